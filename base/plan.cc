@@ -1,0 +1,28 @@
+#include "base/plan.h"
+
+namespace ucudnn {
+
+std::string_view Name(BatchPolicy policy) {
+  switch (policy) {
+    case BatchPolicy::kAll:
+      return "all";
+    case BatchPolicy::kPowerOfTwo:
+      return "powerOfTwo";
+    case BatchPolicy::kUndivided:
+      return "undivided";
+  }
+  return "";
+}
+
+Result<BatchPolicy> ParseBatchPolicy(std::string_view text) {
+  for (const BatchPolicy policy :
+       {BatchPolicy::kAll, BatchPolicy::kPowerOfTwo, BatchPolicy::kUndivided}) {
+    if (Name(policy) == text) return policy;
+  }
+  return Fail(Code::kInvalidArgument,
+              "'{}' is not a batch policy; all, powerOfTwo or undivided is "
+              "accepted",
+              text.substr(0, 64));
+}
+
+}  // namespace ucudnn

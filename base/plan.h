@@ -1,0 +1,71 @@
+#ifndef UCUDNN_BASE_PLAN_H_
+#define UCUDNN_BASE_PLAN_H_
+
+// What solvers produce and jobs apply.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/conv_problem.h"
+#include "base/profile.h"
+#include "base/result.h"
+#include "base/units.h"
+
+namespace ucudnn {
+
+// Which micro-batch sizes a division may use; the mini-batch itself always may.
+enum class BatchPolicy { kAll, kPowerOfTwo, kUndivided };
+
+// "all", "powerOfTwo", "undivided".
+std::string_view Name(BatchPolicy policy);
+Result<BatchPolicy> ParseBatchPolicy(std::string_view text);
+
+// `count` executions, one after the other, of one micro-configuration.
+struct MicroBatch {
+  BatchSize batch;
+  std::int64_t count = 1;
+  Algorithm algorithm;
+  Nanoseconds time{0};  // of one execution
+  Bytes workspace;      // of one execution
+
+  friend bool operator==(const MicroBatch&, const MicroBatch&) = default;
+};
+
+// How one kernel divides its mini-batch. The micro-batches run in this order,
+// largest first, and share one workspace.
+struct KernelPlan {
+  std::string layer;
+  ConvOp op = ConvOp::kForward;
+  Precision precision = Precision::kFp32;
+  Layout layout = Layout::kNchw;
+  Nanoseconds time{0};  // sum over executions
+  // The fastest undivided execution under the same limit; none fits if absent.
+  std::optional<Nanoseconds> undivided_time;
+  Bytes workspace;              // the largest of the micro-batches
+  std::optional<Bytes> offset;  // in a shared arena or a divided workspace
+  std::vector<MicroBatch> micro_batches;
+
+  friend bool operator==(const KernelPlan&, const KernelPlan&) = default;
+};
+
+// The kernels of one device for one batch size under one workspace limit.
+struct WorkspacePlan {
+  BatchSize batch;
+  Bytes workspace_limit;
+  Nanoseconds total_time{0};
+  Nanoseconds lower_bound{0};  // no plan under the limit is faster
+  bool optimal = false;        // total_time equals lower_bound
+  std::optional<Nanoseconds> undivided_time;  // absent where a kernel has none
+  // WR and WD: the sum over kernels, each having a segment of its own. A
+  // shared arena: its extent.
+  Bytes total_workspace;
+  std::vector<KernelPlan> kernels;
+
+  friend bool operator==(const WorkspacePlan&, const WorkspacePlan&) = default;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_BASE_PLAN_H_

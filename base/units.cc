@@ -1,0 +1,152 @@
+#include "base/units.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+namespace ucudnn {
+namespace {
+
+constexpr double kTwoTo62 = 4611686018427387904.0;
+
+struct Unit {
+  std::string_view name;
+  std::int64_t bytes;
+};
+
+constexpr std::array kUnits = {
+    Unit{"B", 1},
+    Unit{"KiB", std::int64_t{1} << 10},
+    Unit{"MiB", std::int64_t{1} << 20},
+    Unit{"GiB", std::int64_t{1} << 30},
+    Unit{"TiB", std::int64_t{1} << 40},
+    Unit{"KB", 1'000},
+    Unit{"kB", 1'000},
+    Unit{"MB", 1'000'000},
+    Unit{"GB", 1'000'000'000},
+    Unit{"TB", 1'000'000'000'000},
+};
+
+// A finite double covering all of `text`, or nothing.
+bool ParseDouble(std::string_view text, double* value) {
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, *value);
+  return error == std::errc() && stop == end && std::isfinite(*value);
+}
+
+}  // namespace
+
+Result<Bytes> ParseBytes(std::string_view text) {
+  const auto bad = [&] {
+    return Fail(Code::kInvalidArgument,
+                "'{}' is not a size; write plain bytes or a unit such as "
+                "8MiB or 1.5GiB",
+                text.substr(0, 64));
+  };
+  const std::size_t digits = text.find_first_not_of("0123456789.");
+  const std::string_view number = text.substr(0, digits);
+  std::string_view unit =
+      digits == std::string_view::npos ? "" : text.substr(digits);
+  while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
+  if (number.empty()) return bad();
+  std::int64_t scale = 1;
+  if (!unit.empty()) {
+    scale = 0;
+    for (const Unit& known : kUnits) {
+      if (known.name == unit) scale = known.bytes;
+    }
+    if (scale == 0) return bad();
+  }
+  const auto too_large = [&] {
+    return Fail(Code::kOutOfRange, "'{}' is larger than 4 EiB",
+                text.substr(0, 64));
+  };
+  // Whole numbers exactly; a double holds only 53 bits.
+  std::int64_t whole = 0;
+  const char* end = number.data() + number.size();
+  const auto [stop, error] = std::from_chars(number.data(), end, whole);
+  if (stop == end) {
+    if (error != std::errc() || whole > (std::int64_t{1} << 62) / scale) {
+      return too_large();
+    }
+    return Bytes(whole * scale);
+  }
+  double fraction = 0;
+  if (!ParseDouble(number, &fraction)) return bad();
+  const double bytes = fraction * static_cast<double>(scale);
+  if (bytes > kTwoTo62) return too_large();
+  if (bytes != std::floor(bytes)) return bad();
+  return Bytes(static_cast<std::int64_t>(bytes));
+}
+
+std::string FormatBytes(Bytes bytes) {
+  for (std::size_t i = 4; i > 0; --i) {
+    const Unit& unit = kUnits[i];
+    if (bytes.count() != 0 && bytes.count() % unit.bytes == 0) {
+      return fmt::format("{}{}", bytes.count() / unit.bytes, unit.name);
+    }
+  }
+  return fmt::format("{}", bytes.count());
+}
+
+std::string HumanBytes(Bytes bytes) {
+  std::size_t i = 0;
+  while (i < 4 && bytes.count() >= kUnits[i + 1].bytes) ++i;
+  if (i == 0) return fmt::format("{} B", bytes.count());
+  const double value =
+      static_cast<double>(bytes.count()) / static_cast<double>(kUnits[i].bytes);
+  const int decimals = value >= 100 ? 0 : value >= 10 ? 1 : 2;
+  return fmt::format("{:.{}f} {}", value, decimals, kUnits[i].name);
+}
+
+Result<std::int64_t> ParseInteger(std::string_view text, std::int64_t min,
+                                  std::int64_t max) {
+  std::int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end || value < min || value > max) {
+    return Fail(Code::kInvalidArgument,
+                "'{}' is not a whole number from {} to {}", text.substr(0, 64),
+                min, max);
+  }
+  return value;
+}
+
+Result<Nanoseconds> ParseMicroseconds(std::string_view text) {
+  double us = 0;
+  if (!ParseDouble(text, &us)) {
+    return Fail(Code::kInvalidArgument,
+                "'{}' is not a time; a finite number of microseconds is "
+                "accepted",
+                text.substr(0, 64));
+  }
+  return FromMicroseconds(us);
+}
+
+Result<Nanoseconds> FromMicroseconds(double us) {
+  if (!std::isfinite(us) || us < 0) {
+    return Fail(Code::kInvalidArgument,
+                "{} is not a time; a finite number of microseconds from 0 on "
+                "is accepted",
+                us);
+  }
+  const double ns = std::nearbyint(us * 1e3);
+  if (ns > kTwoTo62) {
+    return Fail(Code::kOutOfRange, "{} us is longer than 146 years", us);
+  }
+  return Nanoseconds(static_cast<std::int64_t>(ns));
+}
+
+std::string HumanTime(Nanoseconds time) {
+  const double ns = static_cast<double>(time.count());
+  const auto print = [](double value, std::string_view unit) {
+    const int decimals = value >= 100 ? 0 : value >= 10 ? 1 : 2;
+    return fmt::format("{:.{}f} {}", value, decimals, unit);
+  };
+  if (ns < 1e3) return fmt::format("{} ns", time.count());
+  if (ns < 1e6) return print(ns / 1e3, "us");
+  if (ns < 1e9) return print(ns / 1e6, "ms");
+  return print(ns / 1e9, "s");
+}
+
+}  // namespace ucudnn

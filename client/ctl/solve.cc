@@ -1,0 +1,11 @@
+#include "client/ctl/command.h"
+
+namespace ucudnn::ctl {
+
+void AddSolveCommands(CLI::App& app, Chosen* /*chosen*/) {
+  CLI::App* solve = app.add_subcommand(
+      "solve", "Solve a planning problem offline, from files alone");
+  solve->require_subcommand(1);
+}
+
+}  // namespace ucudnn::ctl

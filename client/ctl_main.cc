@@ -1,0 +1,34 @@
+// The command line for people and scripts.
+
+#include <cstdio>
+
+#include "client/ctl/command.h"
+
+namespace ucudnn::ctl {
+namespace {
+
+int Main(int argc, char** argv) {
+  CLI::App app(
+      "Measure, plan and apply micro-batched convolutions on unlike GPUs.");
+  app.name("ucudnn");
+  app.set_version_flag("--version", UCUDNN_VERSION);
+  app.require_subcommand(1);
+  Chosen chosen;
+  AddSolveCommands(app, &chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // Help and version are "errors" with exit code 0.
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  const Status status = chosen();
+  if (!status) {
+    std::fprintf(stderr, "ucudnn: %s\n", status.error().message.c_str());
+  }
+  return ExitStatus(status);
+}
+
+}  // namespace
+}  // namespace ucudnn::ctl
+
+int main(int argc, char** argv) { return ucudnn::ctl::Main(argc, argv); }

@@ -1,0 +1,15 @@
+# cuDNN::headers: the headers of CUDA and cuDNN. The libraries themselves are
+# loaded at run time (device/cudnn), so that one binary runs with and without.
+find_path(cuDNN_INCLUDE_DIR cudnn.h
+  HINTS /usr/local/cuda/include $ENV{CUDA_HOME}/include $ENV{CUDNN_HOME}/include)
+find_path(cuDNN_CUDA_INCLUDE_DIR cuda_runtime_api.h
+  HINTS /usr/local/cuda/include $ENV{CUDA_HOME}/include)
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(cuDNN DEFAULT_MSG cuDNN_INCLUDE_DIR
+                                  cuDNN_CUDA_INCLUDE_DIR)
+if(cuDNN_FOUND AND NOT TARGET cuDNN::headers)
+  add_library(cuDNN::headers INTERFACE IMPORTED)
+  set_target_properties(cuDNN::headers PROPERTIES
+    INTERFACE_INCLUDE_DIRECTORIES
+      "${cuDNN_INCLUDE_DIR};${cuDNN_CUDA_INCLUDE_DIR}")
+endif()

@@ -1,0 +1,149 @@
+#ifndef UCUDNN_DEVICE_DEVICE_H_
+#define UCUDNN_DEVICE_DEVICE_H_
+
+// What one device can do for us: say which algorithms solve a convolution of a
+// batch and with how much workspace, run one of them, and time it. Backends:
+// cuDNN (device/cudnn), oneDNN on CPUs (device/onednn), recorded profiles
+// (device/recorded). The agent measures through this port, the client library
+// executes plans through it.
+//
+//   UCUDNN_ASSIGN_OR_RETURN(auto candidates,
+//                           device.ListAlgorithms(problem, batch));
+//   UCUDNN_ASSIGN_OR_RETURN(auto conv,
+//       device.Prepare(problem, batch, candidates[0].algorithm));
+//   UCUDNN_ASSIGN_OR_RETURN(auto arena, device.Allocate(conv->workspace()));
+//   conv->Run({.a = x, .b = w, .out = y}, arena.data(), arena.size());
+//
+// Tensors are packed in the problem's layout and precision; the batch is the
+// outermost dimension, so a micro-batch is a pointer offset.
+//
+// A Device and what it made belong to one thread at a time. Objects it made
+// must not outlive it.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/conv_problem.h"
+#include "base/profile.h"
+#include "base/result.h"
+#include "base/units.h"
+
+namespace ucudnn {
+
+// What makes measurements interchangeable between devices.
+struct DeviceKind {
+  std::string model;       // "NVIDIA H200", "AMD EPYC 9655 avx512_core"
+  std::int64_t units = 0;  // SMs of a GPU or its slice; threads of a CPU
+  Bytes memory;            // rounded down to a whole GiB
+  std::string library;     // "cudnn-9.19", "onednn-2.6": major.minor
+
+  friend bool operator==(const DeviceKind&, const DeviceKind&) = default;
+};
+
+// The kind's one text form, its key everywhere:
+//   "NVIDIA H200/132u/139GiB/cudnn-9.19"
+std::string ToString(const DeviceKind& kind);
+
+struct DeviceInfo {
+  std::string id;  // unique in the cluster: a GPU's UUID, "cpu-<host>-<n>"
+  DeviceKind kind;
+  std::string driver;  // what else measurements were made under, for people
+};
+
+// An algorithm that solves a problem for a batch, and the workspace it needs.
+struct Candidate {
+  Algorithm algorithm;
+  Bytes workspace;
+};
+
+// Device memory, freed on destruction. Move-only.
+class DeviceBuffer {
+ public:
+  using Free = std::function<void(void*)>;
+  DeviceBuffer() = default;
+  DeviceBuffer(void* data, Bytes size, Free free)
+      : data_(data), size_(size), free_(std::move(free)) {}
+  DeviceBuffer(DeviceBuffer&& other) noexcept { *this = std::move(other); }
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+  ~DeviceBuffer() { Reset(); }
+
+  void* data() const { return data_; }
+  Bytes size() const { return size_; }
+  void Reset();
+
+ private:
+  void* data_ = nullptr;
+  Bytes size_;
+  Free free_;
+};
+
+// The operands of one execution; out = alpha * op(a, b) + beta * out.
+//   forward:         a = input,  b = filter,          out = output
+//   backward_data:   a = output gradient, b = filter, out = input gradient
+//   backward_filter: a = input,  b = output gradient, out = filter gradient
+// With beta == 0 the old contents of out are not read and may be NaN.
+struct ConvArgs {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* out = nullptr;
+  float alpha = 1.0F;
+  float beta = 0.0F;
+};
+
+// One algorithm made ready for one problem and batch.
+class Convolution {
+ public:
+  virtual ~Convolution() = default;
+  // What Run needs, whatever alpha and beta; equals what ListAlgorithms told.
+  virtual Bytes workspace() const = 0;
+  // Enqueues the convolution in the device's order of work; pointers are to
+  // device memory. Never writes outside of out and
+  // [workspace, workspace + workspace()). kInvalidArgument if
+  // `workspace_size` is less than workspace().
+  virtual Status Run(const ConvArgs& args, void* workspace,
+                     Bytes workspace_size) = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual const DeviceInfo& info() const = 0;
+
+  // Every algorithm that solves `problem` for `batch` images, in a stable
+  // order. Costs no time on the device. An algorithm is listed only if Prepare
+  // accepts it. kUnimplemented if the device does not support the problem.
+  virtual Result<std::vector<Candidate>> ListAlgorithms(
+      const ConvProblem& problem, BatchSize batch) = 0;
+
+  // kNotFound if the algorithm does not solve the problem for this batch.
+  virtual Result<std::unique_ptr<Convolution>> Prepare(
+      const ConvProblem& problem, BatchSize batch,
+      const Algorithm& algorithm) = 0;
+
+  // Aligned to at least 256 bytes; kResourceExhausted if there is not enough.
+  virtual Result<DeviceBuffer> Allocate(Bytes size) = 0;
+  virtual Status Upload(void* device, const void* host, Bytes size) = 0;
+  virtual Status Download(void* host, const void* device, Bytes size) = 0;
+  // Sets each byte, in the device's order of work.
+  virtual Status Fill(void* device, unsigned char byte, Bytes size) = 0;
+
+  // The time on the device between the first and the last thing that `work`
+  // enqueues; returns when it is done.
+  virtual Result<Nanoseconds> Time(const std::function<Status()>& work) = 0;
+  // Waits until all that was enqueued is done; reports what failed in it.
+  virtual Status Synchronize() = 0;
+
+  // Whose work the device is busy with besides ours, for people; empty if
+  // nobody's. The agent does not measure meanwhile.
+  virtual std::string BusyWith() { return {}; }
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_DEVICE_DEVICE_H_

@@ -1,0 +1,93 @@
+#include "base/conv_problem.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ucudnn {
+namespace {
+
+using ::testing::HasSubstr;
+
+// AlexNet's conv2 as Caffe has it.
+ConvProblem Conv2() {
+  ConvGeometry g;
+  g.channels = 96;
+  g.filters = 256;
+  g.groups = 2;
+  g.input = {1, 27, 27};
+  g.filter = {1, 5, 5};
+  g.padding = {0, 2, 2};
+  return {ConvOp::kBackwardData, g, Precision::kTrueHalf, Layout::kNhwc};
+}
+
+TEST(ConvProblemTest, HasOneTextForm) {
+  EXPECT_EQ(ToString(Conv2()),
+            "backward_data-c96-h27w27-k256-r5s5-pad2x2-str1x1-dil1x1-g2-"
+            "TRUE_HALF-NHWC");
+}
+
+TEST(ConvProblemTest, ReadsBackWhatItWrites) {
+  ConvProblem p = Conv2();
+  EXPECT_EQ(ParseConvProblem(ToString(p)).value(), p);
+  p.geometry.spatial_dims = 3;
+  p.geometry.input = {8, 28, 30};
+  p.geometry.filter = {3, 3, 1};
+  p.geometry.padding = {1, 1, 0};
+  p.geometry.stride = {1, 2, 2};
+  p.geometry.dilation = {2, 1, 1};
+  EXPECT_EQ(ParseConvProblem(ToString(p)).value(), p);
+}
+
+TEST(ConvProblemTest, RefusesTextsThatAreNotCanonical) {
+  const std::string good = ToString(Conv2());
+  for (const auto& [from, to, why] :
+       {std::tuple{"c96", "c096", "canonical form"},
+        std::tuple{"c96", "c0", "C is 0"},
+        std::tuple{"c96", "x96", "should start with 'c'"},
+        std::tuple{"g2", "g3", "groups is 3"},
+        std::tuple{"pad2x2", "pad2", "should hold 2 numbers"},
+        std::tuple{"pad2x2", "pad0x0-x", "should start with 'str'"},
+        std::tuple{"r5s5", "r50s5", "filter's height is 50"},
+        std::tuple{"h27w27", "w27h27", "should name hw"},
+        std::tuple{"h27w27", "h27w99999999999", "not a whole number"},
+        std::tuple{"NHWC", "NHWC-", "goes on after the layout"},
+        std::tuple{"TRUE_HALF", "FP31", "FP32, TF32, TRUE_HALF"}}) {
+    std::string text = good;
+    text.replace(text.find(from), std::string(from).size(), to);
+    const auto problem = ParseConvProblem(text);
+    ASSERT_FALSE(problem) << text;
+    EXPECT_EQ(problem.error().code, Code::kInvalidArgument);
+    EXPECT_THAT(problem.error().message, HasSubstr(why));
+  }
+  EXPECT_FALSE(ParseConvProblem(""));
+}
+
+TEST(ConvProblemTest, KnowsShapesAndOperations) {
+  const ConvGeometry g = Conv2().geometry;
+  EXPECT_EQ(g.output(), (Spatial{1, 27, 27}));
+  EXPECT_EQ(g.input_elements(), 96 * 27 * 27);
+  EXPECT_EQ(g.filter_elements(), 256 * 48 * 25);
+  EXPECT_EQ(g.multiply_adds(), 256LL * 27 * 27 * 48 * 25);
+  ConvGeometry strided = g;
+  strided.stride = {1, 2, 3};
+  strided.dilation = {1, 3, 1};
+  EXPECT_EQ(strided.output(), (Spatial{1, 10, 9}));
+}
+
+TEST(ConvProblemTest, RefusesSizesThatCannotBeCounted) {
+  ConvGeometry g;
+  g.channels = 1 << 30;
+  g.input = {1, 1 << 20, 1 << 20};
+  EXPECT_THAT(Validate(g).error().message, HasSubstr("too large"));
+}
+
+TEST(ConvProblemTest, AdmitsOnlyPrecisionsThatRise) {
+  EXPECT_TRUE(Admits(Precision::kTrueHalf, Precision::kPseudoHalf));
+  EXPECT_TRUE(Admits(Precision::kTf32, Precision::kFp32));
+  EXPECT_FALSE(Admits(Precision::kPseudoHalf, Precision::kTrueHalf));
+  EXPECT_FALSE(Admits(Precision::kFp32, Precision::kTf32));
+  EXPECT_FALSE(Admits(Precision::kBf16, Precision::kFp32));
+}
+
+}  // namespace
+}  // namespace ucudnn
