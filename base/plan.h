@@ -40,6 +40,8 @@ struct KernelPlan {
   ConvOp op = ConvOp::kForward;
   Precision precision = Precision::kFp32;
   Layout layout = Layout::kNchw;
+  // What runs, where it is known: a profile file does not tell.
+  std::optional<ConvProblem> problem;
   Nanoseconds time{0};  // sum over executions
   // The fastest undivided execution under the same limit; none fits if absent.
   std::optional<Nanoseconds> undivided_time;

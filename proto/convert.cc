@@ -1,0 +1,226 @@
+#include "proto/convert.h"
+
+#include <utility>
+
+namespace ucudnn {
+namespace {
+
+void SetSpatial(const Spatial& values, int dims,
+                google::protobuf::RepeatedField<std::int64_t>* field) {
+  for (int i = 3 - dims; i < 3; ++i) field->Add(values[std::size_t(i)]);
+}
+
+Status GetSpatial(std::string_view name,
+                  const google::protobuf::RepeatedField<std::int64_t>& field,
+                  int dims, Spatial* values) {
+  if (field.size() != dims) {
+    return Fail(Code::kInvalidArgument,
+                "{} has {} numbers; as many as input, 2 or 3, are accepted",
+                name, field.size());
+  }
+  for (int i = 0; i < dims; ++i)
+    (*values)[std::size_t(3 - dims + i)] = field[i];
+  return {};
+}
+
+Status NotNegative(std::string_view name, std::int64_t value) {
+  if (value >= 0) return {};
+  return Fail(Code::kInvalidArgument, "{} is {}; at least 0 is accepted", name,
+              value);
+}
+
+Status IsBatch(std::string_view name, std::int64_t value, std::int64_t min) {
+  if (value >= min && value <= kMaxBatchSize.count()) return {};
+  return Fail(Code::kInvalidArgument, "{} is {}; {} to {} is accepted", name,
+              value, min, kMaxBatchSize.count());
+}
+
+Result<MicroBatch> FromProto(const v1::MicroBatch& message) {
+  MicroBatch micro;
+  UCUDNN_RETURN_IF_ERROR(IsBatch("batch", message.batch(), 1));
+  UCUDNN_RETURN_IF_ERROR(IsBatch("count", message.count(), 1));
+  UCUDNN_RETURN_IF_ERROR(NotNegative("time_ns", message.time_ns()));
+  UCUDNN_RETURN_IF_ERROR(
+      NotNegative("workspace_bytes", message.workspace_bytes()));
+  micro.batch = BatchSize(message.batch());
+  micro.count = message.count();
+  micro.algorithm = {message.algorithm(), message.math(), Precision::kFp32};
+  UCUDNN_ASSIGN_OR_RETURN(micro.algorithm.precision,
+                          ParsePrecision(message.precision()));
+  micro.time = Nanoseconds(message.time_ns());
+  micro.workspace = Bytes(message.workspace_bytes());
+  return micro;
+}
+
+Result<KernelPlan> FromProto(const v1::KernelPlan& message) {
+  KernelPlan kernel;
+  kernel.layer = message.layer();
+  UCUDNN_ASSIGN_OR_RETURN(kernel.op, ParseConvOp(message.op()));
+  UCUDNN_ASSIGN_OR_RETURN(kernel.precision,
+                          ParsePrecision(message.precision()));
+  UCUDNN_ASSIGN_OR_RETURN(kernel.layout, ParseLayout(message.layout()));
+  if (!message.problem().empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(kernel.problem,
+                            ParseConvProblem(message.problem()));
+  }
+  kernel.time = Nanoseconds(message.time_ns());
+  if (message.has_undivided_time_ns()) {
+    kernel.undivided_time = Nanoseconds(message.undivided_time_ns());
+  }
+  kernel.workspace = Bytes(message.workspace_bytes());
+  if (message.has_offset_bytes()) {
+    kernel.offset = Bytes(message.offset_bytes());
+  }
+  for (const v1::MicroBatch& m : message.micro_batches()) {
+    UCUDNN_ASSIGN_OR_RETURN(MicroBatch micro, FromProto(m));
+    kernel.micro_batches.push_back(std::move(micro));
+  }
+  return kernel;
+}
+
+}  // namespace
+
+v1::Layer ToProto(const ConvLayer& layer) {
+  v1::Layer message;
+  const ConvGeometry& g = layer.geometry;
+  message.set_name(layer.name);
+  message.set_channels(g.channels);
+  message.set_filters(g.filters);
+  message.set_groups(g.groups);
+  SetSpatial(g.input, g.spatial_dims, message.mutable_input());
+  SetSpatial(g.filter, g.spatial_dims, message.mutable_filter());
+  SetSpatial(g.padding, g.spatial_dims, message.mutable_padding());
+  SetSpatial(g.stride, g.spatial_dims, message.mutable_stride());
+  SetSpatial(g.dilation, g.spatial_dims, message.mutable_dilation());
+  message.set_transposed(layer.transposed);
+  message.set_needs_input_gradient(layer.needs_input_gradient);
+  return message;
+}
+
+Result<ConvLayer> FromProto(const v1::Layer& message) {
+  ConvLayer layer;
+  ConvGeometry& g = layer.geometry;
+  layer.name = message.name();
+  g.channels = message.channels();
+  g.filters = message.filters();
+  g.groups = message.groups();
+  g.spatial_dims = message.input_size();
+  if (g.spatial_dims != 2 && g.spatial_dims != 3) {
+    return Fail(Code::kInvalidArgument,
+                "layer '{}': input has {} numbers; 2 or 3 are accepted",
+                message.name(), message.input_size());
+  }
+  const int dims = g.spatial_dims;
+  UCUDNN_RETURN_IF_ERROR(GetSpatial("input", message.input(), dims, &g.input));
+  UCUDNN_RETURN_IF_ERROR(
+      GetSpatial("filter", message.filter(), dims, &g.filter));
+  UCUDNN_RETURN_IF_ERROR(
+      GetSpatial("padding", message.padding(), dims, &g.padding));
+  UCUDNN_RETURN_IF_ERROR(
+      GetSpatial("stride", message.stride(), dims, &g.stride));
+  UCUDNN_RETURN_IF_ERROR(
+      GetSpatial("dilation", message.dilation(), dims, &g.dilation));
+  if (Status valid = Validate(g); !valid) {
+    return Within(fmt::format("layer '{}'", layer.name), valid.error());
+  }
+  layer.transposed = message.transposed();
+  layer.needs_input_gradient = message.needs_input_gradient();
+  return layer;
+}
+
+v1::Measurement ToProto(const MeasuredPoint& point) {
+  v1::Measurement message;
+  message.set_batch(point.batch.count());
+  message.set_algorithm(point.algorithm.name);
+  message.set_math(point.algorithm.math);
+  message.set_precision(std::string(Name(point.algorithm.precision)));
+  message.set_workspace_bytes(point.workspace.count());
+  message.set_time_ns(point.time.count());
+  message.set_spread_ns(point.spread.count());
+  message.set_repeats(point.repeats);
+  return message;
+}
+
+Result<MeasuredPoint> FromProto(const v1::Measurement& message) {
+  MeasuredPoint point;
+  UCUDNN_RETURN_IF_ERROR(IsBatch("batch", message.batch(), 1));
+  UCUDNN_RETURN_IF_ERROR(
+      NotNegative("workspace_bytes", message.workspace_bytes()));
+  UCUDNN_RETURN_IF_ERROR(NotNegative("time_ns", message.time_ns()));
+  UCUDNN_RETURN_IF_ERROR(NotNegative("spread_ns", message.spread_ns()));
+  if (message.algorithm().empty()) {
+    return Fail(Code::kInvalidArgument, "algorithm is empty");
+  }
+  point.batch = BatchSize(message.batch());
+  point.algorithm = {message.algorithm(), message.math(), Precision::kFp32};
+  UCUDNN_ASSIGN_OR_RETURN(point.algorithm.precision,
+                          ParsePrecision(message.precision()));
+  point.workspace = Bytes(message.workspace_bytes());
+  point.time = Nanoseconds(message.time_ns());
+  point.spread = Nanoseconds(message.spread_ns());
+  point.repeats = message.repeats();
+  return point;
+}
+
+v1::WorkspacePlan ToProto(const WorkspacePlan& plan) {
+  v1::WorkspacePlan message;
+  message.set_batch(plan.batch.count());
+  message.set_workspace_limit_bytes(plan.workspace_limit.count());
+  message.set_total_time_ns(plan.total_time.count());
+  message.set_lower_bound_ns(plan.lower_bound.count());
+  message.set_optimal(plan.optimal);
+  if (plan.undivided_time) {
+    message.set_undivided_time_ns(plan.undivided_time->count());
+  }
+  message.set_total_workspace_bytes(plan.total_workspace.count());
+  for (const KernelPlan& kernel : plan.kernels) {
+    v1::KernelPlan& k = *message.add_kernels();
+    k.set_layer(kernel.layer);
+    k.set_op(std::string(Name(kernel.op)));
+    k.set_precision(std::string(Name(kernel.precision)));
+    k.set_layout(std::string(Name(kernel.layout)));
+    if (kernel.problem) k.set_problem(ToString(*kernel.problem));
+    k.set_time_ns(kernel.time.count());
+    if (kernel.undivided_time) {
+      k.set_undivided_time_ns(kernel.undivided_time->count());
+    }
+    k.set_workspace_bytes(kernel.workspace.count());
+    if (kernel.offset) k.set_offset_bytes(kernel.offset->count());
+    for (const MicroBatch& micro : kernel.micro_batches) {
+      v1::MicroBatch& m = *k.add_micro_batches();
+      m.set_batch(micro.batch.count());
+      m.set_count(micro.count);
+      m.set_algorithm(micro.algorithm.name);
+      m.set_math(micro.algorithm.math);
+      m.set_precision(std::string(Name(micro.algorithm.precision)));
+      m.set_time_ns(micro.time.count());
+      m.set_workspace_bytes(micro.workspace.count());
+    }
+  }
+  return message;
+}
+
+Result<WorkspacePlan> FromProto(const v1::WorkspacePlan& message) {
+  WorkspacePlan plan;
+  UCUDNN_RETURN_IF_ERROR(IsBatch("batch", message.batch(), 0));
+  plan.batch = BatchSize(message.batch());
+  plan.workspace_limit = Bytes(message.workspace_limit_bytes());
+  plan.total_time = Nanoseconds(message.total_time_ns());
+  plan.lower_bound = Nanoseconds(message.lower_bound_ns());
+  plan.optimal = message.optimal();
+  if (message.has_undivided_time_ns()) {
+    plan.undivided_time = Nanoseconds(message.undivided_time_ns());
+  }
+  plan.total_workspace = Bytes(message.total_workspace_bytes());
+  for (const v1::KernelPlan& k : message.kernels()) {
+    Result<KernelPlan> kernel = FromProto(k);
+    if (!kernel) {
+      return Within(fmt::format("kernel {} {}", k.layer(), k.op()),
+                    kernel.error());
+    }
+    plan.kernels.push_back(*std::move(kernel));
+  }
+  return plan;
+}
+
+}  // namespace ucudnn

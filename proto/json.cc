@@ -1,0 +1,198 @@
+#include "proto/json.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "base/units.h"
+
+namespace ucudnn {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+using Json = nlohmann::ordered_json;
+
+bool IsTime(const FieldDescriptor& field) {
+  return field.cpp_type() == FieldDescriptor::CPPTYPE_INT64 &&
+         field.name().ends_with("_ns");
+}
+
+// The field's name in JSON.
+std::string JsonName(const FieldDescriptor& field) {
+  std::string name = field.name();
+  if (IsTime(field)) name.replace(name.size() - 2, 2, "us");
+  return name;
+}
+
+Json Value(const Message& message, const FieldDescriptor& field, int index) {
+  const Reflection& r = *message.GetReflection();
+  const bool repeated = field.is_repeated();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return repeated ? r.GetRepeatedInt32(message, &field, index)
+                      : r.GetInt32(message, &field);
+    case FieldDescriptor::CPPTYPE_INT64: {
+      const std::int64_t value =
+          repeated ? r.GetRepeatedInt64(message, &field, index)
+                   : r.GetInt64(message, &field);
+      if (IsTime(field)) return Microseconds(Nanoseconds(value));
+      return value;
+    }
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return repeated ? r.GetRepeatedDouble(message, &field, index)
+                      : r.GetDouble(message, &field);
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return repeated ? r.GetRepeatedBool(message, &field, index)
+                      : r.GetBool(message, &field);
+    case FieldDescriptor::CPPTYPE_STRING:
+      return repeated ? r.GetRepeatedString(message, &field, index)
+                      : r.GetString(message, &field);
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return ToJson(repeated ? r.GetRepeatedMessage(message, &field, index)
+                             : r.GetMessage(message, &field));
+    default:
+      UCUDNN_CHECK(!"a field type that ucudnn.v1 does not use");
+  }
+}
+
+template <class... Args>
+tl::unexpected<Error> Bad(const std::string& path, const Json& value,
+                          std::string_view accepted) {
+  return Fail(
+      Code::kInvalidArgument, "{}: {} is given; {} is accepted", path,
+      value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 64),
+      accepted);
+}
+
+Result<std::int64_t> Integer(const std::string& path, const Json& value,
+                             std::int64_t min, std::int64_t max) {
+  if (value.is_number_unsigned() &&
+      value.get<std::uint64_t>() > static_cast<std::uint64_t>(max)) {
+    return Bad(path, value, fmt::format("a whole number up to {}", max));
+  }
+  if (!value.is_number_integer() || value.get<std::int64_t>() < min ||
+      value.get<std::int64_t>() > max) {
+    return Bad(path, value,
+               fmt::format("a whole number from {} to {}", min, max));
+  }
+  return value.get<std::int64_t>();
+}
+
+Status Fill(const std::string& path, const Json& json, Message* message);
+
+// Sets `field` (or appends to it, if repeated) from `value`.
+Status Set(const std::string& path, const Json& value,
+           const FieldDescriptor& field, Message* message) {
+  const Reflection& r = *message->GetReflection();
+  const bool repeated = field.is_repeated();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32: {
+      UCUDNN_ASSIGN_OR_RETURN(
+          const std::int64_t n,
+          Integer(path, value, std::numeric_limits<std::int32_t>::min(),
+                  std::numeric_limits<std::int32_t>::max()));
+      const auto small = static_cast<std::int32_t>(n);
+      repeated ? r.AddInt32(message, &field, small)
+               : r.SetInt32(message, &field, small);
+      return {};
+    }
+    case FieldDescriptor::CPPTYPE_INT64: {
+      std::int64_t n = 0;
+      if (IsTime(field)) {
+        if (!value.is_number()) return Bad(path, value, "a number");
+        const Result<Nanoseconds> time = FromMicroseconds(value.get<double>());
+        if (!time) return Within(path, time.error());
+        n = time->count();
+      } else {
+        UCUDNN_ASSIGN_OR_RETURN(
+            n, Integer(path, value, std::numeric_limits<std::int64_t>::min(),
+                       std::numeric_limits<std::int64_t>::max()));
+      }
+      repeated ? r.AddInt64(message, &field, n)
+               : r.SetInt64(message, &field, n);
+      return {};
+    }
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      if (!value.is_number()) return Bad(path, value, "a number");
+      repeated ? r.AddDouble(message, &field, value.get<double>())
+               : r.SetDouble(message, &field, value.get<double>());
+      return {};
+    case FieldDescriptor::CPPTYPE_BOOL:
+      if (!value.is_boolean()) return Bad(path, value, "true or false");
+      repeated ? r.AddBool(message, &field, value.get<bool>())
+               : r.SetBool(message, &field, value.get<bool>());
+      return {};
+    case FieldDescriptor::CPPTYPE_STRING:
+      if (!value.is_string()) return Bad(path, value, "a string");
+      repeated ? r.AddString(message, &field, value.get<std::string>())
+               : r.SetString(message, &field, value.get<std::string>());
+      return {};
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return Fill(path, value,
+                  repeated ? r.AddMessage(message, &field)
+                           : r.MutableMessage(message, &field));
+    default:
+      return Fail(Code::kInternal, "{}: a field type of no use", path);
+  }
+}
+
+Status Fill(const std::string& path, const Json& json, Message* message) {
+  if (!json.is_object()) {
+    return Bad(path.empty() ? "the body" : path, json, "an object");
+  }
+  const auto& descriptor = *message->GetDescriptor();
+  for (const auto& [key, value] : json.items()) {
+    const FieldDescriptor* field = nullptr;
+    std::string known;
+    for (int i = 0; i < descriptor.field_count(); ++i) {
+      const std::string name = JsonName(*descriptor.field(i));
+      if (name == key) field = descriptor.field(i);
+      known += (known.empty() ? "" : ", ") + name;
+    }
+    const std::string at = path.empty() ? key : path + "." + key;
+    if (field == nullptr) {
+      return Fail(Code::kInvalidArgument, "{}: no such field; accepted are {}",
+                  at.substr(0, 200), known);
+    }
+    if (value.is_null()) continue;
+    if (!field->is_repeated()) {
+      UCUDNN_RETURN_IF_ERROR(Set(at, value, *field, message));
+      continue;
+    }
+    if (!value.is_array()) return Bad(at, value, "a list");
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      UCUDNN_RETURN_IF_ERROR(
+          Set(fmt::format("{}[{}]", at, i), value[i], *field, message));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Json ToJson(const Message& message) {
+  const auto& descriptor = *message.GetDescriptor();
+  const Reflection& r = *message.GetReflection();
+  Json json = Json::object();
+  for (int i = 0; i < descriptor.field_count(); ++i) {
+    const FieldDescriptor& field = *descriptor.field(i);
+    Json& value = json[JsonName(field)];
+    if (field.is_repeated()) {
+      value = Json::array();
+      for (int k = 0; k < r.FieldSize(message, &field); ++k) {
+        value.push_back(Value(message, field, k));
+      }
+    } else if (!field.has_presence() || r.HasField(message, &field)) {
+      value = Value(message, field, 0);
+    }
+  }
+  return json;
+}
+
+Status FromJson(const Json& json, Message* message) {
+  return Fill("", json, message);
+}
+
+}  // namespace ucudnn

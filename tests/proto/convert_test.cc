@@ -1,0 +1,99 @@
+#include "proto/convert.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ucudnn {
+namespace {
+
+using ::testing::HasSubstr;
+
+ConvLayer Layer3d() {
+  ConvLayer layer;
+  layer.name = "up";
+  layer.transposed = true;
+  layer.needs_input_gradient = false;
+  ConvGeometry& g = layer.geometry;
+  g.spatial_dims = 3;
+  g.channels = 8;
+  g.filters = 4;
+  g.groups = 2;
+  g.input = {5, 6, 7};
+  g.filter = {3, 2, 1};
+  g.padding = {1, 1, 0};
+  g.stride = {1, 2, 3};
+  g.dilation = {2, 1, 1};
+  return layer;
+}
+
+TEST(ConvertTest, KeepsALayer) {
+  EXPECT_EQ(FromProto(ToProto(Layer3d())).value(), Layer3d());
+  ConvLayer flat;
+  flat.name = "conv1";
+  flat.geometry.input = {1, 9, 8};
+  EXPECT_EQ(FromProto(ToProto(flat)).value(), flat);
+}
+
+TEST(ConvertTest, RefusesALayerThatCannotBe) {
+  v1::Layer layer = ToProto(Layer3d());
+  layer.set_groups(3);
+  EXPECT_THAT(FromProto(layer).error().message,
+              HasSubstr("layer 'up': groups is 3"));
+  layer = ToProto(Layer3d());
+  layer.mutable_stride()->RemoveLast();
+  EXPECT_THAT(FromProto(layer).error().message,
+              HasSubstr("stride has 2 numbers"));
+  layer.clear_input();
+  EXPECT_THAT(FromProto(layer).error().message,
+              HasSubstr("input has 0 numbers"));
+}
+
+TEST(ConvertTest, KeepsAWorkspacePlan) {
+  WorkspacePlan plan;
+  plan.batch = BatchSize(256);
+  plan.workspace_limit = 64_MiB;
+  plan.total_time = Nanoseconds(300);
+  plan.lower_bound = Nanoseconds(299);
+  plan.undivided_time = Nanoseconds(400);
+  plan.total_workspace = 5_B;
+  KernelPlan kernel;
+  kernel.layer = "conv2";
+  kernel.op = ConvOp::kBackwardFilter;
+  kernel.precision = Precision::kTrueHalf;
+  kernel.layout = Layout::kNhwc;
+  kernel.problem = ConvProblem{kernel.op, Layer3d().geometry, kernel.precision,
+                               kernel.layout};
+  kernel.time = Nanoseconds(300);
+  kernel.workspace = 5_B;
+  kernel.offset = 512_B;
+  kernel.micro_batches = {{BatchSize(128),
+                           2,
+                           {"FFT", "FMA", Precision::kPseudoHalf},
+                           Nanoseconds(150),
+                           5_B}};
+  plan.kernels = {kernel};
+  EXPECT_EQ(FromProto(ToProto(plan)).value(), plan);
+}
+
+TEST(ConvertTest, RefusesMeasurementsThatCannotBe) {
+  MeasuredPoint point;
+  point.batch = BatchSize(4);
+  point.algorithm.name = "GEMM";
+  const v1::Measurement good = ToProto(point);
+  EXPECT_EQ(FromProto(good).value(), point);
+  v1::Measurement bad = good;
+  bad.set_time_ns(-1);
+  EXPECT_THAT(FromProto(bad).error().message, HasSubstr("time_ns is -1"));
+  bad = good;
+  bad.set_batch(0);
+  EXPECT_THAT(FromProto(bad).error().message, HasSubstr("batch is 0"));
+  bad = good;
+  bad.set_precision("FP8");
+  EXPECT_FALSE(FromProto(bad));
+  bad = good;
+  bad.clear_algorithm();
+  EXPECT_FALSE(FromProto(bad));
+}
+
+}  // namespace
+}  // namespace ucudnn

@@ -1,0 +1,72 @@
+#include "proto/json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ucudnn/v1/coordinator.pb.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::ordered_json;
+
+TEST(ProtoJsonTest, WritesNumbersAsNumbersAndTimesInMicroseconds) {
+  v1::KernelPlan kernel;
+  kernel.set_layer("conv2");
+  kernel.set_time_ns(39104);
+  kernel.set_workspace_bytes(std::int64_t{1} << 60);
+  kernel.add_micro_batches()->set_batch(32);
+  const Json json = ToJson(kernel);
+  EXPECT_EQ(json["time_us"].dump(), "39.104");
+  EXPECT_EQ(json["workspace_bytes"].dump(), "1152921504606846976");
+  EXPECT_TRUE(json["undivided_time_us"].is_null());
+  EXPECT_TRUE(json["offset_bytes"].is_null());
+  EXPECT_EQ(json["micro_batches"][0]["batch"], 32);
+  EXPECT_EQ(json["op"], "");
+}
+
+TEST(ProtoJsonTest, ReadsBackWhatItWrites) {
+  v1::Plan plan;
+  plan.set_id(7);
+  plan.mutable_request()->set_network("alexnet");
+  plan.mutable_request()->add_device_kinds("NVIDIA H200/132u/139GiB/cudnn-9");
+  plan.set_predicted_ns(20'512'345);
+  plan.set_optimal(true);
+  v1::RankPlan& rank = *plan.add_ranks();
+  rank.set_weight(0.5);
+  rank.mutable_workspace()->set_undivided_time_ns(37'500'001);
+  plan.add_reasons("a \"quoted\" reason\n");
+  v1::Plan back;
+  ASSERT_TRUE(FromJson(ToJson(plan), &back));
+  EXPECT_EQ(back.SerializeAsString(), plan.SerializeAsString());
+}
+
+TEST(ProtoJsonTest, NamesThePathOfWhatItRefuses) {
+  for (const auto& [text, why] :
+       std::vector<std::pair<std::string, std::string>>{
+           {R"([])", "the body: [] is given; an object"},
+           {R"({"bach": 3})",
+            "bach: no such field; accepted are network, batch"},
+           {R"({"batch": "3"})", "batch: \"3\" is given; a whole number"},
+           {R"({"batch": 1.5})", "batch: 1.5 is given"},
+           {R"({"batch": 18446744073709551615})", "a whole number up to"},
+           {R"({"device_kinds": "a"})", "device_kinds: \"a\" is given; a list"},
+           {R"({"device_kinds": ["a", 1]})", "device_kinds[1]: 1 is given"}}) {
+    v1::PlanRequest request;
+    const Status status = FromJson(Json::parse(text), &request);
+    ASSERT_FALSE(status) << text;
+    EXPECT_EQ(status.error().code, Code::kInvalidArgument);
+    EXPECT_THAT(status.error().message, HasSubstr(why));
+  }
+  v1::Plan plan;
+  EXPECT_THAT(FromJson(Json::parse(R"({"ranks":[{"workspace":{"kernels":[
+                  {"time_us":-1}]}}]})"),
+                       &plan)
+                  .error()
+                  .message,
+              HasSubstr("ranks[0].workspace.kernels[0].time_us"));
+}
+
+}  // namespace
+}  // namespace ucudnn
