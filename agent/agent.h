@@ -1,0 +1,48 @@
+#ifndef UCUDNN_AGENT_AGENT_H_
+#define UCUDNN_AGENT_AGENT_H_
+
+// What a node's daemon does: it announces its devices, takes benchmark tasks
+// for each, measures them, and reports until the coordinator has acknowledged.
+// A coordinator that is away is tried again with jittered back-off, and one
+// that has forgotten the agent is told of it anew.
+//
+// Threads: one for each device, which alone touches it, and one for
+// heartbeats.
+
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "agent/link.h"
+#include "base/result.h"
+#include "device/device.h"
+
+namespace ucudnn {
+
+// Measures one task on a device: a point for each algorithm. Stops early, with
+// kCancelled, when asked to.
+using Measurer = std::function<Result<std::vector<MeasuredPoint>>(
+    Device& device, const ConvProblem& problem, BatchSize batch,
+    Bytes max_workspace, std::stop_token stop)>;
+
+struct AgentOptions {
+  std::string id;
+  std::string host;
+  std::string version;
+  int tasks_per_lease = 2;  // few, so that equal devices end together
+  // How long a report is still tried after the agent was asked to stop.
+  std::chrono::milliseconds drain_grace{10'000};
+  std::uint64_t seed = 1;  // of the jitter
+};
+
+// Runs until `stop` is requested, then reports what is finished, gives back
+// its leases and returns. Fails only if there is no device.
+Status RunAgent(const AgentOptions& options, Link& link,
+                std::vector<std::unique_ptr<Device>> devices,
+                const Measurer& measure, std::stop_token stop);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_AGENT_AGENT_H_

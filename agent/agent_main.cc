@@ -1,0 +1,115 @@
+// The agent's daemon: opens this node's devices and works for a coordinator
+// until it is asked to stop.
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "agent/agent.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "device/measure.h"
+#include "device/registry.h"
+
+namespace ucudnn {
+namespace {
+
+struct Options {
+  std::vector<std::string> coordinators = {"127.0.0.1:7460"};
+  std::string log_level = "info";
+  DeviceOptions devices;
+  AgentOptions agent;
+  MeasureOptions measure;
+};
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+Status Run(const Options& options) {
+  const StopSignals signals;
+  StartLog("ucudnn-agent", options.log_level);
+  UCUDNN_ASSIGN_OR_RETURN(auto devices, OpenDevices(options.devices));
+  for (const auto& device : devices) {
+    spdlog::info("event=device id={} kind=\"{}\" driver=\"{}\"",
+                 device->info().id, ToString(device->info().kind),
+                 device->info().driver);
+  }
+  const std::unique_ptr<Link> link = MakeGrpcLink(options.coordinators);
+  const Measurer measure = [&](Device& device, const ConvProblem& problem,
+                               BatchSize batch, Bytes max_workspace,
+                               std::stop_token stop) {
+    MeasureOptions measure_options = options.measure;
+    measure_options.max_workspace = max_workspace;
+    return MeasureProblem(device, problem, batch, measure_options,
+                          std::move(stop));
+  };
+  Status status;
+  std::atomic<bool> ended = false;
+  {
+    std::jthread agent([&](std::stop_token stop) {
+      status = RunAgent(options.agent, *link, std::move(devices), measure,
+                        std::move(stop));
+      ended = true;
+    });
+    while (!signals.Wait(std::chrono::milliseconds(200)) && !ended) {
+    }
+    spdlog::info("event=stopping");
+  }
+  return status;
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  options.agent.host = HostName();
+  options.agent.version = UCUDNN_VERSION;
+  options.agent.seed = static_cast<std::uint64_t>(getpid());
+  CLI::App app(
+      "Measures convolutions on this node's devices for a coordinator.");
+  app.name("ucudnn-agent");
+  app.set_version_flag("--version", UCUDNN_VERSION);
+  app.set_config("--config", "", "Read options from a TOML file");
+  app.add_option("--coordinator", options.coordinators,
+                 "The coordinators to work for, in order of preference")
+      ->delimiter(',')
+      ->option_text("HOST:PORT[,...]")
+      ->envname("UCUDNN_COORDINATOR");
+  app.add_option("--id", options.agent.id,
+                 "This agent's name; the host's name unless given")
+      ->option_text("NAME");
+  app.add_option("--cpu-devices", options.devices.cpu_devices,
+                 "Offer the CPU as so many devices, where there is no GPU")
+      ->check(CLI::Range(0, 1024));
+  app.add_option("--cpu-threads", options.devices.cpu_threads,
+                 "Threads of each CPU device; 0: an even share of the cores")
+      ->check(CLI::Range(0, 4096));
+  app.add_option("--repeats", options.measure.max_repeats,
+                 "Measure each algorithm at most so often")
+      ->check(CLI::Range(1, 10'000));
+  app.add_option("--log-level", options.log_level, "How much to log")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (options.agent.id.empty()) options.agent.id = options.agent.host;
+  const Status status = Run(options);
+  if (!status) {
+    std::fprintf(stderr, "ucudnn-agent: %s\n", status.error().message.c_str());
+    return status.error().code == Code::kInvalidArgument ? 2 : 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace ucudnn
+
+int main(int argc, char** argv) { return ucudnn::Main(argc, argv); }

@@ -1,0 +1,37 @@
+#ifndef UCUDNN_AGENT_LINK_H_
+#define UCUDNN_AGENT_LINK_H_
+
+// The agent's way to the coordinator. Calls are safe to repeat and safe from
+// several threads; each has a deadline of its own. kUnavailable and
+// kDeadlineExceeded mean "try again later", kNotFound "register first".
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "ucudnn/v1/agent.pb.h"
+
+namespace ucudnn {
+
+class Link {
+ public:
+  virtual ~Link() = default;
+  virtual Result<v1::RegisterResponse> Register(
+      const v1::RegisterRequest& request) = 0;
+  virtual Result<v1::LeaseTasksResponse> LeaseTasks(
+      const v1::LeaseTasksRequest& request) = 0;
+  virtual Result<v1::ReportTaskResponse> ReportTask(
+      const v1::ReportTaskRequest& request) = 0;
+  virtual Result<v1::HeartbeatResponse> Heartbeat(
+      const v1::HeartbeatRequest& request) = 0;
+  virtual Result<v1::LeaveResponse> Leave(const v1::LeaveRequest& request) = 0;
+};
+
+// Over gRPC to one of `coordinators` ("host:port"): the one that answered
+// last, else the next in the list.
+std::unique_ptr<Link> MakeGrpcLink(std::vector<std::string> coordinators);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_AGENT_LINK_H_

@@ -1,0 +1,89 @@
+#ifndef UCUDNN_COORDINATOR_COORDINATOR_H_
+#define UCUDNN_COORDINATOR_COORDINATOR_H_
+
+// What the coordinator does, whatever the wire: gRPC and REST decode a
+// message, call one of these, and encode what it returns, so both give the
+// same answers and errors. Thread-safe; what a call acknowledges is stored.
+
+#include <cstdint>
+#include <string>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "coordinator/planner.h"
+#include "coordinator/store/store.h"
+#include "ucudnn/v1/agent.pb.h"
+#include "ucudnn/v1/coordinator.pb.h"
+
+namespace ucudnn {
+
+struct CoordinatorOptions {
+  std::string version;
+  std::string database;  // for people: sqlite or postgresql
+  std::int64_t lease_ms = 30'000;
+  std::int64_t heartbeat_ms = 2'000;
+  // An agent not heard of for this long counts as gone.
+  std::int64_t agent_timeout_ms = 10'000;
+  std::int64_t poll_after_ms = 300;  // what an idle device waits
+  // Algorithms with at most this workspace, or a request's larger limit, are
+  // measured, so that later requests with other limits need nothing new.
+  Bytes measure_workspace = 1_GiB;
+};
+
+class Coordinator {
+ public:
+  Coordinator(CoordinatorOptions options, Store& store, const Clock& clock)
+      : options_(std::move(options)), store_(store), clock_(clock) {}
+
+  // For agents; see proto/ucudnn/v1/agent.proto.
+  Result<v1::RegisterResponse> Register(const v1::RegisterRequest& request);
+  Result<v1::LeaseTasksResponse> LeaseTasks(
+      const v1::LeaseTasksRequest& request);
+  Result<v1::ReportTaskResponse> ReportTask(
+      const v1::ReportTaskRequest& request);
+  Result<v1::HeartbeatResponse> Heartbeat(const v1::HeartbeatRequest& request);
+  Result<v1::LeaveResponse> Leave(const v1::LeaveRequest& request);
+
+  // For people and jobs; see proto/ucudnn/v1/coordinator.proto.
+  Result<v1::ListAgentsResponse> ListAgents(const v1::ListRequest& request);
+  Result<v1::Agent> GetAgent(const v1::GetRequest& request);
+  Result<v1::ListDevicesResponse> ListDevices(const v1::ListRequest& request);
+  Result<v1::Device> GetDevice(const v1::GetRequest& request);
+  Result<v1::Network> PutNetwork(const v1::PutNetworkRequest& request);
+  Result<v1::ListNetworksResponse> ListNetworks(const v1::ListRequest& request);
+  Result<v1::Network> GetNetwork(const v1::GetRequest& request);
+  Result<v1::ListProfilesResponse> ListProfiles(const v1::ListRequest& request);
+  Result<v1::Profile> GetProfile(const v1::GetRequest& request);
+  Result<v1::MeasureProgress> Measure(const v1::MeasureRequest& request);
+  Result<v1::Plan> CreatePlan(const v1::PlanRequest& request);
+  Result<v1::ListPlansResponse> ListPlans(const v1::ListRequest& request);
+  Result<v1::Plan> GetPlan(const v1::GetRequest& request);
+  Result<v1::StatusResponse> GetStatus(const v1::StatusRequest& request);
+
+  // Whether requests can be answered now.
+  Status Ready();
+
+  // To be called every few seconds: agents that fell silent become gone.
+  Status Maintain();
+
+ private:
+  // A request for a plan with all that it names looked up.
+  struct Inputs {
+    PlanSpec spec;
+    Network network;
+    std::int64_t network_revision = 0;
+    std::vector<Need> needs;
+  };
+  Result<Inputs> LookUp(const v1::PlanRequest& request);
+  // The one kind that the devices online have.
+  Result<std::string> OnlyKind();
+
+  const CoordinatorOptions options_;
+  Store& store_;
+  const Clock& clock_;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_COORDINATOR_COORDINATOR_H_

@@ -1,0 +1,249 @@
+// Agents, their devices and the work they take.
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "coordinator/coordinator.h"
+#include "coordinator/page.h"
+#include "device/device.h"
+#include "proto/convert.h"
+
+namespace ucudnn {
+namespace {
+
+constexpr int kMaxDevicesPerAgent = 1024;
+constexpr int kMaxTasksPerLease = 64;
+
+v1::Device ToProto(const DeviceRecord& record) {
+  v1::Device device;
+  device.set_id(record.id);
+  device.set_agent_id(record.agent);
+  device.set_kind(record.kind.key);
+  v1::DeviceKind& kind = *device.mutable_kind_details();
+  kind.set_model(record.kind.model);
+  kind.set_units(record.kind.units);
+  kind.set_memory_bytes(record.kind.memory.count());
+  kind.set_library(record.kind.library);
+  device.set_driver(record.driver);
+  device.set_state(std::string(Name(record.state)));
+  device.set_state_reason(record.reason);
+  device.set_last_seen_ms(record.last_seen_ms);
+  return device;
+}
+
+v1::Agent ToProto(const AgentRecord& record,
+                  const std::vector<std::string>& devices) {
+  v1::Agent agent;
+  agent.set_id(record.id);
+  agent.set_host(record.host);
+  agent.set_version(record.version);
+  agent.set_state(std::string(Name(record.state)));
+  agent.set_registered_ms(record.registered_ms);
+  agent.set_last_seen_ms(record.last_seen_ms);
+  for (const std::string& device : devices) agent.add_device_ids(device);
+  return agent;
+}
+
+Result<DeviceRecord> FromProto(const v1::Device& device) {
+  DeviceRecord record;
+  if (device.id().empty()) {
+    return Fail(Code::kInvalidArgument, "a device's id is empty");
+  }
+  const v1::DeviceKind& kind = device.kind_details();
+  const DeviceKind typed{kind.model(), kind.units(), Bytes(kind.memory_bytes()),
+                         kind.library()};
+  if (kind.model().empty() || kind.library().empty() || kind.units() < 1 ||
+      kind.memory_bytes() < 0 || device.kind() != ToString(typed)) {
+    return Fail(Code::kInvalidArgument,
+                "device {}: kind '{}' is not the text of its details, '{}'",
+                device.id(), device.kind(), ToString(typed));
+  }
+  record.id = device.id();
+  record.kind = {device.kind(), typed.model, typed.units, typed.memory,
+                 typed.library};
+  record.driver = device.driver();
+  UCUDNN_ASSIGN_OR_RETURN(record.state, ParseDeviceState(device.state()));
+  record.reason = device.state_reason();
+  return record;
+}
+
+// The devices of each agent.
+std::map<std::string, std::vector<std::string>> ByAgent(
+    const std::vector<DeviceRecord>& devices) {
+  std::map<std::string, std::vector<std::string>> ids;
+  for (const DeviceRecord& device : devices) {
+    ids[device.agent].push_back(device.id);
+  }
+  return ids;
+}
+
+}  // namespace
+
+Result<v1::RegisterResponse> Coordinator::Register(
+    const v1::RegisterRequest& request) {
+  if (request.agent_id().empty()) {
+    return Fail(Code::kInvalidArgument, "agent_id is empty");
+  }
+  if (request.devices_size() > kMaxDevicesPerAgent) {
+    return Fail(Code::kInvalidArgument,
+                "devices has {} entries; up to {} are accepted",
+                request.devices_size(), kMaxDevicesPerAgent);
+  }
+  std::vector<DeviceRecord> devices;
+  for (const v1::Device& device : request.devices()) {
+    UCUDNN_ASSIGN_OR_RETURN(DeviceRecord record, FromProto(device));
+    devices.push_back(std::move(record));
+  }
+  AgentRecord agent;
+  agent.id = request.agent_id();
+  agent.host = request.host();
+  agent.version = request.version();
+  UCUDNN_RETURN_IF_ERROR(store_.RegisterAgent(agent, devices, clock_.NowMs()));
+  v1::RegisterResponse response;
+  response.set_heartbeat_ms(options_.heartbeat_ms);
+  return response;
+}
+
+Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
+    const v1::LeaseTasksRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const DeviceRecord device,
+                          store_.GetDevice(request.device_id()));
+  if (device.agent != request.agent_id()) {
+    return Fail(Code::kNotFound,
+                "device {} is registered by agent {}, not by {}", device.id,
+                device.agent, request.agent_id());
+  }
+  const std::int64_t now = clock_.NowMs();
+  LeaseRequest lease;
+  lease.kind = device.kind.key;
+  lease.agent = request.agent_id();
+  lease.device = device.id;
+  lease.max_count = std::clamp(request.max_tasks(), 1, kMaxTasksPerLease);
+  lease.now_ms = now;
+  lease.until_ms = now + options_.lease_ms;
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<TaskRecord> tasks,
+                          store_.LeaseTasks(lease));
+  v1::LeaseTasksResponse response;
+  for (const TaskRecord& task : tasks) {
+    v1::Task& t = *response.add_tasks();
+    t.set_id(task.id);
+    t.set_problem(task.key.problem);
+    t.set_batch(task.key.batch.count());
+    t.set_max_workspace_bytes(task.max_workspace.count());
+    t.set_lease_token(task.lease_token);
+    t.set_lease_ms(options_.lease_ms);
+  }
+  response.set_poll_after_ms(options_.poll_after_ms);
+  return response;
+}
+
+Result<v1::ReportTaskResponse> Coordinator::ReportTask(
+    const v1::ReportTaskRequest& request) {
+  const LeaseRef lease{request.task_id(), request.lease_token()};
+  const std::int64_t now = clock_.NowMs();
+  v1::ReportTaskResponse response;
+  if (!request.error().empty()) {
+    UCUDNN_RETURN_IF_ERROR(
+        store_.FailTask({lease, request.error(), request.retryable(), now}));
+    return response;
+  }
+  TaskCompletion completion;
+  completion.lease = lease;
+  completion.max_workspace = Bytes(request.max_workspace_bytes());
+  completion.device = request.device_id();
+  completion.driver = request.driver();
+  completion.measured_ms = now;
+  completion.now_ms = now;
+  for (int i = 0; i < request.measurements_size(); ++i) {
+    Result<MeasuredPoint> point = ucudnn::FromProto(request.measurements(i));
+    if (!point) {
+      return Within(fmt::format("measurements[{}]", i), point.error());
+    }
+    completion.points.push_back(*std::move(point));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const CompletionResult result,
+                          store_.CompleteTask(completion));
+  response.set_already(result.already);
+  return response;
+}
+
+Result<v1::HeartbeatResponse> Coordinator::Heartbeat(
+    const v1::HeartbeatRequest& request) {
+  std::vector<DeviceStatus> devices;
+  for (const v1::Device& device : request.devices()) {
+    UCUDNN_ASSIGN_OR_RETURN(const DeviceState state,
+                            ParseDeviceState(device.state()));
+    devices.push_back({device.id(), state, device.state_reason()});
+  }
+  const std::int64_t now = clock_.NowMs();
+  UCUDNN_RETURN_IF_ERROR(store_.Heartbeat(request.agent_id(), devices, now));
+  std::vector<LeaseRef> leases;
+  for (const v1::TaskLease& lease : request.leases()) {
+    leases.push_back({lease.task_id(), lease.lease_token()});
+  }
+  if (!leases.empty()) {
+    UCUDNN_RETURN_IF_ERROR(store_.RenewLeases(leases, now + options_.lease_ms));
+  }
+  return v1::HeartbeatResponse();
+}
+
+Result<v1::LeaveResponse> Coordinator::Leave(const v1::LeaveRequest& request) {
+  UCUDNN_RETURN_IF_ERROR(store_.ReleaseLeases(request.agent_id()));
+  UCUDNN_RETURN_IF_ERROR(store_.SetAgentState(
+      request.agent_id(), AgentState::kGone, "the agent was stopped"));
+  return v1::LeaveResponse();
+}
+
+Status Coordinator::Maintain() {
+  UCUDNN_RETURN_IF_ERROR(
+      store_.ExpireAgents(clock_.NowMs() - options_.agent_timeout_ms));
+  return {};
+}
+
+Result<v1::ListAgentsResponse> Coordinator::ListAgents(
+    const v1::ListRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.ListAgents());
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.ListDevices(""));
+  const auto ids = ByAgent(devices);
+  v1::ListAgentsResponse response;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto page,
+      PageOf(agents, request, [](const AgentRecord& a) { return a.id; }));
+  for (const AgentRecord& agent : page) {
+    const auto of_agent = ids.find(agent.id);
+    *response.add_agents() =
+        ToProto(agent, of_agent == ids.end() ? std::vector<std::string>()
+                                             : of_agent->second);
+  }
+  return response;
+}
+
+Result<v1::Agent> Coordinator::GetAgent(const v1::GetRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const AgentRecord agent,
+                          store_.GetAgent(request.id()));
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.ListDevices(""));
+  return ToProto(agent, ByAgent(devices)[agent.id]);
+}
+
+Result<v1::ListDevicesResponse> Coordinator::ListDevices(
+    const v1::ListRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices,
+                          store_.ListDevices(request.kind()));
+  v1::ListDevicesResponse response;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto page,
+      PageOf(devices, request, [](const DeviceRecord& d) { return d.id; }));
+  for (const DeviceRecord& device : page) {
+    *response.add_devices() = ToProto(device);
+  }
+  return response;
+}
+
+Result<v1::Device> Coordinator::GetDevice(const v1::GetRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const DeviceRecord device,
+                          store_.GetDevice(request.id()));
+  return ToProto(device);
+}
+
+}  // namespace ucudnn

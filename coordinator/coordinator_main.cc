@@ -1,0 +1,153 @@
+// The coordinator's daemon: reads its options, opens its database, and serves
+// gRPC and HTTP until it is asked to stop.
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "base/log.h"
+#include "base/signals.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/metrics.h"
+#include "coordinator/rest/server.h"
+#include "coordinator/rpc/server.h"
+
+namespace ucudnn {
+namespace {
+
+struct Options {
+  std::string listen = "127.0.0.1:7460";
+  std::string http = "127.0.0.1:7461";
+  std::string database = "sqlite:///var/lib/ucudnn/coordinator.db";
+  std::string log_level = "info";
+  std::string ready_file;
+  CoordinatorOptions coordinator;
+};
+
+// Tells scripts the ports, once they can be used.
+Status WriteReadyFile(const std::string& path, int grpc_port, int http_port) {
+  const std::string temporary = path + ".new";
+  {
+    std::ofstream file(temporary);
+    file << fmt::format("{{\"grpc_port\":{},\"http_port\":{}}}\n", grpc_port,
+                        http_port);
+    if (!file.flush()) {
+      return Fail(Code::kPermissionDenied, "--ready-file: cannot write {}",
+                  temporary);
+    }
+  }
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    return Fail(Code::kPermissionDenied, "--ready-file: cannot write {}", path);
+  }
+  return {};
+}
+
+Status Serve(Options options) {
+  const StopSignals signals;
+  StartLog("ucudnn-coord", options.log_level);
+  UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store,
+                          OpenStore(options.database));
+  options.coordinator.version = UCUDNN_VERSION;
+  options.coordinator.database =
+      options.database.substr(0, options.database.find(':'));
+  const SystemClock clock;
+  Coordinator coordinator(options.coordinator, *store, clock);
+  Metrics metrics;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const std::unique_ptr<RpcServer> rpc,
+      RpcServer::Start(options.listen, coordinator, metrics));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const std::unique_ptr<RestServer> rest,
+      RestServer::Start(options.http, coordinator, metrics));
+  spdlog::info("event=serving grpc_port={} http_port={} database={}",
+               rpc->port(), rest->port(), options.coordinator.database);
+  if (!options.ready_file.empty()) {
+    UCUDNN_RETURN_IF_ERROR(
+        WriteReadyFile(options.ready_file, rpc->port(), rest->port()));
+  }
+  while (!signals.Wait(
+      std::chrono::milliseconds(options.coordinator.heartbeat_ms))) {
+    if (const Status maintained = coordinator.Maintain(); !maintained) {
+      spdlog::warn("event=maintenance_failed error=\"{}\"",
+                   maintained.error().message);
+    }
+  }
+  spdlog::info("event=stopping");
+  rest->Stop();
+  rpc->Stop();
+  return {};
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Stores measurements, plans from them and serves the plans.");
+  app.name("ucudnn-coord");
+  app.set_version_flag("--version", UCUDNN_VERSION);
+  app.require_subcommand(1);
+  CLI::App* serve = app.add_subcommand("serve", "Serve until stopped");
+  serve->set_config("--config", "", "Read options from a TOML file");
+  serve
+      ->add_option("--listen", options.listen,
+                   "Where gRPC is served; port 0 takes a free one")
+      ->option_text("HOST:PORT");
+  serve->add_option("--http", options.http, "Where REST is served")
+      ->option_text("HOST:PORT");
+  serve
+      ->add_option("--database", options.database,
+                   "sqlite:///PATH, sqlite::memory: or postgresql://...")
+      ->option_text("URL");
+  serve
+      ->add_option("--lease-ms", options.coordinator.lease_ms,
+                   "How long a task is an agent's unless it is heard of")
+      ->check(CLI::Range(100, 86'400'000));
+  serve
+      ->add_option("--heartbeat-ms", options.coordinator.heartbeat_ms,
+                   "How often agents are to be heard of")
+      ->check(CLI::Range(50, 60'000));
+  serve
+      ->add_option("--agent-timeout-ms", options.coordinator.agent_timeout_ms,
+                   "How long a silent agent still counts as online")
+      ->check(CLI::Range(100, 86'400'000));
+  serve
+      ->add_option("--poll-after-ms", options.coordinator.poll_after_ms,
+                   "How long an idle device waits before it asks for work")
+      ->check(CLI::Range(10, 60'000));
+  serve
+      ->add_option_function<std::string>(
+          "--measure-workspace",
+          [&](const std::string& text) {
+            const Result<Bytes> bytes = ParseBytes(text);
+            if (!bytes) {
+              throw CLI::ValidationError("--measure-workspace",
+                                         bytes.error().message);
+            }
+            options.coordinator.measure_workspace = *bytes;
+          },
+          "Measure algorithms with up to this workspace, or a plan's larger "
+          "limit")
+      ->option_text("SIZE");
+  serve
+      ->add_option("--ready-file", options.ready_file,
+                   "Write the ports here once they can be used")
+      ->option_text("PATH");
+  serve->add_option("--log-level", options.log_level, "How much to log")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  const Status status = Serve(options);
+  if (!status) {
+    std::fprintf(stderr, "ucudnn-coord: %s\n", status.error().message.c_str());
+    return status.error().code == Code::kInvalidArgument ? 2 : 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace ucudnn
+
+int main(int argc, char** argv) { return ucudnn::Main(argc, argv); }

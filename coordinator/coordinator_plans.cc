@@ -1,0 +1,406 @@
+// Networks, profiles, what is being measured for a plan, and plans.
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "base/onnx.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/page.h"
+#include "proto/convert.h"
+#include "proto/json.h"
+
+namespace ucudnn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMaxNameLength = 200;
+constexpr std::size_t kMaxTasksPerPlan = 1'000'000;
+constexpr std::size_t kFailuresTold = 5;
+
+// SHA-256 in hexadecimal.
+std::string Hash(std::string_view text) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  UCUDNN_CHECK(EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha256(),
+                          nullptr) == 1);
+  std::string hex;
+  for (unsigned int i = 0; i < size; ++i) {
+    fmt::format_to(std::back_inserter(hex), "{:02x}", digest[i]);
+  }
+  return hex;
+}
+
+// The convolutions of a network as the store keeps them.
+std::string LayersText(const Network& network) {
+  v1::Network message;
+  for (const ConvLayer& layer : network.layers) {
+    *message.add_layers() = ToProto(layer);
+  }
+  return ToJson(message)["layers"].dump();
+}
+
+Result<v1::Network> ToProto(const NetworkRecord& record) {
+  v1::Network network;
+  network.set_name(record.name);
+  network.set_revision(record.revision);
+  network.set_format(std::string(Name(record.format)));
+  network.set_updated_ms(record.created_ms);
+  Json layers = Json::object();
+  layers["layers"] = Json::parse(record.layers, nullptr, false);
+  if (const Status read = FromJson(layers, &network); !read) {
+    return Fail(Code::kDataLoss, "the stored layers of network {}: {}",
+                record.name, read.error().message);
+  }
+  return network;
+}
+
+Result<Network> LayersOf(const v1::Network& message) {
+  Network network;
+  network.name = message.name();
+  for (const v1::Layer& layer : message.layers()) {
+    UCUDNN_ASSIGN_OR_RETURN(ConvLayer l, FromProto(layer));
+    network.layers.push_back(std::move(l));
+  }
+  return network;
+}
+
+// Names go into URLs, tables and file names.
+Status CheckName(const std::string& name) {
+  const bool ok =
+      !name.empty() && name.size() <= kMaxNameLength &&
+      std::all_of(name.begin(), name.end(), [](unsigned char c) {
+        return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
+      });
+  if (ok) return {};
+  return Fail(Code::kInvalidArgument,
+              "'{}' is not a name; 1 to {} letters, digits, '.', '_' and '-' "
+              "are accepted",
+              name.substr(0, 64), kMaxNameLength);
+}
+
+std::vector<TaskKey> KeysOf(const std::vector<Need>& needs) {
+  std::vector<TaskKey> keys;
+  keys.reserve(needs.size());
+  for (const Need& need : needs) {
+    keys.push_back({need.kind, need.problem, need.batch});
+  }
+  return keys;
+}
+
+std::vector<NewTask> TasksOf(const std::vector<Need>& needs,
+                             Bytes max_workspace) {
+  std::vector<NewTask> tasks;
+  tasks.reserve(needs.size());
+  for (const Need& need : needs) {
+    tasks.push_back({{need.kind, need.problem, need.batch}, max_workspace, 0});
+  }
+  return tasks;
+}
+
+Result<v1::Plan> ToProto(const PlanRecord& record) {
+  v1::Plan plan;
+  if (const Status read =
+          FromJson(Json::parse(record.body, nullptr, false), &plan);
+      !read) {
+    return Fail(Code::kDataLoss, "plan {} cannot be read back: {}", record.id,
+                read.error().message);
+  }
+  plan.set_id(record.id);
+  plan.set_created_ms(record.created_ms);
+  return plan;
+}
+
+}  // namespace
+
+Result<v1::Network> Coordinator::PutNetwork(
+    const v1::PutNetworkRequest& request) {
+  UCUDNN_RETURN_IF_ERROR(CheckName(request.name()));
+  const std::string& content = request.content();
+  const bool onnx = LooksLikeOnnx(content);
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Network network,
+      ParseNetwork(content, request.name(), request.name(), BatchSize(1)));
+  NetworkRecord record;
+  record.name = request.name();
+  record.format = onnx ? NetworkFormat::kOnnx : NetworkFormat::kCsv;
+  record.source = content;
+  record.layers = LayersText(network);
+  record.hash = Hash(content);
+  record.created_ms = clock_.NowMs();
+  UCUDNN_RETURN_IF_ERROR(store_.PutNetwork(record));
+  v1::GetRequest get;
+  get.set_id(request.name());
+  return GetNetwork(get);
+}
+
+Result<v1::ListNetworksResponse> Coordinator::ListNetworks(
+    const v1::ListRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto networks, store_.ListNetworks());
+  v1::ListNetworksResponse response;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto page,
+      PageOf(networks, request, [](const NetworkRecord& n) { return n.name; }));
+  for (const NetworkRecord& network : page) {
+    UCUDNN_ASSIGN_OR_RETURN(*response.add_networks(), ToProto(network));
+  }
+  return response;
+}
+
+Result<v1::Network> Coordinator::GetNetwork(const v1::GetRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const NetworkRecord network,
+                          store_.GetNetwork(request.id()));
+  return ToProto(network);
+}
+
+Result<v1::ListProfilesResponse> Coordinator::ListProfiles(
+    const v1::ListRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto profiles, store_.ListProfiles());
+  v1::ListProfilesResponse response;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto page, PageOf(profiles, request,
+                              [](const ProfileSummary& p) { return p.kind; }));
+  for (const ProfileSummary& profile : page) {
+    v1::ProfileSummary& p = *response.add_profiles();
+    p.set_id(profile.kind);
+    p.set_problems(profile.problems);
+    p.set_points(profile.points);
+    p.set_last_measured_ms(profile.last_measured_ms);
+  }
+  return response;
+}
+
+Result<v1::Profile> Coordinator::GetProfile(const v1::GetRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const PointsByProblem profile,
+                          store_.LoadProfile(request.id(), {}, {}));
+  if (profile.empty()) {
+    return Fail(Code::kNotFound, "nothing was measured on kind '{}'",
+                request.id());
+  }
+  v1::Profile message;
+  message.set_id(request.id());
+  for (const auto& [problem, points] : profile) {
+    v1::ProblemProfile& p = *message.add_problems();
+    p.set_problem(problem);
+    for (const MeasuredPoint& point : points) {
+      *p.add_measurements() = ToProto(point);
+    }
+  }
+  return message;
+}
+
+Result<std::string> Coordinator::OnlyKind() {
+  UCUDNN_ASSIGN_OR_RETURN(const auto kinds, store_.ListKinds());
+  std::vector<std::string> usable;
+  for (const KindSummary& kind : kinds) {
+    if (kind.usable > 0) usable.push_back(kind.kind.key);
+  }
+  if (usable.size() == 1) return usable[0];
+  if (usable.empty()) {
+    return Fail(Code::kFailedPrecondition,
+                "no device is online; start ucudnn-agent on a node, or name "
+                "device_kinds");
+  }
+  return Fail(Code::kInvalidArgument,
+              "the cluster has several kinds of device; name device_kinds, of "
+              "{}",
+              fmt::join(usable, ", "));
+}
+
+Result<Coordinator::Inputs> Coordinator::LookUp(
+    const v1::PlanRequest& request) {
+  Inputs inputs;
+  UCUDNN_ASSIGN_OR_RETURN(inputs.spec, ParsePlanRequest(request));
+  PlanSpec& spec = inputs.spec;
+  if (spec.kinds.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(std::string kind, OnlyKind());
+    spec.kinds.push_back(std::move(kind));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const NetworkRecord record,
+                          store_.GetNetwork(spec.network));
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Network network, ToProto(record));
+  UCUDNN_ASSIGN_OR_RETURN(inputs.network, LayersOf(network));
+  inputs.network_revision = record.revision;
+  inputs.needs = NeedsOf(inputs.network, spec);
+  if (inputs.needs.size() > kMaxTasksPerPlan) {
+    return Fail(Code::kInvalidArgument,
+                "the plan needs {} measurements; up to {} are accepted: take a "
+                "smaller batch or the policy powerOfTwo",
+                inputs.needs.size(), kMaxTasksPerPlan);
+  }
+  return inputs;
+}
+
+Result<v1::MeasureProgress> Coordinator::Measure(
+    const v1::MeasureRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const Inputs inputs, LookUp(request.plan()));
+  v1::MeasureProgress progress;
+  const std::set<std::string> kinds(inputs.spec.kinds.begin(),
+                                    inputs.spec.kinds.end());
+  if (!request.dry_run()) {
+    const Bytes cap =
+        std::max(options_.measure_workspace, inputs.spec.workspace_limit);
+    UCUDNN_ASSIGN_OR_RETURN(
+        const EnqueueResult enqueued,
+        store_.EnqueueTasks(TasksOf(inputs.needs, cap), clock_.NowMs()));
+    progress.set_enqueued(enqueued.added + enqueued.reopened);
+    if (request.retry_failed()) {
+      for (const std::string& kind : kinds) {
+        UCUDNN_RETURN_IF_ERROR(store_.RetryFailedTasks(kind));
+      }
+    }
+  }
+  const std::vector<TaskKey> keys = KeysOf(inputs.needs);
+  UCUDNN_ASSIGN_OR_RETURN(const auto counts, store_.Progress(keys));
+  UCUDNN_ASSIGN_OR_RETURN(const auto summaries, store_.ListKinds());
+  progress.set_total(static_cast<std::int64_t>(keys.size()));
+  for (const auto& [kind, count] : counts) {
+    progress.set_done(progress.done() + count.done);
+    progress.set_running(progress.running() + count.leased);
+    progress.set_failed(progress.failed() + count.failed);
+    if (count.pending == 0) continue;
+    const bool usable = std::any_of(
+        summaries.begin(), summaries.end(), [&](const KindSummary& summary) {
+          return summary.kind.key == kind && summary.usable > 0;
+        });
+    if (!usable) progress.add_kinds_without_device(kind);
+  }
+  if (progress.failed() > 0) {
+    const std::set<TaskKey> wanted(keys.begin(), keys.end());
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto failed,
+        store_.ListTasks({.kind = "", .state = TaskState::kFailed}));
+    for (const TaskRecord& task : failed) {
+      if (std::size_t(progress.failures_size()) == kFailuresTold) break;
+      if (!wanted.contains(task.key)) continue;
+      progress.add_failures(
+          fmt::format("{} batch {} on {}: {}", task.key.problem,
+                      task.key.batch.count(), task.key.kind, task.error));
+    }
+  }
+  return progress;
+}
+
+Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const Inputs inputs, LookUp(request));
+  const PlanSpec& spec = inputs.spec;
+  // Asks for what is missing at once, so that a repeat of this call will do.
+  v1::MeasureRequest measure;
+  *measure.mutable_plan() = request;
+  UCUDNN_ASSIGN_OR_RETURN(const v1::MeasureProgress progress, Measure(measure));
+  const std::int64_t missing =
+      progress.total() - progress.done() - progress.failed();
+  if (missing > 0) {
+    std::string why;
+    for (const std::string& kind : progress.kinds_without_device()) {
+      why += fmt::format("; no device of kind '{}' is online", kind);
+    }
+    return Fail(Code::kUnavailable,
+                "{} of {} measurements are missing and have been asked for{}",
+                missing, progress.total(), why);
+  }
+  KindProfiles profiles;
+  std::vector<std::string> problems;
+  std::set<BatchSize> sizes;
+  for (const Need& need : inputs.needs) {
+    problems.push_back(need.problem);
+    sizes.insert(need.batch);
+  }
+  std::sort(problems.begin(), problems.end());
+  problems.erase(std::unique(problems.begin(), problems.end()), problems.end());
+  const std::vector<BatchSize> batches(sizes.begin(), sizes.end());
+  for (const std::string& kind : spec.kinds) {
+    if (profiles.contains(kind)) continue;
+    UCUDNN_ASSIGN_OR_RETURN(profiles[kind],
+                            store_.LoadProfile(kind, problems, batches));
+  }
+  const std::string key = Hash(InputsText(inputs.network, spec, profiles));
+  UCUDNN_ASSIGN_OR_RETURN(const std::optional<PlanRecord> known,
+                          store_.FindPlan(key));
+  if (known) return ToProto(*known);
+  UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan,
+                          MakePlan(inputs.network, spec, profiles));
+  plan.set_revision(1);
+  plan.set_network_revision(inputs.network_revision);
+  if (progress.failed() > 0) {
+    plan.add_reasons(fmt::format(
+        "{} of {} measurements failed; the plan is made from the others",
+        progress.failed(), progress.total()));
+  }
+  PlanRecord record;
+  record.key = key;
+  record.revision = plan.revision();
+  record.request = ToJson(plan.request()).dump();
+  record.body = ToJson(plan).dump();
+  record.created_ms = clock_.NowMs();
+  UCUDNN_ASSIGN_OR_RETURN(const CreatedPlan created, store_.CreatePlan(record));
+  return ToProto(created.plan);
+}
+
+Result<v1::ListPlansResponse> Coordinator::ListPlans(
+    const v1::ListRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const int size, PageSize(request));
+  std::int64_t before = 0;
+  if (!request.after().empty()) {
+    // Plans are listed newest first, so what comes after an id is older.
+    Result<std::int64_t> id =
+        ParseInteger(request.after(), 1, std::int64_t{1} << 62);
+    if (!id) return Within("after", id.error());
+    before = *id;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const auto plans, store_.ListPlans(size, before));
+  v1::ListPlansResponse response;
+  for (const PlanRecord& record : plans) {
+    UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan, ToProto(record));
+    plan.clear_ranks();
+    *response.add_plans() = std::move(plan);
+  }
+  return response;
+}
+
+Result<v1::Plan> Coordinator::GetPlan(const v1::GetRequest& request) {
+  const Result<std::int64_t> id =
+      ParseInteger(request.id(), 1, std::int64_t{1} << 62);
+  if (!id) return Within("plan id", id.error());
+  UCUDNN_ASSIGN_OR_RETURN(const PlanRecord plan, store_.GetPlan(*id));
+  return ToProto(plan);
+}
+
+Result<v1::StatusResponse> Coordinator::GetStatus(
+    const v1::StatusRequest& /*request*/) {
+  v1::StatusResponse response;
+  response.set_version(options_.version);
+  response.set_database(options_.database);
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t schema, store_.SchemaVersion());
+  response.set_schema_version(schema);
+  UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.ListAgents());
+  response.set_agents_online(std::count_if(
+      agents.begin(), agents.end(),
+      [](const AgentRecord& a) { return a.state == AgentState::kOnline; }));
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.ListDevices(""));
+  response.set_devices_online(
+      std::count_if(devices.begin(), devices.end(), [](const DeviceRecord& d) {
+        return d.state == DeviceState::kIdle || d.state == DeviceState::kBusy;
+      }));
+  UCUDNN_ASSIGN_OR_RETURN(const auto networks, store_.ListNetworks());
+  response.set_networks(static_cast<std::int64_t>(networks.size()));
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t plans, store_.CountPlans());
+  response.set_plans(plans);
+  UCUDNN_ASSIGN_OR_RETURN(const auto counts, store_.CountTasks());
+  for (const auto& [kind, count] : counts) {
+    response.set_tasks_pending(response.tasks_pending() + count.pending);
+    response.set_tasks_running(response.tasks_running() + count.leased);
+    response.set_tasks_done(response.tasks_done() + count.done);
+    response.set_tasks_failed(response.tasks_failed() + count.failed);
+  }
+  return response;
+}
+
+Status Coordinator::Ready() { return store_.Ping(); }
+
+}  // namespace ucudnn

@@ -1,0 +1,160 @@
+#include "coordinator/metrics.h"
+
+#include <prometheus/metric_family.h>
+
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+namespace ucudnn {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+const prometheus::Histogram::BucketBoundaries kSeconds = {
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
+    0.1,    0.25,  0.5,    1,     2.5,  5,     10};
+
+std::string Escaped(const std::string& value) {
+  std::string text;
+  for (const char c : value) {
+    if (c == '\\' || c == '"') text += '\\';
+    if (c == '\n') {
+      text += "\\n";
+    } else {
+      text += c;
+    }
+  }
+  return text;
+}
+
+// {method="GetPlan",le="0.5"}, or nothing where there are no labels.
+std::string Labels(const ClientMetric& metric,
+                   const std::string& extra = std::string()) {
+  std::string text;
+  for (const auto& label : metric.label) {
+    text += fmt::format("{}{}=\"{}\"", text.empty() ? "" : ",", label.name,
+                        Escaped(label.value));
+  }
+  if (!extra.empty()) text += (text.empty() ? "" : ",") + extra;
+  return text.empty() ? text : "{" + text + "}";
+}
+
+std::string_view TypeName(MetricType type) {
+  switch (type) {
+    case MetricType::Counter:
+      return "counter";
+    case MetricType::Gauge:
+      return "gauge";
+    case MetricType::Histogram:
+      return "histogram";
+    default:
+      return "unknown";
+  }
+}
+
+void Append(const std::string& name, const ClientMetric& metric,
+            MetricType type, std::string* text) {
+  const auto out = std::back_inserter(*text);
+  switch (type) {
+    case MetricType::Counter:
+      fmt::format_to(out, "{}_total{} {}\n", name, Labels(metric),
+                     metric.counter.value);
+      return;
+    case MetricType::Histogram:
+      for (const auto& bucket : metric.histogram.bucket) {
+        const std::string bound = std::isinf(bucket.upper_bound)
+                                      ? "+Inf"
+                                      : fmt::format("{}", bucket.upper_bound);
+        fmt::format_to(out, "{}_bucket{} {}\n", name,
+                       Labels(metric, "le=\"" + bound + "\""),
+                       bucket.cumulative_count);
+      }
+      fmt::format_to(out, "{}_count{} {}\n", name, Labels(metric),
+                     metric.histogram.sample_count);
+      fmt::format_to(out, "{}_sum{} {}\n", name, Labels(metric),
+                     metric.histogram.sample_sum);
+      return;
+    default:
+      fmt::format_to(out, "{}{} {}\n", name, Labels(metric),
+                     metric.gauge.value);
+  }
+}
+
+MetricFamily Gauge(
+    std::string name, std::string help, const std::string& label,
+    const std::vector<std::pair<std::string, std::int64_t>>& values) {
+  MetricFamily family;
+  family.name = std::move(name);
+  family.help = std::move(help);
+  family.type = MetricType::Gauge;
+  for (const auto& [value_of_label, value] : values) {
+    ClientMetric metric;
+    if (!label.empty()) {
+      metric.label.push_back({label, value_of_label});
+    }
+    metric.gauge.value = static_cast<double>(value);
+    family.metric.push_back(std::move(metric));
+  }
+  return family;
+}
+
+}  // namespace
+
+std::string ToOpenMetrics(const std::vector<MetricFamily>& families) {
+  std::string text;
+  for (const MetricFamily& family : families) {
+    // A counter family's name has no _total; its samples have.
+    std::string name = family.name;
+    if (family.type == MetricType::Counter && name.ends_with("_total")) {
+      name.resize(name.size() - 6);
+    }
+    fmt::format_to(std::back_inserter(text), "# TYPE {} {}\n# HELP {} {}\n",
+                   name, TypeName(family.type), name, Escaped(family.help));
+    for (const ClientMetric& metric : family.metric) {
+      Append(name, metric, family.type, &text);
+    }
+  }
+  return text + "# EOF\n";
+}
+
+Metrics::Metrics()
+    : requests_(prometheus::BuildCounter()
+                    .Name("ucudnn_requests_total")
+                    .Help("Requests answered, by method and outcome")
+                    .Register(registry_)),
+      durations_(prometheus::BuildHistogram()
+                     .Name("ucudnn_request_duration_seconds")
+                     .Help("Time to answer a request, by method")
+                     .Register(registry_)) {}
+
+void Metrics::CountRequest(const std::string& method, const Status& outcome,
+                           std::chrono::nanoseconds took) {
+  const std::string code(outcome ? "OK" : CodeName(outcome.error().code));
+  requests_.Add({{"method", method}, {"code", code}}).Increment();
+  durations_.Add({{"method", method}}, kSeconds)
+      .Observe(std::chrono::duration<double>(took).count());
+}
+
+std::string Metrics::Text(const v1::StatusResponse& status) const {
+  std::vector<MetricFamily> families = registry_.Collect();
+  families.push_back(Gauge("ucudnn_agents_online", "Agents heard of lately", "",
+                           {{"", status.agents_online()}}));
+  families.push_back(Gauge("ucudnn_devices_online",
+                           "Devices of agents that are online", "",
+                           {{"", status.devices_online()}}));
+  families.push_back(Gauge("ucudnn_networks", "Registered networks", "",
+                           {{"", status.networks()}}));
+  families.push_back(
+      Gauge("ucudnn_plans", "Stored plans", "", {{"", status.plans()}}));
+  families.push_back(Gauge("ucudnn_tasks", "Benchmark tasks, by state", "state",
+                           {{"pending", status.tasks_pending()},
+                            {"running", status.tasks_running()},
+                            {"done", status.tasks_done()},
+                            {"failed", status.tasks_failed()}}));
+  return ToOpenMetrics(families);
+}
+
+}  // namespace ucudnn

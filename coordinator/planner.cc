@@ -1,0 +1,235 @@
+#include "coordinator/planner.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "proto/convert.h"
+#include "proto/json.h"
+#include "solver/wr.h"
+
+namespace ucudnn {
+namespace {
+
+// A field that names a value of `Parse`, or its default where it is empty.
+template <class T>
+Result<T> ParseField(std::string_view name, const std::string& text,
+                     Result<T> (*parse)(std::string_view), T otherwise) {
+  if (text.empty()) return otherwise;
+  const Result<T> value = parse(text);
+  if (!value) return Within(name, value.error());
+  return value;
+}
+
+// The batches of ranks with devices of one kind: as even as can be, the
+// larger ones first.
+std::vector<BatchSize> EvenSplit(BatchSize batch, std::size_t ranks) {
+  const auto n = static_cast<std::int64_t>(ranks);
+  std::vector<BatchSize> batches;
+  for (std::int64_t r = 0; r < n; ++r) {
+    batches.emplace_back(batch.count() / n + (r < batch.count() % n ? 1 : 0));
+  }
+  return batches;
+}
+
+// The micro-batch sizes that a mini-batch of `batch` may use.
+void AddSizes(BatchSize batch, BatchPolicy policy, std::set<BatchSize>* sizes) {
+  if (batch.count() == 0) return;
+  sizes->insert(batch);
+  if (policy == BatchPolicy::kUndivided) return;
+  const std::int64_t all = policy == BatchPolicy::kAll ? 1 : 0;
+  for (std::int64_t b = 1; b < batch.count(); b = all != 0 ? b + 1 : b * 2) {
+    sizes->insert(BatchSize(b));
+  }
+}
+
+Result<WorkspacePlan> PlanRank(const Network& network, const PlanSpec& spec,
+                               const ProblemProfiles& profiles,
+                               BatchSize batch) {
+  const std::vector<Kernel> kernels =
+      KernelsOf(network, spec.precision, spec.layout);
+  Profile profile;
+  for (const Kernel& kernel : kernels) {
+    KernelProfile& k = profile.kernels.emplace_back();
+    k.id.network = network.name;
+    k.id.layer = kernel.layer;
+    k.id.op = kernel.op;
+    k.id.precision = spec.precision;
+    k.id.layout = spec.layout;
+    const auto points = profiles.find(ToString(kernel.problem));
+    if (points != profiles.end()) k.points = points->second;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      WorkspacePlan plan,
+      SolveWr(profile, {batch, spec.workspace_limit, spec.policy}));
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    plan.kernels[i].problem = kernels[i].problem;
+  }
+  return plan;
+}
+
+}  // namespace
+
+Result<PlanSpec> ParsePlanRequest(const v1::PlanRequest& request) {
+  PlanSpec spec;
+  if (request.network().empty()) {
+    return Fail(Code::kInvalidArgument,
+                "network is empty; the name of a registered network is "
+                "accepted");
+  }
+  spec.network = request.network();
+  if (request.batch() < 1 || request.batch() > kMaxBatchSize.count()) {
+    return Fail(Code::kInvalidArgument, "batch is {}; 1 to {} is accepted",
+                request.batch(), kMaxBatchSize.count());
+  }
+  spec.batch = BatchSize(request.batch());
+  if (request.device_kinds_size() > kMaxRanks) {
+    return Fail(Code::kInvalidArgument,
+                "device_kinds has {} entries; up to {} are accepted",
+                request.device_kinds_size(), kMaxRanks);
+  }
+  spec.kinds.assign(request.device_kinds().begin(),
+                    request.device_kinds().end());
+  if (request.workspace_limit_bytes() < 0) {
+    return Fail(Code::kInvalidArgument,
+                "workspace_limit_bytes is {}; at least 0 is accepted",
+                request.workspace_limit_bytes());
+  }
+  spec.workspace_limit = Bytes(request.workspace_limit_bytes());
+  if (request.total_workspace_bytes() != 0) {
+    return Fail(Code::kUnimplemented,
+                "total_workspace_bytes is {}; this version plans workspace "
+                "reuse only, so 0 is accepted",
+                request.total_workspace_bytes());
+  }
+  UCUDNN_ASSIGN_OR_RETURN(spec.policy,
+                          ParseField("batch_policy", request.batch_policy(),
+                                     &ParseBatchPolicy, spec.policy));
+  UCUDNN_ASSIGN_OR_RETURN(spec.precision,
+                          ParseField("precision", request.precision(),
+                                     &ParsePrecision, spec.precision));
+  UCUDNN_ASSIGN_OR_RETURN(spec.layout, ParseField("layout", request.layout(),
+                                                  &ParseLayout, spec.layout));
+  return spec;
+}
+
+v1::PlanRequest ToProto(const PlanSpec& spec) {
+  v1::PlanRequest request;
+  request.set_network(spec.network);
+  request.set_batch(spec.batch.count());
+  for (const std::string& kind : spec.kinds) request.add_device_kinds(kind);
+  request.set_workspace_limit_bytes(spec.workspace_limit.count());
+  request.set_batch_policy(std::string(Name(spec.policy)));
+  request.set_precision(std::string(Name(spec.precision)));
+  request.set_layout(std::string(Name(spec.layout)));
+  return request;
+}
+
+std::vector<Need> NeedsOf(const Network& network, const PlanSpec& spec) {
+  std::map<std::string, std::set<BatchSize>> sizes_of_kind;
+  const std::vector<BatchSize> batches =
+      EvenSplit(spec.batch, spec.kinds.size());
+  for (std::size_t r = 0; r < spec.kinds.size(); ++r) {
+    AddSizes(batches[r], spec.policy, &sizes_of_kind[spec.kinds[r]]);
+  }
+  std::set<std::string> problems;
+  for (const Kernel& kernel : KernelsOf(network, spec.precision, spec.layout)) {
+    problems.insert(ToString(kernel.problem));
+  }
+  std::vector<Need> needs;
+  for (const auto& [kind, sizes] : sizes_of_kind) {
+    for (const BatchSize batch : sizes) {
+      for (const std::string& problem : problems) {
+        needs.push_back({kind, problem, batch});
+      }
+    }
+  }
+  std::stable_sort(
+      needs.begin(), needs.end(),
+      [](const Need& a, const Need& b) { return a.batch > b.batch; });
+  return needs;
+}
+
+Result<v1::Plan> MakePlan(const Network& network, const PlanSpec& spec,
+                          const KindProfiles& profiles) {
+  UCUDNN_CHECK(!spec.kinds.empty());
+  v1::Plan plan;
+  *plan.mutable_request() = ToProto(spec);
+  const std::vector<BatchSize> batches =
+      EvenSplit(spec.batch, spec.kinds.size());
+  // Ranks of one kind and batch share one solution.
+  std::map<std::pair<std::string, BatchSize>, WorkspacePlan> solved;
+  Nanoseconds predicted{0};
+  Nanoseconds lower_bound{0};
+  std::optional<Nanoseconds> undivided = Nanoseconds(0);
+  bool optimal = true;
+  for (std::size_t r = 0; r < spec.kinds.size(); ++r) {
+    v1::RankPlan& rank = *plan.add_ranks();
+    rank.set_rank(static_cast<std::int32_t>(r));
+    rank.set_device_kind(spec.kinds[r]);
+    rank.set_batch(batches[r].count());
+    rank.set_weight(static_cast<double>(batches[r].count()) /
+                    static_cast<double>(spec.batch.count()));
+    if (batches[r].count() == 0) {
+      rank.set_reason("there are fewer images than ranks");
+      continue;
+    }
+    rank.set_reason(spec.kinds.size() == 1
+                        ? "the only rank takes the whole batch"
+                        : "an even share");
+    const std::pair key(spec.kinds[r], batches[r]);
+    auto found = solved.find(key);
+    if (found == solved.end()) {
+      const auto of_kind = profiles.find(spec.kinds[r]);
+      Result<WorkspacePlan> rank_plan = PlanRank(
+          network, spec,
+          of_kind == profiles.end() ? ProblemProfiles() : of_kind->second,
+          batches[r]);
+      if (!rank_plan) {
+        return Within(fmt::format("rank {} on {}", r, spec.kinds[r]),
+                      rank_plan.error());
+      }
+      found = solved.emplace(key, *std::move(rank_plan)).first;
+    }
+    const WorkspacePlan& workspace = found->second;
+    *rank.mutable_workspace() = ToProto(workspace);
+    predicted = std::max(predicted, workspace.total_time);
+    lower_bound = std::max(lower_bound, workspace.lower_bound);
+    optimal = optimal && workspace.optimal;
+    if (undivided && workspace.undivided_time) {
+      undivided = std::max(*undivided, *workspace.undivided_time);
+    } else {
+      undivided.reset();
+    }
+  }
+  plan.set_predicted_ns(predicted.count());
+  plan.set_lower_bound_ns(lower_bound.count());
+  plan.set_optimal(optimal);
+  if (undivided) plan.set_undivided_ns(undivided->count());
+  return plan;
+}
+
+std::string InputsText(const Network& network, const PlanSpec& spec,
+                       const KindProfiles& profiles) {
+  std::string text = ToJson(ToProto(spec)).dump();
+  const auto out = std::back_inserter(text);
+  for (const Kernel& kernel : KernelsOf(network, spec.precision, spec.layout)) {
+    fmt::format_to(out, "\n{},{},{}", kernel.layer, Name(kernel.op),
+                   ToString(kernel.problem));
+  }
+  for (const auto& [kind, problems] : profiles) {
+    for (const auto& [problem, points] : problems) {
+      fmt::format_to(out, "\n{},{}", kind, problem);
+      for (const MeasuredPoint& p : points) {
+        fmt::format_to(out, "\n{},{},{},{},{},{},{}", p.batch.count(),
+                       p.algorithm.name, p.algorithm.math,
+                       Name(p.algorithm.precision), p.workspace.count(),
+                       p.time.count(), p.spread.count());
+      }
+    }
+  }
+  return text;
+}
+
+}  // namespace ucudnn

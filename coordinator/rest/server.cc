@@ -1,0 +1,285 @@
+#include "coordinator/rest/server.h"
+
+#include <httplib.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+
+#include "base/units.h"
+#include "proto/json.h"
+
+namespace ucudnn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMaxBodyBytes = 64U << 20U;
+
+int HttpStatus(Code code) {
+  switch (code) {
+    case Code::kOk:
+      return 200;
+    case Code::kInvalidArgument:
+    case Code::kOutOfRange:
+      return 400;
+    case Code::kUnauthenticated:
+      return 401;
+    case Code::kPermissionDenied:
+      return 403;
+    case Code::kNotFound:
+      return 404;
+    case Code::kAlreadyExists:
+    case Code::kAborted:
+      return 409;
+    case Code::kFailedPrecondition:
+      return 422;
+    case Code::kResourceExhausted:
+      return 429;
+    case Code::kUnimplemented:
+      return 501;
+    case Code::kUnavailable:
+      return 503;
+    case Code::kDeadlineExceeded:
+      return 504;
+    default:
+      return 500;
+  }
+}
+
+void Reply(const Json& body, int status, httplib::Response* response) {
+  response->status = status;
+  response->set_content(
+      body.dump(2, ' ', false, Json::error_handler_t::replace) + "\n",
+      "application/json");
+}
+
+void ReplyError(const Error& error, httplib::Response* response) {
+  if (error.code == Code::kUnavailable) {
+    response->set_header("Retry-After", "1");
+  }
+  Reply(
+      {{"error", {{"code", CodeName(error.code)}, {"message", error.message}}}},
+      HttpStatus(error.code), response);
+}
+
+template <class Message>
+Status ParseBody(const std::string& body, Message* message) {
+  const Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) {
+    return Fail(Code::kInvalidArgument, "the body is not JSON");
+  }
+  return FromJson(json, message);
+}
+
+Result<v1::ListRequest> ParseList(const httplib::Request& http) {
+  v1::ListRequest request;
+  for (const auto& [key, value] : http.params) {
+    if (key == "limit") {
+      const auto limit = ParseInteger(value, 1, 1000);
+      if (!limit) return Within("limit", limit.error());
+      request.set_limit(static_cast<std::int32_t>(*limit));
+    } else if (key == "after") {
+      request.set_after(value);
+    } else if (key == "kind") {
+      request.set_kind(value);
+    } else {
+      return Fail(Code::kInvalidArgument,
+                  "{}: no such parameter; accepted are limit, after, kind",
+                  key.substr(0, 64));
+    }
+  }
+  return request;
+}
+
+class HttpServer final : public RestServer {
+ public:
+  HttpServer(Coordinator& coordinator, Metrics& metrics)
+      : coordinator_(coordinator), metrics_(metrics) {
+    http_.set_payload_max_length(kMaxBodyBytes);
+    http_.set_read_timeout(std::chrono::seconds(10));
+    http_.set_keep_alive_timeout(5);
+    // As gRPC: two processes must not share a port by accident.
+    http_.set_socket_options([](int socket) {
+      const int yes = 1;
+      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    });
+    http_.set_error_handler(
+        [](const httplib::Request& request, httplib::Response& response) {
+          if (!response.body.empty()) return;
+          const Code code =
+              response.status == 404 ? Code::kNotFound : Code::kInvalidArgument;
+          const int status = response.status;
+          ReplyError({code, fmt::format("{} {} is not served", request.method,
+                                        request.path.substr(0, 200))},
+                     &response);
+          response.status = status;
+        });
+    AddRoutes();
+  }
+  ~HttpServer() override { Stop(); }
+
+  Status Listen(const std::string& address) {
+    const std::size_t colon = address.rfind(':');
+    const auto port = colon == std::string::npos
+                          ? Fail(Code::kInvalidArgument, "no port")
+                          : ParseInteger(address.substr(colon + 1), 0, 65535);
+    if (!port) {
+      return Fail(Code::kInvalidArgument,
+                  "'{}' is not an address; host:port is accepted", address);
+    }
+    const std::string host = address.substr(0, colon);
+    port_ = static_cast<int>(*port);
+    const bool bound = port_ == 0 ? (port_ = http_.bind_to_any_port(host)) > 0
+                                  : http_.bind_to_port(host, port_);
+    if (!bound) {
+      return Fail(Code::kUnavailable, "cannot listen on {} for HTTP", address);
+    }
+    thread_ = std::thread([this] { http_.listen_after_bind(); });
+    return {};
+  }
+
+  int port() const override { return port_; }
+
+  void Stop() override {
+    // stop() is lost if it comes before the listener runs.
+    if (!thread_.joinable()) return;
+    while (!http_.is_running()) std::this_thread::yield();
+    http_.stop();
+    thread_.join();
+  }
+
+ private:
+  // Answers with what `call` returns: a message, or an error.
+  template <class Call>
+  void Answer(const char* method, const Call& call,
+              httplib::Response* response) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto result = call();
+    Status outcome;
+    if (result) {
+      Reply(ToJson(*result), 200, response);
+    } else {
+      outcome = tl::unexpected<Error>(result.error());
+      ReplyError(result.error(), response);
+    }
+    metrics_.CountRequest(method, outcome,
+                          std::chrono::steady_clock::now() - start);
+  }
+
+  template <class ListResponse, class Item>
+  void AddResource(
+      const std::string& path, const char* list_name,
+      Result<ListResponse> (Coordinator::*list)(const v1::ListRequest&),
+      const char* get_name,
+      Result<Item> (Coordinator::*get)(const v1::GetRequest&)) {
+    http_.Get(path, [=, this](const httplib::Request& http,
+                              httplib::Response& response) {
+      Answer(
+          list_name,
+          [&]() -> Result<ListResponse> {
+            UCUDNN_ASSIGN_OR_RETURN(const v1::ListRequest request,
+                                    ParseList(http));
+            return (coordinator_.*list)(request);
+          },
+          &response);
+    });
+    http_.Get(path + "/(.+)", [=, this](const httplib::Request& http,
+                                        httplib::Response& response) {
+      v1::GetRequest request;
+      request.set_id(http.matches[1]);
+      Answer(
+          get_name, [&] { return (coordinator_.*get)(request); }, &response);
+    });
+  }
+
+  void AddRoutes() {
+    AddResource("/v1/agents", "ListAgents", &Coordinator::ListAgents,
+                "GetAgent", &Coordinator::GetAgent);
+    AddResource("/v1/devices", "ListDevices", &Coordinator::ListDevices,
+                "GetDevice", &Coordinator::GetDevice);
+    AddResource("/v1/networks", "ListNetworks", &Coordinator::ListNetworks,
+                "GetNetwork", &Coordinator::GetNetwork);
+    AddResource("/v1/profiles", "ListProfiles", &Coordinator::ListProfiles,
+                "GetProfile", &Coordinator::GetProfile);
+    AddResource("/v1/plans", "ListPlans", &Coordinator::ListPlans, "GetPlan",
+                &Coordinator::GetPlan);
+    http_.Get("/v1/status", [this](const httplib::Request&,
+                                   httplib::Response& response) {
+      Answer(
+          "GetStatus", [&] { return coordinator_.GetStatus({}); }, &response);
+    });
+    http_.Put("/v1/networks/(.+)", [this](const httplib::Request& http,
+                                          httplib::Response& response) {
+      v1::PutNetworkRequest request;
+      request.set_name(http.matches[1]);
+      request.set_content(http.body);
+      Answer(
+          "PutNetwork", [&] { return coordinator_.PutNetwork(request); },
+          &response);
+    });
+    http_.Post("/v1/plans", [this](const httplib::Request& http,
+                                   httplib::Response& response) {
+      Answer(
+          "CreatePlan",
+          [&]() -> Result<v1::Plan> {
+            v1::PlanRequest request;
+            UCUDNN_RETURN_IF_ERROR(ParseBody(http.body, &request));
+            return coordinator_.CreatePlan(request);
+          },
+          &response);
+    });
+    http_.Post("/v1/measure", [this](const httplib::Request& http,
+                                     httplib::Response& response) {
+      Answer(
+          "Measure",
+          [&]() -> Result<v1::MeasureProgress> {
+            v1::MeasureRequest request;
+            UCUDNN_RETURN_IF_ERROR(ParseBody(http.body, &request));
+            return coordinator_.Measure(request);
+          },
+          &response);
+    });
+    http_.Get("/livez",
+              [](const httplib::Request&, httplib::Response& response) {
+                response.set_content("ok\n", "text/plain");
+              });
+    http_.Get("/readyz",
+              [this](const httplib::Request&, httplib::Response& response) {
+                if (const Status ready = coordinator_.Ready(); !ready) {
+                  ReplyError(ready.error(), &response);
+                  return;
+                }
+                response.set_content("ok\n", "text/plain");
+              });
+    http_.Get("/metrics", [this](const httplib::Request&,
+                                 httplib::Response& response) {
+      const auto status = coordinator_.GetStatus({});
+      if (!status) {
+        ReplyError(status.error(), &response);
+        return;
+      }
+      response.set_content(metrics_.Text(*status),
+                           "application/openmetrics-text; version=1.0.0; "
+                           "charset=utf-8");
+    });
+  }
+
+  Coordinator& coordinator_;
+  Metrics& metrics_;
+  httplib::Server http_;
+  std::thread thread_;
+  int port_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<RestServer>> RestServer::Start(
+    const std::string& address, Coordinator& coordinator, Metrics& metrics) {
+  auto server = std::make_unique<HttpServer>(coordinator, metrics);
+  UCUDNN_RETURN_IF_ERROR(server->Listen(address));
+  return server;
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,39 @@
+#ifndef UCUDNN_COORDINATOR_REST_SERVER_H_
+#define UCUDNN_COORDINATOR_REST_SERVER_H_
+
+// The coordinator over HTTP: the calls and messages of gRPC, as JSON.
+//
+//   GET  /v1/agents|devices|networks|profiles|plans   ?limit= &after= &kind=
+//   GET  /v1/agents/{id} ... /v1/plans/{id}
+//   PUT  /v1/networks/{name}      the body is the file, CSV or ONNX
+//   POST /v1/plans                the body is a PlanRequest
+//   POST /v1/measure              the body is a MeasureRequest
+//   GET  /v1/status
+//   GET  /livez /readyz /metrics
+//
+// Errors are {"error":{"code":"NOT_FOUND","message":"..."}} with the HTTP
+// status that fits; 422 where no plan satisfies the constraints.
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/metrics.h"
+
+namespace ucudnn {
+
+class RestServer {
+ public:
+  // Listens on `address` ("host:port", port 0 for any free one).
+  static Result<std::unique_ptr<RestServer>> Start(const std::string& address,
+                                                   Coordinator& coordinator,
+                                                   Metrics& metrics);
+  virtual ~RestServer() = default;
+  virtual int port() const = 0;
+  virtual void Stop() = 0;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_COORDINATOR_REST_SERVER_H_

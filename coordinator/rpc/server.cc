@@ -1,0 +1,139 @@
+#include "coordinator/rpc/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include <chrono>
+#include <utility>
+
+#include "proto/status.h"
+#include "ucudnn/v1/agent.grpc.pb.h"
+#include "ucudnn/v1/coordinator.grpc.pb.h"
+
+namespace ucudnn {
+namespace {
+
+// Networks are the largest messages that come in.
+constexpr int kMaxMessageBytes = 64 << 20;
+
+// Runs one call of the coordinator and accounts for it.
+template <class Call, class Response>
+grpc::Status Answer(Metrics& metrics, const char* method, const Call& call,
+                    Response* response) {
+  const auto start = std::chrono::steady_clock::now();
+  auto result = call();
+  Status outcome;
+  if (result) {
+    *response = *std::move(result);
+  } else {
+    outcome = tl::unexpected<Error>(std::move(result).error());
+  }
+  metrics.CountRequest(method, outcome,
+                       std::chrono::steady_clock::now() - start);
+  return ToGrpc(outcome);
+}
+
+#define UCUDNN_RPC(Method, RequestType, ResponseType)                     \
+  grpc::Status Method(grpc::ServerContext* /*context*/,                   \
+                      const v1::RequestType* request,                     \
+                      v1::ResponseType* response) override {              \
+    return Answer(                                                        \
+        metrics_, #Method, [&] { return coordinator_.Method(*request); }, \
+        response);                                                        \
+  }
+
+class AgentServiceImpl final : public v1::AgentService::Service {
+ public:
+  AgentServiceImpl(Coordinator& coordinator, Metrics& metrics)
+      : coordinator_(coordinator), metrics_(metrics) {}
+  UCUDNN_RPC(Register, RegisterRequest, RegisterResponse)
+  UCUDNN_RPC(LeaseTasks, LeaseTasksRequest, LeaseTasksResponse)
+  UCUDNN_RPC(ReportTask, ReportTaskRequest, ReportTaskResponse)
+  UCUDNN_RPC(Heartbeat, HeartbeatRequest, HeartbeatResponse)
+  UCUDNN_RPC(Leave, LeaveRequest, LeaveResponse)
+
+ private:
+  Coordinator& coordinator_;
+  Metrics& metrics_;
+};
+
+class CoordinatorServiceImpl final : public v1::CoordinatorService::Service {
+ public:
+  CoordinatorServiceImpl(Coordinator& coordinator, Metrics& metrics)
+      : coordinator_(coordinator), metrics_(metrics) {}
+  UCUDNN_RPC(ListAgents, ListRequest, ListAgentsResponse)
+  UCUDNN_RPC(GetAgent, GetRequest, Agent)
+  UCUDNN_RPC(ListDevices, ListRequest, ListDevicesResponse)
+  UCUDNN_RPC(GetDevice, GetRequest, Device)
+  UCUDNN_RPC(PutNetwork, PutNetworkRequest, Network)
+  UCUDNN_RPC(ListNetworks, ListRequest, ListNetworksResponse)
+  UCUDNN_RPC(GetNetwork, GetRequest, Network)
+  UCUDNN_RPC(ListProfiles, ListRequest, ListProfilesResponse)
+  UCUDNN_RPC(GetProfile, GetRequest, Profile)
+  UCUDNN_RPC(Measure, MeasureRequest, MeasureProgress)
+  UCUDNN_RPC(CreatePlan, PlanRequest, Plan)
+  UCUDNN_RPC(ListPlans, ListRequest, ListPlansResponse)
+  UCUDNN_RPC(GetPlan, GetRequest, Plan)
+  UCUDNN_RPC(GetStatus, StatusRequest, StatusResponse)
+
+ private:
+  Coordinator& coordinator_;
+  Metrics& metrics_;
+};
+
+#undef UCUDNN_RPC
+
+class GrpcServer final : public RpcServer {
+ public:
+  GrpcServer(Coordinator& coordinator, Metrics& metrics)
+      : agents_(coordinator, metrics), coordinator_(coordinator, metrics) {}
+  ~GrpcServer() override { Stop(); }
+
+  Status Listen(const std::string& address) {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    grpc::ServerBuilder builder;
+    // Two processes must not share a port by accident.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials(),
+                             &port_);
+    builder.RegisterService(&agents_);
+    builder.RegisterService(&coordinator_);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port_ == 0) {
+      return Fail(Code::kUnavailable, "cannot listen on {} for gRPC", address);
+    }
+    return {};
+  }
+
+  int port() const override { return port_; }
+
+  void Stop() override {
+    if (server_ == nullptr) return;
+    // Without a deadline it would wait for every open channel.
+    server_->Shutdown(std::chrono::system_clock::now() +
+                      std::chrono::seconds(1));
+    server_->Wait();
+    server_.reset();
+  }
+
+ private:
+  AgentServiceImpl agents_;
+  CoordinatorServiceImpl coordinator_;
+  std::unique_ptr<grpc::Server> server_;
+  int port_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address,
+                                                    Coordinator& coordinator,
+                                                    Metrics& metrics) {
+  auto server = std::make_unique<GrpcServer>(coordinator, metrics);
+  UCUDNN_RETURN_IF_ERROR(server->Listen(address));
+  return server;
+}
+
+}  // namespace ucudnn

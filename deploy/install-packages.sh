@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Installs the Debian 12 packages that ucudnn is built with, those that are
+# missing and no others.
+#
+#   bash deploy/install-packages.sh           what building and running needs
+#   bash deploy/install-packages.sh --tests   what the tests need besides
+#
+# Without root (or sudo that asks nothing) it says exactly what to install.
+set -euo pipefail
+
+packages=(
+  # build
+  g++ cmake ninja-build pkg-config ccache ca-certificates
+  libexpected-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
+  libyaml-cpp-dev zlib1g-dev
+  # service
+  libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev
+  libsqlitecpp-dev libsqlite3-dev libcpp-httplib-dev prometheus-cpp-dev
+  libcurl4-openssl-dev
+  # optional parts
+  libdnnl-dev libonnx-dev libopenmpi-dev openmpi-bin libpqxx-dev libglpk-dev
+)
+test_packages=(
+  libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
+  postgresql coinor-libcbc-dev curl python3 clang libclang-rt-14-dev
+)
+[ "${1:-}" = --tests ] && packages+=("${test_packages[@]}")
+
+missing=()
+for package in "${packages[@]}"; do
+  # shellcheck disable=SC2016
+  dpkg-query -W -f '${Status}' "$package" 2>/dev/null |
+    grep -q '^install ok installed$' || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+sudo=()
+if [ "$(id -u)" -ne 0 ]; then
+  if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+    sudo=(sudo)
+  else
+    {
+      echo "These Debian packages are missing; as root, run:"
+      echo "  apt-get update && apt-get install --no-install-recommends" \
+        "${missing[@]}"
+    } >&2
+    exit 1
+  fi
+fi
+echo "Installing ${#missing[@]} Debian packages: ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+if ! { "${sudo[@]}" apt-get update -q &&
+  "${sudo[@]}" apt-get install -q -y --no-install-recommends \
+    "${missing[@]}"; } >"$log" 2>&1; then
+  tail -n 20 "$log" >&2
+  echo "apt-get failed; its whole output is in $log" >&2
+  exit 1
+fi
+rm -f "$log"
