@@ -1,0 +1,101 @@
+// The networks that plans are made for, and what was measured so far.
+
+#include <memory>
+
+#include "base/file.h"
+#include "client/ctl/server.h"
+#include "proto/json.h"
+
+namespace ucudnn::ctl {
+namespace {
+
+Status List(const Server& server, OutputFormat format) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  v1::ListRequest request;
+  request.set_limit(1000);
+  UCUDNN_ASSIGN_OR_RETURN(const auto response,
+                          connection->ListNetworks(request));
+  return Print(format, ToJson(response)["networks"], [&] {
+    Table table({"NETWORK", "REVISION", "FORMAT", "CONVOLUTIONS", "UPDATED"});
+    for (const v1::Network& network : response.networks()) {
+      table.AddRow({network.name(), std::to_string(network.revision()),
+                    network.format(), std::to_string(network.layers_size()),
+                    Ago(network.updated_ms())});
+    }
+    return table.Text();
+  });
+}
+
+Status Put(const Server& server, const std::string& name,
+           const std::string& path, OutputFormat format) {
+  UCUDNN_ASSIGN_OR_RETURN(std::string content, ReadFile(path, 60_MiB));
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  v1::PutNetworkRequest request;
+  request.set_name(name);
+  request.set_content(std::move(content));
+  const Result<v1::Network> network = connection->PutNetwork(request);
+  if (!network) return Within(path, network.error());
+  return Print(format, ToJson(*network), [&] {
+    return fmt::format("network {}: {} convolutions, revision {}\n",
+                       network->name(), network->layers_size(),
+                       network->revision());
+  });
+}
+
+Status Profiles(const Server& server, OutputFormat format) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  v1::ListRequest request;
+  request.set_limit(1000);
+  UCUDNN_ASSIGN_OR_RETURN(const auto response,
+                          connection->ListProfiles(request));
+  return Print(format, ToJson(response)["profiles"], [&] {
+    Table table({"KIND", "PROBLEMS", "MEASUREMENTS", "LAST MEASURED"});
+    for (const v1::ProfileSummary& profile : response.profiles()) {
+      table.AddRow({profile.id(), std::to_string(profile.problems()),
+                    std::to_string(profile.points()),
+                    Ago(profile.last_measured_ms())});
+    }
+    return table.Text();
+  });
+}
+
+struct PutOptions {
+  std::string name;
+  std::string path;
+};
+
+}  // namespace
+
+void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
+  const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
+  CLI::App* networks = app.add_subcommand(
+      "networks", "List the networks that plans can be made for");
+  AddOutputOption(networks, format.get());
+  const auto options = std::make_shared<PutOptions>();
+  CLI::App* put = networks->add_subcommand(
+      "put",
+      "Register a network: an ONNX model, or its convolutions as CSV\n"
+      "(name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups)");
+  put->add_option("name", options->name, "The name to register it under")
+      ->required();
+  put->add_option("file", options->path, "The ONNX or CSV file")->required();
+  AddOutputOption(put, format.get());
+  put->callback([&server, format, options, chosen] {
+    *chosen = [&server, format, options] {
+      return Put(server, options->name, options->path, *format);
+    };
+  });
+  networks->callback([&server, format, put, chosen] {
+    if (put->parsed()) return;
+    *chosen = [&server, format] { return List(server, *format); };
+  });
+
+  CLI::App* profiles = app.add_subcommand(
+      "profiles", "List the device kinds that something is measured of");
+  AddOutputOption(profiles, format.get());
+  profiles->callback([&server, format, chosen] {
+    *chosen = [&server, format] { return Profiles(server, *format); };
+  });
+}
+
+}  // namespace ucudnn::ctl

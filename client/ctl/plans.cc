@@ -1,0 +1,270 @@
+// Plans: asking for one, following its measurements, listing what there is.
+
+#include <unistd.h>
+
+#include <fstream>
+#include <memory>
+#include <set>
+
+#include "base/signals.h"
+#include "client/ctl/profile_options.h"
+#include "client/ctl/progress.h"
+#include "client/ctl/server.h"
+#include "proto/convert.h"
+#include "proto/json.h"
+
+namespace ucudnn::ctl {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct PlanOptions {
+  std::string network;
+  BatchSize batch;
+  Bytes workspace_limit;
+  BatchPolicy policy = BatchPolicy::kPowerOfTwo;
+  std::vector<std::string> kinds;
+  int ranks = 1;
+  std::string precision;
+  std::string layout;
+  std::string save;
+  bool retry_failed = false;
+  OutputFormat output = OutputFormat::kTable;
+};
+
+void AddPlanOptions(CLI::App* command, PlanOptions* options) {
+  command
+      ->add_option("--network", options->network,
+                   "A registered network; see `ucudnn networks put`")
+      ->required()
+      ->option_text("NAME");
+  AddBatchOption(command, &options->batch);
+  AddBytesOption(command, "--workspace-limit", &options->workspace_limit,
+                 "The workspace that each convolution may use")
+      ->required();
+  AddBatchPolicyOption(command, &options->policy);
+  command
+      ->add_option("--ranks", options->ranks, "How many ranks share the batch")
+      ->check(CLI::Range(1, 65536))
+      ->option_text("N");
+  command
+      ->add_option("--device-kind", options->kinds,
+                   "The kind of device of every rank, or once for each rank; "
+                   "needed where the cluster has several kinds")
+      ->option_text("KIND");
+  command
+      ->add_option("--precision", options->precision,
+                   "FP32, TF32, TRUE_HALF, PSEUDO_HALF or BF16")
+      ->option_text("P");
+  command->add_option("--layout", options->layout, "NCHW or NHWC")
+      ->option_text("L");
+  command->add_flag("--retry-failed", options->retry_failed,
+                    "Try measurements again that failed before");
+  AddOutputOption(command, &options->output);
+}
+
+Result<v1::PlanRequest> MakeRequest(const PlanOptions& options,
+                                    Connection& connection) {
+  v1::PlanRequest request;
+  request.set_network(options.network);
+  request.set_batch(options.batch.count());
+  request.set_workspace_limit_bytes(options.workspace_limit.count());
+  request.set_batch_policy(std::string(Name(options.policy)));
+  request.set_precision(options.precision);
+  request.set_layout(options.layout);
+  std::vector<std::string> kinds = options.kinds;
+  const auto ranks = static_cast<std::size_t>(options.ranks);
+  if (kinds.size() > 1 && ranks != 1 && kinds.size() != ranks) {
+    return Fail(Code::kInvalidArgument,
+                "--device-kind is given {} times, --ranks is {}; one kind, or "
+                "one for each rank, is accepted",
+                kinds.size(), ranks);
+  }
+  if (kinds.empty() && ranks > 1) {
+    // The coordinator fills in the only kind for one rank; ask it for which.
+    v1::ListRequest list;
+    list.set_limit(1000);
+    UCUDNN_ASSIGN_OR_RETURN(const auto devices, connection.ListDevices(list));
+    std::set<std::string> online;
+    for (const v1::Device& device : devices.devices()) {
+      if (device.state() != "lost") online.insert(device.kind());
+    }
+    if (online.size() != 1) {
+      return Fail(Code::kInvalidArgument,
+                  "--ranks is {}, and {} kinds of device are online; name "
+                  "--device-kind once, or once for each rank",
+                  ranks, online.size());
+    }
+    kinds.push_back(*online.begin());
+  }
+  if (kinds.size() == 1) kinds.resize(ranks, kinds[0]);
+  for (const std::string& kind : kinds) request.add_device_kinds(kind);
+  return request;
+}
+
+// Returns when all that the plan needs is measured, or has failed to be.
+Status Await(Connection& connection, const v1::PlanRequest& plan,
+             bool retry_failed) {
+  const StopSignals signals;
+  v1::MeasureRequest request;
+  *request.mutable_plan() = plan;
+  request.set_retry_failed(retry_failed);
+  Progress progress("measured", isatty(STDERR_FILENO) != 0);
+  bool warned = false;
+  while (true) {
+    UCUDNN_ASSIGN_OR_RETURN(const v1::MeasureProgress now,
+                            connection.Measure(request));
+    const std::int64_t ended = now.done() + now.failed();
+    progress.Show(ended, now.total(),
+                  now.failed() > 0 ? fmt::format("{} failed", now.failed())
+                                   : std::string());
+    if (ended == now.total()) {
+      progress.End();
+      for (const std::string& failure : now.failures()) {
+        std::fprintf(stderr, "failed: %s\n", failure.c_str());
+      }
+      return {};
+    }
+    if (!now.kinds_without_device().empty() && !warned) {
+      warned = true;
+      for (const std::string& kind : now.kinds_without_device()) {
+        progress.Say(fmt::format(
+            "no device of kind '{}' is online; waiting for one", kind));
+      }
+    }
+    // From now on only look.
+    request.set_dry_run(true);
+    request.set_retry_failed(false);
+    if (signals.Wait(milliseconds(500))) {
+      progress.End();
+      return Fail(Code::kCancelled,
+                  "stopped waiting; the measurements go on, and the same "
+                  "command takes up where they are");
+    }
+  }
+}
+
+Status MakePlan(const Server& server, const PlanOptions& options) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest request,
+                          MakeRequest(options, *connection));
+  UCUDNN_RETURN_IF_ERROR(Await(*connection, request, options.retry_failed));
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, connection->CreatePlan(request));
+  if (!options.save.empty()) {
+    std::ofstream file(options.save);
+    file << ToJson(plan).dump(2) << "\n";
+    if (!file.flush()) {
+      return Fail(Code::kInvalidArgument, "--save: cannot write {}",
+                  options.save);
+    }
+  }
+  return Print(options.output, ToJson(plan), [&] { return PlanText(plan); });
+}
+
+Status Measure(const Server& server, const PlanOptions& options) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest request,
+                          MakeRequest(options, *connection));
+  UCUDNN_RETURN_IF_ERROR(Await(*connection, request, options.retry_failed));
+  v1::MeasureRequest measure;
+  *measure.mutable_plan() = request;
+  measure.set_dry_run(true);
+  UCUDNN_ASSIGN_OR_RETURN(const v1::MeasureProgress progress,
+                          connection->Measure(measure));
+  return Print(options.output, ToJson(progress), [&] {
+    return fmt::format("{} of {} measured, {} failed\n", progress.done(),
+                       progress.total(), progress.failed());
+  });
+}
+
+Status List(const Server& server, OutputFormat format) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  v1::ListRequest request;
+  request.set_limit(1000);
+  UCUDNN_ASSIGN_OR_RETURN(const auto response, connection->ListPlans(request));
+  return Print(format, ToJson(response)["plans"], [&] {
+    Table table({"PLAN", "NETWORK", "BATCH", "RANKS", "LIMIT", "POLICY",
+                 "PRECISION", "PREDICTED", "UNDIVIDED", "CREATED"});
+    for (const v1::Plan& plan : response.plans()) {
+      const v1::PlanRequest& request_of = plan.request();
+      table.AddRow({std::to_string(plan.id()), request_of.network(),
+                    std::to_string(request_of.batch()),
+                    std::to_string(request_of.device_kinds_size()),
+                    FormatBytes(Bytes(request_of.workspace_limit_bytes())),
+                    request_of.batch_policy(), request_of.precision(),
+                    HumanTime(Nanoseconds(plan.predicted_ns())),
+                    plan.has_undivided_ns()
+                        ? HumanTime(Nanoseconds(plan.undivided_ns()))
+                        : "-",
+                    Ago(plan.created_ms())});
+    }
+    return table.Text();
+  });
+}
+
+}  // namespace
+
+std::string PlanText(const v1::Plan& plan) {
+  std::string text =
+      fmt::format("plan {}: {} at batch {}, {} a kernel, {}\n\n", plan.id(),
+                  plan.request().network(), plan.request().batch(),
+                  FormatBytes(Bytes(plan.request().workspace_limit_bytes())),
+                  plan.request().batch_policy());
+  Table ranks({"RANK", "DEVICE KIND", "BATCH", "WEIGHT", "PREDICTED",
+               "UNDIVIDED", "WHY"});
+  // Ranks with the same kind and batch do the same.
+  std::set<std::pair<std::string, std::int64_t>> shown;
+  std::string kernels;
+  for (const v1::RankPlan& rank : plan.ranks()) {
+    const v1::WorkspacePlan& workspace = rank.workspace();
+    ranks.AddRow({std::to_string(rank.rank()), rank.device_kind(),
+                  std::to_string(rank.batch()),
+                  fmt::format("{:.4f}", rank.weight()),
+                  HumanTime(Nanoseconds(workspace.total_time_ns())),
+                  workspace.has_undivided_time_ns()
+                      ? HumanTime(Nanoseconds(workspace.undivided_time_ns()))
+                      : "-",
+                  rank.reason()});
+    if (rank.batch() == 0 ||
+        !shown.emplace(rank.device_kind(), rank.batch()).second) {
+      continue;
+    }
+    const Result<WorkspacePlan> read = FromProto(workspace);
+    kernels +=
+        fmt::format("\nbatch {} on {}\n", rank.batch(), rank.device_kind());
+    kernels += read ? PlanTable(*read) : read.error().message + "\n";
+  }
+  text += ranks.Text() + kernels;
+  for (const std::string& reason : plan.reasons()) text += reason + "\n";
+  return text;
+}
+
+void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen) {
+  const auto options = std::make_shared<PlanOptions>();
+  CLI::App* plan = app.add_subcommand(
+      "plan",
+      "Make the optimal plan for a network, measuring what is still needed");
+  AddPlanOptions(plan, options.get());
+  plan->add_option("--save", options->save,
+                   "Also write the plan to this file, for UCUDNN_PLAN_FILE")
+      ->option_text("FILE");
+  plan->callback([&server, options, chosen] {
+    *chosen = [&server, options] { return MakePlan(server, *options); };
+  });
+
+  CLI::App* measure = app.add_subcommand(
+      "measure", "Measure all that a plan would need, and make none");
+  AddPlanOptions(measure, options.get());
+  measure->callback([&server, options, chosen] {
+    *chosen = [&server, options] { return Measure(server, *options); };
+  });
+
+  const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
+  CLI::App* plans = app.add_subcommand("plans", "List the plans, newest first");
+  AddOutputOption(plans, format.get());
+  plans->callback([&server, format, chosen] {
+    *chosen = [&server, format] { return List(server, *format); };
+  });
+}
+
+}  // namespace ucudnn::ctl
