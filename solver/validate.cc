@@ -182,16 +182,18 @@ Status CheckTotals(const WorkspacePlan& plan) {
     has_undivided = has_undivided && kernel.undivided_time.has_value();
     undivided_sum += kernel.undivided_time.value_or(Nanoseconds(0));
   }
-  const std::optional<Nanoseconds> undivided =
-      has_undivided ? std::optional(undivided_sum) : std::nullopt;
   if (plan.total_time != time) {
     return Fail(Code::kInternal, "kernels take {} ns in all, not {} ns",
                 time.count(), plan.total_time.count());
   }
-  if (plan.undivided_time != undivided) {
+  if (plan.undivided_time.has_value() != has_undivided) {
+    return Fail(Code::kInternal, "an undivided time in all is {}, but {}",
+                has_undivided ? "known" : "not known",
+                has_undivided ? "not given" : "given");
+  }
+  if (has_undivided && *plan.undivided_time != undivided_sum) {
     return Fail(Code::kInternal, "undivided times sum to {} ns, not {} ns",
-                undivided.value_or(Nanoseconds(-1)).count(),
-                plan.undivided_time.value_or(Nanoseconds(-1)).count());
+                undivided_sum.count(), plan.undivided_time->count());
   }
   if (has_undivided && time > undivided_sum) {
     return Fail(Code::kInternal, "{} ns are more than {} ns undivided",
