@@ -45,8 +45,14 @@ bool Prefer(const MeasuredPoint& a, const MeasuredPoint& b, bool cautious) {
          std::tie(b.workspace, b.algorithm);
 }
 
-Status CheckArguments(std::span<const MeasuredPoint> points, BatchSize batch,
-                      Bytes limit) {
+std::string Label(const KernelId& id) {
+  return fmt::format("{} {} {}", id.layer, Name(id.op), Name(id.precision));
+}
+
+}  // namespace
+
+Status CheckWrArguments(std::span<const MeasuredPoint> points, BatchSize batch,
+                        Bytes limit) {
   if (batch < BatchSize(1) || batch > kMaxBatchSize) {
     return Fail(Code::kInvalidArgument, "the batch is {}; 1 to {} is accepted",
                 batch.count(), kMaxBatchSize.count());
@@ -74,12 +80,6 @@ Status CheckArguments(std::span<const MeasuredPoint> points, BatchSize batch,
   }
   return {};
 }
-
-std::string Label(const KernelId& id) {
-  return fmt::format("{} {} {}", id.layer, Name(id.op), Name(id.precision));
-}
-
-}  // namespace
 
 bool PolicyAdmits(BatchPolicy policy, BatchSize batch, BatchSize mini_batch) {
   if (batch > mini_batch || batch < BatchSize(1)) return false;
@@ -312,7 +312,7 @@ std::vector<MicroBatch> WrCurve::PlanAt(BatchSize batch) const {
 Result<WrCurve> SolveWrCurve(std::span<const MeasuredPoint> points,
                              BatchSize max_batch, Bytes workspace_limit,
                              BatchPolicy policy) {
-  UCUDNN_RETURN_IF_ERROR(CheckArguments(points, max_batch, workspace_limit));
+  UCUDNN_RETURN_IF_ERROR(CheckWrArguments(points, max_batch, workspace_limit));
   return WrSolver(points, max_batch, workspace_limit, policy).Solve();
 }
 
@@ -340,42 +340,42 @@ std::optional<Bytes> SmallestLimit(std::span<const MeasuredPoint> points,
   return Bytes(limit.back());
 }
 
-namespace {
-
-// Why no plan was found for `kernel`; `smallest`, its smallest limit.
-tl::unexpected<Error> NoPlan(const KernelProfile& kernel,
-                             const WrRequest& request,
-                             std::optional<Bytes> smallest) {
-  const std::string label = Label(kernel.id);
+Error WhyNoWrPlan(std::span<const MeasuredPoint> points,
+                  const WrRequest& request) {
   const std::int64_t batch = request.batch.count();
+  const std::optional<Bytes> smallest =
+      SmallestLimit(points, request.batch, request.policy);
   if (smallest.has_value() && *smallest > request.workspace_limit) {
-    return Fail(Code::kFailedPrecondition,
-                "{}: no division of batch {} fits into a workspace of {}; the "
-                "smallest limit that would do is {}",
-                label, batch, FormatBytes(request.workspace_limit),
-                FormatBytes(*smallest));
+    return {Code::kFailedPrecondition,
+            fmt::format("no division of batch {} fits into a workspace of {}; "
+                        "the smallest limit that would do is {}",
+                        batch, FormatBytes(request.workspace_limit),
+                        FormatBytes(*smallest))};
   }
   if (smallest.has_value()) {
-    return Fail(Code::kOutOfRange,
-                "{}: every division of batch {} takes longer than 146 years",
-                label, batch);
+    return {Code::kOutOfRange,
+            fmt::format("every division of batch {} takes longer than 146 "
+                        "years",
+                        batch)};
   }
   const WrCurve curve =
-      WrSolver(kernel.points, request.batch, Bytes::Max(), request.policy)
-          .Solve();
-  for (std::int64_t b = batch - 1; b > 0; --b) {
-    if (curve.TimeAt(BatchSize(b)).has_value()) {
-      return Fail(Code::kFailedPrecondition,
-                  "{}: no measured batch sizes that policy {} admits add up to "
-                  "{}; the nearest batch below that would do is {}",
-                  label, Name(request.policy), batch, b);
-    }
+      WrSolver(points, request.batch, Bytes::Max(), request.policy).Solve();
+  std::int64_t nearest = batch - 1;
+  while (nearest > 0 && !curve.TimeAt(BatchSize(nearest)).has_value()) {
+    --nearest;
   }
-  return Fail(Code::kFailedPrecondition,
-              "{}: no measured batch sizes that policy {} admits add up to {} "
-              "or to any smaller batch",
-              label, Name(request.policy), batch);
+  return {Code::kFailedPrecondition,
+          fmt::format("no measured batch sizes that policy {} admits add up to "
+                      "{}{}",
+                      Name(request.policy), batch,
+                      nearest == 0
+                          ? std::string(" or to any smaller batch")
+                          : fmt::format("; the nearest batch below that would "
+                                        "do is {}",
+                                        nearest))};
 }
+
+namespace {
 
 // A kernel's plan with the bound that belongs to it.
 struct Solved {
@@ -419,8 +419,7 @@ Result<KernelPlan> SolveWr(const KernelProfile& kernel,
   UCUDNN_ASSIGN_OR_RETURN(std::optional<Solved> solved,
                           SolveKernel(kernel, request));
   if (solved.has_value()) return std::move(solved->plan);
-  return NoPlan(kernel, request,
-                SmallestLimit(kernel.points, request.batch, request.policy));
+  return Within(Label(kernel.id), WhyNoWrPlan(kernel.points, request));
 }
 
 Result<WorkspacePlan> SolveWr(const Profile& profile,
@@ -445,7 +444,9 @@ Result<WorkspacePlan> SolveWr(const Profile& profile,
       // Report the kernel that needs most, so that its limit does for all.
       const std::optional<Bytes> limit =
           SmallestLimit(kernel.points, request.batch, request.policy);
-      if (!limit.has_value()) return NoPlan(kernel, request, limit);
+      if (!limit.has_value()) {
+        return Within(Label(kernel.id), WhyNoWrPlan(kernel.points, request));
+      }
       if (unsolved == nullptr || *limit > *smallest) {
         unsolved = &kernel;
         smallest = limit;
@@ -469,7 +470,9 @@ Result<WorkspacePlan> SolveWr(const Profile& profile,
     }
     plan.kernels.push_back(std::move(solved->plan));
   }
-  if (unsolved != nullptr) return NoPlan(*unsolved, request, smallest);
+  if (unsolved != nullptr) {
+    return Within(Label(unsolved->id), WhyNoWrPlan(unsolved->points, request));
+  }
   plan.total_time = Nanoseconds(time);
   plan.lower_bound = Nanoseconds(bound);
   plan.optimal = time == bound;

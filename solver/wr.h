@@ -120,6 +120,15 @@ Result<WorkspacePlan> SolveWr(const Profile& profile, const WrRequest& request);
 std::optional<Bytes> SmallestLimit(std::span<const MeasuredPoint> points,
                                    BatchSize batch, BatchPolicy policy);
 
+// Why SolveWr has no plan for these points: kFailedPrecondition or kOutOfRange
+// as it says, without naming the kernel. To be called only where it has none.
+Error WhyNoWrPlan(std::span<const MeasuredPoint> points,
+                  const WrRequest& request);
+
+// kInvalidArgument as SolveWrCurve says.
+Status CheckWrArguments(std::span<const MeasuredPoint> points, BatchSize batch,
+                        Bytes workspace_limit);
+
 // Whether `policy` lets a division of `mini_batch` use micro-batches of
 // `batch`.
 bool PolicyAdmits(BatchPolicy policy, BatchSize batch, BatchSize mini_batch);
