@@ -1,0 +1,60 @@
+#include "client/undivided.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ucudnn {
+
+Result<Candidate> FirstThatFits(Device& device, const ConvProblem& problem,
+                                BatchSize batch, Bytes limit) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
+                          device.ListAlgorithms(problem, batch));
+  if (candidates.empty()) {
+    return Fail(Code::kUnimplemented, "{} has no algorithm for {} on {} images",
+                device.info().id, ToString(problem), batch.count());
+  }
+  Bytes smallest = Bytes::Max();
+  for (const Candidate& candidate : candidates) {
+    if (candidate.workspace <= limit) return candidate;
+    smallest = std::min(smallest, candidate.workspace);
+  }
+  return Fail(Code::kFailedPrecondition,
+              "no undivided algorithm for {} on {} images fits into {}; the "
+              "smallest needs {}",
+              ToString(problem), batch.count(), FormatBytes(limit),
+              FormatBytes(smallest));
+}
+
+Result<WorkspacePlan> UndividedPlan(Device& device,
+                                    const std::vector<Kernel>& kernels,
+                                    BatchSize batch, Bytes limit) {
+  WorkspacePlan plan;
+  plan.batch = batch;
+  plan.workspace_limit = limit;
+  if (batch == BatchSize(0)) return plan;
+  for (const Kernel& kernel : kernels) {
+    Result<Candidate> candidate =
+        FirstThatFits(device, kernel.problem, batch, limit);
+    if (!candidate) {
+      return Within(fmt::format("{} {}", kernel.layer, Name(kernel.op)),
+                    std::move(candidate).error());
+    }
+    KernelPlan planned;
+    planned.layer = kernel.layer;
+    planned.op = kernel.op;
+    planned.precision = kernel.problem.precision;
+    planned.layout = kernel.problem.layout;
+    planned.problem = kernel.problem;
+    planned.workspace = candidate->workspace;
+    planned.micro_batches = {{.batch = batch,
+                              .count = 1,
+                              .algorithm = candidate->algorithm,
+                              .time = Nanoseconds(0),
+                              .workspace = candidate->workspace}};
+    plan.total_workspace += candidate->workspace;
+    plan.kernels.push_back(std::move(planned));
+  }
+  return plan;
+}
+
+}  // namespace ucudnn

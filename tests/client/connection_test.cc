@@ -1,0 +1,178 @@
+#include "client/connection.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+
+#include "tests/support/scripted_coordinator.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+using namespace std::chrono_literals;
+
+// No wait takes time; the budget is spent by waits alone.
+Waiting NoWaiting() {
+  auto skipped = std::make_shared<std::chrono::nanoseconds>(0);
+  return {.now =
+              [skipped] {
+                return std::chrono::steady_clock::time_point() + *skipped;
+              },
+          .sleep = [skipped](Milliseconds time) { *skipped += time; },
+          .random = [] { return 0.5; }};
+}
+
+std::unique_ptr<Connection> Open(const std::string& coordinators) {
+  auto connection =
+      Connection::Open(coordinators, "UCUDNN_COORDINATOR", NoWaiting());
+  UCUDNN_CHECK(connection.has_value());
+  return *std::move(connection);
+}
+
+// An address where nobody listens.
+std::string DeadAddress() {
+  ScriptedCoordinator gone;
+  return gone.address();
+}
+
+TEST(ParseCoordinatorsTest, ReadsLists) {
+  EXPECT_THAT(ParseCoordinators("a:1", "x").value(), ElementsAre("a:1"));
+  EXPECT_THAT(
+      ParseCoordinators("a.b-c:7070, [::1]:65535 ,10.0.0.1:9", "x").value(),
+      ElementsAre("a.b-c:7070", "[::1]:65535", "10.0.0.1:9"));
+}
+
+TEST(ParseCoordinatorsTest, RefusesWhatIsNotHostAndPort) {
+  for (const char* bad : {"", ",", "a:1,", "a", "a:", ":7070", "a:0", "a:65536",
+                          "a:x", "::1:7070", "[]:1", "http://a:1", "a b:1"}) {
+    const auto list = ParseCoordinators(bad, "UCUDNN_COORDINATOR");
+    ASSERT_FALSE(list) << bad;
+    EXPECT_EQ(list.error().code, Code::kInvalidArgument);
+    EXPECT_THAT(list.error().message, StartsWith("UCUDNN_COORDINATOR: '"));
+    EXPECT_THAT(list.error().message, HasSubstr("host:port"));
+  }
+}
+
+TEST(ConnectionTest, BringsTheAnswer) {
+  ScriptedCoordinator coordinator;
+  coordinator.create_plan = [](const v1::PlanRequest& request) {
+    v1::Plan plan;
+    plan.set_id(7);
+    *plan.mutable_request() = request;
+    return plan;
+  };
+  coordinator.get_network = [](const std::string& name) {
+    v1::Network network;
+    network.set_name(name);
+    return network;
+  };
+  auto connection = Open(coordinator.address());
+  v1::PlanRequest request;
+  request.set_network("vgg");
+  const auto plan = connection->CreatePlan(request);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->id(), 7);
+  EXPECT_EQ(plan->request().network(), "vgg");
+  EXPECT_EQ(connection->GetNetwork("vgg")->name(), "vgg");
+}
+
+TEST(ConnectionTest, BringsErrorsAsTheCoordinatorPutThem) {
+  ScriptedCoordinator coordinator;
+  coordinator.create_plan = [](const v1::PlanRequest&) -> Result<v1::Plan> {
+    return Fail(Code::kFailedPrecondition, "conv2 forward needs 3MiB");
+  };
+  const auto plan = Open(coordinator.address())->CreatePlan({});
+  EXPECT_EQ(plan.error(),
+            (Error{Code::kFailedPrecondition, "conv2 forward needs 3MiB"}));
+  EXPECT_THAT(coordinator.calls(), ElementsAre("CreatePlan"));
+}
+
+TEST(ConnectionTest, NamesACoordinatorThatCannotBeReached) {
+  const std::string dead = DeadAddress();
+  const auto status = Open(dead)->GetStatus({.budget = 300ms});
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, Code::kUnavailable);
+  EXPECT_THAT(status.error().message,
+              StartsWith("coordinator " + dead + " cannot be reached: "));
+  EXPECT_THAT(status.error().message, HasSubstr(" tries)"));
+}
+
+TEST(ConnectionTest, FailsOverToTheNextOfTheList) {
+  ScriptedCoordinator coordinator;
+  coordinator.get_status = [] {
+    v1::StatusResponse response;
+    response.set_version("0.1.0");
+    return response;
+  };
+  auto connection = Open(DeadAddress() + "," + coordinator.address());
+  const auto status = connection->GetStatus();
+  ASSERT_TRUE(status) << status.error().message;
+  EXPECT_EQ(status->version(), "0.1.0");
+  // It stays with the one that answers.
+  EXPECT_TRUE(connection->GetStatus({.budget = 0ms}));
+}
+
+TEST(ConnectionTest, BoundsTheTimeOfACallThatIsNotAnswered) {
+  std::mutex mutex;
+  std::condition_variable released;
+  bool release = false;
+  ScriptedCoordinator coordinator;
+  coordinator.get_status = [&] {
+    std::unique_lock lock(mutex);
+    released.wait(lock, [&] { return release; });
+    return v1::StatusResponse();
+  };
+  const auto status = Open(coordinator.address())
+                          ->GetStatus({.budget = 0ms, .attempt_timeout = 1ms});
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, Code::kDeadlineExceeded);
+  EXPECT_THAT(status.error().message, HasSubstr("cannot be reached"));
+  {
+    const std::lock_guard lock(mutex);
+    release = true;
+  }
+  released.notify_all();
+}
+
+TEST(ConnectionTest, TellsMissingMeasurementsFromABrokenTransport) {
+  ScriptedCoordinator coordinator;
+  int calls = 0;
+  coordinator.create_plan = [&](const v1::PlanRequest&) -> Result<v1::Plan> {
+    if (++calls % 3 != 0) {
+      return Fail(Code::kUnavailable, "conv1 forward is not measured yet");
+    }
+    return v1::Plan();
+  };
+  auto connection = Open(coordinator.address());
+  const auto impatient = connection->CreatePlan({});
+  ASSERT_FALSE(impatient);
+  EXPECT_EQ(impatient.error(),
+            (Error{Code::kUnavailable, "conv1 forward is not measured yet"}));
+  EXPECT_TRUE(connection->CreatePlan({}, {.await_measurements = true}));
+  EXPECT_EQ(calls, 3);
+}
+
+TEST(ConnectionTest, GoesOnWhenACoordinatorLeaves) {
+  auto coordinator = std::make_unique<ScriptedCoordinator>();
+  auto other = std::make_unique<ScriptedCoordinator>();
+  const auto answer = [] { return v1::StatusResponse(); };
+  coordinator->get_status = answer;
+  other->get_status = answer;
+  auto connection = Open(coordinator->address() + "," + other->address());
+  ASSERT_TRUE(connection->GetStatus());
+  coordinator->Stop();
+  ASSERT_TRUE(connection->GetStatus());
+  EXPECT_THAT(other->calls(), ElementsAre("GetStatus"));
+  other->Stop();
+  EXPECT_FALSE(connection->GetStatus({.budget = 100ms}));
+}
+
+}  // namespace
+}  // namespace ucudnn

@@ -1,0 +1,156 @@
+#ifndef UCUDNN_TESTS_SUPPORT_FAKE_DEVICE_H_
+#define UCUDNN_TESTS_SUPPORT_FAKE_DEVICE_H_
+
+// A device that computes nothing and writes down what it was asked: for tests
+// of what calls a device, and in which order. Its algorithms are told to it,
+// and so is what fails.
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/device.h"
+
+namespace ucudnn {
+
+struct FakeAlgorithm {
+  Algorithm algorithm;
+  Bytes workspace_per_image;
+  BatchSize max_batch = kMaxBatchSize;  // larger ones are not listed
+  // Run fails after so many of its runs succeeded.
+  int runs_before_failure = std::numeric_limits<int>::max();
+};
+
+class FakeDevice final : public Device {
+ public:
+  struct RunCall {
+    ConvProblem problem;
+    BatchSize batch;
+    std::string algorithm;
+    ConvArgs args;
+    const void* workspace = nullptr;
+  };
+
+  explicit FakeDevice(std::vector<FakeAlgorithm> algorithms = {
+                          {{"lavish", "", Precision::kFp32}, 100_B},
+                          {{"frugal", "", Precision::kFp32}, 0_B}}) {
+    algorithms_ = std::move(algorithms);
+    info_.id = "fake-0";
+    info_.kind = {"Fake", 1, 1_GiB, "fake-1.0"};
+  }
+
+  // What the test sets and reads.
+  DeviceInfo& mutable_info() { return info_; }
+  std::vector<FakeAlgorithm>& algorithms() { return algorithms_; }
+  std::vector<RunCall>& runs() { return runs_; }
+  const std::vector<Bytes>& allocations() const { return allocations_; }
+  int prepared() const { return prepared_; }
+  void set_memory(Bytes memory) { memory_ = memory; }
+
+  const DeviceInfo& info() const override { return info_; }
+
+  Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem&,
+                                                BatchSize batch) override {
+    std::vector<Candidate> candidates;
+    for (const FakeAlgorithm& a : algorithms_) {
+      if (batch > a.max_batch) continue;
+      candidates.push_back(
+          {a.algorithm, a.workspace_per_image * batch.count()});
+    }
+    return candidates;
+  }
+
+  Result<std::unique_ptr<Convolution>> Prepare(
+      const ConvProblem& problem, BatchSize batch,
+      const Algorithm& algorithm) override {
+    for (FakeAlgorithm& a : algorithms_) {
+      if (a.algorithm != algorithm || batch > a.max_batch) continue;
+      ++prepared_;
+      return std::make_unique<FakeConvolution>(*this, a, problem, batch);
+    }
+    return Fail(Code::kNotFound, "the fake device has no {} for {} images",
+                algorithm.name, batch.count());
+  }
+
+  Result<DeviceBuffer> Allocate(Bytes size) override {
+    if (size > memory_) {
+      return Fail(Code::kResourceExhausted, "{} of memory; {} are asked for",
+                  FormatBytes(memory_), FormatBytes(size));
+    }
+    allocations_.push_back(size);
+    const auto rounded =
+        static_cast<std::size_t>((size.count() + 255) / 256 * 256);
+    return DeviceBuffer(
+        std::aligned_alloc(256, std::max<std::size_t>(rounded, 256)), size,
+        [](void* data) { std::free(data); });
+  }
+  Status Upload(void* device, const void* host, Bytes size) override {
+    std::memcpy(device, host, static_cast<std::size_t>(size.count()));
+    return {};
+  }
+  Status Download(void* host, const void* device, Bytes size) override {
+    std::memcpy(host, device, static_cast<std::size_t>(size.count()));
+    return {};
+  }
+  Status Fill(void* device, unsigned char byte, Bytes size) override {
+    std::memset(device, byte, static_cast<std::size_t>(size.count()));
+    return {};
+  }
+  Result<Nanoseconds> Time(const std::function<Status()>& work) override {
+    const std::size_t before = runs_.size();
+    UCUDNN_RETURN_IF_ERROR(work());
+    return Nanoseconds(1000 * (runs_.size() - before));
+  }
+  Status Synchronize() override { return {}; }
+
+ private:
+  class FakeConvolution final : public Convolution {
+   public:
+    FakeConvolution(FakeDevice& device, FakeAlgorithm& algorithm,
+                    ConvProblem problem, BatchSize batch)
+        : device_(device),
+          algorithm_(algorithm),
+          problem_(std::move(problem)),
+          batch_(batch) {}
+    Bytes workspace() const override {
+      return algorithm_.workspace_per_image * batch_.count();
+    }
+    Status Run(const ConvArgs& args, void* workspace,
+               Bytes workspace_size) override {
+      if (workspace_size < this->workspace()) {
+        return Fail(Code::kInvalidArgument, "a workspace of {}; {} are needed",
+                    workspace_size.count(), this->workspace().count());
+      }
+      if (algorithm_.runs_before_failure-- <= 0) {
+        return Fail(Code::kInternal, "{} failed as told",
+                    algorithm_.algorithm.name);
+      }
+      device_.runs_.push_back(
+          {problem_, batch_, algorithm_.algorithm.name, args, workspace});
+      return {};
+    }
+
+   private:
+    FakeDevice& device_;
+    FakeAlgorithm& algorithm_;
+    ConvProblem problem_;
+    BatchSize batch_;
+  };
+
+  DeviceInfo info_;
+  std::vector<FakeAlgorithm> algorithms_;
+  std::vector<RunCall> runs_;
+  std::vector<Bytes> allocations_;
+  Bytes memory_ = 1_GiB;
+  int prepared_ = 0;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_TESTS_SUPPORT_FAKE_DEVICE_H_

@@ -1,0 +1,114 @@
+#ifndef UCUDNN_TESTS_SUPPORT_SCRIPTED_COORDINATOR_H_
+#define UCUDNN_TESTS_SUPPORT_SCRIPTED_COORDINATOR_H_
+
+// A real gRPC server in the test's process that answers as it is told to.
+
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "proto/status.h"
+#include "ucudnn/v1/coordinator.grpc.pb.h"
+
+namespace ucudnn {
+
+class ScriptedCoordinator final : public v1::CoordinatorService::Service {
+ public:
+  // What the calls answer; what is not set is UNIMPLEMENTED. Set before the
+  // first call; called from the server's threads.
+  std::function<Result<v1::Plan>(const v1::PlanRequest&)> create_plan;
+  std::function<Result<v1::Network>(const v1::PutNetworkRequest&)> put_network;
+  std::function<Result<v1::Network>(const std::string&)> get_network;
+  std::function<Result<v1::MeasureProgress>(const v1::MeasureRequest&)> measure;
+  std::function<Result<v1::StatusResponse>()> get_status;
+
+  ScriptedCoordinator() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                             &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    UCUDNN_CHECK(server_ != nullptr);
+  }
+  ~ScriptedCoordinator() override { Stop(); }
+
+  void Stop() {
+    if (server_ == nullptr) return;
+    server_->Shutdown(std::chrono::system_clock::now());
+    server_.reset();
+  }
+
+  std::string address() const { return fmt::format("127.0.0.1:{}", port_); }
+  // The calls so far, in the order of their arrival.
+  std::vector<std::string> calls() {
+    const std::lock_guard lock(mutex_);
+    return calls_;
+  }
+
+  grpc::Status CreatePlan(grpc::ServerContext*, const v1::PlanRequest* request,
+                          v1::Plan* response) override {
+    return Answer("CreatePlan", create_plan, *request, response);
+  }
+  grpc::Status PutNetwork(grpc::ServerContext*,
+                          const v1::PutNetworkRequest* request,
+                          v1::Network* response) override {
+    return Answer("PutNetwork", put_network, *request, response);
+  }
+  grpc::Status GetNetwork(grpc::ServerContext*, const v1::GetRequest* request,
+                          v1::Network* response) override {
+    return Answer("GetNetwork", get_network, request->id(), response);
+  }
+  grpc::Status Measure(grpc::ServerContext*, const v1::MeasureRequest* request,
+                       v1::MeasureProgress* response) override {
+    return Answer("Measure", measure, *request, response);
+  }
+  grpc::Status GetStatus(grpc::ServerContext*, const v1::StatusRequest*,
+                         v1::StatusResponse* response) override {
+    return Answer("GetStatus", get_status, response);
+  }
+
+ private:
+  template <class Handler, class... Args>
+  grpc::Status Answer(const char* name, const Handler& handler,
+                      Args&&... args) {
+    {
+      const std::lock_guard lock(mutex_);
+      calls_.emplace_back(name);
+    }
+    return Reply(handler, std::forward<Args>(args)...);
+  }
+  template <class Handler, class Request, class Response>
+  grpc::Status Reply(const Handler& handler, const Request& request,
+                     Response* response) {
+    if (!handler) return {grpc::StatusCode::UNIMPLEMENTED, "not scripted"};
+    return Send(handler(request), response);
+  }
+  template <class Handler, class Response>
+  grpc::Status Reply(const Handler& handler, Response* response) {
+    if (!handler) return {grpc::StatusCode::UNIMPLEMENTED, "not scripted"};
+    return Send(handler(), response);
+  }
+  template <class Response>
+  grpc::Status Send(Result<Response> result, Response* response) {
+    if (!result) return ToGrpc(tl::unexpected<Error>(result.error()));
+    *response = *std::move(result);
+    return grpc::Status::OK;
+  }
+
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+  std::mutex mutex_;
+  std::vector<std::string> calls_;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_TESTS_SUPPORT_SCRIPTED_COORDINATOR_H_
