@@ -3,6 +3,8 @@
 #include <cstdio>
 
 #include "client/ctl/command.h"
+#include "client/ctl/completion.h"
+#include "client/ctl/server.h"
 
 namespace ucudnn::ctl {
 namespace {
@@ -13,8 +15,19 @@ int Main(int argc, char** argv) {
   app.name("ucudnn");
   app.set_version_flag("--version", UCUDNN_VERSION);
   app.require_subcommand(1);
+  app.fallthrough();
+  Server server;
+  app.add_option("--coordinator", server.coordinators,
+                 "The coordinators to ask, in order of preference")
+      ->option_text("HOST:PORT[,...]")
+      ->envname("UCUDNN_COORDINATOR");
   Chosen chosen;
+  AddClusterCommands(app, server, &chosen);
+  AddNetworkCommands(app, server, &chosen);
+  AddPlanCommands(app, server, &chosen);
+  AddShowCommands(app, server, &chosen);
   AddSolveCommands(app, &chosen);
+  AddCompletionCommand(app, &chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
