@@ -1,0 +1,279 @@
+#include "agent/agent.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+namespace ucudnn {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A device that cannot do anything; the measurer of a test stands in for it.
+class NoDevice final : public Device {
+ public:
+  explicit NoDevice(std::string id) {
+    info_.id = std::move(id);
+    info_.kind = {"Test", 1, 1_GiB, "none-1.0"};
+  }
+  const DeviceInfo& info() const override { return info_; }
+  Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem&,
+                                                BatchSize) override {
+    return std::vector<Candidate>();
+  }
+  Result<std::unique_ptr<Convolution>> Prepare(const ConvProblem&, BatchSize,
+                                               const Algorithm&) override {
+    return Fail(Code::kNotFound, "none");
+  }
+  Result<DeviceBuffer> Allocate(Bytes) override { return DeviceBuffer(); }
+  Status Upload(void*, const void*, Bytes) override { return {}; }
+  Status Download(void*, const void*, Bytes) override { return {}; }
+  Status Fill(void*, unsigned char, Bytes) override { return {}; }
+  Result<Nanoseconds> Time(const std::function<Status()>&) override {
+    return Nanoseconds(1);
+  }
+  Status Synchronize() override { return {}; }
+
+ private:
+  DeviceInfo info_;
+};
+
+constexpr const char* kProblem =
+    "forward-c1-h4w4-k1-r1s1-pad0x0-str1x1-dil1x1-g1-FP32-NCHW";
+
+// A coordinator in memory that answers from scripts and wakes up the test.
+class ScriptedLink final : public Link {
+ public:
+  Result<v1::RegisterResponse> Register(
+      const v1::RegisterRequest& request) override {
+    const std::lock_guard lock(mutex_);
+    ++registrations_;
+    registered_ = request;
+    changed_.notify_all();
+    if (Result<int> scripted = Next(&register_errors); !scripted) {
+      return tl::unexpected<Error>(scripted.error());
+    }
+    v1::RegisterResponse response;
+    response.set_heartbeat_ms(50);
+    return response;
+  }
+  Result<v1::LeaseTasksResponse> LeaseTasks(
+      const v1::LeaseTasksRequest&) override {
+    const std::lock_guard lock(mutex_);
+    if (Result<int> scripted = Next(&lease_errors); !scripted) {
+      return tl::unexpected<Error>(scripted.error());
+    }
+    v1::LeaseTasksResponse response;
+    response.set_poll_after_ms(10);
+    if (!tasks.empty()) {
+      *response.add_tasks() = tasks.front();
+      tasks.pop_front();
+    }
+    return response;
+  }
+  Result<v1::ReportTaskResponse> ReportTask(
+      const v1::ReportTaskRequest& request) override {
+    const std::lock_guard lock(mutex_);
+    ++report_tries_;
+    if (Result<int> scripted = Next(&report_errors); !scripted) {
+      changed_.notify_all();
+      return tl::unexpected<Error>(scripted.error());
+    }
+    reports_.push_back(request);
+    changed_.notify_all();
+    return v1::ReportTaskResponse();
+  }
+  Result<v1::HeartbeatResponse> Heartbeat(
+      const v1::HeartbeatRequest& request) override {
+    const std::lock_guard lock(mutex_);
+    heartbeats_.push_back(request);
+    changed_.notify_all();
+    return v1::HeartbeatResponse();
+  }
+  Result<v1::LeaveResponse> Leave(const v1::LeaveRequest&) override {
+    const std::lock_guard lock(mutex_);
+    left_ = true;
+    return v1::LeaveResponse();
+  }
+
+  // Waits, for at most a minute, until `condition` holds.
+  template <class Condition>
+  bool Await(const Condition& condition) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::minutes(1), condition);
+  }
+
+  std::deque<v1::Task> tasks;
+  std::deque<Error> register_errors;
+  std::deque<Error> lease_errors;
+  std::deque<Error> report_errors;
+  v1::RegisterRequest registered_;
+  std::vector<v1::ReportTaskRequest> reports_;
+  std::vector<v1::HeartbeatRequest> heartbeats_;
+  int registrations_ = 0;
+  int report_tries_ = 0;
+  bool left_ = false;
+
+ private:
+  static Result<int> Next(std::deque<Error>* errors) {
+    if (errors->empty()) return 0;
+    const Error error = errors->front();
+    errors->pop_front();
+    return tl::unexpected<Error>(error);
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+v1::Task MakeTask(std::int64_t id, const std::string& problem = kProblem) {
+  v1::Task task;
+  task.set_id(id);
+  task.set_problem(problem);
+  task.set_batch(4);
+  task.set_max_workspace_bytes(100);
+  task.set_lease_token(7);
+  return task;
+}
+
+Result<std::vector<MeasuredPoint>> OnePoint(Device&, const ConvProblem&,
+                                            BatchSize batch, Bytes,
+                                            std::stop_token) {
+  MeasuredPoint point;
+  point.batch = batch;
+  point.algorithm.name = "GEMM";
+  point.time = Nanoseconds(5);
+  return std::vector<MeasuredPoint>{point};
+}
+
+class AgentTest : public ::testing::Test {
+ protected:
+  AgentTest() {
+    options_.id = "a";
+    options_.drain_grace = milliseconds(500);
+  }
+
+  // Runs an agent on one device until `condition` of the link holds.
+  template <class Condition>
+  bool RunUntil(const Measurer& measure, const Condition& condition) {
+    std::vector<std::unique_ptr<Device>> devices;
+    devices.push_back(std::make_unique<NoDevice>("d"));
+    Status status;
+    bool reached = false;
+    {
+      std::jthread agent([&](std::stop_token stop) {
+        status = RunAgent(options_, link_, std::move(devices), measure,
+                          std::move(stop));
+      });
+      reached = link_.Await(condition);
+    }
+    EXPECT_TRUE(status);
+    return reached;
+  }
+
+  AgentOptions options_;
+  ScriptedLink link_;
+};
+
+TEST_F(AgentTest, RegistersMeasuresReportsAndLeaves) {
+  link_.tasks = {MakeTask(1), MakeTask(2)};
+  ASSERT_TRUE(RunUntil(OnePoint, [&] { return link_.reports_.size() == 2; }));
+  EXPECT_EQ(link_.registered_.devices(0).kind(), "Test/1u/1GiB/none-1.0");
+  EXPECT_EQ(link_.reports_[0].task_id(), 1);
+  EXPECT_EQ(link_.reports_[0].lease_token(), 7);
+  EXPECT_EQ(link_.reports_[0].max_workspace_bytes(), 100);
+  EXPECT_EQ(link_.reports_[0].measurements(0).algorithm(), "GEMM");
+  EXPECT_EQ(link_.reports_[1].task_id(), 2);
+  EXPECT_TRUE(link_.left_);
+}
+
+TEST_F(AgentTest, RepeatsAReportUntilItIsAcknowledged) {
+  link_.tasks = {MakeTask(1)};
+  link_.report_errors = {{Code::kUnavailable, "away"},
+                         {Code::kDeadlineExceeded, "slow"}};
+  ASSERT_TRUE(RunUntil(OnePoint, [&] { return link_.reports_.size() == 1; }));
+  EXPECT_EQ(link_.report_tries_, 3);
+}
+
+TEST_F(AgentTest, RegistersAgainWhenItWasForgotten) {
+  link_.lease_errors = {{Code::kNotFound, "no such device"}};
+  link_.tasks = {MakeTask(1)};
+  ASSERT_TRUE(RunUntil(OnePoint, [&] { return link_.reports_.size() == 1; }));
+  EXPECT_EQ(link_.registrations_, 2);
+}
+
+TEST_F(AgentTest, WaitsForACoordinatorThatIsAway) {
+  link_.register_errors = {{Code::kUnavailable, "away"},
+                           {Code::kUnavailable, "away"}};
+  link_.lease_errors = {{Code::kUnavailable, "away again"}};
+  link_.tasks = {MakeTask(1)};
+  ASSERT_TRUE(RunUntil(OnePoint, [&] { return link_.reports_.size() == 1; }));
+  EXPECT_EQ(link_.registrations_, 3);
+}
+
+TEST_F(AgentTest, ReportsWhyATaskFailed) {
+  link_.tasks = {MakeTask(1, "nonsense"), MakeTask(2)};
+  const Measurer measure =
+      [](Device&, const ConvProblem&, BatchSize, Bytes,
+         std::stop_token) -> Result<std::vector<MeasuredPoint>> {
+    return Fail(Code::kResourceExhausted, "out of memory");
+  };
+  ASSERT_TRUE(RunUntil(measure, [&] { return link_.reports_.size() == 2; }));
+  EXPECT_THAT(link_.reports_[0].error(), HasSubstr("nonsense"));
+  EXPECT_FALSE(link_.reports_[0].retryable());
+  EXPECT_EQ(link_.reports_[1].error(), "out of memory");
+  EXPECT_TRUE(link_.reports_[1].retryable());
+}
+
+TEST_F(AgentTest, KeepsItsLeasesAliveWhileItMeasures) {
+  link_.tasks = {MakeTask(1)};
+  const Measurer measure = [&](Device& device, const ConvProblem& problem,
+                               BatchSize batch, Bytes max_workspace,
+                               std::stop_token stop) {
+    EXPECT_TRUE(link_.Await([&] {
+      return !link_.heartbeats_.empty() &&
+             link_.heartbeats_.back().leases_size() == 1;
+    }));
+    return OnePoint(device, problem, batch, max_workspace, stop);
+  };
+  ASSERT_TRUE(RunUntil(measure, [&] { return link_.reports_.size() == 1; }));
+}
+
+TEST_F(AgentTest, StopsInTheMiddleOfATaskWithoutReportingIt) {
+  link_.tasks = {MakeTask(1)};
+  std::atomic<bool> measuring = false;
+  const Measurer measure =
+      [&](Device&, const ConvProblem&, BatchSize, Bytes,
+          std::stop_token stop) -> Result<std::vector<MeasuredPoint>> {
+    measuring = true;
+    while (!stop.stop_requested()) std::this_thread::yield();
+    return Fail(Code::kCancelled, "stopped");
+  };
+  // A heartbeat comes at the latest while the task is being measured.
+  ASSERT_TRUE(RunUntil(
+      measure, [&] { return measuring.load() && !link_.heartbeats_.empty(); }));
+  EXPECT_TRUE(link_.reports_.empty());
+  EXPECT_TRUE(link_.left_);
+}
+
+TEST_F(AgentTest, GivesUpAReportSomeTimeAfterItWasAskedToStop) {
+  link_.tasks = {MakeTask(1)};
+  link_.report_errors.assign(1000, {Code::kUnavailable, "away"});
+  ASSERT_TRUE(RunUntil(OnePoint, [&] { return link_.report_tries_ >= 2; }));
+  EXPECT_TRUE(link_.reports_.empty());
+}
+
+TEST_F(AgentTest, RefusesToRunWithoutADevice) {
+  const Status status =
+      RunAgent(options_, link_, {}, OnePoint, std::stop_token());
+  EXPECT_EQ(status.error().code, Code::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace ucudnn
