@@ -1,0 +1,69 @@
+#include "tests/integration/cluster.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <stdexcept>
+#include <utility>
+
+namespace ucudnn::test {
+namespace {
+
+std::string Binary(const std::string& name) {
+  return std::string(UCUDNN_BIN_DIR) + "/" + name;
+}
+
+}  // namespace
+
+Cluster::Cluster(std::string database) : database_(std::move(database)) {
+  if (database_.empty()) {
+    database_ = "sqlite://" + (folder_ / "coordinator.db");
+  }
+}
+
+std::string Cluster::address() const {
+  return "127.0.0.1:" + std::to_string(grpc_port_);
+}
+
+void Cluster::StartCoordinator() {
+  const std::string ready = folder_ / "ready";
+  std::filesystem::remove(ready);
+  coordinator_ = Process(
+      {Binary("ucudnn-coord"), "serve", "--listen", address(), "--http",
+       "127.0.0.1:" + std::to_string(http_port_), "--database", database_,
+       "--ready-file", ready, "--lease-ms", "2000", "--heartbeat-ms", "200",
+       "--agent-timeout-ms", "3000", "--poll-after-ms", "50"},
+      folder_ / "log");
+  const bool serves = WaitUntil([&] {
+    return std::filesystem::exists(ready) || !coordinator_.running();
+  });
+  const auto ports =
+      nlohmann::json::parse(FileText(ready), nullptr, /*exceptions=*/false);
+  if (!serves || ports.is_discarded()) {
+    throw std::runtime_error("the coordinator does not start:\n" + Log());
+  }
+  grpc_port_ = ports["grpc_port"];
+  http_port_ = ports["http_port"];
+}
+
+void Cluster::StartAgent(const std::vector<std::string>& arguments) {
+  std::vector<std::string> command = {
+      Binary("ucudnn-agent"), "--coordinator", address(), "--id",
+      "agent-under-test",     "--repeats",     "3"};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  agent_ = Process(command, folder_ / "log");
+}
+
+Finished Cluster::Ucudnn(std::vector<std::string> arguments) const {
+  arguments.insert(arguments.begin(),
+                   {Binary("ucudnn"), "--coordinator", address()});
+  return Run(arguments);
+}
+
+nlohmann::json Cluster::UcudnnJson(std::vector<std::string> arguments) const {
+  arguments.insert(arguments.end(), {"-o", "json"});
+  return nlohmann::json::parse(Ucudnn(std::move(arguments)).out, nullptr,
+                               /*allow_exceptions=*/false);
+}
+
+}  // namespace ucudnn::test

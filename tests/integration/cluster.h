@@ -1,0 +1,50 @@
+#ifndef UCUDNN_TESTS_INTEGRATION_CLUSTER_H_
+#define UCUDNN_TESTS_INTEGRATION_CLUSTER_H_
+
+// A coordinator and an agent as processes, as an administrator runs them.
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/support/process.h"
+
+namespace ucudnn::test {
+
+class Cluster {
+ public:
+  // The coordinator's database; empty: an SQLite file of its own.
+  explicit Cluster(std::string database = "");
+
+  // Starts, or starts again on the same ports, and waits until it serves.
+  void StartCoordinator();
+  void StartAgent(const std::vector<std::string>& arguments = {
+                      "--cpu-devices", "1", "--cpu-threads", "1"});
+  Process& coordinator() { return coordinator_; }
+  Process& agent() { return agent_; }
+
+  std::string address() const;
+  int http_port() const { return http_port_; }
+
+  // `ucudnn ARGUMENTS...` against this coordinator.
+  Finished Ucudnn(std::vector<std::string> arguments) const;
+  // Its standard output as JSON; discarded if it failed or wrote none.
+  nlohmann::json UcudnnJson(std::vector<std::string> arguments) const;
+
+  std::string Log() const { return FileText(folder_ / "log"); }
+  const TemporaryFolder& folder() const { return folder_; }
+
+ private:
+  TemporaryFolder folder_;
+  std::string database_;
+  int grpc_port_ = 0;
+  int http_port_ = 0;
+  Process coordinator_;
+  Process agent_;
+};
+
+}  // namespace ucudnn::test
+
+#endif  // UCUDNN_TESTS_INTEGRATION_CLUSTER_H_

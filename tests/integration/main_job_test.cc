@@ -1,0 +1,184 @@
+// The main job with real daemons: a network is registered, measured on this
+// machine's CPU, planned and looked at, over SQLite and over PostgreSQL, and
+// with daemons that are killed at any moment.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <random>
+
+#include "tests/integration/cluster.h"
+#include "tests/support/postgres.h"
+
+namespace ucudnn::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+constexpr const char* kNetwork =
+    "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
+    "conv1,3,16,16,8,3,3,1,1,1,1,1\n"
+    "conv2,8,16,16,16,3,3,1,1,1,1,1\n"
+    "conv3,16,8,8,16,3,3,1,1,1,1,2\n";
+
+// What every plan of these tests asks for.
+std::vector<std::string> PlanOf(const std::string& command) {
+  return {command, "--network",         "tiny", "--batch",
+          "8",     "--workspace-limit", "1MiB"};
+}
+
+class MainJobTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  MainJobTest() {
+    std::string database;
+    if (GetParam() == "postgresql") {
+      postgres_ = ThrowawayPostgres::Start();
+      if (postgres_ == nullptr) return;
+      database = postgres_->url();
+    }
+    cluster_ = std::make_unique<Cluster>(database);
+  }
+  void SetUp() override {
+    if (cluster_ == nullptr) {
+      GTEST_SKIP() << "PostgreSQL's server is not installed";
+    }
+    cluster_->StartCoordinator();
+    std::ofstream(cluster_->folder() / "tiny.csv") << kNetwork;
+    const Finished put = cluster_->Ucudnn(
+        {"networks", "put", "tiny", cluster_->folder() / "tiny.csv"});
+    ASSERT_EQ(put.status, 0) << put.err;
+  }
+  // What failed, together with what the daemons said.
+  std::string Story(const Finished& finished) {
+    return finished.err + "\nlog:\n" + cluster_->Log();
+  }
+
+  std::unique_ptr<ThrowawayPostgres> postgres_;
+  std::unique_ptr<Cluster> cluster_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Databases, MainJobTest,
+                         ::testing::Values("sqlite", "postgresql"),
+                         [](const auto& parameter) { return parameter.param; });
+
+TEST_P(MainJobTest, MeasuresAndPlansANetwork) {
+  cluster_->StartAgent();
+  const Finished finished =
+      cluster_->Ucudnn({"plan", "--network", "tiny", "--batch", "8",
+                        "--workspace-limit", "1MiB", "-o", "json"});
+  ASSERT_EQ(finished.status, 0) << Story(finished);
+  const json plan = json::parse(finished.out);
+  EXPECT_EQ(plan["request"]["batch"], 8);
+  EXPECT_EQ(plan["optimal"], true);
+  ASSERT_EQ(plan["ranks"].size(), 1U);
+  const json& workspace = plan["ranks"][0]["workspace"];
+  // Three layers, and no backward_data for the first.
+  ASSERT_EQ(workspace["kernels"].size(), 8U);
+  double total = 0;
+  for (const json& kernel : workspace["kernels"]) {
+    std::int64_t images = 0;
+    for (const json& micro : kernel["micro_batches"]) {
+      images += micro["batch"].get<std::int64_t>() *
+                micro["count"].get<std::int64_t>();
+      EXPECT_LE(micro["workspace_bytes"], 1 << 20);
+    }
+    EXPECT_EQ(images, 8);
+    EXPECT_LE(kernel["time_us"], kernel["undivided_time_us"]);
+    total += kernel["time_us"].get<double>();
+  }
+  EXPECT_NEAR(plan["predicted_us"].get<double>(), total, 0.01);
+}
+
+TEST_P(MainJobTest, GivesTheSamePlanForTheSameRequest) {
+  cluster_->StartAgent();
+  const json first = cluster_->UcudnnJson(PlanOf("plan"));
+  ASSERT_TRUE(first.contains("id")) << cluster_->Log();
+  EXPECT_EQ(cluster_->UcudnnJson(PlanOf("plan")), first);
+  EXPECT_EQ(cluster_->UcudnnJson(
+                {"show", "plan", std::to_string(first["id"].get<int>())}),
+            first);
+  // A larger limit is another request, and needs no new measurement.
+  const json status = cluster_->UcudnnJson({"status"});
+  auto larger = PlanOf("plan");
+  larger.back() = "2MiB";
+  EXPECT_NE(cluster_->UcudnnJson(larger)["id"], first["id"]);
+  EXPECT_EQ(cluster_->UcudnnJson({"status"})["tasks_done"],
+            status["tasks_done"]);
+}
+
+TEST_P(MainJobTest, LosesNothingWhenDaemonsAreKilledAtAnyMoment) {
+  std::mt19937 random(20261121);
+  cluster_->StartAgent();
+  Process measure({std::string(UCUDNN_BIN_DIR) + "/ucudnn", "--coordinator",
+                   cluster_->address(), "measure", "--network", "tiny",
+                   "--batch", "8", "--workspace-limit", "1MiB"},
+                  cluster_->folder() / "measure.log");
+  const auto done = [&] {
+    const json status = cluster_->UcudnnJson({"status"});
+    return status.contains("tasks_done") ? status["tasks_done"].get<int>() : -1;
+  };
+  int acknowledged = 0;
+  for (int round = 0; round < 6; ++round) {
+    const int target = acknowledged + 1 + static_cast<int>(random() % 4);
+    ASSERT_TRUE(WaitUntil([&] { return done() >= target || done() == 32; }))
+        << cluster_->Log();
+    acknowledged = done();
+    if (round % 2 == 0) {
+      cluster_->coordinator().Kill();
+      cluster_->StartCoordinator();
+    } else {
+      cluster_->agent().Kill();
+      cluster_->StartAgent();
+    }
+    EXPECT_GE(done(), acknowledged);
+  }
+  EXPECT_EQ(measure.Wait(), 0)
+      << FileText(cluster_->folder() / "measure.log") << cluster_->Log();
+  // 8 kernels of distinct problems on 1, 2, 4 and 8 images.
+  EXPECT_EQ(done(), 32);
+  const json plan = cluster_->UcudnnJson(PlanOf("plan"));
+  EXPECT_EQ(plan["optimal"], true);
+}
+
+TEST_P(MainJobTest, SaysWhatKeepsAPlanFromBeingMade) {
+  const Finished unknown =
+      cluster_->Ucudnn({"plan", "--network", "nosuch", "--batch", "8",
+                        "--workspace-limit", "1MiB", "--device-kind", "K"});
+  EXPECT_EQ(unknown.status, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("nosuch"));
+  const Finished no_device = cluster_->Ucudnn(PlanOf("plan"));
+  EXPECT_EQ(no_device.status, 3);
+  EXPECT_THAT(no_device.err, HasSubstr("no device is online"));
+  const Finished bad_size =
+      cluster_->Ucudnn({"plan", "--network", "tiny", "--batch", "8",
+                        "--workspace-limit", "1Mib"});
+  EXPECT_EQ(bad_size.status, 2);
+  EXPECT_THAT(bad_size.err, HasSubstr("1Mib"));
+  cluster_->coordinator().Kill();
+  const Finished away = cluster_->Ucudnn({"status"});
+  EXPECT_EQ(away.status, 4);
+  EXPECT_THAT(away.err, HasSubstr(cluster_->address()));
+}
+
+TEST_P(MainJobTest, NoticesAnAgentThatFellSilent) {
+  cluster_->StartAgent();
+  const auto state = [&] {
+    const json nodes = cluster_->UcudnnJson({"nodes"});
+    return nodes.size() == 1 ? nodes[0]["state"].get<std::string>() : "";
+  };
+  ASSERT_TRUE(WaitUntil([&] { return state() == "online"; }))
+      << cluster_->Log();
+  cluster_->agent().Signal(SIGSTOP);
+  EXPECT_TRUE(WaitUntil([&] { return state() == "gone"; }));
+  cluster_->agent().Signal(SIGCONT);
+  EXPECT_TRUE(WaitUntil([&] { return state() == "online"; }));
+  EXPECT_EQ(cluster_->agent().Stop(), 0) << cluster_->Log();
+  EXPECT_EQ(state(), "gone");
+  EXPECT_EQ(cluster_->coordinator().Stop(), 0) << cluster_->Log();
+}
+
+}  // namespace
+}  // namespace ucudnn::test

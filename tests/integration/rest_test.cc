@@ -1,0 +1,124 @@
+// The REST interface of a real coordinator.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <httplib.h>
+
+#include "tests/integration/cluster.h"
+
+namespace ucudnn::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+constexpr const char* kNetwork =
+    "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
+    "conv1,3,8,8,8,3,3,1,1,1,1,1\n";
+
+class RestTest : public ::testing::Test {
+ protected:
+  RestTest() {
+    cluster_.StartCoordinator();
+    http_ =
+        std::make_unique<httplib::Client>("127.0.0.1", cluster_.http_port());
+  }
+
+  static json Body(const httplib::Result& result) {
+    return json::parse(result->body, nullptr, /*allow_exceptions=*/false);
+  }
+
+  Cluster cluster_;
+  std::unique_ptr<httplib::Client> http_;
+};
+
+TEST_F(RestTest, KeepsANetwork) {
+  const auto put = http_->Put("/v1/networks/tiny", kNetwork, "text/csv");
+  ASSERT_EQ(put->status, 200) << put->body;
+  EXPECT_EQ(Body(put)["revision"], 1);
+  EXPECT_EQ(Body(put)["layers"][0]["input"], json({8, 8}));
+  EXPECT_EQ(Body(http_->Put("/v1/networks/tiny", kNetwork, "text/csv")),
+            Body(put));
+  EXPECT_EQ(Body(http_->Get("/v1/networks/tiny")), Body(put));
+  EXPECT_EQ(Body(http_->Get("/v1/networks"))["networks"].size(), 1U);
+}
+
+TEST_F(RestTest, MakesAPlanAndTheSameOneAgain) {
+  cluster_.StartAgent();
+  http_->Put("/v1/networks/tiny", kNetwork, "text/csv");
+  const char* request =
+      R"({"network":"tiny","batch":4,"workspace_limit_bytes":1048576})";
+  httplib::Result post;
+  // 422 until a device is online, 503 until it has measured.
+  ASSERT_TRUE(WaitUntil([&] {
+    post = http_->Post("/v1/plans", request, "application/json");
+    return post && post->status == 200;
+  })) << post->body
+      << cluster_.Log();
+  const json plan = Body(post);
+  EXPECT_EQ(plan["ranks"][0]["workspace"]["kernels"].size(), 2U);
+  EXPECT_EQ(Body(http_->Post("/v1/plans", request, "application/json")), plan);
+  EXPECT_EQ(
+      Body(http_->Get("/v1/plans/" + std::to_string(plan["id"].get<int>()))),
+      plan);
+  EXPECT_EQ(Body(http_->Get("/v1/plans"))["plans"][0]["id"], plan["id"]);
+  const json profiles = Body(http_->Get("/v1/profiles"))["profiles"];
+  ASSERT_EQ(profiles.size(), 1U);
+  const auto profile =
+      http_->Get("/v1/profiles/" + httplib::detail::encode_url(
+                                       profiles[0]["id"].get<std::string>()));
+  EXPECT_EQ(profile->status, 200) << profile->body;
+  EXPECT_EQ(Body(http_->Get("/v1/agents"))["agents"][0]["state"], "online");
+  EXPECT_EQ(Body(http_->Get("/v1/devices"))["devices"].size(), 1U);
+}
+
+TEST_F(RestTest, AnswersBadRequestsWithTheirPlaceAndWhatIsAccepted) {
+  const auto expect = [](const httplib::Result& result, int status,
+                         const std::string& code, const std::string& why) {
+    ASSERT_TRUE(result);
+    EXPECT_EQ(result->status, status) << result->body;
+    EXPECT_EQ(Body(result)["error"]["code"], code);
+    EXPECT_THAT(Body(result)["error"]["message"].get<std::string>(),
+                HasSubstr(why));
+  };
+  expect(http_->Post("/v1/plans", "{", "application/json"), 400,
+         "INVALID_ARGUMENT", "not JSON");
+  expect(http_->Post("/v1/plans", R"({"batsch":4})", "application/json"), 400,
+         "INVALID_ARGUMENT", "batsch: no such field");
+  expect(http_->Post("/v1/plans", R"({"network":"x","batch":0})",
+                     "application/json"),
+         400, "INVALID_ARGUMENT", "batch is 0; 1 to");
+  expect(http_->Post("/v1/plans",
+                     R"({"network":"x","batch":1,"device_kinds":["k"]})",
+                     "application/json"),
+         404, "NOT_FOUND", "x");
+  expect(http_->Post("/v1/plans", R"({"network":"x","batch":1})",
+                     "application/json"),
+         422, "FAILED_PRECONDITION", "no device is online");
+  expect(http_->Put("/v1/networks/a%20b", kNetwork, "text/csv"), 400,
+         "INVALID_ARGUMENT", "'a b' is not a name");
+  expect(http_->Put("/v1/networks/bad", "name,C\nx,1\n", "text/csv"), 400,
+         "INVALID_ARGUMENT", "column");
+  expect(http_->Get("/v1/networks/none"), 404, "NOT_FOUND", "none");
+  expect(http_->Get("/v1/plans/zero"), 400, "INVALID_ARGUMENT", "zero");
+  expect(http_->Get("/v1/devices?limit=0"), 400, "INVALID_ARGUMENT", "limit");
+  expect(http_->Get("/v1/devices?color=red"), 400, "INVALID_ARGUMENT", "color");
+  expect(http_->Get("/v2"), 404, "NOT_FOUND", "/v2");
+}
+
+TEST_F(RestTest, TellsHowItIs) {
+  EXPECT_EQ(http_->Get("/livez")->status, 200);
+  EXPECT_EQ(http_->Get("/readyz")->status, 200);
+  http_->Get("/v1/networks/none");
+  const auto metrics = http_->Get("/metrics");
+  EXPECT_THAT(metrics->get_header_value("Content-Type"),
+              HasSubstr("application/openmetrics-text; version=1.0.0"));
+  EXPECT_THAT(metrics->body, EndsWith("# EOF\n"));
+  EXPECT_THAT(metrics->body, HasSubstr("# TYPE ucudnn_requests counter\n"));
+  EXPECT_THAT(metrics->body, HasSubstr("ucudnn_tasks{state=\"pending\"} 0"));
+  EXPECT_THAT(metrics->body, HasSubstr("code=\"NOT_FOUND\""));
+}
+
+}  // namespace
+}  // namespace ucudnn::test
