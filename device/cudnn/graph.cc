@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -154,12 +155,13 @@ class GraphConvolution : public Convolution {
   Result<std::unique_ptr<ConvolutionPlan>> Build(Scaling scaling) const;
   Result<const ConvolutionPlan*> PlanFor(Scaling scaling);
   Status CheckAlignment(const ConvArgs& args) const;
+  Result<const OutputTensor*> Output();
 
   const std::shared_ptr<GraphFactory> factory_;
   const cudnnDataType_t compute_type_;
   const EngineName engine_;
-  std::vector<Ready> ready_;  // kOverwrite first
-  std::unique_ptr<OutputTensor> output_;
+  std::vector<Ready> ready_;              // kOverwrite first
+  std::unique_ptr<OutputTensor> output_;  // made when it is first needed
   Bytes workspace_;
   // Where in the workspace a filter gradient waits to be added, if needed.
   std::optional<Bytes> addend_;
@@ -174,9 +176,6 @@ Result<std::unique_ptr<GraphConvolution>> GraphConvolution::Create(
   UCUDNN_ASSIGN_OR_RETURN(auto overwrite, result->Build(kOverwrite));
   result->workspace_ = overwrite->workspace();
   result->ready_.push_back({kOverwrite, std::move(overwrite)});
-  UCUDNN_ASSIGN_OR_RETURN(
-      result->output_,
-      OutputTensor::Create(factory->handle(), problem, factory->shapes()));
   if (problem.op != ConvOp::kBackwardFilter) return result;
 
   if (auto accumulate = result->Build(kAccumulate)) {
@@ -248,6 +247,15 @@ Status GraphConvolution::CheckAlignment(const ConvArgs& args) const {
   return {};
 }
 
+Result<const OutputTensor*> GraphConvolution::Output() {
+  if (output_ == nullptr) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        output_, OutputTensor::Create(factory_->handle(), factory_->problem(),
+                                      factory_->shapes()));
+  }
+  return output_.get();
+}
+
 Status GraphConvolution::Run(const ConvArgs& args, void* workspace,
                              Bytes workspace_size) {
   UCUDNN_RETURN_IF_ERROR(CheckRun(args, workspace, workspace_size, workspace_));
@@ -261,13 +269,15 @@ Status GraphConvolution::Run(const ConvArgs& args, void* workspace,
   if (args.beta == 0.0F) {
     UCUDNN_RETURN_IF_ERROR(
         overwrite().Execute(args.a, args.b, args.out, workspace));
-    return output_->Scale(args.out, args.alpha);
+    UCUDNN_ASSIGN_OR_RETURN(const OutputTensor* output, Output());
+    return output->Scale(args.out, args.alpha);
   }
   if (addend_) {
     void* const addend = static_cast<char*>(workspace) + addend_->count();
     UCUDNN_RETURN_IF_ERROR(
         overwrite().Execute(args.a, args.b, addend, workspace));
-    return output_->Add(args.alpha, addend, args.beta, args.out);
+    UCUDNN_ASSIGN_OR_RETURN(const OutputTensor* output, Output());
+    return output->Add(args.alpha, addend, args.beta, args.out);
   }
   return Fail(
       Code::kUnimplemented, "{} cannot compute {} with alpha {} and beta {}",

@@ -34,9 +34,11 @@ Error DescribeError(const CudnnApi& api, cudnnStatus_t status,
   api.GetLastErrorString(explanation.data(), explanation.size());
   explanation.back() = '\0';
   std::string message = fmt::format("{}: {}", call, api.GetErrorString(status));
-  if (explanation.front() != '\0') {
-    message += fmt::format(" ({})", explanation.data());
+  std::string_view reason = explanation.data();
+  while (!reason.empty() && (reason.back() == '\n' || reason.back() == ' ')) {
+    reason.remove_suffix(1);
   }
+  if (!reason.empty()) message += fmt::format(" ({})", reason);
   return {CodeOf(status), std::move(message)};
 }
 

@@ -23,6 +23,10 @@
 #include "base/result.h"
 #include "device/cudnn/nvml_types.h"
 
+#if CUDNN_MAJOR < 9 || CUDA_VERSION < 12040
+#error "cuDNN 9 and CUDA 12.4 or later are needed to build device/cudnn"
+#endif
+
 namespace ucudnn::cudnn {
 
 // X(member, function): the driver's functions that are always there.
