@@ -1,0 +1,50 @@
+#include "device/cudnn/convolutions.h"
+
+#include <utility>
+
+#include "device/cudnn/graph.h"
+#include "device/cudnn/graph_name.h"
+#include "device/cudnn/legacy.h"
+
+namespace ucudnn::cudnn {
+
+Result<std::vector<Candidate>> ListConvolutions(CudnnHandle& handle,
+                                                Families families,
+                                                const ConvProblem& problem,
+                                                BatchSize batch) {
+  std::vector<Candidate> candidates;
+  std::string refusal = "no interface of cuDNN is to be used";
+  // An interface that does not know the problem leaves it to the other.
+  const auto add = [&](Result<std::vector<Candidate>> found) -> Status {
+    if (found) {
+      if (found->empty()) refusal = "cuDNN accepts no algorithm";
+      candidates.insert(candidates.end(), found->begin(), found->end());
+    } else if (found.error().code == Code::kUnimplemented) {
+      refusal = found.error().message;
+    } else {
+      return tl::unexpected<Error>(std::move(found).error());
+    }
+    return {};
+  };
+  if (families.legacy) {
+    UCUDNN_RETURN_IF_ERROR(add(ListLegacy(handle, problem, batch)));
+  }
+  if (families.graph) {
+    UCUDNN_RETURN_IF_ERROR(add(ListGraph(handle, problem, batch)));
+  }
+  if (candidates.empty()) {
+    return Fail(Code::kUnimplemented, "{} at batch {}: {}", ToString(problem),
+                batch.count(), refusal);
+  }
+  return candidates;
+}
+
+Result<std::unique_ptr<Convolution>> PrepareConvolution(
+    CudnnHandle& handle, const ConvProblem& problem, BatchSize batch,
+    const Algorithm& algorithm) {
+  return IsEngineName(algorithm.name)
+             ? PrepareGraph(handle, problem, batch, algorithm)
+             : PrepareLegacy(handle, problem, batch, algorithm);
+}
+
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,332 @@
+#include "device/cudnn/cudnn_device.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "device/cudnn/context.h"
+#include "device/cudnn/convolutions.h"
+#include "device/cudnn/handle.h"
+#include "device/cudnn/libraries.h"
+#include "device/cudnn/monitor.h"
+
+namespace ucudnn {
+namespace {
+
+using cudnn::CudnnHandle;
+using cudnn::DriverApi;
+using cudnn::Families;
+using cudnn::GpuContext;
+using cudnn::Libraries;
+
+CUdeviceptr Address(const void* pointer) {
+  return reinterpret_cast<CUdeviceptr>(pointer);
+}
+
+// The process ids by which the management library knows this process: ours,
+// or in a container the host's, found by watching which one appears on a GPU
+// when we begin to use it. Filled while devices open; thread safe.
+class OwnProcessIds {
+ public:
+  void Add(std::int64_t pid) {
+    const std::lock_guard lock(mutex_);
+    pids_.insert(pid);
+  }
+  bool Has(std::int64_t pid) const {
+    const std::lock_guard lock(mutex_);
+    return pids_.contains(pid);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::set<std::int64_t> pids_ = {getpid()};
+};
+
+OwnProcessIds& OurPids() {
+  static OwnProcessIds pids;
+  return pids;
+}
+
+void LearnOwnPid(const Result<std::vector<GpuProcess>>& before,
+                 const Result<std::vector<GpuProcess>>& after) {
+  if (!before || !after) return;
+  std::vector<std::int64_t> appeared;
+  for (const GpuProcess& process : *after) {
+    if (OurPids().Has(process.pid)) return;
+    const bool was_there =
+        std::any_of(before->begin(), before->end(),
+                    [&](const GpuProcess& p) { return p.pid == process.pid; });
+    if (!was_there) appeared.push_back(process.pid);
+  }
+  if (appeared.size() == 1) OurPids().Add(appeared.front());
+}
+
+class CudnnDevice : public Device {
+ public:
+  static Result<std::unique_ptr<Device>> Open(const Libraries& libraries,
+                                              int ordinal,
+                                              const CudnnOptions& options);
+  ~CudnnDevice() override;
+
+  const DeviceInfo& info() const override { return info_; }
+  Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem& problem,
+                                                BatchSize batch) override {
+    return cudnn::ListConvolutions(*handle_, families_, problem, batch);
+  }
+  Result<std::unique_ptr<Convolution>> Prepare(
+      const ConvProblem& problem, BatchSize batch,
+      const Algorithm& algorithm) override {
+    return cudnn::PrepareConvolution(*handle_, problem, batch, algorithm);
+  }
+  Result<DeviceBuffer> Allocate(Bytes size) override;
+  Status Upload(void* device, const void* host, Bytes size) override;
+  Status Download(void* host, const void* device, Bytes size) override;
+  Status Fill(void* device, unsigned char byte, Bytes size) override;
+  Result<Nanoseconds> Time(const std::function<Status()>& work) override;
+  Status Synchronize() override;
+  std::string BusyWith() override;
+
+ private:
+  CudnnDevice(const DriverApi& driver, Families families)
+      : driver_(driver), families_(families) {}
+  Status Wait();
+
+  const DriverApi& driver_;
+  const Families families_;
+  DeviceInfo info_;
+  // In the order of making; handle and events go before their context.
+  std::unique_ptr<GpuContext> context_;
+  CUevent start_ = nullptr;
+  CUevent stop_ = nullptr;
+  std::unique_ptr<CudnnHandle> handle_;
+};
+
+Result<std::unique_ptr<Device>> CudnnDevice::Open(const Libraries& libraries,
+                                                  int ordinal,
+                                                  const CudnnOptions& options) {
+  const DriverApi& driver = libraries.driver;
+  const auto check = [&](CUresult result, std::string_view call) -> Status {
+    if (result == CUDA_SUCCESS) return {};
+    return Within(fmt::format("GPU {}", ordinal),
+                  cudnn::DescribeError(driver, result, call));
+  };
+  CUdevice device = 0;
+  UCUDNN_RETURN_IF_ERROR(
+      check(driver.DeviceGet(&device, ordinal), "cuDeviceGet"));
+  std::array<char, 256> name = {};
+  UCUDNN_RETURN_IF_ERROR(check(
+      driver.DeviceGetName(name.data(), static_cast<int>(name.size()), device),
+      "cuDeviceGetName"));
+  CUuuid uuid = {};
+  UCUDNN_RETURN_IF_ERROR(
+      check(driver.DeviceGetUuid(&uuid, device), "cuDeviceGetUuid"));
+  std::size_t memory = 0;
+  UCUDNN_RETURN_IF_ERROR(
+      check(driver.DeviceTotalMem(&memory, device), "cuDeviceTotalMem"));
+  int cuda = 0;
+  UCUDNN_RETURN_IF_ERROR(
+      check(driver.DriverGetVersion(&cuda), "cuDriverGetVersion"));
+
+  std::unique_ptr<CudnnDevice> result(
+      new CudnnDevice(driver, {options.legacy, options.graph}));
+  DeviceInfo& info = result->info_;
+  info.id = cudnn::UuidText(uuid.bytes);
+  info.kind.model = name.data();
+  info.kind.memory =
+      1_GiB * (static_cast<std::int64_t>(memory) / (1_GiB).count());
+  info.kind.library =
+      "cudnn-" + cudnn::CudnnMajorMinor(libraries.cudnn.GetVersion());
+  info.driver =
+      fmt::format("{}, CUDA {}", DriverVersion(), cudnn::CudaVersion(cuda));
+
+  const auto before = ComputeProcesses(info.id);
+  UCUDNN_ASSIGN_OR_RETURN(
+      result->context_,
+      GpuContext::Create(driver, device,
+                         fmt::format("{} ({})", info.kind.model, info.id),
+                         options.slice_sms));
+  LearnOwnPid(before, ComputeProcesses(info.id));
+  GpuContext& context = *result->context_;
+  info.kind.units = context.sms();
+  if (context.is_slice()) info.id += fmt::format("/{}sm", context.sms());
+
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context.Enter());
+  UCUDNN_RETURN_IF_ERROR(context.Check(
+      driver.EventCreate(&result->start_, CU_EVENT_DEFAULT), "cuEventCreate"));
+  UCUDNN_RETURN_IF_ERROR(context.Check(
+      driver.EventCreate(&result->stop_, CU_EVENT_DEFAULT), "cuEventCreate"));
+  UCUDNN_ASSIGN_OR_RETURN(result->handle_,
+                          CudnnHandle::Create(libraries.cudnn, context));
+  return result;
+}
+
+CudnnDevice::~CudnnDevice() {
+  handle_.reset();
+  if (context_ == nullptr) return;
+  const auto scope = context_->Enter();
+  if (!scope) return;  // lost: nothing can be released
+  if (start_ != nullptr) (void)driver_.EventDestroy(start_);
+  if (stop_ != nullptr) (void)driver_.EventDestroy(stop_);
+}
+
+Result<DeviceBuffer> CudnnDevice::Allocate(Bytes size) {
+  if (size < Bytes()) {
+    return Fail(Code::kInvalidArgument, "{} bytes cannot be allocated",
+                size.count());
+  }
+  if (size == Bytes()) return DeviceBuffer();
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
+  CUdeviceptr address = 0;
+  const CUresult result =
+      driver_.MemAlloc(&address, static_cast<std::size_t>(size.count()));
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    UCUDNN_RETURN_IF_ERROR(
+        context_->Check(driver_.MemGetInfo(&free, &total), "cuMemGetInfo"));
+    return Fail(Code::kResourceExhausted,
+                "{}: {} were asked for; {} of {} are free", info_.id,
+                HumanBytes(size),
+                HumanBytes(Bytes(static_cast<std::int64_t>(free))),
+                HumanBytes(Bytes(static_cast<std::int64_t>(total))));
+  }
+  UCUDNN_RETURN_IF_ERROR(context_->Check(result, "cuMemAlloc"));
+  return DeviceBuffer(reinterpret_cast<void*>(address), size,
+                      [context = context_.get()](void* data) {
+                        // In a lost context nothing can be released.
+                        if (const auto inside = context->Enter()) {
+                          (void)context->Check(
+                              context->driver().MemFree(Address(data)),
+                              "cuMemFree");
+                        }
+                      });
+}
+
+Status CudnnDevice::Upload(void* device, const void* host, Bytes size) {
+  if (size == Bytes()) return {};
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
+  UCUDNN_RETURN_IF_ERROR(context_->Check(
+      driver_.MemcpyHtoDAsync(Address(device), host,
+                              static_cast<std::size_t>(size.count()),
+                              context_->stream()),
+      "cuMemcpyHtoDAsync"));
+  return Wait();  // until then the host's memory is being read
+}
+
+Status CudnnDevice::Download(void* host, const void* device, Bytes size) {
+  if (size == Bytes()) return {};
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
+  UCUDNN_RETURN_IF_ERROR(context_->Check(
+      driver_.MemcpyDtoHAsync(host, Address(device),
+                              static_cast<std::size_t>(size.count()),
+                              context_->stream()),
+      "cuMemcpyDtoHAsync"));
+  return Wait();
+}
+
+Status CudnnDevice::Fill(void* device, unsigned char byte, Bytes size) {
+  if (size == Bytes()) return {};
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
+  return context_->Check(
+      driver_.MemsetD8Async(Address(device), byte,
+                            static_cast<std::size_t>(size.count()),
+                            context_->stream()),
+      "cuMemsetD8Async");
+}
+
+Result<Nanoseconds> CudnnDevice::Time(const std::function<Status()>& work) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
+  UCUDNN_RETURN_IF_ERROR(context_->Check(
+      driver_.EventRecord(start_, context_->stream()), "cuEventRecord"));
+  UCUDNN_RETURN_IF_ERROR(work());
+  UCUDNN_RETURN_IF_ERROR(context_->Check(
+      driver_.EventRecord(stop_, context_->stream()), "cuEventRecord"));
+  UCUDNN_RETURN_IF_ERROR(
+      context_->Check(driver_.EventSynchronize(stop_), "cuEventSynchronize"));
+  float milliseconds = 0;
+  UCUDNN_RETURN_IF_ERROR(
+      context_->Check(driver_.EventElapsedTime(&milliseconds, start_, stop_),
+                      "cuEventElapsedTime"));
+  return Nanoseconds(std::llround(static_cast<double>(milliseconds) * 1e6));
+}
+
+Status CudnnDevice::Synchronize() {
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
+  return Wait();
+}
+
+Status CudnnDevice::Wait() {
+  return context_->Check(driver_.StreamSynchronize(context_->stream()),
+                         "cuStreamSynchronize");
+}
+
+std::string CudnnDevice::BusyWith() {
+  const auto processes = ComputeProcesses(info_.id);
+  if (!processes) return {};
+  std::string others;
+  for (const GpuProcess& process : *processes) {
+    if (OurPids().Has(process.pid)) continue;
+    if (!others.empty()) others += ", ";
+    others += ToString(process);
+  }
+  return others;
+}
+
+}  // namespace
+
+Result<std::int64_t> ParseSlice(std::string_view text) {
+  constexpr std::string_view kPrefix = "sm=";
+  if (!text.starts_with(kPrefix)) {
+    return Fail(Code::kInvalidArgument,
+                "'{}' is not a slice; sm=<multiprocessors> is accepted, such "
+                "as sm=32",
+                text.substr(0, 64));
+  }
+  auto sms = ParseInteger(text.substr(kPrefix.size()), 1, 4096);
+  if (!sms) return Within("sm", sms.error());
+  return *sms;
+}
+
+Result<std::vector<std::unique_ptr<Device>>> OpenCudnnDevices(
+    const CudnnOptions& options) {
+  UCUDNN_ASSIGN_OR_RETURN(const Libraries* libraries, cudnn::LoadedLibraries());
+  const DriverApi& driver = libraries->driver;
+  int count = 0;
+  CUresult result = driver.Init(0);
+  if (result == CUDA_SUCCESS) result = driver.DeviceGetCount(&count);
+  if (result != CUDA_SUCCESS || count == 0) {
+    const Error error = cudnn::DescribeError(
+        driver, result == CUDA_SUCCESS ? CUDA_ERROR_NO_DEVICE : result,
+        "cuInit");
+    return Fail(Code::kUnavailable, "the NVIDIA driver offers no GPU: {}",
+                error.message);
+  }
+  std::vector<int> ordinals = options.ordinals;
+  if (ordinals.empty()) {
+    for (int i = 0; i < count; ++i) ordinals.push_back(i);
+  }
+  std::vector<std::unique_ptr<Device>> devices;
+  for (const int ordinal : ordinals) {
+    if (ordinal < 0 || ordinal >= count) {
+      return Fail(Code::kInvalidArgument,
+                  "there is no GPU {}; this machine has {}, counted from 0",
+                  ordinal, count);
+    }
+    auto device = CudnnDevice::Open(*libraries, ordinal, options);
+    if (device) {
+      devices.push_back(*std::move(device));
+    } else if (options.on_failure) {
+      options.on_failure(ordinal, device.error());
+    } else {
+      return tl::unexpected<Error>(std::move(device).error());
+    }
+  }
+  return devices;
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,50 @@
+#ifndef UCUDNN_DEVICE_CUDNN_GRAPH_H_
+#define UCUDNN_DEVICE_CUDNN_GRAPH_H_
+
+// Convolutions through cuDNN's graph interface: engines with their knobs,
+// named as in graph_name.h. Their math has no name.
+//
+// Engines come from the heuristics' main and fallback lists. On float data an
+// engine that uses the matrix units or rounds its input is TF32, any other
+// FP32; on 16-bit data the arithmetic is the graph's.
+//
+// alpha and beta are part of a graph. An engine is listed if it computes with
+// alpha 1 and beta 0, and for backward_filter, which accumulates over
+// micro-batches, with beta 1 too, or else with a workspace that also holds one
+// filter, from which the gradient is then added. Other values are tried as
+// graphs of their own when they are first run, which then takes milliseconds
+// of host time. Where the engine refuses them (or needs more workspace),
+// beta 0 is done by scaling the output; and a forward or backward_data with
+// another beta is kUnimplemented.
+//
+// Operands must be aligned to 16 bytes, or be whole images into a tensor that
+// is: kInvalidArgument otherwise.
+
+#include <memory>
+#include <vector>
+
+#include "base/conv_problem.h"
+#include "base/profile.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "device/cudnn/handle.h"
+#include "device/device.h"
+
+namespace ucudnn::cudnn {
+
+// In the order of the heuristics, best first; perhaps none. Builds each engine
+// once, in host time: about a millisecond, more for those that are compiled.
+Result<std::vector<Candidate>> ListGraph(CudnnHandle& handle,
+                                         const ConvProblem& problem,
+                                         BatchSize batch);
+
+// kNotFound if the name is not an engine's, or the engine does not solve this
+// problem and batch in this precision. `handle` outlives the result.
+Result<std::unique_ptr<Convolution>> PrepareGraph(CudnnHandle& handle,
+                                                  const ConvProblem& problem,
+                                                  BatchSize batch,
+                                                  const Algorithm& algorithm);
+
+}  // namespace ucudnn::cudnn
+
+#endif  // UCUDNN_DEVICE_CUDNN_GRAPH_H_

@@ -1,0 +1,92 @@
+#include "device/cudnn/handle.h"
+
+#include <array>
+#include <utility>
+
+namespace ucudnn::cudnn {
+namespace {
+
+Code CodeOf(cudnnStatus_t status) {
+  switch (status) {
+    case CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED:
+    case CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED:
+      return Code::kResourceExhausted;
+    default:
+      break;
+  }
+  switch (static_cast<int>(status) / 1000) {
+    case 1:
+      return Code::kUnavailable;
+    case 2:
+      return Code::kInvalidArgument;
+    case 3:
+      return Code::kUnimplemented;
+    default:
+      return Code::kInternal;
+  }
+}
+
+}  // namespace
+
+Error DescribeError(const CudnnApi& api, cudnnStatus_t status,
+                    std::string_view call) {
+  std::array<char, 512> explanation = {};
+  api.GetLastErrorString(explanation.data(), explanation.size());
+  explanation.back() = '\0';
+  std::string message = fmt::format("{}: {}", call, api.GetErrorString(status));
+  std::string_view reason = explanation.data();
+  while (!reason.empty() && (reason.back() == '\n' || reason.back() == ' ')) {
+    reason.remove_suffix(1);
+  }
+  if (!reason.empty()) message += fmt::format(" ({})", reason);
+  return {CodeOf(status), std::move(message)};
+}
+
+Result<std::unique_ptr<CudnnHandle>> CudnnHandle::Create(const CudnnApi& api,
+                                                         GpuContext& context) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context.Enter());
+  std::unique_ptr<CudnnHandle> handle(new CudnnHandle(api, &context, nullptr));
+  UCUDNN_RETURN_IF_ERROR(
+      handle->Check(api.Create(&handle->handle_), "cudnnCreate"));
+  UCUDNN_RETURN_IF_ERROR(handle->Check(
+      api.SetStream(handle->handle_, context.stream()), "cudnnSetStream"));
+  return handle;
+}
+
+std::unique_ptr<CudnnHandle> CudnnHandle::Wrap(const CudnnApi& api,
+                                               cudnnHandle_t handle) {
+  return std::unique_ptr<CudnnHandle>(new CudnnHandle(api, nullptr, handle));
+}
+
+CudnnHandle::~CudnnHandle() {
+  if (context_ == nullptr || handle_ == nullptr) return;
+  // Fails in a lost context, where nothing can be released.
+  if (const auto scope = context_->Enter()) (void)api_.Destroy(handle_);
+}
+
+Result<std::optional<GpuContext::Scope>> CudnnHandle::Enter() {
+  if (context_ == nullptr) return std::optional<GpuContext::Scope>();
+  UCUDNN_ASSIGN_OR_RETURN(auto scope, context_->Enter());
+  return std::optional<GpuContext::Scope>(std::move(scope));
+}
+
+Status CudnnHandle::Check(cudnnStatus_t status, std::string_view call) {
+  if (status == CUDNN_STATUS_SUCCESS) return {};
+  Error error = DescribeError(api_, status, call);
+  // Internal errors and failed executions may come from a poisoned context.
+  if (context_ != nullptr && static_cast<int>(status) / 1000 >= 4) {
+    UCUDNN_RETURN_IF_ERROR(context_->CheckStream());
+  }
+  return tl::unexpected<Error>(std::move(error));
+}
+
+Status CudnnHandle::CheckLost() const {
+  if (context_ == nullptr || !context_->lost()) return {};
+  return tl::unexpected<Error>(*context_->lost());
+}
+
+std::int64_t CudnnHandle::slice_sms() const {
+  return context_ != nullptr && context_->is_slice() ? context_->sms() : 0;
+}
+
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,64 @@
+#ifndef UCUDNN_DEVICE_CUDNN_HANDLE_H_
+#define UCUDNN_DEVICE_CUDNN_HANDLE_H_
+
+// A cuDNN handle with what calls on it need, either ours, in a context of ours,
+// or one that the program around us made: then its context is current when we
+// are called, and work goes to the stream that the program has set on it.
+// Listing, preparing and running convolutions (convolutions.h) asks for nothing
+// more.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "device/cudnn/context.h"
+#include "device/cudnn/libraries.h"
+
+namespace ucudnn::cudnn {
+
+// "cudnnConvolutionForward: CUDNN_STATUS_NOT_SUPPORTED (...)" with the code
+// that fits: kUnimplemented for what cuDNN does not support, kInvalidArgument
+// for what it calls a bad parameter, kResourceExhausted, kUnavailable, else
+// kInternal. Appends cuDNN's own explanation of its last error, if any.
+Error DescribeError(const CudnnApi& api, cudnnStatus_t status,
+                    std::string_view call);
+
+class CudnnHandle {
+ public:
+  // A new handle in `context`, working on its stream. `context` outlives it.
+  static Result<std::unique_ptr<CudnnHandle>> Create(const CudnnApi& api,
+                                                     GpuContext& context);
+  // The caller's handle, which it keeps and which outlives this.
+  static std::unique_ptr<CudnnHandle> Wrap(const CudnnApi& api,
+                                           cudnnHandle_t handle);
+  ~CudnnHandle();
+  CudnnHandle(const CudnnHandle&) = delete;
+  CudnnHandle& operator=(const CudnnHandle&) = delete;
+
+  // Makes the context of a handle of ours current while the result lives.
+  Result<std::optional<GpuContext::Scope>> Enter();
+
+  // What `status` of `call` means; notices if the context was lost meanwhile.
+  Status Check(cudnnStatus_t status, std::string_view call);
+  // The error of the lost context, if it is.
+  Status CheckLost() const;
+
+  const CudnnApi& api() const { return api_; }
+  cudnnHandle_t get() const { return handle_; }
+  // How many multiprocessors a slice has; 0 if there is no slice.
+  std::int64_t slice_sms() const;
+
+ private:
+  CudnnHandle(const CudnnApi& api, GpuContext* context, cudnnHandle_t handle)
+      : api_(api), context_(context), handle_(handle) {}
+
+  const CudnnApi& api_;
+  GpuContext* context_;  // null if the handle is not ours
+  cudnnHandle_t handle_;
+};
+
+}  // namespace ucudnn::cudnn
+
+#endif  // UCUDNN_DEVICE_CUDNN_HANDLE_H_
