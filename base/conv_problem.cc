@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
+
 namespace ucudnn {
 namespace {
 
@@ -18,7 +20,7 @@ Result<T> ParseName(std::string_view text, const std::array<T, n>& values,
     accepted += Name(value);
   }
   return Fail(Code::kInvalidArgument, "'{}' is not {}; one of {} is accepted",
-              text.substr(0, 64), what, accepted);
+              Excerpt(text), what, accepted);
 }
 
 // a * b, or nothing where it exceeds 63 bits. Both are at least 0.
@@ -141,7 +143,7 @@ Status Validate(const ConvGeometry& g) {
   // Keeps every sum and product below in range.
   constexpr std::int64_t kMaxExtent = std::int64_t{1} << 31;
   const auto in_range = [kMaxExtent](std::string_view what, std::int64_t value,
-                           std::int64_t min) -> Status {
+                                     std::int64_t min) -> Status {
     if (value < min || value > kMaxExtent) {
       return Fail(Code::kInvalidArgument, "{} is {}; {} to {} is accepted",
                   what, value, min, kMaxExtent);
@@ -243,7 +245,7 @@ Result<std::int64_t> ReadNumber(std::string_view part,
                                 std::string_view prefix) {
   if (part.substr(0, prefix.size()) != prefix) {
     return Fail(Code::kInvalidArgument, "'{}' should start with '{}'",
-                part.substr(0, 32), prefix);
+                Excerpt(part, 32), prefix);
   }
   return ParseInteger(part.substr(prefix.size()), 0, kMaxNumber);
 }
@@ -255,7 +257,7 @@ Result<Spatial> ReadExtents(std::string_view part, std::string_view names,
   for (std::size_t i = std::size_t(3 - dims); i < 3; ++i) {
     if (rest.empty() || rest.front() != names[i]) {
       return Fail(Code::kInvalidArgument, "'{}' should name {} in this order",
-                  part.substr(0, 32), names.substr(std::size_t(3 - dims)));
+                  Excerpt(part, 32), names.substr(std::size_t(3 - dims)));
     }
     rest.remove_prefix(1);
     const std::size_t digits = rest.find_first_not_of("0123456789");
@@ -265,7 +267,7 @@ Result<Spatial> ReadExtents(std::string_view part, std::string_view names,
   }
   if (!rest.empty()) {
     return Fail(Code::kInvalidArgument, "'{}' goes on too long",
-                part.substr(0, 32));
+                Excerpt(part, 32));
   }
   return values;
 }
@@ -275,14 +277,14 @@ Result<Spatial> ReadJoined(std::string_view part, std::string_view prefix,
                            Spatial values, int dims) {
   if (part.substr(0, prefix.size()) != prefix) {
     return Fail(Code::kInvalidArgument, "'{}' should start with '{}'",
-                part.substr(0, 32), prefix);
+                Excerpt(part, 32), prefix);
   }
   std::string_view rest = part.substr(prefix.size());
   for (std::size_t i = std::size_t(3 - dims); i < 3; ++i) {
     const std::size_t x = i == 2 ? std::string_view::npos : rest.find('x');
     if (i < 2 && x == std::string_view::npos) {
       return Fail(Code::kInvalidArgument, "'{}' should hold {} numbers",
-                  part.substr(0, 32), dims);
+                  Excerpt(part, 32), dims);
     }
     UCUDNN_ASSIGN_OR_RETURN(values[i],
                             ParseInteger(rest.substr(0, x), 0, kMaxNumber));
@@ -325,14 +327,14 @@ Result<ConvProblem> ReadParts(std::string_view text) {
 Result<ConvProblem> ParseConvProblem(std::string_view text) {
   Result<ConvProblem> problem = ReadParts(text);
   if (!problem) {
-    return Within(fmt::format("convolution problem '{}'", text.substr(0, 200)),
+    return Within(fmt::format("convolution problem '{}'", Excerpt(text, 200)),
                   std::move(problem).error());
   }
   // "007" and the like parse, but one problem must have one text.
   if (ToString(*problem) != text) {
     return Fail(Code::kInvalidArgument,
                 "convolution problem '{}' is not in canonical form; write '{}'",
-                text.substr(0, 200), ToString(*problem));
+                Excerpt(text, 200), ToString(*problem));
   }
   return problem;
 }

@@ -5,9 +5,12 @@
 // for them.
 //
 // The file form is CSV with a header, one convolution a row in network order:
-//   name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups[,dilation_h,
-//   dilation_w][,D,T,pad_d,stride_d,dilation_d]
-// or an ONNX model (base/onnx.h).
+//   name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups
+//   [,dilation_h,dilation_w][,D,T,pad_d,stride_d,dilation_d]
+//   [,transposed,needs_input_gradient]
+// or an ONNX model (base/onnx.h). Optional columns come group by group. A row
+// whose D is empty has two spatial dimensions, and its other four empty too.
+// The last two are 0 or 1.
 
 #include <string>
 #include <string_view>
@@ -52,14 +55,17 @@ struct Kernel {
 std::vector<Kernel> KernelsOf(const Network& network, Precision precision,
                               Layout layout);
 
-// Reads the CSV form. The first layer needs no input gradient. `source` names
-// the text in errors, which give the line, the column, the value and what is
-// accepted. kInvalidArgument: a column is missing or doubled, a field does not
-// parse, a geometry is invalid (Validate), a name repeats, there is no row.
+// Reads the CSV form. Where the columns do not say it, no layer is transposed
+// and all but the first need an input gradient. `source` names the text in
+// errors, which give the line, the column, the value and what is accepted.
+// kInvalidArgument: a column is missing or doubled, a field does not parse, a
+// geometry is invalid (Validate), a name repeats, there is no row.
+// O(rows log rows).
 Result<Network> ParseNetworkCsv(std::string_view text, std::string_view name,
                                 std::string_view source);
 
-// What ParseNetworkCsv reads back, for networks without transposed layers.
+// What ParseNetworkCsv reads back as the same network; optional columns only
+// where they say something.
 std::string ToCsv(const Network& network);
 
 }  // namespace ucudnn

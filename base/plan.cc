@@ -1,5 +1,7 @@
 #include "base/plan.h"
 
+#include "base/text.h"
+
 namespace ucudnn {
 
 std::string_view Name(BatchPolicy policy) {
@@ -22,7 +24,7 @@ Result<BatchPolicy> ParseBatchPolicy(std::string_view text) {
   return Fail(Code::kInvalidArgument,
               "'{}' is not a batch policy; all, powerOfTwo or undivided is "
               "accepted",
-              text.substr(0, 64));
+              Excerpt(text));
 }
 
 }  // namespace ucudnn

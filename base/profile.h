@@ -83,17 +83,18 @@ Result<Profile> ReadProfileFile(const std::string& path,
                                 Bytes max_size = 1_GiB);
 
 // Writes what ParseProfileCsv reads back as the same kernels, except that a
-// point's repeats become one row with their median.
+// point's repeats become one row with their median. Each row has the precision
+// of its algorithm: kernels merged by SelectKernels are apart again.
 std::string ToCsv(const Profile& profile);
 
 // Which kernels of a profile are meant; an empty field admits every value.
 struct ProfileFilter {
-  std::string device;
-  std::string network;
-  std::string layer;
-  std::string op;
-  std::string precision;
-  std::string layout;
+  std::string device = {};
+  std::string network = {};
+  std::string layer = {};
+  std::string op = {};
+  std::string precision = {};
+  std::string layout = {};
 };
 
 // The kernels that `filter` admits, one per layer and operation: all rows of

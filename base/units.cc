@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/text.h"
+
 namespace ucudnn {
 namespace {
 
@@ -41,7 +43,7 @@ Result<Bytes> ParseBytes(std::string_view text) {
     return Fail(Code::kInvalidArgument,
                 "'{}' is not a size; write plain bytes or a unit such as "
                 "8MiB or 1.5GiB",
-                text.substr(0, 64));
+                Excerpt(text));
   };
   const std::size_t digits = text.find_first_not_of("0123456789.");
   const std::string_view number = text.substr(0, digits);
@@ -58,8 +60,7 @@ Result<Bytes> ParseBytes(std::string_view text) {
     if (scale == 0) return bad();
   }
   const auto too_large = [&] {
-    return Fail(Code::kOutOfRange, "'{}' is larger than 4 EiB",
-                text.substr(0, 64));
+    return Fail(Code::kOutOfRange, "'{}' is larger than 4 EiB", Excerpt(text));
   };
   // Whole numbers exactly; a double holds only 53 bits.
   std::int64_t whole = 0;
@@ -106,8 +107,8 @@ Result<std::int64_t> ParseInteger(std::string_view text, std::int64_t min,
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || stop != end || value < min || value > max) {
     return Fail(Code::kInvalidArgument,
-                "'{}' is not a whole number from {} to {}", text.substr(0, 64),
-                min, max);
+                "'{}' is not a whole number from {} to {}", Excerpt(text), min,
+                max);
   }
   return value;
 }
@@ -118,9 +119,35 @@ Result<Nanoseconds> ParseMicroseconds(std::string_view text) {
     return Fail(Code::kInvalidArgument,
                 "'{}' is not a time; a finite number of microseconds is "
                 "accepted",
-                text.substr(0, 64));
+                Excerpt(text));
   }
   return FromMicroseconds(us);
+}
+
+Result<Nanoseconds> ParseMilliseconds(std::string_view text) {
+  double ms = 0;
+  if (!ParseDouble(text, &ms) || ms < 0) {
+    return Fail(Code::kInvalidArgument,
+                "'{}' is not a time; a finite number of milliseconds from 0 on "
+                "is accepted",
+                Excerpt(text));
+  }
+  const double ns = std::nearbyint(ms * 1e6);
+  if (ns > kTwoTo62) {
+    return Fail(Code::kOutOfRange, "'{}' ms is longer than 146 years",
+                Excerpt(text));
+  }
+  return Nanoseconds(static_cast<std::int64_t>(ns));
+}
+
+std::string FormatMicroseconds(Nanoseconds time) {
+  const std::int64_t ns = time.count();
+  std::string text = fmt::format("{}", ns / 1000);
+  if (ns % 1000 != 0) {
+    text += fmt::format(".{:03}", ns % 1000);
+    while (text.back() == '0') text.pop_back();
+  }
+  return text;
 }
 
 Result<Nanoseconds> FromMicroseconds(double us) {

@@ -112,6 +112,13 @@ Result<std::int64_t> ParseInteger(std::string_view text, std::int64_t min,
 // 2^62 ns (146 years).
 Result<Nanoseconds> ParseMicroseconds(std::string_view text);
 
+// Decimal milliseconds in the same way.
+Result<Nanoseconds> ParseMilliseconds(std::string_view text);
+
+// The shortest exact text that ParseMicroseconds reads back: "39.104", "20".
+// Exact up to 2^53 ns (104 days), as all times in microseconds are.
+std::string FormatMicroseconds(Nanoseconds time);
+
 // The time in microseconds, for JSON numbers and tables.
 inline double Microseconds(Nanoseconds time) {
   return static_cast<double>(time.count()) / 1e3;

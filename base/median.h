@@ -1,0 +1,24 @@
+#ifndef UCUDNN_BASE_MEDIAN_H_
+#define UCUDNN_BASE_MEDIAN_H_
+
+// What repeated measurements of one thing say together.
+
+#include <vector>
+
+#include "base/units.h"
+
+namespace ucudnn {
+
+struct Middle {
+  Nanoseconds median{0};
+  Nanoseconds spread{0};  // half the distance of the middle quartiles
+};
+
+// The median and spread of `times`, sorted, none negative, at least one.
+// Between two measurements quantiles are interpolated linearly and rounded
+// down to the nanosecond.
+Middle MiddleOf(const std::vector<Nanoseconds>& times);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_BASE_MEDIAN_H_

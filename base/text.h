@@ -1,0 +1,24 @@
+#ifndef UCUDNN_BASE_TEXT_H_
+#define UCUDNN_BASE_TEXT_H_
+
+// Text that came from outside: what is fit to be stored, and how to quote the
+// rest in an error. JSON and the wire carry UTF-8 only.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace ucudnn {
+
+// Whether `text` is UTF-8 without control characters; tabs are allowed.
+// O(length).
+bool IsPlainText(std::string_view text);
+
+// The beginning of `text` as an error quotes it: at most `max_bytes` of it, cut
+// between characters, with "..." where something is left out and what is not
+// plain text as \xNN. Always plain text itself.
+std::string Excerpt(std::string_view text, std::size_t max_bytes = 64);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_BASE_TEXT_H_

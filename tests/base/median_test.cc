@@ -1,0 +1,43 @@
+#include "base/median.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace ucudnn {
+namespace {
+
+using Times = std::vector<Nanoseconds>;
+
+Middle Of(std::initializer_list<std::int64_t> counts) {
+  Times times;
+  for (const std::int64_t count : counts) times.emplace_back(count);
+  return MiddleOf(times);
+}
+
+TEST(MedianTest, TakesTheMiddleOne) {
+  EXPECT_EQ(Of({7}).median.count(), 7);
+  EXPECT_EQ(Of({7}).spread.count(), 0);
+  EXPECT_EQ(Of({1, 2, 100}).median.count(), 2);
+}
+
+TEST(MedianTest, InterpolatesBetweenTwo) {
+  EXPECT_EQ(Of({1, 4}).median.count(), 2);
+  EXPECT_EQ(Of({10, 20, 30, 40}).median.count(), 25);
+}
+
+TEST(MedianTest, SpreadsOverTheMiddleQuartiles) {
+  // Quartiles 20 and 40.
+  EXPECT_EQ(Of({10, 20, 30, 40, 5000}).spread.count(), 10);
+  // Quartiles 17.5, rounded down, and 32.5.
+  EXPECT_EQ(Of({10, 20, 30, 40}).spread.count(), 7);
+}
+
+TEST(MedianTest, DoesNotOverflow) {
+  const std::int64_t max = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(Of({0, max}).median.count(), max / 2);
+  EXPECT_EQ(Of({0, 0, max, max}).spread.count(), max / 2);
+}
+
+}  // namespace
+}  // namespace ucudnn
