@@ -18,8 +18,9 @@ std::size_t Width(const std::string& cell) {
                     [](unsigned char c) { return (c & 0xC0U) != 0x80U; }));
 }
 
+// A number, perhaps with a unit after a space.
 bool IsNumber(const std::string& cell) {
-  return !cell.empty() &&
+  return !cell.empty() && std::count(cell.begin(), cell.end(), ' ') < 2 &&
          (std::isdigit(static_cast<unsigned char>(cell[0])) != 0 ||
           cell[0] == '+' || cell[0] == '-');
 }

@@ -36,7 +36,7 @@ CLI::Option* AddBytesOption(CLI::App* command, const std::string& flags,
                             Bytes* value, const std::string& help);
 
 // A table for people: columns as wide as their widest cell, numbers (cells
-// that start with a digit, '+' or '-') right-aligned.
+// of up to two words that start with a digit, '+' or '-') right-aligned.
 class Table {
  public:
   explicit Table(std::vector<std::string> header);

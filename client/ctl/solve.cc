@@ -1,4 +1,4 @@
-#include "client/ctl/command.h"
+#include "client/ctl/solve.h"
 
 namespace ucudnn::ctl {
 

@@ -1,0 +1,49 @@
+#ifndef UCUDNN_CLIENT_CTL_PROFILE_OPTIONS_H_
+#define UCUDNN_CLIENT_CTL_PROFILE_OPTIONS_H_
+
+// The flags that commands which plan from a measured profile share:
+//   --profile P.csv --batch 256 --workspace-limit 64MiB
+//   [--batch-policy all|powerOfTwo|undivided] [--network N] [--layer L]
+//   [--op O] [--precision FP32] [--device D] [--layout NCHW] [-o FORMAT]
+
+#include <string>
+
+#include "base/plan.h"
+#include "base/profile.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "client/ctl/command.h"
+
+namespace ucudnn::ctl {
+
+struct ProfileOptions {
+  std::string profile;
+  BatchSize batch;
+  Bytes workspace_limit;
+  BatchPolicy policy = BatchPolicy::kAll;
+  ProfileFilter filter;
+  OutputFormat output = OutputFormat::kTable;
+};
+
+// Adds the flags. A value that is malformed is a parse error that names the
+// flag, the value and what is accepted.
+void AddProfileOptions(CLI::App* command, ProfileOptions* options);
+
+// --batch-policy and --batch alone, for commands with flags of their own.
+void AddBatchPolicyOption(CLI::App* command, BatchPolicy* policy);
+void AddBatchOption(CLI::App* command, BatchSize* batch);
+
+// Reads the profile and keeps the kernels that the flags select. Errors of
+// ReadProfileFile and SelectKernels; kInvalidArgument too where the flags
+// select nothing.
+Result<Profile> ReadKernels(const ProfileOptions& options);
+
+// For people: what a plan does with each kernel, and the totals.
+std::string PlanTable(const WorkspacePlan& plan);
+
+// "32 x 8 FFT_TILING, 1 x 3 GEMM": the size, how often, the algorithm.
+std::string DescribeMicroBatches(const std::vector<MicroBatch>& micro_batches);
+
+}  // namespace ucudnn::ctl
+
+#endif  // UCUDNN_CLIENT_CTL_PROFILE_OPTIONS_H_
