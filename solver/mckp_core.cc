@@ -1,0 +1,415 @@
+#include "solver/mckp_core.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace ucudnn::mckp_internal {
+namespace {
+
+// Below this, looking for classes that are alike costs more than it saves.
+constexpr std::size_t kFewTypes = 16;
+
+Wide CeilDivide(Wide a, Wide b) { return a > 0 ? (a + b - 1) / b : a / b; }
+
+}  // namespace
+
+Core::Core(const Relaxation& relaxation, std::vector<CoreType> types,
+           std::vector<Deviation> deviations, std::int64_t cost_step,
+           const Limits& limits)
+    : relaxation_(relaxation),
+      types_(std::move(types)),
+      deviations_(std::move(deviations)),
+      cost_step_(cost_step),
+      limits_(limits) {
+  for (CoreType& type : types_) {
+    type.stored_end = type.end;
+    type.own_count = type.count;
+  }
+}
+
+// What losses and unused capacity of a better solution may cost, times the
+// price's divisor.
+Wide Core::Gap() const {
+  return Wide{relaxation_.base_cost + best_.cost - cost_step_} *
+             relaxation_.price_q -
+         relaxation_.bound;
+}
+
+void Core::Search(std::int64_t cost) {
+  best_.cost = cost;
+  shrunk_to_ = Gap();
+  for (CoreType& type : types_) {
+    while (type.end > type.begin &&
+           deviations_[type.end - 1].loss > shrunk_to_) {
+      --type.end;
+    }
+  }
+  std::erase_if(types_, [](const CoreType& t) { return t.begin == t.end; });
+  if (types_.size() > kFewTypes) MergeAlikeTypes();
+  SortTypes();
+  UpdateOutlooks();
+  State root;
+  root.excess = relaxation_.base_weight - relaxation_.capacity;
+  states_.assign(1, root);
+  if (root.excess <= 0 && root.cost < best_.cost) {
+    // Only where the caller's solution was worse than the bases themselves.
+    best_.cost = 0;
+    best_.weight = 0;
+    improved_ = true;
+  }
+  for (std::size_t i = 0; i < types_.size(); ++i) {
+    if (stopped_ || states_.empty() || Gap() < 0) break;
+    SearchType(i);
+    ShrinkToGap();
+  }
+}
+
+// Types with the same deviations become one with all their copies.
+void Core::MergeAlikeTypes() {
+  const auto compare = [this](const CoreType& a, const CoreType& b) {
+    if (a.end - a.begin != b.end - b.begin) {
+      return a.end - a.begin < b.end - b.begin ? -1 : 1;
+    }
+    for (std::uint32_t i = 0; i < a.end - a.begin; ++i) {
+      const Deviation& x = deviations_[a.begin + i];
+      const Deviation& y = deviations_[b.begin + i];
+      if (x.weight != y.weight) return x.weight < y.weight ? -1 : 1;
+      if (x.cost != y.cost) return x.cost < y.cost ? -1 : 1;
+    }
+    return 0;
+  };
+  std::sort(types_.begin(), types_.end(),
+            [&](const CoreType& a, const CoreType& b) {
+              const int order = compare(a, b);
+              return order != 0 ? order < 0 : a.front < b.front;
+            });
+  // Heads first; the others behind them, linked.
+  std::vector<CoreType> heads;
+  std::vector<CoreType> others;
+  for (const CoreType& type : types_) {
+    if (!heads.empty() && compare(heads.back(), type) == 0) {
+      others.push_back(type);
+      others.back().merged_next = heads.back().merged_next;
+      heads.back().merged_next = static_cast<std::uint32_t>(others.size() - 1);
+    } else {
+      heads.push_back(type);
+    }
+  }
+  merged_types_ = std::move(others);
+  types_ = std::move(heads);
+  for (CoreType& type : types_) {
+    for (std::uint32_t i = type.merged_next; i != CoreType::kNone;
+         i = merged_types_[i].merged_next) {
+      type.count += merged_types_[i].count;
+    }
+  }
+}
+
+// The steepest that a type's deviations can save, the flattest they can shed.
+Core::Outlook Core::OutlookOf(const CoreType& type) const {
+  Outlook outlook{{0, 1}, {1, 0}};
+  for (std::uint32_t d = type.begin; d < type.end; ++d) {
+    const Deviation& deviation = deviations_[d];
+    if (deviation.weight > 0) {
+      const Slope slope{-deviation.cost, deviation.weight};
+      if (Less(outlook.save, slope)) outlook.save = slope;
+    } else {
+      const Slope slope{deviation.cost, -deviation.weight};
+      if (Less(slope, outlook.shed)) outlook.shed = slope;
+    }
+  }
+  return outlook;
+}
+
+// Nearest to the price first, so that the slopes of the rest move away from it.
+void Core::SortTypes() {
+  const double price = static_cast<double>(relaxation_.price_p) /
+                       static_cast<double>(relaxation_.price_q);
+  std::vector<std::pair<double, CoreType>> keyed;
+  keyed.reserve(types_.size());
+  for (const CoreType& type : types_) {
+    const Outlook outlook = OutlookOf(type);
+    const double save = static_cast<double>(outlook.save.cost) /
+                        static_cast<double>(outlook.save.weight);
+    const double distance =
+        outlook.shed.weight == 0
+            ? price - save
+            : std::min(price - save,
+                       static_cast<double>(outlook.shed.cost) /
+                               static_cast<double>(outlook.shed.weight) -
+                           price);
+    keyed.emplace_back(distance, type);
+  }
+  std::sort(keyed.begin(), keyed.end(), [](const auto& a, const auto& b) {
+    return std::tuple(a.first, a.second.front) <
+           std::tuple(b.first, b.second.front);
+  });
+  for (std::size_t i = 0; i < types_.size(); ++i) types_[i] = keyed[i].second;
+}
+
+void Core::UpdateOutlooks() {
+  outlooks_.resize(types_.size() + 1);
+  outlooks_.back() = {{0, 1}, {1, 0}};
+  for (std::size_t i = types_.size(); i-- > 0;) {
+    outlooks_[i] = OutlookOf(types_[i]);
+    const Outlook& later = outlooks_[i + 1];
+    if (Less(outlooks_[i].save, later.save)) outlooks_[i].save = later.save;
+    if (Less(later.shed, outlooks_[i].shed)) outlooks_[i].shed = later.shed;
+  }
+}
+
+// Once better solutions have closed a quarter of the gap, deviations that lose
+// more than the rest are dropped, which sharpens the outlooks.
+void Core::ShrinkToGap() {
+  const Wide gap = Gap();
+  if (gap > shrunk_to_ - shrunk_to_ / 4) return;
+  shrunk_to_ = gap;
+  for (CoreType& type : types_) {
+    while (type.end > type.begin && deviations_[type.end - 1].loss > gap) {
+      --type.end;
+    }
+  }
+  UpdateOutlooks();
+}
+
+// Whether a state may lead to a better solution: if it fits, the room it
+// leaves is worth at most the best slope to come; if not, the excess must be
+// shed.
+bool Core::Promising(std::int64_t excess, std::int64_t cost,
+                     const Outlook& outlook) const {
+  const std::int64_t allowed = best_.cost - cost_step_ - cost;
+  const Slope& slope = excess <= 0 ? outlook.save : outlook.shed;
+  if (slope.weight == 0) return false;
+  return Wide{excess} * slope.cost <= Wide{allowed} * slope.weight;
+}
+
+void Core::SearchType(std::size_t position) {
+  position_ = position;
+  const CoreType type = types_[position];
+  const Outlook& after = outlooks_[position + 1];
+  if (type.begin == type.end) return;
+  if (type.count == 1) {
+    Step(type, after, {});
+    return;
+  }
+  // Of the copies, only so many can deviate at a loss. The others stay at
+  // their base, or at the one deviation without loss, if there is one: those
+  // differ only in how many do.
+  std::uint32_t lossless = 0;
+  while (type.begin + lossless < type.end &&
+         deviations_[type.begin + lossless].loss == 0) {
+    ++lossless;
+  }
+  std::int64_t stepped = 0;
+  while (stepped < type.count && !stopped_ && !states_.empty()) {
+    const Wide gap = Gap();
+    if (gap < 0) return;
+    if (lossless < 2) {
+      if (type.begin + lossless == type.end) break;
+      const Wide least = deviations_[type.begin + lossless].loss;
+      if (Wide{stepped} * least + least > gap) break;
+    }
+    ++stepped;
+    const std::int64_t left = type.count - stepped;
+    Step(type, left == 0 ? after : outlooks_[position],
+         {type.begin, lossless == 1 ? left : 0});
+  }
+  if (lossless == 1 && stepped < type.count && !stopped_) {
+    StepByCount(type.begin, type.count - stepped, after);
+  }
+}
+
+// One copy of `type` takes its base or one of its deviations; solutions are
+// completed with what is pending.
+void Core::Step(const CoreType& type, const Outlook& outlook,
+                const Pending& pending) {
+  merged_.clear();
+  for (const State& state : states_) {
+    if (Promising(state.excess, state.cost, outlook)) merged_.push_back(state);
+  }
+  for (std::uint32_t d = type.begin; d < type.end; ++d) {
+    if (OutOfLimits()) {
+      Abandon();
+      return;
+    }
+    Shift(d, outlook);
+  }
+  Finish(outlook, pending);
+}
+
+// Merges the states with `deviation` added into `merged_`, keeping what is
+// undominated.
+void Core::Shift(std::uint32_t deviation, const Outlook& outlook) {
+  const Deviation& d = deviations_[deviation];
+  scratch_.clear();
+  auto old = merged_.begin();
+  const auto push = [this](const State& state) {
+    if (scratch_.empty() || state.cost < scratch_.back().cost) {
+      scratch_.push_back(state);
+    }
+  };
+  for (const State& state : states_) {
+    const std::int64_t excess = state.excess + d.weight;
+    const std::int64_t cost = state.cost + d.cost;
+    if (!Promising(excess, cost, outlook)) continue;
+    while (old != merged_.end() &&
+           (old->excess < excess ||
+            (old->excess == excess && old->cost <= cost))) {
+      push(*old++);
+    }
+    push({excess, cost, state.node, deviation, 1});
+    ++nodes_made_;
+  }
+  while (old != merged_.end()) push(*old++);
+  std::swap(merged_, scratch_);
+}
+
+// Up to `count` copies take `deviation`, which adds weight, without loss. Only
+// numbers that bring a state near the capacity are promising.
+void Core::StepByCount(std::uint32_t deviation, std::int64_t count,
+                       const Outlook& outlook) {
+  const Deviation& d = deviations_[deviation];
+  merged_.clear();
+  for (const State& state : states_) {
+    const auto add = [&](std::int64_t copies) {
+      const std::int64_t excess = state.excess + copies * d.weight;
+      const std::int64_t cost = state.cost + copies * d.cost;
+      if (!Promising(excess, cost, outlook)) return false;
+      merged_.push_back({excess, cost, state.node,
+                         copies == 0 ? kUnchanged : deviation, copies});
+      ++nodes_made_;
+      return true;
+    };
+    if (OutOfLimits()) {
+      Abandon();
+      return;
+    }
+    const std::int64_t fit =
+        std::clamp<std::int64_t>(-state.excess / d.weight, 0, count);
+    for (std::int64_t copies = fit; copies >= 0; --copies) {
+      if (!add(copies)) break;
+    }
+    for (std::int64_t copies = fit + 1; copies <= count; ++copies) {
+      if (!add(copies)) break;
+    }
+  }
+  std::sort(merged_.begin(), merged_.end(), [](const State& a, const State& b) {
+    return std::tuple(a.excess, a.cost, a.node, a.copies) <
+           std::tuple(b.excess, b.cost, b.node, b.copies);
+  });
+  scratch_.clear();
+  for (const State& state : merged_) {
+    if (scratch_.empty() || state.cost < scratch_.back().cost) {
+      scratch_.push_back(state);
+    }
+  }
+  std::swap(merged_, scratch_);
+  Finish(outlook, {});
+}
+
+// Takes over the merged states: records how they came about, and the best
+// solution among them, and drops those that it makes unpromising.
+void Core::Finish(const Outlook& outlook, const Pending& pending) {
+  std::swap(states_, merged_);
+  // The last state that fits costs least of those that do.
+  const auto first_over = std::partition_point(
+      states_.begin(), states_.end(),
+      [](const State& state) { return state.excess <= 0; });
+  if (first_over != states_.begin()) Offer(*std::prev(first_over), 0, 0);
+  if (pending.copies > 0) {
+    const Deviation& d = deviations_[pending.deviation];
+    for (const State& state : states_) {
+      if (state.excess > 0) break;
+      const std::int64_t copies =
+          std::min(pending.copies, -state.excess / d.weight);
+      Offer(state, pending.deviation, copies);
+    }
+  }
+  std::size_t kept = 0;
+  for (State& state : states_) {
+    if (!Promising(state.excess, state.cost, outlook)) continue;
+    if (state.deviation != kUnchanged) {
+      nodes_.push_back({state.node, state.deviation, state.copies});
+      state.node = static_cast<std::uint32_t>(nodes_.size() - 1);
+      state.deviation = kUnchanged;
+    }
+    states_[kept++] = state;
+  }
+  states_.resize(kept);
+}
+
+void Core::Offer(const State& state, std::uint32_t deviation,
+                 std::int64_t extra) {
+  std::int64_t cost = state.cost;
+  std::int64_t excess = state.excess;
+  if (extra > 0) {
+    cost += deviations_[deviation].cost * extra;
+    excess += deviations_[deviation].weight * extra;
+  }
+  if (cost >= best_.cost) return;
+  best_.cost = cost;
+  best_.weight = excess + relaxation_.capacity - relaxation_.base_weight;
+  best_.node = state.node;
+  if (state.deviation != kUnchanged) {
+    nodes_.push_back({state.node, state.deviation, state.copies});
+    best_.node = static_cast<std::uint32_t>(nodes_.size() - 1);
+  }
+  best_.deviation = deviation;
+  best_.extra = extra;
+  improved_ = true;
+}
+
+bool Core::OutOfLimits() {
+  if (nodes_made_ < limits_.max_nodes && !limits_.stop.stop_requested()) {
+    return false;
+  }
+  stopped_ = true;
+  return true;
+}
+
+// Stops the search in the middle of a step; the states before it are what is
+// left open.
+void Core::Abandon() {
+  const Outlook& outlook = outlooks_[position_];
+  proven_ = false;
+  open_bound_ = best_.cost;
+  for (const State& state : states_) {
+    const Slope& slope = state.excess <= 0 ? outlook.save : outlook.shed;
+    if (slope.weight == 0) continue;
+    const Wide bound =
+        state.cost + CeilDivide(Wide{state.excess} * slope.cost, slope.weight);
+    open_bound_ = static_cast<std::int64_t>(std::min<Wide>(open_bound_, bound));
+  }
+}
+
+std::vector<Change> Core::changes() const {
+  // How many copies of each type take each of its deviations.
+  std::vector<std::int64_t> copies(deviations_.size(), 0);
+  for (std::uint32_t n = best_.node; n != kNoNode; n = nodes_[n].parent) {
+    copies[nodes_[n].deviation] += nodes_[n].copies;
+  }
+  if (best_.extra > 0) copies[best_.deviation] += best_.extra;
+  std::vector<Change> changes;
+  for (const CoreType& type : types_) {
+    const CoreType* member = &type;
+    std::int64_t left = type.own_count;
+    for (std::uint32_t d = type.begin; d < type.stored_end; ++d) {
+      while (copies[d] > 0) {
+        if (left == 0) {
+          UCUDNN_CHECK(member->merged_next != CoreType::kNone);
+          member = &merged_types_[member->merged_next];
+          left = member->count;
+        }
+        const std::int64_t taken = std::min(left, copies[d]);
+        const std::uint32_t own = member->begin + (d - type.begin);
+        changes.push_back({member->front, deviations_[own].item, taken});
+        left -= taken;
+        copies[d] -= taken;
+      }
+    }
+  }
+  return changes;
+}
+
+}  // namespace ucudnn::mckp_internal

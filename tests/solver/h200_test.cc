@@ -1,0 +1,132 @@
+// The solvers on measurements of an NVIDIA H200, against counting all
+// divisions there are.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <map>
+
+#include "base/profile.h"
+#include "solver/pareto.h"
+#include "solver/validate.h"
+#include "solver/wr.h"
+#include "tests/solver/naive_pareto.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::DoubleNear;
+
+Profile Read(const std::string& file, const std::string& precision) {
+  ProfileFilter filter;
+  filter.precision = precision;
+  return SelectKernels(
+             ReadProfileFile(UCUDNN_TEST_DATA "/h200/" + file).value(), filter)
+      .value();
+}
+
+// The least time to compose `rest` images from powers of two up to 2^power,
+// by trying every number of times that each is used.
+std::int64_t TryAll(const std::map<std::int64_t, std::int64_t>& fastest,
+                    std::int64_t part, std::int64_t rest) {
+  constexpr std::int64_t kNever = std::int64_t{1} << 60;
+  if (rest == 0) return 0;
+  if (part == 0) return kNever;
+  std::int64_t best = TryAll(fastest, part / 2, rest);
+  const auto time = fastest.find(part);
+  if (time == fastest.end()) return best;
+  for (std::int64_t n = 1; n * part <= rest; ++n) {
+    best = std::min(
+        best, n * time->second + TryAll(fastest, part / 2, rest - n * part));
+  }
+  return best;
+}
+
+std::int64_t BestPowersOfTwo(const KernelProfile& kernel, Bytes limit) {
+  std::map<std::int64_t, std::int64_t> fastest;
+  for (const MeasuredPoint& point : kernel.points) {
+    if (point.workspace > limit) continue;
+    const auto [it, added] =
+        fastest.emplace(point.batch.count(), point.time.count());
+    it->second = std::min(it->second, point.time.count());
+  }
+  return TryAll(fastest, 256, 256);
+}
+
+TEST(H200Test, WorkspaceReuseEqualsEveryDivisionIntoPowersOfTwo) {
+  for (const char* precision : {"FP32", "TF32", "PSEUDO_HALF"}) {
+    const Profile profile = Read("alexnet_b256_pow2.csv", precision);
+    const WrRequest request{BatchSize(256), 64_MiB, BatchPolicy::kPowerOfTwo};
+    const WorkspacePlan plan = SolveWr(profile, request).value();
+    const Status valid = ValidatePlan(
+        plan, profile, {WorkspaceMode::kReuse, request.policy, {}});
+    ASSERT_TRUE(valid) << valid.error().message;
+    ASSERT_EQ(plan.kernels.size(), 15U);
+    for (std::size_t k = 0; k < plan.kernels.size(); ++k) {
+      EXPECT_EQ(plan.kernels[k].time.count(),
+                BestPowersOfTwo(profile.kernels[k], 64_MiB))
+          << precision << " " << plan.kernels[k].layer;
+    }
+    EXPECT_TRUE(plan.optimal);
+  }
+}
+
+// Milliseconds that are known of these measurements; TF32 may use FP32
+// algorithms, which makes one kernel faster than TF32 alone (37.7).
+TEST(H200Test, SplittingGainsWhatIsKnownOfAlexNet) {
+  struct Row {
+    const char* precision;
+    double undivided;
+    double divided;
+  };
+  for (const auto& [precision, undivided, divided] :
+       {Row{"FP32", 37.5, 20.5}, Row{"TF32", 37.5, 13.1},
+        Row{"PSEUDO_HALF", 25.6, 8.8}}) {
+    const WorkspacePlan plan =
+        SolveWr(Read("alexnet_b256_pow2.csv", precision),
+                {BatchSize(256), 64_MiB, BatchPolicy::kPowerOfTwo})
+            .value();
+    EXPECT_THAT(Microseconds(*plan.undivided_time) / 1e3,
+                DoubleNear(undivided, 0.06));
+    EXPECT_THAT(Microseconds(plan.total_time) / 1e3, DoubleNear(divided, 0.06));
+  }
+}
+
+TEST(H200Test, FrontsEqualThoseOfThePapersRecurrence) {
+  for (const KernelProfile& kernel :
+       Read("alexnet_b256_pow2.csv", "FP32").kernels) {
+    for (const BatchPolicy policy :
+         {BatchPolicy::kPowerOfTwo, BatchPolicy::kUndivided}) {
+      const WrRequest request{BatchSize(256), 512_MiB, policy};
+      EXPECT_EQ(SolvePareto(kernel.points, request).value().points(),
+                testing::NaiveFront(kernel.points, request));
+    }
+  }
+  // Every size, as far as the recurrence takes a reasonable time.
+  for (const KernelProfile& kernel :
+       Read("alexnet_conv2-5_b256_all_fp32.csv.gz", "FP32").kernels) {
+    const WrRequest request{BatchSize(48), 512_MiB, BatchPolicy::kAll};
+    EXPECT_EQ(SolvePareto(kernel.points, request).value().points(),
+              testing::NaiveFront(kernel.points, request));
+  }
+}
+
+TEST(H200Test, EveryPointOfAFullFrontIsThePlanUnderItsWorkspace) {
+  const Profile profile = Read("alexnet_conv2-5_b256_all_fp32.csv.gz", "FP32");
+  ASSERT_EQ(profile.kernels.size(), 12U);
+  for (const KernelProfile& kernel : profile.kernels) {
+    const ParetoFront front =
+        SolvePareto(kernel.points, {BatchSize(256), 512_MiB}).value();
+    for (std::size_t i = 0; i < front.points().size(); i += 7) {
+      const KernelPlan plan =
+          SolveWr(kernel, {BatchSize(256), front.points()[i].workspace})
+              .value();
+      EXPECT_EQ(plan.time, front.points()[i].time);
+      EXPECT_EQ(plan.workspace, front.points()[i].workspace);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn
