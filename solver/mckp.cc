@@ -31,22 +31,34 @@ struct Incumbent {
 };
 
 // Fills the room that the bases leave with the edges that have exactly the
-// price, as many copies as fit.
-Incumbent FillAtPrice(const Relaxation& r) {
+// price: bases move where all copies of a class fit, and the rest is a
+// solution.
+Incumbent FillAtPrice(Relaxation* r) {
   Incumbent found;
-  const std::int64_t room = r.capacity - r.base_weight;
-  for (std::uint32_t k = 0; k < r.fronts.size(); ++k) {
-    const Front& front = r.fronts[k];
-    if (front.base + 1 == front.hull_end) continue;
-    const std::uint32_t next = r.hull[front.base + 1];
-    if (r.Loss(front, front.items[next]) != 0) continue;
-    const std::int64_t weight = front.items[next].weight - r.Base(front).weight;
-    const std::int64_t copies =
-        std::min(front.count, (room - found.weight) / weight);
-    if (copies <= 0) continue;
-    found.changes.push_back({k, next, copies});
-    found.weight += weight * copies;
-    found.cost += (front.items[next].cost - r.Base(front).cost) * copies;
+  std::int64_t room = r->capacity - r->base_weight;
+  for (std::uint32_t k = 0; k < r->fronts.size(); ++k) {
+    Front& front = r->fronts[k];
+    while (front.base + 1 < front.hull_end) {
+      const std::uint32_t next = r->hull[front.base + 1];
+      if (r->Loss(front, front.items[next]) != 0) break;
+      const std::int64_t weight =
+          front.items[next].weight - r->Base(front).weight;
+      const std::int64_t cost = front.items[next].cost - r->Base(front).cost;
+      const std::int64_t copies = std::min(front.count, room / weight);
+      room -= weight * copies;
+      if (copies == front.count) {
+        r->base_weight += weight * copies;
+        r->base_cost += cost * copies;
+        ++front.base;
+        continue;
+      }
+      if (copies > 0) {
+        found.changes.push_back({k, next, copies});
+        found.weight += weight * copies;
+        found.cost += cost * copies;
+      }
+      break;
+    }
   }
   return found;
 }
@@ -126,7 +138,7 @@ Result<MckpSolution> SolveMckp(std::span<const MckpClass> classes,
   if (r.base_weight > r.capacity) {
     found = Lightest(r);
   } else if (!r.everything_fits) {
-    found = FillAtPrice(r);
+    found = FillAtPrice(&r);
   }
   // What a better solution's losses and unused capacity may cost.
   const auto gap = [&](std::int64_t step) {

@@ -141,9 +141,14 @@ void Core::SortTypes() {
                            price);
     keyed.emplace_back(distance, type);
   }
-  std::sort(keyed.begin(), keyed.end(), [](const auto& a, const auto& b) {
-    return std::tuple(a.first, a.second.front) <
-           std::tuple(b.first, b.second.front);
+  // Of the equally near ones, those that add weight and those that remove it
+  // take turns, as it happens.
+  const auto shuffled = [](const CoreType& type) {
+    return type.front * 2654435761U;  // a permutation
+  };
+  std::sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
+    return std::tuple(a.first, shuffled(a.second)) <
+           std::tuple(b.first, shuffled(b.second));
   });
   for (std::size_t i = 0; i < types_.size(); ++i) types_[i] = keyed[i].second;
 }
@@ -201,6 +206,7 @@ void Core::SearchType(std::size_t position) {
          deviations_[type.begin + lossless].loss == 0) {
     ++lossless;
   }
+  const bool fills = lossless == 1 && deviations_[type.begin].weight > 0;
   std::int64_t stepped = 0;
   while (stepped < type.count && !stopped_ && !states_.empty()) {
     const Wide gap = Gap();
@@ -213,7 +219,7 @@ void Core::SearchType(std::size_t position) {
     ++stepped;
     const std::int64_t left = type.count - stepped;
     Step(type, left == 0 ? after : outlooks_[position],
-         {type.begin, lossless == 1 ? left : 0});
+         {type.begin, fills ? left : 0});
   }
   if (lossless == 1 && stepped < type.count && !stopped_) {
     StepByCount(type.begin, type.count - stepped, after);
@@ -265,8 +271,8 @@ void Core::Shift(std::uint32_t deviation, const Outlook& outlook) {
   std::swap(merged_, scratch_);
 }
 
-// Up to `count` copies take `deviation`, which adds weight, without loss. Only
-// numbers that bring a state near the capacity are promising.
+// Up to `count` copies take `deviation`, at no loss. Only numbers that bring a
+// state near the capacity are promising.
 void Core::StepByCount(std::uint32_t deviation, std::int64_t count,
                        const Outlook& outlook) {
   const Deviation& d = deviations_[deviation];
@@ -326,6 +332,7 @@ void Core::Finish(const Outlook& outlook, const Pending& pending) {
       Offer(state, pending.deviation, copies);
     }
   }
+  if (nodes_made_ >= next_look_ahead_ && states_.size() > 64) LookAhead();
   std::size_t kept = 0;
   for (State& state : states_) {
     if (!Promising(state.excess, state.cost, outlook)) continue;
@@ -337,6 +344,39 @@ void Core::Finish(const Outlook& outlook, const Pending& pending) {
     states_[kept++] = state;
   }
   states_.resize(kept);
+}
+
+// Completes every state with the one deviation of the classes to come that
+// fills its room best. Where costs follow weights closely, partial solutions
+// grow in number until one happens to fill the capacity; this finds it much
+// earlier. Done each time the work has doubled.
+void Core::LookAhead() {
+  constexpr std::size_t kPool = 1 << 14;
+  constexpr int kTried = 4;
+  next_look_ahead_ = 2 * nodes_made_;
+  std::vector<std::uint32_t> pool;
+  for (std::size_t i = position_ + 1; i < types_.size(); ++i) {
+    if (pool.size() >= kPool) break;
+    for (std::uint32_t d = types_[i].begin; d < types_[i].end; ++d) {
+      pool.push_back(d);
+    }
+  }
+  std::sort(pool.begin(), pool.end(), [this](std::uint32_t a, std::uint32_t b) {
+    return std::tuple(deviations_[a].weight, -deviations_[a].cost, a) <
+           std::tuple(deviations_[b].weight, -deviations_[b].cost, b);
+  });
+  auto end = pool.end();
+  for (const State& state : states_) {
+    const std::int64_t room = -state.excess;
+    while (end != pool.begin() && deviations_[end[-1]].weight > room) --end;
+    auto at = end;
+    for (int i = 0; i < kTried && at != pool.begin(); ++i) {
+      --at;
+      if (state.cost + deviations_[*at].cost < best_.cost) {
+        Offer(state, *at, 1);
+      }
+    }
+  }
 }
 
 void Core::Offer(const State& state, std::uint32_t deviation,

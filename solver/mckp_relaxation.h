@@ -36,7 +36,7 @@ struct Front {
   std::uint32_t hull_begin = 0;  // in Relaxation::hull: positions in `items`
   std::uint32_t hull_end = 0;
   std::uint32_t base = 0;  // of the hull: the relaxation's choice, or the
-                           // lighter of its two
+                           // lightest of its several
   std::int64_t count = 1;
 
   std::uint32_t Original(std::uint32_t position) const {

@@ -22,27 +22,34 @@ std::vector<MckpClass> Classes(const std::vector<Items>& items) {
   return classes;
 }
 
-// What the obvious dynamic programme over weights says is the least cost.
+constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+
+// What the obvious dynamic programme over weights says is the least cost;
+// kNone if nothing fits.
 std::int64_t LeastCost(const std::vector<MckpClass>& classes,
                        std::int64_t capacity) {
-  std::map<std::int64_t, std::int64_t> best = {{0, 0}};
+  using Totals = std::vector<std::pair<std::int64_t, std::int64_t>>;
+  Totals best = {{0, 0}};  // weight and least cost
+  Totals next;
   for (const MckpClass& one : classes) {
     for (std::int64_t i = 0; i < one.count; ++i) {
-      std::map<std::int64_t, std::int64_t> next;
+      next.clear();
       for (const auto& [weight, cost] : best) {
         for (const MckpItem& item : one.items) {
           if (weight + item.weight > capacity) continue;
-          const auto [at, fresh] =
-              next.try_emplace(weight + item.weight, cost + item.cost);
-          at->second = std::min(at->second, cost + item.cost);
+          next.emplace_back(weight + item.weight, cost + item.cost);
         }
       }
-      best = std::move(next);
+      std::sort(next.begin(), next.end());
+      best.clear();
+      for (const auto& total : next) {
+        if (best.empty() || total.second < best.back().second) {
+          best.push_back(total);
+        }
+      }
     }
   }
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (const auto& [weight, cost] : best) least = std::min(least, cost);
-  return least;
+  return best.empty() ? kNone : best.back().second;
 }
 
 // Whether the solution is what it says it is.
@@ -175,7 +182,7 @@ std::vector<Items> RandomItems(std::mt19937_64& random, int shape,
 
 TEST(MckpTest, EqualsTheObviousProgrammeOnSmallInstances) {
   std::mt19937_64 random(1);
-  for (int trial = 0; trial < 20'000; ++trial) {
+  for (int trial = 0; trial < 10'000; ++trial) {
     const std::vector<Items> items =
         RandomItems(random, trial % 5, 1 + random() % 6);
     std::vector<MckpClass> classes = Classes(items);
@@ -204,7 +211,7 @@ TEST(MckpTest, EqualsTheObviousProgrammeOnSmallInstances) {
 
 TEST(MckpTest, EqualsTheObviousProgrammeWithManyCopies) {
   std::mt19937_64 random(2);
-  for (int trial = 0; trial < 400; ++trial) {
+  for (int trial = 0; trial < 200; ++trial) {
     const std::vector<Items> items =
         RandomItems(random, trial % 5, 1 + random() % 3);
     std::vector<MckpClass> classes = Classes(items);
@@ -228,8 +235,7 @@ TEST(MckpTest, EqualsTheObviousProgrammeWithManyCopies) {
         random() % static_cast<std::uint64_t>(2 * most + 1));
     const auto solution = SolveMckp(classes, capacity);
     const std::int64_t least = LeastCost(classes, capacity);
-    ASSERT_EQ(solution.has_value(),
-              least != std::numeric_limits<std::int64_t>::max());
+    ASSERT_EQ(solution.has_value(), least != kNone);
     if (!solution) continue;
     ExpectValid(classes, capacity, *solution);
     ASSERT_TRUE(solution->optimal) << trial;

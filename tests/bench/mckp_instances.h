@@ -1,0 +1,60 @@
+#ifndef UCUDNN_TESTS_BENCH_MCKP_INSTANCES_H_
+#define UCUDNN_TESTS_BENCH_MCKP_INSTANCES_H_
+
+// Seeded instances of workspace division, the same on every machine.
+//
+// cuDNN-like fronts: the Pareto fronts of AlexNet's conv2 to conv5 measured on
+// an H200 (every batch up to 256, FP32) stand for the layers of another
+// network. A layer of that network takes the front of the same operation of
+// one of them: of conv2 where its filter is 5 x 5 or larger, else of one of
+// the three 3 x 3 layers, drawn. Times are scaled by the ratio of the layers'
+// multiply-adds and workspaces by that of their activations (input and output
+// elements), both by that of the batch sizes, and each point's time is jittered
+// by up to 3%. Times are rounded to 32 ns, the timer's resolution, and
+// workspaces up to 256 bytes, the allocator's. Layers of one geometry share a
+// front unless all are to be distinct.
+//
+// Hard families:
+//   identical     one front drawn at random, for every kernel
+//   aligned       random fronts whose workspaces are multiples of 1 MiB
+//   correlated    time falls by what workspace grows, up to 1%
+//   subset-sum    time falls by exactly what workspace grows, in bytes
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "solver/mckp.h"
+
+namespace ucudnn::bench {
+
+struct MckpInstance {
+  std::string name;
+  std::vector<std::vector<MckpItem>> fronts;
+  std::vector<std::uint32_t> front_of;  // of each kernel
+
+  // One class for each kernel.
+  std::vector<MckpClass> Kernels() const;
+  // One class for each front, with the number of its kernels.
+  std::vector<MckpClass> Merged() const;
+  std::size_t items() const;  // over kernels
+};
+
+// From `data`/h200 and `data`/networks/`network`.csv: forward, backward_data
+// (but of the first layer) and backward_filter of each convolution.
+Result<MckpInstance> CudnnLike(const std::string& data,
+                               const std::string& network, std::int64_t batch,
+                               bool all_distinct, std::uint64_t seed);
+
+enum class HardFamily { kIdentical, kAligned, kCorrelated, kSubsetSum };
+
+MckpInstance Hard(HardFamily family, std::size_t kernels, std::uint64_t seed);
+
+// A capacity part of the way from the least that all need to the most that
+// they can use.
+std::int64_t CapacityAt(const MckpInstance& instance, double part);
+
+}  // namespace ucudnn::bench
+
+#endif  // UCUDNN_TESTS_BENCH_MCKP_INSTANCES_H_
