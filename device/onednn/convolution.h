@@ -1,0 +1,48 @@
+#ifndef UCUDNN_DEVICE_ONEDNN_CONVOLUTION_H_
+#define UCUDNN_DEVICE_ONEDNN_CONVOLUTION_H_
+
+// One oneDNN implementation made ready to run on plainly packed tensors within
+// a workspace.
+//
+// The workspace holds, each at a multiple of 64 bytes: a copy of every operand
+// that the implementation wants in another format than the caller's, for
+// backward_filter always a copy of the result (it must add up), and oneDNN's
+// scratchpad. The copies are made in every run and are part of its time.
+//
+// Forward and backward_data that write the caller's tensor directly have no
+// place to hold a result that is still to be scaled and added. With alpha
+// other than 1 or beta other than 0 they go image by image through a buffer of
+// one image that the Convolution owns, allocated when first needed.
+
+#include <memory>
+
+#include "device/device.h"
+#include "device/onednn/implementations.h"
+#include "device/onednn/runtime.h"
+
+namespace ucudnn::onednn {
+
+// The workspace of ListAlgorithms and of the convolution made from it.
+Bytes WorkspaceOf(const ConvProblem& problem, BatchSize batch,
+                  const Implementation& implementation);
+
+// `runtime` must outlive the result.
+Result<std::unique_ptr<Convolution>> MakeConvolution(
+    const Runtime& runtime, const ConvProblem& problem, BatchSize batch,
+    const Implementation& implementation);
+
+// The filter gradient by oneDNN's reference implementation, a slice of the
+// filters at a time, so that it adds up in a workspace of at most 64 KiB (or
+// one filter, if that is larger): what remains when memory is short.
+Bytes SlicedFilterGradientWorkspace(const ConvProblem& problem);
+Result<std::unique_ptr<Convolution>> MakeSlicedFilterGradient(
+    const Runtime& runtime, const ConvProblem& problem, BatchSize batch);
+
+// What Run of either refuses: kInvalidArgument if the workspace is smaller
+// than `needed` or not aligned to 64 bytes, or an operand is missing.
+Status CheckRun(const ConvArgs& args, const void* workspace,
+                Bytes workspace_size, Bytes needed);
+
+}  // namespace ucudnn::onednn
+
+#endif  // UCUDNN_DEVICE_ONEDNN_CONVOLUTION_H_

@@ -1,0 +1,63 @@
+#include "device/onednn/host.h"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <fstream>
+
+namespace ucudnn::onednn {
+namespace {
+
+std::string_view Trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const std::size_t first = text.find_first_not_of(kSpace);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+// The value of the first line "key : value" of a file below /proc.
+std::string ProcValue(const char* path, std::string_view key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const std::string_view view = line;
+    if (Trimmed(view.substr(0, colon)) != key) continue;
+    return std::string(Trimmed(view.substr(colon + 1)));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string HostName() {
+  utsname name{};
+  return uname(&name) == 0 ? name.nodename : "localhost";
+}
+
+std::string CpuModel() {
+  std::string model = ProcValue("/proc/cpuinfo", "model name");
+  utsname name{};
+  if (model.empty() && uname(&name) == 0) model = name.machine;
+  return model;
+}
+
+std::string Kernel() {
+  utsname name{};
+  if (uname(&name) != 0) return {};
+  return fmt::format("{} {}", name.sysname, name.release);
+}
+
+Bytes TotalMemory() {
+  return Bytes(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+}
+
+Bytes AvailableMemory() {
+  const std::string value = ProcValue("/proc/meminfo", "MemAvailable");
+  const Result<std::int64_t> kib =
+      ParseInteger(std::string_view(value).substr(0, value.find(' ')), 0,
+                   std::int64_t{1} << 40);
+  return kib ? Bytes(*kib) * 1024 : TotalMemory();
+}
+
+}  // namespace ucudnn::onednn

@@ -1,0 +1,46 @@
+#ifndef UCUDNN_DEVICE_ONEDNN_ONEDNN_DEVICE_H_
+#define UCUDNN_DEVICE_ONEDNN_ONEDNN_DEVICE_H_
+
+// The CPU as a device, through oneDNN: really measured, really run.
+//
+// Precisions: FP32; TF32, which FP32 algorithms serve; BF16 where the CPU has
+// instructions for it (AVX-512 BF16 or AMX). The rest is kUnimplemented.
+// Device memory is the host's, and work is done when Run returns. A workspace
+// must be aligned to 64 bytes, which Allocate's is.
+//
+// Algorithms are named by oneDNN (device/onednn/implementations.h), and their
+// workspaces hold blocked copies of the tensors where the implementation wants
+// them (device/onednn/convolution.h). "ref:any", slow, solves every problem
+// with little or no workspace.
+//
+// Threads are OpenMP's. Each call into the device sets the calling thread's
+// number of OpenMP threads to the device's and restores it afterwards, so
+// that several devices, each used by a thread of its own, share one process.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+
+namespace ucudnn {
+
+struct OneDnnOptions {
+  int threads = 0;  // 0: as many as there are cores for this process
+  // Of several CPU devices of one host; part of the id, "cpu-<host>-<index>".
+  int index = 0;
+  // The cores to run on; none: wherever the system puts the threads. A thread
+  // that calls into the device is bound to them from then on.
+  std::vector<int> cores = {};
+};
+
+// kInvalidArgument if a core is not available to this process, if a number is
+// out of range, or if `cores` are fewer than the threads.
+Result<std::unique_ptr<Device>> OpenOneDnnDevice(const OneDnnOptions& options);
+
+// The cores that this process may run on, in ascending order.
+std::vector<int> AvailableCores();
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_DEVICE_ONEDNN_ONEDNN_DEVICE_H_
