@@ -60,7 +60,7 @@ Result<std::vector<std::string>> ParseCoordinators(std::string_view text,
     if (!IsHostAndPort(part)) {
       return Fail(Code::kInvalidArgument,
                   "{}: '{}' is given; host:port,... such as "
-                  "localhost:7070 is accepted",
+                  "localhost:7460 is accepted",
                   source, part);
     }
     endpoints.emplace_back(part);

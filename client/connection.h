@@ -6,7 +6,7 @@
 // fails over through the list.
 //
 //   UCUDNN_ASSIGN_OR_RETURN(auto coordinator,
-//   Connection::Open("a:7070,b:7070")); UCUDNN_ASSIGN_OR_RETURN(const v1::Plan
+//   Connection::Open("a:7460,b:7460")); UCUDNN_ASSIGN_OR_RETURN(const v1::Plan
 //   plan,
 //                           coordinator->CreatePlan(request));
 //
@@ -27,7 +27,7 @@
 namespace ucudnn {
 
 // "host:port,host:port" as a list; spaces around commas do not count. IPv6
-// addresses are written [::1]:7070. kInvalidArgument, starting with `source`,
+// addresses are written [::1]:7460. kInvalidArgument, starting with `source`,
 // if it is empty or a part is not host:port.
 Result<std::vector<std::string>> ParseCoordinators(std::string_view text,
                                                    std::string_view source);

@@ -8,13 +8,11 @@
 namespace ucudnn {
 namespace {
 
-bool IsRepeated(const Attempt& attempt, const RetryPolicy& policy) {
+bool IsTransient(const Attempt& attempt) {
   if (attempt.status) return false;
   const Code code = attempt.status.error().code;
-  if (attempt.answered) {
-    return code == Code::kUnavailable && policy.await_measurements;
-  }
-  return code == Code::kUnavailable || code == Code::kDeadlineExceeded;
+  return code == Code::kUnavailable ||
+         (code == Code::kDeadlineExceeded && !attempt.answered);
 }
 
 }  // namespace
@@ -35,7 +33,8 @@ Retried Retry(
     const RetryPolicy& policy, const Waiting& waiting, std::size_t endpoints,
     std::size_t* endpoint,
     const std::function<Attempt(std::size_t, Milliseconds)>& attempt) {
-  const auto end = waiting.now() + policy.budget;
+  const auto await_end = waiting.now() + policy.await_measurements;
+  auto end = waiting.now() + policy.budget;
   const auto left = [&] {
     return std::chrono::duration_cast<Milliseconds>(end - waiting.now());
   };
@@ -47,11 +46,13 @@ Retried Retry(
         std::clamp(left(), Milliseconds(1), policy.attempt_timeout);
     Attempt last = attempt(*endpoint, timeout);
     ++result.attempts;
-    const bool repeated = IsRepeated(last, policy);
+    const bool transient = IsTransient(last);
     result.status = std::move(last.status);
     result.answered = last.answered;
-    if (!repeated) return result;
-    if (!result.answered) {
+    if (!transient) return result;
+    if (result.answered) {
+      end = await_end;
+    } else {
       *endpoint = (*endpoint + 1) % endpoints;
       if (++unreachable < endpoints) {
         if (left() <= Milliseconds(0)) return result;
@@ -65,6 +66,7 @@ Retried Retry(
     // A try that could only start after the budget is none.
     if (left() <= jittered) return result;
     waiting.sleep(jittered);
+    if (result.answered) end = waiting.now() + policy.budget;
     wait = std::min(wait * 2, policy.longest_wait);
   }
 }

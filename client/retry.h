@@ -22,9 +22,10 @@ struct RetryPolicy {
   Milliseconds attempt_timeout{5'000};  // of one try
   Milliseconds first_wait{100};         // doubled after each round of the list
   Milliseconds longest_wait{2'000};
-  // Also try again when the coordinator itself answers UNAVAILABLE: what was
-  // asked for needs measurements that are still missing.
-  bool await_measurements = false;
+  // For so long also try again when the coordinator itself answers
+  // UNAVAILABLE: what was asked for needs measurements that are still missing.
+  // Each such answer renews the budget, so both together bound the call.
+  Milliseconds await_measurements{0};
 };
 
 // Time and chance.

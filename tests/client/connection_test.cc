@@ -45,13 +45,13 @@ std::string DeadAddress() {
 TEST(ParseCoordinatorsTest, ReadsLists) {
   EXPECT_THAT(ParseCoordinators("a:1", "x").value(), ElementsAre("a:1"));
   EXPECT_THAT(
-      ParseCoordinators("a.b-c:7070, [::1]:65535 ,10.0.0.1:9", "x").value(),
-      ElementsAre("a.b-c:7070", "[::1]:65535", "10.0.0.1:9"));
+      ParseCoordinators("a.b-c:7460, [::1]:65535 ,10.0.0.1:9", "x").value(),
+      ElementsAre("a.b-c:7460", "[::1]:65535", "10.0.0.1:9"));
 }
 
 TEST(ParseCoordinatorsTest, RefusesWhatIsNotHostAndPort) {
-  for (const char* bad : {"", ",", "a:1,", "a", "a:", ":7070", "a:0", "a:65536",
-                          "a:x", "::1:7070", "[]:1", "http://a:1", "a b:1"}) {
+  for (const char* bad : {"", ",", "a:1,", "a", "a:", ":7460", "a:0", "a:65536",
+                          "a:x", "::1:7460", "[]:1", "http://a:1", "a b:1"}) {
     const auto list = ParseCoordinators(bad, "UCUDNN_COORDINATOR");
     ASSERT_FALSE(list) << bad;
     EXPECT_EQ(list.error().code, Code::kInvalidArgument);
@@ -155,7 +155,7 @@ TEST(ConnectionTest, TellsMissingMeasurementsFromABrokenTransport) {
   ASSERT_FALSE(impatient);
   EXPECT_EQ(impatient.error(),
             (Error{Code::kUnavailable, "conv1 forward is not measured yet"}));
-  EXPECT_TRUE(connection->CreatePlan({}, {.await_measurements = true}));
+  EXPECT_TRUE(connection->CreatePlan({}, {.await_measurements = 10s}));
   EXPECT_EQ(calls, 3);
 }
 

@@ -120,12 +120,31 @@ TEST_F(RetryTest, DoesNotRepeatWhatACoordinatorRefused) {
 }
 
 TEST_F(RetryTest, AwaitsMeasurementsAtTheSameCoordinatorIfAskedTo) {
-  policy_.await_measurements = true;
+  policy_.await_measurements = 1s;
   const Retried result = Play(
       {Answered(Code::kUnavailable), Answered(Code::kUnavailable), Done()}, 2);
   EXPECT_TRUE(result.status);
   EXPECT_THAT(tried_, ElementsAre(0, 0, 0));
   EXPECT_THAT(waits_, ElementsAre(100ms, 200ms));
+}
+
+TEST_F(RetryTest, AwaitsMeasurementsLongerThanItsBudgetForTheTransport) {
+  const auto start = now_;
+  policy_.await_measurements = 60s;
+  const Retried result = Play({Answered(Code::kUnavailable)});
+  EXPECT_TRUE(result.answered);
+  EXPECT_GT(now_ - start, 58s);
+  EXPECT_LE(now_ - start, 60s);
+}
+
+TEST_F(RetryTest, StopsAwaitingWhenTheCoordinatorIsGone) {
+  const auto start = now_;
+  policy_.await_measurements = 60s;
+  const Retried result =
+      Play({Answered(Code::kUnavailable), Answered(Code::kUnavailable),
+            Transport(Code::kUnavailable)});
+  EXPECT_FALSE(result.answered);
+  EXPECT_LE(now_ - start, 11s);
 }
 
 }  // namespace

@@ -1,0 +1,175 @@
+#include "client/ranks.h"
+
+#include <algorithm>
+#include <limits>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+namespace ucudnn {
+namespace {
+
+constexpr std::int64_t kMaxText = std::int64_t{1} << 30;
+
+tl::unexpected<Error> MpiFailure(std::string_view call, int code) {
+  std::string text(MPI_MAX_ERROR_STRING, '\0');
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  text.resize(static_cast<std::size_t>(length));
+  return Fail(Code::kUnavailable, "{} failed: {}", call, text);
+}
+
+}  // namespace
+
+// A collective in flight, with all that MPI reads or writes meanwhile.
+struct Ranks::Pending {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Comm comm = MPI_COMM_NULL;  // what a duplication makes
+  std::int64_t length = 0;
+  std::string text;
+  std::string all;
+  std::vector<std::int64_t> lengths;
+  std::vector<int> counts;
+  std::vector<int> offsets;
+};
+
+Status Ranks::Await(std::unique_ptr<Pending>& pending, Deadline deadline) {
+  // Short waits at first, for ranks that are nearly there; longer ones then,
+  // to leave the cores to rank 0.
+  auto pause = std::chrono::microseconds(1);
+  for (;;) {
+    int done = 0;
+    const int code = MPI_Test(&pending->request, &done, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS) {
+      broken_ = true;
+      static_cast<void>(pending.release());
+      return MpiFailure("MPI_Test", code);
+    }
+    if (done != 0) return {};
+    if (std::chrono::steady_clock::now() >= deadline) {
+      broken_ = true;
+      static_cast<void>(pending.release());
+      return Fail(Code::kDeadlineExceeded,
+                  "the ranks did not agree in time: one is lost, is late, or "
+                  "did not make this collective call");
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::microseconds(1000));
+  }
+}
+
+Status Ranks::Usable() const {
+  if (!broken_) return {};
+  return Fail(Code::kUnavailable,
+              "the ranks did not agree before and cannot any more");
+}
+
+Result<std::unique_ptr<Ranks>> Ranks::Duplicate(MPI_Comm comm,
+                                                Deadline deadline) {
+  int initialized = 0;
+  int finalized = 0;
+  MPI_Initialized(&initialized);
+  if (initialized != 0) MPI_Finalized(&finalized);
+  if (initialized == 0 || finalized != 0) {
+    return Fail(Code::kFailedPrecondition,
+                "MPI is {}; call MPI_Init first, and MPI_Finalize last",
+                initialized == 0 ? "not initialised" : "finalised");
+  }
+  int inter = 0;
+  if (comm == MPI_COMM_NULL ||
+      MPI_Comm_test_inter(comm, &inter) != MPI_SUCCESS || inter != 0) {
+    return Fail(
+        Code::kInvalidArgument,
+        "the communicator is {}; an intracommunicator is accepted",
+        comm == MPI_COMM_NULL ? "MPI_COMM_NULL" : "an intercommunicator");
+  }
+  std::unique_ptr<Ranks> ranks(new Ranks);
+  MPI_Comm_rank(comm, &ranks->rank_);
+  MPI_Comm_size(comm, &ranks->size_);
+  auto pending = std::make_unique<Pending>();
+  const int code = MPI_Comm_idup(comm, &pending->comm, &pending->request);
+  if (code != MPI_SUCCESS) return MpiFailure("MPI_Comm_idup", code);
+  UCUDNN_RETURN_IF_ERROR(ranks->Await(pending, deadline));
+  ranks->comm_ = pending->comm;
+  // Whatever goes wrong from here on is ours to report, not to die of.
+  MPI_Comm_set_errhandler(ranks->comm_, MPI_ERRORS_RETURN);
+  return ranks;
+}
+
+Ranks::~Ranks() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized == 0 && !broken_ && comm_ != MPI_COMM_NULL) {
+    MPI_Comm_free(&comm_);
+  }
+}
+
+Result<std::vector<std::string>> Ranks::AllGather(const std::string& mine,
+                                                  Deadline deadline) {
+  UCUDNN_RETURN_IF_ERROR(Usable());
+  const auto size = static_cast<std::size_t>(size_);
+  auto pending = std::make_unique<Pending>();
+  pending->text = mine;
+  pending->length = static_cast<std::int64_t>(mine.size());
+  pending->lengths.resize(size);
+  int code =
+      MPI_Iallgather(&pending->length, 1, MPI_INT64_T, pending->lengths.data(),
+                     1, MPI_INT64_T, comm_, &pending->request);
+  if (code != MPI_SUCCESS) return MpiFailure("MPI_Iallgather", code);
+  UCUDNN_RETURN_IF_ERROR(Await(pending, deadline));
+  std::int64_t total = 0;
+  for (const std::int64_t length : pending->lengths) {
+    pending->counts.push_back(static_cast<int>(length));
+    pending->offsets.push_back(static_cast<int>(total));
+    total += length;
+    // All ranks see the same lengths, so all of them stop here.
+    if (length > kMaxText || total > kMaxText) {
+      return Fail(Code::kResourceExhausted,
+                  "the ranks have more than {} bytes to tell each other",
+                  kMaxText);
+    }
+  }
+  pending->all.resize(static_cast<std::size_t>(total));
+  code = MPI_Iallgatherv(pending->text.data(), static_cast<int>(mine.size()),
+                         MPI_CHAR, pending->all.data(), pending->counts.data(),
+                         pending->offsets.data(), MPI_CHAR, comm_,
+                         &pending->request);
+  if (code != MPI_SUCCESS) return MpiFailure("MPI_Iallgatherv", code);
+  UCUDNN_RETURN_IF_ERROR(Await(pending, deadline));
+  std::vector<std::string> texts;
+  texts.reserve(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    texts.push_back(
+        pending->all.substr(static_cast<std::size_t>(pending->offsets[i]),
+                            static_cast<std::size_t>(pending->counts[i])));
+  }
+  return texts;
+}
+
+Status Ranks::Broadcast(std::string* text, Deadline deadline) {
+  UCUDNN_RETURN_IF_ERROR(Usable());
+  auto pending = std::make_unique<Pending>();
+  if (rank_ == 0) {
+    pending->text = *text;
+    pending->length = static_cast<std::int64_t>(text->size());
+  }
+  int code =
+      MPI_Ibcast(&pending->length, 1, MPI_INT64_T, 0, comm_, &pending->request);
+  if (code != MPI_SUCCESS) return MpiFailure("MPI_Ibcast", code);
+  UCUDNN_RETURN_IF_ERROR(Await(pending, deadline));
+  if (pending->length > kMaxText) {
+    return Fail(Code::kResourceExhausted,
+                "rank 0 has {} bytes to tell; up to "
+                "{} are accepted",
+                pending->length, kMaxText);
+  }
+  pending->text.resize(static_cast<std::size_t>(pending->length));
+  code = MPI_Ibcast(pending->text.data(), static_cast<int>(pending->length),
+                    MPI_CHAR, 0, comm_, &pending->request);
+  if (code != MPI_SUCCESS) return MpiFailure("MPI_Ibcast", code);
+  UCUDNN_RETURN_IF_ERROR(Await(pending, deadline));
+  *text = std::move(pending->text);
+  return {};
+}
+
+}  // namespace ucudnn
