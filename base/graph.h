@@ -1,0 +1,80 @@
+#ifndef UCUDNN_BASE_GRAPH_H_
+#define UCUDNN_BASE_GRAPH_H_
+
+// A network as the graph of everything it computes, with the shapes that its
+// tensors have at one batch size: what the shared arena and memory plans need
+// to know beyond the convolutions.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/conv_problem.h"
+#include "base/network.h"
+#include "base/units.h"
+
+namespace ucudnn {
+
+struct Tensor {
+  std::string name;
+  std::vector<std::int64_t> shape;  // none negative; of a scalar, empty
+  std::int64_t element_bytes = 4;
+  bool floating = true;  // gradients pass only through floating-point tensors
+  // Given with the model: the same for every batch, and never computed.
+  bool parameter = false;
+  // A parameter that training changes, unlike running statistics.
+  bool trained = false;
+
+  // The size of the whole tensor; ReadOnnx has checked that it can be counted.
+  Bytes size() const;
+
+  friend bool operator==(const Tensor&, const Tensor&) = default;
+};
+
+// A convolution that a node is. A transposed one is stored as the convolution
+// it is the adjoint of, as in ConvLayer.
+struct NodeConvolution {
+  ConvGeometry geometry;
+  bool transposed = false;
+
+  friend bool operator==(const NodeConvolution&,
+                         const NodeConvolution&) = default;
+};
+
+struct Node {
+  std::string name;  // unique in the graph
+  std::string op_type;
+  // Indices into Graph::tensors. Operands that the node leaves out are not
+  // among them; a convolution's first input is what it convolves.
+  std::vector<std::size_t> inputs;
+  std::vector<std::size_t> outputs;
+  std::optional<NodeConvolution> convolution;
+
+  friend bool operator==(const Node&, const Node&) = default;
+};
+
+struct Graph {
+  std::string name;
+  BatchSize batch;
+  std::vector<Tensor> tensors;
+  // In topological order: a node comes after those that compute its inputs.
+  // At most one node computes a tensor.
+  std::vector<Node> nodes;
+
+  friend bool operator==(const Graph&, const Graph&) = default;
+};
+
+// For each node the nodes that compute its inputs, by index, rising, each once.
+// O(nodes + edges, sorted).
+std::vector<std::vector<std::size_t>> Predecessors(const Graph& graph);
+
+// The graph's convolutions in its order. A layer needs an input gradient where
+// a trained parameter lies before it on a path of floating-point tensors.
+// O(nodes + edges).
+Network NetworkOf(const Graph& graph);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_BASE_GRAPH_H_

@@ -1,0 +1,31 @@
+#ifndef UCUDNN_BASE_ONNX_CONV_H_
+#define UCUDNN_BASE_ONNX_CONV_H_
+
+// The geometry of ONNX's nodes Conv and ConvTranspose; a part of base/onnx.
+
+#include <onnx/onnx_pb.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "base/graph.h"
+#include "base/result.h"
+
+namespace ucudnn {
+
+using TensorShape = std::vector<std::int64_t>;
+
+// Whether the node is a convolution that ConvolutionOf reads.
+bool IsConvolution(const onnx::NodeProto& node);
+
+// The convolution that `node` is, from its attributes and the shapes of its
+// first two inputs and its output. Errors as ReadOnnx has them, without the
+// node's name.
+Result<NodeConvolution> ConvolutionOf(const onnx::NodeProto& node,
+                                      const TensorShape& input,
+                                      const TensorShape& filter,
+                                      const TensorShape& output);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_BASE_ONNX_CONV_H_

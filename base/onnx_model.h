@@ -1,0 +1,67 @@
+#ifndef UCUDNN_BASE_ONNX_MODEL_H_
+#define UCUDNN_BASE_ONNX_MODEL_H_
+
+// ONNX models made ready for shape inference; a part of base/onnx.
+
+#include <onnx/onnx_pb.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+
+#include "base/result.h"
+#include "base/units.h"
+
+namespace ucudnn {
+
+// An element of a tensor.
+struct OnnxElement {
+  std::int64_t bytes;
+  bool floating;
+};
+
+// Nothing for types without a size.
+std::optional<OnnxElement> ElementOf(int type);
+
+// The product of all and `factor`, or nothing where one is negative or the
+// product exceeds `max`.
+template <class Numbers>
+std::optional<std::int64_t> CheckedProduct(const Numbers& numbers,
+                                           std::int64_t factor,
+                                           std::int64_t max) {
+  std::int64_t product = factor;
+  bool zero = false;
+  for (const std::int64_t number : numbers) {
+    if (number < 0) return std::nullopt;
+    zero = zero || number == 0;
+    if (!zero && __builtin_mul_overflow(product, number, &product)) {
+      return std::nullopt;
+    }
+  }
+  if (zero) return 0;
+  if (product > max) return std::nullopt;
+  return product;
+}
+
+inline constexpr std::int64_t kMaxTensorBytes = std::int64_t{1} << 62;
+
+struct OnnxModel {
+  onnx::ModelProto proto;
+  // The inputs that are not data.
+  std::unordered_set<std::string> parameters;
+};
+
+// A model in which shape inference can do no harm: every node has a name of its
+// own and comes after those that compute its inputs, every initializer is an
+// input as well (and large ones nothing else), the batch is set and no
+// dimension of an input is symbolic. Errors as ReadOnnx has them.
+Result<OnnxModel> PrepareOnnx(std::string_view bytes, BatchSize batch);
+
+// "node '/conv1/Conv' (Conv)"
+std::string Shown(const onnx::NodeProto& node);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_BASE_ONNX_MODEL_H_
