@@ -20,8 +20,8 @@
 // Errors of every call, besides those named at it: kUnavailable (the database
 // cannot be reached or is locked; retry later), kResourceExhausted (the disk is
 // full), kDataLoss (the file is corrupt), kInvalidArgument (a name, key or id
-// is empty, or a text that is not UTF-8 or holds a NUL), kInternal (a fault of
-// ours).
+// is empty or longer than 512 bytes, a text is not UTF-8 or holds a NUL),
+// kInternal (a fault of ours).
 
 #include <cstdint>
 #include <map>
@@ -49,6 +49,7 @@ enum class AgentState {
 };
 // "online", "draining", "gone".
 std::string_view Name(AgentState state);
+Result<AgentState> ParseAgentState(std::string_view text);
 
 struct AgentRecord {
   std::string id;  // chosen by the agent, stable over its restarts
@@ -111,6 +112,7 @@ struct KindSummary {
 enum class NetworkFormat { kCsv, kOnnx };
 // "csv", "onnx".
 std::string_view Name(NetworkFormat format);
+Result<NetworkFormat> ParseNetworkFormat(std::string_view text);
 
 // One revision of a network.
 struct NetworkRecord {
@@ -145,6 +147,7 @@ struct NewTask {
 enum class TaskState { kPending, kLeased, kDone, kFailed };
 // "pending", "leased", "done", "failed".
 std::string_view Name(TaskState state);
+Result<TaskState> ParseTaskState(std::string_view text);
 
 // The lease of a task: its number and the number of the lease, which rises
 // with every lease of that task (a fencing token).
