@@ -1,18 +1,16 @@
 #include "base/onnx.h"
 
 #include <fmt/ranges.h>
-#include <onnx/checker.h>
-#include <onnx/shape_inference/implementation.h>
 
 #include <algorithm>
 #include <array>
-#include <exception>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
 #include "base/onnx_conv.h"
 #include "base/onnx_model.h"
+#include "base/onnx_shapes.h"
 #include "base/text.h"
 
 namespace ucudnn {
@@ -38,25 +36,6 @@ bool IsUntrainedOperand(const NodeProto& node, int operand) {
                        return node.op_type() == untrained.op_type &&
                               operand >= untrained.first;
                      });
-}
-
-Status InferShapes(onnx::ModelProto* model) {
-  std::string why;
-  try {
-    onnx::checker::check_model(*model);
-    onnx::shape_inference::InferShapes(
-        *model, onnx::OpSchemaRegistry::Instance(),
-        onnx::ShapeInferenceOptions(/*check_type=*/true, /*strict=*/1,
-                                    /*data_prop=*/true));
-    return {};
-  } catch (const std::exception& error) {
-    why = error.what();
-  } catch (...) {
-    why = "its shapes cannot be inferred";
-  }
-  std::replace(why.begin(), why.end(), '\n', ' ');
-  return Fail(Code::kInvalidArgument, "it is not a valid model: {}",
-              Excerpt(why, 1000));
 }
 
 // Turns a model whose shapes are inferred into a graph.
@@ -88,6 +67,12 @@ class GraphBuilder {
   }
 
  private:
+  // The tensor that `name` stands for.
+  const std::string& Original(const std::string& name) const {
+    const auto alias = model_.aliases.find(name);
+    return alias == model_.aliases.end() ? name : alias->second;
+  }
+
   // The tensor that `node` computes, or an input where it is null.
   Status AddTensor(const std::string& name, const NodeProto* node) {
     const auto fail = [&](std::string_view what) {
@@ -130,7 +115,7 @@ class GraphBuilder {
     node.op_type = Excerpt(proto.op_type());
     for (int i = 0; i < proto.input_size(); ++i) {
       if (proto.input(i).empty()) continue;
-      const std::size_t place = places_.at(proto.input(i));
+      const std::size_t place = places_.at(Original(proto.input(i)));
       Tensor& tensor = result_.tensors[place];
       if (tensor.parameter && tensor.floating &&
           !IsUntrainedOperand(proto, i)) {
@@ -175,7 +160,7 @@ Result<Graph> Read(std::string_view bytes, std::string_view name,
                 batch.count(), kMaxBatchSize.count());
   }
   UCUDNN_ASSIGN_OR_RETURN(OnnxModel model, PrepareOnnx(bytes, batch));
-  UCUDNN_RETURN_IF_ERROR(InferShapes(&model.proto));
+  UCUDNN_RETURN_IF_ERROR(InferOnnxShapes(&model));
   return GraphBuilder(model, name, batch).Build();
 }
 

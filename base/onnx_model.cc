@@ -9,7 +9,6 @@
 #include <map>
 #include <queue>
 #include <set>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -24,8 +23,8 @@ using onnx::NodeProto;
 using onnx::TensorProto;
 using onnx::ValueInfoProto;
 
-// The format's last version that the library knows; later models differ from
-// it in what shapes do not depend on.
+// The format's last version that the library knows. Earlier and later ones
+// differ from it in what shapes do not depend on.
 constexpr std::int64_t kKnownFormat = 8;
 
 // What shape inference may look into: shapes, axes, scales. Larger initializers
@@ -63,7 +62,7 @@ Status Parse(std::string_view bytes, onnx::ModelProto* model) {
     return Fail(Code::kUnimplemented,
                 "it has sparse initializers; dense ones are accepted");
   }
-  model->set_ir_version(std::min(model->ir_version(), kKnownFormat));
+  model->set_ir_version(kKnownFormat);
   graph->set_name("graph");
   return {};
 }
