@@ -116,7 +116,7 @@ Result<Nanoseconds> ParseMicroseconds(std::string_view text);
 Result<Nanoseconds> ParseMilliseconds(std::string_view text);
 
 // The shortest exact text that ParseMicroseconds reads back: "39.104", "20".
-// Exact up to 2^53 ns (104 days), as all times in microseconds are.
+// Exact up to 2^51 ns (26 days), as all times in microseconds are.
 std::string FormatMicroseconds(Nanoseconds time);
 
 // The time in microseconds, for JSON numbers and tables.

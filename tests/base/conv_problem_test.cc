@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 namespace ucudnn {
 namespace {
 
@@ -36,6 +38,57 @@ TEST(ConvProblemTest, ReadsBackWhatItWrites) {
   p.geometry.stride = {1, 2, 2};
   p.geometry.dilation = {2, 1, 1};
   EXPECT_EQ(ParseConvProblem(ToString(p)).value(), p);
+}
+
+ConvProblem RandomProblem(std::mt19937* random) {
+  const auto below = [&](std::uint32_t n) {
+    return std::int64_t((*random)() % n);
+  };
+  ConvProblem p;
+  p.op = kConvOps[std::size_t(below(3))];
+  p.precision = kPrecisions[std::size_t(below(5))];
+  p.layout = kLayouts[std::size_t(below(2))];
+  ConvGeometry& g = p.geometry;
+  g.spatial_dims = 2 + static_cast<int>(below(2));
+  g.groups = 1 + below(4);
+  g.channels = g.groups * (1 + below(500));
+  g.filters = g.groups * (1 + below(500));
+  for (std::size_t i = g.spatial_dims == 3 ? 0 : 1; i < 3; ++i) {
+    g.filter[i] = 1 + below(11);
+    g.padding[i] = below(6);
+    g.stride[i] = 1 + below(5);
+    g.dilation[i] = 1 + below(4);
+    g.input[i] = 1 + below(300);
+  }
+  return p;
+}
+
+TEST(ConvProblemTest, ReadsBackEveryValidProblem) {
+  std::mt19937 random(1);
+  int valid = 0;
+  for (int round = 0; round < 5000; ++round) {
+    const ConvProblem p = RandomProblem(&random);
+    if (Validate(p.geometry)) {
+      ++valid;
+      ASSERT_EQ(ParseConvProblem(ToString(p)).value(), p) << ToString(p);
+    } else {
+      ASSERT_FALSE(ParseConvProblem(ToString(p))) << ToString(p);
+    }
+  }
+  EXPECT_GT(valid, 4000);
+}
+
+TEST(ConvProblemTest, NeverReadsTwoTextsAsOneProblem) {
+  std::mt19937 random(2);
+  constexpr std::string_view kAlphabet = "0123456789-cdhwkrstpagFNHWC_x";
+  for (int round = 0; round < 5000; ++round) {
+    const std::string good = ToString(RandomProblem(&random));
+    std::string text = good;
+    text[random() % text.size()] = kAlphabet[random() % kAlphabet.size()];
+    if (const auto problem = ParseConvProblem(text)) {
+      EXPECT_EQ(ToString(*problem), text);
+    }
+  }
 }
 
 TEST(ConvProblemTest, RefusesTextsThatAreNotCanonical) {
