@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <thread>
 #include <utility>
@@ -33,6 +34,15 @@ std::string HostName() {
   return name.data();
 }
 
+// Says why an algorithm has no measurement.
+void LogDropped(const Candidate& candidate,
+                const Result<MeasuredPoint>& point) {
+  if (point) return;
+  spdlog::debug("event=dropped algorithm={} workspace_bytes={} why=\"{}\"",
+                candidate.algorithm.name, candidate.workspace.count(),
+                point.error().message);
+}
+
 Status Run(const Options& options) {
   const StopSignals signals;
   StartLog("ucudnn-agent", options.log_level);
@@ -43,13 +53,16 @@ Status Run(const Options& options) {
                  device->info().driver);
   }
   const std::unique_ptr<Link> link = MakeGrpcLink(options.coordinators);
+  // Each device's thread keeps its buffers from one task to the next.
+  std::map<const Device*, MeasureBench> benches;
+  for (const auto& device : devices) benches.try_emplace(device.get(), *device);
   const Measurer measure = [&](Device& device, const ConvProblem& problem,
                                BatchSize batch, Bytes max_workspace,
-                               std::stop_token stop) {
+                               const std::stop_token& stop) {
     MeasureOptions measure_options = options.measure;
     measure_options.max_workspace = max_workspace;
-    return MeasureProblem(device, problem, batch, measure_options,
-                          std::move(stop));
+    return benches.at(&device).Measure(problem, batch, measure_options, stop,
+                                       LogDropped);
   };
   Status status;
   std::atomic<bool> ended = false;

@@ -12,16 +12,6 @@ namespace {
 // Protocol buffers cannot be larger.
 constexpr Bytes kMaxFile = 2_GiB;
 
-// A model's first bytes are tags and lengths; no text holds such characters.
-bool IsText(std::string_view contents) {
-  constexpr std::size_t kLookedAt = 4096;
-  const std::string_view head = contents.substr(0, kLookedAt);
-  return std::none_of(head.begin(), head.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' &&
-           c != '\r';
-  });
-}
-
 std::string NameOf(std::string_view path) {
   std::string_view name = path.substr(path.rfind('/') + 1);
   for (const std::string_view extension : {".gz", ".csv", ".onnx"}) {
@@ -35,9 +25,19 @@ std::string NameOf(std::string_view path) {
 
 }  // namespace
 
+// A model's first bytes are tags and lengths; no text holds such characters.
+bool IsNetworkCsv(std::string_view contents) {
+  constexpr std::size_t kLookedAt = 4096;
+  const std::string_view head = contents.substr(0, kLookedAt);
+  return std::none_of(head.begin(), head.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' &&
+           c != '\r';
+  });
+}
+
 Result<Network> ParseNetwork(std::string_view contents, std::string_view name,
                              BatchSize batch, std::string_view source) {
-  if (IsText(contents)) return ParseNetworkCsv(contents, name, source);
+  if (IsNetworkCsv(contents)) return ParseNetworkCsv(contents, name, source);
   UCUDNN_ASSIGN_OR_RETURN(const Graph graph,
                           ReadOnnx(contents, name, batch, source));
   Network network = NetworkOf(graph);
@@ -56,7 +56,7 @@ Result<Network> ReadNetworkFile(const std::string& path, BatchSize batch) {
 
 Result<Graph> ReadGraphFile(const std::string& path, BatchSize batch) {
   UCUDNN_ASSIGN_OR_RETURN(const std::string contents, ReadFile(path, kMaxFile));
-  if (IsText(contents)) {
+  if (IsNetworkCsv(contents)) {
     return Fail(Code::kInvalidArgument,
                 "{}: it is text; an ONNX model is expected",
                 Excerpt(path, 4096));

@@ -14,6 +14,9 @@
 
 namespace ucudnn {
 
+// Whether contents are text, and so to be read as CSV.
+bool IsNetworkCsv(std::string_view contents);
+
 // Reads the network from a file's contents. Shapes that CSV does not depend on
 // are inferred at `batch`. Errors as ParseNetworkCsv and ReadOnnx have them;
 // kInvalidArgument also for a model without convolutions.

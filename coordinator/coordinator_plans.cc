@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "base/onnx.h"
+#include "base/network_file.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/page.h"
 #include "proto/convert.h"
@@ -122,13 +122,13 @@ Result<v1::Network> Coordinator::PutNetwork(
     const v1::PutNetworkRequest& request) {
   UCUDNN_RETURN_IF_ERROR(CheckName(request.name()));
   const std::string& content = request.content();
-  const bool onnx = LooksLikeOnnx(content);
   UCUDNN_ASSIGN_OR_RETURN(
       const Network network,
-      ParseNetwork(content, request.name(), request.name(), BatchSize(1)));
+      ParseNetwork(content, request.name(), BatchSize(1), request.name()));
   NetworkRecord record;
   record.name = request.name();
-  record.format = onnx ? NetworkFormat::kOnnx : NetworkFormat::kCsv;
+  record.format =
+      IsNetworkCsv(content) ? NetworkFormat::kCsv : NetworkFormat::kOnnx;
   record.source = content;
   record.layers = LayersText(network);
   record.hash = Hash(content);
@@ -389,8 +389,6 @@ Result<v1::StatusResponse> Coordinator::GetStatus(
       }));
   UCUDNN_ASSIGN_OR_RETURN(const auto networks, store_.ListNetworks());
   response.set_networks(static_cast<std::int64_t>(networks.size()));
-  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t plans, store_.CountPlans());
-  response.set_plans(plans);
   UCUDNN_ASSIGN_OR_RETURN(const auto counts, store_.CountTasks());
   for (const auto& [kind, count] : counts) {
     response.set_tasks_pending(response.tasks_pending() + count.pending);

@@ -147,8 +147,6 @@ std::string Metrics::Text(const v1::StatusResponse& status) const {
                            {{"", status.devices_online()}}));
   families.push_back(Gauge("ucudnn_networks", "Registered networks", "",
                            {{"", status.networks()}}));
-  families.push_back(
-      Gauge("ucudnn_plans", "Stored plans", "", {{"", status.plans()}}));
   families.push_back(Gauge("ucudnn_tasks", "Benchmark tasks, by state", "state",
                            {{"pending", status.tasks_pending()},
                             {"running", status.tasks_running()},

@@ -24,6 +24,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/conv_problem.h"
@@ -46,6 +47,8 @@ struct DeviceKind {
 // The kind's one text form, its key everywhere:
 //   "NVIDIA H200/132u/139GiB/cudnn-9.19"
 std::string ToString(const DeviceKind& kind);
+// Reads back exactly what ToString writes; kInvalidArgument for anything else.
+Result<DeviceKind> ParseDeviceKind(std::string_view text);
 
 struct DeviceInfo {
   std::string id;  // unique in the cluster: a GPU's UUID, "cpu-<host>-<n>"
@@ -102,7 +105,8 @@ class Convolution {
   // What Run needs, whatever alpha and beta; equals what ListAlgorithms told.
   virtual Bytes workspace() const = 0;
   // Enqueues the convolution in the device's order of work; pointers are to
-  // device memory. Never writes outside of out and
+  // device memory, the workspace aligned to 256 bytes, the operands to their
+  // elements. Never writes outside of out and
   // [workspace, workspace + workspace()). kInvalidArgument if
   // `workspace_size` is less than workspace().
   virtual Status Run(const ConvArgs& args, void* workspace,

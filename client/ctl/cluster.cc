@@ -59,7 +59,6 @@ Status ShowStatus(const Server& server, OutputFormat format) {
     table.AddRow({"agents online", std::to_string(status.agents_online())});
     table.AddRow({"devices online", std::to_string(status.devices_online())});
     table.AddRow({"networks", std::to_string(status.networks())});
-    table.AddRow({"plans", std::to_string(status.plans())});
     table.AddRow(
         {"tasks", fmt::format("{} pending, {} running, {} done, {} failed",
                               status.tasks_pending(), status.tasks_running(),

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "device/host_memory.h"
 #include "device/onednn/blend.h"
 
 namespace ucudnn::onednn {
@@ -128,9 +129,9 @@ class OneDnnConvolution : public Convolution {
       const auto* const a = static_cast<const std::byte*>(args.a) + n * a_bytes;
       auto* const out = static_cast<std::byte*>(args.out) + n * out_bytes;
       UCUDNN_RETURN_IF_ERROR(
-          image_->Run({.a = a, .b = args.b, .out = image_buffer_.get()},
+          image_->Run({.a = a, .b = args.b, .out = image_buffer_.data()},
                       workspace, workspace_size));
-      image_blend_->Run(image_buffer_.get(), out, args.alpha, args.beta);
+      image_blend_->Run(image_buffer_.data(), out, args.alpha, args.beta);
     }
     return {};
   }
@@ -159,12 +160,9 @@ class OneDnnConvolution : public Convolution {
                                       : g.input_elements();
     const memory::desc row =
         Row(elements, operands_[kOut].get_desc().data_type());
-    image_buffer_ =
-        AllocateHostMemory(Bytes(elements * ElementBytes(problem_.precision)));
-    if (!image_buffer_) {
-      return Fail(Code::kResourceExhausted,
-                  "not enough host memory for one image's result");
-    }
+    UCUDNN_ASSIGN_OR_RETURN(
+        image_buffer_,
+        AllocateHostMemory(Bytes(elements * ElementBytes(problem_.precision))));
     image_blend_.emplace(runtime_, row, row);
     image_ = std::move(image);
     return {};
@@ -184,7 +182,7 @@ class OneDnnConvolution : public Convolution {
   bool direct_ = false;
 
   std::unique_ptr<Convolution> image_;
-  HostMemory image_buffer_;
+  DeviceBuffer image_buffer_;
   std::optional<Blend> image_blend_;
 };
 

@@ -1,9 +1,10 @@
 #include "device/onednn/host.h"
 
+#include <fmt/format.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include <fstream>
+#include <string_view>
 
 namespace ucudnn::onednn {
 namespace {
@@ -46,18 +47,6 @@ std::string Kernel() {
   utsname name{};
   if (uname(&name) != 0) return {};
   return fmt::format("{} {}", name.sysname, name.release);
-}
-
-Bytes TotalMemory() {
-  return Bytes(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-}
-
-Bytes AvailableMemory() {
-  const std::string value = ProcValue("/proc/meminfo", "MemAvailable");
-  const Result<std::int64_t> kib =
-      ParseInteger(std::string_view(value).substr(0, value.find(' ')), 0,
-                   std::int64_t{1} << 40);
-  return kib ? Bytes(*kib) * 1024 : TotalMemory();
 }
 
 }  // namespace ucudnn::onednn

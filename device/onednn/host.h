@@ -4,9 +4,6 @@
 // What the operating system tells about this machine.
 
 #include <string>
-#include <vector>
-
-#include "base/units.h"
 
 namespace ucudnn::onednn {
 
@@ -15,9 +12,6 @@ std::string HostName();
 std::string CpuModel();
 // "Linux 6.1.0"
 std::string Kernel();
-Bytes TotalMemory();
-// What can be had without swapping; TotalMemory() where the system is silent.
-Bytes AvailableMemory();
 
 }  // namespace ucudnn::onednn
 

@@ -6,8 +6,10 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <thread>
 #include <utility>
 
+#include "device/host_memory.h"
 #include "device/onednn/convolution.h"
 #include "device/onednn/host.h"
 #include "device/onednn/implementations.h"
@@ -110,21 +112,7 @@ class OneDnnDevice : public Device {
   }
 
   Result<DeviceBuffer> Allocate(Bytes size) override {
-    if (size < Bytes()) {
-      return Fail(Code::kInvalidArgument, "cannot allocate {} bytes",
-                  size.count());
-    }
-    // The system would promise more than it has and end the process later.
-    const Bytes available = size < 64_MiB ? Bytes::Max() : AvailableMemory();
-    HostMemory memory;
-    if (size <= available) memory = AllocateHostMemory(std::max(size, 1_B));
-    if (!memory) {
-      return Fail(Code::kResourceExhausted,
-                  "{} bytes are asked for, {} are available on {}",
-                  size.count(), AvailableMemory().count(), info_.id);
-    }
-    return DeviceBuffer(memory.release(), size,
-                        [](void* p) { FreeHostMemory()(p); });
+    return AllocateHostMemory(size);
   }
 
   Status Upload(void* device, const void* host, Bytes size) override {
@@ -162,7 +150,7 @@ class OneDnnDevice : public Device {
     info_.kind.model = fmt::format("{} {}", CpuModel(),
                                    IsaName(dnnl::get_effective_cpu_isa()));
     info_.kind.units = options.threads;
-    info_.kind.memory = TotalMemory() / (1_GiB).count() * (1_GiB).count();
+    info_.kind.memory = TotalHostMemory() / (1_GiB).count() * (1_GiB).count();
     info_.kind.library =
         fmt::format("onednn-{}.{}", version->major, version->minor);
     info_.driver = fmt::format("oneDNN {}.{}.{} (OpenMP), {}", version->major,
@@ -251,9 +239,13 @@ std::vector<int> AvailableCores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   std::vector<int> cores;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return {0};
-  for (int i = 0; i < CPU_SETSIZE; ++i) {
-    if (CPU_ISSET(std::size_t(i), &set)) cores.push_back(i);
+  // On more cores than the set can hold the system tells none: then take all.
+  const bool told = sched_getaffinity(0, sizeof(set), &set) == 0;
+  const int count = told
+                        ? CPU_SETSIZE
+                        : static_cast<int>(std::thread::hardware_concurrency());
+  for (int i = 0; i < count; ++i) {
+    if (!told || CPU_ISSET(std::size_t(i), &set)) cores.push_back(i);
   }
   return cores;
 }

@@ -29,8 +29,8 @@ struct OneDnnOptions {
   int threads = 0;  // 0: as many as there are cores for this process
   // Of several CPU devices of one host; part of the id, "cpu-<host>-<index>".
   int index = 0;
-  // The cores to run on; none: wherever the system puts the threads. A thread
-  // that calls into the device is bound to them from then on.
+  // The cores to run on, the calling thread too during its calls; none:
+  // wherever the system puts the threads.
   std::vector<int> cores = {};
 };
 

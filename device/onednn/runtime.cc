@@ -1,10 +1,7 @@
 #include "device/onednn/runtime.h"
 
-#include <sched.h>
-
-#include <cstdlib>
 #include <exception>
-#include <utility>
+#include <new>
 
 // Of the OpenMP runtime that oneDNN is linked with. Declared here since
 // compilers other than oneDNN's own come with a runtime (and header) of
@@ -16,23 +13,30 @@ int omp_get_max_threads(void);
 
 namespace ucudnn::onednn {
 
-Threads::Threads(int count, std::vector<int> cores)
-    : count_(count), cores_(std::move(cores)) {}
-
-Threads::Scope::Scope(const Threads& threads) : before_(omp_get_max_threads()) {
-  omp_set_num_threads(threads.count_);
-  if (threads.cores_.empty()) return;
-  // The cores this thread is bound to; it works for one device at a time.
-  thread_local std::vector<int> bound;
-  if (bound == threads.cores_) return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int core : threads.cores_) CPU_SET(std::size_t(core), &set);
-  // Failing costs speed alone: the cores were there when the device opened.
-  if (sched_setaffinity(0, sizeof(set), &set) == 0) bound = threads.cores_;
+Threads::Threads(int count, const std::vector<int>& cores) : count_(count) {
+  if (cores.empty()) return;
+  cores_.emplace();
+  CPU_ZERO(&*cores_);
+  for (const int core : cores)
+    CPU_SET(static_cast<std::size_t>(core), &*cores_);
 }
 
-Threads::Scope::~Scope() { omp_set_num_threads(before_); }
+Threads::Scope::Scope(const Threads& threads)
+    : threads_before_(omp_get_max_threads()) {
+  omp_set_num_threads(threads.count_);
+  if (!threads.cores_) return;
+  // Failing costs speed alone: the cores were there when the device opened.
+  cores_before_.emplace();
+  if (sched_getaffinity(0, sizeof(cpu_set_t), &*cores_before_) != 0 ||
+      sched_setaffinity(0, sizeof(cpu_set_t), &*threads.cores_) != 0) {
+    cores_before_.reset();
+  }
+}
+
+Threads::Scope::~Scope() {
+  omp_set_num_threads(threads_before_);
+  if (cores_before_) sched_setaffinity(0, sizeof(cpu_set_t), &*cores_before_);
+}
 
 Error CaughtError() {
   try {
@@ -55,16 +59,6 @@ Error CaughtError() {
   } catch (const std::exception& e) {
     return {Code::kUnknown, e.what()};
   }
-}
-
-void FreeHostMemory::operator()(void* p) const { std::free(p); }
-
-HostMemory AllocateHostMemory(Bytes size) {
-  constexpr std::size_t kAlignment = 256;
-  const std::size_t rounded =
-      (static_cast<std::size_t>(size.count()) + kAlignment - 1) / kAlignment *
-      kAlignment;
-  return HostMemory(std::aligned_alloc(kAlignment, rounded));
 }
 
 }  // namespace ucudnn::onednn

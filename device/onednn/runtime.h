@@ -4,15 +4,13 @@
 // What everything of the oneDNN backend runs on: an engine and a stream, the
 // threads of one device, and the translation of oneDNN's exceptions.
 
-#include <functional>
-#include <memory>
-#include <new>
+#include <sched.h>
+
 #include <oneapi/dnnl/dnnl.hpp>
-#include <string>
+#include <optional>
 #include <vector>
 
 #include "base/result.h"
-#include "base/units.h"
 
 namespace ucudnn::onednn {
 
@@ -22,14 +20,15 @@ namespace ucudnn::onednn {
 class Threads {
  public:
   // `count` threads; if `cores` is not empty, on these cores alone.
-  Threads(int count, std::vector<int> cores);
+  Threads(int count, const std::vector<int>& cores);
 
   int count() const { return count_; }
 
   // The calling thread works for the device until the scope ends: OpenMP's
-  // number of threads is the device's, and the caller's again afterwards. With
-  // cores, the calling thread is bound to them when it first works for the
-  // device, and stays so; OpenMP's helpers, started by it, inherit that.
+  // number of threads, and with cores the thread's own cores, are the device's
+  // and then the caller's again. OpenMP's helpers inherit the cores of the
+  // thread that starts them, and keep them; those that the same thread started
+  // before are not moved.
   class Scope {
    public:
     explicit Scope(const Threads& threads);
@@ -38,12 +37,13 @@ class Threads {
     Scope& operator=(const Scope&) = delete;
 
    private:
-    int before_;
+    int threads_before_;
+    std::optional<cpu_set_t> cores_before_;
   };
 
  private:
   int count_;
-  std::vector<int> cores_;
+  std::optional<cpu_set_t> cores_;
 };
 
 struct Runtime {
@@ -65,13 +65,6 @@ auto Translated(Body&& body) -> decltype(body()) {
     return tl::unexpected<Error>(CaughtError());
   }
 }
-
-// Memory of the host aligned to 256 bytes; empty if there is none.
-struct FreeHostMemory {
-  void operator()(void* p) const;
-};
-using HostMemory = std::unique_ptr<void, FreeHostMemory>;
-HostMemory AllocateHostMemory(Bytes size);
 
 }  // namespace ucudnn::onednn
 

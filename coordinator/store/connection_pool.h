@@ -1,0 +1,99 @@
+#ifndef UCUDNN_COORDINATOR_STORE_CONNECTION_POOL_H_
+#define UCUDNN_COORDINATOR_STORE_CONNECTION_POOL_H_
+
+// Connections to a database, made when first needed, lent one at a time.
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace ucudnn {
+
+// Thread-safe. Must outlive what it lent.
+template <class Connection>
+class ConnectionPool {
+ public:
+  // Goes back to the pool on destruction.
+  class Lease {
+   public:
+    Lease(ConnectionPool* pool, std::unique_ptr<Connection> connection)
+        : pool_(pool), connection_(std::move(connection)) {}
+    Lease(Lease&& other) noexcept
+        : pool_(std::exchange(other.pool_, nullptr)),
+          connection_(std::move(other.connection_)) {}
+    Lease& operator=(Lease&&) = delete;
+    ~Lease() {
+      if (pool_ != nullptr) pool_->Return(std::move(connection_));
+    }
+
+    Connection* operator->() const { return connection_.get(); }
+    // The connection is broken: the pool shall make another in its place.
+    void Discard() { connection_.reset(); }
+
+   private:
+    ConnectionPool* pool_;
+    std::unique_ptr<Connection> connection_;
+  };
+
+  explicit ConnectionPool(std::size_t size) : size_(size) {}
+
+  // An idle connection, or one made by `make`, a Result of unique_ptr, while
+  // there are fewer than `size`; else waits. kUnavailable after 30 s; make's
+  // errors.
+  template <class Make>
+  Result<Lease> Take(const Make& make) {
+    constexpr auto kPatience = std::chrono::seconds(30);
+    std::unique_lock lock(mutex_);
+    if (!returned_.wait_for(lock, kPatience,
+                            [&] { return !idle_.empty() || lent_ < size_; })) {
+      return Fail(Code::kUnavailable,
+                  "all {} connections to the database are busy", size_);
+    }
+    ++lent_;
+    if (!idle_.empty()) {
+      auto connection = std::move(idle_.back());
+      idle_.pop_back();
+      return Lease(this, std::move(connection));
+    }
+    lock.unlock();
+    auto made = make();
+    if (!made) {
+      Return(nullptr);
+      return tl::unexpected<Error>(std::move(made).error());
+    }
+    return Lease(this, *std::move(made));
+  }
+
+  // Closes the idle ones.
+  void DiscardIdle() {
+    std::vector<std::unique_ptr<Connection>> closing;
+    const std::lock_guard lock(mutex_);
+    closing.swap(idle_);
+  }
+
+ private:
+  void Return(std::unique_ptr<Connection> connection) {
+    {
+      const std::lock_guard lock(mutex_);
+      --lent_;
+      if (connection != nullptr) idle_.push_back(std::move(connection));
+    }
+    returned_.notify_one();
+  }
+
+  const std::size_t size_;
+  std::mutex mutex_;
+  std::condition_variable returned_;
+  std::size_t lent_ = 0;
+  std::vector<std::unique_ptr<Connection>> idle_;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_COORDINATOR_STORE_CONNECTION_POOL_H_

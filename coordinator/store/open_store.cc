@@ -1,0 +1,40 @@
+#include <string_view>
+#include <utility>
+
+#include "coordinator/store/migrations.h"
+#include "coordinator/store/sql_store.h"
+#include "coordinator/store/store.h"
+
+namespace ucudnn {
+namespace {
+
+Result<std::unique_ptr<SqlDatabase>> OpenDatabase(const std::string& url) {
+  const std::string_view scheme =
+      std::string_view(url).substr(0, url.find(':'));
+  if (scheme == "sqlite") return OpenSqlite(url);
+  if (scheme == "postgresql" || scheme == "postgres") {
+#ifdef UCUDNN_WITH_POSTGRES
+    return OpenPostgres(url);
+#else
+    return Fail(Code::kUnimplemented,
+                "this build has no PostgreSQL: build with libpqxx "
+                "(-DUCUDNN_WITH_POSTGRES=ON), or use sqlite:///path/file.db");
+#endif
+  }
+  // The scheme alone: what follows may hold a password.
+  return Fail(Code::kInvalidArgument,
+              "a database URL starts with '{}'; accepted are "
+              "sqlite:///path/file.db, sqlite::memory: and "
+              "postgresql://user@host/database",
+              scheme);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> OpenStore(const std::string& url) {
+  UCUDNN_ASSIGN_OR_RETURN(auto database, OpenDatabase(url));
+  UCUDNN_RETURN_IF_ERROR(Migrate(*database, Migrations()));
+  return std::make_unique<SqlStore>(std::move(database));
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,220 @@
+// Agents and their devices.
+
+#include "coordinator/store/sql_store.h"
+
+namespace ucudnn {
+namespace {
+
+constexpr char kSelectAgents[] =
+    "SELECT id, host, version, state, registered_ms, last_seen_ms FROM agents ";
+
+constexpr char kSelectDevices[] =
+    "SELECT d.id, d.agent, k.key, k.model, k.units, k.memory_bytes, k.library, "
+    "d.driver, d.state, d.reason, d.last_seen_ms "
+    "FROM devices d JOIN kinds k ON k.key = d.kind ";
+
+KindRecord KindOf(const SqlRow& row, std::size_t first) {
+  return {.key = row.Text(first),
+          .model = row.Text(first + 1),
+          .units = row.Int(first + 2),
+          .memory = Bytes(row.Int(first + 3)),
+          .library = row.Text(first + 4)};
+}
+
+Result<AgentRecord> AgentOf(const SqlRow& row) {
+  UCUDNN_ASSIGN_OR_RETURN(const AgentState state, ParseAgentState(row.Text(3)));
+  return AgentRecord{.id = row.Text(0),
+                     .host = row.Text(1),
+                     .version = row.Text(2),
+                     .state = state,
+                     .registered_ms = row.Int(4),
+                     .last_seen_ms = row.Int(5)};
+}
+
+Result<DeviceRecord> DeviceOf(const SqlRow& row) {
+  UCUDNN_ASSIGN_OR_RETURN(const DeviceState state,
+                          ParseDeviceState(row.Text(8)));
+  return DeviceRecord{.id = row.Text(0),
+                      .agent = row.Text(1),
+                      .kind = KindOf(row, 2),
+                      .driver = row.Text(7),
+                      .state = state,
+                      .reason = row.Text(9),
+                      .last_seen_ms = row.Int(10)};
+}
+
+Status PutDevice(SqlTransaction& sql, const DeviceRecord& device,
+                 const std::string& agent, UnixMillis now_ms) {
+  const KindRecord& kind = device.kind;
+  // The key is made of the other fields: a known kind is the same one.
+  UCUDNN_RETURN_IF_ERROR(sql.Execute(
+      "INSERT INTO kinds (key, model, units, memory_bytes, library) "
+      "VALUES ($1, $2, $3, $4, $5) ON CONFLICT (key) DO NOTHING",
+      {kind.key, kind.model, kind.units, kind.memory.count(), kind.library}));
+  return sql.Execute(
+      "INSERT INTO devices (id, agent, kind, driver, state, reason, "
+      "last_seen_ms) VALUES ($1, $2, $3, $4, $5, $6, $7) "
+      "ON CONFLICT (id) DO UPDATE SET agent = excluded.agent, "
+      "kind = excluded.kind, driver = excluded.driver, "
+      "state = excluded.state, reason = excluded.reason, "
+      "last_seen_ms = excluded.last_seen_ms",
+      {device.id, agent, kind.key, device.driver,
+       std::string(Name(device.state)), device.reason, now_ms});
+}
+
+}  // namespace
+
+Status SqlStore::RegisterAgent(const AgentRecord& agent,
+                               std::span<const DeviceRecord> devices,
+                               UnixMillis now_ms) {
+  UCUDNN_RETURN_IF_ERROR(CheckKey("the agent's id", agent.id));
+  for (const DeviceRecord& device : devices) {
+    UCUDNN_RETURN_IF_ERROR(CheckKey("a device's id", device.id));
+    UCUDNN_RETURN_IF_ERROR(CheckKey("a device's kind", device.kind.key));
+  }
+  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
+    UCUDNN_RETURN_IF_ERROR(sql.Execute(
+        "INSERT INTO agents (id, host, version, state, registered_ms, "
+        "last_seen_ms) VALUES ($1, $2, $3, 'online', $4, $4) "
+        "ON CONFLICT (id) DO UPDATE SET host = excluded.host, "
+        "version = excluded.version, state = excluded.state, "
+        "last_seen_ms = excluded.last_seen_ms",
+        {agent.id, agent.host, agent.version, now_ms}));
+    UCUDNN_RETURN_IF_ERROR(
+        sql.Execute("UPDATE devices SET state = 'lost', "
+                    "reason = 'its agent does not report it any more' "
+                    "WHERE agent = $1",
+                    {agent.id}));
+    for (const DeviceRecord& device : devices) {
+      UCUDNN_RETURN_IF_ERROR(PutDevice(sql, device, agent.id, now_ms));
+    }
+    return {};
+  });
+}
+
+Status SqlStore::Heartbeat(const std::string& agent,
+                           std::span<const DeviceStatus> devices,
+                           UnixMillis now_ms) {
+  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto found,
+        sql.Query(
+            "UPDATE agents SET "
+            "state = CASE state WHEN 'gone' THEN 'online' ELSE state END, "
+            "last_seen_ms = CASE WHEN last_seen_ms < $2 THEN $2 "
+            "ELSE last_seen_ms END WHERE id = $1 RETURNING id",
+            {agent, now_ms}));
+    if (found.empty()) {
+      return Fail(Code::kNotFound, "agent '{}' is not registered", agent);
+    }
+    return InPieces(devices, [&](auto piece) -> Status {
+      SqlRows rows("($, $, $)", {agent, now_ms});
+      for (const DeviceStatus& device : piece) {
+        rows.Add({device.id, std::string(Name(device.state)), device.reason});
+      }
+      return sql.Execute(
+          "WITH told (id, state, reason) AS (VALUES " + rows.Text() +
+              ") UPDATE devices SET state = told.state, reason = told.reason, "
+              "last_seen_ms = CASE WHEN last_seen_ms < $2 THEN $2 "
+              "ELSE last_seen_ms END "
+              "FROM told WHERE devices.id = told.id AND devices.agent = $1",
+          rows.parameters());
+    });
+  });
+}
+
+Status SqlStore::SetAgentState(const std::string& agent, AgentState state,
+                               const std::string& reason) {
+  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto found,
+        sql.Query("UPDATE agents SET state = $2 WHERE id = $1 RETURNING id",
+                  {agent, std::string(Name(state))}));
+    if (found.empty()) {
+      return Fail(Code::kNotFound, "agent '{}' is not registered", agent);
+    }
+    if (state != AgentState::kGone) return {};
+    return sql.Execute(
+        "UPDATE devices SET state = 'lost', reason = $2 WHERE agent = $1",
+        {agent, reason});
+  });
+}
+
+Result<std::vector<std::string>> SqlStore::ExpireAgents(
+    UnixMillis seen_before_ms) {
+  return InTransaction(
+      *database_, Access::kWrite,
+      [&](SqlTransaction& sql) -> Result<std::vector<std::string>> {
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto rows,
+            sql.Query("UPDATE agents SET state = 'gone' WHERE state <> 'gone' "
+                      "AND last_seen_ms < $1 RETURNING id",
+                      {seen_before_ms}));
+        std::vector<std::string> gone;
+        for (const SqlRow& row : rows) gone.push_back(row.Text(0));
+        std::ranges::sort(gone);
+        UCUDNN_RETURN_IF_ERROR(
+            InPieces(std::span<const std::string>(gone), [&](auto piece) {
+              SqlRows ids("$");
+              for (const std::string& id : piece) ids.Add({id});
+              return sql.Execute(
+                  "UPDATE devices SET state = 'lost', "
+                  "reason = 'its agent is silent' "
+                  "WHERE agent IN (" +
+                      ids.Text() + ")",
+                  ids.parameters());
+            }));
+        return gone;
+      });
+}
+
+Result<std::vector<AgentRecord>> SqlStore::ListAgents() {
+  return InTransaction(*database_, Access::kRead, [](SqlTransaction& sql) {
+    return Records(sql.Query(std::string(kSelectAgents) + "ORDER BY id"),
+                   AgentOf);
+  });
+}
+
+Result<AgentRecord> SqlStore::GetAgent(const std::string& id) {
+  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
+    return OneRecord(
+        sql.Query(std::string(kSelectAgents) + "WHERE id = $1", {id}), AgentOf,
+        fmt::format("agent '{}'", id));
+  });
+}
+
+Result<std::vector<DeviceRecord>> SqlStore::ListDevices(
+    const std::string& kind) {
+  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
+    return Records(sql.Query(std::string(kSelectDevices) +
+                                 "WHERE $1 = '' OR d.kind = $1 ORDER BY d.id",
+                             {kind}),
+                   DeviceOf);
+  });
+}
+
+Result<DeviceRecord> SqlStore::GetDevice(const std::string& id) {
+  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
+    return OneRecord(
+        sql.Query(std::string(kSelectDevices) + "WHERE d.id = $1", {id}),
+        DeviceOf, fmt::format("device '{}'", id));
+  });
+}
+
+Result<std::vector<KindSummary>> SqlStore::ListKinds() {
+  return InTransaction(*database_, Access::kRead, [](SqlTransaction& sql) {
+    return Records(
+        sql.Query("SELECT k.key, k.model, k.units, k.memory_bytes, k.library, "
+                  "COUNT(*), SUM(CASE WHEN d.state IN ('idle', 'busy') THEN 1 "
+                  "ELSE 0 END) FROM kinds k JOIN devices d ON d.kind = k.key "
+                  "GROUP BY k.key, k.model, k.units, k.memory_bytes, k.library "
+                  "ORDER BY k.key"),
+        [](const SqlRow& row) -> Result<KindSummary> {
+          return KindSummary{.kind = KindOf(row, 0),
+                             .devices = row.Int(5),
+                             .usable = row.Int(6)};
+        });
+  });
+}
+
+}  // namespace ucudnn

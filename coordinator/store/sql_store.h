@@ -1,0 +1,139 @@
+#ifndef UCUDNN_COORDINATOR_STORE_SQL_STORE_H_
+#define UCUDNN_COORDINATOR_STORE_SQL_STORE_H_
+
+// The store in SQL, whichever database it is. Its methods are defined by
+// subject: sql_agents.cc, sql_networks.cc, sql_tasks.cc (what is in the queue),
+// sql_task_queue.cc (its leases), sql_measurements.cc, sql_plans.cc.
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "coordinator/store/sql_database.h"
+#include "coordinator/store/store.h"
+
+namespace ucudnn {
+
+class SqlStore final : public Store {
+ public:
+  // The database has been migrated.
+  explicit SqlStore(std::unique_ptr<SqlDatabase> database)
+      : database_(std::move(database)) {}
+
+  Status Ping() override;
+  Result<std::int64_t> SchemaVersion() override;
+  Status RegisterAgent(const AgentRecord& agent,
+                       std::span<const DeviceRecord> devices,
+                       UnixMillis now_ms) override;
+  Status Heartbeat(const std::string& agent,
+                   std::span<const DeviceStatus> devices,
+                   UnixMillis now_ms) override;
+  Status SetAgentState(const std::string& agent, AgentState state,
+                       const std::string& reason) override;
+  Result<std::vector<std::string>> ExpireAgents(
+      UnixMillis seen_before_ms) override;
+  Result<std::vector<AgentRecord>> ListAgents() override;
+  Result<AgentRecord> GetAgent(const std::string& id) override;
+  Result<std::vector<DeviceRecord>> ListDevices(
+      const std::string& kind) override;
+  Result<DeviceRecord> GetDevice(const std::string& id) override;
+  Result<std::vector<KindSummary>> ListKinds() override;
+  Result<std::int64_t> PutNetwork(const NetworkRecord& network) override;
+  Result<std::vector<NetworkRecord>> ListNetworks() override;
+  Result<NetworkRecord> GetNetwork(
+      const std::string& name, std::optional<std::int64_t> revision) override;
+  Result<EnqueueResult> EnqueueTasks(std::span<const NewTask> tasks,
+                                     UnixMillis now_ms) override;
+  Result<std::vector<TaskRecord>> LeaseTasks(
+      const LeaseRequest& request) override;
+  Result<std::vector<std::int64_t>> RenewLeases(
+      std::span<const LeaseRef> leases, UnixMillis until_ms) override;
+  Result<CompletionResult> CompleteTask(
+      const TaskCompletion& completion) override;
+  Result<TaskState> FailTask(const TaskFailure& failure) override;
+  Result<std::int64_t> ReleaseLeases(const std::string& agent) override;
+  Result<std::int64_t> RetryFailedTasks(const std::string& kind) override;
+  Result<std::vector<TaskRecord>> ListTasks(const TaskFilter& filter) override;
+  Result<TaskRecord> GetTask(std::int64_t id) override;
+  Result<std::map<std::string, TaskCounts>> Progress(
+      std::span<const TaskKey> keys) override;
+  Result<std::map<std::string, TaskCounts>> CountTasks() override;
+  Status PutMeasurements(std::span<const Measurement> measurements) override;
+  Result<PointsByProblem> LoadProfile(
+      const std::string& kind, std::span<const std::string> problems,
+      std::span<const BatchSize> batches) override;
+  Result<std::vector<ProfileSummary>> ListProfiles() override;
+  Result<CreatedPlan> CreatePlan(const PlanRecord& plan) override;
+  Result<std::vector<PlanRecord>> ListPlans(std::int64_t limit,
+                                            std::int64_t before_id) override;
+  Result<PlanRecord> GetPlan(std::int64_t id) override;
+  Result<std::optional<PlanRecord>> FindPlan(const std::string& key) override;
+  Status PutJob(const JobRecord& job) override;
+  Result<std::vector<JobRecord>> ListJobs(std::int64_t limit) override;
+  Result<JobRecord> GetJob(const std::string& id) override;
+
+ private:
+  std::unique_ptr<SqlDatabase> database_;
+};
+
+// Keys are indexed, and PostgreSQL indexes at most a third of a page.
+inline constexpr std::size_t kMaxKeyBytes = 512;
+
+// kInvalidArgument, naming `what`, if the key is empty or longer than that.
+Status CheckKey(std::string_view what, std::string_view key);
+Status CheckLimit(std::int64_t limit);
+
+// Stores measurements within a transaction, as Store::PutMeasurements.
+Status UpsertMeasurements(SqlTransaction& sql,
+                          std::span<const Measurement> measurements);
+
+// The columns of a task, in the order in which TaskOf reads them.
+inline constexpr std::string_view kTaskColumns =
+    "id, kind, problem, batch, max_workspace_bytes, priority, state, attempts, "
+    "failures, lease_token, agent, device, lease_until_ms, error, created_ms, "
+    "finished_ms";
+Result<TaskRecord> TaskOf(const SqlRow& row);
+
+// What a row's reader says of a value that no version so far has written.
+inline Error Unreadable(Error error) {
+  return {Code::kDataLoss, "the database is not readable: " + error.message};
+}
+
+// Each row as the record that `read` makes of it.
+template <class Read>
+auto Records(const Result<std::vector<SqlRow>>& rows, const Read& read) {
+  using Record =
+      typename std::invoke_result_t<const Read&, const SqlRow&>::value_type;
+  using Records = Result<std::vector<Record>>;
+  if (!rows) return Records(tl::unexpected<Error>(rows.error()));
+  std::vector<Record> records;
+  records.reserve(rows->size());
+  for (const SqlRow& row : *rows) {
+    auto record = read(row);
+    if (!record) {
+      return Records(tl::unexpected<Error>(Unreadable(record.error())));
+    }
+    records.push_back(*std::move(record));
+  }
+  return Records(std::move(records));
+}
+
+// The one row; kNotFound, saying that there is no `what`, if there is none.
+template <class Read>
+auto OneRecord(const Result<std::vector<SqlRow>>& rows, const Read& read,
+               const std::string& what)
+    -> std::invoke_result_t<const Read&, const SqlRow&> {
+  if (!rows) return tl::unexpected<Error>(rows.error());
+  if (rows->empty()) return Fail(Code::kNotFound, "there is no {}", what);
+  return read(rows->front()).map_error(Unreadable);
+}
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_COORDINATOR_STORE_SQL_STORE_H_

@@ -1,0 +1,205 @@
+// The leases of benchmark tasks: taking, renewing, completing, giving back.
+
+#include <algorithm>
+
+#include "coordinator/store/sql_store.h"
+
+namespace ucudnn {
+namespace {
+
+// Sets a task free of its lease; the token stays, so that the next differs.
+constexpr char kNoLease[] = "agent = '', device = '', lease_until_ms = 0";
+
+// The task, locked until the transaction ends.
+Result<TaskRecord> LockTask(SqlTransaction& sql, const SqlDialect& dialect,
+                            std::int64_t id) {
+  return OneRecord(sql.Query(fmt::format("SELECT {} FROM tasks WHERE id = $1{}",
+                                         kTaskColumns, dialect.lock_rows),
+                             {id}),
+                   TaskOf, fmt::format("task {}", id));
+}
+
+bool IsRunning(const TaskRecord& task, const LeaseRef& lease) {
+  return task.state == TaskState::kLeased && task.lease() == lease;
+}
+
+Result<std::int64_t> CountOf(const Result<std::vector<SqlRow>>& rows) {
+  return rows.map([](const auto& found) {
+    return static_cast<std::int64_t>(found.size());
+  });
+}
+
+Status CheckBatch(const TaskRecord& task, const TaskCompletion& completion) {
+  for (const MeasuredPoint& point : completion.points) {
+    if (point.batch == task.key.batch) continue;
+    return Fail(Code::kInvalidArgument,
+                "task {} measures batch {}, but a point is of batch {}",
+                task.id, task.key.batch.count(), point.batch.count());
+  }
+  return {};
+}
+
+Status StorePoints(SqlTransaction& sql, const TaskRecord& task,
+                   const TaskCompletion& completion) {
+  std::vector<Measurement> measurements;
+  measurements.reserve(completion.points.size());
+  for (const MeasuredPoint& point : completion.points) {
+    measurements.push_back({.kind = task.key.kind,
+                            .problem = task.key.problem,
+                            .point = point,
+                            .device = completion.device,
+                            .driver = completion.driver,
+                            .measured_ms = completion.measured_ms});
+  }
+  return UpsertMeasurements(sql, measurements);
+}
+
+}  // namespace
+
+Result<std::vector<TaskRecord>> SqlStore::LeaseTasks(
+    const LeaseRequest& request) {
+  UCUDNN_RETURN_IF_ERROR(CheckKey("the agent's id", request.agent));
+  UCUDNN_RETURN_IF_ERROR(CheckKey("the device's id", request.device));
+  UCUDNN_RETURN_IF_ERROR(CheckLimit(request.max_count));
+  return InTransaction(
+      *database_, Access::kWrite,
+      [&](SqlTransaction& sql) -> Result<std::vector<TaskRecord>> {
+        const std::string& skip_locked = database_->dialect().skip_locked;
+        UCUDNN_RETURN_IF_ERROR(sql.Execute(
+            fmt::format(
+                "WITH deadly AS MATERIALIZED (SELECT id FROM tasks "
+                "WHERE kind = $1 AND state IN ('pending', 'leased') AND "
+                "state = 'leased' AND lease_until_ms <= $2 AND attempts >= $3"
+                "{}) UPDATE tasks SET state = 'failed', finished_ms = $2, "
+                "error = 'given up: its leases ended without a report', {} "
+                "WHERE id IN (SELECT id FROM deadly)",
+                skip_locked, kNoLease),
+            {request.kind, request.now_ms, kMaxTaskAttempts}));
+        UCUDNN_ASSIGN_OR_RETURN(
+            auto tasks,
+            Records(
+                sql.Query(
+                    fmt::format(
+                        "WITH free AS MATERIALIZED (SELECT id FROM tasks "
+                        "WHERE kind = $1 AND state IN ('pending', 'leased') "
+                        "AND (state = 'pending' OR lease_until_ms <= $2) "
+                        "ORDER BY priority DESC, id LIMIT $3{}) "
+                        "UPDATE tasks SET state = 'leased', "
+                        "attempts = attempts + 1, "
+                        "lease_token = lease_token + 1, agent = $4, "
+                        "device = $5, lease_until_ms = $6 "
+                        "WHERE id IN (SELECT id FROM free) RETURNING {}",
+                        skip_locked, kTaskColumns),
+                    {request.kind, request.now_ms, request.max_count,
+                     request.agent, request.device, request.until_ms}),
+                TaskOf));
+        std::ranges::sort(tasks, [](const TaskRecord& a, const TaskRecord& b) {
+          return a.priority != b.priority ? a.priority > b.priority
+                                          : a.id < b.id;
+        });
+        return tasks;
+      });
+}
+
+Result<std::vector<std::int64_t>> SqlStore::RenewLeases(
+    std::span<const LeaseRef> leases, UnixMillis until_ms) {
+  std::vector<LeaseRef> sorted(leases.begin(), leases.end());
+  std::ranges::sort(sorted);
+  const auto again = std::ranges::unique(sorted);
+  sorted.erase(again.begin(), again.end());
+  using Ids = std::vector<std::int64_t>;
+  return InTransaction(
+      *database_, Access::kWrite, [&](SqlTransaction& sql) -> Result<Ids> {
+        Ids renewed;
+        UCUDNN_RETURN_IF_ERROR(InPieces(
+            std::span<const LeaseRef>(sorted), [&](auto piece) -> Status {
+              SqlRows rows("(CAST($ AS BIGINT), CAST($ AS BIGINT))",
+                           {until_ms});
+              for (const LeaseRef& lease : piece) {
+                rows.Add({lease.task, lease.token});
+              }
+              UCUDNN_ASSIGN_OR_RETURN(
+                  const auto found,
+                  sql.Query("WITH held (task, token) AS (VALUES " +
+                                rows.Text() +
+                                ") UPDATE tasks SET lease_until_ms = "
+                                "CASE WHEN lease_until_ms < $1 THEN $1 "
+                                "ELSE lease_until_ms END FROM held "
+                                "WHERE tasks.id = held.task AND "
+                                "tasks.lease_token = held.token AND "
+                                "tasks.state = 'leased' RETURNING tasks.id",
+                            rows.parameters()));
+              for (const SqlRow& row : found) renewed.push_back(row.Int(0));
+              return {};
+            }));
+        std::ranges::sort(renewed);
+        return renewed;
+      });
+}
+
+Result<CompletionResult> SqlStore::CompleteTask(
+    const TaskCompletion& completion) {
+  return InTransaction(
+      *database_, Access::kWrite,
+      [&](SqlTransaction& sql) -> Result<CompletionResult> {
+        UCUDNN_ASSIGN_OR_RETURN(
+            const TaskRecord task,
+            LockTask(sql, database_->dialect(), completion.lease.task));
+        UCUDNN_RETURN_IF_ERROR(CheckBatch(task, completion));
+        if (task.state == TaskState::kDone) {
+          return CompletionResult{.already = true};
+        }
+        UCUDNN_RETURN_IF_ERROR(StorePoints(sql, task, completion));
+        if (completion.max_workspace >= task.max_workspace) {
+          UCUDNN_RETURN_IF_ERROR(sql.Execute(
+              fmt::format("UPDATE tasks SET state = 'done', error = '', "
+                          "finished_ms = $2, {} WHERE id = $1",
+                          kNoLease),
+              {task.id, completion.now_ms}));
+          return CompletionResult{};
+        }
+        if (IsRunning(task, completion.lease)) {
+          UCUDNN_RETURN_IF_ERROR(sql.Execute(
+              fmt::format("UPDATE tasks SET state = 'pending', attempts = 0, "
+                          "failures = 0, error = '', {} WHERE id = $1",
+                          kNoLease),
+              {task.id}));
+        }
+        return CompletionResult{.reopened = true};
+      });
+}
+
+Result<TaskState> SqlStore::FailTask(const TaskFailure& failure) {
+  return InTransaction(
+      *database_, Access::kWrite,
+      [&](SqlTransaction& sql) -> Result<TaskState> {
+        UCUDNN_ASSIGN_OR_RETURN(
+            const TaskRecord task,
+            LockTask(sql, database_->dialect(), failure.lease.task));
+        if (!IsRunning(task, failure.lease)) return task.state;
+        const bool again =
+            failure.retryable && task.failures + 1 < kMaxTaskFailures;
+        const TaskState state =
+            again ? TaskState::kPending : TaskState::kFailed;
+        UCUDNN_RETURN_IF_ERROR(sql.Execute(
+            fmt::format("UPDATE tasks SET state = $2, failures = failures + 1, "
+                        "error = $3, finished_ms = $4, {} WHERE id = $1",
+                        kNoLease),
+            {task.id, std::string(Name(state)), failure.error,
+             again ? 0 : failure.now_ms}));
+        return state;
+      });
+}
+
+Result<std::int64_t> SqlStore::ReleaseLeases(const std::string& agent) {
+  return InTransaction(*database_, Access::kWrite, [&](SqlTransaction& sql) {
+    return CountOf(sql.Query(
+        fmt::format("UPDATE tasks SET state = 'pending', "
+                    "attempts = attempts - 1, {} "
+                    "WHERE agent = $1 AND state = 'leased' RETURNING id",
+                    kNoLease),
+        {agent}));
+  });
+}
+
+}  // namespace ucudnn

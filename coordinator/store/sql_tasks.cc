@@ -1,0 +1,238 @@
+// What is in the queue of benchmark tasks.
+
+#include <algorithm>
+#include <map>
+
+#include "coordinator/store/sql_store.h"
+
+namespace ucudnn {
+namespace {
+
+// Each key once, with the highest cap and priority, ordered by key: one
+// statement must not meet a row twice, and writers that lock rows in one order
+// do not deadlock.
+std::vector<NewTask> Merged(std::span<const NewTask> tasks) {
+  std::map<TaskKey, NewTask> by_key;
+  for (const NewTask& task : tasks) {
+    const auto [it, is_new] = by_key.emplace(task.key, task);
+    if (is_new) continue;
+    it->second.max_workspace =
+        std::max(it->second.max_workspace, task.max_workspace);
+    it->second.priority = std::max(it->second.priority, task.priority);
+  }
+  std::vector<NewTask> merged;
+  merged.reserve(by_key.size());
+  for (auto& [key, task] : by_key) merged.push_back(std::move(task));
+  return merged;
+}
+
+Status AddTasks(SqlTransaction& sql, std::span<const NewTask> tasks,
+                UnixMillis now_ms, EnqueueResult* result) {
+  SqlRows rows("($, $, $, $, $, 'pending', 0, 0, 0, '', '', 0, '', $, 0)");
+  for (const NewTask& task : tasks) {
+    rows.Add({task.key.kind, task.key.problem, task.key.batch.count(),
+              task.max_workspace.count(), task.priority, now_ms});
+  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto added,
+      sql.Query("INSERT INTO tasks (kind, problem, batch, max_workspace_bytes, "
+                "priority, state, attempts, failures, lease_token, agent, "
+                "device, lease_until_ms, error, created_ms, finished_ms) "
+                "VALUES " +
+                    rows.Text() +
+                    " ON CONFLICT (kind, problem, batch) DO NOTHING "
+                    "RETURNING id",
+                rows.parameters()));
+  result->added += static_cast<std::int64_t>(added.size());
+  return {};
+}
+
+Status RaiseTasks(SqlTransaction& sql, std::span<const NewTask> tasks,
+                  EnqueueResult* result) {
+  SqlRows rows(
+      "($, $, CAST($ AS BIGINT), CAST($ AS BIGINT), CAST($ AS BIGINT))");
+  for (const NewTask& task : tasks) {
+    rows.Add({task.key.kind, task.key.problem, task.key.batch.count(),
+              task.max_workspace.count(), task.priority});
+  }
+  const std::string asked =
+      "WITH asked (kind, problem, batch, cap, priority) AS (VALUES " +
+      rows.Text() + ") ";
+  const std::string same_key =
+      "FROM asked WHERE tasks.kind = asked.kind AND "
+      "tasks.problem = asked.problem AND tasks.batch = asked.batch AND ";
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto reopened,
+      sql.Query(asked +
+                    "UPDATE tasks SET state = 'pending', attempts = 0, "
+                    "failures = 0, error = '', finished_ms = 0, "
+                    "max_workspace_bytes = asked.cap " +
+                    same_key +
+                    "tasks.state IN ('done', 'failed') AND "
+                    "tasks.max_workspace_bytes < asked.cap RETURNING tasks.id",
+                rows.parameters()));
+  result->reopened += static_cast<std::int64_t>(reopened.size());
+  return sql.Execute(
+      asked +
+          "UPDATE tasks SET "
+          "max_workspace_bytes = CASE WHEN tasks.max_workspace_bytes < "
+          "asked.cap THEN asked.cap ELSE tasks.max_workspace_bytes END, "
+          "priority = CASE WHEN tasks.priority < asked.priority "
+          "THEN asked.priority ELSE tasks.priority END " +
+          same_key +
+          "(tasks.max_workspace_bytes < asked.cap OR "
+          "tasks.priority < asked.priority)",
+      rows.parameters());
+}
+
+// Adds the counts that rows of (kind, state, count) tell.
+Status AddCounts(const std::vector<SqlRow>& rows,
+                 std::map<std::string, TaskCounts>* counts) {
+  for (const SqlRow& row : rows) {
+    const auto state = ParseTaskState(row.Text(1));
+    if (!state) return tl::unexpected<Error>(Unreadable(state.error()));
+    TaskCounts& of_kind = (*counts)[row.Text(0)];
+    switch (*state) {
+      case TaskState::kPending:
+        of_kind.pending += row.Int(2);
+        break;
+      case TaskState::kLeased:
+        of_kind.leased += row.Int(2);
+        break;
+      case TaskState::kDone:
+        of_kind.done += row.Int(2);
+        break;
+      case TaskState::kFailed:
+        of_kind.failed += row.Int(2);
+        break;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<TaskRecord> TaskOf(const SqlRow& row) {
+  UCUDNN_ASSIGN_OR_RETURN(const TaskState state, ParseTaskState(row.Text(6)));
+  return TaskRecord{.id = row.Int(0),
+                    .key = {.kind = row.Text(1),
+                            .problem = row.Text(2),
+                            .batch = BatchSize(row.Int(3))},
+                    .max_workspace = Bytes(row.Int(4)),
+                    .priority = row.Int(5),
+                    .state = state,
+                    .attempts = row.Int(7),
+                    .failures = row.Int(8),
+                    .lease_token = row.Int(9),
+                    .agent = row.Text(10),
+                    .device = row.Text(11),
+                    .lease_until_ms = row.Int(12),
+                    .error = row.Text(13),
+                    .created_ms = row.Int(14),
+                    .finished_ms = row.Int(15)};
+}
+
+Result<EnqueueResult> SqlStore::EnqueueTasks(std::span<const NewTask> tasks,
+                                             UnixMillis now_ms) {
+  for (const NewTask& task : tasks) {
+    UCUDNN_RETURN_IF_ERROR(CheckKey("a task's kind", task.key.kind));
+    UCUDNN_RETURN_IF_ERROR(CheckKey("a task's problem", task.key.problem));
+  }
+  const std::vector<NewTask> merged = Merged(tasks);
+  return InTransaction(
+      *database_, Access::kWrite,
+      [&](SqlTransaction& sql) -> Result<EnqueueResult> {
+        EnqueueResult result;
+        UCUDNN_RETURN_IF_ERROR(InPieces(
+            std::span<const NewTask>(merged), [&](auto piece) -> Status {
+              const Status status = AddTasks(sql, piece, now_ms, &result);
+              return status ? RaiseTasks(sql, piece, &result) : status;
+            }));
+        return result;
+      });
+}
+
+Result<std::int64_t> SqlStore::RetryFailedTasks(const std::string& kind) {
+  return InTransaction(
+      *database_, Access::kWrite,
+      [&](SqlTransaction& sql) -> Result<std::int64_t> {
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto rows,
+            sql.Query("UPDATE tasks SET state = 'pending', attempts = 0, "
+                      "failures = 0, error = '', finished_ms = 0 "
+                      "WHERE state = 'failed' AND ($1 = '' OR kind = $1) "
+                      "RETURNING id",
+                      {kind}));
+        return static_cast<std::int64_t>(rows.size());
+      });
+}
+
+Result<std::vector<TaskRecord>> SqlStore::ListTasks(const TaskFilter& filter) {
+  UCUDNN_RETURN_IF_ERROR(CheckLimit(filter.limit));
+  const std::string state(filter.state ? Name(*filter.state) : "");
+  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
+    return Records(
+        sql.Query(fmt::format("SELECT {} FROM tasks WHERE id > $1 AND "
+                              "($2 = '' OR kind = $2) AND "
+                              "($3 = '' OR state = $3) ORDER BY id LIMIT $4",
+                              kTaskColumns),
+                  {filter.after_id, filter.kind, state, filter.limit}),
+        TaskOf);
+  });
+}
+
+Result<TaskRecord> SqlStore::GetTask(std::int64_t id) {
+  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
+    return OneRecord(sql.Query(fmt::format("SELECT {} FROM tasks WHERE id = $1",
+                                           kTaskColumns),
+                               {id}),
+                     TaskOf, fmt::format("task {}", id));
+  });
+}
+
+Result<std::map<std::string, TaskCounts>> SqlStore::Progress(
+    std::span<const TaskKey> keys) {
+  std::vector<TaskKey> distinct(keys.begin(), keys.end());
+  std::ranges::sort(distinct);
+  const auto again = std::ranges::unique(distinct);
+  distinct.erase(again.begin(), again.end());
+  using Counts = std::map<std::string, TaskCounts>;
+  return InTransaction(
+      *database_, Access::kRead, [&](SqlTransaction& sql) -> Result<Counts> {
+        Counts counts;
+        UCUDNN_RETURN_IF_ERROR(InPieces(
+            std::span<const TaskKey>(distinct), [&](auto piece) -> Status {
+              SqlRows rows("($, $, CAST($ AS BIGINT))");
+              for (const TaskKey& key : piece) {
+                rows.Add({key.kind, key.problem, key.batch.count()});
+              }
+              UCUDNN_ASSIGN_OR_RETURN(
+                  const auto found,
+                  sql.Query("WITH asked (kind, problem, batch) AS (VALUES " +
+                                rows.Text() +
+                                ") SELECT t.kind, t.state, COUNT(*) "
+                                "FROM asked JOIN tasks t ON t.kind = "
+                                "asked.kind AND t.problem = asked.problem AND "
+                                "t.batch = asked.batch "
+                                "GROUP BY t.kind, t.state",
+                            rows.parameters()));
+              return AddCounts(found, &counts);
+            }));
+        return counts;
+      });
+}
+
+Result<std::map<std::string, TaskCounts>> SqlStore::CountTasks() {
+  using Counts = std::map<std::string, TaskCounts>;
+  return InTransaction(
+      *database_, Access::kRead, [&](SqlTransaction& sql) -> Result<Counts> {
+        UCUDNN_ASSIGN_OR_RETURN(const auto rows,
+                                sql.Query("SELECT kind, state, COUNT(*) FROM "
+                                          "tasks GROUP BY kind, state"));
+        Counts counts;
+        UCUDNN_RETURN_IF_ERROR(AddCounts(rows, &counts));
+        return counts;
+      });
+}
+
+}  // namespace ucudnn

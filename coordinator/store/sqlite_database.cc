@@ -1,0 +1,259 @@
+// SQLite through SQLiteCpp: one connection writes, several read beside it (WAL
+// lets them). A database in memory has the one connection alone.
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <sqlite3.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <string_view>
+
+#include "coordinator/store/connection_pool.h"
+#include "coordinator/store/sql_database.h"
+
+namespace ucudnn {
+namespace {
+
+constexpr int kBusyTimeoutMs = 10'000;
+constexpr std::size_t kReaders = 4;
+// Statements with more parameters are of varying length, and not kept.
+constexpr std::size_t kMaxKeptParameters = 20;
+
+Code CodeOf(int extended) {
+  switch (extended) {
+    case SQLITE_CONSTRAINT_PRIMARYKEY:
+    case SQLITE_CONSTRAINT_UNIQUE:
+      return Code::kAlreadyExists;
+    default:
+      break;
+  }
+  switch (extended & 0xFF) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_CANTOPEN:
+    case SQLITE_PERM:
+    case SQLITE_READONLY:
+    case SQLITE_AUTH:
+    case SQLITE_IOERR:
+    case SQLITE_PROTOCOL:
+    case SQLITE_INTERRUPT:
+      return Code::kUnavailable;
+    case SQLITE_FULL:
+    case SQLITE_NOMEM:
+      return Code::kResourceExhausted;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return Code::kDataLoss;
+    case SQLITE_TOOBIG:
+      return Code::kInvalidArgument;
+    default:
+      return Code::kInternal;
+  }
+}
+
+// Runs `body`, which returns a Result; what it throws becomes the Result.
+template <class Body>
+auto Guarded(const std::string& path, const Body& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const SQLite::Exception& e) {
+    return Fail(CodeOf(e.getExtendedErrorCode()), "SQLite, {}: {} ({})", path,
+                e.what(), e.getErrorStr());
+  } catch (const std::exception& e) {
+    return Fail(Code::kInternal, "SQLite, {}: {}", path, e.what());
+  }
+}
+
+SqlValue ValueOf(const SQLite::Column& column) {
+  switch (column.getType()) {
+    case SQLITE_INTEGER:
+      return std::int64_t{column.getInt64()};
+    case SQLITE_TEXT:
+      return column.getString();
+    case SQLITE_BLOB:
+      return SqlBytes{column.getString()};
+    default:
+      return SqlNull();
+  }
+}
+
+void Bind(SQLite::Statement& statement, int index, const SqlValue& value) {
+  if (const auto* number = std::get_if<std::int64_t>(&value)) {
+    statement.bind(index, *number);
+  } else if (const auto* text = std::get_if<std::string>(&value)) {
+    statement.bindNoCopy(index, *text);
+  } else if (const auto* bytes = std::get_if<SqlBytes>(&value)) {
+    // Never a null pointer, which would be bound as NULL.
+    const void* data = bytes->bytes.c_str();
+    statement.bindNoCopy(index, data, static_cast<int>(bytes->bytes.size()));
+  } else {
+    statement.bind(index);
+  }
+}
+
+// One connection, and the transaction that runs on it.
+class Connection final : public SqlTransaction {
+ public:
+  // Throws what SQLiteCpp throws.
+  explicit Connection(const std::string& path)
+      : path_(path),
+        database_(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE,
+                  kBusyTimeoutMs) {
+    database_.exec("PRAGMA foreign_keys = ON");
+    database_.exec("PRAGMA synchronous = FULL");
+  }
+
+  SQLite::Database& database() { return database_; }
+
+  Status Run(Access access, const SqlDatabase::Body& body) {
+    UCUDNN_RETURN_IF_ERROR(
+        ExecuteScript(access == Access::kWrite ? "BEGIN IMMEDIATE" : "BEGIN"));
+    Status status = body(*this);
+    if (status) status = ExecuteScript("COMMIT");
+    // Some failures have already undone the transaction.
+    if (!status && sqlite3_get_autocommit(database_.getHandle()) == 0) {
+      database_.tryExec("ROLLBACK");
+    }
+    return status;
+  }
+
+  Status ExecuteScript(const std::string& script) override {
+    return Guarded(path_, [&]() -> Status {
+      database_.exec(script);
+      return {};
+    });
+  }
+
+ protected:
+  Result<std::vector<SqlRow>> DoQuery(
+      const std::string& statement,
+      std::span<const SqlValue> parameters) override {
+    return Guarded(path_, [&]() -> Result<std::vector<SqlRow>> {
+      if (parameters.size() > kMaxKeptParameters) {
+        SQLite::Statement once = Prepare(statement);
+        return RowsOf(once, parameters);
+      }
+      auto kept = statements_.find(statement);
+      if (kept == statements_.end()) {
+        kept = statements_.emplace(statement, Prepare(statement)).first;
+      }
+      // Also after a failure: an unfinished statement would block COMMIT.
+      struct Reset {
+        SQLite::Statement& statement;
+        ~Reset() { (void)statement.tryReset(); }
+      };
+      const Reset reset{kept->second};
+      return RowsOf(kept->second, parameters);
+    });
+  }
+
+ private:
+  // SQLite's numbered parameters are ?1, ?2: no literal of ours holds a '$'.
+  SQLite::Statement Prepare(std::string statement) {
+    std::ranges::replace(statement, '$', '?');
+    return {database_, statement};
+  }
+
+  static std::vector<SqlRow> RowsOf(SQLite::Statement& statement,
+                                    std::span<const SqlValue> parameters) {
+    int index = 0;
+    for (const SqlValue& value : parameters) Bind(statement, ++index, value);
+    std::vector<SqlRow> rows;
+    while (statement.executeStep()) {
+      std::vector<SqlValue> values;
+      const int columns = statement.getColumnCount();
+      values.reserve(static_cast<std::size_t>(columns));
+      for (int i = 0; i < columns; ++i) {
+        values.push_back(ValueOf(statement.getColumn(i)));
+      }
+      rows.emplace_back(std::move(values));
+    }
+    return rows;
+  }
+
+  std::string path_;
+  SQLite::Database database_;
+  std::map<std::string, SQLite::Statement> statements_;
+};
+
+class SqliteDatabase final : public SqlDatabase {
+ public:
+  SqliteDatabase(std::string path, bool in_memory,
+                 std::unique_ptr<Connection> writer)
+      : path_(std::move(path)),
+        in_memory_(in_memory),
+        writer_(std::move(writer)) {}
+
+  const SqlDialect& dialect() const override {
+    // One transaction writes at a time: there is nothing to lock.
+    static const SqlDialect kDialect{.name = "sqlite",
+                                     .lock_rows = "",
+                                     .skip_locked = "",
+                                     .lock_schema = ""};
+    return kDialect;
+  }
+
+  Status Run(Access access, const Body& body) override {
+    if (access == Access::kWrite || in_memory_) {
+      const std::lock_guard lock(writer_mutex_);
+      return writer_->Run(access, body);
+    }
+    UCUDNN_ASSIGN_OR_RETURN(auto reader, readers_.Take([&] {
+      return Guarded(path_, [&]() -> Result<std::unique_ptr<Connection>> {
+        return std::make_unique<Connection>(path_);
+      });
+    }));
+    return reader->Run(access, body);
+  }
+
+ private:
+  const std::string path_;
+  const bool in_memory_;
+  std::mutex writer_mutex_;
+  std::unique_ptr<Connection> writer_;
+  ConnectionPool<Connection> readers_{kReaders};
+};
+
+// Write-ahead logging is a property of the file, kept from then on. Changing it
+// needs the file alone and does not wait for others that open it now, so this
+// does.
+Status EnableWal(SQLite::Database& database) {
+  for (int waited_ms = 0;; waited_ms += 10) {
+    const int code = database.tryExec("PRAGMA journal_mode = WAL");
+    if (code == SQLITE_OK) break;
+    if ((code & 0xFF) != SQLITE_BUSY || waited_ms >= kBusyTimeoutMs) {
+      throw SQLite::Exception(database.getHandle(), code);
+    }
+    sqlite3_sleep(10);
+  }
+  SQLite::Statement mode(database, "PRAGMA journal_mode");
+  if (mode.executeStep() && mode.getColumn(0).getString() == "wal") return {};
+  return Fail(Code::kUnavailable,
+              "SQLite cannot use write-ahead logging on {}; the file must be "
+              "on a local disk",
+              database.getFilename());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SqlDatabase>> OpenSqlite(const std::string& url) {
+  constexpr std::string_view kFile = "sqlite:///";
+  const bool in_memory = url == "sqlite::memory:";
+  if (!in_memory && (!url.starts_with(kFile) || url.size() == kFile.size() ||
+                     url.back() == '/')) {
+    return Fail(Code::kInvalidArgument,
+                "'{}' names no SQLite database; accepted are "
+                "sqlite:///path/file.db and sqlite::memory:",
+                url);
+  }
+  const std::string path =
+      in_memory ? ":memory:" : url.substr(kFile.size() - 1);
+  return Guarded(path, [&]() -> Result<std::unique_ptr<SqlDatabase>> {
+    auto writer = std::make_unique<Connection>(path);
+    if (!in_memory) UCUDNN_RETURN_IF_ERROR(EnableWal(writer->database()));
+    return std::make_unique<SqliteDatabase>(path, in_memory, std::move(writer));
+  });
+}
+
+}  // namespace ucudnn

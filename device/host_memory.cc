@@ -1,0 +1,49 @@
+#include "device/host_memory.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+namespace ucudnn {
+
+Bytes TotalHostMemory() {
+  return Bytes(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+}
+
+Bytes AvailableHostMemory() {
+  std::ifstream file("/proc/meminfo");
+  std::string key;
+  for (std::int64_t kib = 0; file >> key >> kib; file.ignore(64, '\n')) {
+    if (key == "MemAvailable:") return Bytes(kib) * 1024;
+  }
+  return TotalHostMemory();
+}
+
+Result<DeviceBuffer> AllocateHostMemory(Bytes size) {
+  if (size < Bytes()) {
+    return Fail(Code::kInvalidArgument, "cannot allocate {} bytes",
+                size.count());
+  }
+  constexpr std::size_t kAlignment = 256;
+  // Not worth asking the system for.
+  constexpr Bytes kSmall = 16_MiB;
+  const Bytes available = size <= kSmall ? kSmall : AvailableHostMemory();
+  void* memory = nullptr;
+  if (size <= available) {
+    const std::size_t units =
+        (static_cast<std::size_t>(size.count()) + kAlignment - 1) / kAlignment;
+    memory = std::aligned_alloc(kAlignment,
+                                std::max<std::size_t>(units, 1) * kAlignment);
+  }
+  if (memory == nullptr) {
+    return Fail(Code::kResourceExhausted,
+                "{} bytes are asked for, {} are available", size.count(),
+                AvailableHostMemory().count());
+  }
+  return DeviceBuffer(memory, size, [](void* p) { std::free(p); });
+}
+
+}  // namespace ucudnn

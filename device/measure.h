@@ -1,0 +1,109 @@
+#ifndef UCUDNN_DEVICE_MEASURE_H_
+#define UCUDNN_DEVICE_MEASURE_H_
+
+// How long each algorithm of a convolution takes on a device, measured well
+// and cheaply: a warm-up, then repeats until their median is settled.
+//
+// What cannot matter costs little. An algorithm that is `hopeless_factor`
+// slower than another one with no more workspace is dropped; its time is first
+// estimated from one image and from four, so that a run of minutes is never
+// begun. An algorithm that slow but with less workspace than the fast ones is
+// what remains when memory is short: it is measured, once.
+
+#include <functional>
+#include <stop_token>
+#include <vector>
+
+#include "base/profile.h"
+#include "base/result.h"
+#include "device/device.h"
+
+namespace ucudnn {
+
+struct MeasureOptions {
+  // Timed runs of one algorithm, after one run to warm up.
+  int min_repeats = 3;
+  int max_repeats = 30;
+  // Enough repeats when half the distance of their middle quartiles is no more
+  // than this part of their median.
+  double target_spread = 0.01;
+  // For one algorithm: no repeat is begun after so long, and one whose single
+  // run would take longer is dropped.
+  Nanoseconds time_limit = std::chrono::seconds(2);
+  double hopeless_factor = 20.0;
+  // Algorithms that need more are left out.
+  Bytes max_workspace = Bytes::Max();
+};
+
+// Told of every algorithm the device lists: its point, or why it has none.
+//   kResourceExhausted  more workspace than allowed, or than could be had
+//   kDeadlineExceeded   dropped as too slow
+//   others              what the device reported when it ran
+using MeasureProgress =
+    std::function<void(const Candidate&, const Result<MeasuredPoint>&)>;
+
+// Measures on one device, keeping its buffers from one problem to the next:
+// operands of random values without zeros, one workspace. The filter gradient
+// is measured adding to its result (beta 1), as all but the first of several
+// micro-batches run; the others replace it.
+class MeasureBench {
+ public:
+  // `device` must outlive the bench.
+  explicit MeasureBench(Device& device) : device_(device) {}
+
+  // The algorithms of `problem` at `batch`, in the order in which the device
+  // lists them. An algorithm that fails is left out and reported, as long as
+  // the device goes on working.
+  //
+  // kInvalidArgument if an option is out of range; kCancelled once `stop` is
+  // requested (at the end of a run, never within one); what ListAlgorithms
+  // reports; what the device reports when it is broken, or when every
+  // algorithm failed.
+  Result<std::vector<MeasuredPoint>> Measure(const ConvProblem& problem,
+                                             BatchSize batch,
+                                             const MeasureOptions& options,
+                                             const std::stop_token& stop,
+                                             const MeasureProgress& progress);
+
+ private:
+  struct Target;  // what is being measured, and the best of it so far
+  // One algorithm ready to run, its workspace allocated.
+  struct Ready;
+
+  Result<MeasuredPoint> MeasureOne(const Target& target,
+                                   const Candidate& candidate);
+  // kResourceExhausted if it needs more workspace than `most`.
+  Result<Ready> MakeReady(const ConvProblem& problem, BatchSize batch,
+                          const Algorithm& algorithm, Bytes most);
+  Result<Nanoseconds> RunOnce(Ready& ready);
+  // From runs of few images: how long the whole batch may take, 0 if that is
+  // not in doubt.
+  Result<Nanoseconds> Estimate(const Target& target, const Candidate& candidate,
+                               Nanoseconds allowed);
+  Status PrepareOperands(const ConvProblem& problem, BatchSize batch);
+
+  Device& device_;
+  DeviceBuffer a_;
+  DeviceBuffer b_;
+  DeviceBuffer out_;
+  DeviceBuffer workspace_;
+  Precision filled_with_ = Precision::kFp32;  // what a_ and b_ hold
+};
+
+// The same with buffers of its own.
+Result<std::vector<MeasuredPoint>> MeasureProblem(
+    Device& device, const ConvProblem& problem, BatchSize batch,
+    const MeasureOptions& options, const std::stop_token& stop,
+    const MeasureProgress& progress = {});
+
+// The median of times, and half the distance of the quartiles around it; of an
+// even number, the mean of the middle two. Not empty.
+struct MedianAndSpread {
+  Nanoseconds median{0};
+  Nanoseconds spread{0};
+};
+MedianAndSpread Summarize(std::vector<Nanoseconds> times);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_DEVICE_MEASURE_H_

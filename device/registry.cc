@@ -1,0 +1,98 @@
+#include "device/registry.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+// One function for each backend, in this order: what opens first is used.
+#ifdef UCUDNN_WITH_CUDNN
+#include "device/cudnn/cudnn_device.h"
+#endif
+#ifdef UCUDNN_WITH_ONEDNN
+#include "device/onednn/onednn_device.h"
+#endif
+
+namespace ucudnn {
+namespace {
+
+using Devices = std::vector<std::unique_ptr<Device>>;
+
+Result<Devices> OpenGpus([[maybe_unused]] const DeviceOptions& options) {
+#ifdef UCUDNN_WITH_CUDNN
+  CudnnOptions cudnn;
+  cudnn.ordinals = options.gpu_ordinals;
+  cudnn.slice_sms = options.gpu_slice_sms;
+  cudnn.on_failure = options.on_gpu_failure;
+  return OpenCudnnDevices(cudnn);
+#else
+  return Fail(Code::kUnavailable, "this build has no cuDNN backend");
+#endif
+}
+
+Result<Devices> OpenCpus([[maybe_unused]] const DeviceOptions& options) {
+#ifdef UCUDNN_WITH_ONEDNN
+  const std::vector<int> cores = AvailableCores();
+  const int available = static_cast<int>(cores.size());
+  const int threads = options.cpu_threads > 0
+                          ? options.cpu_threads
+                          : std::max(1, available / options.cpu_devices);
+  const bool own_cores =
+      options.cpu_devices > 1 && threads <= available / options.cpu_devices;
+  Devices devices;
+  for (int i = 0; i < options.cpu_devices; ++i) {
+    OneDnnOptions onednn;
+    onednn.threads = threads;
+    onednn.index = i;
+    if (own_cores) {
+      const auto first = cores.begin() + std::ptrdiff_t{i} * threads;
+      onednn.cores.assign(first, first + threads);
+    }
+    UCUDNN_ASSIGN_OR_RETURN(auto device, OpenOneDnnDevice(onednn));
+    devices.push_back(std::move(device));
+  }
+  return devices;
+#else
+  return Fail(Code::kUnavailable, "this build has no oneDNN backend");
+#endif
+}
+
+}  // namespace
+
+Result<Devices> OpenDevices(const DeviceOptions& options) {
+  constexpr int kMostCpuDevices = 1024;
+  if (options.cpu_devices < 0 || options.cpu_devices > kMostCpuDevices) {
+    return Fail(Code::kInvalidArgument,
+                "{} CPU devices are asked for; 0 to {} is accepted",
+                options.cpu_devices, kMostCpuDevices);
+  }
+  if (options.cpu_threads < 0) {
+    return Fail(Code::kInvalidArgument,
+                "{} threads of a CPU device are asked for; 0 or more are "
+                "accepted",
+                options.cpu_threads);
+  }
+  std::string why = "GPUs are not asked for";
+  if (options.gpus) {
+    Result<Devices> gpus = OpenGpus(options);
+    if (gpus && !gpus->empty()) return gpus;
+    if (!gpus && gpus.error().code != Code::kUnavailable) return gpus;
+    // GPUs that were asked for by number or by slice are not replaced.
+    if (!options.gpu_ordinals.empty() || options.gpu_slice_sms > 0) {
+      if (!gpus) return gpus;
+      return Fail(Code::kUnavailable, "none of the GPUs could be opened");
+    }
+    why = gpus ? "none of the GPUs could be opened" : gpus.error().message;
+  }
+  if (options.cpu_devices == 0) {
+    return Fail(Code::kUnavailable,
+                "no GPU ({}), and the CPU is not to be used", why);
+  }
+  Result<Devices> cpus = OpenCpus(options);
+  if (!cpus && cpus.error().code == Code::kUnavailable) {
+    return Fail(Code::kUnavailable, "no GPU ({}) and no CPU device ({})", why,
+                cpus.error().message);
+  }
+  return cpus;
+}
+
+}  // namespace ucudnn

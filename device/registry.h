@@ -1,0 +1,38 @@
+#ifndef UCUDNN_DEVICE_REGISTRY_H_
+#define UCUDNN_DEVICE_REGISTRY_H_
+
+// The devices of this machine, through whatever backends this build has.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "device/device.h"
+
+namespace ucudnn {
+
+struct DeviceOptions {
+  bool gpus = true;                    // false: as if there were none
+  std::vector<int> gpu_ordinals = {};  // empty: every GPU
+  // 0: whole GPUs; else slices of so many multiprocessors.
+  std::int64_t gpu_slice_sms = 0;
+  // Told of each GPU that cannot be opened, which is then left out. Without it
+  // the first such GPU is an error.
+  std::function<void(int ordinal, const Error& error)> on_gpu_failure = {};
+
+  // Where there is no GPU: the CPU as so many devices. With several, each has
+  // cores of its own if there are enough.
+  int cpu_devices = 1;
+  int cpu_threads = 0;  // of each; 0: an even share of the cores
+};
+
+// The GPUs, else the CPU. kUnavailable if there is neither, saying why;
+// kInvalidArgument if an option is out of range.
+Result<std::vector<std::unique_ptr<Device>>> OpenDevices(
+    const DeviceOptions& options);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_DEVICE_REGISTRY_H_

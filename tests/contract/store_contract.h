@@ -1,0 +1,96 @@
+#ifndef UCUDNN_TESTS_CONTRACT_STORE_CONTRACT_H_
+#define UCUDNN_TESTS_CONTRACT_STORE_CONTRACT_H_
+
+// What every store keeps, whichever database it is on. A test program links
+// the contract's sources and names its database:
+//
+//   INSTANTIATE_TEST_SUITE_P(Sqlite, StoreContract,
+//                            ::testing::Values(TestDatabaseFactory{...}));
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "coordinator/store/store.h"
+
+namespace ucudnn {
+
+// An empty database, removed with this object.
+class TestDatabase {
+ public:
+  virtual ~TestDatabase() = default;
+  virtual std::string url() const = 0;
+  // Whether a second OpenStore(url()) sees what the first one wrote.
+  virtual bool shared() const = 0;
+  // Ends the database's own processes, if it has any, as a power cut would,
+  // and starts them again.
+  virtual void Crash() {}
+};
+
+struct TestDatabaseFactory {
+  std::string name;
+  std::function<std::unique_ptr<TestDatabase>()> make;
+  // The same, with its writes truly flushed to the disk.
+  std::function<std::unique_ptr<TestDatabase>()> make_durable;
+
+  friend void PrintTo(const TestDatabaseFactory& factory, std::ostream* out) {
+    *out << factory.name;
+  }
+};
+
+// How INSTANTIATE_TEST_SUITE_P names its tests.
+inline std::string DatabaseName(
+    const ::testing::TestParamInfo<TestDatabaseFactory>& parameter) {
+  return parameter.param.name;
+}
+
+class StoreContract : public ::testing::TestWithParam<TestDatabaseFactory> {
+ protected:
+  void SetUp() override {
+    database_ = GetParam().make();
+    // The factory has said why.
+    if (database_ == nullptr) GTEST_SKIP() << "there is no such database here";
+    store_ = Open();
+  }
+
+  std::unique_ptr<Store> Open() const {
+    auto store = OpenStore(database_->url());
+    if (!store) {
+      ADD_FAILURE() << store.error().message;
+      return nullptr;
+    }
+    return *std::move(store);
+  }
+
+  Store& store() { return *store_; }
+
+  std::unique_ptr<TestDatabase> database_;
+  std::unique_ptr<Store> store_;
+};
+
+// Builders of valid records; the parameters tell them apart.
+AgentRecord TestAgent(const std::string& id);
+KindRecord TestKind(int n = 0);
+DeviceRecord TestDevice(const std::string& id, int kind = 0);
+NetworkRecord TestNetwork(const std::string& name, const std::string& hash);
+PlanRecord TestPlan(const std::string& key);
+NewTask TestTask(int problem, std::int64_t batch = 32, int kind = 0);
+MeasuredPoint TestPoint(std::int64_t batch, const std::string& algorithm,
+                        std::int64_t time_ns);
+Measurement TestMeasurement(int problem, const MeasuredPoint& point,
+                            UnixMillis measured_ms = 1000);
+// Leases up to `count` tasks of kind 0 at `now_ms`, for 100 ms.
+std::vector<TaskRecord> Lease(Store& store, std::int64_t count,
+                              UnixMillis now_ms,
+                              const std::string& agent = "a");
+TaskCompletion Completion(const TaskRecord& task,
+                          std::vector<MeasuredPoint> points);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_TESTS_CONTRACT_STORE_CONTRACT_H_

@@ -1,0 +1,141 @@
+// What was acknowledged is there after any death.
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <random>
+#include <vector>
+
+#include "tests/contract/store_contract.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
+
+TEST_P(StoreContract, RemembersAllAfterItWasOpenedAgain) {
+  if (!database_->shared()) GTEST_SKIP() << "kept in memory alone";
+  const std::vector<DeviceRecord> devices = {TestDevice("GPU-1")};
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 1));
+  ASSERT_TRUE(store().PutNetwork(TestNetwork("n", "h")));
+  const std::vector<NewTask> tasks = {TestTask(1), TestTask(2)};
+  ASSERT_TRUE(store().EnqueueTasks(tasks, 1));
+  const auto task = Lease(store(), 1, 0).at(0);
+  const MeasuredPoint point = TestPoint(32, "A", 5);
+  ASSERT_TRUE(store().CompleteTask(Completion(task, {point})));
+  ASSERT_TRUE(store().CreatePlan(TestPlan("k")));
+  ASSERT_TRUE(store().PutJob({"j", "", {}, 0, "", "", 0, 0}));
+
+  store_.reset();
+  database_->Crash();
+  store_ = Open();
+  EXPECT_THAT(store().ListAgents().value(), SizeIs(1));
+  EXPECT_EQ(store().GetDevice("GPU-1")->agent, "a");
+  EXPECT_EQ(store().GetNetwork("n")->hash, "h");
+  EXPECT_EQ(store().GetTask(task.id)->state, TaskState::kDone);
+  EXPECT_THAT(store().ListTasks({}).value(), SizeIs(2));
+  const std::vector<std::string> problems = {task.key.problem};
+  EXPECT_THAT(store().LoadProfile(task.key.kind, problems, {})->at(problems[0]),
+              ElementsAre(point));
+  EXPECT_EQ(store().FindPlan("k")->value().body, "{}");
+  EXPECT_TRUE(store().GetJob("j"));
+}
+
+TEST_P(StoreContract, GoesOnWhenTheDatabaseCameBack) {
+  ASSERT_TRUE(store().CreatePlan(TestPlan("before")));
+  database_->Crash();
+  EXPECT_TRUE(store().Ping());
+  database_->Crash();
+  const auto plan = store().CreatePlan(TestPlan("after"));
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_THAT(store().ListPlans(10).value(), SizeIs(2));
+}
+
+// Completes one task after the other, and says so through `acknowledged`.
+[[noreturn]] void WriteUntilKilled(const std::string& url, int acknowledged) {
+  const auto store = OpenStore(url);
+  if (!store) _exit(1);
+  for (std::int64_t i = 0;; ++i) {
+    const std::vector<NewTask> tasks = {TestTask(static_cast<int>(i))};
+    if (!(*store)->EnqueueTasks(tasks, 1)) _exit(2);
+    const auto leased = (*store)->LeaseTasks({.kind = TestKind().key,
+                                              .agent = "a",
+                                              .device = "d",
+                                              .max_count = 1,
+                                              .now_ms = 0,
+                                              .until_ms = 1});
+    if (!leased || leased->empty()) _exit(3);
+    const auto task = leased->front();
+    if (!(*store)->CompleteTask(Completion(
+            task,
+            {TestPoint(32, "A", 1000 + i), TestPoint(32, "B", 2000 + i)}))) {
+      _exit(4);
+    }
+    if (write(acknowledged, &task.id, sizeof task.id) != sizeof task.id) {
+      _exit(5);
+    }
+  }
+}
+
+TEST_P(StoreContract, LosesNothingAcknowledgedWhenItsWriterIsKilled) {
+  if (!database_->shared()) GTEST_SKIP() << "kept in memory alone";
+  std::mt19937 random(20261121);
+  store_.reset();
+  for (int round = 0; round < 6; ++round) {
+    database_.reset();
+    database_ = GetParam().make_durable();
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      close(ends[0]);
+      WriteUntilKilled(database_->url(), ends[1]);
+    }
+    close(ends[1]);
+    // A moment that is random in the writer's work: after some writes, and
+    // then as long as it takes to count.
+    std::vector<std::int64_t> acknowledged;
+    std::int64_t id = 0;
+    const auto enough =
+        std::uniform_int_distribution<std::size_t>(1, 40)(random);
+    while (acknowledged.size() < enough &&
+           read(ends[0], &id, sizeof id) == sizeof id) {
+      acknowledged.push_back(id);
+    }
+    volatile unsigned long spin = 0;
+    for (auto n = random() % 3'000'000; spin < n;) spin = spin + 1;
+    kill(child, SIGKILL);
+    if (round % 2 == 1) database_->Crash();
+    while (read(ends[0], &id, sizeof id) == sizeof id) {
+      acknowledged.push_back(id);
+    }
+    close(ends[0]);
+    int status = 0;
+    waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFSIGNALED(status)) << WEXITSTATUS(status);
+
+    const auto store = Open();
+    ASSERT_NE(store, nullptr);
+    std::int64_t done = 0;
+    for (const std::int64_t task_id : acknowledged) {
+      const auto task = store->GetTask(task_id);
+      ASSERT_TRUE(task) << task.error().message;
+      EXPECT_EQ(task->state, TaskState::kDone);
+      const std::vector<std::string> problems = {task->key.problem};
+      EXPECT_THAT(
+          store->LoadProfile(task->key.kind, problems, {})->at(problems[0]),
+          SizeIs(2));
+      ++done;
+    }
+    // What was not acknowledged is there whole or not at all.
+    EXPECT_EQ(store->ListProfiles()->at(0).points,
+              2 * store->CountTasks()->at(TestKind().key).done);
+    EXPECT_GE(done, static_cast<std::int64_t>(enough));
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn

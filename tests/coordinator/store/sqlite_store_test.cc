@@ -1,0 +1,179 @@
+// The store's contract on SQLite, and what is SQLite's own.
+
+#include <sqlite3.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "coordinator/store/migrations.h"
+#include "tests/contract/store_contract.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name =
+        (std::filesystem::temp_directory_path() / "ucudnn-store-XXXXXX")
+            .string();
+    UCUDNN_CHECK(mkdtemp(name.data()) != nullptr);
+    path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  std::string file() const { return path_ / "a store.db"; }
+  std::string url() const { return "sqlite://" + file(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+class FileDatabase final : public TestDatabase {
+ public:
+  std::string url() const override { return folder_.url(); }
+  bool shared() const override { return true; }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+class MemoryDatabase final : public TestDatabase {
+ public:
+  std::string url() const override { return "sqlite::memory:"; }
+  bool shared() const override { return false; }
+};
+
+const TestDatabaseFactory kFile = {
+    "File", [] { return std::make_unique<FileDatabase>(); },
+    [] { return std::make_unique<FileDatabase>(); }};
+const TestDatabaseFactory kMemory = {
+    "Memory", [] { return std::make_unique<MemoryDatabase>(); },
+    [] { return std::make_unique<MemoryDatabase>(); }};
+
+INSTANTIATE_TEST_SUITE_P(Sqlite, StoreContract,
+                         ::testing::Values(kFile, kMemory), DatabaseName);
+
+TEST(SqliteStoreTest, RefusesUrlsThatNameNoDatabase) {
+  for (const char* url :
+       {"", "x", "mysql://host/db", "sqlite:", "sqlite:///", "sqlite://a.db",
+        "sqlite:relative.db", "sqlite:///folder/", "/var/lib/a.db"}) {
+    const auto store = OpenStore(url);
+    ASSERT_FALSE(store) << url;
+    EXPECT_EQ(store.error().code, Code::kInvalidArgument) << url;
+    EXPECT_THAT(store.error().message, HasSubstr("sqlite:///path/file.db"));
+  }
+}
+
+TEST(SqliteStoreTest, SaysWhichFileCannotBeOpened) {
+  const auto store = OpenStore("sqlite:///does/not/exist.db");
+  ASSERT_FALSE(store);
+  EXPECT_EQ(store.error().code, Code::kUnavailable);
+  EXPECT_THAT(store.error().message, HasSubstr("/does/not/exist.db"));
+}
+
+TEST(SqliteStoreTest, RefusesAFileThatIsNoDatabase) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.file()) << std::string(4096, 'x');
+  const auto store = OpenStore(folder.url());
+  ASSERT_FALSE(store);
+  EXPECT_EQ(store.error().code, Code::kDataLoss);
+}
+
+TEST(SqliteStoreTest, OpensAFileFromManyThreadsAtOnce) {
+  const TemporaryFolder folder;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      const auto store = OpenStore(folder.url());
+      ASSERT_TRUE(store) << store.error().message;
+      EXPECT_EQ((*store)->SchemaVersion(), 1);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Changes the file behind the store's back.
+void Exec(const std::string& file, const char* sql) {
+  sqlite3* handle = nullptr;
+  ASSERT_EQ(sqlite3_open(file.c_str(), &handle), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(handle, sql, nullptr, nullptr, nullptr), SQLITE_OK)
+      << sqlite3_errmsg(handle);
+  sqlite3_close(handle);
+}
+
+TEST(SqliteStoreTest, RefusesADatabaseOfANewerVersion) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(OpenStore(folder.url()));
+  Exec(folder.file(), "INSERT INTO schema_version VALUES (99, '0099_later')");
+  const auto store = OpenStore(folder.url());
+  ASSERT_FALSE(store);
+  EXPECT_EQ(store.error().code, Code::kFailedPrecondition);
+  EXPECT_THAT(store.error().message, HasSubstr("99"));
+}
+
+TEST(SqliteStoreTest, ReportsAFullDisk) {
+  const TemporaryFolder folder;
+  const auto database = OpenSqlite(folder.url()).value();
+  const auto run = [&](const std::string& script) {
+    return database->Run(Access::kWrite, [&](SqlTransaction& sql) {
+      return sql.ExecuteScript(script);
+    });
+  };
+  ASSERT_TRUE(run("CREATE TABLE a (x BLOB); PRAGMA max_page_count = 10"));
+  const Status full = run("INSERT INTO a VALUES (zeroblob(1000000))");
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().code, Code::kResourceExhausted);
+  // The transaction was undone, and the next one runs.
+  EXPECT_TRUE(run("INSERT INTO a VALUES (1)"));
+}
+
+TEST(SqliteStoreTest, KeepsReadersGoingWhileOneWrites) {
+  const TemporaryFolder folder;
+  const auto store = OpenStore(folder.url()).value();
+  ASSERT_TRUE(store->CreatePlan(TestPlan("k")));
+  auto database = OpenSqlite(folder.url()).value();
+  const Status status =
+      database->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
+        UCUDNN_RETURN_IF_ERROR(sql.Execute("UPDATE plans SET body = 'new'"));
+        EXPECT_EQ(store->FindPlan("k")->value().body, "{}");
+        return {};
+      });
+  EXPECT_TRUE(status);
+  EXPECT_EQ(store->FindPlan("k")->value().body, "new");
+}
+
+TEST(MigrationsTest, AreAppliedOnceInOrderAndAllOrNone) {
+  const auto database = OpenSqlite("sqlite::memory:").value();
+  const std::vector<Migration> two = {
+      {1, "0001_a", "sqlite", "CREATE TABLE a (x INTEGER);"},
+      {1, "0001_a", "postgres", "nonsense"},
+      {2, "0002_b", "sqlite", "INSERT INTO a VALUES (7);"},
+  };
+  std::vector<Migration> broken = two;
+  broken[2].script = "INSERT INTO a VALUES (8); INSERT INTO missing VALUES (1)";
+  const Status failed = Migrate(*database, broken);
+  ASSERT_FALSE(failed);
+  EXPECT_THAT(failed.error().message, HasSubstr("0002_b"));
+  ASSERT_TRUE(Migrate(*database, std::span(two).first(2)));
+  ASSERT_TRUE(Migrate(*database, two));
+  ASSERT_TRUE(Migrate(*database, two));
+  const auto rows = InTransaction(
+      *database, Access::kRead,
+      [](SqlTransaction& sql) { return sql.Query("SELECT x FROM a"); });
+  ASSERT_EQ(rows->size(), 1U);
+  EXPECT_EQ(rows->at(0).Int(0), 7);
+}
+
+}  // namespace
+}  // namespace ucudnn

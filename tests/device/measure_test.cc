@@ -1,0 +1,324 @@
+#include "device/measure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "device/recorded/recorded_device.h"
+#include "tests/device/recorded_profile.h"
+
+namespace ucudnn {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using test::KernelOf;
+using test::Point;
+using test::SmallGeometry;
+using test::SmallNetwork;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr BatchSize kBatch(64);
+
+std::unique_ptr<Device> Recorded(std::vector<MeasuredPoint> points,
+                                 ConvOp op = ConvOp::kForward) {
+  const Profile profile = {{KernelOf("first", op, std::move(points))}};
+  auto device = OpenRecordedDevice(profile, SmallNetwork(), "");
+  EXPECT_TRUE(device) << device.error().message;
+  return *std::move(device);
+}
+
+ConvProblem First(ConvOp op = ConvOp::kForward) {
+  return {op, SmallGeometry(), Precision::kFp32, Layout::kNchw};
+}
+
+// What was reported of each algorithm: its code.
+struct Report {
+  std::map<std::string, Code> codes;
+  MeasureProgress Record() {
+    return [this](const Candidate& candidate,
+                  const Result<MeasuredPoint>& point) {
+      codes[candidate.algorithm.name] = point ? Code::kOk : point.error().code;
+    };
+  }
+};
+
+std::vector<std::string> Names(const std::vector<MeasuredPoint>& points) {
+  std::vector<std::string> names;
+  for (const MeasuredPoint& p : points) names.push_back(p.algorithm.name);
+  return names;
+}
+
+// Passes everything on to a recorded device, but for what a test says of each
+// run: an error, or a factor to its time.
+class Disturbed : public Device {
+ public:
+  using Disturbance = std::function<Result<double>(int run)>;
+  Disturbed(std::unique_ptr<Device> device, Disturbance disturbance)
+      : device_(std::move(device)), disturbance_(std::move(disturbance)) {}
+
+  const DeviceInfo& info() const override { return device_->info(); }
+  Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem& problem,
+                                                BatchSize batch) override {
+    return device_->ListAlgorithms(problem, batch);
+  }
+  Result<std::unique_ptr<Convolution>> Prepare(
+      const ConvProblem& problem, BatchSize batch,
+      const Algorithm& algorithm) override {
+    return device_->Prepare(problem, batch, algorithm);
+  }
+  Result<DeviceBuffer> Allocate(Bytes size) override {
+    allocated.push_back(size);
+    return device_->Allocate(size);
+  }
+  Status Upload(void* to, const void* from, Bytes size) override {
+    return device_->Upload(to, from, size);
+  }
+  Status Download(void* to, const void* from, Bytes size) override {
+    return device_->Download(to, from, size);
+  }
+  Status Fill(void* to, unsigned char byte, Bytes size) override {
+    return device_->Fill(to, byte, size);
+  }
+  Result<Nanoseconds> Time(const std::function<Status()>& work) override {
+    UCUDNN_ASSIGN_OR_RETURN(const double factor, disturbance_(runs++));
+    UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, device_->Time(work));
+    return Nanoseconds(
+        static_cast<std::int64_t>(static_cast<double>(time.count()) * factor));
+  }
+  Status Synchronize() override {
+    return broken ? Status(Fail(Code::kDataLoss, "the device fell away"))
+                  : Status();
+  }
+
+  int runs = 0;
+  bool broken = false;
+  std::vector<Bytes> allocated;
+
+ private:
+  std::unique_ptr<Device> device_;
+  Disturbance disturbance_;
+};
+
+TEST(SummarizeTest, GivesMedianAndHalfTheQuartileDistance) {
+  const auto summary = [](std::vector<int> us) {
+    std::vector<Nanoseconds> times;
+    for (const int t : us) times.emplace_back(microseconds(t));
+    const MedianAndSpread s = Summarize(times);
+    return std::pair(s.median.count(), s.spread.count());
+  };
+  EXPECT_EQ(summary({7}), std::pair(7000L, 0L));
+  EXPECT_EQ(summary({9, 1}), std::pair(5000L, 2000L));
+  EXPECT_EQ(summary({5, 1, 2, 4, 100}), std::pair(4000L, 1500L));
+}
+
+TEST(MeasureTest, FindsTheRecordedTimes) {
+  const std::vector<MeasuredPoint> recorded = {Point(64, "FFT", 1_MiB, 40),
+                                               Point(64, "GEMM", 0_B, 100)};
+  const auto device = Recorded(recorded);
+  MeasureOptions options;
+  options.min_repeats = 4;
+  const auto points =
+      MeasureProblem(*device, First(), kBatch, options, std::stop_token());
+  ASSERT_TRUE(points) << points.error().message;
+  ASSERT_EQ(points->size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    MeasuredPoint expected = recorded[i];
+    expected.repeats = 4;
+    EXPECT_EQ((*points)[i], expected);
+  }
+}
+
+TEST(MeasureTest, RepeatsUntilTheMedianIsSettled) {
+  // After the warm-up, times jump about until the tenth run.
+  Disturbed device(Recorded({Point(64, "GEMM", 0_B, 100)}),
+                   [](int run) -> Result<double> {
+                     return run < 10 ? 1.0 + 0.2 * (run % 3) : 1.0;
+                   });
+  MeasureOptions options;
+  options.min_repeats = 3;
+  options.max_repeats = 100;
+  options.target_spread = 0.01;
+  const auto points =
+      MeasureProblem(device, First(), kBatch, options, std::stop_token());
+  ASSERT_TRUE(points);
+  const MeasuredPoint& point = points->at(0);
+  EXPECT_EQ(point.time, microseconds(100));
+  EXPECT_LE(point.spread, microseconds(1));
+  EXPECT_GT(point.repeats, 10);
+  EXPECT_LT(point.repeats, 40);
+}
+
+TEST(MeasureTest, StopsRepeatingAtTheLimits) {
+  const auto measured = [](const MeasureOptions& options) {
+    Disturbed device(Recorded({Point(64, "GEMM", 0_B, 100)}),
+                     [](int run) -> Result<double> { return 1.0 + run % 7; });
+    return MeasureProblem(device, First(), kBatch, options, std::stop_token())
+        .value()
+        .at(0);
+  };
+  MeasureOptions options;
+  options.max_repeats = 12;
+  EXPECT_EQ(measured(options).repeats, 12);
+  options.max_repeats = 1'000'000;
+  options.time_limit = milliseconds(10);
+  const MeasuredPoint limited = measured(options);
+  EXPECT_GT(limited.repeats, 10);
+  EXPECT_LT(limited.repeats, 100);
+  EXPECT_GT(limited.spread, Nanoseconds(0));
+}
+
+TEST(MeasureTest, DropsWhatIsHopelessWithoutRunningTheWholeBatch) {
+  const auto points = [](std::int64_t slow_us, Bytes slow_workspace) {
+    return std::vector<MeasuredPoint>{
+        Point(64, "FAST", 1_MiB, 100),
+        Point(1, "SLOW", slow_workspace, slow_us / 64),
+        Point(4, "SLOW", slow_workspace, slow_us / 16),
+        Point(64, "SLOW", slow_workspace, slow_us)};
+  };
+  MeasureOptions options;
+  options.hopeless_factor = 10;
+  options.time_limit = std::chrono::seconds(1);
+  const auto measure = [&](Disturbed& device, Report* report) {
+    return Names(MeasureProblem(device, First(), kBatch, options,
+                                std::stop_token(), report->Record())
+                     .value());
+  };
+  const auto undisturbed = [](int) -> Result<double> { return 1.0; };
+  {
+    Report report;
+    Disturbed device(Recorded(points(64'000, 1_MiB)), undisturbed);
+    EXPECT_THAT(measure(device, &report), ElementsAre("FAST"));
+    EXPECT_EQ(report.codes["SLOW"], Code::kDeadlineExceeded);
+  }
+  {  // Slow, but not hopeless.
+    Report report;
+    Disturbed device(Recorded(points(640, 1_MiB)), undisturbed);
+    EXPECT_THAT(measure(device, &report), ElementsAre("FAST", "SLOW"));
+  }
+  {  // With less workspace it may be all that fits: measured, but once.
+    Report report;
+    Disturbed device(Recorded(points(64'000, 0_B)), undisturbed);
+    EXPECT_THAT(measure(device, &report), ElementsAre("FAST", "SLOW"));
+    EXPECT_LE(device.runs, 1 + 3 + 4 + 1);
+  }
+  {  // But not if one run would take longer than any may.
+    Report report;
+    Disturbed device(Recorded(points(64'000'000, 0_B)), undisturbed);
+    EXPECT_THAT(measure(device, &report), ElementsAre("FAST"));
+    EXPECT_EQ(report.codes["SLOW"], Code::kDeadlineExceeded);
+  }
+}
+
+TEST(MeasureTest, LeavesOutWhatNeedsMoreWorkspaceThanAllowed) {
+  Disturbed device(
+      Recorded({Point(64, "FFT", 2_MiB, 40), Point(64, "GEMM", 1_MiB, 100)}),
+      [](int) -> Result<double> { return 1.0; });
+  MeasureOptions options;
+  options.max_workspace = 1_MiB;
+  Report report;
+  const auto points = MeasureProblem(device, First(), kBatch, options,
+                                     std::stop_token(), report.Record());
+  ASSERT_TRUE(points);
+  EXPECT_THAT(Names(*points), ElementsAre("GEMM"));
+  EXPECT_EQ(report.codes["FFT"], Code::kResourceExhausted);
+  for (const Bytes size : device.allocated) EXPECT_LE(size, 1_MiB);
+}
+
+TEST(MeasureTest, GoesOnAfterAnAlgorithmFailed) {
+  Disturbed device(
+      Recorded({Point(64, "BAD", 0_B, 40), Point(64, "GOOD", 0_B, 100)}),
+      [](int run) -> Result<double> {
+        if (run == 0) return Fail(Code::kUnknown, "bad kernel");
+        return 1.0;
+      });
+  Report report;
+  const auto points = MeasureProblem(device, First(), kBatch, MeasureOptions(),
+                                     std::stop_token(), report.Record());
+  ASSERT_TRUE(points);
+  EXPECT_THAT(Names(*points), ElementsAre("GOOD"));
+  EXPECT_EQ(report.codes["BAD"], Code::kUnknown);
+}
+
+TEST(MeasureTest, EndsWhenTheDeviceIsBrokenOrNothingWorks) {
+  const auto fails = [](int) -> Result<double> {
+    return Fail(Code::kUnknown, "bad kernel");
+  };
+  Disturbed device(
+      Recorded({Point(64, "ONE", 0_B, 40), Point(64, "TWO", 0_B, 100)}), fails);
+  const auto failed = MeasureProblem(device, First(), kBatch, MeasureOptions(),
+                                     std::stop_token());
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code, Code::kUnknown);
+  EXPECT_THAT(failed.error().message, HasSubstr(ToString(First())));
+  EXPECT_EQ(device.runs, 2);
+
+  device.broken = true;
+  const auto broken = MeasureProblem(device, First(), kBatch, MeasureOptions(),
+                                     std::stop_token());
+  ASSERT_FALSE(broken);
+  EXPECT_EQ(broken.error().code, Code::kDataLoss);
+  EXPECT_EQ(device.runs, 3);
+}
+
+TEST(MeasureTest, StopsWhenAsked) {
+  std::stop_source source;
+  Disturbed device(
+      Recorded({Point(64, "ONE", 0_B, 40), Point(64, "TWO", 0_B, 100)}),
+      [&](int run) -> Result<double> {
+        if (run == 3) source.request_stop();
+        return 1.0 + run % 5;
+      });
+  Report report;
+  const auto points = MeasureProblem(device, First(), kBatch, MeasureOptions(),
+                                     source.get_token(), report.Record());
+  ASSERT_FALSE(points);
+  EXPECT_EQ(points.error().code, Code::kCancelled);
+  EXPECT_EQ(device.runs, 4);
+  EXPECT_TRUE(report.codes.empty());
+}
+
+TEST(MeasureTest, KeepsItsBuffersFromOneProblemToTheNext) {
+  Disturbed device(
+      Recorded({Point(8, "GEMM", 1_KiB, 50), Point(64, "GEMM", 64_KiB, 100)}),
+      [](int) -> Result<double> { return 1.0; });
+  MeasureBench bench(device);
+  for (const std::int64_t batch : {64, 8, 64}) {
+    EXPECT_TRUE(bench.Measure(First(), BatchSize(batch), MeasureOptions(),
+                              std::stop_token(), {}));
+    EXPECT_EQ(device.allocated.size(), 4U);
+  }
+}
+
+TEST(MeasureTest, RefusesOptionsOutOfRange) {
+  const auto device = Recorded({Point(64, "GEMM", 0_B, 100)});
+  for (const auto& change : std::vector<std::function<void(MeasureOptions&)>>{
+           [](MeasureOptions& o) { o.min_repeats = 0; },
+           [](MeasureOptions& o) { o.max_repeats = 2; },
+           [](MeasureOptions& o) { o.target_spread = -1; },
+           [](MeasureOptions& o) { o.hopeless_factor = 0.5; },
+           [](MeasureOptions& o) { o.time_limit = Nanoseconds(0); },
+           [](MeasureOptions& o) { o.max_workspace = Bytes(-1); }}) {
+    MeasureOptions options;
+    change(options);
+    const auto points =
+        MeasureProblem(*device, First(), kBatch, options, std::stop_token());
+    ASSERT_FALSE(points);
+    EXPECT_EQ(points.error().code, Code::kInvalidArgument);
+  }
+}
+
+TEST(MeasureTest, PassesOnThatABatchIsUnknown) {
+  const auto device = Recorded({Point(64, "GEMM", 0_B, 100)});
+  const auto points = MeasureProblem(*device, First(), BatchSize(5),
+                                     MeasureOptions(), std::stop_token());
+  ASSERT_FALSE(points);
+  EXPECT_EQ(points.error().code, Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace ucudnn
