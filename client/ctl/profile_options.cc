@@ -59,7 +59,8 @@ void AddBatchPolicyOption(CLI::App* command, BatchPolicy* policy) {
       ->default_str("all");
 }
 
-void AddProfileOptions(CLI::App* command, ProfileOptions* options) {
+void AddProfileOptions(CLI::App* command, ProfileOptions* options,
+                       std::string* network_file) {
   command
       ->add_option("--profile", options->profile,
                    "Measurements, CSV or gzipped CSV")
@@ -71,7 +72,16 @@ void AddProfileOptions(CLI::App* command, ProfileOptions* options) {
       ->required();
   AddBatchPolicyOption(command, &options->policy);
   ProfileFilter& filter = options->filter;
-  command->add_option("--network", filter.network, "Only this network")
+  if (network_file != nullptr) {
+    command
+        ->add_option("--network", *network_file,
+                     "The network's graph, an ONNX model")
+        ->option_text("FILE")
+        ->required();
+  }
+  command
+      ->add_option(network_file == nullptr ? "--network" : "--profile-network",
+                   filter.network, "Only this network of the profile")
       ->option_text("NAME");
   command->add_option("--layer", filter.layer, "Only this layer")
       ->option_text("NAME");
@@ -98,9 +108,8 @@ void AddProfileOptions(CLI::App* command, ProfileOptions* options) {
   AddOutputOption(command, &options->output);
 }
 
-Result<Profile> ReadKernels(const ProfileOptions& options) {
-  UCUDNN_ASSIGN_OR_RETURN(const Profile profile,
-                          ReadProfileFile(options.profile));
+Result<Profile> SelectFrom(const Profile& profile,
+                           const ProfileOptions& options) {
   Result<Profile> selected = SelectKernels(profile, options.filter);
   if (!selected) {
     Error error = std::move(selected).error();
@@ -109,6 +118,12 @@ Result<Profile> ReadKernels(const ProfileOptions& options) {
     return Within(options.profile, std::move(error));
   }
   return selected;
+}
+
+Result<Profile> ReadKernels(const ProfileOptions& options) {
+  UCUDNN_ASSIGN_OR_RETURN(const Profile profile,
+                          ReadProfileFile(options.profile));
+  return SelectFrom(profile, options);
 }
 
 std::string DescribeMicroBatches(const std::vector<MicroBatch>& micro_batches) {
@@ -148,14 +163,14 @@ std::string PlanTable(const WorkspacePlan& plan) {
   return table.Text() +
          fmt::format(
              "\n{} kernels, batch {}: {}, undivided {} (gain {})\n"
-             "lower bound {} ({}), workspace {} under a limit of {}\n",
+             "lower bound {} ({}), workspace {} in all under a limit of {}{}\n",
              plan.kernels.size(), plan.batch.count(),
              HumanTime(plan.total_time), TimeOrDash(plan.undivided_time),
              Gain(plan.total_time, plan.undivided_time),
              HumanTime(plan.lower_bound),
              plan.optimal ? "optimal" : "not proven optimal",
-             HumanBytes(plan.total_workspace),
-             HumanBytes(plan.workspace_limit));
+             HumanBytes(plan.total_workspace), HumanBytes(plan.workspace_limit),
+             has_offsets ? "" : " for each kernel");
 }
 
 }  // namespace ucudnn::ctl

@@ -26,8 +26,11 @@ struct ProfileOptions {
 };
 
 // Adds the flags. A value that is malformed is a parse error that names the
-// flag, the value and what is accepted.
-void AddProfileOptions(CLI::App* command, ProfileOptions* options);
+// flag, the value and what is accepted. With `network_file`, --network names a
+// required file instead of a network of the profile, which is then chosen by
+// --profile-network.
+void AddProfileOptions(CLI::App* command, ProfileOptions* options,
+                       std::string* network_file = nullptr);
 
 // --batch-policy and --batch alone, for commands with flags of their own.
 void AddBatchPolicyOption(CLI::App* command, BatchPolicy* policy);
@@ -37,6 +40,10 @@ void AddBatchOption(CLI::App* command, BatchSize* batch);
 // ReadProfileFile and SelectKernels; kInvalidArgument too where the flags
 // select nothing.
 Result<Profile> ReadKernels(const ProfileOptions& options);
+
+// The same from a profile that was read from options.profile.
+Result<Profile> SelectFrom(const Profile& profile,
+                           const ProfileOptions& options);
 
 // For people: what a plan does with each kernel, and the totals.
 std::string PlanTable(const WorkspacePlan& plan);

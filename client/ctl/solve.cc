@@ -2,10 +2,13 @@
 
 namespace ucudnn::ctl {
 
-void AddSolveCommands(CLI::App& app, Chosen* /*chosen*/) {
+void AddSolveCommands(CLI::App& app, Chosen* chosen) {
   CLI::App* solve = app.add_subcommand(
       "solve", "Solve a planning problem offline, from files alone");
   solve->require_subcommand(1);
+  AddSolveWr(solve, chosen);
+  AddSolvePareto(solve, chosen);
+  AddSolveWs(solve, chosen);
 }
 
 }  // namespace ucudnn::ctl
