@@ -10,19 +10,32 @@ namespace {
 
 constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
 
+std::size_t BlocksOf(std::size_t costs) {
+  return (costs + Kind::kBlock - 1) / Kind::kBlock;
+}
+
+// Checks a table in the one pass, from its end, that also finds the least
+// times: large tables cost what reading them costs.
 Status CheckTable(const std::vector<BatchCost>& table, std::size_t index,
-                  std::int64_t most_time) {
-  std::int64_t last = 0;
-  std::int64_t longest = 0;
+                  std::int64_t most_time,
+                  std::vector<std::int64_t>* least_from) {
   std::int64_t signs = 0;
+  std::int64_t longest = 0;
+  std::int64_t least = kForever;
+  std::int64_t next = kMaxBatchSize.count() + 1;
   bool rising = true;
-  for (const BatchCost& cost : table) {
-    rising &= cost.batch.count() > last;
-    last = cost.batch.count();
-    signs |= cost.time.count() | cost.memory.count();
-    longest = std::max<std::int64_t>(longest, cost.time.count());
+  least_from->resize(BlocksOf(table.size()));
+  for (std::size_t i = table.size(); i-- > 0;) {
+    const BatchCost& cost = table[i];
+    const std::int64_t time = cost.time.count();
+    rising &= cost.batch.count() < next;
+    next = cost.batch.count();
+    signs |= time | cost.memory.count();
+    longest = std::max(longest, time);
+    least = std::min(least, time);
+    if (i % Kind::kBlock == 0) (*least_from)[i / Kind::kBlock] = least;
   }
-  if (!rising || last > kMaxBatchSize.count()) {
+  if (!rising || next < 1) {
     return Fail(Code::kInvalidArgument,
                 "table {} is not by rising batch from 1 to {}", index,
                 kMaxBatchSize.count());
@@ -38,6 +51,33 @@ Status CheckTable(const std::vector<BatchCost>& table, std::size_t index,
                 index, longest);
   }
   return {};
+}
+
+// The least times of the batches of the block that ends at `end`, each of this
+// batch or any later one.
+std::vector<std::int64_t> LeastTimesOfBlock(const Kind& kind, std::size_t end) {
+  if (end == 0) return {};
+  const std::size_t block = (end - 1) / Kind::kBlock;
+  std::int64_t least = block + 1 < kind.least_from.size()
+                           ? kind.least_from[block + 1]
+                           : kForever;
+  std::vector<std::int64_t> times(end - block * Kind::kBlock);
+  for (std::size_t i = times.size(); i-- > 0;) {
+    least = std::min<std::int64_t>(
+        least, kind.costs[block * Kind::kBlock + i].time.count());
+    times[i] = least;
+  }
+  return times;
+}
+
+std::vector<std::int64_t> LeastFrom(std::span<const BatchCost> costs) {
+  std::vector<std::int64_t> least_from(BlocksOf(costs.size()));
+  std::int64_t least = kForever;
+  for (std::size_t i = costs.size(); i-- > 0;) {
+    least = std::min<std::int64_t>(least, costs[i].time.count());
+    if (i % Kind::kBlock == 0) least_from[i / Kind::kBlock] = least;
+  }
+  return least_from;
 }
 
 // The batches of `table` up to `largest` that `gpu` may use.
@@ -66,9 +106,14 @@ void Restrict(const std::vector<BatchCost>& table, const AssignGpu& gpu,
 }  // namespace
 
 std::size_t Kind::LargestWithin(std::int64_t time) const {
-  return static_cast<std::size_t>(
+  const auto blocks = static_cast<std::size_t>(
       std::upper_bound(least_from.begin(), least_from.end(), time) -
       least_from.begin());
+  if (blocks == 0) return 0;
+  // It is in the last of these blocks.
+  std::size_t end = std::min(blocks * kBlock, costs.size());
+  while (costs[end - 1].time.count() > time) --end;
+  return end;
 }
 
 Result<std::vector<Kind>> MakeKinds(const AssignProblem& problem,
@@ -99,8 +144,10 @@ Result<std::vector<Kind>> MakeKinds(const AssignProblem& problem,
                   "a communication time is longer than 36 years");
     }
   }
+  std::vector<std::vector<std::int64_t>> least_from(problem.tables.size());
   for (std::size_t t = 0; t < problem.tables.size(); ++t) {
-    UCUDNN_RETURN_IF_ERROR(CheckTable(problem.tables[t], t, most_time));
+    UCUDNN_RETURN_IF_ERROR(
+        CheckTable(problem.tables[t], t, most_time, &least_from[t]));
   }
   std::vector<Kind> kinds;
   // Kinds by table; few GPUs of a table differ in what else limits them.
@@ -129,14 +176,53 @@ Result<std::vector<Kind>> MakeKinds(const AssignProblem& problem,
     Kind& kind = kinds.emplace_back();
     kind.gpus.push_back(g);
     Restrict(problem.tables[gpu.table], gpu, largest, &kind);
-    kind.least_from.resize(kind.costs.size());
-    std::int64_t least = kForever;
-    for (std::size_t i = kind.costs.size(); i-- > 0;) {
-      least = std::min<std::int64_t>(least, kind.costs[i].time.count());
-      kind.least_from[i] = least;
+    const auto& table = problem.tables[gpu.table];
+    // A kind of a whole table takes over what the check found.
+    if (kind.costs.data() == table.data() &&
+        kind.costs.size() == table.size() &&
+        least_from[gpu.table].size() == BlocksOf(table.size())) {
+      kind.least_from = std::move(least_from[gpu.table]);
+      least_from[gpu.table].clear();
+    } else {
+      kind.least_from = LeastFrom(kind.costs);
     }
   }
   return kinds;
+}
+
+// Bisects the kinds' least times one kind after the other: each kind's lie
+// sorted, blocks first, and the interval that is left holds ever fewer.
+std::optional<std::int64_t> LeastEnough(
+    std::span<const Kind> kinds,
+    const std::function<bool(std::int64_t)>& enough) {
+  std::int64_t low = -1;
+  std::int64_t high = -1;
+  for (const Kind& kind : kinds) {
+    for (const std::int64_t time : LeastTimesOfBlock(kind, kind.costs.size())) {
+      high = std::max(high, time);
+    }
+  }
+  if (high < 0 || !enough(high)) return std::nullopt;
+  const auto bisect = [&](std::span<const std::int64_t> times) {
+    while (true) {
+      const auto first = std::upper_bound(times.begin(), times.end(), low);
+      const auto last = std::lower_bound(first, times.end(), high);
+      if (first == last) return;
+      const std::int64_t middle = first[(last - first) / 2];
+      (enough(middle) ? high : low) = middle;
+    }
+  };
+  for (const Kind& kind : kinds) bisect(kind.least_from);
+  for (const Kind& kind : kinds) {
+    // No block's time lies between; those of the batches around `low` may.
+    const auto blocks = static_cast<std::size_t>(
+        std::upper_bound(kind.least_from.begin(), kind.least_from.end(), low) -
+        kind.least_from.begin());
+    if (blocks == 0) continue;
+    bisect(LeastTimesOfBlock(
+        kind, std::min(blocks * Kind::kBlock, kind.costs.size())));
+  }
+  return high;
 }
 
 bool Sums::AddOneOf(std::span<const Run> runs) {
@@ -237,55 +323,9 @@ bool Reach::CanHold(std::int64_t time) const {
   return sums.Has(question.target);
 }
 
-// Bisects the distinct least times kind by kind: each kind's lie sorted in its
-// own table, and the interval that the earlier kinds left holds few of them.
 std::optional<std::int64_t> Reach::LeastTimeForMost() const {
-  std::int64_t high = -1;  // known to do
-  for (const Kind& kind : kinds_) {
-    if (!kind.least_from.empty()) high = std::max(high, kind.least_from.back());
-  }
-  if (high < 0 || Most(high) < batch_) return std::nullopt;
-  std::int64_t low = -1;  // known not to do
-  // Where each kind's largest batch stands at `low` and `high`.
-  struct Bracket {
-    std::size_t low = 0;
-    std::size_t high = 0;
-  };
-  std::vector<Bracket> brackets;
-  for (const Kind& kind : kinds_) {
-    brackets.push_back({0, kind.least_from.size()});
-  }
-  std::vector<std::size_t> ends(kinds_.size());
-  const auto test = [&](std::int64_t time) {
-    std::int64_t sum = 0;
-    for (std::size_t k = 0; k < kinds_.size(); ++k) {
-      const auto begin = kinds_[k].least_from.begin();
-      ends[k] = static_cast<std::size_t>(
-          std::upper_bound(
-              begin + static_cast<std::ptrdiff_t>(brackets[k].low),
-              begin + static_cast<std::ptrdiff_t>(brackets[k].high), time) -
-          begin);
-      if (ends[k] > 0) {
-        sum += kinds_[k].count() * kinds_[k].costs[ends[k] - 1].batch.count();
-      }
-    }
-    const bool enough = sum >= batch_;
-    for (std::size_t k = 0; k < kinds_.size(); ++k) {
-      (enough ? brackets[k].high : brackets[k].low) = ends[k];
-    }
-    (enough ? high : low) = time;
-  };
-  for (std::size_t k = 0; k < kinds_.size(); ++k) {
-    const auto& times = kinds_[k].least_from;
-    while (true) {
-      // This kind's times strictly between.
-      const auto first = std::upper_bound(times.begin(), times.end(), low);
-      const auto last = std::lower_bound(first, times.end(), high);
-      if (first == last) break;
-      test(first[(last - first) / 2]);
-    }
-  }
-  return high;
+  return LeastEnough(kinds_,
+                     [&](std::int64_t time) { return Most(time) >= batch_; });
 }
 
 Result<std::optional<std::int64_t>> Reach::LeastTime(

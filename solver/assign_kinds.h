@@ -5,6 +5,7 @@
 // solver/assign.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -20,12 +21,14 @@ struct Kind {
   std::vector<std::size_t> gpus;
   std::span<const BatchCost> costs;
   std::vector<BatchCost> own_costs;  // where `costs` is not a whole table
-  // The least time of this batch or any larger one: never falls.
+  // The least time of batch i * kBlock of `costs` or any later one: never
+  // falls. One for each block, since large tables cost what memory they touch.
+  static constexpr std::size_t kBlock = 16;
   std::vector<std::int64_t> least_from;
 
   std::int64_t count() const { return std::ssize(gpus); }
   // Where the largest batch within `time` stands in `costs`, plus one; 0 if
-  // every batch takes longer. O(log |costs|).
+  // every batch takes longer. O(log |costs| + kBlock).
   std::size_t LargestWithin(std::int64_t time) const;
   std::int64_t LargestBatchWithin(std::int64_t time) const {
     const std::size_t end = LargestWithin(time);
@@ -37,6 +40,13 @@ struct Kind {
 // problem itself. Kinds that can use no batch are included.
 Result<std::vector<Kind>> MakeKinds(const AssignProblem& problem,
                                     BatchSize largest);
+
+// The least time that is enough, where what is enough stays so for all larger
+// times and changes only with some kind's largest batch; absent if none is.
+// Expected O(kinds + log |costs|) calls.
+std::optional<std::int64_t> LeastEnough(
+    std::span<const Kind> kinds,
+    const std::function<bool(std::int64_t)>& enough);
 
 // A row of bits, set where a sum can be reached.
 class Sums {

@@ -90,23 +90,7 @@ std::optional<std::int64_t> Ties::LeastTimeForMost(std::int64_t gpus) const {
     }
     return left <= 0 && free == 0;
   };
-  std::int64_t low = -1;
-  std::int64_t high = -1;
-  for (const Kind& kind : kinds_) {
-    if (!kind.least_from.empty()) high = std::max(high, kind.least_from.back());
-  }
-  if (high < 0 || !enough(high)) return std::nullopt;
-  for (const Kind& kind : kinds_) {
-    const auto& times = kind.least_from;
-    while (true) {
-      const auto first = std::upper_bound(times.begin(), times.end(), low);
-      const auto last = std::lower_bound(first, times.end(), high);
-      if (first == last) break;
-      const std::int64_t middle = first[(last - first) / 2];
-      (enough(middle) ? high : low) = middle;
-    }
-  }
-  return high;
+  return LeastEnough(kinds_, enough);
 }
 
 std::vector<Ties::Option> Ties::Options(const Kind& kind, std::int64_t time,
