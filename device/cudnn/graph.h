@@ -8,14 +8,7 @@
 // engine that uses the matrix units or rounds its input is TF32, any other
 // FP32; on 16-bit data the arithmetic is the graph's.
 //
-// alpha and beta are part of a graph. An engine is listed if it computes with
-// alpha 1 and beta 0, and for backward_filter, which accumulates over
-// micro-batches, with beta 1 too, or else with a workspace that also holds one
-// filter, from which the gradient is then added. Other values are tried as
-// graphs of their own when they are first run, which then takes milliseconds
-// of host time. Where the engine refuses them (or needs more workspace),
-// beta 0 is done by scaling the output; and a forward or backward_data with
-// another beta is kUnimplemented.
+// graph_convolution.h says how any alpha and beta are served.
 //
 // Operands must be aligned to 16 bytes, or be whole images into a tensor that
 // is: kInvalidArgument otherwise.

@@ -88,7 +88,8 @@ Result<SharedLibrary> SharedLibrary::Open(
   std::string reason;  // the first that says more than that no file is there
   bool informative = false;
   for (const std::string& name : names) {
-    wanted += wanted.empty() ? name : " or " + name;
+    if (!wanted.empty()) wanted += " or ";
+    wanted += name;
     std::vector<std::string> paths = {name};
     for (const std::string& directory : directories) {
       paths.push_back(directory + "/" + name);

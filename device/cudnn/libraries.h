@@ -107,6 +107,7 @@ namespace ucudnn::cudnn {
   X(BackendExecute, cudnnBackendExecute)
 
 // One pointer for each function, of the type that the header declares.
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name is declared
 #define UCUDNN_MEMBER(member, function) decltype(&::function) member = nullptr;
 struct DriverApi {
   UCUDNN_DRIVER_FUNCTIONS(UCUDNN_MEMBER)
