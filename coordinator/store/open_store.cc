@@ -1,4 +1,3 @@
-#include <string_view>
 #include <utility>
 
 #include "coordinator/store/migrations.h"
@@ -9,10 +8,8 @@ namespace ucudnn {
 namespace {
 
 Result<std::unique_ptr<SqlDatabase>> OpenDatabase(const std::string& url) {
-  const std::string_view scheme =
-      std::string_view(url).substr(0, url.find(':'));
-  if (scheme == "sqlite") return OpenSqlite(url);
-  if (scheme == "postgresql" || scheme == "postgres") {
+  if (url.starts_with("sqlite:")) return OpenSqlite(url);
+  if (url.starts_with("postgresql://") || url.starts_with("postgres://")) {
 #ifdef UCUDNN_WITH_POSTGRES
     return OpenPostgres(url);
 #else
@@ -26,7 +23,7 @@ Result<std::unique_ptr<SqlDatabase>> OpenDatabase(const std::string& url) {
               "a database URL starts with '{}'; accepted are "
               "sqlite:///path/file.db, sqlite::memory: and "
               "postgresql://user@host/database",
-              scheme);
+              url.substr(0, url.find(':')));
 }
 
 }  // namespace

@@ -67,12 +67,21 @@ INSTANTIATE_TEST_SUITE_P(Sqlite, StoreContract,
 TEST(SqliteStoreTest, RefusesUrlsThatNameNoDatabase) {
   for (const char* url :
        {"", "x", "mysql://host/db", "sqlite:", "sqlite:///", "sqlite://a.db",
-        "sqlite:relative.db", "sqlite:///folder/", "/var/lib/a.db"}) {
+        "sqlite:relative.db", "postgresql:database", "sqlite:///folder/", "/var/lib/a.db"}) {
     const auto store = OpenStore(url);
     ASSERT_FALSE(store) << url;
     EXPECT_EQ(store.error().code, Code::kInvalidArgument) << url;
     EXPECT_THAT(store.error().message, HasSubstr("sqlite:///path/file.db"));
   }
+}
+
+TEST(SqliteStoreTest, SaysWhenTheBuildHasNoPostgres) {
+  const auto store = OpenStore("postgresql://u@/db?host=/nowhere");
+  ASSERT_FALSE(store);
+  if (store.error().code != Code::kUnimplemented) {
+    GTEST_SKIP() << "this build has it";
+  }
+  EXPECT_THAT(store.error().message, HasSubstr("UCUDNN_WITH_POSTGRES"));
 }
 
 TEST(SqliteStoreTest, SaysWhichFileCannotBeOpened) {

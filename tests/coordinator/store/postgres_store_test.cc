@@ -1,0 +1,187 @@
+// The store's contract on PostgreSQL, and what is PostgreSQL's own.
+
+#include <atomic>
+#include <cstdio>
+#include <thread>
+
+#include "coordinator/store/sql_database.h"
+#include "tests/contract/store_contract.h"
+#include "tests/support/postgres.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::HasSubstr;
+using Disk = ThrowawayPostgres::Disk;
+
+// The program's one server of each sort, started when first asked for; null,
+// having said why, if there is none.
+ThrowawayPostgres* Server(Disk disk) {
+  static std::unique_ptr<ThrowawayPostgres> servers[2];
+  static std::string why_not;
+  auto& server = servers[disk == Disk::kDurable ? 1 : 0];
+  if (server == nullptr && why_not.empty()) {
+    auto started = ThrowawayPostgres::Start(disk);
+    if (started) {
+      server = *std::move(started);
+    } else {
+      why_not = started.error().message;
+      if (started.error().code != Code::kNotFound) ADD_FAILURE() << why_not;
+    }
+  }
+  if (server == nullptr) std::fprintf(stderr, "%s\n", why_not.c_str());
+  return server.get();
+}
+
+class ServerDatabase final : public TestDatabase {
+ public:
+  static std::unique_ptr<TestDatabase> Make(Disk disk) {
+    ThrowawayPostgres* server = Server(disk);
+    if (server == nullptr) return nullptr;
+    const auto url = server->CreateDatabase();
+    if (url) return std::make_unique<ServerDatabase>(server, *url);
+    ADD_FAILURE() << url.error().message;
+    return nullptr;
+  }
+
+  ServerDatabase(ThrowawayPostgres* server, std::string url)
+      : server_(server), url_(std::move(url)) {}
+
+  std::string url() const override { return url_; }
+  bool shared() const override { return true; }
+  void Crash() override {
+    const Status status = server_->Crash();
+    EXPECT_TRUE(status) << status.error().message;
+  }
+
+ private:
+  ThrowawayPostgres* server_;
+  std::string url_;
+};
+
+const TestDatabaseFactory kServer = {
+    "Server", [] { return ServerDatabase::Make(Disk::kFast); },
+    [] { return ServerDatabase::Make(Disk::kDurable); }};
+
+INSTANTIATE_TEST_SUITE_P(Postgres, StoreContract, ::testing::Values(kServer),
+                         DatabaseName);
+
+class PostgresStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    server_ = Server(Disk::kFast);
+    if (server_ == nullptr) {
+      GTEST_SKIP() << "PostgreSQL's server is not installed";
+    }
+    url_ = server_->CreateDatabase().value();
+  }
+
+  ThrowawayPostgres* server_ = nullptr;
+  std::string url_;
+};
+
+TEST_F(PostgresStoreTest, OpensADatabaseFromManyThreadsAtOnce) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      const auto store = OpenStore(url_);
+      ASSERT_TRUE(store) << store.error().message;
+      EXPECT_EQ((*store)->SchemaVersion(), 1);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(PostgresStoreTest, GoesOnWhenItsConnectionsAreEnded) {
+  const auto store = OpenStore(url_).value();
+  ASSERT_TRUE(store->CreatePlan(TestPlan("a")));
+  ASSERT_TRUE(server_->EndConnections());
+  const auto plan = store->CreatePlan(TestPlan("b"));
+  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_TRUE(server_->EndConnections());
+  EXPECT_EQ(store->ListPlans(9)->size(), 2U);
+}
+
+TEST_F(PostgresStoreTest, RunsATransactionAgainWhoseConnectionBroke) {
+  const auto database = OpenPostgres(url_).value();
+  int runs = 0;
+  const Status status =
+      database->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
+        UCUDNN_RETURN_IF_ERROR(sql.Execute("CREATE TABLE once (x BIGINT)"));
+        if (++runs == 1) {
+          EXPECT_TRUE(server_->EndConnections());
+        }
+        return sql.Execute("INSERT INTO once VALUES (1)");
+      });
+  EXPECT_TRUE(status) << status.error().message;
+  EXPECT_EQ(runs, 2);
+}
+
+TEST_F(PostgresStoreTest, RunsTheLoserOfADeadlockAgain) {
+  const auto database = OpenPostgres(url_).value();
+  ASSERT_TRUE(database->Run(Access::kWrite, [](SqlTransaction& sql) {
+    return sql.ExecuteScript(
+        "CREATE TABLE t (id BIGINT, n BIGINT);"
+        "INSERT INTO t VALUES (1, 0), (2, 0)");
+  }));
+  std::atomic<int> runs = 0;
+  std::atomic<int> holding = 0;
+  const auto update = [&](std::int64_t first, std::int64_t second) {
+    const Status status =
+        database->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
+          const std::string add = "UPDATE t SET n = n + 1 WHERE id = $1";
+          ++runs;
+          UCUDNN_RETURN_IF_ERROR(sql.Execute(add, {first}));
+          ++holding;
+          while (holding < 2) std::this_thread::yield();
+          return sql.Execute(add, {second});
+        });
+    EXPECT_TRUE(status) << status.error().message;
+  };
+  std::thread other(update, 1, 2);
+  update(2, 1);
+  other.join();
+  EXPECT_EQ(runs, 3);
+  const auto sum = InTransaction(*database, Access::kRead, [](auto& sql) {
+    return sql.Query("SELECT CAST(SUM(n) AS BIGINT) FROM t");
+  });
+  EXPECT_EQ(sum->at(0).Int(0), 4);
+}
+
+TEST_F(PostgresStoreTest, SaysWhyADatabaseCannotBeReached) {
+  auto store = OpenStore("postgresql://ucudnn@/postgres?host=/nowhere");
+  ASSERT_FALSE(store);
+  EXPECT_EQ(store.error().code, Code::kUnavailable);
+  EXPECT_THAT(store.error().message, HasSubstr("/nowhere"));
+  std::string missing = url_;
+  missing.replace(missing.find("/test"), 5, "/none");
+  store = OpenStore(missing);
+  ASSERT_FALSE(store);
+  EXPECT_EQ(store.error().code, Code::kUnavailable);
+  EXPECT_THAT(store.error().message, HasSubstr("does not exist"));
+}
+
+TEST_F(PostgresStoreTest, RefusesADatabaseOfANewerVersion) {
+  ASSERT_TRUE(OpenStore(url_));
+  const auto database = OpenPostgres(url_).value();
+  ASSERT_TRUE(database->Run(Access::kWrite, [](SqlTransaction& sql) {
+    return sql.Execute("INSERT INTO schema_version VALUES (99, '0099_later')");
+  }));
+  const auto store = OpenStore(url_);
+  ASSERT_FALSE(store);
+  EXPECT_EQ(store.error().code, Code::kFailedPrecondition);
+  EXPECT_THAT(store.error().message, HasSubstr("99"));
+}
+
+TEST_F(PostgresStoreTest, RefusesADatabaseThatIsNotUtf8) {
+  const std::string url =
+      server_->CreateDatabase("TEMPLATE template0 ENCODING 'SQL_ASCII'")
+          .value();
+  const auto store = OpenStore(url);
+  ASSERT_FALSE(store);
+  EXPECT_EQ(store.error().code, Code::kFailedPrecondition);
+  EXPECT_THAT(store.error().message, HasSubstr("SQL_ASCII"));
+}
+
+}  // namespace
+}  // namespace ucudnn

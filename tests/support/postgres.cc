@@ -1,0 +1,209 @@
+#include "tests/support/postgres.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+namespace ucudnn {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto kPatience = std::chrono::seconds(30);
+constexpr auto kPoll = std::chrono::milliseconds(2);
+
+// The newest version that is installed.
+Result<std::string> FindPrograms() {
+  std::vector<std::string> found;
+  std::error_code ignored;
+  for (const auto& version :
+       fs::directory_iterator("/usr/lib/postgresql", ignored)) {
+    const fs::path programs = version.path() / "bin";
+    if (fs::exists(programs / "initdb", ignored)) found.push_back(programs);
+  }
+  if (found.empty()) {
+    return Fail(Code::kNotFound,
+                "PostgreSQL's server is not installed (package postgresql)");
+  }
+  return *std::ranges::max_element(found);
+}
+
+std::string Contents(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Polls until `done`; the server's processes tell of themselves in files.
+template <class Done>
+bool WaitUntil(const Done& done) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (!done()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(kPoll);
+  }
+  return true;
+}
+
+// All processes whose parent is `parent`.
+std::vector<pid_t> ChildrenOf(pid_t parent) {
+  std::vector<pid_t> children;
+  std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", parent));
+  for (pid_t child = 0; file >> child;) children.push_back(child);
+  return children;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ThrowawayPostgres>> ThrowawayPostgres::Start(Disk disk) {
+  UCUDNN_ASSIGN_OR_RETURN(std::string programs, FindPrograms());
+  std::string folder =
+      (fs::temp_directory_path() / "ucudnn-postgres-XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) {
+    return Fail(Code::kUnavailable, "cannot make the folder {}", folder);
+  }
+  auto postgres = std::unique_ptr<ThrowawayPostgres>(
+      new ThrowawayPostgres(std::move(programs), folder));
+  if (geteuid() == 0) {
+    const passwd* nobody = getpwnam("nobody");
+    if (nobody == nullptr ||
+        chown(folder.c_str(), nobody->pw_uid, nobody->pw_gid) != 0) {
+      return Fail(Code::kUnavailable, "cannot give {} to nobody", folder);
+    }
+  }
+  UCUDNN_RETURN_IF_ERROR(postgres->RunToEnd(
+      {"initdb", "-D", folder + "/d", "-A", "trust", "-U", "ucudnn", "-N",
+       "--no-locale", "-E", "UTF8", "--no-instructions"}));
+  std::ofstream(folder + "/d/postgresql.conf", std::ios::app)
+      << "listen_addresses = ''\n"
+      << "unix_socket_directories = '" << folder << "'\n"
+      << "max_connections = 100\n"
+      << "fsync = " << (disk == Disk::kDurable ? "on" : "off") << "\n";
+  UCUDNN_RETURN_IF_ERROR(postgres->Serve());
+  return postgres;
+}
+
+ThrowawayPostgres::~ThrowawayPostgres() {
+  if (server_ > 0) {
+    kill(server_, SIGQUIT);
+    waitpid(server_, nullptr, 0);
+  }
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+std::string ThrowawayPostgres::UrlOf(const std::string& database) const {
+  return fmt::format("postgresql://ucudnn@/{}?host={}", database, folder_);
+}
+
+std::string ThrowawayPostgres::Log() const {
+  return Contents(folder_ + "/log");
+}
+
+Result<pid_t> ThrowawayPostgres::Spawn(
+    const std::vector<std::string>& arguments) const {
+  const std::string program = programs_ + "/" + arguments.front();
+  const std::string log = folder_ + "/log";
+  const std::string home = "HOME=" + folder_;
+  std::vector<char*> argv;
+  for (const std::string& argument : arguments) {
+    argv.push_back(const_cast<char*>(argument.c_str()));
+  }
+  argv.front() = const_cast<char*>(program.c_str());
+  argv.push_back(nullptr);
+  char path[] = "PATH=/usr/bin:/bin";
+  char* const environment[] = {const_cast<char*>(home.c_str()), path, nullptr};
+  const passwd* nobody = geteuid() == 0 ? getpwnam("nobody") : nullptr;
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child < 0) return Fail(Code::kResourceExhausted, "cannot fork");
+  if (child > 0) return child;
+  // Between fork and exec: system calls alone.
+  if (nobody != nullptr &&
+      (setgroups(0, nullptr) != 0 || setgid(nobody->pw_gid) != 0 ||
+       setuid(nobody->pw_uid) != 0)) {
+    _exit(126);
+  }
+  prctl(PR_SET_PDEATHSIG, SIGQUIT);
+  if (getppid() != parent) _exit(125);
+  setpgid(0, 0);  // a terminal's ^C is for the test alone
+  const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+  dup2(out, STDOUT_FILENO);
+  dup2(out, STDERR_FILENO);
+  close_range(3, ~0U, 0);
+  if (chdir(folder_.c_str()) != 0) _exit(124);
+  execve(program.c_str(), argv.data(), environment);
+  _exit(127);
+}
+
+Status ThrowawayPostgres::RunToEnd(
+    const std::vector<std::string>& arguments) const {
+  UCUDNN_ASSIGN_OR_RETURN(const pid_t child, Spawn(arguments));
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
+  return Fail(Code::kUnavailable, "{} failed ({}): {}", arguments.front(),
+              status, Log());
+}
+
+Status ThrowawayPostgres::Serve() {
+  UCUDNN_ASSIGN_OR_RETURN(server_, Spawn({"postgres", "-D", folder_ + "/d"}));
+  // Its last line tells the state, its first the process.
+  const bool ready = WaitUntil([&] {
+    const std::string told = Contents(folder_ + "/d/postmaster.pid");
+    return told.starts_with(fmt::format("{}\n", server_)) &&
+           told.find("\nready") != std::string::npos;
+  });
+  if (ready) return {};
+  return Fail(Code::kUnavailable, "PostgreSQL does not start: {}", Log());
+}
+
+Status ThrowawayPostgres::Execute(const std::string& statement) const {
+  return RunToEnd(
+      {"psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-c", statement, url()});
+}
+
+Result<std::string> ThrowawayPostgres::CreateDatabase(
+    const std::string& options) {
+  const std::string name = fmt::format("test{}", ++databases_);
+  UCUDNN_RETURN_IF_ERROR(Execute("CREATE DATABASE " + name + " " + options));
+  return UrlOf(name);
+}
+
+Status ThrowawayPostgres::Crash() {
+  // Stopped first: it must not see its children die and start others.
+  kill(server_, SIGSTOP);
+  const std::vector<pid_t> processes = ChildrenOf(server_);
+  for (const pid_t process : processes) kill(process, SIGKILL);
+  kill(server_, SIGKILL);
+  waitpid(server_, nullptr, 0);
+  // They hold the shared memory that the next server asks for.
+  if (!WaitUntil([&] {
+        return std::ranges::none_of(
+            processes, [](pid_t process) { return kill(process, 0) == 0; });
+      })) {
+    return Fail(Code::kUnavailable, "PostgreSQL's processes do not end");
+  }
+  std::error_code ignored;
+  fs::remove(folder_ + "/d/postmaster.pid", ignored);
+  return Serve();
+}
+
+Status ThrowawayPostgres::EndConnections() {
+  return Execute(
+      "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+      "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'");
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,68 @@
+#ifndef UCUDNN_TESTS_SUPPORT_POSTGRES_H_
+#define UCUDNN_TESTS_SUPPORT_POSTGRES_H_
+
+// A PostgreSQL server of a test's own: in a temporary folder, on a socket in
+// it, gone with this object and, should the test be killed, with its process.
+//
+//   auto postgres = ThrowawayPostgres::Start(ThrowawayPostgres::Disk::kFast);
+//   if (!postgres) GTEST_SKIP() << postgres.error().message;
+//   OpenStore((*postgres)->url());
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace ucudnn {
+
+class ThrowawayPostgres {
+ public:
+  enum class Disk {
+    kFast,     // survives the death of processes
+    kDurable,  // also flushes to the disk, as in production
+  };
+
+  // Makes and starts one; about 0.6 s. Runs it as `nobody` when root, which
+  // PostgreSQL refuses to be. kNotFound: its programs are not installed.
+  // Must be called by a thread that lives as long as the object.
+  static Result<std::unique_ptr<ThrowawayPostgres>> Start(Disk disk);
+  ~ThrowawayPostgres();
+  ThrowawayPostgres(const ThrowawayPostgres&) = delete;
+  ThrowawayPostgres& operator=(const ThrowawayPostgres&) = delete;
+
+  // Of the empty database that it starts with.
+  std::string url() const { return UrlOf("postgres"); }
+  // Makes another empty database, with these options of CREATE DATABASE;
+  // returns its URL.
+  Result<std::string> CreateDatabase(const std::string& options = "");
+
+  // Ends all processes of the server at once and starts it again, which
+  // recovers from its log.
+  Status Crash();
+  // Ends the backends of all connections.
+  Status EndConnections();
+
+ private:
+  ThrowawayPostgres(std::string programs, std::string folder)
+      : programs_(std::move(programs)), folder_(std::move(folder)) {}
+
+  std::string UrlOf(const std::string& database) const;
+  // Starts a program with arguments as the server's user.
+  Result<pid_t> Spawn(const std::vector<std::string>& arguments) const;
+  Status RunToEnd(const std::vector<std::string>& arguments) const;
+  Status Serve();
+  Status Execute(const std::string& statement) const;
+  std::string Log() const;
+
+  std::string programs_;  // the folder of initdb and postgres
+  std::string folder_;
+  pid_t server_ = -1;
+  int databases_ = 0;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_TESTS_SUPPORT_POSTGRES_H_
