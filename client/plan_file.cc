@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/file.h"
 #include "proto/convert.h"
 #include "proto/json.h"
 
@@ -47,24 +48,6 @@ tl::unexpected<Error> SystemFailure(Code code, std::string_view what,
   const int reason = errno;
   return Fail(code, "{} cannot be {}: {}", path, what,
               std::generic_category().message(reason));
-}
-
-Result<std::string> ReadAll(const std::string& path) {
-  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) return SystemFailure(Code::kNotFound, "opened", path);
-  std::string text;
-  std::string block(1 << 16, '\0');
-  for (;;) {
-    const ssize_t n = read(file.get(), block.data(), block.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return SystemFailure(Code::kDataLoss, "read", path);
-    if (n == 0) return text;
-    text.append(block, 0, static_cast<std::size_t>(n));
-    if (text.size() > static_cast<std::size_t>(kMaxFile.count())) {
-      return Fail(Code::kResourceExhausted, "{} is larger than {}", path,
-                  FormatBytes(kMaxFile));
-    }
-  }
 }
 
 Status WriteAll(const std::string& path, std::string_view text) {
@@ -243,7 +226,7 @@ Result<JobPlan> ParsePlan(std::string_view text, std::string_view source) {
 }
 
 Result<JobPlan> ReadPlanFile(const std::string& path) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadAll(path));
+  UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxFile));
   return ParsePlan(text, path);
 }
 

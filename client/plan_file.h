@@ -27,8 +27,7 @@ std::string ToJsonText(const JobPlan& plan);
 // column or the field, if it is not a plan.
 Result<JobPlan> ParsePlan(std::string_view text, std::string_view source);
 
-// kNotFound if the file cannot be opened, kResourceExhausted if it is larger
-// than 1 GiB, kDataLoss if it cannot be read; errors of ParsePlan.
+// The errors of ReadFile (base/file.h), with at most 1 GiB, and of ParsePlan.
 Result<JobPlan> ReadPlanFile(const std::string& path);
 
 // Creates the folder if need be, and replaces the file in one step: whoever

@@ -12,11 +12,6 @@
 namespace ucudnn {
 namespace {
 
-bool HasTransposed(const Network& network) {
-  return std::any_of(network.layers.begin(), network.layers.end(),
-                     [](const ConvLayer& layer) { return layer.transposed; });
-}
-
 // Time left of a budget that several calls share.
 class Budget {
  public:
@@ -123,7 +118,7 @@ Result<FoundPlan> PlanSearch::FromCoordinator() {
   auto plan =
       connection->CreatePlan(request, policy(config_.await_measurements));
   if (!plan && plan.error().code == Code::kNotFound &&
-      !config_.network.layers.empty() && !HasTransposed(config_.network)) {
+      !config_.network.layers.empty()) {
     v1::PutNetworkRequest put;
     put.set_name(config_.network.name);
     put.set_content(ToCsv(config_.network));
