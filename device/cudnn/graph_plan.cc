@@ -128,7 +128,8 @@ Result<EngineName> NameOf(const BackendDescriptor& configuration) {
 }
 
 Result<bool> RoundsFloats(const BackendDescriptor& engine) {
-  std::array<cudnnBackendNumericalNote_t, 64> notes = {};
+  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT>
+      notes = {};
   UCUDNN_ASSIGN_OR_RETURN(
       const std::int64_t count,
       engine.Get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
