@@ -6,7 +6,9 @@
 // same answers and errors. Thread-safe; what a call acknowledges is stored.
 
 #include <cstdint>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -75,7 +77,24 @@ class Coordinator {
     std::int64_t network_revision = 0;
     std::vector<Need> needs;
   };
+  // How far the tasks for these needs are.
+  struct Queue {
+    std::int64_t total = 0;
+    TaskCounts counts;
+    std::set<std::string> waiting_kinds;  // those with pending tasks
+    bool ended() const { return counts.done + counts.failed == total; }
+  };
+
   Result<Inputs> LookUp(const v1::PlanRequest& request);
+  Result<KindProfiles> LoadProfiles(const Inputs& inputs);
+  Result<Queue> Look(const Inputs& inputs);
+  // As long as all needs are measured: adds the batches that ranks would get.
+  // Afterwards the needs are what the plan is made from, or not all measured.
+  Result<Queue> Refine(Inputs* inputs);
+  // Returns how many tasks are new or open again.
+  Result<std::int64_t> Enqueue(const Inputs& inputs);
+  Result<v1::MeasureProgress> MeasureFor(Inputs* inputs,
+                                         const v1::MeasureRequest& request);
   // The one kind that the devices online have.
   Result<std::string> OnlyKind();
 

@@ -236,41 +236,108 @@ Result<Coordinator::Inputs> Coordinator::LookUp(
   return inputs;
 }
 
+Result<KindProfiles> Coordinator::LoadProfiles(const Inputs& inputs) {
+  std::set<std::string> problems;
+  std::set<BatchSize> sizes;
+  for (const Need& need : inputs.needs) {
+    problems.insert(need.problem);
+    sizes.insert(need.batch);
+  }
+  const std::vector<std::string> names(problems.begin(), problems.end());
+  const std::vector<BatchSize> batches(sizes.begin(), sizes.end());
+  KindProfiles profiles;
+  for (const std::string& kind : inputs.spec.kinds) {
+    if (profiles.contains(kind)) continue;
+    UCUDNN_ASSIGN_OR_RETURN(profiles[kind],
+                            store_.LoadProfile(kind, names, batches));
+  }
+  return profiles;
+}
+
+Result<Coordinator::Queue> Coordinator::Look(const Inputs& inputs) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto counts,
+                          store_.Progress(KeysOf(inputs.needs)));
+  Queue queue;
+  queue.total = static_cast<std::int64_t>(inputs.needs.size());
+  for (const auto& [kind, count] : counts) {
+    queue.counts.done += count.done;
+    queue.counts.leased += count.leased;
+    queue.counts.failed += count.failed;
+    queue.counts.pending += count.pending;
+    if (count.pending > 0) queue.waiting_kinds.insert(kind);
+  }
+  return queue;
+}
+
+Result<Coordinator::Queue> Coordinator::Refine(Inputs* inputs) {
+  std::set<KindBatch> chosen;
+  while (true) {
+    UCUDNN_ASSIGN_OR_RETURN(const Queue queue, Look(*inputs));
+    if (!queue.ended()) return queue;
+    UCUDNN_ASSIGN_OR_RETURN(const KindProfiles profiles, LoadProfiles(*inputs));
+    const auto batches = AssignBatches(inputs->network, inputs->spec, profiles);
+    // Making the plan will say what is in the way.
+    if (!batches) return queue;
+    for (std::size_t r = 0; r < batches->size(); ++r) {
+      chosen.emplace(inputs->spec.kinds[r], (*batches)[r]);
+    }
+    std::vector<Need> needs = NeedsOf(inputs->network, inputs->spec, chosen);
+    if (needs.size() == inputs->needs.size()) return queue;
+    inputs->needs = std::move(needs);
+  }
+}
+
+Result<std::int64_t> Coordinator::Enqueue(const Inputs& inputs) {
+  const Bytes cap =
+      std::max(options_.measure_workspace, inputs.spec.workspace_limit);
+  UCUDNN_ASSIGN_OR_RETURN(
+      const EnqueueResult enqueued,
+      store_.EnqueueTasks(TasksOf(inputs.needs, cap), clock_.NowMs()));
+  return enqueued.added + enqueued.reopened;
+}
+
 Result<v1::MeasureProgress> Coordinator::Measure(
     const v1::MeasureRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const Inputs inputs, LookUp(request.plan()));
+  UCUDNN_ASSIGN_OR_RETURN(Inputs inputs, LookUp(request.plan()));
+  return MeasureFor(&inputs, request);
+}
+
+Result<v1::MeasureProgress> Coordinator::MeasureFor(
+    Inputs* inputs, const v1::MeasureRequest& request) {
   v1::MeasureProgress progress;
-  const std::set<std::string> kinds(inputs.spec.kinds.begin(),
-                                    inputs.spec.kinds.end());
-  if (!request.dry_run()) {
-    const Bytes cap =
-        std::max(options_.measure_workspace, inputs.spec.workspace_limit);
-    UCUDNN_ASSIGN_OR_RETURN(
-        const EnqueueResult enqueued,
-        store_.EnqueueTasks(TasksOf(inputs.needs, cap), clock_.NowMs()));
-    progress.set_enqueued(enqueued.added + enqueued.reopened);
-    if (request.retry_failed()) {
-      for (const std::string& kind : kinds) {
-        UCUDNN_RETURN_IF_ERROR(store_.RetryFailedTasks(kind));
-      }
+  if (request.retry_failed()) {
+    const std::set<std::string> kinds(inputs->spec.kinds.begin(),
+                                      inputs->spec.kinds.end());
+    for (const std::string& kind : kinds) {
+      UCUDNN_RETURN_IF_ERROR(store_.RetryFailedTasks(kind));
     }
   }
-  const std::vector<TaskKey> keys = KeysOf(inputs.needs);
-  UCUDNN_ASSIGN_OR_RETURN(const auto counts, store_.Progress(keys));
-  UCUDNN_ASSIGN_OR_RETURN(const auto summaries, store_.ListKinds());
-  progress.set_total(static_cast<std::int64_t>(keys.size()));
-  for (const auto& [kind, count] : counts) {
-    progress.set_done(progress.done() + count.done);
-    progress.set_running(progress.running() + count.leased);
-    progress.set_failed(progress.failed() + count.failed);
-    if (count.pending == 0) continue;
-    const bool usable = std::any_of(
-        summaries.begin(), summaries.end(), [&](const KindSummary& summary) {
-          return summary.kind.key == kind && summary.usable > 0;
-        });
-    if (!usable) progress.add_kinds_without_device(kind);
+  if (!request.dry_run()) {
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t added, Enqueue(*inputs));
+    progress.set_enqueued(added);
+  }
+  const std::size_t known = inputs->needs.size();
+  UCUDNN_ASSIGN_OR_RETURN(Queue queue, Refine(inputs));
+  if (!request.dry_run() && inputs->needs.size() > known) {
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t added, Enqueue(*inputs));
+    progress.set_enqueued(progress.enqueued() + added);
+    UCUDNN_ASSIGN_OR_RETURN(queue, Look(*inputs));
+  }
+  progress.set_total(queue.total);
+  progress.set_done(queue.counts.done);
+  progress.set_running(queue.counts.leased);
+  progress.set_failed(queue.counts.failed);
+  if (!queue.waiting_kinds.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto kinds, store_.ListKinds());
+    for (const KindSummary& kind : kinds) {
+      if (kind.usable > 0) queue.waiting_kinds.erase(kind.kind.key);
+    }
+  }
+  for (const std::string& kind : queue.waiting_kinds) {
+    progress.add_kinds_without_device(kind);
   }
   if (progress.failed() > 0) {
+    const std::vector<TaskKey> keys = KeysOf(inputs->needs);
     const std::set<TaskKey> wanted(keys.begin(), keys.end());
     UCUDNN_ASSIGN_OR_RETURN(
         const auto failed,
@@ -287,12 +354,10 @@ Result<v1::MeasureProgress> Coordinator::Measure(
 }
 
 Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const Inputs inputs, LookUp(request));
-  const PlanSpec& spec = inputs.spec;
+  UCUDNN_ASSIGN_OR_RETURN(Inputs inputs, LookUp(request));
   // Asks for what is missing at once, so that a repeat of this call will do.
-  v1::MeasureRequest measure;
-  *measure.mutable_plan() = request;
-  UCUDNN_ASSIGN_OR_RETURN(const v1::MeasureProgress progress, Measure(measure));
+  UCUDNN_ASSIGN_OR_RETURN(const v1::MeasureProgress progress,
+                          MeasureFor(&inputs, v1::MeasureRequest()));
   const std::int64_t missing =
       progress.total() - progress.done() - progress.failed();
   if (missing > 0) {
@@ -304,27 +369,14 @@ Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
                 "{} of {} measurements are missing and have been asked for{}",
                 missing, progress.total(), why);
   }
-  KindProfiles profiles;
-  std::vector<std::string> problems;
-  std::set<BatchSize> sizes;
-  for (const Need& need : inputs.needs) {
-    problems.push_back(need.problem);
-    sizes.insert(need.batch);
-  }
-  std::sort(problems.begin(), problems.end());
-  problems.erase(std::unique(problems.begin(), problems.end()), problems.end());
-  const std::vector<BatchSize> batches(sizes.begin(), sizes.end());
-  for (const std::string& kind : spec.kinds) {
-    if (profiles.contains(kind)) continue;
-    UCUDNN_ASSIGN_OR_RETURN(profiles[kind],
-                            store_.LoadProfile(kind, problems, batches));
-  }
-  const std::string key = Hash(InputsText(inputs.network, spec, profiles));
+  UCUDNN_ASSIGN_OR_RETURN(const KindProfiles profiles, LoadProfiles(inputs));
+  const std::string key =
+      Hash(InputsText(inputs.network, inputs.spec, profiles));
   UCUDNN_ASSIGN_OR_RETURN(const std::optional<PlanRecord> known,
                           store_.FindPlan(key));
   if (known) return ToProto(*known);
   UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan,
-                          MakePlan(inputs.network, spec, profiles));
+                          MakePlan(inputs.network, inputs.spec, profiles));
   plan.set_revision(1);
   plan.set_network_revision(inputs.network_revision);
   if (progress.failed() > 0) {

@@ -7,6 +7,7 @@
 
 #include "proto/convert.h"
 #include "proto/json.h"
+#include "solver/assign.h"
 #include "solver/wr.h"
 
 namespace ucudnn {
@@ -44,6 +45,21 @@ void AddSizes(BatchSize batch, BatchPolicy policy, std::set<BatchSize>* sizes) {
   }
 }
 
+// The points of one problem; none where nothing was measured.
+const std::vector<MeasuredPoint>& PointsOf(const ProblemProfiles& profiles,
+                                           const std::string& problem) {
+  static const std::vector<MeasuredPoint> kNone;
+  const auto found = profiles.find(problem);
+  return found == profiles.end() ? kNone : found->second;
+}
+
+const ProblemProfiles& ProfilesOf(const KindProfiles& profiles,
+                                  const std::string& kind) {
+  static const ProblemProfiles kNone;
+  const auto found = profiles.find(kind);
+  return found == profiles.end() ? kNone : found->second;
+}
+
 Result<WorkspacePlan> PlanRank(const Network& network, const PlanSpec& spec,
                                const ProblemProfiles& profiles,
                                BatchSize batch) {
@@ -57,8 +73,7 @@ Result<WorkspacePlan> PlanRank(const Network& network, const PlanSpec& spec,
     k.id.op = kernel.op;
     k.id.precision = spec.precision;
     k.id.layout = spec.layout;
-    const auto points = profiles.find(ToString(kernel.problem));
-    if (points != profiles.end()) k.points = points->second;
+    k.points = PointsOf(profiles, ToString(kernel.problem));
   }
   UCUDNN_ASSIGN_OR_RETURN(
       WorkspacePlan plan,
@@ -67,6 +82,45 @@ Result<WorkspacePlan> PlanRank(const Network& network, const PlanSpec& spec,
     plan.kernels[i].problem = kernels[i].problem;
   }
   return plan;
+}
+
+// How often each problem occurs in an iteration.
+std::map<std::string, std::int64_t> CountProblems(const Network& network,
+                                                  const PlanSpec& spec) {
+  std::map<std::string, std::int64_t> counts;
+  for (const Kernel& kernel : KernelsOf(network, spec.precision, spec.layout)) {
+    ++counts[ToString(kernel.problem)];
+  }
+  return counts;
+}
+
+// The time of an iteration's convolutions on one kind for every batch up to
+// the whole; batches that some kernel has no plan for are left out.
+Result<std::vector<BatchCost>> TimesOfKind(const Network& network,
+                                           const PlanSpec& spec,
+                                           const ProblemProfiles& profiles) {
+  const auto batches = static_cast<std::size_t>(spec.batch.count());
+  std::vector<std::optional<Nanoseconds>> total(batches + 1, Nanoseconds(0));
+  for (const auto& [problem, count] : CountProblems(network, spec)) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const WrCurve curve,
+        SolveWrCurve(PointsOf(profiles, problem), spec.batch,
+                     spec.workspace_limit, spec.policy));
+    for (std::size_t b = 1; b <= batches; ++b) {
+      const auto time = curve.TimeAt(BatchSize(std::int64_t(b)));
+      if (!total[b]) continue;
+      if (time) {
+        *total[b] += *time * count;
+      } else {
+        total[b].reset();
+      }
+    }
+  }
+  std::vector<BatchCost> times;
+  for (std::size_t b = 1; b <= batches; ++b) {
+    if (total[b]) times.push_back({BatchSize(std::int64_t(b)), *total[b], {}});
+  }
+  return times;
 }
 
 }  // namespace
@@ -153,11 +207,10 @@ std::vector<Need> NeedsOf(const Network& network, const PlanSpec& spec) {
 
 Result<v1::Plan> MakePlan(const Network& network, const PlanSpec& spec,
                           const KindProfiles& profiles) {
-  UCUDNN_CHECK(!spec.kinds.empty());
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<BatchSize> batches,
+                          AssignBatches(network, spec, profiles));
   v1::Plan plan;
   *plan.mutable_request() = ToProto(spec);
-  const std::vector<BatchSize> batches =
-      EvenSplit(spec.batch, spec.kinds.size());
   // Ranks of one kind and batch share one solution.
   std::map<std::pair<std::string, BatchSize>, WorkspacePlan> solved;
   Nanoseconds predicted{0};
@@ -172,20 +225,14 @@ Result<v1::Plan> MakePlan(const Network& network, const PlanSpec& spec,
     rank.set_weight(static_cast<double>(batches[r].count()) /
                     static_cast<double>(spec.batch.count()));
     if (batches[r].count() == 0) {
-      rank.set_reason("there are fewer images than ranks");
+      rank.set_reason("left out: with it the slowest rank is no faster");
       continue;
     }
-    rank.set_reason(spec.kinds.size() == 1
-                        ? "the only rank takes the whole batch"
-                        : "an even share");
     const std::pair key(spec.kinds[r], batches[r]);
     auto found = solved.find(key);
     if (found == solved.end()) {
-      const auto of_kind = profiles.find(spec.kinds[r]);
       Result<WorkspacePlan> rank_plan = PlanRank(
-          network, spec,
-          of_kind == profiles.end() ? ProblemProfiles() : of_kind->second,
-          batches[r]);
+          network, spec, ProfilesOf(profiles, spec.kinds[r]), batches[r]);
       if (!rank_plan) {
         return Within(fmt::format("rank {} on {}", r, spec.kinds[r]),
                       rank_plan.error());
@@ -197,11 +244,18 @@ Result<v1::Plan> MakePlan(const Network& network, const PlanSpec& spec,
     predicted = std::max(predicted, workspace.total_time);
     lower_bound = std::max(lower_bound, workspace.lower_bound);
     optimal = optimal && workspace.optimal;
-    if (undivided && workspace.undivided_time) {
-      undivided = std::max(*undivided, *workspace.undivided_time);
-    } else {
-      undivided.reset();
-    }
+    undivided = undivided && workspace.undivided_time
+                    ? std::max(undivided, workspace.undivided_time)
+                    : std::nullopt;
+  }
+  for (v1::RankPlan& rank : *plan.mutable_ranks()) {
+    if (rank.batch() == 0) continue;
+    const Nanoseconds slack =
+        predicted - Nanoseconds(rank.workspace().total_time_ns());
+    rank.set_reason(
+        slack.count() == 0
+            ? "no assignment lets the slowest rank end earlier"
+            : fmt::format("ends {} before the slowest rank", HumanTime(slack)));
   }
   plan.set_predicted_ns(predicted.count());
   plan.set_lower_bound_ns(lower_bound.count());

@@ -5,7 +5,9 @@
 // the plan. Pure functions.
 
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/network.h"
@@ -49,13 +51,23 @@ struct Need {
 };
 
 // All that a plan for `spec` is made from, without repetitions, in the order
-// in which it is best measured: what takes long first.
-std::vector<Need> NeedsOf(const Network& network, const PlanSpec& spec);
+// in which it is best measured: what takes long first. `chosen` are batches
+// that an assignment has chosen: those are to be measured undivided too, so
+// that the plan is never slower than that.
+using KindBatch = std::pair<std::string, BatchSize>;
+std::vector<Need> NeedsOf(const Network& network, const PlanSpec& spec,
+                          const std::set<KindBatch>& chosen = {});
 
 // Measured points by problem.
 using ProblemProfiles = std::map<std::string, std::vector<MeasuredPoint>>;
 // Those by kind of device.
 using KindProfiles = std::map<std::string, ProblemProfiles>;
+
+// Each rank's batch, so that the slowest rank ends as early as possible.
+// Errors as SolveAssignment (solver/assign.h).
+Result<std::vector<BatchSize>> AssignBatches(const Network& network,
+                                             const PlanSpec& spec,
+                                             const KindProfiles& profiles);
 
 // The plan: a batch for every rank, a division for every kernel. Id, revision
 // and creation time are the caller's to fill in. kFailedPrecondition, naming

@@ -118,7 +118,7 @@ Status Await(Connection& connection, const v1::PlanRequest& plan,
     progress.Show(ended, now.total(),
                   now.failed() > 0 ? fmt::format("{} failed", now.failed())
                                    : std::string());
-    if (ended == now.total()) {
+    if (ended == now.total() && !request.dry_run()) {
       progress.End();
       for (const std::string& failure : now.failures()) {
         std::fprintf(stderr, "failed: %s\n", failure.c_str());
@@ -132,9 +132,10 @@ Status Await(Connection& connection, const v1::PlanRequest& plan,
             "no device of kind '{}' is online; waiting for one", kind));
       }
     }
-    // From now on only look.
-    request.set_dry_run(true);
+    // Only look, until all is there: then ask whether more is needed.
+    request.set_dry_run(ended < now.total());
     request.set_retry_failed(false);
+    if (!request.dry_run()) continue;
     if (signals.Wait(milliseconds(500))) {
       progress.End();
       return Fail(Code::kCancelled,
