@@ -41,20 +41,15 @@ bool IsUntrainedOperand(const NodeProto& node, int operand) {
 // Turns a model whose shapes are inferred into a graph.
 class GraphBuilder {
  public:
-  GraphBuilder(const OnnxModel& model, std::string_view name, BatchSize batch)
-      : model_(model) {
+  GraphBuilder(const OnnxModel& model, const OnnxTypes& types,
+               std::string_view name, BatchSize batch)
+      : model_(model), types_(types) {
     result_.name = name;
     result_.batch = batch;
   }
 
   Result<Graph> Build() {
     const onnx::GraphProto& graph = model_.proto.graph();
-    for (const auto* values :
-         {&graph.value_info(), &graph.output(), &graph.input()}) {
-      for (const ValueInfoProto& value : *values) {
-        types_[value.name()] = &value.type();
-      }
-    }
     for (const ValueInfoProto& input : graph.input()) {
       UCUDNN_RETURN_IF_ERROR(AddTensor(input.name(), nullptr));
       Tensor& tensor = result_.tensors.back();
@@ -67,12 +62,6 @@ class GraphBuilder {
   }
 
  private:
-  // The tensor that `name` stands for.
-  const std::string& Original(const std::string& name) const {
-    const auto alias = model_.aliases.find(name);
-    return alias == model_.aliases.end() ? name : alias->second;
-  }
-
   // The tensor that `node` computes, or an input where it is null.
   Status AddTensor(const std::string& name, const NodeProto* node) {
     const auto fail = [&](std::string_view what) {
@@ -81,10 +70,10 @@ class GraphBuilder {
                   node == nullptr ? "" : ", computed by " + Shown(*node), what);
     };
     const auto type = types_.find(name);
-    if (type == types_.end() || !type->second->tensor_type().has_shape()) {
+    if (type == types_.end() || !type->second.tensor_type().has_shape()) {
       return fail("its shape cannot be inferred");
     }
-    const auto& proto = type->second->tensor_type();
+    const auto& proto = type->second.tensor_type();
     const auto element = ElementOf(proto.elem_type());
     if (!element) {
       return fail(fmt::format("its elements are of type {}, which has no size",
@@ -115,7 +104,7 @@ class GraphBuilder {
     node.op_type = Excerpt(proto.op_type());
     for (int i = 0; i < proto.input_size(); ++i) {
       if (proto.input(i).empty()) continue;
-      const std::size_t place = places_.at(Original(proto.input(i)));
+      const std::size_t place = places_.at(proto.input(i));
       Tensor& tensor = result_.tensors[place];
       if (tensor.parameter && tensor.floating &&
           !IsUntrainedOperand(proto, i)) {
@@ -148,7 +137,7 @@ class GraphBuilder {
   }
 
   const OnnxModel& model_;
-  std::unordered_map<std::string, const onnx::TypeProto*> types_;
+  const OnnxTypes& types_;
   std::unordered_map<std::string, std::size_t> places_;  // in tensors
   Graph result_;
 };
@@ -159,9 +148,9 @@ Result<Graph> Read(std::string_view bytes, std::string_view name,
     return Fail(Code::kInvalidArgument, "the batch is {}; 1 to {} is accepted",
                 batch.count(), kMaxBatchSize.count());
   }
-  UCUDNN_ASSIGN_OR_RETURN(OnnxModel model, PrepareOnnx(bytes, batch));
-  UCUDNN_RETURN_IF_ERROR(InferOnnxShapes(&model));
-  return GraphBuilder(model, name, batch).Build();
+  UCUDNN_ASSIGN_OR_RETURN(const OnnxModel model, PrepareOnnx(bytes, batch));
+  UCUDNN_ASSIGN_OR_RETURN(const OnnxTypes types, InferOnnxTypes(model));
+  return GraphBuilder(model, types, name, batch).Build();
 }
 
 }  // namespace

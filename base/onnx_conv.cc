@@ -182,6 +182,11 @@ Result<NodeConvolution> ConvolutionOf(const onnx::NodeProto& node,
   ConvGeometry& g = conv.geometry;
   g.spatial_dims = std::max(axes.n, 2);
   g.groups = Integer(node, "group", 1);
+  if (g.groups < 1) {
+    return Fail(Code::kInvalidArgument,
+                "attribute 'group' is {}; a number from 1 on is accepted",
+                g.groups);
+  }
   g.filter = Extents(filter, axes);
   UCUDNN_ASSIGN_OR_RETURN(g.stride, PerAxis(node, "strides", axes, 1));
   UCUDNN_ASSIGN_OR_RETURN(g.dilation, PerAxis(node, "dilations", axes, 1));

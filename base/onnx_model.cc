@@ -118,7 +118,10 @@ Status CheckAttribute(const AttributeProto& attribute) {
   if (bounds == kBounds.end()) return {};
   std::vector<std::int64_t> values(attribute.ints().begin(),
                                    attribute.ints().end());
-  if (attribute.has_i()) values.push_back(attribute.i());
+  // A single number that is not written is 0.
+  if (attribute.has_i() || attribute.type() == AttributeProto::INT) {
+    values.push_back(attribute.i());
+  }
   for (const std::int64_t value : values) {
     if (value < bounds->min || value > kMaxExtent) {
       return Fail(Code::kInvalidArgument,

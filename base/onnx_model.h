@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "base/result.h"
@@ -52,8 +51,6 @@ struct OnnxModel {
   onnx::ModelProto proto;
   // The inputs that are not data.
   std::unordered_set<std::string> parameters;
-  // Initializers that stand for tensors whose values were inferred.
-  std::unordered_map<std::string, std::string> aliases;
 };
 
 // A model in which shape inference can do no harm: every node has a name of its

@@ -4,132 +4,218 @@
 #include <onnx/shape_inference/implementation.h>
 
 #include <algorithm>
+#include <deque>
 #include <exception>
-#include <unordered_map>
-#include <unordered_set>
+#include <vector>
 
+#include "base/onnx_conv.h"
 #include "base/text.h"
 
 namespace ucudnn {
 namespace {
 
-// How often inference may start again; each time it gets behind one more
-// computed shape.
-constexpr int kMaxRounds = 8;
+using onnx::NodeProto;
+using onnx::TensorProto;
+using onnx::TensorShapeProto;
+using onnx::TypeProto;
 
-using Values = std::unordered_map<std::string, onnx::TensorShapeProto>;
-using Types = std::unordered_map<std::string, const onnx::TypeProto*>;
-
-Status Infer(onnx::ModelProto* model, bool check, Values* values) {
+// Calls into the library, whose failures are exceptions.
+template <class Call>
+Status Guarded(Call call) {
   std::string why;
   try {
-    if (check) onnx::checker::check_model(*model);
-    onnx::shape_inference::InferShapes(
-        *model, onnx::OpSchemaRegistry::Instance(),
-        onnx::ShapeInferenceOptions(/*check_type=*/true, /*strict=*/1,
-                                    /*data_prop=*/true),
-        values);
+    call();
     return {};
   } catch (const std::exception& error) {
     why = error.what();
   } catch (...) {
-    why = "its shapes cannot be inferred";
+    why = "the ONNX library refuses it";
   }
   std::replace(why.begin(), why.end(), '\n', ' ');
-  return Fail(Code::kInvalidArgument, "it is not a valid model: {}",
+  return Fail(Code::kInvalidArgument, "it is not valid: {}",
               Excerpt(why, 1000));
 }
 
-bool IsKnown(const onnx::TensorShapeProto& shape) {
+bool IsKnown(const TensorShapeProto& shape) {
   return std::all_of(shape.dim().begin(), shape.dim().end(),
                      [](const auto& dim) { return dim.has_dim_value(); });
 }
 
-Types TypesOf(const onnx::GraphProto& graph) {
-  Types types;
-  for (const auto* list : {&graph.value_info(), &graph.input()}) {
-    for (const auto& value : *list) types[value.name()] = &value.type();
-  }
-  return types;
+bool IsKnown(const TypeProto& type) {
+  return type.tensor_type().has_shape() && IsKnown(type.tensor_type().shape());
 }
 
-std::unordered_set<std::string> NamesIn(const onnx::GraphProto& graph) {
-  std::unordered_set<std::string> names;
-  for (const auto& input : graph.input()) names.insert(input.name());
-  for (const auto& tensor : graph.initializer()) names.insert(tensor.name());
-  for (const auto& node : graph.node()) {
-    names.insert(node.output().begin(), node.output().end());
-  }
-  return names;
-}
-
-bool HasUnknownOutput(const onnx::NodeProto& node, const Types& types) {
-  return std::any_of(node.output().begin(), node.output().end(),
-                     [&](const auto& output) {
-                       const auto type = types.find(output);
-                       return !output.empty() &&
-                              (type == types.end() ||
-                               !type->second->tensor_type().has_shape() ||
-                               !IsKnown(type->second->tensor_type().shape()));
-                     });
-}
-
-// Whether `value` is all that a tensor of this type, a list of int64, holds.
-bool IsWholeList(const onnx::TensorShapeProto& value,
-                 const onnx::TypeProto& type) {
-  const auto& tensor = type.tensor_type();
-  return tensor.elem_type() == onnx::TensorProto::INT64 && tensor.has_shape() &&
-         tensor.shape().dim_size() == 1 &&
-         tensor.shape().dim(0).dim_value() == value.dim_size() &&
-         IsKnown(value);
-}
-
-// Hands the inferred values to the nodes whose outputs wait for them, as
-// initializers. Whether there was any.
-bool InsertValues(const Values& values, OnnxModel* model) {
-  onnx::GraphProto* graph = model->proto.mutable_graph();
-  const Types types = TypesOf(*graph);
-  std::unordered_set<std::string> names = NamesIn(*graph);
-  std::unordered_map<std::string, std::string> inserted;
-  bool any = false;
-  for (onnx::NodeProto& node : *graph->mutable_node()) {
-    if (!HasUnknownOutput(node, types)) continue;
-    for (std::string& input : *node.mutable_input()) {
-      const auto value = values.find(input);
-      const auto type = types.find(input);
-      if (value == values.end() || type == types.end() ||
-          model->parameters.count(input) > 0 ||
-          !IsWholeList(value->second, *type->second)) {
-        continue;
-      }
-      const auto [alias, is_new] = inserted.emplace(input, "value of " + input);
-      if (is_new) {
-        while (!names.insert(alias->second).second) alias->second += '_';
-        onnx::TensorProto* tensor = graph->add_initializer();
-        tensor->set_name(alias->second);
-        tensor->set_data_type(onnx::TensorProto::INT64);
-        tensor->add_dims(value->second.dim_size());
-        for (const auto& dim : value->second.dim()) {
-          tensor->add_int64_data(dim.dim_value());
-        }
-        model->aliases.emplace(alias->second, input);
-      }
-      input = alias->second;
-      any = true;
+// What the library's inference for some operators takes for granted.
+Status CheckOperands(const NodeProto& node,
+                     const std::vector<const TypeProto*>& inputs) {
+  if (!IsConvolution(node)) return {};
+  for (std::size_t i = 0; i < 2; ++i) {
+    const bool known =
+        i < inputs.size() && inputs[i] != nullptr && IsKnown(*inputs[i]);
+    if (!known) {
+      return Fail(Code::kInvalidArgument,
+                  "the shape of its {} cannot be inferred",
+                  i == 0 ? "input" : "filter");
     }
   }
-  return any;
+  const int rank = inputs[0]->tensor_type().shape().dim_size();
+  const int filter_rank = inputs[1]->tensor_type().shape().dim_size();
+  if (rank < 3 || filter_rank != rank) {
+    return Fail(Code::kInvalidArgument,
+                "its input and filter have {} and {} dimensions; as many each, "
+                "three or more, are accepted",
+                rank, filter_rank);
+  }
+  return {};
 }
+
+// Walks over the nodes in topological order. The library's own walk would hand
+// unchecked operands to inference that relies on them, and does not use the
+// values it computes.
+class TypeInference {
+ public:
+  explicit TypeInference(const OnnxModel& model) : graph_(model.proto.graph()) {
+    for (const auto& opset : model.proto.opset_import()) {
+      opsets_[opset.domain()] = static_cast<int>(opset.version());
+    }
+    for (const auto& value : graph_.value_info()) {
+      declared_[value.name()] = &value.type();
+    }
+    for (const auto& input : graph_.input()) {
+      SetType(input.name(), input.type());
+    }
+    for (const TensorProto& tensor : graph_.initializer()) {
+      data_[tensor.name()] = &tensor;
+    }
+  }
+
+  Result<OnnxTypes> Infer() {
+    for (const NodeProto& node : graph_.node()) {
+      if (Status status = InferNode(node); !status) {
+        return Within(Shown(node), std::move(status).error());
+      }
+    }
+    return std::move(types_);
+  }
+
+ private:
+  void SetType(const std::string& name, const TypeProto& type) {
+    TypeProto& stored = types_[name];
+    stored = type;
+    by_name_[name] = &stored;  // references into the map stay valid
+  }
+
+  Status InferNode(const NodeProto& const_node) {
+    NodeProto node = const_node;  // the library wants to change it
+    const auto opset = opsets_.find(node.domain());
+    const onnx::OpSchema* schema =
+        opset == opsets_.end()
+            ? nullptr
+            : onnx::OpSchemaRegistry::Schema(node.op_type(), opset->second,
+                                             node.domain());
+    onnx::shape_inference::InferenceContextImpl context(node, by_name_, data_,
+                                                        {}, &values_);
+    UCUDNN_RETURN_IF_ERROR(CheckOperands(node, context.allInputTypes_));
+    if (schema != nullptr) {
+      UCUDNN_RETURN_IF_ERROR(Guarded([&] { InferOutputs(*schema, &context); }));
+    }
+    for (int i = 0; i < node.output_size(); ++i) {
+      if (node.output(i).empty()) continue;
+      const TypeProto& inferred = context.allOutputTypes_[std::size_t(i)];
+      const auto declared = declared_.find(node.output(i));
+      const bool better = !IsKnown(inferred) && declared != declared_.end();
+      SetType(node.output(i), better ? *declared->second : inferred);
+    }
+    UCUDNN_RETURN_IF_ERROR(CheckOutputs(node));
+    if (schema == nullptr) return {};
+    return Guarded([&] { ComputeValues(*schema, &node); });
+  }
+
+  void InferOutputs(const onnx::OpSchema& schema,
+                    onnx::shape_inference::InferenceContextImpl* context) {
+    if (schema.has_type_and_shape_inference_function()) {
+      schema.GetTypeAndShapeInferenceFunction()(*context);
+    } else if (schema.HasFunction()) {
+      onnx::shape_inference::InferShapeForFunctionNode(
+          *schema.GetFunction(), onnx::OpSchemaRegistry::Instance(), *context);
+    }
+    schema.CheckInputOutputType(*context);
+  }
+
+  Status CheckOutputs(const NodeProto& node) {
+    for (const std::string& output : node.output()) {
+      if (output.empty()) continue;
+      for (const auto& dim : types_[output].tensor_type().shape().dim()) {
+        if (dim.has_dim_value() && dim.dim_value() < 0) {
+          return Fail(Code::kInvalidArgument,
+                      "a dimension of its output '{}' would be {}",
+                      Excerpt(output), dim.dim_value());
+        }
+      }
+    }
+    return {};
+  }
+
+  // What the outputs hold, where that is known without running the network.
+  void ComputeValues(const onnx::OpSchema& schema, NodeProto* node) {
+    if (node->op_type() == "Constant") {
+      for (const auto& attribute : node->attribute()) {
+        if (attribute.has_t() && node->output_size() == 1) {
+          data_[node->output(0)] = Store(attribute.t());
+        }
+      }
+    }
+    onnx::shape_inference::DataPropagationContextImpl context(*node, by_name_,
+                                                              data_, values_);
+    if (schema.has_data_propagation_function()) {
+      schema.GetDataPropagationFunction()(context);
+    }
+    for (const std::string& output : node->output()) {
+      const auto value = values_.find(output);
+      if (value == values_.end() || data_.count(output) > 0 ||
+          !IsWholeList(value->second, types_[output])) {
+        continue;
+      }
+      TensorProto list;
+      list.set_data_type(TensorProto::INT64);
+      list.add_dims(value->second.dim_size());
+      for (const auto& dim : value->second.dim()) {
+        list.add_int64_data(dim.dim_value());
+      }
+      data_[output] = Store(std::move(list));
+    }
+  }
+
+  // Whether `value` is all that a tensor of this type, a list of int64, holds.
+  static bool IsWholeList(const TensorShapeProto& value,
+                          const TypeProto& type) {
+    const auto& tensor = type.tensor_type();
+    return tensor.elem_type() == TensorProto::INT64 && IsKnown(type) &&
+           tensor.shape().dim_size() == 1 &&
+           tensor.shape().dim(0).dim_value() == value.dim_size() &&
+           IsKnown(value);
+  }
+
+  const TensorProto* Store(TensorProto tensor) {
+    return &stored_.emplace_back(std::move(tensor));
+  }
+
+  const onnx::GraphProto& graph_;
+  std::unordered_map<std::string, int> opsets_;
+  std::unordered_map<std::string, const TypeProto*> declared_;
+  OnnxTypes types_;
+  std::unordered_map<std::string, TypeProto*> by_name_;  // into types_
+  std::deque<TensorProto> stored_;
+  std::unordered_map<std::string, const TensorProto*> data_;
+  std::unordered_map<std::string, TensorShapeProto> values_;
+};
 
 }  // namespace
 
-Status InferOnnxShapes(OnnxModel* model) {
-  for (int round = 0; round < kMaxRounds; ++round) {
-    Values values;
-    UCUDNN_RETURN_IF_ERROR(Infer(&model->proto, round == 0, &values));
-    if (!InsertValues(values, model)) return {};
-  }
-  return {};
+Result<OnnxTypes> InferOnnxTypes(const OnnxModel& model) {
+  UCUDNN_RETURN_IF_ERROR(
+      Guarded([&] { onnx::checker::check_model(model.proto); }));
+  return TypeInference(model).Infer();
 }
 
 }  // namespace ucudnn

@@ -3,16 +3,24 @@
 
 // Shape inference by the ONNX library; a part of base/onnx.
 
+#include <onnx/onnx_pb.h>
+
+#include <string>
+#include <unordered_map>
+
 #include "base/onnx_model.h"
 #include "base/result.h"
 
 namespace ucudnn {
 
-// Infers the type and shape of what the model's nodes compute, as far as the
-// library can. Shapes that depend on computed values (sizes given to Resize)
-// are found by inferring again with the values that inference itself gave.
-// kInvalidArgument, naming the node, if the model is not valid.
-Status InferOnnxShapes(OnnxModel* model);
+using OnnxTypes = std::unordered_map<std::string, onnx::TypeProto>;
+
+// The type of every input and of everything the nodes compute, by name; where
+// it cannot be inferred, what the model declares, or an unset one. Values that
+// shapes depend on (sizes given to Resize) are computed where inputs' shapes
+// and constants determine them. kInvalidArgument, naming the node, if the model
+// is not valid.
+Result<OnnxTypes> InferOnnxTypes(const OnnxModel& model);
 
 }  // namespace ucudnn
 
