@@ -1,0 +1,17 @@
+#ifndef UCUDNN_TESTS_SUPPORT_CBC_ILP_H_
+#define UCUDNN_TESTS_SUPPORT_CBC_ILP_H_
+
+// CBC behind the port for integer programmes: a second opinion in tests and
+// benchmarks.
+
+#include <memory>
+
+#include "solver/ilp.h"
+
+namespace ucudnn::testing {
+
+std::unique_ptr<IlpSolver> MakeCbcSolver();
+
+}  // namespace ucudnn::testing
+
+#endif  // UCUDNN_TESTS_SUPPORT_CBC_ILP_H_
