@@ -220,6 +220,18 @@ TEST(RegistryTest, OpensTheWholeCpuUnlessTold) {
             static_cast<std::int64_t>(AvailableCores().size()));
 }
 
+TEST(RegistryTest, FindsADeviceWithOrWithoutGpu) {
+  const auto devices = OpenDevices(DeviceOptions());
+  ASSERT_TRUE(devices) << devices.error().message;
+  EXPECT_FALSE(devices->empty());
+}
+
+TEST(RegistryTest, DoesNotReplaceGpusThatWereNamed) {
+  DeviceOptions options;
+  options.gpu_ordinals = {1 << 20};
+  EXPECT_FALSE(OpenDevices(options));
+}
+
 TEST(RegistryTest, SaysWhyThereIsNoDevice) {
   DeviceOptions options;
   options.gpus = false;
