@@ -1,6 +1,7 @@
 // PostgreSQL through libpqxx: a pool of connections, each a transaction at a
 // time. libpqxx throws; nothing leaves this file so.
 
+#include <map>
 #include <pqxx/pqxx>
 #include <string_view>
 
@@ -39,6 +40,8 @@ constexpr std::size_t kConnections = 8;
 // Transactions that met are run again: the loser of a deadlock has let the
 // winner pass, so that few rounds suffice.
 constexpr int kMaxConflicts = 10;
+// Of a connection; there are not many more, but for the lengths of bulks.
+constexpr std::size_t kMaxPrepared = 100;
 
 // How a session of ours behaves: it ends what hangs, says nothing of what went
 // well, and keeps the promise that a commit is on the disk.
@@ -130,6 +133,19 @@ SqlValue ValueOf(const pqxx::field& field) {
   }
 }
 
+const SqlDialect& Dialect() {
+  static const SqlDialect kDialect{
+      .name = "postgres",
+      .lock_rows = " FOR UPDATE",
+      .skip_locked = " FOR UPDATE SKIP LOCKED",
+      // Any number that is ours: the letters of "ucudnn".
+      .lock_schema =
+          "SELECT CAST(pg_advisory_xact_lock(128906494537326) "
+          "AS TEXT)",
+      .rows_per_statement = 250};
+  return kDialect;
+}
+
 // A lost connection shall not come back by itself, without the session's
 // settings and in the middle of a transaction: a new object takes its place.
 void StayLost(pqxx::connection& connection) {
@@ -152,6 +168,8 @@ class Connection final : public SqlTransaction {
     }));
     return connection;
   }
+
+  const SqlDialect& dialect() const override { return Dialect(); }
 
   // How the last Run failed.
   Failure failure() const { return failure_; }
@@ -186,21 +204,40 @@ class Connection final : public SqlTransaction {
       for (const SqlValue& value : parameters) {
         texts.push_back(ParameterOf(value));
       }
-      const pqxx::result result = transaction_->exec_params(
-          statement, pqxx::prepare::make_dynamic_params(texts));
+      const auto values = pqxx::prepare::make_dynamic_params(texts);
+      const std::string& name = PreparedName(statement);
+      const pqxx::result result =
+          name.empty() ? transaction_->exec_params(statement, values)
+                       : transaction_->exec_prepared(name, values);
       std::vector<SqlRow> rows;
       rows.reserve(result.size());
       for (const pqxx::row& row : result) {
-        std::vector<SqlValue> values;
-        values.reserve(row.size());
-        for (const pqxx::field& field : row) values.push_back(ValueOf(field));
-        rows.emplace_back(std::move(values));
+        std::vector<SqlValue> columns;
+        columns.reserve(row.size());
+        for (const pqxx::field& field : row) columns.push_back(ValueOf(field));
+        rows.emplace_back(std::move(columns));
       }
       return rows;
     });
   }
 
  private:
+  // The name under which the statement is prepared; empty if it is not. It is
+  // from its second use on: the pieces of a bulk that are not whole come once.
+  const std::string& PreparedName(const std::string& statement) {
+    static const std::string kNone;
+    if (seen_.size() >= kMaxPrepared && !seen_.contains(statement)) {
+      return kNone;
+    }
+    const auto [it, is_new] = seen_.try_emplace(statement);
+    if (!is_new && it->second.empty()) {
+      const std::string name = fmt::format("s{}", ++prepared_);
+      connection_->prepare(name, statement);
+      it->second = name;
+    }
+    return it->second;
+  }
+
   Status RunIn(pqxx::dbtransaction& transaction,
                const SqlDatabase::Body& body) {
     transaction_ = &transaction;
@@ -236,6 +273,8 @@ class Connection final : public SqlTransaction {
   }
 
   std::unique_ptr<pqxx::connection> connection_;
+  std::map<std::string, std::string> seen_;  // statements and their names
+  int prepared_ = 0;
   pqxx::dbtransaction* transaction_ = nullptr;
   Failure failure_ = Failure::kNone;
 };
@@ -244,17 +283,7 @@ class PostgresDatabase final : public SqlDatabase {
  public:
   explicit PostgresDatabase(std::string url) : url_(std::move(url)) {}
 
-  const SqlDialect& dialect() const override {
-    static const SqlDialect kDialect{
-        .name = "postgres",
-        .lock_rows = " FOR UPDATE",
-        .skip_locked = " FOR UPDATE SKIP LOCKED",
-        // Any number that is ours: the letters of "ucudnn".
-        .lock_schema =
-            "SELECT CAST(pg_advisory_xact_lock(128906494537326) "
-            "AS TEXT)"};
-    return kDialect;
-  }
+  const SqlDialect& dialect() const override { return Dialect(); }
 
   Status Run(Access access, const Body& body) override {
     bool reconnected = false;

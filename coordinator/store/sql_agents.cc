@@ -107,7 +107,7 @@ Status SqlStore::Heartbeat(const std::string& agent,
     if (found.empty()) {
       return Fail(Code::kNotFound, "agent '{}' is not registered", agent);
     }
-    return InPieces(devices, [&](auto piece) -> Status {
+    return InPieces(sql.dialect(), devices, [&](auto piece) -> Status {
       SqlRows rows("($, $, $)", {agent, now_ms});
       for (const DeviceStatus& device : piece) {
         rows.Add({device.id, std::string(Name(device.state)), device.reason});
@@ -153,8 +153,8 @@ Result<std::vector<std::string>> SqlStore::ExpireAgents(
         std::vector<std::string> gone;
         for (const SqlRow& row : rows) gone.push_back(row.Text(0));
         std::ranges::sort(gone);
-        UCUDNN_RETURN_IF_ERROR(
-            InPieces(std::span<const std::string>(gone), [&](auto piece) {
+        UCUDNN_RETURN_IF_ERROR(InPieces(
+            sql.dialect(), std::span<const std::string>(gone), [&](auto piece) {
               SqlRows ids("$");
               for (const std::string& id : piece) ids.Add({id});
               return sql.Execute(

@@ -9,6 +9,7 @@
 //     return sql.Query("SELECT id FROM agents WHERE host = $1", {host});
 //   });
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -49,10 +50,25 @@ class SqlRow {
   std::vector<SqlValue> values_;
 };
 
+// What the dialects do not share.
+struct SqlDialect {
+  std::string name;  // of the migrations' files: "sqlite", "postgres"
+  // After a SELECT: locks its rows, and passes over those that are locked.
+  std::string lock_rows;
+  std::string skip_locked;
+  // A statement that admits one process at a time to the migrations.
+  std::string lock_schema;
+  // How many rows of SqlRows make a statement fast: in SQLite few, so that it
+  // is prepared once; in PostgreSQL many, so that the way there does not count.
+  std::size_t rows_per_statement = 1;
+};
+
 // A running transaction.
 class SqlTransaction {
  public:
   virtual ~SqlTransaction() = default;
+
+  virtual const SqlDialect& dialect() const = 0;
 
   // Runs one statement; returns the rows of SELECT or RETURNING.
   // kInvalidArgument if a text is not UTF-8 or holds a NUL.
@@ -79,16 +95,6 @@ class SqlTransaction {
 };
 
 enum class Access { kRead, kWrite };
-
-// What the dialects do not share.
-struct SqlDialect {
-  std::string name;  // of the migrations' files: "sqlite", "postgres"
-  // After a SELECT: locks its rows, and passes over those that are locked.
-  std::string lock_rows;
-  std::string skip_locked;
-  // A statement that admits one process at a time to the migrations.
-  std::string lock_schema;
-};
 
 // Thread-safe.
 class SqlDatabase {
@@ -151,15 +157,14 @@ class SqlRows {
   std::vector<SqlValue> parameters_;
 };
 
-// Rows a statement takes at once: well within both databases' limits on
-// parameters, and enough to make the round trip not matter.
-inline constexpr std::size_t kRowsPerStatement = 250;
-
-// Calls `body` with one piece of `items` after the other; stops at an error.
+// Calls `body` with one piece of `items` after the other, each of as many as a
+// statement of the dialect should take; stops at an error.
 template <class T, class Body>
-Status InPieces(std::span<const T> items, const Body& body) {
+Status InPieces(const SqlDialect& dialect, std::span<const T> items,
+                const Body& body) {
   while (!items.empty()) {
-    const auto piece = items.first(std::min(items.size(), kRowsPerStatement));
+    const auto piece =
+        items.first(std::min(items.size(), dialect.rows_per_statement));
     if (Status status = body(piece); !status) return status;
     items = items.subspan(piece.size());
   }

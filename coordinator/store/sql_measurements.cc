@@ -68,7 +68,8 @@ Status UpsertMeasurements(SqlTransaction& sql,
   for (const Measurement& m : measurements) UCUDNN_RETURN_IF_ERROR(Check(m));
   const std::vector<const Measurement*> newest = Newest(measurements);
   return InPieces(
-      std::span<const Measurement* const>(newest), [&](auto piece) -> Status {
+      sql.dialect(), std::span<const Measurement* const>(newest),
+      [&](auto piece) -> Status {
         SqlRows rows("($, $, $, $, $, $, $, $, $, $, $, $, $)");
         for (const Measurement* m : piece) {
           const MeasuredPoint& p = m->point;
@@ -111,7 +112,7 @@ Result<PointsByProblem> SqlStore::LoadProfile(
   PointsByProblem points;
   const auto load = [&](SqlTransaction& sql) -> Status {
     points.clear();
-    return InPieces(problems, [&](auto piece) -> Status {
+    return InPieces(sql.dialect(), problems, [&](auto piece) -> Status {
       SqlRows rows("$", {kind});
       for (const std::string& problem : piece) rows.Add({problem});
       UCUDNN_ASSIGN_OR_RETURN(

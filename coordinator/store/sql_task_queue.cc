@@ -68,8 +68,8 @@ Result<std::vector<TaskRecord>> SqlStore::LeaseTasks(
         UCUDNN_RETURN_IF_ERROR(sql.Execute(
             fmt::format(
                 "WITH deadly AS MATERIALIZED (SELECT id FROM tasks "
-                "WHERE kind = $1 AND state IN ('pending', 'leased') AND "
-                "state = 'leased' AND lease_until_ms <= $2 AND attempts >= $3"
+                "WHERE kind = $1 AND state = 'leased' AND "
+                "lease_until_ms <= $2 AND attempts >= $3"
                 "{}) UPDATE tasks SET state = 'failed', finished_ms = $2, "
                 "error = 'given up: its leases ended without a report', {} "
                 "WHERE id IN (SELECT id FROM deadly)",
@@ -112,7 +112,8 @@ Result<std::vector<std::int64_t>> SqlStore::RenewLeases(
       *database_, Access::kWrite, [&](SqlTransaction& sql) -> Result<Ids> {
         Ids renewed;
         UCUDNN_RETURN_IF_ERROR(InPieces(
-            std::span<const LeaseRef>(sorted), [&](auto piece) -> Status {
+            sql.dialect(), std::span<const LeaseRef>(sorted),
+            [&](auto piece) -> Status {
               SqlRows rows("(CAST($ AS BIGINT), CAST($ AS BIGINT))",
                            {until_ms});
               for (const LeaseRef& lease : piece) {

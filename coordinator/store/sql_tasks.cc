@@ -144,7 +144,8 @@ Result<EnqueueResult> SqlStore::EnqueueTasks(std::span<const NewTask> tasks,
       [&](SqlTransaction& sql) -> Result<EnqueueResult> {
         EnqueueResult result;
         UCUDNN_RETURN_IF_ERROR(InPieces(
-            std::span<const NewTask>(merged), [&](auto piece) -> Status {
+            sql.dialect(), std::span<const NewTask>(merged),
+            [&](auto piece) -> Status {
               const Status status = AddTasks(sql, piece, now_ms, &result);
               return status ? RaiseTasks(sql, piece, &result) : status;
             }));
@@ -201,7 +202,8 @@ Result<std::map<std::string, TaskCounts>> SqlStore::Progress(
       *database_, Access::kRead, [&](SqlTransaction& sql) -> Result<Counts> {
         Counts counts;
         UCUDNN_RETURN_IF_ERROR(InPieces(
-            std::span<const TaskKey>(distinct), [&](auto piece) -> Status {
+            sql.dialect(), std::span<const TaskKey>(distinct),
+            [&](auto piece) -> Status {
               SqlRows rows("($, $, CAST($ AS BIGINT))");
               for (const TaskKey& key : piece) {
                 rows.Add({key.kind, key.problem, key.batch.count()});

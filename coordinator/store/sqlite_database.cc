@@ -92,6 +92,16 @@ void Bind(SQLite::Statement& statement, int index, const SqlValue& value) {
   }
 }
 
+const SqlDialect& Dialect() {
+  // One transaction writes at a time: there is nothing to lock.
+  static const SqlDialect kDialect{.name = "sqlite",
+                                   .lock_rows = "",
+                                   .skip_locked = "",
+                                   .lock_schema = "",
+                                   .rows_per_statement = 1};
+  return kDialect;
+}
+
 // One connection, and the transaction that runs on it.
 class Connection final : public SqlTransaction {
  public:
@@ -103,6 +113,8 @@ class Connection final : public SqlTransaction {
     database_.exec("PRAGMA foreign_keys = ON");
     database_.exec("PRAGMA synchronous = FULL");
   }
+
+  const SqlDialect& dialect() const override { return Dialect(); }
 
   SQLite::Database& database() { return database_; }
 
@@ -185,14 +197,7 @@ class SqliteDatabase final : public SqlDatabase {
         in_memory_(in_memory),
         writer_(std::move(writer)) {}
 
-  const SqlDialect& dialect() const override {
-    // One transaction writes at a time: there is nothing to lock.
-    static const SqlDialect kDialect{.name = "sqlite",
-                                     .lock_rows = "",
-                                     .skip_locked = "",
-                                     .lock_schema = ""};
-    return kDialect;
-  }
+  const SqlDialect& dialect() const override { return Dialect(); }
 
   Status Run(Access access, const Body& body) override {
     if (access == Access::kWrite || in_memory_) {

@@ -20,7 +20,7 @@
 
 namespace ucudnn {
 
-// An empty database, removed with this object.
+// An empty database; no two of one factory are used at once.
 class TestDatabase {
  public:
   virtual ~TestDatabase() = default;

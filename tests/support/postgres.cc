@@ -89,6 +89,7 @@ Result<std::unique_ptr<ThrowawayPostgres>> ThrowawayPostgres::Start(Disk disk) {
       << "listen_addresses = ''\n"
       << "unix_socket_directories = '" << folder << "'\n"
       << "max_connections = 100\n"
+      << "client_min_messages = warning\n"
       << "fsync = " << (disk == Disk::kDurable ? "on" : "off") << "\n";
   UCUDNN_RETURN_IF_ERROR(postgres->Serve());
   return postgres;
@@ -172,6 +173,10 @@ Status ThrowawayPostgres::Serve() {
 Status ThrowawayPostgres::Execute(const std::string& statement) const {
   return RunToEnd(
       {"psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-c", statement, url()});
+}
+
+Status ThrowawayPostgres::Empty() {
+  return Execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public");
 }
 
 Result<std::string> ThrowawayPostgres::CreateDatabase(

@@ -33,8 +33,10 @@ class ThrowawayPostgres {
   ThrowawayPostgres(const ThrowawayPostgres&) = delete;
   ThrowawayPostgres& operator=(const ThrowawayPostgres&) = delete;
 
-  // Of the empty database that it starts with.
+  // Of the database that it starts with, empty.
   std::string url() const { return UrlOf("postgres"); }
+  // Empties that database again; quicker than making another.
+  Status Empty();
   // Makes another empty database, with these options of CREATE DATABASE;
   // returns its URL.
   Result<std::string> CreateDatabase(const std::string& options = "");

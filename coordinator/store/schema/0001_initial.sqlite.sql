@@ -70,7 +70,9 @@ CREATE TABLE tasks (
 -- The order in which tasks are leased.
 CREATE INDEX open_tasks ON tasks (kind, priority DESC, id)
   WHERE state IN ('pending', 'leased');
-CREATE INDEX leased_tasks ON tasks (agent) WHERE state = 'leased';
+CREATE INDEX leases_by_end ON tasks (kind, lease_until_ms)
+  WHERE state = 'leased';
+CREATE INDEX leases_by_agent ON tasks (agent) WHERE state = 'leased';
 
 CREATE TABLE measurements (
   kind TEXT NOT NULL,

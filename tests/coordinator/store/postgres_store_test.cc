@@ -33,21 +33,21 @@ ThrowawayPostgres* Server(Disk disk) {
   return server.get();
 }
 
+// The server's database, emptied: the one made last is the one that counts.
 class ServerDatabase final : public TestDatabase {
  public:
   static std::unique_ptr<TestDatabase> Make(Disk disk) {
     ThrowawayPostgres* server = Server(disk);
     if (server == nullptr) return nullptr;
-    const auto url = server->CreateDatabase();
-    if (url) return std::make_unique<ServerDatabase>(server, *url);
-    ADD_FAILURE() << url.error().message;
+    const Status emptied = server->Empty();
+    if (emptied) return std::make_unique<ServerDatabase>(server);
+    ADD_FAILURE() << emptied.error().message;
     return nullptr;
   }
 
-  ServerDatabase(ThrowawayPostgres* server, std::string url)
-      : server_(server), url_(std::move(url)) {}
+  explicit ServerDatabase(ThrowawayPostgres* server) : server_(server) {}
 
-  std::string url() const override { return url_; }
+  std::string url() const override { return server_->url(); }
   bool shared() const override { return true; }
   void Crash() override {
     const Status status = server_->Crash();
@@ -56,7 +56,6 @@ class ServerDatabase final : public TestDatabase {
 
  private:
   ThrowawayPostgres* server_;
-  std::string url_;
 };
 
 const TestDatabaseFactory kServer = {
@@ -73,7 +72,9 @@ class PostgresStoreTest : public ::testing::Test {
     if (server_ == nullptr) {
       GTEST_SKIP() << "PostgreSQL's server is not installed";
     }
-    url_ = server_->CreateDatabase().value();
+    const Status emptied = server_->Empty();
+    ASSERT_TRUE(emptied) << emptied.error().message;
+    url_ = server_->url();
   }
 
   ThrowawayPostgres* server_ = nullptr;
@@ -141,7 +142,8 @@ TEST_F(PostgresStoreTest, RunsTheLoserOfADeadlockAgain) {
   std::thread other(update, 1, 2);
   update(2, 1);
   other.join();
-  EXPECT_EQ(runs, 3);
+  // At least: the server may end both.
+  EXPECT_GE(runs, 3);
   const auto sum = InTransaction(*database, Access::kRead, [](auto& sql) {
     return sql.Query("SELECT CAST(SUM(n) AS BIGINT) FROM t");
   });
@@ -154,7 +156,7 @@ TEST_F(PostgresStoreTest, SaysWhyADatabaseCannotBeReached) {
   EXPECT_EQ(store.error().code, Code::kUnavailable);
   EXPECT_THAT(store.error().message, HasSubstr("/nowhere"));
   std::string missing = url_;
-  missing.replace(missing.find("/test"), 5, "/none");
+  missing.replace(missing.find("/postgres?"), 10, "/none?");
   store = OpenStore(missing);
   ASSERT_FALSE(store);
   EXPECT_EQ(store.error().code, Code::kUnavailable);

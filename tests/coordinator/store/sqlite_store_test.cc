@@ -67,7 +67,8 @@ INSTANTIATE_TEST_SUITE_P(Sqlite, StoreContract,
 TEST(SqliteStoreTest, RefusesUrlsThatNameNoDatabase) {
   for (const char* url :
        {"", "x", "mysql://host/db", "sqlite:", "sqlite:///", "sqlite://a.db",
-        "sqlite:relative.db", "postgresql:database", "sqlite:///folder/", "/var/lib/a.db"}) {
+        "sqlite:relative.db", "postgresql:database", "sqlite:///folder/",
+        "/var/lib/a.db"}) {
     const auto store = OpenStore(url);
     ASSERT_FALSE(store) << url;
     EXPECT_EQ(store.error().code, Code::kInvalidArgument) << url;

@@ -1,0 +1,241 @@
+// Networks, measurements, plans and jobs.
+
+#include <algorithm>
+#include <limits>
+
+#include "tests/contract/store_contract.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+TEST_P(StoreContract, MakesARevisionOfDifferentContentOnly) {
+  EXPECT_EQ(store().PutNetwork(TestNetwork("n", "h1")), 1);
+  EXPECT_EQ(store().PutNetwork(TestNetwork("n", "h1")), 1);
+  EXPECT_EQ(store().PutNetwork(TestNetwork("n", "h2")), 2);
+  // Going back is a change too.
+  EXPECT_EQ(store().PutNetwork(TestNetwork("n", "h1")), 3);
+  EXPECT_EQ(store().PutNetwork(TestNetwork("m", "h1")), 1);
+
+  NetworkRecord expected = TestNetwork("n", "h2");
+  expected.revision = 2;
+  EXPECT_EQ(store().GetNetwork("n", 2).value(), expected);
+  EXPECT_EQ(store().GetNetwork("n")->revision, 3);
+  EXPECT_EQ(store().GetNetwork("n", 4).error().code, Code::kNotFound);
+  EXPECT_EQ(store().GetNetwork("x").error().code, Code::kNotFound);
+  const auto listed = store().ListNetworks().value();
+  ASSERT_THAT(listed, SizeIs(2));
+  EXPECT_EQ(listed[0].name, "m");
+  EXPECT_EQ(listed[1].revision, 3);
+  EXPECT_EQ(listed[1].layers, "[]h1");
+  EXPECT_EQ(listed[1].source, "");
+}
+
+TEST_P(StoreContract, KeepsEveryByteOfNamesAndBlobs) {
+  NetworkRecord network = TestNetwork("Überraschung 網絡 🦀", "h");
+  network.revision = 1;
+  network.source.clear();
+  for (int i = 0; i < 1 << 20; ++i) {
+    network.source += static_cast<char>(i * 7 + (i >> 8));
+  }
+  network.layers = std::string(1 << 20, 'x') + "é'\"\\$1";
+  ASSERT_TRUE(store().PutNetwork(network));
+  EXPECT_TRUE(store().GetNetwork(network.name).value() == network);
+  network.source.clear();
+  network.hash = "h2";
+  EXPECT_EQ(store().PutNetwork(network), 2);
+  EXPECT_EQ(store().GetNetwork(network.name)->source, "");
+}
+
+TEST_P(StoreContract, RefusesKeysAndTextsItCannotKeep) {
+  const auto code = [&](const std::string& name, const std::string& layers) {
+    NetworkRecord network = TestNetwork(name, "h");
+    network.layers = layers;
+    const auto revision = store().PutNetwork(network);
+    return revision ? Code::kOk : revision.error().code;
+  };
+  EXPECT_EQ(code("", ""), Code::kInvalidArgument);
+  EXPECT_EQ(code(std::string(513, 'n'), ""), Code::kInvalidArgument);
+  EXPECT_EQ(code(std::string(512, 'n'), ""), Code::kOk);
+  for (const std::string& bad :
+       {std::string("\xC0\xAF"), std::string("a\0b", 3), std::string("\x80"),
+        std::string("\xED\xA0\x80"), std::string("\xF4\x90\x80\x80"),
+        std::string("\xE2\x82"), std::string("\xF0\x80\x80\x80")}) {
+    EXPECT_EQ(code("n", bad), Code::kInvalidArgument);
+    EXPECT_EQ(code(bad, ""), Code::kInvalidArgument);
+  }
+  EXPECT_EQ(code("n", "\x7F\u0080\u07FF\uFFFD\U0010FFFF"), Code::kOk);
+}
+
+TEST_P(StoreContract, KeepsTheNewestMeasurementOfAPoint) {
+  const auto put = [&](std::int64_t time_ns, UnixMillis at) {
+    const std::vector<Measurement> one = {
+        TestMeasurement(1, TestPoint(32, "FFT", time_ns), at)};
+    return store().PutMeasurements(one);
+  };
+  const auto time = [&] {
+    const std::vector<std::string> problems = {TestTask(1).key.problem};
+    const auto profile =
+        store().LoadProfile(TestKind().key, problems, {}).value();
+    EXPECT_THAT(profile.at(problems[0]), SizeIs(1));
+    return profile.at(problems[0]).at(0).time.count();
+  };
+  ASSERT_TRUE(put(100, 1000));
+  ASSERT_TRUE(put(200, 2000));
+  EXPECT_EQ(time(), 200);
+  ASSERT_TRUE(put(300, 1500));
+  EXPECT_EQ(time(), 200);
+  ASSERT_TRUE(put(400, 2000));
+  EXPECT_EQ(time(), 400);
+  // Within one call the same holds.
+  const std::vector<Measurement> three = {
+      TestMeasurement(1, TestPoint(32, "FFT", 1), 3000),
+      TestMeasurement(1, TestPoint(32, "FFT", 2), 4000),
+      TestMeasurement(1, TestPoint(32, "FFT", 3), 3500)};
+  ASSERT_TRUE(store().PutMeasurements(three));
+  EXPECT_EQ(time(), 2);
+}
+
+TEST_P(StoreContract, LoadsProfilesInOrderAndByBatch) {
+  std::vector<Measurement> points;
+  for (const std::int64_t batch : {64, 8, 32}) {
+    for (const char* algorithm : {"b", "A", "a"}) {
+      points.push_back(
+          TestMeasurement(1, TestPoint(batch, algorithm, batch * 10)));
+    }
+  }
+  points.push_back(TestMeasurement(2, TestPoint(8, "A", 7), 2000));
+  points.back().point.algorithm.precision = Precision::kTrueHalf;
+  points.back().point.algorithm.math.clear();
+  points.push_back(points.front());
+  points.back().point.workspace = 1_MiB;
+  ASSERT_TRUE(store().PutMeasurements(points));
+
+  const std::vector<std::string> problems = {
+      TestTask(1).key.problem, TestTask(2).key.problem, "unknown"};
+  auto profile = store().LoadProfile(TestKind().key, problems, {}).value();
+  ASSERT_THAT(profile, SizeIs(2));
+  const auto& first = profile.at(problems[0]);
+  ASSERT_THAT(first, SizeIs(10));
+  EXPECT_EQ(first[0], TestPoint(8, "A", 80));
+  EXPECT_EQ(first[1].algorithm.name, "a");
+  EXPECT_EQ(first[2].algorithm.name, "b");
+  EXPECT_EQ(first[8].workspace, 1_MiB);
+  EXPECT_EQ(first[9].batch, BatchSize(64));
+  EXPECT_THAT(profile.at(problems[1]),
+              ElementsAre(points[points.size() - 2].point));
+
+  const std::vector<BatchSize> batches = {BatchSize(32), BatchSize(64)};
+  profile = store().LoadProfile(TestKind().key, problems, batches).value();
+  ASSERT_THAT(profile, SizeIs(1));
+  EXPECT_THAT(profile.at(problems[0]), SizeIs(7));
+  EXPECT_THAT(store().LoadProfile("none", problems, {}).value(), IsEmpty());
+  EXPECT_THAT(store().LoadProfile(TestKind().key, {}, {}).value(), IsEmpty());
+  EXPECT_THAT(store().ListProfiles().value(),
+              ElementsAre(ProfileSummary{TestKind().key, 2, 11, 2000}));
+}
+
+TEST_P(StoreContract, StoresManyMeasurementsAllOrNothing) {
+  std::vector<Measurement> many;
+  std::vector<std::string> problems;
+  for (int problem = 0; problem < 400; ++problem) {
+    problems.push_back(TestTask(problem).key.problem);
+    for (int batch = 1; batch <= 10; ++batch) {
+      many.push_back(TestMeasurement(problem, TestPoint(batch, "A", batch)));
+    }
+  }
+  std::vector<Measurement> spoilt = many;
+  spoilt.back().device = "\xC0\xAF";
+  EXPECT_EQ(store().PutMeasurements(spoilt).error().code,
+            Code::kInvalidArgument);
+  EXPECT_THAT(store().ListProfiles().value(), IsEmpty());
+  ASSERT_TRUE(store().PutMeasurements(many));
+  const auto profile =
+      store().LoadProfile(TestKind().key, problems, {}).value();
+  ASSERT_THAT(profile, SizeIs(400));
+  EXPECT_THAT(profile.at(problems[399]), SizeIs(10));
+}
+
+TEST_P(StoreContract, KeepsExtremeNumbers) {
+  constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
+  Measurement m = TestMeasurement(1, TestPoint(1, "A", kMax), kMax);
+  m.point.workspace = Bytes::Max();
+  const std::vector<Measurement> one = {m};
+  ASSERT_TRUE(store().PutMeasurements(one));
+  const std::vector<std::string> problems = {m.problem};
+  EXPECT_THAT(store().LoadProfile(m.kind, problems, {})->at(m.problem),
+              ElementsAre(m.point));
+  EXPECT_EQ(store().ListProfiles()->at(0).last_measured_ms, kMax);
+}
+
+TEST_P(StoreContract, CreatesOnePlanForAKey) {
+  const CreatedPlan first = store().CreatePlan(TestPlan("k1")).value();
+  EXPECT_FALSE(first.already);
+  PlanRecord expected = TestPlan("k1");
+  expected.id = first.plan.id;
+  EXPECT_EQ(first.plan, expected);
+  PlanRecord other = TestPlan("k1");
+  other.body = "another";
+  const CreatedPlan again = store().CreatePlan(other).value();
+  EXPECT_TRUE(again.already);
+  EXPECT_EQ(again.plan, expected);
+  EXPECT_EQ(store().GetPlan(expected.id).value(), expected);
+  EXPECT_EQ(store().FindPlan("k1").value(), expected);
+  EXPECT_EQ(store().FindPlan("k2").value(), std::nullopt);
+  EXPECT_EQ(store().GetPlan(expected.id + 1).error().code, Code::kNotFound);
+}
+
+TEST_P(StoreContract, ListsPlansNewestFirstPageByPage) {
+  std::vector<std::int64_t> ids;
+  for (const char* key : {"a", "b", "c", "d"}) {
+    ids.push_back(store().CreatePlan(TestPlan(key))->plan.id);
+  }
+  EXPECT_TRUE(std::ranges::is_sorted(ids));
+  auto page = store().ListPlans(2).value();
+  ASSERT_THAT(page, SizeIs(2));
+  EXPECT_EQ(page[0].key, "d");
+  EXPECT_EQ(page[1].key, "c");
+  page = store().ListPlans(5, page[1].id).value();
+  ASSERT_THAT(page, SizeIs(2));
+  EXPECT_EQ(page[0].key, "b");
+  EXPECT_THAT(store().ListPlans(1, std::int64_t{1} << 40).value(), SizeIs(1));
+  EXPECT_THAT(store().ListPlans(0).value(), IsEmpty());
+  EXPECT_EQ(store().ListPlans(-1).error().code, Code::kInvalidArgument);
+}
+
+TEST_P(StoreContract, KeepsJobs) {
+  JobRecord job{.id = "j1",
+                .name = "train",
+                .plan = store().CreatePlan(TestPlan("k"))->plan.id,
+                .revision = 1,
+                .state = "running",
+                .body = "{}",
+                .created_ms = 10,
+                .updated_ms = 10};
+  ASSERT_TRUE(store().PutJob(job));
+  EXPECT_EQ(store().GetJob("j1").value(), job);
+  JobRecord later = job;
+  later.state = "ended";
+  later.plan.reset();
+  later.created_ms = 99;
+  later.updated_ms = 20;
+  ASSERT_TRUE(store().PutJob(later));
+  later.created_ms = 10;
+  EXPECT_EQ(store().GetJob("j1").value(), later);
+  job.id = "j0";
+  job.created_ms = 11;
+  ASSERT_TRUE(store().PutJob(job));
+  const auto jobs = store().ListJobs(10).value();
+  ASSERT_THAT(jobs, SizeIs(2));
+  EXPECT_EQ(jobs[0], job);
+  EXPECT_EQ(jobs[1], later);
+  job.plan = 12345;
+  EXPECT_EQ(store().PutJob(job).error().code, Code::kNotFound);
+  EXPECT_EQ(store().GetJob("x").error().code, Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace ucudnn
