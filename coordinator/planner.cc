@@ -180,21 +180,52 @@ v1::PlanRequest ToProto(const PlanSpec& spec) {
   return request;
 }
 
-std::vector<Need> NeedsOf(const Network& network, const PlanSpec& spec) {
+Result<std::vector<BatchSize>> AssignBatches(const Network& network,
+                                             const PlanSpec& spec,
+                                             const KindProfiles& profiles) {
+  UCUDNN_CHECK(!spec.kinds.empty());
+  if (spec.kinds.size() == 1) return std::vector<BatchSize>{spec.batch};
+  AssignProblem problem;
+  problem.batch = spec.batch;
+  std::map<std::string, std::size_t> tables;
+  for (const std::string& kind : spec.kinds) {
+    const auto [table, added] = tables.try_emplace(kind, tables.size());
+    if (added) {
+      UCUDNN_ASSIGN_OR_RETURN(
+          std::vector<BatchCost> times,
+          TimesOfKind(network, spec, ProfilesOf(profiles, kind)));
+      problem.tables.push_back(std::move(times));
+    }
+    problem.gpus.push_back({.table = table->second});
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const Assignment assignment,
+                          SolveAssignment(problem));
+  std::vector<BatchSize> batches;
+  for (const Share& share : assignment.shares) batches.push_back(share.batch);
+  return batches;
+}
+
+std::vector<Need> NeedsOf(const Network& network, const PlanSpec& spec,
+                          const std::set<KindBatch>& chosen) {
   std::map<std::string, std::set<BatchSize>> sizes_of_kind;
-  const std::vector<BatchSize> batches =
-      EvenSplit(spec.batch, spec.kinds.size());
-  for (std::size_t r = 0; r < spec.kinds.size(); ++r) {
-    AddSizes(batches[r], spec.policy, &sizes_of_kind[spec.kinds[r]]);
+  const std::set<std::string> kinds(spec.kinds.begin(), spec.kinds.end());
+  // Ranks of one kind will share about evenly; of unlike ones, any may get
+  // any part of the batch.
+  const std::vector<BatchSize> even = EvenSplit(
+      spec.batch, kinds.size() == 1 ? spec.kinds.size() : std::size_t{1});
+  for (const std::string& kind : kinds) {
+    for (const BatchSize batch : even) {
+      AddSizes(batch, spec.policy, &sizes_of_kind[kind]);
+    }
   }
-  std::set<std::string> problems;
-  for (const Kernel& kernel : KernelsOf(network, spec.precision, spec.layout)) {
-    problems.insert(ToString(kernel.problem));
+  for (const auto& [kind, batch] : chosen) {
+    if (batch.count() > 0) sizes_of_kind[kind].insert(batch);
   }
+  const auto problems = CountProblems(network, spec);
   std::vector<Need> needs;
   for (const auto& [kind, sizes] : sizes_of_kind) {
     for (const BatchSize batch : sizes) {
-      for (const std::string& problem : problems) {
+      for (const auto& [problem, count] : problems) {
         needs.push_back({kind, problem, batch});
       }
     }
