@@ -135,8 +135,8 @@ Result<PointsByProblem> SqlStore::LoadProfile(
       return std::tie(p.batch, p.algorithm, p.workspace);
     });
     // A problem may have been named twice, in two pieces.
-    const auto again = std::ranges::unique(of_problem);
-    of_problem.erase(again.begin(), again.end());
+    of_problem.erase(std::unique(of_problem.begin(), of_problem.end()),
+                     of_problem.end());
   }
   return points;
 }

@@ -105,8 +105,7 @@ Result<std::vector<std::int64_t>> SqlStore::RenewLeases(
     std::span<const LeaseRef> leases, UnixMillis until_ms) {
   std::vector<LeaseRef> sorted(leases.begin(), leases.end());
   std::ranges::sort(sorted);
-  const auto again = std::ranges::unique(sorted);
-  sorted.erase(again.begin(), again.end());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
   using Ids = std::vector<std::int64_t>;
   return InTransaction(
       *database_, Access::kWrite, [&](SqlTransaction& sql) -> Result<Ids> {

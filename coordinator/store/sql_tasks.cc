@@ -195,8 +195,7 @@ Result<std::map<std::string, TaskCounts>> SqlStore::Progress(
     std::span<const TaskKey> keys) {
   std::vector<TaskKey> distinct(keys.begin(), keys.end());
   std::ranges::sort(distinct);
-  const auto again = std::ranges::unique(distinct);
-  distinct.erase(again.begin(), again.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
   using Counts = std::map<std::string, TaskCounts>;
   return InTransaction(
       *database_, Access::kRead, [&](SqlTransaction& sql) -> Result<Counts> {
