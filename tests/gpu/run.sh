@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# Everything that needs a GPU, in one script.
+#
+#   tests/gpu/run.sh pack            build and bundle into .carry/ (here)
+#   tests/gpu/run.sh STAGE... -o DIR run there; raw results go to DIR
+#
+# Stages, each with its own results:
+#   versions   GPU, driver, CUDA, cuDNN
+#   probe      what cuDNN offers for AlexNet's conv2
+#   contract   the device contract suite on the legacy and the graph API
+#   main       the main job: AlexNet at batch 256 a GPU, FP32, 64 MiB a kernel,
+#              one rank, and with two GPUs two ranks at batch 512
+#
+# The machine with the GPU needs Open MPI 4.1, cuDNN 9 and glibc 2.36 or later.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse ucudnn_gpu_probe)
+
+pack() {
+  cmake --preset release >/dev/null
+  cmake --build --preset release -t "${programs[@]}" cudnn_contract_test
+  rm -rf .carry
+  local paths=(build/release/tests/contract/cudnn_contract_test) program
+  for program in "${programs[@]}"; do
+    paths+=("build/release/bin/$program")
+  done
+  bash tests/gpu/bundle.sh -o .carry "${paths[@]}"
+}
+
+versions() {
+  {
+    nvidia-smi --query-gpu=index,name,driver_version,memory.total,clocks.sm \
+      --format=csv || true
+    nvidia-smi | sed -n 's/.*\(CUDA Version: [0-9.]*\).*/\1/p' || true
+    python3 -c 'import torch; v = torch.backends.cudnn.version()
+print("PyTorch", torch.__version__, "cuDNN", v)' || true
+    mpirun --version | head -n 1 || true
+    uname -r
+  } >"$out/versions.txt" 2>&1
+}
+
+probe() {
+  .carry/bin/ucudnn_gpu_probe >"$out/probe-legacy.txt" 2>&1 || true
+  .carry/bin/ucudnn_gpu_probe --only-graph >"$out/probe-graph.txt" 2>&1 || true
+}
+
+# One suite, a shard a core.
+contract() {
+  local shards filter name i status=0
+  shards=$(nproc)
+  for filter in 'Cudnn/*:CudnnLegacy/*' 'CudnnGraph/*'; do
+    name=${filter%%/*}
+    for ((i = 0; i < shards; ++i)); do
+      GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i timeout 270 \
+        .carry/bin/cudnn_contract_test --gtest_brief=1 \
+        --gtest_filter="$filter" >"$tmp/$name.$i" 2>&1 &
+    done
+    wait
+    cat "$tmp/$name".* >"$out/contract-$name.txt"
+    grep -c 'FAILED  \]' "$out/contract-$name.txt" && status=1
+  done
+  return $status
+}
+
+main_job() {
+  local gpus
+  gpus=$(nvidia-smi -L | wc -l)
+  .carry/bin/ucudnn-coord serve --listen 127.0.0.1:0 --http 127.0.0.1:0 \
+    --database "sqlite://$tmp/c.db" --ready-file "$tmp/ready" \
+    2>"$out/coordinator.log" &
+  local coordinator=$! i
+  for ((i = 0; i < 100; ++i)); do [ -f "$tmp/ready" ] && break || sleep 0.1; done
+  UCUDNN_COORDINATOR=127.0.0.1:$(sed -n \
+    's/.*"grpc_port":\([0-9]*\).*/\1/p' "$tmp/ready")
+  export UCUDNN_COORDINATOR
+  .carry/bin/ucudnn-agent 2>"$out/agent.log" &
+  local agent=$!
+  local u=.carry/bin/ucudnn net=tests/data/networks/alexnet_owt.csv
+  {
+    $u networks put alexnet $net
+    for ((i = 0; i < 100; ++i)); do
+      $u devices | grep -q ' idle ' && break || sleep 0.2
+    done
+    $u devices
+    local ranks batch
+    for ((ranks = 1; ranks <= (gpus > 1 ? 2 : 1); ++ranks)); do
+      batch=$((256 * ranks))
+      echo "== $ranks ranks, batch $batch"
+      date +%s.%N
+      $u plan --network alexnet --batch $batch --ranks $ranks \
+        --workspace-limit 64MiB
+      date +%s.%N
+      mpirun --allow-run-as-root --bind-to none -np $ranks \
+        .carry/bin/ucudnn-rehearse --network alexnet --network-file $net \
+        --batch $batch --workspace-limit 64MiB --iterations 20 --check \
+        --compare-undivided
+    done
+  } >"$out/main.txt" 2>&1
+  local status=$?
+  $u show plan 1 -o json >"$out/plan.json" || true
+  kill $agent $coordinator
+  wait
+  return $status
+}
+
+if [ "${1:-}" = pack ]; then
+  pack
+  exit
+fi
+out=""
+stages=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    -o)
+      out=$2
+      shift
+      ;;
+    versions | probe | contract) stages+=("$1") ;;
+    main) stages+=(main_job) ;;
+    *)
+      echo "run.sh: '$1' is no stage; pack, versions, probe, contract, main" >&2
+      exit 2
+      ;;
+  esac
+  shift
+done
+[ -n "$out" ] && [ ${#stages[@]} -gt 0 ] || {
+  echo "usage: tests/gpu/run.sh STAGE... -o DIR" >&2
+  exit 2
+}
+mkdir -p "$out"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+# shellcheck source=tests/gpu/env.sh
+. tests/gpu/env.sh
+failed=0
+for stage in "${stages[@]}"; do
+  echo "== $stage"
+  "$stage" || {
+    echo "$stage failed"
+    failed=1
+  }
+done
+exit $failed
