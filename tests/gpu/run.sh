@@ -41,8 +41,8 @@ print("PyTorch", torch.__version__, "cuDNN", v)' || true
 }
 
 probe() {
-  .carry/bin/ucudnn_gpu_probe >"$out/probe-legacy.txt" 2>&1 || true
-  .carry/bin/ucudnn_gpu_probe --only-graph >"$out/probe-graph.txt" 2>&1 || true
+  .carry/bin/ucudnn_gpu_probe >"$out/probe-legacy.txt" 2>&1 &&
+    .carry/bin/ucudnn_gpu_probe --only-graph >"$out/probe-graph.txt" 2>&1
 }
 
 # One suite, a shard a core.
@@ -56,9 +56,10 @@ contract() {
         .carry/bin/cudnn_contract_test --gtest_brief=1 \
         --gtest_filter="$filter" >"$tmp/$name.$i" 2>&1 &
     done
-    wait
+    for ((i = 1; i <= shards; ++i)); do
+      wait -n || status=1
+    done
     cat "$tmp/$name".* >"$out/contract-$name.txt"
-    grep -c 'FAILED  \]' "$out/contract-$name.txt" && status=1
   done
   return $status
 }
