@@ -135,6 +135,7 @@ class TypeInference {
     onnx::shape_inference::DataPropagationContextImpl context(*node, by_name_,
                                                               data_, values_);
     std::vector<const TensorShapeProto*> values;
+    values.reserve(static_cast<std::size_t>(node->input_size()));
     for (int i = 0; i < node->input_size(); ++i) {
       values.push_back(context.getInputData(static_cast<std::size_t>(i)));
     }
