@@ -8,7 +8,7 @@
 #include <exception>
 #include <vector>
 
-#include "base/onnx_conv.h"
+#include "base/onnx_operands.h"
 #include "base/text.h"
 
 namespace ucudnn {
@@ -34,39 +34,6 @@ Status Guarded(Call call) {
   std::replace(why.begin(), why.end(), '\n', ' ');
   return Fail(Code::kInvalidArgument, "it is not valid: {}",
               Excerpt(why, 1000));
-}
-
-bool IsKnown(const TensorShapeProto& shape) {
-  return std::all_of(shape.dim().begin(), shape.dim().end(),
-                     [](const auto& dim) { return dim.has_dim_value(); });
-}
-
-bool IsKnown(const TypeProto& type) {
-  return type.tensor_type().has_shape() && IsKnown(type.tensor_type().shape());
-}
-
-// What the library's inference for some operators takes for granted.
-Status CheckOperands(const NodeProto& node,
-                     const std::vector<const TypeProto*>& inputs) {
-  if (!IsConvolution(node)) return {};
-  for (std::size_t i = 0; i < 2; ++i) {
-    const bool known =
-        i < inputs.size() && inputs[i] != nullptr && IsKnown(*inputs[i]);
-    if (!known) {
-      return Fail(Code::kInvalidArgument,
-                  "the shape of its {} cannot be inferred",
-                  i == 0 ? "input" : "filter");
-    }
-  }
-  const int rank = inputs[0]->tensor_type().shape().dim_size();
-  const int filter_rank = inputs[1]->tensor_type().shape().dim_size();
-  if (rank < 3 || filter_rank != rank) {
-    return Fail(Code::kInvalidArgument,
-                "its input and filter have {} and {} dimensions; as many each, "
-                "three or more, are accepted",
-                rank, filter_rank);
-  }
-  return {};
 }
 
 // Walks over the nodes in topological order. The library's own walk would hand
@@ -167,7 +134,12 @@ class TypeInference {
     }
     onnx::shape_inference::DataPropagationContextImpl context(*node, by_name_,
                                                               data_, values_);
-    if (schema.has_data_propagation_function()) {
+    std::vector<const TensorShapeProto*> values;
+    values.reserve(static_cast<std::size_t>(node->input_size()));
+    for (int i = 0; i < node->input_size(); ++i) {
+      values.push_back(context.getInputData(static_cast<std::size_t>(i)));
+    }
+    if (schema.has_data_propagation_function() && MayCompute(*node, values)) {
       schema.GetDataPropagationFunction()(context);
     }
     for (const std::string& output : node->output()) {
