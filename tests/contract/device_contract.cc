@@ -292,7 +292,7 @@ TEST_P(ConvolutionContractTest, ComputesInExactlyTheToldWorkspace) {
     const auto bytes = out->Read();
     ASSERT_OK(bytes);
     ExpectClose(Decode(*bytes, problem().precision), expected.result, 1, 0, {},
-                ToleranceOf(c.algorithm.precision));
+                ToleranceOf(c.algorithm, problem().geometry));
     EXPECT_EQ(out->BrokenGuardBytes().value(), 0) << "around the result";
     EXPECT_EQ(workspace->BrokenGuardBytes().value(), 0)
         << "around the workspace";
@@ -335,7 +335,7 @@ TEST_P(ConvolutionContractTest, ScalesAndAdds) {
       const auto bytes = out->Read();
       ASSERT_OK(bytes);
       ExpectClose(Decode(*bytes, problem().precision), expected.result, alpha,
-                  beta, old, ToleranceOf(c.algorithm.precision));
+                  beta, old, ToleranceOf(c.algorithm, problem().geometry));
       EXPECT_EQ(out->BrokenGuardBytes().value(), 0) << "around the result";
     }
     EXPECT_EQ(workspace->BrokenGuardBytes().value(), 0)
@@ -397,8 +397,8 @@ TEST_P(ConvolutionContractTest, ComputesTheSameInMicroBatches) {
     ASSERT_OK(bytes);
     ExpectClose(Decode(*bytes, problem().precision), expected.result, kAlpha,
                 kBeta, old,
-                std::max(ToleranceOf(c.algorithm.precision),
-                         ToleranceOf(d.algorithm.precision)));
+                std::max(ToleranceOf(c.algorithm, problem().geometry),
+                         ToleranceOf(d.algorithm, problem().geometry)));
     EXPECT_EQ(out->BrokenGuardBytes().value(), 0) << "around the result";
     EXPECT_EQ(workspace->BrokenGuardBytes().value(), 0)
         << "around the workspace";
