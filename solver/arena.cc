@@ -207,6 +207,8 @@ class ArenaSolver {
     }
     std::vector<std::vector<MckpItem>> items;
     std::vector<MckpClass> classes;
+    items.reserve(nodes_[root].parts.size());
+    classes.reserve(nodes_[root].parts.size());
     for (const std::size_t part : nodes_[root].parts) {
       items.emplace_back();
       for (const FrontPoint& point : FrontOf(part)) {
@@ -252,6 +254,7 @@ class ArenaSolver {
     const std::vector<std::size_t>& parts = nodes_[node].parts;
     if (nodes_[node].kind == Kind::kSerial) {
       std::vector<std::span<const FrontPoint>> fronts;
+      fronts.reserve(parts.size());
       for (const std::size_t part : parts) fronts.push_back(FrontOf(part));
       built_[node] = Overlay(fronts);
       return false;

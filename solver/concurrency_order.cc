@@ -145,6 +145,7 @@ class OrderDecomposer {
   std::vector<std::vector<std::size_t>> Chains(
       const std::vector<std::size_t>& set) const {
     std::vector<std::pair<std::size_t, std::size_t>> ranked;
+    ranked.reserve(set.size());
     for (const std::size_t i : set) ranked.emplace_back(Rank(i), i);
     std::sort(ranked.begin(), ranked.end());
     std::vector<std::vector<std::size_t>> chains;
