@@ -216,7 +216,9 @@ std::optional<Nanoseconds> EvenSplit(const AssignProblem& problem) {
     }
     slowest = std::max(slowest, kind.costs.back().time);
   }
-  if (!problem.communication.empty()) slowest += problem.communication.back();
+  if (!problem.communication.empty()) {
+    slowest += problem.communication[problem.gpus.size() - 1];
+  }
   return slowest;
 }
 

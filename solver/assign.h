@@ -62,7 +62,8 @@ struct AssignProblem {
   std::vector<std::vector<BatchCost>> tables;
   std::vector<AssignGpu> gpus;
   // What an iteration takes beyond the slowest GPU when n GPUs take part, at
-  // index n - 1: gradients to be exchanged and not hidden. Empty: nothing.
+  // index n - 1: gradients to be exchanged and not hidden. Empty: nothing;
+  // may be known for more GPUs than there are.
   std::vector<Nanoseconds> communication = {};
 };
 

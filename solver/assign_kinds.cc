@@ -129,10 +129,10 @@ Result<std::vector<Kind>> MakeKinds(const AssignProblem& problem,
   const std::int64_t most_time =
       (std::int64_t{1} << 61) / std::ssize(problem.gpus);
   if (!problem.communication.empty() &&
-      problem.communication.size() != problem.gpus.size()) {
+      problem.communication.size() < problem.gpus.size()) {
     return Fail(Code::kInvalidArgument,
                 "there are {} communication times; one for each number of "
-                "GPUs is needed, {}",
+                "GPUs is needed, {} or more",
                 problem.communication.size(), problem.gpus.size());
   }
   for (const Nanoseconds time : problem.communication) {

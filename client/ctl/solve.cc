@@ -9,6 +9,8 @@ void AddSolveCommands(CLI::App& app, Chosen* chosen) {
   AddSolveWr(solve, chosen);
   AddSolvePareto(solve, chosen);
   AddSolveWs(solve, chosen);
+  AddSolveWd(solve, chosen);
+  AddSolveAssign(solve, chosen);
 }
 
 }  // namespace ucudnn::ctl

@@ -11,6 +11,8 @@ namespace ucudnn::ctl {
 void AddSolveWr(CLI::App* solve, Chosen* chosen);
 void AddSolvePareto(CLI::App* solve, Chosen* chosen);
 void AddSolveWs(CLI::App* solve, Chosen* chosen);
+void AddSolveWd(CLI::App* solve, Chosen* chosen);
+void AddSolveAssign(CLI::App* solve, Chosen* chosen);
 
 }  // namespace ucudnn::ctl
 

@@ -227,7 +227,10 @@ TEST(AssignTest, RefusesWhatIsNoProblem) {
   bad.gpus[0].table = 1;
   EXPECT_EQ(code(bad), Code::kInvalidArgument);
   bad = good;
-  bad.communication = {Nanoseconds(1), Nanoseconds(1)};
+  bad.communication = {Nanoseconds(-1)};
+  EXPECT_EQ(code(bad), Code::kInvalidArgument);
+  bad.gpus.push_back({.table = 0});
+  bad.communication = {Nanoseconds(1)};
   EXPECT_EQ(code(bad), Code::kInvalidArgument);
   EXPECT_EQ(code(ProblemOf(2, {TableOf({{2, 5}, {1, 6}})})),
             Code::kInvalidArgument);

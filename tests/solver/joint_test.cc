@@ -1,0 +1,138 @@
+#include "solver/joint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/network.h"
+#include "solver/validate.h"
+#include "solver/wd.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::HasSubstr;
+
+Result<Profile> AlexNet(const std::string& file) {
+  auto profile =
+      ReadProfileFile(std::string(UCUDNN_TEST_DATA) + "/h200/" + file + ".csv");
+  if (!profile) return profile;
+  return SelectKernels(*profile, {.precision = "FP32"});
+}
+
+JointKind KindOf(const std::string& file) {
+  JointKind kind;
+  kind.kernels = AlexNet(file).value();
+  kind.workspace_limit = 64_MiB;
+  kind.policy = BatchPolicy::kPowerOfTwo;
+  kind.fixed = Nanoseconds(500'000);
+  kind.per_image = Nanoseconds(20'000);
+  return kind;
+}
+
+// A whole H200 and slices of 64 and 32 of its 132 multiprocessors.
+JointProblem UnlikeSlices(std::int64_t batch) {
+  JointProblem problem;
+  problem.batch = BatchSize(batch);
+  problem.kinds = {KindOf("alexnet_b256_pow2"),
+                   KindOf("alexnet_b256_pow2_sm64"),
+                   KindOf("alexnet_b256_pow2_sm32")};
+  problem.gpus = {{.kind = 0}, {.kind = 1}, {.kind = 2}, {.kind = 2}};
+  return problem;
+}
+
+TEST(JointTest, SharesABatchAmongUnlikeSlicesOfAnH200) {
+  const JointProblem problem = UnlikeSlices(256);
+  const auto joint = SolveJoint(problem);
+  ASSERT_TRUE(joint) << joint.error().message;
+  const auto& shares = joint->assignment.shares;
+  EXPECT_GT(shares[0].batch, shares[1].batch);
+  EXPECT_GT(shares[1].batch, shares[2].batch);
+  std::int64_t sum = 0;
+  for (std::size_t g = 0; g < shares.size(); ++g) {
+    sum += shares[g].batch.count();
+    const JointKind& kind = problem.kinds[problem.gpus[g].kind];
+    const WorkspacePlan& plan = joint->plans[g].value();
+    EXPECT_EQ(plan.batch, shares[g].batch);
+    EXPECT_EQ(
+        plan.total_time + kind.fixed + kind.per_image * shares[g].batch.count(),
+        shares[g].time);
+    const Status valid = ValidatePlan(plan, kind.kernels,
+                                      {WorkspaceMode::kReuse, kind.policy, {}});
+    EXPECT_TRUE(valid) << valid.error().message;
+  }
+  EXPECT_EQ(sum, 256);
+  // The whole GPU alone takes longer, and so does sharing evenly.
+  const auto alone = IterationTimes(problem.kinds[0], BatchSize(256), {});
+  ASSERT_TRUE(alone);
+  EXPECT_LT(joint->assignment.makespan, alone->back().time);
+}
+
+TEST(JointTest, UsesWorkspaceDivisionWhereTheLimitIsForAllKernels) {
+  JointProblem problem = UnlikeSlices(256);
+  for (JointKind& kind : problem.kinds) {
+    kind.divide_workspace = true;
+    kind.workspace_limit = 128_MiB;
+  }
+  problem.shares = {BatchSize(16), BatchSize(32), BatchSize(48), BatchSize(64),
+                    BatchSize(128)};
+  const auto joint = SolveJoint(problem);
+  ASSERT_TRUE(joint) << joint.error().message;
+  for (std::size_t g = 0; g < problem.gpus.size(); ++g) {
+    if (!joint->plans[g].has_value()) continue;
+    EXPECT_LE(joint->plans[g]->total_workspace, 128_MiB);
+    EXPECT_TRUE(joint->plans[g]->kernels[0].offset.has_value());
+  }
+}
+
+TEST(JointTest, LeavesBatchesOutThatNoPlanExistsFor) {
+  JointKind kind;
+  KernelProfile kernel;
+  kernel.id.layer = "conv";
+  kernel.points = {{BatchSize(2),
+                    {"A", "", Precision::kFp32},
+                    Bytes(8),
+                    Nanoseconds(5),
+                    Nanoseconds(0),
+                    1}};
+  kind.kernels.kernels = {kernel};
+  kind.workspace_limit = Bytes(8);
+  for (const bool divide : {false, true}) {
+    kind.divide_workspace = divide;
+    const auto times = IterationTimes(kind, BatchSize(4), {});
+    ASSERT_TRUE(times);
+    ASSERT_EQ(times->size(), 2U);
+    EXPECT_EQ((*times)[0].batch, BatchSize(2));
+    EXPECT_EQ((*times)[1].batch, BatchSize(4));
+    EXPECT_EQ((*times)[1].time, Nanoseconds(10));
+  }
+  kind.workspace_limit = Bytes(7);
+  EXPECT_TRUE(IterationTimes(kind, BatchSize(4), {})->empty());
+  JointProblem problem;
+  problem.batch = BatchSize(4);
+  problem.kinds = {kind};
+  problem.gpus = {{.kind = 0}};
+  EXPECT_EQ(SolveJoint(problem).error().code, Code::kFailedPrecondition);
+}
+
+TEST(JointTest, RefusesWhatIsNoProblem) {
+  JointKind kind;
+  EXPECT_EQ(IterationTimes(kind, BatchSize(4), {}).error().code,
+            Code::kInvalidArgument);
+  kind.kernels.kernels.emplace_back();
+  kind.fixed = Nanoseconds(-1);
+  EXPECT_EQ(IterationTimes(kind, BatchSize(4), {}).error().code,
+            Code::kInvalidArgument);
+  kind.fixed = Nanoseconds(0);
+  kind.per_image = Nanoseconds::max();
+  EXPECT_EQ(IterationTimes(kind, BatchSize(4), {}).error().code,
+            Code::kOutOfRange);
+  EXPECT_EQ(IterationTimes(kind, BatchSize(0), {}).error().code,
+            Code::kInvalidArgument);
+  JointProblem problem;
+  problem.batch = BatchSize(1);
+  problem.gpus = {{.kind = 3}};
+  EXPECT_THAT(SolveJoint(problem).error().message, HasSubstr("table 3"));
+}
+
+}  // namespace
+}  // namespace ucudnn
