@@ -146,6 +146,21 @@ Result<std::vector<std::string>> Ranks::AllGather(const std::string& mine,
   return texts;
 }
 
+Result<Status> Ranks::AllOf(const Status& mine, Deadline deadline) {
+  // Empty if all is well; else the code as one character, and the message.
+  std::string text;
+  if (!mine) {
+    text = static_cast<char>(mine.error().code) + mine.error().message;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const auto texts, AllGather(text, deadline));
+  for (std::size_t r = 0; r < texts.size(); ++r) {
+    if (texts[r].empty()) continue;
+    return Status(Fail(static_cast<Code>(texts[r][0]), "rank {}: {}", r,
+                       texts[r].substr(1)));
+  }
+  return Status();
+}
+
 Status Ranks::Broadcast(std::string* text, Deadline deadline) {
   UCUDNN_RETURN_IF_ERROR(Usable());
   auto pending = std::make_unique<Pending>();

@@ -38,6 +38,9 @@ class Ranks {
   // Every rank's text, in rank order. kDeadlineExceeded, kUnavailable.
   Result<std::vector<std::string>> AllGather(const std::string& mine,
                                              Deadline deadline);
+  // The first error that any rank has, naming the rank, the same on all of
+  // them. The outer error is that the ranks cannot agree.
+  Result<Status> AllOf(const Status& mine, Deadline deadline);
   // Rank 0's text, on all ranks. The same errors.
   Status Broadcast(std::string* text, Deadline deadline);
 

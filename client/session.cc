@@ -84,16 +84,6 @@ Status Agreed(const std::vector<Hello>& hellos) {
   return {};
 }
 
-// The first rank's error, if any has one.
-Status FirstError(const std::vector<Status>& statuses) {
-  for (std::size_t r = 0; r < statuses.size(); ++r) {
-    if (!statuses[r]) {
-      return Within(fmt::format("rank {}", r), statuses[r].error());
-    }
-  }
-  return {};
-}
-
 BatchSize EvenShare(BatchSize batch, int rank, int size) {
   const std::int64_t n = size;
   return BatchSize(batch.count() / n + (rank < batch.count() % n ? 1 : 0));
@@ -178,7 +168,7 @@ class Agreement {
           index < offer.found.plan.ranks.size()
               ? CheckOnDevice(device_, offer.found.plan.ranks[index].workspace)
               : Fail(Code::kInternal, "the plan has no rank {}", index);
-      UCUDNN_ASSIGN_OR_RETURN(const Status all, Everyone(mine));
+      UCUDNN_ASSIGN_OR_RETURN(const Status all, ranks_.AllOf(mine, Soon()));
       if (all) {
         if (search) search->Accept(offer.found);
         return offer;
@@ -229,18 +219,6 @@ class Agreement {
     return offer;
   }
 
-  // The first error that any rank has, the same on all; the outer error is
-  // that the ranks cannot agree.
-  Result<Status> Everyone(const Status& mine) {
-    UCUDNN_ASSIGN_OR_RETURN(const auto texts,
-                            ranks_.AllGather(Dump(ToJson(mine)), Soon()));
-    std::vector<Status> statuses;
-    for (const std::string& text : texts) {
-      statuses.push_back(FromJson(Json::parse(text, nullptr, false)));
-    }
-    return FirstError(statuses);
-  }
-
   // Each rank plans for itself, under rank 0's limits.
   Result<JobPlan> Undivided() {
     std::string request;
@@ -261,7 +239,7 @@ class Agreement {
     } else {
       status = tl::unexpected<Error>(std::move(rank).error());
     }
-    UCUDNN_ASSIGN_OR_RETURN(const Status all, Everyone(status));
+    UCUDNN_ASSIGN_OR_RETURN(const Status all, ranks_.AllOf(status, Soon()));
     UCUDNN_RETURN_IF_ERROR(all);
     UCUDNN_ASSIGN_OR_RETURN(
         const auto texts,

@@ -1,0 +1,68 @@
+#ifndef UCUDNN_CLIENT_REHEARSE_REPORT_H_
+#define UCUDNN_CLIENT_REHEARSE_REPORT_H_
+
+// What a rehearsal found, as its ranks tell it to rank 0 and as it prints it.
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "client/rehearse/workload.h"
+#include "ucudnn/session.h"
+
+namespace ucudnn::rehearse {
+
+// One rank's part.
+struct RankReport {
+  std::string host;
+  std::string device_id;
+  std::string device_kind;
+  std::string driver;
+  BatchSize batch;
+  double weight = 0;
+  std::optional<Nanoseconds> predicted;
+  std::optional<Timing> measured;
+  std::optional<Nanoseconds> undivided_predicted;
+  std::optional<Timing> undivided_measured;
+  std::optional<Errors> errors;  // if they were asked for
+  bool in_turns = false;         // its device is shared with other ranks
+  std::vector<std::string> fallbacks;
+};
+
+// Between ranks.
+std::string Encode(const RankReport& report);
+RankReport DecodeRankReport(const std::string& text);
+
+struct Report {
+  std::string network;
+  BatchSize batch;
+  std::int64_t plan_id = 0;
+  PlanSource source = PlanSource::kUndivided;
+  std::string reason;
+  double tolerance = 0;
+  std::vector<RankReport> ranks;
+};
+
+// The rank that takes longest decides: times are the largest over the ranks.
+struct Total {
+  std::optional<Nanoseconds> predicted;
+  std::optional<Nanoseconds> measured;
+  std::optional<Nanoseconds> undivided_predicted;
+  std::optional<Nanoseconds> undivided_measured;
+  bool checked = false;
+  bool passed = true;  // every error that was asked for is within tolerance
+};
+Total TotalOf(const Report& report);
+
+// measured / predicted - 1.
+std::optional<double> Deviation(std::optional<Nanoseconds> predicted,
+                                std::optional<Nanoseconds> measured);
+
+nlohmann::ordered_json ToJson(const Report& report);
+std::string ToTable(const Report& report);
+
+}  // namespace ucudnn::rehearse
+
+#endif  // UCUDNN_CLIENT_REHEARSE_REPORT_H_

@@ -1,0 +1,78 @@
+#ifndef UCUDNN_CLIENT_REHEARSE_WORKLOAD_H_
+#define UCUDNN_CLIENT_REHEARSE_WORKLOAD_H_
+
+// One rank's convolutions of one training iteration on random data: whether
+// the plan computes what the undivided kernels do, and how long it takes.
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/plan.h"
+#include "base/result.h"
+#include "client/executor.h"
+#include "device/device.h"
+
+namespace ucudnn::rehearse {
+
+// For each operation, the largest error of any kernel: the largest difference
+// of an element, relative to the largest element. Negative: no such kernel.
+struct Errors {
+  std::array<double, kConvOps.size()> by_op = {-1, -1, -1};
+  double largest() const;
+};
+
+// What a correct plan stays within: rounding differs between algorithms.
+double Tolerance(Precision precision);
+
+struct Timing {
+  Nanoseconds median{0};
+  Nanoseconds spread{0};  // half the distance of the middle quartiles
+  int iterations = 0;
+};
+
+// Belongs to one thread, as its device does, which must outlive it.
+class Workload {
+ public:
+  // Told how many steps of how many are done.
+  using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
+
+  // Makes the plan ready and allocates one buffer each for a, b and out, large
+  // enough for every kernel. kInvalidArgument and others as Executor::Create;
+  // kResourceExhausted if there is not enough memory.
+  static Result<std::unique_ptr<Workload>> Create(Device& device,
+                                                  const WorkspacePlan& plan);
+
+  const Executor& executor() const { return *executor_; }
+
+  // Runs every kernel as planned and undivided, and compares.
+  Result<Errors> Check(const Progress& progress);
+
+  // The time on the device of all kernels of the plan, one after the other;
+  // the median over `iterations`, after a few to warm up.
+  Result<Timing> Measure(int iterations, const Progress& progress);
+  // The same for the fastest undivided algorithms within the plan's limit,
+  // which it finds by measuring first.
+  Result<Timing> MeasureUndivided(int iterations, const Progress& progress);
+
+ private:
+  explicit Workload(Device& device) : device_(device) {}
+  Status AllocateBuffers();
+  ConvArgs Args() const;
+  Result<std::string> Run(Executor& executor, std::size_t kernel, Bytes size);
+  Result<Timing> MeasureWith(Executor& executor, int iterations,
+                             const Progress& progress);
+
+  Device& device_;
+  WorkspacePlan plan_;
+  std::unique_ptr<Executor> executor_;
+  DeviceBuffer a_;
+  DeviceBuffer b_;
+  DeviceBuffer out_;
+};
+
+}  // namespace ucudnn::rehearse
+
+#endif  // UCUDNN_CLIENT_REHEARSE_WORKLOAD_H_
