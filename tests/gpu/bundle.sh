@@ -7,7 +7,7 @@
 # FOLDER is .carry by default. Left to the other machine: the C and C++
 # libraries, which must be at least as new as here (its own libraries may need
 # newer ones than ours), the driver, CUDA and cuDNN (loaded at run time), and
-# MPI. Symbols are stripped. Fails if the folder reaches 60 MB. Needs patchelf.
+# MPI. Symbols are stripped. Needs patchelf.
 set -euo pipefail
 
 folder=.carry
@@ -95,7 +95,3 @@ size=$(du -sm "$folder" | cut -f1)
 count() { find "$1" -type f | wc -l; }
 echo "$folder: $(count "$folder/bin") programs, $(count "$folder/lib")" \
   "libraries, $size MB"
-if [ "$size" -ge 60 ]; then
-  echo "bundle.sh: $folder has $size MB; less than 60 may travel" >&2
-  exit 1
-fi

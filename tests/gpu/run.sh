@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one script.
 #
-#   tests/gpu/run.sh pack            build and bundle into .carry/ (here)
+#   tests/gpu/run.sh pack            build and bundle into .carry/bundle.tar.gz (here)
 #   tests/gpu/run.sh STAGE... -o DIR run there; raw results go to DIR
 #
 # Stages, each with its own results:
@@ -18,14 +18,17 @@ cd "$(dirname "$0")/../.."
 programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse ucudnn_gpu_probe)
 
 pack() {
-  cmake --preset release >/dev/null
+  cmake --preset release -DBUILD_TESTING=ON >/dev/null
   cmake --build --preset release -t "${programs[@]}" cudnn_contract_test
-  rm -rf .carry
   local paths=(build/release/tests/contract/cudnn_contract_test) program
   for program in "${programs[@]}"; do
     paths+=("build/release/bin/$program")
   done
-  bash tests/gpu/bundle.sh -o .carry "${paths[@]}"
+  rm -rf .carry build/gpu-bundle
+  bash tests/gpu/bundle.sh -o build/gpu-bundle "${paths[@]}"
+  mkdir .carry
+  tar -C build/gpu-bundle -czf .carry/bundle.tar.gz .
+  du -h .carry/bundle.tar.gz
 }
 
 versions() {
@@ -131,6 +134,7 @@ done
   exit 2
 }
 mkdir -p "$out"
+[ -d .carry/bin ] || tar -C .carry -xzf .carry/bundle.tar.gz
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 # shellcheck source=tests/gpu/env.sh
