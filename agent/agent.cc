@@ -29,11 +29,11 @@ void Wait(const std::stop_token& stop, milliseconds time) {
 class Agent {
  public:
   Agent(const AgentOptions& options, Link& link,
-        std::vector<std::unique_ptr<Device>> devices, const Measurer& measure,
-        std::stop_token stop)
+        const std::vector<std::unique_ptr<Device>>& devices,
+        const Measurer& measure, std::stop_token stop)
       : options_(options),
         link_(link),
-        devices_(std::move(devices)),
+        devices_(devices),
         measure_(measure),
         stop_(std::move(stop)),
         states_(devices_.size()) {}
@@ -269,7 +269,7 @@ class Agent {
 
   const AgentOptions& options_;
   Link& link_;
-  std::vector<std::unique_ptr<Device>> devices_;
+  const std::vector<std::unique_ptr<Device>>& devices_;
   const Measurer& measure_;
   std::stop_token stop_;
   std::atomic<milliseconds> heartbeat_{milliseconds(2000)};
@@ -281,12 +281,12 @@ class Agent {
 }  // namespace
 
 Status RunAgent(const AgentOptions& options, Link& link,
-                std::vector<std::unique_ptr<Device>> devices,
+                const std::vector<std::unique_ptr<Device>>& devices,
                 const Measurer& measure, std::stop_token stop) {
   if (devices.empty()) {
     return Fail(Code::kFailedPrecondition, "there is no device to measure on");
   }
-  Agent agent(options, link, std::move(devices), measure, std::move(stop));
+  Agent agent(options, link, devices, measure, std::move(stop));
   agent.Run();
   return {};
 }

@@ -40,7 +40,7 @@ struct AgentOptions {
 // Runs until `stop` is requested, then reports what is finished, gives back
 // its leases and returns. Fails only if there is no device.
 Status RunAgent(const AgentOptions& options, Link& link,
-                std::vector<std::unique_ptr<Device>> devices,
+                const std::vector<std::unique_ptr<Device>>& devices,
                 const Measurer& measure, std::stop_token stop);
 
 }  // namespace ucudnn

@@ -53,7 +53,8 @@ Status Run(const Options& options) {
                  device->info().driver);
   }
   const std::unique_ptr<Link> link = MakeGrpcLink(options.coordinators);
-  // Each device's thread keeps its buffers from one task to the next.
+  // Each device's thread keeps its buffers, which are the device's, from one
+  // task to the next.
   std::map<const Device*, MeasureBench> benches;
   for (const auto& device : devices) benches.try_emplace(device.get(), *device);
   const Measurer measure = [&](Device& device, const ConvProblem& problem,
@@ -68,8 +69,8 @@ Status Run(const Options& options) {
   std::atomic<bool> ended = false;
   {
     std::jthread agent([&](std::stop_token stop) {
-      status = RunAgent(options.agent, *link, std::move(devices), measure,
-                        std::move(stop));
+      status =
+          RunAgent(options.agent, *link, devices, measure, std::move(stop));
       ended = true;
     });
     while (!signals.Wait(std::chrono::milliseconds(200)) && !ended) {

@@ -460,7 +460,7 @@ Status RunAll(const Options& options) {
   if (total.passed) return {};
   return Fail(Code::kDataLoss,
               "a kernel's result differs from the undivided one by more than "
-              "{:.1e}",
+              "{:.1e} (or 30 times that for Winograd beyond 3x3)",
               report.tolerance);
 }
 

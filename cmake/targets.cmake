@@ -58,14 +58,12 @@ function(ucudnn_executable NAME)
 endfunction()
 
 # ucudnn_test(NAME SRCS ... DEPS ... [LABELS unit|contract|integration]
-#             [TIMEOUT seconds])
+#             [TIMEOUT seconds] [PROGRAMS ...])
 # A GoogleTest program, one ctest entry. Tests find their data through
-# UCUDNN_TEST_DATA and the programs under test through UCUDNN_BIN_DIR.
+# UCUDNN_TEST_DATA and the PROGRAMS under test through UCUDNN_BIN_DIR. The
+# target unit_tests builds all of label unit.
 function(ucudnn_test NAME)
-  if(NOT BUILD_TESTING)
-    return()
-  endif()
-  cmake_parse_arguments(A "" "LABELS;TIMEOUT" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(A "" "LABELS;TIMEOUT" "SRCS;DEPS;PROGRAMS" ${ARGN})
   if(NOT A_LABELS)
     set(A_LABELS unit)
   endif()
@@ -79,6 +77,12 @@ function(ucudnn_test NAME)
     UCUDNN_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
     UCUDNN_SHARED_DATA="${PROJECT_SOURCE_DIR}/../shared/data"
     UCUDNN_BIN_DIR="${PROJECT_BINARY_DIR}/bin")
+  if(A_PROGRAMS)
+    add_dependencies(${NAME} ${A_PROGRAMS})
+  endif()
+  if(A_LABELS STREQUAL unit)
+    add_dependencies(unit_tests ${NAME})
+  endif()
   add_test(NAME ${NAME} COMMAND ${NAME} --gtest_brief=1)
   set_tests_properties(${NAME} PROPERTIES LABELS ${A_LABELS}
                                           TIMEOUT ${A_TIMEOUT})

@@ -24,6 +24,10 @@ struct MeasureOptions {
   // Timed runs of one algorithm, after one run to warm up.
   int min_repeats = 3;
   int max_repeats = 30;
+  // Runs shorter than this are timed several at once, back to back: that is
+  // how a division runs its micro-batches, without the pause before the first.
+  // Each repeat is then such a group, and counts its mean.
+  Nanoseconds group_time = std::chrono::milliseconds(1);
   // Enough repeats when half the distance of their middle quartiles is no more
   // than this part of their median.
   double target_spread = 0.01;
@@ -75,7 +79,8 @@ class MeasureBench {
   // kResourceExhausted if it needs more workspace than `most`.
   Result<Ready> MakeReady(const ConvProblem& problem, BatchSize batch,
                           const Algorithm& algorithm, Bytes most);
-  Result<Nanoseconds> RunOnce(Ready& ready);
+  // The mean time of so many runs, back to back.
+  Result<Nanoseconds> Run(Ready& ready, std::int64_t runs = 1);
   // From runs of few images: how long the whole batch may take, 0 if that is
   // not in doubt.
   Result<Nanoseconds> Estimate(const Target& target, const Candidate& candidate,

@@ -38,9 +38,9 @@ cmake --build --preset dev
 run_suite dev
 
 cmake --preset asan
-cmake --build --preset asan -t sanitized_tests
+cmake --build --preset asan -t unit_tests
 run_suite asan -L unit
 
 cmake --preset tsan
-cmake --build --preset tsan -t threaded_tests
-run_suite tsan -R '^(agent_test|retry_test)$'
+cmake --build --preset tsan -t agent_test retry_test sqlite_store_test
+run_suite tsan -R '^(agent_test|retry_test|sqlite_store_test)$'

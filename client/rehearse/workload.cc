@@ -15,6 +15,17 @@ namespace {
 
 constexpr int kWarmUp = 3;
 
+bool UsesLargeWinograd(const KernelPlan& kernel) {
+  if (!kernel.problem) return false;
+  const Spatial& filter = kernel.problem->geometry.filter;
+  return *std::max_element(filter.begin(), filter.end()) > 3 &&
+         std::any_of(kernel.micro_batches.begin(), kernel.micro_batches.end(),
+                     [](const MicroBatch& micro) {
+                       return micro.algorithm.name.find("WINOGRAD") !=
+                              std::string::npos;
+                     });
+}
+
 // Elements of the operands for a batch.
 struct Sizes {
   std::int64_t a = 0;
@@ -74,9 +85,17 @@ Result<std::vector<Kernel>> KernelsOfPlan(const WorkspacePlan& plan) {
 }  // namespace
 
 double Errors::largest() const {
-  double worst = 0;
+  double worst = Worse(0, large_winograd);
   for (const double error : by_op) worst = Worse(worst, error);
   return worst;
+}
+
+bool Errors::Within(double tolerance) const {
+  constexpr double kLargeWinograd = 30;
+  // Written so that NaN is not within.
+  return std::all_of(by_op.begin(), by_op.end(),
+                     [&](double e) { return e <= tolerance; }) &&
+         large_winograd <= kLargeWinograd * tolerance;
 }
 
 double Tolerance(Precision precision) {
@@ -168,7 +187,9 @@ Result<Errors> Workload::Check(const Progress& progress) {
     const double error =
         RelativeError(DecodeElements(planned, problem.precision),
                       DecodeElements(expected, problem.precision));
-    double& worst = errors.by_op[static_cast<std::size_t>(kernels[i].op)];
+    double& worst = UsesLargeWinograd(plan_.kernels[i])
+                        ? errors.large_winograd
+                        : errors.by_op[static_cast<std::size_t>(kernels[i].op)];
     worst = Worse(worst, error);
     if (progress) {
       progress(static_cast<std::int64_t>(i) + 1,

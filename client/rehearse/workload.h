@@ -21,7 +21,13 @@ namespace ucudnn::rehearse {
 // of an element, relative to the largest element. Negative: no such kernel.
 struct Errors {
   std::array<double, kConvOps.size()> by_op = {-1, -1, -1};
+  // Apart: kernels that run Winograd on filters beyond 3x3, which errs more by
+  // nature. (cuDNN's in FP32: 1.2e-2 on AlexNet's 5x5.)
+  double large_winograd = -1;
+
   double largest() const;
+  // Whether each is within `tolerance`, the last within thirty times as much.
+  bool Within(double tolerance) const;
 };
 
 // What a correct plan stays within: rounding differs between algorithms.

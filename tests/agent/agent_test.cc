@@ -168,8 +168,7 @@ class AgentTest : public ::testing::Test {
     bool reached = false;
     {
       std::jthread agent([&](std::stop_token stop) {
-        status = RunAgent(options_, link_, std::move(devices), measure,
-                          std::move(stop));
+        status = RunAgent(options_, link_, devices, measure, std::move(stop));
       });
       reached = link_.Await(condition);
     }

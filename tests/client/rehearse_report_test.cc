@@ -63,6 +63,16 @@ TEST(RehearsalReportTest, DoesNotCountRanksThatAreLeftOut) {
   EXPECT_TRUE(ToJson(report)["predicted_us"].is_null());
 }
 
+TEST(RehearsalReportTest, AllowsWinogradOnLargeFiltersMore) {
+  Report report = TwoRanks();
+  report.ranks[1].errors->large_winograd = 2e-2;
+  report.ranks[1] = DecodeRankReport(Encode(report.ranks[1]));
+  EXPECT_TRUE(TotalOf(report).passed);
+  EXPECT_EQ(report.ranks[1].errors->largest(), 2e-2);
+  report.ranks[1].errors->large_winograd = 4e-2;
+  EXPECT_FALSE(TotalOf(report).passed);
+}
+
 TEST(RehearsalReportTest, FailsWhatIsBeyondTheTolerance) {
   Report report = TwoRanks();
   for (const double bad : {1.1e-3, std::numeric_limits<double>::quiet_NaN()}) {

@@ -80,7 +80,7 @@ main_job() {
   export UCUDNN_COORDINATOR
   .carry/bin/ucudnn-agent 2>"$out/agent.log" &
   local agent=$!
-  local u=.carry/bin/ucudnn net=tests/data/networks/alexnet_owt.csv
+  local u=.carry/bin/ucudnn net=tests/data/networks/alexnet_torchvision.csv
   {
     $u networks put alexnet $net
     for ((i = 0; i < 100; ++i)); do

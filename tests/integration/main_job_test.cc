@@ -35,8 +35,13 @@ class MainJobTest : public ::testing::TestWithParam<std::string> {
   MainJobTest() {
     std::string database;
     if (GetParam() == "postgresql") {
-      postgres_ = ThrowawayPostgres::Start();
-      if (postgres_ == nullptr) return;
+      auto postgres = ThrowawayPostgres::Start(ThrowawayPostgres::Disk::kFast);
+      if (!postgres) {
+        EXPECT_EQ(postgres.error().code, Code::kNotFound)
+            << postgres.error().message;
+        return;
+      }
+      postgres_ = *std::move(postgres);
       database = postgres_->url();
     }
     cluster_ = std::make_unique<Cluster>(database);
