@@ -184,6 +184,30 @@ MckpInstance Hard(HardFamily family, std::size_t kernels, std::uint64_t seed) {
   return instance;
 }
 
+MckpInstance Small(std::uint64_t seed, std::int64_t* capacity) {
+  Random random(seed);
+  MckpInstance instance;
+  instance.name = "small";
+  std::int64_t least = 0;
+  std::int64_t most = 0;
+  const std::int64_t kernels = 1 + Below(random, 12);
+  for (std::int64_t k = 0; k < kernels; ++k) {
+    instance.front_of.push_back(static_cast<std::uint32_t>(k));
+    auto& items = instance.fronts.emplace_back();
+    std::int64_t time = 100'000 + Below(random, 5'000'000);
+    std::int64_t workspace = 4352 * Below(random, 4);
+    least += workspace;
+    for (std::int64_t i = 1 + Below(random, 6); i > 0; --i) {
+      items.push_back({time, workspace});
+      time -= 1 + Below(random, time / 3);
+      workspace += (1 + Below(random, std::int64_t{1} << 18)) * kWorkspaceStep;
+    }
+    most += items.back().weight;
+  }
+  *capacity = least + Below(random, most - least + 1);
+  return instance;
+}
+
 std::int64_t CapacityAt(const MckpInstance& instance, double part) {
   std::int64_t least = 0;
   std::int64_t most = 0;

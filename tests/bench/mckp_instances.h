@@ -51,6 +51,10 @@ enum class HardFamily { kIdentical, kAligned, kCorrelated, kSubsetSum };
 
 MckpInstance Hard(HardFamily family, std::size_t kernels, std::uint64_t seed);
 
+// A few kernels with short random fronts, sizes multiples of 256 bytes; a
+// random capacity that suffices.
+MckpInstance Small(std::uint64_t seed, std::int64_t* capacity);
+
 // A capacity part of the way from the least that all need to the most that
 // they can use.
 std::int64_t CapacityAt(const MckpInstance& instance, double part);

@@ -1,0 +1,136 @@
+#ifndef UCUDNN_TESTS_BENCH_JUDGES_H_
+#define UCUDNN_TESTS_BENCH_JUDGES_H_
+
+// General solvers timed beside ours in the same run, on one thread, each with
+// a time limit of UCUDNN_JUDGE_SECONDS (5 by default). Where the limit ends a
+// judge, its ratio is a lower bound.
+
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "solver/glpk_ilp.h"
+#include "solver/ilp.h"
+#ifdef UCUDNN_HAVE_CBC
+#include "tests/support/cbc_ilp.h"
+#endif
+
+namespace ucudnn::bench {
+
+inline std::int64_t JudgeMilliseconds() {
+  const char* seconds = std::getenv("UCUDNN_JUDGE_SECONDS");
+  return seconds == nullptr ? 5000 : 1000 * std::atoll(seconds);
+}
+
+struct Judgement {
+  double seconds = 0;
+  bool done = false;   // proven within the limit
+  bool wrong = false;  // proven, but worse than our answer or none at all
+};
+
+inline Judgement Judge(IlpSolver& judge, const IlpProblem& problem,
+                       double least_cost) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto solution = judge.Solve(problem, JudgeMilliseconds());
+  Judgement judgement;
+  judgement.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+          .count();
+  if (solution) {
+    judgement.done = solution->optimal;
+    judgement.wrong =
+        solution->optimal && solution->cost > least_cost * (1 + 1e-9) + 0.5;
+  } else {
+    judgement.wrong = solution.error().code == Code::kFailedPrecondition;
+    judgement.done = judgement.wrong;
+  }
+  return judgement;
+}
+
+// Ratios of one judge, gathered over all instances of a run.
+struct Tally {
+  int instances = 0;
+  int done = 0;
+  int wrong = 0;
+  double log_ratio = 0;
+  double least_ratio = INFINITY;
+
+  void Add(const Judgement& judgement, double ours) {
+    const double ratio = judgement.seconds / ours;
+    ++instances;
+    done += judgement.done ? 1 : 0;
+    wrong += judgement.wrong ? 1 : 0;
+    log_ratio += std::log(ratio);
+    least_ratio = std::min(least_ratio, ratio);
+  }
+};
+
+// By group of instances and judge.
+inline std::map<std::string, Tally>& Tallies() {
+  static std::map<std::string, Tally> tallies;
+  return tallies;
+}
+
+inline void PrintTallies() {
+  for (const auto& [name, tally] : Tallies()) {
+    fmt::print(
+        "{:34} {:3} instances, {:3} within the limit, {:3} wrong; slower than "
+        "ours {:.0f} times in the geometric mean, {:.0f} times at least\n",
+        name, tally.instances, tally.done, tally.wrong,
+        std::exp(tally.log_ratio / tally.instances), tally.least_ratio);
+  }
+}
+
+// The median of `times` by seconds, and half the distance of its quartiles.
+inline std::pair<double, double> MedianAndSpread(std::vector<double> times) {
+  std::sort(times.begin(), times.end());
+  const std::size_t n = times.size();
+  return {times[n / 2], (times[n - 1 - n / 4] - times[n / 4]) / 2};
+}
+
+// Runs `solve` in the benchmark's loop, and gives the median of its times.
+template <class Solve>
+double TimeOurs(benchmark::State& state, const Solve& solve) {
+  std::vector<double> times;
+  for (auto _ : state) {
+    const auto start = std::chrono::steady_clock::now();
+    solve();
+    times.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+            .count());
+    state.SetIterationTime(times.back());
+  }
+  const auto [median, spread] = MedianAndSpread(std::move(times));
+  state.counters["median_us"] = median * 1e6;
+  state.counters["spread_us"] = spread * 1e6;
+  return median;
+}
+
+// Times the judges on `problem` and reports them against `ours`.
+inline void CallJudges(benchmark::State& state, const std::string& group,
+                       const IlpProblem& problem, double least_cost,
+                       double ours, bool unscaled_too) {
+  const auto call = [&](IlpSolver& judge, const std::string& name) {
+    const Judgement judgement = Judge(judge, problem, least_cost);
+    Tallies()[group + ", " + name].Add(judgement, ours);
+    state.counters["vs_" + name] = judgement.seconds / ours;
+    state.counters[name + "_s"] = judgement.seconds;
+  };
+  call(*MakeGlpkSolver(), "GLPK");
+  if (unscaled_too) call(*MakeGlpkSolver({.careful = false}), "GLPK_raw");
+#ifdef UCUDNN_HAVE_CBC
+  call(*testing::MakeCbcSolver(), "CBC");
+#endif
+}
+
+}  // namespace ucudnn::bench
+
+#endif  // UCUDNN_TESTS_BENCH_JUDGES_H_
