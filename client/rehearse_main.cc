@@ -77,7 +77,7 @@ class Rehearsal {
   Rehearsal(Ranks& ranks, Options options)
       : ranks_(ranks),
         options_(std::move(options)),
-        progress_("done", isatty(STDERR_FILENO) != 0) {}
+        terminal_(isatty(STDERR_FILENO) != 0) {}
 
   // The report, on rank 0.
   Result<Report> Run() {
@@ -95,13 +95,14 @@ class Rehearsal {
 
  private:
   void Say(const std::string& line) {
-    if (ranks_.rank() == 0) progress_.Say(line);
+    if (ranks_.rank() == 0) std::fprintf(stderr, "%s\n", line.c_str());
   }
   Workload::Progress Showing(const std::string& what) {
     if (ranks_.rank() != 0) return {};
-    return [this, what](std::int64_t done, std::int64_t total) {
-      progress_.Show(done, total, what);
-      if (done == total) progress_.End();
+    auto progress = std::make_shared<ctl::Progress>(what, terminal_);
+    return [progress](std::int64_t done, std::int64_t total) {
+      progress->Show(done, total, "");
+      if (done == total) progress->End();
     };
   }
 
@@ -170,7 +171,7 @@ class Rehearsal {
                     connection->name(), options_.network);
       }
       // A plan file or the cache may still have a plan.
-      progress_.Say(known.error().message);
+      Say(known.error().message);
       return message;
     }
     UCUDNN_ASSIGN_OR_RETURN(const std::string content,
@@ -189,7 +190,7 @@ class Rehearsal {
       if (!known && known.error().code == Code::kInvalidArgument) {
         return tl::unexpected<Error>(known.error());
       }
-      if (!known) progress_.Say(known.error().message);
+      if (!known) Say(known.error().message);
     }
     return message;
   }
@@ -353,7 +354,7 @@ class Rehearsal {
 
   Ranks& ranks_;
   Options options_;
-  ctl::Progress progress_;
+  bool terminal_;
   int local_rank_ = 0;
   int local_size_ = 1;
   std::unique_ptr<Device> device_;
