@@ -6,7 +6,6 @@ find_package(fmt CONFIG REQUIRED)
 find_package(spdlog CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
-find_package(tomlplusplus CONFIG REQUIRED)
 find_package(tl-expected CONFIG REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(Protobuf REQUIRED) # module mode, and before gRPC

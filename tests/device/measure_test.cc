@@ -166,10 +166,30 @@ TEST(MeasureTest, StopsRepeatingAtTheLimits) {
   EXPECT_EQ(measured(options).repeats, 12);
   options.max_repeats = 1'000'000;
   options.time_limit = milliseconds(10);
+  options.group_time = Nanoseconds(0);
   const MeasuredPoint limited = measured(options);
   EXPECT_GT(limited.repeats, 10);
   EXPECT_LT(limited.repeats, 100);
   EXPECT_GT(limited.spread, Nanoseconds(0));
+}
+
+TEST(MeasureTest, TimesShortRunsInGroupsAndCountsTheirMean) {
+  // Every group of ten runs of 100 us has one that takes 200 us.
+  int runs = 0;
+  Disturbed device(Recorded({Point(64, "GEMM", 0_B, 100)}),
+                   [&](int run) -> Result<double> {
+                     runs = run;
+                     return run % 10 == 0 ? 2.0 : 1.0;
+                   });
+  MeasureOptions options;
+  options.group_time = milliseconds(1);
+  const MeasuredPoint point =
+      MeasureProblem(device, First(), kBatch, options, std::stop_token())
+          .value()
+          .at(0);
+  EXPECT_EQ(point.time, microseconds(110));
+  EXPECT_EQ(point.spread, Nanoseconds(0));
+  EXPECT_GE(runs, 10 * point.repeats);
 }
 
 TEST(MeasureTest, DropsWhatIsHopelessWithoutRunningTheWholeBatch) {

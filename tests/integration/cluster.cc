@@ -52,6 +52,12 @@ void Cluster::StartAgent(const std::vector<std::string>& arguments) {
       "agent-under-test",     "--repeats",     "3"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   agent_ = Process(command, folder_ / "log");
+  const bool online = WaitUntil([&] {
+    const nlohmann::json devices = UcudnnJson({"devices"});
+    return !devices.empty() && devices[0].contains("state") &&
+           devices[0]["state"] == "idle";
+  });
+  if (!online) throw std::runtime_error("the agent does not start:\n" + Log());
 }
 
 Finished Cluster::Ucudnn(std::vector<std::string> arguments) const {

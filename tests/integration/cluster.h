@@ -20,6 +20,7 @@ class Cluster {
 
   // Starts, or starts again on the same ports, and waits until it serves.
   void StartCoordinator();
+  // Waits until its devices are online.
   void StartAgent(const std::vector<std::string>& arguments = {
                       "--cpu-devices", "1", "--cpu-threads", "1"});
   Process& coordinator() { return coordinator_; }

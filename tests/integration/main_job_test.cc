@@ -77,7 +77,9 @@ TEST_P(MainJobTest, MeasuresAndPlansANetwork) {
   ASSERT_EQ(finished.status, 0) << Story(finished);
   const json plan = json::parse(finished.out);
   EXPECT_EQ(plan["request"]["batch"], 8);
-  EXPECT_EQ(plan["optimal"], true);
+  // Short of it only where a division's gain is within the measurements' noise.
+  EXPECT_LE(plan["lower_bound_us"], plan["predicted_us"]);
+  EXPECT_LE(plan["predicted_us"], plan["undivided_us"]);
   ASSERT_EQ(plan["ranks"].size(), 1U);
   const json& workspace = plan["ranks"][0]["workspace"];
   // Three layers, and no backward_data for the first.
@@ -145,7 +147,8 @@ TEST_P(MainJobTest, LosesNothingWhenDaemonsAreKilledAtAnyMoment) {
   // 8 kernels of distinct problems on 1, 2, 4 and 8 images.
   EXPECT_EQ(done(), 32);
   const json plan = cluster_->UcudnnJson(PlanOf("plan"));
-  EXPECT_EQ(plan["optimal"], true);
+  EXPECT_EQ(plan["ranks"][0]["workspace"]["kernels"].size(), 8U)
+      << cluster_->Log();
 }
 
 TEST_P(MainJobTest, SaysWhatKeepsAPlanFromBeingMade) {
