@@ -21,6 +21,7 @@ class GrpcLink final : public Link {
       grpc::ChannelArguments arguments;
       // Reconnect fast enough for a coordinator that restarts.
       arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+      arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 500);
       arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
       stubs_.push_back(v1::AgentService::NewStub(grpc::CreateCustomChannel(
           name, grpc::InsecureChannelCredentials(), arguments)));

@@ -110,23 +110,32 @@ Result<PointsByProblem> SqlStore::LoadProfile(
     of_batches = fmt::format("AND batch IN ({}) ", fmt::join(counts, ", "));
   }
   PointsByProblem points;
+  const auto load_some = [&](SqlTransaction& sql,
+                             const std::string& of_problems,
+                             const auto& parameters) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto found,
+        sql.Query("SELECT problem, batch, algorithm, math, precision_name, "
+                  "workspace_bytes, time_ns, spread_ns, repeats "
+                  "FROM measurements WHERE kind = $1 " +
+                      of_problems + of_batches,
+                  parameters));
+    for (const SqlRow& row : found) {
+      UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point, PointOf(row, 1));
+      points[row.Text(0)].push_back(std::move(point));
+    }
+    return {};
+  };
   const auto load = [&](SqlTransaction& sql) -> Status {
     points.clear();
+    if (problems.empty()) {
+      return load_some(sql, "", SqlRows("$", {kind}).parameters());
+    }
     return InPieces(sql.dialect(), problems, [&](auto piece) -> Status {
       SqlRows rows("$", {kind});
       for (const std::string& problem : piece) rows.Add({problem});
-      UCUDNN_ASSIGN_OR_RETURN(
-          const auto found,
-          sql.Query("SELECT problem, batch, algorithm, math, precision_name, "
-                    "workspace_bytes, time_ns, spread_ns, repeats "
-                    "FROM measurements WHERE kind = $1 AND problem IN (" +
-                        rows.Text() + ") " + of_batches,
-                    rows.parameters()));
-      for (const SqlRow& row : found) {
-        UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point, PointOf(row, 1));
-        points[row.Text(0)].push_back(std::move(point));
-      }
-      return {};
+      return load_some(sql, "AND problem IN (" + rows.Text() + ") ",
+                       rows.parameters());
     });
   };
   UCUDNN_RETURN_IF_ERROR(database_->Run(Access::kRead, load));

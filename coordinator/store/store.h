@@ -396,8 +396,8 @@ class Store {
   // All or nothing. Of two measurements of one point that with the greater
   // measured_ms stays; of equal ones, the one stored last.
   virtual Status PutMeasurements(std::span<const Measurement> measurements) = 0;
-  // The kind's points of those problems that have any, of those batches only
-  // unless `batches` is empty.
+  // The kind's points of those problems that have any, or of all problems if
+  // none is named; of those batches only unless `batches` is empty.
   virtual Result<PointsByProblem> LoadProfile(
       const std::string& kind, std::span<const std::string> problems,
       std::span<const BatchSize> batches) = 0;

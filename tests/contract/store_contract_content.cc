@@ -133,7 +133,7 @@ TEST_P(StoreContract, LoadsProfilesInOrderAndByBatch) {
   ASSERT_THAT(profile, SizeIs(1));
   EXPECT_THAT(profile.at(problems[0]), SizeIs(7));
   EXPECT_THAT(store().LoadProfile("none", problems, {}).value(), IsEmpty());
-  EXPECT_THAT(store().LoadProfile(TestKind().key, {}, {}).value(), IsEmpty());
+  EXPECT_EQ(store().LoadProfile(TestKind().key, {}, batches).value(), profile);
   EXPECT_THAT(store().ListProfiles().value(),
               ElementsAre(ProfileSummary{TestKind().key, 2, 11, 2000}));
 }

@@ -87,8 +87,8 @@ class Disturbed : public Device {
   Result<Nanoseconds> Time(const std::function<Status()>& work) override {
     UCUDNN_ASSIGN_OR_RETURN(const double factor, disturbance_(runs++));
     UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, device_->Time(work));
-    return Nanoseconds(
-        static_cast<std::int64_t>(static_cast<double>(time.count()) * factor));
+    return pause + Nanoseconds(static_cast<std::int64_t>(
+                       static_cast<double>(time.count()) * factor));
   }
   Status Synchronize() override {
     return broken ? Status(Fail(Code::kDataLoss, "the device fell away"))
@@ -96,6 +96,7 @@ class Disturbed : public Device {
   }
 
   int runs = 0;
+  Nanoseconds pause{0};  // before the first run of each timing
   bool broken = false;
   std::vector<Bytes> allocated;
 
@@ -173,23 +174,23 @@ TEST(MeasureTest, StopsRepeatingAtTheLimits) {
   EXPECT_GT(limited.spread, Nanoseconds(0));
 }
 
-TEST(MeasureTest, TimesShortRunsInGroupsAndCountsTheirMean) {
-  // Every group of ten runs of 100 us has one that takes 200 us.
-  int runs = 0;
+TEST(MeasureTest, TimesShortRunsInGroupsSoThatThePauseBeforeThemCountsLittle) {
   Disturbed device(Recorded({Point(64, "GEMM", 0_B, 100)}),
-                   [&](int run) -> Result<double> {
-                     runs = run;
-                     return run % 10 == 0 ? 2.0 : 1.0;
-                   });
-  MeasureOptions options;
-  options.group_time = milliseconds(1);
-  const MeasuredPoint point =
-      MeasureProblem(device, First(), kBatch, options, std::stop_token())
-          .value()
-          .at(0);
-  EXPECT_EQ(point.time, microseconds(110));
-  EXPECT_EQ(point.spread, Nanoseconds(0));
-  EXPECT_GE(runs, 10 * point.repeats);
+                   [](int) -> Result<double> { return 1.0; });
+  device.pause = microseconds(50);
+  const auto measured = [&](Nanoseconds group_time) {
+    MeasureOptions options;
+    options.group_time = group_time;
+    return MeasureProblem(device, First(), kBatch, options, std::stop_token())
+        .value()
+        .at(0)
+        .time;
+  };
+  EXPECT_EQ(measured(Nanoseconds(0)), microseconds(150));
+  // A group of ten: 1.5 ms of group time at 150 us a run.
+  EXPECT_EQ(measured(microseconds(1500)), microseconds(105));
+  // Runs that are long enough are timed one by one.
+  EXPECT_EQ(measured(microseconds(60)), microseconds(150));
 }
 
 TEST(MeasureTest, DropsWhatIsHopelessWithoutRunningTheWholeBatch) {

@@ -145,7 +145,7 @@ TEST_P(MainJobTest, LosesNothingWhenDaemonsAreKilledAtAnyMoment) {
   EXPECT_EQ(measure.Wait(), 0)
       << FileText(cluster_->folder() / "measure.log") << cluster_->Log();
   // 8 kernels of distinct problems on 1, 2, 4 and 8 images.
-  EXPECT_EQ(done(), 32);
+  EXPECT_EQ(done(), 32) << cluster_->Ucudnn({"status"}).out << cluster_->Log();
   const json plan = cluster_->UcudnnJson(PlanOf("plan"));
   EXPECT_EQ(plan["ranks"][0]["workspace"]["kernels"].size(), 8U)
       << cluster_->Log();
