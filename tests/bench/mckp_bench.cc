@@ -3,6 +3,9 @@
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <chrono>
+
 #include "tests/bench/judges.h"
 #include "tests/bench/mckp_instances.h"
 
@@ -60,6 +63,75 @@ void CountWrongAnswers() {
   }
 }
 
+struct OverSeeds {
+  std::vector<double> medians_us;
+  int unproven = 0;
+
+  void Add(const std::vector<MckpClass>& classes, std::int64_t capacity,
+           int runs) {
+    std::vector<double> times;
+    for (int i = 0; i < runs; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      const auto solution = SolveMckp(classes, capacity);
+      times.push_back(std::chrono::duration<double, std::micro>(
+                          std::chrono::steady_clock::now() - start)
+                          .count());
+      if (i == 0) unproven += solution && solution->optimal ? 0 : 1;
+    }
+    medians_us.push_back(MedianAndSpread(std::move(times)).first);
+  }
+  void Print(const std::string& name) {
+    std::sort(medians_us.begin(), medians_us.end());
+    const std::size_t n = medians_us.size();
+    fmt::print(
+        "{:32} {} instances: median {:.1f} us, nine in ten {:.1f} us, worst "
+        "{:.1f} us, {} not proven\n",
+        name, n, medians_us[n / 2], medians_us[n * 9 / 10], medians_us.back(),
+        unproven);
+  }
+};
+
+// One instance says little: the same over seeds that nothing was tuned on.
+void PrintOverSeeds() {
+  constexpr std::uint64_t kFirst = 101;
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+  for (const char* network : {"resnet50", "resnet152"}) {
+    for (const bool distinct : {false, true}) {
+      for (const std::int64_t each : {8, 16, 32, 64}) {
+        OverSeeds apart;
+        OverSeeds merged;
+        for (std::uint64_t seed = kFirst; seed < kFirst + 40; ++seed) {
+          const auto instance =
+              CudnnLike(UCUDNN_TEST_DATA, network, 32, distinct, seed);
+          UCUDNN_CHECK(instance.has_value());
+          const std::int64_t capacity =
+              each * kMiB * std::ssize(instance->front_of);
+          apart.Add(instance->Kernels(), capacity, 7);
+          if (!distinct) merged.Add(instance->Merged(), capacity, 7);
+        }
+        const std::string name = fmt::format(
+            "{}/{}/{}MiB", network, distinct ? "distinct" : "shared", each);
+        apart.Print(name);
+        if (!distinct) merged.Print(name + "/merged");
+      }
+    }
+  }
+  for (const HardFamily family :
+       {HardFamily::kIdentical, HardFamily::kAligned, HardFamily::kCorrelated,
+        HardFamily::kSubsetSum}) {
+    OverSeeds seeds;
+    std::string name;
+    for (std::uint64_t seed = kFirst; seed < kFirst + 10; ++seed) {
+      for (const double part : {0.05, 0.2, 0.5, 0.9}) {
+        const MckpInstance instance = Hard(family, 10'000, seed);
+        name = instance.name;
+        seeds.Add(instance.Kernels(), CapacityAt(instance, part), 1);
+      }
+    }
+    seeds.Print(name + "/10000");
+  }
+}
+
 void Register(const std::string& name, const MckpInstance& instance,
               std::int64_t capacity, bool merged, bool judged) {
   benchmark::RegisterBenchmark(name.c_str(),
@@ -110,6 +182,7 @@ int Main(int argc, char** argv) {
   benchmark::RunSpecifiedBenchmarks();
   PrintTallies();
   CountWrongAnswers();
+  PrintOverSeeds();
   return 0;
 }
 
