@@ -84,7 +84,7 @@ say "Agent"
 # Two ranks will share a CPU, so it is measured as two devices at once. Its
 # threads must not spin: the ranks' and the daemons' share the cores.
 export OMP_WAIT_POLICY=passive
-setsid ucudnn-agent --cpu-devices 2 2>"$state/agent.log" &
+setsid ucudnn-agent --cpu-devices 2 --repeats 9 2>"$state/agent.log" &
 agent_pid=$!
 device_online() { ucudnn devices | grep -q ' idle '; }
 await "the agent" "$state/agent.log" device_online
@@ -95,7 +95,7 @@ ucudnn networks put quickstart deploy/quickstart.csv
 ucudnn show network quickstart
 
 say "Plan (the first time, this machine is measured)"
-request=(--network quickstart --batch 32 --workspace-limit 8MiB --ranks 2)
+request=(--network quickstart --batch 32 --workspace-limit 12MiB --ranks 2)
 ucudnn plan "${request[@]}"
 
 say "Job: two MPI ranks apply the plan and check it"
@@ -103,7 +103,7 @@ launch=(mpirun -np 2 --bind-to none)
 [ "$(id -u)" -eq 0 ] && launch+=(--allow-run-as-root)
 export OMPI_MCA_rmaps_base_oversubscribe=1
 "${launch[@]}" ucudnn-rehearse --network quickstart \
-  --network-file deploy/quickstart.csv --batch 32 --workspace-limit 8MiB \
+  --network-file deploy/quickstart.csv --batch 32 --workspace-limit 12MiB \
   --check --compare-undivided
 
 if $keep; then

@@ -27,7 +27,7 @@ struct MeasureOptions {
   // Runs shorter than this are timed several at once, back to back: that is
   // how a division runs its micro-batches, without the pause before the first.
   // Each repeat is then such a group, and counts its mean.
-  Nanoseconds group_time = std::chrono::milliseconds(1);
+  Nanoseconds group_time = std::chrono::milliseconds(3);
   // Enough repeats when half the distance of their middle quartiles is no more
   // than this part of their median.
   double target_spread = 0.01;
