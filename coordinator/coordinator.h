@@ -61,6 +61,8 @@ class Coordinator {
   Result<v1::Plan> CreatePlan(const v1::PlanRequest& request);
   Result<v1::ListPlansResponse> ListPlans(const v1::ListRequest& request);
   Result<v1::Plan> GetPlan(const v1::GetRequest& request);
+  Result<v1::ListJobsResponse> ListJobs(const v1::ListRequest& request);
+  Result<v1::Job> GetJob(const v1::GetRequest& request);
   Result<v1::StatusResponse> GetStatus(const v1::StatusRequest& request);
 
   // Whether requests can be answered now.

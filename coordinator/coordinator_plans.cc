@@ -1,6 +1,4 @@
-// Networks, profiles, what is being measured for a plan, and plans.
-
-#include <openssl/evp.h>
+// What is being measured for a plan, plans, and the jobs they are for.
 
 #include <algorithm>
 #include <iterator>
@@ -8,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "base/network_file.h"
+#include "coordinator/content.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/page.h"
 #include "proto/convert.h"
@@ -19,46 +17,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMaxNameLength = 200;
 constexpr std::size_t kMaxTasksPerPlan = 1'000'000;
 constexpr std::size_t kFailuresTold = 5;
-
-// SHA-256 in hexadecimal.
-std::string Hash(std::string_view text) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  UCUDNN_CHECK(EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha256(),
-                          nullptr) == 1);
-  std::string hex;
-  for (unsigned int i = 0; i < size; ++i) {
-    fmt::format_to(std::back_inserter(hex), "{:02x}", digest[i]);
-  }
-  return hex;
-}
-
-// The convolutions of a network as the store keeps them.
-std::string LayersText(const Network& network) {
-  v1::Network message;
-  for (const ConvLayer& layer : network.layers) {
-    *message.add_layers() = ToProto(layer);
-  }
-  return ToJson(message)["layers"].dump();
-}
-
-Result<v1::Network> ToProto(const NetworkRecord& record) {
-  v1::Network network;
-  network.set_name(record.name);
-  network.set_revision(record.revision);
-  network.set_format(std::string(Name(record.format)));
-  network.set_updated_ms(record.created_ms);
-  Json layers = Json::object();
-  layers["layers"] = Json::parse(record.layers, nullptr, false);
-  if (const Status read = FromJson(layers, &network); !read) {
-    return Fail(Code::kDataLoss, "the stored layers of network {}: {}",
-                record.name, read.error().message);
-  }
-  return network;
-}
 
 Result<Network> LayersOf(const v1::Network& message) {
   Network network;
@@ -68,20 +28,6 @@ Result<Network> LayersOf(const v1::Network& message) {
     network.layers.push_back(std::move(l));
   }
   return network;
-}
-
-// Names go into URLs, tables and file names.
-Status CheckName(const std::string& name) {
-  const bool ok =
-      !name.empty() && name.size() <= kMaxNameLength &&
-      std::all_of(name.begin(), name.end(), [](unsigned char c) {
-        return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
-      });
-  if (ok) return {};
-  return Fail(Code::kInvalidArgument,
-              "'{}' is not a name; 1 to {} letters, digits, '.', '_' and '-' "
-              "are accepted",
-              name.substr(0, 64), kMaxNameLength);
 }
 
 std::vector<TaskKey> KeysOf(const std::vector<Need>& needs) {
@@ -116,83 +62,19 @@ Result<v1::Plan> ToProto(const PlanRecord& record) {
   return plan;
 }
 
+v1::Job ToProto(const JobRecord& record) {
+  v1::Job job;
+  job.set_id(record.id);
+  job.set_name(record.name);
+  job.set_plan_id(record.plan.value_or(0));
+  job.set_revision(record.revision);
+  job.set_state(record.state);
+  job.set_created_ms(record.created_ms);
+  job.set_updated_ms(record.updated_ms);
+  return job;
+}
+
 }  // namespace
-
-Result<v1::Network> Coordinator::PutNetwork(
-    const v1::PutNetworkRequest& request) {
-  UCUDNN_RETURN_IF_ERROR(CheckName(request.name()));
-  const std::string& content = request.content();
-  UCUDNN_ASSIGN_OR_RETURN(
-      const Network network,
-      ParseNetwork(content, request.name(), BatchSize(1), request.name()));
-  NetworkRecord record;
-  record.name = request.name();
-  record.format =
-      IsNetworkCsv(content) ? NetworkFormat::kCsv : NetworkFormat::kOnnx;
-  record.source = content;
-  record.layers = LayersText(network);
-  record.hash = Hash(content);
-  record.created_ms = clock_.NowMs();
-  UCUDNN_RETURN_IF_ERROR(store_.PutNetwork(record));
-  v1::GetRequest get;
-  get.set_id(request.name());
-  return GetNetwork(get);
-}
-
-Result<v1::ListNetworksResponse> Coordinator::ListNetworks(
-    const v1::ListRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto networks, store_.ListNetworks());
-  v1::ListNetworksResponse response;
-  UCUDNN_ASSIGN_OR_RETURN(
-      const auto page,
-      PageOf(networks, request, [](const NetworkRecord& n) { return n.name; }));
-  for (const NetworkRecord& network : page) {
-    UCUDNN_ASSIGN_OR_RETURN(*response.add_networks(), ToProto(network));
-  }
-  return response;
-}
-
-Result<v1::Network> Coordinator::GetNetwork(const v1::GetRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const NetworkRecord network,
-                          store_.GetNetwork(request.id()));
-  return ToProto(network);
-}
-
-Result<v1::ListProfilesResponse> Coordinator::ListProfiles(
-    const v1::ListRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto profiles, store_.ListProfiles());
-  v1::ListProfilesResponse response;
-  UCUDNN_ASSIGN_OR_RETURN(
-      const auto page, PageOf(profiles, request,
-                              [](const ProfileSummary& p) { return p.kind; }));
-  for (const ProfileSummary& profile : page) {
-    v1::ProfileSummary& p = *response.add_profiles();
-    p.set_id(profile.kind);
-    p.set_problems(profile.problems);
-    p.set_points(profile.points);
-    p.set_last_measured_ms(profile.last_measured_ms);
-  }
-  return response;
-}
-
-Result<v1::Profile> Coordinator::GetProfile(const v1::GetRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const PointsByProblem profile,
-                          store_.LoadProfile(request.id(), {}, {}));
-  if (profile.empty()) {
-    return Fail(Code::kNotFound, "nothing was measured on kind '{}'",
-                request.id());
-  }
-  v1::Profile message;
-  message.set_id(request.id());
-  for (const auto& [problem, points] : profile) {
-    v1::ProblemProfile& p = *message.add_problems();
-    p.set_problem(problem);
-    for (const MeasuredPoint& point : points) {
-      *p.add_measurements() = ToProto(point);
-    }
-  }
-  return message;
-}
 
 Result<std::string> Coordinator::OnlyKind() {
   UCUDNN_ASSIGN_OR_RETURN(const auto kinds, store_.ListKinds());
@@ -200,6 +82,8 @@ Result<std::string> Coordinator::OnlyKind() {
   for (const KindSummary& kind : kinds) {
     if (kind.usable > 0) usable.push_back(kind.kind.key);
   }
+  // An agent that is away for a moment does not change what is meant.
+  if (usable.empty() && kinds.size() == 1) return kinds[0].kind.key;
   if (usable.size() == 1) return usable[0];
   if (usable.empty()) {
     return Fail(Code::kFailedPrecondition,
@@ -371,7 +255,7 @@ Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
   }
   UCUDNN_ASSIGN_OR_RETURN(const KindProfiles profiles, LoadProfiles(inputs));
   const std::string key =
-      Hash(InputsText(inputs.network, inputs.spec, profiles));
+      Sha256(InputsText(inputs.network, inputs.spec, profiles));
   UCUDNN_ASSIGN_OR_RETURN(const std::optional<PlanRecord> known,
                           store_.FindPlan(key));
   if (known) return ToProto(*known);
@@ -421,6 +305,20 @@ Result<v1::Plan> Coordinator::GetPlan(const v1::GetRequest& request) {
   if (!id) return Within("plan id", id.error());
   UCUDNN_ASSIGN_OR_RETURN(const PlanRecord plan, store_.GetPlan(*id));
   return ToProto(plan);
+}
+
+Result<v1::ListJobsResponse> Coordinator::ListJobs(
+    const v1::ListRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const int size, PageSize(request));
+  UCUDNN_ASSIGN_OR_RETURN(const auto jobs, store_.ListJobs(size));
+  v1::ListJobsResponse response;
+  for (const JobRecord& job : jobs) *response.add_jobs() = ToProto(job);
+  return response;
+}
+
+Result<v1::Job> Coordinator::GetJob(const v1::GetRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const JobRecord job, store_.GetJob(request.id()));
+  return ToProto(job);
 }
 
 Result<v1::StatusResponse> Coordinator::GetStatus(

@@ -63,6 +63,31 @@ void AddPlanOptions(CLI::App* command, PlanOptions* options) {
   AddOutputOption(command, &options->output);
 }
 
+// The kind of the devices that are online or, where none is, of those that
+// were. Looked up once: which are online may change while one waits.
+Result<std::string> OnlyKind(Connection& connection) {
+  v1::ListRequest list;
+  list.set_limit(1000);
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices, connection.ListDevices(list));
+  std::set<std::string> online;
+  std::set<std::string> known;
+  for (const v1::Device& device : devices.devices()) {
+    known.insert(device.kind());
+    if (device.state() != "lost") online.insert(device.kind());
+  }
+  const std::set<std::string>& kinds = online.empty() ? known : online;
+  if (kinds.size() == 1) return *kinds.begin();
+  if (kinds.empty()) {
+    return Fail(Code::kFailedPrecondition,
+                "no device is online; start ucudnn-agent on a node, or name "
+                "--device-kind");
+  }
+  return Fail(Code::kInvalidArgument,
+              "the cluster has several kinds of device; name --device-kind "
+              "once, or once for each rank: {}",
+              fmt::join(kinds, ", "));
+}
+
 Result<v1::PlanRequest> MakeRequest(const PlanOptions& options,
                                     Connection& connection) {
   v1::PlanRequest request;
@@ -80,22 +105,9 @@ Result<v1::PlanRequest> MakeRequest(const PlanOptions& options,
                 "one for each rank, is accepted",
                 kinds.size(), ranks);
   }
-  if (kinds.empty() && ranks > 1) {
-    // The coordinator fills in the only kind for one rank; ask it for which.
-    v1::ListRequest list;
-    list.set_limit(1000);
-    UCUDNN_ASSIGN_OR_RETURN(const auto devices, connection.ListDevices(list));
-    std::set<std::string> online;
-    for (const v1::Device& device : devices.devices()) {
-      if (device.state() != "lost") online.insert(device.kind());
-    }
-    if (online.size() != 1) {
-      return Fail(Code::kInvalidArgument,
-                  "--ranks is {}, and {} kinds of device are online; name "
-                  "--device-kind once, or once for each rank",
-                  ranks, online.size());
-    }
-    kinds.push_back(*online.begin());
+  if (kinds.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(std::string kind, OnlyKind(connection));
+    kinds.push_back(std::move(kind));
   }
   if (kinds.size() == 1) kinds.resize(ranks, kinds[0]);
   for (const std::string& kind : kinds) request.add_device_kinds(kind);

@@ -205,6 +205,8 @@ class HttpServer final : public RestServer {
                 "GetProfile", &Coordinator::GetProfile);
     AddResource("/v1/plans", "ListPlans", &Coordinator::ListPlans, "GetPlan",
                 &Coordinator::GetPlan);
+    AddResource("/v1/jobs", "ListJobs", &Coordinator::ListJobs, "GetJob",
+                &Coordinator::GetJob);
     http_.Get("/v1/status", [this](const httplib::Request&,
                                    httplib::Response& response) {
       Answer(

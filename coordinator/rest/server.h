@@ -3,8 +3,9 @@
 
 // The coordinator over HTTP: the calls and messages of gRPC, as JSON.
 //
-//   GET  /v1/agents|devices|networks|profiles|plans   ?limit= &after= &kind=
-//   GET  /v1/agents/{id} ... /v1/plans/{id}
+//   GET  /v1/agents|devices|networks|profiles|plans|jobs
+//                                 ?limit= &after= &kind=
+//   GET  /v1/agents/{id} ... /v1/jobs/{id}
 //   PUT  /v1/networks/{name}      the body is the file, CSV or ONNX
 //   POST /v1/plans                the body is a PlanRequest
 //   POST /v1/measure              the body is a MeasureRequest

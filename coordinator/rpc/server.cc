@@ -75,6 +75,8 @@ class CoordinatorServiceImpl final : public v1::CoordinatorService::Service {
   UCUDNN_RPC(CreatePlan, PlanRequest, Plan)
   UCUDNN_RPC(ListPlans, ListRequest, ListPlansResponse)
   UCUDNN_RPC(GetPlan, GetRequest, Plan)
+  UCUDNN_RPC(ListJobs, ListRequest, ListJobsResponse)
+  UCUDNN_RPC(GetJob, GetRequest, Job)
   UCUDNN_RPC(GetStatus, StatusRequest, StatusResponse)
 
  private:

@@ -171,6 +171,14 @@ TEST_P(MainJobTest, SaysWhatKeepsAPlanFromBeingMade) {
   EXPECT_THAT(away.err, HasSubstr(cluster_->address()));
 }
 
+TEST_P(MainJobTest, KnowsWhichKindIsMeantWhileItsAgentIsAway) {
+  cluster_->StartAgent();
+  const json before = cluster_->UcudnnJson(PlanOf("plan"));
+  ASSERT_TRUE(before.contains("id")) << cluster_->Log();
+  EXPECT_EQ(cluster_->agent().Stop(), 0);
+  EXPECT_EQ(cluster_->UcudnnJson(PlanOf("plan")), before);
+}
+
 TEST_P(MainJobTest, NoticesAnAgentThatFellSilent) {
   cluster_->StartAgent();
   const auto state = [&] {

@@ -74,6 +74,7 @@ TEST_F(RestTest, MakesAPlanAndTheSameOneAgain) {
   EXPECT_EQ(profile->status, 200) << profile->body;
   EXPECT_EQ(Body(http_->Get("/v1/agents"))["agents"][0]["state"], "online");
   EXPECT_EQ(Body(http_->Get("/v1/devices"))["devices"].size(), 1U);
+  EXPECT_EQ(Body(http_->Get("/v1/jobs"))["jobs"], json::array());
 }
 
 TEST_F(RestTest, AnswersBadRequestsWithTheirPlaceAndWhatIsAccepted) {
@@ -104,6 +105,7 @@ TEST_F(RestTest, AnswersBadRequestsWithTheirPlaceAndWhatIsAccepted) {
   expect(http_->Put("/v1/networks/bad", "name,C\nx,1\n", "text/csv"), 400,
          "INVALID_ARGUMENT", "column");
   expect(http_->Get("/v1/networks/none"), 404, "NOT_FOUND", "none");
+  expect(http_->Get("/v1/jobs/none"), 404, "NOT_FOUND", "none");
   expect(http_->Get("/v1/plans/zero"), 400, "INVALID_ARGUMENT", "zero");
   expect(http_->Get("/v1/devices?limit=0"), 400, "INVALID_ARGUMENT", "limit");
   expect(http_->Get("/v1/devices?color=red"), 400, "INVALID_ARGUMENT", "color");

@@ -1,0 +1,153 @@
+// Networks, and what was measured of device kinds.
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/network_file.h"
+#include "coordinator/content.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/page.h"
+#include "proto/convert.h"
+#include "proto/json.h"
+
+namespace ucudnn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMaxNameLength = 200;
+
+// The convolutions of a network as the store keeps them.
+std::string LayersText(const Network& network) {
+  v1::Network message;
+  for (const ConvLayer& layer : network.layers) {
+    *message.add_layers() = ToProto(layer);
+  }
+  return ToJson(message)["layers"].dump();
+}
+
+// Names go into URLs, tables and file names.
+Status CheckName(const std::string& name) {
+  const bool ok =
+      !name.empty() && name.size() <= kMaxNameLength &&
+      std::all_of(name.begin(), name.end(), [](unsigned char c) {
+        return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
+      });
+  if (ok) return {};
+  return Fail(Code::kInvalidArgument,
+              "'{}' is not a name; 1 to {} letters, digits, '.', '_' and '-' "
+              "are accepted",
+              name.substr(0, 64), kMaxNameLength);
+}
+
+}  // namespace
+
+std::string Sha256(std::string_view text) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  UCUDNN_CHECK(EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha256(),
+                          nullptr) == 1);
+  std::string hex;
+  for (unsigned int i = 0; i < size; ++i) {
+    fmt::format_to(std::back_inserter(hex), "{:02x}", digest[i]);
+  }
+  return hex;
+}
+
+Result<v1::Network> ToProto(const NetworkRecord& record) {
+  v1::Network network;
+  network.set_name(record.name);
+  network.set_revision(record.revision);
+  network.set_format(std::string(Name(record.format)));
+  network.set_updated_ms(record.created_ms);
+  Json layers = Json::object();
+  layers["layers"] = Json::parse(record.layers, nullptr, false);
+  if (const Status read = FromJson(layers, &network); !read) {
+    return Fail(Code::kDataLoss, "the stored layers of network {}: {}",
+                record.name, read.error().message);
+  }
+  return network;
+}
+
+Result<v1::Network> Coordinator::PutNetwork(
+    const v1::PutNetworkRequest& request) {
+  UCUDNN_RETURN_IF_ERROR(CheckName(request.name()));
+  const std::string& content = request.content();
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Network network,
+      ParseNetwork(content, request.name(), BatchSize(1), request.name()));
+  NetworkRecord record;
+  record.name = request.name();
+  record.format =
+      IsNetworkCsv(content) ? NetworkFormat::kCsv : NetworkFormat::kOnnx;
+  record.source = content;
+  record.layers = LayersText(network);
+  record.hash = Sha256(content);
+  record.created_ms = clock_.NowMs();
+  UCUDNN_RETURN_IF_ERROR(store_.PutNetwork(record));
+  v1::GetRequest get;
+  get.set_id(request.name());
+  return GetNetwork(get);
+}
+
+Result<v1::ListNetworksResponse> Coordinator::ListNetworks(
+    const v1::ListRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto networks, store_.ListNetworks());
+  v1::ListNetworksResponse response;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto page,
+      PageOf(networks, request, [](const NetworkRecord& n) { return n.name; }));
+  for (const NetworkRecord& network : page) {
+    UCUDNN_ASSIGN_OR_RETURN(*response.add_networks(), ToProto(network));
+  }
+  return response;
+}
+
+Result<v1::Network> Coordinator::GetNetwork(const v1::GetRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const NetworkRecord network,
+                          store_.GetNetwork(request.id()));
+  return ToProto(network);
+}
+
+Result<v1::ListProfilesResponse> Coordinator::ListProfiles(
+    const v1::ListRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto profiles, store_.ListProfiles());
+  v1::ListProfilesResponse response;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto page, PageOf(profiles, request,
+                              [](const ProfileSummary& p) { return p.kind; }));
+  for (const ProfileSummary& profile : page) {
+    v1::ProfileSummary& p = *response.add_profiles();
+    p.set_id(profile.kind);
+    p.set_problems(profile.problems);
+    p.set_points(profile.points);
+    p.set_last_measured_ms(profile.last_measured_ms);
+  }
+  return response;
+}
+
+Result<v1::Profile> Coordinator::GetProfile(const v1::GetRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const PointsByProblem profile,
+                          store_.LoadProfile(request.id(), {}, {}));
+  if (profile.empty()) {
+    return Fail(Code::kNotFound, "nothing was measured on kind '{}'",
+                request.id());
+  }
+  v1::Profile message;
+  message.set_id(request.id());
+  for (const auto& [problem, points] : profile) {
+    v1::ProblemProfile& p = *message.add_problems();
+    p.set_problem(problem);
+    for (const MeasuredPoint& point : points) {
+      *p.add_measurements() = ToProto(point);
+    }
+  }
+  return message;
+}
+
+}  // namespace ucudnn
