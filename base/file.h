@@ -4,6 +4,7 @@
 // Whole files in memory.
 
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "base/units.h"
@@ -17,6 +18,12 @@ namespace ucudnn {
 // `max_size`, after decompression. Every message names the path. Needs up to
 // three times the contents in memory.
 Result<std::string> ReadFile(const std::string& path, Bytes max_size);
+
+// Creates the folder if need be, and replaces the file `path` by `contents` in
+// one step: whoever reads it, after a crash too, sees the old file or the new
+// one, and of several writers one has written it whole. kUnknown with the
+// system's reason if it cannot be written; the old file is then untouched.
+Status ReplaceFile(const std::string& path, std::string_view contents);
 
 }  // namespace ucudnn
 

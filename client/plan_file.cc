@@ -1,17 +1,8 @@
 #include "client/plan_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
 #include "base/file.h"
@@ -21,49 +12,9 @@
 namespace ucudnn {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr Bytes kMaxFile = 1_GiB;
-
-// A file descriptor, closed on destruction.
-class File {
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  int get() const { return descriptor_; }
-  // Whether closing succeeded: delayed write errors show there.
-  bool Close() { return close(std::exchange(descriptor_, -1)) == 0; }
-
- private:
-  int descriptor_;
-};
-
-tl::unexpected<Error> SystemFailure(Code code, std::string_view what,
-                                    const std::string& path) {
-  const int reason = errno;
-  return Fail(code, "{} cannot be {}: {}", path, what,
-              std::generic_category().message(reason));
-}
-
-Status WriteAll(const std::string& path, std::string_view text) {
-  File file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (file.get() < 0) return SystemFailure(Code::kUnknown, "created", path);
-  while (!text.empty()) {
-    const ssize_t n = write(file.get(), text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return SystemFailure(Code::kUnknown, "written", path);
-    text.remove_prefix(static_cast<std::size_t>(n));
-  }
-  if (fsync(file.get()) != 0 || !file.Close()) {
-    return SystemFailure(Code::kUnknown, "written", path);
-  }
-  return {};
-}
 
 template <class T, class Parse>
 Status Default(std::string_view field, const std::string& text, Parse parse,
@@ -231,33 +182,7 @@ Result<JobPlan> ReadPlanFile(const std::string& path) {
 }
 
 Status WritePlanFile(const std::string& path, const JobPlan& plan) {
-  // Unlike any other's, in this process or on another host of a shared disk.
-  static std::atomic<int> counter = 0;
-  char host[256] = {};
-  gethostname(host, sizeof host - 1);
-  const fs::path target(path);
-  const fs::path folder =
-      target.has_parent_path() ? target.parent_path() : fs::path(".");
-  std::error_code failed;
-  fs::create_directories(folder, failed);
-  if (failed) {
-    return Fail(Code::kUnknown, "{} cannot be created: {}", folder.string(),
-                failed.message());
-  }
-  const std::string temporary =
-      fmt::format("{}.{}.{}.{}", path, host, getpid(), counter++);
-  Status written = WriteAll(temporary, ToJsonText(plan));
-  if (written && rename(temporary.c_str(), path.c_str()) != 0) {
-    written = SystemFailure(Code::kUnknown, "written", path);
-  }
-  if (!written) {
-    unlink(temporary.c_str());
-    return written;
-  }
-  // The new name itself is on disk only with the folder.
-  const File entry(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (entry.get() >= 0) fsync(entry.get());
-  return {};
+  return ReplaceFile(path, ToJsonText(plan));
 }
 
 }  // namespace ucudnn

@@ -3,10 +3,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <string>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "coordinator/coordinator.h"
@@ -28,19 +28,10 @@ struct Options {
 
 // Tells scripts the ports, once they can be used.
 Status WriteReadyFile(const std::string& path, int grpc_port, int http_port) {
-  const std::string temporary = path + ".new";
-  {
-    std::ofstream file(temporary);
-    file << fmt::format("{{\"grpc_port\":{},\"http_port\":{}}}\n", grpc_port,
-                        http_port);
-    if (!file.flush()) {
-      return Fail(Code::kPermissionDenied, "--ready-file: cannot write {}",
-                  temporary);
-    }
-  }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    return Fail(Code::kPermissionDenied, "--ready-file: cannot write {}", path);
-  }
+  Status written = ReplaceFile(
+      path, fmt::format("{{\"grpc_port\":{},\"http_port\":{}}}\n", grpc_port,
+                        http_port));
+  if (!written) return Within("--ready-file", std::move(written).error());
   return {};
 }
 

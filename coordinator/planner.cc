@@ -8,6 +8,8 @@
 #include "proto/convert.h"
 #include "proto/json.h"
 #include "solver/assign.h"
+#include "solver/joint.h"
+#include "solver/wd.h"
 #include "solver/wr.h"
 
 namespace ucudnn {
@@ -60,11 +62,9 @@ const ProblemProfiles& ProfilesOf(const KindProfiles& profiles,
   return found == profiles.end() ? kNone : found->second;
 }
 
-Result<WorkspacePlan> PlanRank(const Network& network, const PlanSpec& spec,
-                               const ProblemProfiles& profiles,
-                               BatchSize batch) {
-  const std::vector<Kernel> kernels =
-      KernelsOf(network, spec.precision, spec.layout);
+// What was measured for an iteration's kernels.
+Profile ProfileOf(const std::vector<Kernel>& kernels, const Network& network,
+                  const PlanSpec& spec, const ProblemProfiles& profiles) {
   Profile profile;
   for (const Kernel& kernel : kernels) {
     KernelProfile& k = profile.kernels.emplace_back();
@@ -75,9 +75,19 @@ Result<WorkspacePlan> PlanRank(const Network& network, const PlanSpec& spec,
     k.id.layout = spec.layout;
     k.points = PointsOf(profiles, ToString(kernel.problem));
   }
-  UCUDNN_ASSIGN_OR_RETURN(
-      WorkspacePlan plan,
-      SolveWr(profile, {batch, spec.workspace_limit, spec.policy}));
+  return profile;
+}
+
+Result<WorkspacePlan> PlanRank(const Network& network, const PlanSpec& spec,
+                               const ProblemProfiles& profiles,
+                               BatchSize batch) {
+  const std::vector<Kernel> kernels =
+      KernelsOf(network, spec.precision, spec.layout);
+  const Profile profile = ProfileOf(kernels, network, spec, profiles);
+  const WrRequest request{batch, spec.workspace_limit, spec.policy};
+  UCUDNN_ASSIGN_OR_RETURN(WorkspacePlan plan, spec.divide_workspace
+                                                  ? SolveWd(profile, request)
+                                                  : SolveWr(profile, request));
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     plan.kernels[i].problem = kernels[i].problem;
   }
@@ -94,11 +104,32 @@ std::map<std::string, std::int64_t> CountProblems(const Network& network,
   return counts;
 }
 
+// The shares of the batch for which a division is solved.
+std::vector<BatchSize> SharesToDivide(const PlanSpec& spec) {
+  constexpr std::int64_t kSteps = 64;
+  const std::int64_t batch = spec.batch.count();
+  std::vector<BatchSize> shares = EvenSplit(spec.batch, spec.kinds.size());
+  const std::int64_t step = (batch + kSteps - 1) / kSteps;
+  for (std::int64_t b = step; b < batch; b += step) shares.emplace_back(b);
+  for (std::int64_t b = 1; b < batch; b *= 2) shares.emplace_back(b);
+  shares.push_back(spec.batch);
+  return shares;
+}
+
 // The time of an iteration's convolutions on one kind for every batch up to
 // the whole; batches that some kernel has no plan for are left out.
 Result<std::vector<BatchCost>> TimesOfKind(const Network& network,
                                            const PlanSpec& spec,
                                            const ProblemProfiles& profiles) {
+  if (spec.divide_workspace) {
+    JointKind kind;
+    kind.kernels = ProfileOf(KernelsOf(network, spec.precision, spec.layout),
+                             network, spec, profiles);
+    kind.workspace_limit = spec.workspace_limit;
+    kind.divide_workspace = true;
+    kind.policy = spec.policy;
+    return IterationTimes(kind, spec.batch, SharesToDivide(spec));
+  }
   const auto batches = static_cast<std::size_t>(spec.batch.count());
   std::vector<std::optional<Nanoseconds>> total(batches + 1, Nanoseconds(0));
   for (const auto& [problem, count] : CountProblems(network, spec)) {
@@ -150,13 +181,15 @@ Result<PlanSpec> ParsePlanRequest(const v1::PlanRequest& request) {
                 "workspace_limit_bytes is {}; at least 0 is accepted",
                 request.workspace_limit_bytes());
   }
-  spec.workspace_limit = Bytes(request.workspace_limit_bytes());
-  if (request.total_workspace_bytes() != 0) {
-    return Fail(Code::kUnimplemented,
-                "total_workspace_bytes is {}; this version plans workspace "
-                "reuse only, so 0 is accepted",
+  if (request.total_workspace_bytes() < 0) {
+    return Fail(Code::kInvalidArgument,
+                "total_workspace_bytes is {}; at least 0 is accepted",
                 request.total_workspace_bytes());
   }
+  spec.divide_workspace = request.total_workspace_bytes() > 0;
+  spec.workspace_limit =
+      Bytes(spec.divide_workspace ? request.total_workspace_bytes()
+                                  : request.workspace_limit_bytes());
   UCUDNN_ASSIGN_OR_RETURN(spec.policy,
                           ParseField("batch_policy", request.batch_policy(),
                                      &ParseBatchPolicy, spec.policy));
@@ -173,7 +206,11 @@ v1::PlanRequest ToProto(const PlanSpec& spec) {
   request.set_network(spec.network);
   request.set_batch(spec.batch.count());
   for (const std::string& kind : spec.kinds) request.add_device_kinds(kind);
-  request.set_workspace_limit_bytes(spec.workspace_limit.count());
+  if (spec.divide_workspace) {
+    request.set_total_workspace_bytes(spec.workspace_limit.count());
+  } else {
+    request.set_workspace_limit_bytes(spec.workspace_limit.count());
+  }
   request.set_batch_policy(std::string(Name(spec.policy)));
   request.set_precision(std::string(Name(spec.precision)));
   request.set_layout(std::string(Name(spec.layout)));

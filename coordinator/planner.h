@@ -24,7 +24,9 @@ struct PlanSpec {
   std::string network;
   BatchSize batch;                 // over all ranks
   std::vector<std::string> kinds;  // of each rank's device
-  Bytes workspace_limit;           // of each kernel
+  // Workspace reuse: of each kernel. Division: of all kernels together.
+  Bytes workspace_limit;
+  bool divide_workspace = false;
   BatchPolicy policy = BatchPolicy::kPowerOfTwo;
   Precision precision = Precision::kFp32;
   Layout layout = Layout::kNchw;
@@ -63,8 +65,11 @@ using ProblemProfiles = std::map<std::string, std::vector<MeasuredPoint>>;
 // Those by kind of device.
 using KindProfiles = std::map<std::string, ProblemProfiles>;
 
-// Each rank's batch, so that the slowest rank ends as early as possible.
-// Errors as SolveAssignment (solver/assign.h).
+// Each rank's batch, so that the slowest rank ends as early as possible. A
+// division has to be solved for each share that a rank may get, so with unlike
+// kinds those are: every one up to 64 images, above that powers of two, about
+// 64 equal steps, and what the even split gives. Errors as SolveAssignment
+// (solver/assign.h).
 Result<std::vector<BatchSize>> AssignBatches(const Network& network,
                                              const PlanSpec& spec,
                                              const KindProfiles& profiles);

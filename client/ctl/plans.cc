@@ -2,10 +2,10 @@
 
 #include <unistd.h>
 
-#include <fstream>
 #include <memory>
 #include <set>
 
+#include "base/file.h"
 #include "base/signals.h"
 #include "client/ctl/profile_options.h"
 #include "client/ctl/progress.h"
@@ -22,6 +22,7 @@ struct PlanOptions {
   std::string network;
   BatchSize batch;
   Bytes workspace_limit;
+  Bytes total_workspace;
   BatchPolicy policy = BatchPolicy::kPowerOfTwo;
   std::vector<std::string> kinds;
   int ranks = 1;
@@ -39,9 +40,14 @@ void AddPlanOptions(CLI::App* command, PlanOptions* options) {
       ->required()
       ->option_text("NAME");
   AddBatchOption(command, &options->batch);
-  AddBytesOption(command, "--workspace-limit", &options->workspace_limit,
-                 "The workspace that each convolution may use")
-      ->required();
+  CLI::App* limit = command->add_option_group(
+      "limit", "One of --workspace-limit and --total-workspace");
+  limit->require_option(1);
+  AddBytesOption(limit, "--workspace-limit", &options->workspace_limit,
+                 "The workspace that each convolution may use");
+  AddBytesOption(limit, "--total-workspace", &options->total_workspace,
+                 "The workspace of all convolutions together, divided among "
+                 "them");
   AddBatchPolicyOption(command, &options->policy);
   command
       ->add_option("--ranks", options->ranks, "How many ranks share the batch")
@@ -94,6 +100,7 @@ Result<v1::PlanRequest> MakeRequest(const PlanOptions& options,
   request.set_network(options.network);
   request.set_batch(options.batch.count());
   request.set_workspace_limit_bytes(options.workspace_limit.count());
+  request.set_total_workspace_bytes(options.total_workspace.count());
   request.set_batch_policy(std::string(Name(options.policy)));
   request.set_precision(options.precision);
   request.set_layout(options.layout);
@@ -112,6 +119,14 @@ Result<v1::PlanRequest> MakeRequest(const PlanOptions& options,
   if (kinds.size() == 1) kinds.resize(ranks, kinds[0]);
   for (const std::string& kind : kinds) request.add_device_kinds(kind);
   return request;
+}
+
+std::string LimitText(const v1::PlanRequest& request) {
+  const std::int64_t total = request.total_workspace_bytes();
+  return total > 0
+             ? fmt::format("{} in all", FormatBytes(Bytes(total)))
+             : fmt::format("{} a kernel",
+                           FormatBytes(Bytes(request.workspace_limit_bytes())));
 }
 
 // Returns when all that the plan needs is measured, or has failed to be.
@@ -164,12 +179,8 @@ Status MakePlan(const Server& server, const PlanOptions& options) {
   UCUDNN_RETURN_IF_ERROR(Await(*connection, request, options.retry_failed));
   UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, connection->CreatePlan(request));
   if (!options.save.empty()) {
-    std::ofstream file(options.save);
-    file << ToJson(plan).dump(2) << "\n";
-    if (!file.flush()) {
-      return Fail(Code::kInvalidArgument, "--save: cannot write {}",
-                  options.save);
-    }
+    Status saved = ReplaceFile(options.save, ToJson(plan).dump(2) + "\n");
+    if (!saved) return Within("--save", std::move(saved).error());
   }
   return Print(options.output, ToJson(plan), [&] { return PlanText(plan); });
 }
@@ -200,16 +211,15 @@ Status List(const Server& server, OutputFormat format) {
                  "PRECISION", "PREDICTED", "UNDIVIDED", "CREATED"});
     for (const v1::Plan& plan : response.plans()) {
       const v1::PlanRequest& request_of = plan.request();
-      table.AddRow({std::to_string(plan.id()), request_of.network(),
-                    std::to_string(request_of.batch()),
-                    std::to_string(request_of.device_kinds_size()),
-                    FormatBytes(Bytes(request_of.workspace_limit_bytes())),
-                    request_of.batch_policy(), request_of.precision(),
-                    HumanTime(Nanoseconds(plan.predicted_ns())),
-                    plan.has_undivided_ns()
-                        ? HumanTime(Nanoseconds(plan.undivided_ns()))
-                        : "-",
-                    Ago(plan.created_ms())});
+      table.AddRow(
+          {std::to_string(plan.id()), request_of.network(),
+           std::to_string(request_of.batch()),
+           std::to_string(request_of.device_kinds_size()),
+           LimitText(request_of), request_of.batch_policy(),
+           request_of.precision(), HumanTime(Nanoseconds(plan.predicted_ns())),
+           plan.has_undivided_ns() ? HumanTime(Nanoseconds(plan.undivided_ns()))
+                                   : "-",
+           Ago(plan.created_ms())});
     }
     return table.Text();
   });
@@ -219,10 +229,9 @@ Status List(const Server& server, OutputFormat format) {
 
 std::string PlanText(const v1::Plan& plan) {
   std::string text =
-      fmt::format("plan {}: {} at batch {}, {} a kernel, {}\n\n", plan.id(),
+      fmt::format("plan {}: {} at batch {}, {}, {}\n\n", plan.id(),
                   plan.request().network(), plan.request().batch(),
-                  FormatBytes(Bytes(plan.request().workspace_limit_bytes())),
-                  plan.request().batch_policy());
+                  LimitText(plan.request()), plan.request().batch_policy());
   Table ranks({"RANK", "DEVICE KIND", "BATCH", "WEIGHT", "PREDICTED",
                "UNDIVIDED", "WHY"});
   // Ranks with the same kind and batch do the same.

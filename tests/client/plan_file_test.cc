@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string>
+
+#include "tests/support/process.h"
 
 namespace ucudnn {
 namespace {
@@ -58,14 +58,8 @@ JobPlan SomePlan() {
 
 class PlanFileTest : public ::testing::Test {
  protected:
-  PlanFileTest() {
-    std::string pattern = fs::temp_directory_path() / "plan_file_testXXXXXX";
-    UCUDNN_CHECK(mkdtemp(pattern.data()) != nullptr);
-    folder_ = pattern;
-  }
-  ~PlanFileTest() override { fs::remove_all(folder_); }
-
-  fs::path folder_;
+  const test::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(PlanFileTest, ReadsBackWhatItWrites) {
@@ -74,28 +68,6 @@ TEST_F(PlanFileTest, ReadsBackWhatItWrites) {
   const auto plan = ReadPlanFile(path);
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(*plan, SomePlan());
-}
-
-TEST_F(PlanFileTest, ReplacesAFileAndLeavesNothingElse) {
-  const std::string path = folder_ / "plan.json";
-  ASSERT_TRUE(WritePlanFile(path, SomePlan()));
-  JobPlan newer = SomePlan();
-  newer.id = 8;
-  ASSERT_TRUE(WritePlanFile(path, newer));
-  EXPECT_EQ(ReadPlanFile(path)->id, 8);
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
-}
-
-TEST_F(PlanFileTest, SaysWhyAFileCannotBeWritten) {
-  std::ofstream(folder_ / "file") << "x";
-  const Status written = WritePlanFile(folder_ / "file" / "p", SomePlan());
-  ASSERT_FALSE(written);
-  EXPECT_THAT(written.error().message,
-              StartsWith((folder_ / "file").string() + " cannot be created"));
-  // A folder is in the way; the temporary file does not stay.
-  fs::create_directories(folder_ / "taken" / "x");
-  EXPECT_FALSE(WritePlanFile(folder_ / "taken", SomePlan()));
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2);
 }
 
 TEST_F(PlanFileTest, SaysWhyAFileCannotBeRead) {

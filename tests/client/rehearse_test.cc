@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -17,6 +16,7 @@
 #include "proto/convert.h"
 #include "tests/client/tiny_network.h"
 #include "tests/support/mpirun.h"
+#include "tests/support/process.h"
 #include "tests/support/scripted_coordinator.h"
 
 namespace ucudnn {
@@ -46,12 +46,8 @@ WorkspacePlan InPairs(Device& device, std::int64_t share) {
 class RehearseTest : public ::testing::Test {
  protected:
   RehearseTest() {
-    std::string pattern = fs::temp_directory_path() / "rehearse_testXXXXXX";
-    UCUDNN_CHECK(mkdtemp(pattern.data()) != nullptr);
-    folder_ = pattern;
     std::ofstream(folder_ / "tiny.csv") << ToCsv(TinyNetwork());
   }
-  ~RehearseTest() override { fs::remove_all(folder_); }
 
   // Standard output is the JSON alone; what is not, is diagnostics.
   RankedRun Rehearse(int ranks, const std::vector<std::string>& arguments) {
@@ -79,7 +75,8 @@ class RehearseTest : public ::testing::Test {
 
   std::string Csv() const { return folder_ / "tiny.csv"; }
 
-  fs::path folder_;
+  const test::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   Json json_;
   std::string out_;
 };

@@ -72,6 +72,8 @@ TEST(PlannerTest, FillsInDefaultsAndRefusesNonsense) {
   refuse("batch is 16777217", [](auto& r) { r.set_batch(16'777'217); });
   refuse("workspace_limit_bytes is -1",
          [](auto& r) { r.set_workspace_limit_bytes(-1); });
+  refuse("total_workspace_bytes is -1",
+         [](auto& r) { r.set_total_workspace_bytes(-1); });
   refuse("batch_policy: 'half'", [](auto& r) { r.set_batch_policy("half"); });
   refuse("precision: 'FP8'", [](auto& r) { r.set_precision("FP8"); });
   refuse("layout: 'CHWN'", [](auto& r) { r.set_layout("CHWN"); });
@@ -141,6 +143,41 @@ TEST(PlannerTest, LeavesOutARankThatCannotHelp) {
   EXPECT_EQ(plan.ranks(0).batch(), 0);
   EXPECT_EQ(plan.ranks(1).batch(), 1);
   EXPECT_THAT(plan.ranks(0).reason(), HasSubstr("left out"));
+}
+
+TEST(PlannerTest, DividesOneLimitAmongAllKernels) {
+  const Network network = OneLayer();
+  PlanSpec spec = Spec(4, {kFast});
+  spec.divide_workspace = true;
+  const KindProfiles profiles = Measured(network, spec, {{kFast, 100}});
+  // Ten bytes are enough for one of the two kernels, twenty for both.
+  for (const auto& [limit, quick] : {std::pair(10_B, 1), {20_B, 2}}) {
+    spec.workspace_limit = limit;
+    const v1::Plan plan = MakePlan(network, spec, profiles).value();
+    EXPECT_EQ(plan.request().total_workspace_bytes(), limit.count());
+    EXPECT_EQ(plan.request().workspace_limit_bytes(), 0);
+    EXPECT_EQ(plan.predicted_ns(), 2 * 4 * 100'000 - quick * 4 * 10'000);
+    EXPECT_TRUE(plan.optimal());
+    std::int64_t used = 0;
+    for (const auto& kernel : plan.ranks(0).workspace().kernels()) {
+      ASSERT_TRUE(kernel.has_offset_bytes());
+      used += kernel.workspace_bytes();
+    }
+    EXPECT_EQ(used, quick * 10);
+  }
+}
+
+TEST(PlannerTest, SharesTheBatchOfRanksThatDivideTheirWorkspace) {
+  const Network network = OneLayer();
+  PlanSpec spec = Spec(12, {kFast, kSlow, kFast});
+  spec.divide_workspace = true;
+  spec.workspace_limit = 20_B;
+  const KindProfiles profiles =
+      Measured(network, spec, {{kFast, 100}, {kSlow, 200}});
+  const v1::Plan plan = MakePlan(network, spec, profiles).value();
+  EXPECT_EQ(plan.ranks(1).batch(), 2);
+  EXPECT_EQ(plan.ranks(0).batch() + plan.ranks(2).batch(), 10);
+  EXPECT_EQ(plan.predicted_ns(), 2 * 5 * 90'000);
 }
 
 TEST(PlannerTest, NamesTheSmallestLimitThatWouldDo) {

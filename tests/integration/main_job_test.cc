@@ -114,6 +114,19 @@ TEST_P(MainJobTest, GivesTheSamePlanForTheSameRequest) {
   EXPECT_NE(cluster_->UcudnnJson(larger)["id"], first["id"]);
   EXPECT_EQ(cluster_->UcudnnJson({"status"})["tasks_done"],
             status["tasks_done"]);
+  // So is one limit for all kernels together.
+  const json divided =
+      cluster_->UcudnnJson({"plan", "--network", "tiny", "--batch", "8",
+                            "--total-workspace", "1MiB"});
+  EXPECT_EQ(divided["request"]["total_workspace_bytes"], 1 << 20);
+  EXPECT_LE(divided["ranks"][0]["workspace"]["total_workspace_bytes"], 1 << 20);
+  EXPECT_EQ(cluster_->UcudnnJson({"status"})["tasks_done"],
+            status["tasks_done"]);
+  const Finished both = cluster_->Ucudnn({"plan", "--network", "tiny",
+                                          "--batch", "8", "--total-workspace",
+                                          "1MiB", "--workspace-limit", "1MiB"});
+  EXPECT_EQ(both.status, 2);
+  EXPECT_THAT(both.err, HasSubstr("--total-workspace"));
 }
 
 TEST_P(MainJobTest, LosesNothingWhenDaemonsAreKilledAtAnyMoment) {

@@ -1,51 +1,28 @@
 // The store's contract on SQLite, and what is SQLite's own.
 
 #include <sqlite3.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "coordinator/store/migrations.h"
 #include "tests/contract/store_contract.h"
+#include "tests/support/process.h"
 
 namespace ucudnn {
 namespace {
 
 using ::testing::HasSubstr;
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name =
-        (std::filesystem::temp_directory_path() / "ucudnn-store-XXXXXX")
-            .string();
-    UCUDNN_CHECK(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  std::string file() const { return path_ / "a store.db"; }
-  std::string url() const { return "sqlite://" + file(); }
-
- private:
-  std::filesystem::path path_;
-};
-
 class FileDatabase final : public TestDatabase {
  public:
-  std::string url() const override { return folder_.url(); }
+  std::string file() const { return folder_ / "a store.db"; }
+  std::string url() const override { return "sqlite://" + file(); }
   bool shared() const override { return true; }
 
  private:
-  TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 class MemoryDatabase final : public TestDatabase {
@@ -93,19 +70,19 @@ TEST(SqliteStoreTest, SaysWhichFileCannotBeOpened) {
 }
 
 TEST(SqliteStoreTest, RefusesAFileThatIsNoDatabase) {
-  const TemporaryFolder folder;
-  std::ofstream(folder.file()) << std::string(4096, 'x');
-  const auto store = OpenStore(folder.url());
+  const FileDatabase database;
+  std::ofstream(database.file()) << std::string(4096, 'x');
+  const auto store = OpenStore(database.url());
   ASSERT_FALSE(store);
   EXPECT_EQ(store.error().code, Code::kDataLoss);
 }
 
 TEST(SqliteStoreTest, OpensAFileFromManyThreadsAtOnce) {
-  const TemporaryFolder folder;
+  const FileDatabase database;
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
-      const auto store = OpenStore(folder.url());
+      const auto store = OpenStore(database.url());
       ASSERT_TRUE(store) << store.error().message;
       EXPECT_EQ((*store)->SchemaVersion(), 1);
     });
@@ -123,18 +100,18 @@ void Exec(const std::string& file, const char* sql) {
 }
 
 TEST(SqliteStoreTest, RefusesADatabaseOfANewerVersion) {
-  const TemporaryFolder folder;
-  ASSERT_TRUE(OpenStore(folder.url()));
-  Exec(folder.file(), "INSERT INTO schema_version VALUES (99, '0099_later')");
-  const auto store = OpenStore(folder.url());
+  const FileDatabase database;
+  ASSERT_TRUE(OpenStore(database.url()));
+  Exec(database.file(), "INSERT INTO schema_version VALUES (99, '0099_later')");
+  const auto store = OpenStore(database.url());
   ASSERT_FALSE(store);
   EXPECT_EQ(store.error().code, Code::kFailedPrecondition);
   EXPECT_THAT(store.error().message, HasSubstr("99"));
 }
 
 TEST(SqliteStoreTest, ReportsAFullDisk) {
-  const TemporaryFolder folder;
-  const auto database = OpenSqlite(folder.url()).value();
+  const FileDatabase file;
+  const auto database = OpenSqlite(file.url()).value();
   const auto run = [&](const std::string& script) {
     return database->Run(Access::kWrite, [&](SqlTransaction& sql) {
       return sql.ExecuteScript(script);
@@ -149,10 +126,10 @@ TEST(SqliteStoreTest, ReportsAFullDisk) {
 }
 
 TEST(SqliteStoreTest, KeepsReadersGoingWhileOneWrites) {
-  const TemporaryFolder folder;
-  const auto store = OpenStore(folder.url()).value();
+  const FileDatabase file;
+  const auto store = OpenStore(file.url()).value();
   ASSERT_TRUE(store->CreatePlan(TestPlan("k")));
-  auto database = OpenSqlite(folder.url()).value();
+  auto database = OpenSqlite(file.url()).value();
   const Status status =
       database->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
         UCUDNN_RETURN_IF_ERROR(sql.Execute("UPDATE plans SET body = 'new'"));
