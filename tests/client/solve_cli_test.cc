@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-#include "tests/support/process.h"
+#include "tests/client/solve_command.h"
 
 namespace ucudnn {
 namespace {
@@ -29,18 +29,6 @@ const std::string kAlexNet = UCUDNN_TEST_DATA "/h200/alexnet_b256_pow2.csv";
 const std::string kAllSizes =
     UCUDNN_TEST_DATA "/h200/alexnet_conv2-5_b256_all_fp32.csv.gz";
 const std::string kOnnx = UCUDNN_TEST_DATA "/onnx/";
-
-Finished Solve(const std::string& problem, std::vector<std::string> flags) {
-  flags.insert(flags.begin(), {UCUDNN_BIN_DIR "/ucudnn", "solve", problem});
-  return test::Run(flags);
-}
-
-json SolveJson(const std::string& problem, std::vector<std::string> flags) {
-  flags.insert(flags.end(), {"-o", "json"});
-  const Finished run = Solve(problem, flags);
-  EXPECT_EQ(run.status, 0) << run.err;
-  return json::parse(run.out);
-}
 
 struct Row {
   std::int64_t batch;

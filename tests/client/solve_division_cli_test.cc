@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/process.h"
+#include "tests/client/solve_command.h"
 
 namespace ucudnn {
 namespace {
@@ -22,18 +22,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 const std::string kAlexNet = UCUDNN_TEST_DATA "/h200/alexnet_b256_pow2.csv";
-
-Finished Solve(const std::string& problem, std::vector<std::string> flags) {
-  flags.insert(flags.begin(), {UCUDNN_BIN_DIR "/ucudnn", "solve", problem});
-  return test::Run(flags);
-}
-
-json SolveJson(const std::string& problem, std::vector<std::string> flags) {
-  flags.insert(flags.end(), {"-o", "json"});
-  const Finished run = Solve(problem, flags);
-  EXPECT_EQ(run.status, 0) << run.err;
-  return json::parse(run.out);
-}
 
 TEST(SolveDivisionCliTest, DividesAWorkspaceInDisjointSegments) {
   const std::vector<std::string> flags = {"--profile", kAlexNet,      "--batch",
