@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <memory>
 #include <utility>
@@ -13,9 +12,9 @@
 #include "base/network_file.h"
 #include "client/connection.h"
 #include "client/ctl/progress.h"
+#include "client/rank_device.h"
 #include "client/rehearse/workload.h"
 #include "client/session_config.h"
-#include "device/registry.h"
 #include "proto/convert.h"
 
 namespace ucudnn::rehearse {
@@ -42,7 +41,6 @@ class Rehearsal {
         terminal_(isatty(STDERR_FILENO) != 0) {}
 
   Result<Report> Run() {
-    UCUDNN_RETURN_IF_ERROR(Together(ranks_, FindPlace()));
     UCUDNN_RETURN_IF_ERROR(ReadNetwork());
     UCUDNN_RETURN_IF_ERROR(OpenDevice());
     Say("asking for a plan");
@@ -65,23 +63,6 @@ class Rehearsal {
       progress->Show(done, total, "");
       if (done == total) progress->End();
     };
-  }
-
-  // Which of the ranks on this node it is.
-  Status FindPlace() {
-    MPI_Comm node = MPI_COMM_NULL;
-    if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0,
-                            MPI_INFO_NULL, &node) != MPI_SUCCESS) {
-      return Fail(Code::kUnavailable, "MPI_Comm_split_type failed");
-    }
-    MPI_Comm_rank(node, &local_rank_);
-    MPI_Comm_size(node, &local_size_);
-    MPI_Comm_free(&node);
-    std::array<char, 256> host{};
-    if (gethostname(host.data(), host.size() - 1) == 0) {
-      report_.host = host.data();
-    }
-    return {};
   }
 
   // Rank 0 reads the file or asks the coordinator; the others are told.
@@ -156,51 +137,14 @@ class Rehearsal {
     return message;
   }
 
-  // GPUs by local rank, in turn; else this rank's part of the CPU.
   Status OpenDevice() {
-    DeviceOptions devices;
-    devices.cpu_devices = 0;
-    // Only the first rank of a node opens all GPUs, to count them.
-    std::string gpus = "0";
-    std::vector<std::unique_ptr<Device>> opened;
-    Status status;
-    if (local_rank_ == 0) {
-      auto all = OpenDevices(devices);
-      if (all) {
-        opened = *std::move(all);
-      } else if (all.error().code != Code::kUnavailable) {
-        status = tl::unexpected<Error>(std::move(all).error());
-      }
-      gpus = std::to_string(opened.size());
-    }
-    UCUDNN_RETURN_IF_ERROR(Together(ranks_, status));
-    UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> hosts,
-                            ranks_.AllGather(report_.host, Soon()));
-    UCUDNN_ASSIGN_OR_RETURN(
-        const std::vector<std::string> counts,
-        ranks_.AllGather(local_rank_ == 0 ? gpus : "", Soon()));
-    for (std::size_t r = 0; r < hosts.size(); ++r) {
-      if (hosts[r] == report_.host && !counts[r].empty()) gpus = counts[r];
-    }
-    const int count = std::stoi(gpus);
-    Result<std::vector<std::unique_ptr<Device>>> mine =
-        std::vector<std::unique_ptr<Device>>();
-    std::size_t index = 0;
-    if (local_rank_ == 0 && count > 0) {
-      *mine = std::move(opened);
-    } else if (count > 0) {
-      devices.gpu_ordinals = {local_rank_ % count};
-      mine = OpenDevices(devices);
-    } else {
-      devices.gpus = false;
-      devices.cpu_devices =
-          options_.cpu_devices > 0 ? options_.cpu_devices : local_size_;
-      devices.cpu_threads = options_.threads;
-      index = static_cast<std::size_t>(local_rank_ % devices.cpu_devices);
-      mine = OpenDevices(devices);
-    }
-    UCUDNN_RETURN_IF_ERROR(AllHave(ranks_, mine));
-    device_ = std::move((*mine)[index]);
+    UCUDNN_ASSIGN_OR_RETURN(RankDevice mine,
+                            OpenRankDevice(ranks_,
+                                           {.cpu_devices = options_.cpu_devices,
+                                            .threads = options_.threads},
+                                           Soon()));
+    report_.host = std::move(mine.host);
+    device_ = std::move(mine.device);
     return {};
   }
 
@@ -316,8 +260,6 @@ class Rehearsal {
   Ranks& ranks_;
   Options options_;
   bool terminal_;
-  int local_rank_ = 0;
-  int local_size_ = 1;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<Workload> workload_;
