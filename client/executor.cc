@@ -16,14 +16,6 @@ std::string KernelName(const KernelPlan& kernel) {
   return fmt::format("{} {}", kernel.layer, Name(kernel.op));
 }
 
-const void* Advance(const void* data, std::int64_t bytes) {
-  return static_cast<const char*>(data) + bytes;
-}
-
-void* Advance(void* data, std::int64_t bytes) {
-  return static_cast<char*>(data) + bytes;
-}
-
 Status CheckBatch(const KernelPlan& kernel, BatchSize batch) {
   if (!kernel.problem) {
     return Fail(Code::kInvalidArgument,
@@ -61,26 +53,7 @@ Result<std::unique_ptr<Executor>> Executor::Create(Device& device,
     UCUDNN_RETURN_IF_ERROR(CheckBatch(plan.kernels[i], plan.batch));
     Prepared& kernel = executor->kernels_[i];
     kernel.plan = plan.kernels[i];
-    const ConvProblem& problem = *kernel.plan.problem;
-    const ConvGeometry& g = problem.geometry;
-    const std::int64_t element = ElementBytes(problem.precision);
-    const std::int64_t input = g.input_elements() * element;
-    const std::int64_t output = g.output_elements() * element;
-    switch (problem.op) {
-      case ConvOp::kForward:
-        kernel.a_stride = input;
-        kernel.out_stride = output;
-        break;
-      case ConvOp::kBackwardData:
-        kernel.a_stride = output;
-        kernel.out_stride = input;
-        break;
-      case ConvOp::kBackwardFilter:
-        kernel.a_stride = input;
-        kernel.b_stride = output;
-        kernel.accumulates = true;
-        break;
-    }
+    kernel.strides = PackedStrides(*kernel.plan.problem);
     kernel.offset = AlignUp(kernel.plan.offset.value_or(Bytes(0)).count());
     if (Status prepared = executor->PrepareSteps(&kernel); !prepared) {
       UCUDNN_RETURN_IF_ERROR(executor->FallBack(i, plan.workspace_limit, {},
@@ -108,7 +81,7 @@ Result<Convolution*> Executor::Prepare(const ConvProblem& problem,
 }
 
 Status Executor::PrepareSteps(Prepared* kernel) {
-  std::vector<Step> steps;
+  std::vector<MicroBatchStep> steps;
   for (const MicroBatch& micro : kernel->plan.micro_batches) {
     UCUDNN_ASSIGN_OR_RETURN(
         Convolution * convolution,
@@ -205,18 +178,10 @@ Status Executor::FallBack(std::size_t index, Bytes limit,
   return PrepareSteps(&kernel);
 }
 
-Status Executor::RunFrom(const Prepared& kernel, Convolution& convolution,
-                         const ConvArgs& args, std::int64_t first) {
-  ConvArgs step = args;
-  step.a = Advance(args.a, first * kernel.a_stride);
-  step.b = Advance(args.b, first * kernel.b_stride);
-  step.out = Advance(args.out, first * kernel.out_stride);
-  if (kernel.accumulates && first > 0) step.beta = 1.0F;
-  if (arena_.data() == nullptr) {
-    return convolution.Run(step, nullptr, Bytes(0));
-  }
-  return convolution.Run(step, Advance(arena_.data(), kernel.offset),
-                         arena_.size() - Bytes(kernel.offset));
+std::pair<void*, Bytes> Executor::WorkspaceOf(const Prepared& kernel) const {
+  if (arena_.data() == nullptr) return {nullptr, Bytes(0)};
+  return {static_cast<char*>(arena_.data()) + kernel.offset,
+          arena_.size() - Bytes(kernel.offset)};
 }
 
 Status Executor::Run(std::size_t index, const ConvArgs& args) {
@@ -225,31 +190,28 @@ Status Executor::Run(std::size_t index, const ConvArgs& args) {
                 kernels_.size());
   }
   Prepared& kernel = kernels_[index];
-  std::int64_t done = 0;
-  for (std::size_t s = 0; s < kernel.steps.size(); ++s) {
-    const Step& step = kernel.steps[s];
-    for (std::int64_t n = 0; n < step.count; ++n, done += step.batch) {
-      Status status = RunFrom(kernel, *step.convolution, args, done);
-      if (status) continue;
-      if (kernel.fell_back) {
-        return Within(KernelName(kernel.plan), std::move(status).error());
-      }
-      // What ran stays; the images that are left run undivided. `step` and
-      // the plan's micro-batches are replaced meanwhile.
-      const Algorithm failed = kernel.plan.micro_batches[s].algorithm;
-      UCUDNN_RETURN_IF_ERROR(
-          FallBack(index, arena_.size(), failed, std::move(status).error()));
-      const ConvProblem& problem = *kernel.plan.problem;
-      UCUDNN_ASSIGN_OR_RETURN(
-          const MicroBatch rest,
-          Undivided(problem, BatchSize(batch_.count() - done), arena_.size(),
-                    failed));
-      UCUDNN_ASSIGN_OR_RETURN(Convolution * convolution,
-                              Prepare(problem, rest.batch, rest.algorithm));
-      return RunFrom(kernel, *convolution, args, done);
-    }
+  const auto [planned_workspace, planned_size] = WorkspaceOf(kernel);
+  MicroBatchProgress done;
+  Status status = RunSteps(kernel.steps, kernel.strides, args,
+                           planned_workspace, planned_size, &done);
+  if (status) return status;
+  if (kernel.fell_back) {
+    return Within(KernelName(kernel.plan), std::move(status).error());
   }
-  return {};
+  // What ran stays; the images that are left run undivided.
+  const Algorithm failed = kernel.plan.micro_batches[done.step].algorithm;
+  UCUDNN_RETURN_IF_ERROR(
+      FallBack(index, arena_.size(), failed, std::move(status).error()));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const MicroBatch rest,
+      Undivided(*kernel.plan.problem, BatchSize(batch_.count() - done.images),
+                arena_.size(), failed));
+  UCUDNN_ASSIGN_OR_RETURN(
+      Convolution * convolution,
+      Prepare(*kernel.plan.problem, rest.batch, rest.algorithm));
+  const auto [workspace, size] = WorkspaceOf(kernel);
+  return RunFrom(*convolution, kernel.strides, args, done.images, workspace,
+                 size);
 }
 
 }  // namespace ucudnn

@@ -30,10 +30,12 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/plan.h"
 #include "base/result.h"
+#include "client/micro_batches.h"
 #include "device/device.h"
 
 namespace ucudnn {
@@ -80,21 +82,11 @@ class Executor {
   }
 
  private:
-  // One micro-batch size of one kernel, ready to run `count` times.
-  struct Step {
-    Convolution* convolution = nullptr;
-    std::int64_t batch = 0;
-    std::int64_t count = 0;
-  };
   struct Prepared {
     KernelPlan plan;
-    // Bytes by which each operand moves for one image.
-    std::int64_t a_stride = 0;
-    std::int64_t b_stride = 0;
-    std::int64_t out_stride = 0;
-    bool accumulates = false;  // out is the same for all micro-batches
-    std::int64_t offset = 0;   // of its workspace in the arena
-    std::vector<Step> steps;
+    ImageStrides strides;
+    std::int64_t offset = 0;  // of its workspace in the arena
+    std::vector<MicroBatchStep> steps;
     bool fell_back = false;
   };
   using CacheKey = std::tuple<ConvProblem, BatchSize, Algorithm>;
@@ -111,9 +103,8 @@ class Executor {
   // Makes the kernel undivided within `limit` because `avoid` failed.
   Status FallBack(std::size_t index, Bytes limit, const Algorithm& avoid,
                   Error why);
-  // One convolution on the images from `first` on.
-  Status RunFrom(const Prepared& kernel, Convolution& convolution,
-                 const ConvArgs& args, std::int64_t first);
+  // Where the kernel's workspace begins, and how much there is from there on.
+  std::pair<void*, Bytes> WorkspaceOf(const Prepared& kernel) const;
 
   Device& device_;
   BatchSize batch_;

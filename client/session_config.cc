@@ -1,6 +1,5 @@
 #include "client/session_config.h"
 
-#include <cstdlib>
 #include <utility>
 
 #include "client/connection.h"
@@ -20,12 +19,7 @@ Result<bool> Choose(const std::optional<T>& option,
     *value = *option;
     return true;
   }
-  const std::optional<std::string> text = environment(name);
-  if (!text || text->empty()) return false;
-  Result<T> parsed = parse(*text);
-  if (!parsed) return Within(name, std::move(parsed).error());
-  *value = *std::move(parsed);
-  return true;
+  return FromEnvironment(environment, name, parse, value);
 }
 
 Result<std::string> AsIs(const std::string& text) { return text; }
@@ -36,23 +30,7 @@ Status NotNegative(std::string_view name, std::int64_t value) {
               value);
 }
 
-std::string CacheDirectory(const Environment& environment) {
-  const auto xdg = environment("XDG_CACHE_HOME");
-  if (xdg && xdg->starts_with('/')) return *xdg + "/ucudnn";
-  const auto home = environment("HOME");
-  if (home && home->starts_with('/')) return *home + "/.cache/ucudnn";
-  return {};
-}
-
 }  // namespace
-
-Environment ProcessEnvironment() {
-  return [](const std::string& name) -> std::optional<std::string> {
-    const char* value = std::getenv(name.c_str());
-    if (value == nullptr) return std::nullopt;
-    return value;
-  };
-}
 
 Result<SessionConfig> ResolveConfig(const SessionOptions& options,
                                     const Environment& environment) {
@@ -96,7 +74,7 @@ Result<SessionConfig> ResolveConfig(const SessionOptions& options,
   UCUDNN_ASSIGN_OR_RETURN(const bool cached,
                           Choose(options.cache_dir, environment,
                                  "UCUDNN_CACHE_DIR", AsIs, &config.cache_dir));
-  if (!cached) config.cache_dir = CacheDirectory(environment);
+  if (!cached) config.cache_dir = DefaultCacheDirectory(environment);
   UCUDNN_RETURN_IF_ERROR(NotNegative("ask_within", options.ask_within.count()));
   UCUDNN_RETURN_IF_ERROR(
       NotNegative("await_measurements", options.await_measurements.count()));

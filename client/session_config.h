@@ -4,14 +4,13 @@
 // A session's options with the environment and the defaults filled in.
 
 #include <chrono>
-#include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/network.h"
 #include "base/result.h"
+#include "client/environment.h"
 #include "ucudnn/plan.h"
 #include "ucudnn/session.h"
 
@@ -29,11 +28,6 @@ struct SessionConfig {
   std::chrono::milliseconds ask_within{0};
   std::chrono::milliseconds await_measurements{0};
 };
-
-// The value of a variable, or nothing.
-using Environment =
-    std::function<std::optional<std::string>(const std::string& name)>;
-Environment ProcessEnvironment();
 
 // kInvalidArgument names the option or the variable, its value and what is
 // accepted. A variable that is set but empty counts as not set.
