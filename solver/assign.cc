@@ -5,6 +5,8 @@
 
 #include "solver/assign_kinds.h"
 #include "solver/assign_ties.h"
+#include "solver/validate.h"
+#include "solver/validate_assignment.h"
 
 namespace ucudnn {
 namespace {
@@ -187,10 +189,7 @@ Result<Assignment> WithCommunication(const AssignProblem& problem,
   return assignment;
 }
 
-}  // namespace
-
-Result<Assignment> SolveAssignment(const AssignProblem& problem,
-                                   const Limits& limits) {
+Result<Assignment> Solve(const AssignProblem& problem, const Limits& limits) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<Kind> kinds,
                           assign_internal::MakeKinds(problem, problem.batch));
   if (!problem.communication.empty()) {
@@ -203,7 +202,7 @@ Result<Assignment> SolveAssignment(const AssignProblem& problem,
   return WithinTime(problem, kinds, reach, *time, limits);
 }
 
-std::optional<Nanoseconds> EvenSplit(const AssignProblem& problem) {
+std::optional<Nanoseconds> SplitEvenly(const AssignProblem& problem) {
   const auto gpus = static_cast<std::int64_t>(problem.gpus.size());
   if (gpus == 0 || problem.batch.count() % gpus != 0) return std::nullopt;
   const BatchSize share(problem.batch.count() / gpus);
@@ -220,6 +219,25 @@ std::optional<Nanoseconds> EvenSplit(const AssignProblem& problem) {
     slowest += problem.communication[problem.gpus.size() - 1];
   }
   return slowest;
+}
+
+}  // namespace
+
+Result<Assignment> SolveAssignment(const AssignProblem& problem,
+                                   const Limits& limits) {
+  Result<Assignment> assignment = Solve(problem, limits);
+  if constexpr (kSolversCheckThemselves) {
+    if (assignment) RequireValid(ValidateAssignment(*assignment, problem));
+  }
+  return assignment;
+}
+
+std::optional<Nanoseconds> EvenSplit(const AssignProblem& problem) {
+  const std::optional<Nanoseconds> even = SplitEvenly(problem);
+  if constexpr (kSolversCheckThemselves) {
+    if (even.has_value()) RequireValid(ValidateEvenSplit(even, problem));
+  }
+  return even;
 }
 
 }  // namespace ucudnn

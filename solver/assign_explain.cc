@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "solver/assign_kinds.h"
+#include "solver/validate.h"
+#include "solver/validate_assignment.h"
 
 namespace ucudnn {
 namespace {
@@ -126,6 +128,9 @@ std::vector<ShareExplanation> ExplainShares(const AssignProblem& problem,
               : ExplainShare(table, kind, share, problem.batch, slowest);
     }
   }
+  if constexpr (kSolversCheckThemselves) {
+    RequireValid(ValidateExplanations(explanations, assignment, problem));
+  }
   return explanations;
 }
 
@@ -158,6 +163,9 @@ Result<std::vector<MarginalGain>> MarginalGains(const AssignProblem& problem,
       makespan = Nanoseconds(*time);
     }
     gains.push_back({gpu, makespan, assignment.makespan - makespan});
+  }
+  if constexpr (kSolversCheckThemselves) {
+    RequireValid(ValidateGains(gains, assignment, problem));
   }
   return gains;
 }

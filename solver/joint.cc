@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "solver/validate.h"
+#include "solver/validate_assignment.h"
 #include "solver/wd.h"
 #include "solver/wr.h"
 
@@ -146,6 +148,9 @@ Result<JointPlan> SolveJoint(const JointProblem& problem,
       known = plans.emplace(std::pair(kind, batch), std::move(plan)).first;
     }
     joint.plans.emplace_back(known->second);
+  }
+  if constexpr (kSolversCheckThemselves) {
+    RequireValid(ValidateJoint(joint, problem));
   }
   return joint;
 }

@@ -7,6 +7,8 @@
 
 #include "solver/mckp_core.h"
 #include "solver/mckp_relaxation.h"
+#include "solver/validate.h"
+#include "solver/validate_choice.h"
 
 namespace ucudnn {
 namespace {
@@ -206,6 +208,9 @@ Result<MckpSolution> SolveMckp(std::span<const MckpClass> classes,
              : std::min(solution.cost, std::max(CeilDivide(r.bound, r.price_q),
                                                 r.base_cost + open_bound));
   solution.optimal = solution.lower_bound == solution.cost;
+  if constexpr (kSolversCheckThemselves) {
+    RequireValid(ValidateMckp(solution, classes, capacity));
+  }
   return solution;
 }
 

@@ -5,8 +5,14 @@
 #include <tuple>
 #include <utility>
 
+#include "solver/validate.h"
+#include "solver/validate_choice.h"
+
 namespace ucudnn {
 namespace {
+
+// Of a front's points that debug builds look at closely.
+constexpr std::size_t kWitnesses = 3;
 
 constexpr std::uint64_t kNever = (std::uint64_t{1} << 62) + 1;
 
@@ -182,6 +188,9 @@ Result<ParetoFront> SolvePareto(std::span<const MeasuredPoint> points,
   }
   if (front.points_.empty()) {
     return tl::unexpected<Error>(WhyNoWrPlan(points, request));
+  }
+  if constexpr (kSolversCheckThemselves) {
+    RequireValid(ValidateFront(front, points, request, kWitnesses));
   }
   return front;
 }

@@ -21,69 +21,12 @@ bool Admitted(BatchPolicy policy, BatchSize part, BatchSize whole) {
   return power == part.count();
 }
 
-Status CheckMicroBatches(const KernelPlan& kernel,
-                         const KernelProfile& measured, BatchSize batch,
-                         BatchPolicy policy) {
-  std::int64_t images = 0;
-  Nanoseconds time{0};
-  Bytes workspace;
-  for (std::size_t i = 0; i < kernel.micro_batches.size(); ++i) {
-    const MicroBatch& micro = kernel.micro_batches[i];
-    if (micro.count < 1) {
-      return Fail(Code::kInternal, "micro-batch {} runs {} times", i,
-                  micro.count);
-    }
-    if (i > 0 && kernel.micro_batches[i - 1].batch < micro.batch) {
-      return Fail(Code::kInternal,
-                  "micro-batch {} is larger than the one "
-                  "before it",
-                  i);
-    }
-    if (!Admitted(policy, micro.batch, batch)) {
-      return Fail(Code::kInternal, "policy {} does not admit batch {}",
-                  Name(policy), micro.batch.count());
-    }
-    const bool known = std::any_of(
-        measured.points.begin(), measured.points.end(),
-        [&micro](const MeasuredPoint& point) {
-          return point.batch == micro.batch &&
-                 point.algorithm == micro.algorithm &&
-                 point.workspace == micro.workspace && point.time == micro.time;
-        });
-    if (!known) {
-      return Fail(Code::kInternal,
-                  "{} at batch {} in {} ns with {} bytes was "
-                  "not measured",
-                  micro.algorithm.name, micro.batch.count(), micro.time.count(),
-                  micro.workspace.count());
-    }
-    images += micro.batch.count() * micro.count;
-    time += micro.time * micro.count;
-    workspace = std::max(workspace, micro.workspace);
-  }
-  if (images != batch.count()) {
-    return Fail(Code::kInternal, "micro-batches sum to {}, not to {}", images,
-                batch.count());
-  }
-  if (time != kernel.time) {
-    return Fail(Code::kInternal, "micro-batches take {} ns, not {} ns",
-                time.count(), kernel.time.count());
-  }
-  if (workspace != kernel.workspace) {
-    return Fail(Code::kInternal, "micro-batches need {} bytes, not {}",
-                workspace.count(), kernel.workspace.count());
-  }
-  return {};
-}
-
 Status CheckUndivided(const KernelPlan& kernel, const KernelProfile& measured,
-                      const WorkspacePlan& plan, WorkspaceMode mode) {
+                      BatchSize batch, Bytes limit, WorkspaceMode mode) {
   std::optional<Nanoseconds> fastest;
   bool found = false;
   for (const MeasuredPoint& point : measured.points) {
-    if (point.batch != plan.batch || point.workspace > plan.workspace_limit) {
-      continue;
-    }
+    if (point.batch != batch || point.workspace > limit) continue;
     if (!fastest.has_value() || point.time < *fastest) fastest = point.time;
     if (kernel.undivided_time == point.time) found = true;
   }
@@ -100,20 +43,22 @@ Status CheckUndivided(const KernelPlan& kernel, const KernelProfile& measured,
 }
 
 Status CheckKernel(const KernelPlan& kernel, const KernelProfile& measured,
-                   const WorkspacePlan& plan, const ValidationRules& rules) {
+                   BatchSize batch, Bytes limit, WorkspaceMode mode,
+                   BatchPolicy policy) {
   const KernelId& id = measured.id;
   if (kernel.layer != id.layer || kernel.op != id.op ||
       kernel.precision != id.precision || kernel.layout != id.layout) {
     return Fail(Code::kInternal, "the profile has {} {} in this place",
                 id.layer, Name(id.op));
   }
-  UCUDNN_RETURN_IF_ERROR(
-      CheckMicroBatches(kernel, measured, plan.batch, rules.policy));
-  if (kernel.workspace > plan.workspace_limit) {
+  UCUDNN_RETURN_IF_ERROR(ValidateMicroBatches(kernel.micro_batches, kernel.time,
+                                              kernel.workspace, measured.points,
+                                              batch, policy));
+  if (kernel.workspace > limit) {
     return Fail(Code::kInternal, "{} bytes exceed the limit of {}",
-                kernel.workspace.count(), plan.workspace_limit.count());
+                kernel.workspace.count(), limit.count());
   }
-  return CheckUndivided(kernel, measured, plan, rules.mode);
+  return CheckUndivided(kernel, measured, batch, limit, mode);
 }
 
 // Segments of `i` and `j`; empty ones overlap nothing.
@@ -212,6 +157,70 @@ Status CheckTotals(const WorkspacePlan& plan) {
 
 }  // namespace
 
+Status ValidateMicroBatches(std::span<const MicroBatch> micro_batches,
+                            Nanoseconds time, Bytes workspace,
+                            std::span<const MeasuredPoint> points,
+                            BatchSize batch, BatchPolicy policy) {
+  std::int64_t images = 0;
+  Nanoseconds sum{0};
+  Bytes largest;
+  for (std::size_t i = 0; i < micro_batches.size(); ++i) {
+    const MicroBatch& micro = micro_batches[i];
+    if (micro.count < 1) {
+      return Fail(Code::kInternal, "micro-batch {} runs {} times", i,
+                  micro.count);
+    }
+    if (i > 0 && micro_batches[i - 1].batch < micro.batch) {
+      return Fail(Code::kInternal,
+                  "micro-batch {} is larger than the one "
+                  "before it",
+                  i);
+    }
+    if (!Admitted(policy, micro.batch, batch)) {
+      return Fail(Code::kInternal, "policy {} does not admit batch {}",
+                  Name(policy), micro.batch.count());
+    }
+    const bool known = std::any_of(
+        points.begin(), points.end(), [&micro](const MeasuredPoint& point) {
+          return point.batch == micro.batch &&
+                 point.algorithm == micro.algorithm &&
+                 point.workspace == micro.workspace && point.time == micro.time;
+        });
+    if (!known) {
+      return Fail(Code::kInternal,
+                  "{} at batch {} in {} ns with {} bytes was "
+                  "not measured",
+                  micro.algorithm.name, micro.batch.count(), micro.time.count(),
+                  micro.workspace.count());
+    }
+    images += micro.batch.count() * micro.count;
+    sum += micro.time * micro.count;
+    largest = std::max(largest, micro.workspace);
+  }
+  if (images != batch.count()) {
+    return Fail(Code::kInternal, "micro-batches sum to {}, not to {}", images,
+                batch.count());
+  }
+  if (sum != time) {
+    return Fail(Code::kInternal, "micro-batches take {} ns, not {} ns",
+                sum.count(), time.count());
+  }
+  if (largest != workspace) {
+    return Fail(Code::kInternal, "micro-batches need {} bytes, not {}",
+                largest.count(), workspace.count());
+  }
+  return {};
+}
+
+Status ValidateKernel(const KernelPlan& plan, const KernelProfile& measured,
+                      const WrRequest& request) {
+  Status status =
+      CheckKernel(plan, measured, request.batch, request.workspace_limit,
+                  WorkspaceMode::kReuse, request.policy);
+  if (!status) return Within(LabelOf(plan), std::move(status).error());
+  return {};
+}
+
 Status ValidatePlan(const WorkspacePlan& plan, const Profile& profile,
                     const ValidationRules& rules) {
   if (plan.kernels.size() != profile.kernels.size()) {
@@ -219,14 +228,20 @@ Status ValidatePlan(const WorkspacePlan& plan, const Profile& profile,
                 plan.kernels.size(), profile.kernels.size());
   }
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
-    Status status =
-        CheckKernel(plan.kernels[i], profile.kernels[i], plan, rules);
+    Status status = CheckKernel(plan.kernels[i], profile.kernels[i], plan.batch,
+                                plan.workspace_limit, rules.mode, rules.policy);
     if (!status) {
       return Within(LabelOf(plan.kernels[i]), std::move(status).error());
     }
   }
   UCUDNN_RETURN_IF_ERROR(CheckSegments(plan, rules));
   return CheckTotals(plan);
+}
+
+void RequireValid(const Status& valid, const char* file, int line) {
+  if (valid) return;
+  CheckFailed(("the answer is wrong: " + valid.error().message).c_str(), file,
+              line);
 }
 
 }  // namespace ucudnn

@@ -3,7 +3,8 @@
 
 // Checks a workspace plan against the measurements it was made from, the slow
 // obvious way and without any code of the solvers. Tests use it on every plan,
-// and debug builds on every plan that a solver returns.
+// and debug builds on every plan that a solver returns. What else solvers
+// return is checked by solver/validate_choice.h and validate_assignment.h.
 
 #include <cstddef>
 #include <span>
@@ -12,6 +13,8 @@
 #include "base/plan.h"
 #include "base/profile.h"
 #include "base/result.h"
+#include "base/units.h"
+#include "solver/wr.h"
 
 namespace ucudnn {
 
@@ -50,6 +53,29 @@ struct ValidationRules {
 // O(micro-batches * points + kernels^2) time; pure.
 Status ValidatePlan(const WorkspacePlan& plan, const Profile& profile,
                     const ValidationRules& rules);
+
+// The same of one kernel under WR: micro-batches, time, workspace, limit and
+// undivided time. `request` is that of the solver.
+Status ValidateKernel(const KernelPlan& plan, const KernelProfile& measured,
+                      const WrRequest& request);
+
+// Of micro-batches alone: that they are measured points of sizes `policy`
+// admits, sum to `batch` and take `time` and `workspace`.
+Status ValidateMicroBatches(std::span<const MicroBatch> micro_batches,
+                            Nanoseconds time, Bytes workspace,
+                            std::span<const MeasuredPoint> points,
+                            BatchSize batch, BatchPolicy policy);
+
+// Whether solvers check what they return: in debug builds.
+#ifdef NDEBUG
+inline constexpr bool kSolversCheckThemselves = false;
+#else
+inline constexpr bool kSolversCheckThemselves = true;
+#endif
+
+// Aborts unless `valid`, saying what is wrong and where it was called.
+void RequireValid(const Status& valid, const char* file = __builtin_FILE(),
+                  int line = __builtin_LINE());
 
 }  // namespace ucudnn
 

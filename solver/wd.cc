@@ -8,9 +8,8 @@
 #include <utility>
 
 #include "solver/mckp.h"
-#ifndef NDEBUG
 #include "solver/validate.h"
-#endif
+#include "solver/validate_choice.h"
 
 namespace ucudnn {
 namespace {
@@ -228,6 +227,9 @@ Result<Division> DivideWorkspace(
   for (const std::size_t c : class_of) {
     division.point.push_back(solution->choice[next[c]++]);
   }
+  if constexpr (kSolversCheckThemselves) {
+    RequireValid(ValidateDivision(division, fronts, limit));
+  }
   return division;
 }
 
@@ -275,11 +277,10 @@ Result<WorkspacePlan> SolveWd(const Profile& profile, const WrRequest& request,
   }
   PlaceSegments(&plan.kernels);
   UCUDNN_RETURN_IF_ERROR(AddUndivided(profile, groups, request, limits, &plan));
-#ifndef NDEBUG
-  const Status valid = ValidatePlan(
-      plan, profile, {WorkspaceMode::kDivision, request.policy, {}});
-  UCUDNN_CHECK(valid.has_value());
-#endif
+  if constexpr (kSolversCheckThemselves) {
+    RequireValid(ValidatePlan(plan, profile,
+                              {WorkspaceMode::kDivision, request.policy, {}}));
+  }
   return plan;
 }
 

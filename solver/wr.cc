@@ -7,9 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#ifndef NDEBUG
 #include "solver/validate.h"
-#endif
 
 namespace ucudnn {
 namespace {
@@ -418,7 +416,12 @@ Result<KernelPlan> SolveWr(const KernelProfile& kernel,
                            const WrRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(std::optional<Solved> solved,
                           SolveKernel(kernel, request));
-  if (solved.has_value()) return std::move(solved->plan);
+  if (solved.has_value()) {
+    if constexpr (kSolversCheckThemselves) {
+      RequireValid(ValidateKernel(solved->plan, kernel, request));
+    }
+    return std::move(solved->plan);
+  }
   return Within(Label(kernel.id), WhyNoWrPlan(kernel.points, request));
 }
 
@@ -478,11 +481,10 @@ Result<WorkspacePlan> SolveWr(const Profile& profile,
   plan.optimal = time == bound;
   if (all_undivided) plan.undivided_time = Nanoseconds(undivided);
   plan.total_workspace = Bytes(workspace);
-#ifndef NDEBUG
-  const Status valid =
-      ValidatePlan(plan, profile, {WorkspaceMode::kReuse, request.policy, {}});
-  UCUDNN_CHECK(valid.has_value());
-#endif
+  if constexpr (kSolversCheckThemselves) {
+    RequireValid(ValidatePlan(plan, profile,
+                              {WorkspaceMode::kReuse, request.policy, {}}));
+  }
   return plan;
 }
 

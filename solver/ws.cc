@@ -181,12 +181,11 @@ Result<WorkspacePlan> SolveWs(const Profile& profile,
   }
   plan.optimal = plan.total_time == plan.lower_bound;
   if (all_undivided) plan.undivided_time = undivided_time;
-#ifndef NDEBUG
-  const auto pairs = ConcurrentPairs(concurrency);
-  const Status valid = ValidatePlan(
-      plan, profile, {WorkspaceMode::kShared, request.policy, pairs});
-  UCUDNN_CHECK(valid.has_value());
-#endif
+  if constexpr (kSolversCheckThemselves) {
+    const auto pairs = ConcurrentPairs(concurrency);
+    RequireValid(ValidatePlan(plan, profile,
+                              {WorkspaceMode::kShared, request.policy, pairs}));
+  }
   return plan;
 }
 

@@ -8,6 +8,8 @@
 #include <map>
 #include <random>
 
+#include "solver/validate_choice.h"
+
 namespace ucudnn {
 namespace {
 
@@ -55,24 +57,8 @@ std::int64_t LeastCost(const std::vector<MckpClass>& classes,
 // Whether the solution is what it says it is.
 void ExpectValid(const std::vector<MckpClass>& classes, std::int64_t capacity,
                  const MckpSolution& solution) {
-  std::int64_t cost = 0;
-  std::int64_t weight = 0;
-  std::size_t at = 0;
-  for (const MckpClass& one : classes) {
-    for (std::int64_t i = 0; i < one.count; ++i) {
-      ASSERT_LT(at, solution.choice.size());
-      ASSERT_LT(solution.choice[at], one.items.size());
-      cost += one.items[solution.choice[at]].cost;
-      weight += one.items[solution.choice[at]].weight;
-      ++at;
-    }
-  }
-  EXPECT_EQ(at, solution.choice.size());
-  EXPECT_EQ(cost, solution.cost);
-  EXPECT_EQ(weight, solution.weight);
-  EXPECT_LE(weight, capacity);
-  EXPECT_LE(solution.lower_bound, solution.cost);
-  EXPECT_EQ(solution.optimal, solution.lower_bound == solution.cost);
+  const Status valid = ValidateMckp(solution, classes, capacity);
+  ASSERT_TRUE(valid) << valid.error().message;
 }
 
 //   class 0: 10 at weight 0, 6 at 4, 5 at 6     class 1: 9 at 1, 4 at 5
