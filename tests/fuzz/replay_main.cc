@@ -4,9 +4,10 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 
-#include "base/file.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {
@@ -17,15 +18,15 @@ int Replay(const std::filesystem::path& folder) {
     // Told beforehand, so that the last line names what crashed.
     std::printf("%s\n", entry.path().c_str());
     std::fflush(stdout);
-    const auto contents =
-        ucudnn::ReadFile(entry.path().string(), ucudnn::Bytes(1 << 24));
-    if (!contents) {
-      std::fprintf(stderr, "%s\n", contents.error().message.c_str());
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::string contents(std::istreambuf_iterator<char>(file), {});
+    if (!file) {
+      std::fprintf(stderr, "%s: it cannot be read\n", entry.path().c_str());
       return 0;
     }
     LLVMFuzzerTestOneInput(
-        reinterpret_cast<const std::uint8_t*>(contents->data()),
-        contents->size());
+        reinterpret_cast<const std::uint8_t*>(contents.data()),
+        contents.size());
     ++files;
   }
   return files;
