@@ -91,6 +91,8 @@ class CudnnDevice : public Device {
   Status Synchronize() override;
   std::string BusyWith() override;
 
+  CudnnHandle& handle() { return *handle_; }
+
  private:
   CudnnDevice(const DriverApi& driver, Families families)
       : driver_(driver), families_(families) {}
@@ -278,6 +280,11 @@ std::string CudnnDevice::BusyWith() {
 }
 
 }  // namespace
+
+cudnn::CudnnHandle* cudnn::HandleOf(Device& device) {
+  auto* ours = dynamic_cast<CudnnDevice*>(&device);
+  return ours == nullptr ? nullptr : &ours->handle();
+}
 
 Result<std::int64_t> ParseSlice(std::string_view text) {
   constexpr std::string_view kPrefix = "sm=";

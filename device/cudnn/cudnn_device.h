@@ -51,6 +51,13 @@ Result<std::int64_t> ParseSlice(std::string_view text);
 Result<std::vector<std::unique_ptr<Device>>> OpenCudnnDevices(
     const CudnnOptions& options);
 
+namespace cudnn {
+class CudnnHandle;
+// The handle (device/cudnn/handle.h) that `device` works through, for whatever
+// else is to be computed in its order of work; null if it is no such device.
+CudnnHandle* HandleOf(Device& device);
+}  // namespace cudnn
+
 }  // namespace ucudnn
 
 #endif  // UCUDNN_DEVICE_CUDNN_CUDNN_DEVICE_H_

@@ -141,6 +141,8 @@ class OneDnnDevice : public Device {
 
   Status Synchronize() override { return {}; }
 
+  const Runtime& runtime() const { return runtime_; }
+
  private:
   OneDnnDevice(const OneDnnOptions& options, const dnnl::engine& engine)
       : runtime_{engine, dnnl::stream(engine),
@@ -203,6 +205,12 @@ class OneDnnDevice : public Device {
 };
 
 }  // namespace
+
+const Runtime* RuntimeOf(const Device& device) {
+  const auto* ours = dynamic_cast<const OneDnnDevice*>(&device);
+  return ours == nullptr ? nullptr : &ours->runtime();
+}
+
 }  // namespace onednn
 
 Result<std::unique_ptr<Device>> OpenOneDnnDevice(const OneDnnOptions& options) {

@@ -38,6 +38,13 @@ struct OneDnnOptions {
 // out of range, or if `cores` are fewer than the threads.
 Result<std::unique_ptr<Device>> OpenOneDnnDevice(const OneDnnOptions& options);
 
+namespace onednn {
+struct Runtime;
+// What `device` computes with (device/onednn/runtime.h), for whatever else is
+// to be computed in its order of work; null if it is no such device.
+const Runtime* RuntimeOf(const Device& device);
+}  // namespace onednn
+
 // The cores that this process may run on, in ascending order.
 std::vector<int> AvailableCores();
 

@@ -1,0 +1,83 @@
+#include "client/examples/train/data.h"
+
+#include <numeric>
+#include <utility>
+
+#include "client/examples/train/random.h"
+
+namespace ucudnn::train {
+namespace {
+
+// So that streams of different purposes do not meet.
+constexpr std::uint64_t kPatterns = std::uint64_t{1} << 62;
+constexpr std::uint64_t kOrders = std::uint64_t{2} << 62;
+
+}  // namespace
+
+std::int64_t StoredImages::Label(std::int64_t image) const {
+  return labels_[static_cast<std::size_t>(image)];
+}
+
+void StoredImages::Read(std::int64_t image, float* pixels) const {
+  const auto elements = static_cast<std::size_t>(extent_.elements());
+  const char* bytes =
+      pixels_.data() + static_cast<std::size_t>(image) * elements;
+  for (std::size_t i = 0; i < elements; ++i) {
+    // 0 to 255 as -1 to 1.
+    pixels[i] =
+        static_cast<float>(static_cast<unsigned char>(bytes[i])) / 127.5F - 1;
+  }
+}
+
+void StoredImages::Append(std::string_view pixels, std::string_view labels) {
+  pixels_.append(pixels);
+  for (const char label : labels) {
+    labels_.push_back(static_cast<unsigned char>(label));
+  }
+}
+
+SyntheticImages::SyntheticImages(const Extent& extent, std::int64_t classes,
+                                 std::int64_t size, std::uint64_t seed)
+    : extent_(extent), classes_(classes), size_(size), seed_(seed) {}
+
+std::int64_t SyntheticImages::Label(std::int64_t image) const {
+  return image % classes_;
+}
+
+void SyntheticImages::Read(std::int64_t image, float* pixels) const {
+  Random pattern(seed_, kPatterns + static_cast<std::uint64_t>(Label(image)));
+  Random noise(seed_, static_cast<std::uint64_t>(image));
+  for (std::int64_t i = 0; i < extent_.elements(); ++i) {
+    pixels[i] = 0.5F * pattern.Unit() + noise.Unit();
+  }
+}
+
+Result<Order> Order::Create(std::int64_t images, BatchSize batch,
+                            std::uint64_t seed) {
+  if (batch.count() > images) {
+    return Fail(Code::kInvalidArgument,
+                "a mini-batch of {}, but there are only {} images",
+                batch.count(), images);
+  }
+  return Order(images, batch, seed);
+}
+
+std::vector<std::int64_t> Order::Images(std::int64_t step, BatchSize first,
+                                        BatchSize count) {
+  const std::int64_t epoch = step / steps_per_epoch();
+  if (epoch != epoch_) {
+    order_.resize(static_cast<std::size_t>(images_));
+    std::iota(order_.begin(), order_.end(), 0);
+    Random random(seed_, kOrders + static_cast<std::uint64_t>(epoch));
+    for (std::size_t i = order_.size(); i > 1; --i) {
+      std::swap(order_[i - 1], order_[random.Below(i)]);
+    }
+    epoch_ = epoch;
+  }
+  const auto begin =
+      order_.begin() + static_cast<std::ptrdiff_t>(
+                           step % steps_per_epoch() * batch_ + first.count());
+  return {begin, begin + static_cast<std::ptrdiff_t>(count.count())};
+}
+
+}  // namespace ucudnn::train

@@ -1,0 +1,236 @@
+#include "client/examples/train/net.h"
+
+#include <array>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+namespace ucudnn::train {
+namespace {
+
+Extent Pooled(const Extent& in, const Window& window) {
+  const auto out = [&](std::int64_t n, std::int64_t size, std::int64_t stride) {
+    const std::int64_t room = n + 2 * window.padding - size;
+    return room < 0 ? 0 : room / stride + 1;
+  };
+  return {in.channels, out(in.height, window.height, window.stride_height),
+          out(in.width, window.width, window.stride_width)};
+}
+
+// Adds layers one by one; each function returns the tensor it makes. After the
+// first error nothing is added any more.
+class Builder {
+ public:
+  Builder(std::string name, const Extent& images) {
+    net_.name = std::move(name);
+    net_.tensors.push_back(images);
+  }
+
+  const Extent& extent(std::size_t tensor) const {
+    return net_.tensors[tensor];
+  }
+
+  std::size_t Convolve(std::size_t input, const std::string& name,
+                       const ConvGeometry& geometry, bool relu,
+                       double gain = 1) {
+    const Status valid = Validate(geometry);
+    if (!valid) return Reject(input, name, valid.error().message);
+    Layer layer;
+    layer.kind = Layer::Kind::kConvolution;
+    layer.name = name;
+    layer.input = input;
+    layer.relu = relu;
+    layer.geometry = geometry;
+    layer.gain = gain;
+    const Spatial out = geometry.output();
+    return Add(std::move(layer), {geometry.filters, out[1], out[2]});
+  }
+
+  // A square filter.
+  std::size_t Convolve(std::size_t input, const std::string& name,
+                       std::int64_t filters, std::int64_t size,
+                       std::int64_t stride, bool relu, double gain = 1) {
+    ConvGeometry geometry = OnAllOf(input, filters);
+    geometry.filter = {1, size, size};
+    geometry.stride = {1, stride, stride};
+    geometry.padding = {0, size / 2, size / 2};
+    return Convolve(input, name, geometry, relu, gain);
+  }
+
+  std::size_t Connect(std::size_t input, const std::string& name,
+                      std::int64_t filters, bool relu) {
+    return Convolve(input, name, OnAllOf(input, filters), relu);
+  }
+
+  std::size_t Pool(Layer::Kind kind, std::size_t input, const std::string& name,
+                   const Window& window) {
+    const Extent out = Pooled(extent(input), window);
+    if (out.height < 1 || out.width < 1) {
+      return Reject(input, name,
+                    fmt::format("a window of {}x{} on {}", window.height,
+                                window.width, ToString(extent(input))));
+    }
+    Layer layer;
+    layer.kind = kind;
+    layer.name = name;
+    layer.input = input;
+    layer.window = window;
+    return Add(std::move(layer), out);
+  }
+
+  std::size_t Sum(std::size_t input, std::size_t other,
+                  const std::string& name) {
+    Layer layer;
+    layer.kind = Layer::Kind::kAdd;
+    layer.name = name;
+    layer.input = input;
+    layer.other = other;
+    layer.relu = true;
+    return Add(std::move(layer), extent(input));
+  }
+
+  std::size_t Reject(std::size_t input, const std::string& name,
+                     const std::string& why) {
+    if (!error_) {
+      error_ = Error{Code::kInvalidArgument,
+                     fmt::format("{} on images of {}: {}: {}", net_.name,
+                                 ToString(net_.tensors.front()), name, why)};
+    }
+    return input;
+  }
+
+  Result<Net> Take() && {
+    if (error_) return tl::unexpected<Error>(*error_);
+    return std::move(net_);
+  }
+
+ private:
+  // A fully connected layer's.
+  ConvGeometry OnAllOf(std::size_t input, std::int64_t filters) const {
+    const Extent& in = extent(input);
+    ConvGeometry geometry;
+    geometry.channels = in.channels;
+    geometry.filters = filters;
+    geometry.input = {1, in.height, in.width};
+    geometry.filter = geometry.input;
+    return geometry;
+  }
+
+  std::size_t Add(Layer layer, const Extent& out) {
+    if (error_) return layer.input;
+    net_.layers.push_back(std::move(layer));
+    net_.tensors.push_back(out);
+    return net_.layers.size();
+  }
+
+  Net net_;
+  std::optional<Error> error_;
+};
+
+// The pool that makes `in` as small as `out`.
+std::optional<Window> PoolBetween(const Extent& in, const Extent& out) {
+  constexpr std::array kWindows = {Window{3, 3, 2, 2, 0}, Window{2, 2, 2, 2, 0},
+                                   Window{3, 3, 2, 2, 1}};
+  for (const Window& window : kWindows) {
+    if (Pooled(in, window) == out) return window;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string ToString(const Extent& extent) {
+  return fmt::format("{}x{}x{}", extent.channels, extent.height, extent.width);
+}
+
+Result<Net> LeNet(const Extent& images, std::int64_t classes) {
+  Builder b("lenet", images);
+  const Window halves;
+  std::size_t x = b.Convolve(0, "conv1", 16, 5, 1, true);
+  x = b.Pool(Layer::Kind::kMaxPool, x, "pool1", halves);
+  x = b.Convolve(x, "conv2", 32, 5, 1, true);
+  x = b.Pool(Layer::Kind::kMaxPool, x, "pool2", halves);
+  x = b.Connect(x, "fc1", 128, true);
+  b.Connect(x, "fc2", classes, false);
+  return std::move(b).Take();
+}
+
+Result<Net> ResNet18(const Extent& images, std::int64_t classes) {
+  constexpr int kBlocks = 8;
+  // So that sums over all blocks stay in proportion.
+  const double residual = 1 / std::sqrt(double{kBlocks});
+  Builder b("resnet18", images);
+  std::size_t x = b.Convolve(0, "conv1", 64, 7, 2, true);
+  x = b.Pool(Layer::Kind::kMaxPool, x, "pool1", {3, 3, 2, 2, 1});
+  for (int stage = 2; stage <= 5; ++stage) {
+    const std::int64_t filters = std::int64_t{16} << stage;
+    for (int block = 1; block <= kBlocks / 4; ++block) {
+      const std::string name = fmt::format("res{}.{}", stage, block);
+      const bool first = stage > 2 && block == 1;
+      std::size_t y =
+          b.Convolve(x, name + ".conv1", filters, 3, first ? 2 : 1, true);
+      y = b.Convolve(y, name + ".conv2", filters, 3, 1, false, residual);
+      if (first) {
+        x = b.Convolve(x, name + ".skipConv", filters, 1, 2, false);
+      }
+      x = b.Sum(y, x, name + ".add");
+    }
+  }
+  const Extent& last = b.extent(x);
+  x = b.Pool(Layer::Kind::kAveragePool, x, "pool5",
+             {last.height, last.width, 1, 1, 0});
+  b.Connect(x, "fc", classes, false);
+  return std::move(b).Take();
+}
+
+Result<Net> Chain(const Network& network, std::int64_t classes) {
+  if (network.layers.empty()) {
+    return Fail(Code::kInvalidArgument, "{} has no convolution", network.name);
+  }
+  const auto input = [](const ConvLayer& layer) {
+    const ConvGeometry& g = layer.geometry;
+    return Extent{g.channels, g.input[1], g.input[2]};
+  };
+  Builder b(network.name, input(network.layers.front()));
+  std::size_t x = 0;
+  for (const ConvLayer& layer : network.layers) {
+    if (layer.transposed || layer.geometry.spatial_dims != 2) {
+      return Fail(Code::kInvalidArgument,
+                  "{}: {}: only plain convolutions of two dimensions are "
+                  "trained",
+                  network.name, layer.name);
+    }
+    const Extent in = input(layer);
+    const Extent before = b.extent(x);
+    if (before != in) {
+      const std::optional<Window> window = PoolBetween(before, in);
+      if (!window) {
+        return Fail(Code::kInvalidArgument,
+                    "{}: {} takes {}, but {} come before it; the layers must "
+                    "be a chain, with a pool of 2x2 or 3x3 by 2 at most "
+                    "between two of them",
+                    network.name, layer.name, ToString(in), ToString(before));
+      }
+      x = b.Pool(Layer::Kind::kMaxPool, x, layer.name + ".pool", *window);
+    }
+    x = b.Convolve(x, layer.name, layer.geometry, true);
+  }
+  b.Connect(x, "classes", classes, false);
+  return std::move(b).Take();
+}
+
+Network ConvolutionsOf(const Net& net) {
+  Network network;
+  network.name = net.name;
+  for (const Layer& layer : net.layers) {
+    if (layer.kind != Layer::Kind::kConvolution) continue;
+    ConvLayer convolution;
+    convolution.name = layer.name;
+    convolution.geometry = layer.geometry;
+    convolution.needs_input_gradient = layer.input != 0;
+    network.layers.push_back(std::move(convolution));
+  }
+  return network;
+}
+
+}  // namespace ucudnn::train
