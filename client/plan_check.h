@@ -8,7 +8,7 @@
 #include "base/network.h"
 #include "base/result.h"
 #include "device/device.h"
-#include "ucudnn/plan.h"
+#include "client/job_plan.h"
 
 namespace ucudnn {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "ucudnn/plan.h"
+#include "client/job_plan.h"
 #include "ucudnn/v1/types.pb.h"
 
 namespace ucudnn {

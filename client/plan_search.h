@@ -17,8 +17,8 @@
 
 #include "base/result.h"
 #include "client/session_config.h"
-#include "ucudnn/plan.h"
-#include "ucudnn/session.h"
+#include "client/job_plan.h"
+#include "client/session.h"
 
 namespace ucudnn {
 

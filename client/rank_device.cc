@@ -1,10 +1,10 @@
 #include "client/rank_device.h"
 
-#include <mpi.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstddef>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -13,40 +13,61 @@
 namespace ucudnn {
 namespace {
 
-using Devices = std::vector<std::unique_ptr<Device>>;
+using Json = nlohmann::ordered_json;
 
-// Where a rank stands among those of its node.
-struct Place {
-  int rank = 0;
-  int size = 1;
-  std::string host;
-};
+std::string Encode(const RankSight& sight, const Status& status) {
+  const Json json = {
+      {"host", sight.host},
+      {"kind", static_cast<int>(sight.wish.kind)},
+      {"ordinal", sight.wish.ordinal},
+      {"threads", sight.wish.threads},
+      {"uuid", sight.wish.uuid},
+      {"gpus", sight.gpus},
+      {"current", sight.current},
+      {"error", status ? std::string() : status.error().message}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
-Result<Place> FindPlace() {
-  MPI_Comm node = MPI_COMM_NULL;
-  if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0,
-                          MPI_INFO_NULL, &node) != MPI_SUCCESS) {
-    return Fail(Code::kUnavailable, "MPI_Comm_split_type failed");
+Result<RankSight> Decode(const std::string& text) {
+  try {
+    const Json json = Json::parse(text);
+    if (const std::string error = json.at("error"); !error.empty()) {
+      return Fail(Code::kInvalidArgument, "{}", error);
+    }
+    RankSight sight;
+    sight.host = json.at("host");
+    sight.wish.kind = static_cast<DeviceWish::Kind>(json.at("kind").get<int>());
+    sight.wish.ordinal = json.at("ordinal");
+    sight.wish.threads = json.at("threads");
+    sight.wish.uuid = json.at("uuid");
+    sight.gpus = json.at("gpus").get<std::vector<std::string>>();
+    sight.current = json.at("current");
+    return sight;
+  } catch (const Json::exception& error) {
+    return Fail(Code::kInvalidArgument, "runs another version of ucudnn: {}",
+                error.what());
   }
-  Place place;
-  MPI_Comm_rank(node, &place.rank);
-  MPI_Comm_size(node, &place.size);
-  MPI_Comm_free(&node);
-  std::array<char, 256> host{};
-  if (gethostname(host.data(), host.size() - 1) == 0) place.host = host.data();
-  return place;
 }
 
-// All ranks go on, or all of them return the first error.
-Status Together(Ranks& ranks, const Status& mine, Ranks::Deadline deadline) {
-  UCUDNN_ASSIGN_OR_RETURN(const Status all, ranks.AllOf(mine, deadline));
-  return all;
-}
-
-template <class T>
-Status StatusOf(const Result<T>& result) {
-  if (result) return {};
-  return tl::unexpected<Error>(result.error());
+Result<std::unique_ptr<Device>> Open(const DeviceChoice& choice,
+                                     const RankDeviceOptions& rank) {
+  DeviceOptions options;
+  options.gpus = choice.gpu >= 0;
+  std::size_t index = 0;
+  if (options.gpus) {
+    options.gpu_ordinals = {choice.gpu};
+  } else {
+    options.cpu_devices =
+        rank.cpu_devices > 0 ? rank.cpu_devices : choice.cpu_devices;
+    options.cpu_threads = choice.cpu_threads;
+    index = static_cast<std::size_t>(choice.cpu_index % options.cpu_devices);
+  }
+  UCUDNN_ASSIGN_OR_RETURN(auto devices, OpenDevices(options));
+  if (index >= devices.size()) {
+    return Fail(Code::kInternal, "device {} of {} is not there", index,
+                devices.size());
+  }
+  return std::move(devices[index]);
 }
 
 }  // namespace
@@ -54,52 +75,41 @@ Status StatusOf(const Result<T>& result) {
 Result<RankDevice> OpenRankDevice(Ranks& ranks,
                                   const RankDeviceOptions& options,
                                   Ranks::Deadline deadline) {
-  const Result<Place> place = FindPlace();
-  UCUDNN_RETURN_IF_ERROR(Together(ranks, StatusOf(place), deadline));
-  DeviceOptions devices;
-  devices.gpus = options.gpus;
-  devices.cpu_devices = 0;
-  // Only the first rank of a node opens all GPUs, to count them.
-  Devices opened;
-  Status status;
-  if (place->rank == 0) {
-    auto all = OpenDevices(devices);
-    if (all) {
-      opened = *std::move(all);
-    } else if (all.error().code != Code::kUnavailable) {
-      status = tl::unexpected<Error>(std::move(all).error());
-    }
-  }
-  UCUDNN_RETURN_IF_ERROR(Together(ranks, status, deadline));
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> hosts,
-                          ranks.AllGather(place->host, deadline));
-  UCUDNN_ASSIGN_OR_RETURN(
-      const std::vector<std::string> counts,
-      ranks.AllGather(place->rank == 0 ? std::to_string(opened.size()) : "",
-                      deadline));
-  int count = 0;
-  for (std::size_t r = 0; r < hosts.size(); ++r) {
-    if (hosts[r] == place->host && !counts[r].empty()) {
-      count = std::stoi(counts[r]);
-    }
-  }
-  Result<Devices> mine = Devices();
-  std::size_t index = 0;
-  if (place->rank == 0 && count > 0) {
-    mine = std::move(opened);
-  } else if (count > 0) {
-    devices.gpu_ordinals = {place->rank % count};
-    mine = OpenDevices(devices);
+  RankSight mine;
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  mine.host = host.data();
+  Status valid;
+  if (auto parsed = ParseDeviceWish(options.device)) {
+    mine.wish = *std::move(parsed);
   } else {
-    devices.gpus = false;
-    devices.cpu_devices =
-        options.cpu_devices > 0 ? options.cpu_devices : place->size;
-    devices.cpu_threads = options.threads;
-    index = static_cast<std::size_t>(place->rank % devices.cpu_devices);
-    mine = OpenDevices(devices);
+    valid = tl::unexpected<Error>(std::move(parsed).error());
   }
-  UCUDNN_RETURN_IF_ERROR(Together(ranks, StatusOf(mine), deadline));
-  return RankDevice{place->host, std::move((*mine)[index])};
+  if (!options.gpus) mine.wish.kind = DeviceWish::Kind::kCpu;
+  if (mine.wish.threads == 0) mine.wish.threads = options.threads;
+  if (mine.wish.kind != DeviceWish::Kind::kCpu) {
+    GpusSeen seen = SeeGpus();
+    mine.gpus = std::move(seen.uuids);
+    mine.current = seen.current;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
+                          ranks.AllGather(Encode(mine, valid), deadline));
+  std::vector<RankSight> sights;
+  for (std::size_t r = 0; r < texts.size(); ++r) {
+    Result<RankSight> sight = Decode(texts[r]);
+    if (!sight) return Within(fmt::format("rank {}", r), sight.error());
+    sights.push_back(*std::move(sight));
+  }
+  // The same on all ranks, an error too.
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<DeviceChoice> choices,
+                          ChooseDevices(sights));
+  Result<std::unique_ptr<Device>> device =
+      Open(choices[static_cast<std::size_t>(ranks.rank())], options);
+  const Status opened =
+      device ? Status() : Status(tl::unexpected<Error>(device.error()));
+  UCUDNN_ASSIGN_OR_RETURN(const Status all, ranks.AllOf(opened, deadline));
+  if (!all) return tl::unexpected<Error>(all.error());
+  return RankDevice{mine.host, *std::move(device)};
 }
 
 }  // namespace ucudnn

@@ -5,11 +5,16 @@
 // that end by a deadline. Where one does not, the ranks are broken: what MPI
 // still holds is left to it, for it cannot be taken back, and every later call
 // fails at once. Belongs to one thread at a time.
+//
+// Only nonblocking calls of MPI are made, and tested until the deadline; a
+// rank that is lost is noticed by its silence (docs/adr/0006).
 
 #include <mpi.h>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,9 +33,14 @@ class Ranks {
   static Result<std::unique_ptr<Ranks>> Duplicate(MPI_Comm comm,
                                                   Deadline deadline);
   // Frees the communicator unless MPI is finalised or the ranks are broken.
-  ~Ranks();
+  ~Ranks() { Close(); }
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
+
+  // Whether nothing has failed so far.
+  bool usable() const { return !broken_; }
+  // Frees the communicator, as the destructor does; every later call fails.
+  void Close();
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -43,13 +53,32 @@ class Ranks {
   Result<Status> AllOf(const Status& mine, Deadline deadline);
   // Rank 0's text, on all ranks. The same errors.
   Status Broadcast(std::string* text, Deadline deadline);
+  // The greatest of all ranks' numbers. The same errors. What a step can
+  // afford: one reduction of eight bytes.
+  Result<std::int64_t> Max(std::int64_t mine, Deadline deadline);
+  // Scales each rank's values by its `scale` and sums them over the ranks into
+  // all of them; with a scale of 0 a rank counts as zeros, whatever it holds.
+  // All ranks give as many. After an error the values are of no use. T is
+  // float or double.
+  template <class T>
+  Status ScaleAndSum(std::span<T> values, double scale, Deadline deadline);
+
+  // A communicator, the caller's to free, of those ranks that are `in`, in
+  // rank order; MPI_COMM_NULL on the others. With everybody in, it is made
+  // within the deadline. Else MPI has blocking calls only for this: they
+  // follow an agreement, so that they wait only if a rank dies just then.
+  Result<MPI_Comm> Subset(bool in, Deadline deadline);
 
  private:
   struct Pending;
+  // How to wait: the first leaves the cores to others, the second reacts
+  // within microseconds.
+  enum class Patience { kLong, kShort };
 
   Ranks() = default;
   // Waits for `pending`, which it leaks if time runs out.
-  Status Await(std::unique_ptr<Pending>& pending, Deadline deadline);
+  Status Await(std::unique_ptr<Pending>& pending, Deadline deadline,
+               Patience patience = Patience::kLong);
   Status Usable() const;
 
   MPI_Comm comm_ = MPI_COMM_NULL;

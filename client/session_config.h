@@ -11,8 +11,8 @@
 #include "base/network.h"
 #include "base/result.h"
 #include "client/environment.h"
-#include "ucudnn/plan.h"
-#include "ucudnn/session.h"
+#include "client/job_plan.h"
+#include "client/session.h"
 
 namespace ucudnn {
 

@@ -7,6 +7,7 @@
 // One function for each backend, in this order: what opens first is used.
 #ifdef UCUDNN_WITH_CUDNN
 #include "device/cudnn/cudnn_device.h"
+#include "device/cudnn/visible_gpus.h"
 #endif
 #ifdef UCUDNN_WITH_ONEDNN
 #include "device/onednn/onednn_device.h"
@@ -93,6 +94,15 @@ Result<Devices> OpenDevices(const DeviceOptions& options) {
                 cpus.error().message);
   }
   return cpus;
+}
+
+GpusSeen SeeGpus() {
+#ifdef UCUDNN_WITH_CUDNN
+  if (Result<VisibleGpus> gpus = FindVisibleGpus()) {
+    return {std::move(gpus->uuids), gpus->current};
+  }
+#endif
+  return {};
 }
 
 }  // namespace ucudnn

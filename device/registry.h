@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -32,6 +33,15 @@ struct DeviceOptions {
 // kInvalidArgument if an option is out of range.
 Result<std::vector<std::unique_ptr<Device>>> OpenDevices(
     const DeviceOptions& options);
+
+// The GPUs that this process sees, by UUID in the order of their ordinals, and
+// which of them its thread works on already; -1: none. Makes no context. No
+// GPUs where there are none, or no way to use them.
+struct GpusSeen {
+  std::vector<std::string> uuids;
+  int current = -1;
+};
+GpusSeen SeeGpus();
 
 }  // namespace ucudnn
 

@@ -10,7 +10,7 @@
 #include "base/units.h"
 #include "client/ranks.h"
 #include "client/rehearse/report.h"
-#include "ucudnn/session.h"
+#include "client/session.h"
 
 namespace ucudnn::rehearse {
 

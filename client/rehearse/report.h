@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 #include "client/rehearse/workload.h"
-#include "ucudnn/session.h"
+#include "client/session.h"
 
 namespace ucudnn::rehearse {
 

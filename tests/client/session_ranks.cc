@@ -16,7 +16,7 @@
 #include "client/plan_file.h"
 #include "tests/client/tiny_network.h"
 #include "tests/support/fake_device.h"
-#include "ucudnn/session.h"
+#include "client/session.h"
 
 namespace ucudnn {
 namespace {

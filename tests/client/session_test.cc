@@ -1,7 +1,7 @@
 // Sessions of real MPI jobs against a real gRPC server that answers as it is
 // told to.
 
-#include "ucudnn/session.h"
+#include "client/session.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 
 #include "base/network.h"
 #include "device/device.h"
-#include "ucudnn/plan.h"
+#include "client/job_plan.h"
 
 namespace ucudnn {
 

@@ -1,5 +1,5 @@
-#ifndef UCUDNN_PLAN_H_
-#define UCUDNN_PLAN_H_
+#ifndef UCUDNN_CLIENT_JOB_PLAN_H_
+#define UCUDNN_CLIENT_JOB_PLAN_H_
 
 // A plan as a training job sees it: what each rank does. Values; safe to copy
 // and to read from any thread.
@@ -61,4 +61,4 @@ struct JobPlan {
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_PLAN_H_
+#endif  // UCUDNN_CLIENT_JOB_PLAN_H_

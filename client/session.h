@@ -1,7 +1,9 @@
-#ifndef UCUDNN_SESSION_H_
-#define UCUDNN_SESSION_H_
+#ifndef UCUDNN_CLIENT_SESSION_H_
+#define UCUDNN_CLIENT_SESSION_H_
 
-// How an MPI training job gets its plan, the same on all ranks.
+// How an MPI training job gets its plan, the same on all ranks, keeps it up to
+// date, and tells the coordinator how it does. For programs of this source
+// tree; what is installed is client/include/ucudnn.
 //
 //   ucudnn::SessionOptions options;
 //   options.network = network;               // base/network.h
@@ -12,6 +14,14 @@
 //   session->batch();   // this rank's share of the mini-batch
 //   session->weight();  // by which this rank scales its gradients before they
 //                       // are summed
+//   while (training) {
+//     ...                                  // this rank's images
+//     session->AllReduceGradients(gradients);
+//     session->ReportStep(time);
+//     UCUDNN_ASSIGN_OR_RETURN(const bool changed, session->Refresh());
+//     if (changed) ...                     // batch() and the rest are new
+//   }
+//   session->Finalize();
 //
 // Rank 0 looks for a plan, in this order, and all ranks agree on what it found:
 //   1. the plan file (UCUDNN_PLAN_FILE), if one is named;
@@ -24,14 +34,26 @@
 // passed over. So a job does not fail because ucudnn is away, slow or wrong;
 // source() and reason() tell what it runs and why.
 //
+// Collective calls (Create, AllReduceGradients, ActiveComm, Refresh, Finalize)
+// have the same outcome on all ranks, and every wait in them has a bound: a
+// rank that is lost is an error on the others within `agree_within`. Only where
+// that bound itself falls between the ranks may some have got a result that
+// others have not. After such an error the session is of no use any more, and
+// the program should end without MPI_Finalize, which would wait for the lost
+// rank. What is said to the coordinator besides is said by a thread of the
+// session's own, which never makes anybody wait and makes no call of MPI.
+//
 // MPI must be initialised, and is not finalised; any thread level will do. The
-// session works on a communicator of its own.
+// session works on a communicator of its own, and belongs to one thread at a
+// time.
 
 #include <mpi.h>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,12 +61,13 @@
 #include "base/network.h"
 #include "base/result.h"
 #include "base/units.h"
-#include "ucudnn/plan.h"
+#include "client/job_plan.h"
 
 namespace ucudnn {
 
 class Device;
 class Ranks;
+struct SessionConfig;
 
 enum class PlanSource { kPlanFile, kCoordinator, kCache, kUndivided };
 // "plan file", "coordinator", "cache", "undivided".
@@ -76,6 +99,8 @@ struct SessionOptions {
   // Empty: nothing is kept. UCUDNN_CACHE_DIR; $XDG_CACHE_HOME/ucudnn;
   // $HOME/.cache/ucudnn.
   std::optional<std::string> cache_dir;
+  // How people know the job; the network's name if empty.
+  std::string job_name;
 
   // For how long a coordinator that does not answer is asked.
   std::chrono::milliseconds ask_within{5'000};
@@ -89,9 +114,9 @@ struct SessionOptions {
 class Session {
  public:
   // Collective over `comm`, which is duplicated; `device` is this rank's, and
-  // is only used within the call. Every wait is bounded: it returns within
-  // the three times of the options, agree_within counting once for each plan
-  // that the ranks have to agree on.
+  // must outlive the session. Every wait is bounded: it returns within the
+  // three times of the options, agree_within counting once for each plan that
+  // the ranks have to agree on.
   //
   // All ranks return the same plan or the same error, which names the rank:
   // kInvalidArgument if options or the environment are malformed or differ
@@ -106,7 +131,7 @@ class Session {
 
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
-  // Frees the communicator, unless MPI is finalised. Collective.
+  // Finalize, without waiting for other ranks.
   ~Session();
 
   int rank() const;
@@ -123,20 +148,71 @@ class Session {
   PlanSource source() const { return source_; }
   // Why nothing better is used, and where the plan comes from; one line.
   const std::string& reason() const { return reason_; }
-  // The ranks, with this one, whose device is this rank's; usually one.
+  // The ranks, with this one, whose device is this rank's; usually one. Where
+  // ranks share a device, plan().reasons says so: what is predicted is for a
+  // device of each rank's own.
   const std::vector<int>& ranks_on_device() const { return ranks_on_device_; }
+
+  // By which `ucudnn show job` knows the job: a UUID, the same on all ranks.
+  const std::string& job_id() const { return job_id_; }
+  // 1, and another with each plan that Refresh adopts.
+  std::int64_t revision() const { return revision_; }
+
+  // This rank's last step took so long: from its first image to its last
+  // gradient, without what it waits for others, as that is what the plan
+  // predicts. Takes well under a microsecond, waits for nothing, allocates
+  // nothing; the coordinator is told later, in batches.
+  void ReportStep(std::chrono::duration<double, std::milli> time);
+
+  // Collective, between two steps: adopts the newest plan that `ucudnn replan`
+  // has made for the job, on all ranks or on none; whether it did. A plan that
+  // a rank's device cannot run is passed over, and the coordinator told. The
+  // coordinator is not asked here: its news are there already, or come next
+  // time. Errors: kDeadlineExceeded if not all ranks call it within
+  // agree_within; kUnavailable after that.
+  Result<bool> Refresh();
+
+  // Collective: scales this rank's gradients, means over its own images, by
+  // weight() and sums them over all ranks, into the means over the global
+  // mini-batch, on every rank. A rank without images counts as zeros, whatever
+  // it holds. All ranks give as many. Errors as Refresh; the gradients are
+  // then of no use.
+  Status AllReduceGradients(std::span<float> gradients);
+  Status AllReduceGradients(std::span<double> gradients);
+
+  // Collective, made when first asked for, and again after Refresh has
+  // changed the plan: the ranks that have images, in rank order;
+  // MPI_COMM_NULL on the others. The session's to free. Errors as Refresh.
+  // Where ranks are left out, MPI makes it by a blocking call, which follows
+  // an agreement: the one wait that has no bound of its own.
+  Result<MPI_Comm> ActiveComm();
+
+  // Collective: the job is over; tells the coordinator and gives back what the
+  // session holds. Returns within agree_within and five seconds. Every later
+  // collective call fails. Errors as Refresh; a coordinator that is away is
+  // none.
+  Status Finalize();
 
  private:
   Session();
+  std::chrono::steady_clock::time_point Soon() const;
+  void WarnOfSharedDevices();
 
   std::unique_ptr<Ranks> ranks_;
+  std::unique_ptr<SessionConfig> config_;
+  Device* device_ = nullptr;
   std::size_t index_ = 0;
   JobPlan plan_;
   PlanSource source_ = PlanSource::kUndivided;
   std::string reason_;
+  std::vector<std::string> devices_;  // their ids, by rank
   std::vector<int> ranks_on_device_;
+  std::string job_id_;
+  std::int64_t revision_ = 1;
+  std::chrono::milliseconds agree_within_{0};
+  std::optional<MPI_Comm> active_;
 };
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_SESSION_H_
+#endif  // UCUDNN_CLIENT_SESSION_H_

@@ -1,0 +1,53 @@
+#ifndef UCUDNN_CLIENT_C_API_ERROR_H_
+#define UCUDNN_CLIENT_C_API_ERROR_H_
+
+// How results become the statuses of the C interface. Nothing that is thrown
+// leaves a function of it.
+
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "base/result.h"
+
+namespace ucudnn::c_api {
+
+// What ucudnn_last_error_message(NULL) gives in this thread.
+std::string& ThreadMessage();
+
+// Runs `body`, a function that returns a Status; its failure goes to `message`
+// and its code to the caller.
+template <class Body>
+int Guard(std::string& message, const Body& body) noexcept {
+  Error error;
+  try {
+    const Status status = body();
+    if (status) return 0;
+    error = status.error();
+  } catch (const std::bad_alloc&) {
+    error.code = Code::kResourceExhausted;  // too short to be allocated
+    error.message = "no memory";
+  } catch (const std::exception& thrown) {
+    error.code = Code::kInternal;
+    try {
+      error.message = thrown.what();
+    } catch (...) {  // no memory for the text
+    }
+  }
+  message = std::move(error.message);
+  return static_cast<int>(error.code);
+}
+
+template <class Body>
+int Guard(const Body& body) noexcept {
+  return Guard(ThreadMessage(), body);
+}
+
+inline tl::unexpected<Error> IsNull(const char* what) {
+  return Fail(Code::kInvalidArgument, "{} is null", what);
+}
+
+}  // namespace ucudnn::c_api
+
+#endif  // UCUDNN_CLIENT_C_API_ERROR_H_

@@ -1,0 +1,141 @@
+#include "client/c_api/options.h"
+
+#include <array>
+#include <chrono>
+
+#include "base/network_file.h"
+#include "client/connection.h"
+#include "client/device_match.h"
+
+namespace ucudnn::c_api {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Longer than anybody waits; keeps sums of times in range.
+constexpr std::int64_t kMaxMs = std::int64_t{7} * 24 * 3600 * 1000;
+
+template <class T, class U>
+Status Take(Result<T> parsed, U* value) {
+  if (!parsed) return tl::unexpected<Error>(std::move(parsed).error());
+  *value = *std::move(parsed);
+  return {};
+}
+
+Status TakeMs(const std::string& text, milliseconds* value) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t ms, ParseInteger(text, 0, kMaxMs));
+  *value = milliseconds(ms);
+  return {};
+}
+
+struct Option {
+  std::string_view name;
+  Status (*set)(Options*, const std::string&);
+};
+
+constexpr std::array kOptions = {
+    Option{"batch",
+           [](Options* o, const std::string& text) -> Status {
+             UCUDNN_ASSIGN_OR_RETURN(
+                 const std::int64_t batch,
+                 ParseInteger(text, 1, kMaxBatchSize.count()));
+             o->session.batch = BatchSize(batch);
+             return {};
+           }},
+    Option{"network",
+           [](Options* o, const std::string& text) -> Status {
+             o->network_name = text;
+             return {};
+           }},
+    Option{"network_file",
+           [](Options* o, const std::string& text) -> Status {
+             return Take(ReadNetworkFile(text, BatchSize(1)),
+                         &o->session.network);
+           }},
+    Option{"network_csv",
+           [](Options* o, const std::string& text) -> Status {
+             return Take(ParseNetworkCsv(text, "network", "network_csv"),
+                         &o->session.network);
+           }},
+    Option{"precision",
+           [](Options* o, const std::string& text) -> Status {
+             return Take(ParsePrecision(text), &o->session.precision);
+           }},
+    Option{"layout",
+           [](Options* o, const std::string& text) -> Status {
+             return Take(ParseLayout(text), &o->session.layout);
+           }},
+    Option{"workspace_limit",
+           [](Options* o, const std::string& text) -> Status {
+             return Take(ParseBytes(text), &o->session.workspace_limit);
+           }},
+    Option{"total_workspace",
+           [](Options* o, const std::string& text) -> Status {
+             return Take(ParseBytes(text), &o->session.total_workspace);
+           }},
+    Option{"batch_policy",
+           [](Options* o, const std::string& text) -> Status {
+             return Take(ParseBatchPolicy(text), &o->session.policy);
+           }},
+    Option{"coordinators",
+           [](Options* o, const std::string& text) -> Status {
+             if (!text.empty()) {
+               UCUDNN_RETURN_IF_ERROR(ParseCoordinators(text, "coordinators"));
+             }
+             o->session.coordinators = text;
+             return {};
+           }},
+    Option{"plan_file",
+           [](Options* o, const std::string& text) -> Status {
+             o->session.plan_file = text;
+             return {};
+           }},
+    Option{"cache_dir",
+           [](Options* o, const std::string& text) -> Status {
+             o->session.cache_dir = text;
+             return {};
+           }},
+    Option{"job_name",
+           [](Options* o, const std::string& text) -> Status {
+             o->session.job_name = text;
+             return {};
+           }},
+    Option{"device",
+           [](Options* o, const std::string& text) -> Status {
+             UCUDNN_RETURN_IF_ERROR(ParseDeviceWish(text));
+             o->device = text;
+             return {};
+           }},
+    Option{"ask_within_ms",
+           [](Options* o, const std::string& text) -> Status {
+             return TakeMs(text, &o->session.ask_within);
+           }},
+    Option{"await_measurements_ms",
+           [](Options* o, const std::string& text) -> Status {
+             return TakeMs(text, &o->session.await_measurements);
+           }},
+    Option{"agree_within_ms",
+           [](Options* o, const std::string& text) -> Status {
+             return TakeMs(text, &o->session.agree_within);
+           }},
+};
+
+}  // namespace
+
+Status SetOption(Options* options, std::string_view name,
+                 const std::string& value) {
+  std::string known;
+  for (const Option& option : kOptions) {
+    if (option.name == name) {
+      Status set = option.set(options, value);
+      if (!set) return Within(name, std::move(set).error());
+      return {};
+    }
+    known += (known.empty() ? "" : ", ") + std::string(option.name);
+  }
+  return Fail(Code::kInvalidArgument,
+              "there is no option '{}'; accepted are {}", name.substr(0, 80),
+              known);
+}
+
+}  // namespace ucudnn::c_api

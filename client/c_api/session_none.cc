@@ -1,0 +1,8 @@
+// The C interface of a build without MPI, which can make no session.
+
+#include "client/c_api/error.h"
+#include "ucudnn/ucudnn.h"
+
+const char* ucudnn_last_error_message(const ucudnn_session* /*session*/) {
+  return ucudnn::c_api::ThreadMessage().c_str();
+}

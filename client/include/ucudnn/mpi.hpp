@@ -1,0 +1,225 @@
+// The C interface of libucudnn for C++17 and later: objects that end by
+// themselves, and errors as exceptions. All of it is inline, so it fits every
+// compiler's library; what each call does is said in ucudnn/ucudnn.h and
+// ucudnn/mpi.h.
+//
+//   ucudnn::mpi::Session session(
+//       MPI_COMM_WORLD,
+//       ucudnn::mpi::Options().Set("network_file", "resnet18.onnx")
+//                             .Set("batch", "256"));
+//   while (training) {
+//     ...                                     // session.batch() images
+//     session.AllReduce(gradients.data(), gradients.size());
+//     session.ReportStep(milliseconds);
+//     if (session.Refresh()) ...              // batch() and the rest are new
+//   }
+//   session.Finalize();
+//
+// A collective call that fails throws on all ranks.
+#ifndef UCUDNN_MPI_HPP_
+#define UCUDNN_MPI_HPP_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ucudnn/mpi.h"
+
+namespace ucudnn {
+namespace mpi {
+
+class Error : public std::runtime_error {
+ public:
+  Error(int status, const std::string& message)
+      : std::runtime_error(message), status_(status) {}
+  // UCUDNN_INVALID_ARGUMENT, ...
+  int status() const { return status_; }
+
+ private:
+  int status_;
+};
+
+class Options {
+ public:
+  Options() {
+    ucudnn_options* made = nullptr;
+    const int status = ucudnn_options_create(&made);
+    if (status != UCUDNN_OK) {
+      throw Error(status, ucudnn_last_error_message(nullptr));
+    }
+    options_.reset(made);
+  }
+  // See ucudnn_options_set for the names.
+  Options& Set(const std::string& name, const std::string& value) {
+    const int status =
+        ucudnn_options_set(options_.get(), name.c_str(), value.c_str());
+    if (status != UCUDNN_OK) {
+      throw Error(status, ucudnn_last_error_message(nullptr));
+    }
+    return *this;
+  }
+  const ucudnn_options* get() const { return options_.get(); }
+
+ private:
+  struct Destroy {
+    void operator()(ucudnn_options* options) const {
+      ucudnn_options_destroy(options);
+    }
+  };
+  std::unique_ptr<ucudnn_options, Destroy> options_;
+};
+
+struct MicroBatch {
+  std::int64_t batch = 0;
+  std::int64_t count = 0;
+  std::string algorithm;
+  std::string math;
+  std::string precision;
+  std::int64_t workspace_bytes = 0;
+  double time_us = 0;
+};
+
+struct Kernel {
+  std::string layer;
+  std::string op;
+  std::string precision;
+  std::string layout;
+  std::string problem;
+  std::int64_t workspace_bytes = 0;
+  std::int64_t offset_bytes = -1;
+  double time_us = 0;
+  std::vector<MicroBatch> micro_batches;
+};
+
+// Move-only. Finalizes, ignoring errors, when it is destroyed; collective then.
+class Session {
+ public:
+  Session(MPI_Comm comm, const Options& options) {
+    ucudnn_session* made = nullptr;
+    const int status = ucudnn_session_init(comm, options.get(), &made);
+    if (status != UCUDNN_OK) {
+      throw Error(status, ucudnn_last_error_message(nullptr));
+    }
+    session_.reset(made);
+  }
+
+  int rank() const { return ucudnn_session_rank(get()); }
+  int size() const { return ucudnn_session_size(get()); }
+  std::int64_t batch() const { return ucudnn_session_batch(get()); }
+  std::int64_t first_image() const { return ucudnn_session_first_image(get()); }
+  std::int64_t global_batch() const {
+    return ucudnn_session_global_batch(get());
+  }
+  double weight() const { return ucudnn_session_weight(get()); }
+  double predicted_ms() const { return ucudnn_session_predicted_ms(get()); }
+  double predicted_step_ms() const {
+    return ucudnn_session_predicted_step_ms(get());
+  }
+  std::int64_t revision() const { return ucudnn_session_revision(get()); }
+  std::string source() const { return ucudnn_session_source(get()); }
+  std::string reason() const { return ucudnn_session_reason(get()); }
+  std::string job_id() const { return ucudnn_session_job_id(get()); }
+  std::string device() const { return ucudnn_session_device(get()); }
+  std::string device_kind() const { return ucudnn_session_device_kind(get()); }
+  std::string plan_json() const { return ucudnn_session_plan_json(get()); }
+  std::vector<std::string> notes() const {
+    std::vector<std::string> notes;
+    while (const char* note = ucudnn_session_note(get(), notes.size())) {
+      notes.emplace_back(note);
+    }
+    return notes;
+  }
+
+  // What this rank runs.
+  std::vector<Kernel> kernels() const {
+    std::vector<Kernel> kernels(ucudnn_session_kernels(get()));
+    for (std::size_t k = 0; k < kernels.size(); ++k) {
+      ucudnn_kernel kernel = {};
+      kernel.struct_size = sizeof(kernel);
+      Check(ucudnn_session_kernel(get(), k, &kernel));
+      Kernel& out = kernels[k];
+      out.layer = kernel.layer;
+      out.op = kernel.op;
+      out.precision = kernel.precision;
+      out.layout = kernel.layout;
+      out.problem = kernel.problem;
+      out.workspace_bytes = kernel.workspace_bytes;
+      out.offset_bytes = kernel.offset_bytes;
+      out.time_us = kernel.time_us;
+      for (std::size_t m = 0; m < kernel.micro_batches; ++m) {
+        ucudnn_micro_batch micro = {};
+        micro.struct_size = sizeof(micro);
+        Check(ucudnn_session_micro_batch(get(), k, m, &micro));
+        out.micro_batches.push_back({micro.batch, micro.count, micro.algorithm,
+                                     micro.math, micro.precision,
+                                     micro.workspace_bytes, micro.time_us});
+      }
+    }
+    return kernels;
+  }
+
+  void ReportStep(double milliseconds) {
+    Check(ucudnn_session_report_step(get(), milliseconds));
+  }
+  // Collective; whether a new plan was adopted.
+  bool Refresh() {
+    int changed = 0;
+    Check(ucudnn_session_refresh(get(), &changed));
+    return changed != 0;
+  }
+  // Collective.
+  void AllReduce(float* gradients, std::size_t count) {
+    Check(ucudnn_session_allreduce(get(), gradients, count, UCUDNN_FLOAT32));
+  }
+  void AllReduce(double* gradients, std::size_t count) {
+    Check(ucudnn_session_allreduce(get(), gradients, count, UCUDNN_FLOAT64));
+  }
+  // Collective; memory of the GPU.
+  void AllReduceDevice(float* gradients, std::size_t count, void* stream) {
+    Check(ucudnn_session_allreduce_device(get(), gradients, count,
+                                          UCUDNN_FLOAT32, stream));
+  }
+  void AllReduceDevice(double* gradients, std::size_t count, void* stream) {
+    Check(ucudnn_session_allreduce_device(get(), gradients, count,
+                                          UCUDNN_FLOAT64, stream));
+  }
+  // Collective.
+  MPI_Comm ActiveComm() {
+    MPI_Comm comm = MPI_COMM_NULL;
+    Check(ucudnn_session_active_comm(get(), &comm));
+    return comm;
+  }
+  // Collective. Nothing else may be called after it.
+  void Finalize() {
+    const int status = ucudnn_session_finalize(session_.release());
+    if (status != UCUDNN_OK) {
+      throw Error(status, ucudnn_last_error_message(nullptr));
+    }
+  }
+
+  // For calls of the C interface.
+  ucudnn_session* get() const { return session_.get(); }
+
+ private:
+  void Check(int status) const {
+    if (status != UCUDNN_OK) {
+      throw Error(status, ucudnn_last_error_message(get()));
+    }
+  }
+
+  struct End {
+    void operator()(ucudnn_session* session) const {
+      ucudnn_session_finalize(session);
+    }
+  };
+  std::unique_ptr<ucudnn_session, End> session_;
+};
+
+}  // namespace mpi
+}  // namespace ucudnn
+
+#endif  // UCUDNN_MPI_HPP_
