@@ -1,44 +1,11 @@
 #include <memory>
 
-#include "base/plan_json.h"
 #include "client/ctl/profile_options.h"
 #include "client/ctl/solve.h"
-#include "solver/pareto.h"
+#include "client/solve/answers.h"
 
 namespace ucudnn::ctl {
 namespace {
-
-// kInvalidArgument, naming what could be chosen, unless there is one kernel.
-Status CheckOneKernel(const Profile& kernels) {
-  if (kernels.kernels.size() == 1) return {};
-  std::string names;
-  for (const KernelProfile& kernel : kernels.kernels) {
-    if (names.size() > 200) {
-      names += ", ...";
-      break;
-    }
-    if (!names.empty()) names += ", ";
-    names += fmt::format("{} {}", kernel.id.layer, Name(kernel.id.op));
-  }
-  return Fail(Code::kInvalidArgument,
-              "a front is of one kernel, but {} remain; choose one by --layer "
-              "and --op: {}",
-              kernels.kernels.size(), names);
-}
-
-nlohmann::ordered_json FrontJson(const ParetoFront& front) {
-  nlohmann::ordered_json points = nlohmann::ordered_json::array();
-  for (std::size_t i = 0; i < front.points().size(); ++i) {
-    nlohmann::ordered_json point;
-    point["time_us"] = Microseconds(front.points()[i].time);
-    point["workspace_bytes"] = front.points()[i].workspace.count();
-    point["micro_batches"] = ToJson(front.PlanAt(i));
-    points.push_back(std::move(point));
-  }
-  nlohmann::ordered_json json;
-  json["front"] = std::move(points);
-  return json;
-}
 
 std::string FrontTable(const ParetoFront& front) {
   Table table({"WORKSPACE", "BYTES", "TIME", "MICRO-BATCHES"});
@@ -53,17 +20,12 @@ std::string FrontTable(const ParetoFront& front) {
 
 Status Run(const ProfileOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(const Profile kernels, ReadKernels(options));
-  UCUDNN_RETURN_IF_ERROR(CheckOneKernel(kernels));
-  const KernelProfile& kernel = kernels.kernels[0];
-  const auto front = SolvePareto(
-      kernel.points, {options.batch, options.workspace_limit, options.policy});
-  if (!front) {
-    return Within(fmt::format("{} {} {}", kernel.id.layer, Name(kernel.id.op),
-                              Name(kernel.id.precision)),
-                  front.error());
-  }
-  return Print(options.output, FrontJson(*front),
-               [&front] { return FrontTable(*front); });
+  UCUDNN_ASSIGN_OR_RETURN(
+      const ParetoFront front,
+      SolveFront(kernels,
+                 {options.batch, options.workspace_limit, options.policy}));
+  return Print(options.output, ToJson(front),
+               [&front] { return FrontTable(front); });
 }
 
 }  // namespace

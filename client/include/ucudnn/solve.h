@@ -1,0 +1,73 @@
+#ifndef UCUDNN_SOLVE_H_
+#define UCUDNN_SOLVE_H_
+
+/* The offline solvers as C functions: what `ucudnn solve` answers, from text
+ * to text, without files or a service. Library ucudnn_solve, which needs
+ * neither MPI nor gRPC.
+ *
+ *   char* answer = NULL;
+ *   int status = ucudnn_solve_wr(csv, csv_size,
+ *       "{\"batch\":256,\"workspace_limit_bytes\":67108864}", &answer);
+ *   ... status == 0: answer is JSON; otherwise it says what is wrong
+ *   ucudnn_solve_free(answer);
+ *
+ * Each function returns 0 and the answer as JSON, or an error's number and one
+ * line of text that explains it: 3 the input is malformed, 9 no plan satisfies
+ * the constraints, 11 a number is out of range, 8 memory ran out (the text may
+ * then be NULL), 13 a fault of ours. The answer is the caller's to free. It is
+ * UTF-8 and ends in a zero byte. Nothing is kept between calls; any number of
+ * threads may call.
+ *
+ * `profile` is CSV as the files of the README's "Plans from files alone" are,
+ * not compressed, and `profile_size` its bytes. `request` is a JSON object:
+ *   batch                  the mini-batch
+ *   workspace_limit_bytes  of each kernel; for wd, of all together
+ *   batch_policy           "all" (unless given), "powerOfTwo", "undivided"
+ *   device, network, layer, op, precision, layout
+ *                          which rows of the profile are meant, where it has
+ *                          several
+ * A field that is not known is an error. */
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The numbers of this header's functions and of their answers' fields: only
+ * added to as long as the first of "1.2" stays. */
+const char* ucudnn_solve_version(void);
+
+void ucudnn_solve_free(char* answer);
+
+/* A workspace limit for each kernel: {"batch":256,...,"kernels":[...]}, as
+ * `ucudnn solve wr -o json` prints it. */
+int ucudnn_solve_wr(const char* profile, size_t profile_size,
+                    const char* request, char** answer);
+
+/* One limit for all kernels: the same form. */
+int ucudnn_solve_wd(const char* profile, size_t profile_size,
+                    const char* request, char** answer);
+
+/* One kernel's divisions that none beats in both time and workspace:
+ * {"front":[{"time_us":...,"workspace_bytes":...,"micro_batches":[...]}]}. */
+int ucudnn_solve_pareto(const char* profile, size_t profile_size,
+                        const char* request, char** answer);
+
+/* How long all kernels take under wr, for every mini-batch up to `batch` that
+ * can be divided under the limit: {"times":[{"batch":1,"time_us":...}]}. */
+int ucudnn_solve_times(const char* profile, size_t profile_size,
+                       const char* request, char** answer);
+
+/* Shares a mini-batch among unlike GPUs. `times` is CSV with the columns gpu,
+ * batch and time_us or ms_per_iteration; `request` has `batch` and, where the
+ * times are of several models, `model`:
+ * {"batch":96,"makespan_us":...,"gpus":[{"gpu":"v100","batch":64,...}]}. */
+int ucudnn_solve_assign(const char* times, size_t times_size,
+                        const char* request, char** answer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* UCUDNN_SOLVE_H_ */

@@ -1,0 +1,60 @@
+"""Exact plans for micro-batched convolutions, from measured profiles.
+
+>>> import ucudnn
+>>> profile = ucudnn.Profile.read("profile.csv")
+>>> plan = ucudnn.solve_wr(profile, batch=256, workspace_limit="64MiB")
+>>> plan.total_time_us, plan.optimal
+(20512.3, True)
+>>> ucudnn.best_batch_size(256, ["K80", "K80", "K20Xm"], times="times.csv")
+[96, 96, 64]
+
+Everything here is ctypes over the C functions of libucudnn_solve.so, found as
+`ucudnn.library` says; no compiler and no other package is needed. Plots need
+matplotlib. Times are microseconds, sizes bytes; wherever a size is asked for,
+"64MiB" will do as well.
+"""
+
+from ucudnn.errors import Error, InvalidArgument, LibraryNotFound, NoPlan
+from ucudnn.plans import (
+    Assignment,
+    FrontPoint,
+    KernelPlan,
+    MicroBatch,
+    Share,
+    WorkspacePlan,
+)
+from ucudnn.plots import plot_pareto, plot_plan
+from ucudnn.profiles import Measurement, Profile, Time, Times
+from ucudnn.solve import (
+    assign,
+    best_batch_size,
+    iteration_times,
+    pareto,
+    solve_wd,
+    solve_wr,
+)
+
+__all__ = [
+    "Assignment",
+    "Error",
+    "FrontPoint",
+    "InvalidArgument",
+    "KernelPlan",
+    "LibraryNotFound",
+    "Measurement",
+    "MicroBatch",
+    "NoPlan",
+    "Profile",
+    "Share",
+    "Time",
+    "Times",
+    "WorkspacePlan",
+    "assign",
+    "best_batch_size",
+    "iteration_times",
+    "pareto",
+    "plot_pareto",
+    "plot_plan",
+    "solve_wd",
+    "solve_wr",
+]

@@ -1,0 +1,32 @@
+"""What can go wrong, as exceptions."""
+
+from __future__ import annotations
+
+
+class Error(Exception):
+    """A call failed; `code` is the C function's number."""
+
+    def __init__(self, message: str, code: int = 2) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class InvalidArgument(Error, ValueError):
+    """The input is malformed; the message says where, and what would do."""
+
+
+class NoPlan(Error):
+    """No plan satisfies the constraints; the message says which one would."""
+
+
+class LibraryNotFound(Error, OSError):
+    """A library of ucudnn cannot be loaded."""
+
+
+def error_of(code: int, message: str) -> Error:
+    """The exception for a status number of the C functions."""
+    if code == 3:
+        return InvalidArgument(message, code)
+    if code == 9:
+        return NoPlan(message, code)
+    return Error(message, code)

@@ -1,0 +1,149 @@
+"""Plans as plain objects, read from and written as the contract's JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Union
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """`count` executions of one algorithm on `batch` images."""
+
+    batch: int
+    count: int
+    algorithm: str
+    math: str
+    time_us: float  # of one
+    workspace_bytes: int
+    precision: str = ""
+
+    @classmethod
+    def from_json(cls, json_object: Dict[str, Any]) -> MicroBatch:
+        return cls(**_known(cls, json_object))
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """How one layer's operation divides the mini-batch."""
+
+    layer: str
+    op: str
+    precision: str
+    time_us: float
+    undivided_time_us: Optional[float]  # None: nothing undivided fits
+    workspace_bytes: int
+    micro_batches: List[MicroBatch]
+    layout: str = "NCHW"
+    offset_bytes: Optional[int] = None
+    problem: Optional[str] = None
+
+    @classmethod
+    def from_json(cls, json_object: Dict[str, Any]) -> KernelPlan:
+        values = _known(cls, json_object)
+        values["micro_batches"] = [
+            MicroBatch.from_json(m) for m in json_object["micro_batches"]
+        ]
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class WorkspacePlan:
+    """The kernels of one device for one mini-batch under one limit."""
+
+    batch: int
+    workspace_limit_bytes: int
+    total_time_us: float
+    lower_bound_us: float
+    optimal: bool
+    undivided_time_us: Optional[float]
+    total_workspace_bytes: int
+    kernels: List[KernelPlan] = field(default_factory=list)
+
+    @classmethod
+    def from_json(cls, json_object: Dict[str, Any]) -> WorkspacePlan:
+        values = _known(cls, json_object)
+        values["kernels"] = [
+            KernelPlan.from_json(k) for k in json_object["kernels"]
+        ]
+        return cls(**values)
+
+    def to_json(self) -> Dict[str, Any]:
+        plan = asdict(self)
+        for kernel in plan["kernels"]:
+            for optional in ("offset_bytes", "problem"):
+                if kernel[optional] is None:
+                    del kernel[optional]
+            for micro in kernel["micro_batches"]:
+                if not micro["precision"]:
+                    del micro["precision"]
+        return plan
+
+    @classmethod
+    def read(cls, path: Union[str, Path]) -> WorkspacePlan:
+        return cls.from_json(json.loads(Path(path).read_text()))
+
+    def write(self, path: Union[str, Path]) -> None:
+        Path(path).write_text(json.dumps(self.to_json(), indent=2) + "\n")
+
+
+@dataclass(frozen=True)
+class FrontPoint:
+    """A division that none beats in both time and workspace."""
+
+    time_us: float
+    workspace_bytes: int
+    micro_batches: List[MicroBatch]
+
+    @classmethod
+    def from_json(cls, json_object: Dict[str, Any]) -> FrontPoint:
+        values = _known(cls, json_object)
+        values["micro_batches"] = [
+            MicroBatch.from_json(m) for m in json_object["micro_batches"]
+        ]
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class Share:
+    """One GPU's part of a mini-batch; batch 0: it is left out."""
+
+    gpu: str
+    batch: int
+    time_us: float
+    weight: float  # of its gradient
+    binding: str = ""
+    reason: str = ""
+
+    @classmethod
+    def from_json(cls, json_object: Dict[str, Any]) -> Share:
+        return cls(**_known(cls, json_object))
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A mini-batch shared among GPUs, the slowest as fast as possible."""
+
+    batch: int
+    makespan_us: float
+    lower_bound_us: float
+    optimal: bool
+    even_split_us: Optional[float]
+    gpus: List[Share]
+
+    @classmethod
+    def from_json(cls, json_object: Dict[str, Any]) -> Assignment:
+        values = _known(cls, json_object)
+        values["gpus"] = [Share.from_json(g) for g in json_object["gpus"]]
+        return cls(**values)
+
+
+def _known(cls: Any, json_object: Dict[str, Any]) -> Dict[str, Any]:
+    # Later versions may add fields.
+    return {
+        name: json_object[name]
+        for name in cls.__dataclass_fields__
+        if name in json_object
+    }

@@ -1,0 +1,203 @@
+"""Measurements as plain objects, read from and written as CSV."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Iterable, List, Optional, Sequence, Type, TypeVar, Union
+
+from ucudnn.errors import InvalidArgument
+
+PathLike = Union[str, Path]
+_Row = TypeVar("_Row", "Measurement", "Time")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One algorithm on one batch of one kernel. Rows that share all but time
+    are repeated measurements, of which the median counts."""
+
+    device: str
+    network: str
+    layer: str
+    op: str  # "forward", "backward_data", "backward_filter"
+    precision: str
+    layout: str
+    batch: int
+    algorithm: str
+    math: str
+    workspace_bytes: int
+    time_us: float
+
+
+@dataclass(frozen=True)
+class Time:
+    """How long one GPU takes for an iteration on a batch."""
+
+    gpu: str
+    batch: int
+    time_us: float
+    model: str = ""
+
+
+@dataclass
+class Profile:
+    """Measurements, in the order of the file."""
+
+    rows: List[Measurement] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, path: PathLike) -> Profile:
+        """From CSV, plain or gzip."""
+        return cls.from_csv(_read_text(path), str(path))
+
+    @classmethod
+    def from_csv(cls, text: str, source: str = "profile") -> Profile:
+        return cls(_read_rows(Measurement, text, source))
+
+    def to_csv(self) -> str:
+        return _to_csv(Measurement, self.rows)
+
+    def write(self, path: PathLike) -> None:
+        """As CSV; compressed if the name ends in .gz."""
+        _write_text(path, self.to_csv())
+
+    def where(self, **columns: Any) -> Profile:
+        """The rows whose columns have these values: where(layer="conv2")."""
+        known = {f.name for f in fields(Measurement)}
+        for name in columns:
+            if name not in known:
+                raise InvalidArgument(
+                    f"a profile has no column {name!r}; there are "
+                    + ", ".join(sorted(known)),
+                    3,
+                )
+        return Profile(
+            [
+                row
+                for row in self.rows
+                if all(getattr(row, n) == v for n, v in columns.items())
+            ]
+        )
+
+    @property
+    def devices(self) -> List[str]:
+        """Each once, in the order of the file."""
+        return list(dict.fromkeys(row.device for row in self.rows))
+
+
+@dataclass
+class Times:
+    """Iteration times of GPUs."""
+
+    rows: List[Time] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, path: PathLike) -> Times:
+        """From CSV with gpu, batch and time_us or ms_per_iteration, and an
+        optional model; plain or gzip."""
+        return cls.from_csv(_read_text(path), str(path))
+
+    @classmethod
+    def from_csv(cls, text: str, source: str = "times") -> Times:
+        return cls(_read_rows(Time, text, source))
+
+    def to_csv(self) -> str:
+        return _to_csv(Time, self.rows)
+
+    def write(self, path: PathLike) -> None:
+        """As CSV; compressed if the name ends in .gz."""
+        _write_text(path, self.to_csv())
+
+
+def _read_text(path: PathLike) -> str:
+    data = Path(path).read_bytes()
+    if data[:2] == b"\x1f\x8b":
+        data = gzip.decompress(data)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"{path}: {error}", 3) from error
+
+
+def _write_text(path: PathLike, text: str) -> None:
+    data = text.encode()
+    Path(path).write_bytes(
+        gzip.compress(data) if str(path).endswith(".gz") else data
+    )
+
+
+def _to_csv(row_type: Type[_Row], rows: Iterable[_Row]) -> str:
+    names = [f.name for f in fields(row_type)]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    for row in rows:
+        writer.writerow([_text(getattr(row, name)) for name in names])
+    return out.getvalue()
+
+
+def _text(value: Union[str, int, float]) -> str:
+    # The shortest decimal text that reads back the same, without an exponent.
+    if isinstance(value, float):
+        return f"{value:.3f}".rstrip("0").rstrip(".")
+    return str(value)
+
+
+def _read_rows(row_type: Type[_Row], text: str, source: str) -> List[_Row]:
+    reader = csv.reader(io.StringIO(text))
+    header: List[str] = next(reader, [])
+    columns = []
+    for f in fields(row_type):
+        parse: Any = {"int": int, "float": float}.get(str(f.type), str)
+        name, scale = f.name, 1.0
+        if name not in header and name == "time_us" and row_type is Time:
+            name, scale = "ms_per_iteration", 1000.0
+        if name in header:
+            columns.append((name, header.index(name), parse, scale))
+        elif f.name != "model":
+            raise InvalidArgument(
+                f"{source}:1: no column {f.name}; there are {', '.join(header)}",
+                3,
+            )
+    rows: List[_Row] = []
+    for fields_of_row in reader:
+        if not fields_of_row:
+            continue
+        place = f"{source}:{reader.line_num}"
+        if len(fields_of_row) != len(header):
+            raise InvalidArgument(
+                f"{place}: {len(fields_of_row)} fields; the header has "
+                f"{len(header)}",
+                3,
+            )
+        rows.append(row_type(*_values(fields_of_row, columns, place)))
+    return rows
+
+
+def _values(
+    row: Sequence[str], columns: Sequence[Any], place: str
+) -> List[Any]:
+    values = []
+    for name, index, parse, scale in columns:
+        try:
+            value = parse(row[index])
+        except ValueError as error:
+            kind = "a whole number" if parse is int else "a number"
+            raise InvalidArgument(
+                f"{place}: {name}: {row[index]!r}; {kind} is accepted", 3
+            ) from error
+        values.append(value * scale if parse is float else value)
+    return values
+
+
+def csv_of(
+    source: Union[Profile, Times, PathLike], kind: Optional[str] = None
+) -> str:
+    """The CSV of an object, or of the file that is named."""
+    if isinstance(source, (Profile, Times)):
+        return source.to_csv()
+    return _read_text(source)

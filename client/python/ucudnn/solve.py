@@ -1,0 +1,212 @@
+"""The solvers of libucudnn_solve.so."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+
+from ucudnn.errors import InvalidArgument, error_of
+from ucudnn.library import load
+from ucudnn.plans import Assignment, FrontPoint, WorkspacePlan
+from ucudnn.profiles import PathLike, Profile, Time, Times, csv_of
+from ucudnn.sizes import Size, parse_size
+
+ProfileLike = Union[Profile, PathLike]
+TimesLike = Union[Times, PathLike]
+
+
+@functools.lru_cache(maxsize=None)
+def _library() -> ctypes.CDLL:
+    library = load("libucudnn_solve.so.1")
+    for problem in ("wr", "wd", "pareto", "times", "assign"):
+        function = getattr(library, f"ucudnn_solve_{problem}")
+        function.restype = ctypes.c_int
+        function.argtypes = [
+            ctypes.c_char_p,
+            ctypes.c_size_t,
+            ctypes.c_char_p,
+            ctypes.POINTER(ctypes.c_void_p),
+        ]
+    library.ucudnn_solve_free.argtypes = [ctypes.c_void_p]
+    library.ucudnn_solve_free.restype = None
+    return library
+
+
+def _solve(problem: str, table: str, request: Dict[str, Any]) -> Dict[str, Any]:
+    library = _library()
+    data = table.encode()
+    asked = {name: value for name, value in request.items() if value != ""}
+    answer = ctypes.c_void_p()
+    status = getattr(library, f"ucudnn_solve_{problem}")(
+        data, len(data), json.dumps(asked).encode(), ctypes.byref(answer)
+    )
+    try:
+        text = ctypes.string_at(answer.value).decode() if answer.value else ""
+    finally:
+        library.ucudnn_solve_free(answer)
+    if status != 0:
+        raise error_of(status, text or f"the solver failed with status {status}")
+    result: Dict[str, Any] = json.loads(text)
+    return result
+
+
+def _request(
+    batch: int, workspace_limit: Size, batch_policy: str, rows: Dict[str, str]
+) -> Dict[str, Any]:
+    return {
+        "batch": batch,
+        "workspace_limit_bytes": parse_size(workspace_limit),
+        "batch_policy": batch_policy,
+        **rows,
+    }
+
+
+def solve_wr(
+    profile: ProfileLike,
+    batch: int,
+    workspace_limit: Size,
+    batch_policy: str = "all",
+    **rows: str,
+) -> WorkspacePlan:
+    """The fastest division of each kernel under a limit for each of them.
+
+    `rows` says which rows of the profile are meant where it has several:
+    device, network, layer, op, precision, layout. `batch_policy` is "all",
+    "powerOfTwo" or "undivided". Raises NoPlan if nothing fits.
+    """
+    request = _request(batch, workspace_limit, batch_policy, rows)
+    return WorkspacePlan.from_json(_solve("wr", csv_of(profile), request))
+
+
+def solve_wd(
+    profile: ProfileLike,
+    batch: int,
+    workspace_limit: Size,
+    batch_policy: str = "all",
+    **rows: str,
+) -> WorkspacePlan:
+    """The same under one limit for all kernels, each with its own segment."""
+    request = _request(batch, workspace_limit, batch_policy, rows)
+    return WorkspacePlan.from_json(_solve("wd", csv_of(profile), request))
+
+
+def pareto(
+    profile: ProfileLike,
+    batch: int,
+    workspace_limit: Size,
+    layer: str = "",
+    op: str = "",
+    batch_policy: str = "all",
+    **rows: str,
+) -> List[FrontPoint]:
+    """One kernel's divisions that none beats in both time and workspace, by
+    rising workspace."""
+    request = _request(
+        batch, workspace_limit, batch_policy, {"layer": layer, "op": op, **rows}
+    )
+    answer = _solve("pareto", csv_of(profile), request)
+    return [FrontPoint.from_json(point) for point in answer["front"]]
+
+
+def iteration_times(
+    profile: ProfileLike,
+    batch: int,
+    workspace_limit: Size,
+    batch_policy: str = "all",
+    **rows: str,
+) -> Dict[int, float]:
+    """How long all kernels take, divided as solve_wr does, for every batch up
+    to `batch` that can be divided under the limit; microseconds by batch."""
+    request = _request(batch, workspace_limit, batch_policy, rows)
+    answer = _solve("times", csv_of(profile), request)
+    return {point["batch"]: point["time_us"] for point in answer["times"]}
+
+
+def assign(times: TimesLike, batch: int, model: str = "") -> Assignment:
+    """Shares a mini-batch among unlike GPUs so that the slowest of them is as
+    fast as possible. Raises NoPlan if no batches sum to `batch`."""
+    request = {"batch": batch, "model": model}
+    return Assignment.from_json(_solve("assign", csv_of(times), request))
+
+
+def best_batch_size(
+    minibatch: int,
+    gpus: Sequence[str],
+    *,
+    times: Optional[TimesLike] = None,
+    profile: Optional[ProfileLike] = None,
+    workspace_limit: Size = "64MiB",
+    batch_policy: str = "powerOfTwo",
+    **rows: str,
+) -> List[int]:
+    """The batch of each of `gpus`, which sum to `minibatch`, such that the
+    slowest of them is as fast as possible; 0 for a GPU that is better left
+    out.
+
+    As in figure 7 of Oyama et al., CLUSTER 2018:
+
+    >>> gpus = ["K80", "K80", "K20Xm"]
+    >>> CNN(gpus=gpus, minibatch=ucudnn.best_batch_size(256, gpus)).run()
+
+    `gpus` are kinds, each as often as there are such GPUs. Their times come
+    from `times` (of whole iterations, by its column gpu), or from `profile`
+    (of all its kernels, divided under `workspace_limit`, by its column
+    device); if neither is given, from the profile that the variable
+    UCUDNN_PROFILE names.
+    """
+    if times is not None and profile is not None:
+        raise InvalidArgument("either times or a profile is to be given", 3)
+    if times is None and profile is None:
+        profile = os.environ.get("UCUDNN_PROFILE")
+        if not profile:
+            raise InvalidArgument(
+                "neither times nor a profile is given, and UCUDNN_PROFILE "
+                "names none",
+                3,
+            )
+    by_kind: Dict[str, List[Tuple[int, float]]] = {}
+    if times is not None:
+        table = times if isinstance(times, Times) else Times.read(times)
+        for row in table.rows:
+            if row.model == rows.get("model", row.model):
+                # Repeated measurements too: their median counts.
+                by_kind.setdefault(row.gpu, []).append((row.batch, row.time_us))
+        if len({row.model for row in table.rows}) > 1 and "model" not in rows:
+            raise InvalidArgument(
+                "the times are of several models; model= chooses one", 3
+            )
+    else:
+        assert profile is not None
+        measured = (
+            profile if isinstance(profile, Profile) else Profile.read(profile)
+        )
+        for kind in dict.fromkeys(gpus):
+            if kind in measured.devices:
+                by_batch = iteration_times(
+                    measured.where(device=kind),
+                    minibatch,
+                    workspace_limit,
+                    batch_policy,
+                    **rows,
+                )
+                by_kind[kind] = list(by_batch.items())
+    for kind in gpus:
+        if kind not in by_kind:
+            known = measured.devices if times is None else list(by_kind)
+            raise InvalidArgument(
+                f"nothing was measured on {kind!r}, but on "
+                + (", ".join(repr(k) for k in known) or "nothing"),
+                3,
+            )
+    # Each of several alike is a GPU of its own.
+    every = Times(
+        [
+            Time(f"{i}", batch, time)
+            for i, kind in enumerate(gpus)
+            for batch, time in by_kind[kind]
+        ]
+    )
+    return [share.batch for share in assign(every, minibatch).gpus]

@@ -1,0 +1,48 @@
+#ifndef UCUDNN_CLIENT_SOLVE_ANSWERS_H_
+#define UCUDNN_CLIENT_SOLVE_ANSWERS_H_
+
+// The answers of the offline problems that are more than a workspace plan,
+// and their JSON: what `ucudnn solve` prints and the C functions of
+// client/include/ucudnn/solve.h return. Pure.
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "base/profile.h"
+#include "base/result.h"
+#include "base/times.h"
+#include "base/units.h"
+#include "solver/assign.h"
+#include "solver/assign_explain.h"
+#include "solver/pareto.h"
+#include "solver/wr.h"
+
+namespace ucudnn {
+
+struct AssignAnswer {
+  std::vector<GpuTimes> gpus;
+  AssignProblem problem;
+  Assignment assignment;
+  std::optional<Nanoseconds> even_split;
+  std::vector<ShareExplanation> shares;
+  std::vector<MarginalGain> gains;
+
+  // Of a GPU's gradient.
+  double Weight(std::size_t gpu) const;
+};
+
+// Errors of SolveAssignment and MarginalGains.
+Result<AssignAnswer> SolveAssign(std::vector<GpuTimes> gpus, BatchSize batch);
+nlohmann::ordered_json ToJson(const AssignAnswer& answer);
+
+// The front of the one kernel of `kernels`, which must outlive it.
+// kInvalidArgument, naming what could be chosen, unless there is one; errors
+// of solver/pareto.h, naming the kernel.
+Result<ParetoFront> SolveFront(const Profile& kernels,
+                               const WrRequest& request);
+nlohmann::ordered_json ToJson(const ParetoFront& front);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_CLIENT_SOLVE_ANSWERS_H_

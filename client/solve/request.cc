@@ -1,0 +1,118 @@
+#include "client/solve/request.h"
+
+#include <functional>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+
+namespace ucudnn {
+namespace {
+
+using Json = nlohmann::json;
+// Takes a field's value.
+using Take = std::function<Status(const Json& value)>;
+
+tl::unexpected<Error> Refuse(const Json& value, std::string_view accepted) {
+  return Fail(
+      Code::kInvalidArgument, "{}; {} is accepted",
+      Excerpt(value.dump(-1, ' ', false, Json::error_handler_t::replace)),
+      accepted);
+}
+
+Take Number(std::int64_t min, std::int64_t max, std::int64_t* number) {
+  return [=](const Json& value) -> Status {
+    if (value.is_number_integer() &&
+        (!value.is_number_unsigned() ||
+         value.get<std::uint64_t>() <= static_cast<std::uint64_t>(max))) {
+      *number = value.get<std::int64_t>();
+      if (*number >= min && *number <= max) return {};
+    }
+    return Refuse(value, fmt::format("a whole number from {} to {}", min, max));
+  };
+}
+
+Take Text(std::string* text) {
+  return [=](const Json& value) -> Status {
+    if (!value.is_string()) return Refuse(value, "a text");
+    *text = value.get<std::string>();
+    return {};
+  };
+}
+
+// Reads the object's fields into where they belong; those in `required` must
+// be there.
+Status ReadFields(std::string_view text,
+                  const std::map<std::string, Take>& known,
+                  const std::vector<std::string>& required) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) {
+    return Fail(Code::kInvalidArgument,
+                "request: '{}'; a JSON object is expected", Excerpt(text));
+  }
+  for (const auto& [name, value] : json.items()) {
+    const auto field = known.find(name);
+    if (field == known.end()) {
+      std::string names;
+      for (const auto& [key, take] : known) {
+        names += (names.empty() ? "" : ", ") + key;
+      }
+      return Fail(Code::kInvalidArgument,
+                  "request: no field '{}' is known; there are {}",
+                  Excerpt(name), names);
+    }
+    const Status taken = field->second(value);
+    if (!taken) return Within("request: " + name, taken.error());
+  }
+  for (const std::string& name : required) {
+    if (!json.contains(name)) {
+      return Fail(Code::kInvalidArgument, "request: {} is missing", name);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<DivisionRequest> ParseDivisionRequest(std::string_view text) {
+  DivisionRequest request;
+  std::int64_t batch = 0;
+  std::int64_t limit = 0;
+  ProfileFilter& filter = request.filter;
+  const Take policy = [&](const Json& value) -> Status {
+    std::string name;
+    UCUDNN_RETURN_IF_ERROR(Text(&name)(value));
+    UCUDNN_ASSIGN_OR_RETURN(request.wr.policy, ParseBatchPolicy(name));
+    return {};
+  };
+  UCUDNN_RETURN_IF_ERROR(ReadFields(
+      text,
+      {{"batch", Number(1, kMaxBatchSize.count(), &batch)},
+       {"workspace_limit_bytes", Number(0, Bytes::Max().count(), &limit)},
+       {"batch_policy", policy},
+       {"device", Text(&filter.device)},
+       {"network", Text(&filter.network)},
+       {"layer", Text(&filter.layer)},
+       {"op", Text(&filter.op)},
+       {"precision", Text(&filter.precision)},
+       {"layout", Text(&filter.layout)}},
+      {"batch", "workspace_limit_bytes"}));
+  request.wr.batch = BatchSize(batch);
+  request.wr.workspace_limit = Bytes(limit);
+  return request;
+}
+
+Result<AssignRequest> ParseAssignRequest(std::string_view text) {
+  AssignRequest request;
+  std::int64_t batch = 0;
+  UCUDNN_RETURN_IF_ERROR(
+      ReadFields(text,
+                 {{"batch", Number(1, kMaxBatchSize.count(), &batch)},
+                  {"model", Text(&request.model)}},
+                 {"batch"}));
+  request.batch = BatchSize(batch);
+  return request;
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,33 @@
+#ifndef UCUDNN_CLIENT_SOLVE_REQUEST_H_
+#define UCUDNN_CLIENT_SOLVE_REQUEST_H_
+
+// The requests of client/include/ucudnn/solve.h.
+
+#include <string>
+#include <string_view>
+
+#include "base/profile.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "solver/wr.h"
+
+namespace ucudnn {
+
+struct DivisionRequest {
+  WrRequest wr;
+  ProfileFilter filter;
+};
+
+struct AssignRequest {
+  BatchSize batch;
+  std::string model;
+};
+
+// kInvalidArgument names the field, its value and what is accepted; also for a
+// field that is missing or not known.
+Result<DivisionRequest> ParseDivisionRequest(std::string_view text);
+Result<AssignRequest> ParseAssignRequest(std::string_view text);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_CLIENT_SOLVE_REQUEST_H_

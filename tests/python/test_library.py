@@ -1,0 +1,49 @@
+import ctypes
+import os
+from pathlib import Path
+import subprocess
+import sys
+
+import pytest
+
+import ucudnn
+from ucudnn import library
+
+NAME = "libucudnn_solve.so.1"
+
+
+def test_is_found_by_folder_or_by_file(monkeypatch):
+    folder = Path(os.environ["UCUDNN_LIBRARY"])
+    monkeypatch.setenv("UCUDNN_LIBRARY", str(folder))
+    assert isinstance(library.load(NAME), ctypes.CDLL)
+    monkeypatch.setenv("UCUDNN_LIBRARY", str(folder / "libucudnn_solve.so"))
+    assert isinstance(library.load(NAME), ctypes.CDLL)
+
+
+def test_says_where_it_looked(monkeypatch):
+    monkeypatch.setenv("UCUDNN_LIBRARY", "/nowhere")
+    with pytest.raises(ucudnn.LibraryNotFound, match="/nowhere/libucudnn"):
+        library.load(NAME)
+    monkeypatch.delenv("UCUDNN_LIBRARY")
+    with pytest.raises(ucudnn.LibraryNotFound, match="UCUDNN_LIBRARY may name"):
+        library.load("libucudnn_none.so.1")
+
+
+def test_is_found_by_the_loader(tmp_path):
+    environment = dict(os.environ, LD_LIBRARY_PATH=os.environ["UCUDNN_LIBRARY"])
+    del environment["UCUDNN_LIBRARY"]
+    subprocess.run(
+        [sys.executable, "-c",
+         "import ucudnn; ucudnn.assign(ucudnn.Times([ucudnn.Time('a', 1, 2.0)"
+         "]), 1)"],
+        check=True, env=environment, cwd=tmp_path,
+    )  # fmt: skip
+
+
+def test_import_needs_no_library(tmp_path):
+    environment = dict(os.environ, UCUDNN_LIBRARY="/nowhere")
+    subprocess.run(
+        [sys.executable, "-c",
+         "import ucudnn; assert 'matplotlib' not in __import__('sys').modules"],
+        check=True, env=environment, cwd=tmp_path,
+    )  # fmt: skip

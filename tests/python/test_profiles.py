@@ -1,0 +1,57 @@
+import gzip
+
+import pytest
+
+import ucudnn
+
+CSV = (
+    "device,network,layer,op,precision,layout,batch,algorithm,math,"
+    "workspace_bytes,time_us,extra\n"
+    "gpu,net,conv1,forward,FP32,NCHW,4,FFT,FMA,4194304,10.5,x\n"
+    'gpu,net,conv1,forward,FP32,NCHW,2,"a ""b"", c",FMA,0,6,y\n'
+)
+
+
+def test_reads_and_writes_the_contracts_csv(tmp_path):
+    profile = ucudnn.Profile.from_csv(CSV)
+    assert profile.rows[0] == ucudnn.Measurement(
+        "gpu", "net", "conv1", "forward", "FP32", "NCHW", 4, "FFT", "FMA",
+        4194304, 10.5,
+    )  # fmt: skip
+    assert profile.rows[1].algorithm == 'a "b", c'
+    assert profile.devices == ["gpu"]
+    assert ucudnn.Profile.from_csv(profile.to_csv()) == profile
+    for name in ("p.csv", "p.csv.gz"):
+        profile.write(tmp_path / name)
+        assert ucudnn.Profile.read(tmp_path / name) == profile
+    assert (tmp_path / "p.csv.gz").read_bytes()[:2] == b"\x1f\x8b"
+
+
+def test_says_where_a_file_is_malformed(tmp_path):
+    with pytest.raises(ucudnn.InvalidArgument, match="p:1: no column op"):
+        ucudnn.Profile.from_csv("device,network,layer\n", "p")
+    with pytest.raises(ucudnn.InvalidArgument, match="p:3: 2 fields; .* 12"):
+        ucudnn.Profile.from_csv(CSV.splitlines()[0] + "\n\na,b\n", "p")
+    with pytest.raises(ucudnn.InvalidArgument, match="p:2: batch: '4x'"):
+        ucudnn.Profile.from_csv(CSV.replace(",4,FFT", ",4x,FFT"), "p")
+    (tmp_path / "p.csv").write_bytes(b"\xff\xfe")
+    with pytest.raises(ucudnn.InvalidArgument, match="p.csv"):
+        ucudnn.Profile.read(tmp_path / "p.csv")
+    with pytest.raises(FileNotFoundError):
+        ucudnn.Profile.read(tmp_path / "none.csv")
+
+
+def test_selects_rows_by_column():
+    profile = ucudnn.Profile.from_csv(CSV)
+    assert [row.batch for row in profile.where(batch=2).rows] == [2]
+    assert profile.where(layer="none").rows == []
+    with pytest.raises(ucudnn.InvalidArgument, match="no column 'size'"):
+        profile.where(size=1)
+
+
+def test_reads_times_in_both_units(tmp_path):
+    times = ucudnn.Times.from_csv("batch,gpu,ms_per_iteration\n8,k80,1.5\n")
+    assert times.rows == [ucudnn.Time("k80", 8, 1500.0)]
+    with gzip.open(tmp_path / "t.csv.gz", "wt") as file:
+        file.write(times.to_csv())
+    assert ucudnn.Times.read(tmp_path / "t.csv.gz") == times
