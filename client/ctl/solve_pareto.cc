@@ -20,12 +20,14 @@ std::string FrontTable(const ParetoFront& front) {
 
 Status Run(const ProfileOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(const Profile kernels, ReadKernels(options));
-  UCUDNN_ASSIGN_OR_RETURN(
-      const ParetoFront front,
-      SolveFront(kernels,
-                 {options.batch, options.workspace_limit, options.policy}));
-  return Print(options.output, ToJson(front),
-               [&front] { return FrontTable(front); });
+  const auto front = SolveFront(
+      kernels, {options.batch, options.workspace_limit, options.policy});
+  if (!front && kernels.kernels.size() != 1) {
+    return Within("--layer, --op", front.error());
+  }
+  if (!front) return tl::unexpected<Error>(front.error());
+  return Print(options.output, ToJson(*front),
+               [&front] { return FrontTable(*front); });
 }
 
 }  // namespace
