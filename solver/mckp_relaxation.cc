@@ -8,6 +8,7 @@ namespace ucudnn::mckp_internal {
 namespace {
 
 constexpr std::int64_t kMaxTotal = std::int64_t{1} << 60;
+constexpr std::int64_t kMaxProduct = std::int64_t{1} << 62;
 
 // One edge of a hull; all copies of its class.
 struct Edge {
@@ -40,21 +41,37 @@ void SortFront(std::span<const MckpItem> items, std::vector<MckpItem>* sorted,
 
 // Whether the middle of three points by rising weight lies on or above the
 // line through the others.
+template <class Product>
 bool AboveLine(const MckpItem& a, const MckpItem& b, const MckpItem& c) {
-  return Wide{a.cost - b.cost} * (c.weight - b.weight) <=
-         Wide{b.cost - c.cost} * (b.weight - a.weight);
+  return Product{a.cost - b.cost} * (c.weight - b.weight) <=
+         Product{b.cost - c.cost} * (b.weight - a.weight);
 }
 
-void AppendHull(const Front& front, std::vector<std::uint32_t>* hull) {
-  const std::size_t begin = hull->size();
+// Writes the positions of the lower hull's vertices from `hull` on, which has
+// room for all; returns their end. Product holds a cost times a weight.
+template <class Product>
+std::uint32_t* WriteHull(const Front& front, std::uint32_t* hull) {
+  std::uint32_t* end = hull;
   for (std::uint32_t i = 0; i < front.size; ++i) {
-    while (hull->size() >= begin + 2 &&
-           AboveLine(front.items[hull->end()[-2]], front.items[hull->back()],
-                     front.items[i])) {
-      hull->pop_back();
+    while (end - hull >= 2 &&
+           AboveLine<Product>(front.items[end[-2]], front.items[end[-1]],
+                              front.items[i])) {
+      --end;
     }
-    hull->push_back(i);
+    *end++ = i;
   }
+  return end;
+}
+
+void AppendHull(const Front& front, bool small_products,
+                std::vector<std::uint32_t>* hull) {
+  const std::size_t begin = hull->size();
+  hull->resize(begin + front.size);
+  std::uint32_t* const first = hull->data() + begin;
+  const std::uint32_t* const last = small_products
+                                        ? WriteHull<std::int64_t>(front, first)
+                                        : WriteHull<Wide>(front, first);
+  hull->resize(static_cast<std::size_t>(last - hull->data()));
 }
 
 bool InOrder(std::span<const MckpItem> items) {
@@ -181,7 +198,7 @@ Result<Relaxation> Relax(std::span<const MckpClass> classes,
       front.size = static_cast<std::uint32_t>(r.sorted_items.back().size());
     }
     front.hull_begin = static_cast<std::uint32_t>(r.hull.size());
-    AppendHull(front, &r.hull);
+    AppendHull(front, Wide{max_cost} * max_weight < kMaxProduct, &r.hull);
     front.hull_end = static_cast<std::uint32_t>(r.hull.size());
     r.fronts.push_back(front);
   }
@@ -214,6 +231,7 @@ Result<Relaxation> Relax(std::span<const MckpClass> classes,
   if (edge == nullptr) {
     r.everything_fits = true;
   } else {
+    r.break_front = edge->front;
     const Front& front = r.fronts[edge->front];
     const MckpItem& a = front.items[r.hull[edge->from]];
     const MckpItem& b = front.items[r.hull[edge->from + 1]];

@@ -18,6 +18,7 @@
 // the gap to a known solution is in no better one.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -53,7 +54,8 @@ struct Relaxation {
 
   std::int64_t capacity = 0;
   bool everything_fits = false;  // then every base is its class's cheapest
-  Wide price_p = 0;              // cost per weight is price_p / price_q
+  std::optional<std::uint32_t> break_front;  // of the edge that does not fit
+  Wide price_p = 0;  // cost per weight is price_p / price_q
   Wide price_q = 1;
   // Of the base items, all copies.
   std::int64_t base_cost = 0;
