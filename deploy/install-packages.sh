@@ -22,7 +22,8 @@ packages=(
 )
 test_packages=(
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
-  postgresql coinor-libcbc-dev curl python3 clang libclang-rt-14-dev
+  postgresql coinor-libcbc-dev curl python3 python3-scipy clang
+  libclang-rt-14-dev
 )
 [ "${1:-}" = --tests ] && packages+=("${test_packages[@]}")
 
