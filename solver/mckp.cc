@@ -74,7 +74,9 @@ Result<MckpSolution> SolveMckp(std::span<const MckpClass> classes,
   }
   const Incumbent filled = found;
   Neighbours neighbours(r, filled);
-  if (r.base_weight <= r.capacity) neighbours.Greedily(&found);
+  if (!r.everything_fits && r.base_weight <= r.capacity) {
+    neighbours.Greedily(&found);
+  }
   // What a better solution's losses and unused capacity may cost.
   const auto gap = [&](std::int64_t step) {
     return Wide{r.base_cost + found.cost - step} * r.price_q - r.bound;

@@ -63,15 +63,31 @@ std::uint32_t* WriteHull(const Front& front, std::uint32_t* hull) {
   return end;
 }
 
-void AppendHull(const Front& front, bool small_products,
-                std::vector<std::uint32_t>* hull) {
+void AppendHull(Front* front, std::vector<std::uint32_t>* hull) {
   const std::size_t begin = hull->size();
-  hull->resize(begin + front.size);
+  hull->resize(begin + front->size);
   std::uint32_t* const first = hull->data() + begin;
-  const std::uint32_t* const last = small_products
-                                        ? WriteHull<std::int64_t>(front, first)
-                                        : WriteHull<Wide>(front, first);
+  const std::uint32_t* const last = front->small_products
+                                        ? WriteHull<std::int64_t>(*front, first)
+                                        : WriteHull<Wide>(*front, first);
   hull->resize(static_cast<std::size_t>(last - hull->data()));
+  front->hull_begin = static_cast<std::uint32_t>(begin);
+  front->hull_end = static_cast<std::uint32_t>(hull->size());
+}
+
+// Where that fits, every class takes its cheapest item, and no hull is needed.
+void TakeCheapest(Relaxation* r) {
+  r->everything_fits = true;
+  r->hull.reserve(r->fronts.size());
+  for (Front& front : r->fronts) {
+    front.hull_begin = static_cast<std::uint32_t>(r->hull.size());
+    front.base = front.hull_begin;
+    front.hull_end = front.hull_begin + 1;
+    r->hull.push_back(front.size - 1);
+    r->base_cost += r->Base(front).cost * front.count;
+    r->base_weight += r->Base(front).weight * front.count;
+  }
+  r->bound = r->base_cost;
 }
 
 bool InOrder(std::span<const MckpItem> items) {
@@ -153,6 +169,7 @@ Result<Relaxation> Relax(std::span<const MckpClass> classes,
   r.fronts.reserve(classes.size());
   Wide largest_cost = 0;
   Wide largest_weight = 0;
+  Wide cheapest_weight = 0;  // where every class takes its cheapest item
   std::int64_t copies = 0;
   for (std::size_t k = 0; k < classes.size(); ++k) {
     const MckpClass& given = classes[k];
@@ -197,9 +214,8 @@ Result<Relaxation> Relax(std::span<const MckpClass> classes,
       front.index = r.sorted_index.back().data();
       front.size = static_cast<std::uint32_t>(r.sorted_items.back().size());
     }
-    front.hull_begin = static_cast<std::uint32_t>(r.hull.size());
-    AppendHull(front, Wide{max_cost} * max_weight < kMaxProduct, &r.hull);
-    front.hull_end = static_cast<std::uint32_t>(r.hull.size());
+    front.small_products = Wide{max_cost} * max_weight < kMaxProduct;
+    cheapest_weight += Wide{front.items[front.size - 1].weight} * front.count;
     r.fronts.push_back(front);
   }
   if (largest_cost > kMaxTotal || largest_weight > kMaxTotal) {
@@ -207,6 +223,12 @@ Result<Relaxation> Relax(std::span<const MckpClass> classes,
                 "the {} of the classes sum to more than 2^60",
                 largest_cost > kMaxTotal ? "largest costs" : "largest weights");
   }
+
+  if (cheapest_weight <= capacity) {
+    TakeCheapest(&r);
+    return r;
+  }
+  for (Front& front : r.fronts) AppendHull(&front, &r.hull);
 
   std::int64_t least_weight = 0;
   std::vector<Edge> edges;
@@ -228,20 +250,17 @@ Result<Relaxation> Relax(std::span<const MckpClass> classes,
                 capacity, least_weight);
   }
   const Edge* edge = SelectBreakEdge(&edges, capacity - least_weight);
-  if (edge == nullptr) {
-    r.everything_fits = true;
-  } else {
-    r.break_front = edge->front;
-    const Front& front = r.fronts[edge->front];
-    const MckpItem& a = front.items[r.hull[edge->from]];
-    const MckpItem& b = front.items[r.hull[edge->from + 1]];
-    r.price_p = a.cost - b.cost;
-    r.price_q = b.weight - a.weight;
-  }
+  UCUDNN_CHECK(edge != nullptr);
+  r.break_front = edge->front;
+  const Front& front = r.fronts[edge->front];
+  const MckpItem& a = front.items[r.hull[edge->from]];
+  const MckpItem& b = front.items[r.hull[edge->from + 1]];
+  r.price_p = a.cost - b.cost;
+  r.price_q = b.weight - a.weight;
   ChooseBases(&r);
-  for (const Front& front : r.fronts) {
-    r.base_cost += r.Base(front).cost * front.count;
-    r.base_weight += r.Base(front).weight * front.count;
+  for (const Front& f : r.fronts) {
+    r.base_cost += r.Base(f).cost * f.count;
+    r.base_weight += r.Base(f).weight * f.count;
   }
   r.bound = Wide{r.base_cost} * r.price_q +
             r.price_p * (Wide{r.base_weight} - capacity);

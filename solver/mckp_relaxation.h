@@ -36,8 +36,9 @@ struct Front {
   std::uint32_t size = 0;
   std::uint32_t hull_begin = 0;  // in Relaxation::hull: positions in `items`
   std::uint32_t hull_end = 0;
-  std::uint32_t base = 0;  // of the hull: the relaxation's choice, or the
-                           // lightest of its several
+  std::uint32_t base = 0;       // of the hull: the relaxation's choice, or the
+                                // lightest of its several
+  bool small_products = false;  // a cost times a weight is below 2^62
   std::int64_t count = 1;
 
   std::uint32_t Original(std::uint32_t position) const {

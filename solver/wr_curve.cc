@@ -1,3 +1,5 @@
+// Workspace reuse for all mini-batches at once: the recurrence and its answers.
+
 #include <algorithm>
 #include <bit>
 #include <limits>
