@@ -6,7 +6,7 @@
 namespace ucudnn {
 namespace {
 
-// The `quarters`-th quartile.
+// The `quarters`-th quartile of sorted times.
 Nanoseconds Quartile(const std::vector<Nanoseconds>& times,
                      std::size_t quarters) {
   const std::size_t position = (times.size() - 1) * quarters;
@@ -19,8 +19,9 @@ Nanoseconds Quartile(const std::vector<Nanoseconds>& times,
 
 }  // namespace
 
-Middle MiddleOf(const std::vector<Nanoseconds>& times) {
+Middle MiddleOf(std::vector<Nanoseconds> times) {
   UCUDNN_CHECK(!times.empty());
+  std::sort(times.begin(), times.end());
   return {Quartile(times, 2), (Quartile(times, 3) - Quartile(times, 1)) / 2};
 }
 

@@ -14,10 +14,10 @@ struct Middle {
   Nanoseconds spread{0};  // half the distance of the middle quartiles
 };
 
-// The median and spread of `times`, sorted, none negative, at least one.
+// The median and spread of `times`, in any order, none negative, at least one.
 // Between two measurements quantiles are interpolated linearly and rounded
 // down to the nanosecond.
-Middle MiddleOf(const std::vector<Nanoseconds>& times);
+Middle MiddleOf(std::vector<Nanoseconds> times);
 
 }  // namespace ucudnn
 

@@ -1,11 +1,12 @@
 #include "device/measure.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
+
+#include "base/median.h"
 
 namespace ucudnn {
 namespace {
@@ -87,8 +88,8 @@ Nanoseconds Times(Nanoseconds time, double factor) {
 }
 
 bool IsSettled(const std::vector<Nanoseconds>& times, double target) {
-  const MedianAndSpread s = Summarize(times);
-  return s.spread <= Times(s.median, target);
+  const Middle middle = MiddleOf(times);
+  return middle.spread <= Times(middle.median, target);
 }
 
 }  // namespace
@@ -274,9 +275,9 @@ Result<MeasuredPoint> MeasureBench::MeasureOne(const Target& target,
     spent += time * group;
   }
   const int repeats = static_cast<int>(times.size());
-  const MedianAndSpread summary = Summarize(std::move(times));
-  return MeasuredPoint{target.batch,   candidate.algorithm, candidate.workspace,
-                       summary.median, summary.spread,      repeats};
+  const Middle middle = MiddleOf(std::move(times));
+  return MeasuredPoint{target.batch,  candidate.algorithm, candidate.workspace,
+                       middle.median, middle.spread,       repeats};
 }
 
 Result<std::vector<MeasuredPoint>> MeasureBench::Measure(
@@ -321,25 +322,6 @@ Result<std::vector<MeasuredPoint>> MeasureProblem(
     const MeasureProgress& progress) {
   MeasureBench bench(device);
   return bench.Measure(problem, batch, options, stop, progress);
-}
-
-MedianAndSpread Summarize(std::vector<Nanoseconds> times) {
-  UCUDNN_CHECK(!times.empty());
-  std::sort(times.begin(), times.end());
-  // The quantile q of n sorted values lies at q (n - 1), between neighbours in
-  // proportion.
-  const auto quantile = [&](double q) {
-    const double at = q * static_cast<double>(times.size() - 1);
-    const auto low = static_cast<std::size_t>(at);
-    const std::size_t high = std::min(low + 1, times.size() - 1);
-    const double part = at - static_cast<double>(low);
-    const auto a = static_cast<double>(times[low].count());
-    const auto b = static_cast<double>(times[high].count());
-    return a + (b - a) * part;
-  };
-  const auto rounded = [](double ns) { return Nanoseconds(std::llround(ns)); };
-  return {rounded(quantile(0.5)),
-          rounded((quantile(0.75) - quantile(0.25)) / 2)};
 }
 
 }  // namespace ucudnn

@@ -101,14 +101,6 @@ Result<std::vector<MeasuredPoint>> MeasureProblem(
     const MeasureOptions& options, const std::stop_token& stop,
     const MeasureProgress& progress = {});
 
-// The median of times, and half the distance of the quartiles around it; of an
-// even number, the mean of the middle two. Not empty.
-struct MedianAndSpread {
-  Nanoseconds median{0};
-  Nanoseconds spread{0};
-};
-MedianAndSpread Summarize(std::vector<Nanoseconds> times);
-
 }  // namespace ucudnn
 
 #endif  // UCUDNN_DEVICE_MEASURE_H_

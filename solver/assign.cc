@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "solver/assign_kinds.h"
+#include "solver/assign_reach.h"
 #include "solver/assign_ties.h"
 #include "solver/validate.h"
 #include "solver/validate_assignment.h"

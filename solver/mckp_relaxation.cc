@@ -8,6 +8,7 @@ namespace ucudnn::mckp_internal {
 namespace {
 
 constexpr std::int64_t kMaxTotal = std::int64_t{1} << 60;
+constexpr std::int64_t kMaxProduct = std::int64_t{1} << 62;
 
 // One edge of a hull; all copies of its class.
 struct Edge {
@@ -40,21 +41,53 @@ void SortFront(std::span<const MckpItem> items, std::vector<MckpItem>* sorted,
 
 // Whether the middle of three points by rising weight lies on or above the
 // line through the others.
+template <class Product>
 bool AboveLine(const MckpItem& a, const MckpItem& b, const MckpItem& c) {
-  return Wide{a.cost - b.cost} * (c.weight - b.weight) <=
-         Wide{b.cost - c.cost} * (b.weight - a.weight);
+  return Product{a.cost - b.cost} * (c.weight - b.weight) <=
+         Product{b.cost - c.cost} * (b.weight - a.weight);
 }
 
-void AppendHull(const Front& front, std::vector<std::uint32_t>* hull) {
-  const std::size_t begin = hull->size();
+// Writes the positions of the lower hull's vertices from `hull` on, which has
+// room for all; returns their end. Product holds a cost times a weight.
+template <class Product>
+std::uint32_t* WriteHull(const Front& front, std::uint32_t* hull) {
+  std::uint32_t* end = hull;
   for (std::uint32_t i = 0; i < front.size; ++i) {
-    while (hull->size() >= begin + 2 &&
-           AboveLine(front.items[hull->end()[-2]], front.items[hull->back()],
-                     front.items[i])) {
-      hull->pop_back();
+    while (end - hull >= 2 &&
+           AboveLine<Product>(front.items[end[-2]], front.items[end[-1]],
+                              front.items[i])) {
+      --end;
     }
-    hull->push_back(i);
+    *end++ = i;
   }
+  return end;
+}
+
+void AppendHull(Front* front, std::vector<std::uint32_t>* hull) {
+  const std::size_t begin = hull->size();
+  hull->resize(begin + front->size);
+  std::uint32_t* const first = hull->data() + begin;
+  const std::uint32_t* const last = front->small_products
+                                        ? WriteHull<std::int64_t>(*front, first)
+                                        : WriteHull<Wide>(*front, first);
+  hull->resize(static_cast<std::size_t>(last - hull->data()));
+  front->hull_begin = static_cast<std::uint32_t>(begin);
+  front->hull_end = static_cast<std::uint32_t>(hull->size());
+}
+
+// Where that fits, every class takes its cheapest item, and no hull is needed.
+void TakeCheapest(Relaxation* r) {
+  r->everything_fits = true;
+  r->hull.reserve(r->fronts.size());
+  for (Front& front : r->fronts) {
+    front.hull_begin = static_cast<std::uint32_t>(r->hull.size());
+    front.base = front.hull_begin;
+    front.hull_end = front.hull_begin + 1;
+    r->hull.push_back(front.size - 1);
+    r->base_cost += r->Base(front).cost * front.count;
+    r->base_weight += r->Base(front).weight * front.count;
+  }
+  r->bound = r->base_cost;
 }
 
 bool InOrder(std::span<const MckpItem> items) {
@@ -136,6 +169,7 @@ Result<Relaxation> Relax(std::span<const MckpClass> classes,
   r.fronts.reserve(classes.size());
   Wide largest_cost = 0;
   Wide largest_weight = 0;
+  Wide cheapest_weight = 0;  // where every class takes its cheapest item
   std::int64_t copies = 0;
   for (std::size_t k = 0; k < classes.size(); ++k) {
     const MckpClass& given = classes[k];
@@ -180,9 +214,8 @@ Result<Relaxation> Relax(std::span<const MckpClass> classes,
       front.index = r.sorted_index.back().data();
       front.size = static_cast<std::uint32_t>(r.sorted_items.back().size());
     }
-    front.hull_begin = static_cast<std::uint32_t>(r.hull.size());
-    AppendHull(front, &r.hull);
-    front.hull_end = static_cast<std::uint32_t>(r.hull.size());
+    front.small_products = Wide{max_cost} * max_weight < kMaxProduct;
+    cheapest_weight += Wide{front.items[front.size - 1].weight} * front.count;
     r.fronts.push_back(front);
   }
   if (largest_cost > kMaxTotal || largest_weight > kMaxTotal) {
@@ -190,6 +223,12 @@ Result<Relaxation> Relax(std::span<const MckpClass> classes,
                 "the {} of the classes sum to more than 2^60",
                 largest_cost > kMaxTotal ? "largest costs" : "largest weights");
   }
+
+  if (cheapest_weight <= capacity) {
+    TakeCheapest(&r);
+    return r;
+  }
+  for (Front& front : r.fronts) AppendHull(&front, &r.hull);
 
   std::int64_t least_weight = 0;
   std::vector<Edge> edges;
@@ -211,19 +250,17 @@ Result<Relaxation> Relax(std::span<const MckpClass> classes,
                 capacity, least_weight);
   }
   const Edge* edge = SelectBreakEdge(&edges, capacity - least_weight);
-  if (edge == nullptr) {
-    r.everything_fits = true;
-  } else {
-    const Front& front = r.fronts[edge->front];
-    const MckpItem& a = front.items[r.hull[edge->from]];
-    const MckpItem& b = front.items[r.hull[edge->from + 1]];
-    r.price_p = a.cost - b.cost;
-    r.price_q = b.weight - a.weight;
-  }
+  UCUDNN_CHECK(edge != nullptr);
+  r.break_front = edge->front;
+  const Front& front = r.fronts[edge->front];
+  const MckpItem& a = front.items[r.hull[edge->from]];
+  const MckpItem& b = front.items[r.hull[edge->from + 1]];
+  r.price_p = a.cost - b.cost;
+  r.price_q = b.weight - a.weight;
   ChooseBases(&r);
-  for (const Front& front : r.fronts) {
-    r.base_cost += r.Base(front).cost * front.count;
-    r.base_weight += r.Base(front).weight * front.count;
+  for (const Front& f : r.fronts) {
+    r.base_cost += r.Base(f).cost * f.count;
+    r.base_weight += r.Base(f).weight * f.count;
   }
   r.bound = Wide{r.base_cost} * r.price_q +
             r.price_p * (Wide{r.base_weight} - capacity);

@@ -18,6 +18,7 @@
 // the gap to a known solution is in no better one.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -35,8 +36,9 @@ struct Front {
   std::uint32_t size = 0;
   std::uint32_t hull_begin = 0;  // in Relaxation::hull: positions in `items`
   std::uint32_t hull_end = 0;
-  std::uint32_t base = 0;  // of the hull: the relaxation's choice, or the
-                           // lightest of its several
+  std::uint32_t base = 0;       // of the hull: the relaxation's choice, or the
+                                // lightest of its several
+  bool small_products = false;  // a cost times a weight is below 2^62
   std::int64_t count = 1;
 
   std::uint32_t Original(std::uint32_t position) const {
@@ -53,7 +55,8 @@ struct Relaxation {
 
   std::int64_t capacity = 0;
   bool everything_fits = false;  // then every base is its class's cheapest
-  Wide price_p = 0;              // cost per weight is price_p / price_q
+  std::optional<std::uint32_t> break_front;  // of the edge that does not fit
+  Wide price_p = 0;  // cost per weight is price_p / price_q
   Wide price_q = 1;
   // Of the base items, all copies.
   std::int64_t base_cost = 0;

@@ -6,6 +6,7 @@
 #include <stop_token>
 #include <utility>
 
+#include "base/median.h"
 #include "client/rehearse/elements.h"
 #include "client/undivided.h"
 #include "device/measure.h"
@@ -209,8 +210,8 @@ Result<Timing> Workload::MeasureWith(Executor& executor, int iterations,
     if (n >= 0) times.push_back(time);
     if (progress) progress(n + kWarmUp + 1, iterations + kWarmUp);
   }
-  const MedianAndSpread summary = Summarize(std::move(times));
-  return Timing{summary.median, summary.spread, iterations};
+  const Middle middle = MiddleOf(std::move(times));
+  return Timing{middle.median, middle.spread, iterations};
 }
 
 Result<Timing> Workload::Measure(int iterations, const Progress& progress) {

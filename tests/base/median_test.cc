@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <utility>
 
 namespace ucudnn {
 namespace {
@@ -12,7 +13,7 @@ using Times = std::vector<Nanoseconds>;
 Middle Of(std::initializer_list<std::int64_t> counts) {
   Times times;
   for (const std::int64_t count : counts) times.emplace_back(count);
-  return MiddleOf(times);
+  return MiddleOf(std::move(times));
 }
 
 TEST(MedianTest, TakesTheMiddleOne) {
@@ -31,6 +32,13 @@ TEST(MedianTest, SpreadsOverTheMiddleQuartiles) {
   EXPECT_EQ(Of({10, 20, 30, 40, 5000}).spread.count(), 10);
   // Quartiles 17.5, rounded down, and 32.5.
   EXPECT_EQ(Of({10, 20, 30, 40}).spread.count(), 7);
+}
+
+TEST(MedianTest, TakesTimesInAnyOrder) {
+  EXPECT_EQ(Of({9'000, 1'000}).median.count(), 5'000);
+  EXPECT_EQ(Of({9'000, 1'000}).spread.count(), 2'000);
+  EXPECT_EQ(Of({5, 1, 2, 4, 100}).median.count(), 4);
+  EXPECT_EQ(Of({50, 10, 20, 40, 1000}).spread.count(), 15);
 }
 
 TEST(MedianTest, DoesNotOverflow) {

@@ -97,9 +97,9 @@ void Assign(benchmark::State& state, const Shape& shape) {
     state.counters["plain_s"] = seconds;
   }
   if (shape.judged) {
-    CallJudges(state, fmt::format("{} GPUs", shape.gpus),
-               AssignmentAsIlp(problem),
-               static_cast<double>(assignment->makespan.count()), ours, false);
+    CallJudges(state, AssignmentAsIlp(problem),
+               static_cast<double>(assignment->makespan.count()),
+               {{fmt::format("{} GPUs", shape.gpus), ours}}, false);
   }
 }
 

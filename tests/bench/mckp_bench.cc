@@ -12,6 +12,18 @@
 namespace ucudnn::bench {
 namespace {
 
+double MedianOf(const std::vector<MckpClass>& classes, std::int64_t capacity) {
+  std::vector<double> seconds;
+  for (int i = 0; i < 201; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    benchmark::DoNotOptimize(SolveMckp(classes, capacity));
+    seconds.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+            .count());
+  }
+  return MedianAndSpread(std::move(seconds)).first;
+}
+
 void Division(benchmark::State& state, const MckpInstance& instance,
               std::int64_t capacity, bool merged, bool judged) {
   const std::vector<MckpClass> classes =
@@ -29,9 +41,19 @@ void Division(benchmark::State& state, const MckpInstance& instance,
   state.counters["gap"] =
       static_cast<double>(solution->cost - solution->lower_bound);
   if (judged) {
-    CallJudges(state, fmt::format("{} kernels", instance.front_of.size()),
-               MckpAsIlp(instance.Kernels(), capacity),
-               static_cast<double>(solution->cost), ours, true);
+    // Shared fronts given apart, and once each as `ucudnn solve wd` does.
+    const std::string group =
+        fmt::format("{} kernels, {}", instance.front_of.size(),
+                    instance.measured ? "measured" : "scaled");
+    Ours times = {{group + ", apart", ours}};
+    if (instance.fronts.size() < instance.front_of.size()) {
+      times.emplace_back(group + ", merged",
+                         MedianOf(instance.Merged(), capacity));
+    } else {
+      times.emplace_back(group + ", merged", ours);  // nothing to merge
+    }
+    CallJudges(state, MckpAsIlp(instance.Kernels(), capacity),
+               static_cast<double>(solution->cost), times, true);
   }
 }
 
@@ -147,6 +169,21 @@ void Register(const std::string& name, const MckpInstance& instance,
 int Main(int argc, char** argv) {
   constexpr std::int64_t kMiB = std::int64_t{1} << 20;
   for (const char* network : {"resnet50", "resnet152"}) {
+    for (const char* precision : {"FP32", "TF32"}) {
+      const auto instance =
+          MeasuredOnH200(UCUDNN_TEST_DATA, network, precision);
+      if (!instance) {
+        fmt::print(stderr, "{}\n", instance.error().message);
+        return 1;
+      }
+      const auto kernels = static_cast<std::int64_t>(instance->front_of.size());
+      for (const std::int64_t each : {8, 16, 32, 64}) {
+        const std::string name = fmt::format("{}/{}MiB", instance->name, each);
+        Register(name, *instance, each * kMiB * kernels, false, true);
+        Register(name + "/merged", *instance, each * kMiB * kernels, true,
+                 false);
+      }
+    }
     for (const bool distinct : {false, true}) {
       const auto instance =
           CudnnLike(UCUDNN_TEST_DATA, network, 32, distinct, 7);

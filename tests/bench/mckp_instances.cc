@@ -43,14 +43,18 @@ double Activations(const ConvGeometry& g) {
   return static_cast<double>(g.input_elements() + g.output_elements());
 }
 
+Result<Network> ReadLayers(const std::string& data, const std::string& name) {
+  const std::string path = data + "/networks/" + name + ".csv";
+  UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 1_MiB));
+  return ParseNetworkCsv(text, name, path);
+}
+
 Result<std::vector<Measured>> ReadMeasured(const std::string& data) {
   UCUDNN_ASSIGN_OR_RETURN(
       const Profile profile,
       ReadProfileFile(data + "/h200/alexnet_conv2-5_b256_all_fp32.csv.gz"));
-  const std::string path = data + "/networks/alexnet_caffe.csv";
-  UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 1_MiB));
   UCUDNN_ASSIGN_OR_RETURN(const Network alexnet,
-                          ParseNetworkCsv(text, "alexnet", path));
+                          ReadLayers(data, "alexnet_caffe"));
   std::vector<Measured> measured;
   for (const KernelProfile& kernel : profile.kernels) {
     UCUDNN_ASSIGN_OR_RETURN(
@@ -113,15 +117,59 @@ std::size_t MckpInstance::items() const {
   return sum;
 }
 
+Result<MckpInstance> MeasuredOnH200(const std::string& data,
+                                    const std::string& network,
+                                    const std::string& precision) {
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Profile read,
+      ReadProfileFile(data + "/h200/resnet50_b32_pow2.csv.gz"));
+  UCUDNN_ASSIGN_OR_RETURN(const Profile profile,
+                          SelectKernels(read, {.precision = precision}));
+  UCUDNN_ASSIGN_OR_RETURN(const Network measured, ReadLayers(data, "resnet50"));
+  UCUDNN_ASSIGN_OR_RETURN(const Network layers, ReadLayers(data, network));
+  using Key = std::pair<ConvGeometry, ConvOp>;
+  std::map<Key, const KernelProfile*> known;
+  for (const KernelProfile& kernel : profile.kernels) {
+    for (const ConvLayer& layer : measured.layers) {
+      if (layer.name != kernel.id.layer) continue;
+      known.try_emplace({layer.geometry, kernel.id.op}, &kernel);
+    }
+  }
+  MckpInstance instance;
+  instance.name = network + "/measured/" + precision;
+  instance.measured = true;
+  std::map<Key, std::uint32_t> front_of;
+  for (const Kernel& kernel :
+       KernelsOf(layers, Precision::kFp32, Layout::kNchw)) {
+    const Key key = {kernel.problem.geometry, kernel.op};
+    const auto fresh = static_cast<std::uint32_t>(instance.fronts.size());
+    const auto [at, inserted] = front_of.try_emplace(key, fresh);
+    instance.front_of.push_back(at->second);
+    if (!inserted) continue;
+    const auto found = known.find(key);
+    if (found == known.end()) {
+      return Fail(Code::kNotFound, "{}: {} {} was not measured", network,
+                  kernel.layer, Name(kernel.op));
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const ParetoFront front,
+                            SolvePareto(found->second->points,
+                                        {.batch = BatchSize(32),
+                                         .workspace_limit = 1_GiB,
+                                         .policy = BatchPolicy::kPowerOfTwo}));
+    auto& items = instance.fronts.emplace_back();
+    for (const FrontPoint& point : front.points()) {
+      items.push_back({point.time.count(), point.workspace.count()});
+    }
+  }
+  return instance;
+}
+
 Result<MckpInstance> CudnnLike(const std::string& data,
                                const std::string& network, std::int64_t batch,
                                bool all_distinct, std::uint64_t seed) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<Measured> measured,
                           ReadMeasured(data));
-  const std::string path = data + "/networks/" + network + ".csv";
-  UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 1_MiB));
-  UCUDNN_ASSIGN_OR_RETURN(const Network layers,
-                          ParseNetworkCsv(text, network, path));
+  UCUDNN_ASSIGN_OR_RETURN(const Network layers, ReadLayers(data, network));
   MckpInstance instance;
   instance.name = network + (all_distinct ? "/distinct" : "/shared");
   Random random(seed);

@@ -1,7 +1,13 @@
 #ifndef UCUDNN_TESTS_BENCH_MCKP_INSTANCES_H_
 #define UCUDNN_TESTS_BENCH_MCKP_INSTANCES_H_
 
-// Seeded instances of workspace division, the same on every machine.
+// Instances of workspace division, measured and seeded, the same on every
+// machine.
+//
+// Measured fronts: those of ResNet-50's 158 kernels (its first layer needs no
+// backward_data) at batch 32 on an H200, powers of two. All convolutions of
+// ResNet-152 are of geometries that ResNet-50 has too, so that its 464 kernels
+// have measured fronts as well.
 //
 // cuDNN-like fronts: the Pareto fronts of AlexNet's conv2 to conv5 measured on
 // an H200 (every batch up to 256, FP32) stand for the layers of another
@@ -31,6 +37,7 @@ namespace ucudnn::bench {
 
 struct MckpInstance {
   std::string name;
+  bool measured = false;
   std::vector<std::vector<MckpItem>> fronts;
   std::vector<std::uint32_t> front_of;  // of each kernel
 
@@ -40,6 +47,14 @@ struct MckpInstance {
   std::vector<MckpClass> Merged() const;
   std::size_t items() const;  // over kernels
 };
+
+// The kernels of `data`/networks/`network`.csv with the fronts that
+// `data`/h200/resnet50_b32_pow2.csv.gz has for their geometries, up to 1 GiB.
+// `precision` as `ucudnn solve --precision` takes it. Kernels alike share a
+// front. kNotFound if a geometry was not measured.
+Result<MckpInstance> MeasuredOnH200(const std::string& data,
+                                    const std::string& network,
+                                    const std::string& precision);
 
 // From `data`/h200 and `data`/networks/`network`.csv: forward, backward_data
 // (but of the first layer) and backward_filter of each convolution.

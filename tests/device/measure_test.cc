@@ -105,18 +105,6 @@ class Disturbed : public Device {
   Disturbance disturbance_;
 };
 
-TEST(SummarizeTest, GivesMedianAndHalfTheQuartileDistance) {
-  const auto summary = [](std::vector<int> us) {
-    std::vector<Nanoseconds> times;
-    for (const int t : us) times.emplace_back(microseconds(t));
-    const MedianAndSpread s = Summarize(times);
-    return std::pair(s.median.count(), s.spread.count());
-  };
-  EXPECT_EQ(summary({7}), std::pair(7000L, 0L));
-  EXPECT_EQ(summary({9, 1}), std::pair(5000L, 2000L));
-  EXPECT_EQ(summary({5, 1, 2, 4, 100}), std::pair(4000L, 1500L));
-}
-
 TEST(MeasureTest, FindsTheRecordedTimes) {
   const std::vector<MeasuredPoint> recorded = {Point(64, "FFT", 1_MiB, 40),
                                                Point(64, "GEMM", 0_B, 100)};

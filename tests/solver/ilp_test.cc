@@ -5,6 +5,7 @@
 
 #include "solver/glpk_ilp.h"
 #include "tests/solver/instances.h"
+#include "tests/support/highs_ilp.h"
 #ifdef UCUDNN_HAVE_CBC
 #include "tests/support/cbc_ilp.h"
 #endif
@@ -60,6 +61,23 @@ Instance RandomInstance(Random& random, std::int64_t classes,
   return instance;
 }
 
+AssignProblem RandomAssignment(Random& random) {
+  AssignProblem problem;
+  const std::int64_t gpus = Draw(random, 1, 4);
+  for (std::int64_t g = 0; g < gpus; ++g) {
+    auto& table = problem.tables.emplace_back();
+    const std::int64_t rate = Draw(random, 100, 400);
+    for (std::int64_t b = 1; b <= 8; ++b) {
+      if (Draw(random, 0, 4) == 0) continue;
+      table.push_back({BatchSize(b),
+                       Nanoseconds(rate * b + Draw(random, 0, 300)), Bytes(0)});
+    }
+    problem.gpus.push_back({.table = static_cast<std::size_t>(g)});
+  }
+  problem.batch = BatchSize(Draw(random, 1, 5 * gpus));
+  return problem;
+}
+
 TEST(IlpTest, JudgesAgreeWithTheKnapsackOnMediumInstances) {
   const auto judges = Judges();
   Random random(31);
@@ -77,6 +95,38 @@ TEST(IlpTest, JudgesAgreeWithTheKnapsackOnMediumInstances) {
       ASSERT_EQ(judged->cost, static_cast<double>(solution->cost))
           << judge->name() << ", trial " << trial;
     }
+  }
+}
+
+// Fewer instances, since each goes to another process and back.
+TEST(IlpTest, HighsAgreesOnTheKnapsackAndTheAssignment) {
+  const auto highs = testing::MakeHighsSolver();
+  if (highs == nullptr) {
+    GTEST_SKIP() << "Debian's python3-scipy is not installed";
+  }
+  Random random(33);
+  for (int trial = 0; trial < 100; ++trial) {
+    const Instance instance = RandomInstance(random, Draw(random, 1, 9), 4352);
+    const auto solution = SolveMckp(instance.Classes(), instance.capacity);
+    ASSERT_TRUE(solution && solution->optimal);
+    const auto judged =
+        highs->Solve(MckpAsIlp(instance.Classes(), instance.capacity), 20'000);
+    ASSERT_TRUE(judged) << judged.error().message;
+    ASSERT_TRUE(judged->optimal);
+    ASSERT_EQ(judged->cost, static_cast<double>(solution->cost)) << trial;
+  }
+  for (int trial = 0; trial < 30; ++trial) {
+    const AssignProblem problem = RandomAssignment(random);
+    const auto assignment = SolveAssignment(problem);
+    const auto judged = highs->Solve(AssignmentAsIlp(problem), 20'000);
+    ASSERT_EQ(judged.has_value(), assignment.has_value()) << trial;
+    if (!assignment) {
+      EXPECT_EQ(judged.error().code, Code::kFailedPrecondition);
+      continue;
+    }
+    EXPECT_NEAR(judged->cost, static_cast<double>(assignment->makespan.count()),
+                1e-2)
+        << trial;
   }
 }
 
@@ -110,20 +160,7 @@ TEST(IlpTest, JudgesAgreeWithTheAssignmentOnSmallInstances) {
   const auto judges = Judges();
   Random random(32);
   for (int trial = 0; trial < 150; ++trial) {
-    AssignProblem problem;
-    const std::int64_t gpus = Draw(random, 1, 4);
-    for (std::int64_t g = 0; g < gpus; ++g) {
-      auto& table = problem.tables.emplace_back();
-      const std::int64_t rate = Draw(random, 100, 400);
-      for (std::int64_t b = 1; b <= 8; ++b) {
-        if (Draw(random, 0, 4) == 0) continue;
-        table.push_back({BatchSize(b),
-                         Nanoseconds(rate * b + Draw(random, 0, 300)),
-                         Bytes(0)});
-      }
-      problem.gpus.push_back({.table = static_cast<std::size_t>(g)});
-    }
-    problem.batch = BatchSize(Draw(random, 1, 5 * gpus));
+    const AssignProblem problem = RandomAssignment(random);
     const auto assignment = SolveAssignment(problem);
     const IlpProblem ilp = AssignmentAsIlp(problem);
     for (const auto& judge : judges) {

@@ -1,0 +1,112 @@
+// How a knapsack's core is laid out before and while it is searched: alike
+// classes become one, and classes come nearest to the price first, with what
+// is still to be had after each.
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "solver/mckp_core.h"
+
+namespace ucudnn::mckp_internal {
+
+// Types with the same deviations become one with all their copies.
+void Core::MergeAlikeTypes() {
+  const auto compare = [this](const CoreType& a, const CoreType& b) {
+    if (a.end - a.begin != b.end - b.begin) {
+      return a.end - a.begin < b.end - b.begin ? -1 : 1;
+    }
+    for (std::uint32_t i = 0; i < a.end - a.begin; ++i) {
+      const Deviation& x = deviations_[a.begin + i];
+      const Deviation& y = deviations_[b.begin + i];
+      if (x.weight != y.weight) return x.weight < y.weight ? -1 : 1;
+      if (x.cost != y.cost) return x.cost < y.cost ? -1 : 1;
+    }
+    return 0;
+  };
+  std::sort(types_.begin(), types_.end(),
+            [&](const CoreType& a, const CoreType& b) {
+              const int order = compare(a, b);
+              return order != 0 ? order < 0 : a.front < b.front;
+            });
+  // Heads first; the others behind them, linked.
+  std::vector<CoreType> heads;
+  std::vector<CoreType> others;
+  for (const CoreType& type : types_) {
+    if (!heads.empty() && compare(heads.back(), type) == 0) {
+      others.push_back(type);
+      others.back().merged_next = heads.back().merged_next;
+      heads.back().merged_next = static_cast<std::uint32_t>(others.size() - 1);
+    } else {
+      heads.push_back(type);
+    }
+  }
+  merged_types_ = std::move(others);
+  types_ = std::move(heads);
+  for (CoreType& type : types_) {
+    for (std::uint32_t i = type.merged_next; i != CoreType::kNone;
+         i = merged_types_[i].merged_next) {
+      type.count += merged_types_[i].count;
+    }
+  }
+}
+
+// The steepest that a type's deviations can save, the flattest they can shed.
+Core::Outlook Core::OutlookOf(const CoreType& type) const {
+  Outlook outlook{{0, 1}, {1, 0}};
+  for (std::uint32_t d = type.begin; d < type.end; ++d) {
+    const Deviation& deviation = deviations_[d];
+    if (deviation.weight > 0) {
+      const Slope slope{-deviation.cost, deviation.weight};
+      if (Less(outlook.save, slope)) outlook.save = slope;
+    } else {
+      const Slope slope{deviation.cost, -deviation.weight};
+      if (Less(slope, outlook.shed)) outlook.shed = slope;
+    }
+  }
+  return outlook;
+}
+
+// Nearest to the price first, so that the slopes of the rest move away from it.
+void Core::SortTypes() {
+  const double price = static_cast<double>(relaxation_.price_p) /
+                       static_cast<double>(relaxation_.price_q);
+  std::vector<std::pair<double, CoreType>> keyed;
+  keyed.reserve(types_.size());
+  for (const CoreType& type : types_) {
+    const Outlook outlook = OutlookOf(type);
+    const double save = static_cast<double>(outlook.save.cost) /
+                        static_cast<double>(outlook.save.weight);
+    const double distance =
+        outlook.shed.weight == 0
+            ? price - save
+            : std::min(price - save,
+                       static_cast<double>(outlook.shed.cost) /
+                               static_cast<double>(outlook.shed.weight) -
+                           price);
+    keyed.emplace_back(distance, type);
+  }
+  // Of the equally near ones, those that add weight and those that remove it
+  // take turns, as it happens.
+  const auto shuffled = [](const CoreType& type) {
+    return type.front * 2654435761U;  // a permutation
+  };
+  std::sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
+    return std::tuple(a.first, shuffled(a.second)) <
+           std::tuple(b.first, shuffled(b.second));
+  });
+  for (std::size_t i = 0; i < types_.size(); ++i) types_[i] = keyed[i].second;
+}
+
+void Core::UpdateOutlooks() {
+  outlooks_.resize(types_.size() + 1);
+  outlooks_.back() = {{0, 1}, {1, 0}};
+  for (std::size_t i = types_.size(); i-- > 0;) {
+    outlooks_[i] = OutlookOf(types_[i]);
+    const Outlook& later = outlooks_[i + 1];
+    if (Less(outlooks_[i].save, later.save)) outlooks_[i].save = later.save;
+    if (Less(later.shed, outlooks_[i].shed)) outlooks_[i].shed = later.shed;
+  }
+}
+
+}  // namespace ucudnn::mckp_internal
