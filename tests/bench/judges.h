@@ -83,7 +83,7 @@ inline std::map<std::string, Tally>& Tallies() {
 inline void PrintTallies() {
   for (const auto& [name, tally] : Tallies()) {
     fmt::print(
-        "{:44} {:3} instances, {:3} within the limit, {:3} wrong; slower than "
+        "{:48} {:3} instances, {:3} within the limit, {:3} wrong; slower than "
         "ours {:.0f} times in the geometric mean, {:.0f} times at least\n",
         name, tally.instances, tally.done, tally.wrong,
         std::exp(tally.log_ratio / tally.instances), tally.least_ratio);

@@ -8,9 +8,12 @@
 #include <map>
 
 #include "base/profile.h"
+#include "solver/concurrency.h"
 #include "solver/pareto.h"
 #include "solver/validate.h"
+#include "solver/wd.h"
 #include "solver/wr.h"
+#include "solver/ws.h"
 #include "tests/solver/naive_pareto.h"
 
 namespace ucudnn {
@@ -126,6 +129,31 @@ TEST(H200Test, EveryPointOfAFullFrontIsThePlanUnderItsWorkspace) {
       EXPECT_EQ(plan.workspace, front.points()[i].workspace);
     }
   }
+}
+
+// VGG-16 at batch 64, a chain: an arena that its kernels share against one
+// divided among them. Milliseconds as `ucudnn solve` gives them.
+TEST(H200Test, SharingAnArenaBeatsDividingALargerOneOnVgg16) {
+  const Profile profile = Read("vgg16_b64_pow2.csv.gz", "FP32");
+  ASSERT_EQ(profile.kernels.size(), 38U);
+  const auto request = [](Bytes limit) {
+    return WrRequest{BatchSize(64), limit, BatchPolicy::kPowerOfTwo};
+  };
+  const auto shared = [&](Bytes limit) {
+    return SolveWs(profile, Chain(profile.kernels.size()), request(limit))
+        .value();
+  };
+  const WorkspacePlan divided = SolveWd(profile, request(264_MiB)).value();
+  const WorkspacePlan small = shared(64_MiB);
+  const WorkspacePlan large = shared(512_MiB);
+  for (const WorkspacePlan* plan : {&divided, &small, &large}) {
+    EXPECT_TRUE(plan->optimal);
+  }
+  const auto ms = [](Nanoseconds time) { return Microseconds(time) / 1e3; };
+  EXPECT_THAT(ms(*small.undivided_time), DoubleNear(198.7, 0.06));
+  EXPECT_THAT(ms(divided.total_time), DoubleNear(166.8, 0.06));
+  EXPECT_THAT(ms(small.total_time), DoubleNear(145.3, 0.06));
+  EXPECT_THAT(ms(large.total_time), DoubleNear(62.4, 0.06));
 }
 
 }  // namespace
