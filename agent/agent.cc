@@ -38,7 +38,7 @@ class Agent {
         stop_(std::move(stop)),
         states_(devices_.size()) {}
 
-  void Run() {
+  Status Run() {
     Register();
     {
       std::vector<std::jthread> threads;
@@ -55,12 +55,19 @@ class Agent {
       spdlog::warn("event=leave_failed error=\"{}\"", left.error().message);
     }
     spdlog::info("event=stopped agent={}", options_.id);
+    const std::lock_guard lock(mutex_);
+    for (const DeviceState& state : states_) {
+      if (state.lost.empty()) return {};
+    }
+    return Fail(Code::kDataLoss, "every device is lost; the last: {}",
+                states_.back().lost);
   }
 
  private:
   // What the heartbeat tells about a device; guarded by mutex_.
   struct DeviceState {
     std::string busy_with;
+    std::string lost;  // why it is of no use any more; empty: it is not lost
     std::vector<v1::TaskLease> leases;
   };
 
@@ -71,8 +78,8 @@ class Agent {
     request.set_agent_id(options_.id);
     request.set_host(options_.host);
     request.set_version(options_.version);
-    for (const auto& device : devices_) {
-      const DeviceInfo& info = device->info();
+    for (std::size_t i = 0; i < devices_.size(); ++i) {
+      const DeviceInfo& info = devices_[i]->info();
       v1::Device& d = *request.add_devices();
       d.set_id(info.id);
       d.set_agent_id(options_.id);
@@ -83,7 +90,8 @@ class Agent {
       kind.set_memory_bytes(info.kind.memory.count());
       kind.set_library(info.kind.library);
       d.set_driver(info.driver);
-      d.set_state("idle");
+      const std::lock_guard state_lock(mutex_);
+      SetState(i, &d);
     }
     Backoff backoff(options_.seed);
     while (!stop_.stop_requested()) {
@@ -128,10 +136,14 @@ class Agent {
         if (stop_.stop_requested()) break;
         if (!WaitUntilFree(index)) break;
         if (std::optional<v1::ReportTaskRequest> report =
-                Measure(device, task)) {
+                Measure(index, task)) {
           Report(*report);
         }
         DropLease(index, task.id());
+        if (IsLost(index)) {
+          GiveBack(index);
+          return;
+        }
       }
       if (leased->tasks().empty()) {
         Wait(stop_, milliseconds(std::clamp<std::int64_t>(
@@ -161,9 +173,25 @@ class Agent {
     return false;
   }
 
+  // What a task asks for.
+  static Result<CampaignTask> Read(const v1::Task& task) {
+    CampaignTask campaign;
+    UCUDNN_ASSIGN_OR_RETURN(campaign.problem, ParseConvProblem(task.problem()));
+    UCUDNN_ASSIGN_OR_RETURN(campaign.goal, ParseTaskGoal(task.goal()));
+    campaign.batch = BatchSize(task.batch());
+    campaign.max_workspace = Bytes(task.max_workspace_bytes());
+    for (const v1::Measurement& measurement : task.known()) {
+      UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point, FromProto(measurement));
+      campaign.known.push_back(std::move(point));
+    }
+    return campaign;
+  }
+
   // The report of one task, or nothing if the agent was stopped meanwhile.
-  std::optional<v1::ReportTaskRequest> Measure(Device& device,
+  // While it takes long, tells the coordinator what there is so far.
+  std::optional<v1::ReportTaskRequest> Measure(std::size_t index,
                                                const v1::Task& task) {
+    Device& device = *devices_[index];
     v1::ReportTaskRequest report;
     report.set_agent_id(options_.id);
     report.set_device_id(device.info().id);
@@ -171,26 +199,45 @@ class Agent {
     report.set_lease_token(task.lease_token());
     report.set_max_workspace_bytes(task.max_workspace_bytes());
     report.set_driver(device.info().driver);
+    const DeviceInfo& info = device.info();
+    v1::ReportTaskRequest partial = report;
+    partial.set_partial(true);
+    auto told = SteadyClock::now();
+    const auto tell = [&] {
+      // Once: the report at the end holds the same.
+      if (const auto response = link_.ReportTask(partial); !response) {
+        spdlog::warn("event=partial_report_failed task={} error=\"{}\"",
+                     task.id(), response.error().message);
+      }
+      partial.clear_measurements();
+      told = SteadyClock::now();
+    };
+    const auto sink = [&](const std::vector<MeasuredPoint>& measured) {
+      for (const MeasuredPoint& point : measured) {
+        *partial.add_measurements() = ToProto(point);
+      }
+      if (SteadyClock::now() - told >= options_.partial_report) tell();
+    };
     const auto points = [&]() -> Result<std::vector<MeasuredPoint>> {
-      UCUDNN_ASSIGN_OR_RETURN(const ConvProblem problem,
-                              ParseConvProblem(task.problem()));
-      return measure_(device, problem, BatchSize(task.batch()),
-                      Bytes(task.max_workspace_bytes()), stop_);
+      UCUDNN_ASSIGN_OR_RETURN(const CampaignTask campaign, Read(task));
+      return measure_(device, campaign, stop_, sink);
     }();
     if (points) {
       for (const MeasuredPoint& point : *points) {
         *report.add_measurements() = ToProto(point);
       }
       spdlog::info("event=measured device={} problem={} batch={} points={}",
-                   device.info().id, task.problem(), task.batch(),
-                   points->size());
+                   info.id, task.problem(), task.batch(), points->size());
       return report;
     }
     const Error& error = points.error();
+    // What was measured before it failed is a fact.
+    if (partial.measurements_size() > 0) tell();
     if (error.code == Code::kCancelled) return std::nullopt;
     spdlog::error(
-        "event=task_failed device={} problem={} batch={} error=\"{}\"",
-        device.info().id, task.problem(), task.batch(), error.message);
+        "event=task_failed device={} problem={} batch={} error=\"{}\"", info.id,
+        task.problem(), task.batch(), error.message);
+    if (error.code == Code::kDataLoss) Lose(index, error.message);
     report.set_error(error.message.empty() ? std::string(CodeName(error.code))
                                            : error.message);
     report.set_retryable(error.code != Code::kUnimplemented &&
@@ -237,8 +284,7 @@ class Agent {
         for (std::size_t i = 0; i < devices_.size(); ++i) {
           v1::Device& device = *request.add_devices();
           device.set_id(devices_[i]->info().id);
-          device.set_state(states_[i].busy_with.empty() ? "idle" : "busy");
-          device.set_state_reason(states_[i].busy_with);
+          SetState(i, &device);
           for (const v1::TaskLease& lease : states_[i].leases) {
             *request.add_leases() = lease;
           }
@@ -246,6 +292,47 @@ class Agent {
       }
       const auto response = link_.Heartbeat(request);
       if (!response && response.error().code == Code::kNotFound) Register();
+    }
+  }
+
+  // With mutex_ held.
+  void SetState(std::size_t index, v1::Device* device) const {
+    const DeviceState& state = states_[index];
+    device->set_state(!state.lost.empty()       ? "lost"
+                      : state.busy_with.empty() ? "idle"
+                                                : "busy");
+    device->set_state_reason(!state.lost.empty() ? state.lost
+                                                 : state.busy_with);
+  }
+
+  bool IsLost(std::size_t index) {
+    const std::lock_guard lock(mutex_);
+    return !states_[index].lost.empty();
+  }
+
+  void Lose(std::size_t index, const std::string& why) {
+    spdlog::error("event=device_lost device={} why=\"{}\"",
+                  devices_[index]->info().id, why);
+    const std::lock_guard lock(mutex_);
+    states_[index].lost = why;
+  }
+
+  // The tasks that a lost device still has are for others, at once.
+  void GiveBack(std::size_t index) {
+    std::vector<v1::TaskLease> leases;
+    {
+      const std::lock_guard lock(mutex_);
+      leases.swap(states_[index].leases);
+    }
+    for (const v1::TaskLease& lease : leases) {
+      v1::ReportTaskRequest report;
+      report.set_agent_id(options_.id);
+      report.set_device_id(devices_[index]->info().id);
+      report.set_task_id(lease.task_id());
+      report.set_lease_token(lease.lease_token());
+      report.set_error("its device was lost before it was measured");
+      report.set_retryable(true);
+      Report(report);
     }
   }
 
@@ -286,9 +373,7 @@ Status RunAgent(const AgentOptions& options, Link& link,
   if (devices.empty()) {
     return Fail(Code::kFailedPrecondition, "there is no device to measure on");
   }
-  Agent agent(options, link, devices, measure, std::move(stop));
-  agent.Run();
-  return {};
+  return Agent(options, link, devices, measure, std::move(stop)).Run();
 }
 
 }  // namespace ucudnn

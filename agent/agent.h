@@ -15,17 +15,18 @@
 #include <string>
 #include <vector>
 
+#include "agent/campaign.h"
 #include "agent/link.h"
 #include "base/result.h"
 #include "device/device.h"
 
 namespace ucudnn {
 
-// Measures one task on a device: a point for each algorithm. Stops early, with
-// kCancelled, when asked to.
+// Measures one task on a device, as RunCampaign does. Stops early, with
+// kCancelled, when asked to; kDataLoss: the device is of no use any more.
 using Measurer = std::function<Result<std::vector<MeasuredPoint>>(
-    Device& device, const ConvProblem& problem, BatchSize batch,
-    Bytes max_workspace, std::stop_token stop)>;
+    Device& device, const CampaignTask& task, const std::stop_token& stop,
+    const PointsSink& sink)>;
 
 struct AgentOptions {
   std::string id;
@@ -35,10 +36,15 @@ struct AgentOptions {
   // How long a report is still tried after the agent was asked to stop.
   std::chrono::milliseconds drain_grace{10'000};
   std::uint64_t seed = 1;  // of the jitter
+  // What was measured of a task that takes long is reported so often.
+  std::chrono::milliseconds partial_report{2'000};
 };
 
 // Runs until `stop` is requested, then reports what is finished, gives back
-// its leases and returns. Fails only if there is no device.
+// its leases and returns. A device that breaks is reported as lost, with the
+// reason, and left alone; the others go on. kFailedPrecondition if there is no
+// device; kDataLoss, at once, when the last one broke: a new process may be
+// able to use them.
 Status RunAgent(const AgentOptions& options, Link& link,
                 const std::vector<std::unique_ptr<Device>>& devices,
                 const Measurer& measure, std::stop_token stop);

@@ -23,6 +23,7 @@ namespace {
 struct Options {
   std::vector<std::string> coordinators = {"127.0.0.1:7460"};
   std::string log_level = "info";
+  std::string slice;
   DeviceOptions devices;
   AgentOptions agent;
   MeasureOptions measure;
@@ -38,15 +39,24 @@ std::string HostName() {
 void LogDropped(const Candidate& candidate,
                 const Result<MeasuredPoint>& point) {
   if (point) return;
-  spdlog::debug("event=dropped algorithm={} workspace_bytes={} why=\"{}\"",
-                candidate.algorithm.name, candidate.workspace.count(),
-                point.error().message);
+  const Code code = point.error().code;
+  const bool as_meant =
+      code == Code::kDeadlineExceeded || code == Code::kResourceExhausted;
+  spdlog::log(as_meant ? spdlog::level::debug : spdlog::level::warn,
+              "event=dropped algorithm={} workspace_bytes={} why=\"{}\"",
+              candidate.algorithm.name, candidate.workspace.count(),
+              point.error().message);
 }
 
 Status Run(const Options& options) {
   const StopSignals signals;
   StartLog("ucudnn-agent", options.log_level);
-  UCUDNN_ASSIGN_OR_RETURN(auto devices, OpenDevices(options.devices));
+  DeviceOptions asked = options.devices;
+  asked.on_gpu_failure = [](int ordinal, const Error& error) {
+    spdlog::error("event=gpu_left_out gpu={} why=\"{}\"", ordinal,
+                  error.message);
+  };
+  UCUDNN_ASSIGN_OR_RETURN(auto devices, OpenDevices(asked));
   for (const auto& device : devices) {
     spdlog::info("event=device id={} kind=\"{}\" driver=\"{}\"",
                  device->info().id, ToString(device->info().kind),
@@ -57,13 +67,11 @@ Status Run(const Options& options) {
   // task to the next.
   std::map<const Device*, MeasureBench> benches;
   for (const auto& device : devices) benches.try_emplace(device.get(), *device);
-  const Measurer measure = [&](Device& device, const ConvProblem& problem,
-                               BatchSize batch, Bytes max_workspace,
-                               const std::stop_token& stop) {
-    MeasureOptions measure_options = options.measure;
-    measure_options.max_workspace = max_workspace;
-    return benches.at(&device).Measure(problem, batch, measure_options, stop,
-                                       LogDropped);
+  const Measurer measure = [&](Device& device, const CampaignTask& task,
+                               const std::stop_token& stop,
+                               const PointsSink& sink) {
+    return RunCampaign(device, benches.at(&device), task, options.measure, stop,
+                       LogDropped, sink);
   };
   Status status;
   std::atomic<bool> ended = false;
@@ -98,6 +106,15 @@ int Main(int argc, char** argv) {
   app.add_option("--id", options.agent.id,
                  "This agent's name; the host's name unless given")
       ->option_text("NAME");
+  app.add_option("--gpus", options.devices.gpu_ordinals,
+                 "Offer only these GPUs, counted from 0")
+      ->delimiter(',')
+      ->option_text("N[,...]");
+  app.add_option("--slice", options.slice,
+                 "Offer a slice of each GPU instead of all of it, such as "
+                 "sm=32: a device of a kind of its own")
+      ->option_text("sm=N")
+      ->envname("UCUDNN_SLICE");
   app.add_option("--cpu-devices", options.devices.cpu_devices,
                  "Offer the CPU as so many devices, where there is no GPU")
       ->check(CLI::Range(0, 1024));
@@ -114,8 +131,18 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  if (options.agent.id.empty()) options.agent.id = options.agent.host;
-  const Status status = Run(options);
+  // Agents with unlike slices of one host are different agents.
+  if (options.agent.id.empty()) {
+    options.agent.id = options.agent.host;
+    if (!options.slice.empty()) options.agent.id += "-" + options.slice;
+  }
+  Status status;
+  if (const auto sms = ParseGpuSlice(options.slice); sms) {
+    options.devices.gpu_slice_sms = *sms;
+    status = Run(options);
+  } else {
+    status = Within("--slice", sms.error());
+  }
   if (!status) {
     std::fprintf(stderr, "ucudnn-agent: %s\n", status.error().message.c_str());
     return status.error().code == Code::kInvalidArgument ? 2 : 1;

@@ -16,9 +16,11 @@
 namespace ucudnn {
 
 // Which micro-batch sizes a division may use; the mini-batch itself always may.
-enum class BatchPolicy { kAll, kPowerOfTwo, kUndivided };
+// Adaptive: those that solver/adaptive.h chose to measure, so every size that
+// there are measurements of.
+enum class BatchPolicy { kAll, kPowerOfTwo, kUndivided, kAdaptive };
 
-// "all", "powerOfTwo", "undivided".
+// "all", "powerOfTwo", "undivided", "adaptive".
 std::string_view Name(BatchPolicy policy);
 Result<BatchPolicy> ParseBatchPolicy(std::string_view text);
 

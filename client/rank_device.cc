@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -56,6 +57,10 @@ Result<std::unique_ptr<Device>> Open(const DeviceChoice& choice,
   std::size_t index = 0;
   if (options.gpus) {
     options.gpu_ordinals = {choice.gpu};
+    const char* slice = std::getenv("UCUDNN_SLICE");
+    auto sms = ParseGpuSlice(slice == nullptr ? "" : slice);
+    if (!sms) return Within("UCUDNN_SLICE", std::move(sms).error());
+    options.gpu_slice_sms = *sms;
   } else {
     options.cpu_devices =
         rank.cpu_devices > 0 ? rank.cpu_devices : choice.cpu_devices;

@@ -55,7 +55,7 @@ void AddOptions(CLI::App& app, Arguments* args) {
                       "Workspace of all kernels together");
   app.add_option("--policy,--batch-policy", args->policy,
                  "Micro-batch sizes: powerOfTwo unless given")
-      ->check(CLI::IsMember({"all", "powerOfTwo", "undivided"}));
+      ->check(CLI::IsMember({"all", "powerOfTwo", "undivided", "adaptive"}));
   app.add_option("--precision", args->precision, "FP32 unless given")
       ->check(
           CLI::IsMember({"FP32", "TF32", "TRUE_HALF", "PSEUDO_HALF", "BF16"}));

@@ -97,6 +97,8 @@ class Coordinator {
   Result<std::int64_t> Enqueue(const Inputs& inputs);
   Result<v1::MeasureProgress> MeasureFor(Inputs* inputs,
                                          const v1::MeasureRequest& request);
+  // What is stored of a task's problem.
+  Status AddKnown(const TaskKey& key, v1::Task* task);
   // The one kind that the devices online have.
   Result<std::string> OnlyKind();
 

@@ -133,9 +133,25 @@ Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
     t.set_max_workspace_bytes(task.max_workspace.count());
     t.set_lease_token(task.lease_token);
     t.set_lease_ms(options_.lease_ms);
+    t.set_goal(task.key.goal);
+    if (!task.key.goal.empty()) {
+      UCUDNN_RETURN_IF_ERROR(AddKnown(task.key, &t));
+    }
   }
   response.set_poll_after_ms(options_.poll_after_ms);
   return response;
+}
+
+Status Coordinator::AddKnown(const TaskKey& key, v1::Task* task) {
+  const std::vector<std::string> problem = {key.problem};
+  UCUDNN_ASSIGN_OR_RETURN(const PointsByProblem known,
+                          store_.LoadProfile(key.kind, problem, {}));
+  for (const auto& [name, points] : known) {
+    for (const MeasuredPoint& point : points) {
+      if (point.batch <= key.batch) *task->add_known() = ToProto(point);
+    }
+  }
+  return {};
 }
 
 Result<v1::ReportTaskResponse> Coordinator::ReportTask(
@@ -155,12 +171,18 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
   completion.driver = request.driver();
   completion.measured_ms = now;
   completion.now_ms = now;
+  completion.clocks = {request.clocks().sm_mhz(), request.clocks().memory_mhz(),
+                       request.clocks().throttle()};
   for (int i = 0; i < request.measurements_size(); ++i) {
     Result<MeasuredPoint> point = ucudnn::FromProto(request.measurements(i));
     if (!point) {
       return Within(fmt::format("measurements[{}]", i), point.error());
     }
     completion.points.push_back(*std::move(point));
+  }
+  if (request.partial()) {
+    UCUDNN_RETURN_IF_ERROR(store_.AddToTask(completion));
+    return response;
   }
   UCUDNN_ASSIGN_OR_RETURN(const CompletionResult result,
                           store_.CompleteTask(completion));

@@ -34,7 +34,7 @@ std::vector<TaskKey> KeysOf(const std::vector<Need>& needs) {
   std::vector<TaskKey> keys;
   keys.reserve(needs.size());
   for (const Need& need : needs) {
-    keys.push_back({need.kind, need.problem, need.batch});
+    keys.push_back({need.kind, need.problem, need.batch, ToString(need.goal)});
   }
   return keys;
 }
@@ -44,7 +44,9 @@ std::vector<NewTask> TasksOf(const std::vector<Need>& needs,
   std::vector<NewTask> tasks;
   tasks.reserve(needs.size());
   for (const Need& need : needs) {
-    tasks.push_back({{need.kind, need.problem, need.batch}, max_workspace, 0});
+    tasks.push_back({{need.kind, need.problem, need.batch, ToString(need.goal)},
+                     need.goal.limit.value_or(max_workspace),
+                     0});
   }
   return tasks;
 }
@@ -114,7 +116,7 @@ Result<Coordinator::Inputs> Coordinator::LookUp(
   if (inputs.needs.size() > kMaxTasksPerPlan) {
     return Fail(Code::kInvalidArgument,
                 "the plan needs {} measurements; up to {} are accepted: take a "
-                "smaller batch or the policy powerOfTwo",
+                "smaller batch or the policy adaptive",
                 inputs.needs.size(), kMaxTasksPerPlan);
   }
   return inputs;
@@ -128,7 +130,9 @@ Result<KindProfiles> Coordinator::LoadProfiles(const Inputs& inputs) {
     sizes.insert(need.batch);
   }
   const std::vector<std::string> names(problems.begin(), problems.end());
-  const std::vector<BatchSize> batches(sizes.begin(), sizes.end());
+  std::vector<BatchSize> batches(sizes.begin(), sizes.end());
+  // Adaptive measuring chooses the batches itself.
+  if (inputs.spec.policy == BatchPolicy::kAdaptive) batches.clear();
   KindProfiles profiles;
   for (const std::string& kind : inputs.spec.kinds) {
     if (profiles.contains(kind)) continue;

@@ -250,20 +250,30 @@ std::vector<Need> NeedsOf(const Network& network, const PlanSpec& spec,
   // any part of the batch.
   const std::vector<BatchSize> even = EvenSplit(
       spec.batch, kinds.size() == 1 ? spec.kinds.size() : std::size_t{1});
+  // Adaptive measuring finds what divides a batch; the parts that unlike ranks
+  // may get are batches of their own.
+  const BatchPolicy policy = spec.policy != BatchPolicy::kAdaptive ? spec.policy
+                             : kinds.size() == 1 ? BatchPolicy::kUndivided
+                                                 : BatchPolicy::kPowerOfTwo;
   for (const std::string& kind : kinds) {
     for (const BatchSize batch : even) {
-      AddSizes(batch, spec.policy, &sizes_of_kind[kind]);
+      AddSizes(batch, policy, &sizes_of_kind[kind]);
     }
   }
   for (const auto& [kind, batch] : chosen) {
     if (batch.count() > 0) sizes_of_kind[kind].insert(batch);
   }
   const auto problems = CountProblems(network, spec);
+  TaskGoal goal;
+  goal.adaptive = spec.policy == BatchPolicy::kAdaptive;
+  // Of a workspace to be divided each kernel may get any part.
+  if (goal.adaptive && !spec.divide_workspace)
+    goal.limit = spec.workspace_limit;
   std::vector<Need> needs;
   for (const auto& [kind, sizes] : sizes_of_kind) {
     for (const BatchSize batch : sizes) {
       for (const auto& [problem, count] : problems) {
-        needs.push_back({kind, problem, batch});
+        needs.push_back({kind, problem, batch, goal});
       }
     }
   }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/goal.h"
 #include "base/network.h"
 #include "base/plan.h"
 #include "base/profile.h"
@@ -48,6 +49,7 @@ struct Need {
   std::string kind;
   std::string problem;
   BatchSize batch;
+  TaskGoal goal = {};
 
   friend auto operator<=>(const Need&, const Need&) = default;
 };

@@ -144,6 +144,7 @@ Result<Nanoseconds> MeasureBench::Run(Ready& ready, std::int64_t runs) {
     }
     return {};
   }));
+  spent_ += all;
   return all / runs;
 }
 
@@ -275,9 +276,13 @@ Result<MeasuredPoint> MeasureBench::MeasureOne(const Target& target,
     spent += time * group;
   }
   const int repeats = static_cast<int>(times.size());
+  std::sort(times.begin(), times.end());
+  const Nanoseconds min = times.front();
+  const Nanoseconds p90 = times[(times.size() * 9 + 9) / 10 - 1];
   const Middle middle = MiddleOf(std::move(times));
   return MeasuredPoint{target.batch,  candidate.algorithm, candidate.workspace,
-                       middle.median, middle.spread,       repeats};
+                       middle.median, middle.spread,       repeats,
+                       min,           p90};
 }
 
 Result<std::vector<MeasuredPoint>> MeasureBench::Measure(
@@ -314,6 +319,19 @@ Result<std::vector<MeasuredPoint>> MeasureBench::Measure(
         *std::move(failure));
   }
   return std::move(target.points);
+}
+
+Result<MeasuredPoint> MeasureBench::MeasureAlgorithm(
+    const ConvProblem& problem, BatchSize batch, const Candidate& candidate,
+    const MeasureOptions& options, std::vector<MeasuredPoint> rivals,
+    const std::stop_token& stop) {
+  UCUDNN_RETURN_IF_ERROR(Check(options));
+  UCUDNN_RETURN_IF_ERROR(PrepareOperands(problem, batch));
+  const Target target{problem, batch, options, stop, std::move(rivals)};
+  Result<MeasuredPoint> point = MeasureOne(target, candidate);
+  // A failed algorithm is one thing, a broken device another.
+  if (!point) UCUDNN_RETURN_IF_ERROR(device_.Synchronize());
+  return point;
 }
 
 Result<std::vector<MeasuredPoint>> MeasureProblem(

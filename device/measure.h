@@ -69,6 +69,20 @@ class MeasureBench {
                                              const std::stop_token& stop,
                                              const MeasureProgress& progress);
 
+  // One algorithm of them alone. `rivals` are points of `batch` images by which
+  // it may turn out hopeless. kResourceExhausted, kDeadlineExceeded and what
+  // the device reports, as MeasureProgress is told; kDataLoss if the device is
+  // broken.
+  Result<MeasuredPoint> MeasureAlgorithm(const ConvProblem& problem,
+                                         BatchSize batch,
+                                         const Candidate& candidate,
+                                         const MeasureOptions& options,
+                                         std::vector<MeasuredPoint> rivals,
+                                         const std::stop_token& stop);
+
+  // How long the device has been running for all measurements so far.
+  Nanoseconds spent() const { return spent_; }
+
  private:
   struct Target;  // what is being measured, and the best of it so far
   // One algorithm ready to run, its workspace allocated.
@@ -93,6 +107,7 @@ class MeasureBench {
   DeviceBuffer out_;
   DeviceBuffer workspace_;
   Precision filled_with_ = Precision::kFp32;  // what a_ and b_ hold
+  Nanoseconds spent_{0};
 };
 
 // The same with buffers of its own.

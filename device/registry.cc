@@ -59,6 +59,16 @@ Result<Devices> OpenCpus([[maybe_unused]] const DeviceOptions& options) {
 
 }  // namespace
 
+Result<std::int64_t> ParseGpuSlice(std::string_view text) {
+  if (text.empty()) return 0;
+#ifdef UCUDNN_WITH_CUDNN
+  return ParseSlice(text);
+#else
+  return Fail(Code::kUnimplemented,
+              "slice '{}': this build has no cuDNN backend", text);
+#endif
+}
+
 Result<Devices> OpenDevices(const DeviceOptions& options) {
   constexpr int kMostCpuDevices = 1024;
   if (options.cpu_devices < 0 || options.cpu_devices > kMostCpuDevices) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -28,6 +29,11 @@ struct DeviceOptions {
   int cpu_devices = 1;
   int cpu_threads = 0;  // of each; 0: an even share of the cores
 };
+
+// "sm=32": multiprocessors of a slice of a GPU (gpu_slice_sms), as --slice and
+// UCUDNN_SLICE name it; 0 for an empty text. kInvalidArgument;
+// kUnimplemented in a build without GPUs.
+Result<std::int64_t> ParseGpuSlice(std::string_view text);
 
 // The GPUs, else the CPU. kUnavailable if there is neither, saying why;
 // kInvalidArgument if an option is out of range.

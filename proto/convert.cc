@@ -138,6 +138,8 @@ v1::Measurement ToProto(const MeasuredPoint& point) {
   message.set_time_ns(point.time.count());
   message.set_spread_ns(point.spread.count());
   message.set_repeats(point.repeats);
+  message.set_min_ns(point.min.count());
+  message.set_p90_ns(point.p90.count());
   return message;
 }
 
@@ -159,6 +161,10 @@ Result<MeasuredPoint> FromProto(const v1::Measurement& message) {
   point.time = Nanoseconds(message.time_ns());
   point.spread = Nanoseconds(message.spread_ns());
   point.repeats = message.repeats();
+  UCUDNN_RETURN_IF_ERROR(NotNegative("min_ns", message.min_ns()));
+  UCUDNN_RETURN_IF_ERROR(NotNegative("p90_ns", message.p90_ns()));
+  point.min = Nanoseconds(message.min_ns());
+  point.p90 = Nanoseconds(message.p90_ns());
   return point;
 }
 

@@ -14,7 +14,10 @@ std::string LabelOf(const KernelPlan& kernel) {
 }
 
 bool Admitted(BatchPolicy policy, BatchSize part, BatchSize whole) {
-  if (part == whole || policy == BatchPolicy::kAll) return true;
+  if (part == whole || policy == BatchPolicy::kAll ||
+      policy == BatchPolicy::kAdaptive) {
+    return true;
+  }
   if (policy == BatchPolicy::kUndivided) return false;
   std::int64_t power = 1;
   while (power < part.count()) power *= 2;

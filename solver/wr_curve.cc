@@ -78,6 +78,7 @@ bool PolicyAdmits(BatchPolicy policy, BatchSize batch, BatchSize mini_batch) {
   if (batch == mini_batch) return true;
   switch (policy) {
     case BatchPolicy::kAll:
+    case BatchPolicy::kAdaptive:
       return true;
     case BatchPolicy::kPowerOfTwo:
       return std::has_single_bit(static_cast<std::uint64_t>(batch.count()));

@@ -52,7 +52,7 @@ void AddBatchOption(CLI::App* command, BatchSize* batch) {
 void AddBatchPolicyOption(CLI::App* command, BatchPolicy* policy) {
   AddParsedOption(
       command, "--batch-policy",
-      "Which micro-batch sizes to use: all, powerOfTwo or undivided",
+      "Which micro-batch sizes to use: all, powerOfTwo, undivided or adaptive",
       ParseBatchPolicy,
       [policy](const std::string&, BatchPolicy value) { *policy = value; })
       ->option_text("POLICY")

@@ -3,8 +3,11 @@
 
 // The flags that commands which plan from a measured profile share:
 //   --profile P.csv --batch 256 --workspace-limit 64MiB
-//   [--batch-policy all|powerOfTwo|undivided] [--network N] [--layer L]
-//   [--op O] [--precision FP32] [--device D] [--layout NCHW] [-o FORMAT]
+//   [--batch-policy all|powerOfTwo|undivided|adaptive] [--network N]
+//   [--layer L] [--op O] [--precision FP32] [--device D] [--layout NCHW]
+//   [-o FORMAT]
+// Adaptive is a way to choose what to measure; of a finished profile it uses
+// every size that there is, as `all` does.
 
 #include <string>
 

@@ -46,8 +46,11 @@ Status Check(const Measurement& m) {
   return CheckKey("a measurement's math mode", m.point.algorithm.math);
 }
 
-// A point from the columns batch, algorithm, math, precision_name,
-// workspace_bytes, time_ns, spread_ns, repeats.
+// The columns that PointOf reads.
+constexpr char kPointColumns[] =
+    "batch, algorithm, math, precision_name, workspace_bytes, time_ns, "
+    "spread_ns, repeats, min_ns, p90_ns";
+
 Result<MeasuredPoint> PointOf(const SqlRow& row, std::size_t first) {
   UCUDNN_ASSIGN_OR_RETURN(const Precision precision,
                           ParsePrecision(row.Text(first + 3)));
@@ -58,7 +61,9 @@ Result<MeasuredPoint> PointOf(const SqlRow& row, std::size_t first) {
                        .workspace = Bytes(row.Int(first + 4)),
                        .time = Nanoseconds(row.Int(first + 5)),
                        .spread = Nanoseconds(row.Int(first + 6)),
-                       .repeats = static_cast<int>(row.Int(first + 7))};
+                       .repeats = static_cast<int>(row.Int(first + 7)),
+                       .min = Nanoseconds(row.Int(first + 8)),
+                       .p90 = Nanoseconds(row.Int(first + 9))};
 }
 
 }  // namespace
@@ -70,25 +75,34 @@ Status UpsertMeasurements(SqlTransaction& sql,
   return InPieces(
       sql.dialect(), std::span<const Measurement* const>(newest),
       [&](auto piece) -> Status {
-        SqlRows rows("($, $, $, $, $, $, $, $, $, $, $, $, $)");
+        SqlRows rows("($, $, $, $, $, $, $, $, $, $, $, $, $, $, $, $, $, $)");
         for (const Measurement* m : piece) {
           const MeasuredPoint& p = m->point;
           rows.Add({m->kind, m->problem, p.batch.count(), p.algorithm.name,
                     p.algorithm.math, std::string(Name(p.algorithm.precision)),
                     p.workspace.count(), std::int64_t{p.time.count()},
                     std::int64_t{p.spread.count()}, std::int64_t{p.repeats},
-                    m->device, m->driver, m->measured_ms});
+                    m->device, m->driver, m->measured_ms,
+                    std::int64_t{p.min.count()}, std::int64_t{p.p90.count()},
+                    m->clocks.sm_mhz, m->clocks.memory_mhz,
+                    m->clocks.throttle});
         }
         return sql.Execute(
             "INSERT INTO measurements (kind, problem, batch, algorithm, math, "
             "precision_name, workspace_bytes, time_ns, spread_ns, repeats, "
-            "device, driver, measured_ms) VALUES " +
+            "device, driver, measured_ms, min_ns, p90_ns, sm_clock_mhz, "
+            "memory_clock_mhz, throttle) VALUES " +
                 rows.Text() +
                 " ON CONFLICT (kind, problem, batch, algorithm, math, "
                 "precision_name, workspace_bytes) DO UPDATE SET "
                 "time_ns = excluded.time_ns, spread_ns = excluded.spread_ns, "
                 "repeats = excluded.repeats, device = excluded.device, "
-                "driver = excluded.driver, measured_ms = excluded.measured_ms "
+                "driver = excluded.driver, "
+                "measured_ms = excluded.measured_ms, "
+                "min_ns = excluded.min_ns, p90_ns = excluded.p90_ns, "
+                "sm_clock_mhz = excluded.sm_clock_mhz, "
+                "memory_clock_mhz = excluded.memory_clock_mhz, "
+                "throttle = excluded.throttle "
                 "WHERE excluded.measured_ms >= measurements.measured_ms",
             rows.parameters());
       });
@@ -115,10 +129,9 @@ Result<PointsByProblem> SqlStore::LoadProfile(
                              const auto& parameters) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(
         const auto found,
-        sql.Query("SELECT problem, batch, algorithm, math, precision_name, "
-                  "workspace_bytes, time_ns, spread_ns, repeats "
-                  "FROM measurements WHERE kind = $1 " +
-                      of_problems + of_batches,
+        sql.Query(fmt::format("SELECT problem, {} FROM measurements "
+                              "WHERE kind = $1 {}{}",
+                              kPointColumns, of_problems, of_batches),
                   parameters));
     for (const SqlRow& row : found) {
       UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point, PointOf(row, 1));

@@ -56,6 +56,7 @@ class SqlStore final : public Store {
       std::span<const LeaseRef> leases, UnixMillis until_ms) override;
   Result<CompletionResult> CompleteTask(
       const TaskCompletion& completion) override;
+  Status AddToTask(const TaskCompletion& completion) override;
   Result<TaskState> FailTask(const TaskFailure& failure) override;
   Result<std::int64_t> ReleaseLeases(const std::string& agent) override;
   Result<std::int64_t> RetryFailedTasks(const std::string& kind) override;
@@ -97,7 +98,7 @@ Status UpsertMeasurements(SqlTransaction& sql,
 inline constexpr std::string_view kTaskColumns =
     "id, kind, problem, batch, max_workspace_bytes, priority, state, attempts, "
     "failures, lease_token, agent, device, lease_until_ms, error, created_ms, "
-    "finished_ms";
+    "finished_ms, goal";
 Result<TaskRecord> TaskOf(const SqlRow& row);
 
 // What a row's reader says of a value that no version so far has written.

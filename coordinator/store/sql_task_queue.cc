@@ -32,6 +32,7 @@ Result<std::int64_t> CountOf(const Result<std::vector<SqlRow>>& rows) {
 Status CheckBatch(const TaskRecord& task, const TaskCompletion& completion) {
   for (const MeasuredPoint& point : completion.points) {
     if (point.batch == task.key.batch) continue;
+    if (point.batch < task.key.batch && !task.key.goal.empty()) continue;
     return Fail(Code::kInvalidArgument,
                 "task {} measures batch {}, but a point is of batch {}",
                 task.id, task.key.batch.count(), point.batch.count());
@@ -49,7 +50,8 @@ Status StorePoints(SqlTransaction& sql, const TaskRecord& task,
                             .point = point,
                             .device = completion.device,
                             .driver = completion.driver,
-                            .measured_ms = completion.measured_ms});
+                            .measured_ms = completion.measured_ms,
+                            .clocks = completion.clocks});
   }
   return UpsertMeasurements(sql, measurements);
 }
@@ -153,9 +155,9 @@ Result<CompletionResult> SqlStore::CompleteTask(
         if (completion.max_workspace >= task.max_workspace) {
           UCUDNN_RETURN_IF_ERROR(sql.Execute(
               fmt::format("UPDATE tasks SET state = 'done', error = '', "
-                          "finished_ms = $2, {} WHERE id = $1",
+                          "finished_ms = $2, driver = $3, {} WHERE id = $1",
                           kNoLease),
-              {task.id, completion.now_ms}));
+              {task.id, completion.now_ms, completion.driver}));
           return CompletionResult{};
         }
         if (IsRunning(task, completion.lease)) {
@@ -167,6 +169,16 @@ Result<CompletionResult> SqlStore::CompleteTask(
         }
         return CompletionResult{.reopened = true};
       });
+}
+
+Status SqlStore::AddToTask(const TaskCompletion& completion) {
+  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const TaskRecord task,
+        LockTask(sql, database_->dialect(), completion.lease.task));
+    UCUDNN_RETURN_IF_ERROR(CheckBatch(task, completion));
+    return StorePoints(sql, task, completion);
+  });
 }
 
 Result<TaskState> SqlStore::FailTask(const TaskFailure& failure) {

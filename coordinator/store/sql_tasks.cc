@@ -28,21 +28,23 @@ std::vector<NewTask> Merged(std::span<const NewTask> tasks) {
 
 Status AddTasks(SqlTransaction& sql, std::span<const NewTask> tasks,
                 UnixMillis now_ms, EnqueueResult* result) {
-  SqlRows rows("($, $, $, $, $, 'pending', 0, 0, 0, '', '', 0, '', $, 0)");
+  SqlRows rows("($, $, $, $, $, $, 'pending', 0, 0, 0, '', '', 0, '', $, 0)");
   for (const NewTask& task : tasks) {
     rows.Add({task.key.kind, task.key.problem, task.key.batch.count(),
-              task.max_workspace.count(), task.priority, now_ms});
+              task.key.goal, task.max_workspace.count(), task.priority,
+              now_ms});
   }
   UCUDNN_ASSIGN_OR_RETURN(
       const auto added,
-      sql.Query("INSERT INTO tasks (kind, problem, batch, max_workspace_bytes, "
-                "priority, state, attempts, failures, lease_token, agent, "
-                "device, lease_until_ms, error, created_ms, finished_ms) "
-                "VALUES " +
-                    rows.Text() +
-                    " ON CONFLICT (kind, problem, batch) DO NOTHING "
-                    "RETURNING id",
-                rows.parameters()));
+      sql.Query(
+          "INSERT INTO tasks (kind, problem, batch, goal, max_workspace_bytes, "
+          "priority, state, attempts, failures, lease_token, agent, "
+          "device, lease_until_ms, error, created_ms, finished_ms) "
+          "VALUES " +
+              rows.Text() +
+              " ON CONFLICT (kind, problem, batch, goal) DO NOTHING "
+              "RETURNING id",
+          rows.parameters()));
   result->added += static_cast<std::int64_t>(added.size());
   return {};
 }
@@ -50,17 +52,18 @@ Status AddTasks(SqlTransaction& sql, std::span<const NewTask> tasks,
 Status RaiseTasks(SqlTransaction& sql, std::span<const NewTask> tasks,
                   EnqueueResult* result) {
   SqlRows rows(
-      "($, $, CAST($ AS BIGINT), CAST($ AS BIGINT), CAST($ AS BIGINT))");
+      "($, $, CAST($ AS BIGINT), $, CAST($ AS BIGINT), CAST($ AS BIGINT))");
   for (const NewTask& task : tasks) {
     rows.Add({task.key.kind, task.key.problem, task.key.batch.count(),
-              task.max_workspace.count(), task.priority});
+              task.key.goal, task.max_workspace.count(), task.priority});
   }
   const std::string asked =
-      "WITH asked (kind, problem, batch, cap, priority) AS (VALUES " +
+      "WITH asked (kind, problem, batch, goal, cap, priority) AS (VALUES " +
       rows.Text() + ") ";
   const std::string same_key =
       "FROM asked WHERE tasks.kind = asked.kind AND "
-      "tasks.problem = asked.problem AND tasks.batch = asked.batch AND ";
+      "tasks.problem = asked.problem AND tasks.batch = asked.batch AND "
+      "tasks.goal = asked.goal AND ";
   UCUDNN_ASSIGN_OR_RETURN(
       const auto reopened,
       sql.Query(asked +
@@ -117,7 +120,8 @@ Result<TaskRecord> TaskOf(const SqlRow& row) {
   return TaskRecord{.id = row.Int(0),
                     .key = {.kind = row.Text(1),
                             .problem = row.Text(2),
-                            .batch = BatchSize(row.Int(3))},
+                            .batch = BatchSize(row.Int(3)),
+                            .goal = row.Text(16)},
                     .max_workspace = Bytes(row.Int(4)),
                     .priority = row.Int(5),
                     .state = state,
@@ -203,20 +207,22 @@ Result<std::map<std::string, TaskCounts>> SqlStore::Progress(
         UCUDNN_RETURN_IF_ERROR(InPieces(
             sql.dialect(), std::span<const TaskKey>(distinct),
             [&](auto piece) -> Status {
-              SqlRows rows("($, $, CAST($ AS BIGINT))");
+              SqlRows rows("($, $, CAST($ AS BIGINT), $)");
               for (const TaskKey& key : piece) {
-                rows.Add({key.kind, key.problem, key.batch.count()});
+                rows.Add({key.kind, key.problem, key.batch.count(), key.goal});
               }
               UCUDNN_ASSIGN_OR_RETURN(
                   const auto found,
-                  sql.Query("WITH asked (kind, problem, batch) AS (VALUES " +
-                                rows.Text() +
-                                ") SELECT t.kind, t.state, COUNT(*) "
-                                "FROM asked JOIN tasks t ON t.kind = "
-                                "asked.kind AND t.problem = asked.problem AND "
-                                "t.batch = asked.batch "
-                                "GROUP BY t.kind, t.state",
-                            rows.parameters()));
+                  sql.Query(
+                      "WITH asked (kind, problem, batch, goal) AS (VALUES " +
+                          rows.Text() +
+                          ") SELECT t.kind, t.state, COUNT(*) "
+                          "FROM asked JOIN tasks t ON t.kind = "
+                          "asked.kind AND t.problem = asked.problem AND "
+                          "t.batch = asked.batch AND "
+                          "t.goal = asked.goal "
+                          "GROUP BY t.kind, t.state",
+                      rows.parameters()));
               return AddCounts(found, &counts);
             }));
         return counts;

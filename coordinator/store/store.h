@@ -129,11 +129,14 @@ struct NetworkRecord {
 
 // ----------------------------------------------------------------- tasks
 
-// What a task measures: every algorithm of one problem and batch on a kind.
+// What a task measures of one problem and batch on a kind.
 struct TaskKey {
   std::string kind;     // KindRecord::key
   std::string problem;  // base/conv_problem.h ToString(ConvProblem)
   BatchSize batch;
+  // base/goal.h ToString(TaskGoal): every algorithm of that batch, or what
+  // plans for it need, of whichever smaller batch.
+  std::string goal = {};
 
   friend auto operator<=>(const TaskKey&, const TaskKey&) = default;
 };
@@ -198,6 +201,16 @@ struct LeaseRequest {
   UnixMillis until_ms = 0;  // when others may take the tasks
 };
 
+// How the device was while a point was measured; 0 and empty where it is not
+// known.
+struct DeviceClocks {
+  std::int64_t sm_mhz = 0;
+  std::int64_t memory_mhz = 0;
+  std::string throttle;  // what slowed it, for people
+
+  friend bool operator==(const DeviceClocks&, const DeviceClocks&) = default;
+};
+
 struct TaskCompletion {
   LeaseRef lease;
   Bytes max_workspace;  // the task's when leased: what the points are under
@@ -207,6 +220,7 @@ struct TaskCompletion {
   std::string driver;
   UnixMillis measured_ms = 0;
   UnixMillis now_ms = 0;
+  DeviceClocks clocks = {};
 };
 
 struct CompletionResult {
@@ -247,8 +261,9 @@ struct Measurement {
   std::string problem;
   MeasuredPoint point;
   std::string device;  // id; may be one that was never registered (imports)
-  std::string driver;
+  std::string driver;  // what else it was measured under
   UnixMillis measured_ms = 0;
+  DeviceClocks clocks = {};
 
   friend bool operator==(const Measurement&, const Measurement&) = default;
 };
@@ -369,9 +384,13 @@ class Store {
   // may be outdated: measurements are facts. If the task's cap has been raised
   // above the completion's, the points are stored and the task is pending again
   // (if another lease of it runs, it goes on). kNotFound: there is no such
-  // task; kInvalidArgument: a point is of another batch than the task.
+  // task; kInvalidArgument: a point is of another batch than the task, or of a
+  // larger one where the task has a goal.
   virtual Result<CompletionResult> CompleteTask(
       const TaskCompletion& completion) = 0;
+  // Stores the points without an end to the task, whose state stays as it is:
+  // what was measured of it so far. Errors as CompleteTask.
+  virtual Status AddToTask(const TaskCompletion& completion) = 0;
   // Makes the task pending again, or failed: see kMaxTaskFailures. Nothing
   // changes if the lease is not the task's running one. Returns the task's
   // state. kNotFound.

@@ -3,15 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-#include <deque>
-#include <mutex>
 #include <thread>
+
+#include "tests/agent/scripted_link.h"
 
 namespace ucudnn {
 namespace {
 
 using std::chrono::milliseconds;
+using test::ScriptedLink;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -47,91 +47,6 @@ class NoDevice final : public Device {
 constexpr const char* kProblem =
     "forward-c1-h4w4-k1-r1s1-pad0x0-str1x1-dil1x1-g1-FP32-NCHW";
 
-// A coordinator in memory that answers from scripts and wakes up the test.
-class ScriptedLink final : public Link {
- public:
-  Result<v1::RegisterResponse> Register(
-      const v1::RegisterRequest& request) override {
-    const std::lock_guard lock(mutex_);
-    ++registrations_;
-    registered_ = request;
-    changed_.notify_all();
-    if (Result<int> scripted = Next(&register_errors); !scripted) {
-      return tl::unexpected<Error>(scripted.error());
-    }
-    v1::RegisterResponse response;
-    response.set_heartbeat_ms(50);
-    return response;
-  }
-  Result<v1::LeaseTasksResponse> LeaseTasks(
-      const v1::LeaseTasksRequest&) override {
-    const std::lock_guard lock(mutex_);
-    if (Result<int> scripted = Next(&lease_errors); !scripted) {
-      return tl::unexpected<Error>(scripted.error());
-    }
-    v1::LeaseTasksResponse response;
-    response.set_poll_after_ms(10);
-    if (!tasks.empty()) {
-      *response.add_tasks() = tasks.front();
-      tasks.pop_front();
-    }
-    return response;
-  }
-  Result<v1::ReportTaskResponse> ReportTask(
-      const v1::ReportTaskRequest& request) override {
-    const std::lock_guard lock(mutex_);
-    ++report_tries_;
-    if (Result<int> scripted = Next(&report_errors); !scripted) {
-      changed_.notify_all();
-      return tl::unexpected<Error>(scripted.error());
-    }
-    reports_.push_back(request);
-    changed_.notify_all();
-    return v1::ReportTaskResponse();
-  }
-  Result<v1::HeartbeatResponse> Heartbeat(
-      const v1::HeartbeatRequest& request) override {
-    const std::lock_guard lock(mutex_);
-    heartbeats_.push_back(request);
-    changed_.notify_all();
-    return v1::HeartbeatResponse();
-  }
-  Result<v1::LeaveResponse> Leave(const v1::LeaveRequest&) override {
-    const std::lock_guard lock(mutex_);
-    left_ = true;
-    return v1::LeaveResponse();
-  }
-
-  // Waits, for at most a minute, until `condition` holds.
-  template <class Condition>
-  bool Await(const Condition& condition) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::minutes(1), condition);
-  }
-
-  std::deque<v1::Task> tasks;
-  std::deque<Error> register_errors;
-  std::deque<Error> lease_errors;
-  std::deque<Error> report_errors;
-  v1::RegisterRequest registered_;
-  std::vector<v1::ReportTaskRequest> reports_;
-  std::vector<v1::HeartbeatRequest> heartbeats_;
-  int registrations_ = 0;
-  int report_tries_ = 0;
-  bool left_ = false;
-
- private:
-  static Result<int> Next(std::deque<Error>* errors) {
-    if (errors->empty()) return 0;
-    const Error error = errors->front();
-    errors->pop_front();
-    return tl::unexpected<Error>(error);
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-};
-
 v1::Task MakeTask(std::int64_t id, const std::string& problem = kProblem) {
   v1::Task task;
   task.set_id(id);
@@ -142,11 +57,11 @@ v1::Task MakeTask(std::int64_t id, const std::string& problem = kProblem) {
   return task;
 }
 
-Result<std::vector<MeasuredPoint>> OnePoint(Device&, const ConvProblem&,
-                                            BatchSize batch, Bytes,
-                                            std::stop_token) {
+Result<std::vector<MeasuredPoint>> OnePoint(Device&, const CampaignTask& task,
+                                            const std::stop_token&,
+                                            const PointsSink&) {
   MeasuredPoint point;
-  point.batch = batch;
+  point.batch = task.batch;
   point.algorithm.name = "GEMM";
   point.time = Nanoseconds(5);
   return std::vector<MeasuredPoint>{point};
@@ -219,8 +134,8 @@ TEST_F(AgentTest, WaitsForACoordinatorThatIsAway) {
 TEST_F(AgentTest, ReportsWhyATaskFailed) {
   link_.tasks = {MakeTask(1, "nonsense"), MakeTask(2)};
   const Measurer measure =
-      [](Device&, const ConvProblem&, BatchSize, Bytes,
-         std::stop_token) -> Result<std::vector<MeasuredPoint>> {
+      [](Device&, const CampaignTask&, const std::stop_token&,
+         const PointsSink&) -> Result<std::vector<MeasuredPoint>> {
     return Fail(Code::kResourceExhausted, "out of memory");
   };
   ASSERT_TRUE(RunUntil(measure, [&] { return link_.reports_.size() == 2; }));
@@ -232,14 +147,14 @@ TEST_F(AgentTest, ReportsWhyATaskFailed) {
 
 TEST_F(AgentTest, KeepsItsLeasesAliveWhileItMeasures) {
   link_.tasks = {MakeTask(1)};
-  const Measurer measure = [&](Device& device, const ConvProblem& problem,
-                               BatchSize batch, Bytes max_workspace,
-                               std::stop_token stop) {
+  const Measurer measure = [&](Device& device, const CampaignTask& task,
+                               const std::stop_token& stop,
+                               const PointsSink& sink) {
     EXPECT_TRUE(link_.Await([&] {
       return !link_.heartbeats_.empty() &&
              link_.heartbeats_.back().leases_size() == 1;
     }));
-    return OnePoint(device, problem, batch, max_workspace, stop);
+    return OnePoint(device, task, stop, sink);
   };
   ASSERT_TRUE(RunUntil(measure, [&] { return link_.reports_.size() == 1; }));
 }
@@ -248,8 +163,8 @@ TEST_F(AgentTest, StopsInTheMiddleOfATaskWithoutReportingIt) {
   link_.tasks = {MakeTask(1)};
   std::atomic<bool> measuring = false;
   const Measurer measure =
-      [&](Device&, const ConvProblem&, BatchSize, Bytes,
-          std::stop_token stop) -> Result<std::vector<MeasuredPoint>> {
+      [&](Device&, const CampaignTask&, const std::stop_token& stop,
+          const PointsSink&) -> Result<std::vector<MeasuredPoint>> {
     measuring = true;
     while (!stop.stop_requested()) std::this_thread::yield();
     return Fail(Code::kCancelled, "stopped");

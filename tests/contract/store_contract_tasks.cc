@@ -42,6 +42,44 @@ TEST_P(StoreContract, EnqueuesAKeyOnce) {
   EXPECT_EQ(store().GetTask(12345).error().code, Code::kNotFound);
 }
 
+TEST_P(StoreContract, TellsTasksOfUnlikeGoalsApart) {
+  NewTask adaptive = TestTask(1);
+  adaptive.key.goal = "adaptive-64";
+  EXPECT_EQ(Enqueue(store(), {TestTask(1), adaptive, adaptive}).added, 2);
+  EXPECT_EQ(Enqueue(store(), {adaptive}).added, 0);
+  const auto tasks = Lease(store(), 9, 10);
+  ASSERT_THAT(tasks, SizeIs(2));
+  EXPECT_EQ(tasks[1].key, adaptive.key);
+  const std::vector<TaskKey> keys = {adaptive.key};
+  EXPECT_EQ(store().Progress(keys).value().begin()->second.leased, 1);
+  // Points of smaller batches belong to a task with a goal only.
+  const std::vector<MeasuredPoint> smaller = {TestPoint(8, "FFT", 5)};
+  EXPECT_EQ(store().CompleteTask(Completion(tasks[0], smaller)).error().code,
+            Code::kInvalidArgument);
+  EXPECT_TRUE(store().CompleteTask(Completion(tasks[1], smaller)));
+  EXPECT_EQ(store().GetTask(tasks[1].id)->state, TaskState::kDone);
+}
+
+TEST_P(StoreContract, KeepsWhatWasMeasuredOfATaskSoFar) {
+  NewTask adaptive = TestTask(1);
+  adaptive.key.goal = "adaptive";
+  Enqueue(store(), {adaptive});
+  const TaskRecord task = Lease(store(), 1, 10).at(0);
+  MeasuredPoint point = TestPoint(8, "FFT", 500);
+  point.min = Nanoseconds(490);
+  point.p90 = Nanoseconds(530);
+  EXPECT_TRUE(store().AddToTask(Completion(task, {point})));
+  EXPECT_EQ(store().GetTask(task.id).value(), task);
+  EXPECT_THAT(
+      store().LoadProfile(task.key.kind, {}, {}).value().at(task.key.problem),
+      ElementsAre(point));
+  EXPECT_EQ(store()
+                .AddToTask(Completion(task, {TestPoint(64, "FFT", 1)}))
+                .error()
+                .code,
+            Code::kInvalidArgument);
+}
+
 TEST_P(StoreContract, LeasesByPriorityThenAge) {
   NewTask urgent = TestTask(3);
   urgent.priority = 5;

@@ -100,6 +100,22 @@ TEST(PlannerTest, NeedsPowersOfTwoAndTheBatchOfEachRank) {
   EXPECT_EQ(sizes(all), (Sizes{1, 2, 3, 4}));
 }
 
+TEST(PlannerTest, NeedsOneAdaptiveMeasurementOfEachProblemAndLimit) {
+  PlanSpec spec = Spec(12, {kFast, kFast});
+  spec.policy = BatchPolicy::kAdaptive;
+  spec.workspace_limit = 3_MiB;
+  const auto needs = NeedsOf(OneLayer(), spec);
+  ASSERT_EQ(needs.size(), 2U);  // forward and backward_filter
+  EXPECT_EQ(needs[0].batch, BatchSize(6));
+  EXPECT_EQ(ToString(needs[0].goal), "adaptive-3145728");
+  // Each kernel may get any part of a workspace that is divided.
+  spec.divide_workspace = true;
+  EXPECT_EQ(ToString(NeedsOf(OneLayer(), spec)[0].goal), "adaptive");
+  // Unlike ranks may get parts that are to be measured for themselves.
+  spec.kinds = {kFast, kSlow};
+  EXPECT_EQ(NeedsOf(OneLayer(), spec).size(), 2U * 2 * 5);
+}
+
 TEST(PlannerTest, DividesTheBatchOfAKernel) {
   const PlanSpec spec = Spec(4, {kFast});
   const Network network = OneLayer();

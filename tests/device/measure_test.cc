@@ -118,6 +118,7 @@ TEST(MeasureTest, FindsTheRecordedTimes) {
   for (std::size_t i = 0; i < 2; ++i) {
     MeasuredPoint expected = recorded[i];
     expected.repeats = 4;
+    expected.min = expected.p90 = expected.time;
     EXPECT_EQ((*points)[i], expected);
   }
 }
@@ -159,6 +160,8 @@ TEST(MeasureTest, StopsRepeatingAtTheLimits) {
   const MeasuredPoint limited = measured(options);
   EXPECT_GT(limited.repeats, 10);
   EXPECT_LT(limited.repeats, 100);
+  EXPECT_EQ(limited.min, microseconds(100));
+  EXPECT_GT(limited.p90, limited.time);
   EXPECT_GT(limited.spread, Nanoseconds(0));
 }
 

@@ -10,12 +10,17 @@
 #   contract   the device contract suite on the legacy and the graph API
 #   main       the main job: AlexNet at batch 256 a GPU, FP32, 64 MiB a kernel,
 #              one rank, and with two GPUs two ranks at batch 512
+#   policies   AlexNet: what measuring costs by each batch-size policy, and the
+#              plans' times (UCUDNN_POLICIES, without `all` unless named)
+#   slices     slices of 32 and 64 multiprocessors, measured and run in
+#   failures   full memory and a poisoned context, on purpose
 #
 # The machine with the GPU needs Open MPI 4.1, cuDNN 9 and glibc 2.36 or later.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse ucudnn_gpu_probe)
+programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse ucudnn_gpu_probe
+  ucudnn_gpu_failures)
 
 pack() {
   cmake --preset release -DBUILD_TESTING=ON >/dev/null
@@ -121,9 +126,11 @@ while [ $# -gt 0 ]; do
       shift
       ;;
     versions | probe | contract) stages+=("$1") ;;
+    policies | slices | failures) stages+=("$1") ;;
     main) stages+=(main_job) ;;
     *)
-      echo "run.sh: '$1' is no stage; pack, versions, probe, contract, main" >&2
+      echo "run.sh: '$1' is no stage; pack, versions, probe, contract, main," \
+        "policies, slices, failures" >&2
       exit 2
       ;;
   esac
@@ -139,6 +146,8 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 # shellcheck source=tests/gpu/env.sh
 . tests/gpu/env.sh
+# shellcheck source=tests/gpu/campaign.sh
+. tests/gpu/campaign.sh
 failed=0
 for stage in "${stages[@]}"; do
   echo "== $stage"

@@ -129,6 +129,28 @@ TEST_P(MainJobTest, GivesTheSamePlanForTheSameRequest) {
   EXPECT_THAT(both.err, HasSubstr("--total-workspace"));
 }
 
+TEST_P(MainJobTest, MeasuresAdaptivelyOnSeveralDevices) {
+  cluster_->StartAgent({"--cpu-devices", "2", "--cpu-threads", "1"});
+  auto adaptive = PlanOf("plan");
+  adaptive.insert(adaptive.end(), {"--batch-policy", "adaptive"});
+  const json plan = cluster_->UcudnnJson(adaptive);
+  ASSERT_TRUE(plan.contains("id")) << cluster_->Log();
+  EXPECT_EQ(plan["request"]["batch_policy"], "adaptive");
+  EXPECT_LE(plan["predicted_us"], plan["undivided_us"]);
+  // One task for each of the eight problems, and both devices had some.
+  EXPECT_EQ(cluster_->UcudnnJson({"status"})["tasks_done"], 8);
+  const std::string log = cluster_->Log();
+  for (const char* device : {"-0 problem=", "-1 problem="}) {
+    EXPECT_THAT(log, HasSubstr(device));
+  }
+  // Nothing is measured twice.
+  EXPECT_EQ(cluster_->UcudnnJson(adaptive)["id"], plan["id"]);
+  // Another limit is another question, to which much is known already.
+  adaptive[6] = "512KiB";
+  EXPECT_TRUE(cluster_->UcudnnJson(adaptive).contains("id"));
+  EXPECT_EQ(cluster_->UcudnnJson({"status"})["tasks_done"], 16);
+}
+
 TEST_P(MainJobTest, LosesNothingWhenDaemonsAreKilledAtAnyMoment) {
   std::mt19937 random(20261121);
   cluster_->StartAgent();

@@ -1,0 +1,33 @@
+#ifndef UCUDNN_BASE_GOAL_H_
+#define UCUDNN_BASE_GOAL_H_
+
+// What a benchmark task is to find out of a problem at a batch.
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "base/units.h"
+
+namespace ucudnn {
+
+struct TaskGoal {
+  // Not adaptive: the time of every algorithm at the batch. Adaptive: what
+  // plans for a mini-batch of that size need, whatever micro-batches.
+  bool adaptive = false;
+  // Adaptive: under this limit; absent: under every limit up to the task's
+  // largest workspace.
+  std::optional<Bytes> limit;
+
+  friend auto operator<=>(const TaskGoal&, const TaskGoal&) = default;
+};
+
+// Its one text form: "", "adaptive", "adaptive-67108864".
+std::string ToString(const TaskGoal& goal);
+// Reads back exactly what ToString writes; kInvalidArgument for anything else.
+Result<TaskGoal> ParseTaskGoal(std::string_view text);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_BASE_GOAL_H_

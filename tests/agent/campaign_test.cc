@@ -1,0 +1,65 @@
+#include "agent/campaign.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/agent/recorded_campaigns.h"
+
+namespace ucudnn {
+namespace {
+
+using test::RecordedCampaigns;
+using ::testing::IsEmpty;
+
+double Ratio(Nanoseconds a, Nanoseconds b) {
+  return static_cast<double>(a.count()) / static_cast<double>(b.count());
+}
+
+// The policy's promise, on real measurements: plans within 1 % of those from
+// every batch, for less than the powers of two cost.
+TEST(CampaignTest, AdaptivePlansAreNearlyThoseFromEveryBatch) {
+  RecordedCampaigns h200;
+  RecordedCampaigns::Measured powers;
+  h200.Each(BatchPolicy::kPowerOfTwo, &powers);
+  for (const std::int64_t mib : {1, 16, 32, 40, 64, 80, 96, 128, 192, 512}) {
+    const Bytes limit = 1_MiB * mib;
+    RecordedCampaigns::Measured adaptive;
+    h200.Adaptive({limit}, &adaptive);
+    EXPECT_LE(Ratio(h200.PlanTime(adaptive, limit), h200.BestTime(limit)),
+              1.0101)
+        << mib;
+    EXPECT_LT(Ratio(adaptive.spent, powers.spent), 0.5) << mib;
+  }
+}
+
+TEST(CampaignTest, LimitsCostLessOnceOthersAreKnown) {
+  RecordedCampaigns h200;
+  RecordedCampaigns::Measured first;
+  h200.Adaptive({64_MiB}, &first);
+  RecordedCampaigns::Measured both = first;
+  h200.Adaptive({80_MiB}, &both);
+  RecordedCampaigns::Measured second;
+  h200.Adaptive({80_MiB}, &second);
+  EXPECT_LT(both.spent, first.spent + second.spent / 2);
+  // The same again costs next to nothing: what is so slow that one run was
+  // enough may have another.
+  const Nanoseconds spent = both.spent;
+  h200.Adaptive({80_MiB, 64_MiB}, &both);
+  EXPECT_LT(Ratio(both.spent, spent), 1.01);
+}
+
+TEST(CampaignTest, OneTaskCanServeEveryLimit) {
+  RecordedCampaigns h200;
+  RecordedCampaigns::Measured grid;
+  h200.Adaptive({}, &grid);
+  RecordedCampaigns::Measured powers;
+  h200.Each(BatchPolicy::kPowerOfTwo, &powers);
+  EXPECT_LT(Ratio(grid.spent, powers.spent), 1.01);
+  for (const Bytes limit : {8_MiB, 32_MiB, 64_MiB, 128_MiB, 512_MiB}) {
+    EXPECT_LE(Ratio(h200.PlanTime(grid, limit), h200.BestTime(limit)), 1.015)
+        << limit.count();
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn

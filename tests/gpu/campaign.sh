@@ -1,0 +1,93 @@
+# Stages of run.sh about measuring: policies, slices, failures. Sourced there.
+# shellcheck shell=bash disable=SC2154  # $out and $tmp are run.sh's
+
+# Starts a coordinator with an empty database, and registers AlexNet.
+begin_service() {
+  rm -f "$tmp"/campaign.*
+  .carry/bin/ucudnn-coord serve --listen 127.0.0.1:0 --http 127.0.0.1:0 \
+    --database "sqlite://$tmp/campaign.db" --ready-file "$tmp/campaign.ready" \
+    2>>"$out/campaign-coordinator.log" &
+  coordinator=$!
+  local i
+  for ((i = 0; i < 100; ++i)); do
+    [ -f "$tmp/campaign.ready" ] && break || sleep 0.1
+  done
+  UCUDNN_COORDINATOR=127.0.0.1:$(sed -n \
+    's/.*"grpc_port":\([0-9]*\).*/\1/p' "$tmp/campaign.ready")
+  export UCUDNN_COORDINATOR
+  .carry/bin/ucudnn networks put alexnet "$net"
+}
+
+# Starts an agent with these arguments and waits until a device is idle.
+begin_agent() {
+  .carry/bin/ucudnn-agent "$@" 2>>"$out/campaign-agent.log" &
+  agent=$!
+  local i
+  for ((i = 0; i < 100; ++i)); do
+    .carry/bin/ucudnn devices | grep -q ' idle ' && break || sleep 0.2
+  done
+}
+
+end_service() {
+  kill "$agent" "$coordinator"
+  wait "$agent" "$coordinator" || true
+}
+
+seconds_of() {
+  local start=$EPOCHREALTIME
+  "$@" >"$tmp/campaign.said" 2>&1 || cat "$tmp/campaign.said"
+  echo "$start $EPOCHREALTIME" | awk '{ printf "%.2f", $2 - $1 }'
+}
+
+# AlexNet at batch 256, FP32: what measuring costs by each policy, and the time
+# of its plans. Wall time on one GPU. `all` takes minutes: only if
+# UCUDNN_POLICIES names it.
+policies() {
+  local net=tests/data/networks/alexnet_torchvision.csv policy limit seconds
+  for policy in ${UCUDNN_POLICIES:-undivided powerOfTwo adaptive}; do
+    begin_service >/dev/null
+    begin_agent --gpus 0
+    echo "policy,limit_mib,measuring_s,predicted_us"
+    for limit in 64 32 96 128 256 512 16 8; do
+      seconds=$(seconds_of .carry/bin/ucudnn plan --network alexnet --batch 256 \
+        --workspace-limit ${limit}MiB --batch-policy "$policy" -o json)
+      sed 's/^[^{]*//' "$tmp/campaign.said" | python3 -c '
+import json, sys
+plan = json.load(sys.stdin)
+print(*sys.argv[1:], plan["predicted_us"], sep=",")' \
+        "$policy" "$limit" "$seconds"
+    done
+    .carry/bin/ucudnn profiles
+    .carry/bin/ucudnn-rehearse --network alexnet --network-file $net \
+      --batch 256 --workspace-limit 64MiB --batch-policy "$policy" \
+      --iterations 20 --check
+    end_service
+  done >"$out/policies.txt" 2>&1
+}
+
+# A slice is measured as a device of its own kind, and a job runs in it.
+slices() {
+  local net=tests/data/networks/alexnet_torchvision.csv sms
+  begin_service >"$out/slices.txt" 2>&1
+  for sms in 32 64; do
+    begin_agent --gpus 0 --slice sm=$sms --id "slice-$sms"
+    .carry/bin/ucudnn devices
+    kind=$(.carry/bin/ucudnn devices -o json | python3 -c '
+import json, sys
+print(*(d["kind"] for d in json.load(sys.stdin) if d["state"] == "idle"))')
+    echo "== $kind"
+    .carry/bin/ucudnn plan --network alexnet --batch 256 --device-kind "$kind" \
+      --workspace-limit 64MiB --batch-policy adaptive
+    UCUDNN_SLICE=sm=$sms .carry/bin/ucudnn-rehearse --network alexnet \
+      --network-file $net --batch 256 --workspace-limit 64MiB \
+      --batch-policy adaptive --iterations 10 --check
+    [ $sms = 64 ] && break
+    kill "$agent"
+    wait "$agent" || true
+  done >>"$out/slices.txt" 2>&1
+  end_service
+}
+
+failures() {
+  .carry/bin/ucudnn_gpu_failures >"$out/failures.txt" 2>&1
+}

@@ -1,0 +1,83 @@
+#ifndef UCUDNN_TESTS_SUPPORT_FAILING_DEVICE_H_
+#define UCUDNN_TESTS_SUPPORT_FAILING_DEVICE_H_
+
+// A real device that fails on demand, as GPUs do: memory runs out, or the
+// device is lost and every call from then on says so.
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "device/device.h"
+
+namespace ucudnn::test {
+
+class FailingDevice final : public Device {
+ public:
+  explicit FailingDevice(std::unique_ptr<Device> device)
+      : device_(std::move(device)) {}
+
+  // What the test says; from any thread.
+  std::atomic<std::int64_t> memory{std::int64_t{1} << 60};  // of one buffer
+  // So many timings until it is lost; negative: never.
+  std::atomic<int> timings_left{-1};
+  int timings() const { return timings_; }
+
+  const DeviceInfo& info() const override { return device_->info(); }
+  Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem& problem,
+                                                BatchSize batch) override {
+    UCUDNN_RETURN_IF_ERROR(Alive());
+    return device_->ListAlgorithms(problem, batch);
+  }
+  Result<std::unique_ptr<Convolution>> Prepare(
+      const ConvProblem& problem, BatchSize batch,
+      const Algorithm& algorithm) override {
+    UCUDNN_RETURN_IF_ERROR(Alive());
+    return device_->Prepare(problem, batch, algorithm);
+  }
+  Result<DeviceBuffer> Allocate(Bytes size) override {
+    UCUDNN_RETURN_IF_ERROR(Alive());
+    if (size.count() > memory) {
+      return Fail(Code::kResourceExhausted,
+                  "{}: {} were asked for; {} are free", info().id,
+                  HumanBytes(size), HumanBytes(Bytes(memory)));
+    }
+    return device_->Allocate(size);
+  }
+  Status Upload(void* to, const void* from, Bytes size) override {
+    UCUDNN_RETURN_IF_ERROR(Alive());
+    return device_->Upload(to, from, size);
+  }
+  Status Download(void* to, const void* from, Bytes size) override {
+    UCUDNN_RETURN_IF_ERROR(Alive());
+    return device_->Download(to, from, size);
+  }
+  Status Fill(void* to, unsigned char byte, Bytes size) override {
+    UCUDNN_RETURN_IF_ERROR(Alive());
+    return device_->Fill(to, byte, size);
+  }
+  Result<Nanoseconds> Time(const std::function<Status()>& work) override {
+    if (timings_left > 0) --timings_left;
+    UCUDNN_RETURN_IF_ERROR(Alive());
+    ++timings_;
+    return device_->Time(work);
+  }
+  Status Synchronize() override {
+    UCUDNN_RETURN_IF_ERROR(Alive());
+    return device_->Synchronize();
+  }
+  std::string BusyWith() override { return device_->BusyWith(); }
+
+ private:
+  Status Alive() const {
+    if (timings_left != 0) return {};
+    return Fail(Code::kDataLoss, "{} is lost: it fell off the bus", info().id);
+  }
+
+  std::unique_ptr<Device> device_;
+  std::atomic<int> timings_{0};
+};
+
+}  // namespace ucudnn::test
+
+#endif  // UCUDNN_TESTS_SUPPORT_FAILING_DEVICE_H_
