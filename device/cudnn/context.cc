@@ -83,7 +83,7 @@ Result<std::unique_ptr<GpuContext>> GpuContext::Create(const DriverApi& driver,
   UCUDNN_RETURN_IF_ERROR(context->Retain());
   if (slice_sms > 0) UCUDNN_RETURN_IF_ERROR(context->Slice(slice_sms));
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context->Enter());
-  if (context->is_slice()) {
+  if (context->green_ != nullptr) {
     UCUDNN_RETURN_IF_ERROR(context->Check(
         driver.GreenCtxStreamCreate(&context->stream_, context->green_,
                                     CU_STREAM_NON_BLOCKING, 0),
@@ -96,16 +96,50 @@ Result<std::unique_ptr<GpuContext>> GpuContext::Create(const DriverApi& driver,
   return context;
 }
 
+Result<std::unique_ptr<GpuContext>> GpuContext::Adopt(const DriverApi& driver,
+                                                      CUcontext context,
+                                                      std::string name) {
+  if (context == nullptr) {
+    return Fail(Code::kFailedPrecondition, "{}: there is no context to adopt",
+                name);
+  }
+  if (driver.CtxPushCurrent(context) != CUDA_SUCCESS) {
+    return Fail(Code::kFailedPrecondition, "{}: the context is of no use",
+                name);
+  }
+  const Scope scope(&driver);
+  CUdevice device = 0;
+  if (const CUresult got = driver.CtxGetDevice(&device); got != CUDA_SUCCESS) {
+    return Within(name, DescribeError(driver, got, "cuCtxGetDevice"));
+  }
+  std::unique_ptr<GpuContext> adopted(
+      new GpuContext(driver, device, std::move(name)));
+  adopted->current_ = context;
+  UCUDNN_RETURN_IF_ERROR(adopted->CountMultiprocessors());
+  CUdevResource mine = {};
+  if (driver.CtxGetDevResource != nullptr &&
+      driver.CtxGetDevResource(context, &mine, CU_DEV_RESOURCE_TYPE_SM) ==
+          CUDA_SUCCESS &&
+      mine.sm.smCount > 0) {
+    adopted->is_slice_ = std::int64_t{mine.sm.smCount} < adopted->sms_;
+    adopted->sms_ = mine.sm.smCount;
+  }
+  UCUDNN_RETURN_IF_ERROR(adopted->Check(
+      driver.StreamCreate(&adopted->stream_, CU_STREAM_NON_BLOCKING),
+      "cuStreamCreate"));
+  return adopted;
+}
+
 GpuContext::~GpuContext() {
   // In a lost context nothing can be released; the process's end does it.
-  if (lost_ || primary_ == nullptr) return;
+  if (lost_ || current_ == nullptr) return;
   if (stream_ != nullptr && driver_.CtxPushCurrent(current_) == CUDA_SUCCESS) {
     const Scope scope(&driver_);
     (void)driver_.StreamSynchronize(stream_);
     (void)driver_.StreamDestroy(stream_);
   }
   if (green_ != nullptr) (void)driver_.GreenCtxDestroy(green_);
-  (void)driver_.DevicePrimaryCtxRelease(device_);
+  if (primary_ != nullptr) (void)driver_.DevicePrimaryCtxRelease(device_);
 }
 
 Status GpuContext::Retain() {
@@ -113,6 +147,10 @@ Status GpuContext::Retain() {
       Check(driver_.DevicePrimaryCtxRetain(&primary_, device_),
             "cuDevicePrimaryCtxRetain"));
   current_ = primary_;
+  return CountMultiprocessors();
+}
+
+Status GpuContext::CountMultiprocessors() {
   int sms = 0;
   UCUDNN_RETURN_IF_ERROR(
       Check(driver_.DeviceGetAttribute(
@@ -165,6 +203,7 @@ Status GpuContext::Slice(std::int64_t sms) {
   UCUDNN_RETURN_IF_ERROR(
       Check(driver_.CtxFromGreenCtx(&current_, green_), "cuCtxFromGreenCtx"));
   sms_ = part.sm.smCount;
+  is_slice_ = true;
   return {};
 }
 

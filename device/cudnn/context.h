@@ -56,6 +56,11 @@ class GpuContext {
                                                     CUdevice device,
                                                     std::string name,
                                                     std::int64_t slice_sms);
+  // A context that somebody else made and that outlives this: the primary one,
+  // or a green context's. Work goes to a stream of ours in it.
+  static Result<std::unique_ptr<GpuContext>> Adopt(const DriverApi& driver,
+                                                   CUcontext context,
+                                                   std::string name);
   ~GpuContext();
   GpuContext(const GpuContext&) = delete;
   GpuContext& operator=(const GpuContext&) = delete;
@@ -73,13 +78,16 @@ class GpuContext {
   CUstream stream() const { return stream_; }
   // Multiprocessors that work in this context runs on.
   std::int64_t sms() const { return sms_; }
-  bool is_slice() const { return green_ != nullptr; }
+  bool is_slice() const { return is_slice_; }
+  CUdevice device() const { return device_; }
 
  private:
   GpuContext(const DriverApi& driver, CUdevice device, std::string name)
       : driver_(driver), device_(device), name_(std::move(name)) {}
   Status Retain();
   Status Slice(std::int64_t sms);
+  // Sets sms_ to those of the whole device.
+  Status CountMultiprocessors();
 
   const DriverApi& driver_;
   const CUdevice device_;
@@ -89,6 +97,7 @@ class GpuContext {
   CUcontext current_ = nullptr;  // primary_, or the view of green_
   CUstream stream_ = nullptr;
   std::int64_t sms_ = 0;
+  bool is_slice_ = false;
   std::optional<Error> lost_;
 };
 

@@ -71,6 +71,8 @@ class CudnnDevice : public Device {
   static Result<std::unique_ptr<Device>> Open(const Libraries& libraries,
                                               int ordinal,
                                               const CudnnOptions& options);
+  static Result<std::unique_ptr<Device>> OpenIn(const Libraries& libraries,
+                                                CUcontext context);
   ~CudnnDevice() override;
 
   const DeviceInfo& info() const override { return info_; }
@@ -97,6 +99,11 @@ class CudnnDevice : public Device {
   CudnnDevice(const DriverApi& driver, Families families)
       : driver_(driver), families_(families) {}
   Status Wait();
+  // Learns what `device` is, but for its multiprocessors.
+  Status Describe(const Libraries& libraries, CUdevice device,
+                  std::string_view name);
+  // With the context made: takes what is still missing from it.
+  Status Finish(const Libraries& libraries);
 
   const DriverApi& driver_;
   const Families families_;
@@ -112,40 +119,16 @@ Result<std::unique_ptr<Device>> CudnnDevice::Open(const Libraries& libraries,
                                                   int ordinal,
                                                   const CudnnOptions& options) {
   const DriverApi& driver = libraries.driver;
-  const auto check = [&](CUresult result, std::string_view call) -> Status {
-    if (result == CUDA_SUCCESS) return {};
-    return Within(fmt::format("GPU {}", ordinal),
-                  cudnn::DescribeError(driver, result, call));
-  };
+  const std::string name = fmt::format("GPU {}", ordinal);
   CUdevice device = 0;
-  UCUDNN_RETURN_IF_ERROR(
-      check(driver.DeviceGet(&device, ordinal), "cuDeviceGet"));
-  std::array<char, 256> name = {};
-  UCUDNN_RETURN_IF_ERROR(check(
-      driver.DeviceGetName(name.data(), static_cast<int>(name.size()), device),
-      "cuDeviceGetName"));
-  CUuuid uuid = {};
-  UCUDNN_RETURN_IF_ERROR(
-      check(driver.DeviceGetUuid(&uuid, device), "cuDeviceGetUuid"));
-  std::size_t memory = 0;
-  UCUDNN_RETURN_IF_ERROR(
-      check(driver.DeviceTotalMem(&memory, device), "cuDeviceTotalMem"));
-  int cuda = 0;
-  UCUDNN_RETURN_IF_ERROR(
-      check(driver.DriverGetVersion(&cuda), "cuDriverGetVersion"));
-
+  if (const CUresult got = driver.DeviceGet(&device, ordinal);
+      got != CUDA_SUCCESS) {
+    return Within(name, cudnn::DescribeError(driver, got, "cuDeviceGet"));
+  }
   std::unique_ptr<CudnnDevice> result(
       new CudnnDevice(driver, {options.legacy, options.graph}));
-  DeviceInfo& info = result->info_;
-  info.id = cudnn::UuidText(uuid.bytes);
-  info.kind.model = name.data();
-  info.kind.memory =
-      1_GiB * (static_cast<std::int64_t>(memory) / (1_GiB).count());
-  info.kind.library =
-      "cudnn-" + cudnn::CudnnMajorMinor(libraries.cudnn.GetVersion());
-  info.driver =
-      fmt::format("{}, CUDA {}", DriverVersion(), cudnn::CudaVersion(cuda));
-
+  UCUDNN_RETURN_IF_ERROR(result->Describe(libraries, device, name));
+  const DeviceInfo& info = result->info_;
   const auto before = ComputeProcesses(info.id);
   UCUDNN_ASSIGN_OR_RETURN(
       result->context_,
@@ -153,18 +136,65 @@ Result<std::unique_ptr<Device>> CudnnDevice::Open(const Libraries& libraries,
                          fmt::format("{} ({})", info.kind.model, info.id),
                          options.slice_sms));
   LearnOwnPid(before, ComputeProcesses(info.id));
-  GpuContext& context = *result->context_;
-  info.kind.units = context.sms();
-  if (context.is_slice()) info.id += fmt::format("/{}sm", context.sms());
+  UCUDNN_RETURN_IF_ERROR(result->Finish(libraries));
+  return result;
+}
 
+Result<std::unique_ptr<Device>> CudnnDevice::OpenIn(const Libraries& libraries,
+                                                    CUcontext context) {
+  const DriverApi& driver = libraries.driver;
+  std::unique_ptr<CudnnDevice> result(new CudnnDevice(driver, Families{}));
+  UCUDNN_ASSIGN_OR_RETURN(result->context_,
+                          GpuContext::Adopt(driver, context, "the GPU"));
+  UCUDNN_RETURN_IF_ERROR(
+      result->Describe(libraries, result->context_->device(), "the GPU"));
+  UCUDNN_RETURN_IF_ERROR(result->Finish(libraries));
+  return result;
+}
+
+Status CudnnDevice::Describe(const Libraries& libraries, CUdevice device,
+                             std::string_view name) {
+  const auto check = [&](CUresult result, std::string_view call) -> Status {
+    if (result == CUDA_SUCCESS) return {};
+    return Within(name, cudnn::DescribeError(driver_, result, call));
+  };
+  std::array<char, 256> model = {};
+  UCUDNN_RETURN_IF_ERROR(
+      check(driver_.DeviceGetName(model.data(), static_cast<int>(model.size()),
+                                  device),
+            "cuDeviceGetName"));
+  CUuuid uuid = {};
+  UCUDNN_RETURN_IF_ERROR(
+      check(driver_.DeviceGetUuid(&uuid, device), "cuDeviceGetUuid"));
+  std::size_t memory = 0;
+  UCUDNN_RETURN_IF_ERROR(
+      check(driver_.DeviceTotalMem(&memory, device), "cuDeviceTotalMem"));
+  int cuda = 0;
+  UCUDNN_RETURN_IF_ERROR(
+      check(driver_.DriverGetVersion(&cuda), "cuDriverGetVersion"));
+  info_.id = cudnn::UuidText(uuid.bytes);
+  info_.kind.model = model.data();
+  info_.kind.memory =
+      1_GiB * (static_cast<std::int64_t>(memory) / (1_GiB).count());
+  info_.kind.library =
+      "cudnn-" + cudnn::CudnnMajorMinor(libraries.cudnn.GetVersion());
+  info_.driver =
+      fmt::format("{}, CUDA {}", DriverVersion(), cudnn::CudaVersion(cuda));
+  return {};
+}
+
+Status CudnnDevice::Finish(const Libraries& libraries) {
+  GpuContext& context = *context_;
+  info_.kind.units = context.sms();
+  if (context.is_slice()) info_.id += fmt::format("/{}sm", context.sms());
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context.Enter());
   UCUDNN_RETURN_IF_ERROR(context.Check(
-      driver.EventCreate(&result->start_, CU_EVENT_DEFAULT), "cuEventCreate"));
+      driver_.EventCreate(&start_, CU_EVENT_DEFAULT), "cuEventCreate"));
   UCUDNN_RETURN_IF_ERROR(context.Check(
-      driver.EventCreate(&result->stop_, CU_EVENT_DEFAULT), "cuEventCreate"));
-  UCUDNN_ASSIGN_OR_RETURN(result->handle_,
+      driver_.EventCreate(&stop_, CU_EVENT_DEFAULT), "cuEventCreate"));
+  UCUDNN_ASSIGN_OR_RETURN(handle_,
                           CudnnHandle::Create(libraries.cudnn, context));
-  return result;
+  return {};
 }
 
 CudnnDevice::~CudnnDevice() {
@@ -334,6 +364,11 @@ Result<std::vector<std::unique_ptr<Device>>> OpenCudnnDevices(
     }
   }
   return devices;
+}
+
+Result<std::unique_ptr<Device>> OpenCudnnDeviceIn(void* context) {
+  UCUDNN_ASSIGN_OR_RETURN(const Libraries* libraries, cudnn::LoadedLibraries());
+  return CudnnDevice::OpenIn(*libraries, static_cast<CUcontext>(context));
 }
 
 }  // namespace ucudnn

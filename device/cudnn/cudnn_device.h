@@ -58,6 +58,12 @@ class CudnnHandle;
 CudnnHandle* HandleOf(Device& device);
 }  // namespace cudnn
 
+// The GPU of a context (a CUcontext) that the program around us made and that
+// outlives the device: the primary one, or a green context's, then a slice. It
+// has a stream and a cuDNN handle of its own. kFailedPrecondition if the
+// context is null or of no use; otherwise as above.
+Result<std::unique_ptr<Device>> OpenCudnnDeviceIn(void* context);
+
 }  // namespace ucudnn
 
 #endif  // UCUDNN_DEVICE_CUDNN_CUDNN_DEVICE_H_

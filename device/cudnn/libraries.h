@@ -30,34 +30,39 @@
 namespace ucudnn::cudnn {
 
 // X(member, function): the driver's functions that are always there.
-#define UCUDNN_DRIVER_FUNCTIONS(X)                      \
-  X(Init, cuInit)                                       \
-  X(DriverGetVersion, cuDriverGetVersion)               \
-  X(GetErrorName, cuGetErrorName)                       \
-  X(GetErrorString, cuGetErrorString)                   \
-  X(DeviceGetCount, cuDeviceGetCount)                   \
-  X(DeviceGet, cuDeviceGet)                             \
-  X(DeviceGetName, cuDeviceGetName)                     \
-  X(DeviceGetUuid, cuDeviceGetUuid)                     \
-  X(DeviceTotalMem, cuDeviceTotalMem)                   \
-  X(DeviceGetAttribute, cuDeviceGetAttribute)           \
-  X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)   \
-  X(DevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease) \
-  X(CtxPushCurrent, cuCtxPushCurrent)                   \
-  X(CtxPopCurrent, cuCtxPopCurrent)                     \
-  X(StreamCreate, cuStreamCreate)                       \
-  X(StreamDestroy, cuStreamDestroy)                     \
-  X(StreamSynchronize, cuStreamSynchronize)             \
-  X(StreamQuery, cuStreamQuery)                         \
-  X(EventCreate, cuEventCreate)                         \
-  X(EventDestroy, cuEventDestroy)                       \
-  X(EventRecord, cuEventRecord)                         \
-  X(EventSynchronize, cuEventSynchronize)               \
-  X(MemGetInfo, cuMemGetInfo)                           \
-  X(MemAlloc, cuMemAlloc)                               \
-  X(MemFree, cuMemFree)                                 \
-  X(MemcpyHtoDAsync, cuMemcpyHtoDAsync)                 \
-  X(MemcpyDtoHAsync, cuMemcpyDtoHAsync)                 \
+#define UCUDNN_DRIVER_FUNCTIONS(X)                                      \
+  X(Init, cuInit)                                                       \
+  X(DriverGetVersion, cuDriverGetVersion)                               \
+  X(GetErrorName, cuGetErrorName)                                       \
+  X(GetErrorString, cuGetErrorString)                                   \
+  X(DeviceGetCount, cuDeviceGetCount)                                   \
+  X(DeviceGet, cuDeviceGet)                                             \
+  X(DeviceGetName, cuDeviceGetName)                                     \
+  X(DeviceGetUuid, cuDeviceGetUuid)                                     \
+  X(DeviceTotalMem, cuDeviceTotalMem)                                   \
+  X(DeviceGetAttribute, cuDeviceGetAttribute)                           \
+  X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)                   \
+  X(DevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease)                 \
+  X(CtxPushCurrent, cuCtxPushCurrent)                                   \
+  X(CtxPopCurrent, cuCtxPopCurrent)                                     \
+  X(CtxGetCurrent, cuCtxGetCurrent)                                     \
+  X(CtxGetDevice, cuCtxGetDevice)                                       \
+  X(CtxSynchronize, cuCtxSynchronize)                                   \
+  X(StreamCreate, cuStreamCreate)                                       \
+  X(StreamDestroy, cuStreamDestroy)                                     \
+  X(StreamSynchronize, cuStreamSynchronize)                             \
+  X(StreamQuery, cuStreamQuery)                                         \
+  X(StreamIsCapturing, cuStreamIsCapturing)                             \
+  X(ThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode) \
+  X(EventCreate, cuEventCreate)                                         \
+  X(EventDestroy, cuEventDestroy)                                       \
+  X(EventRecord, cuEventRecord)                                         \
+  X(EventSynchronize, cuEventSynchronize)                               \
+  X(MemGetInfo, cuMemGetInfo)                                           \
+  X(MemAlloc, cuMemAlloc)                                               \
+  X(MemFree, cuMemFree)                                                 \
+  X(MemcpyHtoDAsync, cuMemcpyHtoDAsync)                                 \
+  X(MemcpyDtoHAsync, cuMemcpyDtoHAsync)                                 \
   X(MemsetD8Async, cuMemsetD8Async)
 
 // Null where the driver is too old for them; green contexts need CUDA 12.4.
@@ -67,6 +72,7 @@ namespace ucudnn::cudnn {
   X(MemHostAlloc, cuMemHostAlloc)                           \
   X(MemFreeHost, cuMemFreeHost)                             \
   X(DeviceGetDevResource, cuDeviceGetDevResource)           \
+  X(CtxGetDevResource, cuCtxGetDevResource)                 \
   X(DevSmResourceSplitByCount, cuDevSmResourceSplitByCount) \
   X(DevResourceGenerateDesc, cuDevResourceGenerateDesc)     \
   X(GreenCtxCreate, cuGreenCtxCreate)                       \
@@ -74,39 +80,55 @@ namespace ucudnn::cudnn {
   X(CtxFromGreenCtx, cuCtxFromGreenCtx)                     \
   X(GreenCtxStreamCreate, cuGreenCtxStreamCreate)
 
-#define UCUDNN_CUDNN_FUNCTIONS(X)                                     \
-  X(GetVersion, cudnnGetVersion)                                      \
-  X(GetErrorString, cudnnGetErrorString)                              \
-  X(GetLastErrorString, cudnnGetLastErrorString)                      \
-  X(Create, cudnnCreate)                                              \
-  X(Destroy, cudnnDestroy)                                            \
-  X(SetStream, cudnnSetStream)                                        \
-  X(CreateTensorDescriptor, cudnnCreateTensorDescriptor)              \
-  X(DestroyTensorDescriptor, cudnnDestroyTensorDescriptor)            \
-  X(SetTensorNdDescriptor, cudnnSetTensorNdDescriptor)                \
-  X(CreateFilterDescriptor, cudnnCreateFilterDescriptor)              \
-  X(DestroyFilterDescriptor, cudnnDestroyFilterDescriptor)            \
-  X(SetFilterNdDescriptor, cudnnSetFilterNdDescriptor)                \
-  X(CreateConvolutionDescriptor, cudnnCreateConvolutionDescriptor)    \
-  X(DestroyConvolutionDescriptor, cudnnDestroyConvolutionDescriptor)  \
-  X(SetConvolutionNdDescriptor, cudnnSetConvolutionNdDescriptor)      \
-  X(SetConvolutionGroupCount, cudnnSetConvolutionGroupCount)          \
-  X(SetConvolutionMathType, cudnnSetConvolutionMathType)              \
-  X(GetForwardWorkspaceSize, cudnnGetConvolutionForwardWorkspaceSize) \
-  X(GetBackwardDataWorkspaceSize,                                     \
-    cudnnGetConvolutionBackwardDataWorkspaceSize)                     \
-  X(GetBackwardFilterWorkspaceSize,                                   \
-    cudnnGetConvolutionBackwardFilterWorkspaceSize)                   \
-  X(ConvolutionForward, cudnnConvolutionForward)                      \
-  X(ConvolutionBackwardData, cudnnConvolutionBackwardData)            \
-  X(ConvolutionBackwardFilter, cudnnConvolutionBackwardFilter)        \
-  X(ScaleTensor, cudnnScaleTensor)                                    \
-  X(AddTensor, cudnnAddTensor)                                        \
-  X(BackendCreateDescriptor, cudnnBackendCreateDescriptor)            \
-  X(BackendDestroyDescriptor, cudnnBackendDestroyDescriptor)          \
-  X(BackendSetAttribute, cudnnBackendSetAttribute)                    \
-  X(BackendGetAttribute, cudnnBackendGetAttribute)                    \
-  X(BackendFinalize, cudnnBackendFinalize)                            \
+#define UCUDNN_CUDNN_FUNCTIONS(X)                                              \
+  X(GetVersion, cudnnGetVersion)                                               \
+  X(GetErrorString, cudnnGetErrorString)                                       \
+  X(GetLastErrorString, cudnnGetLastErrorString)                               \
+  X(Create, cudnnCreate)                                                       \
+  X(Destroy, cudnnDestroy)                                                     \
+  X(SetStream, cudnnSetStream)                                                 \
+  X(GetStream, cudnnGetStream)                                                 \
+  X(CreateTensorDescriptor, cudnnCreateTensorDescriptor)                       \
+  X(DestroyTensorDescriptor, cudnnDestroyTensorDescriptor)                     \
+  X(SetTensorNdDescriptor, cudnnSetTensorNdDescriptor)                         \
+  X(CreateFilterDescriptor, cudnnCreateFilterDescriptor)                       \
+  X(DestroyFilterDescriptor, cudnnDestroyFilterDescriptor)                     \
+  X(SetFilterNdDescriptor, cudnnSetFilterNdDescriptor)                         \
+  X(CreateConvolutionDescriptor, cudnnCreateConvolutionDescriptor)             \
+  X(DestroyConvolutionDescriptor, cudnnDestroyConvolutionDescriptor)           \
+  X(SetConvolutionNdDescriptor, cudnnSetConvolutionNdDescriptor)               \
+  X(SetConvolutionGroupCount, cudnnSetConvolutionGroupCount)                   \
+  X(SetConvolutionMathType, cudnnSetConvolutionMathType)                       \
+  X(GetForwardWorkspaceSize, cudnnGetConvolutionForwardWorkspaceSize)          \
+  X(GetBackwardDataWorkspaceSize,                                              \
+    cudnnGetConvolutionBackwardDataWorkspaceSize)                              \
+  X(GetBackwardFilterWorkspaceSize,                                            \
+    cudnnGetConvolutionBackwardFilterWorkspaceSize)                            \
+  X(ConvolutionForward, cudnnConvolutionForward)                               \
+  X(ConvolutionBackwardData, cudnnConvolutionBackwardData)                     \
+  X(ConvolutionBackwardFilter, cudnnConvolutionBackwardFilter)                 \
+  X(GetTensorNdDescriptor, cudnnGetTensorNdDescriptor)                         \
+  X(GetFilterNdDescriptor, cudnnGetFilterNdDescriptor)                         \
+  X(GetConvolutionNdDescriptor, cudnnGetConvolutionNdDescriptor)               \
+  X(GetConvolutionMathType, cudnnGetConvolutionMathType)                       \
+  X(GetConvolutionGroupCount, cudnnGetConvolutionGroupCount)                   \
+  X(GetForwardAlgorithm, cudnnGetConvolutionForwardAlgorithm_v7)               \
+  X(GetBackwardDataAlgorithm, cudnnGetConvolutionBackwardDataAlgorithm_v7)     \
+  X(GetBackwardFilterAlgorithm, cudnnGetConvolutionBackwardFilterAlgorithm_v7) \
+  X(FindForwardAlgorithm, cudnnFindConvolutionForwardAlgorithm)                \
+  X(FindBackwardDataAlgorithm, cudnnFindConvolutionBackwardDataAlgorithm)      \
+  X(FindBackwardFilterAlgorithm, cudnnFindConvolutionBackwardFilterAlgorithm)  \
+  X(FindForwardAlgorithmEx, cudnnFindConvolutionForwardAlgorithmEx)            \
+  X(FindBackwardDataAlgorithmEx, cudnnFindConvolutionBackwardDataAlgorithmEx)  \
+  X(FindBackwardFilterAlgorithmEx,                                             \
+    cudnnFindConvolutionBackwardFilterAlgorithmEx)                             \
+  X(ScaleTensor, cudnnScaleTensor)                                             \
+  X(AddTensor, cudnnAddTensor)                                                 \
+  X(BackendCreateDescriptor, cudnnBackendCreateDescriptor)                     \
+  X(BackendDestroyDescriptor, cudnnBackendDestroyDescriptor)                   \
+  X(BackendSetAttribute, cudnnBackendSetAttribute)                             \
+  X(BackendGetAttribute, cudnnBackendGetAttribute)                             \
+  X(BackendFinalize, cudnnBackendFinalize)                                     \
   X(BackendExecute, cudnnBackendExecute)
 
 // One pointer for each function, of the type that the header declares.

@@ -14,18 +14,23 @@
 #              plans' times (UCUDNN_POLICIES, without `all` unless named)
 #   slices     slices of 32 and 64 multiprocessors, measured and run in
 #   failures   full memory and a poisoned context, on purpose
+#   handle     the drop-in handle and the preload shim against cuDNN alone:
+#              results of random problems, times of networks, overhead
+#   sanitizer  the same, fewer, under compute-sanitizer
 #
 # The machine with the GPU needs Open MPI 4.1, cuDNN 9 and glibc 2.36 or later.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse ucudnn_gpu_probe
-  ucudnn_gpu_failures)
+  ucudnn_gpu_failures ucudnn_gpu_plain ucudnn_gpu_handle)
 
 pack() {
   cmake --preset release -DBUILD_TESTING=ON >/dev/null
-  cmake --build --preset release -t "${programs[@]}" cudnn_contract_test
-  local paths=(build/release/tests/contract/cudnn_contract_test) program
+  cmake --build --preset release -t "${programs[@]}" cudnn_contract_test \
+    ucudnn_preload
+  local paths=(build/release/tests/contract/cudnn_contract_test
+    build/release/lib/libucudnn_preload.so) program
   for program in "${programs[@]}"; do
     paths+=("build/release/bin/$program")
   done
@@ -69,6 +74,108 @@ contract() {
     done
     cat "$tmp/$name".* >"$out/contract-$name.txt"
   done
+  return $status
+}
+
+# random_problems VARIANT COUNT PROGRAM...: in shards, one process each.
+random_problems() {
+  local variant=$1 count=$2 shards=8 i status=0 pids=()
+  shift 2
+  for ((i = 0; i < shards; ++i)); do
+    timeout 150 "$@" random $((i * count)) "$count" "$tmp/$variant.$i" \
+      "${batch:-0}" ${direct:+direct} >>"$tmp/$variant.log" 2>&1 &
+    pids+=($!)
+  done
+  for i in "${pids[@]}"; do wait "$i" || status=1; done
+  cat "$tmp/$variant".[0-9] >"$tmp/$variant.all"
+  echo "$variant: $(grep -c . "$tmp/$variant.log") lines," \
+    "$(grep -c ' x [2-9]\|, [0-9]* x ' "$tmp/$variant.log") divided," \
+    "$(grep -c 'left to cuDNN' "$tmp/$variant.log") left to cuDNN"
+  return $status
+}
+
+handle() {
+  local plain=.carry/bin/ucudnn_gpu_plain ours=.carry/bin/ucudnn_gpu_handle
+  local shim=$PWD/.carry/bin/libucudnn_preload.so status=0 count=50
+  local networks=tests/data/networks
+  {
+    echo "== ${count} x 8 random problems; limit of a workspace 256KiB"
+    (
+      export UCUDNN_CACHE_DIR=$tmp/cache UCUDNN_VERBOSE=1
+      export UCUDNN_WORKSPACE_LIMIT=256KiB
+      time random_problems plain $count $plain
+      time direct=1 random_problems direct $count $plain
+      time random_problems handle $count $ours
+      time random_problems shim $count env LD_PRELOAD="$shim" $plain
+      random_problems disabled $count env UCUDNN_DISABLE=1 \
+        LD_PRELOAD="$shim" $plain
+      export UCUDNN_TOTAL_WORKSPACE_SIZE=64MiB
+      time random_problems wd $count $ours
+      time random_problems wd-shim $count env LD_PRELOAD="$shim" $plain
+    ) || status=1
+    (
+      export UCUDNN_CACHE_DIR=$tmp/cache-forced UCUDNN_VERBOSE=1 batch=7
+      $plain plan 0 $((count * 8)) "$tmp/forced.json" 7
+      export UCUDNN_PLAN_FILE=$tmp/forced.json
+      direct=1 random_problems whole $count $plain
+      time random_problems forced $count $ours
+      time random_problems forced-shim $count env LD_PRELOAD="$shim" $plain
+    ) || status=1
+    local variant
+    for variant in handle shim disabled wd wd-shim; do
+      echo "== $variant against cuDNN's direct algorithms"
+      $plain compare "$tmp/direct.all" "$tmp/$variant.all" 1e-5 || status=1
+    done
+    for variant in forced forced-shim; do
+      echo "== $variant, each problem divided, against cuDNN's direct algorithms"
+      $plain compare "$tmp/whole.all" "$tmp/$variant.all" 1e-5 || status=1
+    done
+    echo "== cuDNN's own choice against its direct algorithms"
+    $plain compare "$tmp/direct.all" "$tmp/plain.all" 1e-5 || true
+    echo "== kernels of one shape on four streams at once, WR and WD"
+    UCUDNN_CACHE_DIR=$tmp/cache $ours streams || status=1
+    UCUDNN_TOTAL_WORKSPACE_SIZE=96MiB UCUDNN_CACHE_DIR=$tmp/cache \
+      $ours streams || status=1
+    echo "== semantics: cuDNN alone, the handle, the shim, WD"
+    $plain semantics || status=1
+    $ours semantics || status=1
+    LD_PRELOAD=$shim $plain semantics || status=1
+    UCUDNN_TOTAL_WORKSPACE_SIZE=64MiB $ours semantics || status=1
+    echo "== overhead"
+    UCUDNN_CACHE_DIR=$tmp/cache $ours overhead || status=1
+    echo "== networks: cuDNN alone, the handle, the handle again, the shim, WD"
+    export UCUDNN_CACHE_DIR=$tmp/cache-time
+    local net
+    for net in "alexnet_torchvision 256" "resnet18 128" "vgg16 64"; do
+      # shellcheck disable=SC2086
+      set -- $networks/${net% *}.csv ${net#* }
+      $plain time "$@" || status=1
+      $ours time "$@" || status=1
+      $ours time "$@" | sed -n 1p || status=1
+      LD_PRELOAD=$shim $plain time "$@" | sed -n 1p || status=1
+      UCUDNN_TOTAL_WORKSPACE_SIZE=512MiB $ours time "$@" | sed -n 1p ||
+        status=1
+    done
+  } >"$out/handle.txt" 2>&1
+  # Also what was measured, and how exact each algorithm is.
+  tar -C "$tmp" -czf "$out/handle-logs.tar.gz" \
+    $(cd "$tmp" && ls ./*.log) cache-time
+  return $status
+}
+
+sanitizer() {
+  local tool status=0
+  tool=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
+  {
+    export UCUDNN_CACHE_DIR=$tmp/cache-sanitizer UCUDNN_WORKSPACE_LIMIT=256KiB
+    # What is measured under the sanitizer is of no use: measured before.
+    .carry/bin/ucudnn_gpu_handle random 0 24 "$tmp/s0" 0
+    timeout 200 "$tool" --tool memcheck --error-exitcode 3 \
+      .carry/bin/ucudnn_gpu_handle random 0 24 "$tmp/s1" 0 || status=1
+    UCUDNN_TOTAL_WORKSPACE_SIZE=16MiB timeout 200 "$tool" --tool memcheck \
+      --error-exitcode 3 .carry/bin/ucudnn_gpu_handle random 0 24 "$tmp/s2" 0 ||
+      status=1
+  } >"$out/sanitizer.txt" 2>&1
   return $status
 }
 
@@ -125,12 +232,11 @@ while [ $# -gt 0 ]; do
       out=$2
       shift
       ;;
-    versions | probe | contract) stages+=("$1") ;;
+    versions | probe | contract | handle | sanitizer) stages+=("$1") ;;
     policies | slices | failures) stages+=("$1") ;;
     main) stages+=(main_job) ;;
     *)
-      echo "run.sh: '$1' is no stage; pack, versions, probe, contract, main," \
-        "policies, slices, failures" >&2
+      echo "run.sh: '$1' is no stage; the head of this script has them" >&2
       exit 2
       ;;
   esac

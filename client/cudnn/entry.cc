@@ -1,0 +1,199 @@
+#include "client/cudnn/entry.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "client/local/planner.h"
+
+namespace ucudnn::cudnn {
+namespace {
+
+constexpr int kMaxAlgorithms = 16;
+
+// What cuDNN's heuristics name first of what solves the whole batch within
+// `limit`, and with how much workspace. False if there is nothing.
+template <class Perf, class Get, class Query>
+bool FirstWithin(const Get& get, const Query& query, std::size_t limit,
+                 int* algorithm) {
+  std::array<Perf, kMaxAlgorithms> results = {};
+  int count = 0;
+  if (get(kMaxAlgorithms, &count, results.data()) != CUDNN_STATUS_SUCCESS) {
+    return false;
+  }
+  for (int i = 0; i < count; ++i) {
+    const Perf& result = results[static_cast<std::size_t>(i)];
+    // Its arithmetic may be another one than the descriptor's, which is what
+    // a call will have: so cuDNN is asked again.
+    std::size_t size = 0;
+    if (query(result.algo, &size) == CUDNN_STATUS_SUCCESS && size <= limit) {
+      *algorithm = result.algo;
+      return true;
+    }
+  }
+  return false;
+}
+
+bool FindAlgorithm(const CudnnApi& api, cudnnHandle_t handle,
+                   const CallDescriptors& d, std::size_t limit,
+                   int* algorithm) {
+  const Inside inside;
+  switch (d.op) {
+    case ConvOp::kForward:
+      return FirstWithin<cudnnConvolutionFwdAlgoPerf_t>(
+          [&](int n, int* count, cudnnConvolutionFwdAlgoPerf_t* results) {
+            return api.GetForwardAlgorithm(handle, d.input, d.filter,
+                                           d.convolution, d.output, n, count,
+                                           results);
+          },
+          [&](cudnnConvolutionFwdAlgo_t algo, std::size_t* size) {
+            return api.GetForwardWorkspaceSize(
+                handle, d.input, d.filter, d.convolution, d.output, algo, size);
+          },
+          limit, algorithm);
+    case ConvOp::kBackwardData:
+      return FirstWithin<cudnnConvolutionBwdDataAlgoPerf_t>(
+          [&](int n, int* count, cudnnConvolutionBwdDataAlgoPerf_t* results) {
+            return api.GetBackwardDataAlgorithm(handle, d.filter, d.output,
+                                                d.convolution, d.input, n,
+                                                count, results);
+          },
+          [&](cudnnConvolutionBwdDataAlgo_t algo, std::size_t* size) {
+            return api.GetBackwardDataWorkspaceSize(
+                handle, d.filter, d.output, d.convolution, d.input, algo, size);
+          },
+          limit, algorithm);
+    case ConvOp::kBackwardFilter:
+      return FirstWithin<cudnnConvolutionBwdFilterAlgoPerf_t>(
+          [&](int n, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* results) {
+            return api.GetBackwardFilterAlgorithm(handle, d.input, d.output,
+                                                  d.convolution, d.filter, n,
+                                                  count, results);
+          },
+          [&](cudnnConvolutionBwdFilterAlgo_t algo, std::size_t* size) {
+            return api.GetBackwardFilterWorkspaceSize(
+                handle, d.input, d.output, d.convolution, d.filter, algo, size);
+          },
+          limit, algorithm);
+  }
+  return false;
+}
+
+bool TryOffer(cudnnHandle_t handle, const CallDescriptors& d, std::size_t most,
+              Offer* offer) {
+  HandleState* const state = StateOf(handle);
+  if (state == nullptr) return false;
+  const Bytes limit = most > static_cast<std::size_t>(Bytes::Max().count())
+                          ? Bytes::Max()
+                          : Bytes(static_cast<std::int64_t>(most));
+  PreparedKernel* const kernel = state->Find(d, limit);
+  if (kernel == nullptr) return false;
+  offer->workspace = static_cast<std::size_t>(kernel->needed.count());
+  if (kernel->algorithm < 0 &&
+      !FindAlgorithm(state->api(), handle, d, offer->workspace,
+                     &kernel->algorithm)) {
+    return false;
+  }
+  offer->algorithm = kernel->algorithm;
+  if (kernel->plan.time > Nanoseconds(0)) {
+    offer->milliseconds =
+        static_cast<float>(Microseconds(kernel->plan.time) / 1e3);
+  }
+  offer->deterministic = std::all_of(
+      kernel->plan.micro_batches.begin(), kernel->plan.micro_batches.end(),
+      [&](const MicroBatch& m) { return IsDeterministic(d.op, m.algorithm); });
+  return state->api().GetConvolutionMathType(d.convolution, &offer->math) ==
+         CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t StatusOf(const Error& error) {
+  switch (error.code) {
+    case Code::kInvalidArgument:
+      return CUDNN_STATUS_BAD_PARAM;
+    case Code::kUnimplemented:
+      return CUDNN_STATUS_NOT_SUPPORTED;
+    case Code::kResourceExhausted:
+      return CUDNN_STATUS_ALLOC_FAILED;
+    default:
+      return CUDNN_STATUS_EXECUTION_FAILED;
+  }
+}
+
+// Whether the convolution was enqueued; if not, `*status` says what became of
+// it, or nothing was done.
+bool TryConvolve(cudnnHandle_t handle, const CallDescriptors& d,
+                 const Execution& e, cudnnStatus_t* status, bool* begun) {
+  if (e.alpha == nullptr || e.beta == nullptr || e.a == nullptr ||
+      e.b == nullptr || e.out == nullptr) {
+    return false;  // cuDNN says what is wrong
+  }
+  HandleState* const state = StateOf(handle);
+  if (state == nullptr) return false;
+  const Bytes size(e.workspace == nullptr
+                       ? 0
+                       : static_cast<std::int64_t>(std::min<std::size_t>(
+                             e.workspace_size, std::size_t{1} << 62)));
+  PreparedKernel* const kernel = state->Find(d, size);
+  if (kernel == nullptr) return false;
+  const ConvArgs args = {e.a, e.b, e.out, *static_cast<const float*>(e.alpha),
+                         *static_cast<const float*>(e.beta)};
+  MicroBatchProgress progress;
+  Status ran = state->Run(*kernel, args, e.workspace, size, &progress);
+  if (ran) {
+    *status = CUDNN_STATUS_SUCCESS;
+    return true;
+  }
+  if (state->settings().verbose) {
+    std::fprintf(stderr, "ucudnn: not run as planned: %s\n",
+                 ran.error().message.c_str());
+  }
+  if (progress.images == 0) return false;
+  *begun = true;
+  const Status rest =
+      state->Rest(*kernel, args, progress.images, e.workspace, size);
+  *status = rest ? CUDNN_STATUS_SUCCESS : StatusOf(ran.error());
+  return true;
+}
+
+}  // namespace
+
+bool MakeOffer(cudnnHandle_t handle, const CallDescriptors& descriptors,
+               std::size_t most, Offer* offer) {
+  if (Inside::is_active()) return false;
+  try {
+    return TryOffer(handle, descriptors, most, offer);
+  } catch (...) {
+    return false;  // out of memory
+  }
+}
+
+cudnnStatus_t WorkspaceSize(cudnnHandle_t handle,
+                            const CallDescriptors& descriptors, int algorithm,
+                            std::size_t* size,
+                            Callable<cudnnStatus_t()> plain) {
+  Offer offer;
+  if (size != nullptr && MakeOffer(handle, descriptors, kNoLimit, &offer) &&
+      offer.algorithm == algorithm) {
+    *size = offer.workspace;
+    return CUDNN_STATUS_SUCCESS;
+  }
+  return plain();
+}
+
+cudnnStatus_t Convolve(cudnnHandle_t handle, const CallDescriptors& descriptors,
+                       const Execution& execution,
+                       Callable<cudnnStatus_t()> plain) {
+  if (Inside::is_active()) return plain();
+  cudnnStatus_t status = CUDNN_STATUS_EXECUTION_FAILED;
+  bool begun = false;
+  try {
+    if (TryConvolve(handle, descriptors, execution, &status, &begun)) {
+      return status;
+    }
+  } catch (...) {  // out of memory
+    if (begun) return CUDNN_STATUS_ALLOC_FAILED;
+  }
+  return plain();
+}
+
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,138 @@
+#include "client/cudnn/gpu_share.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "device/cudnn/context.h"
+#include "device/cudnn/cudnn_device.h"
+
+namespace ucudnn::cudnn {
+namespace {
+
+// More are left to cuDNN: a program that makes streams without end.
+constexpr std::size_t kMaxSlots = 16384;
+
+}  // namespace
+
+GpuShare::GpuShare(const Libraries& libraries, std::unique_ptr<Device> device,
+                   const LocalSettings& settings)
+    : libraries_(libraries),
+      device_(std::move(device)),
+      planner_({.settings = settings,
+                .kind = ToString(device_->info().kind),
+                .ask = {}}) {
+  if (!planner_.plan_file_problem().empty()) {
+    std::fprintf(stderr, "ucudnn: the plan file is not used: %s\n",
+                 planner_.plan_file_problem().c_str());
+  }
+}
+
+Result<std::shared_ptr<GpuShare>> GpuShare::Of(CUcontext context,
+                                               const LocalSettings& settings) {
+  // Never destroyed: handles may outlive the end of main.
+  static auto& mutex = *new std::mutex;
+  static auto& shares = *new std::map<CUcontext, std::weak_ptr<GpuShare>>;
+  const std::lock_guard lock(mutex);
+  std::weak_ptr<GpuShare>& known = shares[context];
+  if (auto share = known.lock()) return share;
+  UCUDNN_ASSIGN_OR_RETURN(const Libraries* libraries, LoadedLibraries());
+  UCUDNN_ASSIGN_OR_RETURN(auto device, OpenCudnnDeviceIn(context));
+  std::shared_ptr<GpuShare> share(
+      new GpuShare(*libraries, std::move(device), settings));
+  known = share;
+  return share;
+}
+
+LocalPlanner::Bench GpuShare::Bench() {
+  return [this]() -> Result<Device*> { return device_.get(); };
+}
+
+Result<KernelPlan> GpuShare::Plan(const ConvProblem& problem, BatchSize batch,
+                                  Bytes limit) {
+  const std::lock_guard lock(device_mutex_);
+  return planner_.Plan(problem, batch, limit, Bench());
+}
+
+Status GpuShare::Announce(const Owner& owner, const ConvProblem& problem,
+                          BatchSize batch) {
+  UCUDNN_RETURN_IF_ERROR(Plan(problem, batch, settings().total_workspace));
+  const std::unique_lock lock(arena_mutex_);
+  if (slots_.contains(owner)) return {};
+  if (slots_.size() >= kMaxSlots) {
+    return Fail(Code::kResourceExhausted, "more than {} kernels", kMaxSlots);
+  }
+  slots_[owner] = {problem, batch, 0, {}};
+  return {};
+}
+
+Result<GpuShare::Segment> GpuShare::SegmentOf(const Owner& owner,
+                                              const ConvProblem& problem,
+                                              BatchSize batch) {
+  UCUDNN_RETURN_IF_ERROR(Announce(owner, problem, batch));
+  const std::unique_lock lock(arena_mutex_);
+  const Slot& slot = slots_.at(owner);
+  if (slot.epoch != epoch()) UCUDNN_RETURN_IF_ERROR(DivideAnew());
+  Segment segment;
+  segment.plan = slot.plan;
+  segment.epoch = epoch();
+  segment.size = slot.plan.workspace;
+  if (segment.size > Bytes()) {
+    segment.workspace =
+        static_cast<char*>(arena_.data()) + slot.plan.offset->count();
+  }
+  return segment;
+}
+
+Status GpuShare::DivideAnew() {
+  const std::lock_guard lock(device_mutex_);
+  std::vector<LocalPlanner::Kernel> kernels;
+  for (const auto& [owner, slot] : slots_) {
+    kernels.push_back({slot.problem, slot.batch});
+  }
+  // Nothing may still be using the segments.
+  if (const CUresult waited = libraries_.driver.CtxSynchronize();
+      waited != CUDA_SUCCESS) {
+    return tl::unexpected<Error>(
+        DescribeError(libraries_.driver, waited, "cuCtxSynchronize"));
+  }
+  for (Bytes total = settings().total_workspace;;) {
+    UCUDNN_ASSIGN_OR_RETURN(auto plans,
+                            planner_.Divide(kernels, total, Bench()));
+    Bytes end;
+    for (const KernelPlan& plan : plans) {
+      end = std::max(end, *plan.offset + plan.workspace);
+    }
+    const std::uint64_t next = epoch() + 1;
+    if (end > arena_.size()) {
+      // Whatever happens, nobody has a segment of the old arena any more.
+      epoch_.store(next, std::memory_order_release);
+      arena_.Reset();
+      auto arena = device_->Allocate(end);
+      if (!arena) {
+        // Memory is short: rather less than nothing.
+        if (arena.error().code != Code::kResourceExhausted) {
+          return tl::unexpected<Error>(std::move(arena).error());
+        }
+        total = end / 2;
+        continue;
+      }
+      arena_ = *std::move(arena);
+    }
+    auto plan = plans.begin();
+    for (auto& [owner, slot] : slots_) {
+      slot.plan = std::move(*plan++);
+      slot.epoch = next;
+    }
+    epoch_.store(next, std::memory_order_release);
+    return {};
+  }
+}
+
+void GpuShare::Forget(const void* handle) {
+  const std::unique_lock lock(arena_mutex_);
+  std::erase_if(
+      slots_, [&](const auto& entry) { return entry.first.handle == handle; });
+}
+
+}  // namespace ucudnn::cudnn

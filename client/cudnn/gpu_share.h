@@ -1,0 +1,99 @@
+#ifndef UCUDNN_CLIENT_CUDNN_GPU_SHARE_H_
+#define UCUDNN_CLIENT_CUDNN_GPU_SHARE_H_
+
+// What the cuDNN handles of one GPU context in this process share: the planner,
+// the device it measures on and, under UCUDNN_TOTAL_WORKSPACE_SIZE (WD), the
+// arena in which each kernel has a segment of its own.
+//
+// A kernel of the arena is a convolution of one layer, on one handle and one
+// stream: two that may run at once never share bytes. A kernel that nobody
+// announced is divided in when it first runs: then all segments move, after
+// the work that uses them has ended.
+//
+// Thread safe. The context is current in every call, and captures nothing.
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/plan.h"
+#include "base/result.h"
+#include "client/local/planner.h"
+#include "device/cudnn/libraries.h"
+#include "device/device.h"
+
+namespace ucudnn::cudnn {
+
+class GpuShare {
+ public:
+  // The share of a context, made when it is first asked for and freed with the
+  // last who holds it. kUnavailable and others as OpenCudnnDeviceIn.
+  static Result<std::shared_ptr<GpuShare>> Of(CUcontext context,
+                                              const LocalSettings& settings);
+
+  // WR. Errors of LocalPlanner::Plan.
+  Result<KernelPlan> Plan(const ConvProblem& problem, BatchSize batch,
+                          Bytes limit);
+
+  // WD: who a segment belongs to.
+  struct Owner {
+    const void* handle = nullptr;
+    std::uint64_t call = 0;  // the handle's number for the convolution
+    const void* stream = nullptr;
+    friend auto operator<=>(const Owner&, const Owner&) = default;
+  };
+  struct Segment {
+    KernelPlan plan;  // with its offset in the arena
+    void* workspace = nullptr;
+    Bytes size;
+    std::uint64_t epoch = 0;  // holds as long as epoch() is this
+  };
+  // Takes a kernel into account from the next division on. Measures it.
+  // Errors of LocalPlanner::Plan.
+  Status Announce(const Owner& owner, const ConvProblem& problem,
+                  BatchSize batch);
+  // The owner's segment; divides anew if it has none yet.
+  Result<Segment> SegmentOf(const Owner& owner, const ConvProblem& problem,
+                            BatchSize batch);
+  // Changes with every division. Segments hold still while a reader holds
+  // `arena_mutex()` shared.
+  std::uint64_t epoch() const { return epoch_.load(std::memory_order_acquire); }
+  std::shared_mutex& arena_mutex() { return arena_mutex_; }
+  // The handle is gone.
+  void Forget(const void* handle);
+
+  const LocalSettings& settings() const { return planner_.settings(); }
+
+ private:
+  struct Slot {
+    ConvProblem problem;
+    BatchSize batch;
+    std::uint64_t epoch = 0;  // 0: not divided in yet
+    KernelPlan plan;
+  };
+
+  GpuShare(const Libraries& libraries, std::unique_ptr<Device> device,
+           const LocalSettings& settings);
+  LocalPlanner::Bench Bench();
+  Status DivideAnew();
+
+  const Libraries& libraries_;
+  const std::unique_ptr<Device> device_;
+  LocalPlanner planner_;
+  // Of the device and the planner; taken after arena_mutex_ where both are.
+  std::mutex device_mutex_;
+  std::shared_mutex arena_mutex_;
+  std::atomic<std::uint64_t> epoch_ = 1;
+  std::map<Owner, Slot> slots_;
+  DeviceBuffer arena_;
+};
+
+}  // namespace ucudnn::cudnn
+
+#endif  // UCUDNN_CLIENT_CUDNN_GPU_SHARE_H_

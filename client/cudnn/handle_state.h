@@ -1,0 +1,131 @@
+#ifndef UCUDNN_CLIENT_CUDNN_HANDLE_STATE_H_
+#define UCUDNN_CLIENT_CUDNN_HANDLE_STATE_H_
+
+// What we know of one cuDNN handle of the program: its convolutions, each with
+// the divisions that were prepared for it. Belongs to one thread at a time, as
+// the handle does.
+//
+// Nothing here makes a program fail. What cannot be divided, for whatever
+// reason, is left to cuDNN: the functions then return null or nothing.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "base/plan.h"
+#include "base/result.h"
+#include "client/cudnn/call.h"
+#include "client/cudnn/gpu_share.h"
+#include "client/local/settings.h"
+#include "client/micro_batches.h"
+#include "device/cudnn/handle.h"
+#include "device/cudnn/libraries.h"
+#include "device/device.h"
+
+namespace ucudnn::cudnn {
+
+// A division of one convolution's batch, ready to run.
+struct PreparedKernel {
+  KernelPlan plan;
+  Bytes limit;   // the workspace it was planned under
+  Bytes needed;  // of the caller's workspace; 0 under WD
+  ImageStrides strides;
+  std::vector<std::unique_ptr<Convolution>> convolutions;
+  std::vector<MicroBatchStep> steps;
+  // WD: whose segment it is; where, as long as the share's epoch is this.
+  GpuShare::Owner owner;
+  BatchSize batch;
+  std::uint64_t epoch = 0;
+  void* segment = nullptr;
+  Bytes segment_size;
+  // An algorithm of cuDNN's that solves the whole batch in `needed` bytes:
+  // what the program is told to ask for. -1: not looked for yet.
+  int algorithm = -1;
+};
+
+class HandleState {
+ public:
+  // `context` is the handle's, current when it was made.
+  HandleState(const Libraries& libraries, cudnnHandle_t handle,
+              CUcontext context, const LocalSettings& settings);
+  ~HandleState();
+  HandleState(const HandleState&) = delete;
+  HandleState& operator=(const HandleState&) = delete;
+
+  // The division of a convolution under the handle's limit or, if that is
+  // less, `most`; null if it is left to cuDNN. Plans and prepares what it does
+  // not know yet, otherwise neither allocates nor locks.
+  PreparedKernel* Find(const CallDescriptors& descriptors, Bytes most);
+
+  // Enqueues it; the workspace is the caller's, of at least `needed` bytes.
+  // What was not enqueued when it fails is in `progress`; what is left can be
+  // finished by Rest.
+  Status Run(PreparedKernel& kernel, const ConvArgs& args, void* workspace,
+             Bytes workspace_size, MicroBatchProgress* progress);
+  // Runs the images from `first` on by whatever algorithm fits.
+  Status Rest(PreparedKernel& kernel, const ConvArgs& args, std::int64_t first,
+              void* workspace, Bytes workspace_size);
+
+  void set_workspace_limit(Bytes limit) { settings_.workspace_limit = limit; }
+  const LocalSettings& settings() const { return settings_; }
+  bool divides_workspace() const { return settings_.total_workspace > Bytes(); }
+  const CudnnApi& api() const { return libraries_.cudnn; }
+  cudnnHandle_t get() const { return handle_->get(); }
+
+ private:
+  struct Call {
+    std::uint64_t number = 0;
+    std::optional<CallShape> shape;  // none: left to cuDNN
+    std::vector<std::unique_ptr<PreparedKernel>> prepared;
+    int failures = 0;
+  };
+
+  PreparedKernel* FindPrepared(Call& call, Bytes limit, const void* stream);
+  // Makes the device's calls possible, or says why not.
+  Result<GpuShare*> Share();
+  Result<std::unique_ptr<PreparedKernel>> Prepare(Call& call, Bytes limit,
+                                                  const void* stream);
+  Status PrepareSteps(PreparedKernel* kernel);
+  // Whether the handle's stream is being captured into a graph, as far as can
+  // be told.
+  bool IsCapturing() const;
+  Status RunInSegment(PreparedKernel& kernel, const ConvArgs& args,
+                      MicroBatchProgress* progress);
+  void Report(const Call& call, const Status& status,
+              const PreparedKernel* kernel) const;
+
+  const Libraries& libraries_;
+  const std::unique_ptr<CudnnHandle> handle_;
+  CUcontext context_;
+  LocalSettings settings_;
+  std::shared_ptr<GpuShare> share_;
+  bool share_failed_ = false;
+  std::unordered_map<CallKey, Call, CallKeyHash> calls_;
+};
+
+// The state of a handle, made when it is first asked for; null if ucudnn is
+// disabled or cannot work here. About 5 ns for the handle that the thread used
+// last.
+HandleState* StateOf(cudnnHandle_t handle);
+// The handle is about to be destroyed.
+void ForgetHandle(cudnnHandle_t handle);
+
+// While one lives, calls of this thread that reach our entry points come from
+// ourselves or from cuDNN, and go to cuDNN.
+class Inside {
+ public:
+  Inside() { ++depth_; }
+  ~Inside() { --depth_; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  static bool is_active() { return depth_ > 0; }
+
+ private:
+  static thread_local int depth_;
+};
+
+}  // namespace ucudnn::cudnn
+
+#endif  // UCUDNN_CLIENT_CUDNN_HANDLE_STATE_H_

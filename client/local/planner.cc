@@ -1,0 +1,310 @@
+#include "client/local/planner.h"
+
+#include <algorithm>
+#include <stop_token>
+#include <utility>
+
+#include "client/local/accuracy.h"
+#include "client/local/plan_text.h"
+#include "device/measure.h"
+#include "solver/wd.h"
+#include "solver/wr.h"
+
+namespace ucudnn {
+namespace {
+
+constexpr std::int64_t kAlignment = 256;
+
+Bytes AlignUp(Bytes bytes) {
+  return Bytes((bytes.count() + kAlignment - 1) / kAlignment * kAlignment);
+}
+
+std::vector<Algorithm> AlgorithmsOf(std::span<const MeasuredPoint> points) {
+  std::vector<Algorithm> algorithms;
+  for (const MeasuredPoint& point : points) {
+    algorithms.push_back(point.algorithm);
+  }
+  std::sort(algorithms.begin(), algorithms.end());
+  algorithms.erase(std::unique(algorithms.begin(), algorithms.end()),
+                   algorithms.end());
+  return algorithms;
+}
+
+// Adds what `from` has more.
+void Merge(ProblemMeasurements from, ProblemMeasurements* into) {
+  for (auto& [batch, measured] : from.batches) {
+    MeasuredBatch& mine = into->batches[batch];
+    if (mine.max_workspace <= measured.max_workspace) {
+      mine = std::move(measured);
+    }
+  }
+  into->errors.merge(std::move(from.errors));
+}
+
+KernelPlan MakePlan(const ConvProblem& problem,
+                    std::vector<MicroBatch> micro_batches) {
+  KernelPlan plan;
+  plan.op = problem.op;
+  plan.precision = problem.precision;
+  plan.layout = problem.layout;
+  plan.problem = problem;
+  for (const MicroBatch& micro : micro_batches) {
+    plan.time += micro.time * micro.count;
+    plan.workspace = std::max(plan.workspace, micro.workspace);
+  }
+  plan.micro_batches = std::move(micro_batches);
+  return plan;
+}
+
+}  // namespace
+
+bool IsDeterministic(ConvOp op, const Algorithm& algorithm) {
+  // cuDNN documents these as using atomic additions.
+  if (op == ConvOp::kBackwardData) return algorithm.name != "ALGO_0";
+  if (op == ConvOp::kBackwardFilter) {
+    return algorithm.name != "ALGO_0" && algorithm.name != "ALGO_3";
+  }
+  return true;
+}
+
+LocalPlanner::LocalPlanner(Options options)
+    : options_(std::move(options)),
+      files_(options_.settings.cache_dir, options_.kind) {
+  if (!options_.settings.plan_file.empty()) ReadPlanFile();
+}
+
+void LocalPlanner::ReadPlanFile() {
+  auto plans = ReadKernelPlans(options_.settings.plan_file, options_.kind);
+  if (!plans) {
+    plan_file_problem_ = plans.error().message;
+    return;
+  }
+  for (PlannedKernel& kernel : *plans) {
+    const FileKey key(*kernel.plan.problem, kernel.batch);
+    plan_file_[key].push_back(std::move(kernel.plan));
+  }
+}
+
+bool LocalPlanner::Admits(const ConvProblem& problem,
+                          const ProblemMeasurements& known,
+                          const Algorithm& algorithm) const {
+  if (options_.settings.deterministic &&
+      !IsDeterministic(problem.op, algorithm)) {
+    return false;
+  }
+  const auto error = known.errors.find(algorithm);
+  if (error == known.errors.end()) return false;
+  double best = error->second;
+  for (const auto& [other, its] : known.errors) best = std::min(best, its);
+  return IsAccurate(problem.precision, error->second, best);
+}
+
+std::optional<KernelPlan> LocalPlanner::FromPlanFile(const ConvProblem& problem,
+                                                     BatchSize batch,
+                                                     Bytes limit,
+                                                     const Bench& bench) {
+  const auto found = plan_file_.find(FileKey(problem, batch));
+  if (found == plan_file_.end()) return std::nullopt;
+  const KernelPlan* best = nullptr;
+  for (const KernelPlan& plan : found->second) {
+    if (plan.workspace > limit) continue;
+    if (best == nullptr || plan.time < best->time) best = &plan;
+  }
+  if (best == nullptr) return std::nullopt;
+  ProblemMeasurements& known = known_[problem];
+  for (const MicroBatch& micro : best->micro_batches) {
+    if (!Judge(problem, micro.batch, std::span(&micro.algorithm, 1), bench,
+               &known) ||
+        !Admits(problem, known, micro.algorithm)) {
+      return std::nullopt;
+    }
+  }
+  return *best;
+}
+
+std::vector<BatchSize> LocalPlanner::Missing(const ProblemMeasurements& known,
+                                             BatchSize batch) const {
+  std::vector<BatchSize> missing;
+  // The largest first: the others are no use without it.
+  for (std::int64_t n = batch.count(); n > 0; --n) {
+    const BatchSize size(n);
+    if (!PolicyAdmits(options_.settings.policy, size, batch)) continue;
+    const auto found = known.batches.find(size);
+    if (found == known.batches.end() ||
+        found->second.max_workspace < options_.settings.MostWorkspace()) {
+      missing.push_back(size);
+    }
+  }
+  return missing;
+}
+
+Status LocalPlanner::Judge(const ConvProblem& problem, BatchSize batch,
+                           std::span<const Algorithm> algorithms,
+                           const Bench& bench, ProblemMeasurements* known) {
+  std::vector<Algorithm> unknown;
+  for (const Algorithm& algorithm : algorithms) {
+    if (!known->errors.contains(algorithm)) unknown.push_back(algorithm);
+  }
+  if (unknown.empty()) return {};
+  UCUDNN_ASSIGN_OR_RETURN(Device * device, bench());
+  // Few images tell as much as many, but not every algorithm takes few.
+  const BatchSize few(std::min<std::int64_t>(batch.count(), 2));
+  UCUDNN_ASSIGN_OR_RETURN(auto errors,
+                          MeasureErrors(*device, problem, few, unknown));
+  if (few < batch) {
+    for (std::size_t i = 0; i < unknown.size(); ++i) {
+      if (errors[i] <= 1) continue;
+      UCUDNN_ASSIGN_OR_RETURN(
+          const auto whole,
+          MeasureErrors(*device, problem, batch, std::span(&unknown[i], 1)));
+      errors[i] = whole[0];
+    }
+  }
+  for (std::size_t i = 0; i < unknown.size(); ++i) {
+    known->errors[unknown[i]] = errors[i];
+  }
+  return {};
+}
+
+Status LocalPlanner::Measure(const ConvProblem& problem, BatchSize batch,
+                             const std::vector<BatchSize>& sizes,
+                             const Bench& bench, ProblemMeasurements* known) {
+  UCUDNN_ASSIGN_OR_RETURN(Device * device, bench());
+  MeasureOptions measure;
+  // A program waits for it, so repeats are few; but they are long, for a GPU
+  // that has been idle is slow at first.
+  measure.max_repeats = 7;
+  measure.target_spread = 0.02;
+  measure.group_time = std::chrono::milliseconds(10);
+  measure.max_workspace = options_.settings.MostWorkspace();
+  MeasureBench measuring(*device);
+  for (const BatchSize size : sizes) {
+    auto points = measuring.Measure(problem, size, measure, std::stop_token(),
+                                    MeasureProgress());
+    if (!points) {
+      // Without the whole batch there is nothing to compare with. A smaller
+      // size that cannot run is no reason to do without the others.
+      if (size == batch || points.error().code == Code::kDataLoss) {
+        return tl::unexpected<Error>(std::move(points).error());
+      }
+      points = std::vector<MeasuredPoint>();
+    }
+    UCUDNN_RETURN_IF_ERROR(
+        Judge(problem, size, AlgorithmsOf(*points), bench, known));
+    known->batches[size] = {measure.max_workspace, *std::move(points)};
+  }
+  return {};
+}
+
+Result<std::vector<MeasuredPoint>> LocalPlanner::Points(
+    const ConvProblem& problem, BatchSize batch, const Bench& bench) {
+  ProblemMeasurements& known = known_[problem];
+  std::vector<BatchSize> missing = Missing(known, batch);
+  if (!missing.empty()) {
+    Merge(files_.Read(problem), &known);
+    missing = Missing(known, batch);
+  }
+  if (!missing.empty() && options_.ask) {
+    // Whoever is asked may have some sizes only.
+    if (auto points = options_.ask(problem)) {
+      for (const BatchSize size : missing) {
+        MeasuredBatch measured;
+        measured.max_workspace = options_.settings.MostWorkspace();
+        std::copy_if(points->begin(), points->end(),
+                     std::back_inserter(measured.points),
+                     [&](const MeasuredPoint& p) { return p.batch == size; });
+        if (measured.points.empty()) continue;
+        UCUDNN_RETURN_IF_ERROR(
+            Judge(problem, size, AlgorithmsOf(measured.points), bench, &known));
+        known.batches[size] = std::move(measured);
+      }
+    }
+    missing = Missing(known, batch);
+  }
+  if (!missing.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto lock,
+                            files_.Acquire(problem, options_.patience));
+    // Who held the lock may have measured just this.
+    Merge(files_.Read(problem), &known);
+    missing = Missing(known, batch);
+    if (!missing.empty()) {
+      UCUDNN_RETURN_IF_ERROR(Measure(problem, batch, missing, bench, &known));
+      // What cannot be kept is measured again by the next process.
+      (void)files_.Write(problem, known);
+    }
+  }
+  std::vector<MeasuredPoint> points;
+  for (const auto& [size, measured] : known.batches) {
+    if (size > batch || !PolicyAdmits(options_.settings.policy, size, batch)) {
+      continue;
+    }
+    for (const MeasuredPoint& point : measured.points) {
+      if (Admits(problem, known, point.algorithm)) points.push_back(point);
+    }
+  }
+  return points;
+}
+
+Result<KernelPlan> LocalPlanner::Plan(const ConvProblem& problem,
+                                      BatchSize batch, Bytes limit,
+                                      const Bench& bench) {
+  const std::lock_guard lock(mutex_);
+  if (auto planned = FromPlanFile(problem, batch, limit, bench)) {
+    return *std::move(planned);
+  }
+  KernelProfile profile;
+  profile.id.op = problem.op;
+  profile.id.precision = problem.precision;
+  profile.id.layout = problem.layout;
+  UCUDNN_ASSIGN_OR_RETURN(profile.points, Points(problem, batch, bench));
+  UCUDNN_ASSIGN_OR_RETURN(
+      KernelPlan plan,
+      SolveWr(profile, {batch, limit, options_.settings.policy}));
+  plan.problem = problem;
+  return plan;
+}
+
+Result<std::vector<KernelPlan>> LocalPlanner::Divide(
+    std::span<const Kernel> kernels, Bytes total, const Bench& bench) {
+  const std::lock_guard lock(mutex_);
+  // Kernels alike share their points and their front.
+  std::map<FileKey, std::size_t> index;
+  std::vector<std::vector<MeasuredPoint>> points;
+  std::vector<ParetoFront> fronts;
+  std::vector<std::vector<FrontPoint>> sizes;  // whole segments
+  std::vector<std::size_t> front_of;
+  points.reserve(kernels.size());
+  for (const Kernel& kernel : kernels) {
+    const auto [at, is_new] =
+        index.try_emplace({kernel.problem, kernel.batch}, fronts.size());
+    front_of.push_back(at->second);
+    if (!is_new) continue;
+    UCUDNN_ASSIGN_OR_RETURN(auto found,
+                            Points(kernel.problem, kernel.batch, bench));
+    points.push_back(std::move(found));
+    UCUDNN_ASSIGN_OR_RETURN(
+        auto front, SolvePareto(points.back(), {kernel.batch, total,
+                                                options_.settings.policy}));
+    sizes.push_back(front.points());
+    for (FrontPoint& point : sizes.back()) {
+      point.workspace = AlignUp(point.workspace);
+    }
+    fronts.push_back(std::move(front));
+  }
+  std::vector<std::span<const FrontPoint>> choices;
+  for (const std::size_t f : front_of) choices.emplace_back(sizes[f]);
+  UCUDNN_ASSIGN_OR_RETURN(const Division division,
+                          DivideWorkspace(choices, total));
+  std::vector<KernelPlan> plans;
+  Bytes offset;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const ParetoFront& front = fronts[front_of[i]];
+    plans.push_back(
+        MakePlan(kernels[i].problem, front.PlanAt(division.point[i])));
+    plans.back().offset = offset;
+    offset += sizes[front_of[i]][division.point[i]].workspace;
+  }
+  return plans;
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,48 @@
+#ifndef UCUDNN_CLIENT_LOCAL_SETTINGS_H_
+#define UCUDNN_CLIENT_LOCAL_SETTINGS_H_
+
+// What the environment says to the drop-in handle and the preload shim.
+//
+//   UCUDNN_DISABLE=1             cuDNN alone
+//   UCUDNN_WORKSPACE_LIMIT       of each kernel; 64MiB
+//   UCUDNN_TOTAL_WORKSPACE_SIZE  of all kernels together: WD instead of WR
+//   UCUDNN_BATCH_SIZE_POLICY     all, powerOfTwo or undivided; powerOfTwo
+//   UCUDNN_PLAN_FILE             what `ucudnn plan` or `ucudnn solve` printed
+//   UCUDNN_CACHE_DIR             measurements; $XDG_CACHE_HOME/ucudnn,
+//                                $HOME/.cache/ucudnn
+//   UCUDNN_COORDINATOR           asked for measurements, by the handle alone
+//   UCUDNN_DETERMINISTIC=1       only algorithms that repeat their results
+//   UCUDNN_VERBOSE=1             a line on stderr for each kernel planned
+
+#include <string>
+
+#include "base/plan.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "client/environment.h"
+
+namespace ucudnn {
+
+struct LocalSettings {
+  bool disabled = false;
+  Bytes workspace_limit = 64_MiB;
+  Bytes total_workspace;  // 0: WR
+  BatchPolicy policy = BatchPolicy::kPowerOfTwo;
+  std::string plan_file;     // empty: none
+  std::string cache_dir;     // empty: nothing is kept
+  std::string coordinators;  // empty: none is asked
+  bool deterministic = false;
+  bool verbose = false;
+
+  // The most workspace that a kernel can get.
+  Bytes MostWorkspace() const {
+    return total_workspace > Bytes() ? total_workspace : workspace_limit;
+  }
+};
+
+// kInvalidArgument names the variable, its value and what is accepted.
+Result<LocalSettings> ResolveLocalSettings(const Environment& environment);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_CLIENT_LOCAL_SETTINGS_H_

@@ -1,0 +1,277 @@
+// libucudnn_preload.so: an unmodified program that runs convolutions by
+// cuDNN's functions gets them in micro-batches.
+//
+//   LD_PRELOAD=libucudnn_preload.so program
+//
+// Each function of cuDNN's that is defined here is an entry point (entry.h)
+// whose `plain` is the function that the program would have called. Nothing
+// else is visible to the program (preload.map).
+
+#include <cudnn.h>
+#include <dlfcn.h>
+
+#include "client/cudnn/entry.h"
+#include "client/cudnn/handle_state.h"
+#include "device/cudnn/libraries.h"
+
+using ucudnn::ConvOp;
+using ucudnn::cudnn::Algorithms;
+using ucudnn::cudnn::Convolve;
+using ucudnn::cudnn::kNoLimit;
+using ucudnn::cudnn::WorkspaceSize;
+
+namespace {
+
+// The function that the program would call without us, or else, for programs
+// that load cuDNN themselves, the library's; null if there is neither.
+template <auto function>
+decltype(function) Real(const char* name) {
+  static const auto real = [&]() -> decltype(function) {
+    if (void* const next = dlsym(RTLD_NEXT, name)) {
+      return reinterpret_cast<decltype(function)>(next);
+    }
+    void* const library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+    return library == nullptr
+               ? nullptr
+               : reinterpret_cast<decltype(function)>(dlsym(library, name));
+  }();
+  return real;
+}
+
+}  // namespace
+
+#define UCUDNN_REAL(member, function)                  \
+  static const auto real = Real<&function>(#function); \
+  if (real == nullptr) return CUDNN_STATUS_NOT_INITIALIZED
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
+  UCUDNN_REAL(Destroy, cudnnDestroy);
+  // Our own handles, which measure, have no state.
+  if (!ucudnn::cudnn::Inside::is_active()) {
+    ucudnn::cudnn::ForgetHandle(handle);
+  }
+  return real(handle);
+}
+
+cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
+    cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
+    cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t y,
+    const int requested, int* returned,
+    cudnnConvolutionFwdAlgoPerf_t* results) {
+  UCUDNN_REAL(GetForwardAlgorithm, cudnnGetConvolutionForwardAlgorithm_v7);
+  return Algorithms(
+      handle, {ConvOp::kForward, x, w, conv, y, 0}, kNoLimit, requested,
+      returned, results,
+      [&](int n, int* count, cudnnConvolutionFwdAlgoPerf_t* into) {
+        return real(handle, x, w, conv, y, n, count, into);
+      });
+}
+
+cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(
+    cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
+    cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t y,
+    const int requested, int* returned,
+    cudnnConvolutionFwdAlgoPerf_t* results) {
+  UCUDNN_REAL(FindForwardAlgorithm, cudnnFindConvolutionForwardAlgorithm);
+  return Algorithms(
+      handle, {ConvOp::kForward, x, w, conv, y, 0}, kNoLimit, requested,
+      returned, results,
+      [&](int n, int* count, cudnnConvolutionFwdAlgoPerf_t* into) {
+        return real(handle, x, w, conv, y, n, count, into);
+      });
+}
+
+cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(
+    cudnnHandle_t handle, cudnnTensorDescriptor_t x, const void* px,
+    cudnnFilterDescriptor_t w, const void* pw,
+    cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t y, void* py,
+    const int requested, int* returned, cudnnConvolutionFwdAlgoPerf_t* results,
+    void* workspace, std::size_t workspace_size) {
+  UCUDNN_REAL(FindForwardAlgorithmEx, cudnnFindConvolutionForwardAlgorithmEx);
+  return Algorithms(
+      handle, {ConvOp::kForward, x, w, conv, y, 0}, workspace_size, requested,
+      returned, results,
+      [&](int n, int* count, cudnnConvolutionFwdAlgoPerf_t* into) {
+        return real(handle, x, px, w, pw, conv, y, py, n, count, into,
+                    workspace, workspace_size);
+      });
+}
+
+cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(
+    cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
+    cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t y,
+    cudnnConvolutionFwdAlgo_t algorithm, std::size_t* size) {
+  UCUDNN_REAL(GetForwardWorkspaceSize, cudnnGetConvolutionForwardWorkspaceSize);
+  return WorkspaceSize(
+      handle, {ConvOp::kForward, x, w, conv, y, 0}, algorithm, size,
+      [&] { return real(handle, x, w, conv, y, algorithm, size); });
+}
+
+cudnnStatus_t cudnnConvolutionForward(
+    cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x,
+    const void* px, cudnnFilterDescriptor_t w, const void* pw,
+    cudnnConvolutionDescriptor_t conv, cudnnConvolutionFwdAlgo_t algorithm,
+    void* workspace, std::size_t workspace_size, const void* beta,
+    cudnnTensorDescriptor_t y, void* py) {
+  UCUDNN_REAL(ConvolutionForward, cudnnConvolutionForward);
+  return Convolve(handle, {ConvOp::kForward, x, w, conv, y, 0},
+                  {alpha, px, pw, py, beta, workspace, workspace_size}, [&] {
+                    return real(handle, alpha, x, px, w, pw, conv, algorithm,
+                                workspace, workspace_size, beta, y, py);
+                  });
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
+    cudnnHandle_t handle, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t dy,
+    cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t dx,
+    const int requested, int* returned,
+    cudnnConvolutionBwdDataAlgoPerf_t* results) {
+  UCUDNN_REAL(GetBackwardDataAlgorithm,
+              cudnnGetConvolutionBackwardDataAlgorithm_v7);
+  return Algorithms(
+      handle, {ConvOp::kBackwardData, dx, w, conv, dy, 0}, kNoLimit, requested,
+      returned, results,
+      [&](int n, int* count, cudnnConvolutionBwdDataAlgoPerf_t* into) {
+        return real(handle, w, dy, conv, dx, n, count, into);
+      });
+}
+
+cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithm(
+    cudnnHandle_t handle, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t dy,
+    cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t dx,
+    const int requested, int* returned,
+    cudnnConvolutionBwdDataAlgoPerf_t* results) {
+  UCUDNN_REAL(FindBackwardDataAlgorithm,
+              cudnnFindConvolutionBackwardDataAlgorithm);
+  return Algorithms(
+      handle, {ConvOp::kBackwardData, dx, w, conv, dy, 0}, kNoLimit, requested,
+      returned, results,
+      [&](int n, int* count, cudnnConvolutionBwdDataAlgoPerf_t* into) {
+        return real(handle, w, dy, conv, dx, n, count, into);
+      });
+}
+
+cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(
+    cudnnHandle_t handle, cudnnFilterDescriptor_t w, const void* pw,
+    cudnnTensorDescriptor_t dy, const void* pdy,
+    cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t dx, void* pdx,
+    const int requested, int* returned,
+    cudnnConvolutionBwdDataAlgoPerf_t* results, void* workspace,
+    std::size_t workspace_size) {
+  UCUDNN_REAL(FindBackwardDataAlgorithmEx,
+              cudnnFindConvolutionBackwardDataAlgorithmEx);
+  return Algorithms(
+      handle, {ConvOp::kBackwardData, dx, w, conv, dy, 0}, workspace_size,
+      requested, returned, results,
+      [&](int n, int* count, cudnnConvolutionBwdDataAlgoPerf_t* into) {
+        return real(handle, w, pw, dy, pdy, conv, dx, pdx, n, count, into,
+                    workspace, workspace_size);
+      });
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
+    cudnnHandle_t handle, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t dy,
+    cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t dx,
+    cudnnConvolutionBwdDataAlgo_t algorithm, std::size_t* size) {
+  UCUDNN_REAL(GetBackwardDataWorkspaceSize,
+              cudnnGetConvolutionBackwardDataWorkspaceSize);
+  return WorkspaceSize(
+      handle, {ConvOp::kBackwardData, dx, w, conv, dy, 0}, algorithm, size,
+      [&] { return real(handle, w, dy, conv, dx, algorithm, size); });
+}
+
+cudnnStatus_t cudnnConvolutionBackwardData(
+    cudnnHandle_t handle, const void* alpha, cudnnFilterDescriptor_t w,
+    const void* pw, cudnnTensorDescriptor_t dy, const void* pdy,
+    cudnnConvolutionDescriptor_t conv, cudnnConvolutionBwdDataAlgo_t algorithm,
+    void* workspace, std::size_t workspace_size, const void* beta,
+    cudnnTensorDescriptor_t dx, void* pdx) {
+  UCUDNN_REAL(ConvolutionBackwardData, cudnnConvolutionBackwardData);
+  return Convolve(handle, {ConvOp::kBackwardData, dx, w, conv, dy, 0},
+                  {alpha, pdy, pw, pdx, beta, workspace, workspace_size}, [&] {
+                    return real(handle, alpha, w, pw, dy, pdy, conv, algorithm,
+                                workspace, workspace_size, beta, dx, pdx);
+                  });
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
+    cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t dy,
+    cudnnConvolutionDescriptor_t conv, cudnnFilterDescriptor_t dw,
+    const int requested, int* returned,
+    cudnnConvolutionBwdFilterAlgoPerf_t* results) {
+  UCUDNN_REAL(GetBackwardFilterAlgorithm,
+              cudnnGetConvolutionBackwardFilterAlgorithm_v7);
+  return Algorithms(
+      handle, {ConvOp::kBackwardFilter, x, dw, conv, dy, 0}, kNoLimit,
+      requested, returned, results,
+      [&](int n, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* into) {
+        return real(handle, x, dy, conv, dw, n, count, into);
+      });
+}
+
+cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithm(
+    cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t dy,
+    cudnnConvolutionDescriptor_t conv, cudnnFilterDescriptor_t dw,
+    const int requested, int* returned,
+    cudnnConvolutionBwdFilterAlgoPerf_t* results) {
+  UCUDNN_REAL(FindBackwardFilterAlgorithm,
+              cudnnFindConvolutionBackwardFilterAlgorithm);
+  return Algorithms(
+      handle, {ConvOp::kBackwardFilter, x, dw, conv, dy, 0}, kNoLimit,
+      requested, returned, results,
+      [&](int n, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* into) {
+        return real(handle, x, dy, conv, dw, n, count, into);
+      });
+}
+
+cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(
+    cudnnHandle_t handle, cudnnTensorDescriptor_t x, const void* px,
+    cudnnTensorDescriptor_t dy, const void* pdy,
+    cudnnConvolutionDescriptor_t conv, cudnnFilterDescriptor_t dw, void* pdw,
+    const int requested, int* returned,
+    cudnnConvolutionBwdFilterAlgoPerf_t* results, void* workspace,
+    std::size_t workspace_size) {
+  UCUDNN_REAL(FindBackwardFilterAlgorithmEx,
+              cudnnFindConvolutionBackwardFilterAlgorithmEx);
+  return Algorithms(
+      handle, {ConvOp::kBackwardFilter, x, dw, conv, dy, 0}, workspace_size,
+      requested, returned, results,
+      [&](int n, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* into) {
+        return real(handle, x, px, dy, pdy, conv, dw, pdw, n, count, into,
+                    workspace, workspace_size);
+      });
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
+    cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t dy,
+    cudnnConvolutionDescriptor_t conv, cudnnFilterDescriptor_t dw,
+    cudnnConvolutionBwdFilterAlgo_t algorithm, std::size_t* size) {
+  UCUDNN_REAL(GetBackwardFilterWorkspaceSize,
+              cudnnGetConvolutionBackwardFilterWorkspaceSize);
+  return WorkspaceSize(
+      handle, {ConvOp::kBackwardFilter, x, dw, conv, dy, 0}, algorithm, size,
+      [&] { return real(handle, x, dy, conv, dw, algorithm, size); });
+}
+
+cudnnStatus_t cudnnConvolutionBackwardFilter(
+    cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x,
+    const void* px, cudnnTensorDescriptor_t dy, const void* pdy,
+    cudnnConvolutionDescriptor_t conv,
+    cudnnConvolutionBwdFilterAlgo_t algorithm, void* workspace,
+    std::size_t workspace_size, const void* beta, cudnnFilterDescriptor_t dw,
+    void* pdw) {
+  UCUDNN_REAL(ConvolutionBackwardFilter, cudnnConvolutionBackwardFilter);
+  return Convolve(handle, {ConvOp::kBackwardFilter, x, dw, conv, dy, 0},
+                  {alpha, px, pdy, pdw, beta, workspace, workspace_size}, [&] {
+                    return real(handle, alpha, x, px, dy, pdy, conv, algorithm,
+                                workspace, workspace_size, beta, dw, pdw);
+                  });
+}
+
+}  // extern "C"
+#pragma GCC visibility pop
+
+#undef UCUDNN_REAL

@@ -1,0 +1,265 @@
+// What the handle costs, and what it gains.
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <utility>
+
+#include "gpu.h"
+
+namespace {
+
+struct Kernel {
+  std::string layer;
+  Problem problem;
+  std::unique_ptr<Descriptors> d;
+  Choice choice;
+};
+
+std::vector<Kernel> ReadNetwork(const std::string& file, int batch, bool tf32) {
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in,
+               line);  // name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups
+  std::vector<Kernel> kernels;
+  bool first = true;
+  while (std::getline(in, line)) {
+    std::stringstream fields(line);
+    std::string name;
+    std::getline(fields, name, ',');
+    std::vector<int> v;
+    for (std::string field; std::getline(fields, field, ',');) {
+      v.push_back(std::atoi(field.c_str()));
+    }
+    if (v.size() < 11) continue;
+    for (const Op op : {kForward, kData, kFilter}) {
+      if (op == kData && first) continue;
+      Kernel kernel;
+      kernel.layer = name;
+      Problem& p = kernel.problem;
+      p.op = op;
+      p.math = tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
+      p.n = batch;
+      p.c = v[0];
+      p.in = {v[1], v[2]};
+      p.k = v[3];
+      p.filter = {v[4], v[5]};
+      p.pad = {v[6], v[7]};
+      p.stride = {v[8], v[9]};
+      p.groups = v[10];
+      p.dilation = {1, 1};
+      kernel.d = std::make_unique<Descriptors>(p);
+      kernels.push_back(std::move(kernel));
+    }
+    first = false;
+  }
+  return kernels;
+}
+
+float Median(std::vector<float> times) {
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+void FillRandom(void* data, std::size_t elements) {
+  std::vector<float> values(std::min<std::size_t>(elements, 1 << 20));
+  unsigned state = 1;
+  for (float& v : values) {
+    state = state * 1664525U + 1013904223U;
+    v = static_cast<float>(state >> 8) * 0x1p-23F - 1.0F;
+  }
+  for (std::size_t at = 0; at < elements; at += values.size()) {
+    CHECK(cudaMemcpy(static_cast<float*>(data) + at, values.data(),
+                     std::min(values.size(), elements - at) * 4,
+                     cudaMemcpyHostToDevice));
+  }
+}
+
+}  // namespace
+
+int TimeNetwork(const std::string& file, int batch, bool tf32) {
+  Handle handle = nullptr;
+  CHECK(cudnnCreate(&handle));
+  cudaStream_t stream = nullptr;
+  CHECK(cudaStreamCreate(&stream));
+  CHECK(cudnnSetStream(handle, stream));
+  auto kernels = ReadNetwork(file, batch, tf32);
+  std::size_t xs = 0, ws = 0, ys = 0, most = 0;
+  float predicted = 0;
+  const auto begun = std::chrono::steady_clock::now();
+  for (Kernel& k : kernels) {
+    k.choice = Choose(handle, k.problem.op, *k.d, std::size_t{64} << 20, false);
+    if (k.choice.algorithm < 0) {
+      std::fprintf(stderr, "%s: no algorithm\n", k.problem.Text().c_str());
+      return 1;
+    }
+    xs = std::max(xs, k.d->x_elements);
+    ws = std::max(ws, k.d->w_elements);
+    ys = std::max(ys, k.d->y_elements);
+    most = std::max(most, k.choice.workspace);
+    predicted += k.choice.milliseconds;
+  }
+  const double asked =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begun)
+          .count();
+  Memory x, w, y, workspace;
+  FillRandom(x.Get(xs * 4), xs);
+  FillRandom(w.Get(ws * 4), ws);
+  FillRandom(y.Get(ys * 4), ys);
+  void* const scratch = workspace.Get(std::max<std::size_t>(most, 256));
+  cudaEvent_t start = nullptr, stop = nullptr;
+  CHECK(cudaEventCreate(&start));
+  CHECK(cudaEventCreate(&stop));
+  const auto run = [&](const Kernel& k) {
+    // The outputs are written over and over: read none of them back.
+    CHECK(Convolve(handle, k.problem.op, *k.d, k.choice, 1.0F, 0.0F, x.Get(0),
+                   w.Get(0), y.Get(0), scratch));
+  };
+  std::vector<float> totals;
+  for (int i = 0; i < 23; ++i) {
+    CHECK(cudaEventRecord(start, stream));
+    for (const Kernel& k : kernels) run(k);
+    CHECK(cudaEventRecord(stop, stream));
+    CHECK(cudaEventSynchronize(stop));
+    float milliseconds = 0;
+    CHECK(cudaEventElapsedTime(&milliseconds, start, stop));
+    if (i >= 3) totals.push_back(milliseconds);
+  }
+  const float measured = Median(totals);
+  std::printf(
+      "%s batch %d %s: %zu kernels, workspace %.1f MiB, asked in %.2f s, "
+      "measured %.3f ms",
+      file.c_str(), batch, tf32 ? "TF32" : "FP32", kernels.size(),
+      static_cast<double>(most) / 1048576.0, asked,
+      static_cast<double>(measured));
+  if (predicted > 0) {
+    std::printf(", predicted %.3f ms, deviation %+.1f %%",
+                static_cast<double>(predicted),
+                100.0 * static_cast<double>(measured / predicted - 1));
+  }
+  std::printf("\n");
+  for (const Kernel& k : kernels) {
+    std::vector<float> times;
+    for (int i = 0; i < 7; ++i) {
+      CHECK(cudaEventRecord(start, stream));
+      for (int j = 0; j < 4; ++j) run(k);
+      CHECK(cudaEventRecord(stop, stream));
+      CHECK(cudaEventSynchronize(stop));
+      float milliseconds = 0;
+      CHECK(cudaEventElapsedTime(&milliseconds, start, stop));
+      times.push_back(milliseconds / 4);
+    }
+    std::printf("  %-24s %-16s measured %8.3f ms, predicted %8.3f ms\n",
+                k.layer.c_str(), Name(k.problem.op),
+                static_cast<double>(Median(times)),
+                static_cast<double>(k.choice.milliseconds));
+  }
+  CHECK(cudnnDestroy(handle));
+  return 0;
+}
+
+#ifdef UCUDNN_GPU_TEST_HANDLE
+namespace {
+
+// Microseconds of the host for a call of `call`, the queue never full.
+template <class Call>
+double HostTime(cudaStream_t stream, Call call) {
+  constexpr int kCalls = 20;
+  CHECK(cudaStreamSynchronize(stream));
+  const auto begun = std::chrono::steady_clock::now();
+  for (int i = 0; i < kCalls; ++i) call();
+  return std::chrono::duration<double, std::micro>(
+             std::chrono::steady_clock::now() - begun)
+             .count() /
+         kCalls;
+}
+
+double MedianOf(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+// The same micro-batches by the handle and by hand.
+int MeasureOverhead() {
+  const std::string plan = "/tmp/ucudnn-overhead-plan.json";
+  constexpr int kPieces = 4;
+  {
+    std::ofstream out(plan);
+    const char* problem =
+        "forward-c8-h8w8-k8-r3s3-pad1x1-str1x1-dil1x1-g1-FP32-NCHW";
+    out << R"({"batch":16,"workspace_limit_bytes":0,"total_time_us":1,)"
+        << R"("lower_bound_us":1,"optimal":true,"undivided_time_us":null,)"
+        << R"("total_workspace_bytes":0,"kernels":[{"layer":"l","op":"forward",)"
+        << R"("precision":"FP32","layout":"NCHW","problem":")" << problem
+        << R"(","time_us":1,"undivided_time_us":null,"workspace_bytes":0,)"
+        << R"("micro_batches":[{"batch":4,"count":4,"algorithm":"IMPLICIT_GEMM",)"
+        << R"("math":"FMA","precision":"FP32","time_us":1,)"
+        << R"("workspace_bytes":0}]}]})";
+  }
+  setenv("UCUDNN_PLAN_FILE", plan.c_str(), 1);
+  Problem whole;
+  whole.n = 16;
+  whole.c = 8;
+  whole.k = 8;
+  whole.in = {8, 8};
+  whole.filter = {3, 3};
+  whole.pad = whole.stride = whole.dilation = {1, 1};
+  Problem piece = whole;
+  piece.n = 16 / kPieces;
+  const Descriptors dw(whole);
+  const Descriptors dp(piece);
+  UcudnnHandle_t handle;
+  CHECK(cudnnCreate(&handle));
+  const cudnnHandle_t direct = handle;
+  cudaStream_t stream = nullptr;
+  CHECK(cudaStreamCreate(&stream));
+  CHECK(cudnnSetStream(handle, stream));
+  Memory x, w, y;
+  auto* px = static_cast<float*>(x.Get(dw.x_elements * 4));
+  auto* pw = static_cast<float*>(w.Get(dw.w_elements * 4));
+  auto* py = static_cast<float*>(y.Get(dw.y_elements * 4));
+  const float alpha = 1, beta = 0;
+  constexpr auto kAlgo = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM;
+  const auto by_handle = [&] {
+    CHECK(cudnnConvolutionForward(handle, &alpha, dw.x, px, dw.w, pw, dw.conv,
+                                  kAlgo, nullptr, 0, &beta, dw.y, py));
+  };
+  const auto by_hand = [&] {
+    for (int i = 0; i < kPieces; ++i) {
+      CHECK(cudnnConvolutionForward(
+          direct, &alpha, dp.x,
+          px + static_cast<std::size_t>(i) * dp.x_elements, dp.w, pw, dp.conv,
+          kAlgo, nullptr, 0, &beta, dp.y,
+          py + static_cast<std::size_t>(i) * dp.y_elements));
+    }
+  };
+  by_handle();
+  by_hand();
+  // In pairs, so that both meet the same clocks and neighbours.
+  std::vector<double> hand;
+  std::vector<double> ours;
+  std::vector<double> more;
+  for (int round = 0; round < 1500; ++round) {
+    hand.push_back(HostTime(stream, by_hand));
+    ours.push_back(HostTime(stream, by_handle));
+    more.push_back((ours.back() - hand.back()) / kPieces);
+  }
+  const double overhead = MedianOf(more);
+  std::printf(
+      "%d micro-batches by hand %.2f us, by the handle %.2f us; median of the "
+      "differences %+.3f us a micro-batch\n",
+      kPieces, MedianOf(hand), MedianOf(ours), overhead);
+  if (overhead > 2) return 1;
+  CHECK(cudnnDestroy(handle));
+  return 0;
+}
+#else
+int MeasureOverhead() {
+  std::fprintf(stderr, "overhead: needs the handle\n");
+  return 2;
+}
+#endif
