@@ -18,8 +18,7 @@ Result<VisibleGpus> FindVisibleGpus() {
                 cudnn::DescribeError(driver, why, "cuInit").message);
   }
   CUdevice current = 0;
-  const bool any = driver.CtxGetDevice != nullptr &&
-                   driver.CtxGetDevice(&current) == CUDA_SUCCESS;
+  const bool any = driver.CtxGetDevice(&current) == CUDA_SUCCESS;
   VisibleGpus gpus;
   for (int i = 0; i < count; ++i) {
     CUdevice device = 0;
