@@ -167,6 +167,34 @@ Result<v1::Plan> Connection::GetPlan(const std::string& id,
                                      const RetryPolicy& policy) {
   return Call(&Stub::GetPlan, Get(id), policy);
 }
+Result<v1::ListJobsResponse> Connection::ListJobs(
+    const v1::ListRequest& request, const RetryPolicy& policy) {
+  return Call(&Stub::ListJobs, request, policy);
+}
+Result<v1::RegisterJobResponse> Connection::RegisterJob(
+    const v1::RegisterJobRequest& request, const RetryPolicy& policy) {
+  return Call(&Stub::RegisterJob, request, policy);
+}
+Result<v1::ReportStepsResponse> Connection::ReportSteps(
+    const v1::ReportStepsRequest& request, const RetryPolicy& policy) {
+  return Call(&Stub::ReportSteps, request, policy);
+}
+Result<v1::AnswerRevisionResponse> Connection::AnswerRevision(
+    const v1::AnswerRevisionRequest& request, const RetryPolicy& policy) {
+  return Call(&Stub::AnswerRevision, request, policy);
+}
+Result<v1::FinishJobResponse> Connection::FinishJob(
+    const v1::FinishJobRequest& request, const RetryPolicy& policy) {
+  return Call(&Stub::FinishJob, request, policy);
+}
+Result<v1::JobRevision> Connection::ReplanJob(
+    const v1::ReplanJobRequest& request, const RetryPolicy& policy) {
+  return Call(&Stub::ReplanJob, request, policy);
+}
+Result<v1::Job> Connection::GetJob(const std::string& id,
+                                   const RetryPolicy& policy) {
+  return Call(&Stub::GetJob, Get(id), policy);
+}
 Result<v1::StatusResponse> Connection::GetStatus(const RetryPolicy& policy) {
   return Call(&Stub::GetStatus, v1::StatusRequest(), policy);
 }

@@ -71,6 +71,20 @@ class Connection {
                                           const RetryPolicy& policy = {});
   Result<v1::Plan> GetPlan(const std::string& id,
                            const RetryPolicy& policy = {});
+  Result<v1::ListJobsResponse> ListJobs(const v1::ListRequest& request,
+                                        const RetryPolicy& policy = {});
+  Result<v1::Job> GetJob(const std::string& id, const RetryPolicy& policy = {});
+  Result<v1::RegisterJobResponse> RegisterJob(
+      const v1::RegisterJobRequest& request, const RetryPolicy& policy = {});
+  Result<v1::ReportStepsResponse> ReportSteps(
+      const v1::ReportStepsRequest& request, const RetryPolicy& policy = {});
+  Result<v1::AnswerRevisionResponse> AnswerRevision(
+      const v1::AnswerRevisionRequest& request, const RetryPolicy& policy = {});
+  Result<v1::FinishJobResponse> FinishJob(const v1::FinishJobRequest& request,
+                                          const RetryPolicy& policy = {});
+  // kUnavailable as CreatePlan.
+  Result<v1::JobRevision> ReplanJob(const v1::ReplanJobRequest& request,
+                                    const RetryPolicy& policy = {});
   Result<v1::StatusResponse> GetStatus(const RetryPolicy& policy = {});
 
  private:

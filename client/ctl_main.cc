@@ -25,6 +25,7 @@ int Main(int argc, char** argv) {
   AddClusterCommands(app, server, &chosen);
   AddNetworkCommands(app, server, &chosen);
   AddPlanCommands(app, server, &chosen);
+  AddJobCommands(app, server, &chosen);
   AddShowCommands(app, server, &chosen);
   AddSolveCommands(app, &chosen);
   AddCompletionCommand(app, &chosen);

@@ -4,7 +4,9 @@
 #include <map>
 #include <utility>
 
+#include "client/job_link.h"
 #include "client/plan_check.h"
+#include "client/plan_file.h"
 #include "client/ranks.h"
 #include "client/session_agreement.h"
 #include "client/session_config.h"
@@ -28,14 +30,16 @@ std::string_view Name(PlanSource source) {
 
 Session::Session() = default;
 
-Session::~Session() {
-  if (ranks_ == nullptr) return;
+Session::~Session() { ForgetActiveComm(); }
+
+void Session::ForgetActiveComm() {
+  if (!active_) return;
   int finalized = 0;
   MPI_Finalized(&finalized);
-  if (finalized == 0 && ranks_->usable() && active_ &&
-      *active_ != MPI_COMM_NULL) {
+  if (finalized == 0 && ranks_->usable() && *active_ != MPI_COMM_NULL) {
     MPI_Comm_free(&*active_);
   }
+  active_.reset();
 }
 
 Result<std::unique_ptr<Session>> Session::Create(MPI_Comm comm,
@@ -56,6 +60,7 @@ Result<std::unique_ptr<Session>> Session::Create(MPI_Comm comm,
   session->job_id_ = std::move(agreed.job_id);
   session->devices_ = std::move(agreed.device_ids);
   session->WarnOfSharedDevices();
+  session->StartLink(agreed.hosts);
   return session;
 }
 
@@ -90,11 +95,78 @@ void Session::WarnOfSharedDevices() {
   }
 }
 
-void Session::ReportStep(std::chrono::duration<double, std::milli> /*time*/) {}
+void Session::StartLink(const std::vector<std::string>& hosts) {
+  if (config_->coordinators.empty()) return;
+  JobLink::Options options;
+  options.coordinators = config_->coordinators;
+  options.job_id = job_id_;
+  options.rank = rank();
+  if (rank() == 0) {
+    v1::RegisterJobRequest& job = options.registration.emplace();
+    job.set_job_id(job_id_);
+    job.set_name(config_->job_name.empty() ? plan_.request.network
+                                           : config_->job_name);
+    *job.mutable_request() = ToProto(plan_.request);
+    job.set_plan_id(plan_.id);
+    job.set_source(std::string(Name(source_)));
+    job.set_reason(reason_);
+    for (std::size_t r = 0; r < devices_.size(); ++r) {
+      v1::JobRank& member = *job.add_ranks();
+      member.set_rank(static_cast<std::int32_t>(r));
+      member.set_device_id(devices_[r]);
+      member.set_device_kind(plan_.ranks[r].device_kind);
+      member.set_host(hosts[r]);
+    }
+  }
+  // The list was read before, so this starts; and if not, nobody is told.
+  if (auto link = JobLink::Start(std::move(options))) {
+    link_ = *std::move(link);
+  }
+}
+
+void Session::ReportStep(std::chrono::duration<double, std::milli> time) {
+  if (link_ == nullptr) return;
+  link_->Report(revision_, std::chrono::duration_cast<Nanoseconds>(time));
+}
+
+Status Session::CheckOffer(const JobPlan& plan) const {
+  // What `ucudnn replan` changes may differ from what the job began with.
+  JobRequest request = plan_.request;
+  request.batch = plan.request.batch;
+  request.workspace_limit = plan.request.workspace_limit;
+  request.total_workspace = plan.request.total_workspace;
+  request.policy = plan.request.policy;
+  return CheckPlan(plan, request, config_->kernels, true);
+}
 
 Result<bool> Session::Refresh() {
-  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t offered, ranks_->Max(0, Soon()));
-  return offered > revision_;
+  std::optional<JobLink::Offer> offer;
+  if (link_ != nullptr) offer = link_->TakeOffer();
+  if (offer) {
+    if (const Status fits = CheckOffer(offer->plan); !fits) {
+      link_->Answer(offer->revision, fits.error().message);
+      offer.reset();
+    }
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t revision,
+                          ranks_->Max(offer ? offer->revision : 0, Soon()));
+  if (revision == 0) return false;
+  UCUDNN_ASSIGN_OR_RETURN(
+      Result<JobPlan> shared,
+      ShareIfRunnable(*ranks_, offer ? offer->plan : JobPlan(), *device_,
+                      Soon()));
+  if (!shared) {
+    if (offer) link_->Answer(revision, shared.error().message);
+    return false;
+  }
+  plan_ = *std::move(shared);
+  revision_ = revision;
+  source_ = PlanSource::kCoordinator;
+  reason_ = fmt::format("plan {}, revision {} of the job", plan_.id, revision_);
+  ForgetActiveComm();
+  WarnOfSharedDevices();
+  if (offer) link_->Answer(revision, "");
+  return true;
 }
 
 Status Session::AllReduceGradients(std::span<float> gradients) {
@@ -114,10 +186,12 @@ Result<MPI_Comm> Session::ActiveComm() {
 }
 
 Status Session::Finalize() {
-  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t all, ranks_->Max(0, Soon()));
-  static_cast<void>(all);
-  if (active_ && *active_ != MPI_COMM_NULL) MPI_Comm_free(&*active_);
-  active_.reset();
+  // Together, so that nobody frees what another still uses.
+  const Result<std::int64_t> all = ranks_->Max(0, Soon());
+  if (link_ != nullptr) link_->Finish();
+  link_.reset();
+  if (!all) return tl::unexpected<Error>(all.error());
+  ForgetActiveComm();
   ranks_->Close();
   return {};
 }

@@ -66,6 +66,7 @@
 namespace ucudnn {
 
 class Device;
+class JobLink;
 class Ranks;
 struct SessionConfig;
 
@@ -197,10 +198,15 @@ class Session {
   Session();
   std::chrono::steady_clock::time_point Soon() const;
   void WarnOfSharedDevices();
+  void StartLink(const std::vector<std::string>& hosts);
+  // Why rank 0 would not offer the plan to the others.
+  Status CheckOffer(const JobPlan& plan) const;
+  void ForgetActiveComm();
 
   std::unique_ptr<Ranks> ranks_;
   std::unique_ptr<SessionConfig> config_;
   Device* device_ = nullptr;
+  std::unique_ptr<JobLink> link_;  // null where no coordinator is named
   std::size_t index_ = 0;
   JobPlan plan_;
   PlanSource source_ = PlanSource::kUndivided;

@@ -83,6 +83,7 @@ Result<SessionConfig> ResolveConfig(const SessionOptions& options,
   config.ask_within = options.ask_within;
   config.await_measurements = options.await_measurements;
   config.network = options.network;
+  config.job_name = options.job_name;
   config.kernels =
       options.kernels.empty()
           ? KernelsOf(options.network, options.precision, options.layout)

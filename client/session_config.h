@@ -22,6 +22,7 @@ struct SessionConfig {
   std::vector<Kernel> kernels;
   // Whether somebody chose the limits, so that a plan file must keep to them.
   bool limits_chosen = false;
+  std::string job_name;      // empty: the network's
   std::string coordinators;  // empty: none
   std::string plan_file;     // empty: none
   std::string cache_dir;     // empty: none

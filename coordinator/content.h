@@ -18,6 +18,9 @@ std::string Sha256(std::string_view text);
 // kDataLoss if the stored layers cannot be read back.
 Result<v1::Network> ToProto(const NetworkRecord& record);
 
+// The stored plan, with its id. kDataLoss if it cannot be read back.
+Result<v1::Plan> ToProto(const PlanRecord& record);
+
 }  // namespace ucudnn
 
 #endif  // UCUDNN_COORDINATOR_CONTENT_H_

@@ -28,6 +28,13 @@ struct CoordinatorOptions {
   // An agent not heard of for this long counts as gone.
   std::int64_t agent_timeout_ms = 10'000;
   std::int64_t poll_after_ms = 300;  // what an idle device waits
+  // How often the ranks of jobs tell of their steps, and how long a job that
+  // does not still counts as running.
+  std::int64_t report_after_ms = 2'000;
+  std::int64_t job_timeout_ms = 30'000;
+  // By how much the median of a rank's steps may differ from its prediction
+  // before that counts as drift.
+  double drift_tolerance = 0.10;
   // Algorithms with at most this workspace, or a request's larger limit, are
   // measured, so that later requests with other limits need nothing new.
   Bytes measure_workspace = 1_GiB;
@@ -63,12 +70,21 @@ class Coordinator {
   Result<v1::Plan> GetPlan(const v1::GetRequest& request);
   Result<v1::ListJobsResponse> ListJobs(const v1::ListRequest& request);
   Result<v1::Job> GetJob(const v1::GetRequest& request);
+  Result<v1::RegisterJobResponse> RegisterJob(
+      const v1::RegisterJobRequest& request);
+  Result<v1::ReportStepsResponse> ReportSteps(
+      const v1::ReportStepsRequest& request);
+  Result<v1::AnswerRevisionResponse> AnswerRevision(
+      const v1::AnswerRevisionRequest& request);
+  Result<v1::FinishJobResponse> FinishJob(const v1::FinishJobRequest& request);
+  Result<v1::JobRevision> ReplanJob(const v1::ReplanJobRequest& request);
   Result<v1::StatusResponse> GetStatus(const v1::StatusRequest& request);
 
   // Whether requests can be answered now.
   Status Ready();
 
-  // To be called every few seconds: agents that fell silent become gone.
+  // To be called every few seconds: agents that fell silent become gone, jobs
+  // lost.
   Status Maintain();
 
  private:

@@ -220,6 +220,8 @@ Result<v1::LeaveResponse> Coordinator::Leave(const v1::LeaveRequest& request) {
 Status Coordinator::Maintain() {
   UCUDNN_RETURN_IF_ERROR(
       store_.ExpireAgents(clock_.NowMs() - options_.agent_timeout_ms));
+  UCUDNN_RETURN_IF_ERROR(
+      store_.ExpireJobs(clock_.NowMs() - options_.job_timeout_ms));
   return {};
 }
 

@@ -28,9 +28,9 @@ struct Options {
 
 // Tells scripts the ports, once they can be used.
 Status WriteReadyFile(const std::string& path, int grpc_port, int http_port) {
-  Status written = ReplaceFile(
-      path, fmt::format("{{\"grpc_port\":{},\"http_port\":{}}}\n", grpc_port,
-                        http_port));
+  Status written =
+      ReplaceFile(path, fmt::format("{{\"grpc_port\":{},\"http_port\":{}}}\n",
+                                    grpc_port, http_port));
   if (!written) return Within("--ready-file", std::move(written).error());
   return {};
 }
@@ -105,6 +105,19 @@ int Main(int argc, char** argv) {
       ->add_option("--poll-after-ms", options.coordinator.poll_after_ms,
                    "How long an idle device waits before it asks for work")
       ->check(CLI::Range(10, 60'000));
+  serve
+      ->add_option("--report-after-ms", options.coordinator.report_after_ms,
+                   "How often the ranks of jobs tell how long steps took")
+      ->check(CLI::Range(10, 60'000));
+  serve
+      ->add_option("--job-timeout-ms", options.coordinator.job_timeout_ms,
+                   "How long a silent job still counts as running")
+      ->check(CLI::Range(100, 86'400'000));
+  serve
+      ->add_option("--drift-tolerance", options.coordinator.drift_tolerance,
+                   "By which part steps may differ from their prediction "
+                   "before a job is said to drift")
+      ->check(CLI::Range(0.0, 1000.0));
   serve
       ->add_option_function<std::string>(
           "--measure-workspace",

@@ -1,4 +1,4 @@
-// What is being measured for a plan, plans, and the jobs they are for.
+// What is being measured for a plan, and plans.
 
 #include <algorithm>
 #include <iterator>
@@ -51,6 +51,8 @@ std::vector<NewTask> TasksOf(const std::vector<Need>& needs,
   return tasks;
 }
 
+}  // namespace
+
 Result<v1::Plan> ToProto(const PlanRecord& record) {
   v1::Plan plan;
   if (const Status read =
@@ -63,20 +65,6 @@ Result<v1::Plan> ToProto(const PlanRecord& record) {
   plan.set_created_ms(record.created_ms);
   return plan;
 }
-
-v1::Job ToProto(const JobRecord& record) {
-  v1::Job job;
-  job.set_id(record.id);
-  job.set_name(record.name);
-  job.set_plan_id(record.plan.value_or(0));
-  job.set_revision(record.revision);
-  job.set_state(record.state);
-  job.set_created_ms(record.created_ms);
-  job.set_updated_ms(record.updated_ms);
-  return job;
-}
-
-}  // namespace
 
 Result<std::string> Coordinator::OnlyKind() {
   UCUDNN_ASSIGN_OR_RETURN(const auto kinds, store_.ListKinds());
@@ -309,20 +297,6 @@ Result<v1::Plan> Coordinator::GetPlan(const v1::GetRequest& request) {
   if (!id) return Within("plan id", id.error());
   UCUDNN_ASSIGN_OR_RETURN(const PlanRecord plan, store_.GetPlan(*id));
   return ToProto(plan);
-}
-
-Result<v1::ListJobsResponse> Coordinator::ListJobs(
-    const v1::ListRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const int size, PageSize(request));
-  UCUDNN_ASSIGN_OR_RETURN(const auto jobs, store_.ListJobs(size));
-  v1::ListJobsResponse response;
-  for (const JobRecord& job : jobs) *response.add_jobs() = ToProto(job);
-  return response;
-}
-
-Result<v1::Job> Coordinator::GetJob(const v1::GetRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const JobRecord job, store_.GetJob(request.id()));
-  return ToProto(job);
 }
 
 Result<v1::StatusResponse> Coordinator::GetStatus(

@@ -27,10 +27,13 @@ void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen);
 // plan, plans, measure.
 void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen);
 // show node|device|network|profile|plan.
+void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen);
 void AddShowCommands(CLI::App& app, const Server& server, Chosen* chosen);
 
 // The table of one plan: what each rank does, and the kernels of each kind.
 std::string PlanText(const v1::Plan& plan);
+// A job as `show job` prints it.
+std::string JobText(const v1::Job& job);
 
 // "3 s ago", from Unix milliseconds and the time now.
 std::string Ago(std::int64_t then_ms);

@@ -75,6 +75,10 @@ Status Show(const Server& server, const std::string& what,
                             connection->GetProfile(id));
     return Print(format, ToJson(profile), [&] { return ProfileText(profile); });
   }
+  if (what == "job") {
+    UCUDNN_ASSIGN_OR_RETURN(const v1::Job job, connection->GetJob(id));
+    return Print(format, ToJson(job), [&] { return JobText(job); });
+  }
   UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, connection->GetPlan(id));
   return Print(format, ToJson(plan), [&] { return PlanText(plan); });
 }
@@ -91,6 +95,7 @@ constexpr std::array kThings = {
     Thing{"network", "NETWORK", "A network's convolutions"},
     Thing{"profile", "KIND", "All that was measured of a kind of device"},
     Thing{"plan", "PLAN", "What a plan has each rank and kernel do"},
+    Thing{"job", "JOB", "A job's ranks, its plans, and how long steps took"},
 };
 
 }  // namespace
@@ -98,7 +103,7 @@ constexpr std::array kThings = {
 void AddShowCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
   CLI::App* show = app.add_subcommand(
-      "show", "Show one node, device, network, profile or plan");
+      "show", "Show one node, device, network, profile, plan or job");
   show->require_subcommand(1);
   for (const Thing& thing : kThings) {
     const auto id = std::make_shared<std::string>();

@@ -232,6 +232,18 @@ class HttpServer final : public RestServer {
           },
           &response);
     });
+    http_.Post("/v1/jobs/(.+)/replan", [this](const httplib::Request& http,
+                                              httplib::Response& response) {
+      Answer(
+          "ReplanJob",
+          [&]() -> Result<v1::JobRevision> {
+            v1::ReplanJobRequest request;
+            UCUDNN_RETURN_IF_ERROR(ParseBody(http.body, &request));
+            request.set_job_id(http.matches[1]);
+            return coordinator_.ReplanJob(request);
+          },
+          &response);
+    });
     http_.Post("/v1/measure", [this](const httplib::Request& http,
                                      httplib::Response& response) {
       Answer(

@@ -77,6 +77,11 @@ class CoordinatorServiceImpl final : public v1::CoordinatorService::Service {
   UCUDNN_RPC(GetPlan, GetRequest, Plan)
   UCUDNN_RPC(ListJobs, ListRequest, ListJobsResponse)
   UCUDNN_RPC(GetJob, GetRequest, Job)
+  UCUDNN_RPC(RegisterJob, RegisterJobRequest, RegisterJobResponse)
+  UCUDNN_RPC(ReportSteps, ReportStepsRequest, ReportStepsResponse)
+  UCUDNN_RPC(AnswerRevision, AnswerRevisionRequest, AnswerRevisionResponse)
+  UCUDNN_RPC(FinishJob, FinishJobRequest, FinishJobResponse)
+  UCUDNN_RPC(ReplanJob, ReplanJobRequest, JobRevision)
   UCUDNN_RPC(GetStatus, StatusRequest, StatusResponse)
 
  private:

@@ -1,4 +1,4 @@
-// Plans and jobs.
+// Plans.
 
 #include "coordinator/store/sql_store.h"
 
@@ -6,8 +6,6 @@ namespace ucudnn {
 namespace {
 
 constexpr char kPlanColumns[] = "id, revision, key, request, body, created_ms";
-constexpr char kJobColumns[] =
-    "id, name, plan, revision, state, body, created_ms, updated_ms";
 
 Result<PlanRecord> PlanOf(const SqlRow& row) {
   return PlanRecord{.id = row.Int(0),
@@ -16,18 +14,6 @@ Result<PlanRecord> PlanOf(const SqlRow& row) {
                     .request = row.Text(3),
                     .body = row.Text(4),
                     .created_ms = row.Int(5)};
-}
-
-Result<JobRecord> JobOf(const SqlRow& row) {
-  return JobRecord{
-      .id = row.Text(0),
-      .name = row.Text(1),
-      .plan = row.IsNull(2) ? std::nullopt : std::optional(row.Int(2)),
-      .revision = row.Int(3),
-      .state = row.Text(4),
-      .body = row.Text(5),
-      .created_ms = row.Int(6),
-      .updated_ms = row.Int(7)};
 }
 
 Result<std::optional<PlanRecord>> PlanWithKey(SqlTransaction& sql,
@@ -96,50 +82,6 @@ Result<PlanRecord> SqlStore::GetPlan(std::int64_t id) {
 Result<std::optional<PlanRecord>> SqlStore::FindPlan(const std::string& key) {
   return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
     return PlanWithKey(sql, key);
-  });
-}
-
-Status SqlStore::PutJob(const JobRecord& job) {
-  UCUDNN_RETURN_IF_ERROR(CheckKey("the job's id", job.id));
-  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
-    if (job.plan) {
-      UCUDNN_ASSIGN_OR_RETURN(
-          const auto plan,
-          sql.Query("SELECT id FROM plans WHERE id = $1", {*job.plan}));
-      if (plan.empty()) {
-        return Fail(Code::kNotFound, "there is no plan {}", *job.plan);
-      }
-    }
-    return sql.Execute(
-        "INSERT INTO jobs (id, name, plan, revision, state, body, created_ms, "
-        "updated_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) "
-        "ON CONFLICT (id) DO UPDATE SET name = excluded.name, "
-        "plan = excluded.plan, revision = excluded.revision, "
-        "state = excluded.state, body = excluded.body, "
-        "updated_ms = excluded.updated_ms",
-        {job.id, job.name, job.plan ? SqlValue(*job.plan) : SqlValue(SqlNull()),
-         job.revision, job.state, job.body, job.created_ms, job.updated_ms});
-  });
-}
-
-Result<std::vector<JobRecord>> SqlStore::ListJobs(std::int64_t limit) {
-  UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    return Records(
-        sql.Query(fmt::format("SELECT {} FROM jobs "
-                              "ORDER BY created_ms DESC, id LIMIT $1",
-                              kJobColumns),
-                  {limit}),
-        JobOf);
-  });
-}
-
-Result<JobRecord> SqlStore::GetJob(const std::string& id) {
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    return OneRecord(
-        sql.Query(fmt::format("SELECT {} FROM jobs WHERE id = $1", kJobColumns),
-                  {id}),
-        JobOf, fmt::format("job '{}'", id));
   });
 }
 

@@ -3,7 +3,8 @@
 
 // The store in SQL, whichever database it is. Its methods are defined by
 // subject: sql_agents.cc, sql_networks.cc, sql_tasks.cc (what is in the queue),
-// sql_task_queue.cc (its leases), sql_measurements.cc, sql_plans.cc.
+// sql_task_queue.cc (its leases), sql_measurements.cc, sql_plans.cc,
+// sql_jobs.cc.
 
 #include <map>
 #include <memory>
@@ -75,9 +76,24 @@ class SqlStore final : public Store {
                                             std::int64_t before_id) override;
   Result<PlanRecord> GetPlan(std::int64_t id) override;
   Result<std::optional<PlanRecord>> FindPlan(const std::string& key) override;
-  Status PutJob(const JobRecord& job) override;
+  Status RegisterJob(const JobRecord& job, std::span<const JobRankRecord> ranks,
+                     std::optional<std::int64_t> plan,
+                     UnixMillis now_ms) override;
+  Result<JobHeard> ReportSteps(const std::string& job,
+                               std::span<const StepReport> reports,
+                               UnixMillis now_ms) override;
+  Result<JobRevisionRecord> AddJobRevision(const std::string& job,
+                                           std::int64_t plan,
+                                           const std::string& reason,
+                                           UnixMillis now_ms) override;
+  Status AnswerJobRevision(const std::string& job, std::int64_t revision,
+                           const std::string& rejected,
+                           UnixMillis now_ms) override;
+  Status FinishJob(const std::string& job, UnixMillis now_ms) override;
+  Result<std::vector<std::string>> ExpireJobs(
+      UnixMillis seen_before_ms) override;
   Result<std::vector<JobRecord>> ListJobs(std::int64_t limit) override;
-  Result<JobRecord> GetJob(const std::string& id) override;
+  Result<JobDetails> GetJob(const std::string& id) override;
 
  private:
   std::unique_ptr<SqlDatabase> database_;

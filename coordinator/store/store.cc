@@ -15,6 +15,9 @@ constexpr std::array<std::string_view, 2> kNetworkFormats = {"csv", "onnx"};
 constexpr std::array<std::string_view, 4> kTaskStates = {"pending", "leased",
                                                          "done", "failed"};
 
+constexpr std::array<std::string_view, 3> kJobStates = {"running", "finished",
+                                                        "lost"};
+
 template <class Enum, std::size_t kCount>
 Result<Enum> Parse(const std::array<std::string_view, kCount>& names,
                    std::string_view what, std::string_view text) {
@@ -39,6 +42,9 @@ std::string_view Name(NetworkFormat format) {
 std::string_view Name(TaskState state) {
   return kTaskStates.at(static_cast<std::size_t>(state));
 }
+std::string_view Name(JobState state) {
+  return kJobStates.at(static_cast<std::size_t>(state));
+}
 
 Result<AgentState> ParseAgentState(std::string_view text) {
   return Parse<AgentState>(kAgentStates, "an agent's state", text);
@@ -51,6 +57,9 @@ Result<NetworkFormat> ParseNetworkFormat(std::string_view text) {
 }
 Result<TaskState> ParseTaskState(std::string_view text) {
   return Parse<TaskState>(kTaskStates, "a task's state", text);
+}
+Result<JobState> ParseJobState(std::string_view text) {
+  return Parse<JobState>(kJobStates, "a job's state", text);
 }
 
 }  // namespace ucudnn

@@ -299,17 +299,85 @@ struct CreatedPlan {
   bool already = false;  // a plan with this key existed; `plan` is that one
 };
 
+enum class JobState {
+  kRunning,
+  kFinished,  // it said so
+  kLost,      // not heard of for too long
+};
+// "running", "finished", "lost".
+std::string_view Name(JobState state);
+Result<JobState> ParseJobState(std::string_view text);
+
 struct JobRecord {
-  std::string id;  // chosen by the caller
+  std::string id;  // chosen by the job
   std::string name;
-  std::optional<std::int64_t> plan;  // of an existing plan
-  std::int64_t revision = 0;         // of the plan, as the ranks adopted it
-  std::string state;                 // opaque to the store, as is the body
-  std::string body;
-  UnixMillis created_ms = 0;  // kept from the first Put
-  UnixMillis updated_ms = 0;
+  JobState state = JobState::kRunning;
+  std::string request;  // what it runs; opaque to the store
+  std::string source;   // where its first plan came from, and why
+  std::string reason;
+  std::int64_t revision = 1;  // the one that its ranks have adopted
+  UnixMillis created_ms = 0;
+  UnixMillis seen_ms = 0;
 
   friend bool operator==(const JobRecord&, const JobRecord&) = default;
+};
+
+struct JobRankRecord {
+  std::int64_t rank = 0;
+  std::string device;
+  std::string kind;
+  std::string host;
+  UnixMillis seen_ms = 0;
+
+  friend bool operator==(const JobRankRecord&, const JobRankRecord&) = default;
+};
+
+// A plan that a job has, or was told to have.
+struct JobRevisionRecord {
+  std::int64_t revision = 1;
+  std::optional<std::int64_t> plan;  // none: it was not made here
+  std::string reason;                // why there is this revision
+  std::string rejected;              // why its ranks do not adopt it
+  UnixMillis created_ms = 0;
+  UnixMillis adopted_ms = 0;  // 0: not yet
+
+  friend bool operator==(const JobRevisionRecord&,
+                         const JobRevisionRecord&) = default;
+};
+
+// The steps of one rank under one revision: how many, and how long the last of
+// them took.
+struct JobStepsRecord {
+  std::int64_t revision = 1;
+  std::int64_t rank = 0;
+  std::int64_t count = 0;
+  std::vector<Nanoseconds> recent;  // at most kMaxRecentSteps, oldest first
+
+  friend bool operator==(const JobStepsRecord&,
+                         const JobStepsRecord&) = default;
+};
+inline constexpr std::size_t kMaxRecentSteps = 128;
+
+struct JobDetails {
+  JobRecord job;
+  std::vector<JobRevisionRecord> revisions;  // in order
+  std::vector<JobRankRecord> ranks;          // in order
+  std::vector<JobStepsRecord> steps;         // by revision, then rank
+};
+
+// Steps that a rank took, in order. `first_step` counts those it took under
+// this revision before, so that a repeat of the report adds nothing.
+struct StepReport {
+  std::int64_t rank = 0;
+  std::int64_t revision = 1;
+  std::int64_t first_step = 0;
+  std::vector<Nanoseconds> steps;
+};
+
+// What a job that reports is told.
+struct JobHeard {
+  JobState state = JobState::kRunning;
+  JobRevisionRecord newest;
 };
 
 // ----------------------------------------------------------------- store
@@ -433,11 +501,40 @@ class Store {
   virtual Result<std::optional<PlanRecord>> FindPlan(
       const std::string& key) = 0;
 
-  // Adds or replaces. kNotFound: the plan does not exist.
-  virtual Status PutJob(const JobRecord& job) = 0;
+  // Adds the job, running, with its ranks and revision 1; state, revision and
+  // all times are ignored. A job that is known is only heard of. `plan` that
+  // does not exist counts as none.
+  virtual Status RegisterJob(const JobRecord& job,
+                             std::span<const JobRankRecord> ranks,
+                             std::optional<std::int64_t> plan,
+                             UnixMillis now_ms) = 0;
+  // The job lives, and so do the ranks of the reports; one that was lost is
+  // running again. kNotFound; kInvalidArgument: a report is of a rank or a
+  // revision that the job does not have.
+  virtual Result<JobHeard> ReportSteps(const std::string& job,
+                                       std::span<const StepReport> reports,
+                                       UnixMillis now_ms) = 0;
+  // A plan that the job shall adopt. If its newest revision has this plan and
+  // was not rejected, nothing changes. Returns the newest revision. kNotFound:
+  // the job or the plan; kFailedPrecondition: the job is finished.
+  virtual Result<JobRevisionRecord> AddJobRevision(const std::string& job,
+                                                   std::int64_t plan,
+                                                   const std::string& reason,
+                                                   UnixMillis now_ms) = 0;
+  // The ranks have adopted the revision or, if `rejected` is not empty, they
+  // have not. kNotFound.
+  virtual Status AnswerJobRevision(const std::string& job,
+                                   std::int64_t revision,
+                                   const std::string& rejected,
+                                   UnixMillis now_ms) = 0;
+  virtual Status FinishJob(const std::string& job, UnixMillis now_ms) = 0;
+  // Those running and last seen before `seen_before_ms` become lost; returns
+  // their ids, sorted.
+  virtual Result<std::vector<std::string>> ExpireJobs(
+      UnixMillis seen_before_ms) = 0;
   // Newest first, by created_ms, then id.
   virtual Result<std::vector<JobRecord>> ListJobs(std::int64_t limit) = 0;
-  virtual Result<JobRecord> GetJob(const std::string& id) = 0;  // kNotFound
+  virtual Result<JobDetails> GetJob(const std::string& id) = 0;  // kNotFound
 };
 
 // Opens the database, creating or migrating its tables as needed; several

@@ -1,4 +1,4 @@
-// Networks, measurements, plans and jobs.
+// Networks, measurements and plans.
 
 #include <algorithm>
 #include <limits>
@@ -204,37 +204,6 @@ TEST_P(StoreContract, ListsPlansNewestFirstPageByPage) {
   EXPECT_THAT(store().ListPlans(1, std::int64_t{1} << 40).value(), SizeIs(1));
   EXPECT_THAT(store().ListPlans(0).value(), IsEmpty());
   EXPECT_EQ(store().ListPlans(-1).error().code, Code::kInvalidArgument);
-}
-
-TEST_P(StoreContract, KeepsJobs) {
-  JobRecord job{.id = "j1",
-                .name = "train",
-                .plan = store().CreatePlan(TestPlan("k"))->plan.id,
-                .revision = 1,
-                .state = "running",
-                .body = "{}",
-                .created_ms = 10,
-                .updated_ms = 10};
-  ASSERT_TRUE(store().PutJob(job));
-  EXPECT_EQ(store().GetJob("j1").value(), job);
-  JobRecord later = job;
-  later.state = "ended";
-  later.plan.reset();
-  later.created_ms = 99;
-  later.updated_ms = 20;
-  ASSERT_TRUE(store().PutJob(later));
-  later.created_ms = 10;
-  EXPECT_EQ(store().GetJob("j1").value(), later);
-  job.id = "j0";
-  job.created_ms = 11;
-  ASSERT_TRUE(store().PutJob(job));
-  const auto jobs = store().ListJobs(10).value();
-  ASSERT_THAT(jobs, SizeIs(2));
-  EXPECT_EQ(jobs[0], job);
-  EXPECT_EQ(jobs[1], later);
-  job.plan = 12345;
-  EXPECT_EQ(store().PutJob(job).error().code, Code::kNotFound);
-  EXPECT_EQ(store().GetJob("x").error().code, Code::kNotFound);
 }
 
 }  // namespace

@@ -26,7 +26,13 @@ TEST_P(StoreContract, RemembersAllAfterItWasOpenedAgain) {
   const MeasuredPoint point = TestPoint(32, "A", 5);
   ASSERT_TRUE(store().CompleteTask(Completion(task, {point})));
   ASSERT_TRUE(store().CreatePlan(TestPlan("k")));
-  ASSERT_TRUE(store().PutJob({"j", "", {}, 0, "", "", 0, 0}));
+  JobRecord job;
+  job.id = "j";
+  const std::vector<JobRankRecord> ranks(1);
+  ASSERT_TRUE(store().RegisterJob(job, ranks, std::nullopt, 1));
+  const std::vector<StepReport> steps = {
+      {.rank = 0, .revision = 1, .first_step = 0, .steps = {Nanoseconds(5)}}};
+  ASSERT_TRUE(store().ReportSteps("j", steps, 2));
 
   store_.reset();
   database_->Crash();
@@ -40,7 +46,7 @@ TEST_P(StoreContract, RemembersAllAfterItWasOpenedAgain) {
   EXPECT_THAT(store().LoadProfile(task.key.kind, problems, {})->at(problems[0]),
               ElementsAre(point));
   EXPECT_EQ(store().FindPlan("k")->value().body, "{}");
-  EXPECT_TRUE(store().GetJob("j"));
+  EXPECT_EQ(store().GetJob("j")->steps.at(0).count, 1);
 }
 
 TEST_P(StoreContract, GoesOnWhenTheDatabaseCameBack) {

@@ -1,0 +1,262 @@
+// Jobs: what they tell of themselves, and the plans they shall adopt.
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "coordinator/content.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/drift.h"
+#include "coordinator/page.h"
+#include "proto/json.h"
+
+namespace ucudnn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What a rank has run since it reported last, at most.
+constexpr int kMaxStepsPerReport = 100'000;
+
+v1::Job ToProto(const JobRecord& record) {
+  v1::Job job;
+  job.set_id(record.id);
+  job.set_name(record.name);
+  job.set_revision(record.revision);
+  job.set_state(std::string(Name(record.state)));
+  job.set_created_ms(record.created_ms);
+  job.set_updated_ms(record.seen_ms);
+  job.set_source(record.source);
+  job.set_reason(record.reason);
+  return job;
+}
+
+v1::JobRevision ToProto(const JobRevisionRecord& record) {
+  v1::JobRevision revision;
+  revision.set_revision(record.revision);
+  revision.set_plan_id(record.plan.value_or(0));
+  revision.set_reason(record.reason);
+  revision.set_rejected(record.rejected);
+  revision.set_created_ms(record.created_ms);
+  revision.set_adopted_ms(record.adopted_ms);
+  return revision;
+}
+
+Result<v1::PlanRequest> RequestOf(const JobRecord& job) {
+  v1::PlanRequest request;
+  if (const Status read =
+          FromJson(Json::parse(job.request, nullptr, false), &request);
+      !read) {
+    return Fail(Code::kDataLoss, "job {} cannot be read back: {}", job.id,
+                read.error().message);
+  }
+  return request;
+}
+
+// What is changed, for people; empty if nothing is.
+std::string Change(const v1::ReplanJobRequest& wanted,
+                   v1::PlanRequest* request) {
+  std::vector<std::string> changes;
+  if (wanted.batch() != 0) {
+    request->set_batch(wanted.batch());
+    changes.push_back(fmt::format("batch {}", wanted.batch()));
+  }
+  if (wanted.has_workspace_limit_bytes()) {
+    const std::int64_t limit = wanted.workspace_limit_bytes();
+    request->set_workspace_limit_bytes(limit);
+    request->set_total_workspace_bytes(0);
+    changes.push_back(
+        fmt::format("{} for each kernel", FormatBytes(Bytes(limit))));
+  }
+  if (wanted.has_total_workspace_bytes()) {
+    const std::int64_t limit = wanted.total_workspace_bytes();
+    request->set_total_workspace_bytes(limit);
+    changes.push_back(fmt::format("{} in all", FormatBytes(Bytes(limit))));
+  }
+  if (!wanted.batch_policy().empty()) {
+    request->set_batch_policy(wanted.batch_policy());
+    changes.push_back("policy " + wanted.batch_policy());
+  }
+  return fmt::format("{}", fmt::join(changes, ", "));
+}
+
+}  // namespace
+
+Result<v1::RegisterJobResponse> Coordinator::RegisterJob(
+    const v1::RegisterJobRequest& request) {
+  if (request.ranks_size() < 1 || request.ranks_size() > kMaxRanks) {
+    return Fail(Code::kInvalidArgument,
+                "the job has {} ranks; 1 to {} are accepted",
+                request.ranks_size(), kMaxRanks);
+  }
+  JobRecord job;
+  job.id = request.job_id();
+  job.name = request.name();
+  job.request = ToJson(request.request()).dump();
+  job.source = request.source();
+  job.reason = request.reason();
+  std::vector<JobRankRecord> ranks;
+  for (int r = 0; r < request.ranks_size(); ++r) {
+    const v1::JobRank& rank = request.ranks(r);
+    if (rank.rank() != r) {
+      return Fail(Code::kInvalidArgument,
+                  "ranks[{}].rank is {}; ranks are listed from 0 on, each once",
+                  r, rank.rank());
+    }
+    ranks.push_back({.rank = r,
+                     .device = rank.device_id(),
+                     .kind = rank.device_kind(),
+                     .host = rank.host(),
+                     .seen_ms = 0});
+  }
+  const std::optional<std::int64_t> plan =
+      request.plan_id() > 0 ? std::optional(request.plan_id()) : std::nullopt;
+  UCUDNN_RETURN_IF_ERROR(store_.RegisterJob(job, ranks, plan, clock_.NowMs()));
+  v1::RegisterJobResponse response;
+  response.set_report_after_ms(options_.report_after_ms);
+  return response;
+}
+
+Result<v1::ReportStepsResponse> Coordinator::ReportSteps(
+    const v1::ReportStepsRequest& request) {
+  std::vector<StepReport> reports;
+  for (const v1::StepBatch& batch : request.batches()) {
+    if (batch.step_ns_size() > kMaxStepsPerReport) {
+      return Fail(Code::kInvalidArgument,
+                  "{} steps are reported at once; up to {} are accepted",
+                  batch.step_ns_size(), kMaxStepsPerReport);
+    }
+    StepReport report{.rank = request.rank(),
+                      .revision = batch.revision(),
+                      .first_step = batch.first_step(),
+                      .steps = {}};
+    for (const std::int64_t ns : batch.step_ns()) {
+      report.steps.emplace_back(ns);
+    }
+    reports.push_back(std::move(report));
+  }
+  // The rank lives, even if it has taken no step.
+  if (reports.empty()) {
+    reports.push_back(
+        {.rank = request.rank(), .revision = 1, .first_step = 0, .steps = {}});
+  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      const JobHeard heard,
+      store_.ReportSteps(request.job_id(), reports, clock_.NowMs()));
+  v1::ReportStepsResponse response;
+  response.set_state(std::string(Name(heard.state)));
+  *response.mutable_newest() = ToProto(heard.newest);
+  response.set_report_after_ms(options_.report_after_ms);
+  return response;
+}
+
+Result<v1::AnswerRevisionResponse> Coordinator::AnswerRevision(
+    const v1::AnswerRevisionRequest& request) {
+  UCUDNN_RETURN_IF_ERROR(
+      store_.AnswerJobRevision(request.job_id(), request.revision(),
+                               request.rejected(), clock_.NowMs()));
+  return v1::AnswerRevisionResponse();
+}
+
+Result<v1::FinishJobResponse> Coordinator::FinishJob(
+    const v1::FinishJobRequest& request) {
+  UCUDNN_RETURN_IF_ERROR(store_.FinishJob(request.job_id(), clock_.NowMs()));
+  return v1::FinishJobResponse();
+}
+
+Result<v1::JobRevision> Coordinator::ReplanJob(
+    const v1::ReplanJobRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const JobDetails details,
+                          store_.GetJob(request.job_id()));
+  if (details.job.state == JobState::kFinished) {
+    return Fail(Code::kFailedPrecondition, "job '{}' is finished",
+                request.job_id());
+  }
+  // What it runs now is what stays as it is.
+  UCUDNN_ASSIGN_OR_RETURN(v1::PlanRequest wanted, RequestOf(details.job));
+  for (const JobRevisionRecord& revision : details.revisions) {
+    if (revision.revision != details.job.revision || !revision.plan) continue;
+    UCUDNN_ASSIGN_OR_RETURN(const PlanRecord record,
+                            store_.GetPlan(*revision.plan));
+    UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, ToProto(record));
+    wanted = plan.request();
+  }
+  std::string reason = Change(request, &wanted);
+  if (reason.empty()) reason = "as before, from what is measured now";
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, CreatePlan(wanted));
+  UCUDNN_ASSIGN_OR_RETURN(const JobRevisionRecord added,
+                          store_.AddJobRevision(request.job_id(), plan.id(),
+                                                reason, clock_.NowMs()));
+  v1::JobRevision revision = ToProto(added);
+  revision.set_predicted_ns(plan.predicted_ns());
+  return revision;
+}
+
+Result<v1::ListJobsResponse> Coordinator::ListJobs(
+    const v1::ListRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const int size, PageSize(request));
+  UCUDNN_ASSIGN_OR_RETURN(const auto jobs, store_.ListJobs(size));
+  v1::ListJobsResponse response;
+  for (const JobRecord& job : jobs) {
+    v1::Job& message = *response.add_jobs();
+    message = ToProto(job);
+    UCUDNN_ASSIGN_OR_RETURN(*message.mutable_request(), RequestOf(job));
+  }
+  return response;
+}
+
+Result<v1::Job> Coordinator::GetJob(const v1::GetRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const JobDetails details,
+                          store_.GetJob(request.id()));
+  v1::Job job = ToProto(details.job);
+  UCUDNN_ASSIGN_OR_RETURN(*job.mutable_request(), RequestOf(details.job));
+  // What was predicted, by revision and rank.
+  std::map<std::pair<std::int64_t, std::int64_t>, Nanoseconds> predicted;
+  for (const JobRevisionRecord& record : details.revisions) {
+    v1::JobRevision& revision = *job.add_revisions();
+    revision = ToProto(record);
+    job.set_newest_revision(record.revision);
+    if (record.revision == details.job.revision) {
+      job.set_plan_id(record.plan.value_or(0));
+    }
+    if (!record.plan) continue;
+    UCUDNN_ASSIGN_OR_RETURN(const PlanRecord stored,
+                            store_.GetPlan(*record.plan));
+    UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, ToProto(stored));
+    revision.set_predicted_ns(plan.predicted_ns());
+    for (const v1::RankPlan& rank : plan.ranks()) {
+      predicted[{record.revision, rank.rank()}] =
+          Nanoseconds(rank.workspace().total_time_ns());
+    }
+  }
+  for (const JobRankRecord& record : details.ranks) {
+    v1::JobRank& rank = *job.add_ranks();
+    rank.set_rank(static_cast<std::int32_t>(record.rank));
+    rank.set_device_id(record.device);
+    rank.set_device_kind(record.kind);
+    rank.set_host(record.host);
+    rank.set_last_seen_ms(record.seen_ms);
+  }
+  for (const JobStepsRecord& record : details.steps) {
+    if (record.rank >= job.ranks_size()) continue;
+    const StepSummary summary = Summarize(record.recent);
+    const Nanoseconds expected = predicted[{record.revision, record.rank}];
+    v1::StepTimes& steps =
+        *job.mutable_ranks(static_cast<int>(record.rank))->add_steps();
+    steps.set_revision(record.revision);
+    steps.set_count(record.count);
+    steps.set_samples(summary.samples);
+    steps.set_last_ns(summary.last.count());
+    steps.set_median_ns(summary.median.count());
+    steps.set_p90_ns(summary.p90.count());
+    steps.set_predicted_ns(expected.count());
+    if (record.revision != details.job.revision) continue;
+    if (const auto drift =
+            Drift(record.rank, summary, expected, options_.drift_tolerance)) {
+      job.add_drift(*drift);
+    }
+  }
+  return job;
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,214 @@
+// Jobs.
+
+#include <algorithm>
+
+#include "tests/contract/store_contract.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+JobRecord TestJob(const std::string& id) {
+  return {.id = id,
+          .name = "train",
+          .state = JobState::kRunning,
+          .request = "{\"batch\":8}",
+          .source = "coordinator",
+          .reason = "plan 1",
+          .revision = 1,
+          .created_ms = 0,
+          .seen_ms = 0};
+}
+
+std::vector<JobRankRecord> TestRanks(std::int64_t count) {
+  std::vector<JobRankRecord> ranks;
+  for (std::int64_t r = 0; r < count; ++r) {
+    ranks.push_back({.rank = r,
+                     .device = fmt::format("GPU-{}", r),
+                     .kind = TestKind().key,
+                     .host = "node1",
+                     .seen_ms = 0});
+  }
+  return ranks;
+}
+
+StepReport Steps(std::int64_t first, std::vector<std::int64_t> times,
+                 std::int64_t rank = 0, std::int64_t revision = 1) {
+  StepReport report{
+      .rank = rank, .revision = revision, .first_step = first, .steps = {}};
+  for (const std::int64_t time : times) report.steps.emplace_back(time);
+  return report;
+}
+
+std::vector<std::int64_t> Counts(const std::vector<Nanoseconds>& times) {
+  std::vector<std::int64_t> counts;
+  for (const Nanoseconds time : times) counts.push_back(time.count());
+  return counts;
+}
+
+TEST_P(StoreContract, RegistersAJobOnce) {
+  const std::int64_t plan = store().CreatePlan(TestPlan("k"))->plan.id;
+  ASSERT_TRUE(store().RegisterJob(TestJob("j"), TestRanks(3), plan, 100));
+  JobDetails job = store().GetJob("j").value();
+  JobRecord expected = TestJob("j");
+  expected.created_ms = 100;
+  expected.seen_ms = 100;
+  EXPECT_EQ(job.job, expected);
+  ASSERT_THAT(job.ranks, SizeIs(3));
+  EXPECT_EQ(job.ranks[2].device, "GPU-2");
+  EXPECT_EQ(job.ranks[2].seen_ms, 100);
+  ASSERT_THAT(job.revisions, SizeIs(1));
+  EXPECT_EQ(job.revisions[0].plan, plan);
+  EXPECT_EQ(job.revisions[0].adopted_ms, 100);
+  EXPECT_THAT(job.steps, IsEmpty());
+  // Again, it is only heard of.
+  JobRecord other = TestJob("j");
+  other.name = "another";
+  ASSERT_TRUE(store().RegisterJob(other, TestRanks(1), std::nullopt, 200));
+  job = store().GetJob("j").value();
+  expected.seen_ms = 200;
+  EXPECT_EQ(job.job, expected);
+  EXPECT_THAT(job.ranks, SizeIs(3));
+  EXPECT_EQ(job.revisions[0].plan, plan);
+  EXPECT_EQ(store().GetJob("x").error().code, Code::kNotFound);
+}
+
+TEST_P(StoreContract, TakesAPlanItDoesNotKnowForNone) {
+  ASSERT_TRUE(store().RegisterJob(TestJob("j"), TestRanks(1), 4711, 100));
+  EXPECT_EQ(store().GetJob("j")->revisions[0].plan, std::nullopt);
+}
+
+TEST_P(StoreContract, RegistersJobsOfManyRanks) {
+  ASSERT_TRUE(
+      store().RegisterJob(TestJob("j"), TestRanks(2000), std::nullopt, 100));
+  const JobDetails job = store().GetJob("j").value();
+  ASSERT_THAT(job.ranks, SizeIs(2000));
+  EXPECT_EQ(job.ranks[1999].rank, 1999);
+}
+
+TEST_P(StoreContract, CountsStepsOnceHoweverOftenTheyAreReported) {
+  ASSERT_TRUE(
+      store().RegisterJob(TestJob("j"), TestRanks(2), std::nullopt, 100));
+  const auto report = [&](std::vector<StepReport> reports, UnixMillis now) {
+    return store().ReportSteps("j", reports, now);
+  };
+  EXPECT_EQ(report({Steps(0, {5, 6})}, 200)->state, JobState::kRunning);
+  ASSERT_TRUE(report({Steps(0, {5, 6})}, 210));
+  ASSERT_TRUE(report({Steps(1, {6, 7}), Steps(0, {9}, 1)}, 220));
+  // Steps that were never told count, but have no time.
+  ASSERT_TRUE(report({Steps(10, {8})}, 230));
+  const JobDetails job = store().GetJob("j").value();
+  ASSERT_THAT(job.steps, SizeIs(2));
+  EXPECT_EQ(job.steps[0].count, 11);
+  EXPECT_THAT(Counts(job.steps[0].recent), ElementsAre(5, 6, 7, 8));
+  EXPECT_EQ(job.steps[1].count, 1);
+  EXPECT_EQ(job.ranks[0].seen_ms, 230);
+  EXPECT_EQ(job.ranks[1].seen_ms, 220);
+  EXPECT_EQ(job.job.seen_ms, 230);
+}
+
+TEST_P(StoreContract, KeepsTheLastStepsOnly) {
+  ASSERT_TRUE(
+      store().RegisterJob(TestJob("j"), TestRanks(1), std::nullopt, 100));
+  std::vector<std::int64_t> times(kMaxRecentSteps + 10);
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    times[i] = static_cast<std::int64_t>(i);
+  }
+  const std::vector<StepReport> one = {Steps(0, times)};
+  ASSERT_TRUE(store().ReportSteps("j", one, 200));
+  const JobStepsRecord steps = store().GetJob("j")->steps.at(0);
+  EXPECT_EQ(steps.count, std::ssize(times));
+  EXPECT_EQ(Counts(steps.recent),
+            std::vector<std::int64_t>(times.begin() + 10, times.end()));
+}
+
+TEST_P(StoreContract, RefusesReportsOfWhatAJobDoesNotHave) {
+  const auto code = [&](StepReport report) {
+    const std::vector<StepReport> one = {std::move(report)};
+    const auto heard = store().ReportSteps("j", one, 200);
+    return heard ? Code::kOk : heard.error().code;
+  };
+  EXPECT_EQ(code(Steps(0, {1})), Code::kNotFound);
+  ASSERT_TRUE(
+      store().RegisterJob(TestJob("j"), TestRanks(1), std::nullopt, 100));
+  EXPECT_EQ(code(Steps(0, {1}, 1)), Code::kInvalidArgument);
+  EXPECT_EQ(code(Steps(0, {1}, 0, 2)), Code::kInvalidArgument);
+  EXPECT_EQ(code(Steps(-1, {1})), Code::kInvalidArgument);
+  EXPECT_EQ(code(Steps(0, {-1})), Code::kInvalidArgument);
+  EXPECT_EQ(code(Steps(0, {1})), Code::kOk);
+  EXPECT_EQ(store().GetJob("j")->steps.at(0).count, 1);
+}
+
+TEST_P(StoreContract, GivesAJobPlansToAdopt) {
+  const std::int64_t first = store().CreatePlan(TestPlan("a"))->plan.id;
+  const std::int64_t second = store().CreatePlan(TestPlan("b"))->plan.id;
+  EXPECT_EQ(store().AddJobRevision("j", second, "", 1).error().code,
+            Code::kNotFound);
+  ASSERT_TRUE(store().RegisterJob(TestJob("j"), TestRanks(1), first, 100));
+  EXPECT_EQ(store().AddJobRevision("j", 4711, "", 1).error().code,
+            Code::kNotFound);
+  // The plan it has already is no news.
+  EXPECT_EQ(store().AddJobRevision("j", first, "", 150)->revision, 1);
+  const JobRevisionRecord added =
+      store().AddJobRevision("j", second, "batch 16", 200).value();
+  EXPECT_EQ(added.revision, 2);
+  EXPECT_EQ(store().AddJobRevision("j", second, "again", 210).value(), added);
+  const JobHeard heard = store().ReportSteps("j", {}, 220).value();
+  EXPECT_EQ(heard.newest, added);
+  EXPECT_EQ(store().GetJob("j")->job.revision, 1);
+
+  ASSERT_TRUE(store().AnswerJobRevision("j", 2, "", 300));
+  ASSERT_TRUE(store().AnswerJobRevision("j", 2, "", 310));
+  EXPECT_EQ(store().GetJob("j")->job.revision, 2);
+  EXPECT_EQ(store().GetJob("j")->revisions.at(1).adopted_ms, 300);
+
+  EXPECT_EQ(store().AddJobRevision("j", first, "back", 400)->revision, 3);
+  ASSERT_TRUE(store().AnswerJobRevision("j", 3, "rank 1: no memory", 500));
+  const JobDetails job = store().GetJob("j").value();
+  EXPECT_EQ(job.job.revision, 2);
+  EXPECT_EQ(job.revisions.at(2).rejected, "rank 1: no memory");
+  EXPECT_EQ(job.revisions.at(2).adopted_ms, 0);
+  // What was rejected may be asked for again.
+  EXPECT_EQ(store().AddJobRevision("j", first, "retry", 600)->revision, 4);
+  EXPECT_EQ(store().AnswerJobRevision("j", 9, "", 1).error().code,
+            Code::kNotFound);
+}
+
+TEST_P(StoreContract, LosesSilentJobsUntilTheyAreHeardAgain) {
+  for (const char* id : {"b", "a", "c"}) {
+    ASSERT_TRUE(
+        store().RegisterJob(TestJob(id), TestRanks(1), std::nullopt, 100));
+  }
+  ASSERT_TRUE(store().FinishJob("c", 110));
+  ASSERT_TRUE(store().FinishJob("c", 120));
+  EXPECT_THAT(store().ExpireJobs(100).value(), IsEmpty());
+  EXPECT_THAT(store().ExpireJobs(101).value(), ElementsAre("a", "b"));
+  EXPECT_THAT(store().ExpireJobs(101).value(), IsEmpty());
+  EXPECT_EQ(store().GetJob("a")->job.state, JobState::kLost);
+  EXPECT_EQ(store().ReportSteps("a", {}, 200)->state, JobState::kRunning);
+  EXPECT_EQ(store().GetJob("a")->job.state, JobState::kRunning);
+  EXPECT_EQ(store().GetJob("c")->job.state, JobState::kFinished);
+  const std::int64_t plan = store().CreatePlan(TestPlan("k"))->plan.id;
+  EXPECT_EQ(store().AddJobRevision("c", plan, "", 1).error().code,
+            Code::kFailedPrecondition);
+  EXPECT_EQ(store().FinishJob("x", 1).error().code, Code::kNotFound);
+}
+
+TEST_P(StoreContract, ListsJobsNewestFirst) {
+  ASSERT_TRUE(store().RegisterJob(TestJob("b"), {}, std::nullopt, 100));
+  ASSERT_TRUE(store().RegisterJob(TestJob("c"), {}, std::nullopt, 200));
+  ASSERT_TRUE(store().RegisterJob(TestJob("a"), {}, std::nullopt, 100));
+  const auto jobs = store().ListJobs(10).value();
+  ASSERT_THAT(jobs, SizeIs(3));
+  EXPECT_EQ(jobs[0].id, "c");
+  EXPECT_EQ(jobs[1].id, "a");
+  EXPECT_EQ(jobs[2].id, "b");
+  EXPECT_THAT(store().ListJobs(1).value(), SizeIs(1));
+  EXPECT_EQ(store().ListJobs(-1).error().code, Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace ucudnn
