@@ -7,7 +7,7 @@
 // fails at once. Belongs to one thread at a time.
 //
 // Only nonblocking calls of MPI are made, and tested until the deadline; a
-// rank that is lost is noticed by its silence (docs/adr/0006).
+// rank that is lost is noticed by its silence (docs/adr/0008).
 
 #include <mpi.h>
 

@@ -76,6 +76,14 @@ class SessionTest : public ::testing::Test {
       return ToProto(TinyPlan(request, shares));
     };
   }
+  // What was asked for the plan; the job tells of itself too.
+  std::vector<std::string> PlanCalls() {
+    std::vector<std::string> calls = coordinator_.calls();
+    std::erase_if(calls, [](const std::string& call) {
+      return call != "CreatePlan" && call != "PutNetwork";
+    });
+    return calls;
+  }
   std::string Coordinator() {
     return "UCUDNN_COORDINATOR=" + coordinator_.address();
   }
@@ -102,7 +110,7 @@ TEST_F(SessionTest, GivesEveryRankItsShareOfThePlan) {
   EXPECT_EQ(ranks[0]["plan"]["request"]["device_kinds"],
             Json::array({"A/1u/1GiB/fake-1.0", "B/1u/1GiB/fake-1.0",
                          "A/1u/1GiB/fake-1.0"}));
-  EXPECT_THAT(coordinator_.calls(), ElementsAre("CreatePlan"));
+  EXPECT_THAT(PlanCalls(), ElementsAre("CreatePlan"));
 }
 
 TEST_F(SessionTest, TellsRanksThatShareADevice) {
@@ -178,7 +186,7 @@ TEST_F(SessionTest, FallsBackOnEveryRankWhenRankZeroIsRefused) {
                 HasSubstr("coordinator " + coordinator_.address() +
                           ": 12 of 30 measurements are missing"));
   }
-  EXPECT_THAT(coordinator_.calls(), ElementsAre("CreatePlan"));
+  EXPECT_THAT(PlanCalls(), ElementsAre("CreatePlan"));
 }
 
 TEST_F(SessionTest, AwaitsMeasurementsIfAskedTo) {
@@ -231,7 +239,7 @@ TEST_F(SessionTest, PrefersThePlanFile) {
   EXPECT_EQ(ranks[0]["plan"]["id"], 99);
   EXPECT_EQ(ranks[0]["batch"], 7);
   EXPECT_EQ(ranks[1]["batch"], 1);
-  EXPECT_THAT(coordinator_.calls(), IsEmpty());
+  EXPECT_THAT(PlanCalls(), IsEmpty());
 }
 
 TEST_F(SessionTest, PassesOverAPlanFileThatIsNotForThisJob) {

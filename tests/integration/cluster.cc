@@ -28,12 +28,29 @@ std::string Cluster::address() const {
 void Cluster::StartCoordinator() {
   const std::string ready = folder_ / "ready";
   std::filesystem::remove(ready);
-  coordinator_ = Process(
-      {Binary("ucudnn-coord"), "serve", "--listen", address(), "--http",
-       "127.0.0.1:" + std::to_string(http_port_), "--database", database_,
-       "--ready-file", ready, "--lease-ms", "2000", "--heartbeat-ms", "200",
-       "--agent-timeout-ms", "3000", "--poll-after-ms", "50"},
-      folder_ / "log");
+  coordinator_ = Process({Binary("ucudnn-coord"),
+                          "serve",
+                          "--listen",
+                          address(),
+                          "--http",
+                          "127.0.0.1:" + std::to_string(http_port_),
+                          "--database",
+                          database_,
+                          "--ready-file",
+                          ready,
+                          "--lease-ms",
+                          "2000",
+                          "--heartbeat-ms",
+                          "200",
+                          "--agent-timeout-ms",
+                          "3000",
+                          "--poll-after-ms",
+                          "50",
+                          "--report-after-ms",
+                          "100",
+                          "--job-timeout-ms",
+                          "3000"},
+                         folder_ / "log");
   const bool serves = WaitUntil([&] {
     return std::filesystem::exists(ready) || !coordinator_.running();
   });

@@ -29,6 +29,16 @@ class ScriptedCoordinator final : public v1::CoordinatorService::Service {
   std::function<Result<v1::Network>(const std::string&)> get_network;
   std::function<Result<v1::MeasureProgress>(const v1::MeasureRequest&)> measure;
   std::function<Result<v1::StatusResponse>()> get_status;
+  std::function<Result<v1::Plan>(const std::string&)> get_plan;
+  std::function<Result<v1::RegisterJobResponse>(const v1::RegisterJobRequest&)>
+      register_job;
+  std::function<Result<v1::ReportStepsResponse>(const v1::ReportStepsRequest&)>
+      report_steps;
+  std::function<Result<v1::AnswerRevisionResponse>(
+      const v1::AnswerRevisionRequest&)>
+      answer_revision;
+  std::function<Result<v1::FinishJobResponse>(const v1::FinishJobRequest&)>
+      finish_job;
 
   ScriptedCoordinator() {
     grpc::ServerBuilder builder;
@@ -69,6 +79,30 @@ class ScriptedCoordinator final : public v1::CoordinatorService::Service {
   grpc::Status Measure(grpc::ServerContext*, const v1::MeasureRequest* request,
                        v1::MeasureProgress* response) override {
     return Answer("Measure", measure, *request, response);
+  }
+  grpc::Status GetPlan(grpc::ServerContext*, const v1::GetRequest* request,
+                       v1::Plan* response) override {
+    return Answer("GetPlan", get_plan, request->id(), response);
+  }
+  grpc::Status RegisterJob(grpc::ServerContext*,
+                           const v1::RegisterJobRequest* request,
+                           v1::RegisterJobResponse* response) override {
+    return Answer("RegisterJob", register_job, *request, response);
+  }
+  grpc::Status ReportSteps(grpc::ServerContext*,
+                           const v1::ReportStepsRequest* request,
+                           v1::ReportStepsResponse* response) override {
+    return Answer("ReportSteps", report_steps, *request, response);
+  }
+  grpc::Status AnswerRevision(grpc::ServerContext*,
+                              const v1::AnswerRevisionRequest* request,
+                              v1::AnswerRevisionResponse* response) override {
+    return Answer("AnswerRevision", answer_revision, *request, response);
+  }
+  grpc::Status FinishJob(grpc::ServerContext*,
+                         const v1::FinishJobRequest* request,
+                         v1::FinishJobResponse* response) override {
+    return Answer("FinishJob", finish_job, *request, response);
   }
   grpc::Status GetStatus(grpc::ServerContext*, const v1::StatusRequest*,
                          v1::StatusResponse* response) override {

@@ -1,0 +1,243 @@
+// Jobs of real MPI ranks with real daemons: what they tell, plans that they
+// adopt together, and coordinators and ranks that are killed at any moment.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/integration/cluster.h"
+#include "ucudnn/ucudnn.h"
+
+namespace ucudnn::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kNetwork =
+    "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
+    "conv1,3,8,8,4,3,3,1,1,1,1,1\n"
+    "conv2,4,8,8,4,3,3,1,1,1,1,1\n";
+
+// Each rank notices a lost one after so long, and no sooner.
+constexpr int kAgreeMs = 1500;
+// What a busy machine adds to any bound.
+constexpr int kSlackMs = 8000;
+
+class JobTest : public ::testing::Test {
+ protected:
+  JobTest() { std::ofstream(folder_ / "tiny.csv") << kNetwork; }
+
+  // Starts a job; `extra` are options of the session. Ranks that die leave the
+  // others alone.
+  void Start(int ranks, const std::vector<std::string>& extra = {}) {
+    std::vector<std::string> command = {
+        "mpirun",
+        "--enable-recovery",
+        "-n",
+        std::to_string(ranks),
+        JOB_RANKS,
+        folder_.path(),
+        "network=tiny",
+        "network_file=" + (folder_ / "tiny.csv"),
+        "batch=4",
+        "device=cpu:1",
+        "workspace_limit=1MiB",
+        "job_name=train",
+        "agree_within_ms=" + std::to_string(kAgreeMs)};
+    command.insert(command.end(), extra.begin(), extra.end());
+    job_ = Process(command, folder_ / "job.log",
+                   {{"UCUDNN_COORDINATOR", cluster_.address()},
+                    {"UCUDNN_CACHE_DIR", folder_ / "cache"},
+                    {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                    {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                    {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+                    {"OMPI_MCA_mpi_yield_when_idle", "1"},
+                    {"OMPI_MCA_hwloc_base_binding_policy", "none"},
+                    {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
+                    {"OMP_WAIT_POLICY", "passive"}});
+  }
+
+  json Rank(int rank) const {
+    return json::parse(
+        FileText(folder_ / ("rank" + std::to_string(rank) + ".json")), nullptr,
+        /*allow_exceptions=*/false);
+  }
+  int Steps(int rank) const {
+    const json state = Rank(rank);
+    return state.contains("steps") ? state["steps"].get<int>() : -1;
+  }
+  bool Failed(int rank) const { return Rank(rank).contains("status"); }
+  pid_t Pid(int rank) const {
+    const std::string text =
+        FileText(folder_ / ("pid_" + std::to_string(rank)));
+    return text.empty() ? 0 : static_cast<pid_t>(std::stol(text));
+  }
+  // Until each of the ranks has taken so many steps more.
+  void AwaitSteps(int ranks, int more) {
+    for (int r = 0; r < ranks; ++r) {
+      const int before = std::max(Steps(r), 0);
+      ASSERT_TRUE(WaitUntil([&] { return Steps(r) >= before + more; }))
+          << Story();
+    }
+  }
+  void StopAndWait() {
+    std::ofstream(folder_ / "stop") << "";
+    EXPECT_EQ(job_.Wait(), 0) << Story();
+  }
+
+  // The one job that the coordinator knows.
+  json Job() {
+    const json jobs = cluster_.UcudnnJson({"jobs"});
+    if (jobs.size() != 1) return json::object();
+    return cluster_.UcudnnJson({"show", "job", jobs[0]["id"]});
+  }
+  std::string JobState() {
+    const json job = Job();
+    return job.contains("state") ? job["state"].get<std::string>() : "none";
+  }
+  std::string Story() const {
+    return FileText(folder_ / "job.log") + "\nlog:\n" + cluster_.Log() +
+           "\nrank 0: " + FileText(folder_ / "rank0.json") +
+           "\nrank 1: " + FileText(folder_ / "rank1.json");
+  }
+
+  TemporaryFolder folder_;
+  Cluster cluster_;
+  Process job_;
+};
+
+TEST_F(JobTest, AdoptsANewPlanOnAllRanksTogether) {
+  cluster_.StartCoordinator();
+  cluster_.StartAgent();
+  Start(2, {"await_measurements_ms=60000"});
+  AwaitSteps(2, 20);
+  EXPECT_EQ(Rank(0)["source"], "coordinator") << Story();
+  EXPECT_EQ(Rank(0)["batch"].get<int>() + Rank(1)["batch"].get<int>(), 4);
+  ASSERT_TRUE(WaitUntil([&] {
+    const json job = Job();
+    return job.contains("ranks") && job["ranks"].size() == 2 &&
+           !job["ranks"][0]["steps"].empty() &&
+           job["ranks"][0]["steps"][0]["samples"] >= 8;
+  })) << Story();
+  json job = Job();
+  EXPECT_EQ(job["name"], "train");
+  EXPECT_EQ(job["state"], "running");
+  EXPECT_EQ(job["id"], Rank(1)["job"]);
+  EXPECT_EQ(job["ranks"][1]["device_kind"], Rank(1)["device_kind"]);
+  EXPECT_EQ(job["ranks"][0]["steps"][0]["median_us"], 2000.0);
+  // Steps of 2 ms are far from what these convolutions take.
+  EXPECT_THAT(job["drift"].dump(), HasSubstr("rank 0: its last "));
+
+  const Finished replan = cluster_.Ucudnn(
+      {"replan", job["id"], "--batch", "6", "--workspace-limit", "512KiB"});
+  ASSERT_EQ(replan.status, 0) << replan.err << Story();
+  EXPECT_THAT(replan.out, HasSubstr("revision 2 of job"));
+  ASSERT_TRUE(WaitUntil([&] {
+    return Rank(0)["revision"] == 2 && Rank(1)["revision"] == 2;
+  })) << Story();
+  EXPECT_EQ(Rank(0)["global_batch"], 6);
+  EXPECT_EQ(Rank(0)["batch"].get<int>() + Rank(1)["batch"].get<int>(), 6);
+  AwaitSteps(2, 10);
+  ASSERT_TRUE(WaitUntil([&] { return Job()["revision"] == 2; })) << Story();
+  job = Job();
+  EXPECT_EQ(job["revisions"][1]["reason"], "batch 6, 512KiB for each kernel");
+  EXPECT_GT(job["revisions"][1]["adopted_ms"], 0);
+  EXPECT_THAT(cluster_.Ucudnn({"show", "job", job["id"]}).out,
+              Not(HasSubstr("not adopted yet")));
+
+  StopAndWait();
+  EXPECT_EQ(JobState(), "finished");
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_FALSE(Rank(r).contains("torn")) << Story();
+    EXPECT_FALSE(Failed(r)) << Story();
+  }
+  EXPECT_EQ(cluster_.Ucudnn({"replan", job["id"], "--batch", "8"}).status, 3);
+}
+
+TEST_F(JobTest, GoesOnWhileTheCoordinatorIsDead) {
+  cluster_.StartCoordinator();
+  Start(2);
+  AwaitSteps(2, 5);
+  ASSERT_TRUE(WaitUntil([&] { return JobState() == "running"; })) << Story();
+  cluster_.coordinator().Kill();
+  AwaitSteps(2, 50);
+  cluster_.StartCoordinator();
+  // What happened meanwhile is told afterwards.
+  const int steps = Steps(1);
+  ASSERT_TRUE(WaitUntil([&] {
+    const json job = Job();
+    return job.contains("ranks") && !job["ranks"][1]["steps"].empty() &&
+           job["ranks"][1]["steps"][0]["count"] >= steps;
+  })) << Story();
+  cluster_.coordinator().Kill();
+  StopAndWait();
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_LT(Rank(r)["slowest_ms"], kAgreeMs) << Story();
+    EXPECT_LT(Rank(r)["finalize_ms"], 5000) << Story();
+    EXPECT_EQ(Rank(r)["source"], "undivided");
+  }
+}
+
+TEST_F(JobTest, BeginsWhenTheCoordinatorIsKilledWhileItIsAsked) {
+  cluster_.StartCoordinator();
+  cluster_.coordinator().Signal(SIGSTOP);
+  Start(2, {"ask_within_ms=2000"});
+  // Both are in init: rank 0 asks, rank 1 waits for it.
+  ASSERT_TRUE(WaitUntil([&] { return Pid(0) > 0 && Pid(1) > 0; })) << Story();
+  EXPECT_EQ(Steps(0), -1);
+  cluster_.coordinator().Kill();
+  AwaitSteps(2, 5);
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_EQ(Rank(r)["source"], "undivided") << Story();
+    EXPECT_LT(Rank(r)["init_ms"], 2000 + kSlackMs) << Story();
+  }
+  StopAndWait();
+}
+
+TEST_F(JobTest, TellsTheOthersWhenARankIsKilled) {
+  cluster_.StartCoordinator();
+  Start(3);
+  AwaitSteps(3, 5);
+  ASSERT_TRUE(WaitUntil([&] { return JobState() == "running"; })) << Story();
+  kill(Pid(1), SIGKILL);
+  ASSERT_TRUE(WaitUntil([&] { return Failed(0) && Failed(2); })) << Story();
+  for (const int r : {0, 2}) {
+    EXPECT_EQ(Rank(r)["status"], UCUDNN_DEADLINE_EXCEEDED) << Story();
+    EXPECT_THAT(Rank(r)["error"].get<std::string>(), HasSubstr("lost"));
+    EXPECT_LT(Rank(r)["error_after_ms"], kAgreeMs + kSlackMs);
+  }
+  job_.Wait();
+  EXPECT_TRUE(WaitUntil([&] { return JobState() == "lost"; })) << Story();
+}
+
+TEST_F(JobTest, TellsTheOthersWhenARankIsKilledWhileTheyBegin) {
+  cluster_.StartCoordinator();
+  cluster_.coordinator().Signal(SIGSTOP);
+  Start(3, {"ask_within_ms=1500"});
+  ASSERT_TRUE(WaitUntil([&] { return Pid(0) > 0 && Pid(1) > 0 && Pid(2) > 0; }))
+      << Story();
+  kill(Pid(2), SIGKILL);
+  ASSERT_TRUE(WaitUntil([&] { return Failed(0) && Failed(1); })) << Story();
+  for (const int r : {0, 1}) {
+    EXPECT_EQ(Rank(r)["status"], UCUDNN_DEADLINE_EXCEEDED) << Story();
+    EXPECT_LT(Rank(r)["error_after_ms"], 1500 + 3 * kAgreeMs + kSlackMs);
+  }
+  job_.Wait();
+}
+
+TEST_F(JobTest, MeansGradientsOverTheWholeBatchWithoutACoordinator) {
+  Start(2, {"coordinators=", "batch=3"});
+  AwaitSteps(2, 3);
+  // Two images with a gradient of 1, one with 2.
+  EXPECT_NEAR(Rank(0)["mean"].get<double>(), 4.0 / 3, 1e-9) << Story();
+  EXPECT_EQ(Rank(1)["mean"], Rank(0)["mean"]);
+  StopAndWait();
+}
+
+}  // namespace
+}  // namespace ucudnn::test
