@@ -42,5 +42,6 @@ cmake --build --preset asan -t unit_tests
 run_suite asan -L unit
 
 cmake --preset tsan
-cmake --build --preset tsan -t agent_test retry_test sqlite_store_test
-run_suite tsan -R '^(agent_test|retry_test|sqlite_store_test)$'
+cmake --build --preset tsan -t agent_test retry_test sqlite_store_test \
+  step_log_test
+run_suite tsan -R '^(agent_test|retry_test|sqlite_store_test|step_log_test)$'

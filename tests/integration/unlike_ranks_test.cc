@@ -1,0 +1,134 @@
+// Two ranks of unlike speed, one thread of this CPU and two, with the real
+// daemons: measured, assigned unequal batches, and checked to compute what is
+// computed undivided.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+
+#include "tests/integration/cluster.h"
+#include "tests/support/mpirun.h"
+
+namespace ucudnn::test {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kNetwork =
+    "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
+    "conv1,8,12,12,16,3,3,1,1,1,1,1\n";
+
+class UnlikeRanksTest : public ::testing::Test {
+ protected:
+  UnlikeRanksTest() {
+    // Threads that spin at barriers make a machine of few cores crawl.
+    setenv("OMP_WAIT_POLICY", "passive", 1);
+    cluster_.StartCoordinator();
+    std::ofstream(Csv()) << kNetwork;
+    EXPECT_EQ(cluster_.Ucudnn({"networks", "put", "tiny", Csv()}).status, 0);
+  }
+
+  std::string Csv() const { return cluster_.folder() / "tiny.csv"; }
+
+  // Measures this many threads as a device; its kind.
+  std::string MeasureThreads(int threads) {
+    cluster_.StartAgent(
+        {"--cpu-devices", "1", "--cpu-threads", std::to_string(threads)});
+    const json devices = cluster_.UcudnnJson({"devices"});
+    const std::string kind = devices.at(0).at("kind");
+    const Finished measured = cluster_.Ucudnn(With("measure", 4, {kind}));
+    EXPECT_EQ(measured.status, 0) << measured.err << cluster_.Log();
+    cluster_.agent().Stop();
+    return kind;
+  }
+
+  // Every batch is measured, so that any assignment can be planned.
+  static std::vector<std::string> With(const std::string& command, int batch,
+                                       const std::vector<std::string>& kinds) {
+    std::vector<std::string> words = {command,
+                                      "--network",
+                                      "tiny",
+                                      "--batch",
+                                      std::to_string(batch),
+                                      "--workspace-limit",
+                                      "4MiB",
+                                      "--batch-policy",
+                                      "all",
+                                      "--ranks",
+                                      std::to_string(kinds.size())};
+    for (const std::string& kind : kinds) {
+      words.insert(words.end(), {"--device-kind", kind});
+    }
+    return words;
+  }
+
+  double Predicted(int batch, const std::vector<std::string>& kinds) {
+    const json plan = cluster_.UcudnnJson(With("plan", batch, kinds));
+    EXPECT_TRUE(plan.contains("predicted_us")) << cluster_.Log();
+    return plan.value("predicted_us", 0.0);
+  }
+
+  Cluster cluster_;
+};
+
+TEST_F(UnlikeRanksTest, ComputeThePlannedSharesRightly) {
+  const std::string one = MeasureThreads(1);
+  const std::string two = MeasureThreads(2);
+  ASSERT_NE(one, two);
+  // The planned shares are never slower than even ones.
+  const double planned = Predicted(4, {one, two});
+  EXPECT_LE(planned, std::max(Predicted(2, {one}), Predicted(2, {two})));
+
+  const std::string out = cluster_.folder() / "out.json";
+  const std::vector<std::string> rehearse = {UCUDNN_BIN_DIR "/ucudnn-rehearse",
+                                             "--network",
+                                             "tiny",
+                                             "--network-file",
+                                             Csv(),
+                                             "--batch",
+                                             "4",
+                                             "--workspace-limit",
+                                             "4MiB",
+                                             "--batch-policy",
+                                             "all",
+                                             "--iterations",
+                                             "2",
+                                             "--check",
+                                             "-o",
+                                             "json",
+                                             "--threads"};
+  std::vector<std::string> command = {"sh", "-c", "exec \"$@\" >" + out, "sh"};
+  command.insert(command.end(), rehearse.begin(), rehearse.end());
+  command.insert(command.end(), {"1", ":", "-n", "1"});
+  command.insert(command.end(), rehearse.begin(), rehearse.end());
+  command.emplace_back("2");
+  const RankedRun run = RunRanks(
+      1, command,
+      {"UCUDNN_COORDINATOR=" + cluster_.address(), "OMP_WAIT_POLICY=passive",
+       "UCUDNN_CACHE_DIR=" + (cluster_.folder() / "cache"),
+       "UCUDNN_PLAN_FILE=", "CUDA_VISIBLE_DEVICES="},
+      cluster_.folder() / "rehearse.log");
+  // --check compares each kernel with the undivided one.
+  ASSERT_EQ(run.exit_status, 0) << run.output << cluster_.Log();
+  const json report = json::parse(FileText(out), nullptr, false);
+  ASSERT_TRUE(report.contains("ranks")) << run.output;
+  EXPECT_EQ(report["source"], "coordinator") << report["reason"];
+  EXPECT_EQ(report["ranks"][0]["device_kind"], one);
+  EXPECT_EQ(report["ranks"][1]["device_kind"], two);
+  int images = 0;
+  double weights = 0;
+  for (const json& rank : report["ranks"]) {
+    images += rank["batch"].get<int>();
+    weights += rank["weight"].get<double>();
+    EXPECT_EQ(rank["relative_errors"].is_null(), rank["batch"] == 0);
+    EXPECT_TRUE(rank["fallbacks"].empty()) << rank["fallbacks"];
+  }
+  EXPECT_EQ(images, 4);
+  EXPECT_NEAR(weights, 1, 1e-9);
+}
+
+}  // namespace
+}  // namespace ucudnn::test
