@@ -124,11 +124,16 @@ std::optional<KernelPlan> LocalPlanner::FromPlanFile(const ConvProblem& problem,
 
 std::vector<BatchSize> LocalPlanner::Missing(const ProblemMeasurements& known,
                                              BatchSize batch) const {
+  // Under the adaptive policy whatever else is known serves too; but what to
+  // measure next is not looked for while a program waits.
+  const BatchPolicy policy = options_.settings.policy == BatchPolicy::kAdaptive
+                                 ? BatchPolicy::kPowerOfTwo
+                                 : options_.settings.policy;
   std::vector<BatchSize> missing;
   // The largest first: the others are no use without it.
   for (std::int64_t n = batch.count(); n > 0; --n) {
     const BatchSize size(n);
-    if (!PolicyAdmits(options_.settings.policy, size, batch)) continue;
+    if (!PolicyAdmits(policy, size, batch)) continue;
     const auto found = known.batches.find(size);
     if (found == known.batches.end() ||
         found->second.max_workspace < options_.settings.MostWorkspace()) {

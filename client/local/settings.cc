@@ -34,8 +34,6 @@ Result<LocalSettings> ResolveLocalSettings(const Environment& environment) {
   UCUDNN_RETURN_IF_ERROR(read("UCUDNN_PLAN_FILE", AsIs, &settings.plan_file));
   UCUDNN_RETURN_IF_ERROR(read("UCUDNN_CACHE_DIR", AsIs, &settings.cache_dir));
   UCUDNN_RETURN_IF_ERROR(
-      read("UCUDNN_COORDINATOR", AsIs, &settings.coordinators));
-  UCUDNN_RETURN_IF_ERROR(
       read("UCUDNN_DETERMINISTIC", ParseSwitch, &settings.deterministic));
   UCUDNN_RETURN_IF_ERROR(
       read("UCUDNN_VERBOSE", ParseSwitch, &settings.verbose));

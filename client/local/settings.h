@@ -10,7 +10,6 @@
 //   UCUDNN_PLAN_FILE             what `ucudnn plan` or `ucudnn solve` printed
 //   UCUDNN_CACHE_DIR             measurements; $XDG_CACHE_HOME/ucudnn,
 //                                $HOME/.cache/ucudnn
-//   UCUDNN_COORDINATOR           asked for measurements, by the handle alone
 //   UCUDNN_DETERMINISTIC=1       only algorithms that repeat their results
 //   UCUDNN_VERBOSE=1             a line on stderr for each kernel planned
 
@@ -30,7 +29,6 @@ struct LocalSettings {
   BatchPolicy policy = BatchPolicy::kPowerOfTwo;
   std::string plan_file;     // empty: none
   std::string cache_dir;     // empty: nothing is kept
-  std::string coordinators;  // empty: none is asked
   bool deterministic = false;
   bool verbose = false;
 

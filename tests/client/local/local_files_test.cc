@@ -43,7 +43,6 @@ TEST(LocalSettingsTest, ReadsTheEnvironment) {
                                  {"UCUDNN_BATCH_SIZE_POLICY", "all"},
                                  {"UCUDNN_PLAN_FILE", "/p.json"},
                                  {"UCUDNN_CACHE_DIR", "/c"},
-                                 {"UCUDNN_COORDINATOR", "a:1"},
                                  {"UCUDNN_DETERMINISTIC", "1"},
                                  {"UCUDNN_VERBOSE", "0"}}));
   ASSERT_TRUE(settings) << settings.error().message;
@@ -53,7 +52,6 @@ TEST(LocalSettingsTest, ReadsTheEnvironment) {
   EXPECT_EQ(settings->policy, BatchPolicy::kAll);
   EXPECT_EQ(settings->plan_file, "/p.json");
   EXPECT_EQ(settings->cache_dir, "/c");
-  EXPECT_EQ(settings->coordinators, "a:1");
   EXPECT_TRUE(settings->deterministic);
   EXPECT_FALSE(settings->verbose);
 }

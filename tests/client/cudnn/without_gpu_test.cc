@@ -1,0 +1,79 @@
+// The shim and the handle's library on a machine that has no GPU, and perhaps
+// no cuDNN: they show what they should, and change nothing.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tests/support/process.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::vector<std::string> DefinedNames(const std::string& library) {
+  const auto run =
+      test::Run({"nm", "-D", "--defined-only", "--format=posix", library});
+  EXPECT_EQ(run.status, 0) << run.err;
+  std::vector<std::string> names;
+  std::istringstream lines(run.out);
+  for (std::string line; std::getline(lines, line);) {
+    names.push_back(line.substr(0, line.find(' ')));
+  }
+  return names;
+}
+
+TEST(PreloadTest, ShowsCudnnsNamesAlone) {
+  const auto names = DefinedNames(PRELOAD);
+  EXPECT_EQ(names.size(), 16U);
+  for (const std::string& name : names) EXPECT_THAT(name, StartsWith("cudnn"));
+}
+
+TEST(PreloadTest, CarriesNoGrpcAndNoProtobuf) {
+  const auto run = test::Run({"ldd", PRELOAD});
+  EXPECT_THAT(run.out, AllOf(Not(HasSubstr("grpc")), Not(HasSubstr("proto")),
+                             Not(HasSubstr("mpi")), HasSubstr("libc.so")));
+}
+
+TEST(HandleTest, ShowsTheOverloadsAlone) {
+  const auto names = DefinedNames(HANDLE);
+  EXPECT_EQ(names.size(), 19U);
+  for (const std::string& name : names) {
+    EXPECT_THAT(name, HasSubstr("14UcudnnHandle_t"));
+  }
+}
+
+TEST(PreloadTest, LeavesAnyProgramAsItIs) {
+  const auto run = test::Run({"/bin/echo", "hello"}, {{"LD_PRELOAD", PRELOAD}});
+  EXPECT_EQ(run.status, 0);
+  EXPECT_EQ(run.out, "hello\n");
+  EXPECT_EQ(run.err, "");
+}
+
+TEST(PreloadTest, RefusesWhatCudnnWouldRefuse) {
+  EXPECT_EQ(test::Run({CUDNN_PROGRAM}).out, "missing\n");
+  for (const char* disable : {"0", "1"}) {
+    const auto run = test::Run({CUDNN_PROGRAM}, {{"LD_PRELOAD", PRELOAD},
+                                                 {"UCUDNN_DISABLE", disable}});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_EQ(run.out, "refused\n");
+  }
+}
+
+TEST(PreloadTest, SaysWhichVariableItDoesNotUnderstand) {
+  const auto run = test::Run(
+      {CUDNN_PROGRAM},
+      {{"LD_PRELOAD", PRELOAD}, {"UCUDNN_WORKSPACE_LIMIT", "plenty"}});
+  EXPECT_EQ(run.status, 0);
+  EXPECT_THAT(run.err,
+              AllOf(HasSubstr("UCUDNN_WORKSPACE_LIMIT"), HasSubstr("plenty")));
+  EXPECT_EQ(run.out, "refused\n");
+}
+
+}  // namespace
+}  // namespace ucudnn
