@@ -17,13 +17,15 @@
 #   handle     the drop-in handle and the preload shim against cuDNN alone:
 #              results of random problems, times of networks, overhead
 #   sanitizer  the same, fewer, under compute-sanitizer
+#   train      ResNet-18 trained on slices of 64, 32 and 16 multiprocessors, as
+#              planned and evenly split
 #
 # The machine with the GPU needs Open MPI 4.1, cuDNN 9 and glibc 2.36 or later.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse ucudnn_gpu_probe
-  ucudnn_gpu_failures ucudnn_gpu_plain ucudnn_gpu_handle)
+  ucudnn_gpu_failures ucudnn_gpu_plain ucudnn_gpu_handle ucudnn-train)
 
 pack() {
   cmake --preset release -DBUILD_TESTING=ON >/dev/null
@@ -234,6 +236,7 @@ while [ $# -gt 0 ]; do
       ;;
     versions | probe | contract | handle | sanitizer) stages+=("$1") ;;
     policies | slices | failures) stages+=("$1") ;;
+    train) stages+=("$1") ;;
     main) stages+=(main_job) ;;
     *)
       echo "run.sh: '$1' is no stage; the head of this script has them" >&2
@@ -254,6 +257,8 @@ trap 'rm -rf "$tmp"' EXIT
 . tests/gpu/env.sh
 # shellcheck source=tests/gpu/campaign.sh
 . tests/gpu/campaign.sh
+# shellcheck source=tests/gpu/train.sh
+. tests/gpu/train.sh
 failed=0
 for stage in "${stages[@]}"; do
   echo "== $stage"

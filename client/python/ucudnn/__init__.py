@@ -25,6 +25,7 @@ from ucudnn.plans import (
 )
 from ucudnn.plots import plot_pareto, plot_plan
 from ucudnn.profiles import Measurement, Profile, Time, Times
+from ucudnn.session import Session
 from ucudnn.solve import (
     assign,
     best_batch_size,
@@ -45,6 +46,7 @@ __all__ = [
     "MicroBatch",
     "NoPlan",
     "Profile",
+    "Session",
     "Share",
     "Time",
     "Times",

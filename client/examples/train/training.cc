@@ -1,0 +1,413 @@
+#include "client/examples/train/training.h"
+
+#include <mpi.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/file.h"
+#include "client/ctl/progress.h"
+#include "client/examples/train/checkpoint.h"
+#include "client/examples/train/job.h"
+#include "client/examples/train/layers.h"
+#include "client/examples/train/parameters.h"
+#include "client/examples/train/replica.h"
+#include "client/rank_device.h"
+
+namespace ucudnn::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Longer than any rank computes between two meetings of the ranks.
+constexpr std::chrono::minutes kMeeting{30};
+
+Ranks::Deadline Soon() { return Clock::now() + kMeeting; }
+
+template <class T>
+Status StatusOf(const Result<T>& result) {
+  if (result) return {};
+  return tl::unexpected<Error>(result.error());
+}
+
+// What a rank does of each mini-batch.
+struct Part {
+  BatchSize first;
+  BatchSize batch;
+  double weight = 0;
+  const WorkspacePlan* plan = nullptr;
+};
+
+// One rank's training; methods are collective but where they say otherwise.
+class Training {
+ public:
+  Training(Ranks& ranks, TrainOptions options,
+           std::function<bool()> interrupted)
+      : ranks_(ranks),
+        options_(std::move(options)),
+        interrupted_(std::move(interrupted)),
+        terminal_(isatty(STDERR_FILENO) != 0) {}
+
+  Result<Report> Run() {
+    UCUDNN_RETURN_IF_ERROR(Prepare());
+    UCUDNN_RETURN_IF_ERROR(Resume());
+    UCUDNN_RETURN_IF_ERROR(TakeSteps());
+    UCUDNN_RETURN_IF_ERROR(CompareParameters());
+    UCUDNN_RETURN_IF_ERROR(TimeConvolutions());
+    UCUDNN_RETURN_IF_ERROR(session_->Finalize());
+    return Gather();
+  }
+
+ private:
+  // All ranks go on, or all of them return the first error.
+  Status Together(const Status& mine) {
+    UCUDNN_ASSIGN_OR_RETURN(const Status all, ranks_.AllOf(mine, Soon()));
+    return all;
+  }
+  void Say(const std::string& line) {
+    if (ranks_.rank() == 0) std::fprintf(stderr, "%s\n", line.c_str());
+  }
+  bool idle() const { return part_.batch == BatchSize(0); }
+
+  Status Prepare() {
+    Result<Job> job = MakeJob(options_);
+    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(job)));
+    job_ = *std::move(job);
+    const int rank = ranks_.rank();
+    const auto& threads = options_.threads;
+    UCUDNN_ASSIGN_OR_RETURN(
+        RankDevice mine,
+        OpenRankDevice(
+            ranks_,
+            {.cpu_devices = options_.cpu_devices,
+             .threads =
+                 threads[static_cast<std::size_t>(rank) % threads.size()]},
+            Soon()));
+    report_.host = std::move(mine.host);
+    device_ = std::move(mine.device);
+    Result<std::unique_ptr<Layers>> layers = MakeLayers(*device_);
+    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(layers)));
+    layers_ = *std::move(layers);
+    UCUDNN_RETURN_IF_ERROR(FindTurn());
+    Result<Order> order =
+        Order::Create(job_.data->size(), options_.session.batch, options_.seed);
+    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(order)));
+    order_ = *std::move(order);
+    UCUDNN_RETURN_IF_ERROR(AskForPlan());
+    auto parameters = Parameters::Create(*device_, job_.net, options_.seed);
+    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(parameters)));
+    parameters_ = *std::move(parameters);
+    gradients_.resize(static_cast<std::size_t>(parameters_->count()));
+    return MakeReplica();
+  }
+
+  // Ranks on one GPU, or on slices of one, would take time from each other:
+  // they compute one after the other.
+  Status FindTurn() {
+    const auto gpu_of = [](const std::string& id) {
+      return id.substr(0, id.find('/'));
+    };
+    UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> ids,
+                            ranks_.AllGather(device_->info().id, Soon()));
+    for (std::size_t r = 0; r < ids.size(); ++r) {
+      const auto sharing = static_cast<int>(std::count_if(
+          ids.begin(), ids.end(),
+          [&](const std::string& id) { return gpu_of(id) == gpu_of(ids[r]); }));
+      turns_ = std::max(turns_, sharing);
+      if (static_cast<int>(r) < ranks_.rank() &&
+          gpu_of(ids[r]) == gpu_of(device_->info().id)) {
+        ++turn_;
+      }
+    }
+    if (turns_ > 1) Say("ranks share a GPU: they compute in turns");
+    return {};
+  }
+
+  Status AskForPlan() {
+    SessionOptions options = options_.session;
+    options.network = ConvolutionsOf(job_.net);
+    Say("asking for a plan");
+    if (!options_.even) {
+      UCUDNN_ASSIGN_OR_RETURN(
+          session_, Session::Create(MPI_COMM_WORLD, options, *device_));
+      UsePlan();
+    } else {
+      // Each rank is a job of its own, whose mini-batch is its even share.
+      const std::int64_t size = ranks_.size();
+      const std::int64_t rank = ranks_.rank();
+      const std::int64_t batch = options.batch.count();
+      const std::int64_t more = std::min(rank, batch % size);
+      part_.first = BatchSize(batch / size * rank + more);
+      part_.batch = BatchSize(batch / size + (rank < batch % size ? 1 : 0));
+      part_.weight =
+          static_cast<double>(part_.batch.count()) / static_cast<double>(batch);
+      if (batch < size) {
+        return Fail(Code::kInvalidArgument,
+                    "--even: {} images on {} ranks; at least one for each is "
+                    "accepted",
+                    batch, size);
+      }
+      options.batch = part_.batch;
+      options.plan_file = "";
+      auto session = Session::Create(MPI_COMM_SELF, options, *device_);
+      UCUDNN_RETURN_IF_ERROR(Together(StatusOf(session)));
+      session_ = *std::move(session);
+      part_.plan = &session_->rank_plan().workspace;
+    }
+    Say(session_->reason());
+    return {};
+  }
+
+  // Not collective.
+  void UsePlan() {
+    part_ = {session_->first_image(), session_->batch(), session_->weight(),
+             &session_->rank_plan().workspace};
+  }
+
+  // The memory of an earlier one is given back first.
+  Status MakeReplica() {
+    replica_.reset();
+    if (idle()) return Together({});
+    auto replica = Replica::Create(*device_, *layers_, job_.net, *part_.plan,
+                                   *parameters_);
+    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(replica)));
+    replica_ = *std::move(replica);
+    return {};
+  }
+
+  Status Resume() {
+    if (!options_.resume) return {};
+    std::string text;
+    Status read;
+    if (ranks_.rank() == 0) {
+      auto file = ReadFile(options_.checkpoint, 64_GiB);
+      if (file) {
+        text = *std::move(file);
+      } else {
+        read = tl::unexpected<Error>(std::move(file).error());
+      }
+    }
+    UCUDNN_RETURN_IF_ERROR(Together(read));
+    UCUDNN_RETURN_IF_ERROR(ranks_.Broadcast(&text, Soon()));
+    UCUDNN_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
+                            DecodeCheckpoint(text, options_.checkpoint));
+    if (checkpoint.job != job_.hash ||
+        std::ssize(checkpoint.state.filters) != parameters_->count()) {
+      return Fail(Code::kInvalidArgument,
+                  "{}: of another training; the network, the data, the batch, "
+                  "the seed and the rates must be the same",
+                  options_.checkpoint);
+    }
+    done_ = checkpoint.steps;
+    Say(fmt::format("resuming after step {}", done_));
+    return Together(parameters_->Restore(checkpoint.state));
+  }
+
+  Status SaveCheckpoint() {
+    if (options_.checkpoint.empty() || saved_ == done_) return {};
+    Status written;
+    if (ranks_.rank() == 0) {
+      auto state = parameters_->Save();
+      written = StatusOf(state);
+      if (state) {
+        written = ReplaceFile(options_.checkpoint,
+                              Encode({done_, job_.hash, *std::move(state)}));
+      }
+    }
+    UCUDNN_RETURN_IF_ERROR(Together(written));
+    saved_ = done_;
+    return {};
+  }
+
+  Status TakeSteps() {
+    result_.first_step = done_;
+    saved_ = options_.resume ? done_ : -1;
+    ctl::Progress progress("steps", terminal_);
+    while (done_ < options_.steps && !result_.interrupted) {
+      UCUDNN_RETURN_IF_ERROR(Step());
+      if (ranks_.rank() == 0) {
+        progress.Show(done_, options_.steps,
+                      fmt::format("loss {:.4f}", result_.losses.back()));
+      }
+      if (done_ % options_.checkpoint_every == 0) {
+        UCUDNN_RETURN_IF_ERROR(SaveCheckpoint());
+      }
+      UCUDNN_ASSIGN_OR_RETURN(const bool changed, session_->Refresh());
+      // Evenly split, each rank has a session of its own.
+      if (changed && !options_.even) {
+        UsePlan();
+        UCUDNN_RETURN_IF_ERROR(MakeReplica());
+      }
+    }
+    return SaveCheckpoint();
+  }
+
+  Status Step() {
+    const auto start = Clock::now();
+    Status passed;
+    for (int turn = 0; turn < turns_; ++turn) {
+      if (turn == turn_) passed = Compute();
+      if (turns_ > 1) UCUDNN_RETURN_IF_ERROR(ranks_.Max(0, Soon()));
+    }
+    // A rank that failed must not leave the others waiting for gradients.
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t failed,
+                            ranks_.Max(passed ? 0 : 1, Soon()));
+    if (failed > 0) return Together(passed);
+    const auto computed = Clock::now();
+    const std::span<float> gradients(gradients_);
+    if (options_.even) {
+      UCUDNN_RETURN_IF_ERROR(
+          ranks_.ScaleAndSum(gradients, part_.weight, Soon()));
+    } else {
+      UCUDNN_RETURN_IF_ERROR(session_->AllReduceGradients(gradients));
+    }
+    UCUDNN_RETURN_IF_ERROR(parameters_->WriteGradients(gradients_.data()));
+    UCUDNN_RETURN_IF_ERROR(
+        parameters_->Update(*layers_, static_cast<float>(options_.rate),
+                            static_cast<float>(options_.momentum)));
+    const auto exchanged = Clock::now();
+    std::array<double, 2> sums = {loss_, interrupted_() ? 1.0 : 0.0};
+    UCUDNN_RETURN_IF_ERROR(
+        ranks_.ScaleAndSum(std::span<double>(sums), 1.0, Soon()));
+    result_.losses.push_back(
+        sums[0] / static_cast<double>(options_.session.batch.count()));
+    result_.interrupted = sums[1] > 0;
+    result_.exchanges.push_back(exchanged - computed);
+    result_.steps.push_back(Clock::now() - start);
+    ++done_;
+    return {};
+  }
+
+  // Both passes over this rank's images; not collective.
+  Status Compute() {
+    loss_ = 0;
+    Nanoseconds time(0);
+    if (!idle()) {
+      UCUDNN_RETURN_IF_ERROR(LoadImages());
+      UCUDNN_ASSIGN_OR_RETURN(time,
+                              device_->Time([&] { return replica_->Run(); }));
+      UCUDNN_ASSIGN_OR_RETURN(loss_, replica_->Loss());
+      UCUDNN_RETURN_IF_ERROR(parameters_->ReadGradients(gradients_.data()));
+    }
+    report_.passes.push_back(time);
+    session_->ReportStep(time);
+    return {};
+  }
+
+  Status LoadImages() {
+    const auto elements =
+        static_cast<std::size_t>(job_.data->extent().elements());
+    const std::vector<std::int64_t> images =
+        order_->Images(done_, part_.first, part_.batch);
+    pixels_.resize(images.size() * elements);
+    std::vector<std::int64_t> labels;
+    for (std::size_t i = 0; i < images.size(); ++i) {
+      job_.data->Read(images[i], &pixels_[i * elements]);
+      labels.push_back(job_.data->Label(images[i]));
+    }
+    return replica_->Load(pixels_, labels);
+  }
+
+  // Each rank has updated its own; they must be the same to the last bit.
+  Status CompareParameters() {
+    auto state = parameters_->Save();
+    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(state)));
+    const uLong crc = crc32_z(
+        0, reinterpret_cast<const unsigned char*>(state->filters.data()),
+        state->filters.size() * sizeof(float));
+    const auto mine = static_cast<std::int64_t>(crc);
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t most, ranks_.Max(mine, Soon()));
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t least,
+                            ranks_.Max(-mine, Soon()));
+    if (most == -least) return {};
+    return Fail(Code::kDataLoss, "the ranks' parameters differ in the end");
+  }
+
+  Status TimeConvolutions() {
+    for (int turn = 0; turn < turns_; ++turn) {
+      UCUDNN_RETURN_IF_ERROR(
+          Together(turn == turn_ ? TimeMyConvolutions() : Status()));
+    }
+    return {};
+  }
+
+  Status TimeMyConvolutions() {
+    if (idle() || options_.measurements == 0) return {};
+    std::vector<Nanoseconds> times;
+    for (int i = 0; i < options_.measurements; ++i) {
+      UCUDNN_ASSIGN_OR_RETURN(times.emplace_back(),
+                              replica_->TimeConvolutions());
+    }
+    report_.convolutions = Typical(std::move(times));
+    return {};
+  }
+
+  Result<Report> Gather() {
+    report_.device_id = device_->info().id;
+    report_.device_kind = ToString(device_->info().kind);
+    report_.batch = part_.batch;
+    report_.weight = part_.weight;
+    if (!idle()) {
+      const WorkspacePlan& plan = *part_.plan;
+      if (plan.total_time > Nanoseconds(0)) report_.predicted = plan.total_time;
+      for (const auto& fallback : replica_->executor().fallbacks()) {
+        const KernelPlan& kernel = replica_->executor().kernel(fallback.kernel);
+        report_.fallbacks.push_back(fmt::format(
+            "{} {} ran undivided by {}: {}", kernel.layer, Name(kernel.op),
+            fallback.instead, fallback.why.message));
+      }
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
+                            ranks_.AllGather(Encode(report_), Soon()));
+    for (const std::string& text : texts) {
+      result_.ranks.push_back(DecodeRankReport(text));
+    }
+    result_.net = job_.net.name;
+    result_.batch = options_.session.batch;
+    result_.even = options_.even;
+    result_.plan_id = session_->plan().id;
+    result_.source = Name(session_->source());
+    result_.reason = session_->reason();
+    result_.in_turns = turns_ > 1;
+    return std::move(result_);
+  }
+
+  Ranks& ranks_;
+  TrainOptions options_;
+  std::function<bool()> interrupted_;
+  bool terminal_;
+  Job job_;
+  std::unique_ptr<Device> device_;  // outlives what it made
+  std::unique_ptr<Layers> layers_;
+  std::unique_ptr<Session> session_;
+  Part part_;
+  int turn_ = 0;
+  int turns_ = 1;
+  std::optional<Order> order_;
+  std::unique_ptr<Parameters> parameters_;
+  std::unique_ptr<Replica> replica_;
+  std::vector<float> pixels_;
+  std::vector<float> gradients_;
+  double loss_ = 0;
+  std::int64_t done_ = 0;    // steps
+  std::int64_t saved_ = -1;  // of them, in the checkpoint
+  RankReport report_;
+  Report result_;
+};
+
+}  // namespace
+
+Result<Report> Train(Ranks& ranks, const TrainOptions& options,
+                     const std::function<bool()>& interrupted) {
+  return Training(ranks, options, interrupted).Run();
+}
+
+}  // namespace ucudnn::train

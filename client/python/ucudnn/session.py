@@ -1,0 +1,256 @@
+"""The session of an MPI job, over libucudnn.so.
+
+>>> from mpi4py import MPI
+>>> with ucudnn.Session(MPI.COMM_WORLD, network_file="resnet18.onnx",
+...                     batch=256) as session:
+...     images = batch[session.first_image:][: session.batch]
+...     session.allreduce(gradients)    # a float32 or float64 buffer, in place
+...     session.report_step(milliseconds)
+...     if session.refresh():           # a new plan
+...         ...
+
+Options are those of ucudnn_options_set in ucudnn/ucudnn.h: batch, network,
+network_file, network_csv, precision, layout, workspace_limit, device and so on.
+Collective calls have the same outcome on all ranks and return within
+agree_within_ms.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+from types import TracebackType
+from typing import Any, Dict, List, Optional, Type
+
+from ucudnn.errors import Error, InvalidArgument, error_of
+from ucudnn.library import load
+
+_INTEGERS = ("batch", "first_image", "global_batch", "revision")
+_NUMBERS = ("weight", "predicted_ms", "predicted_step_ms")
+_TEXTS = ("source", "reason", "job_id", "device", "device_kind", "plan_json")
+_TYPES = {"f": 0, "d": 1}  # of a buffer's elements
+
+
+@functools.lru_cache(maxsize=None)
+def _library() -> ctypes.CDLL:
+    library = load("libucudnn.so.0")
+    pointer = ctypes.c_void_p
+
+    def declare(name: str, result: Any, *arguments: Any) -> None:
+        function = getattr(library, f"ucudnn_{name}")
+        function.restype = result
+        function.argtypes = arguments
+
+    declare("last_error_message", ctypes.c_char_p, pointer)
+    declare("options_create", ctypes.c_int, ctypes.POINTER(pointer))
+    declare("options_destroy", None, pointer)
+    declare(
+        "options_set", ctypes.c_int, pointer, ctypes.c_char_p, ctypes.c_char_p
+    )
+    declare(
+        "session_init_f",
+        ctypes.c_int,
+        ctypes.c_int,
+        pointer,
+        ctypes.POINTER(pointer),
+    )
+    for name in ("rank", "size"):
+        declare(f"session_{name}", ctypes.c_int, pointer)
+    for name in _INTEGERS:
+        declare(f"session_{name}", ctypes.c_int64, pointer)
+    for name in _NUMBERS:
+        declare(f"session_{name}", ctypes.c_double, pointer)
+    for name in _TEXTS:
+        declare(f"session_{name}", ctypes.c_char_p, pointer)
+    declare("session_note", ctypes.c_char_p, pointer, ctypes.c_size_t)
+    declare("session_report_step", ctypes.c_int, pointer, ctypes.c_double)
+    declare(
+        "session_refresh", ctypes.c_int, pointer, ctypes.POINTER(ctypes.c_int)
+    )
+    declare(
+        "session_allreduce",
+        ctypes.c_int,
+        pointer,
+        pointer,
+        ctypes.c_size_t,
+        ctypes.c_int,
+    )
+    declare("session_finalize", ctypes.c_int, pointer)
+    return library
+
+
+class Session:
+    """A job's session; ended by finalize() or at the end of its `with`."""
+
+    def __init__(self, comm: Any, **options: Any) -> None:
+        """Collective over `comm`: an mpi4py communicator, or the number that
+        Fortran knows a communicator by."""
+        self._session = ctypes.c_void_p()
+        library = _library()
+        handle = comm if isinstance(comm, int) else comm.py2f()
+        chosen = ctypes.c_void_p()
+        self._check(library.ucudnn_options_create(ctypes.byref(chosen)))
+        try:
+            for name, value in options.items():
+                self._check(
+                    library.ucudnn_options_set(
+                        chosen, name.encode(), str(value).encode()
+                    )
+                )
+            self._check(
+                library.ucudnn_session_init_f(
+                    handle, chosen, ctypes.byref(self._session)
+                )
+            )
+        finally:
+            library.ucudnn_options_destroy(chosen)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        # An error on this rank alone must not wait for the others twice.
+        if self._session and kind is None:
+            self.finalize()
+
+    def _check(self, status: int) -> None:
+        if status == 0:
+            return
+        message = _library().ucudnn_last_error_message(self._session) or b""
+        raise error_of(status, message.decode() or f"status {status}")
+
+    def _get(self, name: str) -> Any:
+        if not self._session:
+            raise Error("the session is finalised", 9)
+        return getattr(_library(), f"ucudnn_session_{name}")(self._session)
+
+    def _text(self, name: str) -> str:
+        text: bytes = self._get(name) or b""
+        return text.decode()
+
+    @property
+    def rank(self) -> int:
+        return int(self._get("rank"))
+
+    @property
+    def size(self) -> int:
+        return int(self._get("size"))
+
+    @property
+    def batch(self) -> int:
+        """This rank's images of each mini-batch; 0: it is left out."""
+        return int(self._get("batch"))
+
+    @property
+    def first_image(self) -> int:
+        """Where they begin in the mini-batch of all ranks."""
+        return int(self._get("first_image"))
+
+    @property
+    def global_batch(self) -> int:
+        return int(self._get("global_batch"))
+
+    @property
+    def weight(self) -> float:
+        """By which this rank's gradients count."""
+        return float(self._get("weight"))
+
+    @property
+    def predicted_ms(self) -> float:
+        """Of this rank's convolutions in one step; 0 if nothing was measured."""
+        return float(self._get("predicted_ms"))
+
+    @property
+    def predicted_step_ms(self) -> float:
+        """The same on the slowest rank."""
+        return float(self._get("predicted_step_ms"))
+
+    @property
+    def revision(self) -> int:
+        return int(self._get("revision"))
+
+    @property
+    def source(self) -> str:
+        """"plan file", "coordinator", "cache" or "undivided"."""
+        return self._text("source")
+
+    @property
+    def reason(self) -> str:
+        return self._text("reason")
+
+    @property
+    def job_id(self) -> str:
+        return self._text("job_id")
+
+    @property
+    def device(self) -> str:
+        return self._text("device")
+
+    @property
+    def device_kind(self) -> str:
+        return self._text("device_kind")
+
+    @property
+    def notes(self) -> List[str]:
+        self._get("rank")
+        notes: List[str] = []
+        while True:
+            note = _library().ucudnn_session_note(self._session, len(notes))
+            if note is None:
+                return notes
+            notes.append(note.decode())
+
+    @property
+    def plan(self) -> Dict[str, Any]:
+        """The plan of all ranks, as `ucudnn show plan -o json` prints it."""
+        plan: Dict[str, Any] = json.loads(self._text("plan_json"))
+        return plan
+
+    def report_step(self, milliseconds: float) -> None:
+        """How long this rank's last step took, without waiting for others."""
+        self._get("rank")
+        self._check(
+            _library().ucudnn_session_report_step(self._session, milliseconds)
+        )
+
+    def refresh(self) -> bool:
+        """Collective, between two steps: adopts a newer plan, if there is."""
+        self._get("rank")
+        changed = ctypes.c_int()
+        self._check(
+            _library().ucudnn_session_refresh(
+                self._session, ctypes.byref(changed)
+            )
+        )
+        return changed.value != 0
+
+    def allreduce(self, gradients: Any) -> None:
+        """Collective: gradients, means over this rank's images, become means
+        over the whole mini-batch, in place. A writable, contiguous buffer of
+        float32 or float64: a numpy array, array.array, memoryview."""
+        self._get("rank")
+        view = memoryview(gradients)
+        if view.format not in _TYPES or view.readonly or not view.c_contiguous:
+            raise InvalidArgument(
+                f"gradients of format {view.format!r}; a writable, contiguous "
+                "buffer of float32 or float64 is accepted",
+                3,
+            )
+        count = view.nbytes // view.itemsize
+        memory = (ctypes.c_char * view.nbytes).from_buffer(view.cast("B"))
+        self._check(
+            _library().ucudnn_session_allreduce(
+                self._session, memory, count, _TYPES[view.format]
+            )
+        )
+
+    def finalize(self) -> None:
+        """Collective: the job is over."""
+        session, self._session = self._session, ctypes.c_void_p()
+        self._check(_library().ucudnn_session_finalize(session))

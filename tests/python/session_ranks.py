@@ -1,0 +1,46 @@
+"""One rank of test_session.py: python session_ranks.py NETWORK.csv"""
+
+import array
+import json
+import sys
+
+from mpi4py import MPI
+
+import ucudnn
+
+comm = MPI.COMM_WORLD
+try:
+    ucudnn.Session(comm, batch="none")
+except ucudnn.InvalidArgument as error:
+    refused = str(error)
+with ucudnn.Session(
+    comm, network_file=sys.argv[1], batch=5, device="cpu:1", coordinators=""
+) as session:
+    told = {
+        "rank": session.rank,
+        "size": session.size,
+        "batch": session.batch,
+        "first_image": session.first_image,
+        "weight": session.weight,
+        "source": session.source,
+        "reason": session.reason,
+        "device_kind": session.device_kind,
+        "kernels": len(session.plan["ranks"][session.rank]["workspace"]["kernels"]),
+        "refused": refused,
+    }
+    gradients = array.array("f", [1.0 + session.rank, 2.0])
+    session.allreduce(gradients)
+    told["gradients"] = list(gradients)
+    session.report_step(1.5)
+    told["changed"] = session.refresh()
+    try:
+        session.allreduce(array.array("i", [1]))
+    except ucudnn.InvalidArgument as error:
+        told["integers"] = str(error)
+try:
+    session.batch
+except ucudnn.Error as error:
+    told["after"] = str(error)
+everything = comm.gather(told)
+if comm.rank == 0:
+    print(json.dumps(everything))

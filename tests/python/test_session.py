@@ -1,0 +1,56 @@
+"""The session on real ranks, each a Python process with mpi4py."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+NETWORK = (
+    "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
+    "conv1,3,8,8,4,3,3,1,1,1,1,1\n"
+    "conv2,4,8,8,4,3,3,1,1,1,1,1\n"
+)
+
+
+def test_gives_each_rank_its_share(tmp_path):
+    if os.environ.get("UCUDNN_WITH_MPI") != "1":
+        pytest.skip("libucudnn was built without MPI")
+    pytest.importorskip("mpi4py")
+    (tmp_path / "tiny.csv").write_text(NETWORK)
+    environment = dict(
+        os.environ,
+        OMPI_ALLOW_RUN_AS_ROOT="1",
+        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+        OMPI_MCA_rmaps_base_oversubscribe="1",
+        OMPI_MCA_mpi_yield_when_idle="1",
+        OMPI_MCA_hwloc_base_binding_policy="none",
+        UCUDNN_CACHE_DIR=str(tmp_path / "cache"),
+        UCUDNN_COORDINATOR="",
+        CUDA_VISIBLE_DEVICES="",
+    )
+    ranks = Path(__file__).parent / "session_ranks.py"
+    done = subprocess.run(
+        ["mpirun", "-n", "2", sys.executable, str(ranks),
+         str(tmp_path / "tiny.csv")],
+        env=environment, cwd=tmp_path, capture_output=True, text=True,
+        timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    first, second = json.loads(done.stdout)
+    assert (first["batch"], second["batch"]) == (3, 2)
+    assert (first["first_image"], second["first_image"]) == (0, 3)
+    assert second["weight"] == pytest.approx(0.4)
+    assert (second["rank"], second["size"]) == (1, 2)
+    assert first["source"] == "undivided"
+    assert "onednn" in first["device_kind"]
+    assert first["kernels"] == 5
+    # 0.6 * 1 + 0.4 * 2, and 2 on both.
+    assert first["gradients"] == pytest.approx([1.4, 2.0])
+    assert first["gradients"] == second["gradients"]
+    assert first["changed"] is False
+    assert "none" in first["refused"]
+    assert "float32" in first["integers"]
+    assert first["after"] == "the session is finalised"
