@@ -233,7 +233,7 @@ void Core::Finish(const Outlook& outlook, const Pending& pending) {
       Offer(state, pending.deviation, copies);
     }
   }
-  if (nodes_made_ >= next_look_ahead_ && states_.size() > 64) LookAhead();
+  if (nodes_made_ >= next_look_ahead_ && states_.size() > 16) LookAhead();
   std::size_t kept = 0;
   for (State& state : states_) {
     if (!Promising(state.excess, state.cost, outlook)) continue;

@@ -141,7 +141,7 @@ class Core {
   Wide shrunk_to_ = 0;
   std::size_t position_ = 0;  // of the type being searched
   std::int64_t nodes_made_ = 0;
-  std::int64_t next_look_ahead_ = 2048;  // in nodes made
+  std::int64_t next_look_ahead_ = 256;  // in nodes made
   std::int64_t open_bound_ = 0;
   bool improved_ = false;
   bool proven_ = true;

@@ -26,6 +26,17 @@ void AddSolveCommands(CLI::App& app, Chosen* chosen);
 // the service cannot be reached or refused; 1 anything else.
 int ExitStatus(const Status& status);
 
+// What was read from an input file; that it is too long or broken is a fault
+// of the request, and no service refused anything.
+template <class T>
+Result<T> OfInput(Result<T> read) {
+  if (!read && (read.error().code == Code::kResourceExhausted ||
+                read.error().code == Code::kDataLoss)) {
+    read.error().code = Code::kInvalidArgument;
+  }
+  return read;
+}
+
 enum class OutputFormat { kTable, kJson, kYaml };
 
 // Adds `-o,--output table|json|yaml`.

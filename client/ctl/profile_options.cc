@@ -122,7 +122,7 @@ Result<Profile> SelectFrom(const Profile& profile,
 
 Result<Profile> ReadKernels(const ProfileOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(const Profile profile,
-                          ReadProfileFile(options.profile));
+                          OfInput(ReadProfileFile(options.profile)));
   return SelectFrom(profile, options);
 }
 

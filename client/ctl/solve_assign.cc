@@ -46,7 +46,7 @@ std::string ToTable(const AssignAnswer& answer) {
 }
 
 Status Run(const Options& options) {
-  auto gpus = ReadTimesFile(options.times, options.model);
+  auto gpus = OfInput(ReadTimesFile(options.times, options.model));
   if (!gpus) {
     // What is asked for and not there is a fault of the request.
     Error error = std::move(gpus).error();

@@ -22,7 +22,7 @@ struct WsOptions {
 // Of several networks in the profile the one that is named as the file.
 Result<Profile> ReadKernelsOf(ProfileOptions options, const Network& network) {
   UCUDNN_ASSIGN_OR_RETURN(const Profile profile,
-                          ReadProfileFile(options.profile));
+                          OfInput(ReadProfileFile(options.profile)));
   if (options.filter.network.empty()) {
     std::set<std::string> names;
     for (const KernelProfile& kernel : profile.kernels) {
@@ -79,8 +79,9 @@ Result<std::vector<LayerKernel>> MatchLayers(const Profile& profile,
 
 Status Run(const WsOptions& options) {
   const ProfileOptions& profile = options.profile;
-  UCUDNN_ASSIGN_OR_RETURN(const Graph graph,
-                          ReadGraphFile(options.network, profile.batch));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Graph graph,
+      OfInput(ReadGraphFile(options.network, profile.batch)));
   UCUDNN_ASSIGN_OR_RETURN(const PartialOrder order, ConvolutionOrder(graph));
   const Network network = NetworkOf(graph);
   UCUDNN_ASSIGN_OR_RETURN(const Profile kernels,

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tests/client/solve_command.h"
@@ -341,6 +343,25 @@ TEST(SolveCliTest, ExitsWith2WhereTheProfileIsAmbiguousOrMalformed) {
                                     "2", "--workspace-limit", "64MiB"});
   EXPECT_EQ(nan.status, 2);
   EXPECT_THAT(nan.err, AllOf(HasSubstr("p.csv:2"), HasSubstr("nan")));
+}
+
+TEST(SolveCliTest, ExitsWith2WhereAFileIsTooLongOrBroken) {
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "p.csv") << "device,network\n";
+  // A gigabyte of zeros, which takes no room on the disk.
+  std::filesystem::resize_file(folder / "p.csv", (std::size_t{1} << 30) + 1);
+  std::ofstream(folder / "p.csv.gz", std::ios::binary) << "\x1F\x8B\x08 no";
+  for (const auto& [file, why] :
+       {std::pair("p.csv", "more than 1GiB"), std::pair("p.csv.gz", "gzip")}) {
+    const Finished run = Solve("wr", {"--profile", folder / file, "--batch",
+                                      "2", "--workspace-limit", "64MiB"});
+    EXPECT_EQ(run.status, 2);
+    EXPECT_THAT(run.out, IsEmpty());
+    EXPECT_THAT(run.err, AllOf(HasSubstr(file), HasSubstr(why)));
+  }
+  const Finished assign =
+      Solve("assign", {"--times", folder / "p.csv.gz", "--batch", "2"});
+  EXPECT_EQ(assign.status, 2);
 }
 
 TEST(SolveCliTest, ExitsWith3NamingWhatWouldDo) {
