@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "device/cudnn/engine_check.h"
 #include "device/cudnn/graph_convolution.h"
 #include "device/cudnn/graph_name.h"
 #include "device/cudnn/graph_problem.h"
@@ -40,22 +41,42 @@ Result<std::vector<EngineName>> Suggested(GraphProblem& problem,
 
 }  // namespace
 
-Result<std::vector<Candidate>> ListGraph(CudnnHandle& handle,
-                                         const ConvProblem& problem,
-                                         BatchSize batch) {
+Result<std::vector<SuggestedEngine>> SurveyGraph(CudnnHandle& handle,
+                                                 const ConvProblem& problem,
+                                                 BatchSize batch) {
   UCUDNN_ASSIGN_OR_RETURN(const auto shared,
                           GraphProblem::Create(handle, problem, batch));
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
-  std::vector<Candidate> candidates;
+  EngineBench bench(handle, problem, batch);
+  std::vector<SuggestedEngine> survey;
   for (const Precision precision : GraphsFor(problem.precision)) {
     UCUDNN_ASSIGN_OR_RETURN(const auto engines, Suggested(*shared, precision));
     for (const EngineName& engine : engines) {
-      const auto made = GraphConvolution::Create(shared, precision, engine);
+      auto verdict = bench.Judge(precision, engine);
+      UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
+      // For want of memory, say: what is not known to be right is not offered.
+      if (!verdict) verdict = EngineVerdict{verdict.error().message, false};
+      const auto made =
+          GraphConvolution::Create(shared, precision, engine, verdict->scales);
       UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
       if (!made || !Admits(problem.precision, (*made)->precision())) continue;
-      candidates.push_back(
-          {{ToString(engine), "", (*made)->precision()}, (*made)->workspace()});
+      survey.push_back(
+          {{{ToString(engine), "", (*made)->precision()}, (*made)->workspace()},
+           std::move(verdict->fault),
+           verdict->scales});
     }
+  }
+  return survey;
+}
+
+Result<std::vector<Candidate>> ListGraph(CudnnHandle& handle,
+                                         const ConvProblem& problem,
+                                         BatchSize batch) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto survey,
+                          SurveyGraph(handle, problem, batch));
+  std::vector<Candidate> candidates;
+  for (const SuggestedEngine& engine : survey) {
+    if (engine.fault.empty()) candidates.push_back(engine.candidate);
   }
   return candidates;
 }
@@ -78,8 +99,13 @@ Result<std::unique_ptr<Convolution>> PrepareGraph(CudnnHandle& handle,
   UCUDNN_ASSIGN_OR_RETURN(auto shared,
                           GraphProblem::Create(handle, problem, batch));
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
-  auto made =
-      GraphConvolution::Create(std::move(shared), algorithm.precision, *engine);
+  // On float data the arithmetic is the engine's, whatever it was listed for.
+  EngineBench bench(handle, problem, batch);
+  UCUDNN_ASSIGN_OR_RETURN(const EngineVerdict verdict,
+                          bench.Judge(algorithm.precision, *engine));
+  if (!verdict.fault.empty()) return refuse(verdict.fault);
+  auto made = GraphConvolution::Create(std::move(shared), algorithm.precision,
+                                       *engine, verdict.scales);
   if (!made) {
     UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
     return refuse(made.error().message);
