@@ -66,21 +66,20 @@ unsigned char ByteOfAtLeast(double least, Precision precision) {
 
 }  // namespace
 
-BatchSize CheckBatch(const ConvProblem& problem, BatchSize batch) {
+BatchSize CheckBatch(const ConvProblem& problem) {
   constexpr std::int64_t kMostImages = 4;
   constexpr std::int64_t kMostElements = 1 << 20;
   const std::int64_t image = std::max(problem.geometry.input_elements(),
                                       problem.geometry.output_elements());
-  std::int64_t n = std::min(kMostImages, batch.count());
+  std::int64_t n = kMostImages;
   while (n > 1 && n * image > kMostElements) --n;
   return BatchSize(n);
 }
 
-EngineBench::EngineBench(CudnnHandle& handle, const ConvProblem& problem,
-                         BatchSize batch)
+EngineBench::EngineBench(CudnnHandle& handle, const ConvProblem& problem)
     : handle_(handle),
       problem_(problem),
-      batch_(CheckBatch(problem, batch)),
+      batch_(CheckBatch(problem)),
       elements_(ElementsOf(problem, batch_)) {}
 
 EngineBench::~EngineBench() {
@@ -141,7 +140,7 @@ Result<EngineVerdict> EngineBench::Judge(Precision asked,
   // Graphs on float data are the same, whatever precision is asked for.
   const Precision computes =
       DataType(asked) == CUDNN_DATA_FLOAT ? problem_.precision : asked;
-  const EngineVerdicts::Key key(problem_, batch_, computes, engine);
+  const EngineVerdicts::Key key(problem_, computes, engine);
   if (const auto* known = handle_.verdicts().Find(key)) return *known;
   UCUDNN_RETURN_IF_ERROR(Prepare());
   UCUDNN_ASSIGN_OR_RETURN(EngineVerdict verdict, Find(asked, engine));

@@ -45,7 +45,7 @@ struct EngineVerdict {
 // What was found so far, kept with a handle.
 class EngineVerdicts {
  public:
-  using Key = std::tuple<ConvProblem, BatchSize, Precision, EngineName>;
+  using Key = std::tuple<ConvProblem, Precision, EngineName>;
   const EngineVerdict* Find(const Key& key) const {
     const auto found = verdicts_.find(key);
     return found == verdicts_.end() ? nullptr : &found->second;
@@ -58,15 +58,15 @@ class EngineVerdicts {
   std::map<Key, EngineVerdict> verdicts_;
 };
 
-// How many images of a problem the check takes for any batch of at least so
-// many: up to 4, fewer where an image has very many elements.
-BatchSize CheckBatch(const ConvProblem& problem, BatchSize batch);
+// How many images of a problem the check takes, whatever the batch: 4, or
+// fewer where an image has very many elements.
+BatchSize CheckBatch(const ConvProblem& problem);
 
 // Checks engines of one problem on the device; keeps its operands there
 // meanwhile, at most some 20 MiB.
 class EngineBench {
  public:
-  EngineBench(CudnnHandle& handle, const ConvProblem& problem, BatchSize batch);
+  EngineBench(CudnnHandle& handle, const ConvProblem& problem);
   ~EngineBench();
   EngineBench(const EngineBench&) = delete;
   EngineBench& operator=(const EngineBench&) = delete;

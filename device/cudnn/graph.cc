@@ -47,7 +47,7 @@ Result<std::vector<SuggestedEngine>> SurveyGraph(CudnnHandle& handle,
   UCUDNN_ASSIGN_OR_RETURN(const auto shared,
                           GraphProblem::Create(handle, problem, batch));
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
-  EngineBench bench(handle, problem, batch);
+  EngineBench bench(handle, problem);
   std::vector<SuggestedEngine> survey;
   for (const Precision precision : GraphsFor(problem.precision)) {
     UCUDNN_ASSIGN_OR_RETURN(const auto engines, Suggested(*shared, precision));
@@ -100,7 +100,7 @@ Result<std::unique_ptr<Convolution>> PrepareGraph(CudnnHandle& handle,
                           GraphProblem::Create(handle, problem, batch));
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
   // On float data the arithmetic is the engine's, whatever it was listed for.
-  EngineBench bench(handle, problem, batch);
+  EngineBench bench(handle, problem);
   UCUDNN_ASSIGN_OR_RETURN(const EngineVerdict verdict,
                           bench.Judge(algorithm.precision, *engine));
   if (!verdict.fault.empty()) return refuse(verdict.fault);

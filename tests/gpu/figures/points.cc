@@ -1,0 +1,193 @@
+#include "tests/gpu/figures/points.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <stop_token>
+#include <utility>
+
+namespace ucudnn::figures {
+
+// The device with only some of a problem's algorithms.
+class ScreenedDevice : public Device {
+ public:
+  explicit ScreenedDevice(Device& device) : device_(device) {}
+
+  const DeviceInfo& info() const override { return device_.info(); }
+  Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem&,
+                                                BatchSize) override {
+    return candidates_;
+  }
+  Result<std::unique_ptr<Convolution>> Prepare(
+      const ConvProblem& problem, BatchSize batch,
+      const Algorithm& algorithm) override {
+    return device_.Prepare(problem, batch, algorithm);
+  }
+  Result<DeviceBuffer> Allocate(Bytes size) override {
+    return device_.Allocate(size);
+  }
+  Status Upload(void* to, const void* from, Bytes size) override {
+    return device_.Upload(to, from, size);
+  }
+  Status Download(void* to, const void* from, Bytes size) override {
+    return device_.Download(to, from, size);
+  }
+  Status Fill(void* to, unsigned char byte, Bytes size) override {
+    return device_.Fill(to, byte, size);
+  }
+  Result<Nanoseconds> Time(const std::function<Status()>& work) override {
+    return device_.Time(work);
+  }
+  Status Synchronize() override { return device_.Synchronize(); }
+
+  void Keep(std::vector<Candidate> candidates) {
+    candidates_ = std::move(candidates);
+  }
+
+ private:
+  Device& device_;
+  std::vector<Candidate> candidates_;
+};
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Run {
+  Candidate candidate;
+  double time = 0;  // ns
+};
+
+// The shortest time of those with no more workspace.
+std::optional<double> BestWithin(const std::vector<Run>& runs,
+                                 Bytes workspace) {
+  std::optional<double> best;
+  for (const Run& run : runs) {
+    if (run.candidate.workspace <= workspace) {
+      best = std::min(best.value_or(run.time), run.time);
+    }
+  }
+  return best;
+}
+
+Status Grow(Device& device, Bytes size, DeviceBuffer* buffer) {
+  if (buffer->size() >= size) return {};
+  buffer->Reset();
+  UCUDNN_ASSIGN_OR_RETURN(*buffer, device.Allocate(size));
+  // A moderate number in every precision.
+  return device.Fill(buffer->data(), 0x3c, size);
+}
+
+}  // namespace
+
+PointSource::PointSource(Device& device, const PointOptions& options)
+    : device_(device),
+      options_(options),
+      screened_(std::make_unique<ScreenedDevice>(device)),
+      bench_(*screened_) {}
+
+PointSource::~PointSource() = default;
+
+Result<const std::vector<MeasuredPoint>*> PointSource::PointsOf(
+    const ConvProblem& problem, BatchSize batch) {
+  const auto [entry, is_new] = known_.try_emplace({problem, batch});
+  if (!is_new) return &entry->second;
+  std::vector<BatchSize> batches;
+  for (BatchSize n = options_.smallest; n < batch; n = n + n) {
+    batches.push_back(n);
+  }
+  batches.push_back(batch);
+  Earlier earlier;
+  for (const BatchSize n : batches) {
+    UCUDNN_RETURN_IF_ERROR(MeasureBatch(problem, n, &earlier, &entry->second));
+  }
+  return &entry->second;
+}
+
+Status PointSource::Reserve(const ConvProblem& problem, BatchSize batch) {
+  const ConvGeometry& g = problem.geometry;
+  const Bytes image(std::max({g.input_elements(), g.output_elements(),
+                              g.filter_elements() / batch.count() + 1}) *
+                    ElementBytes(problem.precision));
+  const Bytes size = image * batch.count();
+  UCUDNN_RETURN_IF_ERROR(Grow(device_, size, &a_));
+  UCUDNN_RETURN_IF_ERROR(Grow(device_, size, &b_));
+  return Grow(device_, size, &out_);
+}
+
+Result<Nanoseconds> PointSource::RunOnce(const ConvProblem& problem,
+                                         BatchSize batch,
+                                         const Candidate& candidate) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto convolution,
+                          device_.Prepare(problem, batch, candidate.algorithm));
+  UCUDNN_RETURN_IF_ERROR(Grow(device_, candidate.workspace, &workspace_));
+  const ConvArgs args = {a_.data(), b_.data(), out_.data()};
+  const auto run = [&] {
+    return device_.Time([&] {
+      return convolution->Run(args, workspace_.data(), candidate.workspace);
+    });
+  };
+  UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds first, run());
+  UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds second, run());
+  return std::min(first, second);
+}
+
+Status PointSource::MeasureBatch(const ConvProblem& problem, BatchSize batch,
+                                 Earlier* earlier,
+                                 std::vector<MeasuredPoint>* points) {
+  const auto begun = Clock::now();
+  ++effort_.tasks;
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<Candidate> listed,
+                          device_.ListAlgorithms(problem, batch));
+  effort_.listed += static_cast<int>(listed.size());
+  UCUDNN_RETURN_IF_ERROR(Reserve(problem, batch));
+  const auto ran = Clock::now();
+  std::vector<Run> runs;
+  for (const Candidate& candidate : listed) {
+    if (candidate.workspace > options_.max_workspace) continue;
+    const auto known = earlier->find(candidate.algorithm);
+    const auto rival = BestWithin(runs, candidate.workspace);
+    const auto images = static_cast<double>(batch.count());
+    if (known != earlier->end() && rival &&
+        known->second * images > options_.hopeless * *rival) {
+      continue;
+    }
+    const auto time = RunOnce(problem, batch, candidate);
+    ++effort_.run_once;
+    if (!time) {
+      ++effort_.failed;
+      UCUDNN_RETURN_IF_ERROR(device_.Synchronize());
+      continue;
+    }
+    const auto ns = static_cast<double>(time->count());
+    (*earlier)[candidate.algorithm] = ns / images;
+    runs.push_back({candidate, ns});
+  }
+  std::vector<Candidate> kept;
+  for (const Run& run : runs) {
+    const auto best = BestWithin(runs, run.candidate.workspace);
+    if (run.time <= options_.near * *best) kept.push_back(run.candidate);
+  }
+  const auto measured = Clock::now();
+  effort_.listing += ran - begun;
+  effort_.running += measured - ran;
+  if (kept.empty()) return {};
+  // One algorithm after the other: none is a reason to drop another.
+  MeasureOptions options;
+  options.max_repeats = 8;
+  options.hopeless_factor = 1e6;
+  options.max_workspace = options_.max_workspace;
+  screened_->Keep(kept);
+  auto found = bench_.Measure(problem, batch, options, std::stop_token(), {});
+  if (!found) {
+    UCUDNN_RETURN_IF_ERROR(device_.Synchronize());
+    effort_.failed += static_cast<int>(kept.size());
+    return {};
+  }
+  effort_.measured += static_cast<int>(found->size());
+  effort_.measuring += Clock::now() - measured;
+  points->insert(points->end(), found->begin(), found->end());
+  return {};
+}
+
+}  // namespace ucudnn::figures

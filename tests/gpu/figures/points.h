@@ -1,0 +1,83 @@
+#ifndef UCUDNN_TESTS_GPU_FIGURES_POINTS_H_
+#define UCUDNN_TESTS_GPU_FIGURES_POINTS_H_
+
+// Measures a problem's algorithms on all powers of two up to a batch, in as
+// little time as a figure allows: each algorithm is run once, and measured as
+// device/measure.h does it only where it can matter, which is when nothing
+// with as little workspace was much faster. An algorithm that was hopeless on
+// half the batch is not even run.
+
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/conv_problem.h"
+#include "base/profile.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "device/device.h"
+#include "device/measure.h"
+
+namespace ucudnn::figures {
+
+struct PointOptions {
+  BatchSize smallest{4};        // of the powers of two
+  Bytes max_workspace = 1_GiB;  // more is left out
+  // Of the run: what is slower than something as small by more is left out...
+  double near = 1.3;
+  double hopeless = 4;  // ... and by more than this, also on twice the batch.
+};
+
+class ScreenedDevice;
+
+class PointSource {
+ public:
+  // `device` must outlive the source.
+  PointSource(Device& device, const PointOptions& options);
+  ~PointSource();
+
+  // By rising batch; the batch itself among them. A problem that was asked for
+  // with this batch before is not measured again.
+  Result<const std::vector<MeasuredPoint>*> PointsOf(const ConvProblem& problem,
+                                                     BatchSize batch);
+
+  // What was left out or failed, and the time spent; for the report.
+  struct Effort {
+    int tasks = 0;
+    int listed = 0;
+    int run_once = 0;
+    int measured = 0;
+    int failed = 0;
+    Nanoseconds listing{0};
+    Nanoseconds running{0};
+    Nanoseconds measuring{0};
+  };
+  const Effort& effort() const { return effort_; }
+
+ private:
+  // How long single runs took, an image.
+  using Earlier = std::map<Algorithm, double>;
+
+  Status MeasureBatch(const ConvProblem& problem, BatchSize batch,
+                      Earlier* earlier, std::vector<MeasuredPoint>* points);
+  Result<Nanoseconds> RunOnce(const ConvProblem& problem, BatchSize batch,
+                              const Candidate& candidate);
+  Status Reserve(const ConvProblem& problem, BatchSize batch);
+
+  Device& device_;
+  const PointOptions options_;
+  std::unique_ptr<ScreenedDevice> screened_;
+  MeasureBench bench_;  // on screened_
+  std::map<std::pair<ConvProblem, BatchSize>, std::vector<MeasuredPoint>>
+      known_;
+  DeviceBuffer a_;
+  DeviceBuffer b_;
+  DeviceBuffer out_;
+  DeviceBuffer workspace_;
+  Effort effort_;
+};
+
+}  // namespace ucudnn::figures
+
+#endif  // UCUDNN_TESTS_GPU_FIGURES_POINTS_H_
