@@ -67,13 +67,11 @@ unsigned char ByteOfAtLeast(double least, Precision precision) {
 }  // namespace
 
 BatchSize CheckBatch(const ConvProblem& problem) {
-  constexpr std::int64_t kMostImages = 4;
+  constexpr std::int64_t kImages = 3;
   constexpr std::int64_t kMostElements = 1 << 20;
   const std::int64_t image = std::max(problem.geometry.input_elements(),
                                       problem.geometry.output_elements());
-  std::int64_t n = kMostImages;
-  while (n > 1 && n * image > kMostElements) --n;
-  return BatchSize(n);
+  return BatchSize(kImages * image <= kMostElements ? kImages : 1);
 }
 
 EngineBench::EngineBench(CudnnHandle& handle, const ConvProblem& problem)

@@ -16,7 +16,10 @@
 // products; Winograd on FP32 filters beyond 3x3 exceeds that, which the first
 // interface offers under a name that tells.
 //
-// The engine's own choice of code for a larger batch is not seen by this.
+// The number of images is odd: some engines are right only where it, or the
+// images' elements together, need no rounding up, since they read what they
+// did not write of their workspace. What an engine does differently for a
+// larger batch is not seen by this.
 
 #include <cstdint>
 #include <map>
@@ -58,8 +61,8 @@ class EngineVerdicts {
   std::map<Key, EngineVerdict> verdicts_;
 };
 
-// How many images of a problem the check takes, whatever the batch: 4, or
-// fewer where an image has very many elements.
+// How many images of a problem the check takes, whatever the batch: 3, or 1
+// where an image has very many elements.
 BatchSize CheckBatch(const ConvProblem& problem);
 
 // Checks engines of one problem on the device; keeps its operands there

@@ -8,6 +8,7 @@
 #include "device/cudnn/graph_name.h"
 #include "device/cudnn/graph_problem.h"
 #include "device/cudnn/legacy_algorithms.h"
+#include "device/cudnn/recent_engines.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -49,6 +50,7 @@ Result<std::vector<SuggestedEngine>> SurveyGraph(CudnnHandle& handle,
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
   EngineBench bench(handle, problem);
   std::vector<SuggestedEngine> survey;
+  auto recent = std::make_unique<RecentEngines>(problem, batch);
   for (const Precision precision : GraphsFor(problem.precision)) {
     UCUDNN_ASSIGN_OR_RETURN(const auto engines, Suggested(*shared, precision));
     for (const EngineName& engine : engines) {
@@ -56,16 +58,18 @@ Result<std::vector<SuggestedEngine>> SurveyGraph(CudnnHandle& handle,
       UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
       // For want of memory, say: what is not known to be right is not offered.
       if (!verdict) verdict = EngineVerdict{verdict.error().message, false};
-      const auto made =
+      auto made =
           GraphConvolution::Create(shared, precision, engine, verdict->scales);
       UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
       if (!made || !Admits(problem.precision, (*made)->precision())) continue;
-      survey.push_back(
-          {{{ToString(engine), "", (*made)->precision()}, (*made)->workspace()},
-           std::move(verdict->fault),
-           verdict->scales});
+      const Algorithm algorithm = {ToString(engine), "", (*made)->precision()};
+      survey.push_back({{algorithm, (*made)->workspace()},
+                        std::move(verdict->fault),
+                        verdict->scales});
+      if (survey.back().fault.empty()) recent->Add(algorithm, *std::move(made));
     }
   }
+  handle.recent() = std::move(recent);
   return survey;
 }
 
@@ -95,6 +99,11 @@ Result<std::unique_ptr<Convolution>> PrepareGraph(CudnnHandle& handle,
   if (!algorithm.math.empty()) return refuse("an engine's math has no name");
   if (!Admits(problem.precision, algorithm.precision)) {
     return refuse("the precision is not what was asked for");
+  }
+  if (handle.recent() != nullptr) {
+    UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
+    auto ready = handle.recent()->Find(problem, batch, algorithm);
+    if (ready != nullptr) return ready;
   }
   UCUDNN_ASSIGN_OR_RETURN(auto shared,
                           GraphProblem::Create(handle, problem, batch));

@@ -38,7 +38,8 @@ struct SuggestedEngine {
 
 // In the order of the heuristics, best first; perhaps none. Builds each engine
 // once, in host time: about a millisecond, more for those that are compiled;
-// and checks those that are not known yet.
+// and checks those that are not known yet. Until the next listing the handle
+// keeps them ready for PrepareGraph.
 Result<std::vector<SuggestedEngine>> SurveyGraph(CudnnHandle& handle,
                                                  const ConvProblem& problem,
                                                  BatchSize batch);

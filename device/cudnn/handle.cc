@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "device/cudnn/engine_check.h"
+#include "device/cudnn/recent_engines.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -71,6 +72,7 @@ std::unique_ptr<CudnnHandle> CudnnHandle::Wrap(const CudnnApi& api,
 }
 
 CudnnHandle::~CudnnHandle() {
+  recent_.reset();
   if (context_ == nullptr || handle_ == nullptr) return;
   // Fails in a lost context, where nothing can be released.
   if (const auto scope = context_->Enter()) (void)api_.Destroy(handle_);

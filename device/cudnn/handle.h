@@ -19,6 +19,7 @@
 namespace ucudnn::cudnn {
 
 class EngineVerdicts;
+class RecentEngines;
 
 // "cudnnConvolutionForward: CUDNN_STATUS_NOT_SUPPORTED (...)" with the code
 // that fits: kUnimplemented for what cuDNN does not support, kInvalidArgument
@@ -63,6 +64,8 @@ class CudnnHandle {
   Result<CUstream> stream();
   // What is known of engines (engine_check.h).
   EngineVerdicts& verdicts() { return *verdicts_; }
+  // Those that were listed last, ready to run (graph.h).
+  std::unique_ptr<RecentEngines>& recent() { return recent_; }
 
  private:
   CudnnHandle(const CudnnApi& api, GpuContext* context, cudnnHandle_t handle);
@@ -72,6 +75,7 @@ class CudnnHandle {
   cudnnHandle_t handle_;
   const DriverApi* driver_ = nullptr;
   std::unique_ptr<EngineVerdicts> verdicts_;
+  std::unique_ptr<RecentEngines> recent_;
 };
 
 }  // namespace ucudnn::cudnn

@@ -93,7 +93,7 @@ ReferenceElement ComputeElement(const ConvProblem& problem, BatchSize batch,
   const Packed output = {g.filters, g.output(), problem.layout};
   ReferenceElement sum;
   const auto add = [&](std::size_t i, std::size_t j) {
-    const double product = double{a[i]} * double{b[j]};
+    const double product = double{a[i % a.size()]} * double{b[j % b.size()]};
     sum.value += product;
     sum.magnitude += std::fabs(product);
   };

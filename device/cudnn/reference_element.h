@@ -20,8 +20,9 @@ struct ReferenceElement {
 };
 
 // Element `index` of op(a, b) as it lies in memory, `a` and `b` being those of
-// ConvArgs: whole packed tensors of `batch` images in the problem's layout.
-// As many multiply-adds as the element has products.
+// ConvArgs: packed tensors of `batch` images in the problem's layout, each
+// given whole or by elements that it repeats from its start to its end. As many
+// multiply-adds as the element has products.
 ReferenceElement ComputeElement(const ConvProblem& problem, BatchSize batch,
                                 const std::vector<float>& a,
                                 const std::vector<float>& b,

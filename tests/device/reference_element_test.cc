@@ -63,5 +63,22 @@ TEST(ReferenceElementTest, IsTheElementOfTheWholeConvolution) {
   }
 }
 
+TEST(ReferenceElementTest, RepeatsShorterOperands) {
+  const ConvProblem problem = {ConvOp::kForward, Geometries()[0],
+                               Precision::kFp32, Layout::kNchw};
+  const BatchSize batch(2);
+  const auto sizes = test::SizesOf(problem, batch);
+  const std::vector<float> a = ToFloats(test::ExactValues(7, 1));
+  const std::vector<float> b = ToFloats(test::ExactValues(sizes.b, 2));
+  std::vector<float> whole;
+  for (std::int64_t i = 0; i < sizes.a; ++i) {
+    whole.push_back(a[static_cast<std::size_t>(i % 7)]);
+  }
+  for (std::int64_t i = 0; i < sizes.out; ++i) {
+    ASSERT_EQ(ComputeElement(problem, batch, a, b, i).value,
+              ComputeElement(problem, batch, whole, b, i).value);
+  }
+}
+
 }  // namespace
 }  // namespace ucudnn::cudnn

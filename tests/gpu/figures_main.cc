@@ -36,7 +36,7 @@ struct Settings {
   std::string deepbench;
   std::string output;
   double seconds = 1e9;  // begin nothing after so long
-  std::int64_t smallest = 4;
+  std::int64_t smallest = 8;
 };
 
 // 8 MiB to 1 GiB, PyTorch's workspace and an eighth of it.

@@ -1,13 +1,16 @@
 #include "tests/gpu/figures/network_figure.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
+#include <cmath>
+#include <set>
 #include <tuple>
 #include <utility>
 
 #include "client/executor.h"
 #include "device/cudnn/graph_name.h"
+#include "device/cudnn/reference_element.h"
+#include "device/elements.h"
 #include "device/measure.h"
 #include "solver/wr.h"
 
@@ -16,13 +19,27 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Operands large enough for every kernel of a plan.
+// The operands of every kernel of a plan, as large as the largest; `a` and `b`
+// repeat their patterns.
 struct Operands {
-  std::array<DeviceBuffer, 3> buffers;
-  ConvArgs args() const {
-    return {buffers[0].data(), buffers[1].data(), buffers[2].data()};
-  }
+  DeviceBuffer a;
+  DeviceBuffer b;
+  DeviceBuffer out;
+  std::vector<float> a_pattern;
+  std::vector<float> b_pattern;
+  ConvArgs args() const { return {a.data(), b.data(), out.data()}; }
 };
+
+Status Repeat(Device& device, const DeviceBuffer& buffer,
+              const std::string& pattern) {
+  const auto length = static_cast<std::int64_t>(pattern.size());
+  for (std::int64_t at = 0; at < buffer.size().count(); at += length) {
+    UCUDNN_RETURN_IF_ERROR(
+        device.Upload(static_cast<char*>(buffer.data()) + at, pattern.data(),
+                      Bytes(std::min(length, buffer.size().count() - at))));
+  }
+  return {};
+}
 
 Result<Operands> Allocate(Device& device, const WorkspacePlan& plan) {
   std::int64_t most = 1;
@@ -30,16 +47,77 @@ Result<Operands> Allocate(Device& device, const WorkspacePlan& plan) {
     const ConvGeometry& g = kernel.problem->geometry;
     const std::int64_t images =
         plan.batch.count() * std::max(g.input_elements(), g.output_elements());
-    most = std::max(most, std::max(images, g.filter_elements()) *
-                              ElementBytes(kernel.problem->precision));
+    most = std::max({most, images, g.filter_elements()});
   }
+  const Precision precision = plan.kernels.front().problem->precision;
+  const Bytes size(most * ElementBytes(precision));
+  constexpr std::int64_t kPattern = 4'194'301;  // a prime
   Operands operands;
-  for (DeviceBuffer& buffer : operands.buffers) {
-    UCUDNN_ASSIGN_OR_RETURN(buffer, device.Allocate(Bytes(most)));
-    // A moderate number in every precision.
-    UCUDNN_RETURN_IF_ERROR(device.Fill(buffer.data(), 0x3c, Bytes(most)));
-  }
+  UCUDNN_ASSIGN_OR_RETURN(operands.a, device.Allocate(size));
+  UCUDNN_ASSIGN_OR_RETURN(operands.b, device.Allocate(size));
+  UCUDNN_ASSIGN_OR_RETURN(operands.out, device.Allocate(size));
+  const std::string a = RandomElements(kPattern, precision, 1);
+  const std::string b = RandomElements(kPattern, precision, 2);
+  UCUDNN_RETURN_IF_ERROR(Repeat(device, operands.a, a));
+  UCUDNN_RETURN_IF_ERROR(Repeat(device, operands.b, b));
+  operands.a_pattern = DecodeElements(a, precision);
+  operands.b_pattern = DecodeElements(b, precision);
   return operands;
+}
+
+double ToleranceOf(Precision precision) {
+  switch (precision) {
+    case Precision::kFp32:
+      return 5e-4;  // Winograd on filters beyond 3x3
+    case Precision::kTf32:
+    case Precision::kPseudoHalf:
+      return 2e-3;
+    case Precision::kTrueHalf:
+      return 2e-2;
+    case Precision::kBf16:
+      return 1e-2;
+  }
+  return 0;
+}
+
+// Some elements of each distinct kernel's result, against sums in double.
+Result<double> LargestError(Device& device, Executor& executor,
+                            const WorkspacePlan& plan,
+                            const Operands& operands) {
+  double largest = 0;
+  std::set<ConvProblem> seen;
+  for (std::size_t k = 0; k < plan.kernels.size(); ++k) {
+    const ConvProblem& problem = *plan.kernels[k].problem;
+    if (!seen.insert(problem).second) continue;
+    const std::int64_t count = cudnn::ElementsOf(problem, plan.batch).out;
+    const std::int64_t size = ElementBytes(problem.precision);
+    // NaN: what is not written shows.
+    UCUDNN_RETURN_IF_ERROR(
+        device.Fill(operands.out.data(), 0xff, Bytes(count * size)));
+    UCUDNN_RETURN_IF_ERROR(executor.Run(k, operands.args()));
+    constexpr std::int64_t kSamples = 8;
+    double worst = 0;
+    double scale = 0;
+    for (std::int64_t i = 0; i < kSamples; ++i) {
+      const std::int64_t index = (count - 1) * i / (kSamples - 1);
+      std::string bytes(static_cast<std::size_t>(size), '\0');
+      UCUDNN_RETURN_IF_ERROR(device.Download(
+          bytes.data(),
+          static_cast<const char*>(operands.out.data()) + index * size,
+          Bytes(size)));
+      const auto expected = cudnn::ComputeElement(
+          problem, plan.batch, operands.a_pattern, operands.b_pattern, index);
+      const double error = std::fabs(
+          DecodeElements(bytes, problem.precision)[0] - expected.value);
+      scale = std::max(scale, expected.magnitude);
+      if (!(error <= worst)) worst = error;  // NaN stays
+      if (std::isnan(worst)) break;
+    }
+    worst /= scale * ToleranceOf(problem.precision);
+    if (!(worst <= largest)) largest = worst;
+    if (std::isnan(largest)) break;
+  }
+  return largest;
 }
 
 Status RunPlan(Device& device, const WorkspacePlan& plan, LimitFigure* figure) {
@@ -65,6 +143,8 @@ Status RunPlan(Device& device, const WorkspacePlan& plan, LimitFigure* figure) {
     times.push_back(time);
     enqueues.push_back(enqueued);
   }
+  UCUDNN_ASSIGN_OR_RETURN(figure->error,
+                          LargestError(device, *executor, plan, operands));
   figure->measured = Summarize(times).median;
   figure->enqueued = Summarize(enqueues).median;
   // Behind work that takes the device longer than enqueueing takes the host.
@@ -187,6 +267,8 @@ nlohmann::ordered_json ToJson(const Job& job, const NetworkFigure& figure) {
                       {"measured_us", Us(at.measured)},
                       {"enqueued_us", Us(at.enqueued)},
                       {"device_alone_us", Us(at.device_alone)},
+                      {"error", at.error ? nlohmann::ordered_json(*at.error)
+                                         : nlohmann::ordered_json(nullptr)},
                       {"note", at.note}});
   }
   return json;

@@ -41,6 +41,9 @@ struct LimitFigure {
   std::optional<Nanoseconds> measured;
   std::optional<Nanoseconds> enqueued;
   std::optional<Nanoseconds> device_alone;
+  // The largest error of some elements of every kernel's result, in units of
+  // what its precision explains; only of the plans that were run.
+  std::optional<double> error;
   std::string note;  // why something is absent
 };
 

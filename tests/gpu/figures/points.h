@@ -22,11 +22,11 @@
 namespace ucudnn::figures {
 
 struct PointOptions {
-  BatchSize smallest{4};        // of the powers of two
+  BatchSize smallest{8};        // of the powers of two
   Bytes max_workspace = 1_GiB;  // more is left out
   // Of the run: what is slower than something as small by more is left out...
-  double near = 1.3;
-  double hopeless = 4;  // ... and by more than this, also on twice the batch.
+  double near = 1.08;
+  double hopeless = 2;  // ... and by more than this, also on twice the batch.
 };
 
 class ScreenedDevice;
