@@ -105,8 +105,8 @@ def curve(figures):
 
 def truth(figures):
     yield ("| network | precision, layout | limit | predicted | measured | "
-           "deviation | enqueueing | device alone |")
-    yield "|" + "---|" * 8
+           "deviation | enqueueing | device alone | error |")
+    yield "|" + "---|" * 9
     worst = 0.0
     for f in figures:
         for entry in f["limits"]:
@@ -118,7 +118,8 @@ def truth(figures):
                    f"{f['layout']} | {mib(entry['limit_bytes'])} MiB "
                    f"| {ms(entry['planned_us'])} | {ms(entry['measured_us'])} "
                    f"| {off:+.1%} | {ms(entry['enqueued_us'])} "
-                   f"| {ms(entry['device_alone_us'])} |")
+                   f"| {ms(entry['device_alone_us'])} "
+                   f"| {times(entry.get('error'))} |")
     yield ""
     yield f"Largest deviation: {worst:.1%}."
 
@@ -159,7 +160,8 @@ def main():
                 ""]
         out += list(curve(figures))
         out += ["", "## Prediction and run", "",
-                "Times in ms; the planned convolutions back to back.", ""]
+                "Times in ms; the planned convolutions back to back. The error "
+                "is in units of what the precision explains.", ""]
         out += list(truth(figures))
     if layers:
         out += ["", "## DeepBench", "",

@@ -36,7 +36,6 @@ struct Settings {
   std::string deepbench;
   std::string output;
   double seconds = 1e9;  // begin nothing after so long
-  std::int64_t smallest = 8;
 };
 
 // 8 MiB to 1 GiB, PyTorch's workspace and an eighth of it.
@@ -63,6 +62,9 @@ Result<Job> JobOf(const Json& peer, const std::string& networks) {
                           ParseLayout(peer.at("layout").get<std::string>()));
   const Bytes workspace(peer.at("workspace_bytes").get<std::int64_t>());
   job.limits = LimitsFor(workspace);
+  // NCHW is to do with an eighth of PyTorch's workspace, NHWC with as much.
+  job.fit_limits = {64_MiB,
+                    job.layout == Layout::kNchw ? workspace / 8 : workspace};
   job.run_limits = {64_MiB, workspace / 8, workspace, 1_GiB};
   return job;
 }
@@ -91,9 +93,7 @@ Json ToJson(const PointSource::Effort& effort) {
 class Report {
  public:
   Report(Device& device, Settings settings)
-      : device_(device), settings_(std::move(settings)) {
-    options_.smallest = BatchSize(settings_.smallest);
-  }
+      : device_(device), settings_(std::move(settings)) {}
 
   Status Networks() {
     UCUDNN_ASSIGN_OR_RETURN(const std::string text,
@@ -193,9 +193,6 @@ int main(int argc, char** argv) {
   app.add_option("--networks", settings.networks, "the folder of networks");
   app.add_option("--deepbench", settings.deepbench, "DeepBench's layers");
   app.add_option("--seconds", settings.seconds, "begin nothing after so long");
-  app.add_option("--smallest-batch", settings.smallest,
-                 "the least power of two to measure")
-      ->capture_default_str();
   app.add_option("-o,--output", settings.output, "an existing folder")
       ->required();
   CLI11_PARSE(app, argc, argv);

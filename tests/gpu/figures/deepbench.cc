@@ -38,15 +38,14 @@ Result<nlohmann::ordered_json> MeasureBenchLayer(PointSource& points,
   const ConvProblem problem = {ConvOp::kForward, layer.layer.geometry,
                                precision, Layout::kNchw};
   UCUDNN_ASSIGN_OR_RETURN(const auto* measured,
-                          points.PointsOf(problem, layer.batch));
+                          points.PointsOf(problem, layer.batch, {limit}));
   KernelProfile kernel;
   kernel.points = *measured;
   nlohmann::ordered_json json = {{"layer", layer.layer.name},
                                  {"batch", layer.batch.count()},
                                  {"precision", Name(precision)},
                                  {"limit_bytes", limit.count()}};
-  const auto plan =
-      SolveWr(kernel, {layer.batch, limit, BatchPolicy::kPowerOfTwo});
+  const auto plan = SolveWr(kernel, {layer.batch, limit, BatchPolicy::kAll});
   const auto put = [&](const char* key,
                        const std::optional<Nanoseconds>& time) {
     json[key] = time ? nlohmann::ordered_json(Microseconds(*time))
@@ -59,8 +58,7 @@ Result<nlohmann::ordered_json> MeasureBenchLayer(PointSource& points,
   std::erase_if(kernel.points, [](const MeasuredPoint& p) {
     return p.algorithm.name.starts_with("eng");
   });
-  const auto legacy =
-      SolveWr(kernel, {layer.batch, limit, BatchPolicy::kPowerOfTwo});
+  const auto legacy = SolveWr(kernel, {layer.batch, limit, BatchPolicy::kAll});
   put("planned_legacy_us", legacy ? std::optional(legacy->time) : std::nullopt);
   if (plan) {
     json["micro_batches"] = nlohmann::ordered_json::array();

@@ -204,8 +204,9 @@ Result<NetworkFigure> MeasureNetwork(Device& device, PointSource& points,
   const std::vector<Kernel> kernels =
       KernelsOf(job.network, job.precision, job.layout);
   for (const Kernel& kernel : kernels) {
-    UCUDNN_ASSIGN_OR_RETURN(const auto* measured,
-                            points.PointsOf(kernel.problem, job.batch));
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto* measured,
+        points.PointsOf(kernel.problem, job.batch, job.fit_limits));
     KernelProfile profile;
     profile.id = {ToString(device.info().kind),
                   job.network.name,
@@ -227,8 +228,10 @@ Result<NetworkFigure> MeasureNetwork(Device& device, PointSource& points,
     at.limit = limit;
     at.undivided = Sum(figure.profile, job.batch, limit, false);
     at.undivided_legacy = Sum(figure.profile, job.batch, limit, true);
-    auto plan =
+    const auto powers =
         SolveWr(figure.profile, {job.batch, limit, BatchPolicy::kPowerOfTwo});
+    if (powers) at.powers_of_two = powers->total_time;
+    auto plan = SolveWr(figure.profile, {job.batch, limit, BatchPolicy::kAll});
     if (!plan) {
       at.note = plan.error().message;
       continue;
@@ -261,6 +264,7 @@ nlohmann::ordered_json ToJson(const Job& job, const NetworkFigure& figure) {
   for (const LimitFigure& at : figure.limits) {
     limits.push_back({{"limit_bytes", at.limit.count()},
                       {"planned_us", Us(at.planned)},
+                      {"powers_of_two_us", Us(at.powers_of_two)},
                       {"arena_bytes", at.arena.count()},
                       {"undivided_us", Us(at.undivided)},
                       {"undivided_legacy_us", Us(at.undivided_legacy)},

@@ -26,13 +26,15 @@ struct Job {
   Precision precision = Precision::kFp32;
   Layout layout = Layout::kNchw;
   std::vector<Bytes> limits;      // of the curve, rising
+  std::vector<Bytes> fit_limits;  // for which batches that just fit are tried
   std::vector<Bytes> run_limits;  // those at which the plan is also run
 };
 
 // Under one limit. Sums over the kernels; absent where a kernel has none.
 struct LimitFigure {
   Bytes limit;
-  std::optional<Nanoseconds> planned;
+  std::optional<Nanoseconds> planned;           // of all measured batches
+  std::optional<Nanoseconds> powers_of_two;     // of these alone
   Bytes arena;                                  // of the plan
   std::optional<Nanoseconds> undivided;         // the fastest that fits
   std::optional<Nanoseconds> undivided_legacy;  // of the first interface

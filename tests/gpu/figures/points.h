@@ -1,11 +1,16 @@
 #ifndef UCUDNN_TESTS_GPU_FIGURES_POINTS_H_
 #define UCUDNN_TESTS_GPU_FIGURES_POINTS_H_
 
-// Measures a problem's algorithms on all powers of two up to a batch, in as
-// little time as a figure allows: each algorithm is run once, and measured as
-// device/measure.h does it only where it can matter, which is when nothing
+// Measures a problem's algorithms on powers of two up to a batch, in as little
+// time as a figure allows: each algorithm is run once, and measured as
+// device/measure.h does it only where it can matter, which is when no rival
 // with as little workspace was much faster. An algorithm that was hopeless on
-// half the batch is not even run.
+// half the batch is not even run. The first interface's algorithms have only
+// each other as rivals, since figures compare with them alone. Then, for a few
+// limits, the largest multiples of 8 images that fit, of the algorithms that
+// such a batch may make faster.
+//
+// The least power of two is the one whose images have some 3 MiB, at most 8.
 
 #include <map>
 #include <memory>
@@ -22,7 +27,6 @@
 namespace ucudnn::figures {
 
 struct PointOptions {
-  BatchSize smallest{8};        // of the powers of two
   Bytes max_workspace = 1_GiB;  // more is left out
   // Of the run: what is slower than something as small by more is left out...
   double near = 1.08;
@@ -37,10 +41,11 @@ class PointSource {
   PointSource(Device& device, const PointOptions& options);
   ~PointSource();
 
-  // By rising batch; the batch itself among them. A problem that was asked for
-  // with this batch before is not measured again.
-  Result<const std::vector<MeasuredPoint>*> PointsOf(const ConvProblem& problem,
-                                                     BatchSize batch);
+  // Powers of two, the batch itself, and what just fits into `limits`. A
+  // problem that was asked for with this batch before is not measured again.
+  Result<const std::vector<MeasuredPoint>*> PointsOf(
+      const ConvProblem& problem, BatchSize batch,
+      const std::vector<Bytes>& limits);
 
   // What was left out or failed, and the time spent; for the report.
   struct Effort {
@@ -61,6 +66,11 @@ class PointSource {
 
   Status MeasureBatch(const ConvProblem& problem, BatchSize batch,
                       Earlier* earlier, std::vector<MeasuredPoint>* points);
+  Status MeasureFitting(const ConvProblem& problem, Bytes limit,
+                        std::vector<MeasuredPoint>* points);
+  Status Measure(const ConvProblem& problem, BatchSize batch,
+                 std::vector<Candidate> candidates,
+                 std::vector<MeasuredPoint>* points);
   Result<Nanoseconds> RunOnce(const ConvProblem& problem, BatchSize batch,
                               const Candidate& candidate);
   Status Reserve(const ConvProblem& problem, BatchSize batch);
