@@ -1,5 +1,6 @@
 #include "device/cudnn/graph.h"
 
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -22,7 +23,7 @@ std::vector<Precision> GraphsFor(Precision asked) {
 // The engines that the heuristics suggest for problems computed as `asked`,
 // each once; none where cuDNN does not know such a graph.
 Result<std::vector<EngineName>> Suggested(GraphProblem& problem,
-                                          Precision asked) {
+                                          Precision asked, int most) {
   std::vector<EngineName> engines;
   const auto graph = problem.Graph(ComputeType(asked), Scaling());
   UCUDNN_RETURN_IF_ERROR(problem.handle().CheckLost());
@@ -34,6 +35,10 @@ Result<std::vector<EngineName>> Suggested(GraphProblem& problem,
     UCUDNN_RETURN_IF_ERROR(problem.handle().CheckLost());
     if (!suggested) continue;
     for (const EngineName& engine : *suggested) {
+      if (mode == CUDNN_HEUR_MODE_A && most > 0 &&
+          std::ssize(engines) >= most) {
+        break;
+      }
       if (seen.insert(engine).second) engines.push_back(engine);
     }
   }
@@ -44,7 +49,7 @@ Result<std::vector<EngineName>> Suggested(GraphProblem& problem,
 
 Result<std::vector<SuggestedEngine>> SurveyGraph(CudnnHandle& handle,
                                                  const ConvProblem& problem,
-                                                 BatchSize batch) {
+                                                 BatchSize batch, int most) {
   UCUDNN_ASSIGN_OR_RETURN(const auto shared,
                           GraphProblem::Create(handle, problem, batch));
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
@@ -52,7 +57,8 @@ Result<std::vector<SuggestedEngine>> SurveyGraph(CudnnHandle& handle,
   std::vector<SuggestedEngine> survey;
   auto recent = std::make_unique<RecentEngines>(problem, batch);
   for (const Precision precision : GraphsFor(problem.precision)) {
-    UCUDNN_ASSIGN_OR_RETURN(const auto engines, Suggested(*shared, precision));
+    UCUDNN_ASSIGN_OR_RETURN(const auto engines,
+                            Suggested(*shared, precision, most));
     for (const EngineName& engine : engines) {
       auto verdict = bench.Judge(precision, engine);
       UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
@@ -75,9 +81,9 @@ Result<std::vector<SuggestedEngine>> SurveyGraph(CudnnHandle& handle,
 
 Result<std::vector<Candidate>> ListGraph(CudnnHandle& handle,
                                          const ConvProblem& problem,
-                                         BatchSize batch) {
+                                         BatchSize batch, int most) {
   UCUDNN_ASSIGN_OR_RETURN(const auto survey,
-                          SurveyGraph(handle, problem, batch));
+                          SurveyGraph(handle, problem, batch, most));
   std::vector<Candidate> candidates;
   for (const SuggestedEngine& engine : survey) {
     if (engine.fault.empty()) candidates.push_back(engine.candidate);

@@ -4,7 +4,8 @@
 // Convolutions through cuDNN's graph interface: engines with their knobs,
 // named as in graph_name.h. Their math has no name.
 //
-// Engines come from the heuristics' main and fallback lists. On float data an
+// Engines come from the heuristics' main list, or the first `most` of it where
+// that is not 0, and from their fallback list. On float data an
 // engine that uses the matrix units or rounds its input is TF32, any other
 // FP32; on 16-bit data the arithmetic is the graph's.
 //
@@ -42,12 +43,12 @@ struct SuggestedEngine {
 // keeps them ready for PrepareGraph.
 Result<std::vector<SuggestedEngine>> SurveyGraph(CudnnHandle& handle,
                                                  const ConvProblem& problem,
-                                                 BatchSize batch);
+                                                 BatchSize batch, int most = 0);
 
 // The engines of SurveyGraph without fault.
 Result<std::vector<Candidate>> ListGraph(CudnnHandle& handle,
                                          const ConvProblem& problem,
-                                         BatchSize batch);
+                                         BatchSize batch, int most = 0);
 
 // kNotFound if the name is not an engine's, or the engine does not solve this
 // problem and batch in this precision, or has a fault. `handle` outlives the

@@ -144,16 +144,23 @@ cudnnStatus_t GetAttribute(cudnnBackendDescriptor_t const descriptor,
   auto* const number = static_cast<std::int64_t*>(values);
   *count = 1;
   switch (name) {
-    case CUDNN_ATTR_ENGINEHEUR_RESULTS:
-      // Each engine as it is, and with two knobs given out of order.
-      *count = static_cast<std::int64_t>(Fake().engines.size()) * 2;
+    case CUDNN_ATTR_ENGINEHEUR_RESULTS: {
+      // Each engine as it is, and with two knobs given out of order; the last
+      // one is the fallback.
+      const auto& engines = Fake().engines;
+      const bool fallback =
+          Int(d, CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_FALLBACK;
+      const std::size_t first =
+          fallback && !engines.empty() ? engines.size() - 1 : 0;
+      *count = static_cast<std::int64_t>(engines.size() - first) * 2;
       for (std::int64_t i = 0; i < requested; ++i) {
         descriptors[i]->ints[CUDNN_ATTR_ENGINE_GLOBAL_INDEX] = {
-            Fake().engines[std::size_t(i) / 2]};
+            engines[first + std::size_t(i) / 2]};
         descriptors[i]->ints[CUDNN_ATTR_ENGINECFG_KNOB_CHOICES] = {i % 2 * 2};
         descriptors[i]->finalized = true;
       }
       break;
+    }
     case CUDNN_ATTR_ENGINECFG_ENGINE:
       descriptors[0]->ints = d.ints;
       descriptors[0]->finalized = true;

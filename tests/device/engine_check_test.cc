@@ -139,6 +139,18 @@ TEST_F(EngineCheckTest, OffersNoEngineThatIsFaultyOrCannotBeChecked) {
   EXPECT_THAT(*ListGraph(*handle_, other, BatchSize(8)), SizeIs(2));
 }
 
+TEST_F(EngineCheckTest, IsAskedOfTheFirstSuggestionsAndAllFallbacks) {
+  Fake().engines = {3, 4, 5};
+  const auto listed =
+      ListGraph(*handle_, Problem(ConvOp::kForward, Layout::kNchw),
+                BatchSize(8), /*most=*/2);
+  ASSERT_TRUE(listed);
+  std::vector<std::string> names;
+  for (const Candidate& c : *listed) names.push_back(c.algorithm.name);
+  EXPECT_THAT(names,
+              ElementsAre("eng3", "eng3-k2=4-k7=1", "eng5", "eng5-k2=4-k7=1"));
+}
+
 TEST_F(EngineCheckTest, TakesFewerImagesWhereTheyAreLarge) {
   ConvProblem problem = Problem(ConvOp::kForward, Layout::kNchw);
   EXPECT_EQ(CheckBatch(problem), BatchSize(3));

@@ -128,8 +128,8 @@ def main():
                         help="begin nothing after so long")
     parser.add_argument("-o", "--output", required=True)
     args = parser.parse_args()
-    configs = args.config or ["FP32:NCHW", "TF32:NCHW", "PSEUDO_HALF:NCHW",
-                              "TF32:NHWC", "PSEUDO_HALF:NHWC"]
+    configs = args.config or ["TF32:NCHW", "PSEUDO_HALF:NCHW", "FP32:NCHW",
+                              "PSEUDO_HALF:NHWC", "TF32:NHWC"]
     torch.backends.cudnn.benchmark = True
     begun = time.monotonic()
     figures = []

@@ -7,11 +7,11 @@
 #include <tuple>
 #include <utility>
 
+#include "base/median.h"
 #include "client/executor.h"
 #include "device/cudnn/graph_name.h"
 #include "device/cudnn/reference_element.h"
 #include "device/elements.h"
-#include "device/measure.h"
 #include "solver/wr.h"
 
 namespace ucudnn::figures {
@@ -120,7 +120,8 @@ Result<double> LargestError(Device& device, Executor& executor,
   return largest;
 }
 
-Status RunPlan(Device& device, const WorkspacePlan& plan, LimitFigure* figure) {
+Status RunPlan(Device& device, const WorkspacePlan& plan, bool check,
+               LimitFigure* figure) {
   UCUDNN_ASSIGN_OR_RETURN(const auto executor, Executor::Create(device, plan));
   if (!executor->fallbacks().empty()) {
     figure->note = executor->fallbacks().front().why.message;
@@ -143,10 +144,12 @@ Status RunPlan(Device& device, const WorkspacePlan& plan, LimitFigure* figure) {
     times.push_back(time);
     enqueues.push_back(enqueued);
   }
-  UCUDNN_ASSIGN_OR_RETURN(figure->error,
-                          LargestError(device, *executor, plan, operands));
-  figure->measured = Summarize(times).median;
-  figure->enqueued = Summarize(enqueues).median;
+  if (check) {
+    UCUDNN_ASSIGN_OR_RETURN(figure->error,
+                            LargestError(device, *executor, plan, operands));
+  }
+  figure->measured = MiddleOf(times).median;
+  figure->enqueued = MiddleOf(enqueues).median;
   // Behind work that takes the device longer than enqueueing takes the host.
   UCUDNN_ASSIGN_OR_RETURN(DeviceBuffer ballast, device.Allocate(2_GiB));
   const auto fill = [&] {
@@ -163,7 +166,7 @@ Status RunPlan(Device& device, const WorkspacePlan& plan, LimitFigure* figure) {
     UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, device.Time(all));
     alone.push_back(time);
   }
-  figure->device_alone = Summarize(alone).median;
+  figure->device_alone = MiddleOf(alone).median;
   return {};
 }
 
@@ -245,7 +248,9 @@ Result<NetworkFigure> MeasureNetwork(Device& device, PointSource& points,
         job.run_limits.end()) {
       continue;
     }
-    if (const Status ran = RunPlan(device, *plan, &at); !ran) {
+    if (const Status ran =
+            RunPlan(device, *plan, limit == job.run_limits.front(), &at);
+        !ran) {
       at.note = ran.error().message;
       UCUDNN_RETURN_IF_ERROR(device.Synchronize());
     }

@@ -27,7 +27,8 @@ struct Job {
   Layout layout = Layout::kNchw;
   std::vector<Bytes> limits;      // of the curve, rising
   std::vector<Bytes> fit_limits;  // for which batches that just fit are tried
-  std::vector<Bytes> run_limits;  // those at which the plan is also run
+  // Those at which the plan is also run; at the first its results are checked.
+  std::vector<Bytes> run_limits;
 };
 
 // Under one limit. Sums over the kernels; absent where a kernel has none.
@@ -44,7 +45,7 @@ struct LimitFigure {
   std::optional<Nanoseconds> enqueued;
   std::optional<Nanoseconds> device_alone;
   // The largest error of some elements of every kernel's result, in units of
-  // what its precision explains; only of the plans that were run.
+  // what its precision explains.
   std::optional<double> error;
   std::string note;  // why something is absent
 };

@@ -29,7 +29,7 @@ namespace ucudnn::figures {
 struct PointOptions {
   Bytes max_workspace = 1_GiB;  // more is left out
   // Of the run: what is slower than something as small by more is left out...
-  double near = 1.08;
+  double near = 1.06;
   double hopeless = 2;  // ... and by more than this, also on twice the batch.
 };
 
