@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -72,13 +71,6 @@ Result<Job> JobOf(const Json& peer, const std::string& networks) {
   return job;
 }
 
-Status Write(const std::string& path, const std::string& content) {
-  std::ofstream file(path);
-  file << content;
-  if (file.flush()) return {};
-  return Fail(Code::kInvalidArgument, "cannot write {}", path);
-}
-
 Json ToJson(const PointSource::Effort& effort) {
   const auto seconds = [](Nanoseconds time) {
     return std::chrono::duration<double>(time).count();
@@ -120,12 +112,12 @@ class Report {
           fmt::format("{}_b{}_{}_{}", job.network.name, job.batch.count(),
                       Name(job.precision), Name(job.layout));
       UCUDNN_RETURN_IF_ERROR(
-          Write(settings_.output + "/figures.json", figures.dump(1)));
+          ReplaceFile(settings_.output + "/figures.json", figures.dump(1)));
       profile_.kernels.insert(profile_.kernels.end(),
                               figure.profile.kernels.begin(),
                               figure.profile.kernels.end());
       UCUDNN_RETURN_IF_ERROR(
-          Write(settings_.output + "/profile.csv", ToCsv(profile_)));
+          ReplaceFile(settings_.output + "/profile.csv", ToCsv(profile_)));
       Say(fmt::format("{} {}", name, ToJson(points.effort()).dump()));
     }
     return {};
@@ -153,7 +145,7 @@ class Report {
             auto json, MeasureBenchLayer(*source, layer, precision, 64_MiB));
         results.push_back(std::move(json));
         UCUDNN_RETURN_IF_ERROR(
-            Write(settings_.output + "/deepbench.json", results.dump(1)));
+            ReplaceFile(settings_.output + "/deepbench.json", results.dump(1)));
       }
     }
     for (const auto& [precision, source] : points) {

@@ -142,8 +142,9 @@ def main():
             name, batch = network.rsplit(":", 1)
             result = figure(name, int(batch), precision, layout)
             figures.append(result)
-            with open(args.output, "w", encoding="utf-8") as file:
+            with open(args.output + ".new", "w", encoding="utf-8") as file:
                 json.dump(figures, file, indent=1)
+            os.replace(args.output + ".new", args.output)
             print(f"{time.monotonic() - begun:7.1f} s  {network} {config}: "
                   f"{result['time_us'] / 1e3:.2f} ms, "
                   f"{result['workspace_bytes'] / 2**20:.0f} MiB", flush=True)
