@@ -136,37 +136,34 @@ Status CheckPlan(const JobPlan& plan, const JobRequest& request,
 }
 
 Status CheckOnDevice(Device& device, const WorkspacePlan& plan) {
-  std::map<std::pair<ConvProblem, BatchSize>, std::vector<Candidate>> listed;
+  // What one kernel needs, another like it does too.
+  std::map<std::tuple<ConvProblem, BatchSize, Algorithm>, Bytes> workspaces;
   for (const KernelPlan& kernel : plan.kernels) {
     if (!kernel.problem) {
       return Fail(Code::kFailedPrecondition, "{} has no problem",
                   KernelName(kernel));
     }
     for (const MicroBatch& micro : kernel.micro_batches) {
-      const auto [entry, is_new] =
-          listed.try_emplace({*kernel.problem, micro.batch});
+      const auto [entry, is_new] = workspaces.try_emplace(
+          {*kernel.problem, micro.batch, micro.algorithm});
       if (is_new) {
-        auto candidates = device.ListAlgorithms(*kernel.problem, micro.batch);
-        if (!candidates) {
-          return Within(KernelName(kernel), std::move(candidates).error());
+        const auto prepared =
+            device.Prepare(*kernel.problem, micro.batch, micro.algorithm);
+        if (!prepared) {
+          return Fail(Code::kFailedPrecondition,
+                      "{}: device {} has no algorithm {} {} for {} images: {}",
+                      KernelName(kernel), device.info().id,
+                      micro.algorithm.name, micro.algorithm.math,
+                      micro.batch.count(), prepared.error().message);
         }
-        entry->second = *std::move(candidates);
+        entry->second = (*prepared)->workspace();
       }
-      const auto found = std::find_if(
-          entry->second.begin(), entry->second.end(),
-          [&](const Candidate& c) { return c.algorithm == micro.algorithm; });
-      if (found == entry->second.end()) {
-        return Fail(Code::kFailedPrecondition,
-                    "{}: device {} has no algorithm {} {} for {} images",
-                    KernelName(kernel), device.info().id, micro.algorithm.name,
-                    micro.algorithm.math, micro.batch.count());
-      }
-      if (found->workspace > kernel.workspace) {
+      if (entry->second > kernel.workspace) {
         return Fail(Code::kFailedPrecondition,
                     "{}: {} on {} images needs {} on device {}, the plan has "
                     "{}",
                     KernelName(kernel), micro.algorithm.name,
-                    micro.batch.count(), FormatBytes(found->workspace),
+                    micro.batch.count(), FormatBytes(entry->second),
                     device.info().id, FormatBytes(kernel.workspace));
       }
     }

@@ -21,9 +21,9 @@ namespace ucudnn {
 Status CheckPlan(const JobPlan& plan, const JobRequest& request,
                  const std::vector<Kernel>& kernels, bool with_limits);
 
-// kFailedPrecondition unless the device lists each algorithm of the plan, with
-// no more workspace than the plan has for it. Asks the device once for each
-// problem and batch size.
+// kFailedPrecondition unless the device prepares each algorithm of the plan,
+// with no more workspace than the plan has for it; once for each problem, batch
+// size and algorithm.
 Status CheckOnDevice(Device& device, const WorkspacePlan& plan);
 
 }  // namespace ucudnn

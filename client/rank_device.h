@@ -19,6 +19,9 @@ struct RankDeviceOptions {
   bool gpus = true;             // false: as if there were none
   int cpu_devices = 0;  // parts of a node's CPU; 0: as many as its ranks
   int threads = 0;      // of each; 0: an even share of the cores
+  // Whether the device lists all algorithms, which takes time, or those that a
+  // job may fall back to.
+  bool all_algorithms = false;
 };
 
 struct RankDevice {

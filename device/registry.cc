@@ -24,6 +24,8 @@ Result<Devices> OpenGpus([[maybe_unused]] const DeviceOptions& options) {
   cudnn.ordinals = options.gpu_ordinals;
   cudnn.slice_sms = options.gpu_slice_sms;
   cudnn.on_failure = options.on_gpu_failure;
+  cudnn.graph = !options.quick_listing;
+  cudnn.graph_if_needed = options.quick_listing;
   return OpenCudnnDevices(cudnn);
 #else
   return Fail(Code::kUnavailable, "this build has no cuDNN backend");

@@ -23,6 +23,10 @@ struct DeviceOptions {
   // Told of each GPU that cannot be opened, which is then left out. Without it
   // the first such GPU is an error.
   std::function<void(int ordinal, const Error& error)> on_gpu_failure = {};
+  // ListAlgorithms is quick rather than complete: for jobs, which run what was
+  // planned elsewhere and list only where that is not to be had. Prepare knows
+  // all algorithms.
+  bool quick_listing = false;
 
   // Where there is no GPU: the CPU as so many devices. With several, each has
   // cores of its own if there are enough.

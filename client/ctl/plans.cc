@@ -208,18 +208,19 @@ Status List(const Server& server, OutputFormat format) {
   UCUDNN_ASSIGN_OR_RETURN(const auto response, connection->ListPlans(request));
   return Print(format, ToJson(response)["plans"], [&] {
     Table table({"PLAN", "NETWORK", "BATCH", "RANKS", "LIMIT", "POLICY",
-                 "PRECISION", "PREDICTED", "UNDIVIDED", "CREATED"});
+                 "PRECISION", "LAYOUT", "PREDICTED", "UNDIVIDED", "CREATED"});
     for (const v1::Plan& plan : response.plans()) {
       const v1::PlanRequest& request_of = plan.request();
-      table.AddRow(
-          {std::to_string(plan.id()), request_of.network(),
-           std::to_string(request_of.batch()),
-           std::to_string(request_of.device_kinds_size()),
-           LimitText(request_of), request_of.batch_policy(),
-           request_of.precision(), HumanTime(Nanoseconds(plan.predicted_ns())),
-           plan.has_undivided_ns() ? HumanTime(Nanoseconds(plan.undivided_ns()))
-                                   : "-",
-           Ago(plan.created_ms())});
+      table.AddRow({std::to_string(plan.id()), request_of.network(),
+                    std::to_string(request_of.batch()),
+                    std::to_string(request_of.device_kinds_size()),
+                    LimitText(request_of), request_of.batch_policy(),
+                    request_of.precision(), request_of.layout(),
+                    HumanTime(Nanoseconds(plan.predicted_ns())),
+                    plan.has_undivided_ns()
+                        ? HumanTime(Nanoseconds(plan.undivided_ns()))
+                        : "-",
+                    Ago(plan.created_ms())});
     }
     return table.Text();
   });

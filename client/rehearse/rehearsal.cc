@@ -138,11 +138,13 @@ class Rehearsal {
   }
 
   Status OpenDevice() {
-    UCUDNN_ASSIGN_OR_RETURN(RankDevice mine,
-                            OpenRankDevice(ranks_,
-                                           {.cpu_devices = options_.cpu_devices,
-                                            .threads = options_.threads},
-                                           Soon()));
+    UCUDNN_ASSIGN_OR_RETURN(
+        RankDevice mine,
+        OpenRankDevice(ranks_,
+                       {.cpu_devices = options_.cpu_devices,
+                        .threads = options_.threads,
+                        .all_algorithms = options_.compare_undivided},
+                       Soon()));
     report_.host = std::move(mine.host);
     device_ = std::move(mine.device);
     return {};

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/median.h"
-#include "client/rehearse/elements.h"
 #include "client/undivided.h"
+#include "device/elements.h"
 #include "device/measure.h"
 
 namespace ucudnn::rehearse {

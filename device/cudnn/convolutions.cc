@@ -29,8 +29,9 @@ Result<std::vector<Candidate>> ListConvolutions(CudnnHandle& handle,
   if (families.legacy) {
     UCUDNN_RETURN_IF_ERROR(add(ListLegacy(handle, problem, batch)));
   }
-  if (families.graph) {
-    UCUDNN_RETURN_IF_ERROR(add(ListGraph(handle, problem, batch)));
+  if (families.graph || (families.graph_if_needed && candidates.empty())) {
+    UCUDNN_RETURN_IF_ERROR(
+        add(ListGraph(handle, problem, batch, families.most_engines)));
   }
   if (candidates.empty()) {
     return Fail(Code::kUnimplemented, "{} at batch {}: {}", ToString(problem),

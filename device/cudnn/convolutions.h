@@ -22,6 +22,10 @@ namespace ucudnn::cudnn {
 struct Families {
   bool legacy = true;
   bool graph = false;
+  bool graph_if_needed = false;  // where the first interface solves nothing
+  // How many of the engines that the graph interface's heuristics put first
+  // are listed, besides their fallbacks; 0: all.
+  int most_engines = 0;
 };
 
 // kUnimplemented, with cuDNN's reason, if nothing solves the problem.

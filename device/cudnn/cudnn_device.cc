@@ -126,7 +126,8 @@ Result<std::unique_ptr<Device>> CudnnDevice::Open(const Libraries& libraries,
     return Within(name, cudnn::DescribeError(driver, got, "cuDeviceGet"));
   }
   std::unique_ptr<CudnnDevice> result(
-      new CudnnDevice(driver, {options.legacy, options.graph}));
+      new CudnnDevice(driver, {options.legacy, options.graph,
+                               options.graph_if_needed, options.most_engines}));
   UCUDNN_RETURN_IF_ERROR(result->Describe(libraries, device, name));
   const DeviceInfo& info = result->info_;
   const auto before = ComputeProcesses(info.id);

@@ -37,7 +37,13 @@ struct CudnnOptions {
   std::int64_t slice_sms = 0;
   // Which of cuDNN's interfaces ListAlgorithms asks.
   bool legacy = true;
-  bool graph = false;
+  bool graph = true;
+  // Asks the graph interface where the first one solves nothing. With `graph`
+  // false, listing takes no time worth speaking of.
+  bool graph_if_needed = false;
+  // Of the graph interface's suggestions only the first so many, and its
+  // fallbacks; 0: all. Fewer list and measure sooner.
+  int most_engines = 0;
   // Told of each GPU that cannot be opened, which is then left out. Without it
   // the first such GPU is an error.
   std::function<void(int ordinal, const Error& error)> on_failure;

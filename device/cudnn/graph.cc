@@ -1,12 +1,15 @@
 #include "device/cudnn/graph.h"
 
+#include <iterator>
 #include <set>
 #include <utility>
 
+#include "device/cudnn/engine_check.h"
 #include "device/cudnn/graph_convolution.h"
 #include "device/cudnn/graph_name.h"
 #include "device/cudnn/graph_problem.h"
 #include "device/cudnn/legacy_algorithms.h"
+#include "device/cudnn/recent_engines.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -20,7 +23,7 @@ std::vector<Precision> GraphsFor(Precision asked) {
 // The engines that the heuristics suggest for problems computed as `asked`,
 // each once; none where cuDNN does not know such a graph.
 Result<std::vector<EngineName>> Suggested(GraphProblem& problem,
-                                          Precision asked) {
+                                          Precision asked, int most) {
   std::vector<EngineName> engines;
   const auto graph = problem.Graph(ComputeType(asked), Scaling());
   UCUDNN_RETURN_IF_ERROR(problem.handle().CheckLost());
@@ -32,6 +35,10 @@ Result<std::vector<EngineName>> Suggested(GraphProblem& problem,
     UCUDNN_RETURN_IF_ERROR(problem.handle().CheckLost());
     if (!suggested) continue;
     for (const EngineName& engine : *suggested) {
+      if (mode == CUDNN_HEUR_MODE_A && most > 0 &&
+          std::ssize(engines) >= most) {
+        break;
+      }
       if (seen.insert(engine).second) engines.push_back(engine);
     }
   }
@@ -40,22 +47,46 @@ Result<std::vector<EngineName>> Suggested(GraphProblem& problem,
 
 }  // namespace
 
-Result<std::vector<Candidate>> ListGraph(CudnnHandle& handle,
-                                         const ConvProblem& problem,
-                                         BatchSize batch) {
+Result<std::vector<SuggestedEngine>> SurveyGraph(CudnnHandle& handle,
+                                                 const ConvProblem& problem,
+                                                 BatchSize batch, int most) {
   UCUDNN_ASSIGN_OR_RETURN(const auto shared,
                           GraphProblem::Create(handle, problem, batch));
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
-  std::vector<Candidate> candidates;
+  EngineBench bench(handle, problem);
+  std::vector<SuggestedEngine> survey;
+  auto recent = std::make_unique<RecentEngines>(problem, batch);
   for (const Precision precision : GraphsFor(problem.precision)) {
-    UCUDNN_ASSIGN_OR_RETURN(const auto engines, Suggested(*shared, precision));
+    UCUDNN_ASSIGN_OR_RETURN(const auto engines,
+                            Suggested(*shared, precision, most));
     for (const EngineName& engine : engines) {
-      const auto made = GraphConvolution::Create(shared, precision, engine);
+      auto verdict = bench.Judge(precision, engine);
+      UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
+      // For want of memory, say: what is not known to be right is not offered.
+      if (!verdict) verdict = EngineVerdict{verdict.error().message, false};
+      auto made =
+          GraphConvolution::Create(shared, precision, engine, verdict->scales);
       UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
       if (!made || !Admits(problem.precision, (*made)->precision())) continue;
-      candidates.push_back(
-          {{ToString(engine), "", (*made)->precision()}, (*made)->workspace()});
+      const Algorithm algorithm = {ToString(engine), "", (*made)->precision()};
+      survey.push_back({{algorithm, (*made)->workspace()},
+                        std::move(verdict->fault),
+                        verdict->scales});
+      if (survey.back().fault.empty()) recent->Add(algorithm, *std::move(made));
     }
+  }
+  handle.recent() = std::move(recent);
+  return survey;
+}
+
+Result<std::vector<Candidate>> ListGraph(CudnnHandle& handle,
+                                         const ConvProblem& problem,
+                                         BatchSize batch, int most) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto survey,
+                          SurveyGraph(handle, problem, batch, most));
+  std::vector<Candidate> candidates;
+  for (const SuggestedEngine& engine : survey) {
+    if (engine.fault.empty()) candidates.push_back(engine.candidate);
   }
   return candidates;
 }
@@ -75,11 +106,21 @@ Result<std::unique_ptr<Convolution>> PrepareGraph(CudnnHandle& handle,
   if (!Admits(problem.precision, algorithm.precision)) {
     return refuse("the precision is not what was asked for");
   }
+  if (handle.recent() != nullptr) {
+    UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
+    auto ready = handle.recent()->Find(problem, batch, algorithm);
+    if (ready != nullptr) return ready;
+  }
   UCUDNN_ASSIGN_OR_RETURN(auto shared,
                           GraphProblem::Create(handle, problem, batch));
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
-  auto made =
-      GraphConvolution::Create(std::move(shared), algorithm.precision, *engine);
+  // On float data the arithmetic is the engine's, whatever it was listed for.
+  EngineBench bench(handle, problem);
+  UCUDNN_ASSIGN_OR_RETURN(const EngineVerdict verdict,
+                          bench.Judge(algorithm.precision, *engine));
+  if (!verdict.fault.empty()) return refuse(verdict.fault);
+  auto made = GraphConvolution::Create(std::move(shared), algorithm.precision,
+                                       *engine, verdict.scales);
   if (!made) {
     UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
     return refuse(made.error().message);

@@ -67,19 +67,21 @@ class FlatTensor {
 };
 
 GraphConvolution::GraphConvolution(std::shared_ptr<GraphProblem> problem,
-                                   Precision asked, EngineName engine)
+                                   Precision asked, EngineName engine,
+                                   bool scales)
     : problem_(std::move(problem)),
       asked_(asked),
       engine_(std::move(engine)),
+      scales_(scales),
       precision_(asked) {}
 
 GraphConvolution::~GraphConvolution() = default;
 
 Result<std::unique_ptr<GraphConvolution>> GraphConvolution::Create(
     std::shared_ptr<GraphProblem> problem, Precision asked,
-    const EngineName& engine) {
+    const EngineName& engine, bool scales) {
   std::unique_ptr<GraphConvolution> result(
-      new GraphConvolution(std::move(problem), asked, engine));
+      new GraphConvolution(std::move(problem), asked, engine, scales));
   UCUDNN_ASSIGN_OR_RETURN(auto overwrite, result->Build(kOverwrite));
   if (DataType(asked) == CUDNN_DATA_FLOAT) {
     result->precision_ =
@@ -89,20 +91,23 @@ Result<std::unique_ptr<GraphConvolution>> GraphConvolution::Create(
   result->ready_.push_back({kOverwrite, std::move(overwrite)});
   if (result->problem_->problem().op == ConvOp::kBackwardFilter) {
     UCUDNN_RETURN_IF_ERROR(result->ReserveForAccumulation());
-  } else {
+  } else if (!scales) {
     UCUDNN_RETURN_IF_ERROR(result->ReserveForSubstitute());
   }
   return result;
 }
 
 Status GraphConvolution::ReserveForAccumulation() {
-  auto accumulate = Build(kAccumulate);
-  if (accumulate) {
-    workspace_ = std::max(workspace_, (*accumulate)->workspace());
-    ready_.push_back({kAccumulate, *std::move(accumulate)});
-    return {};
+  if (scales_) {
+    auto accumulate = Build(kAccumulate);
+    if (accumulate) {
+      workspace_ = std::max(workspace_, (*accumulate)->workspace());
+      ready_.push_back({kAccumulate, *std::move(accumulate)});
+      return {};
+    }
+    UCUDNN_RETURN_IF_ERROR(problem_->handle().CheckLost());
+    scales_ = false;
   }
-  UCUDNN_RETURN_IF_ERROR(problem_->handle().CheckLost());
   constexpr std::int64_t kAlignment = 256;
   const std::int64_t offset =
       (workspace_.count() + kAlignment - 1) / kAlignment * kAlignment;
@@ -110,7 +115,6 @@ Status GraphConvolution::ReserveForAccumulation() {
   addend_ = Bytes(offset);
   workspace_ = Bytes(offset + problem.geometry.filter_elements() *
                                   ElementBytes(problem.precision));
-  ready_.push_back({kAccumulate, nullptr});
   return {};
 }
 
@@ -134,13 +138,26 @@ Result<const ConvolutionPlan*> GraphConvolution::PlanFor(Scaling scaling) {
   for (const Ready& ready : ready_) {
     if (ready.scaling == scaling) return ready.plan.get();
   }
+  if (!scales_) return nullptr;
   auto plan = Build(scaling);
-  if (!plan) UCUDNN_RETURN_IF_ERROR(problem_->handle().CheckLost());
-  if (plan && (*plan)->workspace() > workspace_) plan->reset();
+  UCUDNN_RETURN_IF_ERROR(problem_->handle().CheckLost());
+  // The check has seen other pairs taken, and within the workspace.
+  if (plan && (*plan)->workspace() > workspace_) {
+    plan = Fail(Code::kInternal, "a workspace of {} bytes, more than {}",
+                (*plan)->workspace().count(), workspace_.count());
+  }
+  if (!plan) {
+    return Fail(Code::kUnimplemented,
+                "{} cannot compute {} at batch {} with alpha {} and beta {}: "
+                "{}",
+                ToString(engine_), ToString(problem_->problem()),
+                problem_->batch().count(), scaling.alpha, scaling.beta,
+                plan.error().message);
+  }
   // A caller whose scalars change all the time must not fill our memory.
   constexpr std::size_t kMost = 16;
   if (ready_.size() >= kMost) ready_.erase(ready_.begin() + 2);
-  ready_.push_back({scaling, plan ? *std::move(plan) : nullptr});
+  ready_.push_back({scaling, *std::move(plan)});
   return ready_.back().plan.get();
 }
 

@@ -6,16 +6,18 @@
 // plan for each pair:
 //
 //   1, 0                     made at once: an engine that refuses is not one
-//   1, 1 of backward_filter  made at once, since micro-batches accumulate; if
-//                            the engine refuses, the workspace also holds one
-//                            filter, from which the gradient is added
+//   1, 1 of backward_filter  made at once, since micro-batches accumulate
 //   any other pair           made when it is first run, which costs
-//                            milliseconds of host time, if the engine takes it
-//                            and the workspace suffices; otherwise
-//                              beta 0: the output is scaled afterwards
-//                              backward_filter: added as above
-//                              else: the first interface's algorithm that
-//                              needs least workspace, which ours includes
+//                            milliseconds of host time
+//
+// Of an engine that was not seen to honour such pairs (engine_check.h), or
+// refuses the second, only the first plan is used:
+//
+//   beta 0                   the output is scaled afterwards
+//   backward_filter          the workspace also holds one filter, from which
+//                            the gradient is added
+//   else                     the first interface's algorithm that needs least
+//                            workspace, which ours includes
 //
 // The last of these is slower than the engine; planned convolutions never need
 // it, since forward and backward_data do not accumulate.
@@ -38,11 +40,12 @@ class FlatTensor;
 
 class GraphConvolution : public Convolution {
  public:
-  // `asked` says in what the graph computes. The calling thread is inside
-  // handle.Enter(). Fails if the engine does not solve the problem.
+  // `asked` says in what the graph computes, `scales` whether the engine
+  // honours any scalars. The calling thread is inside handle.Enter(). Fails if
+  // the engine does not solve the problem.
   static Result<std::unique_ptr<GraphConvolution>> Create(
       std::shared_ptr<GraphProblem> problem, Precision asked,
-      const EngineName& engine);
+      const EngineName& engine, bool scales);
   ~GraphConvolution() override;
 
   // What the engine computes in: of float data, TF32 if it rounds its
@@ -55,17 +58,17 @@ class GraphConvolution : public Convolution {
  private:
   struct Ready {
     Scaling scaling;
-    std::unique_ptr<ConvolutionPlan> plan;  // null if the engine refuses
+    std::unique_ptr<ConvolutionPlan> plan;
   };
 
   GraphConvolution(std::shared_ptr<GraphProblem> problem, Precision asked,
-                   EngineName engine);
+                   EngineName engine, bool scales);
   Status ReserveForAccumulation();
   Status ReserveForSubstitute();
 
   const ConvolutionPlan& overwrite() const { return *ready_.front().plan; }
   Result<std::unique_ptr<ConvolutionPlan>> Build(Scaling scaling) const;
-  // Null if the engine refuses.
+  // Null if the engine is not to be used so.
   Result<const ConvolutionPlan*> PlanFor(Scaling scaling);
   Status RunSubstitute(const ConvArgs& args, void* workspace);
   Result<const FlatTensor*> Output();
@@ -73,6 +76,7 @@ class GraphConvolution : public Convolution {
   const std::shared_ptr<GraphProblem> problem_;
   const Precision asked_;
   const EngineName engine_;
+  bool scales_;
   Precision precision_;
   std::vector<Ready> ready_;  // that of (1, 0) first
   Bytes workspace_;

@@ -3,6 +3,9 @@
 #include <array>
 #include <utility>
 
+#include "device/cudnn/engine_check.h"
+#include "device/cudnn/recent_engines.h"
+
 namespace ucudnn::cudnn {
 namespace {
 
@@ -42,6 +45,13 @@ Error DescribeError(const CudnnApi& api, cudnnStatus_t status,
   return {CodeOf(status), std::move(message)};
 }
 
+CudnnHandle::CudnnHandle(const CudnnApi& api, GpuContext* context,
+                         cudnnHandle_t handle)
+    : api_(api),
+      context_(context),
+      handle_(handle),
+      verdicts_(std::make_unique<EngineVerdicts>()) {}
+
 Result<std::unique_ptr<CudnnHandle>> CudnnHandle::Create(const CudnnApi& api,
                                                          GpuContext& context) {
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context.Enter());
@@ -54,11 +64,15 @@ Result<std::unique_ptr<CudnnHandle>> CudnnHandle::Create(const CudnnApi& api,
 }
 
 std::unique_ptr<CudnnHandle> CudnnHandle::Wrap(const CudnnApi& api,
-                                               cudnnHandle_t handle) {
-  return std::unique_ptr<CudnnHandle>(new CudnnHandle(api, nullptr, handle));
+                                               cudnnHandle_t handle,
+                                               const DriverApi* driver) {
+  std::unique_ptr<CudnnHandle> wrapped(new CudnnHandle(api, nullptr, handle));
+  wrapped->driver_ = driver;
+  return wrapped;
 }
 
 CudnnHandle::~CudnnHandle() {
+  recent_.reset();
   if (context_ == nullptr || handle_ == nullptr) return;
   // Fails in a lost context, where nothing can be released.
   if (const auto scope = context_->Enter()) (void)api_.Destroy(handle_);
@@ -80,6 +94,13 @@ Status CudnnHandle::Check(cudnnStatus_t status, std::string_view call) {
   return tl::unexpected<Error>(std::move(error));
 }
 
+Status CudnnHandle::CheckDriver(const DriverApi& driver, CUresult result,
+                                std::string_view call) {
+  if (result == CUDA_SUCCESS) return {};
+  if (context_ != nullptr) return context_->Check(result, call);
+  return tl::unexpected<Error>(DescribeError(driver, result, call));
+}
+
 Status CudnnHandle::CheckLost() const {
   if (context_ == nullptr || !context_->lost()) return {};
   return tl::unexpected<Error>(*context_->lost());
@@ -87,6 +108,20 @@ Status CudnnHandle::CheckLost() const {
 
 std::int64_t CudnnHandle::slice_sms() const {
   return context_ != nullptr && context_->is_slice() ? context_->sms() : 0;
+}
+
+Result<const DriverApi*> CudnnHandle::driver() const {
+  if (driver_ != nullptr) return driver_;
+  if (context_ != nullptr) return &context_->driver();
+  UCUDNN_ASSIGN_OR_RETURN(const Libraries* libraries, LoadedLibraries());
+  return &libraries->driver;
+}
+
+Result<CUstream> CudnnHandle::stream() {
+  cudaStream_t stream = nullptr;
+  UCUDNN_RETURN_IF_ERROR(
+      Check(api_.GetStream(handle_, &stream), "cudnnGetStream"));
+  return stream;
 }
 
 }  // namespace ucudnn::cudnn

@@ -18,6 +18,9 @@
 
 namespace ucudnn::cudnn {
 
+class EngineVerdicts;
+class RecentEngines;
+
 // "cudnnConvolutionForward: CUDNN_STATUS_NOT_SUPPORTED (...)" with the code
 // that fits: kUnimplemented for what cuDNN does not support, kInvalidArgument
 // for what it calls a bad parameter, kResourceExhausted, kUnavailable, else
@@ -30,9 +33,11 @@ class CudnnHandle {
   // A new handle in `context`, working on its stream. `context` outlives it.
   static Result<std::unique_ptr<CudnnHandle>> Create(const CudnnApi& api,
                                                      GpuContext& context);
-  // The caller's handle, which it keeps and which outlives this.
+  // The caller's handle, which it keeps and which outlives this; so does the
+  // driver: the loaded one, if none is given.
   static std::unique_ptr<CudnnHandle> Wrap(const CudnnApi& api,
-                                           cudnnHandle_t handle);
+                                           cudnnHandle_t handle,
+                                           const DriverApi* driver = nullptr);
   ~CudnnHandle();
   CudnnHandle(const CudnnHandle&) = delete;
   CudnnHandle& operator=(const CudnnHandle&) = delete;
@@ -42,6 +47,9 @@ class CudnnHandle {
 
   // What `status` of `call` means; notices if the context was lost meanwhile.
   Status Check(cudnnStatus_t status, std::string_view call);
+  // The same of the driver's calls in the handle's context.
+  Status CheckDriver(const DriverApi& driver, CUresult result,
+                     std::string_view call);
   // The error of the lost context, if it is.
   Status CheckLost() const;
 
@@ -49,14 +57,25 @@ class CudnnHandle {
   cudnnHandle_t get() const { return handle_; }
   // How many multiprocessors a slice has; 0 if there is no slice.
   std::int64_t slice_sms() const;
+  // The driver that work around cuDNN's goes through; kUnavailable if a
+  // caller's handle comes without one and none can be loaded.
+  Result<const DriverApi*> driver() const;
+  // On which the handle works now.
+  Result<CUstream> stream();
+  // What is known of engines (engine_check.h).
+  EngineVerdicts& verdicts() { return *verdicts_; }
+  // Those that were listed last, ready to run (graph.h).
+  std::unique_ptr<RecentEngines>& recent() { return recent_; }
 
  private:
-  CudnnHandle(const CudnnApi& api, GpuContext* context, cudnnHandle_t handle)
-      : api_(api), context_(context), handle_(handle) {}
+  CudnnHandle(const CudnnApi& api, GpuContext* context, cudnnHandle_t handle);
 
   const CudnnApi& api_;
   GpuContext* context_;  // null if the handle is not ours
   cudnnHandle_t handle_;
+  const DriverApi* driver_ = nullptr;
+  std::unique_ptr<EngineVerdicts> verdicts_;
+  std::unique_ptr<RecentEngines> recent_;
 };
 
 }  // namespace ucudnn::cudnn

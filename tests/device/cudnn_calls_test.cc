@@ -40,22 +40,26 @@ class CudnnCallsTest : public ::testing::Test {
     handle_.reset();
     EXPECT_EQ(Fake().alive, 0) << "descriptors were not destroyed";
     EXPECT_THAT(Fake().current, IsEmpty()) << "a context is still current";
+    EXPECT_THAT(Fake().memory, IsEmpty()) << "memory was not freed";
   }
 
   void* Memory(int i) { return memory_ + i * 1024; }
   ConvArgs Args(float alpha = 1, float beta = 0) {
     return {Memory(0), Memory(1), Memory(2), alpha, beta};
   }
+  // Ready, and the runs of its check forgotten.
   Result<std::unique_ptr<Convolution>> Engine(ConvOp op) {
-    return PrepareGraph(*handle_, Problem(op), BatchSize(4),
-                        {"eng3", "", Precision::kFp32});
+    auto engine = PrepareGraph(*handle_, Problem(op), BatchSize(4),
+                               {"eng3", "", Precision::kFp32});
+    Fake().runs.clear();
+    return engine;
   }
 
   alignas(256) char memory_[4096] = {};
   const CudnnApi api_ = FakeCudnn();
   const DriverApi driver_ = FakeDriver();
   std::unique_ptr<CudnnHandle> handle_ =
-      CudnnHandle::Wrap(api_, reinterpret_cast<cudnnHandle_t>(0x1));
+      CudnnHandle::Wrap(api_, reinterpret_cast<cudnnHandle_t>(0x1), &driver_);
 };
 
 TEST_F(CudnnCallsTest, ListTheLegacyAlgorithmsThatCudnnGivesAWorkspaceFor) {
@@ -214,7 +218,7 @@ TEST_F(CudnnCallsTest, LeaveScalingToEnginesThatTakeIt) {
 
 TEST_F(CudnnCallsTest, ScaleTheOutputOfEnginesThatDoNot) {
   Fake().engines = {3};
-  Fake().engines_scale = false;
+  Fake().ignoring_beta = {3};
   const auto conv = Engine(ConvOp::kForward);
   ASSERT_TRUE(conv);
   ASSERT_TRUE((*conv)->Run(Args(0.5F, 0), nullptr, Bytes()));

@@ -144,16 +144,23 @@ cudnnStatus_t GetAttribute(cudnnBackendDescriptor_t const descriptor,
   auto* const number = static_cast<std::int64_t*>(values);
   *count = 1;
   switch (name) {
-    case CUDNN_ATTR_ENGINEHEUR_RESULTS:
-      // Each engine as it is, and with two knobs given out of order.
-      *count = static_cast<std::int64_t>(Fake().engines.size()) * 2;
+    case CUDNN_ATTR_ENGINEHEUR_RESULTS: {
+      // Each engine as it is, and with two knobs given out of order; the last
+      // one is the fallback.
+      const auto& engines = Fake().engines;
+      const bool fallback =
+          Int(d, CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_FALLBACK;
+      const std::size_t first =
+          fallback && !engines.empty() ? engines.size() - 1 : 0;
+      *count = static_cast<std::int64_t>(engines.size() - first) * 2;
       for (std::int64_t i = 0; i < requested; ++i) {
         descriptors[i]->ints[CUDNN_ATTR_ENGINE_GLOBAL_INDEX] = {
-            Fake().engines[std::size_t(i) / 2]};
+            engines[first + std::size_t(i) / 2]};
         descriptors[i]->ints[CUDNN_ATTR_ENGINECFG_KNOB_CHOICES] = {i % 2 * 2};
         descriptors[i]->finalized = true;
       }
       break;
+    }
     case CUDNN_ATTR_ENGINECFG_ENGINE:
       descriptors[0]->ints = d.ints;
       descriptors[0]->finalized = true;
@@ -201,6 +208,7 @@ cudnnStatus_t Execute(cudnnHandle_t, cudnnBackendDescriptor_t plan,
   pointers[3] = Token<const void*>(Int(p, CUDNN_ATTR_VARIANT_PACK_WORKSPACE));
   const float alpha = Alpha(operation);
   const float beta = Beta(operation);
+  ComputeFake(operation, pointers, Int(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
   return Ran("execute", std::move(pointers),
              static_cast<int>(Int(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX)), 0,
              &alpha, &beta);
@@ -234,6 +242,33 @@ void SetDriver(DriverApi* api) {
   };
   api->CtxPopCurrent = [](CUcontext*) {
     Fake().current.pop_back();
+    return CUDA_SUCCESS;
+  };
+  api->MemAlloc = [](CUdeviceptr* address, std::size_t size) {
+    if (Fake().next_result != CUDA_SUCCESS) return Next();
+    std::vector<char> memory(size);
+    void* const start = memory.data();
+    Fake().memory.emplace(start, std::move(memory));
+    *address = reinterpret_cast<CUdeviceptr>(start);
+    return CUDA_SUCCESS;
+  };
+  api->MemFree = [](CUdeviceptr address) {
+    Fake().memory.erase(reinterpret_cast<const void*>(address));
+    return CUDA_SUCCESS;
+  };
+  api->MemcpyHtoDAsync = [](CUdeviceptr to, const void* from, std::size_t size,
+                            CUstream) {
+    std::memcpy(reinterpret_cast<void*>(to), from, size);
+    return CUDA_SUCCESS;
+  };
+  api->MemcpyDtoHAsync = [](void* to, CUdeviceptr from, std::size_t size,
+                            CUstream) {
+    std::memcpy(to, reinterpret_cast<const void*>(from), size);
+    return CUDA_SUCCESS;
+  };
+  api->MemsetD8Async = [](CUdeviceptr to, unsigned char byte, std::size_t size,
+                          CUstream) {
+    std::memset(reinterpret_cast<void*>(to), byte, size);
     return CUDA_SUCCESS;
   };
   api->StreamCreate = [](CUstream*, unsigned int) { return Next(); };
@@ -270,6 +305,7 @@ CudnnApi FakeCudnn() {
   api.Create = [](cudnnHandle_t* handle) { return Make(handle); };
   api.Destroy = [](cudnnHandle_t) { return --Fake().alive, kSuccess; };
   api.SetStream = [](cudnnHandle_t, cudaStream_t) { return kSuccess; };
+  api.GetStream = [](cudnnHandle_t, cudaStream_t*) { return kSuccess; };
   api.CreateTensorDescriptor = [](cudnnTensorDescriptor_t* d) {
     return Make(d);
   };

@@ -1,11 +1,16 @@
 #ifndef UCUDNN_TESTS_DEVICE_CUDNN_FAKE_H_
 #define UCUDNN_TESTS_DEVICE_CUDNN_FAKE_H_
 
-// A driver and a cuDNN that compute nothing but remember how they were called,
-// so that what device/cudnn says to the real ones can be tested without a GPU.
-// One test at a time: the state is global, as function pointers need it.
+// A driver and a cuDNN that remember how they were called, so that what
+// device/cudnn says to the real ones can be tested without a GPU. They compute
+// nothing, except engines whose output the fake driver allocated: those compute
+// in float, two dimensions, as the descriptors say or as faulty as they are
+// told to. One test at a time: the state is global, as function pointers need
+// it.
 
+#include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,6 +31,7 @@ struct FakeState {
   CUresult next_result = CUDA_SUCCESS;  // of every call that can fail
   std::vector<CUcontext> current;       // the stack of contexts
   int freed = 0;
+  std::map<const void*, std::vector<char>> memory;  // allocated, by its start
 
   // cuDNN's first interface.
   std::map<int, cudnnStatus_t> refusals;  // by algorithm
@@ -49,8 +55,18 @@ struct FakeState {
   std::int64_t rounding_engine = -1;  // notes the matrix units
   std::int64_t graph_workspace = 0;
   int alive = 0;  // descriptors not destroyed
+  // Engines that take any graph and compute another.
+  std::set<std::int64_t> ignoring_beta;
+  std::set<std::int64_t> adding_always;  // as if beta were 1
+  std::set<std::int64_t> imprecise;      // off by 1e-4 of the sum
+  std::set<std::int64_t> unfinished;     // leave the last element as it was
 };
 FakeState& Fake();
+
+// What an engine was asked for, from its operation's descriptors and its
+// pointers to input, filter and output, done on the host.
+void ComputeFake(const FakeDescriptor& operation,
+                 const std::vector<const void*>& pointers, std::int64_t engine);
 
 // Forgets everything.
 void ResetFake();

@@ -11,7 +11,10 @@
 #include <vector>
 
 #include "base/conv_problem.h"
+#include "device/cudnn/context.h"
 #include "device/cudnn/cudnn_device.h"
+#include "device/cudnn/graph.h"
+#include "device/cudnn/handle.h"
 #include "device/cudnn/monitor.h"
 
 namespace ucudnn {
@@ -26,6 +29,7 @@ struct Settings {
   bool graph = false;
   bool only_graph = false;
   bool list_only = false;
+  bool engines = false;
 };
 
 void Print(const std::string& line) { std::puts(line.c_str()); }
@@ -113,6 +117,58 @@ Result<std::string> Measure(Device& device, const ConvProblem& problem,
       accumulating ? HumanTime(*accumulating) : Text(accumulating.error()));
 }
 
+// The engines that cuDNN suggests, and what their check found.
+Status SurveyProblem(cudnn::CudnnHandle& handle, const ConvProblem& problem,
+                     BatchSize batch) {
+  Print(fmt::format("\n{} batch {}", ToString(problem), batch.count()));
+  const auto begun = std::chrono::steady_clock::now();
+  const auto survey = cudnn::SurveyGraph(handle, problem, batch);
+  const double first = MillisecondsSince(begun);
+  if (!survey) {
+    Print("  " + Text(survey.error()));
+    if (survey.error().code != Code::kDataLoss) return {};
+    return tl::unexpected<Error>(survey.error());
+  }
+  const auto again = std::chrono::steady_clock::now();
+  UCUDNN_RETURN_IF_ERROR(cudnn::SurveyGraph(handle, problem, batch));
+  Print(
+      fmt::format("  {} engines, checked and listed in {:.1f} ms, listed in "
+                  "{:.1f} ms",
+                  survey->size(), first, MillisecondsSince(again)));
+  for (const cudnn::SuggestedEngine& engine : *survey) {
+    const Candidate& c = engine.candidate;
+    Print(fmt::format("  {:<28} {:<11} {:>10}  {}", c.algorithm.name,
+                      Name(c.algorithm.precision), HumanBytes(c.workspace),
+                      !engine.fault.empty() ? engine.fault
+                      : engine.scales       ? "any alpha and beta"
+                                            : "only alpha 1 and beta 0"));
+  }
+  return {};
+}
+
+Status SurveyEngines(const Settings& settings) {
+  UCUDNN_ASSIGN_OR_RETURN(const cudnn::Libraries* libraries,
+                          cudnn::LoadedLibraries());
+  if (libraries->driver.Init(0) != CUDA_SUCCESS) {
+    return Fail(Code::kUnavailable, "the driver does not start");
+  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto context,
+      cudnn::GpuContext::Create(libraries->driver, 0, "GPU 0", 0));
+  UCUDNN_ASSIGN_OR_RETURN(const auto handle, cudnn::CudnnHandle::Create(
+                                                 libraries->cudnn, *context));
+  for (const Layout layout : kLayouts) {
+    for (const Precision precision : kPrecisions) {
+      for (const ConvOp op : kConvOps) {
+        UCUDNN_RETURN_IF_ERROR(SurveyProblem(*handle,
+                                             {op, Conv2(), precision, layout},
+                                             BatchSize(settings.batch)));
+      }
+    }
+  }
+  return {};
+}
+
 Status ProbeProblem(Device& device, const ConvProblem& problem,
                     const Settings& settings, const Memory& memory) {
   const BatchSize batch(settings.batch);
@@ -185,6 +241,11 @@ Status ProbeDevice(Device& device, const Settings& settings) {
 }
 
 int Main(const Settings& settings) {
+  if (settings.engines) {
+    const Status surveyed = SurveyEngines(settings);
+    if (!surveyed) fmt::print(stderr, "{}\n", Text(surveyed.error()));
+    return surveyed ? 0 : 1;
+  }
   CudnnOptions options;
   options.graph = settings.graph || settings.only_graph;
   options.legacy = !settings.only_graph;
@@ -229,6 +290,8 @@ int main(int argc, char** argv) {
   app.add_option("--slice", settings.slice, "on a slice, such as sm=32");
   app.add_flag("--graph", settings.graph, "the graph interface's engines too");
   app.add_flag("--only-graph", settings.only_graph, "those alone");
+  app.add_flag("--engines", settings.engines,
+               "what checking the graph interface's engines found, on GPU 0");
   app.add_flag("--list", settings.list_only, "list, run nothing");
   CLI11_PARSE(app, argc, argv);
   return ucudnn::Main(settings);

@@ -8,6 +8,12 @@
 #   versions   GPU, driver, CUDA, cuDNN
 #   probe      what cuDNN offers for AlexNet's conv2
 #   contract   the device contract suite on the legacy and the graph API
+#   engines    what cuDNN's graph engines were found to do
+#   figures    planned, undivided and PyTorch's convolutions: AlexNet, ResNet-18
+#              and VGG-16 in five precisions and layouts; the table is
+#              DIR/figures.md. About ten minutes
+#   deepbench  the same table's part on DeepBench's layers. About four minutes
+#              (UCUDNN_SECONDS limits what a program of these stages begins)
 #   main       the main job: AlexNet at batch 256 a GPU, FP32, 64 MiB a kernel,
 #              one rank, and with two GPUs two ranks at batch 512
 #   policies   AlexNet: what measuring costs by each batch-size policy, and the
@@ -25,7 +31,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse ucudnn_gpu_probe
-  ucudnn_gpu_failures ucudnn_gpu_plain ucudnn_gpu_handle ucudnn-train)
+  ucudnn_gpu_failures ucudnn_gpu_plain ucudnn_gpu_handle ucudnn-train
+  ucudnn_gpu_figures)
 
 pack() {
   cmake --preset release -DBUILD_TESTING=ON >/dev/null
@@ -237,6 +244,7 @@ while [ $# -gt 0 ]; do
     versions | probe | contract | handle | sanitizer) stages+=("$1") ;;
     policies | slices | failures) stages+=("$1") ;;
     train) stages+=("$1") ;;
+    engines | figures | deepbench) stages+=("$1") ;;
     main) stages+=(main_job) ;;
     *)
       echo "run.sh: '$1' is no stage; the head of this script has them" >&2
@@ -259,6 +267,8 @@ trap 'rm -rf "$tmp"' EXIT
 . tests/gpu/campaign.sh
 # shellcheck source=tests/gpu/train.sh
 . tests/gpu/train.sh
+# shellcheck source=tests/gpu/figures.sh
+. tests/gpu/figures.sh
 failed=0
 for stage in "${stages[@]}"; do
   echo "== $stage"

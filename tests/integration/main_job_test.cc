@@ -129,6 +129,29 @@ TEST_P(MainJobTest, GivesTheSamePlanForTheSameRequest) {
   EXPECT_THAT(both.err, HasSubstr("--total-workspace"));
 }
 
+TEST_P(MainJobTest, PlansForTheLayoutThatTheTensorsHave) {
+  cluster_->StartAgent();
+  auto request = PlanOf("plan");
+  request.insert(request.end(), {"--batch-policy", "undivided"});
+  const json usual = cluster_->UcudnnJson(request);
+  ASSERT_TRUE(usual.contains("id")) << cluster_->Log();
+  EXPECT_EQ(usual["request"]["layout"], "NCHW");
+  const auto done = [&] {
+    return cluster_->UcudnnJson({"status"})["tasks_done"].get<int>();
+  };
+  const int before = done();
+  request.insert(request.end(), {"--layout", "NHWC"});
+  const json other = cluster_->UcudnnJson(request);
+  ASSERT_TRUE(other.contains("id")) << cluster_->Log();
+  EXPECT_EQ(other["request"]["layout"], "NHWC");
+  for (const json& kernel : other["ranks"][0]["workspace"]["kernels"]) {
+    EXPECT_EQ(kernel["layout"], "NHWC");
+  }
+  // Nothing that was measured in the one layout serves the other.
+  EXPECT_EQ(done(), 2 * before);
+  EXPECT_THAT(cluster_->Ucudnn({"plans"}).out, HasSubstr("NHWC"));
+}
+
 TEST_P(MainJobTest, MeasuresAdaptivelyOnSeveralDevices) {
   cluster_->StartAgent({"--cpu-devices", "2", "--cpu-threads", "1"});
   auto adaptive = PlanOf("plan");

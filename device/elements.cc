@@ -1,11 +1,11 @@
-#include "client/rehearse/elements.h"
+#include "device/elements.h"
 
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
-namespace ucudnn::rehearse {
+namespace ucudnn {
 namespace {
 
 float HalfToFloat(std::uint16_t half) {
@@ -89,4 +89,4 @@ std::vector<float> DecodeElements(const std::string& bytes,
   return values;
 }
 
-}  // namespace ucudnn::rehearse
+}  // namespace ucudnn

@@ -1,5 +1,5 @@
-#ifndef UCUDNN_CLIENT_REHEARSE_ELEMENTS_H_
-#define UCUDNN_CLIENT_REHEARSE_ELEMENTS_H_
+#ifndef UCUDNN_DEVICE_ELEMENTS_H_
+#define UCUDNN_DEVICE_ELEMENTS_H_
 
 // Tensor elements in the form that devices hold them.
 
@@ -9,7 +9,7 @@
 
 #include "base/conv_problem.h"
 
-namespace ucudnn::rehearse {
+namespace ucudnn {
 
 // `count` elements drawn from the multiples of 1/64 in [-1, 1] without 0,
 // which every precision represents exactly; the same for the same seed.
@@ -20,6 +20,6 @@ std::string RandomElements(std::int64_t count, Precision precision,
 std::vector<float> DecodeElements(const std::string& bytes,
                                   Precision precision);
 
-}  // namespace ucudnn::rehearse
+}  // namespace ucudnn
 
-#endif  // UCUDNN_CLIENT_REHEARSE_ELEMENTS_H_
+#endif  // UCUDNN_DEVICE_ELEMENTS_H_

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""The table of tests/gpu's figures, from what ucudnn_gpu_figures wrote.
+
+    tests/gpu/figures.py DIR > DIR/figures.md
+
+DIR holds figures.json and deepbench.json; either may be missing.
+"""
+
+import json
+import os
+import statistics
+import sys
+
+MIB = 2 ** 20
+# The least gain over undivided legacy at 64 MiB, by network; and PyTorch's time
+# over ours that is admitted. From the project's targets.
+GAINS = {
+    "FP32 NCHW": {"alexnet_torchvision": 1.8, "resnet18": 1.2, "vgg16": 1.25},
+    "TF32 NCHW": {"alexnet_torchvision": 2.8, "resnet18": 1.5, "vgg16": 3.0},
+    "PSEUDO_HALF NCHW": {"alexnet_torchvision": 2.8, "resnet18": 1.5,
+                         "vgg16": 3.0},
+}
+MOST = {"FP32 NCHW": 1.0, "TF32 NCHW": 1.05, "PSEUDO_HALF NCHW": 1.05,
+        "TF32 NHWC": 1.0, "PSEUDO_HALF NHWC": 1.0}
+
+
+def load(folder, name):
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def ms(us):
+    return "-" if us is None else f"{us / 1e3:.2f}"
+
+
+def ratio(a, b):
+    return None if not a or not b else a / b
+
+
+def times(value):
+    return "-" if value is None else f"{value:.2f}"
+
+
+def mib(size):
+    return f"{size / MIB:.0f}"
+
+
+def at(figure, limit):
+    return next(l for l in figure["limits"] if l["limit_bytes"] == limit)
+
+
+def verdict(reached):
+    return {True: "yes", False: "no", None: "-"}[reached]
+
+
+def targets(figures):
+    yield ("| network, batch | precision, layout | PyTorch | its workspace | "
+           "limit | planned | measured | over PyTorch | reached | at 64 MiB | "
+           "undivided legacy | gain | of | reached |")
+    yield "|" + "---|" * 14
+    for f in figures:
+        config = f"{f['precision']} {f['layout']}"
+        peer = f["peer"]
+        # NCHW is to do with an eighth of the workspace, NHWC with as much.
+        part = 8 if f["layout"] == "NCHW" else 1
+        limit = at(f, peer["workspace_bytes"] // part)
+        time = limit["measured_us"] or limit["planned_us"]
+        over = ratio(time, peer["time_us"])
+        most = MOST.get(config)
+        small = at(f, 64 * MIB)
+        gain = ratio(small["undivided_legacy_us"],
+                     small["measured_us"] or small["planned_us"])
+        wanted = GAINS.get(config, {}).get(f["network"])
+        yield (f"| {f['network']}, {f['batch']} | {config} "
+               f"| {ms(peer['time_us'])} ms | {mib(peer['workspace_bytes'])} "
+               f"MiB | {mib(limit['limit_bytes'])} MiB "
+               f"| {ms(limit['planned_us'])} | {ms(limit['measured_us'])} "
+               f"| {times(over)} "
+               f"| {verdict(over <= most if over and most else None)} "
+               f"| {ms(small['planned_us'])} "
+               f"| {ms(small['undivided_legacy_us'])} | {times(gain)} "
+               f"| {times(wanted)} "
+               f"| {verdict(gain >= wanted if gain and wanted else None)} |")
+
+
+def curve(figures):
+    limits = [n * MIB for n in (8, 16, 32, 64, 128, 256, 512, 1024)]
+    yield ("| network | precision, layout | 0 | " +
+           " | ".join(mib(l) + " MiB" for l in limits) + " | benchmark |")
+    yield "|" + "---|" * (len(limits) + 4)
+    for f in figures:
+        cells = []
+        for limit in [0] + limits:
+            entry = at(f, limit)
+            cells.append(f"{ms(entry['planned_us'])} / "
+                         f"{ms(entry['undivided_us'])} / "
+                         f"{ms(entry['undivided_legacy_us'])}")
+        yield (f"| {f['network']}, {f['batch']} | {f['precision']} "
+               f"{f['layout']} | " + " | ".join(cells) +
+               f" | {f['benchmark_seconds']:.1f} s |")
+
+
+def truth(figures):
+    yield ("| network | precision, layout | limit | predicted | measured | "
+           "deviation | enqueueing | device alone | error |")
+    yield "|" + "---|" * 9
+    worst = 0.0
+    for f in figures:
+        for entry in f["limits"]:
+            if not entry["measured_us"]:
+                continue
+            off = entry["measured_us"] / entry["planned_us"] - 1
+            worst = max(worst, abs(off))
+            yield (f"| {f['network']}, {f['batch']} | {f['precision']} "
+                   f"{f['layout']} | {mib(entry['limit_bytes'])} MiB "
+                   f"| {ms(entry['planned_us'])} | {ms(entry['measured_us'])} "
+                   f"| {off:+.1%} | {ms(entry['enqueued_us'])} "
+                   f"| {ms(entry['device_alone_us'])} "
+                   f"| {times(entry.get('error'))} |")
+    yield ""
+    yield f"Largest deviation: {worst:.1%}."
+
+
+def deepbench(layers):
+    yield ("| precision | layers | baseline | mean speed-up | median | "
+           "maximum | minimum | layers faster by 5 % |")
+    yield "|" + "---|" * 8
+    comparisons = [
+        ("everything, undivided", "undivided_us", "planned_us"),
+        ("legacy, undivided", "undivided_legacy_us", "planned_us"),
+        ("legacy, undivided; divided with legacy alone",
+         "undivided_legacy_us", "planned_legacy_us")]
+    for precision in sorted({l["precision"] for l in layers}):
+        for text, base, ours in comparisons:
+            gains = [r for l in layers if l["precision"] == precision
+                     for r in [ratio(l[base], l[ours])] if r]
+            if not gains:
+                continue
+            yield (f"| {precision} | {len(gains)} | {text} "
+                   f"| {statistics.mean(gains):.2f} "
+                   f"| {statistics.median(gains):.2f} | {max(gains):.2f} "
+                   f"| {min(gains):.2f} "
+                   f"| {sum(g >= 1.05 for g in gains)} |")
+
+
+def main():
+    folder = sys.argv[1]
+    figures = load(folder, "figures.json")
+    layers = load(folder, "deepbench.json")
+    out = []
+    if figures:
+        out += ["## Against the targets", "",
+                "Times in ms. All kernels share one arena of the limit.", ""]
+        out += list(targets(figures))
+        out += ["", "## What less workspace costs", "",
+                "Planned / undivided, everything / undivided, legacy; in ms.",
+                ""]
+        out += list(curve(figures))
+        out += ["", "## Prediction and run", "",
+                "Times in ms; the planned convolutions back to back. The error "
+                "is in units of what the precision explains.", ""]
+        out += list(truth(figures))
+    if layers:
+        out += ["", "## DeepBench", "",
+                "Forward, four times the batch, 64 MiB for each layer.", ""]
+        out += list(deepbench(layers))
+    print("\n".join(out))
+
+
+if __name__ == "__main__":
+    main()

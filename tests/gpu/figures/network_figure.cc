@@ -1,0 +1,286 @@
+#include "tests/gpu/figures/network_figure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "base/median.h"
+#include "client/executor.h"
+#include "device/cudnn/graph_name.h"
+#include "device/cudnn/reference_element.h"
+#include "device/elements.h"
+#include "solver/wr.h"
+
+namespace ucudnn::figures {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The operands of every kernel of a plan, as large as the largest; `a` and `b`
+// repeat their patterns.
+struct Operands {
+  DeviceBuffer a;
+  DeviceBuffer b;
+  DeviceBuffer out;
+  std::vector<float> a_pattern;
+  std::vector<float> b_pattern;
+  ConvArgs args() const { return {a.data(), b.data(), out.data()}; }
+};
+
+Status Repeat(Device& device, const DeviceBuffer& buffer,
+              const std::string& pattern) {
+  const auto length = static_cast<std::int64_t>(pattern.size());
+  for (std::int64_t at = 0; at < buffer.size().count(); at += length) {
+    UCUDNN_RETURN_IF_ERROR(
+        device.Upload(static_cast<char*>(buffer.data()) + at, pattern.data(),
+                      Bytes(std::min(length, buffer.size().count() - at))));
+  }
+  return {};
+}
+
+Result<Operands> Allocate(Device& device, const WorkspacePlan& plan) {
+  std::int64_t most = 1;
+  for (const KernelPlan& kernel : plan.kernels) {
+    const ConvGeometry& g = kernel.problem->geometry;
+    const std::int64_t images =
+        plan.batch.count() * std::max(g.input_elements(), g.output_elements());
+    most = std::max({most, images, g.filter_elements()});
+  }
+  const Precision precision = plan.kernels.front().problem->precision;
+  const Bytes size(most * ElementBytes(precision));
+  constexpr std::int64_t kPattern = 4'194'301;  // a prime
+  Operands operands;
+  UCUDNN_ASSIGN_OR_RETURN(operands.a, device.Allocate(size));
+  UCUDNN_ASSIGN_OR_RETURN(operands.b, device.Allocate(size));
+  UCUDNN_ASSIGN_OR_RETURN(operands.out, device.Allocate(size));
+  const std::string a = RandomElements(kPattern, precision, 1);
+  const std::string b = RandomElements(kPattern, precision, 2);
+  UCUDNN_RETURN_IF_ERROR(Repeat(device, operands.a, a));
+  UCUDNN_RETURN_IF_ERROR(Repeat(device, operands.b, b));
+  operands.a_pattern = DecodeElements(a, precision);
+  operands.b_pattern = DecodeElements(b, precision);
+  return operands;
+}
+
+double ToleranceOf(Precision precision) {
+  switch (precision) {
+    case Precision::kFp32:
+      return 5e-4;  // Winograd on filters beyond 3x3
+    case Precision::kTf32:
+    case Precision::kPseudoHalf:
+      return 2e-3;
+    case Precision::kTrueHalf:
+      return 2e-2;
+    case Precision::kBf16:
+      return 1e-2;
+  }
+  return 0;
+}
+
+// Some elements of each distinct kernel's result, against sums in double.
+Result<double> LargestError(Device& device, Executor& executor,
+                            const WorkspacePlan& plan,
+                            const Operands& operands) {
+  double largest = 0;
+  std::set<ConvProblem> seen;
+  for (std::size_t k = 0; k < plan.kernels.size(); ++k) {
+    const ConvProblem& problem = *plan.kernels[k].problem;
+    if (!seen.insert(problem).second) continue;
+    const std::int64_t count = cudnn::ElementsOf(problem, plan.batch).out;
+    const std::int64_t size = ElementBytes(problem.precision);
+    // NaN: what is not written shows.
+    UCUDNN_RETURN_IF_ERROR(
+        device.Fill(operands.out.data(), 0xff, Bytes(count * size)));
+    UCUDNN_RETURN_IF_ERROR(executor.Run(k, operands.args()));
+    constexpr std::int64_t kSamples = 8;
+    double worst = 0;
+    double scale = 0;
+    for (std::int64_t i = 0; i < kSamples; ++i) {
+      const std::int64_t index = (count - 1) * i / (kSamples - 1);
+      std::string bytes(static_cast<std::size_t>(size), '\0');
+      UCUDNN_RETURN_IF_ERROR(device.Download(
+          bytes.data(),
+          static_cast<const char*>(operands.out.data()) + index * size,
+          Bytes(size)));
+      const auto expected = cudnn::ComputeElement(
+          problem, plan.batch, operands.a_pattern, operands.b_pattern, index);
+      const double error = std::fabs(
+          DecodeElements(bytes, problem.precision)[0] - expected.value);
+      scale = std::max(scale, expected.magnitude);
+      if (!(error <= worst)) worst = error;  // NaN stays
+      if (std::isnan(worst)) break;
+    }
+    worst /= scale * ToleranceOf(problem.precision);
+    if (!(worst <= largest)) largest = worst;
+    if (std::isnan(largest)) break;
+  }
+  return largest;
+}
+
+Status RunPlan(Device& device, const WorkspacePlan& plan, bool check,
+               LimitFigure* figure) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto executor, Executor::Create(device, plan));
+  if (!executor->fallbacks().empty()) {
+    figure->note = executor->fallbacks().front().why.message;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const Operands operands, Allocate(device, plan));
+  Nanoseconds enqueued{0};
+  const auto all = [&] {
+    const auto begun = Clock::now();
+    Status ran = executor->RunAll([&](std::size_t) { return operands.args(); });
+    enqueued = Clock::now() - begun;
+    return ran;
+  };
+  constexpr int kWarmUp = 2;
+  constexpr int kRepeats = 11;
+  std::vector<Nanoseconds> times;
+  std::vector<Nanoseconds> enqueues;
+  for (int i = -kWarmUp; i < kRepeats; ++i) {
+    UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, device.Time(all));
+    if (i < 0) continue;
+    times.push_back(time);
+    enqueues.push_back(enqueued);
+  }
+  if (check) {
+    UCUDNN_ASSIGN_OR_RETURN(figure->error,
+                            LargestError(device, *executor, plan, operands));
+  }
+  figure->measured = MiddleOf(times).median;
+  figure->enqueued = MiddleOf(enqueues).median;
+  // Behind work that takes the device longer than enqueueing takes the host.
+  UCUDNN_ASSIGN_OR_RETURN(DeviceBuffer ballast, device.Allocate(2_GiB));
+  const auto fill = [&] {
+    return device.Fill(ballast.data(), 0, ballast.size());
+  };
+  UCUDNN_RETURN_IF_ERROR(device.Time(fill));
+  UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds one, device.Time(fill));
+  std::vector<Nanoseconds> alone;
+  for (int i = 0; i < 5; ++i) {
+    for (Nanoseconds ahead{0}; ahead < *figure->enqueued * 3 / 2;
+         ahead += one) {
+      UCUDNN_RETURN_IF_ERROR(fill());
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, device.Time(all));
+    alone.push_back(time);
+  }
+  figure->device_alone = MiddleOf(alone).median;
+  return {};
+}
+
+std::optional<Nanoseconds> Sum(const Profile& profile, BatchSize batch,
+                               Bytes limit, bool legacy_only) {
+  Nanoseconds sum{0};
+  for (const KernelProfile& kernel : profile.kernels) {
+    const auto time = Undivided(kernel.points, batch, limit, legacy_only);
+    if (!time) return std::nullopt;
+    sum += *time;
+  }
+  return sum;
+}
+
+nlohmann::ordered_json Us(const std::optional<Nanoseconds>& time) {
+  if (!time) return nullptr;
+  return Microseconds(*time);
+}
+
+}  // namespace
+
+std::optional<Nanoseconds> Undivided(const std::vector<MeasuredPoint>& points,
+                                     BatchSize batch, Bytes limit,
+                                     bool legacy_only) {
+  std::optional<Nanoseconds> best;
+  for (const MeasuredPoint& p : points) {
+    if (p.batch != batch || p.workspace > limit) continue;
+    if (legacy_only && cudnn::IsEngineName(p.algorithm.name)) continue;
+    best = std::min(best.value_or(p.time), p.time);
+  }
+  return best;
+}
+
+Result<NetworkFigure> MeasureNetwork(Device& device, PointSource& points,
+                                     const Job& job) {
+  NetworkFigure figure;
+  const auto begun = Clock::now();
+  const std::vector<Kernel> kernels =
+      KernelsOf(job.network, job.precision, job.layout);
+  for (const Kernel& kernel : kernels) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto* measured,
+        points.PointsOf(kernel.problem, job.batch, job.fit_limits));
+    KernelProfile profile;
+    profile.id = {ToString(device.info().kind),
+                  job.network.name,
+                  kernel.layer,
+                  kernel.op,
+                  job.precision,
+                  job.layout};
+    profile.points = *measured;
+    std::sort(profile.points.begin(), profile.points.end(),
+              [](const MeasuredPoint& x, const MeasuredPoint& y) {
+                return std::tie(x.batch, x.algorithm, x.workspace) <
+                       std::tie(y.batch, y.algorithm, y.workspace);
+              });
+    figure.profile.kernels.push_back(std::move(profile));
+  }
+  figure.seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+  for (const Bytes limit : job.limits) {
+    LimitFigure& at = figure.limits.emplace_back();
+    at.limit = limit;
+    at.undivided = Sum(figure.profile, job.batch, limit, false);
+    at.undivided_legacy = Sum(figure.profile, job.batch, limit, true);
+    const auto powers =
+        SolveWr(figure.profile, {job.batch, limit, BatchPolicy::kPowerOfTwo});
+    if (powers) at.powers_of_two = powers->total_time;
+    auto plan = SolveWr(figure.profile, {job.batch, limit, BatchPolicy::kAll});
+    if (!plan) {
+      at.note = plan.error().message;
+      continue;
+    }
+    at.planned = plan->total_time;
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+      plan->kernels[i].problem = kernels[i].problem;
+      at.arena = std::max(at.arena, plan->kernels[i].workspace);
+    }
+    if (std::find(job.run_limits.begin(), job.run_limits.end(), limit) ==
+        job.run_limits.end()) {
+      continue;
+    }
+    if (const Status ran =
+            RunPlan(device, *plan, limit == job.run_limits.front(), &at);
+        !ran) {
+      at.note = ran.error().message;
+      UCUDNN_RETURN_IF_ERROR(device.Synchronize());
+    }
+  }
+  return figure;
+}
+
+nlohmann::ordered_json ToJson(const Job& job, const NetworkFigure& figure) {
+  nlohmann::ordered_json json = {{"network", job.network.name},
+                                 {"batch", job.batch.count()},
+                                 {"precision", Name(job.precision)},
+                                 {"layout", Name(job.layout)},
+                                 {"kernels", figure.profile.kernels.size()},
+                                 {"benchmark_seconds", figure.seconds}};
+  auto& limits = json["limits"] = nlohmann::ordered_json::array();
+  for (const LimitFigure& at : figure.limits) {
+    limits.push_back({{"limit_bytes", at.limit.count()},
+                      {"planned_us", Us(at.planned)},
+                      {"powers_of_two_us", Us(at.powers_of_two)},
+                      {"arena_bytes", at.arena.count()},
+                      {"undivided_us", Us(at.undivided)},
+                      {"undivided_legacy_us", Us(at.undivided_legacy)},
+                      {"measured_us", Us(at.measured)},
+                      {"enqueued_us", Us(at.enqueued)},
+                      {"device_alone_us", Us(at.device_alone)},
+                      {"error", at.error ? nlohmann::ordered_json(*at.error)
+                                         : nlohmann::ordered_json(nullptr)},
+                      {"note", at.note}});
+  }
+  return json;
+}
+
+}  // namespace ucudnn::figures
