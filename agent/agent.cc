@@ -222,6 +222,11 @@ class Agent {
       UCUDNN_ASSIGN_OR_RETURN(const CampaignTask campaign, Read(task));
       return measure_(device, campaign, stop_, sink);
     }();
+    const DeviceClocks clocks =
+        options_.clocks ? options_.clocks(info) : DeviceClocks();
+    report.mutable_clocks()->set_sm_mhz(clocks.sm_mhz);
+    report.mutable_clocks()->set_memory_mhz(clocks.memory_mhz);
+    report.mutable_clocks()->set_throttle(clocks.throttle);
     if (points) {
       for (const MeasuredPoint& point : *points) {
         *report.add_measurements() = ToProto(point);

@@ -17,6 +17,7 @@
 
 #include "agent/campaign.h"
 #include "agent/link.h"
+#include "base/clocks.h"
 #include "base/result.h"
 #include "device/device.h"
 
@@ -36,6 +37,8 @@ struct AgentOptions {
   // How long a report is still tried after the agent was asked to stop.
   std::chrono::milliseconds drain_grace{10'000};
   std::uint64_t seed = 1;  // of the jitter
+  // Tells a device's clocks right after a task; may be absent.
+  std::function<DeviceClocks(const DeviceInfo& device)> clocks = {};
   // What was measured of a task that takes long is reported so often.
   std::chrono::milliseconds partial_report{2'000};
 };

@@ -184,13 +184,13 @@ class AdaptiveCampaign {
   }
 
   Status Measure(const SizedAlgorithm& size, bool quick) {
-    if (hopeless_.contains(size.algorithm)) return {};
+    if (!quick) settled_.insert(size);
+    if (quick && hopeless_.contains(size.algorithm)) return {};
     if (stop_.stop_requested()) return Fail(Code::kCancelled, "asked to stop");
     const Candidate candidate{size.algorithm, size.workspace};
     const Result<MeasuredPoint> point = bench_.MeasureAlgorithm(
         task_.problem, size.batch, candidate, quick ? quick_ : thorough_,
         RivalsOf(size), stop_);
-    if (!quick) settled_.insert(size);
     if (point) {
       points_.insert_or_assign(size, *point);
       if (const auto before = std::ranges::find(measured_, size, SizeOf);

@@ -147,6 +147,10 @@ Result<v1::ListProfilesResponse> Connection::ListProfiles(
     const v1::ListRequest& request, const RetryPolicy& policy) {
   return Call(&Stub::ListProfiles, request, policy);
 }
+Result<v1::ProfileSummary> Connection::PutProfile(const v1::Profile& profile,
+                                                  const RetryPolicy& policy) {
+  return Call(&Stub::PutProfile, profile, policy);
+}
 Result<v1::Profile> Connection::GetProfile(const std::string& kind,
                                            const RetryPolicy& policy) {
   return Call(&Stub::GetProfile, Get(kind), policy);

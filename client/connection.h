@@ -61,6 +61,8 @@ class Connection {
                                                 const RetryPolicy& policy = {});
   Result<v1::Profile> GetProfile(const std::string& kind,
                                  const RetryPolicy& policy = {});
+  Result<v1::ProfileSummary> PutProfile(const v1::Profile& profile,
+                                        const RetryPolicy& policy = {});
   Result<v1::MeasureProgress> Measure(const v1::MeasureRequest& request,
                                       const RetryPolicy& policy = {});
   // kUnavailable also if measurements are missing; `policy` says whether to

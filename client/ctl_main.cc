@@ -24,6 +24,7 @@ int Main(int argc, char** argv) {
   Chosen chosen;
   AddClusterCommands(app, server, &chosen);
   AddNetworkCommands(app, server, &chosen);
+  AddProfileCommands(app, server, &chosen);
   AddPlanCommands(app, server, &chosen);
   AddJobCommands(app, server, &chosen);
   AddShowCommands(app, server, &chosen);

@@ -64,6 +64,7 @@ class Coordinator {
   Result<v1::Network> GetNetwork(const v1::GetRequest& request);
   Result<v1::ListProfilesResponse> ListProfiles(const v1::ListRequest& request);
   Result<v1::Profile> GetProfile(const v1::GetRequest& request);
+  Result<v1::ProfileSummary> PutProfile(const v1::Profile& request);
   Result<v1::MeasureProgress> Measure(const v1::MeasureRequest& request);
   Result<v1::Plan> CreatePlan(const v1::PlanRequest& request);
   Result<v1::ListPlansResponse> ListPlans(const v1::ListRequest& request);
@@ -115,6 +116,9 @@ class Coordinator {
                                          const v1::MeasureRequest& request);
   // What is stored of a task's problem.
   Status AddKnown(const TaskKey& key, v1::Task* task);
+  // What measurements of a kind are true under: the drivers of its devices
+  // online. Empty if none is, and then nothing is known to be stale.
+  Result<std::vector<std::string>> DriversOf(const std::string& kind);
   // The one kind that the devices online have.
   Result<std::string> OnlyKind();
 

@@ -144,8 +144,9 @@ Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
 
 Status Coordinator::AddKnown(const TaskKey& key, v1::Task* task) {
   const std::vector<std::string> problem = {key.problem};
+  UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(key.kind));
   UCUDNN_ASSIGN_OR_RETURN(const PointsByProblem known,
-                          store_.LoadProfile(key.kind, problem, {}));
+                          store_.LoadProfile(key.kind, problem, {}, drivers));
   for (const auto& [name, points] : known) {
     for (const MeasuredPoint& point : points) {
       if (point.batch <= key.batch) *task->add_known() = ToProto(point);

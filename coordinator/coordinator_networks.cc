@@ -1,4 +1,4 @@
-// Networks, and what was measured of device kinds.
+// Networks.
 
 #include <openssl/evp.h>
 
@@ -112,42 +112,6 @@ Result<v1::Network> Coordinator::GetNetwork(const v1::GetRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const NetworkRecord network,
                           store_.GetNetwork(request.id()));
   return ToProto(network);
-}
-
-Result<v1::ListProfilesResponse> Coordinator::ListProfiles(
-    const v1::ListRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto profiles, store_.ListProfiles());
-  v1::ListProfilesResponse response;
-  UCUDNN_ASSIGN_OR_RETURN(
-      const auto page, PageOf(profiles, request,
-                              [](const ProfileSummary& p) { return p.kind; }));
-  for (const ProfileSummary& profile : page) {
-    v1::ProfileSummary& p = *response.add_profiles();
-    p.set_id(profile.kind);
-    p.set_problems(profile.problems);
-    p.set_points(profile.points);
-    p.set_last_measured_ms(profile.last_measured_ms);
-  }
-  return response;
-}
-
-Result<v1::Profile> Coordinator::GetProfile(const v1::GetRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const PointsByProblem profile,
-                          store_.LoadProfile(request.id(), {}, {}));
-  if (profile.empty()) {
-    return Fail(Code::kNotFound, "nothing was measured on kind '{}'",
-                request.id());
-  }
-  v1::Profile message;
-  message.set_id(request.id());
-  for (const auto& [problem, points] : profile) {
-    v1::ProblemProfile& p = *message.add_problems();
-    p.set_problem(problem);
-    for (const MeasuredPoint& point : points) {
-      *p.add_measurements() = ToProto(point);
-    }
-  }
-  return message;
 }
 
 }  // namespace ucudnn

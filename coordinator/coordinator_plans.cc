@@ -124,8 +124,9 @@ Result<KindProfiles> Coordinator::LoadProfiles(const Inputs& inputs) {
   KindProfiles profiles;
   for (const std::string& kind : inputs.spec.kinds) {
     if (profiles.contains(kind)) continue;
+    UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(kind));
     UCUDNN_ASSIGN_OR_RETURN(profiles[kind],
-                            store_.LoadProfile(kind, names, batches));
+                            store_.LoadProfile(kind, names, batches, drivers));
   }
   return profiles;
 }
@@ -169,7 +170,17 @@ Result<std::int64_t> Coordinator::Enqueue(const Inputs& inputs) {
   UCUDNN_ASSIGN_OR_RETURN(
       const EnqueueResult enqueued,
       store_.EnqueueTasks(TasksOf(inputs.needs, cap), clock_.NowMs()));
-  return enqueued.added + enqueued.reopened;
+  std::int64_t stale = 0;
+  const std::vector<TaskKey> keys = KeysOf(inputs.needs);
+  for (const std::string& kind : std::set<std::string>(
+           inputs.spec.kinds.begin(), inputs.spec.kinds.end())) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(kind));
+    if (drivers.empty()) continue;
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t reopened,
+                            store_.ReopenStaleTasks(kind, keys, drivers));
+    stale += reopened;
+  }
+  return enqueued.added + enqueued.reopened + stale;
 }
 
 Result<v1::MeasureProgress> Coordinator::Measure(

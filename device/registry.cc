@@ -7,6 +7,7 @@
 // One function for each backend, in this order: what opens first is used.
 #ifdef UCUDNN_WITH_CUDNN
 #include "device/cudnn/cudnn_device.h"
+#include "device/cudnn/monitor.h"
 #include "device/cudnn/visible_gpus.h"
 #endif
 #ifdef UCUDNN_WITH_ONEDNN
@@ -69,6 +70,16 @@ Result<std::int64_t> ParseGpuSlice(std::string_view text) {
   return Fail(Code::kUnimplemented,
               "slice '{}': this build has no cuDNN backend", text);
 #endif
+}
+
+DeviceClocks ClocksOf([[maybe_unused]] const DeviceInfo& device) {
+#ifdef UCUDNN_WITH_CUDNN
+  if (const auto state = ReadGpuState(device.id)) {
+    return {state->sm_clock_mhz, state->memory_clock_mhz,
+            ThrottleText(state->throttle_reasons)};
+  }
+#endif
+  return {};
 }
 
 Result<Devices> OpenDevices(const DeviceOptions& options) {

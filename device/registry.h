@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clocks.h"
 #include "base/result.h"
 #include "device/device.h"
 
@@ -38,6 +39,10 @@ struct DeviceOptions {
 // UCUDNN_SLICE name it; 0 for an empty text. kInvalidArgument;
 // kUnimplemented in a build without GPUs.
 Result<std::int64_t> ParseGpuSlice(std::string_view text);
+
+// The clocks of an open device now, and what slows them; nothing where it is
+// not told. Costs no time on the device; thread safe.
+DeviceClocks ClocksOf(const DeviceInfo& device);
 
 // The GPUs, else the CPU. kUnavailable if there is neither, saying why;
 // kInvalidArgument if an option is out of range.

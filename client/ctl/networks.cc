@@ -1,4 +1,4 @@
-// The networks that plans are made for, and what was measured so far.
+// The networks that plans are made for.
 
 #include <memory>
 
@@ -42,23 +42,6 @@ Status Put(const Server& server, const std::string& name,
   });
 }
 
-Status Profiles(const Server& server, OutputFormat format) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
-  v1::ListRequest request;
-  request.set_limit(1000);
-  UCUDNN_ASSIGN_OR_RETURN(const auto response,
-                          connection->ListProfiles(request));
-  return Print(format, ToJson(response)["profiles"], [&] {
-    Table table({"KIND", "PROBLEMS", "MEASUREMENTS", "LAST MEASURED"});
-    for (const v1::ProfileSummary& profile : response.profiles()) {
-      table.AddRow({profile.id(), std::to_string(profile.problems()),
-                    std::to_string(profile.points()),
-                    Ago(profile.last_measured_ms())});
-    }
-    return table.Text();
-  });
-}
-
 struct PutOptions {
   std::string name;
   std::string path;
@@ -88,13 +71,6 @@ void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   networks->callback([&server, format, put, chosen] {
     if (put->parsed()) return;
     *chosen = [&server, format] { return List(server, *format); };
-  });
-
-  CLI::App* profiles = app.add_subcommand(
-      "profiles", "List the device kinds that something is measured of");
-  AddOutputOption(profiles, format.get());
-  profiles->callback([&server, format, chosen] {
-    *chosen = [&server, format] { return Profiles(server, *format); };
   });
 }
 

@@ -22,8 +22,10 @@ struct Server {
 
 // nodes, devices, status.
 void AddClusterCommands(CLI::App& app, const Server& server, Chosen* chosen);
-// networks, networks put, profiles.
+// networks, networks put.
 void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen);
+// profiles, profiles export|import.
+void AddProfileCommands(CLI::App& app, const Server& server, Chosen* chosen);
 // plan, plans, measure.
 void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen);
 // show node|device|network|profile|plan.

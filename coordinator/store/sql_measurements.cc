@@ -114,9 +114,93 @@ Status SqlStore::PutMeasurements(std::span<const Measurement> measurements) {
   });
 }
 
+Status SqlStore::ImportProfile(std::span<const Measurement> measurements,
+                               std::span<const CompleteBatch> batches,
+                               UnixMillis now_ms) {
+  std::vector<CompleteBatch> sorted(batches.begin(), batches.end());
+  for (const CompleteBatch& batch : sorted) {
+    UCUDNN_RETURN_IF_ERROR(CheckKey("a complete batch's kind", batch.kind));
+    UCUDNN_RETURN_IF_ERROR(
+        CheckKey("a complete batch's problem", batch.problem));
+  }
+  const auto key = [](const CompleteBatch& b) {
+    return std::tie(b.kind, b.problem, b.batch);
+  };
+  std::ranges::sort(sorted, {}, key);
+  const auto same = [&](const CompleteBatch& a, const CompleteBatch& b) {
+    return key(a) == key(b);
+  };
+  sorted.erase(std::unique(sorted.begin(), sorted.end(), same), sorted.end());
+  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
+    UCUDNN_RETURN_IF_ERROR(UpsertMeasurements(sql, measurements));
+    return InPieces(
+        sql.dialect(), std::span<const CompleteBatch>(sorted),
+        [&](auto piece) -> Status {
+          SqlRows rows(
+              "($, $, $, '', $, 0, 'done', 0, 0, 0, '', '', 0, '', $, $, $)");
+          for (const CompleteBatch& b : piece) {
+            rows.Add({b.kind, b.problem, b.batch.count(),
+                      b.max_workspace.count(), now_ms, now_ms, b.driver});
+          }
+          return sql.Execute(
+              "INSERT INTO tasks (kind, problem, batch, goal, "
+              "max_workspace_bytes, priority, state, attempts, failures, "
+              "lease_token, agent, device, lease_until_ms, error, created_ms, "
+              "finished_ms, driver) VALUES " +
+                  rows.Text() +
+                  " ON CONFLICT (kind, problem, batch, goal) DO UPDATE SET "
+                  "state = 'done', error = '', driver = excluded.driver, "
+                  "finished_ms = excluded.finished_ms "
+                  "WHERE tasks.state IN ('pending', 'failed') AND "
+                  "tasks.max_workspace_bytes <= excluded.max_workspace_bytes",
+              rows.parameters());
+        });
+  });
+}
+
+Result<std::vector<CompleteBatch>> SqlStore::ListCompleteBatches(
+    const std::string& kind) {
+  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
+    return Records(
+        sql.Query("SELECT kind, problem, batch, max_workspace_bytes, driver "
+                  "FROM tasks WHERE kind = $1 AND goal = '' AND "
+                  "state = 'done' ORDER BY problem, batch",
+                  {kind}),
+        [](const SqlRow& row) -> Result<CompleteBatch> {
+          return CompleteBatch{row.Text(0), row.Text(1), BatchSize(row.Int(2)),
+                               Bytes(row.Int(3)), row.Text(4)};
+        });
+  });
+}
+
+Result<std::vector<Measurement>> SqlStore::LoadMeasurements(
+    const std::string& kind) {
+  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
+    auto measurements = Records(
+        sql.Query(fmt::format("SELECT problem, {}, device, driver, "
+                              "measured_ms, sm_clock_mhz, memory_clock_mhz, "
+                              "throttle FROM measurements WHERE kind = $1",
+                              kPointColumns),
+                  {kind}),
+        [&](const SqlRow& row) -> Result<Measurement> {
+          Measurement m{.kind = kind,
+                        .problem = row.Text(0),
+                        .point = {},
+                        .device = row.Text(11),
+                        .driver = row.Text(12),
+                        .measured_ms = row.Int(13),
+                        .clocks = {row.Int(14), row.Int(15), row.Text(16)}};
+          UCUDNN_ASSIGN_OR_RETURN(m.point, PointOf(row, 1));
+          return m;
+        });
+    if (measurements) std::ranges::sort(*measurements, {}, PointKey);
+    return measurements;
+  });
+}
+
 Result<PointsByProblem> SqlStore::LoadProfile(
     const std::string& kind, std::span<const std::string> problems,
-    std::span<const BatchSize> batches) {
+    std::span<const BatchSize> batches, std::span<const std::string> drivers) {
   std::string of_batches;
   if (!batches.empty()) {
     std::vector<std::int64_t> counts;
@@ -126,13 +210,22 @@ Result<PointsByProblem> SqlStore::LoadProfile(
   PointsByProblem points;
   const auto load_some = [&](SqlTransaction& sql,
                              const std::string& of_problems,
-                             const auto& parameters) -> Status {
+                             std::span<const SqlValue> given) -> Status {
+    std::vector<SqlValue> parameters(given.begin(), given.end());
+    std::string of_drivers;
+    for (const std::string& driver : drivers) {
+      parameters.emplace_back(driver);
+      of_drivers += fmt::format("{}${}", of_drivers.empty() ? "" : ", ",
+                                parameters.size());
+    }
+    if (!drivers.empty()) of_drivers = "AND driver IN (" + of_drivers + ")";
     UCUDNN_ASSIGN_OR_RETURN(
         const auto found,
-        sql.Query(fmt::format("SELECT problem, {} FROM measurements "
-                              "WHERE kind = $1 {}{}",
-                              kPointColumns, of_problems, of_batches),
-                  parameters));
+        sql.Query(
+            fmt::format("SELECT problem, {} FROM measurements "
+                        "WHERE kind = $1 {}{}{}",
+                        kPointColumns, of_problems, of_batches, of_drivers),
+            parameters));
     for (const SqlRow& row : found) {
       UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point, PointOf(row, 1));
       points[row.Text(0)].push_back(std::move(point));
@@ -164,17 +257,35 @@ Result<PointsByProblem> SqlStore::LoadProfile(
 }
 
 Result<std::vector<ProfileSummary>> SqlStore::ListProfiles() {
-  return InTransaction(*database_, Access::kRead, [](SqlTransaction& sql) {
-    return Records(sql.Query("SELECT kind, COUNT(DISTINCT problem), COUNT(*), "
-                             "MAX(measured_ms) FROM measurements GROUP BY kind "
-                             "ORDER BY kind"),
-                   [](const SqlRow& row) -> Result<ProfileSummary> {
-                     return ProfileSummary{.kind = row.Text(0),
-                                           .problems = row.Int(1),
-                                           .points = row.Int(2),
-                                           .last_measured_ms = row.Int(3)};
-                   });
-  });
+  using Summaries = std::vector<ProfileSummary>;
+  return InTransaction(
+      *database_, Access::kRead, [](SqlTransaction& sql) -> Result<Summaries> {
+        UCUDNN_ASSIGN_OR_RETURN(
+            Summaries profiles,
+            Records(sql.Query("SELECT kind, COUNT(DISTINCT problem), COUNT(*), "
+                              "MAX(measured_ms) FROM measurements GROUP BY "
+                              "kind ORDER BY kind"),
+                    [](const SqlRow& row) -> Result<ProfileSummary> {
+                      ProfileSummary summary;
+                      summary.kind = row.Text(0);
+                      summary.problems = row.Int(1);
+                      summary.points = row.Int(2);
+                      summary.last_measured_ms = row.Int(3);
+                      return summary;
+                    }));
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto counts,
+            sql.Query("SELECT kind, driver, COUNT(*) FROM measurements "
+                      "GROUP BY kind, driver"));
+        for (const SqlRow& row : counts) {
+          const auto of_kind =
+              std::ranges::find(profiles, row.Text(0), &ProfileSummary::kind);
+          if (of_kind != profiles.end()) {
+            of_kind->points_by_driver[row.Text(1)] = row.Int(2);
+          }
+        }
+        return profiles;
+      });
 }
 
 }  // namespace ucudnn

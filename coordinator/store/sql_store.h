@@ -61,15 +61,26 @@ class SqlStore final : public Store {
   Result<TaskState> FailTask(const TaskFailure& failure) override;
   Result<std::int64_t> ReleaseLeases(const std::string& agent) override;
   Result<std::int64_t> RetryFailedTasks(const std::string& kind) override;
+  Result<std::int64_t> ReopenStaleTasks(
+      const std::string& kind, std::span<const TaskKey> keys,
+      std::span<const std::string> drivers) override;
   Result<std::vector<TaskRecord>> ListTasks(const TaskFilter& filter) override;
   Result<TaskRecord> GetTask(std::int64_t id) override;
   Result<std::map<std::string, TaskCounts>> Progress(
       std::span<const TaskKey> keys) override;
   Result<std::map<std::string, TaskCounts>> CountTasks() override;
   Status PutMeasurements(std::span<const Measurement> measurements) override;
+  Status ImportProfile(std::span<const Measurement> measurements,
+                       std::span<const CompleteBatch> batches,
+                       UnixMillis now_ms) override;
   Result<PointsByProblem> LoadProfile(
       const std::string& kind, std::span<const std::string> problems,
-      std::span<const BatchSize> batches) override;
+      std::span<const BatchSize> batches,
+      std::span<const std::string> drivers) override;
+  Result<std::vector<Measurement>> LoadMeasurements(
+      const std::string& kind) override;
+  Result<std::vector<CompleteBatch>> ListCompleteBatches(
+      const std::string& kind) override;
   Result<std::vector<ProfileSummary>> ListProfiles() override;
   Result<CreatedPlan> CreatePlan(const PlanRecord& plan) override;
   Result<std::vector<PlanRecord>> ListPlans(std::int64_t limit,

@@ -172,6 +172,57 @@ Result<std::int64_t> SqlStore::RetryFailedTasks(const std::string& kind) {
       });
 }
 
+Result<std::int64_t> SqlStore::ReopenStaleTasks(
+    const std::string& kind, std::span<const TaskKey> keys,
+    std::span<const std::string> drivers) {
+  std::vector<TaskKey> distinct;
+  for (const TaskKey& key : keys) {
+    if (key.kind == kind) distinct.push_back(key);
+  }
+  std::ranges::sort(distinct);
+  return InTransaction(
+      *database_, Access::kWrite,
+      [&](SqlTransaction& sql) -> Result<std::int64_t> {
+        std::int64_t reopened = 0;
+        UCUDNN_RETURN_IF_ERROR(InPieces(
+            sql.dialect(), std::span<const TaskKey>(distinct),
+            [&](auto piece) -> Status {
+              SqlRows rows("($, CAST($ AS BIGINT), $)", {kind});
+              for (const TaskKey& key : piece) {
+                rows.Add({key.problem, key.batch.count(), key.goal});
+              }
+              const auto asked = rows.parameters();
+              std::vector<SqlValue> parameters(asked.begin(), asked.end());
+              std::string known;
+              for (const std::string& driver : drivers) {
+                parameters.emplace_back(driver);
+                known += fmt::format("{}${}", known.empty() ? "" : ", ",
+                                     parameters.size());
+              }
+              // Of what schema 1 has done it is not known.
+              UCUDNN_ASSIGN_OR_RETURN(
+                  const auto found,
+                  sql.Query("WITH asked (problem, batch, goal) AS (VALUES " +
+                                rows.Text() +
+                                ") UPDATE tasks SET state = 'pending', "
+                                "attempts = 0, failures = 0, error = '', "
+                                "finished_ms = 0 FROM asked "
+                                "WHERE tasks.kind = $1 AND "
+                                "tasks.problem = asked.problem AND "
+                                "tasks.batch = asked.batch AND "
+                                "tasks.goal = asked.goal AND "
+                                "tasks.state = 'done' AND "
+                                "tasks.driver <> '' AND "
+                                "tasks.driver NOT IN (" +
+                                known + ") RETURNING tasks.id",
+                            parameters));
+              reopened += static_cast<std::int64_t>(found.size());
+              return {};
+            }));
+        return reopened;
+      });
+}
+
 Result<std::vector<TaskRecord>> SqlStore::ListTasks(const TaskFilter& filter) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(filter.limit));
   const std::string state(filter.state ? Name(*filter.state) : "");

@@ -32,6 +32,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clocks.h"
 #include "base/profile.h"
 #include "base/result.h"
 #include "base/units.h"
@@ -201,16 +202,6 @@ struct LeaseRequest {
   UnixMillis until_ms = 0;  // when others may take the tasks
 };
 
-// How the device was while a point was measured; 0 and empty where it is not
-// known.
-struct DeviceClocks {
-  std::int64_t sm_mhz = 0;
-  std::int64_t memory_mhz = 0;
-  std::string throttle;  // what slowed it, for people
-
-  friend bool operator==(const DeviceClocks&, const DeviceClocks&) = default;
-};
-
 struct TaskCompletion {
   LeaseRef lease;
   Bytes max_workspace;  // the task's when leased: what the points are under
@@ -271,11 +262,24 @@ struct Measurement {
 // Each problem's points sorted by batch, then algorithm, then workspace.
 using PointsByProblem = std::map<std::string, std::vector<MeasuredPoint>>;
 
+// All algorithms of a problem at a batch were measured; see TaskKey.
+struct CompleteBatch {
+  std::string kind;
+  std::string problem;
+  BatchSize batch;
+  Bytes max_workspace;
+  std::string driver;
+
+  friend bool operator==(const CompleteBatch&, const CompleteBatch&) = default;
+};
+
 struct ProfileSummary {
   std::string kind;
   std::int64_t problems = 0;
   std::int64_t points = 0;
   UnixMillis last_measured_ms = 0;
+  // How many points were measured under what.
+  std::map<std::string, std::int64_t> points_by_driver;
 
   friend bool operator==(const ProfileSummary&,
                          const ProfileSummary&) = default;
@@ -469,6 +473,11 @@ class Store {
   // Makes the failed tasks of a kind (all kinds if empty) pending again, with
   // their attempts forgotten; returns how many.
   virtual Result<std::int64_t> RetryFailedTasks(const std::string& kind) = 0;
+  // Makes those of the tasks pending again that are of the kind and were done
+  // under none of these drivers; returns how many.
+  virtual Result<std::int64_t> ReopenStaleTasks(
+      const std::string& kind, std::span<const TaskKey> keys,
+      std::span<const std::string> drivers) = 0;
   // By id.
   virtual Result<std::vector<TaskRecord>> ListTasks(
       const TaskFilter& filter) = 0;
@@ -483,11 +492,25 @@ class Store {
   // All or nothing. Of two measurements of one point that with the greater
   // measured_ms stays; of equal ones, the one stored last.
   virtual Status PutMeasurements(std::span<const Measurement> measurements) = 0;
+  // The same, and has the tasks that would measure these batches done, unless
+  // they are already or somebody has begun with them.
+  virtual Status ImportProfile(std::span<const Measurement> measurements,
+                               std::span<const CompleteBatch> batches,
+                               UnixMillis now_ms) = 0;
   // The kind's points of those problems that have any, or of all problems if
-  // none is named; of those batches only unless `batches` is empty.
+  // none is named; of those batches only unless `batches` is empty, and of
+  // those drivers only unless `drivers` is.
   virtual Result<PointsByProblem> LoadProfile(
       const std::string& kind, std::span<const std::string> problems,
-      std::span<const BatchSize> batches) = 0;
+      std::span<const BatchSize> batches,
+      std::span<const std::string> drivers = {}) = 0;
+  // The whole profile of a kind with where it comes from, by problem, batch,
+  // algorithm and workspace.
+  virtual Result<std::vector<Measurement>> LoadMeasurements(
+      const std::string& kind) = 0;
+  // What the kind's tasks have done completely, by problem and batch.
+  virtual Result<std::vector<CompleteBatch>> ListCompleteBatches(
+      const std::string& kind) = 0;
   // By kind.
   virtual Result<std::vector<ProfileSummary>> ListProfiles() = 0;
 

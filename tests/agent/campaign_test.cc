@@ -21,7 +21,7 @@ TEST(CampaignTest, AdaptivePlansAreNearlyThoseFromEveryBatch) {
   RecordedCampaigns h200;
   RecordedCampaigns::Measured powers;
   h200.Each(BatchPolicy::kPowerOfTwo, &powers);
-  for (const std::int64_t mib : {1, 16, 32, 40, 64, 80, 96, 128, 192, 512}) {
+  for (const std::int64_t mib : {32, 64, 96, 192}) {
     const Bytes limit = 1_MiB * mib;
     RecordedCampaigns::Measured adaptive;
     h200.Adaptive({limit}, &adaptive);
@@ -46,19 +46,6 @@ TEST(CampaignTest, LimitsCostLessOnceOthersAreKnown) {
   const Nanoseconds spent = both.spent;
   h200.Adaptive({80_MiB, 64_MiB}, &both);
   EXPECT_LT(Ratio(both.spent, spent), 1.01);
-}
-
-TEST(CampaignTest, OneTaskCanServeEveryLimit) {
-  RecordedCampaigns h200;
-  RecordedCampaigns::Measured grid;
-  h200.Adaptive({}, &grid);
-  RecordedCampaigns::Measured powers;
-  h200.Each(BatchPolicy::kPowerOfTwo, &powers);
-  EXPECT_LT(Ratio(grid.spent, powers.spent), 1.01);
-  for (const Bytes limit : {8_MiB, 32_MiB, 64_MiB, 128_MiB, 512_MiB}) {
-    EXPECT_LE(Ratio(h200.PlanTime(grid, limit), h200.BestTime(limit)), 1.015)
-        << limit.count();
-  }
 }
 
 }  // namespace

@@ -135,7 +135,8 @@ TEST_P(StoreContract, LoadsProfilesInOrderAndByBatch) {
   EXPECT_THAT(store().LoadProfile("none", problems, {}).value(), IsEmpty());
   EXPECT_EQ(store().LoadProfile(TestKind().key, {}, batches).value(), profile);
   EXPECT_THAT(store().ListProfiles().value(),
-              ElementsAre(ProfileSummary{TestKind().key, 2, 11, 2000}));
+              ElementsAre(ProfileSummary{
+                  TestKind().key, 2, 11, 2000, {{"CUDA 13.0", 11}}}));
 }
 
 TEST_P(StoreContract, StoresManyMeasurementsAllOrNothing) {

@@ -80,6 +80,48 @@ TEST_P(StoreContract, KeepsWhatWasMeasuredOfATaskSoFar) {
             Code::kInvalidArgument);
 }
 
+TEST_P(StoreContract, ReopensWhatWasDoneUnderAnotherDriver) {
+  Enqueue(store(), {TestTask(1), TestTask(2), TestTask(3, 32, 1)});
+  std::vector<TaskKey> keys;
+  for (const TaskRecord& task : Lease(store(), 9, 10)) {
+    TaskCompletion completion = Completion(task, {TestPoint(32, "FFT", 5)});
+    completion.driver = task.key.problem == "forward-c1" ? "old" : "new";
+    ASSERT_TRUE(store().CompleteTask(completion));
+    keys.push_back(task.key);
+  }
+  const std::string kind = keys.at(0).kind;
+  const std::vector<std::string> drivers = {"new", "newer"};
+  EXPECT_EQ(store().ReopenStaleTasks(kind, keys, drivers), 1);
+  EXPECT_EQ(store().ReopenStaleTasks(kind, keys, drivers), 0);
+  EXPECT_THAT(Problems(Lease(store(), 9, 20)), ElementsAre("forward-c1"));
+  // What was measured under another driver is not loaded with the rest.
+  EXPECT_THAT(store().LoadProfile(kind, {}, {}).value(), SizeIs(2));
+  EXPECT_THAT(store().LoadProfile(kind, {}, {}, drivers).value(), SizeIs(1));
+  const auto summaries = store().ListProfiles().value();
+  EXPECT_EQ(summaries.at(0).points_by_driver.at("old"), 1);
+}
+
+TEST_P(StoreContract, ImportsProfilesAsIfTheyHadBeenMeasuredHere) {
+  Enqueue(store(), {TestTask(1), TestTask(2)});
+  const TaskRecord begun = Lease(store(), 1, 10).at(0);
+  std::vector<Measurement> measurements;
+  std::vector<CompleteBatch> batches;
+  for (const int problem : {1, 2, 3}) {
+    Measurement m = TestMeasurement(problem, TestPoint(32, "FFT", 7));
+    m.clocks = {1755, 3201, "thermal"};
+    measurements.push_back(m);
+    batches.push_back({m.kind, m.problem, BatchSize(32), 64_MiB, "580"});
+  }
+  ASSERT_TRUE(store().ImportProfile(measurements, batches, 50));
+  ASSERT_TRUE(store().ImportProfile(measurements, batches, 60));
+  EXPECT_EQ(store().LoadMeasurements(begun.key.kind), measurements);
+  // What somebody is measuring goes on, the rest is done.
+  EXPECT_EQ(store().GetTask(begun.id)->state, TaskState::kLeased);
+  EXPECT_THAT(Lease(store(), 9, 20), IsEmpty());
+  EXPECT_EQ(Enqueue(store(), {TestTask(3)}).added, 0);
+  EXPECT_THAT(store().ListCompleteBatches(begun.key.kind).value(), SizeIs(2));
+}
+
 TEST_P(StoreContract, LeasesByPriorityThenAge) {
   NewTask urgent = TestTask(3);
   urgent.priority = 5;

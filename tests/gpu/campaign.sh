@@ -35,7 +35,8 @@ end_service() {
 
 seconds_of() {
   local start=$EPOCHREALTIME
-  "$@" >"$tmp/campaign.said" 2>&1 || cat "$tmp/campaign.said"
+  "$@" >"$tmp/campaign.said" 2>"$tmp/campaign.why" ||
+    cat "$tmp/campaign.why" >&2
   echo "$start $EPOCHREALTIME" | awk '{ printf "%.2f", $2 - $1 }'
 }
 
@@ -44,21 +45,22 @@ seconds_of() {
 # UCUDNN_POLICIES names it.
 policies() {
   local net=tests/data/networks/alexnet_torchvision.csv policy limit seconds
-  for policy in ${UCUDNN_POLICIES:-undivided powerOfTwo adaptive}; do
+  for policy in ${UCUDNN_POLICIES:-adaptive powerOfTwo}; do
     begin_service >/dev/null
     begin_agent --gpus 0
     echo "policy,limit_mib,measuring_s,predicted_us"
-    for limit in 64 32 96 128 256 512 16 8; do
+    for limit in ${UCUDNN_LIMITS:-64 32 96 128 256 512 16 8}; do
       seconds=$(seconds_of .carry/bin/ucudnn plan --network alexnet --batch 256 \
         --workspace-limit ${limit}MiB --batch-policy "$policy" -o json)
-      sed 's/^[^{]*//' "$tmp/campaign.said" | python3 -c '
+      python3 -c '
 import json, sys
-plan = json.load(sys.stdin)
-print(*sys.argv[1:], plan["predicted_us"], sep=",")' \
-        "$policy" "$limit" "$seconds"
+plan = json.load(open(sys.argv[1]))
+print(*sys.argv[2:], plan["predicted_us"], sep=",")' \
+        "$tmp/campaign.said" "$policy" "$limit" "$seconds"
     done
     .carry/bin/ucudnn profiles
-    .carry/bin/ucudnn-rehearse --network alexnet --network-file $net \
+    mpirun --allow-run-as-root --bind-to none -np 1 \
+      .carry/bin/ucudnn-rehearse --network alexnet --network-file $net \
       --batch 256 --workspace-limit 64MiB --batch-policy "$policy" \
       --iterations 20 --check
     end_service
@@ -78,7 +80,8 @@ print(*(d["kind"] for d in json.load(sys.stdin) if d["state"] == "idle"))')
     echo "== $kind"
     .carry/bin/ucudnn plan --network alexnet --batch 256 --device-kind "$kind" \
       --workspace-limit 64MiB --batch-policy adaptive
-    UCUDNN_SLICE=sm=$sms .carry/bin/ucudnn-rehearse --network alexnet \
+    UCUDNN_SLICE=sm=$sms mpirun --allow-run-as-root --bind-to none -np 1 \
+      .carry/bin/ucudnn-rehearse --network alexnet \
       --network-file $net --batch 256 --workspace-limit 64MiB \
       --batch-policy adaptive --iterations 10 --check
     [ $sms = 64 ] && break

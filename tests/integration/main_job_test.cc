@@ -174,6 +174,38 @@ TEST_P(MainJobTest, MeasuresAdaptivelyOnSeveralDevices) {
   EXPECT_EQ(cluster_->UcudnnJson({"status"})["tasks_done"], 16);
 }
 
+TEST_P(MainJobTest, MovesProfilesToAnotherCoordinator) {
+  cluster_->StartAgent();
+  ASSERT_TRUE(cluster_->UcudnnJson(PlanOf("plan")).contains("id"))
+      << cluster_->Log();
+  const std::string file = cluster_->folder() / "profile.csv";
+  const Finished exported = cluster_->Ucudnn({"profiles", "export", file});
+  ASSERT_EQ(exported.status, 0) << exported.err;
+  const json here = cluster_->UcudnnJson({"profiles"});
+  EXPECT_EQ(here[0]["stale_points"], 0);
+  EXPECT_EQ(cluster_->agent().Stop(), 0);
+
+  Cluster other;
+  other.StartCoordinator();
+  const Finished imported = other.Ucudnn({"profiles", "import", file});
+  ASSERT_EQ(imported.status, 0) << imported.err;
+  const json there = other.UcudnnJson({"profiles"});
+  EXPECT_EQ(there[0]["points"], here[0]["points"]);
+  EXPECT_EQ(there[0]["drivers"], here[0]["drivers"]);
+  // Plans need no device there.
+  ASSERT_EQ(
+      other.Ucudnn({"networks", "put", "tiny", cluster_->folder() / "tiny.csv"})
+          .status,
+      0);
+  auto plan = PlanOf("plan");
+  plan.insert(plan.end(), {"--device-kind", there[0]["id"].get<std::string>()});
+  EXPECT_TRUE(other.UcudnnJson(plan).contains("id")) << other.Log();
+  const Finished bad =
+      other.Ucudnn({"profiles", "import", cluster_->folder() / "tiny.csv"});
+  EXPECT_EQ(bad.status, 2);
+  EXPECT_THAT(bad.err, HasSubstr("tiny.csv"));
+}
+
 TEST_P(MainJobTest, LosesNothingWhenDaemonsAreKilledAtAnyMoment) {
   std::mt19937 random(20261121);
   cluster_->StartAgent();

@@ -1,0 +1,154 @@
+// What was measured of device kinds.
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "coordinator/coordinator.h"
+#include "coordinator/page.h"
+#include "device/device.h"
+#include "proto/convert.h"
+
+namespace ucudnn {
+namespace {
+
+// A point with where it comes from.
+v1::Measurement ToProto(const Measurement& measurement) {
+  v1::Measurement message = ToProto(measurement.point);
+  message.set_device(measurement.device);
+  message.set_driver(measurement.driver);
+  message.set_measured_ms(measurement.measured_ms);
+  const DeviceClocks& clocks = measurement.clocks;
+  message.mutable_clocks()->set_sm_mhz(clocks.sm_mhz);
+  message.mutable_clocks()->set_memory_mhz(clocks.memory_mhz);
+  message.mutable_clocks()->set_throttle(clocks.throttle);
+  return message;
+}
+
+Result<Measurement> FromProto(const std::string& kind,
+                              const std::string& problem,
+                              const v1::Measurement& message) {
+  Measurement measurement;
+  measurement.kind = kind;
+  measurement.problem = problem;
+  UCUDNN_ASSIGN_OR_RETURN(measurement.point, ucudnn::FromProto(message));
+  measurement.device = message.device();
+  measurement.driver = message.driver();
+  measurement.measured_ms = message.measured_ms();
+  measurement.clocks = {message.clocks().sm_mhz(),
+                        message.clocks().memory_mhz(),
+                        message.clocks().throttle()};
+  return measurement;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> Coordinator::DriversOf(
+    const std::string& kind) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.ListDevices(kind));
+  std::set<std::string> drivers;
+  for (const DeviceRecord& device : devices) {
+    if (device.state == DeviceState::kIdle ||
+        device.state == DeviceState::kBusy) {
+      drivers.insert(device.driver);
+    }
+  }
+  return std::vector<std::string>(drivers.begin(), drivers.end());
+}
+
+Result<v1::ListProfilesResponse> Coordinator::ListProfiles(
+    const v1::ListRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto profiles, store_.ListProfiles());
+  v1::ListProfilesResponse response;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto page, PageOf(profiles, request,
+                              [](const ProfileSummary& p) { return p.kind; }));
+  for (const ProfileSummary& profile : page) {
+    v1::ProfileSummary& p = *response.add_profiles();
+    p.set_id(profile.kind);
+    p.set_problems(profile.problems);
+    p.set_points(profile.points);
+    p.set_last_measured_ms(profile.last_measured_ms);
+    UCUDNN_ASSIGN_OR_RETURN(const auto current, DriversOf(profile.kind));
+    for (const auto& [driver, points] : profile.points_by_driver) {
+      p.add_drivers(driver);
+      if (!current.empty() && !std::ranges::binary_search(current, driver)) {
+        p.set_stale_points(p.stale_points() + points);
+      }
+    }
+  }
+  return response;
+}
+
+Result<v1::Profile> Coordinator::GetProfile(const v1::GetRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto measurements,
+                          store_.LoadMeasurements(request.id()));
+  if (measurements.empty()) {
+    return Fail(Code::kNotFound, "nothing was measured on kind '{}'",
+                request.id());
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const auto complete,
+                          store_.ListCompleteBatches(request.id()));
+  v1::Profile message;
+  message.set_id(request.id());
+  auto batch = complete.begin();
+  for (const Measurement& m : measurements) {
+    if (message.problems_size() == 0 ||
+        message.problems().rbegin()->problem() != m.problem) {
+      v1::ProblemProfile& problem = *message.add_problems();
+      problem.set_problem(m.problem);
+      while (batch != complete.end() && batch->problem < m.problem) ++batch;
+      for (; batch != complete.end() && batch->problem == m.problem; ++batch) {
+        v1::CompleteBatch& b = *problem.add_complete();
+        b.set_batch(batch->batch.count());
+        b.set_max_workspace_bytes(batch->max_workspace.count());
+        b.set_driver(batch->driver);
+      }
+    }
+    *message.mutable_problems()->rbegin()->add_measurements() = ToProto(m);
+  }
+  return message;
+}
+
+Result<v1::ProfileSummary> Coordinator::PutProfile(const v1::Profile& request) {
+  if (const auto kind = ParseDeviceKind(request.id()); !kind) {
+    return Within("id", kind.error());
+  }
+  std::vector<Measurement> measurements;
+  std::vector<CompleteBatch> complete;
+  for (const v1::ProblemProfile& profile : request.problems()) {
+    if (const auto problem = ParseConvProblem(profile.problem()); !problem) {
+      return Within("problem", problem.error());
+    }
+    for (const v1::Measurement& message : profile.measurements()) {
+      Result<Measurement> measurement =
+          FromProto(request.id(), profile.problem(), message);
+      if (!measurement) {
+        return Within(profile.problem(), std::move(measurement).error());
+      }
+      measurements.push_back(*std::move(measurement));
+    }
+    for (const v1::CompleteBatch& batch : profile.complete()) {
+      if (batch.batch() < 1 || batch.batch() > kMaxBatchSize.count() ||
+          batch.max_workspace_bytes() < 0) {
+        return Fail(Code::kInvalidArgument,
+                    "{}: a complete batch of {} images and {} bytes; 1 to {} "
+                    "and at least 0 are accepted",
+                    profile.problem(), batch.batch(),
+                    batch.max_workspace_bytes(), kMaxBatchSize.count());
+      }
+      complete.push_back({request.id(), profile.problem(),
+                          BatchSize(batch.batch()),
+                          Bytes(batch.max_workspace_bytes()), batch.driver()});
+    }
+  }
+  UCUDNN_RETURN_IF_ERROR(
+      store_.ImportProfile(measurements, complete, clock_.NowMs()));
+  v1::ProfileSummary summary;
+  summary.set_id(request.id());
+  summary.set_problems(request.problems_size());
+  summary.set_points(static_cast<std::int64_t>(measurements.size()));
+  return summary;
+}
+
+}  // namespace ucudnn
