@@ -139,7 +139,12 @@ Result<WorkspacePlan> SolveWs(const Profile& profile,
   for (std::size_t g = 0; g < best.groups.size(); ++g) {
     const ArenaGroup& group = best.groups[g];
     const ArenaGroup& alternative = plain.groups[g];
-    UCUDNN_CHECK(group.feasible);
+    // CheckFeasible found room, so only for plans that fronts leave out.
+    if (!group.feasible) {
+      return Fail(Code::kOutOfRange,
+                  "what fits into an arena of {} takes more than 36 years",
+                  FormatBytes(request.workspace_limit));
+    }
     const std::size_t first = group.leaves[0];
     // Possible only where a front was thinned out or noise distrusts a point.
     const bool keep =

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <memory>
@@ -36,11 +39,29 @@ std::unique_ptr<Connection> Open(const std::string& coordinators) {
   return *std::move(connection);
 }
 
-// An address where nobody listens.
-std::string DeadAddress() {
-  ScriptedCoordinator gone;
-  return gone.address();
-}
+// An address where nobody listens. Its port stays taken for as long as the
+// test runs, so that no other process comes to listen there.
+class DeadAddress {
+ public:
+  DeadAddress() : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* any = reinterpret_cast<sockaddr*>(&address);
+    UCUDNN_CHECK(bind(socket_, any, size) == 0 &&
+                 getsockname(socket_, any, &size) == 0);
+    text_ = fmt::format("127.0.0.1:{}", ntohs(address.sin_port));
+  }
+  ~DeadAddress() { close(socket_); }
+  DeadAddress(const DeadAddress&) = delete;
+  DeadAddress& operator=(const DeadAddress&) = delete;
+  const std::string& text() const { return text_; }
+
+ private:
+  int socket_;
+  std::string text_;
+};
 
 TEST(ParseCoordinatorsTest, ReadsLists) {
   EXPECT_THAT(ParseCoordinators("a:1", "x").value(), ElementsAre("a:1"));
@@ -95,7 +116,8 @@ TEST(ConnectionTest, BringsErrorsAsTheCoordinatorPutThem) {
 }
 
 TEST(ConnectionTest, NamesACoordinatorThatCannotBeReached) {
-  const std::string dead = DeadAddress();
+  const DeadAddress address;
+  const std::string& dead = address.text();
   const auto status = Open(dead)->GetStatus({.budget = 300ms});
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, Code::kUnavailable);
@@ -111,7 +133,8 @@ TEST(ConnectionTest, FailsOverToTheNextOfTheList) {
     response.set_version("0.1.0");
     return response;
   };
-  auto connection = Open(DeadAddress() + "," + coordinator.address());
+  const DeadAddress dead;
+  auto connection = Open(dead.text() + "," + coordinator.address());
   const auto status = connection->GetStatus();
   ASSERT_TRUE(status) << status.error().message;
   EXPECT_EQ(status->version(), "0.1.0");

@@ -23,7 +23,7 @@ UCUDNN_FUZZ(text) {
   const auto plan =
       SolveWd(profile, request, {.max_nodes = 20'000, .stop = {}});
   WrRequest each = request;
-  if (!profile.kernels.empty()) {
+  if (!profile.kernels.empty() && request.workspace_limit >= Bytes(0)) {
     each.workspace_limit =
         Bytes(request.workspace_limit.count() / std::ssize(profile.kernels));
   }

@@ -105,10 +105,14 @@ bool PoisonedContext() {
   if (!convolution) return Is(Code::kOk, "prepare", StatusOf(convolution));
   auto workspace = (*device)->Allocate((*convolution)->workspace());
   if (!workspace) return Is(Code::kOk, "allocate", StatusOf(workspace));
-  void* nowhere = reinterpret_cast<void*>(std::uintptr_t{1} << 40);
+  // Apart from each other: cuDNN refuses operands that coincide.
+  const auto nowhere = [](std::uintptr_t i) {
+    return reinterpret_cast<void*>((std::uintptr_t{1} << 40) + (i << 30));
+  };
   ConvArgs args;
-  args.a = args.b = nowhere;
-  args.out = nowhere;
+  args.a = nowhere(0);
+  args.b = nowhere(1);
+  args.out = nowhere(2);
   const auto timed = (*device)->Time([&] {
     return (*convolution)
         ->Run(args, workspace->data(), (*convolution)->workspace());

@@ -298,6 +298,20 @@ TEST(WsTest, StaysValidUnderNoise) {
   }
 }
 
+TEST(WsTest, CallsWhatFitsButTakesTooLongOutOfRange) {
+  Profile profile;
+  profile.kernels.resize(2);
+  for (KernelProfile& kernel : profile.kernels) {
+    // Alone under 10 bytes: four images, each of half the longest time.
+    kernel.points = {Point(1, "A", 10, std::int64_t{1} << 61),
+                     Point(1, "B", 20, 1)};
+  }
+  const auto plan = SolveWs(profile, AllConcurrent(2), {BatchSize(4), 30_B});
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, Code::kOutOfRange);
+  EXPECT_TRUE(SolveWs(profile, AllConcurrent(2), {BatchSize(4), 40_B}));
+}
+
 TEST(WsTest, RefusesWhatIsNoStructureOfTheKernels) {
   Profile profile;
   profile.kernels.resize(2);
