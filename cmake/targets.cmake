@@ -77,6 +77,10 @@ function(ucudnn_test NAME)
     UCUDNN_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
     UCUDNN_SHARED_DATA="${PROJECT_SOURCE_DIR}/../shared/data"
     UCUDNN_BIN_DIR="${PROJECT_BINARY_DIR}/bin")
+  if(UCUDNN_SANITIZE)
+    # Optimising a test's own instrumented code would be half of the build.
+    target_compile_options(${NAME} PRIVATE -O0)
+  endif()
   if(A_PROGRAMS)
     add_dependencies(${NAME} ${A_PROGRAMS})
   endif()
