@@ -7,8 +7,8 @@
 
 #include "base/network.h"
 #include "base/result.h"
-#include "device/device.h"
 #include "client/job_plan.h"
+#include "device/device.h"
 
 namespace ucudnn {
 

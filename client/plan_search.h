@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "base/result.h"
-#include "client/session_config.h"
 #include "client/job_plan.h"
 #include "client/session.h"
+#include "client/session_config.h"
 
 namespace ucudnn {
 

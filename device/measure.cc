@@ -280,9 +280,14 @@ Result<MeasuredPoint> MeasureBench::MeasureOne(const Target& target,
   const Nanoseconds min = times.front();
   const Nanoseconds p90 = times[(times.size() * 9 + 9) / 10 - 1];
   const Middle middle = MiddleOf(std::move(times));
-  return MeasuredPoint{target.batch,  candidate.algorithm, candidate.workspace,
-                       middle.median, middle.spread,       repeats,
-                       min,           p90};
+  return MeasuredPoint{target.batch,
+                       candidate.algorithm,
+                       candidate.workspace,
+                       middle.median,
+                       middle.spread,
+                       repeats,
+                       min,
+                       p90};
 }
 
 Result<std::vector<MeasuredPoint>> MeasureBench::Measure(

@@ -27,8 +27,8 @@ struct LocalSettings {
   Bytes workspace_limit = 64_MiB;
   Bytes total_workspace;  // 0: WR
   BatchPolicy policy = BatchPolicy::kPowerOfTwo;
-  std::string plan_file;     // empty: none
-  std::string cache_dir;     // empty: nothing is kept
+  std::string plan_file;  // empty: none
+  std::string cache_dir;  // empty: nothing is kept
   bool deterministic = false;
   bool verbose = false;
 

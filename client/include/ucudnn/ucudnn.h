@@ -50,10 +50,10 @@ extern "C" {
 enum {
   UCUDNN_OK = 0,
   UCUDNN_CANCELLED = 1,
-  UCUDNN_UNKNOWN = 2,             /* a library failed without saying why */
-  UCUDNN_INVALID_ARGUMENT = 3,    /* malformed, whatever the state */
-  UCUDNN_DEADLINE_EXCEEDED = 4,   /* time ran out: a rank is lost or late */
-  UCUDNN_NOT_FOUND = 5,           /* what was named does not exist */
+  UCUDNN_UNKNOWN = 2,           /* a library failed without saying why */
+  UCUDNN_INVALID_ARGUMENT = 3,  /* malformed, whatever the state */
+  UCUDNN_DEADLINE_EXCEEDED = 4, /* time ran out: a rank is lost or late */
+  UCUDNN_NOT_FOUND = 5,         /* what was named does not exist */
   UCUDNN_ALREADY_EXISTS = 6,
   UCUDNN_PERMISSION_DENIED = 7,
   UCUDNN_RESOURCE_EXHAUSTED = 8,  /* memory, disk or quota ran out */
@@ -62,7 +62,7 @@ enum {
   UCUDNN_OUT_OF_RANGE = 11,
   UCUDNN_UNIMPLEMENTED = 12, /* not supported by this build or device */
   UCUDNN_INTERNAL = 13,      /* a fault of the library's */
-  UCUDNN_UNAVAILABLE = 14,   /* MPI failed, or the ranks could not agree before */
+  UCUDNN_UNAVAILABLE = 14, /* MPI failed, or the ranks could not agree before */
   UCUDNN_DATA_LOSS = 15,
   UCUDNN_UNAUTHENTICATED = 16
 };
@@ -96,7 +96,8 @@ UCUDNN_API void ucudnn_options_destroy(ucudnn_options* options);
  *   network                the network's name; that of the file unless set
  *   network_file           its convolutions: CSV or ONNX
  *   network_csv            the same, as text of the CSV form
- *   precision              FP32 (unless set), TF32, TRUE_HALF, PSEUDO_HALF, BF16
+ *   precision              FP32 (unless set), TF32, TRUE_HALF, PSEUDO_HALF or
+ *                          BF16
  *   layout                 NCHW (unless set), NHWC
  *   workspace_limit        of each kernel: "64MiB"; UCUDNN_WORKSPACE_LIMIT
  *   total_workspace        of all kernels; UCUDNN_TOTAL_WORKSPACE_SIZE

@@ -9,6 +9,8 @@
 #include <numeric>
 #include <set>
 
+#include "tests/support/process.h"
+
 namespace ucudnn::train {
 namespace {
 
@@ -120,16 +122,11 @@ TEST(DataTest, ReadsCifar10) {
 
 class FilesTest : public ::testing::Test {
  protected:
-  FilesTest() {
-    std::string pattern = fs::temp_directory_path() / "train_dataXXXXXX";
-    UCUDNN_CHECK(mkdtemp(pattern.data()) != nullptr);
-    folder_ = pattern;
-  }
-  ~FilesTest() override { fs::remove_all(folder_); }
   void Write(const std::string& name, const std::string& text) {
     std::ofstream(folder_ / name, std::ios::binary) << text;
   }
-  fs::path folder_;
+  const test::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(FilesTest, ReadsFoldersAsTheyAreDistributed) {
