@@ -163,7 +163,9 @@ TEST_F(SessionTest, SplitsEvenlyWhenTheCoordinatorIsAway) {
 TEST_F(SessionTest, DoesNotWaitForACoordinatorThatDoesNotAnswer) {
   std::promise<void> release;
   const std::shared_future<void> released = release.get_future().share();
-  coordinator_.create_plan = [&](const v1::PlanRequest&) -> Result<v1::Plan> {
+  // By value: the call may outlive this test's body.
+  coordinator_.create_plan =
+      [released](const v1::PlanRequest&) -> Result<v1::Plan> {
     released.wait();
     return Fail(Code::kInternal, "too late");
   };
