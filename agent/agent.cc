@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -26,6 +27,11 @@ void Wait(const std::stop_token& stop, milliseconds time) {
   wake.wait_for(lock, stop, time, [] { return false; });
 }
 
+// The device that one with this id is a slice of ("<GPU>/<slice>"), or itself.
+std::string WholeDevice(const std::string& id) {
+  return id.substr(0, id.find('/'));
+}
+
 class Agent {
  public:
   Agent(const AgentOptions& options, Link& link,
@@ -36,7 +42,11 @@ class Agent {
         devices_(devices),
         measure_(measure),
         stop_(std::move(stop)),
-        states_(devices_.size()) {}
+        states_(devices_.size()) {
+    for (const auto& device : devices_) {
+      turns_.push_back(&turn_of_[WholeDevice(device->info().id)]);
+    }
+  }
 
   Status Run() {
     Register();
@@ -218,12 +228,14 @@ class Agent {
       }
       if (SteadyClock::now() - told >= options_.partial_report) tell();
     };
+    std::unique_lock turn(*turns_[index]);
     const auto points = [&]() -> Result<std::vector<MeasuredPoint>> {
       UCUDNN_ASSIGN_OR_RETURN(const CampaignTask campaign, Read(task));
       return measure_(device, campaign, stop_, sink);
     }();
     const DeviceClocks clocks =
         options_.clocks ? options_.clocks(info) : DeviceClocks();
+    turn.unlock();
     report.mutable_clocks()->set_sm_mhz(clocks.sm_mhz);
     report.mutable_clocks()->set_memory_mhz(clocks.memory_mhz);
     report.mutable_clocks()->set_throttle(clocks.throttle);
@@ -368,6 +380,9 @@ class Agent {
   std::mutex register_mutex_;  // one registration at a time
   std::mutex mutex_;
   std::vector<DeviceState> states_;
+  // Slices of one GPU would disturb each other: held while one is measured.
+  std::map<std::string, std::mutex> turn_of_;
+  std::vector<std::mutex*> turns_;  // by device
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 // that has forgotten the agent is told of it anew.
 //
 // Threads: one for each device, which alone touches it, and one for
-// heartbeats.
+// heartbeats. Slices of one GPU are measured in turns.
 
 #include <functional>
 #include <memory>

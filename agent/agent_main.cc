@@ -23,7 +23,7 @@ namespace {
 struct Options {
   std::vector<std::string> coordinators = {"127.0.0.1:7460"};
   std::string log_level = "info";
-  std::string slice;
+  std::vector<std::string> slices;
   DeviceOptions devices;
   AgentOptions agent;
   MeasureOptions measure;
@@ -111,10 +111,11 @@ int Main(int argc, char** argv) {
                  "Offer only these GPUs, counted from 0")
       ->delimiter(',')
       ->option_text("N[,...]");
-  app.add_option("--slice", options.slice,
-                 "Offer a slice of each GPU instead of all of it, such as "
-                 "sm=32: a device of a kind of its own")
-      ->option_text("sm=N")
+  app.add_option("--slice", options.slices,
+                 "Offer slices of each GPU instead of all of it, such as "
+                 "sm=32: each a device of a kind of its own, measured in turns")
+      ->delimiter(',')
+      ->option_text("sm=N[,...]")
       ->envname("UCUDNN_SLICE");
   app.add_option("--cpu-devices", options.devices.cpu_devices,
                  "Offer the CPU as so many devices, where there is no GPU")
@@ -135,15 +136,20 @@ int Main(int argc, char** argv) {
   // Agents with unlike slices of one host are different agents.
   if (options.agent.id.empty()) {
     options.agent.id = options.agent.host;
-    if (!options.slice.empty()) options.agent.id += "-" + options.slice;
+    for (const std::string& slice : options.slices) {
+      options.agent.id += "-" + slice;
+    }
   }
   Status status;
-  if (const auto sms = ParseGpuSlice(options.slice); sms) {
-    options.devices.gpu_slice_sms = *sms;
-    status = Run(options);
-  } else {
-    status = Within("--slice", sms.error());
+  for (const std::string& slice : options.slices) {
+    const auto sms = ParseGpuSlice(slice);
+    if (sms) {
+      options.devices.gpu_slices.push_back(*sms);
+    } else if (status) {
+      status = Within("--slice", sms.error());
+    }
   }
+  if (status) status = Run(options);
   if (!status) {
     std::fprintf(stderr, "ucudnn-agent: %s\n", status.error().message.c_str());
     return status.error().code == Code::kInvalidArgument ? 2 : 1;

@@ -59,9 +59,11 @@ Result<std::unique_ptr<Device>> Open(const DeviceChoice& choice,
   if (options.gpus) {
     options.gpu_ordinals = {choice.gpu};
     const char* slice = std::getenv("UCUDNN_SLICE");
-    auto sms = ParseGpuSlice(slice == nullptr ? "" : slice);
-    if (!sms) return Within("UCUDNN_SLICE", std::move(sms).error());
-    options.gpu_slice_sms = *sms;
+    if (slice != nullptr && *slice != '\0') {
+      auto sms = ParseGpuSlice(slice);
+      if (!sms) return Within("UCUDNN_SLICE", std::move(sms).error());
+      options.gpu_slices = {*sms};
+    }
   } else {
     options.cpu_devices =
         rank.cpu_devices > 0 ? rank.cpu_devices : choice.cpu_devices;

@@ -1,6 +1,8 @@
 #include "device/registry.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -23,11 +25,17 @@ Result<Devices> OpenGpus([[maybe_unused]] const DeviceOptions& options) {
 #ifdef UCUDNN_WITH_CUDNN
   CudnnOptions cudnn;
   cudnn.ordinals = options.gpu_ordinals;
-  cudnn.slice_sms = options.gpu_slice_sms;
   cudnn.on_failure = options.on_gpu_failure;
   cudnn.graph = !options.quick_listing;
   cudnn.graph_if_needed = options.quick_listing;
-  return OpenCudnnDevices(cudnn);
+  if (options.gpu_slices.empty()) return OpenCudnnDevices(cudnn);
+  Devices slices;
+  for (const std::int64_t sms : options.gpu_slices) {
+    cudnn.slice_sms = sms;
+    UCUDNN_ASSIGN_OR_RETURN(Devices opened, OpenCudnnDevices(cudnn));
+    std::move(opened.begin(), opened.end(), std::back_inserter(slices));
+  }
+  return slices;
 #else
   return Fail(Code::kUnavailable, "this build has no cuDNN backend");
 #endif
@@ -63,7 +71,6 @@ Result<Devices> OpenCpus([[maybe_unused]] const DeviceOptions& options) {
 }  // namespace
 
 Result<std::int64_t> ParseGpuSlice(std::string_view text) {
-  if (text.empty()) return 0;
 #ifdef UCUDNN_WITH_CUDNN
   return ParseSlice(text);
 #else
@@ -95,13 +102,21 @@ Result<Devices> OpenDevices(const DeviceOptions& options) {
                 "accepted",
                 options.cpu_threads);
   }
+  std::set<std::int64_t> slices;
+  for (const std::int64_t sms : options.gpu_slices) {
+    if (slices.insert(sms).second) continue;
+    return Fail(Code::kInvalidArgument,
+                "two slices of {} multiprocessors are asked for; one of each "
+                "size is accepted, since equal ones measure the same",
+                sms);
+  }
   std::string why = "GPUs are not asked for";
   if (options.gpus) {
     Result<Devices> gpus = OpenGpus(options);
     if (gpus && !gpus->empty()) return gpus;
     if (!gpus && gpus.error().code != Code::kUnavailable) return gpus;
     // GPUs that were asked for by number or by slice are not replaced.
-    if (!options.gpu_ordinals.empty() || options.gpu_slice_sms > 0) {
+    if (!options.gpu_ordinals.empty() || !options.gpu_slices.empty()) {
       if (!gpus) return gpus;
       return Fail(Code::kUnavailable, "none of the GPUs could be opened");
     }

@@ -19,8 +19,9 @@ namespace ucudnn {
 struct DeviceOptions {
   bool gpus = true;                    // false: as if there were none
   std::vector<int> gpu_ordinals = {};  // empty: every GPU
-  // 0: whole GPUs; else slices of so many multiprocessors.
-  std::int64_t gpu_slice_sms = 0;
+  // Empty: whole GPUs; else each GPU as slices of so many multiprocessors, no
+  // two of one size. They share the GPU, so only one may compute at a time.
+  std::vector<std::int64_t> gpu_slices = {};
   // Told of each GPU that cannot be opened, which is then left out. Without it
   // the first such GPU is an error.
   std::function<void(int ordinal, const Error& error)> on_gpu_failure = {};
@@ -35,8 +36,8 @@ struct DeviceOptions {
   int cpu_threads = 0;  // of each; 0: an even share of the cores
 };
 
-// "sm=32": multiprocessors of a slice of a GPU (gpu_slice_sms), as --slice and
-// UCUDNN_SLICE name it; 0 for an empty text. kInvalidArgument;
+// "sm=32": multiprocessors of a slice of a GPU (gpu_slices), as --slice and
+// UCUDNN_SLICE name it. kInvalidArgument;
 // kUnimplemented in a build without GPUs.
 Result<std::int64_t> ParseGpuSlice(std::string_view text);
 

@@ -183,6 +183,50 @@ TEST_F(AgentTest, GivesUpAReportSomeTimeAfterItWasAskedToStop) {
   EXPECT_TRUE(link_.reports_.empty());
 }
 
+// Devices of these ids, each with work: how many are measured at once at most.
+int MostAtOnce(const std::vector<std::string>& ids, bool meet) {
+  constexpr int kTasks = 6;
+  ScriptedLink link;
+  for (int i = 1; i <= kTasks; ++i) link.tasks.push_back(MakeTask(i));
+  std::vector<std::unique_ptr<Device>> devices;
+  for (const std::string& id : ids) {
+    devices.push_back(std::make_unique<NoDevice>(id));
+  }
+  std::atomic<int> inside = 0;
+  std::atomic<int> most = 0;
+  const Measurer measure = [&](Device& device, const CampaignTask& task,
+                               const std::stop_token& stop,
+                               const PointsSink& sink) {
+    const int now = ++inside;
+    int before = most;
+    while (before < now && !most.compare_exchange_weak(before, now)) {
+    }
+    // The others have work too, and nothing but us to wait for.
+    EXPECT_TRUE(link.Await([&] { return link.leased_.size() >= ids.size(); }));
+    for (int i = 0; i < 20; ++i) std::this_thread::yield();
+    while (meet && most < 2 && !stop.stop_requested()) {
+      std::this_thread::yield();
+    }
+    --inside;
+    return OnePoint(device, task, stop, sink);
+  };
+  AgentOptions options;
+  options.id = "a";
+  std::jthread agent([&](std::stop_token stop) {
+    EXPECT_TRUE(RunAgent(options, link, devices, measure, std::move(stop)));
+  });
+  EXPECT_TRUE(link.Await([&] { return link.reports_.size() == kTasks; }));
+  return most;
+}
+
+TEST(AgentTurnsTest, DevicesAreMeasuredAtOnce) {
+  EXPECT_EQ(MostAtOnce({"GPU-1", "GPU-2/16sm"}, true), 2);
+}
+
+TEST(AgentTurnsTest, SlicesOfOneGpuAreMeasuredInTurns) {
+  EXPECT_EQ(MostAtOnce({"GPU-1/16sm", "GPU-1/32sm", "GPU-1/64sm"}, false), 1);
+}
+
 TEST_F(AgentTest, RefusesToRunWithoutADevice) {
   const Status status =
       RunAgent(options_, link_, {}, OnePoint, std::stop_token());

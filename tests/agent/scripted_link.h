@@ -39,6 +39,7 @@ class ScriptedLink final : public Link {
       *response.add_tasks() = tasks.front();
       leased_.push_back(tasks.front());
       tasks.pop_front();
+      changed_.notify_all();
     }
     return response;
   }
@@ -85,6 +86,7 @@ class ScriptedLink final : public Link {
   std::deque<Error> lease_errors;
   std::deque<Error> report_errors;
   v1::RegisterRequest registered_;
+  std::vector<v1::Task> leased_;
   std::vector<v1::ReportTaskRequest> reports_;
   std::vector<v1::HeartbeatRequest> heartbeats_;
   int registrations_ = 0;
@@ -99,7 +101,6 @@ class ScriptedLink final : public Link {
     return tl::unexpected<Error>(error);
   }
 
-  std::vector<v1::Task> leased_;
   std::mutex mutex_;
   std::condition_variable changed_;
 };

@@ -253,6 +253,13 @@ TEST(RegistryTest, RefusesOptionsOutOfRange) {
   DeviceOptions options;
   options.cpu_threads = -2;
   EXPECT_EQ(OpenDevices(options).error().code, Code::kInvalidArgument);
+  DeviceOptions twice;
+  twice.gpu_slices = {32, 16, 32};
+  const auto equal = OpenDevices(twice);
+  ASSERT_FALSE(equal);
+  EXPECT_EQ(equal.error().code, Code::kInvalidArgument);
+  EXPECT_THAT(equal.error().message,
+              HasSubstr("two slices of 32 multiprocessors"));
 }
 
 }  // namespace
