@@ -5,7 +5,6 @@
 
 #include <utility>
 
-#include "base/units.h"
 #include "proto/status.h"
 
 namespace ucudnn {
@@ -13,21 +12,6 @@ namespace {
 
 // Plans of large jobs are far beyond gRPC's default of 4 MiB.
 constexpr int kMaxMessage = 256 << 20;
-
-std::string_view Trim(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
-
-bool IsHostAndPort(std::string_view text) {
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos || colon == 0) return false;
-  const std::string_view host = text.substr(0, colon);
-  if (!ParseInteger(text.substr(colon + 1), 1, 65535)) return false;
-  if (host.front() == '[') return host.size() > 2 && host.back() == ']';
-  return host.find_first_of(":/[] \t\n") == std::string_view::npos;
-}
 
 grpc::ChannelArguments ChannelArguments() {
   grpc::ChannelArguments arguments;
@@ -50,24 +34,6 @@ v1::GetRequest Get(const std::string& id) {
 }
 
 }  // namespace
-
-Result<std::vector<std::string>> ParseCoordinators(std::string_view text,
-                                                   std::string_view source) {
-  std::vector<std::string> endpoints;
-  for (;;) {
-    const std::size_t comma = text.find(',');
-    const std::string_view part = Trim(text.substr(0, comma));
-    if (!IsHostAndPort(part)) {
-      return Fail(Code::kInvalidArgument,
-                  "{}: '{}' is given; host:port,... such as "
-                  "localhost:7460 is accepted",
-                  source, part);
-    }
-    endpoints.emplace_back(part);
-    if (comma == std::string_view::npos) return endpoints;
-    text.remove_prefix(comma + 1);
-  }
-}
 
 Result<std::unique_ptr<Connection>> Connection::Open(
     std::string_view coordinators, std::string_view source, Waiting waiting) {

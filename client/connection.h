@@ -21,16 +21,11 @@
 #include <vector>
 
 #include "base/result.h"
+#include "client/coordinators.h"
 #include "client/retry.h"
 #include "ucudnn/v1/coordinator.grpc.pb.h"
 
 namespace ucudnn {
-
-// "host:port,host:port" as a list; spaces around commas do not count. IPv6
-// addresses are written [::1]:7460. kInvalidArgument, starting with `source`,
-// if it is empty or a part is not host:port.
-Result<std::vector<std::string>> ParseCoordinators(std::string_view text,
-                                                   std::string_view source);
 
 class Connection {
  public:

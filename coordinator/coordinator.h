@@ -64,6 +64,8 @@ class Coordinator {
   Result<v1::Network> GetNetwork(const v1::GetRequest& request);
   Result<v1::ListProfilesResponse> ListProfiles(const v1::ListRequest& request);
   Result<v1::Profile> GetProfile(const v1::GetRequest& request);
+  Result<v1::ProblemProfile> GetProblemProfile(
+      const v1::GetProblemProfileRequest& request);
   Result<v1::ProfileSummary> PutProfile(const v1::Profile& request);
   Result<v1::MeasureProgress> Measure(const v1::MeasureRequest& request);
   Result<v1::Plan> CreatePlan(const v1::PlanRequest& request);

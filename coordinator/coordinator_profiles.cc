@@ -25,6 +25,14 @@ v1::Measurement ToProto(const Measurement& measurement) {
   return message;
 }
 
+v1::CompleteBatch ToProto(const CompleteBatch& batch) {
+  v1::CompleteBatch message;
+  message.set_batch(batch.batch.count());
+  message.set_max_workspace_bytes(batch.max_workspace.count());
+  message.set_driver(batch.driver);
+  return message;
+}
+
 Result<Measurement> FromProto(const std::string& kind,
                               const std::string& problem,
                               const v1::Measurement& message) {
@@ -99,13 +107,41 @@ Result<v1::Profile> Coordinator::GetProfile(const v1::GetRequest& request) {
       problem.set_problem(m.problem);
       while (batch != complete.end() && batch->problem < m.problem) ++batch;
       for (; batch != complete.end() && batch->problem == m.problem; ++batch) {
-        v1::CompleteBatch& b = *problem.add_complete();
-        b.set_batch(batch->batch.count());
-        b.set_max_workspace_bytes(batch->max_workspace.count());
-        b.set_driver(batch->driver);
+        *problem.add_complete() = ToProto(*batch);
       }
     }
     *message.mutable_problems()->rbegin()->add_measurements() = ToProto(m);
+  }
+  return message;
+}
+
+Result<v1::ProblemProfile> Coordinator::GetProblemProfile(
+    const v1::GetProblemProfileRequest& request) {
+  if (const auto kind = ParseDeviceKind(request.kind()); !kind) {
+    return Within("kind", kind.error());
+  }
+  if (const auto problem = ParseConvProblem(request.problem()); !problem) {
+    return Within("problem", problem.error());
+  }
+  const std::vector<std::string> problem = {request.problem()};
+  UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(request.kind()));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const PointsByProblem points,
+      store_.LoadProfile(request.kind(), problem, {}, drivers));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto complete,
+      store_.ListCompleteBatches(request.kind(), request.problem()));
+  v1::ProblemProfile message;
+  message.set_problem(request.problem());
+  for (const auto& [name, of_problem] : points) {
+    for (const MeasuredPoint& point : of_problem) {
+      *message.add_measurements() = ucudnn::ToProto(point);
+    }
+  }
+  for (const CompleteBatch& batch : complete) {
+    if (drivers.empty() || std::ranges::binary_search(drivers, batch.driver)) {
+      *message.add_complete() = ToProto(batch);
+    }
   }
   return message;
 }

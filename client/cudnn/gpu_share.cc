@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "client/local/ask_coordinator.h"
 #include "device/cudnn/context.h"
 #include "device/cudnn/cudnn_device.h"
 
@@ -13,6 +14,16 @@ namespace {
 // More are left to cuDNN: a program that makes streams without end.
 constexpr std::size_t kMaxSlots = 16384;
 
+// The question to the coordinators that the settings name; none without any.
+LocalPlanner::Ask AskOf(const LocalSettings& settings,
+                        const std::string& kind) {
+  if (settings.coordinators.empty()) return {};
+  const auto asker = std::make_shared<CoordinatorAsker>(settings.coordinators);
+  return [asker, kind](const ConvProblem& problem) {
+    return asker->Ask(kind, problem);
+  };
+}
+
 }  // namespace
 
 GpuShare::GpuShare(const Libraries& libraries, std::unique_ptr<Device> device,
@@ -21,7 +32,7 @@ GpuShare::GpuShare(const Libraries& libraries, std::unique_ptr<Device> device,
       device_(std::move(device)),
       planner_({.settings = settings,
                 .kind = ToString(device_->info().kind),
-                .ask = {}}) {
+                .ask = AskOf(settings, ToString(device_->info().kind))}) {
   if (!planner_.plan_file_problem().empty()) {
     std::fprintf(stderr, "ucudnn: the plan file is not used: %s\n",
                  planner_.plan_file_problem().c_str());

@@ -1,6 +1,7 @@
 #include "client/local/planner.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <stop_token>
 #include <utility>
 
@@ -39,6 +40,14 @@ void Merge(ProblemMeasurements from, ProblemMeasurements* into) {
     }
   }
   into->errors.merge(std::move(from.errors));
+}
+
+// Whether what somebody else measured runs here too.
+bool Lists(const std::vector<Candidate>& candidates,
+           const MeasuredPoint& point) {
+  const auto listed =
+      std::ranges::find(candidates, point.algorithm, &Candidate::algorithm);
+  return listed != candidates.end() && listed->workspace <= point.workspace;
 }
 
 KernelPlan MakePlan(const ConvProblem& problem,
@@ -171,6 +180,42 @@ Status LocalPlanner::Judge(const ConvProblem& problem, BatchSize batch,
   return {};
 }
 
+Status LocalPlanner::AskFor(const ConvProblem& problem, BatchSize batch,
+                            const Bench& bench, ProblemMeasurements* known) {
+  const auto told = options_.ask(problem);
+  if (!told) {
+    Note(told.error().message);
+    return {};
+  }
+  for (const BatchSize size : Missing(*known, batch)) {
+    const auto complete = told->complete.find(size);
+    if (complete == told->complete.end() ||
+        complete->second < options_.settings.MostWorkspace()) {
+      continue;
+    }
+    UCUDNN_ASSIGN_OR_RETURN(Device * device, bench());
+    const auto listed = device->ListAlgorithms(problem, size);
+    if (!listed) continue;  // measuring will say why
+    MeasuredBatch measured = {complete->second, {}};
+    for (const MeasuredPoint& point : told->points) {
+      if (point.batch == size && Lists(*listed, point)) {
+        measured.points.push_back(point);
+      }
+    }
+    if (measured.points.empty()) continue;
+    UCUDNN_RETURN_IF_ERROR(
+        Judge(problem, size, AlgorithmsOf(measured.points), bench, known));
+    known->batches[size] = std::move(measured);
+  }
+  return {};
+}
+
+void LocalPlanner::Note(const std::string& text) const {
+  if (options_.settings.verbose) {
+    std::fprintf(stderr, "ucudnn: %s\n", text.c_str());
+  }
+}
+
 Status LocalPlanner::Measure(const ConvProblem& problem, BatchSize batch,
                              const std::vector<BatchSize>& sizes,
                              const Bench& bench, ProblemMeasurements* known) {
@@ -209,34 +254,22 @@ Result<std::vector<MeasuredPoint>> LocalPlanner::Points(
     Merge(files_.Read(problem), &known);
     missing = Missing(known, batch);
   }
-  if (!missing.empty() && options_.ask) {
-    // Whoever is asked may have some sizes only.
-    if (auto points = options_.ask(problem)) {
-      for (const BatchSize size : missing) {
-        MeasuredBatch measured;
-        measured.max_workspace = options_.settings.MostWorkspace();
-        std::copy_if(points->begin(), points->end(),
-                     std::back_inserter(measured.points),
-                     [&](const MeasuredPoint& p) { return p.batch == size; });
-        if (measured.points.empty()) continue;
-        UCUDNN_RETURN_IF_ERROR(
-            Judge(problem, size, AlgorithmsOf(measured.points), bench, &known));
-        known.batches[size] = std::move(measured);
-      }
-    }
-    missing = Missing(known, batch);
-  }
   if (!missing.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(const auto lock,
                             files_.Acquire(problem, options_.patience));
-    // Who held the lock may have measured just this.
+    // Who held the lock may have learnt just this.
     Merge(files_.Read(problem), &known);
     missing = Missing(known, batch);
+    const bool is_new = !missing.empty();
+    if (is_new && options_.ask) {
+      UCUDNN_RETURN_IF_ERROR(AskFor(problem, batch, bench, &known));
+      missing = Missing(known, batch);
+    }
     if (!missing.empty()) {
       UCUDNN_RETURN_IF_ERROR(Measure(problem, batch, missing, bench, &known));
-      // What cannot be kept is measured again by the next process.
-      (void)files_.Write(problem, known);
     }
+    // What cannot be kept is learnt again by the next process.
+    if (is_new) (void)files_.Write(problem, known);
   }
   std::vector<MeasuredPoint> points;
   for (const auto& [size, measured] : known.batches) {

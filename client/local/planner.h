@@ -7,7 +7,7 @@
 //      batch within the limit;
 //   2. measurements: those of this process, those kept under UCUDNN_CACHE_DIR,
 //      those that `ask` has (a coordinator), and what is then still missing is
-//      measured here, once for all processes of the machine.
+//      measured here; the last two once for all processes of the machine.
 // Measurements of algorithms that err too much (local/accuracy.h) do not count.
 //
 // Thread safe; one caller at a time measures.
@@ -27,6 +27,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "client/local/measurements.h"
+#include "client/local/profile_wire.h"
 #include "client/local/settings.h"
 #include "device/device.h"
 #include "solver/pareto.h"
@@ -37,9 +38,9 @@ class LocalPlanner {
  public:
   // A device of the planner's kind, to measure on; called only if need be.
   using Bench = std::function<Result<Device*>()>;
-  // What somebody else has measured of a problem on the planner's kind.
-  using Ask =
-      std::function<Result<std::vector<MeasuredPoint>>(const ConvProblem&)>;
+  // What somebody else has measured of a problem on the planner's kind. Of it
+  // counts what the bench lists as well. Without an answer all is measured.
+  using Ask = std::function<Result<KnownElsewhere>(const ConvProblem&)>;
 
   struct Options {
     LocalSettings settings;
@@ -83,6 +84,9 @@ class LocalPlanner {
   Result<std::vector<MeasuredPoint>> Points(const ConvProblem& problem,
                                             BatchSize batch,
                                             const Bench& bench);
+  // Takes from others what is missing for `batch`, if they have it.
+  Status AskFor(const ConvProblem& problem, BatchSize batch, const Bench& bench,
+                ProblemMeasurements* known);
   Status Measure(const ConvProblem& problem, BatchSize batch,
                  const std::vector<BatchSize>& sizes, const Bench& bench,
                  ProblemMeasurements* known);
@@ -90,6 +94,7 @@ class LocalPlanner {
   Status Judge(const ConvProblem& problem, BatchSize batch,
                std::span<const Algorithm> algorithms, const Bench& bench,
                ProblemMeasurements* known);
+  void Note(const std::string& text) const;  // for people who want to know
   bool Admits(const ConvProblem& problem, const ProblemMeasurements& known,
               const Algorithm& algorithm) const;
   std::vector<BatchSize> Missing(const ProblemMeasurements& known,

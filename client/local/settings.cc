@@ -1,6 +1,7 @@
 #include "client/local/settings.h"
 
 #include "base/text.h"
+#include "client/coordinators.h"
 
 namespace ucudnn {
 namespace {
@@ -29,6 +30,13 @@ Result<LocalSettings> ResolveLocalSettings(const Environment& environment) {
       read("UCUDNN_WORKSPACE_LIMIT", ParseBytes, &settings.workspace_limit));
   UCUDNN_RETURN_IF_ERROR(read("UCUDNN_TOTAL_WORKSPACE_SIZE", ParseBytes,
                               &settings.total_workspace));
+  std::string coordinators;
+  UCUDNN_RETURN_IF_ERROR(read("UCUDNN_COORDINATOR", AsIs, &coordinators));
+  if (!coordinators.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        settings.coordinators,
+        ParseCoordinators(coordinators, "UCUDNN_COORDINATOR"));
+  }
   UCUDNN_RETURN_IF_ERROR(
       read("UCUDNN_BATCH_SIZE_POLICY", ParseBatchPolicy, &settings.policy));
   UCUDNN_RETURN_IF_ERROR(read("UCUDNN_PLAN_FILE", AsIs, &settings.plan_file));

@@ -6,6 +6,7 @@
 //   UCUDNN_DISABLE=1             cuDNN alone
 //   UCUDNN_WORKSPACE_LIMIT       of each kernel; 64MiB
 //   UCUDNN_TOTAL_WORKSPACE_SIZE  of all kernels together: WD instead of WR
+//   UCUDNN_COORDINATOR           host:port list; asked before measuring
 //   UCUDNN_BATCH_SIZE_POLICY     all, powerOfTwo or undivided; powerOfTwo
 //   UCUDNN_PLAN_FILE             what `ucudnn plan` or `ucudnn solve` printed
 //   UCUDNN_CACHE_DIR             measurements; $XDG_CACHE_HOME/ucudnn,
@@ -14,6 +15,7 @@
 //   UCUDNN_VERBOSE=1             a line on stderr for each kernel planned
 
 #include <string>
+#include <vector>
 
 #include "base/plan.h"
 #include "base/result.h"
@@ -26,6 +28,7 @@ struct LocalSettings {
   bool disabled = false;
   Bytes workspace_limit = 64_MiB;
   Bytes total_workspace;  // 0: WR
+  std::vector<std::string> coordinators;
   BatchPolicy policy = BatchPolicy::kPowerOfTwo;
   std::string plan_file;  // empty: none
   std::string cache_dir;  // empty: nothing is kept

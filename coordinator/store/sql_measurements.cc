@@ -159,13 +159,21 @@ Status SqlStore::ImportProfile(std::span<const Measurement> measurements,
 }
 
 Result<std::vector<CompleteBatch>> SqlStore::ListCompleteBatches(
-    const std::string& kind) {
+    const std::string& kind, const std::string& problem) {
+  std::string of_problem;
+  std::vector<SqlValue> parameters = {kind};
+  if (!problem.empty()) {
+    of_problem = "AND problem = $2 ";
+    parameters.emplace_back(problem);
+  }
   return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
     return Records(
-        sql.Query("SELECT kind, problem, batch, max_workspace_bytes, driver "
-                  "FROM tasks WHERE kind = $1 AND goal = '' AND "
-                  "state = 'done' ORDER BY problem, batch",
-                  {kind}),
+        sql.Query(
+            fmt::format("SELECT kind, problem, batch, max_workspace_bytes, "
+                        "driver FROM tasks WHERE kind = $1 {}AND goal = '' AND "
+                        "state = 'done' ORDER BY problem, batch",
+                        of_problem),
+            parameters),
         [](const SqlRow& row) -> Result<CompleteBatch> {
           return CompleteBatch{row.Text(0), row.Text(1), BatchSize(row.Int(2)),
                                Bytes(row.Int(3)), row.Text(4)};

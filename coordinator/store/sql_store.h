@@ -80,7 +80,7 @@ class SqlStore final : public Store {
   Result<std::vector<Measurement>> LoadMeasurements(
       const std::string& kind) override;
   Result<std::vector<CompleteBatch>> ListCompleteBatches(
-      const std::string& kind) override;
+      const std::string& kind, const std::string& problem) override;
   Result<std::vector<ProfileSummary>> ListProfiles() override;
   Result<CreatedPlan> CreatePlan(const PlanRecord& plan) override;
   Result<std::vector<PlanRecord>> ListPlans(std::int64_t limit,

@@ -508,9 +508,10 @@ class Store {
   // algorithm and workspace.
   virtual Result<std::vector<Measurement>> LoadMeasurements(
       const std::string& kind) = 0;
-  // What the kind's tasks have done completely, by problem and batch.
+  // What the kind's tasks have done completely, by problem and batch; of one
+  // problem only, unless it is empty.
   virtual Result<std::vector<CompleteBatch>> ListCompleteBatches(
-      const std::string& kind) = 0;
+      const std::string& kind, const std::string& problem = {}) = 0;
   // By kind.
   virtual Result<std::vector<ProfileSummary>> ListProfiles() = 0;
 

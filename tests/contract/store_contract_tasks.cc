@@ -120,6 +120,8 @@ TEST_P(StoreContract, ImportsProfilesAsIfTheyHadBeenMeasuredHere) {
   EXPECT_THAT(Lease(store(), 9, 20), IsEmpty());
   EXPECT_EQ(Enqueue(store(), {TestTask(3)}).added, 0);
   EXPECT_THAT(store().ListCompleteBatches(begun.key.kind).value(), SizeIs(2));
+  EXPECT_THAT(store().ListCompleteBatches(begun.key.kind, "forward-c3").value(),
+              ElementsAre(batches[2]));
 }
 
 TEST_P(StoreContract, LeasesByPriorityThenAge) {

@@ -49,6 +49,8 @@ class FakeDevice final : public Device {
   DeviceInfo& mutable_info() { return info_; }
   std::vector<FakeAlgorithm>& algorithms() { return algorithms_; }
   std::vector<RunCall>& runs() { return runs_; }
+  // Those within Time.
+  const std::vector<RunCall>& timed_runs() const { return timed_runs_; }
   const std::vector<Bytes>& allocations() const { return allocations_; }
   int prepared() const { return prepared_; }
   void set_memory(Bytes memory) { memory_ = memory; }
@@ -105,6 +107,9 @@ class FakeDevice final : public Device {
   Result<Nanoseconds> Time(const std::function<Status()>& work) override {
     const std::size_t before = runs_.size();
     UCUDNN_RETURN_IF_ERROR(work());
+    timed_runs_.insert(timed_runs_.end(),
+                       runs_.begin() + static_cast<std::ptrdiff_t>(before),
+                       runs_.end());
     return Nanoseconds(1000 * (runs_.size() - before));
   }
   Status Synchronize() override { return {}; }
@@ -146,6 +151,7 @@ class FakeDevice final : public Device {
   DeviceInfo info_;
   std::vector<FakeAlgorithm> algorithms_;
   std::vector<RunCall> runs_;
+  std::vector<RunCall> timed_runs_;
   std::vector<Bytes> allocations_;
   Bytes memory_ = 1_GiB;
   int prepared_ = 0;

@@ -30,6 +30,8 @@ class ScriptedCoordinator final : public v1::CoordinatorService::Service {
   std::function<Result<v1::MeasureProgress>(const v1::MeasureRequest&)> measure;
   std::function<Result<v1::StatusResponse>()> get_status;
   std::function<Result<v1::Plan>(const std::string&)> get_plan;
+  std::function<Result<v1::ProblemProfile>(const v1::GetProblemProfileRequest&)>
+      get_problem_profile;
   std::function<Result<v1::RegisterJobResponse>(const v1::RegisterJobRequest&)>
       register_job;
   std::function<Result<v1::ReportStepsResponse>(const v1::ReportStepsRequest&)>
@@ -83,6 +85,11 @@ class ScriptedCoordinator final : public v1::CoordinatorService::Service {
   grpc::Status GetPlan(grpc::ServerContext*, const v1::GetRequest* request,
                        v1::Plan* response) override {
     return Answer("GetPlan", get_plan, request->id(), response);
+  }
+  grpc::Status GetProblemProfile(grpc::ServerContext*,
+                                 const v1::GetProblemProfileRequest* request,
+                                 v1::ProblemProfile* response) override {
+    return Answer("GetProblemProfile", get_problem_profile, *request, response);
   }
   grpc::Status RegisterJob(grpc::ServerContext*,
                            const v1::RegisterJobRequest* request,

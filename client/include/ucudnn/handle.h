@@ -21,8 +21,8 @@
 // UCUDNN_WORKSPACE_LIMIT bounds what each convolution asks for as workspace;
 // with UCUDNN_TOTAL_WORKSPACE_SIZE it asks for none, and ucudnn keeps one arena
 // for all. A convolution that is asked about or run for the first time on a
-// batch size, limit or device is measured, unless that is in UCUDNN_CACHE_DIR;
-// so ask before training begins. What ucudnn does not divide (tensors that are
+// batch size, limit or device is measured, unless that is in UCUDNN_CACHE_DIR or
+// known to the coordinator of UCUDNN_COORDINATOR; so ask before training begins. What ucudnn does not divide (tensors that are
 // not packed, flipped filters, double or integer data, a stream being captured)
 // runs as cuDNN alone would run it.
 //

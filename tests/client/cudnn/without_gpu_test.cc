@@ -35,9 +35,11 @@ TEST(PreloadTest, ShowsCudnnsNamesAlone) {
 }
 
 TEST(PreloadTest, CarriesNoGrpcAndNoProtobuf) {
-  const auto run = test::Run({"ldd", PRELOAD});
-  EXPECT_THAT(run.out, AllOf(Not(HasSubstr("grpc")), Not(HasSubstr("proto")),
-                             Not(HasSubstr("mpi")), HasSubstr("libc.so")));
+  for (const char* library : {PRELOAD, HANDLE}) {
+    const auto run = test::Run({"ldd", library});
+    EXPECT_THAT(run.out, AllOf(Not(HasSubstr("grpc")), Not(HasSubstr("proto")),
+                               Not(HasSubstr("mpi")), HasSubstr("libc.so")));
+  }
 }
 
 TEST(HandleTest, ShowsTheOverloadsAlone) {

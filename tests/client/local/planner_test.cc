@@ -181,18 +181,36 @@ TEST(LocalPlannerTest, DoesNotWaitForeverForWhoMeasures) {
   EXPECT_EQ(bench.asked(), 0);
 }
 
+// What a coordinator tells of an algorithm that takes 10 ns an image.
+KnownElsewhere Told(const std::vector<std::int64_t>& batches,
+                    const std::string& algorithm = "lavish",
+                    Bytes complete_to = 1_GiB) {
+  KnownElsewhere known;
+  for (const std::int64_t batch : batches) {
+    known.points.push_back({.batch = BatchSize(batch),
+                            .algorithm = {algorithm, "", Precision::kFp32},
+                            .workspace = Bytes(100 * batch),
+                            .time = Nanoseconds(10 * batch)});
+    known.complete[BatchSize(batch)] = complete_to;
+  }
+  return known;
+}
+
+std::set<std::int64_t> TimedBatches(FakeDevice& device) {
+  std::set<std::int64_t> batches;
+  for (const auto& run : device.timed_runs()) {
+    batches.insert(run.batch.count());
+  }
+  return batches;
+}
+
 TEST(LocalPlannerTest, AsksBeforeItMeasures) {
   auto options = Options();
-  options.ask = [](const ConvProblem& problem) {
+  int asked = 0;
+  options.ask = [&](const ConvProblem& problem) {
     EXPECT_EQ(problem, Problem());
-    std::vector<MeasuredPoint> points;
-    for (const std::int64_t batch : {1, 2, 4}) {
-      points.push_back({.batch = BatchSize(batch),
-                        .algorithm = {"lavish", "", Precision::kFp32},
-                        .workspace = Bytes(100 * batch),
-                        .time = Nanoseconds(10 * batch)});
-    }
-    return points;
+    ++asked;
+    return Told({1, 2, 4});
   };
   LocalPlanner planner(options);
   Bench bench;
@@ -202,6 +220,56 @@ TEST(LocalPlannerTest, AsksBeforeItMeasures) {
   EXPECT_THAT(plan->micro_batches,
               ElementsAre(AllOf(Field(&MicroBatch::batch, BatchSize(2)),
                                 Field(&MicroBatch::count, 2))));
+  EXPECT_THAT(TimedBatches(bench.device()), IsEmpty());
+  ASSERT_TRUE(planner.Plan(Problem(), BatchSize(4), 100_B, bench.Get()));
+  EXPECT_EQ(asked, 1);
+}
+
+TEST(LocalPlannerTest, MeasuresWhatNobodyHasMeasuredCompletely) {
+  const auto timed = [](const KnownElsewhere& told) {
+    auto options = Options();
+    options.ask = [&](const ConvProblem&) { return told; };
+    LocalPlanner planner(options);
+    Bench bench;
+    EXPECT_TRUE(planner.Plan(Problem(), BatchSize(4), 64_MiB, bench.Get()));
+    return TimedBatches(bench.device());
+  };
+  EXPECT_THAT(timed(Told({1, 4})), ElementsAre(2));
+  EXPECT_THAT(timed(Told({1, 2, 4}, "lavish", 1_MiB)), ElementsAre(1, 2, 4));
+  EXPECT_THAT(timed(Told({1, 2, 4}, "not here")), ElementsAre(1, 2, 4));
+  KnownElsewhere too_small = Told({1, 2, 4});
+  too_small.points[1].workspace = 199_B;
+  EXPECT_THAT(timed(too_small), ElementsAre(2));
+  EXPECT_THAT(timed({}), ElementsAre(1, 2, 4));
+}
+
+TEST(LocalPlannerTest, MeasuresIfNobodyAnswers) {
+  auto options = Options();
+  options.ask = [](const ConvProblem&) -> Result<KnownElsewhere> {
+    return Fail(Code::kUnavailable, "away");
+  };
+  LocalPlanner planner(options);
+  Bench bench;
+  ASSERT_TRUE(planner.Plan(Problem(), BatchSize(4), 64_MiB, bench.Get()));
+  EXPECT_THAT(TimedBatches(bench.device()), ElementsAre(1, 2, 4));
+}
+
+TEST(LocalPlannerTest, KeepsWhatItWasTold) {
+  const test::TemporaryFolder folder;
+  auto options = Options(folder.path());
+  int asked = 0;
+  options.ask = [&](const ConvProblem&) {
+    ++asked;
+    return Told({1, 2, 4});
+  };
+  for (int process = 0; process < 2; ++process) {
+    LocalPlanner planner(options);
+    Bench bench;
+    const auto plan = planner.Plan(Problem(), BatchSize(4), 1_KiB, bench.Get());
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_EQ(plan->time, Nanoseconds(40));
+    EXPECT_EQ(asked, 1);
+  }
 }
 
 TEST(LocalPlannerTest, PassesOnThatTheDeviceIsBroken) {

@@ -1,0 +1,144 @@
+// What the drop-in handle and the shim do with a real coordinator: they take
+// what it has measured, and plan by themselves when it is away.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "base/network.h"
+#include "client/local/ask_coordinator.h"
+#include "client/local/planner.h"
+#include "device/onednn/onednn_device.h"
+#include "tests/integration/cluster.h"
+
+namespace ucudnn::test {
+namespace {
+
+constexpr const char* kNetwork =
+    "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
+    "conv1,3,12,12,8,3,3,1,1,1,1,1\n"
+    "conv2,8,12,12,8,3,3,1,1,1,1,1\n";
+
+// A device that counts how often something is timed on it.
+class Stopwatch final : public Device {
+ public:
+  Stopwatch() {
+    auto device = OpenOneDnnDevice({.threads = 1});
+    UCUDNN_CHECK(device.has_value());
+    device_ = *std::move(device);
+  }
+  int timed() const { return timed_; }
+
+  const DeviceInfo& info() const override { return device_->info(); }
+  Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem& problem,
+                                                BatchSize batch) override {
+    return device_->ListAlgorithms(problem, batch);
+  }
+  Result<std::unique_ptr<Convolution>> Prepare(
+      const ConvProblem& problem, BatchSize batch,
+      const Algorithm& algorithm) override {
+    return device_->Prepare(problem, batch, algorithm);
+  }
+  Result<DeviceBuffer> Allocate(Bytes size) override {
+    return device_->Allocate(size);
+  }
+  Status Upload(void* device, const void* host, Bytes size) override {
+    return device_->Upload(device, host, size);
+  }
+  Status Download(void* host, const void* device, Bytes size) override {
+    return device_->Download(host, device, size);
+  }
+  Status Fill(void* device, unsigned char byte, Bytes size) override {
+    return device_->Fill(device, byte, size);
+  }
+  Result<Nanoseconds> Time(const std::function<Status()>& work) override {
+    ++timed_;
+    return device_->Time(work);
+  }
+  Status Synchronize() override { return device_->Synchronize(); }
+
+ private:
+  std::unique_ptr<Device> device_;
+  int timed_ = 0;
+};
+
+class LocalModeTest : public ::testing::Test {
+ protected:
+  LocalModeTest() {
+    cluster_.StartCoordinator();
+    const auto network = ParseNetworkCsv(kNetwork, "tiny", "tiny");
+    UCUDNN_CHECK(network.has_value());
+    kernels_ = KernelsOf(*network, Precision::kFp32, Layout::kNchw);
+  }
+
+  // Has the cluster measure the network.
+  void Measure() {
+    cluster_.StartAgent();
+    std::ofstream(cluster_.folder() / "tiny.csv") << kNetwork;
+    ASSERT_EQ(
+        cluster_
+            .Ucudnn({"networks", "put", "tiny", cluster_.folder() / "tiny.csv"})
+            .status,
+        0);
+    const auto plan = cluster_.Ucudnn({"plan", "--network", "tiny", "--batch",
+                                       "4", "--workspace-limit", "1MiB"});
+    ASSERT_EQ(plan.status, 0) << plan.err;
+  }
+
+  // What a new process does with each kernel; how often it timed something.
+  int PlanAll(CoordinatorAsker& asker) {
+    Stopwatch device;
+    const std::string kind = ToString(device.info().kind);
+    LocalPlanner::Options options;
+    options.kind = kind;
+    options.settings.workspace_limit = 1_MiB;
+    options.ask = [&](const ConvProblem& problem) {
+      return asker.Ask(kind, problem);
+    };
+    LocalPlanner planner(options);
+    for (const Kernel& kernel : kernels_) {
+      const auto plan =
+          planner.Plan(kernel.problem, BatchSize(4), 1_MiB,
+                       [&]() -> Result<Device*> { return &device; });
+      EXPECT_TRUE(plan) << plan.error().message;
+    }
+    return device.timed();
+  }
+
+  Cluster cluster_;
+  std::vector<Kernel> kernels_;
+};
+
+TEST_F(LocalModeTest, TakesWhatTheCoordinatorHasMeasured) {
+  CoordinatorAsker asker({cluster_.address()});
+  const std::string kind = ToString(Stopwatch().info().kind);
+  const auto before = asker.Ask(kind, kernels_[0].problem);
+  ASSERT_TRUE(before) << before.error().message;
+  EXPECT_TRUE(before->points.empty());
+  Measure();
+  const auto after = asker.Ask(kind, kernels_[0].problem);
+  ASSERT_TRUE(after) << after.error().message;
+  EXPECT_FALSE(after->points.empty());
+  EXPECT_TRUE(after->complete.contains(BatchSize(4)));
+  EXPECT_EQ(PlanAll(asker), 0);
+}
+
+TEST_F(LocalModeTest, PlansByItselfWhenTheCoordinatorIsKilled) {
+  CoordinatorAsker asker({cluster_.address()});
+  EXPECT_TRUE(asker.Ask("none/1u/1GiB/none-1.0", kernels_[0].problem));
+  cluster_.coordinator().Kill();
+  EXPECT_GT(PlanAll(asker), 0);
+}
+
+TEST_F(LocalModeTest, PlansByItselfWhenTheCoordinatorHangs) {
+  cluster_.coordinator().Signal(SIGSTOP);
+  CoordinatorAsker asker({cluster_.address()},
+                         {.within = std::chrono::milliseconds(100)});
+  EXPECT_GT(PlanAll(asker), 0);
+  cluster_.coordinator().Signal(SIGCONT);
+}
+
+}  // namespace
+}  // namespace ucudnn::test
