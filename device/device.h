@@ -140,6 +140,13 @@ class Device {
   // The time on the device between the first and the last thing that `work`
   // enqueues; returns when it is done.
   virtual Result<Nanoseconds> Time(const std::function<Status()>& work) = 0;
+  // The same where the device begins once all of `work` is enqueued: what it
+  // takes in a row of other work, whose enqueueing is far ahead. `work` has run
+  // before and does not wait for the device.
+  virtual Result<Nanoseconds> TimeEnqueued(
+      const std::function<Status()>& work) {
+    return Time(work);
+  }
   // Waits until all that was enqueued is done; reports what failed in it.
   virtual Status Synchronize() = 0;
 

@@ -25,8 +25,9 @@ struct MeasureOptions {
   int min_repeats = 3;
   int max_repeats = 30;
   // Runs shorter than this are timed several at once, back to back: that is
-  // how a division runs its micro-batches, without the pause before the first.
-  // Each repeat is then such a group, and counts its mean.
+  // how a division runs its micro-batches. Each repeat is then such a group,
+  // enqueued before the device begins with it (Device::TimeEnqueued), and
+  // counts its mean.
   Nanoseconds group_time = std::chrono::milliseconds(3);
   // Enough repeats when half the distance of their middle quartiles is no more
   // than this part of their median.
@@ -93,8 +94,11 @@ class MeasureBench {
   // kResourceExhausted if it needs more workspace than `most`.
   Result<Ready> MakeReady(const ConvProblem& problem, BatchSize batch,
                           const Algorithm& algorithm, Bytes most);
-  // The mean time of so many runs, back to back.
-  Result<Nanoseconds> Run(Ready& ready, std::int64_t runs = 1);
+  Status Enqueue(Ready& ready);
+  // The time of a run that may load code, and wait for it.
+  Result<Nanoseconds> RunFirst(Ready& ready);
+  // The mean time of so many runs back to back, of what has run before.
+  Result<Nanoseconds> Run(Ready& ready, std::int64_t runs);
   // From runs of few images: how long the whole batch may take, 0 if that is
   // not in doubt.
   Result<Nanoseconds> Estimate(const Target& target, const Candidate& candidate,

@@ -53,6 +53,10 @@ class EngineVerdicts {
     const auto found = verdicts_.find(key);
     return found == verdicts_.end() ? nullptr : &found->second;
   }
+  // Takes over what others found.
+  void Merge(const EngineVerdicts& others) {
+    verdicts_.insert(others.verdicts_.begin(), others.verdicts_.end());
+  }
   const EngineVerdict& Add(const Key& key, EngineVerdict verdict) {
     return verdicts_.insert_or_assign(key, std::move(verdict)).first->second;
   }

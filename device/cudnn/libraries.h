@@ -68,6 +68,7 @@ namespace ucudnn::cudnn {
 // Null where the driver is too old for them; green contexts need CUDA 12.4.
 #define UCUDNN_DRIVER_OPTIONAL_FUNCTIONS(X)                 \
   X(EventElapsedTime, cuEventElapsedTime)                   \
+  X(LaunchHostFunc, cuLaunchHostFunc)                       \
   X(MemHostAlloc, cuMemHostAlloc)                           \
   X(MemFreeHost, cuMemFreeHost)                             \
   X(DeviceGetDevResource, cuDeviceGetDevResource)           \

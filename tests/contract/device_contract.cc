@@ -183,6 +183,23 @@ TEST_P(DeviceContractTest, PassesOnTheErrorsOfTimedWork) {
   EXPECT_CODE(Code::kAborted, timed);
   EXPECT_THAT(timed.error().message, HasSubstr("the work stopped"));
   EXPECT_TRUE(device_->Synchronize());
+  EXPECT_CODE(Code::kAborted, device_->TimeEnqueued([] {
+    return Status(Fail(Code::kAborted, "the work stopped"));
+  }));
+  EXPECT_TRUE(device_->Synchronize());
+}
+
+TEST_P(DeviceContractTest, HasDoneWhatItTimedEnqueued) {
+  const Bytes size(4096);
+  auto buffer = device_->Allocate(size);
+  ASSERT_OK(buffer);
+  const auto time = device_->TimeEnqueued(
+      [&] { return device_->Fill(buffer->data(), 7, size); });
+  ASSERT_OK(time);
+  EXPECT_GE(time->count(), 0);
+  std::string bytes(4096, '\0');
+  ASSERT_OK(device_->Download(bytes.data(), buffer->data(), size));
+  EXPECT_EQ(bytes, std::string(4096, '\7'));
 }
 
 TEST_P(DeviceContractTest, CallsUnsupportedConvolutionsUnimplemented) {

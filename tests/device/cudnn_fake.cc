@@ -275,6 +275,11 @@ void SetDriver(DriverApi* api) {
   api->StreamDestroy = [](CUstream) { return CUDA_SUCCESS; };
   api->StreamSynchronize = [](CUstream) { return Next(); };
   api->StreamQuery = [](CUstream) { return Next(); };
+  api->LaunchHostFunc = [](CUstream, CUhostFn function, void* data) {
+    if (Fake().next_result != CUDA_SUCCESS) return Next();
+    Fake().host_calls.emplace_back([function, data] { function(data); });
+    return CUDA_SUCCESS;
+  };
 }
 
 }  // namespace

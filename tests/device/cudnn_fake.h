@@ -9,6 +9,7 @@
 // it.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -32,6 +33,7 @@ struct FakeState {
   std::vector<CUcontext> current;       // the stack of contexts
   int freed = 0;
   std::map<const void*, std::vector<char>> memory;  // allocated, by its start
+  std::vector<std::function<void()>> host_calls;    // enqueued, not made
 
   // cuDNN's first interface.
   std::map<int, cudnnStatus_t> refusals;  // by algorithm

@@ -112,6 +112,18 @@ TEST_F(EngineCheckTest, RunsAnEngineOnceForAllBatches) {
   EXPECT_THAT(Fake().runs, SizeIs(6));
 }
 
+TEST_F(EngineCheckTest, IsNotRepeatedForWhatAnotherHandleFound) {
+  const ConvProblem problem = Problem(ConvOp::kForward, Layout::kNchw);
+  ASSERT_TRUE(Judge(problem));
+  const auto other =
+      CudnnHandle::Wrap(api_, reinterpret_cast<cudnnHandle_t>(0x2), &driver_);
+  other->verdicts().Merge(handle_->verdicts());
+  Fake().runs.clear();
+  ASSERT_TRUE(PrepareGraph(*other, problem, BatchSize(8),
+                           {"eng3", "", Precision::kFp32}));
+  EXPECT_THAT(Fake().runs, IsEmpty());
+}
+
 TEST_F(EngineCheckTest, OffersNoEngineThatIsFaultyOrCannotBeChecked) {
   Fake().engines = {3, 4};
   Fake().adding_always = {3};

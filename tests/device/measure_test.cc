@@ -90,13 +90,18 @@ class Disturbed : public Device {
     return pause + Nanoseconds(static_cast<std::int64_t>(
                        static_cast<double>(time.count()) * factor));
   }
+  Result<Nanoseconds> TimeEnqueued(
+      const std::function<Status()>& work) override {
+    return slow_host ? device_->Time(work) : Time(work);
+  }
   Status Synchronize() override {
     return broken ? Status(Fail(Code::kDataLoss, "the device fell away"))
                   : Status();
   }
 
   int runs = 0;
-  Nanoseconds pause{0};  // before the first run of each timing
+  Nanoseconds pause{0};    // before the first run of each timing
+  bool slow_host = false;  // which that pause is for
   bool broken = false;
   std::vector<Bytes> allocated;
 
@@ -182,6 +187,19 @@ TEST(MeasureTest, TimesShortRunsInGroupsSoThatThePauseBeforeThemCountsLittle) {
   EXPECT_EQ(measured(microseconds(1500)), microseconds(105));
   // Runs that are long enough are timed one by one.
   EXPECT_EQ(measured(microseconds(60)), microseconds(150));
+}
+
+TEST(MeasureTest, MeasuresTheDeviceWhereEnqueueingTakesLonger) {
+  Disturbed device(Recorded({Point(64, "WINOGRAD_NONFUSED", 1_MiB, 40)}),
+                   [](int) -> Result<double> { return 1.0; });
+  device.pause = microseconds(90);
+  device.slow_host = true;
+  MeasureOptions options;
+  options.group_time = Nanoseconds(0);
+  const auto points =
+      MeasureProblem(device, First(), kBatch, options, std::stop_token());
+  ASSERT_TRUE(points) << points.error().message;
+  EXPECT_EQ(points->at(0).time, microseconds(40));
 }
 
 TEST(MeasureTest, DropsWhatIsHopelessWithoutRunningTheWholeBatch) {

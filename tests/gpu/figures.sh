@@ -5,21 +5,42 @@ engines() {
   .carry/bin/ucudnn_gpu_probe --engines >"$out/engines.txt" 2>&1
 }
 
-# Both of the following write their part of the table.
-write_table() {
-  python3 tests/gpu/figures.py "$out" >"$out/figures.md"
+# The rows of the table that UCUDNN_ROWS asks for, in the order of its patterns
+# ("*:NHWC vgg16:*:FP32:*"); all by default.
+rows_of_table() {
+  local all=() config network pattern row
+  for config in PSEUDO_HALF:NHWC TF32:NHWC FP32:NCHW TF32:NCHW \
+    PSEUDO_HALF:NCHW; do
+    for network in alexnet_torchvision:256 resnet18:128 vgg16:64; do
+      all+=("$network:$config")
+    done
+  done
+  set -f
+  for pattern in ${UCUDNN_ROWS:-*}; do
+    for row in "${all[@]}"; do
+      # shellcheck disable=SC2053
+      if [[ $row == $pattern ]]; then echo "$row"; fi
+    done
+  done | awk '!seen[$0]++'
+  set +f
 }
 
+# Goes on where an earlier run under the same versions stopped, if its results
+# are in DIR.
 figures() {
-  local status=0
-  python3 tests/gpu/torch_peer.py --seconds "${UCUDNN_SECONDS:-170}" \
-    -o "$out/torch.json" alexnet_torchvision:256 resnet18:128 vgg16:64 \
-    >"$out/torch.txt" 2>&1 || status=1
+  local status=0 rows
+  mapfile -t rows < <(rows_of_table)
+  [ ${#rows[@]} -gt 0 ] || {
+    echo "figures: UCUDNN_ROWS ('${UCUDNN_ROWS-}') names no row" >&2
+    return 2
+  }
+  python3 tests/gpu/torch_peer.py --seconds "${UCUDNN_TORCH_SECONDS:-150}" \
+    -o "$out/torch.json" "${rows[@]}" >>"$out/torch.txt" 2>&1 || status=1
   .carry/bin/ucudnn_gpu_figures --seconds "${UCUDNN_SECONDS:-390}" \
     --peers "$out/torch.json" --networks tests/data/networks -o "$out" \
-    >"$out/figures.txt" 2>&1 || status=1
-  gzip -f "$out/profile.csv" || status=1
-  write_table || status=1
+    "${rows[@]}" >>"$out/figures.txt" 2>&1 || status=1
+  find "$out/profiles" -name '*.csv' -exec gzip -nf {} + || status=1
+  python3 tests/gpu/figures.py "$out" >"$out/figures.md" || status=1
   return $status
 }
 
@@ -27,7 +48,7 @@ deepbench() {
   local status=0
   .carry/bin/ucudnn_gpu_figures --seconds "${UCUDNN_SECONDS:-500}" \
     --deepbench tests/data/deepbench_conv_training.csv -o "$out" \
-    >"$out/deepbench.txt" 2>&1 || status=1
-  write_table || status=1
+    >>"$out/deepbench.txt" 2>&1 || status=1
+  python3 tests/gpu/figures.py "$out" >"$out/figures.md" || status=1
   return $status
 }

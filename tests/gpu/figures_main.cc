@@ -1,22 +1,26 @@
 // ucudnn_gpu_figures: what dividing gains on GPU 0, as numbers for a table.
 //
 //   ucudnn_gpu_figures --peers torch.json --networks tests/data/networks
-//       --deepbench tests/data/deepbench_conv_training.csv -o DIR
+//       --deepbench tests/data/deepbench_conv_training.csv -o DIR [ROW...]
 //
-// `torch.json` is what tests/gpu/torch_peer.py writes, and says which networks
-// to measure, at which batch, precision and layout, and what PyTorch needs for
-// them. Writes figures.json, deepbench.json and the measured points of each
-// network as a profile. Results are written as they come, so that a run that
-// is cut short leaves what it has.
+// `torch.json` is what tests/gpu/torch_peer.py writes: what PyTorch needs for a
+// network, at a batch, precision and layout. ROWs, as "vgg16:64:FP32:NCHW", say
+// which of these to measure and in which order; without any, all. Writes
+// figures.json, deepbench.json and the measured points of each row as a profile
+// into DIR/profiles. Each row is written when it is done, so that a run that is
+// cut short leaves what it has; and rows that are there already, from a run
+// under the same versions, are kept and not measured again.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <map>
+#include <ctime>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/file.h"
@@ -38,6 +42,8 @@ struct Settings {
   std::string output;
   double seconds = 1e9;  // begin nothing after so long
   int engines = 12;      // of those that cuDNN suggests first
+  int threads = 16;      // that list engines
+  std::vector<std::string> rows;
 };
 
 // 8 MiB to 1 GiB, PyTorch's workspace and an eighth of it.
@@ -68,6 +74,7 @@ Result<Job> JobOf(const Json& peer, const std::string& networks) {
   job.fit_limits = {64_MiB,
                     job.layout == Layout::kNchw ? workspace / 8 : workspace};
   job.run_limits = job.fit_limits;
+  job.detail_limits = {workspace / 8, 64_MiB, workspace};
   return job;
 }
 
@@ -76,19 +83,90 @@ Json ToJson(const PointSource::Effort& effort) {
     return std::chrono::duration<double>(time).count();
   };
   return {{"tasks", effort.tasks},
-          {"listed", effort.listed},
+          {"offered", effort.offered},
           {"run_once", effort.run_once},
           {"measured", effort.measured},
           {"failed", effort.failed},
-          {"listing_s", seconds(effort.listing)},
+          {"surveying_s", seconds(effort.surveying)},
           {"running_s", seconds(effort.running)},
-          {"measuring_s", seconds(effort.measuring)}};
+          {"measuring_s", seconds(effort.measuring)},
+          {"fitting_s", seconds(effort.fitting)}};
 }
+
+// "vgg16:64:FP32:NCHW"
+std::string RowOf(const Json& json) {
+  return fmt::format("{}:{}:{}:{}", json.at("network").get<std::string>(),
+                     json.at("batch").get<std::int64_t>(),
+                     json.at("precision").get<std::string>(),
+                     json.at("layout").get<std::string>());
+}
+
+// A file of results, each with the run that it is from.
+class Results {
+ public:
+  // Keeps those results of the file, if it is there, that were measured under
+  // `versions`; says how many are not.
+  static Result<Results> Open(const std::string& path,
+                              const std::string& versions) {
+    Results results(path, versions);
+    if (!std::filesystem::exists(path)) return results;
+    UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 64_MiB));
+    const Json known = Json::parse(text, nullptr, false);
+    if (!known.is_array()) {
+      return Fail(Code::kInvalidArgument, "{}: not a list", path);
+    }
+    for (const Json& result : known) {
+      const auto run = result.find("run");
+      if (run != result.end() && run->is_object() &&
+          run->value("versions", "") == versions) {
+        results.json_.push_back(result);
+      }
+    }
+    fmt::print("{}: {} of {} results are kept\n", path, results.json_.size(),
+               known.size());
+    return results;
+  }
+
+  // Whether there is one that has all that `part` has.
+  bool Has(const Json& part) const {
+    return std::any_of(json_.begin(), json_.end(), [&](const Json& result) {
+      return std::all_of(
+          part.items().begin(), part.items().end(), [&](const auto& item) {
+            return result.value(item.key(), Json()) == item.value();
+          });
+    });
+  }
+
+  Status Add(Json result) {
+    result["run"] = {{"begun", begun_}, {"versions", versions_}};
+    json_.push_back(std::move(result));
+    return ReplaceFile(path_, json_.dump(1));
+  }
+
+ private:
+  Results(std::string path, std::string versions)
+      : path_(std::move(path)), versions_(std::move(versions)) {
+    const std::time_t now = std::time(nullptr);
+    std::tm utc = {};
+    gmtime_r(&now, &utc);
+    begun_ = fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}Z", utc.tm_year + 1900,
+                         utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min);
+  }
+
+  std::string path_;
+  std::string versions_;
+  std::string begun_;
+  Json json_ = Json::array();
+};
 
 class Report {
  public:
-  Report(Device& device, Settings settings)
-      : device_(device), settings_(std::move(settings)) {}
+  Report(Device& device, Surveyors& surveyors, Settings settings)
+      : device_(device),
+        surveyors_(surveyors),
+        settings_(std::move(settings)),
+        versions_(fmt::format("{}, driver {}", ToString(device.info().kind),
+                              device.info().driver)) {}
 
   Status Networks() {
     UCUDNN_ASSIGN_OR_RETURN(const std::string text,
@@ -97,28 +175,44 @@ class Report {
     if (!peers.is_array()) {
       return Fail(Code::kInvalidArgument, "{}: not a list", settings_.peers);
     }
-    Json figures = Json::array();
-    for (const Json& peer : peers) {
+    std::vector<std::string> rows = settings_.rows;
+    if (rows.empty()) {
+      for (const Json& peer : peers) rows.push_back(RowOf(peer));
+    }
+    UCUDNN_ASSIGN_OR_RETURN(
+        Results results,
+        Results::Open(settings_.output + "/figures.json", versions_));
+    const std::string profiles = settings_.output + "/profiles";
+    std::filesystem::create_directories(profiles);
+    for (const std::string& row : rows) {
+      const auto peer =
+          std::find_if(peers.begin(), peers.end(),
+                       [&](const Json& p) { return RowOf(p) == row; });
+      if (peer == peers.end()) {
+        Say(row + " is left out: PyTorch's time is not known");
+        continue;
+      }
+      if (results.Has({{"network", peer->at("network")},
+                       {"batch", peer->at("batch")},
+                       {"precision", peer->at("precision")},
+                       {"layout", peer->at("layout")}})) {
+        Say(row + " is there already");
+        continue;
+      }
       if (TimeIsUp()) break;
-      UCUDNN_ASSIGN_OR_RETURN(const Job job, JobOf(peer, settings_.networks));
-      PointSource points(device_, options_);
+      UCUDNN_ASSIGN_OR_RETURN(const Job job, JobOf(*peer, settings_.networks));
+      PointSource points(device_, surveyors_, options_);
       UCUDNN_ASSIGN_OR_RETURN(const NetworkFigure figure,
                               MeasureNetwork(device_, points, job));
       Json json = figures::ToJson(job, figure);
       json["effort"] = ToJson(points.effort());
-      json["peer"] = peer;
-      figures.push_back(std::move(json));
-      const std::string name =
-          fmt::format("{}_b{}_{}_{}", job.network.name, job.batch.count(),
-                      Name(job.precision), Name(job.layout));
-      UCUDNN_RETURN_IF_ERROR(
-          ReplaceFile(settings_.output + "/figures.json", figures.dump(1)));
-      profile_.kernels.insert(profile_.kernels.end(),
-                              figure.profile.kernels.begin(),
-                              figure.profile.kernels.end());
-      UCUDNN_RETURN_IF_ERROR(
-          ReplaceFile(settings_.output + "/profile.csv", ToCsv(profile_)));
-      Say(fmt::format("{} {}", name, ToJson(points.effort()).dump()));
+      json["peer"] = *peer;
+      UCUDNN_RETURN_IF_ERROR(results.Add(std::move(json)));
+      std::string name = row;
+      std::replace(name.begin(), name.end(), ':', '_');
+      UCUDNN_RETURN_IF_ERROR(ReplaceFile(
+          fmt::format("{}/{}.csv", profiles, name), ToCsv(figure.profile)));
+      Say(fmt::format("{} {}", row, ToJson(points.effort()).dump()));
     }
     return {};
   }
@@ -127,31 +221,48 @@ class Report {
     constexpr std::int64_t kFactor = 4;
     UCUDNN_ASSIGN_OR_RETURN(const std::vector<BenchLayer> layers,
                             ReadBenchLayers(settings_.deepbench, kFactor));
+    UCUDNN_ASSIGN_OR_RETURN(
+        Results results,
+        Results::Open(settings_.output + "/deepbench.json", versions_));
+    struct Task {
+      const BenchLayer* layer;
+      Precision precision;
+    };
+    std::vector<Task> tasks;
     // Both precisions of a layer, and layers of all kinds soon, since the time
     // may not suffice for all of them.
     constexpr std::size_t kStep = 37;
-    Json results = Json::array();
-    std::map<Precision, std::unique_ptr<PointSource>> points;
     for (std::size_t i = 0; i < layers.size(); ++i) {
       const BenchLayer& layer = layers[i * kStep % layers.size()];
       for (const Precision precision :
            {Precision::kFp32, Precision::kPseudoHalf}) {
-        if (TimeIsUp()) break;
-        auto& source = points[precision];
-        if (source == nullptr) {
-          source = std::make_unique<PointSource>(device_, options_);
+        if (!results.Has({{"layer", layer.layer.name},
+                          {"batch", layer.batch.count()},
+                          {"precision", Name(precision)}})) {
+          tasks.push_back({&layer, precision});
         }
-        UCUDNN_ASSIGN_OR_RETURN(
-            auto json, MeasureBenchLayer(*source, layer, precision, 64_MiB));
-        results.push_back(std::move(json));
-        UCUDNN_RETURN_IF_ERROR(
-            ReplaceFile(settings_.output + "/deepbench.json", results.dump(1)));
       }
     }
-    for (const auto& [precision, source] : points) {
-      Say(fmt::format("deepbench {} {}", Name(precision),
-                      ToJson(source->effort()).dump()));
+    PointSource points(device_, surveyors_, options_);
+    // So many at once that no thread waits long for the last one.
+    constexpr std::size_t kAtOnce = 48;
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      if (TimeIsUp()) break;
+      if (i % kAtOnce == 0) {
+        std::vector<PointSource::Wanted> wanted;
+        for (std::size_t j = i; j < std::min(i + kAtOnce, tasks.size()); ++j) {
+          wanted.push_back({ProblemOf(*tasks[j].layer, tasks[j].precision),
+                            tasks[j].layer->batch});
+        }
+        points.Survey(wanted);
+        Say(fmt::format("{} of {} layers and precisions", i, tasks.size()));
+      }
+      UCUDNN_ASSIGN_OR_RETURN(auto json,
+                              MeasureBenchLayer(points, *tasks[i].layer,
+                                                tasks[i].precision, 64_MiB));
+      UCUDNN_RETURN_IF_ERROR(results.Add(std::move(json)));
     }
+    Say("deepbench " + ToJson(points.effort()).dump());
     return {};
   }
 
@@ -171,9 +282,10 @@ class Report {
   }
 
   Device& device_;
+  Surveyors& surveyors_;
   const Settings settings_;
+  const std::string versions_;  // under which results are comparable
   PointOptions options_;
-  Profile profile_;
   const Clock::time_point begun_ = Clock::now();
   bool told_ = false;
 };
@@ -183,7 +295,13 @@ Status Run(const Settings& settings) {
   options.ordinals = {0};
   options.most_engines = settings.engines;
   UCUDNN_ASSIGN_OR_RETURN(const auto devices, OpenCudnnDevices(options));
-  Report report(*devices.front(), settings);
+  Device& device = *devices.front();
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto surveyors,
+      Surveyors::Open(device, options,
+                      std::clamp(settings.threads, 1, std::max(cores, 1))));
+  Report report(device, *surveyors, settings);
   if (!settings.peers.empty()) UCUDNN_RETURN_IF_ERROR(report.Networks());
   if (!settings.deepbench.empty()) UCUDNN_RETURN_IF_ERROR(report.DeepBench());
   return {};
@@ -202,8 +320,11 @@ int main(int argc, char** argv) {
   app.add_option("--engines", settings.engines,
                  "how many of the engines that cuDNN suggests first; 0: all")
       ->capture_default_str();
+  app.add_option("--threads", settings.threads, "how many list engines")
+      ->capture_default_str();
   app.add_option("-o,--output", settings.output, "an existing folder")
       ->required();
+  app.add_option("rows", settings.rows, "NETWORK:BATCH:PRECISION:LAYOUT");
   CLI11_PARSE(app, argc, argv);
   const auto ran = ucudnn::figures::Run(settings);
   if (ran) return 0;

@@ -11,9 +11,11 @@
 #   engines    what cuDNN's graph engines were found to do
 #   figures    planned, undivided and PyTorch's convolutions: AlexNet, ResNet-18
 #              and VGG-16 in five precisions and layouts; the table is
-#              DIR/figures.md. About ten minutes
+#              DIR/figures.md. About six minutes. UCUDNN_ROWS chooses rows by
+#              patterns, in their order ("*:NHWC vgg16:*:FP32:*")
 #   deepbench  the same table's part on DeepBench's layers. About four minutes
-#              (UCUDNN_SECONDS limits what a program of these stages begins)
+#              (of both, what DIR has already is kept; UCUDNN_SECONDS limits what
+#              a program of these stages begins, UCUDNN_TORCH_SECONDS PyTorch's)
 #   main       the main job: AlexNet at batch 256 a GPU, FP32, 64 MiB a kernel,
 #              one rank, and with two GPUs two ranks at batch 512
 #   policies   AlexNet: what measuring costs by each batch-size policy, and the

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """What PyTorch needs for a network's convolutions, with cudnn.benchmark.
 
-    tests/gpu/torch_peer.py [--seconds N] -o torch.json NETWORK:BATCH...
-        [--config PRECISION:LAYOUT]...
+    tests/gpu/torch_peer.py [--seconds N] -o torch.json ROW...
 
-For each network (tests/data/networks/NETWORK.csv) and each precision and
-layout: the sum over its layers and three operations (no input gradient for the
-first layer) of the median time on the device, runs back to back in groups of
-about 3 ms, and the largest workspace of any: the peak of memory during a run
-less the operands and the result. Each distinct convolution is measured once.
+A ROW is NETWORK:BATCH:PRECISION:LAYOUT (tests/data/networks/NETWORK.csv). For
+each: the sum over the network's layers and three operations (no input gradient
+for the first layer) of the median time on the device, runs back to back in
+groups of about 3 ms, and the largest workspace of any: the peak of memory
+during a run less the operands and the result. Each distinct convolution is
+measured once. Rows that torch.json has already, from the same versions, are
+kept.
 """
 
 import argparse
@@ -120,34 +121,47 @@ def figure(network, batch, precision, layout):
             "kernels": kernels}
 
 
+def row_of(entry):
+    return ":".join(str(entry[k])
+                    for k in ("network", "batch", "precision", "layout"))
+
+
+def versions():
+    return (f"PyTorch {torch.__version__}, cuDNN "
+            f"{torch.backends.cudnn.version()}, {torch.cuda.get_device_name()}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("networks", nargs="+", metavar="NETWORK:BATCH")
-    parser.add_argument("--config", action="append", metavar="P:LAYOUT")
+    parser.add_argument("rows", nargs="+", metavar="ROW")
     parser.add_argument("--seconds", type=float, default=1e9,
                         help="begin nothing after so long")
     parser.add_argument("-o", "--output", required=True)
     args = parser.parse_args()
-    configs = args.config or ["TF32:NCHW", "PSEUDO_HALF:NCHW", "FP32:NCHW",
-                              "PSEUDO_HALF:NHWC", "TF32:NHWC"]
     torch.backends.cudnn.benchmark = True
     begun = time.monotonic()
     figures = []
-    for config in configs:
-        precision, layout = config.split(":")
-        for network in args.networks:
-            if time.monotonic() - begun > args.seconds:
-                print("the time is up: nothing more is begun", flush=True)
-                return 1
-            name, batch = network.rsplit(":", 1)
-            result = figure(name, int(batch), precision, layout)
-            figures.append(result)
-            with open(args.output + ".new", "w", encoding="utf-8") as file:
-                json.dump(figures, file, indent=1)
-            os.replace(args.output + ".new", args.output)
-            print(f"{time.monotonic() - begun:7.1f} s  {network} {config}: "
-                  f"{result['time_us'] / 1e3:.2f} ms, "
-                  f"{result['workspace_bytes'] / 2**20:.0f} MiB", flush=True)
+    if os.path.exists(args.output):
+        with open(args.output, encoding="utf-8") as file:
+            figures = [f for f in json.load(file)
+                       if f.get("versions") == versions()]
+    known = {row_of(f) for f in figures}
+    for row in args.rows:
+        if row in known:
+            continue
+        if time.monotonic() - begun > args.seconds:
+            print("the time is up: nothing more is begun", flush=True)
+            return 1
+        name, batch, precision, layout = row.split(":")
+        result = figure(name, int(batch), precision, layout)
+        result["versions"] = versions()
+        figures.append(result)
+        with open(args.output + ".new", "w", encoding="utf-8") as file:
+            json.dump(figures, file, indent=1)
+        os.replace(args.output + ".new", args.output)
+        print(f"{time.monotonic() - begun:7.1f} s  {row}: "
+              f"{result['time_us'] / 1e3:.2f} ms, "
+              f"{result['workspace_bytes'] / 2**20:.0f} MiB", flush=True)
     return 0
 
 

@@ -31,12 +31,15 @@ Result<std::vector<BenchLayer>> ReadBenchLayers(const std::string& path,
   return layers;
 }
 
+ConvProblem ProblemOf(const BenchLayer& layer, Precision precision) {
+  return {ConvOp::kForward, layer.layer.geometry, precision, Layout::kNchw};
+}
+
 Result<nlohmann::ordered_json> MeasureBenchLayer(PointSource& points,
                                                  const BenchLayer& layer,
                                                  Precision precision,
                                                  Bytes limit) {
-  const ConvProblem problem = {ConvOp::kForward, layer.layer.geometry,
-                               precision, Layout::kNchw};
+  const ConvProblem problem = ProblemOf(layer, precision);
   UCUDNN_ASSIGN_OR_RETURN(const auto* measured,
                           points.PointsOf(problem, layer.batch, {limit}));
   KernelProfile kernel;
@@ -63,8 +66,7 @@ Result<nlohmann::ordered_json> MeasureBenchLayer(PointSource& points,
   if (plan) {
     json["micro_batches"] = nlohmann::ordered_json::array();
     for (const MicroBatch& m : plan->micro_batches) {
-      json["micro_batches"].push_back(fmt::format("{} x {} {}", m.batch.count(),
-                                                  m.count, m.algorithm.name));
+      json["micro_batches"].push_back(Describe(m));
     }
   }
   return json;

@@ -26,6 +26,8 @@ struct BenchLayer {
 Result<std::vector<BenchLayer>> ReadBenchLayers(const std::string& path,
                                                 std::int64_t factor);
 
+ConvProblem ProblemOf(const BenchLayer& layer, Precision precision);
+
 // The layer in JSON: planned_us, undivided_us, undivided_legacy_us.
 Result<nlohmann::ordered_json> MeasureBenchLayer(PointSource& points,
                                                  const BenchLayer& layer,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -19,8 +20,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The operands of every kernel of a plan, as large as the largest; `a` and `b`
-// repeat their patterns.
+// The operands of every kernel of a network, as large as the largest; `a` and
+// `b` repeat their patterns.
 struct Operands {
   DeviceBuffer a;
   DeviceBuffer b;
@@ -41,15 +42,15 @@ Status Repeat(Device& device, const DeviceBuffer& buffer,
   return {};
 }
 
-Result<Operands> Allocate(Device& device, const WorkspacePlan& plan) {
+Result<Operands> Allocate(Device& device, const Job& job) {
   std::int64_t most = 1;
-  for (const KernelPlan& kernel : plan.kernels) {
-    const ConvGeometry& g = kernel.problem->geometry;
+  for (const ConvLayer& layer : job.network.layers) {
+    const ConvGeometry& g = layer.geometry;
     const std::int64_t images =
-        plan.batch.count() * std::max(g.input_elements(), g.output_elements());
+        job.batch.count() * std::max(g.input_elements(), g.output_elements());
     most = std::max({most, images, g.filter_elements()});
   }
-  const Precision precision = plan.kernels.front().problem->precision;
+  const Precision precision = job.precision;
   const Bytes size(most * ElementBytes(precision));
   constexpr std::int64_t kPattern = 4'194'301;  // a prime
   Operands operands;
@@ -120,17 +121,22 @@ Result<double> LargestError(Device& device, Executor& executor,
   return largest;
 }
 
-Status RunPlan(Device& device, const WorkspacePlan& plan, bool check,
+// The operands are allocated when a first plan is run.
+Status RunPlan(Device& device, const Job& job, const WorkspacePlan& plan,
+               std::optional<Operands>* operands, bool check,
                LimitFigure* figure) {
   UCUDNN_ASSIGN_OR_RETURN(const auto executor, Executor::Create(device, plan));
   if (!executor->fallbacks().empty()) {
     figure->note = executor->fallbacks().front().why.message;
   }
-  UCUDNN_ASSIGN_OR_RETURN(const Operands operands, Allocate(device, plan));
+  if (!*operands) {
+    UCUDNN_ASSIGN_OR_RETURN(*operands, Allocate(device, job));
+  }
   Nanoseconds enqueued{0};
   const auto all = [&] {
     const auto begun = Clock::now();
-    Status ran = executor->RunAll([&](std::size_t) { return operands.args(); });
+    Status ran =
+        executor->RunAll([&](std::size_t) { return (*operands)->args(); });
     enqueued = Clock::now() - begun;
     return ran;
   };
@@ -144,13 +150,10 @@ Status RunPlan(Device& device, const WorkspacePlan& plan, bool check,
     times.push_back(time);
     enqueues.push_back(enqueued);
   }
-  if (check) {
-    UCUDNN_ASSIGN_OR_RETURN(figure->error,
-                            LargestError(device, *executor, plan, operands));
-  }
   figure->measured = MiddleOf(times).median;
   figure->enqueued = MiddleOf(enqueues).median;
-  // Behind work that takes the device longer than enqueueing takes the host.
+  // Behind work that takes the device longer than enqueueing takes the host:
+  // for TimeEnqueued it is too much at once.
   UCUDNN_ASSIGN_OR_RETURN(DeviceBuffer ballast, device.Allocate(2_GiB));
   const auto fill = [&] {
     return device.Fill(ballast.data(), 0, ballast.size());
@@ -167,7 +170,31 @@ Status RunPlan(Device& device, const WorkspacePlan& plan, bool check,
     alone.push_back(time);
   }
   figure->device_alone = MiddleOf(alone).median;
+  if (check) {
+    UCUDNN_ASSIGN_OR_RETURN(figure->error,
+                            LargestError(device, *executor, plan, **operands));
+  }
   return {};
+}
+
+// Of kernels in the plan's order.
+std::vector<KernelFigure> DetailsOf(const Profile& profile,
+                                    const WorkspacePlan& plan) {
+  std::vector<KernelFigure> details;
+  for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
+    const KernelPlan& kernel = plan.kernels[i];
+    double least = std::numeric_limits<double>::infinity();  // ns an image
+    for (const MeasuredPoint& p : profile.kernels[i].points) {
+      if (p.workspace > plan.workspace_limit) continue;
+      least = std::min(least, static_cast<double>(p.time.count()) /
+                                  static_cast<double>(p.batch.count()));
+    }
+    details.push_back({kernel.time,
+                       Nanoseconds(std::llround(
+                           least * static_cast<double>(plan.batch.count()))),
+                       kernel.workspace, kernel.micro_batches});
+  }
+  return details;
 }
 
 std::optional<Nanoseconds> Sum(const Profile& profile, BatchSize batch,
@@ -200,12 +227,27 @@ std::optional<Nanoseconds> Undivided(const std::vector<MeasuredPoint>& points,
   return best;
 }
 
+std::string Describe(const MicroBatch& micro_batch) {
+  return fmt::format("{} x {} {}", micro_batch.batch.count(), micro_batch.count,
+                     micro_batch.algorithm.name);
+}
+
+std::vector<PointSource::Wanted> WantedFor(const Job& job) {
+  std::vector<PointSource::Wanted> wanted;
+  for (const Kernel& kernel :
+       KernelsOf(job.network, job.precision, job.layout)) {
+    wanted.push_back({kernel.problem, job.batch});
+  }
+  return wanted;
+}
+
 Result<NetworkFigure> MeasureNetwork(Device& device, PointSource& points,
                                      const Job& job) {
   NetworkFigure figure;
   const auto begun = Clock::now();
   const std::vector<Kernel> kernels =
       KernelsOf(job.network, job.precision, job.layout);
+  points.Survey(WantedFor(job));
   for (const Kernel& kernel : kernels) {
     UCUDNN_ASSIGN_OR_RETURN(
         const auto* measured,
@@ -226,6 +268,10 @@ Result<NetworkFigure> MeasureNetwork(Device& device, PointSource& points,
     figure.profile.kernels.push_back(std::move(profile));
   }
   figure.seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+  const auto is_among = [](Bytes limit, const std::vector<Bytes>& limits) {
+    return std::find(limits.begin(), limits.end(), limit) != limits.end();
+  };
+  std::optional<Operands> operands;
   for (const Bytes limit : job.limits) {
     LimitFigure& at = figure.limits.emplace_back();
     at.limit = limit;
@@ -244,12 +290,12 @@ Result<NetworkFigure> MeasureNetwork(Device& device, PointSource& points,
       plan->kernels[i].problem = kernels[i].problem;
       at.arena = std::max(at.arena, plan->kernels[i].workspace);
     }
-    if (std::find(job.run_limits.begin(), job.run_limits.end(), limit) ==
-        job.run_limits.end()) {
-      continue;
+    if (is_among(limit, job.detail_limits)) {
+      at.kernels = DetailsOf(figure.profile, *plan);
     }
-    if (const Status ran =
-            RunPlan(device, *plan, limit == job.run_limits.front(), &at);
+    if (!is_among(limit, job.run_limits)) continue;
+    if (const Status ran = RunPlan(device, job, *plan, &operands,
+                                   limit == job.run_limits.front(), &at);
         !ran) {
       at.note = ran.error().message;
       UCUDNN_RETURN_IF_ERROR(device.Synchronize());
@@ -279,6 +325,22 @@ nlohmann::ordered_json ToJson(const Job& job, const NetworkFigure& figure) {
                       {"error", at.error ? nlohmann::ordered_json(*at.error)
                                          : nlohmann::ordered_json(nullptr)},
                       {"note", at.note}});
+    if (at.kernels.empty()) continue;
+    auto& kernels = limits.back()["kernels"] = nlohmann::ordered_json::array();
+    for (std::size_t i = 0; i < at.kernels.size(); ++i) {
+      const KernelFigure& kernel = at.kernels[i];
+      const KernelId& id = figure.profile.kernels[i].id;
+      nlohmann::ordered_json texts = nlohmann::ordered_json::array();
+      for (const MicroBatch& m : kernel.micro_batches) {
+        texts.push_back(Describe(m));
+      }
+      kernels.push_back({{"layer", id.layer},
+                         {"op", Name(id.op)},
+                         {"planned_us", Microseconds(kernel.planned)},
+                         {"bound_us", Microseconds(kernel.bound)},
+                         {"workspace_bytes", kernel.workspace.count()},
+                         {"micro_batches", std::move(texts)}});
+    }
   }
   return json;
 }

@@ -29,6 +29,18 @@ struct Job {
   std::vector<Bytes> fit_limits;  // for which batches that just fit are tried
   // Those at which the plan is also run; at the first its results are checked.
   std::vector<Bytes> run_limits;
+  // Those for which each kernel's part is told.
+  std::vector<Bytes> detail_limits;
+};
+
+// A kernel's part of a plan.
+struct KernelFigure {
+  Nanoseconds planned{0};
+  // The whole batch at the rate of the measured point that is fastest an image:
+  // no division of such points is faster.
+  Nanoseconds bound{0};
+  Bytes workspace;
+  std::vector<MicroBatch> micro_batches;
 };
 
 // Under one limit. Sums over the kernels; absent where a kernel has none.
@@ -47,7 +59,8 @@ struct LimitFigure {
   // The largest error of some elements of every kernel's result, in units of
   // what its precision explains.
   std::optional<double> error;
-  std::string note;  // why something is absent
+  std::string note;                   // why something is absent
+  std::vector<KernelFigure> kernels;  // where they are asked for
 };
 
 struct NetworkFigure {
@@ -56,8 +69,14 @@ struct NetworkFigure {
   double seconds = 0;
 };
 
+// The problems for PointSource::Survey.
+std::vector<PointSource::Wanted> WantedFor(const Job& job);
+
 Result<NetworkFigure> MeasureNetwork(Device& device, PointSource& points,
                                      const Job& job);
+
+// "32 x 2 WINOGRAD_NONFUSED": the batch, how often, the algorithm.
+std::string Describe(const MicroBatch& micro_batch);
 
 // The fastest of the points on the whole batch within the limit, of all or of
 // the first interface only.

@@ -6,11 +6,11 @@
 #include <stop_token>
 #include <utility>
 
-#include "device/cudnn/graph_name.h"
-
 namespace ucudnn::figures {
 
-// The device with only some of a problem's algorithms.
+// The device with only some algorithms of one problem and batch, which are
+// ready to run. Of other batches it knows nothing: bench_ would estimate from
+// few images what a single run has told already.
 class ScreenedDevice : public Device {
  public:
   explicit ScreenedDevice(Device& device) : device_(device) {}
@@ -18,12 +18,20 @@ class ScreenedDevice : public Device {
   const DeviceInfo& info() const override { return device_.info(); }
   Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem&,
                                                 BatchSize) override {
-    return candidates_;
+    std::vector<Candidate> candidates;
+    for (const Offer& offer : offers_) candidates.push_back(offer.candidate);
+    return candidates;
   }
   Result<std::unique_ptr<Convolution>> Prepare(
-      const ConvProblem& problem, BatchSize batch,
+      const ConvProblem&, BatchSize batch,
       const Algorithm& algorithm) override {
-    return device_.Prepare(problem, batch, algorithm);
+    for (const Offer& offer : offers_) {
+      if (batch == batch_ && offer.candidate.algorithm == algorithm) {
+        return std::make_unique<Shared>(offer.convolution);
+      }
+    }
+    return Fail(Code::kNotFound, "{} is not kept for {} images", algorithm.name,
+                batch.count());
   }
   Result<DeviceBuffer> Allocate(Bytes size) override {
     return device_.Allocate(size);
@@ -40,48 +48,90 @@ class ScreenedDevice : public Device {
   Result<Nanoseconds> Time(const std::function<Status()>& work) override {
     return device_.Time(work);
   }
+  Result<Nanoseconds> TimeEnqueued(
+      const std::function<Status()>& work) override {
+    return device_.TimeEnqueued(work);
+  }
   Status Synchronize() override { return device_.Synchronize(); }
 
-  void Keep(std::vector<Candidate> candidates) {
-    candidates_ = std::move(candidates);
+  void Keep(BatchSize batch, std::vector<Offer> offers) {
+    batch_ = batch;
+    offers_ = std::move(offers);
   }
 
  private:
+  class Shared : public Convolution {
+   public:
+    explicit Shared(std::shared_ptr<Convolution> convolution)
+        : convolution_(std::move(convolution)) {}
+    Bytes workspace() const override { return convolution_->workspace(); }
+    Status Run(const ConvArgs& args, void* workspace,
+               Bytes workspace_size) override {
+      return convolution_->Run(args, workspace, workspace_size);
+    }
+
+   private:
+    std::shared_ptr<Convolution> convolution_;
+  };
+
   Device& device_;
-  std::vector<Candidate> candidates_;
+  BatchSize batch_;
+  std::vector<Offer> offers_;
 };
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// An algorithm on so many images, known on `smaller` of them.
-struct SizedPoint {
+// An algorithm that may be faster on up to `most` images, all that fit.
+struct Promise {
+  double per_image = 0;
   Algorithm algorithm;
-  std::int64_t images = 0;
-  BatchSize smaller;
+  BatchSize known;  // measured, and fewer
+  BatchSize most;
 };
 
-struct Run {
-  Candidate candidate;
-  double time = 0;  // ns
-};
-
-bool IsLegacy(const Algorithm& algorithm) {
-  return !cudnn::IsEngineName(algorithm.name);
+double PerImage(const MeasuredPoint& p) {
+  return static_cast<double>(p.time.count()) /
+         static_cast<double>(p.batch.count());
 }
 
-// The shortest time of the candidate's rivals with no more workspace.
-std::optional<double> BestRival(const std::vector<Run>& runs,
-                                const Candidate& candidate) {
-  std::optional<double> best;
-  for (const Run& run : runs) {
-    if (run.candidate.workspace <= candidate.workspace &&
-        (!IsLegacy(candidate.algorithm) || IsLegacy(run.candidate.algorithm))) {
-      best = std::min(best.value_or(run.time), run.time);
+// The algorithms that do not fit `limit` on a power of two on which they are
+// faster than all that fits, the most promising first.
+std::vector<Promise> PromisesOf(const std::vector<MeasuredPoint>& points,
+                                Bytes limit) {
+  std::optional<double> best;  // of what fits
+  for (const MeasuredPoint& p : points) {
+    if (p.workspace <= limit) {
+      best = std::min(best.value_or(PerImage(p)), PerImage(p));
     }
   }
-  return best;
+  std::vector<Promise> promises;
+  if (!best) return promises;
+  for (const MeasuredPoint& small : points) {
+    if (small.workspace > limit) continue;
+    for (const MeasuredPoint& large : points) {
+      if (large.algorithm != small.algorithm ||
+          large.batch.count() != 2 * small.batch.count() ||
+          large.workspace <= limit || PerImage(large) >= *best) {
+        continue;
+      }
+      const double part =
+          static_cast<double>((limit - small.workspace).count()) /
+          static_cast<double>((large.workspace - small.workspace).count());
+      const auto most = static_cast<std::int64_t>(
+          static_cast<double>(small.batch.count()) * (1 + part));
+      promises.push_back(
+          {PerImage(large), large.algorithm, small.batch, BatchSize(most)});
+    }
+  }
+  std::sort(promises.begin(), promises.end(),
+            [](const Promise& x, const Promise& y) {
+              return x.per_image < y.per_image;
+            });
+  constexpr std::size_t kMost = 3;
+  if (promises.size() > kMost) promises.resize(kMost);
+  return promises;
 }
 
 BatchSize SmallestBatch(const ConvProblem& problem) {
@@ -91,6 +141,15 @@ BatchSize SmallestBatch(const ConvProblem& problem) {
   std::int64_t n = 1;
   while (n < 8 && image * n < 3_MiB) n *= 2;
   return BatchSize(n);
+}
+
+std::vector<BatchSize> BatchesOf(const ConvProblem& problem, BatchSize batch) {
+  std::vector<BatchSize> batches;
+  for (BatchSize n = SmallestBatch(problem); n < batch; n = n + n) {
+    batches.push_back(n);
+  }
+  batches.push_back(batch);
+  return batches;
 }
 
 Status Grow(Device& device, Bytes size, DeviceBuffer* buffer) {
@@ -103,87 +162,104 @@ Status Grow(Device& device, Bytes size, DeviceBuffer* buffer) {
 
 }  // namespace
 
-PointSource::PointSource(Device& device, const PointOptions& options)
+PointSource::PointSource(Device& device, Surveyors& surveyors,
+                         const PointOptions& options)
     : device_(device),
+      surveyors_(surveyors),
       options_(options),
       screened_(std::make_unique<ScreenedDevice>(device)),
       bench_(*screened_) {}
 
 PointSource::~PointSource() = default;
 
+void PointSource::Survey(const std::vector<Wanted>& wanted) {
+  const auto begun = Clock::now();
+  std::vector<Key> keys;
+  std::vector<Surveyors::Wanted> tasks;
+  for (const auto& [problem, batch] : wanted) {
+    const Key key(problem, batch);
+    if (known_.contains(key) || !surveyed_.try_emplace(key).second) continue;
+    keys.push_back(key);
+    tasks.push_back({problem, BatchesOf(problem, batch)});
+  }
+  std::vector<Offers> found = surveyors_.Find(tasks, options_.max_workspace);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    surveyed_[keys[i]] = std::move(found[i]);
+  }
+  effort_.surveying += Clock::now() - begun;
+}
+
 Result<const std::vector<MeasuredPoint>*> PointSource::PointsOf(
     const ConvProblem& problem, BatchSize batch,
     const std::vector<Bytes>& limits) {
-  const auto [entry, is_new] = known_.try_emplace({problem, batch});
-  if (!is_new) return &entry->second;
-  std::vector<BatchSize> batches;
-  for (BatchSize n = SmallestBatch(problem); n < batch; n = n + n) {
-    batches.push_back(n);
+  const Key key(problem, batch);
+  if (const auto known = known_.find(key); known != known_.end()) {
+    return &known->second;
   }
-  batches.push_back(batch);
-  Earlier earlier;
-  for (const BatchSize n : batches) {
-    UCUDNN_RETURN_IF_ERROR(MeasureBatch(problem, n, &earlier, &entry->second));
+  if (!surveyed_.contains(key)) Survey({{problem, batch}});
+  const auto surveyed = surveyed_.extract(key);
+  std::vector<MeasuredPoint>& points = known_[key];
+  std::map<Algorithm, Trend> trends;
+  for (const auto& [n, offers] : surveyed.mapped()) {
+    if (!offers) return tl::unexpected<Error>(offers.error());
+    UCUDNN_RETURN_IF_ERROR(MeasureBatch(problem, n, *offers, &trends, &points));
   }
+  const auto begun = Clock::now();
+  const Nanoseconds before = effort_.measuring;
   for (const Bytes limit : limits) {
-    UCUDNN_RETURN_IF_ERROR(MeasureFitting(problem, limit, &entry->second));
+    UCUDNN_RETURN_IF_ERROR(MeasureFitting(problem, batch, limit, &points));
   }
-  return &entry->second;
+  effort_.fitting += Clock::now() - begun - (effort_.measuring - before);
+  screened_->Keep(BatchSize(), {});
+  return &points;
 }
 
-Status PointSource::MeasureFitting(const ConvProblem& problem, Bytes limit,
+Status PointSource::MeasureFitting(const ConvProblem& problem, BatchSize batch,
+                                   Bytes limit,
                                    std::vector<MeasuredPoint>* points) {
-  const auto per_image = [](const MeasuredPoint& p) {
-    return static_cast<double>(p.time.count()) /
-           static_cast<double>(p.batch.count());
-  };
-  double best = 1e30;  // of what fits
-  for (const MeasuredPoint& p : *points) {
-    if (p.workspace <= limit) best = std::min(best, per_image(p));
-  }
-  // What might beat it on more images than fit so far, the most promising
-  // first.
-  std::vector<std::pair<double, SizedPoint>> promising;
-  for (const MeasuredPoint& small : *points) {
-    if (small.workspace > limit) continue;
-    for (const MeasuredPoint& large : *points) {
-      if (large.algorithm != small.algorithm ||
-          large.batch.count() != 2 * small.batch.count() ||
-          large.workspace <= limit || per_image(large) >= best) {
-        continue;
-      }
-      const double part =
-          static_cast<double>((limit - small.workspace).count()) /
-          static_cast<double>((large.workspace - small.workspace).count());
-      const auto images = static_cast<std::int64_t>(
-          static_cast<double>(small.batch.count()) * (1 + part));
-      promising.push_back(
-          {per_image(large), {large.algorithm, images / 8 * 8, small.batch}});
+  // Even parts of fewer, as they are more.
+  int evenly = 2;
+  for (const Promise& promise : PromisesOf(*points, limit)) {
+    constexpr std::int64_t kStep = 8;
+    for (std::int64_t n = promise.most.count() / kStep * kStep;
+         n > promise.known.count(); n -= kStep) {
+      UCUDNN_ASSIGN_OR_RETURN(
+          const bool fits, MeasureIfItFits(problem, BatchSize(n),
+                                           promise.algorithm, limit, points));
+      if (fits) break;
     }
-  }
-  std::sort(promising.begin(), promising.end(),
-            [](const auto& x, const auto& y) { return x.first < y.first; });
-  constexpr std::size_t kMost = 3;
-  if (promising.size() > kMost) promising.resize(kMost);
-  for (auto& [time, point] : promising) {
-    for (; point.images > point.smaller.count(); point.images -= 8) {
-      const BatchSize batch(point.images);
-      const auto convolution = device_.Prepare(problem, batch, point.algorithm);
-      if (!convolution) break;
-      const Bytes workspace = (*convolution)->workspace();
-      if (workspace > limit) continue;
-      const bool known = std::any_of(
-          points->begin(), points->end(), [&](const MeasuredPoint& p) {
-            return p.batch == batch && p.algorithm == point.algorithm;
-          });
-      if (!known) {
-        UCUDNN_RETURN_IF_ERROR(
-            Measure(problem, batch, {{point.algorithm, workspace}}, points));
-      }
-      break;
+    if (evenly-- <= 0) continue;
+    for (const BatchSize part : EvenParts(batch, promise.most)) {
+      if (part <= promise.known) break;
+      UCUDNN_RETURN_IF_ERROR(
+          MeasureIfItFits(problem, part, promise.algorithm, limit, points));
     }
   }
   return {};
+}
+
+Result<bool> PointSource::MeasureIfItFits(const ConvProblem& problem,
+                                          BatchSize batch,
+                                          const Algorithm& algorithm,
+                                          Bytes limit,
+                                          std::vector<MeasuredPoint>* points) {
+  auto convolution = device_.Prepare(problem, batch, algorithm);
+  if (!convolution && convolution.error().code == Code::kDataLoss) {
+    return tl::unexpected<Error>(std::move(convolution).error());
+  }
+  if (!convolution) return false;  // not for so many
+  const Bytes workspace = (*convolution)->workspace();
+  if (workspace > limit) return false;
+  const bool known =
+      std::any_of(points->begin(), points->end(), [&](const MeasuredPoint& p) {
+        return p.batch == batch && p.algorithm == algorithm;
+      });
+  if (known) return true;
+  UCUDNN_RETURN_IF_ERROR(Reserve(problem, batch));
+  std::vector<Offer> one;
+  one.push_back({{algorithm, workspace}, *std::move(convolution)});
+  UCUDNN_RETURN_IF_ERROR(Measure(problem, batch, std::move(one), points));
+  return true;
 }
 
 Status PointSource::Reserve(const ConvProblem& problem, BatchSize batch) {
@@ -197,47 +273,37 @@ Status PointSource::Reserve(const ConvProblem& problem, BatchSize batch) {
   return Grow(device_, size, &out_);
 }
 
-Result<Nanoseconds> PointSource::RunOnce(const ConvProblem& problem,
-                                         BatchSize batch,
-                                         const Candidate& candidate) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto convolution,
-                          device_.Prepare(problem, batch, candidate.algorithm));
-  UCUDNN_RETURN_IF_ERROR(Grow(device_, candidate.workspace, &workspace_));
-  const ConvArgs args = {a_.data(), b_.data(), out_.data()};
+Result<Nanoseconds> PointSource::RunOnce(const Offer& offer) {
+  const Bytes workspace = offer.candidate.workspace;
+  UCUDNN_RETURN_IF_ERROR(Grow(device_, workspace, &workspace_));
   const auto run = [&] {
-    return device_.Time([&] {
-      return convolution->Run(args, workspace_.data(), candidate.workspace);
-    });
+    return offer.convolution->Run({a_.data(), b_.data(), out_.data()},
+                                  workspace_.data(), workspace);
   };
-  UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds first, run());
-  // The first one may load code, which shows in short runs.
+  UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds first, device_.Time(run));
+  // The first one may load code, which shows in short runs; so does the host.
   constexpr Nanoseconds kLong = std::chrono::milliseconds(10);
   if (first > kLong) return first;
-  UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds second, run());
+  UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds second, device_.TimeEnqueued(run));
   return std::min(first, second);
 }
 
 Status PointSource::MeasureBatch(const ConvProblem& problem, BatchSize batch,
-                                 Earlier* earlier,
+                                 const std::vector<Offer>& offers,
+                                 std::map<Algorithm, Trend>* trends,
                                  std::vector<MeasuredPoint>* points) {
   const auto begun = Clock::now();
   ++effort_.tasks;
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<Candidate> listed,
-                          device_.ListAlgorithms(problem, batch));
-  effort_.listed += static_cast<int>(listed.size());
+  effort_.offered += static_cast<int>(offers.size());
   UCUDNN_RETURN_IF_ERROR(Reserve(problem, batch));
-  const auto ran = Clock::now();
-  std::vector<Run> runs;
-  for (const Candidate& candidate : listed) {
-    if (candidate.workspace > options_.max_workspace) continue;
-    const auto known = earlier->find(candidate.algorithm);
-    const auto rival = BestRival(runs, candidate);
-    const auto images = static_cast<double>(batch.count());
-    if (known != earlier->end() && rival &&
-        known->second * images > options_.hopeless * *rival) {
-      continue;
-    }
-    const auto time = RunOnce(problem, batch, candidate);
+  std::vector<Timed> runs;
+  std::vector<const Offer*> ran;
+  for (const Offer& offer : offers) {
+    Trend& trend = (*trends)[offer.candidate.algorithm];
+    const auto expected = trend.At(batch);
+    const auto rival = BestRival(runs, offer.candidate);
+    if (expected && rival && *expected > options_.hopeless * *rival) continue;
+    const auto time = RunOnce(offer);
     ++effort_.run_once;
     if (!time) {
       ++effort_.failed;
@@ -245,30 +311,33 @@ Status PointSource::MeasureBatch(const ConvProblem& problem, BatchSize batch,
       continue;
     }
     const auto ns = static_cast<double>(time->count());
-    (*earlier)[candidate.algorithm] = ns / images;
-    runs.push_back({candidate, ns});
+    trend.Add(batch, ns);
+    runs.push_back({offer.candidate, ns});
+    ran.push_back(&offer);
   }
-  std::vector<Candidate> kept;
-  for (const Run& run : runs) {
-    const auto best = BestRival(runs, run.candidate);
-    if (run.time <= options_.near * *best) kept.push_back(run.candidate);
+  std::vector<Offer> kept;
+  for (const std::size_t i :
+       WorthMeasuring(runs, options_.near, options_.most_faster)) {
+    kept.push_back(*ran[i]);
   }
-  effort_.listing += ran - begun;
-  effort_.running += Clock::now() - ran;
+  effort_.running += Clock::now() - begun;
   if (kept.empty()) return {};
   return Measure(problem, batch, std::move(kept), points);
 }
 
 Status PointSource::Measure(const ConvProblem& problem, BatchSize batch,
-                            std::vector<Candidate> candidates,
+                            std::vector<Offer> offers,
                             std::vector<MeasuredPoint>* points) {
   const auto begun = Clock::now();
   MeasureOptions options;
   options.max_repeats = 4;
+  options.group_time = std::chrono::milliseconds(2);
+  // Longer runs, which can hardly matter, are measured once.
+  options.time_limit = std::chrono::milliseconds(200);
   options.hopeless_factor = 1e6;  // what is hopeless was found before
   options.max_workspace = options_.max_workspace;
-  const auto asked = static_cast<int>(candidates.size());
-  screened_->Keep(std::move(candidates));
+  const auto asked = static_cast<int>(offers.size());
+  screened_->Keep(batch, std::move(offers));
   auto found = bench_.Measure(problem, batch, options, std::stop_token(), {});
   effort_.measuring += Clock::now() - begun;
   if (!found) {

@@ -3,17 +3,16 @@
 
 // Measures a problem's algorithms on powers of two up to a batch, in as little
 // time as a figure allows: each algorithm is run once, and measured as
-// device/measure.h does it only where it can matter, which is when no rival
-// with as little workspace was much faster. An algorithm that was hopeless on
-// half the batch is not even run. The first interface's algorithms have only
-// each other as rivals, since figures compare with them alone. Then, for a few
-// limits, the largest multiples of 8 images that fit, of the algorithms that
-// such a batch may make faster.
+// device/measure.h does it only where it can matter (screening.h). An algorithm
+// whose runs on smaller batches show that it is hopeless is not even run. Then,
+// for a few limits, of the algorithms that such a batch may make faster: the
+// largest multiples of 8 images that fit, and even parts of the batch.
 //
 // The least power of two is the one whose images have some 3 MiB, at most 8.
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -23,23 +22,37 @@
 #include "base/units.h"
 #include "device/device.h"
 #include "device/measure.h"
+#include "tests/gpu/figures/screening.h"
+#include "tests/gpu/figures/survey.h"
 
 namespace ucudnn::figures {
 
 struct PointOptions {
   Bytes max_workspace = 1_GiB;  // more is left out
   // Of the run: what is slower than something as small by more is left out...
-  double near = 1.06;
-  double hopeless = 2;  // ... and by more than this, also on twice the batch.
+  double near = 1.05;
+  // ... and what is slower than so many others as small...
+  int most_faster = 2;
+  // ... and what by all signs is slower by more than this is not even run.
+  double hopeless = 2;
 };
 
 class ScreenedDevice;
 
 class PointSource {
  public:
-  // `device` must outlive the source.
-  PointSource(Device& device, const PointOptions& options);
+  // `device` and `surveyors` must outlive the source.
+  PointSource(Device& device, Surveyors& surveyors,
+              const PointOptions& options);
   ~PointSource();
+
+  struct Wanted {
+    ConvProblem problem;
+    BatchSize batch;
+  };
+  // Finds out on several threads what PointsOf will need to know of these; it
+  // keeps all of it ready to run until then.
+  void Survey(const std::vector<Wanted>& wanted);
 
   // Powers of two, the batch itself, and what just fits into `limits`. A
   // problem that was asked for with this batch before is not measured again.
@@ -50,37 +63,43 @@ class PointSource {
   // What was left out or failed, and the time spent; for the report.
   struct Effort {
     int tasks = 0;
-    int listed = 0;
+    int offered = 0;
     int run_once = 0;
     int measured = 0;
     int failed = 0;
-    Nanoseconds listing{0};
+    Nanoseconds surveying{0};
     Nanoseconds running{0};
     Nanoseconds measuring{0};
+    Nanoseconds fitting{0};
   };
   const Effort& effort() const { return effort_; }
 
  private:
-  // How long single runs took, an image.
-  using Earlier = std::map<Algorithm, double>;
+  using Key = std::pair<ConvProblem, BatchSize>;
 
   Status MeasureBatch(const ConvProblem& problem, BatchSize batch,
-                      Earlier* earlier, std::vector<MeasuredPoint>* points);
-  Status MeasureFitting(const ConvProblem& problem, Bytes limit,
-                        std::vector<MeasuredPoint>* points);
+                      const std::vector<Offer>& offers,
+                      std::map<Algorithm, Trend>* trends,
+                      std::vector<MeasuredPoint>* points);
+  Status MeasureFitting(const ConvProblem& problem, BatchSize batch,
+                        Bytes limit, std::vector<MeasuredPoint>* points);
+  // Whether the algorithm takes that batch within the limit; then it is among
+  // the points, or has failed.
+  Result<bool> MeasureIfItFits(const ConvProblem& problem, BatchSize batch,
+                               const Algorithm& algorithm, Bytes limit,
+                               std::vector<MeasuredPoint>* points);
   Status Measure(const ConvProblem& problem, BatchSize batch,
-                 std::vector<Candidate> candidates,
-                 std::vector<MeasuredPoint>* points);
-  Result<Nanoseconds> RunOnce(const ConvProblem& problem, BatchSize batch,
-                              const Candidate& candidate);
+                 std::vector<Offer> offers, std::vector<MeasuredPoint>* points);
+  Result<Nanoseconds> RunOnce(const Offer& offer);
   Status Reserve(const ConvProblem& problem, BatchSize batch);
 
   Device& device_;
+  Surveyors& surveyors_;
   const PointOptions options_;
   std::unique_ptr<ScreenedDevice> screened_;
   MeasureBench bench_;  // on screened_
-  std::map<std::pair<ConvProblem, BatchSize>, std::vector<MeasuredPoint>>
-      known_;
+  std::map<Key, Offers> surveyed_;
+  std::map<Key, std::vector<MeasuredPoint>> known_;
   DeviceBuffer a_;
   DeviceBuffer b_;
   DeviceBuffer out_;
