@@ -7,7 +7,8 @@
 //   UCUDNN_WORKSPACE_LIMIT       of each kernel; 64MiB
 //   UCUDNN_TOTAL_WORKSPACE_SIZE  of all kernels together: WD instead of WR
 //   UCUDNN_COORDINATOR           host:port list; asked before measuring
-//   UCUDNN_BATCH_SIZE_POLICY     all, powerOfTwo or undivided; powerOfTwo
+//   UCUDNN_BATCH_SIZE_POLICY     all, powerOfTwo, undivided or
+//                                adaptive; powerOfTwo
 //   UCUDNN_PLAN_FILE             what `ucudnn plan` or `ucudnn solve` printed
 //   UCUDNN_CACHE_DIR             measurements; $XDG_CACHE_HOME/ucudnn,
 //                                $HOME/.cache/ucudnn
