@@ -65,6 +65,7 @@ class LocalPlanner {
   struct Kernel {
     ConvProblem problem;
     BatchSize batch;
+    friend bool operator==(const Kernel&, const Kernel&) = default;
   };
   // WD: the plans of least total time whose workspaces are disjoint segments
   // of `total` bytes, each at its offset, a multiple of 256. Errors as Plan

@@ -14,6 +14,7 @@ namespace ucudnn {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -42,6 +43,8 @@ TEST(LocalSettingsTest, ReadsTheEnvironment) {
                                  {"UCUDNN_TOTAL_WORKSPACE_SIZE", "1GiB"},
                                  {"UCUDNN_BATCH_SIZE_POLICY", "all"},
                                  {"UCUDNN_PLAN_FILE", "/p.json"},
+                                 {"UCUDNN_NETWORK_FILE", "/n.csv"},
+                                 {"UCUDNN_COORDINATOR", "a:1, [::1]:2"},
                                  {"UCUDNN_CACHE_DIR", "/c"},
                                  {"UCUDNN_DETERMINISTIC", "1"},
                                  {"UCUDNN_VERBOSE", "0"}}));
@@ -51,15 +54,28 @@ TEST(LocalSettingsTest, ReadsTheEnvironment) {
   EXPECT_EQ(settings->MostWorkspace(), 1_GiB);
   EXPECT_EQ(settings->policy, BatchPolicy::kAll);
   EXPECT_EQ(settings->plan_file, "/p.json");
+  EXPECT_EQ(settings->network_file, "/n.csv");
+  EXPECT_THAT(settings->coordinators, ElementsAre("a:1", "[::1]:2"));
   EXPECT_EQ(settings->cache_dir, "/c");
   EXPECT_TRUE(settings->deterministic);
   EXPECT_FALSE(settings->verbose);
+}
+
+TEST(LocalSettingsTest, TakesThePlanFilesNetworkWhereATotalIsDivided) {
+  const auto total =
+      ResolveLocalSettings(With({{"UCUDNN_PLAN_FILE", "/p.json"},
+                                 {"UCUDNN_TOTAL_WORKSPACE_SIZE", "1GiB"}}));
+  EXPECT_EQ(total->network_file, "/p.json");
+  const auto each = ResolveLocalSettings(
+      With({{"UCUDNN_PLAN_FILE", "/p.json"}, {"UCUDNN_NETWORK_FILE", "/n"}}));
+  EXPECT_EQ(each->network_file, "");
 }
 
 TEST(LocalSettingsTest, NamesTheVariableThatIsWrong) {
   for (const auto& [name, value] :
        {std::pair("UCUDNN_DISABLE", "yes"),
         std::pair("UCUDNN_WORKSPACE_LIMIT", "much"),
+        std::pair("UCUDNN_COORDINATOR", "nowhere"),
         std::pair("UCUDNN_BATCH_SIZE_POLICY", "some")}) {
     const auto settings = ResolveLocalSettings(With({{name, value}}));
     ASSERT_FALSE(settings);
