@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
-#include "agent/campaign.h"
 #include "agent/link.h"
 #include "base/clocks.h"
 #include "base/result.h"
+#include "device/campaign.h"
 #include "device/device.h"
 
 namespace ucudnn {

@@ -11,9 +11,6 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// More are left to cuDNN: a program that makes streams without end.
-constexpr std::size_t kMaxSlots = 16384;
-
 // The question to the coordinators that the settings name; none without any.
 LocalPlanner::Ask AskOf(const LocalSettings& settings,
                         const std::string& kind) {
@@ -36,6 +33,15 @@ GpuShare::GpuShare(const Libraries& libraries, std::unique_ptr<Device> device,
   if (!planner_.plan_file_problem().empty()) {
     std::fprintf(stderr, "ucudnn: the plan file is not used: %s\n",
                  planner_.plan_file_problem().c_str());
+  }
+  if (settings.network_file.empty()) return;
+  auto named =
+      NamedNetwork::Read(settings.network_file, ToString(device_->info().kind));
+  if (named) {
+    named_ = *std::move(named);
+  } else {
+    std::fprintf(stderr, "ucudnn: the network is not known beforehand: %s\n",
+                 named.error().message.c_str());
   }
 }
 
@@ -65,25 +71,23 @@ Result<KernelPlan> GpuShare::Plan(const ConvProblem& problem, BatchSize batch,
   return planner_.Plan(problem, batch, limit, Bench());
 }
 
-Status GpuShare::Announce(const Owner& owner, const ConvProblem& problem,
-                          BatchSize batch) {
-  UCUDNN_RETURN_IF_ERROR(Plan(problem, batch, settings().total_workspace));
+Status GpuShare::Announce(const Owner& owner,
+                          const LocalPlanner::Kernel& kernel) {
+  UCUDNN_RETURN_IF_ERROR(
+      Plan(kernel.problem, kernel.batch, settings().total_workspace));
   const std::unique_lock lock(arena_mutex_);
-  if (slots_.contains(owner)) return {};
-  if (slots_.size() >= kMaxSlots) {
-    return Fail(Code::kResourceExhausted, "more than {} kernels", kMaxSlots);
-  }
-  slots_[owner] = {problem, batch, 0, {}};
-  return {};
+  return slots_.Announce(owner, kernel);
 }
 
-Result<GpuShare::Segment> GpuShare::SegmentOf(const Owner& owner,
-                                              const ConvProblem& problem,
-                                              BatchSize batch) {
-  UCUDNN_RETURN_IF_ERROR(Announce(owner, problem, batch));
+Result<GpuShare::Segment> GpuShare::SegmentOf(
+    const Owner& owner, const LocalPlanner::Kernel& kernel, bool tells_layers) {
+  UCUDNN_RETURN_IF_ERROR(Announce(owner, kernel));
   const std::unique_lock lock(arena_mutex_);
-  const Slot& slot = slots_.at(owner);
-  if (slot.epoch != epoch()) UCUDNN_RETURN_IF_ERROR(DivideAnew());
+  const SegmentTable::Slot& slot = slots_.At(owner);
+  if (slot.epoch != epoch()) {
+    slots_.Reserve(named_.KernelsLike(kernel, tells_layers));
+    UCUDNN_RETURN_IF_ERROR(DivideAnew());
+  }
   Segment segment;
   segment.plan = slot.plan;
   segment.epoch = epoch();
@@ -95,12 +99,15 @@ Result<GpuShare::Segment> GpuShare::SegmentOf(const Owner& owner,
   return segment;
 }
 
+Result<std::vector<KernelPlan>> GpuShare::Divide(Bytes total) {
+  auto plans = planner_.Divide(slots_.Kernels(), total, Bench());
+  // Kernels that may never run are no reason to do without the others.
+  if (plans || !slots_.DropReserved()) return plans;
+  return planner_.Divide(slots_.Kernels(), total, Bench());
+}
+
 Status GpuShare::DivideAnew() {
   const std::lock_guard lock(device_mutex_);
-  std::vector<LocalPlanner::Kernel> kernels;
-  for (const auto& [owner, slot] : slots_) {
-    kernels.push_back({slot.problem, slot.batch});
-  }
   // Nothing may still be using the segments.
   if (const CUresult waited = libraries_.driver.CtxSynchronize();
       waited != CUDA_SUCCESS) {
@@ -108,8 +115,7 @@ Status GpuShare::DivideAnew() {
         DescribeError(libraries_.driver, waited, "cuCtxSynchronize"));
   }
   for (Bytes total = settings().total_workspace;;) {
-    UCUDNN_ASSIGN_OR_RETURN(auto plans,
-                            planner_.Divide(kernels, total, Bench()));
+    UCUDNN_ASSIGN_OR_RETURN(auto plans, Divide(total));
     Bytes end;
     for (const KernelPlan& plan : plans) {
       end = std::max(end, *plan.offset + plan.workspace);
@@ -130,11 +136,7 @@ Status GpuShare::DivideAnew() {
       }
       arena_ = *std::move(arena);
     }
-    auto plan = plans.begin();
-    for (auto& [owner, slot] : slots_) {
-      slot.plan = std::move(*plan++);
-      slot.epoch = next;
-    }
+    slots_.Assign(std::move(plans), next);
     epoch_.store(next, std::memory_order_release);
     return {};
   }
@@ -142,8 +144,7 @@ Status GpuShare::DivideAnew() {
 
 void GpuShare::Forget(const void* handle) {
   const std::unique_lock lock(arena_mutex_);
-  std::erase_if(
-      slots_, [&](const auto& entry) { return entry.first.handle == handle; });
+  slots_.Forget(handle);
 }
 
 }  // namespace ucudnn::cudnn

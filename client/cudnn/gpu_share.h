@@ -5,26 +5,25 @@
 // the device it measures on and, under UCUDNN_TOTAL_WORKSPACE_SIZE (WD), the
 // arena in which each kernel has a segment of its own.
 //
-// A kernel of the arena is a convolution of one layer, on one handle and one
-// stream: two that may run at once never share bytes. A kernel that nobody
-// announced is divided in when it first runs: then all segments move, after
-// the work that uses them has ended.
+// A kernel that nobody announced (local/segments.h), and that is not of the
+// network that the job names either, is divided in when it first runs: then all
+// segments move, after the work that uses them has ended.
 //
 // Thread safe. The context is current in every call, and captures nothing.
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "base/plan.h"
 #include "base/result.h"
+#include "client/local/named_network.h"
 #include "client/local/planner.h"
+#include "client/local/segments.h"
 #include "device/cudnn/libraries.h"
 #include "device/device.h"
 
@@ -41,13 +40,8 @@ class GpuShare {
   Result<KernelPlan> Plan(const ConvProblem& problem, BatchSize batch,
                           Bytes limit);
 
-  // WD: who a segment belongs to.
-  struct Owner {
-    const void* handle = nullptr;
-    std::uint64_t call = 0;  // the handle's number for the convolution
-    const void* stream = nullptr;
-    friend auto operator<=>(const Owner&, const Owner&) = default;
-  };
+  // WD.
+  using Owner = SegmentTable::Owner;
   struct Segment {
     KernelPlan plan;  // with its offset in the arena
     void* workspace = nullptr;
@@ -56,11 +50,12 @@ class GpuShare {
   };
   // Takes a kernel into account from the next division on. Measures it.
   // Errors of LocalPlanner::Plan.
-  Status Announce(const Owner& owner, const ConvProblem& problem,
-                  BatchSize batch);
-  // The owner's segment; divides anew if it has none yet.
-  Result<Segment> SegmentOf(const Owner& owner, const ConvProblem& problem,
-                            BatchSize batch);
+  Status Announce(const Owner& owner, const LocalPlanner::Kernel& kernel);
+  // The owner's segment; divides anew if it has none yet, with all kernels of
+  // the named network. `tells_layers`: layers alike are told apart.
+  Result<Segment> SegmentOf(const Owner& owner,
+                            const LocalPlanner::Kernel& kernel,
+                            bool tells_layers);
   // Changes with every division. Segments hold still while a reader holds
   // `arena_mutex()` shared.
   std::uint64_t epoch() const { return epoch_.load(std::memory_order_acquire); }
@@ -71,17 +66,11 @@ class GpuShare {
   const LocalSettings& settings() const { return planner_.settings(); }
 
  private:
-  struct Slot {
-    ConvProblem problem;
-    BatchSize batch;
-    std::uint64_t epoch = 0;  // 0: not divided in yet
-    KernelPlan plan;
-  };
-
   GpuShare(const Libraries& libraries, std::unique_ptr<Device> device,
            const LocalSettings& settings);
   LocalPlanner::Bench Bench();
   Status DivideAnew();
+  Result<std::vector<KernelPlan>> Divide(Bytes total);
 
   const Libraries& libraries_;
   const std::unique_ptr<Device> device_;
@@ -90,7 +79,8 @@ class GpuShare {
   std::mutex device_mutex_;
   std::shared_mutex arena_mutex_;
   std::atomic<std::uint64_t> epoch_ = 1;
-  std::map<Owner, Slot> slots_;
+  SegmentTable slots_;
+  NamedNetwork named_;
   DeviceBuffer arena_;
 };
 

@@ -130,6 +130,7 @@ PreparedKernel* HandleState::Find(const CallDescriptors& descriptors,
     found = calls_.try_emplace(key).first;
     Call& call = found->second;
     call.number = calls_.size();
+    call.is_layer = descriptors.layer != 0;
     if (auto shape = ShapeOf(key)) {
       call.shape = *std::move(shape);
     } else if (settings_.verbose) {
@@ -224,9 +225,10 @@ Result<std::unique_ptr<PreparedKernel>> HandleState::Prepare(
   }
   kernel->owner = {this, call.number, stream};
   kernel->batch = call.shape->batch;
+  kernel->is_layer = call.is_layer;
   kernel->plan.problem = problem;
   UCUDNN_RETURN_IF_ERROR(
-      share->Announce(kernel->owner, problem, kernel->batch));
+      share->Announce(kernel->owner, {problem, kernel->batch}));
   return kernel;
 }
 
@@ -288,7 +290,8 @@ Status HandleState::RunInSegment(PreparedKernel& kernel, const ConvArgs& args,
     const RelaxedCapture relaxed(libraries_.driver);
     UCUDNN_ASSIGN_OR_RETURN(
         auto segment,
-        share_->SegmentOf(kernel.owner, *kernel.plan.problem, kernel.batch));
+        share_->SegmentOf(kernel.owner, {*kernel.plan.problem, kernel.batch},
+                          kernel.is_layer));
     kernel.plan = std::move(segment.plan);
     kernel.segment = segment.workspace;
     kernel.segment_size = segment.size;

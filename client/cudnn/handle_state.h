@@ -37,6 +37,7 @@ struct PreparedKernel {
   // WD: whose segment it is; where, as long as the share's epoch is this.
   GpuShare::Owner owner;
   BatchSize batch;
+  bool is_layer = false;
   std::uint64_t epoch = 0;
   void* segment = nullptr;
   Bytes segment_size;
@@ -77,6 +78,7 @@ class HandleState {
  private:
   struct Call {
     std::uint64_t number = 0;
+    bool is_layer = false;           // the program said which
     std::optional<CallShape> shape;  // none: left to cuDNN
     std::vector<std::unique_ptr<PreparedKernel>> prepared;
     int failures = 0;

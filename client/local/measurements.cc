@@ -61,6 +61,40 @@ Result<MeasuredPoint> PointFrom(const Json& json, BatchSize batch) {
   return point;
 }
 
+Json ToJson(const MeasuredPoint& point) {
+  Json row = ToJson(point.algorithm);
+  row["workspace_bytes"] = point.workspace.count();
+  row["time_ns"] = point.time.count();
+  row["spread_ns"] = point.spread.count();
+  row["repeats"] = point.repeats;
+  return row;
+}
+
+Result<BatchSize> BatchFrom(const Json& json) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto count, NotNegative(json, "batch"));
+  const BatchSize batch(count);
+  if (batch < BatchSize(1) || batch > kMaxBatchSize) {
+    return Fail(Code::kInvalidArgument, "batch is {}", count);
+  }
+  return batch;
+}
+
+// What the adaptive policy left; files of before there was one have none.
+Status ReadAdaptive(const Json& json, ProblemMeasurements* into) {
+  if (!json.contains("singles")) return {};
+  for (const Json& row : json.at("singles")) {
+    UCUDNN_ASSIGN_OR_RETURN(const BatchSize batch, BatchFrom(row));
+    UCUDNN_ASSIGN_OR_RETURN(auto point, PointFrom(row, batch));
+    into->singles.push_back(std::move(point));
+  }
+  for (const Json& row : json.at("looks")) {
+    UCUDNN_ASSIGN_OR_RETURN(const BatchSize batch, BatchFrom(row));
+    UCUDNN_ASSIGN_OR_RETURN(const auto limit, NotNegative(row, "limit_bytes"));
+    into->looks.insert({batch, Bytes(limit), row.at("each_below").get<bool>()});
+  }
+  return {};
+}
+
 Result<ProblemMeasurements> FromJson(const Json& json, const std::string& kind,
                                      const ConvProblem& problem) {
   if (json.at("version") != kVersion || json.at("kind") != kind ||
@@ -71,11 +105,7 @@ Result<ProblemMeasurements> FromJson(const Json& json, const std::string& kind,
   }
   ProblemMeasurements result;
   for (const Json& entry : json.at("batches")) {
-    UCUDNN_ASSIGN_OR_RETURN(const auto count, NotNegative(entry, "batch"));
-    const BatchSize batch(count);
-    if (batch < BatchSize(1) || batch > kMaxBatchSize) {
-      return Fail(Code::kInvalidArgument, "batch is {}", count);
-    }
+    UCUDNN_ASSIGN_OR_RETURN(const BatchSize batch, BatchFrom(entry));
     MeasuredBatch& measured = result.batches[batch];
     UCUDNN_ASSIGN_OR_RETURN(const auto most,
                             NotNegative(entry, "max_workspace_bytes"));
@@ -85,6 +115,7 @@ Result<ProblemMeasurements> FromJson(const Json& json, const std::string& kind,
       measured.points.push_back(std::move(parsed));
     }
   }
+  UCUDNN_RETURN_IF_ERROR(ReadAdaptive(json, &result));
   for (const Json& entry : json.at("errors")) {
     UCUDNN_ASSIGN_OR_RETURN(auto algorithm, AlgorithmFrom(entry));
     const Json& error = entry.at("error");
@@ -99,24 +130,28 @@ Result<ProblemMeasurements> FromJson(const Json& json, const std::string& kind,
 
 std::string ToJsonText(const ProblemMeasurements& measurements,
                        const std::string& kind, const ConvProblem& problem) {
-  Json json = {{"version", kVersion},
-               {"kind", kind},
-               {"problem", ToString(problem)},
-               {"batches", Json::array()},
+  Json json = {{"version", kVersion},          {"kind", kind},
+               {"problem", ToString(problem)}, {"batches", Json::array()},
+               {"singles", Json::array()},     {"looks", Json::array()},
                {"errors", Json::array()}};
   for (const auto& [batch, measured] : measurements.batches) {
     Json entry = {{"batch", batch.count()},
                   {"max_workspace_bytes", measured.max_workspace.count()},
                   {"points", Json::array()}};
     for (const MeasuredPoint& point : measured.points) {
-      Json row = ToJson(point.algorithm);
-      row["workspace_bytes"] = point.workspace.count();
-      row["time_ns"] = point.time.count();
-      row["spread_ns"] = point.spread.count();
-      row["repeats"] = point.repeats;
-      entry["points"].push_back(std::move(row));
+      entry["points"].push_back(ToJson(point));
     }
     json["batches"].push_back(std::move(entry));
+  }
+  for (const MeasuredPoint& point : measurements.singles) {
+    Json row = ToJson(point);
+    row["batch"] = point.batch.count();
+    json["singles"].push_back(std::move(row));
+  }
+  for (const AdaptiveLook& look : measurements.looks) {
+    json["looks"].push_back({{"batch", look.batch.count()},
+                             {"limit_bytes", look.limit.count()},
+                             {"each_below", look.each_below}});
   }
   for (const auto& [algorithm, error] : measurements.errors) {
     Json row = ToJson(algorithm);

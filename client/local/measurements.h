@@ -9,6 +9,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,21 @@ struct MeasuredBatch {
   friend bool operator==(const MeasuredBatch&, const MeasuredBatch&) = default;
 };
 
+// What the adaptive policy was asked: all that plans for a mini-batch need
+// under a limit, or under each up to it.
+struct AdaptiveLook {
+  BatchSize batch;
+  Bytes limit;
+  bool each_below = false;
+
+  friend auto operator<=>(const AdaptiveLook&, const AdaptiveLook&) = default;
+};
+
 struct ProblemMeasurements {
   std::map<BatchSize, MeasuredBatch> batches;
+  // Measured without the others of their batch, and what for.
+  std::vector<MeasuredPoint> singles;
+  std::set<AdaptiveLook> looks;
   // How far an algorithm's result is from the exact one (local/accuracy.h).
   std::map<Algorithm, double> errors;
 

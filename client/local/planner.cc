@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <stop_token>
 #include <utility>
 
 #include "client/local/accuracy.h"
+#include "client/local/candidate_filter.h"
 #include "client/local/plan_text.h"
+#include "device/campaign.h"
 #include "device/measure.h"
 #include "solver/wd.h"
 #include "solver/wr.h"
@@ -31,6 +34,19 @@ std::vector<Algorithm> AlgorithmsOf(std::span<const MeasuredPoint> points) {
   return algorithms;
 }
 
+// Adds a point, or replaces the one that was measured before.
+void AddSingle(MeasuredPoint point, ProblemMeasurements* into) {
+  const auto same =
+      std::ranges::find_if(into->singles, [&](const MeasuredPoint& p) {
+        return p.batch == point.batch && p.algorithm == point.algorithm;
+      });
+  if (same != into->singles.end()) {
+    *same = std::move(point);
+  } else {
+    into->singles.push_back(std::move(point));
+  }
+}
+
 // Adds what `from` has more.
 void Merge(ProblemMeasurements from, ProblemMeasurements* into) {
   for (auto& [batch, measured] : from.batches) {
@@ -39,6 +55,8 @@ void Merge(ProblemMeasurements from, ProblemMeasurements* into) {
       mine = std::move(measured);
     }
   }
+  for (MeasuredPoint& point : from.singles) AddSingle(std::move(point), into);
+  into->looks.merge(std::move(from.looks));
   into->errors.merge(std::move(from.errors));
 }
 
@@ -131,25 +149,35 @@ std::optional<KernelPlan> LocalPlanner::FromPlanFile(const ConvProblem& problem,
   return *best;
 }
 
+bool LocalPlanner::IsEnough(const ProblemMeasurements& known,
+                            const AdaptiveLook& need) const {
+  if (!IsAdaptive()) return Missing(known, need.batch).empty();
+  return std::ranges::any_of(known.looks, [&](const AdaptiveLook& look) {
+    return look.batch == need.batch &&
+           (look.each_below ? look.limit >= need.limit
+                            : look.limit == need.limit && !need.each_below);
+  });
+}
+
 std::vector<BatchSize> LocalPlanner::Missing(const ProblemMeasurements& known,
                                              BatchSize batch) const {
-  // Under the adaptive policy whatever else is known serves too; but what to
-  // measure next is not looked for while a program waits.
-  const BatchPolicy policy = options_.settings.policy == BatchPolicy::kAdaptive
-                                 ? BatchPolicy::kPowerOfTwo
-                                 : options_.settings.policy;
   std::vector<BatchSize> missing;
   // The largest first: the others are no use without it.
   for (std::int64_t n = batch.count(); n > 0; --n) {
     const BatchSize size(n);
-    if (!PolicyAdmits(policy, size, batch)) continue;
-    const auto found = known.batches.find(size);
-    if (found == known.batches.end() ||
-        found->second.max_workspace < options_.settings.MostWorkspace()) {
+    if (PolicyAdmits(options_.settings.policy, size, batch) &&
+        !IsComplete(known, size)) {
       missing.push_back(size);
     }
   }
   return missing;
+}
+
+bool LocalPlanner::IsComplete(const ProblemMeasurements& known,
+                              BatchSize size) const {
+  const auto found = known.batches.find(size);
+  return found != known.batches.end() &&
+         found->second.max_workspace >= options_.settings.MostWorkspace();
 }
 
 Status LocalPlanner::Judge(const ConvProblem& problem, BatchSize batch,
@@ -187,25 +215,33 @@ Status LocalPlanner::AskFor(const ConvProblem& problem, BatchSize batch,
     Note(told.error().message);
     return {};
   }
-  for (const BatchSize size : Missing(*known, batch)) {
-    const auto complete = told->complete.find(size);
-    if (complete == told->complete.end() ||
-        complete->second < options_.settings.MostWorkspace()) {
-      continue;
+  std::map<BatchSize, std::vector<MeasuredPoint>> by_size;
+  for (const MeasuredPoint& point : told->points) {
+    if (point.batch <= batch &&
+        PolicyAdmits(options_.settings.policy, point.batch, batch)) {
+      by_size[point.batch].push_back(point);
     }
+  }
+  for (auto& [size, points] : by_size) {
+    const auto complete = told->complete.find(size);
+    const bool is_complete =
+        complete != told->complete.end() &&
+        complete->second >= options_.settings.MostWorkspace();
+    if (IsComplete(*known, size) || (!is_complete && !IsAdaptive())) continue;
     UCUDNN_ASSIGN_OR_RETURN(Device * device, bench());
     const auto listed = device->ListAlgorithms(problem, size);
     if (!listed) continue;  // measuring will say why
-    MeasuredBatch measured = {complete->second, {}};
-    for (const MeasuredPoint& point : told->points) {
-      if (point.batch == size && Lists(*listed, point)) {
-        measured.points.push_back(point);
-      }
-    }
-    if (measured.points.empty()) continue;
+    std::erase_if(points, [&](const MeasuredPoint& point) {
+      return !Lists(*listed, point);
+    });
+    if (points.empty()) continue;
     UCUDNN_RETURN_IF_ERROR(
-        Judge(problem, size, AlgorithmsOf(measured.points), bench, known));
-    known->batches[size] = std::move(measured);
+        Judge(problem, size, AlgorithmsOf(points), bench, known));
+    if (is_complete) {
+      known->batches[size] = {complete->second, std::move(points)};
+      continue;
+    }
+    for (MeasuredPoint& point : points) AddSingle(std::move(point), known);
   }
   return {};
 }
@@ -216,9 +252,9 @@ void LocalPlanner::Note(const std::string& text) const {
   }
 }
 
-Status LocalPlanner::Measure(const ConvProblem& problem, BatchSize batch,
-                             const std::vector<BatchSize>& sizes,
-                             const Bench& bench, ProblemMeasurements* known) {
+Status LocalPlanner::Measure(const ConvProblem& problem,
+                             const AdaptiveLook& need, const Bench& bench,
+                             ProblemMeasurements* known) {
   UCUDNN_ASSIGN_OR_RETURN(Device * device, bench());
   MeasureOptions measure;
   // A program waits for it, so repeats are few; but they are long, for a GPU
@@ -226,15 +262,18 @@ Status LocalPlanner::Measure(const ConvProblem& problem, BatchSize batch,
   measure.max_repeats = 7;
   measure.target_spread = 0.02;
   measure.group_time = std::chrono::milliseconds(10);
+  if (IsAdaptive()) {
+    return Explore(*device, problem, need, measure, bench, known);
+  }
   measure.max_workspace = options_.settings.MostWorkspace();
   MeasureBench measuring(*device);
-  for (const BatchSize size : sizes) {
+  for (const BatchSize size : Missing(*known, need.batch)) {
     auto points = measuring.Measure(problem, size, measure, std::stop_token(),
                                     MeasureProgress());
     if (!points) {
       // Without the whole batch there is nothing to compare with. A smaller
       // size that cannot run is no reason to do without the others.
-      if (size == batch || points.error().code == Code::kDataLoss) {
+      if (size == need.batch || points.error().code == Code::kDataLoss) {
         return tl::unexpected<Error>(std::move(points).error());
       }
       points = std::vector<MeasuredPoint>();
@@ -246,41 +285,86 @@ Status LocalPlanner::Measure(const ConvProblem& problem, BatchSize batch,
   return {};
 }
 
-Result<std::vector<MeasuredPoint>> LocalPlanner::Points(
-    const ConvProblem& problem, BatchSize batch, const Bench& bench) {
-  ProblemMeasurements& known = known_[problem];
-  std::vector<BatchSize> missing = Missing(known, batch);
-  if (!missing.empty()) {
-    Merge(files_.Read(problem), &known);
-    missing = Missing(known, batch);
-  }
-  if (!missing.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(const auto lock,
-                            files_.Acquire(problem, options_.patience));
-    // Who held the lock may have learnt just this.
-    Merge(files_.Read(problem), &known);
-    missing = Missing(known, batch);
-    const bool is_new = !missing.empty();
-    if (is_new && options_.ask) {
-      UCUDNN_RETURN_IF_ERROR(AskFor(problem, batch, bench, &known));
-      missing = Missing(known, batch);
-    }
-    if (!missing.empty()) {
-      UCUDNN_RETURN_IF_ERROR(Measure(problem, batch, missing, bench, &known));
-    }
-    // What cannot be kept is learnt again by the next process.
-    if (is_new) (void)files_.Write(problem, known);
-  }
+Status LocalPlanner::Explore(Device& device, const ConvProblem& problem,
+                             const AdaptiveLook& need,
+                             const MeasureOptions& options, const Bench& bench,
+                             ProblemMeasurements* known) {
+  // What errs is not looked at: plans could not have it.
+  CandidateFilter admitted(
+      device, [&](BatchSize size, std::vector<Candidate>* listed) -> Status {
+        std::vector<Algorithm> algorithms;
+        for (const Candidate& c : *listed) algorithms.push_back(c.algorithm);
+        UCUDNN_RETURN_IF_ERROR(Judge(problem, size, algorithms, bench, known));
+        std::erase_if(*listed, [&](const Candidate& c) {
+          return !Admits(problem, *known, c.algorithm);
+        });
+        return {};
+      });
+  // Judges on the largest size first, which every algorithm of use takes.
+  UCUDNN_ASSIGN_OR_RETURN(const auto largest,
+                          admitted.ListAlgorithms(problem, need.batch));
+  (void)largest;
+  TaskGoal goal = {true, need.limit};
+  if (need.each_below) goal.limit.reset();
+  const CampaignTask task{problem, need.batch, goal, need.limit,
+                          AdmittedPoints(problem, *known, need.batch)};
+  MeasureBench measuring(admitted);
+  UCUDNN_ASSIGN_OR_RETURN(auto points,
+                          RunCampaign(admitted, measuring, task, options,
+                                      std::stop_token(), {}, {}));
+  for (MeasuredPoint& point : points) AddSingle(std::move(point), known);
+  known->looks.insert(need);
+  return {};
+}
+
+std::vector<MeasuredPoint> LocalPlanner::AdmittedPoints(
+    const ConvProblem& problem, const ProblemMeasurements& known,
+    BatchSize batch) const {
   std::vector<MeasuredPoint> points;
+  const auto add = [&](const MeasuredPoint& point) {
+    if (Admits(problem, known, point.algorithm)) points.push_back(point);
+  };
   for (const auto& [size, measured] : known.batches) {
     if (size > batch || !PolicyAdmits(options_.settings.policy, size, batch)) {
       continue;
     }
-    for (const MeasuredPoint& point : measured.points) {
-      if (Admits(problem, known, point.algorithm)) points.push_back(point);
+    std::ranges::for_each(measured.points, add);
+  }
+  if (!IsAdaptive()) return points;
+  for (const MeasuredPoint& point : known.singles) {
+    if (point.batch <= batch && !known.batches.contains(point.batch)) {
+      add(point);
     }
   }
   return points;
+}
+
+Result<std::vector<MeasuredPoint>> LocalPlanner::Points(
+    const ConvProblem& problem, BatchSize batch, Bytes limit,
+    const Bench& bench) {
+  ProblemMeasurements& known = known_[problem];
+  // A total is divided anew whenever a kernel comes to be known, so that any
+  // part of it may become a kernel's.
+  const bool each_below = options_.settings.total_workspace > Bytes();
+  const AdaptiveLook need = {batch, limit, each_below};
+  if (!IsEnough(known, need)) Merge(files_.Read(problem), &known);
+  if (!IsEnough(known, need)) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto lock,
+                            files_.Acquire(problem, options_.patience));
+    // Who held the lock may have learnt just this.
+    Merge(files_.Read(problem), &known);
+    if (!IsEnough(known, need)) {
+      if (options_.ask) {
+        UCUDNN_RETURN_IF_ERROR(AskFor(problem, batch, bench, &known));
+      }
+      if (!IsEnough(known, need)) {
+        UCUDNN_RETURN_IF_ERROR(Measure(problem, need, bench, &known));
+      }
+      // What cannot be kept is learnt again by the next process.
+      (void)files_.Write(problem, known);
+    }
+  }
+  return AdmittedPoints(problem, known, batch);
 }
 
 Result<KernelPlan> LocalPlanner::Plan(const ConvProblem& problem,
@@ -294,7 +378,7 @@ Result<KernelPlan> LocalPlanner::Plan(const ConvProblem& problem,
   profile.id.op = problem.op;
   profile.id.precision = problem.precision;
   profile.id.layout = problem.layout;
-  UCUDNN_ASSIGN_OR_RETURN(profile.points, Points(problem, batch, bench));
+  UCUDNN_ASSIGN_OR_RETURN(profile.points, Points(problem, batch, limit, bench));
   UCUDNN_ASSIGN_OR_RETURN(
       KernelPlan plan,
       SolveWr(profile, {batch, limit, options_.settings.policy}));
@@ -318,7 +402,7 @@ Result<std::vector<KernelPlan>> LocalPlanner::Divide(
     front_of.push_back(at->second);
     if (!is_new) continue;
     UCUDNN_ASSIGN_OR_RETURN(auto found,
-                            Points(kernel.problem, kernel.batch, bench));
+                            Points(kernel.problem, kernel.batch, total, bench));
     points.push_back(std::move(found));
     UCUDNN_ASSIGN_OR_RETURN(
         auto front, SolvePareto(points.back(), {kernel.batch, total,

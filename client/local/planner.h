@@ -8,7 +8,9 @@
 //   2. measurements: those of this process, those kept under UCUDNN_CACHE_DIR,
 //      those that `ask` has (a coordinator), and what is then still missing is
 //      measured here; the last two once for all processes of the machine.
-// Measurements of algorithms that err too much (local/accuracy.h) do not count.
+// Under the policy `adaptive` that is what plans under the limit need; under
+// the others, each algorithm at each size. Measurements of algorithms that err
+// too much (local/accuracy.h) do not count.
 //
 // Thread safe; one caller at a time measures.
 
@@ -30,6 +32,7 @@
 #include "client/local/profile_wire.h"
 #include "client/local/settings.h"
 #include "device/device.h"
+#include "device/measure.h"
 #include "solver/pareto.h"
 
 namespace ucudnn {
@@ -62,6 +65,7 @@ class LocalPlanner {
   struct Kernel {
     ConvProblem problem;
     BatchSize batch;
+    friend bool operator==(const Kernel&, const Kernel&) = default;
   };
   // WD: the plans of least total time whose workspaces are disjoint segments
   // of `total` bytes, each at its offset, a multiple of 256. Errors as Plan
@@ -80,25 +84,39 @@ class LocalPlanner {
   std::optional<KernelPlan> FromPlanFile(const ConvProblem& problem,
                                          BatchSize batch, Bytes limit,
                                          const Bench& bench);
-  // All that counts of the sizes that `batch` may be divided into.
+  // All that counts of the sizes that `batch` may be divided into, measured as
+  // far as plans within `limit` need it.
   Result<std::vector<MeasuredPoint>> Points(const ConvProblem& problem,
-                                            BatchSize batch,
+                                            BatchSize batch, Bytes limit,
                                             const Bench& bench);
   // Takes from others what is missing for `batch`, if they have it.
   Status AskFor(const ConvProblem& problem, BatchSize batch, const Bench& bench,
                 ProblemMeasurements* known);
-  Status Measure(const ConvProblem& problem, BatchSize batch,
-                 const std::vector<BatchSize>& sizes, const Bench& bench,
-                 ProblemMeasurements* known);
+  Status Measure(const ConvProblem& problem, const AdaptiveLook& need,
+                 const Bench& bench, ProblemMeasurements* known);
+  // By the adaptive policy, as agents do (device/campaign.h).
+  Status Explore(Device& device, const ConvProblem& problem,
+                 const AdaptiveLook& need, const MeasureOptions& options,
+                 const Bench& bench, ProblemMeasurements* known);
   // Learns the errors of those algorithms that are not known.
   Status Judge(const ConvProblem& problem, BatchSize batch,
                std::span<const Algorithm> algorithms, const Bench& bench,
                ProblemMeasurements* known);
   void Note(const std::string& text) const;  // for people who want to know
+
+  bool IsAdaptive() const {
+    return options_.settings.policy == BatchPolicy::kAdaptive;
+  }
   bool Admits(const ConvProblem& problem, const ProblemMeasurements& known,
               const Algorithm& algorithm) const;
+  std::vector<MeasuredPoint> AdmittedPoints(const ConvProblem& problem,
+                                            const ProblemMeasurements& known,
+                                            BatchSize batch) const;
+  bool IsEnough(const ProblemMeasurements& known,
+                const AdaptiveLook& need) const;
   std::vector<BatchSize> Missing(const ProblemMeasurements& known,
                                  BatchSize batch) const;
+  bool IsComplete(const ProblemMeasurements& known, BatchSize size) const;
 
   const Options options_;
   std::string plan_file_problem_;

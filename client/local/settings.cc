@@ -40,6 +40,10 @@ Result<LocalSettings> ResolveLocalSettings(const Environment& environment) {
   UCUDNN_RETURN_IF_ERROR(
       read("UCUDNN_BATCH_SIZE_POLICY", ParseBatchPolicy, &settings.policy));
   UCUDNN_RETURN_IF_ERROR(read("UCUDNN_PLAN_FILE", AsIs, &settings.plan_file));
+  settings.network_file = settings.plan_file;
+  UCUDNN_RETURN_IF_ERROR(
+      read("UCUDNN_NETWORK_FILE", AsIs, &settings.network_file));
+  if (settings.total_workspace == Bytes()) settings.network_file.clear();
   UCUDNN_RETURN_IF_ERROR(read("UCUDNN_CACHE_DIR", AsIs, &settings.cache_dir));
   UCUDNN_RETURN_IF_ERROR(
       read("UCUDNN_DETERMINISTIC", ParseSwitch, &settings.deterministic));

@@ -7,8 +7,11 @@
 //   UCUDNN_WORKSPACE_LIMIT       of each kernel; 64MiB
 //   UCUDNN_TOTAL_WORKSPACE_SIZE  of all kernels together: WD instead of WR
 //   UCUDNN_COORDINATOR           host:port list; asked before measuring
-//   UCUDNN_BATCH_SIZE_POLICY     all, powerOfTwo or undivided; powerOfTwo
+//   UCUDNN_BATCH_SIZE_POLICY     all, powerOfTwo, undivided or
+//                                adaptive; powerOfTwo
 //   UCUDNN_PLAN_FILE             what `ucudnn plan` or `ucudnn solve` printed
+//   UCUDNN_NETWORK_FILE          the network to come, for WD: CSV, or a plan;
+//                                the plan file
 //   UCUDNN_CACHE_DIR             measurements; $XDG_CACHE_HOME/ucudnn,
 //                                $HOME/.cache/ucudnn
 //   UCUDNN_DETERMINISTIC=1       only algorithms that repeat their results
@@ -30,8 +33,9 @@ struct LocalSettings {
   Bytes total_workspace;  // 0: WR
   std::vector<std::string> coordinators;
   BatchPolicy policy = BatchPolicy::kPowerOfTwo;
-  std::string plan_file;  // empty: none
-  std::string cache_dir;  // empty: nothing is kept
+  std::string plan_file;     // empty: none
+  std::string network_file;  // WD only; empty: none
+  std::string cache_dir;     // empty: nothing is kept
   bool deterministic = false;
   bool verbose = false;
 

@@ -20,7 +20,8 @@
 // What is planned follows the environment (README.md, "Drop-in handle"):
 // UCUDNN_WORKSPACE_LIMIT bounds what each convolution asks for as workspace;
 // with UCUDNN_TOTAL_WORKSPACE_SIZE it asks for none, and ucudnn keeps one arena
-// for all. A convolution that is asked about or run for the first time on a
+// for all, divided among those that were asked about and those of the network
+// that UCUDNN_NETWORK_FILE names. A convolution that is asked about or run for the first time on a
 // batch size, limit or device is measured, unless that is in UCUDNN_CACHE_DIR or
 // known to the coordinator of UCUDNN_COORDINATOR; so ask before training begins. What ucudnn does not divide (tensors that are
 // not packed, flipped filters, double or integer data, a stream being captured)

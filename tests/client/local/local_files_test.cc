@@ -14,6 +14,7 @@ namespace ucudnn {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -42,6 +43,8 @@ TEST(LocalSettingsTest, ReadsTheEnvironment) {
                                  {"UCUDNN_TOTAL_WORKSPACE_SIZE", "1GiB"},
                                  {"UCUDNN_BATCH_SIZE_POLICY", "all"},
                                  {"UCUDNN_PLAN_FILE", "/p.json"},
+                                 {"UCUDNN_NETWORK_FILE", "/n.csv"},
+                                 {"UCUDNN_COORDINATOR", "a:1, [::1]:2"},
                                  {"UCUDNN_CACHE_DIR", "/c"},
                                  {"UCUDNN_DETERMINISTIC", "1"},
                                  {"UCUDNN_VERBOSE", "0"}}));
@@ -51,15 +54,28 @@ TEST(LocalSettingsTest, ReadsTheEnvironment) {
   EXPECT_EQ(settings->MostWorkspace(), 1_GiB);
   EXPECT_EQ(settings->policy, BatchPolicy::kAll);
   EXPECT_EQ(settings->plan_file, "/p.json");
+  EXPECT_EQ(settings->network_file, "/n.csv");
+  EXPECT_THAT(settings->coordinators, ElementsAre("a:1", "[::1]:2"));
   EXPECT_EQ(settings->cache_dir, "/c");
   EXPECT_TRUE(settings->deterministic);
   EXPECT_FALSE(settings->verbose);
+}
+
+TEST(LocalSettingsTest, TakesThePlanFilesNetworkWhereATotalIsDivided) {
+  const auto total =
+      ResolveLocalSettings(With({{"UCUDNN_PLAN_FILE", "/p.json"},
+                                 {"UCUDNN_TOTAL_WORKSPACE_SIZE", "1GiB"}}));
+  EXPECT_EQ(total->network_file, "/p.json");
+  const auto each = ResolveLocalSettings(
+      With({{"UCUDNN_PLAN_FILE", "/p.json"}, {"UCUDNN_NETWORK_FILE", "/n"}}));
+  EXPECT_EQ(each->network_file, "");
 }
 
 TEST(LocalSettingsTest, NamesTheVariableThatIsWrong) {
   for (const auto& [name, value] :
        {std::pair("UCUDNN_DISABLE", "yes"),
         std::pair("UCUDNN_WORKSPACE_LIMIT", "much"),
+        std::pair("UCUDNN_COORDINATOR", "nowhere"),
         std::pair("UCUDNN_BATCH_SIZE_POLICY", "some")}) {
     const auto settings = ResolveLocalSettings(With({{name, value}}));
     ASSERT_FALSE(settings);
@@ -83,6 +99,9 @@ ProblemMeasurements Measurements() {
       {{BatchSize(4), fft, 12_MiB, Nanoseconds(12345), Nanoseconds(67), 5},
        {BatchSize(4), gemm, 0_B, Nanoseconds(23456), Nanoseconds(0), 1}}};
   m.batches[BatchSize(1)] = {1_GiB, {}};
+  m.singles = {
+      {BatchSize(3), gemm, 2_MiB, Nanoseconds(321), Nanoseconds(1), 1}};
+  m.looks = {{BatchSize(4), 64_MiB, false}, {BatchSize(4), 1_GiB, true}};
   m.errors[fft] = 2.5e-7;
   m.errors[gemm] = std::numeric_limits<double>::infinity();
   return m;

@@ -1,5 +1,5 @@
-#ifndef UCUDNN_TESTS_AGENT_RECORDED_CAMPAIGNS_H_
-#define UCUDNN_TESTS_AGENT_RECORDED_CAMPAIGNS_H_
+#ifndef UCUDNN_TESTS_DEVICE_RECORDED_CAMPAIGNS_H_
+#define UCUDNN_TESTS_DEVICE_RECORDED_CAMPAIGNS_H_
 
 // AlexNet's conv2 to conv5 on an H200, FP32, batch 256, where every algorithm
 // was recorded at every batch: what measuring by each policy would have cost
@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "agent/campaign.h"
 #include "base/network_file.h"
 #include "base/plan.h"
+#include "device/campaign.h"
 #include "device/recorded/recorded_device.h"
 #include "solver/wr.h"
 
@@ -111,4 +111,4 @@ class RecordedCampaigns {
 
 }  // namespace ucudnn::test
 
-#endif  // UCUDNN_TESTS_AGENT_RECORDED_CAMPAIGNS_H_
+#endif  // UCUDNN_TESTS_DEVICE_RECORDED_CAMPAIGNS_H_

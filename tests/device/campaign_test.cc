@@ -1,9 +1,9 @@
-#include "agent/campaign.h"
+#include "device/campaign.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/agent/recorded_campaigns.h"
+#include "tests/device/recorded_campaigns.h"
 
 namespace ucudnn {
 namespace {

@@ -1,5 +1,5 @@
-#ifndef UCUDNN_AGENT_CAMPAIGN_H_
-#define UCUDNN_AGENT_CAMPAIGN_H_
+#ifndef UCUDNN_DEVICE_CAMPAIGN_H_
+#define UCUDNN_DEVICE_CAMPAIGN_H_
 
 // One task's measurements on one device: every algorithm of a convolution at
 // one batch, or under the adaptive policy what plans for a mini-batch under
@@ -47,4 +47,4 @@ std::vector<Bytes> LimitsOf(const TaskGoal& goal, Bytes max_workspace);
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_AGENT_CAMPAIGN_H_
+#endif  // UCUDNN_DEVICE_CAMPAIGN_H_

@@ -1,4 +1,4 @@
-#include "agent/campaign.h"
+#include "device/campaign.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,60 @@
+#include "client/local/named_network.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/file.h"
+#include "client/local/plan_text.h"
+
+namespace ucudnn {
+namespace {
+
+constexpr Bytes kMaxFile = 1_GiB;
+
+// Plans are JSON objects; no network's header begins so.
+bool IsPlan(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && text[first] == '{';
+}
+
+}  // namespace
+
+Result<NamedNetwork> NamedNetwork::Read(const std::string& path,
+                                        const std::string& kind) {
+  NamedNetwork named;
+  UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxFile));
+  if (IsPlan(text)) {
+    UCUDNN_ASSIGN_OR_RETURN(auto plans, ParseKernelPlans(text, kind, path));
+    for (PlannedKernel& kernel : plans) {
+      named.planned_.push_back({*std::move(kernel.plan.problem), kernel.batch});
+    }
+    return named;
+  }
+  if (path.ends_with(".onnx")) {
+    return Fail(Code::kInvalidArgument,
+                "{}: an ONNX model; CSV, or a plan for the model as "
+                "`ucudnn plan -o json` prints it, is accepted",
+                path);
+  }
+  UCUDNN_ASSIGN_OR_RETURN(named.network_, ParseNetworkCsv(text, path, path));
+  return named;
+}
+
+std::vector<LocalPlanner::Kernel> NamedNetwork::KernelsLike(
+    const LocalPlanner::Kernel& kernel, bool tells_layers) const {
+  std::vector<LocalPlanner::Kernel> kernels;
+  const auto add = [&](const LocalPlanner::Kernel& named) {
+    if (named.batch == kernel.batch &&
+        (tells_layers || std::ranges::find(kernels, named) == kernels.end())) {
+      kernels.push_back(named);
+    }
+  };
+  for (const LocalPlanner::Kernel& planned : planned_) add(planned);
+  for (const Kernel& of_network :
+       KernelsOf(network_, kernel.problem.precision, kernel.problem.layout)) {
+    add({of_network.problem, kernel.batch});
+  }
+  return kernels;
+}
+
+}  // namespace ucudnn
