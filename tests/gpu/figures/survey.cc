@@ -39,7 +39,9 @@ Result<std::unique_ptr<Surveyors>> Surveyors::Open(Device& device,
     UCUDNN_RETURN_IF_ERROR(handle.Check(
         handle.api().SetStream(handle.get(), stream), "cudnnSetStream"));
   }
-  return std::unique_ptr<Surveyors>(new Surveyors(device, std::move(devices)));
+  auto surveyors = std::make_unique<Surveyors>(device);
+  surveyors->devices_ = std::move(devices);
+  return surveyors;
 }
 
 std::vector<Offers> Surveyors::Find(const std::vector<Wanted>& wanted,
@@ -54,6 +56,7 @@ std::vector<Offers> Surveyors::Find(const std::vector<Wanted>& wanted,
       }
     }
   };
+  if (devices_.empty()) work(device_);
   std::vector<std::jthread> threads;
   for (const auto& device : devices_) {
     threads.emplace_back([&work, &device] { work(*device); });

@@ -37,6 +37,9 @@ class Surveyors {
                                                  const CudnnOptions& options,
                                                  int threads);
 
+  // `device` itself, on the caller's thread.
+  explicit Surveyors(Device& device) : device_(device) {}
+
   struct Wanted {
     ConvProblem problem;
     std::vector<BatchSize> batches;
@@ -47,11 +50,8 @@ class Surveyors {
                            Bytes max_workspace);
 
  private:
-  Surveyors(Device& device, std::vector<std::unique_ptr<Device>> devices)
-      : device_(device), devices_(std::move(devices)) {}
-
   Device& device_;
-  std::vector<std::unique_ptr<Device>> devices_;
+  std::vector<std::unique_ptr<Device>> devices_;  // none: device_
 };
 
 }  // namespace ucudnn::figures
