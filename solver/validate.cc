@@ -64,11 +64,16 @@ Status CheckKernel(const KernelPlan& kernel, const KernelProfile& measured,
   return CheckUndivided(kernel, measured, batch, limit, mode);
 }
 
+// Of sizes that are not negative; the most there is instead of an overflow.
+Bytes Sum(Bytes a, Bytes b) {
+  return a > Bytes::Max() - b ? Bytes::Max() : a + b;
+}
+
 // Segments of `i` and `j`; empty ones overlap nothing.
 bool Overlap(const KernelPlan& i, const KernelPlan& j) {
   if (i.workspace == Bytes(0) || j.workspace == Bytes(0)) return false;
-  return *i.offset < *j.offset + j.workspace &&
-         *j.offset < *i.offset + i.workspace;
+  return *i.offset < Sum(*j.offset, j.workspace) &&
+         *j.offset < Sum(*i.offset, i.workspace);
 }
 
 Status CheckSegments(const WorkspacePlan& plan, const ValidationRules& rules) {
@@ -76,14 +81,14 @@ Status CheckSegments(const WorkspacePlan& plan, const ValidationRules& rules) {
   Bytes extent;
   std::size_t placed = 0;
   for (const KernelPlan& kernel : plan.kernels) {
-    sum += kernel.workspace;
+    sum = Sum(sum, kernel.workspace);
     if (!kernel.offset.has_value()) continue;
     ++placed;
     if (*kernel.offset < Bytes(0)) {
       return Fail(Code::kInternal, "{}: the offset is negative",
                   LabelOf(kernel));
     }
-    extent = std::max(extent, *kernel.offset + kernel.workspace);
+    extent = std::max(extent, Sum(*kernel.offset, kernel.workspace));
   }
   const bool all_placed = placed == plan.kernels.size();
   if (rules.mode == WorkspaceMode::kShared ? !all_placed

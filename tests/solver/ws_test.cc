@@ -312,6 +312,20 @@ TEST(WsTest, CallsWhatFitsButTakesTooLongOutOfRange) {
   EXPECT_TRUE(SolveWs(profile, AllConcurrent(2), {BatchSize(4), 40_B}));
 }
 
+TEST(WsTest, LetsKernelsInTurnHaveTheMostThatIsAccepted) {
+  const Bytes most(std::int64_t{1} << 62);
+  Profile profile;
+  profile.kernels.resize(3);
+  for (KernelProfile& kernel : profile.kernels) {
+    kernel.points = {Point(4, "A", most.count(), 1)};
+  }
+  const auto plan = SolveWs(profile, Chain(3), {BatchSize(4), most});
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->total_workspace, most);
+  EXPECT_TRUE(ValidatePlan(
+      *plan, profile, {WorkspaceMode::kShared, BatchPolicy::kPowerOfTwo, {}}));
+}
+
 TEST(WsTest, RefusesWhatIsNoStructureOfTheKernels) {
   Profile profile;
   profile.kernels.resize(2);
