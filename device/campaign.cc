@@ -26,18 +26,25 @@ class Catalogue {
   Result<std::vector<SizedAlgorithm>> Choices(
       const std::vector<Bytes>& limits) {
     std::map<Algorithm, std::map<BatchSize, Bytes>> sizes;
-    for (const BatchSize batch : SizesToAsk(task_.batch)) {
-      UCUDNN_ASSIGN_OR_RETURN(const auto* candidates, At(batch));
-      for (const Candidate& c : *candidates) {
+    std::vector<BatchSize> asked = SizesToAsk(task_.batch);
+    // The largest first, which tells most.
+    std::ranges::reverse(asked);
+    UCUDNN_RETURN_IF_ERROR(List(asked));
+    for (const BatchSize batch : asked) {
+      for (const Candidate& c : listed_.at(batch)) {
         sizes[c.algorithm].emplace(batch, c.workspace);
       }
     }
-    const Bytes most = *std::ranges::max_element(limits);
-    std::vector<SizedAlgorithm> choices;
+    std::vector<Search> searches;
     for (auto& [algorithm, of_algorithm] : sizes) {
       for (const Bytes limit : limits) {
-        UCUDNN_RETURN_IF_ERROR(AddLargest(algorithm, limit, &of_algorithm));
+        searches.emplace_back(algorithm, limit, task_.batch, &of_algorithm);
       }
+    }
+    UCUDNN_RETURN_IF_ERROR(AddLargest(std::move(searches)));
+    const Bytes most = *std::ranges::max_element(limits);
+    std::vector<SizedAlgorithm> choices;
+    for (const auto& [algorithm, of_algorithm] : sizes) {
       for (const auto& [batch, workspace] : of_algorithm) {
         if (workspace > most) continue;
         choices.push_back({batch, algorithm, workspace});
@@ -47,47 +54,69 @@ class Catalogue {
   }
 
  private:
-  Result<const std::vector<Candidate>*> At(BatchSize batch) {
-    const auto known = listed_.find(batch);
-    if (known != listed_.end()) return &known->second;
-    Result<std::vector<Candidate>> candidates =
-        device_.ListAlgorithms(task_.problem, batch);
-    // A recorded device has some batches only.
-    if (!candidates &&
-        (candidates.error().code != Code::kNotFound || batch == task_.batch)) {
-      return tl::unexpected<Error>(std::move(candidates).error());
+  // For the largest batch of an algorithm that fits a limit, which lies
+  // between the largest of `sizes` that fits and the next one.
+  struct Search {
+    Search(const Algorithm& a, Bytes l, BatchSize batch,
+           std::map<BatchSize, Bytes>* s)
+        : algorithm(a), limit(l), sizes(s) {
+      too_large = batch.count() + 1;
+      for (const auto& [size, workspace] : *sizes) {
+        if (workspace <= limit) {
+          fits = size.count();
+          too_large = batch.count() + 1;
+        } else {
+          too_large = std::min(too_large, size.count());
+        }
+      }
+      if (too_large > batch.count()) too_large = fits;
     }
-    return &listed_
-                .emplace(batch, candidates ? *std::move(candidates)
-                                           : std::vector<Candidate>())
-                .first->second;
+    bool done() const { return too_large - fits <= 1; }
+    BatchSize middle() const {
+      return BatchSize(fits + (too_large - fits) / 2);
+    }
+    void Look(const std::vector<Candidate>& candidates) {
+      const auto found =
+          std::ranges::find(candidates, algorithm, &Candidate::algorithm);
+      if (found != candidates.end() && found->workspace <= limit) {
+        sizes->emplace(middle(), found->workspace);
+        fits = middle().count();
+      } else {
+        too_large = middle().count();
+      }
+    }
+
+    Algorithm algorithm;
+    Bytes limit;
+    std::map<BatchSize, Bytes>* sizes;
+    std::int64_t fits = 0;
+    std::int64_t too_large = 0;
+  };
+
+  // All together, so that the device can list several batches at once.
+  Status AddLargest(std::vector<Search> searches) {
+    while (true) {
+      std::erase_if(searches, [](const Search& s) { return s.done(); });
+      if (searches.empty()) return {};
+      std::set<BatchSize> middles;
+      for (const Search& search : searches) middles.insert(search.middle());
+      UCUDNN_RETURN_IF_ERROR(List({middles.begin(), middles.end()}));
+      for (Search& search : searches) search.Look(listed_.at(search.middle()));
+    }
   }
 
-  // Between the largest of `sizes` that fits and the next one.
-  Status AddLargest(const Algorithm& algorithm, Bytes limit,
-                    std::map<BatchSize, Bytes>* sizes) {
-    std::int64_t fits = 0;
-    std::int64_t too_large = task_.batch.count() + 1;
-    for (const auto& [batch, workspace] : *sizes) {
-      if (workspace <= limit) {
-        fits = batch.count();
-        too_large = task_.batch.count() + 1;
-      } else {
-        too_large = std::min(too_large, batch.count());
+  // Asks for what is not known yet.
+  Status List(std::vector<BatchSize> batches) {
+    std::erase_if(batches, [&](BatchSize b) { return listed_.contains(b); });
+    auto lists = device_.ListAlgorithmsOfEach(task_.problem, batches);
+    for (std::size_t i = 0; i < batches.size(); ++i) {
+      // A recorded device has some batches only.
+      if (!lists[i] && (lists[i].error().code != Code::kNotFound ||
+                        batches[i] == task_.batch)) {
+        return tl::unexpected<Error>(std::move(lists[i]).error());
       }
-    }
-    if (too_large > task_.batch.count()) return {};
-    while (too_large - fits > 1) {
-      const std::int64_t middle = fits + (too_large - fits) / 2;
-      UCUDNN_ASSIGN_OR_RETURN(const auto* candidates, At(BatchSize(middle)));
-      const auto found =
-          std::ranges::find(*candidates, algorithm, &Candidate::algorithm);
-      if (found != candidates->end() && found->workspace <= limit) {
-        fits = middle;
-        sizes->emplace(BatchSize(middle), found->workspace);
-      } else {
-        too_large = middle;
-      }
+      listed_.emplace(batches[i], lists[i] ? *std::move(lists[i])
+                                           : std::vector<Candidate>());
     }
     return {};
   }

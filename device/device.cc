@@ -58,4 +58,14 @@ void DeviceBuffer::Reset() {
   size_ = Bytes();
 }
 
+std::vector<Result<std::vector<Candidate>>> Device::ListAlgorithmsOfEach(
+    const ConvProblem& problem, std::span<const BatchSize> batches) {
+  std::vector<Result<std::vector<Candidate>>> lists;
+  lists.reserve(batches.size());
+  for (const BatchSize batch : batches) {
+    lists.push_back(ListAlgorithms(problem, batch));
+  }
+  return lists;
+}
+
 }  // namespace ucudnn

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -124,6 +125,11 @@ class Device {
   // accepts it. kUnimplemented if the device does not support the problem.
   virtual Result<std::vector<Candidate>> ListAlgorithms(
       const ConvProblem& problem, BatchSize batch) = 0;
+
+  // The same for each of the batches, in their order; on several threads where
+  // that is much work for the host.
+  virtual std::vector<Result<std::vector<Candidate>>> ListAlgorithmsOfEach(
+      const ConvProblem& problem, std::span<const BatchSize> batches);
 
   // kNotFound if the algorithm does not solve the problem for this batch.
   virtual Result<std::unique_ptr<Convolution>> Prepare(

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 
 // One function for each backend, in this order: what opens first is used.
@@ -28,6 +29,8 @@ Result<Devices> OpenGpus([[maybe_unused]] const DeviceOptions& options) {
   cudnn.on_failure = options.on_gpu_failure;
   cudnn.graph = !options.quick_listing;
   cudnn.graph_if_needed = options.quick_listing;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  cudnn.listing_threads = std::clamp(cores / 2, 1, 8);
   if (options.gpu_slices.empty()) return OpenCudnnDevices(cudnn);
   Devices slices;
   for (const std::int64_t sms : options.gpu_slices) {

@@ -76,6 +76,9 @@ class GpuContext {
 
   const DriverApi& driver() const { return driver_; }
   CUstream stream() const { return stream_; }
+  // What others may adopt while this lives.
+  CUcontext current() const { return current_; }
+  const std::string& name() const { return name_; }
   // Multiprocessors that work in this context runs on.
   std::int64_t sms() const { return sms_; }
   bool is_slice() const { return is_slice_; }

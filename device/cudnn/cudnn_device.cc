@@ -14,6 +14,7 @@
 #include "device/cudnn/convolutions.h"
 #include "device/cudnn/handle.h"
 #include "device/cudnn/libraries.h"
+#include "device/cudnn/listers.h"
 #include "device/cudnn/monitor.h"
 #include "device/cudnn/stream_hold.h"
 
@@ -82,6 +83,12 @@ class CudnnDevice : public Device {
                                                 BatchSize batch) override {
     return cudnn::ListConvolutions(*handle_, families_, problem, batch);
   }
+  std::vector<Result<std::vector<Candidate>>> ListAlgorithmsOfEach(
+      const ConvProblem& problem, std::span<const BatchSize> batches) override {
+    return families_.graph
+               ? listers_->List(*handle_, families_, problem, batches)
+               : Device::ListAlgorithmsOfEach(problem, batches);
+  }
   Result<std::unique_ptr<Convolution>> Prepare(
       const ConvProblem& problem, BatchSize batch,
       const Algorithm& algorithm) override {
@@ -100,8 +107,10 @@ class CudnnDevice : public Device {
   CudnnHandle& handle() { return *handle_; }
 
  private:
-  CudnnDevice(const DriverApi& driver, Families families)
-      : driver_(driver), families_(families) {}
+  CudnnDevice(const DriverApi& driver, Families families, int listing_threads)
+      : driver_(driver),
+        families_(families),
+        listing_threads_(listing_threads) {}
   Status Wait();
   // The device's time for `work`; `enqueued` is called when all of it is.
   Result<Nanoseconds> TimeBetweenEvents(const std::function<Status()>& work,
@@ -114,12 +123,14 @@ class CudnnDevice : public Device {
 
   const DriverApi& driver_;
   const Families families_;
+  const int listing_threads_;
   DeviceInfo info_;
   // In the order of making; handle and events go before their context.
   std::unique_ptr<GpuContext> context_;
   CUevent start_ = nullptr;
   CUevent stop_ = nullptr;
   std::unique_ptr<CudnnHandle> handle_;
+  std::unique_ptr<cudnn::Listers> listers_;
   int holds_in_vain_ = 0;  // in a row, and timings since without
 };
 
@@ -134,8 +145,10 @@ Result<std::unique_ptr<Device>> CudnnDevice::Open(const Libraries& libraries,
     return Within(name, cudnn::DescribeError(driver, got, "cuDeviceGet"));
   }
   std::unique_ptr<CudnnDevice> result(
-      new CudnnDevice(driver, {options.legacy, options.graph,
-                               options.graph_if_needed, options.most_engines}));
+      new CudnnDevice(driver,
+                      {options.legacy, options.graph, options.graph_if_needed,
+                       options.most_engines},
+                      options.listing_threads));
   UCUDNN_RETURN_IF_ERROR(result->Describe(libraries, device, name));
   const DeviceInfo& info = result->info_;
   const auto before = ComputeProcesses(info.id);
@@ -152,7 +165,7 @@ Result<std::unique_ptr<Device>> CudnnDevice::Open(const Libraries& libraries,
 Result<std::unique_ptr<Device>> CudnnDevice::OpenIn(const Libraries& libraries,
                                                     CUcontext context) {
   const DriverApi& driver = libraries.driver;
-  std::unique_ptr<CudnnDevice> result(new CudnnDevice(driver, Families{}));
+  std::unique_ptr<CudnnDevice> result(new CudnnDevice(driver, Families{}, 1));
   UCUDNN_ASSIGN_OR_RETURN(result->context_,
                           GpuContext::Adopt(driver, context, "the GPU"));
   UCUDNN_RETURN_IF_ERROR(
@@ -203,10 +216,13 @@ Status CudnnDevice::Finish(const Libraries& libraries) {
       driver_.EventCreate(&stop_, CU_EVENT_DEFAULT), "cuEventCreate"));
   UCUDNN_ASSIGN_OR_RETURN(handle_,
                           CudnnHandle::Create(libraries.cudnn, context));
+  listers_ = std::make_unique<cudnn::Listers>(libraries.cudnn, context,
+                                              listing_threads_);
   return {};
 }
 
 CudnnDevice::~CudnnDevice() {
+  listers_.reset();
   handle_.reset();
   if (context_ == nullptr) return;
   const auto scope = context_->Enter();

@@ -44,6 +44,8 @@ struct CudnnOptions {
   // Of the graph interface's suggestions only the first so many, and its
   // fallbacks; 0: all. Fewer list and measure sooner.
   int most_engines = 0;
+  // On how many threads many batches are listed with the graph interface.
+  int listing_threads = 1;
   // Told of each GPU that cannot be opened, which is then left out. Without it
   // the first such GPU is an error.
   std::function<void(int ordinal, const Error& error)> on_failure;

@@ -248,6 +248,26 @@ TEST_P(ConvolutionContractTest, ListsTheSameAlgorithmsEachTime) {
   }
 }
 
+TEST_P(ConvolutionContractTest, ListsManyBatchesAsOneByOne) {
+  const std::vector<BatchSize> batches = {batch(), BatchSize(1), BatchSize(2),
+                                          batch()};
+  const auto lists = device_->ListAlgorithmsOfEach(problem(), batches);
+  ASSERT_EQ(lists.size(), batches.size());
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const auto alone = device_->ListAlgorithms(problem(), batches[i]);
+    ASSERT_EQ(lists[i].has_value(), alone.has_value());
+    if (!alone) {
+      EXPECT_EQ(lists[i].error().code, alone.error().code);
+      continue;
+    }
+    ASSERT_EQ(lists[i]->size(), alone->size());
+    for (std::size_t j = 0; j < alone->size(); ++j) {
+      EXPECT_EQ((*lists[i])[j].algorithm, (*alone)[j].algorithm);
+      EXPECT_EQ((*lists[i])[j].workspace, (*alone)[j].workspace);
+    }
+  }
+}
+
 TEST_P(ConvolutionContractTest, PreparesWhatItListsWithTheToldWorkspace) {
   for (const Candidate& c : candidates_) {
     const auto conv = device_->Prepare(problem(), batch(), c.algorithm);
