@@ -25,8 +25,10 @@
 #   handle     the drop-in handle and the preload shim against cuDNN alone:
 #              results of random problems, times of networks, overhead
 #   sanitizer  the same, fewer, under compute-sanitizer
-#   train      ResNet-18 trained on slices of 64, 32 and 16 multiprocessors, as
-#              planned and evenly split
+#   train      ResNet-18 trained on slices of 64, 32 and 16 multiprocessors (with
+#              four GPUs one of each, and one of 48), as planned and evenly
+#              split; the comparison ends DIR/train.txt. About five minutes, with
+#              four GPUs three
 #
 # The machine with the GPU needs Open MPI 4.1, cuDNN 9 and glibc 2.36 or later.
 set -euo pipefail
