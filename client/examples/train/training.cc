@@ -9,10 +9,12 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
 
+#include "base/even_shares.h"
 #include "base/file.h"
 #include "client/ctl/progress.h"
 #include "client/examples/train/checkpoint.h"
@@ -141,20 +143,20 @@ class Training {
       UsePlan();
     } else {
       // Each rank is a job of its own, whose mini-batch is its even share.
-      const std::int64_t size = ranks_.size();
-      const std::int64_t rank = ranks_.rank();
-      const std::int64_t batch = options.batch.count();
-      const std::int64_t more = std::min(rank, batch % size);
-      part_.first = BatchSize(batch / size * rank + more);
-      part_.batch = BatchSize(batch / size + (rank < batch % size ? 1 : 0));
-      part_.weight =
-          static_cast<double>(part_.batch.count()) / static_cast<double>(batch);
-      if (batch < size) {
+      const auto rank = static_cast<std::size_t>(ranks_.rank());
+      const std::vector<BatchSize> shares =
+          EvenShares(options.batch, static_cast<std::size_t>(ranks_.size()));
+      if (shares.back() == BatchSize(0)) {
         return Fail(Code::kInvalidArgument,
                     "--even: {} images on {} ranks; at least one for each is "
                     "accepted",
-                    batch, size);
+                    options.batch.count(), ranks_.size());
       }
+      part_.first =
+          std::accumulate(shares.begin(), shares.begin() + rank, BatchSize(0));
+      part_.batch = shares[rank];
+      part_.weight = static_cast<double>(part_.batch.count()) /
+                     static_cast<double>(options.batch.count());
       options.batch = part_.batch;
       options.plan_file = "";
       auto session = Session::Create(MPI_COMM_SELF, options, *device_);
