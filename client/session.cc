@@ -83,9 +83,9 @@ std::chrono::steady_clock::time_point Session::Soon() const {
 void Session::WarnOfSharedDevices() {
   std::map<std::string, std::vector<int>> ranks_of;
   for (std::size_t r = 0; r < devices_.size(); ++r) {
-    ranks_of[devices_[r]].push_back(static_cast<int>(r));
+    ranks_of[WholeDevice(devices_[r])].push_back(static_cast<int>(r));
   }
-  ranks_on_device_ = ranks_of[devices_[index_]];
+  ranks_on_device_ = ranks_of[WholeDevice(devices_[index_])];
   for (const auto& [device, ranks] : ranks_of) {
     if (ranks.size() < 2) continue;
     plan_.reasons.push_back(fmt::format(

@@ -149,9 +149,9 @@ class Session {
   PlanSource source() const { return source_; }
   // Why nothing better is used, and where the plan comes from; one line.
   const std::string& reason() const { return reason_; }
-  // The ranks, with this one, whose device is this rank's; usually one. Where
-  // ranks share a device, plan().reasons says so: what is predicted is for a
-  // device of each rank's own.
+  // The ranks, with this one, whose device, or a slice of it, is this rank's;
+  // usually one. Where ranks share a device, plan().reasons says so: what is
+  // predicted is for a device or slice that nobody else works on.
   const std::vector<int>& ranks_on_device() const { return ranks_on_device_; }
 
   // By which `ucudnn show job` knows the job: a UUID, the same on all ranks.

@@ -114,6 +114,15 @@ TEST_F(SessionTest, TellsRanksThatShareADevice) {
   EXPECT_EQ(ranks[2]["ranks_on_device"], Json::array({0, 2}));
 }
 
+TEST_F(SessionTest, TellsRanksThatHaveSlicesOfOneDevice) {
+  AnswerWith({5, 1, 2});
+  const auto ranks = Job(3, {"id=x/y/x", "slice=64/64/32"}, {Coordinator()});
+  EXPECT_EQ(ranks[2]["ranks_on_device"], Json::array({0, 2}));
+  EXPECT_EQ(ranks[1]["ranks_on_device"], Json::array({1}));
+  EXPECT_THAT(ranks[0]["plan"]["reasons"].dump(),
+              HasSubstr("ranks 0, 2 share device x"));
+}
+
 TEST_F(SessionTest, RegistersANetworkThatTheCoordinatorDoesNotKnow) {
   std::string content;
   coordinator_.put_network =

@@ -23,6 +23,7 @@
 #include "client/examples/train/parameters.h"
 #include "client/examples/train/replica.h"
 #include "client/rank_device.h"
+#include "client/session_config.h"
 
 namespace ucudnn::train {
 namespace {
@@ -114,18 +115,16 @@ class Training {
   // Ranks on one GPU, or on slices of one, would take time from each other:
   // they compute one after the other.
   Status FindTurn() {
-    const auto gpu_of = [](const std::string& id) {
-      return id.substr(0, id.find('/'));
-    };
     UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> ids,
                             ranks_.AllGather(device_->info().id, Soon()));
     for (std::size_t r = 0; r < ids.size(); ++r) {
-      const auto sharing = static_cast<int>(std::count_if(
-          ids.begin(), ids.end(),
-          [&](const std::string& id) { return gpu_of(id) == gpu_of(ids[r]); }));
+      const auto sharing = static_cast<int>(
+          std::count_if(ids.begin(), ids.end(), [&](const std::string& id) {
+            return WholeDevice(id) == WholeDevice(ids[r]);
+          }));
       turns_ = std::max(turns_, sharing);
       if (static_cast<int>(r) < ranks_.rank() &&
-          gpu_of(ids[r]) == gpu_of(device_->info().id)) {
+          WholeDevice(ids[r]) == WholeDevice(device_->info().id)) {
         ++turn_;
       }
     }
