@@ -22,6 +22,7 @@
 #include "client/examples/train/layers.h"
 #include "client/examples/train/parameters.h"
 #include "client/examples/train/replica.h"
+#include "client/gradient_sum.h"
 #include "client/rank_device.h"
 #include "client/session_config.h"
 
@@ -266,7 +267,7 @@ class Training {
     const std::span<float> gradients(gradients_);
     if (options_.even) {
       UCUDNN_RETURN_IF_ERROR(
-          ranks_.ScaleAndSum(gradients, part_.weight, Soon()));
+          ScaleAndSum(ranks_, gradients, part_.weight, Soon()));
     } else {
       UCUDNN_RETURN_IF_ERROR(session_->AllReduceGradients(gradients));
     }
@@ -277,7 +278,7 @@ class Training {
     const auto exchanged = Clock::now();
     std::array<double, 2> sums = {loss_, interrupted_() ? 1.0 : 0.0};
     UCUDNN_RETURN_IF_ERROR(
-        ranks_.ScaleAndSum(std::span<double>(sums), 1.0, Soon()));
+        ScaleAndSum(ranks_, std::span<double>(sums), 1.0, Soon()));
     result_.losses.push_back(
         sums[0] / static_cast<double>(options_.session.batch.count()));
     result_.interrupted = sums[1] > 0;
