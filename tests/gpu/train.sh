@@ -1,58 +1,35 @@
 # Stage train of run.sh: data-parallel training on unlike ranks. Sourced there.
 # shellcheck shell=bash disable=SC2154  # $out and $tmp are run.sh's
 
-# The kind of the idle device of the agent named $1; waits for it.
+# The kind of the slice of $1 multiprocessors; waits for one.
 kind_of() {
   local i kind
   for ((i = 0; i < 150; ++i)); do
     kind=$(.carry/bin/ucudnn devices -o json | python3 -c '
 import json, sys
-print(*(d["kind"] for d in json.load(sys.stdin)
-        if d["agent_id"] == sys.argv[1] and d["state"] == "idle"))' "$1")
+print(next((d["kind"] for d in json.load(sys.stdin) if d["state"] != "lost"
+            and d["kind_details"]["units"] == int(sys.argv[1])), ""))' "$1")
     if [ -n "$kind" ]; then break; fi
     sleep 0.2
   done
-  [ -n "$kind" ] || echo "agent $1 has no idle device" >&2
+  [ -n "$kind" ] || echo "no slice of $1 multiprocessors came online" >&2
   echo "$kind"
-}
-
-# measure_slice GPU SMS BATCH...: what plans for these batches may use.
-measure_slice() {
-  local gpu=$1 sms=$2 batch kind agent status=0
-  shift 2
-  .carry/bin/ucudnn-agent --gpus "$gpu" --slice "sm=$sms" --id "slice-$sms" \
-    2>"$out/train-agent-$sms.log" &
-  agent=$!
-  kind=$(kind_of "slice-$sms")
-  for batch in "$@"; do
-    echo "== $kind, batch $batch"
-    date +%s.%N
-    .carry/bin/ucudnn measure --network "$net" --batch "$batch" \
-      --device-kind "$kind" --workspace-limit 64MiB || status=1
-  done
-  date +%s.%N
-  kill $agent
-  wait $agent || true
-  return $status
 }
 
 # ResNet-18 at batch 128, FP32, 64 MiB a kernel, on ranks with 64, 32 and 16
 # multiprocessors: as planned, and evenly split. With as many GPUs as ranks each
-# has one of its own, all compute at once, and with four there is a rank of 48
-# multiprocessors too. On fewer GPUs all are slices of the first, compute in
-# turns, each timed alone, and are measured one after the other, since an agent
-# leaves a GPU alone that somebody else works on.
+# has one of its own and all compute at once; with four there is a rank of 48
+# multiprocessors too. On fewer GPUs all are slices of the first and compute in
+# turns, each timed alone. The agents leave before the training: they keep off
+# a GPU that others work on, not the others off it.
 train() {
   local net=resnet18-3x224x224-1000 batch=128 slices=(64 32 16)
-  local sms i gpus ranks split status=0 coordinator
+  local sms i gpus ranks kind split status=0 coordinator agents=()
   gpus=$(nvidia-smi -L | wc -l)
   if [ "$gpus" -ge 4 ]; then slices=(64 48 32 16); fi
   ranks=${#slices[@]}
-  local job=(--net resnet18 --batch "$batch" --workspace-limit 64MiB --images 512
-    --rate 0.001 --measurements 10)
-  # The whole mini-batch, and the even shares.
-  local batches=("$batch" $(((batch + ranks - 1) / ranks)))
-  if ((batch % ranks)); then batches+=($((batch / ranks))); fi
+  local job=(--net resnet18 --batch "$batch" --workspace-limit 64MiB
+    --images 512 --rate 0.001 --measurements 10)
   .carry/bin/ucudnn-coord serve --listen 127.0.0.1:0 --http 127.0.0.1:0 \
     --database "sqlite://$tmp/train.db" --ready-file "$tmp/train.ready" \
     2>"$out/train-coordinator.log" &
@@ -68,19 +45,35 @@ train() {
     .carry/bin/ucudnn-train "${job[@]}" --print-network >"$tmp/$net.csv"
     .carry/bin/ucudnn networks put $net "$tmp/$net.csv"
     if [ "$gpus" -ge "$ranks" ]; then
-      local measuring=()
       for ((i = 0; i < ranks; ++i)); do
-        measure_slice $i "${slices[i]}" "${batches[@]}" \
-          >"$tmp/measure.$i" 2>&1 &
-        measuring+=($!)
+        .carry/bin/ucudnn-agent --gpus $i --slice "sm=${slices[i]}" \
+          --id "gpu-$i" 2>"$out/train-agent-$i.log" &
+        agents+=($!)
       done
-      for i in "${measuring[@]}"; do wait "$i" || status=1; done
-      cat "$tmp"/measure.*
     else
-      for sms in "${slices[@]}"; do
-        measure_slice 0 "$sms" "${batches[@]}" || status=1
-      done
+      # shellcheck disable=SC2046  # sm=N has no spaces
+      .carry/bin/ucudnn-agent --gpus 0 $(printf -- '--slice sm=%s ' \
+        "${slices[@]}") 2>"$out/train-agent.log" &
+      agents=($!)
     fi
+    # The plan of all ranks, which says itself what it needs; then what the
+    # even shares need.
+    local kinds=() limit=(--workspace-limit 64MiB)
+    for sms in "${slices[@]}"; do
+      kinds+=(--device-kind "$(kind_of "$sms")")
+    done
+    date +%s.%N
+    .carry/bin/ucudnn plan --network $net --batch "$batch" "${limit[@]}" \
+      --ranks "$ranks" "${kinds[@]}" || status=1
+    date +%s.%N
+    for ((i = 0; i < ranks; ++i)); do
+      .carry/bin/ucudnn plan --network $net "${limit[@]}" \
+        --batch $((batch / ranks + (i < batch % ranks ? 1 : 0))) \
+        --device-kind "${kinds[2 * i + 1]}" || status=1
+    done
+    date +%s.%N
+    kill "${agents[@]}"
+    wait "${agents[@]}" || true
     for split in planned even; do
       local programs=()
       for sms in "${slices[@]}"; do
