@@ -1,8 +1,19 @@
 #include "client/gpu_gradients.h"
 
-#include <algorithm>
-#include <cstdint>
+#include <dlfcn.h>
 
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+#include "client/gpu_kernel.h"
+#include "client/gradient_sum.h"
 #include "device/cudnn/context.h"
 #include "device/cudnn/libraries.h"
 
@@ -10,81 +21,406 @@ namespace ucudnn {
 namespace {
 
 using cudnn::DriverApi;
+using Path = GpuGradients::Path;
 
-// Large enough that copying is limited by the bus alone.
-constexpr std::size_t kPieceBytes = std::size_t{32} << 20;
+template <class T>
+CUdeviceptr Address(T* pointer) {
+  return static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(pointer));
+}
 
-Status Check(const DriverApi& driver, CUresult result, const char* call) {
-  if (result == CUDA_SUCCESS) return {};
-  return tl::unexpected<Error>(cudnn::DescribeError(driver, result, call));
+// Open MPI and MPICH have it where they know of CUDA; it says whether they were
+// built with it and it is on.
+bool MpiTakesGpuMemory() {
+  using Query = int (*)();
+  const auto query =
+      reinterpret_cast<Query>(dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support"));
+  return query != nullptr && query() == 1;
 }
 
 }  // namespace
 
-struct GpuGradients::Staging {
+// The driver, and what was allocated when it was first needed.
+struct GpuGradients::State {
   const DriverApi* driver = nullptr;
-  void* pinned = nullptr;
+  Path path = Path::kStaged;
+  std::array<void*, 2> pinned{};  // pieces under way, for any context
+  // In one context, of one kind of path: a piece, and what a neighbour sends.
+  CUcontext context = nullptr;
+  std::array<void*, 2> ring{};
+  CUmodule module = nullptr;
+  CUfunction blend_float = nullptr;
+  CUfunction blend_double = nullptr;
 
-  ~Staging() {
-    // At the end of the process the driver may be gone, and the memory too.
-    if (pinned != nullptr) driver->MemFreeHost(pinned);
+  Status Check(CUresult result, std::string_view call) const {
+    if (result == CUDA_SUCCESS) return {};
+    return tl::unexpected<Error>(cudnn::DescribeError(*driver, result, call));
   }
-  static Result<std::unique_ptr<Staging>> Make() {
-    UCUDNN_ASSIGN_OR_RETURN(const cudnn::Libraries* libraries,
-                            cudnn::LoadedLibraries());
-    auto staging = std::make_unique<Staging>();
-    staging->driver = &libraries->driver;
-    if (staging->driver->MemHostAlloc == nullptr ||
-        staging->driver->MemFreeHost == nullptr) {
-      return Fail(Code::kUnimplemented, "the driver has no pinned memory");
+
+  Status AllocatePinned(void** memory) const {
+    if (*memory != nullptr) return {};
+    return Check(driver->MemHostAlloc(
+                     memory, kPieceBytes,
+                     CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+                 "cuMemHostAlloc");
+  }
+
+  // For the context that is current.
+  Status PrepareRing() {
+    CUcontext now = nullptr;
+    UCUDNN_RETURN_IF_ERROR(
+        Check(driver->CtxGetCurrent(&now), "cuCtxGetCurrent"));
+    if (module != nullptr && now == context) return {};
+    FreeRing();
+    context = now;
+    UCUDNN_RETURN_IF_ERROR(
+        Check(driver->ModuleLoadData(&module, BlendModule().c_str()),
+              "cuModuleLoadData"));
+    UCUDNN_RETURN_IF_ERROR(
+        Check(driver->ModuleGetFunction(&blend_float, module, kBlendFloat),
+              "cuModuleGetFunction"));
+    UCUDNN_RETURN_IF_ERROR(
+        Check(driver->ModuleGetFunction(&blend_double, module, kBlendDouble),
+              "cuModuleGetFunction"));
+    for (void*& memory : ring) {
+      if (path == Path::kMapped) {
+        UCUDNN_RETURN_IF_ERROR(AllocatePinned(&memory));
+        continue;
+      }
+      CUdeviceptr address = 0;
+      UCUDNN_RETURN_IF_ERROR(
+          Check(driver->MemAlloc(&address, kPieceBytes), "cuMemAlloc"));
+      memory = reinterpret_cast<void*>(address);
+    }
+    return {};
+  }
+
+  void FreeRing() {
+    if (context == nullptr || driver->CtxPushCurrent(context) != CUDA_SUCCESS) {
+      return;
+    }
+    const cudnn::GpuContext::Scope scope(driver);
+    if (module != nullptr) (void)driver->ModuleUnload(module);
+    module = nullptr;
+    for (void*& memory : ring) {
+      if (memory == nullptr) continue;
+      (void)(path == Path::kMapped ? driver->MemFreeHost(memory)
+                                   : driver->MemFree(Address(memory)));
+      memory = nullptr;
+    }
+  }
+
+  void FreePinned() {
+    for (void*& memory : pinned) {
+      if (memory != nullptr) (void)driver->MemFreeHost(memory);
+      memory = nullptr;
+    }
+  }
+
+  // MPI or the GPU may still use them.
+  void Abandon() {
+    pinned.fill(nullptr);
+    ring.fill(nullptr);
+    module = nullptr;
+    context = nullptr;
+  }
+
+  // Polled, as waiting in the driver has no bound.
+  Status Wait(CUstream stream, Ranks::Deadline deadline) const {
+    auto pause = std::chrono::microseconds(1);
+    for (int looks = 0;; ++looks) {
+      const CUresult result = driver->StreamQuery(stream);
+      if (result != CUDA_ERROR_NOT_READY) {
+        return Check(result, "cuStreamQuery");
+      }
+      if (std::chrono::steady_clock::now() >= deadline) {
+        return Fail(Code::kDeadlineExceeded,
+                    "what was enqueued in the gradients' stream did not end "
+                    "in time");
+      }
+      if (looks < 1000) {
+        std::this_thread::yield();
+        continue;
+      }
+      std::this_thread::sleep_for(pause);
+      pause = std::min(pause * 2, std::chrono::microseconds(1000));
+    }
+  }
+
+  // Makes the context of `pointer` current in `scope` where none of its GPU is.
+  Status Enter(const void* pointer,
+               std::optional<cudnn::GpuContext::Scope>* scope) const {
+    const auto ask = [&](void* answer, CUpointer_attribute attribute) {
+      return driver->PointerGetAttribute(answer, attribute, Address(pointer));
+    };
+    int gpu = -1;
+    UCUDNN_RETURN_IF_ERROR(Check(ask(&gpu, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL),
+                                 "cuPointerGetAttribute"));
+    CUdevice current = -1;
+    CUdevice wanted = -1;
+    if (driver->CtxGetDevice(&current) == CUDA_SUCCESS &&
+        driver->DeviceGet(&wanted, gpu) == CUDA_SUCCESS && current == wanted) {
+      return {};
+    }
+    CUcontext context_of = nullptr;
+    if (ask(&context_of, CU_POINTER_ATTRIBUTE_CONTEXT) != CUDA_SUCCESS ||
+        context_of == nullptr) {
+      return Fail(Code::kFailedPrecondition,
+                  "the gradients are in the memory of GPU {}, and no context "
+                  "of it is current",
+                  gpu);
     }
     UCUDNN_RETURN_IF_ERROR(
-        Check(*staging->driver,
-              staging->driver->MemHostAlloc(&staging->pinned, kPieceBytes, 0),
-              "cuMemHostAlloc"));
-    return staging;
+        Check(driver->CtxPushCurrent(context_of), "cuCtxPushCurrent"));
+    scope->emplace(driver);
+    return {};
   }
 };
 
-GpuGradients::GpuGradients() = default;
-GpuGradients::~GpuGradients() = default;
+namespace {
 
-template <class T>
-Status GpuGradients::AllReduce(void* gradients, std::size_t count, void* stream,
-                               const Sum<T>& sum) {
-  if (staging_ == nullptr) {
-    UCUDNN_ASSIGN_OR_RETURN(staging_, Staging::Make());
-  }
-  const DriverApi& driver = *staging_->driver;
-  const auto queue = static_cast<CUstream>(stream);
-  const auto base =
-      static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(gradients));
-  constexpr std::size_t kPiece = kPieceBytes / sizeof(T);
-  for (std::size_t first = 0; first < count; first += kPiece) {
-    const std::size_t size = std::min(kPiece, count - first);
-    const CUdeviceptr at = base + first * sizeof(T);
-    UCUDNN_RETURN_IF_ERROR(Check(
-        driver,
-        driver.MemcpyDtoHAsync(staging_->pinned, at, size * sizeof(T), queue),
-        "cuMemcpyDtoHAsync"));
-    UCUDNN_RETURN_IF_ERROR(
-        Check(driver, driver.StreamSynchronize(queue), "cuStreamSynchronize"));
-    UCUDNN_RETURN_IF_ERROR(
-        sum(std::span(static_cast<T*>(staging_->pinned), size)));
-    UCUDNN_RETURN_IF_ERROR(Check(
-        driver,
-        driver.MemcpyHtoDAsync(at, staging_->pinned, size * sizeof(T), queue),
-        "cuMemcpyHtoDAsync"));
-    // The staging memory is used again.
-    UCUDNN_RETURN_IF_ERROR(
-        Check(driver, driver.StreamSynchronize(queue), "cuStreamSynchronize"));
-  }
-  return {};
+// Values between two of `parts` equal parts, the last one as short as need be.
+struct Part {
+  std::size_t first;
+  std::size_t count;
+};
+Part PartOf(std::size_t total, int parts, int part) {
+  const auto n = static_cast<std::size_t>(parts);
+  const std::size_t size = (total + n - 1) / n;
+  const std::size_t first =
+      std::min(total, size * static_cast<std::size_t>(part));
+  return {first, std::min(size, total - first)};
 }
 
-template Status GpuGradients::AllReduce(void*, std::size_t, void*,
-                                        const Sum<float>&);
-template Status GpuGradients::AllReduce(void*, std::size_t, void*,
-                                        const Sum<double>&);
+template <class T, class State>
+class OnGpu final : public Gradients<T> {
+ public:
+  OnGpu(State& state, T* values, std::size_t count, double scale,
+        CUstream stream, Ranks::Deadline deadline)
+      : state_(state),
+        driver_(*state.driver),
+        values_(values),
+        count_(count),
+        scale_(scale),
+        stream_(stream),
+        deadline_(deadline) {}
+
+  std::size_t count() const override { return count_; }
+
+  Status Prepare() override {
+    if (count_ == 0) return {};
+    UCUDNN_RETURN_IF_ERROR(state_.Enter(values_, &scope_));
+    if (state_.path != Path::kStaged) {
+      // Where that fails, as without room for two pieces, all ranks stage.
+      direct_ = state_.PrepareRing().has_value();
+      if (!direct_) {
+        state_.FreeRing();
+        state_.path = Path::kStaged;
+      }
+    }
+    for (void*& memory : state_.pinned) {
+      UCUDNN_RETURN_IF_ERROR(state_.AllocatePinned(&memory));
+    }
+    return {};
+  }
+
+  Result<T*> Take(unsigned turn, std::size_t first,
+                  std::size_t count) override {
+    T* const piece = static_cast<T*>(state_.pinned[turn]);
+    if (scale_ == 0) {
+      // What was given of this buffer's last sums is still being read.
+      UCUDNN_RETURN_IF_ERROR(state_.Wait(stream_, deadline_));
+      std::fill_n(piece, count, T(0));
+      return piece;
+    }
+    UCUDNN_RETURN_IF_ERROR(
+        state_.Check(driver_.MemcpyDtoHAsync(piece, Address(values_ + first),
+                                             count * sizeof(T), stream_),
+                     "cuMemcpyDtoHAsync"));
+    UCUDNN_RETURN_IF_ERROR(state_.Wait(stream_, deadline_));
+    const T factor = static_cast<T>(scale_);
+    std::transform(piece, piece + count, piece,
+                   [factor](T value) { return value * factor; });
+    return piece;
+  }
+
+  Status Give(unsigned turn, std::size_t first, std::size_t count) override {
+    return state_.Check(
+        driver_.MemcpyHtoDAsync(Address(values_ + first), state_.pinned[turn],
+                                count * sizeof(T), stream_),
+        "cuMemcpyHtoDAsync");
+  }
+
+  Status Finish() override {
+    return count_ == 0 ? Status() : state_.Wait(stream_, deadline_);
+  }
+  void Abandon() override { state_.Abandon(); }
+
+  // A rank without values has none that MPI does not take.
+  bool direct() const override {
+    return direct_ || (count_ == 0 && state_.path != Path::kStaged);
+  }
+
+  Status SumDirectly(Ranks& ranks, Ranks::Deadline) override {
+    constexpr std::size_t kPiece = kPieceBytes / sizeof(T);
+    T* const piece = static_cast<T*>(state_.ring[0]);
+    for (std::size_t first = 0; first < count_; first += kPiece) {
+      const std::size_t count = std::min(kPiece, count_ - first);
+      if (scale_ == 0) {
+        UCUDNN_RETURN_IF_ERROR(
+            state_.Check(driver_.MemsetD8Async(Address(piece), 0,
+                                               count * sizeof(T), stream_),
+                         "cuMemsetD8Async"));
+      } else {
+        UCUDNN_RETURN_IF_ERROR(Blend(piece, values_ + first, scale_, count, 0));
+      }
+      UCUDNN_RETURN_IF_ERROR(state_.Wait(stream_, deadline_));
+      UCUDNN_RETURN_IF_ERROR(SumRound(ranks, piece, count));
+      UCUDNN_RETURN_IF_ERROR(state_.Check(
+          driver_.MemcpyDtoDAsync(Address(values_ + first), Address(piece),
+                                  count * sizeof(T), stream_),
+          "cuMemcpyDtoDAsync"));
+    }
+    return Finish();
+  }
+
+ private:
+  // Sums a piece round the ring: each rank's part of it grows while it goes
+  // from rank to rank, and then goes round once more. So every sum is made in
+  // one order, and all ranks have the same to the last bit.
+  Status SumRound(Ranks& ranks, T* piece, std::size_t count) {
+    T* const received = static_cast<T*>(state_.ring[1]);
+    const int size = ranks.size();
+    const auto wrap = [size](int rank) { return (rank % size + size) % size; };
+    for (int step = 0; step < size - 1; ++step) {
+      const Part out = PartOf(count, size, wrap(ranks.rank() - step));
+      const Part in = PartOf(count, size, wrap(ranks.rank() - step - 1));
+      UCUDNN_RETURN_IF_ERROR(
+          Pass(ranks, piece + out.first, out.count, received, in.count));
+      UCUDNN_RETURN_IF_ERROR(Blend(piece + in.first, received, 1, in.count, 1));
+      UCUDNN_RETURN_IF_ERROR(state_.Wait(stream_, deadline_));
+    }
+    for (int step = 0; step < size - 1; ++step) {
+      const Part out = PartOf(count, size, wrap(ranks.rank() + 1 - step));
+      const Part in = PartOf(count, size, wrap(ranks.rank() - step));
+      UCUDNN_RETURN_IF_ERROR(Pass(ranks, piece + out.first, out.count,
+                                  piece + in.first, in.count));
+    }
+    return {};
+  }
+
+  Status Pass(Ranks& ranks, const T* out, std::size_t out_count, T* in,
+              std::size_t in_count) {
+    const int size = ranks.size();
+    UCUDNN_ASSIGN_OR_RETURN(
+        MPI_Request receive,
+        ranks.BeginReceive(in, in_count, (ranks.rank() + size - 1) % size));
+    UCUDNN_ASSIGN_OR_RETURN(
+        MPI_Request send,
+        ranks.BeginSend(out, out_count, (ranks.rank() + 1) % size));
+    UCUDNN_RETURN_IF_ERROR(ranks.Await(&receive, deadline_));
+    return ranks.Await(&send, deadline_);
+  }
+
+  // out = factor in (+ out).
+  Status Blend(T* out, const T* in, double factor, std::size_t count,
+               std::uint32_t add) {
+    if (count == 0) return {};
+    CUdeviceptr to = Address(out);
+    CUdeviceptr from = Address(in);
+    T times = static_cast<T>(factor);
+    std::uint64_t n = count;
+    std::array<void*, 5> arguments = {&to, &from, &times, &n, &add};
+    const CUfunction function =
+        std::is_same_v<T, float> ? state_.blend_float : state_.blend_double;
+    constexpr unsigned kThreads = 256;
+    const auto blocks = static_cast<unsigned>(
+        std::min<std::size_t>((count + kThreads - 1) / kThreads, 1024));
+    return state_.Check(
+        driver_.LaunchKernel(function, blocks, 1, 1, kThreads, 1, 1, 0, stream_,
+                             arguments.data(), nullptr),
+        "cuLaunchKernel");
+  }
+
+  State& state_;
+  const DriverApi& driver_;
+  T* const values_;
+  const std::size_t count_;
+  const double scale_;
+  const CUstream stream_;
+  const Ranks::Deadline deadline_;
+  std::optional<cudnn::GpuContext::Scope> scope_;
+  bool direct_ = false;
+};
+
+}  // namespace
+
+GpuGradients::GpuGradients(std::unique_ptr<State> state)
+    : state_(std::move(state)) {}
+
+GpuGradients::~GpuGradients() {
+  // At the end of the process the driver may be gone, and the memory too.
+  state_->FreeRing();
+  state_->FreePinned();
+}
+
+Result<std::unique_ptr<GpuGradients>> GpuGradients::Create() {
+  void* const loaded = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (loaded == nullptr) {
+    return Fail(Code::kUnavailable,
+                "this process has not loaded the NVIDIA driver");
+  }
+  dlclose(loaded);
+  UCUDNN_ASSIGN_OR_RETURN(const cudnn::Libraries* libraries,
+                          cudnn::LoadedLibraries());
+  const DriverApi& driver = libraries->driver;
+  if (driver.PointerGetAttribute == nullptr || driver.MemHostAlloc == nullptr ||
+      driver.MemFreeHost == nullptr) {
+    return Fail(Code::kUnimplemented, "the driver has no pinned memory");
+  }
+  const bool computes =
+      driver.MemcpyDtoDAsync != nullptr && driver.ModuleLoadData != nullptr &&
+      driver.ModuleUnload != nullptr && driver.ModuleGetFunction != nullptr &&
+      driver.LaunchKernel != nullptr;
+  return With(driver,
+              computes && MpiTakesGpuMemory() ? Path::kDirect : Path::kStaged);
+}
+
+std::unique_ptr<GpuGradients> GpuGradients::With(const DriverApi& driver,
+                                                 Path path) {
+  auto state = std::make_unique<State>();
+  state->driver = &driver;
+  state->path = path;
+  return std::unique_ptr<GpuGradients>(new GpuGradients(std::move(state)));
+}
+
+Path GpuGradients::path() const { return state_->path; }
+
+bool GpuGradients::IsGpuMemory(const void* pointer) const {
+  unsigned type = 0;
+  // The driver knows nothing of other memory.
+  return pointer != nullptr &&
+         state_->driver->PointerGetAttribute(
+             &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, Address(pointer)) ==
+             CUDA_SUCCESS &&
+         type == CU_MEMORYTYPE_DEVICE;
+}
+
+Status GpuGradients::Wait(void* stream, Ranks::Deadline deadline) {
+  return state_->Wait(static_cast<CUstream>(stream), deadline);
+}
+
+template <class T>
+Status GpuGradients::ScaleAndSum(Ranks& ranks, T* gradients, std::size_t count,
+                                 double scale, void* stream,
+                                 Ranks::Deadline deadline) {
+  OnGpu<T, State> mine(*state_, gradients, count, scale,
+                       static_cast<CUstream>(stream), deadline);
+  return SumGradients<T>(ranks, mine, deadline);
+}
+
+template Status GpuGradients::ScaleAndSum(Ranks&, float*, std::size_t, double,
+                                          void*, Ranks::Deadline);
+template Status GpuGradients::ScaleAndSum(Ranks&, double*, std::size_t, double,
+                                          void*, Ranks::Deadline);
 
 }  // namespace ucudnn

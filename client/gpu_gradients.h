@@ -1,39 +1,68 @@
 #ifndef UCUDNN_CLIENT_GPU_GRADIENTS_H_
 #define UCUDNN_CLIENT_GPU_GRADIENTS_H_
 
-// Sums gradients that lie in a GPU's memory over the ranks, piece by piece
-// through pinned memory of the host: any MPI will do. This header needs none
-// of CUDA's; a build without cuDNN has no such target.
+// Sums gradients that lie in a GPU's memory over the ranks. They go through
+// pinned memory of the host, two pieces at a time, or, where MPI takes a GPU's
+// memory on all ranks, from GPU to GPU in a ring: MPI's own reductions either
+// do without a bound or do not take a GPU's memory (Open MPI 4.1 and 5.0), so
+// MPI only moves the pieces, and a kernel of ours sums them up.
+//
+// This header needs none of CUDA's; a build without cuDNN has this class too,
+// and can make none.
 
 #include <cstddef>
-#include <functional>
 #include <memory>
-#include <span>
 
 #include "base/result.h"
+#include "client/ranks.h"
 
 namespace ucudnn {
 
+namespace cudnn {
+struct DriverApi;
+}
+
 class GpuGradients {
  public:
-  // Sums one piece, as Session::AllReduceGradients.
-  template <class T>
-  using Sum = std::function<Status(std::span<T>)>;
+  // How pieces get from rank to rank.
+  enum class Path {
+    kStaged,  // through the host
+    kDirect,  // from GPU to GPU
+    // As kDirect, through pinned memory of the host that the GPU works on, so
+    // that any MPI will do: to test with.
+    kMapped,
+  };
 
-  GpuGradients();
+  // With the driver of this process, and the path that MPI allows. kUnavailable
+  // if the process has loaded none, so that nothing is a GPU's; kUnimplemented
+  // in a build without cuDNN.
+  static Result<std::unique_ptr<GpuGradients>> Create();
+  // The driver outlives the result.
+  static std::unique_ptr<GpuGradients> With(const cudnn::DriverApi& driver,
+                                            Path path);
   ~GpuGradients();
 
-  // `gradients` is memory of the GPU whose context is current, `stream` the
-  // CUstream they are made in. Waits for the stream; when it returns, the sums
-  // are there. kUnavailable without a driver; kResourceExhausted if there is no
-  // pinned memory; the errors of `sum`. T is float or double.
+  Path path() const;
+  // Whether `pointer` is memory of a GPU, as only the driver can tell.
+  bool IsGpuMemory(const void* pointer) const;
+  // Waits for all that was enqueued in `stream`, a CUstream.
+  Status Wait(void* stream, Ranks::Deadline deadline);
+
+  // Collective with SumGradients (client/gradient_sum.h), whose errors it has:
+  // scales `gradients`, memory of a GPU, and sums them. `stream` is the
+  // CUstream they are made in; when it returns, the sums are there. On one
+  // rank's own, before any is summed: kFailedPrecondition if the memory's
+  // context is not known, kResourceExhausted without pinned memory.
+  // kDeadlineExceeded also if the stream does not get so far. T is float or
+  // double.
   template <class T>
-  Status AllReduce(void* gradients, std::size_t count, void* stream,
-                   const Sum<T>& sum);
+  Status ScaleAndSum(Ranks& ranks, T* gradients, std::size_t count,
+                     double scale, void* stream, Ranks::Deadline deadline);
 
  private:
-  struct Staging;
-  std::unique_ptr<Staging> staging_;  // made when first needed
+  struct State;
+  explicit GpuGradients(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace ucudnn

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
-#include <string_view>
+#include <future>
 #include <thread>
 #include <utility>
 
@@ -32,13 +31,22 @@ struct Ranks::Pending {
   std::vector<std::int64_t> lengths;
   std::vector<int> counts;
   std::vector<int> offsets;
-  std::int64_t number = 0;
-  std::int64_t greatest = 0;
-  std::vector<std::byte> values;  // of one of the types
+  std::vector<std::int64_t> numbers;
 };
 
 Status Ranks::Await(std::unique_ptr<Pending>& pending, Deadline deadline,
                     Patience patience) {
+  Status done = AwaitRequest(&pending->request, deadline, patience);
+  if (!done) static_cast<void>(pending.release());
+  return done;
+}
+
+Status Ranks::Await(MPI_Request* request, Deadline deadline) {
+  return AwaitRequest(request, deadline, Patience::kShort);
+}
+
+Status Ranks::AwaitRequest(MPI_Request* request, Deadline deadline,
+                           Patience patience) {
   // Short waits at first, for ranks that are nearly there; longer ones then,
   // to leave the cores to rank 0. MPI makes progress only while it is asked,
   // so a large reduction gets many short ones.
@@ -46,16 +54,14 @@ Status Ranks::Await(std::unique_ptr<Pending>& pending, Deadline deadline,
   int quick = patience == Patience::kShort ? 20'000 : 0;
   for (;;) {
     int done = 0;
-    const int code = MPI_Test(&pending->request, &done, MPI_STATUS_IGNORE);
+    const int code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
     if (code != MPI_SUCCESS) {
       broken_ = true;
-      static_cast<void>(pending.release());
       return MpiFailure("MPI_Test", code);
     }
     if (done != 0) return {};
     if (std::chrono::steady_clock::now() >= deadline) {
       broken_ = true;
-      static_cast<void>(pending.release());
       return Fail(Code::kDeadlineExceeded,
                   "the ranks did not agree in time: one is lost, is late, or "
                   "did not make this collective call");
@@ -214,15 +220,23 @@ Status Ranks::Broadcast(std::string* text, Deadline deadline) {
 }
 
 Result<std::int64_t> Ranks::Max(std::int64_t mine, Deadline deadline) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::int64_t> most,
+                          MaxOfEach({mine}, deadline));
+  return most.front();
+}
+
+Result<std::vector<std::int64_t>> Ranks::MaxOfEach(
+    std::vector<std::int64_t> mine, Deadline deadline) {
   UCUDNN_RETURN_IF_ERROR(Usable());
   auto pending = std::make_unique<Pending>();
-  pending->number = mine;
+  pending->numbers = std::move(mine);
   const int code =
-      MPI_Iallreduce(&pending->number, &pending->greatest, 1, MPI_INT64_T,
+      MPI_Iallreduce(MPI_IN_PLACE, pending->numbers.data(),
+                     static_cast<int>(pending->numbers.size()), MPI_INT64_T,
                      MPI_MAX, comm_, &pending->request);
   if (code != MPI_SUCCESS) return MpiFailure("MPI_Iallreduce", code);
   UCUDNN_RETURN_IF_ERROR(Await(pending, deadline, Patience::kShort));
-  return pending->greatest;
+  return std::move(pending->numbers);
 }
 
 namespace {
@@ -240,85 +254,108 @@ MPI_Datatype TypeOf<double>() {
 
 }  // namespace
 
-// MPI never holds the caller's memory, which may be gone after an error. Two
-// pieces are under way at a time: one is scaled while the other is summed.
-template <class T>
-Status Ranks::ScaleAndSum(std::span<T> values, double scale,
-                          Deadline deadline) {
-  constexpr std::size_t kValues = (std::size_t{4} << 20) / sizeof(T);
-  UCUDNN_RETURN_IF_ERROR(Usable());
-  struct Flight {
-    std::unique_ptr<Pending> pending;
-    std::span<T> values;
-  };
-  const auto land = [&](Flight& flight) -> Status {
-    if (flight.pending == nullptr) return {};
-    UCUDNN_RETURN_IF_ERROR(Await(flight.pending, deadline, Patience::kShort));
-    const T* sums = reinterpret_cast<const T*>(flight.pending->values.data());
-    std::copy_n(sums, flight.values.size(), flight.values.data());
-    return {};
-  };
-  const T factor = static_cast<T>(scale);
-  Flight flights[2];
-  for (std::size_t first = 0, turn = 0; first < values.size();
-       first += kValues, turn ^= 1U) {
-    Flight& flight = flights[turn];
-    Status status = land(flight);
-    if (status) {
-      flight.values =
-          values.subspan(first, std::min(kValues, values.size() - first));
-      if (flight.pending == nullptr) {
-        flight.pending = std::make_unique<Pending>();
-        flight.pending->values.resize(flight.values.size() * sizeof(T));
-      }
-      T* scaled = reinterpret_cast<T*>(flight.pending->values.data());
-      if (scale == 0) {
-        std::fill_n(scaled, flight.values.size(), T(0));
-      } else {
-        std::transform(flight.values.begin(), flight.values.end(), scaled,
-                       [factor](T value) { return value * factor; });
-      }
-      const int code = MPI_Iallreduce(
-          MPI_IN_PLACE, scaled, static_cast<int>(flight.values.size()),
-          TypeOf<T>(), MPI_SUM, comm_, &flight.pending->request);
-      if (code == MPI_SUCCESS) continue;
-      broken_ = true;
-      status = MpiFailure("MPI_Iallreduce", code);
-    }
-    // The other piece is MPI's for good.
-    static_cast<void>(flights[turn ^ 1U].pending.release());
-    return status;
-  }
-  // In the order in which they were begun.
-  const std::size_t pieces = (values.size() + kValues - 1) / kValues;
-  for (const std::size_t turn : {pieces % 2, (pieces + 1) % 2}) {
-    if (Status status = land(flights[turn]); !status) {
-      static_cast<void>(flights[turn ^ 1U].pending.release());
-      return status;
-    }
-  }
-  return {};
+Result<MPI_Request> Ranks::Begun(std::string_view call, int code,
+                                 MPI_Request request) {
+  if (code == MPI_SUCCESS) return request;
+  broken_ = true;
+  return MpiFailure(call, code);
 }
 
-template Status Ranks::ScaleAndSum(std::span<float>, double, Deadline);
-template Status Ranks::ScaleAndSum(std::span<double>, double, Deadline);
+template <class T>
+Result<MPI_Request> Ranks::BeginSum(T* values, std::size_t count) {
+  UCUDNN_RETURN_IF_ERROR(Usable());
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int code = MPI_Iallreduce(MPI_IN_PLACE, values, static_cast<int>(count),
+                                  TypeOf<T>(), MPI_SUM, comm_, &request);
+  return Begun("MPI_Iallreduce", code, request);
+}
+
+template <class T>
+Result<MPI_Request> Ranks::BeginSend(const T* values, std::size_t count,
+                                     int to) {
+  UCUDNN_RETURN_IF_ERROR(Usable());
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int code = MPI_Isend(values, static_cast<int>(count), TypeOf<T>(), to,
+                             0, comm_, &request);
+  return Begun("MPI_Isend", code, request);
+}
+
+template <class T>
+Result<MPI_Request> Ranks::BeginReceive(T* values, std::size_t count,
+                                        int from) {
+  UCUDNN_RETURN_IF_ERROR(Usable());
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int code = MPI_Irecv(values, static_cast<int>(count), TypeOf<T>(), from,
+                             0, comm_, &request);
+  return Begun("MPI_Irecv", code, request);
+}
+
+template Result<MPI_Request> Ranks::BeginSum(float*, std::size_t);
+template Result<MPI_Request> Ranks::BeginSum(double*, std::size_t);
+template Result<MPI_Request> Ranks::BeginSend(const float*, std::size_t, int);
+template Result<MPI_Request> Ranks::BeginSend(const double*, std::size_t, int);
+template Result<MPI_Request> Ranks::BeginReceive(float*, std::size_t, int);
+template Result<MPI_Request> Ranks::BeginReceive(double*, std::size_t, int);
+
+namespace {
+
+// What MPI has only as a blocking call, whoever makes it.
+struct Creation {
+  MPI_Comm parent = MPI_COMM_NULL;
+  MPI_Group group = MPI_GROUP_NULL;
+  MPI_Comm made = MPI_COMM_NULL;
+  std::promise<int> code;
+
+  void Run() { code.set_value(MPI_Comm_create_group(parent, group, 0, &made)); }
+};
+
+}  // namespace
 
 Result<MPI_Comm> Ranks::Subset(bool in, Deadline deadline) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t left_out,
-                          Max(in ? 0 : 1, deadline));
-  MPI_Comm made = MPI_COMM_NULL;
-  if (left_out == 0) {
+  std::vector<std::int64_t> chosen(static_cast<std::size_t>(size_));
+  chosen[static_cast<std::size_t>(rank_)] = in ? 1 : 0;
+  UCUDNN_ASSIGN_OR_RETURN(chosen, MaxOfEach(std::move(chosen), deadline));
+  std::vector<int> members;
+  for (int r = 0; r < size_; ++r) {
+    if (chosen[static_cast<std::size_t>(r)] != 0) members.push_back(r);
+  }
+  if (std::ssize(members) == size_) {
     auto pending = std::make_unique<Pending>();
     const int code = MPI_Comm_idup(comm_, &pending->comm, &pending->request);
     if (code != MPI_SUCCESS) return MpiFailure("MPI_Comm_idup", code);
     UCUDNN_RETURN_IF_ERROR(Await(pending, deadline));
-    made = pending->comm;
-  } else {
-    const int code =
-        MPI_Comm_split(comm_, in ? 0 : MPI_UNDEFINED, rank_, &made);
-    if (code != MPI_SUCCESS) return MpiFailure("MPI_Comm_split", code);
+    return pending->comm;
   }
-  return made;
+  if (!in) return MPI_COMM_NULL;
+  auto creation = std::make_shared<Creation>();
+  creation->parent = comm_;
+  MPI_Group all = MPI_GROUP_NULL;
+  MPI_Comm_group(comm_, &all);
+  MPI_Group_incl(all, static_cast<int>(members.size()), members.data(),
+                 &creation->group);
+  MPI_Group_free(&all);
+  std::future<int> code = creation->code.get_future();
+  int level = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&level);
+  if (level == MPI_THREAD_MULTIPLE) {
+    std::thread maker([creation] { creation->Run(); });
+    if (code.wait_until(deadline) != std::future_status::ready) {
+      broken_ = true;
+      maker.detach();
+      return Fail(Code::kDeadlineExceeded,
+                  "the ranks with images did not make their communicator in "
+                  "time: one is lost");
+    }
+    maker.join();
+  } else {
+    creation->Run();
+  }
+  MPI_Group_free(&creation->group);
+  if (const int made = code.get(); made != MPI_SUCCESS) {
+    broken_ = true;
+    return MpiFailure("MPI_Comm_create_group", made);
+  }
+  return creation->made;
 }
 
 }  // namespace ucudnn

@@ -12,10 +12,11 @@
 #include <mpi.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -56,17 +57,32 @@ class Ranks {
   // The greatest of all ranks' numbers. The same errors. What a step can
   // afford: one reduction of eight bytes.
   Result<std::int64_t> Max(std::int64_t mine, Deadline deadline);
-  // Scales each rank's values by its `scale` and sums them over the ranks into
-  // all of them; with a scale of 0 a rank counts as zeros, whatever it holds.
-  // All ranks give as many. After an error the values are of no use. T is
-  // float or double.
+  // The same for each of as many numbers as all ranks give.
+  Result<std::vector<std::int64_t>> MaxOfEach(std::vector<std::int64_t> mine,
+                                              Deadline deadline);
+
+  // Begins to sum `values` over the ranks, in place; all ranks give as many.
+  // The values are MPI's until Await returns OK, and after an error for good.
+  // T is float or double.
   template <class T>
-  Status ScaleAndSum(std::span<T> values, double scale, Deadline deadline);
+  Result<MPI_Request> BeginSum(T* values, std::size_t count);
+  // Begins to send values to a rank and to receive as many as it sends from
+  // another; for both kinds of request the same holds as for a sum's.
+  template <class T>
+  Result<MPI_Request> BeginSend(const T* values, std::size_t count, int to);
+  template <class T>
+  Result<MPI_Request> BeginReceive(T* values, std::size_t count, int from);
+  // Waits for the request; kDeadlineExceeded, kUnavailable.
+  Status Await(MPI_Request* request, Deadline deadline);
+  // Something has failed on this rank that the others cannot know: they are
+  // left to run out of time.
+  void GiveUp() { broken_ = true; }
 
   // A communicator, the caller's to free, of those ranks that are `in`, in
-  // rank order; MPI_COMM_NULL on the others. With everybody in, it is made
-  // within the deadline. Else MPI has blocking calls only for this: they
-  // follow an agreement, so that they wait only if a rank dies just then.
+  // rank order; MPI_COMM_NULL on the others. Unless everybody is in, MPI has
+  // only a blocking call for it. With MPI_THREAD_MULTIPLE a thread makes that
+  // call, which is left behind if time runs out. Otherwise it follows an
+  // agreement, and waits for ever if one of those ranks is lost within it.
   Result<MPI_Comm> Subset(bool in, Deadline deadline);
 
  private:
@@ -79,6 +95,11 @@ class Ranks {
   // Waits for `pending`, which it leaks if time runs out.
   Status Await(std::unique_ptr<Pending>& pending, Deadline deadline,
                Patience patience = Patience::kLong);
+  Status AwaitRequest(MPI_Request* request, Deadline deadline,
+                      Patience patience);
+  // The request that `call` has begun, if it has.
+  Result<MPI_Request> Begun(std::string_view call, int code,
+                            MPI_Request request);
   Status Usable() const;
 
   MPI_Comm comm_ = MPI_COMM_NULL;

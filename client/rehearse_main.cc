@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "client/ctl/command.h"
+#include "client/ctl/ranks_main.h"
 #include "client/ranks.h"
 #include "client/rehearse/rehearsal.h"
 #include "client/rehearse/report.h"
@@ -147,9 +148,6 @@ extern "C" void Interrupted(int signal) {
 }
 
 int Main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   Arguments args;
   CLI::App app(
       "Rehearses a training job on its MPI ranks: runs the planned "
@@ -159,32 +157,12 @@ int Main(int argc, char** argv) {
   app.name("ucudnn-rehearse");
   app.set_version_flag("--version", UCUDNN_VERSION);
   AddOptions(app, &args);
-  // All ranks have the same arguments; the first one speaks for them.
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    const int status = rank == 0 ? app.exit(error) : error.get_exit_code();
-    MPI_Finalize();
-    return status == 0 ? 0 : 2;
-  }
-  std::signal(SIGINT, Interrupted);
-  std::signal(SIGTERM, Interrupted);
-  Status status = Finish(&args);
-  if (status) status = RunAll(args);
-  if (status) {
-    MPI_Finalize();
-    return 0;
-  }
-  const int exit_status = ctl::ExitStatus(status);
-  // Ranks that did not agree cannot leave together either.
-  const bool apart = status.error().code == Code::kDeadlineExceeded;
-  if (rank == 0 || apart) {
-    std::fprintf(stderr, "ucudnn-rehearse: %s\n",
-                 status.error().message.c_str());
-  }
-  if (apart) MPI_Abort(MPI_COMM_WORLD, exit_status);
-  MPI_Finalize();
-  return exit_status;
+  return ctl::RunOnRanks(app, argc, argv, [&]() -> Status {
+    std::signal(SIGINT, Interrupted);
+    std::signal(SIGTERM, Interrupted);
+    UCUDNN_RETURN_IF_ERROR(Finish(&args));
+    return RunAll(args);
+  });
 }
 
 }  // namespace

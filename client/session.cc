@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "client/gpu_gradients.h"
+#include "client/gradient_sum.h"
 #include "client/job_link.h"
 #include "client/plan_check.h"
 #include "client/plan_file.h"
@@ -83,9 +85,9 @@ std::chrono::steady_clock::time_point Session::Soon() const {
 void Session::WarnOfSharedDevices() {
   std::map<std::string, std::vector<int>> ranks_of;
   for (std::size_t r = 0; r < devices_.size(); ++r) {
-    ranks_of[devices_[r]].push_back(static_cast<int>(r));
+    ranks_of[WholeDevice(devices_[r])].push_back(static_cast<int>(r));
   }
-  ranks_on_device_ = ranks_of[devices_[index_]];
+  ranks_on_device_ = ranks_of[WholeDevice(devices_[index_])];
   for (const auto& [device, ranks] : ranks_of) {
     if (ranks.size() < 2) continue;
     plan_.reasons.push_back(fmt::format(
@@ -169,12 +171,30 @@ Result<bool> Session::Refresh() {
   return true;
 }
 
-Status Session::AllReduceGradients(std::span<float> gradients) {
-  return ranks_->ScaleAndSum(gradients, weight(), Soon());
+template <class T>
+Status Session::AllReduce(std::span<T> gradients, void* stream) {
+  const auto deadline = Soon();
+  if (gpu_ == nullptr) {
+    if (auto gpu = GpuGradients::Create()) gpu_ = *std::move(gpu);
+  }
+  if (gpu_ != nullptr && gpu_->IsGpuMemory(gradients.data())) {
+    return gpu_->ScaleAndSum(*ranks_, gradients.data(), gradients.size(),
+                             weight(), stream, deadline);
+  }
+  // A stream may make gradients in the host's memory too.
+  Status ready;
+  if (gpu_ != nullptr && stream != nullptr) {
+    ready = gpu_->Wait(stream, deadline);
+  }
+  return ScaleAndSum(*ranks_, gradients, weight(), deadline, std::move(ready));
 }
 
-Status Session::AllReduceGradients(std::span<double> gradients) {
-  return ranks_->ScaleAndSum(gradients, weight(), Soon());
+Status Session::AllReduceGradients(std::span<float> gradients, void* stream) {
+  return AllReduce(gradients, stream);
+}
+
+Status Session::AllReduceGradients(std::span<double> gradients, void* stream) {
+  return AllReduce(gradients, stream);
 }
 
 Result<MPI_Comm> Session::ActiveComm() {

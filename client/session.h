@@ -66,6 +66,7 @@
 namespace ucudnn {
 
 class Device;
+class GpuGradients;
 class JobLink;
 class Ranks;
 struct SessionConfig;
@@ -149,9 +150,9 @@ class Session {
   PlanSource source() const { return source_; }
   // Why nothing better is used, and where the plan comes from; one line.
   const std::string& reason() const { return reason_; }
-  // The ranks, with this one, whose device is this rank's; usually one. Where
-  // ranks share a device, plan().reasons says so: what is predicted is for a
-  // device of each rank's own.
+  // The ranks, with this one, whose device, or a slice of it, is this rank's;
+  // usually one. Where ranks share a device, plan().reasons says so: what is
+  // predicted is for a device or slice that nobody else works on.
   const std::vector<int>& ranks_on_device() const { return ranks_on_device_; }
 
   // By which `ucudnn show job` knows the job: a UUID, the same on all ranks.
@@ -176,16 +177,22 @@ class Session {
   // Collective: scales this rank's gradients, means over its own images, by
   // weight() and sums them over all ranks, into the means over the global
   // mini-batch, on every rank. A rank without images counts as zeros, whatever
-  // it holds. All ranks give as many. Errors as Refresh; the gradients are
-  // then of no use.
-  Status AllReduceGradients(std::span<float> gradients);
-  Status AllReduceGradients(std::span<double> gradients);
+  // it holds. They may lie in the host's or a GPU's memory, on some ranks in
+  // one and on others in the other: the driver tells which. `stream`, a
+  // CUstream, is what they are made in; the sums are there when it returns.
+  // Errors as Refresh; kInvalidArgument if the ranks give unlike numbers or
+  // types; what one rank's GPU fails at is told on all ranks, if it fails
+  // before any are summed. The gradients are then of no use.
+  Status AllReduceGradients(std::span<float> gradients, void* stream = nullptr);
+  Status AllReduceGradients(std::span<double> gradients,
+                            void* stream = nullptr);
 
   // Collective, made when first asked for, and again after Refresh has
   // changed the plan: the ranks that have images, in rank order;
   // MPI_COMM_NULL on the others. The session's to free. Errors as Refresh.
-  // Where ranks are left out, MPI makes it by a blocking call, which follows
-  // an agreement: the one wait that has no bound of its own.
+  // Where ranks are left out and MPI is not at MPI_THREAD_MULTIPLE, MPI makes
+  // it by a blocking call, which follows an agreement: the one wait that has no
+  // bound of its own, should one of these ranks be lost within that call.
   Result<MPI_Comm> ActiveComm();
 
   // Collective: the job is over; tells the coordinator and gives back what the
@@ -202,6 +209,8 @@ class Session {
   // Why rank 0 would not offer the plan to the others.
   Status CheckOffer(const JobPlan& plan) const;
   void ForgetActiveComm();
+  template <class T>
+  Status AllReduce(std::span<T> gradients, void* stream);
 
   std::unique_ptr<Ranks> ranks_;
   std::unique_ptr<SessionConfig> config_;
@@ -217,6 +226,8 @@ class Session {
   std::int64_t revision_ = 1;
   std::chrono::milliseconds agree_within_{0};
   std::optional<MPI_Comm> active_;
+  // Null until the process has loaded the driver.
+  std::unique_ptr<GpuGradients> gpu_;
 };
 
 }  // namespace ucudnn

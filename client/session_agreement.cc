@@ -9,6 +9,7 @@
 #include <random>
 #include <utility>
 
+#include "base/even_shares.h"
 #include "client/plan_check.h"
 #include "client/plan_file.h"
 #include "client/undivided.h"
@@ -93,18 +94,15 @@ Status Agree(const std::vector<Hello>& hellos) {
   return {};
 }
 
-BatchSize EvenShare(BatchSize batch, int rank, int size) {
-  const std::int64_t n = size;
-  return BatchSize(batch.count() / n + (rank < batch.count() % n ? 1 : 0));
-}
-
 // This rank's part of the undivided plan.
 Result<RankPlan> UndividedRank(Device& device, const JobRequest& request,
                                const std::vector<Kernel>& kernels, int rank,
                                int size) {
   RankPlan plan;
   plan.device_kind = ToString(device.info().kind);
-  plan.batch = EvenShare(request.batch, rank, size);
+  const std::vector<BatchSize> shares =
+      EvenShares(request.batch, static_cast<std::size_t>(size));
+  plan.batch = shares[static_cast<std::size_t>(rank)];
   plan.weight = static_cast<double>(plan.batch.count()) /
                 static_cast<double>(request.batch.count());
   plan.reason = "an even share";

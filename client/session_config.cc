@@ -112,6 +112,10 @@ std::vector<std::string> ExplicitOptions(const SessionOptions& options) {
   };
 }
 
+std::string WholeDevice(const std::string& id) {
+  return id.substr(0, id.find('/'));
+}
+
 std::string ShortHash(std::string_view text) {
   std::uint64_t hash = 0xcbf29ce484222325U;
   for (const char c : text) {

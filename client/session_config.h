@@ -39,6 +39,10 @@ Result<SessionConfig> ResolveConfig(const SessionOptions& options,
 // it. The kernels are one value, a hash.
 std::vector<std::string> ExplicitOptions(const SessionOptions& options);
 
+// Of which the device `id` is a slice, as "GPU-.../64sm" is one of "GPU-...";
+// `id` itself if it is none.
+std::string WholeDevice(const std::string& id);
+
 // 16 hexadecimal digits of the 64-bit FNV-1a hash.
 std::string ShortHash(std::string_view text);
 // One line a kernel: layer, operation and problem.

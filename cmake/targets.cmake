@@ -49,12 +49,20 @@ function(ucudnn_header_library NAME)
 endfunction()
 
 # ucudnn_executable(NAME SRCS ... DEPS ...): the program NAME, in bin/.
+# ucudnn_program(...): the same for one that is installed.
 function(ucudnn_executable NAME)
   cmake_parse_arguments(A "" "" "SRCS;DEPS" ${ARGN})
   add_executable(${NAME} ${A_SRCS})
   set_target_properties(${NAME} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
   target_link_libraries(${NAME} PRIVATE ucudnn_options ${A_DEPS})
+endfunction()
+
+function(ucudnn_program NAME)
+  ucudnn_executable(${NAME} ${ARGN})
+  target_compile_definitions(${NAME} PRIVATE
+    UCUDNN_VERSION="${PROJECT_VERSION}")
+  install(TARGETS ${NAME} RUNTIME COMPONENT programs)
 endfunction()
 
 # ucudnn_test(NAME SRCS ... DEPS ... [LABELS unit|contract|integration]

@@ -106,6 +106,10 @@ class Coordinator {
     bool ended() const { return counts.done + counts.failed == total; }
   };
 
+  // What a job would be planned for anew, and `change`, for people, what is
+  // other than in its plan; empty if nothing is.
+  Result<v1::PlanRequest> Replanned(const v1::ReplanJobRequest& request,
+                                    std::string* change);
   Result<Inputs> LookUp(const v1::PlanRequest& request);
   Result<KindProfiles> LoadProfiles(const Inputs& inputs);
   Result<Queue> Look(const Inputs& inputs);

@@ -164,8 +164,8 @@ Result<v1::FinishJobResponse> Coordinator::FinishJob(
   return v1::FinishJobResponse();
 }
 
-Result<v1::JobRevision> Coordinator::ReplanJob(
-    const v1::ReplanJobRequest& request) {
+Result<v1::PlanRequest> Coordinator::Replanned(
+    const v1::ReplanJobRequest& request, std::string* change) {
   UCUDNN_ASSIGN_OR_RETURN(const JobDetails details,
                           store_.GetJob(request.job_id()));
   if (details.job.state == JobState::kFinished) {
@@ -181,7 +181,15 @@ Result<v1::JobRevision> Coordinator::ReplanJob(
     UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, ToProto(record));
     wanted = plan.request();
   }
-  std::string reason = Change(request, &wanted);
+  *change = Change(request, &wanted);
+  return wanted;
+}
+
+Result<v1::JobRevision> Coordinator::ReplanJob(
+    const v1::ReplanJobRequest& request) {
+  std::string reason;
+  UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest wanted,
+                          Replanned(request, &reason));
   if (reason.empty()) reason = "as before, from what is measured now";
   UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, CreatePlan(wanted));
   UCUDNN_ASSIGN_OR_RETURN(const JobRevisionRecord added,

@@ -185,7 +185,12 @@ Result<std::int64_t> Coordinator::Enqueue(const Inputs& inputs) {
 
 Result<v1::MeasureProgress> Coordinator::Measure(
     const v1::MeasureRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(Inputs inputs, LookUp(request.plan()));
+  v1::PlanRequest wanted = request.plan();
+  if (request.has_replan()) {
+    std::string change;
+    UCUDNN_ASSIGN_OR_RETURN(wanted, Replanned(request.replan(), &change));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(Inputs inputs, LookUp(wanted));
   return MeasureFor(&inputs, request);
 }
 

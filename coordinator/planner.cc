@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/even_shares.h"
 #include "proto/convert.h"
 #include "proto/json.h"
 #include "solver/assign.h"
@@ -23,17 +24,6 @@ Result<T> ParseField(std::string_view name, const std::string& text,
   const Result<T> value = parse(text);
   if (!value) return Within(name, value.error());
   return value;
-}
-
-// The batches of ranks with devices of one kind: as even as can be, the
-// larger ones first.
-std::vector<BatchSize> EvenSplit(BatchSize batch, std::size_t ranks) {
-  const auto n = static_cast<std::int64_t>(ranks);
-  std::vector<BatchSize> batches;
-  for (std::int64_t r = 0; r < n; ++r) {
-    batches.emplace_back(batch.count() / n + (r < batch.count() % n ? 1 : 0));
-  }
-  return batches;
 }
 
 // The micro-batch sizes that a mini-batch of `batch` may use.
@@ -108,7 +98,7 @@ std::map<std::string, std::int64_t> CountProblems(const Network& network,
 std::vector<BatchSize> SharesToDivide(const PlanSpec& spec) {
   constexpr std::int64_t kSteps = 64;
   const std::int64_t batch = spec.batch.count();
-  std::vector<BatchSize> shares = EvenSplit(spec.batch, spec.kinds.size());
+  std::vector<BatchSize> shares = EvenShares(spec.batch, spec.kinds.size());
   const std::int64_t step = (batch + kSteps - 1) / kSteps;
   for (std::int64_t b = step; b < batch; b += step) shares.emplace_back(b);
   for (std::int64_t b = 1; b < batch; b *= 2) shares.emplace_back(b);
@@ -248,7 +238,7 @@ std::vector<Need> NeedsOf(const Network& network, const PlanSpec& spec,
   const std::set<std::string> kinds(spec.kinds.begin(), spec.kinds.end());
   // Ranks of one kind will share about evenly; of unlike ones, any may get
   // any part of the batch.
-  const std::vector<BatchSize> even = EvenSplit(
+  const std::vector<BatchSize> even = EvenShares(
       spec.batch, kinds.size() == 1 ? spec.kinds.size() : std::size_t{1});
   // Adaptive measuring finds what divides a batch; the parts that unlike ranks
   // may get are batches of their own.

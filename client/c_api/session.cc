@@ -19,9 +19,6 @@
 #include "client/c_api/options.h"
 #include "client/plan_file.h"
 #include "client/rank_device.h"
-#ifdef UCUDNN_WITH_CUDNN
-#include "client/gpu_gradients.h"
-#endif
 #include "device/device.h"
 #include "ucudnn/mpi.h"
 
@@ -41,9 +38,6 @@ struct ucudnn_session {
   std::unique_ptr<ucudnn::Device> device;  // outlives the session
   std::unique_ptr<ucudnn::Session> session;
   std::string device_kind;
-#ifdef UCUDNN_WITH_CUDNN
-  ucudnn::GpuGradients gpu;
-#endif
   mutable std::string message;
   // Made when asked for, and forgotten when the plan changes.
   std::string plan_json;
@@ -86,28 +80,6 @@ Status Fill(const T& value, T* out, const char* what) {
 double Ms(ucudnn::Nanoseconds time) {
   return static_cast<double>(time.count()) / 1e6;
 }
-
-tl::unexpected<Error> NoType(int type) {
-  return Fail(Code::kInvalidArgument,
-              "the type is {}; UCUDNN_FLOAT32 and UCUDNN_FLOAT64 are accepted",
-              type);
-}
-
-#ifdef UCUDNN_WITH_CUDNN
-Status ReduceOnGpu(ucudnn_session& session, void* gradients, size_t count,
-                   int type, void* stream) {
-  const auto sum = [&](auto piece) {
-    return session.session->AllReduceGradients(piece);
-  };
-  if (type == UCUDNN_FLOAT32) {
-    return session.gpu.AllReduce<float>(gradients, count, stream, sum);
-  }
-  if (type == UCUDNN_FLOAT64) {
-    return session.gpu.AllReduce<double>(gradients, count, stream, sum);
-  }
-  return NoType(type);
-}
-#endif
 
 Result<std::unique_ptr<ucudnn_session>> Init(
     MPI_Fint comm, const ucudnn::c_api::Options& options) {
@@ -341,34 +313,25 @@ int ucudnn_session_active_comm_f(ucudnn_session* session, MPI_Fint* comm) {
 
 int ucudnn_session_allreduce(ucudnn_session* session, void* gradients,
                              size_t count, int type) {
+  return ucudnn_session_allreduce_device(session, gradients, count, type,
+                                         nullptr);
+}
+
+int ucudnn_session_allreduce_device(ucudnn_session* session, void* gradients,
+                                    size_t count, int type, void* stream) {
   return Call(session, [&](ucudnn::Session& s) -> Status {
-    if (gradients == nullptr && count > 0) return IsNull("gradients");
     if (type == UCUDNN_FLOAT32) {
       return s.AllReduceGradients(
-          std::span(static_cast<float*>(gradients), count));
+          std::span(static_cast<float*>(gradients), count), stream);
     }
     if (type == UCUDNN_FLOAT64) {
       return s.AllReduceGradients(
-          std::span(static_cast<double*>(gradients), count));
+          std::span(static_cast<double*>(gradients), count), stream);
     }
-    return NoType(type);
-  });
-}
-
-int ucudnn_session_allreduce_device(ucudnn_session* session,
-                                    [[maybe_unused]] void* gradients,
-                                    [[maybe_unused]] size_t count,
-                                    [[maybe_unused]] int type,
-                                    [[maybe_unused]] void* stream) {
-  return Call(session, [&]([[maybe_unused]] ucudnn::Session& s) -> Status {
-#ifdef UCUDNN_WITH_CUDNN
-    if (session->device->info().id.starts_with("GPU-")) {
-      if (gradients == nullptr && count > 0) return IsNull("gradients");
-      return ReduceOnGpu(*session, gradients, count, type, stream);
-    }
-#endif
-    return Fail(Code::kUnimplemented, "the rank's device {} is no GPU",
-                session->device->info().id);
+    return Fail(Code::kInvalidArgument,
+                "the type is {}; UCUDNN_FLOAT32 and UCUDNN_FLOAT64 are "
+                "accepted",
+                type);
   });
 }
 

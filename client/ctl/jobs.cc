@@ -1,7 +1,9 @@
 // Training jobs: which there are, how they do, and new plans for them.
 
 #include <memory>
+#include <utility>
 
+#include "client/ctl/measuring.h"
 #include "client/ctl/profile_options.h"
 #include "client/ctl/server.h"
 #include "proto/json.h"
@@ -50,10 +52,14 @@ Status Replan(const Server& server, const ReplanOptions& options) {
     request.set_total_workspace_bytes(options.total_workspace->count());
   }
   request.set_batch_policy(options.policy);
-  RetryPolicy policy;
-  policy.await_measurements = std::chrono::seconds(options.wait_seconds);
+  v1::MeasureRequest measure;
+  *measure.mutable_replan() = request;
+  UCUDNN_RETURN_IF_ERROR(
+      AwaitMeasured(*connection, std::move(measure),
+                    std::chrono::seconds(options.wait_seconds)));
+  // Says what is still missing, if something is.
   UCUDNN_ASSIGN_OR_RETURN(const v1::JobRevision revision,
-                          connection->ReplanJob(request, policy));
+                          connection->ReplanJob(request));
   return Print(options.output, ToJson(revision), [&] {
     if (revision.adopted_ms() > 0) {
       return fmt::format("job {} has plan {} already, as revision {}\n",

@@ -1,22 +1,18 @@
 // Plans: asking for one, following its measurements, listing what there is.
 
-#include <unistd.h>
-
 #include <memory>
 #include <set>
+#include <utility>
 
 #include "base/file.h"
-#include "base/signals.h"
+#include "client/ctl/measuring.h"
 #include "client/ctl/profile_options.h"
-#include "client/ctl/progress.h"
 #include "client/ctl/server.h"
 #include "proto/convert.h"
 #include "proto/json.h"
 
 namespace ucudnn::ctl {
 namespace {
-
-using std::chrono::milliseconds;
 
 struct PlanOptions {
   std::string network;
@@ -129,47 +125,12 @@ std::string LimitText(const v1::PlanRequest& request) {
                            FormatBytes(Bytes(request.workspace_limit_bytes())));
 }
 
-// Returns when all that the plan needs is measured, or has failed to be.
 Status Await(Connection& connection, const v1::PlanRequest& plan,
              bool retry_failed) {
-  const StopSignals signals;
   v1::MeasureRequest request;
   *request.mutable_plan() = plan;
   request.set_retry_failed(retry_failed);
-  Progress progress("measured", isatty(STDERR_FILENO) != 0);
-  bool warned = false;
-  while (true) {
-    UCUDNN_ASSIGN_OR_RETURN(const v1::MeasureProgress now,
-                            connection.Measure(request));
-    const std::int64_t ended = now.done() + now.failed();
-    progress.Show(ended, now.total(),
-                  now.failed() > 0 ? fmt::format("{} failed", now.failed())
-                                   : std::string());
-    if (ended == now.total() && !request.dry_run()) {
-      progress.End();
-      for (const std::string& failure : now.failures()) {
-        std::fprintf(stderr, "failed: %s\n", failure.c_str());
-      }
-      return {};
-    }
-    if (!now.kinds_without_device().empty() && !warned) {
-      warned = true;
-      for (const std::string& kind : now.kinds_without_device()) {
-        progress.Say(fmt::format(
-            "no device of kind '{}' is online; waiting for one", kind));
-      }
-    }
-    // Only look, until all is there: then ask whether more is needed.
-    request.set_dry_run(ended < now.total());
-    request.set_retry_failed(false);
-    if (!request.dry_run()) continue;
-    if (signals.Wait(milliseconds(500))) {
-      progress.End();
-      return Fail(Code::kCancelled,
-                  "stopped waiting; the measurements go on, and the same "
-                  "command takes up where they are");
-    }
-  }
+  return AwaitMeasured(connection, std::move(request));
 }
 
 Status MakePlan(const Server& server, const PlanOptions& options) {

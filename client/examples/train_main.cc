@@ -18,6 +18,7 @@
 #include "base/network.h"
 #include "base/text.h"
 #include "client/ctl/command.h"
+#include "client/ctl/ranks_main.h"
 #include "client/examples/train/job.h"
 #include "client/examples/train/report.h"
 #include "client/examples/train/training.h"
@@ -208,9 +209,6 @@ Status RunAll(const Arguments& args) {
 }
 
 int Main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   Arguments args;
   CLI::App app(
       "Trains a convolutional network on MPI ranks, as the plan shares and "
@@ -220,33 +218,20 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", UCUDNN_VERSION);
   AddTrainingOptions(app, &args.options, &args);
   AddPlanOptions(app, &args.options, &args);
-  // All ranks have the same arguments; the first one speaks for them.
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    const int status = rank == 0 ? app.exit(error) : error.get_exit_code();
-    MPI_Finalize();
-    return status == 0 ? 0 : 2;
-  }
-  std::signal(SIGINT, Interrupted);
-  std::signal(SIGTERM, Interrupted);
-  Status status = Finish(&args);
-  if (status) status = RunAll(args);
-  if (status) {
-    MPI_Finalize();
-    return 0;
-  }
-  const bool stopped = status.error().code == Code::kCancelled;
-  const int signal = stop_signal != 0 ? stop_signal : SIGTERM;
-  const int exit_status = stopped ? 128 + signal : ctl::ExitStatus(status);
-  // Ranks that did not agree cannot leave together either.
-  const bool apart = status.error().code == Code::kDeadlineExceeded;
-  if (rank == 0 || apart) {
-    std::fprintf(stderr, "ucudnn-train: %s\n", status.error().message.c_str());
-  }
-  if (apart) MPI_Abort(MPI_COMM_WORLD, exit_status);
-  MPI_Finalize();
-  return exit_status;
+  return ctl::RunOnRanks(
+      app, argc, argv,
+      [&]() -> Status {
+        std::signal(SIGINT, Interrupted);
+        std::signal(SIGTERM, Interrupted);
+        UCUDNN_RETURN_IF_ERROR(Finish(&args));
+        return RunAll(args);
+      },
+      [](const Status& status) {
+        if (status.error().code != Code::kCancelled) {
+          return ctl::ExitStatus(status);
+        }
+        return 128 + (stop_signal != 0 ? stop_signal : SIGTERM);
+      });
 }
 
 }  // namespace

@@ -71,6 +71,12 @@ namespace ucudnn::cudnn {
   X(LaunchHostFunc, cuLaunchHostFunc)                       \
   X(MemHostAlloc, cuMemHostAlloc)                           \
   X(MemFreeHost, cuMemFreeHost)                             \
+  X(MemcpyDtoDAsync, cuMemcpyDtoDAsync)                     \
+  X(PointerGetAttribute, cuPointerGetAttribute)             \
+  X(ModuleLoadData, cuModuleLoadData)                       \
+  X(ModuleUnload, cuModuleUnload)                           \
+  X(ModuleGetFunction, cuModuleGetFunction)                 \
+  X(LaunchKernel, cuLaunchKernel)                           \
   X(DeviceGetDevResource, cuDeviceGetDevResource)           \
   X(CtxGetDevResource, cuCtxGetDevResource)                 \
   X(DevSmResourceSplitByCount, cuDevSmResourceSplitByCount) \

@@ -14,9 +14,9 @@
 #include <string>
 
 #include "client/plan_file.h"
+#include "client/session.h"
 #include "tests/client/tiny_network.h"
 #include "tests/support/fake_device.h"
-#include "client/session.h"
 
 namespace ucudnn {
 namespace {
@@ -88,6 +88,9 @@ int Main(int argc, char** argv) {
   FakeDevice device;
   device.mutable_info().id =
       settings.Text("id", "fake-" + std::to_string(rank));
+  if (const std::string slice = settings.Text("slice", ""); !slice.empty()) {
+    device.mutable_info().id += "/" + slice + "sm";
+  }
   device.mutable_info().kind.model = settings.Text("model", "Fake");
   if (settings.Number("lavish", 1) == 0) {
     device.algorithms().erase(device.algorithms().begin());

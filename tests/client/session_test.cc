@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -18,6 +17,7 @@
 #include "client/plan_file.h"
 #include "tests/client/tiny_network.h"
 #include "tests/support/mpirun.h"
+#include "tests/support/process.h"
 #include "tests/support/scripted_coordinator.h"
 
 namespace ucudnn {
@@ -35,27 +35,20 @@ constexpr const char* kKind = "Fake/1u/1GiB/fake-1.0";
 
 class SessionTest : public ::testing::Test {
  protected:
-  SessionTest() {
-    std::string pattern = fs::temp_directory_path() / "session_testXXXXXX";
-    UCUDNN_CHECK(mkdtemp(pattern.data()) != nullptr);
-    folder_ = pattern;
-  }
-  ~SessionTest() override { fs::remove_all(folder_); }
-
   // Runs a job; what each rank wrote, in rank order.
   std::vector<Json> Job(int ranks, std::vector<std::string> settings,
                         std::vector<std::string> environment = {}) {
-    std::vector<std::string> command = {SESSION_RANKS, folder_};
+    std::vector<std::string> command = {SESSION_RANKS, folder_.path()};
     command.insert(command.end(), settings.begin(), settings.end());
     std::vector<std::string> variables = {
-        "UCUDNN_CACHE_DIR=" + (folder_ / "cache").string(),
+        "UCUDNN_CACHE_DIR=" + folder_ / "cache",
         "UCUDNN_COORDINATOR=", "UCUDNN_PLAN_FILE="};
     variables.insert(variables.end(), environment.begin(), environment.end());
     const RankedRun run = RunRanks(ranks, command, variables, folder_ / "log");
     EXPECT_EQ(run.exit_status, 0) << run.output;
     std::vector<Json> results;
     for (int r = 0; r < ranks; ++r) {
-      const fs::path path = folder_ / fmt::format("rank{}.json", r);
+      const std::string path = folder_ / fmt::format("rank{}.json", r);
       std::ifstream file(path);
       results.push_back(Json::parse(file, nullptr, false));
       if (results.back().is_discarded()) {
@@ -88,7 +81,7 @@ class SessionTest : public ::testing::Test {
     return "UCUDNN_COORDINATOR=" + coordinator_.address();
   }
 
-  fs::path folder_;
+  test::TemporaryFolder folder_;
   ScriptedCoordinator coordinator_;
 };
 
@@ -119,6 +112,15 @@ TEST_F(SessionTest, TellsRanksThatShareADevice) {
   EXPECT_EQ(ranks[0]["ranks_on_device"], Json::array({0, 2}));
   EXPECT_EQ(ranks[1]["ranks_on_device"], Json::array({1}));
   EXPECT_EQ(ranks[2]["ranks_on_device"], Json::array({0, 2}));
+}
+
+TEST_F(SessionTest, TellsRanksThatHaveSlicesOfOneDevice) {
+  AnswerWith({5, 1, 2});
+  const auto ranks = Job(3, {"id=x/y/x", "slice=64/64/32"}, {Coordinator()});
+  EXPECT_EQ(ranks[2]["ranks_on_device"], Json::array({0, 2}));
+  EXPECT_EQ(ranks[1]["ranks_on_device"], Json::array({1}));
+  EXPECT_THAT(ranks[0]["plan"]["reasons"].dump(),
+              HasSubstr("ranks 0, 2 share device x"));
 }
 
 TEST_F(SessionTest, RegistersANetworkThatTheCoordinatorDoesNotKnow) {
@@ -249,7 +251,7 @@ TEST_F(SessionTest, PassesOverAPlanFileThatIsNotForThisJob) {
   const std::string path = folder_ / "plan.json";
   ASSERT_TRUE(WritePlanFile(
       path, TinyPlan(TinyRequest(BatchSize(9), {kKind, kKind}), {8, 1})));
-  for (const std::string& file : {path, (folder_ / "none").string()}) {
+  for (const std::string& file : {path, folder_ / "none"}) {
     const auto ranks = Job(2, {}, {Coordinator(), "UCUDNN_PLAN_FILE=" + file});
     for (const Json& rank : ranks) {
       EXPECT_EQ(rank["source"], "coordinator") << rank.dump(2);

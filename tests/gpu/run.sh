@@ -25,8 +25,11 @@
 #   handle     the drop-in handle and the preload shim against cuDNN alone:
 #              results of random problems, times of networks, overhead
 #   sanitizer  the same, fewer, under compute-sanitizer
-#   train      ResNet-18 trained on slices of 64, 32 and 16 multiprocessors, as
-#              planned and evenly split
+#   train      ResNet-18 trained on slices of 64, 32 and 16 multiprocessors (with
+#              four GPUs one of each, and one of 48), as planned and evenly
+#              split; the comparison ends DIR/train.txt. About two minutes
+#   gradients  sums of gradients in the GPU's memory, on two ranks of one GPU,
+#              against those in the host's. A minute
 #
 # The machine with the GPU needs Open MPI 4.1, cuDNN 9 and glibc 2.36 or later.
 set -euo pipefail
@@ -34,7 +37,7 @@ cd "$(dirname "$0")/../.."
 
 programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse ucudnn_gpu_probe
   ucudnn_gpu_failures ucudnn_gpu_plain ucudnn_gpu_handle ucudnn-train
-  ucudnn_gpu_figures)
+  ucudnn_gpu_figures ucudnn_gpu_sums)
 
 pack() {
   cmake --preset release -DBUILD_TESTING=ON >/dev/null
@@ -190,6 +193,16 @@ sanitizer() {
   return $status
 }
 
+gradients() {
+  local ranks status=0
+  for ranks in 1 2 3; do
+    echo "== $ranks ranks"
+    timeout 120 mpirun --allow-run-as-root --bind-to none --oversubscribe \
+      -np $ranks .carry/bin/ucudnn_gpu_sums || status=1
+  done >"$out/gradients.txt" 2>&1
+  return $status
+}
+
 main_job() {
   local gpus
   gpus=$(nvidia-smi -L | wc -l)
@@ -245,7 +258,7 @@ while [ $# -gt 0 ]; do
       ;;
     versions | probe | contract | handle | sanitizer) stages+=("$1") ;;
     policies | slices | failures) stages+=("$1") ;;
-    train) stages+=("$1") ;;
+    train | gradients) stages+=("$1") ;;
     engines | figures | deepbench) stages+=("$1") ;;
     main) stages+=(main_job) ;;
     *)

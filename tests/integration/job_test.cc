@@ -15,6 +15,7 @@ namespace ucudnn::test {
 namespace {
 
 using nlohmann::json;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -137,6 +138,8 @@ TEST_F(JobTest, AdoptsANewPlanOnAllRanksTogether) {
       {"replan", job["id"], "--batch", "6", "--workspace-limit", "512KiB"});
   ASSERT_EQ(replan.status, 0) << replan.err << Story();
   EXPECT_THAT(replan.out, HasSubstr("revision 2 of job"));
+  // It follows the measurements that it waits for.
+  EXPECT_THAT(replan.err, ContainsRegex("[0-9]+ of [0-9]+ measured"));
   ASSERT_TRUE(WaitUntil([&] {
     return Rank(0)["revision"] == 2 && Rank(1)["revision"] == 2;
   })) << Story();

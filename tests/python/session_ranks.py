@@ -8,6 +8,24 @@ from mpi4py import MPI
 
 import ucudnn
 
+
+
+class Announced:
+    """Memory that is told of as arrays on a GPU are."""
+
+    def __init__(self, values, form):
+        self.values = values
+        address, count = values.buffer_info()
+        self.__cuda_array_interface__ = {
+            "version": 3,
+            "data": (address, False),
+            "typestr": form,
+            "shape": (1, count),
+            "strides": None,
+            "stream": None,
+        }
+
+
 comm = MPI.COMM_WORLD
 try:
     ucudnn.Session(comm, batch="none")
@@ -31,6 +49,13 @@ with ucudnn.Session(
     gradients = array.array("f", [1.0 + session.rank, 2.0])
     session.allreduce(gradients)
     told["gradients"] = list(gradients)
+    announced = Announced(array.array("d", [3.0 + session.rank, 5.0]), "<f8")
+    session.allreduce(announced)
+    told["announced"] = list(announced.values)
+    try:
+        session.allreduce(Announced(array.array("i", [1]), "<i4"))
+    except ucudnn.InvalidArgument as error:
+        told["integers_on_gpu"] = str(error)
     session.report_step(1.5)
     told["changed"] = session.refresh()
     try:

@@ -50,6 +50,8 @@ def test_gives_each_rank_its_share(tmp_path):
     # 0.6 * 1 + 0.4 * 2, and 2 on both.
     assert first["gradients"] == pytest.approx([1.4, 2.0])
     assert first["gradients"] == second["gradients"]
+    assert first["announced"] == pytest.approx([3.4, 5.0])
+    assert "float32" in first["integers_on_gpu"]
     assert first["changed"] is False
     assert "none" in first["refused"]
     assert "float32" in first["integers"]

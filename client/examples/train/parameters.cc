@@ -64,12 +64,13 @@ float* Parameters::gradient(std::size_t layer) const {
 }
 
 Status Parameters::Update(Layers& layers, float rate, float momentum) {
-  const BatchSize rows(count_ / kAlignment);
-  const Extent row{kAlignment, 1, 1};
+  // One image: libraries have limits for how many there are, and channels.
+  const BatchSize one(1);
+  const Extent all{1, count_ / kAlignment, kAlignment};
   UCUDNN_RETURN_IF_ERROR(
-      layers.Blend(rows, row, 1, static_cast<const float*>(gradients_.data()),
+      layers.Blend(one, all, 1, static_cast<const float*>(gradients_.data()),
                    momentum, static_cast<float*>(velocities_.data())));
-  return layers.Blend(rows, row, -rate,
+  return layers.Blend(one, all, -rate,
                       static_cast<const float*>(velocities_.data()), 1,
                       static_cast<float*>(filters_.data()));
 }

@@ -9,10 +9,12 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
 
+#include "base/even_shares.h"
 #include "base/file.h"
 #include "client/ctl/progress.h"
 #include "client/examples/train/checkpoint.h"
@@ -20,7 +22,9 @@
 #include "client/examples/train/layers.h"
 #include "client/examples/train/parameters.h"
 #include "client/examples/train/replica.h"
+#include "client/gradient_sum.h"
 #include "client/rank_device.h"
+#include "client/session_config.h"
 
 namespace ucudnn::train {
 namespace {
@@ -112,18 +116,16 @@ class Training {
   // Ranks on one GPU, or on slices of one, would take time from each other:
   // they compute one after the other.
   Status FindTurn() {
-    const auto gpu_of = [](const std::string& id) {
-      return id.substr(0, id.find('/'));
-    };
     UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> ids,
                             ranks_.AllGather(device_->info().id, Soon()));
     for (std::size_t r = 0; r < ids.size(); ++r) {
-      const auto sharing = static_cast<int>(std::count_if(
-          ids.begin(), ids.end(),
-          [&](const std::string& id) { return gpu_of(id) == gpu_of(ids[r]); }));
+      const auto sharing = static_cast<int>(
+          std::count_if(ids.begin(), ids.end(), [&](const std::string& id) {
+            return WholeDevice(id) == WholeDevice(ids[r]);
+          }));
       turns_ = std::max(turns_, sharing);
       if (static_cast<int>(r) < ranks_.rank() &&
-          gpu_of(ids[r]) == gpu_of(device_->info().id)) {
+          WholeDevice(ids[r]) == WholeDevice(device_->info().id)) {
         ++turn_;
       }
     }
@@ -141,20 +143,20 @@ class Training {
       UsePlan();
     } else {
       // Each rank is a job of its own, whose mini-batch is its even share.
-      const std::int64_t size = ranks_.size();
-      const std::int64_t rank = ranks_.rank();
-      const std::int64_t batch = options.batch.count();
-      const std::int64_t more = std::min(rank, batch % size);
-      part_.first = BatchSize(batch / size * rank + more);
-      part_.batch = BatchSize(batch / size + (rank < batch % size ? 1 : 0));
-      part_.weight =
-          static_cast<double>(part_.batch.count()) / static_cast<double>(batch);
-      if (batch < size) {
+      const auto rank = static_cast<std::size_t>(ranks_.rank());
+      const std::vector<BatchSize> shares =
+          EvenShares(options.batch, static_cast<std::size_t>(ranks_.size()));
+      if (shares.back() == BatchSize(0)) {
         return Fail(Code::kInvalidArgument,
                     "--even: {} images on {} ranks; at least one for each is "
                     "accepted",
-                    batch, size);
+                    options.batch.count(), ranks_.size());
       }
+      part_.first =
+          std::accumulate(shares.begin(), shares.begin() + rank, BatchSize(0));
+      part_.batch = shares[rank];
+      part_.weight = static_cast<double>(part_.batch.count()) /
+                     static_cast<double>(options.batch.count());
       options.batch = part_.batch;
       options.plan_file = "";
       auto session = Session::Create(MPI_COMM_SELF, options, *device_);
@@ -265,7 +267,7 @@ class Training {
     const std::span<float> gradients(gradients_);
     if (options_.even) {
       UCUDNN_RETURN_IF_ERROR(
-          ranks_.ScaleAndSum(gradients, part_.weight, Soon()));
+          ScaleAndSum(ranks_, gradients, part_.weight, Soon()));
     } else {
       UCUDNN_RETURN_IF_ERROR(session_->AllReduceGradients(gradients));
     }
@@ -276,7 +278,7 @@ class Training {
     const auto exchanged = Clock::now();
     std::array<double, 2> sums = {loss_, interrupted_() ? 1.0 : 0.0};
     UCUDNN_RETURN_IF_ERROR(
-        ranks_.ScaleAndSum(std::span<double>(sums), 1.0, Soon()));
+        ScaleAndSum(ranks_, std::span<double>(sums), 1.0, Soon()));
     result_.losses.push_back(
         sums[0] / static_cast<double>(options_.session.batch.count()));
     result_.interrupted = sums[1] > 0;

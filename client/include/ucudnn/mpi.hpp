@@ -171,14 +171,14 @@ class Session {
     Check(ucudnn_session_refresh(get(), &changed));
     return changed != 0;
   }
-  // Collective.
+  // Collective; memory of the host, or of a GPU.
   void AllReduce(float* gradients, std::size_t count) {
     Check(ucudnn_session_allreduce(get(), gradients, count, UCUDNN_FLOAT32));
   }
   void AllReduce(double* gradients, std::size_t count) {
     Check(ucudnn_session_allreduce(get(), gradients, count, UCUDNN_FLOAT64));
   }
-  // Collective; memory of the GPU.
+  // Collective; made in this stream.
   void AllReduceDevice(float* gradients, std::size_t count, void* stream) {
     Check(ucudnn_session_allreduce_device(get(), gradients, count,
                                           UCUDNN_FLOAT32, stream));

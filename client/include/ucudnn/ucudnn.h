@@ -213,14 +213,18 @@ enum { UCUDNN_FLOAT32 = 0, UCUDNN_FLOAT64 = 1 };
 /* Collective: scales this rank's gradients, means over its own images, by its
  * weight and sums them over the ranks, into the means over the whole
  * mini-batch, on every rank. A rank without images counts as zeros, whatever it
- * holds. After an error the gradients are of no use. */
+ * holds. They may lie in memory of the host or of a GPU, which the driver
+ * tells, and not on all ranks in the same. Those of a GPU go through pinned
+ * memory of the host, or where MPI says that it takes a GPU's memory
+ * (MPIX_Query_cuda_support) from GPU to GPU. UCUDNN_INVALID_ARGUMENT on all
+ * ranks if their counts or types differ. After an error the gradients are of no
+ * use. */
 UCUDNN_API int ucudnn_session_allreduce(ucudnn_session* session,
                                         void* gradients, size_t count,
                                         int type);
-/* The same for memory of the GPU. `stream` is the CUstream or cudaStream_t that
- * the gradients are made in (null: the default stream); they are ready when the
- * call returns. They go through pinned memory of the host.
- * UCUDNN_UNIMPLEMENTED without a GPU. */
+/* The same, for gradients that are made in `stream`, a CUstream or cudaStream_t
+ * (null: the default stream): waits for it; the sums are there when the call
+ * returns. */
 UCUDNN_API int ucudnn_session_allreduce_device(ucudnn_session* session,
                                                void* gradients, size_t count,
                                                int type, void* stream);

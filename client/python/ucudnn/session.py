@@ -4,7 +4,7 @@
 >>> with ucudnn.Session(MPI.COMM_WORLD, network_file="resnet18.onnx",
 ...                     batch=256) as session:
 ...     images = batch[session.first_image:][: session.batch]
-...     session.allreduce(gradients)    # a float32 or float64 buffer, in place
+...     session.allreduce(gradients)    # float32 or float64, in place
 ...     session.report_step(milliseconds)
 ...     if session.refresh():           # a new plan
 ...         ...
@@ -20,8 +20,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import json
+import math
 from types import TracebackType
-from typing import Any, Dict, List, Optional, Type
+from typing import Any, Dict, List, NamedTuple, Optional, Type
 
 from ucudnn.errors import Error, InvalidArgument, error_of
 from ucudnn.library import load
@@ -30,6 +31,36 @@ _INTEGERS = ("batch", "first_image", "global_batch", "revision")
 _NUMBERS = ("weight", "predicted_ms", "predicted_step_ms")
 _TEXTS = ("source", "reason", "job_id", "device", "device_kind", "plan_json")
 _TYPES = {"f": 0, "d": 1}  # of a buffer's elements
+_GPU_TYPES = {"<f4": 0, "<f8": 1}  # of __cuda_array_interface__
+
+
+class _Memory(NamedTuple):
+    """Where gradients are, as ucudnn_session_allreduce_device takes them."""
+
+    address: int
+    elements: int
+    type: int
+    stream: Optional[int]
+
+
+def _on_gpu(array: Dict[str, Any]) -> _Memory:
+    """What its __cuda_array_interface__ tells of an array."""
+    address, read_only = array["data"]
+    form = array["typestr"]
+    if form not in _GPU_TYPES or read_only or array.get("strides"):
+        raise InvalidArgument(
+            f"gradients of type {form!r} on a GPU; a writable, contiguous "
+            "array of float32 or float64 is accepted",
+            3,
+        )
+    # 1 and 2 are CUDA's own numbers of the default streams; None: the array
+    # is ready.
+    return _Memory(
+        address,
+        math.prod(array["shape"]),
+        _GPU_TYPES[form],
+        array.get("stream"),
+    )
 
 
 @functools.lru_cache(maxsize=None)
@@ -75,6 +106,15 @@ def _library() -> ctypes.CDLL:
         pointer,
         ctypes.c_size_t,
         ctypes.c_int,
+    )
+    declare(
+        "session_allreduce_device",
+        ctypes.c_int,
+        pointer,
+        pointer,
+        ctypes.c_size_t,
+        ctypes.c_int,
+        pointer,
     )
     declare("session_finalize", ctypes.c_int, pointer)
     return library
@@ -233,8 +273,24 @@ class Session:
     def allreduce(self, gradients: Any) -> None:
         """Collective: gradients, means over this rank's images, become means
         over the whole mini-batch, in place. A writable, contiguous buffer of
-        float32 or float64: a numpy array, array.array, memoryview."""
+        float32 or float64: a numpy array, array.array, memoryview; or an array
+        on a GPU that has __cuda_array_interface__, as those of CuPy, Numba and
+        PyTorch. It is ready for any stream when this returns; PyTorch does not
+        tell its stream, so call torch.cuda.synchronize() before."""
         self._get("rank")
+        array = getattr(gradients, "__cuda_array_interface__", None)
+        if array is not None:
+            memory_of = _on_gpu(array)
+            self._check(
+                _library().ucudnn_session_allreduce_device(
+                    self._session,
+                    memory_of.address,
+                    memory_of.elements,
+                    memory_of.type,
+                    memory_of.stream,
+                )
+            )
+            return
         view = memoryview(gradients)
         if view.format not in _TYPES or view.readonly or not view.c_contiguous:
             raise InvalidArgument(

@@ -1,0 +1,126 @@
+// Gradients in the host's and in a GPU's memory, summed over real MPI ranks;
+// the GPU is a driver that does nothing before it is waited for.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/support/mpirun.h"
+#include "tests/support/process.h"
+
+namespace ucudnn {
+namespace {
+
+using Json = nlohmann::json;
+using ::testing::HasSubstr;
+
+class GradientsTest : public ::testing::Test {
+ protected:
+  // What each rank wrote.
+  std::vector<Json> Job(int ranks, const std::string& what) {
+    const RankedRun run = RunRanks(
+        ranks, {GRADIENT_RANKS, folder_.path(), what}, {}, folder_ / "log");
+    std::vector<Json> results;
+    for (int r = 0; r < ranks; ++r) {
+      results.push_back(
+          Json::parse(test::FileText(folder_ / fmt::format("rank{}.json", r)),
+                      nullptr, false));
+      if (!results.back().is_object()) {
+        ADD_FAILURE() << "rank " << r << " wrote nothing: " << run.output;
+        results.back() = Json::object();
+      }
+    }
+    return results;
+  }
+
+  // All sums are right, and the same to the last bit on all ranks.
+  void ExpectRight(const std::vector<Json>& ranks) {
+    for (const Json& rank : ranks) {
+      ASSERT_TRUE(rank.contains("sums")) << rank.dump(2);
+      EXPECT_EQ(rank["sums"].size(), 8U) << rank.dump(2);
+      for (const Json& sum : rank["sums"]) {
+        EXPECT_EQ(sum["right"], true) << sum.dump();
+      }
+      EXPECT_EQ(rank["sums"], ranks[0]["sums"]);
+      EXPECT_EQ(rank["held"], 0) << "memory was not given back";
+    }
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(GradientsTest, AreSummedInTheHostsMemory) {
+  const auto ranks = Job(3, "host");
+  ExpectRight(ranks);
+  EXPECT_EQ(ranks[0]["is_gpu_memory"], false);
+}
+
+TEST_F(GradientsTest, AreSummedInAGpusMemoryThroughTheHost) {
+  const auto ranks = Job(3, "staged");
+  ExpectRight(ranks);
+  EXPECT_EQ(ranks[0]["is_gpu_memory"], true);
+  EXPECT_FALSE(ranks[0]["calls"].contains("kernel"));
+  EXPECT_EQ(ranks[0]["calls"]["pinned"], 2) << "once for all sums";
+}
+
+TEST_F(GradientsTest, AreSummedFromGpuToGpuWhereMpiAllowsIt) {
+  for (const int size : {1, 2, 3}) {
+    const auto ranks = Job(size, "direct");
+    ExpectRight(ranks);
+    EXPECT_GT(ranks[0]["calls"]["kernel"], 0);
+    EXPECT_FALSE(ranks[0]["calls"].contains("to_host"));
+  }
+}
+
+TEST_F(GradientsTest, GoThroughTheHostIfOneRanksGpuCannotSum) {
+  const auto ranks = Job(2, "no_module");
+  ExpectRight(ranks);
+  EXPECT_FALSE(ranks[0]["calls"].contains("kernel"));
+}
+
+TEST_F(GradientsTest, MayLieInUnlikeMemory) {
+  const auto ranks = Job(2, "mixed");
+  ExpectRight(ranks);
+  EXPECT_EQ(ranks[0]["is_gpu_memory"], false);
+  EXPECT_EQ(ranks[1]["is_gpu_memory"], true);
+}
+
+TEST_F(GradientsTest, OfARankWithoutImagesAreZerosWhateverItHolds) {
+  ExpectRight(Job(2, "zero"));
+}
+
+TEST_F(GradientsTest, OfUnlikeCountsAreAnErrorOnAllRanks) {
+  for (const Json& rank : Job(3, "unlike_counts")) {
+    EXPECT_EQ(rank["code"], "INVALID_ARGUMENT");
+    EXPECT_THAT(rank["message"].get<std::string>(),
+                HasSubstr("the ranks have 0 to 2 gradients"));
+    EXPECT_EQ(rank["usable"], true);
+  }
+}
+
+TEST_F(GradientsTest, AreAnErrorOnAllRanksIfOneHasNoPinnedMemory) {
+  for (const Json& rank : Job(2, "no_pinned")) {
+    EXPECT_EQ(rank["code"], "RESOURCE_EXHAUSTED") << rank.dump(2);
+    EXPECT_THAT(rank["message"].get<std::string>(),
+                HasSubstr("rank 1: cuMemHostAlloc"));
+    EXPECT_EQ(rank["usable"], true);
+  }
+}
+
+TEST_F(GradientsTest, ReturnInTimeFromAStreamThatNeverEnds) {
+  const auto ranks = Job(2, "stuck");
+  for (const Json& rank : ranks) {
+    EXPECT_EQ(rank["code"], "DEADLINE_EXCEEDED") << rank.dump(2);
+    EXPECT_EQ(rank["usable"], false);
+  }
+  EXPECT_THAT(ranks[0]["message"].get<std::string>(),
+              HasSubstr("the ranks did not agree in time"));
+  EXPECT_THAT(ranks[1]["message"].get<std::string>(),
+              HasSubstr("enqueued in the gradients' stream"));
+}
+
+}  // namespace
+}  // namespace ucudnn

@@ -1,0 +1,248 @@
+// Gradients in a GPU's memory, summed over the ranks, against those in the
+// host's: random values and sizes, floats and doubles, uneven weights, a rank
+// without images, streams, memory whose kind the driver must tell. Every rank
+// uses the first GPU. Prints a line a case, and returns 1 if one is wrong.
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "client/gpu_gradients.h"
+#include "client/gradient_sum.h"
+#include "client/ranks.h"
+#include "device/cudnn/context.h"
+#include "device/cudnn/libraries.h"
+#include "ucudnn/mpi.hpp"
+
+namespace ucudnn {
+namespace {
+
+using cudnn::DriverApi;
+using Path = GpuGradients::Path;
+
+Ranks::Deadline Soon() {
+  return std::chrono::steady_clock::now() + std::chrono::seconds(60);
+}
+
+void Need(CUresult result, const char* what) {
+  if (result == CUDA_SUCCESS) return;
+  std::printf("%s: CUDA error %d\n", what, static_cast<int>(result));
+  MPI_Abort(MPI_COMM_WORLD, 2);
+}
+
+void Need(const Status& status, const char* what) {
+  if (status) return;
+  std::printf("%s: %s\n", what, status.error().message.c_str());
+  MPI_Abort(MPI_COMM_WORLD, 2);
+}
+
+// Device memory with these values.
+template <class T>
+class OnDevice {
+ public:
+  OnDevice(const DriverApi& driver, const std::vector<T>& values)
+      : driver_(driver), size_(values.size()) {
+    Need(driver_.MemAlloc(&address_, (size_ + 1) * sizeof(T)), "cuMemAlloc");
+    if (size_ == 0) return;
+    Need(driver_.MemcpyHtoDAsync(address_, values.data(), size_ * sizeof(T),
+                                 nullptr),
+         "cuMemcpyHtoDAsync");
+    Need(driver_.StreamSynchronize(nullptr), "cuStreamSynchronize");
+  }
+  ~OnDevice() { (void)driver_.MemFree(address_); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+  T* get() const { return reinterpret_cast<T*>(address_); }
+  std::vector<T> Values() const {
+    std::vector<T> values(size_);
+    if (size_ == 0) return values;
+    Need(driver_.MemcpyDtoHAsync(values.data(), address_, size_ * sizeof(T),
+                                 nullptr),
+         "cuMemcpyDtoHAsync");
+    Need(driver_.StreamSynchronize(nullptr), "cuStreamSynchronize");
+    return values;
+  }
+
+ private:
+  const DriverApi& driver_;
+  const std::size_t size_;
+  CUdeviceptr address_ = 0;
+};
+
+template <class T>
+std::vector<T> Random(std::size_t size, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<T> one(-1, 1);
+  std::vector<T> values(size);
+  for (T& value : values) value = one(random);
+  return values;
+}
+
+// The largest difference; 1e30 if one is not finite.
+template <class T>
+double Difference(const std::vector<T>& a, const std::vector<T>& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double off = std::abs(double{a[i]} - double{b[i]});
+    if (!std::isfinite(off)) return 1e30;
+    largest = std::max(largest, off);
+  }
+  return largest;
+}
+
+class Checks {
+ public:
+  Checks(const DriverApi& driver, Ranks& ranks)
+      : driver_(driver), ranks_(ranks) {}
+
+  // A line of rank 0's about what is the worst on any rank.
+  void Tell(const std::string& what, double off, double tolerance,
+            double milliseconds = 0) {
+    const bool right = off <= tolerance;
+    const auto wrong = ranks_.Max(right ? 0 : 1, Soon());
+    const auto most = ranks_.Max(
+        static_cast<std::int64_t>(std::min(off, 1e6) * 1e12), Soon());
+    if (!wrong || !most) MPI_Abort(MPI_COMM_WORLD, 2);
+    if (*wrong > 0) failed_ = true;
+    if (ranks_.rank() != 0) return;
+    std::printf("%s %s: off by %.1e", *wrong > 0 ? "WRONG" : "ok", what.c_str(),
+                static_cast<double>(*most) / 1e12);
+    if (milliseconds > 0) std::printf(", %.2f ms", milliseconds);
+    std::printf("\n");
+  }
+
+  // Sums on one of the paths against sums of the host's memory.
+  template <class T>
+  void OnPath(const char* name, GpuGradients& gpu, double scale,
+              double tolerance, std::size_t size, unsigned seed) {
+    const auto mine =
+        Random<T>(size, seed + static_cast<unsigned>(ranks_.rank()));
+    std::vector<T> expected = mine;
+    Need(ScaleAndSum(ranks_, std::span<T>(expected), scale, Soon()), "host");
+    std::vector<T> held = mine;
+    if (scale == 0) {
+      std::fill(held.begin(), held.end(), std::numeric_limits<T>::quiet_NaN());
+    }
+    const OnDevice<T> memory(driver_, held);
+    CUstream stream = nullptr;
+    Need(driver_.StreamCreate(&stream, CU_STREAM_NON_BLOCKING),
+         "cuStreamCreate");
+    Need(
+        Status(gpu.ScaleAndSum(ranks_, memory.get(), 0, scale, stream, Soon())),
+        "nothing");
+    const auto start = std::chrono::steady_clock::now();
+    Need(gpu.ScaleAndSum(ranks_, memory.get(), size, scale, stream, Soon()),
+         name);
+    const double took = std::chrono::duration<double, std::milli>(
+                            std::chrono::steady_clock::now() - start)
+                            .count();
+    Need(driver_.StreamDestroy(stream), "cuStreamDestroy");
+    Tell(fmt::format("{}, {} {}, scale {:.3f}", name, size,
+                     sizeof(T) == 4 ? "floats" : "doubles", scale),
+         Difference(memory.Values(), expected), tolerance, took);
+  }
+
+  // Through the session: a GPU's memory without being told that it is.
+  void ThroughSession(std::int64_t batch) {
+    mpi::Options options;
+    options.Set("batch", std::to_string(batch)).Set("network", "gradients");
+    options.Set("coordinators", "").Set("plan_file", "");
+    mpi::Session session(MPI_COMM_WORLD, options);
+    constexpr std::size_t kSize = 3'000'001;
+    const auto mine =
+        Random<float>(kSize, 77 + static_cast<unsigned>(session.rank()));
+    std::vector<float> expected = mine;
+    session.AllReduce(expected.data(), kSize);
+    const OnDevice<float> plain(driver_, mine);
+    session.AllReduce(plain.get(), kSize);
+    const OnDevice<float> streamed(driver_, mine);
+    session.AllReduceDevice(streamed.get(), kSize, nullptr);
+    std::vector<float> host = mine;
+    session.AllReduceDevice(host.data(), kSize, nullptr);
+    // Sums from GPU to GPU are made in another order.
+    const double tolerance = 1e-6;
+    const std::string what = fmt::format("session, batch {}: ", batch);
+    Tell(what + "a GPU's memory", Difference(plain.Values(), expected),
+         tolerance);
+    Tell(what + "in a stream", Difference(streamed.Values(), expected),
+         tolerance);
+    Tell(what + "the host's", Difference(host, expected), 0);
+    session.Finalize();
+  }
+
+  bool failed() const { return failed_; }
+
+ private:
+  const DriverApi& driver_;
+  Ranks& ranks_;
+  bool failed_ = false;
+};
+
+int Main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  const auto ranks = Ranks::Duplicate(MPI_COMM_WORLD, Soon()).value();
+  const auto libraries = cudnn::LoadedLibraries();
+  if (!libraries) {
+    std::printf("%s\n", libraries.error().message.c_str());
+    MPI_Abort(MPI_COMM_WORLD, 2);
+  }
+  const DriverApi& driver = (*libraries)->driver;
+  Need(driver.Init(0), "cuInit");
+  CUdevice device = 0;
+  Need(driver.DeviceGet(&device, 0), "cuDeviceGet");
+  CUcontext context = nullptr;
+  Need(driver.DevicePrimaryCtxRetain(&context, device),
+       "cuDevicePrimaryCtxRetain");
+  Need(driver.CtxPushCurrent(context), "cuCtxPushCurrent");
+  Checks checks(driver, *ranks);
+  {
+    auto automatic = GpuGradients::Create().value();
+    auto staged = GpuGradients::With(driver, Path::kStaged);
+    auto mapped = GpuGradients::With(driver, Path::kMapped);
+    const bool direct = automatic->path() == Path::kDirect;
+    if (ranks->rank() == 0) {
+      std::printf("MPI %s a GPU's memory\n",
+                  direct ? "takes" : "does not take");
+    }
+    constexpr std::size_t kPiece = kPieceBytes / sizeof(float);
+    // ResNet-18's, and more than four pieces.
+    for (const std::size_t size :
+         {std::size_t{1}, std::size_t{3}, std::size_t{1023}, kPiece - 1, kPiece,
+          kPiece + 1, std::size_t{11'689'513}}) {
+      // Uneven weights; and a rank that has none and holds what is no number.
+      const int rank = ranks->rank();
+      for (const double scale :
+           {(rank + 1) / 7.0, rank == 0 && ranks->size() > 1 ? 0.0 : 0.75}) {
+        const auto seed = static_cast<unsigned>(size);
+        // The same values in the same pieces: the same bits.
+        checks.OnPath<float>("staged", *staged, scale, 0, size, seed);
+        checks.OnPath<double>("staged", *staged, scale, 0, size / 2, seed);
+        checks.OnPath<float>("kernels", *mapped, scale, 1e-6, size, seed);
+        checks.OnPath<double>("kernels", *mapped, scale, 1e-14, size / 2, seed);
+        if (!direct) continue;
+        checks.OnPath<float>("direct", *automatic, scale, 1e-6, size, seed);
+        checks.OnPath<double>("direct", *automatic, scale, 1e-14, size / 2,
+                              seed);
+      }
+    }
+  }
+  checks.ThroughSession(7);
+  checks.ThroughSession(1);  // all but one rank have no images
+  ranks->Close();
+  MPI_Finalize();
+  return checks.failed() ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace ucudnn
+
+int main(int argc, char** argv) { return ucudnn::Main(argc, argv); }
