@@ -143,7 +143,6 @@ void Core::Shift(std::uint32_t deviation, bool first, const Outlook& outlook) {
   const auto promising = PromisingTest(outlook);
   const std::pmr::vector<State>& unshifted = first ? states_ : merged_;
   scratch_.clear();
-  scratch_.reserve(states_.size() + unshifted.size());
   std::int64_t last_cost = std::numeric_limits<std::int64_t>::max();
   const auto push = [&](const State& state) {
     if (state.cost >= last_cost) return;
