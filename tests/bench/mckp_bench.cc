@@ -218,10 +218,7 @@ int Main(int argc, char** argv) {
       }
     }
   }
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  PrintTallies();
+  if (const int status = RunAll(argc, argv); status != 0) return status;
   CountWrongAnswers();
   PrintOverSeeds();
   return 0;
