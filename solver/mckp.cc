@@ -1,13 +1,16 @@
 #include "solver/mckp.h"
 
 #include <algorithm>
+#include <limits>
+#include <memory_resource>
 #include <numeric>
-#include <optional>
 #include <utility>
 
+#include "solver/mckp_classes.h"
 #include "solver/mckp_core.h"
 #include "solver/mckp_incumbent.h"
 #include "solver/mckp_relaxation.h"
+#include "solver/scratch.h"
 #include "solver/validate.h"
 #include "solver/validate_choice.h"
 
@@ -15,6 +18,7 @@ namespace ucudnn {
 namespace {
 
 using mckp_internal::Change;
+using mckp_internal::ChoiceWriter;
 using mckp_internal::Core;
 using mckp_internal::CoreType;
 using mckp_internal::Deviation;
@@ -22,6 +26,7 @@ using mckp_internal::Front;
 using mckp_internal::Incumbent;
 using mckp_internal::Neighbours;
 using mckp_internal::Relaxation;
+using mckp_internal::Survey;
 using mckp_internal::Wide;
 
 std::int64_t CeilDivide(Wide a, Wide b) {
@@ -35,71 +40,95 @@ void TightenStep(std::int64_t value, std::int64_t* step) {
   *step = std::gcd(*step, value);
 }
 
-MckpSolution Assemble(const Relaxation& r, const Incumbent& found) {
+constexpr std::uint32_t kNoChange = std::numeric_limits<std::uint32_t>::max();
+
+MckpSolution Assemble(std::span<const MckpClass> classes, const Survey& survey,
+                      const Relaxation& r, const Incumbent& found,
+                      std::pmr::memory_resource* memory) {
   MckpSolution solution;
   solution.cost = r.base_cost + found.cost;
   solution.weight = r.base_weight + found.weight;
-  std::vector<std::size_t> first(r.fronts.size());
-  std::size_t copies = 0;
-  for (std::size_t k = 0; k < r.fronts.size(); ++k) {
-    first[k] = copies;
-    copies += static_cast<std::size_t>(r.fronts[k].count);
+  // What the copies of each front take: its changes first, then the base.
+  struct Taken {
+    std::uint32_t base = 0;
+    std::uint32_t change = kNoChange;
+  };
+  std::pmr::vector<Taken> taken(r.fronts.size(), memory);
+  for (std::size_t f = 0; f < r.fronts.size(); ++f) {
+    taken[f].base = r.fronts[f].Original(r.hull[r.fronts[f].base]);
   }
-  solution.choice.resize(copies);
-  for (std::size_t k = 0; k < r.fronts.size(); ++k) {
-    const Front& front = r.fronts[k];
-    std::fill_n(solution.choice.begin() + static_cast<std::ptrdiff_t>(first[k]),
-                front.count, front.Original(r.hull[front.base]));
-  }
+  struct Left {
+    std::int64_t copies = 0;
+    std::uint32_t item = 0;
+    std::uint32_t next = kNoChange;  // of the same front
+  };
+  std::pmr::vector<Left> left(memory);
+  left.reserve(found.changes.size());
   for (const Change& change : found.changes) {
-    for (std::int64_t i = 0; i < change.copies; ++i) {
-      solution.choice[first[change.front]++] =
-          r.fronts[change.front].Original(change.item);
+    std::uint32_t& head = taken[change.front].change;
+    left.push_back(
+        {change.copies, r.fronts[change.front].Original(change.item), head});
+    head = static_cast<std::uint32_t>(left.size() - 1);
+  }
+  ChoiceWriter writer(survey.copies);
+  for (std::size_t k = 0; k < classes.size(); ++k) {
+    Taken& of = taken[r.kinds.of[k]];
+    std::int64_t copies = classes[k].count;
+    while (of.change != kNoChange && copies > 0) {
+      Left& change = left[of.change];
+      const std::int64_t now = std::min(copies, change.copies);
+      writer.Add(change.item, now);
+      copies -= now;
+      change.copies -= now;
+      if (change.copies == 0) of.change = change.next;
+    }
+    if (copies == 1) {
+      writer.Add(of.base);
+    } else {
+      writer.Add(of.base, copies);
     }
   }
+  solution.choice = std::move(writer).choice();
   return solution;
 }
 
-}  // namespace
+// Where it fits that every class takes its cheapest item, nothing is to choose.
+MckpSolution Cheapest(std::span<const MckpClass> classes,
+                      const Survey& survey) {
+  MckpSolution solution;
+  solution.choice = mckp_internal::CheapestChoice(classes, survey);
+  solution.cost = survey.cheapest_cost;
+  solution.weight = survey.cheapest_weight;
+  solution.lower_bound = solution.cost;
+  solution.optimal = true;
+  return solution;
+}
 
-Result<MckpSolution> SolveMckp(std::span<const MckpClass> classes,
-                               std::int64_t capacity, const Limits& limits) {
-  UCUDNN_ASSIGN_OR_RETURN(Relaxation r,
-                          mckp_internal::Relax(classes, capacity));
-  Incumbent found;
-  if (r.base_weight > r.capacity) {
-    found = mckp_internal::Lightest(r);
-  } else if (!r.everything_fits) {
-    found = mckp_internal::FillAtPrice(&r);
-  }
-  const Incumbent filled = found;
-  Neighbours neighbours(r, filled);
-  if (!r.everything_fits && r.base_weight <= r.capacity) {
-    neighbours.Greedily(&found);
-  }
+Result<MckpSolution> Solve(std::span<const MckpClass> classes,
+                           std::int64_t capacity, const Limits& limits) {
+  UCUDNN_ASSIGN_OR_RETURN(const Survey survey,
+                          mckp_internal::SurveyOf(classes));
+  if (survey.cheapest_weight <= capacity) return Cheapest(classes, survey);
+
+  Scratch<std::size_t{32} << 10> scratch;
+  Relaxation r(&scratch);
+  UCUDNN_RETURN_IF_ERROR(mckp_internal::Relax(classes, survey, capacity, &r));
+  const bool bases_fit = r.base_weight <= capacity;
+  Incumbent found = bases_fit ? mckp_internal::FillAtPrice(&r, &scratch)
+                              : mckp_internal::Lightest(r, &scratch);
+  Neighbours neighbours(r, found, &scratch);
+  if (bases_fit) neighbours.Greedily();
   // What a better solution's losses and unused capacity may cost.
   const auto gap = [&](std::int64_t step) {
-    return Wide{r.base_cost + found.cost - step} * r.price_q - r.bound;
+    return Wide{r.base_cost + neighbours.cost() - step} * r.price_q - r.bound;
   };
 
   // The core: what may deviate from the relaxation in a better solution.
-  std::vector<CoreType> types;
-  std::vector<Deviation> deviations;
+  std::pmr::vector<CoreType> types(&scratch);
+  std::pmr::vector<Deviation> deviations(&scratch);
   if (gap(1) >= 0) {
-    for (std::uint32_t k = 0; k < r.fronts.size(); ++k) {
-      const auto begin = static_cast<std::uint32_t>(deviations.size());
-      mckp_internal::AppendDeviations(r, r.fronts[k], gap(1), &deviations);
-      const auto end = static_cast<std::uint32_t>(deviations.size());
-      if (end > begin) {
-        CoreType type;
-        type.front = k;
-        type.begin = begin;
-        type.end = end;
-        type.count = r.fronts[k].count;
-        types.push_back(type);
-      }
-    }
-    neighbours.InPairs(types, deviations, &found);
+    mckp_internal::FindCore(r, gap(1), &types, &deviations);
+    neighbours.InPairs(types, deviations);
   }
 
   // Costs and weights of better solutions come in steps.
@@ -109,22 +138,24 @@ Result<MckpSolution> SolveMckp(std::span<const MckpClass> classes,
     TightenStep(d.cost, &cost_step);
     TightenStep(d.weight, &weight_step);
   }
-  // The steps count from the bases, which `found` need not be made of; what it
-  // changes need not be among the deviations either.
-  if (cost_step == 0 || r.base_weight > r.capacity) cost_step = 1;
-  TightenStep(found.cost, &cost_step);
-  std::int64_t unusable = 0;  // of the capacity
+  // The steps count from the bases, which the best solution so far need not be
+  // made of; what it changes need not be among the deviations either.
+  if (cost_step == 0 || !bases_fit) cost_step = 1;
+  TightenStep(neighbours.cost(), &cost_step);
   if (weight_step > 0) {
     const std::int64_t room = capacity - r.base_weight;
-    unusable = (room % weight_step + weight_step) % weight_step;
+    const std::int64_t unusable =
+        (room % weight_step + weight_step) % weight_step;
     r.capacity -= unusable;
-    r.bound += r.price_p * unusable;
+    r.bound += Wide{r.price_p} * unusable;
   }
 
+  const bool searched = gap(cost_step) >= 0 && !types.empty();
+  neighbours.ApplyTo(&found);
   bool proven = true;
   std::int64_t open_bound = found.cost;
   std::int64_t nodes = 0;
-  if (gap(cost_step) >= 0 && !types.empty()) {
+  if (searched) {
     Core core(r, std::move(types), std::move(deviations), cost_step, limits);
     core.Search(found.cost);
     if (core.improved()) {
@@ -137,15 +168,23 @@ Result<MckpSolution> SolveMckp(std::span<const MckpClass> classes,
     nodes = core.nodes();
   }
 
-  MckpSolution solution = Assemble(r, found);
+  MckpSolution solution = Assemble(classes, survey, r, found, &scratch);
   solution.nodes = nodes;
   solution.lower_bound =
       proven ? solution.cost
              : std::min(solution.cost, std::max(CeilDivide(r.bound, r.price_q),
                                                 r.base_cost + open_bound));
   solution.optimal = solution.lower_bound == solution.cost;
+  return solution;
+}
+
+}  // namespace
+
+Result<MckpSolution> SolveMckp(std::span<const MckpClass> classes,
+                               std::int64_t capacity, const Limits& limits) {
+  Result<MckpSolution> solution = Solve(classes, capacity, limits);
   if constexpr (kSolversCheckThemselves) {
-    RequireValid(ValidateMckp(solution, classes, capacity));
+    if (solution) RequireValid(ValidateMckp(*solution, classes, capacity));
   }
   return solution;
 }

@@ -14,14 +14,20 @@ Wide CeilDivide(Wide a, Wide b) { return a > 0 ? (a + b - 1) / b : a / b; }
 
 }  // namespace
 
-Core::Core(const Relaxation& relaxation, std::vector<CoreType> types,
-           std::vector<Deviation> deviations, std::int64_t cost_step,
+Core::Core(const Relaxation& relaxation, std::pmr::vector<CoreType> types,
+           std::pmr::vector<Deviation> deviations, std::int64_t cost_step,
            const Limits& limits)
     : relaxation_(relaxation),
       types_(std::move(types)),
+      merged_types_(relaxation.memory),
       deviations_(std::move(deviations)),
+      outlooks_(relaxation.memory),
       cost_step_(cost_step),
-      limits_(limits) {
+      limits_(limits),
+      states_(relaxation.memory),
+      merged_(relaxation.memory),
+      scratch_(relaxation.memory),
+      nodes_(relaxation.memory) {
   for (CoreType& type : types_) {
     type.stored_end = type.end;
     type.own_count = type.count;
@@ -79,17 +85,6 @@ void Core::ShrinkToGap() {
   UpdateOutlooks();
 }
 
-// Whether a state may lead to a better solution: if it fits, the room it
-// leaves is worth at most the best slope to come; if not, the excess must be
-// shed.
-bool Core::Promising(std::int64_t excess, std::int64_t cost,
-                     const Outlook& outlook) const {
-  const std::int64_t allowed = best_.cost - cost_step_ - cost;
-  const Slope& slope = excess <= 0 ? outlook.save : outlook.shed;
-  if (slope.weight == 0) return false;
-  return Wide{excess} * slope.cost <= Wide{allowed} * slope.weight;
-}
-
 void Core::SearchType(std::size_t position) {
   position_ = position;
   const CoreType type = types_[position];
@@ -131,44 +126,47 @@ void Core::SearchType(std::size_t position) {
 // completed with what is pending.
 void Core::Step(const CoreType& type, const Outlook& outlook,
                 const Pending& pending) {
-  merged_.clear();
-  for (const State& state : states_) {
-    if (Promising(state.excess, state.cost, outlook)) merged_.push_back(state);
-  }
   for (std::uint32_t d = type.begin; d < type.end; ++d) {
     if (OutOfLimits()) {
       Abandon();
       return;
     }
-    Shift(d, outlook);
+    Shift(d, d == type.begin, outlook);
   }
   Finish(outlook, pending);
 }
 
-// Merges the states with `deviation` added into `merged_`, keeping what is
-// undominated.
-void Core::Shift(std::uint32_t deviation, const Outlook& outlook) {
+// Merges the states with `deviation` added into `merged_`, or for the `first`
+// of a step with those that stay as they are, keeping what is undominated.
+void Core::Shift(std::uint32_t deviation, bool first, const Outlook& outlook) {
   const Deviation& d = deviations_[deviation];
+  const auto promising = PromisingTest(outlook);
+  const std::pmr::vector<State>& unshifted = first ? states_ : merged_;
   scratch_.clear();
-  auto old = merged_.begin();
-  const auto push = [this](const State& state) {
-    if (scratch_.empty() || state.cost < scratch_.back().cost) {
-      scratch_.push_back(state);
-    }
+  std::int64_t last_cost = std::numeric_limits<std::int64_t>::max();
+  const auto push = [&](const State& state) {
+    if (state.cost >= last_cost) return;
+    last_cost = state.cost;
+    scratch_.push_back(state);
+  };
+  auto old = unshifted.begin();
+  const auto end = unshifted.end();
+  const auto push_old = [&] {
+    if (!first || promising(old->excess, old->cost)) push(*old);
+    ++old;
   };
   for (const State& state : states_) {
     const std::int64_t excess = state.excess + d.weight;
     const std::int64_t cost = state.cost + d.cost;
-    if (!Promising(excess, cost, outlook)) continue;
-    while (old != merged_.end() &&
-           (old->excess < excess ||
-            (old->excess == excess && old->cost <= cost))) {
-      push(*old++);
+    if (!promising(excess, cost)) continue;
+    while (old != end && (old->excess < excess ||
+                          (old->excess == excess && old->cost <= cost))) {
+      push_old();
     }
     push({excess, cost, state.node, deviation, 1});
     ++nodes_made_;
   }
-  while (old != merged_.end()) push(*old++);
+  while (old != end) push_old();
   std::swap(merged_, scratch_);
 }
 
@@ -177,12 +175,13 @@ void Core::Shift(std::uint32_t deviation, const Outlook& outlook) {
 void Core::StepByCount(std::uint32_t deviation, std::int64_t count,
                        const Outlook& outlook) {
   const Deviation& d = deviations_[deviation];
+  const auto promising = PromisingTest(outlook);
   merged_.clear();
   for (const State& state : states_) {
     const auto add = [&](std::int64_t copies) {
       const std::int64_t excess = state.excess + copies * d.weight;
       const std::int64_t cost = state.cost + copies * d.cost;
-      if (!Promising(excess, cost, outlook)) return false;
+      if (!promising(excess, cost)) return false;
       merged_.push_back({excess, cost, state.node,
                          copies == 0 ? kUnchanged : deviation, copies});
       ++nodes_made_;
@@ -219,6 +218,7 @@ void Core::StepByCount(std::uint32_t deviation, std::int64_t count,
 // solution among them, and drops those that it makes unpromising.
 void Core::Finish(const Outlook& outlook, const Pending& pending) {
   std::swap(states_, merged_);
+  const std::int64_t best_before = best_.cost;
   // The last state that fits costs least of those that do.
   const auto first_over = std::partition_point(
       states_.begin(), states_.end(),
@@ -234,15 +234,18 @@ void Core::Finish(const Outlook& outlook, const Pending& pending) {
     }
   }
   if (nodes_made_ >= next_look_ahead_ && states_.size() > 16) LookAhead();
+  const bool better = best_.cost < best_before;  // else all are promising
+  const auto promising = PromisingTest(outlook);
   std::size_t kept = 0;
   for (State& state : states_) {
-    if (!Promising(state.excess, state.cost, outlook)) continue;
+    if (better && !promising(state.excess, state.cost)) continue;
     if (state.deviation != kUnchanged) {
       nodes_.push_back({state.node, state.deviation, state.copies});
       state.node = static_cast<std::uint32_t>(nodes_.size() - 1);
       state.deviation = kUnchanged;
     }
-    states_[kept++] = state;
+    if (better) states_[kept] = state;
+    ++kept;
   }
   states_.resize(kept);
 }
@@ -255,7 +258,7 @@ void Core::LookAhead() {
   constexpr std::size_t kPool = 1 << 14;
   constexpr int kTried = 4;
   next_look_ahead_ = 2 * nodes_made_;
-  std::vector<std::uint32_t> pool;
+  std::pmr::vector<std::uint32_t> pool(relaxation_.memory);
   for (std::size_t i = position_ + 1; i < types_.size(); ++i) {
     if (pool.size() >= kPool) break;
     for (std::uint32_t d = types_[i].begin; d < types_[i].end; ++d) {
@@ -324,14 +327,15 @@ void Core::Abandon() {
   }
 }
 
-std::vector<Change> Core::changes() const {
+std::pmr::vector<Change> Core::changes() const {
   // How many copies of each type take each of its deviations.
-  std::vector<std::int64_t> copies(deviations_.size(), 0);
+  std::pmr::vector<std::int64_t> copies(deviations_.size(), 0,
+                                        relaxation_.memory);
   for (std::uint32_t n = best_.node; n != kNoNode; n = nodes_[n].parent) {
     copies[nodes_[n].deviation] += nodes_[n].copies;
   }
   if (best_.extra > 0) copies[best_.deviation] += best_.extra;
-  std::vector<Change> changes;
+  std::pmr::vector<Change> changes(relaxation_.memory);
   for (const CoreType& type : types_) {
     const CoreType* member = &type;
     std::int64_t left = type.own_count;

@@ -11,12 +11,22 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory_resource>
 #include <vector>
 
 #include "solver/limits.h"
 #include "solver/mckp_relaxation.h"
 
 namespace ucudnn::mckp_internal {
+
+// An item that may still be part of a better solution, against its class's
+// base.
+struct Deviation {
+  std::int64_t cost = 0;    // added to the base's
+  std::int64_t weight = 0;  // added to the base's
+  Wide loss = 0;            // times price_q
+  std::uint32_t item = 0;   // in Front::items
+};
 
 // `copies` copies of a class take `item` (in Front::items), not their base.
 struct Change {
@@ -39,12 +49,18 @@ struct CoreType {
       std::numeric_limits<std::uint32_t>::max();
 };
 
+// Finds the core: what of each front but its base loses at most `gap`, the
+// smallest loss first.
+void FindCore(const Relaxation& relaxation, Wide gap,
+              std::pmr::vector<CoreType>* types,
+              std::pmr::vector<Deviation>* deviations);
+
 class Core {
  public:
-  // `relaxation` must outlive the core. Better solutions differ in cost by
-  // multiples of `cost_step`.
-  Core(const Relaxation& relaxation, std::vector<CoreType> types,
-       std::vector<Deviation> deviations, std::int64_t cost_step,
+  // `relaxation`, from whose memory the core takes its own, must outlive it.
+  // Better solutions differ in cost by multiples of `cost_step`.
+  Core(const Relaxation& relaxation, std::pmr::vector<CoreType> types,
+       std::pmr::vector<Deviation> deviations, std::int64_t cost_step,
        const Limits& limits);
 
   // Looks for solutions that add less than `cost` to the relaxation's bases.
@@ -56,7 +72,7 @@ class Core {
   // The best solution, against the bases: its cost, weight and changes.
   std::int64_t cost() const { return best_.cost; }
   std::int64_t weight() const { return best_.weight; }
-  std::vector<Change> changes() const;
+  std::pmr::vector<Change> changes() const;
   // Where not proven: no solution adds less than this to the bases' cost.
   std::int64_t open_bound() const { return open_bound_; }
   std::int64_t nodes() const { return nodes_made_; }
@@ -111,14 +127,23 @@ class Core {
   void UpdateOutlooks();
   void ShrinkToGap();
   Wide Gap() const;
-  bool Promising(std::int64_t excess, std::int64_t cost,
-                 const Outlook& outlook) const;
+  // Whether a state may lead to a better solution than the best so far: if it
+  // fits, the room it leaves is worth at most the best slope to come; if not,
+  // the excess must be shed.
+  auto PromisingTest(const Outlook& outlook) const {
+    return [most = best_.cost - cost_step_, save = outlook.save,
+            shed = outlook.shed](std::int64_t excess, std::int64_t cost) {
+      const Slope& slope = excess <= 0 ? save : shed;
+      return slope.weight != 0 &&
+             Wide{excess} * slope.cost <= Wide{most - cost} * slope.weight;
+    };
+  }
   void SearchType(std::size_t position);
   void Step(const CoreType& type, const Outlook& outlook,
             const Pending& pending);
   void StepByCount(std::uint32_t deviation, std::int64_t count,
                    const Outlook& outlook);
-  void Shift(std::uint32_t deviation, const Outlook& outlook);
+  void Shift(std::uint32_t deviation, bool first, const Outlook& outlook);
   void Finish(const Outlook& outlook, const Pending& pending);
   void LookAhead();
   void Offer(const State& state, std::uint32_t deviation, std::int64_t extra);
@@ -126,17 +151,17 @@ class Core {
   void Abandon();
 
   const Relaxation& relaxation_;
-  std::vector<CoreType> types_;
-  std::vector<CoreType> merged_types_;
-  std::vector<Deviation> deviations_;
-  std::vector<Outlook> outlooks_;  // of the types from a position on
+  std::pmr::vector<CoreType> types_;
+  std::pmr::vector<CoreType> merged_types_;
+  std::pmr::vector<Deviation> deviations_;
+  std::pmr::vector<Outlook> outlooks_;  // of the types from a position on
   std::int64_t cost_step_;
   const Limits& limits_;
 
-  std::vector<State> states_;  // by rising excess and falling cost
-  std::vector<State> merged_;  // of the step under way
-  std::vector<State> scratch_;
-  std::vector<Node> nodes_;
+  std::pmr::vector<State> states_;  // by rising excess and falling cost
+  std::pmr::vector<State> merged_;  // of the step under way
+  std::pmr::vector<State> scratch_;
+  std::pmr::vector<Node> nodes_;
   Best best_;
   Wide shrunk_to_ = 0;
   std::size_t position_ = 0;  // of the type being searched

@@ -1,14 +1,77 @@
-// How a knapsack's core is laid out before and while it is searched: alike
-// classes become one, and classes come nearest to the price first, with what
-// is still to be had after each.
+// How a knapsack's core is found, and laid out before and while it is
+// searched: alike classes become one, and classes come nearest to the price
+// first, with what is still to be had after each.
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 #include <utility>
 
 #include "solver/mckp_core.h"
 
 namespace ucudnn::mckp_internal {
+namespace {
+
+template <class Product>
+void FindWithin(const Relaxation& r, Product gap,
+                std::pmr::vector<CoreType>* types,
+                std::pmr::vector<Deviation>* deviations) {
+  const std::uint32_t* const hull = r.hull.data();
+  for (std::uint32_t k = 0; k < r.fronts.size(); ++k) {
+    const Front& front = r.fronts[k];
+    const MckpItem* const items = front.items;
+    const std::uint32_t base_item = hull[front.base];
+    const MckpItem base = items[base_item];
+    // Losses rise along the hull away from the base, and no item lies below
+    // the hull: from the first vertex that loses too much on, all do.
+    std::uint32_t first = 0;
+    for (std::uint32_t h = front.base; h-- > front.hull_begin;) {
+      if (r.Loss<Product>(base, items[hull[h]]) > gap) {
+        first = hull[h] + 1;
+        break;
+      }
+    }
+    std::uint32_t end = front.size;
+    for (std::uint32_t h = front.base + 1; h < front.hull_end; ++h) {
+      if (r.Loss<Product>(base, items[hull[h]]) > gap) {
+        end = hull[h];
+        break;
+      }
+    }
+    if (end - first < 2) continue;  // the base alone
+    const auto begin = deviations->end() - deviations->begin();
+    for (std::uint32_t i = first; i < end; ++i) {
+      if (i == base_item) continue;
+      const Product loss = r.Loss<Product>(base, items[i]);
+      if (loss > gap) continue;
+      deviations->push_back(
+          {items[i].cost - base.cost, items[i].weight - base.weight, loss, i});
+    }
+    if (begin == std::ssize(*deviations)) continue;
+    std::sort(deviations->begin() + begin, deviations->end(),
+              [](const Deviation& a, const Deviation& b) {
+                return a.loss != b.loss ? a.loss < b.loss : a.weight < b.weight;
+              });
+    CoreType& type = types->emplace_back();
+    type.front = k;
+    type.begin = static_cast<std::uint32_t>(begin);
+    type.end = static_cast<std::uint32_t>(deviations->size());
+    type.count = front.count;
+  }
+}
+
+}  // namespace
+
+void FindCore(const Relaxation& r, Wide gap, std::pmr::vector<CoreType>* types,
+              std::pmr::vector<Deviation>* deviations) {
+  if (r.small_products) {
+    constexpr Wide kMost = std::numeric_limits<std::int64_t>::max();
+    FindWithin(r, static_cast<std::int64_t>(std::min(gap, kMost)), types,
+               deviations);
+  } else {
+    FindWithin(r, gap, types, deviations);
+  }
+}
 
 // Types with the same deviations become one with all their copies.
 void Core::MergeAlikeTypes() {
@@ -30,8 +93,8 @@ void Core::MergeAlikeTypes() {
               return order != 0 ? order < 0 : a.front < b.front;
             });
   // Heads first; the others behind them, linked.
-  std::vector<CoreType> heads;
-  std::vector<CoreType> others;
+  std::pmr::vector<CoreType> heads(relaxation_.memory);
+  std::pmr::vector<CoreType> others(relaxation_.memory);
   for (const CoreType& type : types_) {
     if (!heads.empty() && compare(heads.back(), type) == 0) {
       others.push_back(type);
@@ -71,7 +134,7 @@ Core::Outlook Core::OutlookOf(const CoreType& type) const {
 void Core::SortTypes() {
   const double price = static_cast<double>(relaxation_.price_p) /
                        static_cast<double>(relaxation_.price_q);
-  std::vector<std::pair<double, CoreType>> keyed;
+  std::pmr::vector<std::pair<double, CoreType>> keyed(relaxation_.memory);
   keyed.reserve(types_.size());
   for (const CoreType& type : types_) {
     const Outlook outlook = OutlookOf(type);

@@ -5,38 +5,32 @@
 
 namespace ucudnn::mckp_internal {
 
-Incumbent FillAtPrice(Relaxation* r) {
-  Incumbent found;
+Incumbent FillAtPrice(Relaxation* r, std::pmr::memory_resource* memory) {
+  Incumbent found(memory);
   std::int64_t room = r->capacity - r->base_weight;
-  for (std::uint32_t k = 0; k < r->fronts.size(); ++k) {
+  for (const std::uint32_t k : r->at_price) {
     Front& front = r->fronts[k];
-    while (front.base + 1 < front.hull_end) {
-      const std::uint32_t next = r->hull[front.base + 1];
-      if (r->Loss(front, front.items[next]) != 0) break;
-      const std::int64_t weight =
-          front.items[next].weight - r->Base(front).weight;
-      const std::int64_t cost = front.items[next].cost - r->Base(front).cost;
-      const std::int64_t copies = std::min(front.count, room / weight);
-      room -= weight * copies;
-      if (copies == front.count) {
-        r->base_weight += weight * copies;
-        r->base_cost += cost * copies;
-        ++front.base;
-        continue;
-      }
-      if (copies > 0) {
-        found.changes.push_back({k, next, copies});
-        found.weight += weight * copies;
-        found.cost += cost * copies;
-      }
-      break;
+    const std::uint32_t next = r->hull[front.base + 1];
+    const std::int64_t weight =
+        front.items[next].weight - r->Base(front).weight;
+    const std::int64_t cost = front.items[next].cost - r->Base(front).cost;
+    const std::int64_t copies = std::min(front.count, room / weight);
+    room -= weight * copies;
+    if (copies == front.count) {
+      r->base_weight += weight * copies;
+      r->base_cost += cost * copies;
+      ++front.base;
+    } else if (copies > 0) {
+      found.changes.push_back({k, next, copies});
+      found.weight += weight * copies;
+      found.cost += cost * copies;
     }
   }
   return found;
 }
 
-Incumbent Lightest(const Relaxation& r) {
-  Incumbent found;
+Incumbent Lightest(const Relaxation& r, std::pmr::memory_resource* memory) {
+  Incumbent found(memory);
   for (std::uint32_t k = 0; k < r.fronts.size(); ++k) {
     const Front& front = r.fronts[k];
     if (front.base == front.hull_begin) continue;
@@ -48,34 +42,44 @@ Incumbent Lightest(const Relaxation& r) {
   return found;
 }
 
-Neighbours::Neighbours(const Relaxation& r, const Incumbent& filled)
-    : r_(r), filled_(filled), changed_(r.fronts.size(), 0) {
+Neighbours::Neighbours(const Relaxation& r, const Incumbent& filled,
+                       std::pmr::memory_resource* memory)
+    : r_(r),
+      filled_(filled),
+      memory_(memory),
+      changed_(r.fronts.size(), 0, memory) {
   for (const Change& change : filled.changes) changed_[change.front] = 1;
 }
 
-void Neighbours::Greedily(Incumbent* found) {
-  Extend(filled_, found);
-  if (!r_.break_front.has_value() || changed_[*r_.break_front] != 0) return;
-  const std::uint32_t k = *r_.break_front;
+void Neighbours::ApplyTo(Incumbent* filled) const {
+  filled->changes.insert(
+      filled->changes.end(), best_.changes.begin(),
+      best_.changes.begin() + static_cast<std::ptrdiff_t>(best_.size));
+  filled->cost += best_.cost;
+  filled->weight += best_.weight;
+}
+
+void Neighbours::Greedily() {
+  Extend({});
+  const std::uint32_t k = r_.break_front;
   const Front& front = r_.fronts[k];
-  if (front.base + 1 == front.hull_end) return;
-  Incumbent over = filled_;
+  if (changed_[k] != 0 || front.base + 1 == front.hull_end) return;
+  Exchange over;
   Add({k, r_.hull[front.base + 1], 1}, &over);
   changed_[k] = 1;
   Change change;
-  if (Cheapest(RoomOf(over), found->cost - over.cost, &change)) {
+  if (Cheapest(RoomAfter(over), best_.cost - over.cost, &change)) {
     Add(change, &over);
-    *found = over;
+    best_ = over;
     changed_[change.front] = 1;
-    Extend(over, found);
+    Extend(over);
     changed_[change.front] = 0;
   }
   changed_[k] = 0;
 }
 
-void Neighbours::InPairs(const std::vector<CoreType>& types,
-                         const std::vector<Deviation>& deviations,
-                         Incumbent* found) {
+void Neighbours::InPairs(std::span<const CoreType> types,
+                         std::span<const Deviation> deviations) {
   constexpr std::size_t kMost = 1 << 14;
   constexpr int kTried = 4;
   struct Entry {
@@ -83,7 +87,7 @@ void Neighbours::InPairs(const std::vector<CoreType>& types,
     std::int64_t cost;
     Change change;
   };
-  std::vector<Entry> entries;
+  std::pmr::vector<Entry> entries(memory_);
   entries.reserve(std::min(deviations.size(), kMost));
   for (const CoreType& type : types) {
     if (changed_[type.front] != 0) continue;
@@ -97,8 +101,8 @@ void Neighbours::InPairs(const std::vector<CoreType>& types,
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return a.weight != b.weight ? a.weight < b.weight : a.cost > b.cost;
   });
-  const std::int64_t room = RoomOf(filled_);
-  std::int64_t best = found->cost - filled_.cost;
+  const std::int64_t room = RoomAfter({});
+  std::int64_t best = best_.cost;
   const Entry* first = nullptr;
   const Entry* second = nullptr;
   std::size_t end = entries.size();
@@ -115,20 +119,20 @@ void Neighbours::InPairs(const std::vector<CoreType>& types,
     }
   }
   if (first == nullptr) return;
-  *found = filled_;
-  Add(first->change, found);
-  Add(second->change, found);
+  best_ = {};
+  Add(first->change, &best_);
+  Add(second->change, &best_);
 }
 
-std::int64_t Neighbours::RoomOf(const Incumbent& incumbent) const {
-  return r_.capacity - r_.base_weight - incumbent.weight;
+std::int64_t Neighbours::RoomAfter(const Exchange& exchange) const {
+  return r_.capacity - r_.base_weight - filled_.weight - exchange.weight;
 }
 
-void Neighbours::Add(const Change& change, Incumbent* incumbent) const {
+void Neighbours::Add(const Change& change, Exchange* exchange) const {
   const Front& front = r_.fronts[change.front];
-  incumbent->changes.push_back(change);
-  incumbent->cost += front.items[change.item].cost - r_.Base(front).cost;
-  incumbent->weight += front.items[change.item].weight - r_.Base(front).weight;
+  exchange->changes[exchange->size++] = change;
+  exchange->cost += front.items[change.item].cost - r_.Base(front).cost;
+  exchange->weight += front.items[change.item].weight - r_.Base(front).weight;
 }
 
 bool Neighbours::Cheapest(std::int64_t room, std::int64_t most,
@@ -149,12 +153,11 @@ bool Neighbours::Cheapest(std::int64_t room, std::int64_t most,
   return improved;
 }
 
-void Neighbours::Extend(const Incumbent& from, Incumbent* found) const {
+void Neighbours::Extend(Exchange from) {
   Change change;
-  if (!Cheapest(RoomOf(from), found->cost - from.cost, &change)) return;
-  Incumbent extended = from;
-  Add(change, &extended);
-  *found = std::move(extended);
+  if (!Cheapest(RoomAfter(from), best_.cost - from.cost, &change)) return;
+  Add(change, &from);
+  best_ = from;
 }
 
 }  // namespace ucudnn::mckp_internal

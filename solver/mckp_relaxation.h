@@ -18,27 +18,28 @@
 // the gap to a known solution is in no better one.
 
 #include <cstdint>
-#include <optional>
+#include <memory_resource>
 #include <span>
 #include <vector>
 
 #include "base/result.h"
 #include "solver/mckp.h"
+#include "solver/mckp_classes.h"
 
 namespace ucudnn::mckp_internal {
 
 __extension__ using Wide = __int128;
 
-// One class's undominated items by rising weight, and its hull among them.
+// The undominated items by rising weight of all classes of one kind, and their
+// hull.
 struct Front {
   const MckpItem* items = nullptr;
   const std::uint32_t* index = nullptr;  // into the caller's; null: the same
   std::uint32_t size = 0;
   std::uint32_t hull_begin = 0;  // in Relaxation::hull: positions in `items`
   std::uint32_t hull_end = 0;
-  std::uint32_t base = 0;       // of the hull: the relaxation's choice, or the
-                                // lightest of its several
-  bool small_products = false;  // a cost times a weight is below 2^62
+  std::uint32_t base = 0;  // of the hull: the relaxation's choice, or the
+                           // lightest of its several
   std::int64_t count = 1;
 
   std::uint32_t Original(std::uint32_t position) const {
@@ -47,17 +48,32 @@ struct Front {
 };
 
 struct Relaxation {
-  std::vector<Front> fronts;
-  std::vector<std::uint32_t> hull;
-  // What the fronts point to where the caller's items were not in order.
-  std::vector<std::vector<MckpItem>> sorted_items;
-  std::vector<std::vector<std::uint32_t>> sorted_index;
+  // `memory` must outlive it.
+  explicit Relaxation(std::pmr::memory_resource* of)
+      : memory(of),
+        kinds(of),
+        fronts(of),
+        hull(of),
+        sorted_items(of),
+        sorted_index(of),
+        at_price(of) {}
 
+  std::pmr::memory_resource* memory;
+  Kinds kinds;                     // of the caller's classes
+  std::pmr::vector<Front> fronts;  // of each kind
+  std::pmr::vector<std::uint32_t> hull;
+  // What the fronts point to where the caller's items were not in order.
+  std::pmr::vector<MckpItem> sorted_items;
+  std::pmr::vector<std::uint32_t> sorted_index;
+
+  // The product of any cost and any weight is below 2^62.
+  bool small_products = false;
   std::int64_t capacity = 0;
-  bool everything_fits = false;  // then every base is its class's cheapest
-  std::optional<std::uint32_t> break_front;  // of the edge that does not fit
-  Wide price_p = 0;  // cost per weight is price_p / price_q
-  Wide price_q = 1;
+  std::uint32_t break_front = 0;  // of the edge that does not fit
+  std::int64_t price_p = 0;       // cost per weight is price_p / price_q
+  std::int64_t price_q = 1;
+  // Whose next edge has exactly the price, by rising number.
+  std::pmr::vector<std::uint32_t> at_price;
   // Of the base items, all copies.
   std::int64_t base_cost = 0;
   std::int64_t base_weight = 0;
@@ -67,31 +83,22 @@ struct Relaxation {
   const MckpItem& Base(const Front& front) const {
     return front.items[hull[front.base]];
   }
-  // Times price_q; never negative.
-  Wide Loss(const Front& front, const MckpItem& item) const {
-    const MckpItem& base = Base(front);
-    return Wide{item.cost - base.cost} * price_q +
-           price_p * Wide{item.weight - base.weight};
+  // What taking `item`, weight paid for, costs above `base`, times price_q;
+  // never negative for the base of the same front. Product may be int64_t with
+  // small products.
+  template <class Product = Wide>
+  Product Loss(const MckpItem& base, const MckpItem& item) const {
+    return Product{item.cost - base.cost} * price_q +
+           Product{item.weight - base.weight} * price_p;
   }
 };
 
-// Errors: those of SolveMckp.
-Result<Relaxation> Relax(std::span<const MckpClass> classes,
-                         std::int64_t capacity);
-
-// An item that may still be part of a better solution, against its class's
-// base.
-struct Deviation {
-  std::int64_t cost = 0;    // added to the base's
-  std::int64_t weight = 0;  // added to the base's
-  Wide loss = 0;            // times price_q
-  std::uint32_t item = 0;   // in Front::items
-};
-
-// Appends the items of `front` but its base whose loss is at most `gap`, the
-// smallest loss first.
-void AppendDeviations(const Relaxation& relaxation, const Front& front,
-                      Wide gap, std::vector<Deviation>* out);
+// Solves the relaxation of classes that `survey` is of, where not all of them
+// can take their cheapest item.
+//
+// Errors: kFailedPrecondition as of SolveMckp.
+Status Relax(std::span<const MckpClass> classes, const Survey& survey,
+             std::int64_t capacity, Relaxation* relaxation);
 
 }  // namespace ucudnn::mckp_internal
 

@@ -127,11 +127,7 @@ int Main(int argc, char** argv) {
         ->Unit(benchmark::kMicrosecond)
         ->Iterations(51);
   }
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  PrintTallies();
-  return 0;
+  return RunAll(argc, argv);
 }
 
 }  // namespace

@@ -146,6 +146,15 @@ inline void CallJudges(benchmark::State& state, const IlpProblem& problem,
   report(judgement, "HiGHS");
 }
 
+// What is registered, and then the ratios over all instances.
+inline int RunAll(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  PrintTallies();
+  return 0;
+}
+
 }  // namespace ucudnn::bench
 
 #endif  // UCUDNN_TESTS_BENCH_JUDGES_H_

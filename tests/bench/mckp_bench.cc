@@ -44,15 +44,17 @@ void Division(benchmark::State& state, const MckpInstance& instance,
     // Shared fronts given apart, and once each as `ucudnn solve wd` does.
     // Where all that all kernels can use fits, there is nothing to choose.
     const bool slack = CapacityAt(instance, 1) <= capacity;
-    const std::string group = fmt::format(
-        "{} kernels, {}{}", instance.front_of.size(),
-        instance.measured ? "measured" : "scaled", slack ? ", all fits" : "");
-    Ours times = {{group + ", apart", ours}};
-    if (instance.fronts.size() < instance.front_of.size()) {
-      times.emplace_back(group + ", merged",
-                         MedianOf(instance.Merged(), capacity));
-    } else {
-      times.emplace_back(group + ", merged", ours);  // nothing to merge
+    const std::string kernels =
+        fmt::format("{} kernels, {}", instance.front_of.size(),
+                    instance.measured ? "measured" : "scaled");
+    const double merged_ours = instance.fronts.size() < instance.front_of.size()
+                                   ? MedianOf(instance.Merged(), capacity)
+                                   : ours;  // nothing to merge
+    Ours times;
+    for (const std::string& group :
+         {kernels + (slack ? ", all fits" : ", a choice left"), kernels}) {
+      times.emplace_back(group + ", apart", ours);
+      times.emplace_back(group + ", merged", merged_ours);
     }
     CallJudges(state, MckpAsIlp(instance.Kernels(), capacity),
                static_cast<double>(solution->cost), times, true);
@@ -216,10 +218,7 @@ int Main(int argc, char** argv) {
       }
     }
   }
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  PrintTallies();
+  if (const int status = RunAll(argc, argv); status != 0) return status;
   CountWrongAnswers();
   PrintOverSeeds();
   return 0;

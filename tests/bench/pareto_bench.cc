@@ -1,10 +1,13 @@
 // Pareto fronts on the H200's measurements, batch 256, every size, up to
-// 512 MiB; beside each the recurrence of the paper, in the same run.
+// 512 MiB; beside each the recurrence of the paper and general solvers, in the
+// same run.
 //
-//   pareto_bench [--benchmark_filter=Front]    without the recurrence
+//   pareto_bench [--benchmark_filter=Front]    ours alone
 //
-// Target: under 20 ms a kernel on one core. The last lines print
-// the ratio of the two methods' times.
+// Target: under 20 ms a kernel on one core. A general solver makes a front
+// point by point, each as workspace reuse under the point's workspace. It is
+// given 5 of a front's points, evenly apart; the ratio is that of its mean time
+// to our time for a point, that is for the whole front by its points.
 
 #include <benchmark/benchmark.h>
 
@@ -14,6 +17,8 @@
 
 #include "base/profile.h"
 #include "solver/pareto.h"
+#include "tests/bench/judges.h"
+#include "tests/bench/wr_ilp.h"
 #include "tests/solver/naive_pareto.h"
 
 namespace ucudnn {
@@ -95,5 +100,31 @@ BENCHMARK(BM_RatioToRecurrence)
     ->Iterations(1)
     ->Unit(benchmark::kMillisecond);
 
+void BM_RatioToGeneralSolvers(benchmark::State& state) {
+  constexpr std::size_t kPoints = 5;
+  const KernelProfile& kernel = KernelOf(state);
+  const WrRequest request{BatchSize(256), 512_MiB};
+  const auto front = SolvePareto(kernel.points, request);
+  const double ours = bench::TimeOurs(state, [&] {
+    benchmark::DoNotOptimize(SolvePareto(kernel.points, request));
+  });
+  const std::size_t size = front->points().size();
+  for (std::size_t i = 0; i < std::min(kPoints, size); ++i) {
+    const FrontPoint& point = front->points()[i * (size - 1) / (kPoints - 1)];
+    bench::CallJudges(
+        state, bench::WrAsIlp(kernel.points, {request.batch, point.workspace}),
+        static_cast<double>(point.time.count()),
+        {{"front, a point", ours / static_cast<double>(size)}}, false);
+  }
+  state.SetLabel(kernel.id.layer + " " + std::string(Name(kernel.id.op)));
+}
+BENCHMARK(BM_RatioToGeneralSolvers)
+    ->DenseRange(0, 11)
+    ->Iterations(101)
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond);
+
 }  // namespace
 }  // namespace ucudnn
+
+int main(int argc, char** argv) { return ucudnn::bench::RunAll(argc, argv); }

@@ -1,4 +1,5 @@
-// Workspace reuse on the H200's measurements: one kernel, batch 256.
+// Workspace reuse on the H200's measurements: one kernel, batch 256; beside
+// each kernel general solvers, in the same run (tests/bench/judges.h).
 //
 //   wr_bench [--benchmark_filter=...]
 //
@@ -10,6 +11,8 @@
 
 #include "base/profile.h"
 #include "solver/wr.h"
+#include "tests/bench/judges.h"
+#include "tests/bench/wr_ilp.h"
 
 namespace ucudnn {
 namespace {
@@ -49,12 +52,20 @@ KernelProfile Synthetic(std::int64_t batch) {
 void BM_WrH200(benchmark::State& state) {
   const KernelProfile& kernel =
       AlexNet().kernels[static_cast<std::size_t>(state.range(0))];
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(SolveWr(kernel, {BatchSize(256), 64_MiB}));
-  }
+  const WrRequest request{BatchSize(256), 64_MiB};
+  const double ours = bench::TimeOurs(
+      state, [&] { benchmark::DoNotOptimize(SolveWr(kernel, request)); });
+  // The medians alone: general solvers know of no noise.
+  const auto curve = SolveWrCurve(kernel.points, request.batch,
+                                  request.workspace_limit, request.policy);
+  bench::CallJudges(
+      state, bench::WrAsIlp(kernel.points, request),
+      static_cast<double>(curve->LowerBoundAt(request.batch)->count()),
+      {{"workspace reuse", ours}}, false);
   state.SetLabel(kernel.id.layer + " " + std::string(Name(kernel.id.op)));
 }
-BENCHMARK(BM_WrH200)->DenseRange(0, 11)->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_WrH200)->DenseRange(0, 11)->Iterations(201)->UseManualTime()->Unit(
+    benchmark::kMicrosecond);
 
 void BM_WrSynthetic(benchmark::State& state) {
   const KernelProfile kernel = Synthetic(state.range(0));
@@ -72,3 +83,5 @@ BENCHMARK(BM_WrSynthetic)
 
 }  // namespace
 }  // namespace ucudnn
+
+int main(int argc, char** argv) { return ucudnn::bench::RunAll(argc, argv); }

@@ -133,6 +133,58 @@ TEST(MckpTest, StaysExactWithTheLargestNumbers) {
   }
 }
 
+// Where all fits, nothing is searched, but all is checked.
+TEST(MckpTest, TakesTheCheapestItemsWhereTheyFit) {
+  const std::vector<Items> items = {
+      {{9, 0}, {4, 3}, {1, 7}}, {{2, 5}}, {{6, 2}, {3, 9}, {3, 8}, {8, 1}}};
+  std::vector<MckpClass> classes = Classes(items);
+  classes[0].count = 6;
+  classes[2].count = 2;
+  const auto solution = SolveMckp(classes, 6 * 7 + 5 + 2 * 8);
+  ASSERT_TRUE(solution);
+  EXPECT_THAT(solution->choice, ElementsAre(2, 2, 2, 2, 2, 2, 0, 2, 2));
+  EXPECT_EQ(solution->cost, 6 * 1 + 2 + 2 * 3);
+  EXPECT_EQ(solution->weight, 6 * 7 + 5 + 2 * 8);
+  EXPECT_EQ(solution->lower_bound, solution->cost);
+  EXPECT_EQ(solution->nodes, 0);
+  EXPECT_TRUE(solution->optimal);
+
+  constexpr std::int64_t kRoom = std::numeric_limits<std::int64_t>::max();
+  const auto code = [&](const Items& last) {
+    std::vector<MckpClass> more = classes;
+    more.push_back({last, 3});
+    const auto answer = SolveMckp(more, kRoom);
+    return answer ? Code::kOk : answer.error().code;
+  };
+  EXPECT_EQ(code({{3, 0}, {2, 1}, {1, 2}}), Code::kOk);
+  EXPECT_EQ(code({{3, 0}, {2, 1}, {-1, 2}}), Code::kInvalidArgument);
+  EXPECT_EQ(code({{3, -1}, {2, 1}, {1, 2}}), Code::kInvalidArgument);
+  EXPECT_EQ(code({{kRoom, 0}, {1, 2}}), Code::kOutOfRange);
+  EXPECT_EQ(code({{3, 0}, {1, std::int64_t{1} << 59}}), Code::kOutOfRange);
+  EXPECT_EQ(code({{3, 0}, {1, std::int64_t{1} << 58}}), Code::kOk);
+}
+
+// Alike are classes whose items are, in whatever memory; of look-alikes with
+// the same first and last item each keeps its own.
+TEST(MckpTest, KnowsAlikeClassesByTheirItems) {
+  const Items first = {{100, 0}, {60, 10}, {0, 30}};
+  const Items second = {{100, 0}, {70, 10}, {0, 30}};
+  std::vector<Items> items;
+  for (int i = 0; i < 30; ++i) items.push_back(i % 3 == 0 ? second : first);
+  std::vector<MckpClass> shared;
+  for (int i = 0; i < 30; ++i) {
+    shared.push_back({i % 3 == 0 ? items[0] : items[1], 1});
+  }
+  for (std::int64_t capacity = 0; capacity <= 900; capacity += 7) {
+    const auto apart = SolveMckp(Classes(items), capacity);
+    const auto alike = SolveMckp(shared, capacity);
+    ASSERT_TRUE(apart && alike);
+    ExpectValid(shared, capacity, *alike);
+    EXPECT_EQ(alike->choice, apart->choice);
+    EXPECT_EQ(alike->cost, LeastCost(shared, capacity));
+  }
+}
+
 // Shapes of instances that are easy, tied, correlated or repetitive.
 std::vector<Items> RandomItems(std::mt19937_64& random, int shape,
                                std::size_t classes) {

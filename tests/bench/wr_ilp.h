@@ -1,0 +1,45 @@
+#ifndef UCUDNN_TESTS_BENCH_WR_ILP_H_
+#define UCUDNN_TESTS_BENCH_WR_ILP_H_
+
+// Workspace reuse as general solvers take it: how many micro-batches of each
+// size there are.
+//
+//   min  sum_b t_b x_b   where  sum_b b x_b = B,  x_b a whole number
+//
+// Of each size only the fastest point that fits is given, as our own method
+// finds it: the best that a caller could do.
+
+#include <map>
+#include <span>
+
+#include "base/profile.h"
+#include "solver/ilp.h"
+#include "solver/wr.h"
+
+namespace ucudnn::bench {
+
+inline IlpProblem WrAsIlp(std::span<const MeasuredPoint> points,
+                          const WrRequest& request) {
+  std::map<BatchSize, Nanoseconds> fastest;
+  for (const MeasuredPoint& point : points) {
+    if (point.batch > request.batch ||
+        point.workspace > request.workspace_limit ||
+        !PolicyAdmits(request.policy, point.batch, request.batch)) {
+      continue;
+    }
+    const auto [at, fresh] = fastest.try_emplace(point.batch, point.time);
+    if (!fresh && point.time < at->second) at->second = point.time;
+  }
+  const std::int64_t batch = request.batch.count();
+  IlpProblem problem;
+  problem.rows.push_back({{}, batch, batch});
+  for (const auto& [size, time] : fastest) {
+    problem.rows[0].terms.push_back({problem.variables.size(), size.count()});
+    problem.variables.push_back({time.count(), 0, batch / size.count(), true});
+  }
+  return problem;
+}
+
+}  // namespace ucudnn::bench
+
+#endif  // UCUDNN_TESTS_BENCH_WR_ILP_H_
