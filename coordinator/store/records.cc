@@ -1,4 +1,4 @@
-#include "coordinator/store/store.h"
+#include "coordinator/store/records.h"
 
 #include <array>
 #include <utility>
