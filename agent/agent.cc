@@ -129,6 +129,7 @@ class Agent {
       request.set_agent_id(options_.id);
       request.set_device_id(device.info().id);
       request.set_max_tasks(options_.tasks_per_lease);
+      request.set_takes_controls(true);
       const auto leased = link_.LeaseTasks(request);
       if (!leased) {
         spdlog::warn("event=lease_failed device={} error=\"{}\"",
@@ -190,6 +191,13 @@ class Agent {
     UCUDNN_ASSIGN_OR_RETURN(campaign.goal, ParseTaskGoal(task.goal()));
     campaign.batch = BatchSize(task.batch());
     campaign.max_workspace = Bytes(task.max_workspace_bytes());
+    if (task.has_control()) {
+      const v1::Control& control = task.control();
+      campaign.control = {{control.algorithm(), control.math(), {}},
+                          Bytes(control.workspace_bytes())};
+      UCUDNN_ASSIGN_OR_RETURN(campaign.control->algorithm.precision,
+                              ParsePrecision(control.precision()));
+    }
     for (const v1::Measurement& measurement : task.known()) {
       UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point, FromProto(measurement));
       campaign.known.push_back(std::move(point));
@@ -209,6 +217,7 @@ class Agent {
     report.set_lease_token(task.lease_token());
     report.set_max_workspace_bytes(task.max_workspace_bytes());
     report.set_driver(device.info().driver);
+    if (task.has_control()) *report.mutable_control() = task.control();
     const DeviceInfo& info = device.info();
     v1::ReportTaskRequest partial = report;
     partial.set_partial(true);
@@ -358,6 +367,7 @@ class Agent {
     const std::lock_guard lock(mutex_);
     states_[index].leases.clear();
     for (const v1::Task& task : tasks) {
+      if (task.has_control()) continue;
       v1::TaskLease& lease = states_[index].leases.emplace_back();
       lease.set_task_id(task.id());
       lease.set_lease_token(task.lease_token());

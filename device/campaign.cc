@@ -251,6 +251,13 @@ Result<std::vector<MeasuredPoint>> RunCampaign(
     MeasureOptions options, const std::stop_token& stop,
     const MeasureProgress& progress, const PointsSink& sink) {
   options.max_workspace = task.max_workspace;
+  if (task.control) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        MeasuredPoint point,
+        bench.MeasureAlgorithm(task.problem, task.batch, *task.control, options,
+                               {}, stop));
+    return std::vector<MeasuredPoint>{std::move(point)};
+  }
   if (task.goal.adaptive) {
     return AdaptiveCampaign(device, bench, task, options, stop, progress, sink)
         .Run();

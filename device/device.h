@@ -51,7 +51,7 @@ std::string ToString(const DeviceKind& kind);
 Result<DeviceKind> ParseDeviceKind(std::string_view text);
 
 struct DeviceInfo {
-  std::string id;  // unique in the cluster: a GPU's UUID, "cpu-<host>-<n>"
+  std::string id;  // unique in the cluster: a GPU's UUID, "cpu-<agent>-<n>"
   DeviceKind kind;
   std::string driver;  // what else measurements were made under, for people
 };

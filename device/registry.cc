@@ -55,6 +55,7 @@ Result<Devices> OpenCpus([[maybe_unused]] const DeviceOptions& options) {
     OneDnnOptions onednn;
     onednn.threads = threads;
     onednn.index = i;
+    onednn.name = options.cpu_name;
     if (own_cores) {
       const auto first = cores.begin() + std::ptrdiff_t{i} * threads;
       onednn.cores.assign(first, first + threads);

@@ -34,6 +34,9 @@ struct DeviceOptions {
   // cores of its own if there are enough.
   int cpu_devices = 1;
   int cpu_threads = 0;  // of each; 0: an even share of the cores
+  // Their ids are "cpu-<name>-<n>"; empty: the host's name. Processes that
+  // tell a coordinator of their devices need names of their own.
+  std::string cpu_name = {};
 };
 
 // "sm=32": multiprocessors of a slice of a GPU (gpu_slices), as --slice and

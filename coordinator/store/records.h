@@ -45,11 +45,10 @@ struct AgentRecord {
 
 enum class DeviceState {
   kIdle,
-  kBusy,       // somebody works on it; the reason says who
-  kLost,       // not seen, or failed
-  kDeviating,  // its measurements differ from those of its kind
+  kBusy,  // somebody works on it; the reason says who
+  kLost,  // not seen, or failed
 };
-// "idle", "busy", "lost", "deviating".
+// "idle", "busy", "lost".
 std::string_view Name(DeviceState state);
 Result<DeviceState> ParseDeviceState(std::string_view text);
 
@@ -263,6 +262,41 @@ struct ProfileSummary {
 
   friend bool operator==(const ProfileSummary&,
                          const ProfileSummary&) = default;
+};
+
+// -------------------------------------------------------------- controls
+
+// A point that several devices of a kind measure, so that they can be compared.
+// Unique by kind, problem and batch.
+struct ControlRecord {
+  std::int64_t id = 0;  // given by the store
+  std::string kind;
+  std::string problem;
+  BatchSize batch;
+  Algorithm algorithm = {};
+  Bytes workspace = {};
+
+  friend bool operator==(const ControlRecord&, const ControlRecord&) = default;
+};
+
+// What one device measured of it, at one of several times.
+struct ControlMeasurement {
+  std::int64_t control = 0;
+  std::string device;
+  std::int64_t round = 1;
+  std::string driver;   // what else it was measured under
+  Nanoseconds time{0};  // 0: the device could not measure it
+  Nanoseconds spread{0};
+  std::string throttle = {};
+  UnixMillis measured_ms = 0;
+
+  friend bool operator==(const ControlMeasurement&,
+                         const ControlMeasurement&) = default;
+};
+
+struct KindControls {
+  std::vector<ControlRecord> points;             // by id
+  std::vector<ControlMeasurement> measurements;  // by control, device, round
 };
 
 // -------------------------------------------------------- plans and jobs

@@ -167,6 +167,14 @@ class Store {
   // By kind.
   virtual Result<std::vector<ProfileSummary>> ListProfiles() = 0;
 
+  // Adds those whose kind, problem and batch are new; ids are ignored.
+  virtual Status AddControls(std::span<const ControlRecord> controls) = 0;
+  // One of each control point, device and round, the latest, is kept.
+  // kNotFound: there is no such control point.
+  virtual Status PutControlMeasurement(
+      const ControlMeasurement& measurement) = 0;
+  virtual Result<KindControls> LoadControls(const std::string& kind) = 0;
+
   // Stores the plan unless one has its key; `id` is ignored.
   virtual Result<CreatedPlan> CreatePlan(const PlanRecord& plan) = 0;
   // Newest first; below `before_id` if it is positive.
