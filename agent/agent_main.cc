@@ -107,6 +107,7 @@ int Main(int argc, char** argv) {
   options.agent.host = HostName();
   options.agent.version = UCUDNN_VERSION;
   options.agent.clocks = ClocksOf;
+  options.agent.conditions = ConditionsOf;
   options.agent.seed = static_cast<std::uint64_t>(getpid());
   CLI::App app(
       "Measures convolutions on this node's devices for a coordinator.");

@@ -90,6 +90,17 @@ DeviceClocks ClocksOf([[maybe_unused]] const DeviceInfo& device) {
   return {};
 }
 
+std::string ConditionsOf(const DeviceInfo& device) {
+  std::string conditions = device.driver;
+#ifdef UCUDNN_WITH_CUDNN
+  if (const std::string settings = ReadGpuSettings(device.id);
+      !settings.empty()) {
+    conditions += ", " + settings;
+  }
+#endif
+  return conditions;
+}
+
 Result<Devices> OpenDevices(const DeviceOptions& options) {
   constexpr int kMostCpuDevices = 1024;
   if (options.cpu_devices < 0 || options.cpu_devices > kMostCpuDevices) {

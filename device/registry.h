@@ -48,6 +48,11 @@ Result<std::int64_t> ParseGpuSlice(std::string_view text);
 // not told. Costs no time on the device; thread safe.
 DeviceClocks ClocksOf(const DeviceInfo& device);
 
+// What measurements of an open device are true under now: its driver, and what
+// somebody has set on it that makes its times others (a power cap, clocks).
+// Costs no time on the device; thread safe.
+std::string ConditionsOf(const DeviceInfo& device);
+
 // The GPUs, else the CPU. kUnavailable if there is neither, saying why;
 // kInvalidArgument if an option is out of range.
 Result<std::vector<std::unique_ptr<Device>>> OpenDevices(
