@@ -78,6 +78,7 @@ class Agent {
   struct DeviceState {
     std::string busy_with;
     std::string lost;  // why it is of no use any more; empty: it is not lost
+    std::string registered_under;  // the driver that the coordinator was told
     std::vector<v1::TaskLease> leases;
   };
 
@@ -99,8 +100,10 @@ class Agent {
       kind.set_units(info.kind.units);
       kind.set_memory_bytes(info.kind.memory.count());
       kind.set_library(info.kind.library);
-      d.set_driver(info.driver);
+      const std::string conditions = ConditionsOf(i);
+      d.set_driver(conditions);
       const std::lock_guard state_lock(mutex_);
+      states_[i].registered_under = conditions;
       SetState(i, &d);
     }
     Backoff backoff(options_.seed);
@@ -125,10 +128,12 @@ class Agent {
     Backoff backoff(options_.seed + index + 1);
     while (!stop_.stop_requested()) {
       if (!WaitUntilFree(index)) return;
+      if (HasOtherConditions(index)) Register();
       v1::LeaseTasksRequest request;
       request.set_agent_id(options_.id);
       request.set_device_id(device.info().id);
       request.set_max_tasks(options_.tasks_per_lease);
+      request.set_takes_controls(true);
       const auto leased = link_.LeaseTasks(request);
       if (!leased) {
         spdlog::warn("event=lease_failed device={} error=\"{}\"",
@@ -183,6 +188,23 @@ class Agent {
     return false;
   }
 
+  // What measurements on the device are true under now.
+  std::string ConditionsOf(std::size_t index) const {
+    const DeviceInfo& info = devices_[index]->info();
+    return options_.conditions ? options_.conditions(info) : info.driver;
+  }
+
+  // Whether they are not what the coordinator was told.
+  bool HasOtherConditions(std::size_t index) {
+    const std::string now = ConditionsOf(index);
+    const std::lock_guard lock(mutex_);
+    const std::string& told = states_[index].registered_under;
+    if (now == told) return false;
+    spdlog::info("event=conditions_changed device={} from=\"{}\" to=\"{}\"",
+                 devices_[index]->info().id, told, now);
+    return true;
+  }
+
   // What a task asks for.
   static Result<CampaignTask> Read(const v1::Task& task) {
     CampaignTask campaign;
@@ -190,6 +212,13 @@ class Agent {
     UCUDNN_ASSIGN_OR_RETURN(campaign.goal, ParseTaskGoal(task.goal()));
     campaign.batch = BatchSize(task.batch());
     campaign.max_workspace = Bytes(task.max_workspace_bytes());
+    if (task.has_control()) {
+      const v1::Control& control = task.control();
+      campaign.control = {{control.algorithm(), control.math(), {}},
+                          Bytes(control.workspace_bytes())};
+      UCUDNN_ASSIGN_OR_RETURN(campaign.control->algorithm.precision,
+                              ParsePrecision(control.precision()));
+    }
     for (const v1::Measurement& measurement : task.known()) {
       UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point, FromProto(measurement));
       campaign.known.push_back(std::move(point));
@@ -208,7 +237,8 @@ class Agent {
     report.set_task_id(task.id());
     report.set_lease_token(task.lease_token());
     report.set_max_workspace_bytes(task.max_workspace_bytes());
-    report.set_driver(device.info().driver);
+    report.set_driver(ConditionsOf(index));
+    if (task.has_control()) *report.mutable_control() = task.control();
     const DeviceInfo& info = device.info();
     v1::ReportTaskRequest partial = report;
     partial.set_partial(true);
@@ -239,6 +269,17 @@ class Agent {
     report.mutable_clocks()->set_sm_mhz(clocks.sm_mhz);
     report.mutable_clocks()->set_memory_mhz(clocks.memory_mhz);
     report.mutable_clocks()->set_throttle(clocks.throttle);
+    const std::string conditions = ConditionsOf(index);
+    if (conditions != report.driver()) {
+      // Nobody knows which points were measured under what.
+      report.set_error(fmt::format("while it was measured, '{}' became '{}'",
+                                   report.driver(), conditions));
+      report.set_retryable(true);
+      spdlog::warn(
+          "event=task_failed device={} problem={} batch={} error=\"{}\"",
+          info.id, task.problem(), task.batch(), report.error());
+      return report;
+    }
     if (points) {
       for (const MeasuredPoint& point : *points) {
         *report.add_measurements() = ToProto(point);
@@ -358,6 +399,7 @@ class Agent {
     const std::lock_guard lock(mutex_);
     states_[index].leases.clear();
     for (const v1::Task& task : tasks) {
+      if (task.has_control()) continue;
       v1::TaskLease& lease = states_[index].leases.emplace_back();
       lease.set_task_id(task.id());
       lease.set_lease_token(task.lease_token());

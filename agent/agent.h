@@ -39,6 +39,9 @@ struct AgentOptions {
   std::uint64_t seed = 1;  // of the jitter
   // Tells a device's clocks right after a task; may be absent.
   std::function<DeviceClocks(const DeviceInfo& device)> clocks = {};
+  // Tells what measurements of a device are true under now, as its driver's
+  // text; may be absent, and is then DeviceInfo::driver.
+  std::function<std::string(const DeviceInfo& device)> conditions = {};
   // What was measured of a task that takes long is reported so often.
   std::chrono::milliseconds partial_report{2'000};
 };

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "agent/agent.h"
+#include "agent/identity.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "device/measure.h"
@@ -48,10 +49,23 @@ void LogDropped(const Candidate& candidate,
               point.error().message);
 }
 
-Status Run(const Options& options) {
+Status Run(Options options) {
   const StopSignals signals;
   StartLog("ucudnn-agent", options.log_level);
+  // Agents with unlike slices of one host are different agents.
+  std::string& id = options.agent.id;
+  const bool suggestion = id.empty();
+  if (suggestion) {
+    id = options.agent.host;
+    for (const std::string& slice : options.slices) id += "-" + slice;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Identity identity,
+      Identity::Take(id, suggestion,
+                     fmt::format("{}", fmt::join(options.coordinators, ","))));
+  id = identity.id();
   DeviceOptions asked = options.devices;
+  asked.cpu_name = id;
   asked.on_gpu_failure = [](int ordinal, const Error& error) {
     spdlog::error("event=gpu_left_out gpu={} why=\"{}\"", ordinal,
                   error.message);
@@ -93,6 +107,7 @@ int Main(int argc, char** argv) {
   options.agent.host = HostName();
   options.agent.version = UCUDNN_VERSION;
   options.agent.clocks = ClocksOf;
+  options.agent.conditions = ConditionsOf;
   options.agent.seed = static_cast<std::uint64_t>(getpid());
   CLI::App app(
       "Measures convolutions on this node's devices for a coordinator.");
@@ -104,8 +119,10 @@ int Main(int argc, char** argv) {
       ->delimiter(',')
       ->option_text("HOST:PORT[,...]")
       ->envname("UCUDNN_COORDINATOR");
-  app.add_option("--id", options.agent.id,
-                 "This agent's name; the host's name unless given")
+  app.add_option(
+         "--id", options.agent.id,
+         "This agent's name, of no other agent; the host's name, with a "
+         "number if that is taken, unless given")
       ->option_text("NAME");
   app.add_option("--gpus", options.devices.gpu_ordinals,
                  "Offer only these GPUs, counted from 0")
@@ -132,13 +149,6 @@ int Main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
-  }
-  // Agents with unlike slices of one host are different agents.
-  if (options.agent.id.empty()) {
-    options.agent.id = options.agent.host;
-    for (const std::string& slice : options.slices) {
-      options.agent.id += "-" + slice;
-    }
   }
   Status status;
   for (const std::string& slice : options.slices) {

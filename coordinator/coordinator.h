@@ -9,10 +9,12 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "coordinator/controls.h"
 #include "coordinator/planner.h"
 #include "coordinator/store/store.h"
 #include "ucudnn/v1/agent.pb.h"
@@ -125,6 +127,16 @@ class Coordinator {
   // What measurements of a kind are true under: the drivers of its devices
   // online. Empty if none is, and then nothing is known to be stale.
   Result<std::vector<std::string>> DriversOf(const std::string& kind);
+  // Devices of a kind beside each other; see coordinator/controls.h.
+  Result<std::vector<DeviceComparison>> CompareKind(const std::string& kind);
+  // What the device is to measure for that, before anything else.
+  Status LeaseControls(const DeviceRecord& device, int max_count,
+                       v1::LeaseTasksResponse* response);
+  // Lets others measure what a device has just measured, if that is to be.
+  Status AddControl(const TaskCompletion& completion);
+  Status ReportControl(const v1::ReportTaskRequest& request);
+  // Whose measurements a plan stands on that deviate from their kind.
+  Result<std::vector<std::string>> DoubtsAbout(const Inputs& inputs);
   // The one kind that the devices online have.
   Result<std::string> OnlyKind();
 

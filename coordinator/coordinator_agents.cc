@@ -15,7 +15,8 @@ namespace {
 constexpr int kMaxDevicesPerAgent = 1024;
 constexpr int kMaxTasksPerLease = 64;
 
-v1::Device ToProto(const DeviceRecord& record) {
+v1::Device ToProto(const DeviceRecord& record,
+                   const std::vector<DeviceComparison>& compared) {
   v1::Device device;
   device.set_id(record.id);
   device.set_agent_id(record.agent);
@@ -29,6 +30,16 @@ v1::Device ToProto(const DeviceRecord& record) {
   device.set_state(std::string(Name(record.state)));
   device.set_state_reason(record.reason);
   device.set_last_seen_ms(record.last_seen_ms);
+  const auto found =
+      std::ranges::find(compared, record.id, &DeviceComparison::device);
+  if (found != compared.end()) {
+    v1::Comparison& comparison = *device.mutable_comparison();
+    comparison.set_relative_time(found->relative_time);
+    comparison.set_points(found->points);
+    comparison.set_precision(std::string(Name(found->precision)));
+    comparison.set_deviates(found->deviates);
+    comparison.set_text(found->text);
+  }
   return device;
 }
 
@@ -114,17 +125,23 @@ Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
                 "device {} is registered by agent {}, not by {}", device.id,
                 device.agent, request.agent_id());
   }
+  v1::LeaseTasksResponse response;
+  response.set_poll_after_ms(options_.poll_after_ms);
+  const int most = std::clamp(request.max_tasks(), 1, kMaxTasksPerLease);
+  if (request.takes_controls()) {
+    UCUDNN_RETURN_IF_ERROR(LeaseControls(device, most, &response));
+    if (response.tasks_size() > 0) return response;
+  }
   const std::int64_t now = clock_.NowMs();
   LeaseRequest lease;
   lease.kind = device.kind.key;
   lease.agent = request.agent_id();
   lease.device = device.id;
-  lease.max_count = std::clamp(request.max_tasks(), 1, kMaxTasksPerLease);
+  lease.max_count = most;
   lease.now_ms = now;
   lease.until_ms = now + options_.lease_ms;
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<TaskRecord> tasks,
                           store_.LeaseTasks(lease));
-  v1::LeaseTasksResponse response;
   for (const TaskRecord& task : tasks) {
     v1::Task& t = *response.add_tasks();
     t.set_id(task.id);
@@ -138,7 +155,6 @@ Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
       UCUDNN_RETURN_IF_ERROR(AddKnown(task.key, &t));
     }
   }
-  response.set_poll_after_ms(options_.poll_after_ms);
   return response;
 }
 
@@ -160,6 +176,10 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
   const LeaseRef lease{request.task_id(), request.lease_token()};
   const std::int64_t now = clock_.NowMs();
   v1::ReportTaskResponse response;
+  if (request.has_control()) {
+    UCUDNN_RETURN_IF_ERROR(ReportControl(request));
+    return response;
+  }
   if (!request.error().empty()) {
     UCUDNN_RETURN_IF_ERROR(
         store_.FailTask({lease, request.error(), request.retryable(), now}));
@@ -188,6 +208,7 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
   UCUDNN_ASSIGN_OR_RETURN(const CompletionResult result,
                           store_.CompleteTask(completion));
   response.set_already(result.already);
+  if (!result.already) UCUDNN_RETURN_IF_ERROR(AddControl(completion));
   return response;
 }
 
@@ -259,8 +280,13 @@ Result<v1::ListDevicesResponse> Coordinator::ListDevices(
   UCUDNN_ASSIGN_OR_RETURN(
       const auto page,
       PageOf(devices, request, [](const DeviceRecord& d) { return d.id; }));
+  std::map<std::string, std::vector<DeviceComparison>> compared;
   for (const DeviceRecord& device : page) {
-    *response.add_devices() = ToProto(device);
+    const std::string& kind = device.kind.key;
+    if (!compared.contains(kind)) {
+      UCUDNN_ASSIGN_OR_RETURN(compared[kind], CompareKind(kind));
+    }
+    *response.add_devices() = ToProto(device, compared[kind]);
   }
   return response;
 }
@@ -268,7 +294,8 @@ Result<v1::ListDevicesResponse> Coordinator::ListDevices(
 Result<v1::Device> Coordinator::GetDevice(const v1::GetRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const DeviceRecord device,
                           store_.GetDevice(request.id()));
-  return ToProto(device);
+  UCUDNN_ASSIGN_OR_RETURN(const auto compared, CompareKind(device.kind.key));
+  return ToProto(device, compared);
 }
 
 }  // namespace ucudnn

@@ -276,6 +276,8 @@ Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
         "{} of {} measurements failed; the plan is made from the others",
         progress.failed(), progress.total()));
   }
+  UCUDNN_ASSIGN_OR_RETURN(const auto doubts, DoubtsAbout(inputs));
+  for (const std::string& doubt : doubts) plan.add_reasons(doubt);
   PlanRecord record;
   record.key = key;
   record.revision = plan.revision();

@@ -150,6 +150,7 @@ class AdaptiveCampaign {
     AdaptiveRequest request;
     request.batch = task_.batch;
     request.limits = LimitsOf(task_.goal, task_.max_workspace);
+    request.settled_repeats = thorough_.min_repeats;
     if (!task_.goal.limit) request.optimism = kOptimismOfGrid;
     thorough_.max_workspace = quick_.max_workspace = std::min(
         thorough_.max_workspace, *std::ranges::max_element(request.limits));
@@ -159,19 +160,17 @@ class AdaptiveCampaign {
     while (true) {
       UCUDNN_ASSIGN_OR_RETURN(std::vector<SizedAlgorithm> next,
                               NextToMeasure(choices, Points(), request));
-      const bool quick = !next.empty();
-      if (!quick) {
+      if (next.empty()) {
         UCUDNN_ASSIGN_OR_RETURN(next, PointsInUse(Points(), request));
-        std::erase_if(next, [&](const SizedAlgorithm& size) {
-          return settled_.contains(size) ||
-                 points_.at(size).repeats >= thorough_.min_repeats;
-        });
+        std::erase_if(next,
+                      [&](const SizedAlgorithm& s) { return IsSettled(s); });
         if (next.empty()) break;
       }
       // Large ones first, so that buffers are made once.
       std::ranges::sort(next, std::greater<>());
       for (const SizedAlgorithm& size : next) {
-        UCUDNN_RETURN_IF_ERROR(Measure(size, quick));
+        // What was looked at and is asked for again is measured well.
+        UCUDNN_RETURN_IF_ERROR(Measure(size, !points_.contains(size)));
       }
       std::erase_if(choices, [&](const SizedAlgorithm& size) {
         return failed_.contains(size) || hopeless_.contains(size.algorithm);
@@ -190,10 +189,21 @@ class AdaptiveCampaign {
     return {point.batch, point.algorithm, point.workspace};
   }
 
+  bool IsSettled(const SizedAlgorithm& size) const {
+    return settled_.contains(size) ||
+           points_.at(size).repeats >= thorough_.min_repeats;
+  }
+
   std::vector<MeasuredPoint> Points() const {
     std::vector<MeasuredPoint> points;
     points.reserve(points_.size());
-    for (const auto& [size, point] : points_) points.push_back(point);
+    for (const auto& [size, point] : points_) {
+      points.push_back(point);
+      // A slow one has one repeat, however well it was measured.
+      if (IsSettled(size)) {
+        points.back().repeats = std::max(point.repeats, thorough_.min_repeats);
+      }
+    }
     return points;
   }
 
@@ -280,6 +290,13 @@ Result<std::vector<MeasuredPoint>> RunCampaign(
     MeasureOptions options, const std::stop_token& stop,
     const MeasureProgress& progress, const PointsSink& sink) {
   options.max_workspace = task.max_workspace;
+  if (task.control) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        MeasuredPoint point,
+        bench.MeasureAlgorithm(task.problem, task.batch, *task.control, options,
+                               {}, stop));
+    return std::vector<MeasuredPoint>{std::move(point)};
+  }
   if (task.goal.adaptive) {
     return AdaptiveCampaign(device, bench, task, options, stop, progress, sink)
         .Run();

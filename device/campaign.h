@@ -6,6 +6,7 @@
 // some limits need.
 
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct CampaignTask {
   Bytes max_workspace;
   // What is known of the problem already, of whichever batch.
   std::vector<MeasuredPoint> known;
+  // Of all algorithms this one alone.
+  std::optional<Candidate> control = {};
 };
 
 // Adaptive (solver/adaptive.h): asks the device for workspaces, finding by

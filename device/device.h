@@ -52,9 +52,9 @@ std::string ToString(const DeviceKind& kind);
 Result<DeviceKind> ParseDeviceKind(std::string_view text);
 
 struct DeviceInfo {
-  std::string id;  // unique in the cluster: a GPU's UUID, "cpu-<host>-<n>"
+  std::string id;  // unique in the cluster: a GPU's UUID, "cpu-<agent>-<n>"
   DeviceKind kind;
-  std::string driver;  // what else measurements were made under, for people
+  std::string driver;  // what else measurements are made under
 };
 
 // An algorithm that solves a problem for a batch, and the workspace it needs.

@@ -70,13 +70,15 @@ Status Check(const MeasureOptions& o) {
   }
   if (!(o.target_spread >= 0) || !(o.hopeless_factor >= 1) ||
       o.time_limit <= Nanoseconds(0) || o.group_time < Nanoseconds(0) ||
-      o.max_workspace < Bytes()) {
+      o.max_workspace < Bytes() || !(o.outlier >= 0) || o.max_outliers < 0) {
     return Fail(Code::kInvalidArgument,
                 "target_spread {}, hopeless_factor {}, time_limit {} ns, "
-                "group_time {} ns, max_workspace {}: not negative, 1 or more, "
-                "positive, not negative, not negative are accepted",
+                "group_time {} ns, max_workspace {}, outlier {}, max_outliers "
+                "{}: not negative, 1 or more, positive, and not negative are "
+                "accepted",
                 o.target_spread, o.hopeless_factor, o.time_limit.count(),
-                o.group_time.count(), o.max_workspace.count());
+                o.group_time.count(), o.max_workspace.count(), o.outlier,
+                o.max_outliers);
   }
   return {};
 }
@@ -90,6 +92,25 @@ Nanoseconds Times(Nanoseconds time, double factor) {
 bool IsSettled(const std::vector<Nanoseconds>& times, double target) {
   const Middle middle = MiddleOf(times);
   return middle.spread <= Times(middle.median, target);
+}
+
+// The repeat farthest off the others, if it is too far; of a single one it is
+// the runs before that tell, the least of which took `once`: it should take no
+// longer than they did.
+std::vector<Nanoseconds>::iterator FindOutlier(std::vector<Nanoseconds>& times,
+                                               Nanoseconds once, double far) {
+  constexpr double kSpreads = 5.0;
+  if (times.size() == 1) {
+    return times[0] > Times(once, 1 + far) ? times.begin() : times.end();
+  }
+  const Middle middle = MiddleOf(times);
+  const auto off = [&](Nanoseconds time) {
+    return std::chrono::abs(time - middle.median);
+  };
+  const auto farthest = std::ranges::max_element(times, {}, off);
+  const Nanoseconds allowed =
+      std::max(Times(middle.median, far), Times(middle.spread, kSpreads));
+  return off(*farthest) > allowed ? farthest : times.end();
 }
 
 }  // namespace
@@ -254,33 +275,41 @@ Result<MeasuredPoint> MeasureBench::MeasureOne(const Target& target,
   if (target.problem.op == ConvOp::kBackwardFilter) {
     UCUDNN_RETURN_IF_ERROR(device_.Fill(out_.data(), 0, out_.size()));
   }
-  UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds first, RunFirst(ready));
-  std::vector<Nanoseconds> times;
+  UCUDNN_ASSIGN_OR_RETURN(Nanoseconds once, RunFirst(ready));
+  Nanoseconds spent = once;
   const auto best = target.BestWithin(Bytes::Max());
-  const bool slow = first > options.time_limit / 2 ||
-                    (best && first > Times(*best, options.hopeless_factor));
-  // A run that long needs no warming up, and is enough where the result can
-  // hardly matter.
-  if (slow) times.push_back(first);
-  Nanoseconds spent = first;
-  std::int64_t group = 1;
-  if (!slow && first < 2 * options.group_time) {
+  const auto is_slow = [&] {
+    return once > options.time_limit / 2 ||
+           (best && once > Times(*best, options.hopeless_factor));
+  };
+  if (once <= options.time_limit / 8 &&
+      (is_slow() || once < 2 * options.group_time)) {
     // The first run may have loaded code; a second one tells.
     UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds second, Run(ready, 1));
-    // More kernels than fit into a stream's queue (some 1000) cannot be
-    // enqueued ahead; some algorithms are ten or more.
-    constexpr std::int64_t kLargestGroup = 32;
-    group = std::clamp<std::int64_t>(
-        options.group_time / std::max(second, Nanoseconds(1)), 1,
-        kLargestGroup);
     spent += second;
+    once = std::min(once, second);
   }
-  while (!slow && static_cast<int>(times.size()) < options.max_repeats) {
+  std::vector<Nanoseconds> times;
+  // A run that long needs no warming up, and is enough where the result can
+  // hardly matter.
+  const bool slow = is_slow();
+  if (slow) times.push_back(once);
+  // More kernels than fit into a stream's queue (some 1000) cannot be enqueued
+  // ahead; some algorithms are ten or more.
+  constexpr std::int64_t kLargestGroup = 32;
+  const std::int64_t group = std::clamp<std::int64_t>(
+      options.group_time / std::max(once, Nanoseconds(1)), 1, kLargestGroup);
+  int again = 0;
+  while (!slow) {
     const int done = static_cast<int>(times.size());
     if (done >= 1 && spent >= options.time_limit) break;
-    if (done >= options.min_repeats &&
-        IsSettled(times, options.target_spread)) {
-      break;
+    if (done >= options.max_repeats ||
+        (done >= options.min_repeats &&
+         IsSettled(times, options.target_spread))) {
+      const auto outlier = FindOutlier(times, once, options.outlier);
+      if (outlier == times.end() || again == options.max_outliers) break;
+      times.erase(outlier);
+      ++again;
     }
     if (target.stop.stop_requested()) {
       return Fail(Code::kCancelled, "asked to stop");

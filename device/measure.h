@@ -32,6 +32,13 @@ struct MeasureOptions {
   // Enough repeats when half the distance of their middle quartiles is no more
   // than this part of their median.
   double target_spread = 0.01;
+  // A repeat that is off their median by more than this part of it, and by
+  // more than five times the spread, is an outlier: something came between. It
+  // is taken back and measured again, so often for one algorithm; what is then
+  // still off stays. A single repeat is one if it took longer than the warm-up
+  // by this part.
+  double outlier = 0.10;
+  int max_outliers = 3;
   // For one algorithm: no repeat is begun after so long, and one whose single
   // run would take longer is dropped.
   Nanoseconds time_limit = std::chrono::seconds(2);

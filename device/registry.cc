@@ -58,6 +58,7 @@ Result<Devices> OpenCpus([[maybe_unused]] const DeviceOptions& options) {
     OneDnnOptions onednn;
     onednn.threads = threads;
     onednn.index = i;
+    onednn.name = options.cpu_name;
     if (own_cores) {
       const auto first = cores.begin() + std::ptrdiff_t{i} * threads;
       onednn.cores.assign(first, first + threads);
@@ -90,6 +91,17 @@ DeviceClocks ClocksOf([[maybe_unused]] const DeviceInfo& device) {
   }
 #endif
   return {};
+}
+
+std::string ConditionsOf(const DeviceInfo& device) {
+  std::string conditions = device.driver;
+#ifdef UCUDNN_WITH_CUDNN
+  if (const std::string settings = ReadGpuSettings(device.id);
+      !settings.empty()) {
+    conditions += ", " + settings;
+  }
+#endif
+  return conditions;
 }
 
 Result<Devices> OpenDevices(const DeviceOptions& options) {

@@ -34,6 +34,9 @@ struct DeviceOptions {
   // cores of its own if there are enough.
   int cpu_devices = 1;
   int cpu_threads = 0;  // of each; 0: an even share of the cores
+  // Their ids are "cpu-<name>-<n>"; empty: the host's name. Processes that
+  // tell a coordinator of their devices need names of their own.
+  std::string cpu_name = {};
 };
 
 // "sm=32": multiprocessors of a slice of a GPU (gpu_slices), as --slice and
@@ -44,6 +47,11 @@ Result<std::int64_t> ParseGpuSlice(std::string_view text);
 // The clocks of an open device now, and what slows them; nothing where it is
 // not told. Costs no time on the device; thread safe.
 DeviceClocks ClocksOf(const DeviceInfo& device);
+
+// What measurements of an open device are true under now: its driver, and what
+// somebody has set on it that makes its times others (a power cap, clocks).
+// Costs no time on the device; thread safe.
+std::string ConditionsOf(const DeviceInfo& device);
 
 // The GPUs, else the CPU. kUnavailable if there is neither, saying why;
 // kInvalidArgument if an option is out of range.

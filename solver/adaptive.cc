@@ -77,6 +77,9 @@ class Chooser {
       MeasuredPoint& exact = measured_.emplace_back(point);
       exact.spread = Nanoseconds(0);
       known_.insert(SizeOf(exact));
+      if (exact.repeats < request.settled_repeats) {
+        doubtful_.insert(SizeOf(exact));
+      }
       beliefs_[exact.algorithm].Add(exact);
     }
     for (const SizedAlgorithm& choice : choices) {
@@ -150,7 +153,12 @@ class Chooser {
     for (const MeasuredPoint& point : measured_) {
       if (point.workspace <= limit) believed.push_back(point);
     }
-    const std::size_t certain = believed.size();
+    const std::vector<MeasuredPoint> certain = believed;
+    for (MeasuredPoint& point : believed) {
+      if (!doubtful_.contains(SizeOf(point))) continue;
+      point.time = Nanoseconds(std::llround(
+          static_cast<double>(point.time.count()) * (1.0 - request_.doubt)));
+    }
     for (const auto& [algorithm, sizes] : choices_) {
       const Belief& belief = beliefs_[algorithm];
       for (const SizedAlgorithm& size : sizes) {
@@ -166,9 +174,7 @@ class Chooser {
     UCUDNN_ASSIGN_OR_RETURN(const WrCurve hoped, solve(believed));
     const auto hope = hoped.TimeAt(request_.batch);
     if (!hope) return {};
-    UCUDNN_ASSIGN_OR_RETURN(
-        const WrCurve sure,
-        solve(std::span<const MeasuredPoint>(believed).first(certain)));
+    UCUDNN_ASSIGN_OR_RETURN(const WrCurve sure, solve(certain));
     const auto now = sure.TimeAt(request_.batch);
     if (now &&
         static_cast<double>(hope->count()) >=
@@ -179,7 +185,7 @@ class Chooser {
     std::int64_t images = 0;
     for (const MicroBatch& micro : hoped.PlanAt(request_.batch)) {
       const SizedAlgorithm size{micro.batch, micro.algorithm, micro.workspace};
-      if (known_.contains(size)) continue;
+      if (known_.contains(size) && !doubtful_.contains(size)) continue;
       if (micro.batch.count() * micro.count > images) {
         images = micro.batch.count() * micro.count;
         most = size;
@@ -192,6 +198,7 @@ class Chooser {
   const AdaptiveRequest& request_;
   std::vector<MeasuredPoint> measured_;  // as if without spread
   std::set<SizedAlgorithm> known_;
+  std::set<SizedAlgorithm> doubtful_;  // of those known
   std::map<Algorithm, Belief> beliefs_;
   std::map<Algorithm, std::vector<SizedAlgorithm>> choices_;
   std::set<SizedAlgorithm> wanted_;
@@ -203,11 +210,14 @@ Status Check(const AdaptiveRequest& request) {
   }
   if (!(request.optimism >= 0 && request.optimism < 1) ||
       !(request.tolerance >= 0 && request.tolerance < 1) ||
+      !(request.doubt >= 0 && request.doubt < 1) ||
       !(request.far_behind >= 1)) {
     return Fail(Code::kInvalidArgument,
-                "optimism {}, tolerance {}, far_behind {}: 0 to below 1, 0 to "
-                "below 1, 1 or more are accepted",
-                request.optimism, request.tolerance, request.far_behind);
+                "optimism {}, tolerance {}, doubt {}, far_behind {}: 0 to "
+                "below 1 of the first three, 1 or more of the last are "
+                "accepted",
+                request.optimism, request.tolerance, request.doubt,
+                request.far_behind);
   }
   return {};
 }

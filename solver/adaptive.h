@@ -22,6 +22,10 @@
 // To begin with, the largest batch of each algorithm under each limit is asked
 // for, and from those that are not far behind the largest power of two below.
 //
+// A point with few repeats was only looked at, and may have been disturbed: it
+// is believed to be up to `doubt` faster than it seemed, and is asked for again
+// where a plan under a limit would then gain.
+//
 // Pure: same input, same answer.
 
 #include <span>
@@ -50,6 +54,9 @@ struct AdaptiveRequest {
   // AlexNet do by more in 1 % of cases (docs/adr/adaptive-batch-sizes).
   double optimism = 0.15;
   double tolerance = 0.005;
+  // What has fewer repeats than these was only looked at.
+  int settled_repeats = 3;
+  double doubt = 0.05;
   // An algorithm this many times slower than the fastest at its largest batch
   // is not looked at a second time without reason.
   double far_behind = 3.0;
@@ -61,9 +68,9 @@ struct AdaptiveRequest {
 std::vector<BatchSize> SizesToAsk(BatchSize batch);
 
 // What is to be measured next, of `choices`, given what was measured of them;
-// empty if nothing is worth it. Neither needs to be sorted; what was measured
-// at batches that are no choice serves plans and beliefs too. O(limits *
-// wr.h's), each round of measuring.
+// empty if nothing is worth it. What was only looked at is to be measured well.
+// Neither needs to be sorted; what was measured at batches that are no choice
+// serves plans and beliefs too. O(limits * wr.h's), each round of measuring.
 // kInvalidArgument: `batch`, `limits` or a point is out of wr.h's range, or an
 // option of [0, 1).
 Result<std::vector<SizedAlgorithm>> NextToMeasure(

@@ -25,6 +25,12 @@ Status Nodes(const Server& server, OutputFormat format) {
   });
 }
 
+std::string ComparedText(const v1::Device& device) {
+  if (!device.has_comparison()) return "-";
+  return device.comparison().deviates() ? device.comparison().text()
+                                        : "like its kind";
+}
+
 Status Devices(const Server& server, const std::string& kind,
                OutputFormat format) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
@@ -34,14 +40,14 @@ Status Devices(const Server& server, const std::string& kind,
   UCUDNN_ASSIGN_OR_RETURN(const auto response,
                           connection->ListDevices(request));
   return Print(format, ToJson(response)["devices"], [&] {
-    Table table({"DEVICE", "NODE", "KIND", "STATE", "DRIVER"});
+    Table table({"DEVICE", "NODE", "KIND", "STATE", "DRIVER", "COMPARED"});
     for (const v1::Device& device : response.devices()) {
       const std::string state =
           device.state_reason().empty()
               ? device.state()
               : device.state() + " (" + device.state_reason() + ")";
       table.AddRow({device.id(), device.agent_id(), device.kind(), state,
-                    device.driver()});
+                    device.driver(), ComparedText(device)});
     }
     return table.Text();
   });

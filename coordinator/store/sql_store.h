@@ -3,8 +3,8 @@
 
 // The store in SQL, whichever database it is. Its methods are defined by
 // subject: sql_agents.cc, sql_networks.cc, sql_tasks.cc (what is in the queue),
-// sql_task_queue.cc (its leases), sql_measurements.cc, sql_plans.cc,
-// sql_jobs.cc.
+// sql_task_queue.cc (its leases), sql_measurements.cc, sql_controls.cc,
+// sql_plans.cc, sql_jobs.cc.
 
 #include <map>
 #include <memory>
@@ -82,6 +82,9 @@ class SqlStore final : public Store {
   Result<std::vector<CompleteBatch>> ListCompleteBatches(
       const std::string& kind, const std::string& problem) override;
   Result<std::vector<ProfileSummary>> ListProfiles() override;
+  Status AddControls(std::span<const ControlRecord> controls) override;
+  Status PutControlMeasurement(const ControlMeasurement& m) override;
+  Result<KindControls> LoadControls(const std::string& kind) override;
   Result<CreatedPlan> CreatePlan(const PlanRecord& plan) override;
   Result<std::vector<PlanRecord>> ListPlans(std::int64_t limit,
                                             std::int64_t before_id) override;

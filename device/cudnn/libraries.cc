@@ -59,6 +59,14 @@ void BindNvml(const SharedLibrary& library, NvmlApi* api) {
                &api->DeviceGetComputeRunningProcesses);
   }
   (void)Bind(library, "nvmlDeviceGetClockInfo", &api->DeviceGetClockInfo);
+  (void)Bind(library, "nvmlDeviceGetEnforcedPowerLimit",
+             &api->DeviceGetEnforcedPowerLimit);
+  (void)Bind(library, "nvmlDeviceGetPowerManagementDefaultLimit",
+             &api->DeviceGetDefaultPowerLimit);
+  (void)Bind(library, "nvmlDeviceGetApplicationsClock",
+             &api->DeviceGetApplicationsClock);
+  (void)Bind(library, "nvmlDeviceGetDefaultApplicationsClock",
+             &api->DeviceGetDefaultApplicationsClock);
   if (!Bind(library, "nvmlDeviceGetCurrentClocksEventReasons",
             &api->DeviceGetThrottleReasons)) {
     (void)Bind(library, "nvmlDeviceGetCurrentClocksThrottleReasons",

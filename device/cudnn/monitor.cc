@@ -94,6 +94,45 @@ Result<GpuState> ReadGpuState(const std::string& device_id) {
   return GpuState{sm, memory, reasons};
 }
 
+std::string SettingsText(const NvmlApi& nvml, NvmlDevice device) {
+  std::string text;
+  const auto add = [&](std::string_view what, unsigned int now,
+                       unsigned int usual, std::string_view unit) {
+    if (now == usual || now == 0 || usual == 0) return;
+    text += fmt::format("{}{} {} of {} {}", text.empty() ? "" : ", ", what, now,
+                        usual, unit);
+  };
+  unsigned int now = 0;
+  unsigned int usual = 0;
+  if (nvml.DeviceGetEnforcedPowerLimit != nullptr &&
+      nvml.DeviceGetDefaultPowerLimit != nullptr &&
+      nvml.DeviceGetEnforcedPowerLimit(device, &now) == kNvmlSuccess &&
+      nvml.DeviceGetDefaultPowerLimit(device, &usual) == kNvmlSuccess) {
+    constexpr unsigned int kMilliwatts = 1000;
+    add("power cap", now / kMilliwatts, usual / kMilliwatts, "W");
+  }
+  if (nvml.DeviceGetApplicationsClock == nullptr ||
+      nvml.DeviceGetDefaultApplicationsClock == nullptr) {
+    return text;
+  }
+  for (const auto& [clock, what] :
+       {std::pair{kNvmlClockSm, "clocks"}, {kNvmlClockMemory, "memory"}}) {
+    if (nvml.DeviceGetApplicationsClock(device, clock, &now) == kNvmlSuccess &&
+        nvml.DeviceGetDefaultApplicationsClock(device, clock, &usual) ==
+            kNvmlSuccess) {
+      add(what, now, usual, "MHz");
+    }
+  }
+  return text;
+}
+
+std::string ReadGpuSettings(const std::string& device_id) {
+  const auto nvml = Nvml();
+  if (!nvml) return {};
+  const auto device = Find(**nvml, device_id);
+  return device ? SettingsText(**nvml, *device) : std::string();
+}
+
 Result<std::vector<GpuProcess>> ComputeProcesses(const std::string& device_id) {
   UCUDNN_ASSIGN_OR_RETURN(const NvmlApi* nvml, Nvml());
   UCUDNN_ASSIGN_OR_RETURN(const NvmlDevice device, Find(*nvml, device_id));

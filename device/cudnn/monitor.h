@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "device/cudnn/nvml_types.h"
 
 namespace ucudnn {
 
@@ -28,6 +29,14 @@ std::string ThrottleText(std::uint64_t throttle_reasons);
 // slice's suffix) is given. kUnavailable without the library; kNotFound if
 // there is no such GPU; kUnimplemented where it does not tell.
 Result<GpuState> ReadGpuState(const std::string& device_id);
+
+// What somebody has set on a GPU that makes its times others than those of its
+// kind, as part of what measurements are true under: "power cap 500 of 700 W,
+// clocks 1200 of 1980 MHz, memory 1593 of 2619 MHz". Empty where all is as it
+// comes, and what the driver does not tell is left out.
+std::string SettingsText(const cudnn::NvmlApi& nvml, cudnn::NvmlDevice device);
+// The same of the GPU with this device id; empty if it is not told.
+std::string ReadGpuSettings(const std::string& device_id);
 
 // Processes that compute on a GPU, by the library's process ids: those of the
 // host, which a container may not know its own processes by.

@@ -31,6 +31,18 @@ struct NvmlApi {
       NvmlDevice device, unsigned int* count, NvmlProcess* processes) = nullptr;
   NvmlReturn (*DeviceGetClockInfo)(NvmlDevice device, NvmlClock clock,
                                    unsigned int* mhz) = nullptr;
+  // In milliwatts: what the GPU may take now, and what it may if nobody sets
+  // another limit.
+  NvmlReturn (*DeviceGetEnforcedPowerLimit)(NvmlDevice device,
+                                            unsigned int* limit) = nullptr;
+  NvmlReturn (*DeviceGetDefaultPowerLimit)(NvmlDevice device,
+                                           unsigned int* limit) = nullptr;
+  // The clocks that were asked for, and those if nobody asks.
+  NvmlReturn (*DeviceGetApplicationsClock)(NvmlDevice device, NvmlClock clock,
+                                           unsigned int* mhz) = nullptr;
+  NvmlReturn (*DeviceGetDefaultApplicationsClock)(NvmlDevice device,
+                                                  NvmlClock clock,
+                                                  unsigned int* mhz) = nullptr;
   NvmlReturn (*DeviceGetThrottleReasons)(NvmlDevice device,
                                          unsigned long long* mask) = nullptr;
 };

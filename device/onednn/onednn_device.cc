@@ -148,7 +148,9 @@ class OneDnnDevice : public Device {
       : runtime_{engine, dnnl::stream(engine),
                  Threads(options.threads, options.cores)} {
     const dnnl_version_t* const version = dnnl_version();
-    info_.id = fmt::format("cpu-{}-{}", HostName(), options.index);
+    info_.id = fmt::format("cpu-{}-{}",
+                           options.name.empty() ? HostName() : options.name,
+                           options.index);
     info_.kind.model = fmt::format("{} {}", CpuModel(),
                                    IsaName(dnnl::get_effective_cpu_isa()));
     info_.kind.units = options.threads;

@@ -27,7 +27,8 @@ namespace ucudnn {
 
 struct OneDnnOptions {
   int threads = 0;  // 0: as many as there are cores for this process
-  // Of several CPU devices of one host; part of the id, "cpu-<host>-<index>".
+  // The id is "cpu-<name>-<index>"; an empty name is the host's.
+  std::string name = {};
   int index = 0;
   // The cores to run on, the calling thread too during its calls; none:
   // wherever the system puts the threads.

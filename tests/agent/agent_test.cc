@@ -227,6 +227,30 @@ TEST(AgentTurnsTest, SlicesOfOneGpuAreMeasuredInTurns) {
   EXPECT_EQ(MostAtOnce({"GPU-1/16sm", "GPU-1/32sm", "GPU-1/64sm"}, false), 1);
 }
 
+TEST_F(AgentTest, RegistersAgainWhenAPowerCapIsSet) {
+  std::atomic<bool> capped = false;
+  options_.conditions = [&](const DeviceInfo&) -> std::string {
+    return capped ? "driver, power cap 500 of 700 W" : "driver";
+  };
+  // Set while the first task is measured: its points are of no one condition.
+  link_.tasks = {MakeTask(1), MakeTask(2)};
+  const Measurer measure = [&](Device& device, const CampaignTask& task,
+                               const std::stop_token& stop,
+                               const PointsSink& sink) {
+    capped = true;
+    return OnePoint(device, task, stop, sink);
+  };
+  ASSERT_TRUE(RunUntil(measure, [&] { return link_.reports_.size() == 2; }));
+  EXPECT_THAT(link_.reports_[0].error(), HasSubstr("power cap 500 of 700 W"));
+  EXPECT_TRUE(link_.reports_[0].retryable());
+  EXPECT_EQ(link_.reports_[0].measurements_size(), 0);
+  EXPECT_EQ(link_.registrations_, 2);
+  EXPECT_EQ(link_.registered_.devices(0).driver(),
+            "driver, power cap 500 of 700 W");
+  EXPECT_EQ(link_.reports_[1].error(), "");
+  EXPECT_EQ(link_.reports_[1].driver(), "driver, power cap 500 of 700 W");
+}
+
 TEST_F(AgentTest, RefusesToRunWithoutADevice) {
   const Status status =
       RunAgent(options_, link_, {}, OnePoint, std::stop_token());

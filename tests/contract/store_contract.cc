@@ -119,7 +119,7 @@ namespace {
 
 TEST_P(StoreContract, AnswersAndKnowsItsSchema) {
   EXPECT_TRUE(store().Ping());
-  EXPECT_EQ(store().SchemaVersion(), 3);
+  EXPECT_EQ(store().SchemaVersion(), 4);
 }
 
 TEST_P(StoreContract, RegistersAnAgentWithItsDevices) {
@@ -235,7 +235,7 @@ TEST_P(StoreContract, DrainsAgents) {
 TEST_P(StoreContract, SumsUpTheKindsOfItsDevices) {
   std::vector<DeviceRecord> devices = {
       TestDevice("GPU-1", 0), TestDevice("GPU-2", 0), TestDevice("GPU-3", 1)};
-  devices[1].state = DeviceState::kDeviating;
+  devices[1].state = DeviceState::kLost;
   ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 100));
   const auto kinds = store().ListKinds().value();
   ASSERT_THAT(kinds, SizeIs(2));

@@ -207,5 +207,58 @@ TEST_P(StoreContract, ListsPlansNewestFirstPageByPage) {
   EXPECT_EQ(store().ListPlans(-1).error().code, Code::kInvalidArgument);
 }
 
+TEST_P(StoreContract, KeepsControlPointsAndWhatDevicesMeasuredOfThem) {
+  const auto control = [](int problem, const std::string& algorithm) {
+    return ControlRecord{.kind = TestKind().key,
+                         .problem = TestTask(problem).key.problem,
+                         .batch = BatchSize(32),
+                         .algorithm = {algorithm, "FMA", Precision::kTf32},
+                         .workspace = 8_MiB};
+  };
+  EXPECT_THAT(store().LoadControls(TestKind().key)->points, IsEmpty());
+  const std::vector<ControlRecord> two = {control(2, "A"), control(1, "A")};
+  ASSERT_TRUE(store().AddControls(two));
+  // The first choice stays.
+  const std::vector<ControlRecord> other = {control(1, "B")};
+  ASSERT_TRUE(store().AddControls(other));
+  auto controls = store().LoadControls(TestKind().key).value();
+  ASSERT_THAT(controls.points, SizeIs(2));
+  ControlRecord expected = control(1, "A");
+  expected.id = controls.points[0].id;
+  EXPECT_EQ(controls.points[0], expected);
+  EXPECT_LT(controls.points[0].id, controls.points[1].id);
+
+  ControlMeasurement first{.control = expected.id,
+                           .device = "GPU-1",
+                           .round = 1,
+                           .driver = "d",
+                           .time = Nanoseconds(100),
+                           .spread = Nanoseconds(1),
+                           .throttle = "thermal",
+                           .measured_ms = 1000};
+  ControlMeasurement second = first;
+  second.round = 2;
+  ASSERT_TRUE(store().PutControlMeasurement(first));
+  ASSERT_TRUE(store().PutControlMeasurement(second));
+  // A repeat changes nothing; a later measurement counts, an earlier does not.
+  ASSERT_TRUE(store().PutControlMeasurement(first));
+  second.time = Nanoseconds(90);
+  second.driver = "d2";
+  second.measured_ms = 2000;
+  ASSERT_TRUE(store().PutControlMeasurement(second));
+  ControlMeasurement late = second;
+  late.measured_ms = 1500;
+  late.time = Nanoseconds(80);
+  ASSERT_TRUE(store().PutControlMeasurement(late));
+  EXPECT_THAT(store().LoadControls(TestKind().key)->measurements,
+              ElementsAre(first, second));
+  EXPECT_THAT(store().LoadControls(TestKind(1).key)->measurements, IsEmpty());
+
+  ControlMeasurement unknown = first;
+  unknown.control = 999;
+  EXPECT_EQ(store().PutControlMeasurement(unknown).error().code,
+            Code::kNotFound);
+}
+
 }  // namespace
 }  // namespace ucudnn

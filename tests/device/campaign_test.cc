@@ -32,6 +32,40 @@ TEST(CampaignTest, AdaptivePlansAreNearlyThoseFromEveryBatch) {
   }
 }
 
+// The same where each measurement has noise, a few runs are disturbed, and the
+// first of an algorithm loads its code. No choice among noisy times is perfect:
+// half a percent more is allowed, and a percent where it is 3 % of noise.
+TEST(CampaignTest, AdaptivePlansAreNearlyThoseFromEveryBatchInNoise) {
+  double sum = 0;
+  int count = 0;
+  for (unsigned seed = 1; seed <= 3; ++seed) {
+    for (const double part : {0.01, 0.03}) {
+      const test::Noise noise{part, 0.02, 1.5, std::chrono::milliseconds(20),
+                              seed};
+      RecordedCampaigns for_powers(noise);
+      RecordedCampaigns::Measured powers;
+      for_powers.Each(BatchPolicy::kPowerOfTwo, &powers);
+      RecordedCampaigns h200(noise);
+      RecordedCampaigns::Measured adaptive;
+      for (const std::int64_t mib : {64, 32, 256}) {
+        const Bytes limit = 1_MiB * mib;
+        h200.Adaptive({limit}, &adaptive);
+        const double ratio =
+            Ratio(h200.PlanTime(adaptive, limit), h200.BestTime(limit));
+        EXPECT_LE(ratio, part > 0.01 ? 1.02 : 1.015)
+            << mib << " MiB, noise " << part << ", seed " << seed;
+        EXPECT_LE(ratio * 0.99, Ratio(for_powers.PlanTime(powers, limit),
+                                      h200.BestTime(limit)))
+            << mib << " MiB, noise " << part << ", seed " << seed;
+        sum += ratio;
+        ++count;
+      }
+      EXPECT_LT(Ratio(adaptive.spent, powers.spent), 1.0) << part;
+    }
+  }
+  EXPECT_LT(sum / count, 1.01);
+}
+
 TEST(CampaignTest, LimitsCostLessOnceOthersAreKnown) {
   RecordedCampaigns h200;
   RecordedCampaigns::Measured first;

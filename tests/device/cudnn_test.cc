@@ -99,6 +99,56 @@ TEST(MonitorTest, NamesOnlyTheReasonsThatSlowAGpuDown) {
   EXPECT_EQ(ThrottleText(0x4 | 0x20), "power cap, thermal");
 }
 
+// A management library that tells these numbers; 0 it does not tell.
+struct FakeGpu {
+  unsigned int power = 700'000;
+  unsigned int default_power = 700'000;
+  unsigned int sm = 1980;
+  unsigned int default_sm = 1980;
+  unsigned int memory = 2619;
+  unsigned int default_memory = 2619;
+};
+std::string SettingsOf(FakeGpu gpu) {
+  static FakeGpu fake;
+  fake = gpu;
+  constexpr auto kNotSupported = static_cast<cudnn::NvmlReturn>(3);
+  const auto tell = [](unsigned int value, unsigned int* out) {
+    *out = value;
+    return value == 0 ? kNotSupported : cudnn::kNvmlSuccess;
+  };
+  static const auto kTell = tell;
+  cudnn::NvmlApi nvml;
+  nvml.DeviceGetEnforcedPowerLimit = [](cudnn::NvmlDevice, unsigned int* out) {
+    return kTell(fake.power, out);
+  };
+  nvml.DeviceGetDefaultPowerLimit = [](cudnn::NvmlDevice, unsigned int* out) {
+    return kTell(fake.default_power, out);
+  };
+  nvml.DeviceGetApplicationsClock =
+      [](cudnn::NvmlDevice, cudnn::NvmlClock clock, unsigned int* out) {
+        return kTell(clock == cudnn::kNvmlClockSm ? fake.sm : fake.memory, out);
+      };
+  nvml.DeviceGetDefaultApplicationsClock =
+      [](cudnn::NvmlDevice, cudnn::NvmlClock clock, unsigned int* out) {
+        return kTell(clock == cudnn::kNvmlClockSm ? fake.default_sm
+                                                  : fake.default_memory,
+                     out);
+      };
+  return SettingsText(nvml, nullptr);
+}
+
+TEST(MonitorTest, TellsWhatSomebodyHasSetOnAGpu) {
+  EXPECT_EQ(SettingsOf({}), "");
+  EXPECT_EQ(SettingsOf({.power = 500'000}), "power cap 500 of 700 W");
+  EXPECT_EQ(SettingsOf({.sm = 1200, .memory = 1593}),
+            "clocks 1200 of 1980 MHz, memory 1593 of 2619 MHz");
+  EXPECT_EQ(SettingsOf({.power = 350'000, .sm = 1200}),
+            "power cap 350 of 700 W, clocks 1200 of 1980 MHz");
+  // What is not told does not make measurements stale.
+  EXPECT_EQ(SettingsOf({.power = 0, .default_sm = 0, .memory = 0}), "");
+  EXPECT_EQ(SettingsText(cudnn::NvmlApi(), nullptr), "");
+}
+
 TEST(MonitorTest, WritesProcessesForPeople) {
   EXPECT_THAT(ToString(GpuProcess{getpid(), std::int64_t{5} << 30}),
               HasSubstr(fmt::format("(pid {}, 5.00 GiB)", getpid())));

@@ -170,6 +170,84 @@ TEST(MeasureTest, StopsRepeatingAtTheLimits) {
   EXPECT_GT(limited.spread, Nanoseconds(0));
 }
 
+// The repeats of GEMM at 100 us, each a run, of which those in `off` are
+// disturbed.
+struct Repeats {
+  MeasuredPoint point;
+  int runs = 0;
+};
+Repeats MeasureDisturbed(const std::map<int, double>& off,
+                         const MeasureOptions& options) {
+  Disturbed device(Recorded({Point(64, "GEMM", 0_B, 100)}),
+                   [&](int run) -> Result<double> {
+                     const auto found = off.find(run);
+                     return found == off.end() ? 1.0 : found->second;
+                   });
+  MeasureOptions each = options;
+  each.group_time = Nanoseconds(0);
+  const auto points =
+      MeasureProblem(device, First(), kBatch, each, std::stop_token());
+  EXPECT_TRUE(points);
+  return {points->at(0), device.runs};
+}
+
+TEST(MeasureTest, MeasuresAnOutlierAgain) {
+  MeasureOptions options;
+  options.min_repeats = 6;
+  const int warm_up = MeasureDisturbed({}, options).runs - 6;
+  for (const double factor : {1.5, 0.5}) {
+    const Repeats repeats = MeasureDisturbed({{warm_up + 2, factor}}, options);
+    EXPECT_EQ(repeats.runs, warm_up + 7);
+    EXPECT_EQ(repeats.point.repeats, 6);
+    EXPECT_EQ(repeats.point.time, microseconds(100));
+    EXPECT_EQ(repeats.point.min, microseconds(100));
+    EXPECT_EQ(repeats.point.p90, microseconds(100));
+  }
+  // What lies as near as repeats do is none.
+  EXPECT_EQ(MeasureDisturbed({{warm_up + 2, 1.08}}, options).runs, warm_up + 6);
+}
+
+TEST(MeasureTest, LeavesOutliersThatComeAgainAndAgain) {
+  MeasureOptions options;
+  options.min_repeats = 9;
+  options.max_outliers = 2;
+  const int warm_up = MeasureDisturbed({}, options).runs - 9;
+  std::map<int, double> off;
+  for (int run = warm_up + 1; run < 100; run += 8) off[run] = 2.0;
+  const Repeats repeats = MeasureDisturbed(off, options);
+  EXPECT_LE(repeats.runs, warm_up + 11);
+  EXPECT_EQ(repeats.point.repeats, 9);
+  EXPECT_EQ(repeats.point.time, microseconds(100));
+}
+
+TEST(MeasureTest, MeasuresASingleRepeatAgainThatTookLongerThanTheWarmUp) {
+  MeasureOptions options;
+  options.min_repeats = options.max_repeats = 1;
+  const int warm_up = MeasureDisturbed({}, options).runs - 1;
+  const Repeats repeats = MeasureDisturbed({{warm_up, 1.3}}, options);
+  EXPECT_EQ(repeats.point.time, microseconds(100));
+  EXPECT_EQ(repeats.runs, warm_up + 2);
+}
+
+TEST(MeasureTest, DoesNotTakeTheLoadingOfCodeForASlowAlgorithm) {
+  // The first run of all 64 images of SECOND takes 50 times as long.
+  std::vector<MeasuredPoint> points = {Point(64, "FIRST", 1_MiB, 100),
+                                       Point(64, "SECOND", 0_B, 90)};
+  Disturbed quiet(Recorded({points[0]}),
+                  [](int) -> Result<double> { return 1.0; });
+  ASSERT_TRUE(MeasureProblem(quiet, First(), kBatch, MeasureOptions(),
+                             std::stop_token()));
+  Disturbed device(Recorded(points), [&](int run) -> Result<double> {
+    return run == quiet.runs ? 50.0 : 1.0;
+  });
+  const auto measured = MeasureProblem(device, First(), kBatch,
+                                       MeasureOptions(), std::stop_token());
+  ASSERT_TRUE(measured);
+  ASSERT_EQ(Names(*measured), (std::vector<std::string>{"FIRST", "SECOND"}));
+  EXPECT_EQ(measured->at(1).time, microseconds(90));
+  EXPECT_GE(measured->at(1).repeats, 3);
+}
+
 TEST(MeasureTest, TimesShortRunsInGroupsSoThatThePauseBeforeThemCountsLittle) {
   Disturbed device(Recorded({Point(64, "GEMM", 0_B, 100)}),
                    [](int) -> Result<double> { return 1.0; });

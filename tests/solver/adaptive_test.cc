@@ -15,6 +15,7 @@ using std::chrono::microseconds;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 const Algorithm kFast = {"FAST", "", Precision::kFp32};
 const Algorithm kSmall = {"SMALL", "", Precision::kFp32};
@@ -30,6 +31,7 @@ MeasuredPoint Measured(const SizedAlgorithm& size, std::int64_t us) {
   point.algorithm = size.algorithm;
   point.workspace = size.workspace;
   point.time = microseconds(us);
+  point.repeats = 3;
   return point;
 }
 
@@ -107,6 +109,23 @@ TEST(AdaptiveTest, RefusesWhatIsOutOfRange) {
   request.optimism = 1;
   EXPECT_EQ(NextToMeasure({}, {}, request).error().code,
             Code::kInvalidArgument);
+}
+
+TEST(AdaptiveTest, LooksAgainAtWhatWouldGainIfItWereALittleFaster) {
+  // Two of eight images are as fast as one of sixteen.
+  std::vector<MeasuredPoint> measured = {
+      Measured(Size(kFast, 16), 100), Measured(Size(kFast, 8), 50),
+      Measured(Size(kFast, 1), 90), Measured(Size(kSmall, 16), 900)};
+  EXPECT_THAT(NextToMeasure(Both(), measured, Request(160)).value(),
+              Not(Contains(Size(kFast, 8))));
+  measured[1].repeats = 1;
+  AdaptiveRequest request = Request(160);
+  request.optimism = 0;
+  EXPECT_THAT(NextToMeasure(Both(), measured, request).value(),
+              ElementsAre(Size(kFast, 8)));
+  // Not by that much.
+  measured[1].time = microseconds(54);
+  EXPECT_THAT(NextToMeasure(Both(), measured, request).value(), IsEmpty());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "coordinator/store/store.h"
+#include "coordinator/store/records.h"
 
 #include <array>
 #include <utility>
@@ -9,8 +9,8 @@ namespace {
 // The spellings of an enum's values, in their order.
 constexpr std::array<std::string_view, 3> kAgentStates = {"online", "draining",
                                                           "gone"};
-constexpr std::array<std::string_view, 4> kDeviceStates = {"idle", "busy",
-                                                           "lost", "deviating"};
+constexpr std::array<std::string_view, 3> kDeviceStates = {"idle", "busy",
+                                                           "lost"};
 constexpr std::array<std::string_view, 2> kNetworkFormats = {"csv", "onnx"};
 constexpr std::array<std::string_view, 4> kTaskStates = {"pending", "leased",
                                                          "done", "failed"};

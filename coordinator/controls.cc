@@ -1,0 +1,219 @@
+#include "coordinator/controls.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/conv_problem.h"
+
+namespace ucudnn {
+namespace {
+
+constexpr std::ptrdiff_t kControlsPerOp = 3;
+constexpr int kSettledRepeats = 3;
+constexpr Nanoseconds kCheap = std::chrono::milliseconds(20);
+constexpr double kSpreads = 3.0;
+
+// What a device measured of one point.
+struct Sample {
+  Nanoseconds time{0};
+  Nanoseconds spread{0};
+  std::string throttle;
+  std::int64_t rounds = 0;
+};
+
+// How a device does at one point.
+struct Difference {
+  double ratio = 1;
+  int side = 0;  // 1: longer, -1: shorter, 0: as noise explains
+  bool final = false;
+  std::string throttle;
+};
+
+// Under what each device measured last.
+std::map<std::string, std::string> DriversOf(const KindControls& controls) {
+  std::map<std::string, std::pair<UnixMillis, std::string>> newest;
+  for (const ControlMeasurement& m : controls.measurements) {
+    auto& [when, driver] = newest[m.device];
+    if (driver.empty() || m.measured_ms > when) {
+      when = m.measured_ms;
+      driver = m.driver;
+    }
+  }
+  std::map<std::string, std::string> drivers;
+  for (const auto& [device, of_device] : newest) {
+    drivers[device] = of_device.second;
+  }
+  return drivers;
+}
+
+double MedianOf(std::vector<double> values) {
+  const auto middle =
+      values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+Difference Compare(const Sample& sample, const Sample& reference) {
+  Difference d;
+  const auto usual = static_cast<double>(reference.time.count());
+  d.ratio = static_cast<double>(sample.time.count()) / usual;
+  const double noise =
+      kSpreads *
+      static_cast<double>((sample.spread + reference.spread).count()) / usual;
+  const double tolerance = std::max(kControlTolerance, noise);
+  d.side = d.ratio > 1 + tolerance ? 1 : d.ratio < 1 - tolerance ? -1 : 0;
+  d.final = sample.rounds >= kControlRounds &&
+            (d.side > 0 || reference.rounds >= kControlRounds);
+  d.throttle = sample.throttle;
+  return d;
+}
+
+DeviceComparison Judge(const std::string& device, Precision precision,
+                       const std::vector<Difference>& differences) {
+  DeviceComparison result;
+  result.device = device;
+  result.precision = precision;
+  result.points = std::ssize(differences);
+  std::vector<double> ratios;
+  std::set<std::string> throttles;
+  for (const Difference& d : differences) {
+    ratios.push_back(d.ratio);
+    if (!d.throttle.empty()) throttles.insert(d.throttle);
+  }
+  result.relative_time = MedianOf(std::move(ratios));
+  const auto holds = [&](int side, bool final) {
+    const auto n = std::ranges::count_if(differences, [&](const auto& d) {
+      return d.side == side && (d.final || !final);
+    });
+    return differences.size() >= kLeastControlPoints && 2 * n > result.points;
+  };
+  for (const int side : {1, -1}) {
+    result.suspected |= holds(side, false);
+    result.deviates |= holds(side, true);
+  }
+  const double part = result.relative_time - 1;
+  result.text = fmt::format(
+      "takes {:.1f} % {} than others of its kind (median of {} control points "
+      "in {}{}{})",
+      std::abs(part) * 100, part < 0 ? "shorter" : "longer", result.points,
+      Name(precision), throttles.empty() ? "" : "; slowed by ",
+      fmt::join(throttles, ", "));
+  return result;
+}
+
+}  // namespace
+
+std::optional<ControlRecord> ChooseControl(
+    const std::string& kind, const std::string& problem,
+    std::span<const MeasuredPoint> points,
+    std::span<const ControlRecord> known) {
+  const auto parsed = ParseConvProblem(problem);
+  if (!parsed) return std::nullopt;
+  const auto alike = std::ranges::count_if(known, [&](const auto& control) {
+    const auto other = ParseConvProblem(control.problem);
+    return other && other->op == parsed->op &&
+           other->precision == parsed->precision;
+  });
+  if (alike >= kControlsPerOp) return std::nullopt;
+  const MeasuredPoint* best = nullptr;
+  const auto per_image = [](const MeasuredPoint& p) {
+    return static_cast<double>(p.time.count()) /
+           static_cast<double>(p.batch.count());
+  };
+  for (const MeasuredPoint& point : points) {
+    if (point.repeats < kSettledRepeats || point.time > kCheap) continue;
+    if (best == nullptr || per_image(point) < per_image(*best)) best = &point;
+  }
+  if (best == nullptr) return std::nullopt;
+  for (const ControlRecord& control : known) {
+    if (control.problem == problem && control.batch == best->batch) {
+      return std::nullopt;
+    }
+  }
+  return ControlRecord{.kind = kind,
+                       .problem = problem,
+                       .batch = best->batch,
+                       .algorithm = best->algorithm,
+                       .workspace = best->workspace};
+}
+
+std::vector<DueControl> DueControls(const KindControls& controls,
+                                    const std::string& device,
+                                    const std::string& driver,
+                                    UnixMillis now_ms) {
+  const auto compared = CompareDevices(controls);
+  const bool suspicion =
+      std::ranges::any_of(compared, &DeviceComparison::suspected);
+  std::set<std::pair<std::int64_t, std::int64_t>> done;
+  for (const ControlMeasurement& m : controls.measurements) {
+    if (m.device != device || m.driver != driver) continue;
+    if (suspicion && m.measured_ms < now_ms - kControlAgeMs) continue;
+    done.emplace(m.control, m.round);
+  }
+  std::vector<DueControl> due;
+  for (std::int64_t round = 1; round <= (suspicion ? kControlRounds : 1);
+       ++round) {
+    for (const ControlRecord& point : controls.points) {
+      if (!done.contains({point.id, round})) due.push_back({point, round});
+    }
+  }
+  return due;
+}
+
+std::vector<DeviceComparison> CompareDevices(const KindControls& controls) {
+  const auto drivers = DriversOf(controls);
+  // By control point, driver and device.
+  std::map<std::pair<std::int64_t, std::string>, std::map<std::string, Sample>>
+      samples;
+  for (const ControlMeasurement& m : controls.measurements) {
+    if (m.driver != drivers.at(m.device)) continue;
+    Sample& sample = samples[{m.control, m.driver}][m.device];
+    ++sample.rounds;
+    if (m.time <= Nanoseconds(0)) continue;
+    if (sample.time == Nanoseconds(0) || m.time < sample.time) {
+      sample.time = m.time;
+      sample.spread = m.spread;
+      sample.throttle = m.throttle;
+    }
+  }
+  std::map<std::int64_t, Precision> precisions;
+  for (const ControlRecord& point : controls.points) {
+    if (const auto problem = ParseConvProblem(point.problem)) {
+      precisions[point.id] = problem->precision;
+    }
+  }
+  std::map<std::string, std::map<Precision, std::vector<Difference>>> all;
+  for (auto& [key, of_point] : samples) {
+    std::erase_if(of_point, [](const auto& item) {
+      return item.second.time == Nanoseconds(0);
+    });
+    if (of_point.size() < 2 || !precisions.contains(key.first)) continue;
+    std::vector<const Sample*> sorted;
+    for (const auto& [device, sample] : of_point) sorted.push_back(&sample);
+    std::ranges::stable_sort(sorted, {}, [](auto* s) { return s->time; });
+    const Sample& reference = *sorted[(sorted.size() - 1) / 2];
+    for (const auto& [device, sample] : of_point) {
+      all[device][precisions.at(key.first)].push_back(
+          Compare(sample, reference));
+    }
+  }
+  std::vector<DeviceComparison> compared;
+  for (const auto& [device, by_precision] : all) {
+    std::optional<DeviceComparison> worst;
+    const auto weight = [](const DeviceComparison& c) {
+      return std::tuple(c.deviates, c.suspected,
+                        std::abs(std::log(c.relative_time)));
+    };
+    for (const auto& [precision, differences] : by_precision) {
+      DeviceComparison c = Judge(device, precision, differences);
+      if (!worst || weight(c) > weight(*worst)) worst = std::move(c);
+    }
+    compared.push_back(*std::move(worst));
+  }
+  return compared;
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,147 @@
+// Devices of a kind beside each other.
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "coordinator/controls.h"
+#include "coordinator/coordinator.h"
+#include "proto/convert.h"
+
+namespace ucudnn {
+
+Result<std::vector<DeviceComparison>> Coordinator::CompareKind(
+    const std::string& kind) {
+  UCUDNN_ASSIGN_OR_RETURN(const KindControls controls,
+                          store_.LoadControls(kind));
+  return CompareDevices(controls);
+}
+
+Status Coordinator::LeaseControls(const DeviceRecord& device, int max_count,
+                                  v1::LeaseTasksResponse* response) {
+  UCUDNN_ASSIGN_OR_RETURN(const KindControls controls,
+                          store_.LoadControls(device.kind.key));
+  for (const DueControl& due :
+       DueControls(controls, device.id, device.driver, clock_.NowMs())) {
+    if (response->tasks_size() == max_count) break;
+    v1::Task& task = *response->add_tasks();
+    task.set_problem(due.point.problem);
+    task.set_batch(due.point.batch.count());
+    task.set_max_workspace_bytes(due.point.workspace.count());
+    v1::Control& control = *task.mutable_control();
+    control.set_id(due.point.id);
+    control.set_round(due.round);
+    control.set_algorithm(due.point.algorithm.name);
+    control.set_math(due.point.algorithm.math);
+    control.set_precision(std::string(Name(due.point.algorithm.precision)));
+    control.set_workspace_bytes(due.point.workspace.count());
+  }
+  return {};
+}
+
+Status Coordinator::AddControl(const TaskCompletion& completion) {
+  UCUDNN_ASSIGN_OR_RETURN(const TaskRecord task,
+                          store_.GetTask(completion.lease.task));
+  UCUDNN_ASSIGN_OR_RETURN(const KindControls known,
+                          store_.LoadControls(task.key.kind));
+  const auto chosen = ChooseControl(task.key.kind, task.key.problem,
+                                    completion.points, known.points);
+  if (!chosen) return {};
+  UCUDNN_RETURN_IF_ERROR(store_.AddControls(std::span(&*chosen, 1)));
+  // What has just been measured is this device's first round.
+  UCUDNN_ASSIGN_OR_RETURN(const KindControls controls,
+                          store_.LoadControls(task.key.kind));
+  for (const ControlRecord& control : controls.points) {
+    for (const MeasuredPoint& point : completion.points) {
+      if (control.problem != task.key.problem || control.batch != point.batch ||
+          control.algorithm != point.algorithm ||
+          control.workspace != point.workspace) {
+        continue;
+      }
+      UCUDNN_RETURN_IF_ERROR(store_.PutControlMeasurement(
+          {.control = control.id,
+           .device = completion.device,
+           .round = 1,
+           .driver = completion.driver,
+           .time = point.time,
+           .spread = point.spread,
+           .throttle = completion.clocks.throttle,
+           .measured_ms = completion.measured_ms}));
+    }
+  }
+  return {};
+}
+
+Status Coordinator::ReportControl(const v1::ReportTaskRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const DeviceRecord device,
+                          store_.GetDevice(request.device_id()));
+  ControlMeasurement measurement;
+  measurement.control = request.control().id();
+  measurement.device = device.id;
+  measurement.round = request.control().round();
+  measurement.driver = request.driver();
+  measurement.throttle = request.clocks().throttle();
+  measurement.measured_ms = clock_.NowMs();
+  if (request.measurements_size() > 1) {
+    return Fail(Code::kInvalidArgument,
+                "measurements has {} entries; a control has at most one",
+                request.measurements_size());
+  }
+  if (request.measurements_size() == 1 && request.error().empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(const MeasuredPoint point,
+                            FromProto(request.measurements(0)));
+    measurement.time = point.time;
+    measurement.spread = point.spread;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const auto before, CompareKind(device.kind.key));
+  UCUDNN_RETURN_IF_ERROR(store_.PutControlMeasurement(measurement));
+  UCUDNN_ASSIGN_OR_RETURN(const auto after, CompareKind(device.kind.key));
+  const auto deviated = [&](const std::string& id) {
+    const auto found = std::ranges::find(before, id, &DeviceComparison::device);
+    return found != before.end() && found->deviates;
+  };
+  for (const DeviceComparison& c : after) {
+    if (c.deviates == deviated(c.device)) continue;
+    spdlog::log(c.deviates ? spdlog::level::warn : spdlog::level::info,
+                "event={} device={} kind=\"{}\" relative_time={:.3f} "
+                "why=\"{}\"",
+                c.deviates ? "device_deviates" : "device_deviates_no_more",
+                c.device, device.kind.key, c.relative_time, c.text);
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> Coordinator::DoubtsAbout(
+    const Inputs& inputs) {
+  std::vector<std::string> doubts;
+  const std::set<std::string> kinds(inputs.spec.kinds.begin(),
+                                    inputs.spec.kinds.end());
+  for (const std::string& kind : kinds) {
+    UCUDNN_ASSIGN_OR_RETURN(auto compared, CompareKind(kind));
+    std::erase_if(compared, [](const auto& c) { return !c.deviates; });
+    if (compared.empty()) continue;
+    std::set<std::string> problems;
+    for (const Need& need : inputs.needs) problems.insert(need.problem);
+    UCUDNN_ASSIGN_OR_RETURN(const auto measurements,
+                            store_.LoadMeasurements(kind));
+    std::map<std::string, std::int64_t> by_device;
+    std::int64_t total = 0;
+    for (const Measurement& m : measurements) {
+      if (!problems.contains(m.problem)) continue;
+      ++by_device[m.device];
+      ++total;
+    }
+    for (const DeviceComparison& c : compared) {
+      if (by_device[c.device] == 0) continue;
+      doubts.push_back(fmt::format(
+          "{} of {} measurements of these convolutions are of device {}, which "
+          "{}",
+          by_device[c.device], total, c.device, c.text));
+    }
+  }
+  return doubts;
+}
+
+}  // namespace ucudnn

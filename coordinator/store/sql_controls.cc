@@ -1,0 +1,114 @@
+// Control points, and what devices measured of them.
+
+#include <algorithm>
+#include <tuple>
+
+#include "coordinator/store/sql_store.h"
+
+namespace ucudnn {
+namespace {
+
+Result<ControlRecord> ControlOf(const SqlRow& row) {
+  ControlRecord control{.id = row.Int(0),
+                        .kind = row.Text(1),
+                        .problem = row.Text(2),
+                        .batch = BatchSize(row.Int(3)),
+                        .algorithm = {row.Text(4), row.Text(5), {}},
+                        .workspace = Bytes(row.Int(7))};
+  UCUDNN_ASSIGN_OR_RETURN(control.algorithm.precision,
+                          ParsePrecision(row.Text(6)));
+  return control;
+}
+
+ControlMeasurement MeasurementOf(const SqlRow& row) {
+  return {.control = row.Int(0),
+          .device = row.Text(1),
+          .round = row.Int(2),
+          .driver = row.Text(3),
+          .time = Nanoseconds(row.Int(4)),
+          .spread = Nanoseconds(row.Int(5)),
+          .throttle = row.Text(6),
+          .measured_ms = row.Int(7)};
+}
+
+}  // namespace
+
+Status SqlStore::AddControls(std::span<const ControlRecord> controls) {
+  std::vector<ControlRecord> sorted(controls.begin(), controls.end());
+  for (const ControlRecord& c : sorted) {
+    UCUDNN_RETURN_IF_ERROR(CheckKey("a control point's kind", c.kind));
+    UCUDNN_RETURN_IF_ERROR(CheckKey("a control point's problem", c.problem));
+    UCUDNN_RETURN_IF_ERROR(
+        CheckKey("a control point's algorithm", c.algorithm.name));
+  }
+  // Writers that lock rows in one order do not deadlock.
+  std::ranges::stable_sort(sorted, {}, [](const ControlRecord& c) {
+    return std::tie(c.kind, c.problem, c.batch);
+  });
+  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
+    for (const ControlRecord& c : sorted) {
+      UCUDNN_RETURN_IF_ERROR(sql.Execute(
+          "INSERT INTO controls (kind, problem, batch, algorithm, math, "
+          "precision_name, workspace_bytes) VALUES ($1, $2, $3, $4, $5, $6, "
+          "$7) ON CONFLICT (kind, problem, batch) DO NOTHING",
+          {c.kind, c.problem, c.batch.count(), c.algorithm.name,
+           c.algorithm.math, std::string(Name(c.algorithm.precision)),
+           c.workspace.count()}));
+    }
+    return {};
+  });
+}
+
+Status SqlStore::PutControlMeasurement(const ControlMeasurement& m) {
+  UCUDNN_RETURN_IF_ERROR(CheckKey("the device's id", m.device));
+  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto known,
+        sql.Query("SELECT id FROM controls WHERE id = $1", {m.control}));
+    if (known.empty()) {
+      return Fail(Code::kNotFound, "there is no control point {}", m.control);
+    }
+    return sql.Execute(
+        "INSERT INTO control_measurements (control, device, round, driver, "
+        "time_ns, spread_ns, throttle, measured_ms) "
+        "VALUES ($1, $2, $3, $4, $5, $6, $7, $8) "
+        "ON CONFLICT (control, device, round) DO UPDATE SET "
+        "driver = excluded.driver, time_ns = excluded.time_ns, "
+        "spread_ns = excluded.spread_ns, throttle = excluded.throttle, "
+        "measured_ms = excluded.measured_ms "
+        "WHERE excluded.measured_ms >= control_measurements.measured_ms",
+        {m.control, m.device, m.round, m.driver, std::int64_t{m.time.count()},
+         std::int64_t{m.spread.count()}, m.throttle, m.measured_ms});
+  });
+}
+
+Result<KindControls> SqlStore::LoadControls(const std::string& kind) {
+  return InTransaction(
+      *database_, Access::kRead,
+      [&](SqlTransaction& sql) -> Result<KindControls> {
+        KindControls controls;
+        UCUDNN_ASSIGN_OR_RETURN(
+            controls.points,
+            Records(sql.Query("SELECT id, kind, problem, batch, algorithm, "
+                              "math, precision_name, workspace_bytes "
+                              "FROM controls WHERE kind = $1 ORDER BY id",
+                              {kind}),
+                    ControlOf));
+        if (controls.points.empty()) return controls;
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto rows,
+            sql.Query("SELECT m.control, m.device, m.round, m.driver, "
+                      "m.time_ns, m.spread_ns, m.throttle, m.measured_ms "
+                      "FROM control_measurements m "
+                      "JOIN controls c ON c.id = m.control "
+                      "WHERE c.kind = $1 "
+                      "ORDER BY m.control, m.device, m.round",
+                      {kind}));
+        for (const SqlRow& row : rows) {
+          controls.measurements.push_back(MeasurementOf(row));
+        }
+        return controls;
+      });
+}
+
+}  // namespace ucudnn

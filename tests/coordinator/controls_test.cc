@@ -1,0 +1,302 @@
+#include "coordinator/controls.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+
+namespace ucudnn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr UnixMillis kNow = 1'000'000'000'000;
+constexpr const char* kDriver = "driver 1";
+
+std::string Problem(int channels, const std::string& op = "forward",
+                    const std::string& precision = "FP32") {
+  return fmt::format("{}-c{}-h4w4-k1-r1s1-pad0x0-str1x1-dil1x1-g1-{}-NCHW", op,
+                     channels, precision);
+}
+
+MeasuredPoint Point(std::int64_t batch, std::int64_t us, int repeats = 5,
+                    const std::string& algorithm = "GEMM") {
+  MeasuredPoint point;
+  point.batch = BatchSize(batch);
+  point.algorithm.name = algorithm;
+  point.time = std::chrono::microseconds(us);
+  point.repeats = repeats;
+  return point;
+}
+
+KindControls WithPoints(int count) {
+  KindControls controls;
+  for (int i = 1; i <= count; ++i) {
+    controls.points.push_back({.id = i,
+                               .kind = "k",
+                               .problem = Problem(i),
+                               .batch = BatchSize(8),
+                               .algorithm = {},
+                               .workspace = {}});
+  }
+  return controls;
+}
+
+using Measure = std::function<Nanoseconds(
+    const std::string& device, std::int64_t control, std::int64_t round)>;
+
+// Has the devices measure what is due until nothing is.
+void MeasureDue(const std::vector<std::string>& devices, const Measure& measure,
+                KindControls* controls) {
+  for (bool any = true; any;) {
+    any = false;
+    for (const std::string& device : devices) {
+      for (const auto& [point, round] :
+           DueControls(*controls, device, kDriver, kNow)) {
+        const Nanoseconds time = measure(device, point.id, round);
+        controls->measurements.push_back({.control = point.id,
+                                          .device = device,
+                                          .round = round,
+                                          .driver = kDriver,
+                                          .time = time,
+                                          .spread = time / 100,
+                                          .throttle = "",
+                                          .measured_ms = kNow});
+        any = true;
+      }
+    }
+  }
+}
+
+std::vector<std::string> Deviating(const KindControls& controls) {
+  std::vector<std::string> ids;
+  for (const DeviceComparison& c : CompareDevices(controls)) {
+    if (c.deviates) ids.push_back(c.device);
+  }
+  return ids;
+}
+
+TEST(ControlsTest, ChoosesWhatIsSettledAndCheap) {
+  const std::vector<MeasuredPoint> points = {
+      Point(8, 80, 5, "SLOW"), Point(8, 40, 5, "FAST"),
+      Point(8, 30, 1, "LOOKED_AT_ONCE"), Point(8, 25'000, 5, "LONG")};
+  const auto chosen = ChooseControl("k", Problem(1), points, {});
+  ASSERT_TRUE(chosen);
+  EXPECT_EQ(chosen->algorithm.name, "FAST");
+  EXPECT_EQ(chosen->batch, BatchSize(8));
+  EXPECT_EQ(chosen->kind, "k");
+  const std::vector<MeasuredPoint> long_ones = {Point(8, 25'000)};
+  EXPECT_FALSE(ChooseControl("k", Problem(1), long_ones, {}));
+  EXPECT_FALSE(ChooseControl("k", "no problem", points, {}));
+}
+
+TEST(ControlsTest, ChoosesAFewOfEachPrecisionAndOperation) {
+  std::vector<ControlRecord> known;
+  const std::vector<MeasuredPoint> points = {Point(8, 40)};
+  for (const std::string precision : {"FP32", "TF32"}) {
+    for (const std::string op : {"forward", "backward_data"}) {
+      int chosen = 0;
+      for (int i = 1; i <= 10; ++i) {
+        const std::string problem = Problem(i, op, precision);
+        const auto control = ChooseControl("k", problem, points, known);
+        if (!control) continue;
+        ++chosen;
+        known.push_back(*control);
+        // Not twice.
+        EXPECT_FALSE(ChooseControl("k", problem, points, known));
+      }
+      EXPECT_EQ(chosen, 3) << op << " " << precision;
+    }
+  }
+}
+
+TEST(ControlsTest, FindsTheOneThatTakesLonger) {
+  KindControls controls = WithPoints(3);
+  MeasureDue(
+      {"a", "b"},
+      [](const std::string& device, std::int64_t control, std::int64_t) {
+        return Nanoseconds(1000 * control * (device == "b" ? 6 : 5));
+      },
+      &controls);
+  const auto compared = CompareDevices(controls);
+  ASSERT_THAT(compared, SizeIs(2));
+  EXPECT_EQ(compared[0].device, "a");
+  EXPECT_FALSE(compared[0].deviates);
+  EXPECT_DOUBLE_EQ(compared[0].relative_time, 1.0);
+  EXPECT_EQ(compared[1].device, "b");
+  EXPECT_TRUE(compared[1].deviates);
+  EXPECT_DOUBLE_EQ(compared[1].relative_time, 1.2);
+  EXPECT_EQ(compared[1].points, 3);
+  EXPECT_THAT(compared[1].text,
+              HasSubstr("takes 20.0 % longer than others of its kind (median "
+                        "of 3 control points in FP32"));
+  // Each has measured each point three times, at different moments.
+  EXPECT_THAT(controls.measurements, SizeIs(2 * 3 * 3));
+}
+
+TEST(ControlsTest, MeasuresOnceWhereNothingIsSuspected) {
+  KindControls controls = WithPoints(5);
+  MeasureDue(
+      {"a", "b"},
+      [](const std::string&, std::int64_t, std::int64_t) {
+        return Nanoseconds(1000);
+      },
+      &controls);
+  EXPECT_THAT(controls.measurements, SizeIs(2 * 5));
+  EXPECT_THAT(Deviating(controls), IsEmpty());
+}
+
+TEST(ControlsTest, DoesNotJudgeBeforeAllRounds) {
+  KindControls controls = WithPoints(3);
+  for (const auto& [device, time] : {std::pair{"a", 1000}, {"b", 2000}}) {
+    for (std::int64_t control = 1; control <= 3; ++control) {
+      controls.measurements.push_back({.control = control,
+                                       .device = device,
+                                       .round = 1,
+                                       .driver = kDriver,
+                                       .time = Nanoseconds(time),
+                                       .spread = {},
+                                       .throttle = {},
+                                       .measured_ms = kNow});
+    }
+  }
+  const auto compared = CompareDevices(controls);
+  ASSERT_THAT(compared, SizeIs(2));
+  EXPECT_TRUE(compared[1].suspected);
+  EXPECT_FALSE(compared[1].deviates);
+  EXPECT_THAT(DueControls(controls, "b", kDriver, kNow), SizeIs(6));
+}
+
+TEST(ControlsTest, FindsTheOneAmongManyThatTakesShorter) {
+  KindControls controls = WithPoints(4);
+  MeasureDue(
+      {"a", "b", "c"},
+      [](const std::string& device, std::int64_t, std::int64_t) {
+        return Nanoseconds(device == "c" ? 800 : 1000);
+      },
+      &controls);
+  EXPECT_THAT(Deviating(controls), ElementsAre("c"));
+  EXPECT_THAT(CompareDevices(controls)[2].text, HasSubstr("20.0 % shorter"));
+}
+
+TEST(ControlsTest, ComparesEachPrecisionByItself) {
+  KindControls controls = WithPoints(6);
+  for (std::size_t i = 3; i < 6; ++i) {
+    controls.points[i].problem = Problem(1, "forward", "PSEUDO_HALF");
+  }
+  MeasureDue(
+      {"a", "b"},
+      [](const std::string& device, std::int64_t control, std::int64_t) {
+        return Nanoseconds(device == "b" && control > 3 ? 1500 : 1000);
+      },
+      &controls);
+  EXPECT_THAT(Deviating(controls), ElementsAre("b"));
+  EXPECT_EQ(CompareDevices(controls)[1].precision, Precision::kPseudoHalf);
+}
+
+TEST(ControlsTest, ComparesOnlyWhatWasMeasuredUnderOneDriver) {
+  KindControls controls = WithPoints(3);
+  MeasureDue(
+      {"a", "b"},
+      [](const std::string& device, std::int64_t, std::int64_t) {
+        return Nanoseconds(device == "b" ? 2000 : 1000);
+      },
+      &controls);
+  ASSERT_THAT(Deviating(controls), ElementsAre("b"));
+  for (ControlMeasurement& m : controls.measurements) {
+    if (m.device == "b") m.driver = "driver 2";
+  }
+  EXPECT_THAT(CompareDevices(controls), IsEmpty());
+  // Under the driver that it has now, it measures anew.
+  EXPECT_THAT(DueControls(controls, "b", kDriver, kNow), SizeIs(3));
+}
+
+TEST(ControlsTest, LeavesOutWhatADeviceCouldNotMeasure) {
+  KindControls controls = WithPoints(4);
+  MeasureDue(
+      {"a", "b"},
+      [](const std::string& device, std::int64_t control, std::int64_t) {
+        return Nanoseconds(device == "b" && control > 2 ? 0 : 1000);
+      },
+      &controls);
+  const auto compared = CompareDevices(controls);
+  ASSERT_THAT(compared, SizeIs(2));
+  EXPECT_EQ(compared[1].points, 2);
+  EXPECT_FALSE(compared[1].suspected);
+}
+
+TEST(ControlsTest, LooksAgainAtADeviceThatDeviatedADayAgo) {
+  KindControls controls = WithPoints(3);
+  MeasureDue(
+      {"a", "b"},
+      [](const std::string& device, std::int64_t, std::int64_t) {
+        return Nanoseconds(device == "b" ? 2000 : 1000);
+      },
+      &controls);
+  EXPECT_THAT(DueControls(controls, "b", kDriver, kNow), IsEmpty());
+  const UnixMillis later = kNow + kControlAgeMs + 1;
+  EXPECT_THAT(DueControls(controls, "b", kDriver, later), SizeIs(9));
+  EXPECT_THAT(DueControls(controls, "a", kDriver, later), SizeIs(9));
+}
+
+// Four devices that are alike within 2 %, each measurement with 2 % of noise,
+// and something else running on one of them for a whole round.
+class NoisyDevices {
+ public:
+  explicit NoisyDevices(unsigned seed) : random_(seed) {
+    for (const char* device : {"a", "b", "c", "d"}) {
+      factor_[device] = 1 + Uniform(-0.01, 0.01);
+      devices_.emplace_back(device);
+    }
+    disturbed_ = {devices_[random_() % 4],
+                  static_cast<std::int64_t>(1 + random_() % 3)};
+  }
+  void Slow(const std::string& device, double factor) {
+    factor_[device] *= factor;
+  }
+  KindControls Compare() {
+    KindControls controls = WithPoints(6);
+    MeasureDue(
+        devices_,
+        [&](const std::string& device, std::int64_t control,
+            std::int64_t round) {
+          double time = 100'000.0 * static_cast<double>(control) *
+                        factor_[device] *
+                        (1 + std::normal_distribution<>(0, 0.02)(random_));
+          if (std::pair(device, round) == disturbed_) time *= 1.5;
+          return Nanoseconds(static_cast<std::int64_t>(time));
+        },
+        &controls);
+    return controls;
+  }
+
+ private:
+  double Uniform(double low, double high) {
+    return std::uniform_real_distribution<>(low, high)(random_);
+  }
+  std::mt19937 random_;
+  std::vector<std::string> devices_;
+  std::map<std::string, double> factor_;
+  std::pair<std::string, std::int64_t> disturbed_;
+};
+
+TEST(ControlsTest, IsNotTrippedByNoise) {
+  for (unsigned seed = 0; seed < 500; ++seed) {
+    EXPECT_THAT(Deviating(NoisyDevices(seed).Compare()), IsEmpty()) << seed;
+  }
+}
+
+TEST(ControlsTest, FindsASlowDeviceInNoise) {
+  for (unsigned seed = 0; seed < 500; ++seed) {
+    NoisyDevices devices(seed);
+    devices.Slow("c", 1.15);
+    EXPECT_THAT(Deviating(devices.Compare()), ElementsAre("c")) << seed;
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn
