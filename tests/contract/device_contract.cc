@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "device/rounding.h"
 #include "tests/contract/guarded_buffer.h"
 #include "tests/support/reference_conv.h"
 

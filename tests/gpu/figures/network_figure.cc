@@ -11,8 +11,9 @@
 #include "base/median.h"
 #include "client/executor.h"
 #include "device/cudnn/graph_name.h"
-#include "device/cudnn/reference_element.h"
 #include "device/elements.h"
+#include "device/reference_element.h"
+#include "device/rounding.h"
 #include "solver/wr.h"
 
 namespace ucudnn::figures {
@@ -66,21 +67,6 @@ Result<Operands> Allocate(Device& device, const Job& job) {
   return operands;
 }
 
-double ToleranceOf(Precision precision) {
-  switch (precision) {
-    case Precision::kFp32:
-      return 5e-4;  // Winograd on filters beyond 3x3
-    case Precision::kTf32:
-    case Precision::kPseudoHalf:
-      return 2e-3;
-    case Precision::kTrueHalf:
-      return 2e-2;
-    case Precision::kBf16:
-      return 1e-2;
-  }
-  return 0;
-}
-
 // Some elements of each distinct kernel's result, against sums in double.
 Result<double> LargestError(Device& device, Executor& executor,
                             const WorkspacePlan& plan,
@@ -90,7 +76,7 @@ Result<double> LargestError(Device& device, Executor& executor,
   for (std::size_t k = 0; k < plan.kernels.size(); ++k) {
     const ConvProblem& problem = *plan.kernels[k].problem;
     if (!seen.insert(problem).second) continue;
-    const std::int64_t count = cudnn::ElementsOf(problem, plan.batch).out;
+    const std::int64_t count = ElementsOf(problem, plan.batch).out;
     const std::int64_t size = ElementBytes(problem.precision);
     // NaN: what is not written shows.
     UCUDNN_RETURN_IF_ERROR(
@@ -106,7 +92,7 @@ Result<double> LargestError(Device& device, Executor& executor,
           bytes.data(),
           static_cast<const char*>(operands.out.data()) + index * size,
           Bytes(size)));
-      const auto expected = cudnn::ComputeElement(
+      const auto expected = ComputeElement(
           problem, plan.batch, operands.a_pattern, operands.b_pattern, index);
       const double error = std::fabs(
           DecodeElements(bytes, problem.precision)[0] - expected.value);
@@ -114,7 +100,12 @@ Result<double> LargestError(Device& device, Executor& executor,
       if (!(error <= worst)) worst = error;  // NaN stays
       if (std::isnan(worst)) break;
     }
-    worst /= scale * ToleranceOf(problem.precision);
+    double tolerance = ToleranceOf(problem.precision);
+    for (const MicroBatch& micro : plan.kernels[k].micro_batches) {
+      tolerance =
+          std::max(tolerance, ToleranceOf(micro.algorithm, problem.geometry));
+    }
+    worst /= scale * tolerance;
     if (!(worst <= largest)) largest = worst;
     if (std::isnan(largest)) break;
   }
