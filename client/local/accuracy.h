@@ -28,7 +28,8 @@ Result<std::vector<double>> MeasureErrors(
     Device& device, const ConvProblem& problem, BatchSize batch,
     std::span<const Algorithm> algorithms);
 
-// Errors up to this are rounding in the precision, whatever the algorithm:
+// Errors up to this are rounding in the precision, whatever the algorithm, over
+// the largest element (device/rounding.h is over the sums of products):
 //   FP32 1e-5, TF32 2e-3, PSEUDO_HALF 2e-3, TRUE_HALF 2e-2, BF16 2e-2.
 double AdmittedError(Precision precision);
 

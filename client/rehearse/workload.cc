@@ -10,6 +10,8 @@
 #include "client/undivided.h"
 #include "device/elements.h"
 #include "device/measure.h"
+#include "device/reference_element.h"
+#include "device/rounding.h"
 
 namespace ucudnn::rehearse {
 namespace {
@@ -18,37 +20,11 @@ constexpr int kWarmUp = 3;
 
 bool UsesLargeWinograd(const KernelPlan& kernel) {
   if (!kernel.problem) return false;
-  const Spatial& filter = kernel.problem->geometry.filter;
-  return *std::max_element(filter.begin(), filter.end()) > 3 &&
-         std::any_of(kernel.micro_batches.begin(), kernel.micro_batches.end(),
-                     [](const MicroBatch& micro) {
-                       return micro.algorithm.name.find("WINOGRAD") !=
-                              std::string::npos;
+  return std::any_of(kernel.micro_batches.begin(), kernel.micro_batches.end(),
+                     [&](const MicroBatch& micro) {
+                       return IsLargeWinograd(micro.algorithm,
+                                              kernel.problem->geometry);
                      });
-}
-
-// Elements of the operands for a batch.
-struct Sizes {
-  std::int64_t a = 0;
-  std::int64_t b = 0;
-  std::int64_t out = 0;
-};
-
-Sizes SizesOf(const ConvProblem& problem, BatchSize batch) {
-  const ConvGeometry& g = problem.geometry;
-  const std::int64_t n = batch.count();
-  const std::int64_t input = n * g.input_elements();
-  const std::int64_t output = n * g.output_elements();
-  const std::int64_t filter = g.filter_elements();
-  switch (problem.op) {
-    case ConvOp::kForward:
-      return {input, filter, output};
-    case ConvOp::kBackwardData:
-      return {output, filter, input};
-    case ConvOp::kBackwardFilter:
-      return {input, output, filter};
-  }
-  return {};
 }
 
 // The larger one; once NaN, always NaN.
@@ -124,10 +100,10 @@ Result<std::unique_ptr<Workload>> Workload::Create(Device& device,
 }
 
 Status Workload::AllocateBuffers() {
-  Sizes largest;
+  OperandElements largest;
   Precision precision = Precision::kFp32;
   for (const KernelPlan& kernel : plan_.kernels) {
-    const Sizes sizes = SizesOf(*kernel.problem, plan_.batch);
+    const OperandElements sizes = ElementsOf(*kernel.problem, plan_.batch);
     precision = kernel.problem->precision;
     largest.a = std::max(largest.a, sizes.a);
     largest.b = std::max(largest.b, sizes.b);
@@ -179,7 +155,7 @@ Result<Errors> Workload::Check(const Progress& progress) {
     UCUDNN_ASSIGN_OR_RETURN(const auto undivided,
                             Executor::Create(device_, one));
     const ConvProblem& problem = kernels[i].problem;
-    const Bytes size(SizesOf(problem, plan_.batch).out *
+    const Bytes size(ElementsOf(problem, plan_.batch).out *
                      ElementBytes(problem.precision));
     UCUDNN_ASSIGN_OR_RETURN(const std::string planned,
                             Run(*executor_, i, size));

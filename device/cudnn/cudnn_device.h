@@ -41,8 +41,8 @@ struct CudnnOptions {
   // Asks the graph interface where the first one solves nothing. With `graph`
   // false, listing takes no time worth speaking of.
   bool graph_if_needed = false;
-  // Of the graph interface's suggestions only the first so many, and its
-  // fallbacks; 0: all. Fewer list and measure sooner.
+  // Of the graph interface's suggestions in the asked precision only the first
+  // so many, and its fallbacks; 0: all. Fewer list and measure sooner.
   int most_engines = 0;
   // On how many threads many batches are listed with the graph interface.
   int listing_threads = 1;

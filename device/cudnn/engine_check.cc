@@ -8,6 +8,7 @@
 
 #include "device/cudnn/legacy_algorithms.h"
 #include "device/elements.h"
+#include "device/rounding.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -18,22 +19,6 @@ constexpr Scaling kBoth = {0.5F, -0.75F};
 
 // NaN in every precision.
 constexpr unsigned char kNanByte = 0xff;
-
-// The error that is admitted, in units of the sum of absolute products.
-double ToleranceOf(Precision precision) {
-  switch (precision) {
-    case Precision::kFp32:
-      return 5e-6;
-    case Precision::kTf32:
-    case Precision::kPseudoHalf:
-      return 2e-3;
-    case Precision::kTrueHalf:
-      return 2e-2;
-    case Precision::kBf16:
-      return 1e-2;
-  }
-  return 0;
-}
 
 // Twelve runs of four elements each, from the first to the last.
 std::vector<std::int64_t> SampledElements(std::int64_t count) {

@@ -33,7 +33,7 @@
 #include "device/cudnn/graph_name.h"
 #include "device/cudnn/graph_problem.h"
 #include "device/cudnn/handle.h"
-#include "device/cudnn/reference_element.h"
+#include "device/reference_element.h"
 
 namespace ucudnn::cudnn {
 

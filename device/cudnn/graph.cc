@@ -21,20 +21,24 @@ std::vector<Precision> GraphsFor(Precision asked) {
 }
 
 // The engines that the heuristics suggest for problems computed as `asked`,
-// each once; none where cuDNN does not know such a graph.
+// each once; none where cuDNN does not know such a graph. On float data the
+// first suggestions are those that round, which FP32 has no use for: they
+// neither are among the `most` nor count.
 Result<std::vector<EngineName>> Suggested(GraphProblem& problem,
                                           Precision asked, int most) {
   std::vector<EngineName> engines;
   const auto graph = problem.Graph(ComputeType(asked), Scaling());
   UCUDNN_RETURN_IF_ERROR(problem.handle().CheckLost());
   if (!graph) return engines;
+  const bool exact = asked == Precision::kFp32;
   std::set<EngineName> seen;
   for (const cudnnBackendHeurMode_t mode :
        {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     const auto suggested = (*graph)->Suggest(mode);
     UCUDNN_RETURN_IF_ERROR(problem.handle().CheckLost());
     if (!suggested) continue;
-    for (const EngineName& engine : *suggested) {
+    for (const auto& [engine, rounds_floats] : *suggested) {
+      if (exact && rounds_floats) continue;
       if (mode == CUDNN_HEUR_MODE_A && most > 0 &&
           std::ssize(engines) >= most) {
         break;

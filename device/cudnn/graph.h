@@ -5,9 +5,9 @@
 // named as in graph_name.h. Their math has no name.
 //
 // Engines come from the heuristics' main list, or the first `most` of it where
-// that is not 0, and from their fallback list. On float data an
-// engine that uses the matrix units or rounds its input is TF32, any other
-// FP32; on 16-bit data the arithmetic is the graph's.
+// that is not 0, and from their fallback list. On float data an engine that
+// uses the matrix units or rounds its input is TF32, any other FP32, and FP32
+// counts only the latter; on 16-bit data the arithmetic is the graph's.
 //
 // graph_convolution.h says how any alpha and beta are served. An engine is
 // offered only once it was seen to compute what it should (engine_check.h),

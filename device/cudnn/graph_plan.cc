@@ -98,8 +98,25 @@ Result<BackendDescriptor> ConvolutionParameters(CudnnHandle& handle,
   return convolution;
 }
 
-// The name under which an engine configuration that cuDNN made is built again.
-Result<EngineName> NameOf(const BackendDescriptor& configuration) {
+Result<bool> RoundsFloats(const BackendDescriptor& engine) {
+  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT>
+      notes = {};
+  UCUDNN_ASSIGN_OR_RETURN(
+      const std::int64_t count,
+      engine.Get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                 static_cast<std::int64_t>(notes.size()), notes.data()));
+  return std::any_of(
+      notes.begin(),
+      notes.begin() + std::min<std::int64_t>(count, notes.size()),
+      [](cudnnBackendNumericalNote_t note) {
+        return note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE ||
+               note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
+      });
+}
+
+// An engine configuration that cuDNN made, with the name under which it is
+// built again.
+Result<Suggestion> SuggestionOf(const BackendDescriptor& configuration) {
   UCUDNN_ASSIGN_OR_RETURN(
       const auto engines,
       configuration.GetDescriptors(CUDNN_ATTR_ENGINECFG_ENGINE,
@@ -124,23 +141,9 @@ Result<EngineName> NameOf(const BackendDescriptor& configuration) {
     name.knobs.push_back({static_cast<std::int64_t>(type), value});
   }
   std::sort(name.knobs.begin(), name.knobs.end());
-  return name;
-}
-
-Result<bool> RoundsFloats(const BackendDescriptor& engine) {
-  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT>
-      notes = {};
-  UCUDNN_ASSIGN_OR_RETURN(
-      const std::int64_t count,
-      engine.Get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                 static_cast<std::int64_t>(notes.size()), notes.data()));
-  return std::any_of(
-      notes.begin(),
-      notes.begin() + std::min<std::int64_t>(count, notes.size()),
-      [](cudnnBackendNumericalNote_t note) {
-        return note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE ||
-               note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
-      });
+  // Where cuDNN does not say, it shows when the engine is built.
+  return Suggestion{std::move(name),
+                    RoundsFloats(engines.front()).value_or(false)};
 }
 
 }  // namespace
@@ -191,7 +194,7 @@ Result<std::unique_ptr<ConvolutionGraph>> ConvolutionGraph::Create(
       handle, problem.op, std::move(parts), std::move(graph)));
 }
 
-Result<std::vector<EngineName>> ConvolutionGraph::Suggest(
+Result<std::vector<Suggestion>> ConvolutionGraph::Suggest(
     cudnnBackendHeurMode_t mode) const {
   UCUDNN_ASSIGN_OR_RETURN(
       auto heuristics,
@@ -211,12 +214,12 @@ Result<std::vector<EngineName>> ConvolutionGraph::Suggest(
       const auto configurations,
       heuristics.GetDescriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                 CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, -1));
-  std::vector<EngineName> names;
+  std::vector<Suggestion> suggestions;
   for (const BackendDescriptor& configuration : configurations) {
-    UCUDNN_ASSIGN_OR_RETURN(EngineName name, NameOf(configuration));
-    names.push_back(std::move(name));
+    UCUDNN_ASSIGN_OR_RETURN(Suggestion suggestion, SuggestionOf(configuration));
+    suggestions.push_back(std::move(suggestion));
   }
-  return names;
+  return suggestions;
 }
 
 Result<std::unique_ptr<ConvolutionPlan>> ConvolutionPlan::Create(

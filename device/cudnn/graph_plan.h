@@ -35,6 +35,12 @@ struct OperandAlignment {
   std::int64_t output = 16;
 };
 
+// An engine that the heuristics suggest.
+struct Suggestion {
+  EngineName engine;
+  bool rounds_floats = false;  // as ConvolutionPlan::rounds_floats
+};
+
 class ConvolutionGraph {
  public:
   // kUnimplemented if cuDNN does not know such a graph.
@@ -45,7 +51,7 @@ class ConvolutionGraph {
 
   // What the heuristics of one mode suggest, best first. Takes about a
   // millisecond of host time.
-  Result<std::vector<EngineName>> Suggest(cudnnBackendHeurMode_t mode) const;
+  Result<std::vector<Suggestion>> Suggest(cudnnBackendHeurMode_t mode) const;
 
   CudnnHandle& handle() const { return handle_; }
   const BackendDescriptor& graph() const { return graph_; }

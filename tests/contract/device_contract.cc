@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "device/rounding.h"
 #include "tests/contract/guarded_buffer.h"
 #include "tests/support/reference_conv.h"
 
@@ -139,6 +140,48 @@ TEST_P(DeviceContractTest, SaysWhatItIs) {
   EXPECT_NE(info.kind.library, "");
   EXPECT_GE(info.kind.units, 0);
   EXPECT_EQ(info.kind.memory.count() % (1_GiB).count(), 0);
+}
+
+// What convolutions are known to be wrong on; each backend's own list has it.
+TEST_P(DeviceContractTest, IsTriedOnOddShapes) {
+  using Is = bool (*)(const ContractShape&);
+  const std::pair<const char*, Is> odd[] = {
+      {"one pixel",
+       [](const ContractShape& s) {
+         return s.geometry.input == Spatial{1, 1, 1};
+       }},
+      {"one image",
+       [](const ContractShape& s) { return s.batch == BatchSize(1); }},
+      {"an odd batch",
+       [](const ContractShape& s) {
+         return s.batch.count() > 1 && s.batch.count() % 2 == 1;
+       }},
+      {"1024 channels",
+       [](const ContractShape& s) { return s.geometry.channels == 1024; }},
+      {"1024 filters",
+       [](const ContractShape& s) { return s.geometry.filters == 1024; }},
+      {"a group for each channel",
+       [](const ContractShape& s) {
+         return s.geometry.groups > 1 &&
+                s.geometry.groups == s.geometry.channels;
+       }},
+      {"fewer groups",
+       [](const ContractShape& s) {
+         return s.geometry.groups > 1 &&
+                s.geometry.groups < s.geometry.channels;
+       }},
+      {"dilation",
+       [](const ContractShape& s) {
+         return s.geometry.dilation != Spatial{1, 1, 1};
+       }},
+      {"three dimensions",
+       [](const ContractShape& s) { return s.geometry.spatial_dims == 3; }},
+  };
+  for (const auto& [what, is] : odd) {
+    EXPECT_TRUE(
+        std::any_of(GetParam().shapes.begin(), GetParam().shapes.end(), is))
+        << "no shape has " << what;
+  }
 }
 
 TEST_P(DeviceContractTest, KeepsWhatIsUploaded) {

@@ -73,13 +73,6 @@ void PrintTo(const ConvolutionCase& c, std::ostream* out);
 std::string ContractName(const ::testing::TestParamInfo<DeviceContract>& info);
 std::string CaseName(const ::testing::TestParamInfo<ConvolutionCase>& info);
 
-// The largest admissible error of an element, in units of the largest sum of
-// absolute products (ReferenceResult::scale). Winograd and FFT algorithms
-// spread errors over neighbouring elements, hence the largest. Winograd's on
-// filters beyond 3x3 errs more by nature: cuDNN's FP32 one was seen to be off
-// by 1.4e-4 on 5x5.
-double ToleranceOf(const Algorithm& algorithm, const ConvGeometry& geometry);
-
 // Opened once for all tests of one suite.
 class DeviceContractTest : public ::testing::TestWithParam<DeviceContract> {
  protected:

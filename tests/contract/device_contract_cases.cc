@@ -125,22 +125,4 @@ std::string CaseName(const ::testing::TestParamInfo<ConvolutionCase>& info) {
                      Name(p.layout));
 }
 
-double ToleranceOf(const Algorithm& algorithm, const ConvGeometry& geometry) {
-  const bool large_winograd =
-      algorithm.name.find("WINOGRAD") != std::string::npos &&
-      *std::max_element(geometry.filter.begin(), geometry.filter.end()) > 3;
-  switch (algorithm.precision) {
-    case Precision::kFp32:
-      return large_winograd ? 5e-4 : 2e-6;
-    case Precision::kTf32:
-    case Precision::kPseudoHalf:
-      return 2e-3;
-    case Precision::kTrueHalf:
-      return 2e-2;
-    case Precision::kBf16:
-      return 1e-2;
-  }
-  return 0;
-}
-
 }  // namespace ucudnn::test

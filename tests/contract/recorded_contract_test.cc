@@ -4,32 +4,18 @@
 namespace ucudnn::test {
 namespace {
 
-constexpr BatchSize kBatch(4);
-
-ContractShape Shape(const std::string& name, std::int64_t channels) {
-  ConvGeometry g;
-  g.channels = channels;
-  g.filters = 8;
-  g.input = {1, 9, 7};
-  g.filter = {1, 3, 3};
-  g.padding = {0, 1, 1};
-  return {name, g, kBatch};
-}
-
-std::vector<ContractShape> Shapes() {
-  return {Shape("conv1", 3), Shape("conv2", 8)};
-}
-
-// Two algorithms for each kernel of a network of the shapes.
+// Two algorithms for each kernel of a network of the standard
+// shapes.
 Result<std::unique_ptr<Device>> Open() {
   Network network{"net", {}};
   Profile profile;
-  for (const ContractShape& shape : Shapes()) {
+  for (const ContractShape& shape : StandardShapes()) {
     network.layers.push_back({shape.name, shape.geometry});
     for (const ConvOp op : kConvOps) {
-      MeasuredPoint gemm{kBatch, Algorithm{"GEMM", "FMA", Precision::kFp32},
-                         Bytes(), std::chrono::microseconds(30)};
-      MeasuredPoint fft{kBatch, Algorithm{"FFT", "FMA", Precision::kFp32},
+      MeasuredPoint gemm{shape.batch,
+                         Algorithm{"GEMM", "FMA", Precision::kFp32}, Bytes(),
+                         std::chrono::microseconds(30)};
+      MeasuredPoint fft{shape.batch, Algorithm{"FFT", "FMA", Precision::kFp32},
                         1_MiB, std::chrono::microseconds(10)};
       profile.kernels.push_back(
           {KernelId{"NVIDIA H200/132u/139GiB/cudnn-9.19", "net", shape.name, op,
@@ -45,7 +31,6 @@ DeviceContract Contract() {
           .open = Open,
           .precisions = {Precision::kFp32, Precision::kTf32},
           .layouts = {Layout::kNchw},
-          .shapes = Shapes(),
           .supports_all = true,
           .computes = false,
           .unsupported = std::nullopt};

@@ -163,6 +163,24 @@ TEST_F(EngineCheckTest, IsAskedOfTheFirstSuggestionsAndAllFallbacks) {
               ElementsAre("eng3", "eng3-k2=4-k7=1", "eng5", "eng5-k2=4-k7=1"));
 }
 
+TEST_F(EngineCheckTest, IsNotAskedOfSuggestionsThatRoundNorAreTheyCounted) {
+  Fake().engines = {3, 4, 5, 6};
+  Fake().rounding_engine = 3;
+  const auto names = [&](Precision precision) {
+    ConvProblem problem = Problem(ConvOp::kForward, Layout::kNchw);
+    problem.precision = precision;
+    std::vector<std::string> listed;
+    const auto found = ListGraph(*handle_, problem, BatchSize(8), /*most=*/2);
+    if (!found) return listed;
+    for (const Candidate& c : *found) listed.push_back(c.algorithm.name);
+    return listed;
+  };
+  EXPECT_THAT(names(Precision::kFp32),
+              ElementsAre("eng4", "eng4-k2=4-k7=1", "eng6", "eng6-k2=4-k7=1"));
+  EXPECT_THAT(names(Precision::kTf32),
+              ElementsAre("eng3", "eng3-k2=4-k7=1", "eng6", "eng6-k2=4-k7=1"));
+}
+
 TEST_F(EngineCheckTest, TakesFewerImagesWhereTheyAreLarge) {
   ConvProblem problem = Problem(ConvOp::kForward, Layout::kNchw);
   EXPECT_EQ(CheckBatch(problem), BatchSize(3));

@@ -1,4 +1,4 @@
-#include "device/cudnn/reference_element.h"
+#include "device/reference_element.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "tests/support/reference_conv.h"
 
-namespace ucudnn::cudnn {
+namespace ucudnn {
 namespace {
 
 std::vector<float> ToFloats(const std::vector<double>& values) {
@@ -81,4 +81,4 @@ TEST(ReferenceElementTest, RepeatsShorterOperands) {
 }
 
 }  // namespace
-}  // namespace ucudnn::cudnn
+}  // namespace ucudnn

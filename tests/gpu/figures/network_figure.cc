@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <set>
 #include <tuple>
@@ -11,8 +12,10 @@
 #include "base/median.h"
 #include "client/executor.h"
 #include "device/cudnn/graph_name.h"
-#include "device/cudnn/reference_element.h"
+#include "device/cudnn/monitor.h"
 #include "device/elements.h"
+#include "device/reference_element.h"
+#include "device/rounding.h"
 #include "solver/wr.h"
 
 namespace ucudnn::figures {
@@ -66,21 +69,6 @@ Result<Operands> Allocate(Device& device, const Job& job) {
   return operands;
 }
 
-double ToleranceOf(Precision precision) {
-  switch (precision) {
-    case Precision::kFp32:
-      return 5e-4;  // Winograd on filters beyond 3x3
-    case Precision::kTf32:
-    case Precision::kPseudoHalf:
-      return 2e-3;
-    case Precision::kTrueHalf:
-      return 2e-2;
-    case Precision::kBf16:
-      return 1e-2;
-  }
-  return 0;
-}
-
 // Some elements of each distinct kernel's result, against sums in double.
 Result<double> LargestError(Device& device, Executor& executor,
                             const WorkspacePlan& plan,
@@ -90,7 +78,7 @@ Result<double> LargestError(Device& device, Executor& executor,
   for (std::size_t k = 0; k < plan.kernels.size(); ++k) {
     const ConvProblem& problem = *plan.kernels[k].problem;
     if (!seen.insert(problem).second) continue;
-    const std::int64_t count = cudnn::ElementsOf(problem, plan.batch).out;
+    const std::int64_t count = ElementsOf(problem, plan.batch).out;
     const std::int64_t size = ElementBytes(problem.precision);
     // NaN: what is not written shows.
     UCUDNN_RETURN_IF_ERROR(
@@ -106,7 +94,7 @@ Result<double> LargestError(Device& device, Executor& executor,
           bytes.data(),
           static_cast<const char*>(operands.out.data()) + index * size,
           Bytes(size)));
-      const auto expected = cudnn::ComputeElement(
+      const auto expected = ComputeElement(
           problem, plan.batch, operands.a_pattern, operands.b_pattern, index);
       const double error = std::fabs(
           DecodeElements(bytes, problem.precision)[0] - expected.value);
@@ -114,11 +102,57 @@ Result<double> LargestError(Device& device, Executor& executor,
       if (!(error <= worst)) worst = error;  // NaN stays
       if (std::isnan(worst)) break;
     }
-    worst /= scale * ToleranceOf(problem.precision);
+    double tolerance = ToleranceOf(problem.precision);
+    for (const MicroBatch& micro : plan.kernels[k].micro_batches) {
+      tolerance =
+          std::max(tolerance, ToleranceOf(micro.algorithm, problem.geometry));
+    }
+    worst /= scale * tolerance;
     if (!(worst <= largest)) largest = worst;
     if (std::isnan(largest)) break;
   }
   return largest;
+}
+
+// "1980 MHz", and what slows the device, while `work` runs.
+Result<std::string> ClocksDuring(Device& device,
+                                 const std::function<Status()>& work) {
+  UCUDNN_RETURN_IF_ERROR(work());
+  const auto state = ReadGpuState(device.info().id);
+  UCUDNN_RETURN_IF_ERROR(device.Synchronize());
+  if (!state) return state.error().message;
+  const std::string slowed_by = ThrottleText(state->throttle_reasons);
+  return fmt::format("{} MHz{}{}", state->sm_clock_mhz,
+                     slowed_by.empty() ? "" : ", slowed by ", slowed_by);
+}
+
+// How long kernel `index` takes by itself as the plan divides it; `planned`
+// says how often a timing is to run it.
+Result<Nanoseconds> TimeKernel(Device& device, Executor& executor,
+                               std::size_t index, Nanoseconds planned,
+                               const ConvArgs& args) {
+  std::int64_t steps = 0;  // enqueued at once
+  for (const MicroBatch& m : executor.kernel(index).micro_batches) {
+    steps += m.count;
+  }
+  constexpr Nanoseconds kGroup = std::chrono::milliseconds(3);
+  constexpr std::int64_t kMostSteps = 32;
+  const std::int64_t runs =
+      std::clamp<std::int64_t>(kGroup / std::max(planned, Nanoseconds(1)), 1,
+                               std::max<std::int64_t>(kMostSteps / steps, 1));
+  std::vector<Nanoseconds> times;
+  constexpr int kRepeats = 3;
+  for (int i = 0; i < kRepeats; ++i) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const Nanoseconds time, device.TimeEnqueued([&]() -> Status {
+          for (std::int64_t n = 0; n < runs; ++n) {
+            UCUDNN_RETURN_IF_ERROR(executor.Run(index, args));
+          }
+          return {};
+        }));
+    times.push_back(time / runs);
+  }
+  return MiddleOf(times).median;
 }
 
 // The operands are allocated when a first plan is run.
@@ -146,12 +180,20 @@ Status RunPlan(Device& device, const Job& job, const WorkspacePlan& plan,
   std::vector<Nanoseconds> enqueues;
   for (int i = -kWarmUp; i < kRepeats; ++i) {
     UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, device.Time(all));
+    figure->rounds.push_back(time);
     if (i < 0) continue;
     times.push_back(time);
     enqueues.push_back(enqueued);
   }
   figure->measured = MiddleOf(times).median;
   figure->enqueued = MiddleOf(enqueues).median;
+  UCUDNN_ASSIGN_OR_RETURN(figure->clocks, ClocksDuring(device, all));
+  for (std::size_t k = 0; k < figure->kernels.size(); ++k) {
+    KernelFigure& kernel = figure->kernels[k];
+    UCUDNN_ASSIGN_OR_RETURN(
+        kernel.measured,
+        TimeKernel(device, *executor, k, kernel.planned, (*operands)->args()));
+  }
   // Behind work that takes the device longer than enqueueing takes the host:
   // for TimeEnqueued it is too much at once.
   UCUDNN_ASSIGN_OR_RETURN(DeviceBuffer ballast, device.Allocate(2_GiB));
@@ -192,7 +234,7 @@ std::vector<KernelFigure> DetailsOf(const Profile& profile,
     details.push_back({kernel.time,
                        Nanoseconds(std::llround(
                            least * static_cast<double>(plan.batch.count()))),
-                       kernel.workspace, kernel.micro_batches});
+                       kernel.workspace, kernel.micro_batches, std::nullopt});
   }
   return details;
 }
@@ -325,6 +367,13 @@ nlohmann::ordered_json ToJson(const Job& job, const NetworkFigure& figure) {
                       {"error", at.error ? nlohmann::ordered_json(*at.error)
                                          : nlohmann::ordered_json(nullptr)},
                       {"note", at.note}});
+    if (!at.rounds.empty()) {
+      auto& rounds = limits.back()["rounds_us"];
+      for (const Nanoseconds time : at.rounds) {
+        rounds.push_back(Microseconds(time));
+      }
+      limits.back()["clocks"] = at.clocks;
+    }
     if (at.kernels.empty()) continue;
     auto& kernels = limits.back()["kernels"] = nlohmann::ordered_json::array();
     for (std::size_t i = 0; i < at.kernels.size(); ++i) {
@@ -338,6 +387,7 @@ nlohmann::ordered_json ToJson(const Job& job, const NetworkFigure& figure) {
                          {"op", Name(id.op)},
                          {"planned_us", Microseconds(kernel.planned)},
                          {"bound_us", Microseconds(kernel.bound)},
+                         {"measured_us", Us(kernel.measured)},
                          {"workspace_bytes", kernel.workspace.count()},
                          {"micro_batches", std::move(texts)}});
     }

@@ -41,6 +41,8 @@ struct KernelFigure {
   Nanoseconds bound{0};
   Bytes workspace;
   std::vector<MicroBatch> micro_batches;
+  // Where the plan was run: this kernel alone, divided, back to back.
+  std::optional<Nanoseconds> measured;
 };
 
 // Under one limit. Sums over the kernels; absent where a kernel has none.
@@ -56,6 +58,10 @@ struct LimitFigure {
   std::optional<Nanoseconds> measured;
   std::optional<Nanoseconds> enqueued;
   std::optional<Nanoseconds> device_alone;
+  // The times of which that is the median, after those to warm up: whether the
+  // device grew slower under the load. And its state while it ran.
+  std::vector<Nanoseconds> rounds;
+  std::string clocks;
   // The largest error of some elements of every kernel's result, in units of
   // what its precision explains.
   std::optional<double> error;

@@ -83,57 +83,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// An algorithm that may be faster on up to `most` images, all that fit.
-struct Promise {
-  double per_image = 0;
-  Algorithm algorithm;
-  BatchSize known;  // measured, and fewer
-  BatchSize most;
-};
-
-double PerImage(const MeasuredPoint& p) {
-  return static_cast<double>(p.time.count()) /
-         static_cast<double>(p.batch.count());
-}
-
-// The algorithms that do not fit `limit` on a power of two on which they are
-// faster than all that fits, the most promising first.
-std::vector<Promise> PromisesOf(const std::vector<MeasuredPoint>& points,
-                                Bytes limit) {
-  std::optional<double> best;  // of what fits
-  for (const MeasuredPoint& p : points) {
-    if (p.workspace <= limit) {
-      best = std::min(best.value_or(PerImage(p)), PerImage(p));
-    }
-  }
-  std::vector<Promise> promises;
-  if (!best) return promises;
-  for (const MeasuredPoint& small : points) {
-    if (small.workspace > limit) continue;
-    for (const MeasuredPoint& large : points) {
-      if (large.algorithm != small.algorithm ||
-          large.batch.count() != 2 * small.batch.count() ||
-          large.workspace <= limit || PerImage(large) >= *best) {
-        continue;
-      }
-      const double part =
-          static_cast<double>((limit - small.workspace).count()) /
-          static_cast<double>((large.workspace - small.workspace).count());
-      const auto most = static_cast<std::int64_t>(
-          static_cast<double>(small.batch.count()) * (1 + part));
-      promises.push_back(
-          {PerImage(large), large.algorithm, small.batch, BatchSize(most)});
-    }
-  }
-  std::sort(promises.begin(), promises.end(),
-            [](const Promise& x, const Promise& y) {
-              return x.per_image < y.per_image;
-            });
-  constexpr std::size_t kMost = 3;
-  if (promises.size() > kMost) promises.resize(kMost);
-  return promises;
-}
-
 BatchSize SmallestBatch(const ConvProblem& problem) {
   const ConvGeometry& g = problem.geometry;
   const Bytes image(std::max(g.input_elements(), g.output_elements()) *
@@ -200,14 +149,17 @@ Result<const std::vector<MeasuredPoint>*> PointSource::PointsOf(
   const auto surveyed = surveyed_.extract(key);
   std::vector<MeasuredPoint>& points = known_[key];
   std::map<Algorithm, Trend> trends;
+  std::vector<SizedRun> sized;
   for (const auto& [n, offers] : surveyed.mapped()) {
     if (!offers) return tl::unexpected<Error>(offers.error());
-    UCUDNN_RETURN_IF_ERROR(MeasureBatch(problem, n, *offers, &trends, &points));
+    UCUDNN_RETURN_IF_ERROR(
+        MeasureBatch(problem, n, *offers, &trends, &sized, &points));
   }
   const auto begun = Clock::now();
   const Nanoseconds before = effort_.measuring;
   for (const Bytes limit : limits) {
-    UCUDNN_RETURN_IF_ERROR(MeasureFitting(problem, batch, limit, &points));
+    UCUDNN_RETURN_IF_ERROR(
+        MeasureFitting(problem, batch, limit, sized, &points));
   }
   effort_.fitting += Clock::now() - begun - (effort_.measuring - before);
   screened_->Keep(BatchSize(), {});
@@ -216,10 +168,20 @@ Result<const std::vector<MeasuredPoint>*> PointSource::PointsOf(
 
 Status PointSource::MeasureFitting(const ConvProblem& problem, BatchSize batch,
                                    Bytes limit,
+                                   const std::vector<SizedRun>& runs,
                                    std::vector<MeasuredPoint>* points) {
-  // Even parts of fewer, as they are more.
-  int evenly = 2;
-  for (const Promise& promise : PromisesOf(*points, limit)) {
+  std::optional<double> best;  // of what fits, ns an image
+  for (const MeasuredPoint& p : *points) {
+    if (p.workspace > limit) continue;
+    const double ns = static_cast<double>(p.time.count()) /
+                      static_cast<double>(p.batch.count());
+    best = std::min(best.value_or(ns), ns);
+  }
+  if (!best) return {};
+  std::vector<Promise> promises = PromisesOf(runs, limit, *best);
+  constexpr std::size_t kMost = 4;
+  if (promises.size() > kMost) promises.resize(kMost);
+  for (const Promise& promise : promises) {
     constexpr std::int64_t kStep = 8;
     for (std::int64_t n = promise.most.count() / kStep * kStep;
          n > promise.known.count(); n -= kStep) {
@@ -228,7 +190,6 @@ Status PointSource::MeasureFitting(const ConvProblem& problem, BatchSize batch,
                                            promise.algorithm, limit, points));
       if (fits) break;
     }
-    if (evenly-- <= 0) continue;
     for (const BatchSize part : EvenParts(batch, promise.most)) {
       if (part <= promise.known) break;
       UCUDNN_RETURN_IF_ERROR(
@@ -291,6 +252,7 @@ Result<Nanoseconds> PointSource::RunOnce(const Offer& offer) {
 Status PointSource::MeasureBatch(const ConvProblem& problem, BatchSize batch,
                                  const std::vector<Offer>& offers,
                                  std::map<Algorithm, Trend>* trends,
+                                 std::vector<SizedRun>* sized,
                                  std::vector<MeasuredPoint>* points) {
   const auto begun = Clock::now();
   ++effort_.tasks;
@@ -313,6 +275,7 @@ Status PointSource::MeasureBatch(const ConvProblem& problem, BatchSize batch,
     const auto ns = static_cast<double>(time->count());
     trend.Add(batch, ns);
     runs.push_back({offer.candidate, ns});
+    sized->push_back({batch, runs.back()});
     ran.push_back(&offer);
   }
   std::vector<Offer> kept;

@@ -80,9 +80,11 @@ class PointSource {
   Status MeasureBatch(const ConvProblem& problem, BatchSize batch,
                       const std::vector<Offer>& offers,
                       std::map<Algorithm, Trend>* trends,
+                      std::vector<SizedRun>* sized,
                       std::vector<MeasuredPoint>* points);
   Status MeasureFitting(const ConvProblem& problem, BatchSize batch,
-                        Bytes limit, std::vector<MeasuredPoint>* points);
+                        Bytes limit, const std::vector<SizedRun>& runs,
+                        std::vector<MeasuredPoint>* points);
   // Whether the algorithm takes that batch within the limit; then it is among
   // the points, or has failed.
   Result<bool> MeasureIfItFits(const ConvProblem& problem, BatchSize batch,

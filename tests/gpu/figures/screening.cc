@@ -1,6 +1,8 @@
 #include "tests/gpu/figures/screening.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 
 #include "device/cudnn/graph_name.h"
 
@@ -52,6 +54,56 @@ std::vector<std::size_t> WorthMeasuring(const std::vector<Timed>& runs,
     if (faster <= most_faster) kept.push_back(i);
   }
   return kept;
+}
+
+std::vector<Promise> PromisesOf(const std::vector<SizedRun>& runs, Bytes limit,
+                                double best) {
+  struct Around {
+    const SizedRun* fits = nullptr;      // the largest
+    const SizedRun* does_not = nullptr;  // the smallest
+  };
+  std::map<Algorithm, Around> around;
+  for (const SizedRun& run : runs) {
+    const Candidate& candidate = run.run.candidate;
+    Around& at = around[candidate.algorithm];
+    if (candidate.workspace <= limit) {
+      if (at.fits == nullptr || at.fits->batch < run.batch) at.fits = &run;
+    } else if (at.does_not == nullptr || run.batch < at.does_not->batch) {
+      at.does_not = &run;
+    }
+  }
+  const auto number = [](auto value) {
+    return static_cast<double>(value.count());
+  };
+  std::vector<Promise> promises;
+  for (const auto& [algorithm, at] : around) {
+    if (at.does_not == nullptr) continue;
+    const double large = number(at.does_not->batch);
+    const double need = number(at.does_not->run.candidate.workspace);
+    double small = 0;
+    double has = 0;
+    double ns = 0;
+    if (at.fits != nullptr) {
+      if (at.does_not->batch < at.fits->batch) continue;
+      small = number(at.fits->batch);
+      has = number(at.fits->run.candidate.workspace);
+      ns = at.fits->run.ns;
+    }
+    const double part = (number(limit) - has) / (need - has);
+    const double most = std::floor(small + part * (large - small));
+    if (most <= small) continue;
+    const double expected =
+        ns + (at.does_not->run.ns - ns) * (most - small) / (large - small);
+    if (expected >= best * most) continue;
+    promises.push_back({algorithm, BatchSize(static_cast<std::int64_t>(small)),
+                        BatchSize(static_cast<std::int64_t>(most)),
+                        expected / most});
+  }
+  std::stable_sort(promises.begin(), promises.end(),
+                   [](const Promise& x, const Promise& y) {
+                     return x.per_image < y.per_image;
+                   });
+  return promises;
 }
 
 std::vector<BatchSize> EvenParts(BatchSize batch, BatchSize most) {

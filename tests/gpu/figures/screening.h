@@ -49,6 +49,26 @@ std::optional<double> BestRival(const std::vector<Timed>& runs,
 std::vector<std::size_t> WorthMeasuring(const std::vector<Timed>& runs,
                                         double near, int most_faster);
 
+struct SizedRun {
+  BatchSize batch;
+  Timed run;
+};
+
+// An algorithm that may be faster on up to `most` images, all that fit.
+struct Promise {
+  Algorithm algorithm;
+  BatchSize known;  // what ran and fits, or 0
+  BatchSize most;
+  double per_image = 0;  // ns that it may take then
+};
+
+// Which algorithms may take less than `best` ns an image on a batch between two
+// that ran, of which the smaller one fits `limit` and the larger one does not;
+// the most promising first. Where none that ran fits, what the larger one needs
+// is taken to be in proportion to its images.
+std::vector<Promise> PromisesOf(const std::vector<SizedRun>& runs, Bytes limit,
+                                double best);
+
 // The sizes of the fewest even parts of `batch` that are no larger than `most`:
 // one, or two that differ by 1, the larger first.
 std::vector<BatchSize> EvenParts(BatchSize batch, BatchSize most);

@@ -61,6 +61,31 @@ TEST(WorthMeasuringTest, KeepsTheFastestWithinEachWorkspace) {
   EXPECT_THAT(WorthMeasuring(runs, 1.05, 1), ElementsAre(0, 3, 4, 6));
 }
 
+TEST(PromisesTest, AreAlgorithmsFasterOnABatchThatJustFits) {
+  const std::vector<SizedRun> runs = {
+      {BatchSize(8), Ran("eng1", 20_MiB, 84'000)},
+      // Slower on 8 images than eng1, and faster on 15, which fit.
+      {BatchSize(8), Ran("eng63", 16_MiB, 86'000)},
+      {BatchSize(16), Ran("eng63", 32_MiB, 140'000)},
+      // Was only offered for 16.
+      {BatchSize(16), Ran("eng5", 40_MiB, 150'000)},
+      // Too slow, fits, and no more fits.
+      {BatchSize(8), Ran("eng6", 16_MiB, 90'000)},
+      {BatchSize(16), Ran("eng6", 32_MiB, 180'000)},
+      {BatchSize(16), Ran("eng7", 8_MiB, 160'000)},
+      {BatchSize(8), Ran("eng8", 30_MiB, 60'000)},
+      {BatchSize(16), Ran("eng8", 60_MiB, 100'000)}};
+  const auto promises = PromisesOf(runs, 30_MiB, 84'000.0 / 8);
+  ASSERT_EQ(promises.size(), 2U);
+  EXPECT_EQ(promises[0].algorithm.name, "eng63");
+  EXPECT_EQ(promises[0].known, BatchSize(8));
+  EXPECT_EQ(promises[0].most, BatchSize(15));
+  EXPECT_DOUBLE_EQ(promises[0].per_image, (86'000 + 54'000 * 7 / 8.0) / 15);
+  EXPECT_EQ(promises[1].algorithm.name, "eng5");
+  EXPECT_EQ(promises[1].known, BatchSize());
+  EXPECT_EQ(promises[1].most, BatchSize(12));
+}
+
 TEST(EvenPartsTest, AreAsFewAsMayBeAndDifferByOneImage) {
   const auto parts = [](std::int64_t batch, std::int64_t most) {
     return EvenParts(BatchSize(batch), BatchSize(most));

@@ -1,10 +1,10 @@
-#include "device/cudnn/reference_element.h"
+#include "device/reference_element.h"
 
 #include <array>
 #include <cmath>
 #include <cstddef>
 
-namespace ucudnn::cudnn {
+namespace ucudnn {
 namespace {
 
 // A packed tensor: outer dimension, channels, three extents.
@@ -92,8 +92,12 @@ ReferenceElement ComputeElement(const ConvProblem& problem, BatchSize batch,
   const Packed filter = {group_channels, g.filter, problem.layout};
   const Packed output = {g.filters, g.output(), problem.layout};
   ReferenceElement sum;
+  // Few operands repeat, and division is slow.
+  const auto value = [](const std::vector<float>& values, std::size_t i) {
+    return double{values[i < values.size() ? i : i % values.size()]};
+  };
   const auto add = [&](std::size_t i, std::size_t j) {
-    const double product = double{a[i % a.size()]} * double{b[j % b.size()]};
+    const double product = value(a, i) * value(b, j);
     sum.value += product;
     sum.magnitude += std::fabs(product);
   };
@@ -153,4 +157,4 @@ OperandElements ElementsOf(const ConvProblem& problem, BatchSize batch) {
   return {};
 }
 
-}  // namespace ucudnn::cudnn
+}  // namespace ucudnn

@@ -1,5 +1,5 @@
-#ifndef UCUDNN_DEVICE_CUDNN_REFERENCE_ELEMENT_H_
-#define UCUDNN_DEVICE_CUDNN_REFERENCE_ELEMENT_H_
+#ifndef UCUDNN_DEVICE_REFERENCE_ELEMENT_H_
+#define UCUDNN_DEVICE_REFERENCE_ELEMENT_H_
 
 // Single elements of a convolution's result, computed the obvious way in
 // double: enough to tell whether an algorithm computes what it says. Pure.
@@ -10,7 +10,7 @@
 #include "base/conv_problem.h"
 #include "base/units.h"
 
-namespace ucudnn::cudnn {
+namespace ucudnn {
 
 // The sum of the products, and that of their absolute values, to which an
 // algorithm's rounding errors are in proportion.
@@ -36,6 +36,6 @@ struct OperandElements {
 };
 OperandElements ElementsOf(const ConvProblem& problem, BatchSize batch);
 
-}  // namespace ucudnn::cudnn
+}  // namespace ucudnn
 
-#endif  // UCUDNN_DEVICE_CUDNN_REFERENCE_ELEMENT_H_
+#endif  // UCUDNN_DEVICE_REFERENCE_ELEMENT_H_
