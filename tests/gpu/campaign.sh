@@ -40,17 +40,18 @@ seconds_of() {
   echo "$start $EPOCHREALTIME" | awk '{ printf "%.2f", $2 - $1 }'
 }
 
-# AlexNet at batch 256, FP32: what measuring costs by each policy, and the time
-# of its plans. Wall time on one GPU. `all` takes minutes: only if
+# AlexNet at batch 256 (UCUDNN_BATCH), FP32: what measuring costs by each policy,
+# and the time of its plans. Wall time on one GPU. `all` takes minutes: only if
 # UCUDNN_POLICIES names it.
 policies() {
   local net=tests/data/networks/alexnet_torchvision.csv policy limit seconds
+  local batch=${UCUDNN_BATCH:-256}
   for policy in ${UCUDNN_POLICIES:-adaptive powerOfTwo}; do
     begin_service >/dev/null
     begin_agent --gpus 0
     echo "policy,limit_mib,measuring_s,predicted_us"
     for limit in ${UCUDNN_LIMITS:-64 32 96 128 256 512 16 8}; do
-      seconds=$(seconds_of .carry/bin/ucudnn plan --network alexnet --batch 256 \
+      seconds=$(seconds_of .carry/bin/ucudnn plan --network alexnet --batch "$batch" \
         --workspace-limit ${limit}MiB --batch-policy "$policy" -o json)
       python3 -c '
 import json, sys
@@ -61,7 +62,7 @@ print(*sys.argv[2:], plan["predicted_us"], sep=",")' \
     .carry/bin/ucudnn profiles
     mpirun --allow-run-as-root --bind-to none -np 1 \
       .carry/bin/ucudnn-rehearse --network alexnet --network-file $net \
-      --batch 256 --workspace-limit 64MiB --batch-policy "$policy" \
+      --batch "$batch" --workspace-limit 64MiB --batch-policy "$policy" \
       --iterations 20 --check
     end_service
   done >"$out/policies.txt" 2>&1

@@ -203,9 +203,18 @@ gradients() {
   return $status
 }
 
+# How many GPUs programs see.
+gpu_count() {
+  if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then
+    tr , '\n' <<<"$CUDA_VISIBLE_DEVICES" | wc -l
+  else
+    nvidia-smi -L | wc -l
+  fi
+}
+
 main_job() {
   local gpus
-  gpus=$(nvidia-smi -L | wc -l)
+  gpus=$(gpu_count)
   .carry/bin/ucudnn-coord serve --listen 127.0.0.1:0 --http 127.0.0.1:0 \
     --database "sqlite://$tmp/c.db" --ready-file "$tmp/ready" \
     2>"$out/coordinator.log" &

@@ -25,7 +25,7 @@ print(next((d["kind"] for d in json.load(sys.stdin) if d["state"] != "lost"
 train() {
   local net=resnet18-3x224x224-1000 batch=128 slices=(64 32 16)
   local sms i gpus ranks kind split status=0 coordinator agents=()
-  gpus=$(nvidia-smi -L | wc -l)
+  gpus=$(gpu_count)
   if [ "$gpus" -ge 4 ]; then slices=(64 48 32 16); fi
   ranks=${#slices[@]}
   local job=(--net resnet18 --batch "$batch" --workspace-limit 64MiB
