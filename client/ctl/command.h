@@ -26,11 +26,13 @@ void AddSolveCommands(CLI::App& app, Chosen* chosen);
 // the service cannot be reached or refused; 1 anything else.
 int ExitStatus(const Status& status);
 
-// What was read from an input file; that it is too long or broken is a fault
-// of the request, and no service refused anything.
+// What was read from an input file. That the file is not there, too long or
+// broken is a fault of the request: nothing else failed, and no service
+// refused anything.
 template <class T>
 Result<T> OfInput(Result<T> read) {
-  if (!read && (read.error().code == Code::kResourceExhausted ||
+  if (!read && (read.error().code == Code::kNotFound ||
+                read.error().code == Code::kResourceExhausted ||
                 read.error().code == Code::kDataLoss)) {
     read.error().code = Code::kInvalidArgument;
   }

@@ -28,7 +28,7 @@ Status List(const Server& server, OutputFormat format) {
 
 Status Put(const Server& server, const std::string& name,
            const std::string& path, OutputFormat format) {
-  UCUDNN_ASSIGN_OR_RETURN(std::string content, ReadFile(path, 60_MiB));
+  UCUDNN_ASSIGN_OR_RETURN(std::string content, OfInput(ReadFile(path, 60_MiB)));
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   v1::PutNetworkRequest request;
   request.set_name(name);

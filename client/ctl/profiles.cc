@@ -65,7 +65,8 @@ Status Export(const Server& server, const std::string& kind,
 
 Status Import(const Server& server, const std::string& path,
               OutputFormat format) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 1_GiB));
+  UCUDNN_ASSIGN_OR_RETURN(const std::string text,
+                          OfInput(ReadFile(path, 1_GiB)));
   UCUDNN_ASSIGN_OR_RETURN(const auto profiles, ProfilesFromCsv(text, path));
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   v1::ListProfilesResponse imported;

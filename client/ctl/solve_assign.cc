@@ -46,14 +46,9 @@ std::string ToTable(const AssignAnswer& answer) {
 }
 
 Status Run(const Options& options) {
-  auto gpus = OfInput(ReadTimesFile(options.times, options.model));
-  if (!gpus) {
-    // What is asked for and not there is a fault of the request.
-    Error error = std::move(gpus).error();
-    if (error.code == Code::kNotFound) error.code = Code::kInvalidArgument;
-    return tl::unexpected<Error>(std::move(error));
-  }
-  const auto answer = SolveAssign(*std::move(gpus), options.batch);
+  UCUDNN_ASSIGN_OR_RETURN(std::vector<GpuTimes> gpus,
+                          OfInput(ReadTimesFile(options.times, options.model)));
+  const auto answer = SolveAssign(std::move(gpus), options.batch);
   if (!answer) return Within(options.times, answer.error());
   return Print(options.output, ToJson(*answer),
                [&answer] { return ToTable(*answer); });

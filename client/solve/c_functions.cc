@@ -73,6 +73,18 @@ int CallWithKernels(const char* profile, std::size_t size, const char* request,
               });
 }
 
+// The same for what has a JSON form of its own.
+template <class Solve>
+int CallForJson(const char* profile, std::size_t size, const char* request,
+                char** answer, Solve solve) {
+  return CallWithKernels(
+      profile, size, request, answer,
+      [&](const Profile& kernels, const WrRequest& asked) -> Answer {
+        UCUDNN_ASSIGN_OR_RETURN(const auto solved, solve(kernels, asked));
+        return ToJson(solved);
+      });
+}
+
 Answer SolveTimes(const Profile& kernels, const WrRequest& request) {
   JointKind kind;
   kind.kernels = kernels;
@@ -99,38 +111,24 @@ UCUDNN_EXPORT void ucudnn_solve_free(char* answer) { std::free(answer); }
 
 UCUDNN_EXPORT int ucudnn_solve_wr(const char* profile, size_t profile_size,
                                   const char* request, char** answer) {
-  using namespace ucudnn;
-  return CallWithKernels(
-      profile, profile_size, request, answer,
-      [](const Profile& kernels, const WrRequest& asked) -> Answer {
-        UCUDNN_ASSIGN_OR_RETURN(const WorkspacePlan plan,
-                                SolveWr(kernels, asked));
-        return ToJson(plan);
-      });
+  return ucudnn::CallForJson(profile, profile_size, request, answer,
+                             [](const auto& kernels, const auto& asked) {
+                               return ucudnn::SolveWr(kernels, asked);
+                             });
 }
 
 UCUDNN_EXPORT int ucudnn_solve_wd(const char* profile, size_t profile_size,
                                   const char* request, char** answer) {
-  using namespace ucudnn;
-  return CallWithKernels(
-      profile, profile_size, request, answer,
-      [](const Profile& kernels, const WrRequest& asked) -> Answer {
-        UCUDNN_ASSIGN_OR_RETURN(const WorkspacePlan plan,
-                                SolveWd(kernels, asked));
-        return ToJson(plan);
-      });
+  return ucudnn::CallForJson(profile, profile_size, request, answer,
+                             [](const auto& kernels, const auto& asked) {
+                               return ucudnn::SolveWd(kernels, asked);
+                             });
 }
 
 UCUDNN_EXPORT int ucudnn_solve_pareto(const char* profile, size_t profile_size,
                                       const char* request, char** answer) {
-  using namespace ucudnn;
-  return CallWithKernels(
-      profile, profile_size, request, answer,
-      [](const Profile& kernels, const WrRequest& asked) -> Answer {
-        UCUDNN_ASSIGN_OR_RETURN(const ParetoFront front,
-                                SolveFront(kernels, asked));
-        return ToJson(front);
-      });
+  return ucudnn::CallForJson(profile, profile_size, request, answer,
+                             ucudnn::SolveFront);
 }
 
 UCUDNN_EXPORT int ucudnn_solve_times(const char* profile, size_t profile_size,

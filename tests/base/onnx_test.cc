@@ -1,69 +1,25 @@
-#include "base/onnx.h"
+// Models of one convolution, and what is refused.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <onnx/defs/parser.h>
-#include <onnx/onnx_pb.h>
-
-#include <algorithm>
 
 #include "base/file.h"
 #include "base/network_file.h"
+#include "tests/base/onnx_models.h"
 
 namespace ucudnn {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using testing::ErrorOf;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using testing::Model;
+using testing::Parsed;
+using testing::Read;
+using testing::Single;
+using testing::SingleLayer;
 using ::testing::SizeIs;
-using ::testing::StartsWith;
-
-std::string Data(const std::string& name) {
-  return std::string(UCUDNN_TEST_DATA) + "/" + name;
-}
-
-// A model from ONNX's own text form.
-onnx::ModelProto Model(const std::string& graph) {
-  onnx::ModelProto model;
-  const auto status = onnx::OnnxParser::Parse(
-      model, ("<ir_version: 8, opset_import: [\"\" : 17]>\n" + graph).c_str());
-  EXPECT_TRUE(status.IsOK()) << status.ErrorMessage();
-  return model;
-}
-
-Result<Graph> Read(const onnx::ModelProto& model, std::int64_t batch = 8) {
-  return ReadOnnx(model.SerializeAsString(), "net", BatchSize(batch), "m.onnx");
-}
-
-Graph Parsed(const std::string& graph) {
-  auto result = Read(Model(graph));
-  EXPECT_TRUE(result) << result.error().message;
-  return result.value_or(Graph());
-}
-
-Error ErrorOf(const Result<Graph>& graph) {
-  if (graph) return {Code::kOk, "no error"};
-  EXPECT_THAT(graph.error().message, StartsWith("m.onnx: "));
-  return graph.error();
-}
-
-Error ErrorOf(const std::string& graph) { return ErrorOf(Read(Model(graph))); }
-
-// A graph of the one convolution `node`, which makes y of x.
-std::string Single(const std::string& x, const std::string& w,
-                   const std::string& node) {
-  return "g (float[" + x + "] x, float[" + w +
-         "] w) => (float y) { y = " + node + " }";
-}
-
-ConvLayer SingleLayer(const std::string& x, const std::string& w,
-                      const std::string& node) {
-  const Network network = NetworkOf(Parsed(Single(x, w, node)));
-  EXPECT_THAT(network.layers, SizeIs(1));
-  return network.layers.empty() ? ConvLayer() : network.layers[0];
-}
 
 TEST(OnnxTest, ReadsShapesAtTheBatch) {
   const Graph graph = Parsed(
@@ -223,112 +179,6 @@ TEST(OnnxTest, RefusesWhatShapeInferenceRefuses) {
   }
 }
 
-TEST(OnnxTest, SortsNodesTopologically) {
-  onnx::ModelProto model = Model(
-      "g (float[N,3,8,8] x, float[3,3,1,1] w) => (float[N,3,8,8] d) {"
-      "a = Conv(x, w)  b = Relu(a)  c = Conv(a, w)  d = Add(b, c) }");
-  auto* nodes = model.mutable_graph()->mutable_node();
-  nodes->SwapElements(0, 3);
-  nodes->SwapElements(1, 2);
-  const Graph graph = Read(model).value();
-  std::vector<std::string> order;
-  for (const Node& node : graph.nodes) order.push_back(node.name);
-  EXPECT_THAT(order, ElementsAre("Conv_3", "Conv_1", "Relu_2", "Add_0"));
-  EXPECT_THAT(Predecessors(graph),
-              ElementsAre(IsEmpty(), ElementsAre(0), ElementsAre(0),
-                          ElementsAre(1, 2)));
-}
-
-TEST(OnnxTest, GivesEveryNodeANameOfItsOwn) {
-  onnx::ModelProto model = Model(
-      "g (float[N,3,8,8] x, float[3,3,1,1] w) => (float[N,3,8,8] e) {"
-      "a = Conv(x, w)  b = Conv(a, w)  c = Conv(b, w)  d = Conv(c, w)"
-      "e = Conv(d, w) }");
-  auto* graph = model.mutable_graph();
-  graph->mutable_node(0)->set_name("twice");
-  graph->mutable_node(1)->set_name("twice");
-  graph->mutable_node(2)->set_name("Conv_1");
-  graph->mutable_node(3)->set_name("a\nb");
-  std::vector<std::string> names;
-  for (const ConvLayer& layer : NetworkOf(Read(model).value()).layers) {
-    names.push_back(layer.name);
-  }
-  EXPECT_THAT(names,
-              ElementsAre("Conv_0", "Conv_1_", "Conv_1", "Conv_3", "Conv_4"));
-}
-
-TEST(OnnxTest, NeedsAnInputGradientAfterTheFirstTrainedParameter) {
-  const Network network = NetworkOf(Parsed(
-      "g (float[N,3,8,8] x, float[3,3,1,1] w, float[3] s, float[3] m) => "
-      "(float[N,3,8,8] f) {"
-      "p = Relu(x)  a = Conv(p, w)  b = Conv(x, w)  c = Conv(a, w)"
-      "n = BatchNormalization(x, s, s, m, m)  d = Conv(n, w)"
-      "e = Add(c, d)  h = Shape(e)  i = Cast<to=1>(h)  t = Conv(x, w)"
-      "f = Add(e, t) }"));
-  std::map<std::string, bool> needs;
-  for (const ConvLayer& layer : network.layers) {
-    needs[layer.name] = layer.needs_input_gradient;
-  }
-  EXPECT_EQ(needs, (std::map<std::string, bool>{{"Conv_1", false},
-                                                {"Conv_2", false},
-                                                {"Conv_3", true},
-                                                {"Conv_5", true},
-                                                {"Conv_9", false}}));
-}
-
-TEST(OnnxTest, DoesNotTrainStatisticsOrScales) {
-  const Graph graph = Parsed(
-      "g (float[N,3,8,8] x, float[3] s, float[3] m, float low) => "
-      "(float[N,3,8,8] z) { y = BatchNormalization(x, s, s, m, m)"
-      "z = Clip(y, low) }");
-  EXPECT_TRUE(graph.tensors[1].trained);
-  EXPECT_FALSE(graph.tensors[2].trained);
-  EXPECT_TRUE(graph.tensors[2].parameter);
-  EXPECT_FALSE(graph.tensors[3].trained);
-}
-
-TEST(OnnxTest, TellsDataFromParametersByInitializers) {
-  // No symbolic batch: the initializers are the parameters.
-  onnx::ModelProto model = Model(
-      "g (float[1,3,8,8] x, float[1,3,8,8] other) => (float[1,4,8,8] y) {"
-      "s = Add(x, other)  y = Conv(s, w) }");
-  auto* w = model.mutable_graph()->add_initializer();
-  w->set_name("w");
-  w->set_data_type(onnx::TensorProto::FLOAT);
-  for (const int extent : {4, 3, 1, 1}) w->add_dims(extent);
-  w->set_raw_data(std::string(48, '\0'));
-  const Graph graph = Read(model).value();
-  ASSERT_THAT(graph.tensors, SizeIs(5));
-  EXPECT_THAT(graph.tensors[0].shape, ElementsAre(8, 3, 8, 8));
-  EXPECT_THAT(graph.tensors[1].shape, ElementsAre(8, 3, 8, 8));
-  EXPECT_TRUE(graph.tensors[2].trained);
-  EXPECT_THAT(graph.tensors[4].shape, ElementsAre(8, 4, 8, 8));
-
-  w->set_raw_data(std::string(47, '\0'));
-  EXPECT_THAT(ErrorOf(Read(model)).message,
-              HasSubstr("initializer 'w': it has 47 bytes of data; 48"));
-}
-
-TEST(OnnxTest, DoesNotNeedTheWeights) {
-  onnx::ModelProto model = Model(
-      "g (float[N,300,8,8] x) => (float[N,400,8,8] y) { y = Conv(x, w) }");
-  auto* w = model.mutable_graph()->add_initializer();
-  w->set_name("w");
-  w->set_data_type(onnx::TensorProto::FLOAT);
-  for (const int extent : {400, 300, 1, 1}) w->add_dims(extent);
-  w->set_data_location(onnx::TensorProto::EXTERNAL);
-  auto* location = w->add_external_data();
-  location->set_key("location");
-  location->set_value("weights.bin");
-  EXPECT_EQ(NetworkOf(Read(model).value()).layers[0].geometry.filters, 400);
-}
-
-TEST(OnnxTest, TakesTheFirstInputForDataWhereNothingTells) {
-  const Graph graph = Parsed(Single("1,3,8,8", "8,3,1,1", "Conv(x, w)"));
-  EXPECT_THAT(graph.tensors[0].shape, ElementsAre(8, 3, 8, 8));
-  EXPECT_TRUE(graph.tensors[1].parameter);
-}
-
 TEST(OnnxTest, FollowsShapesThatAreComputed) {
   const Graph graph = Parsed(
       "g (float[N,3,8,8] x) => (float y) {"
@@ -404,7 +254,8 @@ TEST(OnnxTest, RefusesBytesThatAreNoModel) {
   EXPECT_THAT(read("\x08\xFF").message, HasSubstr("not an ONNX model"));
   EXPECT_THAT(read(std::string(1000, '\xFF')).message,
               HasSubstr("not an ONNX model"));
-  const std::string good = ReadFile(Data("onnx/resnet18.onnx"), 1_MiB).value();
+  const std::string good =
+      ReadFile(UCUDNN_TEST_DATA "/onnx/resnet18.onnx", 1_MiB).value();
   for (std::size_t size = 0; size < good.size(); size += 997) {
     EXPECT_EQ(read(good.substr(0, size)).code, Code::kInvalidArgument) << size;
   }
@@ -436,93 +287,6 @@ TEST(OnnxTest, WantsAConvolutionInANetwork) {
   ASSERT_FALSE(network);
   EXPECT_THAT(network.error().message,
               HasSubstr("none of the model's 1 nodes is a convolution"));
-}
-
-// Geometries alone, in order: names differ between the two forms.
-std::vector<ConvGeometry> Geometries(const Network& network) {
-  std::vector<ConvGeometry> geometries;
-  for (const ConvLayer& layer : network.layers) {
-    geometries.push_back(layer.geometry);
-  }
-  return geometries;
-}
-
-TEST(RealModelsTest, AgreeWithTheSameNetworksInCsv) {
-  for (const auto& [model, table] :
-       {std::pair{"alexnet", "alexnet_torchvision"},
-        {"vgg16", "vgg16"},
-        {"resnet18", "resnet18"},
-        {"resnet50", "resnet50_v1_5"},
-        {"resnet152", "resnet152_v1_5"}}) {
-    const auto from_model = ReadNetworkFile(
-        Data(fmt::format("onnx/{}.onnx", model)), BatchSize(32));
-    const auto from_table = ReadNetworkFile(
-        Data(fmt::format("networks/{}.csv", table)), BatchSize(32));
-    ASSERT_TRUE(from_model) << from_model.error().message;
-    ASSERT_TRUE(from_table) << from_table.error().message;
-    EXPECT_EQ(from_model->name, model);
-    auto a = Geometries(*from_model);
-    auto b = Geometries(*from_table);
-    std::sort(a.begin(), a.end());
-    std::sort(b.begin(), b.end());
-    EXPECT_EQ(a, b) << model;
-    EXPECT_FALSE(from_model->layers[0].needs_input_gradient);
-    for (std::size_t i = 1; i < from_model->layers.size(); ++i) {
-      EXPECT_TRUE(from_model->layers[i].needs_input_gradient);
-    }
-  }
-}
-
-TEST(RealModelsTest, HaveThreeDimensionsInVideo) {
-  const auto network = ReadNetworkFile(Data("onnx/r3d_18.onnx"), BatchSize(2));
-  ASSERT_TRUE(network) << network.error().message;
-  ASSERT_THAT(network->layers, SizeIs(20));
-  EXPECT_EQ(network->layers[0].geometry, (ConvGeometry{.spatial_dims = 3,
-                                                       .channels = 3,
-                                                       .filters = 64,
-                                                       .input = {16, 112, 112},
-                                                       .filter = {3, 7, 7},
-                                                       .padding = {1, 3, 3},
-                                                       .stride = {1, 2, 2}}));
-}
-
-TEST(RealModelsTest, HaveDilationInSegmentation) {
-  const auto network =
-      ReadNetworkFile(Data("onnx/fcn_resnet50.onnx"), BatchSize(4));
-  ASSERT_TRUE(network) << network.error().message;
-  EXPECT_THAT(network->layers, SizeIs(55));
-  EXPECT_TRUE(std::any_of(
-      network->layers.begin(), network->layers.end(),
-      [](const ConvLayer& layer) { return layer.geometry.dilation[1] == 4; }));
-}
-
-TEST(RealModelsTest, BranchInInception) {
-  const auto graph = ReadGraphFile(Data("onnx/googlenet.onnx"), BatchSize(16));
-  ASSERT_TRUE(graph) << graph.error().message;
-  EXPECT_THAT(NetworkOf(*graph).layers, SizeIs(57));
-  const auto predecessors = Predecessors(*graph);
-  std::vector<std::size_t> readers(graph->nodes.size());
-  std::size_t joins = 0;
-  for (std::size_t i = 0; i < predecessors.size(); ++i) {
-    for (const std::size_t p : predecessors[i]) {
-      ASSERT_LT(p, i);
-      ++readers[p];
-    }
-    if (graph->nodes[i].op_type == "Concat") {
-      ++joins;
-      EXPECT_THAT(predecessors[i], SizeIs(4));
-    }
-  }
-  EXPECT_EQ(joins, 9u);
-  EXPECT_EQ(std::count(readers.begin(), readers.end(), 4u), 9);
-}
-
-TEST(RealModelsTest, HaveTheSameConvolutionsAtEveryBatch) {
-  for (const char* name : {"alexnet", "googlenet", "r3d_18", "fcn_resnet50"}) {
-    const std::string path = Data(fmt::format("onnx/{}.onnx", name));
-    EXPECT_EQ(ReadNetworkFile(path, BatchSize(1)).value(),
-              ReadNetworkFile(path, BatchSize(1000)).value());
-  }
 }
 
 }  // namespace

@@ -22,7 +22,8 @@
  * not compressed, and `profile_size` its bytes. `request` is a JSON object:
  *   batch                  the mini-batch
  *   workspace_limit_bytes  of each kernel; for wd, of all together
- *   batch_policy           "all" (unless given), "powerOfTwo", "undivided"
+ *   batch_policy           "all" (unless given), "powerOfTwo", "undivided",
+ *                          "adaptive" (of what was measured, all)
  *   device, network, layer, op, precision, layout
  *                          which rows of the profile are meant, where it has
  *                          several

@@ -101,7 +101,8 @@ UCUDNN_API void ucudnn_options_destroy(ucudnn_options* options);
  *   layout                 NCHW (unless set), NHWC
  *   workspace_limit        of each kernel: "64MiB"; UCUDNN_WORKSPACE_LIMIT
  *   total_workspace        of all kernels; UCUDNN_TOTAL_WORKSPACE_SIZE
- *   batch_policy           all, powerOfTwo, undivided;
+ *   batch_policy           all, powerOfTwo, undivided, adaptive (measures only
+ *                          the sizes that plans need);
  *                          UCUDNN_BATCH_SIZE_POLICY
  *   coordinators           "host:port,..."; UCUDNN_COORDINATOR
  *   plan_file              UCUDNN_PLAN_FILE
