@@ -9,6 +9,7 @@ it prints where the time goes against PyTorch's, kernel by kernel; a ROW is
 NETWORK:BATCH:PRECISION:LAYOUT, without any all are printed.
 """
 
+import gzip
 import json
 import os
 import statistics
@@ -30,11 +31,13 @@ MOST = {"FP32 NCHW": 1.0, "TF32 NCHW": 1.05, "PSEUDO_HALF NCHW": 1.05,
 
 
 def load(folder, name):
+    """The list in a file, plain or gzip; none if it is not there."""
     path = os.path.join(folder, name)
-    if not os.path.exists(path):
-        return []
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
+    for path, opened in ((path, open), (path + ".gz", gzip.open)):
+        if os.path.exists(path):
+            with opened(path, "rt", encoding="utf-8") as file:
+                return json.load(file)
+    return []
 
 
 def ms(us):
@@ -185,8 +188,9 @@ def kernels(figure):
            f"PyTorch's {mib(peer['workspace_bytes'])} MiB")
     yield ""
     yield ("| layer, operation | PyTorch | its workspace | planned | over | "
-           "bound | with all of PyTorch's workspace | micro-batches |")
-    yield "|" + "---|" * 8
+           "measured | bound | with all of PyTorch's workspace | "
+           "micro-batches |")
+    yield "|" + "---|" * 9
     rows = []
     for theirs, ours, most in zip(peer["kernels"], small["kernels"],
                                   whole["kernels"]):
@@ -196,6 +200,7 @@ def kernels(figure):
         yield (f"| {ours['layer']} {ours['op']} | {ms(theirs['time_us'])} "
                f"| {mib(theirs['workspace_bytes'])} MiB "
                f"| {ms(ours['planned_us'])} | {off / 1e3:+.2f} "
+               f"| {ms(ours.get('measured_us'))} "
                f"| {ms(ours['bound_us'])} | {ms(most['planned_us'])} "
                f"| {', '.join(ours['micro_batches'])} |")
 
@@ -207,7 +212,8 @@ def kernels(figure):
     bound = total(small["kernels"], "bound_us")
     all_of_it = total(whole["kernels"], "planned_us")
     yield (f"| all | {ms(theirs)} | {mib(peer['workspace_bytes'])} MiB "
-           f"| {ms(planned)} | {(planned - theirs) / 1e3:+.2f} | {ms(bound)} "
+           f"| {ms(planned)} | {(planned - theirs) / 1e3:+.2f} "
+           f"| {ms(small['measured_us'])} | {ms(bound)} "
            f"| {ms(all_of_it)} | |")
     yield ""
     yield (f"No division of measured points takes less than "
