@@ -68,6 +68,14 @@ print(*sys.argv[2:], plan["predicted_us"], sep=",")' \
   done >"$out/policies.txt" 2>&1
 }
 
+# The same, first interface, without a service: the plans of all policies valued
+# by the same times. `all` gets what the seconds (UCUDNN_SECONDS, 200) leave it,
+# kernel by kernel.
+judge() {
+  .carry/bin/ucudnn_gpu_policies --batch "${UCUDNN_BATCH:-256}" \
+    --seconds "${UCUDNN_SECONDS:-200}" >"$out/judge.txt" 2>&1
+}
+
 # A slice is measured as a device of its own kind, and a job runs in it.
 slices() {
   local net=tests/data/networks/alexnet_torchvision.csv sms

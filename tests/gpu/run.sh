@@ -20,6 +20,8 @@
 #              one rank, and with two GPUs two ranks at batch 512
 #   policies   AlexNet: what measuring costs by each batch-size policy, and the
 #              plans' times (UCUDNN_POLICIES, without `all` unless named)
+#   judge      the same in one process, with `all` as far as UCUDNN_SECONDS (200)
+#              go, and all plans valued by the same times. Under four minutes
 #   slices     slices of 32 and 64 multiprocessors, measured and run in
 #   failures   full memory and a poisoned context, on purpose
 #   handle     the drop-in handle and the preload shim against cuDNN alone:
@@ -37,7 +39,7 @@ cd "$(dirname "$0")/../.."
 
 programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse ucudnn_gpu_probe
   ucudnn_gpu_failures ucudnn_gpu_plain ucudnn_gpu_handle ucudnn-train
-  ucudnn_gpu_figures ucudnn_gpu_sums)
+  ucudnn_gpu_figures ucudnn_gpu_sums ucudnn_gpu_policies)
 
 pack() {
   cmake --preset release -DBUILD_TESTING=ON >/dev/null
@@ -266,7 +268,7 @@ while [ $# -gt 0 ]; do
       shift
       ;;
     versions | probe | contract | handle | sanitizer) stages+=("$1") ;;
-    policies | slices | failures) stages+=("$1") ;;
+    policies | judge | slices | failures) stages+=("$1") ;;
     train | gradients) stages+=("$1") ;;
     engines | figures | deepbench) stages+=("$1") ;;
     main) stages+=(main_job) ;;
