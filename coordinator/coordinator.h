@@ -3,7 +3,8 @@
 
 // What the coordinator does, whatever the wire: gRPC and REST decode a
 // message, call one of these, and encode what it returns, so both give the
-// same answers and errors. Thread-safe; what a call acknowledges is stored.
+// same answers and errors. Thread-safe; what a call acknowledges is stored, but
+// for heartbeats (heartbeats.h).
 
 #include <cstdint>
 #include <set>
@@ -15,6 +16,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "coordinator/controls.h"
+#include "coordinator/heartbeats.h"
 #include "coordinator/planner.h"
 #include "coordinator/store/store.h"
 #include "ucudnn/v1/agent.pb.h"
@@ -45,7 +47,10 @@ struct CoordinatorOptions {
 class Coordinator {
  public:
   Coordinator(CoordinatorOptions options, Store& store, const Clock& clock)
-      : options_(std::move(options)), store_(store), clock_(clock) {}
+      : options_(std::move(options)),
+        store_(store),
+        clock_(clock),
+        heartbeats_(store, options_.lease_ms) {}
 
   // For agents; see proto/ucudnn/v1/agent.proto.
   Result<v1::RegisterResponse> Register(const v1::RegisterRequest& request);
@@ -88,8 +93,8 @@ class Coordinator {
   // Whether requests can be answered now.
   Status Ready();
 
-  // To be called every few seconds: agents that fell silent become gone, jobs
-  // lost.
+  // To be called about twice as often as agents are heard of: writes their
+  // heartbeats; those that fell silent become gone, such jobs lost.
   Status Maintain();
 
  private:
@@ -143,6 +148,7 @@ class Coordinator {
   const CoordinatorOptions options_;
   Store& store_;
   const Clock& clock_;
+  Heartbeats heartbeats_;
 };
 
 }  // namespace ucudnn

@@ -110,6 +110,7 @@ Result<v1::RegisterResponse> Coordinator::Register(
   agent.id = request.agent_id();
   agent.host = request.host();
   agent.version = request.version();
+  const auto guard = heartbeats_.Forget(agent.id);
   UCUDNN_RETURN_IF_ERROR(store_.RegisterAgent(agent, devices, clock_.NowMs()));
   v1::RegisterResponse response;
   response.set_heartbeat_ms(options_.heartbeat_ms);
@@ -214,25 +215,22 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
 
 Result<v1::HeartbeatResponse> Coordinator::Heartbeat(
     const v1::HeartbeatRequest& request) {
-  std::vector<DeviceStatus> devices;
+  AgentBeat beat{request.agent_id(), {}, clock_.NowMs()};
   for (const v1::Device& device : request.devices()) {
     UCUDNN_ASSIGN_OR_RETURN(const DeviceState state,
                             ParseDeviceState(device.state()));
-    devices.push_back({device.id(), state, device.state_reason()});
+    beat.devices.push_back({device.id(), state, device.state_reason()});
   }
-  const std::int64_t now = clock_.NowMs();
-  UCUDNN_RETURN_IF_ERROR(store_.Heartbeat(request.agent_id(), devices, now));
   std::vector<LeaseRef> leases;
   for (const v1::TaskLease& lease : request.leases()) {
     leases.push_back({lease.task_id(), lease.lease_token()});
   }
-  if (!leases.empty()) {
-    UCUDNN_RETURN_IF_ERROR(store_.RenewLeases(leases, now + options_.lease_ms));
-  }
+  UCUDNN_RETURN_IF_ERROR(heartbeats_.Take(std::move(beat), leases));
   return v1::HeartbeatResponse();
 }
 
 Result<v1::LeaveResponse> Coordinator::Leave(const v1::LeaveRequest& request) {
+  const auto guard = heartbeats_.Forget(request.agent_id());
   UCUDNN_RETURN_IF_ERROR(store_.ReleaseLeases(request.agent_id()));
   UCUDNN_RETURN_IF_ERROR(store_.SetAgentState(
       request.agent_id(), AgentState::kGone, "the agent was stopped"));
@@ -240,6 +238,7 @@ Result<v1::LeaveResponse> Coordinator::Leave(const v1::LeaveRequest& request) {
 }
 
 Status Coordinator::Maintain() {
+  UCUDNN_RETURN_IF_ERROR(heartbeats_.Flush());
   UCUDNN_RETURN_IF_ERROR(
       store_.ExpireAgents(clock_.NowMs() - options_.agent_timeout_ms));
   UCUDNN_RETURN_IF_ERROR(

@@ -59,7 +59,7 @@ Status Serve(Options options) {
         WriteReadyFile(options.ready_file, rpc->port(), rest->port()));
   }
   while (!signals.Wait(
-      std::chrono::milliseconds(options.coordinator.heartbeat_ms))) {
+      std::chrono::milliseconds(options.coordinator.heartbeat_ms / 2))) {
     if (const Status maintained = coordinator.Maintain(); !maintained) {
       spdlog::warn("event=maintenance_failed error=\"{}\"",
                    maintained.error().message);

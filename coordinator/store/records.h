@@ -79,6 +79,15 @@ struct DeviceStatus {
   std::string id;
   DeviceState state = DeviceState::kIdle;
   std::string reason;
+
+  friend bool operator==(const DeviceStatus&, const DeviceStatus&) = default;
+};
+
+// An agent that lives, and how its devices are.
+struct AgentBeat {
+  std::string agent;
+  std::vector<DeviceStatus> devices;
+  UnixMillis seen_ms = 0;
 };
 
 struct KindSummary {

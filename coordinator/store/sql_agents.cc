@@ -1,5 +1,8 @@
 // Agents and their devices.
 
+#include <algorithm>
+#include <set>
+
 #include "coordinator/store/sql_store.h"
 
 namespace ucudnn {
@@ -92,35 +95,74 @@ Status SqlStore::RegisterAgent(const AgentRecord& agent,
   });
 }
 
-Status SqlStore::Heartbeat(const std::string& agent,
-                           std::span<const DeviceStatus> devices,
-                           UnixMillis now_ms) {
-  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(
-        const auto found,
-        sql.Query(
-            "UPDATE agents SET "
-            "state = CASE state WHEN 'gone' THEN 'online' ELSE state END, "
-            "last_seen_ms = CASE WHEN last_seen_ms < $2 THEN $2 "
-            "ELSE last_seen_ms END WHERE id = $1 RETURNING id",
-            {agent, now_ms}));
-    if (found.empty()) {
-      return Fail(Code::kNotFound, "agent '{}' is not registered", agent);
+Result<std::vector<std::string>> SqlStore::Heartbeat(
+    std::span<const AgentBeat> beats) {
+  struct Told {
+    const AgentBeat* beat;
+    const DeviceStatus* device;
+  };
+  // Writers that lock rows in one order do not deadlock.
+  std::vector<const AgentBeat*> agents;
+  for (const AgentBeat& beat : beats) agents.push_back(&beat);
+  std::ranges::sort(agents, {}, [](auto* beat) { return beat->agent; });
+  std::vector<Told> devices;
+  for (const AgentBeat* beat : agents) {
+    for (const DeviceStatus& device : beat->devices) {
+      devices.push_back({beat, &device});
     }
-    return InPieces(sql.dialect(), devices, [&](auto piece) -> Status {
-      SqlRows rows("($, $, $)", {agent, now_ms});
-      for (const DeviceStatus& device : piece) {
-        rows.Add({device.id, std::string(Name(device.state)), device.reason});
-      }
-      return sql.Execute(
-          "WITH told (id, state, reason) AS (VALUES " + rows.Text() +
-              ") UPDATE devices SET state = told.state, reason = told.reason, "
-              "last_seen_ms = CASE WHEN last_seen_ms < $2 THEN $2 "
-              "ELSE last_seen_ms END "
-              "FROM told WHERE devices.id = told.id AND devices.agent = $1",
-          rows.parameters());
-    });
-  });
+  }
+  std::ranges::stable_sort(devices, {},
+                           [](const Told& told) { return told.device->id; });
+  using Ids = std::vector<std::string>;
+  return InTransaction(
+      *database_, Access::kWrite, [&](SqlTransaction& sql) -> Result<Ids> {
+        std::set<std::string> found;
+        UCUDNN_RETURN_IF_ERROR(InPieces(
+            sql.dialect(), std::span<const AgentBeat* const>(agents),
+            [&](auto piece) -> Status {
+              SqlRows rows("($, CAST($ AS BIGINT))");
+              for (const AgentBeat* beat : piece) {
+                rows.Add({beat->agent, beat->seen_ms});
+              }
+              UCUDNN_ASSIGN_OR_RETURN(
+                  const auto ids,
+                  sql.Query("WITH told (id, seen) AS (VALUES " + rows.Text() +
+                                ") UPDATE agents SET state = CASE agents.state "
+                                "WHEN 'gone' THEN 'online' ELSE agents.state "
+                                "END, last_seen_ms = CASE WHEN "
+                                "agents.last_seen_ms < told.seen THEN "
+                                "told.seen ELSE agents.last_seen_ms END "
+                                "FROM told WHERE agents.id = told.id "
+                                "RETURNING agents.id",
+                            rows.parameters()));
+              for (const SqlRow& row : ids) found.insert(row.Text(0));
+              return {};
+            }));
+        UCUDNN_RETURN_IF_ERROR(InPieces(
+            sql.dialect(), std::span<const Told>(devices), [&](auto piece) {
+              SqlRows rows("($, CAST($ AS BIGINT), $, $, $)");
+              for (const Told& told : piece) {
+                rows.Add({told.beat->agent, told.beat->seen_ms, told.device->id,
+                          std::string(Name(told.device->state)),
+                          told.device->reason});
+              }
+              return sql.Execute(
+                  "WITH told (agent, seen, id, state, reason) AS (VALUES " +
+                      rows.Text() +
+                      ") UPDATE devices SET state = told.state, "
+                      "reason = told.reason, last_seen_ms = CASE WHEN "
+                      "devices.last_seen_ms < told.seen THEN told.seen "
+                      "ELSE devices.last_seen_ms END FROM told "
+                      "WHERE devices.id = told.id AND "
+                      "devices.agent = told.agent",
+                  rows.parameters());
+            }));
+        Ids unknown;
+        for (const AgentBeat* beat : agents) {
+          if (!found.contains(beat->agent)) unknown.push_back(beat->agent);
+        }
+        return unknown;
+      });
 }
 
 Status SqlStore::SetAgentState(const std::string& agent, AgentState state,

@@ -32,9 +32,8 @@ class SqlStore final : public Store {
   Status RegisterAgent(const AgentRecord& agent,
                        std::span<const DeviceRecord> devices,
                        UnixMillis now_ms) override;
-  Status Heartbeat(const std::string& agent,
-                   std::span<const DeviceStatus> devices,
-                   UnixMillis now_ms) override;
+  Result<std::vector<std::string>> Heartbeat(
+      std::span<const AgentBeat> beats) override;
   Status SetAgentState(const std::string& agent, AgentState state,
                        const std::string& reason) override;
   Result<std::vector<std::string>> ExpireAgents(

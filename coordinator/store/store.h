@@ -55,12 +55,11 @@ class Store {
   virtual Status RegisterAgent(const AgentRecord& agent,
                                std::span<const DeviceRecord> devices,
                                UnixMillis now_ms) = 0;
-  // The agent lives and says how its devices are; devices it does not name, or
-  // does not have, are left as they are. A gone agent is online again.
-  // kNotFound if it never registered: it should.
-  virtual Status Heartbeat(const std::string& agent,
-                           std::span<const DeviceStatus> devices,
-                           UnixMillis now_ms) = 0;
+  // These agents live and say how their devices are; devices that one does not
+  // name, or does not have, are left as they are. A gone agent is online again.
+  // Returns those that never registered, sorted: they should. Each agent once.
+  virtual Result<std::vector<std::string>> Heartbeat(
+      std::span<const AgentBeat> beats) = 0;
   // With kGone its devices become lost, for `reason`. kNotFound.
   virtual Status SetAgentState(const std::string& agent, AgentState state,
                                const std::string& reason) = 0;

@@ -183,24 +183,24 @@ TEST_P(StoreContract, RegistersAllOrNothing) {
 }
 
 TEST_P(StoreContract, TakesHeartbeatsOfRegisteredAgentsAlone) {
-  EXPECT_EQ(store().Heartbeat("a", {}, 100).error().code, Code::kNotFound);
+  EXPECT_THAT(Beat("a", {}, 100), ElementsAre("a"));
   const std::vector<DeviceRecord> devices = {TestDevice("GPU-1"),
                                              TestDevice("GPU-2")};
   ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 100));
   ASSERT_TRUE(store().RegisterAgent(TestAgent("b"), {}, 100));
   const std::vector<DeviceStatus> busy = {
       {"GPU-1", DeviceState::kBusy, "another job"}};
-  ASSERT_TRUE(store().Heartbeat("a", busy, 200));
+  EXPECT_THAT(Beat("a", busy, 200), IsEmpty());
   EXPECT_EQ(store().GetAgent("a")->last_seen_ms, 200);
   EXPECT_EQ(store().GetDevice("GPU-1")->state, DeviceState::kBusy);
   EXPECT_EQ(store().GetDevice("GPU-1")->reason, "another job");
   EXPECT_EQ(store().GetDevice("GPU-1")->last_seen_ms, 200);
   EXPECT_EQ(store().GetDevice("GPU-2")->last_seen_ms, 100);
   // One that comes late does not turn time back; a stranger's is not believed.
-  ASSERT_TRUE(store().Heartbeat("a", {}, 150));
+  EXPECT_THAT(Beat("a", {}, 150), IsEmpty());
   EXPECT_EQ(store().GetAgent("a")->last_seen_ms, 200);
   const std::vector<DeviceStatus> wrong = {{"GPU-1", DeviceState::kLost, "x"}};
-  ASSERT_TRUE(store().Heartbeat("b", wrong, 300));
+  EXPECT_THAT(Beat("b", wrong, 300), IsEmpty());
   EXPECT_EQ(store().GetDevice("GPU-1")->state, DeviceState::kBusy);
 }
 
@@ -214,16 +214,35 @@ TEST_P(StoreContract, ExpiresSilentAgentsUntilTheyAreHeardAgain) {
   EXPECT_EQ(store().GetAgent("a")->state, AgentState::kGone);
   EXPECT_EQ(store().GetDevice("GPU-1")->state, DeviceState::kLost);
   const std::vector<DeviceStatus> idle = {{"GPU-1", DeviceState::kIdle, ""}};
-  ASSERT_TRUE(store().Heartbeat("a", idle, 300));
+  EXPECT_THAT(Beat("a", idle, 300), IsEmpty());
   EXPECT_EQ(store().GetAgent("a")->state, AgentState::kOnline);
   EXPECT_EQ(store().GetDevice("GPU-1")->state, DeviceState::kIdle);
+}
+
+TEST_P(StoreContract, HearsManyAgentsAtOnce) {
+  const std::vector<DeviceRecord> one = {TestDevice("GPU-1")};
+  const std::vector<DeviceRecord> two = {TestDevice("GPU-2")};
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), one, 100));
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("b"), two, 100));
+  const std::vector<AgentBeat> beats = {
+      {"z", {}, 200},
+      {"b", {{"GPU-2", DeviceState::kBusy, "who"}}, 200},
+      {"a", {{"GPU-1", DeviceState::kIdle, ""}}, 300},
+      {"c", {{"GPU-1", DeviceState::kLost, "not its own"}}, 200}};
+  EXPECT_THAT(store().Heartbeat(beats).value(), ElementsAre("c", "z"));
+  EXPECT_EQ(store().GetAgent("a")->last_seen_ms, 300);
+  EXPECT_EQ(store().GetAgent("b")->last_seen_ms, 200);
+  EXPECT_EQ(store().GetDevice("GPU-1")->state, DeviceState::kIdle);
+  EXPECT_EQ(store().GetDevice("GPU-1")->last_seen_ms, 300);
+  EXPECT_EQ(store().GetDevice("GPU-2")->reason, "who");
+  EXPECT_THAT(store().Heartbeat({}).value(), IsEmpty());
 }
 
 TEST_P(StoreContract, DrainsAgents) {
   const std::vector<DeviceRecord> devices = {TestDevice("GPU-1")};
   ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 100));
   ASSERT_TRUE(store().SetAgentState("a", AgentState::kDraining, "SIGTERM"));
-  ASSERT_TRUE(store().Heartbeat("a", {}, 200));
+  EXPECT_THAT(Beat("a", {}, 200), IsEmpty());
   EXPECT_EQ(store().GetAgent("a")->state, AgentState::kDraining);
   EXPECT_EQ(store().GetDevice("GPU-1")->state, DeviceState::kIdle);
   ASSERT_TRUE(store().SetAgentState("a", AgentState::kGone, "it ended"));

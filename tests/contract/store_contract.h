@@ -69,6 +69,14 @@ class StoreContract : public ::testing::TestWithParam<TestDatabaseFactory> {
 
   Store& store() { return *store_; }
 
+  // One agent's heartbeat; whom the store does not know.
+  std::vector<std::string> Beat(const std::string& agent,
+                                std::vector<DeviceStatus> devices,
+                                UnixMillis now_ms) {
+    const AgentBeat beat{agent, std::move(devices), now_ms};
+    return store().Heartbeat(std::span(&beat, 1)).value();
+  }
+
   std::unique_ptr<TestDatabase> database_;
   std::unique_ptr<Store> store_;
 };

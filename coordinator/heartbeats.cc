@@ -1,0 +1,90 @@
+#include "coordinator/heartbeats.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ucudnn {
+
+Status Heartbeats::Take(AgentBeat beat, const std::vector<LeaseRef>& leases) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto told = told_.find(beat.agent);
+    if (told != told_.end() && told->second == beat.devices) {
+      leases_[beat.agent] = leases;
+      gathered_[beat.agent] = std::move(beat);
+      return {};
+    }
+  }
+  const std::lock_guard writing(writing_);
+  const std::string agent = beat.agent;
+  std::map<std::string, AgentBeat> beats;
+  beats.emplace(agent, beat);
+  UCUDNN_RETURN_IF_ERROR(Write(beats, {{agent, leases}}));
+  const std::lock_guard lock(mutex_);
+  gathered_.erase(agent);
+  leases_.erase(agent);
+  if (!told_.contains(agent)) {
+    return Fail(Code::kNotFound, "agent '{}' is not registered", agent);
+  }
+  return {};
+}
+
+Status Heartbeats::Flush() {
+  const std::lock_guard writing(writing_);
+  std::map<std::string, AgentBeat> beats;
+  std::map<std::string, std::vector<LeaseRef>> leases;
+  {
+    const std::lock_guard lock(mutex_);
+    beats.swap(gathered_);
+    leases.swap(leases_);
+  }
+  if (beats.empty()) return {};
+  const Status written = Write(beats, leases);
+  if (!written) {
+    // What came meanwhile is newer.
+    const std::lock_guard lock(mutex_);
+    gathered_.merge(beats);
+    leases_.merge(leases);
+  }
+  return written;
+}
+
+std::unique_lock<std::mutex> Heartbeats::Forget(const std::string& agent) {
+  std::unique_lock writing(writing_);
+  const std::lock_guard lock(mutex_);
+  gathered_.erase(agent);
+  leases_.erase(agent);
+  told_.erase(agent);
+  return writing;
+}
+
+Status Heartbeats::Write(
+    const std::map<std::string, AgentBeat>& beats,
+    const std::map<std::string, std::vector<LeaseRef>>& leases) {
+  std::vector<AgentBeat> list;
+  UnixMillis latest = 0;
+  for (const auto& [agent, beat] : beats) {
+    list.push_back(beat);
+    latest = std::max(latest, beat.seen_ms);
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> unknown,
+                          store_.Heartbeat(list));
+  std::vector<LeaseRef> held;
+  for (const auto& [agent, of_agent] : leases) {
+    held.insert(held.end(), of_agent.begin(), of_agent.end());
+  }
+  if (!held.empty()) {
+    UCUDNN_RETURN_IF_ERROR(store_.RenewLeases(held, latest + lease_ms_));
+  }
+  const std::lock_guard lock(mutex_);
+  for (const AgentBeat& beat : list) {
+    if (std::ranges::binary_search(unknown, beat.agent)) {
+      told_.erase(beat.agent);
+    } else {
+      told_[beat.agent] = beat.devices;
+    }
+  }
+  return {};
+}
+
+}  // namespace ucudnn
