@@ -36,8 +36,8 @@ struct CoordinatorOptions {
   // does not still counts as running.
   std::int64_t report_after_ms = 2'000;
   std::int64_t job_timeout_ms = 30'000;
-  // By how much the median of a rank's steps may differ from its prediction
-  // before that counts as drift.
+  // By how much the median of a rank's steps may differ from its first ones'
+  // before that counts as drift (drift.h).
   double drift_tolerance = 0.10;
   // Algorithms with at most this workspace, or a request's larger limit, are
   // measured, so that later requests with other limits need nothing new.

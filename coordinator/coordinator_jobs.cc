@@ -247,7 +247,8 @@ Result<v1::Job> Coordinator::GetJob(const v1::GetRequest& request) {
   }
   for (const JobStepsRecord& record : details.steps) {
     if (record.rank >= job.ranks_size()) continue;
-    const StepSummary summary = Summarize(record.recent);
+    const StepHistory history = HistoryOf(record.kept);
+    const StepSummary& summary = history.last;
     const Nanoseconds expected = predicted[{record.revision, record.rank}];
     v1::StepTimes& steps =
         *job.mutable_ranks(static_cast<int>(record.rank))->add_steps();
@@ -258,9 +259,11 @@ Result<v1::Job> Coordinator::GetJob(const v1::GetRequest& request) {
     steps.set_median_ns(summary.median.count());
     steps.set_p90_ns(summary.p90.count());
     steps.set_predicted_ns(expected.count());
+    steps.set_first_median_ns(
+        history.first_median.value_or(Nanoseconds(0)).count());
     if (record.revision != details.job.revision) continue;
     if (const auto drift =
-            Drift(record.rank, summary, expected, options_.drift_tolerance)) {
+            Drift(record.rank, history, expected, options_.drift_tolerance)) {
       job.add_drift(*drift);
     }
   }

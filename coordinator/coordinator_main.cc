@@ -115,8 +115,8 @@ int Main(int argc, char** argv) {
       ->check(CLI::Range(100, 86'400'000));
   serve
       ->add_option("--drift-tolerance", options.coordinator.drift_tolerance,
-                   "By which part steps may differ from their prediction "
-                   "before a job is said to drift")
+                   "By which part a job's steps may differ from its first "
+                   "ones before it is said to drift")
       ->check(CLI::Range(0.0, 1000.0));
   serve
       ->add_option_function<std::string>(

@@ -4,39 +4,64 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "base/median.h"
+#include "coordinator/store/records.h"
 
 namespace ucudnn {
 
-StepSummary Summarize(const std::vector<Nanoseconds>& recent) {
+StepSummary Summarize(std::span<const Nanoseconds> steps) {
   StepSummary summary;
-  if (recent.empty()) return summary;
-  std::vector<Nanoseconds> sorted = recent;
+  if (steps.empty()) return summary;
+  std::vector<Nanoseconds> sorted(steps.begin(), steps.end());
   std::ranges::sort(sorted);
   summary.samples = std::ssize(sorted);
-  summary.last = recent.back();
+  summary.last = steps.back();
   summary.median = MiddleOf(sorted).median;
   // The smallest that at least nine of ten do not exceed.
   summary.p90 = sorted[(sorted.size() * 9 + 9) / 10 - 1];
   return summary;
 }
 
-std::optional<std::string> Drift(std::int64_t rank, const StepSummary& steps,
+StepHistory HistoryOf(std::span<const Nanoseconds> kept) {
+  StepHistory history;
+  if (kept.size() <
+      kFirstSteps + static_cast<std::size_t>(kLeastSamplesOfDrift)) {
+    history.last = Summarize(kept);
+    return history;
+  }
+  history.first_median = Summarize(kept.first(kFirstSteps)).median;
+  history.last = Summarize(kept.subspan(kFirstSteps));
+  return history;
+}
+
+std::optional<std::string> Drift(std::int64_t rank, const StepHistory& steps,
                                  Nanoseconds predicted, double tolerance) {
-  if (predicted <= Nanoseconds(0) || steps.samples < kLeastSamplesOfDrift) {
+  const StepSummary& last = steps.last;
+  if (last.samples < kLeastSamplesOfDrift) return std::nullopt;
+  const auto beyond = [&](Nanoseconds expected) {
+    return static_cast<double>(last.median.count()) /
+               static_cast<double>(expected.count()) -
+           1;
+  };
+  const std::string took =
+      fmt::format("rank {}: its last {} steps took {} (median; p90 {})", rank,
+                  last.samples, HumanTime(last.median), HumanTime(last.p90));
+  if (predicted > Nanoseconds(0) && beyond(predicted) < -tolerance) {
+    return fmt::format(
+        "{}, the convolutions in them were predicted to take {}: {:.0f} % "
+        "shorter",
+        took, HumanTime(predicted), -beyond(predicted) * 100);
+  }
+  if (!steps.first_median || *steps.first_median <= Nanoseconds(0)) {
     return std::nullopt;
   }
-  const double part = static_cast<double>(steps.median.count()) /
-                          static_cast<double>(predicted.count()) -
-                      1;
+  const double part = beyond(*steps.first_median);
   if (std::abs(part) <= tolerance) return std::nullopt;
-  return fmt::format(
-      "rank {}: its last {} steps took {} (median; p90 {}), {} were predicted: "
-      "{:.0f} % {}",
-      rank, steps.samples, HumanTime(steps.median), HumanTime(steps.p90),
-      HumanTime(predicted), std::abs(part) * 100,
-      part > 0 ? "longer" : "shorter");
+  return fmt::format("{}, its first ones {}: {:.0f} % {}", took,
+                     HumanTime(*steps.first_median), std::abs(part) * 100,
+                     part > 0 ? "longer" : "shorter");
 }
 
 }  // namespace ucudnn

@@ -42,6 +42,8 @@ cmake --build --preset asan -t unit_tests
 run_suite asan -L unit
 
 cmake --preset tsan
-cmake --build --preset tsan -t agent_test retry_test sqlite_store_test \
-  step_log_test
-run_suite tsan -R '^(agent_test|retry_test|sqlite_store_test|step_log_test)$'
+threaded='agent_test retry_test sqlite_store_test step_log_test'
+threaded+=' grpc_call_test local_planner_test handle_fake_test'
+# shellcheck disable=SC2086 # a list
+cmake --build --preset tsan -t $threaded
+run_suite tsan -R "^(${threaded// /|}|handle_fake_arena_test)\$"

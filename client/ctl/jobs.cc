@@ -101,24 +101,28 @@ std::string JobText(const v1::Job& job) {
   }
   text += revisions.Text() + "\n";
   Table ranks({"RANK", "DEVICE", "HOST", "LAST SEEN", "REVISION", "STEPS",
-               "LAST", "MEDIAN", "P90", "PREDICTED"});
+               "LAST", "MEDIAN", "P90", "FIRST", "CONVOLUTIONS"});
   for (const v1::JobRank& rank : job.ranks()) {
     const std::vector<std::string> head = {std::to_string(rank.rank()),
                                            rank.device_id(), rank.host(),
                                            Ago(rank.last_seen_ms())};
     if (rank.steps().empty()) {
-      ranks.AddRow(
-          {head[0], head[1], head[2], head[3], "-", "0", "-", "-", "-", "-"});
+      ranks.AddRow({head[0], head[1], head[2], head[3], "-", "0", "-", "-", "-",
+                    "-", "-"});
     }
     for (const v1::StepTimes& steps : rank.steps()) {
       ranks.AddRow({head[0], head[1], head[2], head[3],
                     std::to_string(steps.revision()),
                     std::to_string(steps.count()), TimeOrDash(steps.last_ns()),
                     TimeOrDash(steps.median_ns()), TimeOrDash(steps.p90_ns()),
+                    TimeOrDash(steps.first_median_ns()),
                     TimeOrDash(steps.predicted_ns())});
     }
   }
   text += ranks.Text();
+  text +=
+      "Steps are compared with the FIRST of their revision; CONVOLUTIONS is "
+      "the part of a step that the plan predicts.\n";
   for (const std::string& drift : job.drift()) text += "drift: " + drift + "\n";
   return text;
 }
@@ -169,7 +173,7 @@ void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   replan
       ->add_option("--batch-policy", options->policy,
                    "Which micro-batches there may be")
-      ->check(CLI::IsMember({"all", "powerOfTwo", "undivided"}))
+      ->check(CLI::IsMember({"all", "powerOfTwo", "undivided", "adaptive"}))
       ->option_text("POLICY");
   replan
       ->add_option("--wait", options->wait_seconds,

@@ -1,18 +1,16 @@
 // The overloads of ucudnn/handle.h: each is an entry point (entry.h) whose
 // `plain` is cuDNN's function.
 
-#include "client/cudnn/entry.h"
 #include "client/cudnn/handle_state.h"
+#include "client/cudnn/operations.h"
 #include "device/cudnn/libraries.h"
 // After those that take the addresses of cuDNN's functions, which it overloads.
 #include "ucudnn/handle.h"
 
 using ucudnn::Bytes;
-using ucudnn::ConvOp;
-using ucudnn::cudnn::Algorithms;
-using ucudnn::cudnn::Convolve;
-using ucudnn::cudnn::kNoLimit;
-using ucudnn::cudnn::WorkspaceSize;
+using ucudnn::cudnn::BackwardDataCall;
+using ucudnn::cudnn::BackwardFilterCall;
+using ucudnn::cudnn::ForwardCall;
 
 namespace {
 
@@ -69,12 +67,8 @@ cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
     cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t y, int requested,
     int* returned, cudnnConvolutionFwdAlgoPerf_t* results, std::int64_t layer) {
   UCUDNN_REAL(GetForwardAlgorithm, cudnnGetConvolutionForwardAlgorithm_v7);
-  return Algorithms(
-      handle, {ConvOp::kForward, x, w, conv, y, layer}, kNoLimit, requested,
-      returned, results,
-      [&](int n, int* count, cudnnConvolutionFwdAlgoPerf_t* into) {
-        return real(handle, x, w, conv, y, n, count, into);
-      });
+  return ForwardCall(x, w, conv, y, layer)
+      .Algorithms(real, handle, requested, returned, results);
 }
 
 cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(
@@ -82,12 +76,8 @@ cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(
     cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t y, int requested,
     int* returned, cudnnConvolutionFwdAlgoPerf_t* results, std::int64_t layer) {
   UCUDNN_REAL(FindForwardAlgorithm, cudnnFindConvolutionForwardAlgorithm);
-  return Algorithms(
-      handle, {ConvOp::kForward, x, w, conv, y, layer}, kNoLimit, requested,
-      returned, results,
-      [&](int n, int* count, cudnnConvolutionFwdAlgoPerf_t* into) {
-        return real(handle, x, w, conv, y, n, count, into);
-      });
+  return ForwardCall(x, w, conv, y, layer)
+      .Algorithms(real, handle, requested, returned, results);
 }
 
 cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(
@@ -97,13 +87,9 @@ cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(
     int requested, int* returned, cudnnConvolutionFwdAlgoPerf_t* results,
     void* workspace, std::size_t workspace_size, std::int64_t layer) {
   UCUDNN_REAL(FindForwardAlgorithmEx, cudnnFindConvolutionForwardAlgorithmEx);
-  return Algorithms(
-      handle, {ConvOp::kForward, x, w, conv, y, layer}, workspace_size,
-      requested, returned, results,
-      [&](int n, int* count, cudnnConvolutionFwdAlgoPerf_t* into) {
-        return real(handle, x, px, w, pw, conv, y, py, n, count, into,
+  return ForwardCall(x, w, conv, y, layer)
+      .AlgorithmsOn(real, handle, px, pw, py, requested, returned, results,
                     workspace, workspace_size);
-      });
 }
 
 cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(
@@ -112,9 +98,8 @@ cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(
     cudnnConvolutionFwdAlgo_t algorithm, std::size_t* size,
     std::int64_t layer) {
   UCUDNN_REAL(GetForwardWorkspaceSize, cudnnGetConvolutionForwardWorkspaceSize);
-  return WorkspaceSize(
-      handle, {ConvOp::kForward, x, w, conv, y, layer}, algorithm, size,
-      [&] { return real(handle, x, w, conv, y, algorithm, size); });
+  return ForwardCall(x, w, conv, y, layer)
+      .WorkspaceSize(real, handle, algorithm, size);
 }
 
 cudnnStatus_t cudnnConvolutionForward(
@@ -124,11 +109,9 @@ cudnnStatus_t cudnnConvolutionForward(
     void* workspace, std::size_t workspace_size, const void* beta,
     cudnnTensorDescriptor_t y, void* py, std::int64_t layer) {
   UCUDNN_REAL(ConvolutionForward, cudnnConvolutionForward);
-  return Convolve(handle, {ConvOp::kForward, x, w, conv, y, layer},
-                  {alpha, px, pw, py, beta, workspace, workspace_size}, [&] {
-                    return real(handle, alpha, x, px, w, pw, conv, algorithm,
-                                workspace, workspace_size, beta, y, py);
-                  });
+  return ForwardCall(x, w, conv, y, layer)
+      .Run(real, handle, alpha, px, pw, algorithm, workspace, workspace_size,
+           beta, py);
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
@@ -138,12 +121,8 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
     cudnnConvolutionBwdDataAlgoPerf_t* results, std::int64_t layer) {
   UCUDNN_REAL(GetBackwardDataAlgorithm,
               cudnnGetConvolutionBackwardDataAlgorithm_v7);
-  return Algorithms(
-      handle, {ConvOp::kBackwardData, dx, w, conv, dy, layer}, kNoLimit,
-      requested, returned, results,
-      [&](int n, int* count, cudnnConvolutionBwdDataAlgoPerf_t* into) {
-        return real(handle, w, dy, conv, dx, n, count, into);
-      });
+  return BackwardDataCall(w, dy, conv, dx, layer)
+      .Algorithms(real, handle, requested, returned, results);
 }
 
 cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithm(
@@ -153,12 +132,8 @@ cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithm(
     cudnnConvolutionBwdDataAlgoPerf_t* results, std::int64_t layer) {
   UCUDNN_REAL(FindBackwardDataAlgorithm,
               cudnnFindConvolutionBackwardDataAlgorithm);
-  return Algorithms(
-      handle, {ConvOp::kBackwardData, dx, w, conv, dy, layer}, kNoLimit,
-      requested, returned, results,
-      [&](int n, int* count, cudnnConvolutionBwdDataAlgoPerf_t* into) {
-        return real(handle, w, dy, conv, dx, n, count, into);
-      });
+  return BackwardDataCall(w, dy, conv, dx, layer)
+      .Algorithms(real, handle, requested, returned, results);
 }
 
 cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(
@@ -169,13 +144,9 @@ cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(
     void* workspace, std::size_t workspace_size, std::int64_t layer) {
   UCUDNN_REAL(FindBackwardDataAlgorithmEx,
               cudnnFindConvolutionBackwardDataAlgorithmEx);
-  return Algorithms(
-      handle, {ConvOp::kBackwardData, dx, w, conv, dy, layer}, workspace_size,
-      requested, returned, results,
-      [&](int n, int* count, cudnnConvolutionBwdDataAlgoPerf_t* into) {
-        return real(handle, w, pw, dy, pdy, conv, dx, pdx, n, count, into,
+  return BackwardDataCall(w, dy, conv, dx, layer)
+      .AlgorithmsOn(real, handle, pw, pdy, pdx, requested, returned, results,
                     workspace, workspace_size);
-      });
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
@@ -185,9 +156,8 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
     std::size_t* size, std::int64_t layer) {
   UCUDNN_REAL(GetBackwardDataWorkspaceSize,
               cudnnGetConvolutionBackwardDataWorkspaceSize);
-  return WorkspaceSize(
-      handle, {ConvOp::kBackwardData, dx, w, conv, dy, layer}, algorithm, size,
-      [&] { return real(handle, w, dy, conv, dx, algorithm, size); });
+  return BackwardDataCall(w, dy, conv, dx, layer)
+      .WorkspaceSize(real, handle, algorithm, size);
 }
 
 cudnnStatus_t cudnnConvolutionBackwardData(
@@ -197,11 +167,9 @@ cudnnStatus_t cudnnConvolutionBackwardData(
     void* workspace, std::size_t workspace_size, const void* beta,
     cudnnTensorDescriptor_t dx, void* pdx, std::int64_t layer) {
   UCUDNN_REAL(ConvolutionBackwardData, cudnnConvolutionBackwardData);
-  return Convolve(handle, {ConvOp::kBackwardData, dx, w, conv, dy, layer},
-                  {alpha, pdy, pw, pdx, beta, workspace, workspace_size}, [&] {
-                    return real(handle, alpha, w, pw, dy, pdy, conv, algorithm,
-                                workspace, workspace_size, beta, dx, pdx);
-                  });
+  return BackwardDataCall(w, dy, conv, dx, layer)
+      .Run(real, handle, alpha, pw, pdy, algorithm, workspace, workspace_size,
+           beta, pdx);
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
@@ -211,12 +179,8 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
     cudnnConvolutionBwdFilterAlgoPerf_t* results, std::int64_t layer) {
   UCUDNN_REAL(GetBackwardFilterAlgorithm,
               cudnnGetConvolutionBackwardFilterAlgorithm_v7);
-  return Algorithms(
-      handle, {ConvOp::kBackwardFilter, x, dw, conv, dy, layer}, kNoLimit,
-      requested, returned, results,
-      [&](int n, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* into) {
-        return real(handle, x, dy, conv, dw, n, count, into);
-      });
+  return BackwardFilterCall(x, dy, conv, dw, layer)
+      .Algorithms(real, handle, requested, returned, results);
 }
 
 cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithm(
@@ -226,12 +190,8 @@ cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithm(
     cudnnConvolutionBwdFilterAlgoPerf_t* results, std::int64_t layer) {
   UCUDNN_REAL(FindBackwardFilterAlgorithm,
               cudnnFindConvolutionBackwardFilterAlgorithm);
-  return Algorithms(
-      handle, {ConvOp::kBackwardFilter, x, dw, conv, dy, layer}, kNoLimit,
-      requested, returned, results,
-      [&](int n, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* into) {
-        return real(handle, x, dy, conv, dw, n, count, into);
-      });
+  return BackwardFilterCall(x, dy, conv, dw, layer)
+      .Algorithms(real, handle, requested, returned, results);
 }
 
 cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(
@@ -242,13 +202,9 @@ cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(
     void* workspace, std::size_t workspace_size, std::int64_t layer) {
   UCUDNN_REAL(FindBackwardFilterAlgorithmEx,
               cudnnFindConvolutionBackwardFilterAlgorithmEx);
-  return Algorithms(
-      handle, {ConvOp::kBackwardFilter, x, dw, conv, dy, layer}, workspace_size,
-      requested, returned, results,
-      [&](int n, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* into) {
-        return real(handle, x, px, dy, pdy, conv, dw, pdw, n, count, into,
+  return BackwardFilterCall(x, dy, conv, dw, layer)
+      .AlgorithmsOn(real, handle, px, pdy, pdw, requested, returned, results,
                     workspace, workspace_size);
-      });
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
@@ -258,9 +214,8 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
     std::size_t* size, std::int64_t layer) {
   UCUDNN_REAL(GetBackwardFilterWorkspaceSize,
               cudnnGetConvolutionBackwardFilterWorkspaceSize);
-  return WorkspaceSize(
-      handle, {ConvOp::kBackwardFilter, x, dw, conv, dy, layer}, algorithm,
-      size, [&] { return real(handle, x, dy, conv, dw, algorithm, size); });
+  return BackwardFilterCall(x, dy, conv, dw, layer)
+      .WorkspaceSize(real, handle, algorithm, size);
 }
 
 cudnnStatus_t cudnnConvolutionBackwardFilter(
@@ -271,11 +226,9 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(
     std::size_t workspace_size, const void* beta, cudnnFilterDescriptor_t dw,
     void* pdw, std::int64_t layer) {
   UCUDNN_REAL(ConvolutionBackwardFilter, cudnnConvolutionBackwardFilter);
-  return Convolve(handle, {ConvOp::kBackwardFilter, x, dw, conv, dy, layer},
-                  {alpha, px, pdy, pdw, beta, workspace, workspace_size}, [&] {
-                    return real(handle, alpha, x, px, dy, pdy, conv, algorithm,
-                                workspace, workspace_size, beta, dw, pdw);
-                  });
+  return BackwardFilterCall(x, dy, conv, dw, layer)
+      .Run(real, handle, alpha, px, pdy, algorithm, workspace, workspace_size,
+           beta, pdw);
 }
 
 #undef UCUDNN_REAL

@@ -151,7 +151,7 @@ std::optional<KernelPlan> LocalPlanner::FromPlanFile(const ConvProblem& problem,
 
 bool LocalPlanner::IsEnough(const ProblemMeasurements& known,
                             const AdaptiveLook& need) const {
-  if (!IsAdaptive()) return Missing(known, need.batch).empty();
+  if (!IsAdaptive()) return Missing(known, need).empty();
   return std::ranges::any_of(known.looks, [&](const AdaptiveLook& look) {
     return look.batch == need.batch &&
            (look.each_below ? look.limit >= need.limit
@@ -160,24 +160,28 @@ bool LocalPlanner::IsEnough(const ProblemMeasurements& known,
 }
 
 std::vector<BatchSize> LocalPlanner::Missing(const ProblemMeasurements& known,
-                                             BatchSize batch) const {
+                                             const AdaptiveLook& need) const {
   std::vector<BatchSize> missing;
   // The largest first: the others are no use without it.
-  for (std::int64_t n = batch.count(); n > 0; --n) {
+  for (std::int64_t n = need.batch.count(); n > 0; --n) {
     const BatchSize size(n);
-    if (PolicyAdmits(options_.settings.policy, size, batch) &&
-        !IsComplete(known, size)) {
+    if (PolicyAdmits(options_.settings.policy, size, need.batch) &&
+        !IsComplete(known, size, need.limit)) {
       missing.push_back(size);
     }
   }
   return missing;
 }
 
-bool LocalPlanner::IsComplete(const ProblemMeasurements& known,
-                              BatchSize size) const {
+bool LocalPlanner::IsComplete(const ProblemMeasurements& known, BatchSize size,
+                              Bytes limit) const {
   const auto found = known.batches.find(size);
   return found != known.batches.end() &&
-         found->second.max_workspace >= options_.settings.MostWorkspace();
+         found->second.max_workspace >= Reach(limit);
+}
+
+Bytes LocalPlanner::Reach(Bytes limit) const {
+  return std::max(limit, options_.settings.MostWorkspace());
 }
 
 Status LocalPlanner::Judge(const ConvProblem& problem, BatchSize batch,
@@ -208,8 +212,10 @@ Status LocalPlanner::Judge(const ConvProblem& problem, BatchSize batch,
   return {};
 }
 
-Status LocalPlanner::AskFor(const ConvProblem& problem, BatchSize batch,
-                            const Bench& bench, ProblemMeasurements* known) {
+Status LocalPlanner::AskFor(const ConvProblem& problem,
+                            const AdaptiveLook& need, const Bench& bench,
+                            ProblemMeasurements* known) {
+  const BatchSize batch = need.batch;
   const auto told = options_.ask(problem);
   if (!told) {
     Note(told.error().message);
@@ -224,10 +230,10 @@ Status LocalPlanner::AskFor(const ConvProblem& problem, BatchSize batch,
   }
   for (auto& [size, points] : by_size) {
     const auto complete = told->complete.find(size);
-    const bool is_complete =
-        complete != told->complete.end() &&
-        complete->second >= options_.settings.MostWorkspace();
-    if (IsComplete(*known, size) || (!is_complete && !IsAdaptive())) continue;
+    const bool is_complete = complete != told->complete.end() &&
+                             complete->second >= Reach(need.limit);
+    if (IsComplete(*known, size, need.limit) || (!is_complete && !IsAdaptive()))
+      continue;
     UCUDNN_ASSIGN_OR_RETURN(Device * device, bench());
     const auto listed = device->ListAlgorithms(problem, size);
     if (!listed) continue;  // measuring will say why
@@ -265,9 +271,9 @@ Status LocalPlanner::Measure(const ConvProblem& problem,
   if (IsAdaptive()) {
     return Explore(*device, problem, need, measure, bench, known);
   }
-  measure.max_workspace = options_.settings.MostWorkspace();
+  measure.max_workspace = Reach(need.limit);
   MeasureBench measuring(*device);
-  for (const BatchSize size : Missing(*known, need.batch)) {
+  for (const BatchSize size : Missing(*known, need)) {
     auto points = measuring.Measure(problem, size, measure, std::stop_token(),
                                     MeasureProgress());
     if (!points) {
@@ -355,7 +361,7 @@ Result<std::vector<MeasuredPoint>> LocalPlanner::Points(
     Merge(files_.Read(problem), &known);
     if (!IsEnough(known, need)) {
       if (options_.ask) {
-        UCUDNN_RETURN_IF_ERROR(AskFor(problem, batch, bench, &known));
+        UCUDNN_RETURN_IF_ERROR(AskFor(problem, need, bench, &known));
       }
       if (!IsEnough(known, need)) {
         UCUDNN_RETURN_IF_ERROR(Measure(problem, need, bench, &known));

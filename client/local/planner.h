@@ -55,9 +55,9 @@ class LocalPlanner {
 
   explicit LocalPlanner(Options options);
 
-  // The plan of least time for `batch` images within `limit`, which is at most
-  // the settings' MostWorkspace(). Errors of SolveWr; of the device, if it has
-  // to measure; kDeadlineExceeded if another process measures for too long.
+  // The plan of least time for `batch` images within `limit`. Errors of
+  // SolveWr; of the device, if it has to measure; kDeadlineExceeded if another
+  // process measures for too long.
   Result<KernelPlan> Plan(const ConvProblem& problem, BatchSize batch,
                           Bytes limit, const Bench& bench);
 
@@ -89,9 +89,9 @@ class LocalPlanner {
   Result<std::vector<MeasuredPoint>> Points(const ConvProblem& problem,
                                             BatchSize batch, Bytes limit,
                                             const Bench& bench);
-  // Takes from others what is missing for `batch`, if they have it.
-  Status AskFor(const ConvProblem& problem, BatchSize batch, const Bench& bench,
-                ProblemMeasurements* known);
+  // Takes from others what is missing, if they have it.
+  Status AskFor(const ConvProblem& problem, const AdaptiveLook& need,
+                const Bench& bench, ProblemMeasurements* known);
   Status Measure(const ConvProblem& problem, const AdaptiveLook& need,
                  const Bench& bench, ProblemMeasurements* known);
   // By the adaptive policy, as agents do (device/campaign.h).
@@ -115,8 +115,12 @@ class LocalPlanner {
   bool IsEnough(const ProblemMeasurements& known,
                 const AdaptiveLook& need) const;
   std::vector<BatchSize> Missing(const ProblemMeasurements& known,
-                                 BatchSize batch) const;
-  bool IsComplete(const ProblemMeasurements& known, BatchSize size) const;
+                                 const AdaptiveLook& need) const;
+  bool IsComplete(const ProblemMeasurements& known, BatchSize size,
+                  Bytes limit) const;
+  // Up to which workspace is measured for plans within `limit`: for those
+  // within the settings' too, so that later ones need nothing new.
+  Bytes Reach(Bytes limit) const;
 
   const Options options_;
   std::string plan_file_problem_;

@@ -10,15 +10,13 @@
 #include <cudnn.h>
 #include <dlfcn.h>
 
-#include "client/cudnn/entry.h"
 #include "client/cudnn/handle_state.h"
+#include "client/cudnn/operations.h"
 #include "device/cudnn/libraries.h"
 
-using ucudnn::ConvOp;
-using ucudnn::cudnn::Algorithms;
-using ucudnn::cudnn::Convolve;
-using ucudnn::cudnn::kNoLimit;
-using ucudnn::cudnn::WorkspaceSize;
+using ucudnn::cudnn::BackwardDataCall;
+using ucudnn::cudnn::BackwardFilterCall;
+using ucudnn::cudnn::ForwardCall;
 
 namespace {
 
@@ -62,12 +60,8 @@ cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
     const int requested, int* returned,
     cudnnConvolutionFwdAlgoPerf_t* results) {
   UCUDNN_REAL(GetForwardAlgorithm, cudnnGetConvolutionForwardAlgorithm_v7);
-  return Algorithms(
-      handle, {ConvOp::kForward, x, w, conv, y, 0}, kNoLimit, requested,
-      returned, results,
-      [&](int n, int* count, cudnnConvolutionFwdAlgoPerf_t* into) {
-        return real(handle, x, w, conv, y, n, count, into);
-      });
+  return ForwardCall(x, w, conv, y)
+      .Algorithms(real, handle, requested, returned, results);
 }
 
 cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(
@@ -76,12 +70,8 @@ cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(
     const int requested, int* returned,
     cudnnConvolutionFwdAlgoPerf_t* results) {
   UCUDNN_REAL(FindForwardAlgorithm, cudnnFindConvolutionForwardAlgorithm);
-  return Algorithms(
-      handle, {ConvOp::kForward, x, w, conv, y, 0}, kNoLimit, requested,
-      returned, results,
-      [&](int n, int* count, cudnnConvolutionFwdAlgoPerf_t* into) {
-        return real(handle, x, w, conv, y, n, count, into);
-      });
+  return ForwardCall(x, w, conv, y)
+      .Algorithms(real, handle, requested, returned, results);
 }
 
 cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(
@@ -91,13 +81,9 @@ cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(
     const int requested, int* returned, cudnnConvolutionFwdAlgoPerf_t* results,
     void* workspace, std::size_t workspace_size) {
   UCUDNN_REAL(FindForwardAlgorithmEx, cudnnFindConvolutionForwardAlgorithmEx);
-  return Algorithms(
-      handle, {ConvOp::kForward, x, w, conv, y, 0}, workspace_size, requested,
-      returned, results,
-      [&](int n, int* count, cudnnConvolutionFwdAlgoPerf_t* into) {
-        return real(handle, x, px, w, pw, conv, y, py, n, count, into,
+  return ForwardCall(x, w, conv, y)
+      .AlgorithmsOn(real, handle, px, pw, py, requested, returned, results,
                     workspace, workspace_size);
-      });
 }
 
 cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(
@@ -105,9 +91,8 @@ cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(
     cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t y,
     cudnnConvolutionFwdAlgo_t algorithm, std::size_t* size) {
   UCUDNN_REAL(GetForwardWorkspaceSize, cudnnGetConvolutionForwardWorkspaceSize);
-  return WorkspaceSize(
-      handle, {ConvOp::kForward, x, w, conv, y, 0}, algorithm, size,
-      [&] { return real(handle, x, w, conv, y, algorithm, size); });
+  return ForwardCall(x, w, conv, y)
+      .WorkspaceSize(real, handle, algorithm, size);
 }
 
 cudnnStatus_t cudnnConvolutionForward(
@@ -117,11 +102,9 @@ cudnnStatus_t cudnnConvolutionForward(
     void* workspace, std::size_t workspace_size, const void* beta,
     cudnnTensorDescriptor_t y, void* py) {
   UCUDNN_REAL(ConvolutionForward, cudnnConvolutionForward);
-  return Convolve(handle, {ConvOp::kForward, x, w, conv, y, 0},
-                  {alpha, px, pw, py, beta, workspace, workspace_size}, [&] {
-                    return real(handle, alpha, x, px, w, pw, conv, algorithm,
-                                workspace, workspace_size, beta, y, py);
-                  });
+  return ForwardCall(x, w, conv, y)
+      .Run(real, handle, alpha, px, pw, algorithm, workspace, workspace_size,
+           beta, py);
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
@@ -131,12 +114,8 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
     cudnnConvolutionBwdDataAlgoPerf_t* results) {
   UCUDNN_REAL(GetBackwardDataAlgorithm,
               cudnnGetConvolutionBackwardDataAlgorithm_v7);
-  return Algorithms(
-      handle, {ConvOp::kBackwardData, dx, w, conv, dy, 0}, kNoLimit, requested,
-      returned, results,
-      [&](int n, int* count, cudnnConvolutionBwdDataAlgoPerf_t* into) {
-        return real(handle, w, dy, conv, dx, n, count, into);
-      });
+  return BackwardDataCall(w, dy, conv, dx)
+      .Algorithms(real, handle, requested, returned, results);
 }
 
 cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithm(
@@ -146,12 +125,8 @@ cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithm(
     cudnnConvolutionBwdDataAlgoPerf_t* results) {
   UCUDNN_REAL(FindBackwardDataAlgorithm,
               cudnnFindConvolutionBackwardDataAlgorithm);
-  return Algorithms(
-      handle, {ConvOp::kBackwardData, dx, w, conv, dy, 0}, kNoLimit, requested,
-      returned, results,
-      [&](int n, int* count, cudnnConvolutionBwdDataAlgoPerf_t* into) {
-        return real(handle, w, dy, conv, dx, n, count, into);
-      });
+  return BackwardDataCall(w, dy, conv, dx)
+      .Algorithms(real, handle, requested, returned, results);
 }
 
 cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(
@@ -163,13 +138,9 @@ cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(
     std::size_t workspace_size) {
   UCUDNN_REAL(FindBackwardDataAlgorithmEx,
               cudnnFindConvolutionBackwardDataAlgorithmEx);
-  return Algorithms(
-      handle, {ConvOp::kBackwardData, dx, w, conv, dy, 0}, workspace_size,
-      requested, returned, results,
-      [&](int n, int* count, cudnnConvolutionBwdDataAlgoPerf_t* into) {
-        return real(handle, w, pw, dy, pdy, conv, dx, pdx, n, count, into,
+  return BackwardDataCall(w, dy, conv, dx)
+      .AlgorithmsOn(real, handle, pw, pdy, pdx, requested, returned, results,
                     workspace, workspace_size);
-      });
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
@@ -178,9 +149,8 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
     cudnnConvolutionBwdDataAlgo_t algorithm, std::size_t* size) {
   UCUDNN_REAL(GetBackwardDataWorkspaceSize,
               cudnnGetConvolutionBackwardDataWorkspaceSize);
-  return WorkspaceSize(
-      handle, {ConvOp::kBackwardData, dx, w, conv, dy, 0}, algorithm, size,
-      [&] { return real(handle, w, dy, conv, dx, algorithm, size); });
+  return BackwardDataCall(w, dy, conv, dx)
+      .WorkspaceSize(real, handle, algorithm, size);
 }
 
 cudnnStatus_t cudnnConvolutionBackwardData(
@@ -190,11 +160,9 @@ cudnnStatus_t cudnnConvolutionBackwardData(
     void* workspace, std::size_t workspace_size, const void* beta,
     cudnnTensorDescriptor_t dx, void* pdx) {
   UCUDNN_REAL(ConvolutionBackwardData, cudnnConvolutionBackwardData);
-  return Convolve(handle, {ConvOp::kBackwardData, dx, w, conv, dy, 0},
-                  {alpha, pdy, pw, pdx, beta, workspace, workspace_size}, [&] {
-                    return real(handle, alpha, w, pw, dy, pdy, conv, algorithm,
-                                workspace, workspace_size, beta, dx, pdx);
-                  });
+  return BackwardDataCall(w, dy, conv, dx)
+      .Run(real, handle, alpha, pw, pdy, algorithm, workspace, workspace_size,
+           beta, pdx);
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
@@ -204,12 +172,8 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
     cudnnConvolutionBwdFilterAlgoPerf_t* results) {
   UCUDNN_REAL(GetBackwardFilterAlgorithm,
               cudnnGetConvolutionBackwardFilterAlgorithm_v7);
-  return Algorithms(
-      handle, {ConvOp::kBackwardFilter, x, dw, conv, dy, 0}, kNoLimit,
-      requested, returned, results,
-      [&](int n, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* into) {
-        return real(handle, x, dy, conv, dw, n, count, into);
-      });
+  return BackwardFilterCall(x, dy, conv, dw)
+      .Algorithms(real, handle, requested, returned, results);
 }
 
 cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithm(
@@ -219,12 +183,8 @@ cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithm(
     cudnnConvolutionBwdFilterAlgoPerf_t* results) {
   UCUDNN_REAL(FindBackwardFilterAlgorithm,
               cudnnFindConvolutionBackwardFilterAlgorithm);
-  return Algorithms(
-      handle, {ConvOp::kBackwardFilter, x, dw, conv, dy, 0}, kNoLimit,
-      requested, returned, results,
-      [&](int n, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* into) {
-        return real(handle, x, dy, conv, dw, n, count, into);
-      });
+  return BackwardFilterCall(x, dy, conv, dw)
+      .Algorithms(real, handle, requested, returned, results);
 }
 
 cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(
@@ -236,13 +196,9 @@ cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(
     std::size_t workspace_size) {
   UCUDNN_REAL(FindBackwardFilterAlgorithmEx,
               cudnnFindConvolutionBackwardFilterAlgorithmEx);
-  return Algorithms(
-      handle, {ConvOp::kBackwardFilter, x, dw, conv, dy, 0}, workspace_size,
-      requested, returned, results,
-      [&](int n, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* into) {
-        return real(handle, x, px, dy, pdy, conv, dw, pdw, n, count, into,
+  return BackwardFilterCall(x, dy, conv, dw)
+      .AlgorithmsOn(real, handle, px, pdy, pdw, requested, returned, results,
                     workspace, workspace_size);
-      });
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
@@ -251,9 +207,8 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
     cudnnConvolutionBwdFilterAlgo_t algorithm, std::size_t* size) {
   UCUDNN_REAL(GetBackwardFilterWorkspaceSize,
               cudnnGetConvolutionBackwardFilterWorkspaceSize);
-  return WorkspaceSize(
-      handle, {ConvOp::kBackwardFilter, x, dw, conv, dy, 0}, algorithm, size,
-      [&] { return real(handle, x, dy, conv, dw, algorithm, size); });
+  return BackwardFilterCall(x, dy, conv, dw)
+      .WorkspaceSize(real, handle, algorithm, size);
 }
 
 cudnnStatus_t cudnnConvolutionBackwardFilter(
@@ -264,11 +219,9 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(
     std::size_t workspace_size, const void* beta, cudnnFilterDescriptor_t dw,
     void* pdw) {
   UCUDNN_REAL(ConvolutionBackwardFilter, cudnnConvolutionBackwardFilter);
-  return Convolve(handle, {ConvOp::kBackwardFilter, x, dw, conv, dy, 0},
-                  {alpha, px, pdy, pdw, beta, workspace, workspace_size}, [&] {
-                    return real(handle, alpha, x, px, dy, pdy, conv, algorithm,
-                                workspace, workspace_size, beta, dw, pdw);
-                  });
+  return BackwardFilterCall(x, dy, conv, dw)
+      .Run(real, handle, alpha, px, pdy, algorithm, workspace, workspace_size,
+           beta, pdw);
 }
 
 }  // extern "C"

@@ -372,18 +372,20 @@ struct JobRevisionRecord {
                          const JobRevisionRecord&) = default;
 };
 
-// The steps of one rank under one revision: how many, and how long the last of
-// them took.
+// The steps of one rank under one revision: how many, and how long the first
+// and the last of them took.
 struct JobStepsRecord {
   std::int64_t revision = 1;
   std::int64_t rank = 0;
   std::int64_t count = 0;
-  std::vector<Nanoseconds> recent;  // at most kMaxRecentSteps, oldest first
+  // At most kMaxKeptSteps, in order: the first kFirstSteps, then the last.
+  std::vector<Nanoseconds> kept;
 
   friend bool operator==(const JobStepsRecord&,
                          const JobStepsRecord&) = default;
 };
-inline constexpr std::size_t kMaxRecentSteps = 128;
+inline constexpr std::size_t kFirstSteps = 16;
+inline constexpr std::size_t kMaxKeptSteps = 128;
 
 struct JobDetails {
   JobRecord job;

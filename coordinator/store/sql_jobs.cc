@@ -74,8 +74,8 @@ Result<JobStepsRecord> StepsOf(const SqlRow& row) {
   JobStepsRecord steps{.revision = row.Int(0),
                        .rank = row.Int(1),
                        .count = row.Int(2),
-                       .recent = {}};
-  UCUDNN_ASSIGN_OR_RETURN(steps.recent, TimesOf(row.Text(3)));
+                       .kept = {}};
+  UCUDNN_ASSIGN_OR_RETURN(steps.kept, TimesOf(row.Text(3)));
   return steps;
 }
 
@@ -140,17 +140,17 @@ Status AddSteps(SqlTransaction& sql, const std::string& job,
       std::clamp<std::int64_t>(known.count - report.first_step, 0, size);
   if (skipped == size) return {};
   known.count = report.first_step + size;
-  known.recent.insert(known.recent.end(), report.steps.begin() + skipped,
-                      report.steps.end());
-  if (known.recent.size() > kMaxRecentSteps) {
-    known.recent.erase(
-        known.recent.begin(),
-        known.recent.end() - static_cast<std::ptrdiff_t>(kMaxRecentSteps));
+  known.kept.insert(known.kept.end(), report.steps.begin() + skipped,
+                    report.steps.end());
+  if (known.kept.size() > kMaxKeptSteps) {
+    const auto last = known.kept.begin() + kFirstSteps;
+    known.kept.erase(last, last + static_cast<std::ptrdiff_t>(
+                                      known.kept.size() - kMaxKeptSteps));
   }
   return sql.Execute(
       "UPDATE job_steps SET count = $4, recent = $5 "
       "WHERE job = $1 AND revision = $2 AND rank = $3",
-      {job, report.revision, report.rank, known.count, TextOf(known.recent)});
+      {job, report.revision, report.rank, known.count, TextOf(known.kept)});
 }
 
 Status CheckReports(std::span<const StepReport> reports) {

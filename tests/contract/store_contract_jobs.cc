@@ -103,17 +103,17 @@ TEST_P(StoreContract, CountsStepsOnceHoweverOftenTheyAreReported) {
   const JobDetails job = store().GetJob("j").value();
   ASSERT_THAT(job.steps, SizeIs(2));
   EXPECT_EQ(job.steps[0].count, 11);
-  EXPECT_THAT(Counts(job.steps[0].recent), ElementsAre(5, 6, 7, 8));
+  EXPECT_THAT(Counts(job.steps[0].kept), ElementsAre(5, 6, 7, 8));
   EXPECT_EQ(job.steps[1].count, 1);
   EXPECT_EQ(job.ranks[0].seen_ms, 230);
   EXPECT_EQ(job.ranks[1].seen_ms, 220);
   EXPECT_EQ(job.job.seen_ms, 230);
 }
 
-TEST_P(StoreContract, KeepsTheLastStepsOnly) {
+TEST_P(StoreContract, KeepsTheFirstAndTheLastSteps) {
   ASSERT_TRUE(
       store().RegisterJob(TestJob("j"), TestRanks(1), std::nullopt, 100));
-  std::vector<std::int64_t> times(kMaxRecentSteps + 10);
+  std::vector<std::int64_t> times(kMaxKeptSteps + 10);
   for (std::size_t i = 0; i < times.size(); ++i) {
     times[i] = static_cast<std::int64_t>(i);
   }
@@ -121,8 +121,8 @@ TEST_P(StoreContract, KeepsTheLastStepsOnly) {
   ASSERT_TRUE(store().ReportSteps("j", one, 200));
   const JobStepsRecord steps = store().GetJob("j")->steps.at(0);
   EXPECT_EQ(steps.count, std::ssize(times));
-  EXPECT_EQ(Counts(steps.recent),
-            std::vector<std::int64_t>(times.begin() + 10, times.end()));
+  times.erase(times.begin() + kFirstSteps, times.begin() + kFirstSteps + 10);
+  EXPECT_EQ(Counts(steps.kept), times);
 }
 
 TEST_P(StoreContract, RefusesReportsOfWhatAJobDoesNotHave) {

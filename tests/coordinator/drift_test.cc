@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include "coordinator/store/records.h"
+
 namespace ucudnn {
 namespace {
 
@@ -22,21 +26,42 @@ TEST(DriftTest, SummarizesStepsInAnyOrder) {
   EXPECT_EQ(Summarize({}).samples, 0);
 }
 
-TEST(DriftTest, TellsTheEvidence) {
-  const StepSummary steps = Summarize(UpTo(10));
-  EXPECT_EQ(Drift(1, steps, Nanoseconds(5'000'000), 0.05).value(),
-            "rank 1: its last 10 steps took 5.50 ms (median; p90 9.00 ms), "
-            "5.00 ms were predicted: 10 % longer");
-  EXPECT_EQ(Drift(1, steps, Nanoseconds(11'000'000), 0.1).value(),
-            "rank 1: its last 10 steps took 5.50 ms (median; p90 9.00 ms), "
-            "11.0 ms were predicted: 50 % shorter");
+// Steps of so many milliseconds: the first ones, then others.
+std::vector<Nanoseconds> Steps(std::int64_t first, std::int64_t then,
+                               std::size_t others) {
+  std::vector<Nanoseconds> times(kFirstSteps, Nanoseconds(first * 1'000'000));
+  times.resize(kFirstSteps + others, Nanoseconds(then * 1'000'000));
+  return times;
+}
+
+TEST(DriftTest, ComparesWithTheFirstSteps) {
+  EXPECT_EQ(Drift(1, HistoryOf(Steps(10, 13, 8)), Nanoseconds(0), 0.1).value(),
+            "rank 1: its last 8 steps took 13.0 ms (median; p90 13.0 ms), its "
+            "first ones 10.0 ms: 30 % longer");
+  EXPECT_EQ(Drift(0, HistoryOf(Steps(10, 5, 100)), Nanoseconds(0), 0.1).value(),
+            "rank 0: its last 100 steps took 5.00 ms (median; p90 5.00 ms), "
+            "its first ones 10.0 ms: 50 % shorter");
+}
+
+TEST(DriftTest, TakesConvolutionsForAPartOfAStep) {
+  // Most of a step may be something else.
+  const StepHistory steps = HistoryOf(Steps(10, 10, 8));
+  EXPECT_FALSE(Drift(0, steps, Nanoseconds(1'000'000), 0.1));
+  EXPECT_FALSE(Drift(0, steps, Nanoseconds(11'000'000), 0.1));
+  EXPECT_EQ(Drift(0, steps, Nanoseconds(20'000'000), 0.1).value(),
+            "rank 0: its last 8 steps took 10.0 ms (median; p90 10.0 ms), the "
+            "convolutions in them were predicted to take 20.0 ms: 50 % "
+            "shorter");
+  // Which needs no first steps to compare with.
+  EXPECT_TRUE(
+      Drift(0, HistoryOf(UpTo(8)), Nanoseconds(20'000'000), 0.1).has_value());
 }
 
 TEST(DriftTest, IsSilentWithinToleranceAndWithoutEvidence) {
-  const StepSummary steps = Summarize(UpTo(10));
-  EXPECT_FALSE(Drift(0, steps, Nanoseconds(5'000'000), 0.11));
-  EXPECT_FALSE(Drift(0, steps, Nanoseconds(0), 0.1));
-  EXPECT_FALSE(Drift(0, Summarize(UpTo(7)), Nanoseconds(1), 0.1));
+  EXPECT_FALSE(Drift(0, HistoryOf(Steps(10, 11, 8)), Nanoseconds(0), 0.11));
+  EXPECT_FALSE(Drift(0, HistoryOf(Steps(10, 90, 7)), Nanoseconds(0), 0.1));
+  EXPECT_FALSE(Drift(0, HistoryOf(UpTo(7)), Nanoseconds(1'000'000'000), 0.1));
+  EXPECT_FALSE(Drift(0, HistoryOf({}), Nanoseconds(1), 0.1));
 }
 
 }  // namespace

@@ -123,7 +123,7 @@ TEST_F(JobTest, AdoptsANewPlanOnAllRanksTogether) {
     const json job = Job();
     return job.contains("ranks") && job["ranks"].size() == 2 &&
            !job["ranks"][0]["steps"].empty() &&
-           job["ranks"][0]["steps"][0]["samples"] >= 8;
+           job["ranks"][0]["steps"][0]["first_median_us"] > 0;
   })) << Story();
   json job = Job();
   EXPECT_EQ(job["name"], "train");
@@ -131,8 +131,9 @@ TEST_F(JobTest, AdoptsANewPlanOnAllRanksTogether) {
   EXPECT_EQ(job["id"], Rank(1)["job"]);
   EXPECT_EQ(job["ranks"][1]["device_kind"], Rank(1)["device_kind"]);
   EXPECT_EQ(job["ranks"][0]["steps"][0]["median_us"], 2000.0);
-  // Steps of 2 ms are far from what these convolutions take.
-  EXPECT_THAT(job["drift"].dump(), HasSubstr("rank 0: its last "));
+  EXPECT_EQ(job["ranks"][0]["steps"][0]["first_median_us"], 2000.0);
+  // Steps of 2 ms have much in them besides these convolutions.
+  EXPECT_EQ(job["drift"], json::array());
 
   const Finished replan = cluster_.Ucudnn(
       {"replan", job["id"], "--batch", "6", "--workspace-limit", "512KiB"});

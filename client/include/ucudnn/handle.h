@@ -21,11 +21,15 @@
 // UCUDNN_WORKSPACE_LIMIT bounds what each convolution asks for as workspace;
 // with UCUDNN_TOTAL_WORKSPACE_SIZE it asks for none, and ucudnn keeps one arena
 // for all, divided among those that were asked about and those of the network
-// that UCUDNN_NETWORK_FILE names. A convolution that is asked about or run for the first time on a
-// batch size, limit or device is measured, unless that is in UCUDNN_CACHE_DIR or
-// known to the coordinator of UCUDNN_COORDINATOR; so ask before training begins. What ucudnn does not divide (tensors that are
-// not packed, flipped filters, double or integer data, a stream being captured)
-// runs as cuDNN alone would run it.
+// that UCUDNN_NETWORK_FILE names. UCUDNN_BATCH_SIZE_POLICY says which
+// micro-batches there may be: powerOfTwo unless set, all, undivided, or
+// adaptive, which measures those that plans under the limit need.
+//
+// A convolution that is asked about or run for the first time on a batch size,
+// limit or device is measured, unless that is in UCUDNN_CACHE_DIR or known to
+// the coordinator of UCUDNN_COORDINATOR; so ask before training begins. What
+// ucudnn does not divide (tensors that are not packed, flipped filters, double
+// or integer data, a stream being captured) runs as cuDNN alone would run it.
 //
 // Results differ from cuDNN's by rounding: alpha and beta are applied exactly,
 // and the gradients of the filter are summed in another order. All errors are

@@ -67,6 +67,27 @@ TEST(PreloadTest, RefusesWhatCudnnWouldRefuse) {
   }
 }
 
+// On a GPU that computes on the host (tests/support/fake_gpu).
+TEST(PreloadTest, DividesTheBatchesOfAProgramThatKnowsNothingOfIt) {
+  const test::TemporaryFolder folder;
+  const std::string alone = test::Run({SHIM_PROGRAM}).out;
+  EXPECT_THAT(alone, StartsWith("workspace 32000 status 0 runs 1 sum "));
+  const std::string sum = alone.substr(alone.find(" sum "));
+  std::map<std::string, std::string> environment = {
+      {"LD_PRELOAD", PRELOAD},
+      {"UCUDNN_CACHE_DIR", folder.path()},
+      {"UCUDNN_WORKSPACE_LIMIT", "9000"},
+      {"UCUDNN_VERBOSE", "1"}};
+  const auto divided = test::Run({SHIM_PROGRAM}, environment);
+  EXPECT_EQ(divided.out, "workspace 8000 status 0 runs 4" + sum);
+  EXPECT_THAT(divided.err, AllOf(HasSubstr("batch 32: 8 x 4"),
+                                 HasSubstr("predicted 980 us")));
+  environment["UCUDNN_DISABLE"] = "1";
+  const auto off = test::Run({SHIM_PROGRAM}, environment);
+  EXPECT_EQ(off.out, alone);
+  EXPECT_EQ(off.err, "");
+}
+
 TEST(PreloadTest, SaysWhichVariableItDoesNotUnderstand) {
   const auto run = test::Run(
       {CUDNN_PROGRAM},

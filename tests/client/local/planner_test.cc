@@ -7,6 +7,7 @@
 
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "base/plan_json.h"
 #include "tests/support/fake_device.h"
@@ -80,6 +81,40 @@ TEST(LocalPlannerTest, MeasuresAProblemOnceForAllLimits) {
     EXPECT_EQ(Images(*plan), 6);
   }
   EXPECT_EQ(bench.asked(), asked);
+}
+
+TEST(LocalPlannerTest, MeasuresWhatALimitBeyondTheSettingsNeeds) {
+  Bench bench;
+  auto options = Options();
+  options.settings.workspace_limit = 200_B;
+  bench.device().algorithms()[1].workspace_per_image = 90_B;
+  LocalPlanner planner(options);
+  const auto small = planner.Plan(Problem(), BatchSize(8), 200_B, bench.Get());
+  ASSERT_TRUE(small) << small.error().message;
+  EXPECT_LE(small->workspace, 200_B);
+  // A program may raise its handle's limit.
+  const auto large = planner.Plan(Problem(), BatchSize(8), 1_KiB, bench.Get());
+  ASSERT_TRUE(large) << large.error().message;
+  EXPECT_GT(large->workspace, 200_B);
+  EXPECT_LT(large->time, small->time);
+}
+
+TEST(LocalPlannerTest, PlansForManyThreadsAtOnce) {
+  const test::TemporaryFolder folder;
+  Bench bench;
+  LocalPlanner planner(Options(folder.path()));
+  std::vector<std::thread> threads;
+  for (std::int64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::int64_t channels = 1; channels <= 4; ++channels) {
+        const auto plan = planner.Plan(Problem(1 + (channels + t) % 4),
+                                       BatchSize(4), 64_MiB, bench.Get());
+        ASSERT_TRUE(plan) << plan.error().message;
+        EXPECT_EQ(Images(*plan), 4);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(LocalPlannerTest, MeasuresWhatAnotherBatchNeedsMore) {

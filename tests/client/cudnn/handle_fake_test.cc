@@ -1,0 +1,315 @@
+// The drop-in handle's library in a program, on a GPU that computes on the host
+// (tests/support/fake_gpu). What it plans is told by the environment, which it
+// reads once: tests of an arena run in a process of their own.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/client/cudnn/counts.h"
+#include "tests/support/fake_gpu/fake_gpu.h"
+#include "tests/support/process.h"
+#include "ucudnn/handle.h"
+
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::FloatNear;
+using ::testing::Pointwise;
+using ::testing::SizeIs;
+
+constexpr int kImages = 32;
+
+// conv1 3 -> 4, conv2 4 -> 4 and conv3 4 -> 6 channels, all 6x6 with a 3x3
+// filter.
+constexpr const char* kNetwork =
+    "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
+    "conv1,3,6,6,4,3,3,1,1,1,1,1\n"
+    "conv2,4,6,6,4,3,3,1,1,1,1,1\n"
+    "conv3,4,6,6,6,3,3,1,1,1,1,1\n";
+
+bool HasArena() {
+  return std::getenv("UCUDNN_TOTAL_WORKSPACE_SIZE") != nullptr;
+}
+
+// Before anything of ucudnn runs.
+class Surroundings : public ::testing::Environment {
+ public:
+  Surroundings() {
+    setenv("UCUDNN_CACHE_DIR", folder_.path().c_str(), 1);
+    setenv("UCUDNN_WORKSPACE_LIMIT", "9000", 1);
+    std::ofstream(folder_ / "network.csv") << kNetwork;
+    setenv("UCUDNN_NETWORK_FILE", (folder_ / "network.csv").c_str(), 1);
+  }
+
+ private:
+  ucudnn::test::TemporaryFolder folder_;
+};
+const auto* const surroundings =
+    ::testing::AddGlobalTestEnvironment(new Surroundings);
+
+// A convolution of the network with its descriptors and operands.
+class Layer {
+ public:
+  Layer(int channels, int filters) {
+    const int in[] = {kImages, channels, 6, 6};
+    const int out[] = {kImages, filters, 6, 6};
+    const int filter[] = {filters, channels, 3, 3};
+    const int one[] = {1, 1};
+    SetTensor(&x_, in);
+    SetTensor(&y_, out);
+    cudnnCreateFilterDescriptor(&w_);
+    cudnnSetFilterNdDescriptor(w_, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 4,
+                               filter);
+    cudnnCreateConvolutionDescriptor(&conv_);
+    cudnnSetConvolutionNdDescriptor(conv_, 2, one, one, one,
+                                    CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT);
+    cudnnSetConvolutionMathType(conv_, CUDNN_FMA_MATH);
+    Fill(kImages * channels * 36, &px_);
+    Fill(kImages * filters * 36, &py_);
+    Fill(channels * filters * 9, &pw_);
+  }
+  ~Layer() {
+    cudnnDestroyTensorDescriptor(x_);
+    cudnnDestroyTensorDescriptor(y_);
+    cudnnDestroyFilterDescriptor(w_);
+    cudnnDestroyConvolutionDescriptor(conv_);
+  }
+  Layer(const Layer&) = delete;
+
+  // What the program asks before it runs: bytes of workspace.
+  template <class Handle>
+  std::size_t Ask(Handle handle) {
+    int count = 0;
+    cudnnConvolutionFwdAlgoPerf_t f = {};
+    cudnnConvolutionBwdDataAlgoPerf_t d = {};
+    cudnnConvolutionBwdFilterAlgoPerf_t w = {};
+    EXPECT_EQ(cudnnGetConvolutionForwardAlgorithm_v7(handle, x_, w_, conv_, y_,
+                                                     1, &count, &f),
+              CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, w_, y_, conv_,
+                                                          x_, 1, &count, &d),
+              CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnGetConvolutionBackwardFilterAlgorithm_v7(
+                  handle, x_, y_, conv_, w_, 1, &count, &w),
+              CUDNN_STATUS_SUCCESS);
+    forward_ = f.algo;
+    data_ = d.algo;
+    filter_ = w.algo;
+    workspace_.resize(std::max({f.memory, d.memory, w.memory}));
+    return workspace_.size();
+  }
+
+  // alpha 0.5, beta 2 for each of the three operations, onto what is there.
+  template <class Handle>
+  void Run(Handle handle) {
+    const float alpha = 0.5F;
+    const float beta = 2;
+    EXPECT_EQ(
+        cudnnConvolutionForward(handle, &alpha, x_, px_.data(), w_, pw_.data(),
+                                conv_, forward_, workspace_.data(),
+                                workspace_.size(), &beta, y_, out_[0].data()),
+        CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnConvolutionBackwardData(handle, &alpha, w_, pw_.data(), y_,
+                                           py_.data(), conv_, data_,
+                                           workspace_.data(), workspace_.size(),
+                                           &beta, x_, out_[1].data()),
+              CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(
+        cudnnConvolutionBackwardFilter(
+            handle, &alpha, x_, px_.data(), y_, py_.data(), conv_, filter_,
+            workspace_.data(), workspace_.size(), &beta, w_, out_[2].data()),
+        CUDNN_STATUS_SUCCESS);
+  }
+
+  void Reset() {
+    out_[0].assign(py_.size(), 1);
+    out_[1].assign(px_.size(), 1);
+    out_[2].assign(pw_.size(), 1);
+  }
+  const std::vector<float>& out(std::size_t operation) const {
+    return out_[operation];
+  }
+
+ private:
+  static void SetTensor(cudnnTensorDescriptor_t* tensor, const int* dims) {
+    const int strides[] = {dims[1] * 36, 36, 6, 1};
+    cudnnCreateTensorDescriptor(tensor);
+    cudnnSetTensorNdDescriptor(*tensor, CUDNN_DATA_FLOAT, 4, dims, strides);
+  }
+  static void Fill(int size, std::vector<float>* values) {
+    for (int i = 0; i < size; ++i) {
+      values->push_back(static_cast<float>(i * 37 % 101) / 101 - 0.5F);
+    }
+  }
+
+  cudnnTensorDescriptor_t x_ = nullptr;
+  cudnnTensorDescriptor_t y_ = nullptr;
+  cudnnFilterDescriptor_t w_ = nullptr;
+  cudnnConvolutionDescriptor_t conv_ = nullptr;
+  std::vector<float> px_, py_, pw_;
+  std::vector<float> out_[3];
+  std::vector<char> workspace_;
+  cudnnConvolutionFwdAlgo_t forward_ = CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
+  cudnnConvolutionBwdDataAlgo_t data_ = CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT;
+  cudnnConvolutionBwdFilterAlgo_t filter_ =
+      CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT;
+};
+
+// What cuDNN alone computes.
+std::vector<std::vector<float>> Alone(Layer& layer) {
+  cudnnHandle_t handle = nullptr;
+  EXPECT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+  layer.Ask(handle);
+  layer.Reset();
+  layer.Run(handle);
+  cudnnDestroy(handle);
+  return {layer.out(0), layer.out(1), layer.out(2)};
+}
+
+void ExpectEqual(const Layer& layer,
+                 const std::vector<std::vector<float>>& expected) {
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_THAT(layer.out(i), Pointwise(FloatNear(1e-4F), expected[i]));
+  }
+}
+
+std::vector<FakeGpuRun> RunsSince(int number) {
+  std::vector<FakeGpuRun> runs;
+  for (; number < FakeGpuRuns(); ++number) {
+    runs.push_back(FakeGpuRunAt(number));
+  }
+  return runs;
+}
+
+class HandleTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (HasArena()) GTEST_SKIP() << "of a workspace for each convolution";
+    ASSERT_EQ(cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS);
+  }
+  void TearDown() override {
+    if (!HasArena()) cudnnDestroy(handle_);
+  }
+  UcudnnHandle_t handle_;
+};
+
+TEST_F(HandleTest, RunsMicroBatchesWithinTheLimit) {
+  Layer layer(3, 4);
+  const auto expected = Alone(layer);
+  EXPECT_EQ(layer.Ask(handle_), 8 * kFakeWorkspace);
+  layer.Reset();
+  const int before = FakeGpuRuns();
+  layer.Run(handle_);
+  const auto runs = RunsSince(before);
+  EXPECT_THAT(runs, SizeIs(12));
+  for (const FakeGpuRun& run : runs) {
+    EXPECT_EQ(run.batch, 8);
+    EXPECT_EQ(run.algorithm, 1);
+    EXPECT_EQ(run.workspace_size, 8 * kFakeWorkspace);
+  }
+  ExpectEqual(layer, expected);
+}
+
+TEST_F(HandleTest, FollowsAChangedLimit) {
+  Layer layer(3, 4);
+  ASSERT_EQ(ucudnnSetWorkspaceLimit(handle_, 16 * kFakeWorkspace),
+            CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(layer.Ask(handle_), 16 * kFakeWorkspace);
+  ASSERT_EQ(ucudnnSetWorkspaceLimit(handle_, 0), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(layer.Ask(handle_), 0U);
+}
+
+TEST_F(HandleTest, AllocatesAndLocksNothingOnceItHasPlanned) {
+  if (!IsCounting()) GTEST_SKIP() << "the thread sanitizer counts for itself";
+  Layer layer(3, 4);
+  layer.Ask(handle_);
+  layer.Reset();
+  layer.Run(handle_);
+  const int runs = FakeGpuRuns();
+  const int allocated = Allocations();
+  const int locked = Locks();
+  EXPECT_GT(allocated, 0);
+  EXPECT_GT(locked, 0);
+  for (int step = 0; step < 20; ++step) layer.Run(handle_);
+  EXPECT_EQ(FakeGpuRuns() - runs, 20 * 12);
+  EXPECT_EQ(Allocations(), allocated);
+  EXPECT_EQ(Locks(), locked);
+}
+
+TEST_F(HandleTest, ServesThreadsWithHandlesOfTheirOwn) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([t] {
+      UcudnnHandle_t handle;
+      ASSERT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+      Layer layer(3 + t % 2, 5);
+      layer.Ask(handle);
+      layer.Reset();
+      layer.Run(handle);
+      EXPECT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+class ArenaTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasArena()) GTEST_SKIP() << "of one workspace for all convolutions";
+  }
+};
+
+TEST_F(ArenaTest, IsDividedOnceForANamedNetwork) {
+  UcudnnHandle_t handle;
+  ASSERT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+  Layer layers[] = {{3, 4}, {4, 4}, {4, 6}};
+  const int waits = FakeGpuContextWaits();
+  const int before = FakeGpuRuns();
+  for (Layer& layer : layers) {
+    const auto expected = Alone(layer);
+    // Each is asked about only when it is its turn.
+    EXPECT_EQ(layer.Ask(handle), 0U);
+    layer.Reset();
+    layer.Run(handle);
+    ExpectEqual(layer, expected);
+  }
+  EXPECT_EQ(FakeGpuContextWaits() - waits, 1);
+  EXPECT_GT(FakeGpuRuns(), before);
+  // One that the network does not have divides the arena anew.
+  Layer other(5, 5);
+  other.Ask(handle);
+  other.Reset();
+  other.Run(handle);
+  EXPECT_GT(FakeGpuContextWaits() - waits, 1);
+  EXPECT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
+}
+
+TEST_F(ArenaTest, KeepsThreadsApart) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([t] {
+      UcudnnHandle_t handle;
+      ASSERT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+      Layer layer(3 + t % 2, 4);
+      const auto expected = Alone(layer);
+      for (int step = 0; step < 5; ++step) {
+        layer.Ask(handle);
+        layer.Reset();
+        layer.Run(handle);
+        ExpectEqual(layer, expected);
+      }
+      EXPECT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace

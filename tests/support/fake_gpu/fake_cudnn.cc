@@ -1,0 +1,414 @@
+// libcudnn.so.9: the functions that device/cudnn loads. The graph interface
+// supports nothing.
+
+#include <cudnn.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+
+#include "tests/support/fake_gpu/fake_gpu.h"
+
+struct cudnnContext {
+  cudaStream_t stream = nullptr;
+};
+struct cudnnTensorStruct {
+  cudnnDataType_t type = CUDNN_DATA_FLOAT;
+  int rank = 0;
+  std::array<int, 5> dims = {};
+  std::array<int, 5> strides = {};
+};
+struct cudnnFilterStruct {
+  cudnnDataType_t type = CUDNN_DATA_FLOAT;
+  cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW;
+  int rank = 0;
+  std::array<int, 5> dims = {};
+};
+struct cudnnConvolutionStruct {
+  int rank = 0;
+  std::array<int, 3> pad = {};
+  std::array<int, 3> stride = {};
+  std::array<int, 3> dilation = {};
+  cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+  cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+  cudnnMathType_t math = CUDNN_DEFAULT_MATH;
+  int groups = 1;
+};
+
+namespace {
+
+constexpr auto kOk = CUDNN_STATUS_SUCCESS;
+using Tensor = cudnnTensorDescriptor_t;
+using Filter = cudnnFilterDescriptor_t;
+using Convolution = cudnnConvolutionDescriptor_t;
+
+constexpr std::size_t kMaxRuns = 1 << 16;
+std::array<FakeGpuRun, kMaxRuns> runs;
+std::atomic<int> run_count = 0;
+
+template <class T, std::size_t n>
+void Copy(const int* from, int count, std::array<T, n>* to) {
+  std::copy_n(from, std::min<int>(count, n), to->begin());
+}
+
+// Algorithms 0 and 1 only.
+cudnnStatus_t Workspace(Tensor x, int algorithm, std::size_t* size) {
+  if (algorithm != 0 && algorithm != 1) return CUDNN_STATUS_NOT_SUPPORTED;
+  *size = algorithm == 0
+              ? 0
+              : kFakeWorkspace * static_cast<std::size_t>(x->dims[0]);
+  return kOk;
+}
+
+// What cuDNN would name first, and how long it would take.
+template <class Perf>
+cudnnStatus_t Algorithms(Tensor x, int requested, int* returned,
+                         Perf* results) {
+  if (x == nullptr) return CUDNN_STATUS_BAD_PARAM;
+  *returned = std::min(requested, 2);
+  for (int i = 0; i < *returned; ++i) {
+    Perf& perf = results[i];
+    perf = {};
+    perf.algo = static_cast<decltype(Perf::algo)>(1 - i);
+    perf.time = static_cast<float>(1 + i);
+    (void)Workspace(x, 1 - i, &perf.memory);
+  }
+  return kOk;
+}
+
+// out = alpha * op + beta * out, image by image.
+cudnnStatus_t Run(char operation, Tensor x, const float* px, Filter w,
+                  const float* pw, Tensor y, const float* py, Convolution conv,
+                  int algorithm, void* workspace, std::size_t workspace_size,
+                  const void* alpha, const void* beta, float* out) {
+  std::size_t needed = 0;
+  if (x == nullptr || w == nullptr || y == nullptr || conv == nullptr) {
+    return CUDNN_STATUS_BAD_PARAM;
+  }
+  if (const auto status = Workspace(x, algorithm, &needed); status != kOk) {
+    return status;
+  }
+  if (workspace_size < needed || (needed > 0 && workspace == nullptr)) {
+    return CUDNN_STATUS_BAD_PARAM;
+  }
+  if (needed > 0) std::memset(workspace, 0xff, needed);
+  const int images = x->dims[0];
+  const int number = run_count.fetch_add(1);
+  if (number < static_cast<int>(kMaxRuns)) {
+    runs[static_cast<std::size_t>(number)] = {operation, images, algorithm,
+                                              workspace, workspace_size};
+  }
+  FakeGpuSpend(5'000 + images * (algorithm == 0 ? 100'000 : 30'000));
+
+  const int out_elements =
+      operation == 'w' ? w->dims[0] * w->dims[1] * w->dims[2] * w->dims[3]
+                       : images * (operation == 'f' ? y : x)->strides[0];
+  const float b = *static_cast<const float*>(beta);
+  for (int i = 0; i < out_elements; ++i) out[i] = b == 0 ? 0 : b * out[i];
+  const float a = *static_cast<const float*>(alpha);
+  const int group_filters = w->dims[0] / conv->groups;
+  const int taps = w->dims[2] * w->dims[3];
+  const int pixels = y->dims[2] * y->dims[3];
+  for (int n = 0; n < images; ++n) {
+    for (int k = 0; k < w->dims[0]; ++k) {
+      for (int c = 0; c < w->dims[1]; ++c) {
+        const int channel = k / group_filters * w->dims[1] + c;
+        for (int t = 0; t < taps * pixels; ++t) {
+          const int r = t / pixels / w->dims[3];
+          const int s = t / pixels % w->dims[3];
+          const int oy = t % pixels / y->dims[3];
+          const int ox = t % pixels % y->dims[3];
+          const int iy =
+              oy * conv->stride[0] - conv->pad[0] + r * conv->dilation[0];
+          const int ix =
+              ox * conv->stride[1] - conv->pad[1] + s * conv->dilation[1];
+          if (iy < 0 || ix < 0 || iy >= x->dims[2] || ix >= x->dims[3]) {
+            continue;
+          }
+          const int at_x = n * x->strides[0] + channel * x->strides[1] +
+                           iy * x->dims[3] + ix;
+          const int at_w = (k * w->dims[1] + c) * taps + r * w->dims[3] + s;
+          const int at_y =
+              n * y->strides[0] + k * y->strides[1] + oy * y->dims[3] + ox;
+          if (operation == 'f') out[at_y] += a * px[at_x] * pw[at_w];
+          if (operation == 'd') out[at_x] += a * py[at_y] * pw[at_w];
+          if (operation == 'w') out[at_w] += a * px[at_x] * py[at_y];
+        }
+      }
+    }
+  }
+  return kOk;
+}
+
+const float* Floats(const void* data) {
+  return static_cast<const float*>(data);
+}
+
+template <class T>
+cudnnStatus_t Make(T** made) {
+  *made = new T;
+  return kOk;
+}
+template <class T>
+cudnnStatus_t Drop(T* made) {
+  delete made;
+  return kOk;
+}
+
+}  // namespace
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+int FakeGpuRuns() { return run_count; }
+FakeGpuRun FakeGpuRunAt(int number) {
+  return runs[static_cast<std::size_t>(number)];
+}
+
+std::size_t cudnnGetVersion() { return CUDNN_MAJOR * 10000; }
+const char* cudnnGetErrorString(cudnnStatus_t) { return "of the fake cuDNN"; }
+void cudnnGetLastErrorString(char* text, std::size_t size) {
+  if (size > 0) *text = '\0';
+}
+cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) { return Make(handle); }
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return Drop(handle); }
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
+  handle->stream = stream;
+  return kOk;
+}
+cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t* stream) {
+  *stream = handle->stream;
+  return kOk;
+}
+
+cudnnStatus_t cudnnCreateTensorDescriptor(Tensor* d) { return Make(d); }
+cudnnStatus_t cudnnDestroyTensorDescriptor(Tensor d) { return Drop(d); }
+cudnnStatus_t cudnnSetTensorNdDescriptor(Tensor d, cudnnDataType_t type,
+                                         int rank, const int* dims,
+                                         const int* strides) {
+  d->type = type;
+  d->rank = rank;
+  Copy(dims, rank, &d->dims);
+  Copy(strides, rank, &d->strides);
+  return kOk;
+}
+cudnnStatus_t cudnnGetTensorNdDescriptor(const Tensor d, int wanted,
+                                         cudnnDataType_t* type, int* rank,
+                                         int* dims, int* strides) {
+  if (d == nullptr) return CUDNN_STATUS_BAD_PARAM;
+  *type = d->type;
+  *rank = d->rank;
+  std::copy_n(d->dims.begin(), std::min(wanted, d->rank), dims);
+  std::copy_n(d->strides.begin(), std::min(wanted, d->rank), strides);
+  return kOk;
+}
+cudnnStatus_t cudnnCreateFilterDescriptor(Filter* d) { return Make(d); }
+cudnnStatus_t cudnnDestroyFilterDescriptor(Filter d) { return Drop(d); }
+cudnnStatus_t cudnnSetFilterNdDescriptor(Filter d, cudnnDataType_t type,
+                                         cudnnTensorFormat_t format, int rank,
+                                         const int* dims) {
+  d->type = type;
+  d->format = format;
+  d->rank = rank;
+  Copy(dims, rank, &d->dims);
+  return kOk;
+}
+cudnnStatus_t cudnnGetFilterNdDescriptor(const Filter d, int wanted,
+                                         cudnnDataType_t* type,
+                                         cudnnTensorFormat_t* format, int* rank,
+                                         int* dims) {
+  if (d == nullptr) return CUDNN_STATUS_BAD_PARAM;
+  *type = d->type;
+  *format = d->format;
+  *rank = d->rank;
+  std::copy_n(d->dims.begin(), std::min(wanted, d->rank), dims);
+  return kOk;
+}
+cudnnStatus_t cudnnCreateConvolutionDescriptor(Convolution* d) {
+  return Make(d);
+}
+cudnnStatus_t cudnnDestroyConvolutionDescriptor(Convolution d) {
+  return Drop(d);
+}
+cudnnStatus_t cudnnSetConvolutionNdDescriptor(Convolution d, int rank,
+                                              const int* pad, const int* stride,
+                                              const int* dilation,
+                                              cudnnConvolutionMode_t mode,
+                                              cudnnDataType_t compute) {
+  d->rank = rank;
+  Copy(pad, rank, &d->pad);
+  Copy(stride, rank, &d->stride);
+  Copy(dilation, rank, &d->dilation);
+  d->mode = mode;
+  d->compute = compute;
+  return kOk;
+}
+cudnnStatus_t cudnnGetConvolutionNdDescriptor(const Convolution d, int wanted,
+                                              int* rank, int* pad, int* stride,
+                                              int* dilation,
+                                              cudnnConvolutionMode_t* mode,
+                                              cudnnDataType_t* compute) {
+  if (d == nullptr) return CUDNN_STATUS_BAD_PARAM;
+  *rank = d->rank;
+  std::copy_n(d->pad.begin(), std::min(wanted, d->rank), pad);
+  std::copy_n(d->stride.begin(), std::min(wanted, d->rank), stride);
+  std::copy_n(d->dilation.begin(), std::min(wanted, d->rank), dilation);
+  *mode = d->mode;
+  *compute = d->compute;
+  return kOk;
+}
+cudnnStatus_t cudnnSetConvolutionGroupCount(Convolution d, int groups) {
+  d->groups = groups;
+  return kOk;
+}
+cudnnStatus_t cudnnGetConvolutionGroupCount(const Convolution d, int* groups) {
+  *groups = d->groups;
+  return kOk;
+}
+cudnnStatus_t cudnnSetConvolutionMathType(Convolution d, cudnnMathType_t math) {
+  d->math = math;
+  return kOk;
+}
+cudnnStatus_t cudnnGetConvolutionMathType(const Convolution d,
+                                          cudnnMathType_t* math) {
+  *math = d->math;
+  return kOk;
+}
+
+cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(
+    cudnnHandle_t, const Tensor x, const Filter, const Convolution,
+    const Tensor, cudnnConvolutionFwdAlgo_t algorithm, std::size_t* size) {
+  return Workspace(x, algorithm, size);
+}
+cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
+    cudnnHandle_t, const Filter, const Tensor, const Convolution,
+    const Tensor dx, cudnnConvolutionBwdDataAlgo_t algorithm,
+    std::size_t* size) {
+  return Workspace(dx, algorithm, size);
+}
+cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
+    cudnnHandle_t, const Tensor x, const Tensor, const Convolution,
+    const Filter, cudnnConvolutionBwdFilterAlgo_t algorithm,
+    std::size_t* size) {
+  return Workspace(x, algorithm, size);
+}
+
+cudnnStatus_t cudnnConvolutionForward(
+    cudnnHandle_t, const void* alpha, const Tensor x, const void* px,
+    const Filter w, const void* pw, const Convolution conv,
+    cudnnConvolutionFwdAlgo_t algorithm, void* workspace, std::size_t size,
+    const void* beta, const Tensor y, void* py) {
+  return Run('f', x, Floats(px), w, Floats(pw), y, nullptr, conv, algorithm,
+             workspace, size, alpha, beta, static_cast<float*>(py));
+}
+cudnnStatus_t cudnnConvolutionBackwardData(
+    cudnnHandle_t, const void* alpha, const Filter w, const void* pw,
+    const Tensor dy, const void* pdy, const Convolution conv,
+    cudnnConvolutionBwdDataAlgo_t algorithm, void* workspace, std::size_t size,
+    const void* beta, const Tensor dx, void* pdx) {
+  return Run('d', dx, nullptr, w, Floats(pw), dy, Floats(pdy), conv, algorithm,
+             workspace, size, alpha, beta, static_cast<float*>(pdx));
+}
+cudnnStatus_t cudnnConvolutionBackwardFilter(
+    cudnnHandle_t, const void* alpha, const Tensor x, const void* px,
+    const Tensor dy, const void* pdy, const Convolution conv,
+    cudnnConvolutionBwdFilterAlgo_t algorithm, void* workspace,
+    std::size_t size, const void* beta, const Filter dw, void* pdw) {
+  return Run('w', x, Floats(px), dw, nullptr, dy, Floats(pdy), conv, algorithm,
+             workspace, size, alpha, beta, static_cast<float*>(pdw));
+}
+
+cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
+    cudnnHandle_t, const Tensor x, const Filter, const Convolution,
+    const Tensor, const int requested, int* returned,
+    cudnnConvolutionFwdAlgoPerf_t* results) {
+  return Algorithms(x, requested, returned, results);
+}
+cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(
+    cudnnHandle_t, const Tensor x, const Filter, const Convolution,
+    const Tensor, const int requested, int* returned,
+    cudnnConvolutionFwdAlgoPerf_t* results) {
+  return Algorithms(x, requested, returned, results);
+}
+cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(
+    cudnnHandle_t, const Tensor x, const void*, const Filter, const void*,
+    const Convolution, const Tensor, void*, const int requested, int* returned,
+    cudnnConvolutionFwdAlgoPerf_t* results, void*, std::size_t) {
+  return Algorithms(x, requested, returned, results);
+}
+cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
+    cudnnHandle_t, const Filter, const Tensor, const Convolution,
+    const Tensor dx, const int requested, int* returned,
+    cudnnConvolutionBwdDataAlgoPerf_t* results) {
+  return Algorithms(dx, requested, returned, results);
+}
+cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithm(
+    cudnnHandle_t, const Filter, const Tensor, const Convolution,
+    const Tensor dx, const int requested, int* returned,
+    cudnnConvolutionBwdDataAlgoPerf_t* results) {
+  return Algorithms(dx, requested, returned, results);
+}
+cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(
+    cudnnHandle_t, const Filter, const void*, const Tensor, const void*,
+    const Convolution, const Tensor dx, void*, const int requested,
+    int* returned, cudnnConvolutionBwdDataAlgoPerf_t* results, void*,
+    std::size_t) {
+  return Algorithms(dx, requested, returned, results);
+}
+cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
+    cudnnHandle_t, const Tensor x, const Tensor, const Convolution,
+    const Filter, const int requested, int* returned,
+    cudnnConvolutionBwdFilterAlgoPerf_t* results) {
+  return Algorithms(x, requested, returned, results);
+}
+cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithm(
+    cudnnHandle_t, const Tensor x, const Tensor, const Convolution,
+    const Filter, const int requested, int* returned,
+    cudnnConvolutionBwdFilterAlgoPerf_t* results) {
+  return Algorithms(x, requested, returned, results);
+}
+cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(
+    cudnnHandle_t, const Tensor x, const void*, const Tensor, const void*,
+    const Convolution, const Filter, void*, const int requested, int* returned,
+    cudnnConvolutionBwdFilterAlgoPerf_t* results, void*, std::size_t) {
+  return Algorithms(x, requested, returned, results);
+}
+
+cudnnStatus_t cudnnScaleTensor(cudnnHandle_t, const Tensor, void*,
+                               const void*) {
+  return CUDNN_STATUS_NOT_SUPPORTED;
+}
+cudnnStatus_t cudnnAddTensor(cudnnHandle_t, const void*, const Tensor,
+                             const void*, const void*, const Tensor, void*) {
+  return CUDNN_STATUS_NOT_SUPPORTED;
+}
+cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t,
+                                           cudnnBackendDescriptor_t*) {
+  return CUDNN_STATUS_NOT_SUPPORTED;
+}
+cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t) {
+  return CUDNN_STATUS_NOT_SUPPORTED;
+}
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t,
+                                       cudnnBackendAttributeName_t,
+                                       cudnnBackendAttributeType_t,
+                                       std::int64_t, const void*) {
+  return CUDNN_STATUS_NOT_SUPPORTED;
+}
+cudnnStatus_t cudnnBackendGetAttribute(const cudnnBackendDescriptor_t,
+                                       cudnnBackendAttributeName_t,
+                                       cudnnBackendAttributeType_t,
+                                       std::int64_t, std::int64_t*, void*) {
+  return CUDNN_STATUS_NOT_SUPPORTED;
+}
+cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t) {
+  return CUDNN_STATUS_NOT_SUPPORTED;
+}
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t, cudnnBackendDescriptor_t,
+                                  cudnnBackendDescriptor_t) {
+  return CUDNN_STATUS_NOT_SUPPORTED;
+}
+
+}  // extern "C"
+#pragma GCC visibility pop
