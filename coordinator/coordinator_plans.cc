@@ -219,6 +219,8 @@ Result<v1::MeasureProgress> Coordinator::MeasureFor(
   progress.set_done(queue.counts.done);
   progress.set_running(queue.counts.leased);
   progress.set_failed(queue.counts.failed);
+  progress.set_unasked(queue.total - queue.counts.done - queue.counts.leased -
+                       queue.counts.failed - queue.counts.pending);
   if (!queue.waiting_kinds.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(const auto kinds, store_.ListKinds());
     for (const KindSummary& kind : kinds) {

@@ -40,8 +40,8 @@ Status AwaitMeasured(Connection& connection, v1::MeasureRequest request,
       }
     }
     if (limit && std::chrono::steady_clock::now() - start >= *limit) return {};
-    // Only look, until all is there: then ask whether more is needed.
-    request.set_dry_run(ended < now.total());
+    // Only look, until all is there or more turned out to be needed: then ask.
+    request.set_dry_run(ended < now.total() && now.unasked() == 0);
     request.set_retry_failed(false);
     if (!request.dry_run()) continue;
     if (signals.Wait(std::chrono::milliseconds(500))) {

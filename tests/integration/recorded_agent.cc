@@ -2,7 +2,7 @@
 // some noise and as much slower as it is told:
 //
 //   recorded_agent --coordinator HOST:PORT --id ID --profile FILE
-//       --network FILE [--slower 1.25] [--noise 0.01] [--real-time]
+//       --network FILE [--slower 1.25] [--noise 0.01] [--units 1] [--real-time]
 //
 // With --real-time each run takes as long as it took when it was recorded.
 
@@ -30,6 +30,7 @@ struct Options {
   std::string network;
   double slower = 1;
   double noise = 0;
+  std::int64_t units = 1;  // of the kind
   bool real_time = false;
 };
 
@@ -42,7 +43,7 @@ class Replay final : public Device {
         random_(static_cast<unsigned>(std::hash<std::string>{}(options.id))) {
     info_ = recorded_->info();
     info_.id = "recorded-" + options.id;
-    info_.kind = {"Recorded device", 1, 1_GiB, "recorded-1.0"};
+    info_.kind = {"Recorded device", options.units, 1_GiB, "recorded-1.0"};
   }
   const DeviceInfo& info() const override { return info_; }
   Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem& problem,
@@ -124,6 +125,7 @@ int Main(int argc, char** argv) {
   app.add_option("--network", options.network)->required();
   app.add_option("--slower", options.slower);
   app.add_option("--noise", options.noise);
+  app.add_option("--units", options.units);
   app.add_flag("--real-time", options.real_time);
   CLI11_PARSE(app, argc, argv);
   const Status status = Run(options);

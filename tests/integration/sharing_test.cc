@@ -32,7 +32,7 @@ class SharingTest : public ::testing::Test {
                "workspace_bytes,time_us\n";
     for (const char* layer : {"conv1", "conv2"}) {
       for (const char* op : {"forward", "backward_data", "backward_filter"}) {
-        for (const int batch : {1, 2, 4, 8}) {
+        for (int batch = 1; batch <= 8; ++batch) {
           profile << "gpu,tiny," << layer << ',' << op << ",FP32,NCHW," << batch
                   << ",GEMM,FMA,0," << 50 + 90 * batch << '\n'
                   << "gpu,tiny," << layer << ',' << op << ",FP32,NCHW," << batch
@@ -45,11 +45,13 @@ class SharingTest : public ::testing::Test {
 
   std::string Csv() const { return cluster_.folder() / "tiny.csv"; }
 
-  Process Replay(const std::string& id, const std::string& slower) const {
-    return Process({RECORDED_AGENT, "--coordinator", cluster_.address(), "--id",
-                    id, "--profile", cluster_.folder() / "profile.csv",
-                    "--network", Csv(), "--slower", slower, "--noise", "0.01"},
-                   cluster_.folder() / "log");
+  Process Replay(const std::string& id, const std::string& slower,
+                 const std::string& units = "1") const {
+    return Process(
+        {RECORDED_AGENT, "--coordinator", cluster_.address(), "--id", id,
+         "--profile", cluster_.folder() / "profile.csv", "--network", Csv(),
+         "--slower", slower, "--noise", "0.01", "--units", units},
+        cluster_.folder() / "log");
   }
 
   // By id, as soon as there are so many.
@@ -91,6 +93,25 @@ TEST_F(SharingTest, AgentsOfOneHostAreToldApart) {
     EXPECT_EQ(id, "cpu-" + device["agent_id"].get<std::string>() + "-0");
   }
   EXPECT_EQ(agents.size(), 2U);
+}
+
+// What the shares of the batch need is only known once the rest is measured.
+TEST_F(SharingTest, UnlikeKindsAreMeasuredAtTheSharesTheyGet) {
+  const Process slow = Replay("slow", "3");
+  const Process fast = Replay("fast", "1", "2");
+  Devices(2);
+  const json plan = cluster_.UcudnnJson(
+      {"plan", "--network", "tiny", "--batch", "8", "--ranks", "2",
+       "--device-kind", "Recorded device/1u/1GiB/recorded-1.0", "--device-kind",
+       "Recorded device/2u/1GiB/recorded-1.0", "--workspace-limit", "0"});
+  ASSERT_TRUE(plan.contains("ranks")) << cluster_.Log();
+  const json& ranks = plan["ranks"];
+  EXPECT_EQ(ranks[0]["batch"].get<int>() + ranks[1]["batch"].get<int>(), 8);
+  // No power of two, so that it was not asked for at first.
+  EXPECT_EQ(ranks[1]["batch"], 6);
+  const std::string micro =
+      ranks[1]["workspace"]["kernels"][0]["micro_batches"].dump();
+  EXPECT_THAT(micro, HasSubstr("\"batch\":6"));
 }
 
 TEST_F(SharingTest, ADeviceUnlikeTheOthersOfItsKindIsReported) {
