@@ -43,11 +43,11 @@ static inline int ucudnn_session_init(MPI_Comm comm,
 }
 
 /* Collective: the ranks that have images, in rank order; MPI_COMM_NULL on the
- * others. Belongs to the session, until a refresh that changes the plan. Returns
- * within agree_within_ms, with one exception: where ranks are left out and MPI
- * was not initialised with MPI_THREAD_MULTIPLE, MPI makes it by a blocking call,
- * which follows an agreement and waits if one of these ranks is lost within
- * it. */
+ * others. Belongs to the session, until a refresh that changes the plan.
+ * Returns within agree_within_ms, with one exception: where ranks are left out
+ * and MPI was not initialised with MPI_THREAD_MULTIPLE, MPI makes it by a
+ * blocking call, which follows an agreement and waits if one of these ranks is
+ * lost within it. */
 static inline int ucudnn_session_active_comm(ucudnn_session* session,
                                              MPI_Comm* comm) {
   MPI_Fint handle;
