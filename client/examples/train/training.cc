@@ -8,6 +8,8 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <functional>
+#include <future>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -304,18 +306,40 @@ class Training {
     return {};
   }
 
-  Status LoadImages() {
-    const auto elements =
-        static_cast<std::size_t>(job_.data->extent().elements());
-    const std::vector<std::int64_t> images =
-        order_->Images(done_, part_.first, part_.batch);
-    pixels_.resize(images.size() * elements);
+  // This rank's images of a step.
+  struct Images {
+    std::vector<std::int64_t> numbers;
+    std::vector<float> pixels;
     std::vector<std::int64_t> labels;
-    for (std::size_t i = 0; i < images.size(); ++i) {
-      job_.data->Read(images[i], &pixels_[i * elements]);
-      labels.push_back(job_.data->Label(images[i]));
+  };
+  static Images ReadImages(const Dataset& data,
+                           std::vector<std::int64_t> numbers) {
+    Images images;
+    const auto elements = static_cast<std::size_t>(data.extent().elements());
+    images.pixels.resize(numbers.size() * elements);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      data.Read(numbers[i], &images.pixels[i * elements]);
+      images.labels.push_back(data.Label(numbers[i]));
     }
-    return replica_->Load(pixels_, labels);
+    images.numbers = std::move(numbers);
+    return images;
+  }
+
+  // Loads what this step is about, which was read during the last one unless
+  // the plan has changed, and begins to read for the next.
+  Status LoadImages() {
+    std::vector<std::int64_t> numbers =
+        order_->Images(done_, part_.first, part_.batch);
+    Images images;
+    if (ahead_.valid()) images = ahead_.get();
+    if (images.numbers != numbers) {
+      images = ReadImages(*job_.data, std::move(numbers));
+    }
+    if (done_ + 1 < options_.steps) {
+      ahead_ = std::async(std::launch::async, ReadImages, std::cref(*job_.data),
+                          order_->Images(done_ + 1, part_.first, part_.batch));
+    }
+    return replica_->Load(images.pixels, images.labels);
   }
 
   // Each rank has updated its own; they must be the same to the last bit.
@@ -396,8 +420,8 @@ class Training {
   std::optional<Order> order_;
   std::unique_ptr<Parameters> parameters_;
   std::unique_ptr<Replica> replica_;
-  std::vector<float> pixels_;
   std::vector<float> gradients_;
+  std::future<Images> ahead_;  // for the next step
   double loss_ = 0;
   std::int64_t done_ = 0;    // steps
   std::int64_t saved_ = -1;  // of them, in the checkpoint
