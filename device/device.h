@@ -120,6 +120,11 @@ class Device {
 
   virtual const DeviceInfo& info() const = 0;
 
+  // The last-level cache, which all that runs on the device shares, where the
+  // operands of short runs may still lie from the run before; 0 where it is not
+  // known. Always the same.
+  virtual Bytes cache() const { return Bytes(); }
+
   // Every algorithm that solves `problem` for `batch` images, in a stable
   // order. Costs no time on the device. An algorithm is listed only if Prepare
   // accepts it. kUnimplemented if the device does not support the problem.

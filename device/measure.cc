@@ -1,65 +1,13 @@
 #include "device/measure.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "base/median.h"
 
 namespace ucudnn {
 namespace {
-
-// Elements of a pattern that is uploaded over and over: prime, so that it does
-// not repeat in step with any tensor's rows.
-constexpr std::size_t kPatternElements = 262'139;
-
-// Multiples of 1/8 in [-1, 1] without 0: exact in every precision, so that no
-// arithmetic is spared and no result overflows.
-std::vector<unsigned char> RandomPattern(Precision precision) {
-  const auto element = static_cast<std::size_t>(ElementBytes(precision));
-  std::vector<unsigned char> bytes(kPatternElements * element);
-  std::uint64_t state = 0x9e3779b97f4a7c15U;
-  for (std::size_t i = 0; i < kPatternElements; ++i) {
-    state = state * 6364136223846793005U + 1442695040888963407U;
-    const auto step = static_cast<int>(state >> 60);  // 0 to 15
-    const float value =
-        static_cast<float>(step < 8 ? step - 8 : step - 7) / 8.0F;
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, &value, sizeof(bits));
-    if (element == 2) {
-      if (precision == Precision::kBf16) {
-        bits >>= 16;
-      } else {  // half: five bits of exponent, ten of mantissa
-        const std::uint32_t exponent = ((bits >> 23) & 0xff) - 127 + 15;
-        bits =
-            ((bits >> 16) & 0x8000) | (exponent << 10) | ((bits >> 13) & 0x3ff);
-      }
-    }
-    std::memcpy(&bytes[i * element], &bits, element);  // little-endian
-  }
-  return bytes;
-}
-
-Status FillWithPattern(Device& device, const DeviceBuffer& buffer,
-                       const std::vector<unsigned char>& pattern) {
-  const auto length = static_cast<std::int64_t>(pattern.size());
-  for (std::int64_t at = 0; at < buffer.size().count(); at += length) {
-    const Bytes part(std::min(length, buffer.size().count() - at));
-    UCUDNN_RETURN_IF_ERROR(device.Upload(
-        static_cast<unsigned char*>(buffer.data()) + at, pattern.data(), part));
-  }
-  return {};
-}
-
-// Makes `buffer` at least `size` large; whether it is another one now.
-Result<bool> Grow(Device& device, Bytes size, DeviceBuffer* buffer) {
-  if (buffer->size() >= size && buffer->data() != nullptr) return false;
-  buffer->Reset();  // before, not beside, its successor
-  UCUDNN_ASSIGN_OR_RETURN(*buffer, device.Allocate(size));
-  return true;
-}
 
 Status Check(const MeasureOptions& o) {
   if (o.min_repeats < 1 || o.max_repeats < o.min_repeats) {
@@ -70,15 +18,16 @@ Status Check(const MeasureOptions& o) {
   }
   if (!(o.target_spread >= 0) || !(o.hopeless_factor >= 1) ||
       o.time_limit <= Nanoseconds(0) || o.group_time < Nanoseconds(0) ||
-      o.max_workspace < Bytes() || !(o.outlier >= 0) || o.max_outliers < 0) {
+      o.max_workspace < Bytes() || !(o.outlier >= 0) || o.max_outliers < 0 ||
+      !(o.cold >= 0)) {
     return Fail(Code::kInvalidArgument,
                 "target_spread {}, hopeless_factor {}, time_limit {} ns, "
                 "group_time {} ns, max_workspace {}, outlier {}, max_outliers "
-                "{}: not negative, 1 or more, positive, and not negative are "
-                "accepted",
+                "{}, cold {}: not negative, 1 or more, positive, and not "
+                "negative are accepted",
                 o.target_spread, o.hopeless_factor, o.time_limit.count(),
                 o.group_time.count(), o.max_workspace.count(), o.outlier,
-                o.max_outliers);
+                o.max_outliers, o.cold);
   }
   return {};
 }
@@ -87,6 +36,22 @@ Nanoseconds Times(Nanoseconds time, double factor) {
   const double product = static_cast<double>(time.count()) * factor;
   constexpr double kMost = 4e18;
   return Nanoseconds(static_cast<std::int64_t>(std::min(product, kMost)));
+}
+
+// Of images' bytes that runs are to take turns over.
+Bytes RoundFor(const Device& device, const MeasureOptions& options) {
+  const Bytes most = std::min(1_GiB, device.info().kind.memory / 32);
+  if (options.cold == 0 || device.cache() == Bytes()) return Bytes();
+  const double asked =
+      options.cold * static_cast<double>(device.cache().count());
+  // Not cast before it is known to be small.
+  return asked < static_cast<double>(most.count())
+             ? Bytes(static_cast<std::int64_t>(asked))
+             : most;
+}
+
+bool IsShortOfMemory(const Status& status) {
+  return !status && status.error().code == Code::kResourceExhausted;
 }
 
 bool IsSettled(const std::vector<Nanoseconds>& times, double target) {
@@ -115,6 +80,10 @@ std::vector<Nanoseconds>::iterator FindOutlier(std::vector<Nanoseconds>& times,
 
 }  // namespace
 
+std::string MethodText(const Device& device, const MeasureOptions& options) {
+  return RoundFor(device, options) > Bytes() ? "cold operands" : "";
+}
+
 struct MeasureBench::Target {
   const ConvProblem& problem;
   BatchSize batch;
@@ -135,30 +104,62 @@ struct MeasureBench::Target {
 
 struct MeasureBench::Ready {
   std::unique_ptr<Convolution> convolution;
-  ConvArgs args;
+  BatchSize batch;
+  float beta = 0;
 };
 
-Result<MeasureBench::Ready> MeasureBench::MakeReady(const ConvProblem& problem,
-                                                    BatchSize batch,
-                                                    const Algorithm& algorithm,
-                                                    Bytes most) {
+Status MeasureBench::PrepareOperands(const Target& target) {
+  Bytes round = RoundFor(device_, target.options);
+  Status prepared = operands_.Prepare(target.problem, target.batch, round);
+  // Others may need the device's memory too, a job's program for one.
+  while (IsShortOfMemory(prepared) && round > Bytes()) {
+    workspace_.Reset();
+    round = round > 1_MiB ? round / 2 : Bytes();
+    prepared = operands_.Prepare(target.problem, target.batch, round);
+  }
+  return prepared;
+}
+
+Status MeasureBench::MakeRoom(const Target& target, Bytes size) {
+  // Without operands if the last try to make room failed.
+  if (operands_.RoundOf(target.batch) < 1) {
+    UCUDNN_RETURN_IF_ERROR(PrepareOperands(target));
+  }
+  auto grown = GrowBuffer(device_, size, &workspace_);
+  if (!grown && grown.error().code == Code::kResourceExhausted &&
+      operands_.RoundOf(target.batch) > 1) {
+    // Rather with the same operands than not at all.
+    operands_.Release();
+    UCUDNN_RETURN_IF_ERROR(
+        operands_.Prepare(target.problem, target.batch, Bytes()));
+    grown = GrowBuffer(device_, size, &workspace_);
+  }
+  if (!grown) return tl::unexpected<Error>(std::move(grown).error());
+  return {};
+}
+
+Result<MeasureBench::Ready> MeasureBench::MakeReady(
+    const Target& target, BatchSize batch, const Candidate& candidate) {
   Ready ready;
-  UCUDNN_ASSIGN_OR_RETURN(ready.convolution,
-                          device_.Prepare(problem, batch, algorithm));
-  if (ready.convolution->workspace() > most) {
+  UCUDNN_ASSIGN_OR_RETURN(
+      ready.convolution,
+      device_.Prepare(target.problem, batch, candidate.algorithm));
+  const Bytes workspace = ready.convolution->workspace();
+  if (workspace > candidate.workspace) {
     return Fail(Code::kResourceExhausted,
                 "needs a workspace of {} bytes, more than {}",
-                ready.convolution->workspace().count(), most.count());
+                workspace.count(), candidate.workspace.count());
   }
-  UCUDNN_RETURN_IF_ERROR(
-      Grow(device_, ready.convolution->workspace(), &workspace_));
-  ready.args = {a_.data(), b_.data(), out_.data(), 1.0F,
-                problem.op == ConvOp::kBackwardFilter ? 1.0F : 0.0F};
+  UCUDNN_RETURN_IF_ERROR(MakeRoom(target, workspace));
+  ready.batch = batch;
+  ready.beta = target.problem.op == ConvOp::kBackwardFilter ? 1.0F : 0.0F;
   return ready;
 }
 
 Status MeasureBench::Enqueue(Ready& ready) {
-  return ready.convolution->Run(ready.args, workspace_.data(),
+  ConvArgs args = operands_.Next(ready.batch);
+  args.beta = ready.beta;
+  return ready.convolution->Run(args, workspace_.data(),
                                 ready.convolution->workspace());
 }
 
@@ -181,36 +182,6 @@ Result<Nanoseconds> MeasureBench::Run(Ready& ready, std::int64_t runs) {
   return all / runs;
 }
 
-Status MeasureBench::PrepareOperands(const ConvProblem& problem,
-                                     BatchSize batch) {
-  const ConvGeometry& g = problem.geometry;
-  const std::int64_t element = ElementBytes(problem.precision);
-  const Bytes input(batch.count() * g.input_elements() * element);
-  const Bytes output(batch.count() * g.output_elements() * element);
-  const Bytes filter(g.filter_elements() * element);
-  const bool forward = problem.op == ConvOp::kForward;
-  const bool to_filter = problem.op == ConvOp::kBackwardFilter;
-  UCUDNN_ASSIGN_OR_RETURN(
-      const bool new_a,
-      Grow(device_, forward || to_filter ? input : output, &a_));
-  UCUDNN_ASSIGN_OR_RETURN(const bool new_b,
-                          Grow(device_, to_filter ? output : filter, &b_));
-  UCUDNN_RETURN_IF_ERROR(
-      Grow(device_, to_filter ? filter : (forward ? output : input), &out_));
-  const bool other_precision = problem.precision != filled_with_;
-  if (new_a || new_b || other_precision) {
-    const std::vector<unsigned char> pattern = RandomPattern(problem.precision);
-    if (new_a || other_precision) {
-      UCUDNN_RETURN_IF_ERROR(FillWithPattern(device_, a_, pattern));
-    }
-    if (new_b || other_precision) {
-      UCUDNN_RETURN_IF_ERROR(FillWithPattern(device_, b_, pattern));
-    }
-    filled_with_ = problem.precision;
-  }
-  return {};
-}
-
 Result<Nanoseconds> MeasureBench::Estimate(const Target& target,
                                            const Candidate& candidate,
                                            Nanoseconds allowed) {
@@ -219,8 +190,7 @@ Result<Nanoseconds> MeasureBench::Estimate(const Target& target,
   if (batch <= kFew) return Nanoseconds(0);
   Nanoseconds one{0};
   for (const std::int64_t n : {std::int64_t{1}, kFew}) {
-    auto ready = MakeReady(target.problem, BatchSize(n), candidate.algorithm,
-                           candidate.workspace);
+    auto ready = MakeReady(target, BatchSize(n), candidate);
     // Not for so few images: there is nothing to estimate from.
     if (!ready) return Nanoseconds(0);
     UCUDNN_ASSIGN_OR_RETURN(Nanoseconds time, RunFirst(*ready));
@@ -269,12 +239,9 @@ Result<MeasuredPoint> MeasureBench::MeasureOne(const Target& target,
     return Fail(Code::kCancelled, "asked to stop");
   }
 
-  UCUDNN_ASSIGN_OR_RETURN(
-      Ready ready, MakeReady(target.problem, target.batch, candidate.algorithm,
-                             candidate.workspace));
-  if (target.problem.op == ConvOp::kBackwardFilter) {
-    UCUDNN_RETURN_IF_ERROR(device_.Fill(out_.data(), 0, out_.size()));
-  }
+  UCUDNN_ASSIGN_OR_RETURN(Ready ready,
+                          MakeReady(target, target.batch, candidate));
+  UCUDNN_RETURN_IF_ERROR(operands_.ClearFilterGradient());
   UCUDNN_ASSIGN_OR_RETURN(Nanoseconds once, RunFirst(ready));
   Nanoseconds spent = once;
   const auto best = target.BestWithin(Bytes::Max());
@@ -339,8 +306,8 @@ Result<std::vector<MeasuredPoint>> MeasureBench::Measure(
   UCUDNN_RETURN_IF_ERROR(Check(options));
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
                           device_.ListAlgorithms(problem, batch));
-  UCUDNN_RETURN_IF_ERROR(PrepareOperands(problem, batch));
   Target target{problem, batch, options, stop, {}};
+  UCUDNN_RETURN_IF_ERROR(PrepareOperands(target));
   std::optional<Error> failure;
   for (const Candidate& candidate : candidates) {
     if (stop.stop_requested()) return Fail(Code::kCancelled, "asked to stop");
@@ -374,8 +341,8 @@ Result<MeasuredPoint> MeasureBench::MeasureAlgorithm(
     const MeasureOptions& options, std::vector<MeasuredPoint> rivals,
     const std::stop_token& stop) {
   UCUDNN_RETURN_IF_ERROR(Check(options));
-  UCUDNN_RETURN_IF_ERROR(PrepareOperands(problem, batch));
   const Target target{problem, batch, options, stop, std::move(rivals)};
+  UCUDNN_RETURN_IF_ERROR(PrepareOperands(target));
   Result<MeasuredPoint> point = MeasureOne(target, candidate);
   // A failed algorithm is one thing, a broken device another.
   if (!point) UCUDNN_RETURN_IF_ERROR(device_.Synchronize());

@@ -9,14 +9,20 @@
 // estimated from one image and from four, so that a run of minutes is never
 // begun. An algorithm that slow but with less workspace than the fast ones is
 // what remains when memory is short: it is measured, once.
+//
+// Runs do not find their operands in the device's cache, as micro-batches of a
+// job hardly do (device/operand_ring.h, docs/adr/0020).
 
+#include <cstdint>
 #include <functional>
 #include <stop_token>
+#include <string>
 #include <vector>
 
 #include "base/profile.h"
 #include "base/result.h"
 #include "device/device.h"
+#include "device/operand_ring.h"
 
 namespace ucudnn {
 
@@ -45,7 +51,16 @@ struct MeasureOptions {
   double hopeless_factor = 20.0;
   // Algorithms that need more are left out.
   Bytes max_workspace = Bytes::Max();
+  // Runs take turns over operands of so many times the device's cache
+  // (Device::cache), a GiB and 1/32 of its memory at most; of fewer
+  // where memory is short. 0: each run has the same ones.
+  double cold = 2.0;
 };
+
+// How measurements of `device` are made, as part of what they are true under
+// (DeviceInfo::driver): "cold operands", or nothing where each run has the same
+// ones. Another text than that of an earlier version makes its points stale.
+std::string MethodText(const Device& device, const MeasureOptions& options);
 
 // Told of every algorithm the device lists: its point, or why it has none.
 //   kResourceExhausted  more workspace than allowed, or than could be had
@@ -55,13 +70,13 @@ using MeasureProgress =
     std::function<void(const Candidate&, const Result<MeasuredPoint>&)>;
 
 // Measures on one device, keeping its buffers from one problem to the next:
-// operands of random values without zeros, one workspace. The filter gradient
-// is measured adding to its result (beta 1), as all but the first of several
-// micro-batches run; the others replace it.
+// operands, and one workspace, which micro-batches share as well. The filter
+// gradient is measured adding to its result (beta 1), as all but the first of
+// several micro-batches run; the others replace it.
 class MeasureBench {
  public:
   // `device` must outlive the bench.
-  explicit MeasureBench(Device& device) : device_(device) {}
+  explicit MeasureBench(Device& device) : device_(device), operands_(device) {}
 
   // The algorithms of `problem` at `batch`, in the order in which the device
   // lists them. An algorithm that fails is left out and reported, as long as
@@ -98,9 +113,10 @@ class MeasureBench {
 
   Result<MeasuredPoint> MeasureOne(const Target& target,
                                    const Candidate& candidate);
-  // kResourceExhausted if it needs more workspace than `most`.
-  Result<Ready> MakeReady(const ConvProblem& problem, BatchSize batch,
-                          const Algorithm& algorithm, Bytes most);
+  // For `batch` images, which are no more than the target's.
+  // kResourceExhausted if it needs more workspace than was listed.
+  Result<Ready> MakeReady(const Target& target, BatchSize batch,
+                          const Candidate& candidate);
   Status Enqueue(Ready& ready);
   // The time of a run that may load code, and wait for it.
   Result<Nanoseconds> RunFirst(Ready& ready);
@@ -110,14 +126,15 @@ class MeasureBench {
   // not in doubt.
   Result<Nanoseconds> Estimate(const Target& target, const Candidate& candidate,
                                Nanoseconds allowed);
-  Status PrepareOperands(const ConvProblem& problem, BatchSize batch);
+  // Of as many runs as there is memory for.
+  Status PrepareOperands(const Target& target);
+  // For a workspace beside the operands, of which it leaves one run's if there
+  // is not enough memory for more.
+  Status MakeRoom(const Target& target, Bytes workspace);
 
   Device& device_;
-  DeviceBuffer a_;
-  DeviceBuffer b_;
-  DeviceBuffer out_;
+  OperandRing operands_;
   DeviceBuffer workspace_;
-  Precision filled_with_ = Precision::kFp32;  // what a_ and b_ hold
   Nanoseconds spent_{0};
 };
 

@@ -24,6 +24,7 @@ class CandidateFilter final : public Device {
       : device_(device), filter_(std::move(filter)) {}
 
   const DeviceInfo& info() const override { return device_.info(); }
+  Bytes cache() const override { return device_.cache(); }
   Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem& problem,
                                                 BatchSize batch) override {
     auto listed = device_.ListAlgorithms(problem, batch);

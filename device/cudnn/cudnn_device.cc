@@ -79,6 +79,7 @@ class CudnnDevice : public Device {
   ~CudnnDevice() override;
 
   const DeviceInfo& info() const override { return info_; }
+  Bytes cache() const override { return cache_; }
   Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem& problem,
                                                 BatchSize batch) override {
     return cudnn::ListConvolutions(*handle_, families_, problem, batch);
@@ -125,6 +126,7 @@ class CudnnDevice : public Device {
   const Families families_;
   const int listing_threads_;
   DeviceInfo info_;
+  Bytes cache_;  // the L2, which slices share
   // In the order of making; handle and events go before their context.
   std::unique_ptr<GpuContext> context_;
   CUevent start_ = nullptr;
@@ -194,6 +196,12 @@ Status CudnnDevice::Describe(const Libraries& libraries, CUdevice device,
   int cuda = 0;
   UCUDNN_RETURN_IF_ERROR(
       check(driver_.DriverGetVersion(&cuda), "cuDriverGetVersion"));
+  int l2 = 0;
+  UCUDNN_RETURN_IF_ERROR(
+      check(driver_.DeviceGetAttribute(&l2, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE,
+                                       device),
+            "cuDeviceGetAttribute"));
+  cache_ = Bytes(std::max(l2, 0));
   info_.id = cudnn::UuidText(uuid.bytes);
   info_.kind.model = model.data();
   info_.kind.memory =

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string_view>
 
@@ -47,6 +49,11 @@ std::string Kernel() {
   utsname name{};
   if (uname(&name) != 0) return {};
   return fmt::format("{} {}", name.sysname, name.release);
+}
+
+Bytes LastLevelCache() {
+  // -1 where the system has no such number, 0 where it does not know it.
+  return Bytes(std::max(sysconf(_SC_LEVEL3_CACHE_SIZE), 0L));
 }
 
 }  // namespace ucudnn::onednn

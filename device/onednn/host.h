@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "base/units.h"
+
 namespace ucudnn::onednn {
 
 std::string HostName();
@@ -12,6 +14,8 @@ std::string HostName();
 std::string CpuModel();
 // "Linux 6.1.0"
 std::string Kernel();
+// The cache that the cores share; 0 where the system does not tell.
+Bytes LastLevelCache();
 
 }  // namespace ucudnn::onednn
 

@@ -61,6 +61,7 @@ class OneDnnDevice : public Device {
       : OneDnnDevice(options, dnnl::engine(dnnl::engine::kind::cpu, 0)) {}
 
   const DeviceInfo& info() const override { return info_; }
+  Bytes cache() const override { return cache_; }
 
   Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem& problem,
                                                 BatchSize batch) override {
@@ -204,6 +205,7 @@ class OneDnnDevice : public Device {
 
   Runtime runtime_;
   DeviceInfo info_;
+  const Bytes cache_ = LastLevelCache();
 };
 
 }  // namespace

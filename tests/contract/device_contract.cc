@@ -133,6 +133,15 @@ void DeviceContractTest::SetUp() {
 
 void DeviceContractTest::TearDownTestSuite() { OpenedDevices().clear(); }
 
+TEST_P(DeviceContractTest, TellsAlwaysTheSameCache) {
+  const Bytes cache = device_->cache();
+  EXPECT_GE(cache, Bytes());
+  EXPECT_EQ(device_->cache(), cache);
+  if (device_->info().kind.memory > Bytes()) {
+    EXPECT_LT(cache, device_->info().kind.memory);
+  }
+}
+
 TEST_P(DeviceContractTest, SaysWhatItIs) {
   const DeviceInfo& info = device_->info();
   EXPECT_NE(info.id, "");

@@ -32,6 +32,7 @@ class Stopwatch final : public Device {
   int timed() const { return timed_; }
 
   const DeviceInfo& info() const override { return device_->info(); }
+  Bytes cache() const override { return device_->cache(); }
   Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem& problem,
                                                 BatchSize batch) override {
     return device_->ListAlgorithms(problem, batch);

@@ -24,6 +24,7 @@ class FailingDevice final : public Device {
   int timings() const { return timings_; }
 
   const DeviceInfo& info() const override { return device_->info(); }
+  Bytes cache() const override { return device_->cache(); }
   Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem& problem,
                                                 BatchSize batch) override {
     UCUDNN_RETURN_IF_ERROR(Alive());

@@ -52,10 +52,14 @@ class FakeDevice final : public Device {
   // Those within Time.
   const std::vector<RunCall>& timed_runs() const { return timed_runs_; }
   const std::vector<Bytes>& allocations() const { return allocations_; }
+  void clear_allocations() { allocations_.clear(); }
   int prepared() const { return prepared_; }
-  void set_memory(Bytes memory) { memory_ = memory; }
+  void set_memory(Bytes memory) { memory_ = memory; }  // of one buffer
+  void set_total_memory(Bytes memory) { free_ = memory; }
+  void set_cache(Bytes cache) { cache_ = cache; }
 
   const DeviceInfo& info() const override { return info_; }
+  Bytes cache() const override { return cache_; }
 
   Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem&,
                                                 BatchSize batch) override {
@@ -81,16 +85,20 @@ class FakeDevice final : public Device {
   }
 
   Result<DeviceBuffer> Allocate(Bytes size) override {
-    if (size > memory_) {
+    if (size > std::min(memory_, free_)) {
       return Fail(Code::kResourceExhausted, "{} of memory; {} are asked for",
-                  FormatBytes(memory_), FormatBytes(size));
+                  FormatBytes(std::min(memory_, free_)), FormatBytes(size));
     }
     allocations_.push_back(size);
+    free_ -= size;
     const auto rounded =
         static_cast<std::size_t>((size.count() + 255) / 256 * 256);
     return DeviceBuffer(
         std::aligned_alloc(256, std::max<std::size_t>(rounded, 256)), size,
-        [](void* data) { std::free(data); });
+        [this, size](void* data) {
+          std::free(data);
+          free_ += size;
+        });
   }
   Status Upload(void* device, const void* host, Bytes size) override {
     std::memcpy(device, host, static_cast<std::size_t>(size.count()));
@@ -154,6 +162,8 @@ class FakeDevice final : public Device {
   std::vector<RunCall> timed_runs_;
   std::vector<Bytes> allocations_;
   Bytes memory_ = 1_GiB;
+  Bytes free_ = Bytes::Max() / 2;
+  Bytes cache_;
   int prepared_ = 0;
 };
 

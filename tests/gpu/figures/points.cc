@@ -16,6 +16,7 @@ class ScreenedDevice : public Device {
   explicit ScreenedDevice(Device& device) : device_(device) {}
 
   const DeviceInfo& info() const override { return device_.info(); }
+  Bytes cache() const override { return device_.cache(); }
   Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem&,
                                                 BatchSize) override {
     std::vector<Candidate> candidates;

@@ -66,8 +66,9 @@ CUresult cuDeviceTotalMem(std::size_t* bytes, CUdevice) {
   *bytes = std::size_t{1} << 30;
   return CUDA_SUCCESS;
 }
-CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute, CUdevice) {
-  *value = 4;
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute,
+                              CUdevice) {
+  *value = attribute == CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE ? 1 << 20 : 4;
   return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
