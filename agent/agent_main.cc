@@ -76,6 +76,15 @@ Status Run(Options options) {
                  device->info().id, ToString(device->info().kind),
                  device->info().driver);
   }
+  // Looked up by id, as all that is told of a device is its DeviceInfo.
+  std::map<std::string, std::string> methods;
+  for (const auto& device : devices) {
+    methods[device->info().id] = MethodText(*device, options.measure);
+  }
+  options.agent.conditions = [&methods](const DeviceInfo& device) {
+    const std::string& method = methods.at(device.id);
+    return ConditionsOf(device) + (method.empty() ? "" : ", ") + method;
+  };
   const std::unique_ptr<Link> link = MakeGrpcLink(options.coordinators);
   // Each device's thread keeps its buffers, which are the device's, from one
   // task to the next.
@@ -107,7 +116,6 @@ int Main(int argc, char** argv) {
   options.agent.host = HostName();
   options.agent.version = UCUDNN_VERSION;
   options.agent.clocks = ClocksOf;
-  options.agent.conditions = ConditionsOf;
   options.agent.seed = static_cast<std::uint64_t>(getpid());
   CLI::App app(
       "Measures convolutions on this node's devices for a coordinator.");
@@ -142,7 +150,7 @@ int Main(int argc, char** argv) {
       ->check(CLI::Range(0, 4096));
   app.add_option("--repeats", options.measure.max_repeats,
                  "Measure each algorithm at most so often")
-      ->check(CLI::Range(1, 10'000));
+      ->check(CLI::Range(options.measure.min_repeats, 10'000));
   app.add_option("--log-level", options.log_level, "How much to log")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
   try {

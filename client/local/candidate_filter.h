@@ -51,6 +51,10 @@ class CandidateFilter final : public Device {
   Result<Nanoseconds> Time(const std::function<Status()>& work) override {
     return device_.Time(work);
   }
+  Result<Nanoseconds> TimeEnqueued(
+      const std::function<Status()>& work) override {
+    return device_.TimeEnqueued(work);
+  }
   Status Synchronize() override { return device_.Synchronize(); }
   std::string BusyWith() override { return device_.BusyWith(); }
 

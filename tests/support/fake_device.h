@@ -54,6 +54,7 @@ class FakeDevice final : public Device {
   const std::vector<Bytes>& allocations() const { return allocations_; }
   void clear_allocations() { allocations_.clear(); }
   int prepared() const { return prepared_; }
+  int timed_enqueued() const { return timed_enqueued_; }
   void set_memory(Bytes memory) { memory_ = memory; }  // of one buffer
   void set_total_memory(Bytes memory) { free_ = memory; }
   void set_cache(Bytes cache) { cache_ = cache; }
@@ -120,6 +121,11 @@ class FakeDevice final : public Device {
                        runs_.end());
     return Nanoseconds(1000 * (runs_.size() - before));
   }
+  Result<Nanoseconds> TimeEnqueued(
+      const std::function<Status()>& work) override {
+    ++timed_enqueued_;
+    return Time(work);
+  }
   Status Synchronize() override { return {}; }
 
  private:
@@ -165,6 +171,7 @@ class FakeDevice final : public Device {
   Bytes free_ = Bytes::Max() / 2;
   Bytes cache_;
   int prepared_ = 0;
+  int timed_enqueued_ = 0;
 };
 
 }  // namespace ucudnn
