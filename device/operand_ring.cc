@@ -83,7 +83,7 @@ OperandRing::Operands OperandRing::OperandsOf(BatchSize batch) const {
 std::int64_t OperandRing::WantedRound(const Operands& one) const {
   // Where so many are less than the cache, a launch takes longer than loading
   // them.
-  constexpr std::int64_t kMost = 4096;
+  constexpr std::int64_t kMost = 1024;
   std::int64_t bytes = 0;  // that a run touches
   for (const Operand& operand : {one.a, one.b, one.out}) {
     if (operand.images) bytes += operand.size.count();

@@ -1,4 +1,5 @@
-# Stages of run.sh about measuring: policies, slices, failures. Sourced there.
+# Stages of run.sh about measuring: policies, judge, cold, slices, failures.
+# Sourced there.
 # shellcheck shell=bash disable=SC2154  # $out and $tmp are run.sh's
 
 # Starts a coordinator with an empty database, and registers AlexNet.
@@ -74,6 +75,15 @@ print(*sys.argv[2:], plan["predicted_us"], sep=",")' \
 judge() {
   .carry/bin/ucudnn_gpu_policies --batch "${UCUDNN_BATCH:-256}" \
     --seconds "${UCUDNN_SECONDS:-200}" >"$out/judge.txt" 2>&1
+}
+
+# Whether measurements tell what a plan takes in a row. UCUDNN_ROWS ("resnet18:128
+# vgg16:64") chooses networks and batches.
+cold() {
+  # shellcheck disable=SC2086
+  .carry/bin/ucudnn_gpu_cold --networks tests/data/networks \
+    --seconds "${UCUDNN_SECONDS:-75}" -o "$out" ${UCUDNN_ROWS:-} \
+    >"$out/cold.txt" 2>&1
 }
 
 # A slice is measured as a device of its own kind, and a job runs in it.

@@ -22,6 +22,11 @@
 #              plans' times (UCUDNN_POLICIES, without `all` unless named)
 #   judge      the same in one process, with `all` as far as UCUDNN_SECONDS (200)
 #              go, and all plans valued by the same times. Under four minutes
+#   cold       ResNet-18, AlexNet and VGG-16: what their plans' kernels take by
+#              themselves, on operands in the cache and not, and in a row; tables
+#              in DIR/cold.txt, numbers in DIR/cold.json. Plans from measurements
+#              on operands not in the cache come last, as far as UCUDNN_SECONDS
+#              (75) go. A minute and a half
 #   slices     slices of 32 and 64 multiprocessors, measured and run in
 #   failures   full memory and a poisoned context, on purpose
 #   handle     the drop-in handle and the preload shim against cuDNN alone:
@@ -39,7 +44,7 @@ cd "$(dirname "$0")/../.."
 
 programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse ucudnn_gpu_probe
   ucudnn_gpu_failures ucudnn_gpu_plain ucudnn_gpu_handle ucudnn-train
-  ucudnn_gpu_figures ucudnn_gpu_sums ucudnn_gpu_policies)
+  ucudnn_gpu_figures ucudnn_gpu_sums ucudnn_gpu_policies ucudnn_gpu_cold)
 
 pack() {
   cmake --preset release -DBUILD_TESTING=ON >/dev/null
@@ -268,7 +273,7 @@ while [ $# -gt 0 ]; do
       shift
       ;;
     versions | probe | contract | handle | sanitizer) stages+=("$1") ;;
-    policies | judge | slices | failures) stages+=("$1") ;;
+    policies | judge | cold | slices | failures) stages+=("$1") ;;
     train | gradients) stages+=("$1") ;;
     engines | figures | deepbench) stages+=("$1") ;;
     main) stages+=(main_job) ;;

@@ -1,0 +1,212 @@
+#include "tests/gpu/cold/row.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "device/cudnn/cudnn_device.h"
+#include "device/cudnn/handle.h"
+#include "device/elements.h"
+
+namespace ucudnn::cold {
+namespace {
+
+class HostLaps : public Laps {
+ public:
+  Status Mark() override {
+    marks_.push_back(std::chrono::steady_clock::now());
+    return {};
+  }
+  Result<std::vector<Nanoseconds>> Take() override {
+    std::vector<Nanoseconds> laps;
+    for (std::size_t i = 1; i < marks_.size(); ++i) {
+      laps.push_back(marks_[i] - marks_[i - 1]);
+    }
+    marks_.clear();
+    return laps;
+  }
+
+ private:
+  std::vector<std::chrono::steady_clock::time_point> marks_;
+};
+
+class EventLaps : public Laps {
+ public:
+  static Result<std::unique_ptr<Laps>> Create(cudnn::CudnnHandle& handle,
+                                              std::size_t most) {
+    UCUDNN_ASSIGN_OR_RETURN(const cudnn::DriverApi* driver, handle.driver());
+    if (driver->EventElapsedTime == nullptr) {
+      return Fail(Code::kUnimplemented, "the driver times no events");
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
+    std::unique_ptr<EventLaps> laps(new EventLaps(handle, *driver));
+    for (std::size_t i = 0; i < most; ++i) {
+      CUevent event = nullptr;
+      UCUDNN_RETURN_IF_ERROR(handle.CheckDriver(
+          *driver, driver->EventCreate(&event, 0), "cuEventCreate"));
+      laps->events_.push_back(event);
+    }
+    return laps;
+  }
+  ~EventLaps() override {
+    const auto scope = handle_.Enter();
+    if (!scope) return;  // lost: nothing can be released
+    for (CUevent event : events_) (void)driver_.EventDestroy(event);
+  }
+
+  Status Mark() override {
+    if (marked_ == events_.size()) {
+      return Fail(Code::kOutOfRange, "more than {} moments", marked_);
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    UCUDNN_ASSIGN_OR_RETURN(const CUstream stream, handle_.stream());
+    return handle_.CheckDriver(driver_,
+                               driver_.EventRecord(events_[marked_++], stream),
+                               "cuEventRecord");
+  }
+  Result<std::vector<Nanoseconds>> Take() override {
+    const std::size_t marked = std::exchange(marked_, 0);
+    std::vector<Nanoseconds> laps;
+    if (marked == 0) return laps;
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    UCUDNN_RETURN_IF_ERROR(handle_.CheckDriver(
+        driver_, driver_.EventSynchronize(events_[marked - 1]),
+        "cuEventSynchronize"));
+    for (std::size_t i = 1; i < marked; ++i) {
+      float milliseconds = 0;
+      UCUDNN_RETURN_IF_ERROR(handle_.CheckDriver(
+          driver_,
+          driver_.EventElapsedTime(&milliseconds, events_[i - 1], events_[i]),
+          "cuEventElapsedTime"));
+      laps.emplace_back(std::llround(static_cast<double>(milliseconds) * 1e6));
+    }
+    return laps;
+  }
+
+ private:
+  EventLaps(cudnn::CudnnHandle& handle, const cudnn::DriverApi& driver)
+      : handle_(handle), driver_(driver) {}
+
+  cudnn::CudnnHandle& handle_;
+  const cudnn::DriverApi& driver_;
+  std::vector<CUevent> events_;
+  std::size_t marked_ = 0;
+};
+
+// At least `size` bytes; random values where `is_read`, else zeros.
+Result<DeviceBuffer> Allocate(Device& device, std::int64_t size, bool is_read,
+                              const std::string& pattern) {
+  UCUDNN_ASSIGN_OR_RETURN(DeviceBuffer buffer, device.Allocate(Bytes(size)));
+  if (!is_read) {
+    UCUDNN_RETURN_IF_ERROR(device.Fill(buffer.data(), 0, buffer.size()));
+    return buffer;
+  }
+  const auto length = static_cast<std::int64_t>(pattern.size());
+  for (std::int64_t at = 0; at < size; at += length) {
+    UCUDNN_RETURN_IF_ERROR(device.Upload(static_cast<char*>(buffer.data()) + at,
+                                         pattern.data(),
+                                         Bytes(std::min(length, size - at))));
+  }
+  return buffer;
+}
+
+char* At(const DeviceBuffer& buffer, std::int64_t offset) {
+  return static_cast<char*>(buffer.data()) + offset;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Laps>> Laps::Create(Device& device, std::size_t most) {
+  if (cudnn::CudnnHandle* handle = cudnn::HandleOf(device)) {
+    return EventLaps::Create(*handle, most);
+  }
+  return std::make_unique<HostLaps>();
+}
+
+Result<std::unique_ptr<RowOperands>> RowOperands::Create(
+    Device& device, const std::vector<Kernel>& kernels, BatchSize batch) {
+  if (kernels.empty()) {
+    return Fail(Code::kInvalidArgument, "a network without kernels");
+  }
+  auto row = std::make_unique<RowOperands>();
+  const Precision precision = kernels.front().problem.precision;
+  const std::int64_t element = ElementBytes(precision);
+  std::int64_t input = 0;
+  std::int64_t output = 0;
+  std::int64_t filter = 0;
+  std::int64_t largest = 0;
+  // The next operand's place, of those of an allocation of its own.
+  const auto place = [](std::int64_t bytes, std::int64_t* end) {
+    constexpr std::int64_t kAlignment = 256;
+    const std::int64_t begin = *end;
+    *end += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return begin;
+  };
+  for (const Kernel& kernel : kernels) {
+    const auto [layer, is_new] = row->layers_.try_emplace(kernel.layer);
+    if (!is_new) continue;
+    const ConvGeometry& g = kernel.problem.geometry;
+    const std::int64_t x = batch.count() * g.input_elements() * element;
+    const std::int64_t y = batch.count() * g.output_elements() * element;
+    const std::int64_t w = g.filter_elements() * element;
+    layer->second = {place(x, &input), place(y, &output), place(w, &filter)};
+    largest = std::max({largest, x, y, w});
+  }
+  // Any kernel's, where they are shared.
+  input = std::max(input, largest);
+  output = std::max(output, largest);
+  constexpr std::int64_t kPattern = 4'194'301;  // a prime
+  const std::string pattern = RandomElements(kPattern, precision, 1);
+  UCUDNN_ASSIGN_OR_RETURN(row->input_, Allocate(device, input, true, pattern));
+  UCUDNN_ASSIGN_OR_RETURN(row->output_gradient_,
+                          Allocate(device, output, true, pattern));
+  UCUDNN_ASSIGN_OR_RETURN(row->filter_,
+                          Allocate(device, filter, true, pattern));
+  UCUDNN_ASSIGN_OR_RETURN(row->output_,
+                          Allocate(device, output, false, pattern));
+  UCUDNN_ASSIGN_OR_RETURN(row->input_gradient_,
+                          Allocate(device, input, false, pattern));
+  UCUDNN_ASSIGN_OR_RETURN(row->filter_gradient_,
+                          Allocate(device, filter, false, pattern));
+  return row;
+}
+
+ConvArgs RowOperands::Shared() const {
+  return {
+      .a = input_.data(), .b = output_gradient_.data(), .out = output_.data()};
+}
+
+ConvArgs RowOperands::Own(const Kernel& kernel) const {
+  const Places& at = layers_.at(kernel.layer);
+  switch (kernel.problem.op) {
+    case ConvOp::kBackwardData:
+      return {.a = At(output_gradient_, at.output),
+              .b = At(filter_, at.filter),
+              .out = At(input_gradient_, at.input)};
+    case ConvOp::kBackwardFilter:
+      return {.a = At(input_, at.input),
+              .b = At(output_gradient_, at.output),
+              .out = At(filter_gradient_, at.filter)};
+    case ConvOp::kForward:
+      break;
+  }
+  return {.a = At(input_, at.input),
+          .b = At(filter_, at.filter),
+          .out = At(output_, at.output)};
+}
+
+std::vector<std::size_t> RowOperands::TrainingOrder(
+    const std::vector<Kernel>& kernels) {
+  std::vector<std::size_t> order;
+  for (std::size_t k = 0; k < kernels.size(); ++k) {
+    if (kernels[k].op == ConvOp::kForward) order.push_back(k);
+  }
+  for (std::size_t k = kernels.size(); k-- > 0;) {
+    if (kernels[k].op != ConvOp::kForward) order.push_back(k);
+  }
+  return order;
+}
+
+}  // namespace ucudnn::cold

@@ -1,0 +1,69 @@
+#ifndef UCUDNN_TESTS_GPU_COLD_ROW_H_
+#define UCUDNN_TESTS_GPU_COLD_ROW_H_
+
+// The kernels of a training iteration in a row, each with operands, and how
+// long each of them takes there.
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/network.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "device/device.h"
+
+namespace ucudnn::cold {
+
+// Moments in the device's order of work. On a GPU they are events in its
+// stream, which nothing waits for; elsewhere the time when Mark is called, so
+// the device must be one whose work is done when it returns.
+class Laps {
+ public:
+  virtual ~Laps() = default;
+  // For up to `most` moments at a time. `device` outlives the result.
+  static Result<std::unique_ptr<Laps>> Create(Device& device, std::size_t most);
+  virtual Status Mark() = 0;
+  // Waits for the last one; the times between them. Begins anew.
+  virtual Result<std::vector<Nanoseconds>> Take() = 0;
+};
+
+// Operands of every kernel of a network for one batch: images, gradients and
+// filters of each layer's own. What is read is random and without zeros.
+class RowOperands {
+ public:
+  static Result<std::unique_ptr<RowOperands>> Create(
+      Device& device, const std::vector<Kernel>& kernels, BatchSize batch);
+
+  // As a rehearsal and the drop-in handle's timing have them: all kernels' in
+  // the same three places.
+  ConvArgs Shared() const;
+  // Each layer's in places of its own.
+  ConvArgs Own(const Kernel& kernel) const;
+
+  // Indices of kernels as a training iteration comes by them: forward layer by
+  // layer, then back.
+  static std::vector<std::size_t> TrainingOrder(
+      const std::vector<Kernel>& kernels);
+
+ private:
+  struct Places {  // of one layer's, in bytes from the buffers' begin
+    std::int64_t input = 0;
+    std::int64_t output = 0;
+    std::int64_t filter = 0;
+  };
+
+  std::map<std::string, Places> layers_;
+  DeviceBuffer input_;
+  DeviceBuffer input_gradient_;
+  DeviceBuffer output_;
+  DeviceBuffer output_gradient_;
+  DeviceBuffer filter_;
+  DeviceBuffer filter_gradient_;
+};
+
+}  // namespace ucudnn::cold
+
+#endif  // UCUDNN_TESTS_GPU_COLD_ROW_H_

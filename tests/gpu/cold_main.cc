@@ -1,0 +1,479 @@
+// ucudnn_gpu_cold: whether measurements on operands that are in the device's
+// cache, or that are not, tell what a plan's kernels take in a row.
+//
+//   ucudnn_gpu_cold --networks tests/data/networks -o DIR [NETWORK:BATCH...]
+//
+// For each network, FP32 and NCHW, plans for one limit of a kernel's workspace,
+// by powers of two, once from hot and once from cold measurements. Of each plan
+// the kernels by themselves, hot and cold, anew, in turns; the plan in a row,
+// all kernels with the same operands (as ucudnn-rehearse has them) and each
+// layer with its own, in the order of training; and of both rows what each
+// kernel's part is. Tables go to standard output, all numbers to DIR/cold.json.
+// Where there is no GPU, or with --cpu, the CPU is measured.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "base/median.h"
+#include "base/network_file.h"
+#include "client/executor.h"
+#include "device/measure.h"
+#include "device/registry.h"
+#include "solver/wr.h"
+#include "tests/gpu/cold/row.h"
+
+namespace ucudnn::cold {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+struct Settings {
+  std::string networks = "tests/data/networks";
+  std::string output;
+  std::vector<std::string> rows = {"resnet18:128", "alexnet_torchvision:256",
+                                   "vgg16:64"};
+  std::int64_t limit_mib = 64;
+  double seconds = 75;    // begin no plan after so long
+  double cold = 2;        // times the cache
+  int rounds = 7;         // of rows
+  int repeats = 5;        // of a measurement, at most
+  std::int64_t only = 0;  // measure micro-batches of this size alone
+  bool cpu = false;
+  int threads = 0;
+};
+
+struct Job {
+  std::string name;
+  BatchSize batch;
+  std::vector<Kernel> kernels;
+};
+
+struct Sample {
+  Nanoseconds median{0};
+  Nanoseconds spread{0};
+  // Of all repeats: what it takes where nothing else comes between.
+  Nanoseconds least{0};
+};
+
+Sample SampleOf(const std::vector<Nanoseconds>& times) {
+  const Middle middle = MiddleOf(times);
+  return {middle.median, middle.spread, *std::ranges::min_element(times)};
+}
+
+// What one kernel, or all of them, take.
+struct Times {
+  Nanoseconds planned{0};  // when the plan was made
+  Sample hot;              // by itself, anew
+  Sample cold;             // the same, on other operands each time
+  Sample shared;           // in a row
+  Sample own;
+};
+
+class Experiment {
+ public:
+  Experiment(Device& device, const Settings& settings)
+      : device_(device), settings_(settings), bench_(device) {}
+
+  Status Run() {
+    std::vector<Job> jobs;
+    for (const std::string& row : settings_.rows) {
+      UCUDNN_ASSIGN_OR_RETURN(Job job, JobOf(row));
+      jobs.push_back(std::move(job));
+    }
+    json_ = {{"device", ToString(device_.info().kind)},
+             {"driver", ConditionsOf(device_.info())},
+             {"cache_bytes", device_.cache().count()},
+             {"method", MethodText(device_, Options(settings_.cold))},
+             {"cold", settings_.cold},
+             {"limit_mib", settings_.limit_mib},
+             {"plans", Json::array()}};
+    fmt::print("{}, {}, cache {}\n", ToString(device_.info().kind),
+               ConditionsOf(device_.info()), HumanBytes(device_.cache()));
+    // Hot first, which tells the most should the time not suffice.
+    for (const double cold : {0.0, settings_.cold}) {
+      for (const Job& job : jobs) {
+        if (Elapsed() > settings_.seconds) {
+          fmt::print("the time is up: {}, {}, is left out\n", job.name,
+                     Word(cold));
+          continue;
+        }
+        UCUDNN_RETURN_IF_ERROR(Within(job.name, RunPlan(job, cold)));
+      }
+    }
+    return {};
+  }
+
+ private:
+  static const char* Word(double cold) { return cold > 0 ? "cold" : "hot"; }
+  static Status Within(const std::string& where, Status status) {
+    if (status) return status;
+    return ucudnn::Within(where, std::move(status).error());
+  }
+
+  double Elapsed() const {
+    return std::chrono::duration<double>(Clock::now() - begun_).count();
+  }
+
+  MeasureOptions Options(double cold) const {
+    MeasureOptions options;
+    options.max_repeats = std::max(settings_.repeats, options.min_repeats);
+    options.max_workspace = 1_MiB * settings_.limit_mib;
+    options.cold = cold;
+    return options;
+  }
+
+  // "resnet18:128"
+  Result<Job> JobOf(const std::string& row) const {
+    const std::size_t colon = row.find(':');
+    if (colon == std::string::npos) {
+      return Fail(Code::kInvalidArgument,
+                  "'{}': NETWORK:BATCH is accepted, such as resnet18:128", row);
+    }
+    auto batch = ParseInteger(row.substr(colon + 1), 1, 4096);
+    if (!batch) return ucudnn::Within(row, std::move(batch).error());
+    Job job{row, BatchSize(*batch), {}};
+    UCUDNN_ASSIGN_OR_RETURN(
+        const Network network,
+        ReadNetworkFile(
+            fmt::format("{}/{}.csv", settings_.networks, row.substr(0, colon)),
+            job.batch));
+    job.kernels = KernelsOf(network, Precision::kFp32, Layout::kNchw);
+    return job;
+  }
+
+  // Large ones first, so that buffers are made once.
+  std::vector<BatchSize> BatchesOf(BatchSize batch) const {
+    if (settings_.only > 0) return {BatchSize(settings_.only)};
+    std::vector<BatchSize> batches = {batch};
+    for (std::int64_t n = 4096; n >= 1; n /= 2) {
+      if (n < batch.count()) batches.emplace_back(n);
+    }
+    return batches;
+  }
+
+  Result<WorkspacePlan> MakePlan(const Job& job, double cold) {
+    std::map<ConvProblem, std::vector<MeasuredPoint>> known;
+    Profile profile;
+    for (const Kernel& kernel : job.kernels) {
+      const auto [entry, is_new] = known.try_emplace(kernel.problem);
+      if (is_new) {
+        for (const BatchSize batch : BatchesOf(job.batch)) {
+          UCUDNN_ASSIGN_OR_RETURN(
+              auto points,
+              bench_.Measure(kernel.problem, batch, Options(cold), {}, {}));
+          std::ranges::move(points, std::back_inserter(entry->second));
+        }
+        std::ranges::sort(entry->second, {}, [](const MeasuredPoint& p) {
+          return std::tie(p.batch, p.algorithm, p.workspace);
+        });
+      }
+      profile.kernels.push_back(
+          {{ToString(device_.info().kind), job.name, kernel.layer, kernel.op,
+            Precision::kFp32, Layout::kNchw},
+           entry->second});
+    }
+    UCUDNN_ASSIGN_OR_RETURN(
+        WorkspacePlan plan,
+        SolveWr(profile,
+                {job.batch, 1_MiB * settings_.limit_mib, BatchPolicy::kAll}));
+    for (std::size_t k = 0; k < job.kernels.size(); ++k) {
+      plan.kernels[k].problem = job.kernels[k].problem;
+    }
+    return plan;
+  }
+
+  Status RunPlan(const Job& job, double cold) {
+    const double begun = Elapsed();
+    UCUDNN_ASSIGN_OR_RETURN(const WorkspacePlan plan, MakePlan(job, cold));
+    const double measuring = Elapsed() - begun;
+    UCUDNN_ASSIGN_OR_RETURN(const auto executor,
+                            Executor::Create(device_, plan));
+    std::vector<Times> kernels(plan.kernels.size());
+    Times total;
+    std::array<std::string, 4> clocks;  // shared, own, hot, cold
+    UCUDNN_RETURN_IF_ERROR(
+        MeasureRows(job, *executor, &kernels, &total, &clocks));
+    UCUDNN_RETURN_IF_ERROR(MeasureAlone(plan, &kernels, &clocks));
+    for (std::size_t k = 0; k < kernels.size(); ++k) {
+      kernels[k].planned = plan.kernels[k].time;
+      total.planned += kernels[k].planned;
+      for (Sample Times::*way : {&Times::hot, &Times::cold}) {
+        (total.*way).median += (kernels[k].*way).median;
+        (total.*way).spread += (kernels[k].*way).spread;
+      }
+      // Of a row that nothing disturbed, all parts are from other rows.
+      for (Sample Times::*way :
+           {&Times::hot, &Times::cold, &Times::shared, &Times::own}) {
+        (total.*way).least += (kernels[k].*way).least;
+      }
+    }
+    Print(job, plan, cold, kernels, total, clocks);
+    fmt::print("measured in {:.1f} s, all in {:.1f} s\n", measuring,
+               Elapsed() - begun);
+    for (const Executor::Fallback& fallback : executor->fallbacks()) {
+      fmt::print("not as planned: {}: {}\n",
+                 plan.kernels[fallback.kernel].layer, fallback.why.message);
+    }
+    std::fflush(stdout);
+    json_["plans"].push_back(ToJson(job, plan, cold, kernels, total, clocks));
+    json_["plans"].back()["measuring_s"] = measuring;
+    // What is done is kept, should the rest fail.
+    return ReplaceFile(settings_.output + "/cold.json", json_.dump(1));
+  }
+
+  // Both rows in turns, each once for the whole and once for its parts, since
+  // asking for these takes time too.
+  Status MeasureRows(const Job& job, Executor& executor,
+                     std::vector<Times>* kernels, Times* total,
+                     std::array<std::string, 4>* clocks) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto operands,
+        RowOperands::Create(device_, job.kernels, job.batch));
+    UCUDNN_ASSIGN_OR_RETURN(const auto laps,
+                            Laps::Create(device_, executor.size() + 1));
+    std::vector<std::size_t> in_turn(executor.size());
+    for (std::size_t k = 0; k < in_turn.size(); ++k) in_turn[k] = k;
+    const std::array orders = {in_turn,
+                               RowOperands::TrainingOrder(job.kernels)};
+    const auto run = [&](std::size_t row, std::size_t k) {
+      return executor.Run(
+          k, row == 0 ? operands->Shared() : operands->Own(job.kernels[k]));
+    };
+    std::array<std::vector<Nanoseconds>, 2> wholes;
+    std::array<std::vector<std::vector<Nanoseconds>>, 2> parts;
+    for (auto& of_row : parts) of_row.resize(executor.size());
+    constexpr int kWarmUp = 2;
+    for (int round = -kWarmUp; round < settings_.rounds; ++round) {
+      for (std::size_t row = 0; row < orders.size(); ++row) {
+        UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds whole,
+                                device_.Time([&]() -> Status {
+                                  for (const std::size_t k : orders[row]) {
+                                    UCUDNN_RETURN_IF_ERROR(run(row, k));
+                                  }
+                                  (*clocks)[row] = ClocksNow();
+                                  return {};
+                                }));
+        UCUDNN_RETURN_IF_ERROR(laps->Mark());
+        for (const std::size_t k : orders[row]) {
+          UCUDNN_RETURN_IF_ERROR(run(row, k));
+          UCUDNN_RETURN_IF_ERROR(laps->Mark());
+        }
+        (*clocks)[row] = ClocksNow();  // a GPU is still at it
+        UCUDNN_ASSIGN_OR_RETURN(const auto times, laps->Take());
+        if (round < 0) continue;
+        wholes[row].push_back(whole);
+        for (std::size_t i = 0; i < times.size(); ++i) {
+          parts[row][orders[row][i]].push_back(times[i]);
+        }
+      }
+    }
+    total->shared = SampleOf(wholes[0]);
+    total->own = SampleOf(wholes[1]);
+    total->shared.least = total->own.least = Nanoseconds(0);
+    for (std::size_t k = 0; k < kernels->size(); ++k) {
+      (*kernels)[k].shared = SampleOf(parts[0][k]);
+      (*kernels)[k].own = SampleOf(parts[1][k]);
+    }
+    return {};
+  }
+
+  // The micro-batches by themselves, hot and cold in turns; of layers alike
+  // once.
+  Status MeasureAlone(const WorkspacePlan& plan, std::vector<Times>* kernels,
+                      std::array<std::string, 4>* clocks) {
+    using Key = std::tuple<ConvProblem, BatchSize, Algorithm>;
+    std::map<Key, std::array<MeasuredPoint, 2>> known;
+    bool cold_first = false;
+    for (std::size_t k = 0; k < plan.kernels.size(); ++k) {
+      const ConvProblem& problem = *plan.kernels[k].problem;
+      for (const MicroBatch& micro : plan.kernels[k].micro_batches) {
+        const auto [entry, is_new] =
+            known.try_emplace({problem, micro.batch, micro.algorithm});
+        if (is_new) {
+          for (const bool cold : {cold_first, !cold_first}) {
+            UCUDNN_ASSIGN_OR_RETURN(
+                const MeasuredPoint point,
+                bench_.MeasureAlgorithm(
+                    problem, micro.batch, {micro.algorithm, micro.workspace},
+                    Options(cold ? settings_.cold : 0), {}, {}));
+            entry->second[cold ? 1 : 0] = point;
+            (*clocks)[cold ? 3 : 2] = ClocksNow();
+          }
+          cold_first = !cold_first;
+        }
+        const auto add = [&](const MeasuredPoint& point, Sample* sample) {
+          sample->median += point.time * micro.count;
+          sample->spread += point.spread * micro.count;
+          sample->least += point.min * micro.count;
+        };
+        add(entry->second[0], &(*kernels)[k].hot);
+        add(entry->second[1], &(*kernels)[k].cold);
+      }
+    }
+    return {};
+  }
+
+  std::string ClocksNow() const {
+    const DeviceClocks clocks = ClocksOf(device_.info());
+    if (clocks.sm_mhz == 0) return "unknown";
+    return fmt::format("{} MHz{}{}", clocks.sm_mhz,
+                       clocks.throttle.empty() ? "" : ", slowed by ",
+                       clocks.throttle);
+  }
+
+  static std::string Describe(const KernelPlan& kernel) {
+    std::string text;
+    for (const MicroBatch& m : kernel.micro_batches) {
+      text += fmt::format("{}{} x {} {}", text.empty() ? "" : ", ",
+                          m.batch.count(), m.count, m.algorithm.name);
+    }
+    return text;
+  }
+
+  static double Off(Nanoseconds measured, Nanoseconds predicted) {
+    return 100 * (static_cast<double>(measured.count()) /
+                      static_cast<double>(predicted.count()) -
+                  1);
+  }
+
+  static void PrintLine(const std::string& name, const Times& t,
+                        Nanoseconds Sample::*time) {
+    const Nanoseconds hot = t.hot.*time;
+    const Nanoseconds cold = t.cold.*time;
+    const Nanoseconds shared = t.shared.*time;
+    const Nanoseconds own = t.own.*time;
+    fmt::print(
+        "{:34} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f} {:>7.1f} "
+        "{:>7.1f} {:>7.1f} {:>7.1f}",
+        name, Microseconds(t.planned), Microseconds(hot), Microseconds(cold),
+        Microseconds(shared), Microseconds(own), Off(shared, hot),
+        Off(shared, cold), Off(own, hot), Off(own, cold));
+  }
+
+  void Print(const Job& job, const WorkspacePlan& plan, double cold,
+             const std::vector<Times>& kernels, const Times& total,
+             const std::array<std::string, 4>& clocks) const {
+    fmt::print("\n{}, {} MiB, planned from {} measurements; us\n", job.name,
+               settings_.limit_mib, Word(cold));
+    fmt::print("{:34} {:>10} {:>10} {:>10} {:>10} {:>10} {:>31}\n", "kernel",
+               "planned", "hot", "cold", "row", "own row",
+               "row/hot /cold  own/hot /cold %");
+    for (std::size_t k = 0; k < kernels.size(); ++k) {
+      PrintLine(
+          fmt::format("{} {}", plan.kernels[k].layer, Name(plan.kernels[k].op)),
+          kernels[k], &Sample::median);
+      fmt::print("  {}\n", Describe(plan.kernels[k]));
+    }
+    PrintLine("all", total, &Sample::median);
+    fmt::print("\n");
+    PrintLine("all, the least of each", total, &Sample::least);
+    fmt::print(
+        "\nspread of the rows {:.1f} and {:.1f}; off the plan's time "
+        "{:+.1f} % and {:+.1f} %\n",
+        Microseconds(total.shared.spread), Microseconds(total.own.spread),
+        Off(total.shared.median, total.planned),
+        Off(total.own.median, total.planned));
+    fmt::print("clocks: row {}; own row {}; hot {}; cold {}\n", clocks[0],
+               clocks[1], clocks[2], clocks[3]);
+  }
+
+  static Json ToJson(const Sample& s) {
+    return {{"median_us", Microseconds(s.median)},
+            {"spread_us", Microseconds(s.spread)},
+            {"least_us", Microseconds(s.least)}};
+  }
+  static Json ToJson(const Times& t) {
+    return {{"planned_us", Microseconds(t.planned)},
+            {"hot", ToJson(t.hot)},
+            {"cold", ToJson(t.cold)},
+            {"row", ToJson(t.shared)},
+            {"own_row", ToJson(t.own)}};
+  }
+
+  static Json ToJson(const Job& job, const WorkspacePlan& plan, double cold,
+                     const std::vector<Times>& kernels, const Times& total,
+                     const std::array<std::string, 4>& clocks) {
+    Json json = {{"network", job.name},
+                 {"planned_from", Word(cold)},
+                 {"total", ToJson(total)},
+                 {"clocks",
+                  {{"row", clocks[0]},
+                   {"own_row", clocks[1]},
+                   {"hot", clocks[2]},
+                   {"cold", clocks[3]}}}};
+    for (std::size_t k = 0; k < kernels.size(); ++k) {
+      Json kernel = {{"layer", plan.kernels[k].layer},
+                     {"op", Name(plan.kernels[k].op)},
+                     {"micro_batches", Describe(plan.kernels[k])},
+                     {"workspace_bytes", plan.kernels[k].workspace.count()}};
+      kernel.update(ToJson(kernels[k]));
+      json["kernels"].push_back(std::move(kernel));
+    }
+    return json;
+  }
+
+  Device& device_;
+  const Settings& settings_;
+  MeasureBench bench_;
+  Json json_;
+  const Clock::time_point begun_ = Clock::now();
+};
+
+Status Run(const Settings& settings) {
+  DeviceOptions options;
+  options.gpus = !settings.cpu;
+  options.quick_listing = true;
+  options.cpu_threads = settings.threads;
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices, OpenDevices(options));
+  return Experiment(*devices.front(), settings).Run();
+}
+
+}  // namespace
+}  // namespace ucudnn::cold
+
+int main(int argc, char** argv) {
+  ucudnn::cold::Settings settings;
+  CLI::App app("Hot and cold measurements against plans in a row");
+  app.add_option("--networks", settings.networks, "the folder of networks")
+      ->capture_default_str();
+  app.add_option("--limit-mib", settings.limit_mib, "of a kernel's workspace")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  app.add_option("--seconds", settings.seconds, "begin no plan after so long")
+      ->capture_default_str();
+  app.add_option("--cold", settings.cold, "so many times the device's cache")
+      ->check(CLI::Range(0.01, 100.0))
+      ->capture_default_str();
+  app.add_option("--rounds", settings.rounds, "how often rows are run")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--repeats", settings.repeats, "of a measurement, at most")
+      ->check(CLI::Range(3, 1000))
+      ->capture_default_str();
+  app.add_option("--only", settings.only,
+                 "micro-batches of this size alone, which divides the batches")
+      ->check(CLI::Range(1, 4096));
+  app.add_flag("--cpu", settings.cpu, "as if there were no GPU");
+  app.add_option("--threads", settings.threads, "of the CPU; 0: all")
+      ->check(CLI::Range(0, 4096));
+  app.add_option("-o,--output", settings.output, "an existing folder")
+      ->required();
+  app.add_option("rows", settings.rows, "NETWORK:BATCH")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  const auto ran = ucudnn::cold::Run(settings);
+  if (ran) return 0;
+  fmt::print(stderr, "ucudnn_gpu_cold: {}\n", ran.error().message);
+  return 1;
+}
