@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -45,10 +46,13 @@ struct Settings {
   std::vector<std::string> rows = {"resnet18:128", "alexnet_torchvision:256",
                                    "vgg16:64"};
   std::int64_t limit_mib = 64;
-  double seconds = 75;    // begin no plan after so long
-  double cold = 2;        // times the cache
-  int rounds = 7;         // of rows
-  int repeats = 5;        // of a measurement, at most
+  double seconds = 75;  // begin no plan after so long
+  double cold = 2;      // times the cache
+  int rounds = 7;       // of rows
+  int repeats = 5;      // of a measurement, at most
+  // How long a repeat is; as long as a kernel's part of a row where others
+  // disturb the device, so that they disturb both alike.
+  std::int64_t group_ms = 3;
   std::int64_t only = 0;  // measure micro-batches of this size alone
   bool cpu = false;
   int threads = 0;
@@ -130,6 +134,7 @@ class Experiment {
     MeasureOptions options;
     options.max_repeats = std::max(settings_.repeats, options.min_repeats);
     options.max_workspace = 1_MiB * settings_.limit_mib;
+    options.group_time = std::chrono::milliseconds(settings_.group_ms);
     options.cold = cold;
     return options;
   }
@@ -204,8 +209,7 @@ class Experiment {
     Times total;
     std::array<std::string, 4> clocks;  // shared, own, hot, cold
     UCUDNN_RETURN_IF_ERROR(
-        MeasureRows(job, *executor, &kernels, &total, &clocks));
-    UCUDNN_RETURN_IF_ERROR(MeasureAlone(plan, &kernels, &clocks));
+        Measure(job, plan, *executor, &kernels, &total, &clocks));
     for (std::size_t k = 0; k < kernels.size(); ++k) {
       kernels[k].planned = plan.kernels[k].time;
       total.planned += kernels[k].planned;
@@ -233,93 +237,110 @@ class Experiment {
     return ReplaceFile(settings_.output + "/cold.json", json_.dump(1));
   }
 
-  // Both rows in turns, each once for the whole and once for its parts, since
-  // asking for these takes time too.
-  Status MeasureRows(const Job& job, Executor& executor,
-                     std::vector<Times>* kernels, Times* total,
-                     std::array<std::string, 4>* clocks) {
+  // Of a row: the wholes, and each kernel's parts.
+  struct RowTimes {
+    std::vector<Nanoseconds> wholes;
+    std::vector<std::vector<Nanoseconds>> parts;
+  };
+  using Key = std::tuple<ConvProblem, BatchSize, Algorithm>;
+  // Of a micro-batch by itself: hot and cold.
+  using AloneTimes = std::map<Key, std::array<std::vector<Nanoseconds>, 2>>;
+
+  // All in turns, so that what changes meanwhile changes all.
+  Status Measure(const Job& job, const WorkspacePlan& plan, Executor& executor,
+                 std::vector<Times>* kernels, Times* total,
+                 std::array<std::string, 4>* clocks) {
     UCUDNN_ASSIGN_OR_RETURN(
         const auto operands,
         RowOperands::Create(device_, job.kernels, job.batch));
     UCUDNN_ASSIGN_OR_RETURN(const auto laps,
                             Laps::Create(device_, executor.size() + 1));
-    std::vector<std::size_t> in_turn(executor.size());
-    for (std::size_t k = 0; k < in_turn.size(); ++k) in_turn[k] = k;
-    const std::array orders = {in_turn,
-                               RowOperands::TrainingOrder(job.kernels)};
-    const auto run = [&](std::size_t row, std::size_t k) {
-      return executor.Run(
-          k, row == 0 ? operands->Shared() : operands->Own(job.kernels[k]));
-    };
-    std::array<std::vector<Nanoseconds>, 2> wholes;
-    std::array<std::vector<std::vector<Nanoseconds>>, 2> parts;
-    for (auto& of_row : parts) of_row.resize(executor.size());
-    constexpr int kWarmUp = 2;
-    for (int round = -kWarmUp; round < settings_.rounds; ++round) {
-      for (std::size_t row = 0; row < orders.size(); ++row) {
-        UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds whole,
-                                device_.Time([&]() -> Status {
-                                  for (const std::size_t k : orders[row]) {
-                                    UCUDNN_RETURN_IF_ERROR(run(row, k));
-                                  }
-                                  (*clocks)[row] = ClocksNow();
-                                  return {};
-                                }));
-        UCUDNN_RETURN_IF_ERROR(laps->Mark());
-        for (const std::size_t k : orders[row]) {
-          UCUDNN_RETURN_IF_ERROR(run(row, k));
-          UCUDNN_RETURN_IF_ERROR(laps->Mark());
-        }
-        (*clocks)[row] = ClocksNow();  // a GPU is still at it
-        UCUDNN_ASSIGN_OR_RETURN(const auto times, laps->Take());
-        if (round < 0) continue;
-        wholes[row].push_back(whole);
-        for (std::size_t i = 0; i < times.size(); ++i) {
-          parts[row][orders[row][i]].push_back(times[i]);
-        }
+    std::array<RowTimes, 2> rows;
+    for (RowTimes& row : rows) row.parts.resize(executor.size());
+    AloneTimes alone;
+    for (int round = 0; round < settings_.rounds; ++round) {
+      for (const bool own : {false, true}) {
+        UCUDNN_RETURN_IF_ERROR(RunRow(job, executor, *operands, own, *laps,
+                                      &rows[own], &(*clocks)[own]));
       }
+      UCUDNN_RETURN_IF_ERROR(MeasureAlone(plan, round % 2 == 1, &alone,
+                                          &(*clocks)[2], &(*clocks)[3]));
     }
-    total->shared = SampleOf(wholes[0]);
-    total->own = SampleOf(wholes[1]);
+    total->shared = SampleOf(rows[0].wholes);
+    total->own = SampleOf(rows[1].wholes);
     total->shared.least = total->own.least = Nanoseconds(0);
     for (std::size_t k = 0; k < kernels->size(); ++k) {
-      (*kernels)[k].shared = SampleOf(parts[0][k]);
-      (*kernels)[k].own = SampleOf(parts[1][k]);
+      Times& kernel = (*kernels)[k];
+      kernel.shared = SampleOf(rows[0].parts[k]);
+      kernel.own = SampleOf(rows[1].parts[k]);
+      for (const MicroBatch& micro : plan.kernels[k].micro_batches) {
+        const auto& times =
+            alone.at({*plan.kernels[k].problem, micro.batch, micro.algorithm});
+        for (const bool cold : {false, true}) {
+          const Sample one = SampleOf(times[cold]);
+          Sample& sum = cold ? kernel.cold : kernel.hot;
+          sum.median += one.median * micro.count;
+          sum.spread += one.spread * micro.count;
+          sum.least += one.least * micro.count;
+        }
+      }
     }
     return {};
   }
 
-  // The micro-batches by themselves, hot and cold in turns; of layers alike
-  // once.
-  Status MeasureAlone(const WorkspacePlan& plan, std::vector<Times>* kernels,
-                      std::array<std::string, 4>* clocks) {
-    using Key = std::tuple<ConvProblem, BatchSize, Algorithm>;
-    std::map<Key, std::array<MeasuredPoint, 2>> known;
-    bool cold_first = false;
-    for (std::size_t k = 0; k < plan.kernels.size(); ++k) {
-      const ConvProblem& problem = *plan.kernels[k].problem;
-      for (const MicroBatch& micro : plan.kernels[k].micro_batches) {
-        const auto [entry, is_new] =
-            known.try_emplace({problem, micro.batch, micro.algorithm});
-        if (is_new) {
-          for (const bool cold : {cold_first, !cold_first}) {
-            UCUDNN_ASSIGN_OR_RETURN(
-                const MeasuredPoint point,
-                bench_.MeasureAlgorithm(
-                    problem, micro.batch, {micro.algorithm, micro.workspace},
-                    Options(cold ? settings_.cold : 0), {}, {}));
-            entry->second[cold ? 1 : 0] = point;
-            (*clocks)[cold ? 3 : 2] = ClocksNow();
-          }
-          cold_first = !cold_first;
+  // To warm up, for the whole, and for the parts, since asking for these takes
+  // time too.
+  Status RunRow(const Job& job, Executor& executor, const RowOperands& operands,
+                bool own, Laps& laps, RowTimes* times, std::string* clocks) {
+    std::vector<std::size_t> order(executor.size());
+    for (std::size_t k = 0; k < order.size(); ++k) order[k] = k;
+    if (own) order = RowOperands::TrainingOrder(job.kernels);
+    const auto run = [&](std::size_t k) {
+      return executor.Run(
+          k, own ? operands.Own(job.kernels[k]) : operands.Shared());
+    };
+    const auto all = [&]() -> Status {
+      for (const std::size_t k : order) UCUDNN_RETURN_IF_ERROR(run(k));
+      return {};
+    };
+    UCUDNN_RETURN_IF_ERROR(device_.Time(all));
+    UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds whole, device_.Time(all));
+    times->wholes.push_back(whole);
+    UCUDNN_RETURN_IF_ERROR(laps.Mark());
+    for (const std::size_t k : order) {
+      UCUDNN_RETURN_IF_ERROR(run(k));
+      UCUDNN_RETURN_IF_ERROR(laps.Mark());
+    }
+    *clocks = ClocksNow();  // a GPU is still at it
+    UCUDNN_ASSIGN_OR_RETURN(const auto parts, laps.Take());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      times->parts[order[i]].push_back(parts[i]);
+    }
+    return {};
+  }
+
+  // Once each micro-batch by itself, hot and cold; of layers alike once.
+  Status MeasureAlone(const WorkspacePlan& plan, bool cold_first,
+                      AloneTimes* times, std::string* clocks_hot,
+                      std::string* clocks_cold) {
+    std::set<Key> seen;
+    for (const KernelPlan& kernel : plan.kernels) {
+      const ConvProblem& problem = *kernel.problem;
+      for (const MicroBatch& micro : kernel.micro_batches) {
+        const Key key = {problem, micro.batch, micro.algorithm};
+        if (!seen.insert(key).second) continue;
+        for (const bool cold : {cold_first, !cold_first}) {
+          MeasureOptions options = Options(cold ? settings_.cold : 0);
+          options.min_repeats = options.max_repeats = 1;
+          options.max_outliers = 0;
+          UCUDNN_ASSIGN_OR_RETURN(
+              const MeasuredPoint point,
+              bench_.MeasureAlgorithm(problem, micro.batch,
+                                      {micro.algorithm, micro.workspace},
+                                      options, {}, {}));
+          (*times)[key][cold].push_back(point.time);
+          *(cold ? clocks_cold : clocks_hot) = ClocksNow();
         }
-        const auto add = [&](const MeasuredPoint& point, Sample* sample) {
-          sample->median += point.time * micro.count;
-          sample->spread += point.spread * micro.count;
-          sample->least += point.min * micro.count;
-        };
-        add(entry->second[0], &(*kernels)[k].hot);
-        add(entry->second[1], &(*kernels)[k].cold);
       }
     }
     return {};
@@ -461,6 +482,9 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--repeats", settings.repeats, "of a measurement, at most")
       ->check(CLI::Range(3, 1000))
+      ->capture_default_str();
+  app.add_option("--group-ms", settings.group_ms, "of a repeat, at least")
+      ->check(CLI::Range(0, 1000))
       ->capture_default_str();
   app.add_option("--only", settings.only,
                  "micro-batches of this size alone, which divides the batches")
