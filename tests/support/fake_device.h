@@ -53,6 +53,8 @@ class FakeDevice final : public Device {
   const std::vector<RunCall>& timed_runs() const { return timed_runs_; }
   const std::vector<Bytes>& allocations() const { return allocations_; }
   int prepared() const { return prepared_; }
+  // Which of them the device would take unmeasured.
+  void set_suggestion(std::string name) { suggestion_ = std::move(name); }
   void set_memory(Bytes memory) { memory_ = memory; }
 
   const DeviceInfo& info() const override { return info_; }
@@ -65,6 +67,15 @@ class FakeDevice final : public Device {
       candidates.push_back(
           {a.algorithm, a.workspace_per_image * batch.count()});
     }
+    return candidates;
+  }
+
+  Result<std::vector<Candidate>> SuggestAlgorithms(const ConvProblem& problem,
+                                                   BatchSize batch) override {
+    UCUDNN_ASSIGN_OR_RETURN(auto candidates, ListAlgorithms(problem, batch));
+    std::stable_partition(
+        candidates.begin(), candidates.end(),
+        [&](const Candidate& c) { return c.algorithm.name == suggestion_; });
     return candidates;
   }
 
@@ -150,6 +161,7 @@ class FakeDevice final : public Device {
 
   DeviceInfo info_;
   std::vector<FakeAlgorithm> algorithms_;
+  std::string suggestion_;
   std::vector<RunCall> runs_;
   std::vector<RunCall> timed_runs_;
   std::vector<Bytes> allocations_;

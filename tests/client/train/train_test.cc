@@ -14,7 +14,6 @@
 
 #include "client/examples/train/net.h"
 #include "client/plan_file.h"
-#include "client/undivided.h"
 #include "device/onednn/onednn_device.h"
 #include "proto/convert.h"
 #include "tests/support/mpirun.h"
@@ -75,7 +74,7 @@ Result<JobPlan> InThrees(const JobRequest& request,
         if (size == 0 || count == 0) continue;
         UCUDNN_ASSIGN_OR_RETURN(
             const Candidate candidate,
-            FirstThatFits(*device, kernel.problem, BatchSize(size),
+            SuggestWithin(*device, kernel.problem, BatchSize(size),
                           request.workspace_limit));
         planned.workspace = std::max(planned.workspace, candidate.workspace);
         planned.micro_batches.push_back(
