@@ -194,7 +194,8 @@ TEST_F(TrainTest, LearnsTheSameOnUnlikeThreadsPlannedAndEvenlySplit) {
       "--batch", "15",      "--steps",        "10", "--threads", "2,1",
       "--image", "1x12x12", "--measurements", "1"};
   std::vector<std::string> arguments = common;
-  arguments.insert(arguments.end(), {"--coordinator", coordinator.address()});
+  arguments.insert(arguments.end(), {"--coordinator", coordinator.address(),
+                                     "--batch-policy", "adaptive"});
   const Json planned = Train(2, arguments);
   ASSERT_EQ(run_.exit_status, 0) << run_.output;
   EXPECT_EQ(planned["split"], "planned");
@@ -335,6 +336,7 @@ TEST_F(TrainTest, ExitsWithTheStatusOfTheContract) {
   };
   expect(2, "--batch", {});
   expect(2, "such as 3x32x32", {"--batch", "8", "--image", "3x32"});
+  expect(2, BatchPolicyNames(), {"--batch", "8", "--batch-policy", "most"});
   expect(1, "none.csv", {"--batch", "8", "--net", folder_ / "none.csv"});
   expect(2, "only 7 images", {"--batch", "8", "--images", "7"});
 }
