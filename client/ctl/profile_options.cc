@@ -3,6 +3,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/file.h"
+
 namespace ucudnn::ctl {
 namespace {
 

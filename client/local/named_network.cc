@@ -30,11 +30,12 @@ Result<NamedNetwork> NamedNetwork::Read(const std::string& path,
     }
     return named;
   }
-  if (path.ends_with(".onnx")) {
+  if (path.ends_with(".onnx") || path.ends_with(".onnx.gz")) {
     return Fail(Code::kInvalidArgument,
-                "{}: an ONNX model; CSV, or a plan for the model as "
-                "`ucudnn plan -o json` prints it, is accepted",
-                path);
+                "{}: an ONNX model; its convolutions as CSV, as `ucudnn "
+                "networks convert {}` prints them, or a plan for it, as "
+                "`ucudnn plan -o json` does, are accepted",
+                path, path);
   }
   UCUDNN_ASSIGN_OR_RETURN(named.network_, ParseNetworkCsv(text, path, path));
   return named;

@@ -250,7 +250,7 @@ TEST_F(TrainTest, GoesOnFromACheckpointAsIfItHadNeverStopped) {
   EXPECT_THAT(refused.err, AllOf(HasSubstr(file), HasSubstr("the seed")));
   std::ofstream(file, std::ios::app) << "x";
   Train(2, with({"--steps", "30", "--resume"}));
-  EXPECT_EQ(run_.exit_status, 1);
+  EXPECT_EQ(run_.exit_status, 2);
   EXPECT_THAT(run_.output, HasSubstr(file + ": offset 24"));
 }
 
@@ -337,7 +337,12 @@ TEST_F(TrainTest, ExitsWithTheStatusOfTheContract) {
   expect(2, "--batch", {});
   expect(2, "such as 3x32x32", {"--batch", "8", "--image", "3x32"});
   expect(2, BatchPolicyNames(), {"--batch", "8", "--batch-policy", "most"});
-  expect(1, "none.csv", {"--batch", "8", "--net", folder_ / "none.csv"});
+  for (const char* flag : {"--net", "--data"}) {
+    const std::string form = flag == std::string("--data") ? "mnist:" : "";
+    expect(2, "none", {"--batch", "8", flag, form + (folder_ / "none.csv")});
+  }
+  std::ofstream(folder_ / "no.onnx") << std::string(9, '\1');
+  expect(2, "no.onnx", {"--batch", "8", "--net", folder_ / "no.onnx"});
   expect(2, "only 7 images", {"--batch", "8", "--images", "7"});
 }
 
