@@ -19,6 +19,21 @@ namespace ucudnn {
 // three times the contents in memory.
 Result<std::string> ReadFile(const std::string& path, Bytes max_size);
 
+// What was read from a file that a request names. That the file is not there,
+// too long or broken, or holds what is not supported, is a fault of the
+// request: kInvalidArgument, where a service that answers so would mean
+// something else.
+template <class T>
+Result<T> OfInput(Result<T> read) {
+  if (!read && (read.error().code == Code::kNotFound ||
+                read.error().code == Code::kResourceExhausted ||
+                read.error().code == Code::kDataLoss ||
+                read.error().code == Code::kUnimplemented)) {
+    read.error().code = Code::kInvalidArgument;
+  }
+  return read;
+}
+
 // Creates the folder if need be, and replaces the file `path` by `contents` in
 // one step: whoever reads it, after a crash too, sees the old file or the new
 // one, and of several writers one has written it whole. kUnknown with the

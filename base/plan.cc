@@ -19,15 +19,25 @@ std::string_view Name(BatchPolicy policy) {
 }
 
 Result<BatchPolicy> ParseBatchPolicy(std::string_view text) {
-  for (const BatchPolicy policy :
-       {BatchPolicy::kAll, BatchPolicy::kPowerOfTwo, BatchPolicy::kUndivided,
-        BatchPolicy::kAdaptive}) {
+  for (const BatchPolicy policy : kBatchPolicies) {
     if (Name(policy) == text) return policy;
   }
   return Fail(Code::kInvalidArgument,
-              "'{}' is not a batch policy; all, powerOfTwo, undivided or "
-              "adaptive is accepted",
-              Excerpt(text));
+              "'{}' is not a batch policy; {} is accepted", Excerpt(text),
+              BatchPolicyNames());
+}
+
+std::string BatchPolicyNames() {
+  std::string names;
+  for (const BatchPolicy policy : kBatchPolicies) {
+    if (policy == kBatchPolicies.back()) {
+      names += " or ";
+    } else if (!names.empty()) {
+      names += ", ";
+    }
+    names += Name(policy);
+  }
+  return names;
 }
 
 }  // namespace ucudnn

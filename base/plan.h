@@ -3,6 +3,7 @@
 
 // What solvers produce and jobs apply.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,10 +20,15 @@ namespace ucudnn {
 // Adaptive: those that solver/adaptive.h chose to measure, so every size that
 // there are measurements of.
 enum class BatchPolicy { kAll, kPowerOfTwo, kUndivided, kAdaptive };
+inline constexpr std::array kBatchPolicies = {
+    BatchPolicy::kAll, BatchPolicy::kPowerOfTwo, BatchPolicy::kUndivided,
+    BatchPolicy::kAdaptive};
 
 // "all", "powerOfTwo", "undivided", "adaptive".
 std::string_view Name(BatchPolicy policy);
 Result<BatchPolicy> ParseBatchPolicy(std::string_view text);
+// "all, powerOfTwo, undivided or adaptive", for help texts and errors.
+std::string BatchPolicyNames();
 
 // `count` executions, one after the other, of one micro-configuration.
 struct MicroBatch {

@@ -125,7 +125,7 @@ Result<MicroBatch> Executor::Undivided(const ConvProblem& problem,
                                        BatchSize batch, Bytes limit,
                                        const Algorithm& avoid) {
   UCUDNN_ASSIGN_OR_RETURN(std::vector<Candidate> candidates,
-                          device_.ListAlgorithms(problem, batch));
+                          device_.SuggestAlgorithms(problem, batch));
   std::stable_partition(
       candidates.begin(), candidates.end(),
       [&](const Candidate& c) { return c.algorithm != avoid; });

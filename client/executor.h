@@ -16,7 +16,7 @@
 //
 // Never the cause of a failed job: a kernel whose algorithms the device does
 // not accept, or that fails before its work is enqueued, runs the rest of its
-// batch undivided by the first algorithm that fits, from then on always.
+// batch undivided by what the device suggests and fits, from then on always.
 // fallbacks() tells of it; only when that fails too does the caller see an
 // error.
 //
@@ -96,7 +96,7 @@ class Executor {
                                const Algorithm& algorithm);
   Status PrepareSteps(Prepared* kernel);
   Status AllocateArena();
-  // The first algorithm for `batch` images that fits into `limit` and can be
+  // The first suggestion for `batch` images that fits into `limit` and can be
   // prepared; `avoid`, which failed, comes last.
   Result<MicroBatch> Undivided(const ConvProblem& problem, BatchSize batch,
                                Bytes limit, const Algorithm& avoid);

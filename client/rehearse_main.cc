@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "client/ctl/command.h"
+#include "client/ctl/profile_options.h"
 #include "client/ctl/ranks_main.h"
 #include "client/ranks.h"
 #include "client/rehearse/rehearsal.h"
@@ -30,7 +31,6 @@ struct Arguments {
   std::int64_t batch = 0;
   Bytes workspace_limit{-1};
   Bytes total_workspace{-1};
-  std::string policy;
   std::string precision = "FP32";
   std::string layout = "NCHW";
   int wait_seconds = 0;
@@ -54,9 +54,11 @@ void AddOptions(CLI::App& app, Arguments* args) {
                       "Workspace of each kernel, such as 64MiB");
   ctl::AddBytesOption(&app, "--total-workspace", &args->total_workspace,
                       "Workspace of all kernels together");
-  app.add_option("--policy,--batch-policy", args->policy,
-                 "Micro-batch sizes: powerOfTwo unless given")
-      ->check(CLI::IsMember({"all", "powerOfTwo", "undivided", "adaptive"}));
+  ctl::AddBatchPolicyOption(
+      &app, "--policy,--batch-policy", "UCUDNN_BATCH_SIZE_POLICY or powerOfTwo",
+      [&session = args->options.session](BatchPolicy policy) {
+        session.policy = policy;
+      });
   app.add_option("--precision", args->precision, "FP32 unless given")
       ->check(
           CLI::IsMember({"FP32", "TF32", "TRUE_HALF", "PSEUDO_HALF", "BF16"}));
@@ -103,9 +105,6 @@ Status Finish(Arguments* args) {
   session.batch = BatchSize(args->batch);
   UCUDNN_ASSIGN_OR_RETURN(session.precision, ParsePrecision(args->precision));
   UCUDNN_ASSIGN_OR_RETURN(session.layout, ParseLayout(args->layout));
-  if (!args->policy.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(session.policy, ParseBatchPolicy(args->policy));
-  }
   if (args->workspace_limit >= Bytes(0)) {
     session.workspace_limit = args->workspace_limit;
   }

@@ -1,29 +1,8 @@
 #include "client/undivided.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace ucudnn {
-
-Result<Candidate> FirstThatFits(Device& device, const ConvProblem& problem,
-                                BatchSize batch, Bytes limit) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
-                          device.ListAlgorithms(problem, batch));
-  if (candidates.empty()) {
-    return Fail(Code::kUnimplemented, "{} has no algorithm for {} on {} images",
-                device.info().id, ToString(problem), batch.count());
-  }
-  Bytes smallest = Bytes::Max();
-  for (const Candidate& candidate : candidates) {
-    if (candidate.workspace <= limit) return candidate;
-    smallest = std::min(smallest, candidate.workspace);
-  }
-  return Fail(Code::kFailedPrecondition,
-              "no undivided algorithm for {} on {} images fits into {}; the "
-              "smallest needs {}",
-              ToString(problem), batch.count(), FormatBytes(limit),
-              FormatBytes(smallest));
-}
 
 Result<WorkspacePlan> UndividedPlan(Device& device,
                                     const std::vector<Kernel>& kernels,
@@ -34,7 +13,7 @@ Result<WorkspacePlan> UndividedPlan(Device& device,
   if (batch == BatchSize(0)) return plan;
   for (const Kernel& kernel : kernels) {
     Result<Candidate> candidate =
-        FirstThatFits(device, kernel.problem, batch, limit);
+        SuggestWithin(device, kernel.problem, batch, limit);
     if (!candidate) {
       return Within(fmt::format("{} {}", kernel.layer, Name(kernel.op)),
                     std::move(candidate).error());

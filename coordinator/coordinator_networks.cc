@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/file.h"
 #include "base/network_file.h"
 #include "coordinator/content.h"
 #include "coordinator/coordinator.h"
@@ -78,9 +79,9 @@ Result<v1::Network> Coordinator::PutNetwork(
     const v1::PutNetworkRequest& request) {
   UCUDNN_RETURN_IF_ERROR(CheckName(request.name()));
   const std::string& content = request.content();
-  UCUDNN_ASSIGN_OR_RETURN(
-      const Network network,
-      ParseNetwork(content, request.name(), BatchSize(1), request.name()));
+  UCUDNN_ASSIGN_OR_RETURN(const Network network,
+                          OfInput(ParseNetwork(content, request.name(),
+                                               BatchSize(1), request.name())));
   NetworkRecord record;
   record.name = request.name();
   record.format =

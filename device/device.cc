@@ -1,5 +1,6 @@
 #include "device/device.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <utility>
@@ -56,6 +57,26 @@ void DeviceBuffer::Reset() {
   if (data_ != nullptr && free_) free_(data_);
   data_ = nullptr;
   size_ = Bytes();
+}
+
+Result<Candidate> SuggestWithin(Device& device, const ConvProblem& problem,
+                                BatchSize batch, Bytes limit) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
+                          device.SuggestAlgorithms(problem, batch));
+  if (candidates.empty()) {
+    return Fail(Code::kUnimplemented, "{} has no algorithm for {} on {} images",
+                device.info().id, ToString(problem), batch.count());
+  }
+  Bytes smallest = Bytes::Max();
+  for (const Candidate& candidate : candidates) {
+    if (candidate.workspace <= limit) return candidate;
+    smallest = std::min(smallest, candidate.workspace);
+  }
+  return Fail(Code::kFailedPrecondition,
+              "no undivided algorithm for {} on {} images fits into {}; the "
+              "smallest needs {}",
+              ToString(problem), batch.count(), FormatBytes(limit),
+              FormatBytes(smallest));
 }
 
 std::vector<Result<std::vector<Candidate>>> Device::ListAlgorithmsOfEach(

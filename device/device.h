@@ -131,8 +131,16 @@ class Device {
   virtual Result<std::vector<Candidate>> ListAlgorithms(
       const ConvProblem& problem, BatchSize batch) = 0;
 
-  // The same for each of the batches, in their order; on several threads where
-  // that is much work for the host.
+  // What ListAlgorithms tells, in the order in which the device would take the
+  // algorithms as long as nothing was measured: as listed, unless it has an
+  // opinion. Stable; costs no time on the device.
+  virtual Result<std::vector<Candidate>> SuggestAlgorithms(
+      const ConvProblem& problem, BatchSize batch) {
+    return ListAlgorithms(problem, batch);
+  }
+
+  // What ListAlgorithms tells, for each of the batches in their order; on
+  // several threads where that is much work for the host.
   virtual std::vector<Result<std::vector<Candidate>>> ListAlgorithmsOfEach(
       const ConvProblem& problem, std::span<const BatchSize> batches);
 
@@ -165,6 +173,14 @@ class Device {
   // nobody's. The agent does not measure meanwhile.
   virtual std::string BusyWith() { return {}; }
 };
+
+// What the device would take for `problem` on `batch` images, undivided and
+// unmeasured, with at most `limit` of workspace: the first of
+// SuggestAlgorithms that fits. kFailedPrecondition, naming the smallest limit
+// that would do, if none does; kUnimplemented if the device has none; what
+// SuggestAlgorithms fails with otherwise.
+Result<Candidate> SuggestWithin(Device& device, const ConvProblem& problem,
+                                BatchSize batch, Bytes limit);
 
 }  // namespace ucudnn
 

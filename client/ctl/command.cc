@@ -8,6 +8,8 @@
 #include <map>
 #include <utility>
 
+#include "base/file.h"
+
 namespace ucudnn::ctl {
 namespace {
 
@@ -142,6 +144,15 @@ std::string Table::Text() const {
   return text;
 }
 
+Status WriteText(const std::string& path, const std::string& text) {
+  if (!path.empty() && path != "-") return ReplaceFile(path, text);
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
+      std::fflush(stdout) != 0) {
+    return Fail(Code::kDataLoss, "cannot write to standard output");
+  }
+  return {};
+}
+
 Status Print(OutputFormat format, const nlohmann::ordered_json& value,
              const std::function<std::string()>& table) {
   std::string text;
@@ -161,11 +172,7 @@ Status Print(OutputFormat format, const nlohmann::ordered_json& value,
       break;
     }
   }
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
-      std::fflush(stdout) != 0) {
-    return Fail(Code::kDataLoss, "cannot write to standard output");
-  }
-  return {};
+  return WriteText("", text);
 }
 
 }  // namespace ucudnn::ctl

@@ -26,19 +26,6 @@ void AddSolveCommands(CLI::App& app, Chosen* chosen);
 // the service cannot be reached or refused; 1 anything else.
 int ExitStatus(const Status& status);
 
-// What was read from an input file. That the file is not there, too long or
-// broken is a fault of the request: nothing else failed, and no service
-// refused anything.
-template <class T>
-Result<T> OfInput(Result<T> read) {
-  if (!read && (read.error().code == Code::kNotFound ||
-                read.error().code == Code::kResourceExhausted ||
-                read.error().code == Code::kDataLoss)) {
-    read.error().code = Code::kInvalidArgument;
-  }
-  return read;
-}
-
 enum class OutputFormat { kTable, kJson, kYaml };
 
 // Adds `-o,--output table|json|yaml`.
@@ -59,6 +46,11 @@ class Table {
  private:
   std::vector<std::vector<std::string>> rows_;
 };
+
+// Replaces the file `path` by `text`; writes it to standard output if `path` is
+// empty or "-". Errors of ReplaceFile (base/file.h), and kDataLoss if standard
+// output cannot be written.
+Status WriteText(const std::string& path, const std::string& text);
 
 // Writes to standard output what `format` asks for: `value` as JSON or YAML,
 // or `table`. kDataLoss if standard output cannot be written.

@@ -16,7 +16,7 @@ struct ReplanOptions {
   std::optional<std::int64_t> batch;
   std::optional<Bytes> workspace_limit;
   std::optional<Bytes> total_workspace;
-  std::string policy;
+  std::optional<BatchPolicy> policy;
   int wait_seconds = 600;
   OutputFormat output = OutputFormat::kTable;
 };
@@ -51,7 +51,9 @@ Status Replan(const Server& server, const ReplanOptions& options) {
   if (options.total_workspace) {
     request.set_total_workspace_bytes(options.total_workspace->count());
   }
-  request.set_batch_policy(options.policy);
+  if (options.policy) {
+    request.set_batch_policy(std::string(Name(*options.policy)));
+  }
   v1::MeasureRequest measure;
   *measure.mutable_replan() = request;
   UCUDNN_RETURN_IF_ERROR(
@@ -170,11 +172,9 @@ void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   size("--total-workspace", &options->total_workspace,
        "The workspace of all convolutions together")
       ->excludes(each);
-  replan
-      ->add_option("--batch-policy", options->policy,
-                   "Which micro-batches there may be")
-      ->check(CLI::IsMember({"all", "powerOfTwo", "undivided", "adaptive"}))
-      ->option_text("POLICY");
+  AddBatchPolicyOption(
+      replan, "--batch-policy", "the job's",
+      [options](BatchPolicy policy) { options->policy = policy; });
   replan
       ->add_option("--wait", options->wait_seconds,
                    "For how many seconds missing measurements are awaited")

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/file.h"
+#include "base/network_file.h"
 #include "client/ctl/server.h"
 #include "proto/json.h"
 
@@ -42,6 +43,13 @@ Status Put(const Server& server, const std::string& name,
   });
 }
 
+Status Convert(const std::string& from, const std::string& to) {
+  // Convolutions do not depend on the batch.
+  UCUDNN_ASSIGN_OR_RETURN(const Network network,
+                          OfInput(ReadNetworkFile(from, BatchSize(1))));
+  return WriteText(to, ToCsv(network));
+}
+
 struct PutOptions {
   std::string name;
   std::string path;
@@ -68,8 +76,19 @@ void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
       return Put(server, options->name, options->path, *format);
     };
   });
-  networks->callback([&server, format, put, chosen] {
-    if (put->parsed()) return;
+  const auto from = std::make_shared<std::string>();
+  const auto to = std::make_shared<std::string>();
+  CLI::App* convert = networks->add_subcommand(
+      "convert",
+      "Write the convolutions of a network as CSV, which UCUDNN_NETWORK_FILE\n"
+      "names; asks no coordinator");
+  convert->add_option("file", *from, "The ONNX or CSV file")->required();
+  convert->add_option("csv", *to,
+                      "The file to write; standard output unless given");
+  convert->callback(
+      [from, to, chosen] { *chosen = [=] { return Convert(*from, *to); }; });
+  networks->callback([&server, format, put, convert, chosen] {
+    if (put->parsed() || convert->parsed()) return;
     *chosen = [&server, format] { return List(server, *format); };
   });
 }

@@ -3,6 +3,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/file.h"
+
 namespace ucudnn::ctl {
 namespace {
 
@@ -50,13 +52,21 @@ void AddBatchOption(CLI::App* command, BatchSize* batch) {
 }
 
 void AddBatchPolicyOption(CLI::App* command, BatchPolicy* policy) {
-  AddParsedOption(
-      command, "--batch-policy",
-      "Which micro-batch sizes to use: all, powerOfTwo, undivided or adaptive",
-      ParseBatchPolicy,
-      [policy](const std::string&, BatchPolicy value) { *policy = value; })
-      ->option_text("POLICY")
-      ->default_str("all");
+  AddBatchPolicyOption(command, "--batch-policy", std::string(Name(*policy)),
+                       [policy](BatchPolicy value) { *policy = value; });
+}
+
+void AddBatchPolicyOption(CLI::App* command, const std::string& flags,
+                          const std::string& unless_given,
+                          std::function<void(BatchPolicy)> store) {
+  AddParsedOption(command, flags,
+                  fmt::format("Which micro-batch sizes to use: {}; {} unless "
+                              "given",
+                              BatchPolicyNames(), unless_given),
+                  ParseBatchPolicy,
+                  [store = std::move(store)](
+                      const std::string&, BatchPolicy value) { store(value); })
+      ->option_text("POLICY");
 }
 
 void AddProfileOptions(CLI::App* command, ProfileOptions* options,

@@ -9,6 +9,7 @@
 // Adaptive is a way to choose what to measure; of a finished profile it uses
 // every size that there is, as `all` does.
 
+#include <functional>
 #include <string>
 
 #include "base/plan.h"
@@ -35,8 +36,13 @@ struct ProfileOptions {
 void AddProfileOptions(CLI::App* command, ProfileOptions* options,
                        std::string* network_file = nullptr);
 
-// --batch-policy and --batch alone, for commands with flags of their own.
+// --batch-policy and --batch alone, for commands with flags of their own. The
+// help says which policy holds without the flag: the one in `*policy`, or what
+// `unless_given` tells of it.
 void AddBatchPolicyOption(CLI::App* command, BatchPolicy* policy);
+void AddBatchPolicyOption(CLI::App* command, const std::string& flags,
+                          const std::string& unless_given,
+                          std::function<void(BatchPolicy)> store);
 void AddBatchOption(CLI::App* command, BatchSize* batch);
 
 // Reads the profile and keeps the kernels that the flags select. Errors of

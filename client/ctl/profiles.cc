@@ -54,13 +54,7 @@ Status Export(const Server& server, const std::string& kind,
     UCUDNN_ASSIGN_OR_RETURN(v1::Profile profile, connection->GetProfile(each));
     profiles.push_back(std::move(profile));
   }
-  const std::string csv = ProfilesToCsv(profiles);
-  if (!path.empty() && path != "-") return ReplaceFile(path, csv);
-  if (std::fwrite(csv.data(), 1, csv.size(), stdout) != csv.size() ||
-      std::fflush(stdout) != 0) {
-    return Fail(Code::kDataLoss, "standard output cannot be written");
-  }
-  return {};
+  return WriteText(path, ProfilesToCsv(profiles));
 }
 
 Status Import(const Server& server, const std::string& path,

@@ -1,6 +1,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/file.h"
 #include "base/times.h"
 #include "client/ctl/profile_options.h"
 #include "client/ctl/solve.h"

@@ -4,6 +4,7 @@
 #include <memory>
 #include <set>
 
+#include "base/file.h"
 #include "base/network_file.h"
 #include "base/plan_json.h"
 #include "client/ctl/profile_options.h"

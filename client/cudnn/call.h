@@ -15,18 +15,13 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "client/micro_batches.h"
+#include "device/cudnn/legacy_queries.h"
 #include "device/cudnn/libraries.h"
 
 namespace ucudnn::cudnn {
 
-// The descriptors of a convolution, in the words of its forward pass: `input`
-// is x or dx, `filter` w or dw, `output` y or dy.
-struct CallDescriptors {
-  ConvOp op = ConvOp::kForward;
-  cudnnTensorDescriptor_t input = nullptr;
-  cudnnFilterDescriptor_t filter = nullptr;
-  cudnnConvolutionDescriptor_t convolution = nullptr;
-  cudnnTensorDescriptor_t output = nullptr;
+// The descriptors of a call.
+struct CallDescriptors : LegacyDescriptors {
   std::int64_t layer = 0;  // the caller's number for it; 0: not told
 };
 

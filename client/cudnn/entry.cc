@@ -1,80 +1,33 @@
 #include "client/cudnn/entry.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
+#include <vector>
 
 #include "client/local/planner.h"
+#include "device/cudnn/legacy_queries.h"
 
 namespace ucudnn::cudnn {
 namespace {
 
-constexpr int kMaxAlgorithms = 16;
-
 // What cuDNN's heuristics name first of what solves the whole batch within
-// `limit`, and with how much workspace. False if there is nothing.
-template <class Perf, class Get, class Query>
-bool FirstWithin(const Get& get, const Query& query, std::size_t limit,
-                 int* algorithm) {
-  std::array<Perf, kMaxAlgorithms> results = {};
-  int count = 0;
-  if (get(kMaxAlgorithms, &count, results.data()) != CUDNN_STATUS_SUCCESS) {
-    return false;
-  }
-  for (int i = 0; i < count; ++i) {
-    const Perf& result = results[static_cast<std::size_t>(i)];
+// `limit`. False if there is nothing.
+bool FindAlgorithm(const CudnnApi& api, cudnnHandle_t handle,
+                   const LegacyDescriptors& descriptors, std::size_t limit,
+                   int* algorithm) {
+  const Inside inside;
+  std::vector<LegacySuggestion> suggestions;
+  (void)QuerySuggestions(api, handle, descriptors, &suggestions);
+  for (const LegacySuggestion& suggestion : suggestions) {
     // Its arithmetic may be another one than the descriptor's, which is what
     // a call will have: so cuDNN is asked again.
     std::size_t size = 0;
-    if (query(result.algo, &size) == CUDNN_STATUS_SUCCESS && size <= limit) {
-      *algorithm = result.algo;
+    if (QueryWorkspace(api, handle, descriptors, suggestion.algorithm, &size) ==
+            CUDNN_STATUS_SUCCESS &&
+        size <= limit) {
+      *algorithm = suggestion.algorithm;
       return true;
     }
-  }
-  return false;
-}
-
-bool FindAlgorithm(const CudnnApi& api, cudnnHandle_t handle,
-                   const CallDescriptors& d, std::size_t limit,
-                   int* algorithm) {
-  const Inside inside;
-  switch (d.op) {
-    case ConvOp::kForward:
-      return FirstWithin<cudnnConvolutionFwdAlgoPerf_t>(
-          [&](int n, int* count, cudnnConvolutionFwdAlgoPerf_t* results) {
-            return api.GetForwardAlgorithm(handle, d.input, d.filter,
-                                           d.convolution, d.output, n, count,
-                                           results);
-          },
-          [&](cudnnConvolutionFwdAlgo_t algo, std::size_t* size) {
-            return api.GetForwardWorkspaceSize(
-                handle, d.input, d.filter, d.convolution, d.output, algo, size);
-          },
-          limit, algorithm);
-    case ConvOp::kBackwardData:
-      return FirstWithin<cudnnConvolutionBwdDataAlgoPerf_t>(
-          [&](int n, int* count, cudnnConvolutionBwdDataAlgoPerf_t* results) {
-            return api.GetBackwardDataAlgorithm(handle, d.filter, d.output,
-                                                d.convolution, d.input, n,
-                                                count, results);
-          },
-          [&](cudnnConvolutionBwdDataAlgo_t algo, std::size_t* size) {
-            return api.GetBackwardDataWorkspaceSize(
-                handle, d.filter, d.output, d.convolution, d.input, algo, size);
-          },
-          limit, algorithm);
-    case ConvOp::kBackwardFilter:
-      return FirstWithin<cudnnConvolutionBwdFilterAlgoPerf_t>(
-          [&](int n, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* results) {
-            return api.GetBackwardFilterAlgorithm(handle, d.input, d.output,
-                                                  d.convolution, d.filter, n,
-                                                  count, results);
-          },
-          [&](cudnnConvolutionBwdFilterAlgo_t algo, std::size_t* size) {
-            return api.GetBackwardFilterWorkspaceSize(
-                handle, d.input, d.output, d.convolution, d.filter, algo, size);
-          },
-          limit, algorithm);
   }
   return false;
 }

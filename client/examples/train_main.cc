@@ -18,6 +18,7 @@
 #include "base/network.h"
 #include "base/text.h"
 #include "client/ctl/command.h"
+#include "client/ctl/profile_options.h"
 #include "client/ctl/ranks_main.h"
 #include "client/examples/train/job.h"
 #include "client/examples/train/report.h"
@@ -41,7 +42,6 @@ struct Arguments {
   std::int64_t batch = 0;
   std::string image;
   std::string precision = "FP32";
-  std::string policy;
   Bytes workspace_limit{-1};
   Bytes total_workspace{-1};
   std::string coordinator;
@@ -95,9 +95,11 @@ void AddPlanOptions(CLI::App& app, TrainOptions* options, Arguments* args) {
                       "Workspace of each kernel, such as 64MiB");
   ctl::AddBytesOption(&app, "--total-workspace", &args->total_workspace,
                       "Workspace of all kernels together");
-  app.add_option("--policy,--batch-policy", args->policy,
-                 "Micro-batch sizes: powerOfTwo unless given")
-      ->check(CLI::IsMember({"all", "powerOfTwo", "undivided"}));
+  ctl::AddBatchPolicyOption(&app, "--policy,--batch-policy",
+                            "UCUDNN_BATCH_SIZE_POLICY or powerOfTwo",
+                            [&session = options->session](BatchPolicy policy) {
+                              session.policy = policy;
+                            });
   app.add_option("--precision", args->precision, "FP32 unless given")
       ->check(CLI::IsMember({"FP32", "TF32"}));
   app.add_option("--wait", args->wait_seconds,
@@ -150,9 +152,6 @@ Status Finish(Arguments* args) {
   UCUDNN_ASSIGN_OR_RETURN(session.precision, ParsePrecision(args->precision));
   if (!args->image.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(args->options.image, ParseExtent(args->image));
-  }
-  if (!args->policy.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(session.policy, ParseBatchPolicy(args->policy));
   }
   if (args->workspace_limit >= Bytes(0)) {
     session.workspace_limit = args->workspace_limit;

@@ -1,7 +1,6 @@
 #include "client/local/named_network.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/file.h"
 #include "client/local/plan_text.h"
@@ -24,17 +23,19 @@ Result<NamedNetwork> NamedNetwork::Read(const std::string& path,
   NamedNetwork named;
   UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxFile));
   if (IsPlan(text)) {
-    UCUDNN_ASSIGN_OR_RETURN(auto plans, ParseKernelPlans(text, kind, path));
-    for (PlannedKernel& kernel : plans) {
-      named.planned_.push_back({*std::move(kernel.plan.problem), kernel.batch});
+    UCUDNN_ASSIGN_OR_RETURN(const auto plans,
+                            ParseKernelPlans(text, kind, path));
+    for (const PlannedKernel& kernel : plans) {
+      named.planned_.push_back({*kernel.plan.problem, kernel.batch});
     }
     return named;
   }
-  if (path.ends_with(".onnx")) {
+  if (path.ends_with(".onnx") || path.ends_with(".onnx.gz")) {
     return Fail(Code::kInvalidArgument,
-                "{}: an ONNX model; CSV, or a plan for the model as "
-                "`ucudnn plan -o json` prints it, is accepted",
-                path);
+                "{}: an ONNX model; its convolutions as CSV, as `ucudnn "
+                "networks convert {}` prints them, or a plan for it, as "
+                "`ucudnn plan -o json` does, are accepted",
+                path, path);
   }
   UCUDNN_ASSIGN_OR_RETURN(named.network_, ParseNetworkCsv(text, path, path));
   return named;

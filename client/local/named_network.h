@@ -21,7 +21,7 @@ class NamedNetwork {
 
   // A network as CSV (base/network.h), or a plan (plan_text.h), of which the
   // kernels for devices of `kind` count. ONNX is not read inside of a program:
-  // a plan for the model, as `ucudnn plan -o json` prints it, is.
+  // what `ucudnn networks convert` makes of it is.
   // kInvalidArgument, starting with the path, if it is neither; errors of
   // ReadFile (base/file.h).
   static Result<NamedNetwork> Read(const std::string& path,

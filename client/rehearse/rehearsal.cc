@@ -117,10 +117,11 @@ class Rehearsal {
       return message;
     }
     UCUDNN_ASSIGN_OR_RETURN(const std::string content,
-                            ReadFile(options_.network_file, 1_GiB));
-    UCUDNN_ASSIGN_OR_RETURN(const Network network,
-                            ParseNetwork(content, options_.network,
-                                         BatchSize(1), options_.network_file));
+                            OfInput(ReadFile(options_.network_file, 1_GiB)));
+    UCUDNN_ASSIGN_OR_RETURN(
+        const Network network,
+        OfInput(ParseNetwork(content, options_.network, BatchSize(1),
+                             options_.network_file)));
     for (const ConvLayer& layer : network.layers) {
       *message.add_layers() = ToProto(layer);
     }

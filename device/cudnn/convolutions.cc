@@ -1,10 +1,12 @@
 #include "device/cudnn/convolutions.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "device/cudnn/graph.h"
 #include "device/cudnn/graph_name.h"
 #include "device/cudnn/legacy.h"
+#include "device/rounding.h"
 
 namespace ucudnn::cudnn {
 
@@ -37,6 +39,21 @@ Result<std::vector<Candidate>> ListConvolutions(CudnnHandle& handle,
     return Fail(Code::kUnimplemented, "{} at batch {}: {}", ToString(problem),
                 batch.count(), refusal);
   }
+  return candidates;
+}
+
+Result<std::vector<Candidate>> SuggestConvolutions(CudnnHandle& handle,
+                                                   Families families,
+                                                   const ConvProblem& problem,
+                                                   BatchSize batch) {
+  UCUDNN_ASSIGN_OR_RETURN(auto candidates,
+                          ListConvolutions(handle, families, problem, batch));
+  UCUDNN_RETURN_IF_ERROR(OrderAsSuggested(handle, problem, batch, &candidates));
+  const double tolerance = ToleranceOf(problem.precision);
+  std::stable_partition(
+      candidates.begin(), candidates.end(), [&](const Candidate& c) {
+        return ToleranceOf(c.algorithm, problem.geometry) <= tolerance;
+      });
   return candidates;
 }
 

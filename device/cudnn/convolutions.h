@@ -34,6 +34,14 @@ Result<std::vector<Candidate>> ListConvolutions(CudnnHandle& handle,
                                                 const ConvProblem& problem,
                                                 BatchSize batch);
 
+// The same, in the order in which cuDNN would take them unmeasured: as the
+// heuristics of its first interface say, then the engines of the other. What
+// errs more than the asked precision explains comes last.
+Result<std::vector<Candidate>> SuggestConvolutions(CudnnHandle& handle,
+                                                   Families families,
+                                                   const ConvProblem& problem,
+                                                   BatchSize batch);
+
 // `handle` outlives the result.
 Result<std::unique_ptr<Convolution>> PrepareConvolution(
     CudnnHandle& handle, const ConvProblem& problem, BatchSize batch,

@@ -84,6 +84,10 @@ class CudnnDevice : public Device {
                                                 BatchSize batch) override {
     return cudnn::ListConvolutions(*handle_, families_, problem, batch);
   }
+  Result<std::vector<Candidate>> SuggestAlgorithms(const ConvProblem& problem,
+                                                   BatchSize batch) override {
+    return cudnn::SuggestConvolutions(*handle_, families_, problem, batch);
+  }
   std::vector<Result<std::vector<Candidate>>> ListAlgorithmsOfEach(
       const ConvProblem& problem, std::span<const BatchSize> batches) override {
     return families_.graph

@@ -1,10 +1,15 @@
 #include "device/cudnn/legacy.h"
 
+#include <algorithm>
 #include <array>
+#include <limits>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
+#include "device/cudnn/graph_name.h"
 #include "device/cudnn/legacy_algorithms.h"
+#include "device/cudnn/legacy_queries.h"
 #include "device/cudnn/run_checks.h"
 #include "device/cudnn/shapes.h"
 
@@ -116,30 +121,10 @@ Result<Operands> MakeOperands(CudnnHandle& handle, const ConvProblem& problem,
                   std::move(output)};
 }
 
-// What cuDNN answers when asked for an algorithm's workspace; its refusals are
-// how it says that an algorithm does not solve a problem.
-cudnnStatus_t QueryWorkspace(CudnnHandle& handle, const Operands& operands,
-                             cudnnConvolutionDescriptor_t convolution,
-                             int algorithm, std::size_t* size) {
-  const CudnnApi& api = handle.api();
-  switch (operands.op) {
-    case ConvOp::kForward:
-      return api.GetForwardWorkspaceSize(
-          handle.get(), operands.input.get(), operands.filter.get(),
-          convolution, operands.output.get(),
-          static_cast<cudnnConvolutionFwdAlgo_t>(algorithm), size);
-    case ConvOp::kBackwardData:
-      return api.GetBackwardDataWorkspaceSize(
-          handle.get(), operands.filter.get(), operands.output.get(),
-          convolution, operands.input.get(),
-          static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm), size);
-    case ConvOp::kBackwardFilter:
-      return api.GetBackwardFilterWorkspaceSize(
-          handle.get(), operands.input.get(), operands.output.get(),
-          convolution, operands.filter.get(),
-          static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm), size);
-  }
-  return CUDNN_STATUS_BAD_PARAM;
+LegacyDescriptors Describe(const Operands& operands,
+                           cudnnConvolutionDescriptor_t convolution) {
+  return {operands.op, operands.input.get(), operands.filter.get(), convolution,
+          operands.output.get()};
 }
 
 class LegacyConvolution : public Convolution {
@@ -202,6 +187,33 @@ class LegacyConvolution : public Convolution {
   const Bytes workspace_;
 };
 
+// Suggestions for one arithmetic in which cuDNN sums.
+struct SuggestionsIn {
+  cudnnDataType_t compute;
+  std::vector<LegacySuggestion> best_first;
+};
+
+// How far behind cuDNN would take a candidate, or nothing if it would not. The
+// candidate has the arithmetic of its own descriptor, so that a suggestion of
+// the same one tells most, then one of the default, then any.
+std::optional<std::size_t> PlaceOf(
+    const LegacyChoice& choice,
+    const std::vector<LegacySuggestion>& best_first) {
+  const auto place = [&](auto&& says) -> std::optional<std::size_t> {
+    const auto found = std::find_if(
+        best_first.begin(), best_first.end(), [&](const LegacySuggestion& s) {
+          return s.algorithm == choice.algorithm.value && says(s.math);
+        });
+    if (found == best_first.end()) return std::nullopt;
+    return static_cast<std::size_t>(found - best_first.begin());
+  };
+  auto at = place([&](cudnnMathType_t m) { return m == choice.math.type; });
+  if (!at)
+    at = place([](cudnnMathType_t m) { return m == CUDNN_DEFAULT_MATH; });
+  if (!at) at = place([](cudnnMathType_t) { return true; });
+  return at;
+}
+
 }  // namespace
 
 Result<std::vector<Candidate>> ListLegacy(CudnnHandle& handle,
@@ -224,7 +236,8 @@ Result<std::vector<Candidate>> ListLegacy(CudnnHandle& handle,
       const LegacyMath& math = LegacyMaths(problem.precision)[i];
       std::size_t size = 0;
       const cudnnStatus_t status = QueryWorkspace(
-          handle, operands, convolutions[i].get(), algorithm.value, &size);
+          handle.api(), handle.get(), Describe(operands, convolutions[i].get()),
+          algorithm.value, &size);
       if (status == CUDNN_STATUS_SUCCESS) {
         candidates.push_back({{std::string(algorithm.name),
                                std::string(math.name), math.precision},
@@ -236,6 +249,67 @@ Result<std::vector<Candidate>> ListLegacy(CudnnHandle& handle,
     }
   }
   return candidates;
+}
+
+Status OrderAsSuggested(CudnnHandle& handle, const ConvProblem& problem,
+                        BatchSize batch, std::vector<Candidate>* candidates) {
+  if (std::all_of(
+          candidates->begin(), candidates->end(),
+          [](const Candidate& c) { return IsEngineName(c.algorithm.name); })) {
+    return {};
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const ConvShapes shapes, ShapesOf(problem, batch));
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
+  UCUDNN_ASSIGN_OR_RETURN(const Operands operands,
+                          MakeOperands(handle, problem, shapes));
+  // The arithmetic that was asked for comes first among them.
+  std::vector<SuggestionsIn> suggestions;
+  for (const LegacyMath& math : LegacyMaths(problem.precision)) {
+    const cudnnDataType_t compute = ComputeType(math.precision);
+    if (std::any_of(suggestions.begin(), suggestions.end(),
+                    [&](const auto& s) { return s.compute == compute; })) {
+      continue;
+    }
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto convolution,
+        ConvolutionDescriptor(handle, shapes, problem.geometry.groups, math));
+    SuggestionsIn& asked = suggestions.emplace_back(SuggestionsIn{compute, {}});
+    // If cuDNN has no opinion, the order of the list is one.
+    (void)handle.Check(QuerySuggestions(handle.api(), handle.get(),
+                                        Describe(operands, convolution.get()),
+                                        &asked.best_first),
+                       "heuristics");
+    UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
+  }
+
+  using Rank = std::pair<std::size_t, std::size_t>;
+  const auto rank_of = [&](const Candidate& candidate) -> Rank {
+    constexpr Rank kLast = {std::numeric_limits<std::size_t>::max(), 0};
+    const auto choice =
+        FindLegacy(problem.op, problem.precision, candidate.algorithm);
+    if (!choice) return kLast;
+    for (std::size_t i = 0; i < suggestions.size(); ++i) {
+      if (suggestions[i].compute != ComputeType(choice->math.precision)) {
+        continue;
+      }
+      const auto place = PlaceOf(*choice, suggestions[i].best_first);
+      return place ? Rank{i, *place} : kLast;
+    }
+    return kLast;
+  };
+  std::vector<std::pair<Rank, Candidate>> ranked;
+  ranked.reserve(candidates->size());
+  for (Candidate& candidate : *candidates) {
+    const Rank rank = rank_of(candidate);
+    ranked.emplace_back(rank, std::move(candidate));
+  }
+  std::stable_sort(
+      ranked.begin(), ranked.end(),
+      [](const auto& x, const auto& y) { return x.first < y.first; });
+  for (std::size_t i = 0; i < ranked.size(); ++i) {
+    (*candidates)[i] = std::move(ranked[i].second);
+  }
+  return {};
 }
 
 Result<std::unique_ptr<Convolution>> PrepareLegacy(CudnnHandle& handle,
@@ -254,7 +328,8 @@ Result<std::unique_ptr<Convolution>> PrepareLegacy(CudnnHandle& handle,
                             choice.math));
   std::size_t size = 0;
   const Status queried = handle.Check(
-      QueryWorkspace(handle, operands, convolution.get(),
+      QueryWorkspace(handle.api(), handle.get(),
+                     Describe(operands, convolution.get()),
                      choice.algorithm.value, &size),
       fmt::format("workspace query of {} {}", algorithm.name, algorithm.math));
   if (!queried) {

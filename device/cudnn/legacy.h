@@ -23,6 +23,14 @@ Result<std::vector<Candidate>> ListLegacy(CudnnHandle& handle,
                                           const ConvProblem& problem,
                                           BatchSize batch);
 
+// Puts the candidates of ListLegacy into the order in which cuDNN's heuristics
+// would take them; what they do not name, and engines of the graph interface,
+// keep their order behind. No time on the device; host time for one question,
+// or two for TRUE_HALF, whose half sums come before those in float.
+// kDataLoss if the context is lost.
+Status OrderAsSuggested(CudnnHandle& handle, const ConvProblem& problem,
+                        BatchSize batch, std::vector<Candidate>* candidates);
+
 // kNotFound if there is no such algorithm or cuDNN refuses it for this problem
 // and batch, saying why. `handle` outlives the result.
 Result<std::unique_ptr<Convolution>> PrepareLegacy(CudnnHandle& handle,

@@ -187,6 +187,16 @@ TEST_F(ExecutorTest, RunsUndividedWhatTheDeviceDoesNotAccept) {
   EXPECT_EQ((*executor)->fallbacks()[0].instead, "lavish");
 }
 
+TEST_F(ExecutorTest, FallsBackToWhatTheDeviceSuggests) {
+  device_.set_suggestion("frugal");
+  const Algorithm unknown = {"FFT", "", Precision::kFp32};
+  auto executor = Executor::Create(
+      device_, PlanOf(8, {Planned(ConvOp::kForward, {Micro(4, 2, unknown)})}));
+  ASSERT_TRUE(executor) << executor.error().message;
+  ASSERT_THAT((*executor)->fallbacks(), SizeIs(1));
+  EXPECT_EQ((*executor)->fallbacks()[0].instead, "frugal");
+}
+
 TEST_F(ExecutorTest, FallsBackWhenAnAlgorithmNeedsMoreThanThePlanHas) {
   KernelPlan kernel = Planned(ConvOp::kForward, {Micro(4, 2, kLavish)});
   kernel.workspace = 399_B;

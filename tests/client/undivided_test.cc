@@ -38,6 +38,18 @@ TEST(UndividedPlanTest, TakesTheFirstAlgorithmThatFits) {
   EXPECT_EQ(tight->kernels[0].micro_batches[0].algorithm.name, "frugal");
 }
 
+TEST(UndividedPlanTest, TakesWhatTheDeviceSuggests) {
+  FakeDevice device({{{"listed first", "", Precision::kFp32}, 0_B},
+                     {{"suggested", "", Precision::kFp32}, 100_B}});
+  device.set_suggestion("suggested");
+  const auto roomy = UndividedPlan(device, Kernels(), BatchSize(4), 400_B);
+  ASSERT_TRUE(roomy) << roomy.error().message;
+  EXPECT_EQ(roomy->kernels[0].micro_batches[0].algorithm.name, "suggested");
+  const auto tight = UndividedPlan(device, Kernels(), BatchSize(4), 399_B);
+  ASSERT_TRUE(tight);
+  EXPECT_EQ(tight->kernels[0].micro_batches[0].algorithm.name, "listed first");
+}
+
 TEST(UndividedPlanTest, NamesTheSmallestLimitThatWouldDo) {
   FakeDevice device({{{"lavish", "", Precision::kFp32}, 100_B},
                      {{"modest", "", Precision::kFp32}, 10_B}});

@@ -300,6 +300,48 @@ TEST_P(ConvolutionContractTest, ListsTheSameAlgorithmsEachTime) {
   }
 }
 
+TEST_P(ConvolutionContractTest, SuggestsWhatItLists) {
+  const auto suggested = device_->SuggestAlgorithms(problem(), batch());
+  ASSERT_OK(suggested);
+  const auto again = device_->SuggestAlgorithms(problem(), batch());
+  ASSERT_OK(again);
+  const auto all = [](const std::vector<Candidate>& candidates) {
+    std::multiset<std::pair<Algorithm, Bytes>> set;
+    for (const Candidate& c : candidates) set.emplace(c.algorithm, c.workspace);
+    return set;
+  };
+  EXPECT_EQ(all(*suggested), all(candidates_));
+  ASSERT_EQ(again->size(), suggested->size());
+  for (std::size_t i = 0; i < again->size(); ++i) {
+    EXPECT_EQ((*again)[i].algorithm, (*suggested)[i].algorithm);
+  }
+}
+
+TEST_P(ConvolutionContractTest, SuggestsWithinALimitOrNamesTheLeast) {
+  std::set<Bytes> workspaces;
+  for (const Candidate& c : candidates_) workspaces.insert(c.workspace);
+  const Bytes least = *workspaces.begin();
+  for (const Bytes limit : {least, *workspaces.rbegin()}) {
+    const auto suggestion = SuggestWithin(*device_, problem(), batch(), limit);
+    ASSERT_OK(suggestion);
+    SCOPED_TRACE(Described(*suggestion));
+    EXPECT_LE(suggestion->workspace, limit);
+    EXPECT_TRUE(std::any_of(candidates_.begin(), candidates_.end(),
+                            [&](const Candidate& c) {
+                              return c.algorithm == suggestion->algorithm &&
+                                     c.workspace == suggestion->workspace;
+                            }));
+    const auto conv =
+        device_->Prepare(problem(), batch(), suggestion->algorithm);
+    ASSERT_OK(conv);
+    EXPECT_EQ((*conv)->workspace(), suggestion->workspace);
+  }
+  if (least == Bytes()) return;
+  const auto none = SuggestWithin(*device_, problem(), batch(), least - 1_B);
+  EXPECT_CODE(Code::kFailedPrecondition, none);
+  EXPECT_THAT(none.error().message, HasSubstr(FormatBytes(least)));
+}
+
 TEST_P(ConvolutionContractTest, ListsManyBatchesAsOneByOne) {
   const std::vector<BatchSize> batches = {batch(), BatchSize(1), BatchSize(2),
                                           batch()};

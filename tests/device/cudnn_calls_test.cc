@@ -83,6 +83,109 @@ TEST_F(CudnnCallsTest, ListTheLegacyAlgorithmsThatCudnnGivesAWorkspaceFor) {
   EXPECT_THAT(*listed, SizeIs(15));
 }
 
+std::vector<std::string> Described(const std::vector<Candidate>& candidates) {
+  std::vector<std::string> texts;
+  for (const Candidate& c : candidates) {
+    texts.push_back(fmt::format("{} {} {}", c.algorithm.name,
+                                Name(c.algorithm.precision), c.algorithm.math));
+  }
+  return texts;
+}
+
+TEST_F(CudnnCallsTest, SuggestWhatTheHeuristicsWouldTake) {
+  // Algorithm 7 is named and refused; 0 and 3 are not named.
+  for (const int algorithm : {2, 4, 6, 7}) {
+    Fake().refusals[algorithm] = CUDNN_STATUS_NOT_SUPPORTED;
+  }
+  Fake().suggestions[CUDNN_DATA_FLOAT] = {
+      {7, CUDNN_FMA_MATH}, {5, CUDNN_FMA_MATH}, {1, CUDNN_FMA_MATH}};
+  const std::map<ConvOp, std::vector<std::string>> expected = {
+      {ConvOp::kForward,
+       {"FFT_TILING FP32 FMA", "IMPLICIT_PRECOMP_GEMM FP32 FMA",
+        "IMPLICIT_GEMM FP32 FMA"}},
+      {ConvOp::kBackwardData,
+       {"WINOGRAD_NONFUSED FP32 FMA", "ALGO_1 FP32 FMA", "ALGO_0 FP32 FMA",
+        "FFT_TILING FP32 FMA"}},
+      {ConvOp::kBackwardFilter,
+       {"WINOGRAD_NONFUSED FP32 FMA", "ALGO_1 FP32 FMA", "ALGO_0 FP32 FMA",
+        "ALGO_3 FP32 FMA"}}};
+  for (const auto& [op, names] : expected) {
+    const auto suggested =
+        SuggestConvolutions(*handle_, {}, Problem(op), BatchSize(2));
+    ASSERT_TRUE(suggested) << suggested.error().message;
+    EXPECT_EQ(Described(*suggested), names);
+  }
+}
+
+TEST_F(CudnnCallsTest, SuggestNoArithmeticThatWasNotAskedFor) {
+  for (int algorithm = 2; algorithm < 8; ++algorithm) {
+    Fake().refusals[algorithm] = CUDNN_STATUS_NOT_SUPPORTED;
+  }
+  // The matrix units are fast, but FP32 may not have them.
+  Fake().suggestions[CUDNN_DATA_FLOAT] = {{1, CUDNN_TENSOR_OP_MATH},
+                                          {0, CUDNN_DEFAULT_MATH},
+                                          {1, CUDNN_DEFAULT_MATH}};
+  const auto exact = SuggestConvolutions(
+      *handle_, {}, Problem(ConvOp::kForward), BatchSize(2));
+  ASSERT_TRUE(exact);
+  EXPECT_THAT(Described(*exact), ElementsAre("IMPLICIT_GEMM FP32 FMA",
+                                             "IMPLICIT_PRECOMP_GEMM FP32 FMA"));
+  const auto fast = SuggestConvolutions(
+      *handle_, {}, Problem(ConvOp::kForward, Precision::kTf32), BatchSize(2));
+  ASSERT_TRUE(fast);
+  EXPECT_EQ(Described(*fast)[0], "IMPLICIT_PRECOMP_GEMM TF32 TENSOR_OP");
+}
+
+TEST_F(CudnnCallsTest, SuggestTheAskedArithmeticBeforeAnother) {
+  for (int algorithm = 2; algorithm < 8; ++algorithm) {
+    Fake().refusals[algorithm] = CUDNN_STATUS_NOT_SUPPORTED;
+  }
+  Fake().suggestions[CUDNN_DATA_HALF] = {{1, CUDNN_TENSOR_OP_MATH}};
+  Fake().suggestions[CUDNN_DATA_FLOAT] = {{0, CUDNN_TENSOR_OP_MATH},
+                                          {0, CUDNN_DEFAULT_MATH}};
+  const auto suggested = SuggestConvolutions(
+      *handle_, {}, Problem(ConvOp::kForward, Precision::kTrueHalf),
+      BatchSize(2));
+  ASSERT_TRUE(suggested);
+  EXPECT_THAT(Described(*suggested),
+              ElementsAre("IMPLICIT_PRECOMP_GEMM TRUE_HALF DEFAULT",
+                          "IMPLICIT_PRECOMP_GEMM TRUE_HALF TENSOR_OP",
+                          "IMPLICIT_GEMM PSEUDO_HALF TENSOR_OP",
+                          "IMPLICIT_GEMM PSEUDO_HALF DEFAULT",
+                          "IMPLICIT_GEMM TRUE_HALF DEFAULT",
+                          "IMPLICIT_GEMM TRUE_HALF TENSOR_OP",
+                          "IMPLICIT_PRECOMP_GEMM PSEUDO_HALF DEFAULT",
+                          "IMPLICIT_PRECOMP_GEMM PSEUDO_HALF TENSOR_OP"));
+}
+
+TEST_F(CudnnCallsTest, SuggestWhatErrsMoreThanTheOthersLast) {
+  Fake().refusals[CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD] =
+      CUDNN_STATUS_NOT_SUPPORTED;
+  Fake().suggestions[CUDNN_DATA_FLOAT] = {
+      {CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED, CUDNN_FMA_MATH},
+      {CUDNN_CONVOLUTION_FWD_ALGO_GEMM, CUDNN_FMA_MATH}};
+  ConvProblem problem = Problem(ConvOp::kForward);
+  const auto small = SuggestConvolutions(*handle_, {}, problem, BatchSize(2));
+  ASSERT_TRUE(small);
+  EXPECT_EQ(Described(*small).front(), "WINOGRAD_NONFUSED FP32 FMA");
+  problem.geometry.filter = {1, 5, 5};
+  const auto large = SuggestConvolutions(*handle_, {}, problem, BatchSize(2));
+  ASSERT_TRUE(large);
+  EXPECT_EQ(Described(*large).front(), "GEMM FP32 FMA");
+  EXPECT_EQ(Described(*large).back(), "WINOGRAD_NONFUSED FP32 FMA");
+}
+
+TEST_F(CudnnCallsTest, SuggestInTheOrderOfListingWhereTheHeuristicsFail) {
+  Fake().suggestions[CUDNN_DATA_FLOAT] = {{5, CUDNN_FMA_MATH}};
+  Fake().suggestion_status = CUDNN_STATUS_INTERNAL_ERROR;
+  const ConvProblem problem = Problem(ConvOp::kForward);
+  const auto suggested =
+      SuggestConvolutions(*handle_, {}, problem, BatchSize(2));
+  ASSERT_TRUE(suggested) << suggested.error().message;
+  EXPECT_EQ(Described(*suggested),
+            Described(*ListLegacy(*handle_, problem, BatchSize(2))));
+}
+
 TEST_F(CudnnCallsTest, GiveLegacyAlgorithmsTheirOperandsAndWorkspace) {
   Fake().workspace = 512;
   const std::map<ConvOp, Algorithm> algorithms = {

@@ -26,6 +26,20 @@ cudnnStatus_t Query(int algorithm, std::size_t* size) {
   return CUDNN_STATUS_SUCCESS;
 }
 
+template <class Perf>
+cudnnStatus_t Suggest(cudnnConvolutionDescriptor_t convolution, int requested,
+                      int* returned, Perf* results) {
+  const auto& suggestions = Fake().suggestions[Fake().sums.at(convolution)];
+  *returned = std::min(requested, static_cast<int>(suggestions.size()));
+  for (int i = 0; i < *returned; ++i) {
+    const LegacySuggestion& suggestion =
+        suggestions[static_cast<std::size_t>(i)];
+    results[i].algo = static_cast<decltype(Perf::algo)>(suggestion.algorithm);
+    results[i].mathType = suggestion.math;
+  }
+  return Fake().suggestion_status;
+}
+
 cudnnStatus_t Ran(const char* call, std::vector<const void*> pointers,
                   int algorithm, std::size_t size, const void* alpha,
                   const void* beta) {
@@ -335,8 +349,11 @@ CudnnApi FakeCudnn() {
     return --Fake().alive, kSuccess;
   };
   api.SetConvolutionNdDescriptor =
-      [](cudnnConvolutionDescriptor_t, int, const int*, const int*, const int*,
-         cudnnConvolutionMode_t, cudnnDataType_t) { return kSuccess; };
+      [](cudnnConvolutionDescriptor_t d, int, const int*, const int*,
+         const int*, cudnnConvolutionMode_t, cudnnDataType_t sum) {
+        Fake().sums[d] = sum;
+        return kSuccess;
+      };
   api.SetConvolutionGroupCount = [](cudnnConvolutionDescriptor_t, int) {
     return kSuccess;
   };
@@ -357,6 +374,24 @@ CudnnApi FakeCudnn() {
          cudnnConvolutionDescriptor_t, cudnnFilterDescriptor_t,
          cudnnConvolutionBwdFilterAlgo_t algorithm,
          std::size_t* size) { return Query(algorithm, size); };
+  api.GetForwardAlgorithm =
+      [](cudnnHandle_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
+         cudnnConvolutionDescriptor_t d, cudnnTensorDescriptor_t, int requested,
+         int* returned, cudnnConvolutionFwdAlgoPerf_t* results) {
+        return Suggest(d, requested, returned, results);
+      };
+  api.GetBackwardDataAlgorithm =
+      [](cudnnHandle_t, cudnnFilterDescriptor_t, cudnnTensorDescriptor_t,
+         cudnnConvolutionDescriptor_t d, cudnnTensorDescriptor_t, int requested,
+         int* returned, cudnnConvolutionBwdDataAlgoPerf_t* results) {
+        return Suggest(d, requested, returned, results);
+      };
+  api.GetBackwardFilterAlgorithm =
+      [](cudnnHandle_t, cudnnTensorDescriptor_t, cudnnTensorDescriptor_t,
+         cudnnConvolutionDescriptor_t d, cudnnFilterDescriptor_t, int requested,
+         int* returned, cudnnConvolutionBwdFilterAlgoPerf_t* results) {
+        return Suggest(d, requested, returned, results);
+      };
   api.ConvolutionForward = [](cudnnHandle_t, const void* alpha,
                               cudnnTensorDescriptor_t, const void* x,
                               cudnnFilterDescriptor_t, const void* w,

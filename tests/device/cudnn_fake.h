@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "device/cudnn/legacy_queries.h"
 #include "device/cudnn/libraries.h"
 
 namespace ucudnn::cudnn {
@@ -37,6 +38,10 @@ struct FakeState {
 
   // cuDNN's first interface.
   std::map<int, cudnnStatus_t> refusals;  // by algorithm
+  // What the heuristics name, by the type of the sums.
+  std::map<cudnnDataType_t, std::vector<LegacySuggestion>> suggestions;
+  cudnnStatus_t suggestion_status = CUDNN_STATUS_SUCCESS;
+  std::map<const void*, cudnnDataType_t> sums;  // by convolution descriptor
   cudnnStatus_t run_status = CUDNN_STATUS_SUCCESS;
   std::size_t workspace = 0;
   struct Run {

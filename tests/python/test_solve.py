@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -110,8 +111,12 @@ def test_errors_say_what_would_do():
         ucudnn.solve_wr(ALEXNET, 256, "64 miB")
     with pytest.raises(ucudnn.InvalidArgument, match="'lare'.*there are.*layer"):
         ucudnn.solve_wr(ALEXNET, 256, "64MiB", lare="conv2")
-    with pytest.raises(ucudnn.InvalidArgument, match="powerOf2"):
+    with pytest.raises(ucudnn.InvalidArgument, match="powerOf2") as bad:
         ucudnn.solve_wr(ALEXNET, 256, "64MiB", batch_policy="powerOf2")
+    policies = re.findall("powerOfTwo|undivided|adaptive", str(bad.value))
+    assert len(policies) == 3
+    for policy in policies:
+        assert f'"{policy}"' in ucudnn.solve_wr.__doc__
     with pytest.raises(ucudnn.InvalidArgument, match="a front is of one kernel"):
         ucudnn.pareto(ALEXNET, 256, "64MiB", precision="FP32")
 

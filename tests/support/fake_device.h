@@ -58,6 +58,8 @@ class FakeDevice final : public Device {
   void set_memory(Bytes memory) { memory_ = memory; }  // of one buffer
   void set_total_memory(Bytes memory) { free_ = memory; }
   void set_cache(Bytes cache) { cache_ = cache; }
+  // Which of them the device would take unmeasured.
+  void set_suggestion(std::string name) { suggestion_ = std::move(name); }
 
   const DeviceInfo& info() const override { return info_; }
   Bytes cache() const override { return cache_; }
@@ -70,6 +72,15 @@ class FakeDevice final : public Device {
       candidates.push_back(
           {a.algorithm, a.workspace_per_image * batch.count()});
     }
+    return candidates;
+  }
+
+  Result<std::vector<Candidate>> SuggestAlgorithms(const ConvProblem& problem,
+                                                   BatchSize batch) override {
+    UCUDNN_ASSIGN_OR_RETURN(auto candidates, ListAlgorithms(problem, batch));
+    std::stable_partition(
+        candidates.begin(), candidates.end(),
+        [&](const Candidate& c) { return c.algorithm.name == suggestion_; });
     return candidates;
   }
 
@@ -164,6 +175,7 @@ class FakeDevice final : public Device {
 
   DeviceInfo info_;
   std::vector<FakeAlgorithm> algorithms_;
+  std::string suggestion_;
   std::vector<RunCall> runs_;
   std::vector<RunCall> timed_runs_;
   std::vector<Bytes> allocations_;

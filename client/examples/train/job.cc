@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/file.h"
 #include "base/network.h"
 #include "base/network_file.h"
 #include "client/session_config.h"
@@ -55,12 +56,13 @@ Result<Job> MakeJob(const TrainOptions& options) {
     suits = {3, 224, 224};
     if (options.classes == 0) classes = 1000;
   } else if (options.net != "lenet") {
-    UCUDNN_ASSIGN_OR_RETURN(chain, ReadNetworkFile(options.net, BatchSize(1)));
+    UCUDNN_ASSIGN_OR_RETURN(
+        chain, OfInput(ReadNetworkFile(options.net, BatchSize(1))));
     const ConvGeometry& first = chain->layers.front().geometry;
     suits = {first.channels, first.input[1], first.input[2]};
   }
   if (image.elements() == 0) image = suits;
-  UCUDNN_ASSIGN_OR_RETURN(job.data, ReadData(options.data));
+  UCUDNN_ASSIGN_OR_RETURN(job.data, OfInput(ReadData(options.data)));
   if (job.data == nullptr) {
     job.data = std::make_unique<SyntheticImages>(image, classes, options.images,
                                                  options.seed);

@@ -192,7 +192,7 @@ class Training {
     std::string text;
     Status read;
     if (ranks_.rank() == 0) {
-      auto file = ReadFile(options_.checkpoint, 64_GiB);
+      auto file = OfInput(ReadFile(options_.checkpoint, 64_GiB));
       if (file) {
         text = *std::move(file);
       } else {
@@ -201,8 +201,9 @@ class Training {
     }
     UCUDNN_RETURN_IF_ERROR(Together(read));
     UCUDNN_RETURN_IF_ERROR(ranks_.Broadcast(&text, Soon()));
-    UCUDNN_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
-                            DecodeCheckpoint(text, options_.checkpoint));
+    UCUDNN_ASSIGN_OR_RETURN(
+        const Checkpoint checkpoint,
+        OfInput(DecodeCheckpoint(text, options_.checkpoint)));
     if (checkpoint.job != job_.hash ||
         std::ssize(checkpoint.state.filters) != parameters_->count()) {
       return Fail(Code::kInvalidArgument,

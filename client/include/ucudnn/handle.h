@@ -21,7 +21,8 @@
 // UCUDNN_WORKSPACE_LIMIT bounds what each convolution asks for as workspace;
 // with UCUDNN_TOTAL_WORKSPACE_SIZE it asks for none, and ucudnn keeps one arena
 // for all, divided among those that were asked about and those of the network
-// that UCUDNN_NETWORK_FILE names. UCUDNN_BATCH_SIZE_POLICY says which
+// that UCUDNN_NETWORK_FILE names: CSV, which `ucudnn networks convert` makes of
+// an ONNX model, or a plan. UCUDNN_BATCH_SIZE_POLICY says which
 // micro-batches there may be: powerOfTwo unless set, all, undivided, or
 // adaptive, which measures those that plans under the limit need.
 //

@@ -74,8 +74,10 @@ def solve_wr(
     """The fastest division of each kernel under a limit for each of them.
 
     `rows` says which rows of the profile are meant where it has several:
-    device, network, layer, op, precision, layout. `batch_policy` is "all",
-    "powerOfTwo" or "undivided". Raises NoPlan if nothing fits.
+    device, network, layer, op, precision, layout. `batch_policy` says which
+    sizes of micro-batches there may be: "all", "powerOfTwo", "undivided" or
+    "adaptive", which chooses what to measure: of a profile it uses all that
+    was measured. Raises NoPlan if nothing fits.
     """
     request = _request(batch, workspace_limit, batch_policy, rows)
     return WorkspacePlan.from_json(_solve("wr", csv_of(profile), request))
@@ -88,7 +90,10 @@ def solve_wd(
     batch_policy: str = "all",
     **rows: str,
 ) -> WorkspacePlan:
-    """The same under one limit for all kernels, each with its own segment."""
+    """The same under one limit for all kernels, each with its own segment.
+
+    `rows` and `batch_policy` are as in solve_wr.
+    """
     request = _request(batch, workspace_limit, batch_policy, rows)
     return WorkspacePlan.from_json(_solve("wd", csv_of(profile), request))
 
@@ -103,7 +108,10 @@ def pareto(
     **rows: str,
 ) -> List[FrontPoint]:
     """One kernel's divisions that none beats in both time and workspace, by
-    rising workspace."""
+    rising workspace.
+
+    `rows` and `batch_policy` are as in solve_wr.
+    """
     request = _request(
         batch, workspace_limit, batch_policy, {"layer": layer, "op": op, **rows}
     )
@@ -119,7 +127,10 @@ def iteration_times(
     **rows: str,
 ) -> Dict[int, float]:
     """How long all kernels take, divided as solve_wr does, for every batch up
-    to `batch` that can be divided under the limit; microseconds by batch."""
+    to `batch` that can be divided under the limit; microseconds by batch.
+
+    `rows` and `batch_policy` are as in solve_wr.
+    """
     request = _request(batch, workspace_limit, batch_policy, rows)
     answer = _solve("times", csv_of(profile), request)
     return {point["batch"]: point["time_us"] for point in answer["times"]}
@@ -155,7 +166,7 @@ def best_batch_size(
     from `times` (of whole iterations, by its column gpu), or from `profile`
     (of all its kernels, divided under `workspace_limit`, by its column
     device); if neither is given, from the profile that the variable
-    UCUDNN_PROFILE names.
+    UCUDNN_PROFILE names. `rows` and `batch_policy` are as in solve_wr.
     """
     if times is not None and profile is not None:
         raise InvalidArgument("either times or a profile is to be given", 3)

@@ -148,7 +148,7 @@ TEST_F(NamedNetworkTest, SaysWhatIsAccepted) {
   const auto onnx = NamedNetwork::Read(Write("m.onnx", "\x08\x07"), "kind");
   ASSERT_FALSE(onnx);
   EXPECT_THAT(onnx.error().message,
-              AllOf(HasSubstr("m.onnx"), HasSubstr("ucudnn plan -o json")));
+              AllOf(HasSubstr("m.onnx"), HasSubstr("ucudnn networks convert")));
   EXPECT_THAT(
       NamedNetwork::Read(Write("n.csv", "name,C\n"), "k").error().message,
       HasSubstr("n.csv"));

@@ -14,7 +14,6 @@
 
 #include "client/examples/train/net.h"
 #include "client/plan_file.h"
-#include "client/undivided.h"
 #include "device/onednn/onednn_device.h"
 #include "proto/convert.h"
 #include "tests/support/mpirun.h"
@@ -75,7 +74,7 @@ Result<JobPlan> InThrees(const JobRequest& request,
         if (size == 0 || count == 0) continue;
         UCUDNN_ASSIGN_OR_RETURN(
             const Candidate candidate,
-            FirstThatFits(*device, kernel.problem, BatchSize(size),
+            SuggestWithin(*device, kernel.problem, BatchSize(size),
                           request.workspace_limit));
         planned.workspace = std::max(planned.workspace, candidate.workspace);
         planned.micro_batches.push_back(
@@ -195,7 +194,8 @@ TEST_F(TrainTest, LearnsTheSameOnUnlikeThreadsPlannedAndEvenlySplit) {
       "--batch", "15",      "--steps",        "10", "--threads", "2,1",
       "--image", "1x12x12", "--measurements", "1"};
   std::vector<std::string> arguments = common;
-  arguments.insert(arguments.end(), {"--coordinator", coordinator.address()});
+  arguments.insert(arguments.end(), {"--coordinator", coordinator.address(),
+                                     "--batch-policy", "adaptive"});
   const Json planned = Train(2, arguments);
   ASSERT_EQ(run_.exit_status, 0) << run_.output;
   EXPECT_EQ(planned["split"], "planned");
@@ -250,7 +250,7 @@ TEST_F(TrainTest, GoesOnFromACheckpointAsIfItHadNeverStopped) {
   EXPECT_THAT(refused.err, AllOf(HasSubstr(file), HasSubstr("the seed")));
   std::ofstream(file, std::ios::app) << "x";
   Train(2, with({"--steps", "30", "--resume"}));
-  EXPECT_EQ(run_.exit_status, 1);
+  EXPECT_EQ(run_.exit_status, 2);
   EXPECT_THAT(run_.output, HasSubstr(file + ": offset 24"));
 }
 
@@ -336,7 +336,13 @@ TEST_F(TrainTest, ExitsWithTheStatusOfTheContract) {
   };
   expect(2, "--batch", {});
   expect(2, "such as 3x32x32", {"--batch", "8", "--image", "3x32"});
-  expect(1, "none.csv", {"--batch", "8", "--net", folder_ / "none.csv"});
+  expect(2, BatchPolicyNames(), {"--batch", "8", "--batch-policy", "most"});
+  for (const char* flag : {"--net", "--data"}) {
+    const std::string form = flag == std::string("--data") ? "mnist:" : "";
+    expect(2, "none", {"--batch", "8", flag, form + (folder_ / "none.csv")});
+  }
+  std::ofstream(folder_ / "no.onnx") << std::string(9, '\1');
+  expect(2, "no.onnx", {"--batch", "8", "--net", folder_ / "no.onnx"});
   expect(2, "only 7 images", {"--batch", "8", "--images", "7"});
 }
 
