@@ -44,8 +44,12 @@ struct GpuGradients::State {
   const DriverApi* driver = nullptr;
   Path path = Path::kStaged;
   std::array<void*, 2> pinned{};  // pieces under way, for any context
-  // In one context, of one kind of path: a piece, and what a neighbour sends.
+  CUcontext primary = nullptr;    // retained for memory of no known context
+  CUdevice primary_device = 0;
+  // In one context: the stream of our work, and for one kind of path a piece,
+  // and what a neighbour sends.
   CUcontext context = nullptr;
+  CUstream stream = nullptr;
   std::array<void*, 2> ring{};
   CUmodule module = nullptr;
   CUfunction blend_float = nullptr;
@@ -65,13 +69,22 @@ struct GpuGradients::State {
   }
 
   // For the context that is current.
-  Status PrepareRing() {
+  Status PrepareStream() {
     CUcontext now = nullptr;
     UCUDNN_RETURN_IF_ERROR(
         Check(driver->CtxGetCurrent(&now), "cuCtxGetCurrent"));
-    if (module != nullptr && now == context) return {};
-    FreeRing();
+    if (stream != nullptr && now == context) return {};
+    FreeContexts();
+    UCUDNN_RETURN_IF_ERROR(
+        Check(driver->StreamCreate(&stream, CU_STREAM_NON_BLOCKING),
+              "cuStreamCreate"));
     context = now;
+    return {};
+  }
+
+  // For the same.
+  Status PrepareRing() {
+    if (module != nullptr) return {};
     UCUDNN_RETURN_IF_ERROR(
         Check(driver->ModuleLoadData(&module, BlendModule().c_str()),
               "cuModuleLoadData"));
@@ -94,11 +107,20 @@ struct GpuGradients::State {
     return {};
   }
 
-  void FreeRing() {
+  // What belongs to `context`.
+  void FreeContexts() {
     if (context == nullptr || driver->CtxPushCurrent(context) != CUDA_SUCCESS) {
       return;
     }
     const cudnn::GpuContext::Scope scope(driver);
+    FreeRing();
+    if (stream != nullptr) (void)driver->StreamDestroy(stream);
+    stream = nullptr;
+    context = nullptr;
+  }
+
+  // With `context` current.
+  void FreeRing() {
     if (module != nullptr) (void)driver->ModuleUnload(module);
     module = nullptr;
     for (void*& memory : ring) {
@@ -121,14 +143,16 @@ struct GpuGradients::State {
     pinned.fill(nullptr);
     ring.fill(nullptr);
     module = nullptr;
+    stream = nullptr;
     context = nullptr;
+    primary = nullptr;
   }
 
   // Polled, as waiting in the driver has no bound.
-  Status Wait(CUstream stream, Ranks::Deadline deadline) const {
+  Status Wait(CUstream work, Ranks::Deadline deadline) const {
     auto pause = std::chrono::microseconds(1);
     for (int looks = 0;; ++looks) {
-      const CUresult result = driver->StreamQuery(stream);
+      const CUresult result = driver->StreamQuery(work);
       if (result != CUDA_ERROR_NOT_READY) {
         return Check(result, "cuStreamQuery");
       }
@@ -146,9 +170,30 @@ struct GpuGradients::State {
     }
   }
 
+  // The GPU's primary context, which every process has at most one of.
+  Result<CUcontext> Primary(int gpu) {
+    CUdevice device = 0;
+    UCUDNN_RETURN_IF_ERROR(
+        Check(driver->DeviceGet(&device, gpu), "cuDeviceGet"));
+    if (primary != nullptr && primary_device == device) return primary;
+    ReleasePrimary();
+    UCUDNN_RETURN_IF_ERROR(
+        Check(driver->DevicePrimaryCtxRetain(&primary, device),
+              "cuDevicePrimaryCtxRetain"));
+    primary_device = device;
+    return primary;
+  }
+
+  void ReleasePrimary() {
+    if (primary == nullptr) return;
+    FreeContexts();
+    (void)driver->DevicePrimaryCtxRelease(primary_device);
+    primary = nullptr;
+  }
+
   // Makes the context of `pointer` current in `scope` where none of its GPU is.
   Status Enter(const void* pointer,
-               std::optional<cudnn::GpuContext::Scope>* scope) const {
+               std::optional<cudnn::GpuContext::Scope>* scope) {
     const auto ask = [&](void* answer, CUpointer_attribute attribute) {
       return driver->PointerGetAttribute(answer, attribute, Address(pointer));
     };
@@ -164,10 +209,8 @@ struct GpuGradients::State {
     CUcontext context_of = nullptr;
     if (ask(&context_of, CU_POINTER_ATTRIBUTE_CONTEXT) != CUDA_SUCCESS ||
         context_of == nullptr) {
-      return Fail(Code::kFailedPrecondition,
-                  "the gradients are in the memory of GPU {}, and no context "
-                  "of it is current",
-                  gpu);
+      // Memory of a pool has none of its own, and any of the GPU's will do.
+      UCUDNN_ASSIGN_OR_RETURN(context_of, Primary(gpu));
     }
     UCUDNN_RETURN_IF_ERROR(
         Check(driver->CtxPushCurrent(context_of), "cuCtxPushCurrent"));
@@ -201,7 +244,7 @@ class OnGpu final : public Gradients<T> {
         values_(values),
         count_(count),
         scale_(scale),
-        stream_(stream),
+        made_in_(stream),
         deadline_(deadline) {}
 
   std::size_t count() const override { return count_; }
@@ -209,6 +252,8 @@ class OnGpu final : public Gradients<T> {
   Status Prepare() override {
     if (count_ == 0) return {};
     UCUDNN_RETURN_IF_ERROR(state_.Enter(values_, &scope_));
+    UCUDNN_RETURN_IF_ERROR(state_.PrepareStream());
+    stream_ = state_.stream;
     if (state_.path != Path::kStaged) {
       // Where that fails, as without room for two pieces, all ranks stage.
       direct_ = state_.PrepareRing().has_value();
@@ -225,6 +270,7 @@ class OnGpu final : public Gradients<T> {
 
   Result<T*> Take(unsigned turn, std::size_t first,
                   std::size_t count) override {
+    UCUDNN_RETURN_IF_ERROR(AwaitMade());
     T* const piece = static_cast<T*>(state_.pinned[turn]);
     if (scale_ == 0) {
       // What was given of this buffer's last sums is still being read.
@@ -262,6 +308,7 @@ class OnGpu final : public Gradients<T> {
 
   Status SumDirectly(Ranks& ranks, Ranks::Deadline) override {
     constexpr std::size_t kPiece = kPieceBytes / sizeof(T);
+    UCUDNN_RETURN_IF_ERROR(AwaitMade());
     T* const piece = static_cast<T*>(state_.ring[0]);
     for (std::size_t first = 0; first < count_; first += kPiece) {
       const std::size_t count = std::min(kPiece, count_ - first);
@@ -284,6 +331,14 @@ class OnGpu final : public Gradients<T> {
   }
 
  private:
+  // Our stream is another than the one they are made in.
+  Status AwaitMade() {
+    if (made_) return {};
+    UCUDNN_RETURN_IF_ERROR(state_.Wait(made_in_, deadline_));
+    made_ = true;
+    return {};
+  }
+
   // Sums a piece round the ring: each rank's part of it grows while it goes
   // from rank to rank, and then goes round once more. So every sum is made in
   // one order, and all ranks have the same to the last bit.
@@ -346,9 +401,11 @@ class OnGpu final : public Gradients<T> {
   T* const values_;
   const std::size_t count_;
   const double scale_;
-  const CUstream stream_;
+  const CUstream made_in_;
   const Ranks::Deadline deadline_;
+  CUstream stream_ = nullptr;
   std::optional<cudnn::GpuContext::Scope> scope_;
+  bool made_ = false;
   bool direct_ = false;
 };
 
@@ -359,8 +416,9 @@ GpuGradients::GpuGradients(std::unique_ptr<State> state)
 
 GpuGradients::~GpuGradients() {
   // At the end of the process the driver may be gone, and the memory too.
-  state_->FreeRing();
   state_->FreePinned();
+  state_->FreeContexts();
+  state_->ReleasePrimary();
 }
 
 Result<std::unique_ptr<GpuGradients>> GpuGradients::Create() {

@@ -65,8 +65,8 @@
 
 namespace ucudnn {
 
+class AllReducer;
 class Device;
-class GpuGradients;
 class JobLink;
 class Ranks;
 struct SessionConfig;
@@ -209,10 +209,9 @@ class Session {
   // Why rank 0 would not offer the plan to the others.
   Status CheckOffer(const JobPlan& plan) const;
   void ForgetActiveComm();
-  template <class T>
-  Status AllReduce(std::span<T> gradients, void* stream);
 
   std::unique_ptr<Ranks> ranks_;
+  std::unique_ptr<AllReducer> reducer_;
   std::unique_ptr<SessionConfig> config_;
   Device* device_ = nullptr;
   std::unique_ptr<JobLink> link_;  // null where no coordinator is named
@@ -226,8 +225,6 @@ class Session {
   std::int64_t revision_ = 1;
   std::chrono::milliseconds agree_within_{0};
   std::optional<MPI_Comm> active_;
-  // Null until the process has loaded the driver.
-  std::unique_ptr<GpuGradients> gpu_;
 };
 
 }  // namespace ucudnn

@@ -64,6 +64,7 @@ TEST_F(GradientsTest, AreSummedInAGpusMemoryThroughTheHost) {
   EXPECT_EQ(ranks[0]["is_gpu_memory"], true);
   EXPECT_FALSE(ranks[0]["calls"].contains("kernel"));
   EXPECT_EQ(ranks[0]["calls"]["pinned"], 2) << "once for all sums";
+  EXPECT_EQ(ranks[0]["calls"]["stream"], 1) << "beside the program's own";
 }
 
 TEST_F(GradientsTest, AreSummedFromGpuToGpuWhereMpiAllowsIt) {

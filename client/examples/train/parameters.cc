@@ -75,14 +75,6 @@ Status Parameters::Update(Layers& layers, float rate, float momentum) {
                       static_cast<float*>(filters_.data()));
 }
 
-Status Parameters::ReadGradients(float* host) {
-  return device_.Download(host, gradients_.data(), size());
-}
-
-Status Parameters::WriteGradients(const float* host) {
-  return device_.Upload(gradients_.data(), host, size());
-}
-
 Result<Parameters::State> Parameters::Save() {
   State state;
   state.filters.resize(static_cast<std::size_t>(count_));

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -34,9 +35,13 @@ class Parameters {
   // velocity = momentum velocity + gradient; filter -= rate velocity.
   Status Update(Layers& layers, float rate, float momentum);
 
-  // On the host; spans of count() elements.
-  Status ReadGradients(float* host);
-  Status WriteGradients(const float* host);
+  // All of them, in device memory.
+  std::span<float> gradients() const {
+    return {static_cast<float*>(gradients_.data()),
+            static_cast<std::size_t>(count_)};
+  }
+
+  // On the host; count() elements each.
   struct State {
     std::vector<float> filters;
     std::vector<float> velocities;

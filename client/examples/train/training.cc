@@ -18,6 +18,7 @@
 
 #include "base/even_shares.h"
 #include "base/file.h"
+#include "client/all_reduce.h"
 #include "client/ctl/progress.h"
 #include "client/examples/train/checkpoint.h"
 #include "client/examples/train/job.h"
@@ -60,7 +61,8 @@ class Training {
       : ranks_(ranks),
         options_(std::move(options)),
         interrupted_(std::move(interrupted)),
-        terminal_(isatty(STDERR_FILENO) != 0) {}
+        terminal_(isatty(STDERR_FILENO) != 0),
+        even_(ranks) {}
 
   Result<Report> Run() {
     UCUDNN_RETURN_IF_ERROR(Prepare());
@@ -111,7 +113,6 @@ class Training {
     auto parameters = Parameters::Create(*device_, job_.net, options_.seed);
     UCUDNN_RETURN_IF_ERROR(Together(StatusOf(parameters)));
     parameters_ = *std::move(parameters);
-    gradients_.resize(static_cast<std::size_t>(parameters_->count()));
     return MakeReplica();
   }
 
@@ -266,14 +267,7 @@ class Training {
                             ranks_.Max(passed ? 0 : 1, Soon()));
     if (failed > 0) return Together(passed);
     const auto computed = Clock::now();
-    const std::span<float> gradients(gradients_);
-    if (options_.even) {
-      UCUDNN_RETURN_IF_ERROR(
-          ScaleAndSum(ranks_, gradients, part_.weight, Soon()));
-    } else {
-      UCUDNN_RETURN_IF_ERROR(session_->AllReduceGradients(gradients));
-    }
-    UCUDNN_RETURN_IF_ERROR(parameters_->WriteGradients(gradients_.data()));
+    UCUDNN_RETURN_IF_ERROR(SumGradients(parameters_->gradients()));
     UCUDNN_RETURN_IF_ERROR(
         parameters_->Update(*layers_, static_cast<float>(options_.rate),
                             static_cast<float>(options_.momentum)));
@@ -290,6 +284,13 @@ class Training {
     return {};
   }
 
+  // Of all ranks, in device memory; the device is done with its passes.
+  Status SumGradients(std::span<float> gradients) {
+    if (!options_.even) return session_->AllReduceGradients(gradients);
+    // Each rank has a session of its own.
+    return even_.Sum(gradients, part_.weight, nullptr, Soon());
+  }
+
   // Both passes over this rank's images; not collective.
   Status Compute() {
     loss_ = 0;
@@ -299,7 +300,6 @@ class Training {
       UCUDNN_ASSIGN_OR_RETURN(time,
                               device_->Time([&] { return replica_->Run(); }));
       UCUDNN_ASSIGN_OR_RETURN(loss_, replica_->Loss());
-      UCUDNN_RETURN_IF_ERROR(parameters_->ReadGradients(gradients_.data()));
     }
     report_.passes.push_back(time);
     session_->ReportStep(time);
@@ -414,13 +414,13 @@ class Training {
   std::unique_ptr<Device> device_;  // outlives what it made
   std::unique_ptr<Layers> layers_;
   std::unique_ptr<Session> session_;
+  AllReducer even_;  // what evenly split ranks sum with
   Part part_;
   int turn_ = 0;
   int turns_ = 1;
   std::optional<Order> order_;
   std::unique_ptr<Parameters> parameters_;
   std::unique_ptr<Replica> replica_;
-  std::vector<float> gradients_;
   std::future<Images> ahead_;  // for the next step
   double loss_ = 0;
   std::int64_t done_ = 0;    // steps

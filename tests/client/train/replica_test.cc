@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "client/examples/train/data.h"
 #include "client/undivided.h"
@@ -60,8 +61,11 @@ class ReplicaTest : public ::testing::Test {
   }
 
   std::vector<float> Gradients() {
-    std::vector<float> values(static_cast<std::size_t>(parameters_->count()));
-    EXPECT_TRUE(parameters_->ReadGradients(values.data()));
+    const std::span<float> gradients = parameters_->gradients();
+    std::vector<float> values(gradients.size());
+    EXPECT_TRUE(device_->Download(
+        values.data(), gradients.data(),
+        Bytes(std::ssize(gradients) * std::int64_t{sizeof(float)})));
     return values;
   }
 
