@@ -41,6 +41,15 @@ class Parameters {
             static_cast<std::size_t>(count_)};
   }
 
+  // Neighbours, of which the gradient of `layer` is made last.
+  struct Bucket {
+    std::size_t layer = 0;
+    std::span<float> gradients;  // in device memory
+  };
+  // All gradients, in the order in which a backward pass makes them; of no less
+  // than `least` each, but for the last.
+  std::vector<Bucket> Buckets(Bytes least) const;
+
   // On the host; count() elements each.
   struct State {
     std::vector<float> filters;

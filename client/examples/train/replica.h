@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -40,7 +41,10 @@ class Replica {
               const std::vector<std::int64_t>& labels);
   // Enqueues both passes over what was loaded. Then the gradients of
   // `parameters` are those of the mean loss (cross-entropy) of these images.
-  Status Run();
+  // `made` is called when all work for a layer's gradient is enqueued, for the
+  // convolutions from the last to the first.
+  using Made = std::function<Status(std::size_t layer)>;
+  Status Run(const Made& made = {});
   // The sum of the images' losses in the last Run; waits for it.
   Result<double> Loss();
 
@@ -56,7 +60,7 @@ class Replica {
   Status FindKernels(const WorkspacePlan& plan);
   Status Allocate();
   Status Forward(std::size_t layer);
-  Status Backward(std::size_t layer);
+  Status Backward(std::size_t layer, const Made& made);
   Status AddGradient(const Extent& extent, const float* from,
                      std::size_t tensor);
   ConvArgs ArgsOf(std::size_t layer, ConvOp op, float beta) const;
