@@ -46,10 +46,12 @@ struct GpuGradients::State {
   std::array<void*, 2> pinned{};  // pieces under way, for any context
   CUcontext primary = nullptr;    // retained for memory of no known context
   CUdevice primary_device = 0;
-  // In one context: the stream of our work, and for one kind of path a piece,
-  // and what a neighbour sends.
+  // In one context: the stream of our work, what ranks share if it could be
+  // pinned, and for one kind of path a piece, and what a neighbour sends.
   CUcontext context = nullptr;
   CUstream stream = nullptr;
+  std::byte* shared = nullptr;
+  bool shared_refused = false;
   std::array<void*, 2> ring{};
   CUmodule module = nullptr;
   CUfunction blend_float = nullptr;
@@ -80,6 +82,20 @@ struct GpuGradients::State {
               "cuStreamCreate"));
     context = now;
     return {};
+  }
+
+  // For the same: whether its copies to and from `window` are as good as pinned
+  // memory's. Others would make the host wait without a bound.
+  bool PrepareShared(const SharedMemory* window) {
+    if (window == nullptr || shared_refused) return false;
+    if (shared == window->data()) return true;
+    shared_refused =
+        driver->MemHostRegister == nullptr ||
+        driver->MemHostUnregister == nullptr ||
+        driver->MemHostRegister(window->data(), window->size(),
+                                CU_MEMHOSTREGISTER_PORTABLE) != CUDA_SUCCESS;
+    if (!shared_refused) shared = window->data();
+    return !shared_refused;
   }
 
   // For the same.
@@ -114,6 +130,8 @@ struct GpuGradients::State {
     }
     const cudnn::GpuContext::Scope scope(driver);
     FreeRing();
+    if (shared != nullptr) (void)driver->MemHostUnregister(shared);
+    shared = nullptr;
     if (stream != nullptr) (void)driver->StreamDestroy(stream);
     stream = nullptr;
     context = nullptr;
@@ -144,6 +162,7 @@ struct GpuGradients::State {
     ring.fill(nullptr);
     module = nullptr;
     stream = nullptr;
+    shared = nullptr;
     context = nullptr;
     primary = nullptr;
   }
@@ -221,19 +240,6 @@ struct GpuGradients::State {
 
 namespace {
 
-// Values between two of `parts` equal parts, the last one as short as need be.
-struct Part {
-  std::size_t first;
-  std::size_t count;
-};
-Part PartOf(std::size_t total, int parts, int part) {
-  const auto n = static_cast<std::size_t>(parts);
-  const std::size_t size = (total + n - 1) / n;
-  const std::size_t first =
-      std::min(total, size * static_cast<std::size_t>(part));
-  return {first, std::min(size, total - first)};
-}
-
 template <class T, class State>
 class OnGpu final : public Gradients<T> {
  public:
@@ -248,12 +254,14 @@ class OnGpu final : public Gradients<T> {
         deadline_(deadline) {}
 
   std::size_t count() const override { return count_; }
+  double scale() const override { return scale_; }
 
-  Status Prepare() override {
+  Status Prepare(const SharedMemory* window) override {
     if (count_ == 0) return {};
     UCUDNN_RETURN_IF_ERROR(state_.Enter(values_, &scope_));
     UCUDNN_RETURN_IF_ERROR(state_.PrepareStream());
     stream_ = state_.stream;
+    shares_ = state_.PrepareShared(window);
     if (state_.path != Path::kStaged) {
       // Where that fails, as without room for two pieces, all ranks stage.
       direct_ = state_.PrepareRing().has_value();
@@ -278,10 +286,7 @@ class OnGpu final : public Gradients<T> {
       std::fill_n(piece, count, T(0));
       return piece;
     }
-    UCUDNN_RETURN_IF_ERROR(
-        state_.Check(driver_.MemcpyDtoHAsync(piece, Address(values_ + first),
-                                             count * sizeof(T), stream_),
-                     "cuMemcpyDtoHAsync"));
+    UCUDNN_RETURN_IF_ERROR(Fetch(piece, first, count));
     UCUDNN_RETURN_IF_ERROR(state_.Wait(stream_, deadline_));
     const T factor = static_cast<T>(scale_);
     std::transform(piece, piece + count, piece,
@@ -289,18 +294,26 @@ class OnGpu final : public Gradients<T> {
     return piece;
   }
 
-  Status Give(unsigned turn, std::size_t first, std::size_t count) override {
-    return state_.Check(
-        driver_.MemcpyHtoDAsync(Address(values_ + first), state_.pinned[turn],
-                                count * sizeof(T), stream_),
-        "cuMemcpyHtoDAsync");
+  Status Fetch(T* to, std::size_t first, std::size_t count) override {
+    UCUDNN_RETURN_IF_ERROR(AwaitMade());
+    return state_.Check(driver_.MemcpyDtoHAsync(to, Address(values_ + first),
+                                                count * sizeof(T), stream_),
+                        "cuMemcpyDtoHAsync");
   }
 
-  Status Finish() override {
+  Status Give(const T* from, std::size_t first, std::size_t count) override {
+    UCUDNN_RETURN_IF_ERROR(AwaitMade());
+    return state_.Check(driver_.MemcpyHtoDAsync(Address(values_ + first), from,
+                                                count * sizeof(T), stream_),
+                        "cuMemcpyHtoDAsync");
+  }
+
+  Status Wait() override {
     return count_ == 0 ? Status() : state_.Wait(stream_, deadline_);
   }
   void Abandon() override { state_.Abandon(); }
 
+  bool shares() const override { return shares_; }
   // A rank without values has none that MPI does not take.
   bool direct() const override {
     return direct_ || (count_ == 0 && state_.path != Path::kStaged);
@@ -327,7 +340,7 @@ class OnGpu final : public Gradients<T> {
                                   count * sizeof(T), stream_),
           "cuMemcpyDtoDAsync"));
     }
-    return Finish();
+    return Wait();
   }
 
  private:
@@ -406,6 +419,7 @@ class OnGpu final : public Gradients<T> {
   CUstream stream_ = nullptr;
   std::optional<cudnn::GpuContext::Scope> scope_;
   bool made_ = false;
+  bool shares_ = false;
   bool direct_ = false;
 };
 
