@@ -81,7 +81,7 @@ Status Replica::Allocate() {
   return {};
 }
 
-Status Replica::Load(const std::vector<float>& images,
+Status Replica::Load(std::span<const float> images,
                      const std::vector<std::int64_t>& labels) {
   const std::int64_t classes = net_.classes();
   labels_ = labels;

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -37,7 +38,7 @@ class Replica {
   const Executor& executor() const { return *executor_; }
 
   // Hands over the images, one after the other, and their classes.
-  Status Load(const std::vector<float>& images,
+  Status Load(std::span<const float> images,
               const std::vector<std::int64_t>& labels);
   // Enqueues both passes over what was loaded. Then the gradients of
   // `parameters` are those of the mean loss (cross-entropy) of these images.

@@ -205,11 +205,20 @@ class Training {
   // The memory of an earlier one is given back first.
   Status MakeReplica() {
     replica_.reset();
-    if (idle()) return Together({});
-    auto replica = Replica::Create(*device_, *layers_, job_.net, *part_.plan,
-                                   *parameters_);
-    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(replica)));
-    replica_ = *std::move(replica);
+    ahead_ = {};
+    return Together(idle() ? Status() : MakeMyReplica());
+  }
+
+  Status MakeMyReplica() {
+    const Bytes size(part_.batch.count() * job_.data->extent().elements() *
+                     std::int64_t{sizeof(float)});
+    for (DeviceBuffer& pixels : pixels_) {
+      pixels.Reset();
+      UCUDNN_ASSIGN_OR_RETURN(pixels, device_->AllocateHost(size));
+    }
+    UCUDNN_ASSIGN_OR_RETURN(
+        replica_, Replica::Create(*device_, *layers_, job_.net, *part_.plan,
+                                  *parameters_));
     return {};
   }
 
@@ -360,20 +369,28 @@ class Training {
   // This rank's images of a step.
   struct Images {
     std::vector<std::int64_t> numbers;
-    std::vector<float> pixels;
     std::vector<std::int64_t> labels;
+    std::span<const float> pixels;
   };
   static Images ReadImages(const Dataset& data,
-                           std::vector<std::int64_t> numbers) {
+                           std::vector<std::int64_t> numbers,
+                           std::span<float> pixels) {
     Images images;
     const auto elements = static_cast<std::size_t>(data.extent().elements());
-    images.pixels.resize(numbers.size() * elements);
+    images.pixels = pixels;
     for (std::size_t i = 0; i < numbers.size(); ++i) {
-      data.Read(numbers[i], &images.pixels[i * elements]);
+      data.Read(numbers[i], &pixels[i * elements]);
       images.labels.push_back(data.Label(numbers[i]));
     }
     images.numbers = std::move(numbers);
     return images;
+  }
+
+  // Where the images of a step are read to; the next ones' are elsewhere.
+  std::span<float> PixelsOf(std::int64_t step) const {
+    const DeviceBuffer& pixels = pixels_[static_cast<std::size_t>(step % 2)];
+    return {static_cast<float*>(pixels.data()),
+            static_cast<std::size_t>(pixels.size().count()) / sizeof(float)};
   }
 
   // Loads what this step is about, which was read during the last one unless
@@ -384,11 +401,12 @@ class Training {
     Images images;
     if (ahead_.valid()) images = ahead_.get();
     if (images.numbers != numbers) {
-      images = ReadImages(*job_.data, std::move(numbers));
+      images = ReadImages(*job_.data, std::move(numbers), PixelsOf(done_));
     }
     if (done_ + 1 < options_.steps) {
       ahead_ = std::async(std::launch::async, ReadImages, std::cref(*job_.data),
-                          order_->Images(done_ + 1, part_.first, part_.batch));
+                          order_->Images(done_ + 1, part_.first, part_.batch),
+                          PixelsOf(done_ + 1));
     }
     return replica_->Load(images.pixels, images.labels);
   }
@@ -483,7 +501,8 @@ class Training {
   std::unique_ptr<Mark> updated_;
   std::vector<Bucket> buckets_;
   std::unique_ptr<Replica> replica_;
-  std::future<Images> ahead_;  // for the next step
+  std::array<DeviceBuffer, 2> pixels_;  // in the host's memory
+  std::future<Images> ahead_;           // for the next step
   double loss_ = 0;
   std::int64_t done_ = 0;    // steps
   std::int64_t saved_ = -1;  // of them, in the checkpoint
