@@ -28,7 +28,7 @@ inline constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
 
 // Of one in memory that ranks share: as large as stays in a core's cache until
 // it has been summed up.
-inline constexpr std::size_t kSharedPieceBytes = std::size_t{1} << 20;
+inline constexpr std::size_t kSharedPieceBytes = std::size_t{512} << 10;
 
 // Values between two of `parts` parts of `total`, equal but for the last ones,
 // and of whole cache lines.
