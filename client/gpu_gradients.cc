@@ -466,6 +466,7 @@ std::unique_ptr<GpuGradients> GpuGradients::With(const DriverApi& driver,
 }
 
 Path GpuGradients::path() const { return state_->path; }
+bool GpuGradients::pins_window() const { return state_->shared != nullptr; }
 
 bool GpuGradients::IsGpuMemory(const void* pointer) const {
   unsigned type = 0;

@@ -43,6 +43,8 @@ class GpuGradients {
   ~GpuGradients();
 
   Path path() const;
+  // After a sum: whether the driver has pinned what the ranks share.
+  bool pins_window() const;
   // Whether `pointer` is memory of a GPU, as only the driver can tell.
   bool IsGpuMemory(const void* pointer) const;
   // Waits for all that was enqueued in `stream`, a CUstream.
