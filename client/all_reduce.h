@@ -26,7 +26,8 @@ class AllReducer {
   // Collective: scales `gradients` by `weight`, and sums them over the ranks,
   // in place, as SumGradients does (client/gradient_sum.h), whose errors it
   // has. `stream`, a CUstream, is what they are made in; null where they are
-  // made already, or in the default stream. T is float or double.
+  // made, or what the default stream would wait for makes them. T is float or
+  // double.
   template <class T>
   Status Sum(std::span<T> gradients, double weight, void* stream,
              Ranks::Deadline deadline);

@@ -46,10 +46,12 @@ struct GpuGradients::State {
   std::array<void*, 2> pinned{};  // pieces under way, for any context
   CUcontext primary = nullptr;    // retained for memory of no known context
   CUdevice primary_device = 0;
-  // In one context: the stream of our work, what ranks share if it could be
-  // pinned, and for one kind of path a piece, and what a neighbour sends.
+  // In one context: the stream of our work, an event in the default stream,
+  // what ranks share if it could be pinned, and for one kind of path a piece,
+  // and what a neighbour sends.
   CUcontext context = nullptr;
   CUstream stream = nullptr;
+  CUevent made = nullptr;
   std::byte* shared = nullptr;
   bool shared_refused = false;
   std::array<void*, 2> ring{};
@@ -77,11 +79,11 @@ struct GpuGradients::State {
         Check(driver->CtxGetCurrent(&now), "cuCtxGetCurrent"));
     if (stream != nullptr && now == context) return {};
     FreeContexts();
-    UCUDNN_RETURN_IF_ERROR(
-        Check(driver->StreamCreate(&stream, CU_STREAM_NON_BLOCKING),
-              "cuStreamCreate"));
     context = now;
-    return {};
+    UCUDNN_RETURN_IF_ERROR(Check(
+        driver->EventCreate(&made, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
+    return Check(driver->StreamCreate(&stream, CU_STREAM_NON_BLOCKING),
+                 "cuStreamCreate");
   }
 
   // For the same: whether its copies to and from `window` are as good as pinned
@@ -133,7 +135,9 @@ struct GpuGradients::State {
     if (shared != nullptr) (void)driver->MemHostUnregister(shared);
     shared = nullptr;
     if (stream != nullptr) (void)driver->StreamDestroy(stream);
+    if (made != nullptr) (void)driver->EventDestroy(made);
     stream = nullptr;
+    made = nullptr;
     context = nullptr;
   }
 
@@ -162,19 +166,20 @@ struct GpuGradients::State {
     ring.fill(nullptr);
     module = nullptr;
     stream = nullptr;
+    made = nullptr;
     shared = nullptr;
     context = nullptr;
     primary = nullptr;
   }
 
   // Polled, as waiting in the driver has no bound.
-  Status Wait(CUstream work, Ranks::Deadline deadline) const {
+  template <class Query>
+  Status Poll(const Query& query, std::string_view call,
+              Ranks::Deadline deadline) const {
     auto pause = std::chrono::microseconds(1);
     for (int looks = 0;; ++looks) {
-      const CUresult result = driver->StreamQuery(work);
-      if (result != CUDA_ERROR_NOT_READY) {
-        return Check(result, "cuStreamQuery");
-      }
+      const CUresult result = query();
+      if (result != CUDA_ERROR_NOT_READY) return Check(result, call);
       if (std::chrono::steady_clock::now() >= deadline) {
         return Fail(Code::kDeadlineExceeded,
                     "what was enqueued in the gradients' stream did not end "
@@ -187,6 +192,20 @@ struct GpuGradients::State {
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 2, std::chrono::microseconds(1000));
     }
+  }
+
+  Status Wait(CUstream work, Ranks::Deadline deadline) const {
+    return Poll([&] { return driver->StreamQuery(work); }, "cuStreamQuery",
+                deadline);
+  }
+
+  // As what is enqueued in the default stream: that waits for other streams,
+  // unless they were made not to be waited for.
+  Status WaitForDefaultStream(Ranks::Deadline deadline) const {
+    UCUDNN_RETURN_IF_ERROR(
+        Check(driver->EventRecord(made, nullptr), "cuEventRecord"));
+    return Poll([&] { return driver->EventQuery(made); }, "cuEventQuery",
+                deadline);
   }
 
   // The GPU's primary context, which every process has at most one of.
@@ -347,7 +366,9 @@ class OnGpu final : public Gradients<T> {
   // Our stream is another than the one they are made in.
   Status AwaitMade() {
     if (made_) return {};
-    UCUDNN_RETURN_IF_ERROR(state_.Wait(made_in_, deadline_));
+    UCUDNN_RETURN_IF_ERROR(made_in_ == nullptr
+                               ? state_.WaitForDefaultStream(deadline_)
+                               : state_.Wait(made_in_, deadline_));
     made_ = true;
     return {};
   }

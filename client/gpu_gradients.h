@@ -52,11 +52,12 @@ class GpuGradients {
 
   // Collective with SumGradients (client/gradient_sum.h), whose errors it has:
   // scales `gradients`, memory of a GPU, and sums them. `stream` is the
-  // CUstream they are made in, which is waited for first; all else happens in a
-  // stream of ours, beside whatever the GPU does in others. When it returns,
-  // the sums are there. On one rank's own, before any is summed:
-  // kResourceExhausted without pinned memory. kDeadlineExceeded also if the
-  // stream does not get so far. T is float or double.
+  // CUstream they are made in, which is waited for first; if it is null, what
+  // the default stream would wait for. All else happens in a stream of ours,
+  // beside whatever the GPU does in others. When it returns, the sums are
+  // there. On one rank's own, before any is summed: kResourceExhausted without
+  // pinned memory. kDeadlineExceeded also if the stream does not get so far. T
+  // is float or double.
   template <class T>
   Status ScaleAndSum(Ranks& ranks, T* gradients, std::size_t count,
                      double scale, void* stream, Ranks::Deadline deadline);

@@ -179,7 +179,9 @@ class Session {
   // mini-batch, on every rank. A rank without images counts as zeros, whatever
   // it holds. They may lie in the host's or a GPU's memory, on some ranks in
   // one and on others in the other: the driver tells which. `stream`, a
-  // CUstream, is what they are made in; the sums are there when it returns.
+  // CUstream, is what they are made in, and all that is waited for; where it is
+  // null, they are made, or what the default stream would wait for makes them.
+  // The sums are there when it returns.
   // Errors as Refresh; kInvalidArgument if the ranks give unlike numbers or
   // types; what one rank's GPU fails at is told on all ranks, if it fails
   // before any are summed. The gradients are then of no use.

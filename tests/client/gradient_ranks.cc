@@ -58,6 +58,12 @@ struct FakeGpu {
   std::size_t shared_size = 0;
   std::map<std::string, int> calls;
 
+  CUresult Query() {
+    looked_at = !looked_at;
+    if (stuck || looked_at) return CUDA_ERROR_NOT_READY;
+    for (; !queue.empty(); queue.pop_front()) queue.front()();
+    return CUDA_SUCCESS;
+  }
   void* Allocate(std::size_t bytes) {
     std::vector<std::uint64_t> words((bytes + 7) / 8);
     void* const start = words.data();
@@ -182,13 +188,18 @@ cudnn::DriverApi Driver() {
     *stream = reinterpret_cast<CUstream>(std::intptr_t{9});
     return CUDA_SUCCESS;
   };
-  api.StreamDestroy = [](CUstream) { return CUDA_SUCCESS; };
-  api.StreamQuery = [](CUstream) {
-    gpu.looked_at = !gpu.looked_at;
-    if (gpu.stuck || gpu.looked_at) return CUDA_ERROR_NOT_READY;
-    for (; !gpu.queue.empty(); gpu.queue.pop_front()) gpu.queue.front()();
+  api.EventCreate = [](CUevent* event, unsigned) {
+    *event = reinterpret_cast<CUevent>(std::intptr_t{10});
     return CUDA_SUCCESS;
   };
+  api.EventDestroy = [](CUevent) { return CUDA_SUCCESS; };
+  api.EventRecord = [](CUevent, CUstream stream) {
+    if (stream == nullptr) ++gpu.calls["default_stream"];
+    return CUDA_SUCCESS;
+  };
+  api.EventQuery = [](CUevent) { return gpu.Query(); };
+  api.StreamDestroy = [](CUstream) { return CUDA_SUCCESS; };
+  api.StreamQuery = [](CUstream) { return gpu.Query(); };
   api.ModuleLoadData = [](CUmodule* module, const void*) {
     if (gpu.no_module) return CUDA_ERROR_INVALID_PTX;
     *module = reinterpret_cast<CUmodule>(std::intptr_t{8});

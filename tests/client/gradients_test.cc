@@ -84,6 +84,8 @@ TEST_F(GradientsTest, AreSummedInAGpusMemoryThroughTheHost) {
   EXPECT_EQ(ranks[0]["calls"]["pinned"], 2) << "once for all sums";
   EXPECT_EQ(ranks[0]["calls"]["registered"], 1) << "once for all sums";
   EXPECT_GT(ranks[0]["calls"]["to_window"], 10);
+  EXPECT_EQ(ranks[0]["calls"]["default_stream"], 7)
+      << "of each sum of any: none names a stream";
   EXPECT_EQ(ranks[0]["calls"]["stream"], 1) << "beside the program's own";
 }
 

@@ -15,6 +15,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "client/gpu_gradients.h"
@@ -205,6 +206,35 @@ class Checks {
     Need(driver_.StreamDestroy(stream), "cuStreamDestroy");
   }
 
+  // Without being told of a stream sums wait for what the default stream would.
+  void AfterTheDefaultStream(GpuGradients& gpu, Ranks& ranks) {
+    constexpr std::size_t kSize = 300'001;
+    const auto mine =
+        Random<float>(kSize, 33 + static_cast<unsigned>(ranks.rank()));
+    std::vector<float> expected = mine;
+    Need(ScaleAndSum(ranks, std::span<float>(expected), 0.25, Soon()), "host");
+    const OnDevice<float> memory(driver_, std::vector<float>(kSize, 9));
+    const OnDevice<float> source(driver_, mine);
+    CUstream stream = nullptr;
+    Need(driver_.StreamCreate(&stream, CU_STREAM_DEFAULT), "cuStreamCreate");
+    Need(driver_.LaunchHostFunc(
+             stream,
+             [](void*) {
+               std::this_thread::sleep_for(std::chrono::milliseconds(50));
+             },
+             nullptr),
+         "cuLaunchHostFunc");
+    Need(driver_.MemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(memory.get()),
+                                 reinterpret_cast<CUdeviceptr>(source.get()),
+                                 kSize * sizeof(float), stream),
+         "cuMemcpyDtoDAsync");
+    Need(gpu.ScaleAndSum(ranks, memory.get(), kSize, 0.25, nullptr, Soon()),
+         "after the default stream");
+    Tell("after the default stream", Difference(memory.Values(), expected),
+         1e-6);
+    Need(driver_.StreamDestroy(stream), "cuStreamDestroy");
+  }
+
   // Through the session: a GPU's memory without being told that it is.
   void ThroughSession(std::int64_t batch) {
     mpi::Options options;
@@ -300,6 +330,7 @@ int Main(int argc, char** argv) {
                 0);
     checks.BesideOtherStreams(context, *shared, *ranks, "shared");
     checks.BesideOtherStreams(context, *staged, *apart, "staged");
+    checks.AfterTheDefaultStream(*shared, *ranks);
   }
   checks.ThroughSession(7);
   checks.ThroughSession(1);  // all but one rank have no images
