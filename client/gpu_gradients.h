@@ -22,6 +22,7 @@ namespace cudnn {
 struct DriverApi;
 }
 
+// The contexts whose memory it sums outlive it.
 class GpuGradients {
  public:
   // How pieces get from rank to rank.

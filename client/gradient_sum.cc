@@ -222,7 +222,7 @@ Status SumGradients(Ranks& ranks, Gradients<T>& mine,
                        -count, size, -size, ready && mine.shares() ? 0 : 1},
                       deadline));
   if (most[0] > 0) {
-    UCUDNN_ASSIGN_OR_RETURN(const Status all, ranks.AllOf(ready, deadline));
+    UCUDNN_ASSIGN_OR_RETURN(Status all, ranks.AllOf(ready, deadline));
     return all;
   }
   if (most[2] != -most[3]) {

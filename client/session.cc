@@ -194,6 +194,8 @@ Status Session::Finalize() {
   link_.reset();
   if (!all) return tl::unexpected<Error>(all.error());
   ForgetActiveComm();
+  // What it holds of a GPU goes while the program's context is still there.
+  reducer_ = std::make_unique<AllReducer>(*ranks_);
   ranks_->Close();
   return {};
 }
