@@ -44,8 +44,16 @@ struct GpuGradients::State {
   const DriverApi* driver = nullptr;
   Path path = Path::kStaged;
   std::array<void*, 2> pinned{};  // pieces under way, for any context
-  // In one context, of one kind of path: a piece, and what a neighbour sends.
+  CUcontext primary = nullptr;    // retained for memory of no known context
+  CUdevice primary_device = 0;
+  // In one context: the stream of our work, an event in the default stream,
+  // what ranks share if it could be pinned, and for one kind of path a piece,
+  // and what a neighbour sends.
   CUcontext context = nullptr;
+  CUstream stream = nullptr;
+  CUevent made = nullptr;
+  std::byte* shared = nullptr;
+  bool shared_refused = false;
   std::array<void*, 2> ring{};
   CUmodule module = nullptr;
   CUfunction blend_float = nullptr;
@@ -65,13 +73,36 @@ struct GpuGradients::State {
   }
 
   // For the context that is current.
-  Status PrepareRing() {
+  Status PrepareStream() {
     CUcontext now = nullptr;
     UCUDNN_RETURN_IF_ERROR(
         Check(driver->CtxGetCurrent(&now), "cuCtxGetCurrent"));
-    if (module != nullptr && now == context) return {};
-    FreeRing();
+    if (stream != nullptr && now == context) return {};
+    FreeContexts();
     context = now;
+    UCUDNN_RETURN_IF_ERROR(Check(
+        driver->EventCreate(&made, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
+    return Check(driver->StreamCreate(&stream, CU_STREAM_NON_BLOCKING),
+                 "cuStreamCreate");
+  }
+
+  // For the same: whether its copies to and from `window` are as good as pinned
+  // memory's. Others would make the host wait without a bound.
+  bool PrepareShared(const SharedMemory* window) {
+    if (window == nullptr || shared_refused) return false;
+    if (shared == window->data()) return true;
+    shared_refused =
+        driver->MemHostRegister == nullptr ||
+        driver->MemHostUnregister == nullptr ||
+        driver->MemHostRegister(window->data(), window->size(),
+                                CU_MEMHOSTREGISTER_PORTABLE) != CUDA_SUCCESS;
+    if (!shared_refused) shared = window->data();
+    return !shared_refused;
+  }
+
+  // For the same.
+  Status PrepareRing() {
+    if (module != nullptr) return {};
     UCUDNN_RETURN_IF_ERROR(
         Check(driver->ModuleLoadData(&module, BlendModule().c_str()),
               "cuModuleLoadData"));
@@ -94,11 +125,24 @@ struct GpuGradients::State {
     return {};
   }
 
-  void FreeRing() {
+  // What belongs to `context`.
+  void FreeContexts() {
     if (context == nullptr || driver->CtxPushCurrent(context) != CUDA_SUCCESS) {
       return;
     }
     const cudnn::GpuContext::Scope scope(driver);
+    FreeRing();
+    if (shared != nullptr) (void)driver->MemHostUnregister(shared);
+    shared = nullptr;
+    if (stream != nullptr) (void)driver->StreamDestroy(stream);
+    if (made != nullptr) (void)driver->EventDestroy(made);
+    stream = nullptr;
+    made = nullptr;
+    context = nullptr;
+  }
+
+  // With `context` current.
+  void FreeRing() {
     if (module != nullptr) (void)driver->ModuleUnload(module);
     module = nullptr;
     for (void*& memory : ring) {
@@ -121,17 +165,21 @@ struct GpuGradients::State {
     pinned.fill(nullptr);
     ring.fill(nullptr);
     module = nullptr;
+    stream = nullptr;
+    made = nullptr;
+    shared = nullptr;
     context = nullptr;
+    primary = nullptr;
   }
 
   // Polled, as waiting in the driver has no bound.
-  Status Wait(CUstream stream, Ranks::Deadline deadline) const {
+  template <class Query>
+  Status Poll(const Query& query, std::string_view call,
+              Ranks::Deadline deadline) const {
     auto pause = std::chrono::microseconds(1);
     for (int looks = 0;; ++looks) {
-      const CUresult result = driver->StreamQuery(stream);
-      if (result != CUDA_ERROR_NOT_READY) {
-        return Check(result, "cuStreamQuery");
-      }
+      const CUresult result = query();
+      if (result != CUDA_ERROR_NOT_READY) return Check(result, call);
       if (std::chrono::steady_clock::now() >= deadline) {
         return Fail(Code::kDeadlineExceeded,
                     "what was enqueued in the gradients' stream did not end "
@@ -146,9 +194,44 @@ struct GpuGradients::State {
     }
   }
 
+  Status Wait(CUstream work, Ranks::Deadline deadline) const {
+    return Poll([&] { return driver->StreamQuery(work); }, "cuStreamQuery",
+                deadline);
+  }
+
+  // As what is enqueued in the default stream: that waits for other streams,
+  // unless they were made not to be waited for.
+  Status WaitForDefaultStream(Ranks::Deadline deadline) const {
+    UCUDNN_RETURN_IF_ERROR(
+        Check(driver->EventRecord(made, nullptr), "cuEventRecord"));
+    return Poll([&] { return driver->EventQuery(made); }, "cuEventQuery",
+                deadline);
+  }
+
+  // The GPU's primary context, which every process has at most one of.
+  Result<CUcontext> Primary(int gpu) {
+    CUdevice device = 0;
+    UCUDNN_RETURN_IF_ERROR(
+        Check(driver->DeviceGet(&device, gpu), "cuDeviceGet"));
+    if (primary != nullptr && primary_device == device) return primary;
+    ReleasePrimary();
+    UCUDNN_RETURN_IF_ERROR(
+        Check(driver->DevicePrimaryCtxRetain(&primary, device),
+              "cuDevicePrimaryCtxRetain"));
+    primary_device = device;
+    return primary;
+  }
+
+  void ReleasePrimary() {
+    if (primary == nullptr) return;
+    FreeContexts();
+    (void)driver->DevicePrimaryCtxRelease(primary_device);
+    primary = nullptr;
+  }
+
   // Makes the context of `pointer` current in `scope` where none of its GPU is.
   Status Enter(const void* pointer,
-               std::optional<cudnn::GpuContext::Scope>* scope) const {
+               std::optional<cudnn::GpuContext::Scope>* scope) {
     const auto ask = [&](void* answer, CUpointer_attribute attribute) {
       return driver->PointerGetAttribute(answer, attribute, Address(pointer));
     };
@@ -164,10 +247,8 @@ struct GpuGradients::State {
     CUcontext context_of = nullptr;
     if (ask(&context_of, CU_POINTER_ATTRIBUTE_CONTEXT) != CUDA_SUCCESS ||
         context_of == nullptr) {
-      return Fail(Code::kFailedPrecondition,
-                  "the gradients are in the memory of GPU {}, and no context "
-                  "of it is current",
-                  gpu);
+      // Memory of a pool has none of its own, and any of the GPU's will do.
+      UCUDNN_ASSIGN_OR_RETURN(context_of, Primary(gpu));
     }
     UCUDNN_RETURN_IF_ERROR(
         Check(driver->CtxPushCurrent(context_of), "cuCtxPushCurrent"));
@@ -177,19 +258,6 @@ struct GpuGradients::State {
 };
 
 namespace {
-
-// Values between two of `parts` equal parts, the last one as short as need be.
-struct Part {
-  std::size_t first;
-  std::size_t count;
-};
-Part PartOf(std::size_t total, int parts, int part) {
-  const auto n = static_cast<std::size_t>(parts);
-  const std::size_t size = (total + n - 1) / n;
-  const std::size_t first =
-      std::min(total, size * static_cast<std::size_t>(part));
-  return {first, std::min(size, total - first)};
-}
 
 template <class T, class State>
 class OnGpu final : public Gradients<T> {
@@ -201,14 +269,18 @@ class OnGpu final : public Gradients<T> {
         values_(values),
         count_(count),
         scale_(scale),
-        stream_(stream),
+        made_in_(stream),
         deadline_(deadline) {}
 
   std::size_t count() const override { return count_; }
+  double scale() const override { return scale_; }
 
-  Status Prepare() override {
+  Status Prepare(const SharedMemory* window) override {
     if (count_ == 0) return {};
     UCUDNN_RETURN_IF_ERROR(state_.Enter(values_, &scope_));
+    UCUDNN_RETURN_IF_ERROR(state_.PrepareStream());
+    stream_ = state_.stream;
+    shares_ = state_.PrepareShared(window);
     if (state_.path != Path::kStaged) {
       // Where that fails, as without room for two pieces, all ranks stage.
       direct_ = state_.PrepareRing().has_value();
@@ -225,6 +297,7 @@ class OnGpu final : public Gradients<T> {
 
   Result<T*> Take(unsigned turn, std::size_t first,
                   std::size_t count) override {
+    UCUDNN_RETURN_IF_ERROR(AwaitMade());
     T* const piece = static_cast<T*>(state_.pinned[turn]);
     if (scale_ == 0) {
       // What was given of this buffer's last sums is still being read.
@@ -232,10 +305,7 @@ class OnGpu final : public Gradients<T> {
       std::fill_n(piece, count, T(0));
       return piece;
     }
-    UCUDNN_RETURN_IF_ERROR(
-        state_.Check(driver_.MemcpyDtoHAsync(piece, Address(values_ + first),
-                                             count * sizeof(T), stream_),
-                     "cuMemcpyDtoHAsync"));
+    UCUDNN_RETURN_IF_ERROR(Fetch(piece, first, count));
     UCUDNN_RETURN_IF_ERROR(state_.Wait(stream_, deadline_));
     const T factor = static_cast<T>(scale_);
     std::transform(piece, piece + count, piece,
@@ -243,18 +313,26 @@ class OnGpu final : public Gradients<T> {
     return piece;
   }
 
-  Status Give(unsigned turn, std::size_t first, std::size_t count) override {
-    return state_.Check(
-        driver_.MemcpyHtoDAsync(Address(values_ + first), state_.pinned[turn],
-                                count * sizeof(T), stream_),
-        "cuMemcpyHtoDAsync");
+  Status Fetch(T* to, std::size_t first, std::size_t count) override {
+    UCUDNN_RETURN_IF_ERROR(AwaitMade());
+    return state_.Check(driver_.MemcpyDtoHAsync(to, Address(values_ + first),
+                                                count * sizeof(T), stream_),
+                        "cuMemcpyDtoHAsync");
   }
 
-  Status Finish() override {
+  Status Give(const T* from, std::size_t first, std::size_t count) override {
+    UCUDNN_RETURN_IF_ERROR(AwaitMade());
+    return state_.Check(driver_.MemcpyHtoDAsync(Address(values_ + first), from,
+                                                count * sizeof(T), stream_),
+                        "cuMemcpyHtoDAsync");
+  }
+
+  Status Wait() override {
     return count_ == 0 ? Status() : state_.Wait(stream_, deadline_);
   }
   void Abandon() override { state_.Abandon(); }
 
+  bool shares() const override { return shares_; }
   // A rank without values has none that MPI does not take.
   bool direct() const override {
     return direct_ || (count_ == 0 && state_.path != Path::kStaged);
@@ -262,6 +340,7 @@ class OnGpu final : public Gradients<T> {
 
   Status SumDirectly(Ranks& ranks, Ranks::Deadline) override {
     constexpr std::size_t kPiece = kPieceBytes / sizeof(T);
+    UCUDNN_RETURN_IF_ERROR(AwaitMade());
     T* const piece = static_cast<T*>(state_.ring[0]);
     for (std::size_t first = 0; first < count_; first += kPiece) {
       const std::size_t count = std::min(kPiece, count_ - first);
@@ -280,10 +359,20 @@ class OnGpu final : public Gradients<T> {
                                   count * sizeof(T), stream_),
           "cuMemcpyDtoDAsync"));
     }
-    return Finish();
+    return Wait();
   }
 
  private:
+  // Our stream is another than the one they are made in.
+  Status AwaitMade() {
+    if (made_) return {};
+    UCUDNN_RETURN_IF_ERROR(made_in_ == nullptr
+                               ? state_.WaitForDefaultStream(deadline_)
+                               : state_.Wait(made_in_, deadline_));
+    made_ = true;
+    return {};
+  }
+
   // Sums a piece round the ring: each rank's part of it grows while it goes
   // from rank to rank, and then goes round once more. So every sum is made in
   // one order, and all ranks have the same to the last bit.
@@ -346,9 +435,12 @@ class OnGpu final : public Gradients<T> {
   T* const values_;
   const std::size_t count_;
   const double scale_;
-  const CUstream stream_;
+  const CUstream made_in_;
   const Ranks::Deadline deadline_;
+  CUstream stream_ = nullptr;
   std::optional<cudnn::GpuContext::Scope> scope_;
+  bool made_ = false;
+  bool shares_ = false;
   bool direct_ = false;
 };
 
@@ -359,8 +451,9 @@ GpuGradients::GpuGradients(std::unique_ptr<State> state)
 
 GpuGradients::~GpuGradients() {
   // At the end of the process the driver may be gone, and the memory too.
-  state_->FreeRing();
   state_->FreePinned();
+  state_->FreeContexts();
+  state_->ReleasePrimary();
 }
 
 Result<std::unique_ptr<GpuGradients>> GpuGradients::Create() {
@@ -394,6 +487,7 @@ std::unique_ptr<GpuGradients> GpuGradients::With(const DriverApi& driver,
 }
 
 Path GpuGradients::path() const { return state_->path; }
+bool GpuGradients::pins_window() const { return state_->shared != nullptr; }
 
 bool GpuGradients::IsGpuMemory(const void* pointer) const {
   unsigned type = 0;

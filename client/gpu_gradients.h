@@ -22,6 +22,7 @@ namespace cudnn {
 struct DriverApi;
 }
 
+// The contexts whose memory it sums outlive it.
 class GpuGradients {
  public:
   // How pieces get from rank to rank.
@@ -43,6 +44,8 @@ class GpuGradients {
   ~GpuGradients();
 
   Path path() const;
+  // After a sum: whether the driver has pinned what the ranks share.
+  bool pins_window() const;
   // Whether `pointer` is memory of a GPU, as only the driver can tell.
   bool IsGpuMemory(const void* pointer) const;
   // Waits for all that was enqueued in `stream`, a CUstream.
@@ -50,11 +53,12 @@ class GpuGradients {
 
   // Collective with SumGradients (client/gradient_sum.h), whose errors it has:
   // scales `gradients`, memory of a GPU, and sums them. `stream` is the
-  // CUstream they are made in; when it returns, the sums are there. On one
-  // rank's own, before any is summed: kFailedPrecondition if the memory's
-  // context is not known, kResourceExhausted without pinned memory.
-  // kDeadlineExceeded also if the stream does not get so far. T is float or
-  // double.
+  // CUstream they are made in, which is waited for first; if it is null, what
+  // the default stream would wait for. All else happens in a stream of ours,
+  // beside whatever the GPU does in others. When it returns, the sums are
+  // there. On one rank's own, before any is summed: kResourceExhausted without
+  // pinned memory. kDeadlineExceeded also if the stream does not get so far. T
+  // is float or double.
   template <class T>
   Status ScaleAndSum(Ranks& ranks, T* gradients, std::size_t count,
                      double scale, void* stream, Ranks::Deadline deadline);

@@ -15,6 +15,7 @@ Result<std::unique_ptr<GpuGradients>> GpuGradients::Create() {
 }
 
 GpuGradients::Path GpuGradients::path() const { return Path::kStaged; }
+bool GpuGradients::pins_window() const { return false; }
 bool GpuGradients::IsGpuMemory(const void*) const { return false; }
 Status GpuGradients::Wait(void*, Ranks::Deadline) { return {}; }
 

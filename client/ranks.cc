@@ -239,6 +239,56 @@ Result<std::vector<std::int64_t>> Ranks::MaxOfEach(
   return std::move(pending->numbers);
 }
 
+Status Ranks::Barrier(Deadline deadline) {
+  UCUDNN_RETURN_IF_ERROR(Usable());
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int code = MPI_Ibarrier(comm_, &request);
+  UCUDNN_ASSIGN_OR_RETURN(request, Begun("MPI_Ibarrier", code, request));
+  return Await(&request, deadline);
+}
+
+Result<SharedMemory*> Ranks::Window(std::size_t bytes, Deadline deadline) {
+  UCUDNN_RETURN_IF_ERROR(Usable());
+  if (window_) return window_->get();
+  const std::size_t size = bytes * static_cast<std::size_t>(size_);
+  std::unique_ptr<SharedMemory> window;
+  const std::string place = SharedMemory::Place();
+  std::string path;
+  if (rank_ == 0 && !place.empty()) {
+    if (auto made = SharedMemory::Create(size)) {
+      window = *std::move(made);
+      path = window->path();
+    }
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> told,
+                          AllGather(place + "\n" + path, deadline));
+  const std::string first = told[0].substr(0, told[0].find('\n') + 1);
+  const bool near =
+      first.size() > 1 && told[0].size() > first.size() &&
+      std::all_of(told.begin(), told.end(), [&](const std::string& text) {
+        return text.starts_with(first);
+      });
+  if (near && rank_ != 0) {
+    if (auto opened = SharedMemory::Open(told[0].substr(first.size()), size)) {
+      window = *std::move(opened);
+    }
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t without,
+                          Max(near && window != nullptr ? 0 : 1, deadline));
+  if (without > 0) window.reset();
+  if (window != nullptr) window->Seal();
+  window_ = std::move(window);
+  return window_->get();
+}
+
+void Ranks::ForgoWindow() { window_.emplace(); }
+
+void Ranks::GiveUp() {
+  broken_ = true;
+  // The mapping stays for good.
+  if (window_) static_cast<void>(window_->release());
+}
+
 namespace {
 
 template <class T>

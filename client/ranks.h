@@ -15,11 +15,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "client/shared_memory.h"
 
 namespace ucudnn {
 
@@ -61,6 +63,17 @@ class Ranks {
   Result<std::vector<std::int64_t>> MaxOfEach(std::vector<std::int64_t> mine,
                                               Deadline deadline);
 
+  // Returns when all ranks have called it. The same errors.
+  Status Barrier(Deadline deadline);
+
+  // Collective: memory that all ranks share, `bytes` for each, in rank order;
+  // null where they cannot, as when they are on several nodes. Made when first
+  // asked for, always for as many bytes; the outcome is kept, and the memory
+  // is there until the ranks are destroyed. Errors: the ranks cannot agree.
+  Result<SharedMemory*> Window(std::size_t bytes, Deadline deadline);
+  // From now on null, on ranks that all say so: to compare and to test with.
+  void ForgoWindow();
+
   // Begins to sum `values` over the ranks, in place; all ranks give as many.
   // The values are MPI's until Await returns OK, and after an error for good.
   // T is float or double.
@@ -75,8 +88,8 @@ class Ranks {
   // Waits for the request; kDeadlineExceeded, kUnavailable.
   Status Await(MPI_Request* request, Deadline deadline);
   // Something has failed on this rank that the others cannot know: they are
-  // left to run out of time.
-  void GiveUp() { broken_ = true; }
+  // left to run out of time. Whoever still works on the window may go on.
+  void GiveUp();
 
   // A communicator, the caller's to free, of those ranks that are `in`, in
   // rank order; MPI_COMM_NULL on the others. Unless everybody is in, MPI has
@@ -106,6 +119,8 @@ class Ranks {
   int rank_ = 0;
   int size_ = 1;
   bool broken_ = false;
+  // Unset until it was looked for.
+  std::optional<std::unique_ptr<SharedMemory>> window_;
 };
 
 }  // namespace ucudnn

@@ -4,8 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "client/gpu_gradients.h"
-#include "client/gradient_sum.h"
+#include "client/all_reduce.h"
 #include "client/job_link.h"
 #include "client/plan_check.h"
 #include "client/plan_file.h"
@@ -52,6 +51,7 @@ Result<std::unique_ptr<Session>> Session::Create(MPI_Comm comm,
   session->device_ = &device;
   UCUDNN_ASSIGN_OR_RETURN(session->ranks_,
                           Ranks::Duplicate(comm, session->Soon()));
+  session->reducer_ = std::make_unique<AllReducer>(*session->ranks_);
   UCUDNN_ASSIGN_OR_RETURN(Agreement agreed,
                           AgreeOnPlan(*session->ranks_, options, device));
   session->config_ = std::make_unique<SessionConfig>(agreed.config);
@@ -171,30 +171,12 @@ Result<bool> Session::Refresh() {
   return true;
 }
 
-template <class T>
-Status Session::AllReduce(std::span<T> gradients, void* stream) {
-  const auto deadline = Soon();
-  if (gpu_ == nullptr) {
-    if (auto gpu = GpuGradients::Create()) gpu_ = *std::move(gpu);
-  }
-  if (gpu_ != nullptr && gpu_->IsGpuMemory(gradients.data())) {
-    return gpu_->ScaleAndSum(*ranks_, gradients.data(), gradients.size(),
-                             weight(), stream, deadline);
-  }
-  // A stream may make gradients in the host's memory too.
-  Status ready;
-  if (gpu_ != nullptr && stream != nullptr) {
-    ready = gpu_->Wait(stream, deadline);
-  }
-  return ScaleAndSum(*ranks_, gradients, weight(), deadline, std::move(ready));
-}
-
 Status Session::AllReduceGradients(std::span<float> gradients, void* stream) {
-  return AllReduce(gradients, stream);
+  return reducer_->Sum(gradients, weight(), stream, Soon());
 }
 
 Status Session::AllReduceGradients(std::span<double> gradients, void* stream) {
-  return AllReduce(gradients, stream);
+  return reducer_->Sum(gradients, weight(), stream, Soon());
 }
 
 Result<MPI_Comm> Session::ActiveComm() {
@@ -212,6 +194,8 @@ Status Session::Finalize() {
   link_.reset();
   if (!all) return tl::unexpected<Error>(all.error());
   ForgetActiveComm();
+  // What it holds of a GPU goes while the program's context is still there.
+  reducer_ = std::make_unique<AllReducer>(*ranks_);
   ranks_->Close();
   return {};
 }

@@ -65,8 +65,8 @@
 
 namespace ucudnn {
 
+class AllReducer;
 class Device;
-class GpuGradients;
 class JobLink;
 class Ranks;
 struct SessionConfig;
@@ -179,7 +179,9 @@ class Session {
   // mini-batch, on every rank. A rank without images counts as zeros, whatever
   // it holds. They may lie in the host's or a GPU's memory, on some ranks in
   // one and on others in the other: the driver tells which. `stream`, a
-  // CUstream, is what they are made in; the sums are there when it returns.
+  // CUstream, is what they are made in, and all that is waited for; where it is
+  // null, they are made, or what the default stream would wait for makes them.
+  // The sums are there when it returns.
   // Errors as Refresh; kInvalidArgument if the ranks give unlike numbers or
   // types; what one rank's GPU fails at is told on all ranks, if it fails
   // before any are summed. The gradients are then of no use.
@@ -209,10 +211,9 @@ class Session {
   // Why rank 0 would not offer the plan to the others.
   Status CheckOffer(const JobPlan& plan) const;
   void ForgetActiveComm();
-  template <class T>
-  Status AllReduce(std::span<T> gradients, void* stream);
 
   std::unique_ptr<Ranks> ranks_;
+  std::unique_ptr<AllReducer> reducer_;
   std::unique_ptr<SessionConfig> config_;
   Device* device_ = nullptr;
   std::unique_ptr<JobLink> link_;  // null where no coordinator is named
@@ -226,8 +227,6 @@ class Session {
   std::int64_t revision_ = 1;
   std::chrono::milliseconds agree_within_{0};
   std::optional<MPI_Comm> active_;
-  // Null until the process has loaded the driver.
-  std::unique_ptr<GpuGradients> gpu_;
 };
 
 }  // namespace ucudnn

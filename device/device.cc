@@ -2,10 +2,38 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <limits>
 #include <utility>
 
+#include "device/host_memory.h"
+
 namespace ucudnn {
+namespace {
+
+// Of a device that is waited for.
+class HostMark final : public Mark {
+ public:
+  explicit HostMark(Device& device) : device_(device) {}
+
+  Status Set() override {
+    UCUDNN_RETURN_IF_ERROR(device_.Synchronize());
+    time_ = Clock::now();
+    return {};
+  }
+  Result<bool> Reached() override { return true; }
+  Result<Nanoseconds> Since(const Mark& start) const override {
+    return std::chrono::duration_cast<Nanoseconds>(
+        time_ - dynamic_cast<const HostMark&>(start).time_);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Device& device_;
+  Clock::time_point time_;
+};
+
+}  // namespace
 
 std::string ToString(const DeviceKind& kind) {
   return fmt::format("{}/{}u/{}/{}", kind.model, kind.units,
@@ -51,6 +79,14 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
     free_ = std::exchange(other.free_, nullptr);
   }
   return *this;
+}
+
+Result<DeviceBuffer> Device::AllocateHost(Bytes size) {
+  return AllocateHostMemory(size);
+}
+
+Result<std::unique_ptr<Mark>> Device::MakeMark() {
+  return std::make_unique<HostMark>(*this);
 }
 
 void DeviceBuffer::Reset() {

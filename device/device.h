@@ -114,6 +114,21 @@ class Convolution {
                      Bytes workspace_size) = 0;
 };
 
+// A point in a device's order of work: what was enqueued before it.
+class Mark {
+ public:
+  virtual ~Mark() = default;
+  // Moves the mark to the end of what is enqueued now. Before the first time
+  // the others are of no use.
+  virtual Status Set() = 0;
+  // Whether the device is past it, or what failed on the way; waits for
+  // nothing.
+  virtual Result<bool> Reached() = 0;
+  // The time on the device from `start`, a mark of the same device, to this;
+  // both are reached.
+  virtual Result<Nanoseconds> Since(const Mark& start) const = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -151,6 +166,9 @@ class Device {
 
   // Aligned to at least 256 bytes; kResourceExhausted if there is not enough.
   virtual Result<DeviceBuffer> Allocate(Bytes size) = 0;
+  // Memory of the host that copies to and from the device go fastest with; by
+  // default any.
+  virtual Result<DeviceBuffer> AllocateHost(Bytes size);
   virtual Status Upload(void* device, const void* host, Bytes size) = 0;
   virtual Status Download(void* host, const void* device, Bytes size) = 0;
   // Sets each byte, in the device's order of work.
@@ -166,6 +184,8 @@ class Device {
       const std::function<Status()>& work) {
     return Time(work);
   }
+  // By default a mark whose Set waits for the device, and notes the time.
+  virtual Result<std::unique_ptr<Mark>> MakeMark();
   // Waits until all that was enqueued is done; reports what failed in it.
   virtual Status Synchronize() = 0;
 

@@ -69,6 +69,47 @@ void LearnOwnPid(const Result<std::vector<GpuProcess>>& before,
   if (appeared.size() == 1) OurPids().Add(appeared.front());
 }
 
+// An event. In a lost context it can be destroyed no more.
+class EventMark final : public Mark {
+ public:
+  EventMark(GpuContext& context, CUevent event)
+      : context_(context), event_(event) {}
+  ~EventMark() override {
+    const auto scope = context_.Enter();
+    if (scope) (void)context_.driver().EventDestroy(event_);
+  }
+  EventMark(const EventMark&) = delete;
+  EventMark& operator=(const EventMark&) = delete;
+
+  Status Set() override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
+    return context_.Check(
+        context_.driver().EventRecord(event_, context_.stream()),
+        "cuEventRecord");
+  }
+  Result<bool> Reached() override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
+    const CUresult result = context_.driver().EventQuery(event_);
+    if (result == CUDA_ERROR_NOT_READY) return false;
+    UCUDNN_RETURN_IF_ERROR(context_.Check(result, "cuEventQuery"));
+    return true;
+  }
+  Result<Nanoseconds> Since(const Mark& start) const override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
+    float milliseconds = 0;
+    UCUDNN_RETURN_IF_ERROR(context_.Check(
+        context_.driver().EventElapsedTime(
+            &milliseconds, dynamic_cast<const EventMark&>(start).event_,
+            event_),
+        "cuEventElapsedTime"));
+    return Nanoseconds(std::llround(static_cast<double>(milliseconds) * 1e6));
+  }
+
+ private:
+  GpuContext& context_;
+  const CUevent event_;
+};
+
 class CudnnDevice : public Device {
  public:
   static Result<std::unique_ptr<Device>> Open(const Libraries& libraries,
@@ -100,12 +141,14 @@ class CudnnDevice : public Device {
     return cudnn::PrepareConvolution(*handle_, problem, batch, algorithm);
   }
   Result<DeviceBuffer> Allocate(Bytes size) override;
+  Result<DeviceBuffer> AllocateHost(Bytes size) override;
   Status Upload(void* device, const void* host, Bytes size) override;
   Status Download(void* host, const void* device, Bytes size) override;
   Status Fill(void* device, unsigned char byte, Bytes size) override;
   Result<Nanoseconds> Time(const std::function<Status()>& work) override;
   Result<Nanoseconds> TimeEnqueued(
       const std::function<Status()>& work) override;
+  Result<std::unique_ptr<Mark>> MakeMark() override;
   Status Synchronize() override;
   std::string BusyWith() override;
 
@@ -276,6 +319,26 @@ Result<DeviceBuffer> CudnnDevice::Allocate(Bytes size) {
                       });
 }
 
+Result<DeviceBuffer> CudnnDevice::AllocateHost(Bytes size) {
+  // Old drivers copy as well from any other memory.
+  if (driver_.MemHostAlloc == nullptr || driver_.MemFreeHost == nullptr ||
+      size <= Bytes()) {
+    return Device::AllocateHost(size);
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
+  void* memory = nullptr;
+  UCUDNN_RETURN_IF_ERROR(context_->Check(
+      driver_.MemHostAlloc(&memory, static_cast<std::size_t>(size.count()),
+                           CU_MEMHOSTALLOC_PORTABLE),
+      "cuMemHostAlloc"));
+  return DeviceBuffer(memory, size, [context = context_.get()](void* data) {
+    if (const auto inside = context->Enter()) {
+      (void)context->Check(context->driver().MemFreeHost(data),
+                           "cuMemFreeHost");
+    }
+  });
+}
+
 Status CudnnDevice::Upload(void* device, const void* host, Bytes size) {
   if (size == Bytes()) return {};
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
@@ -350,6 +413,14 @@ Result<Nanoseconds> CudnnDevice::TimeBetweenEvents(
       context_->Check(driver_.EventElapsedTime(&milliseconds, start_, stop_),
                       "cuEventElapsedTime"));
   return Nanoseconds(std::llround(static_cast<double>(milliseconds) * 1e6));
+}
+
+Result<std::unique_ptr<Mark>> CudnnDevice::MakeMark() {
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
+  CUevent event = nullptr;
+  UCUDNN_RETURN_IF_ERROR(context_->Check(
+      driver_.EventCreate(&event, CU_EVENT_DEFAULT), "cuEventCreate"));
+  return std::make_unique<EventMark>(*context_, event);
 }
 
 Status CudnnDevice::Synchronize() {

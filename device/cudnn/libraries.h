@@ -57,6 +57,7 @@ namespace ucudnn::cudnn {
   X(EventCreate, cuEventCreate)                                         \
   X(EventDestroy, cuEventDestroy)                                       \
   X(EventRecord, cuEventRecord)                                         \
+  X(EventQuery, cuEventQuery)                                           \
   X(EventSynchronize, cuEventSynchronize)                               \
   X(MemGetInfo, cuMemGetInfo)                                           \
   X(MemAlloc, cuMemAlloc)                                               \
@@ -71,6 +72,8 @@ namespace ucudnn::cudnn {
   X(LaunchHostFunc, cuLaunchHostFunc)                       \
   X(MemHostAlloc, cuMemHostAlloc)                           \
   X(MemFreeHost, cuMemFreeHost)                             \
+  X(MemHostRegister, cuMemHostRegister)                     \
+  X(MemHostUnregister, cuMemHostUnregister)                 \
   X(MemcpyDtoDAsync, cuMemcpyDtoDAsync)                     \
   X(PointerGetAttribute, cuPointerGetAttribute)             \
   X(ModuleLoadData, cuModuleLoadData)                       \

@@ -2,7 +2,9 @@
 // in the host's memory and in that of a driver which does nothing before it is
 // waited for, and writes down what came of it.
 //
-//   gradient_ranks FOLDER CASE
+//   gradient_ranks FOLDER CASE [apart]
+//
+// With the third argument the ranks share no memory.
 
 #include <mpi.h>
 #include <unistd.h>
@@ -50,8 +52,18 @@ struct FakeGpu {
   bool stuck = false;  // nothing that is enqueued ever ends
   bool no_pinned = false;
   bool no_module = false;
+  bool no_shared = false;
+  int dies_at = -1;                   // which copy to the host, counted from 0
+  const std::byte* shared = nullptr;  // what is registered
+  std::size_t shared_size = 0;
   std::map<std::string, int> calls;
 
+  CUresult Query() {
+    looked_at = !looked_at;
+    if (stuck || looked_at) return CUDA_ERROR_NOT_READY;
+    for (; !queue.empty(); queue.pop_front()) queue.front()();
+    return CUDA_SUCCESS;
+  }
   void* Allocate(std::size_t bytes) {
     std::vector<std::uint64_t> words((bytes + 7) / 8);
     void* const start = words.data();
@@ -125,6 +137,17 @@ cudnn::DriverApi Driver() {
     gpu.Free(memory);
     return CUDA_SUCCESS;
   };
+  api.MemHostRegister = [](void* memory, std::size_t size, unsigned) {
+    ++gpu.calls["registered"];
+    if (gpu.no_shared) return CUDA_ERROR_NOT_SUPPORTED;
+    gpu.shared = static_cast<std::byte*>(memory);
+    gpu.shared_size = size;
+    return CUDA_SUCCESS;
+  };
+  api.MemHostUnregister = [](void* memory) {
+    if (memory == gpu.shared) gpu.shared = nullptr;
+    return CUDA_SUCCESS;
+  };
   api.MemAlloc = [](CUdeviceptr* address, std::size_t size) {
     *address = reinterpret_cast<std::uintptr_t>(gpu.Allocate(size));
     return CUDA_SUCCESS;
@@ -135,7 +158,12 @@ cudnn::DriverApi Driver() {
   };
   api.MemcpyDtoHAsync = [](void* to, CUdeviceptr from, std::size_t size,
                            CUstream) {
-    ++gpu.calls["to_host"];
+    if (gpu.calls["to_host"]++ == gpu.dies_at) _exit(1);
+    const auto* const at = static_cast<std::byte*>(to);
+    if (gpu.shared != nullptr && at >= gpu.shared &&
+        at < gpu.shared + gpu.shared_size) {
+      ++gpu.calls["to_window"];
+    }
     gpu.queue.emplace_back([=] { std::memcpy(to, Pointer<void>(from), size); });
     return CUDA_SUCCESS;
   };
@@ -155,12 +183,23 @@ cudnn::DriverApi Driver() {
     gpu.queue.emplace_back([=] { std::memset(Pointer<void>(to), byte, size); });
     return CUDA_SUCCESS;
   };
-  api.StreamQuery = [](CUstream) {
-    gpu.looked_at = !gpu.looked_at;
-    if (gpu.stuck || gpu.looked_at) return CUDA_ERROR_NOT_READY;
-    for (; !gpu.queue.empty(); gpu.queue.pop_front()) gpu.queue.front()();
+  api.StreamCreate = [](CUstream* stream, unsigned) {
+    ++gpu.calls["stream"];
+    *stream = reinterpret_cast<CUstream>(std::intptr_t{9});
     return CUDA_SUCCESS;
   };
+  api.EventCreate = [](CUevent* event, unsigned) {
+    *event = reinterpret_cast<CUevent>(std::intptr_t{10});
+    return CUDA_SUCCESS;
+  };
+  api.EventDestroy = [](CUevent) { return CUDA_SUCCESS; };
+  api.EventRecord = [](CUevent, CUstream stream) {
+    if (stream == nullptr) ++gpu.calls["default_stream"];
+    return CUDA_SUCCESS;
+  };
+  api.EventQuery = [](CUevent) { return gpu.Query(); };
+  api.StreamDestroy = [](CUstream) { return CUDA_SUCCESS; };
+  api.StreamQuery = [](CUstream) { return gpu.Query(); };
   api.ModuleLoadData = [](CUmodule* module, const void*) {
     if (gpu.no_module) return CUDA_ERROR_INVALID_PTX;
     *module = reinterpret_cast<CUmodule>(std::intptr_t{8});
@@ -202,6 +241,8 @@ class Summing {
     gpu.stuck = what_ == "stuck" && last;
     gpu.no_pinned = what_ == "no_pinned" && last;
     gpu.no_module = what_ == "no_module" && last;
+    gpu.no_shared = what_ == "no_shared" && last;
+    if (what_ == "dies" && last) gpu.dies_at = 7;
     on_gpu_ = what_ != "host" && (what_ != "mixed" || last);
     gradients_ = GpuGradients::With(driver_, path);
     // The ranks weigh 2, 3, ... parts, or the first one nothing.
@@ -242,7 +283,9 @@ class Summing {
                               : static_cast<T>(Value(rank, i));
     }
     const auto deadline = std::chrono::steady_clock::now() +
-                          milliseconds(what_ == "stuck" ? 500 : 60'000);
+                          milliseconds(what_ == "stuck"  ? 500
+                                       : what_ == "dies" ? 3'000
+                                                         : 60'000);
     json_["is_gpu_memory"] = gradients_->IsGpuMemory(values);
     const Status summed =
         on_gpu_
@@ -285,12 +328,14 @@ int Main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   const auto soon = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   const auto ranks = Ranks::Duplicate(MPI_COMM_WORLD, soon).value();
+  if (argc > 3) ranks->ForgoWindow();
   Json json;
   {
     Summing summing(*ranks, argc > 2 ? argv[2] : "host");
     json = summing.Run();
   }
-  json["held"] = gpu.memory.size();
+  json["held"] = gpu.memory.size() + (gpu.shared == nullptr ? 0 : 1);
+  json["window"] = ranks->usable() && ranks->Window(0, soon).value() != nullptr;
   json["usable"] = ranks->usable();
   std::ofstream(fmt::format("{}/rank{}.json", argv[1], ranks->rank()))
       << json.dump(2);

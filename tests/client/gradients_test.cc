@@ -19,12 +19,18 @@ using ::testing::HasSubstr;
 
 class GradientsTest : public ::testing::Test {
  protected:
-  // What each rank wrote.
-  std::vector<Json> Job(int ranks, const std::string& what) {
-    const RankedRun run = RunRanks(
-        ranks, {GRADIENT_RANKS, folder_.path(), what}, {}, folder_ / "log");
+  // What each rank wrote; the last `dead` ones write nothing.
+  std::vector<Json> Job(int ranks, const std::string& what,
+                        const std::string& apart = "", int dead = 0) {
+    std::vector<std::string> command = {GRADIENT_RANKS, folder_.path(), what};
+    if (!apart.empty()) command.push_back(apart);
+    std::vector<std::string> environment;
+    // Ranks that die leave the others alone.
+    if (dead > 0) environment.push_back("OMPI_MCA_orte_enable_recovery=1");
+    const RankedRun run =
+        RunRanks(ranks, command, environment, folder_ / "log");
     std::vector<Json> results;
-    for (int r = 0; r < ranks; ++r) {
+    for (int r = 0; r < ranks - dead; ++r) {
       results.push_back(
           Json::parse(test::FileText(folder_ / fmt::format("rank{}.json", r)),
                       nullptr, false));
@@ -53,9 +59,21 @@ class GradientsTest : public ::testing::Test {
 };
 
 TEST_F(GradientsTest, AreSummedInTheHostsMemory) {
-  const auto ranks = Job(3, "host");
-  ExpectRight(ranks);
-  EXPECT_EQ(ranks[0]["is_gpu_memory"], false);
+  for (const int size : {1, 2, 3, 4}) {
+    const auto ranks = Job(size, "host");
+    ExpectRight(ranks);
+    EXPECT_EQ(ranks[0]["is_gpu_memory"], false);
+    EXPECT_EQ(ranks[0]["window"], true);
+  }
+}
+
+TEST_F(GradientsTest, AreSummedByRanksThatShareNoMemory) {
+  for (const char* what : {"host", "staged", "mixed", "zero"}) {
+    const auto ranks = Job(3, what, "apart");
+    ExpectRight(ranks);
+    EXPECT_EQ(ranks[0]["window"], false);
+    EXPECT_FALSE(ranks[0]["calls"].contains("to_window"));
+  }
 }
 
 TEST_F(GradientsTest, AreSummedInAGpusMemoryThroughTheHost) {
@@ -64,6 +82,11 @@ TEST_F(GradientsTest, AreSummedInAGpusMemoryThroughTheHost) {
   EXPECT_EQ(ranks[0]["is_gpu_memory"], true);
   EXPECT_FALSE(ranks[0]["calls"].contains("kernel"));
   EXPECT_EQ(ranks[0]["calls"]["pinned"], 2) << "once for all sums";
+  EXPECT_EQ(ranks[0]["calls"]["registered"], 1) << "once for all sums";
+  EXPECT_GT(ranks[0]["calls"]["to_window"], 10);
+  EXPECT_EQ(ranks[0]["calls"]["default_stream"], 7)
+      << "of each sum of any: none names a stream";
+  EXPECT_EQ(ranks[0]["calls"]["stream"], 1) << "beside the program's own";
 }
 
 TEST_F(GradientsTest, AreSummedFromGpuToGpuWhereMpiAllowsIt) {
@@ -79,6 +102,23 @@ TEST_F(GradientsTest, GoThroughTheHostIfOneRanksGpuCannotSum) {
   const auto ranks = Job(2, "no_module");
   ExpectRight(ranks);
   EXPECT_FALSE(ranks[0]["calls"].contains("kernel"));
+}
+
+TEST_F(GradientsTest, GoByMpiIfOneRanksGpuCannotUseWhatTheyShare) {
+  const auto ranks = Job(2, "no_shared");
+  ExpectRight(ranks);
+  EXPECT_EQ(ranks[1]["calls"]["registered"], 1) << "not tried again";
+  for (const Json& rank : ranks) {
+    EXPECT_FALSE(rank["calls"].contains("to_window"));
+  }
+}
+
+TEST_F(GradientsTest, HaveTheSameBitsWhereverTheyLie) {
+  const auto host = Job(3, "host");
+  EXPECT_EQ(host[0]["sums"], Job(3, "staged")[0]["sums"]);
+  EXPECT_EQ(host[0]["sums"], Job(3, "mixed")[0]["sums"]);
+  EXPECT_EQ(Job(3, "host", "apart")[0]["sums"],
+            Job(3, "staged", "apart")[0]["sums"]);
 }
 
 TEST_F(GradientsTest, MayLieInUnlikeMemory) {
@@ -120,6 +160,16 @@ TEST_F(GradientsTest, ReturnInTimeFromAStreamThatNeverEnds) {
               HasSubstr("the ranks did not agree in time"));
   EXPECT_THAT(ranks[1]["message"].get<std::string>(),
               HasSubstr("enqueued in the gradients' stream"));
+}
+
+TEST_F(GradientsTest, AreAnErrorInTimeIfARankDiesAmidTheSum) {
+  for (const char* apart : {"", "apart"}) {
+    for (const Json& rank : Job(3, "dies", apart, 1)) {
+      EXPECT_EQ(rank["code"], "DEADLINE_EXCEEDED") << rank.dump(2);
+      EXPECT_EQ(rank["usable"], false);
+      EXPECT_GT(rank["sums"].size(), 0U);
+    }
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <set>
 #include <utility>
@@ -252,6 +253,41 @@ TEST_P(DeviceContractTest, HasDoneWhatItTimedEnqueued) {
   std::string bytes(4096, '\0');
   ASSERT_OK(device_->Download(bytes.data(), buffer->data(), size));
   EXPECT_EQ(bytes, std::string(4096, '\7'));
+}
+
+TEST_P(DeviceContractTest, MarksPointsInItsOrderOfWork) {
+  const Bytes size = 1_MiB;
+  auto buffer = device_->Allocate(size);
+  ASSERT_OK(buffer);
+  auto start = device_->MakeMark();
+  auto end = device_->MakeMark();
+  ASSERT_OK(start);
+  ASSERT_OK(end);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_OK((*start)->Set());
+    ASSERT_OK(device_->Fill(buffer->data(), 3, size));
+    ASSERT_OK((*end)->Set());
+    ASSERT_OK((*end)->Reached());
+    ASSERT_OK(device_->Synchronize());
+    EXPECT_TRUE((*start)->Reached().value());
+    EXPECT_TRUE((*end)->Reached().value());
+    EXPECT_GE((*end)->Since(**start).value(), Nanoseconds(0));
+  }
+}
+
+TEST_P(DeviceContractTest, CopiesToAndFromItsHostMemory) {
+  const Bytes size(4096);
+  auto buffer = device_->Allocate(size);
+  auto host = device_->AllocateHost(size);
+  ASSERT_OK(buffer);
+  ASSERT_OK(host);
+  std::memset(host->data(), 5, 4096);
+  ASSERT_OK(device_->Upload(buffer->data(), host->data(), size));
+  std::memset(host->data(), 0, 4096);
+  ASSERT_OK(device_->Download(host->data(), buffer->data(), size));
+  EXPECT_EQ(std::string(static_cast<char*>(host->data()), 4096),
+            std::string(4096, '\5'));
+  ASSERT_OK(device_->AllocateHost(Bytes(0)));
 }
 
 TEST_P(DeviceContractTest, CallsUnsupportedConvolutionsUnimplemented) {

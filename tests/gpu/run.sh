@@ -32,11 +32,13 @@
 #   handle     the drop-in handle and the preload shim against cuDNN alone:
 #              results of random problems, times of networks, overhead
 #   sanitizer  the same, fewer, under compute-sanitizer
-#   train      ResNet-18 trained on slices of 64, 32 and 16 multiprocessors (with
-#              four GPUs one of each, and one of 48), as planned and evenly
-#              split; the comparison ends DIR/train.txt. About two minutes
-#   gradients  sums of gradients in the GPU's memory, on two ranks of one GPU,
-#              against those in the host's. A minute
+#   train      ResNet-18 trained on slices of 64, 32 and 16 multiprocessors, one
+#              after the other on one GPU, or at once with a GPU for each; with
+#              two GPUs 64 and 16, with four one of 48 too. As planned and evenly
+#              split; the comparison, with whole steps and what exchanges of
+#              gradients add to the passes, ends DIR/train.txt. About two minutes
+#   gradients  sums of gradients in the GPUs' memory, on one to three ranks,
+#              against those in the host's, and beside busy streams. A minute
 #
 # The machine with the GPU needs Open MPI 4.1, cuDNN 9 and glibc 2.36 or later.
 set -euo pipefail
@@ -204,8 +206,10 @@ gradients() {
   local ranks status=0
   for ranks in 1 2 3; do
     echo "== $ranks ranks"
+    # So many streams that none shares a queue of the GPU's with another.
     timeout 120 mpirun --allow-run-as-root --bind-to none --oversubscribe \
-      -np $ranks .carry/bin/ucudnn_gpu_sums || status=1
+      -x CUDA_DEVICE_MAX_CONNECTIONS=32 -np $ranks \
+      .carry/bin/ucudnn_gpu_sums || status=1
   done >"$out/gradients.txt" 2>&1
   return $status
 }

@@ -1,7 +1,9 @@
 // Gradients in a GPU's memory, summed over the ranks, against those in the
 // host's: random values and sizes, floats and doubles, uneven weights, a rank
-// without images, streams, memory whose kind the driver must tell. Every rank
-// uses the first GPU. Prints a line a case, and returns 1 if one is wrong.
+// without images, streams, memory whose kind the driver must tell; through
+// memory that the ranks share, by MPI, and by kernels; while another stream is
+// busy. Ranks use the GPUs in turn. Prints a line a case, and returns 1 if one
+// is wrong, or waits for a stream that it need not wait for.
 
 #include <mpi.h>
 
@@ -13,6 +15,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "client/gpu_gradients.h"
@@ -20,6 +23,7 @@
 #include "client/ranks.h"
 #include "device/cudnn/context.h"
 #include "device/cudnn/libraries.h"
+#include "device/cudnn/stream_hold.h"
 #include "ucudnn/mpi.hpp"
 
 namespace ucudnn {
@@ -122,12 +126,12 @@ class Checks {
 
   // Sums on one of the paths against sums of the host's memory.
   template <class T>
-  void OnPath(const char* name, GpuGradients& gpu, double scale,
+  void OnPath(const char* name, GpuGradients& gpu, Ranks& ranks, double scale,
               double tolerance, std::size_t size, unsigned seed) {
     const auto mine =
-        Random<T>(size, seed + static_cast<unsigned>(ranks_.rank()));
+        Random<T>(size, seed + static_cast<unsigned>(ranks.rank()));
     std::vector<T> expected = mine;
-    Need(ScaleAndSum(ranks_, std::span<T>(expected), scale, Soon()), "host");
+    Need(ScaleAndSum(ranks, std::span<T>(expected), scale, Soon()), "host");
     std::vector<T> held = mine;
     if (scale == 0) {
       std::fill(held.begin(), held.end(), std::numeric_limits<T>::quiet_NaN());
@@ -136,11 +140,14 @@ class Checks {
     CUstream stream = nullptr;
     Need(driver_.StreamCreate(&stream, CU_STREAM_NON_BLOCKING),
          "cuStreamCreate");
-    Need(
-        Status(gpu.ScaleAndSum(ranks_, memory.get(), 0, scale, stream, Soon())),
-        "nothing");
+    Need(Status(gpu.ScaleAndSum(ranks, memory.get(), 0, scale, stream, Soon())),
+         "nothing");
+    // What is timed is not what is prepared once.
+    Need(gpu.ScaleAndSum(ranks, OnDevice<T>(driver_, held).get(), size, scale,
+                         stream, Soon()),
+         name);
     const auto start = std::chrono::steady_clock::now();
-    Need(gpu.ScaleAndSum(ranks_, memory.get(), size, scale, stream, Soon()),
+    Need(gpu.ScaleAndSum(ranks, memory.get(), size, scale, stream, Soon()),
          name);
     const double took = std::chrono::duration<double, std::milli>(
                             std::chrono::steady_clock::now() - start)
@@ -149,6 +156,83 @@ class Checks {
     Tell(fmt::format("{}, {} {}, scale {:.3f}", name, size,
                      sizeof(T) == 4 ? "floats" : "doubles", scale),
          Difference(memory.Values(), expected), tolerance, took);
+  }
+
+  // Sums of what is made, while a stream of the same context cannot go on:
+  // first without a stream, as a program does that has waited for an event,
+  // then in one of two others.
+  void BesideOtherStreams(CUcontext context, GpuGradients& gpu, Ranks& ranks,
+                          const char* name) {
+    constexpr std::size_t kSize = 3'000'001;
+    auto busy = cudnn::GpuContext::Adopt(driver_, context, "the GPU");
+    Need(busy ? Status() : tl::unexpected<Error>(busy.error()), "context");
+    CUstream stream = nullptr;
+    Need(driver_.StreamCreate(&stream, CU_STREAM_NON_BLOCKING),
+         "cuStreamCreate");
+    for (CUstream made_in : {CUstream{nullptr}, stream}) {
+      const auto mine =
+          Random<float>(kSize, 55 + static_cast<unsigned>(ranks.rank()));
+      std::vector<float> expected = mine;
+      Need(ScaleAndSum(ranks, std::span<float>(expected), 0.25, Soon()),
+           "host");
+      const OnDevice<float> memory(driver_, std::vector<float>(kSize, 9));
+      const OnDevice<float> other(driver_, std::vector<float>(kSize, 1));
+      // Made in the stream right before, the other's filled by the busy one.
+      Need(driver_.MemcpyHtoDAsync(reinterpret_cast<CUdeviceptr>(memory.get()),
+                                   mine.data(), kSize * sizeof(float), made_in),
+           "cuMemcpyHtoDAsync");
+      auto hold = cudnn::StreamHold::Begin(**busy, std::chrono::seconds(10));
+      Need(hold ? Status() : tl::unexpected<Error>(hold.error()), "hold");
+      Need(driver_.MemsetD8Async(reinterpret_cast<CUdeviceptr>(other.get()), 0,
+                                 kSize * sizeof(float), (*busy)->stream()),
+           "cuMemsetD8Async");
+      const auto start = std::chrono::steady_clock::now();
+      Need(gpu.ScaleAndSum(ranks, memory.get(), kSize, 0.25, made_in, Soon()),
+           name);
+      const double took = std::chrono::duration<double, std::milli>(
+                              std::chrono::steady_clock::now() - start)
+                              .count();
+      const bool beside =
+          driver_.StreamQuery((*busy)->stream()) == CUDA_ERROR_NOT_READY &&
+          !hold->ran_out();
+      hold->Release();
+      Need(driver_.StreamSynchronize((*busy)->stream()), "cuStreamSynchronize");
+      Tell(fmt::format("{}, beside a busy stream, {}", name,
+                       made_in == nullptr ? "made before" : "in a stream"),
+           beside ? Difference(memory.Values(), expected) : 1e6, 1e-6, took);
+      Tell(fmt::format("{}, the busy stream's own work", name),
+           Difference(other.Values(), std::vector<float>(kSize, 0)), 0);
+    }
+    Need(driver_.StreamDestroy(stream), "cuStreamDestroy");
+  }
+
+  // Without being told of a stream sums wait for what the default stream would.
+  void AfterTheDefaultStream(GpuGradients& gpu, Ranks& ranks) {
+    constexpr std::size_t kSize = 300'001;
+    const auto mine =
+        Random<float>(kSize, 33 + static_cast<unsigned>(ranks.rank()));
+    std::vector<float> expected = mine;
+    Need(ScaleAndSum(ranks, std::span<float>(expected), 0.25, Soon()), "host");
+    const OnDevice<float> memory(driver_, std::vector<float>(kSize, 9));
+    const OnDevice<float> source(driver_, mine);
+    CUstream stream = nullptr;
+    Need(driver_.StreamCreate(&stream, CU_STREAM_DEFAULT), "cuStreamCreate");
+    Need(driver_.LaunchHostFunc(
+             stream,
+             [](void*) {
+               std::this_thread::sleep_for(std::chrono::milliseconds(50));
+             },
+             nullptr),
+         "cuLaunchHostFunc");
+    Need(driver_.MemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(memory.get()),
+                                 reinterpret_cast<CUdeviceptr>(source.get()),
+                                 kSize * sizeof(float), stream),
+         "cuMemcpyDtoDAsync");
+    Need(gpu.ScaleAndSum(ranks, memory.get(), kSize, 0.25, nullptr, Soon()),
+         "after the default stream");
+    Tell("after the default stream", Difference(memory.Values(), expected),
+         1e-6);
+    Need(driver_.StreamDestroy(stream), "cuStreamDestroy");
   }
 
   // Through the session: a GPU's memory without being told that it is.
@@ -190,6 +274,8 @@ class Checks {
 int Main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   const auto ranks = Ranks::Duplicate(MPI_COMM_WORLD, Soon()).value();
+  const auto apart = Ranks::Duplicate(MPI_COMM_WORLD, Soon()).value();
+  apart->ForgoWindow();
   const auto libraries = cudnn::LoadedLibraries();
   if (!libraries) {
     std::printf("%s\n", libraries.error().message.c_str());
@@ -197,8 +283,10 @@ int Main(int argc, char** argv) {
   }
   const DriverApi& driver = (*libraries)->driver;
   Need(driver.Init(0), "cuInit");
+  int gpus = 0;
+  Need(driver.DeviceGetCount(&gpus), "cuDeviceGetCount");
   CUdevice device = 0;
-  Need(driver.DeviceGet(&device, 0), "cuDeviceGet");
+  Need(driver.DeviceGet(&device, ranks->rank() % gpus), "cuDeviceGet");
   CUcontext context = nullptr;
   Need(driver.DevicePrimaryCtxRetain(&context, device),
        "cuDevicePrimaryCtxRetain");
@@ -207,6 +295,7 @@ int Main(int argc, char** argv) {
   {
     auto automatic = GpuGradients::Create().value();
     auto staged = GpuGradients::With(driver, Path::kStaged);
+    auto shared = GpuGradients::With(driver, Path::kStaged);
     auto mapped = GpuGradients::With(driver, Path::kMapped);
     const bool direct = automatic->path() == Path::kDirect;
     if (ranks->rank() == 0) {
@@ -214,29 +303,38 @@ int Main(int argc, char** argv) {
                   direct ? "takes" : "does not take");
     }
     constexpr std::size_t kPiece = kPieceBytes / sizeof(float);
+    constexpr std::size_t kShared = kSharedPieceBytes / sizeof(float);
     // ResNet-18's, and more than four pieces.
     for (const std::size_t size :
-         {std::size_t{1}, std::size_t{3}, std::size_t{1023}, kPiece - 1, kPiece,
-          kPiece + 1, std::size_t{11'689'513}}) {
+         {std::size_t{1}, std::size_t{3}, std::size_t{1023}, kShared - 1,
+          kShared, kShared + 1, kPiece - 1, kPiece, kPiece + 1,
+          std::size_t{11'689'513}}) {
       // Uneven weights; and a rank that has none and holds what is no number.
       const int rank = ranks->rank();
       for (const double scale :
            {(rank + 1) / 7.0, rank == 0 && ranks->size() > 1 ? 0.0 : 0.75}) {
         const auto seed = static_cast<unsigned>(size);
+        const auto both = [&](const char* name, GpuGradients& gpu, Ranks& on,
+                              double floats, double doubles) {
+          checks.OnPath<float>(name, gpu, on, scale, floats, size, seed);
+          checks.OnPath<double>(name, gpu, on, scale, doubles, size / 2, seed);
+        };
         // The same values in the same pieces: the same bits.
-        checks.OnPath<float>("staged", *staged, scale, 0, size, seed);
-        checks.OnPath<double>("staged", *staged, scale, 0, size / 2, seed);
-        checks.OnPath<float>("kernels", *mapped, scale, 1e-6, size, seed);
-        checks.OnPath<double>("kernels", *mapped, scale, 1e-14, size / 2, seed);
-        if (!direct) continue;
-        checks.OnPath<float>("direct", *automatic, scale, 1e-6, size, seed);
-        checks.OnPath<double>("direct", *automatic, scale, 1e-14, size / 2,
-                              seed);
+        both("shared", *shared, *ranks, 0, 0);
+        both("staged", *staged, *apart, 0, 0);
+        both("kernels", *mapped, *apart, 1e-6, 1e-14);
+        if (direct) both("direct", *automatic, *ranks, 1e-6, 1e-14);
       }
     }
+    checks.Tell("what the ranks share is pinned", shared->pins_window() ? 0 : 1,
+                0);
+    checks.BesideOtherStreams(context, *shared, *ranks, "shared");
+    checks.BesideOtherStreams(context, *staged, *apart, "staged");
+    checks.AfterTheDefaultStream(*shared, *ranks);
   }
   checks.ThroughSession(7);
   checks.ThroughSession(1);  // all but one rank have no images
+  apart->Close();
   ranks->Close();
   MPI_Finalize();
   return checks.failed() ? 1 : 0;

@@ -19,14 +19,15 @@ print(next((d["kind"] for d in json.load(sys.stdin) if d["state"] != "lost"
 # ResNet-18 at batch 128, FP32, 64 MiB a kernel, on ranks with 64, 32 and 16
 # multiprocessors: as planned, and evenly split. With as many GPUs as ranks each
 # has one of its own and all compute at once; with four there is a rank of 48
-# multiprocessors too. On fewer GPUs all are slices of the first and compute in
-# turns, each timed alone. The agents leave before the training: they keep off
+# multiprocessors too, and with two only those of 64 and 16. On one GPU all are
+# its slices and compute in turns, each timed alone. The agents leave before the training: they keep off
 # a GPU that others work on, not the others off it.
 train() {
   local net=resnet18-3x224x224-1000 batch=128 slices=(64 32 16)
   local sms i gpus ranks kind split status=0 coordinator agents=()
   gpus=$(gpu_count)
   if [ "$gpus" -ge 4 ]; then slices=(64 48 32 16); fi
+  if [ "$gpus" -eq 2 ]; then slices=(64 16); fi
   ranks=${#slices[@]}
   local job=(--net resnet18 --batch "$batch" --workspace-limit 64MiB
     --images 512 --rate 0.001 --measurements 10)

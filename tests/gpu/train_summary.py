@@ -34,7 +34,10 @@ for what in ("predicted_us", "convolutions_us", "passes_us", "step_us"):
         )
 for run in runs:
     if run["exchange_us"]:
-        print(f"exchange of gradients, {run['split']}: {run['exchange_us']:.0f}")
+        print(
+            f"exchange of gradients after the passes, {run['split']}: "
+            f"{run['exchange_us']:.0f}"
+        )
 losses = list(zip(planned["losses"], even["losses"]))
 largest = max(abs(a - b) / a for a, b in losses)
 print(f"largest relative difference of {len(losses)} losses: {largest:.2e}")

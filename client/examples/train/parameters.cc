@@ -63,6 +63,24 @@ float* Parameters::gradient(std::size_t layer) const {
   return At(gradients_, layer);
 }
 
+std::vector<Parameters::Bucket> Parameters::Buckets(Bytes least) const {
+  std::vector<Bucket> buckets;
+  std::int64_t end = count_;
+  for (std::size_t layer = offsets_.size(); layer-- > 0;) {
+    const std::int64_t begin = offsets_[layer];
+    if (begin < 0) continue;
+    const std::int64_t count = end - begin;
+    if (begin > 0 && Bytes(count * std::int64_t{sizeof(float)}) < least) {
+      continue;
+    }
+    buckets.push_back(
+        {layer, gradients().subspan(static_cast<std::size_t>(begin),
+                                    static_cast<std::size_t>(count))});
+    end = begin;
+  }
+  return buckets;
+}
+
 Status Parameters::Update(Layers& layers, float rate, float momentum) {
   // One image: libraries have limits for how many there are, and channels.
   const BatchSize one(1);
@@ -73,14 +91,6 @@ Status Parameters::Update(Layers& layers, float rate, float momentum) {
   return layers.Blend(one, all, -rate,
                       static_cast<const float*>(velocities_.data()), 1,
                       static_cast<float*>(filters_.data()));
-}
-
-Status Parameters::ReadGradients(float* host) {
-  return device_.Download(host, gradients_.data(), size());
-}
-
-Status Parameters::WriteGradients(const float* host) {
-  return device_.Upload(gradients_.data(), host, size());
 }
 
 Result<Parameters::State> Parameters::Save() {

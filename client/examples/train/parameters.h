@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -34,9 +35,22 @@ class Parameters {
   // velocity = momentum velocity + gradient; filter -= rate velocity.
   Status Update(Layers& layers, float rate, float momentum);
 
-  // On the host; spans of count() elements.
-  Status ReadGradients(float* host);
-  Status WriteGradients(const float* host);
+  // All of them, in device memory.
+  std::span<float> gradients() const {
+    return {static_cast<float*>(gradients_.data()),
+            static_cast<std::size_t>(count_)};
+  }
+
+  // Neighbours, of which the gradient of `layer` is made last.
+  struct Bucket {
+    std::size_t layer = 0;
+    std::span<float> gradients;  // in device memory
+  };
+  // All gradients, in the order in which a backward pass makes them; of no less
+  // than `least` each, but for the last.
+  std::vector<Bucket> Buckets(Bytes least) const;
+
+  // On the host; count() elements each.
   struct State {
     std::vector<float> filters;
     std::vector<float> velocities;

@@ -81,7 +81,7 @@ Status Replica::Allocate() {
   return {};
 }
 
-Status Replica::Load(const std::vector<float>& images,
+Status Replica::Load(std::span<const float> images,
                      const std::vector<std::int64_t>& labels) {
   const std::int64_t classes = net_.classes();
   labels_ = labels;
@@ -154,7 +154,7 @@ Status Replica::AddGradient(const Extent& extent, const float* from,
   return {};
 }
 
-Status Replica::Backward(std::size_t i) {
+Status Replica::Backward(std::size_t i, const Made& made) {
   const Layer& layer = net_.layers[i];
   const Extent& extent = net_.tensors[i + 1];
   if (layer.relu) {
@@ -166,6 +166,7 @@ Status Replica::Backward(std::size_t i) {
       UCUDNN_RETURN_IF_ERROR(
           executor_->Run(*kernels_[i][std::size_t(ConvOp::kBackwardFilter)],
                          ArgsOf(i, ConvOp::kBackwardFilter, 0)));
+      if (made) UCUDNN_RETURN_IF_ERROR(made(i));
       if (layer.input == 0) return {};
       UCUDNN_RETURN_IF_ERROR(
           executor_->Run(*kernels_[i][std::size_t(ConvOp::kBackwardData)],
@@ -188,7 +189,7 @@ Status Replica::Backward(std::size_t i) {
   return {};
 }
 
-Status Replica::Run() {
+Status Replica::Run(const Made& made) {
   for (std::size_t i = 0; i < net_.layers.size(); ++i) {
     UCUDNN_RETURN_IF_ERROR(Forward(i));
   }
@@ -206,7 +207,7 @@ Status Replica::Run() {
       gradient(last)));
   std::fill(has_gradient_.begin(), has_gradient_.end(), false);
   for (std::size_t i = net_.layers.size(); i > 0; --i) {
-    UCUDNN_RETURN_IF_ERROR(Backward(i - 1));
+    UCUDNN_RETURN_IF_ERROR(Backward(i - 1, made));
   }
   return {};
 }

@@ -7,8 +7,10 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -36,11 +38,14 @@ class Replica {
   const Executor& executor() const { return *executor_; }
 
   // Hands over the images, one after the other, and their classes.
-  Status Load(const std::vector<float>& images,
+  Status Load(std::span<const float> images,
               const std::vector<std::int64_t>& labels);
   // Enqueues both passes over what was loaded. Then the gradients of
   // `parameters` are those of the mean loss (cross-entropy) of these images.
-  Status Run();
+  // `made` is called when all work for a layer's gradient is enqueued, for the
+  // convolutions from the last to the first.
+  using Made = std::function<Status(std::size_t layer)>;
+  Status Run(const Made& made = {});
   // The sum of the images' losses in the last Run; waits for it.
   Result<double> Loss();
 
@@ -56,7 +61,7 @@ class Replica {
   Status FindKernels(const WorkspacePlan& plan);
   Status Allocate();
   Status Forward(std::size_t layer);
-  Status Backward(std::size_t layer);
+  Status Backward(std::size_t layer, const Made& made);
   Status AddGradient(const Extent& extent, const float* from,
                      std::size_t tensor);
   ConvArgs ArgsOf(std::size_t layer, ConvOp op, float beta) const;

@@ -68,6 +68,7 @@ std::string Encode(const RankReport& report) {
                      {"predicted", Count(report.predicted)},
                      {"convolutions", Count(report.convolutions)},
                      {"passes", Counts(report.passes)},
+                     {"exchanges", Counts(report.exchanges)},
                      {"fallbacks", report.fallbacks}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -85,6 +86,9 @@ RankReport DecodeRankReport(const std::string& text) {
   report.convolutions = TimeOf(json["convolutions"]);
   for (const Json& time : json["passes"]) {
     report.passes.emplace_back(time.get<std::int64_t>());
+  }
+  for (const Json& time : json["exchanges"]) {
+    report.exchanges.emplace_back(time.get<std::int64_t>());
   }
   report.fallbacks = json["fallbacks"].get<std::vector<std::string>>();
   return report;
@@ -109,6 +113,19 @@ std::vector<Nanoseconds> SlowestPasses(const Report& report) {
   return slowest;
 }
 
+std::vector<Nanoseconds> Exchanges(const Report& report) {
+  std::vector<Nanoseconds> shortest(report.losses.size(), Nanoseconds::max());
+  for (const RankReport& rank : report.ranks) {
+    for (std::size_t i = 0; i < rank.exchanges.size() && i < shortest.size();
+         ++i) {
+      // Without images it has no passes whose end would count.
+      if (rank.passes[i] == Nanoseconds(0)) continue;
+      shortest[i] = std::min(shortest[i], rank.exchanges[i]);
+    }
+  }
+  return shortest;
+}
+
 Json ToJson(const Report& report) {
   Json json;
   json["net"] = report.net;
@@ -126,7 +143,7 @@ Json ToJson(const Report& report) {
   json["convolutions_us"] =
       InMicroseconds(Largest(report, &RankReport::convolutions));
   json["passes_us"] = InMicroseconds(TypicalSlowest(report));
-  json["exchange_us"] = InMicroseconds(Typical(report.exchanges));
+  json["exchange_us"] = InMicroseconds(Typical(Exchanges(report)));
   json["step_us"] =
       report.in_turns ? Json(nullptr) : InMicroseconds(Typical(report.steps));
   json["losses"] = report.losses;
@@ -167,8 +184,8 @@ std::string ToTable(const Report& report) {
       Shown(Largest(report, &RankReport::convolutions)),
       Shown(Largest(report, &RankReport::predicted)),
       Shown(TypicalSlowest(report)));
-  text += fmt::format("exchange of gradients {}, step {}\n",
-                      Shown(Typical(report.exchanges)),
+  text += fmt::format("exchange of gradients after the passes {}, step {}\n",
+                      Shown(Typical(Exchanges(report))),
                       report.in_turns ? "- (ranks compute in turns)"
                                       : Shown(Typical(report.steps)));
   if (!report.losses.empty()) {

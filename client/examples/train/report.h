@@ -26,6 +26,9 @@ struct RankReport {
   std::optional<Nanoseconds> convolutions;  // the same, measured
   // Of each step: both passes on the device.
   std::vector<Nanoseconds> passes;
+  // Of each step: on the device, from the end of the passes until the filters
+  // are new.
+  std::vector<Nanoseconds> exchanges;
   std::vector<std::string> fallbacks;
 };
 
@@ -45,10 +48,8 @@ struct Report {
   bool in_turns = false;
   bool interrupted = false;
   std::int64_t first_step = 0;
-  std::vector<double> losses;  // of each step from the first: the mean
-  // Of each step on rank 0: exchanging gradients, and all of it.
-  std::vector<Nanoseconds> exchanges;
-  std::vector<Nanoseconds> steps;
+  std::vector<double> losses;      // of each step from the first: the mean
+  std::vector<Nanoseconds> steps;  // on rank 0: all of each
   std::vector<RankReport> ranks;
 };
 
@@ -57,6 +58,9 @@ struct Report {
 std::optional<Nanoseconds> Typical(std::vector<Nanoseconds> times);
 // Of each step, the slowest rank's passes.
 std::vector<Nanoseconds> SlowestPasses(const Report& report);
+// Of each step, for how long the rank that was last to end its passes waits for
+// sums of gradients and updates its filters: what is not hidden by passes.
+std::vector<Nanoseconds> Exchanges(const Report& report);
 
 nlohmann::ordered_json ToJson(const Report& report);
 std::string ToTable(const Report& report);

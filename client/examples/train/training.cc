@@ -14,10 +14,12 @@
 #include <numeric>
 #include <optional>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "base/even_shares.h"
 #include "base/file.h"
+#include "client/all_reduce.h"
 #include "client/ctl/progress.h"
 #include "client/examples/train/checkpoint.h"
 #include "client/examples/train/job.h"
@@ -37,6 +39,23 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::minutes kMeeting{30};
 
 Ranks::Deadline Soon() { return Clock::now() + kMeeting; }
+
+// What is summed at once, while the device computes the next: enough to be
+// worth an agreement of the ranks.
+constexpr Bytes kBucket = 2_MiB;
+
+// Waits until the device is past `mark`.
+Status Await(Mark& mark) {
+  const auto deadline = Soon();
+  for (;;) {
+    UCUDNN_ASSIGN_OR_RETURN(const bool reached, mark.Reached());
+    if (reached) return {};
+    if (Clock::now() >= deadline) {
+      return Fail(Code::kDeadlineExceeded, "the device did not end its work");
+    }
+    std::this_thread::yield();
+  }
+}
 
 template <class T>
 Status StatusOf(const Result<T>& result) {
@@ -60,7 +79,8 @@ class Training {
       : ranks_(ranks),
         options_(std::move(options)),
         interrupted_(std::move(interrupted)),
-        terminal_(isatty(STDERR_FILENO) != 0) {}
+        terminal_(isatty(STDERR_FILENO) != 0),
+        even_(ranks) {}
 
   Result<Report> Run() {
     UCUDNN_RETURN_IF_ERROR(Prepare());
@@ -111,7 +131,13 @@ class Training {
     auto parameters = Parameters::Create(*device_, job_.net, options_.seed);
     UCUDNN_RETURN_IF_ERROR(Together(StatusOf(parameters)));
     parameters_ = *std::move(parameters);
-    gradients_.resize(static_cast<std::size_t>(parameters_->count()));
+    for (auto* mark : {&start_, &passed_, &updated_}) {
+      UCUDNN_ASSIGN_OR_RETURN(*mark, device_->MakeMark());
+    }
+    for (const Parameters::Bucket& bucket : parameters_->Buckets(kBucket)) {
+      UCUDNN_ASSIGN_OR_RETURN(auto made, device_->MakeMark());
+      buckets_.push_back({bucket.layer, bucket.gradients, std::move(made)});
+    }
     return MakeReplica();
   }
 
@@ -179,11 +205,20 @@ class Training {
   // The memory of an earlier one is given back first.
   Status MakeReplica() {
     replica_.reset();
-    if (idle()) return Together({});
-    auto replica = Replica::Create(*device_, *layers_, job_.net, *part_.plan,
-                                   *parameters_);
-    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(replica)));
-    replica_ = *std::move(replica);
+    ahead_ = {};
+    return Together(idle() ? Status() : MakeMyReplica());
+  }
+
+  Status MakeMyReplica() {
+    const Bytes size(part_.batch.count() * job_.data->extent().elements() *
+                     std::int64_t{sizeof(float)});
+    for (DeviceBuffer& pixels : pixels_) {
+      pixels.Reset();
+      UCUDNN_ASSIGN_OR_RETURN(pixels, device_->AllocateHost(size));
+    }
+    UCUDNN_ASSIGN_OR_RETURN(
+        replica_, Replica::Create(*device_, *layers_, job_.net, *part_.plan,
+                                  *parameters_));
     return {};
   }
 
@@ -257,73 +292,106 @@ class Training {
 
   Status Step() {
     const auto start = Clock::now();
-    Status passed;
+    Status begun;
     for (int turn = 0; turn < turns_; ++turn) {
-      if (turn == turn_) passed = Compute();
-      if (turns_ > 1) UCUDNN_RETURN_IF_ERROR(ranks_.Max(0, Soon()));
+      if (turn == turn_) begun = BeginPasses();
+      if (turns_ == 1) break;
+      if (turn == turn_ && begun && !idle()) begun = Await(*passed_);
+      UCUDNN_RETURN_IF_ERROR(ranks_.Max(0, Soon()));
     }
-    // A rank that failed must not leave the others waiting for gradients.
-    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t failed,
-                            ranks_.Max(passed ? 0 : 1, Soon()));
-    if (failed > 0) return Together(passed);
-    const auto computed = Clock::now();
-    const std::span<float> gradients(gradients_);
-    if (options_.even) {
-      UCUDNN_RETURN_IF_ERROR(
-          ScaleAndSum(ranks_, gradients, part_.weight, Soon()));
-    } else {
-      UCUDNN_RETURN_IF_ERROR(session_->AllReduceGradients(gradients));
-    }
-    UCUDNN_RETURN_IF_ERROR(parameters_->WriteGradients(gradients_.data()));
-    UCUDNN_RETURN_IF_ERROR(
-        parameters_->Update(*layers_, static_cast<float>(options_.rate),
-                            static_cast<float>(options_.momentum)));
-    const auto exchanged = Clock::now();
+    UCUDNN_RETURN_IF_ERROR(Exchange(std::move(begun)));
+    Status updated = Update();
     std::array<double, 2> sums = {loss_, interrupted_() ? 1.0 : 0.0};
-    UCUDNN_RETURN_IF_ERROR(
-        ScaleAndSum(ranks_, std::span<double>(sums), 1.0, Soon()));
+    UCUDNN_RETURN_IF_ERROR(ScaleAndSum(ranks_, std::span<double>(sums), 1.0,
+                                       Soon(), std::move(updated)));
     result_.losses.push_back(
         sums[0] / static_cast<double>(options_.session.batch.count()));
     result_.interrupted = sums[1] > 0;
-    result_.exchanges.push_back(exchanged - computed);
     result_.steps.push_back(Clock::now() - start);
     ++done_;
     return {};
   }
 
-  // Both passes over this rank's images; not collective.
-  Status Compute() {
-    loss_ = 0;
-    Nanoseconds time(0);
-    if (!idle()) {
-      UCUDNN_RETURN_IF_ERROR(LoadImages());
-      UCUDNN_ASSIGN_OR_RETURN(time,
-                              device_->Time([&] { return replica_->Run(); }));
-      UCUDNN_ASSIGN_OR_RETURN(loss_, replica_->Loss());
-      UCUDNN_RETURN_IF_ERROR(parameters_->ReadGradients(gradients_.data()));
+  // Enqueues both passes over this rank's images; not collective.
+  Status BeginPasses() {
+    if (idle()) return {};
+    UCUDNN_RETURN_IF_ERROR(LoadImages());
+    UCUDNN_RETURN_IF_ERROR(start_->Set());
+    auto next = buckets_.begin();
+    UCUDNN_RETURN_IF_ERROR(
+        replica_->Run([this, &next](std::size_t layer) -> Status {
+          if (next == buckets_.end() || next->layer != layer) return {};
+          return (next++)->made->Set();
+        }));
+    return passed_->Set();
+  }
+
+  // Sums gradients while the device makes others. A rank that fails, or failed
+  // to begin, must not leave the others waiting for its own.
+  Status Exchange(Status mine) {
+    for (const Bucket& bucket : buckets_) {
+      if (mine && !idle()) mine = Await(*bucket.made);
+      UCUDNN_ASSIGN_OR_RETURN(const std::int64_t failed,
+                              ranks_.Max(mine ? 0 : 1, Soon()));
+      if (failed > 0) return Together(mine);
+      UCUDNN_RETURN_IF_ERROR(SumGradients(bucket.gradients));
     }
-    report_.passes.push_back(time);
-    session_->ReportStep(time);
+    return {};
+  }
+
+  // Of all ranks, in device memory, and made.
+  Status SumGradients(std::span<float> gradients) {
+    if (!options_.even) return session_->AllReduceGradients(gradients);
+    // Each rank has a session of its own.
+    return even_.Sum(gradients, part_.weight, nullptr, Soon());
+  }
+
+  // With the sums; not collective.
+  Status Update() {
+    loss_ = 0;
+    UCUDNN_RETURN_IF_ERROR(
+        parameters_->Update(*layers_, static_cast<float>(options_.rate),
+                            static_cast<float>(options_.momentum)));
+    UCUDNN_RETURN_IF_ERROR(updated_->Set());
+    UCUDNN_RETURN_IF_ERROR(Await(*updated_));
+    Nanoseconds passes(0);
+    Nanoseconds exchange(0);
+    if (!idle()) {
+      UCUDNN_ASSIGN_OR_RETURN(passes, passed_->Since(*start_));
+      UCUDNN_ASSIGN_OR_RETURN(exchange, updated_->Since(*passed_));
+      UCUDNN_ASSIGN_OR_RETURN(loss_, replica_->Loss());
+    }
+    report_.passes.push_back(passes);
+    report_.exchanges.push_back(exchange);
+    session_->ReportStep(passes);
     return {};
   }
 
   // This rank's images of a step.
   struct Images {
     std::vector<std::int64_t> numbers;
-    std::vector<float> pixels;
     std::vector<std::int64_t> labels;
+    std::span<const float> pixels;
   };
   static Images ReadImages(const Dataset& data,
-                           std::vector<std::int64_t> numbers) {
+                           std::vector<std::int64_t> numbers,
+                           std::span<float> pixels) {
     Images images;
     const auto elements = static_cast<std::size_t>(data.extent().elements());
-    images.pixels.resize(numbers.size() * elements);
+    images.pixels = pixels;
     for (std::size_t i = 0; i < numbers.size(); ++i) {
-      data.Read(numbers[i], &images.pixels[i * elements]);
+      data.Read(numbers[i], &pixels[i * elements]);
       images.labels.push_back(data.Label(numbers[i]));
     }
     images.numbers = std::move(numbers);
     return images;
+  }
+
+  // Where the images of a step are read to; the next ones' are elsewhere.
+  std::span<float> PixelsOf(std::int64_t step) const {
+    const DeviceBuffer& pixels = pixels_[static_cast<std::size_t>(step % 2)];
+    return {static_cast<float*>(pixels.data()),
+            static_cast<std::size_t>(pixels.size().count()) / sizeof(float)};
   }
 
   // Loads what this step is about, which was read during the last one unless
@@ -334,11 +402,12 @@ class Training {
     Images images;
     if (ahead_.valid()) images = ahead_.get();
     if (images.numbers != numbers) {
-      images = ReadImages(*job_.data, std::move(numbers));
+      images = ReadImages(*job_.data, std::move(numbers), PixelsOf(done_));
     }
     if (done_ + 1 < options_.steps) {
       ahead_ = std::async(std::launch::async, ReadImages, std::cref(*job_.data),
-                          order_->Images(done_ + 1, part_.first, part_.batch));
+                          order_->Images(done_ + 1, part_.first, part_.batch),
+                          PixelsOf(done_ + 1));
     }
     return replica_->Load(images.pixels, images.labels);
   }
@@ -407,6 +476,12 @@ class Training {
     return std::move(result_);
   }
 
+  struct Bucket {
+    std::size_t layer;
+    std::span<float> gradients;
+    std::unique_ptr<Mark> made;
+  };
+
   Ranks& ranks_;
   TrainOptions options_;
   std::function<bool()> interrupted_;
@@ -415,14 +490,20 @@ class Training {
   std::unique_ptr<Device> device_;  // outlives what it made
   std::unique_ptr<Layers> layers_;
   std::unique_ptr<Session> session_;
+  AllReducer even_;  // what evenly split ranks sum with
   Part part_;
   int turn_ = 0;
   int turns_ = 1;
   std::optional<Order> order_;
   std::unique_ptr<Parameters> parameters_;
+  // In each step: where the passes begin and end, and when the filters are new.
+  std::unique_ptr<Mark> start_;
+  std::unique_ptr<Mark> passed_;
+  std::unique_ptr<Mark> updated_;
+  std::vector<Bucket> buckets_;
   std::unique_ptr<Replica> replica_;
-  std::vector<float> gradients_;
-  std::future<Images> ahead_;  // for the next step
+  std::array<DeviceBuffer, 2> pixels_;  // in the host's memory
+  std::future<Images> ahead_;           // for the next step
   double loss_ = 0;
   std::int64_t done_ = 0;    // steps
   std::int64_t saved_ = -1;  // of them, in the checkpoint

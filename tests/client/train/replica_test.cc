@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <span>
 
 #include "client/examples/train/data.h"
 #include "client/undivided.h"
@@ -60,8 +62,11 @@ class ReplicaTest : public ::testing::Test {
   }
 
   std::vector<float> Gradients() {
-    std::vector<float> values(static_cast<std::size_t>(parameters_->count()));
-    EXPECT_TRUE(parameters_->ReadGradients(values.data()));
+    const std::span<float> gradients = parameters_->gradients();
+    std::vector<float> values(gradients.size());
+    EXPECT_TRUE(device_->Download(
+        values.data(), gradients.data(),
+        Bytes(std::ssize(gradients) * std::int64_t{sizeof(float)})));
     return values;
   }
 
@@ -146,6 +151,55 @@ TEST_F(ReplicaTest, SumsUpOverUnevenSharesToTheWholeBatch) {
   for (std::size_t i = 0; i < sum.size(); ++i) {
     ASSERT_NEAR(sum[i], expected[i], 1e-5 * largest) << i;
   }
+}
+
+TEST_F(ReplicaTest, SaysWhenAGradientIsMade) {
+  Open(ResNet18({3, 32, 32}, 5).value());
+  const auto replica = MakeReplica(2, 1);
+  Load(*replica, 0);
+  std::map<std::size_t, std::vector<float>> when_made;
+  std::vector<std::size_t> order;
+  const auto gradient = [&](std::size_t layer) {
+    const float* const start = parameters_->gradient(layer);
+    return std::vector<float>(
+        start, start + net_.layers[layer].geometry.filter_elements());
+  };
+  ASSERT_TRUE(replica->Run([&](std::size_t layer) -> Status {
+    order.push_back(layer);
+    when_made[layer] = gradient(layer);
+    return {};
+  }));
+  EXPECT_EQ(order.size(), 21U);
+  EXPECT_TRUE(std::is_sorted(order.rbegin(), order.rend()));
+  for (const auto& [layer, values] : when_made) {
+    EXPECT_EQ(values, gradient(layer)) << net_.layers[layer].name;
+  }
+  const Status stopped = replica->Run(
+      [](std::size_t) -> Status { return Fail(Code::kAborted, "enough"); });
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, Code::kAborted);
+}
+
+TEST_F(ReplicaTest, HasBucketsOfNeighboursInTheOrderOfMaking) {
+  Open(ResNet18({3, 32, 32}, 5).value());
+  for (const Bytes least : {Bytes(1), 2_MiB, 1_GiB}) {
+    const auto buckets = parameters_->Buckets(least);
+    const std::span<float> all = parameters_->gradients();
+    const float* end = all.data() + all.size();
+    for (const Parameters::Bucket& bucket : buckets) {
+      EXPECT_EQ(bucket.gradients.data() + bucket.gradients.size(), end);
+      // Its last layer to be made is its first in memory.
+      EXPECT_EQ(bucket.gradients.data(), parameters_->gradient(bucket.layer));
+      end = bucket.gradients.data();
+      if (&bucket != &buckets.back()) {
+        EXPECT_GE(bucket.gradients.size_bytes(),
+                  static_cast<std::size_t>(least.count()));
+      }
+    }
+    EXPECT_EQ(end, all.data());
+  }
+  EXPECT_EQ(parameters_->Buckets(Bytes(1)).size(), 21U);
+  EXPECT_EQ(parameters_->Buckets(1_GiB).size(), 1U);
 }
 
 TEST_F(ReplicaTest, LearnsAndIsTimed) {

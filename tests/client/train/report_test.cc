@@ -16,7 +16,6 @@ Report Sample() {
   report.batch = BatchSize(8);
   report.source = "coordinator";
   report.losses = {2.5, 2.25};
-  report.exchanges = {microseconds(7), microseconds(5)};
   report.steps = {microseconds(90), microseconds(60)};
   RankReport fast;
   fast.device_kind = "fast";
@@ -25,16 +24,19 @@ Report Sample() {
   fast.predicted = microseconds(20);
   fast.convolutions = microseconds(21);
   fast.passes = {microseconds(50), microseconds(40)};
+  fast.exchanges = {microseconds(7), microseconds(10)};
   RankReport slow = fast;
   slow.device_kind = "slow";
   slow.batch = BatchSize(2);
   slow.predicted = microseconds(25);
   slow.convolutions = microseconds(24);
   slow.passes = {microseconds(30), microseconds(45)};
+  slow.exchanges = {microseconds(27), microseconds(5)};
   slow.fallbacks = {"conv1 forward ran undivided"};
   RankReport idle;
   idle.device_kind = "idle";
   idle.passes = {microseconds(0), microseconds(0)};
+  idle.exchanges = {microseconds(0), microseconds(0)};
   report.ranks = {fast, slow, idle};
   return report;
 }
@@ -50,6 +52,11 @@ TEST(ReportTest, TakesTheSlowestRankOfEachStep) {
   EXPECT_EQ(json["exchange_us"], 5.0);
   EXPECT_EQ(json["step_us"], 60.0);
   EXPECT_TRUE(json["ranks"][2]["predicted_us"].is_null());
+}
+
+TEST(ReportTest, CountsAsExchangeWhatTheLastRankToEndItsPassesWaitsFor) {
+  EXPECT_THAT(Exchanges(Sample()),
+              ElementsAre(microseconds(7), microseconds(5)));
 }
 
 TEST(ReportTest, DoesNotCallItAStepWhereRanksTakeTurns) {
