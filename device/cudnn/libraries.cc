@@ -100,7 +100,7 @@ Result<SharedLibrary> SharedLibrary::Open(
     wanted += name;
     std::vector<std::string> paths = {name};
     for (const std::string& directory : directories) {
-      paths.push_back(directory + "/" + name);
+      paths.push_back(fmt::format("{}/{}", directory, name));
     }
     for (const std::string& path : paths) {
       // Never closed: CUDA's libraries do not survive being unloaded.
