@@ -53,7 +53,7 @@ Json Value(const Message& message, const FieldDescriptor& field, int index) {
       return ToJson(repeated ? r.GetRepeatedMessage(message, &field, index)
                              : r.GetMessage(message, &field));
     default:
-      UCUDNN_CHECK(!"a field type that ucudnn.v1 does not use");
+      UCUDNN_CHECK(false);  // a field type that ucudnn.v1 does not use
   }
 }
 

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "solver/validate_choice.h"
+#include "tests/support/trials.h"
 
 namespace ucudnn {
 namespace {
@@ -220,7 +221,7 @@ std::vector<Items> RandomItems(std::mt19937_64& random, int shape,
 
 TEST(MckpTest, EqualsTheObviousProgrammeOnSmallInstances) {
   std::mt19937_64 random(1);
-  for (int trial = 0; trial < 10'000; ++trial) {
+  for (int trial = 0; trial < Trials(10'000); ++trial) {
     std::vector<Items> items = RandomItems(random, trial % 5, 1 + random() % 6);
     // Clocks and allocators have steps.
     if (trial % 4 == 0) {
@@ -255,7 +256,7 @@ TEST(MckpTest, EqualsTheObviousProgrammeOnSmallInstances) {
 
 TEST(MckpTest, EqualsTheObviousProgrammeWithManyCopies) {
   std::mt19937_64 random(2);
-  for (int trial = 0; trial < 200; ++trial) {
+  for (int trial = 0; trial < Trials(200); ++trial) {
     const std::vector<Items> items =
         RandomItems(random, trial % 5, 1 + random() % 3);
     std::vector<MckpClass> classes = Classes(items);

@@ -180,8 +180,8 @@ class Training {
                     "accepted",
                     options.batch.count(), ranks_.size());
       }
-      part_.first =
-          std::accumulate(shares.begin(), shares.begin() + rank, BatchSize(0));
+      part_.first = std::accumulate(
+          shares.begin(), shares.begin() + ranks_.rank(), BatchSize(0));
       part_.batch = shares[rank];
       part_.weight = static_cast<double>(part_.batch.count()) /
                      static_cast<double>(options.batch.count());
