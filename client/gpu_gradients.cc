@@ -297,7 +297,6 @@ class OnGpu final : public Gradients<T> {
 
   Result<T*> Take(unsigned turn, std::size_t first,
                   std::size_t count) override {
-    UCUDNN_RETURN_IF_ERROR(AwaitMade());
     T* const piece = static_cast<T*>(state_.pinned[turn]);
     if (scale_ == 0) {
       // What was given of this buffer's last sums is still being read.

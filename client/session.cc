@@ -189,10 +189,10 @@ Result<MPI_Comm> Session::ActiveComm() {
 
 Status Session::Finalize() {
   // Together, so that nobody frees what another still uses.
-  const Result<std::int64_t> all = ranks_->Max(0, Soon());
+  const Status all = ranks_->Barrier(Soon());
   if (link_ != nullptr) link_->Finish();
   link_.reset();
-  if (!all) return tl::unexpected<Error>(all.error());
+  UCUDNN_RETURN_IF_ERROR(all);
   ForgetActiveComm();
   // What it holds of a GPU goes while the program's context is still there.
   reducer_ = std::make_unique<AllReducer>(*ranks_);

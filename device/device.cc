@@ -95,6 +95,17 @@ void DeviceBuffer::Reset() {
   size_ = Bytes();
 }
 
+Status UploadRepeated(Device& device, const DeviceBuffer& buffer,
+                      std::span<const char> pattern) {
+  const std::int64_t length = std::ssize(pattern);
+  for (std::int64_t at = 0; at < buffer.size().count(); at += length) {
+    UCUDNN_RETURN_IF_ERROR(
+        device.Upload(static_cast<char*>(buffer.data()) + at, pattern.data(),
+                      Bytes(std::min(length, buffer.size().count() - at))));
+  }
+  return {};
+}
+
 Result<Candidate> SuggestWithin(Device& device, const ConvProblem& problem,
                                 BatchSize batch, Bytes limit) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,

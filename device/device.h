@@ -194,6 +194,11 @@ class Device {
   virtual std::string BusyWith() { return {}; }
 };
 
+// Uploads `pattern`, which is not empty, over and over until the buffer is
+// full.
+Status UploadRepeated(Device& device, const DeviceBuffer& buffer,
+                      std::span<const char> pattern);
+
 // What the device would take for `problem` on `batch` images, undivided and
 // unmeasured, with at most `limit` of workspace: the first of
 // SuggestAlgorithms that fits. kFailedPrecondition, naming the smallest limit

@@ -14,9 +14,9 @@ constexpr std::size_t kPatternElements = 262'139;
 
 // Multiples of 1/8 in [-1, 1] without 0: exact in every precision, so that no
 // arithmetic is spared and no result overflows.
-std::vector<unsigned char> RandomPattern(Precision precision) {
+std::vector<char> RandomPattern(Precision precision) {
   const auto element = static_cast<std::size_t>(ElementBytes(precision));
-  std::vector<unsigned char> bytes(kPatternElements * element);
+  std::vector<char> bytes(kPatternElements * element);
   std::uint64_t state = 0x9e3779b97f4a7c15U;
   for (std::size_t i = 0; i < kPatternElements; ++i) {
     state = state * 6364136223846793005U + 1442695040888963407U;
@@ -37,17 +37,6 @@ std::vector<unsigned char> RandomPattern(Precision precision) {
     std::memcpy(&bytes[i * element], &bits, element);  // little-endian
   }
   return bytes;
-}
-
-Status FillWithPattern(Device& device, const DeviceBuffer& buffer,
-                       const std::vector<unsigned char>& pattern) {
-  const auto length = static_cast<std::int64_t>(pattern.size());
-  for (std::int64_t at = 0; at < buffer.size().count(); at += length) {
-    const Bytes part(std::min(length, buffer.size().count() - at));
-    UCUDNN_RETURN_IF_ERROR(device.Upload(
-        static_cast<unsigned char*>(buffer.data()) + at, pattern.data(), part));
-  }
-  return {};
 }
 
 unsigned char* At(const DeviceBuffer& buffer, Bytes offset) {
@@ -135,11 +124,11 @@ Status OperandRing::Reserve(const Operands& one, std::int64_t runs) {
   }
   const Precision precision = problem_.precision;
   if (a_.with == precision && b_.with == precision) return {};
-  const std::vector<unsigned char> pattern = RandomPattern(precision);
+  const std::vector<char> pattern = RandomPattern(precision);
   for (Filled* const filled : {&a_, &b_}) {
     if (filled->with == precision) continue;
     filled->with.reset();
-    UCUDNN_RETURN_IF_ERROR(FillWithPattern(device_, filled->buffer, pattern));
+    UCUDNN_RETURN_IF_ERROR(UploadRepeated(device_, filled->buffer, pattern));
     filled->with = precision;
   }
   return {};

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <mutex>
 #include <set>
 #include <utility>
 
 #include "device/cudnn/context.h"
 #include "device/cudnn/convolutions.h"
+#include "device/cudnn/event_mark.h"
 #include "device/cudnn/handle.h"
 #include "device/cudnn/libraries.h"
 #include "device/cudnn/listers.h"
@@ -23,6 +23,7 @@ namespace {
 
 using cudnn::CudnnHandle;
 using cudnn::DriverApi;
+using cudnn::EventMark;
 using cudnn::Families;
 using cudnn::GpuContext;
 using cudnn::Libraries;
@@ -69,47 +70,6 @@ void LearnOwnPid(const Result<std::vector<GpuProcess>>& before,
   if (appeared.size() == 1) OurPids().Add(appeared.front());
 }
 
-// An event. In a lost context it can be destroyed no more.
-class EventMark final : public Mark {
- public:
-  EventMark(GpuContext& context, CUevent event)
-      : context_(context), event_(event) {}
-  ~EventMark() override {
-    const auto scope = context_.Enter();
-    if (scope) (void)context_.driver().EventDestroy(event_);
-  }
-  EventMark(const EventMark&) = delete;
-  EventMark& operator=(const EventMark&) = delete;
-
-  Status Set() override {
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
-    return context_.Check(
-        context_.driver().EventRecord(event_, context_.stream()),
-        "cuEventRecord");
-  }
-  Result<bool> Reached() override {
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
-    const CUresult result = context_.driver().EventQuery(event_);
-    if (result == CUDA_ERROR_NOT_READY) return false;
-    UCUDNN_RETURN_IF_ERROR(context_.Check(result, "cuEventQuery"));
-    return true;
-  }
-  Result<Nanoseconds> Since(const Mark& start) const override {
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
-    float milliseconds = 0;
-    UCUDNN_RETURN_IF_ERROR(context_.Check(
-        context_.driver().EventElapsedTime(
-            &milliseconds, dynamic_cast<const EventMark&>(start).event_,
-            event_),
-        "cuEventElapsedTime"));
-    return Nanoseconds(std::llround(static_cast<double>(milliseconds) * 1e6));
-  }
-
- private:
-  GpuContext& context_;
-  const CUevent event_;
-};
-
 class CudnnDevice : public Device {
  public:
   static Result<std::unique_ptr<Device>> Open(const Libraries& libraries,
@@ -117,7 +77,6 @@ class CudnnDevice : public Device {
                                               const CudnnOptions& options);
   static Result<std::unique_ptr<Device>> OpenIn(const Libraries& libraries,
                                                 CUcontext context);
-  ~CudnnDevice() override;
 
   const DeviceInfo& info() const override { return info_; }
   Bytes cache() const override { return cache_; }
@@ -176,8 +135,8 @@ class CudnnDevice : public Device {
   Bytes cache_;  // the L2, which slices share
   // In the order of making; handle and events go before their context.
   std::unique_ptr<GpuContext> context_;
-  CUevent start_ = nullptr;
-  CUevent stop_ = nullptr;
+  std::unique_ptr<EventMark> start_;
+  std::unique_ptr<EventMark> stop_;
   std::unique_ptr<CudnnHandle> handle_;
   std::unique_ptr<cudnn::Listers> listers_;
   int holds_in_vain_ = 0;  // in a row, and timings since without
@@ -265,25 +224,13 @@ Status CudnnDevice::Finish(const Libraries& libraries) {
   info_.kind.units = context.sms();
   if (context.is_slice()) info_.id += fmt::format("/{}sm", context.sms());
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context.Enter());
-  UCUDNN_RETURN_IF_ERROR(context.Check(
-      driver_.EventCreate(&start_, CU_EVENT_DEFAULT), "cuEventCreate"));
-  UCUDNN_RETURN_IF_ERROR(context.Check(
-      driver_.EventCreate(&stop_, CU_EVENT_DEFAULT), "cuEventCreate"));
+  UCUDNN_ASSIGN_OR_RETURN(start_, EventMark::Create(context));
+  UCUDNN_ASSIGN_OR_RETURN(stop_, EventMark::Create(context));
   UCUDNN_ASSIGN_OR_RETURN(handle_,
                           CudnnHandle::Create(libraries.cudnn, context));
   listers_ = std::make_unique<cudnn::Listers>(libraries.cudnn, context,
                                               listing_threads_);
   return {};
-}
-
-CudnnDevice::~CudnnDevice() {
-  listers_.reset();
-  handle_.reset();
-  if (context_ == nullptr) return;
-  const auto scope = context_->Enter();
-  if (!scope) return;  // lost: nothing can be released
-  if (start_ != nullptr) (void)driver_.EventDestroy(start_);
-  if (stop_ != nullptr) (void)driver_.EventDestroy(stop_);
 }
 
 Result<DeviceBuffer> CudnnDevice::Allocate(Bytes size) {
@@ -400,27 +347,16 @@ Result<Nanoseconds> CudnnDevice::TimeEnqueued(
 Result<Nanoseconds> CudnnDevice::TimeBetweenEvents(
     const std::function<Status()>& work,
     const std::function<void()>& enqueued) {
-  UCUDNN_RETURN_IF_ERROR(context_->Check(
-      driver_.EventRecord(start_, context_->stream()), "cuEventRecord"));
+  UCUDNN_RETURN_IF_ERROR(start_->Set());
   UCUDNN_RETURN_IF_ERROR(work());
-  UCUDNN_RETURN_IF_ERROR(context_->Check(
-      driver_.EventRecord(stop_, context_->stream()), "cuEventRecord"));
+  UCUDNN_RETURN_IF_ERROR(stop_->Set());
   enqueued();
-  UCUDNN_RETURN_IF_ERROR(
-      context_->Check(driver_.EventSynchronize(stop_), "cuEventSynchronize"));
-  float milliseconds = 0;
-  UCUDNN_RETURN_IF_ERROR(
-      context_->Check(driver_.EventElapsedTime(&milliseconds, start_, stop_),
-                      "cuEventElapsedTime"));
-  return Nanoseconds(std::llround(static_cast<double>(milliseconds) * 1e6));
+  UCUDNN_RETURN_IF_ERROR(stop_->Await());
+  return stop_->Since(*start_);
 }
 
 Result<std::unique_ptr<Mark>> CudnnDevice::MakeMark() {
-  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  CUevent event = nullptr;
-  UCUDNN_RETURN_IF_ERROR(context_->Check(
-      driver_.EventCreate(&event, CU_EVENT_DEFAULT), "cuEventCreate"));
-  return std::make_unique<EventMark>(*context_, event);
+  return EventMark::Create(*context_);
 }
 
 Status CudnnDevice::Synchronize() {

@@ -242,6 +242,7 @@ class Experiment {
     std::vector<Nanoseconds> wholes;
     std::vector<std::vector<Nanoseconds>> parts;
   };
+  using Marks = std::vector<std::unique_ptr<Mark>>;
   using Key = std::tuple<ConvProblem, BatchSize, Algorithm>;
   // Of a micro-batch by itself: hot and cold.
   using AloneTimes = std::map<Key, std::array<std::vector<Nanoseconds>, 2>>;
@@ -253,14 +254,16 @@ class Experiment {
     UCUDNN_ASSIGN_OR_RETURN(
         const auto operands,
         RowOperands::Create(device_, job.kernels, job.batch));
-    UCUDNN_ASSIGN_OR_RETURN(const auto laps,
-                            Laps::Create(device_, executor.size() + 1));
+    Marks marks(executor.size() + 1);
+    for (auto& mark : marks) {
+      UCUDNN_ASSIGN_OR_RETURN(mark, device_.MakeMark());
+    }
     std::array<RowTimes, 2> rows;
     for (RowTimes& row : rows) row.parts.resize(executor.size());
     AloneTimes alone;
     for (int round = 0; round < settings_.rounds; ++round) {
       for (const bool own : {false, true}) {
-        UCUDNN_RETURN_IF_ERROR(RunRow(job, executor, *operands, own, *laps,
+        UCUDNN_RETURN_IF_ERROR(RunRow(job, executor, *operands, own, marks,
                                       &rows[own], &(*clocks)[own]));
       }
       UCUDNN_RETURN_IF_ERROR(MeasureAlone(plan, round % 2 == 1, &alone,
@@ -291,7 +294,8 @@ class Experiment {
   // To warm up, for the whole, and for the parts, since asking for these takes
   // time too.
   Status RunRow(const Job& job, Executor& executor, const RowOperands& operands,
-                bool own, Laps& laps, RowTimes* times, std::string* clocks) {
+                bool own, const Marks& marks, RowTimes* times,
+                std::string* clocks) {
     std::vector<std::size_t> order(executor.size());
     for (std::size_t k = 0; k < order.size(); ++k) order[k] = k;
     if (own) order = RowOperands::TrainingOrder(job.kernels);
@@ -306,15 +310,16 @@ class Experiment {
     UCUDNN_RETURN_IF_ERROR(device_.Time(all));
     UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds whole, device_.Time(all));
     times->wholes.push_back(whole);
-    UCUDNN_RETURN_IF_ERROR(laps.Mark());
-    for (const std::size_t k : order) {
-      UCUDNN_RETURN_IF_ERROR(run(k));
-      UCUDNN_RETURN_IF_ERROR(laps.Mark());
+    UCUDNN_RETURN_IF_ERROR(marks[0]->Set());
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      UCUDNN_RETURN_IF_ERROR(run(order[i]));
+      UCUDNN_RETURN_IF_ERROR(marks[i + 1]->Set());
     }
     *clocks = ClocksNow();  // a GPU is still at it
-    UCUDNN_ASSIGN_OR_RETURN(const auto parts, laps.Take());
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      times->parts[order[i]].push_back(parts[i]);
+    UCUDNN_RETURN_IF_ERROR(device_.Synchronize());
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      UCUDNN_ASSIGN_OR_RETURN(times->parts[order[i]].emplace_back(),
+                              marks[i + 1]->Since(*marks[i]));
     }
     return {};
   }

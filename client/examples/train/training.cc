@@ -136,7 +136,7 @@ class Training {
     }
     for (const Parameters::Bucket& bucket : parameters_->Buckets(kBucket)) {
       UCUDNN_ASSIGN_OR_RETURN(auto made, device_->MakeMark());
-      buckets_.push_back({bucket.layer, bucket.gradients, std::move(made)});
+      buckets_.push_back({bucket, std::move(made)});
     }
     return MakeReplica();
   }
@@ -297,7 +297,7 @@ class Training {
       if (turn == turn_) begun = BeginPasses();
       if (turns_ == 1) break;
       if (turn == turn_ && begun && !idle()) begun = Await(*passed_);
-      UCUDNN_RETURN_IF_ERROR(ranks_.Max(0, Soon()));
+      UCUDNN_RETURN_IF_ERROR(ranks_.Barrier(Soon()));
     }
     UCUDNN_RETURN_IF_ERROR(Exchange(std::move(begun)));
     Status updated = Update();
@@ -476,9 +476,7 @@ class Training {
     return std::move(result_);
   }
 
-  struct Bucket {
-    std::size_t layer;
-    std::span<float> gradients;
+  struct Bucket : Parameters::Bucket {
     std::unique_ptr<Mark> made;
   };
 

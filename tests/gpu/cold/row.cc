@@ -1,99 +1,11 @@
 #include "tests/gpu/cold/row.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <optional>
-#include <utility>
 
-#include "device/cudnn/cudnn_device.h"
-#include "device/cudnn/handle.h"
 #include "device/elements.h"
 
 namespace ucudnn::cold {
 namespace {
-
-class HostLaps : public Laps {
- public:
-  Status Mark() override {
-    marks_.push_back(std::chrono::steady_clock::now());
-    return {};
-  }
-  Result<std::vector<Nanoseconds>> Take() override {
-    std::vector<Nanoseconds> laps;
-    for (std::size_t i = 1; i < marks_.size(); ++i) {
-      laps.push_back(marks_[i] - marks_[i - 1]);
-    }
-    marks_.clear();
-    return laps;
-  }
-
- private:
-  std::vector<std::chrono::steady_clock::time_point> marks_;
-};
-
-class EventLaps : public Laps {
- public:
-  static Result<std::unique_ptr<Laps>> Create(cudnn::CudnnHandle& handle,
-                                              std::size_t most) {
-    UCUDNN_ASSIGN_OR_RETURN(const cudnn::DriverApi* driver, handle.driver());
-    if (driver->EventElapsedTime == nullptr) {
-      return Fail(Code::kUnimplemented, "the driver times no events");
-    }
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
-    std::unique_ptr<EventLaps> laps(new EventLaps(handle, *driver));
-    for (std::size_t i = 0; i < most; ++i) {
-      CUevent event = nullptr;
-      UCUDNN_RETURN_IF_ERROR(handle.CheckDriver(
-          *driver, driver->EventCreate(&event, 0), "cuEventCreate"));
-      laps->events_.push_back(event);
-    }
-    return laps;
-  }
-  ~EventLaps() override {
-    const auto scope = handle_.Enter();
-    if (!scope) return;  // lost: nothing can be released
-    for (CUevent event : events_) (void)driver_.EventDestroy(event);
-  }
-
-  Status Mark() override {
-    if (marked_ == events_.size()) {
-      return Fail(Code::kOutOfRange, "more than {} moments", marked_);
-    }
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
-    UCUDNN_ASSIGN_OR_RETURN(const CUstream stream, handle_.stream());
-    return handle_.CheckDriver(driver_,
-                               driver_.EventRecord(events_[marked_++], stream),
-                               "cuEventRecord");
-  }
-  Result<std::vector<Nanoseconds>> Take() override {
-    const std::size_t marked = std::exchange(marked_, 0);
-    std::vector<Nanoseconds> laps;
-    if (marked == 0) return laps;
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
-    UCUDNN_RETURN_IF_ERROR(handle_.CheckDriver(
-        driver_, driver_.EventSynchronize(events_[marked - 1]),
-        "cuEventSynchronize"));
-    for (std::size_t i = 1; i < marked; ++i) {
-      float milliseconds = 0;
-      UCUDNN_RETURN_IF_ERROR(handle_.CheckDriver(
-          driver_,
-          driver_.EventElapsedTime(&milliseconds, events_[i - 1], events_[i]),
-          "cuEventElapsedTime"));
-      laps.emplace_back(std::llround(static_cast<double>(milliseconds) * 1e6));
-    }
-    return laps;
-  }
-
- private:
-  EventLaps(cudnn::CudnnHandle& handle, const cudnn::DriverApi& driver)
-      : handle_(handle), driver_(driver) {}
-
-  cudnn::CudnnHandle& handle_;
-  const cudnn::DriverApi& driver_;
-  std::vector<CUevent> events_;
-  std::size_t marked_ = 0;
-};
 
 // At least `size` bytes; random values where `is_read`, else zeros.
 Result<DeviceBuffer> Allocate(Device& device, std::int64_t size, bool is_read,
@@ -103,12 +15,7 @@ Result<DeviceBuffer> Allocate(Device& device, std::int64_t size, bool is_read,
     UCUDNN_RETURN_IF_ERROR(device.Fill(buffer.data(), 0, buffer.size()));
     return buffer;
   }
-  const auto length = static_cast<std::int64_t>(pattern.size());
-  for (std::int64_t at = 0; at < size; at += length) {
-    UCUDNN_RETURN_IF_ERROR(device.Upload(static_cast<char*>(buffer.data()) + at,
-                                         pattern.data(),
-                                         Bytes(std::min(length, size - at))));
-  }
+  UCUDNN_RETURN_IF_ERROR(UploadRepeated(device, buffer, pattern));
   return buffer;
 }
 
@@ -117,13 +24,6 @@ char* At(const DeviceBuffer& buffer, std::int64_t offset) {
 }
 
 }  // namespace
-
-Result<std::unique_ptr<Laps>> Laps::Create(Device& device, std::size_t most) {
-  if (cudnn::CudnnHandle* handle = cudnn::HandleOf(device)) {
-    return EventLaps::Create(*handle, most);
-  }
-  return std::make_unique<HostLaps>();
-}
 
 Result<std::unique_ptr<RowOperands>> RowOperands::Create(
     Device& device, const std::vector<Kernel>& kernels, BatchSize batch) {

@@ -1,8 +1,7 @@
 #ifndef UCUDNN_TESTS_GPU_COLD_ROW_H_
 #define UCUDNN_TESTS_GPU_COLD_ROW_H_
 
-// The kernels of a training iteration in a row, each with operands, and how
-// long each of them takes there.
+// Operands for the kernels of a training iteration in a row.
 
 #include <cstddef>
 #include <map>
@@ -16,19 +15,6 @@
 #include "device/device.h"
 
 namespace ucudnn::cold {
-
-// Moments in the device's order of work. On a GPU they are events in its
-// stream, which nothing waits for; elsewhere the time when Mark is called, so
-// the device must be one whose work is done when it returns.
-class Laps {
- public:
-  virtual ~Laps() = default;
-  // For up to `most` moments at a time. `device` outlives the result.
-  static Result<std::unique_ptr<Laps>> Create(Device& device, std::size_t most);
-  virtual Status Mark() = 0;
-  // Waits for the last one; the times between them. Begins anew.
-  virtual Result<std::vector<Nanoseconds>> Take() = 0;
-};
 
 // Operands of every kernel of a network for one batch: images, gradients and
 // filters of each layer's own. What is read is random and without zeros.

@@ -34,17 +34,6 @@ struct Operands {
   ConvArgs args() const { return {a.data(), b.data(), out.data()}; }
 };
 
-Status Repeat(Device& device, const DeviceBuffer& buffer,
-              const std::string& pattern) {
-  const auto length = static_cast<std::int64_t>(pattern.size());
-  for (std::int64_t at = 0; at < buffer.size().count(); at += length) {
-    UCUDNN_RETURN_IF_ERROR(
-        device.Upload(static_cast<char*>(buffer.data()) + at, pattern.data(),
-                      Bytes(std::min(length, buffer.size().count() - at))));
-  }
-  return {};
-}
-
 Result<Operands> Allocate(Device& device, const Job& job) {
   std::int64_t most = 1;
   for (const ConvLayer& layer : job.network.layers) {
@@ -62,8 +51,8 @@ Result<Operands> Allocate(Device& device, const Job& job) {
   UCUDNN_ASSIGN_OR_RETURN(operands.out, device.Allocate(size));
   const std::string a = RandomElements(kPattern, precision, 1);
   const std::string b = RandomElements(kPattern, precision, 2);
-  UCUDNN_RETURN_IF_ERROR(Repeat(device, operands.a, a));
-  UCUDNN_RETURN_IF_ERROR(Repeat(device, operands.b, b));
+  UCUDNN_RETURN_IF_ERROR(UploadRepeated(device, operands.a, a));
+  UCUDNN_RETURN_IF_ERROR(UploadRepeated(device, operands.b, b));
   operands.a_pattern = DecodeElements(a, precision);
   operands.b_pattern = DecodeElements(b, precision);
   return operands;
