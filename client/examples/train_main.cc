@@ -118,6 +118,10 @@ void AddPlanOptions(CLI::App& app, TrainOptions* options, Arguments* args) {
       ->delimiter(',')
       ->option_text("N[,...]")
       ->check(CLI::Range(1, 4096));
+  app.add_option("--readers", options->readers,
+                 "Threads of each rank that read the next step's images; 4 "
+                 "unless given")
+      ->check(CLI::Range(1, 256));
   app.add_flag("--print-network", args->print_network,
                "Print the convolutions, as `ucudnn networks put` takes them, "
                "and train nothing");

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
-#include <future>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -24,6 +23,7 @@
 #include "client/examples/train/checkpoint.h"
 #include "client/examples/train/job.h"
 #include "client/examples/train/layers.h"
+#include "client/examples/train/loader.h"
 #include "client/examples/train/parameters.h"
 #include "client/examples/train/replica.h"
 #include "client/gradient_sum.h"
@@ -126,7 +126,7 @@ class Training {
     Result<Order> order =
         Order::Create(job_.data->size(), options_.session.batch, options_.seed);
     UCUDNN_RETURN_IF_ERROR(Together(StatusOf(order)));
-    order_ = *std::move(order);
+    loader_.emplace(*job_.data, *std::move(order), options_.readers);
     UCUDNN_RETURN_IF_ERROR(AskForPlan());
     auto parameters = Parameters::Create(*device_, job_.net, options_.seed);
     UCUDNN_RETURN_IF_ERROR(Together(StatusOf(parameters)));
@@ -205,17 +205,12 @@ class Training {
   // The memory of an earlier one is given back first.
   Status MakeReplica() {
     replica_.reset();
-    ahead_ = {};
     return Together(idle() ? Status() : MakeMyReplica());
   }
 
   Status MakeMyReplica() {
-    const Bytes size(part_.batch.count() * job_.data->extent().elements() *
-                     std::int64_t{sizeof(float)});
-    for (DeviceBuffer& pixels : pixels_) {
-      pixels.Reset();
-      UCUDNN_ASSIGN_OR_RETURN(pixels, device_->AllocateHost(size));
-    }
+    UCUDNN_RETURN_IF_ERROR(
+        loader_->SetShare(*device_, part_.first, part_.batch));
     UCUDNN_ASSIGN_OR_RETURN(
         replica_, Replica::Create(*device_, *layers_, job_.net, *part_.plan,
                                   *parameters_));
@@ -315,7 +310,9 @@ class Training {
   // Enqueues both passes over this rank's images; not collective.
   Status BeginPasses() {
     if (idle()) return {};
-    UCUDNN_RETURN_IF_ERROR(LoadImages());
+    const Loader::Images images =
+        loader_->Load(done_, done_ + 1 == options_.steps);
+    UCUDNN_RETURN_IF_ERROR(replica_->Load(images.pixels, images.labels));
     UCUDNN_RETURN_IF_ERROR(start_->Set());
     auto next = buckets_.begin();
     UCUDNN_RETURN_IF_ERROR(
@@ -365,51 +362,6 @@ class Training {
     report_.exchanges.push_back(exchange);
     session_->ReportStep(passes);
     return {};
-  }
-
-  // This rank's images of a step.
-  struct Images {
-    std::vector<std::int64_t> numbers;
-    std::vector<std::int64_t> labels;
-    std::span<const float> pixels;
-  };
-  static Images ReadImages(const Dataset& data,
-                           std::vector<std::int64_t> numbers,
-                           std::span<float> pixels) {
-    Images images;
-    const auto elements = static_cast<std::size_t>(data.extent().elements());
-    images.pixels = pixels;
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      data.Read(numbers[i], &pixels[i * elements]);
-      images.labels.push_back(data.Label(numbers[i]));
-    }
-    images.numbers = std::move(numbers);
-    return images;
-  }
-
-  // Where the images of a step are read to; the next ones' are elsewhere.
-  std::span<float> PixelsOf(std::int64_t step) const {
-    const DeviceBuffer& pixels = pixels_[static_cast<std::size_t>(step % 2)];
-    return {static_cast<float*>(pixels.data()),
-            static_cast<std::size_t>(pixels.size().count()) / sizeof(float)};
-  }
-
-  // Loads what this step is about, which was read during the last one unless
-  // the plan has changed, and begins to read for the next.
-  Status LoadImages() {
-    std::vector<std::int64_t> numbers =
-        order_->Images(done_, part_.first, part_.batch);
-    Images images;
-    if (ahead_.valid()) images = ahead_.get();
-    if (images.numbers != numbers) {
-      images = ReadImages(*job_.data, std::move(numbers), PixelsOf(done_));
-    }
-    if (done_ + 1 < options_.steps) {
-      ahead_ = std::async(std::launch::async, ReadImages, std::cref(*job_.data),
-                          order_->Images(done_ + 1, part_.first, part_.batch),
-                          PixelsOf(done_ + 1));
-    }
-    return replica_->Load(images.pixels, images.labels);
   }
 
   // Each rank has updated its own; they must be the same to the last bit.
@@ -492,7 +444,7 @@ class Training {
   Part part_;
   int turn_ = 0;
   int turns_ = 1;
-  std::optional<Order> order_;
+  std::optional<Loader> loader_;
   std::unique_ptr<Parameters> parameters_;
   // In each step: where the passes begin and end, and when the filters are new.
   std::unique_ptr<Mark> start_;
@@ -500,8 +452,6 @@ class Training {
   std::unique_ptr<Mark> updated_;
   std::vector<Bucket> buckets_;
   std::unique_ptr<Replica> replica_;
-  std::array<DeviceBuffer, 2> pixels_;  // in the host's memory
-  std::future<Images> ahead_;           // for the next step
   double loss_ = 0;
   std::int64_t done_ = 0;    // steps
   std::int64_t saved_ = -1;  // of them, in the checkpoint

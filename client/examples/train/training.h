@@ -39,6 +39,8 @@ struct TrainOptions {
   int cpu_devices = 0;  // 0: as many as ranks on the node
   // Of each rank's part of the CPU, by rank, in turn; 0: an even share.
   std::vector<int> threads = {0};
+  // Threads of each rank that read the next step's images.
+  int readers = 4;
   // How often the convolutions alone are timed in the end.
   int measurements = 5;
 };
