@@ -46,6 +46,9 @@ struct MeasuredPoint {
   // was not noted.
   Nanoseconds min{0};
   Nanoseconds p90{0};
+  // The host's, to enqueue a run; 0 where it was not noted, and where the host
+  // computes itself.
+  Nanoseconds enqueue{0};
 
   friend bool operator==(const MeasuredPoint&, const MeasuredPoint&) = default;
 };

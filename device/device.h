@@ -180,9 +180,16 @@ class Device {
   // The same where the device begins once all of `work` is enqueued: what it
   // takes in a row of other work, whose enqueueing is far ahead. `work` has run
   // before and does not wait for the device.
-  virtual Result<Nanoseconds> TimeEnqueued(
+  struct EnqueuedTime {
+    Nanoseconds device{0};
+    // Of the host, to enqueue it; 0 where the host computes itself, and where
+    // it had to wait for the device.
+    Nanoseconds host{0};
+  };
+  virtual Result<EnqueuedTime> TimeEnqueued(
       const std::function<Status()>& work) {
-    return Time(work);
+    UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, Time(work));
+    return EnqueuedTime{.device = time};
   }
   // By default a mark whose Set waits for the device, and notes the time.
   virtual Result<std::unique_ptr<Mark>> MakeMark();

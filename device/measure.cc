@@ -170,16 +170,17 @@ Result<Nanoseconds> MeasureBench::RunFirst(Ready& ready) {
   return time;
 }
 
-Result<Nanoseconds> MeasureBench::Run(Ready& ready, std::int64_t runs) {
-  UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds all,
+Result<Device::EnqueuedTime> MeasureBench::Run(Ready& ready,
+                                               std::int64_t runs) {
+  UCUDNN_ASSIGN_OR_RETURN(const Device::EnqueuedTime all,
                           device_.TimeEnqueued([&]() -> Status {
                             for (std::int64_t i = 0; i < runs; ++i) {
                               UCUDNN_RETURN_IF_ERROR(Enqueue(ready));
                             }
                             return {};
                           }));
-  spent_ += all;
-  return all / runs;
+  spent_ += all.device;
+  return Device::EnqueuedTime{all.device / runs, all.host / runs};
 }
 
 Result<Nanoseconds> MeasureBench::Estimate(const Target& target,
@@ -198,8 +199,8 @@ Result<Nanoseconds> MeasureBench::Estimate(const Target& target,
     if (Times(time, double(batch) / double(n)) <= allowed) {
       return Nanoseconds(0);
     }
-    UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds again, Run(*ready, 1));
-    time = std::min(time, again);
+    UCUDNN_ASSIGN_OR_RETURN(const auto again, Run(*ready, 1));
+    time = std::min(time, again.device);
     if (Times(time, double(batch) / double(n)) <= allowed) {
       return Nanoseconds(0);
     }
@@ -252,11 +253,12 @@ Result<MeasuredPoint> MeasureBench::MeasureOne(const Target& target,
   if (once <= options.time_limit / 8 &&
       (is_slow() || once < 2 * options.group_time)) {
     // The first run may have loaded code; a second one tells.
-    UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds second, Run(ready, 1));
-    spent += second;
-    once = std::min(once, second);
+    UCUDNN_ASSIGN_OR_RETURN(const auto second, Run(ready, 1));
+    spent += second.device;
+    once = std::min(once, second.device);
   }
   std::vector<Nanoseconds> times;
+  std::vector<Nanoseconds> host;
   // A run that long needs no warming up, and is enough where the result can
   // hardly matter.
   const bool slow = is_slow();
@@ -281,23 +283,26 @@ Result<MeasuredPoint> MeasureBench::MeasureOne(const Target& target,
     if (target.stop.stop_requested()) {
       return Fail(Code::kCancelled, "asked to stop");
     }
-    UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, Run(ready, group));
-    times.push_back(time);
-    spent += time * group;
+    UCUDNN_ASSIGN_OR_RETURN(const auto time, Run(ready, group));
+    times.push_back(time.device);
+    spent += time.device * group;
+    if (time.host > Nanoseconds(0)) host.push_back(time.host);
   }
   const int repeats = static_cast<int>(times.size());
   std::sort(times.begin(), times.end());
   const Nanoseconds min = times.front();
   const Nanoseconds p90 = times[(times.size() * 9 + 9) / 10 - 1];
   const Middle middle = MiddleOf(std::move(times));
-  return MeasuredPoint{target.batch,
-                       candidate.algorithm,
-                       candidate.workspace,
-                       middle.median,
-                       middle.spread,
-                       repeats,
-                       min,
-                       p90};
+  return MeasuredPoint{
+      target.batch,
+      candidate.algorithm,
+      candidate.workspace,
+      middle.median,
+      middle.spread,
+      repeats,
+      min,
+      p90,
+      host.empty() ? Nanoseconds(0) : MiddleOf(std::move(host)).median};
 }
 
 Result<std::vector<MeasuredPoint>> MeasureBench::Measure(

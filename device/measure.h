@@ -120,8 +120,8 @@ class MeasureBench {
   Status Enqueue(Ready& ready);
   // The time of a run that may load code, and wait for it.
   Result<Nanoseconds> RunFirst(Ready& ready);
-  // The mean time of so many runs back to back, of what has run before.
-  Result<Nanoseconds> Run(Ready& ready, std::int64_t runs);
+  // The mean times of so many runs back to back, of what has run before.
+  Result<Device::EnqueuedTime> Run(Ready& ready, std::int64_t runs);
   // From runs of few images: how long the whole batch may take, 0 if that is
   // not in doubt.
   Result<Nanoseconds> Estimate(const Target& target, const Candidate& candidate,

@@ -140,6 +140,7 @@ v1::Measurement ToProto(const MeasuredPoint& point) {
   message.set_repeats(point.repeats);
   message.set_min_ns(point.min.count());
   message.set_p90_ns(point.p90.count());
+  message.set_enqueue_ns(point.enqueue.count());
   return message;
 }
 
@@ -165,6 +166,8 @@ Result<MeasuredPoint> FromProto(const v1::Measurement& message) {
   UCUDNN_RETURN_IF_ERROR(NotNegative("p90_ns", message.p90_ns()));
   point.min = Nanoseconds(message.min_ns());
   point.p90 = Nanoseconds(message.p90_ns());
+  UCUDNN_RETURN_IF_ERROR(NotNegative("enqueue_ns", message.enqueue_ns()));
+  point.enqueue = Nanoseconds(message.enqueue_ns());
   return point;
 }
 

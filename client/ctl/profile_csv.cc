@@ -57,8 +57,8 @@ std::string ProfilesToCsv(const std::vector<v1::Profile>& profiles) {
   std::string csv =
       "device,network,layer,op,precision,layout,batch,algorithm,math,"
       "workspace_bytes,time_us,problem,spread_us,repeats,min_us,p90_us,"
-      "measured_on,driver,measured_ms,sm_clock_mhz,memory_clock_mhz,throttle,"
-      "complete_bytes,complete_driver\n";
+      "enqueue_us,measured_on,driver,measured_ms,sm_clock_mhz,memory_clock_mhz,"
+      "throttle,complete_bytes,complete_driver\n";
   const auto out = std::back_inserter(csv);
   for (const v1::Profile& profile : profiles) {
     for (const v1::ProblemProfile& of_problem : profile.problems()) {
@@ -75,9 +75,10 @@ std::string ProfilesToCsv(const std::vector<v1::Profile>& profiles) {
         AppendCsvField(&csv, m.algorithm());
         csv += ',';
         AppendCsvField(&csv, m.math());
-        fmt::format_to(out, ",{},{},{},{},{},{},{},", m.workspace_bytes(),
+        fmt::format_to(out, ",{},{},{},{},{},{},{},{},", m.workspace_bytes(),
                        Us(m.time_ns()), of_problem.problem(), Us(m.spread_ns()),
-                       m.repeats(), Us(m.min_ns()), Us(m.p90_ns()));
+                       m.repeats(), Us(m.min_ns()), Us(m.p90_ns()),
+                       Us(m.enqueue_ns()));
         AppendCsvField(&csv, m.device());
         csv += ',';
         AppendCsvField(&csv, m.driver());
@@ -112,8 +113,8 @@ Result<std::vector<v1::Profile>> ProfilesFromCsv(std::string_view text,
   UCUDNN_ASSIGN_OR_RETURN(const CsvColumn time, csv.Require("time_us"));
   std::map<std::string, std::optional<Optional>> more;
   for (const char* name :
-       {"spread_us", "repeats", "min_us", "p90_us", "measured_on", "driver",
-        "measured_ms", "sm_clock_mhz", "memory_clock_mhz", "throttle",
+       {"spread_us", "repeats", "min_us", "p90_us", "enqueue_us", "measured_on",
+        "driver", "measured_ms", "sm_clock_mhz", "memory_clock_mhz", "throttle",
         "complete_bytes", "complete_driver"}) {
     UCUDNN_ASSIGN_OR_RETURN(more[name], Optional::Find(csv, name));
   }
@@ -161,6 +162,8 @@ Result<std::vector<v1::Profile>> ProfilesFromCsv(std::string_view text,
     UCUDNN_ASSIGN_OR_RETURN(const auto spread, number("spread_us", ParseTime));
     UCUDNN_ASSIGN_OR_RETURN(const auto min, number("min_us", ParseTime));
     UCUDNN_ASSIGN_OR_RETURN(const auto p90, number("p90_us", ParseTime));
+    UCUDNN_ASSIGN_OR_RETURN(const auto enqueue,
+                            number("enqueue_us", ParseTime));
     UCUDNN_ASSIGN_OR_RETURN(const auto repeats,
                             number("repeats", [](std::string_view field) {
                               return ParseInteger(field, 1, 1 << 30);
@@ -172,6 +175,7 @@ Result<std::vector<v1::Profile>> ProfilesFromCsv(std::string_view text,
     m.set_spread_ns(spread);
     m.set_min_ns(min);
     m.set_p90_ns(p90);
+    m.set_enqueue_ns(enqueue);
     m.set_repeats(
         static_cast<std::int32_t>(std::max<std::int64_t>(repeats, 1)));
     m.set_measured_ms(when);

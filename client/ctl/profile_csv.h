@@ -5,7 +5,7 @@
 // more columns, so that `ucudnn solve` reads it too. A problem is its own layer
 // of the network "measured".
 //   problem                 its text; what the other columns cannot tell
-//   spread_us, repeats, min_us, p90_us
+//   spread_us, repeats, min_us, p90_us, enqueue_us
 //   measured_on, driver, measured_ms, sm_clock_mhz, memory_clock_mhz, throttle
 //   complete_bytes          up to which workspace every algorithm of the
 //                           problem and batch was measured; empty: not so

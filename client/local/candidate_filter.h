@@ -51,7 +51,7 @@ class CandidateFilter final : public Device {
   Result<Nanoseconds> Time(const std::function<Status()>& work) override {
     return device_.Time(work);
   }
-  Result<Nanoseconds> TimeEnqueued(
+  Result<EnqueuedTime> TimeEnqueued(
       const std::function<Status()>& work) override {
     return device_.TimeEnqueued(work);
   }

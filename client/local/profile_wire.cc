@@ -106,6 +106,7 @@ Result<MeasuredPoint> DecodeMeasurement(std::string_view bytes) {
   std::int64_t spread = 0;
   std::int64_t min = 0;
   std::int64_t p90 = 0;
+  std::int64_t enqueue = 0;
   std::string_view precision;
   MeasuredPoint point;
   for (Reader reader(bytes); !reader.AtEnd();) {
@@ -126,6 +127,7 @@ Result<MeasuredPoint> DecodeMeasurement(std::string_view bytes) {
     at(8, &repeats);
     at(9, &min);
     at(10, &p90);
+    at(15, &enqueue);
   }
   UCUDNN_RETURN_IF_ERROR(InRange("batch", batch, 1, kMaxBatchSize.count()));
   UCUDNN_RETURN_IF_ERROR(InRange("workspace_bytes", workspace, 0, kMost));
@@ -133,7 +135,8 @@ Result<MeasuredPoint> DecodeMeasurement(std::string_view bytes) {
       InRange("repeats", repeats, 0, std::numeric_limits<std::int32_t>::max()));
   for (const auto& [name, value] :
        {std::pair("time_ns", time), std::pair("spread_ns", spread),
-        std::pair("min_ns", min), std::pair("p90_ns", p90)}) {
+        std::pair("min_ns", min), std::pair("p90_ns", p90),
+        std::pair("enqueue_ns", enqueue)}) {
     UCUDNN_RETURN_IF_ERROR(InRange(name, value, 0, kMost));
   }
   if (point.algorithm.name.empty()) {
@@ -148,6 +151,7 @@ Result<MeasuredPoint> DecodeMeasurement(std::string_view bytes) {
   point.repeats = static_cast<int>(repeats);
   point.min = Nanoseconds(min);
   point.p90 = Nanoseconds(p90);
+  point.enqueue = Nanoseconds(enqueue);
   return point;
 }
 

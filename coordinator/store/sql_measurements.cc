@@ -49,7 +49,7 @@ Status Check(const Measurement& m) {
 // The columns that PointOf reads.
 constexpr char kPointColumns[] =
     "batch, algorithm, math, precision_name, workspace_bytes, time_ns, "
-    "spread_ns, repeats, min_ns, p90_ns";
+    "spread_ns, repeats, min_ns, p90_ns, enqueue_ns";
 
 Result<MeasuredPoint> PointOf(const SqlRow& row, std::size_t first) {
   UCUDNN_ASSIGN_OR_RETURN(const Precision precision,
@@ -63,7 +63,8 @@ Result<MeasuredPoint> PointOf(const SqlRow& row, std::size_t first) {
                        .spread = Nanoseconds(row.Int(first + 6)),
                        .repeats = static_cast<int>(row.Int(first + 7)),
                        .min = Nanoseconds(row.Int(first + 8)),
-                       .p90 = Nanoseconds(row.Int(first + 9))};
+                       .p90 = Nanoseconds(row.Int(first + 9)),
+                       .enqueue = Nanoseconds(row.Int(first + 10))};
 }
 
 }  // namespace
@@ -75,7 +76,8 @@ Status UpsertMeasurements(SqlTransaction& sql,
   return InPieces(
       sql.dialect(), std::span<const Measurement* const>(newest),
       [&](auto piece) -> Status {
-        SqlRows rows("($, $, $, $, $, $, $, $, $, $, $, $, $, $, $, $, $, $)");
+        SqlRows rows(
+            "($, $, $, $, $, $, $, $, $, $, $, $, $, $, $, $, $, $, $)");
         for (const Measurement* m : piece) {
           const MeasuredPoint& p = m->point;
           rows.Add({m->kind, m->problem, p.batch.count(), p.algorithm.name,
@@ -84,14 +86,14 @@ Status UpsertMeasurements(SqlTransaction& sql,
                     std::int64_t{p.spread.count()}, std::int64_t{p.repeats},
                     m->device, m->driver, m->measured_ms,
                     std::int64_t{p.min.count()}, std::int64_t{p.p90.count()},
-                    m->clocks.sm_mhz, m->clocks.memory_mhz,
-                    m->clocks.throttle});
+                    m->clocks.sm_mhz, m->clocks.memory_mhz, m->clocks.throttle,
+                    std::int64_t{p.enqueue.count()}});
         }
         return sql.Execute(
             "INSERT INTO measurements (kind, problem, batch, algorithm, math, "
             "precision_name, workspace_bytes, time_ns, spread_ns, repeats, "
             "device, driver, measured_ms, min_ns, p90_ns, sm_clock_mhz, "
-            "memory_clock_mhz, throttle) VALUES " +
+            "memory_clock_mhz, throttle, enqueue_ns) VALUES " +
                 rows.Text() +
                 " ON CONFLICT (kind, problem, batch, algorithm, math, "
                 "precision_name, workspace_bytes) DO UPDATE SET "
@@ -102,7 +104,8 @@ Status UpsertMeasurements(SqlTransaction& sql,
                 "min_ns = excluded.min_ns, p90_ns = excluded.p90_ns, "
                 "sm_clock_mhz = excluded.sm_clock_mhz, "
                 "memory_clock_mhz = excluded.memory_clock_mhz, "
-                "throttle = excluded.throttle "
+                "throttle = excluded.throttle, "
+                "enqueue_ns = excluded.enqueue_ns "
                 "WHERE excluded.measured_ms >= measurements.measured_ms",
             rows.parameters());
       });
@@ -185,20 +188,20 @@ Result<std::vector<Measurement>> SqlStore::LoadMeasurements(
     const std::string& kind) {
   return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
     auto measurements = Records(
-        sql.Query(fmt::format("SELECT problem, {}, device, driver, "
-                              "measured_ms, sm_clock_mhz, memory_clock_mhz, "
-                              "throttle FROM measurements WHERE kind = $1",
+        sql.Query(fmt::format("SELECT problem, device, driver, measured_ms, "
+                              "sm_clock_mhz, memory_clock_mhz, throttle, {} "
+                              "FROM measurements WHERE kind = $1",
                               kPointColumns),
                   {kind}),
         [&](const SqlRow& row) -> Result<Measurement> {
           Measurement m{.kind = kind,
                         .problem = row.Text(0),
                         .point = {},
-                        .device = row.Text(11),
-                        .driver = row.Text(12),
-                        .measured_ms = row.Int(13),
-                        .clocks = {row.Int(14), row.Int(15), row.Text(16)}};
-          UCUDNN_ASSIGN_OR_RETURN(m.point, PointOf(row, 1));
+                        .device = row.Text(1),
+                        .driver = row.Text(2),
+                        .measured_ms = row.Int(3),
+                        .clocks = {row.Int(4), row.Int(5), row.Text(6)}};
+          UCUDNN_ASSIGN_OR_RETURN(m.point, PointOf(row, 7));
           return m;
         });
     if (measurements) std::ranges::sort(*measurements, {}, PointKey);

@@ -105,7 +105,7 @@ class CudnnDevice : public Device {
   Status Download(void* host, const void* device, Bytes size) override;
   Status Fill(void* device, unsigned char byte, Bytes size) override;
   Result<Nanoseconds> Time(const std::function<Status()>& work) override;
-  Result<Nanoseconds> TimeEnqueued(
+  Result<EnqueuedTime> TimeEnqueued(
       const std::function<Status()>& work) override;
   Result<std::unique_ptr<Mark>> MakeMark() override;
   Status Synchronize() override;
@@ -323,7 +323,7 @@ Result<Nanoseconds> CudnnDevice::Time(const std::function<Status()>& work) {
   return TimeBetweenEvents(work, [] {});
 }
 
-Result<Nanoseconds> CudnnDevice::TimeEnqueued(
+Result<Device::EnqueuedTime> CudnnDevice::TimeEnqueued(
     const std::function<Status()>& work) {
   // Many times what enqueueing takes. Where the host waits for the device all
   // the same, each hold would cost so much for nothing: they are left out for a
@@ -333,14 +333,23 @@ Result<Nanoseconds> CudnnDevice::TimeEnqueued(
   constexpr int kWhile = 100;
   if (holds_in_vain_ >= kMostInVain) {
     if (++holds_in_vain_ == kMostInVain + kWhile) holds_in_vain_ = 0;
-    return Time(work);
+    return Device::TimeEnqueued(work);
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
   auto hold = cudnn::StreamHold::Begin(*context_, kMost);
-  if (!hold && hold.error().code == Code::kUnimplemented) return Time(work);
+  if (!hold && hold.error().code == Code::kUnimplemented) {
+    return Device::TimeEnqueued(work);
+  }
   if (!hold) return tl::unexpected<Error>(std::move(hold).error());
-  auto time = TimeBetweenEvents(work, [&hold] { hold->Release(); });
+  EnqueuedTime time;
+  const auto begun = std::chrono::steady_clock::now();
+  UCUDNN_ASSIGN_OR_RETURN(time.device, TimeBetweenEvents(work, [&] {
+                            hold->Release();
+                            time.host =
+                                std::chrono::steady_clock::now() - begun;
+                          }));
   holds_in_vain_ = hold->ran_out() ? holds_in_vain_ + 1 : 0;
+  if (hold->ran_out()) time.host = Nanoseconds(0);
   return time;
 }
 

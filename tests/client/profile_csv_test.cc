@@ -31,6 +31,7 @@ v1::Profile SmallProfile() {
     m.set_repeats(7);
     m.set_min_ns(1234000);
     m.set_p90_ns(1240000);
+    m.set_enqueue_ns(56000);
     m.set_device("GPU-1");
     m.set_driver("580.1, CUDA 13.0, 1980 MHz, 700 W");
     m.set_measured_ms(1700000000000);

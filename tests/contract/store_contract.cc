@@ -119,7 +119,7 @@ namespace {
 
 TEST_P(StoreContract, AnswersAndKnowsItsSchema) {
   EXPECT_TRUE(store().Ping());
-  EXPECT_EQ(store().SchemaVersion(), 4);
+  EXPECT_EQ(store().SchemaVersion(), 5);
 }
 
 TEST_P(StoreContract, RegistersAnAgentWithItsDevices) {

@@ -68,6 +68,7 @@ TEST_P(StoreContract, KeepsWhatWasMeasuredOfATaskSoFar) {
   MeasuredPoint point = TestPoint(8, "FFT", 500);
   point.min = Nanoseconds(490);
   point.p90 = Nanoseconds(530);
+  point.enqueue = Nanoseconds(70);
   EXPECT_TRUE(store().AddToTask(Completion(task, {point})));
   EXPECT_EQ(store().GetTask(task.id).value(), task);
   EXPECT_THAT(

@@ -95,9 +95,11 @@ class Disturbed : public Device {
     return pause + Nanoseconds(static_cast<std::int64_t>(
                        static_cast<double>(time.count()) * factor));
   }
-  Result<Nanoseconds> TimeEnqueued(
+  Result<EnqueuedTime> TimeEnqueued(
       const std::function<Status()>& work) override {
-    return slow_host ? device_->Time(work) : Time(work);
+    UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time,
+                            slow_host ? device_->Time(work) : Time(work));
+    return EnqueuedTime{time, slow_host ? pause : Nanoseconds(0)};
   }
   Status Synchronize() override {
     return broken ? Status(Fail(Code::kDataLoss, "the device fell away"))
@@ -283,6 +285,7 @@ TEST(MeasureTest, MeasuresTheDeviceWhereEnqueueingTakesLonger) {
       MeasureProblem(device, First(), kBatch, options, std::stop_token());
   ASSERT_TRUE(points) << points.error().message;
   EXPECT_EQ(points->at(0).time, microseconds(40));
+  EXPECT_EQ(points->at(0).enqueue, microseconds(90));
 }
 
 TEST(MeasureTest, DropsWhatIsHopelessWithoutRunningTheWholeBatch) {

@@ -25,6 +25,9 @@ struct FakeAlgorithm {
   BatchSize max_batch = kMaxBatchSize;  // larger ones are not listed
   // Run fails after so many of its runs succeeded.
   int runs_before_failure = std::numeric_limits<int>::max();
+  // What each run takes the device, and the host to enqueue.
+  Nanoseconds time{1000};
+  Nanoseconds enqueue{0};
 };
 
 class FakeDevice final : public Device {
@@ -35,6 +38,8 @@ class FakeDevice final : public Device {
     std::string algorithm;
     ConvArgs args;
     const void* workspace = nullptr;
+    Nanoseconds time{0};
+    Nanoseconds enqueue{0};
   };
 
   explicit FakeDevice(std::vector<FakeAlgorithm> algorithms = {
@@ -125,21 +130,29 @@ class FakeDevice final : public Device {
     return {};
   }
   Result<Nanoseconds> Time(const std::function<Status()>& work) override {
-    const std::size_t before = runs_.size();
-    UCUDNN_RETURN_IF_ERROR(work());
-    timed_runs_.insert(timed_runs_.end(),
-                       runs_.begin() + static_cast<std::ptrdiff_t>(before),
-                       runs_.end());
-    return Nanoseconds(1000 * (runs_.size() - before));
+    UCUDNN_ASSIGN_OR_RETURN(const EnqueuedTime time, Watch(work));
+    return time.device;
   }
-  Result<Nanoseconds> TimeEnqueued(
+  Result<EnqueuedTime> TimeEnqueued(
       const std::function<Status()>& work) override {
     ++timed_enqueued_;
-    return Time(work);
+    return Watch(work);
   }
   Status Synchronize() override { return {}; }
 
  private:
+  Result<EnqueuedTime> Watch(const std::function<Status()>& work) {
+    const std::size_t before = runs_.size();
+    UCUDNN_RETURN_IF_ERROR(work());
+    EnqueuedTime time;
+    for (std::size_t i = before; i < runs_.size(); ++i) {
+      timed_runs_.push_back(runs_[i]);
+      time.device += runs_[i].time;
+      time.host += runs_[i].enqueue;
+    }
+    return time;
+  }
+
   class FakeConvolution final : public Convolution {
    public:
     FakeConvolution(FakeDevice& device, FakeAlgorithm& algorithm,
@@ -161,8 +174,9 @@ class FakeDevice final : public Device {
         return Fail(Code::kInternal, "{} failed as told",
                     algorithm_.algorithm.name);
       }
-      device_.runs_.push_back(
-          {problem_, batch_, algorithm_.algorithm.name, args, workspace});
+      device_.runs_.push_back({problem_, batch_, algorithm_.algorithm.name,
+                               args, workspace, algorithm_.time,
+                               algorithm_.enqueue});
       return {};
     }
 

@@ -133,13 +133,13 @@ Result<Nanoseconds> TimeKernel(Device& device, Executor& executor,
   constexpr int kRepeats = 3;
   for (int i = 0; i < kRepeats; ++i) {
     UCUDNN_ASSIGN_OR_RETURN(
-        const Nanoseconds time, device.TimeEnqueued([&]() -> Status {
+        const auto time, device.TimeEnqueued([&]() -> Status {
           for (std::int64_t n = 0; n < runs; ++n) {
             UCUDNN_RETURN_IF_ERROR(executor.Run(index, args));
           }
           return {};
         }));
-    times.push_back(time / runs);
+    times.push_back(time.device / runs);
   }
   return MiddleOf(times).median;
 }

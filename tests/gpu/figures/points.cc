@@ -49,7 +49,7 @@ class ScreenedDevice : public Device {
   Result<Nanoseconds> Time(const std::function<Status()>& work) override {
     return device_.Time(work);
   }
-  Result<Nanoseconds> TimeEnqueued(
+  Result<EnqueuedTime> TimeEnqueued(
       const std::function<Status()>& work) override {
     return device_.TimeEnqueued(work);
   }
@@ -246,8 +246,8 @@ Result<Nanoseconds> PointSource::RunOnce(const Offer& offer) {
   // The first one may load code, which shows in short runs; so does the host.
   constexpr Nanoseconds kLong = std::chrono::milliseconds(10);
   if (first > kLong) return first;
-  UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds second, device_.TimeEnqueued(run));
-  return std::min(first, second);
+  UCUDNN_ASSIGN_OR_RETURN(const auto second, device_.TimeEnqueued(run));
+  return std::min(first, second.device);
 }
 
 Status PointSource::MeasureBatch(const ConvProblem& problem, BatchSize batch,
