@@ -11,6 +11,7 @@
 #include "client/local/plan_text.h"
 #include "device/campaign.h"
 #include "device/measure.h"
+#include "solver/host_time.h"
 #include "solver/wd.h"
 #include "solver/wr.h"
 
@@ -384,7 +385,10 @@ Result<KernelPlan> LocalPlanner::Plan(const ConvProblem& problem,
   profile.id.op = problem.op;
   profile.id.precision = problem.precision;
   profile.id.layout = problem.layout;
-  UCUDNN_ASSIGN_OR_RETURN(profile.points, Points(problem, batch, limit, bench));
+  UCUDNN_ASSIGN_OR_RETURN(const auto points,
+                          Points(problem, batch, limit, bench));
+  // What else the program enqueues is not known here.
+  profile.points = CountHostTime(points, batch, limit);
   UCUDNN_ASSIGN_OR_RETURN(
       KernelPlan plan,
       SolveWr(profile, {batch, limit, options_.settings.policy}));
@@ -407,9 +411,9 @@ Result<std::vector<KernelPlan>> LocalPlanner::Divide(
         index.try_emplace({kernel.problem, kernel.batch}, fronts.size());
     front_of.push_back(at->second);
     if (!is_new) continue;
-    UCUDNN_ASSIGN_OR_RETURN(auto found,
+    UCUDNN_ASSIGN_OR_RETURN(const auto found,
                             Points(kernel.problem, kernel.batch, total, bench));
-    points.push_back(std::move(found));
+    points.push_back(CountHostTime(found, kernel.batch, Bytes()));
     UCUDNN_ASSIGN_OR_RETURN(
         auto front, SolvePareto(points.back(), {kernel.batch, total,
                                                 options_.settings.policy}));

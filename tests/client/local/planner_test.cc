@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
 #include <set>
 #include <thread>
@@ -379,6 +380,38 @@ TEST(LocalPlannerTest, DividesATotalIntoDisjointSegments) {
       end = *plan.offset + plan.workspace;
     }
     EXPECT_LE(end, total);
+  }
+}
+
+// Four images take 10 us whole, and 2 us in pairs that the host enqueues in
+// `enqueue` each.
+std::vector<FakeAlgorithm> QuickInPairs(std::chrono::microseconds enqueue) {
+  FakeAlgorithm whole{{"frugal", "", Precision::kFp32}, 0_B};
+  whole.time = std::chrono::microseconds(10);
+  FakeAlgorithm pairs{{"quick", "", Precision::kFp32}, 0_B, BatchSize(2)};
+  pairs.enqueue = enqueue;
+  return {whole, pairs};
+}
+
+TEST(LocalPlannerTest, DividesOnlyWhatTheHostEnqueuesInTheTimeOfTheWhole) {
+  for (const int enqueue : {3, 6}) {
+    const test::TemporaryFolder folder;
+    Bench bench;
+    bench.device().algorithms() =
+        QuickInPairs(std::chrono::microseconds(enqueue));
+    // The second one reads what the first has measured.
+    for (int process = 0; process < 2; ++process) {
+      LocalPlanner planner(Options(folder.path()));
+      const auto plan =
+          planner.Plan(Problem(), BatchSize(4), 64_MiB, bench.Get());
+      ASSERT_TRUE(plan) << plan.error().message;
+      const std::string expected = enqueue == 3 ? "quick" : "frugal";
+      EXPECT_EQ(plan->micro_batches[0].algorithm.name, expected);
+      const LocalPlanner::Kernel kernel{Problem(), BatchSize(4)};
+      const auto divided = planner.Divide({&kernel, 1}, 1_MiB, bench.Get());
+      ASSERT_TRUE(divided) << divided.error().message;
+      EXPECT_EQ((*divided)[0].micro_batches[0].algorithm.name, expected);
+    }
   }
 }
 
