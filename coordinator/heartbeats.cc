@@ -39,7 +39,7 @@ Status Heartbeats::Flush() {
     leases.swap(leases_);
   }
   if (beats.empty()) return {};
-  const Status written = Write(beats, leases);
+  Status written = Write(beats, leases);
   if (!written) {
     // What came meanwhile is newer.
     const std::lock_guard lock(mutex_);

@@ -21,7 +21,7 @@ template <class T>
 Result<T> ParseField(std::string_view name, const std::string& text,
                      Result<T> (*parse)(std::string_view), T otherwise) {
   if (text.empty()) return otherwise;
-  const Result<T> value = parse(text);
+  Result<T> value = parse(text);
   if (!value) return Within(name, value.error());
   return value;
 }

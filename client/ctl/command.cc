@@ -3,9 +3,11 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstdio>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "base/file.h"
@@ -27,6 +29,16 @@ bool IsNumber(const std::string& cell) {
           cell[0] == '+' || cell[0] == '-');
 }
 
+// Whether YAML takes the text, in whatever case, for a truth value or nothing.
+bool IsYamlWord(std::string text) {
+  constexpr std::array<std::string_view, 9> kWords = {
+      "true", "false", "null", "yes", "no", "on", "off", "y", "n"};
+  for (char& c : text) {
+    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return std::ranges::find(kWords, text) != kWords.end();
+}
+
 void Emit(YAML::Emitter& out, const nlohmann::ordered_json& value) {
   switch (value.type()) {
     case nlohmann::ordered_json::value_t::object:
@@ -45,10 +57,9 @@ void Emit(YAML::Emitter& out, const nlohmann::ordered_json& value) {
     case nlohmann::ordered_json::value_t::string: {
       // Quoted where plain text would be read back as something else.
       const std::string& text = value.get_ref<const std::string&>();
-      const bool plain =
-          !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) &&
-          text != "true" && text != "false" && text != "null" &&
-          text != "yes" && text != "no" && text != "on" && text != "off";
+      const bool plain = !text.empty() &&
+                         std::isalpha(static_cast<unsigned char>(text[0])) &&
+                         !IsYamlWord(text);
       if (plain) {
         out << text;
       } else {

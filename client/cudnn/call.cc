@@ -178,13 +178,14 @@ Result<CallShape> ShapeOf(const CallKey& key) {
   g.channels = w[kInput + 3];
   g.filters = w[kFilter + 3];
   g.groups = w[kGroups];
-  for (int i = 0; i < spatial; ++i) {
-    const auto to = static_cast<std::size_t>(3 - spatial + i);
-    g.input[to] = w[kInput + 4 + static_cast<std::size_t>(i)];
-    g.filter[to] = w[kFilter + 5 + static_cast<std::size_t>(i)];
-    g.padding[to] = w[kConvolution + 1 + static_cast<std::size_t>(i)];
-    g.stride[to] = w[kConvolution + 4 + static_cast<std::size_t>(i)];
-    g.dilation[to] = w[kConvolution + 7 + static_cast<std::size_t>(i)];
+  const auto extents = static_cast<std::size_t>(spatial);
+  for (std::size_t i = 0; i < extents; ++i) {
+    const std::size_t to = 3 - extents + i;
+    g.input[to] = w[kInput + 4 + i];
+    g.filter[to] = w[kFilter + 5 + i];
+    g.padding[to] = w[kConvolution + 1 + i];
+    g.stride[to] = w[kConvolution + 4 + i];
+    g.dilation[to] = w[kConvolution + 7 + i];
   }
   if (Status valid = Validate(g); !valid) {
     return Fail(Code::kUnimplemented, "{}", valid.error().message);

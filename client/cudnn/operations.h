@@ -107,14 +107,14 @@ class OperationCall {
 inline auto ForwardCall(cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
                         cudnnConvolutionDescriptor_t conv,
                         cudnnTensorDescriptor_t y, std::int64_t layer = 0) {
-  return OperationCall({ConvOp::kForward, x, w, conv, y, layer}, x, w, y);
+  return OperationCall({{ConvOp::kForward, x, w, conv, y}, layer}, x, w, y);
 }
 inline auto BackwardDataCall(cudnnFilterDescriptor_t w,
                              cudnnTensorDescriptor_t dy,
                              cudnnConvolutionDescriptor_t conv,
                              cudnnTensorDescriptor_t dx,
                              std::int64_t layer = 0) {
-  return OperationCall({ConvOp::kBackwardData, dx, w, conv, dy, layer}, w, dy,
+  return OperationCall({{ConvOp::kBackwardData, dx, w, conv, dy}, layer}, w, dy,
                        dx);
 }
 inline auto BackwardFilterCall(cudnnTensorDescriptor_t x,
@@ -122,8 +122,8 @@ inline auto BackwardFilterCall(cudnnTensorDescriptor_t x,
                                cudnnConvolutionDescriptor_t conv,
                                cudnnFilterDescriptor_t dw,
                                std::int64_t layer = 0) {
-  return OperationCall({ConvOp::kBackwardFilter, x, dw, conv, dy, layer}, x, dy,
-                       dw);
+  return OperationCall({{ConvOp::kBackwardFilter, x, dw, conv, dy}, layer}, x,
+                       dy, dw);
 }
 
 }  // namespace ucudnn::cudnn

@@ -186,9 +186,8 @@ Status RunAll(const Arguments& args) {
     const Status printed =
         ranks->rank() == 0 ? PrintNetwork(args.options) : Status();
     UCUDNN_ASSIGN_OR_RETURN(
-        const Status all,
-        ranks->AllOf(printed, std::chrono::steady_clock::now() +
-                                  std::chrono::minutes(1)));
+        Status all, ranks->AllOf(printed, std::chrono::steady_clock::now() +
+                                              std::chrono::minutes(1)));
     return all;
   }
   UCUDNN_ASSIGN_OR_RETURN(const Report report, Train(*ranks, args.options, [] {

@@ -272,7 +272,7 @@ class Rehearsal {
 }  // namespace
 
 Status Together(Ranks& ranks, const Status& mine) {
-  UCUDNN_ASSIGN_OR_RETURN(const Status all, ranks.AllOf(mine, Soon()));
+  UCUDNN_ASSIGN_OR_RETURN(Status all, ranks.AllOf(mine, Soon()));
   return all;
 }
 

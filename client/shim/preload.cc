@@ -38,15 +38,15 @@ decltype(function) Real(const char* name) {
 
 }  // namespace
 
-#define UCUDNN_REAL(member, function)                  \
-  static const auto real = Real<&function>(#function); \
+#define UCUDNN_REAL(function)                            \
+  static const auto real = Real<&(function)>(#function); \
   if (real == nullptr) return CUDNN_STATUS_NOT_INITIALIZED
 
 #pragma GCC visibility push(default)
 extern "C" {
 
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
-  UCUDNN_REAL(Destroy, cudnnDestroy);
+  UCUDNN_REAL(cudnnDestroy);
   // Our own handles, which measure, have no state.
   if (!ucudnn::cudnn::Inside::is_active()) {
     ucudnn::cudnn::ForgetHandle(handle);
@@ -59,7 +59,7 @@ cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
     cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t y,
     const int requested, int* returned,
     cudnnConvolutionFwdAlgoPerf_t* results) {
-  UCUDNN_REAL(GetForwardAlgorithm, cudnnGetConvolutionForwardAlgorithm_v7);
+  UCUDNN_REAL(cudnnGetConvolutionForwardAlgorithm_v7);
   return ForwardCall(x, w, conv, y)
       .Algorithms(real, handle, requested, returned, results);
 }
@@ -69,7 +69,7 @@ cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(
     cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t y,
     const int requested, int* returned,
     cudnnConvolutionFwdAlgoPerf_t* results) {
-  UCUDNN_REAL(FindForwardAlgorithm, cudnnFindConvolutionForwardAlgorithm);
+  UCUDNN_REAL(cudnnFindConvolutionForwardAlgorithm);
   return ForwardCall(x, w, conv, y)
       .Algorithms(real, handle, requested, returned, results);
 }
@@ -80,7 +80,7 @@ cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(
     cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t y, void* py,
     const int requested, int* returned, cudnnConvolutionFwdAlgoPerf_t* results,
     void* workspace, std::size_t workspace_size) {
-  UCUDNN_REAL(FindForwardAlgorithmEx, cudnnFindConvolutionForwardAlgorithmEx);
+  UCUDNN_REAL(cudnnFindConvolutionForwardAlgorithmEx);
   return ForwardCall(x, w, conv, y)
       .AlgorithmsOn(real, handle, px, pw, py, requested, returned, results,
                     workspace, workspace_size);
@@ -90,7 +90,7 @@ cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(
     cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
     cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t y,
     cudnnConvolutionFwdAlgo_t algorithm, std::size_t* size) {
-  UCUDNN_REAL(GetForwardWorkspaceSize, cudnnGetConvolutionForwardWorkspaceSize);
+  UCUDNN_REAL(cudnnGetConvolutionForwardWorkspaceSize);
   return ForwardCall(x, w, conv, y)
       .WorkspaceSize(real, handle, algorithm, size);
 }
@@ -101,7 +101,7 @@ cudnnStatus_t cudnnConvolutionForward(
     cudnnConvolutionDescriptor_t conv, cudnnConvolutionFwdAlgo_t algorithm,
     void* workspace, std::size_t workspace_size, const void* beta,
     cudnnTensorDescriptor_t y, void* py) {
-  UCUDNN_REAL(ConvolutionForward, cudnnConvolutionForward);
+  UCUDNN_REAL(cudnnConvolutionForward);
   return ForwardCall(x, w, conv, y)
       .Run(real, handle, alpha, px, pw, algorithm, workspace, workspace_size,
            beta, py);
@@ -112,8 +112,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
     cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t dx,
     const int requested, int* returned,
     cudnnConvolutionBwdDataAlgoPerf_t* results) {
-  UCUDNN_REAL(GetBackwardDataAlgorithm,
-              cudnnGetConvolutionBackwardDataAlgorithm_v7);
+  UCUDNN_REAL(cudnnGetConvolutionBackwardDataAlgorithm_v7);
   return BackwardDataCall(w, dy, conv, dx)
       .Algorithms(real, handle, requested, returned, results);
 }
@@ -123,8 +122,7 @@ cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithm(
     cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t dx,
     const int requested, int* returned,
     cudnnConvolutionBwdDataAlgoPerf_t* results) {
-  UCUDNN_REAL(FindBackwardDataAlgorithm,
-              cudnnFindConvolutionBackwardDataAlgorithm);
+  UCUDNN_REAL(cudnnFindConvolutionBackwardDataAlgorithm);
   return BackwardDataCall(w, dy, conv, dx)
       .Algorithms(real, handle, requested, returned, results);
 }
@@ -136,8 +134,7 @@ cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(
     const int requested, int* returned,
     cudnnConvolutionBwdDataAlgoPerf_t* results, void* workspace,
     std::size_t workspace_size) {
-  UCUDNN_REAL(FindBackwardDataAlgorithmEx,
-              cudnnFindConvolutionBackwardDataAlgorithmEx);
+  UCUDNN_REAL(cudnnFindConvolutionBackwardDataAlgorithmEx);
   return BackwardDataCall(w, dy, conv, dx)
       .AlgorithmsOn(real, handle, pw, pdy, pdx, requested, returned, results,
                     workspace, workspace_size);
@@ -147,8 +144,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
     cudnnHandle_t handle, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t dy,
     cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t dx,
     cudnnConvolutionBwdDataAlgo_t algorithm, std::size_t* size) {
-  UCUDNN_REAL(GetBackwardDataWorkspaceSize,
-              cudnnGetConvolutionBackwardDataWorkspaceSize);
+  UCUDNN_REAL(cudnnGetConvolutionBackwardDataWorkspaceSize);
   return BackwardDataCall(w, dy, conv, dx)
       .WorkspaceSize(real, handle, algorithm, size);
 }
@@ -159,7 +155,7 @@ cudnnStatus_t cudnnConvolutionBackwardData(
     cudnnConvolutionDescriptor_t conv, cudnnConvolutionBwdDataAlgo_t algorithm,
     void* workspace, std::size_t workspace_size, const void* beta,
     cudnnTensorDescriptor_t dx, void* pdx) {
-  UCUDNN_REAL(ConvolutionBackwardData, cudnnConvolutionBackwardData);
+  UCUDNN_REAL(cudnnConvolutionBackwardData);
   return BackwardDataCall(w, dy, conv, dx)
       .Run(real, handle, alpha, pw, pdy, algorithm, workspace, workspace_size,
            beta, pdx);
@@ -170,8 +166,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
     cudnnConvolutionDescriptor_t conv, cudnnFilterDescriptor_t dw,
     const int requested, int* returned,
     cudnnConvolutionBwdFilterAlgoPerf_t* results) {
-  UCUDNN_REAL(GetBackwardFilterAlgorithm,
-              cudnnGetConvolutionBackwardFilterAlgorithm_v7);
+  UCUDNN_REAL(cudnnGetConvolutionBackwardFilterAlgorithm_v7);
   return BackwardFilterCall(x, dy, conv, dw)
       .Algorithms(real, handle, requested, returned, results);
 }
@@ -181,8 +176,7 @@ cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithm(
     cudnnConvolutionDescriptor_t conv, cudnnFilterDescriptor_t dw,
     const int requested, int* returned,
     cudnnConvolutionBwdFilterAlgoPerf_t* results) {
-  UCUDNN_REAL(FindBackwardFilterAlgorithm,
-              cudnnFindConvolutionBackwardFilterAlgorithm);
+  UCUDNN_REAL(cudnnFindConvolutionBackwardFilterAlgorithm);
   return BackwardFilterCall(x, dy, conv, dw)
       .Algorithms(real, handle, requested, returned, results);
 }
@@ -194,8 +188,7 @@ cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(
     const int requested, int* returned,
     cudnnConvolutionBwdFilterAlgoPerf_t* results, void* workspace,
     std::size_t workspace_size) {
-  UCUDNN_REAL(FindBackwardFilterAlgorithmEx,
-              cudnnFindConvolutionBackwardFilterAlgorithmEx);
+  UCUDNN_REAL(cudnnFindConvolutionBackwardFilterAlgorithmEx);
   return BackwardFilterCall(x, dy, conv, dw)
       .AlgorithmsOn(real, handle, px, pdy, pdw, requested, returned, results,
                     workspace, workspace_size);
@@ -205,8 +198,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
     cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t dy,
     cudnnConvolutionDescriptor_t conv, cudnnFilterDescriptor_t dw,
     cudnnConvolutionBwdFilterAlgo_t algorithm, std::size_t* size) {
-  UCUDNN_REAL(GetBackwardFilterWorkspaceSize,
-              cudnnGetConvolutionBackwardFilterWorkspaceSize);
+  UCUDNN_REAL(cudnnGetConvolutionBackwardFilterWorkspaceSize);
   return BackwardFilterCall(x, dy, conv, dw)
       .WorkspaceSize(real, handle, algorithm, size);
 }
@@ -218,7 +210,7 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(
     cudnnConvolutionBwdFilterAlgo_t algorithm, void* workspace,
     std::size_t workspace_size, const void* beta, cudnnFilterDescriptor_t dw,
     void* pdw) {
-  UCUDNN_REAL(ConvolutionBackwardFilter, cudnnConvolutionBackwardFilter);
+  UCUDNN_REAL(cudnnConvolutionBackwardFilter);
   return BackwardFilterCall(x, dy, conv, dw)
       .Run(real, handle, alpha, px, pdy, algorithm, workspace, workspace_size,
            beta, pdw);

@@ -193,6 +193,7 @@ Result<std::vector<std::string>> SqlStore::ExpireAgents(
                       "AND last_seen_ms < $1 RETURNING id",
                       {seen_before_ms}));
         std::vector<std::string> gone;
+        gone.reserve(rows.size());
         for (const SqlRow& row : rows) gone.push_back(row.Text(0));
         std::ranges::sort(gone);
         UCUDNN_RETURN_IF_ERROR(InPieces(

@@ -131,7 +131,7 @@ inline constexpr std::string_view kTaskColumns =
 Result<TaskRecord> TaskOf(const SqlRow& row);
 
 // What a row's reader says of a value that no version so far has written.
-inline Error Unreadable(Error error) {
+inline Error Unreadable(const Error& error) {
   return {Code::kDataLoss, "the database is not readable: " + error.message};
 }
 

@@ -79,6 +79,8 @@ Status EngineBench::Check(CUresult result, std::string_view call) const {
 }
 
 Status EngineBench::Allocate(Bytes size, CUdeviceptr* memory) {
+  if (*memory != 0) (void)driver_->MemFree(*memory);
+  *memory = 0;
   return Check(driver_->MemAlloc(memory, static_cast<std::size_t>(std::max(
                                              size.count(), std::int64_t{1}))),
                "cuMemAlloc");
@@ -141,6 +143,9 @@ Result<EngineVerdict> EngineBench::Find(Precision asked,
   EngineVerdict verdict;
   const auto replace = build(kReplace);
   UCUDNN_RETURN_IF_ERROR(handle_.CheckLost());
+  if (!replace && replace.error().code == Code::kResourceExhausted) {
+    return tl::unexpected<Error>(replace.error());
+  }
   if (!replace) {
     verdict.fault = fmt::format(
         "does not take {} images, on which it would "
@@ -188,8 +193,6 @@ Result<double> EngineBench::ErrorOf(const ConvolutionPlan& plan,
                                     Scaling scaling, double tolerance) {
   const Bytes needed = std::max(plan.workspace(), Bytes(1));
   if (needed > workspace_size_) {
-    if (workspace_ != 0) (void)driver_->MemFree(workspace_);
-    workspace_ = 0;
     workspace_size_ = Bytes();
     UCUDNN_RETURN_IF_ERROR(Allocate(needed, &workspace_));
     workspace_size_ = needed;

@@ -91,6 +91,7 @@ class EngineBench {
   };
 
   Status Prepare();
+  // In place of what `*memory` was.
   Status Allocate(Bytes size, CUdeviceptr* memory);
   Result<EngineVerdict> Find(Precision asked, const EngineName& engine);
   // The largest error of a sample in units of what is admitted; what stands

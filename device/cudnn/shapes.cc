@@ -12,17 +12,18 @@ TensorShape Packed(std::int64_t outer, std::int64_t channels,
   shape.rank = spatial_dims + 2;
   shape.dims[0] = outer;
   shape.dims[1] = channels;
-  for (int i = 0; i < spatial_dims; ++i) {
-    shape.dims[std::size_t(2 + i)] = extents[std::size_t(3 - spatial_dims + i)];
+  const auto spatial = static_cast<std::size_t>(spatial_dims);
+  for (std::size_t i = 0; i < spatial; ++i) {
+    shape.dims[2 + i] = extents[3 - spatial + i];
   }
   std::int64_t stride = 1;
   if (layout == Layout::kNhwc) {
     shape.strides[1] = 1;
     stride = channels;
   }
-  for (int i = shape.rank - 1; i >= 2; --i) {
-    shape.strides[std::size_t(i)] = stride;
-    stride *= shape.dims[std::size_t(i)];
+  for (std::size_t i = 1 + spatial; i >= 2; --i) {
+    shape.strides[i] = stride;
+    stride *= shape.dims[i];
   }
   if (layout == Layout::kNchw) {
     shape.strides[1] = stride;
@@ -57,11 +58,12 @@ Result<ConvShapes> ShapesOf(const ConvProblem& problem, BatchSize batch) {
       Packed(g.filters, g.channels / g.groups, g.filter, n, problem.layout);
   shapes.output =
       Packed(batch.count(), g.filters, g.output(), n, problem.layout);
-  for (int i = 0; i < n; ++i) {
-    const auto from = std::size_t(3 - n + i);
-    shapes.padding[std::size_t(i)] = g.padding[from];
-    shapes.stride[std::size_t(i)] = g.stride[from];
-    shapes.dilation[std::size_t(i)] = g.dilation[from];
+  const auto spatial = static_cast<std::size_t>(n);
+  for (std::size_t i = 0; i < spatial; ++i) {
+    const std::size_t from = 3 - spatial + i;
+    shapes.padding[i] = g.padding[from];
+    shapes.stride[i] = g.stride[from];
+    shapes.dilation[i] = g.dilation[from];
   }
   constexpr std::int64_t kMax = std::numeric_limits<int>::max();
   bool fits =

@@ -408,5 +408,22 @@ TEST(SolveCliTest, PrintsATableForPeopleAndYamlOnRequest) {
                               HasSubstr("algorithm: WINOGRAD_NONFUSED")));
 }
 
+TEST(SolveCliTest, QuotesNamesThatYamlWouldNotReadAsText) {
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "p.csv")
+      << "device,network,layer,op,precision,layout,batch,algorithm,math,"
+         "workspace_bytes,time_us\n"
+         "d,n,No,forward,FP32,NCHW,2,TRUE,FMA,5000,5\n"
+         "d,n,y,forward,FP32,NCHW,2,Nothing,FMA,5000,5\n";
+  const Finished run =
+      Solve("wr", {"--profile", folder / "p.csv", "--batch", "2",
+                   "--workspace-limit", "1MiB", "-o", "yaml"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(
+      run.out,
+      AllOf(HasSubstr("layer: \"No\"\n"), HasSubstr("algorithm: \"TRUE\"\n"),
+            HasSubstr("layer: \"y\"\n"), HasSubstr("algorithm: Nothing\n")));
+}
+
 }  // namespace
 }  // namespace ucudnn

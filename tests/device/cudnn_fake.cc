@@ -145,6 +145,10 @@ cudnnStatus_t Finalize(cudnnBackendDescriptor_t descriptor) {
       return CUDNN_STATUS_NOT_SUPPORTED;
     }
   }
+  if (d.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
+      Fake().plan_status != CUDNN_STATUS_SUCCESS) {
+    return Fake().plan_status;
+  }
   d.finalized = true;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -260,6 +264,7 @@ void SetDriver(DriverApi* api) {
   };
   api->MemAlloc = [](CUdeviceptr* address, std::size_t size) {
     if (Fake().next_result != CUDA_SUCCESS) return Next();
+    if (size > Fake().largest_allocation) return CUDA_ERROR_OUT_OF_MEMORY;
     std::vector<char> memory(size);
     void* const start = memory.data();
     Fake().memory.emplace(start, std::move(memory));

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -34,7 +35,8 @@ struct FakeState {
   std::vector<CUcontext> current;       // the stack of contexts
   int freed = 0;
   std::map<const void*, std::vector<char>> memory;  // allocated, by its start
-  std::vector<std::function<void()>> host_calls;    // enqueued, not made
+  std::size_t largest_allocation = std::numeric_limits<std::size_t>::max();
+  std::vector<std::function<void()>> host_calls;  // enqueued, not made
 
   // cuDNN's first interface.
   std::map<int, cudnnStatus_t> refusals;  // by algorithm
@@ -61,6 +63,7 @@ struct FakeState {
   std::vector<std::int64_t> engines;  // what the heuristics suggest
   std::int64_t rounding_engine = -1;  // notes the matrix units
   std::int64_t graph_workspace = 0;
+  cudnnStatus_t plan_status = CUDNN_STATUS_SUCCESS;  // of making a plan
   int alive = 0;  // descriptors not destroyed
   // Engines that take any graph and compute another.
   std::set<std::int64_t> ignoring_beta;

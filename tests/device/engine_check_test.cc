@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "device/cudnn/graph.h"
 #include "tests/device/cudnn_fake.h"
 
@@ -149,6 +151,32 @@ TEST_F(EngineCheckTest, OffersNoEngineThatIsFaultyOrCannotBeChecked) {
   EXPECT_EQ(Judge(other).error().code, Code::kResourceExhausted);
   Fake().next_result = CUDA_SUCCESS;
   EXPECT_THAT(*ListGraph(*handle_, other, BatchSize(8)), SizeIs(2));
+}
+
+TEST_F(EngineCheckTest, KeepsNothingOfAPlanThatFoundNoMemory) {
+  const ConvProblem problem = Problem(ConvOp::kForward, Layout::kNchw);
+  Fake().plan_status = CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+  EXPECT_EQ(Judge(problem).error().code, Code::kResourceExhausted);
+  Fake().plan_status = CUDNN_STATUS_SUCCESS;
+  const auto verdict = Judge(problem);
+  ASSERT_TRUE(verdict) << verdict.error().message;
+  EXPECT_EQ(verdict->fault, "");
+}
+
+TEST_F(EngineCheckTest, BeginsAnewWhereMemoryRanOut) {
+  // What is put in: three images of 12 channels, 5 rows and 7 columns. What
+  // comes out has 8, 9 and 7.
+  const ConvProblem problem = Problem(ConvOp::kBackwardData, Layout::kNchw);
+  Fake().largest_allocation = std::size_t{3} * 12 * 5 * 7 * sizeof(float);
+  EngineBench bench(*handle_, problem);
+  EXPECT_EQ(bench.Judge(problem.precision, {3, {}}).error().code,
+            Code::kResourceExhausted);
+  EXPECT_THAT(Fake().memory, SizeIs(2));
+  Fake().largest_allocation = std::numeric_limits<std::size_t>::max();
+  const auto verdict = bench.Judge(problem.precision, {3, {}});
+  ASSERT_TRUE(verdict) << verdict.error().message;
+  EXPECT_EQ(verdict->fault, "");
+  EXPECT_THAT(Fake().memory, SizeIs(4));  // with the workspace
 }
 
 TEST_F(EngineCheckTest, IsAskedOfTheFirstSuggestionsAndAllFallbacks) {

@@ -95,7 +95,7 @@ class Training {
  private:
   // All ranks go on, or all of them return the first error.
   Status Together(const Status& mine) {
-    UCUDNN_ASSIGN_OR_RETURN(const Status all, ranks_.AllOf(mine, Soon()));
+    UCUDNN_ASSIGN_OR_RETURN(Status all, ranks_.AllOf(mine, Soon()));
     return all;
   }
   void Say(const std::string& line) {

@@ -47,6 +47,8 @@
 #include <cstddef>
 #include <cstdint>
 
+// Named and converted as the handle whose place it takes.
+// NOLINTBEGIN(google-explicit-constructor,readability-identifier-naming)
 class UcudnnHandle_t {
  public:
   UcudnnHandle_t() = default;
@@ -61,6 +63,7 @@ class UcudnnHandle_t {
  private:
   cudnnHandle_t handle_ = nullptr;
 };
+// NOLINTEND(google-explicit-constructor,readability-identifier-naming)
 
 cudnnStatus_t cudnnCreate(UcudnnHandle_t* handle);
 cudnnStatus_t cudnnDestroy(UcudnnHandle_t handle);

@@ -45,6 +45,8 @@
 extern "C" {
 #endif
 
+/* NOLINTBEGIN(modernize-use-using,readability-identifier-naming): C */
+
 /* ------------------------------------------------------------- statuses */
 
 enum {
@@ -234,6 +236,8 @@ UCUDNN_API int ucudnn_session_allreduce_device(ucudnn_session* session,
  * returns an error, which ucudnn_last_error_message(NULL) then tells. Null is
  * ignored. */
 UCUDNN_API int ucudnn_session_finalize(ucudnn_session* session);
+
+/* NOLINTEND(modernize-use-using,readability-identifier-naming) */
 
 #ifdef __cplusplus
 }
