@@ -1,9 +1,14 @@
 #include "coordinator/rest/server.h"
 
 #include <httplib.h>
+#include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -129,28 +134,52 @@ class HttpServer final : public RestServer {
       return Fail(Code::kInvalidArgument,
                   "'{}' is not an address; host:port is accepted", address);
     }
-    const std::string host = address.substr(0, colon);
+    host_ = address.substr(0, colon);
     port_ = static_cast<int>(*port);
-    const bool bound = port_ == 0 ? (port_ = http_.bind_to_any_port(host)) > 0
-                                  : http_.bind_to_port(host, port_);
+    const bool bound = port_ == 0 ? (port_ = http_.bind_to_any_port(host_)) > 0
+                                  : http_.bind_to_port(host_, port_);
     if (!bound) {
       return Fail(Code::kUnavailable, "cannot listen on {} for HTTP", address);
     }
-    thread_ = std::thread([this] { http_.listen_after_bind(); });
+    thread_ = std::thread([this] {
+      Serve();
+      ended_ = true;
+    });
     return {};
   }
 
   int port() const override { return port_; }
 
   void Stop() override {
-    // stop() is lost if it comes before the listener runs.
     if (!thread_.joinable()) return;
-    while (!http_.is_running()) std::this_thread::yield();
-    http_.stop();
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    // stop() is lost if it comes before the listener runs.
+    while (!http_.is_running() && !ended_) std::this_thread::yield();
+    if (!ended_) http_.stop();
     thread_.join();
   }
 
  private:
+  // The listener ends by itself where no connection can be accepted, as without
+  // memory; it is set up again then.
+  void Serve() {
+    constexpr std::chrono::milliseconds kPause{200};
+    for (bool bound = true;; bound = http_.bind_to_port(host_, port_)) {
+      if (bound) http_.listen_after_bind();
+      std::unique_lock lock(mutex_);
+      if (stopping_) return;
+      spdlog::error("event=http_listener_{} port={} retry_ms={}",
+                    bound ? "ended" : "failed", port_, kPause.count());
+      if (changed_.wait_for(lock, kPause, [this] { return stopping_; })) {
+        return;
+      }
+    }
+  }
+
   // Answers with what `call` returns: a message, or an error.
   template <class Call>
   void Answer(const char* method, const Call& call,
@@ -283,8 +312,13 @@ class HttpServer final : public RestServer {
   Coordinator& coordinator_;
   Metrics& metrics_;
   httplib::Server http_;
-  std::thread thread_;
+  std::string host_;
   int port_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  std::atomic<bool> ended_ = false;
+  std::thread thread_;
 };
 
 }  // namespace

@@ -1,0 +1,83 @@
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <httplib.h>
+#include <sys/socket.h>
+
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "coordinator/rest/server.h"
+#include "tests/support/process.h"
+
+namespace ucudnn {
+namespace {
+
+// Makes every accept() of this process's listener on `port` fail.
+bool BreakListener(int port) {
+  for (int fd = 3; fd < 1024; ++fd) {
+    int listens = 0;
+    socklen_t size = sizeof(listens);
+    sockaddr_in address{};
+    socklen_t address_size = sizeof(address);
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 &&
+        listens == 1 &&
+        getsockname(fd, reinterpret_cast<sockaddr*>(&address), &address_size) ==
+            0 &&
+        address.sin_family == AF_INET && ntohs(address.sin_port) == port) {
+      return shutdown(fd, SHUT_RDWR) == 0;
+    }
+  }
+  return false;
+}
+
+class RestServerTest : public ::testing::Test {
+ protected:
+  RestServerTest()
+      : store_(OpenStore("sqlite://" + folder_.path() + "/c.db").value()),
+        coordinator_(CoordinatorOptions(), *store_, clock_),
+        server_(
+            RestServer::Start("127.0.0.1:0", coordinator_, metrics_).value()) {}
+
+  bool Answers() {
+    httplib::Client http("127.0.0.1", server_->port());
+    const auto answer = http.Get("/livez");
+    return answer && answer->status == 200;
+  }
+
+  const test::TemporaryFolder folder_;
+  const std::unique_ptr<Store> store_;
+  const SystemClock clock_;
+  Coordinator coordinator_;
+  Metrics metrics_;
+  std::unique_ptr<RestServer> server_;
+};
+
+TEST_F(RestServerTest, StopsBeforeAndAfterItsFirstAnswer) {
+  server_->Stop();
+  EXPECT_FALSE(Answers());
+  server_->Stop();
+  server_ = RestServer::Start("127.0.0.1:0", coordinator_, metrics_).value();
+  EXPECT_TRUE(test::WaitUntil([this] { return Answers(); }));
+  server_->Stop();
+  EXPECT_FALSE(Answers());
+}
+
+TEST_F(RestServerTest, ListensAgainAfterItsListenerBroke) {
+  const int port = server_->port();
+  ASSERT_TRUE(test::WaitUntil([this] { return Answers(); }));
+  ASSERT_TRUE(BreakListener(port));
+  EXPECT_TRUE(test::WaitUntil([this] { return Answers(); }));
+  EXPECT_EQ(server_->port(), port);
+}
+
+TEST_F(RestServerTest, StopsWhereItsListenerBroke) {
+  ASSERT_TRUE(test::WaitUntil([this] { return Answers(); }));
+  ASSERT_TRUE(BreakListener(server_->port()));
+  server_->Stop();  // within the test's time
+  EXPECT_FALSE(Answers());
+}
+
+}  // namespace
+}  // namespace ucudnn
