@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <optional>
-#include <string_view>
-#include <thread>
 #include <type_traits>
 #include <utility>
 
+#include "client/gpu_gradients_state.h"
 #include "client/gpu_kernel.h"
 #include "client/gradient_sum.h"
 #include "device/cudnn/context.h"
@@ -23,11 +21,6 @@ namespace {
 using cudnn::DriverApi;
 using Path = GpuGradients::Path;
 
-template <class T>
-CUdeviceptr Address(T* pointer) {
-  return static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(pointer));
-}
-
 // Open MPI and MPICH have it where they know of CUDA; it says whether they were
 // built with it and it is on.
 bool MpiTakesGpuMemory() {
@@ -36,228 +29,6 @@ bool MpiTakesGpuMemory() {
       reinterpret_cast<Query>(dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support"));
   return query != nullptr && query() == 1;
 }
-
-}  // namespace
-
-// The driver, and what was allocated when it was first needed.
-struct GpuGradients::State {
-  const DriverApi* driver = nullptr;
-  Path path = Path::kStaged;
-  std::array<void*, 2> pinned{};  // pieces under way, for any context
-  CUcontext primary = nullptr;    // retained for memory of no known context
-  CUdevice primary_device = 0;
-  // In one context: the stream of our work, an event in the default stream,
-  // what ranks share if it could be pinned, and for one kind of path a piece,
-  // and what a neighbour sends.
-  CUcontext context = nullptr;
-  CUstream stream = nullptr;
-  CUevent made = nullptr;
-  std::byte* shared = nullptr;
-  bool shared_refused = false;
-  std::array<void*, 2> ring{};
-  CUmodule module = nullptr;
-  CUfunction blend_float = nullptr;
-  CUfunction blend_double = nullptr;
-
-  Status Check(CUresult result, std::string_view call) const {
-    if (result == CUDA_SUCCESS) return {};
-    return tl::unexpected<Error>(cudnn::DescribeError(*driver, result, call));
-  }
-
-  Status AllocatePinned(void** memory) const {
-    if (*memory != nullptr) return {};
-    return Check(driver->MemHostAlloc(
-                     memory, kPieceBytes,
-                     CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
-                 "cuMemHostAlloc");
-  }
-
-  // For the context that is current.
-  Status PrepareStream() {
-    CUcontext now = nullptr;
-    UCUDNN_RETURN_IF_ERROR(
-        Check(driver->CtxGetCurrent(&now), "cuCtxGetCurrent"));
-    if (stream != nullptr && now == context) return {};
-    FreeContexts();
-    context = now;
-    UCUDNN_RETURN_IF_ERROR(Check(
-        driver->EventCreate(&made, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
-    return Check(driver->StreamCreate(&stream, CU_STREAM_NON_BLOCKING),
-                 "cuStreamCreate");
-  }
-
-  // For the same: whether its copies to and from `window` are as good as pinned
-  // memory's. Others would make the host wait without a bound.
-  bool PrepareShared(const SharedMemory* window) {
-    if (window == nullptr || shared_refused) return false;
-    if (shared == window->data()) return true;
-    shared_refused =
-        driver->MemHostRegister == nullptr ||
-        driver->MemHostUnregister == nullptr ||
-        driver->MemHostRegister(window->data(), window->size(),
-                                CU_MEMHOSTREGISTER_PORTABLE) != CUDA_SUCCESS;
-    if (!shared_refused) shared = window->data();
-    return !shared_refused;
-  }
-
-  // For the same.
-  Status PrepareRing() {
-    if (module != nullptr) return {};
-    UCUDNN_RETURN_IF_ERROR(
-        Check(driver->ModuleLoadData(&module, BlendModule().c_str()),
-              "cuModuleLoadData"));
-    UCUDNN_RETURN_IF_ERROR(
-        Check(driver->ModuleGetFunction(&blend_float, module, kBlendFloat),
-              "cuModuleGetFunction"));
-    UCUDNN_RETURN_IF_ERROR(
-        Check(driver->ModuleGetFunction(&blend_double, module, kBlendDouble),
-              "cuModuleGetFunction"));
-    for (void*& memory : ring) {
-      if (path == Path::kMapped) {
-        UCUDNN_RETURN_IF_ERROR(AllocatePinned(&memory));
-        continue;
-      }
-      CUdeviceptr address = 0;
-      UCUDNN_RETURN_IF_ERROR(
-          Check(driver->MemAlloc(&address, kPieceBytes), "cuMemAlloc"));
-      memory = reinterpret_cast<void*>(address);
-    }
-    return {};
-  }
-
-  // What belongs to `context`.
-  void FreeContexts() {
-    if (context == nullptr || driver->CtxPushCurrent(context) != CUDA_SUCCESS) {
-      return;
-    }
-    const cudnn::GpuContext::Scope scope(driver);
-    FreeRing();
-    if (shared != nullptr) (void)driver->MemHostUnregister(shared);
-    shared = nullptr;
-    if (stream != nullptr) (void)driver->StreamDestroy(stream);
-    if (made != nullptr) (void)driver->EventDestroy(made);
-    stream = nullptr;
-    made = nullptr;
-    context = nullptr;
-  }
-
-  // With `context` current.
-  void FreeRing() {
-    if (module != nullptr) (void)driver->ModuleUnload(module);
-    module = nullptr;
-    for (void*& memory : ring) {
-      if (memory == nullptr) continue;
-      (void)(path == Path::kMapped ? driver->MemFreeHost(memory)
-                                   : driver->MemFree(Address(memory)));
-      memory = nullptr;
-    }
-  }
-
-  void FreePinned() {
-    for (void*& memory : pinned) {
-      if (memory != nullptr) (void)driver->MemFreeHost(memory);
-      memory = nullptr;
-    }
-  }
-
-  // MPI or the GPU may still use them.
-  void Abandon() {
-    pinned.fill(nullptr);
-    ring.fill(nullptr);
-    module = nullptr;
-    stream = nullptr;
-    made = nullptr;
-    shared = nullptr;
-    context = nullptr;
-    primary = nullptr;
-  }
-
-  // Polled, as waiting in the driver has no bound.
-  template <class Query>
-  Status Poll(const Query& query, std::string_view call,
-              Ranks::Deadline deadline) const {
-    auto pause = std::chrono::microseconds(1);
-    for (int looks = 0;; ++looks) {
-      const CUresult result = query();
-      if (result != CUDA_ERROR_NOT_READY) return Check(result, call);
-      if (std::chrono::steady_clock::now() >= deadline) {
-        return Fail(Code::kDeadlineExceeded,
-                    "what was enqueued in the gradients' stream did not end "
-                    "in time");
-      }
-      if (looks < 1000) {
-        std::this_thread::yield();
-        continue;
-      }
-      std::this_thread::sleep_for(pause);
-      pause = std::min(pause * 2, std::chrono::microseconds(1000));
-    }
-  }
-
-  Status Wait(CUstream work, Ranks::Deadline deadline) const {
-    return Poll([&] { return driver->StreamQuery(work); }, "cuStreamQuery",
-                deadline);
-  }
-
-  // As what is enqueued in the default stream: that waits for other streams,
-  // unless they were made not to be waited for.
-  Status WaitForDefaultStream(Ranks::Deadline deadline) const {
-    UCUDNN_RETURN_IF_ERROR(
-        Check(driver->EventRecord(made, nullptr), "cuEventRecord"));
-    return Poll([&] { return driver->EventQuery(made); }, "cuEventQuery",
-                deadline);
-  }
-
-  // The GPU's primary context, which every process has at most one of.
-  Result<CUcontext> Primary(int gpu) {
-    CUdevice device = 0;
-    UCUDNN_RETURN_IF_ERROR(
-        Check(driver->DeviceGet(&device, gpu), "cuDeviceGet"));
-    if (primary != nullptr && primary_device == device) return primary;
-    ReleasePrimary();
-    UCUDNN_RETURN_IF_ERROR(
-        Check(driver->DevicePrimaryCtxRetain(&primary, device),
-              "cuDevicePrimaryCtxRetain"));
-    primary_device = device;
-    return primary;
-  }
-
-  void ReleasePrimary() {
-    if (primary == nullptr) return;
-    FreeContexts();
-    (void)driver->DevicePrimaryCtxRelease(primary_device);
-    primary = nullptr;
-  }
-
-  // Makes the context of `pointer` current in `scope` where none of its GPU is.
-  Status Enter(const void* pointer,
-               std::optional<cudnn::GpuContext::Scope>* scope) {
-    const auto ask = [&](void* answer, CUpointer_attribute attribute) {
-      return driver->PointerGetAttribute(answer, attribute, Address(pointer));
-    };
-    int gpu = -1;
-    UCUDNN_RETURN_IF_ERROR(Check(ask(&gpu, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL),
-                                 "cuPointerGetAttribute"));
-    CUdevice current = -1;
-    CUdevice wanted = -1;
-    if (driver->CtxGetDevice(&current) == CUDA_SUCCESS &&
-        driver->DeviceGet(&wanted, gpu) == CUDA_SUCCESS && current == wanted) {
-      return {};
-    }
-    CUcontext context_of = nullptr;
-    if (ask(&context_of, CU_POINTER_ATTRIBUTE_CONTEXT) != CUDA_SUCCESS ||
-        context_of == nullptr) {
-      // Memory of a pool has none of its own, and any of the GPU's will do.
-      UCUDNN_ASSIGN_OR_RETURN(context_of, Primary(gpu));
-    }
-    UCUDNN_RETURN_IF_ERROR(
-        Check(driver->CtxPushCurrent(context_of), "cuCtxPushCurrent"));
-    scope->emplace(driver);
-    return {};
-  }
-};
-
-namespace {
 
 template <class T, class State>
 class OnGpu final : public Gradients<T> {
@@ -314,16 +85,18 @@ class OnGpu final : public Gradients<T> {
 
   Status Fetch(T* to, std::size_t first, std::size_t count) override {
     UCUDNN_RETURN_IF_ERROR(AwaitMade());
-    return state_.Check(driver_.MemcpyDtoHAsync(to, Address(values_ + first),
-                                                count * sizeof(T), stream_),
-                        "cuMemcpyDtoHAsync");
+    return state_.Check(
+        driver_.MemcpyDtoHAsync(to, DeviceAddress(values_ + first),
+                                count * sizeof(T), stream_),
+        "cuMemcpyDtoHAsync");
   }
 
   Status Give(const T* from, std::size_t first, std::size_t count) override {
     UCUDNN_RETURN_IF_ERROR(AwaitMade());
-    return state_.Check(driver_.MemcpyHtoDAsync(Address(values_ + first), from,
-                                                count * sizeof(T), stream_),
-                        "cuMemcpyHtoDAsync");
+    return state_.Check(
+        driver_.MemcpyHtoDAsync(DeviceAddress(values_ + first), from,
+                                count * sizeof(T), stream_),
+        "cuMemcpyHtoDAsync");
   }
 
   Status Wait() override {
@@ -345,7 +118,7 @@ class OnGpu final : public Gradients<T> {
       const std::size_t count = std::min(kPiece, count_ - first);
       if (scale_ == 0) {
         UCUDNN_RETURN_IF_ERROR(
-            state_.Check(driver_.MemsetD8Async(Address(piece), 0,
+            state_.Check(driver_.MemsetD8Async(DeviceAddress(piece), 0,
                                                count * sizeof(T), stream_),
                          "cuMemsetD8Async"));
       } else {
@@ -353,10 +126,11 @@ class OnGpu final : public Gradients<T> {
       }
       UCUDNN_RETURN_IF_ERROR(state_.Wait(stream_, deadline_));
       UCUDNN_RETURN_IF_ERROR(SumRound(ranks, piece, count));
-      UCUDNN_RETURN_IF_ERROR(state_.Check(
-          driver_.MemcpyDtoDAsync(Address(values_ + first), Address(piece),
-                                  count * sizeof(T), stream_),
-          "cuMemcpyDtoDAsync"));
+      UCUDNN_RETURN_IF_ERROR(
+          state_.Check(driver_.MemcpyDtoDAsync(DeviceAddress(values_ + first),
+                                               DeviceAddress(piece),
+                                               count * sizeof(T), stream_),
+                       "cuMemcpyDtoDAsync"));
     }
     return Wait();
   }
@@ -413,8 +187,8 @@ class OnGpu final : public Gradients<T> {
   Status Blend(T* out, const T* in, double factor, std::size_t count,
                std::uint32_t add) {
     if (count == 0) return {};
-    CUdeviceptr to = Address(out);
-    CUdeviceptr from = Address(in);
+    CUdeviceptr to = DeviceAddress(out);
+    CUdeviceptr from = DeviceAddress(in);
     T times = static_cast<T>(factor);
     std::uint64_t n = count;
     std::array<void*, 5> arguments = {&to, &from, &times, &n, &add};
@@ -493,7 +267,7 @@ bool GpuGradients::IsGpuMemory(const void* pointer) const {
   // The driver knows nothing of other memory.
   return pointer != nullptr &&
          state_->driver->PointerGetAttribute(
-             &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, Address(pointer)) ==
+             &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, DeviceAddress(pointer)) ==
              CUDA_SUCCESS &&
          type == CU_MEMORYTYPE_DEVICE;
 }
