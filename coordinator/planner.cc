@@ -84,6 +84,25 @@ Result<WorkspacePlan> PlanRank(const Network& network, const PlanSpec& spec,
   return plan;
 }
 
+// How long the host takes to enqueue all micro-batches, as far as that was
+// noted.
+Nanoseconds HostTime(const WorkspacePlan& plan,
+                     const ProblemProfiles& profiles) {
+  Nanoseconds time{0};
+  for (const KernelPlan& kernel : plan.kernels) {
+    const auto& points = PointsOf(profiles, ToString(*kernel.problem));
+    for (const MicroBatch& micro : kernel.micro_batches) {
+      const auto point =
+          std::ranges::find_if(points, [&](const MeasuredPoint& p) {
+            return p.batch == micro.batch && p.algorithm == micro.algorithm &&
+                   p.workspace == micro.workspace;
+          });
+      if (point != points.end()) time += point->enqueue * micro.count;
+    }
+  }
+  return time;
+}
+
 // How often each problem occurs in an iteration.
 std::map<std::string, std::int64_t> CountProblems(const Network& network,
                                                   const PlanSpec& spec) {
@@ -316,6 +335,16 @@ Result<v1::Plan> MakePlan(const Network& network, const PlanSpec& spec,
                     ? std::max(undivided, workspace.undivided_time)
                     : std::nullopt;
   }
+  for (const auto& [key, workspace] : solved) {
+    const auto& [kind, batch] = key;
+    const Nanoseconds host = HostTime(workspace, ProfilesOf(profiles, kind));
+    if (host <= workspace.total_time) continue;
+    plan.add_reasons(fmt::format(
+        "{} images on {}: the host takes {} to enqueue what takes the device "
+        "{}, so that a rank may wait for its host and take longer than "
+        "predicted",
+        batch.count(), kind, HumanTime(host), HumanTime(workspace.total_time)));
+  }
   for (v1::RankPlan& rank : *plan.mutable_ranks()) {
     if (rank.batch() == 0) continue;
     const Nanoseconds slack =
@@ -344,10 +373,10 @@ std::string InputsText(const Network& network, const PlanSpec& spec,
     for (const auto& [problem, points] : problems) {
       fmt::format_to(out, "\n{},{}", kind, problem);
       for (const MeasuredPoint& p : points) {
-        fmt::format_to(out, "\n{},{},{},{},{},{},{}", p.batch.count(),
+        fmt::format_to(out, "\n{},{},{},{},{},{},{},{}", p.batch.count(),
                        p.algorithm.name, p.algorithm.math,
                        Name(p.algorithm.precision), p.workspace.count(),
-                       p.time.count(), p.spread.count());
+                       p.time.count(), p.spread.count(), p.enqueue.count());
       }
     }
   }

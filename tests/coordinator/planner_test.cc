@@ -6,7 +6,10 @@
 namespace ucudnn {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr const char* kFast = "Fast/2u/1GiB/none-1.0";
 constexpr const char* kSlow = "Slow/1u/1GiB/none-1.0";
@@ -208,6 +211,32 @@ TEST(PlannerTest, NamesTheSmallestLimitThatWouldDo) {
   ASSERT_FALSE(plan);
   EXPECT_EQ(plan.error().code, Code::kFailedPrecondition);
   EXPECT_THAT(plan.error().message, HasSubstr("10"));
+}
+
+TEST(PlannerTest, TellsWhereARankWaitsForItsHost) {
+  const Network network = OneLayer();
+  PlanSpec spec = Spec(9, {kFast, kSlow, kFast});
+  KindProfiles profiles = Measured(network, spec, {{kFast, 10}, {kSlow, 30}});
+  const auto note = [&](const std::string& kind, Nanoseconds enqueue) {
+    for (auto& [problem, points] : profiles[kind]) {
+      for (MeasuredPoint& point : points) point.enqueue = enqueue;
+    }
+  };
+  const auto reasons = [&] {
+    const auto plan = MakePlan(network, spec, profiles);
+    return std::vector<std::string>(plan->reasons().begin(),
+                                    plan->reasons().end());
+  };
+  EXPECT_THAT(reasons(), IsEmpty());
+  note(kFast, std::chrono::microseconds(3));  // of 9 for each image
+  note(kSlow, std::chrono::microseconds(2));
+  EXPECT_THAT(reasons(), IsEmpty());
+  const std::string before = InputsText(network, spec, profiles);
+  // Of 27 for the one image that the slow one gets.
+  note(kSlow, std::chrono::microseconds(28));
+  EXPECT_NE(InputsText(network, spec, profiles), before);
+  EXPECT_THAT(reasons(),
+              ElementsAre(AllOf(HasSubstr(kSlow), HasSubstr("the host"))));
 }
 
 TEST(PlannerTest, TellsInputsApart) {
