@@ -183,7 +183,7 @@ TEST_P(MainJobTest, MovesProfilesToAnotherCoordinator) {
   ASSERT_EQ(exported.status, 0) << exported.err;
   const json here = cluster_->UcudnnJson({"profiles"});
   EXPECT_EQ(here[0]["stale_points"], 0);
-  EXPECT_EQ(cluster_->agent().Stop(), 0);
+  EXPECT_EQ(cluster_->agent().Stop(), 0) << cluster_->Log();
 
   Cluster other;
   other.StartCoordinator();
