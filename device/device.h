@@ -177,15 +177,15 @@ class Device {
   // The time on the device between the first and the last thing that `work`
   // enqueues; returns when it is done.
   virtual Result<Nanoseconds> Time(const std::function<Status()>& work) = 0;
-  // The same where the device begins once all of `work` is enqueued: what it
-  // takes in a row of other work, whose enqueueing is far ahead. `work` has run
-  // before and does not wait for the device.
   struct EnqueuedTime {
     Nanoseconds device{0};
     // Of the host, to enqueue it; 0 where the host computes itself, and where
     // it had to wait for the device.
     Nanoseconds host{0};
   };
+  // The same where the device begins once all of `work` is enqueued: what it
+  // takes in a row of other work, whose enqueueing is far ahead. `work` has run
+  // before and does not wait for the device.
   virtual Result<EnqueuedTime> TimeEnqueued(
       const std::function<Status()>& work) {
     UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, Time(work));
