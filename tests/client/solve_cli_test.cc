@@ -148,9 +148,8 @@ TEST(SolveCliTest, WorkspaceReuseEqualsTryingEveryDivisionOfAlexNet) {
 TEST(SolveCliTest, PrintsNullWhereNothingUndividedFits) {
   const test::TemporaryFolder folder;
   std::ofstream(folder / "p.csv")
-      << "device,network,layer,op,precision,layout,batch,algorithm,math,"
-         "workspace_bytes,time_us\n"
-         "d,n,conv1,forward,FP32,NCHW,2,A,FMA,100,5.5\n"
+      << kProfileHeader
+      << "d,n,conv1,forward,FP32,NCHW,2,A,FMA,100,5.5\n"
          "d,n,conv1,forward,FP32,NCHW,4,A,FMA,200,9\n"
          "d,n,conv2,forward,FP32,NCHW,4,A,FMA,100,0.001\n";
   const json plan = SolveJson("wr", {"--profile", folder / "p.csv", "--batch",
@@ -164,9 +163,8 @@ TEST(SolveCliTest, PrintsNullWhereNothingUndividedFits) {
 TEST(SolveCliTest, KeepsToTheMedianOfRepeatedMeasurements) {
   const test::TemporaryFolder folder;
   std::ofstream(folder / "p.csv")
-      << "device,network,layer,op,precision,layout,batch,algorithm,math,"
-         "workspace_bytes,time_us\n"
-         "d,n,conv1,forward,FP32,NCHW,4,A,FMA,0,100\n"
+      << kProfileHeader
+      << "d,n,conv1,forward,FP32,NCHW,4,A,FMA,0,100\n"
          "d,n,conv1,forward,FP32,NCHW,2,A,FMA,0,10\n"
          "d,n,conv1,forward,FP32,NCHW,2,A,FMA,0,48\n"
          "d,n,conv1,forward,FP32,NCHW,2,A,FMA,0,900\n";
@@ -234,8 +232,7 @@ TEST(SolveCliTest, ASharedArenaIsWorkspaceReuseOnAChain) {
 TEST(SolveCliTest, PlacesTheBranchesOfAModuleBesideOneAnother) {
   const test::TemporaryFolder folder;
   std::ofstream csv(folder / "p.csv");
-  csv << "device,network,layer,op,precision,layout,batch,algorithm,math,"
-         "workspace_bytes,time_us\n";
+  csv << kProfileHeader;
   for (int layer = 0; layer < 57; ++layer) {
     for (const char* op : {"forward", "backward_filter"}) {
       for (int batch = 1; batch <= 8; batch *= 2) {
@@ -336,9 +333,7 @@ TEST(SolveCliTest, ExitsWith2WhereTheProfileIsAmbiguousOrMalformed) {
   EXPECT_THAT(unknown.err, AllOf(HasSubstr("conv9"), HasSubstr("conv5")));
   const test::TemporaryFolder folder;
   std::ofstream(folder / "p.csv")
-      << "device,network,layer,op,precision,layout,batch,algorithm,math,"
-         "workspace_bytes,time_us\n"
-         "d,n,conv1,forward,FP32,NCHW,2,A,FMA,100,nan\n";
+      << kProfileHeader << "d,n,conv1,forward,FP32,NCHW,2,A,FMA,100,nan\n";
   const Finished nan = Solve("wr", {"--profile", folder / "p.csv", "--batch",
                                     "2", "--workspace-limit", "64MiB"});
   EXPECT_EQ(nan.status, 2);
@@ -367,9 +362,8 @@ TEST(SolveCliTest, ExitsWith2WhereAFileIsTooLongOrBroken) {
 TEST(SolveCliTest, ExitsWith3NamingWhatWouldDo) {
   const test::TemporaryFolder folder;
   std::ofstream(folder / "p.csv")
-      << "device,network,layer,op,precision,layout,batch,algorithm,math,"
-         "workspace_bytes,time_us\n"
-         "d,n,conv1,forward,FP32,NCHW,2,A,FMA,5000,5\n"
+      << kProfileHeader
+      << "d,n,conv1,forward,FP32,NCHW,2,A,FMA,5000,5\n"
          "d,n,conv2,forward,FP32,NCHW,2,A,FMA,3072,5\n";
   for (const std::string problem : {"wr", "pareto"}) {
     const Finished small =
@@ -411,9 +405,8 @@ TEST(SolveCliTest, PrintsATableForPeopleAndYamlOnRequest) {
 TEST(SolveCliTest, QuotesNamesThatYamlWouldNotReadAsText) {
   const test::TemporaryFolder folder;
   std::ofstream(folder / "p.csv")
-      << "device,network,layer,op,precision,layout,batch,algorithm,math,"
-         "workspace_bytes,time_us\n"
-         "d,n,No,forward,FP32,NCHW,2,TRUE,FMA,5000,5\n"
+      << kProfileHeader
+      << "d,n,No,forward,FP32,NCHW,2,TRUE,FMA,5000,5\n"
          "d,n,y,forward,FP32,NCHW,2,Nothing,FMA,5000,5\n";
   const Finished run =
       Solve("wr", {"--profile", folder / "p.csv", "--batch", "2",

@@ -13,6 +13,11 @@
 
 namespace ucudnn {
 
+// What a profile of a test's own begins with (base/profile.h).
+inline constexpr char kProfileHeader[] =
+    "device,network,layer,op,precision,layout,batch,algorithm,math,"
+    "workspace_bytes,time_us\n";
+
 inline test::Finished Solve(const std::string& problem,
                             std::vector<std::string> flags) {
   flags.insert(flags.begin(), {UCUDNN_BIN_DIR "/ucudnn", "solve", problem});

@@ -66,9 +66,8 @@ TEST(SolveDivisionCliTest, DividesAWorkspaceInDisjointSegments) {
 TEST(SolveDivisionCliTest, NamesTheSmallestTotalThatWouldDo) {
   const test::TemporaryFolder folder;
   std::ofstream(folder / "p.csv")
-      << "device,network,layer,op,precision,layout,batch,algorithm,math,"
-         "workspace_bytes,time_us\n"
-         "d,n,conv1,forward,FP32,NCHW,2,A,FMA,5000,5\n"
+      << kProfileHeader
+      << "d,n,conv1,forward,FP32,NCHW,2,A,FMA,5000,5\n"
          "d,n,conv2,forward,FP32,NCHW,2,A,FMA,3072,5\n";
   const Finished small = Solve("wd", {"--profile", folder / "p.csv", "--batch",
                                       "4", "--workspace-limit", "6KiB"});
