@@ -1,0 +1,28 @@
+#ifndef UCUDNN_SOLVER_CHECK_VALIDATE_ALLOCATION_H_
+#define UCUDNN_SOLVER_CHECK_VALIDATE_ALLOCATION_H_
+
+// Checks an allocation the slow obvious way, every pair of buffers, without
+// any code of the solver. Tests use it on every allocation, and debug builds
+// on every one that Allocate returns.
+
+#include <span>
+
+#include "solver/arena/allocation.h"
+
+namespace ucudnn {
+
+// Ok if `allocation` is one of `buffers` that `options` allow:
+//   - each buffer has an offset that is not negative and is aligned;
+//   - buffers live at a common time do not overlap, sizes rounded up;
+//   - the pool is the largest offset + size, and within the capacity;
+//   - the load is the largest sum of sizes live at once;
+//   - the bound lies between load and pool, and `proven` says whether it is
+//     the pool.
+// kInternal otherwise, naming the buffers. O(buffers^2) time; pure.
+Status ValidateAllocation(const Allocation& allocation,
+                          std::span<const Buffer> buffers,
+                          const AllocationOptions& options);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_SOLVER_CHECK_VALIDATE_ALLOCATION_H_
