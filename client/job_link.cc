@@ -57,6 +57,7 @@ class JobLink::Worker {
       answer.set_revision(revision);
       answer.set_rejected(std::move(rejected));
       answers_.push_back(std::move(answer));
+      answered_ = true;
     }
     woken_.notify_one();
   }
@@ -76,14 +77,16 @@ class JobLink::Worker {
     for (;;) {
       bool ending = false;
       {
-        std::unique_lock lock(mutex_);
+        const std::lock_guard lock(mutex_);
         ending = ending_;
+        answered_ = false;
       }
       Round(ending);
       if (ending) return;
+      // Only a new answer cuts the pause short: one that could not be
+      // delivered waits for the next round, like everything else.
       std::unique_lock lock(mutex_);
-      woken_.wait_for(lock, pause_,
-                      [&] { return ending_ || !answers_.empty(); });
+      woken_.wait_for(lock, pause_, [&] { return ending_ || answered_; });
     }
   }
 
@@ -131,7 +134,11 @@ class JobLink::Worker {
         answer = answers_.front();
       }
       const auto sent = connection_->AnswerRevision(answer, Policy());
-      if (!sent && sent.error().code != Code::kNotFound) return false;
+      // An answer that the coordinator refuses now it will always refuse.
+      if (!sent && sent.error().code != Code::kNotFound &&
+          sent.error().code != Code::kInvalidArgument) {
+        return false;
+      }
       const std::lock_guard lock(mutex_);
       answers_.erase(answers_.begin());
     }
@@ -226,7 +233,8 @@ class JobLink::Worker {
   std::condition_variable woken_;
   bool ending_ = false;
   std::optional<Offer> offer_;
-  std::vector<v1::AnswerRevisionRequest> answers_;
+  std::vector<v1::AnswerRevisionRequest> answers_;  // not delivered yet
+  bool answered_ = false;  // an answer has come since the last round began
 
   std::thread thread_;
 };

@@ -175,6 +175,47 @@ TEST_F(JobLinkTest, OffersANewPlanOnceAndTellsWhatBecameOfIt) {
   EXPECT_FALSE(link->TakeOffer());
 }
 
+TEST_F(JobLinkTest, PausesBeforeItRepeatsAnAnswerThatWasNotDelivered) {
+  constexpr milliseconds kPause{100};
+  using Clock = std::chrono::steady_clock;
+  std::vector<Clock::time_point> tries;
+  coordinator_.register_job = [&](const v1::RegisterJobRequest&) {
+    v1::RegisterJobResponse response;
+    response.set_report_after_ms(kPause.count());
+    return response;
+  };
+  coordinator_.report_steps = [&](const v1::ReportStepsRequest&) {
+    v1::ReportStepsResponse response;
+    response.set_report_after_ms(kPause.count());
+    return response;
+  };
+  coordinator_.answer_revision = [&](const v1::AnswerRevisionRequest&)
+      -> Result<v1::AnswerRevisionResponse> {
+    const std::lock_guard lock(mutex_);
+    tries.push_back(Clock::now());
+    if (tries.size() < 4) return Fail(Code::kUnavailable, "the disk is away");
+    return v1::AnswerRevisionResponse();
+  };
+  const auto link = Start(0);
+  link->Answer(2, "");
+  ASSERT_TRUE(
+      WaitUntil([&] { return Locked([&] { return tries.size() == 4; }); }));
+  // The first try may be cut short by the answer itself, the others not.
+  EXPECT_GE(tries[3] - tries[1], 2 * kPause * 9 / 10);
+}
+
+TEST_F(JobLinkTest, DropsAnAnswerThatTheCoordinatorRefuses) {
+  coordinator_.answer_revision = [this](const v1::AnswerRevisionRequest&)
+      -> Result<v1::AnswerRevisionResponse> {
+    return Fail(Code::kInvalidArgument, "there is no revision 9");
+  };
+  const auto link = Start(0);
+  link->Answer(9, "");
+  link->Report(1, Nanoseconds(10));
+  EXPECT_TRUE(
+      WaitUntil([&] { return Locked([&] { return steps_.size() == 1; }); }));
+}
+
 TEST_F(JobLinkTest, EndsInTimeWhereNobodyAnswers) {
   coordinator_.Stop();
   const auto link = Start(0);
