@@ -76,6 +76,12 @@ Status Ranks::AwaitRequest(MPI_Request* request, Deadline deadline,
   }
 }
 
+Status Ranks::Begun(std::string_view call, int code) {
+  if (code == MPI_SUCCESS) return {};
+  broken_ = true;
+  return MpiFailure(call, code);
+}
+
 Status Ranks::Usable() const {
   if (!broken_ && comm_ == MPI_COMM_NULL) {
     return Fail(Code::kFailedPrecondition, "the session is finalised");
@@ -147,7 +153,7 @@ Result<std::vector<std::string>> Ranks::AllGather(const std::string& mine,
   int code =
       MPI_Iallgather(&pending->length, 1, MPI_INT64_T, pending->lengths.data(),
                      1, MPI_INT64_T, comm_, &pending->request);
-  if (code != MPI_SUCCESS) return MpiFailure("MPI_Iallgather", code);
+  UCUDNN_RETURN_IF_ERROR(Begun("MPI_Iallgather", code));
   UCUDNN_RETURN_IF_ERROR(Await(pending, deadline));
   std::int64_t total = 0;
   for (const std::int64_t length : pending->lengths) {
@@ -166,7 +172,7 @@ Result<std::vector<std::string>> Ranks::AllGather(const std::string& mine,
                          MPI_CHAR, pending->all.data(), pending->counts.data(),
                          pending->offsets.data(), MPI_CHAR, comm_,
                          &pending->request);
-  if (code != MPI_SUCCESS) return MpiFailure("MPI_Iallgatherv", code);
+  UCUDNN_RETURN_IF_ERROR(Begun("MPI_Iallgatherv", code));
   UCUDNN_RETURN_IF_ERROR(Await(pending, deadline));
   std::vector<std::string> texts;
   texts.reserve(size);
@@ -202,7 +208,7 @@ Status Ranks::Broadcast(std::string* text, Deadline deadline) {
   }
   int code =
       MPI_Ibcast(&pending->length, 1, MPI_INT64_T, 0, comm_, &pending->request);
-  if (code != MPI_SUCCESS) return MpiFailure("MPI_Ibcast", code);
+  UCUDNN_RETURN_IF_ERROR(Begun("MPI_Ibcast", code));
   UCUDNN_RETURN_IF_ERROR(Await(pending, deadline));
   if (pending->length > kMaxText) {
     return Fail(Code::kResourceExhausted,
@@ -213,7 +219,7 @@ Status Ranks::Broadcast(std::string* text, Deadline deadline) {
   pending->text.resize(static_cast<std::size_t>(pending->length));
   code = MPI_Ibcast(pending->text.data(), static_cast<int>(pending->length),
                     MPI_CHAR, 0, comm_, &pending->request);
-  if (code != MPI_SUCCESS) return MpiFailure("MPI_Ibcast", code);
+  UCUDNN_RETURN_IF_ERROR(Begun("MPI_Ibcast", code));
   UCUDNN_RETURN_IF_ERROR(Await(pending, deadline));
   *text = std::move(pending->text);
   return {};
@@ -234,7 +240,7 @@ Result<std::vector<std::int64_t>> Ranks::MaxOfEach(
       MPI_Iallreduce(MPI_IN_PLACE, pending->numbers.data(),
                      static_cast<int>(pending->numbers.size()), MPI_INT64_T,
                      MPI_MAX, comm_, &pending->request);
-  if (code != MPI_SUCCESS) return MpiFailure("MPI_Iallreduce", code);
+  UCUDNN_RETURN_IF_ERROR(Begun("MPI_Iallreduce", code));
   UCUDNN_RETURN_IF_ERROR(Await(pending, deadline, Patience::kShort));
   return std::move(pending->numbers);
 }
@@ -242,8 +248,7 @@ Result<std::vector<std::int64_t>> Ranks::MaxOfEach(
 Status Ranks::Barrier(Deadline deadline) {
   UCUDNN_RETURN_IF_ERROR(Usable());
   MPI_Request request = MPI_REQUEST_NULL;
-  const int code = MPI_Ibarrier(comm_, &request);
-  UCUDNN_ASSIGN_OR_RETURN(request, Begun("MPI_Ibarrier", code, request));
+  UCUDNN_RETURN_IF_ERROR(Begun("MPI_Ibarrier", MPI_Ibarrier(comm_, &request)));
   return Await(&request, deadline);
 }
 
@@ -304,20 +309,14 @@ MPI_Datatype TypeOf<double>() {
 
 }  // namespace
 
-Result<MPI_Request> Ranks::Begun(std::string_view call, int code,
-                                 MPI_Request request) {
-  if (code == MPI_SUCCESS) return request;
-  broken_ = true;
-  return MpiFailure(call, code);
-}
-
 template <class T>
 Result<MPI_Request> Ranks::BeginSum(T* values, std::size_t count) {
   UCUDNN_RETURN_IF_ERROR(Usable());
   MPI_Request request = MPI_REQUEST_NULL;
   const int code = MPI_Iallreduce(MPI_IN_PLACE, values, static_cast<int>(count),
                                   TypeOf<T>(), MPI_SUM, comm_, &request);
-  return Begun("MPI_Iallreduce", code, request);
+  UCUDNN_RETURN_IF_ERROR(Begun("MPI_Iallreduce", code));
+  return request;
 }
 
 template <class T>
@@ -327,7 +326,8 @@ Result<MPI_Request> Ranks::BeginSend(const T* values, std::size_t count,
   MPI_Request request = MPI_REQUEST_NULL;
   const int code = MPI_Isend(values, static_cast<int>(count), TypeOf<T>(), to,
                              0, comm_, &request);
-  return Begun("MPI_Isend", code, request);
+  UCUDNN_RETURN_IF_ERROR(Begun("MPI_Isend", code));
+  return request;
 }
 
 template <class T>
@@ -337,7 +337,8 @@ Result<MPI_Request> Ranks::BeginReceive(T* values, std::size_t count,
   MPI_Request request = MPI_REQUEST_NULL;
   const int code = MPI_Irecv(values, static_cast<int>(count), TypeOf<T>(), from,
                              0, comm_, &request);
-  return Begun("MPI_Irecv", code, request);
+  UCUDNN_RETURN_IF_ERROR(Begun("MPI_Irecv", code));
+  return request;
 }
 
 template Result<MPI_Request> Ranks::BeginSum(float*, std::size_t);
@@ -372,7 +373,7 @@ Result<MPI_Comm> Ranks::Subset(bool in, Deadline deadline) {
   if (std::ssize(members) == size_) {
     auto pending = std::make_unique<Pending>();
     const int code = MPI_Comm_idup(comm_, &pending->comm, &pending->request);
-    if (code != MPI_SUCCESS) return MpiFailure("MPI_Comm_idup", code);
+    UCUDNN_RETURN_IF_ERROR(Begun("MPI_Comm_idup", code));
     UCUDNN_RETURN_IF_ERROR(Await(pending, deadline));
     return pending->comm;
   }

@@ -2,9 +2,10 @@
 #define UCUDNN_CLIENT_RANKS_H_
 
 // The ranks of a job, on a communicator of their own, with collective calls
-// that end by a deadline. Where one does not, the ranks are broken: what MPI
-// still holds is left to it, for it cannot be taken back, and every later call
-// fails at once. Belongs to one thread at a time.
+// that end by a deadline. If one does not, or MPI fails, the ranks are broken:
+// what MPI still holds is left to it, for it cannot be taken back, and every
+// later call fails at once, so that no rank takes part in the next collective
+// while the others are still in this one. Belongs to one thread at a time.
 //
 // Only nonblocking calls of MPI are made, and tested until the deadline; a
 // rank that is lost is noticed by its silence (docs/adr/0008).
@@ -110,9 +111,9 @@ class Ranks {
                Patience patience = Patience::kLong);
   Status AwaitRequest(MPI_Request* request, Deadline deadline,
                       Patience patience);
-  // The request that `call` has begun, if it has.
-  Result<MPI_Request> Begun(std::string_view call, int code,
-                            MPI_Request request);
+  // Whether `call` began, given what it returned. The other ranks may have
+  // begun it, so one that failed here leaves the ranks broken.
+  Status Begun(std::string_view call, int code);
   Status Usable() const;
 
   MPI_Comm comm_ = MPI_COMM_NULL;

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -21,6 +22,9 @@ class RanksTest : public ::testing::Test {
  protected:
   // What each of three ranks wrote.
   std::vector<Json> Job(const std::string& level, const std::string& which) {
+    for (int r = 0; r < 3; ++r) {
+      std::filesystem::remove(folder_ / fmt::format("rank{}.json", r));
+    }
     const RankedRun run = RunRanks(
         3, {SUBSET_RANKS, folder_.path(), level, which}, {}, folder_ / "log");
     std::vector<Json> results;
@@ -65,6 +69,20 @@ TEST_F(RanksTest, ReturnInTimeIfOneIsLostWhileItIsMade) {
   // It has no part in it.
   EXPECT_EQ(ranks[1]["members"], 0);
   EXPECT_EQ(ranks[1]["usable"], true);
+}
+
+TEST_F(RanksTest, TakeNoPartInTheNextCollectiveAfterMpiFailedInOne) {
+  for (const char* call :
+       {"Iallgather", "Iallgatherv", "Ibcast", "Iallreduce", "Comm_idup"}) {
+    const auto ranks = Job("single", call);
+    EXPECT_EQ(ranks[1]["code"], "UNAVAILABLE") << call;
+    for (const Json& rank : ranks) {
+      if (std::string(call) == "Ibcast" && rank["code"] == "OK") continue;
+      EXPECT_NE(rank["code"], "OK") << call;
+      EXPECT_EQ(rank["usable"], false) << call;
+      EXPECT_EQ(rank["next"], "UNAVAILABLE") << call;
+    }
+  }
 }
 
 }  // namespace

@@ -3,7 +3,8 @@
 //   subset_ranks FOLDER single|multiple CASE
 //
 // CASE names the ranks that are in, such as 101, or is "lost": 101, but the
-// last rank is lost after the agreement.
+// last rank is lost after the agreement. Or it is the name of an MPI call, such
+// as Ibcast: that fails at once on rank 1, which then takes a maximum.
 
 #include <mpi.h>
 #include <unistd.h>
@@ -17,6 +18,52 @@
 
 #include "client/ranks.h"
 
+namespace {
+
+// The call that fails next on this rank.
+std::string failing;  // NOLINT(runtime/string)
+
+bool Fails(const std::string& call) {
+  if (call != failing) return false;
+  failing.clear();
+  return true;
+}
+
+}  // namespace
+
+// MPI's profiling interface: these stand before the library's own.
+extern "C" {
+int MPI_Iallgather(const void* mine, int count, MPI_Datatype type, void* all,
+                   int of_each, MPI_Datatype all_type, MPI_Comm comm,
+                   MPI_Request* request) {
+  if (Fails("Iallgather")) return MPI_ERR_OTHER;
+  return PMPI_Iallgather(mine, count, type, all, of_each, all_type, comm,
+                         request);
+}
+int MPI_Iallgatherv(const void* mine, int count, MPI_Datatype type, void* all,
+                    const int* counts, const int* offsets,
+                    MPI_Datatype all_type, MPI_Comm comm,
+                    MPI_Request* request) {
+  if (Fails("Iallgatherv")) return MPI_ERR_OTHER;
+  return PMPI_Iallgatherv(mine, count, type, all, counts, offsets, all_type,
+                          comm, request);
+}
+int MPI_Ibcast(void* data, int count, MPI_Datatype type, int root,
+               MPI_Comm comm, MPI_Request* request) {
+  if (Fails("Ibcast")) return MPI_ERR_OTHER;
+  return PMPI_Ibcast(data, count, type, root, comm, request);
+}
+int MPI_Iallreduce(const void* mine, void* all, int count, MPI_Datatype type,
+                   MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+  if (Fails("Iallreduce")) return MPI_ERR_OTHER;
+  return PMPI_Iallreduce(mine, all, count, type, op, comm, request);
+}
+int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* made, MPI_Request* request) {
+  if (Fails("Comm_idup")) return MPI_ERR_OTHER;
+  return PMPI_Comm_idup(comm, made, request);
+}
+}
+
 namespace ucudnn {
 namespace {
 
@@ -24,6 +71,37 @@ using std::chrono::milliseconds;
 
 Ranks::Deadline Within(milliseconds time) {
   return std::chrono::steady_clock::now() + time;
+}
+
+std::string FileOf(const std::string& folder, int rank) {
+  return fmt::format("{}/rank{}.json", folder, rank);
+}
+
+// The file is there only once it is complete.
+void Tell(const std::string& folder, int rank, const nlohmann::json& json) {
+  const std::string path = FileOf(folder, rank);
+  std::ofstream(path + ".new") << json.dump();
+  std::filesystem::rename(path + ".new", path);
+}
+
+std::string CodeOf(const Status& status) {
+  return status ? "OK" : std::string(CodeName(status.error().code));
+}
+
+template <class T>
+Status StatusOf(const Result<T>& result) {
+  return result ? Status() : tl::unexpected<Error>(result.error());
+}
+
+// A method of Ranks that makes this MPI call.
+Status Make(Ranks& ranks, const std::string& call, Ranks::Deadline deadline) {
+  if (call == "Ibcast") {
+    std::string text = "from rank 0";
+    return ranks.Broadcast(&text, deadline);
+  }
+  if (call == "Iallreduce") return StatusOf(ranks.Max(1, deadline));
+  if (call == "Comm_idup") return StatusOf(ranks.Subset(true, deadline));
+  return StatusOf(ranks.AllGather("text", deadline));
 }
 
 int Main(int argc, char** argv) {
@@ -38,8 +116,23 @@ int Main(int argc, char** argv) {
       Ranks::Duplicate(MPI_COMM_WORLD, Within(std::chrono::minutes(1))).value();
   const int rank = ranks->rank();
   const bool losing = which == "lost";
+  if (!losing && which.find_first_not_of("01") != std::string::npos) {
+    if (rank == 1) failing = which;
+    nlohmann::json json;
+    json["code"] = CodeOf(Make(*ranks, which, Within(milliseconds(700))));
+    json["usable"] = ranks->usable();
+    json["next"] = CodeOf(StatusOf(ranks->Max(rank, Within(milliseconds(0)))));
+    Tell(folder, rank, json);
+    // MPI_Finalize would wait for the collective that is not complete, and
+    // mpirun ends all ranks once one is gone without it.
+    for (int r = 0; r < ranks->size(); ++r) {
+      while (!std::filesystem::exists(FileOf(folder, r))) {
+        std::this_thread::sleep_for(milliseconds(5));
+      }
+    }
+    _exit(0);
+  }
   const bool in = losing ? rank != 1 : which[std::size_t(rank)] == '1';
-  const std::string path = folder + "/rank";
   nlohmann::json json;
   json["level"] = level;
   if (losing && rank == 2) {
@@ -47,8 +140,8 @@ int Main(int argc, char** argv) {
     json["agreed"] =
         ranks->MaxOfEach({0, 0, 1}, Within(std::chrono::minutes(1)))
             .has_value();
-    std::ofstream(path + "2.json") << json.dump();
-    while (!std::filesystem::exists(path + "0.json")) {
+    Tell(folder, rank, json);
+    while (!std::filesystem::exists(FileOf(folder, 0))) {
       std::this_thread::sleep_for(milliseconds(5));
     }
     _exit(0);
@@ -70,9 +163,7 @@ int Main(int argc, char** argv) {
     MPI_Comm_free(&comm);
   }
   json["usable"] = ranks->usable();
-  std::ofstream(path + std::to_string(rank) + ".json.new") << json.dump();
-  std::filesystem::rename(path + std::to_string(rank) + ".json.new",
-                          path + std::to_string(rank) + ".json");
+  Tell(folder, rank, json);
   // What is still under way would make MPI_Finalize wait.
   if (losing) _exit(0);
   ranks->Close();
