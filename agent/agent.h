@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "agent/link.h"
-#include "base/clocks.h"
+#include "base/device_clocks.h"
 #include "base/result.h"
 #include "device/campaign.h"
 #include "device/device.h"

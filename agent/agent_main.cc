@@ -13,8 +13,8 @@
 
 #include "agent/agent.h"
 #include "agent/identity.h"
-#include "base/log.h"
-#include "base/signals.h"
+#include "base/service/log.h"
+#include "base/service/signals.h"
 #include "device/measure.h"
 #include "device/registry.h"
 

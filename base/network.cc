@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "base/csv.h"
+#include "base/files/csv.h"
 #include "base/text.h"
 
 namespace ucudnn {

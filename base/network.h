@@ -8,9 +8,9 @@
 //   name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups
 //   [,dilation_h,dilation_w][,D,T,pad_d,stride_d,dilation_d]
 //   [,transposed,needs_input_gradient]
-// or an ONNX model (base/onnx.h). Optional columns come group by group. A row
-// whose D is empty has two spatial dimensions, and its other four empty too.
-// The last two are 0 or 1.
+// or an ONNX model (base/onnx/onnx.h). Optional columns come group by group. A
+// row whose D is empty has two spatial dimensions, and its other four empty
+// too. The last two are 0 or 1.
 
 #include <string>
 #include <string_view>

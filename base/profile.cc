@@ -9,8 +9,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/csv.h"
-#include "base/file.h"
+#include "base/files/csv.h"
+#include "base/files/file.h"
 #include "base/median.h"
 #include "base/text.h"
 

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/result.h"
+#include "base/service/clock.h"
 #include "base/units.h"
 #include "coordinator/controls.h"
 #include "coordinator/heartbeats.h"

@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "base/file.h"
-#include "base/log.h"
-#include "base/signals.h"
+#include "base/files/file.h"
+#include "base/service/log.h"
+#include "base/service/signals.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/metrics.h"
 #include "coordinator/rest/server.h"

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/file.h"
-#include "base/network_file.h"
+#include "base/files/file.h"
+#include "base/onnx/network_file.h"
 #include "coordinator/content.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/page.h"

@@ -3,9 +3,9 @@
 #include <array>
 #include <chrono>
 
-#include "base/network_file.h"
+#include "base/onnx/network_file.h"
 #include "client/connection.h"
-#include "client/device_match.h"
+#include "client/ranks/device_match.h"
 
 namespace ucudnn::c_api {
 namespace {

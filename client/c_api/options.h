@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "client/session.h"
+#include "client/session/session.h"
 
 namespace ucudnn::c_api {
 

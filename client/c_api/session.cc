@@ -1,7 +1,7 @@
 // Sessions of the C interface; what each function does is said in
 // ucudnn/ucudnn.h and ucudnn/mpi.h.
 
-#include "client/session.h"
+#include "client/session/session.h"
 
 #include <mpi.h>
 
@@ -17,8 +17,8 @@
 
 #include "client/c_api/error.h"
 #include "client/c_api/options.h"
-#include "client/plan_file.h"
-#include "client/rank_device.h"
+#include "client/ranks/rank_device.h"
+#include "client/session/plan_file.h"
 #include "device/device.h"
 #include "ucudnn/mpi.h"
 

@@ -14,7 +14,7 @@
 #include "base/conv_problem.h"
 #include "base/result.h"
 #include "base/units.h"
-#include "client/micro_batches.h"
+#include "client/executor/micro_batches.h"
 #include "device/cudnn/legacy_queries.h"
 #include "device/cudnn/libraries.h"
 

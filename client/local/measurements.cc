@@ -13,7 +13,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/file.h"
+#include "base/files/file.h"
 
 namespace ucudnn {
 namespace {

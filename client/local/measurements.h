@@ -78,7 +78,7 @@ class MeasurementFiles {
 
   // Empty if there is no such file, or none that can be read.
   ProblemMeasurements Read(const ConvProblem& problem) const;
-  // Errors of ReplaceFile (base/file.h).
+  // Errors of ReplaceFile (base/files/file.h).
   Status Write(const ConvProblem& problem,
                const ProblemMeasurements& measurements) const;
   // Waits for who else measures `problem`. Null without a directory or where

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "client/local/plan_text.h"
 
 namespace ucudnn {

@@ -23,7 +23,7 @@ class NamedNetwork {
   // kernels for devices of `kind` count. ONNX is not read inside of a program:
   // what `ucudnn networks convert` makes of it is.
   // kInvalidArgument, starting with the path, if it is neither; errors of
-  // ReadFile (base/file.h).
+  // ReadFile (base/files/file.h).
   static Result<NamedNetwork> Read(const std::string& path,
                                    const std::string& kind);
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/plan_json.h"
 
 namespace ucudnn {

@@ -28,7 +28,7 @@ Result<std::vector<PlannedKernel>> ParseKernelPlans(std::string_view text,
                                                     const std::string& kind,
                                                     std::string_view source);
 
-// The same from a file; errors of ReadFile (base/file.h) too.
+// The same from a file; errors of ReadFile (base/files/file.h) too.
 Result<std::vector<PlannedKernel>> ReadKernelPlans(const std::string& path,
                                                    const std::string& kind);
 

@@ -8,13 +8,13 @@
 #include <memory>
 #include <utility>
 
-#include "base/file.h"
-#include "base/network_file.h"
+#include "base/files/file.h"
+#include "base/onnx/network_file.h"
+#include "client/cli/progress.h"
 #include "client/connection.h"
-#include "client/ctl/progress.h"
-#include "client/rank_device.h"
+#include "client/ranks/rank_device.h"
 #include "client/rehearse/workload.h"
-#include "client/session_config.h"
+#include "client/session/config.h"
 #include "proto/convert.h"
 
 namespace ucudnn::rehearse {

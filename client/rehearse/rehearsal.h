@@ -8,9 +8,9 @@
 
 #include "base/result.h"
 #include "base/units.h"
-#include "client/ranks.h"
+#include "client/ranks/ranks.h"
 #include "client/rehearse/report.h"
-#include "client/session.h"
+#include "client/session/session.h"
 
 namespace ucudnn::rehearse {
 

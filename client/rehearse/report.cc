@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "client/ctl/command.h"
+#include "client/cli/command.h"
 
 namespace ucudnn::rehearse {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 #include "client/rehearse/workload.h"
-#include "client/session.h"
+#include "client/session/session.h"
 
 namespace ucudnn::rehearse {
 

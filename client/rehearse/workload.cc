@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/median.h"
-#include "client/undivided.h"
+#include "client/executor/undivided.h"
 #include "device/elements.h"
 #include "device/measure.h"
 #include "device/reference_element.h"

@@ -12,7 +12,7 @@
 
 #include "base/plan.h"
 #include "base/result.h"
-#include "client/executor.h"
+#include "client/executor/executor.h"
 #include "device/device.h"
 
 namespace ucudnn::rehearse {

@@ -9,9 +9,9 @@
 #include <optional>
 #include <vector>
 
+#include "base/files/times.h"
 #include "base/profile.h"
 #include "base/result.h"
-#include "base/times.h"
 #include "base/units.h"
 #include "solver/assign.h"
 #include "solver/assign_explain.h"

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/clocks.h"
+#include "base/device_clocks.h"
 #include "base/profile.h"
 #include "base/result.h"
 #include "base/units.h"

@@ -23,7 +23,7 @@
 #include <span>
 #include <vector>
 
-#include "base/buffers.h"
+#include "base/files/buffers.h"
 #include "base/result.h"
 #include "base/units.h"
 #include "solver/limits.h"

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <random>
 
-#include "base/file.h"
+#include "base/files/file.h"
 
 namespace ucudnn {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "base/file.h"
+#include "base/files/file.h"
 
 namespace ucudnn {
 namespace {

@@ -21,8 +21,8 @@
 #include <string>
 #include <vector>
 
-#include "client/gradient_sum.h"
-#include "client/ranks.h"
+#include "client/gradients/gradient_sum.h"
+#include "client/ranks/ranks.h"
 
 namespace ucudnn {
 namespace {

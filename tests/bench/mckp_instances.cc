@@ -5,7 +5,7 @@
 #include <random>
 #include <tuple>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/network.h"
 #include "base/profile.h"
 #include "solver/pareto.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/network.h"
+#include "client/session/job_plan.h"
 #include "device/device.h"
-#include "client/job_plan.h"
 
 namespace ucudnn {
 

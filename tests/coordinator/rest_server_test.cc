@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "base/clock.h"
+#include "base/service/clock.h"
 #include "coordinator/rest/server.h"
 #include "tests/support/process.h"
 

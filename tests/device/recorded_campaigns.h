@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/network_file.h"
+#include "base/onnx/network_file.h"
 #include "base/plan.h"
 #include "device/campaign.h"
 #include "device/recorded/recorded_device.h"

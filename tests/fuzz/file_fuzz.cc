@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ucudnn {

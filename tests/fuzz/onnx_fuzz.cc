@@ -1,5 +1,5 @@
-#include "base/network_file.h"
-#include "base/onnx.h"
+#include "base/onnx/network_file.h"
+#include "base/onnx/onnx.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ucudnn {

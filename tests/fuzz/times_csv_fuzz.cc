@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "base/times.h"
+#include "base/files/times.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ucudnn {

@@ -25,10 +25,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/median.h"
-#include "base/network_file.h"
-#include "client/executor.h"
+#include "base/onnx/network_file.h"
+#include "client/executor/executor.h"
 #include "device/measure.h"
 #include "device/registry.h"
 #include "solver/wr.h"

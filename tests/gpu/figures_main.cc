@@ -23,8 +23,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/file.h"
-#include "base/network_file.h"
+#include "base/files/file.h"
+#include "base/onnx/network_file.h"
 #include "device/cudnn/cudnn_device.h"
 #include "tests/gpu/figures/deepbench.h"
 #include "tests/gpu/figures/network_figure.h"

@@ -29,7 +29,7 @@
 #include <vector>
 
 #include "base/median.h"
-#include "base/network_file.h"
+#include "base/onnx/network_file.h"
 #include "device/campaign.h"
 #include "device/cudnn/cudnn_device.h"
 #include "device/recorded/recorded_device.h"

@@ -18,9 +18,9 @@
 #include <thread>
 #include <vector>
 
-#include "client/gpu_gradients.h"
-#include "client/gradient_sum.h"
-#include "client/ranks.h"
+#include "client/gradients/gpu_gradients.h"
+#include "client/gradients/gradient_sum.h"
+#include "client/ranks/ranks.h"
 #include "device/cudnn/context.h"
 #include "device/cudnn/libraries.h"
 #include "device/cudnn/stream_hold.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/base/onnx_models.h"
+#include "tests/base/onnx/models.h"
 #include "tests/integration/cluster.h"
 #include "tests/support/process.h"
 

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "agent/agent.h"
-#include "base/log.h"
-#include "base/network_file.h"
-#include "base/signals.h"
+#include "base/onnx/network_file.h"
+#include "base/service/log.h"
+#include "base/service/signals.h"
 #include "device/recorded/recorded_device.h"
 
 namespace ucudnn {

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "base/times.h"
+#include "base/files/times.h"
 #include "solver/assign.h"
 #include "solver/assign_explain.h"
 #include "solver/validate_assignment.h"

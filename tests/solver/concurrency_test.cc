@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "base/network_file.h"
+#include "base/onnx/network_file.h"
 #include "tests/solver/instances.h"
 
 namespace ucudnn {

@@ -70,7 +70,7 @@ StoredImages NoCifar10Images();
 // Reads `train-images-idx3-ubyte` and `train-labels-idx1-ubyte`, or
 // `data_batch_1.bin` to `data_batch_5.bin` as far as they are there, from
 // `folder`; files may be gzip, then ending in .gz. Errors as above and as
-// ReadFile (base/file.h) has them.
+// ReadFile (base/files/file.h) has them.
 Result<StoredImages> ReadMnist(const std::string& folder);
 Result<StoredImages> ReadCifar10(const std::string& folder);
 

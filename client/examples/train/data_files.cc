@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/text.h"
 #include "client/examples/train/data.h"
 

@@ -3,10 +3,10 @@
 #include <optional>
 #include <utility>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/network.h"
-#include "base/network_file.h"
-#include "client/session_config.h"
+#include "base/onnx/network_file.h"
+#include "client/session/config.h"
 
 namespace ucudnn::train {
 namespace {

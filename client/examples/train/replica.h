@@ -18,7 +18,7 @@
 #include "client/examples/train/layers.h"
 #include "client/examples/train/net.h"
 #include "client/examples/train/parameters.h"
-#include "client/executor.h"
+#include "client/executor/executor.h"
 #include "device/device.h"
 
 namespace ucudnn::train {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/median.h"
-#include "client/ctl/command.h"
+#include "client/cli/command.h"
 
 namespace ucudnn::train {
 namespace {

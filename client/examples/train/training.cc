@@ -17,18 +17,18 @@
 #include <utility>
 
 #include "base/even_shares.h"
-#include "base/file.h"
-#include "client/all_reduce.h"
-#include "client/ctl/progress.h"
+#include "base/files/file.h"
+#include "client/cli/progress.h"
 #include "client/examples/train/checkpoint.h"
 #include "client/examples/train/job.h"
 #include "client/examples/train/layers.h"
 #include "client/examples/train/loader.h"
 #include "client/examples/train/parameters.h"
 #include "client/examples/train/replica.h"
-#include "client/gradient_sum.h"
-#include "client/rank_device.h"
-#include "client/session_config.h"
+#include "client/gradients/all_reduce.h"
+#include "client/gradients/gradient_sum.h"
+#include "client/ranks/rank_device.h"
+#include "client/session/config.h"
 
 namespace ucudnn::train {
 namespace {

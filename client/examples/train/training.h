@@ -12,8 +12,8 @@
 #include "base/result.h"
 #include "client/examples/train/net.h"
 #include "client/examples/train/report.h"
-#include "client/ranks.h"
-#include "client/session.h"
+#include "client/ranks/ranks.h"
+#include "client/session/session.h"
 
 namespace ucudnn::train {
 

@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "base/network_file.h"
+#include "base/onnx/network_file.h"
 #include "client/local/planner.h"
 #include "device/campaign.h"
 #include "device/recorded/recorded_device.h"

@@ -5,9 +5,9 @@
 
 #include <cmath>
 
+#include "client/executor/micro_batches.h"
 #include "client/local/accuracy.h"
 #include "client/local/planner.h"
-#include "client/micro_batches.h"
 #include "device/onednn/onednn_device.h"
 #include "tests/support/process.h"
 #include "tests/support/reference_conv.h"

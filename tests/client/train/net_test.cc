@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/network_file.h"
+#include "base/onnx/network_file.h"
 
 namespace ucudnn::train {
 namespace {

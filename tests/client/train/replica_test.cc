@@ -11,7 +11,7 @@
 #include <span>
 
 #include "client/examples/train/data.h"
-#include "client/undivided.h"
+#include "client/executor/undivided.h"
 #include "device/onednn/onednn_device.h"
 
 namespace ucudnn::train {

@@ -5,8 +5,8 @@
 #include <tuple>
 #include <utility>
 
-#include "base/csv.h"
-#include "base/file.h"
+#include "base/files/csv.h"
+#include "base/files/file.h"
 #include "solver/wr.h"
 #include "tests/gpu/figures/network_figure.h"
 

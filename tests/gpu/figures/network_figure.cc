@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/median.h"
-#include "client/executor.h"
+#include "client/executor/executor.h"
 #include "device/cudnn/graph_name.h"
 #include "device/cudnn/monitor.h"
 #include "device/elements.h"

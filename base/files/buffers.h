@@ -1,0 +1,51 @@
+#ifndef UCUDNN_BASE_FILES_BUFFERS_H_
+#define UCUDNN_BASE_FILES_BUFFERS_H_
+
+// Buffers of known lifetimes: the input of static allocation
+// (solver/arena/allocation.h).
+//
+// The file form is CSV with a header, plain or gzip; columns are found by name
+// and unknown ones ignored:
+//   id,lower,upper,size
+// A buffer of `size` bytes is live from `lower` until just before `upper`. Ids
+// are names, each used once.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+
+namespace ucudnn {
+
+// Live in [begin, end); never live where they are equal.
+struct Buffer {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  Bytes size;
+
+  friend bool operator==(const Buffer&, const Buffer&) = default;
+};
+
+struct NamedBuffers {
+  std::vector<std::string> ids;  // of each buffer
+  std::vector<Buffer> buffers;
+};
+
+// Reads the rows in order. `source` names the text in errors, which give the
+// line, the column, the value and what is accepted. kInvalidArgument: a column
+// is missing or doubled, a row has another number of fields than the header, a
+// field does not parse, an id is empty or comes twice, a buffer ends before it
+// begins, or there is no row. O(rows log rows).
+Result<NamedBuffers> ParseBuffersCsv(std::string_view text,
+                                     std::string_view source);
+
+// The same from a file; errors as ReadFile (base/file.h) has them.
+Result<NamedBuffers> ReadBuffersFile(const std::string& path,
+                                     Bytes max_size = 1_GiB);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_BASE_FILES_BUFFERS_H_

@@ -1,0 +1,90 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/files/file.h"
+
+namespace ucudnn {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A file descriptor, closed on destruction.
+class File {
+ public:
+  explicit File(int descriptor) : descriptor_(descriptor) {}
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  int get() const { return descriptor_; }
+  // Whether closing succeeded: delayed write errors show there.
+  bool Close() { return close(std::exchange(descriptor_, -1)) == 0; }
+
+ private:
+  int descriptor_;
+};
+
+tl::unexpected<Error> SystemFailure(std::string_view what,
+                                    const std::string& path) {
+  const int reason = errno;
+  return Fail(Code::kUnknown, "{} cannot be {}: {}", path, what,
+              std::generic_category().message(reason));
+}
+
+Status WriteAll(const std::string& path, std::string_view text) {
+  File file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (file.get() < 0) return SystemFailure("created", path);
+  while (!text.empty()) {
+    const ssize_t n = write(file.get(), text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return SystemFailure("written", path);
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+  if (fsync(file.get()) != 0 || !file.Close()) {
+    return SystemFailure("written", path);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status ReplaceFile(const std::string& path, std::string_view contents) {
+  // Unlike any other's, in this process or on another host of a shared disk.
+  static std::atomic<int> counter = 0;
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  const fs::path target(path);
+  const fs::path folder =
+      target.has_parent_path() ? target.parent_path() : fs::path(".");
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  if (failed) {
+    return Fail(Code::kUnknown, "{} cannot be created: {}", folder.string(),
+                failed.message());
+  }
+  const std::string temporary =
+      fmt::format("{}.{}.{}.{}", path, host, getpid(), counter++);
+  Status written = WriteAll(temporary, contents);
+  if (written && rename(temporary.c_str(), path.c_str()) != 0) {
+    written = SystemFailure("written", path);
+  }
+  if (!written) {
+    unlink(temporary.c_str());
+    return written;
+  }
+  // The new name itself is on disk only with the folder.
+  const File entry(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (entry.get() >= 0) fsync(entry.get());
+  return {};
+}
+
+}  // namespace ucudnn

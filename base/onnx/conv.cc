@@ -1,0 +1,239 @@
+#include "base/onnx/conv.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/text.h"
+
+namespace ucudnn {
+namespace {
+
+const onnx::AttributeProto* Find(const onnx::NodeProto& node,
+                                 std::string_view name) {
+  for (const onnx::AttributeProto& attribute : node.attribute()) {
+    if (attribute.name() == name) return &attribute;
+  }
+  return nullptr;
+}
+
+// The last `n` of three extents in the order depth, height, width.
+struct Axes {
+  int n;
+  std::size_t first() const { return std::size_t(3 - n); }
+};
+
+// An attribute with one number for each axis; `neutral` where it is absent.
+Result<Spatial> PerAxis(const onnx::NodeProto& node, std::string_view name,
+                        Axes axes, std::int64_t neutral) {
+  Spatial values = {neutral, neutral, neutral};
+  const onnx::AttributeProto* attribute = Find(node, name);
+  if (attribute == nullptr) return values;
+  if (attribute->ints_size() != axes.n) {
+    return Fail(Code::kInvalidArgument,
+                "attribute '{}' has {} numbers; {} are expected", name,
+                attribute->ints_size(), axes.n);
+  }
+  for (int i = 0; i < axes.n; ++i) {
+    values[axes.first() + std::size_t(i)] = attribute->ints(i);
+  }
+  return values;
+}
+
+std::int64_t Integer(const onnx::NodeProto& node, std::string_view name,
+                     std::int64_t absent) {
+  const onnx::AttributeProto* attribute = Find(node, name);
+  return attribute == nullptr ? absent : attribute->i();
+}
+
+Spatial Extents(const TensorShape& shape, Axes axes) {
+  Spatial extents = {1, 1, 1};
+  std::copy(shape.begin() + 2, shape.end(),
+            extents.begin() + std::ptrdiff_t(axes.first()));
+  return extents;
+}
+
+tl::unexpected<Error> Uneven(std::string_view what, std::int64_t before,
+                             std::int64_t after, std::size_t axis) {
+  constexpr std::array<std::string_view, 3> kAxes = {"depth", "height",
+                                                     "width"};
+  return Fail(Code::kUnimplemented,
+              "{} pads the {} by {} before and {} after; the same on both "
+              "sides is accepted (a Pad node can take the difference)",
+              what, kAxes[axis], before, after);
+}
+
+// The padding that makes up `total` on both sides of each axis.
+Result<Spatial> Halved(const Spatial& total, std::string_view auto_pad) {
+  Spatial padding = {0, 0, 0};
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (total[i] % 2 != 0) {
+      const bool lower = auto_pad == "SAME_LOWER";
+      const std::int64_t less = total[i] / 2;
+      const std::int64_t more = total[i] - less;
+      return Uneven(auto_pad, lower ? more : less, lower ? less : more, i);
+    }
+    padding[i] = total[i] / 2;
+  }
+  return padding;
+}
+
+Result<Spatial> ExplicitPadding(const onnx::NodeProto& node, Axes axes) {
+  Spatial padding = {0, 0, 0};
+  const onnx::AttributeProto* pads = Find(node, "pads");
+  if (pads == nullptr) return padding;
+  if (pads->ints_size() != 2 * axes.n) {
+    return Fail(Code::kInvalidArgument,
+                "attribute 'pads' has {} numbers; {} are expected",
+                pads->ints_size(), 2 * axes.n);
+  }
+  for (int i = 0; i < axes.n; ++i) {
+    const std::int64_t before = pads->ints(i);
+    const std::int64_t after = pads->ints(i + axes.n);
+    const std::size_t axis = axes.first() + std::size_t(i);
+    if (before != after) return Uneven("'pads'", before, after, axis);
+    padding[axis] = before;
+  }
+  return padding;
+}
+
+// What `auto_pad` says: empty where the padding is explicit.
+Result<std::string> AutoPad(const onnx::NodeProto& node) {
+  const onnx::AttributeProto* attribute = Find(node, "auto_pad");
+  if (attribute == nullptr || attribute->s().empty() ||
+      attribute->s() == "NOTSET") {
+    return std::string();
+  }
+  for (const char* known : {"SAME_UPPER", "SAME_LOWER", "VALID"}) {
+    if (attribute->s() == known) return attribute->s();
+  }
+  return Fail(Code::kInvalidArgument,
+              "attribute 'auto_pad' is '{}'; NOTSET, SAME_UPPER, SAME_LOWER "
+              "or VALID is accepted",
+              Excerpt(attribute->s()));
+}
+
+// A plain convolution's padding; `g` has all but that.
+Result<Spatial> Padding(const onnx::NodeProto& node, Axes axes,
+                        const ConvGeometry& g) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::string auto_pad, AutoPad(node));
+  if (auto_pad.empty()) return ExplicitPadding(node, axes);
+  if (auto_pad == "VALID") return Spatial{0, 0, 0};
+  Spatial total = {0, 0, 0};
+  for (std::size_t i = axes.first(); i < 3; ++i) {
+    const std::int64_t outputs = (g.input[i] - 1) / g.stride[i] + 1;
+    const std::int64_t extent = g.dilation[i] * (g.filter[i] - 1) + 1;
+    total[i] = std::max<std::int64_t>(
+        (outputs - 1) * g.stride[i] + extent - g.input[i], 0);
+  }
+  return Halved(total, auto_pad);
+}
+
+// A transposed convolution's padding; `g` is its adjoint with all but that and
+// the input, `small` the spatial extents of what the node convolves. ONNX:
+//   output = stride (small - 1) + output_padding + dilation (filter - 1) + 1
+//            - padding before - padding after
+Result<Spatial> TransposedPadding(const onnx::NodeProto& node, Axes axes,
+                                  const ConvGeometry& g, const Spatial& small) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::string auto_pad, AutoPad(node));
+  const bool given = Find(node, "output_shape") != nullptr;
+  if (auto_pad == "VALID" && !given) return Spatial{0, 0, 0};
+  if (auto_pad.empty() && !given) return ExplicitPadding(node, axes);
+  UCUDNN_ASSIGN_OR_RETURN(const Spatial extra,
+                          PerAxis(node, "output_padding", axes, 0));
+  UCUDNN_ASSIGN_OR_RETURN(const Spatial wanted,
+                          PerAxis(node, "output_shape", axes, 1));
+  Spatial total = {0, 0, 0};
+  for (std::size_t i = axes.first(); i < 3; ++i) {
+    const std::int64_t output = given ? wanted[i] : small[i] * g.stride[i];
+    total[i] = g.stride[i] * (small[i] - 1) + extra[i] +
+               g.dilation[i] * (g.filter[i] - 1) + 1 - output;
+  }
+  return Halved(total, given ? "'output_shape'" : std::string_view(auto_pad));
+}
+
+}  // namespace
+
+bool IsConvolution(const onnx::NodeProto& node) {
+  return (node.domain().empty() || node.domain() == "ai.onnx") &&
+         (node.op_type() == "Conv" || node.op_type() == "ConvTranspose");
+}
+
+Result<NodeConvolution> ConvolutionOf(const onnx::NodeProto& node,
+                                      const TensorShape& input,
+                                      const TensorShape& filter,
+                                      const TensorShape& output) {
+  if (input.size() < 3 || input.size() > 5) {
+    return Fail(Code::kUnimplemented,
+                "its input has the shape [{}]; batch, channels and one, two or "
+                "three spatial dimensions are accepted",
+                fmt::join(input, ", "));
+  }
+  if (filter.size() != input.size() || output.size() != input.size()) {
+    return Fail(Code::kInvalidArgument,
+                "its input, filter and output have {}, {} and {} dimensions; "
+                "as many each are expected",
+                input.size(), filter.size(), output.size());
+  }
+  const Axes axes{static_cast<int>(input.size()) - 2};
+  NodeConvolution conv;
+  conv.transposed = node.op_type() == "ConvTranspose";
+  ConvGeometry& g = conv.geometry;
+  g.spatial_dims = std::max(axes.n, 2);
+  g.groups = Integer(node, "group", 1);
+  if (g.groups < 1) {
+    return Fail(Code::kInvalidArgument,
+                "attribute 'group' is {}; a number from 1 on is accepted",
+                g.groups);
+  }
+  g.filter = Extents(filter, axes);
+  UCUDNN_ASSIGN_OR_RETURN(g.stride, PerAxis(node, "strides", axes, 1));
+  UCUDNN_ASSIGN_OR_RETURN(g.dilation, PerAxis(node, "dilations", axes, 1));
+  if (Find(node, "kernel_shape") != nullptr) {
+    UCUDNN_ASSIGN_OR_RETURN(const Spatial kernel,
+                            PerAxis(node, "kernel_shape", axes, 1));
+    if (kernel != g.filter) {
+      return Fail(Code::kInvalidArgument,
+                  "attribute 'kernel_shape' is [{}], but its filter has the "
+                  "shape [{}]",
+                  fmt::join(Find(node, "kernel_shape")->ints(), ", "),
+                  fmt::join(filter, ", "));
+    }
+  }
+  // The filter is [K, C / groups, ...] of the convolution that is stored.
+  std::int64_t of_group = 0;
+  if (conv.transposed) {
+    g.channels = output[1];
+    g.filters = input[1];
+    g.input = Extents(output, axes);
+    of_group = output[1] / g.groups;
+    UCUDNN_ASSIGN_OR_RETURN(
+        g.padding, TransposedPadding(node, axes, g, Extents(input, axes)));
+  } else {
+    g.channels = input[1];
+    g.filters = filter[0];
+    g.input = Extents(input, axes);
+    of_group = input[1] / g.groups;
+    UCUDNN_ASSIGN_OR_RETURN(g.padding, Padding(node, axes, g));
+  }
+  UCUDNN_RETURN_IF_ERROR(Validate(g));
+  if (filter[0] != g.filters || filter[1] != of_group) {
+    return Fail(Code::kInvalidArgument,
+                "its filter has the shape [{}], which does not match the input "
+                "[{}] with {} groups",
+                fmt::join(filter, ", "), fmt::join(input, ", "), g.groups);
+  }
+  if (g.output() != Extents(conv.transposed ? input : output, axes)) {
+    return Fail(Code::kInvalidArgument,
+                "its input [{}] and output [{}] do not match its padding and "
+                "strides{}",
+                fmt::join(input, ", "), fmt::join(output, ", "),
+                conv.transposed
+                    ? "; an output padding less than the stride is accepted"
+                    : "");
+  }
+  return conv;
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,384 @@
+#include "base/onnx/model.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <limits>
+#include <map>
+#include <queue>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+
+namespace ucudnn {
+namespace {
+
+using onnx::AttributeProto;
+using onnx::GraphProto;
+using onnx::NodeProto;
+using onnx::TensorProto;
+using onnx::ValueInfoProto;
+
+// The format's last version that the library knows. Earlier and later ones
+// differ from it in what shapes do not depend on.
+constexpr std::int64_t kKnownFormat = 8;
+
+// What shape inference may look into: shapes, axes, scales. Larger initializers
+// are weights.
+constexpr std::int64_t kMaxKeptElements = 4096;
+
+constexpr std::int64_t kMaxExtent = std::int64_t{1} << 31;
+
+// The bounds of attributes that shape inference divides by or adds up.
+struct Bounds {
+  std::string_view name;
+  std::int64_t min;
+};
+constexpr std::array kBounds = {
+    Bounds{"strides", 1},        Bounds{"dilations", 1},
+    Bounds{"kernel_shape", 1},   Bounds{"output_shape", 1},
+    Bounds{"output_padding", 0}, Bounds{"pads", -kMaxExtent},
+    Bounds{"group", 1},          Bounds{"blocksize", 1}};
+
+Status Parse(std::string_view bytes, onnx::ModelProto* model) {
+  if (bytes.size() > std::size_t{std::numeric_limits<int>::max()}) {
+    return Fail(Code::kInvalidArgument,
+                "it is longer than 2 GiB, the most that an ONNX model can be");
+  }
+  if (!model->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return Fail(Code::kInvalidArgument, "its {} bytes are not an ONNX model",
+                bytes.size());
+  }
+  GraphProto* graph = model->mutable_graph();
+  if (graph->node_size() == 0) {
+    return Fail(Code::kInvalidArgument,
+                "it is an ONNX model without a node; a network is expected");
+  }
+  if (graph->sparse_initializer_size() > 0) {
+    return Fail(Code::kUnimplemented,
+                "it has sparse initializers; dense ones are accepted");
+  }
+  model->set_ir_version(kKnownFormat);
+  graph->set_name("graph");
+  return {};
+}
+
+// Gives each node a name of its own.
+void NameNodes(GraphProto* graph) {
+  std::map<std::string, int> uses;
+  for (const NodeProto& node : graph->node()) ++uses[node.name()];
+  std::set<std::string> taken;
+  for (const auto& [name, count] : uses) {
+    if (count == 1) taken.insert(name);
+  }
+  for (int i = 0; i < graph->node_size(); ++i) {
+    NodeProto* node = graph->mutable_node(i);
+    const std::string& name = node->name();
+    if (!name.empty() && uses[name] == 1 && IsPlainText(name)) continue;
+    std::string own = fmt::format("{}_{}", Excerpt(node->op_type()), i);
+    while (!taken.insert(own).second) own += '_';
+    node->set_name(own);
+  }
+}
+
+Status CheckData(const TensorProto& tensor) {
+  const auto element = ElementOf(tensor.data_type());
+  const auto bytes =
+      element ? CheckedProduct(tensor.dims(), element->bytes, kMaxTensorBytes)
+              : std::optional<std::int64_t>();
+  if (!bytes) {
+    return Fail(Code::kInvalidArgument,
+                "its shape [{}] of element type {} cannot be counted",
+                fmt::join(tensor.dims(), ", "), tensor.data_type());
+  }
+  if (tensor.has_raw_data() &&
+      *bytes != static_cast<std::int64_t>(tensor.raw_data().size())) {
+    return Fail(Code::kInvalidArgument,
+                "it has {} bytes of data; {} are expected",
+                tensor.raw_data().size(), *bytes);
+  }
+  return {};
+}
+
+// Refuses values that shape inference must not see.
+Status CheckAttribute(const AttributeProto& attribute) {
+  if (attribute.has_g() || attribute.graphs_size() > 0) {
+    return Fail(Code::kUnimplemented,
+                "it holds a subgraph; networks without control flow are "
+                "accepted");
+  }
+  if (attribute.has_t()) UCUDNN_RETURN_IF_ERROR(CheckData(attribute.t()));
+  const auto bounds =
+      std::find_if(kBounds.begin(), kBounds.end(),
+                   [&](const Bounds& b) { return b.name == attribute.name(); });
+  if (bounds == kBounds.end()) return {};
+  std::vector<std::int64_t> values(attribute.ints().begin(),
+                                   attribute.ints().end());
+  // A single number that is not written is 0.
+  if (attribute.has_i() || attribute.type() == AttributeProto::INT) {
+    values.push_back(attribute.i());
+  }
+  for (const std::int64_t value : values) {
+    if (value < bounds->min || value > kMaxExtent) {
+      return Fail(Code::kInvalidArgument,
+                  "attribute '{}' holds {}; {} to {} is accepted", bounds->name,
+                  value, bounds->min, kMaxExtent);
+    }
+  }
+  return {};
+}
+
+// Also refuses nodes whose convolutions would not be seen.
+Status CheckNodes(const onnx::ModelProto& model) {
+  std::set<std::pair<std::string, std::string>> functions;
+  for (const onnx::FunctionProto& function : model.functions()) {
+    functions.emplace(function.domain(), function.name());
+  }
+  for (const NodeProto& node : model.graph().node()) {
+    if (functions.count({node.domain(), node.op_type()}) > 0) {
+      return Fail(Code::kUnimplemented,
+                  "{} calls a function of the model; functions are accepted "
+                  "only where they are inlined",
+                  Shown(node));
+    }
+    for (const AttributeProto& attribute : node.attribute()) {
+      if (Status status = CheckAttribute(attribute); !status) {
+        return Within(Shown(node), std::move(status).error());
+      }
+    }
+  }
+  for (const TensorProto& tensor : model.graph().initializer()) {
+    if (Status status = CheckData(tensor); !status) {
+      return Within(fmt::format("initializer '{}'", Excerpt(tensor.name())),
+                    std::move(status).error());
+    }
+  }
+  return {};
+}
+
+// Sets the first dimension of `data`, and what else has its name, to the batch.
+Status SetBatch(const std::vector<ValueInfoProto*>& data, BatchSize batch,
+                GraphProto* graph) {
+  std::unordered_set<std::string> symbols;
+  bool replaced = false;  // a batch that the model fixes
+  for (ValueInfoProto* input : data) {
+    auto* type = input->mutable_type()->mutable_tensor_type();
+    if (!type->has_shape() || type->shape().dim_size() == 0) continue;
+    auto* first = type->mutable_shape()->mutable_dim(0);
+    if (first->has_dim_param()) symbols.insert(first->dim_param());
+    replaced = replaced ||
+               (first->has_dim_value() && first->dim_value() != batch.count());
+    first->set_dim_value(batch.count());
+  }
+  symbols.erase("");
+  const auto substitute = [&](ValueInfoProto* value) {
+    if (!value->type().tensor_type().has_shape()) return;
+    auto* shape = value->mutable_type()->mutable_tensor_type()->mutable_shape();
+    for (auto& dim : *shape->mutable_dim()) {
+      if (dim.has_dim_param() && symbols.count(dim.dim_param()) > 0) {
+        dim.set_dim_value(batch.count());
+      }
+    }
+  };
+  for (ValueInfoProto& input : *graph->mutable_input()) {
+    substitute(&input);
+    for (const auto& dim : input.type().tensor_type().shape().dim()) {
+      if (dim.has_dim_value()) continue;
+      return Fail(Code::kInvalidArgument,
+                  "input '{}' has the dimension '{}' besides the batch, which "
+                  "is not a number; export the model with a fixed size",
+                  Excerpt(input.name()),
+                  dim.has_dim_param() ? Excerpt(dim.dim_param()) : "?");
+    }
+  }
+  // Shapes that were recorded for the other batch.
+  if (replaced) graph->clear_value_info();
+  for (ValueInfoProto& value : *graph->mutable_value_info()) {
+    substitute(&value);
+  }
+  // What is computed is inferred, and outputs need not be declared.
+  graph->clear_output();
+  return {};
+}
+
+// Makes every initializer an input too, tells data from parameters and sets
+// the batch.
+Status FindInputs(BatchSize batch, OnnxModel* model) {
+  GraphProto* graph = model->proto.mutable_graph();
+  std::unordered_set<std::string> inputs;
+  for (const ValueInfoProto& input : graph->input()) {
+    if (!inputs.insert(input.name()).second) {
+      return Fail(Code::kInvalidArgument, "two inputs are named '{}'",
+                  Excerpt(input.name()));
+    }
+  }
+  const bool symbolic_any = std::any_of(
+      graph->input().begin(), graph->input().end(),
+      [](const ValueInfoProto& input) {
+        const auto& shape = input.type().tensor_type().shape();
+        return shape.dim_size() > 0 && !shape.dim(0).has_dim_value();
+      });
+  std::unordered_set<std::string> initializers;
+  google::protobuf::RepeatedPtrField<TensorProto> kept;
+  std::vector<ValueInfoProto> added;
+  for (TensorProto& tensor : *graph->mutable_initializer()) {
+    if (!initializers.insert(tensor.name()).second) {
+      return Fail(Code::kInvalidArgument, "two initializers are named '{}'",
+                  Excerpt(tensor.name()));
+    }
+    if (inputs.count(tensor.name()) == 0) {
+      ValueInfoProto input;
+      input.set_name(tensor.name());
+      auto* type = input.mutable_type()->mutable_tensor_type();
+      type->set_elem_type(tensor.data_type());
+      type->mutable_shape();
+      for (const std::int64_t extent : tensor.dims()) {
+        type->mutable_shape()->add_dim()->set_dim_value(extent);
+      }
+      added.push_back(std::move(input));
+    }
+    if (tensor.data_location() != TensorProto::EXTERNAL &&
+        CheckedProduct(tensor.dims(), 1, kMaxKeptElements)) {
+      kept.Add()->Swap(&tensor);
+    }
+  }
+  graph->mutable_initializer()->Swap(&kept);
+
+  std::vector<ValueInfoProto*> data;
+  for (int i = 0; i < graph->input_size(); ++i) {
+    ValueInfoProto* input = graph->mutable_input(i);
+    const auto& shape = input->type().tensor_type().shape();
+    const bool symbolic = shape.dim_size() > 0 && !shape.dim(0).has_dim_value();
+    const bool initialized = initializers.count(input->name()) > 0;
+    const bool is_data = !initialized && (symbolic_any           ? symbolic
+                                          : initializers.empty() ? i == 0
+                                                                 : true);
+    if (is_data) {
+      data.push_back(input);
+    } else {
+      model->parameters.insert(input->name());
+    }
+  }
+  UCUDNN_RETURN_IF_ERROR(SetBatch(data, batch, graph));
+  for (ValueInfoProto& input : added) {
+    model->parameters.insert(input.name());
+    graph->add_input()->Swap(&input);
+  }
+  return {};
+}
+
+// Puts the nodes into topological order.
+Status SortNodes(GraphProto* graph) {
+  const auto count = static_cast<std::size_t>(graph->node_size());
+  const auto node = [&](std::size_t i) -> const NodeProto& {
+    return graph->node(static_cast<int>(i));
+  };
+  std::unordered_map<std::string, std::size_t> producers;
+  std::unordered_set<std::string> given;
+  for (const ValueInfoProto& input : graph->input()) {
+    given.insert(input.name());
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    for (const std::string& output : node(i).output()) {
+      if (output.empty()) continue;
+      if (given.count(output) > 0 || !producers.emplace(output, i).second) {
+        return Fail(Code::kInvalidArgument,
+                    "{} computes tensor '{}', which is already there",
+                    Shown(node(i)), Excerpt(output));
+      }
+    }
+  }
+  std::vector<std::vector<std::size_t>> readers(count);
+  std::vector<std::size_t> waits(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    for (const std::string& input : node(i).input()) {
+      if (input.empty() || given.count(input) > 0) continue;
+      const auto producer = producers.find(input);
+      if (producer == producers.end()) {
+        return Fail(Code::kInvalidArgument,
+                    "{} reads tensor '{}', which nothing computes",
+                    Shown(node(i)), Excerpt(input));
+      }
+      readers[producer->second].push_back(i);
+      ++waits[i];
+    }
+  }
+  // Of the nodes that could be next, the first in the model's own order.
+  std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>>
+      ready;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (waits[i] == 0) ready.push(i);
+  }
+  google::protobuf::RepeatedPtrField<NodeProto> sorted;
+  while (!ready.empty()) {
+    const std::size_t next = ready.top();
+    ready.pop();
+    *sorted.Add() = node(next);
+    for (const std::size_t reader : readers[next]) {
+      if (--waits[reader] == 0) ready.push(reader);
+    }
+  }
+  if (sorted.size() != graph->node_size()) {
+    const auto stuck = std::find_if(waits.begin(), waits.end(),
+                                    [](std::size_t wait) { return wait > 0; });
+    return Fail(Code::kInvalidArgument,
+                "{} is on a cycle, or after one; a network without cycles is "
+                "expected",
+                Shown(node(std::size_t(stuck - waits.begin()))));
+  }
+  graph->mutable_node()->Swap(&sorted);
+  return {};
+}
+
+}  // namespace
+
+std::string Shown(const NodeProto& node) {
+  return fmt::format("node '{}' ({})", Excerpt(node.name(), 200),
+                     Excerpt(node.op_type()));
+}
+
+std::optional<OnnxElement> ElementOf(int type) {
+  switch (type) {
+    case TensorProto::FLOAT:
+      return OnnxElement{4, true};
+    case TensorProto::FLOAT16:
+    case TensorProto::BFLOAT16:
+      return OnnxElement{2, true};
+    case TensorProto::DOUBLE:
+    case TensorProto::COMPLEX64:
+      return OnnxElement{8, true};
+    case TensorProto::COMPLEX128:
+      return OnnxElement{16, true};
+    case TensorProto::BOOL:
+    case TensorProto::INT8:
+    case TensorProto::UINT8:
+      return OnnxElement{1, false};
+    case TensorProto::INT16:
+    case TensorProto::UINT16:
+      return OnnxElement{2, false};
+    case TensorProto::INT32:
+    case TensorProto::UINT32:
+      return OnnxElement{4, false};
+    case TensorProto::INT64:
+    case TensorProto::UINT64:
+      return OnnxElement{8, false};
+    default:
+      return std::nullopt;
+  }
+}
+
+Result<OnnxModel> PrepareOnnx(std::string_view bytes, BatchSize batch) {
+  OnnxModel model;
+  UCUDNN_RETURN_IF_ERROR(Parse(bytes, &model.proto));
+  NameNodes(model.proto.mutable_graph());
+  UCUDNN_RETURN_IF_ERROR(CheckNodes(model.proto));
+  UCUDNN_RETURN_IF_ERROR(FindInputs(batch, &model));
+  UCUDNN_RETURN_IF_ERROR(SortNodes(model.proto.mutable_graph()));
+  return model;
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,67 @@
+#include "base/onnx/network_file.h"
+
+#include <algorithm>
+
+#include "base/files/file.h"
+#include "base/onnx/onnx.h"
+#include "base/text.h"
+
+namespace ucudnn {
+namespace {
+
+// Protocol buffers cannot be larger.
+constexpr Bytes kMaxFile = 2_GiB;
+
+std::string NameOf(std::string_view path) {
+  std::string_view name = path.substr(path.rfind('/') + 1);
+  for (const std::string_view extension : {".gz", ".csv", ".onnx"}) {
+    if (name.size() > extension.size() &&
+        name.substr(name.size() - extension.size()) == extension) {
+      name.remove_suffix(extension.size());
+    }
+  }
+  return Excerpt(name, 200);
+}
+
+}  // namespace
+
+// A model's first bytes are tags and lengths; no text holds such characters.
+bool IsNetworkCsv(std::string_view contents) {
+  constexpr std::size_t kLookedAt = 4096;
+  const std::string_view head = contents.substr(0, kLookedAt);
+  return std::none_of(head.begin(), head.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' &&
+           c != '\r';
+  });
+}
+
+Result<Network> ParseNetwork(std::string_view contents, std::string_view name,
+                             BatchSize batch, std::string_view source) {
+  if (IsNetworkCsv(contents)) return ParseNetworkCsv(contents, name, source);
+  UCUDNN_ASSIGN_OR_RETURN(const Graph graph,
+                          ReadOnnx(contents, name, batch, source));
+  Network network = NetworkOf(graph);
+  if (network.layers.empty()) {
+    return Fail(Code::kInvalidArgument,
+                "{}: none of the model's {} nodes is a convolution", source,
+                graph.nodes.size());
+  }
+  return network;
+}
+
+Result<Network> ReadNetworkFile(const std::string& path, BatchSize batch) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::string contents, ReadFile(path, kMaxFile));
+  return ParseNetwork(contents, NameOf(path), batch, Excerpt(path, 4096));
+}
+
+Result<Graph> ReadGraphFile(const std::string& path, BatchSize batch) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::string contents, ReadFile(path, kMaxFile));
+  if (IsNetworkCsv(contents)) {
+    return Fail(Code::kInvalidArgument,
+                "{}: it is text; an ONNX model is expected",
+                Excerpt(path, 4096));
+  }
+  return ReadOnnx(contents, NameOf(path), batch, Excerpt(path, 4096));
+}
+
+}  // namespace ucudnn

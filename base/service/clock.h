@@ -1,0 +1,40 @@
+#ifndef UCUDNN_BASE_SERVICE_CLOCK_H_
+#define UCUDNN_BASE_SERVICE_CLOCK_H_
+
+// Time of day as services see it, so that tests can set it.
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace ucudnn {
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  // Unix time in milliseconds. Thread-safe.
+  virtual std::int64_t NowMs() const = 0;
+};
+
+class SystemClock final : public Clock {
+ public:
+  std::int64_t NowMs() const override {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(
+               std::chrono::system_clock::now().time_since_epoch())
+        .count();
+  }
+};
+
+class FakeClock final : public Clock {
+ public:
+  explicit FakeClock(std::int64_t now_ms) : now_ms_(now_ms) {}
+  std::int64_t NowMs() const override { return now_ms_; }
+  void Advance(std::chrono::milliseconds by) { now_ms_ += by.count(); }
+
+ private:
+  std::atomic<std::int64_t> now_ms_;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_BASE_SERVICE_CLOCK_H_

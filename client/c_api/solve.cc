@@ -1,0 +1,157 @@
+#include "ucudnn/solve.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "base/files/times.h"
+#include "base/plan_json.h"
+#include "client/solve/answers.h"
+#include "client/solve/request.h"
+#include "solver/joint.h"
+#include "solver/wd.h"
+
+#define UCUDNN_EXPORT __attribute__((visibility("default")))
+
+namespace ucudnn {
+namespace {
+
+using Answer = Result<nlohmann::ordered_json>;
+
+int Give(Code code, const std::string& text, char** answer) {
+  *answer = static_cast<char*>(std::malloc(text.size() + 1));
+  if (*answer == nullptr) return static_cast<int>(Code::kResourceExhausted);
+  std::memcpy(*answer, text.c_str(), text.size() + 1);
+  return static_cast<int>(code);
+}
+
+// Runs `solve` on the input; nothing is thrown across the border.
+template <class Solve>
+int Call(const char* input, std::size_t size, const char* request,
+         char** answer, Solve solve) {
+  if (answer == nullptr) return static_cast<int>(Code::kInvalidArgument);
+  *answer = nullptr;
+  try {
+    if (input == nullptr || request == nullptr) {
+      return Give(Code::kInvalidArgument, "the input or the request is NULL",
+                  answer);
+    }
+    const Answer result =
+        solve(std::string_view(input, size), std::string_view(request));
+    if (!result)
+      return Give(result.error().code, result.error().message, answer);
+    return Give(Code::kOk,
+                result->dump(-1, ' ', false,
+                             nlohmann::ordered_json::error_handler_t::replace),
+                answer);
+  } catch (const std::bad_alloc&) {
+    return static_cast<int>(Code::kResourceExhausted);
+  } catch (const std::exception&) {
+    return static_cast<int>(Code::kInternal);
+  }
+}
+
+// The same for what is asked of a profile's kernels.
+template <class Solve>
+int CallWithKernels(const char* profile, std::size_t size, const char* request,
+                    char** answer, Solve solve) {
+  return Call(profile, size, request, answer,
+              [&](std::string_view csv, std::string_view text) -> Answer {
+                UCUDNN_ASSIGN_OR_RETURN(const DivisionRequest asked,
+                                        ParseDivisionRequest(text));
+                UCUDNN_ASSIGN_OR_RETURN(const Profile all,
+                                        ParseProfileCsv(csv, "profile"));
+                auto kernels = SelectKernels(all, asked.filter);
+                if (kernels) return solve(*kernels, asked.wr);
+                // What is asked for and not there is a fault of the request.
+                Error error = std::move(kernels).error();
+                if (error.code == Code::kNotFound) {
+                  error.code = Code::kInvalidArgument;
+                }
+                return Within("profile", std::move(error));
+              });
+}
+
+// The same for what has a JSON form of its own.
+template <class Solve>
+int CallForJson(const char* profile, std::size_t size, const char* request,
+                char** answer, Solve solve) {
+  return CallWithKernels(
+      profile, size, request, answer,
+      [&](const Profile& kernels, const WrRequest& asked) -> Answer {
+        UCUDNN_ASSIGN_OR_RETURN(const auto solved, solve(kernels, asked));
+        return ToJson(solved);
+      });
+}
+
+Answer SolveTimes(const Profile& kernels, const WrRequest& request) {
+  JointKind kind;
+  kind.kernels = kernels;
+  kind.workspace_limit = request.workspace_limit;
+  kind.policy = request.policy;
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<BatchCost> costs,
+                          IterationTimes(kind, request.batch, {}));
+  nlohmann::ordered_json times = nlohmann::ordered_json::array();
+  for (const BatchCost& cost : costs) {
+    times.push_back(
+        {{"batch", cost.batch.count()}, {"time_us", Microseconds(cost.time)}});
+  }
+  return nlohmann::ordered_json{{"times", std::move(times)}};
+}
+
+}  // namespace
+}  // namespace ucudnn
+
+extern "C" {
+
+UCUDNN_EXPORT const char* ucudnn_solve_version(void) { return "1.0"; }
+
+UCUDNN_EXPORT void ucudnn_solve_free(char* answer) { std::free(answer); }
+
+UCUDNN_EXPORT int ucudnn_solve_wr(const char* profile, size_t profile_size,
+                                  const char* request, char** answer) {
+  return ucudnn::CallForJson(profile, profile_size, request, answer,
+                             [](const auto& kernels, const auto& asked) {
+                               return ucudnn::SolveWr(kernels, asked);
+                             });
+}
+
+UCUDNN_EXPORT int ucudnn_solve_wd(const char* profile, size_t profile_size,
+                                  const char* request, char** answer) {
+  return ucudnn::CallForJson(profile, profile_size, request, answer,
+                             [](const auto& kernels, const auto& asked) {
+                               return ucudnn::SolveWd(kernels, asked);
+                             });
+}
+
+UCUDNN_EXPORT int ucudnn_solve_pareto(const char* profile, size_t profile_size,
+                                      const char* request, char** answer) {
+  return ucudnn::CallForJson(profile, profile_size, request, answer,
+                             ucudnn::SolveFront);
+}
+
+UCUDNN_EXPORT int ucudnn_solve_times(const char* profile, size_t profile_size,
+                                     const char* request, char** answer) {
+  return ucudnn::CallWithKernels(profile, profile_size, request, answer,
+                                 ucudnn::SolveTimes);
+}
+
+UCUDNN_EXPORT int ucudnn_solve_assign(const char* times, size_t times_size,
+                                      const char* request, char** answer) {
+  using namespace ucudnn;
+  return Call(times, times_size, request, answer,
+              [](std::string_view csv, std::string_view text) -> Answer {
+                UCUDNN_ASSIGN_OR_RETURN(const AssignRequest asked,
+                                        ParseAssignRequest(text));
+                UCUDNN_ASSIGN_OR_RETURN(
+                    auto gpus, ParseTimesCsv(csv, asked.model, "times"));
+                UCUDNN_ASSIGN_OR_RETURN(
+                    const AssignAnswer solved,
+                    SolveAssign(std::move(gpus), asked.batch));
+                return ToJson(solved);
+              });
+}
+
+}  // extern "C"

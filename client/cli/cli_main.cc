@@ -1,0 +1,49 @@
+// The command line for people and scripts.
+
+#include <cstdio>
+
+#include "client/cli/command.h"
+#include "client/cli/completion.h"
+#include "client/cli/server.h"
+
+namespace ucudnn::ctl {
+namespace {
+
+int Main(int argc, char** argv) {
+  CLI::App app(
+      "Measure, plan and apply micro-batched convolutions on unlike GPUs.");
+  app.name("ucudnn");
+  app.set_version_flag("--version", UCUDNN_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough();
+  Server server;
+  app.add_option("--coordinator", server.coordinators,
+                 "The coordinators to ask, in order of preference")
+      ->option_text("HOST:PORT[,...]")
+      ->envname("UCUDNN_COORDINATOR");
+  Chosen chosen;
+  AddClusterCommands(app, server, &chosen);
+  AddNetworkCommands(app, server, &chosen);
+  AddProfileCommands(app, server, &chosen);
+  AddPlanCommands(app, server, &chosen);
+  AddJobCommands(app, server, &chosen);
+  AddShowCommands(app, server, &chosen);
+  AddSolveCommands(app, &chosen);
+  AddCompletionCommand(app, &chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // Help and version are "errors" with exit code 0.
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  const Status status = chosen();
+  if (!status) {
+    std::fprintf(stderr, "ucudnn: %s\n", status.error().message.c_str());
+  }
+  return ExitStatus(status);
+}
+
+}  // namespace
+}  // namespace ucudnn::ctl
+
+int main(int argc, char** argv) { return ucudnn::ctl::Main(argc, argv); }

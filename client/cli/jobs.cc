@@ -1,0 +1,189 @@
+// Training jobs: which there are, how they do, and new plans for them.
+
+#include <memory>
+#include <utility>
+
+#include "client/cli/measuring.h"
+#include "client/cli/profile_options.h"
+#include "client/cli/server.h"
+#include "proto/json.h"
+
+namespace ucudnn::ctl {
+namespace {
+
+struct ReplanOptions {
+  std::string job;
+  std::optional<std::int64_t> batch;
+  std::optional<Bytes> workspace_limit;
+  std::optional<Bytes> total_workspace;
+  std::optional<BatchPolicy> policy;
+  int wait_seconds = 600;
+  OutputFormat output = OutputFormat::kTable;
+};
+
+Status List(const Server& server, OutputFormat format) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  v1::ListRequest request;
+  request.set_limit(1000);
+  UCUDNN_ASSIGN_OR_RETURN(const auto response, connection->ListJobs(request));
+  return Print(format, ToJson(response)["jobs"], [&] {
+    Table table({"JOB", "NAME", "STATE", "NETWORK", "BATCH", "RANKS",
+                 "REVISION", "SOURCE", "BEGAN", "LAST SEEN"});
+    for (const v1::Job& job : response.jobs()) {
+      table.AddRow({job.id(), job.name(), job.state(), job.request().network(),
+                    std::to_string(job.request().batch()),
+                    std::to_string(job.request().device_kinds_size()),
+                    std::to_string(job.revision()), job.source(),
+                    Ago(job.created_ms()), Ago(job.updated_ms())});
+    }
+    return table.Text();
+  });
+}
+
+Status Replan(const Server& server, const ReplanOptions& options) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  v1::ReplanJobRequest request;
+  request.set_job_id(options.job);
+  if (options.batch) request.set_batch(*options.batch);
+  if (options.workspace_limit) {
+    request.set_workspace_limit_bytes(options.workspace_limit->count());
+  }
+  if (options.total_workspace) {
+    request.set_total_workspace_bytes(options.total_workspace->count());
+  }
+  if (options.policy) {
+    request.set_batch_policy(std::string(Name(*options.policy)));
+  }
+  v1::MeasureRequest measure;
+  *measure.mutable_replan() = request;
+  UCUDNN_RETURN_IF_ERROR(
+      AwaitMeasured(*connection, std::move(measure),
+                    std::chrono::seconds(options.wait_seconds)));
+  // Says what is still missing, if something is.
+  UCUDNN_ASSIGN_OR_RETURN(const v1::JobRevision revision,
+                          connection->ReplanJob(request));
+  return Print(options.output, ToJson(revision), [&] {
+    if (revision.adopted_ms() > 0) {
+      return fmt::format("job {} has plan {} already, as revision {}\n",
+                         options.job, revision.plan_id(), revision.revision());
+    }
+    return fmt::format(
+        "revision {} of job {} is plan {} ({}), predicted {}; its ranks adopt "
+        "it when they refresh next\n",
+        revision.revision(), options.job, revision.plan_id(), revision.reason(),
+        HumanTime(Nanoseconds(revision.predicted_ns())));
+  });
+}
+
+std::string TimeOrDash(std::int64_t ns) {
+  return ns > 0 ? HumanTime(Nanoseconds(ns)) : "-";
+}
+
+}  // namespace
+
+std::string JobText(const v1::Job& job) {
+  std::string text = fmt::format(
+      "job {}: {}, {}\n{} at batch {} on {} ranks; began {}, last seen {}\n"
+      "its first plan: {}\n\n",
+      job.id(), job.name(), job.state(), job.request().network(),
+      job.request().batch(), job.ranks_size(), Ago(job.created_ms()),
+      Ago(job.updated_ms()), job.reason());
+  Table revisions({"REVISION", "PLAN", "PREDICTED", "STATE", "WHY"});
+  for (const v1::JobRevision& revision : job.revisions()) {
+    std::string state = "adopted " + Ago(revision.adopted_ms());
+    if (!revision.rejected().empty()) {
+      state = "rejected: " + revision.rejected();
+    } else if (revision.adopted_ms() == 0) {
+      state = "not adopted yet";
+    }
+    revisions.AddRow(
+        {std::to_string(revision.revision()),
+         revision.plan_id() > 0 ? std::to_string(revision.plan_id()) : "-",
+         TimeOrDash(revision.predicted_ns()), state, revision.reason()});
+  }
+  text += revisions.Text() + "\n";
+  Table ranks({"RANK", "DEVICE", "HOST", "LAST SEEN", "REVISION", "STEPS",
+               "LAST", "MEDIAN", "P90", "FIRST", "CONVOLUTIONS"});
+  for (const v1::JobRank& rank : job.ranks()) {
+    const std::vector<std::string> head = {std::to_string(rank.rank()),
+                                           rank.device_id(), rank.host(),
+                                           Ago(rank.last_seen_ms())};
+    if (rank.steps().empty()) {
+      ranks.AddRow({head[0], head[1], head[2], head[3], "-", "0", "-", "-", "-",
+                    "-", "-"});
+    }
+    for (const v1::StepTimes& steps : rank.steps()) {
+      ranks.AddRow({head[0], head[1], head[2], head[3],
+                    std::to_string(steps.revision()),
+                    std::to_string(steps.count()), TimeOrDash(steps.last_ns()),
+                    TimeOrDash(steps.median_ns()), TimeOrDash(steps.p90_ns()),
+                    TimeOrDash(steps.first_median_ns()),
+                    TimeOrDash(steps.predicted_ns())});
+    }
+  }
+  text += ranks.Text();
+  text +=
+      "Steps are compared with the FIRST of their revision; CONVOLUTIONS is "
+      "the part of a step that the plan predicts.\n";
+  for (const std::string& drift : job.drift()) text += "drift: " + drift + "\n";
+  return text;
+}
+
+void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen) {
+  const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
+  CLI::App* jobs =
+      app.add_subcommand("jobs", "List the training jobs, newest first");
+  AddOutputOption(jobs, format.get());
+  jobs->callback([&server, format, chosen] {
+    *chosen = [&server, format] { return List(server, *format); };
+  });
+
+  const auto options = std::make_shared<ReplanOptions>();
+  CLI::App* replan = app.add_subcommand(
+      "replan",
+      "Make a new plan for a running job, which its ranks adopt together at "
+      "their next refresh; what is not given stays as it is");
+  replan->add_option("id", options->job, "Which job; see `ucudnn jobs`")
+      ->required()
+      ->option_text("JOB");
+  replan
+      ->add_option_function<std::int64_t>(
+          "--batch", [options](std::int64_t batch) { options->batch = batch; },
+          "Images of the mini-batch, over all ranks")
+      ->check(CLI::Range(std::int64_t{1}, kMaxBatchSize.count()))
+      ->option_text("N");
+  const auto size = [&](const std::string& flag, std::optional<Bytes>* value,
+                        const std::string& help) {
+    return replan
+        ->add_option_function<std::string>(
+            flag,
+            [value, flag](const std::string& text) {
+              const Result<Bytes> bytes = ParseBytes(text);
+              if (!bytes) {
+                throw CLI::ValidationError(flag, bytes.error().message);
+              }
+              *value = *bytes;
+            },
+            help)
+        ->option_text("SIZE");
+  };
+  CLI::Option* each = size("--workspace-limit", &options->workspace_limit,
+                           "The workspace that each convolution may use");
+  size("--total-workspace", &options->total_workspace,
+       "The workspace of all convolutions together")
+      ->excludes(each);
+  AddBatchPolicyOption(
+      replan, "--batch-policy", "the job's",
+      [options](BatchPolicy policy) { options->policy = policy; });
+  replan
+      ->add_option("--wait", options->wait_seconds,
+                   "For how many seconds missing measurements are awaited")
+      ->check(CLI::Range(0, 86'400))
+      ->option_text("SECONDS");
+  AddOutputOption(replan, &options->output);
+  replan->callback([&server, options, chosen] {
+    *chosen = [&server, options] { return Replan(server, *options); };
+  });
+}
+
+}  // namespace ucudnn::ctl

@@ -1,0 +1,56 @@
+#include "client/cli/measuring.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "base/service/signals.h"
+#include "client/cli/progress.h"
+
+namespace ucudnn::ctl {
+
+Status AwaitMeasured(Connection& connection, v1::MeasureRequest request,
+                     std::optional<std::chrono::seconds> limit) {
+  const StopSignals signals;
+  const auto start = std::chrono::steady_clock::now();
+  Progress progress("measured", isatty(STDERR_FILENO) != 0);
+  bool warned = false;
+  while (true) {
+    UCUDNN_ASSIGN_OR_RETURN(const v1::MeasureProgress now,
+                            connection.Measure(request));
+    const std::int64_t ended = now.done() + now.failed();
+    progress.Show(ended, now.total(),
+                  now.failed() > 0 ? fmt::format("{} failed", now.failed())
+                                   : std::string());
+    if (ended == now.total() && !request.dry_run()) {
+      progress.End();
+      for (const std::string& failure : now.failures()) {
+        std::fprintf(stderr, "failed: %s\n", failure.c_str());
+      }
+      return {};
+    }
+    if (!now.kinds_without_device().empty() && !warned) {
+      warned = true;
+      for (const std::string& kind : now.kinds_without_device()) {
+        progress.Say(fmt::format(
+            "no device of kind '{}' is online; waiting for one", kind));
+      }
+    }
+    if (limit && std::chrono::steady_clock::now() - start >= *limit) return {};
+    // Only look, until all is there or more turned out to be needed: then ask.
+    request.set_dry_run(ended < now.total() && now.unasked() == 0);
+    request.set_retry_failed(false);
+    if (!request.dry_run()) continue;
+    if (signals.Wait(std::chrono::milliseconds(500))) {
+      progress.End();
+      return Fail(Code::kCancelled,
+                  "stopped waiting; the measurements go on, and the same "
+                  "command takes up where they are");
+    }
+  }
+}
+
+}  // namespace ucudnn::ctl

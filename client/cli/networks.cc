@@ -1,0 +1,96 @@
+// The networks that plans are made for.
+
+#include <memory>
+
+#include "base/files/file.h"
+#include "base/onnx/network_file.h"
+#include "client/cli/server.h"
+#include "proto/json.h"
+
+namespace ucudnn::ctl {
+namespace {
+
+Status List(const Server& server, OutputFormat format) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  v1::ListRequest request;
+  request.set_limit(1000);
+  UCUDNN_ASSIGN_OR_RETURN(const auto response,
+                          connection->ListNetworks(request));
+  return Print(format, ToJson(response)["networks"], [&] {
+    Table table({"NETWORK", "REVISION", "FORMAT", "CONVOLUTIONS", "UPDATED"});
+    for (const v1::Network& network : response.networks()) {
+      table.AddRow({network.name(), std::to_string(network.revision()),
+                    network.format(), std::to_string(network.layers_size()),
+                    Ago(network.updated_ms())});
+    }
+    return table.Text();
+  });
+}
+
+Status Put(const Server& server, const std::string& name,
+           const std::string& path, OutputFormat format) {
+  UCUDNN_ASSIGN_OR_RETURN(std::string content, OfInput(ReadFile(path, 60_MiB)));
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  v1::PutNetworkRequest request;
+  request.set_name(name);
+  request.set_content(std::move(content));
+  const Result<v1::Network> network = connection->PutNetwork(request);
+  if (!network) return Within(path, network.error());
+  return Print(format, ToJson(*network), [&] {
+    return fmt::format("network {}: {} convolutions, revision {}\n",
+                       network->name(), network->layers_size(),
+                       network->revision());
+  });
+}
+
+Status Convert(const std::string& from, const std::string& to) {
+  // Convolutions do not depend on the batch.
+  UCUDNN_ASSIGN_OR_RETURN(const Network network,
+                          OfInput(ReadNetworkFile(from, BatchSize(1))));
+  return WriteText(to, ToCsv(network));
+}
+
+struct PutOptions {
+  std::string name;
+  std::string path;
+};
+
+}  // namespace
+
+void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
+  const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
+  CLI::App* networks = app.add_subcommand(
+      "networks", "List the networks that plans can be made for");
+  AddOutputOption(networks, format.get());
+  const auto options = std::make_shared<PutOptions>();
+  CLI::App* put = networks->add_subcommand(
+      "put",
+      "Register a network: an ONNX model, or its convolutions as CSV\n"
+      "(name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups)");
+  put->add_option("name", options->name, "The name to register it under")
+      ->required();
+  put->add_option("file", options->path, "The ONNX or CSV file")->required();
+  AddOutputOption(put, format.get());
+  put->callback([&server, format, options, chosen] {
+    *chosen = [&server, format, options] {
+      return Put(server, options->name, options->path, *format);
+    };
+  });
+  const auto from = std::make_shared<std::string>();
+  const auto to = std::make_shared<std::string>();
+  CLI::App* convert = networks->add_subcommand(
+      "convert",
+      "Write the convolutions of a network as CSV, which UCUDNN_NETWORK_FILE\n"
+      "names; asks no coordinator");
+  convert->add_option("file", *from, "The ONNX or CSV file")->required();
+  convert->add_option("csv", *to,
+                      "The file to write; standard output unless given");
+  convert->callback(
+      [from, to, chosen] { *chosen = [=] { return Convert(*from, *to); }; });
+  networks->callback([&server, format, put, convert, chosen] {
+    if (put->parsed() || convert->parsed()) return;
+    *chosen = [&server, format] { return List(server, *format); };
+  });
+}
+
+}  // namespace ucudnn::ctl

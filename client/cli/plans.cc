@@ -1,0 +1,254 @@
+// Plans: asking for one, following its measurements, listing what there is.
+
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "base/files/file.h"
+#include "client/cli/measuring.h"
+#include "client/cli/profile_options.h"
+#include "client/cli/server.h"
+#include "proto/convert.h"
+#include "proto/json.h"
+
+namespace ucudnn::ctl {
+namespace {
+
+struct PlanOptions {
+  std::string network;
+  BatchSize batch;
+  Bytes workspace_limit;
+  Bytes total_workspace;
+  BatchPolicy policy = BatchPolicy::kPowerOfTwo;
+  std::vector<std::string> kinds;
+  int ranks = 1;
+  std::string precision;
+  std::string layout;
+  std::string save;
+  bool retry_failed = false;
+  OutputFormat output = OutputFormat::kTable;
+};
+
+void AddPlanOptions(CLI::App* command, PlanOptions* options) {
+  command
+      ->add_option("--network", options->network,
+                   "A registered network; see `ucudnn networks put`")
+      ->required()
+      ->option_text("NAME");
+  AddBatchOption(command, &options->batch);
+  CLI::App* limit = command->add_option_group(
+      "limit", "One of --workspace-limit and --total-workspace");
+  limit->require_option(1);
+  AddBytesOption(limit, "--workspace-limit", &options->workspace_limit,
+                 "The workspace that each convolution may use");
+  AddBytesOption(limit, "--total-workspace", &options->total_workspace,
+                 "The workspace of all convolutions together, divided among "
+                 "them");
+  AddBatchPolicyOption(command, &options->policy);
+  command
+      ->add_option("--ranks", options->ranks, "How many ranks share the batch")
+      ->check(CLI::Range(1, 65536))
+      ->option_text("N");
+  command
+      ->add_option("--device-kind", options->kinds,
+                   "The kind of device of every rank, or once for each rank; "
+                   "needed where the cluster has several kinds")
+      ->option_text("KIND");
+  command
+      ->add_option("--precision", options->precision,
+                   "FP32, TF32, TRUE_HALF, PSEUDO_HALF or BF16")
+      ->option_text("P");
+  command->add_option("--layout", options->layout, "NCHW or NHWC")
+      ->option_text("L");
+  command->add_flag("--retry-failed", options->retry_failed,
+                    "Try measurements again that failed before");
+  AddOutputOption(command, &options->output);
+}
+
+// The kind of the devices that are online or, where none is, of those that
+// were. Looked up once: which are online may change while one waits.
+Result<std::string> OnlyKind(Connection& connection) {
+  v1::ListRequest list;
+  list.set_limit(1000);
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices, connection.ListDevices(list));
+  std::set<std::string> online;
+  std::set<std::string> known;
+  for (const v1::Device& device : devices.devices()) {
+    known.insert(device.kind());
+    if (device.state() != "lost") online.insert(device.kind());
+  }
+  const std::set<std::string>& kinds = online.empty() ? known : online;
+  if (kinds.size() == 1) return *kinds.begin();
+  if (kinds.empty()) {
+    return Fail(Code::kFailedPrecondition,
+                "no device is online; start ucudnn-agent on a node, or name "
+                "--device-kind");
+  }
+  return Fail(Code::kInvalidArgument,
+              "the cluster has several kinds of device; name --device-kind "
+              "once, or once for each rank: {}",
+              fmt::join(kinds, ", "));
+}
+
+Result<v1::PlanRequest> MakeRequest(const PlanOptions& options,
+                                    Connection& connection) {
+  v1::PlanRequest request;
+  request.set_network(options.network);
+  request.set_batch(options.batch.count());
+  request.set_workspace_limit_bytes(options.workspace_limit.count());
+  request.set_total_workspace_bytes(options.total_workspace.count());
+  request.set_batch_policy(std::string(Name(options.policy)));
+  request.set_precision(options.precision);
+  request.set_layout(options.layout);
+  std::vector<std::string> kinds = options.kinds;
+  const auto ranks = static_cast<std::size_t>(options.ranks);
+  if (kinds.size() > 1 && ranks != 1 && kinds.size() != ranks) {
+    return Fail(Code::kInvalidArgument,
+                "--device-kind is given {} times, --ranks is {}; one kind, or "
+                "one for each rank, is accepted",
+                kinds.size(), ranks);
+  }
+  if (kinds.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(std::string kind, OnlyKind(connection));
+    kinds.push_back(std::move(kind));
+  }
+  if (kinds.size() == 1) kinds.resize(ranks, kinds[0]);
+  for (const std::string& kind : kinds) request.add_device_kinds(kind);
+  return request;
+}
+
+std::string LimitText(const v1::PlanRequest& request) {
+  const std::int64_t total = request.total_workspace_bytes();
+  return total > 0
+             ? fmt::format("{} in all", FormatBytes(Bytes(total)))
+             : fmt::format("{} a kernel",
+                           FormatBytes(Bytes(request.workspace_limit_bytes())));
+}
+
+Status Await(Connection& connection, const v1::PlanRequest& plan,
+             bool retry_failed) {
+  v1::MeasureRequest request;
+  *request.mutable_plan() = plan;
+  request.set_retry_failed(retry_failed);
+  return AwaitMeasured(connection, std::move(request));
+}
+
+Status MakePlan(const Server& server, const PlanOptions& options) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest request,
+                          MakeRequest(options, *connection));
+  UCUDNN_RETURN_IF_ERROR(Await(*connection, request, options.retry_failed));
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, connection->CreatePlan(request));
+  if (!options.save.empty()) {
+    Status saved = ReplaceFile(options.save, ToJson(plan).dump(2) + "\n");
+    if (!saved) return Within("--save", std::move(saved).error());
+  }
+  return Print(options.output, ToJson(plan), [&] { return PlanText(plan); });
+}
+
+Status Measure(const Server& server, const PlanOptions& options) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest request,
+                          MakeRequest(options, *connection));
+  UCUDNN_RETURN_IF_ERROR(Await(*connection, request, options.retry_failed));
+  v1::MeasureRequest measure;
+  *measure.mutable_plan() = request;
+  measure.set_dry_run(true);
+  UCUDNN_ASSIGN_OR_RETURN(const v1::MeasureProgress progress,
+                          connection->Measure(measure));
+  return Print(options.output, ToJson(progress), [&] {
+    return fmt::format("{} of {} measured, {} failed\n", progress.done(),
+                       progress.total(), progress.failed());
+  });
+}
+
+Status List(const Server& server, OutputFormat format) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  v1::ListRequest request;
+  request.set_limit(1000);
+  UCUDNN_ASSIGN_OR_RETURN(const auto response, connection->ListPlans(request));
+  return Print(format, ToJson(response)["plans"], [&] {
+    Table table({"PLAN", "NETWORK", "BATCH", "RANKS", "LIMIT", "POLICY",
+                 "PRECISION", "LAYOUT", "PREDICTED", "UNDIVIDED", "CREATED"});
+    for (const v1::Plan& plan : response.plans()) {
+      const v1::PlanRequest& request_of = plan.request();
+      table.AddRow({std::to_string(plan.id()), request_of.network(),
+                    std::to_string(request_of.batch()),
+                    std::to_string(request_of.device_kinds_size()),
+                    LimitText(request_of), request_of.batch_policy(),
+                    request_of.precision(), request_of.layout(),
+                    HumanTime(Nanoseconds(plan.predicted_ns())),
+                    plan.has_undivided_ns()
+                        ? HumanTime(Nanoseconds(plan.undivided_ns()))
+                        : "-",
+                    Ago(plan.created_ms())});
+    }
+    return table.Text();
+  });
+}
+
+}  // namespace
+
+std::string PlanText(const v1::Plan& plan) {
+  std::string text =
+      fmt::format("plan {}: {} at batch {}, {}, {}\n\n", plan.id(),
+                  plan.request().network(), plan.request().batch(),
+                  LimitText(plan.request()), plan.request().batch_policy());
+  Table ranks({"RANK", "DEVICE KIND", "BATCH", "WEIGHT", "PREDICTED",
+               "UNDIVIDED", "WHY"});
+  // Ranks with the same kind and batch do the same.
+  std::set<std::pair<std::string, std::int64_t>> shown;
+  std::string kernels;
+  for (const v1::RankPlan& rank : plan.ranks()) {
+    const v1::WorkspacePlan& workspace = rank.workspace();
+    ranks.AddRow({std::to_string(rank.rank()), rank.device_kind(),
+                  std::to_string(rank.batch()),
+                  fmt::format("{:.4f}", rank.weight()),
+                  HumanTime(Nanoseconds(workspace.total_time_ns())),
+                  workspace.has_undivided_time_ns()
+                      ? HumanTime(Nanoseconds(workspace.undivided_time_ns()))
+                      : "-",
+                  rank.reason()});
+    if (rank.batch() == 0 ||
+        !shown.emplace(rank.device_kind(), rank.batch()).second) {
+      continue;
+    }
+    const Result<WorkspacePlan> read = FromProto(workspace);
+    kernels +=
+        fmt::format("\nbatch {} on {}\n", rank.batch(), rank.device_kind());
+    kernels += read ? PlanTable(*read) : read.error().message + "\n";
+  }
+  text += ranks.Text() + kernels;
+  for (const std::string& reason : plan.reasons()) text += reason + "\n";
+  return text;
+}
+
+void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen) {
+  const auto options = std::make_shared<PlanOptions>();
+  CLI::App* plan = app.add_subcommand(
+      "plan",
+      "Make the optimal plan for a network, measuring what is still needed");
+  AddPlanOptions(plan, options.get());
+  plan->add_option("--save", options->save,
+                   "Also write the plan to this file, for UCUDNN_PLAN_FILE")
+      ->option_text("FILE");
+  plan->callback([&server, options, chosen] {
+    *chosen = [&server, options] { return MakePlan(server, *options); };
+  });
+
+  CLI::App* measure = app.add_subcommand(
+      "measure", "Measure all that a plan would need, and make none");
+  AddPlanOptions(measure, options.get());
+  measure->callback([&server, options, chosen] {
+    *chosen = [&server, options] { return Measure(server, *options); };
+  });
+
+  const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
+  CLI::App* plans = app.add_subcommand("plans", "List the plans, newest first");
+  AddOutputOption(plans, format.get());
+  plans->callback([&server, format, chosen] {
+    *chosen = [&server, format] { return List(server, *format); };
+  });
+}
+
+}  // namespace ucudnn::ctl

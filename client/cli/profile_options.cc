@@ -1,0 +1,186 @@
+#include "client/cli/profile_options.h"
+
+#include <optional>
+#include <utility>
+
+#include "base/files/file.h"
+
+namespace ucudnn::ctl {
+namespace {
+
+// An option of text that `parse`, which returns a Result, accepts; `store`
+// receives the text and what it means.
+template <class Parse, class Store>
+CLI::Option* AddParsedOption(CLI::App* command, const std::string& flag,
+                             const std::string& help, Parse parse,
+                             Store store) {
+  return command->add_option_function<std::string>(
+      flag,
+      [flag, parse, store](const std::string& text) {
+        const auto parsed = parse(text);
+        if (!parsed) {
+          throw CLI::ValidationError(flag, parsed.error().message);
+        }
+        store(text, *parsed);
+      },
+      help);
+}
+
+std::string Gain(Nanoseconds time, std::optional<Nanoseconds> undivided) {
+  if (!undivided.has_value() || time.count() == 0) return "-";
+  return fmt::format("{:.2f}x", static_cast<double>(undivided->count()) /
+                                    static_cast<double>(time.count()));
+}
+
+std::string TimeOrDash(std::optional<Nanoseconds> time) {
+  return time.has_value() ? HumanTime(*time) : "-";
+}
+
+}  // namespace
+
+void AddBatchOption(CLI::App* command, BatchSize* batch) {
+  AddParsedOption(
+      command, "--batch", "The mini-batch size",
+      [](const std::string& text) {
+        return ParseInteger(text, 1, kMaxBatchSize.count());
+      },
+      [batch](const std::string&, std::int64_t value) {
+        *batch = BatchSize(value);
+      })
+      ->option_text("N")
+      ->required();
+}
+
+void AddBatchPolicyOption(CLI::App* command, BatchPolicy* policy) {
+  AddBatchPolicyOption(command, "--batch-policy", std::string(Name(*policy)),
+                       [policy](BatchPolicy value) { *policy = value; });
+}
+
+void AddBatchPolicyOption(CLI::App* command, const std::string& flags,
+                          const std::string& unless_given,
+                          std::function<void(BatchPolicy)> store) {
+  AddParsedOption(command, flags,
+                  fmt::format("Which micro-batch sizes to use: {}; {} unless "
+                              "given",
+                              BatchPolicyNames(), unless_given),
+                  ParseBatchPolicy,
+                  [store = std::move(store)](
+                      const std::string&, BatchPolicy value) { store(value); })
+      ->option_text("POLICY");
+}
+
+void AddProfileOptions(CLI::App* command, ProfileOptions* options,
+                       std::string* network_file) {
+  command
+      ->add_option("--profile", options->profile,
+                   "Measurements, CSV or gzipped CSV")
+      ->option_text("FILE")
+      ->required();
+  AddBatchOption(command, &options->batch);
+  AddBytesOption(command, "--workspace-limit", &options->workspace_limit,
+                 "The workspace limit, such as 64MiB")
+      ->required();
+  AddBatchPolicyOption(command, &options->policy);
+  ProfileFilter& filter = options->filter;
+  if (network_file != nullptr) {
+    command
+        ->add_option("--network", *network_file,
+                     "The network's graph, an ONNX model")
+        ->option_text("FILE")
+        ->required();
+  }
+  command
+      ->add_option(network_file == nullptr ? "--network" : "--profile-network",
+                   filter.network, "Only this network of the profile")
+      ->option_text("NAME");
+  command->add_option("--layer", filter.layer, "Only this layer")
+      ->option_text("NAME");
+  const auto keep = [](std::string* field) {
+    return [field](const std::string& text, auto) { *field = text; };
+  };
+  AddParsedOption(command, "--op",
+                  "Only this operation: forward, backward_data or "
+                  "backward_filter",
+                  ParseConvOp, keep(&filter.op))
+      ->option_text("OP");
+  AddParsedOption(command, "--precision",
+                  "The precision to plan for: FP32, TF32, TRUE_HALF, "
+                  "PSEUDO_HALF or BF16",
+                  ParsePrecision, keep(&filter.precision))
+      ->option_text("PRECISION");
+  command
+      ->add_option("--device", filter.device,
+                   "Only measurements of this device")
+      ->option_text("NAME");
+  AddParsedOption(command, "--layout", "The data layout: NCHW or NHWC",
+                  ParseLayout, keep(&filter.layout))
+      ->option_text("LAYOUT");
+  AddOutputOption(command, &options->output);
+}
+
+Result<Profile> SelectFrom(const Profile& profile,
+                           const ProfileOptions& options) {
+  Result<Profile> selected = SelectKernels(profile, options.filter);
+  if (!selected) {
+    Error error = std::move(selected).error();
+    // The flags ask for what the file does not hold: a fault of the request.
+    if (error.code == Code::kNotFound) error.code = Code::kInvalidArgument;
+    return Within(options.profile, std::move(error));
+  }
+  return selected;
+}
+
+Result<Profile> ReadKernels(const ProfileOptions& options) {
+  UCUDNN_ASSIGN_OR_RETURN(const Profile profile,
+                          OfInput(ReadProfileFile(options.profile)));
+  return SelectFrom(profile, options);
+}
+
+std::string DescribeMicroBatches(const std::vector<MicroBatch>& micro_batches) {
+  std::string text;
+  for (const MicroBatch& micro : micro_batches) {
+    if (!text.empty()) text += ", ";
+    text += fmt::format("{} x {} {}", micro.batch.count(), micro.count,
+                        micro.algorithm.name);
+  }
+  return text;
+}
+
+std::string PlanTable(const WorkspacePlan& plan) {
+  bool has_offsets = false;
+  for (const KernelPlan& kernel : plan.kernels) {
+    if (kernel.offset.has_value()) has_offsets = true;
+  }
+  std::vector<std::string> header = {
+      "LAYER", "OP", "MICRO-BATCHES", "WORKSPACE", "TIME", "UNDIVIDED", "GAIN"};
+  if (has_offsets) header.insert(header.begin() + 4, "OFFSET");
+  Table table(header);
+  for (const KernelPlan& kernel : plan.kernels) {
+    std::vector<std::string> row = {kernel.layer,
+                                    std::string(Name(kernel.op)),
+                                    DescribeMicroBatches(kernel.micro_batches),
+                                    HumanBytes(kernel.workspace),
+                                    HumanTime(kernel.time),
+                                    TimeOrDash(kernel.undivided_time),
+                                    Gain(kernel.time, kernel.undivided_time)};
+    if (has_offsets) {
+      row.insert(row.begin() + 4, kernel.offset.has_value()
+                                      ? FormatBytes(*kernel.offset)
+                                      : std::string("-"));
+    }
+    table.AddRow(std::move(row));
+  }
+  return table.Text() +
+         fmt::format(
+             "\n{} kernels, batch {}: {}, undivided {} (gain {})\n"
+             "lower bound {} ({}), workspace {} in all under a limit of {}{}\n",
+             plan.kernels.size(), plan.batch.count(),
+             HumanTime(plan.total_time), TimeOrDash(plan.undivided_time),
+             Gain(plan.total_time, plan.undivided_time),
+             HumanTime(plan.lower_bound),
+             plan.optimal ? "optimal" : "not proven optimal",
+             HumanBytes(plan.total_workspace), HumanBytes(plan.workspace_limit),
+             has_offsets ? "" : " for each kernel");
+}
+
+}  // namespace ucudnn::ctl

@@ -1,0 +1,40 @@
+#include "client/cli/ranks_main.h"
+
+#include <mpi.h>
+
+#include <cstdio>
+
+namespace ucudnn::ctl {
+
+int RunOnRanks(CLI::App& app, int argc, char** argv,
+               const std::function<Status()>& body,
+               const std::function<int(const Status&)>& exit_status) {
+  MPI_Init(&argc, &argv);
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  // All ranks have the same arguments; the first one speaks for them.
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int status = rank == 0 ? app.exit(error) : error.get_exit_code();
+    MPI_Finalize();
+    return status == 0 ? 0 : 2;
+  }
+  const Status status = body();
+  if (status) {
+    MPI_Finalize();
+    return 0;
+  }
+  const int code = exit_status(status);
+  // Ranks that did not agree cannot leave together either.
+  const bool apart = status.error().code == Code::kDeadlineExceeded;
+  if (rank == 0 || apart) {
+    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(),
+                 status.error().message.c_str());
+  }
+  if (apart) MPI_Abort(MPI_COMM_WORLD, code);
+  MPI_Finalize();
+  return code;
+}
+
+}  // namespace ucudnn::ctl

@@ -1,0 +1,123 @@
+// One thing, whole.
+
+#include <array>
+#include <memory>
+
+#include "client/cli/server.h"
+#include "proto/json.h"
+
+namespace ucudnn::ctl {
+namespace {
+
+// What a message has, a line each; nested parts as JSON.
+std::string FieldsText(const google::protobuf::Message& message) {
+  const nlohmann::ordered_json json = ToJson(message);
+  Table table({"FIELD", "VALUE"});
+  for (const auto& [key, value] : json.items()) {
+    table.AddRow(
+        {key, value.is_string() ? value.get<std::string>() : value.dump()});
+  }
+  return table.Text();
+}
+
+std::string Joined(const google::protobuf::RepeatedField<std::int64_t>& list) {
+  return fmt::format("{}", fmt::join(list, "x"));
+}
+
+std::string NetworkText(const v1::Network& network) {
+  Table table({"LAYER", "C", "INPUT", "K", "FILTER", "PADDING", "STRIDE",
+               "DILATION", "GROUPS", "TRANSPOSED"});
+  for (const v1::Layer& layer : network.layers()) {
+    table.AddRow({layer.name(), std::to_string(layer.channels()),
+                  Joined(layer.input()), std::to_string(layer.filters()),
+                  Joined(layer.filter()), Joined(layer.padding()),
+                  Joined(layer.stride()), Joined(layer.dilation()),
+                  std::to_string(layer.groups()),
+                  layer.transposed() ? "yes" : "no"});
+  }
+  return fmt::format("network {}, revision {}, from {}\n\n{}", network.name(),
+                     network.revision(), network.format(), table.Text());
+}
+
+std::string ProfileText(const v1::Profile& profile) {
+  Table table({"PROBLEM", "BATCH", "ALGORITHM", "MATH", "WORKSPACE", "TIME",
+               "SPREAD", "REPEATS"});
+  for (const v1::ProblemProfile& problem : profile.problems()) {
+    for (const v1::Measurement& m : problem.measurements()) {
+      table.AddRow({problem.problem(), std::to_string(m.batch()), m.algorithm(),
+                    m.math(), HumanBytes(Bytes(m.workspace_bytes())),
+                    HumanTime(Nanoseconds(m.time_ns())),
+                    HumanTime(Nanoseconds(m.spread_ns())),
+                    std::to_string(m.repeats())});
+    }
+  }
+  return table.Text();
+}
+
+Status Show(const Server& server, const std::string& what,
+            const std::string& id, OutputFormat format) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  if (what == "node") {
+    UCUDNN_ASSIGN_OR_RETURN(const v1::Agent agent, connection->GetAgent(id));
+    return Print(format, ToJson(agent), [&] { return FieldsText(agent); });
+  }
+  if (what == "device") {
+    UCUDNN_ASSIGN_OR_RETURN(const v1::Device device, connection->GetDevice(id));
+    return Print(format, ToJson(device), [&] { return FieldsText(device); });
+  }
+  if (what == "network") {
+    UCUDNN_ASSIGN_OR_RETURN(const v1::Network network,
+                            connection->GetNetwork(id));
+    return Print(format, ToJson(network), [&] { return NetworkText(network); });
+  }
+  if (what == "profile") {
+    UCUDNN_ASSIGN_OR_RETURN(const v1::Profile profile,
+                            connection->GetProfile(id));
+    return Print(format, ToJson(profile), [&] { return ProfileText(profile); });
+  }
+  if (what == "job") {
+    UCUDNN_ASSIGN_OR_RETURN(const v1::Job job, connection->GetJob(id));
+    return Print(format, ToJson(job), [&] { return JobText(job); });
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, connection->GetPlan(id));
+  return Print(format, ToJson(plan), [&] { return PlanText(plan); });
+}
+
+struct Thing {
+  const char* what;
+  const char* id;
+  const char* help;
+};
+
+constexpr std::array kThings = {
+    Thing{"node", "NODE", "A node and its devices"},
+    Thing{"device", "DEVICE", "A device and its kind"},
+    Thing{"network", "NETWORK", "A network's convolutions"},
+    Thing{"profile", "KIND", "All that was measured of a kind of device"},
+    Thing{"plan", "PLAN", "What a plan has each rank and kernel do"},
+    Thing{"job", "JOB", "A job's ranks, its plans, and how long steps took"},
+};
+
+}  // namespace
+
+void AddShowCommands(CLI::App& app, const Server& server, Chosen* chosen) {
+  const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
+  CLI::App* show = app.add_subcommand(
+      "show", "Show one node, device, network, profile, plan or job");
+  show->require_subcommand(1);
+  for (const Thing& thing : kThings) {
+    const auto id = std::make_shared<std::string>();
+    CLI::App* command = show->add_subcommand(thing.what, thing.help);
+    command->add_option("id", *id, "Which one")
+        ->required()
+        ->option_text(thing.id);
+    AddOutputOption(command, format.get());
+    command->callback([&server, what = thing.what, id, format, chosen] {
+      *chosen = [&server, what, id, format] {
+        return Show(server, what, *id, *format);
+      };
+    });
+  }
+}
+
+}  // namespace ucudnn::ctl

@@ -1,0 +1,16 @@
+#include "client/cli/solve.h"
+
+namespace ucudnn::ctl {
+
+void AddSolveCommands(CLI::App& app, Chosen* chosen) {
+  CLI::App* solve = app.add_subcommand(
+      "solve", "Solve a planning problem offline, from files alone");
+  solve->require_subcommand(1);
+  AddSolveWr(solve, chosen);
+  AddSolvePareto(solve, chosen);
+  AddSolveWs(solve, chosen);
+  AddSolveWd(solve, chosen);
+  AddSolveAssign(solve, chosen);
+}
+
+}  // namespace ucudnn::ctl

@@ -1,0 +1,121 @@
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "base/files/file.h"
+#include "base/onnx/network_file.h"
+#include "base/plan_json.h"
+#include "client/cli/profile_options.h"
+#include "client/cli/solve.h"
+#include "solver/concurrency.h"
+#include "solver/ws.h"
+
+namespace ucudnn::ctl {
+namespace {
+
+struct WsOptions {
+  ProfileOptions profile;
+  std::string network;
+};
+
+// Of several networks in the profile the one that is named as the file.
+Result<Profile> ReadKernelsOf(ProfileOptions options, const Network& network) {
+  UCUDNN_ASSIGN_OR_RETURN(const Profile profile,
+                          OfInput(ReadProfileFile(options.profile)));
+  if (options.filter.network.empty()) {
+    std::set<std::string> names;
+    for (const KernelProfile& kernel : profile.kernels) {
+      names.insert(kernel.id.network);
+    }
+    if (names.size() > 1 && names.count(network.name) != 0) {
+      options.filter.network = network.name;
+    } else if (names.size() > 1) {
+      return Fail(Code::kInvalidArgument,
+                  "{}: {} networks are measured, none named '{}' as the model; "
+                  "choose one by --profile-network",
+                  options.profile, names.size(), network.name);
+    }
+  }
+  return SelectFrom(profile, options);
+}
+
+// Which of the network's layers each kernel is of: the one of its name, or,
+// where the profile names all layers otherwise, the one in its place.
+Result<std::vector<LayerKernel>> MatchLayers(const Profile& profile,
+                                             const Network& network) {
+  std::map<std::string, std::size_t> by_name;
+  for (std::size_t i = 0; i < network.layers.size(); ++i) {
+    by_name.emplace(network.layers[i].name, i);
+  }
+  std::map<std::string, std::size_t> places;
+  std::string unknown;
+  for (const KernelProfile& kernel : profile.kernels) {
+    places.emplace(kernel.id.layer, places.size());
+    if (by_name.count(kernel.id.layer) == 0) unknown = kernel.id.layer;
+  }
+  const bool by_place = !unknown.empty();
+  if (by_place && places.size() != network.layers.size()) {
+    return Fail(Code::kInvalidArgument,
+                "the profile's layer '{}' is not in {}, whose {} convolutions "
+                "start with '{}'; layers must have the model's names, or be as "
+                "many ({} are selected) and come in its order",
+                unknown, network.name, network.layers.size(),
+                network.layers[0].name, places.size());
+  }
+  if (by_place) {
+    std::fprintf(stderr,
+                 "ucudnn: layers are matched with the convolutions of %s by "
+                 "their order, since their names differ\n",
+                 network.name.c_str());
+  }
+  std::vector<LayerKernel> kernels;
+  for (const KernelProfile& kernel : profile.kernels) {
+    kernels.push_back(
+        {(by_place ? places : by_name).at(kernel.id.layer), kernel.id.op});
+  }
+  return kernels;
+}
+
+Status Run(const WsOptions& options) {
+  const ProfileOptions& profile = options.profile;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Graph graph,
+      OfInput(ReadGraphFile(options.network, profile.batch)));
+  UCUDNN_ASSIGN_OR_RETURN(const PartialOrder order, ConvolutionOrder(graph));
+  const Network network = NetworkOf(graph);
+  UCUDNN_ASSIGN_OR_RETURN(const Profile kernels,
+                          ReadKernelsOf(profile, network));
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<LayerKernel> layers,
+                          MatchLayers(kernels, network));
+  UCUDNN_ASSIGN_OR_RETURN(const Concurrency concurrency,
+                          OfTraining(Decompose(order), layers));
+  if (!concurrency.exact) {
+    std::fprintf(stderr,
+                 "ucudnn: the branches of %s are not series-parallel; some "
+                 "kernels that never coincide do not share workspace\n",
+                 network.name.c_str());
+  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      const WorkspacePlan plan,
+      SolveWs(kernels, concurrency,
+              {profile.batch, profile.workspace_limit, profile.policy}));
+  return Print(profile.output, ToJson(plan),
+               [&plan] { return PlanTable(plan); });
+}
+
+}  // namespace
+
+void AddSolveWs(CLI::App* solve, Chosen* chosen) {
+  CLI::App* command = solve->add_subcommand(
+      "ws",
+      "Divide mini-batches under one limit for an arena that kernels which "
+      "never run at once share");
+  auto options = std::make_shared<WsOptions>();
+  AddProfileOptions(command, &options->profile, &options->network);
+  command->callback(
+      [options, chosen] { *chosen = [options] { return Run(*options); }; });
+}
+
+}  // namespace ucudnn::ctl

@@ -1,0 +1,217 @@
+#include "client/executor/executor.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ucudnn {
+namespace {
+
+constexpr std::int64_t kAlignment = 256;
+
+std::int64_t AlignUp(std::int64_t n) {
+  return (n + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::string KernelName(const KernelPlan& kernel) {
+  return fmt::format("{} {}", kernel.layer, Name(kernel.op));
+}
+
+Status CheckBatch(const KernelPlan& kernel, BatchSize batch) {
+  if (!kernel.problem) {
+    return Fail(Code::kInvalidArgument,
+                "{}: the plan does not tell its problem", KernelName(kernel));
+  }
+  std::int64_t sum = 0;
+  for (const MicroBatch& micro : kernel.micro_batches) {
+    const std::int64_t size = micro.batch.count();
+    if (size < 1 || micro.count < 1 || size > batch.count() ||
+        micro.count > batch.count()) {
+      return Fail(Code::kInvalidArgument,
+                  "{}: a micro-batch of {} images, {} times; 1 to {} of each "
+                  "are accepted",
+                  KernelName(kernel), size, micro.count, batch.count());
+    }
+    sum += size * micro.count;
+  }
+  if (sum != batch.count()) {
+    return Fail(Code::kInvalidArgument,
+                "{}: its micro-batches have {} images together; {} are needed",
+                KernelName(kernel), sum, batch.count());
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Executor>> Executor::Create(Device& device,
+                                                   const WorkspacePlan& plan) {
+  std::unique_ptr<Executor> executor(new Executor(device));
+  executor->batch_ = plan.batch;
+  executor->limit_ = plan.workspace_limit;
+  executor->kernels_.resize(plan.kernels.size());
+  for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
+    UCUDNN_RETURN_IF_ERROR(CheckBatch(plan.kernels[i], plan.batch));
+    Prepared& kernel = executor->kernels_[i];
+    kernel.plan = plan.kernels[i];
+    kernel.strides = PackedStrides(*kernel.plan.problem);
+    kernel.offset = AlignUp(kernel.plan.offset.value_or(Bytes(0)).count());
+    if (Status prepared = executor->PrepareSteps(&kernel); !prepared) {
+      UCUDNN_RETURN_IF_ERROR(executor->FallBack(i, plan.workspace_limit, {},
+                                                std::move(prepared).error()));
+    }
+  }
+  UCUDNN_RETURN_IF_ERROR(executor->AllocateArena());
+  return executor;
+}
+
+const KernelPlan& Executor::kernel(std::size_t index) const {
+  UCUDNN_CHECK(index < kernels_.size());
+  return kernels_[index].plan;
+}
+
+Result<Convolution*> Executor::Prepare(const ConvProblem& problem,
+                                       BatchSize batch,
+                                       const Algorithm& algorithm) {
+  const CacheKey key(problem, batch, algorithm);
+  const auto known = convolutions_.find(key);
+  if (known != convolutions_.end()) return known->second.get();
+  UCUDNN_ASSIGN_OR_RETURN(std::unique_ptr<Convolution> convolution,
+                          device_.Prepare(problem, batch, algorithm));
+  return convolutions_.emplace(key, std::move(convolution)).first->second.get();
+}
+
+Status Executor::PrepareSteps(Prepared* kernel) {
+  std::vector<MicroBatchStep> steps;
+  for (const MicroBatch& micro : kernel->plan.micro_batches) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        Convolution * convolution,
+        Prepare(*kernel->plan.problem, micro.batch, micro.algorithm));
+    if (convolution->workspace() > kernel->plan.workspace) {
+      return Fail(Code::kFailedPrecondition,
+                  "{} on {} images needs {}; the plan has {} for it",
+                  micro.algorithm.name, micro.batch.count(),
+                  FormatBytes(convolution->workspace()),
+                  FormatBytes(kernel->plan.workspace));
+    }
+    steps.push_back({convolution, micro.batch.count(), micro.count});
+  }
+  kernel->steps = std::move(steps);
+  return {};
+}
+
+Status Executor::AllocateArena() {
+  const auto end = [](const Prepared& kernel) {
+    return Bytes(kernel.offset) + kernel.plan.workspace;
+  };
+  for (;;) {
+    Bytes size;
+    for (const Prepared& kernel : kernels_) size = std::max(size, end(kernel));
+    if (size == Bytes(0)) return {};
+    Result<DeviceBuffer> arena = device_.Allocate(size);
+    if (arena) {
+      arena_ = *std::move(arena);
+      return {};
+    }
+    // With half as much, kernels that need more fall back; and so on.
+    limit_ = size / 2;
+    for (std::size_t i = 0; i < kernels_.size(); ++i) {
+      if (end(kernels_[i]) <= limit_) continue;
+      UCUDNN_RETURN_IF_ERROR(FallBack(i, limit_, {}, arena.error()));
+    }
+  }
+}
+
+Result<MicroBatch> Executor::Undivided(const ConvProblem& problem,
+                                       BatchSize batch, Bytes limit,
+                                       const Algorithm& avoid) {
+  UCUDNN_ASSIGN_OR_RETURN(std::vector<Candidate> candidates,
+                          device_.SuggestAlgorithms(problem, batch));
+  std::stable_partition(
+      candidates.begin(), candidates.end(),
+      [&](const Candidate& c) { return c.algorithm != avoid; });
+  Error error{Code::kFailedPrecondition, ""};
+  Bytes smallest = Bytes::Max();
+  for (const Candidate& candidate : candidates) {
+    smallest = std::min(smallest, candidate.workspace);
+    if (candidate.workspace > limit) continue;
+    const Result<Convolution*> prepared =
+        Prepare(problem, batch, candidate.algorithm);
+    if (prepared) {
+      return MicroBatch{.batch = batch,
+                        .count = 1,
+                        .algorithm = candidate.algorithm,
+                        .time = Nanoseconds(0),
+                        .workspace = (*prepared)->workspace()};
+    }
+    error = prepared.error();
+  }
+  if (error.message.empty()) {
+    error.message = candidates.empty()
+                        ? std::string("the device has no algorithm for it")
+                        : fmt::format(
+                              "nothing undivided fits into {}; the smallest "
+                              "needs {}",
+                              FormatBytes(limit), FormatBytes(smallest));
+  }
+  return tl::unexpected<Error>(std::move(error));
+}
+
+Status Executor::FallBack(std::size_t index, Bytes limit,
+                          const Algorithm& avoid, Error why) {
+  Prepared& kernel = kernels_[index];
+  Result<MicroBatch> whole =
+      Undivided(*kernel.plan.problem, batch_, limit, avoid);
+  if (!whole) {
+    Error error = std::move(whole).error();
+    error.message =
+        fmt::format("{}: {}; and undivided: {}", KernelName(kernel.plan),
+                    why.message, error.message);
+    return tl::unexpected<Error>(std::move(error));
+  }
+  fallbacks_.push_back({index, std::move(why), whole->algorithm.name});
+  kernel.fell_back = true;
+  kernel.offset = 0;
+  kernel.plan.offset.reset();
+  kernel.plan.time = Nanoseconds(0);
+  kernel.plan.workspace = whole->workspace;
+  kernel.plan.micro_batches = {*std::move(whole)};
+  return PrepareSteps(&kernel);
+}
+
+std::pair<void*, Bytes> Executor::WorkspaceOf(const Prepared& kernel) const {
+  if (arena_.data() == nullptr) return {nullptr, Bytes(0)};
+  return {static_cast<char*>(arena_.data()) + kernel.offset,
+          arena_.size() - Bytes(kernel.offset)};
+}
+
+Status Executor::Run(std::size_t index, const ConvArgs& args) {
+  if (index >= kernels_.size()) {
+    return Fail(Code::kOutOfRange, "kernel {} of a plan that has {}", index,
+                kernels_.size());
+  }
+  Prepared& kernel = kernels_[index];
+  const auto [planned_workspace, planned_size] = WorkspaceOf(kernel);
+  MicroBatchProgress done;
+  Status status = RunSteps(kernel.steps, kernel.strides, args,
+                           planned_workspace, planned_size, &done);
+  if (status) return status;
+  if (kernel.fell_back) {
+    return Within(KernelName(kernel.plan), std::move(status).error());
+  }
+  // What ran stays; the images that are left run undivided.
+  const Algorithm failed = kernel.plan.micro_batches[done.step].algorithm;
+  UCUDNN_RETURN_IF_ERROR(
+      FallBack(index, arena_.size(), failed, std::move(status).error()));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const MicroBatch rest,
+      Undivided(*kernel.plan.problem, BatchSize(batch_.count() - done.images),
+                arena_.size(), failed));
+  UCUDNN_ASSIGN_OR_RETURN(
+      Convolution * convolution,
+      Prepare(*kernel.plan.problem, rest.batch, rest.algorithm));
+  const auto [workspace, size] = WorkspaceOf(kernel);
+  return RunFrom(*convolution, kernel.strides, args, done.images, workspace,
+                 size);
+}
+
+}  // namespace ucudnn

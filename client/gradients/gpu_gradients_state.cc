@@ -1,0 +1,198 @@
+#include "client/gradients/gpu_gradients_state.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "client/gradients/gpu_kernel.h"
+#include "client/gradients/gradient_sum.h"
+
+namespace ucudnn {
+
+Status GpuGradients::State::Check(CUresult result,
+                                  std::string_view call) const {
+  if (result == CUDA_SUCCESS) return {};
+  return tl::unexpected<Error>(cudnn::DescribeError(*driver, result, call));
+}
+
+Status GpuGradients::State::AllocatePinned(void** memory) const {
+  if (*memory != nullptr) return {};
+  return Check(driver->MemHostAlloc(
+                   memory, kPieceBytes,
+                   CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+               "cuMemHostAlloc");
+}
+
+Status GpuGradients::State::PrepareStream() {
+  CUcontext now = nullptr;
+  UCUDNN_RETURN_IF_ERROR(Check(driver->CtxGetCurrent(&now), "cuCtxGetCurrent"));
+  if (stream != nullptr && now == context) return {};
+  FreeContexts();
+  context = now;
+  UCUDNN_RETURN_IF_ERROR(Check(
+      driver->EventCreate(&made, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
+  return Check(driver->StreamCreate(&stream, CU_STREAM_NON_BLOCKING),
+               "cuStreamCreate");
+}
+
+bool GpuGradients::State::PrepareShared(const SharedMemory* window) {
+  if (window == nullptr || shared_refused) return false;
+  if (shared == window->data()) return true;
+  shared_refused =
+      driver->MemHostRegister == nullptr ||
+      driver->MemHostUnregister == nullptr ||
+      driver->MemHostRegister(window->data(), window->size(),
+                              CU_MEMHOSTREGISTER_PORTABLE) != CUDA_SUCCESS;
+  if (!shared_refused) shared = window->data();
+  return !shared_refused;
+}
+
+Status GpuGradients::State::PrepareRing() {
+  if (module != nullptr) return {};
+  UCUDNN_RETURN_IF_ERROR(
+      Check(driver->ModuleLoadData(&module, BlendModule().c_str()),
+            "cuModuleLoadData"));
+  UCUDNN_RETURN_IF_ERROR(
+      Check(driver->ModuleGetFunction(&blend_float, module, kBlendFloat),
+            "cuModuleGetFunction"));
+  UCUDNN_RETURN_IF_ERROR(
+      Check(driver->ModuleGetFunction(&blend_double, module, kBlendDouble),
+            "cuModuleGetFunction"));
+  for (void*& memory : ring) {
+    if (path == Path::kMapped) {
+      UCUDNN_RETURN_IF_ERROR(AllocatePinned(&memory));
+      continue;
+    }
+    CUdeviceptr address = 0;
+    UCUDNN_RETURN_IF_ERROR(
+        Check(driver->MemAlloc(&address, kPieceBytes), "cuMemAlloc"));
+    memory = reinterpret_cast<void*>(address);
+  }
+  return {};
+}
+
+void GpuGradients::State::FreeContexts() {
+  if (context == nullptr || driver->CtxPushCurrent(context) != CUDA_SUCCESS) {
+    return;
+  }
+  const cudnn::GpuContext::Scope scope(driver);
+  FreeRing();
+  if (shared != nullptr) (void)driver->MemHostUnregister(shared);
+  shared = nullptr;
+  if (stream != nullptr) (void)driver->StreamDestroy(stream);
+  if (made != nullptr) (void)driver->EventDestroy(made);
+  stream = nullptr;
+  made = nullptr;
+  context = nullptr;
+}
+
+void GpuGradients::State::FreeRing() {
+  if (module != nullptr) (void)driver->ModuleUnload(module);
+  module = nullptr;
+  for (void*& memory : ring) {
+    if (memory == nullptr) continue;
+    (void)(path == Path::kMapped ? driver->MemFreeHost(memory)
+                                 : driver->MemFree(DeviceAddress(memory)));
+    memory = nullptr;
+  }
+}
+
+void GpuGradients::State::FreePinned() {
+  for (void*& memory : pinned) {
+    if (memory != nullptr) (void)driver->MemFreeHost(memory);
+    memory = nullptr;
+  }
+}
+
+void GpuGradients::State::Abandon() {
+  pinned.fill(nullptr);
+  ring.fill(nullptr);
+  module = nullptr;
+  stream = nullptr;
+  made = nullptr;
+  shared = nullptr;
+  context = nullptr;
+  primary = nullptr;
+}
+
+template <class Query>
+Status GpuGradients::State::Poll(const Query& query, std::string_view call,
+                                 Ranks::Deadline deadline) const {
+  auto pause = std::chrono::microseconds(1);
+  for (int looks = 0;; ++looks) {
+    const CUresult result = query();
+    if (result != CUDA_ERROR_NOT_READY) return Check(result, call);
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return Fail(Code::kDeadlineExceeded,
+                  "what was enqueued in the gradients' stream did not end "
+                  "in time");
+    }
+    if (looks < 1000) {
+      std::this_thread::yield();
+      continue;
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::microseconds(1000));
+  }
+}
+
+Status GpuGradients::State::Wait(CUstream work,
+                                 Ranks::Deadline deadline) const {
+  return Poll([&] { return driver->StreamQuery(work); }, "cuStreamQuery",
+              deadline);
+}
+
+Status GpuGradients::State::WaitForDefaultStream(
+    Ranks::Deadline deadline) const {
+  UCUDNN_RETURN_IF_ERROR(
+      Check(driver->EventRecord(made, nullptr), "cuEventRecord"));
+  return Poll([&] { return driver->EventQuery(made); }, "cuEventQuery",
+              deadline);
+}
+
+Result<CUcontext> GpuGradients::State::Primary(int gpu) {
+  CUdevice device = 0;
+  UCUDNN_RETURN_IF_ERROR(Check(driver->DeviceGet(&device, gpu), "cuDeviceGet"));
+  if (primary != nullptr && primary_device == device) return primary;
+  ReleasePrimary();
+  UCUDNN_RETURN_IF_ERROR(Check(driver->DevicePrimaryCtxRetain(&primary, device),
+                               "cuDevicePrimaryCtxRetain"));
+  primary_device = device;
+  return primary;
+}
+
+void GpuGradients::State::ReleasePrimary() {
+  if (primary == nullptr) return;
+  FreeContexts();
+  (void)driver->DevicePrimaryCtxRelease(primary_device);
+  primary = nullptr;
+}
+
+Status GpuGradients::State::Enter(
+    const void* pointer, std::optional<cudnn::GpuContext::Scope>* scope) {
+  const auto ask = [&](void* answer, CUpointer_attribute attribute) {
+    return driver->PointerGetAttribute(answer, attribute,
+                                       DeviceAddress(pointer));
+  };
+  int gpu = -1;
+  UCUDNN_RETURN_IF_ERROR(Check(ask(&gpu, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL),
+                               "cuPointerGetAttribute"));
+  CUdevice current = -1;
+  CUdevice wanted = -1;
+  if (driver->CtxGetDevice(&current) == CUDA_SUCCESS &&
+      driver->DeviceGet(&wanted, gpu) == CUDA_SUCCESS && current == wanted) {
+    return {};
+  }
+  CUcontext context_of = nullptr;
+  if (ask(&context_of, CU_POINTER_ATTRIBUTE_CONTEXT) != CUDA_SUCCESS ||
+      context_of == nullptr) {
+    // Memory of a pool has none of its own, and any of the GPU's will do.
+    UCUDNN_ASSIGN_OR_RETURN(context_of, Primary(gpu));
+  }
+  UCUDNN_RETURN_IF_ERROR(
+      Check(driver->CtxPushCurrent(context_of), "cuCtxPushCurrent"));
+  scope->emplace(driver);
+  return {};
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,33 @@
+// A build without cuDNN, which cannot tell a GPU's memory.
+
+#include "client/gradients/gpu_gradients.h"
+
+namespace ucudnn {
+
+struct GpuGradients::State {};
+
+GpuGradients::GpuGradients(std::unique_ptr<State> state)
+    : state_(std::move(state)) {}
+GpuGradients::~GpuGradients() = default;
+
+Result<std::unique_ptr<GpuGradients>> GpuGradients::Create() {
+  return Fail(Code::kUnimplemented, "this build has no cuDNN backend");
+}
+
+GpuGradients::Path GpuGradients::path() const { return Path::kStaged; }
+bool GpuGradients::pins_window() const { return false; }
+bool GpuGradients::IsGpuMemory(const void*) const { return false; }
+Status GpuGradients::Wait(void*, Ranks::Deadline) { return {}; }
+
+template <class T>
+Status GpuGradients::ScaleAndSum(Ranks&, T*, std::size_t, double, void*,
+                                 Ranks::Deadline) {
+  return Fail(Code::kUnimplemented, "this build has no cuDNN backend");
+}
+
+template Status GpuGradients::ScaleAndSum(Ranks&, float*, std::size_t, double,
+                                          void*, Ranks::Deadline);
+template Status GpuGradients::ScaleAndSum(Ranks&, double*, std::size_t, double,
+                                          void*, Ranks::Deadline);
+
+}  // namespace ucudnn

@@ -1,0 +1,42 @@
+#ifndef UCUDNN_CLIENT_RANKS_RANK_DEVICE_H_
+#define UCUDNN_CLIENT_RANKS_RANK_DEVICE_H_
+
+// Opens the device that each rank of a job works on: what it asks for, else a
+// GPU of its own, else a part of its node's CPU (client/ranks/device_match.h).
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "client/ranks/device_match.h"
+#include "client/ranks/ranks.h"
+#include "device/device.h"
+
+namespace ucudnn {
+
+struct RankDeviceOptions {
+  std::string device = "auto";  // ParseDeviceWish
+  bool gpus = true;             // false: as if there were none
+  int cpu_devices = 0;  // parts of a node's CPU; 0: as many as its ranks
+  int threads = 0;      // of each; 0: an even share of the cores
+  // Whether the device lists all algorithms, which takes time, or those that a
+  // job may fall back to.
+  bool all_algorithms = false;
+};
+
+struct RankDevice {
+  std::string host;
+  std::unique_ptr<Device> device;
+};
+
+// Collective; the options may differ between ranks, but `cpu_devices` only
+// between nodes. All ranks have their device or all return the first error:
+// those of OpenDevices and ChooseDevices, kUnavailable if MPI fails,
+// kDeadlineExceeded if not all take part in time.
+Result<RankDevice> OpenRankDevice(Ranks& ranks,
+                                  const RankDeviceOptions& options,
+                                  Ranks::Deadline deadline);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_CLIENT_RANKS_RANK_DEVICE_H_

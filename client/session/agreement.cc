@@ -1,0 +1,341 @@
+#include "client/session/agreement.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "base/even_shares.h"
+#include "client/executor/undivided.h"
+#include "client/session/plan_check.h"
+#include "client/session/plan_file.h"
+
+namespace ucudnn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Deadline = Ranks::Deadline;
+
+// What each rank tells the others first.
+struct Hello {
+  std::string kind;
+  std::string device_id;
+  std::string host;
+  std::vector<std::string> options;
+  Status valid;
+};
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// A Status that crosses from rank to rank.
+Json ToJson(const Status& status) {
+  if (status) return nullptr;
+  return {{"code", static_cast<int>(status.error().code)},
+          {"message", status.error().message}};
+}
+
+Status FromJson(const Json& json) {
+  if (json.is_null()) return {};
+  return tl::unexpected<Error>(
+      Error{static_cast<Code>(json.value("code", 2)),
+            json.value("message", std::string("not told"))});
+}
+
+std::string Encode(const Hello& hello) {
+  return Dump({{"kind", hello.kind},
+               {"device_id", hello.device_id},
+               {"host", hello.host},
+               {"options", hello.options},
+               {"error", ToJson(hello.valid)}});
+}
+
+// Another version's may be anything.
+Hello DecodeHello(const std::string& text) {
+  Hello hello;
+  try {
+    const Json json = Json::parse(text);
+    hello.kind = json.at("kind");
+    hello.device_id = json.at("device_id");
+    hello.host = json.at("host");
+    hello.options = json.at("options").get<std::vector<std::string>>();
+    hello.valid = FromJson(json.at("error"));
+  } catch (const Json::exception& error) {
+    hello.valid = Fail(Code::kInvalidArgument,
+                       "runs another version of ucudnn: {}", error.what());
+  }
+  return hello;
+}
+
+// The same answer on every rank, for all have the same texts.
+Status Agree(const std::vector<Hello>& hellos) {
+  for (std::size_t r = 0; r < hellos.size(); ++r) {
+    if (!hellos[r].valid) {
+      return Within(fmt::format("rank {}", r), hellos[r].valid.error());
+    }
+  }
+  for (std::size_t r = 1; r < hellos.size(); ++r) {
+    if (hellos[r].options.size() != hellos[0].options.size()) {
+      return Fail(Code::kInvalidArgument,
+                  "ranks 0 and {} run different versions of ucudnn", r);
+    }
+    for (std::size_t i = 0; i < hellos[0].options.size(); ++i) {
+      if (hellos[r].options[i] == hellos[0].options[i]) continue;
+      return Fail(Code::kInvalidArgument,
+                  "rank {} has {}, rank 0 has {}; all ranks must give the same",
+                  r, hellos[r].options[i], hellos[0].options[i]);
+    }
+  }
+  return {};
+}
+
+// This rank's part of the undivided plan.
+Result<RankPlan> UndividedRank(Device& device, const JobRequest& request,
+                               const std::vector<Kernel>& kernels, int rank,
+                               int size) {
+  RankPlan plan;
+  plan.device_kind = ToString(device.info().kind);
+  const std::vector<BatchSize> shares =
+      EvenShares(request.batch, static_cast<std::size_t>(size));
+  plan.batch = shares[static_cast<std::size_t>(rank)];
+  plan.weight = static_cast<double>(plan.batch.count()) /
+                static_cast<double>(request.batch.count());
+  plan.reason = "an even share";
+  const bool total = request.total_workspace > Bytes(0);
+  UCUDNN_ASSIGN_OR_RETURN(
+      plan.workspace,
+      UndividedPlan(device, kernels, plan.batch,
+                    total ? request.total_workspace : request.workspace_limit));
+  if (total) {
+    // Under one limit for all, the kernels take turns in one segment.
+    plan.workspace.total_workspace = Bytes(0);
+    for (KernelPlan& kernel : plan.workspace.kernels) {
+      kernel.offset = Bytes(0);
+      plan.workspace.total_workspace =
+          std::max(plan.workspace.total_workspace, kernel.workspace);
+    }
+  }
+  return plan;
+}
+
+// Random, as RFC 4122 has it.
+std::string NewUuid() {
+  std::random_device random;
+  std::array<std::uint32_t, 4> words{};
+  for (std::uint32_t& word : words) word = random();
+  words[1] = (words[1] & 0xFFFF0FFFU) | 0x4000U;
+  words[2] = (words[2] & 0x3FFFFFFFU) | 0x80000000U;
+  return fmt::format("{:08x}-{:04x}-{:04x}-{:04x}-{:04x}{:08x}", words[0],
+                     words[1] >> 16U, words[1] & 0xFFFFU, words[2] >> 16U,
+                     words[2] & 0xFFFFU, words[3]);
+}
+
+std::string HostName() {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  return host.data();
+}
+
+// One rank's steps towards a session; each method is collective.
+class Steps {
+ public:
+  Steps(Ranks& ranks, const SessionOptions& options, Device& device)
+      : ranks_(ranks), options_(options), device_(device) {}
+
+  Result<Agreement> Run() {
+    UCUDNN_ASSIGN_OR_RETURN(const std::vector<Hello> hellos, Meet());
+    UCUDNN_RETURN_IF_ERROR(Choose());
+    for (const Hello& hello : hellos) {
+      agreement_.device_ids.push_back(hello.device_id);
+      agreement_.hosts.push_back(hello.host);
+    }
+    return std::move(agreement_);
+  }
+
+ private:
+  // Tells who is there; checks that all want the same.
+  Result<std::vector<Hello>> Meet() {
+    Hello mine;
+    mine.host = HostName();
+    mine.kind = ToString(device_.info().kind);
+    mine.device_id = device_.info().id;
+    mine.options = ExplicitOptions(options_);
+    // Only rank 0's environment counts.
+    const Environment none = [](const std::string&) { return std::nullopt; };
+    auto resolved = ResolveConfig(
+        options_, ranks_.rank() == 0 ? ProcessEnvironment() : none);
+    if (resolved) {
+      config() = *std::move(resolved);
+    } else {
+      mine.valid = tl::unexpected<Error>(std::move(resolved).error());
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const auto texts,
+                            ranks_.AllGather(Encode(mine), Soon()));
+    std::vector<Hello> hellos;
+    hellos.reserve(texts.size());
+    for (const std::string& text : texts) hellos.push_back(DecodeHello(text));
+    UCUDNN_RETURN_IF_ERROR(Agree(hellos));
+    for (const Hello& hello : hellos) {
+      config().request.device_kinds.push_back(hello.kind);
+    }
+    return hellos;
+  }
+
+  // The best plan that all ranks can run.
+  Status Choose() {
+    std::optional<PlanSearch> search;
+    if (ranks_.rank() == 0) {
+      search.emplace(config());
+      agreement_.job_id = NewUuid();
+    }
+    for (;;) {
+      UCUDNN_RETURN_IF_ERROR(Offer(search));
+      FoundPlan& found = agreement_.found;
+      if (found.source == PlanSource::kUndivided) {
+        UCUDNN_ASSIGN_OR_RETURN(found.plan, Undivided());
+        return {};
+      }
+      UCUDNN_ASSIGN_OR_RETURN(
+          Result<JobPlan> shared,
+          ShareIfRunnable(ranks_, found.plan, device_, Soon()));
+      if (shared) {
+        found.plan = *std::move(shared);
+        if (search) search->Accept(found);
+        return {};
+      }
+      if (search) search->Reject(shared.error().message);
+    }
+  }
+
+  SessionConfig& config() { return agreement_.config; }
+  Deadline Soon() const {
+    return std::chrono::steady_clock::now() + options_.agree_within;
+  }
+  Deadline WhenSearched() const {
+    return Soon() + options_.ask_within + options_.await_measurements;
+  }
+
+  // Where rank 0's next plan is from, with why it is not a better one; the
+  // plan itself on rank 0 alone.
+  Status Offer(std::optional<PlanSearch>& search) {
+    std::string head;
+    if (search) {
+      agreement_.found = {};
+      std::optional<FoundPlan> found = search->Next();
+      agreement_.reason = search->reason();
+      if (found) {
+        agreement_.found = *std::move(found);
+        if (!agreement_.reason.empty()) agreement_.reason += "; ";
+        agreement_.reason += agreement_.found.where;
+      }
+      head = Dump({{"source", static_cast<int>(agreement_.found.source)},
+                   {"reason", agreement_.reason},
+                   {"job_id", agreement_.job_id},
+                   {"coordinators", config().coordinators}});
+    }
+    UCUDNN_RETURN_IF_ERROR(ranks_.Broadcast(&head, WhenSearched()));
+    if (search) return {};
+    try {
+      const Json json = Json::parse(head);
+      agreement_.found.source =
+          static_cast<PlanSource>(json.at("source").get<int>());
+      agreement_.reason = json.at("reason");
+      agreement_.job_id = json.at("job_id");
+      config().coordinators = json.at("coordinators");
+    } catch (const Json::exception& error) {
+      return Fail(Code::kInternal, "rank 0's offer is not readable: {}",
+                  error.what());
+    }
+    return {};
+  }
+
+  // Each rank plans for itself, under rank 0's limits.
+  Result<JobPlan> Undivided() {
+    std::string request;
+    if (ranks_.rank() == 0) {
+      request = ToProto(config().request).SerializeAsString();
+    }
+    UCUDNN_RETURN_IF_ERROR(ranks_.Broadcast(&request, Soon()));
+    v1::PlanRequest message;
+    if (!message.ParseFromString(request)) {
+      return Fail(Code::kInternal, "rank 0's request is not readable");
+    }
+    UCUDNN_ASSIGN_OR_RETURN(config().request, FromProto(message));
+    JobPlan mine;
+    mine.request = config().request;
+    auto rank = UndividedRank(device_, config().request, config().kernels,
+                              ranks_.rank(), ranks_.size());
+    Status status;
+    if (rank) {
+      mine.ranks.push_back(*std::move(rank));
+    } else {
+      status = tl::unexpected<Error>(std::move(rank).error());
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const Status all, ranks_.AllOf(status, Soon()));
+    UCUDNN_RETURN_IF_ERROR(all);
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto texts,
+        ranks_.AllGather(ToProto(mine).SerializeAsString(), Soon()));
+    JobPlan plan;
+    plan.request = config().request;
+    plan.reasons = {
+        "undivided: an even split, each kernel by the first "
+        "algorithm that fits"};
+    for (const std::string& text : texts) {
+      v1::Plan part;
+      if (!part.ParseFromString(text) || part.ranks_size() != 1) {
+        return Fail(Code::kInternal, "a rank's part is not readable");
+      }
+      UCUDNN_ASSIGN_OR_RETURN(JobPlan decoded, FromProto(part));
+      plan.ranks.push_back(std::move(decoded.ranks[0]));
+    }
+    return plan;
+  }
+
+  Ranks& ranks_;
+  const SessionOptions& options_;
+  Device& device_;
+  Agreement agreement_;
+};
+
+}  // namespace
+
+Result<Agreement> AgreeOnPlan(Ranks& ranks, const SessionOptions& options,
+                              Device& device) {
+  return Steps(ranks, options, device).Run();
+}
+
+Result<Result<JobPlan>> ShareIfRunnable(Ranks& ranks, const JobPlan& plan,
+                                        Device& device, Deadline deadline) {
+  std::string body;
+  if (ranks.rank() == 0) body = ToProto(plan).SerializeAsString();
+  UCUDNN_RETURN_IF_ERROR(ranks.Broadcast(&body, deadline));
+  const auto decoded = [&]() -> Result<JobPlan> {
+    v1::Plan message;
+    if (!message.ParseFromString(body)) {
+      return Fail(Code::kInternal, "rank 0's plan is not readable");
+    }
+    return FromProto(message);
+  };
+  Result<JobPlan> mine = decoded();
+  Status runnable;
+  if (!mine) {
+    runnable = tl::unexpected<Error>(mine.error());
+  } else if (mine->ranks.size() != static_cast<std::size_t>(ranks.size())) {
+    runnable = Fail(Code::kInternal, "the plan has {} ranks, the job has {}",
+                    mine->ranks.size(), ranks.size());
+  } else {
+    const auto index = static_cast<std::size_t>(ranks.rank());
+    runnable = CheckOnDevice(device, mine->ranks[index].workspace);
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const Status all, ranks.AllOf(runnable, deadline));
+  if (!all) return Result<JobPlan>(tl::unexpected<Error>(all.error()));
+  return mine;
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,136 @@
+#include "client/session/config.h"
+
+#include <utility>
+
+#include "client/connection.h"
+
+namespace ucudnn {
+namespace {
+
+constexpr Bytes kDefaultLimit = 64_MiB;
+
+// Sets `value` from the option or else from the variable; whether either was
+// there.
+template <class T, class Parse>
+Result<bool> Choose(const std::optional<T>& option,
+                    const Environment& environment, const std::string& name,
+                    Parse parse, T* value) {
+  if (option) {
+    *value = *option;
+    return true;
+  }
+  return FromEnvironment(environment, name, parse, value);
+}
+
+Result<std::string> AsIs(const std::string& text) { return text; }
+
+Status NotNegative(std::string_view name, std::int64_t value) {
+  if (value >= 0) return {};
+  return Fail(Code::kInvalidArgument, "{} is {}; at least 0 is accepted", name,
+              value);
+}
+
+}  // namespace
+
+Result<SessionConfig> ResolveConfig(const SessionOptions& options,
+                                    const Environment& environment) {
+  SessionConfig config;
+  JobRequest& request = config.request;
+  if (options.batch < BatchSize(1) || options.batch > kMaxBatchSize) {
+    return Fail(Code::kInvalidArgument, "batch is {}; 1 to {} is accepted",
+                options.batch.count(), kMaxBatchSize.count());
+  }
+  request.network = options.network.name;
+  request.batch = options.batch;
+  request.precision = options.precision;
+  request.layout = options.layout;
+  request.workspace_limit = kDefaultLimit;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const bool limit,
+      Choose(options.workspace_limit, environment, "UCUDNN_WORKSPACE_LIMIT",
+             ParseBytes, &request.workspace_limit));
+  UCUDNN_ASSIGN_OR_RETURN(const bool total,
+                          Choose(options.total_workspace, environment,
+                                 "UCUDNN_TOTAL_WORKSPACE_SIZE", ParseBytes,
+                                 &request.total_workspace));
+  config.limits_chosen = limit || total;
+  UCUDNN_RETURN_IF_ERROR(
+      NotNegative("workspace_limit", request.workspace_limit.count()));
+  UCUDNN_RETURN_IF_ERROR(
+      NotNegative("total_workspace", request.total_workspace.count()));
+  UCUDNN_RETURN_IF_ERROR(Choose(options.policy, environment,
+                                "UCUDNN_BATCH_SIZE_POLICY", ParseBatchPolicy,
+                                &request.policy));
+  UCUDNN_RETURN_IF_ERROR(Choose(options.coordinators, environment,
+                                "UCUDNN_COORDINATOR", AsIs,
+                                &config.coordinators));
+  if (!config.coordinators.empty()) {
+    UCUDNN_RETURN_IF_ERROR(ParseCoordinators(
+        config.coordinators,
+        options.coordinators ? "coordinators" : "UCUDNN_COORDINATOR"));
+  }
+  UCUDNN_RETURN_IF_ERROR(Choose(options.plan_file, environment,
+                                "UCUDNN_PLAN_FILE", AsIs, &config.plan_file));
+  UCUDNN_ASSIGN_OR_RETURN(const bool cached,
+                          Choose(options.cache_dir, environment,
+                                 "UCUDNN_CACHE_DIR", AsIs, &config.cache_dir));
+  if (!cached) config.cache_dir = DefaultCacheDirectory(environment);
+  UCUDNN_RETURN_IF_ERROR(NotNegative("ask_within", options.ask_within.count()));
+  UCUDNN_RETURN_IF_ERROR(
+      NotNegative("await_measurements", options.await_measurements.count()));
+  UCUDNN_RETURN_IF_ERROR(
+      NotNegative("agree_within", options.agree_within.count()));
+  config.ask_within = options.ask_within;
+  config.await_measurements = options.await_measurements;
+  config.network = options.network;
+  config.job_name = options.job_name;
+  config.kernels =
+      options.kernels.empty()
+          ? KernelsOf(options.network, options.precision, options.layout)
+          : options.kernels;
+  return config;
+}
+
+std::vector<std::string> ExplicitOptions(const SessionOptions& options) {
+  const std::vector<Kernel> kernels =
+      options.kernels.empty()
+          ? KernelsOf(options.network, options.precision, options.layout)
+          : options.kernels;
+  const auto bytes = [](const std::optional<Bytes>& value) {
+    return value ? FormatBytes(*value) : std::string("unset");
+  };
+  return {
+      "network=" + options.network.name,
+      "kernels=" + ShortHash(KernelsText(kernels)),
+      fmt::format("batch={}", options.batch.count()),
+      fmt::format("precision={}", Name(options.precision)),
+      fmt::format("layout={}", Name(options.layout)),
+      "workspace_limit=" + bytes(options.workspace_limit),
+      "total_workspace=" + bytes(options.total_workspace),
+      fmt::format("policy={}",
+                  options.policy ? Name(*options.policy) : "unset"),
+  };
+}
+
+std::string WholeDevice(const std::string& id) {
+  return id.substr(0, id.find('/'));
+}
+
+std::string ShortHash(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : text) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+std::string KernelsText(const std::vector<Kernel>& kernels) {
+  std::string text;
+  for (const Kernel& kernel : kernels) {
+    text += fmt::format("{} {} {}\n", kernel.layer, Name(kernel.op),
+                        ToString(kernel.problem));
+  }
+  return text;
+}
+
+}  // namespace ucudnn

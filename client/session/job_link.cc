@@ -1,0 +1,268 @@
+#include "client/session/job_link.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <csignal>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "client/connection.h"
+#include "client/session/plan_file.h"
+#include "client/session/step_log.h"
+
+namespace ucudnn {
+namespace {
+
+// What is told at once; the log's capacity in a few calls.
+constexpr int kMaxStepsPerCall = 1024;
+constexpr Milliseconds kShortestPause{10};
+constexpr Milliseconds kLongestPause{60'000};
+
+}  // namespace
+
+class JobLink::Worker {
+ public:
+  Worker(Options options, std::unique_ptr<Connection> connection)
+      : options_(std::move(options)),
+        connection_(std::move(connection)),
+        pause_(options_.report_after) {}
+
+  void Start() {
+    // Signals are the program's own matter.
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::thread([this] { Run(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  StepLog& log() { return log_; }
+
+  std::optional<Offer> TakeOffer() {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) return std::nullopt;  // next time
+    return std::exchange(offer_, std::nullopt);
+  }
+
+  void Answer(std::int64_t revision, std::string rejected) {
+    {
+      const std::lock_guard lock(mutex_);
+      v1::AnswerRevisionRequest answer;
+      answer.set_job_id(options_.job_id);
+      answer.set_revision(revision);
+      answer.set_rejected(std::move(rejected));
+      answers_.push_back(std::move(answer));
+      answered_ = true;
+    }
+    woken_.notify_one();
+  }
+
+  void Finish() {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    woken_.notify_one();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  // One round after the other, until the end; then a last one.
+  void Run() {
+    for (;;) {
+      bool ending = false;
+      {
+        const std::lock_guard lock(mutex_);
+        ending = ending_;
+        answered_ = false;
+      }
+      Round(ending);
+      if (ending) return;
+      // Only a new answer cuts the pause short: one that could not be
+      // delivered waits for the next round, like everything else.
+      std::unique_lock lock(mutex_);
+      woken_.wait_for(lock, pause_, [&] { return ending_ || answered_; });
+    }
+  }
+
+  // As many calls as are needed, in call_within together.
+  void Round(bool last) {
+    end_ = std::chrono::steady_clock::now() + options_.call_within;
+    if (!Register()) return;
+    if (!SendAnswers()) return;
+    if (!SendSteps()) return;
+    if (last && options_.registration) {
+      v1::FinishJobRequest finish;
+      finish.set_job_id(options_.job_id);
+      static_cast<void>(connection_->FinishJob(finish, Policy()));
+    }
+  }
+
+  RetryPolicy Policy() const {
+    const auto left = std::max(std::chrono::duration_cast<Milliseconds>(
+                                   end_ - std::chrono::steady_clock::now()),
+                               Milliseconds(1));
+    RetryPolicy policy;
+    // A coordinator that is away is asked again in the next round.
+    policy.budget = left;
+    policy.attempt_timeout = left;
+    policy.first_wait = left * 2 + Milliseconds(1);
+    return policy;
+  }
+
+  bool Register() {
+    if (registered_ || !options_.registration) return true;
+    const auto response =
+        connection_->RegisterJob(*options_.registration, Policy());
+    if (!response) return false;
+    registered_ = true;
+    Pace(response->report_after_ms());
+    return true;
+  }
+
+  bool SendAnswers() {
+    for (;;) {
+      v1::AnswerRevisionRequest answer;
+      {
+        const std::lock_guard lock(mutex_);
+        if (answers_.empty()) return true;
+        answer = answers_.front();
+      }
+      const auto sent = connection_->AnswerRevision(answer, Policy());
+      // An answer that the coordinator refuses now it will always refuse.
+      if (!sent && sent.error().code != Code::kNotFound &&
+          sent.error().code != Code::kInvalidArgument) {
+        return false;
+      }
+      const std::lock_guard lock(mutex_);
+      answers_.erase(answers_.begin());
+    }
+  }
+
+  // Fills the request with what the log has; what was not acknowledged is in it
+  // still. Whether there may be more.
+  bool Collect() {
+    request_.set_job_id(options_.job_id);
+    request_.set_rank(options_.rank);
+    for (; collected_ < kMaxStepsPerCall; ++collected_) {
+      const std::optional<TakenStep> step = log_.Take();
+      if (!step) return false;
+      v1::StepBatch* batch =
+          request_.batches().empty()
+              ? nullptr
+              : request_.mutable_batches(request_.batches_size() - 1);
+      const bool follows =
+          batch != nullptr && batch->revision() == step->revision &&
+          batch->first_step() + batch->step_ns_size() == step->index;
+      if (!follows) {
+        batch = request_.add_batches();
+        batch->set_revision(step->revision);
+        batch->set_first_step(step->index);
+      }
+      batch->add_step_ns(step->time.count());
+    }
+    return true;
+  }
+
+  bool SendSteps() {
+    for (bool more = true; more;) {
+      more = Collect();
+      auto response = connection_->ReportSteps(request_, Policy());
+      if (!response) {
+        const Code code = response.error().code;
+        // Another database than before: begin anew.
+        if (code == Code::kNotFound) registered_ = false;
+        // What it does not accept it will not accept later.
+        if (code == Code::kInvalidArgument) ForgetSteps();
+        return false;
+      }
+      ForgetSteps();
+      Pace(response->report_after_ms());
+      Fetch(response->newest());
+    }
+    return true;
+  }
+
+  void ForgetSteps() {
+    request_.clear_batches();
+    collected_ = 0;
+  }
+
+  // Rank 0 gets the plan of a revision that is news.
+  void Fetch(const v1::JobRevision& newest) {
+    if (!options_.registration || newest.revision() <= fetched_ ||
+        newest.plan_id() == 0 || !newest.rejected().empty()) {
+      return;
+    }
+    const auto plan =
+        connection_->GetPlan(std::to_string(newest.plan_id()), Policy());
+    if (!plan) return;
+    auto decoded = FromProto(*plan);
+    fetched_ = newest.revision();
+    if (!decoded) {
+      Answer(newest.revision(), decoded.error().message);
+      return;
+    }
+    const std::lock_guard lock(mutex_);
+    offer_ = Offer{newest.revision(), *std::move(decoded)};
+  }
+
+  void Pace(std::int64_t ms) {
+    if (ms <= 0) return;
+    pause_ = std::clamp(Milliseconds(ms), kShortestPause, kLongestPause);
+  }
+
+  const Options options_;
+  const std::unique_ptr<Connection> connection_;
+  StepLog log_;
+
+  // The thread's own.
+  Milliseconds pause_;
+  std::chrono::steady_clock::time_point end_;
+  bool registered_ = false;
+  std::int64_t fetched_ = 1;
+  v1::ReportStepsRequest request_;
+  int collected_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  bool ending_ = false;
+  std::optional<Offer> offer_;
+  std::vector<v1::AnswerRevisionRequest> answers_;  // not delivered yet
+  bool answered_ = false;  // an answer has come since the last round began
+
+  std::thread thread_;
+};
+
+JobLink::JobLink(std::unique_ptr<Worker> worker) : worker_(std::move(worker)) {}
+JobLink::~JobLink() { Finish(); }
+
+Result<std::unique_ptr<JobLink>> JobLink::Start(Options options) {
+  UCUDNN_ASSIGN_OR_RETURN(auto connection,
+                          Connection::Open(options.coordinators));
+  std::unique_ptr<JobLink> link(new JobLink(
+      std::make_unique<Worker>(std::move(options), std::move(connection))));
+  link->worker_->Start();
+  return link;
+}
+
+void JobLink::Report(std::int64_t revision, Nanoseconds time) {
+  worker_->log().Add(revision, time);
+}
+
+std::optional<JobLink::Offer> JobLink::TakeOffer() {
+  return worker_->TakeOffer();
+}
+
+void JobLink::Answer(std::int64_t revision, std::string rejected) {
+  worker_->Answer(revision, std::move(rejected));
+}
+
+void JobLink::Finish() { worker_->Finish(); }
+
+}  // namespace ucudnn

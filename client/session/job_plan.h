@@ -1,0 +1,64 @@
+#ifndef UCUDNN_CLIENT_SESSION_JOB_PLAN_H_
+#define UCUDNN_CLIENT_SESSION_JOB_PLAN_H_
+
+// A plan as a training job sees it: what each rank does. Values; safe to copy
+// and to read from any thread.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/conv_problem.h"
+#include "base/plan.h"
+#include "base/units.h"
+
+namespace ucudnn {
+
+// What a plan is asked for. Equal requests over the same measurements have
+// the same plan.
+struct JobRequest {
+  std::string network;
+  BatchSize batch;                        // over all ranks
+  std::vector<std::string> device_kinds;  // of each rank, in rank order
+  Bytes workspace_limit;                  // of each kernel
+  Bytes total_workspace;  // of all kernels together; 0: only each is limited
+  BatchPolicy policy = BatchPolicy::kPowerOfTwo;
+  Precision precision = Precision::kFp32;
+  Layout layout = Layout::kNchw;
+
+  friend bool operator==(const JobRequest&, const JobRequest&) = default;
+};
+
+struct RankPlan {
+  std::string device_kind;
+  BatchSize batch;    // 0: the rank is left out
+  double weight = 0;  // of its gradient: batch / global batch
+  WorkspacePlan workspace;
+  std::string reason;  // why this batch, for people; may be empty
+
+  friend bool operator==(const RankPlan&, const RankPlan&) = default;
+};
+
+struct JobPlan {
+  std::int64_t id = 0;  // the coordinator's number; 0 if it made none
+  std::int64_t revision = 0;
+  JobRequest request;
+  std::int64_t network_revision = 0;
+  // The slowest rank's time for the convolutions of one iteration; 0 if
+  // nothing was measured.
+  Nanoseconds predicted{0};
+  Nanoseconds lower_bound{0};
+  bool optimal = false;
+  // The same with no batch divided; absent where a rank has no such time.
+  std::optional<Nanoseconds> undivided;
+  std::vector<RankPlan> ranks;
+  std::vector<std::string> reasons;  // for people
+  std::int64_t created_ms = 0;       // Unix time
+
+  friend bool operator==(const JobPlan&, const JobPlan&) = default;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_CLIENT_SESSION_JOB_PLAN_H_

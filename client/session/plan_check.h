@@ -1,0 +1,31 @@
+#ifndef UCUDNN_CLIENT_SESSION_PLAN_CHECK_H_
+#define UCUDNN_CLIENT_SESSION_PLAN_CHECK_H_
+
+// Whether a plan, wherever it comes from, is one that a job can apply.
+
+#include <vector>
+
+#include "base/network.h"
+#include "base/result.h"
+#include "client/session/job_plan.h"
+#include "device/device.h"
+
+namespace ucudnn {
+
+// kFailedPrecondition, saying what differs, unless the plan is for the
+// request's network, batch, precision, layout and kinds of ranks; gives every
+// image to one rank and each rank its share as weight; and divides for each
+// rank that has images exactly the job's kernels, each into its whole batch.
+// No kernels: any will do. `with_limits`: each kernel must also keep to the
+// request's workspace limit, or all together to its total.
+Status CheckPlan(const JobPlan& plan, const JobRequest& request,
+                 const std::vector<Kernel>& kernels, bool with_limits);
+
+// kFailedPrecondition unless the device prepares each algorithm of the plan,
+// with no more workspace than the plan has for it; once for each problem, batch
+// size and algorithm.
+Status CheckOnDevice(Device& device, const WorkspacePlan& plan);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_CLIENT_SESSION_PLAN_CHECK_H_

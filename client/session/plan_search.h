@@ -1,0 +1,62 @@
+#ifndef UCUDNN_CLIENT_SESSION_PLAN_SEARCH_H_
+#define UCUDNN_CLIENT_SESSION_PLAN_SEARCH_H_
+
+// Where rank 0 looks for a plan: the plan file, the coordinator, the cache, in
+// this order. Knows nothing of MPI.
+//
+//   PlanSearch search(config);            // config.request has all kinds
+//   while (auto found = search.Next()) {
+//     if (every rank can run found->plan) return search.Accept(*found);
+//     search.Reject("rank 1: ...");
+//   }
+//   // undivided, because of search.reason()
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "client/session/config.h"
+#include "client/session/job_plan.h"
+#include "client/session/session.h"
+
+namespace ucudnn {
+
+struct FoundPlan {
+  PlanSource source = PlanSource::kUndivided;
+  JobPlan plan;
+  std::string where;  // "plan 7 of coordinator a:7460", for people
+};
+
+class PlanSearch {
+ public:
+  explicit PlanSearch(SessionConfig config) : config_(std::move(config)) {}
+
+  // The next plan that fits the job (CheckPlan), or nothing. Takes up to
+  // ask_within + await_measurements when the coordinator is asked.
+  std::optional<FoundPlan> Next();
+  // The plan that Next gave last is of no use, because of `why`.
+  void Reject(std::string why);
+  // The plan is good: keeps it in the cache if it comes from the coordinator.
+  void Accept(const FoundPlan& found);
+
+  // Why what was passed over was, in order; one line, empty if nothing was.
+  std::string reason() const;
+  // Where a plan for this request is kept; empty without a cache.
+  std::string cache_path() const;
+
+ private:
+  Result<FoundPlan> FromFile();
+  Result<FoundPlan> FromCoordinator();
+  Result<FoundPlan> FromCache();
+  Status Check(const FoundPlan& found, bool with_limits) const;
+
+  SessionConfig config_;
+  int step_ = 0;
+  std::string where_;  // of the last plan
+  std::vector<std::string> passed_over_;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_CLIENT_SESSION_PLAN_SEARCH_H_

@@ -1,0 +1,203 @@
+#include "client/session/session.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "client/gradients/all_reduce.h"
+#include "client/ranks/ranks.h"
+#include "client/session/agreement.h"
+#include "client/session/config.h"
+#include "client/session/job_link.h"
+#include "client/session/plan_check.h"
+#include "client/session/plan_file.h"
+#include "device/device.h"
+
+namespace ucudnn {
+
+std::string_view Name(PlanSource source) {
+  switch (source) {
+    case PlanSource::kPlanFile:
+      return "plan file";
+    case PlanSource::kCoordinator:
+      return "coordinator";
+    case PlanSource::kCache:
+      return "cache";
+    case PlanSource::kUndivided:
+      return "undivided";
+  }
+  return "unknown";
+}
+
+Session::Session() = default;
+
+Session::~Session() { ForgetActiveComm(); }
+
+void Session::ForgetActiveComm() {
+  if (!active_) return;
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized == 0 && ranks_->usable() && *active_ != MPI_COMM_NULL) {
+    MPI_Comm_free(&*active_);
+  }
+  active_.reset();
+}
+
+Result<std::unique_ptr<Session>> Session::Create(MPI_Comm comm,
+                                                 const SessionOptions& options,
+                                                 Device& device) {
+  std::unique_ptr<Session> session(new Session);
+  session->agree_within_ = options.agree_within;
+  session->device_ = &device;
+  UCUDNN_ASSIGN_OR_RETURN(session->ranks_,
+                          Ranks::Duplicate(comm, session->Soon()));
+  session->reducer_ = std::make_unique<AllReducer>(*session->ranks_);
+  UCUDNN_ASSIGN_OR_RETURN(Agreement agreed,
+                          AgreeOnPlan(*session->ranks_, options, device));
+  session->config_ = std::make_unique<SessionConfig>(agreed.config);
+  session->index_ = static_cast<std::size_t>(session->ranks_->rank());
+  session->plan_ = std::move(agreed.found.plan);
+  session->source_ = agreed.found.source;
+  session->reason_ = std::move(agreed.reason);
+  session->job_id_ = std::move(agreed.job_id);
+  session->devices_ = std::move(agreed.device_ids);
+  session->WarnOfSharedDevices();
+  session->StartLink(agreed.hosts);
+  return session;
+}
+
+int Session::rank() const { return ranks_->rank(); }
+int Session::size() const { return ranks_->size(); }
+
+BatchSize Session::first_image() const {
+  BatchSize first;
+  for (std::size_t r = 0; r < index_; ++r) {
+    first = first + plan_.ranks[r].batch;
+  }
+  return first;
+}
+
+std::chrono::steady_clock::time_point Session::Soon() const {
+  return std::chrono::steady_clock::now() + agree_within_;
+}
+
+// The same texts on every rank.
+void Session::WarnOfSharedDevices() {
+  std::map<std::string, std::vector<int>> ranks_of;
+  for (std::size_t r = 0; r < devices_.size(); ++r) {
+    ranks_of[WholeDevice(devices_[r])].push_back(static_cast<int>(r));
+  }
+  ranks_on_device_ = ranks_of[WholeDevice(devices_[index_])];
+  for (const auto& [device, ranks] : ranks_of) {
+    if (ranks.size() < 2) continue;
+    plan_.reasons.push_back(fmt::format(
+        "ranks {} share device {}: each is predicted as if it had the device "
+        "alone; give every rank a device of its own",
+        fmt::join(ranks, ", "), device));
+  }
+}
+
+void Session::StartLink(const std::vector<std::string>& hosts) {
+  if (config_->coordinators.empty()) return;
+  JobLink::Options options;
+  options.coordinators = config_->coordinators;
+  options.job_id = job_id_;
+  options.rank = rank();
+  if (rank() == 0) {
+    v1::RegisterJobRequest& job = options.registration.emplace();
+    job.set_job_id(job_id_);
+    job.set_name(config_->job_name.empty() ? plan_.request.network
+                                           : config_->job_name);
+    *job.mutable_request() = ToProto(plan_.request);
+    job.set_plan_id(plan_.id);
+    job.set_source(std::string(Name(source_)));
+    job.set_reason(reason_);
+    for (std::size_t r = 0; r < devices_.size(); ++r) {
+      v1::JobRank& member = *job.add_ranks();
+      member.set_rank(static_cast<std::int32_t>(r));
+      member.set_device_id(devices_[r]);
+      member.set_device_kind(plan_.ranks[r].device_kind);
+      member.set_host(hosts[r]);
+    }
+  }
+  // The list was read before, so this starts; and if not, nobody is told.
+  if (auto link = JobLink::Start(std::move(options))) {
+    link_ = *std::move(link);
+  }
+}
+
+void Session::ReportStep(std::chrono::duration<double, std::milli> time) {
+  if (link_ == nullptr) return;
+  link_->Report(revision_, std::chrono::duration_cast<Nanoseconds>(time));
+}
+
+Status Session::CheckOffer(const JobPlan& plan) const {
+  // What `ucudnn replan` changes may differ from what the job began with.
+  JobRequest request = plan_.request;
+  request.batch = plan.request.batch;
+  request.workspace_limit = plan.request.workspace_limit;
+  request.total_workspace = plan.request.total_workspace;
+  request.policy = plan.request.policy;
+  return CheckPlan(plan, request, config_->kernels, true);
+}
+
+Result<bool> Session::Refresh() {
+  std::optional<JobLink::Offer> offer;
+  if (link_ != nullptr) offer = link_->TakeOffer();
+  if (offer) {
+    if (const Status fits = CheckOffer(offer->plan); !fits) {
+      link_->Answer(offer->revision, fits.error().message);
+      offer.reset();
+    }
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t revision,
+                          ranks_->Max(offer ? offer->revision : 0, Soon()));
+  if (revision == 0) return false;
+  UCUDNN_ASSIGN_OR_RETURN(
+      Result<JobPlan> shared,
+      ShareIfRunnable(*ranks_, offer ? offer->plan : JobPlan(), *device_,
+                      Soon()));
+  if (!shared) {
+    if (offer) link_->Answer(revision, shared.error().message);
+    return false;
+  }
+  plan_ = *std::move(shared);
+  revision_ = revision;
+  source_ = PlanSource::kCoordinator;
+  reason_ = fmt::format("plan {}, revision {} of the job", plan_.id, revision_);
+  ForgetActiveComm();
+  WarnOfSharedDevices();
+  if (offer) link_->Answer(revision, "");
+  return true;
+}
+
+Status Session::AllReduceGradients(std::span<float> gradients, void* stream) {
+  return reducer_->Sum(gradients, weight(), stream, Soon());
+}
+
+Status Session::AllReduceGradients(std::span<double> gradients, void* stream) {
+  return reducer_->Sum(gradients, weight(), stream, Soon());
+}
+
+Result<MPI_Comm> Session::ActiveComm() {
+  if (!active_) {
+    UCUDNN_ASSIGN_OR_RETURN(active_,
+                            ranks_->Subset(batch() > BatchSize(0), Soon()));
+  }
+  return *active_;
+}
+
+Status Session::Finalize() {
+  // Together, so that nobody frees what another still uses.
+  const Status all = ranks_->Barrier(Soon());
+  if (link_ != nullptr) link_->Finish();
+  link_.reset();
+  UCUDNN_RETURN_IF_ERROR(all);
+  ForgetActiveComm();
+  // What it holds of a GPU goes while the program's context is still there.
+  reducer_ = std::make_unique<AllReducer>(*ranks_);
+  ranks_->Close();
+  return {};
+}
+
+}  // namespace ucudnn

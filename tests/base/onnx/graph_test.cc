@@ -1,0 +1,129 @@
+// The graph that a model is: order, names, parameters and gradients.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/onnx/network_file.h"
+#include "tests/base/onnx/models.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::ErrorOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::Model;
+using testing::Parsed;
+using testing::Read;
+using testing::Single;
+using ::testing::SizeIs;
+
+TEST(OnnxGraphTest, SortsNodesTopologically) {
+  onnx::ModelProto model = Model(
+      "g (float[N,3,8,8] x, float[3,3,1,1] w) => (float[N,3,8,8] d) {"
+      "a = Conv(x, w)  b = Relu(a)  c = Conv(a, w)  d = Add(b, c) }");
+  auto* nodes = model.mutable_graph()->mutable_node();
+  nodes->SwapElements(0, 3);
+  nodes->SwapElements(1, 2);
+  const Graph graph = Read(model).value();
+  std::vector<std::string> order;
+  for (const Node& node : graph.nodes) order.push_back(node.name);
+  EXPECT_THAT(order, ElementsAre("Conv_3", "Conv_1", "Relu_2", "Add_0"));
+  EXPECT_THAT(Predecessors(graph),
+              ElementsAre(IsEmpty(), ElementsAre(0), ElementsAre(0),
+                          ElementsAre(1, 2)));
+}
+
+TEST(OnnxGraphTest, GivesEveryNodeANameOfItsOwn) {
+  onnx::ModelProto model = Model(
+      "g (float[N,3,8,8] x, float[3,3,1,1] w) => (float[N,3,8,8] e) {"
+      "a = Conv(x, w)  b = Conv(a, w)  c = Conv(b, w)  d = Conv(c, w)"
+      "e = Conv(d, w) }");
+  auto* graph = model.mutable_graph();
+  graph->mutable_node(0)->set_name("twice");
+  graph->mutable_node(1)->set_name("twice");
+  graph->mutable_node(2)->set_name("Conv_1");
+  graph->mutable_node(3)->set_name("a\nb");
+  std::vector<std::string> names;
+  for (const ConvLayer& layer : NetworkOf(Read(model).value()).layers) {
+    names.push_back(layer.name);
+  }
+  EXPECT_THAT(names,
+              ElementsAre("Conv_0", "Conv_1_", "Conv_1", "Conv_3", "Conv_4"));
+}
+
+TEST(OnnxGraphTest, NeedsAnInputGradientAfterTheFirstTrainedParameter) {
+  const Network network = NetworkOf(Parsed(
+      "g (float[N,3,8,8] x, float[3,3,1,1] w, float[3] s, float[3] m) => "
+      "(float[N,3,8,8] f) {"
+      "p = Relu(x)  a = Conv(p, w)  b = Conv(x, w)  c = Conv(a, w)"
+      "n = BatchNormalization(x, s, s, m, m)  d = Conv(n, w)"
+      "e = Add(c, d)  h = Shape(e)  i = Cast<to=1>(h)  t = Conv(x, w)"
+      "f = Add(e, t) }"));
+  std::map<std::string, bool> needs;
+  for (const ConvLayer& layer : network.layers) {
+    needs[layer.name] = layer.needs_input_gradient;
+  }
+  EXPECT_EQ(needs, (std::map<std::string, bool>{{"Conv_1", false},
+                                                {"Conv_2", false},
+                                                {"Conv_3", true},
+                                                {"Conv_5", true},
+                                                {"Conv_9", false}}));
+}
+
+TEST(OnnxGraphTest, DoesNotTrainStatisticsOrScales) {
+  const Graph graph = Parsed(
+      "g (float[N,3,8,8] x, float[3] s, float[3] m, float low) => "
+      "(float[N,3,8,8] z) { y = BatchNormalization(x, s, s, m, m)"
+      "z = Clip(y, low) }");
+  EXPECT_TRUE(graph.tensors[1].trained);
+  EXPECT_FALSE(graph.tensors[2].trained);
+  EXPECT_TRUE(graph.tensors[2].parameter);
+  EXPECT_FALSE(graph.tensors[3].trained);
+}
+
+TEST(OnnxGraphTest, TellsDataFromParametersByInitializers) {
+  // No symbolic batch: the initializers are the parameters.
+  onnx::ModelProto model = Model(
+      "g (float[1,3,8,8] x, float[1,3,8,8] other) => (float[1,4,8,8] y) {"
+      "s = Add(x, other)  y = Conv(s, w) }");
+  auto* w = model.mutable_graph()->add_initializer();
+  w->set_name("w");
+  w->set_data_type(onnx::TensorProto::FLOAT);
+  for (const int extent : {4, 3, 1, 1}) w->add_dims(extent);
+  w->set_raw_data(std::string(48, '\0'));
+  const Graph graph = Read(model).value();
+  ASSERT_THAT(graph.tensors, SizeIs(5));
+  EXPECT_THAT(graph.tensors[0].shape, ElementsAre(8, 3, 8, 8));
+  EXPECT_THAT(graph.tensors[1].shape, ElementsAre(8, 3, 8, 8));
+  EXPECT_TRUE(graph.tensors[2].trained);
+  EXPECT_THAT(graph.tensors[4].shape, ElementsAre(8, 4, 8, 8));
+
+  w->set_raw_data(std::string(47, '\0'));
+  EXPECT_THAT(ErrorOf(Read(model)).message,
+              HasSubstr("initializer 'w': it has 47 bytes of data; 48"));
+}
+
+TEST(OnnxGraphTest, DoesNotNeedTheWeights) {
+  onnx::ModelProto model = Model(
+      "g (float[N,300,8,8] x) => (float[N,400,8,8] y) { y = Conv(x, w) }");
+  auto* w = model.mutable_graph()->add_initializer();
+  w->set_name("w");
+  w->set_data_type(onnx::TensorProto::FLOAT);
+  for (const int extent : {400, 300, 1, 1}) w->add_dims(extent);
+  w->set_data_location(onnx::TensorProto::EXTERNAL);
+  auto* location = w->add_external_data();
+  location->set_key("location");
+  location->set_value("weights.bin");
+  EXPECT_EQ(NetworkOf(Read(model).value()).layers[0].geometry.filters, 400);
+}
+
+TEST(OnnxGraphTest, TakesTheFirstInputForDataWhereNothingTells) {
+  const Graph graph = Parsed(Single("1,3,8,8", "8,3,1,1", "Conv(x, w)"));
+  EXPECT_THAT(graph.tensors[0].shape, ElementsAre(8, 3, 8, 8));
+  EXPECT_TRUE(graph.tensors[1].parameter);
+}
+
+}  // namespace
+}  // namespace ucudnn

@@ -1,0 +1,293 @@
+// Models of one convolution, and what is refused.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files/file.h"
+#include "base/onnx/network_file.h"
+#include "tests/base/onnx/models.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using testing::ErrorOf;
+using ::testing::HasSubstr;
+using testing::Model;
+using testing::Parsed;
+using testing::Read;
+using testing::Single;
+using testing::SingleLayer;
+using ::testing::SizeIs;
+
+TEST(OnnxTest, ReadsShapesAtTheBatch) {
+  const Graph graph = Parsed(
+      "g (float[N,3,32,32] x, float[8,3,3,3] w, float[8] b) => "
+      "(float[N,8,30,30] "
+      "z) { y = Conv(x, w, b)  z = Relu(y) }");
+  EXPECT_EQ(graph.name, "net");
+  EXPECT_EQ(graph.batch, BatchSize(8));
+  ASSERT_THAT(graph.tensors, SizeIs(5));
+  EXPECT_THAT(graph.tensors[0].shape, ElementsAre(8, 3, 32, 32));
+  EXPECT_FALSE(graph.tensors[0].parameter);
+  EXPECT_TRUE(graph.tensors[1].parameter);
+  EXPECT_TRUE(graph.tensors[1].trained);
+  EXPECT_EQ(graph.tensors[4].name, "z");
+  EXPECT_THAT(graph.tensors[4].shape, ElementsAre(8, 8, 30, 30));
+  EXPECT_EQ(graph.tensors[4].size(), Bytes(8 * 8 * 30 * 30 * 4));
+  ASSERT_THAT(graph.nodes, SizeIs(2));
+  EXPECT_EQ(graph.nodes[0].name, "Conv_0");
+  EXPECT_THAT(graph.nodes[0].inputs, ElementsAre(0, 1, 2));
+  EXPECT_THAT(graph.nodes[0].outputs, ElementsAre(3));
+  EXPECT_EQ(graph.nodes[1].op_type, "Relu");
+  EXPECT_FALSE(graph.nodes[1].convolution);
+}
+
+TEST(OnnxTest, ReadsGroupsStridesAndDilation) {
+  const ConvLayer layer = SingleLayer(
+      "N,6,20,30", "4,3,3,5",
+      "Conv<group=2, strides=[2,3], dilations=[3,2], pads=[1,2,1,2], "
+      "kernel_shape=[3,5]>(x, w)");
+  EXPECT_EQ(layer.geometry, (ConvGeometry{.channels = 6,
+                                          .filters = 4,
+                                          .groups = 2,
+                                          .input = {1, 20, 30},
+                                          .filter = {1, 3, 5},
+                                          .padding = {0, 1, 2},
+                                          .stride = {1, 2, 3},
+                                          .dilation = {1, 3, 2}}));
+  EXPECT_FALSE(layer.transposed);
+  EXPECT_FALSE(layer.needs_input_gradient);
+}
+
+TEST(OnnxTest, ReadsOneDimensionAsHeightOne) {
+  const ConvLayer layer =
+      SingleLayer("N,4,100", "8,4,9", "Conv<strides=[2], pads=[4,4]>(x, w)");
+  EXPECT_EQ(layer.geometry, (ConvGeometry{.channels = 4,
+                                          .filters = 8,
+                                          .input = {1, 1, 100},
+                                          .filter = {1, 1, 9},
+                                          .padding = {0, 0, 4},
+                                          .stride = {1, 1, 2}}));
+}
+
+TEST(OnnxTest, ReadsThreeDimensions) {
+  const ConvLayer layer =
+      SingleLayer("N,4,9,20,30", "8,4,3,5,7",
+                  "Conv<pads=[1,2,3,1,2,3], strides=[1,2,2]>(x, w)");
+  EXPECT_EQ(layer.geometry, (ConvGeometry{.spatial_dims = 3,
+                                          .channels = 4,
+                                          .filters = 8,
+                                          .input = {9, 20, 30},
+                                          .filter = {3, 5, 7},
+                                          .padding = {1, 2, 3},
+                                          .stride = {1, 2, 2}}));
+}
+
+TEST(OnnxTest, StoresTransposedConvolutionsAsTheirAdjoint) {
+  // 7 -> 2 * 6 + 1 + 3 - 2 = 14 rows, 7 -> 2 * 6 + 0 + 4 - 2 = 14 columns.
+  const ConvLayer layer =
+      SingleLayer("N,16,7,7", "16,4,3,4",
+                  "ConvTranspose<group=2, strides=[2,2], pads=[1,1,1,1], "
+                  "output_padding=[1,0]>(x, w)");
+  EXPECT_TRUE(layer.transposed);
+  EXPECT_EQ(layer.geometry, (ConvGeometry{.channels = 8,
+                                          .filters = 16,
+                                          .groups = 2,
+                                          .input = {1, 14, 14},
+                                          .filter = {1, 3, 4},
+                                          .padding = {0, 1, 1},
+                                          .stride = {1, 2, 2}}));
+}
+
+TEST(OnnxTest, AcceptsAutomaticPaddingThatIsEven) {
+  const auto padding = [](const std::string& x, const std::string& w,
+                          const std::string& node) {
+    return SingleLayer(x, w, node).geometry.padding;
+  };
+  EXPECT_EQ(
+      padding("N,1,9,9", "1,1,3,5", "Conv<auto_pad=\"SAME_UPPER\">(x, w)"),
+      (Spatial{0, 1, 2}));
+  EXPECT_EQ(padding("N,1,9,9", "1,1,3,3",
+                    "Conv<auto_pad=\"SAME_LOWER\", strides=[2,2]>(x, w)"),
+            (Spatial{0, 1, 1}));
+  EXPECT_EQ(padding("N,1,9,9", "1,1,3,3",
+                    "Conv<auto_pad=\"SAME_UPPER\", dilations=[2,1]>(x, w)"),
+            (Spatial{0, 2, 1}));
+  EXPECT_EQ(padding("N,1,9,9", "1,1,1,1",
+                    "Conv<auto_pad=\"SAME_UPPER\", strides=[4,4]>(x, w)"),
+            (Spatial{0, 0, 0}));
+  EXPECT_EQ(padding("N,1,9,9", "1,1,3,3", "Conv<auto_pad=\"VALID\">(x, w)"),
+            (Spatial{0, 0, 0}));
+  EXPECT_EQ(
+      padding("N,1,9,9", "1,1,4,4",
+              "ConvTranspose<auto_pad=\"SAME_UPPER\", strides=[2,2]>(x, w)"),
+      (Spatial{0, 1, 1}));
+  EXPECT_EQ(padding("N,1,9,9", "1,1,4,4",
+                    "ConvTranspose<output_shape=[18,18], strides=[2,2]>(x, w)"),
+            (Spatial{0, 1, 1}));
+}
+
+TEST(OnnxTest, NamesTheNodeThatCannotBeAConvolution) {
+  for (const auto& [x, w, node, code, why] :
+       {std::tuple{"N,1,8,8", "1,1,3,3",
+                   "Conv<auto_pad=\"SAME_UPPER\", strides=[2,2]>(x, w)",
+                   Code::kUnimplemented,
+                   "SAME_UPPER pads the height by 0 before and 1 after"},
+        std::tuple{"N,1,8,8", "1,1,3,3",
+                   "Conv<auto_pad=\"SAME_LOWER\", strides=[2,2]>(x, w)",
+                   Code::kUnimplemented, "by 1 before and 0 after"},
+        std::tuple{"N,1,8,8", "1,1,3,3", "Conv<pads=[1,0,1,1]>(x, w)",
+                   Code::kUnimplemented,
+                   "'pads' pads the width by 0 before and 1 after"},
+        std::tuple{"N,1,8,8", "1,1,3,3",
+                   "ConvTranspose<strides=[2,2], output_shape=[16,16]>(x, w)",
+                   Code::kUnimplemented, "'output_shape' pads the height"},
+        std::tuple{"N,1,8,8", "1,1,3,3",
+                   "ConvTranspose<strides=[2,2], output_padding=[2,0]>(x, w)",
+                   Code::kInvalidArgument, "less than the stride"},
+        std::tuple{"N,1,8,8", "1,1,3,3", "Conv<pads=[-1,0,-1,0]>(x, w)",
+                   Code::kInvalidArgument, "padding height is -1"},
+        std::tuple{"N,1,8,8", "1,1,3,3", "Conv<strides=[0,1]>(x, w)",
+                   Code::kInvalidArgument, "'strides' holds 0"},
+        std::tuple{"N,1,8,8", "1,1,3,3", "Conv<group=0>(x, w)",
+                   Code::kInvalidArgument, "'group' holds 0"},
+        std::tuple{"N,4,8,8", "4,2,3,3", "Conv(x, w)", Code::kInvalidArgument,
+                   "filter has the shape [4, 2, 3, 3]"},
+        std::tuple{"N,4,8,8", "3,2,3,3", "Conv<group=2>(x, w)",
+                   Code::kInvalidArgument, "does not divide"},
+        std::tuple{"N,1,4,4,4,4", "1,1,1,1,1,1", "Conv(x, w)",
+                   Code::kUnimplemented, "one, two or three"}}) {
+    const Error error = ErrorOf(Single(x, w, node));
+    EXPECT_EQ(error.code, code) << node;
+    EXPECT_THAT(error.message, AllOf(HasSubstr("node 'Conv"), HasSubstr(why)));
+  }
+}
+
+TEST(OnnxTest, RefusesWhatShapeInferenceRefuses) {
+  for (const auto& [x, w, node] :
+       {std::tuple{"N,1,8,8", "1,1,9,9", "Conv(x, w)"},
+        std::tuple{"N,1,8,8", "1,1,3,3", "Conv<kernel_shape=[2,2]>(x, w)"},
+        std::tuple{"N,1,8,8", "1,1,3,3", "Conv<strides=[1]>(x, w)"},
+        std::tuple{"N,1,8,8", "1,1,3,3", "Conv<pads=[1,1]>(x, w)"},
+        std::tuple{"N,1,8,8", "1,1,3", "Conv(x, w)"},
+        std::tuple{"N,1,8,8", "1,1,3,3", "Conv<auto_pad=\"SOME\">(x, w)"},
+        std::tuple{"N,1,8,8", "1,1,3,3", "Conv(x)"},
+        std::tuple{"N,1,8,8", "1,1,3,3", "NoSuchOp(x, w)"}}) {
+    EXPECT_EQ(ErrorOf(Single(x, w, node)).code, Code::kInvalidArgument) << node;
+  }
+}
+
+TEST(OnnxTest, FollowsShapesThatAreComputed) {
+  const Graph graph = Parsed(
+      "g (float[N,3,8,8] x) => (float y) {"
+      "s = Shape(x)  z = Constant<value = int64[1] {0}>()"
+      "n = Gather(s, z)  r = Constant<value = int64[1] {-1}>()"
+      "t = Concat<axis = 0>(n, r)  y = Reshape(x, t) }");
+  EXPECT_THAT(graph.tensors.back().shape, ElementsAre(8, 192));
+  EXPECT_FALSE(graph.tensors[1].floating);
+  EXPECT_EQ(graph.tensors[1].element_bytes, 8);
+}
+
+TEST(OnnxTest, RefusesBrokenGraphs) {
+  const std::string inputs = "g (float[N,3,8,8] x) => (float[N,3,8,8] y) ";
+  EXPECT_THAT(
+      ErrorOf(inputs + "{ a = Add(x, b)  b = Relu(a)  y = Relu(b) }").message,
+      HasSubstr("node 'Add_0' (Add) is on a cycle"));
+  EXPECT_THAT(ErrorOf(inputs + "{ y = Relu(nothing) }").message,
+              HasSubstr("reads tensor 'nothing', which nothing computes"));
+  EXPECT_THAT(ErrorOf(inputs + "{ y = Relu(x)  y = Relu(x) }").message,
+              HasSubstr("computes tensor 'y', which is already there"));
+  EXPECT_THAT(ErrorOf(inputs + "{ x = Relu(x)  y = Relu(x) }").message,
+              HasSubstr("computes tensor 'x'"));
+  EXPECT_THAT(
+      ErrorOf("g (float[N,3,H,8] x) => (float y) { y = Relu(x) }").message,
+      HasSubstr("input 'x' has the dimension 'H' besides the batch"));
+  EXPECT_THAT(ErrorOf("g (float[N,3,8,8] x) => (float y) { a, b = Unique(x) "
+                      "y = Relu(a) }")
+                  .message,
+              HasSubstr("tensor 'a', computed by node 'Unique_0'"));
+  EXPECT_THAT(ErrorOf("g (float[N,3,8,8] x) => (float y) {"
+                      "y = com.example.Mystery(x) }")
+                  .message,
+              HasSubstr("com.example"));
+}
+
+TEST(OnnxTest, RefusesWhatIsTooLargeToBeCounted) {
+  EXPECT_THAT(ErrorOf("g (float[N,4611686018427387904,8,8] x) => (float y) {"
+                      "y = Relu(x) }")
+                  .message,
+              HasSubstr("cannot be counted"));
+  EXPECT_THAT(
+      ErrorOf(Single("N,1,3000000000,8", "1,1,1,1", "Conv(x, w)")).message,
+      HasSubstr("input height is 3000000000"));
+  EXPECT_THAT(
+      ErrorOf("g (float[N,-3,8,8] x) => (float y) { y = Relu(x) }").code,
+      Code::kInvalidArgument);
+}
+
+TEST(OnnxTest, RefusesControlFlowAndFunctions) {
+  onnx::ModelProto model =
+      Model("g (float[N,3,8,8] x) => (float[N,3,8,8] y) { y = Relu(x) }");
+  auto* attribute = model.mutable_graph()->mutable_node(0)->add_attribute();
+  attribute->set_name("body");
+  attribute->mutable_g()->set_name("inner");
+  EXPECT_EQ(ErrorOf(Read(model)).code, Code::kUnimplemented);
+  EXPECT_THAT(ErrorOf(Read(model)).message, HasSubstr("holds a subgraph"));
+
+  model.mutable_graph()->mutable_node(0)->clear_attribute();
+  auto* function = model.add_functions();
+  function->set_name("Relu");
+  EXPECT_THAT(ErrorOf(Read(model)).message, HasSubstr("calls a function"));
+
+  model.clear_functions();
+  model.mutable_graph()->add_sparse_initializer();
+  EXPECT_THAT(ErrorOf(Read(model)).message, HasSubstr("sparse initializers"));
+}
+
+TEST(OnnxTest, RefusesBytesThatAreNoModel) {
+  const auto read = [](const std::string& bytes) {
+    return ErrorOf(ReadOnnx(bytes, "net", BatchSize(1), "m.onnx"));
+  };
+  EXPECT_THAT(read("").message, HasSubstr("without a node"));
+  EXPECT_THAT(read("\x08\xFF").message, HasSubstr("not an ONNX model"));
+  EXPECT_THAT(read(std::string(1000, '\xFF')).message,
+              HasSubstr("not an ONNX model"));
+  const std::string good =
+      ReadFile(UCUDNN_TEST_DATA "/onnx/resnet18.onnx", 1_MiB).value();
+  for (std::size_t size = 0; size < good.size(); size += 997) {
+    EXPECT_EQ(read(good.substr(0, size)).code, Code::kInvalidArgument) << size;
+  }
+}
+
+TEST(OnnxTest, BoundsTheBatch) {
+  const onnx::ModelProto model =
+      Model(Single("N,3,8,8", "8,3,1,1", "Conv(x, w)"));
+  EXPECT_TRUE(Read(model, kMaxBatchSize.count()));
+  for (const std::int64_t batch :
+       {std::int64_t{0}, std::int64_t{-1}, kMaxBatchSize.count() + 1}) {
+    EXPECT_THAT(ErrorOf(Read(model, batch)).message,
+                HasSubstr("1 to 16777216 is accepted"));
+  }
+}
+
+TEST(OnnxTest, AcceptsModelsOfLaterVersions) {
+  onnx::ModelProto model = Model(Single("N,3,8,8", "8,3,1,1", "Conv(x, w)"));
+  model.set_ir_version(10);
+  model.mutable_opset_import(0)->set_version(21);
+  EXPECT_TRUE(Read(model)) << ErrorOf(Read(model)).message;
+}
+
+TEST(OnnxTest, WantsAConvolutionInANetwork) {
+  const auto network =
+      ParseNetwork(Model("g (float[N,3] x) => (float[N,3] y) { y = Relu(x) }")
+                       .SerializeAsString(),
+                   "net", BatchSize(1), "m.onnx");
+  ASSERT_FALSE(network);
+  EXPECT_THAT(network.error().message,
+              HasSubstr("none of the model's 1 nodes is a convolution"));
+}
+
+}  // namespace
+}  // namespace ucudnn

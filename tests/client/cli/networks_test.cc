@@ -1,0 +1,81 @@
+// `ucudnn networks convert`: an ONNX model's convolutions as CSV.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/onnx/network_file.h"
+#include "tests/support/process.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+test::Finished Convert(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(),
+                   {UCUDNN_BIN_DIR "/ucudnn", "networks", "convert"});
+  return test::Run(arguments);
+}
+
+std::vector<std::string> Models() {
+  std::vector<std::string> models;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(UCUDNN_TEST_DATA "/onnx")) {
+    models.push_back(entry.path());
+  }
+  return models;
+}
+
+// What one training iteration runs, in order.
+std::vector<std::string> KernelsIn(const Network& network) {
+  std::vector<std::string> kernels;
+  for (const Kernel& kernel :
+       KernelsOf(network, Precision::kFp32, Layout::kNchw)) {
+    kernels.push_back(fmt::format("{} {} {}", kernel.layer, Name(kernel.op),
+                                  ToString(kernel.problem)));
+  }
+  return kernels;
+}
+
+TEST(NetworksCliTest, WriteTheKernelsOfAModelAsCsv) {
+  const test::TemporaryFolder folder;
+  const std::vector<std::string> models = Models();
+  EXPECT_THAT(models, SizeIs(8));
+  for (const std::string& model : models) {
+    const auto from = ReadNetworkFile(model, BatchSize(4));
+    ASSERT_TRUE(from) << from.error().message;
+    const std::string csv = folder / "network.csv";
+    const test::Finished written = Convert({model, csv});
+    ASSERT_EQ(written.status, 0) << written.err;
+    EXPECT_THAT(written.out, IsEmpty());
+    const auto to = ReadNetworkFile(csv, BatchSize(4));
+    ASSERT_TRUE(to) << to.error().message;
+    EXPECT_EQ(to->layers, from->layers) << model;
+    EXPECT_EQ(KernelsIn(*to), KernelsIn(*from)) << model;
+    EXPECT_EQ(Convert({model}).out, test::FileText(csv)) << model;
+    // What is CSV already stays as it is.
+    EXPECT_EQ(Convert({csv, "-"}).out, test::FileText(csv)) << model;
+  }
+}
+
+TEST(NetworksCliTest, SayWhatCannotBeReadOrWritten) {
+  const test::TemporaryFolder folder;
+  const test::Finished none = Convert({folder / "none.onnx"});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.err, HasSubstr("none.onnx"));
+  const test::Finished stuck =
+      Convert({UCUDNN_TEST_DATA "/onnx/alexnet.onnx", "/dev/null/n.csv"});
+  EXPECT_EQ(stuck.status, 1);
+  EXPECT_THAT(stuck.err, HasSubstr("/dev/null"));
+  EXPECT_EQ(Convert({}).status, 2);
+}
+
+}  // namespace
+}  // namespace ucudnn

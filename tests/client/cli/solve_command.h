@@ -1,0 +1,38 @@
+#ifndef UCUDNN_TESTS_CLIENT_CLI_SOLVE_COMMAND_H_
+#define UCUDNN_TESTS_CLIENT_CLI_SOLVE_COMMAND_H_
+
+// `ucudnn solve` as a child process.
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/support/process.h"
+
+namespace ucudnn {
+
+// What a profile of a test's own begins with (base/profile.h).
+inline constexpr char kProfileHeader[] =
+    "device,network,layer,op,precision,layout,batch,algorithm,math,"
+    "workspace_bytes,time_us\n";
+
+inline test::Finished Solve(const std::string& problem,
+                            std::vector<std::string> flags) {
+  flags.insert(flags.begin(), {UCUDNN_BIN_DIR "/ucudnn", "solve", problem});
+  return test::Run(flags);
+}
+
+// Its answer; the test fails if there is none.
+inline nlohmann::json SolveJson(const std::string& problem,
+                                std::vector<std::string> flags) {
+  flags.insert(flags.end(), {"-o", "json"});
+  const test::Finished run = Solve(problem, flags);
+  EXPECT_EQ(run.status, 0) << run.err;
+  return nlohmann::json::parse(run.out);
+}
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_TESTS_CLIENT_CLI_SOLVE_COMMAND_H_

@@ -1,0 +1,352 @@
+// One rank of gradients_test's jobs: sums values that every rank can work out,
+// in the host's memory and in that of a driver which does nothing before it is
+// waited for, and writes down what came of it.
+//
+//   gradient_ranks FOLDER CASE [apart]
+//
+// With the third argument the ranks share no memory.
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/gradients/gpu_gradients.h"
+#include "client/gradients/gradient_sum.h"
+#include "client/ranks/ranks.h"
+#include "device/cudnn/libraries.h"
+
+namespace ucudnn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Path = GpuGradients::Path;
+using std::chrono::milliseconds;
+
+template <class T>
+T* Pointer(CUdeviceptr address) {
+  return reinterpret_cast<T*>(static_cast<std::uintptr_t>(address));
+}
+
+// Its memory is the host's. Like a GPU, it works when it likes: all that is
+// enqueued happens when it is looked at for the second time.
+struct FakeGpu {
+  std::map<std::uintptr_t, std::vector<std::uint64_t>> memory;
+  std::deque<std::function<void()>> queue;
+  bool looked_at = false;
+  bool stuck = false;  // nothing that is enqueued ever ends
+  bool no_pinned = false;
+  bool no_module = false;
+  bool no_shared = false;
+  int dies_at = -1;                   // which copy to the host, counted from 0
+  const std::byte* shared = nullptr;  // what is registered
+  std::size_t shared_size = 0;
+  std::map<std::string, int> calls;
+
+  CUresult Query() {
+    looked_at = !looked_at;
+    if (stuck || looked_at) return CUDA_ERROR_NOT_READY;
+    for (; !queue.empty(); queue.pop_front()) queue.front()();
+    return CUDA_SUCCESS;
+  }
+  void* Allocate(std::size_t bytes) {
+    std::vector<std::uint64_t> words((bytes + 7) / 8);
+    void* const start = words.data();
+    memory.emplace(reinterpret_cast<std::uintptr_t>(start), std::move(words));
+    return start;
+  }
+  void Free(const void* start) {
+    memory.erase(reinterpret_cast<std::uintptr_t>(start));
+  }
+};
+FakeGpu gpu;
+
+template <class T>
+void Blend(void** arguments) {
+  T* const out = Pointer<T>(*static_cast<CUdeviceptr*>(arguments[0]));
+  const T* const in = Pointer<T>(*static_cast<CUdeviceptr*>(arguments[1]));
+  const T factor = *static_cast<T*>(arguments[2]);
+  const std::uint64_t count = *static_cast<std::uint64_t*>(arguments[3]);
+  const bool add = *static_cast<std::uint32_t*>(arguments[4]) != 0;
+  gpu.queue.emplace_back([=] {
+    for (std::uint64_t i = 0; i < count; ++i) {
+      out[i] = factor * in[i] + (add ? out[i] : T(0));
+    }
+  });
+}
+
+cudnn::DriverApi Driver() {
+  cudnn::DriverApi api = {};
+  api.GetErrorName = [](CUresult, const char** name) {
+    *name = nullptr;
+    return CUDA_SUCCESS;
+  };
+  api.GetErrorString = [](CUresult, const char** text) {
+    *text = nullptr;
+    return CUDA_SUCCESS;
+  };
+  api.DeviceGet = [](CUdevice* device, int ordinal) {
+    *device = ordinal;
+    return CUDA_SUCCESS;
+  };
+  api.CtxGetDevice = [](CUdevice* device) {
+    *device = 0;
+    return CUDA_SUCCESS;
+  };
+  api.CtxGetCurrent = [](CUcontext* context) {
+    *context = reinterpret_cast<CUcontext>(std::intptr_t{7});
+    return CUDA_SUCCESS;
+  };
+  api.CtxPushCurrent = [](CUcontext) { return CUDA_SUCCESS; };
+  api.CtxPopCurrent = [](CUcontext*) { return CUDA_SUCCESS; };
+  api.PointerGetAttribute = [](void* answer, CUpointer_attribute attribute,
+                               CUdeviceptr address) {
+    const auto after = gpu.memory.upper_bound(address);
+    if (after == gpu.memory.begin() ||
+        std::prev(after)->first + 8 * std::prev(after)->second.size() <=
+            address) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    *static_cast<int*>(answer) = attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+                                     ? CU_MEMORYTYPE_DEVICE
+                                     : 0;
+    return CUDA_SUCCESS;
+  };
+  api.MemHostAlloc = [](void** memory, std::size_t size, unsigned) {
+    ++gpu.calls["pinned"];
+    if (gpu.no_pinned) return CUDA_ERROR_OUT_OF_MEMORY;
+    *memory = gpu.Allocate(size);
+    return CUDA_SUCCESS;
+  };
+  api.MemFreeHost = [](void* memory) {
+    gpu.Free(memory);
+    return CUDA_SUCCESS;
+  };
+  api.MemHostRegister = [](void* memory, std::size_t size, unsigned) {
+    ++gpu.calls["registered"];
+    if (gpu.no_shared) return CUDA_ERROR_NOT_SUPPORTED;
+    gpu.shared = static_cast<std::byte*>(memory);
+    gpu.shared_size = size;
+    return CUDA_SUCCESS;
+  };
+  api.MemHostUnregister = [](void* memory) {
+    if (memory == gpu.shared) gpu.shared = nullptr;
+    return CUDA_SUCCESS;
+  };
+  api.MemAlloc = [](CUdeviceptr* address, std::size_t size) {
+    *address = reinterpret_cast<std::uintptr_t>(gpu.Allocate(size));
+    return CUDA_SUCCESS;
+  };
+  api.MemFree = [](CUdeviceptr address) {
+    gpu.Free(Pointer<void>(address));
+    return CUDA_SUCCESS;
+  };
+  api.MemcpyDtoHAsync = [](void* to, CUdeviceptr from, std::size_t size,
+                           CUstream) {
+    if (gpu.calls["to_host"]++ == gpu.dies_at) _exit(1);
+    const auto* const at = static_cast<std::byte*>(to);
+    if (gpu.shared != nullptr && at >= gpu.shared &&
+        at < gpu.shared + gpu.shared_size) {
+      ++gpu.calls["to_window"];
+    }
+    gpu.queue.emplace_back([=] { std::memcpy(to, Pointer<void>(from), size); });
+    return CUDA_SUCCESS;
+  };
+  api.MemcpyHtoDAsync = [](CUdeviceptr to, const void* from, std::size_t size,
+                           CUstream) {
+    gpu.queue.emplace_back([=] { std::memcpy(Pointer<void>(to), from, size); });
+    return CUDA_SUCCESS;
+  };
+  api.MemcpyDtoDAsync = [](CUdeviceptr to, CUdeviceptr from, std::size_t size,
+                           CUstream) {
+    gpu.queue.emplace_back(
+        [=] { std::memcpy(Pointer<void>(to), Pointer<void>(from), size); });
+    return CUDA_SUCCESS;
+  };
+  api.MemsetD8Async = [](CUdeviceptr to, unsigned char byte, std::size_t size,
+                         CUstream) {
+    gpu.queue.emplace_back([=] { std::memset(Pointer<void>(to), byte, size); });
+    return CUDA_SUCCESS;
+  };
+  api.StreamCreate = [](CUstream* stream, unsigned) {
+    ++gpu.calls["stream"];
+    *stream = reinterpret_cast<CUstream>(std::intptr_t{9});
+    return CUDA_SUCCESS;
+  };
+  api.EventCreate = [](CUevent* event, unsigned) {
+    *event = reinterpret_cast<CUevent>(std::intptr_t{10});
+    return CUDA_SUCCESS;
+  };
+  api.EventDestroy = [](CUevent) { return CUDA_SUCCESS; };
+  api.EventRecord = [](CUevent, CUstream stream) {
+    if (stream == nullptr) ++gpu.calls["default_stream"];
+    return CUDA_SUCCESS;
+  };
+  api.EventQuery = [](CUevent) { return gpu.Query(); };
+  api.StreamDestroy = [](CUstream) { return CUDA_SUCCESS; };
+  api.StreamQuery = [](CUstream) { return gpu.Query(); };
+  api.ModuleLoadData = [](CUmodule* module, const void*) {
+    if (gpu.no_module) return CUDA_ERROR_INVALID_PTX;
+    *module = reinterpret_cast<CUmodule>(std::intptr_t{8});
+    return CUDA_SUCCESS;
+  };
+  api.ModuleUnload = [](CUmodule) { return CUDA_SUCCESS; };
+  api.ModuleGetFunction = [](CUfunction* function, CUmodule, const char* name) {
+    const bool of_float = std::string(name) == "blend_f32";
+    *function = reinterpret_cast<CUfunction>(std::intptr_t{of_float ? 4 : 8});
+    return CUDA_SUCCESS;
+  };
+  api.LaunchKernel = [](CUfunction function, unsigned, unsigned, unsigned,
+                        unsigned, unsigned, unsigned, unsigned, CUstream,
+                        void** arguments, void**) {
+    ++gpu.calls["kernel"];
+    const auto size = reinterpret_cast<std::intptr_t>(function);
+    size == 4 ? Blend<float>(arguments) : Blend<double>(arguments);
+    return CUDA_SUCCESS;
+  };
+  return api;
+}
+
+// Between -1 and 1, from a rank and an index.
+double Value(int rank, std::size_t i) {
+  std::uint64_t x = (i + 1) * 0x9E3779B97F4A7C15U +
+                    static_cast<std::uint64_t>(rank) * 0xBF58476D1CE4E5B9U;
+  x ^= x >> 31U;
+  x *= 0x94D049BB133111EBU;
+  return static_cast<double>(x >> 11U) / static_cast<double>(1LL << 52) - 1;
+}
+
+class Summing {
+ public:
+  Summing(Ranks& ranks, std::string what)
+      : ranks_(ranks), what_(std::move(what)), driver_(Driver()) {
+    const bool last = ranks.rank() == ranks.size() - 1;
+    const Path path = what_ == "direct" || what_ == "no_module" ? Path::kDirect
+                                                                : Path::kStaged;
+    gpu.stuck = what_ == "stuck" && last;
+    gpu.no_pinned = what_ == "no_pinned" && last;
+    gpu.no_module = what_ == "no_module" && last;
+    gpu.no_shared = what_ == "no_shared" && last;
+    if (what_ == "dies" && last) gpu.dies_at = 7;
+    on_gpu_ = what_ != "host" && (what_ != "mixed" || last);
+    gradients_ = GpuGradients::With(driver_, path);
+    // The ranks weigh 2, 3, ... parts, or the first one nothing.
+    parts_ = what_ == "zero" ? -1 : 1;
+  }
+
+  Json Run() {
+    const std::size_t piece = kPieceBytes / sizeof(float);
+    for (const std::size_t count :
+         {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{1023},
+          piece, piece + 1, 3 * piece + 12345}) {
+      Sum<float>(count, 1e-6);
+      if (json_.contains("code")) return json_;
+    }
+    Sum<double>(piece - 7, 1e-14);
+    json_["calls"] = gpu.calls;
+    return json_;
+  }
+
+ private:
+  double WeightOf(int rank) const {
+    double all = 0;
+    for (int r = 0; r < ranks_.size(); ++r) all += r + 1 + parts_;
+    return (rank + 1 + parts_) / all;
+  }
+
+  template <class T>
+  void Sum(std::size_t count, double tolerance) {
+    const int rank = ranks_.rank();
+    if (what_ == "unlike_counts") count += static_cast<std::size_t>(rank);
+    const double weight = WeightOf(rank);
+    std::vector<T> own(on_gpu_ ? 0 : count);
+    T* const values =
+        on_gpu_ ? static_cast<T*>(gpu.Allocate((count + 1) * sizeof(T)))
+                : own.data();
+    for (std::size_t i = 0; i < count; ++i) {
+      values[i] = weight == 0 ? std::numeric_limits<T>::quiet_NaN()
+                              : static_cast<T>(Value(rank, i));
+    }
+    const auto deadline = std::chrono::steady_clock::now() +
+                          milliseconds(what_ == "stuck"  ? 500
+                                       : what_ == "dies" ? 3'000
+                                                         : 60'000);
+    json_["is_gpu_memory"] = gradients_->IsGpuMemory(values);
+    const Status summed =
+        on_gpu_
+            ? gradients_->ScaleAndSum(ranks_, values, count, weight, nullptr,
+                                      deadline)
+            : ScaleAndSum(ranks_, std::span(values, count), weight, deadline);
+    if (!summed) {
+      json_["code"] = CodeName(summed.error().code);
+      json_["message"] = summed.error().message;
+      return;
+    }
+    double worst = 0;
+    std::uint64_t hash = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      double expected = 0;
+      for (int r = 0; r < ranks_.size(); ++r) {
+        if (WeightOf(r) > 0) expected += WeightOf(r) * Value(r, i);
+      }
+      const double off = std::abs(static_cast<double>(values[i]) - expected);
+      worst = std::isfinite(off) ? std::max(worst, off) : 1e30;
+      std::uint64_t bits = 0;
+      std::memcpy(&bits, &values[i], sizeof(T));
+      hash = hash * 31 + bits;
+    }
+    json_["sums"].push_back(
+        {{"count", count}, {"right", worst <= tolerance}, {"hash", hash}});
+    if (on_gpu_) gpu.Free(values);
+  }
+
+  Ranks& ranks_;
+  const std::string what_;
+  const cudnn::DriverApi driver_;
+  std::unique_ptr<GpuGradients> gradients_;
+  bool on_gpu_ = false;
+  int parts_ = 0;
+  Json json_;
+};
+
+int Main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  const auto soon = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  const auto ranks = Ranks::Duplicate(MPI_COMM_WORLD, soon).value();
+  if (argc > 3) ranks->ForgoWindow();
+  Json json;
+  {
+    Summing summing(*ranks, argc > 2 ? argv[2] : "host");
+    json = summing.Run();
+  }
+  json["held"] = gpu.memory.size() + (gpu.shared == nullptr ? 0 : 1);
+  json["window"] = ranks->usable() && ranks->Window(0, soon).value() != nullptr;
+  json["usable"] = ranks->usable();
+  std::ofstream(fmt::format("{}/rank{}.json", argv[1], ranks->rank()))
+      << json.dump(2);
+  // What is still under way would make MPI_Finalize wait.
+  if (!ranks->usable()) _exit(0);
+  ranks->Close();
+  MPI_Finalize();
+  return 0;
+}
+
+}  // namespace
+}  // namespace ucudnn
+
+int main(int argc, char** argv) { return ucudnn::Main(argc, argv); }

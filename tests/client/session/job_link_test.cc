@@ -1,0 +1,230 @@
+// The link of a rank against a real gRPC server that answers as it is told to.
+
+#include "client/session/job_link.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "client/session/plan_file.h"
+#include "tests/client/tiny_network.h"
+#include "tests/support/process.h"
+#include "tests/support/scripted_coordinator.h"
+
+namespace ucudnn {
+namespace {
+
+using std::chrono::milliseconds;
+using test::WaitUntil;
+using ::testing::ElementsAre;
+
+class JobLinkTest : public ::testing::Test {
+ protected:
+  JobLinkTest() {
+    coordinator_.register_job = [this](const v1::RegisterJobRequest& request)
+        -> Result<v1::RegisterJobResponse> {
+      const std::lock_guard lock(mutex_);
+      ++registered_[request.job_id()];
+      v1::RegisterJobResponse response;
+      response.set_report_after_ms(10);
+      return response;
+    };
+    coordinator_.report_steps = [this](const v1::ReportStepsRequest& request)
+        -> Result<v1::ReportStepsResponse> {
+      const std::lock_guard lock(mutex_);
+      if (refuse_) return Fail(Code::kUnavailable, "the disk is away");
+      if (forgotten_) {
+        forgotten_ = false;
+        return Fail(Code::kNotFound, "there is no job");
+      }
+      for (const v1::StepBatch& batch : request.batches()) {
+        for (int i = 0; i < batch.step_ns_size(); ++i) {
+          steps_.push_back(
+              {batch.revision(), batch.first_step() + i, batch.step_ns(i)});
+        }
+      }
+      v1::ReportStepsResponse response;
+      response.set_report_after_ms(10);
+      *response.mutable_newest() = newest_;
+      return response;
+    };
+    coordinator_.get_plan = [](const std::string& id) -> Result<v1::Plan> {
+      EXPECT_EQ(id, "7");
+      return ToProto(TinyPlan(TinyRequest(BatchSize(8), {"A", "B"}), {5, 3}));
+    };
+    coordinator_.answer_revision =
+        [this](const v1::AnswerRevisionRequest& request)
+        -> Result<v1::AnswerRevisionResponse> {
+      const std::lock_guard lock(mutex_);
+      answers_.push_back(
+          fmt::format("{}:{}", request.revision(), request.rejected()));
+      return v1::AnswerRevisionResponse();
+    };
+    coordinator_.finish_job = [this](const v1::FinishJobRequest& request)
+        -> Result<v1::FinishJobResponse> {
+      const std::lock_guard lock(mutex_);
+      finished_ = request.job_id();
+      return v1::FinishJobResponse();
+    };
+  }
+
+  std::unique_ptr<JobLink> Start(int rank) {
+    JobLink::Options options;
+    options.coordinators = coordinator_.address();
+    options.job_id = "j";
+    options.rank = rank;
+    options.report_after = milliseconds(10);
+    if (rank == 0) {
+      options.registration.emplace();
+      options.registration->set_job_id("j");
+    }
+    return JobLink::Start(std::move(options)).value();
+  }
+  template <class Read>
+  auto Locked(const Read& read) {
+    const std::lock_guard lock(mutex_);
+    return read();
+  }
+
+  struct Step {
+    std::int64_t revision;
+    std::int64_t index;
+    std::int64_t ns;
+    bool operator==(const Step&) const = default;
+  };
+
+  std::mutex mutex_;
+  std::map<std::string, int> registered_;
+  std::vector<Step> steps_;
+  std::vector<std::string> answers_;
+  std::string finished_;
+  bool refuse_ = false;
+  bool forgotten_ = false;
+  v1::JobRevision newest_;
+  ScriptedCoordinator coordinator_;  // ends before what it writes to
+};
+
+TEST_F(JobLinkTest, TellsEveryStepAndTheEnd) {
+  const auto link = Start(0);
+  link->Report(1, Nanoseconds(10));
+  link->Report(1, Nanoseconds(11));
+  link->Report(2, Nanoseconds(12));
+  link->Finish();
+  EXPECT_THAT(steps_,
+              ElementsAre(Step{1, 0, 10}, Step{1, 1, 11}, Step{2, 0, 12}));
+  EXPECT_EQ(registered_["j"], 1);
+  EXPECT_EQ(finished_, "j");
+}
+
+TEST_F(JobLinkTest, LeavesTheJobToRankZero) {
+  const auto link = Start(1);
+  link->Report(1, Nanoseconds(10));
+  link->Finish();
+  EXPECT_THAT(steps_, ElementsAre(Step{1, 0, 10}));
+  EXPECT_EQ(registered_["j"], 0);
+  EXPECT_EQ(finished_, "");
+}
+
+TEST_F(JobLinkTest, RepeatsWhatWasNotAcknowledged) {
+  refuse_ = true;
+  const auto link = Start(0);
+  link->Report(1, Nanoseconds(10));
+  const auto reports = [&] {
+    const auto calls = coordinator_.calls();
+    return std::count(calls.begin(), calls.end(), "ReportSteps");
+  };
+  ASSERT_TRUE(WaitUntil([&] { return reports() >= 2; }));
+  link->Report(1, Nanoseconds(11));
+  Locked([&] { return refuse_ = false; });
+  ASSERT_TRUE(
+      WaitUntil([&] { return Locked([&] { return steps_.size() > 1; }); }));
+  link->Finish();
+  EXPECT_THAT(steps_, ElementsAre(Step{1, 0, 10}, Step{1, 1, 11}));
+}
+
+TEST_F(JobLinkTest, RegistersAgainWhereItIsForgotten) {
+  const auto link = Start(0);
+  ASSERT_TRUE(
+      WaitUntil([&] { return Locked([&] { return registered_["j"]; }) == 1; }));
+  Locked([&] { return forgotten_ = true; });
+  EXPECT_TRUE(
+      WaitUntil([&] { return Locked([&] { return registered_["j"]; }) == 2; }));
+}
+
+TEST_F(JobLinkTest, OffersANewPlanOnceAndTellsWhatBecameOfIt) {
+  const auto link = Start(0);
+  EXPECT_FALSE(link->TakeOffer());
+  Locked([&] {
+    newest_.set_revision(2);
+    newest_.set_plan_id(7);
+    return true;
+  });
+  std::optional<JobLink::Offer> offer;
+  ASSERT_TRUE(WaitUntil([&] {
+    offer = link->TakeOffer();
+    return offer.has_value();
+  }));
+  EXPECT_EQ(offer->revision, 2);
+  EXPECT_EQ(offer->plan.ranks[0].batch, BatchSize(5));
+  link->Answer(2, "rank 1: no");
+  ASSERT_TRUE(
+      WaitUntil([&] { return Locked([&] { return !answers_.empty(); }); }));
+  link->Finish();
+  EXPECT_THAT(answers_, ElementsAre("2:rank 1: no"));
+  EXPECT_FALSE(link->TakeOffer());
+}
+
+TEST_F(JobLinkTest, PausesBeforeItRepeatsAnAnswerThatWasNotDelivered) {
+  constexpr milliseconds kPause{100};
+  using Clock = std::chrono::steady_clock;
+  std::vector<Clock::time_point> tries;
+  coordinator_.register_job = [&](const v1::RegisterJobRequest&) {
+    v1::RegisterJobResponse response;
+    response.set_report_after_ms(kPause.count());
+    return response;
+  };
+  coordinator_.report_steps = [&](const v1::ReportStepsRequest&) {
+    v1::ReportStepsResponse response;
+    response.set_report_after_ms(kPause.count());
+    return response;
+  };
+  coordinator_.answer_revision = [&](const v1::AnswerRevisionRequest&)
+      -> Result<v1::AnswerRevisionResponse> {
+    const std::lock_guard lock(mutex_);
+    tries.push_back(Clock::now());
+    if (tries.size() < 4) return Fail(Code::kUnavailable, "the disk is away");
+    return v1::AnswerRevisionResponse();
+  };
+  const auto link = Start(0);
+  link->Answer(2, "");
+  ASSERT_TRUE(
+      WaitUntil([&] { return Locked([&] { return tries.size() == 4; }); }));
+  // The first try may be cut short by the answer itself, the others not.
+  EXPECT_GE(tries[3] - tries[1], 2 * kPause * 9 / 10);
+}
+
+TEST_F(JobLinkTest, DropsAnAnswerThatTheCoordinatorRefuses) {
+  coordinator_.answer_revision = [this](const v1::AnswerRevisionRequest&)
+      -> Result<v1::AnswerRevisionResponse> {
+    return Fail(Code::kInvalidArgument, "there is no revision 9");
+  };
+  const auto link = Start(0);
+  link->Answer(9, "");
+  link->Report(1, Nanoseconds(10));
+  EXPECT_TRUE(
+      WaitUntil([&] { return Locked([&] { return steps_.size() == 1; }); }));
+}
+
+TEST_F(JobLinkTest, EndsInTimeWhereNobodyAnswers) {
+  coordinator_.Stop();
+  const auto link = Start(0);
+  link->Report(1, Nanoseconds(10));
+  const auto start = std::chrono::steady_clock::now();
+  link->Finish();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(10'000));
+  EXPECT_THAT(steps_, ElementsAre());
+}
+
+}  // namespace
+}  // namespace ucudnn

@@ -1,0 +1,122 @@
+#include "client/session/plan_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "tests/support/process.h"
+
+namespace ucudnn {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+JobPlan SomePlan() {
+  JobPlan plan;
+  plan.id = 7;
+  plan.revision = 2;
+  plan.request.network = "tiny";
+  plan.request.batch = BatchSize(6);
+  plan.request.device_kinds = {"A/1u/1GiB/x-1", "B \"b\"/2u/2GiB/x-1"};
+  plan.request.workspace_limit = 64_MiB;
+  plan.request.policy = BatchPolicy::kAll;
+  plan.request.layout = Layout::kNhwc;
+  plan.network_revision = 3;
+  plan.predicted = Nanoseconds(1'234'567);
+  plan.lower_bound = Nanoseconds(1'234'567);
+  plan.optimal = true;
+  plan.undivided = Nanoseconds(2'000'001);
+  plan.ranks.resize(2);
+  plan.ranks[0].device_kind = plan.request.device_kinds[0];
+  plan.ranks[0].batch = BatchSize(6);
+  plan.ranks[0].weight = 1;
+  WorkspacePlan& workspace = plan.ranks[0].workspace;
+  workspace.batch = BatchSize(6);
+  workspace.workspace_limit = 64_MiB;
+  workspace.total_time = Nanoseconds(1'234'567);
+  KernelPlan kernel;
+  kernel.layer = "conv1";
+  kernel.problem = ConvProblem{};
+  kernel.workspace = 3_MiB;
+  kernel.offset = 256_B;
+  kernel.micro_batches = {{BatchSize(2),
+                           3,
+                           {"FFT", "FMA", Precision::kFp32},
+                           Nanoseconds(411'522),
+                           3_MiB}};
+  workspace.kernels = {kernel};
+  plan.ranks[1].device_kind = plan.request.device_kinds[1];
+  plan.ranks[1].reason = "too slow";
+  plan.reasons = {"because"};
+  plan.created_ms = 1'700'000'000'123;
+  return plan;
+}
+
+class PlanFileTest : public ::testing::Test {
+ protected:
+  const test::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
+};
+
+TEST_F(PlanFileTest, ReadsBackWhatItWrites) {
+  const std::string path = folder_ / "deep" / "er" / "plan.json";
+  ASSERT_TRUE(WritePlanFile(path, JobPlan{SomePlan()}));
+  const auto plan = ReadPlanFile(path);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(*plan, SomePlan());
+}
+
+TEST_F(PlanFileTest, SaysWhyAFileCannotBeRead) {
+  const std::string missing = folder_ / "none.json";
+  EXPECT_EQ(ReadPlanFile(missing).error().code, Code::kNotFound);
+  EXPECT_THAT(ReadPlanFile(missing).error().message, HasSubstr(missing));
+  EXPECT_THAT(ReadPlanFile(folder_).error().message, HasSubstr(folder_));
+}
+
+TEST(ParsePlanTest, NamesThePlaceOfAnError) {
+  const std::string good = ToJsonText(SomePlan());
+  ASSERT_TRUE(ParsePlan(good, "p.json"));
+  for (const auto& [from, to, why] : {
+           std::tuple{"{", "[", "not JSON: parse error at line 2"},
+           std::tuple{"\"network_revision\"", "\"networkrevision\"",
+                      "networkrevision: no such field"},
+           std::tuple{"\"batch\": 6", "\"batch\": 0", "request: batch is 0"},
+           std::tuple{"\"batch\": 6", "\"batch\": \"6\"", "request.batch: "},
+           std::tuple{"\"rank\": 1", "\"rank\": 0", "ranks[1].rank is 0"},
+           std::tuple{"\"weight\": 1", "\"weight\": 7", "weight is 7"},
+           std::tuple{"\"all\"", "\"most\"", "request: batch_policy: "},
+           std::tuple{"\"op\": \"forward\"", "\"op\": \"sideways\"",
+                      "ranks[0]: kernel conv1 sideways: "},
+       }) {
+    std::string text = good;
+    ASSERT_NE(text.find(from), std::string::npos) << from;
+    text.replace(text.find(from), std::string(from).size(), to);
+    const auto plan = ParsePlan(text, "p.json");
+    ASSERT_FALSE(plan) << to;
+    EXPECT_EQ(plan.error().code, Code::kInvalidArgument);
+    EXPECT_THAT(plan.error().message, StartsWith("p.json: "));
+    EXPECT_THAT(plan.error().message, HasSubstr(why));
+  }
+  EXPECT_FALSE(ParsePlan("", "p.json"));
+  EXPECT_FALSE(ParsePlan("7", "p.json"));
+  for (std::size_t n = 0; n < good.size() - 1; n += 7) {
+    EXPECT_FALSE(ParsePlan(good.substr(0, n), "p.json"));
+  }
+}
+
+TEST(ParsePlanTest, FillsInTheDefaultsOfARequest) {
+  v1::PlanRequest request;
+  request.set_batch(4);
+  const auto job = FromProto(request);
+  ASSERT_TRUE(job) << job.error().message;
+  EXPECT_EQ(job->policy, BatchPolicy::kPowerOfTwo);
+  EXPECT_EQ(job->precision, Precision::kFp32);
+  EXPECT_EQ(job->layout, Layout::kNchw);
+}
+
+}  // namespace
+}  // namespace ucudnn

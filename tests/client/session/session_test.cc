@@ -1,0 +1,356 @@
+// Sessions of real MPI jobs against a real gRPC server that answers as it is
+// told to.
+
+#include "client/session/session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "client/session/plan_file.h"
+#include "tests/client/tiny_network.h"
+#include "tests/support/mpirun.h"
+#include "tests/support/process.h"
+#include "tests/support/scripted_coordinator.h"
+
+namespace ucudnn {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr const char* kKind = "Fake/1u/1GiB/fake-1.0";
+
+class SessionTest : public ::testing::Test {
+ protected:
+  // Runs a job; what each rank wrote, in rank order.
+  std::vector<Json> Job(int ranks, std::vector<std::string> settings,
+                        std::vector<std::string> environment = {}) {
+    std::vector<std::string> command = {SESSION_RANKS, folder_.path()};
+    command.insert(command.end(), settings.begin(), settings.end());
+    std::vector<std::string> variables = {
+        "UCUDNN_CACHE_DIR=" + folder_ / "cache",
+        "UCUDNN_COORDINATOR=", "UCUDNN_PLAN_FILE="};
+    variables.insert(variables.end(), environment.begin(), environment.end());
+    const RankedRun run = RunRanks(ranks, command, variables, folder_ / "log");
+    EXPECT_EQ(run.exit_status, 0) << run.output;
+    std::vector<Json> results;
+    for (int r = 0; r < ranks; ++r) {
+      const std::string path = folder_ / fmt::format("rank{}.json", r);
+      std::ifstream file(path);
+      results.push_back(Json::parse(file, nullptr, false));
+      if (results.back().is_discarded()) {
+        ADD_FAILURE() << "rank " << r << " wrote nothing: " << run.output;
+        results.back() = Json::object();
+      }
+      file.close();
+      fs::remove(path);
+    }
+    return results;
+  }
+
+  // A coordinator that splits the batch into these shares.
+  void AnswerWith(std::vector<std::int64_t> shares) {
+    coordinator_.create_plan =
+        [shares](const v1::PlanRequest& message) -> Result<v1::Plan> {
+      UCUDNN_ASSIGN_OR_RETURN(const JobRequest request, FromProto(message));
+      return ToProto(TinyPlan(request, shares));
+    };
+  }
+  // What was asked for the plan; the job tells of itself too.
+  std::vector<std::string> PlanCalls() {
+    std::vector<std::string> calls = coordinator_.calls();
+    std::erase_if(calls, [](const std::string& call) {
+      return call != "CreatePlan" && call != "PutNetwork";
+    });
+    return calls;
+  }
+  std::string Coordinator() {
+    return "UCUDNN_COORDINATOR=" + coordinator_.address();
+  }
+
+  test::TemporaryFolder folder_;
+  ScriptedCoordinator coordinator_;
+};
+
+TEST_F(SessionTest, GivesEveryRankItsShareOfThePlan) {
+  AnswerWith({5, 0, 3});
+  const auto ranks = Job(3, {"model=A/B/A"}, {Coordinator()});
+  const std::vector<int> batches = {5, 0, 3};
+  const std::vector<int> firsts = {0, 5, 5};
+  for (std::size_t r = 0; r < 3; ++r) {
+    EXPECT_EQ(ranks[r]["source"], "coordinator") << ranks[r].dump(2);
+    EXPECT_EQ(ranks[r]["batch"], batches[r]);
+    EXPECT_EQ(ranks[r]["first_image"], firsts[r]);
+    EXPECT_DOUBLE_EQ(ranks[r]["weight"], batches[r] / 8.0);
+    EXPECT_EQ(ranks[r]["ranks_on_device"], Json::array({int(r)}));
+    EXPECT_EQ(ranks[r]["plan"], ranks[0]["plan"]);
+    EXPECT_EQ(ranks[r]["reason"],
+              "plan 7 of coordinator " + coordinator_.address());
+  }
+  EXPECT_EQ(ranks[0]["plan"]["request"]["device_kinds"],
+            Json::array({"A/1u/1GiB/fake-1.0", "B/1u/1GiB/fake-1.0",
+                         "A/1u/1GiB/fake-1.0"}));
+  EXPECT_THAT(PlanCalls(), ElementsAre("CreatePlan"));
+}
+
+TEST_F(SessionTest, TellsRanksThatShareADevice) {
+  AnswerWith({3, 3, 2});
+  const auto ranks = Job(3, {"id=x/y/x"}, {Coordinator()});
+  EXPECT_EQ(ranks[0]["ranks_on_device"], Json::array({0, 2}));
+  EXPECT_EQ(ranks[1]["ranks_on_device"], Json::array({1}));
+  EXPECT_EQ(ranks[2]["ranks_on_device"], Json::array({0, 2}));
+}
+
+TEST_F(SessionTest, TellsRanksThatHaveSlicesOfOneDevice) {
+  AnswerWith({5, 1, 2});
+  const auto ranks = Job(3, {"id=x/y/x", "slice=64/64/32"}, {Coordinator()});
+  EXPECT_EQ(ranks[2]["ranks_on_device"], Json::array({0, 2}));
+  EXPECT_EQ(ranks[1]["ranks_on_device"], Json::array({1}));
+  EXPECT_THAT(ranks[0]["plan"]["reasons"].dump(),
+              HasSubstr("ranks 0, 2 share device x"));
+}
+
+TEST_F(SessionTest, RegistersANetworkThatTheCoordinatorDoesNotKnow) {
+  std::string content;
+  coordinator_.put_network =
+      [&](const v1::PutNetworkRequest& request) -> Result<v1::Network> {
+    content = request.content();
+    return v1::Network();
+  };
+  coordinator_.create_plan =
+      [&](const v1::PlanRequest& message) -> Result<v1::Plan> {
+    if (content.empty()) return Fail(Code::kNotFound, "no network tiny");
+    UCUDNN_ASSIGN_OR_RETURN(const JobRequest request, FromProto(message));
+    return ToProto(TinyPlan(request, {4, 4}));
+  };
+  const auto ranks = Job(2, {}, {Coordinator()});
+  EXPECT_EQ(ranks[1]["source"], "coordinator") << ranks[1].dump(2);
+  EXPECT_EQ(content, ToCsv(TinyNetwork()));
+}
+
+TEST_F(SessionTest, SplitsEvenlyWhenTheCoordinatorIsAway) {
+  const std::string dead = coordinator_.address();
+  coordinator_.Stop();
+  const auto ranks = Job(3, {"ask_ms=300"}, {"UCUDNN_COORDINATOR=" + dead});
+  const std::vector<int> batches = {3, 3, 2};
+  for (std::size_t r = 0; r < 3; ++r) {
+    EXPECT_EQ(ranks[r]["source"], "undivided") << ranks[r].dump(2);
+    EXPECT_EQ(ranks[r]["batch"], batches[r]);
+    EXPECT_LT(ranks[r]["ms"], 5000);
+    EXPECT_EQ(ranks[r]["plan"], ranks[0]["plan"]);
+    EXPECT_EQ(ranks[r]["reason"], ranks[0]["reason"]);
+    EXPECT_THAT(ranks[r]["reason"].get<std::string>(),
+                AllOf(HasSubstr("coordinator " + dead + " cannot be reached"),
+                      HasSubstr("cached plan")));
+    const Json& kernels = ranks[0]["plan"]["ranks"][r]["workspace"]["kernels"];
+    ASSERT_EQ(kernels.size(), 5U);
+    EXPECT_EQ(kernels[0]["micro_batches"][0]["algorithm"], "lavish");
+    EXPECT_EQ(kernels[0]["micro_batches"][0]["batch"], batches[r]);
+  }
+}
+
+TEST_F(SessionTest, DoesNotWaitForACoordinatorThatDoesNotAnswer) {
+  std::promise<void> release;
+  const std::shared_future<void> released = release.get_future().share();
+  // By value: the call may outlive this test's body.
+  coordinator_.create_plan =
+      [released](const v1::PlanRequest&) -> Result<v1::Plan> {
+    released.wait();
+    return Fail(Code::kInternal, "too late");
+  };
+  const auto ranks = Job(2, {"ask_ms=300"}, {Coordinator()});
+  release.set_value();
+  for (const Json& rank : ranks) {
+    EXPECT_EQ(rank["source"], "undivided") << rank.dump(2);
+    EXPECT_LT(rank["ms"], 5000);
+  }
+}
+
+TEST_F(SessionTest, FallsBackOnEveryRankWhenRankZeroIsRefused) {
+  coordinator_.create_plan = [](const v1::PlanRequest&) -> Result<v1::Plan> {
+    return Fail(Code::kUnavailable, "12 of 30 measurements are missing");
+  };
+  const auto ranks = Job(2, {}, {Coordinator()});
+  for (const Json& rank : ranks) {
+    EXPECT_EQ(rank["source"], "undivided");
+    EXPECT_THAT(rank["reason"].get<std::string>(),
+                HasSubstr("coordinator " + coordinator_.address() +
+                          ": 12 of 30 measurements are missing"));
+  }
+  EXPECT_THAT(PlanCalls(), ElementsAre("CreatePlan"));
+}
+
+TEST_F(SessionTest, AwaitsMeasurementsIfAskedTo) {
+  std::atomic<int> missing = 2;
+  coordinator_.create_plan =
+      [&](const v1::PlanRequest& message) -> Result<v1::Plan> {
+    if (missing-- > 0) return Fail(Code::kUnavailable, "some are missing");
+    UCUDNN_ASSIGN_OR_RETURN(const JobRequest request, FromProto(message));
+    return ToProto(TinyPlan(request, {4, 4}));
+  };
+  const auto ranks = Job(2, {"await_ms=60000"}, {Coordinator()});
+  EXPECT_EQ(ranks[1]["source"], "coordinator") << ranks[1].dump(2);
+}
+
+TEST_F(SessionTest, UsesTheCachedPlanOnceTheCoordinatorIsAway) {
+  AnswerWith({6, 2});
+  const auto first = Job(2, {"ask_ms=300"}, {Coordinator()});
+  ASSERT_EQ(first[0]["source"], "coordinator") << first[0].dump(2);
+  const std::string address = Coordinator();
+  coordinator_.Stop();
+  const auto second = Job(2, {"ask_ms=300"}, {address});
+  for (const Json& rank : second) {
+    EXPECT_EQ(rank["source"], "cache") << rank.dump(2);
+    EXPECT_EQ(rank["plan"], first[0]["plan"]);
+    EXPECT_THAT(rank["reason"].get<std::string>(),
+                AllOf(HasSubstr("cannot be reached"),
+                      HasSubstr("; cached plan 7 in ")));
+  }
+  EXPECT_EQ(second[0]["batch"], 6);
+  // Another request has another plan.
+  EXPECT_EQ(Job(2, {"ask_ms=300", "batch=9"}, {address})[0]["source"],
+            "undivided");
+  // A spoilt cache is no harm.
+  for (const auto& entry : fs::directory_iterator(folder_ / "cache")) {
+    std::ofstream(entry.path()) << "{\"ranks\": 3}";
+  }
+  const auto third = Job(2, {"ask_ms=300"}, {address});
+  EXPECT_EQ(third[1]["source"], "undivided");
+  EXPECT_THAT(third[1]["reason"].get<std::string>(), HasSubstr("ranks"));
+}
+
+TEST_F(SessionTest, PrefersThePlanFile) {
+  AnswerWith({4, 4});
+  const std::string path = folder_ / "plan.json";
+  JobPlan plan = TinyPlan(TinyRequest(BatchSize(8), {kKind, kKind}), {7, 1});
+  plan.id = 99;
+  ASSERT_TRUE(WritePlanFile(path, plan));
+  const auto ranks = Job(2, {}, {Coordinator(), "UCUDNN_PLAN_FILE=" + path});
+  EXPECT_EQ(ranks[0]["source"], "plan file") << ranks[0].dump(2);
+  EXPECT_EQ(ranks[0]["plan"]["id"], 99);
+  EXPECT_EQ(ranks[0]["batch"], 7);
+  EXPECT_EQ(ranks[1]["batch"], 1);
+  EXPECT_THAT(PlanCalls(), IsEmpty());
+}
+
+TEST_F(SessionTest, PassesOverAPlanFileThatIsNotForThisJob) {
+  AnswerWith({4, 4});
+  const std::string path = folder_ / "plan.json";
+  ASSERT_TRUE(WritePlanFile(
+      path, TinyPlan(TinyRequest(BatchSize(9), {kKind, kKind}), {8, 1})));
+  for (const std::string& file : {path, folder_ / "none"}) {
+    const auto ranks = Job(2, {}, {Coordinator(), "UCUDNN_PLAN_FILE=" + file});
+    for (const Json& rank : ranks) {
+      EXPECT_EQ(rank["source"], "coordinator") << rank.dump(2);
+      EXPECT_THAT(rank["reason"].get<std::string>(),
+                  AllOf(HasSubstr("plan file"), HasSubstr(file),
+                        HasSubstr("; plan 7 of coordinator")));
+    }
+  }
+}
+
+TEST_F(SessionTest, PassesOverAPlanThatOneRanksDeviceCannotRun) {
+  AnswerWith({4, 4});
+  const auto ranks = Job(2, {"lavish=1/0"}, {Coordinator()});
+  for (const Json& rank : ranks) {
+    EXPECT_EQ(rank["source"], "undivided") << rank.dump(2);
+    EXPECT_THAT(
+        rank["reason"].get<std::string>(),
+        HasSubstr("rank 1: conv1 forward: device fake-1 has no algorithm "
+                  "lavish"));
+  }
+  EXPECT_EQ(ranks[0]["plan"], ranks[1]["plan"]);
+  // What is not used is not kept.
+  EXPECT_FALSE(fs::exists(folder_ / "cache"));
+}
+
+TEST_F(SessionTest, PassesOverAPlanThatDoesNotAddUp) {
+  AnswerWith({4, 3});
+  const auto ranks = Job(2, {}, {Coordinator()});
+  EXPECT_EQ(ranks[1]["source"], "undivided");
+  EXPECT_THAT(ranks[1]["reason"].get<std::string>(),
+              HasSubstr("its ranks have 7 images together, the job has 8"));
+}
+
+TEST_F(SessionTest, RefusesRanksThatWantDifferentThings) {
+  const auto ranks = Job(3, {"batch=8/8/16"});
+  for (const Json& rank : ranks) {
+    EXPECT_EQ(rank["code"], "INVALID_ARGUMENT") << rank.dump(2);
+    EXPECT_EQ(rank["message"],
+              "rank 2 has batch=16, rank 0 has batch=8; all ranks must give "
+              "the same");
+  }
+}
+
+TEST_F(SessionTest, ReportsOneRanksErrorOnAllRanks) {
+  for (const Json& rank : Job(2, {"batch=8/0"})) {
+    EXPECT_EQ(rank["code"], "INVALID_ARGUMENT");
+    EXPECT_THAT(rank["message"].get<std::string>(),
+                HasSubstr("rank 1: batch is 0"));
+  }
+  for (const Json& rank : Job(2, {}, {"UCUDNN_WORKSPACE_LIMIT=lots"})) {
+    EXPECT_EQ(rank["code"], "INVALID_ARGUMENT");
+    EXPECT_THAT(rank["message"].get<std::string>(),
+                HasSubstr("rank 0: UCUDNN_WORKSPACE_LIMIT: "));
+  }
+  // Even undivided, "lavish" needs 400 bytes for 4 images.
+  for (const Json& rank :
+       Job(2, {"frugal=1/0"}, {"UCUDNN_WORKSPACE_LIMIT=399"})) {
+    EXPECT_EQ(rank["code"], "FAILED_PRECONDITION");
+    EXPECT_THAT(rank["message"].get<std::string>(),
+                AllOf(HasSubstr("rank 1: conv1 forward"),
+                      HasSubstr("the smallest needs 400")));
+  }
+}
+
+TEST_F(SessionTest, ReturnsWhenARankStaysAway) {
+  const auto ranks = Job(3, {"absent=0/0/1", "agree_ms=500"});
+  for (std::size_t r = 0; r < 2; ++r) {
+    EXPECT_EQ(ranks[r]["code"], "DEADLINE_EXCEEDED") << ranks[r].dump(2);
+    EXPECT_LT(ranks[r]["ms"], 5000);
+  }
+}
+
+TEST_F(SessionTest, ObeysTheLimitsOfTheEnvironment) {
+  v1::PlanRequest asked;
+  coordinator_.create_plan =
+      [&](const v1::PlanRequest& message) -> Result<v1::Plan> {
+    asked = message;
+    return Fail(Code::kInternal, "no plan today");
+  };
+  const auto ranks =
+      Job(2, {},
+          {Coordinator(), "UCUDNN_WORKSPACE_LIMIT=8MiB",
+           "UCUDNN_TOTAL_WORKSPACE_SIZE=399", "UCUDNN_BATCH_SIZE_POLICY=all"});
+  EXPECT_EQ(asked.workspace_limit_bytes(), 8 << 20);
+  EXPECT_EQ(asked.total_workspace_bytes(), 399);
+  EXPECT_EQ(asked.batch_policy(), "all");
+  const Json& workspace = ranks[1]["plan"]["ranks"][1]["workspace"];
+  EXPECT_EQ(workspace["kernels"][0]["micro_batches"][0]["algorithm"], "frugal");
+}
+
+TEST_F(SessionTest, SharesTheBatchEvenWithoutKnowingTheLayers) {
+  const auto ranks = Job(3, {"layers=0", "batch=2"});
+  EXPECT_EQ(ranks[0]["batch"], 1) << ranks[0].dump(2);
+  EXPECT_EQ(ranks[1]["batch"], 1);
+  EXPECT_EQ(ranks[2]["batch"], 0);
+  EXPECT_THAT(ranks[0]["plan"]["ranks"][0]["workspace"]["kernels"], IsEmpty());
+  EXPECT_THAT(ranks[0]["reason"].get<std::string>(),
+              HasSubstr("no coordinator is named"));
+}
+
+}  // namespace
+}  // namespace ucudnn
