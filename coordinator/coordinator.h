@@ -7,6 +7,7 @@
 // for heartbeats (heartbeats.h).
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -137,8 +138,9 @@ class Coordinator {
   // What the device is to measure for that, before anything else.
   Status LeaseControls(const DeviceRecord& device, int max_count,
                        v1::LeaseTasksResponse* response);
-  // Lets others measure what a device has just measured, if that is to be.
-  Status AddControl(const TaskCompletion& completion);
+  // Which of the points other devices of the kind shall measure too, if any.
+  Result<std::optional<ControlRecord>> ControlOf(
+      const TaskCompletion& completion);
   Status ReportControl(const v1::ReportTaskRequest& request);
   // Whose measurements a plan stands on that deviate from their kind.
   Result<std::vector<std::string>> DoubtsAbout(const Inputs& inputs);

@@ -206,10 +206,10 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
     UCUDNN_RETURN_IF_ERROR(store_.AddToTask(completion));
     return response;
   }
+  UCUDNN_ASSIGN_OR_RETURN(completion.control, ControlOf(completion));
   UCUDNN_ASSIGN_OR_RETURN(const CompletionResult result,
                           store_.CompleteTask(completion));
   response.set_already(result.already);
-  if (!result.already) UCUDNN_RETURN_IF_ERROR(AddControl(completion));
   return response;
 }
 

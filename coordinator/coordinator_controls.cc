@@ -41,37 +41,14 @@ Status Coordinator::LeaseControls(const DeviceRecord& device, int max_count,
   return {};
 }
 
-Status Coordinator::AddControl(const TaskCompletion& completion) {
+Result<std::optional<ControlRecord>> Coordinator::ControlOf(
+    const TaskCompletion& completion) {
   UCUDNN_ASSIGN_OR_RETURN(const TaskRecord task,
                           store_.GetTask(completion.lease.task));
   UCUDNN_ASSIGN_OR_RETURN(const KindControls known,
                           store_.LoadControls(task.key.kind));
-  const auto chosen = ChooseControl(task.key.kind, task.key.problem,
-                                    completion.points, known.points);
-  if (!chosen) return {};
-  UCUDNN_RETURN_IF_ERROR(store_.AddControls(std::span(&*chosen, 1)));
-  // What has just been measured is this device's first round.
-  UCUDNN_ASSIGN_OR_RETURN(const KindControls controls,
-                          store_.LoadControls(task.key.kind));
-  for (const ControlRecord& control : controls.points) {
-    for (const MeasuredPoint& point : completion.points) {
-      if (control.problem != task.key.problem || control.batch != point.batch ||
-          control.algorithm != point.algorithm ||
-          control.workspace != point.workspace) {
-        continue;
-      }
-      UCUDNN_RETURN_IF_ERROR(store_.PutControlMeasurement(
-          {.control = control.id,
-           .device = completion.device,
-           .round = 1,
-           .driver = completion.driver,
-           .time = point.time,
-           .spread = point.spread,
-           .throttle = completion.clocks.throttle,
-           .measured_ms = completion.measured_ms}));
-    }
-  }
-  return {};
+  return ChooseControl(task.key.kind, task.key.problem, completion.points,
+                       known.points);
 }
 
 Status Coordinator::ReportControl(const v1::ReportTaskRequest& request) {

@@ -203,7 +203,8 @@ Result<v1::JobRevision> Coordinator::ReplanJob(
 Result<v1::ListJobsResponse> Coordinator::ListJobs(
     const v1::ListRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const int size, PageSize(request));
-  UCUDNN_ASSIGN_OR_RETURN(const auto jobs, store_.ListJobs(size));
+  UCUDNN_ASSIGN_OR_RETURN(const auto jobs,
+                          store_.ListJobs(size, request.after()));
   v1::ListJobsResponse response;
   for (const JobRecord& job : jobs) {
     v1::Job& message = *response.add_jobs();

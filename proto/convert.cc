@@ -29,6 +29,14 @@ Status NotNegative(std::string_view name, std::int64_t value) {
               value);
 }
 
+// Times are kept, and read back from every form, up to 2^62 ns (146 years).
+Status IsTime(std::string_view name, std::int64_t ns) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 62;
+  if (ns >= 0 && ns <= kMost) return {};
+  return Fail(Code::kInvalidArgument, "{} is {}; 0 to {} is accepted", name, ns,
+              kMost);
+}
+
 Status IsBatch(std::string_view name, std::int64_t value, std::int64_t min) {
   if (value >= min && value <= kMaxBatchSize.count()) return {};
   return Fail(Code::kInvalidArgument, "{} is {}; {} to {} is accepted", name,
@@ -39,7 +47,7 @@ Result<MicroBatch> FromProto(const v1::MicroBatch& message) {
   MicroBatch micro;
   UCUDNN_RETURN_IF_ERROR(IsBatch("batch", message.batch(), 1));
   UCUDNN_RETURN_IF_ERROR(IsBatch("count", message.count(), 1));
-  UCUDNN_RETURN_IF_ERROR(NotNegative("time_ns", message.time_ns()));
+  UCUDNN_RETURN_IF_ERROR(IsTime("time_ns", message.time_ns()));
   UCUDNN_RETURN_IF_ERROR(
       NotNegative("workspace_bytes", message.workspace_bytes()));
   micro.batch = BatchSize(message.batch());
@@ -149,8 +157,9 @@ Result<MeasuredPoint> FromProto(const v1::Measurement& message) {
   UCUDNN_RETURN_IF_ERROR(IsBatch("batch", message.batch(), 1));
   UCUDNN_RETURN_IF_ERROR(
       NotNegative("workspace_bytes", message.workspace_bytes()));
-  UCUDNN_RETURN_IF_ERROR(NotNegative("time_ns", message.time_ns()));
-  UCUDNN_RETURN_IF_ERROR(NotNegative("spread_ns", message.spread_ns()));
+  UCUDNN_RETURN_IF_ERROR(NotNegative("repeats", message.repeats()));
+  UCUDNN_RETURN_IF_ERROR(IsTime("time_ns", message.time_ns()));
+  UCUDNN_RETURN_IF_ERROR(IsTime("spread_ns", message.spread_ns()));
   if (message.algorithm().empty()) {
     return Fail(Code::kInvalidArgument, "algorithm is empty");
   }
@@ -162,11 +171,11 @@ Result<MeasuredPoint> FromProto(const v1::Measurement& message) {
   point.time = Nanoseconds(message.time_ns());
   point.spread = Nanoseconds(message.spread_ns());
   point.repeats = message.repeats();
-  UCUDNN_RETURN_IF_ERROR(NotNegative("min_ns", message.min_ns()));
-  UCUDNN_RETURN_IF_ERROR(NotNegative("p90_ns", message.p90_ns()));
+  UCUDNN_RETURN_IF_ERROR(IsTime("min_ns", message.min_ns()));
+  UCUDNN_RETURN_IF_ERROR(IsTime("p90_ns", message.p90_ns()));
   point.min = Nanoseconds(message.min_ns());
   point.p90 = Nanoseconds(message.p90_ns());
-  UCUDNN_RETURN_IF_ERROR(NotNegative("enqueue_ns", message.enqueue_ns()));
+  UCUDNN_RETURN_IF_ERROR(IsTime("enqueue_ns", message.enqueue_ns()));
   point.enqueue = Nanoseconds(message.enqueue_ns());
   return point;
 }

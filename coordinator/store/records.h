@@ -190,6 +190,19 @@ struct LeaseRequest {
   UnixMillis until_ms = 0;  // when others may take the tasks
 };
 
+// A point that several devices of a kind measure, so that they can be compared.
+// Unique by kind, problem and batch.
+struct ControlRecord {
+  std::int64_t id = 0;  // given by the store
+  std::string kind;
+  std::string problem;
+  BatchSize batch;
+  Algorithm algorithm = {};
+  Bytes workspace = {};
+
+  friend bool operator==(const ControlRecord&, const ControlRecord&) = default;
+};
+
 struct TaskCompletion {
   LeaseRef lease;
   Bytes max_workspace;  // the task's when leased: what the points are under
@@ -200,6 +213,8 @@ struct TaskCompletion {
   UnixMillis measured_ms = 0;
   UnixMillis now_ms = 0;
   DeviceClocks clocks = {};
+  // One of the points, for other devices of the kind to measure too.
+  std::optional<ControlRecord> control = {};
 };
 
 struct CompletionResult {
@@ -275,20 +290,7 @@ struct ProfileSummary {
 
 // -------------------------------------------------------------- controls
 
-// A point that several devices of a kind measure, so that they can be compared.
-// Unique by kind, problem and batch.
-struct ControlRecord {
-  std::int64_t id = 0;  // given by the store
-  std::string kind;
-  std::string problem;
-  BatchSize batch;
-  Algorithm algorithm = {};
-  Bytes workspace = {};
-
-  friend bool operator==(const ControlRecord&, const ControlRecord&) = default;
-};
-
-// What one device measured of it, at one of several times.
+// What one device measured of a ControlRecord, at one of several times.
 struct ControlMeasurement {
   std::int64_t control = 0;
   std::string device;

@@ -1,8 +1,5 @@
 // Control points, and what devices measured of them.
 
-#include <algorithm>
-#include <tuple>
-
 #include "coordinator/store/sql_store.h"
 
 namespace ucudnn {
@@ -31,32 +28,53 @@ ControlMeasurement MeasurementOf(const SqlRow& row) {
           .measured_ms = row.Int(7)};
 }
 
+Status PutMeasurement(SqlTransaction& sql, const ControlMeasurement& m) {
+  return sql.Execute(
+      "INSERT INTO control_measurements (control, device, round, driver, "
+      "time_ns, spread_ns, throttle, measured_ms) "
+      "VALUES ($1, $2, $3, $4, $5, $6, $7, $8) "
+      "ON CONFLICT (control, device, round) DO UPDATE SET "
+      "driver = excluded.driver, time_ns = excluded.time_ns, "
+      "spread_ns = excluded.spread_ns, throttle = excluded.throttle, "
+      "measured_ms = excluded.measured_ms "
+      "WHERE excluded.measured_ms >= control_measurements.measured_ms",
+      {m.control, m.device, m.round, m.driver, std::int64_t{m.time.count()},
+       std::int64_t{m.spread.count()}, m.throttle, m.measured_ms});
+}
+
 }  // namespace
 
-Status SqlStore::AddControls(std::span<const ControlRecord> controls) {
-  std::vector<ControlRecord> sorted(controls.begin(), controls.end());
-  for (const ControlRecord& c : sorted) {
-    UCUDNN_RETURN_IF_ERROR(CheckKey("a control point's kind", c.kind));
-    UCUDNN_RETURN_IF_ERROR(CheckKey("a control point's problem", c.problem));
-    UCUDNN_RETURN_IF_ERROR(
-        CheckKey("a control point's algorithm", c.algorithm.name));
-  }
-  // Writers that lock rows in one order do not deadlock.
-  std::ranges::stable_sort(sorted, {}, [](const ControlRecord& c) {
-    return std::tie(c.kind, c.problem, c.batch);
-  });
-  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
-    for (const ControlRecord& c : sorted) {
-      UCUDNN_RETURN_IF_ERROR(sql.Execute(
-          "INSERT INTO controls (kind, problem, batch, algorithm, math, "
-          "precision_name, workspace_bytes) VALUES ($1, $2, $3, $4, $5, $6, "
-          "$7) ON CONFLICT (kind, problem, batch) DO NOTHING",
-          {c.kind, c.problem, c.batch.count(), c.algorithm.name,
-           c.algorithm.math, std::string(Name(c.algorithm.precision)),
-           c.workspace.count()}));
+Status AddControl(SqlTransaction& sql, const TaskCompletion& completion) {
+  const ControlRecord& c = *completion.control;
+  UCUDNN_RETURN_IF_ERROR(CheckKey("a control point's kind", c.kind));
+  UCUDNN_RETURN_IF_ERROR(CheckKey("a control point's problem", c.problem));
+  UCUDNN_RETURN_IF_ERROR(
+      CheckKey("a control point's algorithm", c.algorithm.name));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto added,
+      sql.Query("INSERT INTO controls (kind, problem, batch, algorithm, math, "
+                "precision_name, workspace_bytes) VALUES ($1, $2, $3, $4, $5, "
+                "$6, $7) ON CONFLICT (kind, problem, batch) DO NOTHING "
+                "RETURNING id",
+                {c.kind, c.problem, c.batch.count(), c.algorithm.name,
+                 c.algorithm.math, std::string(Name(c.algorithm.precision)),
+                 c.workspace.count()}));
+  if (added.empty()) return {};
+  for (const MeasuredPoint& point : completion.points) {
+    if (c.batch != point.batch || c.algorithm != point.algorithm ||
+        c.workspace != point.workspace) {
+      continue;
     }
-    return {};
-  });
+    return PutMeasurement(sql, {.control = added[0].Int(0),
+                                .device = completion.device,
+                                .round = 1,
+                                .driver = completion.driver,
+                                .time = point.time,
+                                .spread = point.spread,
+                                .throttle = completion.clocks.throttle,
+                                .measured_ms = completion.measured_ms});
+  }
+  return {};
 }
 
 Status SqlStore::PutControlMeasurement(const ControlMeasurement& m) {
@@ -68,17 +86,7 @@ Status SqlStore::PutControlMeasurement(const ControlMeasurement& m) {
     if (known.empty()) {
       return Fail(Code::kNotFound, "there is no control point {}", m.control);
     }
-    return sql.Execute(
-        "INSERT INTO control_measurements (control, device, round, driver, "
-        "time_ns, spread_ns, throttle, measured_ms) "
-        "VALUES ($1, $2, $3, $4, $5, $6, $7, $8) "
-        "ON CONFLICT (control, device, round) DO UPDATE SET "
-        "driver = excluded.driver, time_ns = excluded.time_ns, "
-        "spread_ns = excluded.spread_ns, throttle = excluded.throttle, "
-        "measured_ms = excluded.measured_ms "
-        "WHERE excluded.measured_ms >= control_measurements.measured_ms",
-        {m.control, m.device, m.round, m.driver, std::int64_t{m.time.count()},
-         std::int64_t{m.spread.count()}, m.throttle, m.measured_ms});
+    return PutMeasurement(sql, m);
   });
 }
 

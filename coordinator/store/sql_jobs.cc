@@ -13,6 +13,9 @@ constexpr char kJobColumns[] =
 constexpr char kRevisionColumns[] =
     "revision, plan, reason, rejected, created_ms, adopted_ms";
 
+// Counts and times of steps stay below this, so that sums do not overflow.
+constexpr std::int64_t kMost = std::int64_t{1} << 62;
+
 Result<JobRecord> JobOf(const SqlRow& row) {
   JobRecord job{.id = row.Text(0),
                 .name = row.Text(1),
@@ -155,15 +158,16 @@ Status AddSteps(SqlTransaction& sql, const std::string& job,
 
 Status CheckReports(std::span<const StepReport> reports) {
   for (const StepReport& report : reports) {
-    if (report.first_step < 0) {
+    if (report.first_step < 0 || report.first_step > kMost) {
       return Fail(Code::kInvalidArgument,
-                  "first_step is {}; 0 or more is accepted", report.first_step);
+                  "first_step is {}; 0 to {} is accepted", report.first_step,
+                  kMost);
     }
     for (const Nanoseconds step : report.steps) {
-      if (step >= Nanoseconds(0)) continue;
+      if (step >= Nanoseconds(0) && step <= Nanoseconds(kMost)) continue;
       return Fail(Code::kInvalidArgument,
-                  "a step of {} ns is reported; 0 or more is accepted",
-                  step.count());
+                  "a step of {} ns is reported; 0 to {} is accepted",
+                  step.count(), kMost);
     }
   }
   return {};
@@ -329,16 +333,33 @@ Result<std::vector<std::string>> SqlStore::ExpireJobs(
       });
 }
 
-Result<std::vector<JobRecord>> SqlStore::ListJobs(std::int64_t limit) {
+Result<std::vector<JobRecord>> SqlStore::ListJobs(std::int64_t limit,
+                                                  const std::string& after) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    return Records(
-        sql.Query(fmt::format("SELECT {} FROM jobs "
-                              "ORDER BY created_ms DESC, id LIMIT $1",
-                              kJobColumns),
-                  {limit}),
-        JobOf);
-  });
+  using Jobs = std::vector<JobRecord>;
+  return InTransaction(
+      *database_, Access::kRead, [&](SqlTransaction& sql) -> Result<Jobs> {
+        std::vector<SqlValue> parameters = {limit};
+        std::string older;
+        if (!after.empty()) {
+          UCUDNN_ASSIGN_OR_RETURN(
+              const auto last,
+              sql.Query("SELECT created_ms FROM jobs WHERE id = $1", {after}));
+          if (last.empty()) {
+            return Fail(Code::kInvalidArgument,
+                        "after is '{}'; the id of a job is accepted", after);
+          }
+          older = "WHERE created_ms < $2 OR (created_ms = $2 AND id > $3) ";
+          parameters.emplace_back(last[0].Int(0));
+          parameters.emplace_back(after);
+        }
+        return Records(
+            sql.Query(fmt::format("SELECT {} FROM jobs {}"
+                                  "ORDER BY created_ms DESC, id LIMIT $1",
+                                  kJobColumns, older),
+                      parameters),
+            JobOf);
+      });
 }
 
 Result<JobDetails> SqlStore::GetJob(const std::string& id) {

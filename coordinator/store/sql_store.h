@@ -81,7 +81,6 @@ class SqlStore final : public Store {
   Result<std::vector<CompleteBatch>> ListCompleteBatches(
       const std::string& kind, const std::string& problem) override;
   Result<std::vector<ProfileSummary>> ListProfiles() override;
-  Status AddControls(std::span<const ControlRecord> controls) override;
   Status PutControlMeasurement(const ControlMeasurement& m) override;
   Result<KindControls> LoadControls(const std::string& kind) override;
   Result<CreatedPlan> CreatePlan(const PlanRecord& plan) override;
@@ -105,7 +104,8 @@ class SqlStore final : public Store {
   Status FinishJob(const std::string& job, UnixMillis now_ms) override;
   Result<std::vector<std::string>> ExpireJobs(
       UnixMillis seen_before_ms) override;
-  Result<std::vector<JobRecord>> ListJobs(std::int64_t limit) override;
+  Result<std::vector<JobRecord>> ListJobs(std::int64_t limit,
+                                          const std::string& after) override;
   Result<JobDetails> GetJob(const std::string& id) override;
 
  private:
@@ -120,6 +120,10 @@ Status CheckKey(std::string_view what, std::string_view key);
 Status CheckLimit(std::int64_t limit);
 
 // Stores measurements within a transaction, as Store::PutMeasurements.
+// Adds completion.control with the device's measurement of it; see
+// Store::CompleteTask.
+Status AddControl(SqlTransaction& sql, const TaskCompletion& completion);
+
 Status UpsertMeasurements(SqlTransaction& sql,
                           std::span<const Measurement> measurements);
 

@@ -152,6 +152,9 @@ Result<CompletionResult> SqlStore::CompleteTask(
           return CompletionResult{.already = true};
         }
         UCUDNN_RETURN_IF_ERROR(StorePoints(sql, task, completion));
+        if (completion.control) {
+          UCUDNN_RETURN_IF_ERROR(AddControl(sql, completion));
+        }
         if (completion.max_workspace >= task.max_workspace) {
           UCUDNN_RETURN_IF_ERROR(sql.Execute(
               fmt::format("UPDATE tasks SET state = 'done', error = '', "

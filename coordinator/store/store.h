@@ -103,8 +103,10 @@ class Store {
   // else took the task); returns these tasks' ids, sorted. Never shortens one.
   virtual Result<std::vector<std::int64_t>> RenewLeases(
       std::span<const LeaseRef> leases, UnixMillis until_ms) = 0;
-  // Stores the points and marks the task done, in one transaction. The lease
-  // may be outdated: measurements are facts. If the task's cap has been raised
+  // Stores the points, marks the task done, and adds the control unless there
+  // is one of its kind, problem and batch, with the device's point as its first
+  // round; in one transaction. The lease may be outdated: measurements are
+  // facts. If the task's cap has been raised
   // above the completion's, the points are stored and the task is pending again
   // (if another lease of it runs, it goes on). kNotFound: there is no such
   // task; kInvalidArgument: a point is of another batch than the task, or of a
@@ -166,8 +168,6 @@ class Store {
   // By kind.
   virtual Result<std::vector<ProfileSummary>> ListProfiles() = 0;
 
-  // Adds those whose kind, problem and batch are new; ids are ignored.
-  virtual Status AddControls(std::span<const ControlRecord> controls) = 0;
   // One of each control point, device and round, the latest, is kept.
   // kNotFound: there is no such control point.
   virtual Status PutControlMeasurement(
@@ -215,8 +215,11 @@ class Store {
   // their ids, sorted.
   virtual Result<std::vector<std::string>> ExpireJobs(
       UnixMillis seen_before_ms) = 0;
-  // Newest first, by created_ms, then id.
-  virtual Result<std::vector<JobRecord>> ListJobs(std::int64_t limit) = 0;
+  // Newest first, by created_ms, then id; the first `limit` of those that come
+  // after the job `after`, or of all if it is empty. kInvalidArgument: there is
+  // no job `after`.
+  virtual Result<std::vector<JobRecord>> ListJobs(std::int64_t limit,
+                                                  const std::string& after) = 0;
   virtual Result<JobDetails> GetJob(const std::string& id) = 0;  // kNotFound
 };
 

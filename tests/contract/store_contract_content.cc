@@ -215,18 +215,46 @@ TEST_P(StoreContract, KeepsControlPointsAndWhatDevicesMeasuredOfThem) {
                          .algorithm = {algorithm, "FMA", Precision::kTf32},
                          .workspace = 8_MiB};
   };
+  // Completes a task with a control among its points.
+  const auto complete = [&](const ControlRecord& chosen,
+                            const std::string& goal) {
+    const NewTask task{.key = {.kind = chosen.kind,
+                               .problem = chosen.problem,
+                               .batch = chosen.batch,
+                               .goal = goal},
+                       .max_workspace = 64_MiB};
+    ASSERT_TRUE(store().EnqueueTasks(std::span(&task, 1), 10));
+    const auto leased = store().LeaseTasks({.kind = chosen.kind,
+                                            .agent = "a",
+                                            .device = "GPU-1",
+                                            .now_ms = 10,
+                                            .until_ms = 20});
+    ASSERT_THAT(*leased, SizeIs(1));
+    const TaskCompletion completion{.lease = leased->front().lease(),
+                                    .max_workspace = 64_MiB,
+                                    .points = {{.batch = chosen.batch,
+                                                .algorithm = chosen.algorithm,
+                                                .workspace = chosen.workspace,
+                                                .time = Nanoseconds(100),
+                                                .spread = Nanoseconds(1)}},
+                                    .device = "GPU-1",
+                                    .driver = "d",
+                                    .measured_ms = 1000,
+                                    .now_ms = 1000,
+                                    .clocks = {.throttle = "thermal"},
+                                    .control = chosen};
+    ASSERT_TRUE(store().CompleteTask(completion));
+    EXPECT_TRUE(store().CompleteTask(completion)->already);
+  };
   EXPECT_THAT(store().LoadControls(TestKind().key)->points, IsEmpty());
-  const std::vector<ControlRecord> two = {control(2, "A"), control(1, "A")};
-  ASSERT_TRUE(store().AddControls(two));
+  complete(control(1, "A"), "");
   // The first choice stays.
-  const std::vector<ControlRecord> other = {control(1, "B")};
-  ASSERT_TRUE(store().AddControls(other));
+  complete(control(1, "B"), "adaptive");
   auto controls = store().LoadControls(TestKind().key).value();
-  ASSERT_THAT(controls.points, SizeIs(2));
+  ASSERT_THAT(controls.points, SizeIs(1));
   ControlRecord expected = control(1, "A");
   expected.id = controls.points[0].id;
   EXPECT_EQ(controls.points[0], expected);
-  EXPECT_LT(controls.points[0].id, controls.points[1].id);
 
   ControlMeasurement first{.control = expected.id,
                            .device = "GPU-1",
@@ -236,9 +264,9 @@ TEST_P(StoreContract, KeepsControlPointsAndWhatDevicesMeasuredOfThem) {
                            .spread = Nanoseconds(1),
                            .throttle = "thermal",
                            .measured_ms = 1000};
+  EXPECT_THAT(controls.measurements, ElementsAre(first));
   ControlMeasurement second = first;
   second.round = 2;
-  ASSERT_TRUE(store().PutControlMeasurement(first));
   ASSERT_TRUE(store().PutControlMeasurement(second));
   // A repeat changes nothing; a later measurement counts, an earlier does not.
   ASSERT_TRUE(store().PutControlMeasurement(first));

@@ -1,6 +1,7 @@
 // Jobs.
 
 #include <algorithm>
+#include <limits>
 
 #include "tests/contract/store_contract.h"
 
@@ -201,13 +202,44 @@ TEST_P(StoreContract, ListsJobsNewestFirst) {
   ASSERT_TRUE(store().RegisterJob(TestJob("b"), {}, std::nullopt, 100));
   ASSERT_TRUE(store().RegisterJob(TestJob("c"), {}, std::nullopt, 200));
   ASSERT_TRUE(store().RegisterJob(TestJob("a"), {}, std::nullopt, 100));
-  const auto jobs = store().ListJobs(10).value();
-  ASSERT_THAT(jobs, SizeIs(3));
-  EXPECT_EQ(jobs[0].id, "c");
-  EXPECT_EQ(jobs[1].id, "a");
-  EXPECT_EQ(jobs[2].id, "b");
-  EXPECT_THAT(store().ListJobs(1).value(), SizeIs(1));
-  EXPECT_EQ(store().ListJobs(-1).error().code, Code::kInvalidArgument);
+  const auto ids = [&](std::int64_t limit, const std::string& after) {
+    std::vector<std::string> listed;
+    const auto jobs = store().ListJobs(limit, after).value();
+    for (const JobRecord& job : jobs) {
+      listed.push_back(job.id);
+    }
+    return listed;
+  };
+  EXPECT_THAT(ids(10, ""), ElementsAre("c", "a", "b"));
+  EXPECT_THAT(ids(1, ""), ElementsAre("c"));
+  EXPECT_THAT(ids(1, "c"), ElementsAre("a"));
+  EXPECT_THAT(ids(10, "a"), ElementsAre("b"));
+  EXPECT_THAT(ids(10, "b"), IsEmpty());
+  EXPECT_EQ(store().ListJobs(-1, "").error().code, Code::kInvalidArgument);
+  EXPECT_EQ(store().ListJobs(10, "none").error().code, Code::kInvalidArgument);
+}
+
+TEST_P(StoreContract, RefusesStepsThatWouldOverflow) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 62;
+  ASSERT_TRUE(
+      store().RegisterJob(TestJob("j"), TestRanks(1), std::nullopt, 100));
+  const auto report = [&](std::int64_t first_step, std::int64_t ns) {
+    const std::vector<StepReport> reports = {
+        {.rank = 0,
+         .revision = 1,
+         .first_step = first_step,
+         .steps = {Nanoseconds(ns), Nanoseconds(1)}}};
+    return store().ReportSteps("j", reports, 200);
+  };
+  for (const auto& refused :
+       {report(std::numeric_limits<std::int64_t>::max(), 1),
+        report(kMost + 1, 1), report(0, kMost + 1)}) {
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Code::kInvalidArgument);
+  }
+  EXPECT_THAT(store().GetJob("j")->steps, IsEmpty());
+  ASSERT_TRUE(report(0, kMost));
+  EXPECT_EQ(store().GetJob("j")->steps.at(0).count, 2);
 }
 
 }  // namespace

@@ -95,5 +95,25 @@ TEST(ConvertTest, RefusesMeasurementsThatCannotBe) {
   EXPECT_FALSE(FromProto(bad));
 }
 
+TEST(ConvertTest, RefusesTimesBeyondWhatAnyReaderTakes) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 62;
+  MeasuredPoint point;
+  point.batch = BatchSize(4);
+  point.algorithm.name = "GEMM";
+  point.time = point.spread = point.min = point.p90 = point.enqueue =
+      Nanoseconds(kMost);
+  const v1::Measurement most = ToProto(point);
+  EXPECT_EQ(FromProto(most).value(), point);
+  for (const auto set :
+       {&v1::Measurement::set_time_ns, &v1::Measurement::set_spread_ns,
+        &v1::Measurement::set_min_ns, &v1::Measurement::set_p90_ns,
+        &v1::Measurement::set_enqueue_ns}) {
+    v1::Measurement bad = most;
+    (bad.*set)(kMost + 1);
+    EXPECT_THAT(FromProto(bad).error().message,
+                HasSubstr("_ns is 4611686018427387905; 0 to"));
+  }
+}
+
 }  // namespace
 }  // namespace ucudnn

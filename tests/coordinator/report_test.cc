@@ -1,0 +1,95 @@
+// What is left of an agent's report that failed on its way to the disk.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "base/service/clock.h"
+#include "base/conv_problem.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/store/migrations.h"
+#include "coordinator/store/sql_store.h"
+
+namespace ucudnn {
+namespace {
+
+constexpr char kKind[] = "TEST/1u/1GiB/test-1.0";
+
+// A database whose `fail_at`-th transaction that writes fails.
+class FailingDatabase final : public SqlDatabase {
+ public:
+  explicit FailingDatabase(std::unique_ptr<SqlDatabase> database)
+      : database_(std::move(database)) {}
+  const SqlDialect& dialect() const override { return database_->dialect(); }
+  Status Run(Access access, const Body& body) override {
+    if (access == Access::kWrite && --writes_left_ == 0) {
+      return Fail(Code::kUnavailable, "the disk went away");
+    }
+    return database_->Run(access, body);
+  }
+  void FailAt(int write) { writes_left_ = write; }
+
+ private:
+  std::unique_ptr<SqlDatabase> database_;
+  int writes_left_ = 0;
+};
+
+class ReportTest : public ::testing::TestWithParam<int> {
+ protected:
+  ReportTest() {
+    auto database = std::make_unique<FailingDatabase>(
+        OpenSqlite("sqlite::memory:").value());
+    database_ = database.get();
+    UCUDNN_CHECK(Migrate(*database, Migrations()).has_value());
+    store_ = std::make_unique<SqlStore>(std::move(database));
+  }
+
+  FakeClock clock_{1000};
+  FailingDatabase* database_ = nullptr;
+  std::unique_ptr<Store> store_;
+};
+
+TEST_P(ReportTest, IsAsIfItHadNeverFailedOnceRepeated) {
+  Coordinator coordinator(CoordinatorOptions(), *store_, clock_);
+  const std::string problem = ToString(ConvProblem());
+  const NewTask task{
+      .key = {.kind = kKind, .problem = problem, .batch = BatchSize(8)},
+      .max_workspace = 1_MiB};
+  ASSERT_TRUE(store_->EnqueueTasks(std::span(&task, 1), 1000));
+  const auto leased = store_->LeaseTasks({.kind = kKind,
+                                          .agent = "a",
+                                          .device = "d",
+                                          .now_ms = 1000,
+                                          .until_ms = 2000});
+  ASSERT_EQ(leased->size(), 1U);
+  v1::ReportTaskRequest report;
+  report.set_task_id(leased->front().id);
+  report.set_lease_token(leased->front().lease_token);
+  report.set_device_id("d");
+  report.set_max_workspace_bytes(task.max_workspace.count());
+  v1::Measurement& point = *report.add_measurements();
+  point.set_batch(8);
+  point.set_algorithm("GEMM");
+  point.set_precision("FP32");
+  point.set_time_ns(1000);
+  point.set_repeats(5);
+
+  database_->FailAt(GetParam());
+  if (!coordinator.ReportTask(report)) {
+    ASSERT_TRUE(coordinator.ReportTask(report));
+  }
+  EXPECT_EQ(store_->GetTask(leased->front().id)->state, TaskState::kDone);
+  EXPECT_EQ(store_->LoadMeasurements(kKind)->size(), 1U);
+  const KindControls controls = store_->LoadControls(kKind).value();
+  ASSERT_EQ(controls.points.size(), 1U);
+  EXPECT_EQ(controls.points[0].problem, problem);
+  ASSERT_EQ(controls.measurements.size(), 1U);
+  EXPECT_EQ(controls.measurements[0].time, Nanoseconds(1000));
+}
+
+INSTANTIATE_TEST_SUITE_P(WhicheverWriteFails, ReportTest,
+                         ::testing::Values(1, 2, 3, 4));
+
+}  // namespace
+}  // namespace ucudnn
