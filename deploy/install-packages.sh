@@ -24,7 +24,7 @@ test_packages=(
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
   postgresql coinor-libcbc-dev curl python3 clang libclang-rt-14-dev
   python3-pytest python3-venv python3-pip
-  python3-matplotlib python3-mpi4py python3-scipy mypy
+  mkdocs python3-matplotlib python3-mpi4py python3-scipy mypy
 )
 [ "${1:-}" = --tests ] && packages+=("${test_packages[@]}")
 

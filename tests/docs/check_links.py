@@ -1,0 +1,50 @@
+"""Checks that what the documents name exists.
+
+    python3 check_links.py SOURCE_FOLDER
+
+In README.md, CHANGELOG.md and docs/: the targets of links, and the paths in
+backticks that begin with a folder of the project. Results describe what was
+measured in their time, so only their links are checked.
+"""
+
+import pathlib
+import re
+import sys
+
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+PATH = re.compile(
+    r"`((?:base|solver|device|proto|agent|coordinator|client|deploy|tests|docs)"
+    r"/[\w./-]*[\w/])`"
+)
+
+
+def problems(root: pathlib.Path, page: pathlib.Path) -> list[str]:
+    found = []
+    history = "results" in page.parts or page.name == "CHANGELOG.md"
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        named = [(page.parent, link) for link in LINK.findall(line)]
+        if not history:
+            named += [(root, path) for path in PATH.findall(line)]
+        for folder, name in named:
+            if "://" in name or exists(folder / name):
+                continue
+            found.append(f"{page.relative_to(root)}:{number}: no {name}")
+    return found
+
+
+def exists(path: pathlib.Path) -> bool:
+    """A path, or one named without its extension or by its beginning."""
+    return path.exists() or any(path.parent.glob(path.name + "*"))
+
+
+def main() -> int:
+    root = pathlib.Path(sys.argv[1]).resolve()
+    pages = [root / "README.md", root / "CHANGELOG.md"]
+    pages += sorted((root / "docs").rglob("*.md"))
+    found = [text for page in pages for text in problems(root, page)]
+    print("\n".join(found) or f"{len(pages)} pages, no broken link or path")
+    return 1 if found or len(pages) < 3 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
