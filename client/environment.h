@@ -9,8 +9,12 @@
 #include <string>
 
 #include "base/result.h"
+#include "base/units.h"
 
 namespace ucudnn {
+
+// Of each kernel, where nobody names a workspace limit.
+inline constexpr Bytes kDefaultWorkspaceLimit = 64_MiB;
 
 // The value of a variable, or nothing.
 using Environment =

@@ -32,15 +32,26 @@ bool FindAlgorithm(const CudnnApi& api, cudnnHandle_t handle,
   return false;
 }
 
+Bytes ToBytes(std::size_t size) {
+  constexpr auto kMost = static_cast<std::size_t>(Bytes::Max().count());
+  return Bytes(static_cast<std::int64_t>(std::min(size, kMost)));
+}
+
 bool TryOffer(cudnnHandle_t handle, const CallDescriptors& d, std::size_t most,
-              Offer* offer) {
+              const OwnChoice* own, Offer* offer) {
   HandleState* const state = StateOf(handle);
   if (state == nullptr) return false;
-  const Bytes limit = most > static_cast<std::size_t>(Bytes::Max().count())
-                          ? Bytes::Max()
-                          : Bytes(static_cast<std::int64_t>(most));
+  Bytes limit = ToBytes(most);
+  if (!state->names_limit()) {
+    limit =
+        std::min(limit, std::max(kDefaultWorkspaceLimit,
+                                 ToBytes(own == nullptr ? 0 : own->workspace)));
+  }
   PreparedKernel* const kernel = state->Find(d, limit);
-  if (kernel == nullptr) return false;
+  if (kernel == nullptr ||
+      (own != nullptr && !state->Beats(d, *kernel, own->call))) {
+    return false;
+  }
   offer->workspace = static_cast<std::size_t>(kernel->needed.count());
   if (kernel->algorithm < 0 &&
       !FindAlgorithm(state->api(), handle, d, offer->workspace,
@@ -55,8 +66,27 @@ bool TryOffer(cudnnHandle_t handle, const CallDescriptors& d, std::size_t most,
   offer->deterministic = std::all_of(
       kernel->plan.micro_batches.begin(), kernel->plan.micro_batches.end(),
       [&](const MicroBatch& m) { return IsDeterministic(d.op, m.algorithm); });
-  return state->api().GetConvolutionMathType(d.convolution, &offer->math) ==
-         CUDNN_STATUS_SUCCESS;
+  if (state->api().GetConvolutionMathType(d.convolution, &offer->math) !=
+      CUDNN_STATUS_SUCCESS) {
+    return false;
+  }
+  state->Offer(*kernel);
+  return true;
+}
+
+// What a program that asks for the workspace of an algorithm was offered, or is
+// now.
+bool TrySize(cudnnHandle_t handle, const CallDescriptors& d, Offer* offer) {
+  HandleState* const state = StateOf(handle);
+  if (state == nullptr) return false;
+  if (state->names_limit()) {
+    return TryOffer(handle, d, kNoLimit, nullptr, offer);
+  }
+  const PreparedKernel* const kernel = state->Offered(d);
+  if (kernel == nullptr) return false;
+  offer->algorithm = kernel->algorithm;
+  offer->workspace = static_cast<std::size_t>(kernel->needed.count());
+  return true;
 }
 
 cudnnStatus_t StatusOf(const Error& error) {
@@ -82,12 +112,18 @@ bool TryConvolve(cudnnHandle_t handle, const CallDescriptors& d,
   }
   HandleState* const state = StateOf(handle);
   if (state == nullptr) return false;
-  const Bytes size(e.workspace == nullptr
-                       ? 0
-                       : static_cast<std::int64_t>(std::min<std::size_t>(
-                             e.workspace_size, std::size_t{1} << 62)));
+  const Bytes size = ToBytes(e.workspace == nullptr ? 0 : e.workspace_size);
   PreparedKernel* const kernel = state->Find(d, size);
   if (kernel == nullptr) return false;
+  const bool is_offer = kernel->offer > 0 && kernel->algorithm == e.algorithm;
+  if (!is_offer && !state->names_limit()) {
+    OwnCall own = {e.algorithm, CUDNN_DEFAULT_MATH};
+    if (state->api().GetConvolutionMathType(d.convolution, &own.math) !=
+            CUDNN_STATUS_SUCCESS ||
+        !state->Beats(d, *kernel, own)) {
+      return false;
+    }
+  }
   const ConvArgs args = {e.a, e.b, e.out, *static_cast<const float*>(e.alpha),
                          *static_cast<const float*>(e.beta)};
   MicroBatchProgress progress;
@@ -111,10 +147,9 @@ bool TryConvolve(cudnnHandle_t handle, const CallDescriptors& d,
 }  // namespace
 
 bool MakeOffer(cudnnHandle_t handle, const CallDescriptors& descriptors,
-               std::size_t most, Offer* offer) {
-  if (Inside::is_active()) return false;
+               std::size_t most, const OwnChoice* own, Offer* offer) {
   try {
-    return TryOffer(handle, descriptors, most, offer);
+    return TryOffer(handle, descriptors, most, own, offer);
   } catch (...) {
     return false;  // out of memory
   }
@@ -124,11 +159,14 @@ cudnnStatus_t WorkspaceSize(cudnnHandle_t handle,
                             const CallDescriptors& descriptors, int algorithm,
                             std::size_t* size,
                             Callable<cudnnStatus_t()> plain) {
-  Offer offer;
-  if (size != nullptr && MakeOffer(handle, descriptors, kNoLimit, &offer) &&
-      offer.algorithm == algorithm) {
-    *size = offer.workspace;
-    return CUDNN_STATUS_SUCCESS;
+  if (size == nullptr || Inside::is_active()) return plain();
+  try {
+    Offer offer;
+    if (TrySize(handle, descriptors, &offer) && offer.algorithm == algorithm) {
+      *size = offer.workspace;
+      return CUDNN_STATUS_SUCCESS;
+    }
+  } catch (...) {  // out of memory
   }
   return plain();
 }

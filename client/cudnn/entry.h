@@ -9,6 +9,7 @@
 
 #include <cudnn.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -40,6 +41,12 @@ class Callable<R(Args...)> {
   R (*call_)(const void*, Args...);
 };
 
+// What cuDNN names first when it is asked for an algorithm.
+struct OwnChoice {
+  OwnCall call;
+  std::size_t workspace = 0;
+};
+
 // What a program is offered for a convolution: the division's time, the
 // workspace that it must bring, and an algorithm that it shall ask for.
 struct Offer {
@@ -50,31 +57,39 @@ struct Offer {
   bool deterministic = false;
 };
 
-// False if there is none. Under a limit of `most` bytes, if that is less than
-// the handle's.
+// False if there is none. Needs `most` bytes at most, and no more than the
+// handle's limit; without one, no more than cuDNN's own choice, or than
+// kDefaultWorkspaceLimit if that is more, and then it is faster than that
+// choice. `own` is null if cuDNN names nothing.
 bool MakeOffer(cudnnHandle_t handle, const CallDescriptors& descriptors,
-               std::size_t most, Offer* offer);
+               std::size_t most, const OwnChoice* own, Offer* offer);
 
-// cudnn(Get|Find)Convolution*Algorithm(_v7|Ex): the offer first, then what
-// cuDNN gives, as many as were asked for.
+// cudnn(Get|Find)Convolution*Algorithm(_v7|Ex): the offer first, if there is
+// one, then what cuDNN gives, as many as were asked for.
 template <class Perf, class Plain>
 cudnnStatus_t Algorithms(cudnnHandle_t handle,
                          const CallDescriptors& descriptors, std::size_t most,
                          int requested, int* returned, Perf* results,
                          const Plain& plain) {
-  Offer offer;
-  if (requested < 1 || returned == nullptr || results == nullptr ||
-      !MakeOffer(handle, descriptors, most, &offer)) {
-    return plain(requested, returned, results);
-  }
-  int others = 0;
-  if (requested > 1) {
+  if (Inside::is_active()) return plain(requested, returned, results);
+  {
     const Inside inside;
-    if (const cudnnStatus_t status = plain(requested - 1, &others, results + 1);
-        status != CUDNN_STATUS_SUCCESS) {
-      return plain(requested, returned, results);
-    }
+    const cudnnStatus_t status = plain(requested, returned, results);
+    if (status != CUDNN_STATUS_SUCCESS || requested < 1) return status;
   }
+  Perf* const end = results + *returned;
+  const Perf* const first = std::find_if(results, end, [](const Perf& perf) {
+    return perf.status == CUDNN_STATUS_SUCCESS;
+  });
+  OwnChoice own;
+  if (first != end) own = {{first->algo, first->mathType}, first->memory};
+  Offer offer;
+  if (!MakeOffer(handle, descriptors, most, first == end ? nullptr : &own,
+                 &offer)) {
+    return CUDNN_STATUS_SUCCESS;
+  }
+  const int others = std::min(*returned, requested - 1);
+  std::move_backward(results, results + others, results + others + 1);
   results[0] = {};
   results[0].algo = static_cast<decltype(Perf::algo)>(offer.algorithm);
   results[0].status = CUDNN_STATUS_SUCCESS;
@@ -88,13 +103,16 @@ cudnnStatus_t Algorithms(cudnnHandle_t handle,
 }
 
 // cudnnGetConvolution*WorkspaceSize: the offer's for the algorithm that it
-// names, cuDNN's for any other.
+// names, cuDNN's for any other. Where no limit is named, only what was offered
+// before is: else a program that has an algorithm of its own, or asks how much
+// all of them need, would bring too little for it.
 cudnnStatus_t WorkspaceSize(cudnnHandle_t handle,
                             const CallDescriptors& descriptors, int algorithm,
                             std::size_t* size, Callable<cudnnStatus_t()> plain);
 
 // cudnnConvolutionForward and its siblings; operands as in ConvArgs.
 struct Execution {
+  int algorithm = 0;
   const void* alpha = nullptr;
   const void* a = nullptr;
   const void* b = nullptr;

@@ -71,6 +71,12 @@ Result<KernelPlan> GpuShare::Plan(const ConvProblem& problem, BatchSize batch,
   return planner_.Plan(problem, batch, limit, Bench());
 }
 
+Result<bool> GpuShare::Beats(const KernelPlan& plan, BatchSize batch,
+                             const Algorithm& algorithm) {
+  const std::lock_guard lock(device_mutex_);
+  return planner_.Beats(plan, batch, algorithm, Bench());
+}
+
 Status GpuShare::Announce(const Owner& owner,
                           const LocalPlanner::Kernel& kernel) {
   UCUDNN_RETURN_IF_ERROR(

@@ -36,9 +36,11 @@ class GpuShare {
   static Result<std::shared_ptr<GpuShare>> Of(CUcontext context,
                                               const LocalSettings& settings);
 
-  // WR. Errors of LocalPlanner::Plan.
+  // WR. LocalPlanner's.
   Result<KernelPlan> Plan(const ConvProblem& problem, BatchSize batch,
                           Bytes limit);
+  Result<bool> Beats(const KernelPlan& plan, BatchSize batch,
+                     const Algorithm& algorithm);
 
   // WD.
   using Owner = SegmentTable::Owner;

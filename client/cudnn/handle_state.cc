@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "device/cudnn/convolutions.h"
+#include "device/cudnn/legacy_algorithms.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -41,6 +42,26 @@ std::string Describe(const KernelPlan& plan) {
                         micro.batch.count(), micro.count, micro.algorithm.name);
   }
   return text;
+}
+
+// The name of the program's own call; none if it is not one that is listed, and
+// so measured, for the problem.
+std::optional<Algorithm> NameOf(const ConvProblem& problem,
+                                const OwnCall& own) {
+  // For 16-bit data they are one; float data is not listed with it.
+  const cudnnMathType_t math =
+      own.math == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION &&
+              ElementBytes(problem.precision) == 2
+          ? CUDNN_TENSOR_OP_MATH
+          : own.math;
+  const auto algorithms = LegacyAlgorithms(problem.op);
+  const auto algorithm =
+      std::ranges::find(algorithms, own.algorithm, &LegacyAlgorithm::value);
+  const auto maths = LegacyMaths(problem.precision);
+  const auto found = std::ranges::find(maths, math, &LegacyMath::type);
+  if (algorithm == algorithms.end() || found == maths.end()) return {};
+  return Algorithm{std::string(algorithm->name), std::string(found->name),
+                   found->precision};
 }
 
 // All handles that we know, and the environment, read once.
@@ -121,8 +142,7 @@ HandleState::~HandleState() {
   if (share_ != nullptr && divides_workspace()) share_->Forget(this);
 }
 
-PreparedKernel* HandleState::Find(const CallDescriptors& descriptors,
-                                  Bytes most) {
+HandleState::Call* HandleState::FindCall(const CallDescriptors& descriptors) {
   CallKey key;
   if (!ReadKey(api(), descriptors, &key)) return nullptr;
   auto found = calls_.find(key);
@@ -138,14 +158,21 @@ PreparedKernel* HandleState::Find(const CallDescriptors& descriptors,
                    shape.error().message.c_str());
     }
   }
-  Call& call = found->second;
+  return &found->second;
+}
+
+PreparedKernel* HandleState::Find(const CallDescriptors& descriptors,
+                                  Bytes most) {
+  Call* const known = FindCall(descriptors);
+  if (known == nullptr) return nullptr;
+  Call& call = *known;
   if (!call.shape || call.failures >= kMaxFailures) return nullptr;
   Bytes limit = Bytes();
   cudaStream_t stream = nullptr;
   if (divides_workspace()) {
     if (api().GetStream(get(), &stream) != CUDNN_STATUS_SUCCESS) return nullptr;
   } else {
-    limit = std::min(settings_.workspace_limit, most);
+    limit = std::min(settings_.workspace_limit.value_or(most), most);
   }
   if (PreparedKernel* kernel = FindPrepared(call, limit, stream)) return kernel;
   auto prepared = Prepare(call, limit, stream);
@@ -160,6 +187,48 @@ PreparedKernel* HandleState::Find(const CallDescriptors& descriptors,
   return call.prepared.back().get();
 }
 
+bool HandleState::Beats(const CallDescriptors& descriptors,
+                        PreparedKernel& kernel, const OwnCall& own) {
+  if (names_limit()) return true;
+  for (const auto& [other, beats] : kernel.beats) {
+    if (other == own) return beats;
+  }
+  Call* const call = FindCall(descriptors);
+  // While a graph is captured nothing can be measured; afterwards it can.
+  if (call == nullptr || IsCapturing()) return false;
+  const Inside inside;
+  const RelaxedCapture relaxed(libraries_.driver);
+  const auto algorithm = NameOf(call->shape->problem, own);
+  Status verdict;
+  if (!algorithm) {
+    verdict = Fail(Code::kUnimplemented,
+                   "algorithm {} with math type {} is not measured",
+                   own.algorithm, static_cast<int>(own.math));
+  } else if (const auto beats =
+                 share_->Beats(kernel.plan, call->shape->batch, *algorithm);
+             !beats) {
+    verdict = tl::unexpected<Error>(beats.error());
+  } else if (!*beats) {
+    verdict = Fail(Code::kAborted, "{} {} is as fast undivided",
+                   algorithm->name, algorithm->math);
+  }
+  kernel.beats.emplace_back(own, verdict.has_value());
+  if (!verdict) Report(*call, verdict, nullptr);
+  return verdict.has_value();
+}
+
+PreparedKernel* HandleState::Offered(const CallDescriptors& descriptors) {
+  Call* const call = FindCall(descriptors);
+  PreparedKernel* last = nullptr;
+  if (call == nullptr) return last;
+  for (const auto& kernel : call->prepared) {
+    if (kernel->offer > (last == nullptr ? 0 : last->offer)) {
+      last = kernel.get();
+    }
+  }
+  return last;
+}
+
 PreparedKernel* HandleState::FindPrepared(Call& call, Bytes limit,
                                           const void* stream) {
   for (const auto& kernel : call.prepared) {
@@ -170,7 +239,17 @@ PreparedKernel* HandleState::FindPrepared(Call& call, Bytes limit,
     // The best under its own limit is the best under any that it fits.
     if (kernel->needed <= limit && limit <= kernel->limit) return kernel.get();
   }
-  return nullptr;
+  if (divides_workspace() || call.prepared.size() < kMaxPrepared) {
+    return nullptr;
+  }
+  PreparedKernel* best = nullptr;
+  for (const auto& kernel : call.prepared) {
+    if (kernel->needed <= limit &&
+        (best == nullptr || kernel->plan.time < best->plan.time)) {
+      best = kernel.get();
+    }
+  }
+  return best;
 }
 
 Result<GpuShare*> HandleState::Share() {
@@ -212,9 +291,22 @@ Result<std::unique_ptr<PreparedKernel>> HandleState::Prepare(
   const ConvProblem& problem = call.shape->problem;
   kernel->strides = PackedStrides(problem);
   if (!divides_workspace()) {
+    kernel->limit = limit;
+    if (!names_limit() && limit > kDefaultWorkspaceLimit) {
+      // What no algorithm needs makes no difference. Programs may bring all
+      // the memory that there is.
+      UCUDNN_ASSIGN_OR_RETURN(
+          const auto candidates,
+          ListConvolutions(*handle_, {}, problem, call.shape->batch));
+      const Bytes most =
+          std::ranges::max(candidates, {}, &Candidate::workspace).workspace;
+      if (most <= limit) {
+        kernel->limit = Bytes::Max();
+        limit = std::max(most, kDefaultWorkspaceLimit);
+      }
+    }
     UCUDNN_ASSIGN_OR_RETURN(kernel->plan,
                             share->Plan(problem, call.shape->batch, limit));
-    kernel->limit = limit;
     kernel->needed = kernel->plan.workspace;
     UCUDNN_RETURN_IF_ERROR(PrepareSteps(kernel.get()));
     return kernel;

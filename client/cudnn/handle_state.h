@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/plan.h"
@@ -25,6 +26,14 @@
 #include "device/device.h"
 
 namespace ucudnn::cudnn {
+
+// How a program would run the whole batch by cuDNN alone.
+struct OwnCall {
+  int algorithm = 0;  // of the operation's enumeration
+  cudnnMathType_t math = CUDNN_DEFAULT_MATH;
+
+  friend bool operator==(const OwnCall&, const OwnCall&) = default;
+};
 
 // A division of one convolution's batch, ready to run.
 struct PreparedKernel {
@@ -44,6 +53,10 @@ struct PreparedKernel {
   // An algorithm of cuDNN's that solves the whole batch in `needed` bytes:
   // what the program is told to ask for. -1: not looked for yet.
   int algorithm = -1;
+  // Which offer to the program was the last of this; 0: it was never offered.
+  std::uint64_t offer = 0;
+  // What it was compared with.
+  std::vector<std::pair<OwnCall, bool>> beats;
 };
 
 class HandleState {
@@ -55,10 +68,22 @@ class HandleState {
   HandleState(const HandleState&) = delete;
   HandleState& operator=(const HandleState&) = delete;
 
-  // The division of a convolution under the handle's limit or, if that is
-  // less, `most`; null if it is left to cuDNN. Plans and prepares what it does
-  // not know yet, otherwise neither allocates nor locks.
+  // The division of a convolution under the handle's limit, if it has one, or,
+  // if that is less, `most`; null if it is left to cuDNN. Plans and prepares
+  // what it does not know yet, otherwise neither allocates nor locks.
   PreparedKernel* Find(const CallDescriptors& descriptors, Bytes most);
+
+  // Whether the division is to run in place of `own`, the program's call: if
+  // somebody named a limit, always, and else if it is faster beyond doubt.
+  // Compares once.
+  bool Beats(const CallDescriptors& descriptors, PreparedKernel& kernel,
+             const OwnCall& own);
+
+  // The program is told to ask for the division by its `algorithm`, which from
+  // then on names it.
+  void Offer(PreparedKernel& kernel) { kernel.offer = ++offers_; }
+  // What was offered of this convolution last; null if nothing was.
+  PreparedKernel* Offered(const CallDescriptors& descriptors);
 
   // Enqueues it; the workspace is the caller's, of at least `needed` bytes.
   // What was not enqueued when it fails is in `progress`; what is left can be
@@ -71,6 +96,7 @@ class HandleState {
 
   void set_workspace_limit(Bytes limit) { settings_.workspace_limit = limit; }
   const LocalSettings& settings() const { return settings_; }
+  bool names_limit() const { return settings_.NamesLimit(); }
   bool divides_workspace() const { return settings_.total_workspace > Bytes(); }
   const CudnnApi& api() const { return libraries_.cudnn; }
   cudnnHandle_t get() const { return handle_->get(); }
@@ -84,6 +110,8 @@ class HandleState {
     int failures = 0;
   };
 
+  // Null if cuDNN does not tell what the descriptors say.
+  Call* FindCall(const CallDescriptors& descriptors);
   PreparedKernel* FindPrepared(Call& call, Bytes limit, const void* stream);
   // Makes the device's calls possible, or says why not.
   Result<GpuShare*> Share();
@@ -104,6 +132,7 @@ class HandleState {
   LocalSettings settings_;
   std::shared_ptr<GpuShare> share_;
   bool share_failed_ = false;
+  std::uint64_t offers_ = 0;
   std::unordered_map<CallKey, Call, CallKeyHash> calls_;
 };
 

@@ -83,7 +83,8 @@ class OperationCall {
                     const void* beta, void* result) const {
     // ConvArgs has the filter second.
     const bool swapped = descriptors_.op == ConvOp::kBackwardData;
-    const Execution execution = {alpha,
+    const Execution execution = {algorithm,
+                                 alpha,
                                  swapped ? second : first,
                                  swapped ? first : second,
                                  result,

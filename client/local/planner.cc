@@ -35,6 +35,32 @@ std::vector<Algorithm> AlgorithmsOf(std::span<const MeasuredPoint> points) {
   return algorithms;
 }
 
+// A program waits for it, so repeats are few; but they are long, for a GPU that
+// has been idle is slow at first.
+MeasureOptions Hastily() {
+  MeasureOptions options;
+  options.max_repeats = 7;
+  options.target_spread = 0.02;
+  options.group_time = std::chrono::milliseconds(10);
+  return options;
+}
+
+// Null if it was not measured.
+const MeasuredPoint* FindPoint(const ProblemMeasurements& known,
+                               BatchSize batch, const Algorithm& algorithm) {
+  const auto find = [&](const std::vector<MeasuredPoint>& points) {
+    const auto found =
+        std::ranges::find_if(points, [&](const MeasuredPoint& p) {
+          return p.batch == batch && p.algorithm == algorithm;
+        });
+    return found == points.end() ? nullptr : &*found;
+  };
+  if (const auto all = known.batches.find(batch); all != known.batches.end()) {
+    if (const MeasuredPoint* point = find(all->second.points)) return point;
+  }
+  return find(known.singles);
+}
+
 // Adds a point, or replaces the one that was measured before.
 void AddSingle(MeasuredPoint point, ProblemMeasurements* into) {
   const auto same =
@@ -263,12 +289,7 @@ Status LocalPlanner::Measure(const ConvProblem& problem,
                              const AdaptiveLook& need, const Bench& bench,
                              ProblemMeasurements* known) {
   UCUDNN_ASSIGN_OR_RETURN(Device * device, bench());
-  MeasureOptions measure;
-  // A program waits for it, so repeats are few; but they are long, for a GPU
-  // that has been idle is slow at first.
-  measure.max_repeats = 7;
-  measure.target_spread = 0.02;
-  measure.group_time = std::chrono::milliseconds(10);
+  MeasureOptions measure = Hastily();
   if (IsAdaptive()) {
     return Explore(*device, problem, need, measure, bench, known);
   }
@@ -394,6 +415,57 @@ Result<KernelPlan> LocalPlanner::Plan(const ConvProblem& problem,
       SolveWr(profile, {batch, limit, options_.settings.policy}));
   plan.problem = problem;
   return plan;
+}
+
+Result<MeasuredPoint> LocalPlanner::WholePoint(const ConvProblem& problem,
+                                               BatchSize batch,
+                                               const Algorithm& algorithm,
+                                               const Bench& bench) {
+  ProblemMeasurements& known = known_[problem];
+  if (const auto* point = FindPoint(known, batch, algorithm)) return *point;
+  UCUDNN_ASSIGN_OR_RETURN(const auto lock,
+                          files_.Acquire(problem, options_.patience));
+  Merge(files_.Read(problem), &known);
+  if (const auto* point = FindPoint(known, batch, algorithm)) return *point;
+  UCUDNN_ASSIGN_OR_RETURN(Device * device, bench());
+  UCUDNN_ASSIGN_OR_RETURN(const auto listed,
+                          device->ListAlgorithms(problem, batch));
+  const auto candidate =
+      std::ranges::find(listed, algorithm, &Candidate::algorithm);
+  if (candidate == listed.end()) {
+    return Fail(Code::kNotFound, "{} {} is not listed", algorithm.name,
+                algorithm.math);
+  }
+  MeasureBench measuring(*device);
+  UCUDNN_ASSIGN_OR_RETURN(
+      MeasuredPoint point,
+      measuring.MeasureAlgorithm(problem, batch, *candidate, Hastily(), {},
+                                 std::stop_token()));
+  AddSingle(point, &known);
+  (void)files_.Write(problem, known);
+  return point;
+}
+
+Result<bool> LocalPlanner::Beats(const KernelPlan& plan, BatchSize batch,
+                                 const Algorithm& algorithm,
+                                 const Bench& bench) {
+  const std::lock_guard lock(mutex_);
+  const ConvProblem& problem = *plan.problem;
+  if (options_.settings.deterministic &&
+      !IsDeterministic(problem.op, algorithm)) {
+    return true;
+  }
+  Nanoseconds most{0};
+  for (const MicroBatch& micro : plan.micro_batches) {
+    const MeasuredPoint* point =
+        FindPoint(known_[problem], micro.batch, micro.algorithm);
+    if (point == nullptr) return true;  // of the plan file
+    most +=
+        micro.count * (std::max(point->time, point->enqueue) + point->spread);
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const MeasuredPoint whole,
+                          WholePoint(problem, batch, algorithm, bench));
+  return most < whole.time - whole.spread;
 }
 
 Result<std::vector<KernelPlan>> LocalPlanner::Divide(

@@ -61,6 +61,14 @@ class LocalPlanner {
   Result<KernelPlan> Plan(const ConvProblem& problem, BatchSize batch,
                           Bytes limit, const Bench& bench);
 
+  // Whether `plan`, one of Plan's for `batch` images, beats the whole batch run
+  // by `algorithm` beyond doubt, be it the host or the device that a program
+  // waits for (solver/wr.h, Noise; solver/host_time.h). Measures the algorithm
+  // if it was not. So does a plan of the plan file, which somebody chose, and
+  // any if the algorithm is not deterministic but has to be.
+  Result<bool> Beats(const KernelPlan& plan, BatchSize batch,
+                     const Algorithm& algorithm, const Bench& bench);
+
   // One kernel of many that share a total workspace.
   struct Kernel {
     ConvProblem problem;
@@ -89,6 +97,11 @@ class LocalPlanner {
   Result<std::vector<MeasuredPoint>> Points(const ConvProblem& problem,
                                             BatchSize batch, Bytes limit,
                                             const Bench& bench);
+  // What the whole batch takes by an algorithm, whether plans may have it or
+  // not.
+  Result<MeasuredPoint> WholePoint(const ConvProblem& problem, BatchSize batch,
+                                   const Algorithm& algorithm,
+                                   const Bench& bench);
   // Takes from others what is missing, if they have it.
   Status AskFor(const ConvProblem& problem, const AdaptiveLook& need,
                 const Bench& bench, ProblemMeasurements* known);

@@ -26,8 +26,11 @@ Result<LocalSettings> ResolveLocalSettings(const Environment& environment) {
   };
   UCUDNN_RETURN_IF_ERROR(
       read("UCUDNN_DISABLE", ParseSwitch, &settings.disabled));
-  UCUDNN_RETURN_IF_ERROR(
-      read("UCUDNN_WORKSPACE_LIMIT", ParseBytes, &settings.workspace_limit));
+  Bytes limit;
+  UCUDNN_ASSIGN_OR_RETURN(const bool is_limited,
+                          FromEnvironment(environment, "UCUDNN_WORKSPACE_LIMIT",
+                                          ParseBytes, &limit));
+  if (is_limited) settings.workspace_limit = limit;
   UCUDNN_RETURN_IF_ERROR(read("UCUDNN_TOTAL_WORKSPACE_SIZE", ParseBytes,
                               &settings.total_workspace));
   std::string coordinators;

@@ -4,7 +4,8 @@
 // What the environment says to the drop-in handle and the preload shim.
 //
 //   UCUDNN_DISABLE=1             cuDNN alone
-//   UCUDNN_WORKSPACE_LIMIT       of each kernel; 64MiB
+//   UCUDNN_WORKSPACE_LIMIT       of each kernel; what cuDNN's own choice for
+//                                it takes, and 64MiB at least
 //   UCUDNN_TOTAL_WORKSPACE_SIZE  of all kernels together: WD instead of WR
 //   UCUDNN_COORDINATOR           host:port list; asked before measuring
 //   UCUDNN_BATCH_SIZE_POLICY     all, powerOfTwo, undivided or
@@ -17,6 +18,7 @@
 //   UCUDNN_DETERMINISTIC=1       only algorithms that repeat their results
 //   UCUDNN_VERBOSE=1             a line on stderr for each kernel planned
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +31,7 @@ namespace ucudnn {
 
 struct LocalSettings {
   bool disabled = false;
-  Bytes workspace_limit = 64_MiB;
+  std::optional<Bytes> workspace_limit;
   Bytes total_workspace;  // 0: WR
   std::vector<std::string> coordinators;
   BatchPolicy policy = BatchPolicy::kPowerOfTwo;
@@ -39,9 +41,16 @@ struct LocalSettings {
   bool deterministic = false;
   bool verbose = false;
 
-  // The most workspace that a kernel can get.
+  // Whether somebody bounds what kernels may take. If nobody does, no call may
+  // become slower than cuDNN's own.
+  bool NamesLimit() const {
+    return workspace_limit || total_workspace > Bytes();
+  }
+  // Up to which workspace kernels are measured at least.
   Bytes MostWorkspace() const {
-    return total_workspace > Bytes() ? total_workspace : workspace_limit;
+    return total_workspace > Bytes()
+               ? total_workspace
+               : workspace_limit.value_or(kDefaultWorkspaceLimit);
   }
 };
 

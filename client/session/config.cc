@@ -7,8 +7,6 @@
 namespace ucudnn {
 namespace {
 
-constexpr Bytes kDefaultLimit = 64_MiB;
-
 // Sets `value` from the option or else from the variable; whether either was
 // there.
 template <class T, class Parse>
@@ -44,7 +42,7 @@ Result<SessionConfig> ResolveConfig(const SessionOptions& options,
   request.batch = options.batch;
   request.precision = options.precision;
   request.layout = options.layout;
-  request.workspace_limit = kDefaultLimit;
+  request.workspace_limit = kDefaultWorkspaceLimit;
   UCUDNN_ASSIGN_OR_RETURN(
       const bool limit,
       Choose(options.workspace_limit, environment, "UCUDNN_WORKSPACE_LIMIT",

@@ -32,6 +32,11 @@
 #   handle     the drop-in handle and the preload shim against cuDNN alone:
 #              results of random problems, times of networks, overhead
 #   sanitizer  the same, fewer, under compute-sanitizer
+#   pytorch    PyTorch's training steps on cuDNN's first interface: alone, with
+#              the shim and no limit, and under 64 MiB a convolution; by cuDNN's
+#              heuristics and as it measures. Needs torchvision. Ten minutes
+#              (UCUDNN_TORCH_MODES, "heuristics benchmark", and UCUDNN_ROWS,
+#              such as "vgg16:64:FP32", choose)
 #   train      ResNet-18 trained on slices of 64, 32 and 16 multiprocessors, one
 #              after the other on one GPU, or at once with a GPU for each; with
 #              two GPUs 64 and 16, with four one of 48 too. As planned and evenly
@@ -167,7 +172,7 @@ handle() {
     echo "== overhead"
     UCUDNN_CACHE_DIR=$tmp/cache $ours overhead || status=1
     echo "== networks: cuDNN alone, the handle, the handle again, the shim, WD"
-    export UCUDNN_CACHE_DIR=$tmp/cache-time
+    export UCUDNN_CACHE_DIR=$tmp/cache-time UCUDNN_WORKSPACE_LIMIT=64MiB
     local net
     for net in "alexnet_torchvision 256" "resnet18 128" "vgg16 64"; do
       # shellcheck disable=SC2086
@@ -199,6 +204,19 @@ sanitizer() {
       --error-exitcode 3 .carry/bin/ucudnn_gpu_handle random 0 24 "$tmp/s2" 0 ||
       status=1
   } >"$out/sanitizer.txt" 2>&1
+  return $status
+}
+
+pytorch() {
+  local mode status=0
+  for mode in ${UCUDNN_TORCH_MODES:-heuristics benchmark}; do
+    # shellcheck disable=SC2046,SC2086
+    UCUDNN_CACHE_DIR=$tmp/cache-pytorch timeout 540 \
+      python3 tests/gpu/torch_steps.py --shim .carry/bin/libucudnn_preload.so \
+      -o "$out" $([ "$mode" = benchmark ] && echo --benchmark) \
+      ${UCUDNN_ROWS-} >>"$out/pytorch.txt" 2>&1 || status=1
+  done
+  gzip -f "$out"/pytorch-*.log
   return $status
 }
 
@@ -277,6 +295,7 @@ while [ $# -gt 0 ]; do
       shift
       ;;
     versions | probe | contract | handle | sanitizer) stages+=("$1") ;;
+    pytorch) stages+=("$1") ;;
     policies | judge | cold | slices | failures) stages+=("$1") ;;
     train | gradients) stages+=("$1") ;;
     engines | figures | deepbench) stages+=("$1") ;;

@@ -18,8 +18,10 @@
 // cudnnHandle_t: pass it to any other function of cuDNN's, store it as void*.
 //
 // What is planned follows the environment (README.md, "Drop-in handle"):
-// UCUDNN_WORKSPACE_LIMIT bounds what each convolution asks for as workspace;
-// with UCUDNN_TOTAL_WORKSPACE_SIZE it asks for none, and ucudnn keeps one arena
+// UCUDNN_WORKSPACE_LIMIT bounds what each convolution asks for as workspace.
+// Without it that is what cuDNN's own choice would need, and 64 MiB at least,
+// and what is not faster than cuDNN's own choice is not replaced.
+// With UCUDNN_TOTAL_WORKSPACE_SIZE it asks for none, and ucudnn keeps one arena
 // for all, divided among those that were asked about and those of the network
 // that UCUDNN_NETWORK_FILE names: CSV, which `ucudnn networks convert` makes of
 // an ONNX model, or a plan. UCUDNN_BATCH_SIZE_POLICY says which

@@ -19,8 +19,10 @@
 
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::FloatNear;
 using ::testing::Pointwise;
 using ::testing::SizeIs;
@@ -39,12 +41,18 @@ bool HasArena() {
   return std::getenv("UCUDNN_TOTAL_WORKSPACE_SIZE") != nullptr;
 }
 
+// Bytes an image of the fast algorithm where no limit is named; 0 where one is.
+std::size_t Unlimited() {
+  const char* const text = std::getenv("FAKE_GPU_WORKSPACE");
+  return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
+}
+
 // Before anything of ucudnn runs.
 class Surroundings : public ::testing::Environment {
  public:
   Surroundings() {
     setenv("UCUDNN_CACHE_DIR", folder_.path().c_str(), 1);
-    setenv("UCUDNN_WORKSPACE_LIMIT", "9000", 1);
+    if (Unlimited() == 0) setenv("UCUDNN_WORKSPACE_LIMIT", "9000", 1);
     std::ofstream(folder_ / "network.csv") << kNetwork;
     setenv("UCUDNN_NETWORK_FILE", (folder_ / "network.csv").c_str(), 1);
   }
@@ -129,6 +137,42 @@ class Layer {
         CUDNN_STATUS_SUCCESS);
   }
 
+  // As a program does that lets cuDNN measure, for the forward operation.
+  template <class Handle>
+  std::size_t Find(Handle handle, std::size_t workspace) {
+    workspace_.resize(workspace);
+    out_[0].resize(py_.size());
+    int count = 0;
+    cudnnConvolutionFwdAlgoPerf_t perf = {};
+    EXPECT_EQ(
+        cudnnFindConvolutionForwardAlgorithmEx(
+            handle, x_, px_.data(), w_, pw_.data(), conv_, y_, out_[0].data(),
+            1, &count, &perf, workspace_.data(), workspace_.size()),
+        CUDNN_STATUS_SUCCESS);
+    return perf.memory;
+  }
+  template <class Handle>
+  std::size_t SizeOf(Handle handle, int algorithm) {
+    std::size_t size = 0;
+    EXPECT_EQ(cudnnGetConvolutionForwardWorkspaceSize(
+                  handle, x_, w_, conv_, y_,
+                  static_cast<cudnnConvolutionFwdAlgo_t>(algorithm), &size),
+              CUDNN_STATUS_SUCCESS);
+    return size;
+  }
+  template <class Handle>
+  void RunForward(Handle handle, int algorithm, std::size_t workspace) {
+    const float one = 1;
+    const float zero = 0;
+    workspace_.resize(std::max(workspace, workspace_.size()));
+    out_[0].resize(py_.size());
+    EXPECT_EQ(cudnnConvolutionForward(
+                  handle, &one, x_, px_.data(), w_, pw_.data(), conv_,
+                  static_cast<cudnnConvolutionFwdAlgo_t>(algorithm),
+                  workspace_.data(), workspace, &zero, y_, out_[0].data()),
+              CUDNN_STATUS_SUCCESS);
+  }
+
   void Reset() {
     out_[0].assign(py_.size(), 1);
     out_[1].assign(px_.size(), 1);
@@ -192,13 +236,15 @@ std::vector<FakeGpuRun> RunsSince(int number) {
 class HandleTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (HasArena()) GTEST_SKIP() << "of a workspace for each convolution";
+    if (HasArena() || Unlimited() > 0) {
+      GTEST_SKIP() << "of a limit for each convolution";
+    }
     ASSERT_EQ(cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS);
   }
   void TearDown() override {
-    if (!HasArena()) cudnnDestroy(handle_);
+    if (handle_ != nullptr) cudnnDestroy(handle_);
   }
-  UcudnnHandle_t handle_;
+  UcudnnHandle_t handle_ = nullptr;
 };
 
 TEST_F(HandleTest, RunsMicroBatchesWithinTheLimit) {
@@ -258,6 +304,95 @@ TEST_F(HandleTest, ServesThreadsWithHandlesOfTheirOwn) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+// Where nobody names a limit, nothing may become slower than cuDNN alone. The
+// fast algorithm needs 64 MiB for half of the images.
+class NoLimitTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (Unlimited() == 0) GTEST_SKIP() << "of convolutions without a limit";
+    unsetenv("FAKE_GPU_SUGGESTION");
+    ASSERT_EQ(cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS);
+  }
+  void TearDown() override {
+    if (handle_ != nullptr) cudnnDestroy(handle_);
+  }
+  static auto Is(int batch, int algorithm) {
+    return AllOf(Field("batch", &FakeGpuRun::batch, batch),
+                 Field("algorithm", &FakeGpuRun::algorithm, algorithm));
+  }
+
+  const std::size_t whole_ = kImages * Unlimited();
+  UcudnnHandle_t handle_ = nullptr;
+};
+
+TEST_F(NoLimitTest, LeavesCudnnsChoiceItsWorkspaceWhereItIsFastest) {
+  Layer layer(3, 4);
+  EXPECT_EQ(layer.Ask(handle_), whole_);
+  layer.Reset();
+  const int before = FakeGpuRuns();
+  layer.Run(handle_);
+  EXPECT_THAT(RunsSince(before), AllOf(SizeIs(3), Each(Is(kImages, 1))));
+}
+
+TEST_F(NoLimitTest, ReplacesASlowChoiceWithinTheDefaultLimit) {
+  setenv("FAKE_GPU_SUGGESTION", "0", 1);
+  Layer layer(3, 5);
+  const auto expected = Alone(layer);
+  EXPECT_EQ(layer.Ask(handle_), whole_ / 2);
+  layer.Reset();
+  const int before = FakeGpuRuns();
+  layer.Run(handle_);
+  EXPECT_THAT(RunsSince(before), AllOf(SizeIs(6), Each(Is(kImages / 2, 1))));
+  ExpectEqual(layer, expected);
+}
+
+TEST_F(NoLimitTest, FindsWithinTheWorkspaceThatTheProgramOffers) {
+  Layer layer(3, 6);
+  EXPECT_EQ(layer.Find(handle_, whole_ - 1), whole_ / 2);
+  // What the program can bring in the end counts.
+  EXPECT_EQ(layer.Find(handle_, whole_), whole_);
+  const int before = FakeGpuRuns();
+  layer.RunForward(handle_, 1, whole_);
+  EXPECT_THAT(RunsSince(before), ElementsAre(Is(kImages, 1)));
+}
+
+TEST_F(NoLimitTest, LetsAProgramKeepItsOwnAlgorithm) {
+  Layer layer(3, 7);
+  EXPECT_EQ(layer.SizeOf(handle_, 1), whole_);
+  EXPECT_EQ(layer.SizeOf(handle_, 0), 0U);
+  layer.RunForward(handle_, 1, whole_);  // plans
+  int before = FakeGpuRuns();
+  layer.RunForward(handle_, 1, whole_);
+  EXPECT_THAT(RunsSince(before), ElementsAre(Is(kImages, 1)));
+  // A slow algorithm is replaced within what the program brings.
+  layer.RunForward(handle_, 0, whole_ / 2);
+  layer.RunForward(handle_, 0, 0);
+  before = FakeGpuRuns();
+  layer.RunForward(handle_, 0, 0);
+  layer.RunForward(handle_, 0, whole_ / 2);
+  layer.RunForward(handle_, 0, whole_ / 4);
+  layer.RunForward(handle_, 0, 2 * whole_);
+  EXPECT_THAT(RunsSince(before),
+              ElementsAre(Is(kImages, 0), Is(16, 1), Is(16, 1), Is(8, 1),
+                          Is(8, 1), Is(8, 1), Is(8, 1), Is(kImages, 1)));
+}
+
+TEST_F(NoLimitTest, AsksForNoMoreThanItOffered) {
+  setenv("FAKE_GPU_SUGGESTION", "0", 1);
+  Layer layer(3, 8);
+  layer.Ask(handle_);
+  // The algorithm by whose name the division was offered.
+  EXPECT_EQ(layer.SizeOf(handle_, 0), whole_ / 2);
+  EXPECT_EQ(layer.SizeOf(handle_, 1), whole_);
+}
+
+TEST_F(NoLimitTest, EndsWhereALimitIsSet) {
+  Layer layer(3, 9);
+  EXPECT_EQ(layer.Ask(handle_), whole_);
+  ASSERT_EQ(ucudnnSetWorkspaceLimit(handle_, whole_ / 4), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(layer.Ask(handle_), whole_ / 4);
 }
 
 class ArenaTest : public ::testing::Test {

@@ -88,6 +88,20 @@ TEST(PreloadTest, DividesTheBatchesOfAProgramThatKnowsNothingOfIt) {
   EXPECT_EQ(off.err, "");
 }
 
+TEST(PreloadTest, TakesNoWorkspaceFromAProgramThatNamesNoLimit) {
+  const test::TemporaryFolder folder;
+  const std::map<std::string, std::string> environment = {
+      {"FAKE_GPU_WORKSPACE", "4194304"}, {"UCUDNN_CACHE_DIR", folder.path()}};
+  const std::string alone = test::Run({SHIM_PROGRAM}, environment).out;
+  EXPECT_THAT(alone, StartsWith("workspace 134217728 status 0 runs 1 sum "));
+  auto preloaded = environment;
+  preloaded["LD_PRELOAD"] = PRELOAD;
+  preloaded["UCUDNN_VERBOSE"] = "1";
+  const auto run = test::Run({SHIM_PROGRAM}, preloaded);
+  EXPECT_EQ(run.out, alone);
+  EXPECT_THAT(run.err, HasSubstr("left to cuDNN: IMPLICIT_PRECOMP_GEMM FMA"));
+}
+
 TEST(PreloadTest, SaysWhichVariableItDoesNotUnderstand) {
   const auto run = test::Run(
       {CUDNN_PROGRAM},

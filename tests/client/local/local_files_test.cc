@@ -30,7 +30,8 @@ TEST(LocalSettingsTest, HasDefaults) {
   const auto settings = ResolveLocalSettings(With({{"HOME", "/home/x"}}));
   ASSERT_TRUE(settings) << settings.error().message;
   EXPECT_FALSE(settings->disabled);
-  EXPECT_EQ(settings->workspace_limit, 64_MiB);
+  EXPECT_EQ(settings->workspace_limit, std::nullopt);
+  EXPECT_FALSE(settings->NamesLimit());
   EXPECT_EQ(settings->MostWorkspace(), 64_MiB);
   EXPECT_EQ(settings->policy, BatchPolicy::kPowerOfTwo);
   EXPECT_EQ(settings->cache_dir, "/home/x/.cache/ucudnn");

@@ -415,6 +415,49 @@ TEST(LocalPlannerTest, DividesOnlyWhatTheHostEnqueuesInTheTimeOfTheWhole) {
   }
 }
 
+TEST(LocalPlannerTest, BeatsOnlyWhatIsSlowerBeyondDoubt) {
+  Bench bench;
+  const Algorithm lavish = bench.device().algorithms()[0].algorithm;
+  const Algorithm frugal = bench.device().algorithms()[1].algorithm;
+  bench.device().algorithms()[0].time = std::chrono::microseconds(500);
+  bench.device().algorithms()[1].time = std::chrono::microseconds(600);
+  LocalPlanner planner(Options());
+  const BatchSize batch(8);
+  const auto plan = planner.Plan(Problem(), batch, 64_MiB, bench.Get());
+  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_THAT(plan->micro_batches, SizeIs(1));
+  EXPECT_EQ(plan->micro_batches[0].algorithm, lavish);
+  EXPECT_EQ(planner.Beats(*plan, batch, lavish, bench.Get()), false);
+  EXPECT_EQ(planner.Beats(*plan, batch, frugal, bench.Get()), true);
+  // The host would take as long for the plan as the device for the other.
+  bench.device().algorithms()[0].enqueue = std::chrono::microseconds(600);
+  LocalPlanner busy(Options());
+  EXPECT_EQ(busy.Plan(Problem(), batch, 64_MiB, bench.Get()), *plan);
+  EXPECT_EQ(busy.Beats(*plan, batch, frugal, bench.Get()), false);
+}
+
+TEST(LocalPlannerTest, MeasuresWhatItIsComparedWith) {
+  Bench bench;
+  bench.device().algorithms().push_back({{"hopeless", "", Precision::kFp32},
+                                         0_B,
+                                         kMaxBatchSize,
+                                         std::numeric_limits<int>::max(),
+                                         std::chrono::milliseconds(1)});
+  const Algorithm hopeless = bench.device().algorithms()[2].algorithm;
+  LocalPlanner planner(Options());
+  const auto plan = planner.Plan(Problem(), BatchSize(8), 64_MiB, bench.Get());
+  ASSERT_TRUE(plan) << plan.error().message;
+  const int asked = bench.asked();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(planner.Beats(*plan, BatchSize(8), hopeless, bench.Get()), true);
+    EXPECT_EQ(bench.asked(), asked + 1);
+  }
+  const auto unknown = planner.Beats(
+      *plan, BatchSize(8), {"none", "", Precision::kFp32}, bench.Get());
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code, Code::kNotFound);
+}
+
 TEST(LocalPlannerTest, KeepsToDeterministicAlgorithmsIfTold) {
   EXPECT_FALSE(IsDeterministic(ConvOp::kBackwardFilter, {"ALGO_3", "", {}}));
   EXPECT_TRUE(IsDeterministic(ConvOp::kBackwardFilter, {"ALGO_1", "", {}}));

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <limits>
 
 #include "tests/support/fake_gpu/fake_gpu.h"
 
@@ -55,26 +57,45 @@ void Copy(const int* from, int count, std::array<T, n>* to) {
 // Algorithms 0 and 1 only.
 cudnnStatus_t Workspace(Tensor x, int algorithm, std::size_t* size) {
   if (algorithm != 0 && algorithm != 1) return CUDNN_STATUS_NOT_SUPPORTED;
-  *size = algorithm == 0
-              ? 0
-              : kFakeWorkspace * static_cast<std::size_t>(x->dims[0]);
+  const char* const set = std::getenv("FAKE_GPU_WORKSPACE");
+  const std::size_t an_image =
+      set == nullptr ? kFakeWorkspace : std::strtoull(set, nullptr, 10);
+  *size = algorithm == 0 ? 0 : an_image * static_cast<std::size_t>(x->dims[0]);
   return kOk;
 }
 
-// What cuDNN would name first, and how long it would take.
+// The algorithms within a workspace, `first` before the other.
 template <class Perf>
-cudnnStatus_t Algorithms(Tensor x, int requested, int* returned,
-                         Perf* results) {
+cudnnStatus_t Algorithms(Tensor x, int first, std::size_t most, int requested,
+                         int* returned, Perf* results) {
   if (x == nullptr) return CUDNN_STATUS_BAD_PARAM;
-  *returned = std::min(requested, 2);
-  for (int i = 0; i < *returned; ++i) {
-    Perf& perf = results[i];
+  *returned = 0;
+  for (const int algorithm : {first, 1 - first}) {
+    std::size_t size = 0;
+    (void)Workspace(x, algorithm, &size);
+    if (size > most || *returned == requested) continue;
+    Perf& perf = results[(*returned)++];
     perf = {};
-    perf.algo = static_cast<decltype(Perf::algo)>(1 - i);
-    perf.time = static_cast<float>(1 + i);
-    (void)Workspace(x, 1 - i, &perf.memory);
+    perf.algo = static_cast<decltype(Perf::algo)>(algorithm);
+    perf.time = static_cast<float>(2 - algorithm);
+    perf.memory = size;
+    perf.mathType = CUDNN_FMA_MATH;
   }
   return kOk;
+}
+
+constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+
+template <class Perf>
+cudnnStatus_t Suggested(Tensor x, int requested, int* returned, Perf* results) {
+  const char* const set = std::getenv("FAKE_GPU_SUGGESTION");
+  return Algorithms(x, set != nullptr && *set == '0' ? 0 : 1, kAll, requested,
+                    returned, results);
+}
+template <class Perf>
+cudnnStatus_t Found(Tensor x, std::size_t most, int requested, int* returned,
+                    Perf* results) {
+  return Algorithms(x, 1, most, requested, returned, results);
 }
 
 // out = alpha * op + beta * out, image by image.
@@ -92,7 +113,8 @@ cudnnStatus_t Run(char operation, Tensor x, const float* px, Filter w,
   if (workspace_size < needed || (needed > 0 && workspace == nullptr)) {
     return CUDNN_STATUS_BAD_PARAM;
   }
-  if (needed > 0) std::memset(workspace, 0xff, needed);
+  constexpr std::size_t kWritten = 1 << 16;
+  if (needed > 0) std::memset(workspace, 0xff, std::min(needed, kWritten));
   const int images = x->dims[0];
   const int number = run_count.fetch_add(1);
   if (number < static_cast<int>(kMaxRuns)) {
@@ -323,56 +345,56 @@ cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
     cudnnHandle_t, const Tensor x, const Filter, const Convolution,
     const Tensor, const int requested, int* returned,
     cudnnConvolutionFwdAlgoPerf_t* results) {
-  return Algorithms(x, requested, returned, results);
+  return Suggested(x, requested, returned, results);
 }
 cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(
     cudnnHandle_t, const Tensor x, const Filter, const Convolution,
     const Tensor, const int requested, int* returned,
     cudnnConvolutionFwdAlgoPerf_t* results) {
-  return Algorithms(x, requested, returned, results);
+  return Found(x, kAll, requested, returned, results);
 }
 cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(
     cudnnHandle_t, const Tensor x, const void*, const Filter, const void*,
     const Convolution, const Tensor, void*, const int requested, int* returned,
-    cudnnConvolutionFwdAlgoPerf_t* results, void*, std::size_t) {
-  return Algorithms(x, requested, returned, results);
+    cudnnConvolutionFwdAlgoPerf_t* results, void*, std::size_t size) {
+  return Found(x, size, requested, returned, results);
 }
 cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
     cudnnHandle_t, const Filter, const Tensor, const Convolution,
     const Tensor dx, const int requested, int* returned,
     cudnnConvolutionBwdDataAlgoPerf_t* results) {
-  return Algorithms(dx, requested, returned, results);
+  return Suggested(dx, requested, returned, results);
 }
 cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithm(
     cudnnHandle_t, const Filter, const Tensor, const Convolution,
     const Tensor dx, const int requested, int* returned,
     cudnnConvolutionBwdDataAlgoPerf_t* results) {
-  return Algorithms(dx, requested, returned, results);
+  return Found(dx, kAll, requested, returned, results);
 }
 cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(
     cudnnHandle_t, const Filter, const void*, const Tensor, const void*,
     const Convolution, const Tensor dx, void*, const int requested,
     int* returned, cudnnConvolutionBwdDataAlgoPerf_t* results, void*,
-    std::size_t) {
-  return Algorithms(dx, requested, returned, results);
+    std::size_t size) {
+  return Found(dx, size, requested, returned, results);
 }
 cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
     cudnnHandle_t, const Tensor x, const Tensor, const Convolution,
     const Filter, const int requested, int* returned,
     cudnnConvolutionBwdFilterAlgoPerf_t* results) {
-  return Algorithms(x, requested, returned, results);
+  return Suggested(x, requested, returned, results);
 }
 cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithm(
     cudnnHandle_t, const Tensor x, const Tensor, const Convolution,
     const Filter, const int requested, int* returned,
     cudnnConvolutionBwdFilterAlgoPerf_t* results) {
-  return Algorithms(x, requested, returned, results);
+  return Found(x, kAll, requested, returned, results);
 }
 cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(
     cudnnHandle_t, const Tensor x, const void*, const Tensor, const void*,
     const Convolution, const Filter, void*, const int requested, int* returned,
-    cudnnConvolutionBwdFilterAlgoPerf_t* results, void*, std::size_t) {
-  return Algorithms(x, requested, returned, results);
+    cudnnConvolutionBwdFilterAlgoPerf_t* results, void*, std::size_t size) {
+  return Found(x, size, requested, returned, results);
 }
 
 cudnnStatus_t cudnnScaleTensor(cudnnHandle_t, const Tensor, void*,

@@ -7,7 +7,9 @@
 // under whatever loads or links those.
 //
 // Each operation has two algorithms: 0 without a workspace, and 1, which is
-// faster and needs kFakeWorkspace bytes an image.
+// faster and needs kFakeWorkspace bytes an image, or FAKE_GPU_WORKSPACE if that
+// is in the environment. cuDNN's heuristics name 1 first, or, if it is in the
+// environment, FAKE_GPU_SUGGESTION; its Find functions measure, so to speak.
 
 #include <cstddef>
 #include <cstdint>
