@@ -53,16 +53,22 @@ class Agent {
     {
       std::vector<std::jthread> threads;
       for (std::size_t i = 0; i < devices_.size(); ++i) {
-        threads.emplace_back([this, i] { Work(i); });
+        threads.emplace_back([this, i] {
+          Work(i);
+          const std::lock_guard lock(mutex_);
+          ++ended_;
+          end_.notify_all();
+        });
       }
-      // Beats until the last device is done, so that leases stay alive.
+      // Beats until the agent leaves, so that leases stay alive.
       std::jthread heart([this](const std::stop_token& done) { Beat(done); });
-      for (std::jthread& thread : threads) thread.join();
-    }
-    v1::LeaveRequest leave;
-    leave.set_agent_id(options_.id);
-    if (const auto left = link_.Leave(leave); !left) {
-      spdlog::warn("event=leave_failed error=\"{}\"", left.error().message);
+      AwaitEnd();
+      heart.request_stop();
+      v1::LeaveRequest leave;
+      leave.set_agent_id(options_.id);
+      if (const auto left = link_.Leave(leave); !left) {
+        spdlog::warn("event=leave_failed error=\"{}\"", left.error().message);
+      }
     }
     spdlog::info("event=stopped agent={}", options_.id);
     const std::lock_guard lock(mutex_);
@@ -81,6 +87,15 @@ class Agent {
     std::string registered_under;  // the driver that the coordinator was told
     std::vector<v1::TaskLease> leases;
   };
+
+  // Until every device's thread has ended, or `stop_grace` after the agent was
+  // asked to stop.
+  void AwaitEnd() {
+    std::unique_lock lock(mutex_);
+    const auto all_ended = [this] { return ended_ == devices_.size(); };
+    end_.wait(lock, stop_, all_ended);
+    end_.wait_for(lock, options_.stop_grace, all_ended);
+  }
 
   // Tries until it succeeds or the agent is to stop.
   void Register() {
@@ -321,7 +336,7 @@ class Agent {
       }
       if (stop_.stop_requested()) {
         const auto now = SteadyClock::now();
-        if (!give_up) give_up = now + options_.drain_grace;
+        if (!give_up) give_up = now + options_.stop_grace;
         if (now >= *give_up) return;
         // Being asked to stop no longer shortens this wait.
         std::this_thread::sleep_for(backoff.Next());
@@ -422,6 +437,8 @@ class Agent {
   std::mutex register_mutex_;  // one registration at a time
   std::mutex mutex_;
   std::vector<DeviceState> states_;
+  std::size_t ended_ = 0;  // of the devices' threads
+  std::condition_variable_any end_;
   // Slices of one GPU would disturb each other: held while one is measured.
   std::map<std::string, std::mutex> turn_of_;
   std::vector<std::mutex*> turns_;  // by device

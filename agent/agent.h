@@ -34,8 +34,9 @@ struct AgentOptions {
   std::string host;
   std::string version;
   int tasks_per_lease = 2;  // few, so that equal devices end together
-  // How long a report is still tried after the agent was asked to stop.
-  std::chrono::milliseconds drain_grace{10'000};
+  // How long runs and reports may still take after the agent was asked to
+  // stop; then its leases are given back.
+  std::chrono::milliseconds stop_grace{2'500};
   std::uint64_t seed = 1;  // of the jitter
   // Tells a device's clocks right after a task; may be absent.
   std::function<DeviceClocks(const DeviceInfo& device)> clocks = {};
@@ -47,10 +48,12 @@ struct AgentOptions {
 };
 
 // Runs until `stop` is requested, then reports what is finished, gives back
-// its leases and returns. A device that breaks is reported as lost, with the
-// reason, and left alone; the others go on. kFailedPrecondition if there is no
-// device; kDataLoss, at once, when the last one broke: a new process may be
-// able to use them.
+// its leases and returns. Nothing interrupts a run on a device: one that takes
+// longer than `stop_grace` delays the return, though not the giving back, and a
+// process that is to end does not wait for it (docs/adr/0023). A device that
+// breaks is reported as lost, with the reason, and left alone; the others go
+// on. kFailedPrecondition if there is no device; kDataLoss, at once, when the
+// last one broke: a new process may be able to use them.
 Status RunAgent(const AgentOptions& options, Link& link,
                 const std::vector<std::unique_ptr<Device>>& devices,
                 const Measurer& measure, std::stop_token stop);

@@ -5,7 +5,10 @@
 
 #include <CLI/CLI.hpp>
 #include <array>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <future>
 #include <map>
 #include <string>
 #include <thread>
@@ -49,8 +52,8 @@ void LogDropped(const Candidate& candidate,
               point.error().message);
 }
 
-Status Run(Options options) {
-  const StopSignals signals;
+// Opens the devices and works with them until it is asked to stop.
+Status Work(Options options, const std::stop_token& asked_to_stop) {
   StartLog("ucudnn-agent", options.log_level);
   // Agents with unlike slices of one host are different agents.
   std::string& id = options.agent.id;
@@ -96,19 +99,35 @@ Status Run(Options options) {
     return RunCampaign(device, benches.at(&device), task, options.measure, stop,
                        LogDropped, sink);
   };
-  Status status;
-  std::atomic<bool> ended = false;
-  {
-    std::jthread agent([&](std::stop_token stop) {
-      status =
-          RunAgent(options.agent, *link, devices, measure, std::move(stop));
-      ended = true;
-    });
-    while (!signals.Wait(std::chrono::milliseconds(200)) && !ended) {
-    }
-    spdlog::info("event=stopping");
+  return RunAgent(options.agent, *link, devices, measure, asked_to_stop);
+}
+
+// Ends at the latest this long after a signal.
+constexpr std::chrono::milliseconds kStopWithin{4'000};
+
+Status Run(Options options) {
+  const StopSignals signals;
+  std::promise<Status> promise;
+  std::future<Status> status = promise.get_future();
+  std::jthread worker([&](const std::stop_token& stop) {
+    promise.set_value(Work(std::move(options), stop));
+  });
+  const auto ended = [&](std::chrono::milliseconds within) {
+    return status.wait_for(within) == std::future_status::ready;
+  };
+  while (!ended(std::chrono::milliseconds(0)) &&
+         !signals.Wait(std::chrono::milliseconds(200))) {
   }
-  return status;
+  spdlog::info("event=stopping");
+  worker.request_stop();
+  if (!ended(kStopWithin)) {
+    // A run that no library lets us interrupt ends with the process; its lease
+    // has been given back or expires (docs/adr/0023).
+    spdlog::warn("event=run_abandoned");
+    spdlog::default_logger()->flush();
+    std::_Exit(0);
+  }
+  return status.get();
 }
 
 int Main(int argc, char** argv) {

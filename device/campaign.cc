@@ -33,6 +33,7 @@ class Catalogue {
     for (const BatchSize batch : asked) {
       for (const Candidate& c : listed_.at(batch)) {
         sizes[c.algorithm].emplace(batch, c.workspace);
+        if (c.last_resort) last_resorts_.insert(c.algorithm);
       }
     }
     std::vector<Search> searches;
@@ -50,7 +51,18 @@ class Catalogue {
         choices.push_back({batch, algorithm, workspace});
       }
     }
+    const auto is_last_resort = [&](const SizedAlgorithm& size) {
+      return last_resorts_.contains(size.algorithm);
+    };
+    if (!std::ranges::all_of(choices, is_last_resort)) {
+      std::erase_if(choices, is_last_resort);
+    }
     return choices;
+  }
+
+  Candidate CandidateOf(const SizedAlgorithm& size) const {
+    return {size.algorithm, size.workspace,
+            last_resorts_.contains(size.algorithm)};
   }
 
  private:
@@ -124,6 +136,7 @@ class Catalogue {
   Device& device_;
   const CampaignTask& task_;
   std::map<BatchSize, std::vector<Candidate>> listed_;
+  std::set<Algorithm> last_resorts_;
 };
 
 class AdaptiveCampaign {
@@ -132,7 +145,7 @@ class AdaptiveCampaign {
                    const CampaignTask& task, const MeasureOptions& options,
                    const std::stop_token& stop, const MeasureProgress& progress,
                    const PointsSink& sink)
-      : device_(device),
+      : catalogue_(device, task),
         bench_(bench),
         task_(task),
         thorough_(options),
@@ -154,9 +167,8 @@ class AdaptiveCampaign {
     if (!task_.goal.limit) request.optimism = kOptimismOfGrid;
     thorough_.max_workspace = quick_.max_workspace = std::min(
         thorough_.max_workspace, *std::ranges::max_element(request.limits));
-    Catalogue catalogue(device_, task_);
     UCUDNN_ASSIGN_OR_RETURN(std::vector<SizedAlgorithm> choices,
-                            catalogue.Choices(request.limits));
+                            catalogue_.Choices(request.limits));
     while (true) {
       UCUDNN_ASSIGN_OR_RETURN(std::vector<SizedAlgorithm> next,
                               NextToMeasure(choices, Points(), request));
@@ -226,7 +238,7 @@ class AdaptiveCampaign {
     if (!quick) settled_.insert(size);
     if (quick && hopeless_.contains(size.algorithm)) return {};
     if (stop_.stop_requested()) return Fail(Code::kCancelled, "asked to stop");
-    const Candidate candidate{size.algorithm, size.workspace};
+    const Candidate candidate = catalogue_.CandidateOf(size);
     const Result<MeasuredPoint> point = bench_.MeasureAlgorithm(
         task_.problem, size.batch, candidate, quick ? quick_ : thorough_,
         RivalsOf(size), stop_);
@@ -254,7 +266,7 @@ class AdaptiveCampaign {
     return {};
   }
 
-  Device& device_;
+  Catalogue catalogue_;
   MeasureBench& bench_;
   const CampaignTask& task_;
   MeasureOptions quick_;

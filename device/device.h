@@ -61,6 +61,9 @@ struct DeviceInfo {
 struct Candidate {
   Algorithm algorithm;
   Bytes workspace;
+  // Slower than the others by orders of magnitude, as oneDNN's reference
+  // implementations are: measured only where no other one fits.
+  bool last_resort = false;
 };
 
 // Device memory, freed on destruction. Move-only.

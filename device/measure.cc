@@ -139,11 +139,11 @@ Status MeasureBench::MakeRoom(const Target& target, Bytes size) {
 }
 
 Result<MeasureBench::Ready> MeasureBench::MakeReady(
-    const Target& target, BatchSize batch, const Candidate& candidate) {
+    const Target& target, const ConvProblem& problem, BatchSize batch,
+    const Candidate& candidate) {
   Ready ready;
-  UCUDNN_ASSIGN_OR_RETURN(
-      ready.convolution,
-      device_.Prepare(target.problem, batch, candidate.algorithm));
+  UCUDNN_ASSIGN_OR_RETURN(ready.convolution,
+                          device_.Prepare(problem, batch, candidate.algorithm));
   const Bytes workspace = ready.convolution->workspace();
   if (workspace > candidate.workspace) {
     return Fail(Code::kResourceExhausted,
@@ -183,15 +183,38 @@ Result<Device::EnqueuedTime> MeasureBench::Run(Ready& ready,
   return Device::EnqueuedTime{all.device / runs, all.host / runs};
 }
 
+Result<Nanoseconds> MeasureBench::EstimateFromOneFilter(
+    const Target& target, const Candidate& candidate, Nanoseconds allowed) {
+  // Its operands are parts of the whole problem's.
+  ConvProblem part = target.problem;
+  part.geometry.filters = part.geometry.groups;
+  const double parts = static_cast<double>(target.batch.count()) *
+                       static_cast<double>(target.problem.geometry.filters) /
+                       static_cast<double>(part.geometry.filters);
+  if (parts <= 1) return Nanoseconds(0);
+  auto ready = MakeReady(target, part, BatchSize(1), candidate);
+  if (!ready) return Nanoseconds(0);  // nothing to estimate from
+  UCUDNN_ASSIGN_OR_RETURN(Nanoseconds time, RunFirst(*ready));
+  if (time <= allowed && Times(time, parts) > allowed) {
+    // The first run may have loaded code; a second one tells.
+    UCUDNN_ASSIGN_OR_RETURN(const auto again, Run(*ready, 1));
+    time = std::min(time, again.device);
+  }
+  return Times(time, parts);
+}
+
 Result<Nanoseconds> MeasureBench::Estimate(const Target& target,
                                            const Candidate& candidate,
                                            Nanoseconds allowed) {
+  if (candidate.last_resort) {
+    return EstimateFromOneFilter(target, candidate, allowed);
+  }
   constexpr std::int64_t kFew = 4;
   const std::int64_t batch = target.batch.count();
   if (batch <= kFew) return Nanoseconds(0);
   Nanoseconds one{0};
   for (const std::int64_t n : {std::int64_t{1}, kFew}) {
-    auto ready = MakeReady(target, BatchSize(n), candidate);
+    auto ready = MakeReady(target, target.problem, BatchSize(n), candidate);
     // Not for so few images: there is nothing to estimate from.
     if (!ready) return Nanoseconds(0);
     UCUDNN_ASSIGN_OR_RETURN(Nanoseconds time, RunFirst(*ready));
@@ -240,8 +263,8 @@ Result<MeasuredPoint> MeasureBench::MeasureOne(const Target& target,
     return Fail(Code::kCancelled, "asked to stop");
   }
 
-  UCUDNN_ASSIGN_OR_RETURN(Ready ready,
-                          MakeReady(target, target.batch, candidate));
+  UCUDNN_ASSIGN_OR_RETURN(
+      Ready ready, MakeReady(target, target.problem, target.batch, candidate));
   UCUDNN_RETURN_IF_ERROR(operands_.ClearFilterGradient());
   UCUDNN_ASSIGN_OR_RETURN(Nanoseconds once, RunFirst(ready));
   Nanoseconds spent = once;
@@ -313,9 +336,21 @@ Result<std::vector<MeasuredPoint>> MeasureBench::Measure(
                           device_.ListAlgorithms(problem, batch));
   Target target{problem, batch, options, stop, {}};
   UCUDNN_RETURN_IF_ERROR(PrepareOperands(target));
+  const bool another_fits =
+      std::ranges::any_of(candidates, [&](const Candidate& c) {
+        return !c.last_resort && c.workspace <= options.max_workspace;
+      });
   std::optional<Error> failure;
   for (const Candidate& candidate : candidates) {
     if (stop.stop_requested()) return Fail(Code::kCancelled, "asked to stop");
+    if (candidate.last_resort && another_fits) {
+      if (progress) {
+        progress(candidate,
+                 Fail(Code::kDeadlineExceeded,
+                      "not measured: a last resort, and another one fits"));
+      }
+      continue;
+    }
     Result<MeasuredPoint> point = MeasureOne(target, candidate);
     if (!point && point.error().code == Code::kCancelled) {
       return tl::unexpected<Error>(std::move(point).error());

@@ -8,7 +8,10 @@
 // slower than another one with no more workspace is dropped; its time is first
 // estimated from one image and from four, so that a run of minutes is never
 // begun. An algorithm that slow but with less workspace than the fast ones is
-// what remains when memory is short: it is measured, once.
+// what remains when memory is short: it is measured, once. A last resort
+// (Candidate::last_resort) is not even begun where another algorithm fits;
+// where none does, its time is estimated first from a single filter of each
+// group, as one image may take it half a minute.
 //
 // Runs do not find their operands in the device's cache, as micro-batches of a
 // job hardly do (device/operand_ring.h, docs/adr/0020).
@@ -64,7 +67,7 @@ std::string MethodText(const Device& device, const MeasureOptions& options);
 
 // Told of every algorithm the device lists: its point, or why it has none.
 //   kResourceExhausted  more workspace than allowed, or than could be had
-//   kDeadlineExceeded   dropped as too slow
+//   kDeadlineExceeded   dropped as too slow; a last resort that is not needed
 //   others              what the device reported when it ran
 using MeasureProgress =
     std::function<void(const Candidate&, const Result<MeasuredPoint>&)>;
@@ -115,8 +118,8 @@ class MeasureBench {
                                    const Candidate& candidate);
   // For `batch` images, which are no more than the target's.
   // kResourceExhausted if it needs more workspace than was listed.
-  Result<Ready> MakeReady(const Target& target, BatchSize batch,
-                          const Candidate& candidate);
+  Result<Ready> MakeReady(const Target& target, const ConvProblem& problem,
+                          BatchSize batch, const Candidate& candidate);
   Status Enqueue(Ready& ready);
   // The time of a run that may load code, and wait for it.
   Result<Nanoseconds> RunFirst(Ready& ready);
@@ -126,6 +129,10 @@ class MeasureBench {
   // not in doubt.
   Result<Nanoseconds> Estimate(const Target& target, const Candidate& candidate,
                                Nanoseconds allowed);
+  // The same of a last resort, from one image and a filter of each group.
+  Result<Nanoseconds> EstimateFromOneFilter(const Target& target,
+                                            const Candidate& candidate,
+                                            Nanoseconds allowed);
   // Of as many runs as there is memory for.
   Status PrepareOperands(const Target& target);
   // For a workspace beside the operands, of which it leaves one run's if there

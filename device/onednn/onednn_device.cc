@@ -72,7 +72,8 @@ class OneDnnDevice : public Device {
       VisitImplementations(
           runtime_.engine, problem, batch, [&](const Implementation& i) {
             candidates.push_back({Algorithm{i.name, "", Computes(problem)},
-                                  Workspace(problem, batch, i)});
+                                  Workspace(problem, batch, i),
+                                  IsReference(i.name)});
             return true;
           });
       if (candidates.empty()) {

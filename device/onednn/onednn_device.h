@@ -10,8 +10,8 @@
 //
 // Algorithms are named by oneDNN (device/onednn/implementations.h), and their
 // workspaces hold blocked copies of the tensors where the implementation wants
-// them (device/onednn/convolution.h). "ref:any", slow, solves every problem
-// with little or no workspace.
+// them (device/onednn/convolution.h). "ref:any" solves every problem with little
+// or no workspace, but slowly: it is a last resort (Candidate::last_resort).
 //
 // Threads are OpenMP's. Each call into the device sets the calling thread's
 // number of OpenMP threads to the device's and restores it afterwards, so

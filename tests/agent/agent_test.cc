@@ -71,7 +71,7 @@ class AgentTest : public ::testing::Test {
  protected:
   AgentTest() {
     options_.id = "a";
-    options_.drain_grace = milliseconds(500);
+    options_.stop_grace = milliseconds(500);
   }
 
   // Runs an agent on one device until `condition` of the link holds.
@@ -174,6 +174,22 @@ TEST_F(AgentTest, StopsInTheMiddleOfATaskWithoutReportingIt) {
       measure, [&] { return measuring.load() && !link_.heartbeats_.empty(); }));
   EXPECT_TRUE(link_.reports_.empty());
   EXPECT_TRUE(link_.left_);
+}
+
+TEST_F(AgentTest, GivesItsLeasesBackThoughARunGoesOn) {
+  link_.tasks = {MakeTask(1)};
+  std::atomic<bool> measuring = false;
+  // Of a library that cannot be interrupted.
+  const Measurer measure =
+      [&](Device&, const CampaignTask&, const std::stop_token&,
+          const PointsSink&) -> Result<std::vector<MeasuredPoint>> {
+    measuring = true;
+    EXPECT_TRUE(link_.Await([&] { return link_.left_; }));
+    return Fail(Code::kCancelled, "stopped");
+  };
+  ASSERT_TRUE(RunUntil(
+      measure, [&] { return measuring.load() && !link_.heartbeats_.empty(); }));
+  EXPECT_TRUE(link_.reports_.empty());
 }
 
 TEST_F(AgentTest, GivesUpAReportSomeTimeAfterItWasAskedToStop) {

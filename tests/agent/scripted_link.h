@@ -70,6 +70,7 @@ class ScriptedLink final : public Link {
   Result<v1::LeaveResponse> Leave(const v1::LeaveRequest&) override {
     const std::lock_guard lock(mutex_);
     left_ = true;
+    changed_.notify_all();
     return v1::LeaveResponse();
   }
 

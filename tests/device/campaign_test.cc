@@ -4,12 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "tests/device/recorded_campaigns.h"
+#include "tests/support/fake_device.h"
 
 namespace ucudnn {
 namespace {
 
 using test::RecordedCampaigns;
-using ::testing::IsEmpty;
+using ::testing::ElementsAre;
 
 double Ratio(Nanoseconds a, Nanoseconds b) {
   return static_cast<double>(a.count()) / static_cast<double>(b.count());
@@ -80,6 +81,35 @@ TEST(CampaignTest, LimitsCostLessOnceOthersAreKnown) {
   const Nanoseconds spent = both.spent;
   h200.Adaptive({80_MiB, 64_MiB}, &both);
   EXPECT_LT(Ratio(both.spent, spent), 1.01);
+}
+
+// Which algorithms an adaptive task of 8 images under `limit` runs.
+std::set<std::string> RunUnder(Bytes limit) {
+  FakeDevice device({{.algorithm = {"fast", "", Precision::kFp32},
+                      .workspace_per_image = 100_B},
+                     {.algorithm = {"reference", "", Precision::kFp32},
+                      .workspace_per_image = 0_B,
+                      .last_resort = true}});
+  MeasureBench bench(device);
+  ConvGeometry geometry;
+  geometry.channels = geometry.filters = 2;
+  geometry.input = {1, 4, 4};
+  const ConvProblem problem{ConvOp::kForward, geometry, Precision::kFp32,
+                            Layout::kNchw};
+  const auto points = RunCampaign(
+      device, bench, {problem, BatchSize(8), {true, limit}, limit, {}},
+      MeasureOptions(), {}, {}, {});
+  EXPECT_TRUE(points) << points.error().message;
+  std::set<std::string> run;
+  for (const FakeDevice::RunCall& call : device.runs()) {
+    run.insert(call.algorithm);
+  }
+  return run;
+}
+
+TEST(CampaignTest, RunsALastResortOnlyWhereNothingElseFitsAtAnyBatch) {
+  EXPECT_THAT(RunUnder(100_B), ElementsAre("fast"));
+  EXPECT_THAT(RunUnder(99_B), ElementsAre("reference"));
 }
 
 }  // namespace

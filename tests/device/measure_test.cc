@@ -330,6 +330,58 @@ TEST(MeasureTest, DropsWhatIsHopelessWithoutRunningTheWholeBatch) {
   }
 }
 
+// One fast algorithm with 100 bytes of workspace an image, and a reference of
+// which each run takes `reference_time`.
+FakeDevice WithReference(Nanoseconds reference_time) {
+  return FakeDevice({{.algorithm = {"fast", "", Precision::kFp32},
+                      .workspace_per_image = 100_B},
+                     {.algorithm = {"reference", "", Precision::kFp32},
+                      .workspace_per_image = 0_B,
+                      .time = reference_time,
+                      .last_resort = true}});
+}
+
+TEST(MeasureTest, NeverRunsALastResortWhereAnotherAlgorithmFits) {
+  FakeDevice device = WithReference(microseconds(1));
+  Report report;
+  const auto points = MeasureProblem(device, First(), kBatch, MeasureOptions(),
+                                     {}, report.Record());
+  ASSERT_TRUE(points) << points.error().message;
+  EXPECT_THAT(Names(*points), ElementsAre("fast"));
+  EXPECT_EQ(report.codes["reference"], Code::kDeadlineExceeded);
+  for (const FakeDevice::RunCall& run : device.runs()) {
+    EXPECT_EQ(run.algorithm, "fast");
+  }
+}
+
+TEST(MeasureTest, MeasuresALastResortWhereNothingElseFits) {
+  FakeDevice device = WithReference(microseconds(1));
+  MeasureOptions options;
+  options.max_workspace = Bytes();
+  const auto points = MeasureProblem(device, First(), kBatch, options, {});
+  ASSERT_TRUE(points) << points.error().message;
+  EXPECT_THAT(Names(*points), ElementsAre("reference"));
+  EXPECT_EQ(points->at(0).time, microseconds(1));
+}
+
+// Half a minute for one image of one filter.
+TEST(MeasureTest, DropsALastResortThatTakesTooLongAfterOneFilterOfIt) {
+  for (const BatchSize batch : {BatchSize(1), kBatch}) {
+    FakeDevice device = WithReference(std::chrono::seconds(30));
+    MeasureOptions options;
+    options.max_workspace = Bytes();
+    Report report;
+    const auto points =
+        MeasureProblem(device, First(), batch, options, {}, report.Record());
+    ASSERT_TRUE(points) << points.error().message;
+    EXPECT_THAT(*points, ::testing::IsEmpty());
+    EXPECT_EQ(report.codes["reference"], Code::kDeadlineExceeded);
+    ASSERT_EQ(device.runs().size(), 1U);
+    EXPECT_EQ(device.runs()[0].batch, BatchSize(1));
+    EXPECT_EQ(device.runs()[0].problem.geometry.filters, 1);
+  }
+}
+
 TEST(MeasureTest, LeavesOutWhatNeedsMoreWorkspaceThanAllowed) {
   Disturbed device(
       Recorded({Point(64, "FFT", 2_MiB, 40), Point(64, "GEMM", 1_MiB, 100)}),

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
 #include <thread>
 
 #include "device/measure.h"
@@ -83,6 +84,10 @@ TEST(OneDnnDeviceTest, AlwaysHasAnAlgorithmOfLittleWorkspace) {
           std::any_of(listed->begin(), listed->end(),
                       [](const Candidate& c) { return c.workspace <= 64_KiB; }))
           << ToString(problem);
+      for (const Candidate& c : *listed) {
+        EXPECT_EQ(c.last_resort, c.algorithm.name.starts_with("ref"))
+            << c.algorithm.name;
+      }
     }
   }
 }
@@ -194,6 +199,33 @@ TEST(OneDnnDeviceTest, IsMeasured) {
       EXPECT_GT(p.time, Nanoseconds(0)) << p.algorithm.name;
       EXPECT_EQ(p.batch, BatchSize(8));
     }
+  }
+}
+
+// One image takes the reference seconds: a filter of it tells.
+TEST(OneDnnDeviceTest, IsMeasuredWithoutWaitingForTheReference) {
+  const auto device = Open({.threads = 1});
+  for (const ConvOp op : kConvOps) {
+    ConvProblem problem = Small(op);
+    problem.geometry.channels = problem.geometry.filters = 64;
+    problem.geometry.input = {1, 112, 112};
+    MeasureOptions options;
+    options.time_limit = std::chrono::milliseconds(200);
+    const auto points = MeasureProblem(*device, problem, BatchSize(1), options,
+                                       std::stop_token());
+    ASSERT_TRUE(points) << points.error().message;
+    EXPECT_FALSE(points->empty());
+    for (const MeasuredPoint& p : *points) {
+      EXPECT_NE(p.algorithm.name, "ref:any");
+    }
+    options.max_workspace = 64_KiB;
+    const std::clock_t start = std::clock();  // of the processor
+    const auto none = MeasureProblem(*device, problem, BatchSize(1), options,
+                                     std::stop_token());
+    const std::clock_t end = std::clock();
+    ASSERT_TRUE(none) << none.error().message;
+    EXPECT_TRUE(none->empty());
+    EXPECT_LT(end - start, 3 * CLOCKS_PER_SEC);
   }
 }
 

@@ -286,5 +286,31 @@ TEST_P(MainJobTest, NoticesAnAgentThatFellSilent) {
   EXPECT_EQ(cluster_->coordinator().Stop(), 0) << cluster_->Log();
 }
 
+// By the reference, all that fits no workspace, the convolution takes a core
+// half a minute or more.
+TEST(AgentTest, StopsWithinFiveSecondsInTheMiddleOfALongRun) {
+  Cluster cluster;
+  cluster.StartCoordinator();
+  const std::string network = cluster.folder() / "slow.csv";
+  std::ofstream(network)
+      << "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
+         "conv1,64,512,512,1,13,13,6,6,1,1,1\n";
+  const Finished put = cluster.Ucudnn({"networks", "put", "slow", network});
+  ASSERT_EQ(put.status, 0) << put.err;
+  cluster.StartAgent();
+  const Process measure(
+      {std::string(UCUDNN_BIN_DIR) + "/ucudnn", "--coordinator",
+       cluster.address(), "measure", "--network", "slow", "--batch", "1",
+       "--workspace-limit", "0", "--batch-policy", "adaptive"},
+      cluster.folder() / "measure.log");
+  // No more than a part of it is for preparing operands.
+  ASSERT_TRUE(WaitUntil([&] {
+    return cluster.agent().CpuTime() > std::chrono::seconds(4);
+  })) << cluster.Log();
+  EXPECT_EQ(cluster.agent().Stop(std::chrono::seconds(5)), 0) << cluster.Log();
+  EXPECT_THAT(cluster.Log(), HasSubstr("event=run_abandoned"));
+  EXPECT_EQ(cluster.UcudnnJson({"nodes"})[0]["state"], "gone");
+}
+
 }  // namespace
 }  // namespace ucudnn::test

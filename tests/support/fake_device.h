@@ -28,6 +28,7 @@ struct FakeAlgorithm {
   // What each run takes the device, and the host to enqueue.
   Nanoseconds time{1000};
   Nanoseconds enqueue{0};
+  bool last_resort = false;
 };
 
 class FakeDevice final : public Device {
@@ -75,7 +76,7 @@ class FakeDevice final : public Device {
     for (const FakeAlgorithm& a : algorithms_) {
       if (batch > a.max_batch) continue;
       candidates.push_back(
-          {a.algorithm, a.workspace_per_image * batch.count()});
+          {a.algorithm, a.workspace_per_image * batch.count(), a.last_resort});
     }
     return candidates;
   }

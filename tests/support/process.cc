@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -99,6 +100,17 @@ bool Process::running() {
     return false;
   }
   return true;
+}
+
+std::chrono::milliseconds Process::CpuTime() const {
+  clockid_t clock{};
+  timespec time{};
+  if (clock_getcpuclockid(pid_, &clock) != 0 ||
+      clock_gettime(clock, &time) != 0) {
+    return {};
+  }
+  return std::chrono::milliseconds(time.tv_sec * 1000 +
+                                   time.tv_nsec / 1'000'000);
 }
 
 void Process::Signal(int signal) const {

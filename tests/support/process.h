@@ -46,6 +46,8 @@ class Process {
   ~Process();
 
   bool running();
+  // Of the processor, while it runs.
+  std::chrono::milliseconds CpuTime() const;
   void Signal(int signal) const;
   // kill -9, and wait for the end of it.
   void Kill();
