@@ -1,11 +1,9 @@
 #ifndef UCUDNN_CLIENT_GRADIENTS_GPU_GRADIENTS_H_
 #define UCUDNN_CLIENT_GRADIENTS_GPU_GRADIENTS_H_
 
-// Sums gradients that lie in a GPU's memory over the ranks. They go through
-// pinned memory of the host, two pieces at a time, or, where MPI takes a GPU's
-// memory on all ranks, from GPU to GPU in a ring: MPI's own reductions either
-// do without a bound or do not take a GPU's memory (Open MPI 4.1 and 5.0), so
-// MPI only moves the pieces, and a kernel of ours sums them up.
+// Sums gradients that lie in a GPU's memory over the ranks. They go through the
+// host, by pinned memory or what the ranks share: MPI's nonblocking reductions,
+// which alone can be given up, do not take a GPU's memory (Open MPI 4.1, 5.0).
 //
 // This header needs none of CUDA's; a build without cuDNN has this class too,
 // and can make none.
@@ -25,25 +23,13 @@ struct DriverApi;
 // The contexts whose memory it sums outlive it.
 class GpuGradients {
  public:
-  // How pieces get from rank to rank.
-  enum class Path {
-    kStaged,  // through the host
-    kDirect,  // from GPU to GPU
-    // As kDirect, through pinned memory of the host that the GPU works on, so
-    // that any MPI will do: to test with.
-    kMapped,
-  };
-
-  // With the driver of this process, and the path that MPI allows. kUnavailable
-  // if the process has loaded none, so that nothing is a GPU's; kUnimplemented
-  // in a build without cuDNN.
+  // With the driver of this process. kUnavailable if it has loaded none, so
+  // that nothing is a GPU's; kUnimplemented in a build without cuDNN.
   static Result<std::unique_ptr<GpuGradients>> Create();
   // The driver outlives the result.
-  static std::unique_ptr<GpuGradients> With(const cudnn::DriverApi& driver,
-                                            Path path);
+  static std::unique_ptr<GpuGradients> With(const cudnn::DriverApi& driver);
   ~GpuGradients();
 
-  Path path() const;
   // After a sum: whether the driver has pinned what the ranks share.
   bool pins_window() const;
   // Whether `pointer` is memory of a GPU, as only the driver can tell.

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <thread>
 
-#include "client/gradients/gpu_kernel.h"
 #include "client/gradients/gradient_sum.h"
 
 namespace ucudnn {
@@ -47,36 +46,11 @@ bool GpuGradients::State::PrepareShared(const SharedMemory* window) {
   return !shared_refused;
 }
 
-Status GpuGradients::State::PrepareRing() {
-  if (module != nullptr) return {};
-  UCUDNN_RETURN_IF_ERROR(
-      Check(driver->ModuleLoadData(&module, BlendModule().c_str()),
-            "cuModuleLoadData"));
-  UCUDNN_RETURN_IF_ERROR(
-      Check(driver->ModuleGetFunction(&blend_float, module, kBlendFloat),
-            "cuModuleGetFunction"));
-  UCUDNN_RETURN_IF_ERROR(
-      Check(driver->ModuleGetFunction(&blend_double, module, kBlendDouble),
-            "cuModuleGetFunction"));
-  for (void*& memory : ring) {
-    if (path == Path::kMapped) {
-      UCUDNN_RETURN_IF_ERROR(AllocatePinned(&memory));
-      continue;
-    }
-    CUdeviceptr address = 0;
-    UCUDNN_RETURN_IF_ERROR(
-        Check(driver->MemAlloc(&address, kPieceBytes), "cuMemAlloc"));
-    memory = reinterpret_cast<void*>(address);
-  }
-  return {};
-}
-
 void GpuGradients::State::FreeContexts() {
   if (context == nullptr || driver->CtxPushCurrent(context) != CUDA_SUCCESS) {
     return;
   }
   const cudnn::GpuContext::Scope scope(driver);
-  FreeRing();
   if (shared != nullptr) (void)driver->MemHostUnregister(shared);
   shared = nullptr;
   if (stream != nullptr) (void)driver->StreamDestroy(stream);
@@ -84,17 +58,6 @@ void GpuGradients::State::FreeContexts() {
   stream = nullptr;
   made = nullptr;
   context = nullptr;
-}
-
-void GpuGradients::State::FreeRing() {
-  if (module != nullptr) (void)driver->ModuleUnload(module);
-  module = nullptr;
-  for (void*& memory : ring) {
-    if (memory == nullptr) continue;
-    (void)(path == Path::kMapped ? driver->MemFreeHost(memory)
-                                 : driver->MemFree(DeviceAddress(memory)));
-    memory = nullptr;
-  }
 }
 
 void GpuGradients::State::FreePinned() {
@@ -106,8 +69,6 @@ void GpuGradients::State::FreePinned() {
 
 void GpuGradients::State::Abandon() {
   pinned.fill(nullptr);
-  ring.fill(nullptr);
-  module = nullptr;
   stream = nullptr;
   made = nullptr;
   shared = nullptr;

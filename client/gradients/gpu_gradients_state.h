@@ -3,8 +3,7 @@
 
 // What sums of gradients hold of the driver's
 // (client/gradients/gpu_gradients.h, of whose sources this is a part): pinned
-// memory, and of one context at a time a stream and what pieces go round a ring
-// with. Made when it is first needed.
+// memory, and of one context at a time a stream. Made when it is first needed.
 
 #include <array>
 #include <cstddef>
@@ -23,22 +22,16 @@ namespace ucudnn {
 
 struct GpuGradients::State {
   const cudnn::DriverApi* driver = nullptr;
-  Path path = Path::kStaged;
   std::array<void*, 2> pinned{};  // pieces under way, for any context
   CUcontext primary = nullptr;    // retained for memory of no known context
   CUdevice primary_device = 0;
-  // In one context: the stream of our work, an event in the default stream,
-  // what ranks share if it could be pinned, and for one kind of path a piece,
-  // and what a neighbour sends.
+  // In one context: the stream of our work, an event in the default stream, and
+  // what ranks share if it could be pinned.
   CUcontext context = nullptr;
   CUstream stream = nullptr;
   CUevent made = nullptr;
   std::byte* shared = nullptr;
   bool shared_refused = false;
-  std::array<void*, 2> ring{};
-  CUmodule module = nullptr;
-  CUfunction blend_float = nullptr;
-  CUfunction blend_double = nullptr;
 
   Status Check(CUresult result, std::string_view call) const;
   Status AllocatePinned(void** memory) const;
@@ -50,13 +43,8 @@ struct GpuGradients::State {
   // memory's. Others would make the host wait without a bound.
   bool PrepareShared(const SharedMemory* window);
 
-  // For the same.
-  Status PrepareRing();
-
   // What belongs to `context`.
   void FreeContexts();
-  // With `context` current.
-  void FreeRing();
   void FreePinned();
   // MPI or the GPU may still use them.
   void Abandon();

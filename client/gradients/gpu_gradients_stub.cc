@@ -14,7 +14,6 @@ Result<std::unique_ptr<GpuGradients>> GpuGradients::Create() {
   return Fail(Code::kUnimplemented, "this build has no cuDNN backend");
 }
 
-GpuGradients::Path GpuGradients::path() const { return Path::kStaged; }
 bool GpuGradients::pins_window() const { return false; }
 bool GpuGradients::IsGpuMemory(const void*) const { return false; }
 Status GpuGradients::Wait(void*, Ranks::Deadline) { return {}; }

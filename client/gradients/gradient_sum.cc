@@ -36,8 +36,8 @@ class HostGradients final : public Gradients<T> {
     }
     return {};
   }
-  Result<T*> Take(unsigned turn, std::size_t first,
-                  std::size_t count) override {
+  Result<T*> StageScaled(unsigned turn, std::size_t first,
+                         std::size_t count) override {
     T* const buffer = buffers_[turn].get();
     const std::span<const T> from = values_.subspan(first, count);
     if (scale_ == 0) {
@@ -49,11 +49,11 @@ class HostGradients final : public Gradients<T> {
     }
     return buffer;
   }
-  Status Fetch(T* to, std::size_t first, std::size_t count) override {
+  Status CopyOut(T* to, std::size_t first, std::size_t count) override {
     std::copy_n(values_.data() + first, count, to);
     return {};
   }
-  Status Give(const T* from, std::size_t first, std::size_t count) override {
+  Status CopyIn(const T* from, std::size_t first, std::size_t count) override {
     std::copy_n(from, count, values_.data() + first);
     return {};
   }
@@ -64,11 +64,6 @@ class HostGradients final : public Gradients<T> {
     }
   }
   bool shares() const override { return shares_; }
-  // Copies in memory cost little, and the caller's is not given to MPI.
-  bool direct() const override { return false; }
-  Status SumDirectly(Ranks&, Ranks::Deadline) override {
-    return Fail(Code::kInternal, "the host's memory is not summed directly");
-  }
 
  private:
   const std::span<T> values_;
@@ -132,7 +127,7 @@ Status Meet(Ranks& ranks, Ranks::Deadline deadline) {
   return {};
 }
 
-// A piece is fetched while the one before is summed up.
+// A piece is copied out while the one before is summed up.
 template <class T>
 Status SumInWindow(Ranks& ranks, const Window<T>& window, Gradients<T>& mine,
                    Ranks::Deadline deadline) {
@@ -140,12 +135,12 @@ Status SumInWindow(Ranks& ranks, const Window<T>& window, Gradients<T>& mine,
   const int rank = ranks.rank();
   const std::size_t total = mine.count();
   *window.scale(rank) = mine.scale();
-  const auto fetch = [&](std::size_t first, unsigned turn) -> Status {
+  const auto copy_out = [&](std::size_t first, unsigned turn) -> Status {
     if (mine.scale() == 0 || first >= total) return {};
-    return mine.Fetch(window.piece(rank, turn), first,
-                      std::min(kPiece, total - first));
+    return mine.CopyOut(window.piece(rank, turn), first,
+                        std::min(kPiece, total - first));
   };
-  UCUDNN_RETURN_IF_ERROR(fetch(0, 0));
+  UCUDNN_RETURN_IF_ERROR(copy_out(0, 0));
   unsigned turn = 0;
   for (std::size_t first = 0; first < total; first += kPiece, turn ^= 1U) {
     const std::size_t count = std::min(kPiece, total - first);
@@ -153,20 +148,20 @@ Status SumInWindow(Ranks& ranks, const Window<T>& window, Gradients<T>& mine,
     // in whose place the next one comes.
     UCUDNN_RETURN_IF_ERROR(mine.Wait());
     UCUDNN_RETURN_IF_ERROR(Meet(ranks, deadline));
-    UCUDNN_RETURN_IF_ERROR(fetch(first + kPiece, turn ^ 1U));
+    UCUDNN_RETURN_IF_ERROR(copy_out(first + kPiece, turn ^ 1U));
     AddUp(ranks, window, turn, PartOf(count, ranks.size(), rank));
     UCUDNN_RETURN_IF_ERROR(Meet(ranks, deadline));
     for (int r = 0; r < ranks.size(); ++r) {
       const Part part = PartOf(count, ranks.size(), r);
       if (part.count == 0) continue;
-      UCUDNN_RETURN_IF_ERROR(mine.Give(window.piece(r, turn) + part.first,
-                                       first + part.first, part.count));
+      UCUDNN_RETURN_IF_ERROR(mine.CopyIn(window.piece(r, turn) + part.first,
+                                         first + part.first, part.count));
     }
   }
   return mine.Wait();
 }
 
-// Two pieces are under way at a time: one is taken while the other is summed.
+// Two pieces are under way at a time: one is staged while the other is summed.
 template <class T>
 Status SumInPieces(Ranks& ranks, Gradients<T>& mine, Ranks::Deadline deadline) {
   constexpr std::size_t kPiece = kPieceBytes / sizeof(T);
@@ -183,14 +178,15 @@ Status SumInPieces(Ranks& ranks, Gradients<T>& mine, Ranks::Deadline deadline) {
     UCUDNN_RETURN_IF_ERROR(ranks.Await(&flight.request, deadline));
     const std::size_t count = flight.count;
     flight.count = 0;
-    return mine.Give(flight.values, flight.first, count);
+    return mine.CopyIn(flight.values, flight.first, count);
   };
   const std::size_t total = mine.count();
   unsigned turn = 0;
   for (std::size_t first = 0; first < total; first += kPiece, turn ^= 1U) {
     UCUDNN_RETURN_IF_ERROR(land(turn));
     const std::size_t count = std::min(kPiece, total - first);
-    UCUDNN_ASSIGN_OR_RETURN(T* const values, mine.Take(turn, first, count));
+    UCUDNN_ASSIGN_OR_RETURN(T* const values,
+                            mine.StageScaled(turn, first, count));
     UCUDNN_ASSIGN_OR_RETURN(flights[turn].request,
                             ranks.BeginSum(values, count));
     flights[turn].values = values;
@@ -218,32 +214,29 @@ Status SumGradients(Ranks& ranks, Gradients<T>& mine,
   const std::int64_t size = sizeof(T);
   UCUDNN_ASSIGN_OR_RETURN(
       const std::vector<std::int64_t> most,
-      ranks.MaxOfEach({ready ? 0 : 1, ready && mine.direct() ? 0 : 1, count,
-                       -count, size, -size, ready && mine.shares() ? 0 : 1},
+      ranks.MaxOfEach({ready ? 0 : 1, count, -count, size, -size,
+                       ready && mine.shares() ? 0 : 1},
                       deadline));
   if (most[0] > 0) {
     UCUDNN_ASSIGN_OR_RETURN(Status all, ranks.AllOf(ready, deadline));
     return all;
   }
-  if (most[2] != -most[3]) {
+  if (most[1] != -most[2]) {
     return Fail(Code::kInvalidArgument,
                 "the ranks have {} to {} gradients; all must give as many",
-                -most[3], most[2]);
+                -most[2], most[1]);
   }
-  if (most[4] != -most[5]) {
+  if (most[3] != -most[4]) {
     return Fail(Code::kInvalidArgument,
                 "some ranks have gradients of {} bytes, others of {}; all must "
                 "have one type",
-                -most[5], most[4]);
+                -most[4], most[3]);
   }
-  Status summed;
-  if (most[1] == 0) {
-    summed = mine.SumDirectly(ranks, deadline);
-  } else if (most[6] == 0 && mine.count() * sizeof(T) >= kLeastShared) {
-    summed = SumInWindow(ranks, Window<T>(window->data()), mine, deadline);
-  } else {
-    summed = SumInPieces(ranks, mine, deadline);
-  }
+  const bool all_share = most[5] == 0;
+  const Status summed =
+      all_share && mine.count() * sizeof(T) >= kLeastShared
+          ? SumInWindow(ranks, Window<T>(window->data()), mine, deadline)
+          : SumInPieces(ranks, mine, deadline);
   if (!summed) {
     // The others wait for pieces that do not come.
     ranks.GiveUp();

@@ -6,12 +6,11 @@
 // for good after an error, and the caller's memory may be gone by then. The
 // pieces are alike on all ranks, whatever memory each has its gradients in.
 //
-// There are three ways, of which all ranks take the first that they can:
-//   from GPU to GPU, where MPI takes a GPU's memory
-//   (client/gradients/gpu_gradients.h); through memory that ranks of one node
-//   share: each puts its piece there, sums up a part of it over all ranks, in
-//   rank order, and takes the others' parts; small sums do not; by MPI's own
-//   reductions of pieces.
+// There are two ways, of which all ranks take the first that they can:
+//   through memory that ranks of one node share: each puts its piece there,
+//     sums up a part of it over all ranks, in rank order, and takes the others'
+//     parts; small sums do not;
+//   by MPI's own reductions of pieces.
 
 #include <algorithm>
 #include <cstddef>
@@ -58,24 +57,22 @@ class Gradients {
   // the ranks share, if anything.
   virtual Status Prepare(const SharedMemory* window) = 0;
   // Scales `count` values from `first` on into buffer `turn`, 0 or 1, which
-  // stays as it is until the next Take for that turn.
-  virtual Result<T*> Take(unsigned turn, std::size_t first,
-                          std::size_t count) = 0;
-  // Begins to copy values from `first` on to `to`, in the window, as they are.
-  virtual Status Fetch(T* to, std::size_t first, std::size_t count) = 0;
-  // `from`, in the buffer or the window, has the sums of these values.
-  virtual Status Give(const T* from, std::size_t first, std::size_t count) = 0;
-  // Returns when all that was fetched and given is in its place.
+  // stays as it is until the next StageScaled for that turn.
+  virtual Result<T*> StageScaled(unsigned turn, std::size_t first,
+                                 std::size_t count) = 0;
+  // Begins to copy `count` values from `first` on to `to`, in the window, not
+  // scaled.
+  virtual Status CopyOut(T* to, std::size_t first, std::size_t count) = 0;
+  // Begins to copy `count` sums from the buffer or the window back to `first`.
+  virtual Status CopyIn(const T* from, std::size_t first,
+                        std::size_t count) = 0;
+  // Returns when all copies have ended.
   virtual Status Wait() = 0;
   // MPI may hold the buffers: they are lost.
   virtual void Abandon() = 0;
 
-  // After Prepare: whether Fetch and Give can use the window.
+  // After Prepare: whether CopyOut and CopyIn can use the window.
   virtual bool shares() const = 0;
-  // After Prepare: whether MPI takes the memory itself. If it does on all
-  // ranks, SumDirectly replaces all that moves values.
-  virtual bool direct() const = 0;
-  virtual Status SumDirectly(Ranks& ranks, Ranks::Deadline deadline) = 0;
 };
 
 // Collective. All ranks return the same error if one could not prepare, or if

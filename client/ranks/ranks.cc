@@ -319,34 +319,8 @@ Result<MPI_Request> Ranks::BeginSum(T* values, std::size_t count) {
   return request;
 }
 
-template <class T>
-Result<MPI_Request> Ranks::BeginSend(const T* values, std::size_t count,
-                                     int to) {
-  UCUDNN_RETURN_IF_ERROR(Usable());
-  MPI_Request request = MPI_REQUEST_NULL;
-  const int code = MPI_Isend(values, static_cast<int>(count), TypeOf<T>(), to,
-                             0, comm_, &request);
-  UCUDNN_RETURN_IF_ERROR(Begun("MPI_Isend", code));
-  return request;
-}
-
-template <class T>
-Result<MPI_Request> Ranks::BeginReceive(T* values, std::size_t count,
-                                        int from) {
-  UCUDNN_RETURN_IF_ERROR(Usable());
-  MPI_Request request = MPI_REQUEST_NULL;
-  const int code = MPI_Irecv(values, static_cast<int>(count), TypeOf<T>(), from,
-                             0, comm_, &request);
-  UCUDNN_RETURN_IF_ERROR(Begun("MPI_Irecv", code));
-  return request;
-}
-
 template Result<MPI_Request> Ranks::BeginSum(float*, std::size_t);
 template Result<MPI_Request> Ranks::BeginSum(double*, std::size_t);
-template Result<MPI_Request> Ranks::BeginSend(const float*, std::size_t, int);
-template Result<MPI_Request> Ranks::BeginSend(const double*, std::size_t, int);
-template Result<MPI_Request> Ranks::BeginReceive(float*, std::size_t, int);
-template Result<MPI_Request> Ranks::BeginReceive(double*, std::size_t, int);
 
 namespace {
 

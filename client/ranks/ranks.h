@@ -80,12 +80,6 @@ class Ranks {
   // T is float or double.
   template <class T>
   Result<MPI_Request> BeginSum(T* values, std::size_t count);
-  // Begins to send values to a rank and to receive as many as it sends from
-  // another; for both kinds of request the same holds as for a sum's.
-  template <class T>
-  Result<MPI_Request> BeginSend(const T* values, std::size_t count, int to);
-  template <class T>
-  Result<MPI_Request> BeginReceive(T* values, std::size_t count, int from);
   // Waits for the request; kDeadlineExceeded, kUnavailable.
   Status Await(MPI_Request* request, Deadline deadline);
   // Something has failed on this rank that the others cannot know: they are

@@ -76,10 +76,6 @@ namespace ucudnn::cudnn {
   X(MemHostUnregister, cuMemHostUnregister)                 \
   X(MemcpyDtoDAsync, cuMemcpyDtoDAsync)                     \
   X(PointerGetAttribute, cuPointerGetAttribute)             \
-  X(ModuleLoadData, cuModuleLoadData)                       \
-  X(ModuleUnload, cuModuleUnload)                           \
-  X(ModuleGetFunction, cuModuleGetFunction)                 \
-  X(LaunchKernel, cuLaunchKernel)                           \
   X(DeviceGetDevResource, cuDeviceGetDevResource)           \
   X(CtxGetDevResource, cuCtxGetDevResource)                 \
   X(DevSmResourceSplitByCount, cuDevSmResourceSplitByCount) \

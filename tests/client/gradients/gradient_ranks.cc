@@ -35,7 +35,6 @@ namespace ucudnn {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Path = GpuGradients::Path;
 using std::chrono::milliseconds;
 
 template <class T>
@@ -51,7 +50,6 @@ struct FakeGpu {
   bool looked_at = false;
   bool stuck = false;  // nothing that is enqueued ever ends
   bool no_pinned = false;
-  bool no_module = false;
   bool no_shared = false;
   int dies_at = -1;                   // which copy to the host, counted from 0
   const std::byte* shared = nullptr;  // what is registered
@@ -75,20 +73,6 @@ struct FakeGpu {
   }
 };
 FakeGpu gpu;
-
-template <class T>
-void Blend(void** arguments) {
-  T* const out = Pointer<T>(*static_cast<CUdeviceptr*>(arguments[0]));
-  const T* const in = Pointer<T>(*static_cast<CUdeviceptr*>(arguments[1]));
-  const T factor = *static_cast<T*>(arguments[2]);
-  const std::uint64_t count = *static_cast<std::uint64_t*>(arguments[3]);
-  const bool add = *static_cast<std::uint32_t*>(arguments[4]) != 0;
-  gpu.queue.emplace_back([=] {
-    for (std::uint64_t i = 0; i < count; ++i) {
-      out[i] = factor * in[i] + (add ? out[i] : T(0));
-    }
-  });
-}
 
 cudnn::DriverApi Driver() {
   cudnn::DriverApi api = {};
@@ -148,14 +132,6 @@ cudnn::DriverApi Driver() {
     if (memory == gpu.shared) gpu.shared = nullptr;
     return CUDA_SUCCESS;
   };
-  api.MemAlloc = [](CUdeviceptr* address, std::size_t size) {
-    *address = reinterpret_cast<std::uintptr_t>(gpu.Allocate(size));
-    return CUDA_SUCCESS;
-  };
-  api.MemFree = [](CUdeviceptr address) {
-    gpu.Free(Pointer<void>(address));
-    return CUDA_SUCCESS;
-  };
   api.MemcpyDtoHAsync = [](void* to, CUdeviceptr from, std::size_t size,
                            CUstream) {
     if (gpu.calls["to_host"]++ == gpu.dies_at) _exit(1);
@@ -170,17 +146,6 @@ cudnn::DriverApi Driver() {
   api.MemcpyHtoDAsync = [](CUdeviceptr to, const void* from, std::size_t size,
                            CUstream) {
     gpu.queue.emplace_back([=] { std::memcpy(Pointer<void>(to), from, size); });
-    return CUDA_SUCCESS;
-  };
-  api.MemcpyDtoDAsync = [](CUdeviceptr to, CUdeviceptr from, std::size_t size,
-                           CUstream) {
-    gpu.queue.emplace_back(
-        [=] { std::memcpy(Pointer<void>(to), Pointer<void>(from), size); });
-    return CUDA_SUCCESS;
-  };
-  api.MemsetD8Async = [](CUdeviceptr to, unsigned char byte, std::size_t size,
-                         CUstream) {
-    gpu.queue.emplace_back([=] { std::memset(Pointer<void>(to), byte, size); });
     return CUDA_SUCCESS;
   };
   api.StreamCreate = [](CUstream* stream, unsigned) {
@@ -200,25 +165,6 @@ cudnn::DriverApi Driver() {
   api.EventQuery = [](CUevent) { return gpu.Query(); };
   api.StreamDestroy = [](CUstream) { return CUDA_SUCCESS; };
   api.StreamQuery = [](CUstream) { return gpu.Query(); };
-  api.ModuleLoadData = [](CUmodule* module, const void*) {
-    if (gpu.no_module) return CUDA_ERROR_INVALID_PTX;
-    *module = reinterpret_cast<CUmodule>(std::intptr_t{8});
-    return CUDA_SUCCESS;
-  };
-  api.ModuleUnload = [](CUmodule) { return CUDA_SUCCESS; };
-  api.ModuleGetFunction = [](CUfunction* function, CUmodule, const char* name) {
-    const bool of_float = std::string(name) == "blend_f32";
-    *function = reinterpret_cast<CUfunction>(std::intptr_t{of_float ? 4 : 8});
-    return CUDA_SUCCESS;
-  };
-  api.LaunchKernel = [](CUfunction function, unsigned, unsigned, unsigned,
-                        unsigned, unsigned, unsigned, unsigned, CUstream,
-                        void** arguments, void**) {
-    ++gpu.calls["kernel"];
-    const auto size = reinterpret_cast<std::intptr_t>(function);
-    size == 4 ? Blend<float>(arguments) : Blend<double>(arguments);
-    return CUDA_SUCCESS;
-  };
   return api;
 }
 
@@ -236,15 +182,12 @@ class Summing {
   Summing(Ranks& ranks, std::string what)
       : ranks_(ranks), what_(std::move(what)), driver_(Driver()) {
     const bool last = ranks.rank() == ranks.size() - 1;
-    const Path path = what_ == "direct" || what_ == "no_module" ? Path::kDirect
-                                                                : Path::kStaged;
     gpu.stuck = what_ == "stuck" && last;
     gpu.no_pinned = what_ == "no_pinned" && last;
-    gpu.no_module = what_ == "no_module" && last;
     gpu.no_shared = what_ == "no_shared" && last;
     if (what_ == "dies" && last) gpu.dies_at = 7;
     on_gpu_ = what_ != "host" && (what_ != "mixed" || last);
-    gradients_ = GpuGradients::With(driver_, path);
+    gradients_ = GpuGradients::With(driver_);
     // The ranks weigh 2, 3, ... parts, or the first one nothing.
     parts_ = what_ == "zero" ? -1 : 1;
   }
