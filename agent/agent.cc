@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/backoff.h"
+#include "base/service/backoff.h"
 #include "proto/convert.h"
 
 namespace ucudnn {
@@ -18,14 +18,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using SteadyClock = std::chrono::steady_clock;
-
-// Sleeps, but wakes up when asked to stop.
-void Wait(const std::stop_token& stop, milliseconds time) {
-  std::mutex mutex;
-  std::condition_variable_any wake;
-  std::unique_lock lock(mutex);
-  wake.wait_for(lock, stop, time, [] { return false; });
-}
 
 // The device that one with this id is a slice of ("<GPU>/<slice>"), or itself.
 std::string WholeDevice(const std::string& id) {
@@ -121,7 +113,7 @@ class Agent {
       states_[i].registered_under = conditions;
       SetState(i, &d);
     }
-    Backoff backoff(options_.seed);
+    Backoff backoff;
     while (!stop_.stop_requested()) {
       const auto response = link_.Register(request);
       if (response) {
@@ -133,14 +125,14 @@ class Agent {
       }
       spdlog::warn("event=register_failed error=\"{}\"",
                    response.error().message);
-      Wait(stop_, backoff.Next());
+      Pause(stop_, backoff.Next());
     }
   }
 
   // One device's thread: lease, measure, report.
   void Work(std::size_t index) {
     Device& device = *devices_[index];
-    Backoff backoff(options_.seed + index + 1);
+    Backoff backoff;
     while (!stop_.stop_requested()) {
       if (!WaitUntilFree(index)) return;
       if (HasOtherConditions(index)) Register();
@@ -156,7 +148,7 @@ class Agent {
         if (leased.error().code == Code::kNotFound) {
           Register();
         } else {
-          Wait(stop_, backoff.Next());
+          Pause(stop_, backoff.Next());
         }
         continue;
       }
@@ -176,8 +168,8 @@ class Agent {
         }
       }
       if (leased->tasks().empty()) {
-        Wait(stop_, milliseconds(std::clamp<std::int64_t>(
-                        leased->poll_after_ms(), 10, 60'000)));
+        Pause(stop_, milliseconds(std::clamp<std::int64_t>(
+                         leased->poll_after_ms(), 10, 60'000)));
       }
     }
   }
@@ -198,7 +190,7 @@ class Agent {
                      devices_[index]->info().id, busy_with);
         said = true;
       }
-      Wait(stop_, milliseconds(2000));
+      Pause(stop_, milliseconds(2000));
     }
     return false;
   }
@@ -321,8 +313,7 @@ class Agent {
   // Tries until the coordinator has acknowledged it. What it refuses for good
   // is dropped: the task itself is still there and will be leased again.
   void Report(const v1::ReportTaskRequest& report) {
-    Backoff backoff(options_.seed +
-                    static_cast<std::uint64_t>(report.task_id()));
+    Backoff backoff;
     std::optional<SteadyClock::time_point> give_up;
     while (true) {
       const auto response = link_.ReportTask(report);
@@ -341,14 +332,14 @@ class Agent {
         // Being asked to stop no longer shortens this wait.
         std::this_thread::sleep_for(backoff.Next());
       } else {
-        Wait(stop_, backoff.Next());
+        Pause(stop_, backoff.Next());
       }
     }
   }
 
   void Beat(const std::stop_token& done) {
     while (true) {
-      Wait(done, heartbeat_.load());
+      Pause(done, heartbeat_.load());
       if (done.stop_requested()) return;
       v1::HeartbeatRequest request;
       request.set_agent_id(options_.id);

@@ -37,7 +37,6 @@ struct AgentOptions {
   // How long runs and reports may still take after the agent was asked to
   // stop; then its leases are given back.
   std::chrono::milliseconds stop_grace{2'500};
-  std::uint64_t seed = 1;  // of the jitter
   // Tells a device's clocks right after a task; may be absent.
   std::function<DeviceClocks(const DeviceInfo& device)> clocks = {};
   // Tells what measurements of a device are true under now, as its driver's

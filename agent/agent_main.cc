@@ -1,10 +1,7 @@
 // The agent's daemon: opens this node's devices and works for a coordinator
 // until it is asked to stop.
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +13,7 @@
 
 #include "agent/agent.h"
 #include "agent/identity.h"
+#include "base/service/host.h"
 #include "base/service/log.h"
 #include "base/service/signals.h"
 #include "device/measure.h"
@@ -32,12 +30,6 @@ struct Options {
   AgentOptions agent;
   MeasureOptions measure;
 };
-
-std::string HostName() {
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
-}
 
 // Says why an algorithm has no measurement.
 void LogDropped(const Candidate& candidate,
@@ -135,7 +127,6 @@ int Main(int argc, char** argv) {
   options.agent.host = HostName();
   options.agent.version = UCUDNN_VERSION;
   options.agent.clocks = ClocksOf;
-  options.agent.seed = static_cast<std::uint64_t>(getpid());
   CLI::App app(
       "Measures convolutions on this node's devices for a coordinator.");
   app.name("ucudnn-agent");

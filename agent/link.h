@@ -28,8 +28,8 @@ class Link {
   virtual Result<v1::LeaveResponse> Leave(const v1::LeaveRequest& request) = 0;
 };
 
-// Over gRPC to one of `coordinators` ("host:port"): the one that answered
-// last, else the next in the list.
+// Over gRPC to one of `coordinators` ("host:port", at least one): the one that
+// answered last, else the next in the list, for 10 s together.
 std::unique_ptr<Link> MakeGrpcLink(std::vector<std::string> coordinators);
 
 }  // namespace ucudnn

@@ -11,13 +11,25 @@ bool IsContinuation(unsigned char byte) { return (byte & 0xC0) == 0x80; }
 
 // The length of the plain character that `text` starts with; 0 if none does.
 std::size_t PlainCharacter(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  if (first < 0x80) {
+    return first == '\t' || (first >= 0x20 && first != 0x7F) ? 1 : 0;
+  }
+  const std::size_t length = Utf8Length(text);
+  // The control characters from 0x80 to 0x9F.
+  const bool control = length == 2 && first == 0xC2 &&
+                       static_cast<unsigned char>(text[1]) < 0xA0;
+  return control ? 0 : length;
+}
+
+}  // namespace
+
+std::size_t Utf8Length(std::string_view text) {
   const auto byte = [text](std::size_t i) {
     return static_cast<unsigned char>(text[i]);
   };
   const unsigned char first = byte(0);
-  if (first < 0x80) {
-    return first == '\t' || (first >= 0x20 && first != 0x7F) ? 1 : 0;
-  }
+  if (first < 0x80) return 1;
   const std::size_t length = first >= 0xC2 && first < 0xE0   ? 2
                              : first >= 0xE0 && first < 0xF0 ? 3
                              : first >= 0xF0 && first < 0xF5 ? 4
@@ -26,17 +38,13 @@ std::size_t PlainCharacter(std::string_view text) {
   for (std::size_t i = 1; i < length; ++i) {
     if (!IsContinuation(byte(i))) return 0;
   }
-  // Over-long forms, surrogates, code points beyond 0x10FFFF; the control
-  // characters from 0x80 to 0x9F.
+  // Over-long forms, surrogates, code points beyond 0x10FFFF.
   if ((first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) > 0x9F) ||
-      (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F) ||
-      (first == 0xC2 && byte(1) < 0xA0)) {
+      (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F)) {
     return 0;
   }
   return length;
 }
-
-}  // namespace
 
 bool IsPlainText(std::string_view text) {
   // Nearly all text is printable ASCII: one pass without branches tells.

@@ -10,6 +10,11 @@
 
 namespace ucudnn {
 
+// The length of the UTF-8 sequence that `text`, not empty, starts with; 0 if it
+// starts with none. Over-long forms, surrogates and what is beyond U+10FFFF are
+// no UTF-8.
+std::size_t Utf8Length(std::string_view text);
+
 // Whether `text` is UTF-8 without control characters; tabs are allowed.
 // O(length).
 bool IsPlainText(std::string_view text);

@@ -19,6 +19,7 @@
 #include "coordinator/controls.h"
 #include "coordinator/heartbeats.h"
 #include "coordinator/planner.h"
+#include "coordinator/single_flight.h"
 #include "coordinator/store/store.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
@@ -151,6 +152,7 @@ class Coordinator {
   Store& store_;
   const Clock& clock_;
   Heartbeats heartbeats_;
+  SingleFlight planning_;  // by request
 };
 
 }  // namespace ucudnn

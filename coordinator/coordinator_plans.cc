@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -190,6 +191,8 @@ Result<v1::MeasureProgress> Coordinator::Measure(
     std::string change;
     UCUDNN_ASSIGN_OR_RETURN(wanted, Replanned(request.replan(), &change));
   }
+  std::optional<SingleFlight::Turn> turn;
+  if (!request.dry_run()) turn.emplace(planning_, wanted.SerializeAsString());
   UCUDNN_ASSIGN_OR_RETURN(Inputs inputs, LookUp(wanted));
   return MeasureFor(&inputs, request);
 }
@@ -248,6 +251,7 @@ Result<v1::MeasureProgress> Coordinator::MeasureFor(
 }
 
 Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
+  const SingleFlight::Turn turn(planning_, request.SerializeAsString());
   UCUDNN_ASSIGN_OR_RETURN(Inputs inputs, LookUp(request));
   // Asks for what is missing at once, so that a repeat of this call will do.
   UCUDNN_ASSIGN_OR_RETURN(const v1::MeasureProgress progress,

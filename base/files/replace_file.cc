@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/files/file.h"
+#include "base/service/host.h"
 
 namespace ucudnn {
 namespace {
@@ -60,8 +61,6 @@ Status WriteAll(const std::string& path, std::string_view text) {
 Status ReplaceFile(const std::string& path, std::string_view contents) {
   // Unlike any other's, in this process or on another host of a shared disk.
   static std::atomic<int> counter = 0;
-  char host[256] = {};
-  gethostname(host, sizeof host - 1);
   const fs::path target(path);
   const fs::path folder =
       target.has_parent_path() ? target.parent_path() : fs::path(".");
@@ -72,7 +71,7 @@ Status ReplaceFile(const std::string& path, std::string_view contents) {
                 failed.message());
   }
   const std::string temporary =
-      fmt::format("{}.{}.{}.{}", path, host, getpid(), counter++);
+      fmt::format("{}.{}.{}.{}", path, HostName(), getpid(), counter++);
   Status written = WriteAll(temporary, contents);
   if (written && rename(temporary.c_str(), path.c_str()) != 0) {
     written = SystemFailure("written", path);

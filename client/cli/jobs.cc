@@ -60,8 +60,13 @@ Status Replan(const Server& server, const ReplanOptions& options) {
       AwaitMeasured(*connection, std::move(measure),
                     std::chrono::seconds(options.wait_seconds)));
   // Says what is still missing, if something is.
-  UCUDNN_ASSIGN_OR_RETURN(const v1::JobRevision revision,
-                          connection->ReplanJob(request));
+  const auto answer = connection->ReplanJob(request, RetryPolicy::LongWork());
+  if (!answer) {
+    return LeftBehind(answer.error(),
+                      "a plan that the coordinator has begun it finishes, and "
+                      "the job adopts it");
+  }
+  const v1::JobRevision& revision = *answer;
   return Print(options.output, ToJson(revision), [&] {
     if (revision.adopted_ms() > 0) {
       return fmt::format("job {} has plan {} already, as revision {}\n",

@@ -6,21 +6,35 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <utility>
 
-#include "base/service/signals.h"
+#include "base/service/backoff.h"
 #include "client/cli/progress.h"
+#include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn::ctl {
 
+tl::unexpected<Error> LeftBehind(Error error, std::string_view what) {
+  if (error.code == Code::kCancelled) {
+    error.message += fmt::format("; {}", what);
+  }
+  return tl::unexpected<Error>(std::move(error));
+}
+
 Status AwaitMeasured(Connection& connection, v1::MeasureRequest request,
                      std::optional<std::chrono::seconds> limit) {
-  const StopSignals signals;
   const auto start = std::chrono::steady_clock::now();
   Progress progress("measured", isatty(STDERR_FILENO) != 0);
   bool warned = false;
   while (true) {
-    UCUDNN_ASSIGN_OR_RETURN(const v1::MeasureProgress now,
-                            connection.Measure(request));
+    const auto answer = connection.Measure(request, RetryPolicy::LongWork());
+    if (!answer) {
+      progress.End();
+      return LeftBehind(answer.error(),
+                        "the measurements that were asked for go on, and the "
+                        "same command takes up where they are");
+    }
+    const v1::MeasureProgress& now = *answer;
     const std::int64_t ended = now.done() + now.failed();
     progress.Show(ended, now.total(),
                   now.failed() > 0 ? fmt::format("{} failed", now.failed())
@@ -44,12 +58,7 @@ Status AwaitMeasured(Connection& connection, v1::MeasureRequest request,
     request.set_dry_run(ended < now.total() && now.unasked() == 0);
     request.set_retry_failed(false);
     if (!request.dry_run()) continue;
-    if (signals.Wait(std::chrono::milliseconds(500))) {
-      progress.End();
-      return Fail(Code::kCancelled,
-                  "stopped waiting; the measurements go on, and the same "
-                  "command takes up where they are");
-    }
+    Pause(connection.stop(), Milliseconds(500));
   }
 }
 

@@ -5,17 +5,22 @@
 
 #include <chrono>
 #include <optional>
+#include <string_view>
 
 #include "base/result.h"
-#include "client/connection.h"
+#include "client/rpc/connection.h"
 
 namespace ucudnn::ctl {
 
-// Has made what `request` asks for, and shows how far it is on standard error.
-// Returns when all of it is measured or has failed to be, or after `limit`.
-// kCancelled if somebody stops it; the measurements go on.
+// Asks for the measurements of `request`, and shows how far they are on
+// standard error. Returns when all of it is measured or has failed to be, or
+// after `limit`. kCancelled if the connection is stopped; the measurements go
+// on.
 Status AwaitMeasured(Connection& connection, v1::MeasureRequest request,
                      std::optional<std::chrono::seconds> limit = std::nullopt);
+
+// `error`, with what goes on without the command if the call was stopped.
+tl::unexpected<Error> LeftBehind(Error error, std::string_view what);
 
 }  // namespace ucudnn::ctl
 

@@ -138,12 +138,17 @@ Status MakePlan(const Server& server, const PlanOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest request,
                           MakeRequest(options, *connection));
   UCUDNN_RETURN_IF_ERROR(Await(*connection, request, options.retry_failed));
-  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, connection->CreatePlan(request));
+  const auto plan = connection->CreatePlan(request, RetryPolicy::LongWork());
+  if (!plan) {
+    return LeftBehind(plan.error(),
+                      "a plan that the coordinator has begun it finishes, and "
+                      "the same command prints it then");
+  }
   if (!options.save.empty()) {
-    Status saved = ReplaceFile(options.save, ToJson(plan).dump(2) + "\n");
+    Status saved = ReplaceFile(options.save, ToJson(*plan).dump(2) + "\n");
     if (!saved) return Within("--save", std::move(saved).error());
   }
-  return Print(options.output, ToJson(plan), [&] { return PlanText(plan); });
+  return Print(options.output, ToJson(*plan), [&] { return PlanText(*plan); });
 }
 
 Status Measure(const Server& server, const PlanOptions& options) {
@@ -154,8 +159,9 @@ Status Measure(const Server& server, const PlanOptions& options) {
   v1::MeasureRequest measure;
   *measure.mutable_plan() = request;
   measure.set_dry_run(true);
-  UCUDNN_ASSIGN_OR_RETURN(const v1::MeasureProgress progress,
-                          connection->Measure(measure));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const v1::MeasureProgress progress,
+      connection->Measure(measure, RetryPolicy::LongWork()));
   return Print(options.output, ToJson(progress), [&] {
     return fmt::format("{} of {} measured, {} failed\n", progress.done(),
                        progress.total(), progress.failed());

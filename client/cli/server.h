@@ -6,8 +6,10 @@
 #include <memory>
 #include <string>
 
+#include "base/service/signals.h"
 #include "client/cli/command.h"
-#include "client/connection.h"
+#include "client/rpc/connection.h"
+#include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn::ctl {
 
@@ -15,8 +17,10 @@ namespace ucudnn::ctl {
 struct Server {
   std::string coordinators = "127.0.0.1:7460";
 
+  // From then on Ctrl-C and SIGTERM end calls with kCancelled, instead of the
+  // command.
   Result<std::unique_ptr<Connection>> Connect() const {
-    return Connection::Open(coordinators, "--coordinator");
+    return Connection::Open(coordinators, "--coordinator", StopOnSignals());
   }
 };
 

@@ -1,14 +1,12 @@
 #include "client/ranks/rank_device.h"
 
-#include <unistd.h>
-
-#include <array>
 #include <cstddef>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
+#include "base/service/host.h"
 #include "device/registry.h"
 
 namespace ucudnn {
@@ -84,9 +82,7 @@ Result<RankDevice> OpenRankDevice(Ranks& ranks,
                                   const RankDeviceOptions& options,
                                   Ranks::Deadline deadline) {
   RankSight mine;
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  mine.host = host.data();
+  mine.host = HostName();
   Status valid;
   if (auto parsed = ParseDeviceWish(options.device)) {
     mine.wish = *std::move(parsed);

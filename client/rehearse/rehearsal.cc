@@ -11,11 +11,12 @@
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
 #include "client/cli/progress.h"
-#include "client/connection.h"
 #include "client/ranks/rank_device.h"
 #include "client/rehearse/workload.h"
+#include "client/rpc/connection.h"
 #include "client/session/config.h"
 #include "proto/convert.h"
+#include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn::rehearse {
 namespace {

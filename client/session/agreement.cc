@@ -1,7 +1,5 @@
 #include "client/session/agreement.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "base/even_shares.h"
+#include "base/service/host.h"
 #include "client/executor/undivided.h"
 #include "client/session/plan_check.h"
 #include "client/session/plan_file.h"
@@ -133,12 +132,6 @@ std::string NewUuid() {
   return fmt::format("{:08x}-{:04x}-{:04x}-{:04x}-{:04x}{:08x}", words[0],
                      words[1] >> 16U, words[1] & 0xFFFFU, words[2] >> 16U,
                      words[2] & 0xFFFFU, words[3]);
-}
-
-std::string HostName() {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  return host.data();
 }
 
 // One rank's steps towards a session; each method is collective.

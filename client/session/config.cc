@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "client/connection.h"
+#include "client/coordinators.h"
 
 namespace ucudnn {
 namespace {

@@ -10,7 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "client/connection.h"
+#include "base/service/backoff.h"
+#include "client/rpc/connection.h"
 #include "client/session/plan_file.h"
 #include "client/session/step_log.h"
 
@@ -81,38 +82,36 @@ class JobLink::Worker {
         ending = ending_;
         answered_ = false;
       }
-      Round(ending);
+      const bool told = Round(ending);
       if (ending) return;
+      // The ranks of a job do not return to a coordinator in step.
+      const Milliseconds pause = told ? pause_ : Backoff(pause_).Next();
       // Only a new answer cuts the pause short: one that could not be
       // delivered waits for the next round, like everything else.
       std::unique_lock lock(mutex_);
-      woken_.wait_for(lock, pause_, [&] { return ending_ || answered_; });
+      woken_.wait_for(lock, pause, [&] { return ending_ || answered_; });
     }
   }
 
-  // As many calls as are needed, in call_within together.
-  void Round(bool last) {
+  // As many calls as are needed, in call_within together. False if something
+  // could not be delivered.
+  bool Round(bool last) {
     end_ = std::chrono::steady_clock::now() + options_.call_within;
-    if (!Register()) return;
-    if (!SendAnswers()) return;
-    if (!SendSteps()) return;
+    if (!Register() || !SendAnswers() || !SendSteps()) return false;
     if (last && options_.registration) {
       v1::FinishJobRequest finish;
       finish.set_job_id(options_.job_id);
       static_cast<void>(connection_->FinishJob(finish, Policy()));
     }
+    return true;
   }
 
   RetryPolicy Policy() const {
-    const auto left = std::max(std::chrono::duration_cast<Milliseconds>(
-                                   end_ - std::chrono::steady_clock::now()),
-                               Milliseconds(1));
-    RetryPolicy policy;
     // A coordinator that is away is asked again in the next round.
-    policy.budget = left;
-    policy.attempt_timeout = left;
-    policy.first_wait = left * 2 + Milliseconds(1);
-    return policy;
+    return RetryPolicy::OneRound(
+        std::max(std::chrono::duration_cast<Milliseconds>(
+                     end_ - std::chrono::steady_clock::now()),
+                 Milliseconds(1)));
   }
 
   bool Register() {

@@ -35,7 +35,7 @@ class JobLink {
     std::chrono::milliseconds report_after{1'000};
   };
 
-  // Starts the thread. Errors as ParseCoordinators (client/connection.h).
+  // Starts the thread. Errors as ParseCoordinators (client/coordinators.h).
   static Result<std::unique_ptr<JobLink>> Start(Options options);
   // Finish, unless it was called.
   ~JobLink();

@@ -5,9 +5,10 @@
 #include <utility>
 
 #include "base/network.h"
-#include "client/connection.h"
+#include "client/rpc/connection.h"
 #include "client/session/plan_check.h"
 #include "client/session/plan_file.h"
+#include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
 namespace {

@@ -106,6 +106,9 @@ class GrpcServer final : public RpcServer {
     // Two processes must not share a port by accident.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+    // Clients look every 10 s whether a coordinator at long work still lives.
+    builder.AddChannelArgument(
+        GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
     builder.AddListeningPort(address, grpc::InsecureServerCredentials(),
                              &port_);
     builder.RegisterService(&agents_);

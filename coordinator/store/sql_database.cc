@@ -3,42 +3,15 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/text.h"
+
 namespace ucudnn {
 namespace {
-
-// The length of the UTF-8 sequence that `text` starts with, as Unicode's table
-// of well-formed sequences has it; 0 if there is none.
-std::size_t SequenceLength(std::string_view text) {
-  const auto byte = [&](std::size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
-  };
-  const auto continues = [&](std::size_t from, std::size_t to) {
-    for (std::size_t i = from; i < to; ++i) {
-      if ((byte(i) & 0xC0U) != 0x80U) return false;
-    }
-    return true;
-  };
-  const unsigned lead = byte(0);
-  const unsigned second = byte(1);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xC2 && lead <= 0xDF) return continues(1, 2) ? 2 : 0;
-  if (lead >= 0xE0 && lead <= 0xEF) {
-    if (lead == 0xE0 && second < 0xA0) return 0;  // overlong
-    if (lead == 0xED && second > 0x9F) return 0;  // surrogates
-    return continues(1, 3) ? 3 : 0;
-  }
-  if (lead >= 0xF0 && lead <= 0xF4) {
-    if (lead == 0xF0 && second < 0x90) return 0;  // overlong
-    if (lead == 0xF4 && second > 0x8F) return 0;  // beyond U+10FFFF
-    return continues(1, 4) ? 4 : 0;
-  }
-  return 0;
-}
 
 // What PostgreSQL refuses, SQLite shall refuse too.
 Status CheckText(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = SequenceLength(text.substr(at));
+    const std::size_t length = Utf8Length(text.substr(at));
     if (length == 0 || text[at] == '\0') {
       return Fail(Code::kInvalidArgument,
                   "a text holds the byte 0x{:02x} at offset {}; it must be "

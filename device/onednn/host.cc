@@ -33,11 +33,6 @@ std::string ProcValue(const char* path, std::string_view key) {
 
 }  // namespace
 
-std::string HostName() {
-  utsname name{};
-  return uname(&name) == 0 ? name.nodename : "localhost";
-}
-
 std::string CpuModel() {
   std::string model = ProcValue("/proc/cpuinfo", "model name");
   utsname name{};

@@ -9,7 +9,6 @@
 
 namespace ucudnn::onednn {
 
-std::string HostName();
 // "AMD EPYC 9655"; the architecture where the system tells no model.
 std::string CpuModel();
 // "Linux 6.1.0"

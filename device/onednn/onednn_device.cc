@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/service/host.h"
 #include "device/host_memory.h"
 #include "device/onednn/convolution.h"
 #include "device/onednn/host.h"

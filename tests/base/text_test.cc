@@ -32,5 +32,16 @@ TEST(TextTest, QuotesAnythingAsPlainText) {
   }
 }
 
+TEST(TextTest, MeasuresUtf8Sequences) {
+  EXPECT_EQ(Utf8Length("a"), 1U);
+  EXPECT_EQ(Utf8Length("\n"), 1U);
+  EXPECT_EQ(Utf8Length("\xC2\x85"), 2U);  // a control character
+  EXPECT_EQ(Utf8Length("层次"), 3U);
+  EXPECT_EQ(Utf8Length("\xF0\x9F\x98\x80"), 4U);
+  for (const char* bad : {"\x80", "\xC0\x80", "\xE5\xB1", "\xF4\x90\x80\x80"}) {
+    EXPECT_EQ(Utf8Length(bad), 0U) << Excerpt(bad);
+  }
+}
+
 }  // namespace
 }  // namespace ucudnn

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -42,6 +43,9 @@ class ScriptedCoordinator final : public v1::CoordinatorService::Service {
   std::function<Result<v1::FinishJobResponse>(const v1::FinishJobRequest&)>
       finish_job;
 
+  // Cancels calls as gRPC does for those that a shutdown interrupts.
+  std::atomic<bool> shutting_down = false;
+
   ScriptedCoordinator() {
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
@@ -64,66 +68,79 @@ class ScriptedCoordinator final : public v1::CoordinatorService::Service {
     const std::lock_guard lock(mutex_);
     return calls_;
   }
-
-  grpc::Status CreatePlan(grpc::ServerContext*, const v1::PlanRequest* request,
-                          v1::Plan* response) override {
-    return Answer("CreatePlan", create_plan, *request, response);
+  // How long the client of the last call of this name waits for its answer.
+  std::chrono::system_clock::duration Allowed(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    return allowed_.at(name);
   }
-  grpc::Status PutNetwork(grpc::ServerContext*,
+
+  grpc::Status CreatePlan(grpc::ServerContext* context,
+                          const v1::PlanRequest* request,
+                          v1::Plan* response) override {
+    return Answer(context, "CreatePlan", create_plan, *request, response);
+  }
+  grpc::Status PutNetwork(grpc::ServerContext* context,
                           const v1::PutNetworkRequest* request,
                           v1::Network* response) override {
-    return Answer("PutNetwork", put_network, *request, response);
+    return Answer(context, "PutNetwork", put_network, *request, response);
   }
-  grpc::Status GetNetwork(grpc::ServerContext*, const v1::GetRequest* request,
+  grpc::Status GetNetwork(grpc::ServerContext* context,
+                          const v1::GetRequest* request,
                           v1::Network* response) override {
-    return Answer("GetNetwork", get_network, request->id(), response);
+    return Answer(context, "GetNetwork", get_network, request->id(), response);
   }
-  grpc::Status Measure(grpc::ServerContext*, const v1::MeasureRequest* request,
+  grpc::Status Measure(grpc::ServerContext* context,
+                       const v1::MeasureRequest* request,
                        v1::MeasureProgress* response) override {
-    return Answer("Measure", measure, *request, response);
+    return Answer(context, "Measure", measure, *request, response);
   }
-  grpc::Status GetPlan(grpc::ServerContext*, const v1::GetRequest* request,
+  grpc::Status GetPlan(grpc::ServerContext* context,
+                       const v1::GetRequest* request,
                        v1::Plan* response) override {
-    return Answer("GetPlan", get_plan, request->id(), response);
+    return Answer(context, "GetPlan", get_plan, request->id(), response);
   }
-  grpc::Status GetProblemProfile(grpc::ServerContext*,
+  grpc::Status GetProblemProfile(grpc::ServerContext* context,
                                  const v1::GetProblemProfileRequest* request,
                                  v1::ProblemProfile* response) override {
-    return Answer("GetProblemProfile", get_problem_profile, *request, response);
+    return Answer(context, "GetProblemProfile", get_problem_profile, *request,
+                  response);
   }
-  grpc::Status RegisterJob(grpc::ServerContext*,
+  grpc::Status RegisterJob(grpc::ServerContext* context,
                            const v1::RegisterJobRequest* request,
                            v1::RegisterJobResponse* response) override {
-    return Answer("RegisterJob", register_job, *request, response);
+    return Answer(context, "RegisterJob", register_job, *request, response);
   }
-  grpc::Status ReportSteps(grpc::ServerContext*,
+  grpc::Status ReportSteps(grpc::ServerContext* context,
                            const v1::ReportStepsRequest* request,
                            v1::ReportStepsResponse* response) override {
-    return Answer("ReportSteps", report_steps, *request, response);
+    return Answer(context, "ReportSteps", report_steps, *request, response);
   }
-  grpc::Status AnswerRevision(grpc::ServerContext*,
+  grpc::Status AnswerRevision(grpc::ServerContext* context,
                               const v1::AnswerRevisionRequest* request,
                               v1::AnswerRevisionResponse* response) override {
-    return Answer("AnswerRevision", answer_revision, *request, response);
+    return Answer(context, "AnswerRevision", answer_revision, *request,
+                  response);
   }
-  grpc::Status FinishJob(grpc::ServerContext*,
+  grpc::Status FinishJob(grpc::ServerContext* context,
                          const v1::FinishJobRequest* request,
                          v1::FinishJobResponse* response) override {
-    return Answer("FinishJob", finish_job, *request, response);
+    return Answer(context, "FinishJob", finish_job, *request, response);
   }
-  grpc::Status GetStatus(grpc::ServerContext*, const v1::StatusRequest*,
+  grpc::Status GetStatus(grpc::ServerContext* context, const v1::StatusRequest*,
                          v1::StatusResponse* response) override {
-    return Answer("GetStatus", get_status, response);
+    return Answer(context, "GetStatus", get_status, response);
   }
 
  private:
   template <class Handler, class... Args>
-  grpc::Status Answer(const char* name, const Handler& handler,
-                      Args&&... args) {
+  grpc::Status Answer(grpc::ServerContext* context, const char* name,
+                      const Handler& handler, Args&&... args) {
     {
       const std::lock_guard lock(mutex_);
       calls_.emplace_back(name);
+      allowed_[name] = context->deadline() - std::chrono::system_clock::now();
     }
+    if (shutting_down) return grpc::Status::CANCELLED;
     return Reply(handler, std::forward<Args>(args)...);
   }
   template <class Handler, class Request, class Response>
@@ -148,6 +165,7 @@ class ScriptedCoordinator final : public v1::CoordinatorService::Service {
   std::unique_ptr<grpc::Server> server_;
   std::mutex mutex_;
   std::vector<std::string> calls_;
+  std::map<std::string, std::chrono::system_clock::duration> allowed_;
 };
 
 }  // namespace ucudnn

@@ -1,18 +1,19 @@
-#ifndef UCUDNN_CLIENT_RETRY_H_
-#define UCUDNN_CLIENT_RETRY_H_
+#ifndef UCUDNN_BASE_SERVICE_RETRY_H_
+#define UCUDNN_BASE_SERVICE_RETRY_H_
 
-// When a call to a coordinator is tried again, and how long is waited before:
-// pure of gRPC, and of time but through `Waiting`, so that tests do not wait.
+// When a call to a coordinator is tried again, and how long to wait before.
+// Knows nothing of gRPC, and of time only through `Waiting`, so that tests do
+// not wait.
 
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <stop_token>
 
+#include "base/service/backoff.h"
 #include "base/result.h"
 
 namespace ucudnn {
-
-using Milliseconds = std::chrono::milliseconds;
 
 // Every call may be repeated safely, so whatever the transport fails at is
 // tried again while the budget lasts: first at the next coordinator of the
@@ -20,12 +21,23 @@ using Milliseconds = std::chrono::milliseconds;
 struct RetryPolicy {
   Milliseconds budget{15'000};          // over all tries and waits
   Milliseconds attempt_timeout{5'000};  // of one try
-  Milliseconds first_wait{100};         // doubled after each round of the list
+  // The timeout of one try at a call that may keep the coordinator busy for
+  // long, such as making a plan; zero if the call is none of these. A second
+  // try would run beside the first, which the coordinator goes on with, so
+  // there is none after this timeout. Of such a try only attempt_timeout counts
+  // against the budget.
+  Milliseconds work_timeout{0};
+  Milliseconds first_wait{100};  // doubled after each round of the list
   Milliseconds longest_wait{2'000};
   // For so long also try again when the coordinator itself answers
   // UNAVAILABLE: what was asked for needs measurements that are still missing.
   // Each such answer renews the budget, so both together bound the call.
   Milliseconds await_measurements{0};
+
+  // Tries each coordinator of the list once, in `budget` together.
+  static RetryPolicy OneRound(Milliseconds budget);
+  // For calls that may keep the coordinator busy for long.
+  static RetryPolicy LongWork();
 };
 
 // Time and chance.
@@ -34,7 +46,8 @@ struct Waiting {
   std::function<void(Milliseconds)> sleep;
   std::function<double()> random;  // uniform in [0, 1)
 
-  static Waiting Real();
+  // Sleeps end early when a stop is requested.
+  static Waiting Real(std::stop_token stop = {});
 };
 
 // How one try ended.
@@ -53,9 +66,8 @@ struct Retried {
 
 // Calls `attempt` with an endpoint, counted from `*endpoint`, and the time it
 // may take, until one succeeds or is not to be repeated, or the budget is
-// spent. `*endpoint` is where the last answer came from. Each wait is drawn
-// from the upper half of the exponential one, so that the ranks of a cluster
-// do not return in step. There is always at least one try.
+// spent. `*endpoint` is where the last answer came from. Waits are jittered
+// (base/service/backoff.h). There is always at least one try.
 Retried Retry(const RetryPolicy& policy, const Waiting& waiting,
               std::size_t endpoints, std::size_t* endpoint,
               const std::function<Attempt(std::size_t endpoint,
@@ -63,4 +75,4 @@ Retried Retry(const RetryPolicy& policy, const Waiting& waiting,
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_CLIENT_RETRY_H_
+#endif  // UCUDNN_BASE_SERVICE_RETRY_H_

@@ -1,8 +1,10 @@
-#include "client/retry.h"
+#include "base/service/retry.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stop_token>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -145,6 +147,49 @@ TEST_F(RetryTest, StopsAwaitingWhenTheCoordinatorIsGone) {
             Transport(Code::kUnavailable)});
   EXPECT_FALSE(result.answered);
   EXPECT_LE(now_ - start, 11s);
+}
+
+TEST_F(RetryTest, TriesEachOfTheListOnceInOneRound) {
+  policy_ = RetryPolicy::OneRound(10s);
+  const Retried result = Play({Transport(Code::kUnavailable)}, 3);
+  EXPECT_THAT(tried_, ElementsAre(0, 1, 2));
+  EXPECT_THAT(waits_, IsEmpty());
+  EXPECT_EQ(result.status.error().code, Code::kUnavailable);
+}
+
+TEST_F(RetryTest, DoesNotRepeatLongWorkBesideItself) {
+  policy_.work_timeout = 1h;
+  cost_ = 2h;
+  const Retried result = Play({Transport(Code::kDeadlineExceeded), Done()}, 2);
+  EXPECT_EQ(result.status.error().code, Code::kDeadlineExceeded);
+  EXPECT_THAT(timeouts_, ElementsAre(1h));
+}
+
+TEST_F(RetryTest, HasItsBudgetLeftWhenACoordinatorLeavesAfterLongWork) {
+  policy_.work_timeout = 1h;
+  cost_ = 20min;
+  const Retried result = Play(
+      {Transport(Code::kUnavailable), Transport(Code::kUnavailable), Done()});
+  EXPECT_TRUE(result.status);
+  EXPECT_THAT(waits_, ElementsAre(100ms, 200ms));
+  // One that leaves each time is not asked for ever.
+  EXPECT_FALSE(Play({Transport(Code::kUnavailable)}).status);
+}
+
+TEST(BackoffTest, BeginsAnewAfterASuccess) {
+  Backoff backoff(100ms, 300ms);
+  EXPECT_EQ(backoff.Next(1.0), 100ms);
+  EXPECT_EQ(backoff.Next(1.0), 200ms);
+  EXPECT_EQ(backoff.Next(0.0), 150ms);
+  backoff.Reset();
+  EXPECT_EQ(backoff.Next(1.0), 100ms);
+}
+
+TEST(BackoffTest, PausesUntilItIsStopped) {
+  std::stop_source stop;
+  std::jthread stopping([&] { stop.request_stop(); });
+  Pause(stop.get_token(), 24h);
+  EXPECT_TRUE(stop.stop_requested());
 }
 
 }  // namespace

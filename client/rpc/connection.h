@@ -1,42 +1,78 @@
-#ifndef UCUDNN_CLIENT_CONNECTION_H_
-#define UCUDNN_CLIENT_CONNECTION_H_
+#ifndef UCUDNN_CLIENT_RPC_CONNECTION_H_
+#define UCUDNN_CLIENT_RPC_CONNECTION_H_
 
 // The coordinators as a job and the `ucudnn` command see them: one typed call
-// for each of CoordinatorService's, which tries again (client/retry.h) and
-// fails over through the list.
+// for each of CoordinatorService's.
 //
-//   UCUDNN_ASSIGN_OR_RETURN(auto coordinator,
-//   Connection::Open("a:7460,b:7460")); UCUDNN_ASSIGN_OR_RETURN(const v1::Plan
-//   plan,
+//   UCUDNN_ASSIGN_OR_RETURN(const auto coordinator,
+//                           Connection::Open("a:7460,b:7460"));
+//   UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan,
 //                           coordinator->CreatePlan(request));
 //
-// Errors are the coordinator's own, or kUnavailable or kDeadlineExceeded,
-// which name the coordinators, if none can be reached within the budget.
-// Calls may come from any thread.
+// Retries, failover and errors are those of proto/caller.h. Calls may come from
+// any thread. Callers include ucudnn/v1/coordinator.pb.h for the messages.
 
-#include <atomic>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/result.h"
-#include "client/coordinators.h"
-#include "client/retry.h"
-#include "ucudnn/v1/coordinator.grpc.pb.h"
+#include "base/service/retry.h"
 
 namespace ucudnn {
 
+namespace v1 {
+class Agent;
+class AnswerRevisionRequest;
+class AnswerRevisionResponse;
+class Device;
+class FinishJobRequest;
+class FinishJobResponse;
+class Job;
+class JobRevision;
+class ListAgentsResponse;
+class ListDevicesResponse;
+class ListJobsResponse;
+class ListNetworksResponse;
+class ListPlansResponse;
+class ListProfilesResponse;
+class ListRequest;
+class MeasureProgress;
+class MeasureRequest;
+class Network;
+class Plan;
+class PlanRequest;
+class Profile;
+class ProfileSummary;
+class PutNetworkRequest;
+class RegisterJobRequest;
+class RegisterJobResponse;
+class ReplanJobRequest;
+class ReportStepsRequest;
+class ReportStepsResponse;
+class StatusResponse;
+}  // namespace v1
+
 class Connection {
  public:
-  // Connects to nothing yet: the first call does. Errors as ParseCoordinators.
+  // Connects to nothing yet: the first call does. Errors as ParseCoordinators
+  // (client/coordinators.h). When `stop` is requested, calls end with
+  // kCancelled.
   static Result<std::unique_ptr<Connection>> Open(
       std::string_view coordinators,
       std::string_view source = "UCUDNN_COORDINATOR",
-      Waiting waiting = Waiting::Real());
+      const std::stop_token& stop = {});
+  // The same, with another way to wait.
+  static Result<std::unique_ptr<Connection>> Open(std::string_view coordinators,
+                                                  std::string_view source,
+                                                  const std::stop_token& stop,
+                                                  Waiting waiting);
+  ~Connection();
 
   // The coordinators, as they were given.
-  const std::string& name() const { return name_; }
+  const std::string& name() const;
+  const std::stop_token& stop() const;
 
   Result<v1::ListAgentsResponse> ListAgents(const v1::ListRequest& request,
                                             const RetryPolicy& policy = {});
@@ -85,23 +121,11 @@ class Connection {
   Result<v1::StatusResponse> GetStatus(const RetryPolicy& policy = {});
 
  private:
-  using Stub = v1::CoordinatorService::Stub;
-  template <class Request, class Response>
-  using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&,
-                                        Response*);
-
-  Connection() = default;
-  template <class Request, class Response>
-  Result<Response> Call(Method<Request, Response> method,
-                        const Request& request, const RetryPolicy& policy);
-
-  std::string name_;
-  std::vector<std::string> endpoints_;
-  std::vector<std::unique_ptr<Stub>> stubs_;
-  std::atomic<std::size_t> current_ = 0;  // the one that answered last
-  Waiting waiting_;
+  class Calls;
+  explicit Connection(std::unique_ptr<Calls> calls);
+  std::unique_ptr<Calls> calls_;
 };
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_CLIENT_CONNECTION_H_
+#endif  // UCUDNN_CLIENT_RPC_CONNECTION_H_

@@ -1,4 +1,4 @@
-#include "client/connection.h"
+#include "client/rpc/connection.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,10 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <stop_token>
+#include <thread>
 
+#include "client/coordinators.h"
 #include "tests/support/scripted_coordinator.h"
 
 namespace ucudnn {
@@ -34,7 +37,7 @@ Waiting NoWaiting() {
 
 std::unique_ptr<Connection> Open(const std::string& coordinators) {
   auto connection =
-      Connection::Open(coordinators, "UCUDNN_COORDINATOR", NoWaiting());
+      Connection::Open(coordinators, "UCUDNN_COORDINATOR", {}, NoWaiting());
   UCUDNN_CHECK(connection.has_value());
   return *std::move(connection);
 }
@@ -194,6 +197,90 @@ TEST(ConnectionTest, GoesOnWhenACoordinatorLeaves) {
   EXPECT_THAT(other->calls(), ElementsAre("GetStatus"));
   other->Stop();
   EXPECT_FALSE(connection->GetStatus({.budget = 100ms}));
+}
+
+// A handler that is at work until it is released.
+class LongWork {
+ public:
+  void Do() {
+    std::unique_lock lock(mutex_);
+    began_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return released_; });
+  }
+  void AwaitBeginning() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return began_; });
+  }
+  void Release() {
+    const std::lock_guard lock(mutex_);
+    released_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool began_ = false;
+  bool released_ = false;
+};
+
+TEST(ConnectionTest, GoesOnWhenACoordinatorShutsDownDuringACall) {
+  LongWork work;
+  ScriptedCoordinator leaving;
+  leaving.get_status = [&] {
+    work.Do();
+    return v1::StatusResponse();
+  };
+  ScriptedCoordinator other;
+  other.get_status = [&] {
+    work.Release();
+    return v1::StatusResponse();
+  };
+  auto connection = Open(leaving.address() + "," + other.address());
+  std::jthread shutdown([&] {
+    work.AwaitBeginning();
+    leaving.Stop();
+  });
+  const auto status = connection->GetStatus();
+  EXPECT_TRUE(status) << status.error().message;
+  EXPECT_THAT(other.calls(), ElementsAre("GetStatus"));
+  work.Release();
+}
+
+TEST(ConnectionTest, SaysThatACoordinatorShutDown) {
+  ScriptedCoordinator leaving;
+  leaving.shutting_down = true;
+  const auto status = Open(leaving.address())->GetStatus();
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, Code::kUnavailable);
+  EXPECT_THAT(status.error().message,
+              HasSubstr("cannot be reached: it shut down"));
+  EXPECT_GT(leaving.calls().size(), 1U);
+}
+
+TEST(ConnectionTest, EndsACallWhenItIsStopped) {
+  LongWork work;
+  ScriptedCoordinator coordinator;
+  coordinator.get_status = [&] {
+    work.Do();
+    return v1::StatusResponse();
+  };
+  std::stop_source stop;
+  const auto connection =
+      Connection::Open(coordinator.address(), "test", stop.get_token()).value();
+  std::jthread stopping([&] {
+    work.AwaitBeginning();
+    stop.request_stop();
+  });
+  const auto status = connection->GetStatus({.attempt_timeout = 1h});
+  work.Release();
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, Code::kCancelled);
+  EXPECT_THAT(status.error().message, HasSubstr("stopped"));
+  // And so do all later ones.
+  EXPECT_EQ(connection->GetStatus().error().code, Code::kCancelled);
+  EXPECT_EQ(coordinator.calls().size(), 1U);
 }
 
 }  // namespace

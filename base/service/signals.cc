@@ -1,0 +1,33 @@
+#include "base/service/signals.h"
+
+#include <unistd.h>
+
+#include <thread>
+
+namespace ucudnn {
+namespace {
+
+// Runs until the process ends.
+void AwaitSignals(std::stop_source stop, const sigset_t& set) {
+  int signal = 0;
+  sigwait(&set, &signal);
+  stop.request_stop();
+  sigwait(&set, &signal);
+  std::signal(signal, SIG_DFL);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  kill(getpid(), signal);
+}
+
+}  // namespace
+
+std::stop_token StopOnSignals() {
+  static const std::stop_source source = [] {
+    const StopSignals signals;
+    std::stop_source stop;
+    std::thread(AwaitSignals, stop, signals.set()).detach();
+    return stop;
+  }();
+  return source.get_token();
+}
+
+}  // namespace ucudnn

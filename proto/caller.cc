@@ -1,0 +1,103 @@
+#include "proto/caller.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+
+#include <utility>
+
+#include "proto/status.h"
+
+namespace ucudnn {
+namespace {
+
+// Plans of large jobs, and tasks with what is known already, are far beyond
+// gRPC's default of 4 MiB.
+constexpr int kMaxMessage = 256 << 20;
+
+grpc::ChannelArguments ChannelArguments() {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessage);
+  arguments.SetMaxSendMessageSize(kMaxMessage);
+  // Retry (base/service/retry.h) does the waiting; the channel tries again quickly.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  // So that a host that is gone is noticed during calls that take minutes.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // A service inside of the cluster is not behind a web proxy.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return arguments;
+}
+
+Attempt Stopped() {
+  return {Fail(Code::kCancelled, "stopped while waiting for the coordinator"),
+          false};
+}
+
+// How a try ended that nobody asked to stop.
+Attempt Read(const grpc::Status& status) {
+  Attempt attempt{FromGrpc(status), IsFromService(status)};
+  if (!attempt.answered && !attempt.status &&
+      attempt.status.error().code == Code::kCancelled) {
+    // gRPC cancels what is under way when a server shuts down.
+    attempt.status =
+        Fail(Code::kUnavailable, "it shut down before it answered");
+  }
+  return attempt;
+}
+
+}  // namespace
+
+Caller::Caller(std::vector<std::string> coordinators, std::stop_token stop,
+               Waiting waiting)
+    : coordinators_(std::move(coordinators)),
+      name_(fmt::format("{}", fmt::join(coordinators_, ","))),
+      stop_(std::move(stop)),
+      waiting_(std::move(waiting)) {
+  UCUDNN_CHECK(!coordinators_.empty());
+}
+
+std::shared_ptr<grpc::Channel> Caller::OpenChannel(
+    std::size_t coordinator) const {
+  return grpc::CreateCustomChannel(coordinators_[coordinator],
+                                   grpc::InsecureChannelCredentials(),
+                                   ChannelArguments());
+}
+
+Status Caller::Run(
+    const RetryPolicy& policy,
+    const std::function<grpc::Status(std::size_t, grpc::ClientContext*)>&
+        call) {
+  std::size_t at = current_;
+  Retried result = Retry(
+      policy, waiting_, coordinators_.size(), &at,
+      [&](std::size_t coordinator, Milliseconds timeout) -> Attempt {
+        if (stop_.stop_requested()) return Stopped();
+        grpc::ClientContext context;
+        context.set_deadline(std::chrono::system_clock::now() + timeout);
+        const std::stop_callback cancel(stop_, [&] { context.TryCancel(); });
+        const grpc::Status status = call(coordinator, &context);
+        if (stop_.stop_requested() && !status.ok()) return Stopped();
+        return Read(status);
+      });
+  current_ = at;
+  if (result.status) return {};
+  Error error = std::move(result.status).error();
+  const bool transport =
+      !result.answered && (error.code == Code::kUnavailable ||
+                           error.code == Code::kDeadlineExceeded);
+  if (transport) {
+    error.message =
+        fmt::format("coordinator{} {} cannot be reached: {} ({} {})",
+                    coordinators_.size() == 1 ? "" : "s", name_, error.message,
+                    result.attempts, result.attempts == 1 ? "try" : "tries");
+  }
+  return tl::unexpected<Error>(std::move(error));
+}
+
+}  // namespace ucudnn

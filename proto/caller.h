@@ -1,0 +1,98 @@
+#ifndef UCUDNN_PROTO_CALLER_H_
+#define UCUDNN_PROTO_CALLER_H_
+
+// Calls to the coordinators of a list, for agents and clients alike: each call
+// is tried again by its policy (base/service/retry.h), fails over through the list, and
+// is cancelled when a stop is requested.
+//
+//   ServiceCaller<v1::AgentService> agents({"a:7460", "b:7460"});
+//   const Result<v1::RegisterResponse> response =
+//       agents.Call(&v1::AgentService::Stub::Register, request, policy);
+//
+// Errors are the coordinator's own; or kUnavailable or kDeadlineExceeded, which
+// name the coordinators, if none answers within the budget; or kCancelled after
+// a stop was requested. A coordinator that shuts down during a call counts as
+// one that cannot be reached. Calls may come from any thread.
+//
+// Drags gRPC in: include it in .cc files only.
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/service/retry.h"
+
+namespace ucudnn {
+
+class Caller {
+ public:
+  // Connects to nothing yet: the first call does. `coordinators` holds at
+  // least one "host:port".
+  Caller(std::vector<std::string> coordinators, std::stop_token stop,
+         Waiting waiting);
+
+  // The coordinators as one text, separated by commas.
+  const std::string& name() const { return name_; }
+  const std::stop_token& stop() const { return stop_; }
+
+ protected:
+  std::shared_ptr<grpc::Channel> OpenChannel(std::size_t coordinator) const;
+  std::size_t size() const { return coordinators_.size(); }
+  // Makes the calls of one call of ours.
+  Status Run(const RetryPolicy& policy,
+             const std::function<grpc::Status(std::size_t coordinator,
+                                              grpc::ClientContext*)>& call);
+
+ private:
+  std::vector<std::string> coordinators_;
+  std::string name_;
+  std::stop_token stop_;
+  Waiting waiting_;
+  std::atomic<std::size_t> current_ = 0;  // the one that answered last
+};
+
+template <class Service>
+class ServiceCaller : public Caller {
+ public:
+  using Stub = typename Service::Stub;
+  template <class Request, class Response>
+  using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&,
+                                        Response*);
+
+  explicit ServiceCaller(std::vector<std::string> coordinators)
+      : ServiceCaller(std::move(coordinators), {}, Waiting::Real()) {}
+  ServiceCaller(std::vector<std::string> coordinators, std::stop_token stop,
+                Waiting waiting)
+      : Caller(std::move(coordinators), std::move(stop), std::move(waiting)) {
+    for (std::size_t i = 0; i < size(); ++i) {
+      stubs_.push_back(Service::NewStub(OpenChannel(i)));
+    }
+  }
+
+  template <class Request, class Response>
+  Result<Response> Call(Method<Request, Response> method,
+                        const Request& request, const RetryPolicy& policy) {
+    Response response;
+    UCUDNN_RETURN_IF_ERROR(
+        Run(policy, [&](std::size_t i, grpc::ClientContext* context) {
+          response.Clear();
+          return (*stubs_[i].*method)(context, request, &response);
+        }));
+    return response;
+  }
+
+ private:
+  std::vector<std::unique_ptr<Stub>> stubs_;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_PROTO_CALLER_H_
