@@ -1,0 +1,64 @@
+#ifndef UCUDNN_BASE_TRAINING_BUILD_H_
+#define UCUDNN_BASE_TRAINING_BUILD_H_
+
+// The training graph of a network.
+//
+//   operator                      forward            backward
+//   Conv, ConvTranspose, Gemm     X, W -> Y          X, dY -> dW; dY, W -> dX
+//   Relu, Clip, LeakyRelu,        X -> Y, in place   Y, dY -> dX, in dY's block
+//     Sigmoid, Tanh               where X allows it  unless others share it
+//   BatchNormalization            X, W -> Y, S       X, dY, S, W -> dX, dW
+//   MaxPool, LRN                  X -> Y             X, Y, dY -> dX
+//   AveragePool, Resize,          X -> Y             dY -> dX
+//     GlobalAveragePool
+//   Dropout                       X -> Y, M          dY, M -> dX
+//   Add                           X1, X2 -> Y        none: errors share dY
+//   Concat                        X1, ... -> Y       dY -> dX1, ...
+//   Flatten, Identity, Reshape    the same block     the same block
+//   Constant, Shape, Gather, Unsqueeze, Slice, Cast, a Concat of shapes: none
+//   loss (added)                  every output, labels -> its gradient
+//
+// X allows an activation in place if nothing else reads it and what computes it
+// does not need it in its backward pass, as pooling does. W holds all
+// parameters of a layer, with bias and running statistics.
+//
+// Of a tensor with several readers, the first backward task writes the gradient
+// and the others add to it; where another layer has still to read the block
+// that it shares, the sum goes to a new one. Of weights that several layers
+// share there is one block, and one update, after the last gradient.
+
+#include "base/graph.h"
+#include "base/network.h"
+#include "base/result.h"
+#include "base/training/graph.h"
+
+namespace ucudnn {
+
+// How layers are counted.
+enum class Fusion {
+  kNone,   // as the model has them
+  kPaper,  // modnn: a normalisation works in place on its convolution's output,
+           // its error in that one's block
+};
+
+struct TrainingOptions {
+  Precision precision = Precision::kFp32;
+  Fusion fusion = Fusion::kNone;
+};
+
+// The graph's training iteration at its batch, without costs or device
+// (base/training/costs.h). kUnimplemented, naming the node, for an operator
+// that is not in the table or used in another way; kInvalidArgument if nothing
+// is trained, or sizes cannot be counted. O(nodes, edges).
+Result<TrainingGraph> BuildTrainingGraph(const Graph& graph,
+                                         const TrainingOptions& options);
+
+// The chain of a network's convolutions as a graph: a Relu after each, and a
+// MaxPool before the next one where its input is smaller. kInvalidArgument,
+// naming the row, where a layer's input is not what the layer before it gives:
+// networks with branches need an ONNX model.
+Result<Graph> ChainOf(const Network& network, BatchSize batch);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_BASE_TRAINING_BUILD_H_

@@ -1,0 +1,143 @@
+#ifndef UCUDNN_BASE_TRAINING_MEMORY_PLAN_H_
+#define UCUDNN_BASE_TRAINING_MEMORY_PLAN_H_
+
+// A memory plan: one training iteration within a budget of device memory, as
+// events on streams. Blocks and tasks are indices into the TrainingGraph that
+// the plan is about.
+//
+// Times follow from order: an event starts when the event before it on its
+// stream and all that it waits for have ended, and events are listed by start.
+// So the times are what an executor gets that enqueues every stream in list
+// order, records an event where another stream's `after` names one, and waits
+// there. Safety follows from order alone: solver/check/memory_plan.h has the
+// rules.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/training/graph.h"
+#include "base/units.h"
+
+namespace ucudnn {
+
+// Where events wait for each other in turn. Tasks run on kCompute, but
+// kHostUpdate ones on kHost; transfers on any other stream.
+enum class MemoryStream { kCompute, kHost, kD2h, kH2d, kCopy };
+inline constexpr std::array kMemoryStreams = {
+    MemoryStream::kCompute, MemoryStream::kHost, MemoryStream::kD2h,
+    MemoryStream::kH2d, MemoryStream::kCopy};
+// "compute", "host", "d2h", "h2d", "copy".
+constexpr std::string_view Name(MemoryStream stream) {
+  constexpr std::array<std::string_view, 5> kNames = {"compute", "host", "d2h",
+                                                      "h2d", "copy"};
+  return kNames[static_cast<std::size_t>(stream)];
+}
+
+enum class EventOp {
+  kAlloc,     // an instant: the range is the block's from here on
+  kFree,      // an instant: until here
+  kSync,      // an instant that only waits
+  kCompute,   // runs a task
+  kOffload,   // copies a block to the host
+  kPrefetch,  // and back
+};
+constexpr std::string_view Name(EventOp op) {
+  constexpr std::array<std::string_view, 6> kNames = {
+      "alloc", "free", "sync", "compute", "offload", "prefetch"};
+  return kNames[static_cast<std::size_t>(op)];
+}
+
+// A range of the device's memory, from the start of the plan's pool.
+struct MemoryRange {
+  Bytes offset;
+  Bytes bytes;
+
+  friend bool operator==(const MemoryRange&, const MemoryRange&) = default;
+};
+
+// `count` runs, one after the other, of a task's algorithm on a micro-batch.
+struct TaskPart {
+  BatchSize batch;
+  std::int64_t count = 1;
+  std::string algorithm;  // as CostsAt or PointsOf names it; may be empty
+
+  friend bool operator==(const TaskPart&, const TaskPart&) = default;
+};
+
+struct MemoryEvent {
+  EventOp op = EventOp::kSync;
+  MemoryStream stream = MemoryStream::kCompute;
+  Nanoseconds start{0};
+  Nanoseconds duration{0};         // of compute and transfers
+  std::vector<std::size_t> after;  // earlier events of the round, rising
+  std::size_t block = 0;           // all but compute and sync
+  std::size_t task = 0;            // compute
+  // Of alloc the block's; of compute the workspace, live while it runs (bytes
+  // 0 where there is none). A transfer has only bytes.
+  MemoryRange range = {};
+  // How compute runs the round's batch; empty where there is one way only.
+  std::vector<TaskPart> parts = {};
+
+  Nanoseconds end() const { return start + duration; }
+
+  friend bool operator==(const MemoryEvent&, const MemoryEvent&) = default;
+};
+
+// A part of the mini-batch that is trained at once.
+struct MemoryRound {
+  BatchSize batch;
+  std::int64_t count = 1;  // how often, one after the other
+  Nanoseconds time{0};     // of one
+  std::vector<MemoryEvent> events;
+
+  friend bool operator==(const MemoryRound&, const MemoryRound&) = default;
+};
+
+struct ResidentBlock {
+  std::size_t block = 0;
+  MemoryRange range;
+
+  friend bool operator==(const ResidentBlock&, const ResidentBlock&) = default;
+};
+
+struct MemoryPlan {
+  std::string policy;  // as it was asked for
+  std::string choice;  // what the policy chose, where it had a choice
+  BatchSize sub_batch;
+  Bytes budget;
+  Bytes alignment{256};
+  int gpus = 1;
+  // On the device when a round starts: persistent blocks that stay, inputs. A
+  // persistent block that is not listed lives on the host.
+  std::vector<ResidentBlock> resident;
+  // Their images add up to the mini-batch. The last one has count 1 and is the
+  // only one with updates.
+  std::vector<MemoryRound> rounds;
+
+  // Sums over the iteration; Summarise (solver/memory/summary.h) fills them in.
+  Nanoseconds time{0};
+  Nanoseconds stall{0};  // time without a task on kCompute
+  Bytes peak;            // the largest offset + bytes
+  Bytes load;            // the largest sum of live bytes
+  Bytes host;            // of all blocks with a copy on the host, but inputs
+  Bytes offloaded;
+  Bytes prefetched;
+  // All blocks at once, and every task fastest without a pause. The time is
+  // absent where a task was not measured at the mini-batch.
+  std::optional<Nanoseconds> ideal_time;
+  std::optional<Bytes> ideal_bytes;
+  // No plan of this kind within the budget takes less.
+  Nanoseconds lower_bound{0};
+  Bytes lower_bound_bytes;
+
+  friend bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_BASE_TRAINING_MEMORY_PLAN_H_

@@ -1,0 +1,403 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/files/file.h"
+#include "base/onnx/network_file.h"
+#include "base/text.h"
+#include "base/training/build.h"
+#include "base/training/costs.h"
+#include "base/training/json.h"
+#include "client/cli/profile_options.h"
+#include "client/cli/solve.h"
+#include "solver/memory/bounds.h"
+#include "solver/memory/policies.h"
+#include "solver/memory/summary.h"
+
+namespace ucudnn::ctl {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr Bytes kMaxDeviceModel = 1_MiB;
+
+struct MemoryOptions {
+  std::string network;
+  BatchSize batch;
+  std::string precision = "FP32";
+  std::string device_model;
+  std::string profile;
+  ProfileFilter filter;
+  Bytes budget;  // 0: the device's memory
+  std::string policy = "all";
+  bool static_allocator = false;
+  std::int64_t sub_batch = 0;  // 0: the policy's choice
+  bool fuse = false;
+  double time_limit = 60;
+  std::string timeline;
+  std::string graph_out;
+  OutputFormat output = OutputFormat::kTable;
+};
+
+Result<DeviceModel> ReadDeviceModel(const std::string& name) {
+  const std::vector<std::string> presets = DeviceModelPresets();
+  if (std::find(presets.begin(), presets.end(), name) != presets.end()) {
+    return DeviceModelPreset(name);
+  }
+  const Result<std::string> text = ReadFile(name, kMaxDeviceModel);
+  if (text) return ParseDeviceModel(*text, Excerpt(name, 4096));
+  if (text.error().code == Code::kNotFound) {
+    return Fail(Code::kInvalidArgument,
+                "--device-model: there is no file '{}' and no preset of this "
+                "name; {} or a JSON file is accepted",
+                Excerpt(name, 200), fmt::join(presets, ", "));
+  }
+  return OfInput(Result<DeviceModel>(tl::unexpected<Error>(text.error())));
+}
+
+Result<TrainingGraph> ReadGraph(const MemoryOptions& options,
+                                Precision precision) {
+  const TrainingOptions training{precision,
+                                 options.fuse ? Fusion::kPaper : Fusion::kNone};
+  const std::string source = Excerpt(options.network, 4096);
+  UCUDNN_ASSIGN_OR_RETURN(const std::string contents,
+                          OfInput(ReadFile(options.network, 2_GiB)));
+  Result<Graph> graph = Graph();
+  if (IsNetworkCsv(contents)) {
+    UCUDNN_ASSIGN_OR_RETURN(const Network network,
+                            ReadNetworkFile(options.network, options.batch));
+    graph = ChainOf(network, options.batch);
+  } else {
+    graph = ReadGraphFile(options.network, options.batch);
+  }
+  if (!graph)
+    return OfInput(
+        Result<TrainingGraph>(Within(source, std::move(graph).error())));
+  Result<TrainingGraph> built = BuildTrainingGraph(*graph, training);
+  if (!built) {
+    return OfInput(
+        Result<TrainingGraph>(Within(source, std::move(built).error())));
+  }
+  return built;
+}
+
+// The kernels of the network that is named as the file where the profile has
+// several and none is chosen.
+Result<Profile> ReadKernels(const MemoryOptions& options,
+                            const std::string& network) {
+  UCUDNN_ASSIGN_OR_RETURN(const Profile profile,
+                          OfInput(ReadProfileFile(options.profile)));
+  ProfileOptions select;
+  select.profile = options.profile;
+  select.filter = options.filter;
+  select.filter.precision = options.precision;
+  std::set<std::string> names;
+  for (const KernelProfile& kernel : profile.kernels) {
+    names.insert(kernel.id.network);
+  }
+  if (select.filter.network.empty() && names.count(network) > 0) {
+    select.filter.network = network;
+  }
+  return SelectFrom(profile, select);
+}
+
+// Requests a stop once the time is over, unless it goes out of scope before.
+class StopAfter {
+ public:
+  explicit StopAfter(double seconds)
+      : thread_([this, seconds](const std::stop_token& over) {
+          std::unique_lock lock(mutex_);
+          done_.wait_for(lock, over, std::chrono::duration<double>(seconds),
+                         [] { return false; });
+          stop_.request_stop();
+        }) {}
+  std::stop_token token() const { return stop_.get_token(); }
+
+ private:
+  std::stop_source stop_;
+  std::mutex mutex_;
+  std::condition_variable_any done_;
+  std::jthread thread_;
+};
+
+std::string Share(Nanoseconds part, Nanoseconds whole) {
+  if (whole.count() == 0) return "-";
+  return fmt::format("{:+.1f} %",
+                     100.0 * static_cast<double>((part - whole).count()) /
+                         static_cast<double>(whole.count()));
+}
+
+std::string StallTable(const MemoryPlan& plan, const TrainingGraph& graph) {
+  std::vector<Stall> stalls = StallsOf(plan);
+  std::stable_sort(
+      stalls.begin(), stalls.end(),
+      [](const Stall& a, const Stall& b) { return a.duration > b.duration; });
+  constexpr std::size_t kShown = 5;
+  if (stalls.empty()) return "";
+  Table table({"STALL", "AT", "ENDED BY"});
+  for (std::size_t i = 0; i < std::min(kShown, stalls.size()); ++i) {
+    const MemoryEvent& cause =
+        plan.rounds[stalls[i].round].events[stalls[i].cause];
+    std::string what(Name(cause.op));
+    if (cause.op == EventOp::kCompute) {
+      what += ' ' + graph.tasks[cause.task].name;
+    } else if (cause.op != EventOp::kSync) {
+      what += ' ' + graph.blocks[cause.block].name;
+    }
+    table.AddRow({HumanTime(stalls[i].duration), HumanTime(stalls[i].start),
+                  std::move(what)});
+  }
+  return "\n" + table.Text() +
+         (stalls.size() > kShown
+              ? fmt::format("and {} shorter ones\n", stalls.size() - kShown)
+              : "");
+}
+
+std::string PlanText(const MemoryPlan& plan, const TrainingGraph& graph) {
+  Table table({"", ""});
+  const auto row = [&](std::string name, std::string value) {
+    table.AddRow({std::move(name), std::move(value)});
+  };
+  std::string rounds;
+  for (const MemoryRound& round : plan.rounds) {
+    if (!rounds.empty()) rounds += " + ";
+    rounds += fmt::format("{} x {}", round.count, round.batch.count());
+  }
+  const Nanoseconds ideal = plan.ideal_time.value_or(plan.lower_bound);
+  row("policy", plan.choice.empty()
+                    ? plan.policy
+                    : fmt::format("{}: {}", plan.policy, plan.choice));
+  row("rounds", std::move(rounds));
+  row("time",
+      fmt::format("{} ({} of all in memory, bound {})", HumanTime(plan.time),
+                  Share(plan.time, ideal), HumanTime(plan.lower_bound)));
+  row("stalls", HumanTime(plan.stall));
+  row("pool",
+      fmt::format("{} of {} (load {}, bound {}, all in memory {})",
+                  HumanBytes(plan.peak), HumanBytes(plan.budget),
+                  HumanBytes(plan.load), HumanBytes(plan.lower_bound_bytes),
+                  plan.ideal_bytes ? HumanBytes(*plan.ideal_bytes) : "-"));
+  row("to the host", HumanBytes(plan.offloaded));
+  row("from the host", HumanBytes(plan.prefetched));
+  row("memory of the host", HumanBytes(plan.host));
+  return table.Text() + StallTable(plan, graph);
+}
+
+struct Tried {
+  const MemoryPolicy* policy;
+  Result<MemoryPlan> plan;
+};
+
+std::string Comparison(const std::vector<Tried>& tried,
+                       const TrainingGraph& graph) {
+  Table table({"POLICY", "CHOICE", "SUB-BATCH", "TIME", "TO IDEAL", "STALLS",
+               "POOL", "TO HOST", "FROM HOST"});
+  std::string refused;
+  const std::optional<Nanoseconds> ideal = IdealTime(graph);
+  for (const Tried& t : tried) {
+    if (!t.plan) {
+      refused += t.plan.error().message + "\n";
+      continue;
+    }
+    const MemoryPlan& plan = *t.plan;
+    table.AddRow({plan.policy, plan.choice.empty() ? "-" : plan.choice,
+                  std::to_string(plan.sub_batch.count()), HumanTime(plan.time),
+                  ideal ? Share(plan.time, *ideal) : "-", HumanTime(plan.stall),
+                  HumanBytes(plan.peak), HumanBytes(plan.offloaded),
+                  HumanBytes(plan.prefetched)});
+  }
+  return table.Text() + (refused.empty() ? "" : "\nNot within the budget:\n") +
+         refused;
+}
+
+Status WriteSideFiles(const MemoryOptions& options, const TrainingGraph& graph,
+                      const std::vector<Tried>& tried) {
+  const MemoryPlan* fastest = nullptr;
+  std::set<BatchSize> batches = {graph.batch};
+  for (const Tried& t : tried) {
+    if (!t.plan) continue;
+    if (fastest == nullptr || t.plan->time < fastest->time) {
+      fastest = &*t.plan;
+    }
+    for (const BatchSize batch : BatchesOf(*t.plan, graph.batch)) {
+      batches.insert(batch);
+    }
+  }
+  if (!options.graph_out.empty()) {
+    UCUDNN_RETURN_IF_ERROR(WriteText(
+        options.graph_out,
+        ToJson(graph, {batches.begin(), batches.end()}).dump(1) + "\n"));
+  }
+  if (!options.timeline.empty() && fastest != nullptr) {
+    UCUDNN_RETURN_IF_ERROR(WriteText(
+        options.timeline, ChromeTrace(*fastest, graph).dump() + "\n"));
+  }
+  return {};
+}
+
+Status Run(const MemoryOptions& options) {
+  UCUDNN_ASSIGN_OR_RETURN(const Precision precision,
+                          ParsePrecision(options.precision));
+  UCUDNN_ASSIGN_OR_RETURN(const DeviceModel device,
+                          ReadDeviceModel(options.device_model));
+  UCUDNN_ASSIGN_OR_RETURN(TrainingGraph graph, ReadGraph(options, precision));
+  UCUDNN_RETURN_IF_ERROR(SetDevice(device, &graph));
+  if (!options.profile.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(const Profile kernels,
+                            ReadKernels(options, graph.network));
+    UCUDNN_RETURN_IF_ERROR(SetConvolutionCosts(kernels, &graph));
+  }
+  MemoryRequest request;
+  request.budget = options.budget > Bytes(0) ? options.budget : device.memory;
+  if (options.static_allocator) request.allocator = MemoryAllocator::kStatic;
+  if (options.sub_batch > 0) request.sub_batch = BatchSize(options.sub_batch);
+  const StopAfter timer(options.time_limit);
+  request.stop = timer.token();
+
+  std::vector<Tried> tried;
+  const bool all = options.policy == "all";
+  if (all) {
+    for (const MemoryPolicy& policy : MemoryPolicies()) {
+      if (!policy.compared) continue;
+      tried.push_back({&policy, PlanMemory(graph, request, policy)});
+    }
+  } else {
+    Result<const MemoryPolicy*> policy = FindMemoryPolicy(options.policy);
+    if (!policy) {
+      return Fail(Code::kInvalidArgument, "--policy: {}, or all",
+                  policy.error().message);
+    }
+    tried.push_back({*policy, PlanMemory(graph, request, **policy)});
+  }
+  UCUDNN_RETURN_IF_ERROR(WriteSideFiles(options, graph, tried));
+  const bool any = std::any_of(tried.begin(), tried.end(), [](const Tried& t) {
+    return t.plan.has_value();
+  });
+  if (!any) {
+    Error error = tried.front().plan.error();
+    for (std::size_t i = 1; i < tried.size(); ++i) {
+      error.message += "\n" + tried[i].plan.error().message;
+    }
+    return tl::unexpected<Error>(std::move(error));
+  }
+  if (!all) {
+    const MemoryPlan& plan = *tried.front().plan;
+    return Print(options.output, ToJson(plan, graph),
+                 [&] { return PlanText(plan, graph); });
+  }
+  Json plans = Json::array();
+  for (const Tried& t : tried) {
+    plans.push_back(t.plan ? ToJson(*t.plan, graph)
+                           : Json({{"policy", t.policy->name},
+                                   {"feasible", false},
+                                   {"reason", t.plan.error().message}}));
+  }
+  return Print(options.output, {{"plans", std::move(plans)}},
+               [&] { return Comparison(tried, graph); });
+}
+
+}  // namespace
+
+void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
+  CLI::App* command = solve->add_subcommand(
+      "memory",
+      "Plan a training iteration within a budget of device memory: what is "
+      "offloaded, when it returns, and where it lies");
+  auto options = std::make_shared<MemoryOptions>();
+  command
+      ->add_option("--network", options->network,
+                   "An ONNX model, or a chain of convolutions as CSV")
+      ->option_text("FILE")
+      ->required();
+  AddBatchOption(command, &options->batch);
+  command
+      ->add_option("--precision", options->precision,
+                   "FP32, TF32, TRUE_HALF, PSEUDO_HALF or BF16")
+      ->option_text("PRECISION")
+      ->capture_default_str();
+  command
+      ->add_option("--device-model", options->device_model,
+                   fmt::format("{}, or a JSON file",
+                               fmt::join(DeviceModelPresets(), ", ")))
+      ->option_text("NAME|FILE")
+      ->required();
+  command
+      ->add_option("--profile", options->profile,
+                   "Measured convolutions, CSV or gzipped CSV; others take "
+                   "what the device model's rate gives")
+      ->option_text("FILE");
+  command
+      ->add_option("--profile-network", options->filter.network,
+                   "Only this network of the profile")
+      ->option_text("NAME");
+  command
+      ->add_option("--device", options->filter.device,
+                   "Only measurements of this device")
+      ->option_text("NAME");
+  command
+      ->add_option("--layout", options->filter.layout,
+                   "Only measurements of this layout, NCHW or NHWC")
+      ->option_text("LAYOUT");
+  AddBytesOption(command, "--budget", &options->budget,
+                 "Device memory for the iteration; the device model's unless "
+                 "given");
+  std::vector<std::string_view> names;
+  for (const MemoryPolicy& policy : MemoryPolicies()) {
+    names.push_back(policy.name);
+  }
+  command
+      ->add_option(
+          "--policy", options->policy,
+          fmt::format("{}, or all, to compare", fmt::join(names, ", ")))
+      ->option_text("NAME")
+      ->capture_default_str();
+  static const std::map<std::string, bool> kAllocators = {{"policy", false},
+                                                          {"static", true}};
+  command
+      ->add_option("--allocator", options->static_allocator,
+                   "policy: as the policy's own memory manager gives "
+                   "addresses; static: placed once all lifetimes are known")
+      ->option_text("policy|static")
+      ->transform(CLI::CheckedTransformer(kAllocators));
+  command
+      ->add_option("--sub-batch", options->sub_batch,
+                   "Rounds of so many images instead of the policy's choice")
+      ->option_text("N")
+      ->check(CLI::Range(std::int64_t{1}, kMaxBatchSize.count()));
+  static const std::map<std::string, bool> kFusions = {{"none", false},
+                                                       {"paper", true}};
+  command
+      ->add_option("--fuse", options->fuse,
+                   "paper: a normalisation works in place on its convolution's "
+                   "output, as moDNN counts layers")
+      ->option_text("none|paper")
+      ->transform(CLI::CheckedTransformer(kFusions));
+  command
+      ->add_option("--time-limit", options->time_limit,
+                   "Seconds for policies that search")
+      ->option_text("SECONDS")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  command
+      ->add_option("--timeline", options->timeline,
+                   "Write the plan as a Chrome trace; of several the fastest")
+      ->option_text("FILE");
+  command
+      ->add_option("--graph-out", options->graph_out,
+                   "Write the training graph with its costs, as JSON")
+      ->option_text("FILE");
+  AddOutputOption(command, &options->output);
+  command->callback(
+      [options, chosen] { *chosen = [options] { return Run(*options); }; });
+}
+
+}  // namespace ucudnn::ctl

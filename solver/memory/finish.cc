@@ -1,0 +1,47 @@
+#include "solver/memory/finish.h"
+
+#include <utility>
+
+#include "solver/check/memory_plan.h"
+#include "solver/limits.h"
+#include "solver/memory/placement.h"
+#include "solver/memory/round_planner.h"
+#include "solver/memory/summary.h"
+#include "solver/validate.h"
+
+namespace ucudnn {
+
+MemoryPlan NewPlan(const Rounds& rounds, const MemoryRequest& request,
+                   Bytes unit) {
+  MemoryPlan plan;
+  plan.sub_batch = rounds.models.front().batch;
+  plan.budget = request.budget;
+  plan.alignment = kPlanAlignment;
+  plan.gpus = request.gpus;
+  plan.resident = PlaceResidents(rounds.models, unit);
+  return plan;
+}
+
+Status CheckResidents(const MemoryPlan& plan) {
+  // Memory managers count in units of up to 512 bytes.
+  const Bytes end = EndOf(plan.resident);
+  if (end <= plan.budget - Bytes(1024)) return {};
+  return Fail(Code::kFailedPrecondition,
+              "parameters and inputs alone take {} of the budget of {}",
+              HumanBytes(end), HumanBytes(plan.budget));
+}
+
+Result<MemoryPlan> FinishPlan(const Rounds& rounds,
+                              const MemoryRequest& request, MemoryPlan plan) {
+  if (request.allocator == MemoryAllocator::kStatic) {
+    Limits limits;
+    limits.stop = request.stop;
+    UCUDNN_RETURN_IF_ERROR(PlaceStatically(rounds, limits, &plan));
+  }
+  const TrainingGraph& graph = *rounds.models.front().graph;
+  Summarise(graph, &plan);
+  if (kSolversCheckThemselves) RequireValid(ValidateMemoryPlan(plan, graph));
+  return plan;
+}
+
+}  // namespace ucudnn

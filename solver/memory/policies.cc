@@ -1,0 +1,131 @@
+#include "solver/memory/policies.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "solver/memory/bounds.h"
+#include "solver/memory/vdnn.h"
+
+namespace ucudnn {
+namespace {
+
+using Offload = VdnnOptions::Offload;
+using Algorithms = VdnnOptions::Algorithms;
+
+template <Offload offload, Algorithms algorithms, bool synchronous>
+Result<MemoryPlan> Vdnn(const TrainingGraph& graph,
+                        const MemoryRequest& request) {
+  return PlanVdnn(graph, request, {offload, algorithms, synchronous});
+}
+
+template <bool synchronous>
+Result<MemoryPlan> Dynamic(const TrainingGraph& graph,
+                           const MemoryRequest& request) {
+  return PlanVdnnDynamic(graph, request, synchronous);
+}
+
+// (p), and (m) where that does not fit.
+template <Offload offload, bool synchronous>
+Result<MemoryPlan> FastestThatFits(const TrainingGraph& graph,
+                                   const MemoryRequest& request) {
+  Result<MemoryPlan> plan =
+      Vdnn<offload, Algorithms::kFastest, synchronous>(graph, request);
+  if (plan || plan.error().code != Code::kFailedPrecondition) return plan;
+  return Vdnn<offload, Algorithms::kLeastMemory, synchronous>(graph, request);
+}
+
+}  // namespace
+
+const std::vector<MemoryPolicy>& MemoryPolicies() {
+  constexpr Algorithms kM = Algorithms::kLeastMemory;
+  constexpr Algorithms kP = Algorithms::kFastest;
+  static const std::vector<MemoryPolicy> kPolicies = {
+      {"baseline", "nothing leaves the device", PlanBaseline},
+      {"vdnn-all", "offload all inputs of feature layers: (p), else (m)",
+       FastestThatFits<Offload::kAll, true>},
+      {"vdnn-all-m", "the same with the least workspace",
+       Vdnn<Offload::kAll, kM, true>, false},
+      {"vdnn-all-p", "the same with the fastest algorithms",
+       Vdnn<Offload::kAll, kP, true>, false},
+      {"vdnn-conv", "offload inputs of convolutions: (p), else (m)",
+       FastestThatFits<Offload::kConv, true>},
+      {"vdnn-conv-m", "the same with the least workspace",
+       Vdnn<Offload::kConv, kM, true>, false},
+      {"vdnn-conv-p", "the same with the fastest algorithms",
+       Vdnn<Offload::kConv, kP, true>, false},
+      {"vdnn-dyn", "vDNN's choice among these, step by step", Dynamic<true>},
+      {"vdnn-ext", "the same choice without synchronising after each layer",
+       Dynamic<false>},
+      {"vdnn-ext-all-m", "vdnn-all-m without synchronising",
+       Vdnn<Offload::kAll, kM, false>, false},
+      {"vdnn-ext-all-p", "vdnn-all-p without synchronising",
+       Vdnn<Offload::kAll, kP, false>, false},
+      {"vdnn-ext-conv-m", "vdnn-conv-m without synchronising",
+       Vdnn<Offload::kConv, kM, false>, false},
+      {"vdnn-ext-conv-p", "vdnn-conv-p without synchronising",
+       Vdnn<Offload::kConv, kP, false>, false},
+  };
+  return kPolicies;
+}
+
+Result<const MemoryPolicy*> FindMemoryPolicy(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const MemoryPolicy& policy : MemoryPolicies()) {
+    if (policy.name == name) return &policy;
+    names.push_back(policy.name);
+  }
+  return Fail(Code::kNotFound, "there is no policy '{}'; {} is accepted",
+              Excerpt(name), fmt::join(names, ", "));
+}
+
+Result<MemoryPlan> PlanMemory(const TrainingGraph& graph,
+                              const MemoryRequest& request,
+                              const MemoryPolicy& policy) {
+  if (request.budget < Bytes(1)) {
+    return Fail(Code::kInvalidArgument,
+                "the budget is {} bytes; 1 or more is accepted",
+                request.budget.count());
+  }
+  Result<MemoryPlan> plan = policy.plan(graph, request);
+  if (plan) {
+    plan->policy = policy.name;
+    return plan;
+  }
+  Error error = std::move(plan).error();
+  if (error.code == Code::kFailedPrecondition) {
+    const std::optional<Bytes> enough = SmallestBudget(graph, request, policy);
+    if (enough) {
+      error.message += fmt::format("; a budget of {} ({} bytes) would do",
+                                   HumanBytes(*enough), enough->count());
+    }
+  }
+  return Within(policy.name, std::move(error));
+}
+
+std::optional<Bytes> SmallestBudget(const TrainingGraph& graph,
+                                    const MemoryRequest& request,
+                                    const MemoryPolicy& policy) {
+  const auto fits = [&](Bytes budget) {
+    MemoryRequest other = request;
+    other.budget = budget;
+    return policy.plan(graph, other).has_value();
+  };
+  Bytes low = std::max(request.budget, LowerBoundBytes(graph, true));
+  Bytes high = low * 2;
+  const Bytes most(std::int64_t{1} << 60);
+  while (!fits(high)) {
+    low = high;
+    if (high > most) return std::nullopt;
+    high = high * 2;
+  }
+  while (high - low > std::max(1_MiB, high / 1000)) {
+    const Bytes middle = low + (high - low) / 2;
+    (fits(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,38 @@
+#ifndef UCUDNN_SOLVER_MEMORY_REQUEST_H_
+#define UCUDNN_SOLVER_MEMORY_REQUEST_H_
+
+// What every policy is asked for.
+
+#include <array>
+#include <optional>
+#include <stop_token>
+#include <string_view>
+
+#include "base/units.h"
+
+namespace ucudnn {
+
+// Who decides where blocks lie.
+enum class MemoryAllocator {
+  kPolicy,  // the policy's own memory manager, as things happen
+  kStatic,  // solver/arena/allocation.h, once all lifetimes are known
+};
+
+struct MemoryRequest {
+  Bytes budget;
+  MemoryAllocator allocator = MemoryAllocator::kPolicy;
+  // Rounds of so many images instead of what the policy would choose.
+  std::optional<BatchSize> sub_batch = {};
+  int gpus = 1;
+  bool offload_weights = false;
+  bool recompute = false;
+  // Looked at by policies that search; the best plan found until then counts.
+  std::stop_token stop = {};
+};
+
+// Of every plan: offsets are multiples of it.
+inline constexpr Bytes kPlanAlignment{256};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_SOLVER_MEMORY_REQUEST_H_

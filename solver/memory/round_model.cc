@@ -1,0 +1,86 @@
+#include "solver/memory/round_model.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace ucudnn {
+
+std::vector<std::size_t> RoundModel::BlocksOf(std::size_t task) const {
+  std::vector<std::size_t> blocks = reads[task];
+  for (const std::size_t block : graph->tasks[task].writes) {
+    if (std::find(blocks.begin(), blocks.end(), block) == blocks.end()) {
+      blocks.push_back(block);
+    }
+  }
+  return blocks;
+}
+
+Result<RoundModel> ModelRound(const TrainingGraph& graph, BatchSize batch,
+                              bool last, bool accumulates) {
+  RoundModel round;
+  round.graph = &graph;
+  round.batch = batch;
+  round.last = last;
+  round.accumulates = accumulates;
+  for (const MemoryBlock& block : graph.blocks) {
+    round.size.push_back(block.SizeAt(batch));
+    round.persistent.push_back(
+        block.persistent ||
+        (accumulates && block.kind == BlockKind::kWeightGradient));
+  }
+  round.uses.resize(graph.blocks.size());
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    const Task& task = graph.tasks[i];
+    round.reads.push_back(task.reads);
+    if (accumulates) {
+      for (const std::size_t block : task.writes) {
+        if (graph.blocks[block].kind == BlockKind::kWeightGradient &&
+            std::find(task.reads.begin(), task.reads.end(), block) ==
+                task.reads.end()) {
+          round.reads.back().push_back(block);
+        }
+      }
+    }
+    round.costs.push_back(CostsAt(graph, task, batch));
+    if (round.costs.back().empty()) {
+      return Fail(Code::kFailedPrecondition,
+                  "the profile has '{}', but not at a batch of {} images, "
+                  "undivided; measure this batch too",
+                  Excerpt(task.name, 200), batch.count());
+    }
+    const bool updates =
+        task.kind == TaskKind::kUpdate || task.kind == TaskKind::kHostUpdate;
+    if (updates && !last) continue;
+    for (const std::size_t block : round.BlocksOf(i)) {
+      round.uses[block].push_back(round.tasks.size());
+    }
+    round.tasks.push_back(i);
+  }
+  return round;
+}
+
+Result<Rounds> ModelRounds(const TrainingGraph& graph, BatchSize sub_batch) {
+  if (sub_batch < BatchSize(1) || sub_batch > graph.batch) {
+    return Fail(Code::kInvalidArgument,
+                "the sub-batch is {}; 1 to the mini-batch of {} is accepted",
+                sub_batch.count(), graph.batch.count());
+  }
+  Rounds rounds;
+  const std::int64_t count =
+      (graph.batch.count() + sub_batch.count() - 1) / sub_batch.count();
+  if (count > 1) {
+    UCUDNN_ASSIGN_OR_RETURN(RoundModel round,
+                            ModelRound(graph, sub_batch, false, true));
+    rounds.models.push_back(std::move(round));
+    rounds.counts.push_back(count - 1);
+  }
+  const BatchSize rest(graph.batch.count() - (count - 1) * sub_batch.count());
+  UCUDNN_ASSIGN_OR_RETURN(RoundModel round,
+                          ModelRound(graph, rest, true, count > 1));
+  rounds.models.push_back(std::move(round));
+  rounds.counts.push_back(1);
+  return rounds;
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,124 @@
+#include "solver/memory/round_planner.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ucudnn {
+
+std::vector<ResidentBlock> PlaceResidents(const std::vector<RoundModel>& rounds,
+                                          Bytes unit) {
+  std::vector<ResidentBlock> residents;
+  const RoundModel& first = rounds.front();
+  Bytes end;
+  const auto place = [&](std::size_t block) {
+    Bytes bytes;
+    for (const RoundModel& round : rounds) {
+      bytes = std::max(bytes, round.size[block]);
+    }
+    residents.push_back({block, {end, bytes}});
+    end +=
+        Bytes((bytes.count() + unit.count() - 1) / unit.count() * unit.count());
+  };
+  for (std::size_t i = 0; i < first.size.size(); ++i) {
+    if (first.persistent[i]) place(i);
+  }
+  for (std::size_t i = 0; i < first.size.size(); ++i) {
+    if (first.IsInput(i)) place(i);
+  }
+  return residents;
+}
+
+Bytes EndOf(const std::vector<ResidentBlock>& residents) {
+  Bytes end;
+  for (const ResidentBlock& resident : residents) {
+    end = std::max(end, resident.range.offset + resident.range.bytes);
+  }
+  return end;
+}
+
+RoundPlanner::RoundPlanner(const RoundModel& round,
+                           const std::vector<ResidentBlock>& residents,
+                           MemoryPool pool)
+    : round_(round),
+      pool_(std::move(pool)),
+      timeline_(round),
+      ranges_(round.size.size()) {
+  for (const ResidentBlock& resident : residents) {
+    pool_.TakeAt(resident.range);
+    ranges_[resident.block] = resident.range;
+    timeline_.Resident(resident.block,
+                       pool_.has_addresses()
+                           ? std::optional<MemoryRange>(resident.range)
+                           : std::nullopt);
+  }
+}
+
+bool RoundPlanner::Alloc(std::size_t block, MemoryStream stream, Events after) {
+  const std::optional<MemoryRange> range =
+      pool_.Take(round_.size[block], timeline_.StartAfter(stream, after));
+  if (!range) return false;
+  ranges_[block] = *range;
+  timeline_.Alloc(block, stream,
+                  pool_.has_addresses() ? std::optional<Bytes>(range->offset)
+                                        : std::nullopt,
+                  std::move(after));
+  return true;
+}
+
+bool RoundPlanner::AllocWaiting(std::size_t block, MemoryStream stream,
+                                Events after) {
+  while (!Alloc(block, stream, after)) {
+    const std::optional<Event> next = pool_.NextRelease();
+    if (!next) return false;
+    after.push_back(*next);
+  }
+  return true;
+}
+
+RoundPlanner::Event RoundPlanner::Free(std::size_t block, MemoryStream stream,
+                                       Events after) {
+  const Event event = timeline_.Free(block, stream, std::move(after));
+  pool_.Release(ranges_[block], timeline_.End(event), event);
+  return event;
+}
+
+std::optional<MemoryRange> RoundPlanner::TakeWorkspace(Bytes bytes) {
+  return pool_.Take(bytes, timeline_.Now(MemoryStream::kCompute));
+}
+
+void RoundPlanner::ReturnWorkspace(MemoryRange range) {
+  const Events last = timeline_.Last(MemoryStream::kCompute);
+  pool_.Release(range, timeline_.Now(MemoryStream::kCompute),
+                last.empty() ? 0 : last.front());
+}
+
+RoundPlanner::Event RoundPlanner::Compute(std::size_t task, const TaskRun& run,
+                                          MemoryRange workspace, Events after) {
+  return timeline_.Compute(task, run,
+                           pool_.has_addresses()
+                               ? std::optional<Bytes>(workspace.offset)
+                               : std::nullopt,
+                           std::move(after));
+}
+
+bool RoundPlanner::AllocOutputs(std::size_t task, bool waiting) {
+  for (const std::size_t block : round_.graph->tasks[task].writes) {
+    if (timeline_.OnDevice(block)) continue;
+    const bool fits = waiting ? AllocWaiting(block, MemoryStream::kCompute)
+                              : Alloc(block, MemoryStream::kCompute);
+    if (!fits) return false;
+  }
+  return true;
+}
+
+void RoundPlanner::FreeDead(std::size_t position) {
+  for (std::size_t block = 0; block < round_.size.size(); ++block) {
+    if (!timeline_.OnDevice(block) || round_.persistent[block] ||
+        round_.UsedFrom(block, position)) {
+      continue;
+    }
+    Free(block, MemoryStream::kCompute);
+  }
+}
+
+}  // namespace ucudnn

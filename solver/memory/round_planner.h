@@ -1,0 +1,82 @@
+#ifndef UCUDNN_SOLVER_MEMORY_ROUND_PLANNER_H_
+#define UCUDNN_SOLVER_MEMORY_ROUND_PLANNER_H_
+
+// One round that a policy plans: a timeline, and a memory manager that decides
+// where its blocks lie. What policies have in common; each brings the order.
+//
+//   RoundPlanner planner(round, residents, pool);
+//   if (!planner.Alloc(y, kCompute)) ...        // no room now
+//   const auto space = planner.TakeWorkspace(Bytes(n));
+//   planner.Compute(task, run, *space);
+//   planner.ReturnWorkspace(*space);
+//   planner.Free(x, kCompute);
+
+#include <optional>
+#include <vector>
+
+#include "base/training/memory_plan.h"
+#include "solver/memory/memory_pool.h"
+#include "solver/memory/round_model.h"
+#include "solver/memory/timeline.h"
+
+namespace ucudnn {
+
+// Which blocks are on the device when a round starts, and where. Persistent
+// blocks first, each in the graph's order, then inputs, from the lowest address
+// up, aligned to `unit`; sizes are those of the largest round. `rounds` is not
+// empty.
+std::vector<ResidentBlock> PlaceResidents(const std::vector<RoundModel>& rounds,
+                                          Bytes unit);
+// The end of the last of them.
+Bytes EndOf(const std::vector<ResidentBlock>& residents);
+
+class RoundPlanner {
+ public:
+  using Event = Timeline::Event;
+  using Events = Timeline::Events;
+
+  // `residents` fit into the pool, whose capacity is the budget; see Fits.
+  // `round` must outlive the planner.
+  RoundPlanner(const RoundModel& round,
+               const std::vector<ResidentBlock>& residents, MemoryPool pool);
+
+  const RoundModel& round() const { return round_; }
+  Timeline& timeline() { return timeline_; }
+  MemoryPool& pool() { return pool_; }
+
+  // Allocates the block on the stream, after the events; false if there is no
+  // room at that moment.
+  bool Alloc(std::size_t block, MemoryStream stream, Events after = {});
+  // The same, but waits for as many pending releases as it takes.
+  bool AllocWaiting(std::size_t block, MemoryStream stream, Events after = {});
+
+  // Frees the block on the stream, after the events and all its uses. Its range
+  // can be taken from then on.
+  Event Free(std::size_t block, MemoryStream stream, Events after = {});
+
+  // Room for a workspace from now on (on kCompute) until ReturnWorkspace.
+  std::optional<MemoryRange> TakeWorkspace(Bytes bytes);
+  void ReturnWorkspace(MemoryRange range);
+
+  // Runs the task with its workspace at the start of `workspace`.
+  Event Compute(std::size_t task, const TaskRun& run, MemoryRange workspace,
+                Events after = {});
+
+  // Allocates all blocks that the task writes and that are not on the device;
+  // false at the first without room.
+  bool AllocOutputs(std::size_t task, bool waiting);
+
+  // Frees, on kCompute, every block that no task from place `position` of the
+  // round on uses, unless it is persistent or an input that stays resident.
+  void FreeDead(std::size_t position);
+
+ private:
+  const RoundModel& round_;
+  MemoryPool pool_;
+  Timeline timeline_;
+  std::vector<MemoryRange> ranges_;  // of blocks on the device
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_SOLVER_MEMORY_ROUND_PLANNER_H_

@@ -1,0 +1,179 @@
+#include "base/training/build.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/small_networks.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TrainingGraph Built(const Graph& network, const TrainingOptions& options = {}) {
+  Result<TrainingGraph> graph = BuildTrainingGraph(network, options);
+  EXPECT_TRUE(graph) << graph.error().message;
+  return graph.value_or(TrainingGraph());
+}
+
+// "conv1.forward: input, conv1.W -> conv1.Y"
+std::string Line(const TrainingGraph& graph, const Task& task) {
+  std::string line = task.name + ":";
+  for (const std::size_t block : task.reads) {
+    line += " " + graph.blocks[block].name;
+  }
+  line += " ->";
+  for (const std::size_t block : task.writes) {
+    line += " " + graph.blocks[block].name;
+  }
+  return line;
+}
+
+std::vector<std::string> Lines(const TrainingGraph& graph) {
+  std::vector<std::string> lines;
+  for (const Task& task : graph.tasks) lines.push_back(Line(graph, task));
+  return lines;
+}
+
+TEST(BuildTrainingGraphTest, ComputesActivationsInPlaceButForPooling) {
+  test::NetworkBuilder n("net", 4);
+  auto x = n.Relu("conv1", n.Conv("conv1", n.Input(3, 8), 2, 3));
+  x = n.Relu("pool1", n.Pool("pool1", x, 2, 2));
+  n.Gemm("fc2", n.Flatten(x), 5);
+  EXPECT_THAT(
+      Lines(Built(n.Finish())),
+      ElementsAre("conv1.forward: input conv1.W -> conv1.Y",
+                  "conv1.relu.forward: conv1.Y -> conv1.Y",
+                  "pool1.forward: conv1.Y -> pool1.Y",
+                  "pool1.relu.forward: pool1.Y -> pool1.relu.Y",
+                  "fc2.forward: pool1.relu.Y fc2.W -> fc2.Y",
+                  "loss: fc2.Y labels -> d_fc2.Y",
+                  "fc2.backward_filter: pool1.relu.Y d_fc2.Y -> fc2.dW",
+                  "fc2.backward_data: d_fc2.Y fc2.W -> d_pool1.relu.Y",
+                  "fc2.update: fc2.dW fc2.W -> fc2.W",
+                  "pool1.relu.backward: pool1.relu.Y d_pool1.relu.Y -> "
+                  "d_pool1.relu.Y",
+                  "pool1.backward: conv1.Y pool1.Y d_pool1.relu.Y -> d_conv1.Y",
+                  "conv1.relu.backward: conv1.Y d_conv1.Y -> d_conv1.Y",
+                  "conv1.backward_filter: input d_conv1.Y -> conv1.dW",
+                  "conv1.update: conv1.dW conv1.W -> conv1.W"));
+}
+
+TEST(BuildTrainingGraphTest, SizesFollowThePrecisionButForNormalisations) {
+  test::NetworkBuilder n("net", 4);
+  auto x = n.BatchNorm("bn", n.Conv("conv", n.Input(3, 8), 2, 3));
+  n.Same("drop", "Dropout", {x});
+  TrainingOptions options;
+  options.precision = Precision::kPseudoHalf;
+  const TrainingGraph graph = Built(n.Finish(), options);
+  const auto size = [&](const std::string& name) {
+    for (const MemoryBlock& block : graph.blocks) {
+      if (block.name == name) {
+        return std::pair(block.bytes.count(), block.bytes_per_image.count());
+      }
+    }
+    return std::pair<std::int64_t, std::int64_t>(-1, -1);
+  };
+  using Sizes = std::pair<std::int64_t, std::int64_t>;
+  EXPECT_EQ(size("input"), Sizes(0, 3 * 64 * 2));
+  EXPECT_EQ(size("conv.W"), Sizes((2 * 3 * 9 + 2) * 2, 0));  // with bias
+  EXPECT_EQ(size("conv.Y"), Sizes(0, 2 * 64 * 2));
+  EXPECT_EQ(size("bn.W"), Sizes(4 * 2 * 4, 0));   // with running statistics
+  EXPECT_EQ(size("bn.dW"), Sizes(2 * 2 * 4, 0));  // without
+  EXPECT_EQ(size("bn.S"), Sizes(2 * 2 * 4, 0));
+  EXPECT_EQ(size("drop.M"), Sizes(0, 2 * 64));
+}
+
+TEST(BuildTrainingGraphTest, ErrorsOfASumShareOneBlockUntilAReaderAddsToIt) {
+  test::NetworkBuilder n("net", 4);
+  const auto x = n.Conv("a", n.Input(3, 8), 2, 3);
+  const auto y = n.Conv("b", x, 2, 3);
+  n.Same("sum", "Add", {y, x});
+  EXPECT_THAT(
+      Lines(Built(n.Finish())),
+      ElementsAre(
+          "a.forward: input a.W -> a.Y", "b.forward: a.Y b.W -> b.Y",
+          "sum.forward: b.Y a.Y -> sum.Y", "loss: sum.Y labels -> d_sum.Y",
+          "b.backward_filter: a.Y d_sum.Y -> b.dW",
+          // b's own error lies there still: a new block.
+          "b.backward_data: d_sum.Y b.W -> d_a.Y", "b.update: b.dW b.W -> b.W",
+          "a.backward_filter: input d_a.Y -> a.dW",
+          "a.update: a.dW a.W -> a.W"));
+}
+
+TEST(BuildTrainingGraphTest, FurtherReadersAddToTheGradient) {
+  test::NetworkBuilder n("net", 4);
+  const auto x = n.Conv("a", n.Input(3, 8), 2, 3);
+  n.Concat("out", {n.Conv("b", x, 2, 3), n.Conv("c", x, 2, 3)});
+  EXPECT_THAT(
+      Lines(Built(n.Finish())),
+      ::testing::IsSupersetOf({"out.backward: d_out.Y -> d_b.Y d_c.Y",
+                               "c.backward_data: d_c.Y c.W -> d_a.Y",
+                               "b.backward_data: d_b.Y b.W d_a.Y -> d_a.Y"}));
+}
+
+TEST(BuildTrainingGraphTest, PaperFusionNormalisesInPlace) {
+  test::NetworkBuilder n("net", 4);
+  const auto x = n.BatchNorm("bn", n.Conv("conv", n.Input(3, 8), 2, 3));
+  n.Relu("conv", x);
+  TrainingOptions options;
+  options.fusion = Fusion::kPaper;
+  EXPECT_THAT(Lines(Built(n.Finish(), options)),
+              ElementsAre("conv.forward: input conv.W -> conv.Y",
+                          "bn.forward: conv.Y bn.W -> conv.Y bn.S",
+                          "conv.relu.forward: conv.Y -> conv.Y",
+                          "loss: conv.Y labels -> d_conv.Y",
+                          "conv.relu.backward: conv.Y d_conv.Y -> d_conv.Y",
+                          "bn.backward: conv.Y d_conv.Y bn.S bn.W -> d_conv.Y "
+                          "bn.dW",
+                          "bn.update: bn.dW bn.W -> bn.W",
+                          "conv.backward_filter: input d_conv.Y -> conv.dW",
+                          "conv.update: conv.dW conv.W -> conv.W"));
+}
+
+TEST(BuildTrainingGraphTest, NamesTheNodeWhoseOperatorItDoesNotKnow) {
+  test::NetworkBuilder n("net", 4);
+  n.Same("odd", "Erf", {n.Conv("conv", n.Input(3, 8), 2, 3)});
+  const auto graph = BuildTrainingGraph(n.Finish(), {});
+  ASSERT_FALSE(graph);
+  EXPECT_EQ(graph.error().code, Code::kUnimplemented);
+  EXPECT_THAT(graph.error().message, HasSubstr("node 'odd' (Erf)"));
+}
+
+TEST(BuildTrainingGraphTest, RefusesANetworkWithoutParameters) {
+  test::NetworkBuilder n("net", 4);
+  n.Pool("pool", n.Input(3, 8), 2, 2);
+  const auto graph = BuildTrainingGraph(n.Finish(), {});
+  ASSERT_FALSE(graph);
+  EXPECT_EQ(graph.error().code, Code::kInvalidArgument);
+}
+
+TEST(ChainOfTest, PoolsWhereTheNextInputIsSmaller) {
+  const auto network = ParseNetworkCsv(
+      "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
+      "a,3,8,8,4,3,3,1,1,1,1,1\n"
+      "b,4,4,4,2,3,3,1,1,1,1,1\n",
+      "net", "n.csv");
+  ASSERT_TRUE(network);
+  const auto graph = ChainOf(*network, BatchSize(2));
+  ASSERT_TRUE(graph);
+  std::vector<std::string> ops;
+  for (const Node& node : graph->nodes) ops.push_back(node.op_type);
+  EXPECT_THAT(ops, ElementsAre("Conv", "Relu", "MaxPool", "Conv", "Relu"));
+}
+
+TEST(ChainOfTest, NamesTheRowThatDoesNotFollow) {
+  const auto network = ParseNetworkCsv(
+      "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
+      "a,3,8,8,4,3,3,1,1,1,1,1\n"
+      "b,5,8,8,2,3,3,1,1,1,1,1\n",
+      "net", "n.csv");
+  ASSERT_TRUE(network);
+  const auto graph = ChainOf(*network, BatchSize(2));
+  ASSERT_FALSE(graph);
+  EXPECT_THAT(graph.error().message, HasSubstr("row 2 ('b')"));
+}
+
+}  // namespace
+}  // namespace ucudnn

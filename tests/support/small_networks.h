@@ -1,0 +1,61 @@
+#ifndef UCUDNN_TESTS_SUPPORT_SMALL_NETWORKS_H_
+#define UCUDNN_TESTS_SUPPORT_SMALL_NETWORKS_H_
+
+// Networks small enough for many plans in one test, with what makes planning
+// hard: branches, joins, normalisations, pooling.
+
+#include "tests/support/paper_networks.h"
+
+namespace ucudnn::test {
+
+inline Graph SmallChain(std::int64_t batch) {
+  NetworkBuilder n("chain", batch);
+  auto x = n.Input(3, 32);
+  x = n.Relu("conv1", n.Conv("conv1", x, 16, 3));
+  x = n.Relu("conv2", n.Conv("conv2", x, 16, 3));
+  x = n.Pool("pool2", x, 2, 2);
+  x = n.Relu("conv3", n.Conv("conv3", x, 32, 3));
+  x = n.Pool("pool3", x, 2, 2);
+  x = n.Relu("fc4", n.Gemm("fc4", n.Flatten(x), 64));
+  n.Gemm("fc5", x, 10);
+  return n.Finish();
+}
+
+// Two residual blocks, one with a projection.
+inline Graph SmallResidual(std::int64_t batch) {
+  NetworkBuilder n("residual", batch);
+  const auto unit = [&n](const std::string& name, auto x, std::int64_t filters,
+                         std::int64_t size, std::int64_t stride) {
+    return n.BatchNorm(name + ".bn",
+                       n.Conv(name, x, filters, size, stride, false));
+  };
+  auto x = n.Relu("conv1", unit("conv1", n.Input(3, 32), 16, 3, 1));
+  auto y = n.Relu("a1", unit("a1", x, 16, 3, 1));
+  x = n.Relu("a", n.Same("a.add", "Add", {unit("a2", y, 16, 3, 1), x}));
+  y = n.Relu("b1", unit("b1", x, 32, 3, 2));
+  x = n.Relu("b", n.Same("b.add", "Add",
+                         {unit("b2", y, 32, 3, 1), unit("b3", x, 32, 1, 2)}));
+  n.Gemm("fc", n.Flatten(n.Pool("pool", x, 16, 16, 0, "AveragePool")), 10);
+  return n.Finish();
+}
+
+// Branches that are concatenated, dropout, and a tensor that two concatenations
+// and a convolution read.
+inline Graph SmallInception(std::int64_t batch) {
+  NetworkBuilder n("inception", batch);
+  auto x = n.Relu("stem", n.Conv("stem", n.Input(3, 16), 8, 3));
+  const auto a = n.Relu("a", n.Conv("a", x, 8, 1));
+  const auto b =
+      n.Relu("b2", n.Conv("b2", n.Relu("b1", n.Conv("b1", x, 4, 1)), 8, 3));
+  const auto c =
+      n.Same("c", "LRN", {n.Conv("c1", n.Pool("p", x, 3, 1, 1), 8, 1)});
+  const auto d = n.Concat("d", {a, b, c});
+  const auto e = n.Concat("e", {x, d, n.Relu("f", n.Conv("f", d, 8, 3))});
+  n.Gemm("fc", n.Flatten(n.Same("drop", "Dropout", {n.Pool("q", e, 2, 2)})),
+         10);
+  return n.Finish();
+}
+
+}  // namespace ucudnn::test
+
+#endif  // UCUDNN_TESTS_SUPPORT_SMALL_NETWORKS_H_
