@@ -49,7 +49,7 @@ struct AgentOptions {
 // Runs until `stop` is requested, then reports what is finished, gives back
 // its leases and returns. Nothing interrupts a run on a device: one that takes
 // longer than `stop_grace` delays the return, though not the giving back, and a
-// process that is to end does not wait for it (docs/adr/0023). A device that
+// process that is to end does not wait for it (docs/adr/0024). A device that
 // breaks is reported as lost, with the reason, and left alone; the others go
 // on. kFailedPrecondition if there is no device; kDataLoss, at once, when the
 // last one broke: a new process may be able to use them.

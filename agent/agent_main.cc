@@ -114,7 +114,7 @@ Status Run(Options options) {
   worker.request_stop();
   if (!ended(kStopWithin)) {
     // A run that no library lets us interrupt ends with the process; its lease
-    // has been given back or expires (docs/adr/0023).
+    // has been given back or expires (docs/adr/0024).
     spdlog::warn("event=run_abandoned");
     spdlog::default_logger()->flush();
     std::_Exit(0);
