@@ -8,10 +8,10 @@
 #include "base/even_shares.h"
 #include "proto/convert.h"
 #include "proto/json.h"
-#include "solver/assign.h"
+#include "solver/assign/assign.h"
 #include "solver/joint.h"
-#include "solver/wd.h"
-#include "solver/wr.h"
+#include "solver/knapsack/wd.h"
+#include "solver/micro_batch/wr.h"
 
 namespace ucudnn {
 namespace {

@@ -71,7 +71,7 @@ using KindProfiles = std::map<std::string, ProblemProfiles>;
 // division has to be solved for each share that a rank may get, so with unlike
 // kinds those are: every one up to 64 images, above that powers of two, about
 // 64 equal steps, and what the even split gives. Errors as SolveAssignment
-// (solver/assign.h).
+// (solver/assign/assign.h).
 Result<std::vector<BatchSize>> AssignBatches(const Network& network,
                                              const PlanSpec& spec,
                                              const KindProfiles& profiles);

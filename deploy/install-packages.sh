@@ -18,11 +18,11 @@ packages=(
   libsqlitecpp-dev libsqlite3-dev libcpp-httplib-dev prometheus-cpp-dev
   libcurl4-openssl-dev
   # optional parts
-  libdnnl-dev libonnx-dev libopenmpi-dev openmpi-bin libpqxx-dev libglpk-dev
+  libdnnl-dev libonnx-dev libopenmpi-dev openmpi-bin libpqxx-dev
 )
 test_packages=(
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
-  postgresql coinor-libcbc-dev curl python3 clang libclang-rt-14-dev
+  postgresql coinor-libcbc-dev libglpk-dev curl python3 clang libclang-rt-14-dev
   python3-pytest python3-venv python3-pip
   mkdocs python3-matplotlib python3-mpi4py python3-scipy mypy
 )

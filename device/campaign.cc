@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "solver/adaptive.h"
+#include "solver/micro_batch/adaptive.h"
 
 namespace ucudnn {
 namespace {

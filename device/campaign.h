@@ -31,11 +31,11 @@ struct CampaignTask {
   std::optional<Candidate> control = {};
 };
 
-// Adaptive (solver/adaptive.h): asks the device for workspaces, finding by
-// bisection the largest batch of each algorithm under each limit; has a first
-// look (one timing after the warm-up) at what is worth it; and measures well,
-// as `options` say, what plans then consist of. Last resorts are left out where
-// another algorithm fits at some batch.
+// Adaptive (solver/micro_batch/adaptive.h): asks the device for workspaces,
+// finding by bisection the largest batch of each algorithm under each limit;
+// has a first look (one timing after the warm-up) at what is worth it; and
+// measures well, as `options` say, what plans then consist of. Last resorts are
+// left out where another algorithm fits at some batch.
 //
 // Returns what it measured, without `known`; `sink` is given the same points,
 // in pieces. An algorithm that fails is left out. kCancelled once `stop` is

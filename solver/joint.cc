@@ -4,10 +4,10 @@
 #include <map>
 #include <utility>
 
-#include "solver/validate.h"
-#include "solver/validate_assignment.h"
-#include "solver/wd.h"
-#include "solver/wr.h"
+#include "solver/check/validate.h"
+#include "solver/check/validate_assignment.h"
+#include "solver/knapsack/wd.h"
+#include "solver/micro_batch/wr.h"
 
 namespace ucudnn {
 namespace {

@@ -21,7 +21,7 @@
 #include "base/profile.h"
 #include "base/result.h"
 #include "base/units.h"
-#include "solver/assign.h"
+#include "solver/assign/assign.h"
 #include "solver/limits.h"
 
 namespace ucudnn {

@@ -11,7 +11,7 @@
 #include "client/solve/answers.h"
 #include "client/solve/request.h"
 #include "solver/joint.h"
-#include "solver/wd.h"
+#include "solver/knapsack/wd.h"
 
 #define UCUDNN_EXPORT __attribute__((visibility("default")))
 

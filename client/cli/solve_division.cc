@@ -6,8 +6,8 @@
 #include "base/plan_json.h"
 #include "client/cli/profile_options.h"
 #include "client/cli/solve.h"
-#include "solver/wd.h"
-#include "solver/wr.h"
+#include "solver/knapsack/wd.h"
+#include "solver/micro_batch/wr.h"
 
 namespace ucudnn::ctl {
 namespace {

@@ -9,8 +9,8 @@
 #include "base/plan_json.h"
 #include "client/cli/profile_options.h"
 #include "client/cli/solve.h"
-#include "solver/concurrency.h"
-#include "solver/ws.h"
+#include "solver/arena/concurrency.h"
+#include "solver/arena/ws.h"
 
 namespace ucudnn::ctl {
 namespace {

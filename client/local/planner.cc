@@ -11,9 +11,9 @@
 #include "client/local/plan_text.h"
 #include "device/campaign.h"
 #include "device/measure.h"
-#include "solver/host_time.h"
-#include "solver/wd.h"
-#include "solver/wr.h"
+#include "solver/knapsack/wd.h"
+#include "solver/micro_batch/host_time.h"
+#include "solver/micro_batch/wr.h"
 
 namespace ucudnn {
 namespace {

@@ -33,7 +33,7 @@
 #include "client/local/settings.h"
 #include "device/device.h"
 #include "device/measure.h"
-#include "solver/pareto.h"
+#include "solver/micro_batch/pareto.h"
 
 namespace ucudnn {
 
@@ -63,9 +63,10 @@ class LocalPlanner {
 
   // Whether `plan`, one of Plan's for `batch` images, beats the whole batch run
   // by `algorithm` beyond doubt, be it the host or the device that a program
-  // waits for (solver/wr.h, Noise; solver/host_time.h). Measures the algorithm
-  // if it was not. So does a plan of the plan file, which somebody chose, and
-  // any if the algorithm is not deterministic but has to be.
+  // waits for (solver/micro_batch/wr.h, Noise; solver/micro_batch/host_time.h).
+  // Measures the algorithm if it was not. So does a plan of the plan file,
+  // which somebody chose, and any if the algorithm is not deterministic but has
+  // to be.
   Result<bool> Beats(const KernelPlan& plan, BatchSize batch,
                      const Algorithm& algorithm, const Bench& bench);
 

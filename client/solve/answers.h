@@ -13,10 +13,10 @@
 #include "base/profile.h"
 #include "base/result.h"
 #include "base/units.h"
-#include "solver/assign.h"
-#include "solver/assign_explain.h"
-#include "solver/pareto.h"
-#include "solver/wr.h"
+#include "solver/assign/assign.h"
+#include "solver/assign/explain.h"
+#include "solver/micro_batch/pareto.h"
+#include "solver/micro_batch/wr.h"
 
 namespace ucudnn {
 
@@ -38,7 +38,7 @@ nlohmann::ordered_json ToJson(const AssignAnswer& answer);
 
 // The front of the one kernel of `kernels`, which must outlive it.
 // kInvalidArgument, naming what could be chosen, unless there is one; errors
-// of solver/pareto.h, naming the kernel.
+// of solver/micro_batch/pareto.h, naming the kernel.
 Result<ParetoFront> SolveFront(const Profile& kernels,
                                const WrRequest& request);
 nlohmann::ordered_json ToJson(const ParetoFront& front);

@@ -9,7 +9,7 @@
 #include "base/profile.h"
 #include "base/result.h"
 #include "base/units.h"
-#include "solver/wr.h"
+#include "solver/micro_batch/wr.h"
 
 namespace ucudnn {
 

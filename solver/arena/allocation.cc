@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "solver/arena/best_fit.h"
+#include "solver/check/validate.h"
 #include "solver/check/validate_allocation.h"
-#include "solver/validate.h"
 
 namespace ucudnn {
 namespace {

@@ -15,8 +15,8 @@
 //       0       3               9   time
 //
 // No pool is smaller than the load; the smallest may have to be larger. The
-// problem is NP-hard. solver/arena.h is another one: there the segments' sizes
-// are to be chosen too, and what runs at once is series-parallel.
+// problem is NP-hard. solver/arena/arena.h is another one: there the segments'
+// sizes are to be chosen too, and what runs at once is series-parallel.
 
 #include <cstdint>
 #include <optional>

@@ -9,7 +9,7 @@
 #include <limits>
 #include <random>
 
-#include "solver/assign.h"
+#include "solver/assign/assign.h"
 #include "tests/bench/judges.h"
 
 namespace ucudnn::bench {

@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "solver/glpk_ilp.h"
-#include "solver/ilp.h"
+#include "tests/support/glpk_ilp.h"
 #include "tests/support/highs_ilp.h"
+#include "tests/support/ilp.h"
 #ifdef UCUDNN_HAVE_CBC
 #include "tests/support/cbc_ilp.h"
 #endif

@@ -8,7 +8,7 @@
 #include "base/files/file.h"
 #include "base/network.h"
 #include "base/profile.h"
-#include "solver/pareto.h"
+#include "solver/micro_batch/pareto.h"
 
 namespace ucudnn::bench {
 namespace {

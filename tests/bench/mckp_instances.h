@@ -31,7 +31,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "solver/mckp.h"
+#include "solver/knapsack/mckp.h"
 
 namespace ucudnn::bench {
 

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "base/profile.h"
-#include "solver/pareto.h"
+#include "solver/micro_batch/pareto.h"
 #include "tests/bench/judges.h"
 #include "tests/bench/wr_ilp.h"
-#include "tests/solver/naive_pareto.h"
+#include "tests/solver/micro_batch/naive_pareto.h"
 
 namespace ucudnn {
 namespace {

@@ -10,7 +10,7 @@
 #include <random>
 
 #include "base/profile.h"
-#include "solver/wr.h"
+#include "solver/micro_batch/wr.h"
 #include "tests/bench/judges.h"
 #include "tests/bench/wr_ilp.h"
 

@@ -13,8 +13,8 @@
 #include <span>
 
 #include "base/profile.h"
-#include "solver/ilp.h"
-#include "solver/wr.h"
+#include "solver/micro_batch/wr.h"
+#include "tests/support/ilp.h"
 
 namespace ucudnn::bench {
 

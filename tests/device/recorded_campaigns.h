@@ -21,7 +21,7 @@
 #include "base/plan.h"
 #include "device/campaign.h"
 #include "device/recorded/recorded_device.h"
-#include "solver/wr.h"
+#include "solver/micro_batch/wr.h"
 
 namespace ucudnn::test {
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "solver/adaptive.h"
+#include "solver/micro_batch/adaptive.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/instance.h"
 

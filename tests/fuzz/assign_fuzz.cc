@@ -3,9 +3,9 @@
 #include <optional>
 #include <vector>
 
-#include "solver/assign.h"
-#include "solver/assign_explain.h"
-#include "solver/validate_assignment.h"
+#include "solver/assign/assign.h"
+#include "solver/assign/explain.h"
+#include "solver/check/validate_assignment.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/instance.h"
 

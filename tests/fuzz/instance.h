@@ -11,7 +11,7 @@
 
 #include "base/plan.h"
 #include "base/profile.h"
-#include "solver/wr.h"
+#include "solver/micro_batch/wr.h"
 
 namespace ucudnn {
 

@@ -1,5 +1,5 @@
+#include "solver/check/validate_assignment.h"
 #include "solver/joint.h"
-#include "solver/validate_assignment.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/instance.h"
 

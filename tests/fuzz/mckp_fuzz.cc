@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "solver/mckp.h"
-#include "solver/validate_choice.h"
+#include "solver/check/validate_choice.h"
+#include "solver/knapsack/mckp.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/instance.h"
 

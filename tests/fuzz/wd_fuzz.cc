@@ -1,6 +1,6 @@
-#include "solver/validate.h"
-#include "solver/wd.h"
-#include "solver/wr.h"
+#include "solver/check/validate.h"
+#include "solver/knapsack/wd.h"
+#include "solver/micro_batch/wr.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/instance.h"
 

@@ -1,8 +1,8 @@
 #include <vector>
 
-#include "solver/concurrency.h"
-#include "solver/validate.h"
-#include "solver/ws.h"
+#include "solver/arena/concurrency.h"
+#include "solver/arena/ws.h"
+#include "solver/check/validate.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/instance.h"
 

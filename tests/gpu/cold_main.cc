@@ -31,7 +31,7 @@
 #include "client/executor/executor.h"
 #include "device/measure.h"
 #include "device/registry.h"
-#include "solver/wr.h"
+#include "solver/micro_batch/wr.h"
 #include "tests/gpu/cold/row.h"
 
 namespace ucudnn::cold {

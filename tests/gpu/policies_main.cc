@@ -33,7 +33,7 @@
 #include "device/campaign.h"
 #include "device/cudnn/cudnn_device.h"
 #include "device/recorded/recorded_device.h"
-#include "solver/wr.h"
+#include "solver/micro_batch/wr.h"
 
 namespace ucudnn {
 namespace {

@@ -8,13 +8,13 @@
 #include <map>
 
 #include "base/profile.h"
-#include "solver/concurrency.h"
-#include "solver/pareto.h"
-#include "solver/validate.h"
-#include "solver/wd.h"
-#include "solver/wr.h"
-#include "solver/ws.h"
-#include "tests/solver/naive_pareto.h"
+#include "solver/arena/concurrency.h"
+#include "solver/arena/ws.h"
+#include "solver/check/validate.h"
+#include "solver/knapsack/wd.h"
+#include "solver/micro_batch/pareto.h"
+#include "solver/micro_batch/wr.h"
+#include "tests/solver/micro_batch/naive_pareto.h"
 
 namespace ucudnn {
 namespace {

@@ -1,10 +1,10 @@
-#include "solver/ilp.h"
+#include "tests/support/ilp.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "solver/glpk_ilp.h"
 #include "tests/solver/instances.h"
+#include "tests/support/glpk_ilp.h"
 #include "tests/support/highs_ilp.h"
 #ifdef UCUDNN_HAVE_CBC
 #include "tests/support/cbc_ilp.h"

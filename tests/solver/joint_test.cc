@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "base/network.h"
-#include "solver/validate.h"
-#include "solver/wd.h"
+#include "solver/check/validate.h"
+#include "solver/knapsack/wd.h"
 
 namespace ucudnn {
 namespace {

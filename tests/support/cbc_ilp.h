@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "solver/ilp.h"
+#include "tests/support/ilp.h"
 
 namespace ucudnn::testing {
 

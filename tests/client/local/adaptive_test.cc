@@ -10,7 +10,7 @@
 #include "client/local/planner.h"
 #include "device/campaign.h"
 #include "device/recorded/recorded_device.h"
-#include "solver/wr.h"
+#include "solver/micro_batch/wr.h"
 #include "tests/support/process.h"
 
 namespace ucudnn {

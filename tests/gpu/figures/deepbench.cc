@@ -7,7 +7,7 @@
 
 #include "base/files/csv.h"
 #include "base/files/file.h"
-#include "solver/wr.h"
+#include "solver/micro_batch/wr.h"
 #include "tests/gpu/figures/network_figure.h"
 
 namespace ucudnn::figures {

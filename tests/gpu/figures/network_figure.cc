@@ -16,7 +16,7 @@
 #include "device/elements.h"
 #include "device/reference_element.h"
 #include "device/rounding.h"
-#include "solver/wr.h"
+#include "solver/micro_batch/wr.h"
 
 namespace ucudnn::figures {
 namespace {

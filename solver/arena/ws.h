@@ -1,0 +1,70 @@
+#ifndef UCUDNN_SOLVER_ARENA_WS_H_
+#define UCUDNN_SOLVER_ARENA_WS_H_
+
+// Shared arena: divides the mini-batches of a network's kernels, and places
+// their workspaces in one arena of M bytes, in which kernels that never run at
+// once share their bytes.
+//
+//   min  sum over kernels k of T_k(c_k)     c_k in the Pareto front of k
+//   such that the segments [offset_k, offset_k + M_k(c_k)) lie in [0, M), and
+//   those of kernels that may coincide are disjoint
+//
+// The objective is WD's (mu-cuDNN, CLUSTER 2018, III-C, equation 1): the sum
+// of the kernels' times, not the length of a schedule. A chain is WR with the
+// limit M, all kernels at once are WD with the limit M; no source treats what
+// lies between.
+//
+// Method: exact on a series-parallel structure (solver/arena/concurrency.h).
+// With
+//   leaf:      the kernel's front
+//   Serial:    times add up, workspaces overlay    (t1 + t2, max(w1, w2))
+//   Parallel:  times add up, workspaces stack up   (t1 + t2, w1 + w2)
+// every node has a front of (time, workspace), found by a sweep for Serial and
+// by a pruned Minkowski sum, cut at M, for Parallel. A kernel in no
+// Parallel has all of M to itself: it gets its WR plan. The outermost Parallels
+// need no front of their own: each is a multiple-choice knapsack over its
+// parts' fronts (solver/knapsack/mckp.h). A Serial's parts start at its own
+// offset, a Parallel's at the end of their predecessor.
+//
+// A front within nested Parallels that grows beyond WsLimits::max_front is
+// thinned out: the plan stays valid, its bound is then that of WR for these
+// kernels, and `optimal` tells.
+//
+// Undivided alternative: the same problem with undivided configurations only;
+// absent for the kernels of an outermost Parallel that has none.
+//
+// Ties: as the knapsack and, within a kernel, solver/micro_batch/wr.h break
+// them; always the same. Pure; any number of threads.
+
+#include <cstddef>
+
+#include "base/plan.h"
+#include "base/profile.h"
+#include "base/result.h"
+#include "solver/arena/concurrency.h"
+#include "solver/limits.h"
+#include "solver/micro_batch/wr.h"
+
+namespace ucudnn {
+
+struct WsLimits {
+  Limits search;                   // of each outermost Parallel
+  std::size_t max_front = 20'000;  // points of a nested front
+};
+
+// The plan of `profile`'s kernels, which are the leaves of `concurrency`, in
+// an arena of request.workspace_limit. Every kernel has an offset, and
+// total_workspace is the arena's extent.
+//
+// Errors: kInvalidArgument as SolveWr, or if `concurrency` is no structure of
+// these kernels; kFailedPrecondition as SolveWr, naming the smallest arena
+// that would do; kOutOfRange if times add up to more than 2^60 ns or
+// workspaces that may coincide to more than 2^60 bytes.
+Result<WorkspacePlan> SolveWs(const Profile& profile,
+                              const Concurrency& concurrency,
+                              const WrRequest& request,
+                              const WsLimits& limits = {});
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_SOLVER_ARENA_WS_H_

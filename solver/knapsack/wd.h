@@ -1,0 +1,75 @@
+#ifndef UCUDNN_SOLVER_KNAPSACK_WD_H_
+#define UCUDNN_SOLVER_KNAPSACK_WD_H_
+
+// Workspace division: one limit for all kernels of a network, each of which
+// gets a segment of its own. Of every kernel's desirable configurations one is
+// chosen so that the workspaces fit together and the times are least:
+//
+//   min   T = sum_k sum_c T_k(c) x_kc                             (1)
+//   where     sum_k sum_c M_k(c) x_kc <= M                        (2)
+//             sum_c x_kc = 1 for every kernel k                   (3)
+//             x_kc in {0, 1}                                      (4)
+//
+// Source: mu-cuDNN (CLUSTER 2018) section III-C, equations 1-4; the same in
+// the IPSJ 2017 paper, section 3.3. Solved as the multiple-choice knapsack it
+// is (solver/knapsack/mckp.h), exactly. WD under M is never slower than WR
+// under M / K for each of K kernels: that is one of the choices.
+//
+// All functions are pure: same input, same plan; any number of threads.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/plan.h"
+#include "base/profile.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "solver/limits.h"
+#include "solver/micro_batch/pareto.h"
+#include "solver/micro_batch/wr.h"
+
+namespace ucudnn {
+
+// One configuration for every kernel.
+struct Division {
+  std::vector<std::uint32_t> point;  // in each kernel's front
+  Nanoseconds time{0};
+  Nanoseconds lower_bound{0};  // no division is faster
+  bool optimal = false;        // time == lower_bound
+  Bytes workspace;             // the sum of the segments
+
+  friend bool operator==(const Division&, const Division&) = default;
+};
+
+// Divides `limit` among kernels of which only the fronts are known, in any
+// order and with dominated points or without. Fronts that are the same memory
+// are known to be alike; it is faster so, not different.
+//
+// Errors: kInvalidArgument if a front is empty or has a negative time or
+// workspace; kOutOfRange if the largest times or workspaces of all kernels sum
+// to more than 2^60; kFailedPrecondition if nothing fits `limit`, naming the
+// smallest total limit that would do.
+Result<Division> DivideWorkspace(
+    std::span<const std::span<const FrontPoint>> fronts, Bytes limit,
+    const Limits& limits = {});
+
+// The plan of a list of kernels for one batch size; `request.workspace_limit`
+// is for all of them together. Kernels with the same measurements share one
+// front. Each kernel's plan has its segment's offset; segments do not overlap,
+// and those whose size is a multiple of a power of two come before those with
+// a lesser one, so that they begin at multiples of it.
+//
+// Noise is treated as solver/micro_batch/wr.h says: the choices are WR's plans
+// under all limits, and the bound is that of their best combination. Undivided
+// times are those of the best division under the same limit in which no
+// kernel's batch is divided; absent where there is none.
+//
+// Errors: those of SolveWr but for a limit that is too small, which names the
+// smallest total limit that would do.
+Result<WorkspacePlan> SolveWd(const Profile& profile, const WrRequest& request,
+                              const Limits& limits = {});
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_SOLVER_KNAPSACK_WD_H_

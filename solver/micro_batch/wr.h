@@ -1,0 +1,138 @@
+#ifndef UCUDNN_SOLVER_MICRO_BATCH_WR_H_
+#define UCUDNN_SOLVER_MICRO_BATCH_WR_H_
+
+// Workspace reuse: divides the mini-batch of one kernel into micro-batches
+// that run one after the other in one workspace.
+//
+//   T(0) = 0,  T(b) = min over points p of  p.time + T(b - p.batch)
+//   where p.batch <= b, p.workspace <= limit, and the policy admits p.batch
+//
+// Source: mu-cuDNN (CLUSTER 2018) section III-B, T(b) and c(b); the same
+// recurrence in the IPSJ 2017 paper, section 3.2. The policies are theirs; the
+// mini-batch itself is a candidate under each of them.
+//
+// Method: of the points of one batch size only the fastest that fits matters;
+// the sizes join one after the other, ascending, in a single pass over the
+// curve each, and a size that smaller ones already compose at least as well is
+// left out. O(points + B * sizes kept) time, O(B) memory, for all b up to B.
+//
+// Ties: fewest micro-batches, then least workspace, then per micro-batch the
+// algorithm's name, then the largest first micro-batch and so on.
+//
+// Noise: a point carries the spread of its repeats. A division counts as
+// faster than the undivided batch only beyond doubt, which is when
+//   time + sum of its micro-batches' spreads < undivided time - its spread
+// (a micro-batch that runs n times errs n times the same way, so spreads add
+// up). If the division of least time does not pass, the one of least time plus
+// spread is tried; if that does not pass either, the batch stays undivided.
+// Without spread (single measurements) the division of least time is returned.
+//
+// All functions are pure: same input, same plan; any number of threads.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/plan.h"
+#include "base/profile.h"
+#include "base/result.h"
+#include "base/units.h"
+
+namespace ucudnn {
+
+struct WrRequest {
+  BatchSize batch;
+  Bytes workspace_limit;  // of each kernel
+  BatchPolicy policy = BatchPolicy::kAll;
+};
+
+// The answers for every mini-batch up to the largest. Refers to the points it
+// was made from, which must outlive it.
+class WrCurve {
+ public:
+  BatchSize max_batch() const { return BatchSize(std::ssize(final_) - 1); }
+
+  // The time of the plan for `batch`; absent if there is none under the limit,
+  // or if `batch` is not in [1, max_batch()].
+  std::optional<Nanoseconds> TimeAt(BatchSize batch) const;
+
+  // No division under the limit has less (median) time. Below TimeAt only
+  // where noise keeps a division from being trusted.
+  std::optional<Nanoseconds> LowerBoundAt(BatchSize batch) const;
+
+  // The fastest undivided execution under the limit.
+  std::optional<Nanoseconds> UndividedTimeAt(BatchSize batch) const;
+
+  // The workspace of the plan for `batch`.
+  std::optional<Bytes> WorkspaceAt(BatchSize batch) const;
+
+  // The plan's micro-batches, largest first; empty where there is no plan.
+  // O(number of micro-batches).
+  std::vector<MicroBatch> PlanAt(BatchSize batch) const;
+
+ private:
+  friend class WrSolver;
+
+  // How a mini-batch is composed: its largest micro-batch, and so on with the
+  // rest. Indexed by batch size.
+  struct Chain {
+    std::vector<const MeasuredPoint*> best;  // null where nothing fits
+    std::vector<std::uint64_t> cost;
+    std::vector<std::int64_t> workspace;
+    std::vector<std::int32_t> count;
+    std::vector<std::int32_t> first;
+  };
+  enum class Final : std::uint8_t { kNone, kUndivided, kFastest, kCautious };
+
+  Final FinalAt(BatchSize batch) const;
+
+  Chain fastest_;   // least time
+  Chain cautious_;  // least time plus spread; empty where it was not needed
+  std::vector<std::uint64_t> cautious_time_;
+  std::vector<Final> final_;
+};
+
+// The curve of one kernel's points. kInvalidArgument if `max_batch` is not in
+// [1, kMaxBatchSize], the limit is negative, or a point has a batch below 1, a
+// negative workspace or a time or spread outside [0, 2^62] ns. Divisions that
+// take longer than 2^62 ns (146 years) do not count as plans.
+Result<WrCurve> SolveWrCurve(std::span<const MeasuredPoint> points,
+                             BatchSize max_batch, Bytes workspace_limit,
+                             BatchPolicy policy);
+
+// The plan of one kernel. Errors of SolveWrCurve; kFailedPrecondition if no
+// division fits the limit, naming the smallest limit that would do, or if no
+// measured sizes add up to the batch, naming the nearest batch below that
+// would do; kOutOfRange if every division takes longer than 2^62 ns.
+Result<KernelPlan> SolveWr(const KernelProfile& kernel,
+                           const WrRequest& request);
+
+// The plan of a list of kernels, each under the limit. Errors of SolveWr; the
+// smallest limit named is the one under which every kernel has a plan.
+// kInvalidArgument if there is no kernel; kOutOfRange if the total time
+// exceeds 2^62 ns or the total workspace 2^62 bytes.
+Result<WorkspacePlan> SolveWr(const Profile& profile, const WrRequest& request);
+
+// The smallest limit under which `batch` can be composed:
+//   W(0) = 0,  W(b) = min over points p of max(p.workspace, W(b - p.batch)).
+// Absent if no measured sizes add up to `batch`. O(points + B * sizes).
+std::optional<Bytes> SmallestLimit(std::span<const MeasuredPoint> points,
+                                   BatchSize batch, BatchPolicy policy);
+
+// Why SolveWr has no plan for these points: kFailedPrecondition or kOutOfRange
+// as it says, without naming the kernel. To be called only where it has none.
+Error WhyNoWrPlan(std::span<const MeasuredPoint> points,
+                  const WrRequest& request);
+
+// kInvalidArgument as SolveWrCurve says.
+Status CheckWrArguments(std::span<const MeasuredPoint> points, BatchSize batch,
+                        Bytes workspace_limit);
+
+// Whether `policy` lets a division of `mini_batch` use micro-batches of
+// `batch`.
+bool PolicyAdmits(BatchPolicy policy, BatchSize batch, BatchSize mini_batch);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_SOLVER_MICRO_BATCH_WR_H_

@@ -1,0 +1,312 @@
+// Workspace reuse for all mini-batches at once: the recurrence and its answers.
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+#include "solver/micro_batch/wr.h"
+
+namespace ucudnn {
+namespace {
+
+// Times are added as unsigned numbers: two of at most kNever never overflow.
+constexpr std::uint64_t kLongest = std::uint64_t{1} << 62;
+constexpr std::uint64_t kNever = kLongest + 1;
+
+std::size_t Index(BatchSize batch) {
+  return static_cast<std::size_t>(batch.count());
+}
+
+std::uint64_t TimeOf(const MeasuredPoint& point) {
+  return static_cast<std::uint64_t>(point.time.count());
+}
+
+std::uint64_t SpreadOf(const MeasuredPoint& point) {
+  return static_cast<std::uint64_t>(point.spread.count());
+}
+
+// What a chain minimises: the time, or the time that is not exceeded.
+std::uint64_t CostOf(const MeasuredPoint& point, bool cautious) {
+  return cautious ? std::min(TimeOf(point) + SpreadOf(point), kNever)
+                  : TimeOf(point);
+}
+
+bool Prefer(const MeasuredPoint& a, const MeasuredPoint& b, bool cautious) {
+  const std::uint64_t cost_a = CostOf(a, cautious);
+  const std::uint64_t cost_b = CostOf(b, cautious);
+  if (cost_a != cost_b) return cost_a < cost_b;
+  return std::tie(a.workspace, a.algorithm) <
+         std::tie(b.workspace, b.algorithm);
+}
+
+}  // namespace
+
+Status CheckWrArguments(std::span<const MeasuredPoint> points, BatchSize batch,
+                        Bytes limit) {
+  if (batch < BatchSize(1) || batch > kMaxBatchSize) {
+    return Fail(Code::kInvalidArgument, "the batch is {}; 1 to {} is accepted",
+                batch.count(), kMaxBatchSize.count());
+  }
+  if (limit < Bytes(0)) {
+    return Fail(Code::kInvalidArgument,
+                "the workspace limit is {} bytes; 0 or more is accepted",
+                limit.count());
+  }
+  const auto in_range = [](Nanoseconds time) {
+    return time.count() >= 0 &&
+           static_cast<std::uint64_t>(time.count()) <= kLongest;
+  };
+  for (const MeasuredPoint& point : points) {
+    if (point.batch < BatchSize(1) || point.workspace < Bytes(0) ||
+        !in_range(point.time) || !in_range(point.spread)) {
+      return Fail(Code::kInvalidArgument,
+                  "a measurement of {} at batch {} has {} bytes of workspace, "
+                  "{} ns and a spread of {} ns; a batch from 1, a workspace "
+                  "from 0 and times from 0 to 2^62 ns are accepted",
+                  point.algorithm.name, point.batch.count(),
+                  point.workspace.count(), point.time.count(),
+                  point.spread.count());
+    }
+  }
+  return {};
+}
+
+bool PolicyAdmits(BatchPolicy policy, BatchSize batch, BatchSize mini_batch) {
+  if (batch > mini_batch || batch < BatchSize(1)) return false;
+  if (batch == mini_batch) return true;
+  switch (policy) {
+    case BatchPolicy::kAll:
+    case BatchPolicy::kAdaptive:
+      return true;
+    case BatchPolicy::kPowerOfTwo:
+      return std::has_single_bit(static_cast<std::uint64_t>(batch.count()));
+    case BatchPolicy::kUndivided:
+      return false;
+  }
+  return false;
+}
+
+// Fills a WrCurve.
+class WrSolver {
+ public:
+  WrSolver(std::span<const MeasuredPoint> points, BatchSize max_batch,
+           Bytes limit, BatchPolicy policy)
+      : points_(points),
+        size_(Index(max_batch) + 1),
+        limit_(limit),
+        policy_(policy) {}
+
+  WrCurve Solve() const {
+    WrCurve curve;
+    curve.fastest_ = Compose(/*cautious=*/false);
+    const WrCurve::Chain& chain = curve.fastest_;
+    curve.final_.assign(size_, WrCurve::Final::kNone);
+    for (std::size_t b = 1; b < size_; ++b) {
+      const MeasuredPoint* whole = chain.best[b];
+      if (whole != nullptr &&
+          std::tuple(TimeOf(*whole), 1, whole->workspace.count()) <=
+              std::tuple(chain.cost[b], chain.count[b], chain.workspace[b])) {
+        curve.final_[b] = WrCurve::Final::kUndivided;
+      } else if (chain.cost[b] != kNever) {
+        curve.final_[b] = WrCurve::Final::kFastest;
+      }
+    }
+    if (std::any_of(points_.begin(), points_.end(), [](const auto& point) {
+          return point.spread.count() > 0;
+        })) {
+      DistrustNoise(&curve);
+    }
+    return curve;
+  }
+
+ private:
+  // The recurrence for one of the two costs, without the mini-batches that
+  // the policy admits only as a whole.
+  WrCurve::Chain Compose(bool cautious) const {
+    WrCurve::Chain chain;
+    chain.best.assign(size_, nullptr);
+    for (const MeasuredPoint& point : points_) {
+      if (point.workspace > limit_ ||
+          point.batch.count() >= static_cast<std::int64_t>(size_) ||
+          CostOf(point, cautious) == kNever) {
+        continue;
+      }
+      const MeasuredPoint*& best = chain.best[Index(point.batch)];
+      if (best == nullptr || Prefer(point, *best, cautious)) best = &point;
+    }
+    chain.cost.assign(size_, kNever);
+    chain.workspace.assign(size_, 0);
+    chain.count.assign(size_, 0);
+    chain.first.assign(size_, 0);
+    chain.cost[0] = 0;
+    // A mini-batch that no size equals, so that the policy sees parts only.
+    const BatchSize mini_batch{static_cast<std::int64_t>(size_)};
+    for (std::size_t p = 1; p < size_; ++p) {
+      if (chain.best[p] != nullptr &&
+          PolicyAdmits(policy_, chain.best[p]->batch, mini_batch)) {
+        Join(p, CostOf(*chain.best[p], cautious), &chain);
+      }
+    }
+    return chain;
+  }
+
+  // Admits micro-batches of size `p`. Whatever uses smaller sizes only is
+  // composed already, and within the pass b - p is before b.
+  void Join(std::size_t p, std::uint64_t cost, WrCurve::Chain* chain) const {
+    const std::int64_t workspace = chain->best[p]->workspace.count();
+    if (std::tuple(chain->cost[p], chain->count[p], chain->workspace[p]) <=
+        std::tuple(cost, 1, workspace)) {
+      return;  // smaller sizes do as well, here and inside of any division
+    }
+    for (std::size_t b = p; b < size_; ++b) {
+      const std::size_t rest = b - p;
+      const std::uint64_t total = chain->cost[rest] + cost;
+      if (total > chain->cost[b] || total >= kNever) continue;
+      const std::int32_t count = chain->count[rest] + 1;
+      const std::int64_t largest = std::max(chain->workspace[rest], workspace);
+      if (total == chain->cost[b] &&
+          std::tie(count, largest) >
+              std::tie(chain->count[b], chain->workspace[b])) {
+        continue;
+      }
+      chain->cost[b] = total;
+      chain->count[b] = count;
+      chain->workspace[b] = largest;
+      chain->first[b] = static_cast<std::int32_t>(p);
+    }
+  }
+
+  // Keeps a mini-batch undivided where no division is faster beyond doubt.
+  void DistrustNoise(WrCurve* curve) const {
+    const WrCurve::Chain& fastest = curve->fastest_;
+    const std::vector<std::uint64_t> spread =
+        Sum(fastest, [](const MeasuredPoint& p) { return SpreadOf(p); });
+    // What a division must stay below, spread included.
+    const auto bound = [&](std::size_t b) {
+      const MeasuredPoint& whole = *fastest.best[b];
+      return TimeOf(whole) - std::min(TimeOf(whole), SpreadOf(whole));
+    };
+    std::vector<std::size_t> doubtful;
+    for (std::size_t b = 1; b < size_; ++b) {
+      if (curve->final_[b] == WrCurve::Final::kFastest &&
+          fastest.best[b] != nullptr &&
+          fastest.cost[b] + spread[b] >= bound(b)) {
+        doubtful.push_back(b);
+      }
+    }
+    if (doubtful.empty()) return;
+    curve->cautious_ = Compose(/*cautious=*/true);
+    curve->cautious_time_ = Sum(curve->cautious_, TimeOf);
+    for (const std::size_t b : doubtful) {
+      curve->final_[b] = curve->cautious_.cost[b] < bound(b)
+                             ? WrCurve::Final::kCautious
+                             : WrCurve::Final::kUndivided;
+    }
+  }
+
+  // The sum of `term` over each composition's micro-batches, kNever at most.
+  template <class Term>
+  std::vector<std::uint64_t> Sum(const WrCurve::Chain& chain, Term term) const {
+    std::vector<std::uint64_t> sums(size_, 0);
+    for (std::size_t b = 1; b < size_; ++b) {
+      if (chain.cost[b] == kNever) continue;
+      const auto first = static_cast<std::size_t>(chain.first[b]);
+      sums[b] = std::min(sums[b - first] + term(*chain.best[first]), kNever);
+    }
+    return sums;
+  }
+
+  std::span<const MeasuredPoint> points_;
+  std::size_t size_;
+  Bytes limit_;
+  BatchPolicy policy_;
+};
+
+WrCurve::Final WrCurve::FinalAt(BatchSize batch) const {
+  return batch < BatchSize(1) || batch > max_batch() ? Final::kNone
+                                                     : final_[Index(batch)];
+}
+
+std::optional<Nanoseconds> WrCurve::TimeAt(BatchSize batch) const {
+  const std::size_t b = Index(batch);
+  switch (FinalAt(batch)) {
+    case Final::kNone:
+      return std::nullopt;
+    case Final::kUndivided:
+      return fastest_.best[b]->time;
+    case Final::kFastest:
+      return Nanoseconds(static_cast<std::int64_t>(fastest_.cost[b]));
+    case Final::kCautious:
+      return Nanoseconds(static_cast<std::int64_t>(cautious_time_[b]));
+  }
+  return std::nullopt;
+}
+
+std::optional<Nanoseconds> WrCurve::LowerBoundAt(BatchSize batch) const {
+  if (FinalAt(batch) == Final::kNone) return std::nullopt;
+  const std::size_t b = Index(batch);
+  std::uint64_t bound = fastest_.cost[b];
+  if (fastest_.best[b] != nullptr) {
+    bound = std::min(bound, TimeOf(*fastest_.best[b]));
+  }
+  return Nanoseconds(static_cast<std::int64_t>(bound));
+}
+
+std::optional<Nanoseconds> WrCurve::UndividedTimeAt(BatchSize batch) const {
+  if (FinalAt(batch) == Final::kNone ||
+      fastest_.best[Index(batch)] == nullptr) {
+    return std::nullopt;
+  }
+  return fastest_.best[Index(batch)]->time;
+}
+
+std::optional<Bytes> WrCurve::WorkspaceAt(BatchSize batch) const {
+  const std::size_t b = Index(batch);
+  switch (FinalAt(batch)) {
+    case Final::kNone:
+      return std::nullopt;
+    case Final::kUndivided:
+      return fastest_.best[b]->workspace;
+    case Final::kFastest:
+      return Bytes(fastest_.workspace[b]);
+    case Final::kCautious:
+      return Bytes(cautious_.workspace[b]);
+  }
+  return std::nullopt;
+}
+
+std::vector<MicroBatch> WrCurve::PlanAt(BatchSize batch) const {
+  std::vector<MicroBatch> plan;
+  const auto add = [&plan](const MeasuredPoint& point) {
+    if (!plan.empty() && plan.back().batch == point.batch) {
+      ++plan.back().count;
+    } else {
+      plan.push_back(
+          {point.batch, 1, point.algorithm, point.time, point.workspace});
+    }
+  };
+  const Final choice = FinalAt(batch);
+  if (choice == Final::kNone) return plan;
+  if (choice == Final::kUndivided) {
+    add(*fastest_.best[Index(batch)]);
+    return plan;
+  }
+  const Chain& chain = choice == Final::kFastest ? fastest_ : cautious_;
+  for (std::size_t b = Index(batch); b > 0;) {
+    const auto first = static_cast<std::size_t>(chain.first[b]);
+    add(*chain.best[first]);
+    b -= first;
+  }
+  return plan;
+}
+
+Result<WrCurve> SolveWrCurve(std::span<const MeasuredPoint> points,
+                             BatchSize max_batch, Bytes workspace_limit,
+                             BatchPolicy policy) {
+  UCUDNN_RETURN_IF_ERROR(CheckWrArguments(points, max_batch, workspace_limit));
+  return WrSolver(points, max_batch, workspace_limit, policy).Solve();
+}
+
+}  // namespace ucudnn
