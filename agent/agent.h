@@ -18,7 +18,7 @@
 #include "agent/link.h"
 #include "base/device_clocks.h"
 #include "base/result.h"
-#include "device/campaign.h"
+#include "campaign/campaign.h"
 #include "device/device.h"
 
 namespace ucudnn {

@@ -16,7 +16,7 @@
 #include "base/service/host.h"
 #include "base/service/log.h"
 #include "base/service/signals.h"
-#include "device/measure.h"
+#include "device/measure/measure.h"
 #include "device/registry.h"
 
 namespace ucudnn {

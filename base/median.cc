@@ -19,7 +19,7 @@ Nanoseconds Quartile(const std::vector<Nanoseconds>& times,
 
 }  // namespace
 
-Middle MiddleOf(std::vector<Nanoseconds> times) {
+MedianAndSpread MedianAndSpreadOf(std::vector<Nanoseconds> times) {
   UCUDNN_CHECK(!times.empty());
   std::sort(times.begin(), times.end());
   return {Quartile(times, 2), (Quartile(times, 3) - Quartile(times, 1)) / 2};

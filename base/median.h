@@ -9,7 +9,7 @@
 
 namespace ucudnn {
 
-struct Middle {
+struct MedianAndSpread {
   Nanoseconds median{0};
   Nanoseconds spread{0};  // half the distance of the middle quartiles
 };
@@ -17,7 +17,7 @@ struct Middle {
 // The median and spread of `times`, in any order, none negative, at least one.
 // Between two measurements quantiles are interpolated linearly and rounded
 // down to the nanosecond.
-Middle MiddleOf(std::vector<Nanoseconds> times);
+MedianAndSpread MedianAndSpreadOf(std::vector<Nanoseconds> times);
 
 }  // namespace ucudnn
 

@@ -185,10 +185,10 @@ Profile ProfileReader::Finish() {
     for (; row != rows_.end() && point(*row) == point(first); ++row) {
       times.push_back(row->time);
     }
-    const Middle middle = MiddleOf(times);
+    const MedianAndSpread summary = MedianAndSpreadOf(times);
     profile_.kernels[first.kernel].points.push_back(
         {first.batch, algorithms_[first.algorithm], first.workspace,
-         middle.median, middle.spread, static_cast<int>(times.size())});
+         summary.median, summary.spread, static_cast<int>(times.size())});
   }
   return std::move(profile_);
 }

@@ -18,7 +18,7 @@ StepSummary Summarize(std::span<const Nanoseconds> steps) {
   std::ranges::sort(sorted);
   summary.samples = std::ssize(sorted);
   summary.last = steps.back();
-  summary.median = MiddleOf(sorted).median;
+  summary.median = MedianAndSpreadOf(sorted).median;
   // The smallest that at least nine of ten do not exceed.
   summary.p90 = sorted[(sorted.size() * 9 + 9) / 10 - 1];
   return summary;

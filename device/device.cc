@@ -12,9 +12,9 @@ namespace ucudnn {
 namespace {
 
 // Of a device that is waited for.
-class HostMark final : public Mark {
+class HostEvent final : public Event {
  public:
-  explicit HostMark(Device& device) : device_(device) {}
+  explicit HostEvent(Device& device) : device_(device) {}
 
   Status Set() override {
     UCUDNN_RETURN_IF_ERROR(device_.Synchronize());
@@ -22,9 +22,9 @@ class HostMark final : public Mark {
     return {};
   }
   Result<bool> Reached() override { return true; }
-  Result<Nanoseconds> Since(const Mark& start) const override {
+  Result<Nanoseconds> Since(const Event& start) const override {
     return std::chrono::duration_cast<Nanoseconds>(
-        time_ - dynamic_cast<const HostMark&>(start).time_);
+        time_ - dynamic_cast<const HostEvent&>(start).time_);
   }
 
  private:
@@ -85,8 +85,8 @@ Result<DeviceBuffer> Device::AllocateHost(Bytes size) {
   return AllocateHostMemory(size);
 }
 
-Result<std::unique_ptr<Mark>> Device::MakeMark() {
-  return std::make_unique<HostMark>(*this);
+Result<std::unique_ptr<Event>> Device::MakeEvent() {
+  return std::make_unique<HostEvent>(*this);
 }
 
 void DeviceBuffer::Reset() {

@@ -118,18 +118,18 @@ class Convolution {
 };
 
 // A point in a device's order of work: what was enqueued before it.
-class Mark {
+class Event {
  public:
-  virtual ~Mark() = default;
-  // Moves the mark to the end of what is enqueued now. Before the first time
+  virtual ~Event() = default;
+  // Moves the event to the end of what is enqueued now. Before the first time
   // the others are of no use.
   virtual Status Set() = 0;
   // Whether the device is past it, or what failed on the way; waits for
   // nothing.
   virtual Result<bool> Reached() = 0;
-  // The time on the device from `start`, a mark of the same device, to this;
+  // The time on the device from `start`, a event of the same device, to this;
   // both are reached.
-  virtual Result<Nanoseconds> Since(const Mark& start) const = 0;
+  virtual Result<Nanoseconds> Since(const Event& start) const = 0;
 };
 
 class Device {
@@ -194,8 +194,8 @@ class Device {
     UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, Time(work));
     return EnqueuedTime{.device = time};
   }
-  // By default a mark whose Set waits for the device, and notes the time.
-  virtual Result<std::unique_ptr<Mark>> MakeMark();
+  // By default a event whose Set waits for the device, and notes the time.
+  virtual Result<std::unique_ptr<Event>> MakeEvent();
   // Waits until all that was enqueued is done; reports what failed in it.
   virtual Status Synchronize() = 0;
 

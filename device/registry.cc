@@ -10,8 +10,8 @@
 // One function for each backend, in this order: what opens first is used.
 #ifdef UCUDNN_WITH_CUDNN
 #include "device/cudnn/cudnn_device.h"
-#include "device/cudnn/monitor.h"
-#include "device/cudnn/visible_gpus.h"
+#include "device/cudnn/driver/monitor.h"
+#include "device/cudnn/driver/visible_gpus.h"
 #endif
 #ifdef UCUDNN_WITH_ONEDNN
 #include "device/onednn/onednn_device.h"

@@ -81,7 +81,8 @@ void Summarise(std::vector<Measurement> rows, std::vector<GpuTimes>* gpus) {
            row->batch == first.batch) {
       times.push_back((row++)->time);
     }
-    (*gpus)[first.gpu].times.push_back({first.batch, MiddleOf(times).median});
+    (*gpus)[first.gpu].times.push_back(
+        {first.batch, MedianAndSpreadOf(times).median});
   }
 }
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "device/cudnn/legacy_algorithms.h"
+#include "device/cudnn/legacy/algorithms.h"
 #include "device/cudnn/shapes.h"
 
 namespace ucudnn::cudnn {

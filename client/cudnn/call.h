@@ -15,8 +15,8 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "client/executor/micro_batches.h"
-#include "device/cudnn/legacy_queries.h"
-#include "device/cudnn/libraries.h"
+#include "device/cudnn/driver/libraries.h"
+#include "device/cudnn/legacy/queries.h"
 
 namespace ucudnn::cudnn {
 

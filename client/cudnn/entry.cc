@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "client/local/planner.h"
-#include "device/cudnn/legacy_queries.h"
+#include "device/cudnn/legacy/queries.h"
 
 namespace ucudnn::cudnn {
 namespace {

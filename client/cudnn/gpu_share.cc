@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "client/local/ask_coordinator.h"
-#include "device/cudnn/context.h"
 #include "device/cudnn/cudnn_device.h"
+#include "device/cudnn/driver/context.h"
 
 namespace ucudnn::cudnn {
 namespace {

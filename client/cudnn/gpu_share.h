@@ -24,7 +24,7 @@
 #include "client/local/named_network.h"
 #include "client/local/planner.h"
 #include "client/local/segments.h"
-#include "device/cudnn/libraries.h"
+#include "device/cudnn/driver/libraries.h"
 #include "device/device.h"
 
 namespace ucudnn::cudnn {

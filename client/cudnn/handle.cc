@@ -3,7 +3,7 @@
 
 #include "client/cudnn/handle_state.h"
 #include "client/cudnn/operations.h"
-#include "device/cudnn/libraries.h"
+#include "device/cudnn/driver/libraries.h"
 // After those that take the addresses of cuDNN's functions, which it overloads.
 #include "ucudnn/handle.h"
 

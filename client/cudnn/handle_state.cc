@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "device/cudnn/convolutions.h"
-#include "device/cudnn/legacy_algorithms.h"
+#include "device/cudnn/legacy/algorithms.h"
 
 namespace ucudnn::cudnn {
 namespace {

@@ -21,8 +21,8 @@
 #include "client/cudnn/gpu_share.h"
 #include "client/executor/micro_batches.h"
 #include "client/local/settings.h"
+#include "device/cudnn/driver/libraries.h"
 #include "device/cudnn/handle.h"
-#include "device/cudnn/libraries.h"
 #include "device/device.h"
 
 namespace ucudnn::cudnn {

@@ -8,8 +8,8 @@
 
 #include "client/gradients/gpu_gradients_state.h"
 #include "client/gradients/gradient_sum.h"
-#include "device/cudnn/context.h"
-#include "device/cudnn/libraries.h"
+#include "device/cudnn/driver/context.h"
+#include "device/cudnn/driver/libraries.h"
 
 namespace ucudnn {
 namespace {

@@ -15,8 +15,8 @@
 #include "client/gradients/gpu_gradients.h"
 #include "client/ranks/ranks.h"
 #include "client/ranks/shared_memory.h"
-#include "device/cudnn/context.h"
-#include "device/cudnn/libraries.h"
+#include "device/cudnn/driver/context.h"
+#include "device/cudnn/driver/libraries.h"
 
 namespace ucudnn {
 

@@ -6,11 +6,11 @@
 #include <stop_token>
 #include <utility>
 
+#include "campaign/campaign.h"
 #include "client/local/accuracy.h"
 #include "client/local/candidate_filter.h"
 #include "client/local/plan_text.h"
-#include "device/campaign.h"
-#include "device/measure.h"
+#include "device/measure/measure.h"
 #include "solver/knapsack/wd.h"
 #include "solver/micro_batch/host_time.h"
 #include "solver/micro_batch/wr.h"

@@ -32,7 +32,7 @@
 #include "client/local/profile_wire.h"
 #include "client/local/settings.h"
 #include "device/device.h"
-#include "device/measure.h"
+#include "device/measure/measure.h"
 #include "solver/micro_batch/pareto.h"
 
 namespace ucudnn {
@@ -108,7 +108,7 @@ class LocalPlanner {
                 const Bench& bench, ProblemMeasurements* known);
   Status Measure(const ConvProblem& problem, const AdaptiveLook& need,
                  const Bench& bench, ProblemMeasurements* known);
-  // By the adaptive policy, as agents do (device/campaign.h).
+  // By the adaptive policy, as agents do (campaign/campaign.h).
   Status Explore(Device& device, const ConvProblem& problem,
                  const AdaptiveLook& need, const MeasureOptions& options,
                  const Bench& bench, ProblemMeasurements* known);

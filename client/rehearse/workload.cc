@@ -9,7 +9,7 @@
 #include "base/median.h"
 #include "client/executor/undivided.h"
 #include "device/elements.h"
-#include "device/measure.h"
+#include "device/measure/measure.h"
 #include "device/reference_element.h"
 #include "device/rounding.h"
 
@@ -186,8 +186,8 @@ Result<Timing> Workload::MeasureWith(Executor& executor, int iterations,
     if (n >= 0) times.push_back(time);
     if (progress) progress(n + kWarmUp + 1, iterations + kWarmUp);
   }
-  const Middle middle = MiddleOf(std::move(times));
-  return Timing{middle.median, middle.spread, iterations};
+  const MedianAndSpread summary = MedianAndSpreadOf(std::move(times));
+  return Timing{summary.median, summary.spread, iterations};
 }
 
 Result<Timing> Workload::Measure(int iterations, const Progress& progress) {

@@ -12,7 +12,7 @@
 
 #include "client/cudnn/handle_state.h"
 #include "client/cudnn/operations.h"
-#include "device/cudnn/libraries.h"
+#include "device/cudnn/driver/libraries.h"
 
 using ucudnn::cudnn::BackwardDataCall;
 using ucudnn::cudnn::BackwardFilterCall;

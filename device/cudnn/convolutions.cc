@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "device/cudnn/graph.h"
-#include "device/cudnn/graph_name.h"
-#include "device/cudnn/legacy.h"
+#include "device/cudnn/graph/graph.h"
+#include "device/cudnn/graph/name.h"
+#include "device/cudnn/legacy/legacy.h"
 #include "device/rounding.h"
 
 namespace ucudnn::cudnn {

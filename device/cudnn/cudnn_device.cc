@@ -9,21 +9,21 @@
 #include <set>
 #include <utility>
 
-#include "device/cudnn/context.h"
 #include "device/cudnn/convolutions.h"
-#include "device/cudnn/event_mark.h"
+#include "device/cudnn/driver/context.h"
+#include "device/cudnn/driver/event.h"
+#include "device/cudnn/driver/libraries.h"
+#include "device/cudnn/driver/monitor.h"
+#include "device/cudnn/driver/stream_gate.h"
 #include "device/cudnn/handle.h"
-#include "device/cudnn/libraries.h"
-#include "device/cudnn/listers.h"
-#include "device/cudnn/monitor.h"
-#include "device/cudnn/stream_hold.h"
+#include "device/cudnn/lister_pool.h"
 
 namespace ucudnn {
 namespace {
 
 using cudnn::CudnnHandle;
 using cudnn::DriverApi;
-using cudnn::EventMark;
+using cudnn::DriverEvent;
 using cudnn::Families;
 using cudnn::GpuContext;
 using cudnn::Libraries;
@@ -91,7 +91,7 @@ class CudnnDevice : public Device {
   std::vector<Result<std::vector<Candidate>>> ListAlgorithmsOfEach(
       const ConvProblem& problem, std::span<const BatchSize> batches) override {
     return families_.graph
-               ? listers_->List(*handle_, families_, problem, batches)
+               ? lister_pool_->List(*handle_, families_, problem, batches)
                : Device::ListAlgorithmsOfEach(problem, batches);
   }
   Result<std::unique_ptr<Convolution>> Prepare(
@@ -107,7 +107,7 @@ class CudnnDevice : public Device {
   Result<Nanoseconds> Time(const std::function<Status()>& work) override;
   Result<EnqueuedTime> TimeEnqueued(
       const std::function<Status()>& work) override;
-  Result<std::unique_ptr<Mark>> MakeMark() override;
+  Result<std::unique_ptr<Event>> MakeEvent() override;
   Status Synchronize() override;
   std::string BusyWith() override;
 
@@ -135,11 +135,11 @@ class CudnnDevice : public Device {
   Bytes cache_;  // the L2, which slices share
   // In the order of making; handle and events go before their context.
   std::unique_ptr<GpuContext> context_;
-  std::unique_ptr<EventMark> start_;
-  std::unique_ptr<EventMark> stop_;
+  std::unique_ptr<DriverEvent> start_;
+  std::unique_ptr<DriverEvent> stop_;
   std::unique_ptr<CudnnHandle> handle_;
-  std::unique_ptr<cudnn::Listers> listers_;
-  int holds_in_vain_ = 0;  // in a row, and timings since without
+  std::unique_ptr<cudnn::ListerPool> lister_pool_;
+  int gates_in_vain_ = 0;  // in a row, and timings since without
 };
 
 Result<std::unique_ptr<Device>> CudnnDevice::Open(const Libraries& libraries,
@@ -224,12 +224,12 @@ Status CudnnDevice::Finish(const Libraries& libraries) {
   info_.kind.units = context.sms();
   if (context.is_slice()) info_.id += fmt::format("/{}sm", context.sms());
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context.Enter());
-  UCUDNN_ASSIGN_OR_RETURN(start_, EventMark::Create(context));
-  UCUDNN_ASSIGN_OR_RETURN(stop_, EventMark::Create(context));
+  UCUDNN_ASSIGN_OR_RETURN(start_, DriverEvent::Create(context));
+  UCUDNN_ASSIGN_OR_RETURN(stop_, DriverEvent::Create(context));
   UCUDNN_ASSIGN_OR_RETURN(handle_,
                           CudnnHandle::Create(libraries.cudnn, context));
-  listers_ = std::make_unique<cudnn::Listers>(libraries.cudnn, context,
-                                              listing_threads_);
+  lister_pool_ = std::make_unique<cudnn::ListerPool>(libraries.cudnn, context,
+                                                     listing_threads_);
   return {};
 }
 
@@ -326,30 +326,30 @@ Result<Nanoseconds> CudnnDevice::Time(const std::function<Status()>& work) {
 Result<Device::EnqueuedTime> CudnnDevice::TimeEnqueued(
     const std::function<Status()>& work) {
   // Many times what enqueueing takes. Where the host waits for the device all
-  // the same, each hold would cost so much for nothing: they are left out for a
+  // the same, each gate would cost so much for nothing: they are left out for a
   // while.
   constexpr Nanoseconds kMost = std::chrono::milliseconds(20);
   constexpr int kMostInVain = 3;
   constexpr int kWhile = 100;
-  if (holds_in_vain_ >= kMostInVain) {
-    if (++holds_in_vain_ == kMostInVain + kWhile) holds_in_vain_ = 0;
+  if (gates_in_vain_ >= kMostInVain) {
+    if (++gates_in_vain_ == kMostInVain + kWhile) gates_in_vain_ = 0;
     return Device::TimeEnqueued(work);
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  auto hold = cudnn::StreamHold::Begin(*context_, kMost);
-  if (!hold && hold.error().code == Code::kUnimplemented) {
+  auto gate = cudnn::StreamGate::Begin(*context_, kMost);
+  if (!gate && gate.error().code == Code::kUnimplemented) {
     return Device::TimeEnqueued(work);
   }
-  if (!hold) return tl::unexpected<Error>(std::move(hold).error());
+  if (!gate) return tl::unexpected<Error>(std::move(gate).error());
   EnqueuedTime time;
   const auto begun = std::chrono::steady_clock::now();
   UCUDNN_ASSIGN_OR_RETURN(time.device, TimeBetweenEvents(work, [&] {
-                            hold->Release();
+                            gate->Release();
                             time.host =
                                 std::chrono::steady_clock::now() - begun;
                           }));
-  holds_in_vain_ = hold->ran_out() ? holds_in_vain_ + 1 : 0;
-  if (hold->ran_out()) time.host = Nanoseconds(0);
+  gates_in_vain_ = gate->ran_out() ? gates_in_vain_ + 1 : 0;
+  if (gate->ran_out()) time.host = Nanoseconds(0);
   return time;
 }
 
@@ -364,8 +364,8 @@ Result<Nanoseconds> CudnnDevice::TimeBetweenEvents(
   return stop_->Since(*start_);
 }
 
-Result<std::unique_ptr<Mark>> CudnnDevice::MakeMark() {
-  return EventMark::Create(*context_);
+Result<std::unique_ptr<Event>> CudnnDevice::MakeEvent() {
+  return DriverEvent::Create(*context_);
 }
 
 Status CudnnDevice::Synchronize() {

@@ -3,8 +3,8 @@
 #include <array>
 #include <utility>
 
-#include "device/cudnn/engine_check.h"
-#include "device/cudnn/recent_engines.h"
+#include "device/cudnn/graph/engine_cache.h"
+#include "device/cudnn/graph/engine_check.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -50,7 +50,7 @@ CudnnHandle::CudnnHandle(const CudnnApi& api, GpuContext* context,
     : api_(api),
       context_(context),
       handle_(handle),
-      verdicts_(std::make_unique<EngineVerdicts>()) {}
+      engine_validation_(std::make_unique<EngineValidation>()) {}
 
 Result<std::unique_ptr<CudnnHandle>> CudnnHandle::Create(const CudnnApi& api,
                                                          GpuContext& context) {
@@ -72,7 +72,7 @@ std::unique_ptr<CudnnHandle> CudnnHandle::Wrap(const CudnnApi& api,
 }
 
 CudnnHandle::~CudnnHandle() {
-  recent_.reset();
+  engine_cache_.reset();
   if (context_ == nullptr || handle_ == nullptr) return;
   // Fails in a lost context, where nothing can be released.
   if (const auto scope = context_->Enter()) (void)api_.Destroy(handle_);

@@ -13,13 +13,13 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "device/cudnn/context.h"
-#include "device/cudnn/libraries.h"
+#include "device/cudnn/driver/context.h"
+#include "device/cudnn/driver/libraries.h"
 
 namespace ucudnn::cudnn {
 
-class EngineVerdicts;
-class RecentEngines;
+class EngineValidation;
+class EngineCache;
 
 // "cudnnConvolutionForward: CUDNN_STATUS_NOT_SUPPORTED (...)" with the code
 // that fits: kUnimplemented for what cuDNN does not support, kInvalidArgument
@@ -63,9 +63,9 @@ class CudnnHandle {
   // On which the handle works now.
   Result<CUstream> stream();
   // What is known of engines (engine_check.h).
-  EngineVerdicts& verdicts() { return *verdicts_; }
+  EngineValidation& engine_validation() { return *engine_validation_; }
   // Those that were listed last, ready to run (graph.h).
-  std::unique_ptr<RecentEngines>& recent() { return recent_; }
+  std::unique_ptr<EngineCache>& engine_cache() { return engine_cache_; }
 
  private:
   CudnnHandle(const CudnnApi& api, GpuContext* context, cudnnHandle_t handle);
@@ -74,8 +74,8 @@ class CudnnHandle {
   GpuContext* context_;  // null if the handle is not ours
   cudnnHandle_t handle_;
   const DriverApi* driver_ = nullptr;
-  std::unique_ptr<EngineVerdicts> verdicts_;
-  std::unique_ptr<RecentEngines> recent_;
+  std::unique_ptr<EngineValidation> engine_validation_;
+  std::unique_ptr<EngineCache> engine_cache_;
 };
 
 }  // namespace ucudnn::cudnn

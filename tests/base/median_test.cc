@@ -10,10 +10,10 @@ namespace {
 
 using Times = std::vector<Nanoseconds>;
 
-Middle Of(std::initializer_list<std::int64_t> counts) {
+MedianAndSpread Of(std::initializer_list<std::int64_t> counts) {
   Times times;
   for (const std::int64_t count : counts) times.emplace_back(count);
-  return MiddleOf(std::move(times));
+  return MedianAndSpreadOf(std::move(times));
 }
 
 TEST(MedianTest, TakesTheMiddleOne) {

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "tests/device/recorded_campaigns.h"
+#include "tests/campaign/recorded_campaigns.h"
 
 namespace ucudnn {
 namespace {

@@ -150,8 +150,8 @@ TEST_P(DeviceContractTest, MarksPointsInItsOrderOfWork) {
   const Bytes size = 1_MiB;
   auto buffer = device_->Allocate(size);
   ASSERT_OK(buffer);
-  auto start = device_->MakeMark();
-  auto end = device_->MakeMark();
+  auto start = device_->MakeEvent();
+  auto end = device_->MakeEvent();
   ASSERT_OK(start);
   ASSERT_OK(end);
   for (int i = 0; i < 2; ++i) {

@@ -9,7 +9,7 @@
 #include <ctime>
 #include <thread>
 
-#include "device/measure.h"
+#include "device/measure/measure.h"
 #include "device/registry.h"
 
 namespace ucudnn {

@@ -29,7 +29,7 @@
 #include "base/median.h"
 #include "base/onnx/network_file.h"
 #include "client/executor/executor.h"
-#include "device/measure.h"
+#include "device/measure/measure.h"
 #include "device/registry.h"
 #include "solver/micro_batch/wr.h"
 #include "tests/gpu/cold/row.h"
@@ -72,8 +72,8 @@ struct Sample {
 };
 
 Sample SampleOf(const std::vector<Nanoseconds>& times) {
-  const Middle middle = MiddleOf(times);
-  return {middle.median, middle.spread, *std::ranges::min_element(times)};
+  const MedianAndSpread summary = MedianAndSpreadOf(times);
+  return {summary.median, summary.spread, *std::ranges::min_element(times)};
 }
 
 // What one kernel, or all of them, take.
@@ -242,7 +242,7 @@ class Experiment {
     std::vector<Nanoseconds> wholes;
     std::vector<std::vector<Nanoseconds>> parts;
   };
-  using Marks = std::vector<std::unique_ptr<Mark>>;
+  using Events = std::vector<std::unique_ptr<Event>>;
   using Key = std::tuple<ConvProblem, BatchSize, Algorithm>;
   // Of a micro-batch by itself: hot and cold.
   using AloneTimes = std::map<Key, std::array<std::vector<Nanoseconds>, 2>>;
@@ -254,16 +254,16 @@ class Experiment {
     UCUDNN_ASSIGN_OR_RETURN(
         const auto operands,
         RowOperands::Create(device_, job.kernels, job.batch));
-    Marks marks(executor.size() + 1);
-    for (auto& mark : marks) {
-      UCUDNN_ASSIGN_OR_RETURN(mark, device_.MakeMark());
+    Events events(executor.size() + 1);
+    for (auto& event : events) {
+      UCUDNN_ASSIGN_OR_RETURN(event, device_.MakeEvent());
     }
     std::array<RowTimes, 2> rows;
     for (RowTimes& row : rows) row.parts.resize(executor.size());
     AloneTimes alone;
     for (int round = 0; round < settings_.rounds; ++round) {
       for (const bool own : {false, true}) {
-        UCUDNN_RETURN_IF_ERROR(RunRow(job, executor, *operands, own, marks,
+        UCUDNN_RETURN_IF_ERROR(RunRow(job, executor, *operands, own, events,
                                       &rows[own], &(*clocks)[own]));
       }
       UCUDNN_RETURN_IF_ERROR(MeasureAlone(plan, round % 2 == 1, &alone,
@@ -294,7 +294,7 @@ class Experiment {
   // To warm up, for the whole, and for the parts, since asking for these takes
   // time too.
   Status RunRow(const Job& job, Executor& executor, const RowOperands& operands,
-                bool own, const Marks& marks, RowTimes* times,
+                bool own, const Events& events, RowTimes* times,
                 std::string* clocks) {
     std::vector<std::size_t> order(executor.size());
     for (std::size_t k = 0; k < order.size(); ++k) order[k] = k;
@@ -310,16 +310,16 @@ class Experiment {
     UCUDNN_RETURN_IF_ERROR(device_.Time(all));
     UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds whole, device_.Time(all));
     times->wholes.push_back(whole);
-    UCUDNN_RETURN_IF_ERROR(marks[0]->Set());
+    UCUDNN_RETURN_IF_ERROR(events[0]->Set());
     for (std::size_t i = 0; i < order.size(); ++i) {
       UCUDNN_RETURN_IF_ERROR(run(order[i]));
-      UCUDNN_RETURN_IF_ERROR(marks[i + 1]->Set());
+      UCUDNN_RETURN_IF_ERROR(events[i + 1]->Set());
     }
     *clocks = ClocksNow();  // a GPU is still at it
     UCUDNN_RETURN_IF_ERROR(device_.Synchronize());
     for (std::size_t i = 0; i < order.size(); ++i) {
       UCUDNN_ASSIGN_OR_RETURN(times->parts[order[i]].emplace_back(),
-                              marks[i + 1]->Since(*marks[i]));
+                              events[i + 1]->Since(*events[i]));
     }
     return {};
   }

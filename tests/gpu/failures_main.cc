@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "device/cudnn/cudnn_device.h"
-#include "device/measure.h"
+#include "device/measure/measure.h"
 
 namespace ucudnn {
 namespace {

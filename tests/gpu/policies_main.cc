@@ -30,7 +30,7 @@
 
 #include "base/median.h"
 #include "base/onnx/network_file.h"
-#include "device/campaign.h"
+#include "campaign/campaign.h"
 #include "device/cudnn/cudnn_device.h"
 #include "device/recorded/recorded_device.h"
 #include "solver/micro_batch/wr.h"
@@ -218,7 +218,7 @@ class Policies {
     std::vector<Times> times(kernels_.size());
     for (std::size_t k = 0; k < kernels_.size(); ++k) {
       for (const auto& [key, of_point] : samples[k]) {
-        times[k][key] = MiddleOf(of_point).median;
+        times[k][key] = MedianAndSpreadOf(of_point).median;
       }
     }
     std::vector<std::size_t> every(kernels_.size());

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "base/conv_problem.h"
-#include "device/cudnn/context.h"
 #include "device/cudnn/cudnn_device.h"
-#include "device/cudnn/graph.h"
+#include "device/cudnn/driver/context.h"
+#include "device/cudnn/driver/monitor.h"
+#include "device/cudnn/graph/graph.h"
 #include "device/cudnn/handle.h"
-#include "device/cudnn/monitor.h"
 
 namespace ucudnn {
 namespace {

@@ -21,9 +21,9 @@
 #include "client/gradients/gpu_gradients.h"
 #include "client/gradients/gradient_sum.h"
 #include "client/ranks/ranks.h"
-#include "device/cudnn/context.h"
-#include "device/cudnn/libraries.h"
-#include "device/cudnn/stream_hold.h"
+#include "device/cudnn/driver/context.h"
+#include "device/cudnn/driver/libraries.h"
+#include "device/cudnn/driver/stream_gate.h"
 #include "ucudnn/mpi.hpp"
 
 namespace ucudnn {
@@ -181,8 +181,8 @@ class Checks {
       Need(driver_.MemcpyHtoDAsync(reinterpret_cast<CUdeviceptr>(memory.get()),
                                    mine.data(), kSize * sizeof(float), made_in),
            "cuMemcpyHtoDAsync");
-      auto hold = cudnn::StreamHold::Begin(**busy, std::chrono::seconds(10));
-      Need(hold ? Status() : tl::unexpected<Error>(hold.error()), "hold");
+      auto gate = cudnn::StreamGate::Begin(**busy, std::chrono::seconds(10));
+      Need(gate ? Status() : tl::unexpected<Error>(gate.error()), "gate");
       Need(driver_.MemsetD8Async(reinterpret_cast<CUdeviceptr>(other.get()), 0,
                                  kSize * sizeof(float), (*busy)->stream()),
            "cuMemsetD8Async");
@@ -194,8 +194,8 @@ class Checks {
                               .count();
       const bool beside =
           driver_.StreamQuery((*busy)->stream()) == CUDA_ERROR_NOT_READY &&
-          !hold->ran_out();
-      hold->Release();
+          !gate->ran_out();
+      gate->Release();
       Need(driver_.StreamSynchronize((*busy)->stream()), "cuStreamSynchronize");
       Tell(fmt::format("{}, beside a busy stream, {}", name,
                        made_in == nullptr ? "made before" : "in a stream"),

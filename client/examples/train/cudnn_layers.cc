@@ -8,8 +8,8 @@
 
 #include "client/examples/train/layers.h"
 #include "device/cudnn/cudnn_device.h"
+#include "device/cudnn/driver/libraries.h"
 #include "device/cudnn/handle.h"
-#include "device/cudnn/libraries.h"
 
 namespace ucudnn::train {
 namespace {

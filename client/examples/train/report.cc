@@ -100,7 +100,7 @@ std::optional<Nanoseconds> Typical(std::vector<Nanoseconds> times) {
       std::min<std::ptrdiff_t>(std::ssize(times) / 2, 3);
   times.erase(times.begin(), times.begin() + first);
   std::sort(times.begin(), times.end());
-  return MiddleOf(times).median;
+  return MedianAndSpreadOf(times).median;
 }
 
 std::vector<Nanoseconds> SlowestPasses(const Report& report) {

@@ -44,11 +44,11 @@ Ranks::Deadline Soon() { return Clock::now() + kMeeting; }
 // worth an agreement of the ranks.
 constexpr Bytes kBucket = 2_MiB;
 
-// Waits until the device is past `mark`.
-Status Await(Mark& mark) {
+// Waits until the device is past `event`.
+Status Await(Event& event) {
   const auto deadline = Soon();
   for (;;) {
-    UCUDNN_ASSIGN_OR_RETURN(const bool reached, mark.Reached());
+    UCUDNN_ASSIGN_OR_RETURN(const bool reached, event.Reached());
     if (reached) return {};
     if (Clock::now() >= deadline) {
       return Fail(Code::kDeadlineExceeded, "the device did not end its work");
@@ -131,11 +131,11 @@ class Training {
     auto parameters = Parameters::Create(*device_, job_.net, options_.seed);
     UCUDNN_RETURN_IF_ERROR(Together(StatusOf(parameters)));
     parameters_ = *std::move(parameters);
-    for (auto* mark : {&start_, &passed_, &updated_}) {
-      UCUDNN_ASSIGN_OR_RETURN(*mark, device_->MakeMark());
+    for (auto* event : {&start_, &passed_, &updated_}) {
+      UCUDNN_ASSIGN_OR_RETURN(*event, device_->MakeEvent());
     }
     for (const Parameters::Bucket& bucket : parameters_->Buckets(kBucket)) {
-      UCUDNN_ASSIGN_OR_RETURN(auto made, device_->MakeMark());
+      UCUDNN_ASSIGN_OR_RETURN(auto made, device_->MakeEvent());
       buckets_.push_back({bucket, std::move(made)});
     }
     return MakeReplica();
@@ -429,7 +429,7 @@ class Training {
   }
 
   struct Bucket : Parameters::Bucket {
-    std::unique_ptr<Mark> made;
+    std::unique_ptr<Event> made;
   };
 
   Ranks& ranks_;
@@ -447,9 +447,9 @@ class Training {
   std::optional<Loader> loader_;
   std::unique_ptr<Parameters> parameters_;
   // In each step: where the passes begin and end, and when the filters are new.
-  std::unique_ptr<Mark> start_;
-  std::unique_ptr<Mark> passed_;
-  std::unique_ptr<Mark> updated_;
+  std::unique_ptr<Event> start_;
+  std::unique_ptr<Event> passed_;
+  std::unique_ptr<Event> updated_;
   std::vector<Bucket> buckets_;
   std::unique_ptr<Replica> replica_;
   double loss_ = 0;

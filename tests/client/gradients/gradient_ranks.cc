@@ -29,7 +29,7 @@
 #include "client/gradients/gpu_gradients.h"
 #include "client/gradients/gradient_sum.h"
 #include "client/ranks/ranks.h"
-#include "device/cudnn/libraries.h"
+#include "device/cudnn/driver/libraries.h"
 
 namespace ucudnn {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "base/median.h"
 #include "client/executor/executor.h"
-#include "device/cudnn/graph_name.h"
-#include "device/cudnn/monitor.h"
+#include "device/cudnn/driver/monitor.h"
+#include "device/cudnn/graph/name.h"
 #include "device/elements.h"
 #include "device/reference_element.h"
 #include "device/rounding.h"
@@ -141,7 +141,7 @@ Result<Nanoseconds> TimeKernel(Device& device, Executor& executor,
         }));
     times.push_back(time.device / runs);
   }
-  return MiddleOf(times).median;
+  return MedianAndSpreadOf(times).median;
 }
 
 // The operands are allocated when a first plan is run.
@@ -174,8 +174,8 @@ Status RunPlan(Device& device, const Job& job, const WorkspacePlan& plan,
     times.push_back(time);
     enqueues.push_back(enqueued);
   }
-  figure->measured = MiddleOf(times).median;
-  figure->enqueued = MiddleOf(enqueues).median;
+  figure->measured = MedianAndSpreadOf(times).median;
+  figure->enqueued = MedianAndSpreadOf(enqueues).median;
   UCUDNN_ASSIGN_OR_RETURN(figure->clocks, ClocksDuring(device, all));
   for (std::size_t k = 0; k < figure->kernels.size(); ++k) {
     KernelFigure& kernel = figure->kernels[k];
@@ -200,7 +200,7 @@ Status RunPlan(Device& device, const Job& job, const WorkspacePlan& plan,
     UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, device.Time(all));
     alone.push_back(time);
   }
-  figure->device_alone = MiddleOf(alone).median;
+  figure->device_alone = MedianAndSpreadOf(alone).median;
   if (check) {
     UCUDNN_ASSIGN_OR_RETURN(figure->error,
                             LargestError(device, *executor, plan, **operands));

@@ -3,10 +3,11 @@
 
 // Measures a problem's algorithms on powers of two up to a batch, in as little
 // time as a figure allows: each algorithm is run once, and measured as
-// device/measure.h does it only where it can matter (screening.h). An algorithm
-// whose runs on smaller batches show that it is hopeless is not even run. Then,
-// for a few limits, of the algorithms that such a batch may make faster: the
-// largest multiples of 8 images that fit, and even parts of the batch.
+// device/measure/measure.h does it only where it can matter (screening.h). An
+// algorithm whose runs on smaller batches show that it is hopeless is not even
+// run. Then, for a few limits, of the algorithms that such a batch may make
+// faster: the largest multiples of 8 images that fit, and even parts of the
+// batch.
 //
 // The least power of two is the one whose images have some 3 MiB, at most 8.
 
@@ -21,7 +22,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "device/device.h"
-#include "device/measure.h"
+#include "device/measure/measure.h"
 #include "tests/gpu/figures/screening.h"
 #include "tests/gpu/figures/survey.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "device/cudnn/graph_name.h"
+#include "device/cudnn/graph/name.h"
 
 namespace ucudnn::figures {
 namespace {

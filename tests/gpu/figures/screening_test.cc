@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "device/cudnn/graph_name.h"
+#include "device/cudnn/graph/name.h"
 
 namespace ucudnn::figures {
 namespace {

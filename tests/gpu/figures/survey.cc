@@ -3,7 +3,7 @@
 #include <atomic>
 #include <thread>
 
-#include "device/cudnn/engine_check.h"
+#include "device/cudnn/graph/engine_check.h"
 #include "device/cudnn/handle.h"
 
 namespace ucudnn::figures {

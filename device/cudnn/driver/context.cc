@@ -1,0 +1,239 @@
+#include "device/cudnn/driver/context.h"
+
+#include <utility>
+
+namespace ucudnn::cudnn {
+namespace {
+
+Code CodeOf(CUresult result) {
+  if (IsLost(result)) return Code::kDataLoss;
+  switch (result) {
+    case CUDA_ERROR_OUT_OF_MEMORY:
+      return Code::kResourceExhausted;
+    case CUDA_ERROR_NOT_SUPPORTED:
+    case CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER:
+      return Code::kUnimplemented;
+    case CUDA_ERROR_NO_DEVICE:
+    case CUDA_ERROR_INVALID_DEVICE:
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:
+    case CUDA_ERROR_SYSTEM_NOT_READY:
+    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+    case CUDA_ERROR_STUB_LIBRARY:
+      return Code::kUnavailable;
+    default:
+      return Code::kInternal;
+  }
+}
+
+}  // namespace
+
+bool IsLost(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_DEINITIALIZED:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_MPS_CLIENT_TERMINATED:
+    case CUDA_ERROR_EXTERNAL_DEVICE:
+    case CUDA_ERROR_UNKNOWN:
+      return true;
+    default:
+      // Errors that only newer headers have a name for.
+      return static_cast<int>(result) == 226 ||  // CONTAINED
+             static_cast<int>(result) == 721;    // TENSOR_MEMORY_LEAK
+  }
+}
+
+Error DescribeError(const DriverApi& driver, CUresult result,
+                    std::string_view call) {
+  const char* name = nullptr;
+  const char* text = nullptr;
+  // Both leave the pointer null where they do not know the error.
+  (void)driver.GetErrorName(result, &name);
+  (void)driver.GetErrorString(result, &text);
+  return {CodeOf(result),
+          fmt::format("{}: {} ({})", call,
+                      name != nullptr ? std::string(name)
+                                      : fmt::format("CUDA error {}",
+                                                    static_cast<int>(result)),
+                      text != nullptr ? text : "no description")};
+}
+
+GpuContext::Scope::~Scope() {
+  if (driver_ == nullptr) return;
+  CUcontext popped = nullptr;
+  (void)driver_->CtxPopCurrent(&popped);
+}
+
+Result<std::unique_ptr<GpuContext>> GpuContext::Create(const DriverApi& driver,
+                                                       CUdevice device,
+                                                       std::string name,
+                                                       std::int64_t slice_sms) {
+  std::unique_ptr<GpuContext> context(
+      new GpuContext(driver, device, std::move(name)));
+  UCUDNN_RETURN_IF_ERROR(context->Retain());
+  if (slice_sms > 0) UCUDNN_RETURN_IF_ERROR(context->Slice(slice_sms));
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context->Enter());
+  if (context->green_ != nullptr) {
+    UCUDNN_RETURN_IF_ERROR(context->Check(
+        driver.GreenCtxStreamCreate(&context->stream_, context->green_,
+                                    CU_STREAM_NON_BLOCKING, 0),
+        "cuGreenCtxStreamCreate"));
+  } else {
+    UCUDNN_RETURN_IF_ERROR(context->Check(
+        driver.StreamCreate(&context->stream_, CU_STREAM_NON_BLOCKING),
+        "cuStreamCreate"));
+  }
+  return context;
+}
+
+Result<std::unique_ptr<GpuContext>> GpuContext::Adopt(const DriverApi& driver,
+                                                      CUcontext context,
+                                                      std::string name) {
+  if (context == nullptr) {
+    return Fail(Code::kFailedPrecondition, "{}: there is no context to adopt",
+                name);
+  }
+  if (driver.CtxPushCurrent(context) != CUDA_SUCCESS) {
+    return Fail(Code::kFailedPrecondition, "{}: the context is of no use",
+                name);
+  }
+  const Scope scope(&driver);
+  CUdevice device = 0;
+  if (const CUresult got = driver.CtxGetDevice(&device); got != CUDA_SUCCESS) {
+    return Within(name, DescribeError(driver, got, "cuCtxGetDevice"));
+  }
+  std::unique_ptr<GpuContext> adopted(
+      new GpuContext(driver, device, std::move(name)));
+  adopted->current_ = context;
+  UCUDNN_RETURN_IF_ERROR(adopted->CountMultiprocessors());
+  CUdevResource mine = {};
+  if (driver.CtxGetDevResource != nullptr &&
+      driver.CtxGetDevResource(context, &mine, CU_DEV_RESOURCE_TYPE_SM) ==
+          CUDA_SUCCESS &&
+      mine.sm.smCount > 0) {
+    adopted->is_slice_ = std::int64_t{mine.sm.smCount} < adopted->sms_;
+    adopted->sms_ = mine.sm.smCount;
+  }
+  UCUDNN_RETURN_IF_ERROR(adopted->Check(
+      driver.StreamCreate(&adopted->stream_, CU_STREAM_NON_BLOCKING),
+      "cuStreamCreate"));
+  return adopted;
+}
+
+GpuContext::~GpuContext() {
+  // In a lost context nothing can be released; the process's end does it.
+  if (lost_ || current_ == nullptr) return;
+  if (stream_ != nullptr && driver_.CtxPushCurrent(current_) == CUDA_SUCCESS) {
+    const Scope scope(&driver_);
+    (void)driver_.StreamSynchronize(stream_);
+    (void)driver_.StreamDestroy(stream_);
+  }
+  if (green_ != nullptr) (void)driver_.GreenCtxDestroy(green_);
+  if (primary_ != nullptr) (void)driver_.DevicePrimaryCtxRelease(device_);
+}
+
+Status GpuContext::Retain() {
+  UCUDNN_RETURN_IF_ERROR(
+      Check(driver_.DevicePrimaryCtxRetain(&primary_, device_),
+            "cuDevicePrimaryCtxRetain"));
+  current_ = primary_;
+  return CountMultiprocessors();
+}
+
+Status GpuContext::CountMultiprocessors() {
+  int sms = 0;
+  UCUDNN_RETURN_IF_ERROR(
+      Check(driver_.DeviceGetAttribute(
+                &sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device_),
+            "cuDeviceGetAttribute"));
+  sms_ = sms;
+  return {};
+}
+
+Status GpuContext::Slice(std::int64_t sms) {
+  if (driver_.DeviceGetDevResource == nullptr ||
+      driver_.DevSmResourceSplitByCount == nullptr ||
+      driver_.DevResourceGenerateDesc == nullptr ||
+      driver_.GreenCtxCreate == nullptr || driver_.GreenCtxDestroy == nullptr ||
+      driver_.CtxFromGreenCtx == nullptr ||
+      driver_.GreenCtxStreamCreate == nullptr) {
+    return Fail(Code::kUnimplemented,
+                "{}: slices need a driver with green contexts (CUDA 12.4)",
+                name_);
+  }
+  CUdevResource all = {};
+  UCUDNN_RETURN_IF_ERROR(Check(
+      driver_.DeviceGetDevResource(device_, &all, CU_DEV_RESOURCE_TYPE_SM),
+      "cuDeviceGetDevResource"));
+  if (sms > std::int64_t{all.sm.smCount}) {
+    return Fail(Code::kInvalidArgument,
+                "{}: a slice of {} multiprocessors was asked for; there are {}",
+                name_, sms, all.sm.smCount);
+  }
+  CUdevResource part = {};
+  CUdevResource rest = {};
+  unsigned int parts = 1;
+  UCUDNN_RETURN_IF_ERROR(
+      Check(driver_.DevSmResourceSplitByCount(&part, &parts, &all, &rest, 0,
+                                              static_cast<unsigned int>(sms)),
+            "cuDevSmResourceSplitByCount"));
+  if (parts != 1) {
+    return Fail(Code::kInvalidArgument,
+                "{}: no slice of {} of its {} multiprocessors can be made",
+                name_, sms, all.sm.smCount);
+  }
+  CUdevResourceDesc description = nullptr;
+  UCUDNN_RETURN_IF_ERROR(
+      Check(driver_.DevResourceGenerateDesc(&description, &part, 1),
+            "cuDevResourceGenerateDesc"));
+  UCUDNN_RETURN_IF_ERROR(
+      Check(driver_.GreenCtxCreate(&green_, description, device_,
+                                   CU_GREEN_CTX_DEFAULT_STREAM),
+            "cuGreenCtxCreate"));
+  UCUDNN_RETURN_IF_ERROR(
+      Check(driver_.CtxFromGreenCtx(&current_, green_), "cuCtxFromGreenCtx"));
+  sms_ = part.sm.smCount;
+  is_slice_ = true;
+  return {};
+}
+
+Result<GpuContext::Scope> GpuContext::Enter() {
+  if (lost_) return tl::unexpected<Error>(*lost_);
+  UCUDNN_RETURN_IF_ERROR(
+      Check(driver_.CtxPushCurrent(current_), "cuCtxPushCurrent"));
+  return Scope(&driver_);
+}
+
+Status GpuContext::Check(CUresult result, std::string_view call) {
+  if (result == CUDA_SUCCESS) return {};
+  Error error = DescribeError(driver_, result, call);
+  if (error.code != Code::kDataLoss) {
+    return tl::unexpected<Error>(std::move(error));
+  }
+  if (!lost_) {
+    lost_ = Error{Code::kDataLoss,
+                  fmt::format("{} is lost to this process, which must be "
+                              "started anew: {}",
+                              name_, error.message)};
+  }
+  return tl::unexpected<Error>(*lost_);
+}
+
+Status GpuContext::CheckStream() {
+  if (lost_) return tl::unexpected<Error>(*lost_);
+  const CUresult result = driver_.StreamQuery(stream_);
+  if (result == CUDA_ERROR_NOT_READY) return {};
+  return Check(result, "cuStreamQuery");
+}
+
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,109 @@
+#ifndef UCUDNN_DEVICE_CUDNN_DRIVER_CONTEXT_H_
+#define UCUDNN_DEVICE_CUDNN_DRIVER_CONTEXT_H_
+
+// Where work on a GPU happens: the device's primary context, which the CUDA
+// runtime and every library use, or a green context, which has some of the
+// multiprocessors only; and one stream in it, the order of our work.
+//
+// The driver keeps a current context per thread. Every call into CUDA or cuDNN
+// is made inside a Scope, which makes ours current and afterwards restores the
+// caller's.
+//
+// An error such as an illegal address poisons a context: nothing works in it
+// until the process ends. The context remembers that it was lost and how.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "device/cudnn/driver/libraries.h"
+
+namespace ucudnn::cudnn {
+
+// Whether after `result` a context is of no use any more.
+bool IsLost(CUresult result);
+
+// "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory)" with the code that
+// fits; kDataLoss if the context is lost.
+Error DescribeError(const DriverApi& driver, CUresult result,
+                    std::string_view call);
+
+class GpuContext {
+ public:
+  // Makes the context current; ends by restoring what was current before.
+  class [[nodiscard]] Scope {
+   public:
+    explicit Scope(const DriverApi* driver) : driver_(driver) {}
+    Scope(Scope&& other) noexcept : driver_(other.driver_) {
+      other.driver_ = nullptr;
+    }
+    Scope& operator=(Scope&&) = delete;
+    ~Scope();
+
+   private:
+    const DriverApi* driver_;
+  };
+
+  // The whole device, or with `slice_sms` > 0 a green context of at least so
+  // many multiprocessors: the hardware gives multiples of a few. `name` is how
+  // errors call the device.
+  // kUnimplemented if the driver knows no green contexts; kInvalidArgument if
+  // the device has fewer multiprocessors than that.
+  static Result<std::unique_ptr<GpuContext>> Create(const DriverApi& driver,
+                                                    CUdevice device,
+                                                    std::string name,
+                                                    std::int64_t slice_sms);
+  // A context that somebody else made and that outlives this: the primary one,
+  // or a green context's. Work goes to a stream of ours in it.
+  static Result<std::unique_ptr<GpuContext>> Adopt(const DriverApi& driver,
+                                                   CUcontext context,
+                                                   std::string name);
+  ~GpuContext();
+  GpuContext(const GpuContext&) = delete;
+  GpuContext& operator=(const GpuContext&) = delete;
+
+  // kDataLoss once the context is lost.
+  Result<Scope> Enter();
+
+  // What `result` of `call` means; remembers if the context is lost.
+  Status Check(CUresult result, std::string_view call);
+  // Whether anything enqueued has poisoned the context; waits for nothing.
+  Status CheckStream();
+  const std::optional<Error>& lost() const { return lost_; }
+
+  const DriverApi& driver() const { return driver_; }
+  CUstream stream() const { return stream_; }
+  // What others may adopt while this lives.
+  CUcontext current() const { return current_; }
+  const std::string& name() const { return name_; }
+  // Multiprocessors that work in this context runs on.
+  std::int64_t sms() const { return sms_; }
+  bool is_slice() const { return is_slice_; }
+  CUdevice device() const { return device_; }
+
+ private:
+  GpuContext(const DriverApi& driver, CUdevice device, std::string name)
+      : driver_(driver), device_(device), name_(std::move(name)) {}
+  Status Retain();
+  Status Slice(std::int64_t sms);
+  // Sets sms_ to those of the whole device.
+  Status CountMultiprocessors();
+
+  const DriverApi& driver_;
+  const CUdevice device_;
+  const std::string name_;
+  CUcontext primary_ = nullptr;  // retained, if not null
+  CUgreenCtx green_ = nullptr;
+  CUcontext current_ = nullptr;  // primary_, or the view of green_
+  CUstream stream_ = nullptr;
+  std::int64_t sms_ = 0;
+  bool is_slice_ = false;
+  std::optional<Error> lost_;
+};
+
+}  // namespace ucudnn::cudnn
+
+#endif  // UCUDNN_DEVICE_CUDNN_DRIVER_CONTEXT_H_

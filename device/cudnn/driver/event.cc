@@ -1,0 +1,52 @@
+#include "device/cudnn/driver/event.h"
+
+#include <cmath>
+
+namespace ucudnn::cudnn {
+
+Result<std::unique_ptr<DriverEvent>> DriverEvent::Create(GpuContext& context) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context.Enter());
+  CUevent event = nullptr;
+  UCUDNN_RETURN_IF_ERROR(context.Check(
+      context.driver().EventCreate(&event, CU_EVENT_DEFAULT), "cuEventCreate"));
+  return std::unique_ptr<DriverEvent>(new DriverEvent(context, event));
+}
+
+DriverEvent::~DriverEvent() {
+  const auto scope = context_.Enter();
+  if (scope) (void)context_.driver().EventDestroy(event_);
+}
+
+Status DriverEvent::Set() {
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
+  return context_.Check(
+      context_.driver().EventRecord(event_, context_.stream()),
+      "cuEventRecord");
+}
+
+Result<bool> DriverEvent::Reached() {
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
+  const CUresult result = context_.driver().EventQuery(event_);
+  if (result == CUDA_ERROR_NOT_READY) return false;
+  UCUDNN_RETURN_IF_ERROR(context_.Check(result, "cuEventQuery"));
+  return true;
+}
+
+Result<Nanoseconds> DriverEvent::Since(const Event& start) const {
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
+  float milliseconds = 0;
+  UCUDNN_RETURN_IF_ERROR(context_.Check(
+      context_.driver().EventElapsedTime(
+          &milliseconds, dynamic_cast<const DriverEvent&>(start).event_,
+          event_),
+      "cuEventElapsedTime"));
+  return Nanoseconds(std::llround(static_cast<double>(milliseconds) * 1e6));
+}
+
+Status DriverEvent::Await() {
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
+  return context_.Check(context_.driver().EventSynchronize(event_),
+                        "cuEventSynchronize");
+}
+
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,193 @@
+#include "device/cudnn/driver/libraries.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <string_view>
+#include <type_traits>
+
+namespace ucudnn::cudnn {
+namespace {
+
+// Sets `*pointer` to `symbol`, or to null where the library does not have it.
+template <class T>
+bool Bind(const SharedLibrary& library, const char* symbol, T* pointer) {
+  *pointer = reinterpret_cast<T>(library.Find(symbol));
+  return *pointer != nullptr;
+}
+
+// The text of a function's name after the headers' macros have renamed it:
+// cuMemAlloc is exported as cuMemAlloc_v2.
+#define UCUDNN_TEXT_INNER(name) #name
+#define UCUDNN_TEXT(name) UCUDNN_TEXT_INNER(name)
+#define UCUDNN_BIND(member, function)                                          \
+  if (!Bind(library, UCUDNN_TEXT(function), &api->member)) {                   \
+    return Fail(Code::kUnimplemented, "{} has no function {}", library.path(), \
+                UCUDNN_TEXT(function));                                        \
+  }
+#define UCUDNN_BIND_OPTIONAL(member, function) \
+  (void)Bind(library, UCUDNN_TEXT(function), &api->member);
+
+Status BindDriver(const SharedLibrary& library, DriverApi* api) {
+  UCUDNN_DRIVER_FUNCTIONS(UCUDNN_BIND)
+  UCUDNN_DRIVER_OPTIONAL_FUNCTIONS(UCUDNN_BIND_OPTIONAL)
+  // Drivers before CUDA 12.8 have it under its first name only, which differs
+  // in nothing that matters here.
+  if (api->EventElapsedTime == nullptr &&
+      !Bind(library, "cuEventElapsedTime", &api->EventElapsedTime)) {
+    return Fail(Code::kUnimplemented, "{} has no function cuEventElapsedTime",
+                library.path());
+  }
+  return {};
+}
+
+Status BindCudnn(const SharedLibrary& library, CudnnApi* api) {
+  UCUDNN_CUDNN_FUNCTIONS(UCUDNN_BIND)
+  return {};
+}
+
+void BindNvml(const SharedLibrary& library, NvmlApi* api) {
+  (void)Bind(library, "nvmlInit_v2", &api->Init);
+  (void)Bind(library, "nvmlErrorString", &api->ErrorString);
+  (void)Bind(library, "nvmlSystemGetDriverVersion",
+             &api->SystemGetDriverVersion);
+  (void)Bind(library, "nvmlDeviceGetHandleByUUID", &api->DeviceGetHandleByUuid);
+  // The third version has the second one's entries.
+  if (!Bind(library, "nvmlDeviceGetComputeRunningProcesses_v3",
+            &api->DeviceGetComputeRunningProcesses)) {
+    (void)Bind(library, "nvmlDeviceGetComputeRunningProcesses_v2",
+               &api->DeviceGetComputeRunningProcesses);
+  }
+  (void)Bind(library, "nvmlDeviceGetClockInfo", &api->DeviceGetClockInfo);
+  (void)Bind(library, "nvmlDeviceGetEnforcedPowerLimit",
+             &api->DeviceGetEnforcedPowerLimit);
+  (void)Bind(library, "nvmlDeviceGetPowerManagementDefaultLimit",
+             &api->DeviceGetDefaultPowerLimit);
+  (void)Bind(library, "nvmlDeviceGetApplicationsClock",
+             &api->DeviceGetApplicationsClock);
+  (void)Bind(library, "nvmlDeviceGetDefaultApplicationsClock",
+             &api->DeviceGetDefaultApplicationsClock);
+  if (!Bind(library, "nvmlDeviceGetCurrentClocksEventReasons",
+            &api->DeviceGetThrottleReasons)) {
+    (void)Bind(library, "nvmlDeviceGetCurrentClocksThrottleReasons",
+               &api->DeviceGetThrottleReasons);
+  }
+}
+
+void AppendDirectories(std::string_view list, std::vector<std::string>* into) {
+  while (!list.empty()) {
+    const std::size_t colon = list.find(':');
+    const std::string directory(list.substr(0, colon));
+    if (!directory.empty()) {
+      into->push_back(directory);
+      into->push_back(directory + "/lib64");
+      into->push_back(directory + "/lib");
+    }
+    list = colon == std::string_view::npos ? "" : list.substr(colon + 1);
+  }
+}
+
+}  // namespace
+
+Result<SharedLibrary> SharedLibrary::Open(
+    const std::vector<std::string>& names,
+    const std::vector<std::string>& directories) {
+  std::string wanted;
+  std::string reason;  // the first that says more than that no file is there
+  bool informative = false;
+  for (const std::string& name : names) {
+    if (!wanted.empty()) wanted += " or ";
+    wanted += name;
+    std::vector<std::string> paths = {name};
+    for (const std::string& directory : directories) {
+      paths.push_back(fmt::format("{}/{}", directory, name));
+    }
+    for (const std::string& path : paths) {
+      // Never closed: CUDA's libraries do not survive being unloaded.
+      if (void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+        return SharedLibrary(handle, path);
+      }
+      const char* error = dlerror();
+      if (error == nullptr || informative) continue;
+      informative = !std::string_view(error).starts_with(
+          path + ": cannot open shared object file: No such file");
+      if (informative || reason.empty()) reason = error;
+    }
+  }
+  return Fail(Code::kUnavailable, "{} was not found ({})", wanted, reason);
+}
+
+void* SharedLibrary::Find(const char* symbol) const {
+  return dlsym(handle_, symbol);
+}
+
+std::vector<std::string> SearchDirectories() {
+  std::vector<std::string> directories;
+  if (const char* path = std::getenv("UCUDNN_CUDA_PATH")) {
+    AppendDirectories(path, &directories);
+  }
+  if (const char* home = std::getenv("CUDA_HOME"); home && *home != '\0') {
+    directories.push_back(std::string(home) + "/lib64");
+    directories.push_back(std::string(home) + "/lib");
+  }
+  return directories;
+}
+
+Result<Libraries> LoadLibraries(const std::vector<std::string>& directories) {
+  Libraries libraries;
+  auto driver = SharedLibrary::Open({"libcuda.so.1"}, directories);
+  if (!driver) return Within("no NVIDIA driver", driver.error());
+  UCUDNN_RETURN_IF_ERROR(BindDriver(*driver, &libraries.driver));
+
+  const std::string name = fmt::format("libcudnn.so.{}", CUDNN_MAJOR);
+  auto cudnn = SharedLibrary::Open({name}, directories);
+  if (!cudnn) {
+    return Within("no cuDNN (UCUDNN_CUDA_PATH may name its directory)",
+                  cudnn.error());
+  }
+  UCUDNN_RETURN_IF_ERROR(BindCudnn(*cudnn, &libraries.cudnn));
+  const std::size_t version = libraries.cudnn.GetVersion();
+  if (version / 10000 != CUDNN_MAJOR) {
+    return Fail(Code::kUnimplemented, "{} is cuDNN {}; {}.x is needed",
+                cudnn->path(), CudnnFullVersion(version), CUDNN_MAJOR);
+  }
+
+  if (auto nvml = SharedLibrary::Open({"libnvidia-ml.so.1"}, directories)) {
+    BindNvml(*nvml, &libraries.nvml);
+    // Counted; kept initialised as long as the process lives.
+    if (libraries.nvml.Init == nullptr ||
+        libraries.nvml.Init() != kNvmlSuccess) {
+      libraries.nvml = {};
+    }
+  }
+  return libraries;
+}
+
+Result<const Libraries*> LoadedLibraries() {
+  static const Result<Libraries> libraries = LoadLibraries(SearchDirectories());
+  if (!libraries) return tl::unexpected<Error>(libraries.error());
+  return &*libraries;
+}
+
+std::string CudnnMajorMinor(std::size_t version) {
+  return fmt::format("{}.{}", version / 10000, version / 100 % 100);
+}
+
+std::string CudnnFullVersion(std::size_t version) {
+  return fmt::format("{}.{}", CudnnMajorMinor(version), version % 100);
+}
+
+std::string CudaVersion(int version) {
+  return fmt::format("{}.{}", version / 1000, version / 10 % 100);
+}
+
+std::string UuidText(const char* bytes) {
+  std::string text = "GPU";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<unsigned char>(bytes[i]));
+  }
+  return text;
+}
+
+}  // namespace ucudnn::cudnn

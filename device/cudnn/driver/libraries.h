@@ -1,0 +1,202 @@
+#ifndef UCUDNN_DEVICE_CUDNN_DRIVER_LIBRARIES_H_
+#define UCUDNN_DEVICE_CUDNN_DRIVER_LIBRARIES_H_
+
+// NVIDIA's libraries, found when the program runs. Nothing of them is linked:
+// a program that can use a GPU starts as well where there is none.
+//
+//   UCUDNN_ASSIGN_OR_RETURN(const Libraries* libraries, LoadedLibraries());
+//   libraries->driver.Init(0);
+//
+// Work on the device goes through the driver's API. The CUDA runtime is not
+// needed: cuDNN carries its own, which follows the context that the driver
+// says is current. A library is looked for by the loader's usual rules, then
+// in $UCUDNN_CUDA_PATH (directories separated by colons, and their lib64 and
+// lib), then in $CUDA_HOME/lib64 and $CUDA_HOME/lib. Once loaded it stays
+// until the process ends. All of this is thread safe.
+
+#include <cuda.h>
+#include <cudnn.h>
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "device/cudnn/driver/nvml_types.h"
+
+#if CUDNN_MAJOR < 9 || CUDA_VERSION < 12040
+#error "cuDNN 9 and CUDA 12.4 or later are needed to build device/cudnn"
+#endif
+
+namespace ucudnn::cudnn {
+
+// X(member, function): the driver's functions that are always there.
+#define UCUDNN_DRIVER_FUNCTIONS(X)                                      \
+  X(Init, cuInit)                                                       \
+  X(DriverGetVersion, cuDriverGetVersion)                               \
+  X(GetErrorName, cuGetErrorName)                                       \
+  X(GetErrorString, cuGetErrorString)                                   \
+  X(DeviceGetCount, cuDeviceGetCount)                                   \
+  X(DeviceGet, cuDeviceGet)                                             \
+  X(DeviceGetName, cuDeviceGetName)                                     \
+  X(DeviceGetUuid, cuDeviceGetUuid)                                     \
+  X(DeviceTotalMem, cuDeviceTotalMem)                                   \
+  X(DeviceGetAttribute, cuDeviceGetAttribute)                           \
+  X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)                   \
+  X(DevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease)                 \
+  X(CtxPushCurrent, cuCtxPushCurrent)                                   \
+  X(CtxPopCurrent, cuCtxPopCurrent)                                     \
+  X(CtxGetCurrent, cuCtxGetCurrent)                                     \
+  X(CtxGetDevice, cuCtxGetDevice)                                       \
+  X(CtxSynchronize, cuCtxSynchronize)                                   \
+  X(StreamCreate, cuStreamCreate)                                       \
+  X(StreamDestroy, cuStreamDestroy)                                     \
+  X(StreamSynchronize, cuStreamSynchronize)                             \
+  X(StreamQuery, cuStreamQuery)                                         \
+  X(StreamIsCapturing, cuStreamIsCapturing)                             \
+  X(ThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode) \
+  X(EventCreate, cuEventCreate)                                         \
+  X(EventDestroy, cuEventDestroy)                                       \
+  X(EventRecord, cuEventRecord)                                         \
+  X(EventQuery, cuEventQuery)                                           \
+  X(EventSynchronize, cuEventSynchronize)                               \
+  X(MemGetInfo, cuMemGetInfo)                                           \
+  X(MemAlloc, cuMemAlloc)                                               \
+  X(MemFree, cuMemFree)                                                 \
+  X(MemcpyHtoDAsync, cuMemcpyHtoDAsync)                                 \
+  X(MemcpyDtoHAsync, cuMemcpyDtoHAsync)                                 \
+  X(MemsetD8Async, cuMemsetD8Async)
+
+// Null where the driver is too old for them; green contexts need CUDA 12.4.
+#define UCUDNN_DRIVER_OPTIONAL_FUNCTIONS(X)                 \
+  X(EventElapsedTime, cuEventElapsedTime)                   \
+  X(LaunchHostFunc, cuLaunchHostFunc)                       \
+  X(MemHostAlloc, cuMemHostAlloc)                           \
+  X(MemFreeHost, cuMemFreeHost)                             \
+  X(MemHostRegister, cuMemHostRegister)                     \
+  X(MemHostUnregister, cuMemHostUnregister)                 \
+  X(MemcpyDtoDAsync, cuMemcpyDtoDAsync)                     \
+  X(PointerGetAttribute, cuPointerGetAttribute)             \
+  X(DeviceGetDevResource, cuDeviceGetDevResource)           \
+  X(CtxGetDevResource, cuCtxGetDevResource)                 \
+  X(DevSmResourceSplitByCount, cuDevSmResourceSplitByCount) \
+  X(DevResourceGenerateDesc, cuDevResourceGenerateDesc)     \
+  X(GreenCtxCreate, cuGreenCtxCreate)                       \
+  X(GreenCtxDestroy, cuGreenCtxDestroy)                     \
+  X(CtxFromGreenCtx, cuCtxFromGreenCtx)                     \
+  X(GreenCtxStreamCreate, cuGreenCtxStreamCreate)
+
+#define UCUDNN_CUDNN_FUNCTIONS(X)                                              \
+  X(GetVersion, cudnnGetVersion)                                               \
+  X(GetErrorString, cudnnGetErrorString)                                       \
+  X(GetLastErrorString, cudnnGetLastErrorString)                               \
+  X(Create, cudnnCreate)                                                       \
+  X(Destroy, cudnnDestroy)                                                     \
+  X(SetStream, cudnnSetStream)                                                 \
+  X(GetStream, cudnnGetStream)                                                 \
+  X(CreateTensorDescriptor, cudnnCreateTensorDescriptor)                       \
+  X(DestroyTensorDescriptor, cudnnDestroyTensorDescriptor)                     \
+  X(SetTensorNdDescriptor, cudnnSetTensorNdDescriptor)                         \
+  X(CreateFilterDescriptor, cudnnCreateFilterDescriptor)                       \
+  X(DestroyFilterDescriptor, cudnnDestroyFilterDescriptor)                     \
+  X(SetFilterNdDescriptor, cudnnSetFilterNdDescriptor)                         \
+  X(CreateConvolutionDescriptor, cudnnCreateConvolutionDescriptor)             \
+  X(DestroyConvolutionDescriptor, cudnnDestroyConvolutionDescriptor)           \
+  X(SetConvolutionNdDescriptor, cudnnSetConvolutionNdDescriptor)               \
+  X(SetConvolutionGroupCount, cudnnSetConvolutionGroupCount)                   \
+  X(SetConvolutionMathType, cudnnSetConvolutionMathType)                       \
+  X(GetForwardWorkspaceSize, cudnnGetConvolutionForwardWorkspaceSize)          \
+  X(GetBackwardDataWorkspaceSize,                                              \
+    cudnnGetConvolutionBackwardDataWorkspaceSize)                              \
+  X(GetBackwardFilterWorkspaceSize,                                            \
+    cudnnGetConvolutionBackwardFilterWorkspaceSize)                            \
+  X(ConvolutionForward, cudnnConvolutionForward)                               \
+  X(ConvolutionBackwardData, cudnnConvolutionBackwardData)                     \
+  X(ConvolutionBackwardFilter, cudnnConvolutionBackwardFilter)                 \
+  X(GetTensorNdDescriptor, cudnnGetTensorNdDescriptor)                         \
+  X(GetFilterNdDescriptor, cudnnGetFilterNdDescriptor)                         \
+  X(GetConvolutionNdDescriptor, cudnnGetConvolutionNdDescriptor)               \
+  X(GetConvolutionMathType, cudnnGetConvolutionMathType)                       \
+  X(GetConvolutionGroupCount, cudnnGetConvolutionGroupCount)                   \
+  X(GetForwardAlgorithm, cudnnGetConvolutionForwardAlgorithm_v7)               \
+  X(GetBackwardDataAlgorithm, cudnnGetConvolutionBackwardDataAlgorithm_v7)     \
+  X(GetBackwardFilterAlgorithm, cudnnGetConvolutionBackwardFilterAlgorithm_v7) \
+  X(FindForwardAlgorithm, cudnnFindConvolutionForwardAlgorithm)                \
+  X(FindBackwardDataAlgorithm, cudnnFindConvolutionBackwardDataAlgorithm)      \
+  X(FindBackwardFilterAlgorithm, cudnnFindConvolutionBackwardFilterAlgorithm)  \
+  X(FindForwardAlgorithmEx, cudnnFindConvolutionForwardAlgorithmEx)            \
+  X(FindBackwardDataAlgorithmEx, cudnnFindConvolutionBackwardDataAlgorithmEx)  \
+  X(FindBackwardFilterAlgorithmEx,                                             \
+    cudnnFindConvolutionBackwardFilterAlgorithmEx)                             \
+  X(ScaleTensor, cudnnScaleTensor)                                             \
+  X(AddTensor, cudnnAddTensor)                                                 \
+  X(BackendCreateDescriptor, cudnnBackendCreateDescriptor)                     \
+  X(BackendDestroyDescriptor, cudnnBackendDestroyDescriptor)                   \
+  X(BackendSetAttribute, cudnnBackendSetAttribute)                             \
+  X(BackendGetAttribute, cudnnBackendGetAttribute)                             \
+  X(BackendFinalize, cudnnBackendFinalize)                                     \
+  X(BackendExecute, cudnnBackendExecute)
+
+// One pointer for each function, of the type that the header declares.
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name is declared
+#define UCUDNN_MEMBER(member, function) decltype(&::function) member = nullptr;
+struct DriverApi {
+  UCUDNN_DRIVER_FUNCTIONS(UCUDNN_MEMBER)
+  UCUDNN_DRIVER_OPTIONAL_FUNCTIONS(UCUDNN_MEMBER)
+};
+struct CudnnApi {
+  UCUDNN_CUDNN_FUNCTIONS(UCUDNN_MEMBER)
+};
+#undef UCUDNN_MEMBER
+
+struct Libraries {
+  DriverApi driver;
+  CudnnApi cudnn;
+  NvmlApi nvml;  // every member null where the library is not there
+};
+
+// A library that stays loaded.
+class SharedLibrary {
+ public:
+  // The first of `names` that is found, in the order of names; each is tried
+  // by the loader's rules, then in `directories`. kUnavailable names what was
+  // looked for and what the loader said last.
+  static Result<SharedLibrary> Open(
+      const std::vector<std::string>& names,
+      const std::vector<std::string>& directories);
+
+  // Null if the library does not have it.
+  void* Find(const char* symbol) const;
+  const std::string& path() const { return path_; }
+
+ private:
+  SharedLibrary(void* handle, std::string path)
+      : handle_(handle), path_(std::move(path)) {}
+
+  void* handle_;
+  std::string path_;
+};
+
+// The directories that the environment names, as described above.
+std::vector<std::string> SearchDirectories();
+
+// kUnavailable if the driver or cuDNN is not there ("no NVIDIA driver:
+// libcuda.so.1 was not found"); kUnimplemented if one of them lacks a function
+// or cuDNN is not of the major version this was built for.
+Result<Libraries> LoadLibraries(const std::vector<std::string>& directories);
+
+// The same from SearchDirectories(), once in a process.
+Result<const Libraries*> LoadedLibraries();
+
+// "9.19" and "9.19.0" of what cudnnGetVersion gives, and "13.0" of what
+// cuDriverGetVersion does.
+std::string CudnnMajorMinor(std::size_t version);
+std::string CudnnFullVersion(std::size_t version);
+std::string CudaVersion(int version);
+
+// The 16 bytes of a UUID as nvidia-smi spells it:
+// "GPU-8a3c0e6b-1f2d-4c5e-9b7a-0123456789ab".
+std::string UuidText(const char* bytes);
+
+}  // namespace ucudnn::cudnn
+
+#endif  // UCUDNN_DEVICE_CUDNN_DRIVER_LIBRARIES_H_

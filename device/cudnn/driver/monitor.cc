@@ -1,0 +1,196 @@
+#include "device/cudnn/driver/monitor.h"
+
+#include <array>
+#include <fstream>
+#include <utility>
+
+#include "base/units.h"
+#include "device/cudnn/driver/libraries.h"
+
+namespace ucudnn {
+namespace {
+
+using cudnn::kNvmlClockMemory;
+using cudnn::kNvmlClockSm;
+using cudnn::kNvmlInsufficientSize;
+using cudnn::kNvmlSuccess;
+using cudnn::NvmlApi;
+using cudnn::NvmlDevice;
+using cudnn::NvmlProcess;
+using cudnn::NvmlReturn;
+
+std::string Describe(const NvmlApi& nvml, NvmlReturn result) {
+  return nvml.ErrorString != nullptr
+             ? std::string(nvml.ErrorString(result))
+             : fmt::format("NVML error {}", static_cast<int>(result));
+}
+
+Result<const NvmlApi*> Nvml() {
+  UCUDNN_ASSIGN_OR_RETURN(const cudnn::Libraries* libraries,
+                          cudnn::LoadedLibraries());
+  if (libraries->nvml.DeviceGetHandleByUuid == nullptr) {
+    return Fail(Code::kUnavailable,
+                "libnvidia-ml.so.1 was not found or cannot be used");
+  }
+  return &libraries->nvml;
+}
+
+Result<NvmlDevice> Find(const NvmlApi& nvml, const std::string& device_id) {
+  const std::string uuid = device_id.substr(0, device_id.find('/'));
+  NvmlDevice device = nullptr;
+  const NvmlReturn result = nvml.DeviceGetHandleByUuid(uuid.c_str(), &device);
+  if (result == kNvmlSuccess) return device;
+  return Fail(Code::kNotFound, "{}: {}", uuid, Describe(nvml, result));
+}
+
+// The name of one of our processes, or of the host's where we see them.
+std::string ProcessName(std::int64_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/comm", pid));
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
+}  // namespace
+
+std::string ThrottleText(std::uint64_t throttle_reasons) {
+  constexpr std::array<std::pair<std::uint64_t, const char*>, 6> kReasons = {{
+      {0x4, "power cap"},
+      {0x8, "hardware slowdown"},
+      {0x10, "sync boost"},
+      {0x20, "thermal"},
+      {0x40, "hardware thermal"},
+      {0x80, "power brake"},
+  }};
+  std::string text;
+  for (const auto& [bit, name] : kReasons) {
+    if ((throttle_reasons & bit) == 0) continue;
+    if (!text.empty()) text += ", ";
+    text += name;
+  }
+  return text;
+}
+
+Result<GpuState> ReadGpuState(const std::string& device_id) {
+  UCUDNN_ASSIGN_OR_RETURN(const NvmlApi* nvml, Nvml());
+  UCUDNN_ASSIGN_OR_RETURN(const NvmlDevice device, Find(*nvml, device_id));
+  if (nvml->DeviceGetClockInfo == nullptr ||
+      nvml->DeviceGetThrottleReasons == nullptr) {
+    return Fail(Code::kUnimplemented, "{}: the driver does not tell its clocks",
+                device_id);
+  }
+  unsigned int sm = 0;
+  unsigned int memory = 0;
+  unsigned long long reasons = 0;
+  for (const NvmlReturn result :
+       {nvml->DeviceGetClockInfo(device, kNvmlClockSm, &sm),
+        nvml->DeviceGetClockInfo(device, kNvmlClockMemory, &memory),
+        nvml->DeviceGetThrottleReasons(device, &reasons)}) {
+    if (result != kNvmlSuccess) {
+      return Fail(Code::kUnimplemented, "{}: {}", device_id,
+                  Describe(*nvml, result));
+    }
+  }
+  return GpuState{sm, memory, reasons};
+}
+
+std::string SettingsText(const NvmlApi& nvml, NvmlDevice device) {
+  std::string text;
+  const auto add = [&](std::string_view what, unsigned int now,
+                       unsigned int usual, std::string_view unit) {
+    if (now == usual || now == 0 || usual == 0) return;
+    text += fmt::format("{}{} {} of {} {}", text.empty() ? "" : ", ", what, now,
+                        usual, unit);
+  };
+  unsigned int now = 0;
+  unsigned int usual = 0;
+  if (nvml.DeviceGetEnforcedPowerLimit != nullptr &&
+      nvml.DeviceGetDefaultPowerLimit != nullptr &&
+      nvml.DeviceGetEnforcedPowerLimit(device, &now) == kNvmlSuccess &&
+      nvml.DeviceGetDefaultPowerLimit(device, &usual) == kNvmlSuccess) {
+    constexpr unsigned int kMilliwatts = 1000;
+    add("power cap", now / kMilliwatts, usual / kMilliwatts, "W");
+  }
+  if (nvml.DeviceGetApplicationsClock == nullptr ||
+      nvml.DeviceGetDefaultApplicationsClock == nullptr) {
+    return text;
+  }
+  for (const auto& [clock, what] :
+       {std::pair{kNvmlClockSm, "clocks"}, {kNvmlClockMemory, "memory"}}) {
+    if (nvml.DeviceGetApplicationsClock(device, clock, &now) == kNvmlSuccess &&
+        nvml.DeviceGetDefaultApplicationsClock(device, clock, &usual) ==
+            kNvmlSuccess) {
+      add(what, now, usual, "MHz");
+    }
+  }
+  return text;
+}
+
+std::string ReadGpuSettings(const std::string& device_id) {
+  const auto nvml = Nvml();
+  if (!nvml) return {};
+  const auto device = Find(**nvml, device_id);
+  return device ? SettingsText(**nvml, *device) : std::string();
+}
+
+Result<std::vector<GpuProcess>> ComputeProcesses(const std::string& device_id) {
+  UCUDNN_ASSIGN_OR_RETURN(const NvmlApi* nvml, Nvml());
+  UCUDNN_ASSIGN_OR_RETURN(const NvmlDevice device, Find(*nvml, device_id));
+  if (nvml->DeviceGetComputeRunningProcesses == nullptr) {
+    return Fail(Code::kUnimplemented,
+                "{}: the driver does not tell its processes", device_id);
+  }
+  // More may start between two calls; a few rounds are enough.
+  std::vector<NvmlProcess> raw(64);
+  NvmlReturn result = kNvmlInsufficientSize;
+  unsigned int count = 0;
+  for (int i = 0; i < 4 && result == kNvmlInsufficientSize; ++i) {
+    raw.resize(raw.size() * 2);
+    count = static_cast<unsigned int>(raw.size());
+    result = nvml->DeviceGetComputeRunningProcesses(device, &count, raw.data());
+  }
+  if (result != kNvmlSuccess) {
+    return Fail(Code::kUnimplemented, "{}: {}", device_id,
+                Describe(*nvml, result));
+  }
+  raw.resize(count);
+  std::vector<GpuProcess> processes;
+  for (const NvmlProcess& process : raw) {
+    const bool told = process.used_memory != ~0ULL;
+    processes.push_back(
+        {process.pid,
+         told ? static_cast<std::int64_t>(process.used_memory) : -1});
+  }
+  return processes;
+}
+
+std::string ToString(const GpuProcess& process) {
+  const std::string name = ProcessName(process.pid);
+  return fmt::format(
+      "{} (pid {}{})", name.empty() ? "a process" : name, process.pid,
+      process.memory_bytes < 0
+          ? ""
+          : fmt::format(", {}", HumanBytes(Bytes(process.memory_bytes))));
+}
+
+std::string DriverVersion() {
+  if (const auto nvml = Nvml(); nvml && (*nvml)->SystemGetDriverVersion) {
+    std::array<char, 96> text = {};
+    if ((*nvml)->SystemGetDriverVersion(
+            text.data(), static_cast<unsigned int>(text.size())) ==
+        kNvmlSuccess) {
+      return text.data();
+    }
+  }
+  // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Tue ..."
+  std::ifstream file("/proc/driver/nvidia/version");
+  for (std::string word; file >> word;) {
+    if (word.find('.') != std::string::npos &&
+        word.find_first_not_of("0123456789.") == std::string::npos) {
+      return word;
+    }
+  }
+  return "unknown";
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,52 @@
+#ifndef UCUDNN_DEVICE_CUDNN_DRIVER_NVML_TYPES_H_
+#define UCUDNN_DEVICE_CUDNN_DRIVER_NVML_TYPES_H_
+
+// What is used of libnvidia-ml.so.1, the driver's management library, whose
+// header comes with neither the driver nor the CUDA packages. The functions'
+// binary interface is stable by name.
+
+namespace ucudnn::cudnn {
+
+using NvmlDevice = struct NvmlDeviceTag*;
+
+enum NvmlReturn : int { kNvmlSuccess = 0, kNvmlInsufficientSize = 7 };
+enum NvmlClock : int { kNvmlClockSm = 1, kNvmlClockMemory = 2 };
+
+// An entry of nvmlDeviceGetComputeRunningProcesses, from its second version.
+struct NvmlProcess {
+  unsigned int pid;
+  unsigned long long used_memory;  // all ones where the driver does not say
+  unsigned int gpu_instance;
+  unsigned int compute_instance;
+};
+
+// Each may be null.
+struct NvmlApi {
+  NvmlReturn (*Init)() = nullptr;
+  const char* (*ErrorString)(NvmlReturn) = nullptr;
+  NvmlReturn (*SystemGetDriverVersion)(char* text, unsigned int size) = nullptr;
+  NvmlReturn (*DeviceGetHandleByUuid)(const char* uuid,
+                                      NvmlDevice* device) = nullptr;
+  NvmlReturn (*DeviceGetComputeRunningProcesses)(
+      NvmlDevice device, unsigned int* count, NvmlProcess* processes) = nullptr;
+  NvmlReturn (*DeviceGetClockInfo)(NvmlDevice device, NvmlClock clock,
+                                   unsigned int* mhz) = nullptr;
+  // In milliwatts: what the GPU may take now, and what it may if nobody sets
+  // another limit.
+  NvmlReturn (*DeviceGetEnforcedPowerLimit)(NvmlDevice device,
+                                            unsigned int* limit) = nullptr;
+  NvmlReturn (*DeviceGetDefaultPowerLimit)(NvmlDevice device,
+                                           unsigned int* limit) = nullptr;
+  // The clocks that were asked for, and those if nobody asks.
+  NvmlReturn (*DeviceGetApplicationsClock)(NvmlDevice device, NvmlClock clock,
+                                           unsigned int* mhz) = nullptr;
+  NvmlReturn (*DeviceGetDefaultApplicationsClock)(NvmlDevice device,
+                                                  NvmlClock clock,
+                                                  unsigned int* mhz) = nullptr;
+  NvmlReturn (*DeviceGetThrottleReasons)(NvmlDevice device,
+                                         unsigned long long* mask) = nullptr;
+};
+
+}  // namespace ucudnn::cudnn
+
+#endif  // UCUDNN_DEVICE_CUDNN_DRIVER_NVML_TYPES_H_

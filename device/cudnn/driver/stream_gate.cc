@@ -1,0 +1,62 @@
+#include "device/cudnn/driver/stream_gate.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+namespace ucudnn::cudnn {
+
+struct StreamGate::State {
+  explicit State(Nanoseconds longest) : most(longest) {}
+
+  // What the stream runs, on a thread of the driver's.
+  static void CUDA_CB Wait(void* data) {
+    const std::unique_ptr<std::shared_ptr<State>> owner(
+        static_cast<std::shared_ptr<State>*>(data));
+    State& state = **owner;
+    std::unique_lock lock(state.mutex);
+    state.ran_out = !state.changed.wait_for(lock, state.most,
+                                            [&state] { return state.open; });
+  }
+
+  const Nanoseconds most;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool open = false;
+  bool ran_out = false;
+};
+
+StreamGate::StreamGate(std::shared_ptr<State> state)
+    : state_(std::move(state)) {}
+
+Result<StreamGate> StreamGate::Begin(GpuContext& context, Nanoseconds most) {
+  const DriverApi& driver = context.driver();
+  if (driver.LaunchHostFunc == nullptr) {
+    return Fail(Code::kUnimplemented, "the driver has no cuLaunchHostFunc");
+  }
+  auto state = std::make_shared<State>(most);
+  // The stream's own share: it may reach the gate when that is long gone.
+  auto owner = std::make_unique<std::shared_ptr<State>>(state);
+  UCUDNN_RETURN_IF_ERROR(context.Check(
+      driver.LaunchHostFunc(context.stream(), &State::Wait, owner.get()),
+      "cuLaunchHostFunc"));
+  (void)owner.release();  // Wait has it
+  return StreamGate(std::move(state));
+}
+
+void StreamGate::Release() {
+  if (state_ == nullptr) return;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->open = true;
+  }
+  state_->changed.notify_all();
+}
+
+bool StreamGate::ran_out() const {
+  if (state_ == nullptr) return false;
+  const std::lock_guard lock(state_->mutex);
+  return state_->ran_out;
+}
+
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,220 @@
+#include "device/cudnn/graph/convolution.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "device/cudnn/legacy/algorithms.h"
+#include "device/cudnn/legacy/legacy.h"
+#include "device/cudnn/run_checks.h"
+
+namespace ucudnn::cudnn {
+namespace {
+
+constexpr Scaling kOverwrite = {1.0F, 0.0F};
+constexpr Scaling kAccumulate = {1.0F, 1.0F};
+
+}  // namespace
+
+// A packed tensor whose layout does not matter: rows of equal length.
+class FlatTensor {
+ public:
+  static Result<std::unique_ptr<FlatTensor>> Create(CudnnHandle& handle,
+                                                    const TensorShape& shape,
+                                                    cudnnDataType_t type) {
+    std::unique_ptr<FlatTensor> result(new FlatTensor(handle));
+    // ShapesOf has seen to it that both fit.
+    const auto rows = static_cast<int>(shape.dims[0]);
+    const auto columns = static_cast<int>(shape.strides[0]);
+    const std::array<int, 4> dims = {rows, 1, 1, columns};
+    const std::array<int, 4> strides = {columns, columns, columns, 1};
+    const CudnnApi& api = handle.api();
+    UCUDNN_RETURN_IF_ERROR(
+        handle.Check(api.CreateTensorDescriptor(&result->descriptor_),
+                     "cudnnCreateTensorDescriptor"));
+    UCUDNN_RETURN_IF_ERROR(
+        handle.Check(api.SetTensorNdDescriptor(result->descriptor_, type, 4,
+                                               dims.data(), strides.data()),
+                     "cudnnSetTensorNdDescriptor"));
+    return result;
+  }
+  ~FlatTensor() {
+    if (descriptor_ != nullptr) {
+      (void)handle_.api().DestroyTensorDescriptor(descriptor_);
+    }
+  }
+  FlatTensor(const FlatTensor&) = delete;
+  FlatTensor& operator=(const FlatTensor&) = delete;
+
+  Status Scale(void* data, float factor) const {
+    return handle_.Check(
+        handle_.api().ScaleTensor(handle_.get(), descriptor_, data, &factor),
+        "cudnnScaleTensor");
+  }
+  // data = alpha * addend + beta * data
+  Status Add(float alpha, const void* addend, float beta, void* data) const {
+    return handle_.Check(
+        handle_.api().AddTensor(handle_.get(), &alpha, descriptor_, addend,
+                                &beta, descriptor_, data),
+        "cudnnAddTensor");
+  }
+
+ private:
+  explicit FlatTensor(CudnnHandle& handle) : handle_(handle) {}
+
+  CudnnHandle& handle_;
+  cudnnTensorDescriptor_t descriptor_ = nullptr;
+};
+
+GraphConvolution::GraphConvolution(std::shared_ptr<GraphProblem> problem,
+                                   Precision asked, EngineName engine,
+                                   bool scales)
+    : problem_(std::move(problem)),
+      asked_(asked),
+      engine_(std::move(engine)),
+      scales_(scales),
+      precision_(asked) {}
+
+GraphConvolution::~GraphConvolution() = default;
+
+Result<std::unique_ptr<GraphConvolution>> GraphConvolution::Create(
+    std::shared_ptr<GraphProblem> problem, Precision asked,
+    const EngineName& engine, bool scales) {
+  std::unique_ptr<GraphConvolution> result(
+      new GraphConvolution(std::move(problem), asked, engine, scales));
+  UCUDNN_ASSIGN_OR_RETURN(auto overwrite, result->Build(kOverwrite));
+  if (DataType(asked) == CUDNN_DATA_FLOAT) {
+    result->precision_ =
+        overwrite->rounds_floats() ? Precision::kTf32 : Precision::kFp32;
+  }
+  result->workspace_ = overwrite->workspace();
+  result->ready_.push_back({kOverwrite, std::move(overwrite)});
+  if (result->problem_->problem().op == ConvOp::kBackwardFilter) {
+    UCUDNN_RETURN_IF_ERROR(result->ReserveForAccumulation());
+  } else if (!scales) {
+    UCUDNN_RETURN_IF_ERROR(result->ReserveForSubstitute());
+  }
+  return result;
+}
+
+Status GraphConvolution::ReserveForAccumulation() {
+  if (scales_) {
+    auto accumulate = Build(kAccumulate);
+    if (accumulate) {
+      workspace_ = std::max(workspace_, (*accumulate)->workspace());
+      ready_.push_back({kAccumulate, *std::move(accumulate)});
+      return {};
+    }
+    UCUDNN_RETURN_IF_ERROR(problem_->handle().CheckLost());
+    scales_ = false;
+  }
+  constexpr std::int64_t kAlignment = 256;
+  const std::int64_t offset =
+      (workspace_.count() + kAlignment - 1) / kAlignment * kAlignment;
+  const ConvProblem& problem = problem_->problem();
+  addend_ = Bytes(offset);
+  workspace_ = Bytes(offset + problem.geometry.filter_elements() *
+                                  ElementBytes(problem.precision));
+  return {};
+}
+
+Status GraphConvolution::ReserveForSubstitute() {
+  UCUDNN_ASSIGN_OR_RETURN(const Candidate* substitute,
+                          problem_->Substitute(precision_));
+  if (substitute != nullptr) {
+    workspace_ = std::max(workspace_, substitute->workspace);
+  }
+  return {};
+}
+
+Result<std::unique_ptr<ConvolutionPlan>> GraphConvolution::Build(
+    Scaling scaling) const {
+  UCUDNN_ASSIGN_OR_RETURN(auto graph,
+                          problem_->Graph(ComputeType(asked_), scaling));
+  return ConvolutionPlan::Create(std::move(graph), engine_);
+}
+
+Result<const ConvolutionPlan*> GraphConvolution::PlanFor(Scaling scaling) {
+  for (const Ready& ready : ready_) {
+    if (ready.scaling == scaling) return ready.plan.get();
+  }
+  if (!scales_) return nullptr;
+  auto plan = Build(scaling);
+  UCUDNN_RETURN_IF_ERROR(problem_->handle().CheckLost());
+  // The check has seen other pairs taken, and within the workspace.
+  if (plan && (*plan)->workspace() > workspace_) {
+    plan = Fail(Code::kInternal, "a workspace of {} bytes, more than {}",
+                (*plan)->workspace().count(), workspace_.count());
+  }
+  if (!plan) {
+    return Fail(Code::kUnimplemented,
+                "{} cannot compute {} at batch {} with alpha {} and beta {}: "
+                "{}",
+                ToString(engine_), ToString(problem_->problem()),
+                problem_->batch().count(), scaling.alpha, scaling.beta,
+                plan.error().message);
+  }
+  // A caller whose scalars change all the time must not fill our memory.
+  constexpr std::size_t kMost = 16;
+  if (ready_.size() >= kMost) ready_.erase(ready_.begin() + 2);
+  ready_.push_back({scaling, *std::move(plan)});
+  return ready_.back().plan.get();
+}
+
+Result<const FlatTensor*> GraphConvolution::Output() {
+  if (output_ == nullptr) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        output_,
+        FlatTensor::Create(problem_->handle(), problem_->output_shape(),
+                           DataType(problem_->problem().precision)));
+  }
+  return output_.get();
+}
+
+Status GraphConvolution::RunSubstitute(const ConvArgs& args, void* workspace) {
+  if (substitute_ == nullptr) {
+    UCUDNN_ASSIGN_OR_RETURN(const Candidate* substitute,
+                            problem_->Substitute(precision_));
+    if (substitute == nullptr || substitute->workspace > workspace_) {
+      return Fail(Code::kUnimplemented,
+                  "{} cannot compute {} with alpha {} and beta {}, nor can "
+                  "cuDNN otherwise in {} bytes",
+                  ToString(engine_), ToString(problem_->problem()), args.alpha,
+                  args.beta, workspace_.count());
+    }
+    ConvProblem problem = problem_->problem();
+    problem.precision = precision_;
+    UCUDNN_ASSIGN_OR_RETURN(
+        substitute_, PrepareLegacy(problem_->handle(), problem,
+                                   problem_->batch(), substitute->algorithm));
+  }
+  return substitute_->Run(args, workspace, workspace_);
+}
+
+Status GraphConvolution::Run(const ConvArgs& args, void* workspace,
+                             Bytes workspace_size) {
+  UCUDNN_RETURN_IF_ERROR(CheckRun(args, workspace, workspace_size, workspace_));
+  UCUDNN_RETURN_IF_ERROR(problem_->CheckAlignment(args));
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, problem_->handle().Enter());
+  UCUDNN_ASSIGN_OR_RETURN(const ConvolutionPlan* plan,
+                          PlanFor({args.alpha, args.beta}));
+  if (plan != nullptr) {
+    return plan->Execute(args.a, args.b, args.out, workspace);
+  }
+  if (args.beta == 0.0F) {
+    UCUDNN_RETURN_IF_ERROR(
+        overwrite().Execute(args.a, args.b, args.out, workspace));
+    UCUDNN_ASSIGN_OR_RETURN(const FlatTensor* output, Output());
+    return output->Scale(args.out, args.alpha);
+  }
+  if (addend_) {
+    void* const addend = static_cast<char*>(workspace) + addend_->count();
+    UCUDNN_RETURN_IF_ERROR(
+        overwrite().Execute(args.a, args.b, addend, workspace));
+    UCUDNN_ASSIGN_OR_RETURN(const FlatTensor* output, Output());
+    return output->Add(args.alpha, addend, args.beta, args.out);
+  }
+  return RunSubstitute(args, workspace);
+}
+
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,138 @@
+#include "device/cudnn/graph/graph.h"
+
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "device/cudnn/graph/convolution.h"
+#include "device/cudnn/graph/engine_cache.h"
+#include "device/cudnn/graph/engine_check.h"
+#include "device/cudnn/graph/name.h"
+#include "device/cudnn/graph/problem.h"
+#include "device/cudnn/legacy/algorithms.h"
+
+namespace ucudnn::cudnn {
+namespace {
+
+// In which arithmetic graphs are made to serve a request.
+std::vector<Precision> GraphsFor(Precision asked) {
+  if (asked == Precision::kTrueHalf) return {asked, Precision::kPseudoHalf};
+  return {asked};
+}
+
+// The engines that the heuristics suggest for problems computed as `asked`,
+// each once; none where cuDNN does not know such a graph. On float data the
+// first suggestions are those that round, which FP32 has no use for: they
+// neither are among the `most` nor count.
+Result<std::vector<EngineName>> Suggested(GraphProblem& problem,
+                                          Precision asked, int most) {
+  std::vector<EngineName> engines;
+  const auto graph = problem.Graph(ComputeType(asked), Scaling());
+  UCUDNN_RETURN_IF_ERROR(problem.handle().CheckLost());
+  if (!graph) return engines;
+  const bool exact = asked == Precision::kFp32;
+  std::set<EngineName> seen;
+  for (const cudnnBackendHeurMode_t mode :
+       {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    const auto suggested = (*graph)->Suggest(mode);
+    UCUDNN_RETURN_IF_ERROR(problem.handle().CheckLost());
+    if (!suggested) continue;
+    for (const auto& [engine, rounds_floats] : *suggested) {
+      if (exact && rounds_floats) continue;
+      if (mode == CUDNN_HEUR_MODE_A && most > 0 &&
+          std::ssize(engines) >= most) {
+        break;
+      }
+      if (seen.insert(engine).second) engines.push_back(engine);
+    }
+  }
+  return engines;
+}
+
+}  // namespace
+
+Result<std::vector<SuggestedEngine>> SurveyGraph(CudnnHandle& handle,
+                                                 const ConvProblem& problem,
+                                                 BatchSize batch, int most) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto shared,
+                          GraphProblem::Create(handle, problem, batch));
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
+  EngineBench bench(handle, problem);
+  std::vector<SuggestedEngine> survey;
+  auto cache = std::make_unique<EngineCache>(problem, batch);
+  for (const Precision precision : GraphsFor(problem.precision)) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto engines,
+                            Suggested(*shared, precision, most));
+    for (const EngineName& engine : engines) {
+      auto verdict = bench.Judge(precision, engine);
+      UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
+      // For want of memory, say: what is not known to be right is not offered.
+      if (!verdict) verdict = EngineVerdict{verdict.error().message, false};
+      auto made =
+          GraphConvolution::Create(shared, precision, engine, verdict->scales);
+      UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
+      if (!made || !Admits(problem.precision, (*made)->precision())) continue;
+      const Algorithm algorithm = {ToString(engine), "", (*made)->precision()};
+      survey.push_back({{algorithm, (*made)->workspace()},
+                        std::move(verdict->fault),
+                        verdict->scales});
+      if (survey.back().fault.empty()) cache->Add(algorithm, *std::move(made));
+    }
+  }
+  handle.engine_cache() = std::move(cache);
+  return survey;
+}
+
+Result<std::vector<Candidate>> ListGraph(CudnnHandle& handle,
+                                         const ConvProblem& problem,
+                                         BatchSize batch, int most) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto survey,
+                          SurveyGraph(handle, problem, batch, most));
+  std::vector<Candidate> candidates;
+  for (const SuggestedEngine& engine : survey) {
+    if (engine.fault.empty()) candidates.push_back(engine.candidate);
+  }
+  return candidates;
+}
+
+Result<std::unique_ptr<Convolution>> PrepareGraph(CudnnHandle& handle,
+                                                  const ConvProblem& problem,
+                                                  BatchSize batch,
+                                                  const Algorithm& algorithm) {
+  const auto refuse = [&](std::string_view why) {
+    return Fail(Code::kNotFound, "{} at batch {}: {} in {}: {}",
+                ToString(problem), batch.count(), algorithm.name,
+                Name(algorithm.precision), why);
+  };
+  const auto engine = ParseEngineName(algorithm.name);
+  if (!engine) return refuse(engine.error().message);
+  if (!algorithm.math.empty()) return refuse("an engine's math has no name");
+  if (!Admits(problem.precision, algorithm.precision)) {
+    return refuse("the precision is not what was asked for");
+  }
+  if (handle.engine_cache() != nullptr) {
+    UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
+    auto ready = handle.engine_cache()->Find(problem, batch, algorithm);
+    if (ready != nullptr) return ready;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(auto shared,
+                          GraphProblem::Create(handle, problem, batch));
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
+  // On float data the arithmetic is the engine's, whatever it was listed for.
+  EngineBench bench(handle, problem);
+  UCUDNN_ASSIGN_OR_RETURN(const EngineVerdict verdict,
+                          bench.Judge(algorithm.precision, *engine));
+  if (!verdict.fault.empty()) return refuse(verdict.fault);
+  auto made = GraphConvolution::Create(std::move(shared), algorithm.precision,
+                                       *engine, verdict.scales);
+  if (!made) {
+    UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
+    return refuse(made.error().message);
+  }
+  if ((*made)->precision() != algorithm.precision) {
+    return refuse("the engine computes in another precision");
+  }
+  return *std::move(made);
+}
+
+}  // namespace ucudnn::cudnn

@@ -1,0 +1,63 @@
+#ifndef UCUDNN_DEVICE_CUDNN_GRAPH_GRAPH_H_
+#define UCUDNN_DEVICE_CUDNN_GRAPH_GRAPH_H_
+
+// Convolutions through cuDNN's graph interface: engines with their knobs,
+// named as in graph_name.h. Their math has no name.
+//
+// Engines come from the heuristics' main list, or the first `most` of it where
+// that is not 0, and from their fallback list. On float data an engine that
+// uses the matrix units or rounds its input is TF32, any other FP32, and FP32
+// counts only the latter; on 16-bit data the arithmetic is the graph's.
+//
+// graph_convolution.h says how any alpha and beta are served. An engine is
+// offered only once it was seen to compute what it should (engine_check.h),
+// which is found out on the device when a problem is first listed or prepared
+// on a handle.
+//
+// Operands must be aligned to 16 bytes, or be whole images into a tensor that
+// is: kInvalidArgument otherwise.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/conv_problem.h"
+#include "base/profile.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "device/cudnn/handle.h"
+#include "device/device.h"
+
+namespace ucudnn::cudnn {
+
+// An engine that the heuristics suggest and that takes the batch.
+struct SuggestedEngine {
+  Candidate candidate;
+  std::string fault;  // why it is not offered; empty if it is
+  bool scales = false;
+};
+
+// In the order of the heuristics, best first; perhaps none. Builds each engine
+// once, in host time: about a millisecond, more for those that are compiled;
+// and checks those that are not known yet. Until the next listing the handle
+// keeps them ready for PrepareGraph.
+Result<std::vector<SuggestedEngine>> SurveyGraph(CudnnHandle& handle,
+                                                 const ConvProblem& problem,
+                                                 BatchSize batch, int most = 0);
+
+// The engines of SurveyGraph without fault.
+Result<std::vector<Candidate>> ListGraph(CudnnHandle& handle,
+                                         const ConvProblem& problem,
+                                         BatchSize batch, int most = 0);
+
+// kNotFound if the name is not an engine's, or the engine does not solve this
+// problem and batch in this precision, or has a fault. `handle` outlives the
+// result.
+Result<std::unique_ptr<Convolution>> PrepareGraph(CudnnHandle& handle,
+                                                  const ConvProblem& problem,
+                                                  BatchSize batch,
+                                                  const Algorithm& algorithm);
+
+}  // namespace ucudnn::cudnn
+
+#endif  // UCUDNN_DEVICE_CUDNN_GRAPH_GRAPH_H_

@@ -1,0 +1,312 @@
+#include "device/cudnn/graph/plan.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+#include "device/cudnn/legacy/algorithms.h"
+
+namespace ucudnn::cudnn {
+namespace {
+
+// By these the tensors of a graph and the pointers of an execution find each
+// other.
+enum Uid : std::int64_t { kInput = 1, kFilter = 2, kOutput = 3 };
+
+struct OperationNames {
+  cudnnBackendDescriptorType_t type;
+  cudnnBackendAttributeName_t convolution, input, filter, output, alpha, beta;
+};
+
+OperationNames NamesOf(ConvOp op) {
+  switch (op) {
+    case ConvOp::kBackwardData:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    case ConvOp::kBackwardFilter:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+    case ConvOp::kForward:
+      break;
+  }
+  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+}
+
+Result<BackendDescriptor> Tensor(CudnnHandle& handle, Uid uid,
+                                 const TensorShape& shape, cudnnDataType_t type,
+                                 std::int64_t alignment) {
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto tensor,
+      BackendDescriptor::Create(handle, CUDNN_BACKEND_TENSOR_DESCRIPTOR));
+  const auto rank = static_cast<std::size_t>(shape.rank);
+  UCUDNN_RETURN_IF_ERROR(
+      tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type));
+  UCUDNN_RETURN_IF_ERROR(tensor.SetInts(CUDNN_ATTR_TENSOR_DIMENSIONS,
+                                        std::span(shape.dims).first(rank)));
+  UCUDNN_RETURN_IF_ERROR(tensor.SetInts(CUDNN_ATTR_TENSOR_STRIDES,
+                                        std::span(shape.strides).first(rank)));
+  UCUDNN_RETURN_IF_ERROR(tensor.SetInt(CUDNN_ATTR_TENSOR_UNIQUE_ID, uid));
+  UCUDNN_RETURN_IF_ERROR(
+      tensor.SetInt(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment));
+  UCUDNN_RETURN_IF_ERROR(tensor.Finalize());
+  return tensor;
+}
+
+Result<BackendDescriptor> ConvolutionParameters(CudnnHandle& handle,
+                                                const ConvShapes& shapes,
+                                                cudnnDataType_t compute_type) {
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto convolution,
+      BackendDescriptor::Create(handle, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR));
+  const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+  const auto n = static_cast<std::size_t>(shapes.spatial_dims);
+  UCUDNN_RETURN_IF_ERROR(convolution.Set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE,
+                                         CUDNN_TYPE_DATA_TYPE, 1,
+                                         &compute_type));
+  UCUDNN_RETURN_IF_ERROR(convolution.Set(
+      CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode));
+  UCUDNN_RETURN_IF_ERROR(convolution.SetInt(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS,
+                                            shapes.spatial_dims));
+  UCUDNN_RETURN_IF_ERROR(convolution.SetInts(
+      CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, std::span(shapes.padding).first(n)));
+  UCUDNN_RETURN_IF_ERROR(
+      convolution.SetInts(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS,
+                          std::span(shapes.padding).first(n)));
+  UCUDNN_RETURN_IF_ERROR(
+      convolution.SetInts(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES,
+                          std::span(shapes.stride).first(n)));
+  UCUDNN_RETURN_IF_ERROR(convolution.SetInts(
+      CUDNN_ATTR_CONVOLUTION_DILATIONS, std::span(shapes.dilation).first(n)));
+  UCUDNN_RETURN_IF_ERROR(convolution.Finalize());
+  return convolution;
+}
+
+Result<bool> RoundsFloats(const BackendDescriptor& engine) {
+  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT>
+      notes = {};
+  UCUDNN_ASSIGN_OR_RETURN(
+      const std::int64_t count,
+      engine.Get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                 static_cast<std::int64_t>(notes.size()), notes.data()));
+  return std::any_of(
+      notes.begin(),
+      notes.begin() + std::min<std::int64_t>(count, notes.size()),
+      [](cudnnBackendNumericalNote_t note) {
+        return note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE ||
+               note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
+      });
+}
+
+// An engine configuration that cuDNN made, with the name under which it is
+// built again.
+Result<Suggestion> SuggestionOf(const BackendDescriptor& configuration) {
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto engines,
+      configuration.GetDescriptors(CUDNN_ATTR_ENGINECFG_ENGINE,
+                                   CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1));
+  if (engines.size() != 1) {
+    return Fail(Code::kInternal, "an engine configuration has no engine");
+  }
+  EngineName name;
+  UCUDNN_ASSIGN_OR_RETURN(
+      name.engine, engines.front().GetInt(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto choices,
+      configuration.GetDescriptors(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                                   CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR,
+                                   CUDNN_KNOB_TYPE_COUNTS));
+  for (const BackendDescriptor& choice : choices) {
+    cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_COUNTS;
+    UCUDNN_RETURN_IF_ERROR(choice.Get(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE,
+                                      CUDNN_TYPE_KNOB_TYPE, 1, &type));
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t value,
+                            choice.GetInt(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE));
+    name.knobs.push_back({static_cast<std::int64_t>(type), value});
+  }
+  std::sort(name.knobs.begin(), name.knobs.end());
+  // Where cuDNN does not say, it shows when the engine is built.
+  return Suggestion{std::move(name),
+                    RoundsFloats(engines.front()).value_or(false)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ConvolutionGraph>> ConvolutionGraph::Create(
+    CudnnHandle& handle, const ConvProblem& problem, const ConvShapes& shapes,
+    const OperandAlignment& alignment, cudnnDataType_t compute_type,
+    Scaling scaling) {
+  const cudnnDataType_t type = DataType(problem.precision);
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto input, Tensor(handle, kInput, shapes.input, type, alignment.input));
+  UCUDNN_ASSIGN_OR_RETURN(auto filter, Tensor(handle, kFilter, shapes.filter,
+                                              type, alignment.filter));
+  UCUDNN_ASSIGN_OR_RETURN(auto output, Tensor(handle, kOutput, shapes.output,
+                                              type, alignment.output));
+  UCUDNN_ASSIGN_OR_RETURN(auto convolution,
+                          ConvolutionParameters(handle, shapes, compute_type));
+
+  const OperationNames names = NamesOf(problem.op);
+  UCUDNN_ASSIGN_OR_RETURN(auto operation,
+                          BackendDescriptor::Create(handle, names.type));
+  UCUDNN_RETURN_IF_ERROR(
+      operation.SetDescriptor(names.convolution, convolution));
+  UCUDNN_RETURN_IF_ERROR(operation.SetDescriptor(names.input, input));
+  UCUDNN_RETURN_IF_ERROR(operation.SetDescriptor(names.filter, filter));
+  UCUDNN_RETURN_IF_ERROR(operation.SetDescriptor(names.output, output));
+  UCUDNN_RETURN_IF_ERROR(
+      operation.Set(names.alpha, CUDNN_TYPE_FLOAT, 1, &scaling.alpha));
+  UCUDNN_RETURN_IF_ERROR(
+      operation.Set(names.beta, CUDNN_TYPE_FLOAT, 1, &scaling.beta));
+  UCUDNN_RETURN_IF_ERROR(operation.Finalize());
+
+  UCUDNN_ASSIGN_OR_RETURN(auto graph,
+                          BackendDescriptor::Create(
+                              handle, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
+  UCUDNN_RETURN_IF_ERROR(graph.SetHandle(CUDNN_ATTR_OPERATIONGRAPH_HANDLE));
+  UCUDNN_RETURN_IF_ERROR(
+      graph.SetDescriptor(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation));
+  UCUDNN_RETURN_IF_ERROR(graph.Finalize());
+
+  std::vector<BackendDescriptor> parts;
+  parts.push_back(std::move(input));
+  parts.push_back(std::move(filter));
+  parts.push_back(std::move(output));
+  parts.push_back(std::move(convolution));
+  parts.push_back(std::move(operation));
+  return std::unique_ptr<ConvolutionGraph>(new ConvolutionGraph(
+      handle, problem.op, std::move(parts), std::move(graph)));
+}
+
+Result<std::vector<Suggestion>> ConvolutionGraph::Suggest(
+    cudnnBackendHeurMode_t mode) const {
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto heuristics,
+      BackendDescriptor::Create(handle_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
+  UCUDNN_RETURN_IF_ERROR(
+      heuristics.SetDescriptor(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph_));
+  UCUDNN_RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_MODE,
+                                        CUDNN_TYPE_HEUR_MODE, 1, &mode));
+  if (handle_.slice_sms() > 0) {
+    // Only advice: a version without it suggests what suits the whole GPU.
+    const auto sms = static_cast<std::int32_t>(handle_.slice_sms());
+    (void)heuristics.Set(CUDNN_ATTR_ENGINEHEUR_SM_COUNT_TARGET,
+                         CUDNN_TYPE_INT32, 1, &sms);
+  }
+  UCUDNN_RETURN_IF_ERROR(heuristics.Finalize());
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto configurations,
+      heuristics.GetDescriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, -1));
+  std::vector<Suggestion> suggestions;
+  for (const BackendDescriptor& configuration : configurations) {
+    UCUDNN_ASSIGN_OR_RETURN(Suggestion suggestion, SuggestionOf(configuration));
+    suggestions.push_back(std::move(suggestion));
+  }
+  return suggestions;
+}
+
+Result<std::unique_ptr<ConvolutionPlan>> ConvolutionPlan::Create(
+    std::shared_ptr<const ConvolutionGraph> graph, const EngineName& engine) {
+  CudnnHandle& handle = graph->handle();
+  std::vector<BackendDescriptor> parts;
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto chosen,
+      BackendDescriptor::Create(handle, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
+  UCUDNN_RETURN_IF_ERROR(
+      chosen.SetDescriptor(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph->graph()));
+  UCUDNN_RETURN_IF_ERROR(
+      chosen.SetInt(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, engine.engine));
+  UCUDNN_RETURN_IF_ERROR(chosen.Finalize());
+  UCUDNN_ASSIGN_OR_RETURN(const bool rounds_floats, RoundsFloats(chosen));
+
+  for (const Knob& knob : engine.knobs) {
+    UCUDNN_ASSIGN_OR_RETURN(auto choice,
+                            BackendDescriptor::Create(
+                                handle, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR));
+    const auto type = static_cast<cudnnBackendKnobType_t>(knob.type);
+    UCUDNN_RETURN_IF_ERROR(choice.Set(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE,
+                                      CUDNN_TYPE_KNOB_TYPE, 1, &type));
+    UCUDNN_RETURN_IF_ERROR(
+        choice.SetInt(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, knob.value));
+    UCUDNN_RETURN_IF_ERROR(choice.Finalize());
+    parts.push_back(std::move(choice));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto configuration,
+      BackendDescriptor::Create(handle, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
+  UCUDNN_RETURN_IF_ERROR(
+      configuration.SetDescriptor(CUDNN_ATTR_ENGINECFG_ENGINE, chosen));
+  if (!parts.empty()) {
+    UCUDNN_RETURN_IF_ERROR(
+        configuration.SetDescriptors(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, parts));
+  }
+  UCUDNN_RETURN_IF_ERROR(configuration.Finalize());
+
+  UCUDNN_ASSIGN_OR_RETURN(auto plan,
+                          BackendDescriptor::Create(
+                              handle, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
+  UCUDNN_RETURN_IF_ERROR(plan.SetHandle(CUDNN_ATTR_EXECUTION_PLAN_HANDLE));
+  UCUDNN_RETURN_IF_ERROR(plan.SetDescriptor(
+      CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration));
+  UCUDNN_RETURN_IF_ERROR(plan.Finalize());
+  UCUDNN_ASSIGN_OR_RETURN(
+      const std::int64_t workspace,
+      plan.GetInt(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
+  parts.push_back(std::move(chosen));
+  parts.push_back(std::move(configuration));
+  return std::unique_ptr<ConvolutionPlan>(
+      new ConvolutionPlan(std::move(graph), std::move(parts), std::move(plan),
+                          Bytes(workspace), rounds_floats));
+}
+
+Status ConvolutionPlan::Execute(const void* a, const void* b, void* out,
+                                void* workspace) const {
+  CudnnHandle& handle = graph_->handle();
+  const std::array<std::int64_t, 3> uids = {kInput, kFilter, kOutput};
+  void* const first = const_cast<void*>(a);   // cuDNN's list of operands is of
+  void* const second = const_cast<void*>(b);  // void*, whether read or written
+  std::array<void*, 3> pointers = {};
+  switch (graph_->op()) {
+    case ConvOp::kForward:
+      pointers = {first, second, out};
+      break;
+    case ConvOp::kBackwardData:
+      pointers = {out, second, first};
+      break;
+    case ConvOp::kBackwardFilter:
+      pointers = {first, out, second};
+      break;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto pack,
+      BackendDescriptor::Create(handle, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
+  UCUDNN_RETURN_IF_ERROR(
+      pack.SetInts(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, uids));
+  UCUDNN_RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+                                  CUDNN_TYPE_VOID_PTR, 3, pointers.data()));
+  UCUDNN_RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
+                                  CUDNN_TYPE_VOID_PTR, 1, &workspace));
+  UCUDNN_RETURN_IF_ERROR(pack.Finalize());
+  return handle.Check(
+      handle.api().BackendExecute(handle.get(), plan_.get(), pack.get()),
+      "cudnnBackendExecute");
+}
+
+}  // namespace ucudnn::cudnn

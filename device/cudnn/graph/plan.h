@@ -1,0 +1,109 @@
+#ifndef UCUDNN_DEVICE_CUDNN_GRAPH_PLAN_H_
+#define UCUDNN_DEVICE_CUDNN_GRAPH_PLAN_H_
+
+// A convolution as an operation graph of cuDNN's second interface, the engines
+// its heuristics suggest for it, and an engine made ready to execute. The
+// calling thread is inside handle.Enter() throughout.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/conv_problem.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "device/cudnn/graph/backend_descriptor.h"
+#include "device/cudnn/graph/name.h"
+#include "device/cudnn/handle.h"
+#include "device/cudnn/shapes.h"
+#include "device/device.h"
+
+namespace ucudnn::cudnn {
+
+// out = alpha * op(a, b) + beta * out; unlike in the first interface, both
+// scalars are part of the graph.
+struct Scaling {
+  float alpha = 1.0F;
+  float beta = 0.0F;
+  friend bool operator==(const Scaling&, const Scaling&) = default;
+};
+
+// The greatest power of two that divides the address of each operand.
+struct OperandAlignment {
+  std::int64_t input = 16;
+  std::int64_t filter = 16;
+  std::int64_t output = 16;
+};
+
+// An engine that the heuristics suggest.
+struct Suggestion {
+  EngineName engine;
+  bool rounds_floats = false;  // as ConvolutionPlan::rounds_floats
+};
+
+class ConvolutionGraph {
+ public:
+  // kUnimplemented if cuDNN does not know such a graph.
+  static Result<std::unique_ptr<ConvolutionGraph>> Create(
+      CudnnHandle& handle, const ConvProblem& problem, const ConvShapes& shapes,
+      const OperandAlignment& alignment, cudnnDataType_t compute_type,
+      Scaling scaling);
+
+  // What the heuristics of one mode suggest, best first. Takes about a
+  // millisecond of host time.
+  Result<std::vector<Suggestion>> Suggest(cudnnBackendHeurMode_t mode) const;
+
+  CudnnHandle& handle() const { return handle_; }
+  const BackendDescriptor& graph() const { return graph_; }
+  ConvOp op() const { return op_; }
+
+ private:
+  ConvolutionGraph(CudnnHandle& handle, ConvOp op,
+                   std::vector<BackendDescriptor> parts,
+                   BackendDescriptor graph)
+      : handle_(handle),
+        op_(op),
+        parts_(std::move(parts)),
+        graph_(std::move(graph)) {}
+
+  CudnnHandle& handle_;
+  const ConvOp op_;
+  std::vector<BackendDescriptor> parts_;  // in the order of making
+  BackendDescriptor graph_;
+};
+
+class ConvolutionPlan {
+ public:
+  // The engine made ready, which may compile it and then take seconds.
+  // kUnimplemented if the engine does not solve the graph.
+  static Result<std::unique_ptr<ConvolutionPlan>> Create(
+      std::shared_ptr<const ConvolutionGraph> graph, const EngineName& engine);
+
+  Bytes workspace() const { return workspace_; }
+  // Whether the engine rounds float operands for the matrix units: TF32.
+  bool rounds_floats() const { return rounds_floats_; }
+
+  // Enqueues the convolution on the handle's stream.
+  Status Execute(const void* a, const void* b, void* out,
+                 void* workspace) const;
+
+ private:
+  ConvolutionPlan(std::shared_ptr<const ConvolutionGraph> graph,
+                  std::vector<BackendDescriptor> parts, BackendDescriptor plan,
+                  Bytes workspace, bool rounds_floats)
+      : graph_(std::move(graph)),
+        parts_(std::move(parts)),
+        plan_(std::move(plan)),
+        workspace_(workspace),
+        rounds_floats_(rounds_floats) {}
+
+  std::shared_ptr<const ConvolutionGraph> graph_;
+  std::vector<BackendDescriptor> parts_;
+  BackendDescriptor plan_;
+  Bytes workspace_;
+  bool rounds_floats_;
+};
+
+}  // namespace ucudnn::cudnn
+
+#endif  // UCUDNN_DEVICE_CUDNN_GRAPH_PLAN_H_

@@ -1,0 +1,82 @@
+#include "device/cudnn/legacy/queries.h"
+
+#include <algorithm>
+#include <array>
+
+namespace ucudnn::cudnn {
+namespace {
+
+// More than there are algorithms, each with every arithmetic.
+constexpr int kMaxSuggestions = 32;
+
+template <class Perf, class Get>
+cudnnStatus_t Collect(const Get& get,
+                      std::vector<LegacySuggestion>* suggestions) {
+  std::array<Perf, kMaxSuggestions> results = {};
+  int count = 0;
+  const cudnnStatus_t status = get(kMaxSuggestions, &count, results.data());
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  count = std::clamp(count, 0, kMaxSuggestions);
+  for (int i = 0; i < count; ++i) {
+    const Perf& result = results[static_cast<std::size_t>(i)];
+    suggestions->push_back({result.algo, result.mathType});
+  }
+  return status;
+}
+
+}  // namespace
+
+cudnnStatus_t QueryWorkspace(const CudnnApi& api, cudnnHandle_t handle,
+                             const LegacyDescriptors& d, int algorithm,
+                             std::size_t* size) {
+  switch (d.op) {
+    case ConvOp::kForward:
+      return api.GetForwardWorkspaceSize(
+          handle, d.input, d.filter, d.convolution, d.output,
+          static_cast<cudnnConvolutionFwdAlgo_t>(algorithm), size);
+    case ConvOp::kBackwardData:
+      return api.GetBackwardDataWorkspaceSize(
+          handle, d.filter, d.output, d.convolution, d.input,
+          static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm), size);
+    case ConvOp::kBackwardFilter:
+      return api.GetBackwardFilterWorkspaceSize(
+          handle, d.input, d.output, d.convolution, d.filter,
+          static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm), size);
+  }
+  return CUDNN_STATUS_BAD_PARAM;
+}
+
+cudnnStatus_t QuerySuggestions(const CudnnApi& api, cudnnHandle_t handle,
+                               const LegacyDescriptors& d,
+                               std::vector<LegacySuggestion>* suggestions) {
+  suggestions->clear();
+  switch (d.op) {
+    case ConvOp::kForward:
+      return Collect<cudnnConvolutionFwdAlgoPerf_t>(
+          [&](int n, int* count, cudnnConvolutionFwdAlgoPerf_t* results) {
+            return api.GetForwardAlgorithm(handle, d.input, d.filter,
+                                           d.convolution, d.output, n, count,
+                                           results);
+          },
+          suggestions);
+    case ConvOp::kBackwardData:
+      return Collect<cudnnConvolutionBwdDataAlgoPerf_t>(
+          [&](int n, int* count, cudnnConvolutionBwdDataAlgoPerf_t* results) {
+            return api.GetBackwardDataAlgorithm(handle, d.filter, d.output,
+                                                d.convolution, d.input, n,
+                                                count, results);
+          },
+          suggestions);
+    case ConvOp::kBackwardFilter:
+      return Collect<cudnnConvolutionBwdFilterAlgoPerf_t>(
+          [&](int n, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* results) {
+            return api.GetBackwardFilterAlgorithm(handle, d.input, d.output,
+                                                  d.convolution, d.filter, n,
+                                                  count, results);
+          },
+          suggestions);
+  }
+  return CUDNN_STATUS_BAD_PARAM;
+}
+
+}  // namespace ucudnn::cudnn

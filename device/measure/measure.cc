@@ -1,0 +1,401 @@
+#include "device/measure/measure.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/median.h"
+
+namespace ucudnn {
+namespace {
+
+Status Check(const MeasureOptions& o) {
+  if (o.min_repeats < 1 || o.max_repeats < o.min_repeats) {
+    return Fail(Code::kInvalidArgument,
+                "{} to {} repeats; at least 1, and no more at least than at "
+                "most, are accepted",
+                o.min_repeats, o.max_repeats);
+  }
+  if (!(o.target_spread >= 0) || !(o.hopeless_factor >= 1) ||
+      o.time_limit <= Nanoseconds(0) || o.group_time < Nanoseconds(0) ||
+      o.max_workspace < Bytes() || !(o.outlier >= 0) || o.max_outliers < 0 ||
+      !(o.cold >= 0)) {
+    return Fail(Code::kInvalidArgument,
+                "target_spread {}, hopeless_factor {}, time_limit {} ns, "
+                "group_time {} ns, max_workspace {}, outlier {}, max_outliers "
+                "{}, cold {}: not negative, 1 or more, positive, and not "
+                "negative are accepted",
+                o.target_spread, o.hopeless_factor, o.time_limit.count(),
+                o.group_time.count(), o.max_workspace.count(), o.outlier,
+                o.max_outliers, o.cold);
+  }
+  return {};
+}
+
+Nanoseconds Times(Nanoseconds time, double factor) {
+  const double product = static_cast<double>(time.count()) * factor;
+  constexpr double kMost = 4e18;
+  return Nanoseconds(static_cast<std::int64_t>(std::min(product, kMost)));
+}
+
+// Of images' bytes that runs are to take turns over.
+Bytes RoundFor(const Device& device, const MeasureOptions& options) {
+  const Bytes most = std::min(1_GiB, device.info().kind.memory / 32);
+  if (options.cold == 0 || device.cache() == Bytes()) return Bytes();
+  const double asked =
+      options.cold * static_cast<double>(device.cache().count());
+  // Not cast before it is known to be small.
+  return asked < static_cast<double>(most.count())
+             ? Bytes(static_cast<std::int64_t>(asked))
+             : most;
+}
+
+bool IsShortOfMemory(const Status& status) {
+  return !status && status.error().code == Code::kResourceExhausted;
+}
+
+bool IsSettled(const std::vector<Nanoseconds>& times, double target) {
+  const MedianAndSpread summary = MedianAndSpreadOf(times);
+  return summary.spread <= Times(summary.median, target);
+}
+
+// The repeat farthest off the others, if it is too far; of a single one it is
+// the runs before that tell, the least of which took `once`: it should take no
+// longer than they did.
+std::vector<Nanoseconds>::iterator FindOutlier(std::vector<Nanoseconds>& times,
+                                               Nanoseconds once, double far) {
+  constexpr double kSpreads = 5.0;
+  if (times.size() == 1) {
+    return times[0] > Times(once, 1 + far) ? times.begin() : times.end();
+  }
+  const MedianAndSpread summary = MedianAndSpreadOf(times);
+  const auto off = [&](Nanoseconds time) {
+    return std::chrono::abs(time - summary.median);
+  };
+  const auto farthest = std::ranges::max_element(times, {}, off);
+  const Nanoseconds allowed =
+      std::max(Times(summary.median, far), Times(summary.spread, kSpreads));
+  return off(*farthest) > allowed ? farthest : times.end();
+}
+
+}  // namespace
+
+std::string MethodText(const Device& device, const MeasureOptions& options) {
+  return RoundFor(device, options) > Bytes() ? "cold operands" : "";
+}
+
+struct MeasureBench::Target {
+  const ConvProblem& problem;
+  BatchSize batch;
+  const MeasureOptions& options;
+  const std::stop_token& stop;
+  std::vector<MeasuredPoint> points;  // so far
+
+  // The fastest point with at most this workspace.
+  std::optional<Nanoseconds> BestWithin(Bytes workspace) const {
+    std::optional<Nanoseconds> best;
+    for (const MeasuredPoint& p : points) {
+      if (p.workspace <= workspace)
+        best = std::min(best.value_or(p.time), p.time);
+    }
+    return best;
+  }
+};
+
+struct MeasureBench::Ready {
+  std::unique_ptr<Convolution> convolution;
+  BatchSize batch;
+  float beta = 0;
+};
+
+Status MeasureBench::PrepareOperands(const Target& target) {
+  Bytes round = RoundFor(device_, target.options);
+  Status prepared = operands_.Prepare(target.problem, target.batch, round);
+  // Others may need the device's memory too, a job's program for one.
+  while (IsShortOfMemory(prepared) && round > Bytes()) {
+    workspace_.Reset();
+    round = round > 1_MiB ? round / 2 : Bytes();
+    prepared = operands_.Prepare(target.problem, target.batch, round);
+  }
+  return prepared;
+}
+
+Status MeasureBench::MakeRoom(const Target& target, Bytes size) {
+  // Without operands if the last try to make room failed.
+  if (operands_.RoundOf(target.batch) < 1) {
+    UCUDNN_RETURN_IF_ERROR(PrepareOperands(target));
+  }
+  auto grown = GrowBuffer(device_, size, &workspace_);
+  if (!grown && grown.error().code == Code::kResourceExhausted &&
+      operands_.RoundOf(target.batch) > 1) {
+    // Rather with the same operands than not at all.
+    operands_.Release();
+    UCUDNN_RETURN_IF_ERROR(
+        operands_.Prepare(target.problem, target.batch, Bytes()));
+    grown = GrowBuffer(device_, size, &workspace_);
+  }
+  if (!grown) return tl::unexpected<Error>(std::move(grown).error());
+  return {};
+}
+
+Result<MeasureBench::Ready> MeasureBench::MakeReady(
+    const Target& target, const ConvProblem& problem, BatchSize batch,
+    const Candidate& candidate) {
+  Ready ready;
+  UCUDNN_ASSIGN_OR_RETURN(ready.convolution,
+                          device_.Prepare(problem, batch, candidate.algorithm));
+  const Bytes workspace = ready.convolution->workspace();
+  if (workspace > candidate.workspace) {
+    return Fail(Code::kResourceExhausted,
+                "needs a workspace of {} bytes, more than {}",
+                workspace.count(), candidate.workspace.count());
+  }
+  UCUDNN_RETURN_IF_ERROR(MakeRoom(target, workspace));
+  ready.batch = batch;
+  ready.beta = target.problem.op == ConvOp::kBackwardFilter ? 1.0F : 0.0F;
+  return ready;
+}
+
+Status MeasureBench::Enqueue(Ready& ready) {
+  ConvArgs args = operands_.Next(ready.batch);
+  args.beta = ready.beta;
+  return ready.convolution->Run(args, workspace_.data(),
+                                ready.convolution->workspace());
+}
+
+Result<Nanoseconds> MeasureBench::RunFirst(Ready& ready) {
+  UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time,
+                          device_.Time([&] { return Enqueue(ready); }));
+  spent_ += time;
+  return time;
+}
+
+Result<Device::EnqueuedTime> MeasureBench::Run(Ready& ready,
+                                               std::int64_t runs) {
+  UCUDNN_ASSIGN_OR_RETURN(const Device::EnqueuedTime all,
+                          device_.TimeEnqueued([&]() -> Status {
+                            for (std::int64_t i = 0; i < runs; ++i) {
+                              UCUDNN_RETURN_IF_ERROR(Enqueue(ready));
+                            }
+                            return {};
+                          }));
+  spent_ += all.device;
+  return Device::EnqueuedTime{all.device / runs, all.host / runs};
+}
+
+Result<Nanoseconds> MeasureBench::EstimateFromOneFilter(
+    const Target& target, const Candidate& candidate, Nanoseconds allowed) {
+  // Its operands are parts of the whole problem's.
+  ConvProblem part = target.problem;
+  part.geometry.filters = part.geometry.groups;
+  const double parts = static_cast<double>(target.batch.count()) *
+                       static_cast<double>(target.problem.geometry.filters) /
+                       static_cast<double>(part.geometry.filters);
+  if (parts <= 1) return Nanoseconds(0);
+  auto ready = MakeReady(target, part, BatchSize(1), candidate);
+  if (!ready) return Nanoseconds(0);  // nothing to estimate from
+  UCUDNN_ASSIGN_OR_RETURN(Nanoseconds time, RunFirst(*ready));
+  if (time <= allowed && Times(time, parts) > allowed) {
+    // The first run may have loaded code; a second one tells.
+    UCUDNN_ASSIGN_OR_RETURN(const auto again, Run(*ready, 1));
+    time = std::min(time, again.device);
+  }
+  return Times(time, parts);
+}
+
+Result<Nanoseconds> MeasureBench::Estimate(const Target& target,
+                                           const Candidate& candidate,
+                                           Nanoseconds allowed) {
+  if (candidate.last_resort) {
+    return EstimateFromOneFilter(target, candidate, allowed);
+  }
+  constexpr std::int64_t kFew = 4;
+  const std::int64_t batch = target.batch.count();
+  if (batch <= kFew) return Nanoseconds(0);
+  Nanoseconds one{0};
+  for (const std::int64_t n : {std::int64_t{1}, kFew}) {
+    auto ready = MakeReady(target, target.problem, BatchSize(n), candidate);
+    // Not for so few images: there is nothing to estimate from.
+    if (!ready) return Nanoseconds(0);
+    UCUDNN_ASSIGN_OR_RETURN(Nanoseconds time, RunFirst(*ready));
+    // The whole takes no longer than its parts, but for the warm-up.
+    if (Times(time, double(batch) / double(n)) <= allowed) {
+      return Nanoseconds(0);
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const auto again, Run(*ready, 1));
+    time = std::min(time, again.device);
+    if (Times(time, double(batch) / double(n)) <= allowed) {
+      return Nanoseconds(0);
+    }
+    if (time > allowed) return time;
+    if (n == kFew) {
+      // Each image more takes what each of the few took more than the first.
+      const Nanoseconds more =
+          std::max(time - one, Nanoseconds(0)) / (kFew - 1);
+      return time + more * (batch - kFew);
+    }
+    one = time;
+  }
+  return Nanoseconds(0);
+}
+
+Result<MeasuredPoint> MeasureBench::MeasureOne(const Target& target,
+                                               const Candidate& candidate) {
+  const MeasureOptions& options = target.options;
+  if (candidate.workspace > options.max_workspace) {
+    return Fail(Code::kResourceExhausted,
+                "needs a workspace of {} bytes, more than the {} allowed",
+                candidate.workspace.count(), options.max_workspace.count());
+  }
+  Nanoseconds allowed = options.time_limit;
+  const auto rival = target.BestWithin(candidate.workspace);
+  if (rival) {
+    allowed = std::min(allowed, Times(*rival, options.hopeless_factor));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds estimate,
+                          Estimate(target, candidate, allowed));
+  if (estimate > allowed) {
+    return Fail(Code::kDeadlineExceeded,
+                "dropped: takes about {}, more than {}", HumanTime(estimate),
+                HumanTime(allowed));
+  }
+  if (target.stop.stop_requested()) {
+    return Fail(Code::kCancelled, "asked to stop");
+  }
+
+  UCUDNN_ASSIGN_OR_RETURN(
+      Ready ready, MakeReady(target, target.problem, target.batch, candidate));
+  UCUDNN_RETURN_IF_ERROR(operands_.ClearFilterGradient());
+  UCUDNN_ASSIGN_OR_RETURN(Nanoseconds once, RunFirst(ready));
+  Nanoseconds spent = once;
+  const auto best = target.BestWithin(Bytes::Max());
+  const auto is_slow = [&] {
+    return once > options.time_limit / 2 ||
+           (best && once > Times(*best, options.hopeless_factor));
+  };
+  if (once <= options.time_limit / 8 &&
+      (is_slow() || once < 2 * options.group_time)) {
+    // The first run may have loaded code; a second one tells.
+    UCUDNN_ASSIGN_OR_RETURN(const auto second, Run(ready, 1));
+    spent += second.device;
+    once = std::min(once, second.device);
+  }
+  std::vector<Nanoseconds> times;
+  std::vector<Nanoseconds> host;
+  // A run that long needs no warming up, and is enough where the result can
+  // hardly matter.
+  const bool slow = is_slow();
+  if (slow) times.push_back(once);
+  // More kernels than fit into a stream's queue (some 1000) cannot be enqueued
+  // ahead; some algorithms are ten or more.
+  constexpr std::int64_t kLargestGroup = 32;
+  const std::int64_t group = std::clamp<std::int64_t>(
+      options.group_time / std::max(once, Nanoseconds(1)), 1, kLargestGroup);
+  int again = 0;
+  while (!slow) {
+    const int done = static_cast<int>(times.size());
+    if (done >= 1 && spent >= options.time_limit) break;
+    if (done >= options.max_repeats ||
+        (done >= options.min_repeats &&
+         IsSettled(times, options.target_spread))) {
+      const auto outlier = FindOutlier(times, once, options.outlier);
+      if (outlier == times.end() || again == options.max_outliers) break;
+      times.erase(outlier);
+      ++again;
+    }
+    if (target.stop.stop_requested()) {
+      return Fail(Code::kCancelled, "asked to stop");
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const auto time, Run(ready, group));
+    times.push_back(time.device);
+    spent += time.device * group;
+    if (time.host > Nanoseconds(0)) host.push_back(time.host);
+  }
+  const int repeats = static_cast<int>(times.size());
+  std::sort(times.begin(), times.end());
+  const Nanoseconds min = times.front();
+  const Nanoseconds p90 = times[(times.size() * 9 + 9) / 10 - 1];
+  const MedianAndSpread summary = MedianAndSpreadOf(std::move(times));
+  return MeasuredPoint{target.batch,
+                       candidate.algorithm,
+                       candidate.workspace,
+                       summary.median,
+                       summary.spread,
+                       repeats,
+                       min,
+                       p90,
+                       host.empty()
+                           ? Nanoseconds(0)
+                           : MedianAndSpreadOf(std::move(host)).median};
+}
+
+Result<std::vector<MeasuredPoint>> MeasureBench::Measure(
+    const ConvProblem& problem, BatchSize batch, const MeasureOptions& options,
+    const std::stop_token& stop, const MeasureProgress& progress) {
+  UCUDNN_RETURN_IF_ERROR(Check(options));
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
+                          device_.ListAlgorithms(problem, batch));
+  Target target{problem, batch, options, stop, {}};
+  UCUDNN_RETURN_IF_ERROR(PrepareOperands(target));
+  const bool another_fits =
+      std::ranges::any_of(candidates, [&](const Candidate& c) {
+        return !c.last_resort && c.workspace <= options.max_workspace;
+      });
+  std::optional<Error> failure;
+  for (const Candidate& candidate : candidates) {
+    if (stop.stop_requested()) return Fail(Code::kCancelled, "asked to stop");
+    if (candidate.last_resort && another_fits) {
+      if (progress) {
+        progress(candidate,
+                 Fail(Code::kDeadlineExceeded,
+                      "not measured: a last resort, and another one fits"));
+      }
+      continue;
+    }
+    Result<MeasuredPoint> point = MeasureOne(target, candidate);
+    if (!point && point.error().code == Code::kCancelled) {
+      return tl::unexpected<Error>(std::move(point).error());
+    }
+    if (progress) progress(candidate, point);
+    if (point) {
+      target.points.push_back(*std::move(point));
+      continue;
+    }
+    // A failed algorithm is one thing, a broken device another.
+    UCUDNN_RETURN_IF_ERROR(device_.Synchronize());
+    const Code code = point.error().code;
+    if (code != Code::kResourceExhausted && code != Code::kDeadlineExceeded &&
+        !failure) {
+      failure = std::move(point).error();
+    }
+  }
+  if (target.points.empty() && failure) {
+    return Within(
+        fmt::format("measuring {}, batch {}", ToString(problem), batch.count()),
+        *std::move(failure));
+  }
+  return std::move(target.points);
+}
+
+Result<MeasuredPoint> MeasureBench::MeasureAlgorithm(
+    const ConvProblem& problem, BatchSize batch, const Candidate& candidate,
+    const MeasureOptions& options, std::vector<MeasuredPoint> rivals,
+    const std::stop_token& stop) {
+  UCUDNN_RETURN_IF_ERROR(Check(options));
+  const Target target{problem, batch, options, stop, std::move(rivals)};
+  UCUDNN_RETURN_IF_ERROR(PrepareOperands(target));
+  Result<MeasuredPoint> point = MeasureOne(target, candidate);
+  // A failed algorithm is one thing, a broken device another.
+  if (!point) UCUDNN_RETURN_IF_ERROR(device_.Synchronize());
+  return point;
+}
+
+Result<std::vector<MeasuredPoint>> MeasureProblem(
+    Device& device, const ConvProblem& problem, BatchSize batch,
+    const MeasureOptions& options, const std::stop_token& stop,
+    const MeasureProgress& progress) {
+  MeasureBench bench(device);
+  return bench.Measure(problem, batch, options, stop, progress);
+}
+
+}  // namespace ucudnn

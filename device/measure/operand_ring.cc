@@ -1,0 +1,160 @@
+#include "device/measure/operand_ring.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace ucudnn {
+namespace {
+
+// Elements of a pattern that is uploaded over and over: prime, so that it does
+// not repeat in step with any tensor's rows.
+constexpr std::size_t kPatternElements = 262'139;
+
+// Multiples of 1/8 in [-1, 1] without 0: exact in every precision, so that no
+// arithmetic is spared and no result overflows.
+std::vector<char> RandomPattern(Precision precision) {
+  const auto element = static_cast<std::size_t>(ElementBytes(precision));
+  std::vector<char> bytes(kPatternElements * element);
+  std::uint64_t state = 0x9e3779b97f4a7c15U;
+  for (std::size_t i = 0; i < kPatternElements; ++i) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    const auto step = static_cast<int>(state >> 60);  // 0 to 15
+    const float value =
+        static_cast<float>(step < 8 ? step - 8 : step - 7) / 8.0F;
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, &value, sizeof(bits));
+    if (element == 2) {
+      if (precision == Precision::kBf16) {
+        bits >>= 16;
+      } else {  // half: five bits of exponent, ten of mantissa
+        const std::uint32_t exponent = ((bits >> 23) & 0xff) - 127 + 15;
+        bits =
+            ((bits >> 16) & 0x8000) | (exponent << 10) | ((bits >> 13) & 0x3ff);
+      }
+    }
+    std::memcpy(&bytes[i * element], &bits, element);  // little-endian
+  }
+  return bytes;
+}
+
+unsigned char* At(const DeviceBuffer& buffer, Bytes offset) {
+  return static_cast<unsigned char*>(buffer.data()) + offset.count();
+}
+
+}  // namespace
+
+Result<bool> GrowBuffer(Device& device, Bytes size, DeviceBuffer* buffer) {
+  if (buffer->size() >= size && buffer->data() != nullptr) return false;
+  buffer->Reset();  // before, not beside, its successor
+  UCUDNN_ASSIGN_OR_RETURN(*buffer, device.Allocate(size));
+  return true;
+}
+
+OperandRing::Operands OperandRing::OperandsOf(BatchSize batch) const {
+  const ConvGeometry& g = problem_.geometry;
+  const Bytes element(ElementBytes(problem_.precision));
+  const Operand input{element * batch.count() * g.input_elements(), true};
+  const Operand output{element * batch.count() * g.output_elements(), true};
+  const Operand filter{element * g.filter_elements(), false};
+  switch (problem_.op) {
+    case ConvOp::kBackwardData:
+      return {output, filter, input};
+    case ConvOp::kBackwardFilter:
+      return {input, output, filter};
+    case ConvOp::kForward:
+      break;
+  }
+  return {input, filter, output};
+}
+
+std::int64_t OperandRing::WantedRound(const Operands& one) const {
+  // Where so many are less than the cache, a launch takes longer than loading
+  // them.
+  constexpr std::int64_t kMost = 1024;
+  std::int64_t bytes = 0;  // that a run touches
+  for (const Operand& operand : {one.a, one.b, one.out}) {
+    if (operand.images) bytes += operand.size.count();
+  }
+  bytes = std::max<std::int64_t>(bytes, 1);
+  return std::clamp<std::int64_t>((round_.count() + bytes - 1) / bytes, 1,
+                                  kMost);
+}
+
+std::int64_t OperandRing::RoundOf(BatchSize batch) const {
+  const Operands one = OperandsOf(batch);
+  std::int64_t round = WantedRound(one);
+  for (const auto& [buffer, operand] :
+       {std::pair{&a_.buffer, &one.a}, std::pair{&b_.buffer, &one.b},
+        std::pair{&out_, &one.out}}) {
+    if (!operand->images) continue;
+    round =
+        std::min(round, buffer->size().count() /
+                            std::max<std::int64_t>(operand->size.count(), 1));
+  }
+  return round;
+}
+
+Status OperandRing::Prepare(const ConvProblem& problem, BatchSize batch,
+                            Bytes round) {
+  problem_ = problem;
+  round_ = round;
+  const Operands one = OperandsOf(batch);
+  Status reserved = Reserve(one, WantedRound(one));
+  if (!reserved) Release();
+  return reserved;
+}
+
+Status OperandRing::Reserve(const Operands& one, std::int64_t runs) {
+  const auto size = [&](const Operand& operand) {
+    return operand.images ? operand.size * runs : operand.size;
+  };
+  UCUDNN_ASSIGN_OR_RETURN(const bool new_out,
+                          GrowBuffer(device_, size(one.out), &out_));
+  // The system may give memory of the host only when it is written.
+  if (new_out) {
+    UCUDNN_RETURN_IF_ERROR(device_.Fill(out_.data(), 0, out_.size()));
+  }
+  for (const auto& [filled, operand] :
+       {std::pair{&a_, &one.a}, std::pair{&b_, &one.b}}) {
+    if (filled->buffer.size() < size(*operand)) filled->with.reset();
+    UCUDNN_RETURN_IF_ERROR(
+        GrowBuffer(device_, size(*operand), &filled->buffer));
+  }
+  const Precision precision = problem_.precision;
+  if (a_.with == precision && b_.with == precision) return {};
+  const std::vector<char> pattern = RandomPattern(precision);
+  for (Filled* const filled : {&a_, &b_}) {
+    if (filled->with == precision) continue;
+    filled->with.reset();
+    UCUDNN_RETURN_IF_ERROR(UploadRepeated(device_, filled->buffer, pattern));
+    filled->with = precision;
+  }
+  return {};
+}
+
+ConvArgs OperandRing::Next(BatchSize batch) {
+  const Operands one = OperandsOf(batch);
+  // On through the runs of all algorithms: what is next was used longest ago.
+  const std::int64_t turn = turns_++ % RoundOf(batch);
+  const auto at = [&](const DeviceBuffer& buffer, const Operand& operand) {
+    return At(buffer, operand.images ? operand.size * turn : Bytes());
+  };
+  return {.a = at(a_.buffer, one.a),
+          .b = at(b_.buffer, one.b),
+          .out = at(out_, one.out)};
+}
+
+Status OperandRing::ClearFilterGradient() {
+  if (problem_.op != ConvOp::kBackwardFilter) return {};
+  return device_.Fill(out_.data(), 0, OperandsOf(BatchSize(1)).out.size);
+}
+
+void OperandRing::Release() {
+  a_ = {};
+  b_ = {};
+  out_.Reset();
+}
+
+}  // namespace ucudnn
