@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "solver/memory/round_model.h"
-#include "solver/wr.h"
+#include "solver/micro_batch/wr.h"
 
 namespace ucudnn {
 namespace {

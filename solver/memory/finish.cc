@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "solver/check/memory_plan.h"
+#include "solver/check/validate.h"
 #include "solver/limits.h"
 #include "solver/memory/placement.h"
 #include "solver/memory/round_planner.h"
 #include "solver/memory/summary.h"
-#include "solver/validate.h"
 
 namespace ucudnn {
 
