@@ -4,6 +4,8 @@
 #
 #   bash deploy/install-packages.sh           what building and running needs
 #   bash deploy/install-packages.sh --tests   what the tests need besides
+#   bash deploy/install-packages.sh --gpu     what `tests/gpu/run.sh pack` needs
+#                                             besides the tests
 #
 # Without root (or sudo that asks nothing) it says exactly what to install.
 set -euo pipefail
@@ -26,7 +28,17 @@ test_packages=(
   python3-pytest python3-venv python3-pip
   mkdocs python3-matplotlib python3-mpi4py python3-scipy mypy
 )
-[ "${1:-}" = --tests ] && packages+=("${test_packages[@]}")
+gpu_packages=(patchelf binutils)
+case "${1:-}" in
+  '') ;;
+  --tests) packages+=("${test_packages[@]}") ;;
+  --gpu) packages+=("${test_packages[@]}" "${gpu_packages[@]}") ;;
+  *)
+    echo "install-packages.sh: '$1' is unknown; --tests and --gpu are" \
+      "accepted" >&2
+    exit 2
+    ;;
+esac
 
 missing=()
 for package in "${packages[@]}"; do

