@@ -7,12 +7,15 @@
 #include <cstdlib>
 #include <future>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "agent/agent.h"
 #include "agent/identity.h"
+#include "base/service/address.h"
+#include "base/service/config_file.h"
 #include "base/service/host.h"
 #include "base/service/log.h"
 #include "base/service/signals.h"
@@ -60,6 +63,10 @@ Status Work(Options options, const std::stop_token& asked_to_stop) {
                      fmt::format("{}", fmt::join(options.coordinators, ","))));
   id = identity.id();
   DeviceOptions asked = options.devices;
+  for (const std::string& slice : options.slices) {
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t sms, ParseGpuSlice(slice));
+    asked.gpu_slices.push_back(sms);
+  }
   asked.cpu_name = id;
   asked.on_gpu_failure = [](int ordinal, const Error& error) {
     spdlog::error("event=gpu_left_out gpu={} why=\"{}\"", ordinal,
@@ -122,19 +129,34 @@ Status Run(Options options) {
   return status.get();
 }
 
-int Main(int argc, char** argv) {
+// The command line, which sets `options`.
+struct CommandLine {
+  CommandLine();
+
   Options options;
+  std::string config;
+  CLI::App app{
+      "Measures convolutions on this node's devices for a coordinator."};
+  CLI::App* daemon = &app;
+};
+
+CommandLine::CommandLine() {
   options.agent.host = HostName();
   options.agent.version = UCUDNN_VERSION;
   options.agent.clocks = ClocksOf;
-  CLI::App app(
-      "Measures convolutions on this node's devices for a coordinator.");
   app.name("ucudnn-agent");
   app.set_version_flag("--version", UCUDNN_VERSION);
-  app.set_config("--config", "", "Read options from a TOML file");
+  AddConfigOption(&app, &config);
   app.add_option("--coordinator", options.coordinators,
                  "The coordinators to work for, in order of preference")
       ->delimiter(',')
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            return IsHostAndPort(text)
+                       ? std::string()
+                       : "host:port, such as localhost:7460, is accepted";
+          },
+          "HOST:PORT"))
       ->option_text("HOST:PORT[,...]")
       ->envname("UCUDNN_COORDINATOR");
   app.add_option(
@@ -150,6 +172,12 @@ int Main(int argc, char** argv) {
                  "Offer slices of each GPU instead of all of it, such as "
                  "sm=32: each a device of a kind of its own, measured in turns")
       ->delimiter(',')
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            const auto sms = ParseGpuSlice(text);
+            return sms ? std::string() : sms.error().message;
+          },
+          "SLICE"))
       ->option_text("sm=N[,...]")
       ->envname("UCUDNN_SLICE");
   app.add_option("--cpu-devices", options.devices.cpu_devices,
@@ -163,21 +191,17 @@ int Main(int argc, char** argv) {
       ->check(CLI::Range(options.measure.min_repeats, 10'000));
   app.add_option("--log-level", options.log_level, "How much to log")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+}
+
+int Main(int argc, char** argv) {
+  std::unique_ptr<CommandLine> line;
   Status status;
-  for (const std::string& slice : options.slices) {
-    const auto sms = ParseGpuSlice(slice);
-    if (sms) {
-      options.devices.gpu_slices.push_back(*sms);
-    } else if (status) {
-      status = Within("--slice", sms.error());
-    }
+  try {
+    status = ParseOverConfig(argc, argv, &line);
+  } catch (const CLI::ParseError& error) {
+    return line->app.exit(error) == 0 ? 0 : 2;
   }
-  if (status) status = Run(options);
+  if (status) status = Run(std::move(line->options));
   if (!status) {
     std::fprintf(stderr, "ucudnn-agent: %s\n", status.error().message.c_str());
     return status.error().code == Code::kInvalidArgument ? 2 : 1;

@@ -1,6 +1,6 @@
 #include "client/coordinators.h"
 
-#include "base/units.h"
+#include "base/service/address.h"
 
 namespace ucudnn {
 namespace {
@@ -9,15 +9,6 @@ std::string_view Trim(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
   return text;
-}
-
-bool IsHostAndPort(std::string_view text) {
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos || colon == 0) return false;
-  const std::string_view host = text.substr(0, colon);
-  if (!ParseInteger(text.substr(colon + 1), 1, 65535)) return false;
-  if (host.front() == '[') return host.size() > 2 && host.back() == ']';
-  return host.find_first_of(":/[] \t\n") == std::string_view::npos;
 }
 
 }  // namespace

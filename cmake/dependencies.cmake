@@ -7,6 +7,7 @@ find_package(spdlog CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
 find_package(tl-expected CONFIG REQUIRED)
+find_package(tomlplusplus CONFIG REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(Protobuf REQUIRED) # module mode, and before gRPC
 find_package(gRPC CONFIG REQUIRED)

@@ -7,6 +7,8 @@
 #include <string>
 
 #include "base/files/file.h"
+#include "base/service/address.h"
+#include "base/service/config_file.h"
 #include "base/service/log.h"
 #include "base/service/signals.h"
 #include "coordinator/coordinator.h"
@@ -71,57 +73,80 @@ Status Serve(Options options) {
   return {};
 }
 
-int Main(int argc, char** argv) {
+// The command line, which sets `options`.
+struct CommandLine {
+  CommandLine();
+
   Options options;
-  CLI::App app("Stores measurements, plans from them and serves the plans.");
+  std::string config;    // of serve
+  std::string to_check;  // what check reads
+  CLI::App app{"Stores measurements, plans from them and serves the plans."};
+  CLI::App* daemon = app.add_subcommand("serve", "Serve until stopped");
+};
+
+CommandLine::CommandLine() {
+  const CLI::Validator address(
+      [](const std::string& text) {
+        return IsHostAndPort(text, 0)
+                   ? std::string()
+                   : "host:port, such as 127.0.0.1:7460, is accepted";
+      },
+      "HOST:PORT");
   app.name("ucudnn-coord");
   app.set_version_flag("--version", UCUDNN_VERSION);
   app.require_subcommand(1);
-  CLI::App* serve = app.add_subcommand("serve", "Serve until stopped");
-  serve->set_config("--config", "", "Read options from a TOML file");
-  serve
+  AddConfigOption(daemon, &config);
+  daemon
       ->add_option("--listen", options.listen,
                    "Where gRPC is served; port 0 takes a free one")
+      ->check(address)
       ->option_text("HOST:PORT");
-  serve->add_option("--http", options.http, "Where REST is served")
+  daemon->add_option("--http", options.http, "Where REST is served")
+      ->check(address)
       ->option_text("HOST:PORT");
-  serve
+  daemon
       ->add_option("--database", options.database,
                    "sqlite:///PATH, sqlite::memory: or postgresql://...")
+      ->check(CLI::Validator(
+          [](const std::string& url) {
+            const Status checked = CheckDatabaseUrl(url);
+            return checked ? std::string() : checked.error().message;
+          },
+          "URL"))
       ->option_text("URL");
-  serve
+  daemon
       ->add_option("--lease-ms", options.coordinator.lease_ms,
                    "How long a task is an agent's unless it is heard of")
       ->check(CLI::Range(100, 86'400'000));
-  serve
+  daemon
       ->add_option("--heartbeat-ms", options.coordinator.heartbeat_ms,
                    "How often agents are to be heard of")
       ->check(CLI::Range(50, 60'000));
-  serve
+  daemon
       ->add_option("--agent-timeout-ms", options.coordinator.agent_timeout_ms,
                    "How long a silent agent still counts as online")
       ->check(CLI::Range(100, 86'400'000));
-  serve
+  daemon
       ->add_option("--poll-after-ms", options.coordinator.poll_after_ms,
                    "How long an idle device waits before it asks for work")
       ->check(CLI::Range(10, 60'000));
-  serve
+  daemon
       ->add_option("--report-after-ms", options.coordinator.report_after_ms,
                    "How often the ranks of jobs tell how long steps took")
       ->check(CLI::Range(10, 60'000));
-  serve
+  daemon
       ->add_option("--job-timeout-ms", options.coordinator.job_timeout_ms,
                    "How long a silent job still counts as running")
       ->check(CLI::Range(100, 86'400'000));
-  serve
+  daemon
       ->add_option("--drift-tolerance", options.coordinator.drift_tolerance,
                    "By which part a job's steps may differ from its first "
                    "ones before it is said to drift")
       ->check(CLI::Range(0.0, 1000.0));
-  serve
+  daemon
       ->add_option_function<std::string>(
           "--measure-workspace",
-          [&](const std::string& text) {
+          [this](const std::string& text) {
             const Result<Bytes> bytes = ParseBytes(text);
             if (!bytes) {
               throw CLI::ValidationError("--measure-workspace",
@@ -132,18 +157,36 @@ int Main(int argc, char** argv) {
           "Measure algorithms with up to this workspace, or a plan's larger "
           "limit")
       ->option_text("SIZE");
-  serve
+  daemon
       ->add_option("--ready-file", options.ready_file,
                    "Write the ports here once they can be used")
       ->option_text("PATH");
-  serve->add_option("--log-level", options.log_level, "How much to log")
+  daemon->add_option("--log-level", options.log_level, "How much to log")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+  app.add_subcommand("check", "Check a file for --config, and do nothing")
+      ->add_option("file", to_check, "The TOML file")
+      ->required()
+      ->option_text("FILE");
+}
+
+Status Run(CommandLine& line) {
+  if (!line.to_check.empty()) {
+    UCUDNN_RETURN_IF_ERROR(ReadConfigFile(line.to_check, *line.daemon));
+    fmt::print("{}: no mistake found\n", line.to_check);
+    return {};
   }
-  const Status status = Serve(options);
+  return Serve(std::move(line.options));
+}
+
+int Main(int argc, char** argv) {
+  std::unique_ptr<CommandLine> line;
+  Status status;
+  try {
+    status = ParseOverConfig(argc, argv, &line);
+  } catch (const CLI::ParseError& error) {
+    return line->app.exit(error) == 0 ? 0 : 2;
+  }
+  if (status) status = Run(*line);
   if (!status) {
     std::fprintf(stderr, "ucudnn-coord: %s\n", status.error().message.c_str());
     return status.error().code == Code::kInvalidArgument ? 2 : 1;

@@ -14,7 +14,7 @@ packages=(
   # build
   g++ cmake ninja-build pkg-config ccache ca-certificates
   libexpected-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
-  libyaml-cpp-dev zlib1g-dev
+  libtomlplusplus-dev libyaml-cpp-dev zlib1g-dev
   # service
   libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev
   libsqlitecpp-dev libsqlite3-dev libcpp-httplib-dev prometheus-cpp-dev

@@ -1,3 +1,4 @@
+#include <string_view>
 #include <utility>
 
 #include "coordinator/store/migrations.h"
@@ -8,25 +9,33 @@ namespace ucudnn {
 namespace {
 
 Result<std::unique_ptr<SqlDatabase>> OpenDatabase(const std::string& url) {
+  UCUDNN_RETURN_IF_ERROR(CheckDatabaseUrl(url));
   if (url.starts_with("sqlite:")) return OpenSqlite(url);
-  if (url.starts_with("postgresql://") || url.starts_with("postgres://")) {
 #ifdef UCUDNN_WITH_POSTGRES
-    return OpenPostgres(url);
+  return OpenPostgres(url);
 #else
-    return Fail(Code::kUnimplemented,
-                "this build has no PostgreSQL: build with libpqxx "
-                "(-DUCUDNN_WITH_POSTGRES=ON), or use sqlite:///path/file.db");
+  return Fail(Code::kUnimplemented,
+              "this build has no PostgreSQL: build with libpqxx "
+              "(-DUCUDNN_WITH_POSTGRES=ON), or use sqlite:///path/file.db");
 #endif
-  }
-  // The scheme alone: what follows may hold a password.
-  return Fail(Code::kInvalidArgument,
-              "a database URL starts with '{}'; accepted are "
-              "sqlite:///path/file.db, sqlite::memory: and "
-              "postgresql://user@host/database",
-              url.substr(0, url.find(':')));
 }
 
 }  // namespace
+
+Status CheckDatabaseUrl(const std::string& url) {
+  constexpr std::string_view kFile = "sqlite:///";
+  if (url == "sqlite::memory:" || url.starts_with("postgresql://") ||
+      url.starts_with("postgres://") ||
+      (url.starts_with(kFile) && url.size() > kFile.size() &&
+       url.back() != '/')) {
+    return {};
+  }
+  // The scheme alone of what may hold a password.
+  return Fail(Code::kInvalidArgument,
+              "'{}' names no database; accepted are sqlite:///path/file.db, "
+              "sqlite::memory: and postgresql://user@host/database",
+              url.starts_with("sqlite:") ? url : url.substr(0, url.find(':')));
+}
 
 Result<std::unique_ptr<Store>> OpenStore(const std::string& url) {
   UCUDNN_ASSIGN_OR_RETURN(auto database, OpenDatabase(url));

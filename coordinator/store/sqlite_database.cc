@@ -245,13 +245,6 @@ Status EnableWal(SQLite::Database& database) {
 Result<std::unique_ptr<SqlDatabase>> OpenSqlite(const std::string& url) {
   constexpr std::string_view kFile = "sqlite:///";
   const bool in_memory = url == "sqlite::memory:";
-  if (!in_memory && (!url.starts_with(kFile) || url.size() == kFile.size() ||
-                     url.back() == '/')) {
-    return Fail(Code::kInvalidArgument,
-                "'{}' names no SQLite database; accepted are "
-                "sqlite:///path/file.db and sqlite::memory:",
-                url);
-  }
   const std::string path =
       in_memory ? ":memory:" : url.substr(kFile.size() - 1);
   return Guarded(path, [&]() -> Result<std::unique_ptr<SqlDatabase>> {

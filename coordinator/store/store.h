@@ -235,6 +235,9 @@ class Store {
 // version; kUnavailable, kDataLoss: it cannot be opened.
 Result<std::unique_ptr<Store>> OpenStore(const std::string& url);
 
+// Whether `url` has one of these forms; opens nothing. kInvalidArgument.
+Status CheckDatabaseUrl(const std::string& url);
+
 }  // namespace ucudnn
 
 #endif  // UCUDNN_COORDINATOR_STORE_STORE_H_

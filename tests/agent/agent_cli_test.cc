@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "base/files/file.h"
 #include "tests/support/process.h"
 
 namespace ucudnn {
@@ -21,6 +22,28 @@ TEST(AgentCliTest, RefusesFewerRepeatsThanAMeasurementHas) {
     EXPECT_THAT(run.err, AllOf(HasSubstr("--repeats"), HasSubstr(repeats),
                                HasSubstr("3"), HasSubstr("10000")));
   }
+}
+
+TEST(AgentCliTest, RefusesAConfigFileWithAnUnknownKey) {
+  const test::TemporaryFolder folder;
+  const std::string file = folder / "agent.toml";
+  ASSERT_TRUE(ReplaceFile(file, "cpu-devices = 1\ncpu-device = 2\n"));
+  const test::Finished run =
+      test::Run({UCUDNN_BIN_DIR "/ucudnn-agent", "--config", file});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err,
+              AllOf(HasSubstr(file + ":2: there is no setting 'cpu-device'"),
+                    HasSubstr("cpu-threads")));
+}
+
+TEST(AgentCliTest, NamesTheLineOfACoordinatorThatIsNone) {
+  const test::TemporaryFolder folder;
+  const std::string file = folder / "agent.toml";
+  ASSERT_TRUE(ReplaceFile(file, "coordinator = [\"a:7460\", \"b\"]\n"));
+  const test::Finished run =
+      test::Run({UCUDNN_BIN_DIR "/ucudnn-agent", "--config", file});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr(file + ":1: coordinator = 'a:7460,b': "));
 }
 
 }  // namespace

@@ -1,0 +1,14 @@
+#ifndef UCUDNN_BASE_SERVICE_ADDRESS_H_
+#define UCUDNN_BASE_SERVICE_ADDRESS_H_
+
+#include <string_view>
+
+namespace ucudnn {
+
+// Whether `text` is "host:port" with a port from `min_port` (0 where a server
+// may take any free one); IPv6 addresses are written [::1]:7460.
+bool IsHostAndPort(std::string_view text, int min_port = 1);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_BASE_SERVICE_ADDRESS_H_

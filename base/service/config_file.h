@@ -1,0 +1,49 @@
+#ifndef UCUDNN_BASE_SERVICE_CONFIG_FILE_H_
+#define UCUDNN_BASE_SERVICE_CONFIG_FILE_H_
+
+// A daemon's options from a TOML file, whose keys are the long names of its
+// command-line options:
+//
+//   listen = "0.0.0.0:7460"
+//   lease-ms = 60_000
+//
+// What the command line or the environment gives wins over the file.
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+
+namespace ucudnn {
+
+// Adds `--config FILE`, which sets `path`.
+void AddConfigOption(CLI::App* app, std::string* path);
+
+// Reads the file and sets the variables behind `app`'s options, each checked as
+// on the command line. To be called before `app` is parsed, so that the command
+// line overrides them. Errors: as ReadFile (base/files/file.h), and
+// kInvalidArgument, which names the file, the line, the key, the value and what
+// would be accepted; some variables may be set then.
+Status ReadConfigFile(const std::string& path, CLI::App& app);
+
+// Parses the command line into a new `*line`, over the file that its --config
+// names, if it does. CommandLine has the members `app`; `daemon`, the command
+// of `app` that has --config; and `config`, what that sets. Throws as
+// CLI::App::parse; else errors as ReadConfigFile.
+template <class CommandLine>
+Status ParseOverConfig(int argc, char** argv,
+                       std::unique_ptr<CommandLine>* line) {
+  *line = std::make_unique<CommandLine>();
+  (*line)->app.parse(argc, argv);
+  const std::string config = (*line)->config;
+  if (config.empty()) return {};
+  *line = std::make_unique<CommandLine>();
+  UCUDNN_RETURN_IF_ERROR(ReadConfigFile(config, *(*line)->daemon));
+  (*line)->app.parse(argc, argv);
+  return {};
+}
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_BASE_SERVICE_CONFIG_FILE_H_

@@ -1,0 +1,76 @@
+// What `ucudnn-coord` makes of a file of settings.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/files/file.h"
+#include "tests/support/process.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class ConfigCliTest : public ::testing::Test {
+ protected:
+  std::string Config(const std::string& text) const {
+    UCUDNN_CHECK(ReplaceFile(folder_ / "coord.toml", text).has_value());
+    return folder_ / "coord.toml";
+  }
+  static test::Finished Coord(const std::vector<std::string>& words) {
+    std::vector<std::string> command = {UCUDNN_BIN_DIR "/ucudnn-coord"};
+    command.insert(command.end(), words.begin(), words.end());
+    return test::Run(command);
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(ConfigCliTest, RefusesAListenAddressThatIsNone) {
+  const std::string file =
+      Config("database = \"sqlite::memory:\"\nlisten = \"nonsense\"\n");
+  for (const test::Finished& run :
+       {Coord({"serve", "--config", file}), Coord({"check", file})}) {
+    EXPECT_EQ(run.status, 2);
+    EXPECT_THAT(run.err, AllOf(HasSubstr(file + ":2: listen = 'nonsense': "),
+                               HasSubstr("host:port, such as 127.0.0.1:7460")));
+  }
+}
+
+TEST_F(ConfigCliTest, RefusesADatabaseThatIsNone) {
+  const test::Finished run = Coord({"check", Config("database = \"here\"\n")});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr(":1: database = 'here': "));
+  EXPECT_THAT(run.err, HasSubstr("sqlite:///path/file.db"));
+}
+
+TEST_F(ConfigCliTest, AcceptsAFileWithoutMistakes) {
+  const test::Finished run = Coord(
+      {"check",
+       Config("listen = \"0.0.0.0:7460\"\ndatabase = \"postgresql://db/u\"\n"
+              "lease-ms = 60_000\nmeasure-workspace = \"2GiB\"\n")});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("no mistake found"));
+}
+
+TEST_F(ConfigCliTest, ServesAsTheFileSaysAndTheCommandLineOverrides) {
+  const std::string ready = folder_ / "ready.json";
+  test::Process coord(
+      {UCUDNN_BIN_DIR "/ucudnn-coord", "serve", "--config",
+       Config("listen = \"127.0.0.1:0\"\nhttp = \"127.0.0.1:0\"\n"
+              "database = \"sqlite:///nowhere/u.db\"\nready-file = \"" +
+              ready + "\"\n"),
+       "--database", "sqlite::memory:"},
+      folder_ / "log");
+  EXPECT_TRUE(test::WaitUntil(
+      [&] { return !test::FileText(ready).empty() || !coord.running(); }));
+  EXPECT_THAT(test::FileText(ready), HasSubstr("grpc_port"))
+      << test::FileText(folder_ / "log");
+  EXPECT_EQ(coord.Stop(), 0);
+}
+
+}  // namespace
+}  // namespace ucudnn
