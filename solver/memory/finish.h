@@ -19,8 +19,9 @@ MemoryPlan NewPlan(const Rounds& rounds, const MemoryRequest& request,
 Status CheckResidents(const MemoryPlan& plan);
 
 // Places a plan whose rounds were made without addresses (request.allocator),
-// adds it up and, in debug builds, checks it. kFailedPrecondition if it does
-// not fit.
+// adds it up and, in debug builds, checks it. Bounds are added by PlanMemory
+// (policies.h), once a policy has made up its mind. kFailedPrecondition if it
+// does not fit.
 Result<MemoryPlan> FinishPlan(const Rounds& rounds,
                               const MemoryRequest& request, MemoryPlan plan);
 

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/text.h"
+#include "solver/check/memory_plan.h"
+#include "solver/check/validate.h"
 #include "solver/memory/bounds.h"
 #include "solver/memory/vdnn.h"
 
@@ -92,6 +94,8 @@ Result<MemoryPlan> PlanMemory(const TrainingGraph& graph,
   Result<MemoryPlan> plan = policy.plan(graph, request);
   if (plan) {
     plan->policy = policy.name;
+    SetBounds(graph, &*plan);
+    if (kSolversCheckThemselves) RequireValid(ValidateMemoryPlan(*plan, graph));
     return plan;
   }
   Error error = std::move(plan).error();

@@ -5,8 +5,6 @@
 #include <tuple>
 #include <utility>
 
-#include "solver/memory/bounds.h"
-
 namespace ucudnn {
 namespace {
 
@@ -103,15 +101,6 @@ void Summarise(const TrainingGraph& graph, MemoryPlan* plan) {
   }
   plan->host = Bytes(0);
   for (const Bytes bytes : host) plan->host += bytes;
-  plan->ideal_time = IdealTime(graph);
-  plan->ideal_bytes = IdealBytes(graph);
-  bool weights_leave = false;
-  for (std::size_t i = 0; i < graph.blocks.size(); ++i) {
-    weights_leave =
-        weights_leave || (graph.blocks[i].persistent && !resident[i]);
-  }
-  plan->lower_bound = LowerBoundTime(graph, plan->budget);
-  plan->lower_bound_bytes = LowerBoundBytes(graph, weights_leave);
 }
 
 std::vector<Stall> StallsOf(const MemoryPlan& plan) {

@@ -11,9 +11,9 @@
 
 namespace ucudnn {
 
-// Fills in the plan's sums, ideals and bounds from its rounds. The rounds have
-// their events and times; policy, sub-batch, budget and residents are set.
-// O(events log events + blocks * tasks).
+// Fills in the plan's sums from its rounds, which have their events and times;
+// the residents are set. O(events log events + blocks + tasks). Ideals and
+// bounds are SetBounds' (bounds.h).
 void Summarise(const TrainingGraph& graph, MemoryPlan* plan);
 
 // A moment at which kCompute has nothing to run.

@@ -55,12 +55,13 @@ TEST(MemoryPoliciesTest, MakePlansThatAnIndependentCheckAccepts) {
             request.budget = peak * eighths / 8;
             request.allocator = allocator;
             request.sub_batch = BatchSize(sub_batch);
-            const Result<MemoryPlan> plan = policy.plan(graph, request);
+            Result<MemoryPlan> plan = policy.plan(graph, request);
             if (!plan) {
               EXPECT_EQ(plan.error().code, Code::kFailedPrecondition);
               continue;
             }
             ++plans;
+            SetBounds(graph, &*plan);
             const Status valid = ValidateMemoryPlan(*plan, graph);
             EXPECT_TRUE(valid) << policy.name << " of " << graph.network << ": "
                                << valid.error().message;
