@@ -1,5 +1,5 @@
 # How every target of the project is declared: ucudnn_library for a room or a
-# part of one, ucudnn_executable for a program, ucudnn_test for its tests. Each
+# part of one, ucudnn_executable for a program, ucudnn_tests for its tests. Each
 # names its sources and its direct dependencies; nothing is globbed and no flag
 # is global.
 
@@ -9,6 +9,10 @@ target_compile_options(
   ucudnn_options INTERFACE -Wall -Wextra -Wconversion -Wshadow
                            $<$<BOOL:${UCUDNN_WERROR}>:-Werror>)
 target_include_directories(ucudnn_options INTERFACE ${PROJECT_SOURCE_DIR})
+find_program(UCUDNN_LLD ld.lld)
+if(UCUDNN_LLD AND NOT CMAKE_BUILD_TYPE STREQUAL Release)
+  target_link_options(ucudnn_options INTERFACE -fuse-ld=lld)
+endif()
 if(UCUDNN_SANITIZE)
   target_compile_options(ucudnn_options INTERFACE
     -fsanitize=${UCUDNN_SANITIZE} -fno-omit-frame-pointer)
@@ -65,37 +69,98 @@ function(ucudnn_program NAME)
   install(TARGETS ${NAME} RUNTIME COMPONENT programs)
 endfunction()
 
-# ucudnn_test(NAME SRCS ... DEPS ... [LABELS unit|contract|integration]
-#             [TIMEOUT seconds] [PROGRAMS ...])
-# A GoogleTest program, one ctest entry. Tests find their data through
-# UCUDNN_TEST_DATA and the PROGRAMS under test through UCUDNN_BIN_DIR. The
-# target unit_tests builds all of label unit.
+# ucudnn_tests(ROOM SRCS a_test.cc ... DEPS ...
+#              [HELPERS ...] [PROGRAMS ...] [LABEL unit|contract|integration]
+#              [THREADS] [TIMEOUT seconds])
+# One GoogleTest program, ROOM_tests. Each of SRCS is a ctest entry and a process
+# of its own, named by its path: solver/wr_test.cc is the entry solver/wr_test,
+# and `ctest -R ^solver/` runs the room. HELPERS are sources without tests.
+# PROGRAMS are built beforehand; tests find them and their data through
+# tests/support/paths.h, which every test program has.
+#
+# LABEL is unit by default. The target unit_tests builds all of label unit;
+# THREADS adds the label threads, which is what the thread sanitizer runs, and
+# the target thread_tests builds it.
+#
+# A further call with the same ROOM adds sources, DEPS and PROGRAMS to its
+# program. A definition that one source needs is a property of that source,
+# since all test programs share a precompiled header:
+#   set_source_files_properties(a_test.cc PROPERTIES COMPILE_DEFINITIONS X)
+function(ucudnn_tests ROOM)
+  cmake_parse_arguments(A "THREADS" "LABEL;TIMEOUT"
+    "SRCS;HELPERS;DEPS;PROGRAMS" ${ARGN})
+  set(PROGRAM ${ROOM}_tests)
+  ucudnn_test_program_(${PROGRAM})
+  foreach(SOURCE ${A_SRCS})
+    file(RELATIVE_PATH FILE ${PROJECT_SOURCE_DIR}/tests
+         ${CMAKE_CURRENT_SOURCE_DIR}/${SOURCE})
+    string(REGEX REPLACE "\\.cc$" "" ENTRY ${FILE})
+    add_test(NAME ${ENTRY} COMMAND ${PROGRAM} --file=${FILE} --gtest_brief=1)
+    ucudnn_test_properties_(${ENTRY})
+  endforeach()
+endfunction()
+
+# ucudnn_test(NAME ...): the same, but a single ctest entry NAME that runs the
+# whole program NAME. For what needs a program of its own: contract suites, and
+# tests that replace functions of the whole process.
 function(ucudnn_test NAME)
-  cmake_parse_arguments(A "" "LABELS;TIMEOUT" "SRCS;DEPS;PROGRAMS" ${ARGN})
-  if(NOT A_LABELS)
-    set(A_LABELS unit)
+  cmake_parse_arguments(A "THREADS" "LABEL;TIMEOUT"
+    "SRCS;HELPERS;DEPS;PROGRAMS" ${ARGN})
+  ucudnn_test_program_(${NAME})
+  add_test(NAME ${NAME} COMMAND ${NAME} --gtest_brief=1)
+  ucudnn_test_properties_(${NAME})
+endfunction()
+
+# ucudnn_test_sources(TARGET): compiles a library of tests as test programs are,
+# with the header that ucudnn_test_main precompiles. Tests' own code is not
+# optimised: compiling it so would take longer than running it saves.
+function(ucudnn_test_sources TARGET)
+  # GCC wants these to be the same wherever a precompiled header is used, and
+  # only some of the libraries that tests link ask for them.
+  target_compile_options(${TARGET} PRIVATE -O0 -pthread -UFMT_SHARED)
+  if(NOT "${TARGET}" STREQUAL ucudnn_test_main)
+    target_precompile_headers(${TARGET} REUSE_FROM ucudnn_test_main)
+  endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    target_compile_options(${TARGET} PRIVATE -fpch-preprocess) # for ccache
+  else()
+    target_compile_options(${TARGET} PRIVATE -Xclang -fno-pch-timestamp)
+  endif()
+endfunction()
+
+# The program of the A_* arguments of the caller.
+function(ucudnn_test_program_ PROGRAM)
+  if(NOT TARGET ${PROGRAM})
+    add_executable(${PROGRAM})
+    target_link_libraries(${PROGRAM} PRIVATE ucudnn_test_main)
+    ucudnn_test_sources(${PROGRAM})
+  endif()
+  target_sources(${PROGRAM} PRIVATE ${A_SRCS} ${A_HELPERS})
+  target_link_libraries(${PROGRAM} PRIVATE ${A_DEPS})
+  if(A_PROGRAMS)
+    add_dependencies(${PROGRAM} ${A_PROGRAMS})
+  endif()
+  if(NOT A_LABEL OR A_LABEL STREQUAL unit)
+    add_dependencies(unit_tests ${PROGRAM})
+  endif()
+  if(A_THREADS)
+    add_dependencies(thread_tests ${PROGRAM})
+  endif()
+endfunction()
+
+# The properties of its ctest entries.
+function(ucudnn_test_properties_ ENTRY)
+  if(NOT A_LABEL)
+    set(A_LABEL unit)
+  endif()
+  if(A_THREADS)
+    list(APPEND A_LABEL threads)
   endif()
   if(NOT A_TIMEOUT)
     set(A_TIMEOUT 300)
   endif()
-  add_executable(${NAME} ${A_SRCS})
-  target_link_libraries(${NAME} PRIVATE ucudnn_options ${A_DEPS}
-                                        GTest::gmock_main)
-  target_compile_definitions(${NAME} PRIVATE
-    UCUDNN_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
-    UCUDNN_SHARED_DATA="${PROJECT_SOURCE_DIR}/../shared/data"
-    UCUDNN_BIN_DIR="${PROJECT_BINARY_DIR}/bin")
-  if(UCUDNN_SANITIZE)
-    # Optimising a test's own instrumented code would be half of the build.
-    target_compile_options(${NAME} PRIVATE -O0)
-  endif()
-  if(A_PROGRAMS)
-    add_dependencies(${NAME} ${A_PROGRAMS})
-  endif()
-  if(A_LABELS STREQUAL unit)
-    add_dependencies(unit_tests ${NAME})
-  endif()
-  add_test(NAME ${NAME} COMMAND ${NAME} --gtest_brief=1)
-  set_tests_properties(${NAME} PROPERTIES LABELS ${A_LABELS}
-                                          TIMEOUT ${A_TIMEOUT})
+  # OpenMP's threads, which spin at barriers, make a busy machine crawl.
+  set_tests_properties(${ENTRY} PROPERTIES
+    LABELS "${A_LABEL}" TIMEOUT ${A_TIMEOUT}
+    ENVIRONMENT OMP_WAIT_POLICY=passive)
 endfunction()

@@ -25,6 +25,7 @@ packages=(
 test_packages=(
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
   postgresql coinor-libcbc-dev libglpk-dev curl python3 clang libclang-rt-14-dev
+  lld
   python3-pytest python3-venv python3-pip
   mkdocs python3-matplotlib python3-mpi4py python3-scipy mypy
 )

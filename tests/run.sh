@@ -14,12 +14,15 @@ mkdir -p build
 log=build/test-log.txt
 : >"$log"
 
+# One preset after the other: build its targets, then run its tests, as many at
+# once as there are processors.
 run_suite() {
-  local preset=$1
-  shift
+  local preset=$1 target=$2
+  shift 2
   echo "== $preset"
-  # Threads that spin at barriers make a machine of few cores crawl.
-  OMP_WAIT_POLICY=passive ctest --preset "$preset" "$@" 2>&1 | tee -a "$log"
+  cmake --preset "$preset" -DUCUDNN_WERROR=ON
+  cmake --build --preset "$preset" -t "$target"
+  ctest --preset "$preset" -j "$(nproc)" "$@" 2>&1 | tee -a "$log"
 }
 
 # Always reports, whatever failed before.
@@ -33,17 +36,6 @@ summarize() {
 }
 trap summarize EXIT
 
-cmake --preset dev -DUCUDNN_WERROR=ON
-cmake --build --preset dev
-run_suite dev
-
-cmake --preset asan
-cmake --build --preset asan -t unit_tests
-run_suite asan -L unit
-
-cmake --preset tsan
-threaded='agent_test retry_test sqlite_store_test step_log_test'
-threaded+=' grpc_call_test local_planner_test handle_fake_test'
-# shellcheck disable=SC2086 # a list
-cmake --build --preset tsan -t $threaded
-run_suite tsan -R "^(${threaded// /|}|handle_fake_arena_test)\$"
+run_suite dev all
+run_suite asan unit_tests -L unit
+run_suite tsan thread_tests -L threads

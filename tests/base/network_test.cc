@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/files/file.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn {
 namespace {
@@ -164,8 +165,8 @@ TEST(NetworkTest, ReadsBackWhatItWrites) {
 
 TEST(NetworkTest, ReadsRealNetworks) {
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(
-           std::string(UCUDNN_TEST_DATA) + "/networks")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(test::DataPath("networks"))) {
     const std::string text = ReadFile(entry.path(), 1_MiB).value();
     const auto network = ParseNetworkCsv(text, "net", entry.path().string());
     ASSERT_TRUE(network) << network.error().message;

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/files/file.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn {
 namespace {
@@ -22,7 +23,7 @@ constexpr char kHeader[] =
     "workspace_bytes,time_us\n";
 
 std::string Data(const std::string& name) {
-  return std::string(UCUDNN_TEST_DATA) + "/h200/" + name;
+  return test::DataPath("h200/") + name;
 }
 
 Profile Parsed(const std::string& rows) {

@@ -8,6 +8,7 @@
 
 #include "tests/bench/judges.h"
 #include "tests/bench/mckp_instances.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn::bench {
 namespace {
@@ -128,7 +129,7 @@ void PrintOverSeeds() {
         OverSeeds merged;
         for (std::uint64_t seed = kFirst; seed < kFirst + 40; ++seed) {
           const auto instance =
-              CudnnLike(UCUDNN_TEST_DATA, network, 32, distinct, seed);
+              CudnnLike(test::DataPath(""), network, 32, distinct, seed);
           UCUDNN_CHECK(instance.has_value());
           const std::int64_t capacity =
               each * kMiB * std::ssize(instance->front_of);
@@ -175,7 +176,7 @@ int Main(int argc, char** argv) {
   for (const char* network : {"resnet50", "resnet152"}) {
     for (const char* precision : {"FP32", "TF32"}) {
       const auto instance =
-          MeasuredOnH200(UCUDNN_TEST_DATA, network, precision);
+          MeasuredOnH200(test::DataPath(""), network, precision);
       if (!instance) {
         fmt::print(stderr, "{}\n", instance.error().message);
         return 1;
@@ -190,7 +191,7 @@ int Main(int argc, char** argv) {
     }
     for (const bool distinct : {false, true}) {
       const auto instance =
-          CudnnLike(UCUDNN_TEST_DATA, network, 32, distinct, 7);
+          CudnnLike(test::DataPath(""), network, 32, distinct, 7);
       if (!instance) {
         fmt::print(stderr, "{}\n", instance.error().message);
         return 1;

@@ -20,6 +20,7 @@
 #include "tests/bench/judges.h"
 #include "tests/bench/wr_ilp.h"
 #include "tests/solver/micro_batch/naive_pareto.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn {
 namespace {
@@ -29,8 +30,8 @@ const Profile& AlexNet() {
     ProfileFilter filter;
     filter.precision = "FP32";
     return SelectKernels(
-               ReadProfileFile(UCUDNN_TEST_DATA
-                               "/h200/alexnet_conv2-5_b256_all_fp32.csv.gz")
+               ReadProfileFile(
+                   test::DataPath("h200/alexnet_conv2-5_b256_all_fp32.csv.gz"))
                    .value(),
                filter)
         .value();

@@ -13,6 +13,7 @@
 #include "solver/micro_batch/wr.h"
 #include "tests/bench/judges.h"
 #include "tests/bench/wr_ilp.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn {
 namespace {
@@ -22,8 +23,8 @@ const Profile& AlexNet() {
     ProfileFilter filter;
     filter.precision = "FP32";
     return SelectKernels(
-               ReadProfileFile(UCUDNN_TEST_DATA
-                               "/h200/alexnet_conv2-5_b256_all_fp32.csv.gz")
+               ReadProfileFile(
+                   test::DataPath("h200/alexnet_conv2-5_b256_all_fp32.csv.gz"))
                    .value(),
                filter)
         .value();

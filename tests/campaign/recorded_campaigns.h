@@ -22,6 +22,7 @@
 #include "campaign/campaign.h"
 #include "device/recorded/recorded_device.h"
 #include "solver/micro_batch/wr.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn::test {
 
@@ -88,7 +89,7 @@ class RecordedCampaigns {
   static constexpr BatchSize kBatch{256};
 
   explicit RecordedCampaigns(const Noise& noise = {}) {
-    const std::string data = UCUDNN_TEST_DATA;
+    const std::string data = test::DataPath("");
     Network network = Value(
         ReadNetworkFile(data + "/networks/alexnet_torchvision.csv", kBatch));
     network.name = "alexnet";

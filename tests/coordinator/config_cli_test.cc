@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/files/file.h"
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 
 namespace ucudnn {
@@ -21,7 +22,7 @@ class ConfigCliTest : public ::testing::Test {
     return folder_ / "coord.toml";
   }
   static test::Finished Coord(const std::vector<std::string>& words) {
-    std::vector<std::string> command = {UCUDNN_BIN_DIR "/ucudnn-coord"};
+    std::vector<std::string> command = {test::ProgramPath("ucudnn-coord")};
     command.insert(command.end(), words.begin(), words.end());
     return test::Run(command);
   }
@@ -59,7 +60,7 @@ TEST_F(ConfigCliTest, AcceptsAFileWithoutMistakes) {
 TEST_F(ConfigCliTest, ServesAsTheFileSaysAndTheCommandLineOverrides) {
   const std::string ready = folder_ / "ready.json";
   test::Process coord(
-      {UCUDNN_BIN_DIR "/ucudnn-coord", "serve", "--config",
+      {test::ProgramPath("ucudnn-coord"), "serve", "--config",
        Config("listen = \"127.0.0.1:0\"\nhttp = \"127.0.0.1:0\"\n"
               "database = \"sqlite:///nowhere/u.db\"\nready-file = \"" +
               ready + "\"\n"),

@@ -9,8 +9,9 @@
 //     UCUDNN_CHECK(...);
 //   }
 //
-// Built by clang with UCUDNN_FUZZ it is a libFuzzer program; built by any
-// compiler with replay_main.cc it runs its corpus as a test.
+// Built by clang with UCUDNN_FUZZ it is a libFuzzer program. All targets built
+// by any compiler with replay_main.cc (UCUDNN_REPLAY) are one program that runs
+// their corpora as tests.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +19,23 @@
 
 #include "base/result.h"
 #include "base/text.h"
+
+#ifdef UCUDNN_REPLAY
+
+namespace ucudnn {
+
+// Makes the target of the source wr_fuzz.cc known as "wr".
+bool AddFuzzTarget(std::string_view source, void (*run)(std::string_view));
+
+}  // namespace ucudnn
+
+#define UCUDNN_FUZZ(text)                                \
+  static void Fuzz(std::string_view text);               \
+  [[maybe_unused]] static const bool fuzz_target_added = \
+      ::ucudnn::AddFuzzTarget(__FILE__, &Fuzz);          \
+  static void Fuzz(std::string_view text)
+
+#else
 
 #define UCUDNN_FUZZ(text)                                              \
   static void Fuzz(std::string_view text);                             \
@@ -30,6 +48,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
                                       std::size_t size);
+
+#endif
 
 namespace ucudnn {
 

@@ -6,12 +6,12 @@
 #include <stdexcept>
 #include <utility>
 
+#include "tests/support/paths.h"
+
 namespace ucudnn::test {
 namespace {
 
-std::string Binary(const std::string& name) {
-  return std::string(UCUDNN_BIN_DIR) + "/" + name;
-}
+std::string Binary(const std::string& name) { return test::ProgramPath(name); }
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "tests/integration/cluster.h"
+#include "tests/support/paths.h"
 #include "ucudnn/ucudnn.h"
 
 namespace ucudnn::test {
@@ -41,7 +42,7 @@ class JobTest : public ::testing::Test {
         "--enable-recovery",
         "-n",
         std::to_string(ranks),
-        JOB_RANKS,
+        test::ProgramPath("job_ranks"),
         folder_.path(),
         "network=tiny",
         "network_file=" + (folder_ / "tiny.csv"),

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "tests/integration/cluster.h"
+#include "tests/support/paths.h"
 #include "tests/support/postgres.h"
 
 namespace ucudnn::test {
@@ -209,7 +210,7 @@ TEST_P(MainJobTest, MovesProfilesToAnotherCoordinator) {
 TEST_P(MainJobTest, LosesNothingWhenDaemonsAreKilledAtAnyMoment) {
   std::mt19937 random(20261121);
   cluster_->StartAgent();
-  Process measure({std::string(UCUDNN_BIN_DIR) + "/ucudnn", "--coordinator",
+  Process measure({test::ProgramPath("ucudnn"), "--coordinator",
                    cluster_->address(), "measure", "--network", "tiny",
                    "--batch", "8", "--workspace-limit", "1MiB"},
                   cluster_->folder() / "measure.log");
@@ -299,9 +300,9 @@ TEST(AgentTest, StopsWithinFiveSecondsInTheMiddleOfALongRun) {
   ASSERT_EQ(put.status, 0) << put.err;
   cluster.StartAgent();
   const Process measure(
-      {std::string(UCUDNN_BIN_DIR) + "/ucudnn", "--coordinator",
-       cluster.address(), "measure", "--network", "slow", "--batch", "1",
-       "--workspace-limit", "0", "--batch-policy", "adaptive"},
+      {test::ProgramPath("ucudnn"), "--coordinator", cluster.address(),
+       "measure", "--network", "slow", "--batch", "1", "--workspace-limit", "0",
+       "--batch-policy", "adaptive"},
       cluster.folder() / "measure.log");
   // No more than a part of it is for preparing operands.
   ASSERT_TRUE(WaitUntil([&] {

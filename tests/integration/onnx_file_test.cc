@@ -10,6 +10,7 @@
 
 #include "tests/base/onnx/models.h"
 #include "tests/integration/cluster.h"
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 
 namespace ucudnn::test {
@@ -29,7 +30,7 @@ class OnnxFileTest : public ::testing::Test {
              {"networks", "put", "n", file},
              {"solve", "ws", "--network", file, "--batch", "256",
               "--workspace-limit", "64MiB", "--precision", "FP32", "--profile",
-              UCUDNN_TEST_DATA "/h200/alexnet_b256_pow2.csv"}}) {
+              test::DataPath("h200/alexnet_b256_pow2.csv")}}) {
       const Finished run = cluster_.Ucudnn(command);
       EXPECT_EQ(run.status, 2) << command[1] << ": " << run.err;
       EXPECT_THAT(run.out, IsEmpty()) << command[1];
@@ -64,7 +65,7 @@ TEST_F(OnnxFileTest, ExitsWith2WhereAModelHoldsWhatIsNotSupported) {
 }
 
 TEST_F(OnnxFileTest, ExitsWith2WhereAModelIsBroken) {
-  const std::string whole = FileText(UCUDNN_TEST_DATA "/onnx/alexnet.onnx");
+  const std::string whole = FileText(test::DataPath("onnx/alexnet.onnx"));
   ASSERT_GT(whole.size(), 100U);
   ExpectRefused(Write("cut.onnx", whole.substr(0, whole.size() / 2)), "ONNX");
   std::string other = whole;

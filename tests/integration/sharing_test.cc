@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "tests/integration/cluster.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn::test {
 namespace {
@@ -47,11 +48,11 @@ class SharingTest : public ::testing::Test {
 
   Process Replay(const std::string& id, const std::string& slower,
                  const std::string& units = "1") const {
-    return Process(
-        {RECORDED_AGENT, "--coordinator", cluster_.address(), "--id", id,
-         "--profile", cluster_.folder() / "profile.csv", "--network", Csv(),
-         "--slower", slower, "--noise", "0.01", "--units", units},
-        cluster_.folder() / "log");
+    return Process({test::ProgramPath("recorded_agent"), "--coordinator",
+                    cluster_.address(), "--id", id, "--profile",
+                    cluster_.folder() / "profile.csv", "--network", Csv(),
+                    "--slower", slower, "--noise", "0.01", "--units", units},
+                   cluster_.folder() / "log");
   }
 
   // By id, as soon as there are so many.
@@ -77,14 +78,13 @@ class SharingTest : public ::testing::Test {
 };
 
 TEST_F(SharingTest, AgentsOfOneHostAreToldApart) {
-  const std::vector<std::string> command = {
-      std::string(UCUDNN_BIN_DIR) + "/ucudnn-agent",
-      "--coordinator",
-      cluster_.address(),
-      "--cpu-devices",
-      "1",
-      "--cpu-threads",
-      "1"};
+  const std::vector<std::string> command = {test::ProgramPath("ucudnn-agent"),
+                                            "--coordinator",
+                                            cluster_.address(),
+                                            "--cpu-devices",
+                                            "1",
+                                            "--cpu-threads",
+                                            "1"};
   const Process first(command, cluster_.folder() / "log");
   const Process second(command, cluster_.folder() / "log");
   std::set<std::string> agents;

@@ -11,6 +11,7 @@
 
 #include "tests/integration/cluster.h"
 #include "tests/support/mpirun.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn::test {
 namespace {
@@ -83,23 +84,24 @@ TEST_F(UnlikeRanksTest, ComputeThePlannedSharesRightly) {
   EXPECT_LE(planned, std::max(Predicted(2, {one}), Predicted(2, {two})));
 
   const std::string out = cluster_.folder() / "out.json";
-  const std::vector<std::string> rehearse = {UCUDNN_BIN_DIR "/ucudnn-rehearse",
-                                             "--network",
-                                             "tiny",
-                                             "--network-file",
-                                             Csv(),
-                                             "--batch",
-                                             "4",
-                                             "--workspace-limit",
-                                             "4MiB",
-                                             "--batch-policy",
-                                             "all",
-                                             "--iterations",
-                                             "2",
-                                             "--check",
-                                             "-o",
-                                             "json",
-                                             "--threads"};
+  const std::vector<std::string> rehearse = {
+      test::ProgramPath("ucudnn-rehearse"),
+      "--network",
+      "tiny",
+      "--network-file",
+      Csv(),
+      "--batch",
+      "4",
+      "--workspace-limit",
+      "4MiB",
+      "--batch-policy",
+      "all",
+      "--iterations",
+      "2",
+      "--check",
+      "-o",
+      "json",
+      "--threads"};
   std::vector<std::string> command = {"sh", "-c", "exec \"$@\" >" + out, "sh"};
   command.insert(command.end(), rehearse.begin(), rehearse.end());
   command.insert(command.end(), {"1", ":", "-n", "1"});

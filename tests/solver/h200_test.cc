@@ -15,6 +15,7 @@
 #include "solver/micro_batch/pareto.h"
 #include "solver/micro_batch/wr.h"
 #include "tests/solver/micro_batch/naive_pareto.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn {
 namespace {
@@ -24,8 +25,8 @@ using ::testing::DoubleNear;
 Profile Read(const std::string& file, const std::string& precision) {
   ProfileFilter filter;
   filter.precision = precision;
-  return SelectKernels(
-             ReadProfileFile(UCUDNN_TEST_DATA "/h200/" + file).value(), filter)
+  return SelectKernels(ReadProfileFile(test::DataPath("h200/") + file).value(),
+                       filter)
       .value();
 }
 

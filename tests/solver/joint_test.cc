@@ -6,6 +6,7 @@
 #include "base/network.h"
 #include "solver/check/validate.h"
 #include "solver/knapsack/wd.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn {
 namespace {
@@ -13,8 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 
 Result<Profile> AlexNet(const std::string& file) {
-  auto profile =
-      ReadProfileFile(std::string(UCUDNN_TEST_DATA) + "/h200/" + file + ".csv");
+  auto profile = ReadProfileFile(test::DataPath("h200/") + file + ".csv");
   if (!profile) return profile;
   return SelectKernels(*profile, {.precision = "FP32"});
 }

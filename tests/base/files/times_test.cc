@@ -5,6 +5,8 @@
 
 #include <filesystem>
 
+#include "tests/support/paths.h"
+
 namespace ucudnn {
 namespace {
 
@@ -121,7 +123,7 @@ TEST(TimesTest, ReadsBackWhatItWrites) {
 }
 
 TEST(TimesTest, ReadsPublishedTimes) {
-  const std::string folder = std::string(UCUDNN_SHARED_DATA) + "/gavel/";
+  const std::string folder = test::SharedDataPath("gavel/");
   if (!std::filesystem::exists(folder)) {
     GTEST_SKIP() << folder << " is absent: it is not part of the project";
   }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/paths.h"
+
 namespace ucudnn {
 namespace {
 
@@ -11,9 +13,7 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-std::string Data(const std::string& name) {
-  return std::string(UCUDNN_TEST_DATA) + "/" + name;
-}
+std::string Data(const std::string& name) { return test::DataPath(name); }
 
 TEST(NetworkFileTest, NamesTheNetworkAsTheFile) {
   const auto network =

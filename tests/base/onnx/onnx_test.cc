@@ -6,6 +6,7 @@
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
 #include "tests/base/onnx/models.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn {
 namespace {
@@ -255,7 +256,7 @@ TEST(OnnxTest, RefusesBytesThatAreNoModel) {
   EXPECT_THAT(read(std::string(1000, '\xFF')).message,
               HasSubstr("not an ONNX model"));
   const std::string good =
-      ReadFile(UCUDNN_TEST_DATA "/onnx/resnet18.onnx", 1_MiB).value();
+      ReadFile(test::DataPath("onnx/resnet18.onnx"), 1_MiB).value();
   for (std::size_t size = 0; size < good.size(); size += 997) {
     EXPECT_EQ(read(good.substr(0, size)).code, Code::kInvalidArgument) << size;
   }

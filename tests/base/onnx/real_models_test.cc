@@ -8,15 +8,14 @@
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
 #include "base/onnx/onnx.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn {
 namespace {
 
 using ::testing::SizeIs;
 
-std::string Data(const std::string& name) {
-  return std::string(UCUDNN_TEST_DATA) + "/" + name;
-}
+std::string Data(const std::string& name) { return test::DataPath(name); }
 
 // Geometries alone, in order: names differ between the two forms.
 std::vector<ConvGeometry> Geometries(const Network& network) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 
 namespace ucudnn {
@@ -18,13 +19,13 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-const std::string kProfile = UCUDNN_TEST_DATA "/h200/alexnet_b256_pow2.csv";
-const std::string kModel = UCUDNN_TEST_DATA "/onnx/alexnet.onnx";
+const std::string kProfile = test::DataPath("h200/alexnet_b256_pow2.csv");
+const std::string kModel = test::DataPath("onnx/alexnet.onnx");
 
 // A command that reads `file`.
 std::vector<std::string> Command(const std::string& problem,
                                  const std::string& file) {
-  std::vector<std::string> words = {UCUDNN_BIN_DIR "/ucudnn"};
+  std::vector<std::string> words = {test::ProgramPath("ucudnn")};
   const auto add = [&words](const std::vector<std::string>& more) {
     words.insert(words.end(), more.begin(), more.end());
   };

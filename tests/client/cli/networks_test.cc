@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/onnx/network_file.h"
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 
 namespace ucudnn {
@@ -20,14 +21,14 @@ using ::testing::SizeIs;
 
 test::Finished Convert(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(),
-                   {UCUDNN_BIN_DIR "/ucudnn", "networks", "convert"});
+                   {test::ProgramPath("ucudnn"), "networks", "convert"});
   return test::Run(arguments);
 }
 
 std::vector<std::string> Models() {
   std::vector<std::string> models;
   for (const auto& entry :
-       std::filesystem::directory_iterator(UCUDNN_TEST_DATA "/onnx")) {
+       std::filesystem::directory_iterator(test::DataPath("onnx"))) {
     models.push_back(entry.path());
   }
   return models;
@@ -71,7 +72,7 @@ TEST(NetworksCliTest, SayWhatCannotBeReadOrWritten) {
   EXPECT_EQ(none.status, 2);
   EXPECT_THAT(none.err, HasSubstr("none.onnx"));
   const test::Finished stuck =
-      Convert({UCUDNN_TEST_DATA "/onnx/alexnet.onnx", "/dev/null/n.csv"});
+      Convert({test::DataPath("onnx/alexnet.onnx"), "/dev/null/n.csv"});
   EXPECT_EQ(stuck.status, 1);
   EXPECT_THAT(stuck.err, HasSubstr("/dev/null"));
   EXPECT_EQ(Convert({}).status, 2);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 
 namespace ucudnn {
@@ -20,7 +21,7 @@ inline constexpr char kProfileHeader[] =
 
 inline test::Finished Solve(const std::string& problem,
                             std::vector<std::string> flags) {
-  flags.insert(flags.begin(), {UCUDNN_BIN_DIR "/ucudnn", "solve", problem});
+  flags.insert(flags.begin(), {test::ProgramPath("ucudnn"), "solve", problem});
   return test::Run(flags);
 }
 

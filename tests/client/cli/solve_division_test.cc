@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/client/cli/solve_command.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn {
 namespace {
@@ -21,7 +22,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-const std::string kAlexNet = UCUDNN_TEST_DATA "/h200/alexnet_b256_pow2.csv";
+const std::string kAlexNet = test::DataPath("h200/alexnet_b256_pow2.csv");
 
 TEST(SolveDivisionCliTest, DividesAWorkspaceInDisjointSegments) {
   const std::vector<std::string> flags = {"--profile", kAlexNet,      "--batch",

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tests/client/cli/solve_command.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn {
 namespace {
@@ -27,10 +28,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-const std::string kAlexNet = UCUDNN_TEST_DATA "/h200/alexnet_b256_pow2.csv";
+const std::string kAlexNet = test::DataPath("h200/alexnet_b256_pow2.csv");
 const std::string kAllSizes =
-    UCUDNN_TEST_DATA "/h200/alexnet_conv2-5_b256_all_fp32.csv.gz";
-const std::string kOnnx = UCUDNN_TEST_DATA "/onnx/";
+    test::DataPath("h200/alexnet_conv2-5_b256_all_fp32.csv.gz");
+const std::string kOnnx = test::DataPath("onnx/");
 
 struct Row {
   std::int64_t batch;

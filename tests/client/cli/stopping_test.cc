@@ -6,6 +6,7 @@
 #include <csignal>
 #include <future>
 
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "tests/support/scripted_coordinator.h"
 
@@ -41,7 +42,7 @@ class StoppingCliTest : public ::testing::Test {
   void Release() { release_.set_value(); }
 
   test::Process Plan(const std::string& coordinators) const {
-    return test::Process({UCUDNN_BIN_DIR "/ucudnn", "plan", "--coordinator",
+    return test::Process({test::ProgramPath("ucudnn"), "plan", "--coordinator",
                           coordinators, "--network", "n", "--batch", "8",
                           "--workspace-limit", "1MiB", "--device-kind", "K"},
                          folder_ / "log");

@@ -6,6 +6,7 @@
 
 #include <sstream>
 
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 
 namespace ucudnn {
@@ -15,6 +16,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
+
+const std::string kPreload = test::LibraryPath("libucudnn_preload.so");
+const std::string kHandle = test::LibraryPath("libucudnn_handle.so");
 
 std::vector<std::string> DefinedNames(const std::string& library) {
   const auto run =
@@ -29,13 +33,13 @@ std::vector<std::string> DefinedNames(const std::string& library) {
 }
 
 TEST(PreloadTest, ShowsCudnnsNamesAlone) {
-  const auto names = DefinedNames(PRELOAD);
+  const auto names = DefinedNames(kPreload);
   EXPECT_EQ(names.size(), 16U);
   for (const std::string& name : names) EXPECT_THAT(name, StartsWith("cudnn"));
 }
 
 TEST(PreloadTest, CarriesNoGrpcAndNoProtobuf) {
-  for (const char* library : {PRELOAD, HANDLE}) {
+  for (const std::string& library : {kPreload, kHandle}) {
     const auto run = test::Run({"ldd", library});
     EXPECT_THAT(run.out, AllOf(Not(HasSubstr("grpc")), Not(HasSubstr("proto")),
                                Not(HasSubstr("mpi")), HasSubstr("libc.so")));
@@ -43,7 +47,7 @@ TEST(PreloadTest, CarriesNoGrpcAndNoProtobuf) {
 }
 
 TEST(HandleTest, ShowsTheOverloadsAlone) {
-  const auto names = DefinedNames(HANDLE);
+  const auto names = DefinedNames(kHandle);
   EXPECT_EQ(names.size(), 19U);
   for (const std::string& name : names) {
     EXPECT_THAT(name, HasSubstr("14UcudnnHandle_t"));
@@ -51,17 +55,19 @@ TEST(HandleTest, ShowsTheOverloadsAlone) {
 }
 
 TEST(PreloadTest, LeavesAnyProgramAsItIs) {
-  const auto run = test::Run({"/bin/echo", "hello"}, {{"LD_PRELOAD", PRELOAD}});
+  const auto run =
+      test::Run({"/bin/echo", "hello"}, {{"LD_PRELOAD", kPreload}});
   EXPECT_EQ(run.status, 0);
   EXPECT_EQ(run.out, "hello\n");
   EXPECT_EQ(run.err, "");
 }
 
 TEST(PreloadTest, RefusesWhatCudnnWouldRefuse) {
-  EXPECT_EQ(test::Run({CUDNN_PROGRAM}).out, "missing\n");
+  EXPECT_EQ(test::Run({test::ProgramPath("cudnn_program")}).out, "missing\n");
   for (const char* disable : {"0", "1"}) {
-    const auto run = test::Run({CUDNN_PROGRAM}, {{"LD_PRELOAD", PRELOAD},
-                                                 {"UCUDNN_DISABLE", disable}});
+    const auto run =
+        test::Run({test::ProgramPath("cudnn_program")},
+                  {{"LD_PRELOAD", kPreload}, {"UCUDNN_DISABLE", disable}});
     EXPECT_EQ(run.status, 0) << run.err;
     EXPECT_EQ(run.out, "refused\n");
   }
@@ -70,20 +76,21 @@ TEST(PreloadTest, RefusesWhatCudnnWouldRefuse) {
 // On a GPU that computes on the host (tests/support/fake_gpu).
 TEST(PreloadTest, DividesTheBatchesOfAProgramThatKnowsNothingOfIt) {
   const test::TemporaryFolder folder;
-  const std::string alone = test::Run({SHIM_PROGRAM}).out;
+  const std::string alone = test::Run({test::ProgramPath("shim_program")}).out;
   EXPECT_THAT(alone, StartsWith("workspace 32000 status 0 runs 1 sum "));
   const std::string sum = alone.substr(alone.find(" sum "));
   std::map<std::string, std::string> environment = {
-      {"LD_PRELOAD", PRELOAD},
+      {"LD_PRELOAD", kPreload},
       {"UCUDNN_CACHE_DIR", folder.path()},
       {"UCUDNN_WORKSPACE_LIMIT", "9000"},
       {"UCUDNN_VERBOSE", "1"}};
-  const auto divided = test::Run({SHIM_PROGRAM}, environment);
+  const auto divided =
+      test::Run({test::ProgramPath("shim_program")}, environment);
   EXPECT_EQ(divided.out, "workspace 8000 status 0 runs 4" + sum);
   EXPECT_THAT(divided.err, AllOf(HasSubstr("batch 32: 8 x 4"),
                                  HasSubstr("predicted 980 us")));
   environment["UCUDNN_DISABLE"] = "1";
-  const auto off = test::Run({SHIM_PROGRAM}, environment);
+  const auto off = test::Run({test::ProgramPath("shim_program")}, environment);
   EXPECT_EQ(off.out, alone);
   EXPECT_EQ(off.err, "");
 }
@@ -92,20 +99,21 @@ TEST(PreloadTest, TakesNoWorkspaceFromAProgramThatNamesNoLimit) {
   const test::TemporaryFolder folder;
   const std::map<std::string, std::string> environment = {
       {"FAKE_GPU_WORKSPACE", "4194304"}, {"UCUDNN_CACHE_DIR", folder.path()}};
-  const std::string alone = test::Run({SHIM_PROGRAM}, environment).out;
+  const std::string alone =
+      test::Run({test::ProgramPath("shim_program")}, environment).out;
   EXPECT_THAT(alone, StartsWith("workspace 134217728 status 0 runs 1 sum "));
   auto preloaded = environment;
-  preloaded["LD_PRELOAD"] = PRELOAD;
+  preloaded["LD_PRELOAD"] = test::LibraryPath("libucudnn_preload.so");
   preloaded["UCUDNN_VERBOSE"] = "1";
-  const auto run = test::Run({SHIM_PROGRAM}, preloaded);
+  const auto run = test::Run({test::ProgramPath("shim_program")}, preloaded);
   EXPECT_EQ(run.out, alone);
   EXPECT_THAT(run.err, HasSubstr("left to cuDNN: IMPLICIT_PRECOMP_GEMM FMA"));
 }
 
 TEST(PreloadTest, SaysWhichVariableItDoesNotUnderstand) {
   const auto run = test::Run(
-      {CUDNN_PROGRAM},
-      {{"LD_PRELOAD", PRELOAD}, {"UCUDNN_WORKSPACE_LIMIT", "plenty"}});
+      {test::ProgramPath("cudnn_program")},
+      {{"LD_PRELOAD", kPreload}, {"UCUDNN_WORKSPACE_LIMIT", "plenty"}});
   EXPECT_EQ(run.status, 0);
   EXPECT_THAT(run.err,
               AllOf(HasSubstr("UCUDNN_WORKSPACE_LIMIT"), HasSubstr("plenty")));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/support/mpirun.h"
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 
 namespace ucudnn {
@@ -22,7 +23,8 @@ class GradientsTest : public ::testing::Test {
   // What each rank wrote; the last `dead` ones write nothing.
   std::vector<Json> Job(int ranks, const std::string& what,
                         const std::string& apart = "", int dead = 0) {
-    std::vector<std::string> command = {GRADIENT_RANKS, folder_.path(), what};
+    std::vector<std::string> command = {test::ProgramPath("gradient_ranks"),
+                                        folder_.path(), what};
     if (!apart.empty()) command.push_back(apart);
     std::vector<std::string> environment;
     // Ranks that die leave the others alone.

@@ -12,6 +12,7 @@
 #include "device/recorded/recorded_device.h"
 #include "solver/micro_batch/wr.h"
 #include "tests/support/process.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn {
 namespace {
@@ -23,7 +24,7 @@ constexpr BatchSize kBatch(256);
 class LocalAdaptiveTest : public ::testing::Test {
  protected:
   LocalAdaptiveTest() {
-    const std::string data = UCUDNN_TEST_DATA;
+    const std::string data = test::DataPath("");
     auto network =
         ReadNetworkFile(data + "/networks/alexnet_torchvision.csv", kBatch);
     UCUDNN_CHECK(network.has_value());

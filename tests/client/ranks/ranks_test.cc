@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/support/mpirun.h"
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 
 namespace ucudnn {
@@ -26,7 +27,8 @@ class RanksTest : public ::testing::Test {
       std::filesystem::remove(folder_ / fmt::format("rank{}.json", r));
     }
     const RankedRun run = RunRanks(
-        3, {SUBSET_RANKS, folder_.path(), level, which}, {}, folder_ / "log");
+        3, {test::ProgramPath("subset_ranks"), folder_.path(), level, which},
+        {}, folder_ / "log");
     std::vector<Json> results;
     for (int r = 0; r < 3; ++r) {
       results.push_back(

@@ -16,6 +16,7 @@
 #include "proto/convert.h"
 #include "tests/client/tiny_network.h"
 #include "tests/support/mpirun.h"
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "tests/support/scripted_coordinator.h"
 
@@ -57,7 +58,7 @@ class RehearseTest : public ::testing::Test {
                                         "-c",
                                         "exec \"$@\" >>" + out,
                                         "sh",
-                                        UCUDNN_BIN_DIR "/ucudnn-rehearse",
+                                        test::ProgramPath("ucudnn-rehearse"),
                                         "--threads",
                                         "1"};
     command.insert(command.end(), arguments.begin(), arguments.end());

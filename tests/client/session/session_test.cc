@@ -17,6 +17,7 @@
 #include "client/session/plan_file.h"
 #include "tests/client/tiny_network.h"
 #include "tests/support/mpirun.h"
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "tests/support/scripted_coordinator.h"
 
@@ -38,7 +39,8 @@ class SessionTest : public ::testing::Test {
   // Runs a job; what each rank wrote, in rank order.
   std::vector<Json> Job(int ranks, std::vector<std::string> settings,
                         std::vector<std::string> environment = {}) {
-    std::vector<std::string> command = {SESSION_RANKS, folder_.path()};
+    std::vector<std::string> command = {test::ProgramPath("session_ranks"),
+                                        folder_.path()};
     command.insert(command.end(), settings.begin(), settings.end());
     std::vector<std::string> variables = {
         "UCUDNN_CACHE_DIR=" + folder_ / "cache",

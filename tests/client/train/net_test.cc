@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/onnx/network_file.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn::train {
 namespace {
@@ -36,14 +37,14 @@ TEST(NetTest, HasTheConvolutionsOfResNet18) {
   ASSERT_EQ(network.layers.back().name, "fc");
   network.layers.pop_back();
   const auto published =
-      ReadNetworkFile(UCUDNN_TEST_DATA "/networks/resnet18.csv", BatchSize(1));
+      ReadNetworkFile(test::DataPath("networks/resnet18.csv"), BatchSize(1));
   ASSERT_TRUE(published) << published.error().message;
   EXPECT_EQ(network.layers, published->layers);
 }
 
 TEST(NetTest, PutsPoolsBetweenTheConvolutionsOfAChain) {
   const auto alexnet = ReadNetworkFile(
-      UCUDNN_TEST_DATA "/networks/alexnet_torchvision.csv", BatchSize(1));
+      test::DataPath("networks/alexnet_torchvision.csv"), BatchSize(1));
   ASSERT_TRUE(alexnet) << alexnet.error().message;
   const auto net = Chain(*alexnet, 10);
   ASSERT_TRUE(net) << net.error().message;
@@ -59,7 +60,7 @@ TEST(NetTest, PutsPoolsBetweenTheConvolutionsOfAChain) {
 
 TEST(NetTest, SaysWhichLayersAreNoChain) {
   const auto branched = ReadNetworkFile(
-      UCUDNN_TEST_DATA "/networks/inception_v1.csv", BatchSize(1));
+      test::DataPath("networks/inception_v1.csv"), BatchSize(1));
   ASSERT_TRUE(branched) << branched.error().message;
   const auto net = Chain(*branched, 10);
   ASSERT_FALSE(net);

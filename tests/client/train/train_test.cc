@@ -17,6 +17,7 @@
 #include "device/onednn/onednn_device.h"
 #include "proto/convert.h"
 #include "tests/support/mpirun.h"
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "tests/support/scripted_coordinator.h"
 
@@ -125,7 +126,7 @@ class TrainTest : public ::testing::Test {
                                         "-c",
                                         "exec \"$@\" >>" + out,
                                         "sh",
-                                        UCUDNN_BIN_DIR "/ucudnn-train",
+                                        test::ProgramPath("ucudnn-train"),
                                         "-o",
                                         "json",
                                         "--rate",
@@ -142,7 +143,7 @@ class TrainTest : public ::testing::Test {
 
   // One process, without mpirun.
   test::Finished TrainAlone(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), UCUDNN_BIN_DIR "/ucudnn-train");
+    arguments.insert(arguments.begin(), test::ProgramPath("ucudnn-train"));
     return test::Run(arguments, Environment());
   }
 
@@ -256,7 +257,7 @@ TEST_F(TrainTest, GoesOnFromACheckpointAsIfItHadNeverStopped) {
 
 TEST_F(TrainTest, EndsItsStepWhenInterrupted) {
   const std::string file = folder_ / "lenet.ckpt";
-  const std::vector<std::string> command = {UCUDNN_BIN_DIR "/ucudnn-train",
+  const std::vector<std::string> command = {test::ProgramPath("ucudnn-train"),
                                             "--batch",
                                             "8",
                                             "--rate",

@@ -8,6 +8,7 @@
 
 #include "base/onnx/network_file.h"
 #include "tests/solver/instances.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn {
 namespace {
@@ -163,7 +164,7 @@ TEST(ConcurrencyTest, MirrorsTheForwardPassInTraining) {
 }
 
 Graph Read(const std::string& name) {
-  return ReadGraphFile(UCUDNN_TEST_DATA "/onnx/" + name, BatchSize(8)).value();
+  return ReadGraphFile(test::DataPath("onnx/") + name, BatchSize(8)).value();
 }
 
 TEST(ConcurrencyTest, FindsTheBranchesOfGoogLeNet) {

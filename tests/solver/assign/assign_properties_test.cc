@@ -14,6 +14,7 @@
 #include "solver/check/validate_assignment.h"
 #include "tests/solver/assign/assign_instances.h"
 #include "tests/solver/instances.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn {
 namespace {
@@ -187,8 +188,7 @@ TEST(AssignPropertiesTest, EqualsThePlainProgrammeOnMediumInstances) {
 // Measured iteration times of Gavel (OSDI 2020), powers of two only and not
 // monotone; all combinations are tried.
 TEST(AssignPropertiesTest, EqualsTheEnumerationOnGavelsMeasuredTimes) {
-  const std::string path =
-      std::string(UCUDNN_SHARED_DATA) + "/gavel/resnet_times.csv";
+  const std::string path = test::SharedDataPath("gavel/resnet_times.csv");
   if (!std::filesystem::exists(path)) {
     GTEST_SKIP() << path << " is not there; it is not part of the repository";
   }

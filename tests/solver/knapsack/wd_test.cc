@@ -8,6 +8,7 @@
 
 #include "solver/check/validate.h"
 #include "tests/solver/instances.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn {
 namespace {
@@ -220,8 +221,8 @@ TEST(WdTest, DividesAmongKernelsOfWhichOnlyFrontsAreKnown) {
 
 // All convolutions of an iteration, FP32, with 8 and 64 MiB for each.
 TEST(WdTest, DividesAlexNetOnTheH200BetterThanEvenShares) {
-  const auto profile = ReadProfileFile(std::string(UCUDNN_TEST_DATA) +
-                                       "/h200/alexnet_b256_pow2.csv");
+  const auto profile =
+      ReadProfileFile(test::DataPath("h200/alexnet_b256_pow2.csv"));
   ASSERT_TRUE(profile);
   const auto kernels = SelectKernels(*profile, {.precision = "FP32"});
   ASSERT_TRUE(kernels) << kernels.error().message;

@@ -1,0 +1,27 @@
+#ifndef UCUDNN_TESTS_SUPPORT_PATHS_H_
+#define UCUDNN_TESTS_SUPPORT_PATHS_H_
+
+// Where tests find their data and what this build made. Functions, not macros:
+// paths on a compiler's command line would keep build trees from sharing
+// precompiled headers and cached objects.
+
+#include <string>
+
+namespace ucudnn::test {
+
+// A file of tests/data, e.g. "h200/alexnet_b256_pow2.csv".
+std::string DataPath(const std::string& name);
+
+// A file of the data sets that are not part of the repository; it may be
+// absent.
+std::string SharedDataPath(const std::string& name);
+
+// A program of this build, e.g. "ucudnn-agent".
+std::string ProgramPath(const std::string& name);
+
+// A shared library of this build, e.g. "libucudnn_preload.so".
+std::string LibraryPath(const std::string& name);
+
+}  // namespace ucudnn::test
+
+#endif  // UCUDNN_TESTS_SUPPORT_PATHS_H_
