@@ -42,7 +42,7 @@ struct NamedBuffers {
 Result<NamedBuffers> ParseBuffersCsv(std::string_view text,
                                      std::string_view source);
 
-// The same from a file; errors as ReadFile (base/file.h) has them.
+// The same from a file; errors as ReadFile (base/files/file.h) has them.
 Result<NamedBuffers> ReadBuffersFile(const std::string& path,
                                      Bytes max_size = 1_GiB);
 

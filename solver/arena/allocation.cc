@@ -1,10 +1,13 @@
 #include "solver/arena/allocation.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <numeric>
+#include <string_view>
 
 #include "solver/arena/best_fit.h"
+#include "solver/arena/placement_search.h"
 #include "solver/check/validate.h"
 #include "solver/check/validate_allocation.h"
 
@@ -12,6 +15,7 @@ namespace ucudnn {
 namespace {
 
 constexpr Bytes kMostBytes{std::int64_t{1} << 60};
+constexpr std::int64_t kNodesToNameAPool = 100'000;
 
 // Both at most 2^60.
 Bytes RoundUp(Bytes size, Bytes unit) {
@@ -99,6 +103,88 @@ std::int64_t LoadOf(std::span<const Block> blocks) {
   return load;
 }
 
+// What is known of the smallest pool, in units.
+struct Known {
+  Placement best;
+  std::int64_t lower_bound = 0;
+};
+
+// Says why there is no answer, and what is known of the capacity that would do.
+tl::unexpected<Error> DoesNotFit(const Allocation& best, Bytes capacity) {
+  const std::string_view why =
+      best.lower_bound > capacity
+          ? "the buffers do not fit"
+          : "no allocation was found within the limits that fits";
+  if (best.proven) {
+    return Fail(Code::kFailedPrecondition,
+                "{} the capacity of {} bytes; the smallest that would do is {}",
+                why, capacity.count(), best.pool.count());
+  }
+  return Fail(Code::kFailedPrecondition,
+              "{} the capacity of {} bytes; {} would do, and the smallest that "
+              "would is at least {}",
+              why, capacity.count(), best.pool.count(),
+              best.lower_bound.count());
+}
+
+struct Effort {
+  SectionRule section;
+  BlockRule block;
+};
+
+// No rule is best for all instances, so they take turns.
+constexpr std::array kEfforts = {
+    Effort{SectionRule::kMostConflicts, BlockRule::kLongest},
+    Effort{SectionRule::kMostConflicts, BlockRule::kMostCrowded},
+    Effort{SectionRule::kFewestChoices, BlockRule::kMostCrowded},
+    Effort{SectionRule::kFewestChoices, BlockRule::kLongest},
+    Effort{SectionRule::kMostConflicts, BlockRule::kCrowdedAndLong},
+    Effort{SectionRule::kFewestChoices, BlockRule::kCrowdedAndLong}};
+
+// Asks for a pool of `target`, and notes what the answer shows.
+void Ask(std::int64_t target, const Effort& effort, std::int64_t max_steps,
+         const Limits& limits, PlacementSearch* search, Known* known) {
+  switch (
+      search->Fit(target, effort.section, effort.block, max_steps, limits)) {
+    case Verdict::kFits:
+      known->best.offsets = search->offsets();
+      known->best.pool = search->pool();
+      break;
+    case Verdict::kImpossible:
+      known->lower_bound = target + 1;
+      break;
+    case Verdict::kUndecided:
+      break;
+  }
+}
+
+// Searches until the best pool is no larger than `enough` or than the lower
+// bound, no pool is as small as `enough`, or `limits` end it. Rounds of growing
+// length, so that no time is lost where one rule fails and another does not.
+void Improve(std::span<const Block> blocks, std::int64_t enough,
+             const Limits& limits, Known* known) {
+  PlacementSearch search(blocks);
+  if (!search.within_reach()) return;
+  const auto done = [&] {
+    return known->best.pool <= std::max(enough, known->lower_bound) ||
+           (enough > 0 && known->lower_bound > enough) ||
+           search.nodes() >= limits.max_nodes || limits.stop.stop_requested();
+  };
+  for (std::int64_t steps = 2 * std::ssize(blocks) + 64;; steps *= 2) {
+    for (const Effort& effort : kEfforts) {
+      // The bound, what halves the gap, and what proves the best.
+      for (const int part : {0, 1, 2}) {
+        if (done()) return;
+        if (part > 0 && enough > 0) break;
+        const std::int64_t gap = known->best.pool - 1 - known->lower_bound;
+        const std::int64_t target =
+            enough > 0 ? enough : known->lower_bound + gap * part / 2;
+        Ask(target, effort, steps, limits, &search, known);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 Bytes Load(std::span<const Buffer> buffers) {
@@ -109,39 +195,46 @@ Bytes Load(std::span<const Buffer> buffers) {
 Result<Allocation> Allocate(std::span<const Buffer> buffers,
                             const AllocationOptions& options,
                             const Limits& limits) {
-  static_cast<void>(limits);
   UCUDNN_RETURN_IF_ERROR(Check(buffers, options));
   const Prepared prepared = Prepare(buffers, options.alignment);
+  const std::span<const Block> blocks = prepared.blocks;
+  const std::int64_t unit = prepared.unit.count();
   Allocation allocation;
   allocation.offsets.resize(buffers.size());
-  allocation.load = prepared.unit * LoadOf(prepared.blocks);
-  allocation.lower_bound = allocation.load;
-  // A buffer that is never live needs room nevertheless.
+  allocation.load = prepared.unit * LoadOf(blocks);
+  // What a buffer that is never live needs.
+  Bytes largest;
   for (const Buffer& buffer : buffers) {
-    allocation.lower_bound = std::max(allocation.lower_bound,
-                                      RoundUp(buffer.size, options.alignment));
+    largest = std::max(largest, RoundUp(buffer.size, options.alignment));
   }
-  const Bytes enough =
-      std::max(allocation.lower_bound, options.capacity.value_or(Bytes(0)));
-  const Placement placement =
-      PlaceGreedily(prepared.blocks, enough.count() / prepared.unit.count());
-  for (std::size_t i = 0; i < prepared.blocks.size(); ++i) {
+  const Bytes capacity = options.capacity.value_or(Bytes(0));
+  const std::int64_t enough =
+      std::max(capacity, largest).count() / unit;  // for blocks
+
+  Known known;
+  known.lower_bound = std::max(allocation.load, largest).count() / unit;
+  known.best =
+      PlaceGreedily(blocks, std::max(enough, known.lower_bound), limits.stop);
+  const bool may_fit = largest <= capacity && known.lower_bound <= enough;
+  if (!options.capacity || may_fit) {
+    Improve(blocks, options.capacity ? enough : 0, limits, &known);
+  }
+  if (options.capacity && known.best.pool > enough) {
+    // It did not fit: some more steps to say what would.
+    Limits some = limits;
+    some.max_nodes = std::min(limits.max_nodes, kNodesToNameAPool);
+    Improve(blocks, 0, some, &known);
+  }
+
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
     allocation.offsets[prepared.buffer[i]] =
-        prepared.unit * placement.offsets[i];
+        prepared.unit * known.best.offsets[i];
   }
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
-    allocation.pool = std::max(
-        allocation.pool,
-        allocation.offsets[i] + RoundUp(buffers[i].size, options.alignment));
-  }
+  allocation.pool = std::max(prepared.unit * known.best.pool, largest);
+  allocation.lower_bound = std::max(prepared.unit * known.lower_bound, largest);
   allocation.proven = allocation.pool == allocation.lower_bound;
-  if (options.capacity && allocation.pool > *options.capacity) {
-    return Fail(Code::kFailedPrecondition,
-                "no allocation within the capacity of {} bytes was found; the "
-                "smallest pool that was found has {} bytes, and none has less "
-                "than {}",
-                options.capacity->count(), allocation.pool.count(),
-                allocation.lower_bound.count());
+  if (options.capacity && allocation.pool > capacity) {
+    return DoesNotFit(allocation, capacity);
   }
   if constexpr (kSolversCheckThemselves) {
     RequireValid(ValidateAllocation(allocation, buffers, options));

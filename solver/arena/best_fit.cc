@@ -3,20 +3,47 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <numeric>
 #include <tuple>
 #include <utility>
 
 namespace ucudnn {
+namespace {
 
+constexpr std::size_t kMostForAllOrders = 4096;
+
+// What is smallest comes first.
+using Key = std::tuple<double, double>;
+using Rank = Key (*)(double size, double begin, double end);
+
+Key ByBegin(double size, double begin, double /*end*/) {
+  return {begin, -size};
+}
+
+constexpr std::array<Rank, 5> kRanks = {
+    ByBegin,
+    [](double size, double begin, double end) {
+      return Key(-size, begin - end);
+    },
+    [](double size, double begin, double end) {
+      return Key(size * (begin - end), -size);
+    },
+    [](double size, double begin, double end) {
+      return Key(begin - end, -size);
+    },
+    [](double size, double /*begin*/, double end) { return Key(-end, -size); }};
+
+// Forgets what has ended before the next begins if the order is by begin.
 Placement PlaceInOrder(std::span<const Block> blocks,
-                       std::span<const std::size_t> order) {
+                       std::span<const std::size_t> order, bool by_begin) {
   Placement placement;
   placement.offsets.resize(blocks.size());
   std::vector<std::size_t> placed;  // by rising offset
-  placed.reserve(blocks.size());
   for (const std::size_t b : order) {
     const Block& block = blocks[b];
+    if (by_begin) {
+      std::erase_if(
+          placed, [&](std::size_t p) { return blocks[p].end <= block.begin; });
+    }
     std::int64_t lowest = 0;
     for (const std::size_t p : placed) {
       if (placement.offsets[p] >= lowest + block.size) break;
@@ -35,29 +62,30 @@ Placement PlaceInOrder(std::span<const Block> blocks,
   return placement;
 }
 
-Placement PlaceGreedily(std::span<const Block> blocks, std::int64_t enough) {
-  using Key = std::tuple<double, double>;
-  using Rank = Key (*)(const Block&);
-  constexpr std::array<Rank, 5> kRanks = {
-      [](const Block& b) { return Key(-double(b.size), -double(b.length())); },
-      [](const Block& b) {
-        return Key(-double(b.size) * double(b.length()), -double(b.size));
-      },
-      [](const Block& b) { return Key(-double(b.length()), -double(b.size)); },
-      [](const Block& b) { return Key(double(b.begin), -double(b.size)); },
-      [](const Block& b) { return Key(-double(b.end), -double(b.size)); }};
+}  // namespace
+
+Placement PlaceGreedily(std::span<const Block> blocks, std::int64_t enough,
+                        const std::stop_token& stop) {
   Placement best;
   best.pool = std::numeric_limits<std::int64_t>::max();
+  std::vector<std::pair<Key, std::size_t>> keyed(blocks.size());
   std::vector<std::size_t> order(blocks.size());
   for (const Rank& rank : kRanks) {
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) {
-                       return rank(blocks[a]) < rank(blocks[b]);
-                     });
-    Placement placement = PlaceInOrder(blocks, order);
+    for (std::size_t b = 0; b < blocks.size(); ++b) {
+      const Block& block = blocks[b];
+      keyed[b] = {rank(static_cast<double>(block.size),
+                       static_cast<double>(block.begin),
+                       static_cast<double>(block.end)),
+                  b};
+    }
+    std::sort(keyed.begin(), keyed.end());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = keyed[i].second;
+    Placement placement = PlaceInOrder(blocks, order, rank == ByBegin);
     if (placement.pool < best.pool) best = std::move(placement);
-    if (best.pool <= enough) break;
+    if (best.pool <= enough || stop.stop_requested() ||
+        blocks.size() > kMostForAllOrders) {
+      break;
+    }
   }
   return best;
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 namespace ucudnn {
@@ -15,8 +16,6 @@ struct Block {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t size = 0;
-
-  std::int64_t length() const { return end - begin; }
 };
 
 struct Placement {
@@ -24,14 +23,13 @@ struct Placement {
   std::int64_t pool = 0;
 };
 
-// Places blocks in the order given, each at the lowest offset at which it fits.
-// O(blocks^2) time.
-Placement PlaceInOrder(std::span<const Block> blocks,
-                       std::span<const std::size_t> order);
-
-// The smallest pool of several orders: by size, area, length, and begin. Stops
-// at a pool of `enough`.
-Placement PlaceGreedily(std::span<const Block> blocks, std::int64_t enough);
+// The smallest pool of several orders (by size, area, length, begin, end), each
+// block at the lowest offset at which it fits. Stops at a pool of `enough`, or
+// after the first order when `stop` is requested. By begin alone where there
+// are more than 4096 blocks: O(blocks * most live at once) time, otherwise
+// O(blocks^2).
+Placement PlaceGreedily(std::span<const Block> blocks, std::int64_t enough,
+                        const std::stop_token& stop);
 
 }  // namespace ucudnn
 

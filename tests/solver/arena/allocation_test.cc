@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <stop_token>
+#include <string>
 #include <vector>
 
 #include "solver/check/validate_allocation.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn {
 namespace {
@@ -30,6 +34,99 @@ TEST(AllocationTest, ReachesTheLoadOfTheDrawnExample) {
   const Allocation allocation = Allocated(kDrawn);
   EXPECT_EQ(allocation.load, 12_B);
   EXPECT_EQ(allocation.pool, 12_B);
+  EXPECT_TRUE(allocation.proven);
+}
+
+// From vDNN, section 6.1: sizes add up to 12 at each time, yet no pool of 12
+// will do. One of 13; a digit is a buffer's index, a dot is free:
+//
+//   time 1   000222111.333
+//   time 2   465222111.333
+//   time 3   .652227788333
+//   time 4   .699999988333
+const std::vector<Buffer> kAboveLoad = {
+    {1, 2, 3_B}, {1, 3, 3_B}, {1, 4, 3_B}, {1, 5, 3_B}, {2, 3, 1_B},
+    {2, 4, 1_B}, {2, 5, 1_B}, {3, 4, 2_B}, {3, 5, 2_B}, {4, 5, 6_B}};
+
+TEST(AllocationTest, ProvesAPoolAboveTheLoad) {
+  const Allocation allocation = Allocated(kAboveLoad);
+  EXPECT_EQ(allocation.load, 12_B);
+  EXPECT_EQ(allocation.pool, 13_B);
+  EXPECT_EQ(allocation.lower_bound, 13_B);
+  EXPECT_TRUE(allocation.proven);
+}
+
+TEST(AllocationTest, NamesTheSmallestPoolWhereTheLoadWouldFit) {
+  const auto allocation =
+      Allocate(kAboveLoad, {.capacity = 12_B, .alignment = 1_B}, {});
+  ASSERT_FALSE(allocation);
+  EXPECT_EQ(allocation.error().code, Code::kFailedPrecondition);
+  EXPECT_EQ(allocation.error().message,
+            "the buffers do not fit the capacity of 12 bytes; the smallest "
+            "that would do is 13");
+}
+
+TEST(AllocationTest, SaysWhatIsKnownWhenTheLimitComesFirst) {
+  const auto allocation =
+      Allocate(kAboveLoad, {}, {.max_nodes = 0, .stop = {}});
+  ASSERT_TRUE(allocation);
+  EXPECT_GE(allocation->pool, 13_B);
+  EXPECT_EQ(allocation->lower_bound, 12_B);
+  EXPECT_FALSE(allocation->proven);
+  const auto within = Allocate(kAboveLoad, {.capacity = 12_B, .alignment = 1_B},
+                               {.max_nodes = 0, .stop = {}});
+  ASSERT_FALSE(within);
+  EXPECT_THAT(within.error().message,
+              AllOf(HasSubstr("within the limits"), HasSubstr("would do"),
+                    HasSubstr("at least 12")));
+}
+
+TEST(AllocationTest, AnswersWhenItIsStopped) {
+  std::stop_source stop;
+  stop.request_stop();
+  const auto allocation =
+      Allocate(kAboveLoad, {},
+               {.max_nodes = Bytes::Max().count(), .stop = stop.get_token()});
+  ASSERT_TRUE(allocation);
+  EXPECT_FALSE(allocation->proven);
+}
+
+TEST(AllocationTest, AnswersWhereThereAreTooManyBuffersToSearch) {
+  std::vector<Buffer> buffers;
+  for (std::int64_t i = 0; i < 5000; ++i) {
+    buffers.push_back({i, i + 2000, Bytes(1 + i % 7)});
+  }
+  const Allocation allocation = Allocated(buffers);
+  EXPECT_LE(allocation.pool, allocation.load * 2);
+}
+
+// The public instances lie beside the project, not in it.
+TEST(AllocationTest, FitsThePublicInstancesIntoTheirCapacity) {
+  const std::string folder = test::SharedDataPath("minimalloc/challenging/");
+  if (!std::filesystem::exists(folder)) {
+    GTEST_SKIP() << "there are no public instances in " << folder;
+  }
+  for (const char name : std::string("ABCDEFGHIJK")) {
+    SCOPED_TRACE(name);
+    const auto read =
+        ReadBuffersFile(folder + std::string(1, name) + ".1048576.csv");
+    ASSERT_TRUE(read) << read.error().message;
+    const Allocation allocation =
+        Allocated(read->buffers, {.capacity = 1048576_B, .alignment = 1_B});
+    EXPECT_LE(allocation.pool, 1048576_B);
+  }
+}
+
+TEST(AllocationTest, ReachesTheLoadOfAPublicInstanceBelowItsCapacity) {
+  const std::string file =
+      test::SharedDataPath("minimalloc/challenging/C.1048576.csv");
+  if (!std::filesystem::exists(file)) {
+    GTEST_SKIP() << "there is no public instance " << file;
+  }
+  const auto read = ReadBuffersFile(file);
+  ASSERT_TRUE(read) << read.error().message;
+  const Allocation allocation = Allocated(read->buffers);
+  EXPECT_EQ(allocation.pool, 1039360_B);
   EXPECT_TRUE(allocation.proven);
 }
 
