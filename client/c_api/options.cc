@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "base/onnx/network_file.h"
-#include "client/coordinators.h"
+#include "client/config/coordinators.h"
 #include "client/ranks/device_match.h"
 
 namespace ucudnn::c_api {

@@ -1,18 +1,24 @@
 #include "client/ranks/rank_device.h"
 
 #include <cstddef>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "base/service/host.h"
+#include "client/config/variables.h"
 #include "device/registry.h"
 
 namespace ucudnn {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// The slice of its GPU that a rank runs in; none by default.
+constexpr Variable<std::int64_t> kSliceVariable = {
+    "UCUDNN_SLICE", [](const std::string& text) -> Result<std::int64_t> {
+      return ParseGpuSlice(text);
+    }};
 
 std::string Encode(const RankSight& sight, const Status& status) {
   const Json json = {
@@ -56,12 +62,9 @@ Result<std::unique_ptr<Device>> Open(const DeviceChoice& choice,
   std::size_t index = 0;
   if (options.gpus) {
     options.gpu_ordinals = {choice.gpu};
-    const char* slice = std::getenv("UCUDNN_SLICE");
-    if (slice != nullptr && *slice != '\0') {
-      auto sms = ParseGpuSlice(slice);
-      if (!sms) return Within("UCUDNN_SLICE", std::move(sms).error());
-      options.gpu_slices = {*sms};
-    }
+    UCUDNN_ASSIGN_OR_RETURN(const auto sms,
+                            ReadVariable(ProcessEnvironment(), kSliceVariable));
+    if (sms) options.gpu_slices = {*sms};
   } else {
     options.cpu_devices =
         rank.cpu_devices > 0 ? rank.cpu_devices : choice.cpu_devices;

@@ -11,6 +11,7 @@
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
 #include "client/cli/progress.h"
+#include "client/config/variables.h"
 #include "client/ranks/rank_device.h"
 #include "client/rehearse/workload.h"
 #include "client/rpc/connection.h"
@@ -93,7 +94,10 @@ class Rehearsal {
   Result<v1::Network> NetworkMessage() {
     std::string coordinators = options_.coordinator;
     if (coordinators.empty()) {
-      coordinators = ProcessEnvironment()("UCUDNN_COORDINATOR").value_or("");
+      UCUDNN_ASSIGN_OR_RETURN(
+          const auto named,
+          ReadVariable(ProcessEnvironment(), kCoordinatorVariable));
+      coordinators = named.value_or("");
     }
     std::unique_ptr<Connection> connection;
     if (!coordinators.empty()) {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "client/coordinators.h"
+#include "client/config/coordinators.h"
 #include "proto/caller.h"
 #include "ucudnn/v1/coordinator.grpc.pb.h"
 

@@ -57,7 +57,7 @@ class StatusResponse;
 class Connection {
  public:
   // Connects to nothing yet: the first call does. Errors as ParseCoordinators
-  // (client/coordinators.h). When `stop` is requested, calls end with
+  // (client/config/coordinators.h). When `stop` is requested, calls end with
   // kCancelled.
   static Result<std::unique_ptr<Connection>> Open(
       std::string_view coordinators,

@@ -2,25 +2,24 @@
 
 #include <utility>
 
-#include "client/coordinators.h"
+#include "client/config/variables.h"
 
 namespace ucudnn {
 namespace {
 
 // Sets `value` from the option or else from the variable; whether either was
 // there.
-template <class T, class Parse>
+template <class T>
 Result<bool> Choose(const std::optional<T>& option,
-                    const Environment& environment, const std::string& name,
-                    Parse parse, T* value) {
-  if (option) {
-    *value = *option;
-    return true;
-  }
-  return FromEnvironment(environment, name, parse, value);
+                    const Environment& environment, const Variable<T>& variable,
+                    T* value) {
+  UCUDNN_ASSIGN_OR_RETURN(auto chosen,
+                          option ? Result<std::optional<T>>(option)
+                                 : ReadVariable(environment, variable));
+  if (!chosen) return false;
+  *value = *std::move(chosen);
+  return true;
 }
-
-Result<std::string> AsIs(const std::string& text) { return text; }
 
 Status NotNegative(std::string_view name, std::int64_t value) {
   if (value >= 0) return {};
@@ -45,33 +44,30 @@ Result<SessionConfig> ResolveConfig(const SessionOptions& options,
   request.workspace_limit = kDefaultWorkspaceLimit;
   UCUDNN_ASSIGN_OR_RETURN(
       const bool limit,
-      Choose(options.workspace_limit, environment, "UCUDNN_WORKSPACE_LIMIT",
-             ParseBytes, &request.workspace_limit));
-  UCUDNN_ASSIGN_OR_RETURN(const bool total,
-                          Choose(options.total_workspace, environment,
-                                 "UCUDNN_TOTAL_WORKSPACE_SIZE", ParseBytes,
-                                 &request.total_workspace));
+      Choose(options.workspace_limit, environment, kWorkspaceLimitVariable,
+             &request.workspace_limit));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const bool total,
+      Choose(options.total_workspace, environment, kTotalWorkspaceVariable,
+             &request.total_workspace));
   config.limits_chosen = limit || total;
   UCUDNN_RETURN_IF_ERROR(
       NotNegative("workspace_limit", request.workspace_limit.count()));
   UCUDNN_RETURN_IF_ERROR(
       NotNegative("total_workspace", request.total_workspace.count()));
   UCUDNN_RETURN_IF_ERROR(Choose(options.policy, environment,
-                                "UCUDNN_BATCH_SIZE_POLICY", ParseBatchPolicy,
-                                &request.policy));
+                                kBatchPolicyVariable, &request.policy));
   UCUDNN_RETURN_IF_ERROR(Choose(options.coordinators, environment,
-                                "UCUDNN_COORDINATOR", AsIs,
-                                &config.coordinators));
-  if (!config.coordinators.empty()) {
-    UCUDNN_RETURN_IF_ERROR(ParseCoordinators(
-        config.coordinators,
-        options.coordinators ? "coordinators" : "UCUDNN_COORDINATOR"));
+                                kCoordinatorVariable, &config.coordinators));
+  if (options.coordinators && !config.coordinators.empty()) {
+    UCUDNN_RETURN_IF_ERROR(
+        ParseCoordinators(config.coordinators, "coordinators"));
   }
   UCUDNN_RETURN_IF_ERROR(Choose(options.plan_file, environment,
-                                "UCUDNN_PLAN_FILE", AsIs, &config.plan_file));
+                                kPlanFileVariable, &config.plan_file));
   UCUDNN_ASSIGN_OR_RETURN(const bool cached,
                           Choose(options.cache_dir, environment,
-                                 "UCUDNN_CACHE_DIR", AsIs, &config.cache_dir));
+                                 kCacheDirectoryVariable, &config.cache_dir));
   if (!cached) config.cache_dir = DefaultCacheDirectory(environment);
   UCUDNN_RETURN_IF_ERROR(NotNegative("ask_within", options.ask_within.count()));
   UCUDNN_RETURN_IF_ERROR(

@@ -10,7 +10,7 @@
 
 #include "base/network.h"
 #include "base/result.h"
-#include "client/environment.h"
+#include "client/config/environment.h"
 #include "client/session/job_plan.h"
 #include "client/session/session.h"
 

@@ -35,7 +35,8 @@ class JobLink {
     std::chrono::milliseconds report_after{1'000};
   };
 
-  // Starts the thread. Errors as ParseCoordinators (client/coordinators.h).
+  // Starts the thread. Errors as ParseCoordinators
+  // (client/config/coordinators.h).
   static Result<std::unique_ptr<JobLink>> Start(Options options);
   // Finish, unless it was called.
   ~JobLink();

@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "client/local/grpc_call.h"
+#include "client/dropin/wire/grpc_call.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ucudnn {

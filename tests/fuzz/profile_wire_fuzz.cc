@@ -1,4 +1,4 @@
-#include "client/local/profile_wire.h"
+#include "client/dropin/wire/profile_wire.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ucudnn {

@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include "base/network.h"
-#include "client/local/ask_coordinator.h"
-#include "client/local/planner.h"
+#include "client/dropin/planner/planner.h"
+#include "client/dropin/wire/ask_coordinator.h"
 #include "device/onednn/onednn_device.h"
 #include "tests/integration/cluster.h"
 

@@ -1,0 +1,50 @@
+#include "client/config/dropin_settings.h"
+
+#include <utility>
+
+#include "client/config/coordinators.h"
+
+namespace ucudnn {
+namespace {
+
+// Leaves `value`, the default, where the variable is not set.
+template <class T, class Value>
+Status Take(const Environment& environment, const Variable<T>& variable,
+            Value* value) {
+  UCUDNN_ASSIGN_OR_RETURN(auto read, ReadVariable(environment, variable));
+  if (read) *value = *std::move(read);
+  return {};
+}
+
+}  // namespace
+
+Result<DropInSettings> ResolveDropInSettings(const Environment& environment) {
+  DropInSettings settings;
+  settings.cache_dir = DefaultCacheDirectory(environment);
+  const auto take = [&](const auto& variable, auto* value) {
+    return Take(environment, variable, value);
+  };
+  UCUDNN_RETURN_IF_ERROR(take(kDisableVariable, &settings.disabled));
+  UCUDNN_RETURN_IF_ERROR(
+      take(kWorkspaceLimitVariable, &settings.workspace_limit));
+  UCUDNN_RETURN_IF_ERROR(
+      take(kTotalWorkspaceVariable, &settings.total_workspace));
+  std::string coordinators;
+  UCUDNN_RETURN_IF_ERROR(take(kCoordinatorVariable, &coordinators));
+  if (!coordinators.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        settings.coordinators,
+        ParseCoordinators(coordinators, kCoordinatorVariable.name));
+  }
+  UCUDNN_RETURN_IF_ERROR(take(kBatchPolicyVariable, &settings.policy));
+  UCUDNN_RETURN_IF_ERROR(take(kPlanFileVariable, &settings.plan_file));
+  settings.network_file = settings.plan_file;
+  UCUDNN_RETURN_IF_ERROR(take(kNetworkFileVariable, &settings.network_file));
+  if (settings.total_workspace == Bytes()) settings.network_file.clear();
+  UCUDNN_RETURN_IF_ERROR(take(kCacheDirectoryVariable, &settings.cache_dir));
+  UCUDNN_RETURN_IF_ERROR(take(kDeterministicVariable, &settings.deterministic));
+  UCUDNN_RETURN_IF_ERROR(take(kVerboseVariable, &settings.verbose));
+  return settings;
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,156 @@
+#include "client/dropin/handle/gpu_share.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "client/dropin/wire/ask_coordinator.h"
+#include "device/cudnn/cudnn_device.h"
+#include "device/cudnn/driver/context.h"
+
+namespace ucudnn::cudnn {
+namespace {
+
+// The question to the coordinators that the settings name; none without any.
+LocalPlanner::Ask AskOf(const DropInSettings& settings,
+                        const std::string& kind) {
+  if (settings.coordinators.empty()) return {};
+  const auto asker = std::make_shared<CoordinatorAsker>(settings.coordinators);
+  return [asker, kind](const ConvProblem& problem) {
+    return asker->Ask(kind, problem);
+  };
+}
+
+}  // namespace
+
+GpuShare::GpuShare(const Libraries& libraries, std::unique_ptr<Device> device,
+                   const DropInSettings& settings)
+    : libraries_(libraries),
+      device_(std::move(device)),
+      planner_({.settings = settings,
+                .kind = ToString(device_->info().kind),
+                .ask = AskOf(settings, ToString(device_->info().kind))}) {
+  if (!planner_.plan_file_problem().empty()) {
+    std::fprintf(stderr, "ucudnn: the plan file is not used: %s\n",
+                 planner_.plan_file_problem().c_str());
+  }
+  if (settings.network_file.empty()) return;
+  auto named =
+      NamedNetwork::Read(settings.network_file, ToString(device_->info().kind));
+  if (named) {
+    named_ = *std::move(named);
+  } else {
+    std::fprintf(stderr, "ucudnn: the network is not known beforehand: %s\n",
+                 named.error().message.c_str());
+  }
+}
+
+Result<std::shared_ptr<GpuShare>> GpuShare::Of(CUcontext context,
+                                               const DropInSettings& settings) {
+  // Never destroyed: handles may outlive the end of main.
+  static auto& mutex = *new std::mutex;
+  static auto& shares = *new std::map<CUcontext, std::weak_ptr<GpuShare>>;
+  const std::lock_guard lock(mutex);
+  std::weak_ptr<GpuShare>& known = shares[context];
+  if (auto share = known.lock()) return share;
+  UCUDNN_ASSIGN_OR_RETURN(const Libraries* libraries, LoadedLibraries());
+  UCUDNN_ASSIGN_OR_RETURN(auto device, OpenCudnnDeviceIn(context));
+  std::shared_ptr<GpuShare> share(
+      new GpuShare(*libraries, std::move(device), settings));
+  known = share;
+  return share;
+}
+
+LocalPlanner::Bench GpuShare::Bench() {
+  return [this]() -> Result<Device*> { return device_.get(); };
+}
+
+Result<KernelPlan> GpuShare::Plan(const ConvProblem& problem, BatchSize batch,
+                                  Bytes limit) {
+  const std::lock_guard lock(device_mutex_);
+  return planner_.Plan(problem, batch, limit, Bench());
+}
+
+Result<bool> GpuShare::Beats(const KernelPlan& plan, BatchSize batch,
+                             const Algorithm& algorithm) {
+  const std::lock_guard lock(device_mutex_);
+  return planner_.Beats(plan, batch, algorithm, Bench());
+}
+
+Status GpuShare::Announce(const Owner& owner,
+                          const LocalPlanner::Kernel& kernel) {
+  UCUDNN_RETURN_IF_ERROR(
+      Plan(kernel.problem, kernel.batch, settings().total_workspace));
+  const std::unique_lock lock(arena_mutex_);
+  return slots_.Announce(owner, kernel);
+}
+
+Result<GpuShare::Segment> GpuShare::SegmentOf(
+    const Owner& owner, const LocalPlanner::Kernel& kernel, bool tells_layers) {
+  UCUDNN_RETURN_IF_ERROR(Announce(owner, kernel));
+  const std::unique_lock lock(arena_mutex_);
+  const SegmentTable::Slot& slot = slots_.At(owner);
+  if (slot.epoch != epoch()) {
+    slots_.Reserve(named_.KernelsLike(kernel, tells_layers));
+    UCUDNN_RETURN_IF_ERROR(DivideAnew());
+  }
+  Segment segment;
+  segment.plan = slot.plan;
+  segment.epoch = epoch();
+  segment.size = slot.plan.workspace;
+  if (segment.size > Bytes()) {
+    segment.workspace =
+        static_cast<char*>(arena_.data()) + slot.plan.offset->count();
+  }
+  return segment;
+}
+
+Result<std::vector<KernelPlan>> GpuShare::Divide(Bytes total) {
+  auto plans = planner_.Divide(slots_.Kernels(), total, Bench());
+  // Kernels that may never run are no reason to do without the others.
+  if (plans || !slots_.DropReserved()) return plans;
+  return planner_.Divide(slots_.Kernels(), total, Bench());
+}
+
+Status GpuShare::DivideAnew() {
+  const std::lock_guard lock(device_mutex_);
+  // Nothing may still be using the segments.
+  if (const CUresult waited = libraries_.driver.CtxSynchronize();
+      waited != CUDA_SUCCESS) {
+    return tl::unexpected<Error>(
+        DescribeError(libraries_.driver, waited, "cuCtxSynchronize"));
+  }
+  for (Bytes total = settings().total_workspace;;) {
+    UCUDNN_ASSIGN_OR_RETURN(auto plans, Divide(total));
+    Bytes end;
+    for (const KernelPlan& plan : plans) {
+      end = std::max(end, *plan.offset + plan.workspace);
+    }
+    const std::uint64_t next = epoch() + 1;
+    if (end > arena_.size()) {
+      // Whatever happens, nobody has a segment of the old arena any more.
+      epoch_.store(next, std::memory_order_release);
+      arena_.Reset();
+      auto arena = device_->Allocate(end);
+      if (!arena) {
+        // Memory is short: rather less than nothing.
+        if (arena.error().code != Code::kResourceExhausted) {
+          return tl::unexpected<Error>(std::move(arena).error());
+        }
+        total = end / 2;
+        continue;
+      }
+      arena_ = *std::move(arena);
+    }
+    slots_.Assign(std::move(plans), next);
+    epoch_.store(next, std::memory_order_release);
+    return {};
+  }
+}
+
+void GpuShare::Forget(const void* handle) {
+  const std::unique_lock lock(arena_mutex_);
+  slots_.Forget(handle);
+}
+
+}  // namespace ucudnn::cudnn

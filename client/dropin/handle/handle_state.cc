@@ -1,0 +1,464 @@
+#include "client/dropin/handle/handle_state.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <utility>
+
+#include "device/cudnn/convolutions.h"
+#include "device/cudnn/legacy/algorithms.h"
+
+namespace ucudnn::cudnn {
+namespace {
+
+// Divisions that are kept of one convolution: for limits, or for streams.
+constexpr std::size_t kMaxPrepared = 16;
+// After so many failures a convolution is left to cuDNN for good.
+constexpr int kMaxFailures = 3;
+
+// For this thread, lets calls that a capture of another thread's would forbid
+// be made: they do not belong to it.
+class RelaxedCapture {
+ public:
+  explicit RelaxedCapture(const DriverApi& driver) : driver_(driver) {
+    (void)driver_.ThreadExchangeStreamCaptureMode(&mode_);
+  }
+  ~RelaxedCapture() { (void)driver_.ThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  const DriverApi& driver_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+std::string Describe(const KernelPlan& plan) {
+  std::string text;
+  for (const MicroBatch& micro : plan.micro_batches) {
+    text += fmt::format("{}{} x {} {}", text.empty() ? "" : ", ",
+                        micro.batch.count(), micro.count, micro.algorithm.name);
+  }
+  return text;
+}
+
+// The name of the program's own call; none if it is not one that is listed, and
+// so measured, for the problem.
+std::optional<Algorithm> NameOf(const ConvProblem& problem,
+                                const OwnCall& own) {
+  // For 16-bit data they are one; float data is not listed with it.
+  const cudnnMathType_t math =
+      own.math == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION &&
+              ElementBytes(problem.precision) == 2
+          ? CUDNN_TENSOR_OP_MATH
+          : own.math;
+  const auto algorithms = LegacyAlgorithms(problem.op);
+  const auto algorithm =
+      std::ranges::find(algorithms, own.algorithm, &LegacyAlgorithm::value);
+  const auto maths = LegacyMaths(problem.precision);
+  const auto found = std::ranges::find(maths, math, &LegacyMath::type);
+  if (algorithm == algorithms.end() || found == maths.end()) return {};
+  return Algorithm{std::string(algorithm->name), std::string(found->name),
+                   found->precision};
+}
+
+// All handles that we know, and the environment, read once.
+class Registry {
+ public:
+  static Registry& Get() {
+    static Registry& registry = *new Registry;  // outlives every handle
+    return registry;
+  }
+
+  HandleState* Find(cudnnHandle_t handle) {
+    if (libraries_ == nullptr) return nullptr;
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<HandleState>& state = states_[handle];
+    if (state == nullptr) {
+      CUcontext context = nullptr;
+      (void)libraries_->driver.CtxGetCurrent(&context);
+      state = std::make_unique<HandleState>(*libraries_, handle, context,
+                                            settings_);
+    }
+    return state.get();
+  }
+
+  void Forget(cudnnHandle_t handle) {
+    std::unique_ptr<HandleState> state;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = states_.find(handle);
+      if (found == states_.end()) return;
+      state = std::move(found->second);
+      states_.erase(found);
+      generation_.fetch_add(1, std::memory_order_release);
+    }
+  }
+
+  // Changes whenever a handle is forgotten.
+  std::uint64_t generation() const {
+    return generation_.load(std::memory_order_acquire);
+  }
+
+ private:
+  Registry() {
+    auto settings = ResolveDropInSettings(ProcessEnvironment());
+    if (!settings) {
+      std::fprintf(stderr, "ucudnn is off: %s\n",
+                   settings.error().message.c_str());
+      return;
+    }
+    settings_ = *std::move(settings);
+    if (settings_.disabled) return;
+    if (auto libraries = LoadedLibraries()) {
+      libraries_ = *libraries;
+    } else if (settings_.verbose) {
+      std::fprintf(stderr, "ucudnn is off: %s\n",
+                   libraries.error().message.c_str());
+    }
+  }
+
+  DropInSettings settings_;
+  const Libraries* libraries_ = nullptr;  // null: off
+  std::mutex mutex_;
+  std::atomic<std::uint64_t> generation_ = 0;
+  std::unordered_map<cudnnHandle_t, std::unique_ptr<HandleState>> states_;
+};
+
+}  // namespace
+
+thread_local int ReentrancyGuard::depth_ = 0;
+
+HandleState::HandleState(const Libraries& libraries, cudnnHandle_t handle,
+                         CUcontext context, const DropInSettings& settings)
+    : libraries_(libraries),
+      handle_(CudnnHandle::Wrap(libraries.cudnn, handle)),
+      context_(context),
+      settings_(settings) {}
+
+HandleState::~HandleState() {
+  if (share_ != nullptr && divides_workspace()) share_->Forget(this);
+}
+
+HandleState::Call* HandleState::FindCall(const CallDescriptors& descriptors) {
+  CallKey key;
+  if (!ReadKey(api(), descriptors, &key)) return nullptr;
+  auto found = calls_.find(key);
+  if (found == calls_.end()) {
+    found = calls_.try_emplace(key).first;
+    Call& call = found->second;
+    call.number = calls_.size();
+    call.is_layer = descriptors.layer != 0;
+    if (auto shape = ShapeOf(key)) {
+      call.shape = *std::move(shape);
+    } else if (settings_.verbose) {
+      std::fprintf(stderr, "ucudnn: left to cuDNN: %s\n",
+                   shape.error().message.c_str());
+    }
+  }
+  return &found->second;
+}
+
+PreparedKernel* HandleState::Find(const CallDescriptors& descriptors,
+                                  Bytes most) {
+  Call* const known = FindCall(descriptors);
+  if (known == nullptr) return nullptr;
+  Call& call = *known;
+  if (!call.shape || call.failures >= kMaxFailures) return nullptr;
+  Bytes limit = Bytes();
+  cudaStream_t stream = nullptr;
+  if (divides_workspace()) {
+    if (api().GetStream(get(), &stream) != CUDNN_STATUS_SUCCESS) return nullptr;
+  } else {
+    limit = std::min(settings_.workspace_limit.value_or(most), most);
+  }
+  if (PreparedKernel* kernel = FindPrepared(call, limit, stream)) return kernel;
+  auto prepared = Prepare(call, limit, stream);
+  if (!prepared) {
+    Report(call, tl::unexpected<Error>(prepared.error()), nullptr);
+    // While a graph is captured nothing can be measured; afterwards it can.
+    if (prepared.error().code != Code::kAborted) ++call.failures;
+    return nullptr;
+  }
+  Report(call, {}, prepared->get());
+  call.prepared.push_back(*std::move(prepared));
+  return call.prepared.back().get();
+}
+
+bool HandleState::Beats(const CallDescriptors& descriptors,
+                        PreparedKernel& kernel, const OwnCall& own) {
+  if (names_limit()) return true;
+  for (const auto& [other, beats] : kernel.beats) {
+    if (other == own) return beats;
+  }
+  Call* const call = FindCall(descriptors);
+  // While a graph is captured nothing can be measured; afterwards it can.
+  if (call == nullptr || IsCapturing()) return false;
+  const ReentrancyGuard guard;
+  const RelaxedCapture relaxed(libraries_.driver);
+  const auto algorithm = NameOf(call->shape->problem, own);
+  Status verdict;
+  if (!algorithm) {
+    verdict = Fail(Code::kUnimplemented,
+                   "algorithm {} with math type {} is not measured",
+                   own.algorithm, static_cast<int>(own.math));
+  } else if (const auto beats =
+                 share_->Beats(kernel.plan, call->shape->batch, *algorithm);
+             !beats) {
+    verdict = tl::unexpected<Error>(beats.error());
+  } else if (!*beats) {
+    verdict = Fail(Code::kAborted, "{} {} is as fast undivided",
+                   algorithm->name, algorithm->math);
+  }
+  kernel.beats.emplace_back(own, verdict.has_value());
+  if (!verdict) Report(*call, verdict, nullptr);
+  return verdict.has_value();
+}
+
+PreparedKernel* HandleState::Offered(const CallDescriptors& descriptors) {
+  Call* const call = FindCall(descriptors);
+  PreparedKernel* last = nullptr;
+  if (call == nullptr) return last;
+  for (const auto& kernel : call->prepared) {
+    if (kernel->offer > (last == nullptr ? 0 : last->offer)) {
+      last = kernel.get();
+    }
+  }
+  return last;
+}
+
+PreparedKernel* HandleState::FindPrepared(Call& call, Bytes limit,
+                                          const void* stream) {
+  for (const auto& kernel : call.prepared) {
+    if (divides_workspace()) {
+      if (kernel->owner.stream == stream) return kernel.get();
+      continue;
+    }
+    // The best under its own limit is the best under any that it fits.
+    if (kernel->needed <= limit && limit <= kernel->limit) return kernel.get();
+  }
+  if (divides_workspace() || call.prepared.size() < kMaxPrepared) {
+    return nullptr;
+  }
+  PreparedKernel* best = nullptr;
+  for (const auto& kernel : call.prepared) {
+    if (kernel->needed <= limit &&
+        (best == nullptr || kernel->plan.time < best->plan.time)) {
+      best = kernel.get();
+    }
+  }
+  return best;
+}
+
+Result<GpuShare*> HandleState::Share() {
+  if (share_ != nullptr) return share_.get();
+  if (share_failed_) {
+    return Fail(Code::kUnavailable, "the GPU could not be used before");
+  }
+  if (context_ == nullptr) {
+    UCUDNN_RETURN_IF_ERROR([&]() -> Status {
+      if (libraries_.driver.CtxGetCurrent(&context_) == CUDA_SUCCESS &&
+          context_ != nullptr) {
+        return {};
+      }
+      return Fail(Code::kAborted, "no CUDA context is current");
+    }());
+  }
+  auto share = GpuShare::Of(context_, settings_);
+  if (!share) {
+    share_failed_ = true;
+    return tl::unexpected<Error>(std::move(share).error());
+  }
+  share_ = *std::move(share);
+  return share_.get();
+}
+
+Result<std::unique_ptr<PreparedKernel>> HandleState::Prepare(
+    Call& call, Bytes limit, const void* stream) {
+  if (IsCapturing()) {
+    return Fail(Code::kAborted, "the stream is being captured");
+  }
+  if (call.prepared.size() >= kMaxPrepared) {
+    return Fail(Code::kResourceExhausted,
+                "{} divisions of one convolution are kept", kMaxPrepared);
+  }
+  const ReentrancyGuard guard;
+  const RelaxedCapture relaxed(libraries_.driver);
+  UCUDNN_ASSIGN_OR_RETURN(GpuShare * share, Share());
+  auto kernel = std::make_unique<PreparedKernel>();
+  const ConvProblem& problem = call.shape->problem;
+  kernel->strides = PackedStrides(problem);
+  if (!divides_workspace()) {
+    kernel->limit = limit;
+    if (!names_limit() && limit > kDefaultWorkspaceLimit) {
+      // What no algorithm needs makes no difference. Programs may bring all
+      // the memory that there is.
+      UCUDNN_ASSIGN_OR_RETURN(
+          const auto candidates,
+          ListConvolutions(*handle_, {}, problem, call.shape->batch));
+      const Bytes most =
+          std::ranges::max(candidates, {}, &Candidate::workspace).workspace;
+      if (most <= limit) {
+        kernel->limit = Bytes::Max();
+        limit = std::max(most, kDefaultWorkspaceLimit);
+      }
+    }
+    UCUDNN_ASSIGN_OR_RETURN(kernel->plan,
+                            share->Plan(problem, call.shape->batch, limit));
+    kernel->needed = kernel->plan.workspace;
+    UCUDNN_RETURN_IF_ERROR(PrepareSteps(kernel.get()));
+    return kernel;
+  }
+  // The default stream of each thread is one name for many streams.
+  if (stream == reinterpret_cast<const void*>(CU_STREAM_PER_THREAD)) {
+    return Fail(Code::kUnimplemented, "the per-thread default stream");
+  }
+  kernel->owner = {this, call.number, stream};
+  kernel->batch = call.shape->batch;
+  kernel->is_layer = call.is_layer;
+  kernel->plan.problem = problem;
+  UCUDNN_RETURN_IF_ERROR(
+      share->Announce(kernel->owner, {problem, kernel->batch}));
+  return kernel;
+}
+
+Status HandleState::PrepareSteps(PreparedKernel* kernel) {
+  kernel->convolutions.clear();
+  kernel->steps.clear();
+  for (const MicroBatch& micro : kernel->plan.micro_batches) {
+    UCUDNN_ASSIGN_OR_RETURN(auto convolution,
+                            PrepareConvolution(*handle_, *kernel->plan.problem,
+                                               micro.batch, micro.algorithm));
+    if (convolution->workspace() > kernel->plan.workspace) {
+      return Fail(Code::kFailedPrecondition,
+                  "{} on {} images needs {}; the plan has {} for it",
+                  micro.algorithm.name, micro.batch.count(),
+                  FormatBytes(convolution->workspace()),
+                  FormatBytes(kernel->plan.workspace));
+    }
+    kernel->steps.push_back(
+        {convolution.get(), micro.batch.count(), micro.count});
+    kernel->convolutions.push_back(std::move(convolution));
+  }
+  return {};
+}
+
+bool HandleState::IsCapturing() const {
+  cudaStream_t stream = nullptr;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return api().GetStream(get(), &stream) != CUDNN_STATUS_SUCCESS ||
+         libraries_.driver.StreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+Status HandleState::Run(PreparedKernel& kernel, const ConvArgs& args,
+                        void* workspace, Bytes workspace_size,
+                        MicroBatchProgress* progress) {
+  if (divides_workspace()) return RunInSegment(kernel, args, progress);
+  const ReentrancyGuard guard;
+  return RunSteps(kernel.steps, kernel.strides, args, workspace, workspace_size,
+                  progress);
+}
+
+Status HandleState::RunInSegment(PreparedKernel& kernel, const ConvArgs& args,
+                                 MicroBatchProgress* progress) {
+  *progress = {};
+  // A graph would keep the segment's address after it has moved.
+  if (IsCapturing()) {
+    return Fail(Code::kAborted, "the stream is being captured");
+  }
+  const ReentrancyGuard guard;
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    {
+      // No segment moves while work is enqueued that uses it.
+      const std::shared_lock lock(share_->arena_mutex());
+      if (kernel.epoch == share_->epoch()) {
+        return RunSteps(kernel.steps, kernel.strides, args, kernel.segment,
+                        kernel.segment_size, progress);
+      }
+    }
+    const RelaxedCapture relaxed(libraries_.driver);
+    UCUDNN_ASSIGN_OR_RETURN(
+        auto segment,
+        share_->SegmentOf(kernel.owner, {*kernel.plan.problem, kernel.batch},
+                          kernel.is_layer));
+    kernel.plan = std::move(segment.plan);
+    kernel.segment = segment.workspace;
+    kernel.segment_size = segment.size;
+    kernel.epoch = 0;
+    UCUDNN_RETURN_IF_ERROR(PrepareSteps(&kernel));
+    kernel.epoch = segment.epoch;
+  }
+  return Fail(Code::kAborted, "segments keep moving");
+}
+
+Status HandleState::RunRemaining(PreparedKernel& kernel, const ConvArgs& args,
+                                 std::int64_t first, void* workspace,
+                                 Bytes workspace_size) {
+  const ReentrancyGuard guard;
+  std::int64_t batch = 0;
+  for (const MicroBatch& micro : kernel.plan.micro_batches) {
+    batch += micro.batch.count() * micro.count;
+  }
+  const BatchSize rest(batch - first);
+  const ConvProblem& problem = *kernel.plan.problem;
+  if (divides_workspace()) {  // the caller's is none
+    workspace = nullptr;
+    workspace_size = Bytes();
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const auto candidates,
+                          ListConvolutions(*handle_, {}, problem, rest));
+  for (const Candidate& candidate : candidates) {
+    if (candidate.workspace > workspace_size) continue;
+    auto convolution =
+        PrepareConvolution(*handle_, problem, rest, candidate.algorithm);
+    if (convolution && RunFrom(**convolution, kernel.strides, args, first,
+                               workspace, workspace_size)) {
+      return {};
+    }
+  }
+  return Fail(Code::kInternal, "{} of {} images were not convolved",
+              rest.count(), batch);
+}
+
+void HandleState::Report(const Call& call, const Status& status,
+                         const PreparedKernel* kernel) const {
+  if (!settings_.verbose) return;
+  const std::string what = fmt::format(
+      "{} batch {}", ToString(call.shape->problem), call.shape->batch.count());
+  if (!status) {
+    std::fprintf(stderr, "ucudnn: %s: left to cuDNN: %s\n", what.c_str(),
+                 status.error().message.c_str());
+  } else if (kernel->steps.empty()) {
+    std::fprintf(stderr, "ucudnn: %s: a segment of %s\n", what.c_str(),
+                 FormatBytes(settings_.total_workspace).c_str());
+  } else {
+    std::fprintf(stderr, "ucudnn: %s: %s; %s, predicted %s\n", what.c_str(),
+                 Describe(kernel->plan).c_str(),
+                 HumanBytes(kernel->plan.workspace).c_str(),
+                 HumanTime(kernel->plan.time).c_str());
+  }
+}
+
+HandleState* StateOf(cudnnHandle_t handle) {
+  struct Last {
+    cudnnHandle_t handle = nullptr;
+    std::uint64_t generation = 0;
+    HandleState* state = nullptr;
+  };
+  static thread_local Last last;
+  static Registry& registry = Registry::Get();
+  const std::uint64_t generation = registry.generation();
+  if (last.handle == handle && last.generation == generation) {
+    return last.state;
+  }
+  HandleState* state = handle == nullptr ? nullptr : registry.Find(handle);
+  last = {handle, generation, state};
+  return state;
+}
+
+void ForgetHandle(cudnnHandle_t handle) { Registry::Get().Forget(handle); }
+
+}  // namespace ucudnn::cudnn

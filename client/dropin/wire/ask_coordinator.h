@@ -1,0 +1,52 @@
+#ifndef UCUDNN_CLIENT_DROPIN_WIRE_ASK_COORDINATOR_H_
+#define UCUDNN_CLIENT_DROPIN_WIRE_ASK_COORDINATOR_H_
+
+// Asks coordinators what they have measured, from inside of a program that
+// waits for the answer: a question takes at most a second, and after one that
+// failed nobody is asked for half a minute.
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/conv_problem.h"
+#include "base/result.h"
+#include "client/dropin/wire/profile_wire.h"
+
+namespace ucudnn {
+
+class CoordinatorAsker {
+ public:
+  struct Options {
+    // Over all coordinators of the list.
+    std::chrono::milliseconds within = std::chrono::seconds(1);
+    std::chrono::milliseconds pause = std::chrono::seconds(30);
+    std::function<std::chrono::steady_clock::time_point()> now =
+        std::chrono::steady_clock::now;  // of the pause
+  };
+
+  // `coordinators` as ParseCoordinators gives them, at least one.
+  explicit CoordinatorAsker(std::vector<std::string> coordinators)
+      : CoordinatorAsker(std::move(coordinators), Options()) {}
+  CoordinatorAsker(std::vector<std::string> coordinators, Options options)
+      : coordinators_(std::move(coordinators)), options_(std::move(options)) {}
+
+  // What is known of the problem on that kind of device; nothing is an answer
+  // too. The one that answered last is asked first. kUnavailable if none
+  // answers, naming them and the last one's reason, or during the pause.
+  Result<KnownElsewhere> Ask(const std::string& kind,
+                             const ConvProblem& problem);
+
+ private:
+  const std::vector<std::string> coordinators_;
+  const Options options_;
+  std::size_t current_ = 0;
+  std::chrono::steady_clock::time_point silent_until_{};
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_CLIENT_DROPIN_WIRE_ASK_COORDINATOR_H_

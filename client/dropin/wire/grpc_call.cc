@@ -1,0 +1,234 @@
+// RFC 9113 (HTTP/2), RFC 7541 (its headers), and gRPC's "gRPC over HTTP2".
+//
+// Of headers we only send: each as a literal that no table remembers. The
+// answer's are skipped, since its status cannot be read without Huffman's code
+// and tables; a call that failed is told by having no message.
+
+#include "client/dropin/wire/grpc_call.h"
+
+#include <cstdint>
+
+#include "base/units.h"
+
+namespace ucudnn {
+namespace {
+
+constexpr std::size_t kMaxAnswer = 16U << 20;
+constexpr std::size_t kMaxFrame = 16384;  // unless we said otherwise
+constexpr std::size_t kFrameHeader = 9;
+constexpr std::size_t kMessageHeader = 5;  // compressed or not, length
+constexpr std::uint32_t kStream = 1;
+
+enum FrameType : unsigned char {
+  kData = 0,
+  kHeaders = 1,
+  kResetStream = 3,
+  kSettings = 4,
+  kPing = 6,
+  kGoAway = 7,
+  kWindowUpdate = 8,
+};
+enum Flag : unsigned char {
+  kEndStream = 0x1,  // of data and headers
+  kAck = 0x1,        // of settings and pings
+  kEndHeaders = 0x4,
+  kPadded = 0x8,
+};
+
+void AppendNumber(std::uint32_t value, int bytes, std::string* text) {
+  for (int i = bytes - 1; i >= 0; --i) {
+    text->push_back(static_cast<char>(value >> (8 * i) & 0xff));
+  }
+}
+
+std::uint32_t NumberAt(std::string_view text, std::size_t at, int bytes) {
+  std::uint32_t value = 0;
+  for (int i = 0; i < bytes; ++i) {
+    value = value << 8 |
+            static_cast<unsigned char>(text[at + static_cast<std::size_t>(i)]);
+  }
+  return value;
+}
+
+void AppendFrame(FrameType type, unsigned flags, std::uint32_t stream,
+                 std::string_view payload, std::string* text) {
+  AppendNumber(static_cast<std::uint32_t>(payload.size()), 3, text);
+  text->push_back(static_cast<char>(type));
+  text->push_back(static_cast<char>(flags));
+  AppendNumber(stream, 4, text);
+  text->append(payload);
+}
+
+// A string of the header format, not compressed.
+void AppendString(std::string_view value, std::string* text) {
+  // Lengths are numbers with a prefix of seven bits.
+  if (value.size() < 127) {
+    text->push_back(static_cast<char>(value.size()));
+  } else {
+    text->push_back(127);
+    std::size_t rest = value.size() - 127;
+    for (; rest >= 128; rest /= 128) {
+      text->push_back(static_cast<char>(rest % 128 + 128));
+    }
+    text->push_back(static_cast<char>(rest));
+  }
+  text->append(value);
+}
+
+std::string RequestHeaders(std::string_view endpoint, std::string_view method) {
+  std::string block;
+  // Whole headers and names of the static table, by their places there.
+  block += '\x83';  // :method: POST
+  block += '\x86';  // :scheme: http
+  block += '\x04';  // :path
+  AppendString(method, &block);
+  block += '\x01';  // :authority
+  AppendString(endpoint, &block);
+  block += "\x0f\x10";  // content-type
+  AppendString("application/grpc", &block);
+  block += '\0';  // a new name
+  AppendString("te", &block);
+  AppendString("trailers", &block);
+  return block;
+}
+
+std::string Request(std::string_view endpoint, std::string_view method,
+                    std::string_view message) {
+  std::string text = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  std::string settings;
+  const auto set = [&](std::uint32_t name, std::uint32_t value) {
+    AppendNumber(name, 2, &settings);
+    AppendNumber(value, 4, &settings);
+  };
+  constexpr std::uint32_t kWindow = kMaxAnswer + kMaxFrame;
+  set(2, 0);        // nothing is to be pushed
+  set(4, kWindow);  // so much may be sent of a stream
+  AppendFrame(kSettings, 0, 0, settings, &text);
+  std::string window;
+  AppendNumber(kWindow, 4, &window);
+  AppendFrame(kWindowUpdate, 0, 0, window, &text);  // and of all streams
+  AppendFrame(kHeaders, kEndHeaders, kStream, RequestHeaders(endpoint, method),
+              &text);
+  std::string data(1, '\0');  // not compressed
+  AppendNumber(static_cast<std::uint32_t>(message.size()), 4, &data);
+  data += message;
+  AppendFrame(kData, kEndStream, kStream, data, &text);
+  return text;
+}
+
+tl::unexpected<Error> Malformed(const char* what) {
+  return Fail(Code::kInternal, "no answer of a gRPC service: {}", what);
+}
+
+// What a frame of data carries without its padding.
+Result<std::string_view> DataOf(std::string_view payload, unsigned flags) {
+  if ((flags & kPadded) == 0) return payload;
+  if (payload.empty()) return Malformed("padding");
+  const std::size_t padding = static_cast<unsigned char>(payload[0]);
+  payload.remove_prefix(1);
+  if (padding > payload.size()) return Malformed("padding");
+  payload.remove_suffix(padding);
+  return payload;
+}
+
+class Answer {
+ public:
+  explicit Answer(TcpConnection& connection) : connection_(connection) {}
+
+  Result<std::string> Message(Deadline deadline) {
+    while (true) {
+      UCUDNN_ASSIGN_OR_RETURN(const bool whole, IsWhole());
+      if (whole) return data_.substr(kMessageHeader);
+      if (ended_) {
+        return Fail(Code::kUnavailable, "the call was answered by no message");
+      }
+      UCUDNN_RETURN_IF_ERROR(ReadFrame(deadline));
+    }
+  }
+
+ private:
+  Result<bool> IsWhole() const {
+    if (data_.size() < kMessageHeader) return false;
+    if (data_[0] != 0) return Malformed("a compressed message");
+    const std::size_t length = NumberAt(data_, 1, 4);
+    if (length > kMaxAnswer) return Malformed("a message of more than 16 MiB");
+    if (data_.size() - kMessageHeader > length)
+      return Malformed("two messages");
+    return data_.size() - kMessageHeader == length;
+  }
+
+  Status ReadFrame(Deadline deadline) {
+    const auto have = [&](std::size_t size) -> Status {
+      while (read_.size() < size) {
+        UCUDNN_RETURN_IF_ERROR(connection_.Read(&read_, deadline));
+      }
+      return {};
+    };
+    UCUDNN_RETURN_IF_ERROR(have(kFrameHeader));
+    const std::size_t length = NumberAt(read_, 0, 3);
+    if (length > kMaxFrame) return Malformed("a frame of more than 16 KiB");
+    UCUDNN_RETURN_IF_ERROR(have(kFrameHeader + length));
+    const std::string frame = read_.substr(0, kFrameHeader + length);
+    read_.erase(0, kFrameHeader + length);
+    return Take(static_cast<unsigned char>(frame[3]),
+                static_cast<unsigned char>(frame[4]),
+                NumberAt(frame, 5, 4) & 0x7fffffffU,
+                std::string_view(frame).substr(kFrameHeader), deadline);
+  }
+
+  Status Take(unsigned type, unsigned flags, std::uint32_t stream,
+              std::string_view payload, Deadline deadline) {
+    std::string reply;
+    switch (type) {
+      case kData: {
+        if (stream != kStream) return Malformed("data of no call");
+        UCUDNN_ASSIGN_OR_RETURN(const auto data, DataOf(payload, flags));
+        data_ += data;
+        ended_ = (flags & kEndStream) != 0;
+        return {};
+      }
+      case kHeaders:
+        ended_ = ended_ || (stream == kStream && (flags & kEndStream) != 0);
+        return {};
+      case kResetStream:
+        ended_ = true;
+        return {};
+      case kGoAway:  // no call after the one that is named
+        if (payload.size() < 4) return Malformed("a short goodbye");
+        ended_ = ended_ || (NumberAt(payload, 0, 4) & 0x7fffffffU) < kStream;
+        return {};
+      case kSettings:
+        if ((flags & kAck) != 0) return {};
+        AppendFrame(kSettings, kAck, 0, "", &reply);
+        return connection_.Write(reply, deadline);
+      case kPing:
+        if ((flags & kAck) != 0) return {};
+        AppendFrame(kPing, kAck, 0, payload, &reply);
+        return connection_.Write(reply, deadline);
+      default:
+        return {};  // of no concern, or of a later version
+    }
+  }
+
+  TcpConnection& connection_;
+  std::string read_;  // and not yet taken
+  std::string data_;  // of the call
+  bool ended_ = false;
+};
+
+}  // namespace
+
+Result<std::string> CallGrpc(std::string_view endpoint, std::string_view method,
+                             std::string_view message, Deadline deadline) {
+  // The request is one frame, for which any service's window has place.
+  if (message.size() + kMessageHeader > kMaxFrame) {
+    return Fail(Code::kInternal, "a request of {} bytes", message.size());
+  }
+  UCUDNN_ASSIGN_OR_RETURN(TcpConnection connection,
+                          TcpConnection::Open(endpoint, deadline));
+  UCUDNN_RETURN_IF_ERROR(
+      connection.Write(Request(endpoint, method, message), deadline));
+  return Answer(connection).Message(deadline);
+}
+
+}  // namespace ucudnn

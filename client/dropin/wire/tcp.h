@@ -1,0 +1,47 @@
+#ifndef UCUDNN_CLIENT_DROPIN_WIRE_TCP_H_
+#define UCUDNN_CLIENT_DROPIN_WIRE_TCP_H_
+
+// A TCP connection of which every call is over by a deadline, the resolution of
+// names included.
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/result.h"
+
+namespace ucudnn {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+class TcpConnection {
+ public:
+  // To "host:port", as ParseCoordinators (client/config/coordinators.h) accepts
+  // it. kUnavailable, with the system's reason; kDeadlineExceeded.
+  //
+  // A name that is no number is resolved by a thread of its own, because that
+  // cannot be interrupted: if it takes too long, the thread goes on alone.
+  static Result<TcpConnection> Open(std::string_view endpoint,
+                                    Deadline deadline);
+  TcpConnection(TcpConnection&& other) noexcept
+      : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  TcpConnection& operator=(TcpConnection&&) = delete;
+  ~TcpConnection();
+
+  // The whole text; raises no SIGPIPE.
+  Status Write(std::string_view text, Deadline deadline);
+  // Appends what has come, at least one byte. kUnavailable if the other side
+  // has closed the connection.
+  Status Read(std::string* into, Deadline deadline);
+
+ private:
+  explicit TcpConnection(int descriptor) : descriptor_(descriptor) {}
+
+  int descriptor_;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_CLIENT_DROPIN_WIRE_TCP_H_

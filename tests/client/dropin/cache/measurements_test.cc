@@ -1,0 +1,56 @@
+#include "client/dropin/cache/measurements.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace ucudnn {
+namespace {
+
+ConvProblem Problem() {
+  ConvProblem problem;
+  problem.geometry.channels = 3;
+  return problem;
+}
+
+ProblemMeasurements Measurements() {
+  ProblemMeasurements m;
+  const Algorithm fft = {"FFT_TILING", "FMA", Precision::kFp32};
+  const Algorithm gemm = {"GEMM", "DEFAULT", Precision::kTf32};
+  m.batches[BatchSize(4)] = {
+      64_MiB,
+      {{BatchSize(4), fft, 12_MiB, Nanoseconds(12345), Nanoseconds(67), 5},
+       {BatchSize(4), gemm, 0_B, Nanoseconds(23456), Nanoseconds(0), 1}}};
+  m.batches[BatchSize(1)] = {1_GiB, {}};
+  m.singles = {
+      {BatchSize(3), gemm, 2_MiB, Nanoseconds(321), Nanoseconds(1), 1}};
+  m.looks = {{BatchSize(4), 64_MiB, false}, {BatchSize(4), 1_GiB, true}};
+  m.errors[fft] = 2.5e-7;
+  m.errors[gemm] = std::numeric_limits<double>::infinity();
+  return m;
+}
+
+TEST(MeasurementsTest, ReadsBackWhatItWrites) {
+  const std::string text = ToJsonText(Measurements(), "kind", Problem());
+  const auto read = ParseMeasurements(text, "kind", Problem());
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, Measurements());
+}
+
+TEST(MeasurementsTest, RefusesWhatItDidNotWrite) {
+  const std::string text = ToJsonText(Measurements(), "kind", Problem());
+  ConvProblem other = Problem();
+  other.op = ConvOp::kBackwardData;
+  EXPECT_FALSE(ParseMeasurements(text, "another", Problem()));
+  EXPECT_FALSE(ParseMeasurements(text, "kind", other));
+  for (std::size_t cut = 0; cut + 2 < text.size(); cut += 7) {
+    EXPECT_FALSE(ParseMeasurements(text.substr(0, cut), "kind", Problem()))
+        << cut;
+  }
+  std::string negative = text;
+  negative.replace(negative.find("12345"), 5, "-2345");
+  EXPECT_FALSE(ParseMeasurements(negative, "kind", Problem()));
+}
+
+}  // namespace
+}  // namespace ucudnn

@@ -1,0 +1,60 @@
+#include "client/dropin/planner/plan_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ucudnn {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr const char* kKernel = R"({"layer":"c","op":"forward",
+  "precision":"FP32","layout":"NCHW",
+  "problem":"forward-c3-h1w1-k1-r1s1-pad0x0-str1x1-dil1x1-g1-FP32-NCHW",
+  "time_us":2,"undivided_time_us":null,"workspace_bytes":8,
+  "micro_batches":[{"batch":2,"count":%COUNT%,"algorithm":"GEMM","math":"FMA",
+    "time_us":1,"workspace_bytes":8}]})";
+
+std::string Plan(const std::string& count) {
+  std::string kernel = kKernel;
+  kernel.replace(kernel.find("%COUNT%"), 7, count);
+  return R"({"batch":4,"workspace_limit_bytes":8,"total_time_us":2,
+    "lower_bound_us":2,"optimal":true,"undivided_time_us":null,
+    "total_workspace_bytes":8,"kernels":[)" +
+         kernel + "]}";
+}
+
+TEST(PlanTextTest, ReadsAWorkspacePlan) {
+  const auto plans = ParseKernelPlans(Plan("2"), "kind", "p");
+  ASSERT_TRUE(plans) << plans.error().message;
+  ASSERT_THAT(*plans, SizeIs(1));
+  EXPECT_EQ((*plans)[0].batch, BatchSize(4));
+  EXPECT_EQ((*plans)[0].plan.micro_batches[0].algorithm.precision,
+            Precision::kFp32);
+}
+
+TEST(PlanTextTest, ReadsTheRanksOfItsKind) {
+  const std::string text =
+      R"({"id":3,"ranks":[{"rank":0,"device_kind":"kind","batch":4,"workspace":)" +
+      Plan("2") +
+      R"(},{"rank":1,"device_kind":"other","batch":4,"workspace":)" +
+      Plan("2") + R"(},{"rank":2,"device_kind":"kind","batch":0}]})";
+  const auto plans = ParseKernelPlans(text, "kind", "p");
+  ASSERT_TRUE(plans) << plans.error().message;
+  EXPECT_THAT(*plans, SizeIs(1));
+  EXPECT_FALSE(ParseKernelPlans(text, "none", "p"));
+}
+
+TEST(PlanTextTest, LeavesOutWhatDoesNotAddUp) {
+  const auto plans = ParseKernelPlans(Plan("3"), "kind", "p.json");
+  ASSERT_FALSE(plans);
+  EXPECT_EQ(plans.error().code, Code::kInvalidArgument);
+  EXPECT_THAT(plans.error().message, HasSubstr("p.json"));
+  EXPECT_FALSE(ParseKernelPlans("", "kind", "p"));
+  EXPECT_FALSE(ParseKernelPlans("{\"ranks\":3}", "kind", "p"));
+  EXPECT_FALSE(ParseKernelPlans("{\"ranks\":[{\"device_kind\":2}]}", "k", "p"));
+}
+
+}  // namespace
+}  // namespace ucudnn

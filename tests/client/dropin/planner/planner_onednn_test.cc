@@ -1,0 +1,144 @@
+// The local mode on a real device: what is planned computes the right thing,
+// and algorithms are judged by what they compute.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "client/dropin/planner/accuracy.h"
+#include "client/dropin/planner/planner.h"
+#include "client/executor/micro_batches.h"
+#include "device/onednn/onednn_device.h"
+#include "tests/support/process.h"
+#include "tests/support/reference_conv.h"
+
+namespace ucudnn {
+namespace {
+
+class LocalOneDnnTest : public ::testing::Test {
+ protected:
+  LocalOneDnnTest() {
+    auto device = OpenOneDnnDevice({.threads = 1});
+    UCUDNN_CHECK(device.has_value());
+    device_ = *std::move(device);
+  }
+
+  LocalPlanner::Bench Bench() {
+    return [this]() -> Result<Device*> { return device_.get(); };
+  }
+
+  DeviceBuffer OnDevice(const std::vector<double>& values) {
+    const auto bytes = test::Encode(values, Precision::kFp32);
+    const Bytes size(static_cast<std::int64_t>(bytes.size()));
+    DeviceBuffer buffer = device_->Allocate(size).value();
+    EXPECT_TRUE(device_->Upload(buffer.data(), bytes.data(), size));
+    return buffer;
+  }
+
+  std::unique_ptr<Device> device_;
+};
+
+ConvProblem Problem(ConvOp op, Layout layout = Layout::kNchw) {
+  ConvProblem problem;
+  problem.op = op;
+  problem.layout = layout;
+  problem.geometry.channels = 8;
+  problem.geometry.filters = 12;
+  problem.geometry.groups = 2;
+  problem.geometry.input = {1, 9, 8};
+  problem.geometry.filter = {1, 3, 2};
+  problem.geometry.padding = {0, 1, 0};
+  problem.geometry.stride = {1, 2, 1};
+  problem.geometry.dilation = {1, 1, 2};
+  return problem;
+}
+
+TEST_F(LocalOneDnnTest, FindsThatExactAlgorithmsAreExact) {
+  for (const ConvOp op : kConvOps) {
+    for (const Layout layout : kLayouts) {
+      ConvProblem deep = Problem(op, layout);
+      deep.geometry.spatial_dims = 3;
+      deep.geometry.input[0] = 4;
+      deep.geometry.filter[0] = 2;
+      deep.geometry.padding[0] = 1;
+      for (const ConvProblem& problem : {Problem(op, layout), deep}) {
+        std::vector<Algorithm> algorithms;
+        const auto candidates =
+            device_->ListAlgorithms(problem, BatchSize(3)).value();
+        for (const Candidate& c : candidates) {
+          algorithms.push_back(c.algorithm);
+        }
+        algorithms.push_back({"no such algorithm", "", Precision::kFp32});
+        const auto errors =
+            MeasureErrors(*device_, problem, BatchSize(3), algorithms);
+        ASSERT_TRUE(errors) << errors.error().message;
+        for (std::size_t i = 0; i + 1 < algorithms.size(); ++i) {
+          EXPECT_LT((*errors)[i], 1e-5)
+              << ToString(problem) << " " << algorithms[i].name;
+        }
+        EXPECT_TRUE(std::isinf(errors->back()));
+      }
+    }
+  }
+}
+
+TEST(AccuracyTest, AdmitsRoundingAndNoMore) {
+  EXPECT_TRUE(IsAccurate(Precision::kFp32, 9e-6, 1e-7));
+  EXPECT_FALSE(IsAccurate(Precision::kFp32, 1.2e-2, 1e-6));
+  // Where all err, because sums are long, the least may be exceeded a little.
+  EXPECT_TRUE(IsAccurate(Precision::kFp32, 4e-5, 2e-5));
+  EXPECT_FALSE(IsAccurate(Precision::kFp32, INFINITY, INFINITY));
+  EXPECT_TRUE(IsAccurate(Precision::kPseudoHalf, 1e-3, 1e-4));
+}
+
+TEST_F(LocalOneDnnTest, PlansComputeWhatTheWholeBatchDoes) {
+  const test::TemporaryFolder folder;
+  LocalPlanner::Options options;
+  options.settings.cache_dir = folder.path();
+  options.kind = ToString(device_->info().kind);
+  LocalPlanner planner(options);
+  const BatchSize batch(5);
+  for (const ConvOp op : kConvOps) {
+    for (const Bytes limit : {64_MiB, 0_B}) {
+      const ConvProblem problem = Problem(op);
+      const auto plan = planner.Plan(problem, batch, limit, Bench());
+      if (!plan) {  // some need a little workspace for every algorithm
+        EXPECT_EQ(plan.error().code, Code::kFailedPrecondition);
+        continue;
+      }
+      std::vector<std::unique_ptr<Convolution>> convolutions;
+      std::vector<MicroBatchStep> steps;
+      for (const MicroBatch& micro : plan->micro_batches) {
+        convolutions.push_back(
+            device_->Prepare(problem, micro.batch, micro.algorithm).value());
+        steps.push_back(
+            {convolutions.back().get(), micro.batch.count(), micro.count});
+      }
+      const auto sizes = test::SizesOf(problem, batch);
+      const auto a = test::ExactValues(sizes.a, 1);
+      const auto b = test::ExactValues(sizes.b, 2);
+      const auto old = test::ExactValues(sizes.out, 3);
+      const DeviceBuffer da = OnDevice(a);
+      const DeviceBuffer db = OnDevice(b);
+      const DeviceBuffer out = OnDevice(old);
+      const DeviceBuffer workspace = device_->Allocate(plan->workspace).value();
+      MicroBatchProgress progress;
+      ASSERT_TRUE(RunSteps(steps, PackedStrides(problem),
+                           {da.data(), db.data(), out.data(), 0.5F, -2.0F},
+                           workspace.data(), workspace.size(), &progress));
+      EXPECT_EQ(progress.images, 5);
+      std::vector<unsigned char> bytes(
+          static_cast<std::size_t>(out.size().count()));
+      ASSERT_TRUE(device_->Download(bytes.data(), out.data(), out.size()));
+      const auto got = test::Decode(bytes, Precision::kFp32);
+      const auto reference = test::ReferenceConv(problem, batch, a, b);
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        ASSERT_NEAR(got[i], 0.5 * reference.out[i] - 2.0 * old[i],
+                    1e-4 * (reference.scale + 1));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn
