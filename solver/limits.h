@@ -12,7 +12,7 @@
 namespace ucudnn {
 
 struct Limits {
-  // Partial solutions that may be made; about 60 bytes each while they live.
+  // Partial solutions that may be made; about 120 bytes each.
   std::int64_t max_nodes = 10'000'000;
   // Looked at between steps; an answer follows within milliseconds.
   std::stop_token stop;

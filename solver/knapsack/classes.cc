@@ -10,7 +10,6 @@ namespace {
 
 constexpr int kMaxTotalBits = 60;
 constexpr std::int64_t kMaxTotal = std::int64_t{1} << kMaxTotalBits;
-constexpr int kMaxProductBits = 62;
 constexpr std::int64_t kMaxCopies = std::numeric_limits<std::uint32_t>::max();
 
 // sum + number * count, whatever the numbers.
@@ -66,7 +65,6 @@ std::optional<Survey> QuickSurvey(std::span<const MckpClass> classes) {
   if (costs < 0 || weights < 0 || Width(costs | weights) > most) {
     return std::nullopt;
   }
-  survey.small_products = Width(costs) + Width(weights) <= kMaxProductBits;
   return survey;
 }
 
@@ -74,8 +72,6 @@ std::optional<Survey> QuickSurvey(std::span<const MckpClass> classes) {
 Result<Survey> CarefulSurvey(std::span<const MckpClass> classes) {
   __extension__ using Wide = __int128;
   Survey survey;
-  std::int64_t costs = 0;  // their bits
-  std::int64_t weights = 0;
   Wide largest_cost = 0;
   Wide largest_weight = 0;
   Wide cheapest_cost = 0;
@@ -104,8 +100,6 @@ Result<Survey> CarefulSurvey(std::span<const MckpClass> classes) {
       max_cost = std::max(max_cost, item.cost);
       max_weight = std::max(max_weight, item.weight);
     }
-    costs |= max_cost;
-    weights |= max_weight;
     const MckpItem& cheapest = items[Cheapest(items)];
     largest_cost += Wide{max_cost} * count;
     largest_weight += Wide{max_weight} * count;
@@ -117,7 +111,6 @@ Result<Survey> CarefulSurvey(std::span<const MckpClass> classes) {
                 "the {} of the classes sum to more than 2^60",
                 largest_cost > kMaxTotal ? "largest costs" : "largest weights");
   }
-  survey.small_products = Width(costs) + Width(weights) <= kMaxProductBits;
   survey.cheapest_cost = static_cast<std::int64_t>(cheapest_cost);
   survey.cheapest_weight = static_cast<std::int64_t>(cheapest_weight);
   return survey;
@@ -136,15 +129,13 @@ std::vector<std::uint32_t> CheapestChoice(std::span<const MckpClass> classes,
     return survey.in_order ? static_cast<std::uint32_t>(items.size() - 1)
                            : Cheapest(items);
   };
-  ChoiceWriter writer(survey.copies);
-  if (survey.copies == std::ssize(classes)) {
-    for (const MckpClass& given : classes) writer.Add(cheapest(given.items));
-  } else {
-    for (const auto& [items, count] : classes) {
-      writer.Add(cheapest(items), count);
-    }
+  std::vector<std::uint32_t> choice;
+  choice.reserve(static_cast<std::size_t>(survey.copies));
+  for (const auto& [items, count] : classes) {
+    choice.insert(choice.end(), static_cast<std::size_t>(count),
+                  cheapest(items));
   }
-  return std::move(writer).choice();
+  return choice;
 }
 
 Kinds KindsOf(std::span<const MckpClass> classes,

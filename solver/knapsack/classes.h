@@ -20,8 +20,6 @@ struct Survey {
   std::int64_t copies = 0;
   // All items of all classes come by rising weight and falling cost.
   bool in_order = true;
-  // The product of any cost and any weight is below 2^62.
-  bool small_products = true;
   // Of every class the cheapest item, the lightest of several.
   std::int64_t cheapest_cost = 0;
   std::int64_t cheapest_weight = 0;
@@ -31,33 +29,6 @@ struct Survey {
 //
 // Errors: those of SolveMckp but kFailedPrecondition.
 Result<Survey> SurveyOf(std::span<const MckpClass> classes);
-
-// Writes MckpSolution::choice, item after item with its number of copies. Most
-// have few copies: up to four take one store.
-class ChoiceWriter {
- public:
-  explicit ChoiceWriter(std::int64_t copies)
-      : choice_(static_cast<std::size_t>(copies + kStored - 1)),
-        at_(choice_.data()) {}
-
-  void Add(std::uint32_t item, std::int64_t copies) {
-    for (std::int64_t i = 0; i < copies; i += kStored) {
-      for (std::int64_t j = 0; j < kStored; ++j) at_[i + j] = item;
-    }
-    at_ += copies;
-  }
-  void Add(std::uint32_t item) { *at_++ = item; }
-  std::vector<std::uint32_t> choice() && {
-    choice_.resize(static_cast<std::size_t>(at_ - choice_.data()));
-    return std::move(choice_);
-  }
-
- private:
-  static constexpr std::int64_t kStored = 4;
-
-  std::vector<std::uint32_t> choice_;  // and what the last store writes beyond
-  std::uint32_t* at_;
-};
 
 // The choice that `survey` found to be cheapest.
 std::vector<std::uint32_t> CheapestChoice(std::span<const MckpClass> classes,

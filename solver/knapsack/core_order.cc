@@ -10,12 +10,9 @@
 #include "solver/knapsack/core.h"
 
 namespace ucudnn::mckp_internal {
-namespace {
 
-template <class Product>
-void FindWithin(const Relaxation& r, Product gap,
-                std::pmr::vector<CoreType>* types,
-                std::pmr::vector<Deviation>* deviations) {
+void FindCore(const Relaxation& r, Wide gap, std::pmr::vector<CoreType>* types,
+              std::pmr::vector<Deviation>* deviations) {
   const std::uint32_t* const hull = r.hull.data();
   for (std::uint32_t k = 0; k < r.fronts.size(); ++k) {
     const Front& front = r.fronts[k];
@@ -26,14 +23,14 @@ void FindWithin(const Relaxation& r, Product gap,
     // the hull: from the first vertex that loses too much on, all do.
     std::uint32_t first = 0;
     for (std::uint32_t h = front.base; h-- > front.hull_begin;) {
-      if (r.Loss<Product>(base, items[hull[h]]) > gap) {
+      if (r.Loss(base, items[hull[h]]) > gap) {
         first = hull[h] + 1;
         break;
       }
     }
     std::uint32_t end = front.size;
     for (std::uint32_t h = front.base + 1; h < front.hull_end; ++h) {
-      if (r.Loss<Product>(base, items[hull[h]]) > gap) {
+      if (r.Loss(base, items[hull[h]]) > gap) {
         end = hull[h];
         break;
       }
@@ -42,7 +39,7 @@ void FindWithin(const Relaxation& r, Product gap,
     const auto begin = deviations->end() - deviations->begin();
     for (std::uint32_t i = first; i < end; ++i) {
       if (i == base_item) continue;
-      const Product loss = r.Loss<Product>(base, items[i]);
+      const Wide loss = r.Loss(base, items[i]);
       if (loss > gap) continue;
       deviations->push_back(
           {items[i].cost - base.cost, items[i].weight - base.weight, loss, i});
@@ -57,19 +54,6 @@ void FindWithin(const Relaxation& r, Product gap,
     type.begin = static_cast<std::uint32_t>(begin);
     type.end = static_cast<std::uint32_t>(deviations->size());
     type.count = front.count;
-  }
-}
-
-}  // namespace
-
-void FindCore(const Relaxation& r, Wide gap, std::pmr::vector<CoreType>* types,
-              std::pmr::vector<Deviation>* deviations) {
-  if (r.small_products) {
-    constexpr Wide kMost = std::numeric_limits<std::int64_t>::max();
-    FindWithin(r, static_cast<std::int64_t>(std::min(gap, kMost)), types,
-               deviations);
-  } else {
-    FindWithin(r, gap, types, deviations);
   }
 }
 

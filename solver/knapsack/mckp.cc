@@ -1,6 +1,8 @@
 #include "solver/knapsack/mckp.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <limits>
 #include <memory_resource>
 #include <numeric>
@@ -12,13 +14,11 @@
 #include "solver/knapsack/core.h"
 #include "solver/knapsack/incumbent.h"
 #include "solver/knapsack/relaxation.h"
-#include "solver/knapsack/scratch.h"
 
 namespace ucudnn {
 namespace {
 
 using mckp_internal::Change;
-using mckp_internal::ChoiceWriter;
 using mckp_internal::Core;
 using mckp_internal::CoreType;
 using mckp_internal::Deviation;
@@ -70,25 +70,24 @@ MckpSolution Assemble(std::span<const MckpClass> classes, const Survey& survey,
         {change.copies, r.fronts[change.front].Original(change.item), head});
     head = static_cast<std::uint32_t>(left.size() - 1);
   }
-  ChoiceWriter writer(survey.copies);
+  std::vector<std::uint32_t>& choice = solution.choice;
+  choice.reserve(static_cast<std::size_t>(survey.copies));
+  const auto take = [&choice](std::uint32_t item, std::int64_t copies) {
+    choice.insert(choice.end(), static_cast<std::size_t>(copies), item);
+  };
   for (std::size_t k = 0; k < classes.size(); ++k) {
     Taken& of = taken[r.kinds.of[k]];
     std::int64_t copies = classes[k].count;
     while (of.change != kNoChange && copies > 0) {
       Left& change = left[of.change];
       const std::int64_t now = std::min(copies, change.copies);
-      writer.Add(change.item, now);
+      take(change.item, now);
       copies -= now;
       change.copies -= now;
       if (change.copies == 0) of.change = change.next;
     }
-    if (copies == 1) {
-      writer.Add(of.base);
-    } else {
-      writer.Add(of.base, copies);
-    }
+    take(of.base, copies);
   }
-  solution.choice = std::move(writer).choice();
   return solution;
 }
 
@@ -110,7 +109,11 @@ Result<MckpSolution> Solve(std::span<const MckpClass> classes,
                           mckp_internal::SurveyOf(classes));
   if (survey.cheapest_weight <= capacity) return Cheapest(classes, survey);
 
-  Scratch<std::size_t{32} << 10> scratch;
+  // On the stack while it suffices: on the fronts of ResNet-50 and ResNet-152
+  // measured on an H200 (tests/bench/mckp_bench.cc), memory from the heap makes
+  // the search up to 20 % slower, 1 us of 6.
+  std::array<std::byte, std::size_t{32} << 10> buffer;
+  std::pmr::monotonic_buffer_resource scratch(buffer.data(), buffer.size());
   Relaxation r(&scratch);
   UCUDNN_RETURN_IF_ERROR(mckp_internal::Relax(classes, survey, capacity, &r));
   const bool bases_fit = r.base_weight <= capacity;

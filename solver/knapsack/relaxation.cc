@@ -48,21 +48,18 @@ void SortFront(std::span<const MckpItem> items,
 
 // Whether the middle of three points by rising weight lies on or above the
 // line through the others.
-template <class Product>
 bool AboveLine(const MckpItem& a, const MckpItem& b, const MckpItem& c) {
-  return Product{a.cost - b.cost} * (c.weight - b.weight) <=
-         Product{b.cost - c.cost} * (b.weight - a.weight);
+  return Wide{a.cost - b.cost} * (c.weight - b.weight) <=
+         Wide{b.cost - c.cost} * (b.weight - a.weight);
 }
 
 // Writes the positions of the lower hull's vertices from `hull` on, which has
-// room for all; returns their end. Product holds a cost times a weight.
-template <class Product>
+// room for all; returns their end.
 std::uint32_t* WriteHull(const Front& front, std::uint32_t* hull) {
   std::uint32_t* end = hull;
   for (std::uint32_t i = 0; i < front.size; ++i) {
-    while (end - hull >= 2 &&
-           AboveLine<Product>(front.items[end[-2]], front.items[end[-1]],
-                              front.items[i])) {
+    while (end - hull >= 2 && AboveLine(front.items[end[-2]],
+                                        front.items[end[-1]], front.items[i])) {
       --end;
     }
     *end++ = i;
@@ -72,7 +69,6 @@ std::uint32_t* WriteHull(const Front& front, std::uint32_t* hull) {
 
 // One front for each kind of class, with its hull, and the edges of all hulls;
 // all bases are the lightest items.
-template <class Product>
 std::pmr::vector<Edge> AddFronts(std::span<const MckpClass> classes,
                                  bool in_order, Relaxation* r) {
   const Kinds& kinds = r->kinds;
@@ -105,8 +101,8 @@ std::pmr::vector<Edge> AddFronts(std::span<const MckpClass> classes,
     r->base_weight += front.items[0].weight * front.count;
     front.hull_begin = hull_end;
     front.base = hull_end;
-    hull_end = static_cast<std::uint32_t>(
-        WriteHull<Product>(front, hull + hull_end) - hull);
+    hull_end =
+        static_cast<std::uint32_t>(WriteHull(front, hull + hull_end) - hull);
     front.hull_end = hull_end;
     for (std::uint32_t h = front.hull_begin; h + 1 < hull_end; ++h) {
       const MckpItem& a = front.items[hull[h]];
@@ -177,13 +173,12 @@ std::uint32_t SelectBreakEdge(const Relaxation& r, std::span<const Edge> edges,
 // Moves every base to the hull's vertex of least loss, the lightest of equal
 // ones. Along a hull the slopes fall: those edges that are worth more than the
 // price lead to it.
-template <class Product>
 void ChooseBases(std::span<const Edge> edges, Relaxation* r) {
-  const Product p = r->price_p;
-  const Product q = r->price_q;
+  const Wide p = r->price_p;
+  const Wide q = r->price_q;
   for (const Edge& edge : edges) {
-    const Product value = edge.saved * q;
-    const Product price = p * edge.weight;
+    const Wide value = edge.saved * q;
+    const Wide price = p * edge.weight;
     const bool worth = value > price;
     Front& front = r->fronts[edge.front];
     front.base += worth ? 1 : 0;
@@ -198,11 +193,8 @@ void ChooseBases(std::span<const Edge> edges, Relaxation* r) {
 Status Relax(std::span<const MckpClass> classes, const Survey& survey,
              std::int64_t capacity, Relaxation* r) {
   r->capacity = capacity;
-  r->small_products = survey.small_products;
   r->kinds = KindsOf(classes, r->memory);
-  const std::pmr::vector<Edge> edges =
-      r->small_products ? AddFronts<std::int64_t>(classes, survey.in_order, r)
-                        : AddFronts<Wide>(classes, survey.in_order, r);
+  const std::pmr::vector<Edge> edges = AddFronts(classes, survey.in_order, r);
   if (r->base_weight > capacity) {
     return Fail(Code::kFailedPrecondition,
                 "nothing fits {}; the smallest limit that would do is {}",
@@ -213,8 +205,7 @@ Status Relax(std::span<const MckpClass> classes, const Survey& survey,
   r->break_front = unfit.front;
   r->price_p = unfit.saved;
   r->price_q = unfit.weight;
-  r->small_products ? ChooseBases<std::int64_t>(edges, r)
-                    : ChooseBases<Wide>(edges, r);
+  ChooseBases(edges, r);
   r->bound = Wide{r->base_cost} * r->price_q +
              Wide{r->base_weight - capacity} * r->price_p;
   return {};

@@ -67,8 +67,6 @@ struct Relaxation {
   std::pmr::vector<MckpItem> sorted_items;
   std::pmr::vector<std::uint32_t> sorted_index;
 
-  // The product of any cost and any weight is below 2^62.
-  bool small_products = false;
   std::int64_t capacity = 0;
   std::uint32_t break_front = 0;  // of the edge that does not fit
   std::int64_t price_p = 0;       // cost per weight is price_p / price_q
@@ -85,12 +83,10 @@ struct Relaxation {
     return front.items[hull[front.base]];
   }
   // What taking `item`, weight paid for, costs above `base`, times price_q;
-  // never negative for the base of the same front. Product may be int64_t with
-  // small products.
-  template <class Product = Wide>
-  Product Loss(const MckpItem& base, const MckpItem& item) const {
-    return Product{item.cost - base.cost} * price_q +
-           Product{item.weight - base.weight} * price_p;
+  // never negative for the base of the same front.
+  Wide Loss(const MckpItem& base, const MckpItem& item) const {
+    return Wide{item.cost - base.cost} * price_q +
+           Wide{item.weight - base.weight} * price_p;
   }
 };
 
