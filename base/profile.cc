@@ -80,6 +80,8 @@ class ProfileReader {
   Result<bool> ReadRow() {
     UCUDNN_ASSIGN_OR_RETURN(const bool more, csv_.Next());
     if (!more) return false;
+    ++read_;
+    if (csv_.Field(algorithm_columns_[0]) == kNoAlgorithm) return true;
     const auto [kernel, new_kernel] = kernel_numbers_.Add(Key(kernel_columns_));
     if (new_kernel) UCUDNN_RETURN_IF_ERROR(ReadKernel());
     const auto [algorithm, new_algorithm] =
@@ -102,6 +104,9 @@ class ProfileReader {
   }
 
   Profile Finish();
+
+  // Rows, also of tasks that are no convolutions.
+  std::int64_t read() const { return read_; }
 
  private:
   // The fields together; fields hold no control characters.
@@ -146,6 +151,7 @@ class ProfileReader {
   }
 
   CsvReader csv_;
+  std::int64_t read_ = 0;
   std::array<CsvColumn, kKernelColumns.size()> kernel_columns_{};
   std::array<CsvColumn, kAlgorithmColumns.size()> algorithm_columns_{};
   CsvColumn batch_ = 0;
@@ -205,7 +211,7 @@ Result<Profile> ParseProfileCsv(std::string_view text,
     if (!more) break;
   }
   Profile profile = reader.Finish();
-  if (profile.kernels.empty()) {
+  if (reader.read() == 0) {
     return Fail(Code::kInvalidArgument,
                 "{}: there is no row; one or more measurements are expected",
                 source);

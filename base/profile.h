@@ -9,7 +9,9 @@
 // and unknown ones ignored:
 //   device,network,layer,op,precision,layout,batch,algorithm,math,
 //   workspace_bytes,time_us
-// Rows that share all but time are repeated measurements of one point.
+// Rows that share all but time are repeated measurements of one point. Rows
+// whose algorithm is NONE are of tasks that are no convolutions: those belong to
+// base/training/task_times.h and are left out here.
 
 #include <compare>
 #include <string>
@@ -21,6 +23,9 @@
 #include "base/units.h"
 
 namespace ucudnn {
+
+// The algorithm of rows that are not of convolutions.
+inline constexpr std::string_view kNoAlgorithm = "NONE";
 
 // What is called to run a convolution: the algorithm as its library names it
 // ("FFT_TILING", "jit_wino_4x3:avx512_core"), the math mode of its arithmetic

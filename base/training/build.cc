@@ -389,21 +389,43 @@ class Builder {
     return work;
   }
 
+  // The operand in whose block the node computes, if it may.
+  std::optional<std::size_t> InPlaceOn(
+      std::size_t index, const std::vector<std::size_t>& inputs) const {
+    const bool fuses = options_.fusion == Fusion::kPaper;
+    for (const std::size_t input : inputs) {
+      const Value& value = values_[input];
+      if (value.readers != 1) continue;
+      switch (roles_[index]) {
+        case Role::kActivation:
+          if (value.in_place_ok) return input;
+          break;
+        case Role::kNormalisation:
+          if (fuses && value.producer &&
+              roles_[*value.producer] == Role::kConv) {
+            return input;
+          }
+          break;
+        case Role::kAdd:
+          if (fuses && value.in_place_ok) return input;
+          break;
+        default:
+          return std::nullopt;
+      }
+    }
+    return std::nullopt;
+  }
+
   void Forward(std::size_t index) {
     const Role role = roles_[index];
     if (role == Role::kNone || role == Role::kSameBlock) return;
     const Node& node = graph_.nodes[index];
     const std::vector<std::size_t> inputs = DataOf(index);
     Value& output = values_[OutputOf(index)];
-    const Value& input = values_[inputs[0]];
-    const bool in_place =
-        input.readers == 1 &&
-        ((role == Role::kActivation && input.in_place_ok) ||
-         (role == Role::kNormalisation && options_.fusion == Fusion::kPaper &&
-          input.producer && roles_[*input.producer] == Role::kConv));
-    if (in_place) {
-      output.block = input.block;
-      output.layer = input.layer;
+    const std::optional<std::size_t> shared = InPlaceOn(index, inputs);
+    if (shared) {
+      output.block = values_[*shared].block;
+      output.layer = values_[*shared].layer;
     } else {
       output.block = AddBlock(output.name, BlockKind::kActivation, Bytes(0),
                               Data(output.elements_per_image), false);

@@ -37,8 +37,9 @@ namespace ucudnn {
 // How layers are counted.
 enum class Fusion {
   kNone,   // as the model has them
-  kPaper,  // modnn: a normalisation works in place on its convolution's output,
-           // its error in that one's block
+  kPaper,  // as moDNN counts memory: a normalisation works in place on its
+           // convolution's output, its error in that one's block, and a sum
+           // in the block of one of its operands
 };
 
 struct TrainingOptions {

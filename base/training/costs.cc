@@ -78,4 +78,24 @@ Status SetConvolutionCosts(const Profile& kernels, TrainingGraph* graph) {
   return {};
 }
 
+void SetTaskCosts(const std::vector<TaskTime>& times, TrainingGraph* graph) {
+  std::map<std::pair<std::string_view, std::string_view>,
+           std::vector<const TaskTime*>>
+      by_task;
+  for (const TaskTime& time : times) {
+    by_task[{time.node, time.op}].push_back(&time);
+  }
+  for (Task& task : graph->tasks) {
+    if (task.work.conv) continue;
+    const auto found = by_task.find({NodeOf(task), Name(task.kind)});
+    if (found == by_task.end()) continue;
+    for (const TaskTime* time : found->second) {
+      MeasuredPoint point;
+      point.batch = time->batch;
+      point.time = time->time;
+      task.work.measured.push_back(std::move(point));
+    }
+  }
+}
+
 }  // namespace ucudnn

@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "base/training/device_model.h"
 #include "base/training/graph.h"
+#include "base/training/task_times.h"
 
 namespace ucudnn {
 
@@ -24,6 +25,13 @@ Status SetDevice(const DeviceModel& device, TrainingGraph* graph);
 // (SelectKernels). Convolutions without a kernel keep the device model's rate.
 // kInvalidArgument if names differ and the numbers of layers do too.
 Status SetConvolutionCosts(const Profile& kernels, TrainingGraph* graph);
+
+// Gives tasks that are no convolutions their measurements, by their node's name
+// and what they are: "forward", "backward", "backward_filter", "backward_data"
+// or "update". Times of other nodes are ignored, convolutions' too. An update
+// takes its time at any batch, every other task at the measured batches only,
+// if it has any.
+void SetTaskCosts(const std::vector<TaskTime>& times, TrainingGraph* graph);
 
 }  // namespace ucudnn
 

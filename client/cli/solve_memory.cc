@@ -17,6 +17,7 @@
 #include "base/training/build.h"
 #include "base/training/costs.h"
 #include "base/training/json.h"
+#include "base/training/task_times.h"
 #include "client/cli/profile_options.h"
 #include "client/cli/solve.h"
 #include "solver/memory/bounds.h"
@@ -90,12 +91,13 @@ Result<TrainingGraph> ReadGraph(const MemoryOptions& options,
   return built;
 }
 
-// The kernels of the network that is named as the file where the profile has
-// several and none is chosen.
-Result<Profile> ReadKernels(const MemoryOptions& options,
-                            const std::string& network) {
-  UCUDNN_ASSIGN_OR_RETURN(const Profile profile,
-                          OfInput(ReadProfileFile(options.profile)));
+// Gives the graph the profile's times; of several networks in it, where none is
+// chosen, those of the one that is named as the file.
+Status SetCosts(const MemoryOptions& options, TrainingGraph* graph) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::string text,
+                          OfInput(ReadFile(options.profile, 1_GiB)));
+  const std::string source = Excerpt(options.profile, 4096);
+  UCUDNN_ASSIGN_OR_RETURN(const Profile profile, ParseProfileCsv(text, source));
   ProfileOptions select;
   select.profile = options.profile;
   select.filter = options.filter;
@@ -104,10 +106,19 @@ Result<Profile> ReadKernels(const MemoryOptions& options,
   for (const KernelProfile& kernel : profile.kernels) {
     names.insert(kernel.id.network);
   }
-  if (select.filter.network.empty() && names.count(network) > 0) {
-    select.filter.network = network;
+  if (select.filter.network.empty() && names.count(graph->network) > 0) {
+    select.filter.network = graph->network;
   }
-  return SelectFrom(profile, select);
+  if (!profile.kernels.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(const Profile kernels, SelectFrom(profile, select));
+    // Other tasks' times are of the same device.
+    select.filter.device = kernels.kernels.front().id.device;
+    UCUDNN_RETURN_IF_ERROR(SetConvolutionCosts(kernels, graph));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<TaskTime> times,
+                          ParseTaskTimesCsv(text, select.filter, source));
+  SetTaskCosts(times, graph);
+  return {};
 }
 
 // Requests a stop once the time is over, unless it goes out of scope before.
@@ -252,9 +263,7 @@ Status Run(const MemoryOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(TrainingGraph graph, ReadGraph(options, precision));
   UCUDNN_RETURN_IF_ERROR(SetDevice(device, &graph));
   if (!options.profile.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(const Profile kernels,
-                            ReadKernels(options, graph.network));
-    UCUDNN_RETURN_IF_ERROR(SetConvolutionCosts(kernels, &graph));
+    UCUDNN_RETURN_IF_ERROR(SetCosts(options, &graph));
   }
   MemoryRequest request;
   request.budget = options.budget > Bytes(0) ? options.budget : device.memory;
@@ -332,8 +341,8 @@ void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
       ->required();
   command
       ->add_option("--profile", options->profile,
-                   "Measured convolutions, CSV or gzipped CSV; others take "
-                   "what the device model's rate gives")
+                   "Measurements, CSV or gzipped CSV; what it lacks takes as "
+                   "long as the device model says")
       ->option_text("FILE");
   command
       ->add_option("--profile-network", options->filter.network,

@@ -185,7 +185,8 @@ inline Graph PaperVgg101(std::int64_t batch) {
   return PaperVgg("vgg101", batch, {12, 12, 24, 24, 26});
 }
 
-// ResNet of basic blocks (two 3x3) or of bottlenecks (1x1, 3x3, 1x1).
+// ResNet of basic blocks (two 3x3) or of bottlenecks (1x1, 3x3, 1x1), each
+// stage but the first with its stride in the first convolution.
 inline Graph PaperResNet(const std::string& name, std::int64_t batch,
                          const std::array<int, 4>& stages, bool bottleneck) {
   NetworkBuilder n(name, batch);
@@ -206,9 +207,9 @@ inline Graph PaperResNet(const std::string& name, std::int64_t batch,
       const std::int64_t out = bottleneck ? 4 * width : width;
       auto y = x;
       if (bottleneck) {
-        y = n.Relu(block + ".conv1", unit(block + ".conv1", y, width, 1, 1));
-        y = n.Relu(block + ".conv2",
-                   unit(block + ".conv2", y, width, 3, stride));
+        y = n.Relu(block + ".conv1",
+                   unit(block + ".conv1", y, width, 1, stride));
+        y = n.Relu(block + ".conv2", unit(block + ".conv2", y, width, 3, 1));
         y = unit(block + ".conv3", y, out, 1, 1);
       } else {
         y = n.Relu(block + ".conv1",

@@ -1,0 +1,133 @@
+#include "base/training/costs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/training/build.h"
+#include "tests/support/small_networks.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TrainingGraph Chain(std::int64_t batch) {
+  TrainingGraph graph = *BuildTrainingGraph(test::SmallChain(batch), {});
+  EXPECT_TRUE(SetDevice(*DeviceModelPreset("K40"), &graph));
+  return graph;
+}
+
+const Task& TaskOf(const TrainingGraph& graph, const std::string& name) {
+  for (const Task& task : graph.tasks) {
+    if (task.name == name) return task;
+  }
+  ADD_FAILURE() << "no task " << name;
+  return graph.tasks.front();
+}
+
+constexpr char kHeader[] =
+    "device,network,layer,op,precision,layout,batch,algorithm,math,"
+    "workspace_bytes,time_us\n";
+
+TEST(CostsTest, WithoutMeasurementsFollowTheDevicesRates) {
+  const TrainingGraph graph = Chain(8);
+  // 2 * 16 * 3 * 9 * 1024 operations an image at 2.6 TFlop/s.
+  EXPECT_THAT(CostsAt(graph, TaskOf(graph, "conv1.forward"), BatchSize(8)),
+              ElementsAre(TaskCost{{"IMPLICIT_GEMM", "", Precision::kFp32},
+                                   Bytes(0),
+                                   Nanoseconds(2722)}));
+  // 16 * 1024 floats of 8 images, read and written, at 170 GB/s after 10 us.
+  EXPECT_THAT(CostsAt(graph, TaskOf(graph, "conv1.relu.forward"), BatchSize(8)),
+              ElementsAre(TaskCost{{}, Bytes(0), Nanoseconds(10000 + 6168)}));
+}
+
+TEST(CostsTest, MeasuredConvolutionsKeepWhatNothingBeatsAtTheBatch) {
+  TrainingGraph graph = Chain(8);
+  const auto profile =
+      ParseProfileCsv(std::string(kHeader) +
+                          "d,chain,conv1,forward,FP32,NCHW,8,GEMM,FMA,0,50\n"
+                          "d,chain,conv1,forward,FP32,NCHW,8,FFT,FMA,900,20\n"
+                          "d,chain,conv1,forward,FP32,NCHW,8,SLOW,FMA,950,30\n"
+                          "d,chain,conv1,forward,FP32,NCHW,4,FFT,FMA,500,11\n"
+                          "d,chain,pool2,forward,FP32,NCHW,8,NONE,,0,77\n",
+                      "p.csv");
+  ASSERT_TRUE(profile) << profile.error().message;
+  ASSERT_TRUE(SetConvolutionCosts(*profile, &graph));
+  const Task& conv = TaskOf(graph, "conv1.forward");
+  std::vector<std::string> names;
+  for (const TaskCost& cost : CostsAt(graph, conv, BatchSize(8))) {
+    names.push_back(cost.algorithm.name);
+  }
+  EXPECT_THAT(names, ElementsAre("GEMM", "FFT"));
+  EXPECT_THAT(CostsAt(graph, conv, BatchSize(5)), IsEmpty());
+  EXPECT_EQ(PointsOf(graph, conv, BatchSize(8)).size(), 3u);
+}
+
+TEST(CostsTest, MeasuredTasksReplaceTheRates) {
+  TrainingGraph graph = Chain(8);
+  const std::string csv = std::string(kHeader) +
+                          "d,chain,pool2,forward,FP32,NCHW,8,NONE,,0,77\n"
+                          "d,chain,pool2,forward,FP32,NCHW,8,NONE,,0,79\n"
+                          "d,chain,pool2,forward,FP32,NCHW,8,NONE,,0,75\n"
+                          "d,chain,fc4,update,FP32,NCHW,1,NONE,,0,5\n";
+  const auto times = ParseTaskTimesCsv(csv, {}, "p.csv");
+  ASSERT_TRUE(times) << times.error().message;
+  SetTaskCosts(*times, &graph);
+  EXPECT_THAT(CostsAt(graph, TaskOf(graph, "pool2.forward"), BatchSize(8)),
+              ElementsAre(TaskCost{{}, Bytes(0), Nanoseconds(77000)}));
+  EXPECT_THAT(CostsAt(graph, TaskOf(graph, "pool2.forward"), BatchSize(4)),
+              IsEmpty());
+  EXPECT_THAT(CostsAt(graph, TaskOf(graph, "fc4.update"), BatchSize(4)),
+              ElementsAre(TaskCost{{}, Bytes(0), Nanoseconds(5000)}));
+}
+
+TEST(TaskTimesTest, NamePlaceAndValueOfWhatIsWrong) {
+  const auto error = [](const std::string& rows) {
+    const auto times =
+        ParseTaskTimesCsv(std::string(kHeader) + rows, {}, "p.csv");
+    return times ? "none" : times.error().message;
+  };
+  EXPECT_THAT(error("d,n,pool,sideways,FP32,NCHW,8,NONE,,0,77\n"),
+              ::testing::AllOf(HasSubstr("p.csv:2"), HasSubstr("sideways")));
+  EXPECT_THAT(error("d,n,pool,forward,FP32,NCHW,0,NONE,,0,77\n"),
+              HasSubstr("p.csv:2"));
+  EXPECT_THAT(error("d,n,pool,forward,FP32,NCHW,8,NONE,,0,77\n"
+                    "e,n,pool,forward,FP32,NCHW,8,NONE,,0,77\n"),
+              ::testing::AllOf(HasSubstr("p.csv:3"), HasSubstr("'d' and 'e'")));
+}
+
+TEST(DeviceModelTest, PresetsAreValidAndOthersAreNamed) {
+  for (const std::string& name : DeviceModelPresets()) {
+    const auto model = DeviceModelPreset(name);
+    ASSERT_TRUE(model) << name;
+    EXPECT_TRUE(Validate(*model)) << name;
+  }
+  const auto unknown = DeviceModelPreset("K41");
+  ASSERT_FALSE(unknown);
+  EXPECT_THAT(unknown.error().message, HasSubstr("K40"));
+}
+
+TEST(DeviceModelTest, WorkspacesFollowTheirFormulas) {
+  ConvProblem conv2;  // of AlexNet
+  conv2.geometry.channels = 96;
+  conv2.geometry.filters = 256;
+  conv2.geometry.input = {1, 27, 27};
+  conv2.geometry.filter = {1, 5, 5};
+  conv2.geometry.padding = {0, 2, 2};
+  EXPECT_EQ(ModelledWorkspace("FFT", conv2, BatchSize(128)), 499122176_B);
+  EXPECT_EQ(ModelledWorkspace("WINOGRAD_NONFUSED", conv2, BatchSize(128)),
+            std::nullopt);
+  ConvProblem conv2_2;  // of VGG-16
+  conv2_2.geometry.channels = conv2_2.geometry.filters = 128;
+  conv2_2.geometry.input = {1, 112, 112};
+  conv2_2.geometry.filter = {1, 3, 3};
+  conv2_2.geometry.padding = {0, 1, 1};
+  EXPECT_EQ(ModelledWorkspace("WINOGRAD_NONFUSED", conv2_2, BatchSize(16)),
+            464781312_B);
+  EXPECT_EQ(ModelledWorkspace("FFT", conv2_2, BatchSize(16)), std::nullopt);
+}
+
+}  // namespace
+}  // namespace ucudnn
