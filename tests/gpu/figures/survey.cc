@@ -63,8 +63,8 @@ std::vector<Offers> Surveyors::Find(const std::vector<Wanted>& wanted,
   }
   threads.clear();  // joins them
   for (const auto& device : devices_) {
-    cudnn::HandleOf(device_)->verdicts().Merge(
-        cudnn::HandleOf(*device)->verdicts());
+    cudnn::HandleOf(device_)->engine_validation().Merge(
+        cudnn::HandleOf(*device)->engine_validation());
   }
   return found;
 }
