@@ -102,11 +102,7 @@ class Agent {
       d.set_id(info.id);
       d.set_agent_id(options_.id);
       d.set_kind(ToString(info.kind));
-      v1::DeviceKind& kind = *d.mutable_kind_details();
-      kind.set_model(info.kind.model);
-      kind.set_units(info.kind.units);
-      kind.set_memory_bytes(info.kind.memory.count());
-      kind.set_library(info.kind.library);
+      *d.mutable_kind_details() = ToProto(info.kind);
       const std::string conditions = ConditionsOf(i);
       d.set_driver(conditions);
       const std::lock_guard state_lock(mutex_);
@@ -273,9 +269,7 @@ class Agent {
     const DeviceClocks clocks =
         options_.clocks ? options_.clocks(info) : DeviceClocks();
     turn.unlock();
-    report.mutable_clocks()->set_sm_mhz(clocks.sm_mhz);
-    report.mutable_clocks()->set_memory_mhz(clocks.memory_mhz);
-    report.mutable_clocks()->set_throttle(clocks.throttle);
+    *report.mutable_clocks() = ToProto(clocks);
     const std::string conditions = ConditionsOf(index);
     if (conditions != report.driver()) {
       // Nobody knows which points were measured under what.

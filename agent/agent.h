@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "agent/link.h"
-#include "base/device_clocks.h"
+#include "base/measured_point.h"
 #include "base/result.h"
 #include "campaign/campaign.h"
 #include "device/device.h"

@@ -9,16 +9,28 @@
 // and unknown ones ignored:
 //   device,network,layer,op,precision,layout,batch,algorithm,math,
 //   workspace_bytes,time_us
-// Rows that share all but time are repeated measurements of one point. Rows
-// whose algorithm is NONE are of tasks that are no convolutions: those belong to
-// base/training/task_times.h and are left out here.
+// Optional columns, whose fields may be empty:
+//   problem                 the convolution (base/conv_problem.h)
+//   spread_us, repeats, ... the other numbers of a point (measured_point.h)
+//   measured_on, driver, measured_ms, sm_clock_mhz, memory_clock_mhz, throttle
+//                           where they come from (PointOrigin)
+//   complete_bytes, complete_driver
+//                           up to which workspace every algorithm of the kernel
+//                           and batch was measured, and under what
+// `precision` is the one that the algorithm computes in. Rows of one point,
+// whatever else differs, are repeated measurements of it.
+// Rows whose algorithm is NONE are of tasks that are not convolutions; they
+// belong to base/training/task_times.h and are skipped here.
 
 #include <compare>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/conv_problem.h"
+#include "base/measured_point.h"
 #include "base/result.h"
 #include "base/units.h"
 
@@ -27,38 +39,8 @@ namespace ucudnn {
 // The algorithm of rows that are not of convolutions.
 inline constexpr std::string_view kNoAlgorithm = "NONE";
 
-// What is called to run a convolution: the algorithm as its library names it
-// ("FFT_TILING", "jit_wino_4x3:avx512_core"), the math mode of its arithmetic
-// ("FMA", "DEFAULT", "TENSOR_OP"; empty where there is no choice), and the
-// precision it computes in, which may exceed the one asked for.
-struct Algorithm {
-  std::string name;
-  std::string math;
-  Precision precision = Precision::kFp32;
-
-  friend auto operator<=>(const Algorithm&, const Algorithm&) = default;
-};
-
-// One micro-configuration with what was measured of it.
-struct MeasuredPoint {
-  BatchSize batch;
-  Algorithm algorithm;
-  Bytes workspace;
-  Nanoseconds time{0};    // median of the repeats
-  Nanoseconds spread{0};  // half the distance of the middle quartiles
-  int repeats = 1;
-  // The fastest repeat, and what nine of ten repeats do not exceed; 0 where it
-  // was not noted.
-  Nanoseconds min{0};
-  Nanoseconds p90{0};
-  // The host's, to enqueue a run; 0 where it was not noted, and where the host
-  // computes itself.
-  Nanoseconds enqueue{0};
-
-  friend bool operator==(const MeasuredPoint&, const MeasuredPoint&) = default;
-};
-
-// One layer's one operation as a profile knows it.
+// One layer's one operation as a profile knows it. `precision` is the
+// problem's; where the file does not tell the problem, that of the algorithms.
 struct KernelId {
   std::string device;
   std::string network;
@@ -70,10 +52,24 @@ struct KernelId {
   friend auto operator<=>(const KernelId&, const KernelId&) = default;
 };
 
+// Every algorithm of a batch was measured up to this workspace.
+struct Completeness {
+  Bytes max_workspace;
+  std::string driver;  // see PointOrigin
+
+  friend bool operator==(const Completeness&, const Completeness&) = default;
+};
+
 struct KernelProfile {
   KernelId id;
   // Sorted by batch, then algorithm, then workspace; no two alike in all three.
   std::vector<MeasuredPoint> points;
+  // What solvers do not look at.
+  std::optional<ConvProblem> problem = {};
+  std::vector<PointOrigin> origins = {};  // of each point; empty if unknown
+  std::map<BatchSize, Completeness> complete = {};
+
+  friend bool operator==(const KernelProfile&, const KernelProfile&) = default;
 };
 
 // Kernels in the order in which the file first names them.
@@ -94,9 +90,8 @@ Result<Profile> ParseProfileCsv(std::string_view text, std::string_view source);
 Result<Profile> ReadProfileFile(const std::string& path,
                                 Bytes max_size = 1_GiB);
 
-// Writes what ParseProfileCsv reads back as the same kernels, except that a
-// point's repeats become one row with their median. Each row has the precision
-// of its algorithm: kernels merged by SelectKernels are apart again.
+// Writes what ParseProfileCsv reads back as the same kernels; optional columns
+// only where they say something.
 std::string ToCsv(const Profile& profile);
 
 // Which kernels of a profile are meant; an empty field admits every value.
@@ -109,9 +104,11 @@ struct ProfileFilter {
   std::string layout = {};
 };
 
-// The kernels that `filter` admits, one per layer and operation: all rows of
-// precisions that the asked one admits are merged into one kernel of the asked
-// precision. kInvalidArgument if a field of the filter is malformed, or if a
+// The kernels that `filter` admits, one per layer and operation, with their
+// points: all precisions that the asked one admits are merged into one kernel
+// of the asked precision, unless the file has the problem in that precision,
+// which then has all points that count. kInvalidArgument if a kernel is of two
+// problems, if a field of the filter is malformed, or if a
 // field left empty is ambiguous (several devices, networks, precisions or
 // layouts remain), naming what could be chosen; kNotFound if nothing remains.
 Result<Profile> SelectKernels(const Profile& profile,

@@ -62,17 +62,37 @@ Status Unambiguous(std::string_view what, const FieldOf& field,
               Listed(values));
 }
 
-// Appends points of another precision; no two are alike, because the precision
-// is part of the algorithm.
-void Merge(const std::vector<MeasuredPoint>& points,
-           std::vector<MeasuredPoint>* merged) {
+// Adds to a kernel the points of another one of the same layer and operation,
+// in the asked precision. Where one tells its problem in that precision, it has
+// all points that count. Otherwise the precisions differ, and no two points are
+// alike, because the precision is part of the algorithm.
+Status Merge(const KernelProfile& kernel, Precision precision,
+             KernelProfile* merged) {
+  const auto is_whole = [precision](const KernelProfile& k) {
+    return k.problem && k.problem->precision == precision;
+  };
+  if (kernel.problem && merged->problem && kernel.problem != merged->problem &&
+      kernel.problem->precision == merged->problem->precision) {
+    return Fail(Code::kInvalidArgument,
+                "layer {} {} is of two problems, {} and {}; one is accepted",
+                kernel.id.layer, Name(kernel.id.op), ToString(*merged->problem),
+                ToString(*kernel.problem));
+  }
+  if (is_whole(*merged)) return {};
+  if (is_whole(kernel)) {
+    merged->points = kernel.points;
+    merged->problem = kernel.problem;
+    return {};
+  }
   const auto before = [](const MeasuredPoint& a, const MeasuredPoint& b) {
     return std::tie(a.batch, a.algorithm, a.workspace) <
            std::tie(b.batch, b.algorithm, b.workspace);
   };
+  std::vector<MeasuredPoint>& points = merged->points;
   const auto middle =
-      merged->insert(merged->end(), points.begin(), points.end());
-  std::inplace_merge(merged->begin(), middle, merged->end(), before);
+      points.insert(points.end(), kernel.points.begin(), kernel.points.end());
+  std::inplace_merge(points.begin(), middle, points.end(), before);
+  return {};
 }
 
 }  // namespace
@@ -138,9 +158,14 @@ Result<Profile> SelectKernels(const Profile& profile,
     id.precision = asked_precision.value_or(id.precision);
     const auto [place, is_new] = places.emplace(id, selected.kernels.size());
     if (is_new) {
-      selected.kernels.push_back({std::move(id), kernel->points});
+      KernelProfile& added = selected.kernels.emplace_back();
+      added.id = std::move(id);
+      added.points = kernel->points;
+      added.problem = kernel->problem;
     } else {
-      Merge(kernel->points, &selected.kernels[place->second].points);
+      const Precision precision = id.precision;
+      UCUDNN_RETURN_IF_ERROR(
+          Merge(*kernel, precision, &selected.kernels[place->second]));
     }
   }
   return selected;

@@ -6,7 +6,6 @@
 
 #include "coordinator/coordinator.h"
 #include "coordinator/page.h"
-#include "device/device.h"
 #include "proto/convert.h"
 
 namespace ucudnn {
@@ -20,12 +19,8 @@ v1::Device ToProto(const DeviceRecord& record,
   v1::Device device;
   device.set_id(record.id);
   device.set_agent_id(record.agent);
-  device.set_kind(record.kind.key);
-  v1::DeviceKind& kind = *device.mutable_kind_details();
-  kind.set_model(record.kind.model);
-  kind.set_units(record.kind.units);
-  kind.set_memory_bytes(record.kind.memory.count());
-  kind.set_library(record.kind.library);
+  device.set_kind(ToString(record.kind));
+  *device.mutable_kind_details() = ToProto(record.kind);
   device.set_driver(record.driver);
   device.set_state(std::string(Name(record.state)));
   device.set_state_reason(record.reason);
@@ -61,18 +56,14 @@ Result<DeviceRecord> FromProto(const v1::Device& device) {
   if (device.id().empty()) {
     return Fail(Code::kInvalidArgument, "a device's id is empty");
   }
-  const v1::DeviceKind& kind = device.kind_details();
-  const DeviceKind typed{kind.model(), kind.units(), Bytes(kind.memory_bytes()),
-                         kind.library()};
-  if (kind.model().empty() || kind.library().empty() || kind.units() < 1 ||
-      kind.memory_bytes() < 0 || device.kind() != ToString(typed)) {
+  record.kind = ucudnn::FromProto(device.kind_details());
+  if (const auto read = ParseDeviceKind(device.kind());
+      !read || *read != record.kind || record.kind.units < 1) {
     return Fail(Code::kInvalidArgument,
                 "device {}: kind '{}' is not the text of its details, '{}'",
-                device.id(), device.kind(), ToString(typed));
+                device.id(), device.kind(), ToString(record.kind));
   }
   record.id = device.id();
-  record.kind = {device.kind(), typed.model, typed.units, typed.memory,
-                 typed.library};
   record.driver = device.driver();
   UCUDNN_ASSIGN_OR_RETURN(record.state, ParseDeviceState(device.state()));
   record.reason = device.state_reason();
@@ -135,7 +126,7 @@ Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
   }
   const std::int64_t now = clock_.NowMs();
   LeaseRequest lease;
-  lease.kind = device.kind.key;
+  lease.kind = ToString(device.kind);
   lease.agent = request.agent_id();
   lease.device = device.id;
   lease.max_count = most;
@@ -189,12 +180,11 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
   TaskCompletion completion;
   completion.lease = lease;
   completion.max_workspace = Bytes(request.max_workspace_bytes());
-  completion.device = request.device_id();
-  completion.driver = request.driver();
-  completion.measured_ms = now;
+  completion.origin = {.device = request.device_id(),
+                       .driver = request.driver(),
+                       .measured_ms = now,
+                       .clocks = FromProto(request.clocks())};
   completion.now_ms = now;
-  completion.clocks = {request.clocks().sm_mhz(), request.clocks().memory_mhz(),
-                       request.clocks().throttle()};
   for (int i = 0; i < request.measurements_size(); ++i) {
     Result<MeasuredPoint> point = ucudnn::FromProto(request.measurements(i));
     if (!point) {
@@ -281,7 +271,7 @@ Result<v1::ListDevicesResponse> Coordinator::ListDevices(
       PageOf(devices, request, [](const DeviceRecord& d) { return d.id; }));
   std::map<std::string, std::vector<DeviceComparison>> compared;
   for (const DeviceRecord& device : page) {
-    const std::string& kind = device.kind.key;
+    const std::string kind = ToString(device.kind);
     if (!compared.contains(kind)) {
       UCUDNN_ASSIGN_OR_RETURN(compared[kind], CompareKind(kind));
     }
@@ -293,7 +283,8 @@ Result<v1::ListDevicesResponse> Coordinator::ListDevices(
 Result<v1::Device> Coordinator::GetDevice(const v1::GetRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const DeviceRecord device,
                           store_.GetDevice(request.id()));
-  UCUDNN_ASSIGN_OR_RETURN(const auto compared, CompareKind(device.kind.key));
+  UCUDNN_ASSIGN_OR_RETURN(const auto compared,
+                          CompareKind(ToString(device.kind)));
   return ToProto(device, compared);
 }
 

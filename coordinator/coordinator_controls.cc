@@ -22,7 +22,7 @@ Result<std::vector<DeviceComparison>> Coordinator::CompareKind(
 Status Coordinator::LeaseControls(const DeviceRecord& device, int max_count,
                                   v1::LeaseTasksResponse* response) {
   UCUDNN_ASSIGN_OR_RETURN(const KindControls controls,
-                          store_.LoadControls(device.kind.key));
+                          store_.LoadControls(ToString(device.kind)));
   for (const DueControl& due :
        DueControls(controls, device.id, device.driver, clock_.NowMs())) {
     if (response->tasks_size() == max_count) break;
@@ -72,9 +72,10 @@ Status Coordinator::ReportControl(const v1::ReportTaskRequest& request) {
     measurement.time = point.time;
     measurement.spread = point.spread;
   }
-  UCUDNN_ASSIGN_OR_RETURN(const auto before, CompareKind(device.kind.key));
+  UCUDNN_ASSIGN_OR_RETURN(const auto before,
+                          CompareKind(ToString(device.kind)));
   UCUDNN_RETURN_IF_ERROR(store_.PutControlMeasurement(measurement));
-  UCUDNN_ASSIGN_OR_RETURN(const auto after, CompareKind(device.kind.key));
+  UCUDNN_ASSIGN_OR_RETURN(const auto after, CompareKind(ToString(device.kind)));
   const auto deviated = [&](const std::string& id) {
     const auto found = std::ranges::find(before, id, &DeviceComparison::device);
     return found != before.end() && found->deviates;
@@ -85,7 +86,7 @@ Status Coordinator::ReportControl(const v1::ReportTaskRequest& request) {
                 "event={} device={} kind=\"{}\" relative_time={:.3f} "
                 "why=\"{}\"",
                 c.deviates ? "device_deviates" : "device_deviates_no_more",
-                c.device, device.kind.key, c.relative_time, c.text);
+                c.device, ToString(device.kind), c.relative_time, c.text);
   }
   return {};
 }
@@ -107,7 +108,7 @@ Result<std::vector<std::string>> Coordinator::DoubtsAbout(
     std::int64_t total = 0;
     for (const Measurement& m : measurements) {
       if (!problems.contains(m.problem)) continue;
-      ++by_device[m.device];
+      ++by_device[m.origin.device];
       ++total;
     }
     for (const DeviceComparison& c : compared) {

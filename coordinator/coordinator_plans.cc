@@ -21,16 +21,6 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kMaxTasksPerPlan = 1'000'000;
 constexpr std::size_t kFailuresTold = 5;
 
-Result<Network> LayersOf(const v1::Network& message) {
-  Network network;
-  network.name = message.name();
-  for (const v1::Layer& layer : message.layers()) {
-    UCUDNN_ASSIGN_OR_RETURN(ConvLayer l, FromProto(layer));
-    network.layers.push_back(std::move(l));
-  }
-  return network;
-}
-
 std::vector<TaskKey> KeysOf(const std::vector<Need>& needs) {
   std::vector<TaskKey> keys;
   keys.reserve(needs.size());
@@ -71,10 +61,10 @@ Result<std::string> Coordinator::OnlyKind() {
   UCUDNN_ASSIGN_OR_RETURN(const auto kinds, store_.ListKinds());
   std::vector<std::string> usable;
   for (const KindSummary& kind : kinds) {
-    if (kind.usable > 0) usable.push_back(kind.kind.key);
+    if (kind.usable > 0) usable.push_back(ToString(kind.kind));
   }
   // An agent that is away for a moment does not change what is meant.
-  if (usable.empty() && kinds.size() == 1) return kinds[0].kind.key;
+  if (usable.empty() && kinds.size() == 1) return ToString(kinds[0].kind);
   if (usable.size() == 1) return usable[0];
   if (usable.empty()) {
     return Fail(Code::kFailedPrecondition,
@@ -99,7 +89,7 @@ Result<Coordinator::Inputs> Coordinator::LookUp(
   UCUDNN_ASSIGN_OR_RETURN(const NetworkRecord record,
                           store_.GetNetwork(spec.network));
   UCUDNN_ASSIGN_OR_RETURN(const v1::Network network, ToProto(record));
-  UCUDNN_ASSIGN_OR_RETURN(inputs.network, LayersOf(network));
+  UCUDNN_ASSIGN_OR_RETURN(inputs.network, FromProto(network));
   inputs.network_revision = record.revision;
   inputs.needs = NeedsOf(inputs.network, spec);
   if (inputs.needs.size() > kMaxTasksPerPlan) {
@@ -227,7 +217,7 @@ Result<v1::MeasureProgress> Coordinator::MeasureFor(
   if (!queue.waiting_kinds.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(const auto kinds, store_.ListKinds());
     for (const KindSummary& kind : kinds) {
-      if (kind.usable > 0) queue.waiting_kinds.erase(kind.kind.key);
+      if (kind.usable > 0) queue.waiting_kinds.erase(ToString(kind.kind));
     }
   }
   for (const std::string& kind : queue.waiting_kinds) {

@@ -4,25 +4,20 @@
 #include <set>
 #include <utility>
 
+#include "base/device_kind.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/page.h"
-#include "device/device.h"
 #include "proto/convert.h"
 
 namespace ucudnn {
 namespace {
 
-// A point with where it comes from.
-v1::Measurement ToProto(const Measurement& measurement) {
-  v1::Measurement message = ToProto(measurement.point);
-  message.set_device(measurement.device);
-  message.set_driver(measurement.driver);
-  message.set_measured_ms(measurement.measured_ms);
-  const DeviceClocks& clocks = measurement.clocks;
-  message.mutable_clocks()->set_sm_mhz(clocks.sm_mhz);
-  message.mutable_clocks()->set_memory_mhz(clocks.memory_mhz);
-  message.mutable_clocks()->set_throttle(clocks.throttle);
-  return message;
+// Whether what was measured under `driver` is of no use to devices that have
+// those drivers; of what is not known, nothing is.
+bool IsStale(const std::string& driver,
+             const std::vector<std::string>& current) {
+  return !driver.empty() && !current.empty() &&
+         !std::ranges::binary_search(current, driver);
 }
 
 v1::CompleteBatch ToProto(const CompleteBatch& batch) {
@@ -31,22 +26,6 @@ v1::CompleteBatch ToProto(const CompleteBatch& batch) {
   message.set_max_workspace_bytes(batch.max_workspace.count());
   message.set_driver(batch.driver);
   return message;
-}
-
-Result<Measurement> FromProto(const std::string& kind,
-                              const std::string& problem,
-                              const v1::Measurement& message) {
-  Measurement measurement;
-  measurement.kind = kind;
-  measurement.problem = problem;
-  UCUDNN_ASSIGN_OR_RETURN(measurement.point, ucudnn::FromProto(message));
-  measurement.device = message.device();
-  measurement.driver = message.driver();
-  measurement.measured_ms = message.measured_ms();
-  measurement.clocks = {message.clocks().sm_mhz(),
-                        message.clocks().memory_mhz(),
-                        message.clocks().throttle()};
-  return measurement;
 }
 
 }  // namespace
@@ -80,7 +59,7 @@ Result<v1::ListProfilesResponse> Coordinator::ListProfiles(
     UCUDNN_ASSIGN_OR_RETURN(const auto current, DriversOf(profile.kind));
     for (const auto& [driver, points] : profile.points_by_driver) {
       p.add_drivers(driver);
-      if (!current.empty() && !std::ranges::binary_search(current, driver)) {
+      if (IsStale(driver, current)) {
         p.set_stale_points(p.stale_points() + points);
       }
     }
@@ -97,6 +76,7 @@ Result<v1::Profile> Coordinator::GetProfile(const v1::GetRequest& request) {
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto complete,
                           store_.ListCompleteBatches(request.id()));
+  UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(request.id()));
   v1::Profile message;
   message.set_id(request.id());
   auto batch = complete.begin();
@@ -110,7 +90,10 @@ Result<v1::Profile> Coordinator::GetProfile(const v1::GetRequest& request) {
         *problem.add_complete() = ToProto(*batch);
       }
     }
-    *message.mutable_problems()->rbegin()->add_measurements() = ToProto(m);
+    v1::Measurement& measurement =
+        *message.mutable_problems()->rbegin()->add_measurements();
+    measurement = ucudnn::ToProto(m.point, m.origin);
+    measurement.set_stale(IsStale(m.origin.driver, drivers));
   }
   return message;
 }
@@ -139,7 +122,7 @@ Result<v1::ProblemProfile> Coordinator::GetProblemProfile(
     }
   }
   for (const CompleteBatch& batch : complete) {
-    if (drivers.empty() || std::ranges::binary_search(drivers, batch.driver)) {
+    if (!IsStale(batch.driver, drivers)) {
       *message.add_complete() = ToProto(batch);
     }
   }
@@ -157,12 +140,12 @@ Result<v1::ProfileSummary> Coordinator::PutProfile(const v1::Profile& request) {
       return Within("problem", problem.error());
     }
     for (const v1::Measurement& message : profile.measurements()) {
-      Result<Measurement> measurement =
-          FromProto(request.id(), profile.problem(), message);
-      if (!measurement) {
-        return Within(profile.problem(), std::move(measurement).error());
+      Result<MeasuredPoint> point = FromProto(message);
+      if (!point) {
+        return Within(profile.problem(), std::move(point).error());
       }
-      measurements.push_back(*std::move(measurement));
+      measurements.push_back({request.id(), profile.problem(),
+                              *std::move(point), OriginOf(message)});
     }
     for (const v1::CompleteBatch& batch : profile.complete()) {
       if (batch.batch() < 1 || batch.batch() > kMaxBatchSize.count() ||

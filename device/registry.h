@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/device_clocks.h"
+#include "base/measured_point.h"
 #include "base/result.h"
 #include "device/device.h"
 

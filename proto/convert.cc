@@ -1,5 +1,7 @@
 #include "proto/convert.h"
 
+#include <algorithm>
+#include <set>
 #include <utility>
 
 namespace ucudnn {
@@ -41,6 +43,16 @@ Status IsBatch(std::string_view name, std::int64_t value, std::int64_t min) {
   if (value >= min && value <= kMaxBatchSize.count()) return {};
   return Fail(Code::kInvalidArgument, "{} is {}; {} to {} is accepted", name,
               value, min, kMaxBatchSize.count());
+}
+
+using google::protobuf::FieldDescriptor;
+
+// The field of v1::Measurement that holds the number.
+const FieldDescriptor& FieldOf(const PointNumber& number) {
+  const FieldDescriptor* field =
+      v1::Measurement::descriptor()->FindFieldByNumber(number.field);
+  UCUDNN_CHECK(field != nullptr && field->name() == number.name);
+  return *field;
 }
 
 Result<MicroBatch> FromProto(const v1::MicroBatch& message) {
@@ -136,6 +148,42 @@ Result<ConvLayer> FromProto(const v1::Layer& message) {
   return layer;
 }
 
+Result<Network> FromProto(const v1::Network& message) {
+  Network network;
+  network.name = message.name();
+  for (const v1::Layer& layer : message.layers()) {
+    UCUDNN_ASSIGN_OR_RETURN(ConvLayer l, FromProto(layer));
+    network.layers.push_back(std::move(l));
+  }
+  return network;
+}
+
+v1::DeviceKind ToProto(const DeviceKind& kind) {
+  v1::DeviceKind message;
+  message.set_model(kind.model);
+  message.set_units(kind.units);
+  message.set_memory_bytes(kind.memory.count());
+  message.set_library(kind.library);
+  return message;
+}
+
+DeviceKind FromProto(const v1::DeviceKind& message) {
+  return {message.model(), message.units(), Bytes(message.memory_bytes()),
+          message.library()};
+}
+
+v1::DeviceClocks ToProto(const DeviceClocks& clocks) {
+  v1::DeviceClocks message;
+  message.set_sm_mhz(clocks.sm_mhz);
+  message.set_memory_mhz(clocks.memory_mhz);
+  message.set_throttle(clocks.throttle);
+  return message;
+}
+
+DeviceClocks FromProto(const v1::DeviceClocks& message) {
+  return {message.sm_mhz(), message.memory_mhz(), message.throttle()};
+}
+
 v1::Measurement ToProto(const MeasuredPoint& point) {
   v1::Measurement message;
   message.set_batch(point.batch.count());
@@ -143,41 +191,101 @@ v1::Measurement ToProto(const MeasuredPoint& point) {
   message.set_math(point.algorithm.math);
   message.set_precision(std::string(Name(point.algorithm.precision)));
   message.set_workspace_bytes(point.workspace.count());
-  message.set_time_ns(point.time.count());
-  message.set_spread_ns(point.spread.count());
-  message.set_repeats(point.repeats);
-  message.set_min_ns(point.min.count());
-  message.set_p90_ns(point.p90.count());
-  message.set_enqueue_ns(point.enqueue.count());
+  const auto& reflection = *message.GetReflection();
+  for (const PointNumber& number : PointNumbers()) {
+    const auto& field = FieldOf(number);
+    const std::int64_t value = number.get(point);
+    if (field.cpp_type() == FieldDescriptor::CPPTYPE_INT32) {
+      reflection.SetInt32(&message, &field, static_cast<std::int32_t>(value));
+    } else {
+      reflection.SetInt64(&message, &field, value);
+    }
+  }
+  return message;
+}
+
+v1::Measurement ToProto(const MeasuredPoint& point, const PointOrigin& origin) {
+  v1::Measurement message = ToProto(point);
+  message.set_device(origin.device);
+  message.set_driver(origin.driver);
+  message.set_measured_ms(origin.measured_ms);
+  *message.mutable_clocks() = ToProto(origin.clocks);
   return message;
 }
 
 Result<MeasuredPoint> FromProto(const v1::Measurement& message) {
-  MeasuredPoint point;
-  UCUDNN_RETURN_IF_ERROR(IsBatch("batch", message.batch(), 1));
-  UCUDNN_RETURN_IF_ERROR(
-      NotNegative("workspace_bytes", message.workspace_bytes()));
-  UCUDNN_RETURN_IF_ERROR(NotNegative("repeats", message.repeats()));
-  UCUDNN_RETURN_IF_ERROR(IsTime("time_ns", message.time_ns()));
-  UCUDNN_RETURN_IF_ERROR(IsTime("spread_ns", message.spread_ns()));
-  if (message.algorithm().empty()) {
-    return Fail(Code::kInvalidArgument, "algorithm is empty");
+  UCUDNN_ASSIGN_OR_RETURN(
+      MeasuredPoint point,
+      MakePoint(message.batch(), message.algorithm(), message.math(),
+                message.precision(), message.workspace_bytes()));
+  const auto& reflection = *message.GetReflection();
+  for (const PointNumber& number : PointNumbers()) {
+    const auto& field = FieldOf(number);
+    const std::int64_t value =
+        field.cpp_type() == FieldDescriptor::CPPTYPE_INT32
+            ? std::int64_t{reflection.GetInt32(message, &field)}
+            : reflection.GetInt64(message, &field);
+    UCUDNN_RETURN_IF_ERROR(SetNumber(number, value, &point));
   }
-  point.batch = BatchSize(message.batch());
-  point.algorithm = {message.algorithm(), message.math(), Precision::kFp32};
-  UCUDNN_ASSIGN_OR_RETURN(point.algorithm.precision,
-                          ParsePrecision(message.precision()));
-  point.workspace = Bytes(message.workspace_bytes());
-  point.time = Nanoseconds(message.time_ns());
-  point.spread = Nanoseconds(message.spread_ns());
-  point.repeats = message.repeats();
-  UCUDNN_RETURN_IF_ERROR(IsTime("min_ns", message.min_ns()));
-  UCUDNN_RETURN_IF_ERROR(IsTime("p90_ns", message.p90_ns()));
-  point.min = Nanoseconds(message.min_ns());
-  point.p90 = Nanoseconds(message.p90_ns());
-  UCUDNN_RETURN_IF_ERROR(IsTime("enqueue_ns", message.enqueue_ns()));
-  point.enqueue = Nanoseconds(message.enqueue_ns());
   return point;
+}
+
+PointOrigin OriginOf(const v1::Measurement& message) {
+  return {.device = message.device(),
+          .driver = message.driver(),
+          .measured_ms = message.measured_ms(),
+          .clocks = FromProto(message.clocks())};
+}
+
+std::vector<v1::Profile> ToProto(const Profile& profile) {
+  std::vector<v1::Profile> messages;
+  std::set<std::pair<std::string, ConvProblem>> done;
+  for (const KernelProfile& kernel : profile.kernels) {
+    if (!kernel.problem) continue;
+    if (!done.emplace(kernel.id.device, *kernel.problem).second) continue;
+    auto message =
+        std::ranges::find(messages, kernel.id.device, &v1::Profile::id);
+    if (message == messages.end()) {
+      message = messages.emplace(messages.end());
+      message->set_id(kernel.id.device);
+    }
+    v1::ProblemProfile& problem = *message->add_problems();
+    problem.set_problem(ToString(*kernel.problem));
+    for (std::size_t i = 0; i < kernel.points.size(); ++i) {
+      *problem.add_measurements() =
+          kernel.origins.empty() ? ToProto(kernel.points[i])
+                                 : ToProto(kernel.points[i], kernel.origins[i]);
+    }
+    for (const auto& [batch, complete] : kernel.complete) {
+      v1::CompleteBatch& c = *problem.add_complete();
+      c.set_batch(batch.count());
+      c.set_max_workspace_bytes(complete.max_workspace.count());
+      c.set_driver(complete.driver);
+    }
+  }
+  return messages;
+}
+
+Result<Profile> FromProto(const v1::Profile& message) {
+  Profile profile;
+  for (const v1::ProblemProfile& of_problem : message.problems()) {
+    UCUDNN_ASSIGN_OR_RETURN(const ConvProblem problem,
+                            ParseConvProblem(of_problem.problem()));
+    KernelProfile& kernel = profile.kernels.emplace_back();
+    kernel.id = {message.id(), "measured",        of_problem.problem(),
+                 problem.op,   problem.precision, problem.layout};
+    kernel.problem = problem;
+    for (const v1::Measurement& measurement : of_problem.measurements()) {
+      UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point, FromProto(measurement));
+      kernel.points.push_back(std::move(point));
+      kernel.origins.push_back(OriginOf(measurement));
+    }
+    for (const v1::CompleteBatch& complete : of_problem.complete()) {
+      kernel.complete[BatchSize(complete.batch())] = {
+          Bytes(complete.max_workspace_bytes()), complete.driver()};
+    }
+  }
+  return profile;
 }
 
 v1::WorkspacePlan ToProto(const WorkspacePlan& plan) {

@@ -4,8 +4,9 @@
 // Between the messages of ucudnn.v1 and the vocabulary of base/. What comes
 // from the wire is checked: kInvalidArgument names the field.
 
-#include <string>
+#include <vector>
 
+#include "base/device_kind.h"
 #include "base/network.h"
 #include "base/plan.h"
 #include "base/profile.h"
@@ -17,8 +18,26 @@ namespace ucudnn {
 v1::Layer ToProto(const ConvLayer& layer);
 Result<ConvLayer> FromProto(const v1::Layer& layer);
 
+Result<Network> FromProto(const v1::Network& network);
+
+v1::DeviceKind ToProto(const DeviceKind& kind);
+DeviceKind FromProto(const v1::DeviceKind& kind);
+
+v1::DeviceClocks ToProto(const DeviceClocks& clocks);
+DeviceClocks FromProto(const v1::DeviceClocks& clocks);
+
+// The point of a measurement, and its origin, which only whole profiles have.
 v1::Measurement ToProto(const MeasuredPoint& point);
+v1::Measurement ToProto(const MeasuredPoint& point, const PointOrigin& origin);
 Result<MeasuredPoint> FromProto(const v1::Measurement& measurement);
+PointOrigin OriginOf(const v1::Measurement& measurement);
+
+// A profile by problem, one message for each device kind. Kernels of one
+// problem are the same one, of which the first counts; those without are left
+// out.
+std::vector<v1::Profile> ToProto(const Profile& profile);
+// Each problem as a layer, named like it, of the network "measured".
+Result<Profile> FromProto(const v1::Profile& profile);
 
 v1::WorkspacePlan ToProto(const WorkspacePlan& plan);
 Result<WorkspacePlan> FromProto(const v1::WorkspacePlan& plan);

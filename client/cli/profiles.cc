@@ -1,12 +1,18 @@
 // What was measured of kinds of devices: listed, and moved between
 // coordinators.
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <memory>
+#include <optional>
 
+#include "base/device_kind.h"
 #include "base/files/file.h"
-#include "client/cli/profile_csv.h"
+#include "base/onnx/network_file.h"
+#include "base/profile_network.h"
 #include "client/cli/server.h"
+#include "proto/convert.h"
 #include "proto/json.h"
 
 namespace ucudnn::ctl {
@@ -32,11 +38,31 @@ Status List(const Server& server, OutputFormat format) {
   });
 }
 
-Status Export(const Server& server, const std::string& kind,
-              const std::string& path) {
+struct ExportOptions {
+  std::string kind;
+  std::string network;
+  bool stale = false;
+  std::string path;
+};
+
+// Takes out the measurements that no plan is made from; returns how many.
+int RemoveStale(v1::Profile* profile) {
+  int removed = 0;
+  for (v1::ProblemProfile& problem : *profile->mutable_problems()) {
+    auto& all = *problem.mutable_measurements();
+    const auto stale = std::stable_partition(
+        all.begin(), all.end(),
+        [](const v1::Measurement& m) { return !m.stale(); });
+    removed += static_cast<int>(all.end() - stale);
+    all.erase(stale, all.end());
+  }
+  return removed;
+}
+
+Status Export(const Server& server, const ExportOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
-  std::vector<std::string> kinds = {kind};
-  if (kind.empty()) {
+  std::vector<std::string> kinds = {options.kind};
+  if (options.kind.empty()) {
     v1::ListRequest request;
     request.set_limit(1000);
     UCUDNN_ASSIGN_OR_RETURN(const auto response,
@@ -49,40 +75,118 @@ Status Export(const Server& server, const std::string& kind,
       return Fail(Code::kNotFound, "nothing has been measured yet");
     }
   }
-  std::vector<v1::Profile> profiles;
-  for (const std::string& each : kinds) {
-    UCUDNN_ASSIGN_OR_RETURN(v1::Profile profile, connection->GetProfile(each));
-    profiles.push_back(std::move(profile));
+  std::optional<Network> network;
+  if (!options.network.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(const v1::Network registered,
+                            connection->GetNetwork(options.network));
+    UCUDNN_ASSIGN_OR_RETURN(network, FromProto(registered));
   }
-  return WriteText(path, ProfilesToCsv(profiles));
+  Profile all;
+  int stale = 0;
+  for (const std::string& kind : kinds) {
+    UCUDNN_ASSIGN_OR_RETURN(v1::Profile message, connection->GetProfile(kind));
+    if (!options.stale) stale += RemoveStale(&message);
+    UCUDNN_ASSIGN_OR_RETURN(Profile profile, FromProto(message));
+    if (network) profile = ForNetwork(profile, *network);
+    std::ranges::move(profile.kernels, std::back_inserter(all.kernels));
+  }
+  if (network && all.kernels.empty()) {
+    return Fail(Code::kNotFound, "nothing is measured of network '{}'",
+                options.network);
+  }
+  if (stale > 0) {
+    fmt::print(stderr,
+               "ucudnn: {} measurements are left out: no device online has the "
+               "driver that they were made under; --stale exports them too\n",
+               stale);
+  }
+  return WriteText(options.path, ToCsv(all));
 }
 
-Status Import(const Server& server, const std::string& path,
-              OutputFormat format) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::string text,
-                          OfInput(ReadFile(path, 1_GiB)));
-  UCUDNN_ASSIGN_OR_RETURN(const auto profiles, ProfilesFromCsv(text, path));
+struct ImportOptions {
+  std::string path;
+  std::string network;
+  std::string kind;
+  std::optional<Bytes> complete;
+  OutputFormat format = OutputFormat::kTable;
+};
+
+// Names the kind of the file's only device.
+Status SetKind(const std::string& kind, Profile* profile) {
+  const std::string device = profile->kernels.front().id.device;
+  for (KernelProfile& kernel : profile->kernels) {
+    if (kernel.id.device != device) {
+      return Fail(Code::kInvalidArgument,
+                  "--kind names the kind of one device, but the file has '{}' "
+                  "and '{}'",
+                  device, kernel.id.device);
+    }
+  }
+  for (KernelProfile& kernel : profile->kernels) kernel.id.device = kind;
+  return {};
+}
+
+// Adds what a coordinator must know: kinds and problems.
+Status AddWhatIsMissing(const ImportOptions& options, Profile* profile) {
+  if (!options.kind.empty()) {
+    UCUDNN_RETURN_IF_ERROR(SetKind(options.kind, profile));
+  }
+  if (!options.network.empty()) {
+    // Convolutions do not depend on the batch.
+    UCUDNN_ASSIGN_OR_RETURN(const Network network,
+                            ReadNetworkFile(options.network, BatchSize(1)));
+    UCUDNN_ASSIGN_OR_RETURN(*profile, WithProblems(*profile, network));
+  }
+  for (KernelProfile& kernel : profile->kernels) {
+    const KernelId& id = kernel.id;
+    if (const auto kind = ParseDeviceKind(id.device); !kind) {
+      return Fail(Code::kInvalidArgument,
+                  "device {}; name the file's kind with --kind",
+                  kind.error().message);
+    }
+    if (!kernel.problem) {
+      return Fail(Code::kInvalidArgument,
+                  "nothing tells which convolution {} {} of network '{}' is: "
+                  "the file has no column 'problem'; name the network's file, "
+                  "CSV or ONNX, with --network",
+                  id.layer, Name(id.op), id.network);
+    }
+    if (!options.complete) continue;
+    for (const MeasuredPoint& point : kernel.points) {
+      kernel.complete.try_emplace(
+          point.batch, Completeness{*options.complete, std::string()});
+    }
+  }
+  return {};
+}
+
+Status Import(const Server& server, const ImportOptions& options) {
+  UCUDNN_ASSIGN_OR_RETURN(Profile profile,
+                          OfInput(ReadProfileFile(options.path)));
+  if (Status added = OfInput(AddWhatIsMissing(options, &profile)); !added) {
+    return Within(options.path, std::move(added).error());
+  }
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   v1::ListProfilesResponse imported;
-  for (const v1::Profile& profile : profiles) {
+  for (const v1::Profile& message : ToProto(profile)) {
     v1::ProfileSummary& summary = *imported.add_profiles();
-    summary.set_id(profile.id());
+    summary.set_id(message.id());
     // A problem at a time: messages have a largest size.
-    for (const v1::ProblemProfile& problem : profile.problems()) {
+    for (const v1::ProblemProfile& problem : message.problems()) {
       v1::Profile part;
-      part.set_id(profile.id());
+      part.set_id(message.id());
       *part.add_problems() = problem;
       const auto put = connection->PutProfile(part);
-      if (!put) return Within(path, put.error());
+      if (!put) return Within(options.path, put.error());
       summary.set_problems(summary.problems() + put->problems());
       summary.set_points(summary.points() + put->points());
     }
   }
-  return Print(format, ToJson(imported)["profiles"], [&] {
+  return Print(options.format, ToJson(imported)["profiles"], [&] {
     std::string said;
-    for (const v1::ProfileSummary& profile : imported.profiles()) {
-      said += fmt::format("{}: {} problems, {} measurements\n", profile.id(),
-                          profile.problems(), profile.points());
+    for (const v1::ProfileSummary& summary : imported.profiles()) {
+      said += fmt::format("{}: {} problems, {} measurements\n", summary.id(),
+                          summary.problems(), summary.points());
     }
     return said;
   });
@@ -96,25 +200,51 @@ void AddProfileCommands(CLI::App& app, const Server& server, Chosen* chosen) {
       "profiles", "List the device kinds that something is measured of");
   AddOutputOption(profiles, format.get());
 
-  const auto kind = std::make_shared<std::string>();
-  const auto path = std::make_shared<std::string>();
+  const auto to = std::make_shared<ExportOptions>();
   CLI::App* out = profiles->add_subcommand(
       "export", "Write what was measured as CSV that import and solve read");
-  out->add_option("--kind", *kind, "Of this kind of device; all unless given")
+  out->add_option("--kind", to->kind,
+                  "Of this kind of device; all unless given")
       ->option_text("KIND");
-  out->add_option("file", *path, "The file; standard output unless given");
-  out->callback([&server, kind, path, chosen] {
-    *chosen = [&server, kind, path] { return Export(server, *kind, *path); };
+  out->add_option("--network", to->network,
+                  "Of this registered network, by its layers, so that solve "
+                  "plans it; unless given, of every convolution once")
+      ->option_text("NAME");
+  out->add_flag("--stale", to->stale,
+                "Also what was measured under a driver that no device online "
+                "of the kind has now, which no plan is made from");
+  out->add_option("file", to->path, "The file; standard output unless given");
+  out->callback([&server, to, chosen] {
+    *chosen = [&server, to] { return Export(server, *to); };
   });
-  const auto from = std::make_shared<std::string>();
+  const auto from = std::make_shared<ImportOptions>();
   CLI::App* in = profiles->add_subcommand(
-      "import", "Add what another coordinator exported");
-  in->add_option("file", *from, "The file, plain or gzip")->required();
-  AddOutputOption(in, format.get());
-  in->callback([&server, from, format, chosen] {
-    *chosen = [&server, from, format] {
-      return Import(server, *from, *format);
-    };
+      "import", "Add what another coordinator exported, or any profile");
+  in->add_option("file", from->path, "The file, plain or gzip")->required();
+  in->add_option("--network", from->network,
+                 "The network's file, CSV or ONNX: for profiles that do not "
+                 "tell each layer's convolution in a column 'problem'")
+      ->option_text("FILE");
+  in->add_option("--kind", from->kind,
+                 "The kind of the file's device, such as 'NVIDIA "
+                 "H200/132u/139GiB/cudnn-9.19', where it names it otherwise")
+      ->option_text("KIND");
+  in->add_option_function<std::string>(
+        "--complete-up-to",
+        [from](const std::string& text) {
+          const auto size = ParseBytes(text);
+          if (!size) {
+            throw CLI::ValidationError("--complete-up-to",
+                                       size.error().message);
+          }
+          from->complete = *size;
+        },
+        "The file has every algorithm that needs no more workspace than "
+        "this, so that plans need not wait for more measurements")
+      ->option_text("SIZE");
+  AddOutputOption(in, &from->format);
+  in->callback([&server, from, chosen] {
+    *chosen = [&server, from] { return Import(server, *from); };
   });
   profiles->callback([&server, format, out, in, chosen] {
     if (out->parsed() || in->parsed()) return;

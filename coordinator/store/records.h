@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/device_clocks.h"
-#include "base/profile.h"
+#include "base/device_kind.h"
+#include "base/measured_point.h"
 #include "base/result.h"
 #include "base/units.h"
 
@@ -52,21 +52,10 @@ enum class DeviceState {
 std::string_view Name(DeviceState state);
 Result<DeviceState> ParseDeviceState(std::string_view text);
 
-// A device kind: its key, device/device.h ToString(DeviceKind), and its parts.
-struct KindRecord {
-  std::string key;  // "NVIDIA H200/132u/139GiB/cudnn-9.19"
-  std::string model;
-  std::int64_t units = 0;
-  Bytes memory;
-  std::string library;
-
-  friend bool operator==(const KindRecord&, const KindRecord&) = default;
-};
-
 struct DeviceRecord {
   std::string id;     // a UUID, unique in the cluster
   std::string agent;  // the id of the agent that registered it last
-  KindRecord kind;
+  DeviceKind kind;
   std::string driver;
   DeviceState state = DeviceState::kIdle;
   std::string reason;  // for people; empty when idle
@@ -91,7 +80,7 @@ struct AgentBeat {
 };
 
 struct KindSummary {
-  KindRecord kind;
+  DeviceKind kind;
   std::int64_t devices = 0;  // registered, whatever their state
   std::int64_t usable = 0;   // of these, idle or busy
 };
@@ -120,7 +109,7 @@ struct NetworkRecord {
 
 // What a task measures of one problem and batch on a kind.
 struct TaskKey {
-  std::string kind;     // KindRecord::key
+  std::string kind;     // base/device_kind.h ToString(DeviceKind)
   std::string problem;  // base/conv_problem.h ToString(ConvProblem)
   BatchSize batch;
   // base/goal.h ToString(TaskGoal): every algorithm of that batch, or what
@@ -208,11 +197,8 @@ struct TaskCompletion {
   Bytes max_workspace;  // the task's when leased: what the points are under
   // May be empty: no algorithm fits under max_workspace.
   std::vector<MeasuredPoint> points;
-  std::string device;
-  std::string driver;
-  UnixMillis measured_ms = 0;
+  PointOrigin origin;
   UnixMillis now_ms = 0;
-  DeviceClocks clocks = {};
   // One of the points, for other devices of the kind to measure too.
   std::optional<ControlRecord> control = {};
 };
@@ -254,10 +240,7 @@ struct Measurement {
   std::string kind;
   std::string problem;
   MeasuredPoint point;
-  std::string device;  // id; may be one that was never registered (imports)
-  std::string driver;  // what else it was measured under
-  UnixMillis measured_ms = 0;
-  DeviceClocks clocks = {};
+  PointOrigin origin;
 
   friend bool operator==(const Measurement&, const Measurement&) = default;
 };

@@ -12,16 +12,15 @@ constexpr char kSelectAgents[] =
     "SELECT id, host, version, state, registered_ms, last_seen_ms FROM agents ";
 
 constexpr char kSelectDevices[] =
-    "SELECT d.id, d.agent, k.key, k.model, k.units, k.memory_bytes, k.library, "
+    "SELECT d.id, d.agent, k.model, k.units, k.memory_bytes, k.library, "
     "d.driver, d.state, d.reason, d.last_seen_ms "
     "FROM devices d JOIN kinds k ON k.key = d.kind ";
 
-KindRecord KindOf(const SqlRow& row, std::size_t first) {
-  return {.key = row.Text(first),
-          .model = row.Text(first + 1),
-          .units = row.Int(first + 2),
-          .memory = Bytes(row.Int(first + 3)),
-          .library = row.Text(first + 4)};
+DeviceKind KindOf(const SqlRow& row, std::size_t first) {
+  return {.model = row.Text(first),
+          .units = row.Int(first + 1),
+          .memory = Bytes(row.Int(first + 2)),
+          .library = row.Text(first + 3)};
 }
 
 Result<AgentRecord> AgentOf(const SqlRow& row) {
@@ -36,24 +35,25 @@ Result<AgentRecord> AgentOf(const SqlRow& row) {
 
 Result<DeviceRecord> DeviceOf(const SqlRow& row) {
   UCUDNN_ASSIGN_OR_RETURN(const DeviceState state,
-                          ParseDeviceState(row.Text(8)));
+                          ParseDeviceState(row.Text(7)));
   return DeviceRecord{.id = row.Text(0),
                       .agent = row.Text(1),
                       .kind = KindOf(row, 2),
-                      .driver = row.Text(7),
+                      .driver = row.Text(6),
                       .state = state,
-                      .reason = row.Text(9),
-                      .last_seen_ms = row.Int(10)};
+                      .reason = row.Text(8),
+                      .last_seen_ms = row.Int(9)};
 }
 
 Status PutDevice(SqlTransaction& sql, const DeviceRecord& device,
                  const std::string& agent, UnixMillis now_ms) {
-  const KindRecord& kind = device.kind;
+  const DeviceKind& kind = device.kind;
+  const std::string key = ToString(kind);
   // The key is made of the other fields: a known kind is the same one.
   UCUDNN_RETURN_IF_ERROR(sql.Execute(
       "INSERT INTO kinds (key, model, units, memory_bytes, library) "
       "VALUES ($1, $2, $3, $4, $5) ON CONFLICT (key) DO NOTHING",
-      {kind.key, kind.model, kind.units, kind.memory.count(), kind.library}));
+      {key, kind.model, kind.units, kind.memory.count(), kind.library}));
   return sql.Execute(
       "INSERT INTO devices (id, agent, kind, driver, state, reason, "
       "last_seen_ms) VALUES ($1, $2, $3, $4, $5, $6, $7) "
@@ -61,8 +61,8 @@ Status PutDevice(SqlTransaction& sql, const DeviceRecord& device,
       "kind = excluded.kind, driver = excluded.driver, "
       "state = excluded.state, reason = excluded.reason, "
       "last_seen_ms = excluded.last_seen_ms",
-      {device.id, agent, kind.key, device.driver,
-       std::string(Name(device.state)), device.reason, now_ms});
+      {device.id, agent, key, device.driver, std::string(Name(device.state)),
+       device.reason, now_ms});
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ Status SqlStore::RegisterAgent(const AgentRecord& agent,
   UCUDNN_RETURN_IF_ERROR(CheckKey("the agent's id", agent.id));
   for (const DeviceRecord& device : devices) {
     UCUDNN_RETURN_IF_ERROR(CheckKey("a device's id", device.id));
-    UCUDNN_RETURN_IF_ERROR(CheckKey("a device's kind", device.kind.key));
+    UCUDNN_RETURN_IF_ERROR(CheckKey("a device's kind", ToString(device.kind)));
   }
   return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
     UCUDNN_RETURN_IF_ERROR(sql.Execute(
@@ -247,15 +247,15 @@ Result<DeviceRecord> SqlStore::GetDevice(const std::string& id) {
 Result<std::vector<KindSummary>> SqlStore::ListKinds() {
   return InTransaction(*database_, Access::kRead, [](SqlTransaction& sql) {
     return Records(
-        sql.Query("SELECT k.key, k.model, k.units, k.memory_bytes, k.library, "
+        sql.Query("SELECT k.model, k.units, k.memory_bytes, k.library, "
                   "COUNT(*), SUM(CASE WHEN d.state IN ('idle', 'busy') THEN 1 "
                   "ELSE 0 END) FROM kinds k JOIN devices d ON d.kind = k.key "
                   "GROUP BY k.key, k.model, k.units, k.memory_bytes, k.library "
                   "ORDER BY k.key"),
         [](const SqlRow& row) -> Result<KindSummary> {
           return KindSummary{.kind = KindOf(row, 0),
-                             .devices = row.Int(5),
-                             .usable = row.Int(6)};
+                             .devices = row.Int(4),
+                             .usable = row.Int(5)};
         });
   });
 }

@@ -66,13 +66,13 @@ Status AddControl(SqlTransaction& sql, const TaskCompletion& completion) {
       continue;
     }
     return PutMeasurement(sql, {.control = added[0].Int(0),
-                                .device = completion.device,
+                                .device = completion.origin.device,
                                 .round = 1,
-                                .driver = completion.driver,
+                                .driver = completion.origin.driver,
                                 .time = point.time,
                                 .spread = point.spread,
-                                .throttle = completion.clocks.throttle,
-                                .measured_ms = completion.measured_ms});
+                                .throttle = completion.origin.clocks.throttle,
+                                .measured_ms = completion.origin.measured_ms});
   }
   return {};
 }

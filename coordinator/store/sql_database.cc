@@ -69,9 +69,9 @@ SqlRows::SqlRows(std::string row, std::vector<SqlValue> first)
       width_(static_cast<std::size_t>(std::ranges::count(row_, '$'))),
       parameters_(std::move(first)) {}
 
-void SqlRows::Add(std::initializer_list<SqlValue> values) {
+void SqlRows::Add(std::span<const SqlValue> values) {
   UCUDNN_CHECK(values.size() == width_);
-  parameters_.insert(parameters_.end(), values);
+  parameters_.insert(parameters_.end(), values.begin(), values.end());
 }
 
 std::string SqlRows::Text() const {

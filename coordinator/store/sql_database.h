@@ -146,7 +146,10 @@ class SqlRows {
  public:
   explicit SqlRows(std::string row, std::vector<SqlValue> first = {});
 
-  void Add(std::initializer_list<SqlValue> values);
+  void Add(std::span<const SqlValue> values);
+  void Add(std::initializer_list<SqlValue> values) {
+    Add(std::span(values.begin(), values.size()));
+  }
   std::string Text() const;
   std::span<const SqlValue> parameters() const { return parameters_; }
 

@@ -22,8 +22,8 @@ std::vector<const Measurement*> Newest(
   sorted.reserve(measurements.size());
   for (const Measurement& m : measurements) sorted.push_back(&m);
   std::ranges::stable_sort(sorted, [](const auto* a, const auto* b) {
-    return std::tuple(PointKey(*a), a->measured_ms) <
-           std::tuple(PointKey(*b), b->measured_ms);
+    return std::tuple(PointKey(*a), a->origin.measured_ms) <
+           std::tuple(PointKey(*b), b->origin.measured_ms);
   });
   std::vector<const Measurement*> newest;
   newest.reserve(sorted.size());
@@ -42,29 +42,76 @@ Status Check(const Measurement& m) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("a measurement's problem", m.problem));
   UCUDNN_RETURN_IF_ERROR(
       CheckKey("a measurement's algorithm", m.point.algorithm.name));
+  if (const Status valid = CheckPoint(m.point); !valid) {
+    return Within("a measurement's point", valid.error());
+  }
   if (m.point.algorithm.math.empty()) return {};
   return CheckKey("a measurement's math mode", m.point.algorithm.math);
 }
 
-// The columns that PointOf reads.
-constexpr char kPointColumns[] =
-    "batch, algorithm, math, precision_name, workspace_bytes, time_ns, "
-    "spread_ns, repeats, min_ns, p90_ns, enqueue_ns";
+// A measurement's columns: those that identify it, then its numbers, then where
+// it comes from.
+constexpr char kKeyColumns[] =
+    "kind, problem, batch, algorithm, math, precision_name, workspace_bytes";
+constexpr char kOriginColumns[] =
+    "device, driver, measured_ms, sm_clock_mhz, memory_clock_mhz, throttle";
 
-Result<MeasuredPoint> PointOf(const SqlRow& row, std::size_t first) {
-  UCUDNN_ASSIGN_OR_RETURN(const Precision precision,
-                          ParsePrecision(row.Text(first + 3)));
-  return MeasuredPoint{.batch = BatchSize(row.Int(first)),
-                       .algorithm = {.name = row.Text(first + 1),
-                                     .math = row.Text(first + 2),
-                                     .precision = precision},
-                       .workspace = Bytes(row.Int(first + 4)),
-                       .time = Nanoseconds(row.Int(first + 5)),
-                       .spread = Nanoseconds(row.Int(first + 6)),
-                       .repeats = static_cast<int>(row.Int(first + 7)),
-                       .min = Nanoseconds(row.Int(first + 8)),
-                       .p90 = Nanoseconds(row.Int(first + 9)),
-                       .enqueue = Nanoseconds(row.Int(first + 10))};
+// "time_ns, spread_ns, ...", each written by `format`.
+std::string NumberColumns(
+    fmt::format_string<const std::string_view&> format = "{}") {
+  std::vector<std::string> columns;
+  for (const PointNumber& number : PointNumbers()) {
+    columns.push_back(fmt::format(format, number.name));
+  }
+  return fmt::format("{}", fmt::join(columns, ", "));
+}
+
+std::string PointColumns() {
+  return "batch, algorithm, math, precision_name, workspace_bytes, " +
+         NumberColumns();
+}
+
+// Reads the columns of PointColumns(), from `*column` on, which it moves past
+// them.
+Result<MeasuredPoint> PointOf(const SqlRow& row, std::size_t* column) {
+  const std::size_t first = *column;
+  UCUDNN_ASSIGN_OR_RETURN(
+      MeasuredPoint point,
+      MakePoint(row.Int(first), row.Text(first + 1), row.Text(first + 2),
+                row.Text(first + 3), row.Int(first + 4)));
+  *column += 5;
+  for (const PointNumber& number : PointNumbers()) {
+    UCUDNN_RETURN_IF_ERROR(SetNumber(number, row.Int((*column)++), &point));
+  }
+  return point;
+}
+
+PointOrigin OriginOf(const SqlRow& row, std::size_t first) {
+  return {
+      .device = row.Text(first),
+      .driver = row.Text(first + 1),
+      .measured_ms = row.Int(first + 2),
+      .clocks = {row.Int(first + 3), row.Int(first + 4), row.Text(first + 5)}};
+}
+
+// All columns of a measurement.
+std::vector<SqlValue> ValuesOf(const Measurement& m) {
+  const MeasuredPoint& p = m.point;
+  std::vector<SqlValue> values = {m.kind,
+                                  m.problem,
+                                  p.batch.count(),
+                                  p.algorithm.name,
+                                  p.algorithm.math,
+                                  std::string(Name(p.algorithm.precision)),
+                                  p.workspace.count()};
+  for (const PointNumber& number : PointNumbers()) {
+    values.emplace_back(number.get(p));
+  }
+  const PointOrigin& o = m.origin;
+  values.insert(values.end(),
+                {o.device, o.driver, o.measured_ms, o.clocks.sm_mhz,
+                 o.clocks.memory_mhz, o.clocks.throttle});
+  return values;
 }
 
 }  // namespace
@@ -76,37 +123,24 @@ Status UpsertMeasurements(SqlTransaction& sql,
   return InPieces(
       sql.dialect(), std::span<const Measurement* const>(newest),
       [&](auto piece) -> Status {
-        SqlRows rows(
-            "($, $, $, $, $, $, $, $, $, $, $, $, $, $, $, $, $, $, $)");
-        for (const Measurement* m : piece) {
-          const MeasuredPoint& p = m->point;
-          rows.Add({m->kind, m->problem, p.batch.count(), p.algorithm.name,
-                    p.algorithm.math, std::string(Name(p.algorithm.precision)),
-                    p.workspace.count(), std::int64_t{p.time.count()},
-                    std::int64_t{p.spread.count()}, std::int64_t{p.repeats},
-                    m->device, m->driver, m->measured_ms,
-                    std::int64_t{p.min.count()}, std::int64_t{p.p90.count()},
-                    m->clocks.sm_mhz, m->clocks.memory_mhz, m->clocks.throttle,
-                    std::int64_t{p.enqueue.count()}});
-        }
+        const std::size_t columns = 7 + PointNumbers().size() + 6;
+        std::string row = "($";
+        for (std::size_t i = 1; i < columns; ++i) row += ", $";
+        SqlRows rows(row + ")");
+        for (const Measurement* m : piece) rows.Add(ValuesOf(*m));
         return sql.Execute(
-            "INSERT INTO measurements (kind, problem, batch, algorithm, math, "
-            "precision_name, workspace_bytes, time_ns, spread_ns, repeats, "
-            "device, driver, measured_ms, min_ns, p90_ns, sm_clock_mhz, "
-            "memory_clock_mhz, throttle, enqueue_ns) VALUES " +
-                rows.Text() +
-                " ON CONFLICT (kind, problem, batch, algorithm, math, "
-                "precision_name, workspace_bytes) DO UPDATE SET "
-                "time_ns = excluded.time_ns, spread_ns = excluded.spread_ns, "
-                "repeats = excluded.repeats, device = excluded.device, "
-                "driver = excluded.driver, "
+            fmt::format(
+                "INSERT INTO measurements ({}, {}, {}) VALUES {} "
+                "ON CONFLICT (kind, problem, batch, algorithm, math, "
+                "precision_name, workspace_bytes) DO UPDATE SET {}, "
+                "device = excluded.device, driver = excluded.driver, "
                 "measured_ms = excluded.measured_ms, "
-                "min_ns = excluded.min_ns, p90_ns = excluded.p90_ns, "
                 "sm_clock_mhz = excluded.sm_clock_mhz, "
                 "memory_clock_mhz = excluded.memory_clock_mhz, "
-                "throttle = excluded.throttle, "
-                "enqueue_ns = excluded.enqueue_ns "
+                "throttle = excluded.throttle "
                 "WHERE excluded.measured_ms >= measurements.measured_ms",
+                kKeyColumns, NumberColumns(), kOriginColumns, rows.Text(),
+                NumberColumns("{0} = excluded.{0}")),
             rows.parameters());
       });
 }
@@ -188,21 +222,17 @@ Result<std::vector<Measurement>> SqlStore::LoadMeasurements(
     const std::string& kind) {
   return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
     auto measurements = Records(
-        sql.Query(fmt::format("SELECT problem, device, driver, measured_ms, "
-                              "sm_clock_mhz, memory_clock_mhz, throttle, {} "
-                              "FROM measurements WHERE kind = $1",
-                              kPointColumns),
+        sql.Query(fmt::format("SELECT problem, {}, {} FROM measurements "
+                              "WHERE kind = $1",
+                              PointColumns(), kOriginColumns),
                   {kind}),
         [&](const SqlRow& row) -> Result<Measurement> {
-          Measurement m{.kind = kind,
-                        .problem = row.Text(0),
-                        .point = {},
-                        .device = row.Text(1),
-                        .driver = row.Text(2),
-                        .measured_ms = row.Int(3),
-                        .clocks = {row.Int(4), row.Int(5), row.Text(6)}};
-          UCUDNN_ASSIGN_OR_RETURN(m.point, PointOf(row, 7));
-          return m;
+          std::size_t column = 1;
+          UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point, PointOf(row, &column));
+          return Measurement{.kind = kind,
+                             .problem = row.Text(0),
+                             .point = std::move(point),
+                             .origin = OriginOf(row, column)};
         });
     if (measurements) std::ranges::sort(*measurements, {}, PointKey);
     return measurements;
@@ -229,16 +259,19 @@ Result<PointsByProblem> SqlStore::LoadProfile(
       of_drivers += fmt::format("{}${}", of_drivers.empty() ? "" : ", ",
                                 parameters.size());
     }
-    if (!drivers.empty()) of_drivers = "AND driver IN (" + of_drivers + ")";
+    if (!drivers.empty()) {
+      of_drivers = "AND (driver = '' OR driver IN (" + of_drivers + "))";
+    }
     UCUDNN_ASSIGN_OR_RETURN(
         const auto found,
         sql.Query(
             fmt::format("SELECT problem, {} FROM measurements "
                         "WHERE kind = $1 {}{}{}",
-                        kPointColumns, of_problems, of_batches, of_drivers),
+                        PointColumns(), of_problems, of_batches, of_drivers),
             parameters));
     for (const SqlRow& row : found) {
-      UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point, PointOf(row, 1));
+      std::size_t column = 1;
+      UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point, PointOf(row, &column));
       points[row.Text(0)].push_back(std::move(point));
     }
     return {};

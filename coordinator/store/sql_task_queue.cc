@@ -45,13 +45,8 @@ Status StorePoints(SqlTransaction& sql, const TaskRecord& task,
   std::vector<Measurement> measurements;
   measurements.reserve(completion.points.size());
   for (const MeasuredPoint& point : completion.points) {
-    measurements.push_back({.kind = task.key.kind,
-                            .problem = task.key.problem,
-                            .point = point,
-                            .device = completion.device,
-                            .driver = completion.driver,
-                            .measured_ms = completion.measured_ms,
-                            .clocks = completion.clocks});
+    measurements.push_back(
+        {task.key.kind, task.key.problem, point, completion.origin});
   }
   return UpsertMeasurements(sql, measurements);
 }
@@ -160,7 +155,7 @@ Result<CompletionResult> SqlStore::CompleteTask(
               fmt::format("UPDATE tasks SET state = 'done', error = '', "
                           "finished_ms = $2, driver = $3, {} WHERE id = $1",
                           kNoLease),
-              {task.id, completion.now_ms, completion.driver}));
+              {task.id, completion.now_ms, completion.origin.driver}));
           return CompletionResult{};
         }
         if (IsRunning(task, completion.lease)) {

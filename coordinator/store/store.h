@@ -152,7 +152,8 @@ class Store {
                                UnixMillis now_ms) = 0;
   // The kind's points of those problems that have any, or of all problems if
   // none is named; of those batches only unless `batches` is empty, and of
-  // those drivers only unless `drivers` is.
+  // those drivers only unless `drivers` is. Points without a driver (imports)
+  // count under every driver.
   virtual Result<PointsByProblem> LoadProfile(
       const std::string& kind, std::span<const std::string> problems,
       std::span<const BatchSize> batches,

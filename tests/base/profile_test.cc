@@ -155,18 +155,95 @@ TEST(ProfileTest, ReadsBackWhatItWrites) {
           pick("", "FMA"), random() % 2 * 4096, random() % 100000,
           random() % 1000);
     }
-    Profile first = Parsed(rows);
+    const Profile first = Parsed(rows);
     const auto second = ParseProfileCsv(ToCsv(first), "again");
     ASSERT_TRUE(second) << second.error().message;
     ASSERT_EQ(second->kernels.size(), first.kernels.size());
-    for (std::size_t i = 0; i < first.kernels.size(); ++i) {
-      for (MeasuredPoint& point : first.kernels[i].points) {
-        point.repeats = 1;
-        point.spread = 0ns;
-      }
-      EXPECT_EQ(second->kernels[i].id, first.kernels[i].id);
-      EXPECT_EQ(second->kernels[i].points, first.kernels[i].points);
-    }
+    EXPECT_EQ(second->kernels, first.kernels);
+  }
+}
+
+constexpr char kProblem[] =
+    "forward-c1-h4w4-k1-r1s1-pad0x0-str1x1-dil1x1-g1-TF32-NCHW";
+
+// A kernel of which everything is known.
+Profile Everything() {
+  MeasuredPoint point{
+      .batch = BatchSize(4),
+      .algorithm = {"jit:avx2, blocked", "FMA", Precision::kFp32},
+      .workspace = 1_MiB};
+  // Each number another one.
+  for (const PointNumber& number : PointNumbers()) {
+    number.set(point, 1234 + number.field);
+  }
+  const PointOrigin origin{.device = "GPU-1",
+                           .driver = "580.1, CUDA 13.0",
+                           .measured_ms = 1'700'000'000'000,
+                           .clocks = {1755, 3201, "power cap"}};
+  KernelProfile kernel;
+  kernel.id = {"NVIDIA H200/132u/139GiB/cudnn-9.19",
+               "measured",
+               kProblem,
+               ConvOp::kForward,
+               Precision::kTf32,
+               Layout::kNchw};
+  kernel.points = {point, point};
+  kernel.points[1].batch = BatchSize(8);
+  kernel.problem = ParseConvProblem(kProblem).value();
+  kernel.origins = {origin, origin};
+  kernel.origins[1].driver = "581";
+  kernel.complete[BatchSize(8)] = {1_GiB, "581"};
+  return {{kernel}};
+}
+
+TEST(ProfileTest, ReadsBackEverythingThatIsKnownOfAPoint) {
+  const Profile everything = Everything();
+  const auto again = ParseProfileCsv(ToCsv(everything), "again");
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->kernels, everything.kernels);
+}
+
+TEST(ProfileTest, WritesOnlyColumnsThatSaySomething) {
+  const Profile plain = Parsed("g,n,l,forward,FP32,NCHW,1,A,,0,5\n");
+  EXPECT_EQ(ToCsv(plain),
+            std::string(kHeader) + "g,n,l,forward,FP32,NCHW,1,A,,0,5\n");
+  Profile more = plain;
+  more.kernels[0].points[0].spread = 250ns;
+  EXPECT_THAT(ToCsv(more), StartsWith("device,network,layer,op,precision,"
+                                      "layout,batch,algorithm,math,"
+                                      "workspace_bytes,time_us,spread_us\n"));
+}
+
+TEST(ProfileTest, TakesRowsOfOnePointForRepeatsWhateverElseTheyTell) {
+  std::string header = kHeader;
+  header.replace(header.size() - 1, 1, ",spread_us,repeats,min_us,driver\n");
+  const auto profile =
+      ParseProfileCsv(header + "g,n,l,forward,FP32,NCHW,1,A,,0,30,1,5,29,c\n" +
+                          "g,n,l,forward,FP32,NCHW,1,A,,0,10,2,,9,a\n" +
+                          "g,n,l,forward,FP32,NCHW,1,A,,0,20,3,7,19,b\n",
+                      "p.csv");
+  ASSERT_TRUE(profile) << profile.error().message;
+  ASSERT_THAT(profile->kernels[0].points, SizeIs(1));
+  const MeasuredPoint& point = profile->kernels[0].points[0];
+  EXPECT_EQ(point.time, 20'000ns);
+  EXPECT_EQ(point.spread, 5'000ns);
+  EXPECT_EQ(point.repeats, 13);
+  EXPECT_EQ(point.min, 19'000ns);
+  EXPECT_EQ(profile->kernels[0].origins[0].driver, "b");
+}
+
+TEST(ProfileTest, NamesThePlaceOfWhatIsWrongInAnOptionalColumn) {
+  const std::string good = ToCsv(Everything());
+  for (const auto& [from, to, column] :
+       {std::tuple{",1755,", ",fast,", "sm_clock_mhz"},
+        std::tuple{",1.241,", ",-1,", "spread_us"},
+        std::tuple{"-TF32-NCHW,1.241", "-TF33-NCHW,1.241", "problem"},
+        std::tuple{"-TF32-NCHW,1.241", "-TF32-NHWC,1.241", "problem"}}) {
+    std::string csv = good;
+    ASSERT_NE(csv.find(from), std::string::npos) << from << "\n" << csv;
+    csv.replace(csv.find(from), std::string(from).size(), to);
+    EXPECT_THAT(ErrorOf(csv),
+                StartsWith(fmt::format("p.csv:2: column '{}': ", column)));
   }
 }
 
@@ -243,6 +320,40 @@ TEST_F(SelectKernelsTest, MergesPrecisionsThatTheAskedOneAdmits) {
   const auto tf32 =
       SelectKernels(profile_, {.device = "g", .precision = "TF32"});
   EXPECT_THAT(tf32.value().kernels, SizeIs(2));
+}
+
+TEST_F(SelectKernelsTest, TakesAProblemOfTheAskedPrecisionAsItIs) {
+  std::string header = kHeader;
+  header.replace(header.size() - 1, 1, ",problem\n");
+  const std::string problem(kProblem);
+  std::string fp32 = problem;
+  fp32.replace(fp32.find("TF32"), 4, "FP32");
+  const std::string rows =
+      "g,n,l,forward,FP32,NCHW,1,A,FMA,0,8," + fp32 + "\n" +
+      "g,n,l,forward,FP32,NCHW,1,A,FMA,0,9," + problem + "\n" +
+      "g,n,l,forward,TF32,NCHW,1,A,TENSOR,0,5," + problem + "\n";
+  const Profile profile = ParseProfileCsv(header + rows, "p.csv").value();
+  ASSERT_THAT(profile.kernels, SizeIs(2));
+  const auto tf32 = SelectKernels(profile, {.precision = "TF32"});
+  ASSERT_TRUE(tf32) << tf32.error().message;
+  ASSERT_THAT(tf32->kernels, SizeIs(1));
+  ASSERT_THAT(tf32->kernels[0].points, SizeIs(2));
+  EXPECT_EQ(tf32->kernels[0].points[0].time, 9000ns);
+  const auto exact = SelectKernels(profile, {.precision = "FP32"});
+  ASSERT_THAT(exact.value().kernels[0].points, SizeIs(1));
+  EXPECT_EQ(exact->kernels[0].points[0].time, 8000ns);
+
+  std::string other = problem;
+  other.replace(other.find("h4w4"), 4, "h5w5");
+  const auto two = SelectKernels(
+      ParseProfileCsv(
+          header + rows + "g,n,l,forward,TF32,NCHW,1,A,FMA,0,9," + other + "\n",
+          "p.csv")
+          .value(),
+      {.precision = "TF32"});
+  ASSERT_FALSE(two);
+  EXPECT_THAT(two.error().message,
+              HasSubstr("layer l forward is of two problems"));
 }
 
 TEST_F(SelectKernelsTest, KeepsWhatTheFilterAdmits) {

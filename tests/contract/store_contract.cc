@@ -41,9 +41,8 @@ PlanRecord TestPlan(const std::string& key) {
           .created_ms = 9};
 }
 
-KindRecord TestKind(int n) {
-  return {.key = fmt::format("NVIDIA Model {}/132u/139GiB/cudnn-9.19", n),
-          .model = fmt::format("NVIDIA Model {}", n),
+DeviceKind TestKind(int n) {
+  return {.model = fmt::format("NVIDIA Model {}", n),
           .units = 132,
           .memory = 139_GiB,
           .library = "cudnn-9.19"};
@@ -60,7 +59,7 @@ DeviceRecord TestDevice(const std::string& id, int kind) {
 }
 
 NewTask TestTask(int problem, std::int64_t batch, int kind) {
-  return {.key = {.kind = TestKind(kind).key,
+  return {.key = {.kind = ToString(TestKind(kind)),
                   .problem = fmt::format("forward-c{}", problem),
                   .batch = BatchSize(batch)},
           .max_workspace = 64_MiB,
@@ -81,17 +80,17 @@ MeasuredPoint TestPoint(std::int64_t batch, const std::string& algorithm,
 
 Measurement TestMeasurement(int problem, const MeasuredPoint& point,
                             UnixMillis measured_ms) {
-  return {.kind = TestKind().key,
+  return {.kind = ToString(TestKind()),
           .problem = TestTask(problem).key.problem,
           .point = point,
-          .device = "GPU-1",
-          .driver = "CUDA 13.0",
-          .measured_ms = measured_ms};
+          .origin = {.device = "GPU-1",
+                     .driver = "CUDA 13.0",
+                     .measured_ms = measured_ms}};
 }
 
 std::vector<TaskRecord> Lease(Store& store, std::int64_t count,
                               UnixMillis now_ms, const std::string& agent) {
-  auto tasks = store.LeaseTasks({.kind = TestKind().key,
+  auto tasks = store.LeaseTasks({.kind = ToString(TestKind()),
                                  .agent = agent,
                                  .device = "GPU-" + agent,
                                  .max_count = count,
@@ -106,13 +105,12 @@ std::vector<TaskRecord> Lease(Store& store, std::int64_t count,
 
 TaskCompletion Completion(const TaskRecord& task,
                           std::vector<MeasuredPoint> points) {
-  return {.lease = task.lease(),
-          .max_workspace = task.max_workspace,
-          .points = std::move(points),
-          .device = "GPU-1",
-          .driver = "CUDA 13.0",
-          .measured_ms = 1000,
-          .now_ms = 1001};
+  return {
+      .lease = task.lease(),
+      .max_workspace = task.max_workspace,
+      .points = std::move(points),
+      .origin = {.device = "GPU-1", .driver = "CUDA 13.0", .measured_ms = 1000},
+      .now_ms = 1001};
 }
 
 namespace {
@@ -141,7 +139,7 @@ TEST_P(StoreContract, RegistersAnAgentWithItsDevices) {
   ASSERT_THAT(listed, SizeIs(2));
   EXPECT_EQ(listed[0], expected);
   EXPECT_EQ(listed[1].id, "GPU-2");
-  EXPECT_THAT(store().ListDevices(TestKind(1).key).value(), SizeIs(1));
+  EXPECT_THAT(store().ListDevices(ToString(TestKind(1))).value(), SizeIs(1));
   EXPECT_THAT(store().ListDevices("none").value(), IsEmpty());
 }
 

@@ -83,7 +83,7 @@ class StoreContract : public ::testing::TestWithParam<TestDatabaseFactory> {
 
 // Builders of valid records; the parameters tell them apart.
 AgentRecord TestAgent(const std::string& id);
-KindRecord TestKind(int n = 0);
+DeviceKind TestKind(int n = 0);
 DeviceRecord TestDevice(const std::string& id, int kind = 0);
 NetworkRecord TestNetwork(const std::string& name, const std::string& hash);
 PlanRecord TestPlan(const std::string& key);

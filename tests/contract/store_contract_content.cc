@@ -79,7 +79,7 @@ TEST_P(StoreContract, KeepsTheNewestMeasurementOfAPoint) {
   const auto time = [&] {
     const std::vector<std::string> problems = {TestTask(1).key.problem};
     const auto profile =
-        store().LoadProfile(TestKind().key, problems, {}).value();
+        store().LoadProfile(ToString(TestKind()), problems, {}).value();
     EXPECT_THAT(profile.at(problems[0]), SizeIs(1));
     return profile.at(problems[0]).at(0).time.count();
   };
@@ -116,7 +116,8 @@ TEST_P(StoreContract, LoadsProfilesInOrderAndByBatch) {
 
   const std::vector<std::string> problems = {
       TestTask(1).key.problem, TestTask(2).key.problem, "unknown"};
-  auto profile = store().LoadProfile(TestKind().key, problems, {}).value();
+  auto profile =
+      store().LoadProfile(ToString(TestKind()), problems, {}).value();
   ASSERT_THAT(profile, SizeIs(2));
   const auto& first = profile.at(problems[0]);
   ASSERT_THAT(first, SizeIs(10));
@@ -129,14 +130,16 @@ TEST_P(StoreContract, LoadsProfilesInOrderAndByBatch) {
               ElementsAre(points[points.size() - 2].point));
 
   const std::vector<BatchSize> batches = {BatchSize(32), BatchSize(64)};
-  profile = store().LoadProfile(TestKind().key, problems, batches).value();
+  profile =
+      store().LoadProfile(ToString(TestKind()), problems, batches).value();
   ASSERT_THAT(profile, SizeIs(1));
   EXPECT_THAT(profile.at(problems[0]), SizeIs(7));
   EXPECT_THAT(store().LoadProfile("none", problems, {}).value(), IsEmpty());
-  EXPECT_EQ(store().LoadProfile(TestKind().key, {}, batches).value(), profile);
+  EXPECT_EQ(store().LoadProfile(ToString(TestKind()), {}, batches).value(),
+            profile);
   EXPECT_THAT(store().ListProfiles().value(),
               ElementsAre(ProfileSummary{
-                  TestKind().key, 2, 11, 2000, {{"CUDA 13.0", 11}}}));
+                  ToString(TestKind()), 2, 11, 2000, {{"CUDA 13.0", 11}}}));
 }
 
 TEST_P(StoreContract, StoresManyMeasurementsAllOrNothing) {
@@ -149,23 +152,33 @@ TEST_P(StoreContract, StoresManyMeasurementsAllOrNothing) {
     }
   }
   std::vector<Measurement> spoilt = many;
-  spoilt.back().device = "\xC0\xAF";
+  spoilt.back().origin.device = "\xC0\xAF";
   EXPECT_EQ(store().PutMeasurements(spoilt).error().code,
             Code::kInvalidArgument);
   EXPECT_THAT(store().ListProfiles().value(), IsEmpty());
   ASSERT_TRUE(store().PutMeasurements(many));
   const auto profile =
-      store().LoadProfile(TestKind().key, problems, {}).value();
+      store().LoadProfile(ToString(TestKind()), problems, {}).value();
   ASSERT_THAT(profile, SizeIs(400));
   EXPECT_THAT(profile.at(problems[399]), SizeIs(10));
 }
 
 TEST_P(StoreContract, KeepsExtremeNumbers) {
   constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
-  Measurement m = TestMeasurement(1, TestPoint(1, "A", kMax), kMax);
-  m.point.workspace = Bytes::Max();
+  constexpr std::int64_t kMost = std::int64_t{1} << 62;
+  Measurement m = TestMeasurement(1, TestPoint(1, "A", kMost), kMax);
+  m.point.workspace = Bytes(kMost);
   const std::vector<Measurement> one = {m};
   ASSERT_TRUE(store().PutMeasurements(one));
+  // What no reader would take back.
+  std::vector<Measurement> beyond(3, m);
+  beyond[0].point.workspace = Bytes::Max();
+  beyond[1].point.time = Nanoseconds(kMost + 1);
+  beyond[2].point.spread = Nanoseconds(-1);
+  for (const Measurement& refused : beyond) {
+    EXPECT_EQ(store().PutMeasurements(std::span(&refused, 1)).error().code,
+              Code::kInvalidArgument);
+  }
   const std::vector<std::string> problems = {m.problem};
   EXPECT_THAT(store().LoadProfile(m.kind, problems, {})->at(m.problem),
               ElementsAre(m.point));
@@ -209,7 +222,7 @@ TEST_P(StoreContract, ListsPlansNewestFirstPageByPage) {
 
 TEST_P(StoreContract, KeepsControlPointsAndWhatDevicesMeasuredOfThem) {
   const auto control = [](int problem, const std::string& algorithm) {
-    return ControlRecord{.kind = TestKind().key,
+    return ControlRecord{.kind = ToString(TestKind()),
                          .problem = TestTask(problem).key.problem,
                          .batch = BatchSize(32),
                          .algorithm = {algorithm, "FMA", Precision::kTf32},
@@ -230,27 +243,28 @@ TEST_P(StoreContract, KeepsControlPointsAndWhatDevicesMeasuredOfThem) {
                                             .now_ms = 10,
                                             .until_ms = 20});
     ASSERT_THAT(*leased, SizeIs(1));
-    const TaskCompletion completion{.lease = leased->front().lease(),
-                                    .max_workspace = 64_MiB,
-                                    .points = {{.batch = chosen.batch,
-                                                .algorithm = chosen.algorithm,
-                                                .workspace = chosen.workspace,
-                                                .time = Nanoseconds(100),
-                                                .spread = Nanoseconds(1)}},
-                                    .device = "GPU-1",
-                                    .driver = "d",
-                                    .measured_ms = 1000,
-                                    .now_ms = 1000,
-                                    .clocks = {.throttle = "thermal"},
-                                    .control = chosen};
+    const TaskCompletion completion{
+        .lease = leased->front().lease(),
+        .max_workspace = 64_MiB,
+        .points = {{.batch = chosen.batch,
+                    .algorithm = chosen.algorithm,
+                    .workspace = chosen.workspace,
+                    .time = Nanoseconds(100),
+                    .spread = Nanoseconds(1)}},
+        .origin = {.device = "GPU-1",
+                   .driver = "d",
+                   .measured_ms = 1000,
+                   .clocks = {.throttle = "thermal"}},
+        .now_ms = 1000,
+        .control = chosen};
     ASSERT_TRUE(store().CompleteTask(completion));
     EXPECT_TRUE(store().CompleteTask(completion)->already);
   };
-  EXPECT_THAT(store().LoadControls(TestKind().key)->points, IsEmpty());
+  EXPECT_THAT(store().LoadControls(ToString(TestKind()))->points, IsEmpty());
   complete(control(1, "A"), "");
   // The first choice stays.
   complete(control(1, "B"), "adaptive");
-  auto controls = store().LoadControls(TestKind().key).value();
+  auto controls = store().LoadControls(ToString(TestKind())).value();
   ASSERT_THAT(controls.points, SizeIs(1));
   ControlRecord expected = control(1, "A");
   expected.id = controls.points[0].id;
@@ -278,9 +292,10 @@ TEST_P(StoreContract, KeepsControlPointsAndWhatDevicesMeasuredOfThem) {
   late.measured_ms = 1500;
   late.time = Nanoseconds(80);
   ASSERT_TRUE(store().PutControlMeasurement(late));
-  EXPECT_THAT(store().LoadControls(TestKind().key)->measurements,
+  EXPECT_THAT(store().LoadControls(ToString(TestKind()))->measurements,
               ElementsAre(first, second));
-  EXPECT_THAT(store().LoadControls(TestKind(1).key)->measurements, IsEmpty());
+  EXPECT_THAT(store().LoadControls(ToString(TestKind(1)))->measurements,
+              IsEmpty());
 
   ControlMeasurement unknown = first;
   unknown.control = 999;

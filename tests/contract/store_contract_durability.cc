@@ -66,7 +66,7 @@ TEST_P(StoreContract, GoesOnWhenTheDatabaseCameBack) {
   for (std::int64_t i = 0;; ++i) {
     const std::vector<NewTask> tasks = {TestTask(static_cast<int>(i))};
     if (!(*store)->EnqueueTasks(tasks, 1)) _exit(2);
-    const auto leased = (*store)->LeaseTasks({.kind = TestKind().key,
+    const auto leased = (*store)->LeaseTasks({.kind = ToString(TestKind()),
                                               .agent = "a",
                                               .device = "d",
                                               .max_count = 1,
@@ -138,7 +138,7 @@ TEST_P(StoreContract, LosesNothingAcknowledgedWhenItsWriterIsKilled) {
     }
     // What was not acknowledged is there whole or not at all.
     EXPECT_EQ(store->ListProfiles()->at(0).points,
-              2 * store->CountTasks()->at(TestKind().key).done);
+              2 * store->CountTasks()->at(ToString(TestKind())).done);
     EXPECT_GE(done, static_cast<std::int64_t>(enough));
   }
 }

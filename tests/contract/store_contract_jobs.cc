@@ -29,7 +29,7 @@ std::vector<JobRankRecord> TestRanks(std::int64_t count) {
   for (std::int64_t r = 0; r < count; ++r) {
     ranks.push_back({.rank = r,
                      .device = fmt::format("GPU-{}", r),
-                     .kind = TestKind().key,
+                     .kind = ToString(TestKind()),
                      .host = "node1",
                      .seen_ms = 0});
   }

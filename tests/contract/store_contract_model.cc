@@ -212,7 +212,7 @@ class BothQueues {
   }
 
   void Lease() {
-    const LeaseRequest request{.kind = TestKind().key,
+    const LeaseRequest request{.kind = ToString(TestKind()),
                                .agent = Agent(),
                                .device = "d",
                                .max_count = Pick(0, 3),

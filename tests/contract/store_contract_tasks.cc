@@ -86,7 +86,7 @@ TEST_P(StoreContract, ReopensWhatWasDoneUnderAnotherDriver) {
   std::vector<TaskKey> keys;
   for (const TaskRecord& task : Lease(store(), 9, 10)) {
     TaskCompletion completion = Completion(task, {TestPoint(32, "FFT", 5)});
-    completion.driver = task.key.problem == "forward-c1" ? "old" : "new";
+    completion.origin.driver = task.key.problem == "forward-c1" ? "old" : "new";
     ASSERT_TRUE(store().CompleteTask(completion));
     keys.push_back(task.key);
   }
@@ -109,7 +109,7 @@ TEST_P(StoreContract, ImportsProfilesAsIfTheyHadBeenMeasuredHere) {
   std::vector<CompleteBatch> batches;
   for (const int problem : {1, 2, 3}) {
     Measurement m = TestMeasurement(problem, TestPoint(32, "FFT", 7));
-    m.clocks = {1755, 3201, "thermal"};
+    m.origin.clocks = {1755, 3201, "thermal"};
     measurements.push_back(m);
     batches.push_back({m.kind, m.problem, BatchSize(32), 64_MiB, "580"});
   }
@@ -194,7 +194,7 @@ TEST_P(StoreContract, CompletesATaskOnceWithItsMeasurements) {
   EXPECT_THAT(points(), ElementsAre(point));
   // A repeat says so, and changes nothing, whatever it holds.
   TaskCompletion again = Completion(task, {TestPoint(32, "FFT", 7)});
-  again.measured_ms = 9000;
+  again.origin.measured_ms = 9000;
   EXPECT_TRUE(store().CompleteTask(again)->already);
   EXPECT_THAT(points(), ElementsAre(point));
   EXPECT_THAT(Lease(store(), 1, 1000), IsEmpty());
@@ -336,10 +336,10 @@ TEST_P(StoreContract, CountsProgress) {
                                      TestTask(3).key, TestTask(77).key};
   const TaskCounts two{.pending = 1, .leased = 0, .done = 1, .failed = 0};
   EXPECT_THAT(store().Progress(keys).value(),
-              ElementsAre(std::pair(TestKind().key, two)));
+              ElementsAre(std::pair(ToString(TestKind()), two)));
   const TaskCounts all{.pending = 1, .leased = 1, .done = 1, .failed = 0};
-  EXPECT_EQ(store().CountTasks()->at(TestKind().key), all);
-  EXPECT_EQ(store().CountTasks()->at(TestKind(1).key).total(), 1);
+  EXPECT_EQ(store().CountTasks()->at(ToString(TestKind())), all);
+  EXPECT_EQ(store().CountTasks()->at(ToString(TestKind(1))).total(), 1);
   EXPECT_THAT(store().Progress({}).value(), IsEmpty());
 }
 
@@ -347,7 +347,7 @@ TEST_P(StoreContract, ListsTasksByFilter) {
   Enqueue(store(), {TestTask(1), TestTask(2), TestTask(3, 32, 1)});
   const auto leased = Lease(store(), 1, 0);
   TaskFilter filter;
-  filter.kind = TestKind().key;
+  filter.kind = ToString(TestKind());
   EXPECT_THAT(store().ListTasks(filter).value(), SizeIs(2));
   filter = {};
   filter.state = TaskState::kLeased;
@@ -369,7 +369,7 @@ TEST_P(StoreContract, EnqueuesManyTasksAtOnce) {
   EXPECT_EQ(Enqueue(store(), tasks).added, 3000);
   for (NewTask& task : tasks) task.max_workspace = 65_MiB;
   EXPECT_EQ(Enqueue(store(), tasks).added, 0);
-  EXPECT_EQ(store().Progress(keys)->at(TestKind().key).pending, 3000);
+  EXPECT_EQ(store().Progress(keys)->at(ToString(TestKind())).pending, 3000);
 }
 
 TEST_P(StoreContract, NeverLeasesATaskToTwo) {
@@ -428,7 +428,7 @@ TEST_P(StoreContract, SurvivesWritersThatMeet) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(added, 100);
   EXPECT_EQ(completed, 100);
-  EXPECT_EQ(store().CountTasks()->at(TestKind().key).done, 100);
+  EXPECT_EQ(store().CountTasks()->at(ToString(TestKind())).done, 100);
   EXPECT_EQ(store().ListProfiles()->at(0).points, 100);
   EXPECT_EQ(store().GetNetwork("n")->revision, 8);
   EXPECT_THAT(store().ListPlans(10).value(), SizeIs(1));

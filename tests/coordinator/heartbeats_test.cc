@@ -22,7 +22,7 @@ class HeartbeatsTest : public ::testing::Test {
     agent.id = "a";
     DeviceRecord device;
     device.id = "d";
-    device.kind.key = "k";
+    device.kind.model = "k";
     ASSERT_TRUE(store_->RegisterAgent(agent, std::span(&device, 1), now_ms));
   }
   Status Take(UnixMillis now_ms, DeviceState state = DeviceState::kIdle,

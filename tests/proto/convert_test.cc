@@ -1,6 +1,7 @@
 #include "proto/convert.h"
 
 #include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
 namespace ucudnn {
@@ -93,6 +94,55 @@ TEST(ConvertTest, RefusesMeasurementsThatCannotBe) {
   bad = good;
   bad.clear_algorithm();
   EXPECT_FALSE(FromProto(bad));
+}
+
+TEST(ConvertTest, KeepsEveryNumberOfAPoint) {
+  MeasuredPoint point;
+  point.batch = BatchSize(4);
+  point.algorithm = {"GEMM", "FMA", Precision::kTf32};
+  point.workspace = 1_MiB;
+  for (const PointNumber& number : PointNumbers()) {
+    number.set(point, 1000 + number.field);
+  }
+  const v1::Measurement message = ToProto(point);
+  EXPECT_EQ(message.time_ns(), 1006);
+  EXPECT_EQ(message.repeats(), 1008);
+  EXPECT_EQ(FromProto(message).value(), point);
+}
+
+TEST(ConvertTest, KeepsAProfileByProblem) {
+  const std::string text =
+      "forward-c1-h4w4-k1-r1s1-pad0x0-str1x1-dil1x1-g1-FP32-NCHW";
+  v1::Profile message;
+  message.set_id("NVIDIA H200/132u/139GiB/cudnn-9.19");
+  v1::ProblemProfile& problem = *message.add_problems();
+  problem.set_problem(text);
+  for (const std::int64_t batch : {4, 8}) {
+    MeasuredPoint point;
+    point.batch = BatchSize(batch);
+    point.algorithm.name = "GEMM";
+    *problem.add_measurements() =
+        ToProto(point, {.device = "GPU-1",
+                        .driver = "580",
+                        .measured_ms = 17,
+                        .clocks = {1755, 3201, "power cap"}});
+  }
+  v1::CompleteBatch& complete = *problem.add_complete();
+  complete.set_batch(8);
+  complete.set_max_workspace_bytes(1 << 30);
+  complete.set_driver("580");
+
+  Profile profile = FromProto(message).value();
+  ASSERT_EQ(profile.kernels.size(), 1U);
+  EXPECT_EQ(profile.kernels[0].id.layer, text);
+  // The same problem as another layer adds nothing.
+  profile.kernels.push_back(profile.kernels[0]);
+  profile.kernels[1].id.layer = "conv1";
+  const auto back = ToProto(profile);
+  ASSERT_EQ(back.size(), 1U);
+  EXPECT_TRUE(
+      google::protobuf::util::MessageDifferencer::Equals(back[0], message))
+      << back[0].DebugString();
 }
 
 TEST(ConvertTest, RefusesTimesBeyondWhatAnyReaderTakes) {

@@ -1,3 +1,4 @@
+import dataclasses
 import gzip
 
 import pytest
@@ -16,8 +17,9 @@ def test_reads_and_writes_the_contracts_csv(tmp_path):
     profile = ucudnn.Profile.from_csv(CSV)
     assert profile.rows[0] == ucudnn.Measurement(
         "gpu", "net", "conv1", "forward", "FP32", "NCHW", 4, "FFT", "FMA",
-        4194304, 10.5,
+        4194304, 10.5, {"extra": "x"},
     )  # fmt: skip
+    assert len(set(profile.rows)) == 2
     assert profile.rows[1].algorithm == 'a "b", c'
     assert profile.devices == ["gpu"]
     assert ucudnn.Profile.from_csv(profile.to_csv()) == profile
@@ -25,6 +27,19 @@ def test_reads_and_writes_the_contracts_csv(tmp_path):
         profile.write(tmp_path / name)
         assert ucudnn.Profile.read(tmp_path / name) == profile
     assert (tmp_path / "p.csv.gz").read_bytes()[:2] == b"\x1f\x8b"
+
+
+def test_keeps_the_columns_that_it_does_not_know():
+    plain = ucudnn.Measurement(
+        "gpu", "net", "conv1", "forward", "FP32", "NCHW", 1, "A", "", 0, 1.0
+    )
+    csv = ucudnn.Profile(
+        [dataclasses.replace(plain, others={"spread_us": "0.25"}), plain]
+    ).to_csv()
+    assert csv.splitlines()[0].endswith(",time_us,spread_us")
+    assert csv.splitlines()[1].endswith(",1,0.25")
+    assert csv.splitlines()[2].endswith(",1,")
+    assert "spread_us" not in ucudnn.Profile([plain]).to_csv()
 
 
 def test_says_where_a_file_is_malformed(tmp_path):

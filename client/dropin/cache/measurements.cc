@@ -47,30 +47,30 @@ Result<std::int64_t> NotNegative(const Json& json, const char* name) {
   return value.get<std::int64_t>();
 }
 
+// Numbers that older files do not have, besides the time, were not noted.
 Result<MeasuredPoint> PointFrom(const Json& json, BatchSize batch) {
-  MeasuredPoint point;
-  point.batch = batch;
-  UCUDNN_ASSIGN_OR_RETURN(point.algorithm, AlgorithmFrom(json));
   UCUDNN_ASSIGN_OR_RETURN(const auto bytes,
                           NotNegative(json, "workspace_bytes"));
-  UCUDNN_ASSIGN_OR_RETURN(const auto time, NotNegative(json, "time_ns"));
-  UCUDNN_ASSIGN_OR_RETURN(const auto spread, NotNegative(json, "spread_ns"));
-  point.workspace = Bytes(bytes);
-  point.time = Nanoseconds(time);
-  point.spread = Nanoseconds(spread);
-  point.repeats = json.at("repeats").get<int>();
-  UCUDNN_ASSIGN_OR_RETURN(const auto enqueue, NotNegative(json, "enqueue_ns"));
-  point.enqueue = Nanoseconds(enqueue);
+  UCUDNN_ASSIGN_OR_RETURN(
+      MeasuredPoint point,
+      MakePoint(batch.count(), json.at("algorithm").get<std::string>(),
+                json.at("math").get<std::string>(),
+                json.at("precision").get<std::string>(), bytes));
+  for (const PointNumber& number : PointNumbers()) {
+    const std::string name(number.name);
+    if (name != "time_ns" && !json.contains(name)) continue;
+    UCUDNN_ASSIGN_OR_RETURN(const auto value, NotNegative(json, name.c_str()));
+    UCUDNN_RETURN_IF_ERROR(SetNumber(number, value, &point));
+  }
   return point;
 }
 
 Json ToJson(const MeasuredPoint& point) {
   Json row = ToJson(point.algorithm);
   row["workspace_bytes"] = point.workspace.count();
-  row["time_ns"] = point.time.count();
-  row["spread_ns"] = point.spread.count();
-  row["repeats"] = point.repeats;
-  row["enqueue_ns"] = point.enqueue.count();
+  for (const PointNumber& number : PointNumbers()) {
+    row[std::string(number.name)] = number.get(point);
+  }
   return row;
 }
 

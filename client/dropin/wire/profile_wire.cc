@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
-#include <optional>
 #include <utility>
 
 namespace ucudnn {
@@ -101,57 +99,34 @@ constexpr std::int64_t kMost = std::int64_t{1} << 62;
 Result<MeasuredPoint> DecodeMeasurement(std::string_view bytes) {
   std::int64_t batch = 0;
   std::int64_t workspace = 0;
-  std::int64_t repeats = 0;
-  std::int64_t time = 0;
-  std::int64_t spread = 0;
-  std::int64_t min = 0;
-  std::int64_t p90 = 0;
-  std::int64_t enqueue = 0;
+  std::string_view algorithm;
+  std::string_view math;
   std::string_view precision;
-  MeasuredPoint point;
+  std::vector<std::int64_t> numbers(PointNumbers().size());
   for (Reader reader(bytes); !reader.AtEnd();) {
     UCUDNN_ASSIGN_OR_RETURN(const Field field, reader.Next());
-    const auto at = [&](unsigned number, std::int64_t* to) {
-      if (field.number == number && field.type == kVarint) *to = field.value;
+    const auto at = [&](int number, std::int64_t* to) {
+      if (static_cast<int>(field.number) == number && field.type == kVarint) {
+        *to = field.value;
+      }
     };
-    const auto text_at = [&](unsigned number, auto* to) {
+    const auto text_at = [&](unsigned number, std::string_view* to) {
       if (field.number == number && field.type == kBytes) *to = field.bytes;
     };
     at(1, &batch);
-    text_at(2, &point.algorithm.name);
-    text_at(3, &point.algorithm.math);
+    text_at(2, &algorithm);
+    text_at(3, &math);
     text_at(4, &precision);
     at(5, &workspace);
-    at(6, &time);
-    at(7, &spread);
-    at(8, &repeats);
-    at(9, &min);
-    at(10, &p90);
-    at(15, &enqueue);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      at(PointNumbers()[i].field, &numbers[i]);
+    }
   }
-  UCUDNN_RETURN_IF_ERROR(InRange("batch", batch, 1, kMaxBatchSize.count()));
-  UCUDNN_RETURN_IF_ERROR(InRange("workspace_bytes", workspace, 0, kMost));
-  UCUDNN_RETURN_IF_ERROR(
-      InRange("repeats", repeats, 0, std::numeric_limits<std::int32_t>::max()));
-  for (const auto& [name, value] :
-       {std::pair("time_ns", time), std::pair("spread_ns", spread),
-        std::pair("min_ns", min), std::pair("p90_ns", p90),
-        std::pair("enqueue_ns", enqueue)}) {
-    UCUDNN_RETURN_IF_ERROR(InRange(name, value, 0, kMost));
+  UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point, MakePoint(batch, algorithm, math,
+                                                         precision, workspace));
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    UCUDNN_RETURN_IF_ERROR(SetNumber(PointNumbers()[i], numbers[i], &point));
   }
-  if (point.algorithm.name.empty()) {
-    return Fail(Code::kInvalidArgument, "no algorithm is named");
-  }
-  UCUDNN_ASSIGN_OR_RETURN(point.algorithm.precision,
-                          ParsePrecision(std::string(precision)));
-  point.batch = BatchSize(batch);
-  point.workspace = Bytes(workspace);
-  point.time = Nanoseconds(time);
-  point.spread = Nanoseconds(spread);
-  point.repeats = static_cast<int>(repeats);
-  point.min = Nanoseconds(min);
-  point.p90 = Nanoseconds(p90);
-  point.enqueue = Nanoseconds(enqueue);
   return point;
 }
 

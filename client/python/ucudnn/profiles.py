@@ -7,7 +7,17 @@ import gzip
 import io
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Iterable, List, Optional, Sequence, Type, TypeVar, Union
+from typing import (
+    Any,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Type,
+    TypeVar,
+    Union,
+)
 
 from ucudnn.errors import InvalidArgument
 
@@ -17,8 +27,10 @@ _Row = TypeVar("_Row", "Measurement", "Time")
 
 @dataclass(frozen=True)
 class Measurement:
-    """One algorithm on one batch of one kernel. Rows that share all but time
-    are repeated measurements, of which the median counts."""
+    """One algorithm on one batch of one kernel. Rows of one point are repeated
+    measurements, of which the median counts. `others` are the file's other
+    columns (problem, spread_us, repeats, ...) as they are written, for the
+    solvers: none is lost from reading to solving."""
 
     device: str
     network: str
@@ -31,6 +43,7 @@ class Measurement:
     math: str
     workspace_bytes: int
     time_us: float
+    others: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -67,7 +80,7 @@ class Profile:
 
     def where(self, **columns: Any) -> Profile:
         """The rows whose columns have these values: where(layer="conv2")."""
-        known = {f.name for f in fields(Measurement)}
+        known = {f.name for f in fields(Measurement)} - {"others"}
         for name in columns:
             if name not in known:
                 raise InvalidArgument(
@@ -131,13 +144,25 @@ def _write_text(path: PathLike, text: str) -> None:
 
 
 def _to_csv(row_type: Type[_Row], rows: Iterable[_Row]) -> str:
-    names = [f.name for f in fields(row_type)]
+    rows = list(rows)
+    names = [f.name for f in fields(row_type) if f.name != "others"]
+    others = list(
+        dict.fromkeys(name for row in rows for name in _others(row))
+    )
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(names)
+    writer.writerow(names + others)
     for row in rows:
-        writer.writerow([_text(getattr(row, name)) for name in names])
+        more = _others(row)
+        writer.writerow(
+            [_text(getattr(row, name)) for name in names]
+            + [more.get(name, "") for name in others]
+        )
     return out.getvalue()
+
+
+def _others(row: Union[Measurement, Time]) -> Mapping[str, str]:
+    return row.others if isinstance(row, Measurement) else {}
 
 
 def _text(value: Union[str, int, float]) -> str:
@@ -152,6 +177,8 @@ def _read_rows(row_type: Type[_Row], text: str, source: str) -> List[_Row]:
     header: List[str] = next(reader, [])
     columns = []
     for f in fields(row_type):
+        if f.name == "others":
+            continue
         parse: Any = {"int": int, "float": float}.get(str(f.type), str)
         name, scale = f.name, 1.0
         if name not in header and name == "time_us" and row_type is Time:
@@ -163,6 +190,12 @@ def _read_rows(row_type: Type[_Row], text: str, source: str) -> List[_Row]:
                 f"{source}:1: no column {f.name}; there are {', '.join(header)}",
                 3,
             )
+    named = {index for _, index, _, _ in columns}
+    others = [
+        (name, index)
+        for index, name in enumerate(header)
+        if row_type is Measurement and index not in named
+    ]
     rows: List[_Row] = []
     for fields_of_row in reader:
         if not fields_of_row:
@@ -174,7 +207,10 @@ def _read_rows(row_type: Type[_Row], text: str, source: str) -> List[_Row]:
                 f"{len(header)}",
                 3,
             )
-        rows.append(row_type(*_values(fields_of_row, columns, place)))
+        values = _values(fields_of_row, columns, place)
+        if row_type is Measurement:
+            values.append({n: fields_of_row[i] for n, i in others})
+        rows.append(row_type(*values))
     return rows
 
 

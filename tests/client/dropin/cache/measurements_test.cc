@@ -21,6 +21,9 @@ ProblemMeasurements Measurements() {
       64_MiB,
       {{BatchSize(4), fft, 12_MiB, Nanoseconds(12345), Nanoseconds(67), 5},
        {BatchSize(4), gemm, 0_B, Nanoseconds(23456), Nanoseconds(0), 1}}};
+  for (const PointNumber& number : PointNumbers()) {
+    number.set(m.batches[BatchSize(4)].points[1], 100 + number.field);
+  }
   m.batches[BatchSize(1)] = {1_GiB, {}};
   m.singles = {
       {BatchSize(3), gemm, 2_MiB, Nanoseconds(321), Nanoseconds(1), 1}};
@@ -35,6 +38,18 @@ TEST(MeasurementsTest, ReadsBackWhatItWrites) {
   const auto read = ParseMeasurements(text, "kind", Problem());
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(*read, Measurements());
+}
+
+TEST(MeasurementsTest, ReadsFilesFromBeforeANumberWasNoted) {
+  std::string text = ToJsonText(Measurements(), "kind", Problem());
+  const std::string noted = "\"p90_ns\": 110,";
+  ASSERT_NE(text.find(noted), std::string::npos) << text;
+  text.replace(text.find(noted), noted.size(), "");
+  const auto read = ParseMeasurements(text, "kind", Problem());
+  ASSERT_TRUE(read) << read.error().message;
+  ProblemMeasurements expected = Measurements();
+  expected.batches[BatchSize(4)].points[1].p90 = Nanoseconds(0);
+  EXPECT_EQ(*read, expected);
 }
 
 TEST(MeasurementsTest, RefusesWhatItDidNotWrite) {

@@ -1,0 +1,91 @@
+#include "base/measured_point.h"
+
+#include <array>
+#include <limits>
+
+namespace ucudnn {
+namespace {
+
+constexpr std::int64_t kMost = std::int64_t{1} << 62;
+
+template <Nanoseconds MeasuredPoint::*member>
+constexpr PointNumber Time(std::string_view name, int field) {
+  return {name, field, kMost,
+          [](const MeasuredPoint& point) -> std::int64_t {
+            return (point.*member).count();
+          },
+          [](MeasuredPoint& point, std::int64_t value) {
+            point.*member = Nanoseconds(value);
+          }};
+}
+
+template <int MeasuredPoint::*member>
+constexpr PointNumber Count(std::string_view name, int field) {
+  return {
+      name, field, std::numeric_limits<std::int32_t>::max(),
+      [](const MeasuredPoint& point) -> std::int64_t { return point.*member; },
+      [](MeasuredPoint& point, std::int64_t value) {
+        point.*member = static_cast<int>(value);
+      }};
+}
+
+constexpr std::array kNumbers = {
+    Time<&MeasuredPoint::time>("time_ns", 6),
+    Time<&MeasuredPoint::spread>("spread_ns", 7),
+    Count<&MeasuredPoint::repeats>("repeats", 8),
+    Time<&MeasuredPoint::min>("min_ns", 9),
+    Time<&MeasuredPoint::p90>("p90_ns", 10),
+    Time<&MeasuredPoint::enqueue>("enqueue_ns", 15),
+};
+
+Status InRange(std::string_view name, std::int64_t value, std::int64_t min,
+               std::int64_t max) {
+  if (value >= min && value <= max) return {};
+  return Fail(Code::kInvalidArgument, "{} is {}; {} to {} is accepted", name,
+              value, min, max);
+}
+
+Status CheckIdentity(const MeasuredPoint& point) {
+  UCUDNN_RETURN_IF_ERROR(
+      InRange("batch", point.batch.count(), 1, kMaxBatchSize.count()));
+  UCUDNN_RETURN_IF_ERROR(
+      InRange("workspace_bytes", point.workspace.count(), 0, kMost));
+  if (!point.algorithm.name.empty()) return {};
+  return Fail(Code::kInvalidArgument, "algorithm is empty; a name is accepted");
+}
+
+}  // namespace
+
+std::span<const PointNumber> PointNumbers() { return kNumbers; }
+
+Status SetNumber(const PointNumber& number, std::int64_t value,
+                 MeasuredPoint* point) {
+  UCUDNN_RETURN_IF_ERROR(InRange(number.name, value, 0, number.max));
+  number.set(*point, value);
+  return {};
+}
+
+Status CheckPoint(const MeasuredPoint& point) {
+  UCUDNN_RETURN_IF_ERROR(CheckIdentity(point));
+  for (const PointNumber& number : PointNumbers()) {
+    UCUDNN_RETURN_IF_ERROR(
+        InRange(number.name, number.get(point), 0, number.max));
+  }
+  return {};
+}
+
+Result<MeasuredPoint> MakePoint(std::int64_t batch, std::string_view algorithm,
+                                std::string_view math,
+                                std::string_view precision,
+                                std::int64_t workspace_bytes) {
+  MeasuredPoint point;
+  point.batch = BatchSize(batch);
+  point.algorithm.name = algorithm;
+  point.algorithm.math = math;
+  UCUDNN_ASSIGN_OR_RETURN(point.algorithm.precision, ParsePrecision(precision));
+  point.workspace = Bytes(workspace_bytes);
+  UCUDNN_RETURN_IF_ERROR(CheckIdentity(point));
+  return point;
+}
+
+}  // namespace ucudnn
