@@ -36,6 +36,7 @@ constexpr std::array kNumbers = {
     Time<&MeasuredPoint::min>("min_ns", 9),
     Time<&MeasuredPoint::p90>("p90_ns", 10),
     Time<&MeasuredPoint::enqueue>("enqueue_ns", 15),
+    Count<&MeasuredPoint::outliers>("outliers", 17),
 };
 
 Status InRange(std::string_view name, std::int64_t value, std::int64_t min,

@@ -46,6 +46,8 @@ struct MeasuredPoint {
   // The host's, to enqueue a run; 0 where it was not noted, and where the host
   // computes itself.
   Nanoseconds enqueue{0};
+  // Repeats that were thrown away because something else disturbed them.
+  int outliers = 0;
 
   friend bool operator==(const MeasuredPoint&, const MeasuredPoint&) = default;
 };

@@ -41,14 +41,14 @@ std::string NetworkText(const v1::Network& network) {
 
 std::string ProfileText(const v1::Profile& profile) {
   Table table({"PROBLEM", "BATCH", "ALGORITHM", "MATH", "WORKSPACE", "TIME",
-               "SPREAD", "REPEATS"});
+               "SPREAD", "REPEATS", "OUTLIERS"});
   for (const v1::ProblemProfile& problem : profile.problems()) {
     for (const v1::Measurement& m : problem.measurements()) {
       table.AddRow({problem.problem(), std::to_string(m.batch()), m.algorithm(),
                     m.math(), HumanBytes(Bytes(m.workspace_bytes())),
                     HumanTime(Nanoseconds(m.time_ns())),
                     HumanTime(Nanoseconds(m.spread_ns())),
-                    std::to_string(m.repeats())});
+                    std::to_string(m.repeats()), std::to_string(m.outliers())});
     }
   }
   return table.Text();

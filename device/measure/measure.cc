@@ -316,17 +316,17 @@ Result<MeasuredPoint> MeasureBench::MeasureOne(const Target& target,
   const Nanoseconds min = times.front();
   const Nanoseconds p90 = times[(times.size() * 9 + 9) / 10 - 1];
   const MedianAndSpread summary = MedianAndSpreadOf(std::move(times));
-  return MeasuredPoint{target.batch,
-                       candidate.algorithm,
-                       candidate.workspace,
-                       summary.median,
-                       summary.spread,
-                       repeats,
-                       min,
-                       p90,
-                       host.empty()
-                           ? Nanoseconds(0)
-                           : MedianAndSpreadOf(std::move(host)).median};
+  return MeasuredPoint{
+      target.batch,
+      candidate.algorithm,
+      candidate.workspace,
+      summary.median,
+      summary.spread,
+      repeats,
+      min,
+      p90,
+      host.empty() ? Nanoseconds(0) : MedianAndSpreadOf(std::move(host)).median,
+      again};
 }
 
 Result<std::vector<MeasuredPoint>> MeasureBench::Measure(

@@ -117,7 +117,7 @@ namespace {
 
 TEST_P(StoreContract, AnswersAndKnowsItsSchema) {
   EXPECT_TRUE(store().Ping());
-  EXPECT_EQ(store().SchemaVersion(), 5);
+  EXPECT_EQ(store().SchemaVersion(), 6);
 }
 
 TEST_P(StoreContract, RegistersAnAgentWithItsDevices) {

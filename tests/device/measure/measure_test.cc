@@ -206,6 +206,7 @@ TEST(MeasureTest, MeasuresAnOutlierAgain) {
     const Repeats repeats = MeasureDisturbed({{warm_up + 2, factor}}, options);
     EXPECT_EQ(repeats.runs, warm_up + 7);
     EXPECT_EQ(repeats.point.repeats, 6);
+    EXPECT_EQ(repeats.point.outliers, 1);
     EXPECT_EQ(repeats.point.time, microseconds(100));
     EXPECT_EQ(repeats.point.min, microseconds(100));
     EXPECT_EQ(repeats.point.p90, microseconds(100));
@@ -224,6 +225,7 @@ TEST(MeasureTest, LeavesOutliersThatComeAgainAndAgain) {
   const Repeats repeats = MeasureDisturbed(off, options);
   EXPECT_LE(repeats.runs, warm_up + 11);
   EXPECT_EQ(repeats.point.repeats, 9);
+  EXPECT_EQ(repeats.point.outliers, 2);
   EXPECT_EQ(repeats.point.time, microseconds(100));
 }
 
