@@ -88,9 +88,11 @@ Status PlanSearch::Check(const FoundPlan& found, bool with_limits) const {
 }
 
 Result<FoundPlan> PlanSearch::FromFile() {
-  FoundPlan found{PlanSource::kPlanFile, {}, "plan file " + config_.plan_file};
   auto plan = ReadPlanFile(config_.plan_file);
   if (!plan) return Within("plan file", std::move(plan).error());
+  FoundPlan found;
+  found.source = PlanSource::kPlanFile;
+  found.where = fmt::format("plan file {}", config_.plan_file);
   found.plan = *std::move(plan);
   UCUDNN_RETURN_IF_ERROR(Check(found, config_.limits_chosen));
   return found;

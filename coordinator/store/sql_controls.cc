@@ -6,14 +6,16 @@ namespace ucudnn {
 namespace {
 
 Result<ControlRecord> ControlOf(const SqlRow& row) {
-  ControlRecord control{.id = row.Int(0),
-                        .kind = row.Text(1),
-                        .problem = row.Text(2),
-                        .batch = BatchSize(row.Int(3)),
-                        .algorithm = {row.Text(4), row.Text(5), {}},
-                        .workspace = Bytes(row.Int(7))};
+  ControlRecord control;
+  control.id = row.Int(0);
+  control.kind = row.Text(1);
+  control.problem = row.Text(2);
+  control.batch = BatchSize(row.Int(3));
+  control.algorithm.name = row.Text(4);
+  control.algorithm.math = row.Text(5);
   UCUDNN_ASSIGN_OR_RETURN(control.algorithm.precision,
                           ParsePrecision(row.Text(6)));
+  control.workspace = Bytes(row.Int(7));
   return control;
 }
 
