@@ -3,13 +3,17 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <new>
 #include <string>
 
+#include "base/files/buffers.h"
 #include "base/files/times.h"
 #include "base/plan_json.h"
 #include "client/solve/answers.h"
 #include "client/solve/request.h"
+#include "client/solve/time_limit.h"
+#include "solver/arena/allocation.h"
 #include "solver/joint.h"
 #include "solver/knapsack/wd.h"
 
@@ -106,7 +110,7 @@ Answer SolveTimes(const Profile& kernels, const WrRequest& request) {
 
 extern "C" {
 
-UCUDNN_EXPORT const char* ucudnn_solve_version(void) { return "1.0"; }
+UCUDNN_EXPORT const char* ucudnn_solve_version(void) { return "1.1"; }
 
 UCUDNN_EXPORT void ucudnn_solve_free(char* answer) { std::free(answer); }
 
@@ -152,6 +156,27 @@ UCUDNN_EXPORT int ucudnn_solve_assign(const char* times, size_t times_size,
                     SolveAssign(std::move(gpus), asked.batch));
                 return ToJson(solved);
               });
+}
+
+UCUDNN_EXPORT int ucudnn_solve_allocation(const char* buffers,
+                                          size_t buffers_size,
+                                          const char* request, char** answer) {
+  using namespace ucudnn;
+  return Call(
+      buffers, buffers_size, request, answer,
+      [](std::string_view csv, std::string_view text) -> Answer {
+        UCUDNN_ASSIGN_OR_RETURN(const AllocationRequest asked,
+                                ParseAllocationRequest(text));
+        UCUDNN_ASSIGN_OR_RETURN(const NamedBuffers named,
+                                ParseBuffersCsv(csv, "buffers"));
+        const TimeLimit limit(asked.time_limit);
+        UCUDNN_ASSIGN_OR_RETURN(
+            const Allocation allocation,
+            Allocate(named.buffers, asked.options,
+                     {.max_nodes = std::numeric_limits<std::int64_t>::max(),
+                      .stop = limit.token()}));
+        return ToJson(allocation, named);
+      });
 }
 
 }  // extern "C"

@@ -11,6 +11,7 @@ void AddSolveCommands(CLI::App& app, Chosen* chosen) {
   AddSolveWs(solve, chosen);
   AddSolveWd(solve, chosen);
   AddSolveAssign(solve, chosen);
+  AddSolveAllocation(solve, chosen);
   AddSolveMemory(solve, chosen);
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/files/csv.h"
 #include "base/plan_json.h"
 
 namespace ucudnn {
@@ -124,6 +125,30 @@ nlohmann::ordered_json ToJson(const ParetoFront& front) {
   nlohmann::ordered_json json;
   json["front"] = std::move(points);
   return json;
+}
+
+nlohmann::ordered_json ToJson(const Allocation& allocation,
+                              const NamedBuffers& buffers) {
+  nlohmann::ordered_json json;
+  json["load"] = allocation.load.count();
+  json["pool"] = allocation.pool.count();
+  json["lower_bound"] = allocation.lower_bound.count();
+  json["proven"] = allocation.proven;
+  json["buffers"] = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < buffers.ids.size(); ++i) {
+    json["buffers"].push_back(
+        {{"id", buffers.ids[i]}, {"offset", allocation.offsets[i].count()}});
+  }
+  return json;
+}
+
+std::string ToCsv(const Allocation& allocation, const NamedBuffers& buffers) {
+  std::string csv = "id,offset\n";
+  for (std::size_t i = 0; i < buffers.ids.size(); ++i) {
+    AppendCsvField(&csv, buffers.ids[i]);
+    csv += fmt::format(",{}\n", allocation.offsets[i].count());
+  }
+  return csv;
 }
 
 }  // namespace ucudnn

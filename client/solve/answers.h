@@ -7,12 +7,15 @@
 
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "base/files/buffers.h"
 #include "base/files/times.h"
 #include "base/profile.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "solver/arena/allocation.h"
 #include "solver/assign/assign.h"
 #include "solver/assign/explain.h"
 #include "solver/micro_batch/pareto.h"
@@ -42,6 +45,12 @@ nlohmann::ordered_json ToJson(const AssignAnswer& answer);
 Result<ParetoFront> SolveFront(const Profile& kernels,
                                const WrRequest& request);
 nlohmann::ordered_json ToJson(const ParetoFront& front);
+
+// {"load":...,"pool":...,"lower_bound":...,"proven":...,"buffers":[...]}, and
+// id,offset as CSV.
+nlohmann::ordered_json ToJson(const Allocation& allocation,
+                              const NamedBuffers& buffers);
+std::string ToCsv(const Allocation& allocation, const NamedBuffers& buffers);
 
 }  // namespace ucudnn
 

@@ -1,5 +1,6 @@
 #include "client/solve/request.h"
 
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
@@ -112,6 +113,30 @@ Result<AssignRequest> ParseAssignRequest(std::string_view text) {
                   {"model", Text(&request.model)}},
                  {"batch"}));
   request.batch = BatchSize(batch);
+  return request;
+}
+
+Result<AllocationRequest> ParseAllocationRequest(std::string_view text) {
+  AllocationRequest request;
+  const Take capacity = [&](const Json& value) -> Status {
+    std::int64_t bytes = 0;
+    UCUDNN_RETURN_IF_ERROR(Number(1, Bytes::Max().count(), &bytes)(value));
+    request.options.capacity = Bytes(bytes);
+    return {};
+  };
+  const Take time_limit = [&](const Json& value) -> Status {
+    const double most =
+        std::chrono::duration<double>(kMostAllocationTime).count();
+    const double seconds = value.is_number() ? value.get<double>() : -1;
+    if (!(seconds > 0 && seconds <= most)) {
+      return Refuse(value, fmt::format("a number of seconds up to {}", most));
+    }
+    request.time_limit = std::chrono::milliseconds(
+        static_cast<std::int64_t>(std::ceil(seconds * 1000)));
+    return {};
+  };
+  UCUDNN_RETURN_IF_ERROR(ReadFields(
+      text, {{"capacity_bytes", capacity}, {"time_limit_s", time_limit}}, {}));
   return request;
 }
 

@@ -3,15 +3,22 @@
 
 // The requests of client/include/ucudnn/solve.h.
 
+#include <chrono>
 #include <string>
 #include <string_view>
 
 #include "base/profile.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "solver/arena/allocation.h"
 #include "solver/micro_batch/wr.h"
 
 namespace ucudnn {
+
+// How long an allocation is improved unless a limit is given.
+inline constexpr std::chrono::seconds kAllocationTime{60};
+// The most that may be given: 11 days.
+inline constexpr std::chrono::seconds kMostAllocationTime{1'000'000};
 
 struct DivisionRequest {
   WrRequest wr;
@@ -23,10 +30,16 @@ struct AssignRequest {
   std::string model;
 };
 
+struct AllocationRequest {
+  AllocationOptions options;
+  std::chrono::milliseconds time_limit = kAllocationTime;
+};
+
 // kInvalidArgument names the field, its value and what is accepted; also for a
 // field that is missing or not known.
 Result<DivisionRequest> ParseDivisionRequest(std::string_view text);
 Result<AssignRequest> ParseAssignRequest(std::string_view text);
+Result<AllocationRequest> ParseAllocationRequest(std::string_view text);
 
 }  // namespace ucudnn
 

@@ -186,3 +186,27 @@ def test_assigns_as_the_command_does(tmp_path):
     assert answer == ucudnn.Assignment.from_json(expected)
     assert answer.optimal
     assert sum(share.weight for share in answer.gpus) == pytest.approx(1)
+
+
+def test_allocates_buffers_as_the_command_does(tmp_path):
+    lifetimes = [(0, 3, 4), (3, 9, 4), (0, 9, 4), (9, 21, 4), (0, 21, 4)]
+    buffers = [ucudnn.Buffer(str(i), *b) for i, b in enumerate(lifetimes)]
+    allocation = ucudnn.solve_allocation(buffers)
+    assert (allocation.load, allocation.pool, allocation.proven) == (12, 12, True)
+    for i, (lower, upper, size) in enumerate(lifetimes):
+        for j, (other_lower, other_upper, other_size) in enumerate(lifetimes[:i]):
+            if max(lower, other_lower) < min(upper, other_upper):
+                a, b = allocation.offsets[str(i)], allocation.offsets[str(j)]
+                assert a >= b + other_size or b >= a + size
+    file = tmp_path / "buffers.csv"
+    file.write_text(
+        "id,lower,upper,size\n"
+        + "".join(f"{b.id},{b.lower},{b.upper},{b.size}\n" for b in buffers)
+    )
+    expected = command("allocation", "--buffers", str(file))
+    assert allocation == ucudnn.Allocation.from_json(expected)
+    assert ucudnn.solve_allocation(file, capacity="12B") == allocation
+    with pytest.raises(ucudnn.NoPlan, match="would do is 12"):
+        ucudnn.solve_allocation(file, capacity=11)
+    with pytest.raises(ucudnn.InvalidArgument, match="time_limit_s"):
+        ucudnn.solve_allocation(file, time_limit=0)

@@ -67,6 +67,16 @@ int ucudnn_solve_times(const char* profile, size_t profile_size,
 int ucudnn_solve_assign(const char* times, size_t times_size,
                         const char* request, char** answer);
 
+/* Gives buffers of known lifetimes offsets in one pool, so that no two overlap
+ * that are live at once. `buffers` is CSV with the columns id, lower, upper and
+ * size: live from lower until before upper. `request` may have
+ *   capacity_bytes  a pool within it is enough; otherwise the smallest is sought
+ *   time_limit_s    after which the best so far is the answer; 60 unless given
+ * {"load":...,"pool":...,"lower_bound":...,"proven":true,
+ *  "buffers":[{"id":"0","offset":0}]}. Since version 1.1. */
+int ucudnn_solve_allocation(const char* buffers, size_t buffers_size,
+                            const char* request, char** answer);
+
 #ifdef __cplusplus
 }
 #endif

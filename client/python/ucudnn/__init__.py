@@ -16,6 +16,7 @@ matplotlib. Times are microseconds, sizes bytes; wherever a size is asked for,
 
 from ucudnn.errors import Error, InvalidArgument, LibraryNotFound, NoPlan
 from ucudnn.plans import (
+    Allocation,
     Assignment,
     FrontPoint,
     KernelPlan,
@@ -24,19 +25,22 @@ from ucudnn.plans import (
     WorkspacePlan,
 )
 from ucudnn.plots import plot_pareto, plot_plan
-from ucudnn.profiles import Measurement, Profile, Time, Times
+from ucudnn.profiles import Buffer, Measurement, Profile, Time, Times
 from ucudnn.session import Session
 from ucudnn.solve import (
     assign,
     best_batch_size,
     iteration_times,
     pareto,
+    solve_allocation,
     solve_wd,
     solve_wr,
 )
 
 __all__ = [
+    "Allocation",
     "Assignment",
+    "Buffer",
     "Error",
     "FrontPoint",
     "InvalidArgument",
@@ -57,6 +61,7 @@ __all__ = [
     "pareto",
     "plot_pareto",
     "plot_plan",
+    "solve_allocation",
     "solve_wd",
     "solve_wr",
 ]

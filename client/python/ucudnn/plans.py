@@ -140,6 +140,23 @@ class Assignment:
         return cls(**values)
 
 
+@dataclass(frozen=True)
+class Allocation:
+    """Offsets of buffers in one pool."""
+
+    load: int  # the largest sum of sizes live at once
+    pool: int  # the largest offset + size
+    lower_bound: int  # no pool is smaller
+    proven: bool  # pool == lower_bound
+    offsets: Dict[str, int]  # by id
+
+    @classmethod
+    def from_json(cls, json_object: Dict[str, Any]) -> Allocation:
+        values = _known(cls, json_object)
+        values["offsets"] = {b["id"]: b["offset"] for b in json_object["buffers"]}
+        return cls(**values)
+
+
 def _known(cls: Any, json_object: Dict[str, Any]) -> Dict[str, Any]:
     # Later versions may add fields.
     return {

@@ -56,6 +56,19 @@ class Time:
     model: str = ""
 
 
+@dataclass(frozen=True)
+class Buffer:
+    """Memory that is live from `lower` until before `upper`."""
+
+    id: str
+    lower: int
+    upper: int
+    size: int
+
+
+BuffersLike = Union[PathLike, Iterable[Buffer]]
+
+
 @dataclass
 class Profile:
     """Measurements, in the order of the file."""
@@ -237,3 +250,14 @@ def csv_of(
     if isinstance(source, (Profile, Times)):
         return source.to_csv()
     return _read_text(source)
+
+
+def csv_of_buffers(buffers: BuffersLike) -> str:
+    """The CSV of buffers, or of the file that is named."""
+    if isinstance(buffers, (str, Path)):
+        return _read_text(buffers)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(column.name for column in fields(Buffer))
+    writer.writerows((b.id, b.lower, b.upper, b.size) for b in buffers)
+    return text.getvalue()

@@ -10,8 +10,16 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from ucudnn.errors import InvalidArgument, error_of
 from ucudnn.library import load
-from ucudnn.plans import Assignment, FrontPoint, WorkspacePlan
-from ucudnn.profiles import PathLike, Profile, Time, Times, csv_of
+from ucudnn.plans import Allocation, Assignment, FrontPoint, WorkspacePlan
+from ucudnn.profiles import (
+    BuffersLike,
+    PathLike,
+    Profile,
+    Time,
+    Times,
+    csv_of,
+    csv_of_buffers,
+)
 from ucudnn.sizes import Size, parse_size
 
 ProfileLike = Union[Profile, PathLike]
@@ -21,7 +29,7 @@ TimesLike = Union[Times, PathLike]
 @functools.lru_cache(maxsize=None)
 def _library() -> ctypes.CDLL:
     library = load("libucudnn_solve.so.1")
-    for problem in ("wr", "wd", "pareto", "times", "assign"):
+    for problem in ("wr", "wd", "pareto", "times", "assign", "allocation"):
         function = getattr(library, f"ucudnn_solve_{problem}")
         function.restype = ctypes.c_int
         function.argtypes = [
@@ -141,6 +149,26 @@ def assign(times: TimesLike, batch: int, model: str = "") -> Assignment:
     fast as possible. Raises NoPlan if no batches sum to `batch`."""
     request = {"batch": batch, "model": model}
     return Assignment.from_json(_solve("assign", csv_of(times), request))
+
+
+def solve_allocation(
+    buffers: BuffersLike,
+    capacity: Optional[Size] = None,
+    time_limit: float = 60.0,
+) -> Allocation:
+    """Offsets for buffers of known lifetimes in one pool, the smallest there
+    is, so that no two overlap that are live at once.
+
+    `buffers` is a CSV file with the columns id, lower, upper and size, or
+    Buffer objects. A pool within `capacity`, where that is given, is enough;
+    NoPlan is raised if there is none. After `time_limit` seconds the best
+    allocation so far is the answer, with the bound that was proven.
+    """
+    request: Dict[str, Any] = {"time_limit_s": time_limit}
+    if capacity is not None:
+        request["capacity_bytes"] = parse_size(capacity)
+    answer = _solve("allocation", csv_of_buffers(buffers), request)
+    return Allocation.from_json(answer)
 
 
 def best_batch_size(
