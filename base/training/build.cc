@@ -513,6 +513,10 @@ class Builder {
   void Contribute(std::size_t value, Task* task) {
     Value& v = values_[value];
     if (!v.trained) return;
+    if (v.gradient &&
+        std::count(task->writes.begin(), task->writes.end(), *v.gradient) > 0) {
+      return;  // an operand that comes twice
+    }
     if (v.gradient) {
       const std::size_t old = *v.gradient;
       Put(&task->reads, old);

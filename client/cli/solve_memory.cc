@@ -109,12 +109,10 @@ Status SetCosts(const MemoryOptions& options, TrainingGraph* graph) {
   if (select.filter.network.empty() && names.count(graph->network) > 0) {
     select.filter.network = graph->network;
   }
-  if (!profile.kernels.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(const Profile kernels, SelectFrom(profile, select));
-    // Other tasks' times are of the same device.
-    select.filter.device = kernels.kernels.front().id.device;
-    UCUDNN_RETURN_IF_ERROR(SetConvolutionCosts(kernels, graph));
-  }
+  UCUDNN_ASSIGN_OR_RETURN(const Profile kernels, SelectFrom(profile, select));
+  UCUDNN_RETURN_IF_ERROR(SetConvolutionCosts(kernels, graph));
+  // Other tasks' times are of the same device.
+  select.filter.device = kernels.kernels.front().id.device;
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<TaskTime> times,
                           ParseTaskTimesCsv(text, select.filter, source));
   SetTaskCosts(times, graph);

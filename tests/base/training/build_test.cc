@@ -113,6 +113,14 @@ TEST(BuildTrainingGraphTest, FurtherReadersAddToTheGradient) {
                                "b.backward_data: d_b.Y b.W d_a.Y -> d_a.Y"}));
 }
 
+TEST(BuildTrainingGraphTest, AnOperandThatComesTwiceHasOneGradient) {
+  test::NetworkBuilder n("net", 4);
+  const auto x = n.Conv("a", n.Input(3, 8), 2, 3);
+  n.Concat("out", {x, x});
+  EXPECT_THAT(Lines(Built(n.Finish())),
+              ::testing::Contains("out.backward: d_out.Y -> d_a.Y"));
+}
+
 TEST(BuildTrainingGraphTest, PaperFusionNormalisesInPlace) {
   test::NetworkBuilder n("net", 4);
   const auto x = n.BatchNorm("bn", n.Conv("conv", n.Input(3, 8), 2, 3));

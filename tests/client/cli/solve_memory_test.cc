@@ -1,0 +1,77 @@
+// `ucudnn solve memory` as its users run it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/client/cli/solve_command.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A chain of three convolutions and one pooling.
+std::string NetworkFile() {
+  const std::string path = ::testing::TempDir() + "memory_chain.csv";
+  std::ofstream(path)
+      << "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
+         "a,3,64,64,16,3,3,1,1,1,1,1\n"
+         "b,16,64,64,16,3,3,1,1,1,1,1\n"
+         "c,16,32,32,32,3,3,1,1,1,1,1\n";
+  return path;
+}
+
+std::vector<std::string> Flags(const std::string& policy,
+                               const std::string& budget) {
+  return {"--network", NetworkFile(), "--batch", "32",       "--device-model",
+          "K40",       "--policy",    policy,    "--budget", budget};
+}
+
+TEST(SolveMemoryTest, PrintsAPlanWithItsGraphAndTimeline) {
+  const std::string graph = ::testing::TempDir() + "memory_graph.json";
+  const std::string trace = ::testing::TempDir() + "memory_trace.json";
+  std::vector<std::string> flags = Flags("vdnn-all", "64MiB");
+  flags.insert(flags.end(), {"--graph-out", graph, "--timeline", trace});
+  const nlohmann::json plan = SolveJson("memory", flags);
+  EXPECT_EQ(plan["policy"], "vdnn-all");
+  EXPECT_EQ(plan["feasible"], true);
+  EXPECT_EQ(plan["batch"], 32);
+  EXPECT_LE(plan["peak_bytes"], plan["budget_bytes"]);
+  EXPECT_GE(plan["time_us"], plan["lower_bound_us"]);
+  EXPECT_GT(plan["offloaded_bytes"], 0);
+  EXPECT_FALSE(plan["rounds"][0]["events"].empty());
+  std::ifstream graph_file(graph);
+  EXPECT_EQ(nlohmann::json::parse(graph_file)["tasks"][0]["name"], "a.forward");
+  std::ifstream trace_file(trace);
+  EXPECT_FALSE(nlohmann::json::parse(trace_file)["traceEvents"].empty());
+}
+
+TEST(SolveMemoryTest, ComparesAllPolicies) {
+  const nlohmann::json answer = SolveJson("memory", Flags("all", "1GiB"));
+  ASSERT_GE(answer["plans"].size(), 5u);
+  for (const auto& plan : answer["plans"]) EXPECT_EQ(plan["feasible"], true);
+}
+
+TEST(SolveMemoryTest, NamesABudgetThatWouldDo) {
+  const test::Finished run = Solve("memory", Flags("vdnn-all", "8MiB"));
+  EXPECT_EQ(run.status, 3);
+  EXPECT_THAT(run.err, HasSubstr("would do"));
+}
+
+TEST(SolveMemoryTest, RefusesWhatItDoesNotKnow) {
+  EXPECT_EQ(Solve("memory", Flags("magic", "1GiB")).status, 2);
+  std::vector<std::string> flags = Flags("vdnn-all", "1GiB");
+  flags[5] = "K41";
+  const test::Finished run = Solve("memory", flags);
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("K40"));
+}
+
+}  // namespace
+}  // namespace ucudnn
