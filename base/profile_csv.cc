@@ -117,9 +117,6 @@ class ProfileReader {
   Result<bool> ReadRow();
   Profile Finish();
 
-  // Rows so far, including those of tasks that are not convolutions.
-  std::int64_t read() const { return read_; }
-
  private:
   // The fields together; fields hold no control characters.
   template <std::size_t n>
@@ -144,7 +141,6 @@ class ProfileReader {
                         PointOrigin* origin) const;
 
   CsvReader csv_;
-  std::int64_t read_ = 0;
   std::array<CsvColumn, kKernelColumns.size()> kernel_columns_{};
   std::array<CsvColumn, kAlgorithmColumns.size()> algorithm_columns_{};
   CsvColumn batch_ = 0;
@@ -198,7 +194,6 @@ Status ProfileReader::ReadHeader() {
 Result<bool> ProfileReader::ReadRow() {
   UCUDNN_ASSIGN_OR_RETURN(const bool more, csv_.Next());
   if (!more) return false;
-  ++read_;
   if (csv_.Field(algorithm_columns_[0]) == kNoAlgorithm) return true;
   const auto [key, new_key] = kernel_keys_.Add(Key(kernel_columns_, problem_));
   if (new_key) UCUDNN_RETURN_IF_ERROR(ReadKernel());
@@ -468,9 +463,10 @@ Result<Profile> ParseProfileCsv(std::string_view text,
     if (!more) break;
   }
   Profile profile = reader.Finish();
-  if (reader.read() == 0) {
+  if (profile.kernels.empty()) {
     return Fail(Code::kInvalidArgument,
-                "{}: there is no row; one or more measurements are expected",
+                "{}: there is no row of a convolution; one or more "
+                "measurements are expected",
                 source);
   }
   return profile;
