@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "base/even_shares.h"
+#include "base/plan/even_shares.h"
 #include "proto/convert.h"
 #include "proto/json.h"
 #include "solver/assign/assign.h"

@@ -12,7 +12,8 @@
 
 #include "base/goal.h"
 #include "base/network.h"
-#include "base/plan.h"
+#include "base/plan/job_plan.h"
+#include "base/plan/plan.h"
 #include "base/profile.h"
 #include "base/result.h"
 #include "base/units.h"
@@ -32,9 +33,6 @@ struct PlanSpec {
   Precision precision = Precision::kFp32;
   Layout layout = Layout::kNchw;
 };
-
-// More ranks than any job has.
-inline constexpr int kMaxRanks = 1 << 16;
 
 // kInvalidArgument, naming the field, the value and what is accepted.
 // `kinds` may come back empty: the caller then knows which one is meant.

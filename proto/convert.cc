@@ -57,11 +57,6 @@ const FieldDescriptor& FieldOf(const PointNumber& number) {
 
 Result<MicroBatch> FromProto(const v1::MicroBatch& message) {
   MicroBatch micro;
-  UCUDNN_RETURN_IF_ERROR(IsBatch("batch", message.batch(), 1));
-  UCUDNN_RETURN_IF_ERROR(IsBatch("count", message.count(), 1));
-  UCUDNN_RETURN_IF_ERROR(IsTime("time_ns", message.time_ns()));
-  UCUDNN_RETURN_IF_ERROR(
-      NotNegative("workspace_bytes", message.workspace_bytes()));
   micro.batch = BatchSize(message.batch());
   micro.count = message.count();
   micro.algorithm = {message.algorithm(), message.math(), Precision::kFp32};
@@ -96,6 +91,68 @@ Result<KernelPlan> FromProto(const v1::KernelPlan& message) {
     kernel.micro_batches.push_back(std::move(micro));
   }
   return kernel;
+}
+
+// Not validated: that is for whoever has the whole plan.
+Result<WorkspacePlan> ReadWorkspacePlan(const v1::WorkspacePlan& message) {
+  WorkspacePlan plan;
+  plan.batch = BatchSize(message.batch());
+  plan.workspace_limit = Bytes(message.workspace_limit_bytes());
+  plan.total_time = Nanoseconds(message.total_time_ns());
+  plan.lower_bound = Nanoseconds(message.lower_bound_ns());
+  plan.optimal = message.optimal();
+  if (message.has_undivided_time_ns()) {
+    plan.undivided_time = Nanoseconds(message.undivided_time_ns());
+  }
+  plan.total_workspace = Bytes(message.total_workspace_bytes());
+  for (const v1::KernelPlan& k : message.kernels()) {
+    Result<KernelPlan> kernel = FromProto(k);
+    if (!kernel) {
+      return Within(fmt::format("kernel {} {}", k.layer(), k.op()),
+                    kernel.error());
+    }
+    plan.kernels.push_back(*std::move(kernel));
+  }
+  return plan;
+}
+
+// The field's value, or what it has already where the text is empty.
+template <class T>
+Status Default(std::string_view field, const std::string& text,
+               Result<T> (*parse)(std::string_view), T* value) {
+  if (text.empty()) return {};
+  Result<T> parsed = parse(text);
+  if (!parsed) return Within(field, std::move(parsed).error());
+  *value = *std::move(parsed);
+  return {};
+}
+
+Result<JobRequest> ReadRequest(const v1::PlanRequest& message) {
+  JobRequest request;
+  request.network = message.network();
+  request.batch = BatchSize(message.batch());
+  request.device_kinds.assign(message.device_kinds().begin(),
+                              message.device_kinds().end());
+  request.workspace_limit = Bytes(message.workspace_limit_bytes());
+  request.total_workspace = Bytes(message.total_workspace_bytes());
+  UCUDNN_RETURN_IF_ERROR(Default("batch_policy", message.batch_policy(),
+                                 ParseBatchPolicy, &request.policy));
+  UCUDNN_RETURN_IF_ERROR(Default("precision", message.precision(),
+                                 ParsePrecision, &request.precision));
+  UCUDNN_RETURN_IF_ERROR(
+      Default("layout", message.layout(), ParseLayout, &request.layout));
+  return request;
+}
+
+Result<RankPlan> FromProto(const v1::RankPlan& message) {
+  RankPlan rank;
+  rank.device_kind = message.device_kind();
+  rank.batch = BatchSize(message.batch());
+  rank.weight = message.weight();
+  UCUDNN_ASSIGN_OR_RETURN(rank.workspace,
+                          ReadWorkspacePlan(message.workspace()));
+  rank.reason = message.reason();
+  return rank;
 }
 
 }  // namespace
@@ -327,25 +384,88 @@ v1::WorkspacePlan ToProto(const WorkspacePlan& plan) {
 }
 
 Result<WorkspacePlan> FromProto(const v1::WorkspacePlan& message) {
-  WorkspacePlan plan;
-  UCUDNN_RETURN_IF_ERROR(IsBatch("batch", message.batch(), 0));
-  plan.batch = BatchSize(message.batch());
-  plan.workspace_limit = Bytes(message.workspace_limit_bytes());
-  plan.total_time = Nanoseconds(message.total_time_ns());
+  UCUDNN_ASSIGN_OR_RETURN(WorkspacePlan plan, ReadWorkspacePlan(message));
+  UCUDNN_RETURN_IF_ERROR(Validate(plan));
+  return plan;
+}
+
+v1::PlanRequest ToProto(const JobRequest& request) {
+  v1::PlanRequest message;
+  message.set_network(request.network);
+  message.set_batch(request.batch.count());
+  for (const std::string& kind : request.device_kinds) {
+    message.add_device_kinds(kind);
+  }
+  message.set_workspace_limit_bytes(request.workspace_limit.count());
+  message.set_total_workspace_bytes(request.total_workspace.count());
+  message.set_batch_policy(std::string(Name(request.policy)));
+  message.set_precision(std::string(Name(request.precision)));
+  message.set_layout(std::string(Name(request.layout)));
+  return message;
+}
+
+Result<JobRequest> FromProto(const v1::PlanRequest& message) {
+  UCUDNN_ASSIGN_OR_RETURN(JobRequest request, ReadRequest(message));
+  UCUDNN_RETURN_IF_ERROR(Validate(request));
+  return request;
+}
+
+v1::Plan ToProto(const JobPlan& plan) {
+  v1::Plan message;
+  message.set_id(plan.id);
+  message.set_revision(plan.revision);
+  *message.mutable_request() = ToProto(plan.request);
+  message.set_network_revision(plan.network_revision);
+  message.set_predicted_ns(plan.predicted.count());
+  message.set_lower_bound_ns(plan.lower_bound.count());
+  message.set_optimal(plan.optimal);
+  if (plan.undivided) message.set_undivided_ns(plan.undivided->count());
+  for (std::size_t i = 0; i < plan.ranks.size(); ++i) {
+    const RankPlan& rank = plan.ranks[i];
+    v1::RankPlan& m = *message.add_ranks();
+    m.set_rank(static_cast<std::int32_t>(i));
+    m.set_device_kind(rank.device_kind);
+    m.set_batch(rank.batch.count());
+    m.set_weight(rank.weight);
+    *m.mutable_workspace() = ToProto(rank.workspace);
+    m.set_reason(rank.reason);
+  }
+  for (const std::string& reason : plan.reasons) message.add_reasons(reason);
+  message.set_created_ms(plan.created_ms);
+  return message;
+}
+
+Result<JobPlan> FromProto(const v1::Plan& message) {
+  JobPlan plan;
+  plan.id = message.id();
+  plan.revision = message.revision();
+  Result<JobRequest> request = ReadRequest(message.request());
+  if (!request) return Within("request", std::move(request).error());
+  plan.request = *std::move(request);
+  plan.network_revision = message.network_revision();
+  plan.predicted = Nanoseconds(message.predicted_ns());
   plan.lower_bound = Nanoseconds(message.lower_bound_ns());
   plan.optimal = message.optimal();
-  if (message.has_undivided_time_ns()) {
-    plan.undivided_time = Nanoseconds(message.undivided_time_ns());
+  if (message.has_undivided_ns()) {
+    plan.undivided = Nanoseconds(message.undivided_ns());
   }
-  plan.total_workspace = Bytes(message.total_workspace_bytes());
-  for (const v1::KernelPlan& k : message.kernels()) {
-    Result<KernelPlan> kernel = FromProto(k);
-    if (!kernel) {
-      return Within(fmt::format("kernel {} {}", k.layer(), k.op()),
-                    kernel.error());
+  for (int i = 0; i < message.ranks_size(); ++i) {
+    const v1::RankPlan& m = message.ranks(i);
+    if (m.rank() != i) {
+      return Fail(Code::kInvalidArgument,
+                  "ranks[{}].rank is {}; {}, as ranks are listed from 0 on, is "
+                  "accepted",
+                  i, m.rank(), i);
     }
-    plan.kernels.push_back(*std::move(kernel));
+    Result<RankPlan> rank = FromProto(m);
+    if (!rank) {
+      return Within(fmt::format("ranks[{}]", i), std::move(rank).error());
+    }
+    plan.ranks.push_back(*std::move(rank));
   }
+  plan.reasons.assign(message.reasons().begin(), message.reasons().end());
+  plan.created_ms = message.created_ms();
+  UCUDNN_RETURN_IF_ERROR(Validate(plan));
   return plan;
 }
 

@@ -2,13 +2,15 @@
 #define UCUDNN_PROTO_CONVERT_H_
 
 // Between the messages of ucudnn.v1 and the vocabulary of base/. What comes
-// from the wire is checked: kInvalidArgument names the field.
+// from the wire is checked: kInvalidArgument names the field. Plans are checked
+// by Validate (base/plan/plan.h, job_plan.h).
 
 #include <vector>
 
 #include "base/device_kind.h"
 #include "base/network.h"
-#include "base/plan.h"
+#include "base/plan/job_plan.h"
+#include "base/plan/plan.h"
 #include "base/profile.h"
 #include "base/result.h"
 #include "ucudnn/v1/types.pb.h"
@@ -41,6 +43,13 @@ Result<Profile> FromProto(const v1::Profile& profile);
 
 v1::WorkspacePlan ToProto(const WorkspacePlan& plan);
 Result<WorkspacePlan> FromProto(const v1::WorkspacePlan& plan);
+
+v1::PlanRequest ToProto(const JobRequest& request);
+// Empty texts have the defaults that types.proto tells.
+Result<JobRequest> FromProto(const v1::PlanRequest& request);
+
+v1::Plan ToProto(const JobPlan& plan);
+Result<JobPlan> FromProto(const v1::Plan& plan);
 
 }  // namespace ucudnn
 

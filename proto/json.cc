@@ -101,9 +101,12 @@ Status Set(const std::string& path, const Json& value,
     case FieldDescriptor::CPPTYPE_INT64: {
       std::int64_t n = 0;
       if (IsTime(field)) {
-        if (!value.is_number()) return Bad(path, value, "a number");
-        const Result<Nanoseconds> time = FromMicroseconds(value.get<double>());
-        if (!time) return Within(path, time.error());
+        const Result<Nanoseconds> time =
+            value.is_number() ? FromMicroseconds(value.get<double>())
+                              : Fail(Code::kInvalidArgument, "it is no number");
+        if (!time) {
+          return Bad(path, value, "a number of microseconds up to 146 years");
+        }
         n = time->count();
       } else {
         UCUDNN_ASSIGN_OR_RETURN(

@@ -15,10 +15,10 @@
 #include <string>
 #include <utility>
 
+#include "base/plan/plan_file.h"
 #include "client/c_api/error.h"
 #include "client/c_api/options.h"
 #include "client/ranks/rank_device.h"
-#include "client/session/plan_file.h"
 #include "device/device.h"
 #include "ucudnn/mpi.h"
 

@@ -9,7 +9,7 @@
 
 #include "base/files/buffers.h"
 #include "base/files/times.h"
-#include "base/plan_json.h"
+#include "base/plan/plan_json.h"
 #include "client/solve/answers.h"
 #include "client/solve/request.h"
 #include "client/solve/time_limit.h"
@@ -177,6 +177,17 @@ UCUDNN_EXPORT int ucudnn_solve_allocation(const char* buffers,
                       .stop = limit.token()}));
         return ToJson(allocation, named);
       });
+}
+
+UCUDNN_EXPORT int ucudnn_solve_read_plan(const char* plan, size_t plan_size,
+                                         char** answer) {
+  using namespace ucudnn;
+  return Call(plan, plan_size, "", answer,
+              [](std::string_view text, std::string_view) -> Answer {
+                UCUDNN_ASSIGN_OR_RETURN(const WorkspacePlan read,
+                                        ParseWorkspacePlan(text, "plan"));
+                return ToJson(read);
+              });
 }
 
 }  // extern "C"

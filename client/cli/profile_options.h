@@ -12,7 +12,7 @@
 #include <functional>
 #include <string>
 
-#include "base/plan.h"
+#include "base/plan/plan.h"
 #include "base/profile.h"
 #include "base/result.h"
 #include "base/units.h"

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "base/plan_json.h"
+#include "base/plan/plan_json.h"
 #include "client/cli/profile_options.h"
 #include "client/cli/solve.h"
 #include "solver/knapsack/wd.h"

@@ -6,7 +6,7 @@
 
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
-#include "base/plan_json.h"
+#include "base/plan/plan_json.h"
 #include "client/cli/profile_options.h"
 #include "client/cli/solve.h"
 #include "solver/arena/concurrency.h"

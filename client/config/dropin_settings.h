@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "base/plan.h"
+#include "base/plan/plan.h"
 #include "base/result.h"
 #include "base/units.h"
 #include "client/config/environment.h"

@@ -12,47 +12,23 @@ std::int64_t AlignUp(std::int64_t n) {
   return (n + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-std::string KernelName(const KernelPlan& kernel) {
-  return fmt::format("{} {}", kernel.layer, Name(kernel.op));
-}
-
-Status CheckBatch(const KernelPlan& kernel, BatchSize batch) {
-  if (!kernel.problem) {
-    return Fail(Code::kInvalidArgument,
-                "{}: the plan does not tell its problem", KernelName(kernel));
-  }
-  std::int64_t sum = 0;
-  for (const MicroBatch& micro : kernel.micro_batches) {
-    const std::int64_t size = micro.batch.count();
-    if (size < 1 || micro.count < 1 || size > batch.count() ||
-        micro.count > batch.count()) {
-      return Fail(Code::kInvalidArgument,
-                  "{}: a micro-batch of {} images, {} times; 1 to {} of each "
-                  "are accepted",
-                  KernelName(kernel), size, micro.count, batch.count());
-    }
-    sum += size * micro.count;
-  }
-  if (sum != batch.count()) {
-    return Fail(Code::kInvalidArgument,
-                "{}: its micro-batches have {} images together; {} are needed",
-                KernelName(kernel), sum, batch.count());
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Executor>> Executor::Create(Device& device,
                                                    const WorkspacePlan& plan) {
+  UCUDNN_RETURN_IF_ERROR(Validate(plan));
   std::unique_ptr<Executor> executor(new Executor(device));
   executor->batch_ = plan.batch;
   executor->limit_ = plan.workspace_limit;
   executor->kernels_.resize(plan.kernels.size());
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
-    UCUDNN_RETURN_IF_ERROR(CheckBatch(plan.kernels[i], plan.batch));
     Prepared& kernel = executor->kernels_[i];
     kernel.plan = plan.kernels[i];
+    if (!kernel.plan.problem) {
+      return Fail(Code::kInvalidArgument,
+                  "{}: the plan does not tell its problem",
+                  KernelName(kernel.plan));
+    }
     kernel.strides = PackedStrides(*kernel.plan.problem);
     kernel.offset = AlignUp(kernel.plan.offset.value_or(Bytes(0)).count());
     if (Status prepared = executor->PrepareSteps(&kernel); !prepared) {

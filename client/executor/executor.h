@@ -33,7 +33,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/plan.h"
+#include "base/plan/plan.h"
 #include "base/result.h"
 #include "client/executor/micro_batches.h"
 #include "device/device.h"
@@ -51,8 +51,8 @@ class Executor {
 
   // Prepares every kernel of `plan` and allocates the arena: the largest
   // workspace or, where the plan assigns offsets, the end of the last segment.
-  // Offsets are rounded up to 256 bytes. kInvalidArgument if a kernel has no
-  // problem or its micro-batches do not sum to the plan's batch;
+  // Offsets are rounded up to 256 bytes. kInvalidArgument if the plan is not
+  // valid (base/plan/plan.h) or a kernel has no problem;
   // kFailedPrecondition if a kernel that has to fall back has no algorithm
   // within the plan's limit; kResourceExhausted without memory for even the
   // smallest algorithms.

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/network.h"
-#include "base/plan.h"
+#include "base/plan/plan.h"
 #include "base/result.h"
 #include "base/units.h"
 #include "device/device.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/plan.h"
+#include "base/plan/plan.h"
 #include "base/result.h"
 #include "client/executor/executor.h"
 #include "device/device.h"

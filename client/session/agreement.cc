@@ -7,11 +7,11 @@
 #include <random>
 #include <utility>
 
-#include "base/even_shares.h"
+#include "base/plan/even_shares.h"
 #include "base/service/host.h"
 #include "client/executor/undivided.h"
 #include "client/session/plan_check.h"
-#include "client/session/plan_file.h"
+#include "proto/convert.h"
 
 namespace ucudnn {
 namespace {

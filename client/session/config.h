@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/network.h"
+#include "base/plan/job_plan.h"
 #include "base/result.h"
 #include "client/config/environment.h"
-#include "client/session/job_plan.h"
 #include "client/session/session.h"
 
 namespace ucudnn {

@@ -12,8 +12,8 @@
 
 #include "base/service/backoff.h"
 #include "client/rpc/connection.h"
-#include "client/session/plan_file.h"
 #include "client/session/step_log.h"
+#include "proto/convert.h"
 
 namespace ucudnn {
 namespace {

@@ -14,9 +14,9 @@
 #include <optional>
 #include <string>
 
+#include "base/plan/job_plan.h"
 #include "base/result.h"
 #include "base/units.h"
-#include "client/session/job_plan.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {

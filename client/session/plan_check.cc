@@ -18,27 +18,6 @@ Status Same(std::string_view what, const T& planned, const T& wanted) {
               what, planned, wanted);
 }
 
-std::string KernelName(const KernelPlan& kernel) {
-  return fmt::format("{} {}", kernel.layer, Name(kernel.op));
-}
-
-// Sums that cannot overflow: both factors are at most kMaxBatchSize if valid.
-Status CoversBatch(const KernelPlan& kernel, BatchSize batch) {
-  std::int64_t sum = 0;
-  for (const MicroBatch& micro : kernel.micro_batches) {
-    if (micro.batch < BatchSize(1) || micro.batch > batch || micro.count < 1 ||
-        micro.count > batch.count()) {
-      return Fail(Code::kFailedPrecondition,
-                  "{} has a micro-batch of {} images, {} times",
-                  KernelName(kernel), micro.batch.count(), micro.count);
-    }
-    sum += micro.batch.count() * micro.count;
-  }
-  if (sum == batch.count()) return {};
-  return Fail(Code::kFailedPrecondition, "{} divides {} images instead of {}",
-              KernelName(kernel), sum, batch.count());
-}
-
 Status CheckKernels(const WorkspacePlan& plan,
                     const std::vector<Kernel>& kernels) {
   std::map<std::pair<std::string, ConvOp>, const ConvProblem*> wanted;
@@ -99,9 +78,6 @@ Status CheckRank(const RankPlan& rank, const JobRequest& request,
   if (!kernels.empty()) {
     UCUDNN_RETURN_IF_ERROR(CheckKernels(rank.workspace, kernels));
   }
-  for (const KernelPlan& kernel : rank.workspace.kernels) {
-    UCUDNN_RETURN_IF_ERROR(CoversBatch(kernel, rank.batch));
-  }
   return with_limits ? CheckLimits(rank.workspace, request) : Status();
 }
 
@@ -109,6 +85,7 @@ Status CheckRank(const RankPlan& rank, const JobRequest& request,
 
 Status CheckPlan(const JobPlan& plan, const JobRequest& request,
                  const std::vector<Kernel>& kernels, bool with_limits) {
+  UCUDNN_RETURN_IF_ERROR(Validate(plan));
   UCUDNN_RETURN_IF_ERROR(
       Same("network", plan.request.network, request.network));
   UCUDNN_RETURN_IF_ERROR(

@@ -6,16 +6,17 @@
 #include <vector>
 
 #include "base/network.h"
+#include "base/plan/job_plan.h"
 #include "base/result.h"
-#include "client/session/job_plan.h"
 #include "device/device.h"
 
 namespace ucudnn {
 
+// kInvalidArgument unless the plan is valid (base/plan/job_plan.h);
 // kFailedPrecondition, saying what differs, unless the plan is for the
 // request's network, batch, precision, layout and kinds of ranks; gives every
 // image to one rank and each rank its share as weight; and divides for each
-// rank that has images exactly the job's kernels, each into its whole batch.
+// rank that has images exactly the job's kernels.
 // No kernels: any will do. `with_limits`: each kernel must also keep to the
 // request's workspace limit, or all together to its total.
 Status CheckPlan(const JobPlan& plan, const JobRequest& request,

@@ -7,8 +7,9 @@
 #include "base/network.h"
 #include "client/rpc/connection.h"
 #include "client/session/plan_check.h"
-#include "client/session/plan_file.h"
 #include "ucudnn/v1/coordinator.pb.h"
+#include "base/plan/plan_file.h"
+#include "proto/convert.h"
 
 namespace ucudnn {
 namespace {

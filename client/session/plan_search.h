@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "base/plan/job_plan.h"
 #include "base/result.h"
 #include "client/session/config.h"
-#include "client/session/job_plan.h"
 #include "client/session/session.h"
 
 namespace ucudnn {

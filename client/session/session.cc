@@ -10,8 +10,8 @@
 #include "client/session/config.h"
 #include "client/session/job_link.h"
 #include "client/session/plan_check.h"
-#include "client/session/plan_file.h"
 #include "device/device.h"
+#include "proto/convert.h"
 
 namespace ucudnn {
 

@@ -59,9 +59,9 @@
 #include <vector>
 
 #include "base/network.h"
+#include "base/plan/job_plan.h"
 #include "base/result.h"
 #include "base/units.h"
-#include "client/session/job_plan.h"
 
 namespace ucudnn {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/files/csv.h"
-#include "base/plan_json.h"
+#include "base/plan/plan_json.h"
 
 namespace ucudnn {
 namespace {

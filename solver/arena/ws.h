@@ -38,7 +38,7 @@
 
 #include <cstddef>
 
-#include "base/plan.h"
+#include "base/plan/plan.h"
 #include "base/profile.h"
 #include "base/result.h"
 #include "solver/arena/concurrency.h"

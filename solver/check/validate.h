@@ -11,7 +11,7 @@
 #include <span>
 #include <utility>
 
-#include "base/plan.h"
+#include "base/plan/plan.h"
 #include "base/profile.h"
 #include "base/result.h"
 #include "base/units.h"

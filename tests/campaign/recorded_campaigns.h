@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/onnx/network_file.h"
-#include "base/plan.h"
+#include "base/plan/plan.h"
 #include "campaign/campaign.h"
 #include "device/recorded/recorded_device.h"
 #include "solver/micro_batch/wr.h"

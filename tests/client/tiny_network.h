@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/network.h"
-#include "client/session/job_plan.h"
+#include "base/plan/job_plan.h"
 #include "device/device.h"
 
 namespace ucudnn {

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/plan.h"
+#include "base/plan/plan.h"
 #include "base/profile.h"
 #include "solver/micro_batch/wr.h"
 

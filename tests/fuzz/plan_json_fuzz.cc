@@ -1,4 +1,4 @@
-#include "base/plan_json.h"
+#include "base/plan/plan_json.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ucudnn {

@@ -1,4 +1,4 @@
-#include "base/plan.h"
+#include "base/plan/plan.h"
 #include "base/units.h"
 #include "tests/fuzz/fuzz.h"
 

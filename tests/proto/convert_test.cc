@@ -165,5 +165,15 @@ TEST(ConvertTest, RefusesTimesBeyondWhatAnyReaderTakes) {
   }
 }
 
+TEST(ConvertTest, FillsInTheDefaultsOfARequest) {
+  v1::PlanRequest request;
+  request.set_batch(4);
+  const auto job = FromProto(request);
+  ASSERT_TRUE(job) << job.error().message;
+  EXPECT_EQ(job->policy, BatchPolicy::kPowerOfTwo);
+  EXPECT_EQ(job->precision, Precision::kFp32);
+  EXPECT_EQ(job->layout, Layout::kNchw);
+}
+
 }  // namespace
 }  // namespace ucudnn

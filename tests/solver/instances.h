@@ -12,7 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include "base/plan.h"
+#include "base/plan/plan.h"
 #include "base/profile.h"
 
 namespace ucudnn::testing {

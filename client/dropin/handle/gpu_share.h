@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "base/plan.h"
+#include "base/plan/plan.h"
 #include "base/result.h"
 #include "client/dropin/planner/named_network.h"
 #include "client/dropin/planner/planner.h"

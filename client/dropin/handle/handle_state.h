@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/plan.h"
+#include "base/plan/plan.h"
 #include "base/result.h"
 #include "client/config/dropin_settings.h"
 #include "client/dropin/handle/call.h"

@@ -1,54 +1,35 @@
 #include "client/dropin/planner/plan_text.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/files/file.h"
-#include "base/plan_json.h"
+#include "base/plan/json_object.h"
+#include "base/plan/plan_file.h"
+#include "base/plan/plan_json.h"
 
 namespace ucudnn {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-bool IsWhole(const KernelPlan& kernel, BatchSize batch) {
-  if (!kernel.problem || kernel.micro_batches.empty()) return false;
-  std::int64_t sum = 0;
-  for (const MicroBatch& micro : kernel.micro_batches) {
-    if (micro.batch < BatchSize(1) || micro.batch > batch || micro.count < 1 ||
-        micro.count > batch.count() || micro.workspace > kernel.workspace) {
-      return false;
-    }
-    sum += micro.batch.count() * micro.count;
-  }
-  return sum == batch.count();
-}
-
-Status Add(const Json& json, std::vector<PlannedKernel>* kernels) {
-  UCUDNN_ASSIGN_OR_RETURN(WorkspacePlan plan, WorkspacePlanFromJson(json));
+void Add(WorkspacePlan plan, std::vector<PlannedKernel>* kernels) {
   for (KernelPlan& kernel : plan.kernels) {
-    if (!IsWhole(kernel, plan.batch)) continue;
-    kernels->push_back({plan.batch, std::move(kernel)});
+    if (kernel.problem) kernels->push_back({plan.batch, std::move(kernel)});
   }
-  return {};
 }
 
 Result<std::vector<PlannedKernel>> FromJson(const Json& json,
                                             const std::string& kind) {
   std::vector<PlannedKernel> kernels;
-  if (!json.is_object()) {
-    return Fail(Code::kInvalidArgument,
-                "not a plan: a JSON object is expected");
-  }
-  if (!json.contains("ranks")) {
-    UCUDNN_RETURN_IF_ERROR(Add(json, &kernels));
-  } else {
-    for (const Json& rank : json.at("ranks")) {
-      if (rank.value("device_kind", "") != kind) continue;
-      if (rank.value("batch", 0) == 0) continue;
-      UCUDNN_RETURN_IF_ERROR(Add(rank.at("workspace"), &kernels));
+  if (json.is_object() && json.contains("ranks")) {
+    UCUDNN_ASSIGN_OR_RETURN(JobPlan plan, JobPlanFromJson(json));
+    for (RankPlan& rank : plan.ranks) {
+      if (rank.device_kind == kind) Add(std::move(rank.workspace), &kernels);
     }
+  } else {
+    UCUDNN_ASSIGN_OR_RETURN(WorkspacePlan plan, WorkspacePlanFromJson(json));
+    Add(std::move(plan), &kernels);
   }
   if (kernels.empty()) {
     return Fail(Code::kInvalidArgument,
@@ -62,19 +43,15 @@ Result<std::vector<PlannedKernel>> FromJson(const Json& json,
 Result<std::vector<PlannedKernel>> ParseKernelPlans(std::string_view text,
                                                     const std::string& kind,
                                                     std::string_view source) {
-  try {
-    auto kernels = FromJson(Json::parse(text.begin(), text.end()), kind);
-    if (!kernels) return Within(source, std::move(kernels).error());
-    return kernels;
-  } catch (const std::exception& error) {
-    return Fail(Code::kInvalidArgument, "{}: not a plan: {}", source,
-                error.what());
-  }
+  auto kernels = ParseJson(text).and_then(
+      [&](const Json& json) { return FromJson(json, kind); });
+  if (!kernels) return Within(source, std::move(kernels).error());
+  return kernels;
 }
 
 Result<std::vector<PlannedKernel>> ReadKernelPlans(const std::string& path,
                                                    const std::string& kind) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 1_GiB));
+  UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxPlanFile));
   return ParseKernelPlans(text, kind, path);
 }
 

@@ -1,15 +1,15 @@
 #ifndef UCUDNN_CLIENT_DROPIN_PLANNER_PLAN_TEXT_H_
 #define UCUDNN_CLIENT_DROPIN_PLANNER_PLAN_TEXT_H_
 
-// Plan files, read without protobuf: what `ucudnn plan -o json` and a job's
-// UCUDNN_PLAN_FILE hold (ranks, each with a workspace plan), or the workspace
-// plan alone that `ucudnn solve -o json` prints.
+// The kernels of plan files: of a job's plan, which `ucudnn plan -o json`
+// prints and a job's UCUDNN_PLAN_FILE holds, or of the workspace plan alone
+// that `ucudnn solve -o json` prints.
 
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/plan.h"
+#include "base/plan/plan.h"
 #include "base/result.h"
 #include "base/units.h"
 
@@ -17,13 +17,13 @@ namespace ucudnn {
 
 struct PlannedKernel {
   BatchSize batch;
-  KernelPlan plan;  // its problem is known, its sums are right
+  KernelPlan plan;  // its problem is known
 };
 
-// The kernels of all ranks of `kind`, and of a workspace plan alone; those of
-// which the plan does not tell the problem, or whose micro-batches do not sum
-// to the batch, are left out. kInvalidArgument, starting with `source`, if the
-// text is no plan, or one without any such kernel.
+// The kernels of all ranks of `kind`, or of a workspace plan alone; those of
+// which the plan does not tell the problem are left out. kInvalidArgument,
+// starting with `source`, if the text is no plan (base/plan/plan_json.h), or
+// one without any such kernel.
 Result<std::vector<PlannedKernel>> ParseKernelPlans(std::string_view text,
                                                     const std::string& kind,
                                                     std::string_view source);

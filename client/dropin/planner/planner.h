@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "base/conv_problem.h"
-#include "base/plan.h"
+#include "base/plan/plan.h"
 #include "base/profile.h"
 #include "base/result.h"
 #include "base/units.h"

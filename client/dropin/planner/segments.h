@@ -18,7 +18,7 @@
 #include <span>
 #include <vector>
 
-#include "base/plan.h"
+#include "base/plan/plan.h"
 #include "base/result.h"
 #include "client/dropin/planner/planner.h"
 

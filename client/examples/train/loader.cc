@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/even_shares.h"
+#include "base/plan/even_shares.h"
 
 namespace ucudnn::train {
 namespace {

@@ -16,8 +16,8 @@
 #include <thread>
 #include <utility>
 
-#include "base/even_shares.h"
 #include "base/files/file.h"
+#include "base/plan/even_shares.h"
 #include "client/cli/progress.h"
 #include "client/examples/train/checkpoint.h"
 #include "client/examples/train/job.h"

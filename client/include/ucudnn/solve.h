@@ -77,6 +77,11 @@ int ucudnn_solve_assign(const char* times, size_t times_size,
 int ucudnn_solve_allocation(const char* buffers, size_t buffers_size,
                             const char* request, char** answer);
 
+/* Reads a plan as ucudnn_solve_wr answers it and `ucudnn solve -o json` prints
+ * it, and gives it back in that form, without fields that are not known. 3 if
+ * it is none that a job may run: the text names the field. Since 1.1. */
+int ucudnn_solve_read_plan(const char* plan, size_t plan_size, char** answer);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,4 +1,4 @@
-"""Where the shared libraries are found, in this order:
+"""The shared libraries. They are found, in this order:
 
 1. where UCUDNN_LIBRARY says: a folder, or one of the libraries in it;
 2. beside this package;
@@ -8,10 +8,13 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import json
 import os
 from pathlib import Path
+from typing import Any
 
-from ucudnn.errors import LibraryNotFound
+from ucudnn.errors import LibraryNotFound, error_of
 
 
 def load(name: str) -> ctypes.CDLL:
@@ -43,3 +46,35 @@ def load(name: str) -> ctypes.CDLL:
         "its folder",
         14,
     )
+
+
+@functools.lru_cache(maxsize=None)
+def _solvers() -> ctypes.CDLL:
+    library = load("libucudnn_solve.so.1")
+    text = [ctypes.c_char_p, ctypes.c_size_t]
+    answer = ctypes.POINTER(ctypes.c_void_p)
+    for name in ("wr", "wd", "pareto", "times", "assign", "allocation"):
+        function = getattr(library, f"ucudnn_solve_{name}")
+        function.argtypes = [*text, ctypes.c_char_p, answer]
+    library.ucudnn_solve_read_plan.argtypes = [*text, answer]
+    library.ucudnn_solve_free.argtypes = [ctypes.c_void_p]
+    library.ucudnn_solve_free.restype = None
+    return library
+
+
+def ask_solver(function: str, text: str, *request: str) -> Any:
+    """What `ucudnn_solve_FUNCTION` answers (ucudnn/solve.h), from JSON. Raises
+    what errors.py says."""
+    library = _solvers()
+    data = text.encode()
+    answer = ctypes.c_void_p()
+    status = getattr(library, f"ucudnn_solve_{function}")(
+        data, len(data), *(r.encode() for r in request), ctypes.byref(answer)
+    )
+    try:
+        told = ctypes.string_at(answer.value).decode() if answer.value else ""
+    finally:
+        library.ucudnn_solve_free(answer)
+    if status != 0:
+        raise error_of(status, told or f"the solver failed with status {status}")
+    return json.loads(told)

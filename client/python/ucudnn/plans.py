@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Union
 
+from ucudnn.library import ask_solver
+
 
 @dataclass(frozen=True)
 class MicroBatch:
@@ -64,10 +66,13 @@ class WorkspacePlan:
 
     @classmethod
     def from_json(cls, json_object: Dict[str, Any]) -> WorkspacePlan:
-        values = _known(cls, json_object)
-        values["kernels"] = [
-            KernelPlan.from_json(k) for k in json_object["kernels"]
-        ]
+        """Raises InvalidArgument, naming the field, unless a job may run it."""
+        return cls._parse(json.dumps(json_object))
+
+    @classmethod
+    def _parse(cls, text: str) -> WorkspacePlan:
+        values = _known(cls, ask_solver("read_plan", text))
+        values["kernels"] = [KernelPlan.from_json(k) for k in values["kernels"]]
         return cls(**values)
 
     def to_json(self) -> Dict[str, Any]:
@@ -83,7 +88,8 @@ class WorkspacePlan:
 
     @classmethod
     def read(cls, path: Union[str, Path]) -> WorkspacePlan:
-        return cls.from_json(json.loads(Path(path).read_text()))
+        """Raises as from_json does."""
+        return cls._parse(Path(path).read_text())
 
     def write(self, path: Union[str, Path]) -> None:
         Path(path).write_text(json.dumps(self.to_json(), indent=2) + "\n")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import json
 import os
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
-from ucudnn.errors import InvalidArgument, error_of
-from ucudnn.library import load
+from ucudnn.errors import InvalidArgument
+from ucudnn.library import ask_solver
 from ucudnn.plans import Allocation, Assignment, FrontPoint, WorkspacePlan
 from ucudnn.profiles import (
     BuffersLike,
@@ -26,39 +24,10 @@ ProfileLike = Union[Profile, PathLike]
 TimesLike = Union[Times, PathLike]
 
 
-@functools.lru_cache(maxsize=None)
-def _library() -> ctypes.CDLL:
-    library = load("libucudnn_solve.so.1")
-    for problem in ("wr", "wd", "pareto", "times", "assign", "allocation"):
-        function = getattr(library, f"ucudnn_solve_{problem}")
-        function.restype = ctypes.c_int
-        function.argtypes = [
-            ctypes.c_char_p,
-            ctypes.c_size_t,
-            ctypes.c_char_p,
-            ctypes.POINTER(ctypes.c_void_p),
-        ]
-    library.ucudnn_solve_free.argtypes = [ctypes.c_void_p]
-    library.ucudnn_solve_free.restype = None
-    return library
-
-
 def _solve(problem: str, table: str, request: Dict[str, Any]) -> Dict[str, Any]:
-    library = _library()
-    data = table.encode()
     asked = {name: value for name, value in request.items() if value != ""}
-    answer = ctypes.c_void_p()
-    status = getattr(library, f"ucudnn_solve_{problem}")(
-        data, len(data), json.dumps(asked).encode(), ctypes.byref(answer)
-    )
-    try:
-        text = ctypes.string_at(answer.value).decode() if answer.value else ""
-    finally:
-        library.ucudnn_solve_free(answer)
-    if status != 0:
-        raise error_of(status, text or f"the solver failed with status {status}")
-    result: Dict[str, Any] = json.loads(text)
-    return result
+    answer: Dict[str, Any] = ask_solver(problem, table, json.dumps(asked))
+    return answer
 
 
 def _request(

@@ -200,6 +200,7 @@ TEST_F(ExecutorTest, FallsBackToWhatTheDeviceSuggests) {
 TEST_F(ExecutorTest, FallsBackWhenAnAlgorithmNeedsMoreThanThePlanHas) {
   KernelPlan kernel = Planned(ConvOp::kForward, {Micro(4, 2, kLavish)});
   kernel.workspace = 399_B;
+  kernel.micro_batches[0].workspace = 399_B;
   auto executor = Executor::Create(device_, PlanOf(8, {kernel}));
   ASSERT_TRUE(executor) << executor.error().message;
   EXPECT_THAT((*executor)->fallbacks(), SizeIs(1));
@@ -284,6 +285,18 @@ TEST_F(ExecutorTest, HasNothingToRunForAnEmptyShare) {
   auto executor = Executor::Create(device_, PlanOf(0, {}));
   ASSERT_TRUE(executor) << executor.error().message;
   EXPECT_EQ((*executor)->size(), 0U);
+  EXPECT_THAT(device_.allocations(), IsEmpty());
+}
+
+TEST_F(ExecutorTest, RefusesWorkspacesOutsideOfItsArena) {
+  for (const Bytes offset : {Bytes(-8), Bytes(-256), Bytes(1LL << 62)}) {
+    KernelPlan kernel = Planned(ConvOp::kForward, {Micro(4, 1, kLavish)});
+    kernel.offset = offset;
+    const auto executor = Executor::Create(device_, PlanOf(4, {kernel}));
+    ASSERT_FALSE(executor) << offset.count();
+    EXPECT_EQ(executor.error().code, Code::kInvalidArgument);
+    EXPECT_THAT(executor.error().message, HasSubstr("offset_bytes"));
+  }
   EXPECT_THAT(device_.allocations(), IsEmpty());
 }
 

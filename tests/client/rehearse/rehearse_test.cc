@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "client/executor/undivided.h"
-#include "client/session/plan_file.h"
 #include "device/onednn/onednn_device.h"
 #include "proto/convert.h"
 #include "tests/client/tiny_network.h"

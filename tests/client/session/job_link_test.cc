@@ -7,7 +7,7 @@
 
 #include <mutex>
 
-#include "client/session/plan_file.h"
+#include "proto/convert.h"
 #include "tests/client/tiny_network.h"
 #include "tests/support/process.h"
 #include "tests/support/scripted_coordinator.h"

@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "client/session/plan_file.h"
+#include "base/plan/plan_file.h"
 #include "client/session/session.h"
 #include "tests/client/tiny_network.h"
 #include "tests/support/fake_device.h"

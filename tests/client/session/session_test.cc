@@ -14,7 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "client/session/plan_file.h"
+#include "base/plan/plan_file.h"
+#include "proto/convert.h"
 #include "tests/client/tiny_network.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/paths.h"

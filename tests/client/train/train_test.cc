@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "client/examples/train/net.h"
-#include "client/session/plan_file.h"
 #include "device/onednn/onednn_device.h"
 #include "proto/convert.h"
 #include "tests/support/mpirun.h"

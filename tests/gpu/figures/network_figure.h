@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/network.h"
-#include "base/plan.h"
+#include "base/plan/plan.h"
 #include "base/profile.h"
 #include "base/result.h"
 #include "base/units.h"

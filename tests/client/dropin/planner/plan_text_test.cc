@@ -36,21 +36,24 @@ TEST(PlanTextTest, ReadsAWorkspacePlan) {
 
 TEST(PlanTextTest, ReadsTheRanksOfItsKind) {
   const std::string text =
-      R"({"id":3,"ranks":[{"rank":0,"device_kind":"kind","batch":4,"workspace":)" +
-      Plan("2") +
-      R"(},{"rank":1,"device_kind":"other","batch":4,"workspace":)" +
-      Plan("2") + R"(},{"rank":2,"device_kind":"kind","batch":0}]})";
+      R"({"id":3,"request":{"network":"n","batch":8,"device_kinds":[]},"ranks":[
+          {"rank":0,"device_kind":"kind","batch":4,"weight":0.5,"workspace":)" +
+      Plan("2") + R"(},
+          {"rank":1,"device_kind":"other","batch":4,"weight":0.5,"workspace":)" +
+      Plan("2") + R"(},
+          {"rank":2,"device_kind":"kind","batch":0,"weight":0}]})";
   const auto plans = ParseKernelPlans(text, "kind", "p");
   ASSERT_TRUE(plans) << plans.error().message;
   EXPECT_THAT(*plans, SizeIs(1));
   EXPECT_FALSE(ParseKernelPlans(text, "none", "p"));
 }
 
-TEST(PlanTextTest, LeavesOutWhatDoesNotAddUp) {
+TEST(PlanTextTest, RefusesWhatDoesNotAddUp) {
   const auto plans = ParseKernelPlans(Plan("3"), "kind", "p.json");
   ASSERT_FALSE(plans);
   EXPECT_EQ(plans.error().code, Code::kInvalidArgument);
-  EXPECT_THAT(plans.error().message, HasSubstr("p.json"));
+  EXPECT_THAT(plans.error().message,
+              HasSubstr("p.json: kernels[0].micro_batches have"));
   EXPECT_FALSE(ParseKernelPlans("", "kind", "p"));
   EXPECT_FALSE(ParseKernelPlans("{\"ranks\":3}", "kind", "p"));
   EXPECT_FALSE(ParseKernelPlans("{\"ranks\":[{\"device_kind\":2}]}", "k", "p"));

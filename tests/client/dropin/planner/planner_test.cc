@@ -10,7 +10,7 @@
 #include <set>
 #include <thread>
 
-#include "base/plan_json.h"
+#include "base/plan/plan_json.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/process.h"
 

@@ -1,5 +1,5 @@
-#ifndef UCUDNN_BASE_PLAN_H_
-#define UCUDNN_BASE_PLAN_H_
+#ifndef UCUDNN_BASE_PLAN_PLAN_H_
+#define UCUDNN_BASE_PLAN_PLAN_H_
 
 // What solvers produce and jobs apply.
 
@@ -76,6 +76,22 @@ struct WorkspacePlan {
   friend bool operator==(const WorkspacePlan&, const WorkspacePlan&) = default;
 };
 
+// "conv2 forward", for people.
+std::string KernelName(const KernelPlan& kernel);
+
+// Whether a device may run the plan: every reader of plans asks this, and so
+// does whoever runs one.
+//
+// Ok if batches and counts are in [1, kMaxBatchSize], times in [0, 2^62] ns and
+// sizes not negative; each kernel's micro-batches sum to the plan's batch, need
+// no more than the kernel's workspace, and that ends within 2^62 bytes of the
+// arena's beginning; names are plain text (base/text.h) and algorithms have
+// one. A batch of 0, of a rank that is left out, has no kernels.
+// kInvalidArgument otherwise, naming the field by its path in JSON
+// ("kernels[3].offset_bytes"), the value and what is accepted. Whether times
+// and the total workspace add up is not checked.
+Status Validate(const WorkspacePlan& plan);
+
 }  // namespace ucudnn
 
-#endif  // UCUDNN_BASE_PLAN_H_
+#endif  // UCUDNN_BASE_PLAN_PLAN_H_

@@ -1,4 +1,4 @@
-#include "base/plan_json.h"
+#include "base/plan/plan_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -60,11 +60,16 @@ TEST(PlanJsonTest, AddsWhatThePlanKnowsBesides) {
 }
 
 WorkspacePlan RandomPlan(std::mt19937_64* random) {
-  const auto below = [&](std::uint64_t n) {
-    return static_cast<std::int64_t>((*random)() % n);
+  const auto below = [&](std::int64_t n) {
+    return static_cast<std::int64_t>((*random)() %
+                                     static_cast<std::uint64_t>(n));
   };
-  const auto time = [&] { return Nanoseconds(below(1ULL << (1 + below(51)))); };
-  const auto bytes = [&] { return Bytes(below(1ULL << (1 + below(62)))); };
+  const auto time = [&] {
+    return Nanoseconds(below(std::int64_t{1} << (1 + below(51))));
+  };
+  const auto bytes = [&] {
+    return Bytes(below(std::int64_t{1} << (1 + below(61))));
+  };
   const auto precision = [&] { return kPrecisions[std::size_t(below(5))]; };
   const auto optional = [&](auto make) {
     return below(2) == 0 ? std::nullopt : std::optional(make());
@@ -89,14 +94,20 @@ WorkspacePlan RandomPlan(std::mt19937_64* random) {
     kernel.time = time();
     kernel.undivided_time = optional(time);
     kernel.workspace = bytes();
-    kernel.offset = optional(bytes);
-    for (std::int64_t j = below(4); j > 0; --j) {
+    kernel.offset = optional([&] {
+      return Bytes(
+          below((std::int64_t{1} << 62) - kernel.workspace.count() + 1));
+    });
+    for (std::int64_t left = plan.batch.count(); left > 0;) {
+      const std::int64_t size = 1 + below(left);
+      const std::int64_t count = 1 + below(left / size);
+      left -= size * count;
       kernel.micro_batches.push_back(
-          {BatchSize(1 + below(1 << 24)),
-           1 + below(1 << 24),
+          {BatchSize(size),
+           count,
            {"A", below(2) == 0 ? "" : "M", precision()},
            time(),
-           bytes()});
+           Bytes(below(kernel.workspace.count() + 1))});
     }
   }
   return plan;
@@ -137,7 +148,7 @@ TEST(PlanJsonTest, NamesThePathTheValueAndWhatIsAccepted) {
       {[](Json& j) { j = 5; }, "the plan is 5; an object is accepted"},
       {[](Json& j) { j.erase("batch"); }, "batch is missing; a whole number"},
       {[](Json& j) { j["batch"] = 0; },
-       "batch is 0; a whole number from 1 to 16777216 is accepted"},
+       "batch is 0; 1 to 16777216 is accepted"},
       {[](Json& j) { j["batch"] = 2.5; }, "batch is 2.5;"},
       {[](Json& j) { j["batch"] = "2"; }, "batch is \"2\";"},
       {[](Json& j) { j["batch"] = 18446744073709551615ULL; }, "batch is 1844"},
@@ -158,9 +169,8 @@ TEST(PlanJsonTest, NamesThePathTheValueAndWhatIsAccepted) {
        "kernels is object of 0; an array"},
       {[](Json& j) { j["kernels"].push_back(7); },
        "kernels[1] is 7; an object"},
-      {[&](Json& j) { kernel(j)["layer"] = ""; }, "kernels[0].layer is \"\";"},
       {[&](Json& j) { kernel(j)["layer"] = "a\nb"; },
-       "kernels[0].layer is \"a\\nb\";"},
+       "kernels[0].layer is 'a\\x0Ab';"},
       {[&](Json& j) { kernel(j)["op"] = "x"; },
        "kernels[0].op: 'x' is not an operation"},
       {[&](Json& j) { kernel(j)["precision"] = "x"; },
@@ -207,7 +217,7 @@ TEST(PlanJsonTest, RefusesTextThatIsNotJson) {
     const auto plan = ParseWorkspacePlan(text, "p.json");
     ASSERT_FALSE(plan) << text;
     EXPECT_EQ(plan.error().code, Code::kInvalidArgument);
-    EXPECT_THAT(plan.error().message, StartsWith("p.json: it is not JSON: "));
+    EXPECT_THAT(plan.error().message, StartsWith("p.json: not JSON: "));
   }
   EXPECT_THAT(ParseWorkspacePlan("{}", "p.json").error().message,
               StartsWith("p.json: batch is missing"));

@@ -1,4 +1,4 @@
-#include "client/session/plan_file.h"
+#include "base/plan/plan_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "base/plan/plan_json.h"
 #include "tests/support/process.h"
 
 namespace ucudnn {
@@ -77,45 +78,49 @@ TEST_F(PlanFileTest, SaysWhyAFileCannotBeRead) {
   EXPECT_THAT(ReadPlanFile(folder_).error().message, HasSubstr(folder_));
 }
 
-TEST(ParsePlanTest, NamesThePlaceOfAnError) {
+TEST(ParseJobPlanTest, NamesThePlaceOfAnError) {
   const std::string good = ToJsonText(SomePlan());
-  ASSERT_TRUE(ParsePlan(good, "p.json"));
+  ASSERT_TRUE(ParseJobPlan(good, "p.json"));
   for (const auto& [from, to, why] : {
            std::tuple{"{", "[", "not JSON: parse error at line 2"},
-           std::tuple{"\"network_revision\"", "\"networkrevision\"",
-                      "networkrevision: no such field"},
-           std::tuple{"\"batch\": 6", "\"batch\": 0", "request: batch is 0"},
-           std::tuple{"\"batch\": 6", "\"batch\": \"6\"", "request.batch: "},
+           std::tuple{"\"ranks\"", "\"rank\"", "ranks is missing; an array"},
+           std::tuple{"\"batch\": 6", "\"batch\": 0",
+                      "request.batch is 0; 1 to"},
+           std::tuple{"\"batch\": 6", "\"batch\": \"6\"",
+                      "request.batch is \"6\""},
            std::tuple{"\"rank\": 1", "\"rank\": 0", "ranks[1].rank is 0"},
-           std::tuple{"\"weight\": 1", "\"weight\": 7", "weight is 7"},
-           std::tuple{"\"all\"", "\"most\"", "request: batch_policy: "},
+           std::tuple{"\"weight\": 1", "\"weight\": 7", "ranks[0].weight is 7"},
+           std::tuple{"\"reasons\": [", "\"reasons\": [7,",
+                      "reasons[0] is 7; text"},
+           std::tuple{"\"all\"", "\"most\"", "request.batch_policy: "},
            std::tuple{"\"op\": \"forward\"", "\"op\": \"sideways\"",
-                      "ranks[0]: kernel conv1 sideways: "},
+                      "ranks[0].workspace.kernels[0].op: "},
        }) {
     std::string text = good;
     ASSERT_NE(text.find(from), std::string::npos) << from;
     text.replace(text.find(from), std::string(from).size(), to);
-    const auto plan = ParsePlan(text, "p.json");
+    const auto plan = ParseJobPlan(text, "p.json");
     ASSERT_FALSE(plan) << to;
     EXPECT_EQ(plan.error().code, Code::kInvalidArgument);
     EXPECT_THAT(plan.error().message, StartsWith("p.json: "));
     EXPECT_THAT(plan.error().message, HasSubstr(why));
   }
-  EXPECT_FALSE(ParsePlan("", "p.json"));
-  EXPECT_FALSE(ParsePlan("7", "p.json"));
+  EXPECT_FALSE(ParseJobPlan("", "p.json"));
+  EXPECT_FALSE(ParseJobPlan("7", "p.json"));
   for (std::size_t n = 0; n < good.size() - 1; n += 7) {
-    EXPECT_FALSE(ParsePlan(good.substr(0, n), "p.json"));
+    EXPECT_FALSE(ParseJobPlan(good.substr(0, n), "p.json"));
   }
 }
 
-TEST(ParsePlanTest, FillsInTheDefaultsOfARequest) {
-  v1::PlanRequest request;
-  request.set_batch(4);
-  const auto job = FromProto(request);
-  ASSERT_TRUE(job) << job.error().message;
-  EXPECT_EQ(job->policy, BatchPolicy::kPowerOfTwo);
-  EXPECT_EQ(job->precision, Precision::kFp32);
-  EXPECT_EQ(job->layout, Layout::kNchw);
+TEST(ParseJobPlanTest, FillsInWhatMayBeLeftOut) {
+  const auto plan = ParseJobPlan(
+      R"({"request":{"network":"n","batch":4,"device_kinds":["k"],"layout":""},
+          "ranks":[{"device_kind":"k","batch":0,"weight":0}],"later":1})",
+      "p");
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->request.policy, BatchPolicy::kPowerOfTwo);
+  EXPECT_EQ(plan->request.layout, Layout::kNchw);
+  EXPECT_EQ(plan->ranks[0].workspace, WorkspacePlan());
 }
 
 }  // namespace

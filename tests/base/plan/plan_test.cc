@@ -1,4 +1,4 @@
-#include "base/plan.h"
+#include "base/plan/plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,9 +1,8 @@
-#include "base/plan.h"
+#include "base/plan/plan.h"
 
 #include "base/text.h"
 
 namespace ucudnn {
-
 std::string_view Name(BatchPolicy policy) {
   switch (policy) {
     case BatchPolicy::kAll:
@@ -38,6 +37,10 @@ std::string BatchPolicyNames() {
     names += Name(policy);
   }
   return names;
+}
+
+std::string KernelName(const KernelPlan& kernel) {
+  return fmt::format("{} {}", kernel.layer, Name(kernel.op));
 }
 
 }  // namespace ucudnn

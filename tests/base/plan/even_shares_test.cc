@@ -1,4 +1,4 @@
-#include "base/even_shares.h"
+#include "base/plan/even_shares.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

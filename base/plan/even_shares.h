@@ -1,5 +1,5 @@
-#ifndef UCUDNN_BASE_EVEN_SHARES_H_
-#define UCUDNN_BASE_EVEN_SHARES_H_
+#ifndef UCUDNN_BASE_PLAN_EVEN_SHARES_H_
+#define UCUDNN_BASE_PLAN_EVEN_SHARES_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -22,4 +22,4 @@ inline std::vector<BatchSize> EvenShares(BatchSize batch, std::size_t ranks) {
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_BASE_EVEN_SHARES_H_
+#endif  // UCUDNN_BASE_PLAN_EVEN_SHARES_H_

@@ -1,8 +1,8 @@
-#ifndef UCUDNN_CLIENT_SESSION_JOB_PLAN_H_
-#define UCUDNN_CLIENT_SESSION_JOB_PLAN_H_
+#ifndef UCUDNN_BASE_PLAN_JOB_PLAN_H_
+#define UCUDNN_BASE_PLAN_JOB_PLAN_H_
 
-// A plan as a training job sees it: what each rank does. Values; safe to copy
-// and to read from any thread.
+// What a plan is asked for, and the plan: what each rank of a training job
+// does. Values; safe to copy and to read from any thread.
 
 #include <cstdint>
 #include <optional>
@@ -10,10 +10,14 @@
 #include <vector>
 
 #include "base/conv_problem.h"
-#include "base/plan.h"
+#include "base/plan/plan.h"
+#include "base/result.h"
 #include "base/units.h"
 
 namespace ucudnn {
+
+// More ranks than any job has.
+inline constexpr int kMaxRanks = 1 << 16;
 
 // What a plan is asked for. Equal requests over the same measurements have
 // the same plan.
@@ -59,6 +63,16 @@ struct JobPlan {
   friend bool operator==(const JobPlan&, const JobPlan&) = default;
 };
 
+// kInvalidArgument, naming the field by its path in JSON, the value and what is
+// accepted, unless the batch is in [1, kMaxBatchSize], there are at most
+// kMaxRanks kinds, and the limits are in [0, 2^62].
+Status Validate(const JobRequest& request);
+
+// The same unless request and each rank's workspace are valid, times are in
+// [0, 2^62] ns and weights in [0, 1]. Whether the plan is one for a job is
+// asked by client/plan_check.h.
+Status Validate(const JobPlan& plan);
+
 }  // namespace ucudnn
 
-#endif  // UCUDNN_CLIENT_SESSION_JOB_PLAN_H_
+#endif  // UCUDNN_BASE_PLAN_JOB_PLAN_H_

@@ -1,0 +1,133 @@
+#include "base/plan/json_object.h"
+
+#include <limits>
+#include <utility>
+
+#include "base/text.h"
+
+namespace ucudnn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// How an error shows a value.
+std::string Shown(const Json& value) {
+  if (value.is_object() || value.is_array()) {
+    return fmt::format("{} of {}", value.type_name(), value.size());
+  }
+  return Excerpt(value.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+}  // namespace
+
+JsonObject::JsonObject(const Json& object, std::string path)
+    : object_(object), path_(std::move(path)) {
+  if (!object_.is_object()) Refuse("", &object_, "an object");
+}
+
+std::string JsonObject::Path(std::string_view key) const {
+  if (key.empty()) return path_.empty() ? "the plan" : path_;
+  return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
+}
+
+const Json* JsonObject::Find(const char* key) const {
+  if (!status_) return nullptr;
+  const auto field = object_.find(key);
+  return field == object_.end() || field->is_null() ? nullptr : &*field;
+}
+
+void JsonObject::Refuse(std::string_view key, const Json* value,
+                        std::string_view accepted) {
+  status_ = Fail(Code::kInvalidArgument, "{} is {}; {} is accepted", Path(key),
+                 value == nullptr ? "missing" : Shown(*value), accepted);
+}
+
+void JsonObject::Read(const char* key, std::int64_t* value) {
+  const Json* field = Find(key);
+  if (!status_) return;
+  if (field == nullptr || !field->is_number_integer() ||
+      (field->is_number_unsigned() &&
+       field->get<std::uint64_t>() >
+           std::uint64_t{std::numeric_limits<std::int64_t>::max()})) {
+    return Refuse(key, field, "a whole number of 64 bits");
+  }
+  *value = field->get<std::int64_t>();
+}
+
+void JsonObject::Read(const char* key, double* value) {
+  const Json* field = Find(key);
+  if (!status_) return;
+  if (field == nullptr || !field->is_number()) {
+    return Refuse(key, field, "a number");
+  }
+  *value = field->get<double>();
+}
+
+void JsonObject::Read(const char* key, bool* value) {
+  const Json* field = Find(key);
+  if (!status_) return;
+  if (field == nullptr || !field->is_boolean()) {
+    return Refuse(key, field, "true or false");
+  }
+  *value = field->get<bool>();
+}
+
+void JsonObject::Read(const char* key, std::string* text) {
+  const Json* field = Find(key);
+  if (!status_) return;
+  if (field == nullptr || !field->is_string()) {
+    return Refuse(key, field, "text");
+  }
+  *text = field->get_ref<const std::string&>();
+}
+
+void JsonObject::Read(const char* key, std::vector<std::string>* texts) {
+  ReadEach(key, [&](const Json& text, const std::string& at) -> Status {
+    if (!text.is_string()) {
+      return Fail(Code::kInvalidArgument, "{} is {}; text is accepted", at,
+                  Shown(text));
+    }
+    texts->push_back(text.get_ref<const std::string&>());
+    return {};
+  });
+}
+
+void JsonObject::Read(const char* key, BatchSize* batch) {
+  std::int64_t count = 0;
+  Read(key, &count);
+  *batch = BatchSize(count);
+}
+
+void JsonObject::Read(const char* key, Bytes* bytes) {
+  std::int64_t count = 0;
+  Read(key, &count);
+  *bytes = Bytes(count);
+}
+
+void JsonObject::Read(const char* key, Nanoseconds* time) {
+  const Json* field = Find(key);
+  if (!status_) return;
+  if (field != nullptr && field->is_number()) {
+    const Result<Nanoseconds> read = FromMicroseconds(field->get<double>());
+    if (read) {
+      *time = *read;
+      return;
+    }
+  }
+  Refuse(key, field, "a number of microseconds from 0 to 146 years");
+}
+
+Result<Json> ParseJson(std::string_view text) {
+  try {
+    return Json::parse(text.begin(), text.end());
+  } catch (const nlohmann::json::exception& error) {
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
+    std::string_view what = error.what();
+    if (const auto end = what.find("] "); end != std::string_view::npos) {
+      what.remove_prefix(end + 2);
+    }
+    return Fail(Code::kInvalidArgument, "not JSON: {}", Excerpt(what, 300));
+  }
+}
+
+}  // namespace ucudnn

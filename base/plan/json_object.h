@@ -1,0 +1,123 @@
+#ifndef UCUDNN_BASE_PLAN_JSON_OBJECT_H_
+#define UCUDNN_BASE_PLAN_JSON_OBJECT_H_
+
+// Reads JSON objects field by field, with errors that name the path.
+//
+//   JsonObject object(json, "ranks[0]");
+//   object.Read("batch", &rank.batch);
+//   object.ReadOptional("reason", &rank.reason);
+//   return object.status();
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+
+namespace ucudnn {
+
+// The first failure counts: kInvalidArgument, naming the path of the field, the
+// value and what is accepted. After it nothing more is read. A field that is
+// null counts as missing; fields that are not asked for are ignored. Refers to
+// the JSON, which must outlive it.
+class JsonObject {
+ public:
+  using Json = nlohmann::ordered_json;
+
+  // `path` is that of the object; empty at the top.
+  JsonObject(const Json& object, std::string path);
+
+  const Status& status() const { return status_; }
+  bool Has(const char* key) const { return Find(key) != nullptr; }
+
+  void Read(const char* key, std::int64_t* value);
+  void Read(const char* key, double* value);
+  void Read(const char* key, bool* value);
+  void Read(const char* key, std::string* text);
+  void Read(const char* key, std::vector<std::string>* texts);
+  void Read(const char* key, BatchSize* batch);
+  void Read(const char* key, Bytes* bytes);
+  void Read(const char* key, Nanoseconds* time);  // in microseconds
+
+  // A text that `parse` understands.
+  template <class T>
+  void Read(const char* key, Result<T> (*parse)(std::string_view), T* value) {
+    std::string text;
+    Read(key, &text);
+    if (!status_) return;
+    Result<T> parsed = parse(text);
+    if (parsed) {
+      *value = *std::move(parsed);
+    } else {
+      status_ = Within(Path(key), std::move(parsed).error());
+    }
+  }
+
+  // If the field is missing, the value stays.
+  template <class T>
+  void ReadOptional(const char* key, T* value) {
+    if (Has(key)) Read(key, value);
+  }
+  template <class T>
+  void ReadOptional(const char* key, std::optional<T>* value) {
+    if (Has(key)) Read(key, &value->emplace());
+  }
+  // The same of a text that is empty.
+  template <class T, class Value>
+  void ReadOptional(const char* key, Result<T> (*parse)(std::string_view),
+                    Value* value) {
+    std::string text;
+    ReadOptional(key, &text);
+    if (!status_ || text.empty()) return;
+    T parsed{};
+    Read(key, parse, &parsed);
+    *value = std::move(parsed);
+  }
+
+  // An object, with `read(object, path)`, which returns a Status.
+  template <class Reader>
+  void ReadInside(const char* key, Reader read) {
+    const Json* field = Find(key);
+    if (!status_) return;
+    if (field == nullptr) return Refuse(key, field, "an object");
+    status_ = read(*field, Path(key));
+  }
+
+  // Each element of an array, likewise.
+  template <class Reader>
+  void ReadEach(const char* key, Reader read) {
+    const Json* field = Find(key);
+    if (!status_) return;
+    if (field == nullptr || !field->is_array()) {
+      return Refuse(key, field, "an array");
+    }
+    for (std::size_t i = 0; status_ && i < field->size(); ++i) {
+      status_ = read((*field)[i], fmt::format("{}[{}]", Path(key), i));
+    }
+  }
+
+  // Fails, naming the field.
+  void Refuse(std::string_view key, const Json* value,
+              std::string_view accepted);
+
+ private:
+  std::string Path(std::string_view key) const;
+  // Null if the field is missing or something failed before.
+  const Json* Find(const char* key) const;
+
+  const Json& object_;
+  std::string path_;
+  Status status_;
+};
+
+// `text` as JSON; kInvalidArgument, telling the line and column, if it is none.
+Result<nlohmann::ordered_json> ParseJson(std::string_view text);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_BASE_PLAN_JSON_OBJECT_H_

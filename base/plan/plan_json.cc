@@ -1,0 +1,236 @@
+#include "base/plan/plan_json.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/plan/json_object.h"
+
+namespace ucudnn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json OptionalTime(const std::optional<Nanoseconds>& time) {
+  return time ? Json(Microseconds(*time)) : Json(nullptr);
+}
+
+Status ReadMicroBatch(const Json& json, std::string path, Precision precision,
+                      MicroBatch* micro) {
+  JsonObject object(json, std::move(path));
+  object.Read("batch", &micro->batch);
+  object.Read("count", &micro->count);
+  object.Read("algorithm", &micro->algorithm.name);
+  object.Read("math", &micro->algorithm.math);
+  micro->algorithm.precision = precision;
+  object.ReadOptional("precision", ParsePrecision, &micro->algorithm.precision);
+  object.Read("time_us", &micro->time);
+  object.Read("workspace_bytes", &micro->workspace);
+  return object.status();
+}
+
+Status ReadKernel(const Json& json, std::string path, KernelPlan* kernel) {
+  JsonObject object(json, std::move(path));
+  object.Read("layer", &kernel->layer);
+  object.Read("op", ParseConvOp, &kernel->op);
+  object.Read("precision", ParsePrecision, &kernel->precision);
+  object.ReadOptional("layout", ParseLayout, &kernel->layout);
+  object.ReadOptional("problem", ParseConvProblem, &kernel->problem);
+  object.Read("time_us", &kernel->time);
+  object.ReadOptional("undivided_time_us", &kernel->undivided_time);
+  object.Read("workspace_bytes", &kernel->workspace);
+  object.ReadOptional("offset_bytes", &kernel->offset);
+  object.ReadEach("micro_batches", [&](const Json& micro, std::string at) {
+    return ReadMicroBatch(micro, std::move(at), kernel->precision,
+                          &kernel->micro_batches.emplace_back());
+  });
+  return object.status();
+}
+
+Status ReadWorkspacePlan(const Json& json, std::string path,
+                         WorkspacePlan* plan) {
+  JsonObject object(json, std::move(path));
+  object.Read("batch", &plan->batch);
+  object.Read("workspace_limit_bytes", &plan->workspace_limit);
+  object.Read("total_time_us", &plan->total_time);
+  object.Read("lower_bound_us", &plan->lower_bound);
+  object.Read("optimal", &plan->optimal);
+  object.ReadOptional("undivided_time_us", &plan->undivided_time);
+  object.Read("total_workspace_bytes", &plan->total_workspace);
+  object.ReadEach("kernels", [&](const Json& kernel, std::string at) {
+    return ReadKernel(kernel, std::move(at), &plan->kernels.emplace_back());
+  });
+  return object.status();
+}
+
+Status ReadRequest(const Json& json, std::string path, JobRequest* request) {
+  JsonObject object(json, std::move(path));
+  object.Read("network", &request->network);
+  object.Read("batch", &request->batch);
+  object.Read("device_kinds", &request->device_kinds);
+  object.ReadOptional("workspace_limit_bytes", &request->workspace_limit);
+  object.ReadOptional("total_workspace_bytes", &request->total_workspace);
+  object.ReadOptional("batch_policy", ParseBatchPolicy, &request->policy);
+  object.ReadOptional("precision", ParsePrecision, &request->precision);
+  object.ReadOptional("layout", ParseLayout, &request->layout);
+  return object.status();
+}
+
+Status ReadRank(const Json& json, std::string path,
+                std::vector<RankPlan>* ranks) {
+  JsonObject object(json, std::move(path));
+  auto number = std::ssize(*ranks);
+  const auto expected = number;
+  object.ReadOptional("rank", &number);
+  if (number != expected) {
+    object.Refuse("rank", &json["rank"],
+                  fmt::format("{}, as ranks are listed from 0 on,", expected));
+  }
+  RankPlan& rank = ranks->emplace_back();
+  object.Read("device_kind", &rank.device_kind);
+  object.Read("batch", &rank.batch);
+  object.Read("weight", &rank.weight);
+  if (rank.batch != BatchSize(0) || object.Has("workspace")) {
+    object.ReadInside("workspace", [&](const Json& plan, std::string at) {
+      return ReadWorkspacePlan(plan, std::move(at), &rank.workspace);
+    });
+  }
+  object.ReadOptional("reason", &rank.reason);
+  return object.status();
+}
+
+Json ToJson(const JobRequest& request) {
+  return {{"network", request.network},
+          {"batch", request.batch.count()},
+          {"device_kinds", request.device_kinds},
+          {"workspace_limit_bytes", request.workspace_limit.count()},
+          {"total_workspace_bytes", request.total_workspace.count()},
+          {"batch_policy", Name(request.policy)},
+          {"precision", Name(request.precision)},
+          {"layout", Name(request.layout)}};
+}
+
+Json ToJson(const KernelPlan& kernel) {
+  Json json;
+  json["layer"] = kernel.layer;
+  json["op"] = Name(kernel.op);
+  json["precision"] = Name(kernel.precision);
+  json["layout"] = Name(kernel.layout);
+  if (kernel.problem) json["problem"] = ToString(*kernel.problem);
+  json["time_us"] = Microseconds(kernel.time);
+  json["undivided_time_us"] = OptionalTime(kernel.undivided_time);
+  json["workspace_bytes"] = kernel.workspace.count();
+  if (kernel.offset) json["offset_bytes"] = kernel.offset->count();
+  json["micro_batches"] = ucudnn::ToJson(kernel.micro_batches);
+  return json;
+}
+
+template <class Plan>
+Result<Plan> Parse(std::string_view text, std::string_view source,
+                   Result<Plan> (*read)(const Json&)) {
+  Result<Plan> plan = ParseJson(text).and_then(read);
+  if (!plan) return Within(source, std::move(plan).error());
+  return plan;
+}
+
+}  // namespace
+
+Json ToJson(const std::vector<MicroBatch>& micro_batches) {
+  Json list = Json::array();
+  for (const MicroBatch& micro : micro_batches) {
+    Json json;
+    json["batch"] = micro.batch.count();
+    json["count"] = micro.count;
+    json["algorithm"] = micro.algorithm.name;
+    json["math"] = micro.algorithm.math;
+    json["precision"] = Name(micro.algorithm.precision);
+    json["time_us"] = Microseconds(micro.time);
+    json["workspace_bytes"] = micro.workspace.count();
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+Json ToJson(const WorkspacePlan& plan) {
+  Json json;
+  json["batch"] = plan.batch.count();
+  json["workspace_limit_bytes"] = plan.workspace_limit.count();
+  json["total_time_us"] = Microseconds(plan.total_time);
+  json["lower_bound_us"] = Microseconds(plan.lower_bound);
+  json["optimal"] = plan.optimal;
+  json["undivided_time_us"] = OptionalTime(plan.undivided_time);
+  json["total_workspace_bytes"] = plan.total_workspace.count();
+  Json kernels = Json::array();
+  for (const KernelPlan& kernel : plan.kernels) {
+    kernels.push_back(ToJson(kernel));
+  }
+  json["kernels"] = std::move(kernels);
+  return json;
+}
+
+Json ToJson(const JobPlan& plan) {
+  Json json;
+  json["id"] = plan.id;
+  json["revision"] = plan.revision;
+  json["request"] = ToJson(plan.request);
+  json["network_revision"] = plan.network_revision;
+  json["predicted_us"] = Microseconds(plan.predicted);
+  json["lower_bound_us"] = Microseconds(plan.lower_bound);
+  json["optimal"] = plan.optimal;
+  json["undivided_us"] = OptionalTime(plan.undivided);
+  Json ranks = Json::array();
+  for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
+    const RankPlan& rank = plan.ranks[r];
+    ranks.push_back({{"rank", r},
+                     {"device_kind", rank.device_kind},
+                     {"batch", rank.batch.count()},
+                     {"weight", rank.weight},
+                     {"workspace", ToJson(rank.workspace)},
+                     {"reason", rank.reason}});
+  }
+  json["ranks"] = std::move(ranks);
+  json["reasons"] = plan.reasons;
+  json["created_ms"] = plan.created_ms;
+  return json;
+}
+
+Result<WorkspacePlan> WorkspacePlanFromJson(const Json& json) {
+  WorkspacePlan plan;
+  UCUDNN_RETURN_IF_ERROR(ReadWorkspacePlan(json, "", &plan));
+  UCUDNN_RETURN_IF_ERROR(Validate(plan));
+  return plan;
+}
+
+Result<JobPlan> JobPlanFromJson(const Json& json) {
+  JobPlan plan;
+  JsonObject object(json, "");
+  object.ReadOptional("id", &plan.id);
+  object.ReadOptional("revision", &plan.revision);
+  object.ReadInside("request", [&](const Json& request, std::string at) {
+    return ReadRequest(request, std::move(at), &plan.request);
+  });
+  object.ReadOptional("network_revision", &plan.network_revision);
+  object.ReadOptional("predicted_us", &plan.predicted);
+  object.ReadOptional("lower_bound_us", &plan.lower_bound);
+  object.ReadOptional("optimal", &plan.optimal);
+  object.ReadOptional("undivided_us", &plan.undivided);
+  object.ReadEach("ranks", [&](const Json& rank, std::string at) {
+    return ReadRank(rank, std::move(at), &plan.ranks);
+  });
+  object.ReadOptional("reasons", &plan.reasons);
+  object.ReadOptional("created_ms", &plan.created_ms);
+  UCUDNN_RETURN_IF_ERROR(object.status());
+  UCUDNN_RETURN_IF_ERROR(Validate(plan));
+  return plan;
+}
+
+Result<WorkspacePlan> ParseWorkspacePlan(std::string_view text,
+                                         std::string_view source) {
+  return Parse(text, source, WorkspacePlanFromJson);
+}
+
+Result<JobPlan> ParseJobPlan(std::string_view text, std::string_view source) {
+  return Parse(text, source, JobPlanFromJson);
+}
+
+}  // namespace ucudnn

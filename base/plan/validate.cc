@@ -1,0 +1,155 @@
+#include <utility>
+
+#include "base/plan/job_plan.h"
+#include "base/plan/plan.h"
+#include "base/text.h"
+
+namespace ucudnn {
+namespace {
+
+constexpr std::int64_t kMost = std::int64_t{1} << 62;
+
+// The failure of a list's element, seen from what holds the list.
+tl::unexpected<Error> At(std::string_view list, std::size_t index,
+                         Error error) {
+  error.message = fmt::format("{}[{}].{}", list, index, error.message);
+  return tl::unexpected<Error>(std::move(error));
+}
+
+Status InRange(std::string_view field, std::int64_t value, std::int64_t min,
+               std::int64_t max) {
+  if (value >= min && value <= max) return {};
+  return Fail(Code::kInvalidArgument, "{} is {}; {} to {} is accepted", field,
+              value, min, max);
+}
+
+Status IsTime(std::string_view field, Nanoseconds time) {
+  if (time.count() >= 0 && time.count() <= kMost) return {};
+  return Fail(Code::kInvalidArgument,
+              "{} is {}; 0 to 146 years in microseconds is accepted", field,
+              Microseconds(time));
+}
+
+Status IsSize(std::string_view field, Bytes size) {
+  return InRange(field, size.count(), 0, Bytes::Max().count());
+}
+
+Status IsText(std::string_view field, std::string_view text) {
+  if (IsPlainText(text)) return {};
+  return Fail(Code::kInvalidArgument,
+              "{} is '{}'; text without control characters is accepted", field,
+              Excerpt(text));
+}
+
+Status ValidateMicroBatch(const MicroBatch& micro, const KernelPlan& kernel,
+                          BatchSize batch) {
+  UCUDNN_RETURN_IF_ERROR(
+      InRange("batch", micro.batch.count(), 1, batch.count()));
+  UCUDNN_RETURN_IF_ERROR(InRange("count", micro.count, 1, batch.count()));
+  UCUDNN_RETURN_IF_ERROR(IsTime("time_us", micro.time));
+  UCUDNN_RETURN_IF_ERROR(InRange("workspace_bytes", micro.workspace.count(), 0,
+                                 kernel.workspace.count()));
+  UCUDNN_RETURN_IF_ERROR(IsText("algorithm", micro.algorithm.name));
+  if (micro.algorithm.name.empty()) {
+    return Fail(Code::kInvalidArgument,
+                "algorithm is empty; the name of one is accepted");
+  }
+  return IsText("math", micro.algorithm.math);
+}
+
+Status ValidateKernel(const KernelPlan& kernel, BatchSize batch) {
+  UCUDNN_RETURN_IF_ERROR(IsText("layer", kernel.layer));
+  UCUDNN_RETURN_IF_ERROR(IsTime("time_us", kernel.time));
+  if (kernel.undivided_time) {
+    UCUDNN_RETURN_IF_ERROR(IsTime("undivided_time_us", *kernel.undivided_time));
+  }
+  UCUDNN_RETURN_IF_ERROR(
+      InRange("workspace_bytes", kernel.workspace.count(), 0, kMost));
+  if (kernel.offset) {
+    UCUDNN_RETURN_IF_ERROR(InRange("offset_bytes", kernel.offset->count(), 0,
+                                   kMost - kernel.workspace.count()));
+  }
+  std::int64_t left = batch.count();
+  for (std::size_t i = 0; i < kernel.micro_batches.size(); ++i) {
+    const MicroBatch& micro = kernel.micro_batches[i];
+    if (Status valid = ValidateMicroBatch(micro, kernel, batch); !valid) {
+      return At("micro_batches", i, std::move(valid).error());
+    }
+    left -= micro.batch.count() * micro.count;
+    if (left < 0) break;
+  }
+  if (left == 0) return {};
+  return Fail(Code::kInvalidArgument,
+              "micro_batches have {} images together; {} is accepted",
+              left < 0 ? fmt::format("more than {}", batch.count())
+                       : std::to_string(batch.count() - left),
+              batch.count());
+}
+
+}  // namespace
+
+Status Validate(const WorkspacePlan& plan) {
+  UCUDNN_RETURN_IF_ERROR(InRange("batch", plan.batch.count(),
+                                 plan.kernels.empty() ? 0 : 1,
+                                 kMaxBatchSize.count()));
+  UCUDNN_RETURN_IF_ERROR(IsSize("workspace_limit_bytes", plan.workspace_limit));
+  UCUDNN_RETURN_IF_ERROR(IsTime("total_time_us", plan.total_time));
+  UCUDNN_RETURN_IF_ERROR(IsTime("lower_bound_us", plan.lower_bound));
+  if (plan.undivided_time) {
+    UCUDNN_RETURN_IF_ERROR(IsTime("undivided_time_us", *plan.undivided_time));
+  }
+  UCUDNN_RETURN_IF_ERROR(IsSize("total_workspace_bytes", plan.total_workspace));
+  for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
+    Status valid = ValidateKernel(plan.kernels[i], plan.batch);
+    if (!valid) {
+      return At("kernels", i, std::move(valid).error());
+    }
+  }
+  return {};
+}
+
+Status Validate(const JobRequest& request) {
+  UCUDNN_RETURN_IF_ERROR(
+      InRange("batch", request.batch.count(), 1, kMaxBatchSize.count()));
+  if (request.device_kinds.size() > std::size_t{kMaxRanks}) {
+    return Fail(Code::kInvalidArgument,
+                "device_kinds has {} entries; up to {} are accepted",
+                request.device_kinds.size(), kMaxRanks);
+  }
+  UCUDNN_RETURN_IF_ERROR(InRange("workspace_limit_bytes",
+                                 request.workspace_limit.count(), 0, kMost));
+  return InRange("total_workspace_bytes", request.total_workspace.count(), 0,
+                 kMost);
+}
+
+Status Validate(const JobPlan& plan) {
+  const auto inside = [](std::string_view field, Status status) -> Status {
+    if (status) return {};
+    Error error = std::move(status).error();
+    error.message = fmt::format("{}.{}", field, error.message);
+    return tl::unexpected<Error>(std::move(error));
+  };
+  UCUDNN_RETURN_IF_ERROR(inside("request", Validate(plan.request)));
+  UCUDNN_RETURN_IF_ERROR(IsTime("predicted_us", plan.predicted));
+  UCUDNN_RETURN_IF_ERROR(IsTime("lower_bound_us", plan.lower_bound));
+  if (plan.undivided) {
+    UCUDNN_RETURN_IF_ERROR(IsTime("undivided_us", *plan.undivided));
+  }
+  const auto rank_is_valid = [&](const RankPlan& rank) -> Status {
+    UCUDNN_RETURN_IF_ERROR(
+        InRange("batch", rank.batch.count(), 0, kMaxBatchSize.count()));
+    if (!(rank.weight >= 0 && rank.weight <= 1)) {
+      return Fail(Code::kInvalidArgument, "weight is {}; 0 to 1 is accepted",
+                  rank.weight);
+    }
+    return inside("workspace", Validate(rank.workspace));
+  };
+  for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
+    if (Status valid = rank_is_valid(plan.ranks[r]); !valid) {
+      return At("ranks", r, std::move(valid).error());
+    }
+  }
+  return {};
+}
+
+}  // namespace ucudnn
