@@ -18,7 +18,7 @@
 #include "base/units.h"
 #include "coordinator/controls.h"
 #include "coordinator/heartbeats.h"
-#include "coordinator/planner.h"
+#include "coordinator/planning/planner.h"
 #include "coordinator/single_flight.h"
 #include "coordinator/store/store.h"
 #include "ucudnn/v1/agent.pb.h"
@@ -102,7 +102,7 @@ class Coordinator {
  private:
   // A request for a plan with all that it names looked up.
   struct Inputs {
-    PlanSpec spec;
+    JobRequest request;
     Network network;
     std::int64_t network_revision = 0;
     std::vector<Need> needs;

@@ -94,8 +94,8 @@ Status Coordinator::ReportControl(const v1::ReportTaskRequest& request) {
 Result<std::vector<std::string>> Coordinator::DoubtsAbout(
     const Inputs& inputs) {
   std::vector<std::string> doubts;
-  const std::set<std::string> kinds(inputs.spec.kinds.begin(),
-                                    inputs.spec.kinds.end());
+  const std::set<std::string> kinds(inputs.request.device_kinds.begin(),
+                                    inputs.request.device_kinds.end());
   for (const std::string& kind : kinds) {
     UCUDNN_ASSIGN_OR_RETURN(auto compared, CompareKind(kind));
     std::erase_if(compared, [](const auto& c) { return !c.deviates; });

@@ -80,18 +80,18 @@ Result<std::string> Coordinator::OnlyKind() {
 Result<Coordinator::Inputs> Coordinator::LookUp(
     const v1::PlanRequest& request) {
   Inputs inputs;
-  UCUDNN_ASSIGN_OR_RETURN(inputs.spec, ParsePlanRequest(request));
-  PlanSpec& spec = inputs.spec;
-  if (spec.kinds.empty()) {
+  UCUDNN_ASSIGN_OR_RETURN(inputs.request, ParsePlanRequest(request));
+  std::vector<std::string>& kinds = inputs.request.device_kinds;
+  if (kinds.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(std::string kind, OnlyKind());
-    spec.kinds.push_back(std::move(kind));
+    kinds.push_back(std::move(kind));
   }
   UCUDNN_ASSIGN_OR_RETURN(const NetworkRecord record,
-                          store_.GetNetwork(spec.network));
+                          store_.GetNetwork(inputs.request.network));
   UCUDNN_ASSIGN_OR_RETURN(const v1::Network network, ToProto(record));
   UCUDNN_ASSIGN_OR_RETURN(inputs.network, FromProto(network));
   inputs.network_revision = record.revision;
-  inputs.needs = NeedsOf(inputs.network, spec);
+  inputs.needs = NeedsOf(inputs.network, inputs.request);
   if (inputs.needs.size() > kMaxTasksPerPlan) {
     return Fail(Code::kInvalidArgument,
                 "the plan needs {} measurements; up to {} are accepted: take a "
@@ -111,9 +111,9 @@ Result<KindProfiles> Coordinator::LoadProfiles(const Inputs& inputs) {
   const std::vector<std::string> names(problems.begin(), problems.end());
   std::vector<BatchSize> batches(sizes.begin(), sizes.end());
   // Adaptive measuring chooses the batches itself.
-  if (inputs.spec.policy == BatchPolicy::kAdaptive) batches.clear();
+  if (inputs.request.policy == BatchPolicy::kAdaptive) batches.clear();
   KindProfiles profiles;
-  for (const std::string& kind : inputs.spec.kinds) {
+  for (const std::string& kind : inputs.request.device_kinds) {
     if (profiles.contains(kind)) continue;
     UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(kind));
     UCUDNN_ASSIGN_OR_RETURN(profiles[kind],
@@ -143,13 +143,13 @@ Result<Coordinator::Queue> Coordinator::Refine(Inputs* inputs) {
     UCUDNN_ASSIGN_OR_RETURN(const Queue queue, Look(*inputs));
     if (!queue.ended()) return queue;
     UCUDNN_ASSIGN_OR_RETURN(const KindProfiles profiles, LoadProfiles(*inputs));
-    const auto batches = AssignBatches(inputs->network, inputs->spec, profiles);
-    // Making the plan will say what is in the way.
-    if (!batches) return queue;
-    for (std::size_t r = 0; r < batches->size(); ++r) {
-      chosen.emplace(inputs->spec.kinds[r], (*batches)[r]);
+    const auto plan = MakePlan(inputs->network, inputs->request, profiles);
+    // Whoever makes the plan is told what is in the way.
+    if (!plan) return queue;
+    for (const RankPlan& rank : plan->ranks) {
+      chosen.emplace(rank.device_kind, rank.batch);
     }
-    std::vector<Need> needs = NeedsOf(inputs->network, inputs->spec, chosen);
+    std::vector<Need> needs = NeedsOf(inputs->network, inputs->request, chosen);
     if (needs.size() == inputs->needs.size()) return queue;
     inputs->needs = std::move(needs);
   }
@@ -157,14 +157,15 @@ Result<Coordinator::Queue> Coordinator::Refine(Inputs* inputs) {
 
 Result<std::int64_t> Coordinator::Enqueue(const Inputs& inputs) {
   const Bytes cap =
-      std::max(options_.measure_workspace, inputs.spec.workspace_limit);
+      std::max(options_.measure_workspace, inputs.request.KernelLimit());
   UCUDNN_ASSIGN_OR_RETURN(
       const EnqueueResult enqueued,
       store_.EnqueueTasks(TasksOf(inputs.needs, cap), clock_.NowMs()));
   std::int64_t stale = 0;
   const std::vector<TaskKey> keys = KeysOf(inputs.needs);
-  for (const std::string& kind : std::set<std::string>(
-           inputs.spec.kinds.begin(), inputs.spec.kinds.end())) {
+  for (const std::string& kind :
+       std::set<std::string>(inputs.request.device_kinds.begin(),
+                             inputs.request.device_kinds.end())) {
     UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(kind));
     if (drivers.empty()) continue;
     UCUDNN_ASSIGN_OR_RETURN(const std::int64_t reopened,
@@ -191,8 +192,8 @@ Result<v1::MeasureProgress> Coordinator::MeasureFor(
     Inputs* inputs, const v1::MeasureRequest& request) {
   v1::MeasureProgress progress;
   if (request.retry_failed()) {
-    const std::set<std::string> kinds(inputs->spec.kinds.begin(),
-                                      inputs->spec.kinds.end());
+    const std::set<std::string> kinds(inputs->request.device_kinds.begin(),
+                                      inputs->request.device_kinds.end());
     for (const std::string& kind : kinds) {
       UCUDNN_RETURN_IF_ERROR(store_.RetryFailedTasks(kind));
     }
@@ -259,26 +260,26 @@ Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
   }
   UCUDNN_ASSIGN_OR_RETURN(const KindProfiles profiles, LoadProfiles(inputs));
   const std::string key =
-      Sha256(InputsText(inputs.network, inputs.spec, profiles));
+      Sha256(InputsText(inputs.network, inputs.request, profiles));
   UCUDNN_ASSIGN_OR_RETURN(const std::optional<PlanRecord> known,
                           store_.FindPlan(key));
   if (known) return ToProto(*known);
-  UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan,
-                          MakePlan(inputs.network, inputs.spec, profiles));
-  plan.set_revision(1);
-  plan.set_network_revision(inputs.network_revision);
+  UCUDNN_ASSIGN_OR_RETURN(JobPlan plan,
+                          MakePlan(inputs.network, inputs.request, profiles));
+  plan.revision = 1;
+  plan.network_revision = inputs.network_revision;
   if (progress.failed() > 0) {
-    plan.add_reasons(fmt::format(
+    plan.reasons.push_back(fmt::format(
         "{} of {} measurements failed; the plan is made from the others",
         progress.failed(), progress.total()));
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto doubts, DoubtsAbout(inputs));
-  for (const std::string& doubt : doubts) plan.add_reasons(doubt);
+  plan.reasons.insert(plan.reasons.end(), doubts.begin(), doubts.end());
   PlanRecord record;
   record.key = key;
-  record.revision = plan.revision();
-  record.request = ToJson(plan.request()).dump();
-  record.body = ToJson(plan).dump();
+  record.revision = plan.revision;
+  record.request = ToJson(ToProto(plan.request)).dump();
+  record.body = ToJson(ToProto(plan)).dump();
   record.created_ms = clock_.NowMs();
   UCUDNN_ASSIGN_OR_RETURN(const CreatedPlan created, store_.CreatePlan(record));
   return ToProto(created.plan);

@@ -6,7 +6,6 @@
 
 #include "solver/check/validate.h"
 #include "solver/check/validate_assignment.h"
-#include "solver/knapsack/wd.h"
 #include "solver/micro_batch/wr.h"
 
 namespace ucudnn {
@@ -14,53 +13,65 @@ namespace {
 
 constexpr std::int64_t kMostTime = std::int64_t{1} << 61;
 
-std::vector<BatchSize> PowersOfTwoAnd(BatchSize largest) {
-  std::vector<BatchSize> batches;
-  for (std::int64_t b = 1; b < largest.count(); b *= 2) batches.emplace_back(b);
-  batches.push_back(largest);
-  return batches;
+Result<WorkspacePlan> PlanOf(const JointKind& kind, BatchSize batch) {
+  return SolveWr(kind.kernels, {batch, kind.workspace_limit, kind.policy});
 }
 
-WrRequest RequestOf(const JointKind& kind, BatchSize batch) {
-  return {batch, kind.workspace_limit, kind.policy};
+// How often each kernel occurs, counted at the first of those that are alike.
+std::vector<std::int64_t> CountAlike(
+    const std::vector<KernelProfile>& kernels) {
+  std::vector<std::int64_t> counts(kernels.size(), 0);
+  for (std::size_t k = 0; k < kernels.size(); ++k) {
+    std::size_t first = 0;
+    while (kernels[first].points != kernels[k].points) ++first;
+    ++counts[first];
+  }
+  return counts;
 }
 
-Result<WorkspacePlan> PlanOf(const JointKind& kind, BatchSize batch,
-                             const Limits& limits) {
-  return kind.divide_workspace
-             ? SolveWd(kind.kernels, RequestOf(kind, batch), limits)
-             : SolveWr(kind.kernels, RequestOf(kind, batch));
-}
-
-// The kernels' times by batch under WR, one curve for each kernel; negative
-// where there is no plan or it takes too long.
-Result<std::vector<std::int64_t>> ReuseTimes(const JointKind& kind,
-                                             BatchSize largest) {
+// The kernels' times by batch; negative where there is no plan or it takes too
+// long.
+Result<std::vector<std::int64_t>> KernelTimes(const JointKind& kind,
+                                              BatchSize largest) {
   std::vector<std::int64_t> times(static_cast<std::size_t>(largest.count()) + 1,
                                   0);
-  for (const KernelProfile& kernel : kind.kernels.kernels) {
+  const std::vector<std::int64_t> counts = CountAlike(kind.kernels.kernels);
+  for (std::size_t k = 0; k < counts.size(); ++k) {
+    if (counts[k] == 0) continue;
+    const KernelProfile& kernel = kind.kernels.kernels[k];
     auto curve =
         SolveWrCurve(kernel.points, largest, kind.workspace_limit, kind.policy);
     if (!curve) return Within(kernel.id.layer, std::move(curve).error());
     for (std::size_t b = 1; b < times.size(); ++b) {
       const auto time = curve->TimeAt(BatchSize(static_cast<std::int64_t>(b)));
       if (!time.has_value() || times[b] < 0 ||
-          time->count() > kMostTime - times[b]) {
+          time->count() > (kMostTime - times[b]) / counts[k]) {
         times[b] = -1;
       } else {
-        times[b] += time->count();
+        times[b] += time->count() * counts[k];
       }
     }
   }
   return times;
 }
 
+// Why the batch cannot be shared: `why`, unless a kind's own kernels tell more.
+Error WhyNoPlan(const JointProblem& problem, const AssignProblem& assign,
+                Error why) {
+  if (why.code != Code::kFailedPrecondition) return why;
+  for (std::size_t k = 0; k < problem.kinds.size(); ++k) {
+    if (problem.gpus.size() > 1 && !assign.tables[k].empty()) continue;
+    const auto plan = PlanOf(problem.kinds[k], problem.batch);
+    if (!plan) return plan.error();
+  }
+  return why;
+}
+
 }  // namespace
 
-Result<std::vector<BatchCost>> IterationTimes(const JointKind& kind,
-                                              BatchSize largest,
-                                              std::span<const BatchSize> shares,
-                                              const Limits& limits) {
+Result<std::vector<BatchCost>> IterationTimes(
+    const JointKind& kind, BatchSize largest,
+    std::span<const BatchSize> shares) {
   if (largest < BatchSize(1) || largest > kMaxBatchSize) {
     return Fail(Code::kInvalidArgument,
                 "the mini-batch is {}; 1 to {} is "
@@ -80,33 +91,17 @@ Result<std::vector<BatchCost>> IterationTimes(const JointKind& kind,
                 "the time of what is not convolution exceeds 2^61 ns");
   }
   std::vector<BatchSize> batches(shares.begin(), shares.end());
-  std::vector<std::int64_t> reuse;
-  if (!kind.divide_workspace) {
-    UCUDNN_ASSIGN_OR_RETURN(reuse, ReuseTimes(kind, largest));
-    if (batches.empty()) {
-      for (std::int64_t b = 1; b <= largest.count(); ++b) {
-        batches.emplace_back(b);
-      }
-    }
-  } else if (batches.empty()) {
-    batches = PowersOfTwoAnd(largest);
+  if (batches.empty()) {
+    for (std::int64_t b = 1; b <= largest.count(); ++b) batches.emplace_back(b);
   }
   std::sort(batches.begin(), batches.end());
   batches.erase(std::unique(batches.begin(), batches.end()), batches.end());
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::int64_t> times,
+                          KernelTimes(kind, largest));
   std::vector<BatchCost> costs;
   for (const BatchSize batch : batches) {
     if (batch < BatchSize(1) || batch > largest) continue;
-    std::int64_t time = -1;
-    if (kind.divide_workspace) {
-      const auto plan = PlanOf(kind, batch, limits);
-      if (plan) {
-        time = plan->total_time.count();
-      } else if (plan.error().code != Code::kFailedPrecondition) {
-        return tl::unexpected<Error>(plan.error());
-      }
-    } else {
-      time = reuse[static_cast<std::size_t>(batch.count())];
-    }
+    const std::int64_t time = times[static_cast<std::size_t>(batch.count())];
     const std::int64_t rest =
         kind.fixed.count() + kind.per_image.count() * batch.count();
     if (time < 0 || time > kMostTime - rest) continue;
@@ -121,8 +116,8 @@ Result<JointPlan> SolveJoint(const JointProblem& problem,
   assign.batch = problem.batch;
   assign.communication = problem.communication;
   for (const JointKind& kind : problem.kinds) {
-    UCUDNN_ASSIGN_OR_RETURN(auto costs, IterationTimes(kind, problem.batch,
-                                                       problem.shares, limits));
+    UCUDNN_ASSIGN_OR_RETURN(
+        auto costs, IterationTimes(kind, problem.batch, problem.shares));
     assign.tables.push_back(std::move(costs));
   }
   for (const JointGpu& gpu : problem.gpus) {
@@ -132,7 +127,12 @@ Result<JointPlan> SolveJoint(const JointProblem& problem,
     assign.gpus.push_back(std::move(added));
   }
   JointPlan joint;
-  UCUDNN_ASSIGN_OR_RETURN(joint.assignment, SolveAssignment(assign, limits));
+  auto assignment = SolveAssignment(assign, limits);
+  if (!assignment) {
+    return tl::unexpected<Error>(
+        WhyNoPlan(problem, assign, std::move(assignment).error()));
+  }
+  joint.assignment = *std::move(assignment);
   std::map<std::pair<std::size_t, BatchSize>, WorkspacePlan> plans;
   for (std::size_t g = 0; g < problem.gpus.size(); ++g) {
     const BatchSize batch = joint.assignment.shares[g].batch;
@@ -144,7 +144,7 @@ Result<JointPlan> SolveJoint(const JointProblem& problem,
     auto known = plans.find({kind, batch});
     if (known == plans.end()) {
       UCUDNN_ASSIGN_OR_RETURN(WorkspacePlan plan,
-                              PlanOf(problem.kinds[kind], batch, limits));
+                              PlanOf(problem.kinds[kind], batch));
       known = plans.emplace(std::pair(kind, batch), std::move(plan)).first;
     }
     joint.plans.emplace_back(known->second);

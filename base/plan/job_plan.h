@@ -26,10 +26,16 @@ struct JobRequest {
   BatchSize batch;                        // over all ranks
   std::vector<std::string> device_kinds;  // of each rank, in rank order
   Bytes workspace_limit;                  // of each kernel
-  Bytes total_workspace;  // of all kernels together; 0: only each is limited
+  Bytes total_workspace;  // of all kernels, instead; 0: only each is limited
   BatchPolicy policy = BatchPolicy::kPowerOfTwo;
   Precision precision = Precision::kFp32;
   Layout layout = Layout::kNchw;
+
+  // What each kernel may use. A job's kernels run one after another in one
+  // arena, so each may use all of a total (docs/adr/0026).
+  Bytes KernelLimit() const {
+    return total_workspace > Bytes(0) ? total_workspace : workspace_limit;
+  }
 
   friend bool operator==(const JobRequest&, const JobRequest&) = default;
 };

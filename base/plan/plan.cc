@@ -1,5 +1,7 @@
 #include "base/plan/plan.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 
 namespace ucudnn {
@@ -41,6 +43,14 @@ std::string BatchPolicyNames() {
 
 std::string KernelName(const KernelPlan& kernel) {
   return fmt::format("{} {}", kernel.layer, Name(kernel.op));
+}
+
+void ShareArena(WorkspacePlan* plan) {
+  plan->total_workspace = Bytes(0);
+  for (KernelPlan& kernel : plan->kernels) {
+    kernel.offset = Bytes(0);
+    plan->total_workspace = std::max(plan->total_workspace, kernel.workspace);
+  }
 }
 
 }  // namespace ucudnn

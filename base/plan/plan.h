@@ -68,8 +68,8 @@ struct WorkspacePlan {
   Nanoseconds lower_bound{0};  // no plan under the limit is faster
   bool optimal = false;        // total_time equals lower_bound
   std::optional<Nanoseconds> undivided_time;  // absent where a kernel has none
-  // WR and WD: the sum over kernels, each having a segment of its own. A
-  // shared arena: its extent.
+  // WR and WD: the sum over kernels, each having a segment of its own. An arena
+  // that kernels share: its extent.
   Bytes total_workspace;
   std::vector<KernelPlan> kernels;
 
@@ -78,6 +78,10 @@ struct WorkspacePlan {
 
 // "conv2 forward", for people.
 std::string KernelName(const KernelPlan& kernel);
+
+// Gives kernels that run one after another one arena: each workspace begins at
+// its start, and the total is the largest.
+void ShareArena(WorkspacePlan* plan);
 
 // Whether a device may run the plan: every reader of plans asks this, and so
 // does whoever runs one.

@@ -41,9 +41,10 @@ void AddPlanOptions(CLI::App* command, PlanOptions* options) {
   limit->require_option(1);
   AddBytesOption(limit, "--workspace-limit", &options->workspace_limit,
                  "The workspace that each convolution may use");
-  AddBytesOption(limit, "--total-workspace", &options->total_workspace,
-                 "The workspace of all convolutions together, divided among "
-                 "them");
+  AddBytesOption(
+      limit, "--total-workspace", &options->total_workspace,
+      "The workspace of all convolutions together, which share it, as "
+      "they run one after another");
   AddBatchPolicyOption(command, &options->policy);
   command
       ->add_option("--ranks", options->ranks, "How many ranks share the batch")

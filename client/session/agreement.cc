@@ -105,20 +105,10 @@ Result<RankPlan> UndividedRank(Device& device, const JobRequest& request,
   plan.weight = static_cast<double>(plan.batch.count()) /
                 static_cast<double>(request.batch.count());
   plan.reason = "an even share";
-  const bool total = request.total_workspace > Bytes(0);
   UCUDNN_ASSIGN_OR_RETURN(
       plan.workspace,
-      UndividedPlan(device, kernels, plan.batch,
-                    total ? request.total_workspace : request.workspace_limit));
-  if (total) {
-    // Under one limit for all, the kernels take turns in one segment.
-    plan.workspace.total_workspace = Bytes(0);
-    for (KernelPlan& kernel : plan.workspace.kernels) {
-      kernel.offset = Bytes(0);
-      plan.workspace.total_workspace =
-          std::max(plan.workspace.total_workspace, kernel.workspace);
-    }
-  }
+      UndividedPlan(device, kernels, plan.batch, request.KernelLimit()));
+  if (request.total_workspace > Bytes(0)) ShareArena(&plan.workspace);
   return plan;
 }
 

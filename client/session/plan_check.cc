@@ -47,7 +47,7 @@ Status CheckKernels(const WorkspacePlan& plan,
 
 Status CheckLimits(const WorkspacePlan& plan, const JobRequest& request) {
   const bool total = request.total_workspace > Bytes(0);
-  const Bytes limit = total ? request.total_workspace : request.workspace_limit;
+  const Bytes limit = request.KernelLimit();
   for (const KernelPlan& kernel : plan.kernels) {
     // With a total limit segments lie within it.
     const Bytes end = kernel.workspace +

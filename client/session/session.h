@@ -89,7 +89,8 @@ struct SessionOptions {
   Layout layout = Layout::kNchw;
   // Of each kernel. UCUDNN_WORKSPACE_LIMIT; 64 MiB.
   std::optional<Bytes> workspace_limit;
-  // Of all kernels together; 0: only each is limited.
+  // Of all kernels together, which share it one after another; 0: only each is
+  // limited.
   // UCUDNN_TOTAL_WORKSPACE_SIZE; 0.
   std::optional<Bytes> total_workspace;
   // UCUDNN_BATCH_SIZE_POLICY; powerOfTwo.

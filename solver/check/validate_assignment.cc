@@ -204,10 +204,7 @@ Status CheckJointShare(const Share& share,
                 share.batch.count());
   }
   UCUDNN_RETURN_IF_ERROR(ValidatePlan(
-      *plan, kind.kernels,
-      {kind.divide_workspace ? WorkspaceMode::kDivision : WorkspaceMode::kReuse,
-       kind.policy,
-       {}}));
+      *plan, kind.kernels, {WorkspaceMode::kReuse, kind.policy, {}}));
   const Nanoseconds time =
       plan->total_time + kind.fixed + kind.per_image * share.batch.count();
   if (time != share.time) {

@@ -12,7 +12,6 @@ JointKind KindOf(FuzzBytes& bytes) {
   kind.workspace_limit = request.workspace_limit;
   kind.policy = request.policy;
   const std::int64_t head = bytes.Byte();
-  kind.divide_workspace = head % 2 == 1;
   if (head / 2 % 4 == 0) {
     kind.fixed = Nanoseconds(bytes.Number());
     kind.per_image = Nanoseconds(bytes.Number());

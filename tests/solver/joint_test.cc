@@ -5,7 +5,6 @@
 
 #include "base/network.h"
 #include "solver/check/validate.h"
-#include "solver/knapsack/wd.h"
 #include "tests/support/paths.h"
 
 namespace ucudnn {
@@ -67,23 +66,6 @@ TEST(JointTest, SharesABatchAmongUnlikeSlicesOfAnH200) {
   EXPECT_LT(joint->assignment.makespan, alone->back().time);
 }
 
-TEST(JointTest, UsesWorkspaceDivisionWhereTheLimitIsForAllKernels) {
-  JointProblem problem = UnlikeSlices(256);
-  for (JointKind& kind : problem.kinds) {
-    kind.divide_workspace = true;
-    kind.workspace_limit = 128_MiB;
-  }
-  problem.shares = {BatchSize(16), BatchSize(32), BatchSize(48), BatchSize(64),
-                    BatchSize(128)};
-  const auto joint = SolveJoint(problem);
-  ASSERT_TRUE(joint) << joint.error().message;
-  for (std::size_t g = 0; g < problem.gpus.size(); ++g) {
-    if (!joint->plans[g].has_value()) continue;
-    EXPECT_LE(joint->plans[g]->total_workspace, 128_MiB);
-    EXPECT_TRUE(joint->plans[g]->kernels[0].offset.has_value());
-  }
-}
-
 TEST(JointTest, LeavesBatchesOutThatNoPlanExistsFor) {
   JointKind kind;
   KernelProfile kernel;
@@ -96,22 +78,28 @@ TEST(JointTest, LeavesBatchesOutThatNoPlanExistsFor) {
                     1}};
   kind.kernels.kernels = {kernel};
   kind.workspace_limit = Bytes(8);
-  for (const bool divide : {false, true}) {
-    kind.divide_workspace = divide;
-    const auto times = IterationTimes(kind, BatchSize(4), {});
-    ASSERT_TRUE(times);
-    ASSERT_EQ(times->size(), 2U);
-    EXPECT_EQ((*times)[0].batch, BatchSize(2));
-    EXPECT_EQ((*times)[1].batch, BatchSize(4));
-    EXPECT_EQ((*times)[1].time, Nanoseconds(10));
-  }
+  const auto times = IterationTimes(kind, BatchSize(4), {});
+  ASSERT_TRUE(times);
+  ASSERT_EQ(times->size(), 2U);
+  EXPECT_EQ((*times)[0].batch, BatchSize(2));
+  EXPECT_EQ((*times)[1].batch, BatchSize(4));
+  EXPECT_EQ((*times)[1].time, Nanoseconds(10));
+  // A kernel alike takes as long again.
+  kind.kernels.kernels.push_back(kernel);
+  EXPECT_EQ(IterationTimes(kind, BatchSize(4), {})->at(1).time,
+            Nanoseconds(20));
+  kind.kernels.kernels.pop_back();
   kind.workspace_limit = Bytes(7);
   EXPECT_TRUE(IterationTimes(kind, BatchSize(4), {})->empty());
   JointProblem problem;
   problem.batch = BatchSize(4);
   problem.kinds = {kind};
   problem.gpus = {{.kind = 0}};
-  EXPECT_EQ(SolveJoint(problem).error().code, Code::kFailedPrecondition);
+  const auto none = SolveJoint(problem);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, Code::kFailedPrecondition);
+  EXPECT_THAT(none.error().message, HasSubstr("8"));  // what would do
+  EXPECT_THAT(none.error().message, HasSubstr("conv"));
 }
 
 TEST(JointTest, RefusesWhatIsNoProblem) {

@@ -1,0 +1,251 @@
+#include "coordinator/planning/planner.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
+#include "base/plan/even_shares.h"
+#include "proto/convert.h"
+#include "proto/json.h"
+
+namespace ucudnn {
+namespace {
+
+// The micro-batch sizes that a mini-batch of `batch` may use.
+void AddSizes(BatchSize batch, BatchPolicy policy, std::set<BatchSize>* sizes) {
+  if (batch.count() == 0) return;
+  sizes->insert(batch);
+  if (policy == BatchPolicy::kUndivided) return;
+  const std::int64_t all = policy == BatchPolicy::kAll ? 1 : 0;
+  for (std::int64_t b = 1; b < batch.count(); b = all != 0 ? b + 1 : b * 2) {
+    sizes->insert(BatchSize(b));
+  }
+}
+
+// The points of one problem; none where nothing was measured.
+const std::vector<MeasuredPoint>& PointsOf(const ProblemProfiles& profiles,
+                                           const std::string& problem) {
+  static const std::vector<MeasuredPoint> kNone;
+  const auto found = profiles.find(problem);
+  return found == profiles.end() ? kNone : found->second;
+}
+
+const ProblemProfiles& ProfilesOf(const KindProfiles& profiles,
+                                  const std::string& kind) {
+  static const ProblemProfiles kNone;
+  const auto found = profiles.find(kind);
+  return found == profiles.end() ? kNone : found->second;
+}
+
+// What is known of a kind: what was measured of an iteration's kernels.
+JointKind KindOf(const std::vector<Kernel>& kernels, const JobRequest& request,
+                 const ProblemProfiles& profiles) {
+  JointKind kind;
+  kind.workspace_limit = request.KernelLimit();
+  kind.policy = request.policy;
+  for (const Kernel& kernel : kernels) {
+    KernelProfile& k = kind.kernels.kernels.emplace_back();
+    k.id.network = request.network;
+    k.id.layer = kernel.layer;
+    k.id.op = kernel.op;
+    k.id.precision = request.precision;
+    k.id.layout = request.layout;
+    k.points = PointsOf(profiles, ToString(kernel.problem));
+  }
+  return kind;
+}
+
+// How long the host takes to enqueue all micro-batches, as far as that was
+// noted.
+Nanoseconds HostTime(const WorkspacePlan& plan,
+                     const ProblemProfiles& profiles) {
+  Nanoseconds time{0};
+  for (const KernelPlan& kernel : plan.kernels) {
+    const auto& points = PointsOf(profiles, ToString(*kernel.problem));
+    for (const MicroBatch& micro : kernel.micro_batches) {
+      const auto point =
+          std::ranges::find_if(points, [&](const MeasuredPoint& p) {
+            return p.batch == micro.batch && p.algorithm == micro.algorithm &&
+                   p.workspace == micro.workspace;
+          });
+      if (point != points.end()) time += point->enqueue * micro.count;
+    }
+  }
+  return time;
+}
+
+// What a rank does with its share, without the reason.
+RankPlan RankOf(const std::string& kind, BatchSize batch,
+                std::optional<WorkspacePlan> workspace,
+                const std::vector<Kernel>& kernels, const JobRequest& request) {
+  RankPlan rank;
+  rank.device_kind = kind;
+  rank.batch = batch;
+  rank.weight = static_cast<double>(batch.count()) /
+                static_cast<double>(request.batch.count());
+  if (!workspace) return rank;
+  rank.workspace = *std::move(workspace);
+  for (std::size_t k = 0; k < kernels.size(); ++k) {
+    rank.workspace.kernels[k].problem = kernels[k].problem;
+  }
+  if (request.total_workspace > Bytes(0)) ShareArena(&rank.workspace);
+  return rank;
+}
+
+// Predicted time, bound and undivided time of the slowest rank.
+void AddTimes(JobPlan* plan) {
+  plan->undivided = Nanoseconds(0);
+  plan->optimal = true;
+  for (const RankPlan& rank : plan->ranks) {
+    if (rank.batch == BatchSize(0)) continue;
+    const WorkspacePlan& workspace = rank.workspace;
+    plan->predicted = std::max(plan->predicted, workspace.total_time);
+    plan->lower_bound = std::max(plan->lower_bound, workspace.lower_bound);
+    plan->optimal = plan->optimal && workspace.optimal;
+    plan->undivided = plan->undivided && workspace.undivided_time
+                          ? std::max(plan->undivided, workspace.undivided_time)
+                          : std::nullopt;
+  }
+}
+
+std::string ReasonOf(const RankPlan& rank, Nanoseconds predicted) {
+  if (rank.batch == BatchSize(0)) {
+    return "left out: with it the slowest rank is no faster";
+  }
+  const Nanoseconds slack = predicted - rank.workspace.total_time;
+  return slack.count() == 0
+             ? "no assignment lets the slowest rank end earlier"
+             : fmt::format("ends {} before the slowest rank", HumanTime(slack));
+}
+
+}  // namespace
+
+Result<JobRequest> ParsePlanRequest(const v1::PlanRequest& message) {
+  UCUDNN_ASSIGN_OR_RETURN(JobRequest request, FromProto(message));
+  if (request.network.empty()) {
+    return Fail(Code::kInvalidArgument,
+                "network is empty; the name of a registered network is "
+                "accepted");
+  }
+  // Beside a total the limit of each kernel means nothing.
+  if (request.total_workspace > Bytes(0)) request.workspace_limit = Bytes(0);
+  return request;
+}
+
+std::vector<Need> NeedsOf(const Network& network, const JobRequest& request,
+                          const std::set<KindBatch>& chosen) {
+  std::map<std::string, std::set<BatchSize>> sizes_of_kind;
+  const std::set<std::string> kinds(request.device_kinds.begin(),
+                                    request.device_kinds.end());
+  // Ranks of one kind will share about evenly; of unlike ones, any may get
+  // any part of the batch.
+  const std::vector<BatchSize> even =
+      EvenShares(request.batch, kinds.size() == 1 ? request.device_kinds.size()
+                                                  : std::size_t{1});
+  // Adaptive measuring finds what divides a batch; the parts that unlike ranks
+  // may get are batches of their own.
+  const BatchPolicy policy = request.policy != BatchPolicy::kAdaptive
+                                 ? request.policy
+                             : kinds.size() == 1 ? BatchPolicy::kUndivided
+                                                 : BatchPolicy::kPowerOfTwo;
+  for (const std::string& kind : kinds) {
+    for (const BatchSize batch : even) {
+      AddSizes(batch, policy, &sizes_of_kind[kind]);
+    }
+  }
+  for (const auto& [kind, batch] : chosen) {
+    if (batch.count() > 0) sizes_of_kind[kind].insert(batch);
+  }
+  std::set<std::string> problems;
+  for (const Kernel& kernel :
+       KernelsOf(network, request.precision, request.layout)) {
+    problems.insert(ToString(kernel.problem));
+  }
+  TaskGoal goal;
+  goal.adaptive = request.policy == BatchPolicy::kAdaptive;
+  if (goal.adaptive) goal.limit = request.KernelLimit();
+  std::vector<Need> needs;
+  for (const auto& [kind, sizes] : sizes_of_kind) {
+    for (const BatchSize batch : sizes) {
+      for (const std::string& problem : problems) {
+        needs.push_back({kind, problem, batch, goal});
+      }
+    }
+  }
+  std::stable_sort(
+      needs.begin(), needs.end(),
+      [](const Need& a, const Need& b) { return a.batch > b.batch; });
+  return needs;
+}
+
+Result<JobPlan> MakePlan(const Network& network, const JobRequest& request,
+                         const KindProfiles& profiles) {
+  UCUDNN_CHECK(!request.device_kinds.empty());
+  const std::vector<Kernel> kernels =
+      KernelsOf(network, request.precision, request.layout);
+  JointProblem problem;
+  problem.batch = request.batch;
+  // A rank that is alone has all of it.
+  if (request.device_kinds.size() == 1) problem.shares = {request.batch};
+  std::map<std::string, std::size_t> kinds;
+  for (const std::string& kind : request.device_kinds) {
+    const auto [known, added] = kinds.try_emplace(kind, kinds.size());
+    if (added) {
+      problem.kinds.push_back(
+          KindOf(kernels, request, ProfilesOf(profiles, kind)));
+    }
+    problem.gpus.push_back({.kind = known->second});
+  }
+  UCUDNN_ASSIGN_OR_RETURN(JointPlan joint, SolveJoint(problem));
+  JobPlan plan;
+  plan.request = request;
+  for (std::size_t r = 0; r < request.device_kinds.size(); ++r) {
+    plan.ranks.push_back(RankOf(request.device_kinds[r],
+                                joint.assignment.shares[r].batch,
+                                std::move(joint.plans[r]), kernels, request));
+  }
+  AddTimes(&plan);
+  std::set<KindBatch> seen;
+  for (RankPlan& rank : plan.ranks) {
+    rank.reason = ReasonOf(rank, plan.predicted);
+    // Ranks of one kind and batch do the same.
+    if (!seen.emplace(rank.device_kind, rank.batch).second) continue;
+    const Nanoseconds device = rank.workspace.total_time;
+    const Nanoseconds host =
+        HostTime(rank.workspace, ProfilesOf(profiles, rank.device_kind));
+    if (host <= device) continue;
+    plan.reasons.push_back(fmt::format(
+        "{} images on {}: the host takes {} to enqueue what takes the device "
+        "{}, so that a rank may wait for its host and take longer than "
+        "predicted",
+        rank.batch.count(), rank.device_kind, HumanTime(host),
+        HumanTime(device)));
+  }
+  return plan;
+}
+
+std::string InputsText(const Network& network, const JobRequest& request,
+                       const KindProfiles& profiles, int solver_version) {
+  std::string text = fmt::format("solver {}\n", solver_version) +
+                     ToJson(ToProto(request)).dump();
+  const auto out = std::back_inserter(text);
+  for (const Kernel& kernel :
+       KernelsOf(network, request.precision, request.layout)) {
+    fmt::format_to(out, "\n{},{},{}", kernel.layer, Name(kernel.op),
+                   ToString(kernel.problem));
+  }
+  for (const auto& [kind, problems] : profiles) {
+    for (const auto& [problem, points] : problems) {
+      fmt::format_to(out, "\n{},{}", kind, problem);
+      for (const MeasuredPoint& p : points) {
+        fmt::format_to(out, "\n{},{},{},{},{},{},{},{}", p.batch.count(),
+                       p.algorithm.name, p.algorithm.math,
+                       Name(p.algorithm.precision), p.workspace.count(),
+                       p.time.count(), p.spread.count(), p.enqueue.count());
+      }
+    }
+  }
+  return text;
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,259 @@
+#include "coordinator/planning/planner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ucudnn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using std::chrono_literals::operator""us;
+
+constexpr const char* kFast = "Fast/2u/1GiB/none-1.0";
+constexpr const char* kSlow = "Slow/1u/1GiB/none-1.0";
+
+Network OneLayer() {
+  Network network;
+  network.name = "one";
+  ConvLayer& layer = network.layers.emplace_back();
+  layer.name = "conv";
+  layer.needs_input_gradient = false;
+  return network;
+}
+
+JobRequest Request(std::int64_t batch, std::vector<std::string> kinds) {
+  JobRequest request;
+  request.network = "one";
+  request.batch = BatchSize(batch);
+  request.device_kinds = std::move(kinds);
+  request.workspace_limit = 10_B;
+  return request;
+}
+
+// Every needed point, each image taking `us` microseconds, with no workspace;
+// on top, one image at a time with workspace is a tenth faster.
+KindProfiles Measured(const Network& network, const JobRequest& request,
+                      const std::map<std::string, std::int64_t>& us) {
+  KindProfiles profiles;
+  for (const Need& need : NeedsOf(network, request)) {
+    MeasuredPoint point;
+    point.batch = need.batch;
+    point.algorithm.name = "PLAIN";
+    point.time =
+        std::chrono::microseconds(us.at(need.kind) * need.batch.count());
+    auto& points = profiles[need.kind][need.problem];
+    points.push_back(point);
+    if (need.batch.count() == 1) {
+      point.algorithm.name = "QUICK";
+      point.workspace = 10_B;
+      point.time = point.time * 9 / 10;
+      points.push_back(point);
+    }
+  }
+  return profiles;
+}
+
+TEST(PlannerTest, FillsInDefaultsAndRefusesNonsense) {
+  v1::PlanRequest message;
+  message.set_network("one");
+  message.set_batch(8);
+  message.set_workspace_limit_bytes(5);
+  const JobRequest request = ParsePlanRequest(message).value();
+  EXPECT_EQ(request.policy, BatchPolicy::kPowerOfTwo);
+  EXPECT_EQ(request.precision, Precision::kFp32);
+  EXPECT_EQ(request.layout, Layout::kNchw);
+  EXPECT_EQ(request.KernelLimit(), 5_B);
+  // Beside a total the limit of each kernel means nothing.
+  message.set_total_workspace_bytes(7);
+  const JobRequest total = ParsePlanRequest(message).value();
+  EXPECT_EQ(total.KernelLimit(), 7_B);
+  message.set_workspace_limit_bytes(6);
+  EXPECT_EQ(ParsePlanRequest(message).value(), total);
+  const auto refuse = [&](const std::string& why, auto change) {
+    v1::PlanRequest bad = message;
+    change(bad);
+    const auto parsed = ParsePlanRequest(bad);
+    ASSERT_FALSE(parsed);
+    EXPECT_EQ(parsed.error().code, Code::kInvalidArgument);
+    EXPECT_THAT(parsed.error().message, HasSubstr(why));
+  };
+  refuse("network is empty", [](auto& r) { r.clear_network(); });
+  refuse("batch is 0; 1 to", [](auto& r) { r.set_batch(0); });
+  refuse("batch is 16777217", [](auto& r) { r.set_batch(16'777'217); });
+  refuse("workspace_limit_bytes is -1",
+         [](auto& r) { r.set_workspace_limit_bytes(-1); });
+  refuse("total_workspace_bytes is -1",
+         [](auto& r) { r.set_total_workspace_bytes(-1); });
+  refuse("batch_policy: 'half'", [](auto& r) { r.set_batch_policy("half"); });
+  refuse("precision: 'FP8'", [](auto& r) { r.set_precision("FP8"); });
+  refuse("layout: 'CHWN'", [](auto& r) { r.set_layout("CHWN"); });
+}
+
+TEST(PlannerTest, NeedsPowersOfTwoAndTheBatchOfEachRank) {
+  const auto sizes = [](const JobRequest& request) {
+    std::set<std::int64_t> found;
+    for (const Need& need : NeedsOf(OneLayer(), request)) {
+      found.insert(need.batch.count());
+    }
+    return found;
+  };
+  using Sizes = std::set<std::int64_t>;
+  EXPECT_EQ(sizes(Request(12, {kFast})), (Sizes{1, 2, 4, 8, 12}));
+  EXPECT_EQ(sizes(Request(12, {kFast, kFast})), (Sizes{1, 2, 4, 6}));
+  EXPECT_EQ(sizes(Request(13, {kFast, kFast})), (Sizes{1, 2, 4, 6, 7}));
+  EXPECT_EQ(sizes(Request(12, {kFast, kSlow})), (Sizes{1, 2, 4, 8, 12}));
+  JobRequest undivided = Request(12, {kFast});
+  undivided.policy = BatchPolicy::kUndivided;
+  EXPECT_EQ(sizes(undivided), (Sizes{12}));
+  JobRequest all = Request(4, {kFast});
+  all.policy = BatchPolicy::kAll;
+  EXPECT_EQ(sizes(all), (Sizes{1, 2, 3, 4}));
+}
+
+TEST(PlannerTest, NeedsOneAdaptiveMeasurementOfEachProblemAndLimit) {
+  JobRequest request = Request(12, {kFast, kFast});
+  request.policy = BatchPolicy::kAdaptive;
+  request.workspace_limit = 3_MiB;
+  const auto needs = NeedsOf(OneLayer(), request);
+  ASSERT_EQ(needs.size(), 2U);  // forward and backward_filter
+  EXPECT_EQ(needs[0].batch, BatchSize(6));
+  EXPECT_EQ(ToString(needs[0].goal), "adaptive-3145728");
+  // Each kernel may use all of a total.
+  request.total_workspace = 4_MiB;
+  EXPECT_EQ(ToString(NeedsOf(OneLayer(), request)[0].goal), "adaptive-4194304");
+  // Unlike ranks may get parts that are to be measured for themselves.
+  request.device_kinds = {kFast, kSlow};
+  EXPECT_EQ(NeedsOf(OneLayer(), request).size(), 2U * 2 * 5);
+}
+
+TEST(PlannerTest, DividesTheBatchOfAKernel) {
+  const JobRequest request = Request(4, {kFast});
+  const Network network = OneLayer();
+  const JobPlan plan =
+      MakePlan(network, request, Measured(network, request, {{kFast, 100}}))
+          .value();
+  EXPECT_EQ(plan.request, request);
+  ASSERT_EQ(plan.ranks.size(), 1U);
+  const WorkspacePlan& workspace = plan.ranks[0].workspace;
+  ASSERT_EQ(workspace.kernels.size(), 2U);  // forward and backward_filter
+  EXPECT_EQ(workspace.kernels[0].micro_batches[0].count, 4);
+  EXPECT_EQ(workspace.kernels[0].micro_batches[0].algorithm.name, "QUICK");
+  EXPECT_EQ(ToString(workspace.kernels[0].problem.value()),
+            "forward-c1-h1w1-k1-r1s1-pad0x0-str1x1-dil1x1-g1-FP32-NCHW");
+  EXPECT_EQ(plan.predicted, 2 * 4 * 90us);
+  EXPECT_EQ(plan.undivided, 2 * 4 * 100us);
+  EXPECT_TRUE(plan.optimal);
+  EXPECT_TRUE(Validate(plan));
+}
+
+TEST(PlannerTest, GivesAFasterRankMoreImages) {
+  const Network network = OneLayer();
+  const JobRequest request = Request(12, {kFast, kSlow, kFast});
+  const KindProfiles profiles =
+      Measured(network, request, {{kFast, 100}, {kSlow, 200}});
+  const JobPlan plan = MakePlan(network, request, profiles).value();
+  EXPECT_EQ(plan.ranks[0].batch, BatchSize(5));
+  EXPECT_EQ(plan.ranks[1].batch, BatchSize(2));
+  EXPECT_EQ(plan.ranks[2].batch, BatchSize(5));
+  EXPECT_DOUBLE_EQ(plan.ranks[1].weight, 2.0 / 12);
+  EXPECT_EQ(plan.predicted, 2 * 5 * 90us);
+  EXPECT_THAT(plan.ranks[1].reason, HasSubstr("before the slowest rank"));
+}
+
+TEST(PlannerTest, LeavesOutARankThatCannotHelp) {
+  const Network network = OneLayer();
+  const JobRequest request = Request(1, {kSlow, kFast});
+  const JobPlan plan =
+      MakePlan(network, request,
+               Measured(network, request, {{kFast, 100}, {kSlow, 200}}))
+          .value();
+  EXPECT_EQ(plan.ranks[0].batch, BatchSize(0));
+  EXPECT_EQ(plan.ranks[1].batch, BatchSize(1));
+  EXPECT_THAT(plan.ranks[0].reason, HasSubstr("left out"));
+}
+
+// Ten bytes are all that one of the two kernels needs. The executor runs them
+// one after another, so they are enough for both.
+TEST(PlannerTest, GivesEachKernelAllOfATotal) {
+  const Network network = OneLayer();
+  for (const auto& kinds : {std::vector<std::string>{kFast},
+                            std::vector<std::string>{kFast, kSlow, kFast}}) {
+    JobRequest each = Request(12, kinds);
+    const KindProfiles profiles =
+        Measured(network, each, {{kFast, 100}, {kSlow, 200}});
+    JobRequest total = each;
+    total.total_workspace = total.workspace_limit;
+    total.workspace_limit = 0_B;
+    const JobPlan plan = MakePlan(network, total, profiles).value();
+    JobPlan expected = MakePlan(network, each, profiles).value();
+    EXPECT_EQ(expected.ranks[0].workspace.total_workspace, 20_B);
+    expected.request = total;
+    for (RankPlan& rank : expected.ranks) {
+      for (KernelPlan& kernel : rank.workspace.kernels) kernel.offset = 0_B;
+      rank.workspace.total_workspace = 10_B;
+    }
+    EXPECT_EQ(plan, expected);
+    if (kinds.size() == 1) {
+      EXPECT_LT(plan.predicted, plan.undivided.value());
+    }
+  }
+}
+
+TEST(PlannerTest, NamesTheSmallestLimitThatWouldDo) {
+  const Network network = OneLayer();
+  JobRequest request = Request(1, {kFast});
+  KindProfiles profiles = Measured(network, request, {{kFast, 100}});
+  for (auto& [problem, points] : profiles[kFast]) {
+    points.erase(points.begin());  // what needs no workspace
+  }
+  request.workspace_limit = 9_B;
+  const auto plan = MakePlan(network, request, profiles);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, Code::kFailedPrecondition);
+  EXPECT_THAT(plan.error().message, HasSubstr("10"));
+}
+
+TEST(PlannerTest, TellsWhereARankWaitsForItsHost) {
+  const Network network = OneLayer();
+  JobRequest request = Request(9, {kFast, kSlow, kFast});
+  KindProfiles profiles =
+      Measured(network, request, {{kFast, 10}, {kSlow, 30}});
+  const auto note = [&](const std::string& kind, Nanoseconds enqueue) {
+    for (auto& [problem, points] : profiles[kind]) {
+      for (MeasuredPoint& point : points) point.enqueue = enqueue;
+    }
+  };
+  const auto reasons = [&] {
+    return MakePlan(network, request, profiles).value().reasons;
+  };
+  EXPECT_THAT(reasons(), IsEmpty());
+  note(kFast, std::chrono::microseconds(3));  // of 9 for each image
+  note(kSlow, std::chrono::microseconds(2));
+  EXPECT_THAT(reasons(), IsEmpty());
+  const std::string before = InputsText(network, request, profiles);
+  // Of 27 for the one image that the slow one gets.
+  note(kSlow, std::chrono::microseconds(28));
+  EXPECT_NE(InputsText(network, request, profiles), before);
+  EXPECT_THAT(reasons(),
+              ElementsAre(AllOf(HasSubstr(kSlow), HasSubstr("the host"))));
+}
+
+TEST(PlannerTest, TellsInputsApart) {
+  const Network network = OneLayer();
+  const JobRequest request = Request(4, {kFast});
+  KindProfiles profiles = Measured(network, request, {{kFast, 100}});
+  const std::string text = InputsText(network, request, profiles);
+  EXPECT_EQ(InputsText(network, request, profiles), text);
+  JobRequest other = request;
+  other.workspace_limit = 11_B;
+  EXPECT_NE(InputsText(network, other, profiles), text);
+  EXPECT_NE(InputsText(network, request, profiles, kSolverVersion + 1), text);
+  profiles[kFast].begin()->second[0].time += Nanoseconds(1);
+  EXPECT_NE(InputsText(network, request, profiles), text);
+}
+
+}  // namespace
+}  // namespace ucudnn
