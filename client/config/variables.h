@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/plan.h"
+#include "base/plan/plan.h"
 #include "base/result.h"
 #include "base/text.h"
 #include "base/units.h"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/plan/plan_json.h"
-#include "client/local/plan_text.h"
+#include "client/dropin/planner/plan_text.h"
 #include "proto/convert.h"
 #include "proto/json.h"
 #include "ucudnn/solve.h"
