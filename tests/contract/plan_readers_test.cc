@@ -17,6 +17,7 @@
 #include "client/dropin/planner/plan_text.h"
 #include "proto/convert.h"
 #include "proto/json.h"
+#include "tests/support/paths.h"
 #include "ucudnn/solve.h"
 
 namespace ucudnn {
@@ -81,7 +82,7 @@ struct Reader {
 class PlanReadersTest : public ::testing::Test {
  protected:
   PlanReadersTest() {
-    std::ifstream file(UCUDNN_TEST_DATA "/plans/changes.json");
+    std::ifstream file(test::DataPath("plans/changes.json"));
     data_ = Json::parse(file);
   }
 
