@@ -25,26 +25,6 @@ Status GetSpatial(std::string_view name,
   return {};
 }
 
-Status NotNegative(std::string_view name, std::int64_t value) {
-  if (value >= 0) return {};
-  return Fail(Code::kInvalidArgument, "{} is {}; at least 0 is accepted", name,
-              value);
-}
-
-// Times are kept, and read back from every form, up to 2^62 ns (146 years).
-Status IsTime(std::string_view name, std::int64_t ns) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 62;
-  if (ns >= 0 && ns <= kMost) return {};
-  return Fail(Code::kInvalidArgument, "{} is {}; 0 to {} is accepted", name, ns,
-              kMost);
-}
-
-Status IsBatch(std::string_view name, std::int64_t value, std::int64_t min) {
-  if (value >= min && value <= kMaxBatchSize.count()) return {};
-  return Fail(Code::kInvalidArgument, "{} is {}; {} to {} is accepted", name,
-              value, min, kMaxBatchSize.count());
-}
-
 using google::protobuf::FieldDescriptor;
 
 // The field of v1::Measurement that holds the number.
