@@ -23,7 +23,7 @@ Result<T> ParseName(std::string_view text, const std::array<T, n>& values,
               Excerpt(text), what, accepted);
 }
 
-// a * b, or nothing where it exceeds 63 bits. Both are at least 0.
+// Sets `*product` to a * b, both at least 0; false if it exceeds 63 bits.
 bool Multiply(std::int64_t a, std::int64_t b, std::int64_t* product) {
   return !__builtin_mul_overflow(a, b, product);
 }
@@ -178,7 +178,7 @@ Status Validate(const ConvGeometry& g) {
       (g.input[0] != 1 || g.filter[0] != 1 || g.padding[0] != 0 ||
        g.stride[0] != 1 || g.dilation[0] != 1)) {
     return Fail(Code::kInvalidArgument,
-                "a depth is given, but only two spatial dimensions");
+                "a depth is given for two spatial dimensions");
   }
   const Spatial out = g.output();
   const std::int64_t batch_bytes = kMaxBatchSize.count() * 8;
@@ -191,8 +191,7 @@ Status Validate(const ConvGeometry& g) {
       fits = fits && Multiply(n, extent, &n);
     }
     if (!fits) {
-      return Fail(Code::kInvalidArgument, "{} is too large to be counted",
-                  what);
+      return Fail(Code::kInvalidArgument, "{} is too large", what);
     }
     return {};
   };
@@ -250,7 +249,7 @@ Result<std::int64_t> ReadNumber(std::string_view part,
   return ParseInteger(part.substr(prefix.size()), 0, kMaxNumber);
 }
 
-// "d8h56w56": the names' order tells where each number ends.
+// "d8h56w56": the next name in `names` ends each number.
 Result<Spatial> ReadExtents(std::string_view part, std::string_view names,
                             Spatial values, int dims) {
   std::string_view rest = part;
@@ -266,7 +265,7 @@ Result<Spatial> ReadExtents(std::string_view part, std::string_view names,
     rest = digits == std::string_view::npos ? "" : rest.substr(digits);
   }
   if (!rest.empty()) {
-    return Fail(Code::kInvalidArgument, "'{}' goes on too long",
+    return Fail(Code::kInvalidArgument, "'{}' has text after its last number",
                 Excerpt(part, 32));
   }
   return values;
@@ -316,7 +315,7 @@ Result<ConvProblem> ReadParts(std::string_view text) {
   UCUDNN_ASSIGN_OR_RETURN(p.precision, ParsePrecision(parts.Next()));
   UCUDNN_ASSIGN_OR_RETURN(p.layout, ParseLayout(parts.Next()));
   if (!parts.done()) {
-    return Fail(Code::kInvalidArgument, "it goes on after the layout");
+    return Fail(Code::kInvalidArgument, "there is text after the layout");
   }
   UCUDNN_RETURN_IF_ERROR(Validate(g));
   return p;

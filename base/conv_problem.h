@@ -8,10 +8,10 @@
 //   forward-c96-h27w27-k256-r5s5-pad2x2-str1x1-dil1x1-g2-FP32-NCHW
 //   backward_data-c64-d8h56w56-k64-t3r3s3-pad1x1x1-str1x1x1-dil1x1x1-g1-...
 //
-// Names follow the usual ones: C input channels, H and W input height and
-// width, K filters, R and S filter height and width; with a third dimension, D
-// input depth and T filter depth. All three operations carry the geometry of
-// the forward convolution.
+// Names follow convention: C input channels, H and W input height and width, K
+// filters, R and S filter height and width; with a third dimension, D input
+// depth and T filter depth. All three operations carry the geometry of the
+// forward convolution.
 
 #include <array>
 #include <compare>
@@ -28,7 +28,7 @@ enum class ConvOp { kForward, kBackwardData, kBackwardFilter };
 inline constexpr std::array kConvOps = {ConvOp::kForward, ConvOp::kBackwardData,
                                         ConvOp::kBackwardFilter};
 
-// What the data is stored in and the arithmetic is done in.
+// The data type and the arithmetic.
 enum class Precision {
   kFp32,        // float data, float FMA
   kTf32,        // float data, TF32 matrix units
@@ -76,7 +76,7 @@ struct ConvGeometry {
 
   // floor((input + 2 padding - dilation (filter - 1) - 1) / stride) + 1
   Spatial output() const;
-  // Elements of one image of the input, of one of the output, of the filter.
+  // Elements of one input image, of one output image, of the filter.
   std::int64_t input_elements() const;
   std::int64_t output_elements() const;
   std::int64_t filter_elements() const;
@@ -97,11 +97,11 @@ struct ConvProblem {
 
 // kInvalidArgument, naming the field and its value, unless every extent is
 // positive, paddings are not negative, groups divide C and K, the dilated
-// filter fits into the padded input, and a batch of kMaxBatchSize images of
-// any tensor can be counted in 63 bits of bytes.
+// filter fits into the padded input, and any tensor of kMaxBatchSize images
+// takes less than 2^63 bytes.
 Status Validate(const ConvGeometry& geometry);
 
-// The canonical text form of a valid problem; equal problems, equal texts.
+// The canonical text form of a valid problem; equal problems have equal texts.
 std::string ToString(const ConvProblem& problem);
 
 // Reads back exactly what ToString writes; kInvalidArgument, naming the part

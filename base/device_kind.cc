@@ -11,7 +11,7 @@ std::string ToString(const DeviceKind& kind) {
 }
 
 Result<DeviceKind> ParseDeviceKind(std::string_view text) {
-  // From the end, since only the model may hold a slash.
+  // From the end, since only the model may contain a slash.
   std::string_view rest = text;
   std::array<std::string_view, 3> parts;  // library, memory, units
   bool complete = true;
@@ -34,7 +34,7 @@ Result<DeviceKind> ParseDeviceKind(std::string_view text) {
   }
   if (kind.model.empty() || kind.library.empty() || ToString(kind) != text) {
     return Fail(Code::kInvalidArgument,
-                "'{}' is not a device kind; one is written like "
+                "'{}' is not a device kind; one looks like "
                 "'NVIDIA H200/132u/139GiB/cudnn-9.19'",
                 text.substr(0, 200));
   }

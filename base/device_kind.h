@@ -10,7 +10,7 @@
 
 namespace ucudnn {
 
-// What makes measurements interchangeable between devices.
+// The properties that make measurements interchangeable between devices.
 struct DeviceKind {
   std::string model;       // "NVIDIA H200", "AMD EPYC 9655 avx512_core"
   std::int64_t units = 0;  // SMs of a GPU or its slice; threads of a CPU
@@ -20,7 +20,7 @@ struct DeviceKind {
   friend bool operator==(const DeviceKind&, const DeviceKind&) = default;
 };
 
-// The kind's one text form, its key everywhere:
+// The kind's canonical text form, its key everywhere:
 //   "NVIDIA H200/132u/139GiB/cudnn-9.19"
 std::string ToString(const DeviceKind& kind);
 // Reads back exactly what ToString writes; kInvalidArgument for anything else.

@@ -1,14 +1,14 @@
-// fmt's library as a part of ours. The client library and the shim run in
-// strangers' processes and must not need a shared library for it, Debian has
-// no static one, and with its implementation in every header each file of ours
-// would take twice as long to compile.
+// Compiles fmt into our own library. The client library and the shim run in
+// other people's processes and must not need a shared fmt, Debian has no static
+// one, and the header-only form would double the time that each of our files
+// takes to compile.
 
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE
 namespace detail {
 
-// What the headers leave to be instantiated once.
+// Explicit instantiations that the headers leave to one file.
 template dragonbox::decimal_fp<float> dragonbox::to_decimal(float);
 template dragonbox::decimal_fp<double> dragonbox::to_decimal(double);
 template thousands_sep_result<char> thousands_sep_impl(locale_ref);

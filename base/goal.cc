@@ -25,7 +25,7 @@ Result<TaskGoal> ParseTaskGoal(std::string_view text) {
   }
   if (ToString(goal) != text) {
     return Fail(Code::kInvalidArgument,
-                "'{}' is not a task's goal; nothing, adaptive or "
+                "'{}' is not a task's goal; an empty text, adaptive or "
                 "adaptive-<bytes> is accepted",
                 Excerpt(text));
   }

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_BASE_GOAL_H_
 #define UCUDNN_BASE_GOAL_H_
 
-// What a benchmark task is to find out of a problem at a batch.
+// What a benchmark task measures of a problem at a batch.
 
 #include <optional>
 #include <string>
@@ -13,8 +13,8 @@
 namespace ucudnn {
 
 struct TaskGoal {
-  // Not adaptive: the time of every algorithm at the batch. Adaptive: what
-  // plans for a mini-batch of that size need, whatever micro-batches.
+  // Not adaptive: every algorithm at the batch. Adaptive: the points that plans
+  // for a mini-batch of that size need, at any micro-batch.
   bool adaptive = false;
   // Adaptive: under this limit; absent: under every limit up to the task's
   // largest workspace.

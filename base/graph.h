@@ -1,9 +1,9 @@
 #ifndef UCUDNN_BASE_GRAPH_H_
 #define UCUDNN_BASE_GRAPH_H_
 
-// A network as the graph of everything it computes, with the shapes that its
-// tensors have at one batch size: what the shared arena and memory plans need
-// to know beyond the convolutions.
+// A network as the graph of everything it computes, with the shapes of its
+// tensors at one batch size. The shared arena and memory plans need it, since
+// they concern more than the convolutions.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,22 +19,22 @@ namespace ucudnn {
 
 struct Tensor {
   std::string name;
-  std::vector<std::int64_t> shape;  // none negative; of a scalar, empty
+  std::vector<std::int64_t> shape;  // none negative; empty for a scalar
   std::int64_t element_bytes = 4;
   bool floating = true;  // gradients pass only through floating-point tensors
-  // Given with the model: the same for every batch, and never computed.
+  // Stored in the model: the same for every batch, never computed.
   bool parameter = false;
   // A parameter that training changes, unlike running statistics.
   bool trained = false;
 
-  // The size of the whole tensor; ReadOnnx has checked that it can be counted.
+  // The size of the whole tensor; ReadOnnx has checked that it fits in 63 bits.
   Bytes size() const;
 
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };
 
-// A convolution that a node is. A transposed one is stored as the convolution
-// it is the adjoint of, as in ConvLayer.
+// A node's convolution. A transposed one is stored as the convolution it is the
+// adjoint of, as in ConvLayer.
 struct NodeConvolution {
   ConvGeometry geometry;
   bool transposed = false;
@@ -46,8 +46,8 @@ struct NodeConvolution {
 struct Node {
   std::string name;  // unique in the graph
   std::string op_type;
-  // Indices into Graph::tensors. Operands that the node leaves out are not
-  // among them; a convolution's first input is what it convolves.
+  // Indices into Graph::tensors. Omitted operands are not listed; a
+  // convolution's first input is what it convolves.
   std::vector<std::size_t> inputs;
   std::vector<std::size_t> outputs;
   std::optional<NodeConvolution> convolution;
@@ -66,13 +66,13 @@ struct Graph {
   friend bool operator==(const Graph&, const Graph&) = default;
 };
 
-// For each node the nodes that compute its inputs, by index, rising, each once.
-// O(nodes + edges, sorted).
+// For each node, the indices of the nodes that compute its inputs, ascending
+// and unique. O(nodes + edges, sorted).
 std::vector<std::vector<std::size_t>> Predecessors(const Graph& graph);
 
-// The graph's convolutions in its order. A layer needs an input gradient where
-// a trained parameter lies before it on a path of floating-point tensors.
-// O(nodes + edges).
+// The graph's convolutions in node order. A layer needs an input gradient if a
+// trained parameter precedes it on a path of floating-point tensors. O(nodes +
+// edges).
 Network NetworkOf(const Graph& graph);
 
 }  // namespace ucudnn

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_BASE_MEDIAN_H_
 #define UCUDNN_BASE_MEDIAN_H_
 
-// What repeated measurements of one thing say together.
+// The summary of repeated measurements of one thing.
 
 #include <vector>
 
@@ -11,12 +11,12 @@ namespace ucudnn {
 
 struct MedianAndSpread {
   Nanoseconds median{0};
-  Nanoseconds spread{0};  // half the distance of the middle quartiles
+  Nanoseconds spread{0};  // half the interquartile range
 };
 
 // The median and spread of `times`, in any order, none negative, at least one.
-// Between two measurements quantiles are interpolated linearly and rounded
-// down to the nanosecond.
+// Quantiles between two measurements are interpolated linearly and rounded down
+// to the nanosecond.
 MedianAndSpread MedianAndSpreadOf(std::vector<Nanoseconds> times);
 
 }  // namespace ucudnn

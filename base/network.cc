@@ -46,7 +46,7 @@ namespace {
 
 constexpr std::int64_t kMaxField = std::int64_t{1} << 31;
 
-// A whole number of the geometry, and the column it stands in.
+// An integer of the geometry and its column.
 struct Column {
   std::string_view name;
   std::int64_t min;
@@ -87,7 +87,7 @@ constexpr std::array<std::string_view, 2> kFlagColumns = {
 
 #undef UCUDNN_COLUMN
 
-// A column of the geometry that the file has.
+// A geometry column that is present in the file.
 struct Found {
   CsvColumn place;
   Column column;
@@ -131,7 +131,7 @@ class NetworkReader {
     return {};
   }
 
-  // Nothing at the end.
+  // Empty at the end.
   Result<std::optional<ConvLayer>> ReadRow() {
     UCUDNN_ASSIGN_OR_RETURN(const bool more, csv_.Next());
     if (!more) return std::optional<ConvLayer>();
@@ -163,7 +163,7 @@ class NetworkReader {
   }
 
  private:
-  // All columns of a group, or none.
+  // Finds all columns of a group, or none.
   template <std::size_t n>
   Status FindGroup(const std::array<Column, n>& group,
                    std::vector<Found>* found) {

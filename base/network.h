@@ -8,9 +8,9 @@
 //   name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups
 //   [,dilation_h,dilation_w][,D,T,pad_d,stride_d,dilation_d]
 //   [,transposed,needs_input_gradient]
-// or an ONNX model (base/onnx/onnx.h). Optional columns come group by group. A
-// row whose D is empty has two spatial dimensions, and its other four empty
-// too. The last two are 0 or 1.
+// or an ONNX model (base/onnx/onnx.h). The optional columns come in these
+// groups. A row with an empty D has two spatial dimensions, and the other four
+// columns of its group are empty too. The last two are 0 or 1.
 
 #include <string>
 #include <string_view>
@@ -42,7 +42,7 @@ struct Network {
   friend bool operator==(const Network&, const Network&) = default;
 };
 
-// One layer's one operation. `op` is the layer's; `problem.op` is what runs,
+// One operation of one layer. `op` is the layer's; `problem.op` is what runs,
 // and differs from it in a transposed layer.
 struct Kernel {
   std::string layer;
@@ -51,21 +51,21 @@ struct Kernel {
 };
 
 // The kernels of one training iteration, layer by layer: forward,
-// backward_data where it is needed, backward_filter.
+// backward_data if needed, backward_filter.
 std::vector<Kernel> KernelsOf(const Network& network, Precision precision,
                               Layout layout);
 
-// Reads the CSV form. Where the columns do not say it, no layer is transposed
-// and all but the first need an input gradient. `source` names the text in
-// errors, which give the line, the column, the value and what is accepted.
-// kInvalidArgument: a column is missing or doubled, a field does not parse, a
-// geometry is invalid (Validate), a name repeats, there is no row.
+// Reads the CSV form. Without the flag columns, no layer is transposed and all
+// but the first need an input gradient. `source` names the text in errors,
+// which give the line, the column, the value and what is accepted.
+// kInvalidArgument: a column is missing or duplicated, a field does not parse,
+// a geometry is invalid (Validate), a name repeats, there is no row.
 // O(rows log rows).
 Result<Network> ParseNetworkCsv(std::string_view text, std::string_view name,
                                 std::string_view source);
 
-// What ParseNetworkCsv reads back as the same network; optional columns only
-// where they say something.
+// What ParseNetworkCsv reads back as the same network; optional columns only if
+// a value differs from the default.
 std::string ToCsv(const Network& network);
 
 }  // namespace ucudnn

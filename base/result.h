@@ -8,7 +8,7 @@
 //
 //   UCUDNN_ASSIGN_OR_RETURN(const Bytes limit, ParseBytes(flag));
 //
-// Nothing of ours throws; adapters catch what libraries throw and translate it
+// Our code never throws; adapters catch what libraries throw and translate it
 // at once. A broken invariant aborts (UCUDNN_CHECK).
 
 #include <fmt/format.h>
@@ -28,17 +28,17 @@ enum class Code : int {
   kInvalidArgument = 3,     // the request is malformed, whatever the state
   kDeadlineExceeded = 4,    // time ran out; the outcome is not known
   kNotFound = 5,            // what was named does not exist
-  kAlreadyExists = 6,       // what was to be created exists, and differs
-  kPermissionDenied = 7,    // the caller may not
+  kAlreadyExists = 6,       // it exists already, with other content
+  kPermissionDenied = 7,    // the caller is not allowed to
   kResourceExhausted = 8,   // memory, disk or quota ran out
   kFailedPrecondition = 9,  // no plan satisfies the constraints; never retried
   kAborted = 10,            // a concurrent change won; read again and retry
-  kOutOfRange = 11,         // a number outside of what can be represented
+  kOutOfRange = 11,         // a number that cannot be represented
   kUnimplemented = 12,      // not supported by this build or device
-  kInternal = 13,           // a fault of ours
+  kInternal = 13,           // a bug of ours
   kUnavailable = 14,        // the service cannot be reached now; retry later
   kDataLoss = 15,           // stored data cannot be read back
-  kUnauthenticated = 16,    // the caller did not say who it is
+  kUnauthenticated = 16,    // the caller has no valid credentials
 };
 
 // The code's name as gRPC spells it, e.g. "INVALID_ARGUMENT".

@@ -9,7 +9,8 @@ namespace {
 
 bool IsContinuation(unsigned char byte) { return (byte & 0xC0) == 0x80; }
 
-// The length of the plain character that `text` starts with; 0 if none does.
+// The length of the plain character that `text` starts with; 0 if it starts
+// with none.
 std::size_t PlainCharacter(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   if (first < 0x80) {
@@ -47,7 +48,8 @@ std::size_t Utf8Length(std::string_view text) {
 }
 
 bool IsPlainText(std::string_view text) {
-  // Nearly all text is printable ASCII: one pass without branches tells.
+  // Nearly all text is printable ASCII, which one pass without branches
+  // detects.
   unsigned unusual = 0;
   for (const char c : text) {
     unusual |= unsigned{static_cast<unsigned char>(c - 0x20) >= 0x7F - 0x20};

@@ -29,7 +29,7 @@ constexpr std::array kUnits = {
     Unit{"TB", 1'000'000'000'000},
 };
 
-// A finite double covering all of `text`, or nothing.
+// Parses all of `text` as a finite double; false if it is none.
 bool ParseDouble(std::string_view text, double* value) {
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, *value);

@@ -1,9 +1,9 @@
 #ifndef UCUDNN_BASE_UNITS_H_
 #define UCUDNN_BASE_UNITS_H_
 
-// The quantities everything is written in. Bytes and BatchSize are types, so
-// that one is never passed for the other; time is std::chrono::nanoseconds
-// inside and microseconds with decimals outside.
+// The quantities used everywhere. Bytes and BatchSize are types, so that one is
+// never passed for the other; time is std::chrono::nanoseconds internally and
+// microseconds with decimals in text.
 //
 //   const Bytes limit = 64_MiB;
 //   limit.count();                 // 67108864
@@ -72,7 +72,7 @@ class BatchSize {
   std::int64_t count_ = 0;
 };
 
-// What is accepted as a batch anywhere; keeps every product of sizes in range.
+// The largest batch accepted anywhere; keeps every product of sizes in range.
 inline constexpr BatchSize kMaxBatchSize{1 << 24};
 
 inline namespace literals {

@@ -20,7 +20,7 @@
 
 namespace ucudnn {
 
-// Live in [begin, end); never live where they are equal.
+// Live in [begin, end); never live if they are equal.
 struct Buffer {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -36,13 +36,14 @@ struct NamedBuffers {
 
 // Reads the rows in order. `source` names the text in errors, which give the
 // line, the column, the value and what is accepted. kInvalidArgument: a column
-// is missing or doubled, a row has another number of fields than the header, a
-// field does not parse, an id is empty or comes twice, a buffer ends before it
-// begins, or there is no row. O(rows log rows).
+// is missing or duplicated, a row and the header differ in their number of
+// fields, a field does not parse, an id is empty or repeated, a buffer ends
+// before it begins, or there is no row. O(rows log rows).
 Result<NamedBuffers> ParseBuffersCsv(std::string_view text,
                                      std::string_view source);
 
-// The same from a file; errors as ReadFile (base/files/file.h) has them.
+// The same from a file; also returns the errors of ReadFile
+// (base/files/file.h).
 Result<NamedBuffers> ReadBuffersFile(const std::string& path,
                                      Bytes max_size = 1_GiB);
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-// "a, b, c", of the first few.
+// The first few names: "a, b, c, ...".
 std::string Listed(const std::vector<std::string>& names) {
   constexpr std::size_t kShown = 32;
   std::string list;
@@ -154,7 +154,7 @@ Result<std::string_view> CsvReader::Unquote(std::string_view* line) {
     rest.remove_prefix(1);
   }
   if (!rest.empty() && rest.front() != ',') {
-    return bad("goes on after its closing quote");
+    return bad("continues after its closing quote");
   }
   *line = rest;
   return std::string_view(unquoted_).substr(start);

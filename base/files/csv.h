@@ -13,8 +13,8 @@
 //
 // Lines end in LF or CRLF; a byte order mark and empty lines are skipped. A
 // field may be in double quotes, with a quote inside doubled; it holds no line
-// break. Columns are found by name, and those nobody asks for are ignored.
-// Errors are kInvalidArgument and begin with source:line.
+// break. Columns are found by name; the others are ignored. Errors are
+// kInvalidArgument and begin with source:line.
 //
 // One pass over the text without copying it, whatever its length; O(line)
 // memory. A reader belongs to one thread at a time.
@@ -32,7 +32,7 @@
 
 namespace ucudnn {
 
-// Where a column stands in the header.
+// A column's position in the header.
 using CsvColumn = std::size_t;
 
 class CsvReader {
@@ -40,18 +40,17 @@ class CsvReader {
   static constexpr std::size_t kMaxLineBytes = std::size_t{1} << 16;
 
   // Reads the header; `text` must outlive the reader. An error if there is no
-  // header, or if it is not a line as Next accepts it.
+  // header, or if it is a line that Next would refuse.
   static Result<CsvReader> Open(std::string_view text, std::string_view source);
 
-  // An error, naming the columns there are, if `name` is not among them or is
-  // there twice.
+  // An error that lists the columns if `name` is missing or appears twice.
   Result<CsvColumn> Require(std::string_view name) const;
-  // The same, but nothing if there is no such column.
+  // The same, but empty if there is no such column.
   Result<std::optional<CsvColumn>> Find(std::string_view name) const;
 
-  // Goes on to the next row; false at the end. An error if the line is longer
-  // than kMaxLineBytes, is not UTF-8 or holds control characters, has another
-  // number of fields than the header or a misplaced quote.
+  // Advances to the next row; false at the end. An error if the line is longer
+  // than kMaxLineBytes, is not UTF-8, holds control characters or a misplaced
+  // quote, or differs from the header in its number of fields.
   Result<bool> Next();
 
   // The current row's field, valid until Next.
@@ -59,7 +58,7 @@ class CsvReader {
   // The line of the current row, from 1.
   std::int64_t line() const { return line_; }
 
-  // parse(Field(column)), its error placed in line and column.
+  // parse(Field(column)); its error names line and column.
   template <class Parse>
   std::invoke_result_t<Parse, std::string_view> Read(CsvColumn column,
                                                      Parse parse) const {
@@ -68,7 +67,7 @@ class CsvReader {
     return value;
   }
 
-  // A failure of the current row, and of its field in `column`.
+  // `error` with the place of the current row, or of its field in `column`.
   tl::unexpected<Error> At(Error error) const;
   tl::unexpected<Error> At(CsvColumn column, Error error) const;
 
@@ -76,26 +75,26 @@ class CsvReader {
   CsvReader(std::string_view text, std::string_view source)
       : rest_(text), source_(source) {}
 
-  // Goes on to the next line that is not empty and splits it into fields_.
+  // Advances to the next non-empty line and splits it into fields_.
   Result<bool> NextLine();
   Status Split(std::string_view line);
   Result<std::string_view> Unquote(std::string_view* line);
 
-  std::string_view rest_;  // of the text, from the next line on
+  std::string_view rest_;  // the text from the next line on
   std::string source_;
   std::int64_t line_ = 0;
   std::vector<std::string> header_;
   std::vector<std::string_view> fields_;
-  // Where fields with doubled quotes are put together; never reallocated while
-  // fields_ point into it.
+  // Unescaped fields that had doubled quotes; never reallocated while fields_
+  // point into it.
   std::string unquoted_;
 };
 
-// The field if it is not empty; names must not be.
+// The field, a name; an error if it is empty.
 Result<std::string_view> ParseNonEmpty(std::string_view field);
 
-// Appends `field` as CsvReader reads it back: in quotes where it must be.
-// `field` is plain text (base/text.h).
+// Appends `field` as CsvReader reads it back, quoted if necessary. `field` is
+// plain text (base/text.h).
 void AppendCsvField(std::string* line, std::string_view field);
 
 }  // namespace ucudnn

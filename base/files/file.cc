@@ -38,7 +38,7 @@ class InputFile {
     return fstat(descriptor_, &status) == 0 && S_ISDIR(status.st_mode);
   }
 
-  // The next bytes, valid until the next call; none at the end.
+  // The next bytes, valid until the next call; empty at the end.
   Result<std::string_view> Read() {
     while (true) {
       const ssize_t n = read(descriptor_, buffer_.data(), buffer_.size());
@@ -54,7 +54,7 @@ class InputFile {
   std::array<char, std::size_t{1} << 16> buffer_;
 };
 
-// What a file holds, never more than a limit.
+// A file's contents, up to a limit.
 class Contents {
  public:
   explicit Contents(Bytes max_size) : max_size_(max_size) {}
@@ -62,7 +62,7 @@ class Contents {
   Status Append(std::string_view bytes) {
     if (bytes.size() > std::size_t(max_size_.count()) - text_.size()) {
       return Fail(Code::kResourceExhausted,
-                  "it holds more than {}, which is the most accepted here",
+                  "it is larger than {}, the most accepted here",
                   FormatBytes(max_size_));
     }
     text_ += bytes;
@@ -90,7 +90,7 @@ class Gunzip {
     stream_.avail_in = static_cast<uInt>(bytes.size());
     while (stream_.avail_in > 0) {
       if (state_ == Z_STREAM_END) {
-        // Another member, or the zeros that pad archives.
+        // Another member follows, or zero padding.
         if (*stream_.next_in == 0) {
           ++stream_.next_in;
           --stream_.avail_in;
@@ -114,7 +114,7 @@ class Gunzip {
 
   Status Finish() const {
     if (state_ == Z_STREAM_END) return {};
-    return Fail(Code::kDataLoss, "its gzip data ends too early");
+    return Fail(Code::kDataLoss, "its gzip data is truncated");
   }
 
  private:
@@ -129,7 +129,8 @@ class Gunzip {
 
 Result<std::string> ReadOpen(InputFile* file, Bytes max_size) {
   Contents contents(max_size);
-  // The first bytes tell what it is, and a pipe may hand them out singly.
+  // The first bytes tell gzip from other data; a pipe may deliver them one by
+  // one.
   std::string head;
   while (head.size() < kGzipMagic.size()) {
     UCUDNN_ASSIGN_OR_RETURN(const auto bytes, file->Read());

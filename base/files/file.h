@@ -12,17 +12,16 @@
 namespace ucudnn {
 
 // The contents of the file, pipe or device `path`; decompressed if it is gzip
-// (told by its first bytes, whatever its name). kNotFound if it cannot be
+// (detected by its first bytes, whatever its name). kNotFound if it cannot be
 // opened or is a directory, kDataLoss if it cannot be read to its end or the
 // compressed data is broken, kResourceExhausted if there is more than
 // `max_size`, after decompression. Every message names the path. Needs up to
 // three times the contents in memory.
 Result<std::string> ReadFile(const std::string& path, Bytes max_size);
 
-// What was read from a file that a request names. That the file is not there,
-// too long or broken, or holds what is not supported, is a fault of the
-// request: kInvalidArgument, where a service that answers so would mean
-// something else.
+// Marks errors in a file that a request names as errors of the request: a
+// missing, oversized, broken or unsupported file becomes kInvalidArgument,
+// since the original codes would mean something else as a service's answer.
 template <class T>
 Result<T> OfInput(Result<T> read) {
   if (!read && (read.error().code == Code::kNotFound ||
@@ -34,10 +33,10 @@ Result<T> OfInput(Result<T> read) {
   return read;
 }
 
-// Creates the folder if need be, and replaces the file `path` by `contents` in
-// one step: whoever reads it, after a crash too, sees the old file or the new
-// one, and of several writers one has written it whole. kUnknown with the
-// system's reason if it cannot be written; the old file is then untouched.
+// Atomically replaces the file `path` with `contents`, creating its folder if
+// necessary. Readers see the old file or the new one, even after a crash;
+// concurrent writers never mix. kUnknown with the system's reason if writing
+// fails; the old file is then untouched.
 Status ReplaceFile(const std::string& path, std::string_view contents);
 
 }  // namespace ucudnn

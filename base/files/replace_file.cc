@@ -27,7 +27,7 @@ class File {
     if (descriptor_ >= 0) close(descriptor_);
   }
   int get() const { return descriptor_; }
-  // Whether closing succeeded: delayed write errors show there.
+  // False if closing fails: delayed write errors surface here.
   bool Close() { return close(std::exchange(descriptor_, -1)) == 0; }
 
  private:
@@ -59,7 +59,8 @@ Status WriteAll(const std::string& path, std::string_view text) {
 }  // namespace
 
 Status ReplaceFile(const std::string& path, std::string_view contents) {
-  // Unlike any other's, in this process or on another host of a shared disk.
+  // Makes the temporary name unique, together with host and process: the disk
+  // may be shared.
   static std::atomic<int> counter = 0;
   const fs::path target(path);
   const fs::path folder =
@@ -80,7 +81,7 @@ Status ReplaceFile(const std::string& path, std::string_view contents) {
     unlink(temporary.c_str());
     return written;
   }
-  // The new name itself is on disk only with the folder.
+  // The rename is durable once the folder is synced.
   const File entry(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (entry.get() >= 0) fsync(entry.get());
   return {};

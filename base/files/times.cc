@@ -29,8 +29,7 @@ std::string Listed(const Models& models) {
   return list;
 }
 
-// Checks that the rows of `model` can be told from the others, before any of
-// them is looked at.
+// Checks, before any row is parsed, that the rows of `model` can be selected.
 Status CheckModel(std::string_view text, std::string_view model,
                   std::string_view source) {
   UCUDNN_ASSIGN_OR_RETURN(CsvReader csv, CsvReader::Open(text, source));
@@ -54,8 +53,9 @@ Status CheckModel(std::string_view text, std::string_view model,
                 Listed(models));
   }
   if (!model.empty() && !models.empty() && models.count(model) == 0) {
-    return Fail(Code::kNotFound, "{}: it has no times of model '{}', but of {}",
-                source, Excerpt(model), Listed(models));
+    return Fail(Code::kNotFound,
+                "{}: it has no times of model '{}', only of {}", source,
+                Excerpt(model), Listed(models));
   }
   return {};
 }
@@ -70,7 +70,7 @@ struct Measurement {
   }
 };
 
-// Puts the median of each GPU's each batch into `gpus`.
+// Adds the median for each GPU and batch to `gpus`.
 void Summarise(std::vector<Measurement> rows, std::vector<GpuTimes>* gpus) {
   std::sort(rows.begin(), rows.end());
   std::vector<Nanoseconds> times;

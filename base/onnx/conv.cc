@@ -24,7 +24,7 @@ struct Axes {
   std::size_t first() const { return std::size_t(3 - n); }
 };
 
-// An attribute with one number for each axis; `neutral` where it is absent.
+// An attribute with one number per axis; `neutral` if it is absent.
 Result<Spatial> PerAxis(const onnx::NodeProto& node, std::string_view name,
                         Axes axes, std::int64_t neutral) {
   Spatial values = {neutral, neutral, neutral};
@@ -64,7 +64,8 @@ tl::unexpected<Error> Uneven(std::string_view what, std::int64_t before,
               what, kAxes[axis], before, after);
 }
 
-// The padding that makes up `total` on both sides of each axis.
+// Splits `total` padding evenly over both sides of each axis; an error if it is
+// odd.
 Result<Spatial> Halved(const Spatial& total, std::string_view auto_pad) {
   Spatial padding = {0, 0, 0};
   for (std::size_t i = 0; i < 3; ++i) {
@@ -98,7 +99,7 @@ Result<Spatial> ExplicitPadding(const onnx::NodeProto& node, Axes axes) {
   return padding;
 }
 
-// What `auto_pad` says: empty where the padding is explicit.
+// The mode of `auto_pad`; empty if the padding is explicit.
 Result<std::string> AutoPad(const onnx::NodeProto& node) {
   const onnx::AttributeProto* attribute = Find(node, "auto_pad");
   if (attribute == nullptr || attribute->s().empty() ||
@@ -114,7 +115,7 @@ Result<std::string> AutoPad(const onnx::NodeProto& node) {
               Excerpt(attribute->s()));
 }
 
-// A plain convolution's padding; `g` has all but that.
+// A plain convolution's padding; `g` has everything else.
 Result<Spatial> Padding(const onnx::NodeProto& node, Axes axes,
                         const ConvGeometry& g) {
   UCUDNN_ASSIGN_OR_RETURN(const std::string auto_pad, AutoPad(node));
@@ -130,8 +131,8 @@ Result<Spatial> Padding(const onnx::NodeProto& node, Axes axes,
   return Halved(total, auto_pad);
 }
 
-// A transposed convolution's padding; `g` is its adjoint with all but that and
-// the input, `small` the spatial extents of what the node convolves. ONNX:
+// A transposed convolution's padding; `g` is its adjoint without padding and
+// input, `small` the spatial extents of the node's input. ONNX:
 //   output = stride (small - 1) + output_padding + dilation (filter - 1) + 1
 //            - padding before - padding after
 Result<Spatial> TransposedPadding(const onnx::NodeProto& node, Axes axes,
@@ -173,7 +174,7 @@ Result<NodeConvolution> ConvolutionOf(const onnx::NodeProto& node,
   if (filter.size() != input.size() || output.size() != input.size()) {
     return Fail(Code::kInvalidArgument,
                 "its input, filter and output have {}, {} and {} dimensions; "
-                "as many each are expected",
+                "equal numbers are expected",
                 input.size(), filter.size(), output.size());
   }
   const Axes axes{static_cast<int>(input.size()) - 2};
@@ -201,7 +202,7 @@ Result<NodeConvolution> ConvolutionOf(const onnx::NodeProto& node,
                   fmt::join(filter, ", "));
     }
   }
-  // The filter is [K, C / groups, ...] of the convolution that is stored.
+  // The filter's shape is [K, C / groups, ...] of the stored convolution.
   std::int64_t of_group = 0;
   if (conv.transposed) {
     g.channels = output[1];

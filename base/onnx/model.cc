@@ -23,12 +23,12 @@ using onnx::NodeProto;
 using onnx::TensorProto;
 using onnx::ValueInfoProto;
 
-// The format's last version that the library knows. Earlier and later ones
-// differ from it in what shapes do not depend on.
+// The latest version of the format that the library knows. Other versions
+// differ from it only in what does not affect shapes.
 constexpr std::int64_t kKnownFormat = 8;
 
-// What shape inference may look into: shapes, axes, scales. Larger initializers
-// are weights.
+// Shape inference reads initializers up to this size: shapes, axes, scales.
+// Larger ones are weights.
 constexpr std::int64_t kMaxKeptElements = 4096;
 
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 31;
@@ -47,7 +47,7 @@ constexpr std::array kBounds = {
 Status Parse(std::string_view bytes, onnx::ModelProto* model) {
   if (bytes.size() > std::size_t{std::numeric_limits<int>::max()}) {
     return Fail(Code::kInvalidArgument,
-                "it is longer than 2 GiB, the most that an ONNX model can be");
+                "it is larger than 2 GiB, the limit of ONNX models");
   }
   if (!model->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return Fail(Code::kInvalidArgument, "its {} bytes are not an ONNX model",
@@ -67,7 +67,7 @@ Status Parse(std::string_view bytes, onnx::ModelProto* model) {
   return {};
 }
 
-// Gives each node a name of its own.
+// Gives each node a unique name.
 void NameNodes(GraphProto* graph) {
   std::map<std::string, int> uses;
   for (const NodeProto& node : graph->node()) ++uses[node.name()];
@@ -118,7 +118,7 @@ Status CheckAttribute(const AttributeProto& attribute) {
   if (bounds == kBounds.end()) return {};
   std::vector<std::int64_t> values(attribute.ints().begin(),
                                    attribute.ints().end());
-  // A single number that is not written is 0.
+  // An omitted number is 0.
   if (attribute.has_i() || attribute.type() == AttributeProto::INT) {
     values.push_back(attribute.i());
   }
@@ -132,7 +132,7 @@ Status CheckAttribute(const AttributeProto& attribute) {
   return {};
 }
 
-// Also refuses nodes whose convolutions would not be seen.
+// Also refuses nodes that may contain convolutions we would miss.
 Status CheckNodes(const onnx::ModelProto& model) {
   std::set<std::pair<std::string, std::string>> functions;
   for (const onnx::FunctionProto& function : model.functions()) {
@@ -160,11 +160,12 @@ Status CheckNodes(const onnx::ModelProto& model) {
   return {};
 }
 
-// Sets the first dimension of `data`, and what else has its name, to the batch.
+// Sets the first dimension of `data`, and all dimensions of the same name, to
+// the batch.
 Status SetBatch(const std::vector<ValueInfoProto*>& data, BatchSize batch,
                 GraphProto* graph) {
   std::unordered_set<std::string> symbols;
-  bool replaced = false;  // a batch that the model fixes
+  bool replaced = false;  // the model had a fixed batch
   for (ValueInfoProto* input : data) {
     auto* type = input->mutable_type()->mutable_tensor_type();
     if (!type->has_shape() || type->shape().dim_size() == 0) continue;
@@ -195,17 +196,17 @@ Status SetBatch(const std::vector<ValueInfoProto*>& data, BatchSize batch,
                   dim.has_dim_param() ? Excerpt(dim.dim_param()) : "?");
     }
   }
-  // Shapes that were recorded for the other batch.
+  // These shapes were recorded for the model's own batch.
   if (replaced) graph->clear_value_info();
   for (ValueInfoProto& value : *graph->mutable_value_info()) {
     substitute(&value);
   }
-  // What is computed is inferred, and outputs need not be declared.
+  // Types are inferred, so outputs need not be declared.
   graph->clear_output();
   return {};
 }
 
-// Makes every initializer an input too, tells data from parameters and sets
+// Makes every initializer an input too, separates data from parameters and sets
 // the batch.
 Status FindInputs(BatchSize batch, OnnxModel* model) {
   GraphProto* graph = model->proto.mutable_graph();
@@ -287,7 +288,7 @@ Status SortNodes(GraphProto* graph) {
       if (output.empty()) continue;
       if (given.count(output) > 0 || !producers.emplace(output, i).second) {
         return Fail(Code::kInvalidArgument,
-                    "{} computes tensor '{}', which is already there",
+                    "{} computes tensor '{}', which already exists",
                     Shown(node(i)), Excerpt(output));
       }
     }
@@ -307,7 +308,7 @@ Status SortNodes(GraphProto* graph) {
       ++waits[i];
     }
   }
-  // Of the nodes that could be next, the first in the model's own order.
+  // Among the nodes that are ready, the first in the model's order comes next.
   std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>>
       ready;
   for (std::size_t i = 0; i < count; ++i) {

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_BASE_ONNX_MODEL_H_
 #define UCUDNN_BASE_ONNX_MODEL_H_
 
-// ONNX models made ready for shape inference; a part of base/onnx.
+// Prepares ONNX models for shape inference; internal to base/onnx.
 
 #include <onnx/onnx_pb.h>
 
@@ -16,16 +16,16 @@
 
 namespace ucudnn {
 
-// An element of a tensor.
+// A tensor's element type.
 struct OnnxElement {
   std::int64_t bytes;
   bool floating;
 };
 
-// Nothing for types without a size.
+// Empty for types without a size.
 std::optional<OnnxElement> ElementOf(int type);
 
-// The product of all and `factor`, or nothing where one is negative or the
+// The product of all numbers and `factor`; empty if one is negative or the
 // product exceeds `max`.
 template <class Numbers>
 std::optional<std::int64_t> CheckedProduct(const Numbers& numbers,
@@ -53,10 +53,10 @@ struct OnnxModel {
   std::unordered_set<std::string> parameters;
 };
 
-// A model in which shape inference can do no harm: every node has a name of its
-// own and comes after those that compute its inputs, every initializer is an
-// input as well (and large ones nothing else), the batch is set and no
-// dimension of an input is symbolic. Errors as ReadOnnx has them.
+// A model that is safe for shape inference: every node has a unique name and
+// comes after those that compute its inputs, every initializer is an input as
+// well (large ones are only that), the batch is set and no dimension of an
+// input is symbolic. Errors as for ReadOnnx.
 Result<OnnxModel> PrepareOnnx(std::string_view bytes, BatchSize batch);
 
 // "node '/conv1/Conv' (Conv)"

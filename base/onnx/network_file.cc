@@ -25,7 +25,7 @@ std::string NameOf(std::string_view path) {
 
 }  // namespace
 
-// A model's first bytes are tags and lengths; no text holds such characters.
+// An ONNX model begins with protobuf tags and lengths, which are not text.
 bool IsNetworkCsv(std::string_view contents) {
   constexpr std::size_t kLookedAt = 4096;
   const std::string_view head = contents.substr(0, kLookedAt);

@@ -14,20 +14,20 @@
 
 namespace ucudnn {
 
-// Whether contents are text, and so to be read as CSV.
+// Whether the contents are text, and therefore read as CSV.
 bool IsNetworkCsv(std::string_view contents);
 
-// Reads the network from a file's contents. Shapes that CSV does not depend on
-// are inferred at `batch`. Errors as ParseNetworkCsv and ReadOnnx have them;
-// kInvalidArgument also for a model without convolutions.
+// Reads the network from a file's contents. An ONNX model's shapes are inferred
+// at `batch`; CSV does not depend on it. Errors as for ParseNetworkCsv and
+// ReadOnnx; also kInvalidArgument for a model without convolutions.
 Result<Network> ParseNetwork(std::string_view contents, std::string_view name,
                              BatchSize batch, std::string_view source);
 
-// The same from a file; the network is named as the file without its folders
-// and extensions. Errors also as ReadFile (base/files/file.h) has them.
+// The same from a file; the network is named after the file, without folders
+// and extensions. Also returns the errors of ReadFile (base/files/file.h).
 Result<Network> ReadNetworkFile(const std::string& path, BatchSize batch);
 
-// The graph of an ONNX file. kInvalidArgument for CSV, which has none.
+// The graph of an ONNX file. kInvalidArgument for CSV, which has no graph.
 Result<Graph> ReadGraphFile(const std::string& path, BatchSize batch);
 
 }  // namespace ucudnn

@@ -19,11 +19,11 @@ namespace {
 using onnx::NodeProto;
 using onnx::ValueInfoProto;
 
-// Operands that are given with the model but not trained.
+// Operands that are stored in the model but not trained.
 bool IsUntrainedOperand(const NodeProto& node, int operand) {
   struct Operand {
     std::string_view op_type;
-    int first;  // and all after it
+    int first;  // this operand and all after it
   };
   constexpr std::array kUntrained = {Operand{"BatchNormalization", 3},
                                      Operand{"Clip", 1},
@@ -38,7 +38,7 @@ bool IsUntrainedOperand(const NodeProto& node, int operand) {
                      });
 }
 
-// Turns a model whose shapes are inferred into a graph.
+// Turns a model with inferred shapes into a graph.
 class GraphBuilder {
  public:
   GraphBuilder(const OnnxModel& model, const OnnxTypes& types,
@@ -62,7 +62,7 @@ class GraphBuilder {
   }
 
  private:
-  // The tensor that `node` computes, or an input where it is null.
+  // Adds the tensor that `node` computes, or an input if it is null.
   Status AddTensor(const std::string& name, const NodeProto* node) {
     const auto fail = [&](std::string_view what) {
       return Fail(Code::kInvalidArgument, "{} '{}'{}: {}",

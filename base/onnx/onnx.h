@@ -5,14 +5,14 @@
 // without weights, with a symbolic batch.
 //
 // The model's inputs are its data and, where weights are not exported as
-// initializers, its parameters. Data is what has a symbolic first dimension;
-// without such an input, what is not an initializer; without initializers too,
-// the first input. The first dimension of data is the batch: whatever it is in
-// the model, it is replaced by the batch asked for.
+// initializers, its parameters. Data inputs are those with a symbolic first
+// dimension; if there are none, those that are not initializers; if there are
+// no initializers either, the first input. The first dimension of data is the
+// batch: the requested batch replaces whatever the model has.
 //
 // Convolutions are the nodes Conv and ConvTranspose with one (read as two of
 // height 1), two or three spatial dimensions, with groups, dilation, output
-// padding, and automatic padding where it is the same on both sides.
+// padding, and automatic padding if it is the same on both sides.
 
 #include <string_view>
 
@@ -23,14 +23,13 @@
 namespace ucudnn {
 
 // Reads a model from its bytes as the graph named `name`. Nodes are named as in
-// the model; one without a name of its own gets "<op type>_<position>".
-// `source` names the model in errors, which name the node or tensor they are
-// about.
+// the model; one without a unique name gets "<op type>_<position>". `source`
+// names the model in errors, which name the node or tensor concerned.
 //
-// kInvalidArgument: `batch` is not from 1 to kMaxBatchSize; the bytes are not
-// an ONNX model; nodes form a cycle or two compute one tensor; an input's
-// dimension besides the batch is symbolic; a shape cannot be inferred or
-// counted; a convolution's geometry is invalid (Validate).
+// kInvalidArgument: `batch` is not in [1, kMaxBatchSize]; the bytes are not an
+// ONNX model; nodes form a cycle or two compute one tensor; an input's
+// dimension besides the batch is symbolic; a shape cannot be inferred or is too
+// large; a convolution's geometry is invalid (Validate).
 // kUnimplemented: padding that differs between sides, other numbers of spatial
 // dimensions, nodes with subgraphs, functions or sparse initializers; any model
 // in a build without ONNX.

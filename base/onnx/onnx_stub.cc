@@ -1,4 +1,4 @@
-// The twin of onnx.cc in builds without ONNX.
+// Replaces onnx.cc in builds without ONNX.
 
 #include "base/onnx/onnx.h"
 

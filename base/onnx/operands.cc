@@ -10,7 +10,7 @@ namespace {
 using onnx::NodeProto;
 using onnx::TypeProto;
 
-// An operand with at least so many dimensions.
+// An operand and the fewest dimensions it may have.
 struct Rank {
   std::string_view op_type;
   std::size_t operand;
@@ -33,7 +33,7 @@ int RankOf(const TypeProto& type) {
   return type.tensor_type().shape().dim_size();
 }
 
-// An attribute that is a whole number.
+// The value of an integer attribute.
 std::int64_t Attribute(const NodeProto& node, std::string_view name,
                        std::int64_t absent) {
   for (const auto& attribute : node.attribute()) {

@@ -1,8 +1,8 @@
 #ifndef UCUDNN_BASE_ONNX_OPERANDS_H_
 #define UCUDNN_BASE_ONNX_OPERANDS_H_
 
-// What the ONNX library's inference takes for granted without looking: it
-// reads dimensions and values that need not be there. A part of base/onnx.
+// Checks what the ONNX library's shape inference assumes unchecked: it reads
+// dimensions and values that may be missing. Internal to base/onnx.
 
 #include <onnx/onnx_pb.h>
 
@@ -12,13 +12,13 @@
 
 namespace ucudnn {
 
-// Whether every dimension is a number; a type's also if it has a shape at all.
+// Whether every dimension is a number and, for a type, whether it has a shape.
 bool IsKnown(const onnx::TensorShapeProto& shape);
 bool IsKnown(const onnx::TypeProto& type);
 
 // kInvalidArgument if inferring the node's shapes with inputs of these types
-// (null where unknown) would read what is not there; kUnimplemented for the few
-// operators whose inference cannot be trusted at all.
+// (null where unknown) would read missing dimensions or values; kUnimplemented
+// for the few operators whose inference cannot be trusted at all.
 Status CheckOperands(const onnx::NodeProto& node,
                      const std::vector<const onnx::TypeProto*>& inputs);
 

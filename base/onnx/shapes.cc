@@ -19,7 +19,7 @@ using onnx::TensorProto;
 using onnx::TensorShapeProto;
 using onnx::TypeProto;
 
-// Calls into the library, whose failures are exceptions.
+// Calls the library and turns its exceptions into errors.
 template <class Call>
 Status Guarded(Call call) {
   std::string why;
@@ -36,9 +36,9 @@ Status Guarded(Call call) {
               Excerpt(why, 1000));
 }
 
-// Walks over the nodes in topological order. The library's own walk would hand
-// unchecked operands to inference that relies on them, and does not use the
-// values it computes.
+// Visits the nodes in topological order. The library's own traversal would pass
+// unchecked operands to inference functions that rely on them, and does not use
+// the values it computes.
 class TypeInference {
  public:
   explicit TypeInference(const OnnxModel& model) : graph_(model.proto.graph()) {
@@ -73,7 +73,7 @@ class TypeInference {
   }
 
   Status InferNode(const NodeProto& const_node) {
-    NodeProto node = const_node;  // the library wants to change it
+    NodeProto node = const_node;  // the library needs a mutable node
     const auto opset = opsets_.find(node.domain());
     const onnx::OpSchema* schema =
         opset == opsets_.end()
@@ -123,7 +123,7 @@ class TypeInference {
     return {};
   }
 
-  // What the outputs hold, where that is known without running the network.
+  // Computes those outputs that are known without running the network.
   void ComputeValues(const onnx::OpSchema& schema, NodeProto* node) {
     if (node->op_type() == "Constant") {
       for (const auto& attribute : node->attribute()) {

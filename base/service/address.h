@@ -5,8 +5,8 @@
 
 namespace ucudnn {
 
-// Whether `text` is "host:port" with a port from `min_port` (0 where a server
-// may take any free one); IPv6 addresses are written [::1]:7460.
+// Whether `text` is "host:port" with a port from `min_port` (0 if a server may
+// take any free one); IPv6 addresses are written [::1]:7460.
 bool IsHostAndPort(std::string_view text, int min_port = 1);
 
 }  // namespace ucudnn

@@ -26,7 +26,7 @@ class Backoff {
   // Between half of the current step and the whole of it, so that many waiters
   // spread out.
   Milliseconds Next(double chance = Chance());
-  // After a success.
+  // Call after a success.
   void Reset() { next_ = first_; }
 
  private:

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_BASE_SERVICE_CLOCK_H_
 #define UCUDNN_BASE_SERVICE_CLOCK_H_
 
-// Time of day as services see it, so that tests can set it.
+// The services' wall clock, which tests can replace.
 
 #include <atomic>
 #include <chrono>

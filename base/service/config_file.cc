@@ -32,7 +32,7 @@ std::vector<Setting> InFileOrder(const toml::table& table) {
   return settings;
 }
 
-// As it would stand on the command line. kInvalidArgument for tables, dates
+// The value as written on the command line. kInvalidArgument for tables, dates
 // and times.
 Result<std::string> ScalarText(const toml::node& value) {
   if (const auto text = value.value_exact<std::string>()) return *text;
@@ -77,8 +77,8 @@ std::vector<std::string> Keys(const CLI::App& app) {
   return keys;
 }
 
-// What CLI11 says against a value, such as
-// "--lease-ms: Value 5 not in range 100 to 1000", for the key alone.
+// CLI11's reason for refusing a value, without the option's name that its
+// messages, such as "--lease-ms: Value 5 not in range 100 to 1000", begin with.
 std::string Reason(const CLI::Error& error, const CLI::Option& option) {
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
     return option.get_type_name() + " is accepted";
@@ -122,7 +122,7 @@ Result<toml::table> Parse(const std::string& path, const std::string& text) {
 
 void AddConfigOption(CLI::App* app, std::string* path) {
   app->add_option("--config", *path,
-                  "Read options from this TOML file; those given here win")
+                  "Read options from this TOML file; options given here win")
       ->configurable(false)
       ->option_text("FILE");
 }

@@ -7,7 +7,7 @@
 //   listen = "0.0.0.0:7460"
 //   lease-ms = 60_000
 //
-// What the command line or the environment gives wins over the file.
+// The command line and the environment override the file.
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -21,16 +21,16 @@ namespace ucudnn {
 void AddConfigOption(CLI::App* app, std::string* path);
 
 // Reads the file and sets the variables behind `app`'s options, each checked as
-// on the command line. To be called before `app` is parsed, so that the command
-// line overrides them. Errors: as ReadFile (base/files/file.h), and
+// on the command line. Call it before `app` is parsed, so that the command line
+// overrides them. Errors: as ReadFile (base/files/file.h), and
 // kInvalidArgument, which names the file, the line, the key, the value and what
-// would be accepted; some variables may be set then.
+// would be accepted; some variables may already be set.
 Status ReadConfigFile(const std::string& path, CLI::App& app);
 
-// Parses the command line into a new `*line`, over the file that its --config
-// names, if it does. CommandLine has the members `app`; `daemon`, the command
-// of `app` that has --config; and `config`, what that sets. Throws as
-// CLI::App::parse; else errors as ReadConfigFile.
+// Parses the command line into a new `*line`, on top of the file that --config
+// names, if any. CommandLine has the members `app`; `daemon`, the command of
+// `app` that has --config; and `config`, the variable that --config sets.
+// Throws what CLI::App::parse throws; returns the errors of ReadConfigFile.
 template <class CommandLine>
 Status ParseOverConfig(int argc, char** argv,
                        std::unique_ptr<CommandLine>* line) {

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_BASE_SERVICE_LOG_H_
 #define UCUDNN_BASE_SERVICE_LOG_H_
 
-// How the daemons log: one event a line on standard error, as key=value pairs
+// The daemons' log: one event per line on standard error, as key=value pairs
 // after the time and the level.
 
 #include <spdlog/sinks/stdout_sinks.h>

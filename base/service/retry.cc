@@ -24,7 +24,7 @@ RetryPolicy RetryPolicy::OneRound(Milliseconds budget) {
   RetryPolicy policy;
   policy.budget = budget;
   policy.attempt_timeout = budget;
-  // No time is left for another try after this.
+  // Longer than the budget, so that there is no second round.
   policy.first_wait = budget * 2 + Milliseconds(2);
   return policy;
 }
@@ -82,7 +82,7 @@ Retried Retry(
     }
     unreachable = 0;
     const Milliseconds wait = backoff.Next(waiting.random());
-    // A try that could only start after the budget is none.
+    // No attempt starts after the budget is spent.
     if (left() <= wait) return result;
     waiting.sleep(wait);
     if (result.answered) end = waiting.now() + policy.budget;

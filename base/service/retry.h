@@ -1,46 +1,46 @@
 #ifndef UCUDNN_BASE_SERVICE_RETRY_H_
 #define UCUDNN_BASE_SERVICE_RETRY_H_
 
-// When a call to a coordinator is tried again, and how long to wait before.
-// Knows nothing of gRPC, and of time only through `Waiting`, so that tests do
-// not wait.
+// When to retry a call to a coordinator, and how long to wait first.
+// Independent of gRPC; time comes only through `Waiting`, so that tests do not
+// wait.
 
 #include <chrono>
 #include <cstddef>
 #include <functional>
 #include <stop_token>
 
-#include "base/service/backoff.h"
 #include "base/result.h"
+#include "base/service/backoff.h"
 
 namespace ucudnn {
 
-// Every call may be repeated safely, so whatever the transport fails at is
-// tried again while the budget lasts: first at the next coordinator of the
-// list at once, and after a round of the list with an exponential wait.
+// Every call is safe to repeat, so transport failures are retried while the
+// budget lasts: at once with the next coordinator in the list, and after each
+// round of the list with exponential backoff.
 struct RetryPolicy {
-  Milliseconds budget{15'000};          // over all tries and waits
-  Milliseconds attempt_timeout{5'000};  // of one try
-  // The timeout of one try at a call that may keep the coordinator busy for
-  // long, such as making a plan; zero if the call is none of these. A second
-  // try would run beside the first, which the coordinator goes on with, so
-  // there is none after this timeout. Of such a try only attempt_timeout counts
-  // against the budget.
+  Milliseconds budget{15'000};          // for all attempts and waits
+  Milliseconds attempt_timeout{5'000};  // of one attempt
+  // The timeout of one attempt at a call that may keep the coordinator busy for
+  // long, such as making a plan; zero for other calls. There is no second
+  // attempt after this timeout: it would run beside the first, which the
+  // coordinator is still working on. Of such an attempt, only attempt_timeout
+  // counts against the budget.
   Milliseconds work_timeout{0};
   Milliseconds first_wait{100};  // doubled after each round of the list
   Milliseconds longest_wait{2'000};
-  // For so long also try again when the coordinator itself answers
-  // UNAVAILABLE: what was asked for needs measurements that are still missing.
-  // Each such answer renews the budget, so both together bound the call.
+  // How long to keep retrying when the coordinator itself answers UNAVAILABLE
+  // because measurements are still missing. Each such answer renews the budget,
+  // so both together bound the call.
   Milliseconds await_measurements{0};
 
-  // Tries each coordinator of the list once, in `budget` together.
+  // Tries each coordinator in the list once, all within `budget`.
   static RetryPolicy OneRound(Milliseconds budget);
   // For calls that may keep the coordinator busy for long.
   static RetryPolicy LongWork();
 };
 
-// Time and chance.
+// Sources of time and randomness.
 struct Waiting {
   std::function<std::chrono::steady_clock::time_point()> now;
   std::function<void(Milliseconds)> sleep;
@@ -50,24 +50,24 @@ struct Waiting {
   static Waiting Real(std::stop_token stop = {});
 };
 
-// How one try ended.
+// The outcome of one attempt.
 struct Attempt {
   Status status;
-  // Whether a coordinator gave this answer, and not the transport.
+  // True if a coordinator answered, false if the transport failed.
   bool answered = false;
 };
 
-// How all of them ended.
+// The outcome of all attempts.
 struct Retried {
-  Status status;  // the last try's
+  Status status;  // of the last attempt
   bool answered = false;
   int attempts = 0;
 };
 
-// Calls `attempt` with an endpoint, counted from `*endpoint`, and the time it
-// may take, until one succeeds or is not to be repeated, or the budget is
-// spent. `*endpoint` is where the last answer came from. Waits are jittered
-// (base/service/backoff.h). There is always at least one try.
+// Calls `attempt` with the index of an endpoint, beginning at `*endpoint`, and
+// a timeout, until one succeeds or fails for good, or the budget is spent. Sets
+// `*endpoint` to the one that answered last. Waits are jittered
+// (base/service/backoff.h). There is always at least one attempt.
 Retried Retry(const RetryPolicy& policy, const Waiting& waiting,
               std::size_t endpoints, std::size_t* endpoint,
               const std::function<Attempt(std::size_t endpoint,

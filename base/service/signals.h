@@ -1,14 +1,14 @@
 #ifndef UCUDNN_BASE_SERVICE_SIGNALS_H_
 #define UCUDNN_BASE_SERVICE_SIGNALS_H_
 
-// How a program ends cleanly on Ctrl-C or SIGTERM. A daemon holds these signals
-// back before it starts its first thread, and its main thread waits for them:
+// Clean shutdown on Ctrl-C or SIGTERM. A daemon blocks these signals before it
+// starts its first thread, and its main thread waits for them:
 //
 //   const StopSignals signals;
 //   ... start threads ...
 //   while (!signals.Wait(1s)) Maintain();
 //
-// A command that waits for others hands on a token instead:
+// A command that waits for others passes on a token instead:
 //
 //   auto connection = Connection::Open(list, source, StopOnSignals());
 
@@ -30,7 +30,7 @@ class StopSignals {
 
   const sigset_t& set() const { return set_; }
 
-  // Whether one of the signals came within `time`. It may come before.
+  // Whether one of the signals arrived, before the call or within `time`.
   bool Wait(std::chrono::milliseconds time) const {
     timespec limit{};
     limit.tv_sec = time.count() / 1000;
@@ -42,9 +42,9 @@ class StopSignals {
   sigset_t set_;
 };
 
-// A stop is requested by the first of the signals that comes from now on; the
-// second ends the program at once, by its default action. Call it before other
-// threads start: they must hold the signals back too.
+// The first of the signals from now on requests a stop; the second ends the
+// program at once, by its default action. Call this before other threads start:
+// they must block the signals too.
 std::stop_token StopOnSignals();
 
 }  // namespace ucudnn

@@ -15,10 +15,10 @@
 namespace ucudnn {
 namespace {
 
-// Normalisations compute in float whatever the data is.
+// Normalisations compute in float whatever the data type.
 constexpr std::int64_t kParameterBytes = 4;
 constexpr std::int64_t kLabelBytes = 4;
-// So that sums of sizes, and sizes a few times over, can be counted.
+// Keeps sums and small multiples of sizes within 63 bits.
 constexpr std::int64_t kMaxTotalBytes = std::int64_t{1} << 56;
 
 // How a node takes part in training.
@@ -66,14 +66,14 @@ constexpr std::array kRoles = {
     OperatorRole{"Cast", Role::kSameBlock},
 };
 
-// What one tensor holds, or several that are the same memory seen in another
-// shape. An activation in place makes a value of its own in the same block.
+// The contents of one tensor, or of several that view the same memory in
+// different shapes. An in-place activation makes a new value in the same block.
 struct Value {
   std::string name;  // of the block it would have
   std::int64_t elements_per_image = 0;
   std::size_t readers = 0;  // tasks
-  bool trained = false;     // something before it is trained
-  bool in_place_ok = true;  // what computes it does not need it again
+  bool trained = false;     // depends on a trained parameter
+  bool in_place_ok = true;  // its producer does not need it again
   std::optional<std::size_t> block;
   std::size_t layer = 0;
   std::optional<std::size_t> gradient;  // its block, once something wrote it
@@ -190,9 +190,10 @@ class Builder {
       return {};
     }
     if (known == kRoles.end()) {
-      return Fail(Code::kUnimplemented,
-                  "memory plans do not know this operator; see docs/memory.md "
-                  "for those that they know");
+      return Fail(
+          Code::kUnimplemented,
+          "memory plans do not support this operator; see docs/memory.md "
+          "for those that they support");
     }
     roles_[index] = known->role;
     if (known->role == Role::kSameBlock) {
@@ -266,7 +267,7 @@ class Builder {
            roles_[node] == Role::kNormalisation;
   }
 
-  // The parameters that are the node's operands.
+  // The parameters among the node's operands.
   std::vector<std::size_t> ParametersOf(std::size_t index) const {
     const Node& node = graph_.nodes[index];
     std::vector<std::size_t> list;
@@ -284,7 +285,8 @@ class Builder {
       }
     }
     for (std::size_t i = 0; i < values_.size(); ++i) {
-      // What nobody reads is an output of the model; the loss reads it.
+      // A value that no node reads is an output of the model; the loss reads
+      // it.
       if (values_[i].readers == 0 && values_[i].producer) {
         outputs_.push_back(i);
         values_[i].readers = 1;
@@ -337,7 +339,7 @@ class Builder {
     return *values_of_[graph_.nodes[index].outputs[0]];
   }
 
-  // The weights of the node, made where it is the first to use them.
+  // The node's weights, created by the first node that uses them.
   Weights& WeightsOf(std::size_t index) {
     const std::vector<std::size_t> parameters = ParametersOf(index);
     const auto [place, is_new] = weights_.try_emplace(parameters[0], Weights());
@@ -348,7 +350,7 @@ class Builder {
     std::int64_t trained = 0;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       elements += Elements(parameters[i]);
-      // Running mean and variance are not.
+      // Running mean and variance are not trained.
       if (!normalisation || i < 2) trained += Elements(parameters[i]);
     }
     const std::int64_t size =
@@ -389,7 +391,7 @@ class Builder {
     return work;
   }
 
-  // The operand in whose block the node computes, if it may.
+  // The operand in whose block the node may compute; empty if there is none.
   std::optional<std::size_t> InPlaceOn(
       std::size_t index, const std::vector<std::size_t>& inputs) const {
     const bool fuses = options_.fusion == Fusion::kPaper;
@@ -470,8 +472,8 @@ class Builder {
       trained = trained || output.trained;
       const std::vector<std::int64_t>& shape =
           graph_.tensors[graph_.nodes[*output.producer].outputs[0]].shape;
-      // A label for each element of one channel: of classifiers one, of
-      // segmentations one a pixel.
+      // A label for each element of one channel: one for a classifier, one per
+      // pixel for a segmentation.
       labels += shape.size() > 1 && shape[1] > 0 &&
                         output.elements_per_image % shape[1] == 0
                     ? output.elements_per_image / shape[1]
@@ -515,7 +517,7 @@ class Builder {
     if (!v.trained) return;
     if (v.gradient &&
         std::count(task->writes.begin(), task->writes.end(), *v.gradient) > 0) {
-      return;  // an operand that comes twice
+      return;  // an operand that appears twice
     }
     if (v.gradient) {
       const std::size_t old = *v.gradient;
@@ -563,7 +565,8 @@ class Builder {
             AddTask(node.name + ".backward", TaskKind::kBackward, layer);
         task.reads = {*values_[x].block, dy, aside_[index],
                       WeightsOf(index).block};
-        // In a fused layer its error takes the block of its output's.
+        // In a fused layer, the gradient shares the block of the output's
+        // gradient.
         if (values_[x].block == values_[out].block) {
           ContributeInPlace(x, out, &task);
         } else {
@@ -609,7 +612,7 @@ class Builder {
             ShareGradient(input, dy);
             continue;
           }
-          // Another reader was first.
+          // Another reader wrote the gradient first.
           Task& task = AddTask(
               fmt::format("{}.backward{}", node.name,
                           sums_[index]++ == 0 ? "" : std::to_string(input)),
@@ -625,7 +628,7 @@ class Builder {
     holders_[dy].erase(out);
   }
 
-  // The same as Contribute, in the block of `out`'s gradient where nothing else
+  // The same as Contribute, in the block of `out`'s gradient if nothing else
   // needs it.
   void ContributeInPlace(std::size_t value, std::size_t out, Task* task) {
     const std::size_t dy = *values_[out].gradient;
@@ -685,8 +688,8 @@ class Builder {
   std::map<std::size_t, std::size_t> aside_;  // a node's S or M
   std::map<std::size_t, int> sums_;           // tasks of an Add
   std::map<std::size_t, Weights> weights_;    // by the first parameter
-  // Of a gradient's block the values whose gradient it is, as long as what
-  // computes them has still to read it.
+  // For each gradient block, the values whose gradient it holds, until their
+  // producers have read it.
   std::map<std::size_t, std::set<std::size_t>> holders_;
   std::set<std::string> block_names_;
 };
@@ -718,7 +721,7 @@ Result<Graph> ChainOf(const Network& network, BatchSize batch) {
     n.outputs = {output};
     graph.nodes.push_back(std::move(n));
   };
-  std::optional<std::size_t> last;  // what the layer before gives
+  std::optional<std::size_t> last;  // the previous layer's output
   std::int64_t channels = 0;
   Spatial extent{};
   for (std::size_t i = 0; i < network.layers.size(); ++i) {

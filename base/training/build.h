@@ -18,14 +18,14 @@
 //   Constant, Shape, Gather, Unsqueeze, Slice, Cast, a Concat of shapes: none
 //   loss (added)                  every output, labels -> its gradient
 //
-// X allows an activation in place if nothing else reads it and what computes it
+// An activation runs in place if nothing else reads X and the producer of X
 // does not need it in its backward pass, as pooling does. W holds all
 // parameters of a layer, with bias and running statistics.
 //
-// Of a tensor with several readers, the first backward task writes the gradient
-// and the others add to it; where another layer has still to read the block
-// that it shares, the sum goes to a new one. Of weights that several layers
-// share there is one block, and one update, after the last gradient.
+// If a tensor has several readers, the first backward task writes its gradient
+// and the others add to it; if another layer has yet to read the shared block,
+// the sum goes to a new one. Weights that several layers share have one block,
+// and one update, after the last gradient.
 
 #include "base/graph.h"
 #include "base/network.h"
@@ -49,15 +49,15 @@ struct TrainingOptions {
 
 // The graph's training iteration at its batch, without costs or device
 // (base/training/costs.h). kUnimplemented, naming the node, for an operator
-// that is not in the table or used in another way; kInvalidArgument if nothing
-// is trained, or sizes cannot be counted. O(nodes, edges).
+// that is not in the table or is used differently; kInvalidArgument if nothing
+// is trained, or sizes are too large. O(nodes, edges).
 Result<TrainingGraph> BuildTrainingGraph(const Graph& graph,
                                          const TrainingOptions& options);
 
 // The chain of a network's convolutions as a graph: a Relu after each, and a
-// MaxPool before the next one where its input is smaller. kInvalidArgument,
-// naming the row, where a layer's input is not what the layer before it gives:
-// networks with branches need an ONNX model.
+// MaxPool before the next one if its input is smaller. kInvalidArgument, naming
+// the row, if a layer's input is not the previous layer's output: networks with
+// branches need an ONNX model.
 Result<Graph> ChainOf(const Network& network, BatchSize batch);
 
 }  // namespace ucudnn

@@ -133,7 +133,7 @@ Status Validate(const DeviceModel& model) {
 }
 
 Nanoseconds TimeAtRate(double quantity, double rate) {
-  // Beyond 2^61 ns (73 years) all times are alike.
+  // Clamped at 2^61 ns (73 years), which cannot overflow.
   return Nanoseconds(
       std::llround(std::min(quantity / rate * 1e3, std::ldexp(1.0, 61))));
 }

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_BASE_TRAINING_DEVICE_MODEL_H_
 #define UCUDNN_BASE_TRAINING_DEVICE_MODEL_H_
 
-// What memory plans assume of a device where nothing was measured: sustained
+// What memory plans assume about a device where nothing was measured: sustained
 // rates, and the link to the host. Times are whole nanoseconds, rounded to the
 // nearest once for each task and transfer.
 //
@@ -23,11 +23,11 @@
 
 namespace ucudnn {
 
-// A convolution algorithm that a device is taken to have although no profile
-// has measured it: its workspace follows a formula (ModelledWorkspace).
+// A convolution algorithm that a device is assumed to have although no profile
+// has measured it. Its workspace follows a formula (ModelledWorkspace).
 struct ModelledAlgorithm {
   std::string name;      // "WINOGRAD_NONFUSED" or "FFT"
-  double speedup = 1.0;  // against operations / arithmetic rate
+  double speedup = 1.0;  // over operations / arithmetic rate
 
   friend bool operator==(const ModelledAlgorithm&,
                          const ModelledAlgorithm&) = default;
@@ -36,7 +36,7 @@ struct ModelledAlgorithm {
 struct DeviceModel {
   std::string name;
   Bytes memory;
-  // Operations per microsecond, by what the precision computes in.
+  // Operations per microsecond, by the arithmetic of the precision.
   double fp32_rate = 0;
   double tf32_rate = 0;
   double half_rate = 0;
@@ -49,7 +49,7 @@ struct DeviceModel {
   std::vector<ModelledAlgorithm> algorithms = {};
 
   double ArithmeticRate(Precision precision) const;
-  // To the host, and from it.
+  // Times of copies to the host, and from it.
   Nanoseconds OffloadTime(Bytes bytes) const;
   Nanoseconds PrefetchTime(Bytes bytes) const;
 
@@ -69,13 +69,13 @@ Status Validate(const DeviceModel& model);
 // `quantity` / `rate`, where the rate is per microsecond.
 Nanoseconds TimeAtRate(double quantity, double rate);
 
-// The workspace of an algorithm for one convolution, as cuDNN 5 to 7 documents
-// it by its behaviour: WINOGRAD_NONFUSED (3x3, stride 1, FP32 or half)
+// The workspace of an algorithm for one convolution, as observed in cuDNN 5 to
+// 7: WINOGRAD_NONFUSED (3x3, stride 1, FP32 or half)
 //   36 e (C K + (C + K) T),  T = b ceil(P / 4) ceil(Q / 4)
 // and FFT (stride 1, maps up to 32 - R on a side)
 //   4352 (C K + 2 (C + K) b).
-// They give tables 4 and 5 of the report on vDNNExt within 0.4 %. Absent where
-// the algorithm does not compute this convolution.
+// They reproduce tables 4 and 5 of the report on vDNNExt within 0.4 %. Empty if
+// the algorithm does not support this convolution.
 std::optional<Bytes> ModelledWorkspace(std::string_view algorithm,
                                        const ConvProblem& problem,
                                        BatchSize batch);

@@ -18,7 +18,7 @@ std::string Shown(const Json& value) {
   return Excerpt(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-// Reads fields of one object; the first failure counts.
+// Reads the fields of one object; keeps the first failure.
 class FieldReader {
  public:
   FieldReader(const Json& object, std::string_view source)
@@ -87,9 +87,8 @@ Status CheckFields(const Json& json, std::string_view source) {
       "duplex",    "transfer_latency_us"};
   for (const auto& [key, value] : json.items()) {
     if (kKnown.count(key) > 0) continue;
-    return Fail(Code::kInvalidArgument,
-                "{}: there is no field '{}' in a device model", source,
-                Excerpt(key));
+    return Fail(Code::kInvalidArgument, "{}: a device model has no field '{}'",
+                source, Excerpt(key));
   }
   return {};
 }

@@ -8,8 +8,8 @@
 namespace ucudnn {
 namespace {
 
-// Keeps what nothing else beats in both time and workspace, and makes names
-// unique: two measured points of a batch may differ in math alone.
+// Keeps the Pareto front of time and workspace, and makes names unique: two
+// measured points of a batch may differ in math alone.
 void KeepFront(std::vector<TaskCost>* costs) {
   std::sort(costs->begin(), costs->end(),
             [](const TaskCost& a, const TaskCost& b) {
@@ -90,7 +90,7 @@ std::vector<TaskCost> CostsAt(const TrainingGraph& graph, const Task& task,
   if (work.fixed) return {{{}, Bytes(0), *work.fixed}};
   std::vector<TaskCost> costs;
   if (!work.measured.empty()) {
-    // An update is the same whatever the batch it was measured with.
+    // An update costs the same at any batch.
     const bool any_batch = task.kind == TaskKind::kUpdate;
     for (const MeasuredPoint& point : work.measured) {
       if (!any_batch && point.batch != batch) continue;

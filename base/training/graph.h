@@ -1,8 +1,8 @@
 #ifndef UCUDNN_BASE_TRAINING_GRAPH_H_
 #define UCUDNN_BASE_TRAINING_GRAPH_H_
 
-// One training iteration as what a memory planner sees of it: blocks of memory,
-// and tasks that read and write them. Made from a network's graph by
+// One training iteration as a memory planner sees it: blocks of memory, and
+// tasks that read and write them. Made from a network's graph by
 // base/training/build.h; costs come from base/training/costs.h.
 //
 //   conv1.forward: input, conv1.W -> conv1.Y
@@ -12,10 +12,10 @@
 //   conv1.backward_filter: input, d_conv1.Y -> conv1.dW
 //   conv1.update:  conv1.dW, conv1.W -> conv1.W
 //
-// Where an iteration has several rounds, each of a part of the mini-batch,
-// every task runs once a round, but updates in the last one only, and gradients
-// of weights are added up over the rounds: they stay on the device, and a task
-// that writes one reads it as well.
+// An iteration may have several rounds, each on a part of the mini-batch. Then
+// every task runs once per round, except updates, which run in the last round
+// only. Weight gradients accumulate over the rounds: they stay on the device,
+// and a task that writes one reads it as well.
 
 #include <cstddef>
 #include <cstdint>
@@ -47,8 +47,8 @@ std::string_view Name(BlockKind kind);
 struct MemoryBlock {
   std::string name;  // unique in the graph
   BlockKind kind = BlockKind::kActivation;
-  Bytes bytes;            // whatever the batch is
-  Bytes bytes_per_image;  // besides
+  Bytes bytes;            // independent of the batch
+  Bytes bytes_per_image;  // in addition
   // Holds its contents from one iteration to the next.
   bool persistent = false;
 
@@ -62,7 +62,7 @@ struct MemoryBlock {
 enum class TaskKind {
   kForward,
   kLoss,
-  kBackward,  // of what has no filter; of a normalisation all of it
+  kBackward,  // of layers without a filter; all of a normalisation
   kBackwardFilter,
   kBackwardData,
   kUpdate,
@@ -73,7 +73,7 @@ std::string_view Name(TaskKind kind);
 
 // One way to run a task on one batch.
 struct TaskCost {
-  Algorithm algorithm;  // its name is empty where there is no choice
+  Algorithm algorithm;  // its name is empty if there is no choice
   Bytes workspace;
   Nanoseconds time{0};
 
@@ -82,14 +82,14 @@ struct TaskCost {
 
 // What a task costs on any batch; see CostsAt.
 struct TaskWork {
-  // What convolutions and Gemm compute; otherwise bytes are what counts.
+  // Of convolutions and Gemm; the cost of other tasks follows from their bytes.
   double operations = 0;
   double operations_per_image = 0;
   std::optional<ConvProblem> conv;
-  // Measurements instead, where there are any: of convolutions by batch,
-  // algorithm and workspace; of others by batch.
+  // Measurements, which replace the estimate: for convolutions by batch,
+  // algorithm and workspace; for others by batch.
   std::vector<MeasuredPoint> measured;
-  // A time that nothing else determines.
+  // A fixed time, which overrides everything else.
   std::optional<Nanoseconds> fixed;
 
   friend bool operator==(const TaskWork&, const TaskWork&) = default;
@@ -101,18 +101,18 @@ struct Task {
   std::size_t layer = 0;            // in TrainingGraph::layers
   std::vector<std::size_t> reads;   // blocks, each once
   std::vector<std::size_t> writes;  // blocks, each once
-  // May run again, whenever its inputs are there, with the same outcome.
+  // Can run again whenever its inputs are present, with the same result.
   bool recomputable = false;
   TaskWork work = {};
 
   friend bool operator==(const Task&, const Task&) = default;
 };
 
-// A layer as planners count them: a node of the model, with the activations
-// that are computed in place on what it computes.
+// A layer as planners count it: a node of the model with the activations that
+// run in place on its output.
 struct TrainingLayer {
   std::string name;
-  std::string op_type;  // of the node, as ONNX names it; "loss" of the last
+  std::string op_type;  // the node's, as in ONNX; "loss" for the last
 
   friend bool operator==(const TrainingLayer&, const TrainingLayer&) = default;
 };
@@ -131,17 +131,17 @@ struct TrainingGraph {
   friend bool operator==(const TrainingGraph&, const TrainingGraph&) = default;
 };
 
-// The ways to run `task` undivided on `batch` images that no other one beats in
-// both time and workspace: by rising workspace and strictly falling time, so
-// that the first needs the least memory and the last is the fastest. Measured
-// points of just this batch where the task has measurements (none, if this
-// batch was not measured), else what the device model gives. Names of
-// algorithms are unique among them.
+// The Pareto front of ways to run `task` undivided on `batch` images: in order
+// of increasing workspace and strictly decreasing time, so that the first needs
+// the least memory and the last is the fastest. Measured points of exactly this
+// batch if the task has measurements (none, if this batch was not measured),
+// else the device model's estimates. The names of algorithms are unique among
+// them.
 std::vector<TaskCost> CostsAt(const TrainingGraph& graph, const Task& task,
                               BatchSize batch);
 
-// What CostsAt gives of a convolution for every batch up to `batch` that was
-// measured, as points for divisions (solver/wr.h); empty of other tasks.
+// The CostsAt of a convolution for every measured batch up to `batch`, as
+// points for divisions (solver/micro_batch/wr.h); empty for other tasks.
 // Without measurements: for the batch itself and the powers of two below it.
 std::vector<MeasuredPoint> PointsOf(const TrainingGraph& graph,
                                     const Task& task, BatchSize batch);

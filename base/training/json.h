@@ -25,11 +25,11 @@ namespace ucudnn {
 //    "tasks":[{"name":…,"kind":…,"layer":…,"reads":[…],"writes":[…],
 //     "recomputable":true,"costs":[{"batch":…,"algorithm":…,
 //     "workspace_bytes":…,"time_us":…}]}]}
-// A cost without a batch holds for any.
+// A cost without a batch holds for any batch.
 nlohmann::ordered_json ToJson(const TrainingGraph& graph,
                               const std::vector<BatchSize>& batches);
 
-// The batches that a plan's tasks run on, and the mini-batch; rising.
+// The batches that a plan's tasks run on, and the mini-batch; ascending.
 std::vector<BatchSize> BatchesOf(const MemoryPlan& plan, BatchSize batch);
 
 // The plan; its blocks and tasks are named as in `graph`.

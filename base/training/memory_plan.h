@@ -25,8 +25,8 @@
 
 namespace ucudnn {
 
-// Where events wait for each other in turn. Tasks run on kCompute, but
-// kHostUpdate ones on kHost; transfers on any other stream.
+// Events of one stream run one after the other. Tasks run on kCompute, except
+// kHostUpdate, which runs on kHost; transfers run on any other stream.
 enum class MemoryStream { kCompute, kHost, kD2h, kH2d, kCopy };
 inline constexpr std::array kMemoryStreams = {
     MemoryStream::kCompute, MemoryStream::kHost, MemoryStream::kD2h,
@@ -39,12 +39,12 @@ constexpr std::string_view Name(MemoryStream stream) {
 }
 
 enum class EventOp {
-  kAlloc,     // an instant: the range is the block's from here on
-  kFree,      // an instant: until here
+  kAlloc,     // an instant: the block owns the range from here on
+  kFree,      // an instant: the block owned the range until here
   kSync,      // an instant that only waits
   kCompute,   // runs a task
   kOffload,   // copies a block to the host
-  kPrefetch,  // and back
+  kPrefetch,  // copies it back
 };
 constexpr std::string_view Name(EventOp op) {
   constexpr std::array<std::string_view, 6> kNames = {
@@ -74,13 +74,13 @@ struct MemoryEvent {
   MemoryStream stream = MemoryStream::kCompute;
   Nanoseconds start{0};
   Nanoseconds duration{0};         // of compute and transfers
-  std::vector<std::size_t> after;  // earlier events of the round, rising
+  std::vector<std::size_t> after;  // earlier events of the round, ascending
   std::size_t block = 0;           // all but compute and sync
   std::size_t task = 0;            // compute
-  // Of alloc the block's; of compute the workspace, live while it runs (bytes
-  // 0 where there is none). A transfer has only bytes.
+  // For alloc, the block's range; for compute, the workspace, live while it
+  // runs (0 bytes if there is none); for a transfer, bytes only.
   MemoryRange range = {};
-  // How compute runs the round's batch; empty where there is one way only.
+  // How compute runs the round's batch; empty if there is only one way.
   std::vector<TaskPart> parts = {};
 
   Nanoseconds end() const { return start + duration; }
@@ -91,8 +91,8 @@ struct MemoryEvent {
 // A part of the mini-batch that is trained at once.
 struct MemoryRound {
   BatchSize batch;
-  std::int64_t count = 1;  // how often, one after the other
-  Nanoseconds time{0};     // of one
+  std::int64_t count = 1;  // repetitions, one after the other
+  Nanoseconds time{0};     // of one repetition
   std::vector<MemoryEvent> events;
 
   friend bool operator==(const MemoryRound&, const MemoryRound&) = default;
@@ -106,14 +106,14 @@ struct ResidentBlock {
 };
 
 struct MemoryPlan {
-  std::string policy;  // as it was asked for
-  std::string choice;  // what the policy chose, where it had a choice
+  std::string policy;  // as requested
+  std::string choice;  // what the policy chose, if it had a choice
   BatchSize sub_batch;
   Bytes budget;
   Bytes alignment{256};
   int gpus = 1;
-  // On the device when a round starts: persistent blocks that stay, inputs. A
-  // persistent block that is not listed lives on the host.
+  // On the device when a round starts: persistent blocks that stay, and inputs.
+  // A persistent block that is not listed lives on the host.
   std::vector<ResidentBlock> resident;
   // Their images add up to the mini-batch. The last one has count 1 and is the
   // only one with updates.
@@ -124,11 +124,12 @@ struct MemoryPlan {
   Nanoseconds stall{0};  // time without a task on kCompute
   Bytes peak;            // the largest offset + bytes
   Bytes load;            // the largest sum of live bytes
-  Bytes host;            // of all blocks with a copy on the host, but inputs
+  Bytes host;            // of all blocks with a copy on the host, except inputs
   Bytes offloaded;
   Bytes prefetched;
-  // All blocks at once, and every task fastest without a pause. The time is
-  // absent where a task was not measured at the mini-batch.
+  // With all blocks on the device at once, and every task at its fastest
+  // without a pause. The time is absent if a task was not measured at the
+  // mini-batch.
   std::optional<Nanoseconds> ideal_time;
   std::optional<Bytes> ideal_bytes;
   // No plan of this kind within the budget takes less.

@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 5> kOps = {
 Result<std::string_view> ParseOp(std::string_view field) {
   if (std::find(kOps.begin(), kOps.end(), field) != kOps.end()) return field;
   return Fail(Code::kInvalidArgument,
-              "'{}' is no task; forward, backward, backward_filter, "
+              "'{}' is not a task; forward, backward, backward_filter, "
               "backward_data or update is accepted",
               Excerpt(field));
 }

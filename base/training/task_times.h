@@ -1,7 +1,7 @@
 #ifndef UCUDNN_BASE_TRAINING_TASK_TIMES_H_
 #define UCUDNN_BASE_TRAINING_TASK_TIMES_H_
 
-// Measured times of tasks that are no convolutions: the rows of a profile
+// Measured times of tasks other than convolutions: the rows of a profile
 // (base/profile.h) whose algorithm is NONE. Their layer is the node's name,
 // their op forward, backward, backward_filter, backward_data or update.
 
@@ -24,10 +24,10 @@ struct TaskTime {
   friend bool operator==(const TaskTime&, const TaskTime&) = default;
 };
 
-// Reads these rows, of the device, network, layout and precision of `filter`
-// where it has them, sorted by node, op and batch; other rows are passed over
-// unread. Empty if there are none. kInvalidArgument, naming line and column: a
-// field does not parse; the rows are of several devices or networks.
+// Reads these rows, of the device, network, layout and precision that `filter`
+// names, sorted by node, op and batch; other rows are skipped. Empty if there
+// are none. kInvalidArgument, naming line and column: a field does not parse;
+// the rows are of several devices or networks.
 // O(rows log rows).
 Result<std::vector<TaskTime>> ParseTaskTimesCsv(std::string_view text,
                                                 const ProfileFilter& filter,

@@ -103,7 +103,7 @@ TEST(ConvProblemTest, RefusesTextsThatAreNotCanonical) {
         std::tuple{"r5s5", "r50s5", "filter's height is 50"},
         std::tuple{"h27w27", "w27h27", "should name hw"},
         std::tuple{"h27w27", "h27w99999999999", "not a whole number"},
-        std::tuple{"NHWC", "NHWC-", "goes on after the layout"},
+        std::tuple{"NHWC", "NHWC-", "there is text after the layout"},
         std::tuple{"TRUE_HALF", "FP31", "FP32, TF32, TRUE_HALF"}}) {
     std::string text = good;
     text.replace(text.find(from), std::string(from).size(), to);
@@ -127,14 +127,14 @@ TEST(ConvProblemTest, KnowsShapesAndOperations) {
   EXPECT_EQ(strided.output(), (Spatial{1, 10, 9}));
 }
 
-TEST(ConvProblemTest, RefusesSizesThatCannotBeCounted) {
+TEST(ConvProblemTest, RefusesSizesThatAreTooLarge) {
   ConvGeometry g;
   g.channels = 1 << 30;
   g.input = {1, 1 << 20, 1 << 20};
   EXPECT_THAT(Validate(g).error().message, HasSubstr("too large"));
 }
 
-TEST(ConvProblemTest, AdmitsOnlyPrecisionsThatRise) {
+TEST(ConvProblemTest, AdmitsOnlyAtLeastAsPreciseArithmetic) {
   EXPECT_TRUE(Admits(Precision::kTrueHalf, Precision::kPseudoHalf));
   EXPECT_TRUE(Admits(Precision::kTf32, Precision::kFp32));
   EXPECT_FALSE(Admits(Precision::kPseudoHalf, Precision::kTrueHalf));

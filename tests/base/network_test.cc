@@ -92,7 +92,7 @@ TEST(NetworkTest, NamesPlaceValueAndWhatIsAccepted) {
   }
 }
 
-TEST(NetworkTest, RefusesTablesThatAreNoNetwork) {
+TEST(NetworkTest, RefusesTablesThatAreNotNetworks) {
   const std::string header = kHeader;
   const std::string row = "conv1,3,9,9,4,3,3,1,1,1,1,1\n";
   EXPECT_THAT(ErrorOf(""), HasSubstr("it is empty"));
@@ -109,7 +109,7 @@ TEST(NetworkTest, RefusesTablesThatAreNoNetwork) {
               HasSubstr("more than the padded"));
 }
 
-TEST(NetworkTest, WantsOptionalColumnsTogether) {
+TEST(NetworkTest, RequiresAllOptionalColumnsOfAGroup) {
   std::string header = kHeader;
   header.pop_back();
   EXPECT_THAT(ErrorOf(header + ",dilation_w\n"), HasSubstr("'dilation_h'"));

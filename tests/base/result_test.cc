@@ -23,7 +23,7 @@ Status Check(int n) {
   return {};
 }
 
-TEST(ResultTest, HandsTheFirstErrorUp) {
+TEST(ResultTest, ReturnsTheFirstError) {
   EXPECT_EQ(Quarter(8).value(), 2);
   EXPECT_EQ(Quarter(6).error(), (Error{Code::kInvalidArgument, "3 is odd"}));
   EXPECT_EQ(Quarter(5).error().message, "5 is odd");
@@ -58,7 +58,7 @@ TEST(ResultTest, NumbersAndNamesCodesAsGrpcDoes) {
   }
 }
 
-TEST(ResultDeathTest, AbortsWhereAnInvariantIsBroken) {
+TEST(ResultDeathTest, AbortsWhenAnInvariantIsBroken) {
   EXPECT_DEATH(UCUDNN_CHECK(1 + 1 == 3), "result_test.cc:.*1 \\+ 1 == 3");
 }
 

@@ -27,7 +27,7 @@ TEST(BuffersTest, ReadsColumnsByNameInAnyOrder) {
   EXPECT_THAT(read->buffers, ElementsAre(Buffer{0, 3, 4_B}, Buffer{3, 9, 8_B}));
 }
 
-TEST(BuffersTest, AcceptsWhatIsNeverLiveOrHasNoSize) {
+TEST(BuffersTest, AcceptsBuffersThatAreNeverLiveOrEmpty) {
   const auto read =
       ParseBuffersCsv("id,lower,upper,size\na,3,3,4\nb,0,1,0\n", "b.csv");
   ASSERT_TRUE(read) << read.error().message;

@@ -11,7 +11,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// All rows of a table with the columns a and b, or the first error's message.
+// All rows of a table with the columns a and b, or the first error.
 Result<std::vector<std::string>> Rows(std::string_view text) {
   UCUDNN_ASSIGN_OR_RETURN(CsvReader csv, CsvReader::Open(text, "t.csv"));
   UCUDNN_ASSIGN_OR_RETURN(const CsvColumn a, csv.Require("a"));

@@ -78,7 +78,7 @@ TEST_F(FileTest, BoundsWhatItReads) {
   const auto plain = Read(8_B);
   EXPECT_EQ(plain.error().code, Code::kResourceExhausted);
   EXPECT_THAT(plain.error().message,
-              AllOf(HasSubstr(path_), HasSubstr("more than 8")));
+              AllOf(HasSubstr(path_), HasSubstr("larger than 8")));
   Write(Gzip(std::string(1 << 20, 'z')));
   EXPECT_TRUE(Read(1_MiB));
   EXPECT_EQ(Read(Bytes((1 << 20) - 1)).error().code, Code::kResourceExhausted);

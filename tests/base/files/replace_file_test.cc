@@ -41,7 +41,7 @@ TEST_F(ReplaceFileTest, SaysWhyAFileCannotBeWritten) {
   ASSERT_FALSE(written);
   EXPECT_THAT(written.error().message,
               StartsWith((folder_ / "file").string() + " cannot be created"));
-  // A folder is in the way; the temporary file does not stay.
+  // A folder is in the way; the temporary file is removed.
   fs::create_directories(folder_ / "taken" / "x");
   EXPECT_FALSE(ReplaceFile(folder_ / "taken", "y"));
   EXPECT_EQ(Entries(), 2);

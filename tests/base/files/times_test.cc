@@ -21,7 +21,7 @@ Error ErrorOf(std::string_view text, std::string_view model = "") {
   return times ? Error{Code::kOk, "no error"} : times.error();
 }
 
-TEST(TimesTest, ReadsMicrosecondsByRisingBatch) {
+TEST(TimesTest, ReadsMicrosecondsInOrderOfBatch) {
   EXPECT_THAT(ParseTimesCsv("gpu,batch,time_us\n"
                             "v100,64,10.5\nk80,32,99\nv100,32,12\n",
                             "", "t.csv")
@@ -65,14 +65,14 @@ TEST(TimesTest, LooksOnlyAtTheRowsOfTheModel) {
               StartsWith("t.csv:3: column 'batch': ''"));
 }
 
-TEST(TimesTest, NamesTheModelsWhereOneMustBeChosen) {
+TEST(TimesTest, ListsTheModelsIfOneMustBeChosen) {
   const std::string_view text = "model,gpu,batch,time_us\nB,k,1,5\nA,k,1,6\n";
   EXPECT_EQ(ErrorOf(text).code, Code::kInvalidArgument);
   EXPECT_THAT(ErrorOf(text).message,
               HasSubstr("several models; choose one of A, B"));
   EXPECT_EQ(ErrorOf(text, "C").code, Code::kNotFound);
   EXPECT_THAT(ErrorOf(text, "C").message,
-              HasSubstr("no times of model 'C', but of A, B"));
+              HasSubstr("no times of model 'C', only of A, B"));
   EXPECT_THAT(ErrorOf("gpu,batch,time_us\nk,1,5\n", "A").message,
               HasSubstr("there is no column 'model'"));
   EXPECT_TRUE(ParseTimesCsv("model,gpu,batch,time_us\nB,k,1,5\n", "", "t"));

@@ -1,4 +1,4 @@
-// The graph that a model is: order, names, parameters and gradients.
+// The graph of a model: order, names, parameters and gradients.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST(OnnxGraphTest, SortsNodesTopologically) {
                           ElementsAre(1, 2)));
 }
 
-TEST(OnnxGraphTest, GivesEveryNodeANameOfItsOwn) {
+TEST(OnnxGraphTest, GivesEveryNodeAUniqueName) {
   onnx::ModelProto model = Model(
       "g (float[N,3,8,8] x, float[3,3,1,1] w) => (float[N,3,8,8] e) {"
       "a = Conv(x, w)  b = Conv(a, w)  c = Conv(b, w)  d = Conv(c, w)"
@@ -119,7 +119,7 @@ TEST(OnnxGraphTest, DoesNotNeedTheWeights) {
   EXPECT_EQ(NetworkOf(Read(model).value()).layers[0].geometry.filters, 400);
 }
 
-TEST(OnnxGraphTest, TakesTheFirstInputForDataWhereNothingTells) {
+TEST(OnnxGraphTest, AssumesThatTheFirstInputIsData) {
   const Graph graph = Parsed(Single("1,3,8,8", "8,3,1,1", "Conv(x, w)"));
   EXPECT_THAT(graph.tensors[0].shape, ElementsAre(8, 3, 8, 8));
   EXPECT_TRUE(graph.tensors[1].parameter);

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_TESTS_BASE_ONNX_MODELS_H_
 #define UCUDNN_TESTS_BASE_ONNX_MODELS_H_
 
-// Small ONNX models as text, and what reading them gives.
+// Small ONNX models as text, and helpers that read them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ inline Error ErrorOf(const std::string& graph) {
   return ErrorOf(Read(Model(graph)));
 }
 
-// A graph of the one convolution `node`, which makes y of x.
+// A graph of the single convolution `node`, from x to y.
 inline std::string Single(const std::string& x, const std::string& w,
                           const std::string& node) {
   return "g (float[" + x + "] x, float[" + w +

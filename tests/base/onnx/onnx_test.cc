@@ -1,4 +1,4 @@
-// Models of one convolution, and what is refused.
+// Models of one convolution, and models that are refused.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -199,7 +199,7 @@ TEST(OnnxTest, RefusesBrokenGraphs) {
   EXPECT_THAT(ErrorOf(inputs + "{ y = Relu(nothing) }").message,
               HasSubstr("reads tensor 'nothing', which nothing computes"));
   EXPECT_THAT(ErrorOf(inputs + "{ y = Relu(x)  y = Relu(x) }").message,
-              HasSubstr("computes tensor 'y', which is already there"));
+              HasSubstr("computes tensor 'y', which already exists"));
   EXPECT_THAT(ErrorOf(inputs + "{ x = Relu(x)  y = Relu(x) }").message,
               HasSubstr("computes tensor 'x'"));
   EXPECT_THAT(
@@ -215,7 +215,7 @@ TEST(OnnxTest, RefusesBrokenGraphs) {
               HasSubstr("com.example"));
 }
 
-TEST(OnnxTest, RefusesWhatIsTooLargeToBeCounted) {
+TEST(OnnxTest, RefusesShapesThatAreTooLarge) {
   EXPECT_THAT(ErrorOf("g (float[N,4611686018427387904,8,8] x) => (float y) {"
                       "y = Relu(x) }")
                   .message,
@@ -247,7 +247,7 @@ TEST(OnnxTest, RefusesControlFlowAndFunctions) {
   EXPECT_THAT(ErrorOf(Read(model)).message, HasSubstr("sparse initializers"));
 }
 
-TEST(OnnxTest, RefusesBytesThatAreNoModel) {
+TEST(OnnxTest, RefusesBytesThatAreNotAModel) {
   const auto read = [](const std::string& bytes) {
     return ErrorOf(ReadOnnx(bytes, "net", BatchSize(1), "m.onnx"));
   };
@@ -280,7 +280,7 @@ TEST(OnnxTest, AcceptsModelsOfLaterVersions) {
   EXPECT_TRUE(Read(model)) << ErrorOf(Read(model)).message;
 }
 
-TEST(OnnxTest, WantsAConvolutionInANetwork) {
+TEST(OnnxTest, RequiresAConvolutionInANetwork) {
   const auto network =
       ParseNetwork(Model("g (float[N,3] x) => (float[N,3] y) { y = Relu(x) }")
                        .SerializeAsString(),

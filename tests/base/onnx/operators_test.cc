@@ -1,6 +1,6 @@
 // Random models of every operator that the ONNX library knows: reading them
-// gives a graph or an error, never a crash or a hang. Libraries trust their
-// input more than we may.
+// gives a graph or an error, never a crash or a hang. The library trusts its
+// input; we must not.
 
 #include <gtest/gtest.h>
 #include <onnx/defs/schema.h>
@@ -77,7 +77,7 @@ class ModelMaker {
     tensor->set_data_type(onnx::TensorProto::INT64);
     const int elements = Below(6);
     if (Below(4) > 0) tensor->add_dims(elements);
-    // Now and then another number than the shape tells.
+    // Sometimes the number does not match the shape.
     for (int i = Below(8) > 0 ? elements : Below(6); i > 0; --i) {
       tensor->add_int64_data(Value());
     }

@@ -17,7 +17,7 @@ using ::testing::SizeIs;
 
 std::string Data(const std::string& name) { return test::DataPath(name); }
 
-// Geometries alone, in order: names differ between the two forms.
+// Only the geometries, in order: names differ between the two forms.
 std::vector<ConvGeometry> Geometries(const Network& network) {
   std::vector<ConvGeometry> geometries;
   for (const ConvLayer& layer : network.layers) {

@@ -71,7 +71,7 @@ TEST_F(ConfigFileTest, LeavesTheOthersAsTheyAre) {
   EXPECT_EQ(lease_ms_, 500);
 }
 
-TEST_F(ConfigFileTest, GivesWayToTheCommandLineAndTheEnvironment) {
+TEST_F(ConfigFileTest, IsOverriddenByTheCommandLineAndTheEnvironment) {
   ASSERT_TRUE(
       Read("name = \"file\"\nlease-ms = 200\nfrom = \"file\"\n"
            "gpus = [0, 2]\n"));
@@ -84,7 +84,7 @@ TEST_F(ConfigFileTest, GivesWayToTheCommandLineAndTheEnvironment) {
   EXPECT_EQ(lease_ms_, 200);
 }
 
-TEST_F(ConfigFileTest, RefusesAKeyThatIsNoOption) {
+TEST_F(ConfigFileTest, RefusesUnknownKeys) {
   EXPECT_EQ(Refusal("name = \"a\"\n\nleese-ms = 200\n"),
             path_ +
                 ":3: there is no setting 'leese-ms'; accepted are name, "
@@ -108,7 +108,7 @@ TEST_F(ConfigFileTest, RefusesAValueThatItsOptionWouldRefuse) {
   EXPECT_THAT(Refusal("gpus = [0, \"x\"]\n"), HasSubstr("'0,x'"));
 }
 
-TEST_F(ConfigFileTest, RefusesWhatNoOptionTakes) {
+TEST_F(ConfigFileTest, RefusesTypesThatNoOptionAccepts) {
   EXPECT_THAT(Refusal("name = {a = 1}\n"),
               StartsWith(path_ + ":1: name: a string, a number"));
   EXPECT_THAT(Refusal("name = 2020-01-01\n"), HasSubstr("a string, a number"));
@@ -116,7 +116,7 @@ TEST_F(ConfigFileTest, RefusesWhatNoOptionTakes) {
   EXPECT_THAT(Refusal("name = [\"a\", \"b\"]\n"), HasSubstr("'a,b'"));
 }
 
-TEST_F(ConfigFileTest, NamesTheLineOfWhatIsNoToml) {
+TEST_F(ConfigFileTest, NamesTheLineOfASyntaxError) {
   EXPECT_THAT(Refusal("name = \"a\"\nlease-ms\n"), StartsWith(path_ + ":"));
   EXPECT_THAT(Refusal("name = \"a\"\nname = \"b\"\n"),
               StartsWith(path_ + ":2: "));
@@ -126,7 +126,7 @@ TEST_F(ConfigFileTest, SaysWhichOfSeveralMistakesComesFirst) {
   EXPECT_THAT(Refusal("z = 1\na = 1\n"), StartsWith(path_ + ":1: "));
 }
 
-TEST_F(ConfigFileTest, NamesAFileThatIsNotThere) {
+TEST_F(ConfigFileTest, NamesAMissingFile) {
   const Status read = ReadConfigFile(folder_ / "none.toml", app_);
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().code, Code::kInvalidArgument);

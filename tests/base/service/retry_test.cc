@@ -24,7 +24,7 @@ Attempt Done() { return {{}, true}; }
 
 class RetryTest : public ::testing::Test {
  protected:
-  // Runs Retry against a script whose last entry repeats; each try takes
+  // Runs Retry against a script whose last entry repeats; each attempt takes
   // `cost_`.
   Retried Play(std::vector<Attempt> script, std::size_t endpoints = 1) {
     std::size_t next = 0;
@@ -149,7 +149,7 @@ TEST_F(RetryTest, StopsAwaitingWhenTheCoordinatorIsGone) {
   EXPECT_LE(now_ - start, 11s);
 }
 
-TEST_F(RetryTest, TriesEachOfTheListOnceInOneRound) {
+TEST_F(RetryTest, TriesEachCoordinatorOnceInOneRound) {
   policy_ = RetryPolicy::OneRound(10s);
   const Retried result = Play({Transport(Code::kUnavailable)}, 3);
   EXPECT_THAT(tried_, ElementsAre(0, 1, 2));
@@ -172,7 +172,7 @@ TEST_F(RetryTest, HasItsBudgetLeftWhenACoordinatorLeavesAfterLongWork) {
       {Transport(Code::kUnavailable), Transport(Code::kUnavailable), Done()});
   EXPECT_TRUE(result.status);
   EXPECT_THAT(waits_, ElementsAre(100ms, 200ms));
-  // One that leaves each time is not asked for ever.
+  // A coordinator that leaves every time is not retried for ever.
   EXPECT_FALSE(Play({Transport(Code::kUnavailable)}).status);
 }
 

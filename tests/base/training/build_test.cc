@@ -36,7 +36,7 @@ std::vector<std::string> Lines(const TrainingGraph& graph) {
   return lines;
 }
 
-TEST(BuildTrainingGraphTest, ComputesActivationsInPlaceButForPooling) {
+TEST(BuildTrainingGraphTest, ComputesActivationsInPlaceExceptForPooling) {
   test::NetworkBuilder n("net", 4);
   auto x = n.Relu("conv1", n.Conv("conv1", n.Input(3, 8), 2, 3));
   x = n.Relu("pool1", n.Pool("pool1", x, 2, 2));
@@ -60,7 +60,7 @@ TEST(BuildTrainingGraphTest, ComputesActivationsInPlaceButForPooling) {
                   "conv1.update: conv1.dW conv1.W -> conv1.W"));
 }
 
-TEST(BuildTrainingGraphTest, SizesFollowThePrecisionButForNormalisations) {
+TEST(BuildTrainingGraphTest, SizesFollowThePrecisionExceptForNormalisations) {
   test::NetworkBuilder n("net", 4);
   auto x = n.BatchNorm("bn", n.Conv("conv", n.Input(3, 8), 2, 3));
   n.Same("drop", "Dropout", {x});
@@ -96,7 +96,7 @@ TEST(BuildTrainingGraphTest, ErrorsOfASumShareOneBlockUntilAReaderAddsToIt) {
           "a.forward: input a.W -> a.Y", "b.forward: a.Y b.W -> b.Y",
           "sum.forward: b.Y a.Y -> sum.Y", "loss: sum.Y labels -> d_sum.Y",
           "b.backward_filter: a.Y d_sum.Y -> b.dW",
-          // b's own error lies there still: a new block.
+          // The block still holds b's own gradient, so this is a new one.
           "b.backward_data: d_sum.Y b.W -> d_a.Y", "b.update: b.dW b.W -> b.W",
           "a.backward_filter: input d_a.Y -> a.dW",
           "a.update: a.dW a.W -> a.W"));
@@ -113,7 +113,7 @@ TEST(BuildTrainingGraphTest, FurtherReadersAddToTheGradient) {
                                "b.backward_data: d_b.Y b.W d_a.Y -> d_a.Y"}));
 }
 
-TEST(BuildTrainingGraphTest, AnOperandThatComesTwiceHasOneGradient) {
+TEST(BuildTrainingGraphTest, AnOperandThatAppearsTwiceHasOneGradient) {
   test::NetworkBuilder n("net", 4);
   const auto x = n.Conv("a", n.Input(3, 8), 2, 3);
   n.Concat("out", {x, x});
@@ -140,7 +140,7 @@ TEST(BuildTrainingGraphTest, PaperFusionNormalisesInPlace) {
                           "conv.update: conv.dW conv.W -> conv.W"));
 }
 
-TEST(BuildTrainingGraphTest, NamesTheNodeWhoseOperatorItDoesNotKnow) {
+TEST(BuildTrainingGraphTest, NamesTheNodeWithAnUnsupportedOperator) {
   test::NetworkBuilder n("net", 4);
   n.Same("odd", "Erf", {n.Conv("conv", n.Input(3, 8), 2, 3)});
   const auto graph = BuildTrainingGraph(n.Finish(), {});

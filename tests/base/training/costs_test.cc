@@ -43,7 +43,7 @@ TEST(CostsTest, WithoutMeasurementsFollowTheDevicesRates) {
               ElementsAre(TaskCost{{}, Bytes(0), Nanoseconds(10000 + 6168)}));
 }
 
-TEST(CostsTest, MeasuredConvolutionsKeepWhatNothingBeatsAtTheBatch) {
+TEST(CostsTest, MeasuredConvolutionsKeepTheParetoFrontAtTheBatch) {
   TrainingGraph graph = Chain(8);
   const auto profile =
       ParseProfileCsv(std::string(kHeader) +
@@ -83,7 +83,7 @@ TEST(CostsTest, MeasuredTasksReplaceTheRates) {
               ElementsAre(TaskCost{{}, Bytes(0), Nanoseconds(5000)}));
 }
 
-TEST(TaskTimesTest, NamePlaceAndValueOfWhatIsWrong) {
+TEST(TaskTimesTest, ErrorsNamePlaceAndValue) {
   const auto error = [](const std::string& rows) {
     const auto times =
         ParseTaskTimesCsv(std::string(kHeader) + rows, {}, "p.csv");
