@@ -11,7 +11,7 @@
 namespace ucudnn {
 namespace {
 
-// Of a device that is waited for.
+// The event of a device whose host waits for it.
 class HostEvent final : public Event {
  public:
   explicit HostEvent(Device& device) : device_(device) {}

@@ -1,9 +1,9 @@
 #ifndef UCUDNN_DEVICE_DEVICE_H_
 #define UCUDNN_DEVICE_DEVICE_H_
 
-// What one device can do for us: say which algorithms solve a convolution of a
-// batch and with how much workspace, run one of them, and time it. Backends:
-// cuDNN (device/cudnn), oneDNN on CPUs (device/onednn), recorded profiles
+// The port to one device: it lists the algorithms that solve a convolution of a
+// batch with their workspaces, runs one of them, and times it. Backends: cuDNN
+// (device/cudnn), oneDNN on CPUs (device/onednn), recorded profiles
 // (device/recorded). The agent measures through this port, the client library
 // executes plans through it.
 //
@@ -17,7 +17,7 @@
 // Tensors are packed in the problem's layout and precision; the batch is the
 // outermost dimension, so a micro-batch is a pointer offset.
 //
-// A Device and what it made belong to one thread at a time. Objects it made
+// A Device and the objects it made belong to one thread at a time. The objects
 // must not outlive it.
 
 #include <cstdint>
@@ -47,7 +47,7 @@ struct Candidate {
   Algorithm algorithm;
   Bytes workspace;
   // Slower than the others by orders of magnitude, as oneDNN's reference
-  // implementations are: measured only where no other one fits.
+  // implementations are: measured only if no other one fits.
   bool last_resort = false;
 };
 
@@ -87,11 +87,11 @@ struct ConvArgs {
   float beta = 0.0F;
 };
 
-// One algorithm made ready for one problem and batch.
+// One algorithm prepared for one problem and batch.
 class Convolution {
  public:
   virtual ~Convolution() = default;
-  // What Run needs, whatever alpha and beta; equals what ListAlgorithms told.
+  // What Run needs, whatever alpha and beta; equals what ListAlgorithms listed.
   virtual Bytes workspace() const = 0;
   // Enqueues the convolution in the device's order of work; pointers are to
   // device memory, the workspace aligned to 256 bytes, the operands to their
@@ -106,14 +106,14 @@ class Convolution {
 class Event {
  public:
   virtual ~Event() = default;
-  // Moves the event to the end of what is enqueued now. Before the first time
-  // the others are of no use.
+  // Moves the event to the end of what is enqueued now. Call it before the
+  // other functions.
   virtual Status Set() = 0;
-  // Whether the device is past it, or what failed on the way; waits for
-  // nothing.
+  // Whether the device has reached it, or the error that came before it; does
+  // not wait.
   virtual Result<bool> Reached() = 0;
-  // The time on the device from `start`, a event of the same device, to this;
-  // both are reached.
+  // The time on the device from `start`, an event of the same device, to this
+  // one; both have been reached.
   virtual Result<Nanoseconds> Since(const Event& start) const = 0;
 };
 
@@ -123,9 +123,8 @@ class Device {
 
   virtual const DeviceInfo& info() const = 0;
 
-  // The last-level cache, which all that runs on the device shares, where the
-  // operands of short runs may still lie from the run before; 0 where it is not
-  // known. Always the same.
+  // The size of the last-level cache, where the operands of the previous short
+  // run may still be; 0 if unknown. Constant.
   virtual Bytes cache() const { return Bytes(); }
 
   // Every algorithm that solves `problem` for `batch` images, in a stable
@@ -134,16 +133,16 @@ class Device {
   virtual Result<std::vector<Candidate>> ListAlgorithms(
       const ConvProblem& problem, BatchSize batch) = 0;
 
-  // What ListAlgorithms tells, in the order in which the device would take the
-  // algorithms as long as nothing was measured: as listed, unless it has an
-  // opinion. Stable; costs no time on the device.
+  // The result of ListAlgorithms, in the order in which the device would choose
+  // without measurements: as listed, unless it has heuristics. Stable; costs no
+  // time on the device.
   virtual Result<std::vector<Candidate>> SuggestAlgorithms(
       const ConvProblem& problem, BatchSize batch) {
     return ListAlgorithms(problem, batch);
   }
 
-  // What ListAlgorithms tells, for each of the batches in their order; on
-  // several threads where that is much work for the host.
+  // The results of ListAlgorithms for the batches in their order; on several
+  // threads if listing is much work for the host.
   virtual std::vector<Result<std::vector<Candidate>>> ListAlgorithmsOfEach(
       const ConvProblem& problem, std::span<const BatchSize> batches);
 
@@ -154,8 +153,7 @@ class Device {
 
   // Aligned to at least 256 bytes; kResourceExhausted if there is not enough.
   virtual Result<DeviceBuffer> Allocate(Bytes size) = 0;
-  // Memory of the host that copies to and from the device go fastest with; by
-  // default any.
+  // Host memory that copies to and from the device fastest; by default any.
   virtual Result<DeviceBuffer> AllocateHost(Bytes size);
   virtual Status Upload(void* device, const void* host, Bytes size) = 0;
   virtual Status Download(void* host, const void* device, Bytes size) = 0;
@@ -167,25 +165,25 @@ class Device {
   virtual Result<Nanoseconds> Time(const std::function<Status()>& work) = 0;
   struct EnqueuedTime {
     Nanoseconds device{0};
-    // Of the host, to enqueue it; 0 where the host computes itself, and where
-    // it had to wait for the device.
+    // The host's time to enqueue the work; 0 if the host computes itself, or
+    // had to wait for the device.
     Nanoseconds host{0};
   };
-  // The same where the device begins once all of `work` is enqueued: what it
-  // takes in a row of other work, whose enqueueing is far ahead. `work` has run
-  // before and does not wait for the device.
+  // The same, with all of `work` enqueued before the device begins: its time
+  // within a sequence of work that is enqueued far ahead. `work` has run before
+  // and does not wait for the device.
   virtual Result<EnqueuedTime> TimeEnqueued(
       const std::function<Status()>& work) {
     UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, Time(work));
     return EnqueuedTime{.device = time};
   }
-  // By default a event whose Set waits for the device, and notes the time.
+  // By default an event whose Set waits for the device and records the time.
   virtual Result<std::unique_ptr<Event>> MakeEvent();
-  // Waits until all that was enqueued is done; reports what failed in it.
+  // Waits until all enqueued work is done; returns its error, if any.
   virtual Status Synchronize() = 0;
 
-  // Whose work the device is busy with besides ours, for people; empty if
-  // nobody's. The agent does not measure meanwhile.
+  // Who else is using the device, for people; empty if nobody is. The agent
+  // does not measure meanwhile.
   virtual std::string BusyWith() { return {}; }
 };
 
@@ -194,11 +192,11 @@ class Device {
 Status UploadRepeated(Device& device, const DeviceBuffer& buffer,
                       std::span<const char> pattern);
 
-// What the device would take for `problem` on `batch` images, undivided and
-// unmeasured, with at most `limit` of workspace: the first of
-// SuggestAlgorithms that fits. kFailedPrecondition, naming the smallest limit
-// that would do, if none does; kUnimplemented if the device has none; what
-// SuggestAlgorithms fails with otherwise.
+// What the device would choose for `problem` on `batch` images, undivided and
+// without measurements, with at most `limit` of workspace: the first of
+// SuggestAlgorithms that fits. kFailedPrecondition, naming the smallest
+// sufficient limit, if none fits; kUnimplemented if the device has none;
+// otherwise the errors of SuggestAlgorithms.
 Result<Candidate> SuggestWithin(Device& device, const ConvProblem& problem,
                                 BatchSize batch, Bytes limit);
 

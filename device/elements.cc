@@ -24,7 +24,7 @@ float HalfToFloat(std::uint16_t half) {
   return negative ? -value : value;
 }
 
-// Of a float that a half represents exactly as a normal number.
+// The bits of a float that half represents exactly as a normal number.
 std::uint16_t ExactHalf(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t exponent = ((bits >> 23) & 0xffU) - 127 + 15;
@@ -37,7 +37,7 @@ bool IsHalf(Precision precision) {
          precision == Precision::kPseudoHalf;
 }
 
-// SplitMix64: small, fast and good enough for test data.
+// SplitMix64, good enough for test data.
 std::uint64_t Next(std::uint64_t& state) {
   std::uint64_t z = (state += 0x9e3779b97f4a7c15U);
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;

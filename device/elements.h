@@ -1,7 +1,7 @@
 #ifndef UCUDNN_DEVICE_ELEMENTS_H_
 #define UCUDNN_DEVICE_ELEMENTS_H_
 
-// Tensor elements in the form that devices hold them.
+// Tensor elements in the form in which devices hold them.
 
 #include <cstdint>
 #include <string>
@@ -16,7 +16,7 @@ namespace ucudnn {
 std::string RandomElements(std::int64_t count, Precision precision,
                            std::uint64_t seed);
 
-// The elements as numbers. `bytes` is a whole number of them.
+// The elements as numbers. `bytes` holds a whole number of elements.
 std::vector<float> DecodeElements(const std::string& bytes,
                                   Precision precision);
 

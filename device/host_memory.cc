@@ -28,7 +28,7 @@ Result<DeviceBuffer> AllocateHostMemory(Bytes size) {
                 size.count());
   }
   constexpr std::size_t kAlignment = 256;
-  // Not worth asking the system for.
+  // Too small to be worth a query to the system.
   constexpr Bytes kSmall = 16_MiB;
   const Bytes available = size <= kSmall ? kSmall : AvailableHostMemory();
   void* memory = nullptr;
@@ -39,9 +39,8 @@ Result<DeviceBuffer> AllocateHostMemory(Bytes size) {
                                 std::max<std::size_t>(units, 1) * kAlignment);
   }
   if (memory == nullptr) {
-    return Fail(Code::kResourceExhausted,
-                "{} bytes are asked for, {} are available", size.count(),
-                AvailableHostMemory().count());
+    return Fail(Code::kResourceExhausted, "{} bytes requested, {} available",
+                size.count(), AvailableHostMemory().count());
   }
   return DeviceBuffer(memory, size, [](void* p) { std::free(p); });
 }

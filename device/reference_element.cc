@@ -54,7 +54,7 @@ void ForEach(const Spatial& extents, F&& f) {
   }
 }
 
-// The input's position that the filter's `tap` reads for the output's `at`;
+// The input position that filter position `tap` reads for output position `at`;
 // false if it is padding.
 bool InputOf(const ConvGeometry& g, const Spatial& at, const Spatial& tap,
              Spatial* input) {
@@ -65,8 +65,8 @@ bool InputOf(const ConvGeometry& g, const Spatial& at, const Spatial& tap,
   return true;
 }
 
-// The output's position for which the filter's `tap` reads the input's `at`;
-// false if there is none.
+// The output position for which filter position `tap` reads input position
+// `at`; false if there is none.
 bool OutputOf(const ConvGeometry& g, const Spatial& at, const Spatial& tap,
               Spatial* output) {
   const Spatial extents = g.output();
@@ -92,7 +92,7 @@ ReferenceElement ComputeElement(const ConvProblem& problem, BatchSize batch,
   const Packed filter = {group_channels, g.filter, problem.layout};
   const Packed output = {g.filters, g.output(), problem.layout};
   ReferenceElement sum;
-  // Few operands repeat, and division is slow.
+  // Few operands repeat, and division is slow, so avoid the modulo if possible.
   const auto value = [](const std::vector<float>& values, std::size_t i) {
     return double{values[i < values.size() ? i : i % values.size()]};
   };

@@ -2,7 +2,7 @@
 #define UCUDNN_DEVICE_REFERENCE_ELEMENT_H_
 
 // Single elements of a convolution's result, computed the obvious way in
-// double: enough to tell whether an algorithm computes what it says. Pure.
+// double: enough to tell whether an algorithm is correct. Pure.
 
 #include <cstdint>
 #include <vector>
@@ -12,8 +12,8 @@
 
 namespace ucudnn {
 
-// The sum of the products, and that of their absolute values, to which an
-// algorithm's rounding errors are in proportion.
+// The sum of the products and of their absolute values, to which an algorithm's
+// rounding errors are proportional.
 struct ReferenceElement {
   double value = 0;
   double magnitude = 0;
@@ -21,8 +21,8 @@ struct ReferenceElement {
 
 // Element `index` of op(a, b) as it lies in memory, `a` and `b` being those of
 // ConvArgs: packed tensors of `batch` images in the problem's layout, each
-// given whole or by elements that it repeats from its start to its end. As many
-// multiply-adds as the element has products.
+// given whole or as a pattern that repeats from its start to its end. Costs as
+// many multiply-adds as the element has products.
 ReferenceElement ComputeElement(const ConvProblem& problem, BatchSize batch,
                                 const std::vector<float>& a,
                                 const std::vector<float>& b,

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-// One function for each backend, in this order: what opens first is used.
+// One function for each backend, in order of preference.
 #ifdef UCUDNN_WITH_CUDNN
 #include "device/cudnn/cudnn_device.h"
 #include "device/cudnn/driver/monitor.h"
@@ -108,12 +108,12 @@ Result<Devices> OpenDevices(const DeviceOptions& options) {
   constexpr int kMostCpuDevices = 1024;
   if (options.cpu_devices < 0 || options.cpu_devices > kMostCpuDevices) {
     return Fail(Code::kInvalidArgument,
-                "{} CPU devices are asked for; 0 to {} is accepted",
+                "{} CPU devices are requested; 0 to {} is accepted",
                 options.cpu_devices, kMostCpuDevices);
   }
   if (options.cpu_threads < 0) {
     return Fail(Code::kInvalidArgument,
-                "{} threads of a CPU device are asked for; 0 or more are "
+                "{} threads of a CPU device are requested; 0 or more are "
                 "accepted",
                 options.cpu_threads);
   }
@@ -121,16 +121,17 @@ Result<Devices> OpenDevices(const DeviceOptions& options) {
   for (const std::int64_t sms : options.gpu_slices) {
     if (slices.insert(sms).second) continue;
     return Fail(Code::kInvalidArgument,
-                "two slices of {} multiprocessors are asked for; one of each "
+                "two slices of {} multiprocessors are requested; one of each "
                 "size is accepted, since equal ones measure the same",
                 sms);
   }
-  std::string why = "GPUs are not asked for";
+  std::string why = "GPUs are not requested";
   if (options.gpus) {
     Result<Devices> gpus = OpenGpus(options);
     if (gpus && !gpus->empty()) return gpus;
     if (!gpus && gpus.error().code != Code::kUnavailable) return gpus;
-    // GPUs that were asked for by number or by slice are not replaced.
+    // The CPU does not stand in for GPUs that were requested by number or
+    // slice.
     if (!options.gpu_ordinals.empty() || !options.gpu_slices.empty()) {
       if (!gpus) return gpus;
       return Fail(Code::kUnavailable, "none of the GPUs could be opened");
@@ -138,8 +139,8 @@ Result<Devices> OpenDevices(const DeviceOptions& options) {
     why = gpus ? "none of the GPUs could be opened" : gpus.error().message;
   }
   if (options.cpu_devices == 0) {
-    return Fail(Code::kUnavailable,
-                "no GPU ({}), and the CPU is not to be used", why);
+    return Fail(Code::kUnavailable, "no GPU ({}), and the CPU is not requested",
+                why);
   }
   Result<Devices> cpus = OpenCpus(options);
   if (!cpus && cpus.error().code == Code::kUnavailable) {

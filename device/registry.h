@@ -1,7 +1,7 @@
 #ifndef UCUDNN_DEVICE_REGISTRY_H_
 #define UCUDNN_DEVICE_REGISTRY_H_
 
-// The devices of this machine, through whatever backends this build has.
+// The devices of this machine, through the backends of this build.
 
 #include <cstdint>
 #include <functional>
@@ -17,40 +17,40 @@
 namespace ucudnn {
 
 struct DeviceOptions {
-  bool gpus = true;                    // false: as if there were none
+  bool gpus = true;                    // false: ignore them
   std::vector<int> gpu_ordinals = {};  // empty: every GPU
-  // Empty: whole GPUs; else each GPU as slices of so many multiprocessors, no
-  // two of one size. They share the GPU, so only one may compute at a time.
+  // Empty: whole GPUs; else each GPU as slices of these numbers of
+  // multiprocessors, no two of one size. Slices share the GPU, so only one may
+  // compute at a time.
   std::vector<std::int64_t> gpu_slices = {};
-  // Told of each GPU that cannot be opened, which is then left out. Without it
+  // Called for each GPU that cannot be opened and is then left out. If absent,
   // the first such GPU is an error.
   std::function<void(int ordinal, const Error& error)> on_gpu_failure = {};
-  // ListAlgorithms is quick rather than complete: for jobs, which run what was
-  // planned elsewhere and list only where that is not to be had. Prepare knows
-  // all algorithms.
+  // ListAlgorithms is quick rather than complete: for jobs, which run plans
+  // made elsewhere and list only as a fallback. Prepare knows all algorithms.
   bool quick_listing = false;
 
-  // Where there is no GPU: the CPU as so many devices. With several, each has
-  // cores of its own if there are enough.
+  // Without a GPU, the CPU serves as this many devices. If there are several,
+  // each has its own cores if there are enough.
   int cpu_devices = 1;
-  int cpu_threads = 0;  // of each; 0: an even share of the cores
-  // Their ids are "cpu-<name>-<n>"; empty: the host's name. Processes that
-  // tell a coordinator of their devices need names of their own.
+  int cpu_threads = 0;  // per device; 0: an even share of the cores
+  // CPU device ids are "cpu-<name>-<n>"; empty: the host's name. Processes that
+  // register devices with a coordinator need unique names.
   std::string cpu_name = {};
 };
 
-// "sm=32": multiprocessors of a slice of a GPU (gpu_slices), as --slice and
-// UCUDNN_SLICE name it. kInvalidArgument;
-// kUnimplemented in a build without GPUs.
+// Parses "sm=32", the multiprocessors of a GPU slice (gpu_slices), the form of
+// --slice and UCUDNN_SLICE. kInvalidArgument; kUnimplemented in a build without
+// GPUs.
 Result<std::int64_t> ParseGpuSlice(std::string_view text);
 
-// The clocks of an open device now, and what slows them; nothing where it is
-// not told. Costs no time on the device; thread safe.
+// An open device's current clocks and throttle reasons; empty if unavailable.
+// Costs no time on the device; thread safe.
 DeviceClocks ClocksOf(const DeviceInfo& device);
 
-// What measurements of an open device are true under now: its driver, and what
-// somebody has set on it that makes its times others (a power cap, clocks).
-// Costs no time on the device; thread safe.
+// The conditions of measurements on an open device now: its driver, and
+// settings that change its times (a power cap, clocks). Costs no time on the
+// device; thread safe.
 std::string ConditionsOf(const DeviceInfo& device);
 
 // The GPUs, else the CPU. kUnavailable if there is neither, saying why;
@@ -58,9 +58,9 @@ std::string ConditionsOf(const DeviceInfo& device);
 Result<std::vector<std::unique_ptr<Device>>> OpenDevices(
     const DeviceOptions& options);
 
-// The GPUs that this process sees, by UUID in the order of their ordinals, and
-// which of them its thread works on already; -1: none. Makes no context. No
-// GPUs where there are none, or no way to use them.
+// The UUIDs of the GPUs that this process sees, in the order of their ordinals,
+// and the ordinal of the one that is current in this thread; -1: none. Makes no
+// context. Empty if there are no GPUs, or no way to use them.
 struct GpusSeen {
   std::vector<std::string> uuids;
   int current = -1;

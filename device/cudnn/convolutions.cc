@@ -15,8 +15,8 @@ Result<std::vector<Candidate>> ListConvolutions(CudnnHandle& handle,
                                                 const ConvProblem& problem,
                                                 BatchSize batch) {
   std::vector<Candidate> candidates;
-  std::string refusal = "no interface of cuDNN is to be used";
-  // An interface that does not know the problem leaves it to the other.
+  std::string refusal = "neither API of cuDNN is enabled";
+  // If one API does not support the problem, the other may.
   const auto add = [&](Result<std::vector<Candidate>> found) -> Status {
     if (found) {
       if (found->empty()) refusal = "cuDNN accepts no algorithm";

@@ -2,9 +2,9 @@
 #define UCUDNN_DEVICE_CUDNN_CONVOLUTIONS_H_
 
 // Every way in which cuDNN solves a convolution on a handle, ours or a
-// caller's: the first interface's algorithms, then the graph interface's
-// engines. What Device promises of ListAlgorithms, Prepare and Run holds here;
-// so does its rule that all this belongs to one thread at a time.
+// caller's: the legacy API's algorithms, then the graph API's engines. The
+// contracts of Device's ListAlgorithms, Prepare and Run hold here, including
+// one thread at a time.
 
 #include <memory>
 #include <vector>
@@ -18,13 +18,13 @@
 
 namespace ucudnn::cudnn {
 
-// Which interfaces are listed. Prepare knows the algorithms of both.
+// Which of cuDNN's APIs are listed. Prepare knows the algorithms of both.
 struct Families {
   bool legacy = true;
   bool graph = false;
-  bool graph_if_needed = false;  // where the first interface solves nothing
-  // How many of the engines that the graph interface's heuristics put first
-  // are listed, besides their fallbacks; 0: all.
+  bool graph_if_needed = false;  // if the legacy API solves nothing
+  // How many of the graph API's top-ranked engines are listed, besides the
+  // fallback engines; 0: all.
   int most_engines = 0;
 };
 
@@ -34,15 +34,16 @@ Result<std::vector<Candidate>> ListConvolutions(CudnnHandle& handle,
                                                 const ConvProblem& problem,
                                                 BatchSize batch);
 
-// The same, in the order in which cuDNN would take them unmeasured: as the
-// heuristics of its first interface say, then the engines of the other. What
-// errs more than the asked precision explains comes last.
+// The same, in the order in which cuDNN would choose them without measurements:
+// as the legacy API's heuristics rank them, then the graph API's engines.
+// Algorithms with larger errors than the requested precision explains come
+// last.
 Result<std::vector<Candidate>> SuggestConvolutions(CudnnHandle& handle,
                                                    Families families,
                                                    const ConvProblem& problem,
                                                    BatchSize batch);
 
-// `handle` outlives the result.
+// `handle` must outlive the result.
 Result<std::unique_ptr<Convolution>> PrepareConvolution(
     CudnnHandle& handle, const ConvProblem& problem, BatchSize batch,
     const Algorithm& algorithm);

@@ -32,9 +32,9 @@ CUdeviceptr Address(const void* pointer) {
   return reinterpret_cast<CUdeviceptr>(pointer);
 }
 
-// The process ids by which the management library knows this process: ours,
-// or in a container the host's, found by watching which one appears on a GPU
-// when we begin to use it. Filled while devices open; thread safe.
+// The process ids by which the management library knows this process: ours or,
+// in a container, the host's, which is found by watching which id appears on a
+// GPU when we begin to use it. Filled while devices open; thread safe.
 class OwnProcessIds {
  public:
   void Add(std::int64_t pid) {
@@ -119,27 +119,27 @@ class CudnnDevice : public Device {
         families_(families),
         listing_threads_(listing_threads) {}
   Status Wait();
-  // The device's time for `work`; `enqueued` is called when all of it is.
+  // The device's time for `work`; calls `enqueued` once all of it is enqueued.
   Result<Nanoseconds> TimeBetweenEvents(const std::function<Status()>& work,
                                         const std::function<void()>& enqueued);
-  // Learns what `device` is, but for its multiprocessors.
+  // Fills in info_ except for the multiprocessors.
   Status Describe(const Libraries& libraries, CUdevice device,
                   std::string_view name);
-  // With the context made: takes what is still missing from it.
+  // Fills in the rest from the context.
   Status Finish(const Libraries& libraries);
 
   const DriverApi& driver_;
   const Families families_;
   const int listing_threads_;
   DeviceInfo info_;
-  Bytes cache_;  // the L2, which slices share
-  // In the order of making; handle and events go before their context.
+  Bytes cache_;  // L2, shared by slices
+  // In order of creation; handle and events are destroyed before their context.
   std::unique_ptr<GpuContext> context_;
   std::unique_ptr<DriverEvent> start_;
   std::unique_ptr<DriverEvent> stop_;
   std::unique_ptr<CudnnHandle> handle_;
   std::unique_ptr<cudnn::ListerPool> lister_pool_;
-  int gates_in_vain_ = 0;  // in a row, and timings since without
+  int gates_in_vain_ = 0;  // consecutive ones, then timings without a gate
 };
 
 Result<std::unique_ptr<Device>> CudnnDevice::Open(const Libraries& libraries,
@@ -248,9 +248,8 @@ Result<DeviceBuffer> CudnnDevice::Allocate(Bytes size) {
     std::size_t total = 0;
     UCUDNN_RETURN_IF_ERROR(
         context_->Check(driver_.MemGetInfo(&free, &total), "cuMemGetInfo"));
-    return Fail(Code::kResourceExhausted,
-                "{}: {} were asked for; {} of {} are free", info_.id,
-                HumanBytes(size),
+    return Fail(Code::kResourceExhausted, "{}: {} requested, {} of {} free",
+                info_.id, HumanBytes(size),
                 HumanBytes(Bytes(static_cast<std::int64_t>(free))),
                 HumanBytes(Bytes(static_cast<std::int64_t>(total))));
   }
@@ -267,7 +266,7 @@ Result<DeviceBuffer> CudnnDevice::Allocate(Bytes size) {
 }
 
 Result<DeviceBuffer> CudnnDevice::AllocateHost(Bytes size) {
-  // Old drivers copy as well from any other memory.
+  // Old drivers can copy from any host memory.
   if (driver_.MemHostAlloc == nullptr || driver_.MemFreeHost == nullptr ||
       size <= Bytes()) {
     return Device::AllocateHost(size);
@@ -294,7 +293,7 @@ Status CudnnDevice::Upload(void* device, const void* host, Bytes size) {
                               static_cast<std::size_t>(size.count()),
                               context_->stream()),
       "cuMemcpyHtoDAsync"));
-  return Wait();  // until then the host's memory is being read
+  return Wait();  // the copy reads the host's memory until then
 }
 
 Status CudnnDevice::Download(void* host, const void* device, Bytes size) {
@@ -325,9 +324,8 @@ Result<Nanoseconds> CudnnDevice::Time(const std::function<Status()>& work) {
 
 Result<Device::EnqueuedTime> CudnnDevice::TimeEnqueued(
     const std::function<Status()>& work) {
-  // Many times what enqueueing takes. Where the host waits for the device all
-  // the same, each gate would cost so much for nothing: they are left out for a
-  // while.
+  // Many times what enqueueing takes. If the host waits for the device all the
+  // same, each gate wastes this time, so gates are skipped for a while.
   constexpr Nanoseconds kMost = std::chrono::milliseconds(20);
   constexpr int kMostInVain = 3;
   constexpr int kWhile = 100;

@@ -1,20 +1,20 @@
 #ifndef UCUDNN_DEVICE_CUDNN_CUDNN_DEVICE_H_
 #define UCUDNN_DEVICE_CUDNN_CUDNN_DEVICE_H_
 
-// NVIDIA GPUs as devices, through cuDNN. This header needs none of CUDA's; a
+// NVIDIA GPUs as devices, through cuDNN. This header includes none of CUDA's; a
 // build without cuDNN has no such target.
 //
 //   UCUDNN_ASSIGN_OR_RETURN(auto devices, OpenCudnnDevices({}));
 //
-// A device has a stream of its own, in the GPU's primary context (which the
-// CUDA runtime uses too) or, for a slice, in a green context of some of its
+// A device has its own stream, in the GPU's primary context (which the CUDA
+// runtime uses too) or, for a slice, in a green context of some of its
 // multiprocessors. Entry points make that context current and restore the
 // caller's, so devices may be used from any thread, by one at a time.
 //
-// Each error that the GPU reports is returned by the call that notices it. One
-// that poisons the context (an illegal address, an uncorrectable memory error,
-// a GPU that fell off the bus) is kDataLoss, from then on from every call:
-// the process must be started anew to use that GPU again; other GPUs go on.
+// The call that notices an error of the GPU returns it. An error that poisons
+// the context (an illegal address, an uncorrectable memory error, a GPU that
+// fell off the bus) is kDataLoss, from then on from every call: that GPU can be
+// used again only after a restart of the process; other GPUs keep working.
 
 #include <cstdint>
 #include <functional>
@@ -29,24 +29,24 @@
 namespace ucudnn {
 
 struct CudnnOptions {
-  // Which of the GPUs that the driver shows, counted from 0; empty: all.
+  // Which of the driver's GPUs, counted from 0; empty: all.
   std::vector<int> ordinals;
-  // 0 for whole GPUs; else each device is a slice of at least so many of its
-  // multiprocessors (H200: rounded up to a multiple of 8), a kind of its own
-  // whose id ends in "/<multiprocessors>sm".
+  // 0 for whole GPUs; else each device is a slice of at least this many
+  // multiprocessors (H200: rounded up to a multiple of 8). A slice is a device
+  // kind of its own, and its id ends in "/<multiprocessors>sm".
   std::int64_t slice_sms = 0;
-  // Which of cuDNN's interfaces ListAlgorithms asks.
+  // Which of cuDNN's APIs ListAlgorithms uses.
   bool legacy = true;
   bool graph = true;
-  // Asks the graph interface where the first one solves nothing. With `graph`
-  // false, listing takes no time worth speaking of.
+  // Uses the graph API if the legacy API solves nothing. With `graph` false,
+  // listing takes negligible time.
   bool graph_if_needed = false;
-  // Of the graph interface's suggestions in the asked precision only the first
-  // so many, and its fallbacks; 0: all. Fewer list and measure sooner.
+  // At most this many of the graph API's suggestions in the requested
+  // precision, besides its fallbacks; 0: all. Fewer list and measure sooner.
   int most_engines = 0;
-  // On how many threads many batches are listed with the graph interface.
+  // Threads that list many batches with the graph API.
   int listing_threads = 1;
-  // Told of each GPU that cannot be opened, which is then left out. Without it
+  // Called for each GPU that cannot be opened and is then left out. If absent,
   // the first such GPU is an error.
   std::function<void(int ordinal, const Error& error)> on_failure;
 };
@@ -61,15 +61,15 @@ Result<std::vector<std::unique_ptr<Device>>> OpenCudnnDevices(
 
 namespace cudnn {
 class CudnnHandle;
-// The handle (device/cudnn/handle.h) that `device` works through, for whatever
-// else is to be computed in its order of work; null if it is no such device.
+// The handle (device/cudnn/handle.h) of `device`, for other computations on the
+// same stream; null if it is no such device.
 CudnnHandle* HandleOf(Device& device);
 }  // namespace cudnn
 
-// The GPU of a context (a CUcontext) that the program around us made and that
-// outlives the device: the primary one, or a green context's, then a slice. It
-// has a stream and a cuDNN handle of its own. kFailedPrecondition if the
-// context is null or of no use; otherwise as above.
+// The GPU of a context (a CUcontext) that the host program made and that
+// outlives the device: the primary context, or a green one, and then the device
+// is a slice. The device has its own stream and cuDNN handle.
+// kFailedPrecondition if the context is null or unusable; otherwise as above.
 Result<std::unique_ptr<Device>> OpenCudnnDeviceIn(void* context);
 
 }  // namespace ucudnn

@@ -1,11 +1,11 @@
 #ifndef UCUDNN_DEVICE_CUDNN_HANDLE_H_
 #define UCUDNN_DEVICE_CUDNN_HANDLE_H_
 
-// A cuDNN handle with what calls on it need, either ours, in a context of ours,
-// or one that the program around us made: then its context is current when we
-// are called, and work goes to the stream that the program has set on it.
-// Listing, preparing and running convolutions (convolutions.h) asks for nothing
-// more.
+// A cuDNN handle with everything that calls on it need. It is either ours, in a
+// context of ours, or the host program's: then its context is current when we
+// are called, and work goes to the stream that the program has set on it. This
+// is all that listing, preparing and running convolutions (convolutions.h)
+// needs.
 
 #include <memory>
 #include <optional>
@@ -22,19 +22,20 @@ class EngineValidation;
 class EngineCache;
 
 // "cudnnConvolutionForward: CUDNN_STATUS_NOT_SUPPORTED (...)" with the code
-// that fits: kUnimplemented for what cuDNN does not support, kInvalidArgument
-// for what it calls a bad parameter, kResourceExhausted, kUnavailable, else
-// kInternal. Appends cuDNN's own explanation of its last error, if any.
+// that fits: kUnimplemented if cuDNN does not support it, kInvalidArgument if
+// it reports a bad parameter, kResourceExhausted, kUnavailable, else kInternal.
+// Appends cuDNN's own explanation of its last error, if any.
 Error DescribeError(const CudnnApi& api, cudnnStatus_t status,
                     std::string_view call);
 
 class CudnnHandle {
  public:
-  // A new handle in `context`, working on its stream. `context` outlives it.
+  // A new handle in `context`, working on its stream. `context` must outlive
+  // it.
   static Result<std::unique_ptr<CudnnHandle>> Create(const CudnnApi& api,
                                                      GpuContext& context);
-  // The caller's handle, which it keeps and which outlives this; so does the
-  // driver: the loaded one, if none is given.
+  // Wraps the caller's handle without owning it. Handle and driver must outlive
+  // this; the driver is the loaded one if none is given.
   static std::unique_ptr<CudnnHandle> Wrap(const CudnnApi& api,
                                            cudnnHandle_t handle,
                                            const DriverApi* driver = nullptr);
@@ -45,26 +46,27 @@ class CudnnHandle {
   // Makes the context of a handle of ours current while the result lives.
   Result<std::optional<GpuContext::Scope>> Enter();
 
-  // What `status` of `call` means; notices if the context was lost meanwhile.
+  // The error that `status` of `call` means, if any; notices if the context was
+  // lost meanwhile.
   Status Check(cudnnStatus_t status, std::string_view call);
-  // The same of the driver's calls in the handle's context.
+  // The same for the driver's calls in the handle's context.
   Status CheckDriver(const DriverApi& driver, CUresult result,
                      std::string_view call);
-  // The error of the lost context, if it is.
+  // The error of the context, if it is lost.
   Status CheckLost() const;
 
   const CudnnApi& api() const { return api_; }
   cudnnHandle_t get() const { return handle_; }
-  // How many multiprocessors a slice has; 0 if there is no slice.
+  // The slice's multiprocessors; 0 for a whole GPU.
   std::int64_t slice_sms() const;
-  // The driver that work around cuDNN's goes through; kUnavailable if a
+  // The driver's API for our own work beside cuDNN's; kUnavailable if a
   // caller's handle comes without one and none can be loaded.
   Result<const DriverApi*> driver() const;
-  // On which the handle works now.
+  // The stream that is set on the handle now.
   Result<CUstream> stream();
-  // What is known of engines (engine_check.h).
+  // The verdicts on engines (engine_check.h).
   EngineValidation& engine_validation() { return *engine_validation_; }
-  // Those that were listed last, ready to run (graph.h).
+  // The engines that were listed last, ready to run (graph.h).
   std::unique_ptr<EngineCache>& engine_cache() { return engine_cache_; }
 
  private:

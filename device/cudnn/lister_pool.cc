@@ -33,8 +33,8 @@ std::vector<Result<std::vector<Candidate>>> ListerPool::List(
     lists[i] = ListConvolutions(with, families, problem, batches[i]);
     return true;
   };
-  // Whether an engine is right does not depend on the batch: the first list
-  // finds it out for most of them.
+  // The verdict on an engine does not depend on the batch, so the first list
+  // finds most verdicts.
   list_next(handle);
   Open(std::min(static_cast<std::size_t>(std::max(threads_ - 1, 0)),
                 batches.size() - 1));

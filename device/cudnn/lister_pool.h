@@ -2,7 +2,7 @@
 #define UCUDNN_DEVICE_CUDNN_LISTER_POOL_H_
 
 // Lists algorithms for many batches on several threads: building the graph
-// interface's engines takes the host 50 to 110 ms a problem and batch.
+// API's engines takes the host 50 to 110 ms per problem and batch.
 
 #include <memory>
 #include <span>
@@ -19,23 +19,24 @@ namespace ucudnn::cudnn {
 
 class ListerPool {
  public:
-  // Up to `threads` at once, in `context`, which outlives them.
+  // Up to `threads` at once, in `context`, which must outlive them.
   ListerPool(const CudnnApi& api, GpuContext& context, int threads)
       : api_(api), context_(context), threads_(threads) {}
 
-  // What ListConvolutions tells for each batch. `handle`, which works in the
-  // context, lists the first, and knows afterwards which engines are right.
+  // The result of ListConvolutions for each batch. `handle`, which works in the
+  // context, lists the first batch, and afterwards holds the verdicts on the
+  // engines.
   std::vector<Result<std::vector<Candidate>>> List(
       CudnnHandle& handle, Families families, const ConvProblem& problem,
       std::span<const BatchSize> batches);
 
  private:
-  // A handle with a stream of its own.
+  // A handle with its own stream.
   struct Lister {
     std::unique_ptr<GpuContext> context;
     std::unique_ptr<CudnnHandle> handle;
   };
-  // Makes what is missing for `count`; fewer where the GPU has no room.
+  // Opens listers until there are `count`; fewer if the GPU runs out of memory.
   void Open(std::size_t count);
 
   const CudnnApi& api_;

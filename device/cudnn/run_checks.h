@@ -1,7 +1,7 @@
 #ifndef UCUDNN_DEVICE_CUDNN_RUN_CHECKS_H_
 #define UCUDNN_DEVICE_CUDNN_RUN_CHECKS_H_
 
-// What Convolution::Run checks before it lets the device touch memory.
+// The checks of Convolution::Run before the device touches memory.
 
 #include "base/result.h"
 #include "base/units.h"

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_DEVICE_CUDNN_SHAPES_H_
 #define UCUDNN_DEVICE_CUDNN_SHAPES_H_
 
-// A convolution in the numbers that both of cuDNN's interfaces take. Pure.
+// A convolution in the numbers that both of cuDNN's APIs take. Pure.
 
 #include <array>
 #include <cstdint>
@@ -37,8 +37,8 @@ struct ConvShapes {
 Result<ConvShapes> ShapesOf(const ConvProblem& problem, BatchSize batch);
 
 // The largest power of two, up to 16, that divides the address of every image
-// of a tensor that starts at a multiple of 16 and has `image_elements` an
-// image: what may be promised of pointers to micro-batches.
+// of a tensor that starts at a multiple of 16 and has `image_elements` per
+// image: the alignment that pointers to micro-batches are guaranteed to have.
 std::int64_t ImageAlignment(std::int64_t image_elements, Precision precision);
 
 }  // namespace ucudnn::cudnn

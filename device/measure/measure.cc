@@ -12,8 +12,8 @@ namespace {
 Status Check(const MeasureOptions& o) {
   if (o.min_repeats < 1 || o.max_repeats < o.min_repeats) {
     return Fail(Code::kInvalidArgument,
-                "{} to {} repeats; at least 1, and no more at least than at "
-                "most, are accepted",
+                "{} to {} repeats; at least 1, and a minimum not above the "
+                "maximum, are accepted",
                 o.min_repeats, o.max_repeats);
   }
   if (!(o.target_spread >= 0) || !(o.hopeless_factor >= 1) ||
@@ -38,13 +38,13 @@ Nanoseconds Times(Nanoseconds time, double factor) {
   return Nanoseconds(static_cast<std::int64_t>(std::min(product, kMost)));
 }
 
-// Of images' bytes that runs are to take turns over.
+// The bytes of images that runs cycle over.
 Bytes RoundFor(const Device& device, const MeasureOptions& options) {
   const Bytes most = std::min(1_GiB, device.info().kind.memory / 32);
   if (options.cold == 0 || device.cache() == Bytes()) return Bytes();
   const double asked =
       options.cold * static_cast<double>(device.cache().count());
-  // Not cast before it is known to be small.
+  // Compared before the cast, which could overflow.
   return asked < static_cast<double>(most.count())
              ? Bytes(static_cast<std::int64_t>(asked))
              : most;
@@ -59,9 +59,8 @@ bool IsSettled(const std::vector<Nanoseconds>& times, double target) {
   return summary.spread <= Times(summary.median, target);
 }
 
-// The repeat farthest off the others, if it is too far; of a single one it is
-// the runs before that tell, the least of which took `once`: it should take no
-// longer than they did.
+// The repeat farthest from the others, if it is too far. A single repeat is
+// compared with the runs before it, the shortest of which took `once`.
 std::vector<Nanoseconds>::iterator FindOutlier(std::vector<Nanoseconds>& times,
                                                Nanoseconds once, double far) {
   constexpr double kSpreads = 5.0;
@@ -111,7 +110,7 @@ struct MeasureBench::Ready {
 Status MeasureBench::PrepareOperands(const Target& target) {
   Bytes round = RoundFor(device_, target.options);
   Status prepared = operands_.Prepare(target.problem, target.batch, round);
-  // Others may need the device's memory too, a job's program for one.
+  // Other programs, such as a job, may use the device's memory too.
   while (IsShortOfMemory(prepared) && round > Bytes()) {
     workspace_.Reset();
     round = round > 1_MiB ? round / 2 : Bytes();
@@ -121,14 +120,14 @@ Status MeasureBench::PrepareOperands(const Target& target) {
 }
 
 Status MeasureBench::MakeRoom(const Target& target, Bytes size) {
-  // Without operands if the last try to make room failed.
+  // There are no operands if the last attempt to make room failed.
   if (operands_.RoundOf(target.batch) < 1) {
     UCUDNN_RETURN_IF_ERROR(PrepareOperands(target));
   }
   auto grown = GrowBuffer(device_, size, &workspace_);
   if (!grown && grown.error().code == Code::kResourceExhausted &&
       operands_.RoundOf(target.batch) > 1) {
-    // Rather with the same operands than not at all.
+    // Measuring with the same operands is better than not measuring.
     operands_.Release();
     UCUDNN_RETURN_IF_ERROR(
         operands_.Prepare(target.problem, target.batch, Bytes()));
@@ -196,7 +195,7 @@ Result<Nanoseconds> MeasureBench::EstimateFromOneFilter(
   if (!ready) return Nanoseconds(0);  // nothing to estimate from
   UCUDNN_ASSIGN_OR_RETURN(Nanoseconds time, RunFirst(*ready));
   if (time <= allowed && Times(time, parts) > allowed) {
-    // The first run may have loaded code; a second one tells.
+    // The first run may have loaded code, so time a second one.
     UCUDNN_ASSIGN_OR_RETURN(const auto again, Run(*ready, 1));
     time = std::min(time, again.device);
   }
@@ -215,10 +214,10 @@ Result<Nanoseconds> MeasureBench::Estimate(const Target& target,
   Nanoseconds one{0};
   for (const std::int64_t n : {std::int64_t{1}, kFew}) {
     auto ready = MakeReady(target, target.problem, BatchSize(n), candidate);
-    // Not for so few images: there is nothing to estimate from.
+    // It does not take so few images: there is nothing to estimate from.
     if (!ready) return Nanoseconds(0);
     UCUDNN_ASSIGN_OR_RETURN(Nanoseconds time, RunFirst(*ready));
-    // The whole takes no longer than its parts, but for the warm-up.
+    // The whole takes no longer than its parts, apart from the warm-up.
     if (Times(time, double(batch) / double(n)) <= allowed) {
       return Nanoseconds(0);
     }
@@ -229,7 +228,7 @@ Result<Nanoseconds> MeasureBench::Estimate(const Target& target,
     }
     if (time > allowed) return time;
     if (n == kFew) {
-      // Each image more takes what each of the few took more than the first.
+      // Extrapolates the marginal time per image.
       const Nanoseconds more =
           std::max(time - one, Nanoseconds(0)) / (kFew - 1);
       return time + more * (batch - kFew);
@@ -275,15 +274,15 @@ Result<MeasuredPoint> MeasureBench::MeasureOne(const Target& target,
   };
   if (once <= options.time_limit / 8 &&
       (is_slow() || once < 2 * options.group_time)) {
-    // The first run may have loaded code; a second one tells.
+    // The first run may have loaded code, so time a second one.
     UCUDNN_ASSIGN_OR_RETURN(const auto second, Run(ready, 1));
     spent += second.device;
     once = std::min(once, second.device);
   }
   std::vector<Nanoseconds> times;
   std::vector<Nanoseconds> host;
-  // A run that long needs no warming up, and is enough where the result can
-  // hardly matter.
+  // Such a long run needs no warm-up, and one is enough where the result hardly
+  // matters.
   const bool slow = is_slow();
   if (slow) times.push_back(once);
   // More kernels than fit into a stream's queue (some 1000) cannot be enqueued

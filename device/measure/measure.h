@@ -1,20 +1,20 @@
 #ifndef UCUDNN_DEVICE_MEASURE_MEASURE_H_
 #define UCUDNN_DEVICE_MEASURE_MEASURE_H_
 
-// How long each algorithm of a convolution takes on a device, measured well
-// and cheaply: a warm-up, then repeats until their median is settled.
+// Measures how long each algorithm of a convolution takes on a device: a
+// warm-up, then repeats until their median is settled.
 //
-// What cannot matter costs little. An algorithm that is `hopeless_factor`
-// slower than another one with no more workspace is dropped; its time is first
-// estimated from one image and from four, so that a run of minutes is never
-// begun. An algorithm that slow but with less workspace than the fast ones is
-// what remains when memory is short: it is measured, once. A last resort
-// (Candidate::last_resort) is not even begun where another algorithm fits;
-// where none does, its time is estimated first from a single filter of each
-// group, as one image may take it half a minute.
+// Little time is spent on algorithms that cannot matter. An algorithm that is
+// `hopeless_factor` slower than another one with no more workspace is dropped;
+// its time is first estimated from one image and from four, so that a run of
+// minutes never starts. An algorithm that is as slow but needs less workspace
+// than the fast ones is the only choice when memory is short: it is measured
+// once. A last resort (Candidate::last_resort) is skipped if another algorithm
+// fits; if none does, its time is first estimated from a single filter of each
+// group, since even one image may take it half a minute.
 //
-// Runs do not find their operands in the device's cache, as micro-batches of a
-// job hardly do (device/measure/operand_ring.h, docs/adr/0020).
+// Runs do not find their operands in the device's cache, since micro-batches of
+// a job rarely do (device/measure/operand_ring.h, docs/adr/0020).
 
 #include <cstdint>
 #include <functional>
@@ -33,39 +33,39 @@ struct MeasureOptions {
   // Timed runs of one algorithm, after one run to warm up.
   int min_repeats = 3;
   int max_repeats = 30;
-  // Runs shorter than this are timed several at once, back to back: that is
-  // how a division runs its micro-batches. Each repeat is then such a group,
-  // enqueued before the device begins with it (Device::TimeEnqueued), and
-  // counts its mean.
+  // Runs shorter than this are timed in groups, back to back, as a division
+  // runs its micro-batches. Each repeat is then the mean of such a group,
+  // enqueued before the device begins with it (Device::TimeEnqueued).
   Nanoseconds group_time = std::chrono::milliseconds(3);
-  // Enough repeats when half the distance of their middle quartiles is no more
-  // than this part of their median.
+  // Enough repeats once half their interquartile range is at most this fraction
+  // of their median.
   double target_spread = 0.01;
-  // A repeat that is off their median by more than this part of it, and by
-  // more than five times the spread, is an outlier: something came between. It
-  // is taken back and measured again, so often for one algorithm; what is then
-  // still off stays. A single repeat is one if it took longer than the warm-up
-  // by this part.
+  // A repeat that differs from the median by more than this fraction of it, and
+  // by more than five times the spread, is an outlier: something interfered. It
+  // is discarded and measured again, up to max_outliers times for one
+  // algorithm; later outliers stay. A single repeat is an outlier if it took
+  // longer than the warm-up by this fraction.
   double outlier = 0.10;
   int max_outliers = 3;
-  // For one algorithm: no repeat is begun after so long, and one whose single
-  // run would take longer is dropped.
+  // For one algorithm: no repeat starts after this time, and an algorithm whose
+  // single run would take longer is dropped.
   Nanoseconds time_limit = std::chrono::seconds(2);
   double hopeless_factor = 20.0;
-  // Algorithms that need more are left out.
+  // Algorithms that need more workspace are left out.
   Bytes max_workspace = Bytes::Max();
-  // Runs take turns over operands of so many times the device's cache
-  // (Device::cache), a GiB and 1/32 of its memory at most; of fewer
-  // where memory is short. 0: each run has the same ones.
+  // Runs cycle over operands of this many times the device's cache
+  // (Device::cache), but at most 1 GiB and 1/32 of its memory, and less if
+  // memory is short. 0: all runs use the same operands.
   double cold = 2.0;
 };
 
-// How measurements of `device` are made, as part of what they are true under
-// (DeviceInfo::driver): "cold operands", or nothing where each run has the same
-// ones. Another text than that of an earlier version makes its points stale.
+// The measuring method, as part of a measurement's conditions
+// (DeviceInfo::driver): "cold operands", or empty if all runs use the same
+// operands. A change of this text makes older points stale.
 std::string MethodText(const Device& device, const MeasureOptions& options);
 
-// Told of every algorithm the device lists: its point, or why it has none.
+// Called for every algorithm the device lists, with its point or the reason why
+// it has none.
 //   kResourceExhausted  more workspace than allowed, or than could be had
 //   kDeadlineExceeded   dropped as too slow; a last resort that is not needed
 //   others              what the device reported when it ran
@@ -73,9 +73,9 @@ using MeasureProgress =
     std::function<void(const Candidate&, const Result<MeasuredPoint>&)>;
 
 // Measures on one device, keeping its buffers from one problem to the next:
-// operands, and one workspace, which micro-batches share as well. The filter
-// gradient is measured adding to its result (beta 1), as all but the first of
-// several micro-batches run; the others replace it.
+// operands, and one workspace, as micro-batches also share one. The filter
+// gradient is measured with beta 1, as all micro-batches but the first run it;
+// the other operations with beta 0.
 class MeasureBench {
  public:
   // `device` must outlive the bench.
@@ -83,22 +83,20 @@ class MeasureBench {
 
   // The algorithms of `problem` at `batch`, in the order in which the device
   // lists them. An algorithm that fails is left out and reported, as long as
-  // the device goes on working.
+  // the device keeps working.
   //
   // kInvalidArgument if an option is out of range; kCancelled once `stop` is
-  // requested (at the end of a run, never within one); what ListAlgorithms
-  // reports; what the device reports when it is broken, or when every
-  // algorithm failed.
+  // requested (between runs, never within one); the errors of ListAlgorithms;
+  // the device's error if it is broken, or if every algorithm failed.
   Result<std::vector<MeasuredPoint>> Measure(const ConvProblem& problem,
                                              BatchSize batch,
                                              const MeasureOptions& options,
                                              const std::stop_token& stop,
                                              const MeasureProgress& progress);
 
-  // One algorithm of them alone. `rivals` are points of `batch` images by which
-  // it may turn out hopeless. kResourceExhausted, kDeadlineExceeded and what
-  // the device reports, as MeasureProgress is told; kDataLoss if the device is
-  // broken.
+  // A single algorithm. `rivals` are points of `batch` images that may show it
+  // to be hopeless. kResourceExhausted, kDeadlineExceeded and the device's
+  // errors, as for MeasureProgress; kDataLoss if the device is broken.
   Result<MeasuredPoint> MeasureAlgorithm(const ConvProblem& problem,
                                          BatchSize batch,
                                          const Candidate& candidate,
@@ -106,37 +104,37 @@ class MeasureBench {
                                          std::vector<MeasuredPoint> rivals,
                                          const std::stop_token& stop);
 
-  // How long the device has been running for all measurements so far.
+  // The device's total running time for all measurements so far.
   Nanoseconds spent() const { return spent_; }
 
  private:
-  struct Target;  // what is being measured, and the best of it so far
+  struct Target;  // what is measured, and the points so far
   // One algorithm ready to run, its workspace allocated.
   struct Ready;
 
   Result<MeasuredPoint> MeasureOne(const Target& target,
                                    const Candidate& candidate);
-  // For `batch` images, which are no more than the target's.
+  // Prepares `candidate` for `batch` images, at most the target's.
   // kResourceExhausted if it needs more workspace than was listed.
   Result<Ready> MakeReady(const Target& target, const ConvProblem& problem,
                           BatchSize batch, const Candidate& candidate);
   Status Enqueue(Ready& ready);
-  // The time of a run that may load code, and wait for it.
+  // The time of a first run, which may load code.
   Result<Nanoseconds> RunFirst(Ready& ready);
-  // The mean times of so many runs back to back, of what has run before.
+  // The mean times of `runs` runs back to back; `ready` has run before.
   Result<Device::EnqueuedTime> Run(Ready& ready, std::int64_t runs);
-  // From runs of few images: how long the whole batch may take, 0 if that is
-  // not in doubt.
+  // An estimate of the whole batch's time from runs of few images; 0 if the
+  // time is certainly allowed or cannot be estimated.
   Result<Nanoseconds> Estimate(const Target& target, const Candidate& candidate,
                                Nanoseconds allowed);
-  // The same of a last resort, from one image and a filter of each group.
+  // The same for a last resort, from one image and one filter of each group.
   Result<Nanoseconds> EstimateFromOneFilter(const Target& target,
                                             const Candidate& candidate,
                                             Nanoseconds allowed);
-  // Of as many runs as there is memory for.
+  // Prepares operands of as many runs as there is memory for.
   Status PrepareOperands(const Target& target);
-  // For a workspace beside the operands, of which it leaves one run's if there
-  // is not enough memory for more.
+  // Makes room for a workspace beside the operands, down to one run's operands
+  // if memory is short.
   Status MakeRoom(const Target& target, Bytes workspace);
 
   Device& device_;
@@ -145,7 +143,7 @@ class MeasureBench {
   Nanoseconds spent_{0};
 };
 
-// The same with buffers of its own.
+// The same as MeasureBench::Measure, with temporary buffers.
 Result<std::vector<MeasuredPoint>> MeasureProblem(
     Device& device, const ConvProblem& problem, BatchSize batch,
     const MeasureOptions& options, const std::stop_token& stop,

@@ -8,12 +8,12 @@
 namespace ucudnn {
 namespace {
 
-// Elements of a pattern that is uploaded over and over: prime, so that it does
+// Elements of a pattern that is uploaded repeatedly: a prime, so that it does
 // not repeat in step with any tensor's rows.
 constexpr std::size_t kPatternElements = 262'139;
 
-// Multiples of 1/8 in [-1, 1] without 0: exact in every precision, so that no
-// arithmetic is spared and no result overflows.
+// Multiples of 1/8 in [-1, 1] without 0: exact in every precision, without
+// overflow, and no product can be skipped.
 std::vector<char> RandomPattern(Precision precision) {
   const auto element = static_cast<std::size_t>(ElementBytes(precision));
   std::vector<char> bytes(kPatternElements * element);
@@ -70,10 +70,10 @@ OperandRing::Operands OperandRing::OperandsOf(BatchSize batch) const {
 }
 
 std::int64_t OperandRing::WantedRound(const Operands& one) const {
-  // Where so many are less than the cache, a launch takes longer than loading
-  // them.
+  // If this many runs still fit in the cache, they are so small that the launch
+  // dominates.
   constexpr std::int64_t kMost = 1024;
-  std::int64_t bytes = 0;  // that a run touches
+  std::int64_t bytes = 0;  // touched by one run
   for (const Operand& operand : {one.a, one.b, one.out}) {
     if (operand.images) bytes += operand.size.count();
   }
@@ -112,7 +112,7 @@ Status OperandRing::Reserve(const Operands& one, std::int64_t runs) {
   };
   UCUDNN_ASSIGN_OR_RETURN(const bool new_out,
                           GrowBuffer(device_, size(one.out), &out_));
-  // The system may give memory of the host only when it is written.
+  // The system may map host memory only when it is first written.
   if (new_out) {
     UCUDNN_RETURN_IF_ERROR(device_.Fill(out_.data(), 0, out_.size()));
   }
@@ -136,7 +136,7 @@ Status OperandRing::Reserve(const Operands& one, std::int64_t runs) {
 
 ConvArgs OperandRing::Next(BatchSize batch) {
   const Operands one = OperandsOf(batch);
-  // On through the runs of all algorithms: what is next was used longest ago.
+  // Continues across algorithms: the next operands are the least recently used.
   const std::int64_t turn = turns_++ % RoundOf(batch);
   const auto at = [&](const DeviceBuffer& buffer, const Operand& operand) {
     return At(buffer, operand.images ? operand.size * turn : Bytes());

@@ -1,18 +1,18 @@
 #ifndef UCUDNN_DEVICE_MEASURE_OPERAND_RING_H_
 #define UCUDNN_DEVICE_MEASURE_OPERAND_RING_H_
 
-// Operands for runs that are measured. In a job each micro-batch has a slice of
-// the mini-batch of its own, which is in the device's cache only by chance. So
-// has each run here: the images of `round` bytes are taken in turns, and then
-// again from the first. They lie packed, as a mini-batch's do, so they are
-// aligned as a job's are. The filter and its gradient are the same in all runs,
-// as all micro-batches of a layer share them.
+// Operands for measured runs. In a job each micro-batch has its own slice of
+// the mini-batch, which is in the device's cache only by chance. The same holds
+// for each run here: runs cycle over images of `round` bytes. The images are
+// packed like a mini-batch's, so their alignment is that of a job's. The filter
+// and its gradient are the same in all runs, as all micro-batches of a layer
+// share them.
 //
 //   UCUDNN_RETURN_IF_ERROR(ring.Prepare(problem, batch, 2 * cache));
 //   convolution->Run(ring.Next(batch), workspace.data(), workspace.size());
 //
-// What is read has random values without zeros. Buffers are kept from one
-// problem to the next. Belongs to one thread, as its device does.
+// Inputs have random values without zeros. Buffers are kept from one problem to
+// the next. Belongs to one thread, as its device does.
 
 #include <cstdint>
 #include <optional>
@@ -24,8 +24,8 @@
 
 namespace ucudnn {
 
-// Makes `buffer` at least `size` large, keeping nothing of what was in it;
-// whether it is another one now.
+// Makes `buffer` at least `size` large without keeping its contents; returns
+// whether it was replaced.
 Result<bool> GrowBuffer(Device& device, Bytes size, DeviceBuffer* buffer);
 
 class OperandRing {
@@ -33,43 +33,43 @@ class OperandRing {
   // `device` must outlive the ring.
   explicit OperandRing(Device& device) : device_(device) {}
 
-  // Has operands of up to `batch` images ready: for as many runs as touch
-  // `round` bytes of images, one at least. What takes time is done only if the
-  // buffers must grow, or for another precision. kResourceExhausted if there is
-  // no memory for so many; what the device reports. After an error there are no
-  // operands, and no memory is held.
+  // Prepares operands of up to `batch` images for as many runs as touch `round`
+  // bytes of images, at least one. Slow only if the buffers must grow or the
+  // precision changes. kResourceExhausted if there is too little memory; other
+  // errors of the device. After an error there are no operands, and no memory
+  // is held.
   Status Prepare(const ConvProblem& problem, BatchSize batch, Bytes round);
 
-  // After how many runs of `batch` images the first one's operands come again;
-  // 0 if nothing is prepared.
+  // The number of runs of `batch` images after which operands repeat; 0 if
+  // nothing is prepared.
   std::int64_t RoundOf(BatchSize batch) const;
 
-  // The operands of the next run, which has no more images than are prepared,
-  // alpha and beta 1 and 0. Takes the host some nanoseconds.
+  // The operands of the next run, of at most the prepared number of images,
+  // with alpha 1 and beta 0. Takes the host some nanoseconds.
   ConvArgs Next(BatchSize batch);
 
-  // Where runs add to a filter gradient: begins from zero.
+  // Sets the filter gradient to zero if runs add to it.
   Status ClearFilterGradient();
 
-  // Frees all memory; Prepare comes next.
+  // Frees all memory; call Prepare before the next use.
   void Release();
 
  private:
   struct Operand {
     Bytes size;           // of one run
-    bool images = false;  // of which each run has its own
+    bool images = false;  // each run has its own
   };
   struct Operands {
     Operand a, b, out;
   };
   struct Filled {
     DeviceBuffer buffer;
-    std::optional<Precision> with;  // random values of it
+    std::optional<Precision> with;  // the precision of its random values
   };
 
   Operands OperandsOf(BatchSize batch) const;
   Status Reserve(const Operands& one, std::int64_t runs);
-  // So many runs make a round of round_ bytes.
+  // The number of runs that touch round_ bytes.
   std::int64_t WantedRound(const Operands& one) const;
 
   Device& device_;
@@ -78,7 +78,7 @@ class OperandRing {
   Filled a_;
   Filled b_;
   DeviceBuffer out_;
-  std::int64_t turns_ = 0;  // taken so far, of all problems
+  std::int64_t turns_ = 0;  // so far, over all problems
 };
 
 }  // namespace ucudnn

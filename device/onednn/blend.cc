@@ -17,7 +17,7 @@ Blend::Blend(const Runtime& runtime, const memory::desc& computed,
 const dnnl::reorder& Blend::Reorder(float alpha, float beta) {
   const auto known = reorders_.find({alpha, beta});
   if (known != reorders_.end()) return known->second;
-  // Callers that vary their factors do not make this grow without bound.
+  // Bounds the cache for callers that keep changing their factors.
   constexpr std::size_t kMost = 16;
   if (reorders_.size() >= kMost) reorders_.clear();
   dnnl::primitive_attr attributes;

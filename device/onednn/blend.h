@@ -2,7 +2,7 @@
 #define UCUDNN_DEVICE_ONEDNN_BLEND_H_
 
 // out = alpha * computed + beta * out, between any two formats of a tensor:
-// what turns a computed convolution into the result the caller asked for.
+// turns a computed convolution into the result that the caller requested.
 
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -14,8 +14,8 @@ namespace ucudnn::onednn {
 
 class Blend {
  public:
-  // Throws dnnl::error. Makes a plain copy ready (alpha 1, beta 0); other
-  // factors are made ready when they are first used, or asked for by Ready.
+  // Throws dnnl::error. Prepares a plain copy (alpha 1, beta 0); other factors
+  // are prepared on first use, or by Ready.
   Blend(const Runtime& runtime, const dnnl::memory::desc& computed,
         const dnnl::memory::desc& out);
 

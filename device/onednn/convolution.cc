@@ -13,7 +13,7 @@ namespace {
 
 using dnnl::memory;
 
-// Where in the workspace what lies.
+// The layout of the workspace.
 struct WorkspaceMap {
   std::array<std::optional<std::size_t>, 3> copies;  // offsets
   std::size_t scratchpad = 0;                        // offset
@@ -70,8 +70,8 @@ class OneDnnConvolution : public Convolution {
       }
     }
     arguments_.emplace(DNNL_ARG_SCRATCHPAD, scratchpad_);
-    // A result in the caller's format that need not be scaled or added goes
-    // there at once.
+    // A result in the caller's format that need not be scaled or added is
+    // written directly.
     direct_ = SamePlaces(plain[kOut], implementation.formats[kOut]);
   }
 
@@ -114,7 +114,8 @@ class OneDnnConvolution : public Convolution {
     return copy;
   }
 
-  // One image at a time into image_buffer_, and from there to the result.
+  // Computes one image at a time in image_buffer_ and blends it into the
+  // result.
   Status RunByImage(const ConvArgs& args, void* workspace,
                     Bytes workspace_size) {
     if (!image_) UCUDNN_RETURN_IF_ERROR(PrepareImage());
@@ -136,8 +137,8 @@ class OneDnnConvolution : public Convolution {
     return {};
   }
 
-  // The same implementation for one image, if it has no other needs than for
-  // the whole batch; else the reference, which has none.
+  // The same implementation for one image, if it fits in the same workspace;
+  // else the reference implementation, which does.
   Status PrepareImage() {
     std::unique_ptr<Convolution> image;
     const BatchSize one(1);

@@ -1,8 +1,8 @@
 #ifndef UCUDNN_DEVICE_ONEDNN_CONVOLUTION_H_
 #define UCUDNN_DEVICE_ONEDNN_CONVOLUTION_H_
 
-// One oneDNN implementation made ready to run on plainly packed tensors within
-// a workspace.
+// One oneDNN implementation prepared to run on packed tensors within a
+// workspace.
 //
 // The workspace holds, each at a multiple of 64 bytes: a copy of every operand
 // that the implementation wants in another format than the caller's, for
@@ -22,7 +22,7 @@
 
 namespace ucudnn::onednn {
 
-// The workspace of ListAlgorithms and of the convolution made from it.
+// The workspace that ListAlgorithms reports and the convolution needs.
 Bytes WorkspaceOf(const ConvProblem& problem, BatchSize batch,
                   const Implementation& implementation);
 
@@ -32,13 +32,13 @@ Result<std::unique_ptr<Convolution>> MakeConvolution(
     const Implementation& implementation);
 
 // The filter gradient by oneDNN's reference implementation, a slice of the
-// filters at a time, so that it adds up in a workspace of at most 64 KiB (or
-// one filter, if that is larger): what remains when memory is short.
+// filters at a time, so that it can accumulate in a workspace of at most 64 KiB
+// (or one filter, if that is larger): the fallback when memory is short.
 Bytes SlicedFilterGradientWorkspace(const ConvProblem& problem);
 Result<std::unique_ptr<Convolution>> MakeSlicedFilterGradient(
     const Runtime& runtime, const ConvProblem& problem, BatchSize batch);
 
-// What Run of either refuses: kInvalidArgument if the workspace is smaller
+// The checks of Run for both: kInvalidArgument if the workspace is smaller
 // than `needed` or not aligned to 64 bytes, or an operand is missing.
 Status CheckRun(const ConvArgs& args, const void* workspace,
                 Bytes workspace_size, Bytes needed);

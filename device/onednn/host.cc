@@ -47,7 +47,7 @@ std::string Kernel() {
 }
 
 Bytes LastLevelCache() {
-  // -1 where the system has no such number, 0 where it does not know it.
+  // -1 if the system has no such number, 0 if it does not know it.
   return Bytes(std::max(sysconf(_SC_LEVEL3_CACHE_SIZE), 0L));
 }
 

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_DEVICE_ONEDNN_HOST_H_
 #define UCUDNN_DEVICE_ONEDNN_HOST_H_
 
-// What the operating system tells about this machine.
+// What the operating system reports about this machine.
 
 #include <string>
 
@@ -9,11 +9,11 @@
 
 namespace ucudnn::onednn {
 
-// "AMD EPYC 9655"; the architecture where the system tells no model.
+// "AMD EPYC 9655"; the architecture if the system reports no model.
 std::string CpuModel();
 // "Linux 6.1.0"
 std::string Kernel();
-// The cache that the cores share; 0 where the system does not tell.
+// The cache that the cores share; 0 if unknown.
 Bytes LastLevelCache();
 
 }  // namespace ucudnn::onednn

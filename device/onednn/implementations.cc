@@ -53,8 +53,8 @@ memory::desc AnyFormat(const memory::desc& tensor) {
 //
 //   for (Walk walk(...); !walk.done(); walk.Next()) walk.current()...;
 //
-// oneDNN looks at the description, the attributes and the hint whenever it
-// goes on to the next, so the walk keeps them, and stays where it is.
+// oneDNN reads the description, the attributes and the hint at each step, so
+// the walk owns them and cannot be moved.
 class Walk {
  public:
   Walk(const dnnl::engine& engine, const ConvProblem& problem,
@@ -115,7 +115,7 @@ class Walk {
   dnnl::primitive_attr attributes_;
   dnnl_convolution_desc_t forward_ = {};
   dnnl_convolution_desc_t description_ = {};
-  dnnl::primitive_desc hint_;  // what backward operations belong to
+  dnnl::primitive_desc hint_;  // the forward primitive of backward operations
   dnnl::primitive_desc current_;
   bool done_ = true;
 };
@@ -183,7 +183,7 @@ void VisitImplementations(
                false},
       Question{plain, "", true}};
 
-  // What was visited: oneDNN's name and formats, and ours.
+  // The visited implementations: oneDNN's names and formats.
   std::vector<std::pair<std::string, std::array<memory::desc, 3>>> seen;
   std::vector<std::string> names;
   for (const Question& question : questions) {

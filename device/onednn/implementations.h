@@ -11,10 +11,10 @@
 // NHWC, the kernels that work on it directly. The reference implementation,
 // which takes every format, is asked for with all tensors as they are.
 //
-// The name of an algorithm is the implementation's as oneDNN tells it
+// The name of an algorithm is oneDNN's name of the implementation
 // ("jit:avx512_core", "jit_wino_4x3:avx512_core", "x64:gemm:jit", "ref:any"),
-// with ":nchw" or ":nhwc" behind it when it is the second question's answer
-// and the first one's answer has other formats.
+// with the suffix ":nchw" or ":nhwc" if it answers the second question and the
+// first answer has other formats.
 
 #include <array>
 #include <functional>
@@ -40,8 +40,8 @@ struct Tensors {
 // The tensors packed in the problem's layout; filters have their K outermost.
 Tensors PlainTensors(const ConvProblem& problem, BatchSize batch);
 
-// The tensors of one operation in the order of ConvArgs, and the same of
-// oneDNN's names for them (DNNL_ARG_SRC and the like).
+// The tensors of one operation in the order of ConvArgs, and oneDNN's ids for
+// them (DNNL_ARG_SRC and the like) in the same order.
 std::array<dnnl::memory::desc, 3> Operands(ConvOp op, const Tensors& tensors);
 std::array<int, 3> ArgumentNames(ConvOp op);
 
@@ -67,8 +67,8 @@ dnnl::primitive_desc ReferenceFor(const dnnl::engine& engine,
                                   const ConvProblem& problem,
                                   const Tensors& tensors);
 
-// Whether elements of the two lie at the same places, so that nothing needs
-// to be reordered.
+// Whether both have every element at the same place, so that no reorder is
+// needed.
 bool SamePlaces(const dnnl::memory::desc& a, const dnnl::memory::desc& b);
 
 }  // namespace ucudnn::onednn

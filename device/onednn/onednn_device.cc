@@ -137,7 +137,7 @@ class OneDnnDevice : public Device {
     const auto start = std::chrono::steady_clock::now();
     UCUDNN_RETURN_IF_ERROR(work());
     const auto end = std::chrono::steady_clock::now();
-    // The clock's resolution: nothing takes no time.
+    // At least the clock's resolution: no work takes zero time.
     return std::max(std::chrono::duration_cast<Nanoseconds>(end - start),
                     Nanoseconds(1));
   }
@@ -171,7 +171,7 @@ class OneDnnDevice : public Device {
     return {};
   }
 
-  // What the algorithms for a problem compute in.
+  // The precision in which the algorithms for a problem compute.
   static Precision Computes(const ConvProblem& problem) {
     return problem.precision == Precision::kTf32 ? Precision::kFp32
                                                  : problem.precision;
@@ -199,7 +199,7 @@ class OneDnnDevice : public Device {
         (p == Precision::kBf16 && HasBf16())) {
       return {};
     }
-    return Fail(Code::kUnimplemented, "{} does not compute in {}, but in {}",
+    return Fail(Code::kUnimplemented, "{} does not compute in {}, only in {}",
                 info_.kind.model, Name(p),
                 HasBf16() ? "FP32, TF32 (as FP32) and BF16"
                           : "FP32 and TF32 (as FP32)");
@@ -253,7 +253,7 @@ std::vector<int> AvailableCores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   std::vector<int> cores;
-  // On more cores than the set can hold the system tells none: then take all.
+  // The call fails if there are more cores than the set can hold: then use all.
   const bool told = sched_getaffinity(0, sizeof(set), &set) == 0;
   const int count = told
                         ? CPU_SETSIZE

@@ -3,9 +3,9 @@
 #include <exception>
 #include <new>
 
-// Of the OpenMP runtime that oneDNN is linked with. Declared here since
-// compilers other than oneDNN's own come with a runtime (and header) of
-// theirs, whose settings oneDNN would not see.
+// Functions of the OpenMP runtime that oneDNN is linked with. They are declared
+// here because other compilers bring their own runtime (and header), whose
+// settings oneDNN would not see.
 extern "C" {
 void omp_set_num_threads(int count);
 int omp_get_max_threads(void);
@@ -25,7 +25,7 @@ Threads::Scope::Scope(const Threads& threads)
     : threads_before_(omp_get_max_threads()) {
   omp_set_num_threads(threads.count_);
   if (!threads.cores_) return;
-  // Failing costs speed alone: the cores were there when the device opened.
+  // Failure costs only speed: the cores were available when the device opened.
   cores_before_.emplace();
   if (sched_getaffinity(0, sizeof(cpu_set_t), &*cores_before_) != 0 ||
       sched_setaffinity(0, sizeof(cpu_set_t), &*threads.cores_) != 0) {

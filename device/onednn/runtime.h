@@ -1,8 +1,8 @@
 #ifndef UCUDNN_DEVICE_ONEDNN_RUNTIME_H_
 #define UCUDNN_DEVICE_ONEDNN_RUNTIME_H_
 
-// What everything of the oneDNN backend runs on: an engine and a stream, the
-// threads of one device, and the translation of oneDNN's exceptions.
+// Shared by the whole oneDNN backend: an engine and a stream, the threads of
+// one device, and the translation of oneDNN's exceptions.
 
 #include <sched.h>
 
@@ -14,21 +14,21 @@
 
 namespace ucudnn::onednn {
 
-// The threads one CPU device computes with. oneDNN's are OpenMP's: how many
-// there are is a setting of the calling thread, read when a primitive is
-// created as well as when it runs. A Scope applies it for its lifetime.
+// The threads of one CPU device. oneDNN uses OpenMP's, whose number is a
+// setting of the calling thread that is read both when a primitive is created
+// and when it runs. A Scope applies it for its lifetime.
 class Threads {
  public:
-  // `count` threads; if `cores` is not empty, on these cores alone.
+  // `count` threads; if `cores` is not empty, only on these cores.
   Threads(int count, const std::vector<int>& cores);
 
   int count() const { return count_; }
 
-  // The calling thread works for the device until the scope ends: OpenMP's
-  // number of threads, and with cores the thread's own cores, are the device's
-  // and then the caller's again. OpenMP's helpers inherit the cores of the
-  // thread that starts them, and keep them; those that the same thread started
-  // before are not moved.
+  // Until the scope ends, the calling thread has the device's number of OpenMP
+  // threads and, if `cores` are given, the device's cores; then the caller's
+  // settings are restored. OpenMP's worker threads inherit and keep the cores
+  // of the thread that starts them; workers that the same thread started before
+  // are not moved.
   class Scope {
    public:
     explicit Scope(const Threads& threads);
@@ -52,11 +52,11 @@ struct Runtime {
   Threads threads;
 };
 
-// The error an exception of oneDNN (or of an allocation) means; to be called
-// in a catch block.
+// The error for an exception of oneDNN (or of an allocation); call it in a
+// catch block.
 Error CaughtError();
 
-// What `body` returns; the error that what it throws means.
+// The result of `body`; if it throws, CaughtError().
 template <class Body>
 auto Translated(Body&& body) -> decltype(body()) {
   try {

@@ -13,9 +13,9 @@ using dnnl::memory;
 
 constexpr std::int64_t kSliceBytes = 64 * 1024;
 
-// How the filters are cut: into runs of whole groups, or, where one group is
-// too large, each group into runs of filters. Filters lie one behind the
-// other, so that a run of them is contiguous in the result.
+// How the filters are sliced: into runs of whole groups or, if one group is too
+// large, each group into runs of filters. Filters are stored one after the
+// other, so a run of them is contiguous in the result.
 struct Slicing {
   std::int64_t groups = 1;   // whole groups of one slice
   std::int64_t filters = 1;  // of each of its groups
@@ -40,7 +40,7 @@ Slicing SlicingOf(const ConvProblem& problem) {
   return s;
 }
 
-// The part of a tensor that has `channels` channels; strides stay.
+// A slice of `channels` channels of a tensor, with the same strides.
 memory::desc WithChannels(const memory::desc& tensor, std::int64_t channels) {
   memory::dims dims = tensor.dims();
   dims[1] = channels;
@@ -128,13 +128,14 @@ class SlicedFilterGradient : public Convolution {
   }
 
  private:
-  // The slice that starts with `group` and with `filter` of all filters.
+  // Computes the slice that starts at `group` and at `filter`, counted over all
+  // groups.
   void RunSlice(SliceKernel& slice, const ConvArgs& args, void* workspace,
                 std::int64_t group, std::int64_t filter) {
     const ConvGeometry& g = problem_.geometry;
     const std::int64_t element = slicing_.element_bytes;
     const bool nhwc = problem_.layout == Layout::kNhwc;
-    // Distance of two channels of an image.
+    // Distance between two channels of an image.
     const std::int64_t in_stride = nhwc ? 1 : g.input_elements() / g.channels;
     const std::int64_t out_stride = nhwc ? 1 : g.output_elements() / g.filters;
     // oneDNN only reads the first two.
@@ -155,7 +156,7 @@ class SlicedFilterGradient : public Convolution {
   const ConvProblem problem_;
   const Slicing slicing_;
   std::optional<SliceKernel> full_;
-  std::optional<SliceKernel> rest_;  // what is left of groups or filters
+  std::optional<SliceKernel> rest_;  // the remaining groups or filters
 };
 
 }  // namespace

@@ -13,9 +13,9 @@
 namespace ucudnn {
 namespace {
 
-// What was recorded of one convolution, whichever layer it is of.
+// The recorded points of one convolution, which several layers may share.
 struct Recording {
-  std::string layer;  // the first of them
+  std::string layer;  // the first such layer
   ConvOp op = ConvOp::kForward;
   std::vector<MeasuredPoint> points;
 
@@ -122,8 +122,8 @@ class RecordedDevice : public Device {
     return {};
   }
 
-  // The points of a problem at a batch, of every precision it admits; where
-  // one was recorded with several workspaces, the fastest.
+  // The points of a problem at a batch, of every admitted precision; the
+  // fastest if an algorithm was recorded with several workspaces.
   Result<std::vector<MeasuredPoint>> PointsOf(const ConvProblem& problem,
                                               BatchSize batch) const {
     const Recording* any = nullptr;
@@ -172,7 +172,7 @@ class RecordedDevice : public Device {
   Nanoseconds clock_{0};
 };
 
-// The one device that is meant.
+// The device to replay.
 Result<std::string> ChooseDevice(const Profile& profile,
                                  std::string_view device) {
   std::set<std::string> names;
@@ -185,7 +185,7 @@ Result<std::string> ChooseDevice(const Profile& profile,
   }
   if (device.empty() && names.size() > 1) {
     return Fail(Code::kInvalidArgument,
-                "the profile holds several devices, name one: {}", listed);
+                "the profile holds several devices; choose one of {}", listed);
   }
   if (names.empty() ||
       (!device.empty() && !names.contains(std::string(device)))) {
@@ -214,7 +214,7 @@ Result<std::unique_ptr<Device>> OpenRecordedDevice(const Profile& profile,
                   "layer '{}' of the profile is not in network '{}'", id.layer,
                   network.name);
     }
-    // KernelsOf knows what a layer's operation runs.
+    // KernelsOf knows which kernel a layer's operation runs.
     Network alone{network.name, {*layer}};
     alone.layers[0].needs_input_gradient = true;
     for (const Kernel& k : KernelsOf(alone, id.precision, id.layout)) {

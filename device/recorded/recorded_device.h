@@ -1,14 +1,14 @@
 #ifndef UCUDNN_DEVICE_RECORDED_RECORDED_DEVICE_H_
 #define UCUDNN_DEVICE_RECORDED_RECORDED_DEVICE_H_
 
-// A device that was measured once, replayed: it lists the algorithms of a
-// profile with their workspaces, and a convolution takes exactly the time that
-// was recorded. Time stands still otherwise, so that what is measured on it is
-// the same each time and takes none.
+// Replays a measured device: it lists the algorithms of a profile with their
+// workspaces, and a convolution takes exactly its recorded time. Nothing else
+// advances the device's clock, so measurements on it are reproducible and take
+// no real time.
 //
-// It computes nothing: Run checks its workspace and leaves the result as it
-// is. Memory is the host's. What was not recorded is refused: kNotFound,
-// naming the kernel, the batch and what there is.
+// It computes nothing: Run checks its workspace and leaves the result
+// unchanged. Memory is the host's. Anything that was not recorded is kNotFound,
+// naming the kernel, the batch and what was recorded.
 
 #include <memory>
 #include <string_view>
@@ -20,12 +20,11 @@
 
 namespace ucudnn {
 
-// Replays what `profile` holds of `device` for the layers of `network`, whose
-// geometries it takes from there. With an empty `device` there must be one
-// only.
+// Replays the points of `device` in `profile` for the layers of `network`,
+// which gives their geometries. If `device` is empty, there must be only one.
 //
 // The device's kind is read from its name in the profile if that is a kind's
-// text; else the name is the model, of a library "recorded".
+// text; else the name is the model and the library is "recorded".
 //
 // kInvalidArgument if several devices could be meant, or if the profile holds
 // a layer of the network that the network does not have; kNotFound if nothing

@@ -1,4 +1,4 @@
-// An agent with real devices, of which some fail.
+// An agent with real devices, some of which fail.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ class FailuresTest : public ::testing::Test {
     }
     link_.retry_failed = true;
     options_.id = "a";
-    // Everything is told at once.
+    // Reports every point at once.
     options_.partial_report = std::chrono::milliseconds(0);
     for (const auto& device : devices_) {
       benches_.try_emplace(device.get(), *device);
@@ -92,7 +92,7 @@ class FailuresTest : public ::testing::Test {
   ScriptedLink link_;
 };
 
-TEST_F(FailuresTest, TheOthersGoOnWhenADeviceIsLost) {
+TEST_F(FailuresTest, OtherDevicesContinueWhenOneIsLost) {
   for (int id = 1; id <= 4; ++id) link_.tasks.push_back(TaskOf(id, id));
   failing_[0]->timings_left = 3;
   const Status status = RunUntil([&] {
@@ -114,7 +114,7 @@ TEST_F(FailuresTest, TheOthersGoOnWhenADeviceIsLost) {
   EXPECT_EQ(lost, 1);
 }
 
-TEST_F(FailuresTest, TellsWhatItMeasuredBeforeTheDeviceWasLost) {
+TEST_F(FailuresTest, ReportsWhatItMeasuredBeforeTheDeviceWasLost) {
   link_.tasks = {TaskOf(1, 8, "adaptive")};
   failing_[0]->timings_left = 12;
   failing_[1]->timings_left = 12;
@@ -133,7 +133,7 @@ TEST_F(FailuresTest, TellsWhatItMeasuredBeforeTheDeviceWasLost) {
   EXPECT_TRUE(link_.left_);
 }
 
-TEST_F(FailuresTest, LeavesOutWhatFindsNoMemory) {
+TEST_F(FailuresTest, LeavesOutAlgorithmsThatDoNotFitInMemory) {
   // Enough for the tensors of 64 images, not for the largest workspaces.
   failing_[0]->memory = failing_[1]->memory = 64 * 8 * 12 * 12 * 4;
   link_.tasks = {TaskOf(1, 64)};
@@ -157,8 +157,8 @@ TEST_F(FailuresTest, SaysHowMuchMemoryWasMissing) {
   link_.tasks = {TaskOf(1, 64), TaskOf(2, 1, "adaptive")};
   EXPECT_TRUE(RunUntil([&] { return link_.reports_.size() >= 2; }));
   for (const auto& report : link_.reports_) {
-    EXPECT_THAT(report.error(), AllOf(HasSubstr("were asked for"),
-                                      HasSubstr("1.00 KiB are free")));
+    EXPECT_THAT(report.error(),
+                AllOf(HasSubstr("requested"), HasSubstr("1.00 KiB free")));
     EXPECT_TRUE(report.retryable());
   }
 }

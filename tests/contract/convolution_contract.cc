@@ -1,4 +1,4 @@
-// The part of the device contract that is about convolutions.
+// The device contract for convolutions.
 
 #include <gmock/gmock.h>
 
@@ -42,8 +42,8 @@ const Expected& ExpectedOf(ConvProblem problem, BatchSize batch) {
   return expected;
 }
 
-// Where `got` is farther from alpha * op(a, b) + beta * old than `tolerance`
-// allows; `old` may be empty with beta 0.
+// Expects `got` to be alpha * op(a, b) + beta * old within `tolerance`; `old`
+// may be empty if beta is 0.
 void ExpectClose(const std::vector<double>& got, const ReferenceResult& want,
                  float alpha, float beta, const std::vector<double>& old,
                  double tolerance) {
@@ -54,7 +54,7 @@ void ExpectClose(const std::vector<double>& got, const ReferenceResult& want,
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double expected =
         alpha * want.out[i] + (beta == 0 ? 0 : beta * old[i]);
-    if (std::fabs(got[i] - expected) <= allowed) continue;  // NaN is not
+    if (std::fabs(got[i] - expected) <= allowed) continue;  // false for NaN
     if (++wrong <= 3) {
       ADD_FAILURE() << "element " << i << " of " << got.size() << " is "
                     << got[i] << " instead of " << expected << " within "
@@ -195,7 +195,7 @@ TEST_P(ConvolutionContractTest, ListsManyBatchesAsOneByOne) {
   }
 }
 
-TEST_P(ConvolutionContractTest, PreparesWhatItListsWithTheToldWorkspace) {
+TEST_P(ConvolutionContractTest, PreparesWhatItListsWithTheListedWorkspace) {
   for (const Candidate& c : candidates_) {
     const auto conv = device_->Prepare(problem(), batch(), c.algorithm);
     ASSERT_OK(conv);
@@ -231,7 +231,7 @@ TEST_P(ConvolutionContractTest, RefusesASmallerWorkspace) {
   }
 }
 
-TEST_P(ConvolutionContractTest, ComputesInExactlyTheToldWorkspace) {
+TEST_P(ConvolutionContractTest, ComputesInExactlyTheListedWorkspace) {
   if (!GetParam().contract.computes) GTEST_SKIP() << "it does not compute";
   const Expected& expected = ExpectedOf(problem(), batch());
   auto inputs = UploadInputs(*device_, problem(), expected);
@@ -307,8 +307,8 @@ TEST_P(ConvolutionContractTest, ScalesAndAdds) {
   }
 }
 
-// As a divided mini-batch runs: each micro-batch is a pointer offset into the
-// tensors; the filter gradient takes the caller's beta first, then 1.
+// Runs as a divided mini-batch does: each micro-batch is a pointer offset into
+// the tensors; the filter gradient takes the caller's beta first, then 1.
 TEST_P(ConvolutionContractTest, ComputesTheSameInMicroBatches) {
   if (!GetParam().contract.computes) GTEST_SKIP() << "it does not compute";
   if (batch() < BatchSize(2)) GTEST_SKIP() << "one image cannot be divided";

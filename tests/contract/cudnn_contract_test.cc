@@ -5,9 +5,9 @@
 #include "device/cudnn/cudnn_device.h"
 #include "tests/contract/device_contract.h"
 
-// Both of cuDNN's interfaces on the first GPU, or with UCUDNN_TEST_SLICE=sm=32
-// on a slice of it. Skipped where there is none. Thousands of cases: run it in
-// shards (GTEST_TOTAL_SHARDS, GTEST_SHARD_INDEX), one per processor.
+// Both of cuDNN's APIs on the first GPU, or with UCUDNN_TEST_SLICE=sm=32
+// on a slice of it. Skipped without a GPU. Thousands of cases: run it in shards
+// (GTEST_TOTAL_SHARDS, GTEST_SHARD_INDEX), one per processor.
 
 namespace ucudnn::test {
 namespace {

@@ -24,7 +24,7 @@ void DeviceContractTest::SetUp() {
 
 void DeviceContractTest::TearDownTestSuite() { OpenedDevices().clear(); }
 
-TEST_P(DeviceContractTest, TellsAlwaysTheSameCache) {
+TEST_P(DeviceContractTest, AlwaysReportsTheSameCache) {
   const Bytes cache = device_->cache();
   EXPECT_GE(cache, Bytes());
   EXPECT_EQ(device_->cache(), cache);
@@ -42,7 +42,8 @@ TEST_P(DeviceContractTest, SaysWhatItIs) {
   EXPECT_EQ(info.kind.memory.count() % (1_GiB).count(), 0);
 }
 
-// What convolutions are known to be wrong on; each backend's own list has it.
+// Shapes on which backends are known to go wrong; each backend's list must have
+// them.
 TEST_P(DeviceContractTest, IsTriedOnOddShapes) {
   using Is = bool (*)(const ContractShape&);
   const std::pair<const char*, Is> odd[] = {
@@ -107,7 +108,7 @@ TEST_P(DeviceContractTest, KeepsWhatIsUploaded) {
   EXPECT_EQ(received, sent);
 }
 
-TEST_P(DeviceContractTest, AllocatesNothingWhereNothingIsAskedFor) {
+TEST_P(DeviceContractTest, AllocatesNothingForSizeZero) {
   auto buffer = device_->Allocate(Bytes());
   ASSERT_OK(buffer);
   EXPECT_EQ(buffer->size(), Bytes());
@@ -117,7 +118,7 @@ TEST_P(DeviceContractTest, AllocatesNothingWhereNothingIsAskedFor) {
 TEST_P(DeviceContractTest, RefusesToAllocateMoreThanThereIs) {
   EXPECT_CODE(Code::kResourceExhausted,
               device_->Allocate(Bytes(std::int64_t{1} << 50)));
-  EXPECT_TRUE(device_->Allocate(Bytes(4096)));  // it is not broken by that
+  EXPECT_TRUE(device_->Allocate(Bytes(4096)));  // the device still works
 }
 
 TEST_P(DeviceContractTest, PassesOnTheErrorsOfTimedWork) {
@@ -132,7 +133,7 @@ TEST_P(DeviceContractTest, PassesOnTheErrorsOfTimedWork) {
   EXPECT_TRUE(device_->Synchronize());
 }
 
-TEST_P(DeviceContractTest, HasDoneWhatItTimedEnqueued) {
+TEST_P(DeviceContractTest, FinishesWorkThatItTimesEnqueued) {
   const Bytes size(4096);
   auto buffer = device_->Allocate(size);
   ASSERT_OK(buffer);
@@ -146,7 +147,7 @@ TEST_P(DeviceContractTest, HasDoneWhatItTimedEnqueued) {
   EXPECT_EQ(bytes, std::string(4096, '\7'));
 }
 
-TEST_P(DeviceContractTest, MarksPointsInItsOrderOfWork) {
+TEST_P(DeviceContractTest, RecordsEventsInItsOrderOfWork) {
   const Bytes size = 1_MiB;
   auto buffer = device_->Allocate(size);
   ASSERT_OK(buffer);

@@ -11,8 +11,8 @@
 //                            ::testing::ValuesIn(CasesOf(kContract)),
 //                            CaseName);
 //
-// The program is then a test of its own, which can be carried to the machine
-// that has the device.
+// Each such program is a separate test, which can be copied to the machine that
+// has the device.
 
 #include <gtest/gtest.h>
 
@@ -34,9 +34,9 @@ struct ContractShape {
   BatchSize batch;
 };
 
-// Usual and odd ones: one pixel, one image, 1024 channels, a group for each
-// channel, strides that leave pixels out, dilation, unequal heights and
-// widths, three dimensions. Small, so that the reference is quick.
+// Ordinary and odd shapes: one pixel, one image, 1024 channels, a group for
+// each channel, strides that skip pixels, dilation, unequal heights and widths,
+// three dimensions. They are small, so that the reference is quick.
 std::vector<ContractShape> StandardShapes();
 
 struct DeviceContract {
@@ -47,10 +47,10 @@ struct DeviceContract {
   std::vector<Precision> precisions;
   std::vector<Layout> layouts;
   std::vector<ContractShape> shapes = StandardShapes();
-  // Whether a convolution that the device calls kUnimplemented is a failure
-  // (or else skipped).
+  // Whether kUnimplemented for a convolution fails the test; if not, the test
+  // is skipped.
   bool supports_all = false;
-  // Whether Run computes; a replayed device only takes the time.
+  // Whether Run computes; a replayed device only advances its clock.
   bool computes = true;
   // A convolution that the device must call kUnimplemented.
   std::optional<ConvProblem> unsupported;

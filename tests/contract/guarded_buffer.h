@@ -1,7 +1,7 @@
 #ifndef UCUDNN_TESTS_CONTRACT_GUARDED_BUFFER_H_
 #define UCUDNN_TESTS_CONTRACT_GUARDED_BUFFER_H_
 
-// Device memory between two guard areas: who writes outside is found out.
+// Device memory between two guard areas, which reveal writes outside it.
 
 #include <vector>
 
@@ -11,11 +11,11 @@ namespace ucudnn::test {
 
 class GuardedBuffer {
  public:
-  // `size` usable bytes, all set to `content`; a multiple of 256 bytes into
-  // the allocation, so as aligned as device memory is.
+  // `size` usable bytes, all set to `content`, at a multiple of 256 bytes into
+  // the allocation, so that they keep its alignment.
   static Result<GuardedBuffer> Make(Device& device, Bytes size,
                                     unsigned char content);
-  // Holding these bytes.
+  // A buffer that holds these bytes.
   static Result<GuardedBuffer> Holding(
       Device& device, const std::vector<unsigned char>& content);
 
@@ -26,7 +26,7 @@ class GuardedBuffer {
   Bytes size() const { return size_; }
 
   Result<std::vector<unsigned char>> Read() const;
-  // How many bytes of the guards are not as they were.
+  // How many bytes of the guards have changed.
   Result<std::int64_t> BrokenGuardBytes() const;
 
  private:

@@ -15,7 +15,7 @@ ConvProblem OnePixel(Precision precision) {
   return problem;
 }
 
-// BF16 where this CPU has it.
+// With BF16 if this CPU supports it.
 std::vector<Precision> Supported() {
   std::vector<Precision> precisions = {Precision::kFp32};
   const auto device = Open();
@@ -40,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(OneDnn, DeviceContractTest,
 INSTANTIATE_TEST_SUITE_P(OneDnn, ConvolutionContractTest,
                          ::testing::ValuesIn(CasesOf(Contract())), CaseName);
 
-// TF32 is served by FP32's algorithms: a part of the shapes will do.
+// FP32's algorithms serve TF32, so a few of the shapes suffice.
 DeviceContract Tf32() {
   DeviceContract contract = Contract();
   contract.name = "onednn_tf32";

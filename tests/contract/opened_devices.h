@@ -1,8 +1,8 @@
 #ifndef UCUDNN_TESTS_CONTRACT_OPENED_DEVICES_H_
 #define UCUDNN_TESTS_CONTRACT_OPENED_DEVICES_H_
 
-// What both parts of the device contract share: devices that are open, and
-// assertions about results.
+// Shared by both parts of the device contract: open devices and assertions
+// about results.
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,6 @@
-// Whoever reads a plan has the same verdict on it:
-// tests/data/plans/changes.json holds a plan, and what changes it into others
-// that are to be accepted or refused. tests/python/test_plans.py has Python
-// read them too.
+// All readers of a plan agree on it: tests/data/plans/changes.json holds a
+// plan, and changes that make other plans to accept or refuse.
+// tests/python/test_plans.py does the same for Python.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,7 +54,7 @@ Status ThroughProto(const Json& json) {
   return StatusOf(FromProto(message));
 }
 
-// Plans that are read for their kernels have to have some.
+// Readers that want kernels refuse a plan without any.
 Json WithKernels(Json workspace, const Json& kernels) {
   if (workspace["kernels"].empty()) {
     workspace["batch"] = 4;

@@ -164,7 +164,7 @@ TEST_P(StoreContract, LosesDevicesThatAnAgentNoLongerNames) {
   EXPECT_EQ(store().GetDevice("GPU-1")->state, DeviceState::kIdle);
   EXPECT_EQ(store().GetDevice("GPU-2")->state, DeviceState::kLost);
   EXPECT_THAT(store().GetDevice("GPU-2")->reason, HasSubstr("not report"));
-  // Moved to another host, it is that agent's.
+  // After a move to another host, the device belongs to that agent.
   ASSERT_TRUE(
       store().RegisterAgent(TestAgent("b"), std::span(both).last(1), 300));
   EXPECT_EQ(store().GetDevice("GPU-2")->agent, "b");
@@ -180,7 +180,7 @@ TEST_P(StoreContract, RegistersAllOrNothing) {
   EXPECT_THAT(store().ListDevices("").value(), IsEmpty());
 }
 
-TEST_P(StoreContract, TakesHeartbeatsOfRegisteredAgentsAlone) {
+TEST_P(StoreContract, AcceptsHeartbeatsOnlyFromRegisteredAgents) {
   EXPECT_THAT(Beat("a", {}, 100), ElementsAre("a"));
   const std::vector<DeviceRecord> devices = {TestDevice("GPU-1"),
                                              TestDevice("GPU-2")};
@@ -194,7 +194,8 @@ TEST_P(StoreContract, TakesHeartbeatsOfRegisteredAgentsAlone) {
   EXPECT_EQ(store().GetDevice("GPU-1")->reason, "another job");
   EXPECT_EQ(store().GetDevice("GPU-1")->last_seen_ms, 200);
   EXPECT_EQ(store().GetDevice("GPU-2")->last_seen_ms, 100);
-  // One that comes late does not turn time back; a stranger's is not believed.
+  // A late heartbeat does not turn time back; one from an unknown agent is
+  // ignored.
   EXPECT_THAT(Beat("a", {}, 150), IsEmpty());
   EXPECT_EQ(store().GetAgent("a")->last_seen_ms, 200);
   const std::vector<DeviceStatus> wrong = {{"GPU-1", DeviceState::kLost, "x"}};
@@ -217,7 +218,7 @@ TEST_P(StoreContract, ExpiresSilentAgentsUntilTheyAreHeardAgain) {
   EXPECT_EQ(store().GetDevice("GPU-1")->state, DeviceState::kIdle);
 }
 
-TEST_P(StoreContract, HearsManyAgentsAtOnce) {
+TEST_P(StoreContract, AcceptsHeartbeatsOfManyAgentsAtOnce) {
   const std::vector<DeviceRecord> one = {TestDevice("GPU-1")};
   const std::vector<DeviceRecord> two = {TestDevice("GPU-2")};
   ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), one, 100));

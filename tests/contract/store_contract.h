@@ -1,8 +1,8 @@
 #ifndef UCUDNN_TESTS_CONTRACT_STORE_CONTRACT_H_
 #define UCUDNN_TESTS_CONTRACT_STORE_CONTRACT_H_
 
-// What every store keeps, whichever database it is on. A test program links
-// the contract's sources and names its database:
+// The contract of every store, whatever its database. A test program links the
+// contract's sources and names its database:
 //
 //   INSTANTIATE_TEST_SUITE_P(Sqlite, StoreContract,
 //                            ::testing::Values(TestDatabaseFactory{...}));
@@ -20,7 +20,7 @@
 
 namespace ucudnn {
 
-// An empty database; no two of one factory are used at once.
+// An empty database; a factory's databases are used one at a time.
 class TestDatabase {
  public:
   virtual ~TestDatabase() = default;
@@ -35,7 +35,7 @@ class TestDatabase {
 struct TestDatabaseFactory {
   std::string name;
   std::function<std::unique_ptr<TestDatabase>()> make;
-  // The same, with its writes truly flushed to the disk.
+  // The same, but writes are really flushed to the disk.
   std::function<std::unique_ptr<TestDatabase>()> make_durable;
 
   friend void PrintTo(const TestDatabaseFactory& factory, std::ostream* out) {
@@ -53,7 +53,7 @@ class StoreContract : public ::testing::TestWithParam<TestDatabaseFactory> {
  protected:
   void SetUp() override {
     database_ = GetParam().make();
-    // The factory has said why.
+    // The factory has printed the reason.
     if (database_ == nullptr) GTEST_SKIP() << "there is no such database here";
     store_ = Open();
   }
@@ -69,7 +69,8 @@ class StoreContract : public ::testing::TestWithParam<TestDatabaseFactory> {
 
   Store& store() { return *store_; }
 
-  // One agent's heartbeat; whom the store does not know.
+  // Sends one agent's heartbeat; returns the agents that the store does not
+  // know.
   std::vector<std::string> Beat(const std::string& agent,
                                 std::vector<DeviceStatus> devices,
                                 UnixMillis now_ms) {
@@ -81,7 +82,7 @@ class StoreContract : public ::testing::TestWithParam<TestDatabaseFactory> {
   std::unique_ptr<Store> store_;
 };
 
-// Builders of valid records; the parameters tell them apart.
+// Builders of valid records, distinguished by their parameters.
 AgentRecord TestAgent(const std::string& id);
 DeviceKind TestKind(int n = 0);
 DeviceRecord TestDevice(const std::string& id, int kind = 0);

@@ -12,11 +12,11 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-TEST_P(StoreContract, MakesARevisionOfDifferentContentOnly) {
+TEST_P(StoreContract, MakesARevisionOnlyForDifferentContent) {
   EXPECT_EQ(store().PutNetwork(TestNetwork("n", "h1")), 1);
   EXPECT_EQ(store().PutNetwork(TestNetwork("n", "h1")), 1);
   EXPECT_EQ(store().PutNetwork(TestNetwork("n", "h2")), 2);
-  // Going back is a change too.
+  // Returning to old content is a change too.
   EXPECT_EQ(store().PutNetwork(TestNetwork("n", "h1")), 3);
   EXPECT_EQ(store().PutNetwork(TestNetwork("m", "h1")), 1);
 
@@ -90,7 +90,7 @@ TEST_P(StoreContract, KeepsTheNewestMeasurementOfAPoint) {
   EXPECT_EQ(time(), 200);
   ASSERT_TRUE(put(400, 2000));
   EXPECT_EQ(time(), 400);
-  // Within one call the same holds.
+  // The same holds within one call.
   const std::vector<Measurement> three = {
       TestMeasurement(1, TestPoint(32, "FFT", 1), 3000),
       TestMeasurement(1, TestPoint(32, "FFT", 2), 4000),
@@ -282,7 +282,8 @@ TEST_P(StoreContract, KeepsControlPointsAndWhatDevicesMeasuredOfThem) {
   ControlMeasurement second = first;
   second.round = 2;
   ASSERT_TRUE(store().PutControlMeasurement(second));
-  // A repeat changes nothing; a later measurement counts, an earlier does not.
+  // A repeat changes nothing; a later measurement replaces the point, an
+  // earlier one does not.
   ASSERT_TRUE(store().PutControlMeasurement(first));
   second.time = Nanoseconds(90);
   second.driver = "d2";

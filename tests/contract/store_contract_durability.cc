@@ -1,4 +1,4 @@
-// What was acknowledged is there after any death.
+// Acknowledged writes survive any crash.
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
-TEST_P(StoreContract, RemembersAllAfterItWasOpenedAgain) {
+TEST_P(StoreContract, KeepsEverythingWhenItIsReopened) {
   if (!database_->shared()) GTEST_SKIP() << "kept in memory alone";
   const std::vector<DeviceRecord> devices = {TestDevice("GPU-1")};
   ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 1));
@@ -49,7 +49,7 @@ TEST_P(StoreContract, RemembersAllAfterItWasOpenedAgain) {
   EXPECT_EQ(store().GetJob("j")->steps.at(0).count, 1);
 }
 
-TEST_P(StoreContract, GoesOnWhenTheDatabaseCameBack) {
+TEST_P(StoreContract, ContinuesWhenTheDatabaseComesBack) {
   ASSERT_TRUE(store().CreatePlan(TestPlan("before")));
   database_->Crash();
   EXPECT_TRUE(store().Ping());
@@ -59,7 +59,7 @@ TEST_P(StoreContract, GoesOnWhenTheDatabaseCameBack) {
   EXPECT_THAT(store().ListPlans(10).value(), SizeIs(2));
 }
 
-// Completes one task after the other, and says so through `acknowledged`.
+// Completes one task after the other, reporting each through `acknowledged`.
 [[noreturn]] void WriteUntilKilled(const std::string& url, int acknowledged) {
   const auto store = OpenStore(url);
   if (!store) _exit(1);
@@ -101,8 +101,8 @@ TEST_P(StoreContract, LosesNothingAcknowledgedWhenItsWriterIsKilled) {
       WriteUntilKilled(database_->url(), ends[1]);
     }
     close(ends[1]);
-    // A moment that is random in the writer's work: after some writes, and
-    // then as long as it takes to count.
+    // A random moment in the writer's work: after some writes, plus the time it
+    // takes to count.
     std::vector<std::int64_t> acknowledged;
     std::int64_t id = 0;
     const auto enough =
@@ -136,7 +136,7 @@ TEST_P(StoreContract, LosesNothingAcknowledgedWhenItsWriterIsKilled) {
           SizeIs(2));
       ++done;
     }
-    // What was not acknowledged is there whole or not at all.
+    // Unacknowledged writes are complete or absent.
     EXPECT_EQ(store->ListProfiles()->at(0).points,
               2 * store->CountTasks()->at(ToString(TestKind())).done);
     EXPECT_GE(done, static_cast<std::int64_t>(enough));

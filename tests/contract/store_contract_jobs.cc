@@ -65,7 +65,7 @@ TEST_P(StoreContract, RegistersAJobOnce) {
   EXPECT_EQ(job.revisions[0].plan, plan);
   EXPECT_EQ(job.revisions[0].adopted_ms, 100);
   EXPECT_THAT(job.steps, IsEmpty());
-  // Again, it is only heard of.
+  // Registering again only updates the time of the last sign of life.
   JobRecord other = TestJob("j");
   other.name = "another";
   ASSERT_TRUE(store().RegisterJob(other, TestRanks(1), std::nullopt, 200));
@@ -77,7 +77,7 @@ TEST_P(StoreContract, RegistersAJobOnce) {
   EXPECT_EQ(store().GetJob("x").error().code, Code::kNotFound);
 }
 
-TEST_P(StoreContract, TakesAPlanItDoesNotKnowForNone) {
+TEST_P(StoreContract, TreatsAnUnknownPlanAsNone) {
   ASSERT_TRUE(store().RegisterJob(TestJob("j"), TestRanks(1), 4711, 100));
   EXPECT_EQ(store().GetJob("j")->revisions[0].plan, std::nullopt);
 }
@@ -99,7 +99,7 @@ TEST_P(StoreContract, CountsStepsOnceHoweverOftenTheyAreReported) {
   EXPECT_EQ(report({Steps(0, {5, 6})}, 200)->state, JobState::kRunning);
   ASSERT_TRUE(report({Steps(0, {5, 6})}, 210));
   ASSERT_TRUE(report({Steps(1, {6, 7}), Steps(0, {9}, 1)}, 220));
-  // Steps that were never told count, but have no time.
+  // Unreported steps count, but have no time.
   ASSERT_TRUE(report({Steps(10, {8})}, 230));
   const JobDetails job = store().GetJob("j").value();
   ASSERT_THAT(job.steps, SizeIs(2));
@@ -151,7 +151,7 @@ TEST_P(StoreContract, GivesAJobPlansToAdopt) {
   ASSERT_TRUE(store().RegisterJob(TestJob("j"), TestRanks(1), first, 100));
   EXPECT_EQ(store().AddJobRevision("j", 4711, "", 1).error().code,
             Code::kNotFound);
-  // The plan it has already is no news.
+  // The plan that the job already has makes no new revision.
   EXPECT_EQ(store().AddJobRevision("j", first, "", 150)->revision, 1);
   const JobRevisionRecord added =
       store().AddJobRevision("j", second, "batch 16", 200).value();
@@ -172,7 +172,7 @@ TEST_P(StoreContract, GivesAJobPlansToAdopt) {
   EXPECT_EQ(job.job.revision, 2);
   EXPECT_EQ(job.revisions.at(2).rejected, "rank 1: no memory");
   EXPECT_EQ(job.revisions.at(2).adopted_ms, 0);
-  // What was rejected may be asked for again.
+  // A rejected plan may be requested again.
   EXPECT_EQ(store().AddJobRevision("j", first, "retry", 600)->revision, 4);
   EXPECT_EQ(store().AnswerJobRevision("j", 9, "", 1).error().code,
             Code::kNotFound);

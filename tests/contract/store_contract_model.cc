@@ -1,4 +1,5 @@
-// Random sequences of operations, against the queue written the obvious way.
+// Random sequences of operations, compared with a queue written the obvious
+// way.
 
 #include <algorithm>
 #include <map>
@@ -145,8 +146,8 @@ class ModelQueue {
   std::map<std::int64_t, TaskRecord> tasks_;
 };
 
-// The store numbers tasks with gaps; the model without. Both rise with the
-// order of adding, so that the n-th of one is the n-th of the other.
+// The store numbers tasks with gaps, the model without. Both count up in the
+// order of adding, so the n-th of one is the n-th of the other.
 class BothQueues {
  public:
   BothQueues(Store& store, unsigned seed) : store_(store), random_(seed) {}
@@ -227,10 +228,10 @@ class BothQueues {
     }
   }
 
-  // One of the tasks as they were leased at some time, or nothing.
+  // A random task as it was leased at some time; null if there is none.
   const TaskRecord* Taken() {
     if (taken_.empty()) return nullptr;
-    // Mostly one of the last.
+    // Mostly one of the latest.
     const auto last = std::ssize(taken_) - 1;
     const auto first =
         Pick(0, 3) == 0 ? 0 : std::max<std::int64_t>(0, last - 4);
@@ -284,7 +285,7 @@ class BothQueues {
   std::vector<TaskRecord> taken_;
 };
 
-TEST_P(StoreContract, DoesWhatTheModelOfItsQueueDoes) {
+TEST_P(StoreContract, AgreesWithTheModelOfItsQueue) {
   for (unsigned seed = 1; seed <= 3; ++seed) {
     database_ = GetParam().make();
     store_ = Open();

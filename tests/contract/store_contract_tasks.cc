@@ -42,7 +42,7 @@ TEST_P(StoreContract, EnqueuesAKeyOnce) {
   EXPECT_EQ(store().GetTask(12345).error().code, Code::kNotFound);
 }
 
-TEST_P(StoreContract, TellsTasksOfUnlikeGoalsApart) {
+TEST_P(StoreContract, DistinguishesTasksByGoal) {
   NewTask adaptive = TestTask(1);
   adaptive.key.goal = "adaptive-64";
   EXPECT_EQ(Enqueue(store(), {TestTask(1), adaptive, adaptive}).added, 2);
@@ -52,7 +52,7 @@ TEST_P(StoreContract, TellsTasksOfUnlikeGoalsApart) {
   EXPECT_EQ(tasks[1].key, adaptive.key);
   const std::vector<TaskKey> keys = {adaptive.key};
   EXPECT_EQ(store().Progress(keys).value().begin()->second.leased, 1);
-  // Points of smaller batches belong to a task with a goal only.
+  // Only tasks with a goal may have points of smaller batches.
   const std::vector<MeasuredPoint> smaller = {TestPoint(8, "FFT", 5)};
   EXPECT_EQ(store().CompleteTask(Completion(tasks[0], smaller)).error().code,
             Code::kInvalidArgument);
@@ -95,7 +95,7 @@ TEST_P(StoreContract, ReopensWhatWasDoneUnderAnotherDriver) {
   EXPECT_EQ(store().ReopenStaleTasks(kind, keys, drivers), 1);
   EXPECT_EQ(store().ReopenStaleTasks(kind, keys, drivers), 0);
   EXPECT_THAT(Problems(Lease(store(), 9, 20)), ElementsAre("forward-c1"));
-  // What was measured under another driver is not loaded with the rest.
+  // Points measured under another driver are not loaded with the rest.
   EXPECT_THAT(store().LoadProfile(kind, {}, {}).value(), SizeIs(2));
   EXPECT_THAT(store().LoadProfile(kind, {}, {}, drivers).value(), SizeIs(1));
   const auto summaries = store().ListProfiles().value();
@@ -116,7 +116,7 @@ TEST_P(StoreContract, ImportsProfilesAsIfTheyHadBeenMeasuredHere) {
   ASSERT_TRUE(store().ImportProfile(measurements, batches, 50));
   ASSERT_TRUE(store().ImportProfile(measurements, batches, 60));
   EXPECT_EQ(store().LoadMeasurements(begun.key.kind), measurements);
-  // What somebody is measuring goes on, the rest is done.
+  // Leased tasks stay leased; the others are done.
   EXPECT_EQ(store().GetTask(begun.id)->state, TaskState::kLeased);
   EXPECT_THAT(Lease(store(), 9, 20), IsEmpty());
   EXPECT_EQ(Enqueue(store(), {TestTask(3)}).added, 0);
@@ -138,7 +138,7 @@ TEST_P(StoreContract, LeasesByPriorityThenAge) {
   EXPECT_EQ(tasks[0].attempts, 1);
   EXPECT_EQ(tasks[0].lease_token, 1);
   EXPECT_EQ(store().GetTask(tasks[0].id).value(), tasks[0]);
-  // Another request made it urgent.
+  // Another request raises its priority.
   Enqueue(store(), {TestTask(4)});
   urgent = TestTask(4);
   urgent.priority = 1;
@@ -165,7 +165,7 @@ TEST_P(StoreContract, RenewsLeasesThatAreStillHeld) {
   ASSERT_TRUE(store().CompleteTask(Completion(tasks[1], {})));
   std::vector<LeaseRef> leases = {
       tasks[2].lease(), tasks[1].lease(), tasks[0].lease(), {999, 1}};
-  // Expired, but nobody took them.
+  // Expired, but not leased by anybody else.
   EXPECT_THAT(store().RenewLeases(leases, 500).value(),
               ElementsAre(tasks[0].id, tasks[2].id));
   EXPECT_EQ(store().GetTask(tasks[0].id)->lease_until_ms, 500);
@@ -192,7 +192,7 @@ TEST_P(StoreContract, CompletesATaskOnceWithItsMeasurements) {
     return store().LoadProfile(task.key.kind, problems, {})->at(problems[0]);
   };
   EXPECT_THAT(points(), ElementsAre(point));
-  // A repeat says so, and changes nothing, whatever it holds.
+  // A repeat is recognised and changes nothing, whatever its content.
   TaskCompletion again = Completion(task, {TestPoint(32, "FFT", 7)});
   again.origin.measured_ms = 9000;
   EXPECT_TRUE(store().CompleteTask(again)->already);
@@ -204,7 +204,8 @@ TEST_P(StoreContract, AcceptsACompletionWhoseLeaseIsOutdated) {
   Enqueue(store(), {TestTask(1), TestTask(2)});
   const auto first = Lease(store(), 2, 0, "a");
   const auto second = Lease(store(), 1, 200, "b");
-  // Leased by another meanwhile, and expired but not leased again.
+  // One was leased by another agent meanwhile, one expired and was not leased
+  // again.
   for (const TaskRecord& task : first) {
     const auto result = store().CompleteTask(Completion(task, {}));
     ASSERT_TRUE(result);
@@ -245,7 +246,7 @@ TEST_P(StoreContract, ReopensATaskForALargerCap) {
   EXPECT_EQ(store().GetTask(task.id)->state, TaskState::kPending);
 }
 
-TEST_P(StoreContract, GoesOnWithATaskWhoseCapRoseWhileItRan) {
+TEST_P(StoreContract, ContinuesATaskWhoseCapRoseWhileItRan) {
   Enqueue(store(), {TestTask(1)});
   const auto task = Lease(store(), 1, 0).at(0);
   NewTask larger = TestTask(1);
@@ -275,7 +276,7 @@ TEST_P(StoreContract, RetriesFailuresThreeTimes) {
     const TaskState expected =
         i < kMaxTaskFailures ? TaskState::kPending : TaskState::kFailed;
     EXPECT_EQ(store().FailTask(failure).value(), expected);
-    // Told twice, it counts once.
+    // A failure reported twice counts once.
     EXPECT_EQ(store().FailTask(failure).value(), expected);
   }
   const TaskRecord failed = store().GetTask(task.id).value();
@@ -296,13 +297,13 @@ TEST_P(StoreContract, DoesNotRetryWhatCannotSucceed) {
             TaskState::kFailed);
   EXPECT_EQ(store().FailTask({{999, 1}, "no", false, 5}).error().code,
             Code::kNotFound);
-  // A measurement that comes all the same is welcome.
+  // A measurement that arrives anyway is accepted.
   EXPECT_FALSE(store().CompleteTask(Completion(task, {}))->already);
   EXPECT_EQ(store().GetTask(task.id)->state, TaskState::kDone);
   EXPECT_EQ(store().GetTask(task.id)->error, "");
 }
 
-TEST_P(StoreContract, GivesUpATaskThatEndsItsAgents) {
+TEST_P(StoreContract, GivesUpATaskThatKillsItsAgents) {
   Enqueue(store(), {TestTask(1)});
   UnixMillis now = 0;
   std::int64_t id = 0;
@@ -399,7 +400,7 @@ TEST_P(StoreContract, NeverLeasesATaskToTwo) {
   EXPECT_THAT(std::set<std::int64_t>(ids.begin(), ids.end()), SizeIs(kTasks));
 }
 
-TEST_P(StoreContract, SurvivesWritersThatMeet) {
+TEST_P(StoreContract, SurvivesConcurrentWriters) {
   std::vector<NewTask> tasks;
   for (int i = 0; i < 100; ++i) tasks.push_back(TestTask(i));
   std::atomic<std::int64_t> added = 0;
@@ -414,7 +415,7 @@ TEST_P(StoreContract, SurvivesWritersThatMeet) {
       added += result->added;
       EXPECT_TRUE(store().PutNetwork(TestNetwork("n", fmt::format("h{}", t))));
       EXPECT_TRUE(store().CreatePlan(TestPlan("same")));
-      // All lease what expires at once, so that several complete one task.
+      // Leases expire at once, so that several agents complete the same task.
       for (int round = 0; round < 3; ++round) {
         for (const TaskRecord& task : Lease(store(), 40, round * 100)) {
           const auto done = store().CompleteTask(

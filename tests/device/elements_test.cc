@@ -25,7 +25,7 @@ TEST(ElementsTest, AreExactInEveryPrecision) {
     EXPECT_EQ(bytes, RandomElements(1000, precision, 7));
     EXPECT_NE(bytes, RandomElements(1000, precision, 8));
   }
-  // The same numbers, whatever holds them.
+  // The same numbers in every precision.
   EXPECT_EQ(DecodeElements(RandomElements(99, Precision::kTrueHalf, 1),
                            Precision::kTrueHalf),
             DecodeElements(RandomElements(99, Precision::kBf16, 1),

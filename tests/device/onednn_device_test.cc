@@ -42,14 +42,14 @@ TEST(OneDnnDeviceTest, SaysWhatItIs) {
   EXPECT_EQ(info.kind.units, 2);
   EXPECT_EQ(info.kind.library, "onednn-2.6");
   EXPECT_GT(info.kind.memory, Bytes());
-  // What oneDNN generates code for is part of the model.
+  // The instruction set that oneDNN generates code for is part of the model.
   EXPECT_THAT(info.kind.model, MatchesRegex(".+ [a-z0-9_]+"));
   EXPECT_THAT(info.driver, StartsWith("oneDNN 2.6."));
   EXPECT_EQ(ParseDeviceKind(ToString(info.kind)).value(), info.kind);
   EXPECT_EQ(device->BusyWith(), "");
 }
 
-TEST(OneDnnDeviceTest, TakesAllCoresUnlessTold) {
+TEST(OneDnnDeviceTest, UsesAllCoresByDefault) {
   EXPECT_EQ(Open({})->info().kind.units,
             static_cast<std::int64_t>(AvailableCores().size()));
 }
@@ -92,7 +92,7 @@ TEST(OneDnnDeviceTest, AlwaysHasAnAlgorithmOfLittleWorkspace) {
   }
 }
 
-TEST(OneDnnDeviceTest, OffersWinogradWithMoreWorkspaceWhereTheCpuCan) {
+TEST(OneDnnDeviceTest, OffersWinogradWithMoreWorkspaceIfTheCpuSupportsIt) {
   const auto device = Open({});
   if (device->info().kind.model.find("avx512") == std::string::npos) {
     GTEST_SKIP() << "oneDNN has Winograd for AVX-512 alone";
@@ -148,7 +148,7 @@ TEST(OneDnnDeviceTest, RefusesWorkspacesThatAreNotAligned) {
   }
 }
 
-// Two devices with threads of their own in one process give the same result
+// Two devices in one process, each with its own threads, give the same result
 // as one, and neither changes the other's number of threads.
 TEST(OneDnnDeviceTest, WorksBesideAnotherInOneProcess) {
   const std::vector<int> cores = AvailableCores();
@@ -202,7 +202,7 @@ TEST(OneDnnDeviceTest, IsMeasured) {
   }
 }
 
-// One image takes the reference seconds: a filter of it tells.
+// One image takes the reference seconds, so the estimate comes from one filter.
 TEST(OneDnnDeviceTest, IsMeasuredWithoutWaitingForTheReference) {
   const auto device = Open({.threads = 1});
   for (const ConvOp op : kConvOps) {
@@ -242,7 +242,7 @@ TEST(RegistryTest, OpensTheCpuAsSeveralDevices) {
   EXPECT_EQ((*devices)[0]->info().kind.units, 1);
 }
 
-TEST(RegistryTest, OpensTheWholeCpuUnlessTold) {
+TEST(RegistryTest, OpensTheWholeCpuByDefault) {
   DeviceOptions options;
   options.gpus = false;
   const auto devices = OpenDevices(options);
@@ -271,7 +271,7 @@ TEST(RegistryTest, SaysWhyThereIsNoDevice) {
   const auto none = OpenDevices(options);
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, Code::kUnavailable);
-  EXPECT_THAT(none.error().message, HasSubstr("GPUs are not asked for"));
+  EXPECT_THAT(none.error().message, HasSubstr("GPUs are not requested"));
 }
 
 TEST(RegistryTest, RefusesOptionsOutOfRange) {

@@ -59,7 +59,7 @@ TEST(RecordedDeviceTest, OffersAlgorithmsOfHigherPrecisionToo) {
   EXPECT_EQ(device->ListAlgorithms(First(), kTwo)->size(), 1U);
 }
 
-TEST(RecordedDeviceTest, TakesTheRecordedTimeForWhatRan) {
+TEST(RecordedDeviceTest, TakesTheRecordedTimes) {
   const auto device = Open(SmallProfile());
   auto gemm = device->Prepare(First(), kOne,
                               Algorithm{"GEMM", "FMA", Precision::kFp32});
@@ -110,7 +110,7 @@ TEST(RecordedDeviceTest, RefusesPointsThatWereNotRecorded) {
   EXPECT_EQ(algorithm.error().code, Code::kNotFound);
 }
 
-TEST(RecordedDeviceTest, HasTheKindThatItsNameTells) {
+TEST(RecordedDeviceTest, TakesItsKindFromItsName) {
   Profile profile = SmallProfile();
   EXPECT_EQ(Open(profile)->info().kind.model, "GPU");
   EXPECT_EQ(Open(profile)->info().kind.library, "recorded");

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_TESTS_DEVICE_RECORDED_PROFILE_H_
 #define UCUDNN_TESTS_DEVICE_RECORDED_PROFILE_H_
 
-// A small profile and its network, as a person would write them down.
+// A small hand-written profile and its network.
 
 #include <string>
 #include <vector>

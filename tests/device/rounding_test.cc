@@ -18,7 +18,7 @@ TEST(RoundingTest, AdmitsMoreInLowerPrecisions) {
             ToleranceOf(Precision::kTrueHalf));
 }
 
-TEST(RoundingTest, AdmitsMoreOfWinogradBeyond3x3InFp32Alone) {
+TEST(RoundingTest, AdmitsMoreOfWinogradBeyond3x3OnlyInFp32) {
   const Algorithm winograd = {"WINOGRAD_NONFUSED", "FMA", Precision::kFp32};
   const Algorithm fft = {"FFT", "FMA", Precision::kFp32};
   EXPECT_TRUE(IsLargeWinograd(winograd, WithFilter(5)));

@@ -2,7 +2,7 @@
 #define UCUDNN_TESTS_SUPPORT_FAILING_DEVICE_H_
 
 // A real device that fails on demand, as GPUs do: memory runs out, or the
-// device is lost and every call from then on says so.
+// device is lost and every later call fails.
 
 #include <atomic>
 #include <memory>
@@ -17,9 +17,10 @@ class FailingDevice final : public Device {
   explicit FailingDevice(std::unique_ptr<Device> device)
       : device_(std::move(device)) {}
 
-  // What the test says; from any thread.
-  std::atomic<std::int64_t> memory{std::int64_t{1} << 60};  // of one buffer
-  // So many timings until it is lost; negative: never.
+  // Set by the test, from any thread.
+  std::atomic<std::int64_t> memory{std::int64_t{1}
+                                   << 60};  // the limit of one buffer
+  // Timings until the device is lost; negative: never.
   std::atomic<int> timings_left{-1};
   int timings() const { return timings_; }
 
@@ -39,9 +40,8 @@ class FailingDevice final : public Device {
   Result<DeviceBuffer> Allocate(Bytes size) override {
     UCUDNN_RETURN_IF_ERROR(Alive());
     if (size.count() > memory) {
-      return Fail(Code::kResourceExhausted,
-                  "{}: {} were asked for; {} are free", info().id,
-                  HumanBytes(size), HumanBytes(Bytes(memory)));
+      return Fail(Code::kResourceExhausted, "{}: {} requested, {} free",
+                  info().id, HumanBytes(size), HumanBytes(Bytes(memory)));
     }
     return device_->Allocate(size);
   }

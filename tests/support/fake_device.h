@@ -1,9 +1,8 @@
 #ifndef UCUDNN_TESTS_SUPPORT_FAKE_DEVICE_H_
 #define UCUDNN_TESTS_SUPPORT_FAKE_DEVICE_H_
 
-// A device that computes nothing and writes down what it was asked: for tests
-// of what calls a device, and in which order. Its algorithms are told to it,
-// and so is what fails.
+// A device that computes nothing and records its calls, for tests of code that
+// calls a device. The test sets its algorithms and its failures.
 
 #include <algorithm>
 #include <cstdlib>
@@ -23,9 +22,9 @@ struct FakeAlgorithm {
   Algorithm algorithm;
   Bytes workspace_per_image;
   BatchSize max_batch = kMaxBatchSize;  // larger ones are not listed
-  // Run fails after so many of its runs succeeded.
+  // Run fails after this many successful runs.
   int runs_before_failure = std::numeric_limits<int>::max();
-  // What each run takes the device, and the host to enqueue.
+  // The device's time for each run, and the host's to enqueue it.
   Nanoseconds time{1000};
   Nanoseconds enqueue{0};
   bool last_resort = false;
@@ -51,11 +50,11 @@ class FakeDevice final : public Device {
     info_.kind = {"Fake", 1, 1_GiB, "fake-1.0"};
   }
 
-  // What the test sets and reads.
+  // For the test to set and read.
   DeviceInfo& mutable_info() { return info_; }
   std::vector<FakeAlgorithm>& algorithms() { return algorithms_; }
   std::vector<RunCall>& runs() { return runs_; }
-  // Those within Time.
+  // The runs within Time.
   const std::vector<RunCall>& timed_runs() const { return timed_runs_; }
   const std::vector<Bytes>& allocations() const { return allocations_; }
   void clear_allocations() { allocations_.clear(); }
@@ -64,7 +63,7 @@ class FakeDevice final : public Device {
   void set_memory(Bytes memory) { memory_ = memory; }  // of one buffer
   void set_total_memory(Bytes memory) { free_ = memory; }
   void set_cache(Bytes cache) { cache_ = cache; }
-  // Which of them the device would take unmeasured.
+  // The algorithm that the device would choose without measurements.
   void set_suggestion(std::string name) { suggestion_ = std::move(name); }
 
   const DeviceInfo& info() const override { return info_; }
@@ -104,7 +103,7 @@ class FakeDevice final : public Device {
 
   Result<DeviceBuffer> Allocate(Bytes size) override {
     if (size > std::min(memory_, free_)) {
-      return Fail(Code::kResourceExhausted, "{} of memory; {} are asked for",
+      return Fail(Code::kResourceExhausted, "{} of memory; {} are requested",
                   FormatBytes(std::min(memory_, free_)), FormatBytes(size));
     }
     allocations_.push_back(size);

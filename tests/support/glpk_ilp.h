@@ -1,8 +1,8 @@
 #ifndef UCUDNN_TESTS_SUPPORT_GLPK_ILP_H_
 #define UCUDNN_TESTS_SUPPORT_GLPK_ILP_H_
 
-// GLPK behind the port. GLPK is under the GPL, so nothing but this target
-// (ucudnn::glpk) and what is built for tests may link it.
+// GLPK behind the port. GLPK is under the GPL, so only this target
+// (ucudnn::glpk) and test programs may link it.
 
 #include <memory>
 
@@ -13,8 +13,8 @@ namespace ucudnn {
 struct GlpkOptions {
   // Divides each row and the costs by a power of two so that their largest
   // number is about a thousand (bytes become MiB), lets GLPK scale the rest
-  // and presolve, and asks for no gap. Off: numbers as they are and GLPK's
-  // defaults, the plain call sequence of simplex and branch and cut.
+  // and presolve, and asks for no gap. Off: unscaled numbers and GLPK's
+  // defaults, in the plain call sequence of simplex and branch and cut.
   bool careful = true;
 };
 

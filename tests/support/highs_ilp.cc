@@ -16,7 +16,7 @@
 namespace ucudnn::testing {
 namespace {
 
-constexpr const char* kPython = "/usr/bin/python3";  // the one scipy is for
+constexpr const char* kPython = "/usr/bin/python3";  // the one that has scipy
 constexpr int kScaledBits = 10;
 
 // The power of two that brings numbers up to `largest` to about a thousand.
@@ -82,7 +82,8 @@ class Server {
     socket_ = ends[0];
   }
   ~Server() {
-    if (socket_ >= 0) close(socket_);  // the end of its input ends it
+    if (socket_ >= 0)
+      close(socket_);  // the process exits at the end of its input
     if (process_ > 0) waitpid(process_, nullptr, 0);
   }
   Server(const Server&) = delete;
@@ -98,7 +99,7 @@ class Server {
     return true;
   }
 
-  // The next line; absent at the end.
+  // The next line; empty at the end.
   std::optional<std::string> Receive() {
     std::size_t end = 0;
     while ((end = buffer_.find('\n')) == std::string::npos) {

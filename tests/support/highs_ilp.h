@@ -2,8 +2,8 @@
 #define UCUDNN_TESTS_SUPPORT_HIGHS_ILP_H_
 
 // HiGHS behind the port for integer programmes, as Debian's scipy carries it:
-// a second opinion in tests and benchmarks. It runs in a Python process of its
-// own, which is started once.
+// a second opinion in tests and benchmarks. It runs in a separate Python
+// process, which is started once.
 
 #include <memory>
 
@@ -13,11 +13,11 @@ namespace ucudnn::testing {
 
 class HighsSolver : public IlpSolver {
  public:
-  // What the last call of HiGHS took by itself, without the way to it.
+  // The time of the last call inside HiGHS, without communication.
   virtual double last_seconds() const = 0;
 };
 
-// Null where Debian's Python or its scipy (python3-scipy) is not installed.
+// Null if Debian's Python or its scipy (python3-scipy) is not installed.
 std::unique_ptr<HighsSolver> MakeHighsSolver();
 
 }  // namespace ucudnn::testing

@@ -99,7 +99,7 @@ Status CheckIlp(const IlpProblem& problem, const std::vector<double>& values) {
                 sum > static_cast<double>(row.most) + slack);
     }
     if (broken) {
-      return Fail(Code::kInternal, "row {} is not kept", i);
+      return Fail(Code::kInternal, "row {} is violated", i);
     }
   }
   return {};

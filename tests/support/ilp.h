@@ -4,7 +4,7 @@
 // Integer linear programmes, as the papers state workspace division and
 // assignment, and the port to general solvers of them. Our own methods solve
 // both far faster (solver/knapsack/mckp.h, solver/assign/assign.h); general
-// solvers judge them, and take side constraints that those do not know.
+// solvers check them, and accept side constraints that ours do not support.
 //
 //   min  sum_j cost_j x_j   where  least_i <= sum_j a_ij x_j <= most_i,
 //                                  least_j <= x_j <= most_j
@@ -48,9 +48,9 @@ struct IlpProblem {
 };
 
 struct IlpSolution {
-  std::vector<double> values;  // whole where the variable is
+  std::vector<double> values;  // integral for integer variables
   double cost = 0;
-  bool optimal = false;  // the solver says so
+  bool optimal = false;  // as reported by the solver
 };
 
 class IlpSolver {
@@ -69,13 +69,12 @@ class IlpSolver {
 IlpProblem MckpAsIlp(std::span<const MckpClass> classes, std::int64_t capacity);
 
 // Section III-E: the first variable is the makespan; then, for each GPU, one
-// for each row of its table. The GPUs' own limits and communication are not
-// looked at.
+// for each row of its table. Ignores the GPUs' own limits and communication.
 IlpProblem AssignmentAsIlp(const AssignProblem& problem);
 
-// kInternal, naming the first constraint that `values` breaks: a whole
-// variable is not whole, or a bound or row is not kept. Rows of whole
-// variables alone are checked exactly, others to one part in 10^6.
+// kInternal, naming the first constraint that `values` breaks: an integer
+// variable has a fraction, or a bound or row is violated. Rows of integer
+// variables only are checked exactly, others to one part in 10^6.
 Status CheckIlp(const IlpProblem& problem, const std::vector<double>& values);
 
 }  // namespace ucudnn

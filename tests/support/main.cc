@@ -1,6 +1,6 @@
-// main() of every test program. With --file=solver/wr_test.cc it runs the tests
-// of that source alone, in the folder tests/: so one program holds the tests of
-// a room, and ctest runs each source of it as a process of its own.
+// main() of every test program. With --file=solver/wr_test.cc it runs only the
+// tests of that source in the folder tests/, so one program holds the tests of
+// a room, and ctest runs each source in a separate process.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,9 +25,8 @@ void ForEachTest(const Visit& visit) {
   }
 }
 
-// The tests of `file` as a filter of GoogleTest's. Empty, and says why, if
-// there are none, or if the program has tests that no such filter would ever
-// run.
+// The tests of `file` as a GoogleTest filter. Empty, with a message, if there
+// are none, or if the program has tests that no such filter would ever run.
 std::string FilterOf(const std::string& file) {
   std::string filter;
   bool complete = true;
@@ -35,13 +34,13 @@ std::string FilterOf(const std::string& file) {
     if (source.ends_with("/tests/" + file)) {
       filter += (filter.empty() ? "" : ":") + name;
     } else if (!source.ends_with("_test.cc")) {
-      std::fprintf(stderr, "%s of %s: tests belong into *_test.cc\n",
+      std::fprintf(stderr, "%s of %s: tests belong in *_test.cc\n",
                    name.c_str(), std::string(source).c_str());
       complete = false;
     }
   });
   if (filter.empty()) {
-    std::fprintf(stderr, "--file=%s: no test has this source\n", file.c_str());
+    std::fprintf(stderr, "--file=%s: this source has no tests\n", file.c_str());
   }
   return complete ? filter : "";
 }

@@ -16,7 +16,7 @@
 namespace ucudnn {
 
 struct RankedRun {
-  int exit_status = -1;  // 124: it ran longer than it may
+  int exit_status = -1;  // 124: it exceeded the time limit
   std::string output;    // of all ranks, both streams
 };
 

@@ -13,7 +13,7 @@
 
 namespace ucudnn::test {
 
-// Puts a network together node by node. Tensors are given by index.
+// Builds a network node by node. Tensors are indices.
 class NetworkBuilder {
  public:
   using Value = std::size_t;
@@ -154,7 +154,7 @@ inline Graph PaperAlexNet(std::int64_t batch) {
   return n.Finish();
 }
 
-// VGG with so many convolutions in each of its stages.
+// VGG with these numbers of convolutions in its stages.
 inline Graph PaperVgg(const std::string& name, std::int64_t batch,
                       const std::array<int, 5>& stages) {
   NetworkBuilder n(name, batch);

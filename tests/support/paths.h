@@ -1,8 +1,8 @@
 #ifndef UCUDNN_TESTS_SUPPORT_PATHS_H_
 #define UCUDNN_TESTS_SUPPORT_PATHS_H_
 
-// Where tests find their data and what this build made. Functions, not macros:
-// paths on a compiler's command line would keep build trees from sharing
+// The paths of test data and build products. They are functions, not macros:
+// paths on the compiler's command line would keep build trees from sharing
 // precompiled headers and cached objects.
 
 #include <string>

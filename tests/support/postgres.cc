@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr auto kPatience = std::chrono::seconds(30);
 constexpr auto kPoll = std::chrono::milliseconds(2);
 
-// The newest version that is installed.
+// The programs of the newest installed version.
 Result<std::string> FindPrograms() {
   std::vector<std::string> found;
   std::error_code ignored;
@@ -45,7 +45,7 @@ std::string Contents(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Polls until `done`; the server's processes tell of themselves in files.
+// Polls until `done`: the server reports its state only in files.
 template <class Done>
 bool WaitUntil(const Done& done) {
   const auto end = std::chrono::steady_clock::now() + kPatience;
@@ -130,7 +130,7 @@ Result<pid_t> ThrowawayPostgres::Spawn(
   const pid_t child = fork();
   if (child < 0) return Fail(Code::kResourceExhausted, "cannot fork");
   if (child > 0) return child;
-  // Between fork and exec: system calls alone.
+  // Between fork and exec: only system calls.
   if (nobody != nullptr &&
       (setgroups(0, nullptr) != 0 || setgid(nobody->pw_gid) != 0 ||
        setuid(nobody->pw_uid) != 0)) {
@@ -138,7 +138,7 @@ Result<pid_t> ThrowawayPostgres::Spawn(
   }
   prctl(PR_SET_PDEATHSIG, SIGQUIT);
   if (getppid() != parent) _exit(125);
-  setpgid(0, 0);  // a terminal's ^C is for the test alone
+  setpgid(0, 0);  // only the test gets a terminal's ^C
   const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
   dup2(out, STDOUT_FILENO);
   dup2(out, STDERR_FILENO);
@@ -160,7 +160,7 @@ Status ThrowawayPostgres::RunToEnd(
 
 Status ThrowawayPostgres::Serve() {
   UCUDNN_ASSIGN_OR_RETURN(server_, Spawn({"postgres", "-D", folder_ + "/d"}));
-  // Its last line tells the state, its first the process.
+  // Its last line is the state, its first the process id.
   const bool ready = WaitUntil([&] {
     const std::string told = Contents(folder_ + "/d/postmaster.pid");
     return told.starts_with(fmt::format("{}\n", server_)) &&
@@ -187,13 +187,13 @@ Result<std::string> ThrowawayPostgres::CreateDatabase(
 }
 
 Status ThrowawayPostgres::Crash() {
-  // Stopped first: it must not see its children die and start others.
+  // Stopped first, so that it cannot restart children that die.
   kill(server_, SIGSTOP);
   const std::vector<pid_t> processes = ChildrenOf(server_);
   for (const pid_t process : processes) kill(process, SIGKILL);
   kill(server_, SIGKILL);
   waitpid(server_, nullptr, 0);
-  // They hold the shared memory that the next server asks for.
+  // They hold the shared memory that the next server needs.
   if (!WaitUntil([&] {
         return std::ranges::none_of(
             processes, [](pid_t process) { return kill(process, 0) == 0; });

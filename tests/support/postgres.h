@@ -1,8 +1,8 @@
 #ifndef UCUDNN_TESTS_SUPPORT_POSTGRES_H_
 #define UCUDNN_TESTS_SUPPORT_POSTGRES_H_
 
-// A PostgreSQL server of a test's own: in a temporary folder, on a socket in
-// it, gone with this object and, should the test be killed, with its process.
+// A test's private PostgreSQL server: in a temporary folder, on a socket in it.
+// It ends with this object or, if the test is killed, with the test's process.
 //
 //   auto postgres = ThrowawayPostgres::Start(ThrowawayPostgres::Disk::kFast);
 //   if (!postgres) GTEST_SKIP() << postgres.error().message;
@@ -33,11 +33,11 @@ class ThrowawayPostgres {
   ThrowawayPostgres(const ThrowawayPostgres&) = delete;
   ThrowawayPostgres& operator=(const ThrowawayPostgres&) = delete;
 
-  // Of the database that it starts with, empty.
+  // The URL of its first, empty database.
   std::string url() const { return UrlOf("postgres"); }
   // Empties that database again; quicker than making another.
   Status Empty();
-  // Makes another empty database, with these options of CREATE DATABASE;
+  // Creates another empty database, with these options of CREATE DATABASE;
   // returns its URL.
   Result<std::string> CreateDatabase(const std::string& options = "");
 

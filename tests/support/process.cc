@@ -94,7 +94,7 @@ Process::~Process() { Kill(); }
 bool Process::running() {
   if (pid_ < 0) return false;
   if (waitpid(pid_, &status_, WNOHANG) == pid_) {
-    // What it started must not outlive it.
+    // Its own children must not outlive it.
     kill(-pid_, SIGKILL);
     pid_ = -1;
     return false;

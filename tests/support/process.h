@@ -13,8 +13,8 @@
 
 namespace ucudnn::test {
 
-// Until `condition` holds, looking every few milliseconds; false if it still
-// does not after `limit`.
+// Polls every few milliseconds until `condition` holds; false if it does not
+// within `limit`.
 bool WaitUntil(const std::function<bool()>& condition,
                std::chrono::seconds limit = std::chrono::seconds(60));
 
@@ -38,7 +38,7 @@ class TemporaryFolder {
 class Process {
  public:
   Process() = default;
-  // Output goes to `log`, appended, or is thrown away if it is empty.
+  // Appends output to `log`, or discards it if that is empty.
   Process(const std::vector<std::string>& command, const std::string& log,
           const std::map<std::string, std::string>& environment = {});
   Process(Process&& other) noexcept { *this = std::move(other); }
@@ -46,12 +46,13 @@ class Process {
   ~Process();
 
   bool running();
-  // Of the processor, while it runs.
+  // Its CPU time, while it runs.
   std::chrono::milliseconds CpuTime() const;
   void Signal(int signal) const;
-  // kill -9, and wait for the end of it.
+  // Sends SIGKILL and waits for the end.
   void Kill();
-  // SIGTERM; the exit status, or -1 if it had to be killed after `limit`.
+  // Sends SIGTERM; returns the exit status, or -1 if it had to be killed after
+  // `limit`.
   int Stop(std::chrono::seconds limit = std::chrono::seconds(30));
   // Waits for its end; the exit status, or -1 if it had to be killed.
   int Wait(std::chrono::seconds limit = std::chrono::seconds(120));
@@ -61,7 +62,7 @@ class Process {
   int status_ = 0;
 };
 
-// What a program that ended by itself wrote and returned.
+// The output and exit status of a program that ended by itself.
 struct Finished {
   int status = -1;
   std::string out;

@@ -42,13 +42,13 @@ std::uint16_t ToHalf(double value) {
   const double magnitude = std::fabs(value);
   if (std::isnan(value)) return static_cast<std::uint16_t>(sign | 0x7e00);
   if (magnitude >= 65520) return static_cast<std::uint16_t>(sign | 0x7c00);
-  // In units of the last place of its binade, or of the subnormals'.
+  // Rounds in units of the last place of its binade, or of the subnormals.
   int exponent = 0;
   std::frexp(magnitude, &exponent);
   exponent = std::max(exponent - 1, -14);
   const auto units = static_cast<unsigned>(
       std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
-  // A carry out of the mantissa raises the exponent, as it should.
+  // A carry out of the mantissa correctly raises the exponent.
   const unsigned bits =
       units < 1024 ? units : (unsigned(exponent + 14) << 10) + units;
   return static_cast<std::uint16_t>(sign | bits);
@@ -69,8 +69,8 @@ float FromBfloat(std::uint16_t bits) {
   return value;
 }
 
-// Walks over every product of a convolution: visit(input, filter, output)
-// with the positions of its three elements.
+// Calls visit(input, filter, output) for every product of a convolution, with
+// the positions of its three elements.
 template <class Visit>
 void ForEachProduct(const ConvProblem& problem, BatchSize batch,
                     const Visit& visit) {

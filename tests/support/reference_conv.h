@@ -1,9 +1,9 @@
 #ifndef UCUDNN_TESTS_SUPPORT_REFERENCE_CONV_H_
 #define UCUDNN_TESTS_SUPPORT_REFERENCE_CONV_H_
 
-// A convolution computed the obvious way, in double: what every backend is
-// compared with. Two and three dimensions, groups, strides, dilation, padding,
-// both layouts, three operations.
+// A convolution computed the obvious way, in double: the reference for every
+// backend. Two and three dimensions, groups, strides, dilation, padding, both
+// layouts, three operations.
 
 #include <cstdint>
 #include <vector>
@@ -24,7 +24,7 @@ OperandSizes SizesOf(const ConvProblem& problem, BatchSize batch);
 struct ReferenceResult {
   std::vector<double> out;  // op(a, b)
   // The largest sum, over the elements of out, of the absolute values of the
-  // products that were added: rounding errors are in proportion to it.
+  // products that were added: rounding errors are proportional to it.
   double scale = 0;
 };
 

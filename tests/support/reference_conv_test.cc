@@ -71,8 +71,8 @@ TEST(ReferenceConvTest, KeepsGroupsAndLayoutsApart) {
               ElementsAre(1, 2, 30, 40, 2, 4, 60, 80));
 }
 
-// The three operations are one bilinear form: <y, w * x> is the same whichever
-// of its factors is computed last.
+// The three operations compute one trilinear form, <y, w * x>: it is the same
+// whichever factor is computed last.
 TEST(ReferenceConvTest, HasAdjointOperations) {
   ConvProblem p;
   p.geometry.spatial_dims = 3;

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_TESTS_SUPPORT_SCRIPTED_COORDINATOR_H_
 #define UCUDNN_TESTS_SUPPORT_SCRIPTED_COORDINATOR_H_
 
-// A real gRPC server in the test's process that answers as it is told to.
+// A real gRPC server in the test's process with scripted answers.
 
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
@@ -23,8 +23,8 @@ namespace ucudnn {
 
 class ScriptedCoordinator final : public v1::CoordinatorService::Service {
  public:
-  // What the calls answer; what is not set is UNIMPLEMENTED. Set before the
-  // first call; called from the server's threads.
+  // The answers of the calls; unset ones are UNIMPLEMENTED. Set them before the
+  // first call; they are called from the server's threads.
   std::function<Result<v1::Plan>(const v1::PlanRequest&)> create_plan;
   std::function<Result<v1::Network>(const v1::PutNetworkRequest&)> put_network;
   std::function<Result<v1::Network>(const std::string&)> get_network;
@@ -43,7 +43,7 @@ class ScriptedCoordinator final : public v1::CoordinatorService::Service {
   std::function<Result<v1::FinishJobResponse>(const v1::FinishJobRequest&)>
       finish_job;
 
-  // Cancels calls as gRPC does for those that a shutdown interrupts.
+  // Cancels calls, as gRPC does when a shutdown interrupts them.
   std::atomic<bool> shutting_down = false;
 
   ScriptedCoordinator() {

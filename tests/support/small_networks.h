@@ -1,8 +1,8 @@
 #ifndef UCUDNN_TESTS_SUPPORT_SMALL_NETWORKS_H_
 #define UCUDNN_TESTS_SUPPORT_SMALL_NETWORKS_H_
 
-// Networks small enough for many plans in one test, with what makes planning
-// hard: branches, joins, normalisations, pooling.
+// Networks small enough for many plans in one test, with the features that make
+// planning hard: branches, joins, normalisations, pooling.
 
 #include "tests/support/paper_networks.h"
 

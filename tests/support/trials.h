@@ -1,8 +1,8 @@
 #ifndef UCUDNN_TESTS_SUPPORT_TRIALS_H_
 #define UCUDNN_TESTS_SUPPORT_TRIALS_H_
 
-// How many of `count` random instances a long test takes: a tenth under the
-// address sanitizer, which makes searches by brute force some 20 times slower.
+// How many of `count` random instances a long test uses: a tenth under the
+// address sanitizer, which makes brute-force searches some 20 times slower.
 
 namespace ucudnn {
 

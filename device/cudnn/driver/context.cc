@@ -47,7 +47,7 @@ bool IsLost(CUresult result) {
     case CUDA_ERROR_UNKNOWN:
       return true;
     default:
-      // Errors that only newer headers have a name for.
+      // Errors that only newer headers name.
       return static_cast<int>(result) == 226 ||  // CONTAINED
              static_cast<int>(result) == 721;    // TENSOR_MEMORY_LEAK
   }
@@ -57,7 +57,7 @@ Error DescribeError(const DriverApi& driver, CUresult result,
                     std::string_view call) {
   const char* name = nullptr;
   const char* text = nullptr;
-  // Both leave the pointer null where they do not know the error.
+  // Both leave the pointer null if they do not know the error.
   (void)driver.GetErrorName(result, &name);
   (void)driver.GetErrorString(result, &text);
   return {CodeOf(result),
@@ -104,8 +104,7 @@ Result<std::unique_ptr<GpuContext>> GpuContext::Adopt(const DriverApi& driver,
                 name);
   }
   if (driver.CtxPushCurrent(context) != CUDA_SUCCESS) {
-    return Fail(Code::kFailedPrecondition, "{}: the context is of no use",
-                name);
+    return Fail(Code::kFailedPrecondition, "{}: the context is unusable", name);
   }
   const Scope scope(&driver);
   CUdevice device = 0;
@@ -131,7 +130,7 @@ Result<std::unique_ptr<GpuContext>> GpuContext::Adopt(const DriverApi& driver,
 }
 
 GpuContext::~GpuContext() {
-  // In a lost context nothing can be released; the process's end does it.
+  // Nothing can be released in a lost context; it goes when the process ends.
   if (lost_ || current_ == nullptr) return;
   if (stream_ != nullptr && driver_.CtxPushCurrent(current_) == CUDA_SUCCESS) {
     const Scope scope(&driver_);
@@ -223,7 +222,7 @@ Status GpuContext::Check(CUresult result, std::string_view call) {
   if (!lost_) {
     lost_ = Error{Code::kDataLoss,
                   fmt::format("{} is lost to this process, which must be "
-                              "started anew: {}",
+                              "restarted: {}",
                               name_, error.message)};
   }
   return tl::unexpected<Error>(*lost_);

@@ -2,8 +2,8 @@
 #define UCUDNN_DEVICE_CUDNN_DRIVER_CONTEXT_H_
 
 // Where work on a GPU happens: the device's primary context, which the CUDA
-// runtime and every library use, or a green context, which has some of the
-// multiprocessors only; and one stream in it, the order of our work.
+// runtime and every library use, or a green context, which has only some of the
+// multiprocessors; and one stream in it, which orders our work.
 //
 // The driver keeps a current context per thread. Every call into CUDA or cuDNN
 // is made inside a Scope, which makes ours current and afterwards restores the
@@ -23,7 +23,7 @@
 
 namespace ucudnn::cudnn {
 
-// Whether after `result` a context is of no use any more.
+// Whether `result` means that the context is lost.
 bool IsLost(CUresult result);
 
 // "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory)" with the code that
@@ -33,7 +33,7 @@ Error DescribeError(const DriverApi& driver, CUresult result,
 
 class GpuContext {
  public:
-  // Makes the context current; ends by restoring what was current before.
+  // Makes the context current and restores the previous one on destruction.
   class [[nodiscard]] Scope {
    public:
     explicit Scope(const DriverApi* driver) : driver_(driver) {}
@@ -47,17 +47,17 @@ class GpuContext {
     const DriverApi* driver_;
   };
 
-  // The whole device, or with `slice_sms` > 0 a green context of at least so
-  // many multiprocessors: the hardware gives multiples of a few. `name` is how
-  // errors call the device.
-  // kUnimplemented if the driver knows no green contexts; kInvalidArgument if
-  // the device has fewer multiprocessors than that.
+  // The whole device, or with `slice_sms` > 0 a green context of at least that
+  // many multiprocessors, since the hardware rounds up. `name` names the device
+  // in errors.
+  // kUnimplemented if the driver does not support green contexts;
+  // kInvalidArgument if the device has fewer multiprocessors than that.
   static Result<std::unique_ptr<GpuContext>> Create(const DriverApi& driver,
                                                     CUdevice device,
                                                     std::string name,
                                                     std::int64_t slice_sms);
   // A context that somebody else made and that outlives this: the primary one,
-  // or a green context's. Work goes to a stream of ours in it.
+  // or a green one. Work goes to a stream of ours in it.
   static Result<std::unique_ptr<GpuContext>> Adopt(const DriverApi& driver,
                                                    CUcontext context,
                                                    std::string name);
@@ -68,15 +68,16 @@ class GpuContext {
   // kDataLoss once the context is lost.
   Result<Scope> Enter();
 
-  // What `result` of `call` means; remembers if the context is lost.
+  // The error that `result` of `call` means, if any; remembers if the context
+  // is lost.
   Status Check(CUresult result, std::string_view call);
-  // Whether anything enqueued has poisoned the context; waits for nothing.
+  // Whether anything enqueued has poisoned the context; does not wait.
   Status CheckStream();
   const std::optional<Error>& lost() const { return lost_; }
 
   const DriverApi& driver() const { return driver_; }
   CUstream stream() const { return stream_; }
-  // What others may adopt while this lives.
+  // The context for others to adopt while this lives.
   CUcontext current() const { return current_; }
   const std::string& name() const { return name_; }
   // Multiprocessors that work in this context runs on.

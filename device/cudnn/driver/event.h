@@ -1,7 +1,7 @@
 #ifndef UCUDNN_DEVICE_CUDNN_DRIVER_EVENT_H_
 #define UCUDNN_DEVICE_CUDNN_DRIVER_EVENT_H_
 
-// Events in the order of a context's work (device/device.h), which are events.
+// Event (device/device.h) as a CUDA event on a context's stream.
 
 #include <memory>
 
@@ -13,7 +13,7 @@ namespace ucudnn::cudnn {
 
 class DriverEvent final : public Event {
  public:
-  // `context` outlives the result.
+  // `context` must outlive the result.
   static Result<std::unique_ptr<DriverEvent>> Create(GpuContext& context);
   // In a lost context nothing can be destroyed.
   ~DriverEvent() override;
@@ -23,7 +23,7 @@ class DriverEvent final : public Event {
   Status Set() override;
   Result<bool> Reached() override;
   Result<Nanoseconds> Since(const Event& start) const override;
-  // Waits until the device is past it.
+  // Waits until the device has reached the event.
   Status Await();
 
  private:

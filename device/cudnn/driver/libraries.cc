@@ -9,7 +9,7 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// Sets `*pointer` to `symbol`, or to null where the library does not have it.
+// Sets `*pointer` to `symbol`, or to null if the library does not have it.
 template <class T>
 bool Bind(const SharedLibrary& library, const char* symbol, T* pointer) {
   *pointer = reinterpret_cast<T>(library.Find(symbol));
@@ -31,8 +31,7 @@ bool Bind(const SharedLibrary& library, const char* symbol, T* pointer) {
 Status BindDriver(const SharedLibrary& library, DriverApi* api) {
   UCUDNN_DRIVER_FUNCTIONS(UCUDNN_BIND)
   UCUDNN_DRIVER_OPTIONAL_FUNCTIONS(UCUDNN_BIND_OPTIONAL)
-  // Drivers before CUDA 12.8 have it under its first name only, which differs
-  // in nothing that matters here.
+  // Drivers before CUDA 12.8 have only its first version, which is sufficient.
   if (api->EventElapsedTime == nullptr &&
       !Bind(library, "cuEventElapsedTime", &api->EventElapsedTime)) {
     return Fail(Code::kUnimplemented, "{} has no function cuEventElapsedTime",
@@ -93,7 +92,7 @@ Result<SharedLibrary> SharedLibrary::Open(
     const std::vector<std::string>& names,
     const std::vector<std::string>& directories) {
   std::string wanted;
-  std::string reason;  // the first that says more than that no file is there
+  std::string reason;  // the first one besides a missing file
   bool informative = false;
   for (const std::string& name : names) {
     if (!wanted.empty()) wanted += " or ";
@@ -154,7 +153,7 @@ Result<Libraries> LoadLibraries(const std::vector<std::string>& directories) {
 
   if (auto nvml = SharedLibrary::Open({"libnvidia-ml.so.1"}, directories)) {
     BindNvml(*nvml, &libraries.nvml);
-    // Counted; kept initialised as long as the process lives.
+    // Reference-counted; stays initialised as long as the process lives.
     if (libraries.nvml.Init == nullptr ||
         libraries.nvml.Init() != kNvmlSuccess) {
       libraries.nvml = {};

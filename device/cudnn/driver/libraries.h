@@ -1,15 +1,15 @@
 #ifndef UCUDNN_DEVICE_CUDNN_DRIVER_LIBRARIES_H_
 #define UCUDNN_DEVICE_CUDNN_DRIVER_LIBRARIES_H_
 
-// NVIDIA's libraries, found when the program runs. Nothing of them is linked:
-// a program that can use a GPU starts as well where there is none.
+// NVIDIA's libraries, loaded at run time. None of them is linked, so a program
+// that can use a GPU also starts on machines without one.
 //
 //   UCUDNN_ASSIGN_OR_RETURN(const Libraries* libraries, LoadedLibraries());
 //   libraries->driver.Init(0);
 //
 // Work on the device goes through the driver's API. The CUDA runtime is not
-// needed: cuDNN carries its own, which follows the context that the driver
-// says is current. A library is looked for by the loader's usual rules, then
+// needed: cuDNN has its own, which uses the driver's current context. A library
+// is searched for by the loader's usual rules, then
 // in $UCUDNN_CUDA_PATH (directories separated by colons, and their lib64 and
 // lib), then in $CUDA_HOME/lib64 and $CUDA_HOME/lib. Once loaded it stays
 // until the process ends. All of this is thread safe.
@@ -29,7 +29,7 @@
 
 namespace ucudnn::cudnn {
 
-// X(member, function): the driver's functions that are always there.
+// X(member, function): the driver's functions that every version has.
 #define UCUDNN_DRIVER_FUNCTIONS(X)                                      \
   X(Init, cuInit)                                                       \
   X(DriverGetVersion, cuDriverGetVersion)                               \
@@ -66,7 +66,7 @@ namespace ucudnn::cudnn {
   X(MemcpyDtoHAsync, cuMemcpyDtoHAsync)                                 \
   X(MemsetD8Async, cuMemsetD8Async)
 
-// Null where the driver is too old for them; green contexts need CUDA 12.4.
+// Null if the driver is too old for them; green contexts need CUDA 12.4.
 #define UCUDNN_DRIVER_OPTIONAL_FUNCTIONS(X)                 \
   X(EventElapsedTime, cuEventElapsedTime)                   \
   X(LaunchHostFunc, cuLaunchHostFunc)                       \
@@ -151,15 +151,15 @@ struct CudnnApi {
 struct Libraries {
   DriverApi driver;
   CudnnApi cudnn;
-  NvmlApi nvml;  // every member null where the library is not there
+  NvmlApi nvml;  // all null without the library
 };
 
 // A library that stays loaded.
 class SharedLibrary {
  public:
-  // The first of `names` that is found, in the order of names; each is tried
-  // by the loader's rules, then in `directories`. kUnavailable names what was
-  // looked for and what the loader said last.
+  // The first of `names` that is found; each is tried by the loader's rules,
+  // then in `directories`. kUnavailable gives the names and the loader's last
+  // error.
   static Result<SharedLibrary> Open(
       const std::vector<std::string>& names,
       const std::vector<std::string>& directories);
@@ -179,7 +179,7 @@ class SharedLibrary {
 // The directories that the environment names, as described above.
 std::vector<std::string> SearchDirectories();
 
-// kUnavailable if the driver or cuDNN is not there ("no NVIDIA driver:
+// kUnavailable if the driver or cuDNN is missing ("no NVIDIA driver:
 // libcuda.so.1 was not found"); kUnimplemented if one of them lacks a function
 // or cuDNN is not of the major version this was built for.
 Result<Libraries> LoadLibraries(const std::vector<std::string>& directories);
@@ -187,8 +187,8 @@ Result<Libraries> LoadLibraries(const std::vector<std::string>& directories);
 // The same from SearchDirectories(), once in a process.
 Result<const Libraries*> LoadedLibraries();
 
-// "9.19" and "9.19.0" of what cudnnGetVersion gives, and "13.0" of what
-// cuDriverGetVersion does.
+// "9.19" and "9.19.0" from cudnnGetVersion's number, and "13.0" from
+// cuDriverGetVersion's.
 std::string CudnnMajorMinor(std::size_t version);
 std::string CudnnFullVersion(std::size_t version);
 std::string CudaVersion(int version);

@@ -43,7 +43,7 @@ Result<NvmlDevice> Find(const NvmlApi& nvml, const std::string& device_id) {
   return Fail(Code::kNotFound, "{}: {}", uuid, Describe(nvml, result));
 }
 
-// The name of one of our processes, or of the host's where we see them.
+// The process's name; empty if the id is the host's and we cannot see it.
 std::string ProcessName(std::int64_t pid) {
   std::ifstream file(fmt::format("/proc/{}/comm", pid));
   std::string name;
@@ -76,8 +76,8 @@ Result<GpuState> ReadGpuState(const std::string& device_id) {
   UCUDNN_ASSIGN_OR_RETURN(const NvmlDevice device, Find(*nvml, device_id));
   if (nvml->DeviceGetClockInfo == nullptr ||
       nvml->DeviceGetThrottleReasons == nullptr) {
-    return Fail(Code::kUnimplemented, "{}: the driver does not tell its clocks",
-                device_id);
+    return Fail(Code::kUnimplemented,
+                "{}: the driver does not report its clocks", device_id);
   }
   unsigned int sm = 0;
   unsigned int memory = 0;
@@ -138,9 +138,9 @@ Result<std::vector<GpuProcess>> ComputeProcesses(const std::string& device_id) {
   UCUDNN_ASSIGN_OR_RETURN(const NvmlDevice device, Find(*nvml, device_id));
   if (nvml->DeviceGetComputeRunningProcesses == nullptr) {
     return Fail(Code::kUnimplemented,
-                "{}: the driver does not tell its processes", device_id);
+                "{}: the driver does not list its processes", device_id);
   }
-  // More may start between two calls; a few rounds are enough.
+  // More processes may start between two calls; a few rounds are enough.
   std::vector<NvmlProcess> raw(64);
   NvmlReturn result = kNvmlInsufficientSize;
   unsigned int count = 0;

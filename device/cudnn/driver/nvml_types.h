@@ -1,9 +1,9 @@
 #ifndef UCUDNN_DEVICE_CUDNN_DRIVER_NVML_TYPES_H_
 #define UCUDNN_DEVICE_CUDNN_DRIVER_NVML_TYPES_H_
 
-// What is used of libnvidia-ml.so.1, the driver's management library, whose
-// header comes with neither the driver nor the CUDA packages. The functions'
-// binary interface is stable by name.
+// The parts of libnvidia-ml.so.1, the driver's management library, that we use.
+// Its header comes with neither the driver nor the CUDA packages. Each
+// function's ABI is stable under its name.
 
 namespace ucudnn::cudnn {
 
@@ -15,7 +15,7 @@ enum NvmlClock : int { kNvmlClockSm = 1, kNvmlClockMemory = 2 };
 // An entry of nvmlDeviceGetComputeRunningProcesses, from its second version.
 struct NvmlProcess {
   unsigned int pid;
-  unsigned long long used_memory;  // all ones where the driver does not say
+  unsigned long long used_memory;  // all ones if unknown
   unsigned int gpu_instance;
   unsigned int compute_instance;
 };
@@ -31,13 +31,12 @@ struct NvmlApi {
       NvmlDevice device, unsigned int* count, NvmlProcess* processes) = nullptr;
   NvmlReturn (*DeviceGetClockInfo)(NvmlDevice device, NvmlClock clock,
                                    unsigned int* mhz) = nullptr;
-  // In milliwatts: what the GPU may take now, and what it may if nobody sets
-  // another limit.
+  // The current and the default power limit, in milliwatts.
   NvmlReturn (*DeviceGetEnforcedPowerLimit)(NvmlDevice device,
                                             unsigned int* limit) = nullptr;
   NvmlReturn (*DeviceGetDefaultPowerLimit)(NvmlDevice device,
                                            unsigned int* limit) = nullptr;
-  // The clocks that were asked for, and those if nobody asks.
+  // The clocks that were set, and the default ones.
   NvmlReturn (*DeviceGetApplicationsClock)(NvmlDevice device, NvmlClock clock,
                                            unsigned int* mhz) = nullptr;
   NvmlReturn (*DeviceGetDefaultApplicationsClock)(NvmlDevice device,

@@ -9,7 +9,7 @@ namespace ucudnn::cudnn {
 struct StreamGate::State {
   explicit State(Nanoseconds longest) : most(longest) {}
 
-  // What the stream runs, on a thread of the driver's.
+  // The stream runs this on a thread of the driver's.
   static void CUDA_CB Wait(void* data) {
     const std::unique_ptr<std::shared_ptr<State>> owner(
         static_cast<std::shared_ptr<State>*>(data));
@@ -35,12 +35,12 @@ Result<StreamGate> StreamGate::Begin(GpuContext& context, Nanoseconds most) {
     return Fail(Code::kUnimplemented, "the driver has no cuLaunchHostFunc");
   }
   auto state = std::make_shared<State>(most);
-  // The stream's own share: it may reach the gate when that is long gone.
+  // The stream co-owns the state: it may reach the gate long after we are gone.
   auto owner = std::make_unique<std::shared_ptr<State>>(state);
   UCUDNN_RETURN_IF_ERROR(context.Check(
       driver.LaunchHostFunc(context.stream(), &State::Wait, owner.get()),
       "cuLaunchHostFunc"));
-  (void)owner.release();  // Wait has it
+  (void)owner.release();  // Wait owns it
   return StreamGate(std::move(state));
 }
 

@@ -1,16 +1,16 @@
 #ifndef UCUDNN_DEVICE_CUDNN_DRIVER_STREAM_GATE_H_
 #define UCUDNN_DEVICE_CUDNN_DRIVER_STREAM_GATE_H_
 
-// Holds a stream up until it is told to go on, so that the host can enqueue
-// ahead of the device:
+// Blocks a stream until it is released, so that the host can enqueue ahead of
+// the device:
 //
 //   UCUDNN_ASSIGN_OR_RETURN(auto gate, StreamGate::Begin(context, 20ms));
 //   ...  // enqueue
 //   gate.Release();
 //
-// What is enqueued meanwhile must not wait for the device. If it does all the
-// same (the stream's queue is full, memory is allocated), the gate opens by
-// itself after the time it was given: it never hangs.
+// Work enqueued meanwhile must not wait for the device. If it does (because the
+// stream's queue is full or it allocates memory), the gate opens by itself
+// after a time limit, so it never hangs.
 
 #include <memory>
 
@@ -22,16 +22,16 @@ namespace ucudnn::cudnn {
 
 class StreamGate {
  public:
-  // On the context's stream; the calling thread is inside context.Enter().
-  // kUnimplemented if the driver is too old for it.
+  // Blocks the context's stream for at most `most`; the calling thread is
+  // inside context.Enter(). kUnimplemented if the driver is too old.
   static Result<StreamGate> Begin(GpuContext& context, Nanoseconds most);
   StreamGate(StreamGate&&) noexcept = default;
   StreamGate& operator=(StreamGate&&) = delete;
   ~StreamGate() { Release(); }
 
-  // Lets the stream go on; the second time does nothing.
+  // Lets the stream continue; idempotent.
   void Release();
-  // Whether the gate had opened by itself before that.
+  // Whether the gate opened by itself before Release.
   bool ran_out() const;
 
  private:

@@ -2,7 +2,7 @@
 #define UCUDNN_DEVICE_CUDNN_DRIVER_VISIBLE_GPUS_H_
 
 // Which GPUs this process sees, without making a context on any of them. This
-// header needs none of CUDA's. Thread safe.
+// header includes none of CUDA's. Thread safe.
 
 #include <string>
 #include <vector>
@@ -15,7 +15,7 @@ struct VisibleGpus {
   // UUIDs ("GPU-..."), in the order of the driver's ordinals.
   std::vector<std::string> uuids;
   // The ordinal of the GPU whose context is current in this thread, as after
-  // cudaSetDevice and a first call of the CUDA runtime; -1: none is.
+  // cudaSetDevice and a first call of the CUDA runtime; -1 if there is none.
   int current = -1;
 };
 

@@ -20,8 +20,8 @@ BackendDescriptor::BackendDescriptor(BackendDescriptor&& other) noexcept
 
 BackendDescriptor::~BackendDescriptor() {
   if (descriptor_ == nullptr) return;
-  // A plan's code may be unloaded with it, which must happen in its context;
-  // in a lost one nothing can be released.
+  // Destroying a plan may unload its code, which must happen in its context; in
+  // a lost one nothing can be released.
   if (const auto scope = handle_->Enter()) {
     (void)handle_->api().BackendDestroyDescriptor(descriptor_);
   }

@@ -1,9 +1,9 @@
 #ifndef UCUDNN_DEVICE_CUDNN_GRAPH_BACKEND_DESCRIPTOR_H_
 #define UCUDNN_DEVICE_CUDNN_GRAPH_BACKEND_DESCRIPTOR_H_
 
-// One object of cuDNN's graph interface: attributes are set, then it is
-// finalised, then other objects refer to it. Move-only. Objects that it refers
-// to outlive it.
+// One object of cuDNN's graph API: attributes are set, then it is finalised,
+// then other objects refer to it. Move-only. Objects that it refers to must
+// outlive it.
 
 #include <cstdint>
 #include <span>
@@ -42,14 +42,15 @@ class BackendDescriptor {
   Status SetHandle(cudnnBackendAttributeName_t name);
   Status Finalize();
 
-  // Of an attribute with any number of elements, up to `capacity` into
-  // `values`; the number that there were.
+  // Reads an attribute with any number of elements, up to `capacity` of them
+  // into `values`; returns how many there were.
   Result<std::int64_t> Get(cudnnBackendAttributeName_t name,
                            cudnnBackendAttributeType_t type,
                            std::int64_t capacity, void* values) const;
   Result<std::int64_t> GetInt(cudnnBackendAttributeName_t name) const;
-  // The attribute's objects, which cuDNN fills into new ones of `type`: as
-  // many as it has, at most `capacity`; with `capacity` < 0 it is asked first.
+  // The attribute's objects, which cuDNN copies into new ones of `type`: as
+  // many as there are, at most `capacity`; with `capacity` < 0 cuDNN is asked
+  // for the number first.
   Result<std::vector<BackendDescriptor>> GetDescriptors(
       cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type,
       std::int64_t capacity) const;

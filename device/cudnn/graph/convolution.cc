@@ -16,14 +16,14 @@ constexpr Scaling kAccumulate = {1.0F, 1.0F};
 
 }  // namespace
 
-// A packed tensor whose layout does not matter: rows of equal length.
+// A packed tensor viewed as rows of equal length, whatever its layout.
 class FlatTensor {
  public:
   static Result<std::unique_ptr<FlatTensor>> Create(CudnnHandle& handle,
                                                     const TensorShape& shape,
                                                     cudnnDataType_t type) {
     std::unique_ptr<FlatTensor> result(new FlatTensor(handle));
-    // ShapesOf has seen to it that both fit.
+    // ShapesOf has checked that both fit.
     const auto rows = static_cast<int>(shape.dims[0]);
     const auto columns = static_cast<int>(shape.strides[0]);
     const std::array<int, 4> dims = {rows, 1, 1, columns};
@@ -141,7 +141,7 @@ Result<const ConvolutionPlan*> GraphConvolution::PlanFor(Scaling scaling) {
   if (!scales_) return nullptr;
   auto plan = Build(scaling);
   UCUDNN_RETURN_IF_ERROR(problem_->handle().CheckLost());
-  // The check has seen other pairs taken, and within the workspace.
+  // The engine's check has verified that other pairs need no more workspace.
   if (plan && (*plan)->workspace() > workspace_) {
     plan = Fail(Code::kInternal, "a workspace of {} bytes, more than {}",
                 (*plan)->workspace().count(), workspace_.count());
@@ -154,7 +154,7 @@ Result<const ConvolutionPlan*> GraphConvolution::PlanFor(Scaling scaling) {
                 problem_->batch().count(), scaling.alpha, scaling.beta,
                 plan.error().message);
   }
-  // A caller whose scalars change all the time must not fill our memory.
+  // Bounds the memory if a caller's scalars change all the time.
   constexpr std::size_t kMost = 16;
   if (ready_.size() >= kMost) ready_.erase(ready_.begin() + 2);
   ready_.push_back({scaling, *std::move(plan)});
@@ -177,8 +177,8 @@ Status GraphConvolution::RunSubstitute(const ConvArgs& args, void* workspace) {
                             problem_->Substitute(precision_));
     if (substitute == nullptr || substitute->workspace > workspace_) {
       return Fail(Code::kUnimplemented,
-                  "{} cannot compute {} with alpha {} and beta {}, nor can "
-                  "cuDNN otherwise in {} bytes",
+                  "{} cannot compute {} with alpha {} and beta {}, and no "
+                  "other algorithm of cuDNN can in {} bytes",
                   ToString(engine_), ToString(problem_->problem()), args.alpha,
                   args.beta, workspace_.count());
     }

@@ -1,9 +1,9 @@
 #ifndef UCUDNN_DEVICE_CUDNN_GRAPH_ENGINE_CACHE_H_
 #define UCUDNN_DEVICE_CUDNN_GRAPH_ENGINE_CACHE_H_
 
-// The engines of the problem and batch that a handle listed last. Whoever lists
-// usually prepares several of them next, and an engine takes a millisecond or
-// more of host time to build: what listing built is used again.
+// The engines of the problem and batch that a handle listed last. Callers that
+// list usually prepare several of them next, and building an engine takes a
+// millisecond or more of host time, so Prepare reuses what listing built.
 
 #include <map>
 #include <memory>
@@ -27,7 +27,7 @@ class EngineCache {
            std::unique_ptr<GraphConvolution> convolution) {
     ready_.insert_or_assign(algorithm, std::move(convolution));
   }
-  // The engine as a convolution of its own, or null if it is not among them.
+  // The engine as a separate convolution, or null if it is not cached.
   std::unique_ptr<Convolution> Find(const ConvProblem& problem, BatchSize batch,
                                     const Algorithm& algorithm) const {
     if (problem != problem_ || batch != batch_) return nullptr;

@@ -41,8 +41,8 @@ float ValueOf(unsigned char byte, Precision precision) {
   return DecodeElements(bytes, precision).front();
 }
 
-// A byte which, repeated, is a number of at least `least`: the largest there
-// is where that is more.
+// A byte which, repeated, is a number of at least `least`, or the largest
+// possible one if `least` exceeds it.
 unsigned char ByteOfAtLeast(double least, Precision precision) {
   unsigned char byte = 0x3c;
   while (byte < 0x70 && ValueOf(byte, precision) < least) byte += 4;
@@ -104,7 +104,7 @@ Status EngineBench::Prepare() {
     UCUDNN_RETURN_IF_ERROR(Check(
         driver_->MemcpyHtoDAsync(*memory, bytes.data(), bytes.size(), stream_),
         "cuMemcpyHtoDAsync"));
-    // Until then the host's memory is being read.
+    // The copy reads the host's memory until then.
     UCUDNN_RETURN_IF_ERROR(
         Check(driver_->StreamSynchronize(stream_), "cuStreamSynchronize"));
     values[i] = DecodeElements(bytes, problem_.precision);
@@ -122,7 +122,7 @@ Status EngineBench::Prepare() {
 
 Result<EngineVerdict> EngineBench::Judge(Precision asked,
                                          const EngineName& engine) {
-  // Graphs on float data are the same, whatever precision is asked for.
+  // Graphs on float data are the same for every requested precision.
   const Precision computes =
       DataType(asked) == CUDNN_DATA_FLOAT ? problem_.precision : asked;
   const EngineValidation::Key key(problem_, computes, engine);
@@ -203,7 +203,7 @@ Result<double> EngineBench::ErrorOf(const ConvolutionPlan& plan,
                                static_cast<std::size_t>(size.count()), stream_),
         "cuMemsetD8Async");
   };
-  // Large enough that an ignored beta is no rounding error.
+  // Large enough that an ignored beta cannot pass for a rounding error.
   const unsigned char old_byte =
       scaling.beta == 0.0F
           ? kNanByte
@@ -220,7 +220,7 @@ Result<double> EngineBench::ErrorOf(const ConvolutionPlan& plan,
   UCUDNN_RETURN_IF_ERROR(plan.Execute(pointer(a_), pointer(b_), pointer(out_),
                                       pointer(workspace_)));
   std::string bytes(samples_.size() * static_cast<std::size_t>(size), '\0');
-  // Neighbours in one copy.
+  // Copies neighbouring elements at once.
   for (std::size_t i = 0; i < samples_.size();) {
     std::size_t end = i + 1;
     while (end < samples_.size() &&

@@ -1,25 +1,25 @@
 #ifndef UCUDNN_DEVICE_CUDNN_GRAPH_ENGINE_CHECK_H_
 #define UCUDNN_DEVICE_CUDNN_GRAPH_ENGINE_CHECK_H_
 
-// Whether an engine of the graph interface computes what its graph says. Some
-// do not, and do not refuse either: cuDNN 9.19 has engines that ignore beta,
-// and others that add to an output which they should replace. So an engine is
-// offered only after it has been run:
+// Checks that an engine of the graph API computes what its graph says. Some do
+// not, yet accept the graph: cuDNN 9.19 has engines that ignore beta, and
+// others that add to an output which they should replace. So an engine is
+// offered only after it has run:
 //
 //   alpha 1, beta 0          into an output full of NaN
 //   alpha 1, beta 1          onto an output large enough for its loss to show
 //   alpha 0.5, beta -0.75    likewise
 //
 // with a workspace full of NaN, on few images of the problem itself, and some
-// elements of each result compared with sums in double. Errors are admitted up
-// to what the precision explains, in proportion to the sum of the absolute
-// products; Winograd on FP32 filters beyond 3x3 exceeds that, which the first
-// interface offers under a name that tells.
+// elements of each result were compared with sums in double. The tolerance is
+// what the precision explains, in proportion to the sum of the absolute
+// products. Winograd on FP32 filters beyond 3x3 exceeds it; the legacy API
+// offers that under a name that says so.
 //
 // The number of images is odd: some engines are right only where it, or the
-// images' elements together, need no rounding up, since they read what they
-// did not write of their workspace. What an engine does differently for a
-// larger batch is not seen by this.
+// images' elements together, need no rounding up, since they read parts of
+// their workspace that they did not write. The check cannot see what an engine
+// does differently for a larger batch.
 
 #include <cstdint>
 #include <map>
@@ -40,12 +40,12 @@ namespace ucudnn::cudnn {
 struct EngineVerdict {
   // Why the engine must not be used; empty if its results are right.
   std::string fault;
-  // Whether they are also right with other scalars than 1 and 0, and within
-  // the workspace that those need.
+  // Whether results with scalars other than 1 and 0 are also right, within the
+  // workspace that 1 and 0 need.
   bool scales = false;
 };
 
-// What was found so far, kept with a handle.
+// The verdicts so far, kept with a handle.
 class EngineValidation {
  public:
   using Key = std::tuple<ConvProblem, Precision, EngineName>;
@@ -53,7 +53,7 @@ class EngineValidation {
     const auto found = verdicts_.find(key);
     return found == verdicts_.end() ? nullptr : &found->second;
   }
-  // Takes over what others found.
+  // Adds the verdicts of others.
   void Merge(const EngineValidation& others) {
     verdicts_.insert(others.verdicts_.begin(), others.verdicts_.end());
   }
@@ -65,12 +65,12 @@ class EngineValidation {
   std::map<Key, EngineVerdict> verdicts_;
 };
 
-// How many images of a problem the check takes, whatever the batch: 3, or 1
-// where an image has very many elements.
+// How many images of a problem the check takes, whatever the batch: 3, or 1 if
+// an image has very many elements.
 BatchSize CheckBatch(const ConvProblem& problem);
 
-// Checks engines of one problem on the device; keeps its operands there
-// meanwhile, at most some 20 MiB.
+// Checks engines of one problem on the device, where it keeps at most some 20
+// MiB of operands.
 class EngineBench {
  public:
   EngineBench(CudnnHandle& handle, const ConvProblem& problem);
@@ -78,10 +78,10 @@ class EngineBench {
   EngineBench(const EngineBench&) = delete;
   EngineBench& operator=(const EngineBench&) = delete;
 
-  // What is known of the engine as it computes in `asked`, or found out now,
+  // The known verdict on the engine as it computes in `asked`, or a new one,
   // which takes some milliseconds of host time and waits for the device. The
-  // calling thread is inside handle.Enter(). An error means that it could not
-  // be found out: what the driver reports, kResourceExhausted among it.
+  // calling thread is inside handle.Enter(). An error means that the check
+  // could not run: whatever the driver reports, such as kResourceExhausted.
   Result<EngineVerdict> Judge(Precision asked, const EngineName& engine);
 
  private:
@@ -91,11 +91,11 @@ class EngineBench {
   };
 
   Status Prepare();
-  // In place of what `*memory` was.
+  // Frees `*memory` and allocates it anew.
   Status Allocate(Bytes size, CUdeviceptr* memory);
   Result<EngineVerdict> Find(Precision asked, const EngineName& engine);
-  // The largest error of a sample in units of what is admitted; what stands
-  // in the way of running as an error.
+  // The largest error of a sample, in units of the tolerance; an error if the
+  // plan cannot run.
   Result<double> ErrorOf(const ConvolutionPlan& plan, Scaling scaling,
                          double tolerance);
   Status Check(CUresult result, std::string_view call) const;

@@ -14,16 +14,16 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// In which arithmetic graphs are made to serve a request.
+// The precisions of the graphs that serve a request.
 std::vector<Precision> GraphsFor(Precision asked) {
   if (asked == Precision::kTrueHalf) return {asked, Precision::kPseudoHalf};
   return {asked};
 }
 
 // The engines that the heuristics suggest for problems computed as `asked`,
-// each once; none where cuDNN does not know such a graph. On float data the
-// first suggestions are those that round, which FP32 has no use for: they
-// neither are among the `most` nor count.
+// each once; none if cuDNN does not support such a graph. On float data the
+// first suggestions are engines that round, which FP32 cannot use; they are
+// left out and do not count towards `most`.
 Result<std::vector<EngineName>> Suggested(GraphProblem& problem,
                                           Precision asked, int most) {
   std::vector<EngineName> engines;
@@ -66,7 +66,8 @@ Result<std::vector<SuggestedEngine>> SurveyGraph(CudnnHandle& handle,
     for (const EngineName& engine : engines) {
       auto verdict = bench.Judge(precision, engine);
       UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
-      // For want of memory, say: what is not known to be right is not offered.
+      // The check could not run, for want of memory for example: an engine that
+      // is not known to be right is not offered.
       if (!verdict) verdict = EngineVerdict{verdict.error().message, false};
       auto made =
           GraphConvolution::Create(shared, precision, engine, verdict->scales);
@@ -108,7 +109,7 @@ Result<std::unique_ptr<Convolution>> PrepareGraph(CudnnHandle& handle,
   if (!engine) return refuse(engine.error().message);
   if (!algorithm.math.empty()) return refuse("an engine's math has no name");
   if (!Admits(problem.precision, algorithm.precision)) {
-    return refuse("the precision is not what was asked for");
+    return refuse("it does not serve the requested precision");
   }
   if (handle.engine_cache() != nullptr) {
     UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
@@ -118,7 +119,7 @@ Result<std::unique_ptr<Convolution>> PrepareGraph(CudnnHandle& handle,
   UCUDNN_ASSIGN_OR_RETURN(auto shared,
                           GraphProblem::Create(handle, problem, batch));
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
-  // On float data the arithmetic is the engine's, whatever it was listed for.
+  // On float data the engine determines the arithmetic, not the request.
   EngineBench bench(handle, problem);
   UCUDNN_ASSIGN_OR_RETURN(const EngineVerdict verdict,
                           bench.Judge(algorithm.precision, *engine));

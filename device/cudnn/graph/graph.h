@@ -1,21 +1,20 @@
 #ifndef UCUDNN_DEVICE_CUDNN_GRAPH_GRAPH_H_
 #define UCUDNN_DEVICE_CUDNN_GRAPH_GRAPH_H_
 
-// Convolutions through cuDNN's graph interface: engines with their knobs,
-// named as in graph_name.h. Their math has no name.
+// Convolutions through cuDNN's graph API: engines with their knobs, named as in
+// name.h. Their math has no name.
 //
-// Engines come from the heuristics' main list, or the first `most` of it where
-// that is not 0, and from their fallback list. On float data an engine that
-// uses the matrix units or rounds its input is TF32, any other FP32, and FP32
-// counts only the latter; on 16-bit data the arithmetic is the graph's.
+// Engines come from the heuristics' main list (the first `most` of it, if that
+// is not 0) and from their fallback list. On float data an engine that uses the
+// matrix units or rounds its input is TF32, any other FP32, and only the latter
+// count for FP32; on 16-bit data the graph determines the arithmetic.
 //
-// graph_convolution.h says how any alpha and beta are served. An engine is
-// offered only once it was seen to compute what it should (engine_check.h),
-// which is found out on the device when a problem is first listed or prepared
-// on a handle.
+// convolution.h says how any alpha and beta are served. An engine is offered
+// only after a check of its results (engine_check.h), which runs on the device
+// when a problem is first listed or prepared on a handle.
 //
-// Operands must be aligned to 16 bytes, or be whole images into a tensor that
-// is: kInvalidArgument otherwise.
+// Operands must be aligned to 16 bytes, or be whole images into an aligned
+// tensor: kInvalidArgument otherwise.
 
 #include <memory>
 #include <string>
@@ -30,7 +29,7 @@
 
 namespace ucudnn::cudnn {
 
-// An engine that the heuristics suggest and that takes the batch.
+// An engine that the heuristics suggest and that accepts the batch.
 struct SuggestedEngine {
   Candidate candidate;
   std::string fault;  // why it is not offered; empty if it is
@@ -38,8 +37,8 @@ struct SuggestedEngine {
 };
 
 // In the order of the heuristics, best first; perhaps none. Builds each engine
-// once, in host time: about a millisecond, more for those that are compiled;
-// and checks those that are not known yet. Until the next listing the handle
+// once, which takes about a millisecond of host time, more if it is compiled,
+// and checks those that have no verdict yet. Until the next listing the handle
 // keeps them ready for PrepareGraph.
 Result<std::vector<SuggestedEngine>> SurveyGraph(CudnnHandle& handle,
                                                  const ConvProblem& problem,
@@ -51,8 +50,8 @@ Result<std::vector<Candidate>> ListGraph(CudnnHandle& handle,
                                          BatchSize batch, int most = 0);
 
 // kNotFound if the name is not an engine's, or the engine does not solve this
-// problem and batch in this precision, or has a fault. `handle` outlives the
-// result.
+// problem and batch in this precision, or has a fault. `handle` must outlive
+// the result.
 Result<std::unique_ptr<Convolution>> PrepareGraph(CudnnHandle& handle,
                                                   const ConvProblem& problem,
                                                   BatchSize batch,

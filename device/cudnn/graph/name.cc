@@ -6,7 +6,7 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// Takes `prefix` off the front of `*text`.
+// Removes `prefix` from the front of `*text`; false if it is not there.
 bool Skip(std::string_view prefix, std::string_view* text) {
   if (!text->starts_with(prefix)) return false;
   text->remove_prefix(prefix.size());
@@ -55,7 +55,7 @@ std::string ToString(const EngineName& name) {
 
 Result<EngineName> ParseEngineName(std::string_view text) {
   EngineName name;
-  // Writing it again refuses leading zeros and signs.
+  // The round trip rejects leading zeros and signs.
   if (!Parse(text, &name) || ToString(name) != text) {
     return Fail(Code::kInvalidArgument,
                 "'{}' is not the name of an engine, such as eng18-k2=4-k7=1 "

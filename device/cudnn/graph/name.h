@@ -1,8 +1,8 @@
 #ifndef UCUDNN_DEVICE_CUDNN_GRAPH_NAME_H_
 #define UCUDNN_DEVICE_CUDNN_GRAPH_NAME_H_
 
-// How an engine of cuDNN's graph interface is called everywhere: its global
-// index and the knobs that are set on it, by rising type,
+// The name of an engine of cuDNN's graph API: its global index and the knobs
+// that are set on it, in ascending order of type,
 //
 //   eng18-k2=4-k7=1
 //
@@ -28,11 +28,11 @@ struct Knob {
 
 struct EngineName {
   std::int64_t engine = 0;
-  std::vector<Knob> knobs;  // by rising type, each at most once
+  std::vector<Knob> knobs;  // in ascending order of type, each at most once
   friend auto operator<=>(const EngineName&, const EngineName&) = default;
 };
 
-// Whether an algorithm's name is meant as an engine's.
+// Whether an algorithm's name looks like an engine's.
 bool IsEngineName(std::string_view text);
 
 std::string ToString(const EngineName& name);

@@ -10,8 +10,7 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// By these the tensors of a graph and the pointers of an execution find each
-// other.
+// Ids that connect a graph's tensors to the pointers of an execution.
 enum Uid : std::int64_t { kInput = 1, kFilter = 2, kOutput = 3 };
 
 struct OperationNames {
@@ -114,8 +113,7 @@ Result<bool> RoundsFloats(const BackendDescriptor& engine) {
       });
 }
 
-// An engine configuration that cuDNN made, with the name under which it is
-// built again.
+// The name and properties of an engine configuration that cuDNN suggested.
 Result<Suggestion> SuggestionOf(const BackendDescriptor& configuration) {
   UCUDNN_ASSIGN_OR_RETURN(
       const auto engines,
@@ -141,7 +139,7 @@ Result<Suggestion> SuggestionOf(const BackendDescriptor& configuration) {
     name.knobs.push_back({static_cast<std::int64_t>(type), value});
   }
   std::sort(name.knobs.begin(), name.knobs.end());
-  // Where cuDNN does not say, it shows when the engine is built.
+  // If cuDNN does not say, we find out when the engine is built.
   return Suggestion{std::move(name),
                     RoundsFloats(engines.front()).value_or(false)};
 }
@@ -204,7 +202,7 @@ Result<std::vector<Suggestion>> ConvolutionGraph::Suggest(
   UCUDNN_RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_MODE,
                                         CUDNN_TYPE_HEUR_MODE, 1, &mode));
   if (handle_.slice_sms() > 0) {
-    // Only advice: a version without it suggests what suits the whole GPU.
+    // Only a hint: versions that ignore it suggest engines for the whole GPU.
     const auto sms = static_cast<std::int32_t>(handle_.slice_sms());
     (void)heuristics.Set(CUDNN_ATTR_ENGINEHEUR_SM_COUNT_TARGET,
                          CUDNN_TYPE_INT32, 1, &sms);

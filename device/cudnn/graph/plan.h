@@ -1,9 +1,9 @@
 #ifndef UCUDNN_DEVICE_CUDNN_GRAPH_PLAN_H_
 #define UCUDNN_DEVICE_CUDNN_GRAPH_PLAN_H_
 
-// A convolution as an operation graph of cuDNN's second interface, the engines
-// its heuristics suggest for it, and an engine made ready to execute. The
-// calling thread is inside handle.Enter() throughout.
+// A convolution as an operation graph of cuDNN's graph API, the engines its
+// heuristics suggest for it, and an engine prepared for execution. The calling
+// thread is inside handle.Enter() throughout.
 
 #include <cstdint>
 #include <memory>
@@ -20,8 +20,8 @@
 
 namespace ucudnn::cudnn {
 
-// out = alpha * op(a, b) + beta * out; unlike in the first interface, both
-// scalars are part of the graph.
+// out = alpha * op(a, b) + beta * out; unlike in the legacy API, both scalars
+// are part of the graph.
 struct Scaling {
   float alpha = 1.0F;
   float beta = 0.0F;
@@ -43,7 +43,7 @@ struct Suggestion {
 
 class ConvolutionGraph {
  public:
-  // kUnimplemented if cuDNN does not know such a graph.
+  // kUnimplemented if cuDNN does not support such a graph.
   static Result<std::unique_ptr<ConvolutionGraph>> Create(
       CudnnHandle& handle, const ConvProblem& problem, const ConvShapes& shapes,
       const OperandAlignment& alignment, cudnnDataType_t compute_type,
@@ -68,13 +68,13 @@ class ConvolutionGraph {
 
   CudnnHandle& handle_;
   const ConvOp op_;
-  std::vector<BackendDescriptor> parts_;  // in the order of making
+  std::vector<BackendDescriptor> parts_;  // in order of creation
   BackendDescriptor graph_;
 };
 
 class ConvolutionPlan {
  public:
-  // The engine made ready, which may compile it and then take seconds.
+  // Prepares the engine, which may compile it and then take seconds.
   // kUnimplemented if the engine does not solve the graph.
   static Result<std::unique_ptr<ConvolutionPlan>> Create(
       std::shared_ptr<const ConvolutionGraph> graph, const EngineName& engine);

@@ -1,8 +1,8 @@
 #ifndef UCUDNN_DEVICE_CUDNN_GRAPH_PROBLEM_H_
 #define UCUDNN_DEVICE_CUDNN_GRAPH_PROBLEM_H_
 
-// A problem and batch as the graph interface sees it: what all of its engines
-// share. The calling thread is inside handle.Enter() throughout.
+// A problem and batch in the graph API: what all engines share. The calling
+// thread is inside handle.Enter() throughout.
 
 #include <cstdint>
 #include <list>
@@ -27,13 +27,13 @@ class GraphProblem {
   static Result<std::shared_ptr<GraphProblem>> Create(
       CudnnHandle& handle, const ConvProblem& problem, BatchSize batch);
 
-  // The graph that computes in `compute_type` with this scaling; made once.
+  // The graph that computes in `compute_type` with this scaling; cached.
   Result<std::shared_ptr<const ConvolutionGraph>> Graph(
       cudnnDataType_t compute_type, Scaling scaling);
 
-  // The algorithm of the first interface that needs the least workspace, at
-  // least as precise as `precision`: it takes any alpha and beta. Null if there
-  // is none.
+  // The legacy API's algorithm that needs the least workspace and is at least
+  // as precise as `precision`; it accepts any alpha and beta. Null if there is
+  // none.
   Result<const Candidate*> Substitute(Precision precision);
 
   // kInvalidArgument if an operand is not aligned as the graphs promise.
@@ -42,7 +42,7 @@ class GraphProblem {
   CudnnHandle& handle() const { return handle_; }
   const ConvProblem& problem() const { return problem_; }
   BatchSize batch() const { return batch_; }
-  // Of what the operation writes.
+  // The shape of the tensor that the operation writes.
   const TensorShape& output_shape() const;
 
  private:
@@ -61,7 +61,7 @@ class GraphProblem {
   const ConvShapes shapes_;
   OperandAlignment alignment_;
   std::vector<Made> made_;
-  // A list, so that what was returned stays where it is.
+  // A list, so that returned pointers stay valid.
   std::list<std::pair<Precision, std::optional<Candidate>>> substitutes_;
 };
 

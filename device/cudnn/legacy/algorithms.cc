@@ -108,7 +108,7 @@ Result<LegacyChoice> FindLegacy(ConvOp op, Precision asked,
     names += fmt::format("{}{}", names.empty() ? "" : ", ", candidate.name);
   }
   return Fail(Code::kNotFound,
-              "'{}' is no algorithm of cuDNN's for {}; one of {} is",
+              "'{}' is not a cuDNN algorithm for {}; one of {} is accepted",
               algorithm.name, Name(op), names);
 }
 

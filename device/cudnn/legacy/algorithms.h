@@ -1,8 +1,8 @@
 #ifndef UCUDNN_DEVICE_CUDNN_LEGACY_ALGORITHMS_H_
 #define UCUDNN_DEVICE_CUDNN_LEGACY_ALGORITHMS_H_
 
-// The names of what cudnnConvolutionForward and its two siblings can be asked
-// for: an algorithm and a kind of arithmetic. Pure tables.
+// The names of the algorithms and kinds of arithmetic that
+// cudnnConvolutionForward and its two siblings accept. Pure tables.
 
 #include <cudnn.h>
 
@@ -15,14 +15,15 @@
 
 namespace ucudnn::cudnn {
 
-// cuDNN's own name less its prefix ("FFT_TILING", "ALGO_1"); `value` is of the
-// operation's enumeration.
+// cuDNN's own name without its prefix ("FFT_TILING", "ALGO_1"); `value` is of
+// the operation's enumeration.
 struct LegacyAlgorithm {
   std::string_view name;
   int value;
 };
 
-// In the order of cuDNN's enumeration, less the two that it never implemented.
+// In the order of cuDNN's enumeration, without the two that it never
+// implemented.
 std::span<const LegacyAlgorithm> LegacyAlgorithms(ConvOp op);
 
 // The arithmetic of a convolution descriptor.
@@ -39,12 +40,12 @@ struct LegacyMath {
 //   PSEUDO_HALF  DEFAULT and TENSOR_OP
 //   BF16         DEFAULT and TENSOR_OP
 // TENSOR_OP_ALLOW_CONVERSION is never offered: for 16-bit data it is TENSOR_OP,
-// and float data it would round to half, below what was asked for. Nor is FMA
-// for 16-bit data, where DEFAULT already keeps to it where it likes.
+// and it would round float data to half, below the requested precision. Nor is
+// FMA offered for 16-bit data, where DEFAULT may already use it.
 std::span<const LegacyMath> LegacyMaths(Precision asked);
 
-// The pair that `algorithm` names, of an operation in a precision. kNotFound
-// if there is none, naming what there is.
+// The pair that `algorithm` names for an operation and precision. kNotFound,
+// listing what exists, if there is none.
 struct LegacyChoice {
   LegacyAlgorithm algorithm;
   LegacyMath math;

@@ -16,7 +16,7 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// A descriptor that cuDNN destroys with us.
+// Owns a descriptor of cuDNN.
 template <class T>
 using Owned = std::unique_ptr<std::remove_pointer_t<T>, cudnnStatus_t (*)(T)>;
 
@@ -146,8 +146,8 @@ class LegacyConvolution : public Convolution {
         CheckRun(args, workspace, workspace_size, workspace_));
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     const CudnnApi& api = handle_.api();
-    // cuDNN is given what it asked for and no more, so that it runs what was
-    // measured whatever the arena's size.
+    // cuDNN gets exactly the workspace it asked for, so that it runs what was
+    // measured, whatever the arena's size.
     void* const scratch = workspace_ == Bytes() ? nullptr : workspace;
     const auto size = static_cast<std::size_t>(workspace_.count());
     switch (operands_.op) {
@@ -187,15 +187,15 @@ class LegacyConvolution : public Convolution {
   const Bytes workspace_;
 };
 
-// Suggestions for one arithmetic in which cuDNN sums.
+// Suggestions for one accumulator type.
 struct SuggestionsIn {
   cudnnDataType_t compute;
   std::vector<LegacySuggestion> best_first;
 };
 
-// How far behind cuDNN would take a candidate, or nothing if it would not. The
-// candidate has the arithmetic of its own descriptor, so that a suggestion of
-// the same one tells most, then one of the default, then any.
+// A candidate's rank among cuDNN's suggestions; empty if it is not among them.
+// A suggestion with the arithmetic of the candidate's descriptor counts first,
+// then one with the default arithmetic, then any.
 std::optional<std::size_t> PlaceOf(
     const LegacyChoice& choice,
     const std::vector<LegacySuggestion>& best_first) {
@@ -262,7 +262,7 @@ Status OrderAsSuggested(CudnnHandle& handle, const ConvProblem& problem,
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
   UCUDNN_ASSIGN_OR_RETURN(const Operands operands,
                           MakeOperands(handle, problem, shapes));
-  // The arithmetic that was asked for comes first among them.
+  // The requested arithmetic comes first.
   std::vector<SuggestionsIn> suggestions;
   for (const LegacyMath& math : LegacyMaths(problem.precision)) {
     const cudnnDataType_t compute = ComputeType(math.precision);
@@ -274,7 +274,7 @@ Status OrderAsSuggested(CudnnHandle& handle, const ConvProblem& problem,
         const auto convolution,
         ConvolutionDescriptor(handle, shapes, problem.geometry.groups, math));
     SuggestionsIn& asked = suggestions.emplace_back(SuggestionsIn{compute, {}});
-    // If cuDNN has no opinion, the order of the list is one.
+    // If cuDNN has no suggestions, the list keeps its order.
     (void)handle.Check(QuerySuggestions(handle.api(), handle.get(),
                                         Describe(operands, convolution.get()),
                                         &asked.best_first),

@@ -6,7 +6,7 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// More than there are algorithms, each with every arithmetic.
+// More than all algorithms with every arithmetic.
 constexpr int kMaxSuggestions = 32;
 
 template <class Perf, class Get>

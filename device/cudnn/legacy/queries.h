@@ -1,9 +1,9 @@
 #ifndef UCUDNN_DEVICE_CUDNN_LEGACY_QUERIES_H_
 #define UCUDNN_DEVICE_CUDNN_LEGACY_QUERIES_H_
 
-// What cuDNN's first interface is asked about a convolution, whatever its
-// operation: how much workspace an algorithm needs, and which one it would
-// take. Costs no time on the device.
+// Queries to cuDNN's legacy API for any of the three operations: how much
+// workspace an algorithm needs, and which algorithms it suggests. Takes no time
+// on the device.
 
 #include <cudnn.h>
 
@@ -25,22 +25,22 @@ struct LegacyDescriptors {
   cudnnTensorDescriptor_t output = nullptr;
 };
 
-// What cuDNN answers when asked for an algorithm's workspace; its refusals are
-// how it says that an algorithm does not solve a problem. `algorithm` is of the
-// operation's enumeration.
+// cuDNN's answer to a query for an algorithm's workspace; a refusal means that
+// the algorithm does not solve the problem. `algorithm` is of the operation's
+// enumeration.
 cudnnStatus_t QueryWorkspace(const CudnnApi& api, cudnnHandle_t handle,
                              const LegacyDescriptors& descriptors,
                              int algorithm, std::size_t* size);
 
-// An algorithm as the heuristics name it. They have an arithmetic in mind that
-// need not be the one of the convolution's descriptor.
+// An algorithm as the heuristics name it. Its arithmetic may differ from that
+// of the convolution's descriptor.
 struct LegacySuggestion {
   int algorithm = 0;
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
 };
 
-// All that the heuristics name, the fastest first as they believe; may name
-// what cuDNN then refuses. `suggestions` is left empty if cuDNN fails.
+// All algorithms that the heuristics name, the presumed fastest first; cuDNN
+// may still refuse some of them. `suggestions` is left empty if cuDNN fails.
 cudnnStatus_t QuerySuggestions(const CudnnApi& api, cudnnHandle_t handle,
                                const LegacyDescriptors& descriptors,
                                std::vector<LegacySuggestion>* suggestions);

@@ -1,5 +1,5 @@
-// What device/cudnn says to cuDNN and to the driver, and what it makes of
-// their answers.
+// The calls of device/cudnn to cuDNN and the driver, and how it handles their
+// answers.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ class CudnnCallsTest : public ::testing::Test {
   ConvArgs Args(float alpha = 1, float beta = 0) {
     return {Memory(0), Memory(1), Memory(2), alpha, beta};
   }
-  // Ready, and the runs of its check forgotten.
+  // A prepared engine; clears the runs of its check.
   Result<std::unique_ptr<Convolution>> Engine(ConvOp op) {
     auto engine = PrepareGraph(*handle_, Problem(op), BatchSize(4),
                                {"eng3", "", Precision::kFp32});
@@ -117,7 +117,7 @@ TEST_F(CudnnCallsTest, SuggestWhatTheHeuristicsWouldTake) {
   }
 }
 
-TEST_F(CudnnCallsTest, SuggestNoArithmeticThatWasNotAskedFor) {
+TEST_F(CudnnCallsTest, SuggestOnlyRequestedArithmetic) {
   for (int algorithm = 2; algorithm < 8; ++algorithm) {
     Fake().refusals[algorithm] = CUDNN_STATUS_NOT_SUPPORTED;
   }
@@ -136,7 +136,7 @@ TEST_F(CudnnCallsTest, SuggestNoArithmeticThatWasNotAskedFor) {
   EXPECT_EQ(Described(*fast)[0], "IMPLICIT_PRECOMP_GEMM TF32 TENSOR_OP");
 }
 
-TEST_F(CudnnCallsTest, SuggestTheAskedArithmeticBeforeAnother) {
+TEST_F(CudnnCallsTest, SuggestTheRequestedArithmeticFirst) {
   for (int algorithm = 2; algorithm < 8; ++algorithm) {
     Fake().refusals[algorithm] = CUDNN_STATUS_NOT_SUPPORTED;
   }
@@ -158,7 +158,7 @@ TEST_F(CudnnCallsTest, SuggestTheAskedArithmeticBeforeAnother) {
                           "IMPLICIT_PRECOMP_GEMM PSEUDO_HALF TENSOR_OP"));
 }
 
-TEST_F(CudnnCallsTest, SuggestWhatErrsMoreThanTheOthersLast) {
+TEST_F(CudnnCallsTest, SuggestLessAccurateAlgorithmsLast) {
   Fake().refusals[CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD] =
       CUDNN_STATUS_NOT_SUPPORTED;
   Fake().suggestions[CUDNN_DATA_FLOAT] = {
@@ -175,7 +175,7 @@ TEST_F(CudnnCallsTest, SuggestWhatErrsMoreThanTheOthersLast) {
   EXPECT_EQ(Described(*large).back(), "WINOGRAD_NONFUSED FP32 FMA");
 }
 
-TEST_F(CudnnCallsTest, SuggestInTheOrderOfListingWhereTheHeuristicsFail) {
+TEST_F(CudnnCallsTest, SuggestInTheOrderOfListingIfTheHeuristicsFail) {
   Fake().suggestions[CUDNN_DATA_FLOAT] = {{5, CUDNN_FMA_MATH}};
   Fake().suggestion_status = CUDNN_STATUS_INTERNAL_ERROR;
   const ConvProblem problem = Problem(ConvOp::kForward);
@@ -268,7 +268,7 @@ TEST_F(CudnnCallsTest, ListEnginesOnceByNamesThatPrepareTakes) {
   }
   EXPECT_THAT(names, ElementsAre("eng3 FP32", "eng3-k2=4-k7=1 FP32",
                                  "eng18 TF32", "eng18-k2=4-k7=1 TF32"));
-  // Whoever asks for FP32 gets no engine that rounds.
+  // A request for FP32 gets no engine that rounds.
   const auto exact =
       ListGraph(*handle_, Problem(ConvOp::kForward), BatchSize(4));
   ASSERT_TRUE(exact);
@@ -301,7 +301,7 @@ TEST_F(CudnnCallsTest, GiveEnginesTheirOperandsByTheirRole) {
   }
 }
 
-TEST_F(CudnnCallsTest, LeaveScalingToEnginesThatTakeIt) {
+TEST_F(CudnnCallsTest, LeaveScalingToEnginesThatSupportIt) {
   Fake().engines = {3};
   for (const ConvOp op : kConvOps) {
     const auto conv = Engine(op);
@@ -420,7 +420,7 @@ TEST_F(CudnnCallsTest, ReportALostContextFromThenOn) {
     EXPECT_EQ(ran.error().code, Code::kDataLoss);
     EXPECT_THAT(ran.error().message,
                 HasSubstr("the GPU is lost to this process, which must be "
-                          "started anew: cuStreamQuery: "
+                          "restarted: cuStreamQuery: "
                           "CUDA_ERROR_ILLEGAL_ADDRESS"));
     Fake().run_status = CUDNN_STATUS_SUCCESS;
     Fake().next_result = CUDA_SUCCESS;
@@ -430,7 +430,7 @@ TEST_F(CudnnCallsTest, ReportALostContextFromThenOn) {
         ran.error());
     EXPECT_THAT(Fake().runs, SizeIs(1));
   }
-  // The handle cannot be destroyed any more and goes with the process.
+  // The handle can no longer be destroyed and lives until the process ends.
   EXPECT_EQ(Fake().alive, 1);
   EXPECT_EQ(Fake().freed, 0);
   Fake().alive = 0;
@@ -448,7 +448,7 @@ TEST_F(CudnnCallsTest, TellOtherFailuresApart) {
   EXPECT_EQ(context.error().code, Code::kUnavailable);
 }
 
-TEST_F(CudnnCallsTest, RefuseSlicesWhereTheDriverKnowsNone) {
+TEST_F(CudnnCallsTest, RefuseSlicesIfTheDriverDoesNotSupportThem) {
   const auto context = GpuContext::Create(driver_, 0, "the GPU", 32);
   ASSERT_FALSE(context);
   EXPECT_EQ(context.error().code, Code::kUnimplemented);

@@ -122,7 +122,7 @@ cudnnStatus_t SetAttribute(cudnnBackendDescriptor_t descriptor,
 
 cudnnStatus_t Finalize(cudnnBackendDescriptor_t descriptor) {
   FakeDescriptor& d = Of(descriptor);
-  // Whatever is referred to must be complete.
+  // Descriptors that are referred to must be finalised.
   for (const auto& [name, values] : d.ints) {
     const bool refers = name == CUDNN_ATTR_OPERATIONGRAPH_OPS ||
                         name == CUDNN_ATTR_ENGINE_OPERATION_GRAPH ||
@@ -163,8 +163,8 @@ cudnnStatus_t GetAttribute(cudnnBackendDescriptor_t const descriptor,
   *count = 1;
   switch (name) {
     case CUDNN_ATTR_ENGINEHEUR_RESULTS: {
-      // Each engine as it is, and with two knobs given out of order; the last
-      // one is the fallback.
+      // Each engine without knobs, and with two knobs given out of order; the
+      // last one is the fallback.
       const auto& engines = Fake().engines;
       const bool fallback =
           Int(d, CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_FALLBACK;

@@ -88,7 +88,7 @@ void ComputeFake(const FakeDescriptor& operation,
     const std::int64_t iy = oy * stride[0] - padding[0] + r * dilation[0];
     const std::int64_t ix = ox * stride[1] - padding[1] + s * dilation[1];
     if (iy < 0 || ix < 0 || iy >= x.dims[2] || ix >= x.dims[3]) return;
-    // Groups show in the filter's fewer channels.
+    // The filter's number of channels reveals the groups.
     const std::int64_t group = k / (y.dims[1] / (x.dims[1] / w.dims[1]));
     const std::size_t in_x = x.At(n, group * w.dims[1] + c, iy, ix);
     const std::size_t in_w = w.At(k, c, r, s);

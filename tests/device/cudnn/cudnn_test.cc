@@ -1,5 +1,5 @@
-// What of device/cudnn can be tested without a GPU; the rest is
-// tests/contract/cudnn_contract_test.cc.
+// The parts of device/cudnn that need no GPU;
+// tests/contract/cudnn_contract_test.cc tests the rest.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST(SharedLibraryTest, NamesEveryLibraryThatItDidNotFind) {
                 "found (libno-such-thing.so.2: cannot open"));
 }
 
-TEST(SharedLibraryTest, SaysWhyALibraryThatIsThereCannotBeLoaded) {
+TEST(SharedLibraryTest, SaysWhyAnExistingLibraryCannotBeLoaded) {
   const std::string path = ::testing::TempDir() + "libucudnn-broken.so";
   std::FILE* const file = std::fopen(path.c_str(), "w");
   ASSERT_NE(file, nullptr);
@@ -75,7 +75,7 @@ TEST(LibrariesTest, WritesVersionsAndIdsAsNvidiaDoes) {
   EXPECT_EQ(UuidText(bytes), "GPU-8a3c0e6b-1f2d-4c5e-9b7a-0123456789ab");
 }
 
-TEST(CudnnDevicesTest, AreUnavailableWithAReasonWhereThereIsNoGpu) {
+TEST(CudnnDevicesTest, AreUnavailableWithAReasonWithoutAGpu) {
   const auto devices = OpenCudnnDevices({});
   if (devices) GTEST_SKIP() << "this machine has a GPU";
   EXPECT_EQ(devices.error().code, Code::kUnavailable);
@@ -99,7 +99,7 @@ TEST(MonitorTest, NamesOnlyTheReasonsThatSlowAGpuDown) {
   EXPECT_EQ(ThrottleText(0x4 | 0x20), "power cap, thermal");
 }
 
-// A management library that tells these numbers; 0 it does not tell.
+// A management library that reports these numbers; 0 means not reported.
 struct FakeGpu {
   unsigned int power = 700'000;
   unsigned int default_power = 700'000;
@@ -137,14 +137,14 @@ std::string SettingsOf(FakeGpu gpu) {
   return SettingsText(nvml, nullptr);
 }
 
-TEST(MonitorTest, TellsWhatSomebodyHasSetOnAGpu) {
+TEST(MonitorTest, ReportsTheSettingsOfAnAdministrator) {
   EXPECT_EQ(SettingsOf({}), "");
   EXPECT_EQ(SettingsOf({.power = 500'000}), "power cap 500 of 700 W");
   EXPECT_EQ(SettingsOf({.sm = 1200, .memory = 1593}),
             "clocks 1200 of 1980 MHz, memory 1593 of 2619 MHz");
   EXPECT_EQ(SettingsOf({.power = 350'000, .sm = 1200}),
             "power cap 350 of 700 W, clocks 1200 of 1980 MHz");
-  // What is not told does not make measurements stale.
+  // Unreported settings do not make measurements stale.
   EXPECT_EQ(SettingsOf({.power = 0, .default_sm = 0, .memory = 0}), "");
   EXPECT_EQ(SettingsText(cudnn::NvmlApi(), nullptr), "");
 }
@@ -276,7 +276,7 @@ TEST(ShapesTest, PromiseTheAlignmentThatEveryMicroBatchHas) {
   EXPECT_EQ(ImageAlignment(1, Precision::kTf32), 4);
 }
 
-TEST(RunChecksTest, LetNothingRunOnMissingMemory) {
+TEST(RunChecksTest, RefuseMissingMemory) {
   char memory = 0;
   const ConvArgs args = {&memory, &memory, &memory};
   EXPECT_TRUE(CheckRun(args, nullptr, Bytes(), Bytes()));

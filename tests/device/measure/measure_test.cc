@@ -40,7 +40,7 @@ ConvProblem First(ConvOp op = ConvOp::kForward) {
   return {op, SmallGeometry(), Precision::kFp32, Layout::kNchw};
 }
 
-// What was reported of each algorithm: its code.
+// The error code that was reported for each algorithm.
 struct Report {
   std::map<std::string, Code> codes;
   MeasureProgress Record() {
@@ -57,8 +57,8 @@ std::vector<std::string> Names(const std::vector<MeasuredPoint>& points) {
   return names;
 }
 
-// Passes everything on to a recorded device, but for what a test says of each
-// run: an error, or a factor to its time.
+// Forwards everything to a recorded device, except that a test may give each
+// run an error or a factor to its time.
 class Disturbed : public Device {
  public:
   using Disturbance = std::function<Result<double>(int run)>;
@@ -108,7 +108,7 @@ class Disturbed : public Device {
 
   int runs = 0;
   Nanoseconds pause{0};    // before the first run of each timing
-  bool slow_host = false;  // which that pause is for
+  bool slow_host = false;  // the pause is the host's
   bool broken = false;
   std::vector<Bytes> allocated;
 
@@ -136,7 +136,7 @@ TEST(MeasureTest, FindsTheRecordedTimes) {
 }
 
 TEST(MeasureTest, RepeatsUntilTheMedianIsSettled) {
-  // After the warm-up, times jump about until the tenth run.
+  // After the warm-up, times vary until the tenth run.
   Disturbed device(Recorded({Point(64, "GEMM", 0_B, 100)}),
                    [](int run) -> Result<double> {
                      return run < 10 ? 1.0 + 0.2 * (run % 3) : 1.0;
@@ -177,8 +177,7 @@ TEST(MeasureTest, StopsRepeatingAtTheLimits) {
   EXPECT_GT(limited.spread, Nanoseconds(0));
 }
 
-// The repeats of GEMM at 100 us, each a run, of which those in `off` are
-// disturbed.
+// The repeats of GEMM at 100 us, one run each; those in `off` are disturbed.
 struct Repeats {
   MeasuredPoint point;
   int runs = 0;
@@ -211,11 +210,11 @@ TEST(MeasureTest, MeasuresAnOutlierAgain) {
     EXPECT_EQ(repeats.point.min, microseconds(100));
     EXPECT_EQ(repeats.point.p90, microseconds(100));
   }
-  // What lies as near as repeats do is none.
+  // A time within the spread of the repeats is not an outlier.
   EXPECT_EQ(MeasureDisturbed({{warm_up + 2, 1.08}}, options).runs, warm_up + 6);
 }
 
-TEST(MeasureTest, LeavesOutliersThatComeAgainAndAgain) {
+TEST(MeasureTest, KeepsOutliersThatRecur) {
   MeasureOptions options;
   options.min_repeats = 9;
   options.max_outliers = 2;
@@ -238,7 +237,7 @@ TEST(MeasureTest, MeasuresASingleRepeatAgainThatTookLongerThanTheWarmUp) {
   EXPECT_EQ(repeats.runs, warm_up + 2);
 }
 
-TEST(MeasureTest, DoesNotTakeTheLoadingOfCodeForASlowAlgorithm) {
+TEST(MeasureTest, DoesNotMistakeCodeLoadingForASlowAlgorithm) {
   // The first run of all 64 images of SECOND takes 50 times as long.
   std::vector<MeasuredPoint> points = {Point(64, "FIRST", 1_MiB, 100),
                                        Point(64, "SECOND", 0_B, 90)};
@@ -276,7 +275,7 @@ TEST(MeasureTest, TimesShortRunsInGroupsSoThatThePauseBeforeThemCountsLittle) {
   EXPECT_EQ(measured(microseconds(60)), microseconds(150));
 }
 
-TEST(MeasureTest, MeasuresTheDeviceWhereEnqueueingTakesLonger) {
+TEST(MeasureTest, MeasuresTheDeviceEvenIfEnqueueingTakesLonger) {
   Disturbed device(Recorded({Point(64, "WINOGRAD_NONFUSED", 1_MiB, 40)}),
                    [](int) -> Result<double> { return 1.0; });
   device.pause = microseconds(90);
@@ -290,7 +289,7 @@ TEST(MeasureTest, MeasuresTheDeviceWhereEnqueueingTakesLonger) {
   EXPECT_EQ(points->at(0).enqueue, microseconds(90));
 }
 
-TEST(MeasureTest, DropsWhatIsHopelessWithoutRunningTheWholeBatch) {
+TEST(MeasureTest, DropsHopelessAlgorithmsWithoutRunningTheWholeBatch) {
   const auto points = [](std::int64_t slow_us, Bytes slow_workspace) {
     return std::vector<MeasuredPoint>{
         Point(64, "FAST", 1_MiB, 100),
@@ -318,13 +317,14 @@ TEST(MeasureTest, DropsWhatIsHopelessWithoutRunningTheWholeBatch) {
     Disturbed device(Recorded(points(640, 1_MiB)), undisturbed);
     EXPECT_THAT(measure(device, &report), ElementsAre("FAST", "SLOW"));
   }
-  {  // With less workspace it may be all that fits: measured, but once.
+  {  // With less workspace it may be the only one that fits: measured, but
+     // once.
     Report report;
     Disturbed device(Recorded(points(64'000, 0_B)), undisturbed);
     EXPECT_THAT(measure(device, &report), ElementsAre("FAST", "SLOW"));
     EXPECT_LE(device.runs, 1 + 3 + 4 + 1);
   }
-  {  // But not if one run would take longer than any may.
+  {  // But not if one run would exceed the time limit.
     Report report;
     Disturbed device(Recorded(points(64'000'000, 0_B)), undisturbed);
     EXPECT_THAT(measure(device, &report), ElementsAre("FAST"));
@@ -332,8 +332,8 @@ TEST(MeasureTest, DropsWhatIsHopelessWithoutRunningTheWholeBatch) {
   }
 }
 
-// One fast algorithm with 100 bytes of workspace an image, and a reference of
-// which each run takes `reference_time`.
+// One fast algorithm with 100 bytes of workspace per image, and a reference
+// whose runs take `reference_time` each.
 FakeDevice WithReference(Nanoseconds reference_time) {
   return FakeDevice({{.algorithm = {"fast", "", Precision::kFp32},
                       .workspace_per_image = 100_B},
@@ -343,7 +343,7 @@ FakeDevice WithReference(Nanoseconds reference_time) {
                       .last_resort = true}});
 }
 
-TEST(MeasureTest, NeverRunsALastResortWhereAnotherAlgorithmFits) {
+TEST(MeasureTest, NeverRunsALastResortIfAnotherAlgorithmFits) {
   FakeDevice device = WithReference(microseconds(1));
   Report report;
   const auto points = MeasureProblem(device, First(), kBatch, MeasureOptions(),
@@ -356,7 +356,7 @@ TEST(MeasureTest, NeverRunsALastResortWhereAnotherAlgorithmFits) {
   }
 }
 
-TEST(MeasureTest, MeasuresALastResortWhereNothingElseFits) {
+TEST(MeasureTest, MeasuresALastResortIfNothingElseFits) {
   FakeDevice device = WithReference(microseconds(1));
   MeasureOptions options;
   options.max_workspace = Bytes();
@@ -399,7 +399,7 @@ TEST(MeasureTest, LeavesOutWhatNeedsMoreWorkspaceThanAllowed) {
   for (const Bytes size : device.allocated) EXPECT_LE(size, 1_MiB);
 }
 
-TEST(MeasureTest, GoesOnAfterAnAlgorithmFailed) {
+TEST(MeasureTest, ContinuesAfterAnAlgorithmFailed) {
   Disturbed device(
       Recorded({Point(64, "BAD", 0_B, 40), Point(64, "GOOD", 0_B, 100)}),
       [](int run) -> Result<double> {
@@ -467,7 +467,7 @@ TEST(MeasureTest, KeepsItsBuffersFromOneProblemToTheNext) {
 // An image of First() is 160 bytes in and 240 out.
 constexpr std::int64_t kImage = 160;
 
-TEST(MeasureTest, GivesEachRunOtherOperandsThroughAllRunsOfAllAlgorithms) {
+TEST(MeasureTest, GivesEachRunDifferentOperandsAcrossAlgorithms) {
   FakeDevice device;
   device.set_cache(2000_B);
   MeasureBench bench(device);
@@ -487,7 +487,7 @@ TEST(MeasureTest, GivesEachRunOtherOperandsThroughAllRunsOfAllAlgorithms) {
   }
 }
 
-TEST(MeasureTest, GivesAllRunsTheSameOperandsWhereThatIsAskedForOrNeedBe) {
+TEST(MeasureTest, ReusesOperandsIfRequestedOrNecessary) {
   for (const auto& [cache, cold] :
        {std::pair{2000_B, 0.0}, std::pair{0_B, 2.0}}) {
     FakeDevice device;
@@ -503,7 +503,7 @@ TEST(MeasureTest, GivesAllRunsTheSameOperandsWhereThatIsAskedForOrNeedBe) {
   }
 }
 
-TEST(MeasureTest, TakesNoMoreMemoryForColdOperandsThanAPartOfTheDevices) {
+TEST(MeasureTest, LimitsColdOperandsToAFractionOfTheDevicesMemory) {
   FakeDevice device;
   device.mutable_info().kind.memory = 32_MiB;
   device.set_cache(1_GiB);
@@ -521,7 +521,7 @@ TEST(MeasureTest, TakesNoMoreMemoryForColdOperandsThanAPartOfTheDevices) {
   }
 }
 
-TEST(MeasureTest, TakesFewerOperandsWhereThereIsNoMemoryForAll) {
+TEST(MeasureTest, UsesFewerOperandsIfMemoryIsShort) {
   FakeDevice device;
   device.set_cache(8_MiB);
   device.set_memory(4_MiB);
@@ -530,7 +530,7 @@ TEST(MeasureTest, TakesFewerOperandsWhereThereIsNoMemoryForAll) {
   std::set<const void*> seen;
   for (const FakeDevice::RunCall& run : device.runs()) seen.insert(run.args.a);
   EXPECT_GT(seen.size(), 100U);
-  // At last one run's.
+  // In the end, one run's.
   device.runs().clear();
   device.set_memory(64_KiB);
   const auto points =
@@ -539,11 +539,11 @@ TEST(MeasureTest, TakesFewerOperandsWhereThereIsNoMemoryForAll) {
   EXPECT_EQ(points->size(), 2U);
 }
 
-TEST(MeasureTest, GivesUpOtherRunsOperandsForAWorkspace) {
+TEST(MeasureTest, FreesOtherRunsOperandsForAWorkspace) {
   FakeDevice device;  // whose "lavish" needs 100 bytes an image
   device.set_cache(1_MiB);
-  // 82 runs' operands of two megabytes and the filter fit, but not 6400 bytes
-  // of workspace besides.
+  // 82 runs' operands of two megabytes and the filter fit, but not another 6400
+  // bytes of workspace.
   device.set_total_memory(Bytes(82 * 64 * (160 + 240) + 54 * 4 + 1000));
   Report report;
   const auto points = MeasureProblem(device, First(), kBatch, MeasureOptions(),
@@ -556,7 +556,7 @@ TEST(MeasureTest, GivesUpOtherRunsOperandsForAWorkspace) {
   const auto last = device.runs().back();
   EXPECT_EQ(last.args.a, (device.runs().end() - 2)->args.a);
 
-  // Where not even that suffices, the others are measured.
+  // If not even that suffices, the other algorithms are measured.
   device.set_total_memory(64_B * (160 + 240) + 1_KiB);
   ASSERT_TRUE(MeasureProblem(device, First(), kBatch, MeasureOptions(), {},
                              report.Record()));

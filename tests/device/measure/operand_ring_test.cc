@@ -26,7 +26,7 @@ std::int64_t Distance(const void* from, const void* to) {
   return static_cast<const char*>(to) - static_cast<const char*>(from);
 }
 
-TEST(OperandRingTest, GivesEachRunTheImagesThatFollowThoseOfTheRunBefore) {
+TEST(OperandRingTest, GivesEachRunTheImagesAfterThoseOfThePreviousRun) {
   struct Case {
     ConvOp op;
     std::int64_t a, b, out;  // bytes from one run to the next
@@ -49,21 +49,21 @@ TEST(OperandRingTest, GivesEachRunTheImagesThatFollowThoseOfTheRunBefore) {
       EXPECT_EQ(Distance(first.b, args.b), turn * c.b);
       EXPECT_EQ(Distance(first.out, args.out), turn * c.out);
     }
-    // And no more memory than that.
+    // It allocates no more memory than that.
     std::int64_t allocated = 0;
     for (const Bytes size : device.allocations()) allocated += size.count();
     EXPECT_EQ(allocated, 8 * kBatch * (kInput + kOutput) + 54 * 4);
   }
 }
 
-TEST(OperandRingTest, GoesOnWhereItWasWithFewerImagesAndStaysInItsBuffers) {
+TEST(OperandRingTest, ContinuesWithFewerImagesWithinItsBuffers) {
   FakeDevice device;
   OperandRing ring(device);
   ASSERT_TRUE(
       ring.Prepare(ProblemOf(ConvOp::kForward), BatchSize(64), 60'000_B));
   ASSERT_EQ(ring.RoundOf(BatchSize(64)), 3);
   const ConvArgs first = ring.Next(BatchSize(64));
-  // 60'000 bytes of them: all that the buffers have would be 192.
+  // 60'000 bytes of images; the buffers could hold 192 runs.
   ASSERT_EQ(ring.RoundOf(BatchSize(1)), 150);
   std::set<const void*> seen;
   for (int run = 0; run < 150; ++run) {
@@ -75,7 +75,7 @@ TEST(OperandRingTest, GoesOnWhereItWasWithFewerImagesAndStaysInItsBuffers) {
   EXPECT_EQ(device.allocations().size(), 3U);
 }
 
-TEST(OperandRingTest, TakesNoTurnsWithoutARound) {
+TEST(OperandRingTest, ReusesOperandsWithoutARound) {
   FakeDevice device;
   OperandRing ring(device);
   ASSERT_TRUE(ring.Prepare(ProblemOf(ConvOp::kForward), BatchSize(2), Bytes()));
@@ -86,7 +86,7 @@ TEST(OperandRingTest, TakesNoTurnsWithoutARound) {
   EXPECT_EQ(device.allocations()[0], Bytes(2 * kOutput));
 }
 
-TEST(OperandRingTest, FillsAllThatIsReadWithNumbersOtherThanZero) {
+TEST(OperandRingTest, FillsInputsWithNonzeroNumbers) {
   FakeDevice device;
   OperandRing ring(device);
   // The precision changes, then the buffers must grow.
@@ -114,7 +114,7 @@ TEST(OperandRingTest, FillsAllThatIsReadWithNumbersOtherThanZero) {
   }
 }
 
-TEST(OperandRingTest, ClearsTheFilterGradientAlone) {
+TEST(OperandRingTest, ClearsOnlyTheFilterGradient) {
   FakeDevice device;
   OperandRing ring(device);
   ASSERT_TRUE(ring.Prepare(ProblemOf(ConvOp::kForward), BatchSize(4), 1_KiB));

@@ -19,7 +19,7 @@ CUcontext Primary() {
   return reinterpret_cast<CUcontext>(&context);
 }
 
-// As after a first call of the CUDA runtime.
+// As if the CUDA runtime had been called before.
 thread_local std::vector<CUcontext> current = {Primary()};
 
 void* Host(CUdeviceptr address) { return reinterpret_cast<void*>(address); }

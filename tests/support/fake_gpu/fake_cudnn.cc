@@ -1,4 +1,4 @@
-// libcudnn.so.9: the functions that device/cudnn loads. The graph interface
+// libcudnn.so.9: the functions that device/cudnn loads. The graph API
 // supports nothing.
 
 #include <cudnn.h>
@@ -64,7 +64,7 @@ cudnnStatus_t Workspace(Tensor x, int algorithm, std::size_t* size) {
   return kOk;
 }
 
-// The algorithms within a workspace, `first` before the other.
+// The algorithms that fit a workspace, `first` before the other.
 template <class Perf>
 cudnnStatus_t Algorithms(Tensor x, int first, std::size_t most, int requested,
                          int* returned, Perf* results) {

@@ -1,15 +1,17 @@
 #ifndef UCUDNN_TESTS_SUPPORT_FAKE_GPU_FAKE_GPU_H_
 #define UCUDNN_TESTS_SUPPORT_FAKE_GPU_FAKE_GPU_H_
 
-// What tests ask the fake libcuda.so.1 and libcudnn.so.9 of this folder: a GPU
-// that computes convolutions on the host, in float, two dimensions and NCHW,
-// at once, and a clock that only convolutions move. They stand in for NVIDIA's
-// under whatever loads or links those.
+// The tests' interface to the fake libcuda.so.1 and libcudnn.so.9 of this
+// folder: a GPU that computes convolutions on the host, in float, two
+// dimensions and NCHW, synchronously, and a clock that only convolutions
+// advance. They replace NVIDIA's libraries for any program that loads or links
+// those.
 //
 // Each operation has two algorithms: 0 without a workspace, and 1, which is
-// faster and needs kFakeWorkspace bytes an image, or FAKE_GPU_WORKSPACE if that
-// is in the environment. cuDNN's heuristics name 1 first, or, if it is in the
-// environment, FAKE_GPU_SUGGESTION; its Find functions measure, so to speak.
+// faster and needs kFakeWorkspace bytes per image, or FAKE_GPU_WORKSPACE if
+// that is in the environment. The heuristics name 1 first, or
+// FAKE_GPU_SUGGESTION if that is in the environment; the Find functions return
+// simulated times.
 
 #include <cstddef>
 #include <cstdint>
@@ -25,11 +27,11 @@ struct FakeGpuRun {
 };
 
 extern "C" {
-// Of the fake driver.
+// The fake driver's time and waits.
 void FakeGpuSpend(std::int64_t nanoseconds);
 std::int64_t FakeGpuNow();
 int FakeGpuContextWaits();  // how often cuCtxSynchronize was called
-// Of the fake cuDNN: how many convolutions were run, and the one of a number.
+// The fake cuDNN's convolutions: how many ran, and one of them by number.
 int FakeGpuRuns();
 FakeGpuRun FakeGpuRunAt(int number);
 }

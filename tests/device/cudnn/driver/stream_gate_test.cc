@@ -1,4 +1,4 @@
-// That a stream waits for whoever holds it, and no longer than it must.
+// A gate blocks its stream until it is released, and never for ever.
 
 #include "device/cudnn/driver/stream_gate.h"
 
@@ -47,20 +47,20 @@ TEST_F(StreamGateTest, KeepsTheStreamWaitingUntilItIsReleased) {
   EXPECT_FALSE(gate->ran_out());
 }
 
-TEST_F(StreamGateTest, LetsTheStreamGoOnWhenItIsGone) {
+TEST_F(StreamGateTest, ReleasesTheStreamOnDestruction) {
   ASSERT_TRUE(StreamGate::Begin(*context_, std::chrono::hours(1)));
   ASSERT_THAT(Fake().host_calls, SizeIs(1));
   Fake().host_calls[0]();  // returns
 }
 
-TEST_F(StreamGateTest, EndsByItselfWhereNobodyReleasesIt) {
+TEST_F(StreamGateTest, OpensByItselfIfNobodyReleasesIt) {
   auto gate = StreamGate::Begin(*context_, std::chrono::nanoseconds(1));
   ASSERT_TRUE(gate) << gate.error().message;
   Fake().host_calls.at(0)();
   EXPECT_TRUE(gate->ran_out());
 }
 
-TEST_F(StreamGateTest, IsUnimplementedByDriversThatCallNoHost) {
+TEST_F(StreamGateTest, IsUnimplementedWithoutHostFunctions) {
   driver_.LaunchHostFunc = nullptr;
   const auto gate = StreamGate::Begin(*context_, std::chrono::hours(1));
   ASSERT_FALSE(gate);

@@ -54,7 +54,7 @@ class EngineCheckTest : public ::testing::Test {
       CudnnHandle::Wrap(api_, reinterpret_cast<cudnnHandle_t>(0x1), &driver_);
 };
 
-TEST_F(EngineCheckTest, FindsNoFaultWithEnginesThatComputeWhatTheyShould) {
+TEST_F(EngineCheckTest, FindsNoFaultWithCorrectEngines) {
   for (const Layout layout : kLayouts) {
     for (const ConvOp op : kConvOps) {
       const auto verdict = Judge(Problem(op, layout));
@@ -87,7 +87,7 @@ TEST_F(EngineCheckTest, FindsFaultWithMoreThanRoundingErrors) {
   auto verdict = Judge(Problem(ConvOp::kForward, Layout::kNchw));
   ASSERT_TRUE(verdict);
   EXPECT_THAT(verdict->fault, HasSubstr("the error that FP32 admits"));
-  // In TF32 it would be one.
+  // In TF32 it would be a rounding error.
   Fake().rounding_engine = 3;
   ConvProblem rounded = Problem(ConvOp::kForward, Layout::kNchw);
   rounded.precision = Precision::kTf32;
@@ -108,13 +108,13 @@ TEST_F(EngineCheckTest, RunsAnEngineOnceForAllBatches) {
   ASSERT_TRUE(Judge(problem));
   EXPECT_THAT(Fake().runs, SizeIs(3));
   ASSERT_TRUE(ListGraph(*handle_, problem, BatchSize(100)));
-  // The engine with other knobs is another one.
+  // The same engine with other knobs counts as another one.
   EXPECT_THAT(Fake().runs, SizeIs(6));
   ASSERT_TRUE(ListGraph(*handle_, problem, BatchSize(1)));
   EXPECT_THAT(Fake().runs, SizeIs(6));
 }
 
-TEST_F(EngineCheckTest, IsNotRepeatedForWhatAnotherHandleFound) {
+TEST_F(EngineCheckTest, IsNotRepeatedForAnotherHandlesVerdicts) {
   const ConvProblem problem = Problem(ConvOp::kForward, Layout::kNchw);
   ASSERT_TRUE(Judge(problem));
   const auto other =
@@ -141,7 +141,7 @@ TEST_F(EngineCheckTest, OffersNoEngineThatIsFaultyOrCannotBeChecked) {
   EXPECT_EQ(refused.error().code, Code::kNotFound);
   EXPECT_THAT(refused.error().message, HasSubstr("wrong result"));
 
-  // Without memory nothing can be found out; nothing is kept of that.
+  // Without memory there is no verdict, and nothing is kept.
   const ConvProblem other = Problem(ConvOp::kBackwardData, Layout::kNchw);
   Fake().next_result = CUDA_ERROR_OUT_OF_MEMORY;
   const auto survey = SurveyGraph(*handle_, other, BatchSize(8));
@@ -153,7 +153,7 @@ TEST_F(EngineCheckTest, OffersNoEngineThatIsFaultyOrCannotBeChecked) {
   EXPECT_THAT(*ListGraph(*handle_, other, BatchSize(8)), SizeIs(2));
 }
 
-TEST_F(EngineCheckTest, KeepsNothingOfAPlanThatFoundNoMemory) {
+TEST_F(EngineCheckTest, KeepsNothingOfAPlanThatRanOutOfMemory) {
   const ConvProblem problem = Problem(ConvOp::kForward, Layout::kNchw);
   Fake().plan_status = CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
   EXPECT_EQ(Judge(problem).error().code, Code::kResourceExhausted);
@@ -163,9 +163,9 @@ TEST_F(EngineCheckTest, KeepsNothingOfAPlanThatFoundNoMemory) {
   EXPECT_EQ(verdict->fault, "");
 }
 
-TEST_F(EngineCheckTest, BeginsAnewWhereMemoryRanOut) {
-  // What is put in: three images of 12 channels, 5 rows and 7 columns. What
-  // comes out has 8, 9 and 7.
+TEST_F(EngineCheckTest, StartsOverAfterMemoryRanOut) {
+  // Inputs: three images of 12 channels, 5 rows and 7 columns. Outputs: 8
+  // channels, 9 rows and 7 columns.
   const ConvProblem problem = Problem(ConvOp::kBackwardData, Layout::kNchw);
   Fake().largest_allocation = std::size_t{3} * 12 * 5 * 7 * sizeof(float);
   EngineBench bench(*handle_, problem);
@@ -179,7 +179,7 @@ TEST_F(EngineCheckTest, BeginsAnewWhereMemoryRanOut) {
   EXPECT_THAT(Fake().memory, SizeIs(4));  // with the workspace
 }
 
-TEST_F(EngineCheckTest, IsAskedOfTheFirstSuggestionsAndAllFallbacks) {
+TEST_F(EngineCheckTest, ChecksTheFirstSuggestionsAndAllFallbacks) {
   Fake().engines = {3, 4, 5};
   const auto listed =
       ListGraph(*handle_, Problem(ConvOp::kForward, Layout::kNchw),
@@ -191,7 +191,7 @@ TEST_F(EngineCheckTest, IsAskedOfTheFirstSuggestionsAndAllFallbacks) {
               ElementsAre("eng3", "eng3-k2=4-k7=1", "eng5", "eng5-k2=4-k7=1"));
 }
 
-TEST_F(EngineCheckTest, IsNotAskedOfSuggestionsThatRoundNorAreTheyCounted) {
+TEST_F(EngineCheckTest, SkipsSuggestionsThatRoundWithoutCountingThem) {
   Fake().engines = {3, 4, 5, 6};
   Fake().rounding_engine = 3;
   const auto names = [&](Precision precision) {
@@ -209,7 +209,7 @@ TEST_F(EngineCheckTest, IsNotAskedOfSuggestionsThatRoundNorAreTheyCounted) {
               ElementsAre("eng3", "eng3-k2=4-k7=1", "eng6", "eng6-k2=4-k7=1"));
 }
 
-TEST_F(EngineCheckTest, TakesFewerImagesWhereTheyAreLarge) {
+TEST_F(EngineCheckTest, UsesFewerImagesIfTheyAreLarge) {
   ConvProblem problem = Problem(ConvOp::kForward, Layout::kNchw);
   EXPECT_EQ(CheckBatch(problem), BatchSize(3));
   problem.geometry.input = {1, 256, 256};
