@@ -19,7 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 using SteadyClock = std::chrono::steady_clock;
 
-// The device that one with this id is a slice of ("<GPU>/<slice>"), or itself.
+// The id of the GPU that device `id` ("<GPU>/<slice>") is a slice of, or `id`.
 std::string WholeDevice(const std::string& id) {
   return id.substr(0, id.find('/'));
 }
@@ -52,7 +52,7 @@ class Agent {
           end_.notify_all();
         });
       }
-      // Beats until the agent leaves, so that leases stay alive.
+      // Sends heartbeats until the agent leaves, so that leases stay alive.
       std::jthread heart([this](const std::stop_token& done) { Beat(done); });
       AwaitEnd();
       heart.request_stop();
@@ -72,16 +72,16 @@ class Agent {
   }
 
  private:
-  // What the heartbeat tells about a device; guarded by mutex_.
+  // What a heartbeat reports about a device; guarded by mutex_.
   struct DeviceState {
     std::string busy_with;
-    std::string lost;  // why it is of no use any more; empty: it is not lost
-    std::string registered_under;  // the driver that the coordinator was told
+    std::string lost;              // why it is unusable; empty: it is not lost
+    std::string registered_under;  // the driver that the coordinator knows
     std::vector<v1::TaskLease> leases;
   };
 
-  // Until every device's thread has ended, or `stop_grace` after the agent was
-  // asked to stop.
+  // Waits until every device's thread has ended, or until `stop_grace` after
+  // the agent was asked to stop.
   void AwaitEnd() {
     std::unique_lock lock(mutex_);
     const auto all_ended = [this] { return ended_ == devices_.size(); };
@@ -89,7 +89,7 @@ class Agent {
     end_.wait_for(lock, options_.stop_grace, all_ended);
   }
 
-  // Tries until it succeeds or the agent is to stop.
+  // Retries until it succeeds or the agent must stop.
   void Register() {
     const std::lock_guard lock(register_mutex_);
     v1::RegisterRequest request;
@@ -170,8 +170,8 @@ class Agent {
     }
   }
 
-  // Waits while somebody else computes on the device; false if the agent is
-  // to stop.
+  // Waits while somebody else computes on the device; false if the agent must
+  // stop.
   bool WaitUntilFree(std::size_t index) {
     bool said = false;
     while (!stop_.stop_requested()) {
@@ -191,13 +191,13 @@ class Agent {
     return false;
   }
 
-  // What measurements on the device are true under now.
+  // The conditions of measurements on the device now.
   std::string ConditionsOf(std::size_t index) const {
     const DeviceInfo& info = devices_[index]->info();
     return options_.conditions ? options_.conditions(info) : info.driver;
   }
 
-  // Whether they are not what the coordinator was told.
+  // Whether they differ from those that the coordinator knows.
   bool HasOtherConditions(std::size_t index) {
     const std::string now = ConditionsOf(index);
     const std::lock_guard lock(mutex_);
@@ -208,7 +208,7 @@ class Agent {
     return true;
   }
 
-  // What a task asks for.
+  // Decodes a task.
   static Result<CampaignTask> Read(const v1::Task& task) {
     CampaignTask campaign;
     UCUDNN_ASSIGN_OR_RETURN(campaign.problem, ParseConvProblem(task.problem()));
@@ -229,8 +229,8 @@ class Agent {
     return campaign;
   }
 
-  // The report of one task, or nothing if the agent was stopped meanwhile.
-  // While it takes long, tells the coordinator what there is so far.
+  // The report of one task; empty if the agent was stopped meanwhile. During a
+  // long task, sends partial reports to the coordinator.
   std::optional<v1::ReportTaskRequest> Measure(std::size_t index,
                                                const v1::Task& task) {
     Device& device = *devices_[index];
@@ -247,7 +247,7 @@ class Agent {
     partial.set_partial(true);
     auto told = SteadyClock::now();
     const auto tell = [&] {
-      // Once: the report at the end holds the same.
+      // Sent once only: the final report holds the same points.
       if (const auto response = link_.ReportTask(partial); !response) {
         spdlog::warn("event=partial_report_failed task={} error=\"{}\"",
                      task.id(), response.error().message);
@@ -272,9 +272,10 @@ class Agent {
     *report.mutable_clocks() = ToProto(clocks);
     const std::string conditions = ConditionsOf(index);
     if (conditions != report.driver()) {
-      // Nobody knows which points were measured under what.
-      report.set_error(fmt::format("while it was measured, '{}' became '{}'",
-                                   report.driver(), conditions));
+      // It is unknown which points were measured under which conditions.
+      report.set_error(
+          fmt::format("the conditions changed meanwhile from '{}' to '{}'",
+                      report.driver(), conditions));
       report.set_retryable(true);
       spdlog::warn(
           "event=task_failed device={} problem={} batch={} error=\"{}\"",
@@ -290,7 +291,7 @@ class Agent {
       return report;
     }
     const Error& error = points.error();
-    // What was measured before it failed is a fact.
+    // Points measured before the failure are valid.
     if (partial.measurements_size() > 0) tell();
     if (error.code == Code::kCancelled) return std::nullopt;
     spdlog::error(
@@ -304,8 +305,8 @@ class Agent {
     return report;
   }
 
-  // Tries until the coordinator has acknowledged it. What it refuses for good
-  // is dropped: the task itself is still there and will be leased again.
+  // Retries until the coordinator has acknowledged it. Drops a report that the
+  // coordinator rejects: the task still exists and will be leased again.
   void Report(const v1::ReportTaskRequest& report) {
     Backoff backoff;
     std::optional<SteadyClock::time_point> give_up;
@@ -323,7 +324,7 @@ class Agent {
         const auto now = SteadyClock::now();
         if (!give_up) give_up = now + options_.stop_grace;
         if (now >= *give_up) return;
-        // Being asked to stop no longer shortens this wait.
+        // A request to stop no longer shortens this wait.
         std::this_thread::sleep_for(backoff.Next());
       } else {
         Pause(stop_, backoff.Next());
@@ -353,7 +354,7 @@ class Agent {
     }
   }
 
-  // With mutex_ held.
+  // Call with mutex_ held.
   void SetState(std::size_t index, v1::Device* device) const {
     const DeviceState& state = states_[index];
     device->set_state(!state.lost.empty()       ? "lost"
@@ -375,7 +376,7 @@ class Agent {
     states_[index].lost = why;
   }
 
-  // The tasks that a lost device still has are for others, at once.
+  // Gives the tasks of a lost device back for others at once.
   void GiveBack(std::size_t index) {
     std::vector<v1::TaskLease> leases;
     {
@@ -388,7 +389,7 @@ class Agent {
       report.set_device_id(devices_[index]->info().id);
       report.set_task_id(lease.task_id());
       report.set_lease_token(lease.lease_token());
-      report.set_error("its device was lost before it was measured");
+      report.set_error("the device was lost before the task was measured");
       report.set_retryable(true);
       Report(report);
     }
@@ -422,9 +423,10 @@ class Agent {
   std::mutex register_mutex_;  // one registration at a time
   std::mutex mutex_;
   std::vector<DeviceState> states_;
-  std::size_t ended_ = 0;  // of the devices' threads
+  std::size_t ended_ = 0;  // how many of the devices' threads
   std::condition_variable_any end_;
-  // Slices of one GPU would disturb each other: held while one is measured.
+  // One per GPU, held while one of its slices is measured, since slices disturb
+  // each other.
   std::map<std::string, std::mutex> turn_of_;
   std::vector<std::mutex*> turns_;  // by device
 };

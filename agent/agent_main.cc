@@ -34,7 +34,7 @@ struct Options {
   MeasureOptions measure;
 };
 
-// Says why an algorithm has no measurement.
+// Logs why an algorithm has no measurement.
 void LogDropped(const Candidate& candidate,
                 const Result<MeasuredPoint>& point) {
   if (point) return;
@@ -47,10 +47,10 @@ void LogDropped(const Candidate& candidate,
               point.error().message);
 }
 
-// Opens the devices and works with them until it is asked to stop.
+// Opens the devices and works on them until it is asked to stop.
 Status Work(Options options, const std::stop_token& asked_to_stop) {
   StartLog("ucudnn-agent", options.log_level);
-  // Agents with unlike slices of one host are different agents.
+  // Agents with different slices of one host are different agents.
   std::string& id = options.agent.id;
   const bool suggestion = id.empty();
   if (suggestion) {
@@ -78,7 +78,7 @@ Status Work(Options options, const std::stop_token& asked_to_stop) {
                  device->info().id, ToString(device->info().kind),
                  device->info().driver);
   }
-  // Looked up by id, as all that is told of a device is its DeviceInfo.
+  // Looked up by id, since callbacks receive only a DeviceInfo.
   std::map<std::string, std::string> methods;
   for (const auto& device : devices) {
     methods[device->info().id] = MethodText(*device, options.measure);
@@ -88,8 +88,7 @@ Status Work(Options options, const std::stop_token& asked_to_stop) {
     return ConditionsOf(device) + (method.empty() ? "" : ", ") + method;
   };
   const std::unique_ptr<Link> link = MakeGrpcLink(options.coordinators);
-  // Each device's thread keeps its buffers, which are the device's, from one
-  // task to the next.
+  // Each device's thread keeps its device buffers from one task to the next.
   std::map<const Device*, MeasureBench> benches;
   for (const auto& device : devices) benches.try_emplace(device.get(), *device);
   const Measurer measure = [&](Device& device, const CampaignTask& task,
@@ -101,7 +100,7 @@ Status Work(Options options, const std::stop_token& asked_to_stop) {
   return RunAgent(options.agent, *link, devices, measure, asked_to_stop);
 }
 
-// Ends at the latest this long after a signal.
+// The process ends at most this long after a signal.
 constexpr std::chrono::milliseconds kStopWithin{4'000};
 
 Status Run(Options options) {
@@ -120,8 +119,8 @@ Status Run(Options options) {
   spdlog::info("event=stopping");
   worker.request_stop();
   if (!ended(kStopWithin)) {
-    // A run that no library lets us interrupt ends with the process; its lease
-    // has been given back or expires (docs/adr/0024).
+    // A run that we cannot interrupt ends with the process; its lease has been
+    // given back or expires (docs/adr/0024).
     spdlog::warn("event=run_abandoned");
     spdlog::default_logger()->flush();
     std::_Exit(0);
@@ -161,16 +160,17 @@ CommandLine::CommandLine() {
       ->envname("UCUDNN_COORDINATOR");
   app.add_option(
          "--id", options.agent.id,
-         "This agent's name, of no other agent; the host's name, with a "
-         "number if that is taken, unless given")
+         "This agent's name, unlike any other agent's; by default the host's "
+         "name, with a number if that is taken")
       ->option_text("NAME");
   app.add_option("--gpus", options.devices.gpu_ordinals,
                  "Offer only these GPUs, counted from 0")
       ->delimiter(',')
       ->option_text("N[,...]");
-  app.add_option("--slice", options.slices,
-                 "Offer slices of each GPU instead of all of it, such as "
-                 "sm=32: each a device of a kind of its own, measured in turns")
+  app.add_option(
+         "--slice", options.slices,
+         "Offer slices of each GPU instead of whole GPUs, such as "
+         "sm=32; each size is its own kind of device, measured in turns")
       ->delimiter(',')
       ->check(CLI::Validator(
           [](const std::string& text) {
@@ -181,13 +181,13 @@ CommandLine::CommandLine() {
       ->option_text("sm=N[,...]")
       ->envname("UCUDNN_SLICE");
   app.add_option("--cpu-devices", options.devices.cpu_devices,
-                 "Offer the CPU as so many devices, where there is no GPU")
+                 "Offer the CPU as this many devices if there is no GPU")
       ->check(CLI::Range(0, 1024));
   app.add_option("--cpu-threads", options.devices.cpu_threads,
                  "Threads of each CPU device; 0: an even share of the cores")
       ->check(CLI::Range(0, 4096));
   app.add_option("--repeats", options.measure.max_repeats,
-                 "Measure each algorithm at most so often")
+                 "Measure each algorithm at most this many times")
       ->check(CLI::Range(options.measure.min_repeats, 10'000));
   app.add_option("--log-level", options.log_level, "How much to log")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));

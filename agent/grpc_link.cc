@@ -35,7 +35,7 @@ class GrpcLink final : public Link {
  private:
   using Stub = v1::AgentService::Stub;
 
-  // The agent itself waits, and tries again, when no coordinator answers.
+  // The agent itself waits and retries when no coordinator answers.
   template <class Request, class Response>
   Result<Response> Call(
       ServiceCaller<v1::AgentService>::Method<Request, Response> method,

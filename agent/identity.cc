@@ -13,7 +13,7 @@
 namespace ucudnn {
 namespace {
 
-// A name of the abstract namespace, short enough for any id.
+// A name in the abstract socket namespace, short enough for any id.
 std::string SocketName(const std::string& id, const std::string& coordinators) {
   return fmt::format("ucudnn-agent-{:016x}-{:016x}",
                      std::hash<std::string>{}(id),
@@ -54,7 +54,7 @@ Result<Identity> Identity::Take(const std::string& id, bool suggestion,
     if (socket >= 0) return Identity(std::move(name), socket);
   }
   return Fail(Code::kFailedPrecondition,
-              "an agent '{}' of this host works for {} already; give this one "
+              "an agent '{}' on this host already works for {}; give this one "
               "another --id",
               id, coordinators);
 }

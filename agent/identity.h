@@ -1,9 +1,9 @@
 #ifndef UCUDNN_AGENT_IDENTITY_H_
 #define UCUDNN_AGENT_IDENTITY_H_
 
-// What an agent is called. Agents of one host that work for one coordinator
-// are told apart by their ids, and so are their CPU devices: an id is one
-// process's as long as that lives.
+// An agent's unique name. Ids distinguish the agents of one host that work for
+// one coordinator, and their CPU devices: a process owns its id as long as it
+// lives.
 
 #include <string>
 #include <utility>
@@ -14,9 +14,9 @@ namespace ucudnn {
 
 class Identity {
  public:
-  // Takes `id`. If it is taken: kFailedPrecondition, unless it is only a
-  // `suggestion`; then `id`-2, `id`-3, ... `coordinators` are those it works
-  // for, in whatever form.
+  // Claims `id`. If it is taken: kFailedPrecondition or, if it is only a
+  // `suggestion`, the first free of `id`-2, `id`-3, ... `coordinators` are
+  // those it works for, in any form.
   static Result<Identity> Take(const std::string& id, bool suggestion,
                                const std::string& coordinators);
 
@@ -31,7 +31,7 @@ class Identity {
   Identity(std::string id, int socket) : id_(std::move(id)), socket_(socket) {}
 
   std::string id_;
-  int socket_;  // bound to the id's name; the system lets go of it
+  int socket_;  // bound to the id's name; the kernel releases it
 };
 
 }  // namespace ucudnn

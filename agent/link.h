@@ -1,9 +1,9 @@
 #ifndef UCUDNN_AGENT_LINK_H_
 #define UCUDNN_AGENT_LINK_H_
 
-// The agent's way to the coordinator. Calls are safe to repeat and safe from
-// several threads; each has a deadline of its own. kUnavailable and
-// kDeadlineExceeded mean "try again later", kNotFound "register first".
+// The agent's connection to the coordinator. Calls are safe to repeat and
+// thread-safe; each has its own deadline. kUnavailable and kDeadlineExceeded
+// mean "try again later", kNotFound "register first".
 
 #include <memory>
 #include <string>
@@ -29,7 +29,7 @@ class Link {
 };
 
 // Over gRPC to one of `coordinators` ("host:port", at least one): the one that
-// answered last, else the next in the list, for 10 s together.
+// answered last, else the next in the list, within 10 s in all.
 std::unique_ptr<Link> MakeGrpcLink(std::vector<std::string> coordinators);
 
 }  // namespace ucudnn

@@ -1,4 +1,4 @@
-// What `ucudnn-agent` says of options that it does not take.
+// How `ucudnn-agent` refuses options.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST(AgentCliTest, RefusesAConfigFileWithAnUnknownKey) {
                     HasSubstr("cpu-threads")));
 }
 
-TEST(AgentCliTest, NamesTheLineOfACoordinatorThatIsNone) {
+TEST(AgentCliTest, NamesTheLineOfAnInvalidCoordinator) {
   const test::TemporaryFolder folder;
   const std::string file = folder / "agent.toml";
   ASSERT_TRUE(ReplaceFile(file, "coordinator = [\"a:7460\", \"b\"]\n"));

@@ -15,7 +15,7 @@ using test::ScriptedLink;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A device that cannot do anything; the measurer of a test stands in for it.
+// A device that does nothing; the test's measurer stands in for it.
 class NoDevice final : public Device {
  public:
   explicit NoDevice(std::string id) {
@@ -122,7 +122,7 @@ TEST_F(AgentTest, RegistersAgainWhenItWasForgotten) {
   EXPECT_EQ(link_.registrations_, 2);
 }
 
-TEST_F(AgentTest, WaitsForACoordinatorThatIsAway) {
+TEST_F(AgentTest, WaitsForAnUnavailableCoordinator) {
   link_.register_errors = {{Code::kUnavailable, "away"},
                            {Code::kUnavailable, "away"}};
   link_.lease_errors = {{Code::kUnavailable, "away again"}};
@@ -169,17 +169,17 @@ TEST_F(AgentTest, StopsInTheMiddleOfATaskWithoutReportingIt) {
     while (!stop.stop_requested()) std::this_thread::yield();
     return Fail(Code::kCancelled, "stopped");
   };
-  // A heartbeat comes at the latest while the task is being measured.
+  // A heartbeat arrives while the task is being measured, if not before.
   ASSERT_TRUE(RunUntil(
       measure, [&] { return measuring.load() && !link_.heartbeats_.empty(); }));
   EXPECT_TRUE(link_.reports_.empty());
   EXPECT_TRUE(link_.left_);
 }
 
-TEST_F(AgentTest, GivesItsLeasesBackThoughARunGoesOn) {
+TEST_F(AgentTest, GivesItsLeasesBackWhileARunContinues) {
   link_.tasks = {MakeTask(1)};
   std::atomic<bool> measuring = false;
-  // Of a library that cannot be interrupted.
+  // Simulates a library that cannot be interrupted.
   const Measurer measure =
       [&](Device&, const CampaignTask&, const std::stop_token&,
           const PointsSink&) -> Result<std::vector<MeasuredPoint>> {
@@ -199,7 +199,8 @@ TEST_F(AgentTest, GivesUpAReportSomeTimeAfterItWasAskedToStop) {
   EXPECT_TRUE(link_.reports_.empty());
 }
 
-// Devices of these ids, each with work: how many are measured at once at most.
+// Measures devices with these ids, each with a task, and returns how many were
+// measured at the same time at most.
 int MostAtOnce(const std::vector<std::string>& ids, bool meet) {
   constexpr int kTasks = 6;
   ScriptedLink link;
@@ -217,7 +218,7 @@ int MostAtOnce(const std::vector<std::string>& ids, bool meet) {
     int before = most;
     while (before < now && !most.compare_exchange_weak(before, now)) {
     }
-    // The others have work too, and nothing but us to wait for.
+    // The other devices have tasks too, and wait only for us.
     EXPECT_TRUE(link.Await([&] { return link.leased_.size() >= ids.size(); }));
     for (int i = 0; i < 20; ++i) std::this_thread::yield();
     while (meet && most < 2 && !stop.stop_requested()) {
@@ -248,7 +249,7 @@ TEST_F(AgentTest, RegistersAgainWhenAPowerCapIsSet) {
   options_.conditions = [&](const DeviceInfo&) -> std::string {
     return capped ? "driver, power cap 500 of 700 W" : "driver";
   };
-  // Set while the first task is measured: its points are of no one condition.
+  // Set while the first task is measured, so its points have mixed conditions.
   link_.tasks = {MakeTask(1), MakeTask(2)};
   const Measurer measure = [&](Device& device, const CampaignTask& task,
                                const std::stop_token& stop,

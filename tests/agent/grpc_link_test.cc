@@ -39,7 +39,7 @@ class AgentServer final : public v1::AgentService::Service {
   std::unique_ptr<grpc::Server> server_;
 };
 
-TEST(GrpcLinkTest, TakesTasksWithMuchThatIsKnown) {
+TEST(GrpcLinkTest, AcceptsTasksWithManyKnownPoints) {
   AgentServer server;
   const std::string large(std::size_t{8} << 20, 'x');
   server.lease = [&](v1::LeaseTasksResponse* response) {
@@ -54,7 +54,7 @@ TEST(GrpcLinkTest, TakesTasksWithMuchThatIsKnown) {
 
 TEST(GrpcLinkTest, GoesToTheNextWhenACoordinatorShutsDownDuringACall) {
   AgentServer leaving;
-  // As gRPC answers for a handler that a shutdown interrupts.
+  // gRPC's answer for a handler that a shutdown interrupts.
   leaving.lease = [](v1::LeaseTasksResponse*) {
     return grpc::Status::CANCELLED;
   };

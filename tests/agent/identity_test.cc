@@ -11,12 +11,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Of this process alone, so that several runs of the test do not meet.
+// Unique to this process, so that parallel runs of the test do not collide.
 std::string Unique(const std::string& id) {
   return id + "-" + std::to_string(getpid());
 }
 
-TEST(IdentityTest, NumbersAgentsOfOneHostThatHaveNoNameOfTheirOwn) {
+TEST(IdentityTest, NumbersUnnamedAgentsOfOneHost) {
   const std::string host = Unique("host");
   std::optional<Identity> first =
       Identity::Take(host, /*suggestion=*/true, "c:1").value();
@@ -24,7 +24,7 @@ TEST(IdentityTest, NumbersAgentsOfOneHostThatHaveNoNameOfTheirOwn) {
       Identity::Take(host, /*suggestion=*/true, "c:1").value();
   EXPECT_EQ(first->id(), host);
   EXPECT_EQ(second.id(), host + "-2");
-  // What has ended lets go of its name.
+  // An agent that ends releases its name.
   first.reset();
   EXPECT_EQ(Identity::Take(host, /*suggestion=*/true, "c:1")->id(), host);
 }
@@ -38,7 +38,7 @@ TEST(IdentityTest, RefusesANameThatAnotherAgentHas) {
   EXPECT_EQ(second.error().code, Code::kFailedPrecondition);
   EXPECT_THAT(second.error().message, HasSubstr(id));
   EXPECT_THAT(second.error().message, HasSubstr("--id"));
-  // Another coordinator's agents are no concern of this one's.
+  // Agents of another coordinator may have the same name.
   EXPECT_TRUE(Identity::Take(id, /*suggestion=*/false, "c:2"));
 }
 

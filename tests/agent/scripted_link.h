@@ -11,7 +11,7 @@
 
 namespace ucudnn::test {
 
-// A coordinator in memory that answers from scripts and wakes up the test.
+// An in-memory coordinator that answers from scripts and wakes up the test.
 class ScriptedLink final : public Link {
  public:
   Result<v1::RegisterResponse> Register(
