@@ -12,22 +12,22 @@
 namespace ucudnn {
 namespace {
 
-// Plans for any limit of a grid have each other's points to build on, so less
-// has to be hoped for (see docs/adr on adaptive batch sizes).
+// Plans for the limits of a grid share their points, so unmeasured sizes need
+// less optimistic estimates (see docs/adr on adaptive batch sizes).
 constexpr double kOptimismOfGrid = 0.07;
 
-// What the device tells of its algorithms, asked once for each batch.
+// Caches the device's algorithms for each batch.
 class Catalogue {
  public:
   Catalogue(Device& device, const CampaignTask& task)
       : device_(device), task_(task) {}
 
-  // Sizes to choose from under the limits.
+  // The sizes to choose from under the limits.
   Result<std::vector<SizedAlgorithm>> Choices(
       const std::vector<Bytes>& limits) {
     std::map<Algorithm, std::map<BatchSize, Bytes>> sizes;
     std::vector<BatchSize> asked = SizesToAsk(task_.batch);
-    // The largest first, which tells most.
+    // The largest first, which is the most informative.
     std::ranges::reverse(asked);
     UCUDNN_RETURN_IF_ERROR(List(asked));
     for (const BatchSize batch : asked) {
@@ -66,8 +66,8 @@ class Catalogue {
   }
 
  private:
-  // For the largest batch of an algorithm that fits a limit, which lies
-  // between the largest of `sizes` that fits and the next one.
+  // A bisection for the largest batch of an algorithm that fits a limit. It
+  // lies between the largest of `sizes` that fits and the next one.
   struct Search {
     Search(const Algorithm& a, Bytes l, BatchSize batch,
            std::map<BatchSize, Bytes>* s)
@@ -105,7 +105,8 @@ class Catalogue {
     std::int64_t too_large = 0;
   };
 
-  // All together, so that the device can list several batches at once.
+  // Runs all searches in step, so that the device can list several batches at
+  // once.
   Status AddLargest(std::vector<Search> searches) {
     while (true) {
       std::erase_if(searches, [](const Search& s) { return s.done(); });
@@ -117,12 +118,12 @@ class Catalogue {
     }
   }
 
-  // Asks for what is not known yet.
+  // Lists the batches that are not known yet.
   Status List(std::vector<BatchSize> batches) {
     std::erase_if(batches, [&](BatchSize b) { return listed_.contains(b); });
     auto lists = device_.ListAlgorithmsOfEach(task_.problem, batches);
     for (std::size_t i = 0; i < batches.size(); ++i) {
-      // A recorded device has some batches only.
+      // A recorded device has only some batches.
       if (!lists[i] && (lists[i].error().code != Code::kNotFound ||
                         batches[i] == task_.batch)) {
         return tl::unexpected<Error>(std::move(lists[i]).error());
@@ -178,10 +179,11 @@ class AdaptiveCampaign {
                       [&](const SizedAlgorithm& s) { return IsSettled(s); });
         if (next.empty()) break;
       }
-      // Large ones first, so that buffers are made once.
+      // Large ones first, so that buffers are allocated once.
       std::ranges::sort(next, std::greater<>());
       for (const SizedAlgorithm& size : next) {
-        // What was looked at and is asked for again is measured well.
+        // A size that comes up again after its first look is measured
+        // thoroughly.
         UCUDNN_RETURN_IF_ERROR(Measure(size, !points_.contains(size)));
       }
       std::erase_if(choices, [&](const SizedAlgorithm& size) {
@@ -211,7 +213,7 @@ class AdaptiveCampaign {
     points.reserve(points_.size());
     for (const auto& [size, point] : points_) {
       points.push_back(point);
-      // A slow one has one repeat, however well it was measured.
+      // A slow algorithm has one repeat even if it was measured thoroughly.
       if (IsSettled(size)) {
         points.back().repeats = std::max(point.repeats, thorough_.min_repeats);
       }
@@ -219,7 +221,7 @@ class AdaptiveCampaign {
     return points;
   }
 
-  // What others need for as many images.
+  // The points of other algorithms at the same batch.
   std::vector<MeasuredPoint> RivalsOf(const SizedAlgorithm& size) const {
     std::vector<MeasuredPoint> rivals;
     for (const auto& [known, point] : points_) {

@@ -2,8 +2,8 @@
 #define UCUDNN_CAMPAIGN_CAMPAIGN_H_
 
 // One task's measurements on one device: every algorithm of a convolution at
-// one batch, or under the adaptive policy what plans for a mini-batch under
-// some limits need.
+// one batch or, under the adaptive policy, the points that plans for a
+// mini-batch under some limits need.
 
 #include <functional>
 #include <optional>
@@ -17,7 +17,7 @@
 
 namespace ucudnn {
 
-// Told of points as they are measured, so that they can be kept at once.
+// Called with points as they are measured, so that they can be stored at once.
 using PointsSink = std::function<void(const std::vector<MeasuredPoint>&)>;
 
 struct CampaignTask {
@@ -25,28 +25,28 @@ struct CampaignTask {
   BatchSize batch;
   TaskGoal goal;
   Bytes max_workspace;
-  // What is known of the problem already, of whichever batch.
+  // Points of the problem that are known already, at any batch.
   std::vector<MeasuredPoint> known;
-  // Of all algorithms this one alone.
+  // Measures this algorithm only.
   std::optional<Candidate> control = {};
 };
 
-// Adaptive (solver/micro_batch/adaptive.h): asks the device for workspaces,
-// finding by bisection the largest batch of each algorithm under each limit;
-// has a first look (one timing after the warm-up) at what is worth it; and
-// measures well, as `options` say, what plans then consist of. Last resorts are
-// left out where another algorithm fits at some batch.
+// Adaptive (solver/micro_batch/adaptive.h): queries the device for workspaces
+// and finds by bisection the largest batch of each algorithm under each limit;
+// takes a first look (one timing after the warm-up) at promising sizes; and
+// measures thoroughly, as `options` say, the sizes that plans then consist of.
+// Last resorts are left out if another algorithm fits at some batch.
 //
-// Returns what it measured, without `known`; `sink` is given the same points,
-// in pieces. An algorithm that fails is left out. kCancelled once `stop` is
-// requested: what the sink was given remains. Other errors as
+// Returns what it measured, without `known`; `sink` receives the same points in
+// parts. An algorithm that fails is left out. kCancelled once `stop` is
+// requested: points that the sink received remain valid. Other errors as for
 // MeasureBench::Measure.
 Result<std::vector<MeasuredPoint>> RunCampaign(
     Device& device, MeasureBench& bench, const CampaignTask& task,
     MeasureOptions options, const std::stop_token& stop,
     const MeasureProgress& progress, const PointsSink& sink);
 
-// The limits that an adaptive task is about.
+// The limits of an adaptive task.
 std::vector<Bytes> LimitsOf(const TaskGoal& goal, Bytes max_workspace);
 
 }  // namespace ucudnn

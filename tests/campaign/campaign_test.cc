@@ -16,9 +16,9 @@ double Ratio(Nanoseconds a, Nanoseconds b) {
   return static_cast<double>(a.count()) / static_cast<double>(b.count());
 }
 
-// The policy's promise, on real measurements: plans within 1 % of those from
-// every batch, for less than the powers of two cost.
-TEST(CampaignTest, AdaptivePlansAreNearlyThoseFromEveryBatch) {
+// The adaptive policy's promise, on real measurements: plans within 1 % of
+// those from every batch, at less cost than the powers of two.
+TEST(CampaignTest, AdaptivePlansComeCloseToThoseFromEveryBatch) {
   RecordedCampaigns h200;
   RecordedCampaigns::Measured powers;
   h200.Each(BatchPolicy::kPowerOfTwo, &powers);
@@ -33,10 +33,10 @@ TEST(CampaignTest, AdaptivePlansAreNearlyThoseFromEveryBatch) {
   }
 }
 
-// The same where each measurement has noise, a few runs are disturbed, and the
-// first of an algorithm loads its code. No choice among noisy times is perfect:
-// half a percent more is allowed, and a percent where it is 3 % of noise.
-TEST(CampaignTest, AdaptivePlansAreNearlyThoseFromEveryBatchInNoise) {
+// The same with noise in each measurement, a few disturbed runs, and code
+// loading in an algorithm's first run. No choice among noisy times is perfect:
+// the test allows half a percent more, and a percent with 3 % of noise.
+TEST(CampaignTest, AdaptivePlansComeCloseToThoseFromEveryBatchDespiteNoise) {
   double sum = 0;
   int count = 0;
   for (unsigned seed = 1; seed <= 3; ++seed) {
@@ -76,8 +76,8 @@ TEST(CampaignTest, LimitsCostLessOnceOthersAreKnown) {
   RecordedCampaigns::Measured second;
   h200.Adaptive({80_MiB}, &second);
   EXPECT_LT(both.spent, first.spent + second.spent / 2);
-  // The same again costs next to nothing: what is so slow that one run was
-  // enough may have another.
+  // Repeating the campaign costs next to nothing: only algorithms so slow that
+  // one run was enough may run again.
   const Nanoseconds spent = both.spent;
   h200.Adaptive({80_MiB, 64_MiB}, &both);
   EXPECT_LT(Ratio(both.spent, spent), 1.01);
@@ -107,7 +107,7 @@ std::set<std::string> RunUnder(Bytes limit) {
   return run;
 }
 
-TEST(CampaignTest, RunsALastResortOnlyWhereNothingElseFitsAtAnyBatch) {
+TEST(CampaignTest, RunsALastResortOnlyIfNothingElseFitsAtAnyBatch) {
   EXPECT_THAT(RunUnder(100_B), ElementsAre("fast"));
   EXPECT_THAT(RunUnder(99_B), ElementsAre("reference"));
 }

@@ -2,8 +2,8 @@
 #define UCUDNN_TESTS_CAMPAIGN_RECORDED_CAMPAIGNS_H_
 
 // AlexNet's conv2 to conv5 on an H200, FP32, batch 256, where every algorithm
-// was recorded at every batch: what measuring by each policy would have cost
-// there, and how good the plans are that it leads to.
+// was recorded at every batch: the cost of measuring by each policy there, and
+// the quality of the resulting plans.
 
 #include <bit>
 #include <cmath>
@@ -26,17 +26,17 @@
 
 namespace ucudnn::test {
 
-// How unlike a device's times are from one measurement to the next.
+// How much a device's times vary between measurements.
 struct Noise {
-  double part = 0;          // standard deviation, a part of the time
-  double outliers = 0;      // so many of the runs ...
-  double outlier_time = 1;  // ... take so many times as long
-  // The first run of an algorithm on about so many images loads its code.
+  double part = 0;          // standard deviation, relative to the time
+  double outliers = 0;      // this fraction of the runs ...
+  double outlier_time = 1;  // ... takes this many times as long
+  // The time to load code in an algorithm's first run at about a given batch.
   Nanoseconds load{0};
   unsigned seed = 1;
 };
 
-// A recorded device whose runs take longer or shorter than recorded.
+// A recorded device with noise in its times.
 class NoisyDevice final : public Device {
  public:
   NoisyDevice(std::unique_ptr<Device> recorded, const Noise& noise)
@@ -55,7 +55,7 @@ class NoisyDevice final : public Device {
     }
     return recorded_->Prepare(problem, batch, algorithm);
   }
-  // Nothing is computed, so nothing is kept.
+  // Nothing is computed, so no memory is needed.
   Result<DeviceBuffer> Allocate(Bytes size) override {
     return DeviceBuffer(this, size, [](void*) {});
   }
@@ -114,14 +114,14 @@ class RecordedCampaigns {
     }
   }
 
-  // What one policy has measured so far.
+  // The measurements of one policy so far.
   struct Measured {
     std::vector<std::vector<MeasuredPoint>> points;  // of each kernel
     Nanoseconds spent{0};                            // on the device
   };
 
-  // Measures for plans under `limits`, each with a task of its own that knows
-  // what the ones before it found; none: every limit at once, up to 1 GiB.
+  // Measures for plans under `limits`, with one task for each, which knows the
+  // points of the earlier ones; none: every limit at once, up to 1 GiB.
   void Adaptive(const std::vector<Bytes>& limits, Measured* measured) {
     if (limits.empty()) {
       Measure({true, {}}, kBatch, measured);
@@ -139,8 +139,8 @@ class RecordedCampaigns {
     }
   }
 
-  // How long the convolutions truly take as planned from what was measured,
-  // noise included.
+  // The true time of the convolutions under a plan made from the noisy
+  // measurements.
   Nanoseconds PlanTime(const Measured& measured, Bytes limit) const {
     Profile profile;
     for (const auto& points : measured.points) {
