@@ -12,24 +12,25 @@
 namespace ucudnn {
 namespace {
 
-// Plans of large jobs, and tasks with what is known already, are far beyond
-// gRPC's default of 4 MiB.
+// Plans of large jobs, and tasks with known measurements, far exceed gRPC's
+// default of 4 MiB.
 constexpr int kMaxMessage = 256 << 20;
 
 grpc::ChannelArguments ChannelArguments() {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessage);
   arguments.SetMaxSendMessageSize(kMaxMessage);
-  // Retry (base/service/retry.h) does the waiting; the channel tries again quickly.
+  // Retry (base/service/retry.h) does the waiting; the channel reconnects
+  // quickly.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  // So that a host that is gone is noticed during calls that take minutes.
+  // Detects a dead host during calls that take minutes.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // A service inside of the cluster is not behind a web proxy.
+  // A service inside the cluster is not behind a web proxy.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return arguments;
 }
@@ -39,12 +40,12 @@ Attempt Stopped() {
           false};
 }
 
-// How a try ended that nobody asked to stop.
+// The outcome of an attempt that was not stopped.
 Attempt Read(const grpc::Status& status) {
   Attempt attempt{FromGrpc(status), IsFromService(status)};
   if (!attempt.answered && !attempt.status &&
       attempt.status.error().code == Code::kCancelled) {
-    // gRPC cancels what is under way when a server shuts down.
+    // gRPC cancels ongoing calls when a server shuts down.
     attempt.status =
         Fail(Code::kUnavailable, "it shut down before it answered");
   }

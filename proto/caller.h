@@ -2,8 +2,8 @@
 #define UCUDNN_PROTO_CALLER_H_
 
 // Calls to the coordinators of a list, for agents and clients alike: each call
-// is tried again by its policy (base/service/retry.h), fails over through the list, and
-// is cancelled when a stop is requested.
+// is retried by its policy (base/service/retry.h), fails over through the list,
+// and is cancelled when a stop is requested.
 //
 //   ServiceCaller<v1::AgentService> agents({"a:7460", "b:7460"});
 //   const Result<v1::RegisterResponse> response =
@@ -14,7 +14,7 @@
 // a stop was requested. A coordinator that shuts down during a call counts as
 // one that cannot be reached. Calls may come from any thread.
 //
-// Drags gRPC in: include it in .cc files only.
+// Includes gRPC: include it in .cc files only.
 
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
@@ -34,7 +34,7 @@ namespace ucudnn {
 
 class Caller {
  public:
-  // Connects to nothing yet: the first call does. `coordinators` holds at
+  // Does not connect yet: the first call does. `coordinators` holds at
   // least one "host:port".
   Caller(std::vector<std::string> coordinators, std::stop_token stop,
          Waiting waiting);
@@ -46,7 +46,7 @@ class Caller {
  protected:
   std::shared_ptr<grpc::Channel> OpenChannel(std::size_t coordinator) const;
   std::size_t size() const { return coordinators_.size(); }
-  // Makes the calls of one call of ours.
+  // Makes the attempts of one call.
   Status Run(const RetryPolicy& policy,
              const std::function<grpc::Status(std::size_t coordinator,
                                               grpc::ClientContext*)>& call);

@@ -17,7 +17,7 @@ Status GetSpatial(std::string_view name,
                   int dims, Spatial* values) {
   if (field.size() != dims) {
     return Fail(Code::kInvalidArgument,
-                "{} has {} numbers; as many as input, 2 or 3, are accepted",
+                "{} has {} numbers; 2 or 3 are accepted, as many as input has",
                 name, field.size());
   }
   for (int i = 0; i < dims; ++i)
@@ -73,7 +73,7 @@ Result<KernelPlan> FromProto(const v1::KernelPlan& message) {
   return kernel;
 }
 
-// Not validated: that is for whoever has the whole plan.
+// Not validated: the caller validates the whole plan.
 Result<WorkspacePlan> ReadWorkspacePlan(const v1::WorkspacePlan& message) {
   WorkspacePlan plan;
   plan.batch = BatchSize(message.batch());
@@ -96,7 +96,7 @@ Result<WorkspacePlan> ReadWorkspacePlan(const v1::WorkspacePlan& message) {
   return plan;
 }
 
-// The field's value, or what it has already where the text is empty.
+// Parses the field; keeps its value if the text is empty.
 template <class T>
 Status Default(std::string_view field, const std::string& text,
                Result<T> (*parse)(std::string_view), T* value) {

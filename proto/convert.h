@@ -1,9 +1,9 @@
 #ifndef UCUDNN_PROTO_CONVERT_H_
 #define UCUDNN_PROTO_CONVERT_H_
 
-// Between the messages of ucudnn.v1 and the vocabulary of base/. What comes
-// from the wire is checked: kInvalidArgument names the field. Plans are checked
-// by Validate (base/plan/plan.h, job_plan.h).
+// Conversions between the messages of ucudnn.v1 and the types of base/.
+// Messages from the wire are checked: kInvalidArgument names the field. Plans
+// are checked by Validate (base/plan/plan.h, job_plan.h).
 
 #include <vector>
 
@@ -34,9 +34,8 @@ v1::Measurement ToProto(const MeasuredPoint& point, const PointOrigin& origin);
 Result<MeasuredPoint> FromProto(const v1::Measurement& measurement);
 PointOrigin OriginOf(const v1::Measurement& measurement);
 
-// A profile by problem, one message for each device kind. Kernels of one
-// problem are the same one, of which the first counts; those without are left
-// out.
+// A profile by problem, one message for each device kind. Of kernels with the
+// same problem only the first counts; kernels without a problem are left out.
 std::vector<v1::Profile> ToProto(const Profile& profile);
 // Each problem as a layer, named like it, of the network "measured".
 Result<Profile> FromProto(const v1::Profile& profile);
@@ -45,7 +44,7 @@ v1::WorkspacePlan ToProto(const WorkspacePlan& plan);
 Result<WorkspacePlan> FromProto(const v1::WorkspacePlan& plan);
 
 v1::PlanRequest ToProto(const JobRequest& request);
-// Empty texts have the defaults that types.proto tells.
+// Empty texts mean the defaults in types.proto.
 Result<JobRequest> FromProto(const v1::PlanRequest& request);
 
 v1::Plan ToProto(const JobPlan& plan);

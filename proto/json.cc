@@ -102,8 +102,9 @@ Status Set(const std::string& path, const Json& value,
       std::int64_t n = 0;
       if (IsTime(field)) {
         const Result<Nanoseconds> time =
-            value.is_number() ? FromMicroseconds(value.get<double>())
-                              : Fail(Code::kInvalidArgument, "it is no number");
+            value.is_number()
+                ? FromMicroseconds(value.get<double>())
+                : Fail(Code::kInvalidArgument, "it is not a number");
         if (!time) {
           return Bad(path, value, "a number of microseconds up to 146 years");
         }
@@ -137,7 +138,8 @@ Status Set(const std::string& path, const Json& value,
                   repeated ? r.AddMessage(message, &field)
                            : r.MutableMessage(message, &field));
     default:
-      return Fail(Code::kInternal, "{}: a field type of no use", path);
+      return Fail(Code::kInternal, "{}: the field's type is not supported",
+                  path);
   }
 }
 

@@ -1,10 +1,10 @@
 #ifndef UCUDNN_PROTO_JSON_H_
 #define UCUDNN_PROTO_JSON_H_
 
-// Messages as the JSON that REST, `-o json` and plan files speak. It differs
-// from protobuf's own mapping: names stay as in the .proto file, 64-bit
-// integers are JSON numbers, a field *_ns is a number *_us of microseconds,
-// every field is present, and an unset optional one is null.
+// Messages as JSON, for REST, `-o json` and plan files. It differs from
+// protobuf's own mapping: names stay as in the .proto file, 64-bit integers are
+// JSON numbers, a field *_ns is a number *_us of microseconds, every field is
+// present, and an unset optional one is null.
 
 #include <google/protobuf/message.h>
 

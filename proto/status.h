@@ -1,9 +1,9 @@
 #ifndef UCUDNN_PROTO_STATUS_H_
 #define UCUDNN_PROTO_STATUS_H_
 
-// Our errors and gRPC's are numbered alike. What a service of ours answers is
-// marked, so that a client tells its UNAVAILABLE from that of a transport that
-// did not get there.
+// Our errors and gRPC's have the same numbers. Answers of our services are
+// marked, so that a client can tell a service's UNAVAILABLE from the
+// transport's.
 
 #include <grpcpp/support/status.h>
 
@@ -14,8 +14,8 @@ namespace ucudnn {
 grpc::Status ToGrpc(const Status& status);
 Status FromGrpc(const grpc::Status& status);
 
-// Whether ToGrpc made this status, on the other side of the wire or on this
-// one: a success, or a failure with the mark.
+// Whether ToGrpc made this status, on either side of the wire: a success, or a
+// failure with the mark.
 bool IsFromService(const grpc::Status& status);
 
 }  // namespace ucudnn

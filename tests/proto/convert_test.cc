@@ -35,7 +35,7 @@ TEST(ConvertTest, KeepsALayer) {
   EXPECT_EQ(FromProto(ToProto(flat)).value(), flat);
 }
 
-TEST(ConvertTest, RefusesALayerThatCannotBe) {
+TEST(ConvertTest, RefusesAnImpossibleLayer) {
   v1::Layer layer = ToProto(Layer3d());
   layer.set_groups(3);
   EXPECT_THAT(FromProto(layer).error().message,
@@ -76,7 +76,7 @@ TEST(ConvertTest, KeepsAWorkspacePlan) {
   EXPECT_EQ(FromProto(ToProto(plan)).value(), plan);
 }
 
-TEST(ConvertTest, RefusesMeasurementsThatCannotBe) {
+TEST(ConvertTest, RefusesImpossibleMeasurements) {
   MeasuredPoint point;
   point.batch = BatchSize(4);
   point.algorithm.name = "GEMM";
@@ -145,7 +145,7 @@ TEST(ConvertTest, KeepsAProfileByProblem) {
       << back[0].DebugString();
 }
 
-TEST(ConvertTest, RefusesTimesBeyondWhatAnyReaderTakes) {
+TEST(ConvertTest, RefusesTimesThatNoReaderAccepts) {
   constexpr std::int64_t kMost = std::int64_t{1} << 62;
   MeasuredPoint point;
   point.batch = BatchSize(4);
