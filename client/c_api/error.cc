@@ -13,7 +13,7 @@ std::string& ThreadMessage() {
 
 using ucudnn::Code;
 
-// The C interface's numbers are the codes'.
+// The C interface uses the same numbers as Code.
 static_assert(UCUDNN_INVALID_ARGUMENT ==
               static_cast<int>(Code::kInvalidArgument));
 static_assert(UCUDNN_DEADLINE_EXCEEDED ==
@@ -35,15 +35,15 @@ const char* ucudnn_strerror(int status) {
     case UCUDNN_UNKNOWN:
       return "UNKNOWN: a library failed without saying why";
     case UCUDNN_INVALID_ARGUMENT:
-      return "INVALID_ARGUMENT: the request is malformed, whatever the state";
+      return "INVALID_ARGUMENT: an argument is malformed";
     case UCUDNN_DEADLINE_EXCEEDED:
       return "DEADLINE_EXCEEDED: time ran out; a rank is lost or late";
     case UCUDNN_NOT_FOUND:
-      return "NOT_FOUND: what was named does not exist";
+      return "NOT_FOUND: the named object does not exist";
     case UCUDNN_ALREADY_EXISTS:
-      return "ALREADY_EXISTS: what was to be created exists, and differs";
+      return "ALREADY_EXISTS: it exists already, with other contents";
     case UCUDNN_PERMISSION_DENIED:
-      return "PERMISSION_DENIED: the caller may not";
+      return "PERMISSION_DENIED: the caller lacks permission";
     case UCUDNN_RESOURCE_EXHAUSTED:
       return "RESOURCE_EXHAUSTED: memory, disk or quota ran out";
     case UCUDNN_FAILED_PRECONDITION:
@@ -52,18 +52,18 @@ const char* ucudnn_strerror(int status) {
     case UCUDNN_ABORTED:
       return "ABORTED: a concurrent change won; try again";
     case UCUDNN_OUT_OF_RANGE:
-      return "OUT_OF_RANGE: an index or a number is beyond what there is";
+      return "OUT_OF_RANGE: an index or a number is out of range";
     case UCUDNN_UNIMPLEMENTED:
       return "UNIMPLEMENTED: not supported by this build or device";
     case UCUDNN_INTERNAL:
-      return "INTERNAL: a fault of ucudnn";
+      return "INTERNAL: a bug in ucudnn";
     case UCUDNN_UNAVAILABLE:
-      return "UNAVAILABLE: MPI or a service cannot be used now";
+      return "UNAVAILABLE: MPI or a service is unavailable";
     case UCUDNN_DATA_LOSS:
       return "DATA_LOSS: stored data cannot be read back";
     case UCUDNN_UNAUTHENTICATED:
-      return "UNAUTHENTICATED: the caller did not say who it is";
+      return "UNAUTHENTICATED: the caller presented no valid identity";
     default:
-      return "no status of ucudnn";
+      return "not a ucudnn status";
   }
 }

@@ -1,8 +1,8 @@
 #ifndef UCUDNN_CLIENT_C_API_ERROR_H_
 #define UCUDNN_CLIENT_C_API_ERROR_H_
 
-// How results become the statuses of the C interface. Nothing that is thrown
-// leaves a function of it.
+// Turns results into statuses of the C interface. No function lets an exception
+// escape.
 
 #include <exception>
 #include <new>
@@ -13,11 +13,11 @@
 
 namespace ucudnn::c_api {
 
-// What ucudnn_last_error_message(NULL) gives in this thread.
+// The text of ucudnn_last_error_message(NULL) for this thread.
 std::string& ThreadMessage();
 
-// Runs `body`, a function that returns a Status; its failure goes to `message`
-// and its code to the caller.
+// Runs `body`, which returns a Status. Returns its code; on failure, stores its
+// message in `message`.
 template <class Body>
 int Guard(std::string& message, const Body& body) noexcept {
   Error error;
@@ -26,8 +26,8 @@ int Guard(std::string& message, const Body& body) noexcept {
     if (status) return 0;
     error = status.error();
   } catch (const std::bad_alloc&) {
-    error.code = Code::kResourceExhausted;  // too short to be allocated
-    error.message = "no memory";
+    error.code = Code::kResourceExhausted;  // needs no allocation
+    error.message = "out of memory";
   } catch (const std::exception& thrown) {
     error.code = Code::kInternal;
     try {

@@ -12,7 +12,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Longer than anybody waits; keeps sums of times in range.
+// Longer than anybody waits, and short enough that sums of times stay in range.
 constexpr std::int64_t kMaxMs = std::int64_t{7} * 24 * 3600 * 1000;
 
 template <class T, class U>
@@ -133,9 +133,8 @@ Status SetOption(Options* options, std::string_view name,
     }
     known += (known.empty() ? "" : ", ") + std::string(option.name);
   }
-  return Fail(Code::kInvalidArgument,
-              "there is no option '{}'; accepted are {}", name.substr(0, 80),
-              known);
+  return Fail(Code::kInvalidArgument, "unknown option '{}'; accepted: {}",
+              name.substr(0, 80), known);
 }
 
 }  // namespace ucudnn::c_api

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_CLIENT_C_API_OPTIONS_H_
 #define UCUDNN_CLIENT_C_API_OPTIONS_H_
 
-// Options of the C interface: texts by name, read into what a session takes.
+// Options of the C interface: parses name and value texts into session options.
 
 #include <string>
 #include <string_view>
@@ -13,7 +13,7 @@ namespace ucudnn::c_api {
 
 struct Options {
   SessionOptions session;
-  std::string network_name;  // empty: the file's
+  std::string network_name;  // empty: the name in the file
   std::string device = "auto";
 };
 

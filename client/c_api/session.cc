@@ -1,5 +1,5 @@
-// Sessions of the C interface; what each function does is said in
-// ucudnn/ucudnn.h and ucudnn/mpi.h.
+// Sessions of the C interface. ucudnn/ucudnn.h and ucudnn/mpi.h document each
+// function.
 
 #include "client/session/session.h"
 
@@ -39,7 +39,7 @@ struct ucudnn_session {
   std::unique_ptr<ucudnn::Session> session;
   std::string device_kind;
   mutable std::string message;
-  // Made when asked for, and forgotten when the plan changes.
+  // Built on request; dropped when the plan changes.
   std::string plan_json;
   mutable std::map<size_t, std::string> problems;
 
@@ -63,7 +63,7 @@ struct ucudnn_session {
 
 namespace {
 
-// Fills what the caller's version of a structure has room for.
+// Copies as much of `value` as the caller's version of the structure can hold.
 template <class T>
 Status Fill(const T& value, T* out, const char* what) {
   const size_t size = out->struct_size;
@@ -94,10 +94,10 @@ Result<std::unique_ptr<ucudnn_session>> Init(
   auto session = std::make_unique<ucudnn_session>();
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<ucudnn::Ranks> ranks,
                           ucudnn::Ranks::Duplicate(all, soon));
-  ucudnn::RankDeviceOptions wish;
-  wish.device = options.device;
+  ucudnn::RankDeviceOptions device;
+  device.device = options.device;
   UCUDNN_ASSIGN_OR_RETURN(ucudnn::RankDevice opened,
-                          ucudnn::OpenRankDevice(*ranks, wish, soon));
+                          ucudnn::OpenRankDevice(*ranks, device, soon));
   session->device = std::move(opened.device);
   session->device_kind = ToString(session->device->info().kind);
   ucudnn::SessionOptions wanted = options.session;
@@ -109,7 +109,7 @@ Result<std::unique_ptr<ucudnn_session>> Init(
   return session;
 }
 
-// One collective call of a session.
+// Runs `body` on the session and stores its error's message there.
 template <class Body>
 int Call(ucudnn_session* session, const Body& body) {
   if (session == nullptr) {
@@ -190,7 +190,7 @@ int64_t ucudnn_session_revision(const ucudnn_session* session) {
 }
 
 const char* ucudnn_session_source(const ucudnn_session* session) {
-  // The names are literals.
+  // The names are string literals, and so end in a zero byte.
   return session == nullptr ? "" : Name(session->session->source()).data();
 }
 const char* ucudnn_session_reason(const ucudnn_session* session) {
@@ -236,8 +236,8 @@ int ucudnn_session_kernel(const ucudnn_session* session, size_t index,
     if (kernel == nullptr) return IsNull("kernel");
     const ucudnn::KernelPlan* plan = session->kernel(index);
     if (plan == nullptr) {
-      return Fail(Code::kOutOfRange, "there is no kernel {}; there are {}",
-                  index, ucudnn_session_kernels(session));
+      return Fail(Code::kOutOfRange, "no kernel {}; the plan has {}", index,
+                  ucudnn_session_kernels(session));
     }
     ucudnn_kernel value = {};
     value.layer = plan->layer.c_str();
@@ -263,8 +263,8 @@ int ucudnn_session_micro_batch(const ucudnn_session* session, size_t kernel,
     const ucudnn::KernelPlan* plan = session->kernel(kernel);
     if (plan == nullptr || index >= plan->micro_batches.size()) {
       return Fail(Code::kOutOfRange,
-                  "there is no kernel {}, or it has no "
-                  "micro-batch {}",
+                  "no kernel {}, or no "
+                  "micro-batch {} in it",
                   kernel, index);
     }
     const ucudnn::MicroBatch& micro = plan->micro_batches[index];
@@ -284,7 +284,7 @@ int ucudnn_session_report_step(ucudnn_session* session, double milliseconds) {
   return Call(session, [&](ucudnn::Session& s) -> Status {
     if (!(milliseconds >= 0 && std::isfinite(milliseconds))) {
       return Fail(Code::kInvalidArgument,
-                  "a step of {} ms is reported; a number from 0 on is accepted",
+                  "the step time is {} ms; a finite number from 0 is accepted",
                   milliseconds);
     }
     s.ReportStep(std::chrono::duration<double, std::milli>(milliseconds));
@@ -329,7 +329,7 @@ int ucudnn_session_allreduce_device(ucudnn_session* session, void* gradients,
           std::span(static_cast<double*>(gradients), count), stream);
     }
     return Fail(Code::kInvalidArgument,
-                "the type is {}; UCUDNN_FLOAT32 and UCUDNN_FLOAT64 are "
+                "type is {}; UCUDNN_FLOAT32 and UCUDNN_FLOAT64 are "
                 "accepted",
                 type);
   });

@@ -1,4 +1,4 @@
-// The C interface of a build without MPI, which can make no session.
+// The C interface in a build without MPI: it cannot create sessions.
 
 #include "client/c_api/error.h"
 #include "ucudnn/ucudnn.h"

@@ -24,14 +24,14 @@ namespace {
 
 using Answer = Result<nlohmann::ordered_json>;
 
-int Give(Code code, const std::string& text, char** answer) {
+int ReturnText(Code code, const std::string& text, char** answer) {
   *answer = static_cast<char*>(std::malloc(text.size() + 1));
   if (*answer == nullptr) return static_cast<int>(Code::kResourceExhausted);
   std::memcpy(*answer, text.c_str(), text.size() + 1);
   return static_cast<int>(code);
 }
 
-// Runs `solve` on the input; nothing is thrown across the border.
+// Runs `solve` on the input. No exception crosses the C boundary.
 template <class Solve>
 int Call(const char* input, std::size_t size, const char* request,
          char** answer, Solve solve) {
@@ -39,17 +39,18 @@ int Call(const char* input, std::size_t size, const char* request,
   *answer = nullptr;
   try {
     if (input == nullptr || request == nullptr) {
-      return Give(Code::kInvalidArgument, "the input or the request is NULL",
-                  answer);
+      return ReturnText(Code::kInvalidArgument,
+                        "the input or the request is NULL", answer);
     }
     const Answer result =
         solve(std::string_view(input, size), std::string_view(request));
     if (!result)
-      return Give(result.error().code, result.error().message, answer);
-    return Give(Code::kOk,
-                result->dump(-1, ' ', false,
-                             nlohmann::ordered_json::error_handler_t::replace),
-                answer);
+      return ReturnText(result.error().code, result.error().message, answer);
+    return ReturnText(
+        Code::kOk,
+        result->dump(-1, ' ', false,
+                     nlohmann::ordered_json::error_handler_t::replace),
+        answer);
   } catch (const std::bad_alloc&) {
     return static_cast<int>(Code::kResourceExhausted);
   } catch (const std::exception&) {
@@ -57,7 +58,7 @@ int Call(const char* input, std::size_t size, const char* request,
   }
 }
 
-// The same for what is asked of a profile's kernels.
+// The same for problems about a profile's kernels.
 template <class Solve>
 int CallWithKernels(const char* profile, std::size_t size, const char* request,
                     char** answer, Solve solve) {
@@ -69,7 +70,7 @@ int CallWithKernels(const char* profile, std::size_t size, const char* request,
                                         ParseProfileCsv(csv, "profile"));
                 auto kernels = SelectKernels(all, asked.filter);
                 if (kernels) return solve(*kernels, asked.wr);
-                // What is asked for and not there is a fault of the request.
+                // A selection that matches nothing is an error in the request.
                 Error error = std::move(kernels).error();
                 if (error.code == Code::kNotFound) {
                   error.code = Code::kInvalidArgument;
@@ -78,7 +79,7 @@ int CallWithKernels(const char* profile, std::size_t size, const char* request,
               });
 }
 
-// The same for what has a JSON form of its own.
+// The same for answers that have their own JSON form.
 template <class Solve>
 int CallForJson(const char* profile, std::size_t size, const char* request,
                 char** answer, Solve solve) {

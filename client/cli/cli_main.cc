@@ -1,4 +1,4 @@
-// The command line for people and scripts.
+// The main function of `ucudnn`.
 
 #include <cstdio>
 
@@ -11,14 +11,14 @@ namespace {
 
 int Main(int argc, char** argv) {
   CLI::App app(
-      "Measure, plan and apply micro-batched convolutions on unlike GPUs.");
+      "Measure, plan and apply micro-batched convolutions on mixed GPUs.");
   app.name("ucudnn");
   app.set_version_flag("--version", UCUDNN_VERSION);
   app.require_subcommand(1);
   app.fallthrough();
   Server server;
   app.add_option("--coordinator", server.coordinators,
-                 "The coordinators to ask, in order of preference")
+                 "Coordinators to call, in order of preference")
       ->option_text("HOST:PORT[,...]")
       ->envname("UCUDNN_COORDINATOR");
   Chosen chosen;
@@ -33,7 +33,7 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    // Help and version are "errors" with exit code 0.
+    // CLI11 reports --help and --version as errors with exit code 0.
     return app.exit(error) == 0 ? 0 : 2;
   }
   const Status status = chosen();

@@ -1,4 +1,4 @@
-// What the cluster has: agents, devices, and the coordinator's own state.
+// What the cluster consists of: agents, devices and the coordinator's state.
 
 #include <memory>
 
@@ -88,16 +88,16 @@ std::string Ago(std::int64_t then_ms) {
 void AddClusterCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
   CLI::App* nodes = app.add_subcommand(
-      "nodes", "List the nodes that run an agent, and how they are");
+      "nodes", "List the nodes that run an agent, with their state");
   AddOutputOption(nodes, format.get());
   nodes->callback([&server, format, chosen] {
     *chosen = [&server, format] { return Nodes(server, *format); };
   });
 
   const auto kind = std::make_shared<std::string>();
-  CLI::App* devices = app.add_subcommand(
-      "devices", "List the devices that measurements are made on");
-  devices->add_option("--kind", *kind, "Only those of this kind")
+  CLI::App* devices =
+      app.add_subcommand("devices", "List the devices that are measured");
+  devices->add_option("--kind", *kind, "Show only devices of this kind")
       ->option_text("KIND");
   AddOutputOption(devices, format.get());
   devices->callback([&server, format, kind, chosen] {
@@ -107,7 +107,7 @@ void AddClusterCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   });
 
   CLI::App* status = app.add_subcommand(
-      "status", "Tell whether the coordinator answers, and what it has");
+      "status", "Show whether the coordinator answers, and its state");
   AddOutputOption(status, format.get());
   status->callback([&server, format, chosen] {
     *chosen = [&server, format] { return ShowStatus(server, *format); };

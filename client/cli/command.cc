@@ -15,21 +15,21 @@
 namespace ucudnn::ctl {
 namespace {
 
-// UTF-8 characters, which is what columns are wide in.
+// The number of UTF-8 characters, which is the width of a cell.
 std::size_t Width(const std::string& cell) {
   return static_cast<std::size_t>(
       std::count_if(cell.begin(), cell.end(),
                     [](unsigned char c) { return (c & 0xC0U) != 0x80U; }));
 }
 
-// A number, perhaps with a unit after a space.
+// Whether the cell is a number, optionally followed by a space and a unit.
 bool IsNumber(const std::string& cell) {
   return !cell.empty() && std::count(cell.begin(), cell.end(), ' ') < 2 &&
          (std::isdigit(static_cast<unsigned char>(cell[0])) != 0 ||
           cell[0] == '+' || cell[0] == '-');
 }
 
-// Whether YAML takes the text, in whatever case, for a truth value or nothing.
+// Whether YAML would read the text, in any case, as a boolean or null.
 bool IsYamlWord(std::string text) {
   constexpr std::array<std::string_view, 9> kWords = {
       "true", "false", "null", "yes", "no", "on", "off", "y", "n"};
@@ -55,7 +55,7 @@ void Emit(YAML::Emitter& out, const nlohmann::ordered_json& value) {
       out << YAML::EndSeq;
       return;
     case nlohmann::ordered_json::value_t::string: {
-      // Quoted where plain text would be read back as something else.
+      // Quoted where YAML would read plain text as something else.
       const std::string& text = value.get_ref<const std::string&>();
       const bool plain = !text.empty() &&
                          std::isalpha(static_cast<unsigned char>(text[0])) &&
@@ -99,8 +99,7 @@ void AddOutputOption(CLI::App* command, OutputFormat* format) {
       {"json", OutputFormat::kJson},
       {"yaml", OutputFormat::kYaml}};
   command
-      ->add_option("-o,--output", *format,
-                   "How to print the answer: table, json or yaml")
+      ->add_option("-o,--output", *format, "Output format: table, json or yaml")
       ->transform(CLI::CheckedTransformer(kFormats).description(""))
       ->option_text("FORMAT");
 }

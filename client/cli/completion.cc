@@ -50,8 +50,8 @@ void AddCompletionCommand(CLI::App& app, Chosen* chosen) {
   const auto shell = std::make_shared<std::string>();
   CLI::App* completion = app.add_subcommand(
       "completion",
-      "Print a script that completes commands and flags in a shell, to be "
-      "sourced: source <(ucudnn completion bash)");
+      "Print a shell script that completes commands and flags; use it by "
+      "source <(ucudnn completion bash)");
   completion->add_option("shell", *shell, "The shell: bash, zsh or fish")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));

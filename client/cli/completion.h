@@ -1,8 +1,8 @@
 #ifndef UCUDNN_CLIENT_CLI_COMPLETION_H_
 #define UCUDNN_CLIENT_CLI_COMPLETION_H_
 
-// Shell completion: `ucudnn completion bash|zsh|fish` prints a script for the
-// shell, which asks `ucudnn complete-words WORDS...` what may come next.
+// Shell completion. `ucudnn completion bash|zsh|fish` prints a script for the
+// shell, which calls `ucudnn complete-words WORDS...` for suggestions.
 
 #include <CLI/CLI.hpp>
 #include <string>
@@ -14,8 +14,7 @@ namespace ucudnn::ctl {
 
 void AddCompletionCommand(CLI::App& app, Chosen* chosen);
 
-// The sub-commands and long flags that may follow `words`, the last of which
-// is what was begun.
+// The sub-commands and long flags that may complete the last of `words`.
 std::vector<std::string> Complete(const CLI::App& app,
                                   const std::vector<std::string>& words);
 

@@ -1,4 +1,4 @@
-// Training jobs: which there are, how they do, and new plans for them.
+// Lists training jobs, shows how they run, and replans them.
 
 #include <memory>
 #include <utility>
@@ -59,22 +59,23 @@ Status Replan(const Server& server, const ReplanOptions& options) {
   UCUDNN_RETURN_IF_ERROR(
       AwaitMeasured(*connection, std::move(measure),
                     std::chrono::seconds(options.wait_seconds)));
-  // Says what is still missing, if something is.
+  // Reports what is still missing, if anything.
   const auto answer = connection->ReplanJob(request, RetryPolicy::LongWork());
   if (!answer) {
-    return LeftBehind(answer.error(),
-                      "a plan that the coordinator has begun it finishes, and "
-                      "the job adopts it");
+    return LeftBehind(
+        answer.error(),
+        "if the coordinator has begun the plan, it finishes it, and "
+        "the job adopts it");
   }
   const v1::JobRevision& revision = *answer;
   return Print(options.output, ToJson(revision), [&] {
     if (revision.adopted_ms() > 0) {
-      return fmt::format("job {} has plan {} already, as revision {}\n",
+      return fmt::format("job {} already has plan {}, as revision {}\n",
                          options.job, revision.plan_id(), revision.revision());
     }
     return fmt::format(
         "revision {} of job {} is plan {} ({}), predicted {}; its ranks adopt "
-        "it when they refresh next\n",
+        "it at their next refresh\n",
         revision.revision(), options.job, revision.plan_id(), revision.reason(),
         HumanTime(Nanoseconds(revision.predicted_ns())));
   });
@@ -89,7 +90,7 @@ std::string TimeOrDash(std::int64_t ns) {
 std::string JobText(const v1::Job& job) {
   std::string text = fmt::format(
       "job {}: {}, {}\n{} at batch {} on {} ranks; began {}, last seen {}\n"
-      "its first plan: {}\n\n",
+      "first plan: {}\n\n",
       job.id(), job.name(), job.state(), job.request().network(),
       job.request().batch(), job.ranks_size(), Ago(job.created_ms()),
       Ago(job.updated_ms()), job.reason());
@@ -146,15 +147,15 @@ void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   const auto options = std::make_shared<ReplanOptions>();
   CLI::App* replan = app.add_subcommand(
       "replan",
-      "Make a new plan for a running job, which its ranks adopt together at "
-      "their next refresh; what is not given stays as it is");
-  replan->add_option("id", options->job, "Which job; see `ucudnn jobs`")
+      "Replan a running job; its ranks adopt the new plan together at "
+      "their next refresh. Options that are not given stay as they are");
+  replan->add_option("id", options->job, "The job's id; see `ucudnn jobs`")
       ->required()
       ->option_text("JOB");
   replan
       ->add_option_function<std::int64_t>(
           "--batch", [options](std::int64_t batch) { options->batch = batch; },
-          "Images of the mini-batch, over all ranks")
+          "The mini-batch size, over all ranks")
       ->check(CLI::Range(std::int64_t{1}, kMaxBatchSize.count()))
       ->option_text("N");
   const auto size = [&](const std::string& flag, std::optional<Bytes>* value,
@@ -172,17 +173,18 @@ void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen) {
             help)
         ->option_text("SIZE");
   };
-  CLI::Option* each = size("--workspace-limit", &options->workspace_limit,
-                           "The workspace that each convolution may use");
+  CLI::Option* each =
+      size("--workspace-limit", &options->workspace_limit,
+           "Workspace limit for each convolution, such as 64MiB");
   size("--total-workspace", &options->total_workspace,
-       "The workspace of all convolutions together")
+       "Workspace limit for all convolutions together")
       ->excludes(each);
   AddBatchPolicyOption(
       replan, "--batch-policy", "the job's",
       [options](BatchPolicy policy) { options->policy = policy; });
   replan
       ->add_option("--wait", options->wait_seconds,
-                   "For how many seconds missing measurements are awaited")
+                   "Seconds to wait for missing measurements")
       ->check(CLI::Range(0, 86'400))
       ->option_text("SECONDS");
   AddOutputOption(replan, &options->output);

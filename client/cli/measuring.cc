@@ -31,8 +31,8 @@ Status AwaitMeasured(Connection& connection, v1::MeasureRequest request,
     if (!answer) {
       progress.End();
       return LeftBehind(answer.error(),
-                        "the measurements that were asked for go on, and the "
-                        "same command takes up where they are");
+                        "the requested measurements continue; the "
+                        "same command resumes waiting for them");
     }
     const v1::MeasureProgress& now = *answer;
     const std::int64_t ended = now.done() + now.failed();
@@ -54,7 +54,8 @@ Status AwaitMeasured(Connection& connection, v1::MeasureRequest request,
       }
     }
     if (limit && std::chrono::steady_clock::now() - start >= *limit) return {};
-    // Only look, until all is there or more turned out to be needed: then ask.
+    // Once requested, only poll, until everything is done or more turns out to
+    // be needed.
     request.set_dry_run(ended < now.total() && now.unasked() == 0);
     request.set_retry_failed(false);
     if (!request.dry_run()) continue;

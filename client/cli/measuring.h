@@ -1,7 +1,7 @@
 #ifndef UCUDNN_CLIENT_CLI_MEASURING_H_
 #define UCUDNN_CLIENT_CLI_MEASURING_H_
 
-// Following the measurements that a plan needs.
+// Waits for the measurements that a plan needs.
 
 #include <chrono>
 #include <optional>
@@ -12,14 +12,14 @@
 
 namespace ucudnn::ctl {
 
-// Asks for the measurements of `request`, and shows how far they are on
-// standard error. Returns when all of it is measured or has failed to be, or
-// after `limit`. kCancelled if the connection is stopped; the measurements go
-// on.
+// Requests the measurements of `request` and shows their progress on standard
+// error. Returns when each has completed or failed, or after `limit`.
+// kCancelled if the connection is stopped; the measurements continue.
 Status AwaitMeasured(Connection& connection, v1::MeasureRequest request,
                      std::optional<std::chrono::seconds> limit = std::nullopt);
 
-// `error`, with what goes on without the command if the call was stopped.
+// `error`; if the call was stopped, followed by `what`, which continues without
+// the command.
 tl::unexpected<Error> LeftBehind(Error error, std::string_view what);
 
 }  // namespace ucudnn::ctl

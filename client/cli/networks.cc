@@ -44,7 +44,7 @@ Status Put(const Server& server, const std::string& name,
 }
 
 Status Convert(const std::string& from, const std::string& to) {
-  // Convolutions do not depend on the batch.
+  // The convolutions' shapes do not depend on the batch size.
   UCUDNN_ASSIGN_OR_RETURN(const Network network,
                           OfInput(ReadNetworkFile(from, BatchSize(1))));
   return WriteText(to, ToCsv(network));
@@ -81,10 +81,9 @@ void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   CLI::App* convert = networks->add_subcommand(
       "convert",
       "Write the convolutions of a network as CSV, which UCUDNN_NETWORK_FILE\n"
-      "names; asks no coordinator");
+      "names; calls no coordinator");
   convert->add_option("file", *from, "The ONNX or CSV file")->required();
-  convert->add_option("csv", *to,
-                      "The file to write; standard output unless given");
+  convert->add_option("csv", *to, "Output file; default: standard output");
   convert->callback(
       [from, to, chosen] { *chosen = [=] { return Convert(*from, *to); }; });
   networks->callback([&server, format, put, convert, chosen] {

@@ -1,4 +1,4 @@
-// Plans: asking for one, following its measurements, listing what there is.
+// Makes plans, waits for their measurements, and lists plans.
 
 #include <memory>
 #include <set>
@@ -40,11 +40,11 @@ void AddPlanOptions(CLI::App* command, PlanOptions* options) {
       "limit", "One of --workspace-limit and --total-workspace");
   limit->require_option(1);
   AddBytesOption(limit, "--workspace-limit", &options->workspace_limit,
-                 "The workspace that each convolution may use");
+                 "Workspace limit for each convolution, such as 64MiB");
   AddBytesOption(
       limit, "--total-workspace", &options->total_workspace,
-      "The workspace of all convolutions together, which share it, as "
-      "they run one after another");
+      "Workspace limit for all convolutions together, which share it by "
+      "running one after the other");
   AddBatchPolicyOption(command, &options->policy);
   command
       ->add_option("--ranks", options->ranks, "How many ranks share the batch")
@@ -52,7 +52,7 @@ void AddPlanOptions(CLI::App* command, PlanOptions* options) {
       ->option_text("N");
   command
       ->add_option("--device-kind", options->kinds,
-                   "The kind of device of every rank, or once for each rank; "
+                   "The device kind of all ranks, or one for each rank; "
                    "needed where the cluster has several kinds")
       ->option_text("KIND");
   command
@@ -62,12 +62,13 @@ void AddPlanOptions(CLI::App* command, PlanOptions* options) {
   command->add_option("--layout", options->layout, "NCHW or NHWC")
       ->option_text("L");
   command->add_flag("--retry-failed", options->retry_failed,
-                    "Try measurements again that failed before");
+                    "Retry measurements that failed before");
   AddOutputOption(command, &options->output);
 }
 
-// The kind of the devices that are online or, where none is, of those that
-// were. Looked up once: which are online may change while one waits.
+// The only kind of the online devices or, if none is online, of the known
+// devices. Looked up once, because devices may come and go while the command
+// waits.
 Result<std::string> OnlyKind(Connection& connection) {
   v1::ListRequest list;
   list.set_limit(1000);
@@ -82,11 +83,11 @@ Result<std::string> OnlyKind(Connection& connection) {
   if (kinds.size() == 1) return *kinds.begin();
   if (kinds.empty()) {
     return Fail(Code::kFailedPrecondition,
-                "no device is online; start ucudnn-agent on a node, or name "
+                "no device is online; start ucudnn-agent on a node, or give "
                 "--device-kind");
   }
   return Fail(Code::kInvalidArgument,
-              "the cluster has several kinds of device; name --device-kind "
+              "the cluster has several kinds of device; give --device-kind "
               "once, or once for each rank: {}",
               fmt::join(kinds, ", "));
 }
@@ -121,8 +122,8 @@ Result<v1::PlanRequest> MakeRequest(const PlanOptions& options,
 std::string LimitText(const v1::PlanRequest& request) {
   const std::int64_t total = request.total_workspace_bytes();
   return total > 0
-             ? fmt::format("{} in all", FormatBytes(Bytes(total)))
-             : fmt::format("{} a kernel",
+             ? fmt::format("{} in total", FormatBytes(Bytes(total)))
+             : fmt::format("{} per kernel",
                            FormatBytes(Bytes(request.workspace_limit_bytes())));
 }
 
@@ -141,9 +142,10 @@ Status MakePlan(const Server& server, const PlanOptions& options) {
   UCUDNN_RETURN_IF_ERROR(Await(*connection, request, options.retry_failed));
   const auto plan = connection->CreatePlan(request, RetryPolicy::LongWork());
   if (!plan) {
-    return LeftBehind(plan.error(),
-                      "a plan that the coordinator has begun it finishes, and "
-                      "the same command prints it then");
+    return LeftBehind(
+        plan.error(),
+        "if the coordinator has begun the plan, it finishes it, and "
+        "the same command prints it then");
   }
   if (!options.save.empty()) {
     Status saved = ReplaceFile(options.save, ToJson(*plan).dump(2) + "\n");
@@ -203,7 +205,7 @@ std::string PlanText(const v1::Plan& plan) {
                   LimitText(plan.request()), plan.request().batch_policy());
   Table ranks({"RANK", "DEVICE KIND", "BATCH", "WEIGHT", "PREDICTED",
                "UNDIVIDED", "WHY"});
-  // Ranks with the same kind and batch do the same.
+  // Ranks with the same kind and batch run the same kernels.
   std::set<std::pair<std::string, std::int64_t>> shown;
   std::string kernels;
   for (const v1::RankPlan& rank : plan.ranks()) {
@@ -233,8 +235,7 @@ std::string PlanText(const v1::Plan& plan) {
 void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   const auto options = std::make_shared<PlanOptions>();
   CLI::App* plan = app.add_subcommand(
-      "plan",
-      "Make the optimal plan for a network, measuring what is still needed");
+      "plan", "Make the optimal plan for a network, measuring what is missing");
   AddPlanOptions(plan, options.get());
   plan->add_option("--save", options->save,
                    "Also write the plan to this file, for UCUDNN_PLAN_FILE")
@@ -244,7 +245,7 @@ void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   });
 
   CLI::App* measure = app.add_subcommand(
-      "measure", "Measure all that a plan would need, and make none");
+      "measure", "Measure what a plan would need, without making it");
   AddPlanOptions(measure, options.get());
   measure->callback([&server, options, chosen] {
     *chosen = [&server, options] { return Measure(server, *options); };

@@ -12,7 +12,7 @@ int RunOnRanks(CLI::App& app, int argc, char** argv,
   MPI_Init(&argc, &argv);
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  // All ranks have the same arguments; the first one speaks for them.
+  // All ranks have the same arguments; rank 0 reports errors in them.
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -26,7 +26,7 @@ int RunOnRanks(CLI::App& app, int argc, char** argv,
     return 0;
   }
   const int code = exit_status(status);
-  // Ranks that did not agree cannot leave together either.
+  // Ranks that could not agree cannot finalize MPI together either.
   const bool apart = status.error().code == Code::kDeadlineExceeded;
   if (rank == 0 || apart) {
     std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(),

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_CLIENT_CLI_SERVER_H_
 #define UCUDNN_CLIENT_CLI_SERVER_H_
 
-// The commands that ask a coordinator.
+// The commands that call a coordinator.
 
 #include <memory>
 #include <string>
@@ -13,34 +13,36 @@
 
 namespace ucudnn::ctl {
 
-// Where the coordinator is, for all commands of one command line.
+// The coordinators to call, shared by all commands of a command line.
 struct Server {
   std::string coordinators = "127.0.0.1:7460";
 
-  // From then on Ctrl-C and SIGTERM end calls with kCancelled, instead of the
-  // command.
+  // After this, Ctrl-C and SIGTERM cancel calls (kCancelled) instead of killing
+  // the process.
   Result<std::unique_ptr<Connection>> Connect() const {
     return Connection::Open(coordinators, "--coordinator", StopOnSignals());
   }
 };
 
-// nodes, devices, status.
+// Adds nodes, devices, status.
 void AddClusterCommands(CLI::App& app, const Server& server, Chosen* chosen);
-// networks, networks put.
+// Adds networks, networks put, networks convert.
 void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen);
-// profiles, profiles export|import.
+// Adds profiles, profiles export|import.
 void AddProfileCommands(CLI::App& app, const Server& server, Chosen* chosen);
-// plan, plans, measure.
+// Adds plan, plans, measure.
 void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen);
-// show node|device|network|profile|plan.
+// Adds jobs, replan.
 void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen);
+// Adds show node|device|network|profile|plan|job.
 void AddShowCommands(CLI::App& app, const Server& server, Chosen* chosen);
 
-// The table of one plan: what each rank does, and the kernels of each kind.
+// One plan as a table: what each rank does, and the kernels of each device
+// kind.
 std::string PlanText(const v1::Plan& plan);
 // A job as `show job` prints it.
 std::string JobText(const v1::Job& job);
-
+// The age of a Unix time in milliseconds, such as "3 s ago".
 // "3 s ago", from Unix milliseconds and the time now.
 std::string Ago(std::int64_t then_ms);
 

@@ -1,4 +1,4 @@
-// One thing, whole.
+// `ucudnn show`: one object with all its details.
 
 #include <array>
 #include <memory>
@@ -9,7 +9,7 @@
 namespace ucudnn::ctl {
 namespace {
 
-// What a message has, a line each; nested parts as JSON.
+// A message's fields, one per line; nested messages as JSON.
 std::string FieldsText(const google::protobuf::Message& message) {
   const nlohmann::ordered_json json = ToJson(message);
   Table table({"FIELD", "VALUE"});
@@ -93,9 +93,9 @@ constexpr std::array kThings = {
     Thing{"node", "NODE", "A node and its devices"},
     Thing{"device", "DEVICE", "A device and its kind"},
     Thing{"network", "NETWORK", "A network's convolutions"},
-    Thing{"profile", "KIND", "All that was measured of a kind of device"},
-    Thing{"plan", "PLAN", "What a plan has each rank and kernel do"},
-    Thing{"job", "JOB", "A job's ranks, its plans, and how long steps took"},
+    Thing{"profile", "KIND", "All measurements of a device kind"},
+    Thing{"plan", "PLAN", "A plan, by rank and kernel"},
+    Thing{"job", "JOB", "A job's ranks, plans and step times"},
 };
 
 }  // namespace
@@ -108,7 +108,7 @@ void AddShowCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   for (const Thing& thing : kThings) {
     const auto id = std::make_shared<std::string>();
     CLI::App* command = show->add_subcommand(thing.what, thing.help);
-    command->add_option("id", *id, "Which one")
+    command->add_option("id", *id, "Its id or name")
         ->required()
         ->option_text(thing.id);
     AddOutputOption(command, format.get());

@@ -4,7 +4,7 @@ namespace ucudnn::ctl {
 
 void AddSolveCommands(CLI::App& app, Chosen* chosen) {
   CLI::App* solve = app.add_subcommand(
-      "solve", "Solve a planning problem offline, from files alone");
+      "solve", "Solve a planning problem offline, from files");
   solve->require_subcommand(1);
   AddSolveWr(solve, chosen);
   AddSolvePareto(solve, chosen);

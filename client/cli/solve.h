@@ -1,8 +1,8 @@
 #ifndef UCUDNN_CLIENT_CLI_SOLVE_H_
 #define UCUDNN_CLIENT_CLI_SOLVE_H_
 
-// The problems of `ucudnn solve`, one file each. Each function adds its
-// command to `solve`, and sets `chosen` when the arguments choose it.
+// The problems of `ucudnn solve`, one file each. Each function adds its command
+// to `solve`; the command sets `chosen` when the arguments select it.
 
 #include "client/cli/command.h"
 

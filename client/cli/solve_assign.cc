@@ -60,8 +60,8 @@ Status Run(const Options& options) {
 void AddSolveAssign(CLI::App* solve, Chosen* chosen) {
   CLI::App* command = solve->add_subcommand(
       "assign",
-      "Share a mini-batch among unlike GPUs, the slowest as fast "
-      "as possible");
+      "Divide a mini-batch among unlike GPUs so that the slowest takes "
+      "the least time");
   auto options = std::make_shared<Options>();
   command
       ->add_option("--times", options->times,
@@ -72,7 +72,7 @@ void AddSolveAssign(CLI::App* solve, Chosen* chosen) {
   AddBatchOption(command, &options->batch);
   command
       ->add_option("--model", options->model,
-                   "Which model's times, where the file has several")
+                   "The model to use, if the file has several")
       ->option_text("NAME");
   AddOutputOption(command, &options->output);
   command->callback(

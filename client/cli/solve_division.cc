@@ -1,4 +1,4 @@
-// The problems whose answer is a WorkspacePlan of a profile's kernels.
+// The problems whose answer is a WorkspacePlan for a profile's kernels.
 
 #include <memory>
 #include <string>

@@ -38,7 +38,7 @@ struct MemoryOptions {
   std::string device_model;
   std::string profile;
   ProfileFilter filter;
-  Bytes budget;  // 0: the device's memory
+  Bytes budget;  // 0: the device model's memory
   std::string policy = "all";
   bool static_allocator = false;
   std::int64_t sub_batch = 0;  // 0: the policy's choice
@@ -58,7 +58,7 @@ Result<DeviceModel> ReadDeviceModel(const std::string& name) {
   if (text) return ParseDeviceModel(*text, Excerpt(name, 4096));
   if (text.error().code == Code::kNotFound) {
     return Fail(Code::kInvalidArgument,
-                "--device-model: there is no file '{}' and no preset of this "
+                "--device-model: no file '{}' and no preset of that "
                 "name; {} or a JSON file is accepted",
                 Excerpt(name, 200), fmt::join(presets, ", "));
   }
@@ -91,8 +91,8 @@ Result<TrainingGraph> ReadGraph(const MemoryOptions& options,
   return built;
 }
 
-// Gives the graph the profile's times; of several networks in it, where none is
-// chosen, those of the one that is named as the file.
+// Sets the graph's times from the profile. If that has several networks and none
+// is selected, from the network named like the model file.
 Status SetCosts(const MemoryOptions& options, TrainingGraph* graph) {
   UCUDNN_ASSIGN_OR_RETURN(const std::string text,
                           OfInput(ReadFile(options.profile, 1_GiB)));
@@ -119,7 +119,7 @@ Status SetCosts(const MemoryOptions& options, TrainingGraph* graph) {
   return {};
 }
 
-// Requests a stop once the time is over, unless it goes out of scope before.
+// Requests a stop after a time, unless destroyed before.
 class StopAfter {
  public:
   explicit StopAfter(double seconds)
@@ -167,7 +167,7 @@ std::string StallTable(const MemoryPlan& plan, const TrainingGraph& graph) {
   }
   return "\n" + table.Text() +
          (stalls.size() > kShown
-              ? fmt::format("and {} shorter ones\n", stalls.size() - kShown)
+              ? fmt::format("and {} shorter stalls\n", stalls.size() - kShown)
               : "");
 }
 
@@ -317,8 +317,8 @@ Status Run(const MemoryOptions& options) {
 void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
   CLI::App* command = solve->add_subcommand(
       "memory",
-      "Plan a training iteration within a budget of device memory: what is "
-      "offloaded, when it returns, and where it lies");
+      "Plan a training iteration within a device-memory budget: what to "
+      "offload, when to prefetch it, and where to place it");
   auto options = std::make_shared<MemoryOptions>();
   command
       ->add_option("--network", options->network,
@@ -339,24 +339,24 @@ void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
       ->required();
   command
       ->add_option("--profile", options->profile,
-                   "Measurements, CSV or gzipped CSV; what it lacks takes as "
-                   "long as the device model says")
+                   "Measurements, as CSV or gzipped CSV; the device model "
+                   "estimates the times that it lacks")
       ->option_text("FILE");
   command
       ->add_option("--profile-network", options->filter.network,
-                   "Only this network of the profile")
+                   "Use only this network of the profile")
       ->option_text("NAME");
   command
       ->add_option("--device", options->filter.device,
-                   "Only measurements of this device")
+                   "Use only measurements on this device")
       ->option_text("NAME");
   command
       ->add_option("--layout", options->filter.layout,
-                   "Only measurements of this layout, NCHW or NHWC")
+                   "Use only measurements in this layout, NCHW or NHWC")
       ->option_text("LAYOUT");
   AddBytesOption(command, "--budget", &options->budget,
-                 "Device memory for the iteration; the device model's unless "
-                 "given");
+                 "Device memory for the iteration; default: the device "
+                 "model's");
   std::vector<std::string_view> names;
   for (const MemoryPolicy& policy : MemoryPolicies()) {
     names.push_back(policy.name);
@@ -371,32 +371,33 @@ void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
                                                           {"static", true}};
   command
       ->add_option("--allocator", options->static_allocator,
-                   "policy: as the policy's own memory manager gives "
+                   "policy: as the policy's own memory manager assigns "
                    "addresses; static: placed once all lifetimes are known")
       ->option_text("policy|static")
       ->transform(CLI::CheckedTransformer(kAllocators));
   command
       ->add_option("--sub-batch", options->sub_batch,
-                   "Rounds of so many images instead of the policy's choice")
+                   "Images per sub-batch, instead of the policy's choice")
       ->option_text("N")
       ->check(CLI::Range(std::int64_t{1}, kMaxBatchSize.count()));
   static const std::map<std::string, bool> kFusions = {{"none", false},
                                                        {"paper", true}};
   command
       ->add_option("--fuse", options->fuse,
-                   "paper: a normalisation works in place on its convolution's "
+                   "paper: normalisations work in place on their convolution's "
                    "output, as moDNN counts layers")
       ->option_text("none|paper")
       ->transform(CLI::CheckedTransformer(kFusions));
   command
       ->add_option("--time-limit", options->time_limit,
-                   "Seconds for policies that search")
+                   "Time limit in seconds for policies that search")
       ->option_text("SECONDS")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   command
-      ->add_option("--timeline", options->timeline,
-                   "Write the plan as a Chrome trace; of several the fastest")
+      ->add_option(
+          "--timeline", options->timeline,
+          "Write the plan, or the fastest of several, as a Chrome trace")
       ->option_text("FILE");
   command
       ->add_option("--graph-out", options->graph_out,

@@ -20,7 +20,7 @@ struct WsOptions {
   std::string network;
 };
 
-// Of several networks in the profile the one that is named as the file.
+// If the profile has several networks: the one named like the model file.
 Result<Profile> ReadKernelsOf(ProfileOptions options, const Network& network) {
   UCUDNN_ASSIGN_OR_RETURN(const Profile profile,
                           OfInput(ReadProfileFile(options.profile)));
@@ -33,16 +33,16 @@ Result<Profile> ReadKernelsOf(ProfileOptions options, const Network& network) {
       options.filter.network = network.name;
     } else if (names.size() > 1) {
       return Fail(Code::kInvalidArgument,
-                  "{}: {} networks are measured, none named '{}' as the model; "
-                  "choose one by --profile-network",
+                  "{}: has {} networks, none named '{}' like the model; "
+                  "choose one with --profile-network",
                   options.profile, names.size(), network.name);
     }
   }
   return SelectFrom(profile, options);
 }
 
-// Which of the network's layers each kernel is of: the one of its name, or,
-// where the profile names all layers otherwise, the one in its place.
+// The network layer of each kernel: the layer of its name or, if the profile's
+// names all differ from the network's, the layer in the same position.
 Result<std::vector<LayerKernel>> MatchLayers(const Profile& profile,
                                              const Network& network) {
   std::map<std::string, std::size_t> by_name;
@@ -57,17 +57,18 @@ Result<std::vector<LayerKernel>> MatchLayers(const Profile& profile,
   }
   const bool by_place = !unknown.empty();
   if (by_place && places.size() != network.layers.size()) {
-    return Fail(Code::kInvalidArgument,
-                "the profile's layer '{}' is not in {}, whose {} convolutions "
-                "start with '{}'; layers must have the model's names, or be as "
-                "many ({} are selected) and come in its order",
-                unknown, network.name, network.layers.size(),
-                network.layers[0].name, places.size());
+    return Fail(
+        Code::kInvalidArgument,
+        "the profile's layer '{}' is not in {}, whose {} convolutions "
+        "start with '{}'; either use the model's layer names, or select as "
+        "many layers ({} are selected), in the model's order",
+        unknown, network.name, network.layers.size(), network.layers[0].name,
+        places.size());
   }
   if (by_place) {
     std::fprintf(stderr,
-                 "ucudnn: layers are matched with the convolutions of %s by "
-                 "their order, since their names differ\n",
+                 "ucudnn: layer names differ from those of %s; layers are "
+                 "matched by their order\n",
                  network.name.c_str());
   }
   std::vector<LayerKernel> kernels;
@@ -94,7 +95,7 @@ Status Run(const WsOptions& options) {
   if (!concurrency.exact) {
     std::fprintf(stderr,
                  "ucudnn: the branches of %s are not series-parallel; some "
-                 "kernels that never coincide do not share workspace\n",
+                 "kernels that never run at once do not share workspace\n",
                  network.name.c_str());
   }
   UCUDNN_ASSIGN_OR_RETURN(
@@ -110,8 +111,8 @@ Status Run(const WsOptions& options) {
 void AddSolveWs(CLI::App* solve, Chosen* chosen) {
   CLI::App* command = solve->add_subcommand(
       "ws",
-      "Divide mini-batches under one limit for an arena that kernels which "
-      "never run at once share");
+      "Divide mini-batches under one limit for an arena shared by kernels "
+      "that never run at once");
   auto options = std::make_shared<WsOptions>();
   AddProfileOptions(command, &options->profile, &options->network);
   command->callback(

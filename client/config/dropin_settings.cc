@@ -7,7 +7,7 @@
 namespace ucudnn {
 namespace {
 
-// Leaves `value`, the default, where the variable is not set.
+// Keeps the default in `value` if the variable is not set.
 template <class T, class Value>
 Status Take(const Environment& environment, const Variable<T>& variable,
             Value* value) {

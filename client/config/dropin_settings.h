@@ -1,21 +1,22 @@
 #ifndef UCUDNN_CLIENT_CONFIG_DROPIN_SETTINGS_H_
 #define UCUDNN_CLIENT_CONFIG_DROPIN_SETTINGS_H_
 
-// What the environment says to the drop-in handle and the preload shim.
+// The settings of the drop-in handle and the preload shim, from environment
+// variables (defaults after the semicolon):
 //
-//   UCUDNN_DISABLE=1             cuDNN alone
-//   UCUDNN_WORKSPACE_LIMIT       of each kernel; what cuDNN's own choice for
-//                                it takes, and 64MiB at least
-//   UCUDNN_TOTAL_WORKSPACE_SIZE  of all kernels together: WD instead of WR
+//   UCUDNN_DISABLE=1             run cuDNN alone
+//   UCUDNN_WORKSPACE_LIMIT       for each kernel; what cuDNN's own choice for
+//                                it takes, at least 64MiB
+//   UCUDNN_TOTAL_WORKSPACE_SIZE  for all kernels together: WD instead of WR
 //   UCUDNN_COORDINATOR           host:port list; asked before measuring
 //   UCUDNN_BATCH_SIZE_POLICY     all, powerOfTwo, undivided or
 //                                adaptive; powerOfTwo
-//   UCUDNN_PLAN_FILE             what `ucudnn plan` or `ucudnn solve` printed
-//   UCUDNN_NETWORK_FILE          the network to come, for WD: CSV, or a plan;
-//                                the plan file
-//   UCUDNN_CACHE_DIR             measurements; $XDG_CACHE_HOME/ucudnn,
+//   UCUDNN_PLAN_FILE             output of `ucudnn plan` or `ucudnn solve`
+//   UCUDNN_NETWORK_FILE          the whole network, for WD: CSV or a plan;
+//                                UCUDNN_PLAN_FILE
+//   UCUDNN_CACHE_DIR             for measurements; $XDG_CACHE_HOME/ucudnn,
 //                                $HOME/.cache/ucudnn
-//   UCUDNN_DETERMINISTIC=1       only algorithms that repeat their results
+//   UCUDNN_DETERMINISTIC=1       use only deterministic algorithms
 //   UCUDNN_VERBOSE=1             a line on stderr for each kernel planned
 
 #include <optional>
@@ -38,16 +39,16 @@ struct DropInSettings {
   BatchPolicy policy = BatchPolicy::kPowerOfTwo;
   std::string plan_file;     // empty: none
   std::string network_file;  // WD only; empty: none
-  std::string cache_dir;     // empty: nothing is kept
+  std::string cache_dir;     // empty: no cache
   bool deterministic = false;
   bool verbose = false;
 
-  // Whether somebody bounds what kernels may take. If nobody does, no call may
-  // become slower than cuDNN's own.
+  // Whether the user set a workspace limit. If not, no call may become slower
+  // than with cuDNN alone.
   bool NamesLimit() const {
     return workspace_limit || total_workspace > Bytes();
   }
-  // Up to which workspace kernels are measured at least.
+  // Kernels are measured with workspaces up to at least this.
   Bytes MostWorkspace() const {
     return total_workspace > Bytes()
                ? total_workspace

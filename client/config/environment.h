@@ -1,8 +1,7 @@
 #ifndef UCUDNN_CLIENT_CONFIG_ENVIRONMENT_H_
 #define UCUDNN_CLIENT_CONFIG_ENVIRONMENT_H_
 
-// The environment that configures the client library, as a value that tests
-// set.
+// The environment of the process as a value, so that tests can set it.
 
 #include <functional>
 #include <optional>
@@ -10,12 +9,12 @@
 
 namespace ucudnn {
 
-// The value of a variable, or nothing.
+// Returns the variable's value, if it is set.
 using Environment =
     std::function<std::optional<std::string>(const std::string& name)>;
 Environment ProcessEnvironment();
 
-// $XDG_CACHE_HOME/ucudnn, else $HOME/.cache/ucudnn; empty where neither is an
+// $XDG_CACHE_HOME/ucudnn, else $HOME/.cache/ucudnn; empty if neither is an
 // absolute path.
 std::string DefaultCacheDirectory(const Environment& environment);
 

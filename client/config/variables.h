@@ -1,10 +1,10 @@
 #ifndef UCUDNN_CLIENT_CONFIG_VARIABLES_H_
 #define UCUDNN_CLIENT_CONFIG_VARIABLES_H_
 
-// The environment variables of the client library. Each has its name, its check
-// and its default here alone; sessions (client/session/config.h), the drop-in
-// handle and the preload shim (client/config/dropin_settings.h) read the same
-// ones.
+// The environment variables of the client library. Each has its name, parser
+// and default only here. Sessions (client/session/config.h), the drop-in handle
+// and the preload shim (client/config/dropin_settings.h) read the same
+// variables.
 
 #include <optional>
 #include <string>
@@ -27,8 +27,8 @@ struct Variable {
   Result<T> (*parse)(const std::string& text);
 };
 
-// The variable's value; none if it is not set, or empty. The parser's error,
-// starting with the name.
+// The variable's value; nullopt if it is unset or empty. The parser's error,
+// prefixed with the name.
 template <class T>
 Result<std::optional<T>> ReadVariable(const Environment& environment,
                                       const Variable<T>& variable) {
@@ -59,12 +59,12 @@ inline Result<BatchPolicy> ParsePolicy(const std::string& text) {
 
 }  // namespace internal
 
-// Of each kernel. Sessions have kDefaultWorkspaceLimit by default; in a drop-in
-// it is what cuDNN's own choice takes, and no less than that.
+// For each kernel. The default is kDefaultWorkspaceLimit in sessions; in
+// drop-ins, what cuDNN's own choice takes, but at least kDefaultWorkspaceLimit.
 inline constexpr Variable<Bytes> kWorkspaceLimitVariable = {
     "UCUDNN_WORKSPACE_LIMIT", internal::ParseSize};
 inline constexpr Bytes kDefaultWorkspaceLimit = 64_MiB;
-// Of all kernels together, instead; none by default.
+// For all kernels together, instead; no limit by default.
 inline constexpr Variable<Bytes> kTotalWorkspaceVariable = {
     "UCUDNN_TOTAL_WORKSPACE_SIZE", internal::ParseSize};
 // powerOfTwo by default.
@@ -73,12 +73,12 @@ inline constexpr Variable<BatchPolicy> kBatchPolicyVariable = {
 // "host:port,..."; none by default.
 inline constexpr Variable<std::string> kCoordinatorVariable = {
     "UCUDNN_COORDINATOR", CheckCoordinators};
-// Files; none by default.
+// File paths; none by default.
 inline constexpr Variable<std::string> kPlanFileVariable = {"UCUDNN_PLAN_FILE",
                                                             internal::AsIs};
 inline constexpr Variable<std::string> kNetworkFileVariable = {
     "UCUDNN_NETWORK_FILE", internal::AsIs};
-// DefaultCacheDirectory by default.
+// Default: DefaultCacheDirectory.
 inline constexpr Variable<std::string> kCacheDirectoryVariable = {
     "UCUDNN_CACHE_DIR", internal::AsIs};
 // 0 or 1; 0 by default.

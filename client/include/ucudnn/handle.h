@@ -1,8 +1,9 @@
 #ifndef UCUDNN_HANDLE_H_
 #define UCUDNN_HANDLE_H_
 
-// The drop-in handle: a program that has UcudnnHandle_t where it had
-// cudnnHandle_t runs its convolutions in micro-batches. Nothing else changes:
+// The drop-in handle. A program that declares its handle as UcudnnHandle_t
+// instead of cudnnHandle_t runs its convolutions in micro-batches; nothing else
+// in it changes:
 //
 //   #include <ucudnn/handle.h>
 //
@@ -10,54 +11,72 @@
 //   cudnnCreate(&handle);
 //   cudnnGetConvolutionForwardAlgorithm_v7(handle, x, w, conv, y, 1, &n,
 //   &perf);
-//   // perf.algo, perf.memory as ever; bring a workspace of perf.memory bytes
+//   // Read perf.algo and perf.memory as before, and bring a workspace of
+//   // perf.memory bytes.
 //   cudnnConvolutionForward(handle, &alpha, x, px, w, pw, conv, perf.algo,
 //                           workspace, perf.memory, &beta, y, py);
 //
-// The handle is the size of a pointer, is copied like one, and converts to
-// cudnnHandle_t: pass it to any other function of cuDNN's, store it as void*.
+// The handle has the size of a pointer, is copied like one and converts to
+// cudnnHandle_t: pass it to any other cuDNN function, or store it as void*.
 //
-// What is planned follows the environment (README.md, "Drop-in handle"):
-// UCUDNN_WORKSPACE_LIMIT bounds what each convolution asks for as workspace.
-// Without it that is what cuDNN's own choice would need, and 64 MiB at least,
-// and what is not faster than cuDNN's own choice is not replaced.
-// With UCUDNN_TOTAL_WORKSPACE_SIZE it asks for none, and ucudnn keeps one arena
-// for all, divided among those that were asked about and those of the network
-// that UCUDNN_NETWORK_FILE names: CSV, which `ucudnn networks convert` makes of
-// an ONNX model, or a plan. UCUDNN_BATCH_SIZE_POLICY says which
-// micro-batches there may be: powerOfTwo unless set, all, undivided, or
-// adaptive, which measures those that plans under the limit need.
+// The environment configures the planning (docs: "Drop-in handle"). All sizes
+// are in bytes.
 //
-// A convolution that is asked about or run for the first time on a batch size,
-// limit or device is measured, unless that is in UCUDNN_CACHE_DIR or known to
-// the coordinator of UCUDNN_COORDINATOR; so ask before training begins. What
-// ucudnn does not divide (tensors that are not packed, flipped filters, double
-// or integer data, a stream being captured) runs as cuDNN alone would run it.
+// UCUDNN_WORKSPACE_LIMIT bounds the workspace of each convolution (WR). Without
+// it, the bound is what cuDNN's own choice for that call would need, at least
+// 64 MiB, and cuDNN's choice is replaced only by a faster division.
 //
-// Results differ from cuDNN's by rounding: alpha and beta are applied exactly,
-// and the gradients of the filter are summed in another order. All errors are
-// cudnnStatus_t. As with cuDNN, a handle is used by one thread at a time, and
-// work is enqueued on its stream, without waiting.
+// UCUDNN_TOTAL_WORKSPACE_SIZE bounds the workspace of all convolutions together
+// (WD). Convolutions then ask for no workspace: ucudnn keeps one arena and
+// divides it among the convolutions that the program has asked about and those
+// of the network in UCUDNN_NETWORK_FILE. That file is CSV (`ucudnn networks
+// convert` makes it from an ONNX model) or a plan.
 //
-// `layer`, where it is given, tells apart two layers of the same shape: each
-// then has a segment of its own in the arena. Any number but 0.
+// UCUDNN_BATCH_SIZE_POLICY chooses the micro-batch sizes: powerOfTwo (the
+// default), all, undivided, or adaptive, which measures only the sizes that
+// plans under the limit need.
 //
-// Link with ucudnn's handle library; cuDNN 9 is found as the program finds it.
+// Source: WR and WD of Oyama et al., "Accelerating Deep Learning Frameworks
+// with Micro-batches", CLUSTER 2018, sections III-B and III-C.
+//
+// Cost: the first question about, or run of, a convolution on a batch size,
+// limit or device measures it, unless UCUDNN_CACHE_DIR or the coordinators of
+// UCUDNN_COORDINATOR have the measurements. So ask before training begins.
+// Later calls neither allocate nor lock to find the plan.
+//
+// Convolutions that ucudnn does not divide run as cuDNN alone runs them:
+// unpacked tensors, flipped filters, double or integer data, and convolutions
+// first met while their stream is being captured.
+//
+// Results differ from cuDNN's only by rounding: alpha and beta are applied
+// exactly, and filter gradients are summed in another order. Every error is a
+// cudnnStatus_t; nothing throws. If planning fails, cuDNN's own function runs.
+// CUDNN_STATUS_NOT_INITIALIZED: cuDNN or the driver cannot be loaded.
+//
+// Thread safety is cuDNN's: one thread at a time uses a handle; different
+// handles may be used at once. Calls enqueue on the handle's stream and, once
+// planned, do not wait for the device.
+//
+// `layer`, if not 0, distinguishes layers of equal shape: each then has its own
+// segment of the arena. Any other number will do; programs may ignore it.
+//
+// Link with ucudnn's handle library (libucudnn_handle.so); cuDNN 9 and the
+// driver are looked up at run time.
 
 #include <cudnn.h>
 
 #include <cstddef>
 #include <cstdint>
 
-// Named and converted as the handle whose place it takes.
+// Named like the handle that it replaces, and converts implicitly like it.
 // NOLINTBEGIN(google-explicit-constructor,readability-identifier-naming)
 class UcudnnHandle_t {
  public:
   UcudnnHandle_t() = default;
-  // A handle that cuDNN made may become one of ours at any time.
+  // From a handle that cuDNN made; ucudnn plans its convolutions too.
   UcudnnHandle_t(cudnnHandle_t handle) : handle_(handle) {}
   UcudnnHandle_t(std::nullptr_t) {}
-  // What a conversion to void* gave.
+  // From the result of a conversion to void*.
   explicit UcudnnHandle_t(void* handle)
       : handle_(static_cast<cudnnHandle_t>(handle)) {}
   operator cudnnHandle_t() const { return handle_; }
@@ -71,10 +90,17 @@ cudnnStatus_t cudnnCreate(UcudnnHandle_t* handle);
 cudnnStatus_t cudnnDestroy(UcudnnHandle_t handle);
 cudnnStatus_t cudnnSetStream(UcudnnHandle_t handle, cudaStream_t stream);
 
-// Of each convolution of this handle from now on (WR).
+// Sets the workspace limit of this handle's convolutions from now on, in bytes
+// (WR); replaces UCUDNN_WORKSPACE_LIMIT. Convolutions are planned again under
+// the new limit when next asked about or run. CUDNN_STATUS_BAD_PARAM above
+// 2^62. No effect where ucudnn is disabled.
 cudnnStatus_t ucudnnSetWorkspaceLimit(UcudnnHandle_t handle, std::size_t bytes);
 
-// Forward.
+// Forward: y = alpha conv(x, w) + beta y. Parameters, shapes and statuses below
+// are those of the cuDNN functions of the same names. The Get and Find
+// functions list ucudnn's division first, if there is one: `memory` is the
+// workspace to bring in bytes, `time` the time of all micro-batches in
+// milliseconds, `algo` the algorithm to pass on.
 cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
     UcudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
     cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t y, int requested,
@@ -103,7 +129,7 @@ cudnnStatus_t cudnnConvolutionForward(
     void* workspace, std::size_t workspace_size, const void* beta,
     cudnnTensorDescriptor_t y, void* py, std::int64_t layer = 0);
 
-// Gradients of the data.
+// Data gradients: dx = alpha conv^T(w, dy) + beta dx.
 cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
     UcudnnHandle_t handle, cudnnFilterDescriptor_t w,
     cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t conv,
@@ -132,7 +158,8 @@ cudnnStatus_t cudnnConvolutionBackwardData(
     void* workspace, std::size_t workspace_size, const void* beta,
     cudnnTensorDescriptor_t dx, void* pdx, std::int64_t layer = 0);
 
-// Gradients of the filter.
+// Filter gradients: dw = alpha grad(x, dy) + beta dw, accumulated over the
+// micro-batches.
 cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
     UcudnnHandle_t handle, cudnnTensorDescriptor_t x,
     cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t conv,

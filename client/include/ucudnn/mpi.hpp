@@ -1,7 +1,8 @@
-// The C interface of libucudnn for C++17 and later: objects that end by
-// themselves, and errors as exceptions. All of it is inline, so it fits every
-// compiler's library; what each call does is said in ucudnn/ucudnn.h and
-// ucudnn/mpi.h.
+// libucudnn's C interface for C++17 and later: objects that free themselves,
+// and errors as exceptions. Everything is inline, so it works with every
+// compiler's standard library. ucudnn/ucudnn.h and ucudnn/mpi.h document each
+// call, its units, cost, bounds and thread safety; a method here does what the
+// C function of its name does.
 //
 //   ucudnn::mpi::Session session(
 //       MPI_COMM_WORLD,
@@ -15,7 +16,8 @@
 //   }
 //   session.Finalize();
 //
-// A collective call that fails throws on all ranks.
+// A collective call that fails throws Error on all ranks. Objects are used by
+// one thread at a time.
 #ifndef UCUDNN_MPI_HPP_
 #define UCUDNN_MPI_HPP_
 
@@ -36,7 +38,7 @@ class Error : public std::runtime_error {
  public:
   Error(int status, const std::string& message)
       : std::runtime_error(message), status_(status) {}
-  // UCUDNN_INVALID_ARGUMENT, ...
+  // One of the UCUDNN_ constants, such as UCUDNN_INVALID_ARGUMENT.
   int status() const { return status_; }
 
  private:
@@ -53,7 +55,7 @@ class Options {
     }
     options_.reset(made);
   }
-  // See ucudnn_options_set for the names.
+  // Sets an option; ucudnn_options_set lists the names. Throws Error.
   Options& Set(const std::string& name, const std::string& value) {
     const int status =
         ucudnn_options_set(options_.get(), name.c_str(), value.c_str());
@@ -73,6 +75,8 @@ class Options {
   std::unique_ptr<ucudnn_options, Destroy> options_;
 };
 
+// `count` executions of `algorithm` on `batch` images each, one after the
+// other; fields as in ucudnn_micro_batch.
 struct MicroBatch {
   std::int64_t batch = 0;
   std::int64_t count = 0;
@@ -80,9 +84,10 @@ struct MicroBatch {
   std::string math;
   std::string precision;
   std::int64_t workspace_bytes = 0;
-  double time_us = 0;
+  double time_us = 0;  // of one execution
 };
 
+// One operation of one layer; fields as in ucudnn_kernel.
 struct Kernel {
   std::string layer;
   std::string op;
@@ -90,14 +95,15 @@ struct Kernel {
   std::string layout;
   std::string problem;
   std::int64_t workspace_bytes = 0;
-  std::int64_t offset_bytes = -1;
-  double time_us = 0;
+  std::int64_t offset_bytes = -1;  // -1: has no segment
+  double time_us = 0;              // 0: not measured
   std::vector<MicroBatch> micro_batches;
 };
 
-// Move-only. Finalizes, ignoring errors, when it is destroyed; collective then.
+// Move-only. The destructor finalizes, which is collective, and ignores errors.
 class Session {
  public:
+  // Collective over `comm`. Throws Error.
   Session(MPI_Comm comm, const Options& options) {
     ucudnn_session* made = nullptr;
     const int status = ucudnn_session_init(comm, options.get(), &made);
@@ -134,7 +140,7 @@ class Session {
     return notes;
   }
 
-  // What this rank runs.
+  // What this rank runs, in order; copies the plan. Throws Error.
   std::vector<Kernel> kernels() const {
     std::vector<Kernel> kernels(ucudnn_session_kernels(get()));
     for (std::size_t k = 0; k < kernels.size(); ++k) {
@@ -162,23 +168,26 @@ class Session {
     return kernels;
   }
 
+  // How long this rank's last step took. Takes well under a microsecond.
   void ReportStep(double milliseconds) {
     Check(ucudnn_session_report_step(get(), milliseconds));
   }
-  // Collective; whether a new plan was adopted.
+  // Collective, between two steps: whether a new plan was adopted.
   bool Refresh() {
     int changed = 0;
     Check(ucudnn_session_refresh(get(), &changed));
     return changed != 0;
   }
-  // Collective; memory of the host, or of a GPU.
+  // Collective: sums weighted gradients in place. They may be in host or GPU
+  // memory.
   void AllReduce(float* gradients, std::size_t count) {
     Check(ucudnn_session_allreduce(get(), gradients, count, UCUDNN_FLOAT32));
   }
   void AllReduce(double* gradients, std::size_t count) {
     Check(ucudnn_session_allreduce(get(), gradients, count, UCUDNN_FLOAT64));
   }
-  // Collective; made in this stream.
+  // Collective: the same for gradients that `stream`, a CUstream or
+  // cudaStream_t, produces.
   void AllReduceDevice(float* gradients, std::size_t count, void* stream) {
     Check(ucudnn_session_allreduce_device(get(), gradients, count,
                                           UCUDNN_FLOAT32, stream));
@@ -187,13 +196,14 @@ class Session {
     Check(ucudnn_session_allreduce_device(get(), gradients, count,
                                           UCUDNN_FLOAT64, stream));
   }
-  // Collective.
+  // Collective: the communicator of the ranks that have images; the session
+  // owns it.
   MPI_Comm ActiveComm() {
     MPI_Comm comm = MPI_COMM_NULL;
     Check(ucudnn_session_active_comm(get(), &comm));
     return comm;
   }
-  // Collective. Nothing else may be called after it.
+  // Collective: ends the job. The session must not be used afterwards.
   void Finalize() {
     const int status = ucudnn_session_finalize(session_.release());
     if (status != UCUDNN_OK) {
@@ -201,7 +211,7 @@ class Session {
     }
   }
 
-  // For calls of the C interface.
+  // For calling the C interface directly.
   ucudnn_session* get() const { return session_.get(); }
 
  private:

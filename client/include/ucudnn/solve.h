@@ -1,9 +1,9 @@
 #ifndef UCUDNN_SOLVE_H_
 #define UCUDNN_SOLVE_H_
 
-/* The offline solvers as C functions: what `ucudnn solve` answers, from text
- * to text, without files or a service. Library ucudnn_solve, which needs
- * neither MPI nor gRPC.
+/* The offline solvers as C functions: the answers of `ucudnn solve`, from text
+ * to text, without files or a service. They are in the library ucudnn_solve,
+ * which needs neither MPI nor gRPC.
  *
  *   char* answer = NULL;
  *   int status = ucudnn_solve_wr(csv, csv_size,
@@ -11,23 +11,33 @@
  *   ... status == 0: answer is JSON; otherwise it says what is wrong
  *   ucudnn_solve_free(answer);
  *
- * Each function returns 0 and the answer as JSON, or an error's number and one
- * line of text that explains it: 3 the input is malformed, 9 no plan satisfies
- * the constraints, 11 a number is out of range, 8 memory ran out (the text may
- * then be NULL), 13 a fault of ours. The answer is the caller's to free. It is
- * UTF-8 and ends in a zero byte. Nothing is kept between calls; any number of
- * threads may call.
+ * Each function returns 0 and the answer as JSON, or one of these statuses and
+ * one line of text that explains it:
+ *    3  the input is malformed
+ *    8  out of memory (the text may then be NULL)
+ *    9  no plan satisfies the constraints; the text names the nearest that
+ *       would do
+ *   11  a number is out of range
+ *   13  a bug in ucudnn
+ * The caller frees the answer with ucudnn_solve_free. It is UTF-8 and ends with
+ * a zero byte. Nothing is kept between calls; any number of threads may call.
+ * Sizes are in bytes, times in microseconds (us). A call computes on the
+ * calling thread; wr takes O(batch * rows) time for each kernel.
  *
- * `profile` is CSV as the files of the README's "Plans from files alone" are,
- * not compressed, and `profile_size` its bytes. `request` is a JSON object:
- *   batch                  the mini-batch
- *   workspace_limit_bytes  of each kernel; for wd, of all together
- *   batch_policy           "all" (unless given), "powerOfTwo", "undivided",
- *                          "adaptive" (of what was measured, all)
+ * `profile` is a profile as CSV (README, "Plans from files alone"), not
+ * compressed, of `profile_size` bytes. `request` is a JSON object:
+ *   batch                  the mini-batch size, in images
+ *   workspace_limit_bytes  for each kernel; for wd, for all kernels together
+ *   batch_policy           which micro-batch sizes to use: "all" (default),
+ *                          "powerOfTwo", "undivided", or "adaptive" (every
+ *                          measured size)
  *   device, network, layer, op, precision, layout
- *                          which rows of the profile are meant, where it has
- *                          several
- * A field that is not known is an error. */
+ *                          select rows of the profile, where it has several
+ *                          values
+ * An unknown field is an error.
+ *
+ * The methods are those of Oyama et al., "Accelerating Deep Learning Frameworks
+ * with Micro-batches", CLUSTER 2018. */
 
 #include <stddef.h>
 
@@ -35,34 +45,40 @@
 extern "C" {
 #endif
 
-/* The numbers of this header's functions and of their answers' fields: only
- * added to as long as the first of "1.2" stays. */
+/* "1.2": the version of these functions and of their answers' fields. While the
+ * first number stays, functions and fields are only added. Static. */
 const char* ucudnn_solve_version(void);
 
+/* Frees an answer; NULL is ignored. */
 void ucudnn_solve_free(char* answer);
 
-/* A workspace limit for each kernel: {"batch":256,...,"kernels":[...]}, as
- * `ucudnn solve wr -o json` prints it. */
+/* WR: divides each kernel within its own workspace limit, for the least time.
+ * Answer: {"batch":256,...,"kernels":[...]}, as `ucudnn solve wr -o json`
+ * prints it. */
 int ucudnn_solve_wr(const char* profile, size_t profile_size,
                     const char* request, char** answer);
 
-/* One limit for all kernels: the same form. */
+/* WD: divides one workspace limit among all kernels, each with a segment of its
+ * own, for the least total time. The answer has the same form. */
 int ucudnn_solve_wd(const char* profile, size_t profile_size,
                     const char* request, char** answer);
 
-/* One kernel's divisions that none beats in both time and workspace:
+/* The Pareto front of one kernel: the divisions that no other beats in both
+ * time and workspace, by increasing workspace. Answer:
  * {"front":[{"time_us":...,"workspace_bytes":...,"micro_batches":[...]}]}. */
 int ucudnn_solve_pareto(const char* profile, size_t profile_size,
                         const char* request, char** answer);
 
-/* How long all kernels take under wr, for every mini-batch up to `batch` that
- * can be divided under the limit: {"times":[{"batch":1,"time_us":...}]}. */
+/* The time of all kernels under WR, for each mini-batch size up to `batch` that
+ * can be divided within the limit. Answer:
+ * {"times":[{"batch":1,"time_us":...}]}. */
 int ucudnn_solve_times(const char* profile, size_t profile_size,
                        const char* request, char** answer);
 
-/* Shares a mini-batch among unlike GPUs. `times` is CSV with the columns gpu,
- * batch and time_us or ms_per_iteration; `request` has `batch` and, where the
- * times are of several models, `model`:
+/* Divides a mini-batch among unlike GPUs so that the slowest takes the least
+ * time. `times` is CSV with the columns gpu, batch, and time_us or
+ * ms_per_iteration; `request` has `batch` and, if the times are of several
+ * models, `model`. Answer:
  * {"batch":96,"makespan_us":...,"gpus":[{"gpu":"v100","batch":64,...}]}. */
 int ucudnn_solve_assign(const char* times, size_t times_size,
                         const char* request, char** answer);

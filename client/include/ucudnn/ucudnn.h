@@ -1,8 +1,7 @@
-/* The C interface of libucudnn: what every program may use, whatever compiled
- * it. Stable within a major version of the library (its SONAME): functions and
- * constants are added, never changed; structures begin with their size.
- *
- *   #include <ucudnn/mpi.h>            // this header, and how MPI comes in
+/* The C interface of libucudnn, usable from any language and compiler. Stable
+ * within a major version of the library (its SONAME): functions and constants
+ * are added, never changed; structures begin with their size.
+ *   #include <ucudnn/mpi.h>            // includes this header
  *
  *   ucudnn_options* options = NULL;
  *   ucudnn_session* session = NULL;
@@ -24,10 +23,14 @@
  *
  * Functions that can fail return a status: UCUDNN_OK, or a code numbered as
  * gRPC's. Nothing throws, exits, aborts or waits without a bound. A null
- * pointer where an object is needed is UCUDNN_INVALID_ARGUMENT.
+ * pointer where an object is needed is UCUDNN_INVALID_ARGUMENT; a function that
+ * returns no status returns 0, "" or null for it.
  *
- * Texts that are returned are UTF-8, belong to the object they come from, and
- * live until it changes (ucudnn_session_refresh) or ends.
+ * Returned texts are UTF-8. They belong to the object that returned them and
+ * are valid until it changes (ucudnn_session_refresh) or ends.
+ *
+ * An object is used by one thread at a time; different objects are
+ * independent.
  */
 #ifndef UCUDNN_UCUDNN_H_
 #define UCUDNN_UCUDNN_H_
@@ -52,10 +55,10 @@ extern "C" {
 enum {
   UCUDNN_OK = 0,
   UCUDNN_CANCELLED = 1,
-  UCUDNN_UNKNOWN = 2,           /* a library failed without saying why */
-  UCUDNN_INVALID_ARGUMENT = 3,  /* malformed, whatever the state */
+  UCUDNN_UNKNOWN = 2,           /* a library failed without a reason */
+  UCUDNN_INVALID_ARGUMENT = 3,  /* an argument is malformed */
   UCUDNN_DEADLINE_EXCEEDED = 4, /* time ran out: a rank is lost or late */
-  UCUDNN_NOT_FOUND = 5,         /* what was named does not exist */
+  UCUDNN_NOT_FOUND = 5,         /* the named object does not exist */
   UCUDNN_ALREADY_EXISTS = 6,
   UCUDNN_PERMISSION_DENIED = 7,
   UCUDNN_RESOURCE_EXHAUSTED = 8,  /* memory, disk or quota ran out */
@@ -63,110 +66,119 @@ enum {
   UCUDNN_ABORTED = 10,
   UCUDNN_OUT_OF_RANGE = 11,
   UCUDNN_UNIMPLEMENTED = 12, /* not supported by this build or device */
-  UCUDNN_INTERNAL = 13,      /* a fault of the library's */
-  UCUDNN_UNAVAILABLE = 14, /* MPI failed, or the ranks could not agree before */
+  UCUDNN_INTERNAL = 13,      /* a bug in the library */
+  UCUDNN_UNAVAILABLE =
+      14, /* MPI failed, or an earlier call broke the session */
   UCUDNN_DATA_LOSS = 15,
   UCUDNN_UNAUTHENTICATED = 16
 };
 
-/* What a status means: "INVALID_ARGUMENT: ...". Never null; static. */
+/* What a status means: "INVALID_ARGUMENT: ...". Never null; static. Thread
+ * safe. */
 UCUDNN_API const char* ucudnn_strerror(int status);
 
 typedef struct ucudnn_session ucudnn_session;
 typedef struct ucudnn_options ucudnn_options;
 
-/* What the last call that failed on this session said, empty if none did; with
- * NULL, the last call of this thread that failed and had no session. Never
- * null; lives until the next failure of the same kind. */
+/* The message of the last call on this session that failed, or "". With NULL:
+ * of this thread's last call that failed without a session, such as
+ * ucudnn_session_init. Never null; valid until the next such failure. */
 UCUDNN_API const char* ucudnn_last_error_message(const ucudnn_session* session);
 
-/* The library's version, "0.1.0". */
+/* The library's version, such as "0.1.0". Static. */
 UCUDNN_API const char* ucudnn_version(void);
 
 /* -------------------------------------------------------------- options */
 
-/* What a job is to be planned for. Used by one thread at a time; may be
- * destroyed once the session is made. */
+/* What to plan a job for. The options may be destroyed once the session
+ * exists. */
 UCUDNN_API int ucudnn_options_create(ucudnn_options** options);
 UCUDNN_API void ucudnn_options_destroy(ucudnn_options* options);
 
-/* Sets one option; the last value counts. All ranks give the same, but for
- * `device`. UCUDNN_INVALID_ARGUMENT, naming what is accepted, if the name or
- * the value is none.
+/* Sets one option; setting it again replaces the value. All ranks must set the
+ * same options, except `device`. Each environment variable below supplies the
+ * value of its option if that is not set; rank 0's environment counts.
+ * UCUDNN_INVALID_ARGUMENT, naming what is accepted, if the name is unknown or
+ * the value malformed. Times are in milliseconds; sizes are bytes or such as
+ * "64MiB".
  *
  *   batch                  images of the mini-batch, over all ranks; required
- *   network                the network's name; that of the file unless set
- *   network_file           its convolutions: CSV or ONNX
- *   network_csv            the same, as text of the CSV form
- *   precision              FP32 (unless set), TF32, TRUE_HALF, PSEUDO_HALF or
- *                          BF16
- *   layout                 NCHW (unless set), NHWC
- *   workspace_limit        of each kernel: "64MiB"; UCUDNN_WORKSPACE_LIMIT
- *   total_workspace        of all kernels; UCUDNN_TOTAL_WORKSPACE_SIZE
- *   batch_policy           all, powerOfTwo, undivided, adaptive (measures only
- *                          the sizes that plans need);
+ *   network                the network's name; default: the one in the file
+ *   network_file           a CSV or ONNX file with its convolutions
+ *   network_csv            the text of such a CSV file
+ *   precision              FP32 (default), TF32, TRUE_HALF, PSEUDO_HALF or BF16
+ *   layout                 NCHW (default) or NHWC
+ *   workspace_limit        for each kernel, such as "64MiB" (default);
+ *                          UCUDNN_WORKSPACE_LIMIT
+ *   total_workspace        for all kernels together; default: no such limit;
+ *                          UCUDNN_TOTAL_WORKSPACE_SIZE
+ *   batch_policy           powerOfTwo (default), all, undivided, or adaptive
+ *                          (measures only the sizes that plans need);
  *                          UCUDNN_BATCH_SIZE_POLICY
  *   coordinators           "host:port,..."; UCUDNN_COORDINATOR
- *   plan_file              UCUDNN_PLAN_FILE
- *   cache_dir              UCUDNN_CACHE_DIR
- *   job_name               for people; the network's name unless set
- *   device                 this rank's: "auto" (unless set): the GPU of the
- *                          CUDA context that is current, else one that no other
- *                          rank of the node has, else the rank's share of the
- *                          CPU; "gpu:N"; a GPU's UUID; "cpu"; "cpu:THREADS"
- *   ask_within_ms          for how long a coordinator is asked; 5000
- *   await_measurements_ms  for how long missing measurements are awaited; 0
- *   agree_within_ms        for how long ranks wait for each other; 60000
+ *   plan_file              a plan to use; UCUDNN_PLAN_FILE
+ *   cache_dir              where plans are kept; UCUDNN_CACHE_DIR
+ *   job_name               shown to people; default: the network's name
+ *   device                 this rank's device:
+ *                            "auto" (default): the GPU of the current CUDA
+ *                              context; else a GPU that no other rank of the
+ *                              node has; else a share of the node's CPU
+ *                            "gpu:N", a GPU's UUID, "cpu" or "cpu:THREADS"
+ *   ask_within_ms          how long to try to reach a coordinator; 5000
+ *   await_measurements_ms  how long to wait for missing measurements; 0
+ *   agree_within_ms        how long ranks wait for each other; 60000
  */
 UCUDNN_API int ucudnn_options_set(ucudnn_options* options, const char* name,
                                   const char* value);
 
 /* -------------------------------------------------------------- session */
 
-/* A session is made by ucudnn_session_init (ucudnn/mpi.h) and ended by
- * ucudnn_session_finalize. It belongs to one thread at a time. Calls that are
- * collective are made by all ranks of its communicator in the same order; they
- * have the same outcome on all ranks and return within the stated bounds, also
- * if a rank is lost: UCUDNN_DEADLINE_EXCEEDED then. After that the session is
- * good for nothing but ucudnn_session_finalize, which is quick, and the program
- * should end without MPI_Finalize, which would wait for the lost rank. */
+/* ucudnn_session_init (ucudnn/mpi.h) creates a session and
+ * ucudnn_session_finalize ends it. All ranks of its communicator must make
+ * collective calls in the same order. Such a call has the same outcome on all
+ * ranks and returns within the stated bound even if a rank is lost:
+ * UCUDNN_DEADLINE_EXCEEDED. After that, the session only accepts
+ * ucudnn_session_finalize, which is quick, and the program should exit without
+ * MPI_Finalize, which would wait for the lost rank. */
 
 UCUDNN_API int ucudnn_session_rank(const ucudnn_session* session);
 UCUDNN_API int ucudnn_session_size(const ucudnn_session* session);
-/* This rank's images of each mini-batch; 0: it is left out. */
+/* This rank's images of each mini-batch; 0 if the rank is left out. */
 UCUDNN_API int64_t ucudnn_session_batch(const ucudnn_session* session);
-/* Where they begin in the mini-batch of all ranks. */
+/* The index of this rank's first image in the mini-batch of all ranks. */
 UCUDNN_API int64_t ucudnn_session_first_image(const ucudnn_session* session);
-/* batch / global batch: by which this rank scales its gradients, means over
- * its own images, before they are summed over the ranks. */
+/* batch / global batch: the factor for this rank's gradients, which are means
+ * over its own images, when they are summed over the ranks.
+ * ucudnn_session_allreduce applies it. */
 UCUDNN_API double ucudnn_session_weight(const ucudnn_session* session);
 UCUDNN_API int64_t ucudnn_session_global_batch(const ucudnn_session* session);
-/* The convolutions of one step: on this rank, and on the slowest; 0 if nothing
- * was measured. */
+/* The predicted time of one step's convolutions, in milliseconds: on this rank,
+ * and on the slowest rank. 0 if nothing was measured. */
 UCUDNN_API double ucudnn_session_predicted_ms(const ucudnn_session* session);
 UCUDNN_API double ucudnn_session_predicted_step_ms(
     const ucudnn_session* session);
-/* 1, and another with each plan that ucudnn_session_refresh adopts. */
+/* 1 at first; changes whenever ucudnn_session_refresh adopts a plan. */
 UCUDNN_API int64_t ucudnn_session_revision(const ucudnn_session* session);
 
 /* "plan file", "coordinator", "cache" or "undivided". */
 UCUDNN_API const char* ucudnn_session_source(const ucudnn_session* session);
-/* Where the plan comes from, and why nothing better is used; one line. */
+/* Where the plan comes from and why no better one is used; one line. */
 UCUDNN_API const char* ucudnn_session_reason(const ucudnn_session* session);
-/* What else there is to know about the plan, each a line; for example that
- * ranks share a GPU. Null if there are not so many. */
+/* Further remarks on the plan, one line each; for example, that ranks share a
+ * GPU. Null if there is no note `index`. */
 UCUDNN_API const char* ucudnn_session_note(const ucudnn_session* session,
                                            size_t index);
-/* By which `ucudnn show job` knows the job. */
+/* The job's id in `ucudnn show job`. */
 UCUDNN_API const char* ucudnn_session_job_id(const ucudnn_session* session);
 /* The id and the kind of this rank's device. */
 UCUDNN_API const char* ucudnn_session_device(const ucudnn_session* session);
 UCUDNN_API const char* ucudnn_session_device_kind(
     const ucudnn_session* session);
-/* The plan of all ranks, as `ucudnn show plan -o json` prints it. */
+/* The plan of all ranks, as `ucudnn show plan -o json` prints it; "" if memory
+ * runs out. */
 UCUDNN_API const char* ucudnn_session_plan_json(ucudnn_session* session);
 
-/* What this rank runs: one layer's one operation, its batch divided. */
+/* A kernel that this rank runs: one operation of one layer. */
 typedef struct ucudnn_kernel {
   size_t struct_size; /* sizeof(ucudnn_kernel), set by the caller */
   const char* layer;
@@ -175,12 +187,13 @@ typedef struct ucudnn_kernel {
   const char* layout;
   const char* problem;     /* the convolution, as one text; may be empty */
   int64_t workspace_bytes; /* the largest of its micro-batches */
-  int64_t offset_bytes;    /* of its segment in a shared workspace; -1: none */
+  int64_t offset_bytes;    /* of its segment in the shared arena; -1: none */
   double time_us;          /* 0 if not measured */
   size_t micro_batches;
 } ucudnn_kernel;
 
-/* `count` executions, one after the other, in this order. */
+/* `count` executions on `batch` images each, one after the other; a kernel's
+ * micro-batches run in the order of their index. */
 typedef struct ucudnn_micro_batch {
   size_t struct_size; /* sizeof(ucudnn_micro_batch), set by the caller */
   int64_t batch;
@@ -193,47 +206,57 @@ typedef struct ucudnn_micro_batch {
 } ucudnn_micro_batch;
 
 UCUDNN_API size_t ucudnn_session_kernels(const ucudnn_session* session);
-/* UCUDNN_OUT_OF_RANGE if there are not so many. */
+/* Fills `*kernel`, whose struct_size the caller has set. Its texts belong to
+ * the session. UCUDNN_INVALID_ARGUMENT if struct_size is not set,
+ * UCUDNN_OUT_OF_RANGE if there is no such kernel or micro-batch. */
 UCUDNN_API int ucudnn_session_kernel(const ucudnn_session* session,
                                      size_t index, ucudnn_kernel* kernel);
 UCUDNN_API int ucudnn_session_micro_batch(const ucudnn_session* session,
                                           size_t kernel, size_t index,
                                           ucudnn_micro_batch* micro_batch);
 
-/* This rank's last step took so long: from its first image to its last
- * gradient, without what it waits for others. Takes well under a microsecond
- * and waits for nothing; the coordinator is told later, in batches. */
+/* Reports how long this rank's last step took: from its first image to its last
+ * gradient, without waiting for other ranks. Takes well under a microsecond,
+ * allocates nothing and waits for nothing; a thread of the session sends the
+ * times to the coordinator in batches. UCUDNN_INVALID_ARGUMENT if negative or
+ * not finite. */
 UCUDNN_API int ucudnn_session_report_step(ucudnn_session* session,
                                           double milliseconds);
 
 /* Collective, between two steps: adopts the newest plan that `ucudnn replan`
- * has made for the job, on all ranks or on none. `changed` becomes 1 or 0.
- * Costs one reduction of eight bytes where there is nothing new. */
+ * made for the job, on all ranks or on none. `*changed` becomes 1 or 0;
+ * `changed` may be null. A plan that a rank's device cannot run is rejected.
+ * Returns within agree_within_ms; costs one reduction of eight bytes if there
+ * is no new plan. UCUDNN_DEADLINE_EXCEEDED if a rank does not call it in time,
+ * UCUDNN_UNAVAILABLE after that or if MPI fails. */
 UCUDNN_API int ucudnn_session_refresh(ucudnn_session* session, int* changed);
 
 enum { UCUDNN_FLOAT32 = 0, UCUDNN_FLOAT64 = 1 };
 
-/* Collective: scales this rank's gradients, means over its own images, by its
- * weight and sums them over the ranks, into the means over the whole
- * mini-batch, on every rank. A rank without images counts as zeros, whatever it
- * holds. They may lie in memory of the host or of a GPU, which the driver
- * tells, and not on all ranks in the same. Those of a GPU go through pinned
- * memory of the host, or where MPI says that it takes a GPU's memory
- * (MPIX_Query_cuda_support) from GPU to GPU. UCUDNN_INVALID_ARGUMENT on all
- * ranks if their counts or types differ. After an error the gradients are of no
- * use. */
+/* Collective: gradients, an array of `count` values of `type`, are multiplied
+ * by the rank's weight and summed over the ranks, in place and on every rank.
+ * Means over each rank's images thus become means over the whole mini-batch. A
+ * rank without images contributes zeros, whatever its array holds. The arrays
+ * may be in host memory on some ranks and in GPU memory on others; GPU arrays
+ * are summed through host memory. The default stream, and with it every stream
+ * that it waits for, is awaited first.
+ *
+ * Returns within agree_within_ms. UCUDNN_INVALID_ARGUMENT on all ranks if
+ * counts or types differ; otherwise errors as ucudnn_session_refresh, and
+ * errors of the GPU. After an error the arrays hold no usable values. */
 UCUDNN_API int ucudnn_session_allreduce(ucudnn_session* session,
                                         void* gradients, size_t count,
                                         int type);
-/* The same, for gradients that are made in `stream`, a CUstream or cudaStream_t
- * (null: the default stream): waits for it; the sums are there when the call
- * returns. */
+/* The same for gradients that `stream`, a CUstream or cudaStream_t (null: the
+ * default stream), produces: only that stream is awaited. The sums are complete
+ * when the call returns, for any stream. */
 UCUDNN_API int ucudnn_session_allreduce_device(ucudnn_session* session,
                                                void* gradients, size_t count,
                                                int type, void* stream);
 
-/* Collective: the job is over. Ends the session in any case, also if it
- * returns an error, which ucudnn_last_error_message(NULL) then tells. Null is
+/* Collective: ends the job, reports its end to the coordinator and frees the
+ * session, also when it returns an error; ucudnn_last_error_message(NULL) then
+ * has the message. Returns within agree_within_ms and five seconds. Null is
  * ignored. */
 UCUDNN_API int ucudnn_session_finalize(ucudnn_session* session);
 
