@@ -102,7 +102,7 @@ constexpr std::array kOptions = {
            }},
     Option{"device",
            [](Options* o, const std::string& text) -> Status {
-             UCUDNN_RETURN_IF_ERROR(ParseDeviceWish(text));
+             UCUDNN_RETURN_IF_ERROR(ParseDeviceRequest(text));
              o->device = text;
              return {};
            }},

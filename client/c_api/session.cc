@@ -94,10 +94,10 @@ Result<std::unique_ptr<ucudnn_session>> Init(
   auto session = std::make_unique<ucudnn_session>();
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<ucudnn::Ranks> ranks,
                           ucudnn::Ranks::Duplicate(all, soon));
-  ucudnn::RankDeviceOptions device;
-  device.device = options.device;
+  ucudnn::RankDeviceOptions device_options;
+  device_options.device = options.device;
   UCUDNN_ASSIGN_OR_RETURN(ucudnn::RankDevice opened,
-                          ucudnn::OpenRankDevice(*ranks, device, soon));
+                          ucudnn::OpenRankDevice(*ranks, device_options, soon));
   session->device = std::move(opened.device);
   session->device_kind = ToString(session->device->info().kind);
   ucudnn::SessionOptions wanted = options.session;

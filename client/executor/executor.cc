@@ -64,7 +64,7 @@ Status Executor::PrepareSteps(Prepared* kernel) {
         Prepare(*kernel->plan.problem, micro.batch, micro.algorithm));
     if (convolution->workspace() > kernel->plan.workspace) {
       return Fail(Code::kFailedPrecondition,
-                  "{} on {} images needs {}; the plan has {} for it",
+                  "{} on {} images needs {}; the plan gives it {}",
                   micro.algorithm.name, micro.batch.count(),
                   FormatBytes(convolution->workspace()),
                   FormatBytes(kernel->plan.workspace));
@@ -88,7 +88,8 @@ Status Executor::AllocateArena() {
       arena_ = *std::move(arena);
       return {};
     }
-    // With half as much, kernels that need more fall back; and so on.
+    // With half the limit, kernels that need more fall back; repeat until it
+    // fits.
     limit_ = size / 2;
     for (std::size_t i = 0; i < kernels_.size(); ++i) {
       if (end(kernels_[i]) <= limit_) continue;
@@ -174,7 +175,7 @@ Status Executor::Run(std::size_t index, const ConvArgs& args) {
   if (kernel.fell_back) {
     return Within(KernelName(kernel.plan), std::move(status).error());
   }
-  // What ran stays; the images that are left run undivided.
+  // What ran stays; the remaining images run undivided.
   const Algorithm failed = kernel.plan.micro_batches[done.step].algorithm;
   UCUDNN_RETURN_IF_ERROR(
       FallBack(index, arena_.size(), failed, std::move(status).error()));

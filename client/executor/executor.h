@@ -1,29 +1,29 @@
 #ifndef UCUDNN_CLIENT_EXECUTOR_EXECUTOR_H_
 #define UCUDNN_CLIENT_EXECUTOR_EXECUTOR_H_
 
-// Runs the kernels of one rank's plan on its device, micro-batch by
-// micro-batch, in one workspace arena.
+// Runs the kernels of one rank's plan on its device, one micro-batch after the
+// other, in one workspace arena.
 //
 //   UCUDNN_ASSIGN_OR_RETURN(auto executor, Executor::Create(device, plan));
 //   for (std::size_t k = 0; k < executor->size(); ++k) {
 //     executor->Run(k, {.a = x, .b = w, .out = y});
 //   }
 //
-// Micro-batches are pointer offsets into the caller's tensors, in the plan's
-// order. The result is what the undivided convolution gives, up to rounding:
-// backward_filter honours the caller's beta on its first micro-batch and adds
-// the others to that.
+// A micro-batch is a range of the caller's tensors, addressed by an offset;
+// micro-batches run in the plan's order. The result equals the undivided
+// convolution's up to rounding: backward_filter applies the caller's beta to
+// its first micro-batch and accumulates the others.
 //
-// Never the cause of a failed job: a kernel whose algorithms the device does
-// not accept, or that fails before its work is enqueued, runs the rest of its
-// batch undivided by what the device suggests and fits, from then on always.
-// fallbacks() tells of it; only when that fails too does the caller see an
-// error.
+// The executor does not make a job fail: if the device rejects a kernel's
+// algorithm, or it fails before its work is enqueued, the rest of the batch
+// runs undivided with an algorithm that the device suggests and that fits, now
+// and from then on. fallbacks() lists these kernels. The caller sees an error
+// only if that fails too.
 //
-// Everything is prepared and allocated by Create: Run neither allocates nor
-// synchronises unless it falls back. All kernels share the arena, which is
-// safe because the device runs them in one order of work. Belongs to one
-// thread, as its device does, which must outlive it.
+// Create prepares and allocates everything: Run neither allocates nor
+// synchronises unless it falls back. All kernels share the arena, which is safe
+// because the device runs them in order. Used by one thread at a time, like its
+// device, which must outlive it.
 
 #include <cstddef>
 #include <map>
@@ -42,37 +42,37 @@ namespace ucudnn {
 
 class Executor {
  public:
-  // What was not run as planned, and why.
+  // A kernel that does not run as planned.
   struct Fallback {
     std::size_t kernel = 0;  // index in the plan
     Error why;
-    std::string instead;  // the algorithm that runs now, for people
+    std::string instead;  // the algorithm that runs now, as text
   };
 
   // Prepares every kernel of `plan` and allocates the arena: the largest
-  // workspace or, where the plan assigns offsets, the end of the last segment.
+  // workspace or, if the plan assigns offsets, the end of the last segment.
   // Offsets are rounded up to 256 bytes. kInvalidArgument if the plan is not
-  // valid (base/plan/plan.h) or a kernel has no problem;
-  // kFailedPrecondition if a kernel that has to fall back has no algorithm
-  // within the plan's limit; kResourceExhausted without memory for even the
-  // smallest algorithms.
+  // valid (base/plan/plan.h) or a kernel has no problem; kFailedPrecondition if
+  // a kernel must fall back but no algorithm fits within the plan's limit;
+  // kResourceExhausted if memory does not suffice even for the smallest
+  // algorithms.
   static Result<std::unique_ptr<Executor>> Create(Device& device,
                                                   const WorkspacePlan& plan);
 
   std::size_t size() const { return kernels_.size(); }
-  // As it runs now: the plan's, or its fallback's.
+  // The kernel as it runs now: as planned, or its fallback.
   const KernelPlan& kernel(std::size_t index) const;
   Bytes arena_size() const { return arena_.size(); }
   const std::vector<Fallback>& fallbacks() const { return fallbacks_; }
 
   // Enqueues kernel `index` for the plan's whole batch. The operands are those
-  // of the kernel's problem (ConvArgs in device/device.h): in a transposed
-  // layer the problem's operation, not the layer's, says what they are.
-  // kOutOfRange beyond size().
+  // of the kernel's problem (ConvArgs in device/device.h): for a transposed
+  // layer, the problem's operation defines them, not the layer's. kOutOfRange
+  // if `index` is not below size().
   Status Run(std::size_t index, const ConvArgs& args);
 
-  // The same for all kernels in order, each with what `args` gives for it.
-  // Stops at the first error.
+  // Enqueues all kernels in order, kernel i with the operands args(i). Stops at
+  // the first error.
   template <class ArgsOf>
   Status RunAll(ArgsOf&& args) {
     for (std::size_t i = 0; i < size(); ++i) {
@@ -97,19 +97,21 @@ class Executor {
   Status PrepareSteps(Prepared* kernel);
   Status AllocateArena();
   // The first suggestion for `batch` images that fits into `limit` and can be
-  // prepared; `avoid`, which failed, comes last.
+  // prepared. `avoid`, which failed, is tried last.
   Result<MicroBatch> Undivided(const ConvProblem& problem, BatchSize batch,
                                Bytes limit, const Algorithm& avoid);
-  // Makes the kernel undivided within `limit` because `avoid` failed.
+  // Replaces the kernel by an undivided one within `limit`, because `avoid`
+  // failed.
   Status FallBack(std::size_t index, Bytes limit, const Algorithm& avoid,
                   Error why);
-  // Where the kernel's workspace begins, and how much there is from there on.
+  // The start of the kernel's workspace, and the space from there to the
+  // arena's end.
   std::pair<void*, Bytes> WorkspaceOf(const Prepared& kernel) const;
 
   Device& device_;
   BatchSize batch_;
   Bytes limit_;
-  // Layers alike share what was prepared for them.
+  // Kernels of equal shape share prepared convolutions.
   std::map<CacheKey, std::unique_ptr<Convolution>> convolutions_;
   std::vector<Prepared> kernels_;
   DeviceBuffer arena_;

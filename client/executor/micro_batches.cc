@@ -36,7 +36,7 @@ Status RunFrom(Convolution& convolution, const ImageStrides& strides,
   step.a = Advance(args.a, first * strides.a);
   step.b = Advance(args.b, first * strides.b);
   step.out = Advance(args.out, first * strides.out);
-  // An output that does not move is what all images add to.
+  // Micro-batches of one output without an image stride accumulate into it.
   if (strides.out == 0 && first > 0) step.beta = 1.0F;
   return convolution.Run(step, workspace, workspace_size);
 }

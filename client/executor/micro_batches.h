@@ -1,13 +1,14 @@
 #ifndef UCUDNN_CLIENT_EXECUTOR_MICRO_BATCHES_H_
 #define UCUDNN_CLIENT_EXECUTOR_MICRO_BATCHES_H_
 
-// Runs one kernel's division: micro-batches one after the other as offsets
-// into the caller's tensors, in one workspace. The result is the undivided
+// Runs one kernel's division: its micro-batches one after the other, as offsets
+// into the caller's tensors, in one workspace. The result equals the undivided
+// convolution's, up to rounding:
 // convolution's, up to rounding:
 //   forward, backward_data:  each micro-batch, on its images, with the caller's
 //                            alpha and beta
-//   backward_filter:         the first micro-batch with the caller's beta, the
-//                            others add to what it left
+//   backward_filter:         the first micro-batch with the caller's beta; the
+//                            others accumulate
 //
 // Neither allocates nor synchronises.
 
@@ -21,31 +22,31 @@
 
 namespace ucudnn {
 
-// Bytes by which each operand of ConvArgs moves for one image; 0 for the
-// filter and its gradient.
+// The distance in bytes between consecutive images in each operand of ConvArgs;
+// 0 for the filter and its gradient.
 struct ImageStrides {
   std::int64_t a = 0;
   std::int64_t b = 0;
   std::int64_t out = 0;
 };
 
-// Those of packed tensors.
+// The strides of packed tensors.
 ImageStrides PackedStrides(const ConvProblem& problem);
 
-// One micro-batch size, ready to run `count` times.
+// One micro-batch size, prepared, to be run `count` times.
 struct MicroBatchStep {
   Convolution* convolution = nullptr;
   std::int64_t batch = 0;
   std::int64_t count = 0;
 };
 
-// `convolution` on the images from `first` on.
+// Runs `convolution` on the images from `first` on.
 Status RunFrom(Convolution& convolution, const ImageStrides& strides,
                const ConvArgs& args, std::int64_t first, void* workspace,
                Bytes workspace_size);
 
-// What RunSteps had enqueued when it stopped: `step` failed, and `images` are
-// done.
+// What RunSteps had enqueued when it stopped: `step` is the step that failed,
+// `images` the number of images done.
 struct MicroBatchProgress {
   std::size_t step = 0;
   std::int64_t images = 0;

@@ -2,8 +2,8 @@
 #define UCUDNN_CLIENT_EXECUTOR_UNDIVIDED_H_
 
 // The plan that needs neither measurements nor a coordinator: every kernel
-// whole, by the algorithm that the device itself would take (SuggestWithin in
-// device/device.h). What a job runs when there is nothing better.
+// undivided, with the algorithm that the device itself suggests (SuggestWithin
+// in device/device.h). The last resort of a job.
 
 #include <vector>
 
@@ -15,9 +15,9 @@
 
 namespace ucudnn {
 
-// Every kernel undivided, each within `limit`. Times are 0: nothing was
-// measured. A batch of 0 has no kernels. Errors as SuggestWithin, naming the
-// kernel.
+// Every kernel undivided, each within `limit`. Times are 0, since nothing was
+// measured. For a batch of 0 there are no kernels. Errors of SuggestWithin,
+// prefixed with the kernel.
 Result<WorkspacePlan> UndividedPlan(Device& device,
                                     const std::vector<Kernel>& kernels,
                                     BatchSize batch, Bytes limit);

@@ -20,7 +20,7 @@ Status AllReducer::Sum(std::span<T> gradients, double weight, void* stream,
     return gpu_->ScaleAndSum(ranks_, gradients.data(), gradients.size(), weight,
                              stream, deadline);
   }
-  // A stream may make gradients in the host's memory too.
+  // A stream may produce gradients in host memory too.
   Status ready;
   if (gpu_ != nullptr && stream != nullptr) {
     ready = gpu_->Wait(stream, deadline);

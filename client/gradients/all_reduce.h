@@ -1,9 +1,9 @@
 #ifndef UCUDNN_CLIENT_GRADIENTS_ALL_REDUCE_H_
 #define UCUDNN_CLIENT_GRADIENTS_ALL_REDUCE_H_
 
-// Sums gradients over ranks wherever each rank has them: in the host's memory
-// or a GPU's, which the driver tells apart. Keeps what such sums need from one
-// to the next.
+// Sums gradients over ranks, wherever each rank has them: in host or GPU
+// memory, which the driver distinguishes. Keeps buffers and streams from one
+// sum to the next.
 
 #include <memory>
 #include <span>
@@ -17,24 +17,24 @@ class GpuGradients;
 
 class AllReducer {
  public:
-  // `ranks` outlive it.
+  // `ranks` must outlive it.
   explicit AllReducer(Ranks& ranks);
   ~AllReducer();
   AllReducer(const AllReducer&) = delete;
   AllReducer& operator=(const AllReducer&) = delete;
 
-  // Collective: scales `gradients` by `weight`, and sums them over the ranks,
-  // in place, as SumGradients does (client/gradients/gradient_sum.h), whose
-  // errors it has. `stream`, a CUstream, is what they are made in; null where
-  // they are made, or what the default stream would wait for makes them. T is
-  // float or double.
+  // Collective: multiplies `gradients` by `weight` and sums them over the
+  // ranks, in place, like SumGradients (client/gradients/gradient_sum.h), with
+  // its errors. `stream`, a CUstream, is the stream that produces them. If
+  // null, the gradients are ready or are produced in streams that the default
+  // stream waits for. T is float or double.
   template <class T>
   Status Sum(std::span<T> gradients, double weight, void* stream,
              Ranks::Deadline deadline);
 
  private:
   Ranks& ranks_;
-  // Null until the process has loaded the driver.
+  // Null if the process has not loaded the driver.
   std::unique_ptr<GpuGradients> gpu_;
 };
 

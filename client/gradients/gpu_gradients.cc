@@ -48,7 +48,7 @@ class OnGpu final : public Gradients<T> {
                          std::size_t count) override {
     T* const piece = static_cast<T*>(state_.pinned[turn]);
     if (scale_ == 0) {
-      // The sums that this buffer held before are still being copied.
+      // The buffer's previous sums are still being copied.
       UCUDNN_RETURN_IF_ERROR(state_.Wait(stream_, deadline_));
       std::fill_n(piece, count, T(0));
       return piece;
@@ -85,7 +85,7 @@ class OnGpu final : public Gradients<T> {
   bool shares() const override { return shares_; }
 
  private:
-  // Gradients are made in another stream than ours.
+  // Waits for the stream that produces the gradients.
   Status AwaitMade() {
     if (made_) return {};
     UCUDNN_RETURN_IF_ERROR(made_in_ == nullptr
@@ -114,7 +114,7 @@ GpuGradients::GpuGradients(std::unique_ptr<State> state)
     : state_(std::move(state)) {}
 
 GpuGradients::~GpuGradients() {
-  // At the end of the process the driver may be gone, and the memory too.
+  // When the process ends, the driver and the memory may be gone already.
   state_->FreePinned();
   state_->FreeContexts();
   state_->ReleasePrimary();
@@ -132,7 +132,8 @@ Result<std::unique_ptr<GpuGradients>> GpuGradients::Create() {
   const DriverApi& driver = libraries->driver;
   if (driver.PointerGetAttribute == nullptr || driver.MemHostAlloc == nullptr ||
       driver.MemFreeHost == nullptr) {
-    return Fail(Code::kUnimplemented, "the driver has no pinned memory");
+    return Fail(Code::kUnimplemented,
+                "the driver cannot allocate pinned memory");
   }
   return With(driver);
 }
@@ -147,7 +148,7 @@ bool GpuGradients::pins_window() const { return state_->shared != nullptr; }
 
 bool GpuGradients::IsGpuMemory(const void* pointer) const {
   unsigned type = 0;
-  // The driver knows nothing of other memory.
+  // The driver knows only GPU memory and memory that it pinned.
   return pointer != nullptr &&
          state_->driver->PointerGetAttribute(
              &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, DeviceAddress(pointer)) ==

@@ -1,12 +1,12 @@
 #ifndef UCUDNN_CLIENT_GRADIENTS_GPU_GRADIENTS_H_
 #define UCUDNN_CLIENT_GRADIENTS_GPU_GRADIENTS_H_
 
-// Sums gradients that lie in a GPU's memory over the ranks. They go through the
-// host, by pinned memory or what the ranks share: MPI's nonblocking reductions,
-// which alone can be given up, do not take a GPU's memory (Open MPI 4.1, 5.0).
+// Sums gradients in GPU memory over the ranks. They go through the host, in
+// pinned memory or memory that the ranks share: only MPI's nonblocking
+// reductions can be abandoned, and they do not accept GPU memory (Open MPI 4.1,
+// 5.0).
 //
-// This header needs none of CUDA's; a build without cuDNN has this class too,
-// and can make none.
+// This header includes nothing of CUDA; in a build without cuDNN, Create fails.
 
 #include <cstddef>
 #include <memory>
@@ -20,31 +20,32 @@ namespace cudnn {
 struct DriverApi;
 }
 
-// The contexts whose memory it sums outlive it.
+// The contexts of the memory that it sums must outlive it.
 class GpuGradients {
  public:
-  // With the driver of this process. kUnavailable if it has loaded none, so
-  // that nothing is a GPU's; kUnimplemented in a build without cuDNN.
+  // Uses the driver that this process has loaded. kUnavailable if it has loaded
+  // none, so that no memory can be a GPU's; kUnimplemented in a build without
+  // cuDNN.
   static Result<std::unique_ptr<GpuGradients>> Create();
-  // The driver outlives the result.
+  // `driver` must outlive the result.
   static std::unique_ptr<GpuGradients> With(const cudnn::DriverApi& driver);
   ~GpuGradients();
 
-  // After a sum: whether the driver has pinned what the ranks share.
+  // After a sum: whether the driver pinned the memory that the ranks share.
   bool pins_window() const;
-  // Whether `pointer` is memory of a GPU, as only the driver can tell.
+  // Whether `pointer` is GPU memory, according to the driver.
   bool IsGpuMemory(const void* pointer) const;
-  // Waits for all that was enqueued in `stream`, a CUstream.
+  // Waits for everything enqueued in `stream`, a CUstream.
   Status Wait(void* stream, Ranks::Deadline deadline);
 
-  // Collective with SumGradients (client/gradients/gradient_sum.h), whose
-  // errors it has: scales `gradients`, memory of a GPU, and sums them. `stream`
-  // is the CUstream they are made in, which is waited for first; if it is null,
-  // what the default stream would wait for. All else happens in a stream of
-  // ours, beside whatever the GPU does in others. When it returns, the sums are
-  // there. On one rank's own, before any is summed: kResourceExhausted without
-  // pinned memory. kDeadlineExceeded also if the stream does not get so far. T
-  // is float or double.
+  // Collective with SumGradients (client/gradients/gradient_sum.h), with its
+  // errors: multiplies `gradients`, in GPU memory, by `scale` and sums them.
+  // First waits for `stream`, the CUstream that produces them, or, if null, for
+  // what the default stream would wait for. Everything else runs in a separate
+  // stream, concurrently with the GPU's other streams. The sums are complete on
+  // return. Before any value is summed, this rank can fail with
+  // kResourceExhausted (no pinned memory). kDeadlineExceeded also if the stream
+  // does not finish in time. T is float or double.
   template <class T>
   Status ScaleAndSum(Ranks& ranks, T* gradients, std::size_t count,
                      double scale, void* stream, Ranks::Deadline deadline);

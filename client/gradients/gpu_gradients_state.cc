@@ -85,7 +85,7 @@ Status GpuGradients::State::Poll(const Query& query, std::string_view call,
     if (result != CUDA_ERROR_NOT_READY) return Check(result, call);
     if (std::chrono::steady_clock::now() >= deadline) {
       return Fail(Code::kDeadlineExceeded,
-                  "what was enqueued in the gradients' stream did not end "
+                  "the work in the gradients' stream did not finish "
                   "in time");
     }
     if (looks < 1000) {
@@ -147,7 +147,8 @@ Status GpuGradients::State::Enter(
   CUcontext context_of = nullptr;
   if (ask(&context_of, CU_POINTER_ATTRIBUTE_CONTEXT) != CUDA_SUCCESS ||
       context_of == nullptr) {
-    // Memory of a pool has none of its own, and any of the GPU's will do.
+    // Memory from a pool has no context of its own; any context of the GPU will
+    // do.
     UCUDNN_ASSIGN_OR_RETURN(context_of, Primary(gpu));
   }
   UCUDNN_RETURN_IF_ERROR(

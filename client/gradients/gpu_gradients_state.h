@@ -1,9 +1,9 @@
 #ifndef UCUDNN_CLIENT_GRADIENTS_GPU_GRADIENTS_STATE_H_
 #define UCUDNN_CLIENT_GRADIENTS_GPU_GRADIENTS_STATE_H_
 
-// What sums of gradients hold of the driver's
-// (client/gradients/gpu_gradients.h, of whose sources this is a part): pinned
-// memory, and of one context at a time a stream. Made when it is first needed.
+// The driver objects that summing gradients uses (part of
+// client/gradients/gpu_gradients.h): pinned memory and, for one context at a
+// time, a stream. Created when first needed.
 
 #include <array>
 #include <cstddef>
@@ -22,11 +22,11 @@ namespace ucudnn {
 
 struct GpuGradients::State {
   const cudnn::DriverApi* driver = nullptr;
-  std::array<void*, 2> pinned{};  // pieces under way, for any context
-  CUcontext primary = nullptr;    // retained for memory of no known context
+  std::array<void*, 2> pinned{};  // staging buffers, for any context
+  CUcontext primary = nullptr;    // for memory without a context of its own
   CUdevice primary_device = 0;
-  // In one context: the stream of our work, an event in the default stream, and
-  // what ranks share if it could be pinned.
+  // For one context: our stream, an event in the default stream and the ranks'
+  // shared memory, if it could be pinned.
   CUcontext context = nullptr;
   CUstream stream = nullptr;
   CUevent made = nullptr;
@@ -36,41 +36,43 @@ struct GpuGradients::State {
   Status Check(CUresult result, std::string_view call) const;
   Status AllocatePinned(void** memory) const;
 
-  // For the context that is current.
+  // For the current context.
   Status PrepareStream();
 
-  // For the same: whether its copies to and from `window` are as good as pinned
-  // memory's. Others would make the host wait without a bound.
+  // For the current context: whether copies to and from `window` are as
+  // asynchronous as with pinned memory. Other copies would block the host
+  // without a bound.
   bool PrepareShared(const SharedMemory* window);
 
-  // What belongs to `context`.
+  // Frees the objects of `context`.
   void FreeContexts();
   void FreePinned();
-  // MPI or the GPU may still use them.
+  // Leaks the objects: MPI or the GPU may still use them.
   void Abandon();
 
-  // Polled, as waiting in the driver has no bound. `query` is a CUresult() that
-  // says whether what is waited for is ready.
+  // Polls, because the driver's own waits have no bound. `query` returns a
+  // CUresult: whether what is awaited is ready.
   template <class Query>
   Status Poll(const Query& query, std::string_view call,
               Ranks::Deadline deadline) const;
 
   Status Wait(CUstream work, Ranks::Deadline deadline) const;
 
-  // As what is enqueued in the default stream: that waits for other streams,
-  // unless they were made not to be waited for.
+  // Waits for what work in the default stream would wait for: all other streams
+  // except those created non-blocking.
   Status WaitForDefaultStream(Ranks::Deadline deadline) const;
 
-  // The GPU's primary context, which every process has at most one of.
+  // The GPU's primary context; a process has at most one for each GPU.
   Result<CUcontext> Primary(int gpu);
   void ReleasePrimary();
 
-  // Makes the context of `pointer` current in `scope` where none of its GPU is.
+  // If no context of the GPU that has `pointer` is current, makes one current
+  // in `scope`.
   Status Enter(const void* pointer,
                std::optional<cudnn::GpuContext::Scope>* scope);
 };
 
-// A device's address, as the driver has it.
+// The address as the driver's type.
 template <class T>
 CUdeviceptr DeviceAddress(T* pointer) {
   return static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(pointer));

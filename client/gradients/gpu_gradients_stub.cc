@@ -1,4 +1,4 @@
-// A build without cuDNN, which cannot tell a GPU's memory.
+// A build without cuDNN, which cannot recognise GPU memory.
 
 #include "client/gradients/gpu_gradients.h"
 

@@ -73,7 +73,7 @@ class HostGradients final : public Gradients<T> {
   std::array<std::unique_ptr<T[]>, 2> buffers_;
 };
 
-// What ranks share: of each a page with its scale, and two pieces.
+// The shared memory: for each rank, a page with its scale, and two pieces.
 template <class T>
 class Window {
  public:
@@ -93,11 +93,11 @@ class Window {
   std::byte* const data_;
 };
 
-// All ranks' values of a part, in rank order, into this rank's own.
+// Sums all ranks' values of this rank's part, in rank order, into its own.
 template <class T>
 void AddUp(const Ranks& ranks, const Window<T>& window, unsigned turn,
            const Part& part) {
-  constexpr std::size_t kBlock = 2048;  // stays in the first cache
+  constexpr std::size_t kBlock = 2048;  // fits into the L1 cache
   std::array<T, kBlock> sum;
   T* const out = window.piece(ranks.rank(), turn) + part.first;
   for (std::size_t first = 0; first < part.count; first += kBlock) {
@@ -119,15 +119,15 @@ void AddUp(const Ranks& ranks, const Window<T>& window, unsigned turn,
   }
 }
 
-// What was written to the window before is there for all ranks after it.
-Status Meet(Ranks& ranks, Ranks::Deadline deadline) {
+// A barrier after which all ranks see what was written to the window before.
+Status Synchronize(Ranks& ranks, Ranks::Deadline deadline) {
   std::atomic_thread_fence(std::memory_order_release);
   UCUDNN_RETURN_IF_ERROR(ranks.Barrier(deadline));
   std::atomic_thread_fence(std::memory_order_acquire);
   return {};
 }
 
-// A piece is copied out while the one before is summed up.
+// Each piece is copied out while the previous one is being summed.
 template <class T>
 Status SumInWindow(Ranks& ranks, const Window<T>& window, Gradients<T>& mine,
                    Ranks::Deadline deadline) {
@@ -144,13 +144,13 @@ Status SumInWindow(Ranks& ranks, const Window<T>& window, Gradients<T>& mine,
   unsigned turn = 0;
   for (std::size_t first = 0; first < total; first += kPiece, turn ^= 1U) {
     const std::size_t count = std::min(kPiece, total - first);
-    // All have put their piece there, and taken the sums of the one before,
-    // in whose place the next one comes.
+    // All ranks have copied this piece out and the previous sums in, so the
+    // next piece may overwrite those.
     UCUDNN_RETURN_IF_ERROR(mine.Wait());
-    UCUDNN_RETURN_IF_ERROR(Meet(ranks, deadline));
+    UCUDNN_RETURN_IF_ERROR(Synchronize(ranks, deadline));
     UCUDNN_RETURN_IF_ERROR(copy_out(first + kPiece, turn ^ 1U));
     AddUp(ranks, window, turn, PartOf(count, ranks.size(), rank));
-    UCUDNN_RETURN_IF_ERROR(Meet(ranks, deadline));
+    UCUDNN_RETURN_IF_ERROR(Synchronize(ranks, deadline));
     for (int r = 0; r < ranks.size(); ++r) {
       const Part part = PartOf(count, ranks.size(), r);
       if (part.count == 0) continue;
@@ -161,7 +161,7 @@ Status SumInWindow(Ranks& ranks, const Window<T>& window, Gradients<T>& mine,
   return mine.Wait();
 }
 
-// Two pieces are under way at a time: one is staged while the other is summed.
+// Two pieces are in flight: one is staged while the other is summed.
 template <class T>
 Status SumInPieces(Ranks& ranks, Gradients<T>& mine, Ranks::Deadline deadline) {
   constexpr std::size_t kPiece = kPieceBytes / sizeof(T);
@@ -193,13 +193,13 @@ Status SumInPieces(Ranks& ranks, Gradients<T>& mine, Ranks::Deadline deadline) {
     flights[turn].first = first;
     flights[turn].count = count;
   }
-  // In the order in which they were begun.
+  // In the order in which they were started.
   UCUDNN_RETURN_IF_ERROR(land(turn));
   UCUDNN_RETURN_IF_ERROR(land(turn ^ 1U));
   return mine.Wait();
 }
 
-// Below it one reduction of MPI's costs less than two meetings.
+// For less, one MPI reduction costs less than two barriers.
 constexpr std::size_t kLeastShared = std::size_t{64} << 10;
 
 }  // namespace
@@ -222,14 +222,15 @@ Status SumGradients(Ranks& ranks, Gradients<T>& mine,
     return all;
   }
   if (most[1] != -most[2]) {
-    return Fail(Code::kInvalidArgument,
-                "the ranks have {} to {} gradients; all must give as many",
-                -most[2], most[1]);
+    return Fail(
+        Code::kInvalidArgument,
+        "ranks have from {} to {} gradients; all must have the same number",
+        -most[2], most[1]);
   }
   if (most[3] != -most[4]) {
     return Fail(Code::kInvalidArgument,
                 "some ranks have gradients of {} bytes, others of {}; all must "
-                "have one type",
+                "have the same type",
                 -most[4], most[3]);
   }
   const bool all_share = most[5] == 0;
@@ -238,7 +239,7 @@ Status SumGradients(Ranks& ranks, Gradients<T>& mine,
           ? SumInWindow(ranks, Window<T>(window->data()), mine, deadline)
           : SumInPieces(ranks, mine, deadline);
   if (!summed) {
-    // The others wait for pieces that do not come.
+    // The others wait for pieces that will not come.
     ranks.GiveUp();
     mine.Abandon();
   }

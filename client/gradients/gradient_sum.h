@@ -1,16 +1,16 @@
 #ifndef UCUDNN_CLIENT_GRADIENTS_GRADIENT_SUM_H_
 #define UCUDNN_CLIENT_GRADIENTS_GRADIENT_SUM_H_
 
-// Sums gradients over the ranks, each scaled by its rank's weight, in place.
-// They go piece by piece through buffers of ours, because MPI may hold a buffer
-// for good after an error, and the caller's memory may be gone by then. The
-// pieces are alike on all ranks, whatever memory each has its gradients in.
+// Sums gradients over the ranks, each multiplied by its rank's weight, in
+// place. They pass piece by piece through buffers of our own: after an error,
+// MPI may keep using a buffer for ever, and the caller's memory may be freed by
+// then. Pieces are the same on all ranks, whatever memory the gradients are in.
 //
-// There are two ways, of which all ranks take the first that they can:
-//   through memory that ranks of one node share: each puts its piece there,
-//     sums up a part of it over all ranks, in rank order, and takes the others'
-//     parts; small sums do not;
-//   by MPI's own reductions of pieces.
+// There are two methods; all ranks use the first that all of them can:
+//   shared memory, if all ranks are on one node and the sum is not small: each
+//     rank copies its piece there, sums one part of it over all ranks, in rank
+//     order, and copies the other parts' sums back;
+//   MPI's own reductions, piece by piece.
 
 #include <algorithm>
 #include <cstddef>
@@ -22,15 +22,15 @@
 
 namespace ucudnn {
 
-// Of one piece: large enough that latencies do not matter.
+// The size of a piece: large enough that latency does not matter.
 inline constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
 
-// Of one in memory that ranks share: as large as stays in a core's cache until
-// it has been summed up.
+// The size of a piece in shared memory: small enough to stay in a core's cache
+// until it has been summed.
 inline constexpr std::size_t kSharedPieceBytes = std::size_t{512} << 10;
 
-// Values between two of `parts` parts of `total`, equal but for the last ones,
-// and of whole cache lines.
+// Splits `total` values into `parts` parts of whole cache lines, equal except
+// for the last ones.
 struct Part {
   std::size_t first;
   std::size_t count;
@@ -51,24 +51,24 @@ class Gradients {
   virtual ~Gradients() = default;
 
   virtual std::size_t count() const = 0;
-  // By which this rank's are multiplied; with 0 they are not read.
+  // The factor for this rank's gradients; if 0, they are not read.
   virtual double scale() const = 0;
-  // Whatever this rank alone may fail at; called first, once. `window` is what
-  // the ranks share, if anything.
+  // Does everything that can fail on this rank alone; called once, first.
+  // `window` is the memory that the ranks share, or null.
   virtual Status Prepare(const SharedMemory* window) = 0;
   // Scales `count` values from `first` on into buffer `turn`, 0 or 1, which
-  // stays as it is until the next StageScaled for that turn.
+  // stays unchanged until the next StageScaled for that turn.
   virtual Result<T*> StageScaled(unsigned turn, std::size_t first,
                                  std::size_t count) = 0;
-  // Begins to copy `count` values from `first` on to `to`, in the window, not
-  // scaled.
+  // Starts copying `count` values from `first` on to `to`, in the window,
+  // without scaling.
   virtual Status CopyOut(T* to, std::size_t first, std::size_t count) = 0;
-  // Begins to copy `count` sums from the buffer or the window back to `first`.
+  // Starts copying `count` sums from the buffer or the window back to `first`.
   virtual Status CopyIn(const T* from, std::size_t first,
                         std::size_t count) = 0;
   // Returns when all copies have ended.
   virtual Status Wait() = 0;
-  // MPI may hold the buffers: they are lost.
+  // Leaks the buffers, which MPI may still use.
   virtual void Abandon() = 0;
 
   // After Prepare: whether CopyOut and CopyIn can use the window.
@@ -76,15 +76,16 @@ class Gradients {
 };
 
 // Collective. All ranks return the same error if one could not prepare, or if
-// they give unlike numbers of values or types (kInvalidArgument); otherwise the
-// errors of `ranks`, and on a rank that fails in between its own, after which
-// `ranks` are broken and the others run out of time. After an error the values
-// are of no use.
+// their counts or types differ (kInvalidArgument). Otherwise the errors of
+// `ranks`; a rank that fails midway returns its own error, after which `ranks`
+// are broken and the others run into the deadline. After an error the values
+// are unusable.
 template <class T>
 Status SumGradients(Ranks& ranks, Gradients<T>& mine, Ranks::Deadline deadline);
 
-// The same for `values` in memory of the host. With a scale of 0 a rank counts
-// as zeros, whatever it holds. `ready` is what this rank has failed at already.
+// The same for `values` in host memory. A rank with scale 0 contributes zeros,
+// whatever its values are. If `ready` is an error, it counts as this rank's
+// failure to prepare.
 template <class T>
 Status ScaleAndSum(Ranks& ranks, std::span<T> values, double scale,
                    Ranks::Deadline deadline, Status ready = {});

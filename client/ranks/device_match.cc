@@ -10,13 +10,13 @@
 namespace ucudnn {
 namespace {
 
-// Finds as many ranks as possible a GPU that is `free`, by augmenting paths.
+// Matches as many ranks as possible to `free` GPUs, by augmenting paths.
 class Matching {
  public:
-  Matching(const std::vector<RankSight>& ranks, std::set<std::string> free)
+  Matching(const std::vector<VisibleDevices>& ranks, std::set<std::string> free)
       : ranks_(ranks), free_(std::move(free)) {}
 
-  // Whether the rank got one, perhaps by giving others another.
+  // Whether the rank got a GPU; may move other ranks to different ones.
   bool Place(std::size_t rank) {
     tried_.clear();
     return Augment(rank);
@@ -25,7 +25,7 @@ class Matching {
 
  private:
   bool Augment(std::size_t rank) {
-    // Nobody is moved without need.
+    // Take a free GPU if there is one, without moving other ranks.
     for (const std::string& gpu : ranks_[rank].gpus) {
       if (free_.contains(gpu) && rank_of_.emplace(gpu, rank).second) {
         return true;
@@ -41,48 +41,48 @@ class Matching {
     return false;
   }
 
-  const std::vector<RankSight>& ranks_;
+  const std::vector<VisibleDevices>& ranks_;
   const std::set<std::string> free_;
   std::set<std::string> tried_;
   std::map<std::string, std::size_t> rank_of_;
 };
 
-int OrdinalOf(const RankSight& rank, const std::string& uuid) {
+int OrdinalOf(const VisibleDevices& rank, const std::string& uuid) {
   const auto found = std::find(rank.gpus.begin(), rank.gpus.end(), uuid);
   return static_cast<int>(found - rank.gpus.begin());
 }
 
-// The GPU that a rank has asked for or works on; -1: any, or none.
-Result<int> Chosen(const RankSight& rank) {
+// The GPU that a rank requests or uses; -1: any, or the CPU.
+Result<int> Chosen(const VisibleDevices& rank) {
   const int count = static_cast<int>(rank.gpus.size());
-  switch (rank.wish.kind) {
-    case DeviceWish::Kind::kCpu:
+  switch (rank.request.kind) {
+    case DeviceRequest::Kind::kCpu:
       return -1;
-    case DeviceWish::Kind::kAuto:
+    case DeviceRequest::Kind::kAuto:
       return rank.current;
-    case DeviceWish::Kind::kGpuOrdinal:
-      if (rank.wish.ordinal < count) return rank.wish.ordinal;
+    case DeviceRequest::Kind::kGpuOrdinal:
+      if (rank.request.ordinal < count) return rank.request.ordinal;
       return Fail(Code::kInvalidArgument,
-                  "there is no GPU {}; it sees {}, counted from 0",
-                  rank.wish.ordinal, count);
-    case DeviceWish::Kind::kGpuUuid:
+                  "there is no GPU {}; the rank sees {}, counted from 0",
+                  rank.request.ordinal, count);
+    case DeviceRequest::Kind::kGpuUuid:
       break;
   }
-  const int ordinal = OrdinalOf(rank, rank.wish.uuid);
+  const int ordinal = OrdinalOf(rank, rank.request.uuid);
   if (ordinal < count) return ordinal;
-  return Fail(Code::kInvalidArgument, "it does not see {}; it sees {}",
-              rank.wish.uuid,
+  return Fail(Code::kInvalidArgument, "the rank does not see {}; it sees {}",
+              rank.request.uuid,
               count == 0 ? std::string("no GPU")
                          : fmt::format("{}", fmt::join(rank.gpus, ", ")));
 }
 
-void ShareCpus(const std::vector<RankSight>& ranks,
+void ShareCpus(const std::vector<VisibleDevices>& ranks,
                std::vector<DeviceChoice>* choices) {
   std::map<std::string, int> on_host;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     if ((*choices)[r].gpu >= 0) continue;
     (*choices)[r].cpu_index = on_host[ranks[r].host]++;
-    (*choices)[r].cpu_threads = ranks[r].wish.threads;
+    (*choices)[r].cpu_threads = ranks[r].request.threads;
   }
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     if ((*choices)[r].gpu >= 0) continue;
@@ -92,27 +92,27 @@ void ShareCpus(const std::vector<RankSight>& ranks,
 
 }  // namespace
 
-Result<DeviceWish> ParseDeviceWish(std::string_view text) {
-  DeviceWish wish;
-  if (text == "auto") return wish;
+Result<DeviceRequest> ParseDeviceRequest(std::string_view text) {
+  DeviceRequest request;
+  if (text == "auto") return request;
   if (text.starts_with("GPU-") || text.starts_with("MIG-")) {
-    wish.kind = DeviceWish::Kind::kGpuUuid;
-    wish.uuid = text;
-    return wish;
+    request.kind = DeviceRequest::Kind::kGpuUuid;
+    request.uuid = text;
+    return request;
   }
   if (text.starts_with("gpu:")) {
     if (const auto ordinal = ParseInteger(text.substr(4), 0, 1023)) {
-      wish.kind = DeviceWish::Kind::kGpuOrdinal;
-      wish.ordinal = static_cast<int>(*ordinal);
-      return wish;
+      request.kind = DeviceRequest::Kind::kGpuOrdinal;
+      request.ordinal = static_cast<int>(*ordinal);
+      return request;
     }
   }
   if (text == "cpu" || text.starts_with("cpu:")) {
-    wish.kind = DeviceWish::Kind::kCpu;
-    if (text == "cpu") return wish;
+    request.kind = DeviceRequest::Kind::kCpu;
+    if (text == "cpu") return request;
     if (const auto threads = ParseInteger(text.substr(4), 1, 4096)) {
-      wish.threads = static_cast<int>(*threads);
-      return wish;
+      request.threads = static_cast<int>(*threads);
+      return request;
     }
   }
   return Fail(Code::kInvalidArgument,
@@ -122,9 +122,9 @@ Result<DeviceWish> ParseDeviceWish(std::string_view text) {
 }
 
 Result<std::vector<DeviceChoice>> ChooseDevices(
-    const std::vector<RankSight>& ranks) {
+    const std::vector<VisibleDevices>& ranks) {
   std::vector<DeviceChoice> choices(ranks.size());
-  std::map<std::string, int> users;  // of each GPU
+  std::map<std::string, int> users;  // by GPU
   std::set<std::string> free;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     for (const std::string& gpu : ranks[r].gpus) users.emplace(gpu, 0);
@@ -140,7 +140,7 @@ Result<std::vector<DeviceChoice>> ChooseDevices(
   }
   const auto wants_any = [&](std::size_t r) {
     return choices[r].gpu < 0 && !ranks[r].gpus.empty() &&
-           ranks[r].wish.kind == DeviceWish::Kind::kAuto;
+           ranks[r].request.kind == DeviceRequest::Kind::kAuto;
   };
   Matching matching(ranks, std::move(free));
   for (std::size_t r = 0; r < ranks.size(); ++r) {

@@ -1,9 +1,10 @@
 #ifndef UCUDNN_CLIENT_RANKS_DEVICE_MATCH_H_
 #define UCUDNN_CLIENT_RANKS_DEVICE_MATCH_H_
 
-// Which device each rank of a job works on. Ranks that were not told one get
-// GPUs so that no two share one while that can be avoided. GPUs are told apart
-// by UUID: two ranks' "GPU 0" are different ones where the launcher shows each
+// Chooses the device of each rank of a job. Ranks that did not request one are
+// matched to GPUs so that no two share a GPU if that can be avoided. GPUs are
+// identified by UUID: if the launcher shows each rank only a GPU of its own,
+// two ranks' "GPU 0" differ. Pure functions.
 // rank a GPU of its own. Pure functions.
 
 #include <string>
@@ -14,45 +15,46 @@
 
 namespace ucudnn {
 
-// What a rank asks for.
-struct DeviceWish {
+// The device that a rank requests.
+struct DeviceRequest {
   enum class Kind { kAuto, kGpuOrdinal, kGpuUuid, kCpu };
   Kind kind = Kind::kAuto;
-  int ordinal = 0;   // of kGpuOrdinal
-  int threads = 0;   // of kCpu; 0: an even share of the host's cores
-  std::string uuid;  // of kGpuUuid
+  int ordinal = 0;   // for kGpuOrdinal
+  int threads = 0;   // for kCpu; 0: an even share of the host's cores
+  std::string uuid;  // for kGpuUuid
 
-  friend bool operator==(const DeviceWish&, const DeviceWish&) = default;
+  friend bool operator==(const DeviceRequest&, const DeviceRequest&) = default;
 };
 
-// "auto", "gpu:1", "GPU-<uuid>", "cpu", "cpu:4". kInvalidArgument.
-Result<DeviceWish> ParseDeviceWish(std::string_view text);
+// Parses "auto", "gpu:1", "GPU-<uuid>", "MIG-<uuid>", "cpu" or "cpu:4".
+// kInvalidArgument.
+Result<DeviceRequest> ParseDeviceRequest(std::string_view text);
 
-// What a rank tells the others.
-struct RankSight {
+// The devices that a rank sees, and the one that it requests.
+struct VisibleDevices {
   std::string host;
-  DeviceWish wish;
-  std::vector<std::string> gpus;  // the UUIDs it sees, by ordinal
-  int current = -1;  // the ordinal of the GPU it works on already; -1: none
+  DeviceRequest request;
+  std::vector<std::string> gpus;  // UUIDs, by ordinal
+  int current = -1;               // ordinal of the GPU in use already; -1: none
 };
 
-// What a rank is given.
+// The device that a rank gets.
 struct DeviceChoice {
-  int gpu = -1;         // an ordinal of the rank's own; -1: the CPU
-  int cpu_devices = 1;  // into how many parts the host's CPU is divided
-  int cpu_index = 0;    // which of them is the rank's
+  int gpu = -1;         // an ordinal on this rank; -1: the CPU
+  int cpu_devices = 1;  // the number of parts of the host's CPU
+  int cpu_index = 0;    // the index of this rank's part
   int cpu_threads = 0;  // 0: an even share
 
   friend bool operator==(const DeviceChoice&, const DeviceChoice&) = default;
 };
 
-// One choice a rank; the same for the same input. Ranks that work on a GPU
-// already keep it, wishes are granted, and the others are matched to GPUs that
-// nobody has, as many as can be; those that remain share the GPUs that fewest
-// have. A rank that sees no GPU gets its share of the CPU. kInvalidArgument,
-// naming the rank, if a GPU that is asked for is not one it sees.
+// One choice for each rank, deterministic. Ranks that already use a GPU keep
+// it, requests are granted, and as many of the other ranks as possible are
+// matched to free GPUs; the rest share the GPUs with the fewest ranks. A rank
+// that sees no GPU gets a share of the CPU. kInvalidArgument, naming the rank,
+// if it requests a GPU that it does not see.
 Result<std::vector<DeviceChoice>> ChooseDevices(
-    const std::vector<RankSight>& ranks);
+    const std::vector<VisibleDevices>& ranks);
 
 }  // namespace ucudnn
 

@@ -14,43 +14,44 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The slice of its GPU that a rank runs in; none by default.
+// The slice of its GPU that a rank runs on; none by default.
 constexpr Variable<std::int64_t> kSliceVariable = {
     "UCUDNN_SLICE", [](const std::string& text) -> Result<std::int64_t> {
       return ParseGpuSlice(text);
     }};
 
-std::string Encode(const RankSight& sight, const Status& status) {
+std::string Encode(const VisibleDevices& devices, const Status& status) {
   const Json json = {
-      {"host", sight.host},
-      {"kind", static_cast<int>(sight.wish.kind)},
-      {"ordinal", sight.wish.ordinal},
-      {"threads", sight.wish.threads},
-      {"uuid", sight.wish.uuid},
-      {"gpus", sight.gpus},
-      {"current", sight.current},
+      {"host", devices.host},
+      {"kind", static_cast<int>(devices.request.kind)},
+      {"ordinal", devices.request.ordinal},
+      {"threads", devices.request.threads},
+      {"uuid", devices.request.uuid},
+      {"gpus", devices.gpus},
+      {"current", devices.current},
       {"error", status ? std::string() : status.error().message}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-Result<RankSight> Decode(const std::string& text) {
+Result<VisibleDevices> Decode(const std::string& text) {
   try {
     const Json json = Json::parse(text);
     if (const std::string error = json.at("error"); !error.empty()) {
       return Fail(Code::kInvalidArgument, "{}", error);
     }
-    RankSight sight;
-    sight.host = json.at("host");
-    sight.wish.kind = static_cast<DeviceWish::Kind>(json.at("kind").get<int>());
-    sight.wish.ordinal = json.at("ordinal");
-    sight.wish.threads = json.at("threads");
-    sight.wish.uuid = json.at("uuid");
-    sight.gpus = json.at("gpus").get<std::vector<std::string>>();
-    sight.current = json.at("current");
-    return sight;
+    VisibleDevices devices;
+    devices.host = json.at("host");
+    devices.request.kind =
+        static_cast<DeviceRequest::Kind>(json.at("kind").get<int>());
+    devices.request.ordinal = json.at("ordinal");
+    devices.request.threads = json.at("threads");
+    devices.request.uuid = json.at("uuid");
+    devices.gpus = json.at("gpus").get<std::vector<std::string>>();
+    devices.current = json.at("current");
+    return devices;
   } catch (const Json::exception& error) {
-    return Fail(Code::kInvalidArgument, "runs another version of ucudnn: {}",
-                error.what());
+    return Fail(Code::kInvalidArgument,
+                "runs a different version of ucudnn: {}", error.what());
   }
 }
 
@@ -73,7 +74,7 @@ Result<std::unique_ptr<Device>> Open(const DeviceChoice& choice,
   }
   UCUDNN_ASSIGN_OR_RETURN(auto devices, OpenDevices(options));
   if (index >= devices.size()) {
-    return Fail(Code::kInternal, "device {} of {} is not there", index,
+    return Fail(Code::kInternal, "there is no device {} among {}", index,
                 devices.size());
   }
   return std::move(devices[index]);
@@ -84,32 +85,32 @@ Result<std::unique_ptr<Device>> Open(const DeviceChoice& choice,
 Result<RankDevice> OpenRankDevice(Ranks& ranks,
                                   const RankDeviceOptions& options,
                                   Ranks::Deadline deadline) {
-  RankSight mine;
+  VisibleDevices mine;
   mine.host = HostName();
   Status valid;
-  if (auto parsed = ParseDeviceWish(options.device)) {
-    mine.wish = *std::move(parsed);
+  if (auto parsed = ParseDeviceRequest(options.device)) {
+    mine.request = *std::move(parsed);
   } else {
     valid = tl::unexpected<Error>(std::move(parsed).error());
   }
-  if (!options.gpus) mine.wish.kind = DeviceWish::Kind::kCpu;
-  if (mine.wish.threads == 0) mine.wish.threads = options.threads;
-  if (mine.wish.kind != DeviceWish::Kind::kCpu) {
+  if (!options.gpus) mine.request.kind = DeviceRequest::Kind::kCpu;
+  if (mine.request.threads == 0) mine.request.threads = options.threads;
+  if (mine.request.kind != DeviceRequest::Kind::kCpu) {
     GpusSeen seen = SeeGpus();
     mine.gpus = std::move(seen.uuids);
     mine.current = seen.current;
   }
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
                           ranks.AllGather(Encode(mine, valid), deadline));
-  std::vector<RankSight> sights;
+  std::vector<VisibleDevices> visible;
   for (std::size_t r = 0; r < texts.size(); ++r) {
-    Result<RankSight> sight = Decode(texts[r]);
-    if (!sight) return Within(fmt::format("rank {}", r), sight.error());
-    sights.push_back(*std::move(sight));
+    Result<VisibleDevices> decoded = Decode(texts[r]);
+    if (!decoded) return Within(fmt::format("rank {}", r), decoded.error());
+    visible.push_back(*std::move(decoded));
   }
-  // The same on all ranks, an error too.
+  // Returns the same on all ranks, errors included.
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<DeviceChoice> choices,
-                          ChooseDevices(sights));
+                          ChooseDevices(visible));
   Result<std::unique_ptr<Device>> device =
       Open(choices[static_cast<std::size_t>(ranks.rank())], options);
   const Status opened =

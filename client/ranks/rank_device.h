@@ -1,8 +1,8 @@
 #ifndef UCUDNN_CLIENT_RANKS_RANK_DEVICE_H_
 #define UCUDNN_CLIENT_RANKS_RANK_DEVICE_H_
 
-// Opens the device that each rank of a job works on: what it asks for, else a
-// GPU of its own, else a part of its node's CPU (client/ranks/device_match.h).
+// Opens each rank's device: the one it requests, else a GPU of its own, else a
+// part of its node's CPU (client/ranks/device_match.h).
 
 #include <memory>
 #include <string>
@@ -15,12 +15,12 @@
 namespace ucudnn {
 
 struct RankDeviceOptions {
-  std::string device = "auto";  // ParseDeviceWish
-  bool gpus = true;             // false: as if there were none
+  std::string device = "auto";  // see ParseDeviceRequest
+  bool gpus = true;             // false: ignore GPUs
   int cpu_devices = 0;  // parts of a node's CPU; 0: as many as its ranks
-  int threads = 0;      // of each; 0: an even share of the cores
-  // Whether the device lists all algorithms, which takes time, or those that a
-  // job may fall back to.
+  int threads = 0;      // per part; 0: an even share of the cores
+  // Whether the device lists all algorithms, which takes time, or only those
+  // that a job may fall back to.
   bool all_algorithms = false;
 };
 
@@ -29,10 +29,10 @@ struct RankDevice {
   std::unique_ptr<Device> device;
 };
 
-// Collective; the options may differ between ranks, but `cpu_devices` only
-// between nodes. All ranks have their device or all return the first error:
+// Collective. The options may differ between ranks, `cpu_devices` only between
+// nodes. Either all ranks open their device, or all return the first error:
 // those of OpenDevices and ChooseDevices, kUnavailable if MPI fails,
-// kDeadlineExceeded if not all take part in time.
+// kDeadlineExceeded if a rank does not take part in time.
 Result<RankDevice> OpenRankDevice(Ranks& ranks,
                                   const RankDeviceOptions& options,
                                   Ranks::Deadline deadline);

@@ -21,10 +21,10 @@ tl::unexpected<Error> MpiFailure(std::string_view call, int code) {
 
 }  // namespace
 
-// A collective in flight, with all that MPI reads or writes meanwhile.
+// A collective in flight, with all buffers that MPI uses meanwhile.
 struct Ranks::Pending {
   MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Comm comm = MPI_COMM_NULL;  // what a duplication makes
+  MPI_Comm comm = MPI_COMM_NULL;  // the result of a duplication
   std::int64_t length = 0;
   std::string text;
   std::string all;
@@ -47,9 +47,9 @@ Status Ranks::Await(MPI_Request* request, Deadline deadline) {
 
 Status Ranks::AwaitRequest(MPI_Request* request, Deadline deadline,
                            Patience patience) {
-  // Short waits at first, for ranks that are nearly there; longer ones then,
-  // to leave the cores to rank 0. MPI makes progress only while it is asked,
-  // so a large reduction gets many short ones.
+  // Short waits at first, for ranks that are nearly there, then longer ones, to
+  // leave the cores to rank 0. MPI makes progress only inside its calls, so a
+  // large reduction polls many times quickly.
   auto pause = std::chrono::microseconds(1);
   int quick = patience == Patience::kShort ? 20'000 : 0;
   for (;;) {
@@ -87,8 +87,9 @@ Status Ranks::Usable() const {
     return Fail(Code::kFailedPrecondition, "the session is finalised");
   }
   if (!broken_) return {};
-  return Fail(Code::kUnavailable,
-              "the ranks did not agree before and cannot any more");
+  return Fail(
+      Code::kUnavailable,
+      "an earlier collective call failed; the ranks cannot agree any more");
 }
 
 Result<std::unique_ptr<Ranks>> Ranks::Duplicate(MPI_Comm comm,
@@ -99,7 +100,7 @@ Result<std::unique_ptr<Ranks>> Ranks::Duplicate(MPI_Comm comm,
   if (initialized != 0) MPI_Finalized(&finalized);
   if (initialized == 0 || finalized != 0) {
     return Fail(Code::kFailedPrecondition,
-                "MPI is {}; call MPI_Init first, and MPI_Finalize last",
+                "MPI is {}; call MPI_Init before and MPI_Finalize after",
                 initialized == 0 ? "not initialised" : "finalised");
   }
   int inter = 0;
@@ -113,7 +114,7 @@ Result<std::unique_ptr<Ranks>> Ranks::Duplicate(MPI_Comm comm,
   std::unique_ptr<Ranks> ranks(new Ranks);
   MPI_Comm_rank(comm, &ranks->rank_);
   MPI_Comm_size(comm, &ranks->size_);
-  // The caller's handler may end the process.
+  // The caller's error handler may abort the process.
   MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
   MPI_Comm_get_errhandler(comm, &handler);
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
@@ -128,7 +129,7 @@ Result<std::unique_ptr<Ranks>> Ranks::Duplicate(MPI_Comm comm,
   if (code != MPI_SUCCESS) return MpiFailure("MPI_Comm_idup", code);
   UCUDNN_RETURN_IF_ERROR(std::move(made));
   ranks->comm_ = pending->comm;
-  // Whatever goes wrong from here on is ours to report, not to die of.
+  // From here on, report errors instead of aborting.
   MPI_Comm_set_errhandler(ranks->comm_, MPI_ERRORS_RETURN);
   return ranks;
 }
@@ -160,10 +161,10 @@ Result<std::vector<std::string>> Ranks::AllGather(const std::string& mine,
     pending->counts.push_back(static_cast<int>(length));
     pending->offsets.push_back(static_cast<int>(total));
     total += length;
-    // All ranks see the same lengths, so all of them stop here.
+    // All ranks see the same lengths, so all of them return here.
     if (length > kMaxText || total > kMaxText) {
       return Fail(Code::kResourceExhausted,
-                  "the ranks have more than {} bytes to tell each other",
+                  "the ranks' texts have more than {} bytes together",
                   kMaxText);
     }
   }
@@ -185,7 +186,7 @@ Result<std::vector<std::string>> Ranks::AllGather(const std::string& mine,
 }
 
 Result<Status> Ranks::AllOf(const Status& mine, Deadline deadline) {
-  // Empty if all is well; else the code as one character, and the message.
+  // Empty if OK; else the code as one character, followed by the message.
   std::string text;
   if (!mine) {
     text = static_cast<char>(mine.error().code) + mine.error().message;
@@ -212,7 +213,7 @@ Status Ranks::Broadcast(std::string* text, Deadline deadline) {
   UCUDNN_RETURN_IF_ERROR(Await(pending, deadline));
   if (pending->length > kMaxText) {
     return Fail(Code::kResourceExhausted,
-                "rank 0 has {} bytes to tell; up to "
+                "rank 0's text has {} bytes; up to "
                 "{} are accepted",
                 pending->length, kMaxText);
   }
@@ -290,7 +291,7 @@ void Ranks::ForgoWindow() { window_.emplace(); }
 
 void Ranks::GiveUp() {
   broken_ = true;
-  // The mapping stays for good.
+  // Leaks the mapping.
   if (window_) static_cast<void>(window_->release());
 }
 
@@ -324,7 +325,7 @@ template Result<MPI_Request> Ranks::BeginSum(double*, std::size_t);
 
 namespace {
 
-// What MPI has only as a blocking call, whoever makes it.
+// Makes the blocking MPI call that creates a communicator.
 struct Creation {
   MPI_Comm parent = MPI_COMM_NULL;
   MPI_Group group = MPI_GROUP_NULL;
@@ -368,7 +369,7 @@ Result<MPI_Comm> Ranks::Subset(bool in, Deadline deadline) {
       broken_ = true;
       maker.detach();
       return Fail(Code::kDeadlineExceeded,
-                  "the ranks with images did not make their communicator in "
+                  "the ranks with images did not create their communicator in "
                   "time: one is lost");
     }
     maker.join();

@@ -1,14 +1,14 @@
 #ifndef UCUDNN_CLIENT_RANKS_RANKS_H_
 #define UCUDNN_CLIENT_RANKS_RANKS_H_
 
-// The ranks of a job, on a communicator of their own, with collective calls
-// that end by a deadline. If one does not, or MPI fails, the ranks are broken:
-// what MPI still holds is left to it, for it cannot be taken back, and every
-// later call fails at once, so that no rank takes part in the next collective
-// while the others are still in this one. Belongs to one thread at a time.
+// The ranks of a job, on their own communicator, with collective calls that end
+// by a deadline. If a call misses it, or MPI fails, the ranks are broken:
+// requests that MPI still holds are leaked, because they cannot be cancelled,
+// and every later call fails at once, so that no rank enters the next
+// collective while others are still in this one. Used by one thread at a time.
 //
-// Only nonblocking calls of MPI are made, and tested until the deadline; a
-// rank that is lost is noticed by its silence (docs/adr/0008).
+// Uses only nonblocking MPI calls, tested until the deadline; a lost rank is
+// noticed by its silence (docs/adr/0008).
 
 #include <mpi.h>
 
@@ -31,17 +31,17 @@ class Ranks {
   using Deadline = std::chrono::steady_clock::time_point;
 
   // Duplicates `comm`, collectively. kFailedPrecondition if MPI is not
-  // initialised or is finalised, kInvalidArgument if it is not an
+  // initialised or already finalised, kInvalidArgument if `comm` is not an
   // intracommunicator, kDeadlineExceeded if not all ranks call it in time,
   // kUnavailable if MPI fails.
   static Result<std::unique_ptr<Ranks>> Duplicate(MPI_Comm comm,
                                                   Deadline deadline);
-  // Frees the communicator unless MPI is finalised or the ranks are broken.
+  // Frees the communicator, unless MPI is finalised or the ranks are broken.
   ~Ranks() { Close(); }
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
 
-  // Whether nothing has failed so far.
+  // False after any failure.
   bool usable() const { return !broken_; }
   // Frees the communicator, as the destructor does; every later call fails.
   void Close();
@@ -52,61 +52,63 @@ class Ranks {
   // Every rank's text, in rank order. kDeadlineExceeded, kUnavailable.
   Result<std::vector<std::string>> AllGather(const std::string& mine,
                                              Deadline deadline);
-  // The first error that any rank has, naming the rank, the same on all of
-  // them. The outer error is that the ranks cannot agree.
+  // The first rank's error, prefixed with the rank, or OK; the same on all
+  // ranks. The outer error is that the ranks could not agree.
   Result<Status> AllOf(const Status& mine, Deadline deadline);
-  // Rank 0's text, on all ranks. The same errors.
+  // Copies rank 0's text to all ranks. Errors as AllGather.
   Status Broadcast(std::string* text, Deadline deadline);
-  // The greatest of all ranks' numbers. The same errors. What a step can
-  // afford: one reduction of eight bytes.
+  // The maximum of all ranks' numbers. Errors as AllGather. Cheap enough for
+  // every step: one reduction of eight bytes.
   Result<std::int64_t> Max(std::int64_t mine, Deadline deadline);
-  // The same for each of as many numbers as all ranks give.
+  // The element-wise maximum; all ranks give vectors of the same length.
   Result<std::vector<std::int64_t>> MaxOfEach(std::vector<std::int64_t> mine,
                                               Deadline deadline);
 
-  // Returns when all ranks have called it. The same errors.
+  // Returns when all ranks have called it. Errors as AllGather.
   Status Barrier(Deadline deadline);
 
   // Collective: memory that all ranks share, `bytes` for each, in rank order;
-  // null where they cannot, as when they are on several nodes. Made when first
-  // asked for, always for as many bytes; the outcome is kept, and the memory
-  // is there until the ranks are destroyed. Errors: the ranks cannot agree.
+  // null if they cannot share, for example across nodes. Created by the first
+  // call; later calls must ask for the same size and return the same memory,
+  // which lasts until the ranks are destroyed. Errors: the ranks could not
+  // agree.
   Result<SharedMemory*> Window(std::size_t bytes, Deadline deadline);
-  // From now on null, on ranks that all say so: to compare and to test with.
+  // Makes Window return null from now on; all ranks must call it. For tests and
+  // comparisons.
   void ForgoWindow();
 
-  // Begins to sum `values` over the ranks, in place; all ranks give as many.
-  // The values are MPI's until Await returns OK, and after an error for good.
-  // T is float or double.
+  // Starts summing `values` over the ranks, in place; all ranks give the same
+  // count. MPI owns the values until Await returns OK; after an error, for
+  // ever. T is float or double.
   template <class T>
   Result<MPI_Request> BeginSum(T* values, std::size_t count);
   // Waits for the request; kDeadlineExceeded, kUnavailable.
   Status Await(MPI_Request* request, Deadline deadline);
-  // Something has failed on this rank that the others cannot know: they are
-  // left to run out of time. Whoever still works on the window may go on.
+  // Marks the ranks broken after a failure that only this rank knows of; the
+  // others run into their deadline. Others may still use the window.
   void GiveUp();
 
-  // A communicator, the caller's to free, of those ranks that are `in`, in
-  // rank order; MPI_COMM_NULL on the others. Unless everybody is in, MPI has
-  // only a blocking call for it. With MPI_THREAD_MULTIPLE a thread makes that
-  // call, which is left behind if time runs out. Otherwise it follows an
-  // agreement, and waits for ever if one of those ranks is lost within it.
+  // A communicator of the ranks with `in`, in rank order, which the caller
+  // frees; MPI_COMM_NULL on the others. Unless all ranks are in, MPI can only
+  // create it by a blocking call. With MPI_THREAD_MULTIPLE, a thread makes that
+  // call and is left behind if time runs out. Otherwise the call follows an
+  // agreement, and hangs if one of those ranks is lost during it.
   Result<MPI_Comm> Subset(bool in, Deadline deadline);
 
  private:
   struct Pending;
-  // How to wait: the first leaves the cores to others, the second reacts
-  // within microseconds.
+  // How to wait: kLong leaves the cores to others, kShort reacts within
+  // microseconds.
   enum class Patience { kLong, kShort };
 
   Ranks() = default;
-  // Waits for `pending`, which it leaks if time runs out.
+  // Waits for `pending`, which leaks if time runs out.
   Status Await(std::unique_ptr<Pending>& pending, Deadline deadline,
                Patience patience = Patience::kLong);
   Status AwaitRequest(MPI_Request* request, Deadline deadline,
                       Patience patience);
-  // Whether `call` began, given what it returned. The other ranks may have
-  // begun it, so one that failed here leaves the ranks broken.
+  // Checks the code that `call` returned. The other ranks may have started the
+  // call, so a failure here breaks the ranks.
   Status Begun(std::string_view call, int code);
   Status Usable() const;
 
@@ -114,7 +116,7 @@ class Ranks {
   int rank_ = 0;
   int size_ = 1;
   bool broken_ = false;
-  // Unset until it was looked for.
+  // Unset until Window was called.
   std::optional<std::unique_ptr<SharedMemory>> window_;
 };
 

@@ -38,7 +38,8 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::Open(
   if (fstat(file, &found) != 0 || !S_ISREG(found.st_mode) ||
       found.st_size != static_cast<off_t>(size)) {
     close(file);
-    return Fail(Code::kUnavailable, "{} is no memory of {} bytes", path, size);
+    return Fail(Code::kUnavailable, "{} is not shared memory of {} bytes", path,
+                size);
   }
   auto opened = Map(file, size);
   if (opened) (*opened)->Seal();

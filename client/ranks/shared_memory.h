@@ -1,9 +1,9 @@
 #ifndef UCUDNN_CLIENT_RANKS_SHARED_MEMORY_H_
 #define UCUDNN_CLIENT_RANKS_SHARED_MEMORY_H_
 
-// Memory that processes of one node share. It has no name that could outlive
-// them: it is gone with the last process that has mapped it, however it ends.
-// Mapped as zeros; a page is taken where it is first written.
+// Memory that processes of one node share. It has no name in the file system
+// and is freed with the last process that maps it, however that ends. Initially
+// zero; pages are allocated when first written.
 
 #include <cstddef>
 #include <memory>
@@ -15,10 +15,11 @@ namespace ucudnn {
 
 class SharedMemory {
  public:
-  // kResourceExhausted or kUnimplemented, with what the system says.
+  // kResourceExhausted or kUnimplemented, with the system's error.
   static Result<std::unique_ptr<SharedMemory>> Create(std::size_t size);
-  // The memory of a process of the same place() that made it with `size` and
-  // still has it; `path` is that one's. kUnavailable.
+  // Maps the memory that another process with the same Place() created with
+  // this size and has not sealed or freed. `path` is that process's path().
+  // kUnavailable.
   static Result<std::unique_ptr<SharedMemory>> Open(const std::string& path,
                                                     std::size_t size);
   // Unmaps it.
@@ -28,13 +29,13 @@ class SharedMemory {
 
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
-  // Where others find what Create has made, until Seal.
+  // Where other processes can open this memory, until Seal.
   std::string path() const;
-  // Nobody else will open it.
+  // Closes the memory to other processes.
   void Seal();
 
-  // Of this process: equal where processes can open each other's memory, that
-  // is on one node, seeing each other. Empty if the system does not tell.
+  // Identifies the processes that can open each other's memory: those of one
+  // node in one process namespace. Empty if the system does not report it.
   static std::string Place();
 
  private:

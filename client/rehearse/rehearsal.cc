@@ -22,19 +22,21 @@
 namespace ucudnn::rehearse {
 namespace {
 
-// Longer than any rank computes between two meetings of the ranks.
-constexpr std::chrono::minutes kMeeting{30};
+// Longer than any rank computes between two collective calls.
+constexpr std::chrono::minutes kCollectiveTimeout{30};
 
-Ranks::Deadline Soon() { return std::chrono::steady_clock::now() + kMeeting; }
+Ranks::Deadline Soon() {
+  return std::chrono::steady_clock::now() + kCollectiveTimeout;
+}
 
-// The same for a rank that has made something, or failed to.
+// Together, for a rank's Result.
 template <class T>
 Status AllHave(Ranks& ranks, const Result<T>& mine) {
   if (mine) return Together(ranks, Status());
   return Together(ranks, tl::unexpected<Error>(mine.error()));
 }
 
-// One rank's rehearsal; every method is collective.
+// One rank's rehearsal; all methods are collective.
 class Rehearsal {
  public:
   Rehearsal(Ranks& ranks, Options options)
@@ -67,7 +69,7 @@ class Rehearsal {
     };
   }
 
-  // Rank 0 reads the file or asks the coordinator; the others are told.
+  // Rank 0 reads the file or asks the coordinator, and broadcasts the network.
   Status ReadNetwork() {
     std::string layers;
     Status found;
@@ -117,7 +119,7 @@ class Rehearsal {
                     "--network-file to register it",
                     connection->name(), options_.network);
       }
-      // A plan file or the cache may still have a plan.
+      // The plan file or the cache may still have a plan.
       Say(known.error().message);
       return message;
     }
@@ -168,12 +170,12 @@ class Rehearsal {
     }
     if (any) return {};
     return Fail(Code::kUnavailable,
-                "there is nothing to run: {}; --network-file would tell the "
+                "there is nothing to run: {}; --network-file would give the "
                 "layers",
                 session_->reason());
   }
 
-  // Ranks on one device go one after the other, all others at once.
+  // Ranks that share a device run one after the other, the others at once.
   Status InTurns() {
     const std::vector<int>& sharing = session_->ranks_on_device();
     const auto mine = static_cast<std::size_t>(

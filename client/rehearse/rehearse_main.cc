@@ -1,6 +1,6 @@
-// Rehearses a training job: its ranks agree on a plan, run the planned
-// convolutions of an iteration on random data, check them against the
-// undivided ones and compare the time with what was predicted.
+// Rehearses a training job: its ranks agree on a plan, run one iteration's
+// convolutions as planned on random data, check them against undivided ones,
+// and compare the time with the prediction.
 //
 //   mpirun -n 2 --bind-to none ucudnn-rehearse --coordinator localhost:7460
 //       --network vgg16 --batch 64 --workspace-limit 64MiB --check
@@ -25,7 +25,7 @@
 namespace ucudnn::rehearse {
 namespace {
 
-// What the command line says, before it is understood.
+// Command-line arguments before validation.
 struct Arguments {
   Options options;
   std::int64_t batch = 0;
@@ -39,21 +39,21 @@ struct Arguments {
 
 void AddOptions(CLI::App& app, Arguments* args) {
   app.add_option("--coordinator", args->options.coordinator,
-                 "The coordinators to ask; UCUDNN_COORDINATOR unless given")
+                 "Coordinators to call; default: UCUDNN_COORDINATOR")
       ->option_text("HOST:PORT[,...]");
   app.add_option("--network", args->options.network,
-                 "The network's name; that of the file unless given")
+                 "The network's name; default: the one in the file")
       ->option_text("NAME");
   app.add_option("--network-file", args->options.network_file,
-                 "Register this network first: CSV of convolutions, or ONNX")
+                 "Register this network first: convolutions as CSV, or ONNX")
       ->option_text("FILE");
-  app.add_option("--batch", args->batch, "The mini-batch, over all ranks")
+  app.add_option("--batch", args->batch, "The mini-batch size, over all ranks")
       ->required()
       ->check(CLI::Range(std::int64_t{1}, kMaxBatchSize.count()));
   ctl::AddBytesOption(&app, "--workspace-limit", &args->workspace_limit,
-                      "Workspace of each kernel, such as 64MiB");
+                      "Workspace limit for each kernel, such as 64MiB");
   ctl::AddBytesOption(&app, "--total-workspace", &args->total_workspace,
-                      "Workspace of all kernels together");
+                      "Workspace limit for all kernels together");
   ctl::AddBatchPolicyOption(
       &app, "--policy,--batch-policy", "UCUDNN_BATCH_SIZE_POLICY or powerOfTwo",
       [&session = args->options.session](BatchPolicy policy) {
@@ -65,11 +65,11 @@ void AddOptions(CLI::App& app, Arguments* args) {
   app.add_option("--layout", args->layout, "NCHW unless given")
       ->check(CLI::IsMember({"NCHW", "NHWC"}));
   app.add_option("--wait", args->wait_seconds,
-                 "Wait so long for measurements that the plan needs")
+                 "How long to wait for measurements that the plan needs")
       ->option_text("SECONDS")
       ->check(CLI::Range(0, 86'400));
   app.add_option("--iterations", args->options.iterations,
-                 "Iterations to measure, after some to warm up")
+                 "Iterations to measure, after a warm-up")
       ->check(CLI::Range(1, 1'000'000));
   app.add_flag("--check", args->options.check,
                "Compare every kernel's result with the undivided one");
@@ -80,12 +80,13 @@ void AddOptions(CLI::App& app, Arguments* args) {
   app.add_flag("--compare-undivided", args->options.compare_undivided,
                "Also measure the fastest undivided algorithms");
   app.add_option("--cpu-devices", args->options.cpu_devices,
-                 "Without a GPU: parts of each node's CPU; as many as its "
-                 "ranks unless given")
+                 "Without a GPU: parts of each node's CPU; default: one for "
+                 "each of its "
+                 "ranks")
       ->check(CLI::Range(1, 1024));
   app.add_option("--threads", args->options.threads,
-                 "Threads of each part; an even share of the cores unless "
-                 "given")
+                 "Threads of each part; default: an even share of the "
+                 "cores")
       ->check(CLI::Range(1, 4096));
   ctl::AddOutputOption(&app, &args->output);
 }
@@ -138,8 +139,8 @@ Status RunAll(const Arguments& args) {
               report.tolerance);
 }
 
-// Nothing is left half done by a rehearsal that ends: plans are cached in one
-// step. mpirun ends the other ranks.
+// An interrupted rehearsal leaves nothing half done, since plans are cached
+// atomically. mpirun ends the other ranks.
 extern "C" void Interrupted(int signal) {
   constexpr std::string_view kText = "\nucudnn-rehearse: interrupted\n";
   static_cast<void>(!write(STDERR_FILENO, kText.data(), kText.size()));

@@ -43,7 +43,7 @@ std::optional<Timing> TimingFrom(const Json& json) {
   return timing;
 }
 
-// NaN has no JSON: an error that is not a number is told as a huge one.
+// JSON has no NaN, so an error that is not a number is written as a huge one.
 Json ErrorsJson(const std::optional<Errors>& errors) {
   if (!errors) return nullptr;
   Json json = Json::object();
@@ -78,7 +78,8 @@ OptionalTime Slower(const OptionalTime& a, const OptionalTime& b) {
   return std::max(*a, *b);
 }
 
-// What the plan saves: the undivided time, measured if it was, over its own.
+// The plan's speed-up: the undivided time, measured if possible, over the
+// plan's.
 std::optional<double> Gain(const OptionalTime& measured,
                            const OptionalTime& undivided_measured,
                            const OptionalTime& undivided_predicted) {

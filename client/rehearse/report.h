@@ -1,7 +1,8 @@
 #ifndef UCUDNN_CLIENT_REHEARSE_REPORT_H_
 #define UCUDNN_CLIENT_REHEARSE_REPORT_H_
 
-// What a rehearsal found, as its ranks tell it to rank 0 and as it prints it.
+// The results of a rehearsal, as ranks send them to rank 0 and as it prints
+// them.
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,7 +15,7 @@
 
 namespace ucudnn::rehearse {
 
-// One rank's part.
+// One rank's results.
 struct RankReport {
   std::string host;
   std::string device_id;
@@ -26,12 +27,12 @@ struct RankReport {
   std::optional<Timing> measured;
   std::optional<Nanoseconds> undivided_predicted;
   std::optional<Timing> undivided_measured;
-  std::optional<Errors> errors;  // if they were asked for
+  std::optional<Errors> errors;  // if requested
   bool in_turns = false;         // its device is shared with other ranks
   std::vector<std::string> fallbacks;
 };
 
-// Between ranks.
+// For sending from rank to rank.
 std::string Encode(const RankReport& report);
 RankReport DecodeRankReport(const std::string& text);
 
@@ -45,14 +46,14 @@ struct Report {
   std::vector<RankReport> ranks;
 };
 
-// The rank that takes longest decides: times are the largest over the ranks.
+// The slowest rank decides: times are maxima over the ranks.
 struct Total {
   std::optional<Nanoseconds> predicted;
   std::optional<Nanoseconds> measured;
   std::optional<Nanoseconds> undivided_predicted;
   std::optional<Nanoseconds> undivided_measured;
   bool checked = false;
-  bool passed = true;  // every error that was asked for is within tolerance
+  bool passed = true;  // all requested errors are within tolerance
 };
 Total TotalOf(const Report& report);
 

@@ -27,7 +27,7 @@ bool UsesLargeWinograd(const KernelPlan& kernel) {
                      });
 }
 
-// The larger one; once NaN, always NaN.
+// The larger error; NaN if either is NaN.
 double Worse(double a, double b) {
   if (std::isnan(a) || std::isnan(b)) return std::nan("");
   return std::max(a, b);
@@ -45,7 +45,7 @@ double RelativeError(const std::vector<float>& values,
   return largest == 0 ? difference : difference / largest;
 }
 
-// The kernels of a plan, whole; they are what the job runs without it.
+// The plan's kernels undivided, as the job would run them without it.
 Result<std::vector<Kernel>> KernelsOfPlan(const WorkspacePlan& plan) {
   std::vector<Kernel> kernels;
   for (const KernelPlan& kernel : plan.kernels) {
@@ -69,7 +69,7 @@ double Errors::largest() const {
 
 bool Errors::Within(double tolerance) const {
   constexpr double kLargeWinograd = 30;
-  // Written so that NaN is not within.
+  // Written so that NaN is not within tolerance.
   return std::all_of(by_op.begin(), by_op.end(),
                      [&](double e) { return e <= tolerance; }) &&
          large_winograd <= kLargeWinograd * tolerance;
@@ -129,7 +129,8 @@ ConvArgs Workload::Args() const {
 
 Result<std::string> Workload::Run(Executor& executor, std::size_t kernel,
                                   Bytes size) {
-  // All bits set are NaN in every precision: what is not written shows.
+  // All bits set is NaN in every precision, so elements that are not written
+  // show.
   UCUDNN_RETURN_IF_ERROR(device_.Fill(out_.data(), 0xff, size));
   UCUDNN_RETURN_IF_ERROR(executor.Run(kernel, Args()));
   UCUDNN_RETURN_IF_ERROR(device_.Synchronize());
@@ -143,13 +144,14 @@ Result<Errors> Workload::Check(const Progress& progress) {
   auto undivided_plan =
       UndividedPlan(device_, kernels, plan_.batch, plan_.workspace_limit);
   if (!undivided_plan) {
-    // Only divided does it fit into the limit; to compare, more is allowed.
+    // No undivided algorithm fits into the limit; for the comparison, exceed
+    // it.
     undivided_plan = UndividedPlan(device_, kernels, plan_.batch, Bytes::Max());
   }
   UCUDNN_ASSIGN_OR_RETURN(const WorkspacePlan whole, std::move(undivided_plan));
   Errors errors;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
-    // One kernel at a time, so that its workspace is all that is held.
+    // One kernel at a time, so that only its workspace is allocated.
     WorkspacePlan one = whole;
     one.kernels = {whole.kernels[i]};
     UCUDNN_ASSIGN_OR_RETURN(const auto undivided,

@@ -1,8 +1,8 @@
 #ifndef UCUDNN_CLIENT_REHEARSE_WORKLOAD_H_
 #define UCUDNN_CLIENT_REHEARSE_WORKLOAD_H_
 
-// One rank's convolutions of one training iteration on random data: whether
-// the plan computes what the undivided kernels do, and how long it takes.
+// One rank's convolutions of one training iteration, on random data: checks
+// that the plan computes what undivided kernels do, and times it.
 
 #include <array>
 #include <functional>
@@ -21,46 +21,47 @@ namespace ucudnn::rehearse {
 // of an element, relative to the largest element. Negative: no such kernel.
 struct Errors {
   std::array<double, kConvOps.size()> by_op = {-1, -1, -1};
-  // Apart: kernels that run Winograd on filters beyond 3x3, which errs more by
-  // nature. (cuDNN's in FP32: 1.2e-2 on AlexNet's 5x5.)
+  // Separately, kernels that run Winograd on filters larger than 3x3, whose
+  // errors are larger by nature. (cuDNN's in FP32: 1.2e-2 on AlexNet's 5x5.)
   double large_winograd = -1;
 
   double largest() const;
-  // Whether each is within `tolerance`, the last within thirty times as much.
+  // Whether each error is within `tolerance`, the last one within 30 times
+  // that.
   bool Within(double tolerance) const;
 };
 
-// What a correct plan stays within: rounding differs between algorithms.
+// The error that a correct plan stays within: algorithms differ in rounding.
 double Tolerance(Precision precision);
 
 struct Timing {
   Nanoseconds median{0};
-  Nanoseconds spread{0};  // half the distance of the middle quartiles
+  Nanoseconds spread{0};  // half the interquartile range
   int iterations = 0;
 };
 
-// Belongs to one thread, as its device does, which must outlive it.
+// Used by one thread at a time, like its device, which must outlive it.
 class Workload {
  public:
-  // Told how many steps of how many are done.
+  // Called with the steps done and the total.
   using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
 
-  // Makes the plan ready and allocates one buffer each for a, b and out, large
-  // enough for every kernel. kInvalidArgument and others as Executor::Create;
-  // kResourceExhausted if there is not enough memory.
+  // Prepares the plan and allocates one buffer each for a, b and out, large
+  // enough for every kernel. Errors of Executor::Create; kResourceExhausted if
+  // memory runs out.
   static Result<std::unique_ptr<Workload>> Create(Device& device,
                                                   const WorkspacePlan& plan);
 
   const Executor& executor() const { return *executor_; }
 
-  // Runs every kernel as planned and undivided, and compares.
+  // Runs every kernel as planned and undivided, and compares the results.
   Result<Errors> Check(const Progress& progress);
 
-  // The time on the device of all kernels of the plan, one after the other;
-  // the median over `iterations`, after a few to warm up.
+  // The device time of all kernels of the plan, one after the other: the median
+  // over `iterations`, after a warm-up.
   Result<Timing> Measure(int iterations, const Progress& progress);
   // The same for the fastest undivided algorithms within the plan's limit,
-  // which it finds by measuring first.
+  // which it first finds by measuring.
   Result<Timing> MeasureUndivided(int iterations, const Progress& progress);
 
  private:

@@ -1,16 +1,16 @@
 #ifndef UCUDNN_CLIENT_RPC_CONNECTION_H_
 #define UCUDNN_CLIENT_RPC_CONNECTION_H_
 
-// The coordinators as a job and the `ucudnn` command see them: one typed call
-// for each of CoordinatorService's.
+// A connection to the coordinators, for jobs and the `ucudnn` command: one
+// typed method for each call of CoordinatorService.
 //
 //   UCUDNN_ASSIGN_OR_RETURN(const auto coordinator,
 //                           Connection::Open("a:7460,b:7460"));
 //   UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan,
 //                           coordinator->CreatePlan(request));
 //
-// Retries, failover and errors are those of proto/caller.h. Calls may come from
-// any thread. Callers include ucudnn/v1/coordinator.pb.h for the messages.
+// Retries, failover and errors are those of proto/caller.h. Thread safe.
+// Callers include ucudnn/v1/coordinator.pb.h for the messages.
 
 #include <memory>
 #include <stop_token>
@@ -56,21 +56,21 @@ class StatusResponse;
 
 class Connection {
  public:
-  // Connects to nothing yet: the first call does. Errors as ParseCoordinators
-  // (client/config/coordinators.h). When `stop` is requested, calls end with
+  // Does not connect yet; the first call does. Errors of ParseCoordinators
+  // (client/config/coordinators.h). Once `stop` is requested, calls return
   // kCancelled.
   static Result<std::unique_ptr<Connection>> Open(
       std::string_view coordinators,
       std::string_view source = "UCUDNN_COORDINATOR",
       const std::stop_token& stop = {});
-  // The same, with another way to wait.
+  // The same, with another way to wait between attempts.
   static Result<std::unique_ptr<Connection>> Open(std::string_view coordinators,
                                                   std::string_view source,
                                                   const std::stop_token& stop,
                                                   Waiting waiting);
   ~Connection();
 
-  // The coordinators, as they were given.
+  // The list of coordinators, as given.
   const std::string& name() const;
   const std::stop_token& stop() const;
 
@@ -96,7 +96,7 @@ class Connection {
                                         const RetryPolicy& policy = {});
   Result<v1::MeasureProgress> Measure(const v1::MeasureRequest& request,
                                       const RetryPolicy& policy = {});
-  // kUnavailable also if measurements are missing; `policy` says whether to
+  // kUnavailable also if measurements are missing; `policy` decides whether to
   // wait for them.
   Result<v1::Plan> CreatePlan(const v1::PlanRequest& request,
                               const RetryPolicy& policy = {});
@@ -115,7 +115,7 @@ class Connection {
       const v1::AnswerRevisionRequest& request, const RetryPolicy& policy = {});
   Result<v1::FinishJobResponse> FinishJob(const v1::FinishJobRequest& request,
                                           const RetryPolicy& policy = {});
-  // kUnavailable as CreatePlan.
+  // kUnavailable as for CreatePlan.
   Result<v1::JobRevision> ReplanJob(const v1::ReplanJobRequest& request,
                                     const RetryPolicy& policy = {});
   Result<v1::StatusResponse> GetStatus(const RetryPolicy& policy = {});

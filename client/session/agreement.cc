@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Deadline = Ranks::Deadline;
 
-// What each rank tells the others first.
+// What each rank first tells the others.
 struct Hello {
   std::string kind;
   std::string device_id;
@@ -32,7 +32,7 @@ std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// A Status that crosses from rank to rank.
+// A Status as JSON, for sending from rank to rank.
 Json ToJson(const Status& status) {
   if (status) return nullptr;
   return {{"code", static_cast<int>(status.error().code)},
@@ -54,7 +54,7 @@ std::string Encode(const Hello& hello) {
                {"error", ToJson(hello.valid)}});
 }
 
-// Another version's may be anything.
+// A different version's text may be anything.
 Hello DecodeHello(const std::string& text) {
   Hello hello;
   try {
@@ -66,12 +66,12 @@ Hello DecodeHello(const std::string& text) {
     hello.valid = FromJson(json.at("error"));
   } catch (const Json::exception& error) {
     hello.valid = Fail(Code::kInvalidArgument,
-                       "runs another version of ucudnn: {}", error.what());
+                       "runs a different version of ucudnn: {}", error.what());
   }
   return hello;
 }
 
-// The same answer on every rank, for all have the same texts.
+// The same result on every rank, because all have the same texts.
 Status Agree(const std::vector<Hello>& hellos) {
   for (std::size_t r = 0; r < hellos.size(); ++r) {
     if (!hellos[r].valid) {
@@ -86,7 +86,7 @@ Status Agree(const std::vector<Hello>& hellos) {
     for (std::size_t i = 0; i < hellos[0].options.size(); ++i) {
       if (hellos[r].options[i] == hellos[0].options[i]) continue;
       return Fail(Code::kInvalidArgument,
-                  "rank {} has {}, rank 0 has {}; all ranks must give the same",
+                  "rank {} has {}, rank 0 has {}; all ranks must have the same",
                   r, hellos[r].options[i], hellos[0].options[i]);
     }
   }
@@ -112,7 +112,7 @@ Result<RankPlan> UndividedRank(Device& device, const JobRequest& request,
   return plan;
 }
 
-// Random, as RFC 4122 has it.
+// A random UUID (RFC 4122, version 4).
 std::string NewUuid() {
   std::random_device random;
   std::array<std::uint32_t, 4> words{};
@@ -124,7 +124,7 @@ std::string NewUuid() {
                      words[2] & 0xFFFFU, words[3]);
 }
 
-// One rank's steps towards a session; each method is collective.
+// One rank's steps towards a session; all methods are collective.
 class Steps {
  public:
   Steps(Ranks& ranks, const SessionOptions& options, Device& device)
@@ -141,7 +141,7 @@ class Steps {
   }
 
  private:
-  // Tells who is there; checks that all want the same.
+  // Exchanges greetings and checks that all ranks want the same.
   Result<std::vector<Hello>> Meet() {
     Hello mine;
     mine.host = HostName();
@@ -169,7 +169,7 @@ class Steps {
     return hellos;
   }
 
-  // The best plan that all ranks can run.
+  // Chooses the best plan that all ranks can run.
   Status Choose() {
     std::optional<PlanSearch> search;
     if (ranks_.rank() == 0) {
@@ -203,8 +203,8 @@ class Steps {
     return Soon() + options_.ask_within + options_.await_measurements;
   }
 
-  // Where rank 0's next plan is from, with why it is not a better one; the
-  // plan itself on rank 0 alone.
+  // Broadcasts the source of rank 0's next plan and why there is no better one;
+  // the plan itself stays on rank 0.
   Status Offer(std::optional<PlanSearch>& search) {
     std::string head;
     if (search) {
@@ -237,7 +237,7 @@ class Steps {
     return {};
   }
 
-  // Each rank plans for itself, under rank 0's limits.
+  // Each rank plans its own part, under rank 0's limits.
   Result<JobPlan> Undivided() {
     std::string request;
     if (ranks_.rank() == 0) {

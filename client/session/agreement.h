@@ -1,9 +1,9 @@
 #ifndef UCUDNN_CLIENT_SESSION_AGREEMENT_H_
 #define UCUDNN_CLIENT_SESSION_AGREEMENT_H_
 
-// How the ranks of a job come to one plan. Every function is collective and
-// has the same outcome on all ranks, or an error of the ranks'
-// (client/ranks/ranks.h) where they cannot agree.
+// How the ranks of a job agree on a plan. Every function is collective and has
+// the same outcome on all ranks, or an error of client/ranks/ranks.h if they
+// cannot agree.
 
 #include <string>
 #include <vector>
@@ -17,24 +17,25 @@
 
 namespace ucudnn {
 
-// What all ranks know once they have agreed.
+// What all ranks know after they have agreed.
 struct Agreement {
   FoundPlan found;
-  std::string reason;  // Session::reason
+  std::string reason;  // see Session::reason
   SessionConfig config;
   // By rank.
   std::vector<std::string> device_ids;
   std::vector<std::string> hosts;
-  // Rank 0's.
+  // Created by rank 0.
   std::string job_id;
 };
 
-// Errors and bounds as Session::Create.
+// Errors and bounds of Session::Create.
 Result<Agreement> AgreeOnPlan(Ranks& ranks, const SessionOptions& options,
                               Device& device);
 
-// Rank 0's plan on all ranks, if each rank's device can run its part of it;
-// else the first rank's error, inside. `plan` counts on rank 0 alone.
+// Returns rank 0's plan on all ranks, if each rank's device can run its part;
+// otherwise the first rank's error as the inner result. Only rank 0's `plan` is
+// used.
 Result<Result<JobPlan>> ShareIfRunnable(Ranks& ranks, const JobPlan& plan,
                                         Device& device,
                                         Ranks::Deadline deadline);

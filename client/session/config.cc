@@ -7,8 +7,8 @@
 namespace ucudnn {
 namespace {
 
-// Sets `value` from the option or else from the variable; whether either was
-// there.
+// Sets `value` from the option or else from the variable; returns whether
+// either was set.
 template <class T>
 Result<bool> Choose(const std::optional<T>& option,
                     const Environment& environment, const Variable<T>& variable,

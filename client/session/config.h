@@ -20,7 +20,7 @@ struct SessionConfig {
   JobRequest request;  // without the kinds of the ranks' devices
   Network network;
   std::vector<Kernel> kernels;
-  // Whether somebody chose the limits, so that a plan file must keep to them.
+  // Whether the user set limits; a plan file must then respect them.
   bool limits_chosen = false;
   std::string job_name;      // empty: the network's
   std::string coordinators;  // empty: none
@@ -30,22 +30,22 @@ struct SessionConfig {
   std::chrono::milliseconds await_measurements{0};
 };
 
-// kInvalidArgument names the option or the variable, its value and what is
-// accepted. A variable that is set but empty counts as not set.
+// kInvalidArgument names the option or variable, its value and what is
+// accepted. An empty variable counts as unset.
 Result<SessionConfig> ResolveConfig(const SessionOptions& options,
                                     const Environment& environment);
 
-// What options say explicitly, as "name=value" in a fixed order; ranks compare
-// it. The kernels are one value, a hash.
+// The options that are set, as "name=value" in a fixed order, for comparing
+// ranks. The kernels appear as one hash.
 std::vector<std::string> ExplicitOptions(const SessionOptions& options);
 
-// Of which the device `id` is a slice, as "GPU-.../64sm" is one of "GPU-...";
-// `id` itself if it is none.
+// The device of which `id` is a slice: "GPU-..." for "GPU-.../64sm". `id`
+// itself if it is not a slice.
 std::string WholeDevice(const std::string& id);
 
 // 16 hexadecimal digits of the 64-bit FNV-1a hash.
 std::string ShortHash(std::string_view text);
-// One line a kernel: layer, operation and problem.
+// One line for each kernel: layer, operation and problem.
 std::string KernelsText(const std::vector<Kernel>& kernels);
 
 }  // namespace ucudnn

@@ -18,7 +18,7 @@
 namespace ucudnn {
 namespace {
 
-// What is told at once; the log's capacity in a few calls.
+// The most steps in one call; the log's capacity takes a few calls.
 constexpr int kMaxStepsPerCall = 1024;
 constexpr Milliseconds kShortestPause{10};
 constexpr Milliseconds kLongestPause{60'000};
@@ -33,7 +33,7 @@ class JobLink::Worker {
         pause_(options_.report_after) {}
 
   void Start() {
-    // Signals are the program's own matter.
+    // Leave signals to the program's threads.
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -46,7 +46,7 @@ class JobLink::Worker {
 
   std::optional<Offer> TakeOffer() {
     const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock) return std::nullopt;  // next time
+    if (!lock) return std::nullopt;  // try again next time
     return std::exchange(offer_, std::nullopt);
   }
 
@@ -73,7 +73,7 @@ class JobLink::Worker {
   }
 
  private:
-  // One round after the other, until the end; then a last one.
+  // Runs rounds until Finish, then a last one.
   void Run() {
     for (;;) {
       bool ending = false;
@@ -84,17 +84,18 @@ class JobLink::Worker {
       }
       const bool told = Round(ending);
       if (ending) return;
-      // The ranks of a job do not return to a coordinator in step.
+      // Jitter, so that the ranks of a job do not all return to a coordinator
+      // at once.
       const Milliseconds pause = told ? pause_ : Backoff(pause_).Next();
-      // Only a new answer cuts the pause short: one that could not be
-      // delivered waits for the next round, like everything else.
+      // Only a new answer ends the pause early; an undelivered one waits for
+      // the next round, like everything else.
       std::unique_lock lock(mutex_);
       woken_.wait_for(lock, pause, [&] { return ending_ || answered_; });
     }
   }
 
-  // As many calls as are needed, in call_within together. False if something
-  // could not be delivered.
+  // Makes as many calls as needed, within call_within in total. False if
+  // something could not be delivered.
   bool Round(bool last) {
     end_ = std::chrono::steady_clock::now() + options_.call_within;
     if (!Register() || !SendAnswers() || !SendSteps()) return false;
@@ -107,7 +108,7 @@ class JobLink::Worker {
   }
 
   RetryPolicy Policy() const {
-    // A coordinator that is away is asked again in the next round.
+    // The next round tries an unavailable coordinator again.
     return RetryPolicy::OneRound(
         std::max(std::chrono::duration_cast<Milliseconds>(
                      end_ - std::chrono::steady_clock::now()),
@@ -133,7 +134,7 @@ class JobLink::Worker {
         answer = answers_.front();
       }
       const auto sent = connection_->AnswerRevision(answer, Policy());
-      // An answer that the coordinator refuses now it will always refuse.
+      // The coordinator would refuse such an answer again.
       if (!sent && sent.error().code != Code::kNotFound &&
           sent.error().code != Code::kInvalidArgument) {
         return false;
@@ -143,8 +144,8 @@ class JobLink::Worker {
     }
   }
 
-  // Fills the request with what the log has; what was not acknowledged is in it
-  // still. Whether there may be more.
+  // Adds steps from the log to the request, which still holds unacknowledged
+  // ones. Whether there may be more.
   bool Collect() {
     request_.set_job_id(options_.job_id);
     request_.set_rank(options_.rank);
@@ -174,9 +175,9 @@ class JobLink::Worker {
       auto response = connection_->ReportSteps(request_, Policy());
       if (!response) {
         const Code code = response.error().code;
-        // Another database than before: begin anew.
+        // The coordinator has another database than before: register again.
         if (code == Code::kNotFound) registered_ = false;
-        // What it does not accept it will not accept later.
+        // The coordinator would reject these steps again.
         if (code == Code::kInvalidArgument) ForgetSteps();
         return false;
       }
@@ -192,7 +193,7 @@ class JobLink::Worker {
     collected_ = 0;
   }
 
-  // Rank 0 gets the plan of a revision that is news.
+  // Rank 0 fetches the plan of a new revision.
   void Fetch(const v1::JobRevision& newest) {
     if (!options_.registration || newest.revision() <= fetched_ ||
         newest.plan_id() == 0 || !newest.rejected().empty()) {
@@ -220,7 +221,7 @@ class JobLink::Worker {
   const std::unique_ptr<Connection> connection_;
   StepLog log_;
 
-  // The thread's own.
+  // Used by the thread only.
   Milliseconds pause_;
   std::chrono::steady_clock::time_point end_;
   bool registered_ = false;
@@ -233,7 +234,7 @@ class JobLink::Worker {
   bool ending_ = false;
   std::optional<Offer> offer_;
   std::vector<v1::AnswerRevisionRequest> answers_;  // not delivered yet
-  bool answered_ = false;  // an answer has come since the last round began
+  bool answered_ = false;  // there is a new answer since the last round began
 
   std::thread thread_;
 };

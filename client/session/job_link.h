@@ -1,12 +1,11 @@
 #ifndef UCUDNN_CLIENT_SESSION_JOB_LINK_H_
 #define UCUDNN_CLIENT_SESSION_JOB_LINK_H_
 
-// What one rank of a job and the coordinator tell each other while the job
-// runs, by a thread of its own: nobody who trains waits for it. Rank 0
-// registers the job, fetches plans that it shall adopt, and says when it ends;
-// every rank tells how long its steps took. A coordinator that is away is tried
-// again at every report; steps of the meantime are told then, up to
-// StepLog::kCapacity. Knows nothing of MPI.
+// Exchanges data between one rank of a running job and the coordinator, on its
+// own thread, so that training never waits. Rank 0 registers the job, fetches
+// plans for it to adopt and reports its end; every rank reports its step times.
+// If the coordinator is unavailable, every report tries it again and sends the
+// steps of the meantime, up to StepLog::kCapacity. Independent of MPI.
 
 #include <chrono>
 #include <cstdint>
@@ -27,36 +26,36 @@ class JobLink {
     std::string coordinators;
     std::string job_id;
     int rank = 0;
-    // Rank 0's, complete.
+    // Set on rank 0, complete.
     std::optional<v1::RegisterJobRequest> registration;
-    // The longest that one call to the coordinator takes.
+    // The time limit of one call to the coordinator.
     std::chrono::milliseconds call_within{1'000};
-    // Between reports, until the coordinator says otherwise.
+    // The interval between reports, until the coordinator sets another.
     std::chrono::milliseconds report_after{1'000};
   };
 
-  // Starts the thread. Errors as ParseCoordinators
+  // Starts the thread. Errors of ParseCoordinators
   // (client/config/coordinators.h).
   static Result<std::unique_ptr<JobLink>> Start(Options options);
-  // Finish, unless it was called.
+  // Calls Finish unless it was called.
   ~JobLink();
   JobLink(const JobLink&) = delete;
   JobLink& operator=(const JobLink&) = delete;
 
-  // From one thread; waits for nothing.
+  // Call from one thread only. Does not block.
   void Report(std::int64_t revision, Nanoseconds time);
 
-  // A plan that the job shall adopt, with its number in the job.
+  // A plan for the job to adopt, with its revision number in the job.
   struct Offer {
     std::int64_t revision = 0;
     JobPlan plan;
   };
-  // The newest one that was not taken yet; on rank 0 alone there ever is one.
+  // The newest offer that was not taken yet. Only rank 0 receives offers.
   std::optional<Offer> TakeOffer();
-  // Tells what became of it; `rejected` is empty if it was adopted.
+  // Reports the outcome of an offer: empty `rejected` means adopted.
   void Answer(std::int64_t revision, std::string rejected);
 
-  // Tells what is left to tell, and on rank 0 that the job is over; ends the
+  // Sends what is left and, on rank 0, reports the job's end; then stops the
   // thread. Returns within three times call_within.
   void Finish();
 

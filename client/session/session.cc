@@ -81,7 +81,7 @@ std::chrono::steady_clock::time_point Session::Soon() const {
   return std::chrono::steady_clock::now() + agree_within_;
 }
 
-// The same texts on every rank.
+// The texts are the same on every rank.
 void Session::WarnOfSharedDevices() {
   std::map<std::string, std::vector<int>> ranks_of;
   for (std::size_t r = 0; r < devices_.size(); ++r) {
@@ -120,7 +120,8 @@ void Session::StartLink(const std::vector<std::string>& hosts) {
       member.set_host(hosts[r]);
     }
   }
-  // The list was read before, so this starts; and if not, nobody is told.
+  // Create has parsed the list of coordinators already; if starting fails, the
+  // job runs unreported.
   if (auto link = JobLink::Start(std::move(options))) {
     link_ = *std::move(link);
   }
@@ -132,7 +133,7 @@ void Session::ReportStep(std::chrono::duration<double, std::milli> time) {
 }
 
 Status Session::CheckOffer(const JobPlan& plan) const {
-  // What `ucudnn replan` changes may differ from what the job began with.
+  // `ucudnn replan` may change what the job started with.
   JobRequest request = plan_.request;
   request.batch = plan.request.batch;
   request.workspace_limit = plan.request.workspace_limit;
@@ -188,13 +189,13 @@ Result<MPI_Comm> Session::ActiveComm() {
 }
 
 Status Session::Finalize() {
-  // Together, so that nobody frees what another still uses.
+  // A barrier, so that no rank frees what another still uses.
   const Status all = ranks_->Barrier(Soon());
   if (link_ != nullptr) link_->Finish();
   link_.reset();
   UCUDNN_RETURN_IF_ERROR(all);
   ForgetActiveComm();
-  // What it holds of a GPU goes while the program's context is still there.
+  // Free GPU objects while the program's context still exists.
   reducer_ = std::make_unique<AllReducer>(*ranks_);
   ranks_->Close();
   return {};

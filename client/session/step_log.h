@@ -1,8 +1,8 @@
 #ifndef UCUDNN_CLIENT_SESSION_STEP_LOG_H_
 #define UCUDNN_CLIENT_SESSION_STEP_LOG_H_
 
-// How long steps took, from the thread that trains to the one that tells the
-// coordinator. One thread adds, one other takes; neither ever waits.
+// A queue of step times from the training thread to the one that reports them
+// to the coordinator. One thread adds, another takes; neither ever waits.
 
 #include <array>
 #include <atomic>
@@ -16,7 +16,7 @@ namespace ucudnn {
 
 struct TakenStep {
   std::int64_t revision = 1;
-  std::int64_t index = 0;  // of the steps under this revision
+  std::int64_t index = 0;  // of this step under its revision
   Nanoseconds time{0};
 
   friend bool operator==(const TakenStep&, const TakenStep&) = default;
@@ -26,8 +26,8 @@ class StepLog {
  public:
   static constexpr std::size_t kCapacity = 4096;
 
-  // A step under `revision`, which never decreases. Where the log is full, the
-  // step is counted and its time forgotten. No allocation, no lock.
+  // Adds a step under `revision`, which never decreases. If the log is full,
+  // the step is counted and its time dropped. Does not allocate or lock.
   void Add(std::int64_t revision, Nanoseconds time) {
     if (revision != revision_) {
       revision_ = revision;
@@ -40,7 +40,7 @@ class StepLog {
     end_.store(end + 1, std::memory_order_release);
   }
 
-  // The oldest step that was not taken.
+  // Removes and returns the oldest step.
   std::optional<TakenStep> Take() {
     const std::size_t begin = begin_.load(std::memory_order_relaxed);
     if (begin == end_.load(std::memory_order_acquire)) return std::nullopt;
@@ -51,7 +51,7 @@ class StepLog {
 
  private:
   std::array<TakenStep, kCapacity> steps_;
-  // Count all steps ever added and taken.
+  // The numbers of steps ever added and taken.
   alignas(64) std::atomic<std::size_t> end_ = 0;
   std::int64_t revision_ = 1;
   std::int64_t index_ = 0;

@@ -44,10 +44,11 @@ Status CheckOneKernel(const Profile& kernels) {
     if (!names.empty()) names += ", ";
     names += fmt::format("{} {}", kernel.id.layer, Name(kernel.id.op));
   }
-  return Fail(Code::kInvalidArgument,
-              "a front is of one kernel, but {} remain; choose one by layer "
-              "and op: {}",
-              kernels.kernels.size(), names);
+  return Fail(
+      Code::kInvalidArgument,
+      "a front is for one kernel, but {} are selected; choose one by layer "
+      "and op: {}",
+      kernels.kernels.size(), names);
 }
 
 }  // namespace

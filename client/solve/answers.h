@@ -1,8 +1,8 @@
 #ifndef UCUDNN_CLIENT_SOLVE_ANSWERS_H_
 #define UCUDNN_CLIENT_SOLVE_ANSWERS_H_
 
-// The answers of the offline problems that are more than a workspace plan,
-// and their JSON: what `ucudnn solve` prints and the C functions of
+// The answers of the offline problems that are more than a workspace plan, and
+// their JSON, which `ucudnn solve` prints and the C functions of
 // client/include/ucudnn/solve.h return. Pure.
 
 #include <nlohmann/json.hpp>
@@ -31,7 +31,7 @@ struct AssignAnswer {
   std::vector<ShareExplanation> shares;
   std::vector<MarginalGain> gains;
 
-  // Of a GPU's gradient.
+  // The weight of a GPU's gradients: its share of the batch.
   double Weight(std::size_t gpu) const;
 };
 
@@ -39,9 +39,9 @@ struct AssignAnswer {
 Result<AssignAnswer> SolveAssign(std::vector<GpuTimes> gpus, BatchSize batch);
 nlohmann::ordered_json ToJson(const AssignAnswer& answer);
 
-// The front of the one kernel of `kernels`, which must outlive it.
-// kInvalidArgument, naming what could be chosen, unless there is one; errors
-// of solver/micro_batch/pareto.h, naming the kernel.
+// The Pareto front of `kernels`, which must be one kernel and outlive the
+// result. kInvalidArgument, naming the choices, if there is not exactly one;
+// errors of solver/micro_batch/pareto.h, prefixed with the kernel.
 Result<ParetoFront> SolveFront(const Profile& kernels,
                                const WrRequest& request);
 nlohmann::ordered_json ToJson(const ParetoFront& front);

@@ -12,7 +12,7 @@ namespace ucudnn {
 namespace {
 
 using Json = nlohmann::json;
-// Takes a field's value.
+// Stores a field's value.
 using Take = std::function<Status(const Json& value)>;
 
 tl::unexpected<Error> Refuse(const Json& value, std::string_view accepted) {
@@ -36,14 +36,13 @@ Take Number(std::int64_t min, std::int64_t max, std::int64_t* number) {
 
 Take Text(std::string* text) {
   return [=](const Json& value) -> Status {
-    if (!value.is_string()) return Refuse(value, "a text");
+    if (!value.is_string()) return Refuse(value, "a string");
     *text = value.get<std::string>();
     return {};
   };
 }
 
-// Reads the object's fields into where they belong; those in `required` must
-// be there.
+// Stores the object's fields with `known`; those in `required` must be present.
 Status ReadFields(std::string_view text,
                   const std::map<std::string, Take>& known,
                   const std::vector<std::string>& required) {
@@ -60,8 +59,8 @@ Status ReadFields(std::string_view text,
         names += (names.empty() ? "" : ", ") + key;
       }
       return Fail(Code::kInvalidArgument,
-                  "request: no field '{}' is known; there are {}",
-                  Excerpt(name), names);
+                  "request: unknown field '{}'; accepted: {}", Excerpt(name),
+                  names);
     }
     const Status taken = field->second(value);
     if (!taken) return Within("request: " + name, taken.error());

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_CLIENT_SOLVE_REQUEST_H_
 #define UCUDNN_CLIENT_SOLVE_REQUEST_H_
 
-// The requests of client/include/ucudnn/solve.h.
+// Parses the requests of client/include/ucudnn/solve.h.
 
 #include <chrono>
 #include <string>
@@ -35,8 +35,8 @@ struct AllocationRequest {
   std::chrono::milliseconds time_limit = kAllocationTime;
 };
 
-// kInvalidArgument names the field, its value and what is accepted; also for a
-// field that is missing or not known.
+// kInvalidArgument names the field, its value and what is accepted; also for
+// missing and unknown fields.
 Result<DivisionRequest> ParseDivisionRequest(std::string_view text);
 Result<AssignRequest> ParseAssignRequest(std::string_view text);
 Result<AllocationRequest> ParseAllocationRequest(std::string_view text);

@@ -21,7 +21,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr Bytes kMaxFile = 64_MiB;
-// 1: measured on the same operands over and over. 2: without the host's times.
+// Version 1 measured on the same operands repeatedly; version 2 lacked host
+// times.
 constexpr int kVersion = 3;
 
 Json ToJson(const Algorithm& algorithm) {
@@ -30,7 +31,7 @@ Json ToJson(const Algorithm& algorithm) {
           {"precision", Name(algorithm.precision)}};
 }
 
-// Throws what nlohmann::json throws; caught in ParseMeasurements.
+// Throws nlohmann::json exceptions, which ParseMeasurements catches.
 Result<Algorithm> AlgorithmFrom(const Json& json) {
   UCUDNN_ASSIGN_OR_RETURN(
       const Precision precision,
@@ -83,7 +84,7 @@ Result<BatchSize> BatchFrom(const Json& json) {
   return batch;
 }
 
-// What the adaptive policy left; files of before there was one have none.
+// Reads the adaptive policy's fields, which older files lack.
 Status ReadAdaptive(const Json& json, ProblemMeasurements* into) {
   if (!json.contains("singles")) return {};
   for (const Json& row : json.at("singles")) {
@@ -104,7 +105,7 @@ Result<ProblemMeasurements> FromJson(const Json& json, const std::string& kind,
   if (json.at("version") != kVersion || json.at("kind") != kind ||
       json.at("problem") != ToString(problem)) {
     return Fail(
-        Code::kInvalidArgument, "it is of another {}",
+        Code::kInvalidArgument, "it is for another {}",
         json.at("version") != kVersion ? "version" : "device or problem");
   }
   ProblemMeasurements result;
@@ -159,7 +160,7 @@ std::string ToJsonText(const ProblemMeasurements& measurements,
   }
   for (const auto& [algorithm, error] : measurements.errors) {
     Json row = ToJson(algorithm);
-    row["error"] = error;  // null where it is infinite
+    row["error"] = error;  // null if infinite
     json["errors"].push_back(std::move(row));
   }
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -213,14 +214,14 @@ Result<std::unique_ptr<MeasurementFiles::Lock>> MeasurementFiles::Acquire(
   std::filesystem::create_directories(folder_, ignored);
   const std::string path = Path(problem) + ".lock";
   const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (descriptor < 0) return nullptr;  // a folder that only can be read
+  if (descriptor < 0) return nullptr;  // the folder is read-only
   auto lock = std::make_unique<Lock>(descriptor);
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) return nullptr;
     if (std::chrono::steady_clock::now() >= deadline) {
       return Fail(Code::kDeadlineExceeded,
-                  "another process has measured {} for more than {} ms",
+                  "another process is still measuring {} after {} ms",
                   ToString(problem), patience.count());
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -1,10 +1,10 @@
 #ifndef UCUDNN_CLIENT_DROPIN_CACHE_MEASUREMENTS_H_
 #define UCUDNN_CLIENT_DROPIN_CACHE_MEASUREMENTS_H_
 
-// What this machine has measured itself, kept in files that any number of
-// processes share: one for each kind of device and problem,
+// This machine's own measurements, in files that any number of processes share:
+// one for each device kind and problem,
 //   <directory>/measured/<kind>/<problem>.json
-// replaced in one step. A file that cannot be read counts as absent.
+// replaced atomically. An unreadable file counts as absent.
 
 #include <chrono>
 #include <map>
@@ -20,7 +20,8 @@
 
 namespace ucudnn {
 
-// All algorithms on one batch up to a workspace; no points: none could run.
+// All algorithms measured on one batch size, up to a workspace. No points: none
+// could run.
 struct MeasuredBatch {
   Bytes max_workspace;
   std::vector<MeasuredPoint> points;
@@ -28,8 +29,8 @@ struct MeasuredBatch {
   friend bool operator==(const MeasuredBatch&, const MeasuredBatch&) = default;
 };
 
-// What the adaptive policy was asked: all that plans for a mini-batch need
-// under a limit, or under each up to it.
+// A question to the adaptive policy: measure what plans for a mini-batch need
+// under `limit` or, if `each_below`, under every limit up to it.
 struct AdaptiveLook {
   BatchSize batch;
   Bytes limit;
@@ -40,31 +41,33 @@ struct AdaptiveLook {
 
 struct ProblemMeasurements {
   std::map<BatchSize, MeasuredBatch> batches;
-  // Measured without the others of their batch, and what for.
+  // Points measured singly, without the other algorithms of their batch size,
+  // and the adaptive questions that they answer.
   std::vector<MeasuredPoint> singles;
   std::set<AdaptiveLook> looks;
-  // How far an algorithm's result is from the exact one (local/accuracy.h).
+  // The error of each algorithm's result (client/dropin/planner/accuracy.h).
   std::map<Algorithm, double> errors;
 
   friend bool operator==(const ProblemMeasurements&,
                          const ProblemMeasurements&) = default;
 };
 
-// The text of a file, and back. kInvalidArgument if it is another kind's or
-// problem's, or no such text.
+// The text of a file, and its parser. kInvalidArgument if the text is malformed
+// or is about another kind or problem.
 std::string ToJsonText(const ProblemMeasurements& measurements,
                        const std::string& kind, const ConvProblem& problem);
 Result<ProblemMeasurements> ParseMeasurements(std::string_view text,
                                               const std::string& kind,
                                               const ConvProblem& problem);
 
-// The files of one kind of device. Thread safe.
+// The files of one device kind. Thread safe.
 class MeasurementFiles {
  public:
-  // No `directory`: nothing is kept, and nothing locked.
+  // With an empty `directory`, nothing is read, written or locked.
   MeasurementFiles(const std::string& directory, std::string kind);
 
-  // Held by one process at a time; the system lets go of it when that dies.
+  // A file lock, held by one process at a time. The system releases it when the
+  // process ends.
   class Lock {
    public:
     explicit Lock(int descriptor) : descriptor_(descriptor) {}
@@ -76,20 +79,20 @@ class MeasurementFiles {
     int descriptor_;
   };
 
-  // Empty if there is no such file, or none that can be read.
+  // Empty if there is no readable file.
   ProblemMeasurements Read(const ConvProblem& problem) const;
   // Errors of ReplaceFile (base/files/file.h).
   Status Write(const ConvProblem& problem,
                const ProblemMeasurements& measurements) const;
-  // Waits for who else measures `problem`. Null without a directory or where
-  // none can be written; kDeadlineExceeded after `patience`.
+  // Waits while another process measures `problem`. Null if there is no
+  // directory or it is not writable; kDeadlineExceeded after `patience`.
   Result<std::unique_ptr<Lock>> Acquire(const ConvProblem& problem,
                                         std::chrono::milliseconds patience);
 
  private:
   std::string Path(const ConvProblem& problem) const;
 
-  std::string folder_;  // empty: none
+  std::string folder_;  // empty: no files
   std::string kind_;
 };
 

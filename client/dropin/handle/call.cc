@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMaxDims = 5;
 
-// Where things are in the words of a key.
+// Offsets in a key's words.
 enum Word : std::size_t {
   kOp = 0,
   kLayer = 1,         // two words
@@ -40,7 +40,7 @@ bool ReadTensor(const CudnnApi& api, cudnnTensorDescriptor_t descriptor,
   return true;
 }
 
-// Whether TF32 is switched off for all of NVIDIA's libraries.
+// Whether NVIDIA_TF32_OVERRIDE switches TF32 off for all NVIDIA libraries.
 bool IsTf32Off() {
   static const bool off = [] {
     const char* value = std::getenv("NVIDIA_TF32_OVERRIDE");
@@ -49,7 +49,7 @@ bool IsTf32Off() {
   return off;
 }
 
-// The arithmetic that a convolution descriptor admits.
+// The arithmetic that a convolution descriptor allows.
 Result<Precision> PrecisionOf(cudnnDataType_t data, cudnnDataType_t compute,
                               cudnnMathType_t math) {
   switch (data) {
@@ -58,7 +58,7 @@ Result<Precision> PrecisionOf(cudnnDataType_t data, cudnnDataType_t compute,
       return math == CUDNN_FMA_MATH || IsTf32Off() ? Precision::kFp32
                                                    : Precision::kTf32;
     case CUDNN_DATA_HALF:
-      // There is no name for 16-bit data kept off the matrix units.
+      // There is no Precision for 16-bit data without tensor cores.
       if (math == CUDNN_FMA_MATH) break;
       if (compute == CUDNN_DATA_HALF) return Precision::kTrueHalf;
       if (compute == CUDNN_DATA_FLOAT) return Precision::kPseudoHalf;
@@ -76,8 +76,8 @@ Result<Precision> PrecisionOf(cudnnDataType_t data, cudnnDataType_t compute,
               static_cast<int>(math));
 }
 
-// Whether a tensor of the key is exactly `shape`. Strides of dimensions with
-// one element do not matter.
+// Whether a tensor of the key has exactly this shape. Strides of dimensions of
+// extent 1 are ignored.
 bool IsShape(const std::int32_t* words, const TensorShape& shape) {
   if (words[1] != shape.rank) return false;
   for (int i = 0; i < shape.rank; ++i) {
@@ -150,10 +150,10 @@ Result<CallShape> ShapeOf(const CallKey& key) {
     return Fail(Code::kUnimplemented, "{} dimensions", rank);
   }
   if (w[kInput] != w[kFilter] || w[kInput] != w[kOutput]) {
-    return Fail(Code::kUnimplemented, "tensors of unlike types");
+    return Fail(Code::kUnimplemented, "tensors of different types");
   }
   if (w[kMode] != CUDNN_CROSS_CORRELATION) {
-    return Fail(Code::kUnimplemented, "a filter that is flipped");
+    return Fail(Code::kUnimplemented, "a flipped filter");
   }
   CallShape shape;
   ConvProblem& problem = shape.problem;

@@ -1,9 +1,9 @@
 #ifndef UCUDNN_CLIENT_DROPIN_HANDLE_CALL_H_
 #define UCUDNN_CLIENT_DROPIN_HANDLE_CALL_H_
 
-// What a program tells cuDNN by the descriptors of a convolution: read by value
-// each time, because descriptors may change between two calls, and turned into
-// a problem of ours once.
+// Describes a convolution call by its cuDNN descriptors. They are read by value
+// on every call, because a program may change them between calls, and converted
+// to a ConvProblem once for each distinct value.
 
 #include <cudnn.h>
 
@@ -22,10 +22,10 @@ namespace ucudnn::cudnn {
 
 // The descriptors of a call.
 struct CallDescriptors : LegacyDescriptors {
-  std::int64_t layer = 0;  // the caller's number for it; 0: not told
+  std::int64_t layer = 0;  // the caller's layer number; 0: none
 };
 
-// All that the descriptors say. Equal keys, equal convolutions.
+// Everything that the descriptors contain. Equal keys mean equal convolutions.
 struct CallKey {
   static constexpr std::size_t kWords = 50;
   std::array<std::int32_t, kWords> words = {};
@@ -35,8 +35,8 @@ struct CallKeyHash {
   std::size_t operator()(const CallKey& key) const;
 };
 
-// About 0.2 us, no allocation. False if cuDNN does not tell: a descriptor is
-// null or not set.
+// Takes about 0.2 us and does not allocate. False if cuDNN does not report the
+// values: a descriptor is null or not set.
 bool ReadKey(const CudnnApi& api, const CallDescriptors& descriptors,
              CallKey* key);
 
@@ -44,10 +44,10 @@ struct CallShape {
   ConvProblem problem;
   BatchSize batch;
 };
-// kUnimplemented, saying why, for what we leave to cuDNN: data other than
-// float, half and bfloat16, tensors that are not packed as NCHW or NHWC, data
-// and filter laid out differently, flipped filters, arithmetic that we have no
-// name for, shapes that do not belong together.
+// kUnimplemented, with the reason, for convolutions that are left to cuDNN:
+// data other than float, half and bfloat16, tensors not packed as NCHW or NHWC,
+// data and filter in different layouts, flipped filters, arithmetic without a
+// Precision, inconsistent shapes.
 Result<CallShape> ShapeOf(const CallKey& key);
 
 }  // namespace ucudnn::cudnn

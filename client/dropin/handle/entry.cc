@@ -10,8 +10,8 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// What cuDNN's heuristics name first of what solves the whole batch within
-// `limit`. False if there is nothing.
+// cuDNN's first suggestion that runs the whole batch within `limit`. False if
+// there is none.
 bool FindAlgorithm(const CudnnApi& api, cudnnHandle_t handle,
                    const LegacyDescriptors& descriptors, std::size_t limit,
                    int* algorithm) {
@@ -19,8 +19,8 @@ bool FindAlgorithm(const CudnnApi& api, cudnnHandle_t handle,
   std::vector<LegacySuggestion> suggestions;
   (void)QuerySuggestions(api, handle, descriptors, &suggestions);
   for (const LegacySuggestion& suggestion : suggestions) {
-    // Its arithmetic may be another one than the descriptor's, which is what
-    // a call will have: so cuDNN is asked again.
+    // A suggestion may be for other arithmetic than the descriptor's, which
+    // calls use. So ask cuDNN for its size with the descriptor.
     std::size_t size = 0;
     if (QueryWorkspace(api, handle, descriptors, suggestion.algorithm, &size) ==
             CUDNN_STATUS_SUCCESS &&
@@ -74,8 +74,8 @@ bool TryOffer(cudnnHandle_t handle, const CallDescriptors& d, std::size_t most,
   return true;
 }
 
-// What a program that asks for the workspace of an algorithm was offered, or is
-// now.
+// The offer behind the algorithm whose workspace a program asks for, made now
+// or before.
 bool TrySize(cudnnHandle_t handle, const CallDescriptors& d, Offer* offer) {
   HandleState* const state = StateOf(handle);
   if (state == nullptr) return false;
@@ -102,13 +102,13 @@ cudnnStatus_t StatusOf(const Error& error) {
   }
 }
 
-// Whether the convolution was enqueued; if not, `*status` says what became of
-// it, or nothing was done.
+// Whether ucudnn handled the convolution, with the result in `*status`. If not,
+// and `*begun` is false, nothing was enqueued.
 bool TryConvolve(cudnnHandle_t handle, const CallDescriptors& d,
                  const Execution& e, cudnnStatus_t* status, bool* begun) {
   if (e.alpha == nullptr || e.beta == nullptr || e.a == nullptr ||
       e.b == nullptr || e.out == nullptr) {
-    return false;  // cuDNN says what is wrong
+    return false;  // cuDNN reports the error
   }
   HandleState* const state = StateOf(handle);
   if (state == nullptr) return false;

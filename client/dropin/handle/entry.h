@@ -1,11 +1,10 @@
 #ifndef UCUDNN_CLIENT_DROPIN_HANDLE_ENTRY_H_
 #define UCUDNN_CLIENT_DROPIN_HANDLE_ENTRY_H_
 
-// What happens when a program calls one of cuDNN's functions for convolutions,
-// by the drop-in handle or through the preload shim. `plain` calls cuDNN with
-// what the program gave; it is how everything ends that we do not do better.
-//
-// Nothing throws, nothing ends the process.
+// The entry points for cuDNN's convolution functions, shared by the drop-in
+// handle and the preload shim. `plain` calls cuDNN with the program's
+// arguments; it runs whenever ucudnn has nothing better. Nothing throws or ends
+// the process.
 
 #include <cudnn.h>
 
@@ -41,14 +40,14 @@ class Callable<R(Args...)> {
   R (*call_)(const void*, Args...);
 };
 
-// What cuDNN names first when it is asked for an algorithm.
+// cuDNN's first choice of algorithm for a call.
 struct OwnChoice {
   OwnCall call;
   std::size_t workspace = 0;
 };
 
-// What a program is offered for a convolution: the division's time, the
-// workspace that it must bring, and an algorithm that it shall ask for.
+// A division offered to the program: its time, the workspace to bring, and the
+// algorithm under whose name to ask for it.
 struct Offer {
   int algorithm = 0;
   std::size_t workspace = 0;
@@ -57,15 +56,15 @@ struct Offer {
   bool deterministic = false;
 };
 
-// False if there is none. Needs `most` bytes at most, and no more than the
-// handle's limit; without one, no more than cuDNN's own choice, or than
-// kDefaultWorkspaceLimit if that is more, and then it is faster than that
-// choice. `own` is null if cuDNN names nothing.
+// False if there is no offer. An offer needs at most `most` bytes and at most
+// the handle's limit. Without a limit, it needs no more than cuDNN's own choice
+// (or kDefaultWorkspaceLimit, if that is more) and is faster than that choice.
+// `own` is null if cuDNN names no algorithm.
 bool MakeOffer(cudnnHandle_t handle, const CallDescriptors& descriptors,
                std::size_t most, const OwnChoice* own, Offer* offer);
 
-// cudnn(Get|Find)Convolution*Algorithm(_v7|Ex): the offer first, if there is
-// one, then what cuDNN gives, as many as were asked for.
+// cudnn(Get|Find)Convolution*Algorithm(_v7|Ex): lists the offer first, if there
+// is one, then cuDNN's results, `requested` in total at most.
 template <class Perf, class Plain>
 cudnnStatus_t Algorithms(cudnnHandle_t handle,
                          const CallDescriptors& descriptors, std::size_t most,
@@ -102,15 +101,16 @@ cudnnStatus_t Algorithms(cudnnHandle_t handle,
   return CUDNN_STATUS_SUCCESS;
 }
 
-// cudnnGetConvolution*WorkspaceSize: the offer's for the algorithm that it
-// names, cuDNN's for any other. Where no limit is named, only what was offered
-// before is: else a program that has an algorithm of its own, or asks how much
-// all of them need, would bring too little for it.
+// cudnnGetConvolution*WorkspaceSize: the offer's workspace for the algorithm
+// that names the offer, cuDNN's for any other. Without a limit, only offers
+// already made count: otherwise a program that uses an algorithm of its own
+// choice, or asks for the size of all algorithms, would bring too little
+// workspace.
 cudnnStatus_t WorkspaceSize(cudnnHandle_t handle,
                             const CallDescriptors& descriptors, int algorithm,
                             std::size_t* size, Callable<cudnnStatus_t()> plain);
 
-// cudnnConvolutionForward and its siblings; operands as in ConvArgs.
+// cudnnConvolutionForward and its counterparts; operands as in ConvArgs.
 struct Execution {
   int algorithm = 0;
   const void* alpha = nullptr;

@@ -11,7 +11,7 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// The question to the coordinators that the settings name; none without any.
+// Asks the coordinators in the settings; empty if there are none.
 LocalPlanner::Ask AskOf(const DropInSettings& settings,
                         const std::string& kind) {
   if (settings.coordinators.empty()) return {};
@@ -40,14 +40,14 @@ GpuShare::GpuShare(const Libraries& libraries, std::unique_ptr<Device> device,
   if (named) {
     named_ = *std::move(named);
   } else {
-    std::fprintf(stderr, "ucudnn: the network is not known beforehand: %s\n",
+    std::fprintf(stderr, "ucudnn: the network file is not used: %s\n",
                  named.error().message.c_str());
   }
 }
 
 Result<std::shared_ptr<GpuShare>> GpuShare::Of(CUcontext context,
                                                const DropInSettings& settings) {
-  // Never destroyed: handles may outlive the end of main.
+  // Never destroyed: handles may outlive main.
   static auto& mutex = *new std::mutex;
   static auto& shares = *new std::map<CUcontext, std::weak_ptr<GpuShare>>;
   const std::lock_guard lock(mutex);
@@ -107,14 +107,14 @@ Result<GpuShare::Segment> GpuShare::SegmentOf(
 
 Result<std::vector<KernelPlan>> GpuShare::Divide(Bytes total) {
   auto plans = planner_.Divide(slots_.Kernels(), total, Bench());
-  // Kernels that may never run are no reason to do without the others.
+  // Kernels that may never run must not keep the others from being planned.
   if (plans || !slots_.DropReserved()) return plans;
   return planner_.Divide(slots_.Kernels(), total, Bench());
 }
 
 Status GpuShare::DivideAnew() {
   const std::lock_guard lock(device_mutex_);
-  // Nothing may still be using the segments.
+  // Wait until no work uses the segments.
   if (const CUresult waited = libraries_.driver.CtxSynchronize();
       waited != CUDA_SUCCESS) {
     return tl::unexpected<Error>(
@@ -128,12 +128,12 @@ Status GpuShare::DivideAnew() {
     }
     const std::uint64_t next = epoch() + 1;
     if (end > arena_.size()) {
-      // Whatever happens, nobody has a segment of the old arena any more.
+      // Invalidate all segments of the old arena, whatever happens next.
       epoch_.store(next, std::memory_order_release);
       arena_.Reset();
       auto arena = device_->Allocate(end);
       if (!arena) {
-        // Memory is short: rather less than nothing.
+        // Out of memory: try a smaller arena.
         if (arena.error().code != Code::kResourceExhausted) {
           return tl::unexpected<Error>(std::move(arena).error());
         }

@@ -1,15 +1,16 @@
 #ifndef UCUDNN_CLIENT_DROPIN_HANDLE_GPU_SHARE_H_
 #define UCUDNN_CLIENT_DROPIN_HANDLE_GPU_SHARE_H_
 
-// What the cuDNN handles of one GPU context in this process share: the planner,
-// the device it measures on and, under UCUDNN_TOTAL_WORKSPACE_SIZE (WD), the
-// arena in which each kernel has a segment of its own.
+// State that the cuDNN handles of one GPU context in this process share: the
+// planner, the device it measures on and, under UCUDNN_TOTAL_WORKSPACE_SIZE
+// (WD), the arena in which each kernel has its own segment.
 //
-// A kernel that nobody announced (local/segments.h), and that is not of the
-// network that the job names either, is divided in when it first runs: then all
-// segments move, after the work that uses them has ended.
+// A kernel that was neither announced (client/dropin/planner/segments.h) nor
+// belongs to the network that the job names joins the division when it first
+// runs. All segments then move, after the work that uses them has ended.
 //
-// Thread safe. The context is current in every call, and captures nothing.
+// Thread safe. The context must be current in every call and must not be
+// capturing a graph.
 
 #include <atomic>
 #include <cstdint>
@@ -31,12 +32,12 @@ namespace ucudnn::cudnn {
 
 class GpuShare {
  public:
-  // The share of a context, made when it is first asked for and freed with the
-  // last who holds it. kUnavailable and others as OpenCudnnDeviceIn.
+  // The share of a context: created on first request, freed with its last
+  // owner. kUnavailable and other errors of OpenCudnnDeviceIn.
   static Result<std::shared_ptr<GpuShare>> Of(CUcontext context,
                                               const DropInSettings& settings);
 
-  // WR. LocalPlanner's.
+  // WR; as LocalPlanner.
   Result<KernelPlan> Plan(const ConvProblem& problem, BatchSize batch,
                           Bytes limit);
   Result<bool> Beats(const KernelPlan& plan, BatchSize batch,
@@ -48,21 +49,21 @@ class GpuShare {
     KernelPlan plan;  // with its offset in the arena
     void* workspace = nullptr;
     Bytes size;
-    std::uint64_t epoch = 0;  // holds as long as epoch() is this
+    std::uint64_t epoch = 0;  // valid while epoch() equals this
   };
-  // Takes a kernel into account from the next division on. Measures it.
-  // Errors of LocalPlanner::Plan.
+  // Includes a kernel in the next division, and measures it. Errors of
+  // LocalPlanner::Plan.
   Status Announce(const Owner& owner, const LocalPlanner::Kernel& kernel);
-  // The owner's segment; divides anew if it has none yet, with all kernels of
-  // the named network. `tells_layers`: layers alike are told apart.
+  // The owner's segment. If it has none yet, divides again, with all kernels of
+  // the named network. `tells_layers`: layers of equal shape are distinguished.
   Result<Segment> SegmentOf(const Owner& owner,
                             const LocalPlanner::Kernel& kernel,
                             bool tells_layers);
-  // Changes with every division. Segments hold still while a reader holds
+  // Changes with every division. Segments do not move while a reader holds
   // `arena_mutex()` shared.
   std::uint64_t epoch() const { return epoch_.load(std::memory_order_acquire); }
   std::shared_mutex& arena_mutex() { return arena_mutex_; }
-  // The handle is gone.
+  // Drops a destroyed handle's kernels.
   void Forget(const void* handle);
 
   const DropInSettings& settings() const { return planner_.settings(); }
@@ -77,7 +78,7 @@ class GpuShare {
   const Libraries& libraries_;
   const std::unique_ptr<Device> device_;
   LocalPlanner planner_;
-  // Of the device and the planner; taken after arena_mutex_ where both are.
+  // Guards the device and the planner. Locked after arena_mutex_.
   std::mutex device_mutex_;
   std::shared_mutex arena_mutex_;
   std::atomic<std::uint64_t> epoch_ = 1;

@@ -1,10 +1,11 @@
-// The overloads of ucudnn/handle.h: each is an entry point (entry.h) whose
+// The overloads of ucudnn/handle.h. Each is an entry point (entry.h) whose
 // `plain` is cuDNN's function.
 
 #include "client/dropin/handle/handle_state.h"
 #include "client/dropin/handle/operations.h"
 #include "device/cudnn/driver/libraries.h"
-// After those that take the addresses of cuDNN's functions, which it overloads.
+// Included after the headers that take the addresses of the cuDNN functions
+// that it overloads.
 #include "ucudnn/handle.h"
 
 using ucudnn::Bytes;
@@ -14,7 +15,7 @@ using ucudnn::cudnn::ForwardCall;
 
 namespace {
 
-// cuDNN's functions; null where it, or the driver, is not there.
+// cuDNN's functions; null if cuDNN or the driver cannot be loaded.
 const ucudnn::cudnn::CudnnApi* Cudnn() {
   static const ucudnn::cudnn::CudnnApi* const api =
       []() -> const ucudnn::cudnn::CudnnApi* {
@@ -37,7 +38,7 @@ cudnnStatus_t cudnnCreate(UcudnnHandle_t* handle) {
   const cudnnStatus_t status = real(&made);
   if (status != CUDNN_STATUS_SUCCESS) return status;
   *handle = made;
-  // Here the handle's context is current.
+  // The handle's context is current here.
   (void)ucudnn::cudnn::StateOf(made);
   return CUDNN_STATUS_SUCCESS;
 }

@@ -14,13 +14,13 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// Divisions that are kept of one convolution: for limits, or for streams.
+// The most divisions kept for one convolution, for different limits or streams.
 constexpr std::size_t kMaxPrepared = 16;
-// After so many failures a convolution is left to cuDNN for good.
+// After this many failures a convolution is left to cuDNN for good.
 constexpr int kMaxFailures = 3;
 
-// For this thread, lets calls that a capture of another thread's would forbid
-// be made: they do not belong to it.
+// Allows calls on this thread that another thread's graph capture would forbid;
+// they are not part of that graph.
 class RelaxedCapture {
  public:
   explicit RelaxedCapture(const DriverApi& driver) : driver_(driver) {
@@ -44,11 +44,12 @@ std::string Describe(const KernelPlan& plan) {
   return text;
 }
 
-// The name of the program's own call; none if it is not one that is listed, and
-// so measured, for the problem.
+// The Algorithm of the program's own call; nullopt if the problem's list, and
+// so its measurements, lack it.
 std::optional<Algorithm> NameOf(const ConvProblem& problem,
                                 const OwnCall& own) {
-  // For 16-bit data they are one; float data is not listed with it.
+  // For 16-bit data the two math types mean the same; for float data only one
+  // is listed.
   const cudnnMathType_t math =
       own.math == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION &&
               ElementBytes(problem.precision) == 2
@@ -64,7 +65,7 @@ std::optional<Algorithm> NameOf(const ConvProblem& problem,
                    found->precision};
 }
 
-// All handles that we know, and the environment, read once.
+// All known handles, and the environment, which is read once.
 class Registry {
  public:
   static Registry& Get() {
@@ -178,7 +179,7 @@ PreparedKernel* HandleState::Find(const CallDescriptors& descriptors,
   auto prepared = Prepare(call, limit, stream);
   if (!prepared) {
     Report(call, tl::unexpected<Error>(prepared.error()), nullptr);
-    // While a graph is captured nothing can be measured; afterwards it can.
+    // Nothing can be measured while a graph is being captured; retry later.
     if (prepared.error().code != Code::kAborted) ++call.failures;
     return nullptr;
   }
@@ -194,7 +195,7 @@ bool HandleState::Beats(const CallDescriptors& descriptors,
     if (other == own) return beats;
   }
   Call* const call = FindCall(descriptors);
-  // While a graph is captured nothing can be measured; afterwards it can.
+  // Nothing can be measured while a graph is being captured; retry later.
   if (call == nullptr || IsCapturing()) return false;
   const ReentrancyGuard guard;
   const RelaxedCapture relaxed(libraries_.driver);
@@ -202,7 +203,7 @@ bool HandleState::Beats(const CallDescriptors& descriptors,
   Status verdict;
   if (!algorithm) {
     verdict = Fail(Code::kUnimplemented,
-                   "algorithm {} with math type {} is not measured",
+                   "algorithm {} with math type {} was not measured",
                    own.algorithm, static_cast<int>(own.math));
   } else if (const auto beats =
                  share_->Beats(kernel.plan, call->shape->batch, *algorithm);
@@ -236,7 +237,8 @@ PreparedKernel* HandleState::FindPrepared(Call& call, Bytes limit,
       if (kernel->owner.stream == stream) return kernel.get();
       continue;
     }
-    // The best under its own limit is the best under any that it fits.
+    // The best division under its limit is the best under every limit between
+    // its need and that.
     if (kernel->needed <= limit && limit <= kernel->limit) return kernel.get();
   }
   if (divides_workspace() || call.prepared.size() < kMaxPrepared) {
@@ -255,7 +257,7 @@ PreparedKernel* HandleState::FindPrepared(Call& call, Bytes limit,
 Result<GpuShare*> HandleState::Share() {
   if (share_ != nullptr) return share_.get();
   if (share_failed_) {
-    return Fail(Code::kUnavailable, "the GPU could not be used before");
+    return Fail(Code::kUnavailable, "the GPU could not be opened before");
   }
   if (context_ == nullptr) {
     UCUDNN_RETURN_IF_ERROR([&]() -> Status {
@@ -282,7 +284,7 @@ Result<std::unique_ptr<PreparedKernel>> HandleState::Prepare(
   }
   if (call.prepared.size() >= kMaxPrepared) {
     return Fail(Code::kResourceExhausted,
-                "{} divisions of one convolution are kept", kMaxPrepared);
+                "all {} divisions of one convolution are in use", kMaxPrepared);
   }
   const ReentrancyGuard guard;
   const RelaxedCapture relaxed(libraries_.driver);
@@ -293,8 +295,8 @@ Result<std::unique_ptr<PreparedKernel>> HandleState::Prepare(
   if (!divides_workspace()) {
     kernel->limit = limit;
     if (!names_limit() && limit > kDefaultWorkspaceLimit) {
-      // What no algorithm needs makes no difference. Programs may bring all
-      // the memory that there is.
+      // More than any algorithm needs makes no difference; programs may bring
+      // all free memory.
       UCUDNN_ASSIGN_OR_RETURN(
           const auto candidates,
           ListConvolutions(*handle_, {}, problem, call.shape->batch));
@@ -311,7 +313,7 @@ Result<std::unique_ptr<PreparedKernel>> HandleState::Prepare(
     UCUDNN_RETURN_IF_ERROR(PrepareSteps(kernel.get()));
     return kernel;
   }
-  // The default stream of each thread is one name for many streams.
+  // The handle of the per-thread default stream stands for many streams.
   if (stream == reinterpret_cast<const void*>(CU_STREAM_PER_THREAD)) {
     return Fail(Code::kUnimplemented, "the per-thread default stream");
   }
@@ -365,14 +367,15 @@ Status HandleState::Run(PreparedKernel& kernel, const ConvArgs& args,
 Status HandleState::RunInSegment(PreparedKernel& kernel, const ConvArgs& args,
                                  MicroBatchProgress* progress) {
   *progress = {};
-  // A graph would keep the segment's address after it has moved.
+  // A captured graph would keep using the segment's address after the segment
+  // has moved.
   if (IsCapturing()) {
     return Fail(Code::kAborted, "the stream is being captured");
   }
   const ReentrancyGuard guard;
   for (int attempt = 0; attempt < 4; ++attempt) {
     {
-      // No segment moves while work is enqueued that uses it.
+      // No segment moves while work that uses it is being enqueued.
       const std::shared_lock lock(share_->arena_mutex());
       if (kernel.epoch == share_->epoch()) {
         return RunSteps(kernel.steps, kernel.strides, args, kernel.segment,
@@ -391,7 +394,7 @@ Status HandleState::RunInSegment(PreparedKernel& kernel, const ConvArgs& args,
     UCUDNN_RETURN_IF_ERROR(PrepareSteps(&kernel));
     kernel.epoch = segment.epoch;
   }
-  return Fail(Code::kAborted, "segments keep moving");
+  return Fail(Code::kAborted, "the segments kept moving");
 }
 
 Status HandleState::RunRemaining(PreparedKernel& kernel, const ConvArgs& args,
@@ -404,7 +407,7 @@ Status HandleState::RunRemaining(PreparedKernel& kernel, const ConvArgs& args,
   }
   const BatchSize rest(batch - first);
   const ConvProblem& problem = *kernel.plan.problem;
-  if (divides_workspace()) {  // the caller's is none
+  if (divides_workspace()) {  // the caller brings no workspace
     workspace = nullptr;
     workspace_size = Bytes();
   }
@@ -419,7 +422,7 @@ Status HandleState::RunRemaining(PreparedKernel& kernel, const ConvArgs& args,
       return {};
     }
   }
-  return Fail(Code::kInternal, "{} of {} images were not convolved",
+  return Fail(Code::kInternal, "{} of {} images were not computed",
               rest.count(), batch);
 }
 

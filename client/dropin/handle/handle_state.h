@@ -1,12 +1,11 @@
 #ifndef UCUDNN_CLIENT_DROPIN_HANDLE_HANDLE_STATE_H_
 #define UCUDNN_CLIENT_DROPIN_HANDLE_HANDLE_STATE_H_
 
-// What we know of one cuDNN handle of the program: its convolutions, each with
-// the divisions that were prepared for it. Belongs to one thread at a time, as
-// the handle does.
+// The state of one of the program's cuDNN handles: its convolutions, each with
+// the divisions prepared for it. Used by one thread at a time, like the handle.
 //
-// Nothing here makes a program fail. What cannot be divided, for whatever
-// reason, is left to cuDNN: the functions then return null or nothing.
+// Nothing here makes a program fail: a convolution that cannot be divided is
+// left to cuDNN, and the functions return null or false.
 
 #include <cstdint>
 #include <memory>
@@ -27,9 +26,9 @@
 
 namespace ucudnn::cudnn {
 
-// How a program would run the whole batch by cuDNN alone.
+// How the program would run the whole batch with cuDNN alone.
 struct OwnCall {
-  int algorithm = 0;  // of the operation's enumeration
+  int algorithm = 0;  // a value of the operation's algorithm enum
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
 
   friend bool operator==(const OwnCall&, const OwnCall&) = default;
@@ -39,58 +38,59 @@ struct OwnCall {
 struct PreparedKernel {
   KernelPlan plan;
   Bytes limit;   // the workspace it was planned under
-  Bytes needed;  // of the caller's workspace; 0 under WD
+  Bytes needed;  // from the caller's workspace; 0 under WD
   ImageStrides strides;
   std::vector<std::unique_ptr<Convolution>> convolutions;
   std::vector<MicroBatchStep> steps;
-  // WD: whose segment it is; where, as long as the share's epoch is this.
+  // WD: the owner of the segment, and its address while share_->epoch() equals
+  // `epoch`.
   GpuShare::Owner owner;
   BatchSize batch;
   bool is_layer = false;
   std::uint64_t epoch = 0;
   void* segment = nullptr;
   Bytes segment_size;
-  // An algorithm of cuDNN's that solves the whole batch in `needed` bytes:
-  // what the program is told to ask for. -1: not looked for yet.
+  // A cuDNN algorithm that runs the whole batch in `needed` bytes: the program
+  // asks for the division by its name. -1: not determined yet.
   int algorithm = -1;
-  // Which offer to the program was the last of this; 0: it was never offered.
+  // The number of the last offer of this division; 0: never offered.
   std::uint64_t offer = 0;
-  // What it was compared with.
+  // Results of Beats, by the call it was compared with.
   std::vector<std::pair<OwnCall, bool>> beats;
 };
 
 class HandleState {
  public:
-  // `context` is the handle's, current when it was made.
+  // `context` is the one that was current when the handle was created.
   HandleState(const Libraries& libraries, cudnnHandle_t handle,
               CUcontext context, const DropInSettings& settings);
   ~HandleState();
   HandleState(const HandleState&) = delete;
   HandleState& operator=(const HandleState&) = delete;
 
-  // The division of a convolution under the handle's limit, if it has one, or,
-  // if that is less, `most`; null if it is left to cuDNN. Plans and prepares
-  // what it does not know yet, otherwise neither allocates nor locks.
+  // The division of a convolution under the handle's limit, if it has one, or
+  // under `most`, if that is less; null if the convolution is left to cuDNN.
+  // Plans and prepares it if necessary; otherwise neither allocates nor locks.
   PreparedKernel* Find(const CallDescriptors& descriptors, Bytes most);
 
-  // Whether the division is to run in place of `own`, the program's call: if
-  // somebody named a limit, always, and else if it is faster beyond doubt.
-  // Compares once.
+  // Whether to run the division instead of `own`, the program's call: always if
+  // a limit is set, otherwise if it is faster by more than the noise. Compares
+  // once.
   bool Beats(const CallDescriptors& descriptors, PreparedKernel& kernel,
              const OwnCall& own);
 
-  // The program is told to ask for the division by its `algorithm`, which from
-  // then on names it.
+  // Records that the program was told to ask for the division by its
+  // `algorithm`, which names it from now on.
   void Offer(PreparedKernel& kernel) { kernel.offer = ++offers_; }
-  // What was offered of this convolution last; null if nothing was.
+  // The division of this convolution that was offered last; null if none was.
   PreparedKernel* Offered(const CallDescriptors& descriptors);
 
-  // Enqueues it; the workspace is the caller's, of at least `needed` bytes.
-  // What was not enqueued when it fails is in `progress`; what is left can be
-  // finished by RunRemaining.
+  // Enqueues the division. `workspace` is the caller's, of at least `needed`
+  // bytes. On failure, `progress` holds what was enqueued; RunRemaining can do
+  // the rest.
   Status Run(PreparedKernel& kernel, const ConvArgs& args, void* workspace,
              Bytes workspace_size, MicroBatchProgress* progress);
-  // Runs the images from `first` on by whatever algorithm fits.
+  // Runs the images from `first` on with any algorithm that fits.
   Status RunRemaining(PreparedKernel& kernel, const ConvArgs& args,
                       std::int64_t first, void* workspace,
                       Bytes workspace_size);
@@ -105,22 +105,22 @@ class HandleState {
  private:
   struct Call {
     std::uint64_t number = 0;
-    bool is_layer = false;           // the program said which
+    bool is_layer = false;           // the program gave a layer number
     std::optional<CallShape> shape;  // none: left to cuDNN
     std::vector<std::unique_ptr<PreparedKernel>> prepared;
     int failures = 0;
   };
 
-  // Null if cuDNN does not tell what the descriptors say.
+  // Null if cuDNN does not report the descriptors' values.
   Call* FindCall(const CallDescriptors& descriptors);
   PreparedKernel* FindPrepared(Call& call, Bytes limit, const void* stream);
-  // Makes the device's calls possible, or says why not.
+  // The shared state of the GPU, or why it is unavailable.
   Result<GpuShare*> Share();
   Result<std::unique_ptr<PreparedKernel>> Prepare(Call& call, Bytes limit,
                                                   const void* stream);
   Status PrepareSteps(PreparedKernel* kernel);
-  // Whether the handle's stream is being captured into a graph, as far as can
-  // be told.
+  // Whether the handle's stream is being captured into a graph, as far as the
+  // driver reports it.
   bool IsCapturing() const;
   Status RunInSegment(PreparedKernel& kernel, const ConvArgs& args,
                       MicroBatchProgress* progress);
@@ -137,15 +137,14 @@ class HandleState {
   std::unordered_map<CallKey, Call, CallKeyHash> calls_;
 };
 
-// The state of a handle, made when it is first asked for; null if ucudnn is
-// disabled or cannot work here. About 5 ns for the handle that the thread used
-// last.
+// The state of a handle, created on first request; null if ucudnn is disabled
+// or unavailable. About 5 ns for the handle that this thread used last.
 HandleState* StateOf(cudnnHandle_t handle);
-// The handle is about to be destroyed.
+// Call before the handle is destroyed.
 void ForgetHandle(cudnnHandle_t handle);
 
-// While one lives, calls of this thread that reach our entry points come from
-// ourselves or from cuDNN, and go to cuDNN.
+// While one exists, calls of this thread that reach our entry points come from
+// ucudnn or cuDNN itself and go straight to cuDNN.
 class ReentrancyGuard {
  public:
   ReentrancyGuard() { ++depth_; }

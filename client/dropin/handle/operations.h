@@ -1,9 +1,9 @@
 #ifndef UCUDNN_CLIENT_DROPIN_HANDLE_OPERATIONS_H_
 #define UCUDNN_CLIENT_DROPIN_HANDLE_OPERATIONS_H_
 
-// cuDNN's functions for convolutions, seen alike. Whatever the operation, they
-// take two operands, the convolution and the result, in this order, and where
-// there is data, a pointer after each tensor:
+// A common form for cuDNN's convolution functions. Every operation takes two
+// operands, the convolution and the result, in this order, and with data, a
+// pointer after each tensor:
 //
 //   operation        first  second  result    as CallDescriptors
 //   forward          x      w       y         input, filter -> output
@@ -11,7 +11,7 @@
 //   backward_filter  x      dy      dw        input, output -> filter
 //
 // So the drop-in handle and the preload shim each name a function's parameters
-// once, and leave the rest to a call:
+// once and leave the rest to OperationCall:
 //
 //   return ForwardCall(x, w, conv, y, layer)
 //       .Run(real, handle, alpha, px, pw, algorithm, workspace, size, beta,
@@ -81,7 +81,7 @@ class OperationCall {
                     const void* first, const void* second, Algorithm algorithm,
                     void* workspace, std::size_t workspace_size,
                     const void* beta, void* result) const {
-    // ConvArgs has the filter second.
+    // ConvArgs expects the filter second.
     const bool swapped = descriptors_.op == ConvOp::kBackwardData;
     const Execution execution = {algorithm,
                                  alpha,

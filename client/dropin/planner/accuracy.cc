@@ -16,14 +16,14 @@
 namespace ucudnn {
 namespace {
 
-// Enough to find the larger errors; fewer where each is a long sum.
+// Enough samples to find the larger errors; fewer where each is a long sum.
 std::size_t SamplesOf(ConvOp op) {
   return op == ConvOp::kBackwardFilter ? 128 : 512;
 }
 
 constexpr double kUseless = std::numeric_limits<double>::infinity();
 
-// Values in [-1, 1] as the device holds them: with the mantissa of a float, so
+// Values in [-1, 1] as the device stores them: with a full float mantissa, so
 // that rounding shows, or exact in the shorter formats.
 std::string Operand(std::int64_t count, Precision precision,
                     std::uint64_t seed) {
@@ -46,7 +46,7 @@ Result<DeviceBuffer> OnDevice(Device& device, const std::string& bytes) {
   return buffer;
 }
 
-// Sampled elements of the result, with what they should be.
+// A sampled element of the result and its exact value.
 struct Sample {
   std::int64_t index = 0;
   double exact = 0;
@@ -82,7 +82,7 @@ Result<std::vector<double>> MeasureErrors(
   const std::string b_bytes = Operand(elements.b, precision, 2);
   const std::vector<float> a = DecodeElements(a_bytes, precision);
   const std::vector<float> b = DecodeElements(b_bytes, precision);
-  // Keeps the result of many products within the range of half.
+  // Keeps sums of many products within the range of half precision.
   const double products =
       static_cast<double>(problem.geometry.multiply_adds() * batch.count()) /
       static_cast<double>(elements.out);

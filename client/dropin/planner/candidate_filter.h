@@ -1,7 +1,7 @@
 #ifndef UCUDNN_CLIENT_DROPIN_PLANNER_CANDIDATE_FILTER_H_
 #define UCUDNN_CLIENT_DROPIN_PLANNER_CANDIDATE_FILTER_H_
 
-// A device of which only some algorithms are seen.
+// A device that hides some of its algorithms.
 
 #include <functional>
 #include <memory>
@@ -15,7 +15,7 @@ namespace ucudnn {
 
 class CandidateFilter final : public Device {
  public:
-  // Takes out of what the device lists for a batch what is not to be seen.
+  // Removes the algorithms to hide from the device's list for a batch size.
   using Filter =
       std::function<Status(BatchSize batch, std::vector<Candidate>* listed)>;
 

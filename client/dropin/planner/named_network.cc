@@ -10,7 +10,7 @@ namespace {
 
 constexpr Bytes kMaxFile = 1_GiB;
 
-// Plans are JSON objects; no network's header begins so.
+// Plans are JSON objects; a network's CSV header does not start with a brace.
 bool IsPlan(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   return first != std::string_view::npos && text[first] == '{';

@@ -1,8 +1,8 @@
 #ifndef UCUDNN_CLIENT_DROPIN_PLANNER_NAMED_NETWORK_H_
 #define UCUDNN_CLIENT_DROPIN_PLANNER_NAMED_NETWORK_H_
 
-// The network that a job names (UCUDNN_NETWORK_FILE), so that a total workspace
-// is divided among all of its kernels at once, before they have all run.
+// The network in UCUDNN_NETWORK_FILE, which lets a total workspace be divided
+// among all of its kernels at once, before they have all run.
 
 #include <string>
 #include <string_view>
@@ -16,26 +16,26 @@ namespace ucudnn {
 
 class NamedNetwork {
  public:
-  // Names nothing.
+  // Has no kernels.
   NamedNetwork() = default;
 
-  // A network as CSV (base/network.h), or a plan (plan_text.h), of which the
-  // kernels for devices of `kind` count. ONNX is not read inside of a program:
-  // what `ucudnn networks convert` makes of it is.
-  // kInvalidArgument, starting with the path, if it is neither; errors of
+  // Reads a network as CSV (base/network.h), or a plan (plan_text.h), of which
+  // it keeps the kernels for devices of `kind`. ONNX is not read inside a
+  // program's process; `ucudnn networks convert` makes CSV from it.
+  // kInvalidArgument, starting with the path, if the file is neither; errors of
   // ReadFile (base/files/file.h).
   static Result<NamedNetwork> Read(const std::string& path,
                                    const std::string& kind);
 
-  // The kernels of one iteration, given one of them: a network's have its
-  // precision, layout and batch; a plan's are those of its batch. Kernels alike
-  // are one unless `tells_layers` (each then has its own).
+  // The kernels of one iteration that includes `kernel`: a network's with its
+  // precision, layout and batch, a plan's with its batch. Kernels of equal
+  // shape count once unless `tells_layers`.
   std::vector<LocalPlanner::Kernel> KernelsLike(
       const LocalPlanner::Kernel& kernel, bool tells_layers) const;
 
  private:
-  Network network_;                            // a network's
-  std::vector<LocalPlanner::Kernel> planned_;  // a plan's
+  Network network_;                            // from CSV
+  std::vector<LocalPlanner::Kernel> planned_;  // from a plan
 };
 
 }  // namespace ucudnn

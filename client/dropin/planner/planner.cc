@@ -35,8 +35,8 @@ std::vector<Algorithm> AlgorithmsOf(std::span<const MeasuredPoint> points) {
   return algorithms;
 }
 
-// A program waits for it, so repeats are few; but they are long, for a GPU that
-// has been idle is slow at first.
+// Few repeats, because a program waits; but long ones, because an idle GPU is
+// slow at first.
 MeasureOptions Hastily() {
   MeasureOptions options;
   options.max_repeats = 7;
@@ -61,7 +61,8 @@ const MeasuredPoint* FindPoint(const ProblemMeasurements& known,
   return find(known.singles);
 }
 
-// Adds a point, or replaces the one that was measured before.
+// Adds a point, or replaces the earlier measurement of the same algorithm and
+// size.
 void AddSingle(MeasuredPoint point, ProblemMeasurements* into) {
   const auto same =
       std::ranges::find_if(into->singles, [&](const MeasuredPoint& p) {
@@ -74,7 +75,7 @@ void AddSingle(MeasuredPoint point, ProblemMeasurements* into) {
   }
 }
 
-// Adds what `from` has more.
+// Adds what `from` has and `into` lacks.
 void Merge(ProblemMeasurements from, ProblemMeasurements* into) {
   for (auto& [batch, measured] : from.batches) {
     MeasuredBatch& mine = into->batches[batch];
@@ -87,7 +88,7 @@ void Merge(ProblemMeasurements from, ProblemMeasurements* into) {
   into->errors.merge(std::move(from.errors));
 }
 
-// Whether what somebody else measured runs here too.
+// Whether this device lists the algorithm that somebody else measured.
 bool Lists(const std::vector<Candidate>& candidates,
            const MeasuredPoint& point) {
   const auto listed =
@@ -113,7 +114,7 @@ KernelPlan MakePlan(const ConvProblem& problem,
 }  // namespace
 
 bool IsDeterministic(ConvOp op, const Algorithm& algorithm) {
-  // cuDNN documents these as using atomic additions.
+  // cuDNN documents that these use atomic additions.
   if (op == ConvOp::kBackwardData) return algorithm.name != "ALGO_0";
   if (op == ConvOp::kBackwardFilter) {
     return algorithm.name != "ALGO_0" && algorithm.name != "ALGO_3";
@@ -189,7 +190,7 @@ bool LocalPlanner::IsEnough(const ProblemMeasurements& known,
 std::vector<BatchSize> LocalPlanner::Missing(const ProblemMeasurements& known,
                                              const AdaptiveLook& need) const {
   std::vector<BatchSize> missing;
-  // The largest first: the others are no use without it.
+  // Largest size first: without it, the others are useless.
   for (std::int64_t n = need.batch.count(); n > 0; --n) {
     const BatchSize size(n);
     if (PolicyAdmits(options_.settings.policy, size, need.batch) &&
@@ -220,7 +221,8 @@ Status LocalPlanner::Judge(const ConvProblem& problem, BatchSize batch,
   }
   if (unknown.empty()) return {};
   UCUDNN_ASSIGN_OR_RETURN(Device * device, bench());
-  // Few images tell as much as many, but not every algorithm takes few.
+  // Few images reveal an algorithm's error as well as many, but not every
+  // algorithm takes few.
   const BatchSize few(std::min<std::int64_t>(batch.count(), 2));
   UCUDNN_ASSIGN_OR_RETURN(auto errors,
                           MeasureErrors(*device, problem, few, unknown));
@@ -263,7 +265,7 @@ Status LocalPlanner::AskFor(const ConvProblem& problem,
       continue;
     UCUDNN_ASSIGN_OR_RETURN(Device * device, bench());
     const auto listed = device->ListAlgorithms(problem, size);
-    if (!listed) continue;  // measuring will say why
+    if (!listed) continue;  // measuring will report why
     std::erase_if(points, [&](const MeasuredPoint& point) {
       return !Lists(*listed, point);
     });
@@ -299,8 +301,8 @@ Status LocalPlanner::Measure(const ConvProblem& problem,
     auto points = measuring.Measure(problem, size, measure, std::stop_token(),
                                     MeasureProgress());
     if (!points) {
-      // Without the whole batch there is nothing to compare with. A smaller
-      // size that cannot run is no reason to do without the others.
+      // Without the whole batch there is nothing to compare with, but a smaller
+      // size that cannot run must not keep the others from being used.
       if (size == need.batch || points.error().code == Code::kDataLoss) {
         return tl::unexpected<Error>(std::move(points).error());
       }
@@ -317,7 +319,7 @@ Status LocalPlanner::Explore(Device& device, const ConvProblem& problem,
                              const AdaptiveLook& need,
                              const MeasureOptions& options, const Bench& bench,
                              ProblemMeasurements* known) {
-  // What errs is not looked at: plans could not have it.
+  // Hide inaccurate algorithms: plans could not use them.
   CandidateFilter admitted(
       device, [&](BatchSize size, std::vector<Candidate>* listed) -> Status {
         std::vector<Algorithm> algorithms;
@@ -328,7 +330,8 @@ Status LocalPlanner::Explore(Device& device, const ConvProblem& problem,
         });
         return {};
       });
-  // Judges on the largest size first, which every algorithm of use takes.
+  // Check accuracy on the largest size first, which every useful algorithm
+  // takes.
   UCUDNN_ASSIGN_OR_RETURN(const auto largest,
                           admitted.ListAlgorithms(problem, need.batch));
   (void)largest;
@@ -371,15 +374,15 @@ Result<std::vector<MeasuredPoint>> LocalPlanner::Points(
     const ConvProblem& problem, BatchSize batch, Bytes limit,
     const Bench& bench) {
   ProblemMeasurements& known = known_[problem];
-  // A total is divided anew whenever a kernel comes to be known, so that any
-  // part of it may become a kernel's.
+  // A total is divided again whenever a kernel becomes known, so a kernel may
+  // get any part of it.
   const bool each_below = options_.settings.total_workspace > Bytes();
   const AdaptiveLook need = {batch, limit, each_below};
   if (!IsEnough(known, need)) Merge(files_.Read(problem), &known);
   if (!IsEnough(known, need)) {
     UCUDNN_ASSIGN_OR_RETURN(const auto lock,
                             files_.Acquire(problem, options_.patience));
-    // Who held the lock may have learnt just this.
+    // The previous holder of the lock may have measured the same.
     Merge(files_.Read(problem), &known);
     if (!IsEnough(known, need)) {
       if (options_.ask) {
@@ -388,7 +391,7 @@ Result<std::vector<MeasuredPoint>> LocalPlanner::Points(
       if (!IsEnough(known, need)) {
         UCUDNN_RETURN_IF_ERROR(Measure(problem, need, bench, &known));
       }
-      // What cannot be kept is learnt again by the next process.
+      // If it cannot be saved, the next process measures it again.
       (void)files_.Write(problem, known);
     }
   }
@@ -408,7 +411,7 @@ Result<KernelPlan> LocalPlanner::Plan(const ConvProblem& problem,
   profile.id.layout = problem.layout;
   UCUDNN_ASSIGN_OR_RETURN(const auto points,
                           Points(problem, batch, limit, bench));
-  // What else the program enqueues is not known here.
+  // What else the program enqueues is unknown here.
   profile.points = CountHostTime(points, batch, limit);
   UCUDNN_ASSIGN_OR_RETURN(
       KernelPlan plan,
@@ -459,7 +462,7 @@ Result<bool> LocalPlanner::Beats(const KernelPlan& plan, BatchSize batch,
   for (const MicroBatch& micro : plan.micro_batches) {
     const MeasuredPoint* point =
         FindPoint(known_[problem], micro.batch, micro.algorithm);
-    if (point == nullptr) return true;  // of the plan file
+    if (point == nullptr) return true;  // from the plan file
     most +=
         micro.count * (std::max(point->time, point->enqueue) + point->spread);
   }
@@ -471,7 +474,7 @@ Result<bool> LocalPlanner::Beats(const KernelPlan& plan, BatchSize batch,
 Result<std::vector<KernelPlan>> LocalPlanner::Divide(
     std::span<const Kernel> kernels, Bytes total, const Bench& bench) {
   const std::lock_guard lock(mutex_);
-  // Kernels alike share their points and their front.
+  // Kernels of equal shape share their points and front.
   std::map<FileKey, std::size_t> index;
   std::vector<std::vector<MeasuredPoint>> points;
   std::vector<ParetoFront> fronts;

@@ -1,16 +1,16 @@
 #ifndef UCUDNN_CLIENT_DROPIN_PLANNER_PLANNER_H_
 #define UCUDNN_CLIENT_DROPIN_PLANNER_PLANNER_H_
 
-// Plans one convolution at a time inside the process that runs it, for one
-// kind of device. A plan is looked for in this order:
+// Plans one convolution at a time, in the process that runs it, for one device
+// kind. It looks for a plan in this order:
 //   1. the plan file (UCUDNN_PLAN_FILE), if it divides the same problem and
 //      batch within the limit;
-//   2. measurements: those of this process, those kept under UCUDNN_CACHE_DIR,
-//      those that `ask` has (a coordinator), and what is then still missing is
-//      measured here; the last two once for all processes of the machine.
-// Under the policy `adaptive` that is what plans under the limit need; under
-// the others, each algorithm at each size. Measurements of algorithms that err
-// too much (local/accuracy.h) do not count.
+//   2. measurements: of this process, of UCUDNN_CACHE_DIR, and from `ask` (a
+//      coordinator). What is still missing is measured here. Asking and
+//      measuring happen once for all processes of the machine.
+// The policy `adaptive` measures what plans under the limit need, the others
+// each algorithm at each size. Measurements of algorithms that are too
+// inaccurate (accuracy.h) are ignored.
 //
 // Thread safe; one caller at a time measures.
 
@@ -39,34 +39,35 @@ namespace ucudnn {
 
 class LocalPlanner {
  public:
-  // A device of the planner's kind, to measure on; called only if need be.
+  // Returns a device of the planner's kind to measure on; called only if
+  // needed.
   using Bench = std::function<Result<Device*>()>;
-  // What somebody else has measured of a problem on the planner's kind. Of it
-  // counts what the bench lists as well. Without an answer all is measured.
+  // Returns others' measurements of a problem on the planner's kind; those that
+  // the bench lists too are used. If it fails, everything is measured.
   using Ask = std::function<Result<KnownElsewhere>(const ConvProblem&)>;
 
   struct Options {
     DropInSettings settings;
     std::string kind;  // ToString of the DeviceKind
     Ask ask;           // may be empty
-    // For how long a process waits for one that measures the same problem.
+    // How long to wait for a process that measures the same problem.
     std::chrono::milliseconds patience = std::chrono::seconds(60);
   };
 
   explicit LocalPlanner(Options options);
 
-  // The plan of least time for `batch` images within `limit`. Errors of
-  // SolveWr; of the device, if it has to measure; kDeadlineExceeded if another
-  // process measures for too long.
+  // The fastest plan for `batch` images within `limit`. Errors of SolveWr; of
+  // the device, if it has to measure; kDeadlineExceeded if another process
+  // measures for too long.
   Result<KernelPlan> Plan(const ConvProblem& problem, BatchSize batch,
                           Bytes limit, const Bench& bench);
 
-  // Whether `plan`, one of Plan's for `batch` images, beats the whole batch run
-  // by `algorithm` beyond doubt, be it the host or the device that a program
-  // waits for (solver/micro_batch/wr.h, Noise; solver/micro_batch/host_time.h).
-  // Measures the algorithm if it was not. So does a plan of the plan file,
-  // which somebody chose, and any if the algorithm is not deterministic but has
-  // to be.
+  // Whether `plan`, returned by Plan for `batch` images, is faster than the
+  // whole batch run by `algorithm` by more than the noise, in device time and
+  // in host time (solver/micro_batch/wr.h, Noise;
+  // solver/micro_batch/host_time.h). Measures the algorithm if necessary.
+  // Always true for a plan from the plan file, which the user chose, and if
+  // `algorithm` is not deterministic but has to be.
   Result<bool> Beats(const KernelPlan& plan, BatchSize batch,
                      const Algorithm& algorithm, const Bench& bench);
 
@@ -76,13 +77,13 @@ class LocalPlanner {
     BatchSize batch;
     friend bool operator==(const Kernel&, const Kernel&) = default;
   };
-  // WD: the plans of least total time whose workspaces are disjoint segments
-  // of `total` bytes, each at its offset, a multiple of 256. Errors as Plan
-  // has them; kFailedPrecondition names the smallest total that would do.
+  // WD: the plans of least total time whose workspaces are disjoint segments of
+  // `total` bytes, each at an offset that is a multiple of 256. Errors as Plan;
+  // kFailedPrecondition names the smallest total that would do.
   Result<std::vector<KernelPlan>> Divide(std::span<const Kernel> kernels,
                                          Bytes total, const Bench& bench);
 
-  // Why the plan file is not used; empty if it is, or there is none.
+  // Why the plan file is not used; empty if it is used or there is none.
   const std::string& plan_file_problem() const { return plan_file_problem_; }
   const DropInSettings& settings() const { return options_.settings; }
 
@@ -93,30 +94,29 @@ class LocalPlanner {
   std::optional<KernelPlan> FromPlanFile(const ConvProblem& problem,
                                          BatchSize batch, Bytes limit,
                                          const Bench& bench);
-  // All that counts of the sizes that `batch` may be divided into, measured as
-  // far as plans within `limit` need it.
+  // All usable points for the sizes that `batch` may be divided into, measured
+  // as far as plans within `limit` need them.
   Result<std::vector<MeasuredPoint>> Points(const ConvProblem& problem,
                                             BatchSize batch, Bytes limit,
                                             const Bench& bench);
-  // What the whole batch takes by an algorithm, whether plans may have it or
-  // not.
+  // The time of the whole batch by `algorithm`, even if plans may not use it.
   Result<MeasuredPoint> WholePoint(const ConvProblem& problem, BatchSize batch,
                                    const Algorithm& algorithm,
                                    const Bench& bench);
-  // Takes from others what is missing, if they have it.
+  // Gets missing measurements from others, if they have them.
   Status AskFor(const ConvProblem& problem, const AdaptiveLook& need,
                 const Bench& bench, ProblemMeasurements* known);
   Status Measure(const ConvProblem& problem, const AdaptiveLook& need,
                  const Bench& bench, ProblemMeasurements* known);
-  // By the adaptive policy, as agents do (campaign/campaign.h).
+  // Measures by the adaptive policy, as agents do (campaign/campaign.h).
   Status Explore(Device& device, const ConvProblem& problem,
                  const AdaptiveLook& need, const MeasureOptions& options,
                  const Bench& bench, ProblemMeasurements* known);
-  // Learns the errors of those algorithms that are not known.
+  // Measures the missing errors of `algorithms`.
   Status Judge(const ConvProblem& problem, BatchSize batch,
                std::span<const Algorithm> algorithms, const Bench& bench,
                ProblemMeasurements* known);
-  void Note(const std::string& text) const;  // for people who want to know
+  void Note(const std::string& text) const;  // printed if verbose
 
   bool IsAdaptive() const {
     return options_.settings.policy == BatchPolicy::kAdaptive;
@@ -132,8 +132,8 @@ class LocalPlanner {
                                  const AdaptiveLook& need) const;
   bool IsComplete(const ProblemMeasurements& known, BatchSize size,
                   Bytes limit) const;
-  // Up to which workspace is measured for plans within `limit`: for those
-  // within the settings' too, so that later ones need nothing new.
+  // The workspace to measure up to for plans within `limit`: at least the
+  // settings', so that later plans need nothing new.
   Bytes Reach(Bytes limit) const;
 
   const Options options_;
@@ -144,8 +144,8 @@ class LocalPlanner {
   std::map<ConvProblem, ProblemMeasurements> known_;
 };
 
-// Whether the algorithm gives the same bits for the same input each time, as
-// far as its library says.
+// Whether the algorithm returns the same bits for the same input every time,
+// according to its library's documentation.
 bool IsDeterministic(ConvOp op, const Algorithm& algorithm);
 
 }  // namespace ucudnn

@@ -13,7 +13,7 @@ constexpr std::size_t kMaxSlots = 16384;
 Status SegmentTable::Announce(const Owner& owner,
                               const LocalPlanner::Kernel& kernel) {
   if (slots_.contains(owner)) return {};
-  // Those without a handle come first.
+  // Slots without a handle sort first.
   for (auto slot = slots_.begin();
        slot != slots_.end() && slot->first.handle == nullptr; ++slot) {
     if (slot->second.kernel != kernel) continue;

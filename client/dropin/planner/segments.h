@@ -1,13 +1,13 @@
 #ifndef UCUDNN_CLIENT_DROPIN_PLANNER_SEGMENTS_H_
 #define UCUDNN_CLIENT_DROPIN_PLANNER_SEGMENTS_H_
 
-// Who has which segment of an arena that kernels share under a total workspace
-// (WD): a kernel is a convolution of one layer, on one handle and one stream,
-// so that two that may run at once never share bytes.
+// Assigns the segments of an arena that kernels share under a total workspace
+// (WD). A kernel here is one layer's convolution on one handle and one stream,
+// so two that may run at once never share bytes.
 //
-// Kernels are announced by their owners, or reserved by the network that the
-// job names until an owner comes who has such a kernel. A division gives each
-// its plan with an offset, and a number, the epoch, that all of it share.
+// Owners announce kernels. Kernels of the network that the job names are
+// reserved until an owner announces one of that shape. A division assigns each
+// kernel a plan with an offset, and all of them an epoch number.
 //
 // Not thread safe.
 
@@ -34,33 +34,32 @@ class SegmentTable {
   };
   struct Slot {
     LocalPlanner::Kernel kernel;
-    std::uint64_t epoch = 0;  // 0: not divided in yet
+    std::uint64_t epoch = 0;  // 0: not in a division yet
     KernelPlan plan;          // with its offset
   };
 
-  // An owner that is new gets the slot that is reserved for such a kernel, or
-  // one that the next division has to take into account.
-  // kResourceExhausted if there are too many: a program that makes streams
-  // without end.
+  // A new owner gets the slot reserved for such a kernel, or a new slot that
+  // the next division must include. kResourceExhausted if there are too many
+  // slots: the program creates streams without end.
   Status Announce(const Owner& owner, const LocalPlanner::Kernel& kernel);
-  // The owner's; it has been announced.
+  // The slot of an announced owner.
   const Slot& At(const Owner& owner) const { return slots_.at(owner); }
 
-  // Reserves what is not there yet of `kernels`, as often as each is named.
+  // Reserves slots until there is one for each entry of `kernels`.
   void Reserve(std::span<const LocalPlanner::Kernel> kernels);
-  // Gives up what is reserved; whether there was anything.
+  // Drops all reservations; whether there were any.
   bool DropReserved();
 
-  // All of them, in the order in which Assign takes plans.
+  // All kernels, in the order in which Assign takes their plans.
   std::vector<LocalPlanner::Kernel> Kernels() const;
   void Assign(std::vector<KernelPlan> plans, std::uint64_t epoch);
 
-  // The handle is gone.
+  // Drops a destroyed handle's kernels.
   void Forget(const void* handle);
 
  private:
-  std::map<Owner, Slot> slots_;  // reserved ones have no handle
-  std::uint64_t reserved_ = 0;   // numbers them
+  std::map<Owner, Slot> slots_;  // reserved slots have no handle
+  std::uint64_t reserved_ = 0;   // the number of the last reserved slot
 };
 
 }  // namespace ucudnn

@@ -1,11 +1,11 @@
-// libucudnn_preload.so: an unmodified program that runs convolutions by
-// cuDNN's functions gets them in micro-batches.
+// libucudnn_preload.so runs the cuDNN convolutions of an unmodified program in
+// micro-batches:
 //
 //   LD_PRELOAD=libucudnn_preload.so program
 //
-// Each function of cuDNN's that is defined here is an entry point (entry.h)
-// whose `plain` is the function that the program would have called. Nothing
-// else is visible to the program (preload.map).
+// Each cuDNN function defined here is an entry point (entry.h) whose `plain` is
+// the function that the program would have called. The program sees nothing
+// else (preload.map).
 
 #include <cudnn.h>
 #include <dlfcn.h>
@@ -20,8 +20,9 @@ using ucudnn::cudnn::ForwardCall;
 
 namespace {
 
-// The function that the program would call without us, or else, for programs
-// that load cuDNN themselves, the library's; null if there is neither.
+// The function that the program would call without the shim: the next
+// definition of the name or, for programs that load cuDNN themselves, the
+// library's. Null if there is neither.
 template <auto function>
 decltype(function) Real(const char* name) {
   static const auto real = [&]() -> decltype(function) {
@@ -47,7 +48,7 @@ extern "C" {
 
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
   UCUDNN_REAL(cudnnDestroy);
-  // Our own handles, which measure, have no state.
+  // Our own handles, used for measuring, have no state.
   if (!ucudnn::cudnn::ReentrancyGuard::is_active()) {
     ucudnn::cudnn::ForgetHandle(handle);
   }

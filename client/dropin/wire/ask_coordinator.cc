@@ -9,13 +9,13 @@ namespace ucudnn {
 Result<KnownElsewhere> CoordinatorAsker::Ask(const std::string& kind,
                                              const ConvProblem& problem) {
   if (options_.now() < silent_until_) {
-    return Fail(Code::kUnavailable, "the coordinator was away just now");
+    return Fail(Code::kUnavailable, "no coordinator answered a moment ago");
   }
   const std::string request = EncodeProfileRequest(kind, problem);
   const Deadline deadline = std::chrono::steady_clock::now() + options_.within;
   Error last;
   for (std::size_t i = 0; i < coordinators_.size(); ++i) {
-    // One that does not answer leaves time for the others.
+    // Leave time for the others if this one does not answer.
     const auto now = std::chrono::steady_clock::now();
     const auto share =
         (deadline - now) / static_cast<std::int64_t>(coordinators_.size() - i);

@@ -1,9 +1,9 @@
 #ifndef UCUDNN_CLIENT_DROPIN_WIRE_ASK_COORDINATOR_H_
 #define UCUDNN_CLIENT_DROPIN_WIRE_ASK_COORDINATOR_H_
 
-// Asks coordinators what they have measured, from inside of a program that
-// waits for the answer: a question takes at most a second, and after one that
-// failed nobody is asked for half a minute.
+// Asks coordinators for their measurements, in a process that waits for the
+// answer: a question takes at most a second, and after a failure no coordinator
+// is asked for half a minute.
 
 #include <chrono>
 #include <cstddef>
@@ -21,11 +21,11 @@ namespace ucudnn {
 class CoordinatorAsker {
  public:
   struct Options {
-    // Over all coordinators of the list.
+    // For all coordinators of the list together.
     std::chrono::milliseconds within = std::chrono::seconds(1);
     std::chrono::milliseconds pause = std::chrono::seconds(30);
     std::function<std::chrono::steady_clock::time_point()> now =
-        std::chrono::steady_clock::now;  // of the pause
+        std::chrono::steady_clock::now;  // clock of the pause
   };
 
   // `coordinators` as ParseCoordinators gives them, at least one.
@@ -34,9 +34,9 @@ class CoordinatorAsker {
   CoordinatorAsker(std::vector<std::string> coordinators, Options options)
       : coordinators_(std::move(coordinators)), options_(std::move(options)) {}
 
-  // What is known of the problem on that kind of device; nothing is an answer
-  // too. The one that answered last is asked first. kUnavailable if none
-  // answers, naming them and the last one's reason, or during the pause.
+  // The known measurements of the problem on that device kind; possibly none.
+  // The coordinator that answered last is asked first. kUnavailable if none
+  // answers, naming them and the last reason, or during the pause.
   Result<KnownElsewhere> Ask(const std::string& kind,
                              const ConvProblem& problem);
 

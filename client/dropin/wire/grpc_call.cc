@@ -1,8 +1,8 @@
 // RFC 9113 (HTTP/2), RFC 7541 (its headers), and gRPC's "gRPC over HTTP2".
 //
-// Of headers we only send: each as a literal that no table remembers. The
-// answer's are skipped, since its status cannot be read without Huffman's code
-// and tables; a call that failed is told by having no message.
+// Headers are only sent, each as a literal without indexing. The answer's
+// headers are skipped, because reading its status would need Huffman decoding
+// and tables; a failed call is recognised by its missing message.
 
 #include "client/dropin/wire/grpc_call.h"
 
@@ -14,9 +14,9 @@ namespace ucudnn {
 namespace {
 
 constexpr std::size_t kMaxAnswer = 16U << 20;
-constexpr std::size_t kMaxFrame = 16384;  // unless we said otherwise
+constexpr std::size_t kMaxFrame = 16384;  // the default, which we keep
 constexpr std::size_t kFrameHeader = 9;
-constexpr std::size_t kMessageHeader = 5;  // compressed or not, length
+constexpr std::size_t kMessageHeader = 5;  // compression flag, length
 constexpr std::uint32_t kStream = 1;
 
 enum FrameType : unsigned char {
@@ -29,8 +29,8 @@ enum FrameType : unsigned char {
   kWindowUpdate = 8,
 };
 enum Flag : unsigned char {
-  kEndStream = 0x1,  // of data and headers
-  kAck = 0x1,        // of settings and pings
+  kEndStream = 0x1,  // on data and headers
+  kAck = 0x1,        // on settings and pings
   kEndHeaders = 0x4,
   kPadded = 0x8,
 };
@@ -59,9 +59,9 @@ void AppendFrame(FrameType type, unsigned flags, std::uint32_t stream,
   text->append(payload);
 }
 
-// A string of the header format, not compressed.
+// Appends a header string without Huffman coding.
 void AppendString(std::string_view value, std::string* text) {
-  // Lengths are numbers with a prefix of seven bits.
+  // Lengths are integers with a 7-bit prefix.
   if (value.size() < 127) {
     text->push_back(static_cast<char>(value.size()));
   } else {
@@ -77,7 +77,7 @@ void AppendString(std::string_view value, std::string* text) {
 
 std::string RequestHeaders(std::string_view endpoint, std::string_view method) {
   std::string block;
-  // Whole headers and names of the static table, by their places there.
+  // Indices of whole headers and of names in the static table.
   block += '\x83';  // :method: POST
   block += '\x86';  // :scheme: http
   block += '\x04';  // :path
@@ -101,12 +101,12 @@ std::string Request(std::string_view endpoint, std::string_view method,
     AppendNumber(value, 4, &settings);
   };
   constexpr std::uint32_t kWindow = kMaxAnswer + kMaxFrame;
-  set(2, 0);        // nothing is to be pushed
-  set(4, kWindow);  // so much may be sent of a stream
+  set(2, 0);        // no server push
+  set(4, kWindow);  // flow-control window of a stream
   AppendFrame(kSettings, 0, 0, settings, &text);
   std::string window;
   AppendNumber(kWindow, 4, &window);
-  AppendFrame(kWindowUpdate, 0, 0, window, &text);  // and of all streams
+  AppendFrame(kWindowUpdate, 0, 0, window, &text);  // and of the connection
   AppendFrame(kHeaders, kEndHeaders, kStream, RequestHeaders(endpoint, method),
               &text);
   std::string data(1, '\0');  // not compressed
@@ -117,10 +117,10 @@ std::string Request(std::string_view endpoint, std::string_view method,
 }
 
 tl::unexpected<Error> Malformed(const char* what) {
-  return Fail(Code::kInternal, "no answer of a gRPC service: {}", what);
+  return Fail(Code::kInternal, "not a gRPC service's answer: {}", what);
 }
 
-// What a frame of data carries without its padding.
+// The data of a frame, without its padding.
 Result<std::string_view> DataOf(std::string_view payload, unsigned flags) {
   if ((flags & kPadded) == 0) return payload;
   if (payload.empty()) return Malformed("padding");
@@ -140,7 +140,7 @@ class Answer {
       UCUDNN_ASSIGN_OR_RETURN(const bool whole, IsWhole());
       if (whole) return data_.substr(kMessageHeader);
       if (ended_) {
-        return Fail(Code::kUnavailable, "the call was answered by no message");
+        return Fail(Code::kUnavailable, "the answer has no message");
       }
       UCUDNN_RETURN_IF_ERROR(ReadFrame(deadline));
     }
@@ -181,7 +181,7 @@ class Answer {
     std::string reply;
     switch (type) {
       case kData: {
-        if (stream != kStream) return Malformed("data of no call");
+        if (stream != kStream) return Malformed("data of an unknown stream");
         UCUDNN_ASSIGN_OR_RETURN(const auto data, DataOf(payload, flags));
         data_ += data;
         ended_ = (flags & kEndStream) != 0;
@@ -193,8 +193,9 @@ class Answer {
       case kResetStream:
         ended_ = true;
         return {};
-      case kGoAway:  // no call after the one that is named
-        if (payload.size() < 4) return Malformed("a short goodbye");
+      case kGoAway:  // carries the last stream that is served
+        if (payload.size() < 4)
+          return Malformed("a GOAWAY frame that is too short");
         ended_ = ended_ || (NumberAt(payload, 0, 4) & 0x7fffffffU) < kStream;
         return {};
       case kSettings:
@@ -206,12 +207,12 @@ class Answer {
         AppendFrame(kPing, kAck, 0, payload, &reply);
         return connection_.Write(reply, deadline);
       default:
-        return {};  // of no concern, or of a later version
+        return {};  // irrelevant here, or of a later version
     }
   }
 
   TcpConnection& connection_;
-  std::string read_;  // and not yet taken
+  std::string read_;  // received, not yet parsed
   std::string data_;  // of the call
   bool ended_ = false;
 };
@@ -220,9 +221,11 @@ class Answer {
 
 Result<std::string> CallGrpc(std::string_view endpoint, std::string_view method,
                              std::string_view message, Deadline deadline) {
-  // The request is one frame, for which any service's window has place.
+  // The request is one frame, which fits into every service's initial window.
   if (message.size() + kMessageHeader > kMaxFrame) {
-    return Fail(Code::kInternal, "a request of {} bytes", message.size());
+    return Fail(Code::kInternal,
+                "a request of {} bytes does not fit into a frame",
+                message.size());
   }
   UCUDNN_ASSIGN_OR_RETURN(TcpConnection connection,
                           TcpConnection::Open(endpoint, deadline));

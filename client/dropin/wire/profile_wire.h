@@ -1,8 +1,8 @@
 #ifndef UCUDNN_CLIENT_DROPIN_WIRE_PROFILE_WIRE_H_
 #define UCUDNN_CLIENT_DROPIN_WIRE_PROFILE_WIRE_H_
 
-// The two messages of GetProblemProfile (proto/ucudnn/v1) as bytes, without
-// protobuf's library, which has no place in a stranger's process.
+// Encodes and decodes the two messages of GetProblemProfile (proto/ucudnn/v1)
+// without the protobuf library, which must not be loaded into a user's process.
 
 #include <map>
 #include <string>
@@ -16,19 +16,20 @@
 
 namespace ucudnn {
 
-// What somebody else knows of a problem on a kind of device.
+// Others' measurements of a problem on a device kind.
 struct KnownElsewhere {
   std::vector<MeasuredPoint> points;
-  // Of which batches every algorithm was measured, up to this workspace.
+  // The batch sizes at which every algorithm was measured, each up to this
+  // workspace.
   std::map<BatchSize, Bytes> complete;
 };
 
-// A GetProblemProfileRequest.
+// Encodes a GetProblemProfileRequest.
 std::string EncodeProfileRequest(std::string_view kind,
                                  const ConvProblem& problem);
 
-// A ProblemProfile; fields that are not known are skipped. kInvalidArgument if
-// the bytes are no such message, or a value is out of range.
+// Decodes a ProblemProfile; unknown fields are skipped. kInvalidArgument if the
+// bytes are malformed or a value is out of range.
 Result<KnownElsewhere> DecodeProblemProfile(std::string_view bytes);
 
 }  // namespace ucudnn

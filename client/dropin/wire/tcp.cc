@@ -57,7 +57,7 @@ Result<std::vector<Address>> Lookup(const std::string& host,
   return addresses;
 }
 
-// Starts a thread that takes none of the program's signals.
+// Starts a detached thread that blocks all signals, which are the program's.
 template <class Work>
 void Detach(Work work) {
   sigset_t all;
@@ -91,8 +91,8 @@ Result<std::vector<Address>> Resolve(const std::string& host,
       answer->given.notify_one();
     });
   } catch (const std::system_error& error) {
-    return Fail(Code::kUnavailable, "no thread to look up {}: {}", host,
-                error.what());
+    return Fail(Code::kUnavailable, "cannot start a thread to look up {}: {}",
+                host, error.what());
   }
   std::unique_lock lock(answer->mutex);
   if (!answer->given.wait_until(
@@ -102,7 +102,7 @@ Result<std::vector<Address>> Resolve(const std::string& host,
   return *std::move(answer->addresses);
 }
 
-// Until the descriptor is ready for `events`, or has failed.
+// Waits until the descriptor is ready for `events` or has failed.
 Status Await(int descriptor, short events, Deadline deadline) {
   while (true) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(
@@ -159,7 +159,7 @@ Result<TcpConnection> TcpConnection::Open(std::string_view endpoint,
   UCUDNN_ASSIGN_OR_RETURN(const auto addresses, Resolve(host, port, deadline));
   Error last = {Code::kUnavailable, host + " has no address"};
   for (std::size_t i = 0; i < addresses.size(); ++i) {
-    // One that swallows packets leaves time for the others.
+    // Leave time for the other addresses if this one drops packets.
     const auto now = steady_clock::now();
     const auto share =
         (deadline - now) / static_cast<std::int64_t>(addresses.size() - i);

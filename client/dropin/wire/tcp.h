@@ -1,8 +1,8 @@
 #ifndef UCUDNN_CLIENT_DROPIN_WIRE_TCP_H_
 #define UCUDNN_CLIENT_DROPIN_WIRE_TCP_H_
 
-// A TCP connection of which every call is over by a deadline, the resolution of
-// names included.
+// A TCP connection whose calls all end by a deadline, including name
+// resolution.
 
 #include <chrono>
 #include <cstddef>
@@ -18,11 +18,12 @@ using Deadline = std::chrono::steady_clock::time_point;
 
 class TcpConnection {
  public:
-  // To "host:port", as ParseCoordinators (client/config/coordinators.h) accepts
-  // it. kUnavailable, with the system's reason; kDeadlineExceeded.
+  // Connects to "host:port", as ParseCoordinators
+  // (client/config/coordinators.h) accepts it. kUnavailable, with the system's
+  // reason; kDeadlineExceeded.
   //
-  // A name that is no number is resolved by a thread of its own, because that
-  // cannot be interrupted: if it takes too long, the thread goes on alone.
+  // A host name is resolved on a thread of its own, because resolution cannot
+  // be interrupted: if it takes too long, the thread is left behind.
   static Result<TcpConnection> Open(std::string_view endpoint,
                                     Deadline deadline);
   TcpConnection(TcpConnection&& other) noexcept
@@ -30,10 +31,10 @@ class TcpConnection {
   TcpConnection& operator=(TcpConnection&&) = delete;
   ~TcpConnection();
 
-  // The whole text; raises no SIGPIPE.
+  // Writes the whole text; raises no SIGPIPE.
   Status Write(std::string_view text, Deadline deadline);
-  // Appends what has come, at least one byte. kUnavailable if the other side
-  // has closed the connection.
+  // Appends received data, at least one byte. kUnavailable if the peer closed
+  // the connection.
   Status Read(std::string* into, Deadline deadline);
 
  private:

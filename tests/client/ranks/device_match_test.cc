@@ -9,18 +9,18 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-RankSight Seeing(std::vector<std::string> gpus,
-                 const std::string& wish = "auto", int current = -1) {
-  RankSight sight;
-  sight.host = "node1";
-  sight.wish = ParseDeviceWish(wish).value();
-  sight.gpus = std::move(gpus);
-  sight.current = current;
-  return sight;
+VisibleDevices Seeing(std::vector<std::string> gpus,
+                      const std::string& request = "auto", int current = -1) {
+  VisibleDevices devices;
+  devices.host = "node1";
+  devices.request = ParseDeviceRequest(request).value();
+  devices.gpus = std::move(gpus);
+  devices.current = current;
+  return devices;
 }
 
 // The UUID that each rank is given; "" for the CPU.
-std::vector<std::string> Given(const std::vector<RankSight>& ranks) {
+std::vector<std::string> Given(const std::vector<VisibleDevices>& ranks) {
   const auto choices = ChooseDevices(ranks);
   if (!choices) return {choices.error().message};
   std::vector<std::string> given;
@@ -60,13 +60,13 @@ TEST(DeviceMatchTest, KeepsWhatARankAsksForOrWorksOn) {
 }
 
 TEST(DeviceMatchTest, SpreadsRanksThatHaveToShare) {
-  const RankSight both = Seeing({"GPU-a", "GPU-b"});
+  const VisibleDevices both = Seeing({"GPU-a", "GPU-b"});
   EXPECT_THAT(Given({both, both, both, both}),
               ElementsAre("GPU-a", "GPU-b", "GPU-a", "GPU-b"));
 }
 
 TEST(DeviceMatchTest, SharesTheCpuOfAHostAmongItsRanks) {
-  RankSight elsewhere = Seeing({});
+  VisibleDevices elsewhere = Seeing({});
   elsewhere.host = "node2";
   const auto choices =
       ChooseDevices({Seeing({}), elsewhere, Seeing({}, "cpu:4")}).value();
@@ -76,23 +76,25 @@ TEST(DeviceMatchTest, SharesTheCpuOfAHostAmongItsRanks) {
 }
 
 TEST(DeviceMatchTest, NamesTheRankThatAsksForWhatItDoesNotSee) {
-  EXPECT_THAT(Given({Seeing({"GPU-a"}), Seeing({"GPU-a"}, "gpu:1")}),
-              ElementsAre("rank 1: there is no GPU 1; it sees 1, counted from "
-                          "0"));
-  EXPECT_THAT(Given({Seeing({}, "GPU-x")}),
-              ElementsAre("rank 0: it does not see GPU-x; it sees no GPU"));
+  EXPECT_THAT(
+      Given({Seeing({"GPU-a"}), Seeing({"GPU-a"}, "gpu:1")}),
+      ElementsAre("rank 1: there is no GPU 1; the rank sees 1, counted from "
+                  "0"));
+  EXPECT_THAT(
+      Given({Seeing({}, "GPU-x")}),
+      ElementsAre("rank 0: the rank does not see GPU-x; it sees no GPU"));
 }
 
-TEST(DeviceMatchTest, ReadsWishes) {
-  EXPECT_EQ(ParseDeviceWish("cpu:3")->threads, 3);
-  EXPECT_EQ(ParseDeviceWish("gpu:7")->ordinal, 7);
-  EXPECT_EQ(ParseDeviceWish("GPU-1-2")->uuid, "GPU-1-2");
+TEST(DeviceMatchTest, ReadsDeviceRequests) {
+  EXPECT_EQ(ParseDeviceRequest("cpu:3")->threads, 3);
+  EXPECT_EQ(ParseDeviceRequest("gpu:7")->ordinal, 7);
+  EXPECT_EQ(ParseDeviceRequest("GPU-1-2")->uuid, "GPU-1-2");
   for (const char* bad :
        {"", "gpu", "gpu:", "gpu:-1", "gpu:x", "cpu:0", "tpu"}) {
-    const auto wish = ParseDeviceWish(bad);
-    ASSERT_FALSE(wish) << bad;
-    EXPECT_EQ(wish.error().code, Code::kInvalidArgument);
-    EXPECT_THAT(wish.error().message, HasSubstr("cpu:THREADS"));
+    const auto request = ParseDeviceRequest(bad);
+    ASSERT_FALSE(request) << bad;
+    EXPECT_EQ(request.error().code, Code::kInvalidArgument);
+    EXPECT_THAT(request.error().message, HasSubstr("cpu:THREADS"));
   }
 }
 
