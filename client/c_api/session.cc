@@ -262,9 +262,7 @@ int ucudnn_session_micro_batch(const ucudnn_session* session, size_t kernel,
     if (micro_batch == nullptr) return IsNull("micro_batch");
     const ucudnn::KernelPlan* plan = session->kernel(kernel);
     if (plan == nullptr || index >= plan->micro_batches.size()) {
-      return Fail(Code::kOutOfRange,
-                  "no kernel {}, or no "
-                  "micro-batch {} in it",
+      return Fail(Code::kOutOfRange, "no kernel {}, or no micro-batch {} in it",
                   kernel, index);
     }
     const ucudnn::MicroBatch& micro = plan->micro_batches[index];
@@ -329,8 +327,7 @@ int ucudnn_session_allreduce_device(ucudnn_session* session, void* gradients,
           std::span(static_cast<double*>(gradients), count), stream);
     }
     return Fail(Code::kInvalidArgument,
-                "type is {}; UCUDNN_FLOAT32 and UCUDNN_FLOAT64 are "
-                "accepted",
+                "type is {}; UCUDNN_FLOAT32 and UCUDNN_FLOAT64 are accepted",
                 type);
   });
 }

@@ -62,10 +62,9 @@ Status Replan(const Server& server, const ReplanOptions& options) {
   // Reports what is still missing, if anything.
   const auto answer = connection->ReplanJob(request, RetryPolicy::LongWork());
   if (!answer) {
-    return LeftBehind(
-        answer.error(),
-        "if the coordinator has begun the plan, it finishes it, and "
-        "the job adopts it");
+    return LeftBehind(answer.error(),
+                      "if the coordinator has begun the plan, it finishes it, "
+                      "and the job adopts it");
   }
   const v1::JobRevision& revision = *answer;
   return Print(options.output, ToJson(revision), [&] {
@@ -147,8 +146,8 @@ void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   const auto options = std::make_shared<ReplanOptions>();
   CLI::App* replan = app.add_subcommand(
       "replan",
-      "Replan a running job; its ranks adopt the new plan together at "
-      "their next refresh. Options that are not given stay as they are");
+      "Replan a running job; its ranks adopt the new plan together at their "
+      "next refresh. Options that are not given stay as they are");
   replan->add_option("id", options->job, "The job's id; see `ucudnn jobs`")
       ->required()
       ->option_text("JOB");

@@ -31,8 +31,8 @@ Status AwaitMeasured(Connection& connection, v1::MeasureRequest request,
     if (!answer) {
       progress.End();
       return LeftBehind(answer.error(),
-                        "the requested measurements continue; the "
-                        "same command resumes waiting for them");
+                        "the requested measurements continue; the same command "
+                        "resumes waiting for them");
     }
     const v1::MeasureProgress& now = *answer;
     const std::int64_t ended = now.done() + now.failed();

@@ -142,10 +142,9 @@ Status MakePlan(const Server& server, const PlanOptions& options) {
   UCUDNN_RETURN_IF_ERROR(Await(*connection, request, options.retry_failed));
   const auto plan = connection->CreatePlan(request, RetryPolicy::LongWork());
   if (!plan) {
-    return LeftBehind(
-        plan.error(),
-        "if the coordinator has begun the plan, it finishes it, and "
-        "the same command prints it then");
+    return LeftBehind(plan.error(),
+                      "if the coordinator has begun the plan, it finishes it, "
+                      "and the same command prints it then");
   }
   if (!options.save.empty()) {
     Status saved = ReplaceFile(options.save, ToJson(*plan).dump(2) + "\n");

@@ -58,10 +58,10 @@ Status Run(const Options& options) {
 }  // namespace
 
 void AddSolveAssign(CLI::App* solve, Chosen* chosen) {
-  CLI::App* command = solve->add_subcommand(
-      "assign",
-      "Divide a mini-batch among unlike GPUs so that the slowest takes "
-      "the least time");
+  CLI::App* command =
+      solve->add_subcommand("assign",
+                            "Divide a mini-batch among unlike GPUs so that the "
+                            "slowest takes the least time");
   auto options = std::make_shared<Options>();
   command
       ->add_option("--times", options->times,

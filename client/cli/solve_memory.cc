@@ -58,8 +58,8 @@ Result<DeviceModel> ReadDeviceModel(const std::string& name) {
   if (text) return ParseDeviceModel(*text, Excerpt(name, 4096));
   if (text.error().code == Code::kNotFound) {
     return Fail(Code::kInvalidArgument,
-                "--device-model: no file '{}' and no preset of that "
-                "name; {} or a JSON file is accepted",
+                "--device-model: no file '{}' and no preset of that name; {} "
+                "or a JSON file is accepted",
                 Excerpt(name, 200), fmt::join(presets, ", "));
   }
   return OfInput(Result<DeviceModel>(tl::unexpected<Error>(text.error())));

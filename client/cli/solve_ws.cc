@@ -59,8 +59,8 @@ Result<std::vector<LayerKernel>> MatchLayers(const Profile& profile,
   if (by_place && places.size() != network.layers.size()) {
     return Fail(
         Code::kInvalidArgument,
-        "the profile's layer '{}' is not in {}, whose {} convolutions "
-        "start with '{}'; either use the model's layer names, or select as "
+        "the profile's layer '{}' is not in {}, whose {} convolutions start "
+        "with '{}'; either use the model's layer names, or select as "
         "many layers ({} are selected), in the model's order",
         unknown, network.name, network.layers.size(), network.layers[0].name,
         places.size());

@@ -85,8 +85,7 @@ Status GpuGradients::State::Poll(const Query& query, std::string_view call,
     if (result != CUDA_ERROR_NOT_READY) return Check(result, call);
     if (std::chrono::steady_clock::now() >= deadline) {
       return Fail(Code::kDeadlineExceeded,
-                  "the work in the gradients' stream did not finish "
-                  "in time");
+                  "the work in the gradients' stream did not finish in time");
     }
     if (looks < 1000) {
       std::this_thread::yield();

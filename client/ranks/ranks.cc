@@ -213,8 +213,7 @@ Status Ranks::Broadcast(std::string* text, Deadline deadline) {
   UCUDNN_RETURN_IF_ERROR(Await(pending, deadline));
   if (pending->length > kMaxText) {
     return Fail(Code::kResourceExhausted,
-                "rank 0's text has {} bytes; up to "
-                "{} are accepted",
+                "rank 0's text has {} bytes; up to {} are accepted",
                 pending->length, kMaxText);
   }
   pending->text.resize(static_cast<std::size_t>(pending->length));

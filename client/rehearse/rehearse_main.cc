@@ -81,12 +81,10 @@ void AddOptions(CLI::App& app, Arguments* args) {
                "Also measure the fastest undivided algorithms");
   app.add_option("--cpu-devices", args->options.cpu_devices,
                  "Without a GPU: parts of each node's CPU; default: one for "
-                 "each of its "
-                 "ranks")
+                 "each of its ranks")
       ->check(CLI::Range(1, 1024));
   app.add_option("--threads", args->options.threads,
-                 "Threads of each part; default: an even share of the "
-                 "cores")
+                 "Threads of each part; default: an even share of the cores")
       ->check(CLI::Range(1, 4096));
   ctl::AddOutputOption(&app, &args->output);
 }

@@ -39,8 +39,8 @@ inline JobRequest TinyRequest(BatchSize batch, std::vector<std::string> kinds) {
   return request;
 }
 
-// What a coordinator would answer: rank r has shares[r] images, in pieces of
-// at most two by "lavish", which takes 100 bytes an image.
+// A coordinator's answer: rank r has shares[r] images, in micro-batches of at
+// most two by "lavish", which needs 100 bytes per image.
 inline JobPlan TinyPlan(const JobRequest& request,
                         const std::vector<std::int64_t>& shares) {
   JobPlan plan;

@@ -5,10 +5,10 @@
 #   tests/gpu/bundle.sh [-o FOLDER] PROGRAM...
 #   tests/gpu/bundle.sh -c    only checks that the tools it needs are installed
 #
-# FOLDER is .carry by default. Left to the other machine: the C and C++
-# libraries, which must be at least as new as here (its own libraries may need
-# newer ones than ours), the driver, CUDA and cuDNN (loaded at run time), and
-# MPI. Symbols are stripped. Needs patchelf.
+# FOLDER is .carry by default. The other machine must provide the C and C++
+# libraries, at least as new as here (its own libraries may need newer ones than
+# ours), the driver, CUDA and cuDNN (loaded at run time), and MPI. Symbols are
+# stripped. Needs patchelf.
 set -euo pipefail
 
 folder=.carry
@@ -35,7 +35,7 @@ if [ $# -eq 0 ]; then
   exit 2
 fi
 
-# Of the C or C++ library, of NVIDIA, or of the MPI installation.
+# Libraries of C or C++, of NVIDIA, or of the MPI installation.
 is_left_out() {
   case $1 in
     linux-vdso.so* | ld-linux* | libc.so* | libm.so* | libdl.so* | \
@@ -50,8 +50,8 @@ is_left_out() {
   return 1
 }
 
-# "name path" of what one program or library needs, itself and through others,
-# less what only the libraries that are left out need.
+# Prints "name path" of what a program or library needs, directly and indirectly,
+# except what only the excluded libraries need.
 needed_by() {
   local file=$1 resolved name path
   resolved=$(ldd "$file" | awk '$2 == "=>" { print $1, $3 }')

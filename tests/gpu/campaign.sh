@@ -1,5 +1,5 @@
-# Stages of run.sh about measuring: policies, judge, cold, slices, failures.
-# Sourced there.
+# The measuring stages of run.sh: policies, judge, cold, slices, failures.
+# Sourced by it.
 # shellcheck shell=bash disable=SC2154  # $out and $tmp are run.sh's
 
 # Starts a coordinator with an empty database, and registers AlexNet.
@@ -41,9 +41,9 @@ seconds_of() {
   echo "$start $EPOCHREALTIME" | awk '{ printf "%.2f", $2 - $1 }'
 }
 
-# AlexNet at batch 256 (UCUDNN_BATCH), FP32: what measuring costs by each policy,
-# and the time of its plans. Wall time on one GPU. `all` takes minutes: only if
-# UCUDNN_POLICIES names it.
+# AlexNet at batch 256 (UCUDNN_BATCH), FP32: the cost of measuring under each
+# policy, and the time of its plans, as wall time on one GPU. `all` takes minutes
+# and runs only if UCUDNN_POLICIES names it.
 policies() {
   local net=tests/data/networks/alexnet_torchvision.csv policy limit seconds
   local batch=${UCUDNN_BATCH:-256}
@@ -69,16 +69,16 @@ print(*sys.argv[2:], plan["predicted_us"], sep=",")' \
   done >"$out/policies.txt" 2>&1
 }
 
-# The same, first interface, without a service: the plans of all policies valued
-# by the same times. `all` gets what the seconds (UCUDNN_SECONDS, 200) leave it,
-# kernel by kernel.
+# The same with the first interface and without a service: the plans of all
+# policies are valued by the same times. `all` measures kernel by kernel, in the
+# time that UCUDNN_SECONDS (200) leaves.
 judge() {
   .carry/bin/ucudnn_gpu_policies --batch "${UCUDNN_BATCH:-256}" \
     --seconds "${UCUDNN_SECONDS:-200}" >"$out/judge.txt" 2>&1
 }
 
-# Whether measurements tell what a plan takes in a row. UCUDNN_ROWS ("resnet18:128
-# vgg16:64") chooses networks and batches.
+# Whether measurements predict the time of a plan's kernels in a row.
+# UCUDNN_ROWS ("resnet18:128 vgg16:64") selects networks and batches.
 cold() {
   # shellcheck disable=SC2086
   .carry/bin/ucudnn_gpu_cold --networks tests/data/networks \
@@ -86,7 +86,7 @@ cold() {
     >"$out/cold.txt" 2>&1
 }
 
-# A slice is measured as a device of its own kind, and a job runs in it.
+# A slice is measured as a device of its own kind, and a job runs on it.
 slices() {
   local net=tests/data/networks/alexnet_torchvision.csv sms
   begin_service >"$out/slices.txt" 2>&1

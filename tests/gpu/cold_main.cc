@@ -1,15 +1,16 @@
-// ucudnn_gpu_cold: whether measurements on operands that are in the device's
-// cache, or that are not, tell what a plan's kernels take in a row.
+// ucudnn_gpu_cold: whether measurements with operands in the device's cache, or
+// not in it, predict the time of a plan's kernels in a row.
 //
 //   ucudnn_gpu_cold --networks tests/data/networks -o DIR [NETWORK:BATCH...]
 //
-// For each network, FP32 and NCHW, plans for one limit of a kernel's workspace,
-// by powers of two, once from hot and once from cold measurements. Of each plan
-// the kernels by themselves, hot and cold, anew, in turns; the plan in a row,
-// all kernels with the same operands (as ucudnn-rehearse has them) and each
-// layer with its own, in the order of training; and of both rows what each
-// kernel's part is. Tables go to standard output, all numbers to DIR/cold.json.
-// Where there is no GPU, or with --cpu, the CPU is measured.
+// For each network, in FP32 and NCHW, it makes plans for one workspace limit
+// per kernel, with powers of two, once from hot and once from cold
+// measurements. For each plan it measures in turns the kernels by themselves,
+// hot and cold, and the plan in a row, once with the same operands for all
+// kernels (as ucudnn-rehearse does) and once with separate operands for each
+// layer, in the order of training. It also reports each kernel's part of both
+// rows. Tables go to standard output, all numbers to DIR/cold.json. Without a
+// GPU, or with --cpu, it measures the CPU.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -46,14 +47,14 @@ struct Settings {
   std::vector<std::string> rows = {"resnet18:128", "alexnet_torchvision:256",
                                    "vgg16:64"};
   std::int64_t limit_mib = 64;
-  double seconds = 75;  // begin no plan after so long
-  double cold = 2;      // times the cache
+  double seconds = 75;  // start no plan after this time
+  double cold = 2;      // operand size in multiples of the cache
   int rounds = 7;       // of rows
   int repeats = 5;      // of a measurement, at most
-  // How long a repeat is; as long as a kernel's part of a row where others
-  // disturb the device, so that they disturb both alike.
+  // The length of a repeat; as long as a kernel's part of a row if others use
+  // the device, so that they disturb both alike.
   std::int64_t group_ms = 3;
-  std::int64_t only = 0;  // measure micro-batches of this size alone
+  std::int64_t only = 0;  // measure only micro-batches of this size
   bool cpu = false;
   int threads = 0;
 };
@@ -67,7 +68,7 @@ struct Job {
 struct Sample {
   Nanoseconds median{0};
   Nanoseconds spread{0};
-  // Of all repeats: what it takes where nothing else comes between.
+  // The minimum of the repeats: the time without disturbance.
   Nanoseconds least{0};
 };
 
@@ -76,10 +77,10 @@ Sample SampleOf(const std::vector<Nanoseconds>& times) {
   return {summary.median, summary.spread, *std::ranges::min_element(times)};
 }
 
-// What one kernel, or all of them, take.
+// The times of one kernel, or of all of them.
 struct Times {
   Nanoseconds planned{0};  // when the plan was made
-  Sample hot;              // by itself, anew
+  Sample hot;              // by itself, measured again
   Sample cold;             // the same, on other operands each time
   Sample shared;           // in a row
   Sample own;
@@ -105,7 +106,7 @@ class Experiment {
              {"plans", Json::array()}};
     fmt::print("{}, {}, cache {}\n", ToString(device_.info().kind),
                ConditionsOf(device_.info()), HumanBytes(device_.cache()));
-    // Hot first, which tells the most should the time not suffice.
+    // Hot first: it is the most informative if time runs out.
     for (const double cold : {0.0, settings_.cold}) {
       for (const Job& job : jobs) {
         if (Elapsed() > settings_.seconds) {
@@ -158,7 +159,7 @@ class Experiment {
     return job;
   }
 
-  // Large ones first, so that buffers are made once.
+  // Large ones first, so that buffers are allocated once.
   std::vector<BatchSize> BatchesOf(BatchSize batch) const {
     if (settings_.only > 0) return {BatchSize(settings_.only)};
     std::vector<BatchSize> batches = {batch};
@@ -217,7 +218,7 @@ class Experiment {
         (total.*way).median += (kernels[k].*way).median;
         (total.*way).spread += (kernels[k].*way).spread;
       }
-      // Of a row that nothing disturbed, all parts are from other rows.
+      // The parts of an undisturbed row come from other rows.
       for (Sample Times::*way :
            {&Times::hot, &Times::cold, &Times::shared, &Times::own}) {
         (total.*way).least += (kernels[k].*way).least;
@@ -233,21 +234,21 @@ class Experiment {
     std::fflush(stdout);
     json_["plans"].push_back(ToJson(job, plan, cold, kernels, total, clocks));
     json_["plans"].back()["measuring_s"] = measuring;
-    // What is done is kept, should the rest fail.
+    // Save finished results, in case the rest fails.
     return ReplaceFile(settings_.output + "/cold.json", json_.dump(1));
   }
 
-  // Of a row: the wholes, and each kernel's parts.
+  // Times of a row: in total, and of each kernel.
   struct RowTimes {
     std::vector<Nanoseconds> wholes;
     std::vector<std::vector<Nanoseconds>> parts;
   };
   using Events = std::vector<std::unique_ptr<Event>>;
   using Key = std::tuple<ConvProblem, BatchSize, Algorithm>;
-  // Of a micro-batch by itself: hot and cold.
+  // Times of a micro-batch by itself: hot and cold.
   using AloneTimes = std::map<Key, std::array<std::vector<Nanoseconds>, 2>>;
 
-  // All in turns, so that what changes meanwhile changes all.
+  // Everything in turns, so that changes over time affect all alike.
   Status Measure(const Job& job, const WorkspacePlan& plan, Executor& executor,
                  std::vector<Times>* kernels, Times* total,
                  std::array<std::string, 4>* clocks) {
@@ -291,8 +292,8 @@ class Experiment {
     return {};
   }
 
-  // To warm up, for the whole, and for the parts, since asking for these takes
-  // time too.
+  // One row to warm up, one for the total, and one for the parts, because
+  // recording parts takes time.
   Status RunRow(const Job& job, Executor& executor, const RowOperands& operands,
                 bool own, const Events& events, RowTimes* times,
                 std::string* clocks) {
@@ -315,7 +316,7 @@ class Experiment {
       UCUDNN_RETURN_IF_ERROR(run(order[i]));
       UCUDNN_RETURN_IF_ERROR(events[i + 1]->Set());
     }
-    *clocks = ClocksNow();  // a GPU is still at it
+    *clocks = ClocksNow();  // the GPU is still busy
     UCUDNN_RETURN_IF_ERROR(device_.Synchronize());
     for (std::size_t i = 0; i < order.size(); ++i) {
       UCUDNN_ASSIGN_OR_RETURN(times->parts[order[i]].emplace_back(),
@@ -324,7 +325,8 @@ class Experiment {
     return {};
   }
 
-  // Once each micro-batch by itself, hot and cold; of layers alike once.
+  // Each micro-batch once by itself, hot and cold; once for layers of equal
+  // shape.
   Status MeasureAlone(const WorkspacePlan& plan, bool cold_first,
                       AloneTimes* times, std::string* clocks_hot,
                       std::string* clocks_cold) {

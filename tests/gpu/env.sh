@@ -3,14 +3,14 @@
 #
 #   . tests/gpu/env.sh
 #
-# Looks into Python's nvidia packages (PyTorch brings them), then into
-# /usr/local/cuda. Sets UCUDNN_CUDA_PATH to what was found, and appends it to
-# LD_LIBRARY_PATH for programs that link CUDA. Says on stderr what is missing;
-# never fails, so that programs say themselves what they lack.
+# Looks in Python's nvidia packages (PyTorch installs them), then in
+# /usr/local/cuda. Sets UCUDNN_CUDA_PATH to what it found, and appends it to
+# LD_LIBRARY_PATH for programs that link CUDA. Reports on stderr what is missing,
+# but never fails: programs report themselves what they lack.
 
 _ucudnn_find() {
   local folders
-  # The folders of libraries in every place that Python imports from.
+  # The library folders in every place that Python imports from.
   folders=$(python3 - 2>/dev/null <<'PYTHON'
 import glob, os, sys
 for root in sys.path:

@@ -1,7 +1,7 @@
-// What happens when a GPU fails us, provoked on a real one. Each case ends with
-// the words that a user reads.
+// Provokes failures on a real GPU. Each case prints the message that a user
+// would read.
 //
-//   ucudnn_gpu_failures            all of it, the poisoned context last
+//   ucudnn_gpu_failures            all cases, the poisoned context last
 //
 // Exit status 0 if every failure was reported as device/device.h says.
 
@@ -33,7 +33,7 @@ Result<std::unique_ptr<Device>> Open() {
   return std::move(devices.front());
 }
 
-// Whether `status` is an error of this code; prints it.
+// Whether `status` is an error with this code; prints it.
 bool Is(Code code, const std::string& what, const Status& status) {
   const Code found = status ? Code::kOk : status.error().code;
   std::printf("%s %s: %s: %s\n", found == code ? "ok" : "NOT OK", what.c_str(),
@@ -66,7 +66,7 @@ Status Measure(Device& device) {
   return StatusOf(points);
 }
 
-// Fills the memory, then measures in what is left.
+// Fills the memory, then measures with what is left.
 bool OutOfMemory() {
   auto device = Open();
   if (!device) return Is(Code::kOk, "open", StatusOf(device));
@@ -94,7 +94,7 @@ bool OutOfMemory() {
   return ok;
 }
 
-// Lets a convolution write where nothing is.
+// Makes a convolution write to an invalid address.
 bool PoisonedContext() {
   auto device = Open();
   if (!device) return Is(Code::kOk, "open", StatusOf(device));
@@ -105,7 +105,7 @@ bool PoisonedContext() {
   if (!convolution) return Is(Code::kOk, "prepare", StatusOf(convolution));
   auto workspace = (*device)->Allocate((*convolution)->workspace());
   if (!workspace) return Is(Code::kOk, "allocate", StatusOf(workspace));
-  // Apart from each other: cuDNN refuses operands that coincide.
+  // Distinct addresses, because cuDNN refuses overlapping operands.
   const auto nowhere = [](std::uintptr_t i) {
     return reinterpret_cast<void*>((std::uintptr_t{1} << 40) + (i << 30));
   };
@@ -130,7 +130,7 @@ bool FreshStart() {
   return Is(Code::kOk, "measuring in a new process", Measure(**device));
 }
 
-// In a process of its own: a context that is lost is lost to all of it.
+// In a process of its own: losing a context affects the whole process.
 bool InProcess(const std::function<bool()>& run) {
   std::fflush(stdout);
   const pid_t child = fork();

@@ -5,8 +5,8 @@ engines() {
   .carry/bin/ucudnn_gpu_probe --engines >"$out/engines.txt" 2>&1
 }
 
-# The rows of the table that UCUDNN_ROWS asks for, in the order of its patterns
-# ("*:NHWC vgg16:*:FP32:*"); all by default.
+# Prints the rows of the table that match UCUDNN_ROWS, in the order of its
+# patterns ("*:NHWC vgg16:*:FP32:*"); all rows by default.
 rows_of_table() {
   local all=() config network pattern row
   for config in PSEUDO_HALF:NHWC TF32:NHWC FP32:NCHW TF32:NCHW \
@@ -25,8 +25,7 @@ rows_of_table() {
   set +f
 }
 
-# Goes on where an earlier run under the same versions stopped, if its results
-# are in DIR.
+# Resumes an earlier run under the same versions, if its results are in DIR.
 figures() {
   local status=0 rows
   mapfile -t rows < <(rows_of_table)

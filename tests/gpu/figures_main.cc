@@ -1,15 +1,15 @@
-// ucudnn_gpu_figures: what dividing gains on GPU 0, as numbers for a table.
+// ucudnn_gpu_figures: the gain of dividing on GPU 0, as numbers for a table.
 //
 //   ucudnn_gpu_figures --peers torch.json --networks tests/data/networks
 //       --deepbench tests/data/deepbench_conv_training.csv -o DIR [ROW...]
 //
-// `torch.json` is what tests/gpu/torch_peer.py writes: what PyTorch needs for a
-// network, at a batch, precision and layout. ROWs, as "vgg16:64:FP32:NCHW", say
-// which of these to measure and in which order; without any, all. Writes
-// figures.json, deepbench.json and the measured points of each row as a profile
-// into DIR/profiles. Each row is written when it is done, so that a run that is
-// cut short leaves what it has; and rows that are there already, from a run
-// under the same versions, are kept and not measured again.
+// `torch.json` is the output of tests/gpu/torch_peer.py: PyTorch's times for
+// each network, batch, precision and layout. ROWs such as "vgg16:64:FP32:NCHW"
+// select what to measure, in this order; default: all. Writes figures.json,
+// deepbench.json and the measured points of each row as a profile into
+// DIR/profiles. Each row is written when it is done, so an interrupted run
+// keeps its results; rows from an earlier run under the same versions are kept
+// and not measured again.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -40,9 +40,9 @@ struct Settings {
   std::string networks;
   std::string deepbench;
   std::string output;
-  double seconds = 1e9;  // begin nothing after so long
-  int engines = 12;      // of those that cuDNN suggests first
-  int threads = 16;      // that list engines
+  double seconds = 1e9;  // start nothing after this time
+  int engines = 12;      // the first that cuDNN suggests
+  int threads = 16;      // for listing engines
   std::vector<std::string> rows;
 };
 
@@ -70,7 +70,7 @@ Result<Job> JobOf(const Json& peer, const std::string& networks) {
                           ParseLayout(peer.at("layout").get<std::string>()));
   const Bytes workspace(peer.at("workspace_bytes").get<std::int64_t>());
   job.limits = LimitsFor(workspace);
-  // NCHW is to do with an eighth of PyTorch's workspace, NHWC with as much.
+  // The target is an eighth of PyTorch's workspace for NCHW, the same for NHWC.
   job.fit_limits = {64_MiB,
                     job.layout == Layout::kNchw ? workspace / 8 : workspace};
   job.run_limits = job.fit_limits;
@@ -101,11 +101,11 @@ std::string RowOf(const Json& json) {
                      json.at("layout").get<std::string>());
 }
 
-// A file of results, each with the run that it is from.
+// A file of results, each with the run that it comes from.
 class Results {
  public:
-  // Keeps those results of the file, if it is there, that were measured under
-  // `versions`; says how many are not.
+  // Keeps the file's results that were measured under `versions`; prints how
+  // many are not.
   static Result<Results> Open(const std::string& path,
                               const std::string& versions) {
     Results results(path, versions);
@@ -127,7 +127,7 @@ class Results {
     return results;
   }
 
-  // Whether there is one that has all that `part` has.
+  // Whether there is a result that contains everything in `part`.
   bool Has(const Json& part) const {
     return std::any_of(json_.begin(), json_.end(), [&](const Json& result) {
       return std::all_of(
@@ -229,8 +229,8 @@ class Report {
       Precision precision;
     };
     std::vector<Task> tasks;
-    // Both precisions of a layer, and layers of all kinds soon, since the time
-    // may not suffice for all of them.
+    // Both precisions of a layer, and layers of all kinds early, because time
+    // may run out.
     constexpr std::size_t kStep = 37;
     for (std::size_t i = 0; i < layers.size(); ++i) {
       const BenchLayer& layer = layers[i * kStep % layers.size()];
@@ -244,7 +244,7 @@ class Report {
       }
     }
     PointSource points(device_, surveyors_, options_);
-    // So many at once that no thread waits long for the last one.
+    // This many at once, so that no thread waits long for the last one.
     constexpr std::size_t kAtOnce = 48;
     for (std::size_t i = 0; i < tasks.size(); ++i) {
       if (TimeIsUp()) break;
@@ -284,7 +284,7 @@ class Report {
   Device& device_;
   Surveyors& surveyors_;
   const Settings settings_;
-  const std::string versions_;  // under which results are comparable
+  const std::string versions_;  // results under equal versions are comparable
   PointOptions options_;
   const Clock::time_point begun_ = Clock::now();
   bool told_ = false;

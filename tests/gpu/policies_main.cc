@@ -1,17 +1,17 @@
-// What measuring AlexNet for plans costs by each batch-size policy on this
-// machine's first GPU, and how good the plans are: FP32, NCHW, cuDNN's first
-// interface, a workspace limit of each kernel.
+// The cost of measuring AlexNet for plans under each batch-size policy on this
+// machine's first GPU, and the quality of the plans: FP32, NCHW, cuDNN's first
+// interface, one workspace limit per kernel.
 //
 //   ucudnn_gpu_policies [--seconds 200] [--batch 256] [--replay FILE]
 //       [--network FILE]
 //
-// adaptive is asked for one limit after the other, powerOfTwo once, and then
-// `all`, kernel by kernel, as far as the seconds go. Times that were taken at
-// different moments are no judge of plans, so two tables value the plans of all
-// policies by the same times: the one, for every kernel, by times of the points
-// that any plan uses, taken anew in turns; the other, for the kernels that
-// `all` has finished, by its times beside its own plans. --replay takes a
-// recorded profile for the GPU.
+// It measures for adaptive one limit after the other, for powerOfTwo once, and
+// then for `all`, kernel by kernel, as long as --seconds allows. Times taken at
+// different moments cannot rank plans, so two tables value the plans of all
+// policies by the same times: one, for every kernel, by times of the points
+// that any plan uses, measured again in turns; the other, for the kernels that
+// `all` has finished, by its own times. --replay uses a recorded profile
+// instead of the GPU.
 
 #include <fmt/format.h>
 
@@ -38,7 +38,7 @@
 namespace ucudnn {
 namespace {
 
-// Those of plans people asked for first, as a coordinator meets them.
+// The limits that people ask for first, as a coordinator sees them.
 constexpr std::array kLimitsMib = {64, 32, 96, 128, 256, 512, 16, 8};
 constexpr Bytes kMostWorkspace = 512_MiB;
 
@@ -57,7 +57,7 @@ PointKey KeyOf(const MicroBatch& micro) {
   return {micro.batch, micro.algorithm, micro.workspace};
 }
 
-// One policy's points of each kernel.
+// One policy's points for each kernel.
 struct Campaign {
   std::string policy;
   std::vector<std::vector<MeasuredPoint>> points;
@@ -162,7 +162,7 @@ class Policies {
                    {batch_, limit, BatchPolicy::kAll});
   }
 
-  // What a plan takes by these times; nothing if they lack a point.
+  // The time of a plan by these times; nullopt if they lack a point.
   static std::optional<Nanoseconds> TimeOf(const KernelPlan& plan,
                                            const Times& times) {
     Nanoseconds total{0};
@@ -174,8 +174,8 @@ class Policies {
     return total;
   }
 
-  // Measures what the plans consist of in turns, each point three times at
-  // different moments, and values the plans by the medians.
+  // Measures the points of the plans in turns, each three times at different
+  // moments, and values the plans by the medians.
   Status Compare(const std::vector<Campaign>& campaigns) {
     struct Wanted {
       std::size_t kernel;
@@ -243,8 +243,8 @@ class Policies {
     return {};
   }
 
-  // Sums over the kernels; a plan with a point that the times lack is left out
-  // of all policies' sums, and counted.
+  // Sums over the kernels. A kernel whose plan has a point without a time is
+  // excluded from all policies' sums, and counted.
   void Print(const std::vector<Campaign>& campaigns,
              const std::vector<std::size_t>& kernels,
              const std::vector<Times>& times) const {

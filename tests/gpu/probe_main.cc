@@ -1,6 +1,6 @@
-// ucudnn_gpu_probe: what cuDNN offers for AlexNet's conv2 on each GPU, with
-// workspaces and one timing each. The first thing to run on a new machine: it
-// says at once whether libraries, device and algorithms work.
+// ucudnn_gpu_probe: lists cuDNN's algorithms for AlexNet's conv2 on each GPU,
+// with their workspaces and one timing each. Run it first on a new machine: it
+// shows at once whether libraries, device and algorithms work.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -117,7 +117,7 @@ Result<std::string> Measure(Device& device, const ConvProblem& problem,
       accumulating ? HumanTime(*accumulating) : Text(accumulating.error()));
 }
 
-// The engines that cuDNN suggests, and what their check found.
+// The engines that cuDNN suggests, and the results of checking them.
 Status SurveyProblem(cudnn::CudnnHandle& handle, const ConvProblem& problem,
                      BatchSize batch) {
   Print(fmt::format("\n{} batch {}", ToString(problem), batch.count()));

@@ -1,9 +1,9 @@
-// Gradients in a GPU's memory, summed over the ranks, against those in the
-// host's: random values and sizes, floats and doubles, uneven weights, a rank
-// without images, streams, memory whose kind the driver must tell; through
-// memory that the ranks share, and by MPI; while another stream is busy. Ranks
-// use the GPUs in turn. Prints a line a case, and returns 1 if one is wrong, or
-// waits for a stream that it need not wait for.
+// Compares sums over ranks of gradients in GPU memory with sums in host memory:
+// random values and sizes, floats and doubles, uneven weights, a rank without
+// images, streams, memory whose kind only the driver knows; through shared
+// memory and through MPI; while another stream is busy. Ranks use the GPUs in
+// turn. Prints one line per case; returns 1 if a result is wrong or a sum waits
+// for a stream that it need not wait for.
 
 #include <mpi.h>
 
@@ -47,7 +47,7 @@ void Need(const Status& status, const char* what) {
   MPI_Abort(MPI_COMM_WORLD, 2);
 }
 
-// Device memory with these values.
+// Device memory holding these values.
 template <class T>
 class OnDevice {
  public:
@@ -107,7 +107,7 @@ class Checks {
   Checks(const DriverApi& driver, Ranks& ranks)
       : driver_(driver), ranks_(ranks) {}
 
-  // A line of rank 0's about what is the worst on any rank.
+  // Rank 0 prints the worst result of all ranks.
   void Tell(const std::string& what, double off, double tolerance,
             double milliseconds = 0) {
     const bool right = off <= tolerance;
@@ -123,8 +123,8 @@ class Checks {
     std::printf("\n");
   }
 
-  // Sums on one of the paths against sums of the host's memory. The same values
-  // in the same pieces: the same bits.
+  // Sums on one of the paths, compared with sums in host memory. The same
+  // values in the same pieces give the same bits.
   template <class T>
   void OnPath(const char* name, GpuGradients& gpu, Ranks& ranks, double scale,
               std::size_t size, unsigned seed) {
@@ -142,7 +142,7 @@ class Checks {
          "cuStreamCreate");
     Need(Status(gpu.ScaleAndSum(ranks, memory.get(), 0, scale, stream, Soon())),
          "nothing");
-    // What is timed is not what is prepared once.
+    // Exclude one-time preparations from the timing.
     Need(gpu.ScaleAndSum(ranks, OnDevice<T>(driver_, held).get(), size, scale,
                          stream, Soon()),
          name);
@@ -158,9 +158,9 @@ class Checks {
          Difference(memory.Values(), expected), 0, took);
   }
 
-  // Sums of what is made, while a stream of the same context cannot go on:
-  // first without a stream, as a program does that has waited for an event,
-  // then in one of two others.
+  // Sums while a stream of the same context is blocked: first without a stream,
+  // like a program that has waited for an event, then in one of two other
+  // streams.
   void BesideOtherStreams(CUcontext context, GpuGradients& gpu, Ranks& ranks,
                           const char* name) {
     constexpr std::size_t kSize = 3'000'001;
@@ -177,7 +177,8 @@ class Checks {
            "host");
       const OnDevice<float> memory(driver_, std::vector<float>(kSize, 9));
       const OnDevice<float> other(driver_, std::vector<float>(kSize, 1));
-      // Made in the stream right before, the other's filled by the busy one.
+      // Computed in the stream just before; the other's buffer is filled by the
+      // busy one.
       Need(driver_.MemcpyHtoDAsync(reinterpret_cast<CUdeviceptr>(memory.get()),
                                    mine.data(), kSize * sizeof(float), made_in),
            "cuMemcpyHtoDAsync");
@@ -206,7 +207,7 @@ class Checks {
     Need(driver_.StreamDestroy(stream), "cuStreamDestroy");
   }
 
-  // Without being told of a stream sums wait for what the default stream would.
+  // Without a stream, sums wait for what the default stream would.
   void AfterTheDefaultStream(GpuGradients& gpu, Ranks& ranks) {
     constexpr std::size_t kSize = 300'001;
     const auto mine =
@@ -235,7 +236,7 @@ class Checks {
     Need(driver_.StreamDestroy(stream), "cuStreamDestroy");
   }
 
-  // Through the session: a GPU's memory without being told that it is.
+  // Through the session, which has to recognise GPU memory itself.
   void ThroughSession(std::int64_t batch) {
     mpi::Options options;
     options.Set("batch", std::to_string(batch)).Set("network", "gradients");
@@ -298,7 +299,7 @@ int Main(int argc, char** argv) {
          {std::size_t{1}, std::size_t{3}, std::size_t{1023}, kShared - 1,
           kShared, kShared + 1, kPiece - 1, kPiece, kPiece + 1,
           std::size_t{11'689'513}}) {
-      // Uneven weights; and a rank that has none and holds what is no number.
+      // Uneven weights; and a rank that has weight 0 and holds NaN.
       const int rank = ranks->rank();
       for (const double scale :
            {(rank + 1) / 7.0, rank == 0 && ranks->size() > 1 ? 0.0 : 0.75}) {

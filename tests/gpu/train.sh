@@ -1,7 +1,7 @@
 # Stage train of run.sh: data-parallel training on unlike ranks. Sourced there.
 # shellcheck shell=bash disable=SC2154  # $out and $tmp are run.sh's
 
-# The kind of the slice of $1 multiprocessors; waits for one.
+# Prints the kind of the slice of $1 multiprocessors; waits for one.
 kind_of() {
   local i kind
   for ((i = 0; i < 150; ++i)); do
@@ -16,12 +16,12 @@ print(next((d["kind"] for d in json.load(sys.stdin) if d["state"] != "lost"
   echo "$kind"
 }
 
-# ResNet-18 at batch 128, FP32, 64 MiB a kernel, on ranks with 64, 32 and 16
-# multiprocessors: as planned, and evenly split. With as many GPUs as ranks each
-# has one of its own and all compute at once; with four there is a rank of 48
-# multiprocessors too, and with two only those of 64 and 16. On one GPU all are
-# its slices and compute in turns, each timed alone. The agents leave before the training: they keep off
-# a GPU that others work on, not the others off it.
+# Trains ResNet-18 at batch 128, FP32, 64 MiB per kernel, on ranks with 64, 32
+# and 16 multiprocessors: as planned, and evenly split. With as many GPUs as
+# ranks, each rank has its own and all compute at once; with four GPUs there is
+# also a rank of 48 multiprocessors, and with two only those of 64 and 16. On one
+# GPU, all are its slices and compute in turns, each timed alone. The agents stop
+# before the training: they avoid a busy GPU, but do not keep others off it.
 train() {
   local net=resnet18-3x224x224-1000 batch=128 slices=(64 32 16)
   local sms i gpus ranks kind split status=0 coordinator agents=()
@@ -57,8 +57,8 @@ train() {
         "${slices[@]}") 2>"$out/train-agent.log" &
       agents=($!)
     fi
-    # The plan of all ranks, which says itself what it needs; then what the
-    # even shares need.
+    # The plan of all ranks, which requests its own measurements; then the
+    # measurements of the even shares.
     local kinds=() limit=(--workspace-limit 64MiB)
     for sms in "${slices[@]}"; do
       kinds+=(--device-kind "$(kind_of "$sms")")

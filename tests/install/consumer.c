@@ -1,8 +1,7 @@
-/* A program of somebody else's, in C: all of the session. Prints a line that
- * begins with "ok" on every rank, or what went wrong. */
+/* An external C program that uses all of the session's interface. Prints a line
+ * that begins with "ok" on every rank, or what went wrong. */
 #include <stdio.h>
 #include <string.h>
-
 #include <ucudnn/mpi.h>
 
 static const char kNetwork[] =
@@ -16,9 +15,9 @@ static int Failed(const char* what, int status, const ucudnn_session* session) {
   return 1;
 }
 
-#define TRY(call)                                      \
-  do {                                                 \
-    const int status_ = (call);                        \
+#define TRY(call)                                        \
+  do {                                                   \
+    const int status_ = (call);                          \
     if (status_) return Failed(#call, status_, session); \
   } while (0)
 
@@ -65,10 +64,12 @@ static int Use(ucudnn_options* options) {
   TRY(ucudnn_session_refresh(session, &changed));
   TRY(ucudnn_session_active_comm(session, &active));
   weights = ucudnn_session_weight(session);
-  printf("ok rank %d of %d: batch %d, weight %.2f, %d kernels, changed %d, %s, %s\n",
-         ucudnn_session_rank(session), ucudnn_session_size(session),
-         (int)ucudnn_session_batch(session), weights, (int)k, changed,
-         ucudnn_session_source(session), ucudnn_version());
+  printf(
+      "ok rank %d of %d: batch %d, weight %.2f, %d kernels, changed %d, %s, "
+      "%s\n",
+      ucudnn_session_rank(session), ucudnn_session_size(session),
+      (int)ucudnn_session_batch(session), weights, (int)k, changed,
+      ucudnn_session_source(session), ucudnn_version());
   TRY(ucudnn_session_finalize(session));
   return 0;
 }
@@ -78,7 +79,7 @@ int main(int argc, char** argv) {
   ucudnn_session* session = NULL;
   int failed;
   if (ucudnn_options_create(&options) != UCUDNN_OK) return 2;
-  /* Before MPI there is no session, and no crash. */
+  /* Without MPI, creating a session fails and does not crash. */
   if (ucudnn_session_init(MPI_COMM_NULL, options, &session) == UCUDNN_OK ||
       session != NULL) {
     return 3;

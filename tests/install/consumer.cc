@@ -1,12 +1,11 @@
-// A program of somebody else's, in C++17: all of the session. Prints a line
-// that begins with "ok" on every rank, or what went wrong.
+// An external C++17 program that uses all of the session's interface. Prints a
+// line that begins with "ok" on every rank, or what went wrong.
 
 #include <cstdio>
 #include <exception>
 #include <string>
-#include <vector>
-
 #include <ucudnn/mpi.hpp>
+#include <vector>
 
 namespace {
 
@@ -36,10 +35,11 @@ void Use() {
   const bool changed = session.Refresh();
   int active = 0;
   MPI_Comm_size(session.ActiveComm(), &active);
-  std::printf("ok rank %d: batch %d of %d, %zu kernels, changed %d, %d active\n",
-              session.rank(), static_cast<int>(session.batch()),
-              static_cast<int>(session.global_batch()),
-              session.kernels().size(), changed ? 1 : 0, active);
+  std::printf(
+      "ok rank %d: batch %d of %d, %zu kernels, changed %d, %d active\n",
+      session.rank(), static_cast<int>(session.batch()),
+      static_cast<int>(session.global_batch()), session.kernels().size(),
+      changed ? 1 : 0, active);
   session.Finalize();
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs everything into an empty folder and uses it from there alone, as a
-# new user would: the programs; libucudnn from C with pkg-config, from C++ with
+# Installs everything into an empty folder and uses it only from there, as a new
+# user would: the programs; libucudnn from C with pkg-config, from C++ with
 # CMake, with and without MPI; the solvers from C and from Python.
 #
 #   install_test.sh BUILD_FOLDER C++_COMPILER C_COMPILER
@@ -15,7 +15,7 @@ for component in library development programs; do
 done
 find "$tmp/usr" -type f | sort | sed "s|$tmp/||"
 
-# Only what the interface has is shown.
+# The library exports only its interface.
 stray=$(nm -D --defined-only "$tmp"/usr/lib*/*/libucudnn.so 2>/dev/null ||
   nm -D --defined-only "$tmp"/usr/lib*/libucudnn.so)
 if grep -v -e ' ucudnn_' -e ' UCUDNN_0' <<<"$stray"; then
@@ -24,7 +24,7 @@ if grep -v -e ' ucudnn_' -e ' UCUDNN_0' <<<"$stray"; then
 fi
 
 pc=$(dirname "$(find "$tmp/usr" -name ucudnn.pc)")
-# The file names the prefix of the build; a package's is right.
+# The file names the build's prefix; a package's names its own.
 flags=$(PKG_CONFIG_PATH=$pc pkg-config --define-variable=prefix="$tmp/usr" \
   --cflags --libs ucudnn)
 libraries=$(PKG_CONFIG_PATH=$pc pkg-config \

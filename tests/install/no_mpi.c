@@ -1,7 +1,6 @@
-/* A program without MPI. */
+/* An external program without MPI. */
 #include <stdio.h>
 #include <string.h>
-
 #include <ucudnn/ucudnn.h>
 
 int main(void) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What deploy/install-packages.sh names, and what needs it says so, on a machine
-# that has nothing installed and whose user is not root.
+# Checks the packages that deploy/install-packages.sh names, and that programs
+# say what they miss, on a machine that has nothing installed, as a non-root user.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 tmp=$(mktemp -d)
@@ -18,7 +18,7 @@ printf '#!/bin/bash\nexit 1\n' >"$tmp/dpkg-query"
 printf '#!/bin/bash\necho 1000\n' >"$tmp/id"
 chmod +x "$tmp/dpkg-query" "$tmp/id"
 
-# names FLAGS...: what it says is missing.
+# names FLAGS...: prints what it reports as missing.
 names() {
   if PATH=$tmp bash deploy/install-packages.sh "$@" >"$tmp/out" 2>&1; then
     fail "'$*' succeeds though nothing is installed"

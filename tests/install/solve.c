@@ -1,7 +1,6 @@
-/* A program of somebody else's that uses the solvers alone. */
+/* An external program that uses only the solvers. */
 #include <stdio.h>
 #include <string.h>
-
 #include <ucudnn/solve.h>
 
 static const char kTimes[] =
@@ -10,8 +9,8 @@ static const char kTimes[] =
 
 int main(void) {
   char* answer = NULL;
-  const int status = ucudnn_solve_assign(kTimes, strlen(kTimes),
-                                         "{\"batch\":8}", &answer);
+  const int status =
+      ucudnn_solve_assign(kTimes, strlen(kTimes), "{\"batch\":8}", &answer);
   const int right = status == 0 && strstr(answer, "\"batch\":6") != NULL;
   printf("%s %d %s\n", right ? "ok" : "wrong", status,
          answer == NULL ? "" : answer);

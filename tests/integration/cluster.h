@@ -18,9 +18,9 @@ class Cluster {
   // The coordinator's database; empty: an SQLite file of its own.
   explicit Cluster(std::string database = "");
 
-  // Starts, or starts again on the same ports, and waits until it serves.
+  // Starts, or restarts on the same ports, and waits until it serves.
   void StartCoordinator();
-  // Waits until its devices are online.
+  // Waits until the agent's devices are online.
   void StartAgent(const std::vector<std::string>& arguments = {
                       "--cpu-devices", "1", "--cpu-threads", "1"});
   Process& coordinator() { return coordinator_; }
@@ -29,9 +29,9 @@ class Cluster {
   std::string address() const;
   int http_port() const { return http_port_; }
 
-  // `ucudnn ARGUMENTS...` against this coordinator.
+  // Runs `ucudnn ARGUMENTS...` with this coordinator.
   Finished Ucudnn(std::vector<std::string> arguments) const;
-  // Its standard output as JSON; discarded if it failed or wrote none.
+  // Its standard output as JSON; discarded if it failed or printed none.
   nlohmann::json UcudnnJson(std::vector<std::string> arguments) const;
 
   std::string Log() const { return FileText(folder_ / "log"); }

@@ -1,11 +1,11 @@
-// One rank of job_test's jobs: makes a session on a part of this machine's CPU
-// through the C interface, as installed programs do, and takes steps until it
-// is told to stop or something fails.
+// One rank of job_test's jobs: creates a session on a part of this machine's
+// CPU through the C interface, as installed programs do, and runs steps until
+// it is told to stop or something fails.
 //
 //   job_ranks FOLDER [OPTION=VALUE...]
 //
-// Writes FOLDER/rankN.json after init and after each step, and pid_N at once.
-// Stops after the step in which FOLDER/stop is there.
+// Writes FOLDER/rankN.json after init and after each step, and pid_N at start.
+// Stops after the step in which FOLDER/stop appears.
 
 #include <mpi.h>
 #include <unistd.h>
@@ -49,11 +49,11 @@ class Rank {
     Tell();
   }
 
-  // Whether there is another.
+  // Whether there is another step.
   bool Step() {
     start_ = Clock::now();
-    // Its second value says whether rank 0 was told to stop, its third that
-    // all ranks have the same revision.
+    // The second value is whether rank 0 was told to stop, the third that all
+    // ranks have the same revision.
     double gradients[3] = {static_cast<double>(rank_ + 1), 0,
                            static_cast<double>(session_->revision())};
     const bool told = std::filesystem::exists(folder_ + "/stop");
@@ -74,7 +74,7 @@ class Rank {
     state_["slowest_report_us"] =
         std::max(state_["slowest_report_us"].get<double>(), report_us);
     Tell();
-    // What a step computes.
+    // The work of one step.
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     return gradients[1] == 0;
   }
@@ -91,7 +91,7 @@ class Rank {
     state_["error"] = error.what();
     state_["error_after_ms"] = Since(start_);
     Write("rank", state_.dump());
-    // Without the lost rank MPI would wait for ever.
+    // MPI would wait for the lost rank for ever.
     _exit(0);
   }
 
@@ -107,7 +107,7 @@ class Rank {
     Write("rank", state_.dump());
   }
 
-  // Whole, or not at all.
+  // Replaced atomically.
   void Write(const std::string& name, const std::string& text) const {
     const std::string path = folder_ + "/" + name + std::to_string(rank_) +
                              (name == "rank" ? ".json" : "");

@@ -1,4 +1,4 @@
-// Jobs of real MPI ranks with real daemons: what they tell, plans that they
+// Jobs of real MPI ranks with real daemons: their reports, plans that they
 // adopt together, and coordinators and ranks that are killed at any moment.
 
 #include <gmock/gmock.h>
@@ -25,17 +25,17 @@ constexpr const char* kNetwork =
     "conv1,3,8,8,4,3,3,1,1,1,1,1\n"
     "conv2,4,8,8,4,3,3,1,1,1,1,1\n";
 
-// Each rank notices a lost one after so long, and no sooner.
+// Each rank notices a lost one after this time, not sooner.
 constexpr int kAgreeMs = 1500;
-// What a busy machine adds to any bound.
+// The slack for a busy machine on every bound.
 constexpr int kSlackMs = 8000;
 
 class JobTest : public ::testing::Test {
  protected:
   JobTest() { std::ofstream(folder_ / "tiny.csv") << kNetwork; }
 
-  // Starts a job; `extra` are options of the session. Ranks that die leave the
-  // others alone.
+  // Starts a job; `extra` are options of the session. A rank that dies does not
+  // end the others.
   void Start(int ranks, const std::vector<std::string>& extra = {}) {
     std::vector<std::string> command = {
         "mpirun",
@@ -79,7 +79,7 @@ class JobTest : public ::testing::Test {
         FileText(folder_ / ("pid_" + std::to_string(rank)));
     return text.empty() ? 0 : static_cast<pid_t>(std::stol(text));
   }
-  // Until each of the ranks has taken so many steps more.
+  // Waits until each rank has run this many more steps.
   void AwaitSteps(int ranks, int more) {
     for (int r = 0; r < ranks; ++r) {
       const int before = std::max(Steps(r), 0);
@@ -92,7 +92,7 @@ class JobTest : public ::testing::Test {
     EXPECT_EQ(job_.Wait(), 0) << Story();
   }
 
-  // The one job that the coordinator knows.
+  // The only job that the coordinator knows.
   json Job() {
     const json jobs = cluster_.UcudnnJson({"jobs"});
     if (jobs.size() != 1) return json::object();
@@ -133,14 +133,14 @@ TEST_F(JobTest, AdoptsANewPlanOnAllRanksTogether) {
   EXPECT_EQ(job["ranks"][1]["device_kind"], Rank(1)["device_kind"]);
   EXPECT_EQ(job["ranks"][0]["steps"][0]["median_us"], 2000.0);
   EXPECT_EQ(job["ranks"][0]["steps"][0]["first_median_us"], 2000.0);
-  // Steps of 2 ms have much in them besides these convolutions.
+  // Steps of 2 ms consist of much more than these convolutions.
   EXPECT_EQ(job["drift"], json::array());
 
   const Finished replan = cluster_.Ucudnn(
       {"replan", job["id"], "--batch", "6", "--workspace-limit", "512KiB"});
   ASSERT_EQ(replan.status, 0) << replan.err << Story();
   EXPECT_THAT(replan.out, HasSubstr("revision 2 of job"));
-  // It follows the measurements that it waits for.
+  // It shows the progress of the measurements that it waits for.
   EXPECT_THAT(replan.err, ContainsRegex("[0-9]+ of [0-9]+ measured"));
   ASSERT_TRUE(WaitUntil([&] {
     return Rank(0)["revision"] == 2 && Rank(1)["revision"] == 2;
@@ -164,7 +164,7 @@ TEST_F(JobTest, AdoptsANewPlanOnAllRanksTogether) {
   EXPECT_EQ(cluster_.Ucudnn({"replan", job["id"], "--batch", "8"}).status, 3);
 }
 
-TEST_F(JobTest, GoesOnWhileTheCoordinatorIsDead) {
+TEST_F(JobTest, ContinuesWhileTheCoordinatorIsDead) {
   cluster_.StartCoordinator();
   Start(2);
   AwaitSteps(2, 5);
@@ -172,7 +172,7 @@ TEST_F(JobTest, GoesOnWhileTheCoordinatorIsDead) {
   cluster_.coordinator().Kill();
   AwaitSteps(2, 50);
   cluster_.StartCoordinator();
-  // What happened meanwhile is told afterwards.
+  // The steps of the meantime are reported afterwards.
   const int steps = Steps(1);
   ASSERT_TRUE(WaitUntil([&] {
     const json job = Job();
@@ -188,11 +188,12 @@ TEST_F(JobTest, GoesOnWhileTheCoordinatorIsDead) {
   }
 }
 
-TEST_F(JobTest, BeginsWhenTheCoordinatorIsKilledWhileItIsAsked) {
+TEST_F(JobTest, StartsIfTheCoordinatorIsKilledDuringTheRequest) {
   cluster_.StartCoordinator();
   cluster_.coordinator().Signal(SIGSTOP);
   Start(2, {"ask_within_ms=2000"});
-  // Both are in init: rank 0 asks, rank 1 waits for it.
+  // Both ranks are in init: rank 0 calls the coordinator, rank 1 waits for rank
+  // 0.
   ASSERT_TRUE(WaitUntil([&] { return Pid(0) > 0 && Pid(1) > 0; })) << Story();
   EXPECT_EQ(Steps(0), -1);
   cluster_.coordinator().Kill();
@@ -220,7 +221,7 @@ TEST_F(JobTest, TellsTheOthersWhenARankIsKilled) {
   EXPECT_TRUE(WaitUntil([&] { return JobState() == "lost"; })) << Story();
 }
 
-TEST_F(JobTest, TellsTheOthersWhenARankIsKilledWhileTheyBegin) {
+TEST_F(JobTest, TellsTheOthersWhenARankIsKilledDuringStartup) {
   cluster_.StartCoordinator();
   cluster_.coordinator().Signal(SIGSTOP);
   Start(3, {"ask_within_ms=1500"});
@@ -235,7 +236,7 @@ TEST_F(JobTest, TellsTheOthersWhenARankIsKilledWhileTheyBegin) {
   job_.Wait();
 }
 
-TEST_F(JobTest, MeansGradientsOverTheWholeBatchWithoutACoordinator) {
+TEST_F(JobTest, AveragesGradientsOverTheWholeBatchWithoutACoordinator) {
   Start(2, {"coordinators=", "batch=3"});
   AwaitSteps(2, 3);
   // Two images with a gradient of 1, one with 2.

@@ -1,5 +1,6 @@
-// What the drop-in handle and the shim do with a real coordinator: they take
-// what it has measured, and plan by themselves when it is away.
+// The planner of the drop-in handle and the shim with a real coordinator: it
+// uses the coordinator's measurements, and plans alone if the coordinator is
+// unavailable.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ constexpr const char* kNetwork =
     "conv1,3,12,12,8,3,3,1,1,1,1,1\n"
     "conv2,8,12,12,8,3,3,1,1,1,1,1\n";
 
-// A device that counts how often something is timed on it.
+// A device that counts its timings.
 class Stopwatch final : public Device {
  public:
   Stopwatch() {
@@ -74,7 +75,7 @@ class LocalModeTest : public ::testing::Test {
     kernels_ = KernelsOf(*network, Precision::kFp32, Layout::kNchw);
   }
 
-  // Has the cluster measure the network.
+  // Makes the cluster measure the network.
   void Measure() {
     cluster_.StartAgent();
     std::ofstream(cluster_.folder() / "tiny.csv") << kNetwork;
@@ -88,7 +89,7 @@ class LocalModeTest : public ::testing::Test {
     ASSERT_EQ(plan.status, 0) << plan.err;
   }
 
-  // What a new process does with each kernel; how often it timed something.
+  // Plans each kernel as a new process would; returns the number of timings.
   int PlanAll(CoordinatorAsker& asker) {
     Stopwatch device;
     const std::string kind = ToString(device.info().kind);
@@ -112,7 +113,7 @@ class LocalModeTest : public ::testing::Test {
   std::vector<Kernel> kernels_;
 };
 
-TEST_F(LocalModeTest, TakesWhatTheCoordinatorHasMeasured) {
+TEST_F(LocalModeTest, UsesTheCoordinatorsMeasurements) {
   CoordinatorAsker asker({cluster_.address()});
   const std::string kind = ToString(Stopwatch().info().kind);
   const auto before = asker.Ask(kind, kernels_[0].problem);

@@ -1,6 +1,6 @@
 // The main job with real daemons: a network is registered, measured on this
-// machine's CPU, planned and looked at, over SQLite and over PostgreSQL, and
-// with daemons that are killed at any moment.
+// machine's CPU, planned and shown, with SQLite and with PostgreSQL, and with
+// daemons that are killed at any moment.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ constexpr const char* kNetwork =
     "conv2,8,16,16,16,3,3,1,1,1,1,1\n"
     "conv3,16,8,8,16,3,3,1,1,1,1,2\n";
 
-// What every plan of these tests asks for.
+// The options of every plan in these tests.
 std::vector<std::string> PlanOf(const std::string& command) {
   return {command, "--network",         "tiny", "--batch",
           "8",     "--workspace-limit", "1MiB"};
@@ -57,7 +57,7 @@ class MainJobTest : public ::testing::TestWithParam<std::string> {
         {"networks", "put", "tiny", cluster_->folder() / "tiny.csv"});
     ASSERT_EQ(put.status, 0) << put.err;
   }
-  // What failed, together with what the daemons said.
+  // The failure, together with the daemons' logs.
   std::string Story(const Finished& finished) {
     return finished.err + "\nlog:\n" + cluster_->Log();
   }
@@ -78,12 +78,12 @@ TEST_P(MainJobTest, MeasuresAndPlansANetwork) {
   ASSERT_EQ(finished.status, 0) << Story(finished);
   const json plan = json::parse(finished.out);
   EXPECT_EQ(plan["request"]["batch"], 8);
-  // Short of it only where a division's gain is within the measurements' noise.
+  // Falls short only if a division's gain is within the measurements' noise.
   EXPECT_LE(plan["lower_bound_us"], plan["predicted_us"]);
   EXPECT_LE(plan["predicted_us"], plan["undivided_us"]);
   ASSERT_EQ(plan["ranks"].size(), 1U);
   const json& workspace = plan["ranks"][0]["workspace"];
-  // Three layers, and no backward_data for the first.
+  // Three layers; the first one has no backward_data.
   ASSERT_EQ(workspace["kernels"].size(), 8U);
   double total = 0;
   for (const json& kernel : workspace["kernels"]) {
@@ -108,15 +108,15 @@ TEST_P(MainJobTest, GivesTheSamePlanForTheSameRequest) {
   EXPECT_EQ(cluster_->UcudnnJson(
                 {"show", "plan", std::to_string(first["id"].get<int>())}),
             first);
-  // A larger limit is another request, and needs no new measurement.
+  // A larger limit is another request and needs no new measurements.
   const json status = cluster_->UcudnnJson({"status"});
   auto larger = PlanOf("plan");
   larger.back() = "2MiB";
   EXPECT_NE(cluster_->UcudnnJson(larger)["id"], first["id"]);
   EXPECT_EQ(cluster_->UcudnnJson({"status"})["tasks_done"],
             status["tasks_done"]);
-  // So is one limit for all kernels together, which run one after another, so
-  // that each may use all of it.
+  // So is a limit for all kernels together. They run one after the other, so
+  // each may use all of it.
   const json shared =
       cluster_->UcudnnJson({"plan", "--network", "tiny", "--batch", "8",
                             "--total-workspace", "1MiB"});
@@ -150,7 +150,7 @@ TEST_P(MainJobTest, PlansForTheLayoutThatTheTensorsHave) {
   for (const json& kernel : other["ranks"][0]["workspace"]["kernels"]) {
     EXPECT_EQ(kernel["layout"], "NHWC");
   }
-  // Nothing that was measured in the one layout serves the other.
+  // Measurements in one layout do not serve the other.
   EXPECT_EQ(done(), 2 * before);
   EXPECT_THAT(cluster_->Ucudnn({"plans"}).out, HasSubstr("NHWC"));
 }
@@ -163,7 +163,7 @@ TEST_P(MainJobTest, MeasuresAdaptivelyOnSeveralDevices) {
   ASSERT_TRUE(plan.contains("id")) << cluster_->Log();
   EXPECT_EQ(plan["request"]["batch_policy"], "adaptive");
   EXPECT_LE(plan["predicted_us"], plan["undivided_us"]);
-  // One task for each of the eight problems, and both devices had some.
+  // One task for each of the eight problems; both devices had some.
   EXPECT_EQ(cluster_->UcudnnJson({"status"})["tasks_done"], 8);
   const std::string log = cluster_->Log();
   for (const char* device : {"-0 problem=", "-1 problem="}) {
@@ -171,7 +171,7 @@ TEST_P(MainJobTest, MeasuresAdaptivelyOnSeveralDevices) {
   }
   // Nothing is measured twice.
   EXPECT_EQ(cluster_->UcudnnJson(adaptive)["id"], plan["id"]);
-  // Another limit is another question, to which much is known already.
+  // Another limit is another question, for which much is known already.
   adaptive[6] = "512KiB";
   EXPECT_TRUE(cluster_->UcudnnJson(adaptive).contains("id"));
   EXPECT_EQ(cluster_->UcudnnJson({"status"})["tasks_done"], 16);
@@ -195,7 +195,7 @@ TEST_P(MainJobTest, MovesProfilesToAnotherCoordinator) {
   const json there = other.UcudnnJson({"profiles"});
   EXPECT_EQ(there[0]["points"], here[0]["points"]);
   EXPECT_EQ(there[0]["drivers"], here[0]["drivers"]);
-  // Plans need no device there.
+  // Planning needs no device there.
   ASSERT_EQ(
       other.Ucudnn({"networks", "put", "tiny", cluster_->folder() / "tiny.csv"})
           .status,
@@ -264,7 +264,7 @@ TEST_P(MainJobTest, SaysWhatKeepsAPlanFromBeingMade) {
   EXPECT_THAT(away.err, HasSubstr(cluster_->address()));
 }
 
-TEST_P(MainJobTest, KnowsWhichKindIsMeantWhileItsAgentIsAway) {
+TEST_P(MainJobTest, UsesTheOnlyKindWhileItsAgentIsAway) {
   cluster_->StartAgent();
   const json before = cluster_->UcudnnJson(PlanOf("plan"));
   ASSERT_TRUE(before.contains("id")) << cluster_->Log();
@@ -272,7 +272,7 @@ TEST_P(MainJobTest, KnowsWhichKindIsMeantWhileItsAgentIsAway) {
   EXPECT_EQ(cluster_->UcudnnJson(PlanOf("plan")), before);
 }
 
-TEST_P(MainJobTest, NoticesAnAgentThatFellSilent) {
+TEST_P(MainJobTest, NoticesASilentAgent) {
   cluster_->StartAgent();
   const auto state = [&] {
     const json nodes = cluster_->UcudnnJson({"nodes"});
@@ -289,8 +289,8 @@ TEST_P(MainJobTest, NoticesAnAgentThatFellSilent) {
   EXPECT_EQ(cluster_->coordinator().Stop(), 0) << cluster_->Log();
 }
 
-// By the reference, all that fits no workspace, the convolution takes a core
-// half a minute or more.
+// oneDNN's reference implementation, the only one that needs no workspace,
+// takes half a minute or more on one core.
 TEST(AgentTest, StopsWithinFiveSecondsInTheMiddleOfALongRun) {
   Cluster cluster;
   cluster.StartCoordinator();
@@ -306,7 +306,7 @@ TEST(AgentTest, StopsWithinFiveSecondsInTheMiddleOfALongRun) {
        "measure", "--network", "slow", "--batch", "1", "--workspace-limit", "0",
        "--batch-policy", "adaptive"},
       cluster.folder() / "measure.log");
-  // No more than a part of it is for preparing operands.
+  // At most a part of it is spent preparing operands.
   ASSERT_TRUE(WaitUntil([&] {
     return cluster.agent().CpuTime() > std::chrono::seconds(4);
   })) << cluster.Log();

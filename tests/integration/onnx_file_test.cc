@@ -1,5 +1,5 @@
-// ONNX files that `ucudnn` cannot use: a malformed request with every command
-// that reads one, whether they are broken or hold what is not supported.
+// ONNX files that `ucudnn` cannot use, because they are broken or not
+// supported: every command that reads one reports a malformed request.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ class OnnxFileTest : public ::testing::Test {
   Cluster cluster_;
 };
 
-TEST_F(OnnxFileTest, ExitsWith2WhereAModelHoldsWhatIsNotSupported) {
+TEST_F(OnnxFileTest, ExitsWith2IfAModelIsNotSupported) {
   ExpectRefused(Write("pads.onnx", ucudnn::testing::Model(
                                        ucudnn::testing::Single(
                                            "N,8,14,14", "16,8,3,3",
@@ -64,7 +64,7 @@ TEST_F(OnnxFileTest, ExitsWith2WhereAModelHoldsWhatIsNotSupported) {
       "spatial dimensions");
 }
 
-TEST_F(OnnxFileTest, ExitsWith2WhereAModelIsBroken) {
+TEST_F(OnnxFileTest, ExitsWith2IfAModelIsBroken) {
   const std::string whole = FileText(test::DataPath("onnx/alexnet.onnx"));
   ASSERT_GT(whole.size(), 100U);
   ExpectRefused(Write("cut.onnx", whole.substr(0, whole.size() / 2)), "ONNX");

@@ -1,10 +1,10 @@
-// An agent like ucudnn-agent whose device replays a recorded profile, with
-// some noise and as much slower as it is told:
+// An agent like ucudnn-agent whose device replays a recorded profile, with some
+// noise and slowed down by a given factor:
 //
 //   recorded_agent --coordinator HOST:PORT --id ID --profile FILE
 //       --network FILE [--slower 1.25] [--noise 0.01] [--units 1] [--real-time]
 //
-// With --real-time each run takes as long as it took when it was recorded.
+// With --real-time, each run takes as long as it did when it was recorded.
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -34,7 +34,7 @@ struct Options {
   bool real_time = false;
 };
 
-// What was recorded, on a device of an id of its own.
+// A recorded device with its own id.
 class Replay final : public Device {
  public:
   Replay(std::unique_ptr<Device> recorded, const Options& options)
@@ -55,7 +55,7 @@ class Replay final : public Device {
       const Algorithm& algorithm) override {
     return recorded_->Prepare(problem, batch, algorithm);
   }
-  // Nothing is computed, so nothing is kept.
+  // Nothing is computed, so nothing is stored.
   Result<DeviceBuffer> Allocate(Bytes size) override {
     return DeviceBuffer(this, size, [](void*) {});
   }

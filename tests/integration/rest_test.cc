@@ -33,7 +33,7 @@ class RestTest : public ::testing::Test {
   std::unique_ptr<httplib::Client> http_;
 };
 
-TEST_F(RestTest, KeepsANetwork) {
+TEST_F(RestTest, StoresANetwork) {
   const auto put = http_->Put("/v1/networks/tiny", kNetwork, "text/csv");
   ASSERT_EQ(put->status, 200) << put->body;
   EXPECT_EQ(Body(put)["revision"], 1);
@@ -44,13 +44,13 @@ TEST_F(RestTest, KeepsANetwork) {
   EXPECT_EQ(Body(http_->Get("/v1/networks"))["networks"].size(), 1U);
 }
 
-TEST_F(RestTest, MakesAPlanAndTheSameOneAgain) {
+TEST_F(RestTest, ReturnsTheSamePlanForTheSameRequest) {
   cluster_.StartAgent();
   http_->Put("/v1/networks/tiny", kNetwork, "text/csv");
   const char* request =
       R"({"network":"tiny","batch":4,"workspace_limit_bytes":1048576})";
   std::string answer;
-  // 503 until all is measured.
+  // 503 until everything is measured.
   ASSERT_TRUE(WaitUntil([&] {
     const auto post = http_->Post("/v1/plans", request, "application/json");
     answer = post ? post->body : "no answer";
@@ -112,7 +112,7 @@ TEST_F(RestTest, AnswersBadRequestsWithTheirPlaceAndWhatIsAccepted) {
   expect(http_->Get("/v2"), 404, "NOT_FOUND", "/v2");
 }
 
-TEST_F(RestTest, TellsHowItIs) {
+TEST_F(RestTest, ReportsItsStatus) {
   EXPECT_EQ(http_->Get("/livez")->status, 200);
   EXPECT_EQ(http_->Get("/readyz")->status, 200);
   http_->Get("/v1/networks/none");

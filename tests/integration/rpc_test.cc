@@ -1,4 +1,4 @@
-// What tools expect of any gRPC service, of a real coordinator.
+// What tools expect of any gRPC service, with a real coordinator.
 
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -21,7 +21,7 @@ class RpcTest : public ::testing::Test {
                                    grpc::InsecureChannelCredentials());
   }
 
-  // One message to a method, and the first that comes back, as bytes.
+  // Sends one message to a method and returns the first answer, as bytes.
   std::string Exchange(const std::string& method, const std::string& message) {
     grpc::GenericStub stub(channel_);
     grpc::ClientContext context;
@@ -58,7 +58,7 @@ TEST_F(RpcTest, AnswersHealthChecks) {
             std::string("\x08\x01"));
 }
 
-TEST_F(RpcTest, TellsItsServices) {
+TEST_F(RpcTest, ListsItsServices) {
   // ServerReflectionRequest{list_services: ""}
   const std::string services =
       Exchange("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
@@ -67,7 +67,7 @@ TEST_F(RpcTest, TellsItsServices) {
   EXPECT_THAT(services, HasSubstr("ucudnn.v1.CoordinatorService"));
 }
 
-TEST_F(RpcTest, GivesTheErrorsThatRestGives) {
+TEST_F(RpcTest, ReturnsTheSameErrorsAsRest) {
   const auto stub = v1::CoordinatorService::NewStub(channel_);
   grpc::ClientContext context;
   v1::GetRequest request;

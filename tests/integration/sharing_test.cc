@@ -1,5 +1,5 @@
-// Several agents on one kind of device, with real daemons: they are told
-// apart, and one whose device is unlike the others' is found.
+// Several agents with one device kind, with real daemons: they are
+// distinguished, and a device that deviates from the others is found.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ class SharingTest : public ::testing::Test {
                    cluster_.folder() / "log");
   }
 
-  // By id, as soon as there are so many.
+  // The devices by id, once there are this many.
   std::map<std::string, json> Devices(std::size_t count) const {
     std::map<std::string, json> devices;
     EXPECT_TRUE(WaitUntil([&] {
@@ -77,7 +77,7 @@ class SharingTest : public ::testing::Test {
   Cluster cluster_;
 };
 
-TEST_F(SharingTest, AgentsOfOneHostAreToldApart) {
+TEST_F(SharingTest, AgentsOfOneHostAreDistinguished) {
   const std::vector<std::string> command = {test::ProgramPath("ucudnn-agent"),
                                             "--coordinator",
                                             cluster_.address(),
@@ -95,8 +95,8 @@ TEST_F(SharingTest, AgentsOfOneHostAreToldApart) {
   EXPECT_EQ(agents.size(), 2U);
 }
 
-// What the shares of the batch need is only known once the rest is measured.
-TEST_F(SharingTest, UnlikeKindsAreMeasuredAtTheSharesTheyGet) {
+// The shares of the batch only become known once the rest is measured.
+TEST_F(SharingTest, DifferentKindsAreMeasuredAtTheirShares) {
   const Process slow = Replay("slow", "3");
   const Process fast = Replay("fast", "1", "2");
   Devices(2);
@@ -107,7 +107,7 @@ TEST_F(SharingTest, UnlikeKindsAreMeasuredAtTheSharesTheyGet) {
   ASSERT_TRUE(plan.contains("ranks")) << cluster_.Log();
   const json& ranks = plan["ranks"];
   EXPECT_EQ(ranks[0]["batch"].get<int>() + ranks[1]["batch"].get<int>(), 8);
-  // No power of two, so that it was not asked for at first.
+  // Not a power of two, so it was not requested at first.
   EXPECT_EQ(ranks[1]["batch"], 6);
   const std::string micro =
       ranks[1]["workspace"]["kernels"][0]["micro_batches"].dump();
@@ -133,7 +133,7 @@ TEST_F(SharingTest, ADeviceUnlikeTheOthersOfItsKindIsReported) {
   EXPECT_GE(comparison["points"], 3);
   EXPECT_EQ(comparison["precision"], "FP32");
 
-  // People, REST and the log say the same.
+  // The command, REST and the log agree.
   const std::string text = comparison["text"];
   EXPECT_THAT(text, HasSubstr("% longer than others of its kind"));
   EXPECT_THAT(cluster_.Ucudnn({"devices"}).out, HasSubstr(text));
@@ -146,7 +146,7 @@ TEST_F(SharingTest, ADeviceUnlikeTheOthersOfItsKindIsReported) {
   EXPECT_THAT(cluster_.Log(),
               Not(HasSubstr("event=device_deviates device=recorded-fast")));
 
-  // A plan that stands on its measurements tells so.
+  // A plan based on its measurements says so.
   const json plan = Plan("16KiB", "powerOfTwo");
   ASSERT_TRUE(plan.contains("reasons")) << cluster_.Log();
   EXPECT_THAT(plan["reasons"].dump(), HasSubstr("recorded-slow"));

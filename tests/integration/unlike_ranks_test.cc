@@ -1,6 +1,6 @@
-// Two ranks of unlike speed, one thread of this CPU and two, with the real
-// daemons: measured, assigned unequal batches, and checked to compute what is
-// computed undivided.
+// Two ranks of different speed, one thread of this CPU and two, with the real
+// daemons: measured, given unequal batches, and checked against undivided
+// convolutions.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ constexpr const char* kNetwork =
 class UnlikeRanksTest : public ::testing::Test {
  protected:
   UnlikeRanksTest() {
-    // Threads that spin at barriers make a machine of few cores crawl.
+    // Threads that spin at barriers slow machines with few cores down.
     setenv("OMP_WAIT_POLICY", "passive", 1);
     cluster_.StartCoordinator();
     std::ofstream(Csv()) << kNetwork;
@@ -34,7 +34,7 @@ class UnlikeRanksTest : public ::testing::Test {
 
   std::string Csv() const { return cluster_.folder() / "tiny.csv"; }
 
-  // Measures this many threads as a device; its kind.
+  // Measures this many threads as a device; returns its kind.
   std::string MeasureThreads(int threads) {
     cluster_.StartAgent(
         {"--cpu-devices", "1", "--cpu-threads", std::to_string(threads)});
@@ -46,7 +46,7 @@ class UnlikeRanksTest : public ::testing::Test {
     return kind;
   }
 
-  // Every batch is measured, so that any assignment can be planned.
+  // Measure every batch, so that any assignment can be planned.
   static std::vector<std::string> With(const std::string& command, int batch,
                                        const std::vector<std::string>& kinds) {
     std::vector<std::string> words = {command,
@@ -75,7 +75,7 @@ class UnlikeRanksTest : public ::testing::Test {
   Cluster cluster_;
 };
 
-TEST_F(UnlikeRanksTest, ComputeThePlannedSharesRightly) {
+TEST_F(UnlikeRanksTest, ComputeThePlannedSharesCorrectly) {
   const std::string one = MeasureThreads(1);
   const std::string two = MeasureThreads(2);
   ASSERT_NE(one, two);

@@ -16,8 +16,8 @@ namespace {
 
 using cudnn::CudnnHandle;
 
-// X(member, function): what convolutions do not need of cuDNN. Deprecated, and
-// there in all of version 9.
+// X(member, function): the cuDNN functions for layers other than convolutions.
+// They are deprecated, but present in every version 9.
 #define UCUDNN_LAYER_FUNCTIONS(X)                        \
   X(CreateActivation, cudnnCreateActivationDescriptor)   \
   X(SetActivation, cudnnSetActivationDescriptor)         \
@@ -31,7 +31,7 @@ using cudnn::CudnnHandle;
   X(PoolingBackward, cudnnPoolingBackward)               \
   X(SoftmaxForward, cudnnSoftmaxForward)
 
-// NOLINTNEXTLINE(bugprone-macro-parentheses): a name is declared
+// NOLINTNEXTLINE(bugprone-macro-parentheses): declares a name
 #define UCUDNN_MEMBER(member, function) decltype(&::function) member = nullptr;
 struct LayerApi {
   UCUDNN_LAYER_FUNCTIONS(UCUDNN_MEMBER)
@@ -56,7 +56,7 @@ Result<LayerApi> LoadLayers() {
   return api;
 }
 
-// A descriptor that cuDNN destroys with us.
+// A cuDNN descriptor that is destroyed with its owner.
 template <class T>
 using Owned = std::unique_ptr<std::remove_pointer_t<T>, cudnnStatus_t (*)(T)>;
 

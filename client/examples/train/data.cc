@@ -8,7 +8,7 @@
 namespace ucudnn::train {
 namespace {
 
-// So that streams of different purposes do not meet.
+// Random streams for different purposes must not overlap.
 constexpr std::uint64_t kPatterns = std::uint64_t{1} << 62;
 constexpr std::uint64_t kOrders = std::uint64_t{2} << 62;
 
@@ -23,7 +23,7 @@ void StoredImages::Read(std::int64_t image, float* pixels) const {
   const char* bytes =
       pixels_.data() + static_cast<std::size_t>(image) * elements;
   for (std::size_t i = 0; i < elements; ++i) {
-    // 0 to 255 as -1 to 1.
+    // Maps 0..255 to -1..1.
     pixels[i] =
         static_cast<float>(static_cast<unsigned char>(bytes[i])) / 127.5F - 1;
   }

@@ -1,8 +1,8 @@
 #ifndef UCUDNN_CLIENT_EXAMPLES_TRAIN_DATA_H_
 #define UCUDNN_CLIENT_EXAMPLES_TRAIN_DATA_H_
 
-// Labelled images, in memory, and the order in which they are trained on.
-// Pure but for the reading of files; the same everywhere for the same seed.
+// Labelled images in memory, and the order in which training uses them.
+// Deterministic for a seed; only reading files has side effects.
 
 #include <cstdint>
 #include <string>
@@ -22,12 +22,12 @@ class Dataset {
   virtual std::int64_t classes() const = 0;
   virtual std::int64_t size() const = 0;
   virtual std::int64_t Label(std::int64_t image) const = 0;
-  // Writes extent().elements() numbers of about unit size, channel by channel,
-  // row by row.
+  // Writes extent().elements() numbers of about unit magnitude, in the order
+  // channel, row, column.
   virtual void Read(std::int64_t image, float* pixels) const = 0;
 };
 
-// Bytes as they lie in the files.
+// Images as bytes, as in the files.
 class StoredImages : public Dataset {
  public:
   StoredImages(const Extent& extent, std::int64_t classes)
@@ -39,7 +39,7 @@ class StoredImages : public Dataset {
   std::int64_t Label(std::int64_t image) const override;
   void Read(std::int64_t image, float* pixels) const override;
 
-  // `pixels` are those of one image or of several that follow each other.
+  // `pixels` holds one or more consecutive images, one for each label.
   void Append(std::string_view pixels, std::string_view labels);
 
  private:
@@ -49,32 +49,32 @@ class StoredImages : public Dataset {
   std::string pixels_;
 };
 
-// MNIST's form, idx: images and labels as unsigned bytes. `source`s name the
-// texts in errors, which give the offset, the value there and what is
-// expected. kInvalidArgument: another magic number, an extent of 0 or beyond
-// 4096, another size than the header tells, a label beyond 9, or not as many
-// labels as images.
+// Parses MNIST's idx format: images and labels as unsigned bytes. The sources
+// name the texts in errors, which give the offset, the value found and the
+// value expected. kInvalidArgument: another magic number, an extent of 0 or
+// above 4096, a size other than the header's, a label above 9, or different
+// numbers of labels and images.
 Result<StoredImages> ParseMnist(std::string_view images,
                                 std::string_view images_source,
                                 std::string_view labels,
                                 std::string_view labels_source);
 
-// CIFAR-10's binary form: records of a label and 3072 bytes, red, green, blue.
-// Adds the images to `into`. kInvalidArgument: no whole number of records, or
-// a label beyond 9, with its offset.
+// Parses CIFAR-10's binary format: records of a label and 3072 bytes (red,
+// green, blue). Appends the images to `into`. kInvalidArgument: an incomplete
+// record, or a label above 9, with its offset.
 Status ParseCifar10(std::string_view text, std::string_view source,
                     StoredImages* into);
-// What ParseCifar10 adds to.
+// An empty set for ParseCifar10 to append to.
 StoredImages NoCifar10Images();
 
-// Reads `train-images-idx3-ubyte` and `train-labels-idx1-ubyte`, or
-// `data_batch_1.bin` to `data_batch_5.bin` as far as they are there, from
-// `folder`; files may be gzip, then ending in .gz. Errors as above and as
-// ReadFile (base/files/file.h) has them.
+// Read `train-images-idx3-ubyte` and `train-labels-idx1-ubyte`, or those of
+// `data_batch_1.bin` to `data_batch_5.bin` that exist, from `folder`. Files may
+// be gzipped, with the suffix .gz. Errors as above, and of ReadFile
+// (base/files/file.h).
 Result<StoredImages> ReadMnist(const std::string& folder);
 Result<StoredImages> ReadCifar10(const std::string& folder);
 
-// Images that nobody took: a pattern for each class, under noise.
+// Generated images: a pattern for each class, plus noise.
 class SyntheticImages : public Dataset {
  public:
   SyntheticImages(const Extent& extent, std::int64_t classes, std::int64_t size,
@@ -93,9 +93,9 @@ class SyntheticImages : public Dataset {
   std::uint64_t seed_;
 };
 
-// Which images a step trains on: those of its mini-batch, in its order. Each
-// epoch goes through the images in an order of its own; what is left of them
-// after the last whole mini-batch is left out.
+// Which images a step trains on: those of its mini-batch, in order. Each epoch
+// shuffles the images anew and leaves out those after its last whole
+// mini-batch.
 class Order {
  public:
   // kInvalidArgument if the mini-batch is larger than the data set.
@@ -103,8 +103,8 @@ class Order {
                               std::uint64_t seed);
 
   std::int64_t steps_per_epoch() const { return images_ / batch_; }
-  // The images of `step`, counted from 0, that stand at [first, first + count)
-  // in the mini-batch. O(images) where a new epoch begins.
+  // The images at [first, first + count) in the mini-batch of `step`, counted
+  // from 0. O(images) at the start of an epoch.
   std::vector<std::int64_t> Images(std::int64_t step, BatchSize first,
                                    BatchSize count);
 

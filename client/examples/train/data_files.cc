@@ -1,4 +1,4 @@
-// MNIST and CIFAR-10 from their files.
+// Reads MNIST and CIFAR-10 files.
 
 #include <array>
 #include <utility>
@@ -14,8 +14,8 @@ constexpr Bytes kMaxFile = 4_GiB;
 constexpr std::int64_t kMaxExtent = 4096;
 constexpr std::int64_t kClasses = 10;
 
-// An idx file: two zeros, the type, the number of dimensions, and each of them
-// as four bytes, the highest first.
+// An idx file: two zero bytes, the type, the number of dimensions, and each
+// dimension as four big-endian bytes.
 class Idx {
  public:
   Idx(std::string_view text, std::string_view source)
@@ -54,7 +54,7 @@ class Idx {
     return dimensions;
   }
 
-  // What follows the header; empty if that is not whole.
+  // The data after the header; empty if the header is incomplete.
   template <std::size_t n>
   std::string_view Data() const {
     constexpr std::size_t kHeader = 4 + 4 * n;
@@ -90,7 +90,7 @@ Status CheckLabel(unsigned char label, std::string_view source,
               label, kClasses - 1);
 }
 
-// `path`, or the same with .gz behind.
+// Reads `path` or, if it does not exist, `path` with .gz appended.
 Result<std::string> ReadEither(const std::string& path) {
   auto plain = ReadFile(path, kMaxFile);
   if (plain || plain.error().code != Code::kNotFound) return plain;

@@ -16,7 +16,7 @@ Result<std::unique_ptr<Dataset>> Stored(Result<StoredImages> images) {
   return std::make_unique<StoredImages>(*std::move(images));
 }
 
-// The data of files; nothing if it is to be synthetic.
+// The data set in files; null if it is synthetic.
 Result<std::unique_ptr<Dataset>> ReadData(const std::string& data) {
   const std::size_t colon = data.find(':');
   const std::string form = data.substr(0, colon);
@@ -70,7 +70,8 @@ Result<Job> MakeJob(const TrainOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(
       job.net, MakeNet(options.net, job.data->extent(), job.data->classes(),
                        chain ? &*chain : nullptr));
-  // Plans are known by the network's name; another shape is another network.
+  // Plans are stored by network name, so another image shape needs another
+  // name.
   job.net.name +=
       fmt::format("-{}-{}", ToString(job.data->extent()), job.data->classes());
   const std::string told =

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_CLIENT_EXAMPLES_TRAIN_JOB_H_
 #define UCUDNN_CLIENT_EXAMPLES_TRAIN_JOB_H_
 
-// What is trained on what, as options say it.
+// The network and the data that the options select.
 
 #include <cstdint>
 #include <memory>
@@ -15,14 +15,14 @@
 namespace ucudnn::train {
 
 struct Job {
-  Net net;  // its name tells its images and classes too
+  Net net;  // its name includes the image size and classes
   std::unique_ptr<Dataset> data;
-  // Equal for trainings that one checkpoint serves.
+  // Equal for trainings that can share a checkpoint.
   std::uint64_t hash = 0;
 };
 
-// Reads what the options name. kInvalidArgument if the data does not fit the
-// network; errors of the files.
+// Reads the network and the data. kInvalidArgument if the data does not fit the
+// network; errors of reading files.
 Result<Job> MakeJob(const TrainOptions& options);
 
 }  // namespace ucudnn::train

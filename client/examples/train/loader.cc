@@ -7,7 +7,7 @@
 namespace ucudnn::train {
 namespace {
 
-// Fewer are not worth a thread.
+// Fewer images are not worth a thread.
 constexpr std::int64_t kImagesOfReader = 4;
 
 }  // namespace

@@ -1,8 +1,8 @@
 #ifndef UCUDNN_CLIENT_EXAMPLES_TRAIN_LOADER_H_
 #define UCUDNN_CLIENT_EXAMPLES_TRAIN_LOADER_H_
 
-// Reads a rank's images of each step while the step before is computed, with
-// several threads. Belongs to one thread.
+// Reads a rank's images of the next step, on several threads, while the current
+// step is computed. Used by one thread at a time.
 
 #include <array>
 #include <cstdint>
@@ -25,20 +25,20 @@ class Loader {
     std::span<const float> pixels;  // image by image
   };
 
-  // With up to so many threads, at least one; `data` outlives the loader.
+  // Uses up to `readers` threads, at least one. `data` must outlive the loader.
   Loader(const Dataset& data, Order order, int readers)
       : data_(data), order_(std::move(order)), readers_(readers) {}
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // The images are those at [first, first + batch) of each mini-batch from here
-  // on. Has room for those of two steps, in memory of the host that `device`
-  // loads from fastest; it outlives the loader. kResourceExhausted without
-  // memory.
+  // From now on, the rank's images are those at [first, first + batch) of each
+  // mini-batch. Allocates room for two steps, in the kind of host memory from
+  // which `device` copies fastest; `device` must outlive the loader.
+  // kResourceExhausted if memory runs out.
   Status SetShare(Device& device, BatchSize first, BatchSize batch);
 
-  // The images of `step`, until the next call; waits for them. Begins to read
-  // those of the next step, if there is to be one.
+  // Waits for the images of `step`, which are valid until the next call. Starts
+  // reading the next step's, unless this is the last one.
   Images Load(std::int64_t step, bool is_last);
 
  private:
@@ -51,8 +51,8 @@ class Loader {
   BatchSize first_;
   BatchSize batch_;
   std::array<DeviceBuffer, 2> pixels_;
-  // What is being read, and where to; these wait when they are destroyed.
-  std::int64_t ahead_ = -1;  // the step; none
+  // The step being read, and its buffers. The futures wait when destroyed.
+  std::int64_t ahead_ = -1;  // the step; -1: none
   std::vector<std::int64_t> numbers_;
   std::vector<std::future<void>> reading_;
 };

@@ -17,8 +17,8 @@ Extent Pooled(const Extent& in, const Window& window) {
           out(in.width, window.width, window.stride_width)};
 }
 
-// Adds layers one by one; each function returns the tensor it makes. After the
-// first error nothing is added any more.
+// Adds layers one by one; each function returns the index of the tensor it
+// computes. After the first error nothing more is added.
 class Builder {
  public:
   Builder(std::string name, const Extent& images) {
@@ -46,7 +46,7 @@ class Builder {
     return Add(std::move(layer), {geometry.filters, out[1], out[2]});
   }
 
-  // A square filter.
+  // Adds a convolution with a square filter.
   std::size_t Convolve(std::size_t input, const std::string& name,
                        std::int64_t filters, std::int64_t size,
                        std::int64_t stride, bool relu, double gain = 1) {
@@ -105,7 +105,7 @@ class Builder {
   }
 
  private:
-  // A fully connected layer's.
+  // The geometry of a fully connected layer.
   ConvGeometry OnAllOf(std::size_t input, std::int64_t filters) const {
     const Extent& in = extent(input);
     ConvGeometry geometry;
@@ -127,7 +127,7 @@ class Builder {
   std::optional<Error> error_;
 };
 
-// The pool that makes `in` as small as `out`.
+// The pool that reduces `in` to `out`.
 std::optional<Window> PoolBetween(const Extent& in, const Extent& out) {
   constexpr std::array kWindows = {Window{3, 3, 2, 2, 0}, Window{2, 2, 2, 2, 0},
                                    Window{3, 3, 2, 2, 1}};
@@ -157,7 +157,7 @@ Result<Net> LeNet(const Extent& images, std::int64_t classes) {
 
 Result<Net> ResNet18(const Extent& images, std::int64_t classes) {
   constexpr int kBlocks = 8;
-  // So that sums over all blocks stay in proportion.
+  // Keeps sums over all blocks at the scale of one.
   const double residual = 1 / std::sqrt(double{kBlocks});
   Builder b("resnet18", images);
   std::size_t x = b.Convolve(0, "conv1", 64, 7, 2, true);

@@ -1,11 +1,11 @@
 #ifndef UCUDNN_CLIENT_EXAMPLES_TRAIN_NET_H_
 #define UCUDNN_CLIENT_EXAMPLES_TRAIN_NET_H_
 
-// The networks that the example trains: convolutions with the few layers that
-// they need around them. A fully connected layer is a convolution whose filter
-// is as large as its input, so that one way of planning serves all that is
-// trained. There are no biases, and no batch normalisation: its statistics
-// would depend on how the mini-batch is shared among ranks.
+// The example's networks: convolutions and the few layers around them. A fully
+// connected layer is a convolution whose filter is as large as its input, so
+// that all layers are planned in the same way. There are no biases and no batch
+// normalisation, whose statistics would depend on how ranks share the
+// mini-batch.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace ucudnn::train {
 
-// One image, or what a layer makes of it; channels, rows, columns.
+// The shape of an image or of a layer's output for it.
 struct Extent {
   std::int64_t channels = 1;
   std::int64_t height = 1;
@@ -39,46 +39,47 @@ struct Window {
   std::int64_t padding = 0;
 };
 
-// Tensor 0 is the images; layer i computes tensor i + 1.
+// Tensor 0 holds the images; layer i computes tensor i + 1.
 struct Layer {
   enum class Kind { kConvolution, kMaxPool, kAveragePool, kAdd };
   Kind kind = Kind::kConvolution;
   std::string name;
-  std::size_t input = 0;  // a tensor
-  std::size_t other = 0;  // kAdd: what is added
-  bool relu = false;      // negative elements of the result become 0
+  std::size_t input = 0;  // index of a tensor
+  std::size_t other = 0;  // kAdd: index of the tensor to add
+  bool relu = false;      // applies ReLU to the result
   ConvGeometry geometry;  // kConvolution
-  Window window;          // of a pool
-  double gain = 1;        // of the initial filter, beside He's
+  Window window;          // for pools
+  double gain = 1;        // factor of the initial filter, besides He's
 };
 
 struct Net {
   std::string name;
-  std::vector<Extent> tensors;  // one more than layers; the last: the classes
+  std::vector<Extent>
+      tensors;  // one more than layers; the last has the classes
   std::vector<Layer> layers;
 
   std::int64_t classes() const { return tensors.back().channels; }
 };
 
-// Two convolutions with pools, two fully connected layers. kInvalidArgument if
-// the images are smaller than 12x12.
+// Two convolutions with pools and two fully connected layers. kInvalidArgument
+// if the images are smaller than 12x12.
 Result<Net> LeNet(const Extent& images, std::int64_t classes);
 
-// He et al., 2015, without batch normalisation; the second convolution of each
-// block starts small instead. Layers are named as in
-// tests/data/networks/resnet18.csv. Any image of at least 32x32 or so will do;
-// kInvalidArgument for others.
+// He et al., 2015, without batch normalisation; instead, the second convolution
+// of each block starts with small filters. Layers are named as in
+// tests/data/networks/resnet18.csv. Takes images of at least about 32x32;
+// kInvalidArgument for smaller ones.
 Result<Net> ResNet18(const Extent& images, std::int64_t classes);
 
-// Convolutions one after the other, each with ReLU, and a fully connected
-// layer. Where a layer's input is smaller than what the one before gives, a
-// maximum pool comes between them: 3x3 by 2, 2x2 by 2, or 3x3 by 2 with a
-// padding of 1, whichever fits first. kInvalidArgument, naming the layer and
-// the sizes, if none does, if channels differ, or for layers that are
-// transposed or of three dimensions.
+// The network's convolutions one after the other, each with ReLU, followed by a
+// fully connected layer. If a layer's input is smaller than the previous
+// layer's output, a maximum pool comes between them: the first that fits of 3x3
+// stride 2, 2x2 stride 2, and 3x3 stride 2 with padding 1. kInvalidArgument,
+// naming the layer and the sizes, if none fits, if channels differ, or for
+// transposed or three-dimensional layers.
 Result<Net> Chain(const Network& network, std::int64_t classes);
 
-// The convolutions, for plans of them.
+// The convolutions, for planning.
 Network ConvolutionsOf(const Net& net);
 
 }  // namespace ucudnn::train

@@ -18,7 +18,7 @@ using onednn::Runtime;
 using onednn::Threads;
 using onednn::Translated;
 
-// A tensor by its sizes; also a key of what was prepared.
+// The sizes of a tensor; also a key for prepared primitives.
 using Sizes =
     std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
 
@@ -32,7 +32,7 @@ memory::desc Nchw(BatchSize batch, const Extent& e) {
           memory::format_tag::nchw};
 }
 
-// oneDNN takes inputs by pointers to what it may write.
+// oneDNN takes inputs by non-const pointers.
 void* Writable(const float* data) { return const_cast<float*>(data); }
 
 class OneDnnPool : public Pool {
@@ -50,7 +50,7 @@ class OneDnnPool : public Pool {
     const memory::dims strides = {w.stride_height, w.stride_width};
     const memory::dims kernel = {w.height, w.width};
     const memory::dims begin = {w.padding, w.padding};
-    // What is added at the far side, for windows that end there.
+    // The padding at the far side that makes the windows fit.
     const auto far = [&](std::int64_t from, std::int64_t to, std::int64_t size,
                          std::int64_t stride) {
       return (to - 1) * stride + size - from - w.padding;
@@ -103,10 +103,10 @@ class OneDnnPool : public Pool {
   dnnl::primitive backward_;
   memory x_;
   memory y_;
-  memory maxima_;  // where they were
+  memory maxima_;  // positions of the maxima
 };
 
-// A primitive on tensors that share one form.
+// A primitive and the memory of its tensors, which have one shape.
 struct Prepared {
   dnnl::primitive primitive;
   memory x;

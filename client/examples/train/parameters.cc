@@ -8,7 +8,7 @@
 namespace ucudnn::train {
 namespace {
 
-// In elements; 256 bytes, as devices align what they allocate.
+// In elements: 256 bytes, the alignment of device allocations.
 constexpr std::int64_t kAlignment = 64;
 
 }  // namespace
@@ -44,7 +44,7 @@ Result<std::unique_ptr<Parameters>> Parameters::Create(Device& device,
     UCUDNN_ASSIGN_OR_RETURN(*buffer, device.Allocate(parameters->size()));
   }
   UCUDNN_RETURN_IF_ERROR(parameters->Restore(state));
-  // What lies between filters is never written again.
+  // Zeroes the padding between filters, which is never written again.
   UCUDNN_RETURN_IF_ERROR(
       device.Fill(parameters->gradients_.data(), 0, parameters->size()));
   return parameters;
@@ -82,7 +82,7 @@ std::vector<Parameters::Bucket> Parameters::Buckets(Bytes least) const {
 }
 
 Status Parameters::Update(Layers& layers, float rate, float momentum) {
-  // One image: libraries have limits for how many there are, and channels.
+  // As one image, because libraries limit the number of images and channels.
   const BatchSize one(1);
   const Extent all{1, count_ / kAlignment, kAlignment};
   UCUDNN_RETURN_IF_ERROR(

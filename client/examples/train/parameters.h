@@ -1,9 +1,9 @@
 #ifndef UCUDNN_CLIENT_EXAMPLES_TRAIN_PARAMETERS_H_
 #define UCUDNN_CLIENT_EXAMPLES_TRAIN_PARAMETERS_H_
 
-// What is trained: the filters of all convolutions in one piece of device
-// memory, and beside them, in the same order, their gradients and velocities.
-// So an update is two calls and an exchange is one message.
+// The trained parameters: the filters of all convolutions in one piece of
+// device memory, and in the same order their gradients and velocities. So an
+// update takes two calls, and an exchange one message.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,37 +20,38 @@ namespace ucudnn::train {
 
 class Parameters {
  public:
-  // Filters as He et al. begin, drawn evenly; the same for the same seed.
-  // Velocities are 0. kResourceExhausted without memory.
+  // Draws initial filters from a uniform distribution with He et al.'s
+  // variance, the same for the same seed. Velocities start at 0.
+  // kResourceExhausted if memory runs out.
   static Result<std::unique_ptr<Parameters>> Create(Device& device,
                                                     const Net& net,
                                                     std::uint64_t seed);
 
-  // Of the convolution that is layer `layer`; in device memory.
+  // The filter and gradient of layer `layer`, a convolution, in device memory.
   float* filter(std::size_t layer) const;
   float* gradient(std::size_t layer) const;
-  // How many there are, with what lies between filters.
+  // The number of elements, including the padding between filters.
   std::int64_t count() const { return count_; }
 
-  // velocity = momentum velocity + gradient; filter -= rate velocity.
+  // velocity = momentum * velocity + gradient; filter -= rate * velocity.
   Status Update(Layers& layers, float rate, float momentum);
 
-  // All of them, in device memory.
+  // All gradients, in device memory.
   std::span<float> gradients() const {
     return {static_cast<float*>(gradients_.data()),
             static_cast<std::size_t>(count_)};
   }
 
-  // Neighbours, of which the gradient of `layer` is made last.
+  // Gradients of consecutive layers; that of `layer` is computed last.
   struct Bucket {
     std::size_t layer = 0;
     std::span<float> gradients;  // in device memory
   };
-  // All gradients, in the order in which a backward pass makes them; of no less
-  // than `least` each, but for the last.
+  // All gradients in buckets, in the order in which a backward pass computes
+  // them. Each bucket has at least `least` bytes, except the last.
   std::vector<Bucket> Buckets(Bytes least) const;
 
-  // On the host; count() elements each.
+  // Host copies of count() elements each.
   struct State {
     std::vector<float> filters;
     std::vector<float> velocities;
@@ -65,7 +66,7 @@ class Parameters {
 
   Device& device_;
   std::int64_t count_ = 0;
-  std::vector<std::int64_t> offsets_;  // of each layer; -1: has no filter
+  std::vector<std::int64_t> offsets_;  // by layer; -1: no filter
   DeviceBuffer filters_;
   DeviceBuffer gradients_;
   DeviceBuffer velocities_;

@@ -177,7 +177,7 @@ Status Replica::Backward(std::size_t i, const Made& made) {
     case Layer::Kind::kMaxPool:
     case Layer::Kind::kAveragePool:
       if (layer.input == 0) return {};
-      // Nothing else reads what a pool does, in any of our networks.
+      // In our networks, a pool is the only reader of its input.
       UCUDNN_CHECK(!has_gradient_[layer.input]);
       has_gradient_[layer.input] = true;
       return pools_[i]->Backward(tensor(layer.input), tensor(i + 1),
@@ -221,7 +221,7 @@ Result<double> Replica::Loss() {
   for (std::size_t i = 0; i < labels_.size(); ++i) {
     const float p =
         probabilities[i * classes + static_cast<std::size_t>(labels_[i])];
-    // No less than what a float can tell, so that no loss is infinite.
+    // At least about the smallest float, so that no loss is infinite.
     sum -= std::log(std::max(double{p}, 1e-30));
   }
   return sum;

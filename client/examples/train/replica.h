@@ -2,8 +2,7 @@
 #define UCUDNN_CLIENT_EXAMPLES_TRAIN_REPLICA_H_
 
 // One rank's copy of the network for its share of the mini-batch: forward and
-// backward passes, with the convolutions run by the executor as the plan
-// divides them.
+// backward passes whose convolutions the executor runs as planned.
 
 #include <array>
 #include <cstdint>
@@ -25,10 +24,10 @@ namespace ucudnn::train {
 
 class Replica {
  public:
-  // For plan.batch images, at least one. All memory is allocated here: of each
-  // tensor and of its gradient. The arguments outlive the result.
-  // kInvalidArgument if the plan lacks a kernel of the network; errors of
-  // Executor::Create; kResourceExhausted without memory.
+  // For plan.batch images, at least one. Allocates all memory: tensors and
+  // their gradients. The arguments must outlive the result. kInvalidArgument if
+  // the plan lacks a kernel of the network; errors of Executor::Create;
+  // kResourceExhausted if memory runs out.
   static Result<std::unique_ptr<Replica>> Create(Device& device, Layers& layers,
                                                  const Net& net,
                                                  const WorkspacePlan& plan,
@@ -37,20 +36,20 @@ class Replica {
   BatchSize batch() const { return batch_; }
   const Executor& executor() const { return *executor_; }
 
-  // Hands over the images, one after the other, and their classes.
+  // Sets the images, consecutive in memory, and their classes.
   Status Load(std::span<const float> images,
               const std::vector<std::int64_t>& labels);
-  // Enqueues both passes over what was loaded. Then the gradients of
-  // `parameters` are those of the mean loss (cross-entropy) of these images.
-  // `made` is called when all work for a layer's gradient is enqueued, for the
-  // convolutions from the last to the first.
+  // Enqueues both passes over the loaded images. They compute the gradients of
+  // the mean cross-entropy loss of these images into `parameters`. Calls `made`
+  // after enqueueing all work for a layer's gradient, from the last convolution
+  // to the first.
   using Made = std::function<Status(std::size_t layer)>;
   Status Run(const Made& made = {});
   // The sum of the images' losses in the last Run; waits for it.
   Result<double> Loss();
 
-  // The time on the device of the plan's convolutions alone, on what the last
-  // Run left; leaves the gradients undefined.
+  // The device time of the plan's convolutions alone, on the tensors of the
+  // last Run. Leaves the gradients undefined.
   Result<Nanoseconds> TimeConvolutions();
 
  private:
@@ -78,12 +77,12 @@ class Replica {
   Parameters& parameters_;
   BatchSize batch_;
   std::unique_ptr<Executor> executor_;
-  // Of each layer: the executor's kernel for each operation, if any.
+  // For each layer, the executor's kernel for each operation, if any.
   std::vector<std::array<std::optional<std::size_t>, 3>> kernels_;
-  std::vector<std::unique_ptr<Pool>> pools_;  // of each layer, if it is one
+  std::vector<std::unique_ptr<Pool>> pools_;  // by layer; null if it is no pool
   std::vector<DeviceBuffer> tensors_;
-  std::vector<DeviceBuffer> gradients_;  // none of the images
-  // In a backward pass: whether something was put there already.
+  std::vector<DeviceBuffer> gradients_;  // none for the images
+  // During a backward pass: whether the tensor's gradient has been written.
   std::vector<bool> has_gradient_;
   DeviceBuffer probabilities_;
   DeviceBuffer targets_;

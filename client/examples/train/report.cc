@@ -33,7 +33,7 @@ Time TimeOf(const Json& json) {
 
 std::string Shown(const Time& time) { return time ? HumanTime(*time) : "-"; }
 
-// The largest over the ranks; absent if a rank with images has none.
+// The maximum over the ranks; absent if a rank with images has none.
 Time Largest(const Report& report, Time RankReport::*member) {
   Time largest;
   for (const RankReport& rank : report.ranks) {
@@ -118,7 +118,7 @@ std::vector<Nanoseconds> Exchanges(const Report& report) {
   for (const RankReport& rank : report.ranks) {
     for (std::size_t i = 0; i < rank.exchanges.size() && i < shortest.size();
          ++i) {
-      // Without images it has no passes whose end would count.
+      // A rank without images has no passes, so their end does not count.
       if (rank.passes[i] == Nanoseconds(0)) continue;
       shortest[i] = std::min(shortest[i], rank.exchanges[i]);
     }

@@ -1,7 +1,8 @@
 #ifndef UCUDNN_CLIENT_EXAMPLES_TRAIN_REPORT_H_
 #define UCUDNN_CLIENT_EXAMPLES_TRAIN_REPORT_H_
 
-// What a training found, as its ranks tell it to rank 0 and as it prints it.
+// The results of a training run, as ranks send them to rank 0 and as it prints
+// them.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -20,19 +21,18 @@ struct RankReport {
   std::string device_kind;
   BatchSize batch;
   double weight = 0;
-  // Of the plan's convolutions in one step; absent where nothing was measured
-  // before.
+  // The plan's convolutions in one step; absent if nothing was measured.
   std::optional<Nanoseconds> predicted;
   std::optional<Nanoseconds> convolutions;  // the same, measured
-  // Of each step: both passes on the device.
+  // Both passes on the device, for each step.
   std::vector<Nanoseconds> passes;
-  // Of each step: on the device, from the end of the passes until the filters
-  // are new.
+  // Time on the device from the end of the passes until the filters are
+  // updated, for each step.
   std::vector<Nanoseconds> exchanges;
   std::vector<std::string> fallbacks;
 };
 
-// Between ranks.
+// For sending from rank to rank.
 std::string Encode(const RankReport& report);
 RankReport DecodeRankReport(const std::string& text);
 
@@ -43,23 +43,23 @@ struct Report {
   std::int64_t plan_id = 0;
   std::string source;
   std::string reason;
-  // Ranks share a GPU, and compute one after the other so that each is timed
-  // as if it were alone: a step takes longer than it would.
+  // Ranks share a GPU and compute one after the other, so that each is timed as
+  // if alone. Steps take longer than they would otherwise.
   bool in_turns = false;
   bool interrupted = false;
   std::int64_t first_step = 0;
-  std::vector<double> losses;      // of each step from the first: the mean
-  std::vector<Nanoseconds> steps;  // on rank 0: all of each
+  std::vector<double> losses;      // the mean loss of each step
+  std::vector<Nanoseconds> steps;  // whole steps, on rank 0
   std::vector<RankReport> ranks;
 };
 
-// The median without the first steps, which prepare what later ones have;
-// absent if there is none.
+// The median, excluding the first steps, which include preparations; absent if
+// there are no times.
 std::optional<Nanoseconds> Typical(std::vector<Nanoseconds> times);
-// Of each step, the slowest rank's passes.
+// The slowest rank's passes of each step.
 std::vector<Nanoseconds> SlowestPasses(const Report& report);
-// Of each step, for how long the rank that was last to end its passes waits for
-// sums of gradients and updates its filters: what is not hidden by passes.
+// For each step, the time that the rank that finishes its passes last waits for
+// gradient sums and updates its filters: the part that passes do not hide.
 std::vector<Nanoseconds> Exchanges(const Report& report);
 
 nlohmann::ordered_json ToJson(const Report& report);

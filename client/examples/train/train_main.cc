@@ -1,5 +1,5 @@
-// Trains a convolutional network data-parallel on MPI ranks, whose shares of
-// each mini-batch and whose convolutions follow a plan:
+// Trains a convolutional network data-parallel on MPI ranks. A plan determines
+// the ranks' shares of each mini-batch and their convolutions:
 //
 //   mpirun -n 2 --bind-to none ucudnn-train --net lenet --batch 64
 //       --data mnist:FOLDER --checkpoint lenet.ckpt
@@ -30,13 +30,13 @@ namespace {
 
 volatile std::sig_atomic_t stop_signal = 0;
 
-// The first lets the step end; another ends the process.
+// The first signal lets the step finish; a second ends the process.
 extern "C" void Interrupted(int signal) {
   if (stop_signal != 0) _exit(128 + signal);
   stop_signal = signal;
 }
 
-// What the command line says, before it is understood.
+// Command-line arguments before validation.
 struct Arguments {
   TrainOptions options;
   std::int64_t batch = 0;
@@ -52,81 +52,81 @@ struct Arguments {
 
 void AddTrainingOptions(CLI::App& app, TrainOptions* options, Arguments* args) {
   app.add_option("--net", options->net,
-                 "lenet (unless given), resnet18, or a CSV file of "
-                 "convolutions that are a chain")
+                 "lenet (default), resnet18, or a CSV file with a chain of "
+                 "convolutions")
       ->option_text("NAME|FILE");
-  app.add_option("--batch", args->batch, "The mini-batch, over all ranks")
+  app.add_option("--batch", args->batch, "The mini-batch size, over all ranks")
       ->required()
       ->check(CLI::Range(std::int64_t{1}, kMaxBatchSize.count()));
   app.add_option("--data", options->data,
-                 "synthetic (unless given), mnist:FOLDER or cifar10:FOLDER")
+                 "synthetic (default), mnist:FOLDER or cifar10:FOLDER")
       ->option_text("DATA");
   app.add_option("--image", args->image,
-                 "Synthetic images' channels, rows and columns")
+                 "Channels, rows and columns of synthetic images")
       ->option_text("CxHxW");
-  app.add_option("--classes", options->classes, "Of synthetic images")
+  app.add_option("--classes", options->classes, "Classes of synthetic images")
       ->check(CLI::Range(2, 100'000));
   app.add_option("--images", options->images,
-                 "How many synthetic images there are; 4096 unless given")
+                 "Number of synthetic images; default: 4096")
       ->check(CLI::Range(1, 1 << 24));
-  app.add_option("--steps", options->steps, "100 unless given")
+  app.add_option("--steps", options->steps, "Steps to train; default: 100")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  app.add_option("--rate", options->rate, "Learning rate; 0.01 unless given")
+  app.add_option("--rate", options->rate, "Learning rate; default: 0.01")
       ->check(CLI::PositiveNumber);
-  app.add_option("--momentum", options->momentum, "0.9 unless given")
+  app.add_option("--momentum", options->momentum, "Momentum; default: 0.9")
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--seed", options->seed,
-                 "Of parameters, order and synthetic images");
+                 "Seed for parameters, order and synthetic images");
   app.add_option("--checkpoint", options->checkpoint,
-                 "Keep there where the training stands")
+                 "File to save the state of the training in")
       ->option_text("FILE");
   app.add_option("--checkpoint-every", options->checkpoint_every,
-                 "Steps between two checkpoints; 100 unless given")
+                 "Steps between checkpoints; default: 100")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  app.add_flag("--resume", options->resume, "Go on from the checkpoint")
+  app.add_flag("--resume", options->resume, "Resume from the checkpoint")
       ->needs("--checkpoint");
 }
 
 void AddPlanOptions(CLI::App& app, TrainOptions* options, Arguments* args) {
   app.add_option("--coordinator", args->coordinator,
-                 "The coordinators to ask; UCUDNN_COORDINATOR unless given")
+                 "Coordinators to call; default: UCUDNN_COORDINATOR")
       ->option_text("HOST:PORT[,...]");
   ctl::AddBytesOption(&app, "--workspace-limit", &args->workspace_limit,
-                      "Workspace of each kernel, such as 64MiB");
+                      "Workspace limit for each kernel, such as 64MiB");
   ctl::AddBytesOption(&app, "--total-workspace", &args->total_workspace,
-                      "Workspace of all kernels together");
+                      "Workspace limit for all kernels together");
   ctl::AddBatchPolicyOption(&app, "--policy,--batch-policy",
                             "UCUDNN_BATCH_SIZE_POLICY or powerOfTwo",
                             [&session = options->session](BatchPolicy policy) {
                               session.policy = policy;
                             });
-  app.add_option("--precision", args->precision, "FP32 unless given")
+  app.add_option("--precision", args->precision, "FP32 (default) or TF32")
       ->check(CLI::IsMember({"FP32", "TF32"}));
   app.add_option("--wait", args->wait_seconds,
-                 "Wait so long for measurements that the plan needs")
+                 "How long to wait for measurements that the plan needs")
       ->option_text("SECONDS")
       ->check(CLI::Range(0, 86'400));
   app.add_flag("--even", options->even,
-               "Share the mini-batch evenly, to compare");
+               "Split the mini-batch evenly, for comparison");
   app.add_option("--cpu-devices", options->cpu_devices,
-                 "Without a GPU: parts of each node's CPU; as many as its "
-                 "ranks unless given")
+                 "Without a GPU: parts of each node's CPU; default: one for "
+                 "each of its ranks")
       ->check(CLI::Range(1, 1024));
   app.add_option("--threads", options->threads,
-                 "Threads of each rank's part, by rank: 2,1; an even share of "
-                 "the cores unless given")
+                 "Threads of each rank's part, by rank, such as 2,1; default: "
+                 "an even share of the cores")
       ->delimiter(',')
       ->option_text("N[,...]")
       ->check(CLI::Range(1, 4096));
-  app.add_option("--readers", options->readers,
-                 "Threads of each rank that read the next step's images; 4 "
-                 "unless given")
+  app.add_option(
+         "--readers", options->readers,
+         "Threads of each rank that read the next step's images; default: 4")
       ->check(CLI::Range(1, 256));
   app.add_flag("--print-network", args->print_network,
                "Print the convolutions, as `ucudnn networks put` takes them, "
                "and train nothing");
   app.add_option("--measurements", options->measurements,
-                 "How often the convolutions alone are timed in the end")
+                 "How often to time the convolutions alone at the end")
       ->check(CLI::Range(0, 1000));
   ctl::AddOutputOption(&app, &args->output);
 }
@@ -168,7 +168,7 @@ Status Finish(Arguments* args) {
   return {};
 }
 
-// Rank 0's doing.
+// Runs on rank 0 only.
 Status PrintNetwork(const TrainOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(const Job job, MakeJob(options));
   std::fprintf(stderr, "%s\n", job.net.name.c_str());
@@ -207,15 +207,15 @@ Status RunAll(const Arguments& args) {
               report.first_step + std::ssize(report.losses),
               args.options.checkpoint.empty()
                   ? ""
-                  : "; --resume goes on from " + args.options.checkpoint);
+                  : "; --resume continues from " + args.options.checkpoint);
 }
 
 int Main(int argc, char** argv) {
   Arguments args;
   CLI::App app(
-      "Trains a convolutional network on MPI ranks, as the plan shares and "
-      "divides its\nmini-batches.\n\n  mpirun -n 2 --bind-to none "
-      "ucudnn-train --net lenet --batch 64 --data mnist:FOLDER");
+      "Trains a convolutional network on MPI ranks, with mini-batches split "
+      "and divided\nas planned.\n\n  mpirun -n 2 --bind-to none ucudnn-train "
+      "--net lenet --batch 64 --data mnist:FOLDER");
   app.name("ucudnn-train");
   app.set_version_flag("--version", UCUDNN_VERSION);
   AddTrainingOptions(app, &args.options, &args);

@@ -35,16 +35,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Longer than any rank computes between two meetings of the ranks.
-constexpr std::chrono::minutes kMeeting{30};
+// Longer than any rank computes between two collective calls.
+constexpr std::chrono::minutes kCollectiveTimeout{30};
 
-Ranks::Deadline Soon() { return Clock::now() + kMeeting; }
+Ranks::Deadline Soon() { return Clock::now() + kCollectiveTimeout; }
 
-// What is summed at once, while the device computes the next: enough to be
-// worth an agreement of the ranks.
+// The amount of gradients to sum at once while the device computes the next:
+// enough to be worth a collective call.
 constexpr Bytes kBucket = 2_MiB;
 
-// Waits until the device is past `event`.
+// Waits until the device has reached `event`.
 Status Await(Event& event) {
   const auto deadline = Soon();
   for (;;) {
@@ -63,7 +63,7 @@ Status StatusOf(const Result<T>& result) {
   return tl::unexpected<Error>(result.error());
 }
 
-// What a rank does of each mini-batch.
+// A rank's part of each mini-batch.
 struct Part {
   BatchSize first;
   BatchSize batch;
@@ -71,7 +71,7 @@ struct Part {
   const WorkspacePlan* plan = nullptr;
 };
 
-// One rank's training; methods are collective but where they say otherwise.
+// One rank's training. Methods are collective unless they say otherwise.
 class Training {
  public:
   Training(Ranks& ranks, TrainOptions options,
@@ -93,7 +93,7 @@ class Training {
   }
 
  private:
-  // All ranks go on, or all of them return the first error.
+  // OK if all ranks succeeded; else the first rank's error, on all.
   Status Together(const Status& mine) {
     UCUDNN_ASSIGN_OR_RETURN(Status all, ranks_.AllOf(mine, Soon()));
     return all;
@@ -141,8 +141,8 @@ class Training {
     return MakeReplica();
   }
 
-  // Ranks on one GPU, or on slices of one, would take time from each other:
-  // they compute one after the other.
+  // Ranks on one GPU, or on slices of it, would slow each other down, so they
+  // compute one after the other.
   Status FindTurn() {
     UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> ids,
                             ranks_.AllGather(device_->info().id, Soon()));
@@ -202,7 +202,7 @@ class Training {
              &session_->rank_plan().workspace};
   }
 
-  // The memory of an earlier one is given back first.
+  // Frees the memory of the previous one first.
   Status MakeReplica() {
     replica_.reset();
     return Together(idle() ? Status() : MakeMyReplica());
@@ -276,7 +276,7 @@ class Training {
         UCUDNN_RETURN_IF_ERROR(SaveCheckpoint());
       }
       UCUDNN_ASSIGN_OR_RETURN(const bool changed, session_->Refresh());
-      // Evenly split, each rank has a session of its own.
+      // With an even split, each rank has a session of its own.
       if (changed && !options_.even) {
         UsePlan();
         UCUDNN_RETURN_IF_ERROR(MakeReplica());
@@ -307,7 +307,7 @@ class Training {
     return {};
   }
 
-  // Enqueues both passes over this rank's images; not collective.
+  // Enqueues both passes over this rank's images. Not collective.
   Status BeginPasses() {
     if (idle()) return {};
     const Loader::Images images =
@@ -323,8 +323,8 @@ class Training {
     return passed_->Set();
   }
 
-  // Sums gradients while the device makes others. A rank that fails, or failed
-  // to begin, must not leave the others waiting for its own.
+  // Sums gradients while the device computes others. Called even if `mine` is
+  // an error, so that the other ranks do not wait for this one.
   Status Exchange(Status mine) {
     for (const Bucket& bucket : buckets_) {
       if (mine && !idle()) mine = Await(*bucket.made);
@@ -336,14 +336,14 @@ class Training {
     return {};
   }
 
-  // Of all ranks, in device memory, and made.
+  // `gradients` are in device memory and complete.
   Status SumGradients(std::span<float> gradients) {
     if (!options_.even) return session_->AllReduceGradients(gradients);
-    // Each rank has a session of its own.
+    // With an even split, each rank has a session of its own.
     return even_.Sum(gradients, part_.weight, nullptr, Soon());
   }
 
-  // With the sums; not collective.
+  // Updates the filters with the summed gradients. Not collective.
   Status Update() {
     loss_ = 0;
     UCUDNN_RETURN_IF_ERROR(
@@ -364,7 +364,7 @@ class Training {
     return {};
   }
 
-  // Each rank has updated its own; they must be the same to the last bit.
+  // Each rank has updated its own parameters; they must be bitwise equal.
   Status CompareParameters() {
     auto state = parameters_->Save();
     UCUDNN_RETURN_IF_ERROR(Together(StatusOf(state)));
@@ -376,7 +376,7 @@ class Training {
     UCUDNN_ASSIGN_OR_RETURN(const std::int64_t least,
                             ranks_.Max(-mine, Soon()));
     if (most == -least) return {};
-    return Fail(Code::kDataLoss, "the ranks' parameters differ in the end");
+    return Fail(Code::kDataLoss, "the ranks' parameters differ at the end");
   }
 
   Status TimeConvolutions() {
@@ -437,16 +437,17 @@ class Training {
   std::function<bool()> interrupted_;
   bool terminal_;
   Job job_;
-  std::unique_ptr<Device> device_;  // outlives what it made
+  std::unique_ptr<Device> device_;  // outlives the objects that it created
   std::unique_ptr<Layers> layers_;
   std::unique_ptr<Session> session_;
-  AllReducer even_;  // what evenly split ranks sum with
+  AllReducer even_;  // sums for evenly split ranks
   Part part_;
   int turn_ = 0;
   int turns_ = 1;
   std::optional<Loader> loader_;
   std::unique_ptr<Parameters> parameters_;
-  // In each step: where the passes begin and end, and when the filters are new.
+  // Events in each step: start and end of the passes, and the end of the
+  // update.
   std::unique_ptr<Event> start_;
   std::unique_ptr<Event> passed_;
   std::unique_ptr<Event> updated_;
@@ -454,7 +455,7 @@ class Training {
   std::unique_ptr<Replica> replica_;
   double loss_ = 0;
   std::int64_t done_ = 0;    // steps
-  std::int64_t saved_ = -1;  // of them, in the checkpoint
+  std::int64_t saved_ = -1;  // steps in the checkpoint
   RankReport report_;
   Report result_;
 };

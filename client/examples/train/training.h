@@ -1,8 +1,8 @@
 #ifndef UCUDNN_CLIENT_EXAMPLES_TRAIN_TRAINING_H_
 #define UCUDNN_CLIENT_EXAMPLES_TRAIN_TRAINING_H_
 
-// What the ranks of a training do together, over MPI_COMM_WORLD: agree on a
-// plan, train on their shares of each mini-batch, sum up gradients.
+// A training by all ranks of MPI_COMM_WORLD: they agree on a plan, train on
+// their shares of each mini-batch and sum gradients.
 
 #include <cstdint>
 #include <functional>
@@ -18,38 +18,39 @@
 namespace ucudnn::train {
 
 struct TrainOptions {
-  // What a job would ask for; the network's layers are found out.
+  // What a job would request; the network's layers are filled in.
   SessionOptions session;
-  std::string net = "lenet";       // lenet, resnet18, or a file of a chain
+  std::string net = "lenet";       // lenet, resnet18, or a chain's CSV file
   std::string data = "synthetic";  // or mnist:FOLDER, cifar10:FOLDER
-  Extent image{0, 0, 0};           // synthetic; 0: what suits the network
-  std::int64_t classes = 0;        // synthetic; 0: what suits the network
+  Extent image{0, 0, 0};           // synthetic; 0: the network's default
+  std::int64_t classes = 0;        // synthetic; 0: the network's default
   std::int64_t images = 4096;      // synthetic
   std::uint64_t seed = 1;
   std::int64_t steps = 100;
   double rate = 0.01;
   double momentum = 0.9;
-  // Share the mini-batch evenly; each rank's part is planned for itself.
+  // Split the mini-batch evenly and plan each rank's part separately.
   bool even = false;
-  // Where the training stands is kept there, if anywhere: after so many steps
-  // each, and at the end.
+  // The checkpoint file, if any: saved every `checkpoint_every` steps and at
+  // the end.
   std::string checkpoint;
   std::int64_t checkpoint_every = 100;
-  bool resume = false;  // from there
+  bool resume = false;  // from the checkpoint
   int cpu_devices = 0;  // 0: as many as ranks on the node
-  // Of each rank's part of the CPU, by rank, in turn; 0: an even share.
+  // Threads of each rank's part of the CPU; repeated over the ranks. 0: an even
+  // share of the cores.
   std::vector<int> threads = {0};
   // Threads of each rank that read the next step's images.
   int readers = 4;
-  // How often the convolutions alone are timed in the end.
+  // How often to time the convolutions alone at the end.
   int measurements = 5;
 };
 
-// Collective. All ranks have the same report or the same error: those of
+// Collective. All ranks return the same report or the same error: those of
 // Session::Create, of reading files, and of the devices; kInvalidArgument if
-// the options do not fit together; kDataLoss if the ranks' parameters differ
-// in the end. `interrupted` is asked after each step; if it is true on any
-// rank, all stop there.
+// options do not fit together; kDataLoss if the ranks' parameters differ at the
+// end. Calls `interrupted` after each step; if it returns true on any rank, all
+// stop there.
 Result<Report> Train(Ranks& ranks, const TrainOptions& options,
                      const std::function<bool()>& interrupted);
 

@@ -1,5 +1,5 @@
-// Files given to `ucudnn` that cannot be read, or are not what they should be:
-// a malformed request with every command, never a service that refused.
+// Input files that `ucudnn` cannot read or parse: every command reports a
+// malformed request, never a service that refused.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ std::vector<std::string> Command(const std::string& problem,
     words.insert(words.end(), more.begin(), more.end());
   };
   if (problem == "networks" || problem == "profiles") {
-    // A server that is never called.
+    // No server is called.
     add({problem});
     add(problem == "networks" ? std::vector<std::string>{"put", "n", file}
                               : std::vector<std::string>{"import", file});
@@ -58,7 +58,7 @@ void ExpectRefused(const std::string& problem, const std::string& file) {
 const std::vector<std::string> kSolved = {"wr", "wd",         "pareto",
                                           "ws", "ws network", "assign"};
 
-TEST(InputFileCliTest, ExitsWith2WhereAFileIsMissingOrAFolder) {
+TEST(InputFileCliTest, ExitsWith2IfAFileIsMissingOrAFolder) {
   const test::TemporaryFolder folder;
   for (const std::string& problem : kSolved) {
     ExpectRefused(problem, folder / "missing.csv");
@@ -69,7 +69,7 @@ TEST(InputFileCliTest, ExitsWith2WhereAFileIsMissingOrAFolder) {
   }
 }
 
-TEST(InputFileCliTest, ExitsWith2WhereAFileIsNotWhatItShouldBe) {
+TEST(InputFileCliTest, ExitsWith2IfAFileIsMalformed) {
   const test::TemporaryFolder folder;
   const std::vector<std::pair<std::string, std::string>> files = {
       {"empty", ""},
@@ -91,10 +91,10 @@ TEST(InputFileCliTest, ExitsWith2WhereAFileIsNotWhatItShouldBe) {
   }
 }
 
-TEST(InputFileCliTest, ExitsWith2WhereANetworkIsTooLong) {
+TEST(InputFileCliTest, ExitsWith2IfANetworkIsTooLong) {
   const test::TemporaryFolder folder;
   std::ofstream(folder / "n.csv") << "name,C,H,W\n";
-  // Zeros, which take no room on the disk.
+  // A sparse file of zeros, which takes no disk space.
   std::filesystem::resize_file(folder / "n.csv", (60U << 20) + 1);
   ExpectRefused("networks", folder / "n.csv");
 }

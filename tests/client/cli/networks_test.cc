@@ -34,7 +34,7 @@ std::vector<std::string> Models() {
   return models;
 }
 
-// What one training iteration runs, in order.
+// The kernels of one training iteration, in order.
 std::vector<std::string> KernelsIn(const Network& network) {
   std::vector<std::string> kernels;
   for (const Kernel& kernel :
@@ -61,7 +61,7 @@ TEST(NetworksCliTest, WriteTheKernelsOfAModelAsCsv) {
     EXPECT_EQ(to->layers, from->layers) << model;
     EXPECT_EQ(KernelsIn(*to), KernelsIn(*from)) << model;
     EXPECT_EQ(Convert({model}).out, test::FileText(csv)) << model;
-    // What is CSV already stays as it is.
+    // CSV is passed through unchanged.
     EXPECT_EQ(Convert({csv, "-"}).out, test::FileText(csv)) << model;
   }
 }

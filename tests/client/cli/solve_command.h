@@ -1,7 +1,7 @@
 #ifndef UCUDNN_TESTS_CLIENT_CLI_SOLVE_COMMAND_H_
 #define UCUDNN_TESTS_CLIENT_CLI_SOLVE_COMMAND_H_
 
-// `ucudnn solve` as a child process.
+// Runs `ucudnn solve` as a child process.
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 
 namespace ucudnn {
 
-// What a profile of a test's own begins with (base/profile.h).
+// The header of a test's own profile (base/profile.h).
 inline constexpr char kProfileHeader[] =
     "device,network,layer,op,precision,layout,batch,algorithm,math,"
     "workspace_bytes,time_us\n";
@@ -25,7 +25,7 @@ inline test::Finished Solve(const std::string& problem,
   return test::Run(flags);
 }
 
-// Its answer; the test fails if there is none.
+// The command's JSON answer; the test fails if there is none.
 inline nlohmann::json SolveJson(const std::string& problem,
                                 std::vector<std::string> flags) {
   flags.insert(flags.end(), {"-o", "json"});

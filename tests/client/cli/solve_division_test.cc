@@ -127,7 +127,7 @@ TEST(SolveDivisionCliTest, ExitsWith3NamingTheNearestBatches) {
   EXPECT_THAT(odd.err, HasSubstr("nearest that would do are 96 and 112"));
 }
 
-TEST(SolveDivisionCliTest, ExitsWith2WhereTheTimesAreMalformedOrAmbiguous) {
+TEST(SolveDivisionCliTest, ExitsWith2IfTheTimesAreMalformedOrAmbiguous) {
   const test::TemporaryFolder folder;
   std::ofstream(folder / "two.csv")
       << Times("model,gpu,batch,ms_per_iteration", "ResNet-18,")

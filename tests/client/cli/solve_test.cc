@@ -41,7 +41,8 @@ struct Row {
 };
 using Rows = std::map<std::pair<std::string, std::string>, std::vector<Row>>;
 
-// The file's rows of one precision, by layer and operation, read anew here.
+// The file's rows of one precision, by layer and operation, parsed
+// independently.
 Rows ReadRows(const std::string& path, const std::string& precision) {
   std::ifstream file(path);
   std::string line;
@@ -66,7 +67,7 @@ Rows ReadRows(const std::string& path, const std::string& precision) {
 }
 
 // The least time of all divisions of `images` into powers of two up to `part`,
-// by trying each one.
+// by exhaustive search.
 std::int64_t TryAll(const std::map<std::int64_t, std::int64_t>& fastest,
                     std::int64_t part, std::int64_t images) {
   if (images == 0) return 0;
@@ -146,7 +147,7 @@ TEST(SolveCliTest, WorkspaceReuseEqualsTryingEveryDivisionOfAlexNet) {
   EXPECT_EQ(plan["total_workspace_bytes"], workspace_total);
 }
 
-TEST(SolveCliTest, PrintsNullWhereNothingUndividedFits) {
+TEST(SolveCliTest, PrintsNullIfNothingUndividedFits) {
   const test::TemporaryFolder folder;
   std::ofstream(folder / "p.csv")
       << kProfileHeader
@@ -161,7 +162,7 @@ TEST(SolveCliTest, PrintsNullWhereNothingUndividedFits) {
   EXPECT_EQ(plan["kernels"][1]["undivided_time_us"], 0.001);
 }
 
-TEST(SolveCliTest, KeepsToTheMedianOfRepeatedMeasurements) {
+TEST(SolveCliTest, UsesTheMedianOfRepeatedMeasurements) {
   const test::TemporaryFolder folder;
   std::ofstream(folder / "p.csv")
       << kProfileHeader
@@ -169,7 +170,7 @@ TEST(SolveCliTest, KeepsToTheMedianOfRepeatedMeasurements) {
          "d,n,conv1,forward,FP32,NCHW,2,A,FMA,0,10\n"
          "d,n,conv1,forward,FP32,NCHW,2,A,FMA,0,48\n"
          "d,n,conv1,forward,FP32,NCHW,2,A,FMA,0,900\n";
-  // Twice 48 is less than 100, but by far less than the repeats differ.
+  // Twice 48 is less than 100, but by much less than the repeats vary.
   const json plan = SolveJson("wr", {"--profile", folder / "p.csv", "--batch",
                                      "4", "--workspace-limit", "100"});
   EXPECT_EQ(plan["total_time_us"], 100.0);
@@ -200,7 +201,7 @@ TEST(SolveCliTest, ListsAFrontByRisingWorkspace) {
   EXPECT_EQ(plan["kernels"][0]["micro_batches"], front.back()["micro_batches"]);
 }
 
-TEST(SolveCliTest, AFrontIsOfOneKernel) {
+TEST(SolveCliTest, RefusesAFrontForSeveralKernels) {
   const Finished run =
       Solve("pareto", {"--profile", kAllSizes, "--batch", "256",
                        "--workspace-limit", "120MiB", "--op", "forward"});
@@ -228,9 +229,9 @@ TEST(SolveCliTest, ASharedArenaIsWorkspaceReuseOnAChain) {
   }
 }
 
-// Measurements invented for GoogLeNet's 57 convolutions: some fast with much
-// workspace, slow without.
-TEST(SolveCliTest, PlacesTheBranchesOfAModuleBesideOneAnother) {
+// Invented measurements for GoogLeNet's 57 convolutions: some are fast with
+// much workspace and slow without.
+TEST(SolveCliTest, PlacesTheBranchesOfAModuleSideBySide) {
   const test::TemporaryFolder folder;
   std::ofstream csv(folder / "p.csv");
   csv << kProfileHeader;
@@ -264,7 +265,8 @@ TEST(SolveCliTest, PlacesTheBranchesOfAModuleBesideOneAnother) {
                 segment(b).second <= segment(a).first)
         << a << " and " << b;
   }
-  // What runs alone has the whole arena; time falls with the arena's size.
+  // A kernel that runs alone has the whole arena; its time falls with the
+  // arena's size.
   EXPECT_EQ(segment(0).first, 0);
   const json wide = SolveJson(
       "ws", {"--profile", folder / "p.csv", "--batch", "8", "--network",
@@ -321,7 +323,7 @@ TEST(SolveCliTest, ExitsWith2NamingTheFlagTheValueAndWhatIsAccepted) {
   }
 }
 
-TEST(SolveCliTest, ExitsWith2WhereTheProfileIsAmbiguousOrMalformed) {
+TEST(SolveCliTest, ExitsWith2IfTheProfileIsAmbiguousOrMalformed) {
   const Finished several = Solve("wr", {"--profile", kAlexNet, "--batch", "256",
                                         "--workspace-limit", "64MiB"});
   EXPECT_EQ(several.status, 2);
@@ -341,10 +343,10 @@ TEST(SolveCliTest, ExitsWith2WhereTheProfileIsAmbiguousOrMalformed) {
   EXPECT_THAT(nan.err, AllOf(HasSubstr("p.csv:2"), HasSubstr("nan")));
 }
 
-TEST(SolveCliTest, ExitsWith2WhereAFileIsTooLongOrBroken) {
+TEST(SolveCliTest, ExitsWith2IfAFileIsTooLongOrBroken) {
   const test::TemporaryFolder folder;
   std::ofstream(folder / "p.csv") << "device,network\n";
-  // A gigabyte of zeros, which takes no room on the disk.
+  // A sparse gigabyte of zeros, which takes no disk space.
   std::filesystem::resize_file(folder / "p.csv", (std::size_t{1} << 30) + 1);
   std::ofstream(folder / "p.csv.gz", std::ios::binary) << "\x1F\x8B\x08 no";
   for (const auto& [file, why] :

@@ -1,4 +1,4 @@
-// `ucudnn plan` while its coordinator leaves, and when somebody stops it.
+// `ucudnn plan` while its coordinator shuts down, and when it is interrupted.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ Result<v1::Plan> AnyPlan(const v1::PlanRequest&) {
 
 class StoppingCliTest : public ::testing::Test {
  protected:
-  // A handler of `first_` that is at work until Release.
+  // Blocks a handler of `first_` until Release.
   template <class Request, class Response>
   auto Work() {
     return [this](const Request&) -> Result<Response> {
@@ -56,7 +56,7 @@ class StoppingCliTest : public ::testing::Test {
   ScriptedCoordinator first_;
 };
 
-TEST_F(StoppingCliTest, GoesOnAtAnotherCoordinatorWhenItsOwnShutsDown) {
+TEST_F(StoppingCliTest, ContinuesAtAnotherCoordinatorWhenItsOwnShutsDown) {
   first_.shutting_down = true;
   ScriptedCoordinator second;
   second.measure = AllMeasured;
@@ -75,7 +75,7 @@ TEST_F(StoppingCliTest, LeavesTheMeasurementsToTheCoordinatorOnCtrlC) {
   Release();
 }
 
-TEST_F(StoppingCliTest, EndsWhileItsPlanIsMadeOnCtrlC) {
+TEST_F(StoppingCliTest, StopsOnCtrlCWhileItsPlanIsMade) {
   first_.measure = AllMeasured;
   first_.create_plan = Work<v1::PlanRequest, v1::Plan>();
   test::Process plan = Plan(first_.address());
@@ -87,7 +87,7 @@ TEST_F(StoppingCliTest, EndsWhileItsPlanIsMadeOnCtrlC) {
   Release();
 }
 
-// A call that is given up and repeated runs twice at once in the coordinator.
+// A call that is abandoned and repeated runs twice at once in the coordinator.
 TEST_F(StoppingCliTest, GivesTheCoordinatorTimeForLongWork) {
   first_.measure = AllMeasured;
   first_.create_plan = AnyPlan;

@@ -56,7 +56,7 @@ TEST(DropInSettingsTest, ReadsTheEnvironment) {
   EXPECT_FALSE(settings->verbose);
 }
 
-TEST(DropInSettingsTest, TakesThePlanFilesNetworkWhereATotalIsDivided) {
+TEST(DropInSettingsTest, TakesThePlanFilesNetworkIfATotalIsDivided) {
   const auto total =
       ResolveDropInSettings(With({{"UCUDNN_PLAN_FILE", "/p.json"},
                                   {"UCUDNN_TOTAL_WORKSPACE_SIZE", "1GiB"}}));

@@ -1,4 +1,5 @@
-// The executor's results on a real device, against a convolution in double.
+// Compares the executor's results on a real device with a convolution in
+// double.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -77,8 +78,8 @@ class ExecutorOneDnnTest : public ::testing::Test {
     }
   }
 
-  // A kernel that divides the batch into these sizes; each micro-batch by the
-  // `nth` algorithm listed for it.
+  // A kernel that divides the batch into these sizes, each by the `nth`
+  // algorithm listed for it.
   KernelPlan Divide(const ConvProblem& problem,
                     const std::vector<std::int64_t>& sizes, std::size_t nth) {
     KernelPlan kernel;
@@ -163,7 +164,7 @@ TEST_F(ExecutorOneDnnTest, RunsTransposedLayersAsTheAdjoint) {
   }
 }
 
-TEST_F(ExecutorOneDnnTest, FallsBackToAResultThatIsRight) {
+TEST_F(ExecutorOneDnnTest, FallsBackToACorrectResult) {
   const ConvProblem problem{ConvOp::kBackwardFilter, Winograd(),
                             Precision::kFp32, Layout::kNchw};
   KernelPlan kernel = Divide(problem, {4, 3}, 0);

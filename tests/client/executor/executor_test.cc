@@ -73,7 +73,7 @@ class ExecutorTest : public ::testing::Test {
             .alpha = 0.5F,
             .beta = beta};
   }
-  // How far the operands of each run lie behind the caller's.
+  // The offset of each run's operands from the caller's.
   std::vector<std::array<std::int64_t, 3>> Offsets() {
     std::vector<std::array<std::int64_t, 3>> offsets;
     for (const auto& run : device_.runs()) {
@@ -102,7 +102,7 @@ class ExecutorTest : public ::testing::Test {
   std::vector<char> out_ = std::vector<char>(1 << 16);
 };
 
-TEST_F(ExecutorTest, WalksThroughTheBatchInTheOrderOfThePlan) {
+TEST_F(ExecutorTest, RunsTheBatchInTheOrderOfThePlan) {
   auto executor = Executor::Create(
       device_, PlanOf(8, {Planned(ConvOp::kForward, {Micro(3, 2, kLavish),
                                                      Micro(2, 1, kFrugal)})}));
@@ -173,7 +173,7 @@ TEST_F(ExecutorTest, KeepsTheOffsetsOfThePlanAligned) {
             256);
 }
 
-TEST_F(ExecutorTest, RunsUndividedWhatTheDeviceDoesNotAccept) {
+TEST_F(ExecutorTest, RunsKernelsThatTheDeviceRejectsUndivided) {
   const Algorithm unknown = {"FFT", "", Precision::kFp32};
   auto executor = Executor::Create(
       device_, PlanOf(8, {Planned(ConvOp::kForward, {Micro(4, 2, unknown)}),
@@ -224,7 +224,7 @@ TEST_F(ExecutorTest, KeepsToTheLimitWhenItFallsBack) {
   EXPECT_THAT(executor.error().message, HasSubstr("needs 800"));
 }
 
-TEST_F(ExecutorTest, DoesWithLessMemoryThanThePlanAskedFor) {
+TEST_F(ExecutorTest, FallsBackIfMemoryIsShort) {
   device_.set_memory(300_B);
   auto executor = Executor::Create(
       device_, PlanOf(8, {Planned(ConvOp::kForward, {Micro(8, 1, kLavish)}),
@@ -246,14 +246,14 @@ TEST_F(ExecutorTest, FinishesTheBatchWhenAMicroBatchFails) {
   EXPECT_THAT(Betas(), ElementsAre(0.25F, 1.0F, 1.0F));
   using Three = std::array<std::int64_t, 3>;
   EXPECT_EQ(Offsets()[2], (Three{4 * kInput, 4 * kOutput, 0}));
-  // From then on undivided.
+  // Undivided from now on.
   device_.runs().clear();
   ASSERT_TRUE((*executor)->Run(0, Args()));
   EXPECT_THAT(Runs(), ElementsAre("frugalx8"));
   EXPECT_THAT((*executor)->fallbacks(), SizeIs(1));
 }
 
-TEST_F(ExecutorTest, ReportsWhatFailsUndividedToo) {
+TEST_F(ExecutorTest, ReportsKernelsThatFailUndividedToo) {
   device_.algorithms()[0].runs_before_failure = 0;
   device_.algorithms()[1].runs_before_failure = 0;
   auto executor = Executor::Create(

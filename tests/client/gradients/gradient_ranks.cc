@@ -1,6 +1,6 @@
-// One rank of gradients_test's jobs: sums values that every rank can work out,
-// in the host's memory and in that of a driver which does nothing before it is
-// waited for, and writes down what came of it.
+// One rank of gradients_test's jobs: sums values that every rank can compute,
+// in host memory and in that of a fake driver that delays all work until it is
+// waited for, and writes down the results.
 //
 //   gradient_ranks FOLDER CASE [apart]
 //
@@ -42,8 +42,8 @@ T* Pointer(CUdeviceptr address) {
   return reinterpret_cast<T*>(static_cast<std::uintptr_t>(address));
 }
 
-// Its memory is the host's. Like a GPU, it works when it likes: all that is
-// enqueued happens when it is looked at for the second time.
+// A fake GPU whose memory is the host's. Like a real one, it works
+// asynchronously: enqueued work runs at the second query.
 struct FakeGpu {
   std::map<std::uintptr_t, std::vector<std::uint64_t>> memory;
   std::deque<std::function<void()>> queue;
@@ -168,7 +168,7 @@ cudnn::DriverApi Driver() {
   return api;
 }
 
-// Between -1 and 1, from a rank and an index.
+// A value in [-1, 1] from a rank and an index.
 double Value(int rank, std::size_t i) {
   std::uint64_t x = (i + 1) * 0x9E3779B97F4A7C15U +
                     static_cast<std::uint64_t>(rank) * 0xBF58476D1CE4E5B9U;
@@ -188,7 +188,7 @@ class Summing {
     if (what_ == "dies" && last) gpu.dies_at = 7;
     on_gpu_ = what_ != "host" && (what_ != "mixed" || last);
     gradients_ = GpuGradients::With(driver_);
-    // The ranks weigh 2, 3, ... parts, or the first one nothing.
+    // The ranks' weights are in the ratio 2, 3, ..., or the first rank's is 0.
     parts_ = what_ == "zero" ? -1 : 1;
   }
 
@@ -282,7 +282,7 @@ int Main(int argc, char** argv) {
   json["usable"] = ranks->usable();
   std::ofstream(fmt::format("{}/rank{}.json", argv[1], ranks->rank()))
       << json.dump(2);
-  // What is still under way would make MPI_Finalize wait.
+  // MPI_Finalize would wait for what is still in flight.
   if (!ranks->usable()) _exit(0);
   ranks->Close();
   MPI_Finalize();

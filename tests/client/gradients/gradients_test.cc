@@ -1,5 +1,5 @@
-// Gradients in the host's and in a GPU's memory, summed over real MPI ranks;
-// the GPU is a driver that does nothing before it is waited for.
+// Gradients in host and GPU memory, summed over real MPI ranks; the GPU is a
+// fake driver that delays all work until it is waited for.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,14 +20,14 @@ using ::testing::HasSubstr;
 
 class GradientsTest : public ::testing::Test {
  protected:
-  // What each rank wrote; the last `dead` ones write nothing.
+  // Each rank's output; the last `dead` ranks write nothing.
   std::vector<Json> Job(int ranks, const std::string& what,
                         const std::string& apart = "", int dead = 0) {
     std::vector<std::string> command = {test::ProgramPath("gradient_ranks"),
                                         folder_.path(), what};
     if (!apart.empty()) command.push_back(apart);
     std::vector<std::string> environment;
-    // Ranks that die leave the others alone.
+    // A rank that dies does not end the others.
     if (dead > 0) environment.push_back("OMPI_MCA_orte_enable_recovery=1");
     const RankedRun run =
         RunRanks(ranks, command, environment, folder_ / "log");
@@ -44,7 +44,7 @@ class GradientsTest : public ::testing::Test {
     return results;
   }
 
-  // All sums are right, and the same to the last bit on all ranks.
+  // All sums are correct, and bitwise equal on all ranks.
   void ExpectRight(const std::vector<Json>& ranks) {
     for (const Json& rank : ranks) {
       ASSERT_TRUE(rank.contains("sums")) << rank.dump(2);
@@ -60,7 +60,7 @@ class GradientsTest : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(GradientsTest, AreSummedInTheHostsMemory) {
+TEST_F(GradientsTest, AreSummedInHostMemory) {
   for (const int size : {1, 2, 3, 4}) {
     const auto ranks = Job(size, "host");
     ExpectRight(ranks);
@@ -69,7 +69,7 @@ TEST_F(GradientsTest, AreSummedInTheHostsMemory) {
   }
 }
 
-TEST_F(GradientsTest, AreSummedByRanksThatShareNoMemory) {
+TEST_F(GradientsTest, AreSummedByRanksWithoutSharedMemory) {
   for (const char* what : {"host", "staged", "mixed", "zero"}) {
     const auto ranks = Job(3, what, "apart");
     ExpectRight(ranks);
@@ -78,7 +78,7 @@ TEST_F(GradientsTest, AreSummedByRanksThatShareNoMemory) {
   }
 }
 
-TEST_F(GradientsTest, AreSummedInAGpusMemoryThroughTheHost) {
+TEST_F(GradientsTest, AreSummedInGpuMemoryThroughTheHost) {
   const auto ranks = Job(3, "staged");
   ExpectRight(ranks);
   EXPECT_EQ(ranks[0]["is_gpu_memory"], true);
@@ -90,7 +90,7 @@ TEST_F(GradientsTest, AreSummedInAGpusMemoryThroughTheHost) {
   EXPECT_EQ(ranks[0]["calls"]["stream"], 1) << "beside the program's own";
 }
 
-TEST_F(GradientsTest, GoByMpiIfOneRanksGpuCannotUseWhatTheyShare) {
+TEST_F(GradientsTest, GoThroughMpiIfOneRanksGpuCannotUseSharedMemory) {
   const auto ranks = Job(2, "no_shared");
   ExpectRight(ranks);
   EXPECT_EQ(ranks[1]["calls"]["registered"], 1) << "not tried again";
@@ -99,7 +99,7 @@ TEST_F(GradientsTest, GoByMpiIfOneRanksGpuCannotUseWhatTheyShare) {
   }
 }
 
-TEST_F(GradientsTest, HaveTheSameBitsWhereverTheyLie) {
+TEST_F(GradientsTest, AreBitwiseEqualInAnyMemory) {
   const auto host = Job(3, "host");
   EXPECT_EQ(host[0]["sums"], Job(3, "staged")[0]["sums"]);
   EXPECT_EQ(host[0]["sums"], Job(3, "mixed")[0]["sums"]);
@@ -107,18 +107,18 @@ TEST_F(GradientsTest, HaveTheSameBitsWhereverTheyLie) {
             Job(3, "staged", "apart")[0]["sums"]);
 }
 
-TEST_F(GradientsTest, MayLieInUnlikeMemory) {
+TEST_F(GradientsTest, MayBeInDifferentMemory) {
   const auto ranks = Job(2, "mixed");
   ExpectRight(ranks);
   EXPECT_EQ(ranks[0]["is_gpu_memory"], false);
   EXPECT_EQ(ranks[1]["is_gpu_memory"], true);
 }
 
-TEST_F(GradientsTest, OfARankWithoutImagesAreZerosWhateverItHolds) {
+TEST_F(GradientsTest, OfARankWithoutImagesCountAsZeros) {
   ExpectRight(Job(2, "zero"));
 }
 
-TEST_F(GradientsTest, OfUnlikeCountsAreAnErrorOnAllRanks) {
+TEST_F(GradientsTest, OfDifferentCountsAreAnErrorOnAllRanks) {
   for (const Json& rank : Job(3, "unlike_counts")) {
     EXPECT_EQ(rank["code"], "INVALID_ARGUMENT");
     EXPECT_THAT(rank["message"].get<std::string>(),
@@ -136,7 +136,7 @@ TEST_F(GradientsTest, AreAnErrorOnAllRanksIfOneHasNoPinnedMemory) {
   }
 }
 
-TEST_F(GradientsTest, ReturnInTimeFromAStreamThatNeverEnds) {
+TEST_F(GradientsTest, FailInTimeIfAStreamNeverEnds) {
   const auto ranks = Job(2, "stuck");
   for (const Json& rank : ranks) {
     EXPECT_EQ(rank["code"], "DEADLINE_EXCEEDED") << rank.dump(2);
@@ -148,7 +148,7 @@ TEST_F(GradientsTest, ReturnInTimeFromAStreamThatNeverEnds) {
               HasSubstr("enqueued in the gradients' stream"));
 }
 
-TEST_F(GradientsTest, AreAnErrorInTimeIfARankDiesAmidTheSum) {
+TEST_F(GradientsTest, FailInTimeIfARankDiesDuringTheSum) {
   for (const char* apart : {"", "apart"}) {
     for (const Json& rank : Job(3, "dies", apart, 1)) {
       EXPECT_EQ(rank["code"], "DEADLINE_EXCEEDED") << rank.dump(2);

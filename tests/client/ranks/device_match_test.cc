@@ -19,7 +19,7 @@ VisibleDevices Seeing(std::vector<std::string> gpus,
   return devices;
 }
 
-// The UUID that each rank is given; "" for the CPU.
+// The UUID of each rank's GPU; "" for the CPU.
 std::vector<std::string> Given(const std::vector<VisibleDevices>& ranks) {
   const auto choices = ChooseDevices(ranks);
   if (!choices) return {choices.error().message};
@@ -35,21 +35,21 @@ std::vector<std::string> Given(const std::vector<VisibleDevices>& ranks) {
 TEST(DeviceMatchTest, GivesEveryRankAGpuOfItsOwn) {
   EXPECT_THAT(Given({Seeing({"GPU-a", "GPU-b"}), Seeing({"GPU-a", "GPU-b"})}),
               ElementsAre("GPU-a", "GPU-b"));
-  // The launcher shows each rank its own as number 0.
+  // The launcher shows each rank its own GPU as number 0.
   EXPECT_THAT(Given({Seeing({"GPU-a"}), Seeing({"GPU-b"})}),
               ElementsAre("GPU-a", "GPU-b"));
-  // Others order them otherwise.
+  // Or it shows them in different orders.
   EXPECT_THAT(Given({Seeing({"GPU-b", "GPU-a"}), Seeing({"GPU-a", "GPU-b"})}),
               ElementsAre("GPU-b", "GPU-a"));
 }
 
-TEST(DeviceMatchTest, LeavesTheOnlyGpuOfOneRankToIt) {
+TEST(DeviceMatchTest, LeavesARankItsOnlyGpu) {
   EXPECT_THAT(Given({Seeing({"GPU-a", "GPU-b", "GPU-c"}),
                      Seeing({"GPU-a", "GPU-b"}), Seeing({"GPU-a"})}),
               ElementsAre("GPU-c", "GPU-b", "GPU-a"));
 }
 
-TEST(DeviceMatchTest, KeepsWhatARankAsksForOrWorksOn) {
+TEST(DeviceMatchTest, KeepsTheGpuThatARankRequestsOrUses) {
   EXPECT_THAT(Given({Seeing({"GPU-a", "GPU-b"}),
                      Seeing({"GPU-a", "GPU-b"}, "auto", 0)}),
               ElementsAre("GPU-b", "GPU-a"));
@@ -75,11 +75,11 @@ TEST(DeviceMatchTest, SharesTheCpuOfAHostAmongItsRanks) {
   EXPECT_EQ(choices[2], (DeviceChoice{-1, 2, 1, 4}));
 }
 
-TEST(DeviceMatchTest, NamesTheRankThatAsksForWhatItDoesNotSee) {
+TEST(DeviceMatchTest, NamesTheRankThatRequestsAnInvisibleGpu) {
   EXPECT_THAT(
       Given({Seeing({"GPU-a"}), Seeing({"GPU-a"}, "gpu:1")}),
-      ElementsAre("rank 1: there is no GPU 1; the rank sees 1, counted from "
-                  "0"));
+      ElementsAre(
+          "rank 1: there is no GPU 1; the rank sees 1, counted from 0"));
   EXPECT_THAT(
       Given({Seeing({}, "GPU-x")}),
       ElementsAre("rank 0: the rank does not see GPU-x; it sees no GPU"));

@@ -1,4 +1,4 @@
-// Communicators of some ranks of real MPI jobs.
+// Communicators of some of the ranks of real MPI jobs.
 
 #include "client/ranks/ranks.h"
 
@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 
 class RanksTest : public ::testing::Test {
  protected:
-  // What each of three ranks wrote.
+  // The output of each of three ranks.
   std::vector<Json> Job(const std::string& level, const std::string& which) {
     for (int r = 0; r < 3; ++r) {
       std::filesystem::remove(folder_ / fmt::format("rank{}.json", r));
@@ -60,7 +60,7 @@ TEST_F(RanksTest, MakeACommunicatorOfSome) {
   }
 }
 
-TEST_F(RanksTest, ReturnInTimeIfOneIsLostWhileItIsMade) {
+TEST_F(RanksTest, ReturnInTimeIfARankIsLostDuringCreation) {
   const auto ranks = Job("multiple", "lost");
   if (ranks[0]["level"] != MPI_THREAD_MULTIPLE) {
     GTEST_SKIP() << "this MPI has no MPI_THREAD_MULTIPLE";
@@ -68,12 +68,12 @@ TEST_F(RanksTest, ReturnInTimeIfOneIsLostWhileItIsMade) {
   EXPECT_EQ(ranks[2]["agreed"], true);
   EXPECT_EQ(ranks[0]["code"], "DEADLINE_EXCEEDED");
   EXPECT_EQ(ranks[0]["usable"], false);
-  // It has no part in it.
+  // It takes no part.
   EXPECT_EQ(ranks[1]["members"], 0);
   EXPECT_EQ(ranks[1]["usable"], true);
 }
 
-TEST_F(RanksTest, TakeNoPartInTheNextCollectiveAfterMpiFailedInOne) {
+TEST_F(RanksTest, SkipLaterCollectivesAfterMpiFailed) {
   for (const char* call :
        {"Iallgather", "Iallgatherv", "Ibcast", "Iallreduce", "Comm_idup"}) {
     const auto ranks = Job("single", call);

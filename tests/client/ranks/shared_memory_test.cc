@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kSize = 3 * 4096 + 5;
 
-TEST(SharedMemoryTest, IsOneMemoryForAllThatOpenIt) {
+TEST(SharedMemoryTest, IsSharedByAllThatOpenIt) {
   const auto made = SharedMemory::Create(kSize).value();
   EXPECT_EQ(made->size(), kSize);
   EXPECT_EQ(made->data()[kSize - 1], std::byte{0});
@@ -27,7 +27,7 @@ TEST(SharedMemoryTest, IsOneMemoryForAllThatOpenIt) {
   EXPECT_EQ(made->data()[kSize - 1], std::byte{7});
 }
 
-TEST(SharedMemoryTest, StaysWithWhoeverHasMappedIt) {
+TEST(SharedMemoryTest, LastsAsLongAsAProcessMapsIt) {
   auto made = SharedMemory::Create(kSize).value();
   const auto opened = SharedMemory::Open(made->path(), kSize).value();
   made->data()[0] = std::byte{3};
@@ -35,7 +35,7 @@ TEST(SharedMemoryTest, StaysWithWhoeverHasMappedIt) {
   EXPECT_EQ(opened->data()[0], std::byte{3});
 }
 
-TEST(SharedMemoryTest, IsOpenedByNobodyAfterItIsSealedOrWithAnotherSize) {
+TEST(SharedMemoryTest, CannotBeOpenedOnceSealedOrWithAnotherSize) {
   const auto made = SharedMemory::Create(kSize).value();
   const std::string path = made->path();
   const auto other = SharedMemory::Open(path, kSize + 1);

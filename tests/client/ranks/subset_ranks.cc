@@ -2,9 +2,9 @@
 //
 //   subset_ranks FOLDER single|multiple CASE
 //
-// CASE names the ranks that are in, such as 101, or is "lost": 101, but the
-// last rank is lost after the agreement. Or it is the name of an MPI call, such
-// as Ibcast: that fails at once on rank 1, which then takes a maximum.
+// CASE lists which ranks are in, such as 101, or is "lost": 101, but the last
+// rank is lost after the agreement. Or it is the name of an MPI call, such as
+// Ibcast, which fails at once on rank 1; that rank then calls Max.
 
 #include <mpi.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ bool Fails(const std::string& call) {
 
 }  // namespace
 
-// MPI's profiling interface: these stand before the library's own.
+// Overrides the library's functions, by MPI's profiling interface.
 extern "C" {
 int MPI_Iallgather(const void* mine, int count, MPI_Datatype type, void* all,
                    int of_each, MPI_Datatype all_type, MPI_Comm comm,
@@ -77,7 +77,7 @@ std::string FileOf(const std::string& folder, int rank) {
   return fmt::format("{}/rank{}.json", folder, rank);
 }
 
-// The file is there only once it is complete.
+// The file appears only once it is complete.
 void Tell(const std::string& folder, int rank, const nlohmann::json& json) {
   const std::string path = FileOf(folder, rank);
   std::ofstream(path + ".new") << json.dump();
@@ -93,7 +93,7 @@ Status StatusOf(const Result<T>& result) {
   return result ? Status() : tl::unexpected<Error>(result.error());
 }
 
-// A method of Ranks that makes this MPI call.
+// Calls a method of Ranks that makes this MPI call.
 Status Make(Ranks& ranks, const std::string& call, Ranks::Deadline deadline) {
   if (call == "Ibcast") {
     std::string text = "from rank 0";
@@ -123,8 +123,8 @@ int Main(int argc, char** argv) {
     json["usable"] = ranks->usable();
     json["next"] = CodeOf(StatusOf(ranks->Max(rank, Within(milliseconds(0)))));
     Tell(folder, rank, json);
-    // MPI_Finalize would wait for the collective that is not complete, and
-    // mpirun ends all ranks once one is gone without it.
+    // MPI_Finalize would wait for the incomplete collective, and mpirun ends
+    // all ranks once one exits without it.
     for (int r = 0; r < ranks->size(); ++r) {
       while (!std::filesystem::exists(FileOf(folder, r))) {
         std::this_thread::sleep_for(milliseconds(5));
@@ -136,7 +136,7 @@ int Main(int argc, char** argv) {
   nlohmann::json json;
   json["level"] = level;
   if (losing && rank == 2) {
-    // Agrees, and is never heard of again.
+    // Agrees, then goes silent.
     json["agreed"] =
         ranks->MaxOfEach({0, 0, 1}, Within(std::chrono::minutes(1)))
             .has_value();
@@ -164,7 +164,7 @@ int Main(int argc, char** argv) {
   }
   json["usable"] = ranks->usable();
   Tell(folder, rank, json);
-  // What is still under way would make MPI_Finalize wait.
+  // MPI_Finalize would wait for what is still in flight.
   if (losing) _exit(0);
   ranks->Close();
   MPI_Finalize();

@@ -1,5 +1,5 @@
-// The rehearsal as a user runs it: real ranks, the CPU as their devices, a
-// real gRPC server that plans as it is told to.
+// The rehearsal as a user runs it: real ranks with the CPU as their devices,
+// and a real gRPC server with scripted plans.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ using Json = nlohmann::ordered_json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Micro-batches of two images by what oneDNN lists first.
+// Micro-batches of two images by oneDNN's first algorithm.
 WorkspacePlan InPairs(Device& device, std::int64_t share) {
   const auto kernels =
       KernelsOf(TinyNetwork(), Precision::kFp32, Layout::kNchw);
@@ -49,7 +49,7 @@ class RehearseTest : public ::testing::Test {
     std::ofstream(folder_ / "tiny.csv") << ToCsv(TinyNetwork());
   }
 
-  // Standard output is the JSON alone; what is not, is diagnostics.
+  // Standard output is only the JSON; diagnostics go to standard error.
   RankedRun Rehearse(int ranks, const std::vector<std::string>& arguments) {
     const std::string out = folder_ / "out.json";
     fs::remove(out);

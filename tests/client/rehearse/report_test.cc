@@ -58,7 +58,7 @@ TEST(RehearsalReportTest, DoesNotCountRanksThatAreLeftOut) {
   RankReport idle;
   report.ranks.push_back(idle);
   EXPECT_EQ(ToJson(report)["measured_us"], 11000.0);
-  // But one that should have been measured makes the total unknown.
+  // But a rank that should have been measured makes the total unknown.
   report.ranks[1].predicted.reset();
   EXPECT_TRUE(ToJson(report)["predicted_us"].is_null());
 }
@@ -73,19 +73,19 @@ TEST(RehearsalReportTest, AllowsWinogradOnLargeFiltersMore) {
   EXPECT_FALSE(TotalOf(report).passed);
 }
 
-TEST(RehearsalReportTest, FailsWhatIsBeyondTheTolerance) {
+TEST(RehearsalReportTest, FailsErrorsBeyondTheTolerance) {
   Report report = TwoRanks();
   for (const double bad : {1.1e-3, std::numeric_limits<double>::quiet_NaN()}) {
     report.ranks[1].errors->by_op[0] = bad;
     EXPECT_FALSE(TotalOf(report).passed) << bad;
-    // It stays so when a rank tells it to another.
+    // It stays a failure when one rank sends it to another.
     report.ranks[1] = DecodeRankReport(Encode(report.ranks[1]));
     EXPECT_FALSE(TotalOf(report).passed) << bad;
     EXPECT_THAT(ToTable(report), HasSubstr("FAILED"));
   }
 }
 
-TEST(RehearsalReportTest, CrossesFromRankToRank) {
+TEST(RehearsalReportTest, SurvivesEncodingBetweenRanks) {
   RankReport rank = TwoRanks().ranks[0];
   rank.undivided_measured = Timing{25ms, 3us, 4};
   rank.fallbacks = {"conv1 forward ran undivided"};
@@ -94,7 +94,7 @@ TEST(RehearsalReportTest, CrossesFromRankToRank) {
   EXPECT_EQ(Encode(DecodeRankReport(Encode(rank))), Encode(rank));
 }
 
-TEST(RehearsalReportTest, TellsPeopleWhatTheyNeed) {
+TEST(RehearsalReportTest, PrintsATableForPeople) {
   Report report = TwoRanks();
   report.ranks[0].fallbacks = {"conv1 forward ran undivided by gemm: why"};
   report.ranks[1].in_turns = true;

@@ -40,8 +40,8 @@ TEST(WorkloadTest, TimesAllKernelsOfAnIteration) {
   EXPECT_EQ(last, 7);
 }
 
-TEST(WorkloadTest, NoticesWhatIsNotComputed) {
-  // The fake device writes nothing: what was NaN stays NaN.
+TEST(WorkloadTest, NoticesElementsThatAreNotWritten) {
+  // The fake device writes nothing, so NaN stays.
   FakeDevice device;
   auto workload = Workload::Create(device, Plan());
   ASSERT_TRUE(workload) << workload.error().message;
@@ -58,7 +58,7 @@ TEST(WorkloadTest, HasNothingToDoForAnEmptyShare) {
 }
 
 #ifdef UCUDNN_WITH_ONEDNN
-TEST(WorkloadTest, FindsAPlanRightOnARealDevice) {
+TEST(WorkloadTest, AcceptsACorrectPlanOnARealDevice) {
   auto device = OpenOneDnnDevice({.threads = 1});
   ASSERT_TRUE(device) << device.error().message;
   const auto kernels =

@@ -23,7 +23,7 @@ using ::testing::StartsWith;
 
 using namespace std::chrono_literals;
 
-// No wait takes time; the budget is spent by waits alone.
+// Waits return at once and are charged to the budget.
 Waiting NoWaiting() {
   auto skipped = std::make_shared<std::chrono::nanoseconds>(0);
   return {.now =
@@ -41,8 +41,8 @@ std::unique_ptr<Connection> Open(const std::string& coordinators) {
   return *std::move(connection);
 }
 
-// An address where nobody listens. Its port stays taken for as long as the
-// test runs, so that no other process comes to listen there.
+// An address where nobody listens. Its port stays reserved during the test, so
+// that no other process can listen there.
 class DeadAddress {
  public:
   DeadAddress() : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -65,7 +65,7 @@ class DeadAddress {
   std::string text_;
 };
 
-TEST(ConnectionTest, BringsTheAnswer) {
+TEST(ConnectionTest, ReturnsTheAnswer) {
   ScriptedCoordinator coordinator;
   coordinator.create_plan = [](const v1::PlanRequest& request) {
     v1::Plan plan;
@@ -88,7 +88,7 @@ TEST(ConnectionTest, BringsTheAnswer) {
   EXPECT_EQ(connection->GetNetwork("vgg")->name(), "vgg");
 }
 
-TEST(ConnectionTest, BringsErrorsAsTheCoordinatorPutThem) {
+TEST(ConnectionTest, ReturnsTheCoordinatorsErrors) {
   ScriptedCoordinator coordinator;
   coordinator.create_plan = [](const v1::PlanRequest&) -> Result<v1::Plan> {
     return Fail(Code::kFailedPrecondition, "conv2 forward needs 3MiB");
@@ -147,7 +147,7 @@ TEST(ConnectionTest, BoundsTheTimeOfACallThatIsNotAnswered) {
   released.notify_all();
 }
 
-TEST(ConnectionTest, TellsMissingMeasurementsFromABrokenTransport) {
+TEST(ConnectionTest, DistinguishesMissingMeasurementsFromABrokenTransport) {
   ScriptedCoordinator coordinator;
   int calls = 0;
   coordinator.create_plan = [&](const v1::PlanRequest&) -> Result<v1::Plan> {
@@ -165,7 +165,7 @@ TEST(ConnectionTest, TellsMissingMeasurementsFromABrokenTransport) {
   EXPECT_EQ(calls, 3);
 }
 
-TEST(ConnectionTest, GoesOnWhenACoordinatorLeaves) {
+TEST(ConnectionTest, ContinuesWhenACoordinatorLeaves) {
   auto coordinator = std::make_unique<ScriptedCoordinator>();
   auto other = std::make_unique<ScriptedCoordinator>();
   const auto answer = [] { return v1::StatusResponse(); };
@@ -180,7 +180,7 @@ TEST(ConnectionTest, GoesOnWhenACoordinatorLeaves) {
   EXPECT_FALSE(connection->GetStatus({.budget = 100ms}));
 }
 
-// A handler that is at work until it is released.
+// A handler that blocks until it is released.
 class LongWork {
  public:
   void Do() {
@@ -206,7 +206,7 @@ class LongWork {
   bool released_ = false;
 };
 
-TEST(ConnectionTest, GoesOnWhenACoordinatorShutsDownDuringACall) {
+TEST(ConnectionTest, ContinuesWhenACoordinatorShutsDownDuringACall) {
   LongWork work;
   ScriptedCoordinator leaving;
   leaving.get_status = [&] {
@@ -259,7 +259,7 @@ TEST(ConnectionTest, EndsACallWhenItIsStopped) {
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, Code::kCancelled);
   EXPECT_THAT(status.error().message, HasSubstr("stopped"));
-  // And so do all later ones.
+  // So do all later calls.
   EXPECT_EQ(connection->GetStatus().error().code, Code::kCancelled);
   EXPECT_EQ(coordinator.calls().size(), 1U);
 }

@@ -102,7 +102,7 @@ TEST(ResolveConfigTest, RefusesABatchOutOfRange) {
   }
 }
 
-TEST(ExplicitOptionsTest, DifferWhereTheLayersDo) {
+TEST(ExplicitOptionsTest, DifferIfTheLayersDo) {
   SessionOptions other = Options();
   EXPECT_EQ(ExplicitOptions(other), ExplicitOptions(Options()));
   other.network.layers[1].geometry.filters = 6;
@@ -110,7 +110,7 @@ TEST(ExplicitOptionsTest, DifferWhereTheLayersDo) {
 }
 
 TEST(ShortHashTest, IsTheFnvHash) {
-  // The test vectors of the hash's authors.
+  // Test vectors by the hash's authors.
   EXPECT_EQ(ShortHash(""), "cbf29ce484222325");
   EXPECT_EQ(ShortHash("foobar"), "85944171f73967e8");
 }

@@ -1,4 +1,4 @@
-// The link of a rank against a real gRPC server that answers as it is told to.
+// A rank's link to a real gRPC server with scripted answers.
 
 #include "client/session/job_link.h"
 
@@ -102,10 +102,10 @@ class JobLinkTest : public ::testing::Test {
   bool refuse_ = false;
   bool forgotten_ = false;
   v1::JobRevision newest_;
-  ScriptedCoordinator coordinator_;  // ends before what it writes to
+  ScriptedCoordinator coordinator_;  // destroyed before what it writes to
 };
 
-TEST_F(JobLinkTest, TellsEveryStepAndTheEnd) {
+TEST_F(JobLinkTest, ReportsEveryStepAndTheEnd) {
   const auto link = Start(0);
   link->Report(1, Nanoseconds(10));
   link->Report(1, Nanoseconds(11));
@@ -126,7 +126,7 @@ TEST_F(JobLinkTest, LeavesTheJobToRankZero) {
   EXPECT_EQ(finished_, "");
 }
 
-TEST_F(JobLinkTest, RepeatsWhatWasNotAcknowledged) {
+TEST_F(JobLinkTest, RepeatsUnacknowledgedSteps) {
   refuse_ = true;
   const auto link = Start(0);
   link->Report(1, Nanoseconds(10));
@@ -143,7 +143,7 @@ TEST_F(JobLinkTest, RepeatsWhatWasNotAcknowledged) {
   EXPECT_THAT(steps_, ElementsAre(Step{1, 0, 10}, Step{1, 1, 11}));
 }
 
-TEST_F(JobLinkTest, RegistersAgainWhereItIsForgotten) {
+TEST_F(JobLinkTest, RegistersAgainIfTheCoordinatorForgotIt) {
   const auto link = Start(0);
   ASSERT_TRUE(
       WaitUntil([&] { return Locked([&] { return registered_["j"]; }) == 1; }));
@@ -152,7 +152,7 @@ TEST_F(JobLinkTest, RegistersAgainWhereItIsForgotten) {
       WaitUntil([&] { return Locked([&] { return registered_["j"]; }) == 2; }));
 }
 
-TEST_F(JobLinkTest, OffersANewPlanOnceAndTellsWhatBecameOfIt) {
+TEST_F(JobLinkTest, OffersANewPlanOnceAndReportsItsOutcome) {
   const auto link = Start(0);
   EXPECT_FALSE(link->TakeOffer());
   Locked([&] {
@@ -200,7 +200,7 @@ TEST_F(JobLinkTest, PausesBeforeItRepeatsAnAnswerThatWasNotDelivered) {
   link->Answer(2, "");
   ASSERT_TRUE(
       WaitUntil([&] { return Locked([&] { return tries.size() == 4; }); }));
-  // The answer itself may cut the first pause short. The others are jittered.
+  // The answer itself may shorten the first pause; the others are jittered.
   EXPECT_GE(tries[3] - tries[1], kPause * 9 / 10);
 }
 
@@ -216,7 +216,7 @@ TEST_F(JobLinkTest, DropsAnAnswerThatTheCoordinatorRefuses) {
       WaitUntil([&] { return Locked([&] { return steps_.size() == 1; }); }));
 }
 
-TEST_F(JobLinkTest, EndsInTimeWhereNobodyAnswers) {
+TEST_F(JobLinkTest, EndsInTimeIfNobodyAnswers) {
   coordinator_.Stop();
   const auto link = Start(0);
   link->Report(1, Nanoseconds(10));

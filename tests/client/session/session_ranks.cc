@@ -1,5 +1,5 @@
-// One rank of session_test's jobs: makes a session on a fake device and writes
-// down what came of it.
+// One rank of session_test's jobs: creates a session on a fake device and
+// writes down the outcome.
 //
 //   session_ranks FOLDER [KEY=VALUE...]
 //

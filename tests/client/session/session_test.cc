@@ -1,5 +1,5 @@
-// Sessions of real MPI jobs against a real gRPC server that answers as it is
-// told to.
+// Sessions of real MPI jobs with a real gRPC server that gives scripted
+// answers.
 
 #include "client/session/session.h"
 
@@ -37,7 +37,7 @@ constexpr const char* kKind = "Fake/1u/1GiB/fake-1.0";
 
 class SessionTest : public ::testing::Test {
  protected:
-  // Runs a job; what each rank wrote, in rank order.
+  // Runs a job; returns each rank's output, in rank order.
   std::vector<Json> Job(int ranks, std::vector<std::string> settings,
                         std::vector<std::string> environment = {}) {
     std::vector<std::string> command = {test::ProgramPath("session_ranks"),
@@ -72,7 +72,7 @@ class SessionTest : public ::testing::Test {
       return ToProto(TinyPlan(request, shares));
     };
   }
-  // What was asked for the plan; the job tells of itself too.
+  // The plan requests; the job also sends reports.
   std::vector<std::string> PlanCalls() {
     std::vector<std::string> calls = coordinator_.calls();
     std::erase_if(calls, [](const std::string& call) {
@@ -109,7 +109,7 @@ TEST_F(SessionTest, GivesEveryRankItsShareOfThePlan) {
   EXPECT_THAT(PlanCalls(), ElementsAre("CreatePlan"));
 }
 
-TEST_F(SessionTest, TellsRanksThatShareADevice) {
+TEST_F(SessionTest, WarnsRanksThatShareADevice) {
   AnswerWith({3, 3, 2});
   const auto ranks = Job(3, {"id=x/y/x"}, {Coordinator()});
   EXPECT_EQ(ranks[0]["ranks_on_device"], Json::array({0, 2}));
@@ -117,7 +117,7 @@ TEST_F(SessionTest, TellsRanksThatShareADevice) {
   EXPECT_EQ(ranks[2]["ranks_on_device"], Json::array({0, 2}));
 }
 
-TEST_F(SessionTest, TellsRanksThatHaveSlicesOfOneDevice) {
+TEST_F(SessionTest, WarnsRanksThatHaveSlicesOfOneDevice) {
   AnswerWith({5, 1, 2});
   const auto ranks = Job(3, {"id=x/y/x", "slice=64/64/32"}, {Coordinator()});
   EXPECT_EQ(ranks[2]["ranks_on_device"], Json::array({0, 2}));
@@ -168,7 +168,7 @@ TEST_F(SessionTest, SplitsEvenlyWhenTheCoordinatorIsAway) {
 TEST_F(SessionTest, DoesNotWaitForACoordinatorThatDoesNotAnswer) {
   std::promise<void> release;
   const std::shared_future<void> released = release.get_future().share();
-  // By value: the call may outlive this test's body.
+  // Captured by value: the call may outlive this test's body.
   coordinator_.create_plan =
       [released](const v1::PlanRequest&) -> Result<v1::Plan> {
     released.wait();
@@ -226,7 +226,7 @@ TEST_F(SessionTest, UsesTheCachedPlanOnceTheCoordinatorIsAway) {
   // Another request has another plan.
   EXPECT_EQ(Job(2, {"ask_ms=300", "batch=9"}, {address})[0]["source"],
             "undivided");
-  // A spoilt cache is no harm.
+  // A damaged cache does no harm.
   for (const auto& entry : fs::directory_iterator(folder_ / "cache")) {
     std::ofstream(entry.path()) << "{\"ranks\": 3}";
   }
@@ -249,7 +249,7 @@ TEST_F(SessionTest, PrefersThePlanFile) {
   EXPECT_THAT(PlanCalls(), IsEmpty());
 }
 
-TEST_F(SessionTest, PassesOverAPlanFileThatIsNotForThisJob) {
+TEST_F(SessionTest, SkipsAPlanFileThatIsNotForThisJob) {
   AnswerWith({4, 4});
   const std::string path = folder_ / "plan.json";
   ASSERT_TRUE(WritePlanFile(
@@ -265,7 +265,7 @@ TEST_F(SessionTest, PassesOverAPlanFileThatIsNotForThisJob) {
   }
 }
 
-TEST_F(SessionTest, PassesOverAPlanThatOneRanksDeviceCannotRun) {
+TEST_F(SessionTest, SkipsAPlanThatOneRanksDeviceCannotRun) {
   AnswerWith({4, 4});
   const auto ranks = Job(2, {"lavish=1/0"}, {Coordinator()});
   for (const Json& rank : ranks) {
@@ -276,11 +276,11 @@ TEST_F(SessionTest, PassesOverAPlanThatOneRanksDeviceCannotRun) {
                   "lavish"));
   }
   EXPECT_EQ(ranks[0]["plan"], ranks[1]["plan"]);
-  // What is not used is not kept.
+  // A plan that is not used is not cached.
   EXPECT_FALSE(fs::exists(folder_ / "cache"));
 }
 
-TEST_F(SessionTest, PassesOverAPlanThatDoesNotAddUp) {
+TEST_F(SessionTest, SkipsAPlanThatDoesNotSumToTheBatch) {
   AnswerWith({4, 3});
   const auto ranks = Job(2, {}, {Coordinator()});
   EXPECT_EQ(ranks[1]["source"], "undivided");
@@ -288,7 +288,7 @@ TEST_F(SessionTest, PassesOverAPlanThatDoesNotAddUp) {
               HasSubstr("its ranks have 7 images together, the job has 8"));
 }
 
-TEST_F(SessionTest, RefusesRanksThatWantDifferentThings) {
+TEST_F(SessionTest, RefusesRanksWithDifferentOptions) {
   const auto ranks = Job(3, {"batch=8/8/16"});
   for (const Json& rank : ranks) {
     EXPECT_EQ(rank["code"], "INVALID_ARGUMENT") << rank.dump(2);
@@ -327,7 +327,7 @@ TEST_F(SessionTest, ReturnsWhenARankStaysAway) {
   }
 }
 
-TEST_F(SessionTest, ObeysTheLimitsOfTheEnvironment) {
+TEST_F(SessionTest, UsesTheLimitsOfTheEnvironment) {
   v1::PlanRequest asked;
   coordinator_.create_plan =
       [&](const v1::PlanRequest& message) -> Result<v1::Plan> {

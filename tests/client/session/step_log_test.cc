@@ -42,7 +42,7 @@ TEST(StepLogTest, PassesEveryStepFromOneThreadToAnother) {
   std::int64_t last = -1;
   const auto look = [&] {
     for (auto step = log.Take(); step; step = log.Take()) {
-      // None is torn, and none comes twice or out of order.
+      // No step is torn, repeated or out of order.
       ASSERT_EQ(step->time.count(), step->index);
       ASSERT_GT(step->index, last);
       last = step->index;

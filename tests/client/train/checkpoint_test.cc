@@ -26,7 +26,7 @@ TEST(CheckpointTest, ReadsBackWhatItWrites) {
   EXPECT_EQ(read->state.velocities, Sample().state.velocities);
 }
 
-TEST(CheckpointTest, NoticesEveryDamagedByteAndEveryTornFile) {
+TEST(CheckpointTest, DetectsEveryDamagedByteAndTruncation) {
   const std::string whole = Encode(Sample());
   for (std::size_t i = 0; i < whole.size(); ++i) {
     std::string damaged = whole;

@@ -28,7 +28,7 @@ std::string BigEndian(std::uint32_t n) {
   return text;
 }
 
-// Images of 2x3 whose pixels count on.
+// Images of 2x3 with consecutive pixel values.
 std::string MnistImages(std::uint32_t count) {
   std::string text =
       BigEndian(0x803) + BigEndian(count) + BigEndian(2) + BigEndian(3);

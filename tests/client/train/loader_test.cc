@@ -19,7 +19,7 @@ using ::testing::ElementsAreArray;
 constexpr std::int64_t kImages = 64;
 constexpr BatchSize kBatch(32);
 
-// Each pixel of an image is its number.
+// Each pixel of an image holds the image's number.
 class NumberedImages final : public Dataset {
  public:
   const Extent& extent() const override { return extent_; }
@@ -36,7 +36,7 @@ class NumberedImages final : public Dataset {
 
 Order MakeOrder() { return *Order::Create(kImages, kBatch, 7); }
 
-// What a loader without threads and memory would give.
+// The result of a loader without threads or buffers.
 std::vector<float> Pixels(std::int64_t step, BatchSize first, BatchSize batch) {
   std::vector<float> pixels;
   for (const std::int64_t image : MakeOrder().Images(step, first, batch)) {
@@ -71,7 +71,7 @@ TEST(LoaderTest, GivesTheShareOfEachStepInItsOrder) {
   }
 }
 
-TEST(LoaderTest, ReadsAnewForAnotherShareOrStep) {
+TEST(LoaderTest, ReadsAgainForAnotherShareOrStep) {
   const NumberedImages data;
   FakeDevice device;
   Loader loader(data, MakeOrder(), 2);

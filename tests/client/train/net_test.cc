@@ -58,7 +58,7 @@ TEST(NetTest, PutsPoolsBetweenTheConvolutionsOfAChain) {
   EXPECT_EQ(net->tensors.back(), (Extent{10, 1, 1}));
 }
 
-TEST(NetTest, SaysWhichLayersAreNoChain) {
+TEST(NetTest, RefusesLayersThatAreNotAChain) {
   const auto branched = ReadNetworkFile(
       test::DataPath("networks/inception_v1.csv"), BatchSize(1));
   ASSERT_TRUE(branched) << branched.error().message;

@@ -1,4 +1,5 @@
-// The passes of real networks on the CPU, against differences of the loss.
+// The passes of real networks on the CPU, compared with finite differences of
+// the loss.
 
 #include "client/examples/train/replica.h"
 
@@ -70,8 +71,8 @@ class ReplicaTest : public ::testing::Test {
     return values;
   }
 
-  // The gradient along a direction is how the loss changes along it. Looks at
-  // every `nth` layer, from the last on.
+  // The directional derivative of the loss equals its finite difference. Checks
+  // every `nth` layer, starting with the last.
   void ExpectGradientsOfTheLoss(std::size_t nth) {
     const auto replica = MakeReplica(4, 2);
     Load(*replica, 0);
@@ -153,7 +154,7 @@ TEST_F(ReplicaTest, SumsUpOverUnevenSharesToTheWholeBatch) {
   }
 }
 
-TEST_F(ReplicaTest, SaysWhenAGradientIsMade) {
+TEST_F(ReplicaTest, ReportsWhenAGradientIsEnqueued) {
   Open(ResNet18({3, 32, 32}, 5).value());
   const auto replica = MakeReplica(2, 1);
   Load(*replica, 0);
@@ -180,7 +181,7 @@ TEST_F(ReplicaTest, SaysWhenAGradientIsMade) {
   EXPECT_EQ(stopped.error().code, Code::kAborted);
 }
 
-TEST_F(ReplicaTest, HasBucketsOfNeighboursInTheOrderOfMaking) {
+TEST_F(ReplicaTest, HasBucketsInTheOrderOfComputation) {
   Open(ResNet18({3, 32, 32}, 5).value());
   for (const Bytes least : {Bytes(1), 2_MiB, 1_GiB}) {
     const auto buckets = parameters_->Buckets(least);
@@ -188,7 +189,7 @@ TEST_F(ReplicaTest, HasBucketsOfNeighboursInTheOrderOfMaking) {
     const float* end = all.data() + all.size();
     for (const Parameters::Bucket& bucket : buckets) {
       EXPECT_EQ(bucket.gradients.data() + bucket.gradients.size(), end);
-      // Its last layer to be made is its first in memory.
+      // The layer computed last comes first in memory.
       EXPECT_EQ(bucket.gradients.data(), parameters_->gradient(bucket.layer));
       end = bucket.gradients.data();
       if (&bucket != &buckets.back()) {

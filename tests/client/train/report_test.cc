@@ -45,7 +45,7 @@ TEST(ReportTest, TakesTheSlowestRankOfEachStep) {
   EXPECT_THAT(SlowestPasses(Sample()),
               ElementsAre(microseconds(50), microseconds(45)));
   const auto json = ToJson(Sample());
-  // The first step prepares what the second one has.
+  // The first step includes preparations.
   EXPECT_EQ(json["passes_us"], 45.0);
   EXPECT_EQ(json["predicted_us"], 25.0);
   EXPECT_EQ(json["convolutions_us"], 24.0);
@@ -54,19 +54,19 @@ TEST(ReportTest, TakesTheSlowestRankOfEachStep) {
   EXPECT_TRUE(json["ranks"][2]["predicted_us"].is_null());
 }
 
-TEST(ReportTest, CountsAsExchangeWhatTheLastRankToEndItsPassesWaitsFor) {
+TEST(ReportTest, CountsTheLastRanksWaitAsExchange) {
   EXPECT_THAT(Exchanges(Sample()),
               ElementsAre(microseconds(7), microseconds(5)));
 }
 
-TEST(ReportTest, DoesNotCallItAStepWhereRanksTakeTurns) {
+TEST(ReportTest, ReportsNoStepTimeIfRanksTakeTurns) {
   Report report = Sample();
   report.in_turns = true;
   EXPECT_TRUE(ToJson(report)["step_us"].is_null());
   EXPECT_THAT(ToTable(report), HasSubstr("ranks compute in turns"));
 }
 
-TEST(ReportTest, PredictsNothingUnlessAllThatComputeAreMeasured) {
+TEST(ReportTest, PredictsNothingUnlessAllBusyRanksAreMeasured) {
   Report report = Sample();
   report.ranks[0].predicted.reset();
   EXPECT_TRUE(ToJson(report)["predicted_us"].is_null());
@@ -80,7 +80,7 @@ TEST(ReportTest, ShowsDeviationsAndFallbacks) {
   EXPECT_THAT(table, HasSubstr("loss 2.5 at step 0, 2.25 at step 1"));
 }
 
-TEST(ReportTest, CrossesFromRankToRank) {
+TEST(ReportTest, SurvivesEncodingBetweenRanks) {
   for (const RankReport& rank : Sample().ranks) {
     const RankReport read = DecodeRankReport(Encode(rank));
     EXPECT_EQ(read.device_kind, rank.device_kind);

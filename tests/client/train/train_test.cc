@@ -1,5 +1,5 @@
 // The training program as a user runs it: real ranks with parts of the CPU, a
-// real gRPC server that plans as it is told to, real files.
+// real gRPC server with scripted plans, and real files.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// What rounding explains over the few steps of these tests.
+// The difference that rounding explains over the few steps of these tests.
 constexpr double kRounding = 1e-4;
 
 double LargestDifference(const Json& a, const Json& b) {
@@ -43,7 +43,7 @@ double LargestDifference(const Json& a, const Json& b) {
 }
 
 // Shares of the mini-batch, each kernel in micro-batches of three and a rest,
-// on ranks with so many threads.
+// on ranks with these numbers of threads.
 Result<JobPlan> InThrees(const JobRequest& request,
                          const std::vector<Kernel>& kernels,
                          const std::vector<std::int64_t>& shares,
@@ -91,7 +91,7 @@ Result<JobPlan> InThrees(const JobRequest& request,
 
 class TrainTest : public ::testing::Test {
  protected:
-  // What a coordinator answers to whoever trains `net`.
+  // A coordinator's plan for training `net`.
   void Plan(ScriptedCoordinator* coordinator, const Net& net,
             const std::vector<std::int64_t>& shares,
             const std::vector<int>& threads) {
@@ -113,11 +113,11 @@ class TrainTest : public ::testing::Test {
             {"UCUDNN_COORDINATOR", ""},
             {"UCUDNN_PLAN_FILE", ""},
             {"CUDA_VISIBLE_DEVICES", ""},
-            // Threads that spin at every barrier make busy machines crawl.
+            // Threads that spin at every barrier slow busy machines down.
             {"OMP_WAIT_POLICY", "passive"}};
   }
 
-  // Standard output is the JSON alone; null if it is none.
+  // Standard output as JSON, which must be all of it; null if it is not JSON.
   Json Train(int ranks, const std::vector<std::string>& arguments) {
     const std::string out = folder_ / "out.json";
     std::ofstream(out).close();
@@ -140,7 +140,7 @@ class TrainTest : public ::testing::Test {
     return text.empty() ? Json() : Json::parse(text, nullptr, false);
   }
 
-  // One process, without mpirun.
+  // Runs one process, without mpirun.
   test::Finished TrainAlone(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), test::ProgramPath("ucudnn-train"));
     return test::Run(arguments, Environment());
@@ -150,7 +150,7 @@ class TrainTest : public ::testing::Test {
   RankedRun run_;
 };
 
-// Small images, for which few steps show as much.
+// Small images, which need few steps.
 const std::vector<std::string> kSmall = {
     "--image", "1x12x12", "--threads", "1", "--measurements", "1"};
 std::vector<std::string> Small(std::vector<std::string> arguments) {
@@ -224,7 +224,7 @@ TEST_F(TrainTest, TrainsResNetOnRanksAsInOneProcess) {
   EXPECT_LT(LargestDifference(alone, together), kRounding);
 }
 
-TEST_F(TrainTest, GoesOnFromACheckpointAsIfItHadNeverStopped) {
+TEST_F(TrainTest, ResumesFromACheckpointAsIfNeverInterrupted) {
   const std::string file = folder_ / "kept/lenet.ckpt";
   const std::vector<std::string> common =
       Small({"--batch", "8", "--images", "60", "--checkpoint", file});
@@ -234,7 +234,7 @@ TEST_F(TrainTest, GoesOnFromACheckpointAsIfItHadNeverStopped) {
   };
   const Json whole = Train(2, with({"--steps", "14"}));
   ASSERT_EQ(run_.exit_status, 0) << run_.output;
-  // Ends in the middle of the second epoch.
+  // Stops in the middle of the second epoch.
   Train(2, with({"--steps", "9"}));
   ASSERT_EQ(run_.exit_status, 0) << run_.output;
   const Json rest = Train(2, with({"--steps", "14", "--resume"}));
@@ -254,7 +254,7 @@ TEST_F(TrainTest, GoesOnFromACheckpointAsIfItHadNeverStopped) {
   EXPECT_THAT(run_.output, HasSubstr(file + ": offset 24"));
 }
 
-TEST_F(TrainTest, EndsItsStepWhenInterrupted) {
+TEST_F(TrainTest, FinishesItsStepWhenInterrupted) {
   const std::string file = folder_ / "lenet.ckpt";
   const std::vector<std::string> command = {test::ProgramPath("ucudnn-train"),
                                             "--batch",
@@ -271,7 +271,7 @@ TEST_F(TrainTest, EndsItsStepWhenInterrupted) {
                                             "1000000",
                                             "--checkpoint-every",
                                             "5"};
-  // A process alone needs no mpirun.
+  // A single process needs no mpirun.
   test::Process process(command, folder_ / "log", Environment());
   ASSERT_TRUE(test::WaitUntil([&] { return !test::FileText(file).empty(); }))
       << test::FileText(folder_ / "log");

@@ -7,7 +7,7 @@
 namespace ucudnn::cold {
 namespace {
 
-// At least `size` bytes; random values where `is_read`, else zeros.
+// A buffer of at least `size` bytes; random values if `is_read`, else zeros.
 Result<DeviceBuffer> Allocate(Device& device, std::int64_t size, bool is_read,
                               const std::string& pattern) {
   UCUDNN_ASSIGN_OR_RETURN(DeviceBuffer buffer, device.Allocate(Bytes(size)));
@@ -37,7 +37,7 @@ Result<std::unique_ptr<RowOperands>> RowOperands::Create(
   std::int64_t output = 0;
   std::int64_t filter = 0;
   std::int64_t largest = 0;
-  // The next operand's place, of those of an allocation of its own.
+  // Reserves the next operand's place in its buffer.
   const auto place = [](std::int64_t bytes, std::int64_t* end) {
     constexpr std::int64_t kAlignment = 256;
     const std::int64_t begin = *end;
@@ -54,7 +54,7 @@ Result<std::unique_ptr<RowOperands>> RowOperands::Create(
     layer->second = {place(x, &input), place(y, &output), place(w, &filter)};
     largest = std::max({largest, x, y, w});
   }
-  // Any kernel's, where they are shared.
+  // Shared operands serve every kernel.
   input = std::max(input, largest);
   output = std::max(output, largest);
   constexpr std::int64_t kPattern = 4'194'301;  // a prime

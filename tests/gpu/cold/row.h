@@ -1,7 +1,7 @@
 #ifndef UCUDNN_TESTS_GPU_COLD_ROW_H_
 #define UCUDNN_TESTS_GPU_COLD_ROW_H_
 
-// Operands for the kernels of a training iteration in a row.
+// Operands for running the kernels of a training iteration in a row.
 
 #include <cstddef>
 #include <map>
@@ -17,25 +17,25 @@
 namespace ucudnn::cold {
 
 // Operands of every kernel of a network for one batch: images, gradients and
-// filters of each layer's own. What is read is random and without zeros.
+// filters for each layer. Inputs are random, without zeros.
 class RowOperands {
  public:
   static Result<std::unique_ptr<RowOperands>> Create(
       Device& device, const std::vector<Kernel>& kernels, BatchSize batch);
 
-  // As a rehearsal and the drop-in handle's timing have them: all kernels' in
-  // the same three places.
+  // Shared operands, as in a rehearsal and the drop-in handle's timing: all
+  // kernels use the same three places.
   ConvArgs Shared() const;
-  // Each layer's in places of its own.
+  // Separate operands for each layer.
   ConvArgs Own(const Kernel& kernel) const;
 
-  // Indices of kernels as a training iteration comes by them: forward layer by
+  // Kernel indices in the order of a training iteration: forward layer by
   // layer, then back.
   static std::vector<std::size_t> TrainingOrder(
       const std::vector<Kernel>& kernels);
 
  private:
-  struct Places {  // of one layer's, in bytes from the buffers' begin
+  struct Places {  // one layer's offsets in the buffers, in bytes
     std::int64_t input = 0;
     std::int64_t output = 0;
     std::int64_t filter = 0;

@@ -21,14 +21,14 @@ struct BenchLayer {
   BatchSize batch;
 };
 
-// Of a network file with a column `batch` besides; batches are multiplied by
+// Reads a network file with an additional column `batch`; multiplies batches by
 // `factor`.
 Result<std::vector<BenchLayer>> ReadBenchLayers(const std::string& path,
                                                 std::int64_t factor);
 
 ConvProblem ProblemOf(const BenchLayer& layer, Precision precision);
 
-// The layer in JSON: planned_us, undivided_us, undivided_legacy_us.
+// The layer as JSON: planned_us, undivided_us, undivided_legacy_us.
 Result<nlohmann::ordered_json> MeasureBenchLayer(PointSource& points,
                                                  const BenchLayer& layer,
                                                  Precision precision,

@@ -23,8 +23,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The operands of every kernel of a network, as large as the largest; `a` and
-// `b` repeat their patterns.
+// Operands for every kernel of a network, as large as the largest; `a` and `b`
+// hold repeating patterns.
 struct Operands {
   DeviceBuffer a;
   DeviceBuffer b;
@@ -58,7 +58,7 @@ Result<Operands> Allocate(Device& device, const Job& job) {
   return operands;
 }
 
-// Some elements of each distinct kernel's result, against sums in double.
+// Compares some elements of each distinct kernel's result with sums in double.
 Result<double> LargestError(Device& device, Executor& executor,
                             const WorkspacePlan& plan,
                             const Operands& operands) {
@@ -69,7 +69,7 @@ Result<double> LargestError(Device& device, Executor& executor,
     if (!seen.insert(problem).second) continue;
     const std::int64_t count = ElementsOf(problem, plan.batch).out;
     const std::int64_t size = ElementBytes(problem.precision);
-    // NaN: what is not written shows.
+    // NaN, so that elements that are not written show.
     UCUDNN_RETURN_IF_ERROR(
         device.Fill(operands.out.data(), 0xff, Bytes(count * size)));
     UCUDNN_RETURN_IF_ERROR(executor.Run(k, operands.args()));
@@ -88,7 +88,7 @@ Result<double> LargestError(Device& device, Executor& executor,
       const double error = std::fabs(
           DecodeElements(bytes, problem.precision)[0] - expected.value);
       scale = std::max(scale, expected.magnitude);
-      if (!(error <= worst)) worst = error;  // NaN stays
+      if (!(error <= worst)) worst = error;  // true for NaN, which stays
       if (std::isnan(worst)) break;
     }
     double tolerance = ToleranceOf(problem.precision);
@@ -103,7 +103,7 @@ Result<double> LargestError(Device& device, Executor& executor,
   return largest;
 }
 
-// "1980 MHz", and what slows the device, while `work` runs.
+// "1980 MHz", and throttle reasons, while `work` runs.
 Result<std::string> ClocksDuring(Device& device,
                                  const std::function<Status()>& work) {
   UCUDNN_RETURN_IF_ERROR(work());
@@ -115,12 +115,12 @@ Result<std::string> ClocksDuring(Device& device,
                      slowed_by.empty() ? "" : ", slowed by ", slowed_by);
 }
 
-// How long kernel `index` takes by itself as the plan divides it; `planned`
-// says how often a timing is to run it.
+// The time of kernel `index` by itself, divided as planned; `planned`
+// determines how often one timing runs it.
 Result<Nanoseconds> TimeKernel(Device& device, Executor& executor,
                                std::size_t index, Nanoseconds planned,
                                const ConvArgs& args) {
-  std::int64_t steps = 0;  // enqueued at once
+  std::int64_t steps = 0;  // enqueued per timing
   for (const MicroBatch& m : executor.kernel(index).micro_batches) {
     steps += m.count;
   }
@@ -144,7 +144,7 @@ Result<Nanoseconds> TimeKernel(Device& device, Executor& executor,
   return MedianAndSpreadOf(times).median;
 }
 
-// The operands are allocated when a first plan is run.
+// Operands are allocated when the first plan is run.
 Status RunPlan(Device& device, const Job& job, const WorkspacePlan& plan,
                std::optional<Operands>* operands, bool check,
                LimitFigure* figure) {
@@ -183,8 +183,8 @@ Status RunPlan(Device& device, const Job& job, const WorkspacePlan& plan,
         kernel.measured,
         TimeKernel(device, *executor, k, kernel.planned, (*operands)->args()));
   }
-  // Behind work that takes the device longer than enqueueing takes the host:
-  // for TimeEnqueued it is too much at once.
+  // Enqueue behind work that takes the device longer than enqueueing takes the
+  // host: TimeEnqueued cannot hold this much at once.
   UCUDNN_ASSIGN_OR_RETURN(DeviceBuffer ballast, device.Allocate(2_GiB));
   const auto fill = [&] {
     return device.Fill(ballast.data(), 0, ballast.size());
@@ -208,13 +208,13 @@ Status RunPlan(Device& device, const Job& job, const WorkspacePlan& plan,
   return {};
 }
 
-// Of kernels in the plan's order.
+// For kernels in the plan's order.
 std::vector<KernelFigure> DetailsOf(const Profile& profile,
                                     const WorkspacePlan& plan) {
   std::vector<KernelFigure> details;
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
     const KernelPlan& kernel = plan.kernels[i];
-    double least = std::numeric_limits<double>::infinity();  // ns an image
+    double least = std::numeric_limits<double>::infinity();  // ns per image
     for (const MeasuredPoint& p : profile.kernels[i].points) {
       if (p.workspace > plan.workspace_limit) continue;
       least = std::min(least, static_cast<double>(p.time.count()) /

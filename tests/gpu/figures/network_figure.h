@@ -1,9 +1,9 @@
 #ifndef UCUDNN_TESTS_GPU_FIGURES_NETWORK_FIGURE_H_
 #define UCUDNN_TESTS_GPU_FIGURES_NETWORK_FIGURE_H_
 
-// What dividing gains for the convolutions of one iteration of a network, all
-// kernels sharing one arena: they run one after the other, so each may use the
-// whole of it.
+// The gain of dividing the convolutions of one iteration of a network. All
+// kernels share one arena: they run one after the other, so each may use all of
+// it.
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -25,48 +25,48 @@ struct Job {
   BatchSize batch;
   Precision precision = Precision::kFp32;
   Layout layout = Layout::kNchw;
-  std::vector<Bytes> limits;      // of the curve, rising
-  std::vector<Bytes> fit_limits;  // for which batches that just fit are tried
-  // Those at which the plan is also run; at the first its results are checked.
+  std::vector<Bytes> limits;      // of the curve, increasing
+  std::vector<Bytes> fit_limits;  // also measure batches that just fit these
+  // The limits whose plans are also run; the first one's results are checked.
   std::vector<Bytes> run_limits;
-  // Those for which each kernel's part is told.
+  // The limits for which each kernel's part is reported.
   std::vector<Bytes> detail_limits;
 };
 
 // A kernel's part of a plan.
 struct KernelFigure {
   Nanoseconds planned{0};
-  // The whole batch at the rate of the measured point that is fastest an image:
-  // no division of such points is faster.
+  // The whole batch at the rate of the fastest measured point per image: a
+  // lower bound for every division into such points.
   Nanoseconds bound{0};
   Bytes workspace;
   std::vector<MicroBatch> micro_batches;
-  // Where the plan was run: this kernel alone, divided, back to back.
+  // If the plan was run: this kernel alone, divided, back to back.
   std::optional<Nanoseconds> measured;
 };
 
-// Under one limit. Sums over the kernels; absent where a kernel has none.
+// Results for one limit. Sums over the kernels; absent if a kernel has none.
 struct LimitFigure {
   Bytes limit;
-  std::optional<Nanoseconds> planned;           // of all measured batches
-  std::optional<Nanoseconds> powers_of_two;     // of these alone
+  std::optional<Nanoseconds> planned;           // with all measured batches
+  std::optional<Nanoseconds> powers_of_two;     // with powers of two only
   Bytes arena;                                  // of the plan
   std::optional<Nanoseconds> undivided;         // the fastest that fits
-  std::optional<Nanoseconds> undivided_legacy;  // of the first interface
-  // The planned convolutions back to back, median: between events, from the
-  // host's side without waiting, and with all of it enqueued before it starts.
+  std::optional<Nanoseconds> undivided_legacy;  // with the first interface
+  // The planned convolutions back to back, medians: between events, in host
+  // time without waiting, and with everything enqueued before it starts.
   std::optional<Nanoseconds> measured;
   std::optional<Nanoseconds> enqueued;
   std::optional<Nanoseconds> device_alone;
-  // The times of which that is the median, after those to warm up: whether the
-  // device grew slower under the load. And its state while it ran.
+  // The times behind that median, after the warm-up, which show whether the
+  // device slowed down under load; and the device's state meanwhile.
   std::vector<Nanoseconds> rounds;
   std::string clocks;
-  // The largest error of some elements of every kernel's result, in units of
-  // what its precision explains.
+  // The largest error of sampled elements of all kernels' results, in multiples
+  // of the rounding error of the precision.
   std::optional<double> error;
   std::string note;                   // why something is absent
-  std::vector<KernelFigure> kernels;  // where they are asked for
+  std::vector<KernelFigure> kernels;  // if requested
 };
 
 struct NetworkFigure {
@@ -81,11 +81,11 @@ std::vector<PointSource::Wanted> WantedFor(const Job& job);
 Result<NetworkFigure> MeasureNetwork(Device& device, PointSource& points,
                                      const Job& job);
 
-// "32 x 2 WINOGRAD_NONFUSED": the batch, how often, the algorithm.
+// "32 x 2 WINOGRAD_NONFUSED": batch, count and algorithm.
 std::string Describe(const MicroBatch& micro_batch);
 
-// The fastest of the points on the whole batch within the limit, of all or of
-// the first interface only.
+// The fastest point for the whole batch within the limit, with any interface or
+// only the first.
 std::optional<Nanoseconds> Undivided(const std::vector<MeasuredPoint>& points,
                                      BatchSize batch, Bytes limit,
                                      bool legacy_only);

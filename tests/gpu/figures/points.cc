@@ -8,9 +8,9 @@
 
 namespace ucudnn::figures {
 
-// The device with only some algorithms of one problem and batch, which are
-// ready to run. Of other batches it knows nothing: bench_ would estimate from
-// few images what a single run has told already.
+// A device that lists only some prepared algorithms for one problem and batch.
+// It lists nothing for other batches, because bench_ would estimate from small
+// batches what a single run has already shown.
 class ScreenedDevice : public Device {
  public:
   explicit ScreenedDevice(Device& device) : device_(device) {}
@@ -171,7 +171,7 @@ Status PointSource::MeasureFitting(const ConvProblem& problem, BatchSize batch,
                                    Bytes limit,
                                    const std::vector<SizedRun>& runs,
                                    std::vector<MeasuredPoint>* points) {
-  std::optional<double> best;  // of what fits, ns an image
+  std::optional<double> best;  // of what fits, ns per image
   for (const MeasuredPoint& p : *points) {
     if (p.workspace > limit) continue;
     const double ns = static_cast<double>(p.time.count()) /
@@ -209,7 +209,7 @@ Result<bool> PointSource::MeasureIfItFits(const ConvProblem& problem,
   if (!convolution && convolution.error().code == Code::kDataLoss) {
     return tl::unexpected<Error>(std::move(convolution).error());
   }
-  if (!convolution) return false;  // not for so many
+  if (!convolution) return false;  // not for this many images
   const Bytes workspace = (*convolution)->workspace();
   if (workspace > limit) return false;
   const bool known =
@@ -243,7 +243,7 @@ Result<Nanoseconds> PointSource::RunOnce(const Offer& offer) {
                                   workspace_.data(), workspace);
   };
   UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds first, device_.Time(run));
-  // The first one may load code, which shows in short runs; so does the host.
+  // The first run may load code, and host time, which distort short runs.
   constexpr Nanoseconds kLong = std::chrono::milliseconds(10);
   if (first > kLong) return first;
   UCUDNN_ASSIGN_OR_RETURN(const auto second, device_.TimeEnqueued(run));
@@ -296,9 +296,9 @@ Status PointSource::Measure(const ConvProblem& problem, BatchSize batch,
   MeasureOptions options;
   options.max_repeats = 4;
   options.group_time = std::chrono::milliseconds(2);
-  // Longer runs, which can hardly matter, are measured once.
+  // Longer runs, which are unlikely to matter, are measured once.
   options.time_limit = std::chrono::milliseconds(200);
-  options.hopeless_factor = 1e6;  // what is hopeless was found before
+  options.hopeless_factor = 1e6;  // screening has removed hopeless ones
   options.max_workspace = options_.max_workspace;
   const auto asked = static_cast<int>(offers.size());
   screened_->Keep(batch, std::move(offers));

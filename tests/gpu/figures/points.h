@@ -2,14 +2,14 @@
 #define UCUDNN_TESTS_GPU_FIGURES_POINTS_H_
 
 // Measures a problem's algorithms on powers of two up to a batch, in as little
-// time as a figure allows: each algorithm is run once, and measured as
-// device/measure/measure.h does it only where it can matter (screening.h). An
-// algorithm whose runs on smaller batches show that it is hopeless is not even
-// run. Then, for a few limits, of the algorithms that such a batch may make
-// faster: the largest multiples of 8 images that fit, and even parts of the
-// batch.
+// time as a figure allows. Each algorithm runs once, and is measured like
+// device/measure/measure.h only if it can matter (screening.h). An algorithm
+// whose runs on smaller batches show that it is hopeless does not run at all.
+// Then, for a few limits, the algorithms that may be faster there are measured
+// on the largest multiples of 8 images that fit and on even parts of the batch.
 //
-// The least power of two is the one whose images have some 3 MiB, at most 8.
+// The smallest power of two is the one whose images have about 3 MiB, at most
+// 8.
 
 #include <map>
 #include <memory>
@@ -29,12 +29,13 @@
 namespace ucudnn::figures {
 
 struct PointOptions {
-  Bytes max_workspace = 1_GiB;  // more is left out
-  // Of the run: what is slower than something as small by more is left out...
+  Bytes max_workspace = 1_GiB;  // skips algorithms that need more
+  // By single runs: skip what is slower than something as small by more than
+  // this...
   double near = 1.05;
-  // ... and what is slower than so many others as small...
+  // ... and what is slower than this many others as small...
   int most_faster = 2;
-  // ... and what by all signs is slower by more than this is not even run.
+  // ... and do not even run what is predicted to be slower by more than this.
   double hopeless = 2;
 };
 
@@ -51,17 +52,18 @@ class PointSource {
     ConvProblem problem;
     BatchSize batch;
   };
-  // Finds out on several threads what PointsOf will need to know of these; it
-  // keeps all of it ready to run until then.
+  // Finds out on several threads what PointsOf will need for these problems,
+  // and keeps everything prepared until then.
   void Survey(const std::vector<Wanted>& wanted);
 
-  // Powers of two, the batch itself, and what just fits into `limits`. A
-  // problem that was asked for with this batch before is not measured again.
+  // Measures powers of two, the batch itself, and batches that just fit into
+  // `limits`. A problem that was measured with this batch before is not
+  // measured again.
   Result<const std::vector<MeasuredPoint>*> PointsOf(
       const ConvProblem& problem, BatchSize batch,
       const std::vector<Bytes>& limits);
 
-  // What was left out or failed, and the time spent; for the report.
+  // What was skipped or failed, and the time spent; for the report.
   struct Effort {
     int tasks = 0;
     int offered = 0;
@@ -86,8 +88,8 @@ class PointSource {
   Status MeasureFitting(const ConvProblem& problem, BatchSize batch,
                         Bytes limit, const std::vector<SizedRun>& runs,
                         std::vector<MeasuredPoint>* points);
-  // Whether the algorithm takes that batch within the limit; then it is among
-  // the points, or has failed.
+  // Whether the algorithm runs that batch within the limit; then it is among
+  // the points or has failed.
   Result<bool> MeasureIfItFits(const ConvProblem& problem, BatchSize batch,
                                const Algorithm& algorithm, Bytes limit,
                                std::vector<MeasuredPoint>* points);

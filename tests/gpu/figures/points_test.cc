@@ -15,7 +15,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::Not;
 
-// A layer whose images have 3 MiB, so that points begin with one image.
+// A layer whose images have 3 MiB, so points start at one image.
 ConvGeometry LargeImages() {
   ConvGeometry g;
   g.channels = 48;
@@ -28,7 +28,7 @@ ConvGeometry LargeImages() {
 
 constexpr BatchSize kBatch{12};
 
-// `time` in us and `workspace` of each batch from 1 to 12.
+// `time` in us and `workspace` for each batch from 1 to 12.
 template <class Time, class Workspace>
 void Record(const char* name, Time time, Workspace workspace,
             std::vector<MeasuredPoint>* points) {
@@ -50,12 +50,12 @@ std::set<std::string> Measured(const std::vector<MeasuredPoint>& points) {
   return texts;
 }
 
-TEST(PointSourceTest, MeasuresWhatMayMatterAndWhatJustFits) {
+TEST(PointSourceTest, MeasuresContendersAndBatchesThatJustFit) {
   std::vector<MeasuredPoint> points;
   const auto none = [](std::int64_t) { return Bytes(); };
   Record(
       "DIRECT", [](auto n) { return 100 * n; }, none, &points);
-  // Three times as slow on one image, for the filters' sake.
+  // Three times as slow on one image, because it transforms filters.
   Record(
       "FFT", [](auto n) { return 300 + 25 * n; },
       [](auto n) { return 8_MiB * n; }, &points);

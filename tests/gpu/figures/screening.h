@@ -1,7 +1,7 @@
 #ifndef UCUDNN_TESTS_GPU_FIGURES_SCREENING_H_
 #define UCUDNN_TESTS_GPU_FIGURES_SCREENING_H_
 
-// Which of a problem's algorithms are worth the time of measuring them. Pure.
+// Decides which of a problem's algorithms are worth measuring. Pure.
 
 #include <cstdint>
 #include <optional>
@@ -12,14 +12,14 @@
 
 namespace ucudnn::figures {
 
-// How an algorithm's time grows with the batch, from single runs on rising
+// How an algorithm's time grows with the batch, from single runs on increasing
 // batches. An algorithm that transforms its filters takes long on one image and
-// hardly longer on many: what it takes an image says nothing about more of
-// them, only what each one more costs.
+// hardly longer on many, so only the increment per image predicts larger
+// batches, not the time per image.
 class Trend {
  public:
   void Add(BatchSize batch, double ns);
-  // What so many images may take; unknown from fewer than two runs.
+  // The predicted time of this many images; unknown from fewer than two runs.
   std::optional<double> At(BatchSize batch) const;
 
  private:
@@ -31,21 +31,21 @@ class Trend {
   std::optional<Run> last_;
 };
 
-// A single run on some batch.
+// A single run on a batch.
 struct Timed {
   Candidate candidate;
   double ns = 0;
 };
 
 // The shortest time of the candidate's rivals: those with no more workspace.
-// The first interface's algorithms have only each other as rivals, since
-// figures compare with them alone.
+// Algorithms of the first interface have only each other as rivals, because
+// figures compare them with each other only.
 std::optional<double> BestRival(const std::vector<Timed>& runs,
                                 const Candidate& candidate);
 
-// The indices of those that may be the fastest within some workspace: no more
-// than `near` times as long as the best rival, and with no more than
-// `most_faster` rivals that were faster.
+// The indices of the algorithms that may be the fastest within some workspace:
+// at most `near` times as slow as the best rival, with at most `most_faster`
+// faster rivals.
 std::vector<std::size_t> WorthMeasuring(const std::vector<Timed>& runs,
                                         double near, int most_faster);
 
@@ -54,23 +54,24 @@ struct SizedRun {
   Timed run;
 };
 
-// An algorithm that may be faster on up to `most` images, all that fit.
+// An algorithm that may be faster on up to `most` images, the largest batch
+// that fits.
 struct Promise {
   Algorithm algorithm;
-  BatchSize known;  // what ran and fits, or 0
+  BatchSize known;  // the largest that ran and fits, or 0
   BatchSize most;
-  double per_image = 0;  // ns that it may take then
+  double per_image = 0;  // predicted ns per image
 };
 
-// Which algorithms may take less than `best` ns an image on a batch between two
-// that ran, of which the smaller one fits `limit` and the larger one does not;
-// the most promising first. Where none that ran fits, what the larger one needs
-// is taken to be in proportion to its images.
+// The algorithms that may take less than `best` ns per image on a batch between
+// two that ran, of which the smaller fits `limit` and the larger does not; the
+// most promising first. If none that ran fits, workspace is taken to be
+// proportional to the images.
 std::vector<Promise> PromisesOf(const std::vector<SizedRun>& runs, Bytes limit,
                                 double best);
 
-// The sizes of the fewest even parts of `batch` that are no larger than `most`:
-// one, or two that differ by 1, the larger first.
+// The sizes of the fewest even parts of `batch` that are at most `most`: one
+// size, or two that differ by 1, the larger first.
 std::vector<BatchSize> EvenParts(BatchSize batch, BatchSize most);
 
 }  // namespace ucudnn::figures

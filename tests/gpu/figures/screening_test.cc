@@ -21,9 +21,9 @@ TEST(TrendTest, KnowsNothingFromOneRun) {
   EXPECT_FALSE(trend.At(BatchSize(2)));
 }
 
-TEST(TrendTest, LetsWhatTransformsItsFiltersBeFastOnManyImages) {
+TEST(TrendTest, AllowsFilterTransformsToPayOffOnManyImages) {
   // FFT_TILING on a 3x3 layer of VGG-16: on one image it takes three times as
-  // long as the direct kernel, on 64 a third of that.
+  // long as the direct kernel, on 64 a third.
   Trend fft;
   fft.Add(BatchSize(1), 300'000);
   fft.Add(BatchSize(2), 325'000);
@@ -67,9 +67,9 @@ TEST(PromisesTest, AreAlgorithmsFasterOnABatchThatJustFits) {
       // Slower on 8 images than eng1, and faster on 15, which fit.
       {BatchSize(8), Ran("eng63", 16_MiB, 86'000)},
       {BatchSize(16), Ran("eng63", 32_MiB, 140'000)},
-      // Was only offered for 16.
+      // Was only listed for 16.
       {BatchSize(16), Ran("eng5", 40_MiB, 150'000)},
-      // Too slow, fits, and no more fits.
+      // Too slow; it fits, and no larger batch does.
       {BatchSize(8), Ran("eng6", 16_MiB, 90'000)},
       {BatchSize(16), Ran("eng6", 32_MiB, 180'000)},
       {BatchSize(16), Ran("eng7", 8_MiB, 160'000)},
@@ -86,7 +86,7 @@ TEST(PromisesTest, AreAlgorithmsFasterOnABatchThatJustFits) {
   EXPECT_EQ(promises[1].most, BatchSize(12));
 }
 
-TEST(EvenPartsTest, AreAsFewAsMayBeAndDifferByOneImage) {
+TEST(EvenPartsTest, AreAsFewAsPossibleAndDifferByOneImage) {
   const auto parts = [](std::int64_t batch, std::int64_t most) {
     return EvenParts(BatchSize(batch), BatchSize(most));
   };

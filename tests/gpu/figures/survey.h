@@ -1,7 +1,7 @@
 #ifndef UCUDNN_TESTS_GPU_FIGURES_SURVEY_H_
 #define UCUDNN_TESTS_GPU_FIGURES_SURVEY_H_
 
-// What cuDNN offers for problems, found out on several threads: building and
+// Lists cuDNN's algorithms for problems on several threads: building and
 // checking engines is host time, and was half of a figure's. Nothing is
 // measured meanwhile.
 
@@ -18,40 +18,39 @@
 
 namespace ucudnn::figures {
 
-// An algorithm ready to run.
+// A prepared algorithm.
 struct Offer {
   Candidate candidate;
   std::shared_ptr<Convolution> convolution;
 };
 
-// What is offered for each batch of a problem, or why nothing is.
+// The algorithms for each batch of a problem, or the error of listing them.
 using Offers = std::map<BatchSize, Result<std::vector<Offer>>>;
 
 class Surveyors {
  public:
-  // `threads` devices on the GPU of `device`, opened with the same `options`
-  // (of which the ordinals name one GPU). Work that they prepare goes to
-  // `device`'s stream, and so into its order of work. `device` must outlive
-  // them, and they what they offer.
+  // Opens `threads` devices on the GPU of `device` with the same `options`,
+  // whose ordinals name one GPU. The work that they prepare runs on `device`'s
+  // stream, in its order. `device` must outlive them, and they what they list.
   static Result<std::unique_ptr<Surveyors>> Open(Device& device,
                                                  const CudnnOptions& options,
                                                  int threads);
 
-  // `device` itself, on the caller's thread.
+  // Uses `device` itself, on the caller's thread.
   explicit Surveyors(Device& device) : device_(device) {}
 
   struct Wanted {
     ConvProblem problem;
     std::vector<BatchSize> batches;
   };
-  // In the order of `wanted`. What needs more than `max_workspace` is left
-  // out. `device` knows afterwards which engines are right.
+  // Results in the order of `wanted`, without algorithms that need more than
+  // `max_workspace`. Afterwards `device` knows which engines are correct.
   std::vector<Offers> Find(const std::vector<Wanted>& wanted,
                            Bytes max_workspace);
 
  private:
   Device& device_;
-  std::vector<std::unique_ptr<Device>> devices_;  // none: device_
+  std::vector<std::unique_ptr<Device>> devices_;  // empty: use device_
 };
 
 }  // namespace ucudnn::figures

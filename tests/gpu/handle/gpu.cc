@@ -136,7 +136,7 @@ Choice First(Get get, Size size, std::size_t limit, int direct) {
   for (int i = 0; i < count; ++i) {
     const Perf& r = results[static_cast<std::size_t>(i)];
     if (r.status != CUDNN_STATUS_SUCCESS || r.memory > limit) continue;
-    // As programs do: the workspace by the function for it.
+    // Ask for the workspace size by its own function, as programs do.
     std::size_t bytes = 0;
     if (size(r.algo, &bytes) != CUDNN_STATUS_SUCCESS || bytes > limit) continue;
     choice.algorithm = r.algo;

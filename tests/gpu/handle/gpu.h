@@ -1,8 +1,8 @@
 #ifndef UCUDNN_TESTS_GPU_HANDLE_GPU_H_
 #define UCUDNN_TESTS_GPU_HANDLE_GPU_H_
 
-// A program against plain cuDNN, compiled once as it is and once with
-// UcudnnHandle_t in place of cudnnHandle_t. Nothing else of ucudnn is used.
+// A program on plain cuDNN, compiled once as it is and once with UcudnnHandle_t
+// instead of cudnnHandle_t. It uses nothing else of ucudnn.
 
 #ifdef UCUDNN_GPU_TEST_HANDLE
 #include <ucudnn/handle.h>
@@ -30,7 +30,7 @@ inline void Check(cudnnStatus_t status, const char* what) {
 }
 #define CHECK(call) Check(call, #call)
 
-// Device memory that grows.
+// Device memory that grows on demand.
 class Memory {
  public:
   ~Memory() { cudaFree(data_); }
@@ -58,7 +58,7 @@ inline const char* Name(Op op) {
                         : (op == kData ? "backward_data" : "backward_filter");
 }
 
-// What a convolution is given by; two or three spatial dimensions.
+// The parameters of a convolution in two or three spatial dimensions.
 struct Problem {
   Op op = kForward;
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
@@ -68,7 +68,7 @@ struct Problem {
   std::vector<int> in, filter, pad, stride, dilation;
 
   std::string Text() const;
-  // ucudnn's key of it.
+  // ucudnn's text for it.
   std::string Key() const;
 };
 
@@ -88,8 +88,8 @@ class Descriptors {
   std::size_t x_elements = 1, w_elements = 1, y_elements = 1;
 };
 
-// An algorithm as cuDNN's or the handle's getter names it first within `limit`
-// bytes; -1 if there is none. `direct`: the plainest one instead.
+// The algorithm that cuDNN's or the handle's getter lists first within `limit`
+// bytes; -1 if there is none. `direct`: the simplest algorithm instead.
 struct Choice {
   int algorithm = -1;
   std::size_t workspace = 0;
@@ -102,11 +102,11 @@ cudnnStatus_t Convolve(Handle handle, Op op, const Descriptors& d,
                        const Choice& choice, float alpha, float beta, void* x,
                        void* w, void* y, void* workspace);
 
-// The commands.
+// The program's commands.
 int RunRandom(int first, int count, int batch, bool direct,
               const std::string& file);
-// A plan file that divides each of the problems, of which all have `batch`
-// images, into uneven micro-batches.
+// A plan file that divides each problem, all with `batch` images, into uneven
+// micro-batches.
 int WritePlan(int first, int count, int batch, const std::string& file);
 int Compare(const std::string& a, const std::string& b, double limit);
 int TimeNetwork(const std::string& file, int batch, bool tf32);

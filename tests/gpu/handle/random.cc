@@ -1,5 +1,5 @@
-// Hundreds of random convolutions, their results in a file, and the comparison
-// of two such files.
+// Runs hundreds of random convolutions, writes their results to a file, and
+// compares two such files.
 
 #include <algorithm>
 #include <array>
@@ -77,7 +77,7 @@ Case MakeCase(int seed, int batch = 0) {
   return result;
 }
 
-// Values as the type holds them; few bits for the short ones.
+// Values that the type holds exactly; few bits for short types.
 std::vector<unsigned char> Values(std::size_t count, cudnnDataType_t type,
                                   std::uint64_t seed) {
   Random random(seed);
@@ -155,7 +155,7 @@ int RunRandom(int first, int count, int batch, bool direct,
     for (std::size_t i = 0; i < 3; ++i) {
       auto bytes =
           Values(sizes[i], p.type, static_cast<std::uint64_t>(seed) * 3 + i);
-      if (i == result && c.beta == 0) {  // what is not to be read
+      if (i == result && c.beta == 0) {  // must not be read
         std::fill(bytes.begin(), bytes.end(), static_cast<unsigned char>(0xff));
       }
       data[i] = memory[i]->Get(bytes.size());

@@ -1,6 +1,6 @@
-// What a program may rely on whatever runs its convolutions: the first thing
-// offered is valid, a new limit and a new batch count, streams are captured,
-// bad arguments are refused.
+// What programs rely on, whatever runs their convolutions: the first algorithm
+// listed is valid, new limits and batch sizes take effect, streams can be
+// captured, bad arguments are refused.
 
 #include <algorithm>
 #include <array>
@@ -82,7 +82,7 @@ int CheckSemantics() {
   Data data(d);
   constexpr std::size_t kMuch = std::size_t{1} << 30;
 
-  // The plainest algorithm, which is compared with.
+  // The simplest algorithm, for comparison.
   const Choice direct = Choose(handle, kForward, d, kMuch, true);
   Expect(Forward(handle, d, data, direct) == CUDNN_STATUS_SUCCESS,
          "an algorithm of the program's own choice runs");
@@ -130,7 +130,7 @@ int CheckSemantics() {
   Expect(count == 1 && results[0].memory <= std::size_t{4} << 20,
          "find-ex keeps to the workspace it is given");
 
-  // The same descriptors changed to another batch.
+  // The same descriptors, changed to another batch.
   const Descriptors smaller(Shape(24));
   const Choice other = Choose(handle, kForward, smaller, kMuch, false);
   Expect(Forward(handle, smaller, data, other) == CUDNN_STATUS_SUCCESS,
@@ -145,7 +145,7 @@ int CheckSemantics() {
              Difference(expected, Output(data, d)) < 1e-5,
          "a handle that was a void* runs on its new stream");
 
-  // Captured, and a shape that was never seen captured too.
+  // Capture a known shape, and one that was never seen.
   const Descriptors unseen(Shape(17));
   Choice plain{CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, 0, -1};
   CHECK(cudnnGetConvolutionForwardWorkspaceSize(

@@ -1,6 +1,6 @@
-// One shape on two streams of two handles and on two streams of one handle,
-// over and over at once: under UCUDNN_TOTAL_WORKSPACE_SIZE their segments must
-// stay apart, so that each result is what it is alone.
+// Runs one shape concurrently on two streams of two handles and on two streams
+// of one handle. Under UCUDNN_TOTAL_WORKSPACE_SIZE their segments must stay
+// disjoint, so that each result equals the one computed alone.
 
 #include <array>
 #include <cmath>
@@ -73,7 +73,7 @@ int RunStreams() {
     run(i);
     l.alone = result(l);
   }
-  // Two threads, a handle each, each with two streams in turn.
+  // Two threads with a handle each, each with two streams in turn.
   std::array<std::thread, 2> threads;
   for (std::size_t t = 0; t < 2; ++t) {
     threads[t] = std::thread([&, t] {

@@ -1,4 +1,4 @@
-// What the handle costs, and what it gains.
+// The handle's overhead and gain.
 
 #include <algorithm>
 #include <chrono>
@@ -109,8 +109,9 @@ int TimeNetwork(const std::string& file, int batch, bool tf32) {
   FillRandom(x.Get(xs * 4), xs);
   FillRandom(w.Get(ws * 4), ws);
   FillRandom(y.Get(ys * 4), ys);
-  // Written over and over and never read: results that became operands would be
-  // infinite after a few rounds, and those take less power than numbers.
+  // Outputs are overwritten repeatedly and never read: outputs reused as inputs
+  // would become infinite after a few rounds, and infinities use less power
+  // than numbers.
   CHECK(cudaMemset(out.Get(outs * 4), 0, outs * 4));
   void* const scratch = workspace.Get(std::max<std::size_t>(most, 256));
   cudaEvent_t start = nullptr, stop = nullptr;
@@ -169,7 +170,7 @@ int TimeNetwork(const std::string& file, int batch, bool tf32) {
 #ifdef UCUDNN_GPU_TEST_HANDLE
 namespace {
 
-// Microseconds of the host for a call of `call`, the queue never full.
+// Host microseconds per call of `call`; the queue never fills up.
 template <class Call>
 double HostTime(cudaStream_t stream, Call call) {
   constexpr int kCalls = 20;
@@ -189,7 +190,7 @@ double MedianOf(std::vector<double> values) {
 
 }  // namespace
 
-// The same micro-batches by the handle and by hand.
+// The same micro-batches with the handle and by hand.
 int MeasureOverhead() {
   const std::string plan = "/tmp/ucudnn-overhead-plan.json";
   constexpr int kPieces = 4;
@@ -245,7 +246,7 @@ int MeasureOverhead() {
   };
   by_handle();
   by_hand();
-  // In pairs, so that both meet the same clocks and neighbours.
+  // In pairs, so that both run at the same clocks and next to the same load.
   std::vector<double> hand;
   std::vector<double> ours;
   std::vector<double> more;

@@ -1,4 +1,4 @@
-// What descriptors say, with a cuDNN whose getters the test answers.
+// Reads descriptors from a fake cuDNN whose getters the test answers.
 
 #include "client/dropin/handle/call.h"
 
@@ -30,7 +30,7 @@ struct Convolution {
   int groups = 1;
 };
 
-// A descriptor is a pointer to one of the above.
+// A descriptor is a pointer to one of these structures.
 template <class T, class D>
 const T* Of(D descriptor) {
   return reinterpret_cast<const T*>(descriptor);
@@ -190,7 +190,7 @@ TEST(CallTest, LeavesToCudnnWhatWeDoNotDivide) {
   refused([](Conv2& c) { c.conv.pad = {1}; }, "dimensions");
 }
 
-TEST(CallTest, TellsConvolutionsApartByEverything) {
+TEST(CallTest, DistinguishesConvolutionsByEveryField) {
   const CallKey key = Conv2().Key();
   EXPECT_EQ(key, Conv2().Key());
   const auto differs = [&](auto change) {
@@ -211,7 +211,7 @@ TEST(CallTest, TellsConvolutionsApartByEverything) {
   differs([](Conv2& c) { c.conv.groups = 1; });
 }
 
-TEST(CallTest, SaysIfADescriptorIsMissing) {
+TEST(CallTest, ReportsAMissingDescriptor) {
   static const CudnnApi api = Getters();
   CallKey key;
   EXPECT_FALSE(ReadKey(api, {}, &key));

@@ -1,8 +1,9 @@
 #ifndef UCUDNN_TESTS_CLIENT_DROPIN_HANDLE_COUNTS_H_
 #define UCUDNN_TESTS_CLIENT_DROPIN_HANDLE_COUNTS_H_
 
-// How often this program and all that it loads called operator new, and locked
-// a mutex. Not under the thread sanitizer, which has such functions of its own.
+// Counts the calls of operator new and the mutex locks of this program and its
+// libraries. Not under the thread sanitizer, which replaces these functions
+// itself.
 
 bool IsCounting();
 int Allocations();

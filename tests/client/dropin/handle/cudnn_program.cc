@@ -1,5 +1,5 @@
-// Calls cuDNN's functions where they are found, by name, and prints what they
-// return; "missing" where there is none.
+// Looks up cuDNN's functions by name, calls them, and prints what they return;
+// "missing" for those that it does not find.
 
 #include <cudnn.h>
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
-// The drop-in handle's library in a program, on a GPU that computes on the host
-// (tests/support/fake_gpu). What it plans is told by the environment, which it
-// reads once: tests of an arena run in a process of their own.
+// The drop-in handle's library in a program, on a GPU simulated on the host
+// (tests/support/fake_gpu). The environment configures it and is read once, so
+// tests of an arena run in a process of their own.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,13 +41,14 @@ bool HasArena() {
   return std::getenv("UCUDNN_TOTAL_WORKSPACE_SIZE") != nullptr;
 }
 
-// Bytes an image of the fast algorithm where no limit is named; 0 where one is.
+// Workspace bytes per image of the fast algorithm if no limit is set; 0 if one
+// is.
 std::size_t Unlimited() {
   const char* const text = std::getenv("FAKE_GPU_WORKSPACE");
   return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
 }
 
-// Before anything of ucudnn runs.
+// Runs before any ucudnn code.
 class Surroundings : public ::testing::Environment {
  public:
   Surroundings() {
@@ -92,7 +93,7 @@ class Layer {
   }
   Layer(const Layer&) = delete;
 
-  // What the program asks before it runs: bytes of workspace.
+  // What a program asks before it runs a convolution: the workspace in bytes.
   template <class Handle>
   std::size_t Ask(Handle handle) {
     int count = 0;
@@ -115,7 +116,8 @@ class Layer {
     return workspace_.size();
   }
 
-  // alpha 0.5, beta 2 for each of the three operations, onto what is there.
+  // alpha 0.5 and beta 2 for each of the three operations, on the tensors as
+  // they are.
   template <class Handle>
   void Run(Handle handle) {
     const float alpha = 0.5F;
@@ -137,7 +139,7 @@ class Layer {
         CUDNN_STATUS_SUCCESS);
   }
 
-  // As a program does that lets cuDNN measure, for the forward operation.
+  // Like a program that lets cuDNN measure, for the forward operation.
   template <class Handle>
   std::size_t Find(Handle handle, std::size_t workspace) {
     workspace_.resize(workspace);
@@ -207,7 +209,7 @@ class Layer {
       CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT;
 };
 
-// What cuDNN alone computes.
+// The result of cuDNN alone.
 std::vector<std::vector<float>> Alone(Layer& layer) {
   cudnnHandle_t handle = nullptr;
   EXPECT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
@@ -273,7 +275,7 @@ TEST_F(HandleTest, FollowsAChangedLimit) {
   EXPECT_EQ(layer.Ask(handle_), 0U);
 }
 
-TEST_F(HandleTest, AllocatesAndLocksNothingOnceItHasPlanned) {
+TEST_F(HandleTest, NeitherAllocatesNorLocksOncePlanned) {
   if (!IsCounting()) GTEST_SKIP() << "the thread sanitizer counts for itself";
   Layer layer(3, 4);
   layer.Ask(handle_);
@@ -306,8 +308,8 @@ TEST_F(HandleTest, ServesThreadsWithHandlesOfTheirOwn) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Where nobody names a limit, nothing may become slower than cuDNN alone. The
-// fast algorithm needs 64 MiB for half of the images.
+// Without a limit, nothing may become slower than with cuDNN alone. The fast
+// algorithm needs 64 MiB for half of the images.
 class NoLimitTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -327,7 +329,7 @@ class NoLimitTest : public ::testing::Test {
   UcudnnHandle_t handle_ = nullptr;
 };
 
-TEST_F(NoLimitTest, LeavesCudnnsChoiceItsWorkspaceWhereItIsFastest) {
+TEST_F(NoLimitTest, LeavesCudnnsChoiceItsWorkspaceIfItIsFastest) {
   Layer layer(3, 4);
   EXPECT_EQ(layer.Ask(handle_), whole_);
   layer.Reset();
@@ -351,7 +353,7 @@ TEST_F(NoLimitTest, ReplacesASlowChoiceWithinTheDefaultLimit) {
 TEST_F(NoLimitTest, FindsWithinTheWorkspaceThatTheProgramOffers) {
   Layer layer(3, 6);
   EXPECT_EQ(layer.Find(handle_, whole_ - 1), whole_ / 2);
-  // What the program can bring in the end counts.
+  // The workspace that the program brings is what counts.
   EXPECT_EQ(layer.Find(handle_, whole_), whole_);
   const int before = FakeGpuRuns();
   layer.RunForward(handle_, 1, whole_);
@@ -366,7 +368,7 @@ TEST_F(NoLimitTest, LetsAProgramKeepItsOwnAlgorithm) {
   int before = FakeGpuRuns();
   layer.RunForward(handle_, 1, whole_);
   EXPECT_THAT(RunsSince(before), ElementsAre(Is(kImages, 1)));
-  // A slow algorithm is replaced within what the program brings.
+  // A slow algorithm is replaced within the workspace that the program brings.
   layer.RunForward(handle_, 0, whole_ / 2);
   layer.RunForward(handle_, 0, 0);
   before = FakeGpuRuns();
@@ -388,7 +390,7 @@ TEST_F(NoLimitTest, AsksForNoMoreThanItOffered) {
   EXPECT_EQ(layer.SizeOf(handle_, 1), whole_);
 }
 
-TEST_F(NoLimitTest, EndsWhereALimitIsSet) {
+TEST_F(NoLimitTest, NoLongerAppliesOnceALimitIsSet) {
   Layer layer(3, 9);
   EXPECT_EQ(layer.Ask(handle_), whole_);
   ASSERT_EQ(ucudnnSetWorkspaceLimit(handle_, whole_ / 4), CUDNN_STATUS_SUCCESS);
@@ -410,7 +412,7 @@ TEST_F(ArenaTest, IsDividedOnceForANamedNetwork) {
   const int before = FakeGpuRuns();
   for (Layer& layer : layers) {
     const auto expected = Alone(layer);
-    // Each is asked about only when it is its turn.
+    // The program asks about each convolution just before it runs it.
     EXPECT_EQ(layer.Ask(handle), 0U);
     layer.Reset();
     layer.Run(handle);
@@ -418,7 +420,7 @@ TEST_F(ArenaTest, IsDividedOnceForANamedNetwork) {
   }
   EXPECT_EQ(FakeGpuContextWaits() - waits, 1);
   EXPECT_GT(FakeGpuRuns(), before);
-  // One that the network does not have divides the arena anew.
+  // A convolution that is not in the network causes a new division.
   Layer other(5, 5);
   other.Ask(handle);
   other.Reset();

@@ -1,6 +1,5 @@
-// A program that was never built with ucudnn: asks cuDNN for an algorithm, runs
-// a convolution, and prints what it was told, what ran, and a sum of the
-// result.
+// A program built without ucudnn: asks cuDNN for an algorithm, runs a
+// convolution, and prints the algorithm, what ran, and the sum of the result.
 
 #include <cudnn.h>
 

@@ -1,5 +1,5 @@
-// The shim and the handle's library on a machine that has no GPU, and perhaps
-// no cuDNN: they show what they should, and change nothing.
+// The shim and the handle's library on a machine without a GPU and perhaps
+// without cuDNN: they export the right names and change nothing.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ std::vector<std::string> DefinedNames(const std::string& library) {
   return names;
 }
 
-TEST(PreloadTest, ShowsCudnnsNamesAlone) {
+TEST(PreloadTest, ExportsOnlyCudnnsNames) {
   const auto names = DefinedNames(kPreload);
   EXPECT_EQ(names.size(), 16U);
   for (const std::string& name : names) EXPECT_THAT(name, StartsWith("cudnn"));
@@ -46,7 +46,7 @@ TEST(PreloadTest, CarriesNoGrpcAndNoProtobuf) {
   }
 }
 
-TEST(HandleTest, ShowsTheOverloadsAlone) {
+TEST(HandleTest, ExportsOnlyTheOverloads) {
   const auto names = DefinedNames(kHandle);
   EXPECT_EQ(names.size(), 19U);
   for (const std::string& name : names) {
@@ -54,7 +54,7 @@ TEST(HandleTest, ShowsTheOverloadsAlone) {
   }
 }
 
-TEST(PreloadTest, LeavesAnyProgramAsItIs) {
+TEST(PreloadTest, DoesNotChangeOtherPrograms) {
   const auto run =
       test::Run({"/bin/echo", "hello"}, {{"LD_PRELOAD", kPreload}});
   EXPECT_EQ(run.status, 0);
@@ -73,8 +73,8 @@ TEST(PreloadTest, RefusesWhatCudnnWouldRefuse) {
   }
 }
 
-// On a GPU that computes on the host (tests/support/fake_gpu).
-TEST(PreloadTest, DividesTheBatchesOfAProgramThatKnowsNothingOfIt) {
+// On a GPU simulated on the host (tests/support/fake_gpu).
+TEST(PreloadTest, DividesTheBatchesOfAnUnmodifiedProgram) {
   const test::TemporaryFolder folder;
   const std::string alone = test::Run({test::ProgramPath("shim_program")}).out;
   EXPECT_THAT(alone, StartsWith("workspace 32000 status 0 runs 1 sum "));
@@ -110,7 +110,7 @@ TEST(PreloadTest, TakesNoWorkspaceFromAProgramThatNamesNoLimit) {
   EXPECT_THAT(run.err, HasSubstr("left to cuDNN: IMPLICIT_PRECOMP_GEMM FMA"));
 }
 
-TEST(PreloadTest, SaysWhichVariableItDoesNotUnderstand) {
+TEST(PreloadTest, NamesTheVariableThatIsMalformed) {
   const auto run = test::Run(
       {test::ProgramPath("cudnn_program")},
       {{"LD_PRELOAD", kPreload}, {"UCUDNN_WORKSPACE_LIMIT", "plenty"}});

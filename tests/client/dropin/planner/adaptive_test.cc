@@ -1,4 +1,4 @@
-// The adaptive policy inside a process, on what was recorded of an H200: it
+// The adaptive policy in a process, on a recorded profile of an H200: it
 // measures what an agent's campaign would.
 
 #include <gmock/gmock.h>
@@ -11,8 +11,8 @@
 #include "client/dropin/planner/planner.h"
 #include "device/recorded/recorded_device.h"
 #include "solver/micro_batch/wr.h"
-#include "tests/support/process.h"
 #include "tests/support/paths.h"
+#include "tests/support/process.h"
 
 namespace ucudnn {
 namespace {
@@ -98,13 +98,13 @@ TEST_F(LocalAdaptiveTest, MeasuresWhatAnAgentWould) {
         {}, {});
     ASSERT_TRUE(there) << there.error().message;
     EXPECT_EQ(SizesOf(here.singles), SizesOf(*there));
-    // ... which leads to nearly the best plan.
+    // ... which leads to a nearly optimal plan.
     EXPECT_LE(static_cast<double>(plan->time.count()),
               1.02 * static_cast<double>(BestTime(problem.op, 64_MiB).count()));
   }
 }
 
-TEST_F(LocalAdaptiveTest, LooksOnceForAllProcesses) {
+TEST_F(LocalAdaptiveTest, MeasuresOnceForAllProcesses) {
   const test::TemporaryFolder folder;
   const ConvProblem& problem = problems_[0];
   const auto plan_anew = [&](Bytes limit) {
@@ -120,14 +120,14 @@ TEST_F(LocalAdaptiveTest, LooksOnceForAllProcesses) {
   };
   EXPECT_GT(plan_anew(64_MiB), 0);
   EXPECT_EQ(plan_anew(64_MiB), 0);
-  // Another limit has what is known to build on.
+  // A question about another limit starts from the known measurements.
   const std::size_t one = singles();
   EXPECT_GT(plan_anew(40_MiB), 0);
   EXPECT_LT(singles(), 2 * one);
   EXPECT_EQ(plan_anew(40_MiB), 0);
 }
 
-TEST_F(LocalAdaptiveTest, BuildsOnWhatACoordinatorHas) {
+TEST_F(LocalAdaptiveTest, StartsFromACoordinatorsMeasurements) {
   const ConvProblem& problem = problems_[0];
   MeasureBench bench(*device_);
   const auto there = RunCampaign(*device_, bench,
@@ -143,7 +143,7 @@ TEST_F(LocalAdaptiveTest, BuildsOnWhatACoordinatorHas) {
   EXPECT_EQ(SizesOf(files.Read(problem).singles), SizesOf(*there));
 }
 
-TEST_F(LocalAdaptiveTest, DividesATotalByALookAtEveryLimit) {
+TEST_F(LocalAdaptiveTest, MeasuresEveryLimitToDivideATotal) {
   auto options = Options();
   options.settings.total_workspace = 128_MiB;
   LocalPlanner planner(options);

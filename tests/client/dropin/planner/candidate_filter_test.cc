@@ -19,7 +19,7 @@ TEST(CandidateFilterTest, HidesAlgorithms) {
   EXPECT_EQ(listed->front().algorithm.name, "frugal");
 }
 
-TEST(CandidateFilterTest, IsMeasuredAsTheDeviceIs) {
+TEST(CandidateFilterTest, IsMeasuredLikeTheDevice) {
   FakeDevice device;
   device.set_cache(1_MiB);
   CandidateFilter filter(device, [](BatchSize, auto*) { return Status(); });

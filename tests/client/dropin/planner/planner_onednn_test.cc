@@ -1,5 +1,5 @@
-// The local mode on a real device: what is planned computes the right thing,
-// and algorithms are judged by what they compute.
+// The planner on a real device: plans compute correct results, and algorithms
+// are judged by their accuracy.
 
 #include <gtest/gtest.h>
 
@@ -85,7 +85,8 @@ TEST_F(LocalOneDnnTest, FindsThatExactAlgorithmsAreExact) {
 TEST(AccuracyTest, AdmitsRoundingAndNoMore) {
   EXPECT_TRUE(IsAccurate(Precision::kFp32, 9e-6, 1e-7));
   EXPECT_FALSE(IsAccurate(Precision::kFp32, 1.2e-2, 1e-6));
-  // Where all err, because sums are long, the least may be exceeded a little.
+  // If all algorithms err, because sums are long, the best error may be
+  // exceeded a little.
   EXPECT_TRUE(IsAccurate(Precision::kFp32, 4e-5, 2e-5));
   EXPECT_FALSE(IsAccurate(Precision::kFp32, INFINITY, INFINITY));
   EXPECT_TRUE(IsAccurate(Precision::kPseudoHalf, 1e-3, 1e-4));

@@ -34,7 +34,7 @@ ConvProblem Problem(std::int64_t channels = 2) {
   return problem;
 }
 
-// Counts how often it is asked for, that is, how often something is measured.
+// Counts how often it is requested, that is, how often something is measured.
 class Bench {
  public:
   LocalPlanner::Bench Get() {
@@ -123,7 +123,7 @@ TEST(LocalPlannerTest, MeasuresWhatAnotherBatchNeedsMore) {
   LocalPlanner planner(Options());
   ASSERT_TRUE(planner.Plan(Problem(), BatchSize(4), 64_MiB, bench.Get()));
   const std::size_t runs = bench.device().runs().size();
-  // 1, 2 and 4 are known, 6 is not.
+  // 1, 2 and 4 are known already, 6 is not.
   ASSERT_TRUE(planner.Plan(Problem(), BatchSize(6), 64_MiB, bench.Get()));
   std::set<std::int64_t> batches;
   for (std::size_t i = runs; i < bench.device().runs().size(); ++i) {
@@ -158,7 +158,7 @@ TEST(LocalPlannerTest, IgnoresADamagedFile) {
   Bench bench;
   MeasurementFiles files(folder.path(), Options().kind);
   ASSERT_TRUE(files.Write(Problem(), {}));
-  // The kind's punctuation is replaced; find the file as it is named.
+  // The file name replaces the kind's punctuation, so search for it.
   const auto listed = test::Run(
       {"/bin/sh", "-c", "ls " + folder.path() + "/measured/*/*.json"});
   const std::string name = listed.out.substr(0, listed.out.find('\n'));
@@ -202,7 +202,7 @@ TEST(LocalPlannerTest, ManyProcessesMeasureOnce) {
   EXPECT_EQ(measured, 6);
 }
 
-TEST(LocalPlannerTest, DoesNotWaitForeverForWhoMeasures) {
+TEST(LocalPlannerTest, DoesNotWaitForeverForAnotherProcess) {
   const test::TemporaryFolder folder;
   MeasurementFiles files(folder.path(), Options().kind);
   const auto lock = files.Acquire(Problem(), std::chrono::milliseconds(0));
@@ -217,7 +217,7 @@ TEST(LocalPlannerTest, DoesNotWaitForeverForWhoMeasures) {
   EXPECT_EQ(bench.asked(), 0);
 }
 
-// What a coordinator tells of an algorithm that takes 10 ns an image.
+// A coordinator's measurement of an algorithm that takes 10 ns per image.
 KnownElsewhere Told(const std::vector<std::int64_t>& batches,
                     const std::string& algorithm = "lavish",
                     Bytes complete_to = 1_GiB) {
@@ -290,7 +290,7 @@ TEST(LocalPlannerTest, MeasuresIfNobodyAnswers) {
   EXPECT_THAT(TimedBatches(bench.device()), ElementsAre(1, 2, 4));
 }
 
-TEST(LocalPlannerTest, KeepsWhatItWasTold) {
+TEST(LocalPlannerTest, KeepsTheCoordinatorsMeasurements) {
   const test::TemporaryFolder folder;
   auto options = Options(folder.path());
   int asked = 0;
@@ -308,7 +308,7 @@ TEST(LocalPlannerTest, KeepsWhatItWasTold) {
   }
 }
 
-TEST(LocalPlannerTest, PassesOnThatTheDeviceIsBroken) {
+TEST(LocalPlannerTest, ReportsABrokenDevice) {
   LocalPlanner planner(Options());
   const auto plan = planner.Plan(
       Problem(), BatchSize(4), 64_MiB,
@@ -317,7 +317,7 @@ TEST(LocalPlannerTest, PassesOnThatTheDeviceIsBroken) {
   EXPECT_EQ(plan.error().code, Code::kUnavailable);
 }
 
-TEST(LocalPlannerTest, TakesThePlanFileWhereItFits) {
+TEST(LocalPlannerTest, UsesThePlanFileIfItFits) {
   const test::TemporaryFolder folder;
   WorkspacePlan file;
   file.batch = BatchSize(6);
@@ -340,14 +340,14 @@ TEST(LocalPlannerTest, TakesThePlanFileWhereItFits) {
   const auto plan = planner.Plan(Problem(), BatchSize(6), 64_MiB, bench.Get());
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->micro_batches, kernel.micro_batches);
-  // Not within the limit, another batch: planned here.
+  // Not within the limit, or another batch: planned here.
   const auto less = planner.Plan(Problem(), BatchSize(6), 200_B, bench.Get());
   ASSERT_TRUE(less) << less.error().message;
   EXPECT_LE(less->workspace, 200_B);
   EXPECT_TRUE(planner.Plan(Problem(), BatchSize(5), 64_MiB, bench.Get()));
 }
 
-TEST(LocalPlannerTest, SaysWhyThePlanFileIsOfNoUse) {
+TEST(LocalPlannerTest, SaysWhyThePlanFileIsNotUsed) {
   const test::TemporaryFolder folder;
   std::ofstream(folder / "plan.json") << "[1]";
   auto options = Options();
@@ -383,7 +383,7 @@ TEST(LocalPlannerTest, DividesATotalIntoDisjointSegments) {
   }
 }
 
-// Four images take 10 us whole, and 2 us in pairs that the host enqueues in
+// Four images take 10 us undivided, and 2 us in pairs that the host enqueues in
 // `enqueue` each.
 std::vector<FakeAlgorithm> QuickInPairs(std::chrono::microseconds enqueue) {
   FakeAlgorithm whole{{"frugal", "", Precision::kFp32}, 0_B};
@@ -393,13 +393,13 @@ std::vector<FakeAlgorithm> QuickInPairs(std::chrono::microseconds enqueue) {
   return {whole, pairs};
 }
 
-TEST(LocalPlannerTest, DividesOnlyWhatTheHostEnqueuesInTheTimeOfTheWhole) {
+TEST(LocalPlannerTest, DividesOnlyIfTheHostEnqueuesFastEnough) {
   for (const int enqueue : {3, 6}) {
     const test::TemporaryFolder folder;
     Bench bench;
     bench.device().algorithms() =
         QuickInPairs(std::chrono::microseconds(enqueue));
-    // The second one reads what the first has measured.
+    // The second planner reads the measurements of the first.
     for (int process = 0; process < 2; ++process) {
       LocalPlanner planner(Options(folder.path()));
       const auto plan =
@@ -415,7 +415,7 @@ TEST(LocalPlannerTest, DividesOnlyWhatTheHostEnqueuesInTheTimeOfTheWhole) {
   }
 }
 
-TEST(LocalPlannerTest, BeatsOnlyWhatIsSlowerBeyondDoubt) {
+TEST(LocalPlannerTest, BeatsOnlyCallsThatAreSlowerBeyondNoise) {
   Bench bench;
   const Algorithm lavish = bench.device().algorithms()[0].algorithm;
   const Algorithm frugal = bench.device().algorithms()[1].algorithm;
@@ -429,14 +429,14 @@ TEST(LocalPlannerTest, BeatsOnlyWhatIsSlowerBeyondDoubt) {
   EXPECT_EQ(plan->micro_batches[0].algorithm, lavish);
   EXPECT_EQ(planner.Beats(*plan, batch, lavish, bench.Get()), false);
   EXPECT_EQ(planner.Beats(*plan, batch, frugal, bench.Get()), true);
-  // The host would take as long for the plan as the device for the other.
+  // The host would take as long for the plan as the device for the other call.
   bench.device().algorithms()[0].enqueue = std::chrono::microseconds(600);
   LocalPlanner busy(Options());
   EXPECT_EQ(busy.Plan(Problem(), batch, 64_MiB, bench.Get()), *plan);
   EXPECT_EQ(busy.Beats(*plan, batch, frugal, bench.Get()), false);
 }
 
-TEST(LocalPlannerTest, MeasuresWhatItIsComparedWith) {
+TEST(LocalPlannerTest, MeasuresTheCallThatItIsComparedWith) {
   Bench bench;
   bench.device().algorithms().push_back({{"hopeless", "", Precision::kFp32},
                                          0_B,
@@ -458,7 +458,7 @@ TEST(LocalPlannerTest, MeasuresWhatItIsComparedWith) {
   EXPECT_EQ(unknown.error().code, Code::kNotFound);
 }
 
-TEST(LocalPlannerTest, KeepsToDeterministicAlgorithmsIfTold) {
+TEST(LocalPlannerTest, UsesOnlyDeterministicAlgorithmsIfTold) {
   EXPECT_FALSE(IsDeterministic(ConvOp::kBackwardFilter, {"ALGO_3", "", {}}));
   EXPECT_TRUE(IsDeterministic(ConvOp::kBackwardFilter, {"ALGO_1", "", {}}));
   EXPECT_FALSE(IsDeterministic(ConvOp::kBackwardData, {"ALGO_0", "", {}}));

@@ -1,5 +1,4 @@
-// Who shares an arena: announced kernels, and those of the network that a job
-// names.
+// Segments for announced kernels and for those of the network that a job names.
 
 #include "client/dropin/planner/segments.h"
 
@@ -33,7 +32,7 @@ SegmentTable::Owner OwnerOf(std::uint64_t call, int handle = 0) {
   return {&handles[handle], call, nullptr};
 }
 
-// Divides among all kernels, each its own offset.
+// Assigns every kernel an offset of its own.
 void Divide(SegmentTable* table, std::uint64_t epoch) {
   std::vector<KernelPlan> plans(table->Kernels().size());
   for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -42,21 +41,21 @@ void Divide(SegmentTable* table, std::uint64_t epoch) {
   table->Assign(std::move(plans), epoch);
 }
 
-TEST(SegmentTableTest, DividesNamedKernelsInBeforeTheyRun) {
+TEST(SegmentTableTest, IncludesNamedKernelsBeforeTheyRun) {
   SegmentTable table;
   ASSERT_TRUE(table.Announce(OwnerOf(1), KernelOf(3)));
   table.Reserve(std::vector{KernelOf(3), KernelOf(4), KernelOf(5)});
   EXPECT_THAT(table.Kernels(),
               UnorderedElementsAre(KernelOf(3), KernelOf(4), KernelOf(5)));
   Divide(&table, 7);
-  // Whoever comes finds its segment, and nothing has to be divided again.
+  // Each owner finds its segment without a new division.
   ASSERT_TRUE(table.Announce(OwnerOf(2), KernelOf(5)));
   ASSERT_TRUE(table.Announce(OwnerOf(3), KernelOf(4)));
   EXPECT_EQ(table.At(OwnerOf(2)).epoch, 7U);
   EXPECT_EQ(table.At(OwnerOf(3)).epoch, 7U);
   EXPECT_NE(table.At(OwnerOf(2)).plan.offset, table.At(OwnerOf(3)).plan.offset);
   EXPECT_NE(table.At(OwnerOf(1)).plan.offset, table.At(OwnerOf(3)).plan.offset);
-  // One that was not named, or named less often, is new.
+  // A kernel that was not named, or named less often, is new.
   ASSERT_TRUE(table.Announce(OwnerOf(4), KernelOf(4)));
   ASSERT_TRUE(table.Announce(OwnerOf(5), KernelOf(5, 9)));
   EXPECT_EQ(table.At(OwnerOf(4)).epoch, 0U);
@@ -84,7 +83,7 @@ TEST(SegmentTableTest, ForgetsHandlesAndReservations) {
   EXPECT_THAT(table.Kernels(), ElementsAre(KernelOf(3)));
 }
 
-TEST(SegmentTableTest, RefusesKernelsWithoutEnd) {
+TEST(SegmentTableTest, LimitsTheNumberOfKernels) {
   SegmentTable table;
   for (std::uint64_t call = 1; call <= 16384; ++call) {
     ASSERT_TRUE(table.Announce(OwnerOf(call), KernelOf(3)));
@@ -117,7 +116,7 @@ TEST_F(NamedNetworkTest, NamesAllKernelsOfAnIteration) {
   LocalPlanner::Kernel first = KernelOf(3, 32);
   first.problem.precision = Precision::kTf32;
   first.problem.layout = Layout::kNhwc;
-  // The first has no data gradient; b and c are alike.
+  // The first layer has no data gradient; b and c have equal shapes.
   EXPECT_THAT(named->KernelsLike(first, true), SizeIs(8));
   const auto kernels = named->KernelsLike(first, false);
   EXPECT_THAT(kernels, SizeIs(5));

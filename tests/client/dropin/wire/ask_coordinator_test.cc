@@ -1,4 +1,4 @@
-// Questions to real gRPC servers, and to what is none.
+// Questions to real gRPC servers, and to ports without one.
 
 #include "client/dropin/wire/ask_coordinator.h"
 
@@ -80,7 +80,7 @@ TEST(AskCoordinatorTest, FindsHostsByName) {
   EXPECT_THAT(known->points, SizeIs(1));
 }
 
-TEST(AskCoordinatorTest, GoesOnToTheNextAndStaysThere) {
+TEST(AskCoordinatorTest, FailsOverToTheNextAndStaysThere) {
   const ClosedPort closed;
   ScriptedCoordinator refusing;  // an older one: UNIMPLEMENTED
   ScriptedCoordinator coordinator;
@@ -95,7 +95,7 @@ TEST(AskCoordinatorTest, GoesOnToTheNextAndStaysThere) {
   EXPECT_THAT(coordinator.calls(), SizeIs(2));
 }
 
-TEST(AskCoordinatorTest, IsSilentForAWhileAfterAFailure) {
+TEST(AskCoordinatorTest, PausesAfterAFailure) {
   const ClosedPort closed;
   auto now = steady_clock::time_point();
   CoordinatorAsker asker({closed.address()}, {.pause = std::chrono::seconds(30),
@@ -130,7 +130,7 @@ TEST(AskCoordinatorTest, DoesNotWaitForOneThatHangs) {
   EXPECT_EQ(alone.error().code, Code::kDeadlineExceeded);
 }
 
-TEST(GrpcCallTest, SaysThatAServiceAnswersWithoutAMessage) {
+TEST(GrpcCallTest, ReportsAnAnswerWithoutAMessage) {
   ScriptedCoordinator coordinator;
   const auto answer =
       CallGrpc(coordinator.address(), "/ucudnn.v1.CoordinatorService/GetStatus",

@@ -17,13 +17,13 @@ using std::chrono::steady_clock;
 using test::Listener;
 using ::testing::HasSubstr;
 
-TEST(GrpcCallTest, RefusesWhatIsNoHttp2) {
+TEST(GrpcCallTest, RefusesPeersThatDoNotSpeakHttp2) {
   const std::vector<std::pair<std::string, const char*>> answers = {
       {"HTTP/1.1 400 Bad Request\r\n\r\n", "16 KiB"},
       {"", "closed"},
       {std::string("\0\0\4", 3), "closed"},
-      // Data of another call; padding longer than its frame; a message that is
-      // compressed; one of 4 GiB; a goodbye.
+      // Data of another stream; padding longer than its frame; a compressed
+      // message; a message of 4 GiB; a short GOAWAY.
       {std::string("\0\0\1\0\0\0\0\0\3x", 10), "no call"},
       {std::string("\0\0\1\0\x8\0\0\0\1\x5", 10), "padding"},
       {std::string("\0\0\5\0\0\0\0\0\1\1\0\0\0\1", 14), "compressed"},
@@ -40,7 +40,7 @@ TEST(GrpcCallTest, RefusesWhatIsNoHttp2) {
   }
 }
 
-TEST(GrpcCallTest, TakesAMessageInPiecesAmongOtherFrames) {
+TEST(GrpcCallTest, ReadsAMessageInPiecesAmongOtherFrames) {
   const std::string text =
       std::string("\0\0\0\4\0\0\0\0\0", 9) +                    // settings
       std::string("\0\0\x8\6\0\0\0\0\0abcdefgh", 17) +          // a ping

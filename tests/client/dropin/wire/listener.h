@@ -1,7 +1,7 @@
 #ifndef UCUDNN_TESTS_CLIENT_DROPIN_WIRE_LISTENER_H_
 #define UCUDNN_TESTS_CLIENT_DROPIN_WIRE_LISTENER_H_
 
-// Ports that are no gRPC services.
+// Ports that are not gRPC services.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -16,8 +16,7 @@
 
 namespace ucudnn::test {
 
-// A socket of ours that listens; what connects to it waits in its queue unless
-// it is told to say something.
+// A listening socket; connections wait in its queue until it is told to answer.
 class Listener {
  public:
   Listener() : descriptor_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -40,7 +39,7 @@ class Listener {
   void Say(std::string text) {
     thread_ = std::thread([this, text = std::move(text)] {
       const int connection = accept(descriptor_, nullptr, nullptr);
-      // Wait for the request, so that closing does not take the answer back.
+      // Wait for the request, because closing early could discard the answer.
       char byte = 0;
       (void)!read(connection, &byte, 1);
       (void)!write(connection, text.data(), text.size());
@@ -60,7 +59,7 @@ class Listener {
   std::thread thread_;
 };
 
-// Nobody listens there, and nobody else can.
+// A port where nobody listens and nobody else can.
 class ClosedPort {
  public:
   ClosedPort() : descriptor_(socket(AF_INET, SOCK_STREAM, 0)) {

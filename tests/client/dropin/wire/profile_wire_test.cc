@@ -1,4 +1,4 @@
-// The messages that are written and read without protobuf, against protobuf.
+// Compares the messages encoded and decoded without protobuf with protobuf's.
 
 #include "client/dropin/wire/profile_wire.h"
 
@@ -70,7 +70,7 @@ TEST(ProfileWireTest, ReadsWhatProtobufWrites) {
   EXPECT_TRUE(nothing->points.empty());
 }
 
-TEST(ProfileWireTest, RefusesWhatIsNoMeasurement) {
+TEST(ProfileWireTest, RefusesMalformedMeasurements) {
   const auto refused = [](auto change, const char* why) {
     v1::ProblemProfile message = Profile();
     change(*message.mutable_measurements(1));
@@ -86,7 +86,7 @@ TEST(ProfileWireTest, RefusesWhatIsNoMeasurement) {
   refused([](v1::Measurement& m) { m.clear_algorithm(); }, "algorithm");
 }
 
-TEST(ProfileWireTest, SurvivesWhateverBytes) {
+TEST(ProfileWireTest, SurvivesArbitraryBytes) {
   const std::string whole = Profile().SerializeAsString();
   for (std::size_t size = 0; size < whole.size(); ++size) {
     const auto cut = DecodeProblemProfile(whole.substr(0, size));
