@@ -1,6 +1,6 @@
-"""Packs the package into a wheel, by Python's own library alone: so that
-`pip install ./client/python` needs no network, which nodes of clusters often
-lack. PEP 517.
+"""A PEP 517 build backend that packs the wheel with the standard library only,
+so that `pip install ./client/python` needs no network; cluster nodes often have
+none.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def build_wheel(
     contents = {
         f"ucudnn/{file.name}": file.read_bytes()
         for file in sorted((HERE / "ucudnn").iterdir())
-        # Libraries that somebody has put beside the package travel with it.
+        # Include shared libraries that were copied into the package.
         if file.suffix == ".py" or file.name == "py.typed" or ".so" in file.name
     }
     contents[f"{info}/METADATA"] = metadata.encode()

@@ -4,8 +4,9 @@
 #include <cstdio>
 #include <exception>
 #include <string>
-#include <ucudnn/mpi.hpp>
 #include <vector>
+
+#include <ucudnn/mpi.hpp>
 
 namespace {
 
@@ -35,11 +36,10 @@ void Use() {
   const bool changed = session.Refresh();
   int active = 0;
   MPI_Comm_size(session.ActiveComm(), &active);
-  std::printf(
-      "ok rank %d: batch %d of %d, %zu kernels, changed %d, %d active\n",
-      session.rank(), static_cast<int>(session.batch()),
-      static_cast<int>(session.global_batch()), session.kernels().size(),
-      changed ? 1 : 0, active);
+  std::printf("ok rank %d: batch %d of %d, %zu kernels, changed %d, %d active\n",
+              session.rank(), static_cast<int>(session.batch()),
+              static_cast<int>(session.global_batch()),
+              session.kernels().size(), changed ? 1 : 0, active);
   session.Finalize();
 }
 

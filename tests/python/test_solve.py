@@ -117,7 +117,7 @@ def test_errors_say_what_would_do():
     assert len(policies) == 3
     for policy in policies:
         assert f'"{policy}"' in ucudnn.solve_wr.__doc__
-    with pytest.raises(ucudnn.InvalidArgument, match="a front is of one kernel"):
+    with pytest.raises(ucudnn.InvalidArgument, match="a front is for one kernel"):
         ucudnn.pareto(ALEXNET, 256, "64MiB", precision="FP32")
 
 

@@ -19,7 +19,7 @@
 // The handle has the size of a pointer, is copied like one and converts to
 // cudnnHandle_t: pass it to any other cuDNN function, or store it as void*.
 //
-// The environment configures the planning (docs: "Drop-in handle"). All sizes
+// The environment configures the planning (docs/guide/drop-in.md). All sizes
 // are in bytes.
 //
 // UCUDNN_WORKSPACE_LIMIT bounds the workspace of each convolution (WR). Without

@@ -24,7 +24,7 @@
  * Sizes are in bytes, times in microseconds (us). A call computes on the
  * calling thread; wr takes O(batch * rows) time for each kernel.
  *
- * `profile` is a profile as CSV (README, "Plans from files alone"), not
+ * `profile` is a profile as CSV (docs/guide/plans.md), not
  * compressed, of `profile_size` bytes. `request` is a JSON object:
  *   batch                  the mini-batch size, in images
  *   workspace_limit_bytes  for each kernel; for wd, for all kernels together
@@ -83,19 +83,20 @@ int ucudnn_solve_times(const char* profile, size_t profile_size,
 int ucudnn_solve_assign(const char* times, size_t times_size,
                         const char* request, char** answer);
 
-/* Gives buffers of known lifetimes offsets in one pool, so that no two overlap
- * that are live at once. `buffers` is CSV with the columns id, lower, upper and
- * size: live from lower until before upper. `request` may have
- *   capacity_bytes  a pool within it is enough; otherwise the smallest is sought
- *   time_limit_s    after which the best so far is the answer; 60 unless given
+/* Assigns offsets in one pool to buffers of known lifetimes, so that no two
+ * buffers that are live at once overlap. `buffers` is CSV with the columns id,
+ * lower, upper and size; a buffer is live in [lower, upper). `request` may have
+ *   capacity_bytes  accept any pool of at most this size; otherwise the
+ * smallest pool is sought time_limit_s    return the best answer so far after
+ * this time; default: 60 Answer:
  * {"load":...,"pool":...,"lower_bound":...,"proven":true,
  *  "buffers":[{"id":"0","offset":0}]}. Since version 1.1. */
 int ucudnn_solve_allocation(const char* buffers, size_t buffers_size,
                             const char* request, char** answer);
 
-/* Reads a plan as ucudnn_solve_wr answers it and `ucudnn solve -o json` prints
- * it, and gives it back in that form, without fields that are not known. 3 if
- * it is none that a job may run: the text names the field. Since 1.1. */
+/* Checks a plan in the form of ucudnn_solve_wr and `ucudnn solve -o json`, and
+ * returns it in that form without unknown fields. Status 3 if a job could not
+ * run it; the text names the field. Since version 1.1. */
 int ucudnn_solve_read_plan(const char* plan, size_t plan_size, char** answer);
 
 #ifdef __cplusplus

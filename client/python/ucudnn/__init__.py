@@ -9,9 +9,10 @@
 [96, 96, 64]
 
 Everything here is ctypes over the C functions of libucudnn_solve.so, found as
-`ucudnn.library` says; no compiler and no other package is needed. Plots need
-matplotlib. Times are microseconds, sizes bytes; wherever a size is asked for,
-"64MiB" will do as well.
+`ucudnn.library` says; no compiler and no other package is needed, except
+matplotlib for plots. Functions without state may be called from any thread.
+Times are microseconds, sizes bytes; every size may also be given as text such
+as "64MiB".
 """
 
 from ucudnn.errors import Error, InvalidArgument, LibraryNotFound, NoPlan

@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions."""
+"""The exceptions of this package."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ class Error(Exception):
 
 
 class InvalidArgument(Error, ValueError):
-    """The input is malformed; the message says where, and what would do."""
+    """The input is malformed; the message says where and what is accepted."""
 
 
 class NoPlan(Error):
-    """No plan satisfies the constraints; the message says which one would."""
+    """No plan satisfies the constraints; the message names the nearest that
+    do."""
 
 
 class LibraryNotFound(Error, OSError):

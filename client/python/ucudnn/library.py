@@ -1,8 +1,8 @@
-"""The shared libraries. They are found, in this order:
+"""Loads the shared libraries from the first of these places:
 
-1. where UCUDNN_LIBRARY says: a folder, or one of the libraries in it;
-2. beside this package;
-3. where the system's loader looks.
+1. UCUDNN_LIBRARY, if set: a folder, or one of the libraries in it;
+2. this package's folder;
+3. where the system's loader searches.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def load(name: str) -> ctypes.CDLL:
         except OSError as error:
             tried.append(str(error))
     raise LibraryNotFound(
-        f"{name} cannot be loaded: {'; '.join(tried)}; UCUDNN_LIBRARY may name "
+        f"{name} cannot be loaded: {'; '.join(tried)}; set UCUDNN_LIBRARY to "
         "its folder",
         14,
     )

@@ -1,4 +1,5 @@
-"""Plans as plain objects, read from and written as the contract's JSON."""
+"""Plans as plain objects, and their JSON. Times are in microseconds, sizes in
+bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ class MicroBatch:
     count: int
     algorithm: str
     math: str
-    time_us: float  # of one
+    time_us: float  # of one execution
     workspace_bytes: int
     precision: str = ""
 
@@ -35,7 +36,7 @@ class KernelPlan:
     op: str
     precision: str
     time_us: float
-    undivided_time_us: Optional[float]  # None: nothing undivided fits
+    undivided_time_us: Optional[float]  # None: no undivided algorithm fits
     workspace_bytes: int
     micro_batches: List[MicroBatch]
     layout: str = "NCHW"
@@ -53,7 +54,7 @@ class KernelPlan:
 
 @dataclass(frozen=True)
 class WorkspacePlan:
-    """The kernels of one device for one mini-batch under one limit."""
+    """The plan of one device's kernels for one mini-batch under one limit."""
 
     batch: int
     workspace_limit_bytes: int
@@ -97,7 +98,7 @@ class WorkspacePlan:
 
 @dataclass(frozen=True)
 class FrontPoint:
-    """A division that none beats in both time and workspace."""
+    """A division that no other beats in both time and workspace."""
 
     time_us: float
     workspace_bytes: int
@@ -114,7 +115,7 @@ class FrontPoint:
 
 @dataclass(frozen=True)
 class Share:
-    """One GPU's part of a mini-batch; batch 0: it is left out."""
+    """One GPU's part of a mini-batch; if batch is 0, the GPU is left out."""
 
     gpu: str
     batch: int
@@ -130,7 +131,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Assignment:
-    """A mini-batch shared among GPUs, the slowest as fast as possible."""
+    """A mini-batch divided among GPUs so that the slowest takes the least time."""
 
     batch: int
     makespan_us: float

@@ -1,4 +1,4 @@
-"""Plots, where matplotlib is there."""
+"""Plots of plans; they need matplotlib."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def _division(micro_batches: Sequence[MicroBatch]) -> str:
 
 
 def plot_pareto(front: Sequence[FrontPoint], axes: Optional[Any] = None) -> Any:
-    """Time over workspace, each point with its division. Returns the axes,
-    of a figure of their own unless given: plot_pareto(f).figure.savefig(...).
+    """Plots time (ms) over workspace (MiB), each point with its division. Returns
+    the axes; unless given, of a new figure: plot_pareto(f).figure.savefig(...).
+    Raises Error if matplotlib is missing.
     """
     axes = _axes(axes)
     workspaces = [point.workspace_bytes / _MIB for point in front]
@@ -52,8 +53,9 @@ def plot_pareto(front: Sequence[FrontPoint], axes: Optional[Any] = None) -> Any:
 
 
 def plot_plan(plan: WorkspacePlan, axes: Optional[Any] = None) -> Any:
-    """Each kernel's time as planned beside its time undivided, with its
-    division. Returns the axes, of a figure of their own unless given."""
+    """Plots each kernel's planned and undivided time (ms) with its division.
+    Returns the axes; unless given, of a new figure. Raises Error if matplotlib
+    is missing."""
     height = max(3.0, 0.35 * len(plan.kernels))
     axes = _axes(axes, figsize=(8.0, height))
     rows = range(len(plan.kernels))

@@ -1,4 +1,5 @@
-"""Measurements as plain objects, read from and written as CSV."""
+"""Measurements as plain objects, and their CSV. Times are in microseconds,
+sizes in bytes."""
 
 from __future__ import annotations
 
@@ -28,9 +29,8 @@ _Row = TypeVar("_Row", "Measurement", "Time")
 @dataclass(frozen=True)
 class Measurement:
     """One algorithm on one batch of one kernel. Rows of one point are repeated
-    measurements, of which the median counts. `others` are the file's other
-    columns (problem, spread_us, repeats, ...) as they are written, for the
-    solvers: none is lost from reading to solving."""
+    measurements; their median counts. `others` holds the file's other columns
+    (problem, spread_us, repeats, ...) as text; the solvers get them unchanged."""
 
     device: str
     network: str
@@ -48,7 +48,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Time:
-    """How long one GPU takes for an iteration on a batch."""
+    """The time of one GPU for an iteration on a batch."""
 
     gpu: str
     batch: int
@@ -77,7 +77,7 @@ class Profile:
 
     @classmethod
     def read(cls, path: PathLike) -> Profile:
-        """From CSV, plain or gzip."""
+        """Reads CSV, plain or gzip. Raises InvalidArgument if it is malformed."""
         return cls.from_csv(_read_text(path), str(path))
 
     @classmethod
@@ -88,7 +88,7 @@ class Profile:
         return _to_csv(Measurement, self.rows)
 
     def write(self, path: PathLike) -> None:
-        """As CSV; compressed if the name ends in .gz."""
+        """Writes CSV; compressed if the name ends in .gz."""
         _write_text(path, self.to_csv())
 
     def where(self, **columns: Any) -> Profile:
@@ -111,7 +111,7 @@ class Profile:
 
     @property
     def devices(self) -> List[str]:
-        """Each once, in the order of the file."""
+        """The distinct devices, in the order of the file."""
         return list(dict.fromkeys(row.device for row in self.rows))
 
 
@@ -123,8 +123,8 @@ class Times:
 
     @classmethod
     def read(cls, path: PathLike) -> Times:
-        """From CSV with gpu, batch and time_us or ms_per_iteration, and an
-        optional model; plain or gzip."""
+        """Reads CSV, plain or gzip, with the columns gpu, batch, time_us or
+        ms_per_iteration, and optionally model. Raises InvalidArgument."""
         return cls.from_csv(_read_text(path), str(path))
 
     @classmethod
@@ -135,7 +135,7 @@ class Times:
         return _to_csv(Time, self.rows)
 
     def write(self, path: PathLike) -> None:
-        """As CSV; compressed if the name ends in .gz."""
+        """Writes CSV; compressed if the name ends in .gz."""
         _write_text(path, self.to_csv())
 
 
@@ -179,7 +179,7 @@ def _others(row: Union[Measurement, Time]) -> Mapping[str, str]:
 
 
 def _text(value: Union[str, int, float]) -> str:
-    # The shortest decimal text that reads back the same, without an exponent.
+    # At most three decimals, without an exponent: times in whole nanoseconds.
     if isinstance(value, float):
         return f"{value:.3f}".rstrip("0").rstrip(".")
     return str(value)
@@ -246,7 +246,7 @@ def _values(
 def csv_of(
     source: Union[Profile, Times, PathLike], kind: Optional[str] = None
 ) -> str:
-    """The CSV of an object, or of the file that is named."""
+    """The CSV of an object, or of the named file."""
     if isinstance(source, (Profile, Times)):
         return source.to_csv()
     return _read_text(source)

@@ -11,8 +11,9 @@
 
 Options are those of ucudnn_options_set in ucudnn/ucudnn.h: batch, network,
 network_file, network_csv, precision, layout, workspace_limit, device and so on.
-Collective calls have the same outcome on all ranks and return within
-agree_within_ms.
+All ranks must make collective calls in the same order. These have the same
+outcome on all ranks, raise ucudnn.Error if they fail, and return within
+agree_within_ms. One thread at a time uses a session.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _GPU_TYPES = {"<f4": 0, "<f8": 1}  # of __cuda_array_interface__
 
 
 class _Memory(NamedTuple):
-    """Where gradients are, as ucudnn_session_allreduce_device takes them."""
+    """An array of gradients, as ucudnn_session_allreduce_device takes it."""
 
     address: int
     elements: int
@@ -44,7 +45,7 @@ class _Memory(NamedTuple):
 
 
 def _on_gpu(array: Dict[str, Any]) -> _Memory:
-    """What its __cuda_array_interface__ tells of an array."""
+    """The memory that a __cuda_array_interface__ describes."""
     address, read_only = array["data"]
     form = array["typestr"]
     if form not in _GPU_TYPES or read_only or array.get("strides"):
@@ -53,8 +54,8 @@ def _on_gpu(array: Dict[str, Any]) -> _Memory:
             "array of float32 or float64 is accepted",
             3,
         )
-    # 1 and 2 are CUDA's own numbers of the default streams; None: the array
-    # is ready.
+    # 1 and 2 are CUDA's handles of the default streams; None: the array is
+    # ready.
     return _Memory(
         address,
         math.prod(array["shape"]),
@@ -121,11 +122,12 @@ def _library() -> ctypes.CDLL:
 
 
 class Session:
-    """A job's session; ended by finalize() or at the end of its `with`."""
+    """A job's session. finalize() or the end of a `with` block ends it."""
 
     def __init__(self, comm: Any, **options: Any) -> None:
-        """Collective over `comm`: an mpi4py communicator, or the number that
-        Fortran knows a communicator by."""
+        """Collective over `comm`, an mpi4py communicator or a Fortran communicator
+        handle. Raises InvalidArgument if an option is malformed or differs
+        between ranks, NoPlan if a kernel does not fit into the limit."""
         self._session = ctypes.c_void_p()
         library = _library()
         handle = comm if isinstance(comm, int) else comm.py2f()
@@ -155,7 +157,7 @@ class Session:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        # An error on this rank alone must not wait for the others twice.
+        # After an error on this rank alone, do not wait for the others again.
         if self._session and kind is None:
             self.finalize()
 
@@ -184,35 +186,38 @@ class Session:
 
     @property
     def batch(self) -> int:
-        """This rank's images of each mini-batch; 0: it is left out."""
+        """This rank's images of each mini-batch; 0 if it is left out."""
         return int(self._get("batch"))
 
     @property
     def first_image(self) -> int:
-        """Where they begin in the mini-batch of all ranks."""
+        """The index of its first image in the mini-batch of all ranks."""
         return int(self._get("first_image"))
 
     @property
     def global_batch(self) -> int:
+        """The mini-batch size over all ranks."""
         return int(self._get("global_batch"))
 
     @property
     def weight(self) -> float:
-        """By which this rank's gradients count."""
+        """The factor that allreduce applies to this rank's gradients."""
         return float(self._get("weight"))
 
     @property
     def predicted_ms(self) -> float:
-        """Of this rank's convolutions in one step; 0 if nothing was measured."""
+        """Predicted time of this rank's convolutions in one step, in milliseconds;
+        0 if nothing was measured."""
         return float(self._get("predicted_ms"))
 
     @property
     def predicted_step_ms(self) -> float:
-        """The same on the slowest rank."""
+        """predicted_ms of the slowest rank."""
         return float(self._get("predicted_step_ms"))
 
     @property
     def revision(self) -> int:
+        """1 at first; changes with each plan that refresh() adopts."""
         return int(self._get("revision"))
 
     @property
@@ -222,22 +227,27 @@ class Session:
 
     @property
     def reason(self) -> str:
+        """Where the plan comes from and why no better one is used; one line."""
         return self._text("reason")
 
     @property
     def job_id(self) -> str:
+        """The job's id in `ucudnn show job`."""
         return self._text("job_id")
 
     @property
     def device(self) -> str:
+        """The id of this rank's device."""
         return self._text("device")
 
     @property
     def device_kind(self) -> str:
+        """The kind of this rank's device."""
         return self._text("device_kind")
 
     @property
     def notes(self) -> List[str]:
+        """Further remarks on the plan, such as that ranks share a GPU."""
         self._get("rank")
         notes: List[str] = []
         while True:
@@ -253,14 +263,16 @@ class Session:
         return plan
 
     def report_step(self, milliseconds: float) -> None:
-        """How long this rank's last step took, without waiting for others."""
+        """Reports how long this rank's last step took, without waiting for other
+        ranks. Does not block."""
         self._get("rank")
         self._check(
             _library().ucudnn_session_report_step(self._session, milliseconds)
         )
 
     def refresh(self) -> bool:
-        """Collective, between two steps: adopts a newer plan, if there is."""
+        """Collective, between two steps: adopts a newer plan if there is one;
+        returns whether it did."""
         self._get("rank")
         changed = ctypes.c_int()
         self._check(
@@ -271,12 +283,16 @@ class Session:
         return changed.value != 0
 
     def allreduce(self, gradients: Any) -> None:
-        """Collective: gradients, means over this rank's images, become means
-        over the whole mini-batch, in place. A writable, contiguous buffer of
-        float32 or float64: a numpy array, array.array, memoryview; or an array
-        on a GPU that has __cuda_array_interface__, as those of CuPy, Numba and
-        PyTorch. It is ready for any stream when this returns; PyTorch does not
-        tell its stream, so call torch.cuda.synchronize() before."""
+        """Collective: turns gradients, means over this rank's images, into means
+        over the whole mini-batch, in place and on every rank.
+
+        `gradients` is a writable, contiguous buffer of float32 or float64: a
+        numpy array, array.array or memoryview, or a GPU array with
+        __cuda_array_interface__, such as those of CuPy, Numba and PyTorch. The
+        result is ready for every stream. PyTorch does not report its stream, so
+        call torch.cuda.synchronize() first. Raises InvalidArgument if the type
+        is not supported, or if ranks differ in count or type; the gradients are
+        unusable after an error."""
         self._get("rank")
         array = getattr(gradients, "__cuda_array_interface__", None)
         if array is not None:
@@ -307,6 +323,6 @@ class Session:
         )
 
     def finalize(self) -> None:
-        """Collective: the job is over."""
+        """Collective: ends the job. The session cannot be used afterwards."""
         session, self._session = self._session, ctypes.c_void_p()
         self._check(_library().ucudnn_session_finalize(session))

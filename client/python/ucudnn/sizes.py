@@ -1,4 +1,4 @@
-"""Sizes as people write them."""
+"""Parses sizes such as "64MiB"."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ for _power, _letter in enumerate("KMGT", start=1):
 
 
 def parse_size(size: Size) -> int:
-    """Bytes of 67108864, "67108864", "64MiB", "1.5 GiB" or "8MB"."""
+    """The bytes of 67108864, "67108864", "64MiB", "1.5 GiB" or "8MB". Raises
+    InvalidArgument for anything else, or a fraction of a byte."""
     if isinstance(size, int) and not isinstance(size, bool) and size >= 0:
         return size
     found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)", str(size))
@@ -26,7 +27,7 @@ def parse_size(size: Size) -> int:
         if value.denominator == 1:
             return int(value)
     raise InvalidArgument(
-        f"{size!r} is no size; a whole number of bytes is accepted, or such as "
-        "64MiB",
+        f"{size!r} is not a size; a whole number of bytes is accepted, or text such "
+        "as 64MiB",
         3,
     )

@@ -48,13 +48,15 @@ def solve_wr(
     batch_policy: str = "all",
     **rows: str,
 ) -> WorkspacePlan:
-    """The fastest division of each kernel under a limit for each of them.
+    """WR: the fastest division of each kernel within its own workspace limit
+    (Oyama et al., CLUSTER 2018, section III-B).
 
-    `rows` says which rows of the profile are meant where it has several:
-    device, network, layer, op, precision, layout. `batch_policy` says which
-    sizes of micro-batches there may be: "all", "powerOfTwo", "undivided" or
-    "adaptive", which chooses what to measure: of a profile it uses all that
-    was measured. Raises NoPlan if nothing fits.
+    `workspace_limit` is in bytes, or text such as "64MiB". `rows` select rows
+    of the profile: device, network, layer, op, precision, layout; required
+    where the profile has several values. `batch_policy` chooses the sizes of
+    micro-batches: "all", "powerOfTwo", "undivided" or "adaptive", which here
+    uses every measured size. Takes O(batch * rows) time for each kernel. Raises
+    NoPlan if nothing fits, InvalidArgument if the input is malformed.
     """
     request = _request(batch, workspace_limit, batch_policy, rows)
     return WorkspacePlan.from_json(_solve("wr", csv_of(profile), request))
@@ -67,7 +69,8 @@ def solve_wd(
     batch_policy: str = "all",
     **rows: str,
 ) -> WorkspacePlan:
-    """The same under one limit for all kernels, each with its own segment.
+    """WD: the same within one limit for all kernels, each with its own segment
+    of the workspace (section III-C).
 
     `rows` and `batch_policy` are as in solve_wr.
     """
@@ -84,8 +87,8 @@ def pareto(
     batch_policy: str = "all",
     **rows: str,
 ) -> List[FrontPoint]:
-    """One kernel's divisions that none beats in both time and workspace, by
-    rising workspace.
+    """The Pareto front of one kernel, by increasing workspace: the divisions
+    that no other beats in both time and workspace.
 
     `rows` and `batch_policy` are as in solve_wr.
     """
@@ -103,8 +106,8 @@ def iteration_times(
     batch_policy: str = "all",
     **rows: str,
 ) -> Dict[int, float]:
-    """How long all kernels take, divided as solve_wr does, for every batch up
-    to `batch` that can be divided under the limit; microseconds by batch.
+    """The time of all kernels together under solve_wr, in microseconds, for
+    each batch up to `batch` that can be divided within the limit.
 
     `rows` and `batch_policy` are as in solve_wr.
     """
@@ -114,8 +117,8 @@ def iteration_times(
 
 
 def assign(times: TimesLike, batch: int, model: str = "") -> Assignment:
-    """Shares a mini-batch among unlike GPUs so that the slowest of them is as
-    fast as possible. Raises NoPlan if no batches sum to `batch`."""
+    """Divides a mini-batch among unlike GPUs so that the slowest takes the least
+    time (section III-E). Raises NoPlan if no measured batches sum to `batch`."""
     request = {"batch": batch, "model": model}
     return Assignment.from_json(_solve("assign", csv_of(times), request))
 
@@ -125,13 +128,13 @@ def solve_allocation(
     capacity: Optional[Size] = None,
     time_limit: float = 60.0,
 ) -> Allocation:
-    """Offsets for buffers of known lifetimes in one pool, the smallest there
-    is, so that no two overlap that are live at once.
+    """Assigns offsets in the smallest pool to buffers of known lifetimes, so
+    that no two buffers that are live at once overlap.
 
-    `buffers` is a CSV file with the columns id, lower, upper and size, or
-    Buffer objects. A pool within `capacity`, where that is given, is enough;
-    NoPlan is raised if there is none. After `time_limit` seconds the best
-    allocation so far is the answer, with the bound that was proven.
+    `buffers` is a CSV file with the columns id, lower, upper and size (bytes),
+    or Buffer objects. If `capacity` is given, any pool of at most this size will
+    do, and NoPlan is raised if there is none. After `time_limit` seconds the
+    best allocation so far is returned, with the proven bound.
     """
     request: Dict[str, Any] = {"time_limit_s": time_limit}
     if capacity is not None:
@@ -150,23 +153,22 @@ def best_batch_size(
     batch_policy: str = "powerOfTwo",
     **rows: str,
 ) -> List[int]:
-    """The batch of each of `gpus`, which sum to `minibatch`, such that the
-    slowest of them is as fast as possible; 0 for a GPU that is better left
-    out.
+    """Divides `minibatch` among `gpus` so that the slowest takes the least time.
+    Returns the batch of each GPU; 0 for a GPU that is better left out.
 
     As in figure 7 of Oyama et al., CLUSTER 2018:
 
     >>> gpus = ["K80", "K80", "K20Xm"]
     >>> CNN(gpus=gpus, minibatch=ucudnn.best_batch_size(256, gpus)).run()
 
-    `gpus` are kinds, each as often as there are such GPUs. Their times come
-    from `times` (of whole iterations, by its column gpu), or from `profile`
-    (of all its kernels, divided under `workspace_limit`, by its column
-    device); if neither is given, from the profile that the variable
-    UCUDNN_PROFILE names. `rows` and `batch_policy` are as in solve_wr.
+    `gpus` lists the device kind of each GPU. Their times come from `times` (of
+    whole iterations, by column gpu), or from `profile` (of all its kernels,
+    divided within `workspace_limit`, by column device); if neither is given,
+    from the profile that the environment variable UCUDNN_PROFILE names. `rows`
+    and `batch_policy` are as in solve_wr.
     """
     if times is not None and profile is not None:
-        raise InvalidArgument("either times or a profile is to be given", 3)
+        raise InvalidArgument("give either times or a profile, not both", 3)
     if times is None and profile is None:
         profile = os.environ.get("UCUDNN_PROFILE")
         if not profile:
@@ -180,7 +182,7 @@ def best_batch_size(
         table = times if isinstance(times, Times) else Times.read(times)
         for row in table.rows:
             if row.model == rows.get("model", row.model):
-                # Repeated measurements too: their median counts.
+                # Keep repeated measurements; their median counts.
                 by_kind.setdefault(row.gpu, []).append((row.batch, row.time_us))
         if len({row.model for row in table.rows}) > 1 and "model" not in rows:
             raise InvalidArgument(
@@ -209,7 +211,7 @@ def best_batch_size(
                 + (", ".join(repr(k) for k in known) or "nothing"),
                 3,
             )
-    # Each of several alike is a GPU of its own.
+    # Number the GPUs, because several may have the same kind.
     every = Times(
         [
             Time(f"{i}", batch, time)

@@ -71,7 +71,7 @@ TEST_F(StoppingCliTest, LeavesTheMeasurementsToTheCoordinatorOnCtrlC) {
   plan.Signal(SIGINT);
   EXPECT_EQ(plan.Wait(), 1);
   EXPECT_THAT(Log(), HasSubstr("stopped while waiting for the coordinator; "
-                               "the measurements that were asked for go on"));
+                               "the requested measurements continue"));
   Release();
 }
 
@@ -82,8 +82,8 @@ TEST_F(StoppingCliTest, StopsOnCtrlCWhileItsPlanIsMade) {
   began_.get_future().wait();
   plan.Signal(SIGTERM);
   EXPECT_EQ(plan.Wait(), 1);
-  EXPECT_THAT(Log(), HasSubstr("stopped while waiting for the coordinator; a "
-                               "plan that the coordinator has begun"));
+  EXPECT_THAT(Log(), HasSubstr("stopped while waiting for the coordinator; if "
+                               "the coordinator has begun the plan"));
   Release();
 }
 

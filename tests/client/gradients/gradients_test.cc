@@ -122,7 +122,7 @@ TEST_F(GradientsTest, OfDifferentCountsAreAnErrorOnAllRanks) {
   for (const Json& rank : Job(3, "unlike_counts")) {
     EXPECT_EQ(rank["code"], "INVALID_ARGUMENT");
     EXPECT_THAT(rank["message"].get<std::string>(),
-                HasSubstr("the ranks have 0 to 2 gradients"));
+                HasSubstr("ranks have from 0 to 2 gradients"));
     EXPECT_EQ(rank["usable"], true);
   }
 }
@@ -145,7 +145,7 @@ TEST_F(GradientsTest, FailInTimeIfAStreamNeverEnds) {
   EXPECT_THAT(ranks[0]["message"].get<std::string>(),
               HasSubstr("the ranks did not agree in time"));
   EXPECT_THAT(ranks[1]["message"].get<std::string>(),
-              HasSubstr("enqueued in the gradients' stream"));
+              HasSubstr("the work in the gradients' stream"));
 }
 
 TEST_F(GradientsTest, FailInTimeIfARankDiesDuringTheSum) {

@@ -293,7 +293,7 @@ TEST_F(SessionTest, RefusesRanksWithDifferentOptions) {
   for (const Json& rank : ranks) {
     EXPECT_EQ(rank["code"], "INVALID_ARGUMENT") << rank.dump(2);
     EXPECT_EQ(rank["message"],
-              "rank 2 has batch=16, rank 0 has batch=8; all ranks must give "
+              "rank 2 has batch=16, rank 0 has batch=8; all ranks must have "
               "the same");
   }
 }

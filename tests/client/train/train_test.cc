@@ -279,7 +279,7 @@ TEST_F(TrainTest, FinishesItsStepWhenInterrupted) {
   EXPECT_EQ(process.Wait(), 128 + SIGINT);
   const std::string log = test::FileText(folder_ / "log");
   EXPECT_THAT(log, HasSubstr("interrupted after step"));
-  EXPECT_THAT(log, HasSubstr("--resume goes on from " + file));
+  EXPECT_THAT(log, HasSubstr("--resume continues from " + file));
   const int done =
       std::stoi(log.substr(log.find("interrupted after step") + 23));
   const std::string last = std::to_string(done + 2);

@@ -107,7 +107,7 @@ TEST(AskCoordinatorTest, PausesAfterAFailure) {
               AllOf(HasSubstr(closed.address()), HasSubstr("refused")));
   now += std::chrono::seconds(29);
   EXPECT_THAT(asker.Ask("a kind", Problem()).error().message,
-              HasSubstr("away"));
+              HasSubstr("a moment ago"));
   now += std::chrono::seconds(1);
   EXPECT_THAT(asker.Ask("a kind", Problem()).error().message,
               HasSubstr("refused"));
