@@ -43,7 +43,6 @@ std::string PlanText(const v1::Plan& plan);
 // A job as `show job` prints it.
 std::string JobText(const v1::Job& job);
 // The age of a Unix time in milliseconds, such as "3 s ago".
-// "3 s ago", from Unix milliseconds and the time now.
 std::string Ago(std::int64_t then_ms);
 
 }  // namespace ucudnn::ctl

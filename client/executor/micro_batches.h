@@ -4,7 +4,6 @@
 // Runs one kernel's division: its micro-batches one after the other, as offsets
 // into the caller's tensors, in one workspace. The result equals the undivided
 // convolution's, up to rounding:
-// convolution's, up to rounding:
 //   forward, backward_data:  each micro-batch, on its images, with the caller's
 //                            alpha and beta
 //   backward_filter:         the first micro-batch with the caller's beta; the

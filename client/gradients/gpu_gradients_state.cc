@@ -80,14 +80,14 @@ template <class Query>
 Status GpuGradients::State::Poll(const Query& query, std::string_view call,
                                  Ranks::Deadline deadline) const {
   auto pause = std::chrono::microseconds(1);
-  for (int looks = 0;; ++looks) {
+  for (int polls = 0;; ++polls) {
     const CUresult result = query();
     if (result != CUDA_ERROR_NOT_READY) return Check(result, call);
     if (std::chrono::steady_clock::now() >= deadline) {
       return Fail(Code::kDeadlineExceeded,
                   "the work in the gradients' stream did not finish in time");
     }
-    if (looks < 1000) {
+    if (polls < 1000) {
       std::this_thread::yield();
       continue;
     }

@@ -5,7 +5,6 @@
 // matched to GPUs so that no two share a GPU if that can be avoided. GPUs are
 // identified by UUID: if the launcher shows each rank only a GPU of its own,
 // two ranks' "GPU 0" differ. Pure functions.
-// rank a GPU of its own. Pure functions.
 
 #include <string>
 #include <string_view>

@@ -131,7 +131,7 @@ class Steps {
       : ranks_(ranks), options_(options), device_(device) {}
 
   Result<Agreement> Run() {
-    UCUDNN_ASSIGN_OR_RETURN(const std::vector<Hello> hellos, Meet());
+    UCUDNN_ASSIGN_OR_RETURN(const std::vector<Hello> hellos, ExchangeHellos());
     UCUDNN_RETURN_IF_ERROR(Choose());
     for (const Hello& hello : hellos) {
       agreement_.device_ids.push_back(hello.device_id);
@@ -142,7 +142,7 @@ class Steps {
 
  private:
   // Exchanges greetings and checks that all ranks want the same.
-  Result<std::vector<Hello>> Meet() {
+  Result<std::vector<Hello>> ExchangeHellos() {
     Hello mine;
     mine.host = HostName();
     mine.kind = ToString(device_.info().kind);

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The table of tests/gpu's figures, from what ucudnn_gpu_figures wrote.
+"""Prints the table of tests/gpu's figures from the output of ucudnn_gpu_figures.
 
     tests/gpu/figures.py DIR > DIR/figures.md
     tests/gpu/figures.py --kernels DIR [ROW...]
 
 DIR holds figures.json and deepbench.json; either may be missing. With --kernels
 it prints where the time goes against PyTorch's, kernel by kernel; a ROW is
-NETWORK:BATCH:PRECISION:LAYOUT, without any all are printed.
+NETWORK:BATCH:PRECISION:LAYOUT; default: all.
 """
 
 import gzip
@@ -109,7 +109,7 @@ def targets(figures):
     for f in figures:
         config = f"{f['precision']} {f['layout']}"
         peer = f["peer"]
-        # NCHW is to do with an eighth of the workspace, NHWC with as much.
+        # The target is an eighth of PyTorch's workspace for NCHW, the same for NHWC.
         part = 8 if f["layout"] == "NCHW" else 1
         limit = at(f, peer["workspace_bytes"] // part)
         time = limit["measured_us"] or limit["planned_us"]

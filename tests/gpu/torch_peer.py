@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What PyTorch needs for a network's convolutions, with cudnn.benchmark.
+"""Measures PyTorch's convolutions of a network, with cudnn.benchmark.
 
     tests/gpu/torch_peer.py [--seconds N] -o torch.json ROW...
 
@@ -8,8 +8,7 @@ each: the sum over the network's layers and three operations (no input gradient
 for the first layer) of the median time on the device, runs back to back in
 groups of about 3 ms, and the largest workspace of any: the peak of memory
 during a run less the operands and the result. Each distinct convolution is
-measured once. Rows that torch.json has already, from the same versions, are
-kept.
+measured once. Rows that torch.json already has from the same versions are kept.
 """
 
 import argparse

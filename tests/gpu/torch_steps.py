@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Whole training steps of PyTorch on cuDNN's first interface, with and without
-the preload shim.
+"""Measures whole training steps of PyTorch on cuDNN's first interface, with and
+without the preload shim.
 
     tests/gpu/torch_steps.py --shim LIBRARY -o DIR [--benchmark] [ROW...]
 
 A ROW is NETWORK:BATCH:PRECISION, torchvision's network on random images. For
-each row three processes take turns, so that all meet the same clocks: PyTorch
+each row three processes take turns, so that all run at the same clocks: PyTorch
 alone, with the shim and no limit, and with the shim under 64 MiB a convolution.
 They train the same network on the same data. Writes DIR/pytorch.json after each
 row and prints a table: the median step with its middle quartiles, the memory
@@ -93,7 +93,7 @@ def serve(benchmark):
         print(json.dumps(answer), flush=True)
 
 
-# --- The process that gives them turns.
+# --- The process that coordinates the turns.
 
 class Worker:
     def __init__(self, variant, arguments):
@@ -130,7 +130,7 @@ class Worker:
 def measure(row, workers):
     results = {}
     for variant, worker in workers.items():
-        # Others' memory and work are at rest meanwhile.
+        # The others are idle meanwhile.
         results[variant] = worker.ask("begin", row)
         results[variant]["ms"] = []
     steps = 10
@@ -138,7 +138,7 @@ def measure(row, workers):
         for variant, worker in workers.items():
             ms = worker.ask("steps", steps)["ms"]
             results[variant]["ms"] += ms[2:]  # the GPU was another's before
-        # About half a second of each a round.
+        # About half a second of each per round.
         steps = max(8, min(60, int(500 / statistics.median(ms))))
     for variant, worker in workers.items():
         results[variant].update(worker.ask("end"))

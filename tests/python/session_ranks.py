@@ -11,7 +11,7 @@ import ucudnn
 
 
 class Announced:
-    """Memory that is told of as arrays on a GPU are."""
+    """Memory that looks like a GPU array."""
 
     def __init__(self, values, form):
         self.values = values

@@ -95,7 +95,8 @@ Status ReadAdaptive(const Json& json, ProblemMeasurements* into) {
   for (const Json& row : json.at("looks")) {
     UCUDNN_ASSIGN_OR_RETURN(const BatchSize batch, BatchFrom(row));
     UCUDNN_ASSIGN_OR_RETURN(const auto limit, NotNegative(row, "limit_bytes"));
-    into->looks.insert({batch, Bytes(limit), row.at("each_below").get<bool>()});
+    into->queries.insert(
+        {batch, Bytes(limit), row.at("each_below").get<bool>()});
   }
   return {};
 }
@@ -153,10 +154,10 @@ std::string ToJsonText(const ProblemMeasurements& measurements,
     row["batch"] = point.batch.count();
     json["singles"].push_back(std::move(row));
   }
-  for (const AdaptiveLook& look : measurements.looks) {
-    json["looks"].push_back({{"batch", look.batch.count()},
-                             {"limit_bytes", look.limit.count()},
-                             {"each_below", look.each_below}});
+  for (const AdaptiveQuery& query : measurements.queries) {
+    json["looks"].push_back({{"batch", query.batch.count()},
+                             {"limit_bytes", query.limit.count()},
+                             {"each_below", query.each_below}});
   }
   for (const auto& [algorithm, error] : measurements.errors) {
     Json row = ToJson(algorithm);

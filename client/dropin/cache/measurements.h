@@ -31,12 +31,12 @@ struct MeasuredBatch {
 
 // A question to the adaptive policy: measure what plans for a mini-batch need
 // under `limit` or, if `each_below`, under every limit up to it.
-struct AdaptiveLook {
+struct AdaptiveQuery {
   BatchSize batch;
   Bytes limit;
   bool each_below = false;
 
-  friend auto operator<=>(const AdaptiveLook&, const AdaptiveLook&) = default;
+  friend auto operator<=>(const AdaptiveQuery&, const AdaptiveQuery&) = default;
 };
 
 struct ProblemMeasurements {
@@ -44,7 +44,7 @@ struct ProblemMeasurements {
   // Points measured singly, without the other algorithms of their batch size,
   // and the adaptive questions that they answer.
   std::vector<MeasuredPoint> singles;
-  std::set<AdaptiveLook> looks;
+  std::set<AdaptiveQuery> queries;
   // The error of each algorithm's result (client/dropin/planner/accuracy.h).
   std::map<Algorithm, double> errors;
 

@@ -92,7 +92,7 @@ Result<GpuShare::Segment> GpuShare::SegmentOf(
   const SegmentTable::Slot& slot = slots_.At(owner);
   if (slot.epoch != epoch()) {
     slots_.Reserve(named_.KernelsLike(kernel, tells_layers));
-    UCUDNN_RETURN_IF_ERROR(DivideAnew());
+    UCUDNN_RETURN_IF_ERROR(Redivide());
   }
   Segment segment;
   segment.plan = slot.plan;
@@ -112,7 +112,7 @@ Result<std::vector<KernelPlan>> GpuShare::Divide(Bytes total) {
   return planner_.Divide(slots_.Kernels(), total, Bench());
 }
 
-Status GpuShare::DivideAnew() {
+Status GpuShare::Redivide() {
   const std::lock_guard lock(device_mutex_);
   // Wait until no work uses the segments.
   if (const CUresult waited = libraries_.driver.CtxSynchronize();

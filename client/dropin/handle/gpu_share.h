@@ -72,7 +72,7 @@ class GpuShare {
   GpuShare(const Libraries& libraries, std::unique_ptr<Device> device,
            const DropInSettings& settings);
   LocalPlanner::Bench Bench();
-  Status DivideAnew();
+  Status Redivide();
   Result<std::vector<KernelPlan>> Divide(Bytes total);
 
   const Libraries& libraries_;

@@ -25,7 +25,6 @@ namespace ucudnn {
 // it cannot run. The device's error if it is out of memory or broken. Cost: one
 // run of `batch` images for each algorithm, and a few hundred inner products on
 // the host.
-// `batch` images each, and some hundred inner products on the host.
 Result<std::vector<double>> MeasureErrors(
     Device& device, const ConvProblem& problem, BatchSize batch,
     std::span<const Algorithm> algorithms);

@@ -37,7 +37,7 @@ std::vector<Algorithm> AlgorithmsOf(std::span<const MeasuredPoint> points) {
 
 // Few repeats, because a program waits; but long ones, because an idle GPU is
 // slow at first.
-MeasureOptions Hastily() {
+MeasureOptions QuickMeasureOptions() {
   MeasureOptions options;
   options.max_repeats = 7;
   options.target_spread = 0.02;
@@ -84,7 +84,7 @@ void Merge(ProblemMeasurements from, ProblemMeasurements* into) {
     }
   }
   for (MeasuredPoint& point : from.singles) AddSingle(std::move(point), into);
-  into->looks.merge(std::move(from.looks));
+  into->queries.merge(std::move(from.queries));
   into->errors.merge(std::move(from.errors));
 }
 
@@ -168,8 +168,8 @@ std::optional<KernelPlan> LocalPlanner::FromPlanFile(const ConvProblem& problem,
   if (best == nullptr) return std::nullopt;
   ProblemMeasurements& known = known_[problem];
   for (const MicroBatch& micro : best->micro_batches) {
-    if (!Judge(problem, micro.batch, std::span(&micro.algorithm, 1), bench,
-               &known) ||
+    if (!MeasureMissingErrors(problem, micro.batch,
+                              std::span(&micro.algorithm, 1), bench, &known) ||
         !Admits(problem, known, micro.algorithm)) {
       return std::nullopt;
     }
@@ -178,17 +178,17 @@ std::optional<KernelPlan> LocalPlanner::FromPlanFile(const ConvProblem& problem,
 }
 
 bool LocalPlanner::IsEnough(const ProblemMeasurements& known,
-                            const AdaptiveLook& need) const {
+                            const AdaptiveQuery& need) const {
   if (!IsAdaptive()) return Missing(known, need).empty();
-  return std::ranges::any_of(known.looks, [&](const AdaptiveLook& look) {
-    return look.batch == need.batch &&
-           (look.each_below ? look.limit >= need.limit
-                            : look.limit == need.limit && !need.each_below);
+  return std::ranges::any_of(known.queries, [&](const AdaptiveQuery& query) {
+    return query.batch == need.batch &&
+           (query.each_below ? query.limit >= need.limit
+                             : query.limit == need.limit && !need.each_below);
   });
 }
 
 std::vector<BatchSize> LocalPlanner::Missing(const ProblemMeasurements& known,
-                                             const AdaptiveLook& need) const {
+                                             const AdaptiveQuery& need) const {
   std::vector<BatchSize> missing;
   // Largest size first: without it, the others are useless.
   for (std::int64_t n = need.batch.count(); n > 0; --n) {
@@ -212,9 +212,11 @@ Bytes LocalPlanner::Reach(Bytes limit) const {
   return std::max(limit, options_.settings.MostWorkspace());
 }
 
-Status LocalPlanner::Judge(const ConvProblem& problem, BatchSize batch,
-                           std::span<const Algorithm> algorithms,
-                           const Bench& bench, ProblemMeasurements* known) {
+Status LocalPlanner::MeasureMissingErrors(const ConvProblem& problem,
+                                          BatchSize batch,
+                                          std::span<const Algorithm> algorithms,
+                                          const Bench& bench,
+                                          ProblemMeasurements* known) {
   std::vector<Algorithm> unknown;
   for (const Algorithm& algorithm : algorithms) {
     if (!known->errors.contains(algorithm)) unknown.push_back(algorithm);
@@ -242,7 +244,7 @@ Status LocalPlanner::Judge(const ConvProblem& problem, BatchSize batch,
 }
 
 Status LocalPlanner::AskFor(const ConvProblem& problem,
-                            const AdaptiveLook& need, const Bench& bench,
+                            const AdaptiveQuery& need, const Bench& bench,
                             ProblemMeasurements* known) {
   const BatchSize batch = need.batch;
   const auto told = options_.ask(problem);
@@ -270,8 +272,8 @@ Status LocalPlanner::AskFor(const ConvProblem& problem,
       return !Lists(*listed, point);
     });
     if (points.empty()) continue;
-    UCUDNN_RETURN_IF_ERROR(
-        Judge(problem, size, AlgorithmsOf(points), bench, known));
+    UCUDNN_RETURN_IF_ERROR(MeasureMissingErrors(
+        problem, size, AlgorithmsOf(points), bench, known));
     if (is_complete) {
       known->batches[size] = {complete->second, std::move(points)};
       continue;
@@ -288,10 +290,10 @@ void LocalPlanner::Note(const std::string& text) const {
 }
 
 Status LocalPlanner::Measure(const ConvProblem& problem,
-                             const AdaptiveLook& need, const Bench& bench,
+                             const AdaptiveQuery& need, const Bench& bench,
                              ProblemMeasurements* known) {
   UCUDNN_ASSIGN_OR_RETURN(Device * device, bench());
-  MeasureOptions measure = Hastily();
+  MeasureOptions measure = QuickMeasureOptions();
   if (IsAdaptive()) {
     return Explore(*device, problem, need, measure, bench, known);
   }
@@ -308,15 +310,15 @@ Status LocalPlanner::Measure(const ConvProblem& problem,
       }
       points = std::vector<MeasuredPoint>();
     }
-    UCUDNN_RETURN_IF_ERROR(
-        Judge(problem, size, AlgorithmsOf(*points), bench, known));
+    UCUDNN_RETURN_IF_ERROR(MeasureMissingErrors(
+        problem, size, AlgorithmsOf(*points), bench, known));
     known->batches[size] = {measure.max_workspace, *std::move(points)};
   }
   return {};
 }
 
 Status LocalPlanner::Explore(Device& device, const ConvProblem& problem,
-                             const AdaptiveLook& need,
+                             const AdaptiveQuery& need,
                              const MeasureOptions& options, const Bench& bench,
                              ProblemMeasurements* known) {
   // Hide inaccurate algorithms: plans could not use them.
@@ -324,7 +326,8 @@ Status LocalPlanner::Explore(Device& device, const ConvProblem& problem,
       device, [&](BatchSize size, std::vector<Candidate>* listed) -> Status {
         std::vector<Algorithm> algorithms;
         for (const Candidate& c : *listed) algorithms.push_back(c.algorithm);
-        UCUDNN_RETURN_IF_ERROR(Judge(problem, size, algorithms, bench, known));
+        UCUDNN_RETURN_IF_ERROR(
+            MeasureMissingErrors(problem, size, algorithms, bench, known));
         std::erase_if(*listed, [&](const Candidate& c) {
           return !Admits(problem, *known, c.algorithm);
         });
@@ -344,7 +347,7 @@ Status LocalPlanner::Explore(Device& device, const ConvProblem& problem,
                           RunCampaign(admitted, measuring, task, options,
                                       std::stop_token(), {}, {}));
   for (MeasuredPoint& point : points) AddSingle(std::move(point), known);
-  known->looks.insert(need);
+  known->queries.insert(need);
   return {};
 }
 
@@ -377,7 +380,7 @@ Result<std::vector<MeasuredPoint>> LocalPlanner::Points(
   // A total is divided again whenever a kernel becomes known, so a kernel may
   // get any part of it.
   const bool each_below = options_.settings.total_workspace > Bytes();
-  const AdaptiveLook need = {batch, limit, each_below};
+  const AdaptiveQuery need = {batch, limit, each_below};
   if (!IsEnough(known, need)) Merge(files_.Read(problem), &known);
   if (!IsEnough(known, need)) {
     UCUDNN_ASSIGN_OR_RETURN(const auto lock,
@@ -442,8 +445,8 @@ Result<MeasuredPoint> LocalPlanner::WholePoint(const ConvProblem& problem,
   MeasureBench measuring(*device);
   UCUDNN_ASSIGN_OR_RETURN(
       MeasuredPoint point,
-      measuring.MeasureAlgorithm(problem, batch, *candidate, Hastily(), {},
-                                 std::stop_token()));
+      measuring.MeasureAlgorithm(problem, batch, *candidate,
+                                 QuickMeasureOptions(), {}, std::stop_token()));
   AddSingle(point, &known);
   (void)files_.Write(problem, known);
   return point;

@@ -104,18 +104,18 @@ class LocalPlanner {
                                    const Algorithm& algorithm,
                                    const Bench& bench);
   // Gets missing measurements from others, if they have them.
-  Status AskFor(const ConvProblem& problem, const AdaptiveLook& need,
+  Status AskFor(const ConvProblem& problem, const AdaptiveQuery& need,
                 const Bench& bench, ProblemMeasurements* known);
-  Status Measure(const ConvProblem& problem, const AdaptiveLook& need,
+  Status Measure(const ConvProblem& problem, const AdaptiveQuery& need,
                  const Bench& bench, ProblemMeasurements* known);
   // Measures by the adaptive policy, as agents do (campaign/campaign.h).
   Status Explore(Device& device, const ConvProblem& problem,
-                 const AdaptiveLook& need, const MeasureOptions& options,
+                 const AdaptiveQuery& need, const MeasureOptions& options,
                  const Bench& bench, ProblemMeasurements* known);
   // Measures the missing errors of `algorithms`.
-  Status Judge(const ConvProblem& problem, BatchSize batch,
-               std::span<const Algorithm> algorithms, const Bench& bench,
-               ProblemMeasurements* known);
+  Status MeasureMissingErrors(const ConvProblem& problem, BatchSize batch,
+                              std::span<const Algorithm> algorithms,
+                              const Bench& bench, ProblemMeasurements* known);
   void Note(const std::string& text) const;  // printed if verbose
 
   bool IsAdaptive() const {
@@ -127,9 +127,9 @@ class LocalPlanner {
                                             const ProblemMeasurements& known,
                                             BatchSize batch) const;
   bool IsEnough(const ProblemMeasurements& known,
-                const AdaptiveLook& need) const;
+                const AdaptiveQuery& need) const;
   std::vector<BatchSize> Missing(const ProblemMeasurements& known,
-                                 const AdaptiveLook& need) const;
+                                 const AdaptiveQuery& need) const;
   bool IsComplete(const ProblemMeasurements& known, BatchSize size,
                   Bytes limit) const;
   // The workspace to measure up to for plans within `limit`: at least the

@@ -45,8 +45,9 @@
 // Later calls neither allocate nor lock to find the plan.
 //
 // Convolutions that ucudnn does not divide run as cuDNN alone runs them:
-// unpacked tensors, flipped filters, double or integer data, and convolutions
-// first met while their stream is being captured.
+// unpacked tensors, flipped filters, double or integer data. So do convolutions
+// on a stream that is being captured, unless they were planned before and bring
+// their own workspace.
 //
 // Results differ from cuDNN's only by rounding: alpha and beta are applied
 // exactly, and filter gradients are summed in another order. Every error is a

@@ -86,9 +86,11 @@ int ucudnn_solve_assign(const char* times, size_t times_size,
 /* Assigns offsets in one pool to buffers of known lifetimes, so that no two
  * buffers that are live at once overlap. `buffers` is CSV with the columns id,
  * lower, upper and size; a buffer is live in [lower, upper). `request` may have
- *   capacity_bytes  accept any pool of at most this size; otherwise the
- * smallest pool is sought time_limit_s    return the best answer so far after
- * this time; default: 60 Answer:
+ *   capacity_bytes  accept any pool of at most this size; default: find the
+ *                   smallest pool
+ *   time_limit_s    return the best answer so far after this time; default: 60
+ *
+ * Answer:
  * {"load":...,"pool":...,"lower_bound":...,"proven":true,
  *  "buffers":[{"id":"0","offset":0}]}. Since version 1.1. */
 int ucudnn_solve_allocation(const char* buffers, size_t buffers_size,

@@ -24,13 +24,12 @@
  * Functions that can fail return a status: UCUDNN_OK, or a code numbered as
  * gRPC's. Nothing throws, exits, aborts or waits without a bound. A null
  * pointer where an object is needed is UCUDNN_INVALID_ARGUMENT; a function that
- * returns no status returns 0, "" or null for it.
+ * returns no status then returns 0, "" or null (ucudnn_session_rank: -1).
  *
  * Returned texts are UTF-8. They belong to the object that returned them and
  * are valid until it changes (ucudnn_session_refresh) or ends.
  *
- * An object is used by one thread at a time; different objects are
- * independent.
+ * An object is used by one thread at a time.
  */
 #ifndef UCUDNN_UCUDNN_H_
 #define UCUDNN_UCUDNN_H_
@@ -67,8 +66,7 @@ enum {
   UCUDNN_OUT_OF_RANGE = 11,
   UCUDNN_UNIMPLEMENTED = 12, /* not supported by this build or device */
   UCUDNN_INTERNAL = 13,      /* a bug in the library */
-  UCUDNN_UNAVAILABLE =
-      14, /* MPI failed, or an earlier call broke the session */
+  UCUDNN_UNAVAILABLE = 14, /* MPI failed, or a call before broke the session */
   UCUDNN_DATA_LOSS = 15,
   UCUDNN_UNAUTHENTICATED = 16
 };

@@ -27,7 +27,7 @@ ProblemMeasurements Measurements() {
   m.batches[BatchSize(1)] = {1_GiB, {}};
   m.singles = {
       {BatchSize(3), gemm, 2_MiB, Nanoseconds(321), Nanoseconds(1), 1}};
-  m.looks = {{BatchSize(4), 64_MiB, false}, {BatchSize(4), 1_GiB, true}};
+  m.queries = {{BatchSize(4), 64_MiB, false}, {BatchSize(4), 1_GiB, true}};
   m.errors[fft] = 2.5e-7;
   m.errors[gemm] = std::numeric_limits<double>::infinity();
   return m;
