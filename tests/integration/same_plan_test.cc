@@ -22,7 +22,7 @@ constexpr const char* kKind = "NVIDIA H200/132u/139GiB/cudnn-9.19";
 // for the planner not to trust every division.
 std::string NoisyAlexNet(double noise) {
   std::istringstream rows(
-      FileText(UCUDNN_TEST_DATA "/h200/alexnet_b256_pow2.csv"));
+      FileText(test::DataPath("h200/alexnet_b256_pow2.csv")));
   std::string csv;
   std::string row;
   std::getline(rows, row);
@@ -64,7 +64,7 @@ class SamePlanTest : public ::testing::TestWithParam<std::string> {
     std::ofstream(folder_ / "measured.csv") << NoisyAlexNet(0.4);
     // Of the geometry that was measured; the data gradient of conv1 too.
     std::istringstream layers(
-        FileText(UCUDNN_TEST_DATA "/networks/alexnet_owt.csv"));
+        FileText(test::DataPath("networks/alexnet_owt.csv")));
     std::ofstream network(folder_ / "alexnet.csv");
     std::string layer;
     for (std::string more = ",transposed,needs_input_gradient";
@@ -93,10 +93,11 @@ class SamePlanTest : public ::testing::TestWithParam<std::string> {
   }
 
   json SolvedFrom(const std::string& file) const {
-    const Finished solved = test::Run(
-        {UCUDNN_BIN_DIR "/ucudnn", "solve", "wr", "--profile", folder_ / file,
-         "--batch", "256", "--workspace-limit", "64MiB", "--batch-policy",
-         "powerOfTwo", "--precision", GetParam(), "-o", "json"});
+    const Finished solved =
+        test::Run({test::ProgramPath("ucudnn"), "solve", "wr", "--profile",
+                   folder_ / file, "--batch", "256", "--workspace-limit",
+                   "64MiB", "--batch-policy", "powerOfTwo", "--precision",
+                   GetParam(), "-o", "json"});
     EXPECT_EQ(solved.status, 0) << solved.err;
     const json plan = json::parse(solved.out, nullptr, false);
     return plan.is_discarded() ? json() : EssenceOf(plan);
@@ -118,7 +119,7 @@ class SamePlanTest : public ::testing::TestWithParam<std::string> {
                    folder_ / "rewritten.csv.gz", GetParam()},
                   {{"PYTHONPATH", UCUDNN_PYTHON_PACKAGE},
                    {"PYTHONDONTWRITEBYTECODE", "1"},
-                   {"UCUDNN_LIBRARY", UCUDNN_BIN_DIR "/../lib"}});
+                   {"UCUDNN_LIBRARY", test::LibraryPath("")}});
     EXPECT_EQ(solved.status, 0) << solved.err;
     const json plan = json::parse(solved.out, nullptr, false);
     return plan.is_discarded() ? json() : EssenceOf(plan);
@@ -167,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, SamePlanTest,
 TEST(ImportTest, SaysWhatAProfileLacks) {
   Cluster cluster;
   cluster.StartCoordinator();
-  const std::string measured = UCUDNN_TEST_DATA "/h200/alexnet_b256_pow2.csv";
+  const std::string measured = test::DataPath("h200/alexnet_b256_pow2.csv");
   Finished refused = cluster.Ucudnn({"profiles", "import", measured});
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.err, HasSubstr("--kind"));
@@ -177,7 +178,7 @@ TEST(ImportTest, SaysWhatAProfileLacks) {
   EXPECT_THAT(refused.err, HasSubstr("--network"));
   refused =
       cluster.Ucudnn({"profiles", "import", measured, "--kind", kKind,
-                      "--network", UCUDNN_TEST_DATA "/networks/resnet18.csv"});
+                      "--network", test::DataPath("networks/resnet18.csv")});
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.err, HasSubstr("network 'resnet18' has no layer"));
 }
