@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "tests/integration/cluster.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn::test {
 namespace {
