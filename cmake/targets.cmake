@@ -130,6 +130,9 @@ endfunction()
 
 # The program of the A_* arguments of the caller.
 function(ucudnn_test_program_ PROGRAM)
+  if(A_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "tests of ${PROGRAM}: unknown: ${A_UNPARSED_ARGUMENTS}")
+  endif()
   if(NOT TARGET ${PROGRAM})
     add_executable(${PROGRAM})
     target_link_libraries(${PROGRAM} PRIVATE ucudnn_test_main)

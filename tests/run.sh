@@ -20,7 +20,7 @@ run_suite() {
   local preset=$1 target=$2
   shift 2
   echo "== $preset"
-  cmake --preset "$preset" -DUCUDNN_WERROR=ON
+  cmake --preset "$preset"
   cmake --build --preset "$preset" -t "$target"
   ctest --preset "$preset" -j "$(nproc)" "$@" 2>&1 | tee -a "$log"
 }
@@ -36,6 +36,7 @@ summarize() {
 }
 trap summarize EXIT
 
+cmake --preset dev -DUCUDNN_WERROR=ON
 run_suite dev all
 run_suite asan unit_tests -L unit
 run_suite tsan thread_tests -L threads

@@ -182,7 +182,7 @@ TEST(CallTest, LeavesToCudnnWhatWeDoNotDivide) {
   refused([](Conv2& c) { c.w.format = CUDNN_TENSOR_NCHW_VECT_C; },
           "vectorised");
   refused([](Conv2& c) { c.SetType(CUDNN_DATA_DOUBLE); }, "together");
-  refused([](Conv2& c) { c.y.type = CUDNN_DATA_HALF; }, "unlike");
+  refused([](Conv2& c) { c.y.type = CUDNN_DATA_HALF; }, "different types");
   refused([](Conv2& c) { c.y.dims[2] = 26; }, "not packed");
   refused([](Conv2& c) { c.y.dims[0] = 3; }, "not packed");
   refused([](Conv2& c) { c.w.dims[1] = 96; }, "channels");

@@ -103,7 +103,7 @@ TEST(PreloadTest, TakesNoWorkspaceFromAProgramThatNamesNoLimit) {
       test::Run({test::ProgramPath("shim_program")}, environment).out;
   EXPECT_THAT(alone, StartsWith("workspace 134217728 status 0 runs 1 sum "));
   auto preloaded = environment;
-  preloaded["LD_PRELOAD"] = test::LibraryPath("libucudnn_preload.so");
+  preloaded["LD_PRELOAD"] = kPreload;
   preloaded["UCUDNN_VERBOSE"] = "1";
   const auto run = test::Run({test::ProgramPath("shim_program")}, preloaded);
   EXPECT_EQ(run.out, alone);

@@ -354,7 +354,7 @@ TEST(LocalPlannerTest, SaysWhyThePlanFileIsNotUsed) {
   options.settings.plan_file = folder / "plan.json";
   LocalPlanner planner(options);
   EXPECT_THAT(planner.plan_file_problem(),
-              AllOf(HasSubstr("plan.json"), HasSubstr("not a plan")));
+              AllOf(HasSubstr("plan.json"), HasSubstr("an object is accepted")));
   Bench bench;
   EXPECT_TRUE(planner.Plan(Problem(), BatchSize(2), 64_MiB, bench.Get()));
 }

@@ -24,7 +24,7 @@ TEST(GrpcCallTest, RefusesPeersThatDoNotSpeakHttp2) {
       {std::string("\0\0\4", 3), "closed"},
       // Data of another stream; padding longer than its frame; a compressed
       // message; a message of 4 GiB; a short GOAWAY.
-      {std::string("\0\0\1\0\0\0\0\0\3x", 10), "no call"},
+      {std::string("\0\0\1\0\0\0\0\0\3x", 10), "unknown stream"},
       {std::string("\0\0\1\0\x8\0\0\0\1\x5", 10), "padding"},
       {std::string("\0\0\5\0\0\0\0\0\1\1\0\0\0\1", 14), "compressed"},
       {std::string("\0\0\5\0\0\0\0\0\1\0\xff\xff\xff\xff", 14), "16 MiB"},
