@@ -50,7 +50,7 @@ struct AgentOptions {
 // its leases and returns. Nothing interrupts a run on a device: one that takes
 // longer than `stop_grace` delays the return, but not the release of the
 // leases, and a process that is about to end does not wait for it
-// (docs/adr/0024). A device that breaks is reported as lost, with the reason,
+// (docs/adr/0020). A device that breaks is reported as lost, with the reason,
 // and no longer used; the others continue. kFailedPrecondition if there is no
 // device; kDataLoss, at once, when the last one broke: a new process may be
 // able to use them.

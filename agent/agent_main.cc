@@ -120,7 +120,7 @@ Status Run(Options options) {
   worker.request_stop();
   if (!ended(kStopWithin)) {
     // A run that we cannot interrupt ends with the process; its lease has been
-    // given back or expires (docs/adr/0024).
+    // given back or expires (docs/adr/0020).
     spdlog::warn("event=run_abandoned");
     spdlog::default_logger()->flush();
     std::_Exit(0);

@@ -32,7 +32,7 @@ struct JobRequest {
   Layout layout = Layout::kNchw;
 
   // What each kernel may use. A job's kernels run one after another in one
-  // arena, so each may use all of a total (docs/adr/0026).
+  // arena, so each may use all of a total (docs/adr/0022).
   Bytes KernelLimit() const {
     return total_workspace > Bytes(0) ? total_workspace : workspace_limit;
   }

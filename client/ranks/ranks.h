@@ -8,7 +8,7 @@
 // collective while others are still in this one. Used by one thread at a time.
 //
 // Uses only nonblocking MPI calls, tested until the deadline; a lost rank is
-// noticed by its silence (docs/adr/0008).
+// noticed by its silence (docs/adr/0007).
 
 #include <mpi.h>
 

@@ -14,7 +14,7 @@
 // group, since even one image may take it half a minute.
 //
 // Runs do not find their operands in the device's cache, since micro-batches of
-// a job rarely do (device/measure/operand_ring.h, docs/adr/0020).
+// a job rarely do (device/measure/operand_ring.h, docs/adr/0016).
 
 #include <cstdint>
 #include <functional>

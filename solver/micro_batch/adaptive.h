@@ -51,7 +51,7 @@ struct AdaptiveRequest {
   BatchSize batch;            // the mini-batch
   std::vector<Bytes> limits;  // those of interest
   // How far below its neighbours' line a time may lie. H200: FP32 times of
-  // AlexNet do by more in 1 % of cases (docs/adr/0006-adaptive-batch-sizes).
+  // AlexNet do by more in 1 % of cases (docs/adr/0005-adaptive-batch-sizes).
   double optimism = 0.15;
   double tolerance = 0.005;
   // What has fewer repeats than these was only looked at.

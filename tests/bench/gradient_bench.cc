@@ -8,7 +8,7 @@
 //   mpirun -n 2 gradient_bench [FLOATS [ROUNDS]]
 //
 // The blocking reduction, which does not scale, may wait for ever (docs/adr/
-// 0008) and is here to compare with.
+// 0007) and is here to compare with.
 
 #include <fmt/format.h>
 #include <mpi.h>

@@ -2,7 +2,7 @@
 #define UCUDNN_CLIENT_DROPIN_WIRE_GRPC_CALL_H_
 
 // One unary gRPC call without the gRPC library, which must not be loaded into a
-// user's process (docs/adr/0014): as much of HTTP/2 as one call on a fresh
+// user's process (docs/adr/0013): as much of HTTP/2 as one call on a fresh
 // connection without TLS needs.
 
 #include <string>
