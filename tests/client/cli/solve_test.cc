@@ -350,7 +350,7 @@ TEST(SolveCliTest, ExitsWith2IfAFileIsTooLongOrBroken) {
   std::filesystem::resize_file(folder / "p.csv", (std::size_t{1} << 30) + 1);
   std::ofstream(folder / "p.csv.gz", std::ios::binary) << "\x1F\x8B\x08 no";
   for (const auto& [file, why] :
-       {std::pair("p.csv", "more than 1GiB"), std::pair("p.csv.gz", "gzip")}) {
+       {std::pair("p.csv", "larger than 1GiB"), std::pair("p.csv.gz", "gzip")}) {
     const Finished run = Solve("wr", {"--profile", folder / file, "--batch",
                                       "2", "--workspace-limit", "64MiB"});
     EXPECT_EQ(run.status, 2);
