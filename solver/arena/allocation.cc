@@ -163,23 +163,30 @@ void Ask(std::int64_t target, const Effort& effort, std::int64_t max_steps,
 // length, so that no time is lost where one rule fails and another does not.
 void Improve(std::span<const Block> blocks, std::int64_t enough,
              const Limits& limits, Known* known) {
-  PlacementSearch search(blocks);
-  if (!search.within_reach()) return;
-  const auto done = [&] {
-    return known->best.pool <= std::max(enough, known->lower_bound) ||
-           (enough > 0 && known->lower_bound > enough) ||
-           search.nodes() >= limits.max_nodes || limits.stop.stop_requested();
-  };
+  // What is learnt between the bound and the best misleads at the bound.
+  PlacementSearch at_bound(blocks);
+  if (!at_bound.within_reach()) return;
+  PlacementSearch between(blocks);
   for (std::int64_t steps = 2 * std::ssize(blocks) + 64;; steps *= 2) {
     for (const Effort& effort : kEfforts) {
-      // The bound, what halves the gap, and what proves the best.
-      for (const int part : {0, 1, 2}) {
-        if (done()) return;
-        if (part > 0 && enough > 0) break;
+      for (const int quarter : {0, 2, 3, 4}) {
+        PlacementSearch& search = quarter == 0 ? at_bound : between;
+        const PlacementSearch& other = quarter == 0 ? between : at_bound;
+        if (known->best.pool <= std::max(enough, known->lower_bound) ||
+            (enough > 0 && known->lower_bound > enough) ||
+            search.nodes() + other.nodes() >= limits.max_nodes ||
+            limits.stop.stop_requested()) {
+          return;
+        }
+        if (enough > 0) {
+          Ask(enough, effort, steps, limits, &search, known);
+          break;
+        }
         const std::int64_t gap = known->best.pool - 1 - known->lower_bound;
         const std::int64_t target =
-            enough > 0 ? enough : known->lower_bound + gap * part / 2;
-        Ask(target, effort, steps, limits, &search, known);
+            known->lower_bound + gap / 4 * quarter + gap % 4 * quarter / 4;
+        Ask(target, effort, steps,
+            {limits.max_nodes - other.nodes(), limits.stop}, &search, known);
       }
     }
   }

@@ -25,7 +25,7 @@ def test_says_where_it_looked(monkeypatch):
     with pytest.raises(ucudnn.LibraryNotFound, match="/nowhere/libucudnn"):
         library.load(NAME)
     monkeypatch.delenv("UCUDNN_LIBRARY")
-    with pytest.raises(ucudnn.LibraryNotFound, match="UCUDNN_LIBRARY may name"):
+    with pytest.raises(ucudnn.LibraryNotFound, match="set UCUDNN_LIBRARY to"):
         library.load("libucudnn_none.so.1")
 
 

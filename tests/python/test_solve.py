@@ -107,7 +107,7 @@ def test_errors_say_what_would_do():
         ucudnn.solve_wr(ALEXNET, 256, "64MiB")
     with pytest.raises(ucudnn.InvalidArgument, match="batch: 0; .* from 1"):
         ucudnn.solve_wr(ALEXNET, 0, "64MiB")
-    with pytest.raises(ucudnn.InvalidArgument, match="'64 miB' is no size"):
+    with pytest.raises(ucudnn.InvalidArgument, match="'64 miB' is not a size"):
         ucudnn.solve_wr(ALEXNET, 256, "64 miB")
     with pytest.raises(ucudnn.InvalidArgument, match="'lare'.*there are.*layer"):
         ucudnn.solve_wr(ALEXNET, 256, "64MiB", lare="conv2")

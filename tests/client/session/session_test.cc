@@ -232,8 +232,9 @@ TEST_F(SessionTest, UsesTheCachedPlanOnceTheCoordinatorIsAway) {
   }
   const auto third = Job(2, {"ask_ms=300"}, {address});
   EXPECT_EQ(third[1]["source"], "undivided");
-  EXPECT_THAT(third[1]["reason"].get<std::string>(),
-              AllOf(HasSubstr("cached plan: "), HasSubstr("request is missing")));
+  EXPECT_THAT(
+      third[1]["reason"].get<std::string>(),
+      AllOf(HasSubstr("cached plan: "), HasSubstr("request is missing")));
 }
 
 TEST_F(SessionTest, PrefersThePlanFile) {
