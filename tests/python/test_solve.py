@@ -109,7 +109,7 @@ def test_errors_say_what_would_do():
         ucudnn.solve_wr(ALEXNET, 0, "64MiB")
     with pytest.raises(ucudnn.InvalidArgument, match="'64 miB' is not a size"):
         ucudnn.solve_wr(ALEXNET, 256, "64 miB")
-    with pytest.raises(ucudnn.InvalidArgument, match="'lare'.*there are.*layer"):
+    with pytest.raises(ucudnn.InvalidArgument, match="'lare'.*accepted: .*layer"):
         ucudnn.solve_wr(ALEXNET, 256, "64MiB", lare="conv2")
     with pytest.raises(ucudnn.InvalidArgument, match="powerOf2") as bad:
         ucudnn.solve_wr(ALEXNET, 256, "64MiB", batch_policy="powerOf2")
