@@ -91,8 +91,8 @@ Result<TrainingGraph> ReadGraph(const MemoryOptions& options,
   return built;
 }
 
-// Sets the graph's times from the profile. If that has several networks and none
-// is selected, from the network named like the model file.
+// Sets the graph's times from the profile. If that has several networks and
+// none is selected, from the network named like the model file.
 Status SetCosts(const MemoryOptions& options, TrainingGraph* graph) {
   UCUDNN_ASSIGN_OR_RETURN(const std::string text,
                           OfInput(ReadFile(options.profile, 1_GiB)));
