@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
+#include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "base/files/file.h"
@@ -20,6 +19,7 @@
 #include "base/training/task_times.h"
 #include "client/cli/profile_options.h"
 #include "client/cli/solve.h"
+#include "client/solve/time_limit.h"
 #include "solver/memory/bounds.h"
 #include "solver/memory/policies.h"
 #include "solver/memory/summary.h"
@@ -118,25 +118,6 @@ Status SetCosts(const MemoryOptions& options, TrainingGraph* graph) {
   SetTaskCosts(times, graph);
   return {};
 }
-
-// Requests a stop after a time, unless destroyed before.
-class StopAfter {
- public:
-  explicit StopAfter(double seconds)
-      : thread_([this, seconds](const std::stop_token& over) {
-          std::unique_lock lock(mutex_);
-          done_.wait_for(lock, over, std::chrono::duration<double>(seconds),
-                         [] { return false; });
-          stop_.request_stop();
-        }) {}
-  std::stop_token token() const { return stop_.get_token(); }
-
- private:
-  std::stop_source stop_;
-  std::mutex mutex_;
-  std::condition_variable_any done_;
-  std::jthread thread_;
-};
 
 std::string Share(Nanoseconds part, Nanoseconds whole) {
   if (whole.count() == 0) return "-";
@@ -267,7 +248,8 @@ Status Run(const MemoryOptions& options) {
   request.budget = options.budget > Bytes(0) ? options.budget : device.memory;
   if (options.static_allocator) request.allocator = MemoryAllocator::kStatic;
   if (options.sub_batch > 0) request.sub_batch = BatchSize(options.sub_batch);
-  const StopAfter timer(options.time_limit);
+  const TimeLimit timer(std::chrono::milliseconds(
+      static_cast<std::int64_t>(std::ceil(options.time_limit * 1000))));
   request.stop = timer.token();
 
   std::vector<Tried> tried;
