@@ -9,6 +9,7 @@
 #include "solver/check/memory_plan.h"
 #include "solver/check/validate.h"
 #include "solver/memory/bounds.h"
+#include "solver/memory/hmms.h"
 #include "solver/memory/vdnn.h"
 
 namespace ucudnn {
@@ -69,6 +70,8 @@ const std::vector<MemoryPolicy>& MemoryPolicies() {
        Vdnn<Offload::kConv, kM, false>, false},
       {"vdnn-ext-conv-p", "vdnn-conv-p without synchronising",
        Vdnn<Offload::kConv, kP, false>, false},
+      {"hmms", "offload what the link can move without any task waiting",
+       PlanHmms},
   };
   return kPolicies;
 }
