@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/onnx/network_file.h"
+#include "base/text.h"
 #include "client/config/coordinators.h"
 #include "client/ranks/device_match.h"
 
@@ -134,7 +135,7 @@ Status SetOption(Options* options, std::string_view name,
     known += (known.empty() ? "" : ", ") + std::string(option.name);
   }
   return Fail(Code::kInvalidArgument, "unknown option '{}'; accepted: {}",
-              name.substr(0, 80), known);
+              Excerpt(name), known);
 }
 
 }  // namespace ucudnn::c_api

@@ -63,17 +63,21 @@ struct ucudnn_session {
 
 namespace {
 
-// Copies as much of `value` as the caller's version of the structure can hold.
+// Fills the caller's version of the structure, which may be shorter or longer
+// than ours, by the rule in ucudnn/ucudnn.h.
 template <class T>
 Status Fill(const T& value, T* out, const char* what) {
-  const size_t size = out->struct_size;
-  if (size < sizeof(size_t) || size > 4096) {
+  const size_t theirs = out->struct_size;
+  constexpr size_t kMost = 4096;  // larger than any version will be
+  if (theirs < sizeof(size_t) || theirs > kMost) {
     return Fail(Code::kInvalidArgument,
-                "{}.struct_size is {}; set it to sizeof({}) first", what, size,
-                what);
+                "{}.struct_size is {}; set it to sizeof({}) first", what,
+                theirs, what);
   }
-  std::memcpy(out, &value, std::min(size, sizeof(T)));
-  out->struct_size = size;
+  const size_t filled = std::min(theirs, sizeof(T));
+  std::memset(out, 0, theirs);
+  std::memcpy(out, &value, filled);
+  out->struct_size = filled;
   return {};
 }
 
@@ -302,8 +306,9 @@ int ucudnn_session_refresh(ucudnn_session* session, int* changed) {
 
 int ucudnn_session_active_comm_f(ucudnn_session* session, MPI_Fint* comm) {
   return Call(session, [&](ucudnn::Session& s) -> Status {
-    if (comm == nullptr) return IsNull("comm");
+    // Even without a place for the result, the other ranks wait for this one.
     UCUDNN_ASSIGN_OR_RETURN(const MPI_Comm active, s.ActiveComm());
+    if (comm == nullptr) return IsNull("comm");
     *comm = MPI_Comm_c2f(active);
     return {};
   });
@@ -326,9 +331,11 @@ int ucudnn_session_allreduce_device(ucudnn_session* session, void* gradients,
       return s.AllReduceGradients(
           std::span(static_cast<double*>(gradients), count), stream);
     }
-    return Fail(Code::kInvalidArgument,
-                "type is {}; UCUDNN_FLOAT32 and UCUDNN_FLOAT64 are accepted",
-                type);
+    return s.RefuseGradients(
+        {Code::kInvalidArgument,
+         fmt::format(
+             "type is {}; UCUDNN_FLOAT32 and UCUDNN_FLOAT64 are accepted",
+             type)});
   });
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "client/gradients/all_reduce.h"
+#include "client/gradients/gradient_sum.h"
 #include "client/ranks/ranks.h"
 #include "client/session/agreement.h"
 #include "client/session/config.h"
@@ -178,6 +179,11 @@ Status Session::AllReduceGradients(std::span<float> gradients, void* stream) {
 
 Status Session::AllReduceGradients(std::span<double> gradients, void* stream) {
   return reducer_->Sum(gradients, weight(), stream, Soon());
+}
+
+Status Session::RefuseGradients(Error error) {
+  return ScaleAndSum<float>(*ranks_, {}, weight(), Soon(),
+                            tl::unexpected<Error>(std::move(error)));
 }
 
 Result<MPI_Comm> Session::ActiveComm() {

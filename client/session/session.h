@@ -186,6 +186,10 @@ class Session {
   Status AllReduceGradients(std::span<float> gradients, void* stream = nullptr);
   Status AllReduceGradients(std::span<double> gradients,
                             void* stream = nullptr);
+  // Collective with the other ranks' AllReduceGradients: takes part with
+  // `error` in place of gradients, so that all ranks return it instead of
+  // waiting for this one.
+  Status RefuseGradients(Error error);
 
   // Collective: the communicator of the ranks that have images, in rank order;
   // MPI_COMM_NULL on the others. Created on first request, and again after

@@ -204,9 +204,17 @@ typedef struct ucudnn_micro_batch {
 } ucudnn_micro_batch;
 
 UCUDNN_API size_t ucudnn_session_kernels(const ucudnn_session* session);
-/* Fills `*kernel`, whose struct_size the caller has set. Its texts belong to
- * the session. UCUDNN_INVALID_ARGUMENT if struct_size is not set,
- * UCUDNN_OUT_OF_RANGE if there is no such kernel or micro-batch. */
+/* Fills `*kernel`, whose struct_size the caller sets to sizeof(ucudnn_kernel)
+ * before each call. Its texts belong to the session. UCUDNN_INVALID_ARGUMENT if
+ * struct_size is not set, UCUDNN_OUT_OF_RANGE if there is no such kernel or
+ * micro-batch.
+ *
+ * Later versions append fields to these structures. A library fills only the
+ * fields that the caller's structure has room for; a caller built for a newer
+ * library finds the fields that this one does not know set to zero. On return,
+ * struct_size is the number of bytes filled, so
+ *   offsetof(ucudnn_kernel, FIELD) < kernel.struct_size
+ * says whether the library knows FIELD. */
 UCUDNN_API int ucudnn_session_kernel(const ucudnn_session* session,
                                      size_t index, ucudnn_kernel* kernel);
 UCUDNN_API int ucudnn_session_micro_batch(const ucudnn_session* session,
@@ -240,8 +248,9 @@ enum { UCUDNN_FLOAT32 = 0, UCUDNN_FLOAT64 = 1 };
  * that it waits for, is awaited first.
  *
  * Returns within agree_within_ms. UCUDNN_INVALID_ARGUMENT on all ranks if
- * counts or types differ; otherwise errors as ucudnn_session_refresh, and
- * errors of the GPU. After an error the arrays hold no usable values. */
+ * counts or types differ, or if one rank's type is unknown; otherwise errors as
+ * ucudnn_session_refresh, and errors of the GPU. After an error the arrays hold
+ * no usable values. */
 UCUDNN_API int ucudnn_session_allreduce(ucudnn_session* session,
                                         void* gradients, size_t count,
                                         int type);
