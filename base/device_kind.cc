@@ -3,6 +3,8 @@
 #include <array>
 #include <limits>
 
+#include "base/text.h"
+
 namespace ucudnn {
 
 std::string ToString(const DeviceKind& kind) {
@@ -36,7 +38,7 @@ Result<DeviceKind> ParseDeviceKind(std::string_view text) {
     return Fail(Code::kInvalidArgument,
                 "'{}' is not a device kind; one looks like "
                 "'NVIDIA H200/132u/139GiB/cudnn-9.19'",
-                text.substr(0, 200));
+                Excerpt(text, 200));
   }
   return kind;
 }

@@ -10,6 +10,7 @@
 
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
+#include "base/text.h"
 #include "coordinator/content.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/page.h"
@@ -43,7 +44,7 @@ Status CheckName(const std::string& name) {
   return Fail(Code::kInvalidArgument,
               "'{}' is not a name; 1 to {} letters, digits, '.', '_' and '-' "
               "are accepted",
-              name.substr(0, 64), kMaxNameLength);
+              Excerpt(name), kMaxNameLength);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "base/text.h"
 #include "base/units.h"
 
 namespace ucudnn {
@@ -62,7 +63,7 @@ tl::unexpected<Error> Bad(const std::string& path, const Json& value,
                           std::string_view accepted) {
   return Fail(
       Code::kInvalidArgument, "{}: {} is given; {} is accepted", path,
-      value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 64),
+      Excerpt(value.dump(-1, ' ', false, Json::error_handler_t::replace)),
       accepted);
 }
 
@@ -159,7 +160,7 @@ Status Fill(const std::string& path, const Json& json, Message* message) {
     const std::string at = path.empty() ? key : path + "." + key;
     if (field == nullptr) {
       return Fail(Code::kInvalidArgument, "{}: no such field; accepted are {}",
-                  at.substr(0, 200), known);
+                  Excerpt(at, 200), known);
     }
     if (value.is_null()) continue;
     if (!field->is_repeated()) {

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/text.h"
 #include "base/units.h"
 
 namespace ucudnn {
@@ -118,7 +119,7 @@ Result<DeviceRequest> ParseDeviceRequest(std::string_view text) {
   return Fail(Code::kInvalidArgument,
               "device is '{}'; auto, gpu:N, a GPU's UUID, cpu and cpu:THREADS "
               "are accepted",
-              text.substr(0, 80));
+              Excerpt(text, 80));
 }
 
 Result<std::vector<DeviceChoice>> ChooseDevices(

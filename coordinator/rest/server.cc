@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/text.h"
 #include "base/units.h"
 #include "proto/json.h"
 
@@ -92,7 +93,7 @@ Result<v1::ListRequest> ParseList(const httplib::Request& http) {
     } else {
       return Fail(Code::kInvalidArgument,
                   "{}: no such parameter; accepted are limit, after, kind",
-                  key.substr(0, 64));
+                  Excerpt(key));
     }
   }
   return request;
@@ -117,7 +118,7 @@ class HttpServer final : public RestServer {
               response.status == 404 ? Code::kNotFound : Code::kInvalidArgument;
           const int status = response.status;
           ReplyError({code, fmt::format("{} {} is not served", request.method,
-                                        request.path.substr(0, 200))},
+                                        Excerpt(request.path, 200))},
                      &response);
           response.status = status;
         });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/text.h"
 #include "coordinator/store/sql_store.h"
 
 namespace ucudnn {
@@ -56,7 +57,7 @@ Result<std::vector<Nanoseconds>> TimesOf(std::string_view text) {
         std::from_chars(text.data(), text.data() + text.size(), ns);
     if (read.ec != std::errc()) {
       return Fail(Code::kDataLoss, "'{}' is no time of a step",
-                  text.substr(0, 40));
+                  Excerpt(text, 40));
     }
     times.emplace_back(ns);
     text.remove_prefix(static_cast<std::size_t>(read.ptr - text.data()));

@@ -1,5 +1,6 @@
 #include "coordinator/store/sql_store.h"
 
+#include "base/text.h"
 #include "coordinator/store/migrations.h"
 
 namespace ucudnn {
@@ -10,8 +11,8 @@ Status CheckKey(std::string_view what, std::string_view key) {
   }
   if (key.size() > kMaxKeyBytes) {
     return Fail(Code::kInvalidArgument,
-                "{} '{}...' is {} bytes long; at most {} are accepted", what,
-                key.substr(0, 40), key.size(), kMaxKeyBytes);
+                "{} '{}' is {} bytes long; at most {} are accepted", what,
+                Excerpt(key, 40), key.size(), kMaxKeyBytes);
   }
   return {};
 }

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "base/text.h"
 #include "device/cudnn/convolutions.h"
 #include "device/cudnn/driver/context.h"
 #include "device/cudnn/driver/event.h"
@@ -401,7 +402,7 @@ Result<std::int64_t> ParseSlice(std::string_view text) {
     return Fail(Code::kInvalidArgument,
                 "'{}' is not a slice; sm=<multiprocessors> is accepted, such "
                 "as sm=32",
-                text.substr(0, 64));
+                Excerpt(text));
   }
   auto sms = ParseInteger(text.substr(kPrefix.size()), 1, 4096);
   if (!sms) return Within("sm", sms.error());

@@ -52,7 +52,10 @@ TEST(ProtoJsonTest, NamesThePathOfWhatItRefuses) {
            {R"({"batch": 1.5})", "batch: 1.5 is given"},
            {R"({"batch": 18446744073709551615})", "a whole number up to"},
            {R"({"device_kinds": "a"})", "device_kinds: \"a\" is given; a list"},
-           {R"({"device_kinds": ["a", 1]})", "device_kinds[1]: 1 is given"}}) {
+           {R"({"device_kinds": ["a", 1]})", "device_kinds[1]: 1 is given"},
+           // Cut between characters: the quotation mark and 62 letters fit.
+           {"{\"batch\": \"" + std::string(62, 'a') + "\u00e9\"}",
+            std::string(62, 'a') + "... is given"}}) {
     v1::PlanRequest request;
     const Status status = FromJson(Json::parse(text), &request);
     ASSERT_FALSE(status) << text;

@@ -3,6 +3,8 @@
 #include <charconv>
 #include <utility>
 
+#include "base/text.h"
+
 namespace ucudnn::cudnn {
 namespace {
 
@@ -60,7 +62,7 @@ Result<EngineName> ParseEngineName(std::string_view text) {
     return Fail(Code::kInvalidArgument,
                 "'{}' is not the name of an engine, such as eng18-k2=4-k7=1 "
                 "with its knobs in rising order",
-                text.substr(0, 64));
+                Excerpt(text));
   }
   return name;
 }
