@@ -1,7 +1,10 @@
 #include "device/cudnn/driver/monitor.h"
 
 #include <array>
+#include <filesystem>
 #include <fstream>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/units.h"
@@ -43,7 +46,7 @@ Result<NvmlDevice> Find(const NvmlApi& nvml, const std::string& device_id) {
   return Fail(Code::kNotFound, "{}: {}", uuid, Describe(nvml, result));
 }
 
-// The process's name; empty if the id is the host's and we cannot see it.
+// Empty if there is no such process.
 std::string ProcessName(std::int64_t pid) {
   std::ifstream file(fmt::format("/proc/{}/comm", pid));
   std::string name;
@@ -164,13 +167,23 @@ Result<std::vector<GpuProcess>> ComputeProcesses(const std::string& device_id) {
   return processes;
 }
 
-std::string ToString(const GpuProcess& process) {
-  const std::string name = ProcessName(process.pid);
-  return fmt::format(
-      "{} (pid {}{})", name.empty() ? "a process" : name, process.pid,
-      process.memory_bytes < 0
-          ? ""
-          : fmt::format(", {}", HumanBytes(Bytes(process.memory_bytes))));
+bool HasHostPids() {
+  // PROC_PID_INIT_INO of Linux's include/linux/proc_ns.h.
+  constexpr std::string_view kInitialNamespace = "pid:[4026531836]";
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/ns/pid", error) ==
+         kInitialNamespace;
+}
+
+std::string ToString(const GpuProcess& process, bool has_host_pids) {
+  std::string name = has_host_pids ? ProcessName(process.pid) : "";
+  if (name.empty()) name = "a process";
+  std::string details = has_host_pids ? fmt::format("pid {}", process.pid) : "";
+  if (process.memory_bytes >= 0) {
+    if (!details.empty()) details += ", ";
+    details += HumanBytes(Bytes(process.memory_bytes));
+  }
+  return details.empty() ? name : fmt::format("{} ({})", name, details);
 }
 
 std::string DriverVersion() {

@@ -45,8 +45,14 @@ struct GpuProcess {
 };
 Result<std::vector<GpuProcess>> ComputeProcesses(const std::string& device_id);
 
-// "python3 (pid 4711, 5.2 GiB)"; without the name if /proc has none.
-std::string ToString(const GpuProcess& process);
+// Whether this process sees the host's process ids, because it runs in the
+// initial pid namespace and not in a container with its own.
+bool HasHostPids();
+
+// "python3 (pid 4711, 5.2 GiB)"; "a process (5.2 GiB)" without the host's ids,
+// since the same id may be another process here.
+std::string ToString(const GpuProcess& process,
+                     bool has_host_pids = HasHostPids());
 
 // "580.159.04", or "unknown".
 std::string DriverVersion();

@@ -150,10 +150,20 @@ TEST(MonitorTest, ReportsTheSettingsOfAnAdministrator) {
 }
 
 TEST(MonitorTest, WritesProcessesForPeople) {
-  EXPECT_THAT(ToString(GpuProcess{getpid(), std::int64_t{5} << 30}),
-              HasSubstr(fmt::format("(pid {}, 5.00 GiB)", getpid())));
-  EXPECT_EQ(ToString(GpuProcess{1LL << 40, -1}),
+  const GpuProcess ours{getpid(), std::int64_t{5} << 30};
+  std::string name;
+  std::getline(std::ifstream("/proc/self/comm") >> std::ws, name);
+  EXPECT_EQ(ToString(ours, true),
+            fmt::format("{} (pid {}, 5.00 GiB)", name, getpid()));
+  EXPECT_EQ(ToString(GpuProcess{1LL << 40, -1}, true),
             fmt::format("a process (pid {})", 1LL << 40));
+}
+
+TEST(MonitorTest, NamesNoProcessByAnotherNamespacesId) {
+  // In a container, NVML's id of another process may be one of ours.
+  EXPECT_EQ(ToString(GpuProcess{getpid(), std::int64_t{5} << 30}, false),
+            "a process (5.00 GiB)");
+  EXPECT_EQ(ToString(GpuProcess{getpid(), -1}, false), "a process");
 }
 
 TEST(LegacyAlgorithmsTest, AreFoundByWhatTheyAreListedAs) {
