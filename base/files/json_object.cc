@@ -1,4 +1,4 @@
-#include "base/plan/json_object.h"
+#include "base/files/json_object.h"
 
 #include <limits>
 #include <utility>
@@ -61,6 +61,19 @@ void JsonObject::Read(const char* key, double* value) {
     return Refuse(key, field, "a number");
   }
   *value = field->get<double>();
+}
+
+void JsonObject::Read(const char* key, double min, double max, double* value) {
+  const Json* field = Find(key);
+  if (!status_) return;
+  if (field != nullptr && field->is_number()) {
+    const auto number = field->get<double>();
+    if (number >= min && number <= max) {
+      *value = number;
+      return;
+    }
+  }
+  Refuse(key, field, fmt::format("a number from {:g} to {:g}", min, max));
 }
 
 void JsonObject::Read(const char* key, bool* value) {

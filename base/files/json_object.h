@@ -1,5 +1,5 @@
-#ifndef UCUDNN_BASE_PLAN_JSON_OBJECT_H_
-#define UCUDNN_BASE_PLAN_JSON_OBJECT_H_
+#ifndef UCUDNN_BASE_FILES_JSON_OBJECT_H_
+#define UCUDNN_BASE_FILES_JSON_OBJECT_H_
 
 // Reads JSON objects field by field, with errors that name the path.
 //
@@ -37,6 +37,7 @@ class JsonObject {
 
   void Read(const char* key, std::int64_t* value);
   void Read(const char* key, double* value);
+  void Read(const char* key, double min, double max, double* value);
   void Read(const char* key, bool* value);
   void Read(const char* key, std::string* text);
   void Read(const char* key, std::vector<std::string>* texts);
@@ -120,4 +121,4 @@ Result<nlohmann::ordered_json> ParseJson(std::string_view text);
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_BASE_PLAN_JSON_OBJECT_H_
+#endif  // UCUDNN_BASE_FILES_JSON_OBJECT_H_

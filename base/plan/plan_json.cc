@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "base/plan/json_object.h"
+#include "base/files/json_object.h"
 
 namespace ucudnn {
 namespace {

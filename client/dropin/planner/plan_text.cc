@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/files/file.h"
-#include "base/plan/json_object.h"
+#include "base/files/json_object.h"
 #include "base/plan/plan_file.h"
 #include "base/plan/plan_json.h"
 
