@@ -1,43 +1,18 @@
 #include "device/measure/operand_ring.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cstdint>
+#include <string>
 #include <utility>
-#include <vector>
+
+#include "device/elements.h"
 
 namespace ucudnn {
 namespace {
 
 // Elements of a pattern that is uploaded repeatedly: a prime, so that it does
 // not repeat in step with any tensor's rows.
-constexpr std::size_t kPatternElements = 262'139;
-
-// Multiples of 1/8 in [-1, 1] without 0: exact in every precision, without
-// overflow, and no product can be skipped.
-std::vector<char> RandomPattern(Precision precision) {
-  const auto element = static_cast<std::size_t>(ElementBytes(precision));
-  std::vector<char> bytes(kPatternElements * element);
-  std::uint64_t state = 0x9e3779b97f4a7c15U;
-  for (std::size_t i = 0; i < kPatternElements; ++i) {
-    state = state * 6364136223846793005U + 1442695040888963407U;
-    const auto step = static_cast<int>(state >> 60);  // 0 to 15
-    const float value =
-        static_cast<float>(step < 8 ? step - 8 : step - 7) / 8.0F;
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, &value, sizeof(bits));
-    if (element == 2) {
-      if (precision == Precision::kBf16) {
-        bits >>= 16;
-      } else {  // half: five bits of exponent, ten of mantissa
-        const std::uint32_t exponent = ((bits >> 23) & 0xff) - 127 + 15;
-        bits =
-            ((bits >> 16) & 0x8000) | (exponent << 10) | ((bits >> 13) & 0x3ff);
-      }
-    }
-    std::memcpy(&bytes[i * element], &bits, element);  // little-endian
-  }
-  return bytes;
-}
+constexpr std::int64_t kPatternElements = 262'139;
 
 unsigned char* At(const DeviceBuffer& buffer, Bytes offset) {
   return static_cast<unsigned char*>(buffer.data()) + offset.count();
@@ -124,7 +99,8 @@ Status OperandRing::Reserve(const Operands& one, std::int64_t runs) {
   }
   const Precision precision = problem_.precision;
   if (a_.with == precision && b_.with == precision) return {};
-  const std::vector<char> pattern = RandomPattern(precision);
+  // No zeros, so no product can be skipped.
+  const std::string pattern = RandomElements(kPatternElements, precision, 1);
   for (Filled* const filled : {&a_, &b_}) {
     if (filled->with == precision) continue;
     filled->with.reset();

@@ -11,6 +11,7 @@
 #include "base/network.h"
 #include "client/dropin/planner/planner.h"
 #include "client/dropin/wire/ask_coordinator.h"
+#include "device/forwarding_device.h"
 #include "device/onednn/onednn_device.h"
 #include "tests/integration/cluster.h"
 
@@ -22,47 +23,25 @@ constexpr const char* kNetwork =
     "conv1,3,12,12,8,3,3,1,1,1,1,1\n"
     "conv2,8,12,12,8,3,3,1,1,1,1,1\n";
 
-// A device that counts its timings.
-class Stopwatch final : public Device {
- public:
-  Stopwatch() {
-    auto device = OpenOneDnnDevice({.threads = 1});
-    UCUDNN_CHECK(device.has_value());
-    device_ = *std::move(device);
-  }
-  int timed() const { return timed_; }
+std::unique_ptr<Device> OneThread() {
+  auto device = OpenOneDnnDevice({.threads = 1});
+  UCUDNN_CHECK(device.has_value());
+  return *std::move(device);
+}
 
-  const DeviceInfo& info() const override { return device_->info(); }
-  Bytes cache() const override { return device_->cache(); }
-  Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem& problem,
-                                                BatchSize batch) override {
-    return device_->ListAlgorithms(problem, batch);
-  }
-  Result<std::unique_ptr<Convolution>> Prepare(
-      const ConvProblem& problem, BatchSize batch,
-      const Algorithm& algorithm) override {
-    return device_->Prepare(problem, batch, algorithm);
-  }
-  Result<DeviceBuffer> Allocate(Bytes size) override {
-    return device_->Allocate(size);
-  }
-  Status Upload(void* device, const void* host, Bytes size) override {
-    return device_->Upload(device, host, size);
-  }
-  Status Download(void* host, const void* device, Bytes size) override {
-    return device_->Download(host, device, size);
-  }
-  Status Fill(void* device, unsigned char byte, Bytes size) override {
-    return device_->Fill(device, byte, size);
-  }
+// A device that counts its timings.
+class Stopwatch final : public ForwardingDevice {
+ public:
+  explicit Stopwatch(std::unique_ptr<Device> device = OneThread())
+      : ForwardingDevice(*device), owned_(std::move(device)) {}
+  int timed() const { return timed_; }
   Result<Nanoseconds> Time(const std::function<Status()>& work) override {
     ++timed_;
-    return device_->Time(work);
+    return device_.Time(work);
   }
-  Status Synchronize() override { return device_->Synchronize(); }
 
  private:
-  std::unique_ptr<Device> device_;
+  std::unique_ptr<Device> owned_;
   int timed_ = 0;
 };
 

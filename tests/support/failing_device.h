@@ -8,14 +8,14 @@
 #include <memory>
 #include <utility>
 
-#include "device/device.h"
+#include "device/forwarding_device.h"
 
 namespace ucudnn::test {
 
-class FailingDevice final : public Device {
+class FailingDevice final : public ForwardingDevice {
  public:
   explicit FailingDevice(std::unique_ptr<Device> device)
-      : device_(std::move(device)) {}
+      : ForwardingDevice(*device), owned_(std::move(device)) {}
 
   // Set by the test, from any thread.
   std::atomic<std::int64_t> memory{std::int64_t{1}
@@ -24,18 +24,16 @@ class FailingDevice final : public Device {
   std::atomic<int> timings_left{-1};
   int timings() const { return timings_; }
 
-  const DeviceInfo& info() const override { return device_->info(); }
-  Bytes cache() const override { return device_->cache(); }
   Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem& problem,
                                                 BatchSize batch) override {
     UCUDNN_RETURN_IF_ERROR(Alive());
-    return device_->ListAlgorithms(problem, batch);
+    return ForwardingDevice::ListAlgorithms(problem, batch);
   }
   Result<std::unique_ptr<Convolution>> Prepare(
       const ConvProblem& problem, BatchSize batch,
       const Algorithm& algorithm) override {
     UCUDNN_RETURN_IF_ERROR(Alive());
-    return device_->Prepare(problem, batch, algorithm);
+    return ForwardingDevice::Prepare(problem, batch, algorithm);
   }
   Result<DeviceBuffer> Allocate(Bytes size) override {
     UCUDNN_RETURN_IF_ERROR(Alive());
@@ -43,31 +41,30 @@ class FailingDevice final : public Device {
       return Fail(Code::kResourceExhausted, "{}: {} requested, {} free",
                   info().id, HumanBytes(size), HumanBytes(Bytes(memory)));
     }
-    return device_->Allocate(size);
+    return ForwardingDevice::Allocate(size);
   }
   Status Upload(void* to, const void* from, Bytes size) override {
     UCUDNN_RETURN_IF_ERROR(Alive());
-    return device_->Upload(to, from, size);
+    return ForwardingDevice::Upload(to, from, size);
   }
   Status Download(void* to, const void* from, Bytes size) override {
     UCUDNN_RETURN_IF_ERROR(Alive());
-    return device_->Download(to, from, size);
+    return ForwardingDevice::Download(to, from, size);
   }
   Status Fill(void* to, unsigned char byte, Bytes size) override {
     UCUDNN_RETURN_IF_ERROR(Alive());
-    return device_->Fill(to, byte, size);
+    return ForwardingDevice::Fill(to, byte, size);
   }
   Result<Nanoseconds> Time(const std::function<Status()>& work) override {
     if (timings_left > 0) --timings_left;
     UCUDNN_RETURN_IF_ERROR(Alive());
     ++timings_;
-    return device_->Time(work);
+    return ForwardingDevice::Time(work);
   }
   Status Synchronize() override {
     UCUDNN_RETURN_IF_ERROR(Alive());
-    return device_->Synchronize();
+    return ForwardingDevice::Synchronize();
   }
-  std::string BusyWith() override { return device_->BusyWith(); }
 
  private:
   Status Alive() const {
@@ -75,7 +72,7 @@ class FailingDevice final : public Device {
     return Fail(Code::kDataLoss, "{} is lost: it fell off the bus", info().id);
   }
 
-  std::unique_ptr<Device> device_;
+  std::unique_ptr<Device> owned_;
   std::atomic<int> timings_{0};
 };
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "device/forwarding_device.h"
 #include "device/recorded/recorded_device.h"
 #include "tests/device/recorded_profile.h"
 #include "tests/support/fake_device.h"
@@ -59,46 +60,28 @@ std::vector<std::string> Names(const std::vector<MeasuredPoint>& points) {
 
 // Forwards everything to a recorded device, except that a test may give each
 // run an error or a factor to its time.
-class Disturbed : public Device {
+class Disturbed : public ForwardingDevice {
  public:
   using Disturbance = std::function<Result<double>(int run)>;
   Disturbed(std::unique_ptr<Device> device, Disturbance disturbance)
-      : device_(std::move(device)), disturbance_(std::move(disturbance)) {}
+      : ForwardingDevice(*device),
+        recorded_(std::move(device)),
+        disturbance_(std::move(disturbance)) {}
 
-  const DeviceInfo& info() const override { return device_->info(); }
-  Bytes cache() const override { return device_->cache(); }
-  Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem& problem,
-                                                BatchSize batch) override {
-    return device_->ListAlgorithms(problem, batch);
-  }
-  Result<std::unique_ptr<Convolution>> Prepare(
-      const ConvProblem& problem, BatchSize batch,
-      const Algorithm& algorithm) override {
-    return device_->Prepare(problem, batch, algorithm);
-  }
   Result<DeviceBuffer> Allocate(Bytes size) override {
     allocated.push_back(size);
-    return device_->Allocate(size);
-  }
-  Status Upload(void* to, const void* from, Bytes size) override {
-    return device_->Upload(to, from, size);
-  }
-  Status Download(void* to, const void* from, Bytes size) override {
-    return device_->Download(to, from, size);
-  }
-  Status Fill(void* to, unsigned char byte, Bytes size) override {
-    return device_->Fill(to, byte, size);
+    return ForwardingDevice::Allocate(size);
   }
   Result<Nanoseconds> Time(const std::function<Status()>& work) override {
     UCUDNN_ASSIGN_OR_RETURN(const double factor, disturbance_(runs++));
-    UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, device_->Time(work));
+    UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, device_.Time(work));
     return pause + Nanoseconds(static_cast<std::int64_t>(
                        static_cast<double>(time.count()) * factor));
   }
   Result<EnqueuedTime> TimeEnqueued(
       const std::function<Status()>& work) override {
     UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time,
-                            slow_host ? device_->Time(work) : Time(work));
+                            slow_host ? device_.Time(work) : Time(work));
     return EnqueuedTime{time, slow_host ? pause : Nanoseconds(0)};
   }
   Status Synchronize() override {
@@ -113,7 +96,7 @@ class Disturbed : public Device {
   std::vector<Bytes> allocated;
 
  private:
-  std::unique_ptr<Device> device_;
+  std::unique_ptr<Device> recorded_;
   Disturbance disturbance_;
 };
 

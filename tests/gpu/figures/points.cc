@@ -6,17 +6,17 @@
 #include <stop_token>
 #include <utility>
 
+#include "device/forwarding_device.h"
+
 namespace ucudnn::figures {
 
 // A device that lists only some prepared algorithms for one problem and batch.
 // It lists nothing for other batches, because bench_ would estimate from small
 // batches what a single run has already shown.
-class ScreenedDevice : public Device {
+class ScreenedDevice : public ForwardingDevice {
  public:
-  explicit ScreenedDevice(Device& device) : device_(device) {}
+  using ForwardingDevice::ForwardingDevice;
 
-  const DeviceInfo& info() const override { return device_.info(); }
-  Bytes cache() const override { return device_.cache(); }
   Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem&,
                                                 BatchSize) override {
     std::vector<Candidate> candidates;
@@ -34,26 +34,10 @@ class ScreenedDevice : public Device {
     return Fail(Code::kNotFound, "{} is not kept for {} images", algorithm.name,
                 batch.count());
   }
-  Result<DeviceBuffer> Allocate(Bytes size) override {
-    return device_.Allocate(size);
-  }
-  Status Upload(void* to, const void* from, Bytes size) override {
-    return device_.Upload(to, from, size);
-  }
-  Status Download(void* to, const void* from, Bytes size) override {
-    return device_.Download(to, from, size);
-  }
-  Status Fill(void* to, unsigned char byte, Bytes size) override {
-    return device_.Fill(to, byte, size);
-  }
-  Result<Nanoseconds> Time(const std::function<Status()>& work) override {
-    return device_.Time(work);
-  }
   Result<EnqueuedTime> TimeEnqueued(
       const std::function<Status()>& work) override {
     return device_.TimeEnqueued(work);
   }
-  Status Synchronize() override { return device_.Synchronize(); }
 
   void Keep(BatchSize batch, std::vector<Offer> offers) {
     batch_ = batch;
@@ -75,7 +59,6 @@ class ScreenedDevice : public Device {
     std::shared_ptr<Convolution> convolution_;
   };
 
-  Device& device_;
   BatchSize batch_;
   std::vector<Offer> offers_;
 };
