@@ -116,8 +116,8 @@ TEST_F(FailuresTest, OtherDevicesContinueWhenOneIsLost) {
 
 TEST_F(FailuresTest, ReportsWhatItMeasuredBeforeTheDeviceWasLost) {
   link_.tasks = {TaskOf(1, 8, "adaptive")};
-  failing_[0]->timings_left = 12;
-  failing_[1]->timings_left = 12;
+  failing_[0]->timings_left = 20;
+  failing_[1]->timings_left = 20;
   const Status status = RunUntil([&] {
     int lost = 0;
     for (const auto& report : link_.reports_) lost += !report.error().empty();
