@@ -17,7 +17,7 @@ Result<WorkspacePlan> PlanOf(const JointKind& kind, BatchSize batch) {
   return SolveWr(kind.kernels, {batch, kind.workspace_limit, kind.policy});
 }
 
-// How often each kernel occurs, counted at the first of those that are alike.
+// How often each kernel occurs, counted at the first of several equal ones.
 std::vector<std::int64_t> CountAlike(
     const std::vector<KernelProfile>& kernels) {
   std::vector<std::int64_t> counts(kernels.size(), 0);
@@ -29,8 +29,8 @@ std::vector<std::int64_t> CountAlike(
   return counts;
 }
 
-// The kernels' times by batch; negative where there is no plan or it takes too
-// long.
+// The kernels' times by batch; negative if there is no plan or the sum exceeds
+// kMostTime.
 Result<std::vector<std::int64_t>> KernelTimes(const JointKind& kind,
                                               BatchSize largest) {
   std::vector<std::int64_t> times(static_cast<std::size_t>(largest.count()) + 1,
@@ -55,7 +55,8 @@ Result<std::vector<std::int64_t>> KernelTimes(const JointKind& kind,
   return times;
 }
 
-// Why the batch cannot be shared: `why`, unless a kind's own kernels tell more.
+// Why the batch cannot be shared: `why`, or the more specific error of a kind
+// that cannot plan its own kernels.
 Error WhyNoPlan(const JointProblem& problem, const AssignProblem& assign,
                 Error why) {
   if (why.code != Code::kFailedPrecondition) return why;

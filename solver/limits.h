@@ -1,10 +1,10 @@
 #ifndef UCUDNN_SOLVER_LIMITS_H_
 #define UCUDNN_SOLVER_LIMITS_H_
 
-// How much work an exact search may do before it answers with the best it has
-// found and the bound it has proven. Nodes, not seconds, so that the same
-// input gives the same plan on every machine; who wants a time limit requests
-// the stop from a thread of their own.
+// How much work an exact search may do before it returns the best solution it
+// has found and the bound it has proven. The limit counts nodes, not seconds,
+// so the same input gives the same plan on every machine. For a time limit,
+// request the stop from another thread.
 
 #include <cstdint>
 #include <stop_token>
@@ -12,9 +12,9 @@
 namespace ucudnn {
 
 struct Limits {
-  // Partial solutions that may be made; about 120 bytes each.
+  // Partial solutions to create at most; about 120 bytes each.
   std::int64_t max_nodes = 10'000'000;
-  // Looked at between steps; an answer follows within milliseconds.
+  // Checked between steps; the search returns within milliseconds.
   std::stop_token stop;
 };
 

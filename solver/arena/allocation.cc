@@ -56,7 +56,7 @@ Status Check(std::span<const Buffer> buffers,
   return {};
 }
 
-// The buffers that matter, with their times numbered and their sizes in units.
+// The buffers that need memory, with times as ranks and sizes in units.
 struct Prepared {
   std::vector<Block> blocks;
   std::vector<std::size_t> buffer;  // of each block
@@ -109,7 +109,7 @@ struct Known {
   std::int64_t lower_bound = 0;
 };
 
-// Says why there is no answer, and what is known of the capacity that would do.
+// Says why there is no allocation, and what is known of a sufficient capacity.
 tl::unexpected<Error> DoesNotFit(const Allocation& best, Bytes capacity) {
   const std::string_view why =
       best.lower_bound > capacity
@@ -132,7 +132,7 @@ struct Effort {
   BlockRule block;
 };
 
-// No rule is best for all instances, so they take turns.
+// No rule is best for all instances, so the rules take turns.
 constexpr std::array kEfforts = {
     Effort{SectionRule::kMostConflicts, BlockRule::kLongest},
     Effort{SectionRule::kMostConflicts, BlockRule::kMostCrowded},
@@ -141,7 +141,7 @@ constexpr std::array kEfforts = {
     Effort{SectionRule::kMostConflicts, BlockRule::kCrowdedAndLong},
     Effort{SectionRule::kFewestChoices, BlockRule::kCrowdedAndLong}};
 
-// Asks for a pool of `target`, and notes what the answer shows.
+// Searches for a pool of size `target` and records what the result proves.
 void Ask(std::int64_t target, const Effort& effort, std::int64_t max_steps,
          const Limits& limits, PlacementSearch* search, Known* known) {
   switch (
@@ -158,12 +158,14 @@ void Ask(std::int64_t target, const Effort& effort, std::int64_t max_steps,
   }
 }
 
-// Searches until the best pool is no larger than `enough` or than the lower
-// bound, no pool is as small as `enough`, or `limits` end it. Rounds of growing
-// length, so that no time is lost where one rule fails and another does not.
+// Searches until the best pool is at most `enough` or meets the lower bound,
+// until the bound exceeds `enough`, or until `limits` end it. Rounds grow in
+// length so that a rule that gets stuck costs no more than the one that
+// succeeds.
 void Improve(std::span<const Block> blocks, std::int64_t enough,
              const Limits& limits, Known* known) {
-  // What is learnt between the bound and the best misleads at the bound.
+  // Conflicts learnt between the bound and the best pool mislead the search at
+  // the bound, so each has a search of its own.
   PlacementSearch at_bound(blocks);
   if (!at_bound.within_reach()) return;
   PlacementSearch between(blocks);
@@ -209,7 +211,7 @@ Result<Allocation> Allocate(std::span<const Buffer> buffers,
   Allocation allocation;
   allocation.offsets.resize(buffers.size());
   allocation.load = prepared.unit * LoadOf(blocks);
-  // What a buffer that is never live needs.
+  // A buffer that is never live still has to fit into the pool.
   Bytes largest;
   for (const Buffer& buffer : buffers) {
     largest = std::max(largest, RoundUp(buffer.size, options.alignment));
@@ -227,7 +229,7 @@ Result<Allocation> Allocate(std::span<const Buffer> buffers,
     Improve(blocks, options.capacity ? enough : 0, limits, &known);
   }
   if (options.capacity && known.best.pool > enough) {
-    // It did not fit: some more steps to say what would.
+    // It did not fit: search a little more for a pool to name in the error.
     Limits some = limits;
     some.max_nodes = std::min(limits.max_nodes, kNodesToNameAPool);
     Improve(blocks, 0, some, &known);

@@ -19,8 +19,8 @@ using Points = std::vector<FrontPoint>;
 constexpr std::int64_t kMostTime = std::int64_t{1} << 60;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 62;
 
-// The front of a Parallel's first parts together: which points of the parts
-// before and of the last part make each of its points.
+// The front of the first parts of a Parallel: each point with the two it is
+// made of, one of the parts before and one of the last part.
 struct Stacked {
   Points points;
   std::vector<std::pair<std::size_t, std::size_t>> from;
@@ -36,7 +36,7 @@ std::optional<std::size_t> FastestWithin(std::span<const FrontPoint> front,
   return static_cast<std::size_t>(beyond - front.begin()) - 1;
 }
 
-// Serial: at each level every part runs its fastest point that fits.
+// Serial: at each workspace level every part runs its fastest point that fits.
 Points Overlay(const std::vector<std::span<const FrontPoint>>& parts) {
   struct Event {
     Bytes workspace;
@@ -70,8 +70,8 @@ Points Overlay(const std::vector<std::span<const FrontPoint>>& parts) {
   return front;
 }
 
-// Parallel: all sums of a point of each within `limit` that no other beats, by
-// merging one shifted copy of `a` for each point of `b`.
+// Parallel: the undominated sums of a point of `a` and one of `b` within
+// `limit`, found by merging one shifted copy of `a` for each point of `b`.
 Stacked Stack(std::span<const FrontPoint> a, std::span<const FrontPoint> b,
               Bytes limit) {
   struct Next {
@@ -110,7 +110,7 @@ Stacked Stack(std::span<const FrontPoint> a, std::span<const FrontPoint> b,
   return stacked;
 }
 
-// Leaves `most` of the points, the smallest and the fastest among them.
+// Keeps `most` of the points, including the smallest and the fastest.
 void Thin(std::size_t most, Stacked* stacked) {
   const std::size_t size = stacked->points.size();
   for (std::size_t i = 0; i < most; ++i) {
@@ -138,7 +138,7 @@ class ArenaSolver {
   }
 
   Result<Arena> Solve() {
-    // What hangs below Serials only has the whole limit to itself.
+    // A leaf that is only below Serials has the whole limit to itself.
     std::vector<std::size_t> open = {nodes_.size() - 1};
     while (!open.empty()) {
       const std::size_t node = open.back();
@@ -155,7 +155,7 @@ class ArenaSolver {
 
  private:
   Status SolveGroup(std::size_t root) {
-    // The group's nodes, wholes before parts.
+    // The group's nodes, parents before parts.
     std::vector<std::size_t> below = {root};
     ArenaGroup group;
     std::int64_t slowest = 0;
@@ -249,7 +249,8 @@ class ArenaSolver {
                : std::span<const FrontPoint>(built_[node]);
   }
 
-  // The front of a node whose parts have theirs; whether it was thinned out.
+  // Makes the front of a node from its parts' fronts; returns whether it was
+  // thinned out.
   bool Build(std::size_t node) {
     const std::vector<std::size_t>& parts = nodes_[node].parts;
     if (nodes_[node].kind == Kind::kSerial) {

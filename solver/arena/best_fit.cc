@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMostForAllOrders = 4096;
 
-// What is smallest comes first.
+// The sort key: blocks with the smallest key are placed first.
 using Key = std::tuple<double, double>;
 using Rank = Key (*)(double size, double begin, double end);
 
@@ -32,7 +32,7 @@ constexpr std::array<Rank, 5> kRanks = {
     },
     [](double size, double /*begin*/, double end) { return Key(-end, -size); }};
 
-// Forgets what has ended before the next begins if the order is by begin.
+// If the order is by begin, forgets blocks that end before the next one begins.
 Placement PlaceInOrder(std::span<const Block> blocks,
                        std::span<const std::size_t> order, bool by_begin) {
   Placement placement;

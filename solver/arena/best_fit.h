@@ -1,7 +1,7 @@
 #ifndef UCUDNN_SOLVER_ARENA_BEST_FIT_H_
 #define UCUDNN_SOLVER_ARENA_BEST_FIT_H_
 
-// Greedy placement: fast, and often optimal where lifetimes are simple.
+// Greedy placement: fast, and often optimal if lifetimes are simple.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,11 +23,11 @@ struct Placement {
   std::int64_t pool = 0;
 };
 
-// The smallest pool of several orders (by size, area, length, begin, end), each
-// block at the lowest offset at which it fits. Stops at a pool of `enough`, or
-// after the first order when `stop` is requested. By begin alone where there
-// are more than 4096 blocks: O(blocks * most live at once) time, otherwise
-// O(blocks^2).
+// Places each block at the lowest offset at which it fits, in several orders
+// (by size, area, length, begin, end), and returns the smallest pool. Stops at
+// a pool of `enough`, or after the first order when `stop` is requested.
+// O(blocks^2) time; with more than 4096 blocks it tries only the order by
+// begin, in O(blocks * most live at once).
 Placement PlaceGreedily(std::span<const Block> blocks, std::int64_t enough,
                         const std::stop_token& stop);
 

@@ -23,8 +23,8 @@ Concurrency Flat(Kind kind, std::size_t count) {
   return concurrency;
 }
 
-// Copies a structure with other leaves; nodes that are left without parts drop
-// out, and those of one part are replaced by it.
+// Copies a structure with other leaves. Drops nodes that are left without
+// parts, and replaces nodes of one part by that part.
 class Rebuilder {
  public:
   // What a leaf becomes: the kernels that run there, one after the other.

@@ -2,26 +2,26 @@
 #define UCUDNN_SOLVER_ARENA_CONCURRENCY_H_
 
 // Which kernels of a network may run at the same time, as a series-parallel
-// structure: what the shared arena (solver/arena/ws.h) is laid out by.
+// structure, by which the shared arena (solver/arena/ws.h) is laid out.
 //
 //              +-- b --+            Serial( a,
 //   a ---------+       +--- d                Parallel( b, Serial(c1, c2) ),
 //              +- c1-c2+                     d )
 //
-// Two kernels may coincide where no path of the network's graph leads from one
-// to the other. This order is decomposed by components: a set whose elements
-// fall apart into groups without any path between them is their Parallel; one
-// that falls apart into groups with paths from all of one to all of the next
-// is their Serial. A set that does neither is not series-parallel (it holds a
-// shape like a->c, b->c, b->d); it becomes a Parallel of chains, which lets
-// more kernels coincide than the graph does, never fewer: the arena stays
-// safe, and may be larger than needed. `exact` says whether that happened.
+// Two kernels may coincide if the network's graph has no path from one to the
+// other. This partial order is decomposed into components: a set of groups
+// without paths between them is their Parallel; a set of groups with paths from
+// all of one to all of the next is their Serial. A set that is neither is not
+// series-parallel (it contains a shape like a->c, b->c, b->d); it becomes a
+// Parallel of chains, which lets more kernels coincide than the graph does,
+// never fewer: the arena stays safe, but may be larger than needed. `exact` is
+// then false.
 //
 // In training, forward and backward passes do not overlap; the backward pass
 // has the same structure, reversed, and a layer's two backward kernels run one
 // after the other in the stream of their branch.
 //
-// All functions are pure and may run in any number of threads.
+// All functions are pure and thread-safe.
 
 #include <cstddef>
 #include <cstdint>
@@ -44,19 +44,20 @@ struct Concurrency {
 
     friend bool operator==(const Node&, const Node&) = default;
   };
-  // Parts come before what they are parts of; the last node is all of it.
+  // Parts come before their parents; the last node is the root.
   std::vector<Node> nodes;
   bool exact = true;
 
   friend bool operator==(const Concurrency&, const Concurrency&) = default;
 };
 
-// `count` leaves, one after the other or all at once. `count` is positive.
+// `count` leaves, one after the other or all at once; `count` is positive.
 Concurrency Chain(std::size_t count);
 Concurrency AllConcurrent(std::size_t count);
 
 // kInvalidArgument unless the nodes are a tree over the leaves 0 to
-// `leaves` - 1, each once, with parts before wholes and none without parts.
+// `leaves` - 1, each once, with parts before their parents and no inner node
+// without parts.
 Status Validate(const Concurrency& concurrency, std::size_t leaves);
 
 // The pairs of leaves that may coincide, (smaller, larger), rising.
@@ -69,14 +70,14 @@ class PartialOrder {
  public:
   static constexpr std::size_t kMaxSize = 16384;
 
-  // No element before another. `size` is at most kMaxSize.
+  // The empty order: no element is before another. `size` is at most kMaxSize.
   explicit PartialOrder(std::size_t size);
 
   std::size_t size() const { return size_; }
   bool Before(std::size_t a, std::size_t b) const;
 
-  // Puts `a`, and all before it, before `b`. Whoever builds an order calls it
-  // for each b only after a has all its predecessors.
+  // Puts `a`, and all before it, before `b`. Call it only once `a` has all its
+  // predecessors.
   void Put(std::size_t a, std::size_t b);
 
  private:
@@ -87,11 +88,10 @@ class PartialOrder {
   std::vector<std::uint64_t> before_;  // row b: what is before b
 };
 
-// The structure of an order that is not empty. O(size^2 / 64) for each level
-// of nesting.
+// The structure of a non-empty order. O(size^2 / 64) for each level of nesting.
 Concurrency Decompose(const PartialOrder& order);
 
-// The order in which the graph's convolutions, numbered as they come, must
+// The order in which the graph's convolutions, numbered in graph order, must
 // run. kInvalidArgument if there are none or more than kMaxSize.
 Result<PartialOrder> ConvolutionOrder(const Graph& graph);
 
@@ -102,9 +102,9 @@ struct LayerKernel {
 };
 
 // The structure of one training iteration over `kernels`, which become the
-// leaves, given that of the layers: the forward kernels, then the backward
-// ones in reverse. Layers without kernels drop out. kInvalidArgument if there
-// is no kernel, a layer is not a leaf of `layers`, or a kernel comes twice.
+// leaves, from that of the layers: the forward kernels, then the backward ones
+// in reverse. Omits layers without kernels. kInvalidArgument if there is no
+// kernel, a layer is not a leaf of `layers`, or a kernel occurs twice.
 Result<Concurrency> OfTraining(const Concurrency& layers,
                                std::span<const LayerKernel> kernels);
 

@@ -39,8 +39,8 @@ void PartialOrder::Put(std::size_t a, std::size_t b) {
   Set(&before_[b * words_], a);
 }
 
-// Takes sets apart until single elements are left. No recursion: an order may
-// nest as deeply as it is long.
+// Decomposes sets until single elements are left. Iterative, because an order
+// may nest as deeply as it is long.
 class OrderDecomposer {
  public:
   explicit OrderDecomposer(const PartialOrder& order)
@@ -55,7 +55,7 @@ class OrderDecomposer {
   Concurrency Run() {
     std::vector<std::size_t> all(order_.size());
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
-    // Wholes before parts here; turned around in the end.
+    // Parents before parts here; reversed at the end.
     std::vector<std::vector<std::size_t>> sets = {std::move(all)};
     std::vector<Concurrency::Node> nodes;
     bool exact = true;
@@ -106,8 +106,8 @@ class OrderDecomposer {
     return rank;
   }
 
-  // The connected components of `set` under comparability, or under its
-  // opposite; in the order's own order, elements rising.
+  // The connected components of `set` under comparability or, if `opposite`,
+  // incomparability; sorted by the order, their elements rising.
   std::vector<std::vector<std::size_t>> Split(
       const std::vector<std::size_t>& set, bool opposite) {
     Row left(order_.words_, 0);  // elements in no component yet
@@ -140,8 +140,8 @@ class OrderDecomposer {
     return components;
   }
 
-  // Chains that cover `set`: each element joins the chain whose last element
-  // is the latest of those before it.
+  // Chains that cover `set`: each element joins the chain whose last element is
+  // its latest predecessor.
   std::vector<std::vector<std::size_t>> Chains(
       const std::vector<std::size_t>& set) const {
     std::vector<std::pair<std::size_t, std::size_t>> ranked;
@@ -195,7 +195,7 @@ Result<PartialOrder> ConvolutionOrder(const Graph& graph) {
   }
   const std::vector<std::vector<std::size_t>> predecessors =
       Predecessors(graph);
-  // What reaches a node that is no convolution is kept while it has readers.
+  // The convolutions that reach another node are kept while it has readers.
   std::vector<std::size_t> readers(graph.nodes.size(), 0);
   for (const auto& list : predecessors) {
     for (const std::size_t p : list) ++readers[p];

@@ -154,7 +154,7 @@ std::int64_t PlacementSearch::pool() const {
   return pool;
 }
 
-// The sections [first, last), split where nothing crosses any more.
+// The sections [first, last), split where no remaining block crosses.
 Verdict PlacementSearch::FitRange(Index first, Index last) {
   while (first < last) {
     if (remaining_[At(first)] == 0) {
@@ -214,7 +214,7 @@ Verdict PlacementSearch::Branch(Index first, Index last, Index section) {
                  blocks_[At(other)].size == blocks_[At(block)].size;
         });
     if (is_double) continue;
-    // Where nothing can come above it, no other place is better.
+    // If no block can come above it, no other place is better.
     const bool only_choice = IsUnderNothing(block);
     const Mark mark = Here();
     verdict = Place(block) ? FitRange(first, last) : Verdict::kImpossible;
@@ -247,8 +247,8 @@ PlacementSearch::Index PlacementSearch::FindThroughout(Index first,
   return -1;
 }
 
-// Of each section, the nearest ones before and after it with a lower floor, or
-// the limits.
+// For each section, the nearest ones before and after it with a lower floor, or
+// the ends of the range.
 void PlacementSearch::FindWalls(Index first, Index last) {
   rising_.clear();
   for (Index s = first; s < last; ++s) {
@@ -268,7 +268,7 @@ void PlacementSearch::FindWalls(Index first, Index last) {
   for (const Index s : rising_) lower_after_[At(s)] = last;
 }
 
-// There always is one: those of the lowest floor may be taken.
+// Always finds one: sections of the lowest floor are possible.
 PlacementSearch::Index PlacementSearch::ChooseSection(Index first, Index last) {
   FindWalls(first, last);
   Index best = -1;
@@ -293,8 +293,8 @@ PlacementSearch::Index PlacementSearch::ChooseSection(Index first, Index last) {
   return best;
 }
 
-// The least floor of the section if none of its blocks lies on the present one:
-// the lowest of them lies on one that is not live in the section.
+// The least floor of the section if none of its blocks lies on the current one:
+// its lowest block then rests on one that is not live in the section.
 std::int64_t PlacementSearch::LiftedFloor(Index section) const {
   const std::int64_t floor = floor_[At(section)];
   std::int64_t lifted = kNever;
@@ -423,8 +423,9 @@ bool PlacementSearch::Examine(Index section) {
 }
 
 // Whether the section's blocks can fit above each other, each no lower than its
-// least offset: what is above a height must fit between it and the capacity.
-// Looks at a few heights, for blocks with like least offsets together.
+// least offset: blocks that cannot begin below a height must fit between it and
+// the capacity. Checks a few heights, for blocks with similar least offsets
+// together.
 bool PlacementSearch::StackFits(Index section, std::int64_t highest) const {
   constexpr int kHeights = 32;  // 2^5
   struct Layer {

@@ -4,28 +4,28 @@
 // Decides whether blocks fit into a pool of given capacity: the search behind
 // Allocate (solver/arena/allocation.h).
 //
-// Time is cut into sections: the largest sets of blocks that are live at once,
+// Time is cut into sections: the maximal sets of blocks that are live at once,
 // in order of time. Each section has a floor, below which nothing more is
-// placed. Only placements that are pushed down count: every block rests on the
-// bottom or on another. A step takes a section whose candidates (the blocks
-// that could lie on its floor) lie between higher walls, so that nothing can
-// come to lie below them, and branches on which of them lies there, or none:
+// placed. The search considers only placements in which every block rests on
+// the bottom or on another block. A step takes a section whose candidates (the
+// blocks that could lie on its floor) lie between higher walls, so that nothing
+// can be placed below them, and branches on which of them lies there, or none:
 //
 //       |     |          floor of sections 2 and 3 lower than of 1 and 4:
 //    ---+     +---       candidates are the blocks that live in 2, 3 or both
 //       +-----+
 //     1   2 3   4
 //
-//   - None: some block must then lift the lowest block of the section. The
-//     floor rises to the least height at which that can be.
-//   - A section's slack is what remains of the capacity above the floor if all
-//     blocks to come are stacked; less than none refutes the step. So does the
-//     same bound with each block's own least offset.
+//   - None: some block outside of the section must then lift the section's
+//     lowest block. The floor rises to the least height at which that can be.
+//   - A section's slack is the capacity above its floor less the sizes of its
+//     remaining blocks; negative slack refutes the step. So does the same bound
+//     with each block's own least offset.
 //   - A block that lives in all sections of equal floors goes to the bottom.
-//   - Where no remaining block crosses from one section to the next, the sides
+//   - If no remaining block crosses from one section to the next, the two sides
 //     are decided independently.
 //   - Floors and remaining blocks determine what can follow, so refuted states
-//     are remembered (64 bits of hash; a false match in one of 2^64 look-ups).
+//     are remembered by a 64-bit hash (a false match in one of 2^64 look-ups).
 //
 // Moffitt, "MiniMalloc" (ASPLOS 2023), has canonical placements, bounds by
 // section and the decomposition; it branches over all blocks by least offset.
@@ -44,41 +44,41 @@ namespace ucudnn {
 enum class Verdict {
   kFits,        // offsets() is a placement within the capacity
   kImpossible,  // there is none
-  kUndecided,   // the limit came first, or the stop
+  kUndecided,   // the limit or the stop ended the search
 };
 
-// Which section a step takes, among those that may be taken.
+// Which of the possible sections a step takes.
 enum class SectionRule {
   kFewestChoices,  // then the least slack, then the lowest floor
   kMostConflicts,  // fewest choices by refuted steps in the section
 };
 
-// In which order a step tries the candidates: by length in sections, by the
+// The order in which a step tries the candidates: by length in sections, by the
 // load of their fullest section, by area.
 enum class BlockRule { kLongest, kMostCrowded, kCrowdedAndLong };
 
 class PlacementSearch {
  public:
-  // Sum of sections over blocks that the search takes on; memory is some 16
-  // bytes for each.
+  // The largest number of (block, section) pairs that the search accepts; it
+  // needs about 16 bytes for each.
   static constexpr std::int64_t kMostSpans = std::int64_t{1} << 22;
 
   // Blocks must have begin < end and size > 0.
   explicit PlacementSearch(std::span<const Block> blocks);
 
-  // Whether the blocks are few enough; nothing else may be called otherwise.
+  // Whether the blocks are few enough; if not, call nothing else.
   bool within_reach() const { return within_reach_; }
 
-  // Makes at most `limits.max_nodes` steps. What one call refuted, the next
-  // calls with any rules know.
+  // Makes at most `limits.max_nodes` steps. Later calls, with whatever rules,
+  // remember the states that this one refuted.
   Verdict Fit(std::int64_t capacity, SectionRule section_rule,
               BlockRule block_rule, std::int64_t max_steps,
               const Limits& limits);
 
   const std::vector<std::int64_t>& offsets() const { return offset_; }
   std::int64_t pool() const;  // the largest offset + size
-  // What counts against limits.max_nodes: a step is a node for each 256 blocks
-  // that it looks at, so that a node takes about a microsecond in any instance.
+  // Counted against limits.max_nodes: one node for every 256 blocks that a step
+  // examines, so that a node takes about a microsecond in any instance.
   std::int64_t nodes() const { return steps_ + looks_ / 256; }
 
  private:
@@ -87,7 +87,7 @@ class PlacementSearch {
     Index first;
     Index last;
   };
-  // What the choice of a section looks at.
+  // The basis for choosing a section.
   struct Outlook {
     Index candidates = 0;  // blocks whose least offset is the floor
     Index first = 0;       // sections that any candidate lives in
@@ -144,7 +144,7 @@ class PlacementSearch {
   // Of blocks.
   std::vector<Span> span_;
   std::vector<std::int64_t> offset_;
-  std::vector<std::int64_t> least_;  // no lower offset is possible any more
+  std::vector<std::int64_t> least_;  // the lowest offset still possible
   std::vector<char> placed_;
   std::vector<Index> rank_;
   std::vector<std::vector<Index>> place_in_live_;  // by section from its first
@@ -153,7 +153,7 @@ class PlacementSearch {
   std::vector<std::vector<Index>> live_;  // remaining blocks, then placed ones
   std::vector<std::vector<Index>> starts_;  // blocks whose first section it is
   std::vector<Index> remaining_;
-  std::vector<Index> crossing_;  // remaining blocks that go on into the next
+  std::vector<Index> crossing_;  // remaining blocks that live in the next too
   std::vector<std::int64_t> floor_;
   std::vector<std::int64_t> stacked_;  // sum of remaining sizes
   std::vector<std::int64_t> crowd_;    // sum of all sizes
@@ -164,7 +164,7 @@ class PlacementSearch {
   std::int64_t capacity_ = 0;
   SectionRule section_rule_ = SectionRule::kFewestChoices;
   std::int64_t steps_ = 0;
-  std::int64_t looks_ = 0;  // at blocks
+  std::int64_t looks_ = 0;  // blocks examined
   std::int64_t last_step_ = 0;
   std::int64_t depth_ = 0;
   Limits limits_;

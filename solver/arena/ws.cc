@@ -20,8 +20,8 @@ std::string Label(const KernelId& id) {
   return fmt::format("{} {} {}", id.layer, Name(id.op), Name(id.precision));
 }
 
-// What one kernel may choose from: a single plan where nothing else runs at
-// the same time, and its front otherwise.
+// What one kernel may choose from: its WR plan if nothing else runs at the same
+// time, otherwise its front.
 struct Choices {
   std::optional<WrCurve> alone;
   std::optional<ParetoFront> front;
@@ -30,7 +30,7 @@ struct Choices {
   std::vector<FrontPoint> undivided;  // empty where nothing undivided fits
 };
 
-// kFailedPrecondition, naming the smallest arena that would do, if
+// kFailedPrecondition, naming the smallest sufficient arena, if
 // `request.workspace_limit` is too small.
 Status CheckFeasible(const Profile& profile, const Concurrency& concurrency,
                      const WrRequest& request) {
@@ -87,7 +87,7 @@ Result<Choices> ChoicesOf(const KernelProfile& kernel, bool alone,
   return choices;
 }
 
-// Which leaves are in no Parallel.
+// Whether each leaf is in no Parallel.
 std::vector<bool> Alone(const Concurrency& concurrency, std::size_t leaves) {
   std::vector<bool> alone(leaves, false);
   std::vector<std::size_t> open = {concurrency.nodes.size() - 1};
@@ -139,14 +139,15 @@ Result<WorkspacePlan> SolveWs(const Profile& profile,
   for (std::size_t g = 0; g < best.groups.size(); ++g) {
     const ArenaGroup& group = best.groups[g];
     const ArenaGroup& alternative = plain.groups[g];
-    // CheckFeasible found room, so only for plans that fronts leave out.
+    // CheckFeasible found room, so the fronts left out plans that take too
+    // long.
     if (!group.feasible) {
       return Fail(Code::kOutOfRange,
                   "what fits into an arena of {} takes more than 36 years",
                   FormatBytes(request.workspace_limit));
     }
     const std::size_t first = group.leaves[0];
-    // Possible only where a front was thinned out or noise distrusts a point.
+    // Possible only if a front was thinned out or noise ruled out a point.
     const bool keep =
         !alone[first] && alternative.feasible && alternative.time < group.time;
     for (const std::size_t k : group.leaves) {

@@ -1,18 +1,18 @@
 #ifndef UCUDNN_SOLVER_ARENA_WS_H_
 #define UCUDNN_SOLVER_ARENA_WS_H_
 
-// Shared arena: divides the mini-batches of a network's kernels, and places
+// Shared arena: divides the mini-batches of a network's kernels and places
 // their workspaces in one arena of M bytes, in which kernels that never run at
-// once share their bytes.
+// the same time share bytes.
 //
 //   min  sum over kernels k of T_k(c_k)     c_k in the Pareto front of k
 //   such that the segments [offset_k, offset_k + M_k(c_k)) lie in [0, M), and
 //   those of kernels that may coincide are disjoint
 //
 // The objective is WD's (mu-cuDNN, CLUSTER 2018, III-C, equation 1): the sum
-// of the kernels' times, not the length of a schedule. A chain is WR with the
-// limit M, all kernels at once are WD with the limit M; no source treats what
-// lies between.
+// of the kernels' times, not the length of a schedule. For a chain of kernels
+// this is WR with the limit M; for kernels that all run at once, WD with the
+// limit M. No source treats the cases between.
 //
 // Method: exact on a series-parallel structure (solver/arena/concurrency.h).
 // With
@@ -23,18 +23,18 @@
 // by a pruned Minkowski sum, cut at M, for Parallel. A kernel in no
 // Parallel has all of M to itself: it gets its WR plan. The outermost Parallels
 // need no front of their own: each is a multiple-choice knapsack over its
-// parts' fronts (solver/knapsack/mckp.h). A Serial's parts start at its own
-// offset, a Parallel's at the end of their predecessor.
+// parts' fronts (solver/knapsack/mckp.h). The parts of a Serial start at its
+// own offset, those of a Parallel at the end of their predecessor.
 //
-// A front within nested Parallels that grows beyond WsLimits::max_front is
-// thinned out: the plan stays valid, its bound is then that of WR for these
-// kernels, and `optimal` tells.
+// A front within nested Parallels that exceeds WsLimits::max_front points is
+// thinned out: the plan stays valid, but its bound is that of WR for these
+// kernels, and `optimal` may be false.
 //
-// Undivided alternative: the same problem with undivided configurations only;
-// absent for the kernels of an outermost Parallel that has none.
+// The undivided times solve the same problem with undivided configurations
+// only; absent for the kernels of an outermost Parallel without a solution.
 //
-// Ties: as the knapsack and, within a kernel, solver/micro_batch/wr.h break
-// them; always the same. Pure; any number of threads.
+// Ties are broken as the knapsack and, within a kernel, solver/micro_batch/wr.h
+// break them. Pure, deterministic and thread-safe.
 
 #include <cstddef>
 
@@ -56,9 +56,9 @@ struct WsLimits {
 // an arena of request.workspace_limit. Every kernel has an offset, and
 // total_workspace is the arena's extent.
 //
-// Errors: kInvalidArgument as SolveWr, or if `concurrency` is no structure of
-// these kernels; kFailedPrecondition as SolveWr, naming the smallest arena
-// that would do; kOutOfRange if times add up to more than 2^60 ns or
+// Errors: kInvalidArgument as SolveWr, or if `concurrency` is not a structure
+// of these kernels; kFailedPrecondition as SolveWr, naming the smallest
+// sufficient arena; kOutOfRange if times sum to more than 2^60 ns or
 // workspaces that may coincide to more than 2^60 bytes.
 Result<WorkspacePlan> SolveWs(const Profile& profile,
                               const Concurrency& concurrency,

@@ -16,7 +16,7 @@ using assign_internal::Kind;
 using assign_internal::Reach;
 using assign_internal::Ties;
 
-// Additions that resolving ties may make for each node of the limit.
+// Additions that the resolution of ties may make for each node of the limit.
 constexpr std::int64_t kStepsPerNode = 64;
 
 std::int64_t MaxSteps(const Limits& limits) {
@@ -46,7 +46,7 @@ Error NothingSumsTo(const AssignProblem& problem) {
                       problem.gpus.size(), batch, nearest)};
 }
 
-// The shares of GPUs given as batches of each kind's GPUs, kind after kind.
+// The shares, from batches listed kind after kind.
 Assignment Assemble(const AssignProblem& problem,
                     const std::vector<Kind>& kinds,
                     const std::vector<std::int64_t>& batches) {
@@ -77,7 +77,7 @@ Assignment Assemble(const AssignProblem& problem,
   return assignment;
 }
 
-// Resolves the ties of a makespan that can be held.
+// Resolves the ties of a feasible makespan.
 Assignment WithinTime(const AssignProblem& problem,
                       const std::vector<Kind>& kinds, const Reach& reach,
                       std::int64_t time, const Limits& limits) {
@@ -95,8 +95,8 @@ Assignment WithinTime(const AssignProblem& problem,
   return Assemble(problem, kinds, reach.AnyWithin(time));
 }
 
-// The least time for exactly `gpus` GPUs, and its batches, if it is below
-// `limit`; absent if not.
+// The least time for exactly `gpus` GPUs, and its batches; absent unless it is
+// below `limit`.
 struct Candidate {
   std::int64_t time = 0;
   std::vector<std::int64_t> batches;
@@ -121,7 +121,7 @@ Result<std::optional<Candidate>> ForExactly(const std::vector<Kind>& kinds,
   Found found;
   std::size_t begin = 0;
   std::size_t end = times.size();
-  // The answer is near `from`: outwards first, then by halves.
+  // The answer is near `from`: search outwards first, then bisect.
   std::size_t step = 1;
   while (begin < end) {
     if (stop.stop_requested()) return Fail(Code::kCancelled, "stopped");
@@ -140,8 +140,8 @@ Result<std::optional<Candidate>> ForExactly(const std::vector<Kind>& kinds,
   return found;
 }
 
-// With communication the number of GPUs matters to the makespan: each is
-// tried, the most promising first.
+// With communication the makespan depends on the number of GPUs: tries each,
+// the most promising first.
 Result<Assignment> WithCommunication(const AssignProblem& problem,
                                      const std::vector<Kind>& kinds,
                                      const Limits& limits) {
@@ -172,7 +172,7 @@ Result<Assignment> WithCommunication(const AssignProblem& problem,
     if (number.bound > best_time) break;
     if (number.bound == best_time && number.gpus > best_gpus) continue;
     const std::int64_t extra = number.bound - number.time;
-    // As good with fewer GPUs counts too.
+    // An equal makespan with fewer GPUs is better too.
     const std::int64_t limit =
         best_time - extra + (number.gpus < best_gpus ? 1 : 0);
     UCUDNN_ASSIGN_OR_RETURN(

@@ -1,8 +1,8 @@
 #ifndef UCUDNN_SOLVER_ASSIGN_ASSIGN_H_
 #define UCUDNN_SOLVER_ASSIGN_ASSIGN_H_
 
-// Distributes a mini-batch over unlike GPUs so that the slowest of them is as
-// fast as possible:
+// Distributes a mini-batch over unlike GPUs so that the slowest one finishes as
+// early as possible:
 //
 //   min   max_g sum_b t_gb x_gb
 //   where sum_b x_gb <= 1 for every GPU g      (at most one batch each)
@@ -12,17 +12,15 @@
 // Source: mu-cuDNN (Oyama et al., CLUSTER 2018), section III-E. Times need be
 // neither monotone nor complete: a batch that was not measured cannot be used.
 //
-// Method: the makespan is one of the measured times, and whether one can be
-// held is a subset-sum question over the batches that take no longer. The
-// least time at which the GPUs' largest such batches sum to B is found by
-// bisection; there they exceed B by little, so what is left is whether the
-// excess can be taken back, which a bit set of its size answers. Where it
-// cannot, bisection over the larger times goes on. GPUs that are alike are
-// handled as one kind.
+// Method: the makespan is one of the measured times, and whether a makespan is
+// feasible is a subset-sum question over the batches that take no longer.
+// Bisection finds the least time at which the GPUs' largest such batches sum to
+// at least B. There they exceed B by little, so it remains to decide whether
+// the excess can be taken back, with a bit set of its size. If not, bisection
+// continues over the larger times. Equal GPUs are handled as one kind.
 //
-// Among equal makespans: fewest GPUs, then least total time, by a dynamic
-// programme over the same small excess; then an arbitrary assignment, always
-// the same. Pure; any number of threads.
+// Ties: fewest GPUs, then least total time, by a dynamic programme over the
+// same small excess; then an arbitrary but fixed choice. Pure and thread-safe.
 
 #include <cstdint>
 #include <optional>
@@ -36,19 +34,19 @@
 
 namespace ucudnn {
 
-// One batch that a GPU can process, with what that takes.
+// One batch that a GPU can process, with its time and memory.
 struct BatchCost {
   BatchSize batch;
   Nanoseconds time{0};
-  Bytes memory;  // 0 where it does not matter
+  Bytes memory;  // 0 if it does not matter
 
   friend bool operator==(const BatchCost&, const BatchCost&) = default;
 };
 
 struct AssignGpu {
-  std::size_t table = 0;                // in AssignProblem::tables
-  Bytes memory_limit = Bytes::Max();    // batches that need more are not used
-  BatchSize max_batch = kMaxBatchSize;  // nor larger ones
+  std::size_t table = 0;  // in AssignProblem::tables
+  Bytes memory_limit = Bytes::Max();
+  BatchSize max_batch = kMaxBatchSize;
   // If not empty, the only batches that may be used; sorted.
   std::vector<BatchSize> allowed = {};
 
@@ -57,13 +55,13 @@ struct AssignGpu {
 
 struct AssignProblem {
   BatchSize batch;
-  // Measurements, by rising batch, each batch once. GPUs that share a table
-  // are cheaper to solve for than GPUs with equal tables.
+  // Measurements by rising batch, each batch once. Solving is cheaper for GPUs
+  // that share a table than for GPUs with equal tables.
   std::vector<std::vector<BatchCost>> tables;
   std::vector<AssignGpu> gpus;
-  // What an iteration takes beyond the slowest GPU when n GPUs take part, at
-  // index n - 1: gradients to be exchanged and not hidden. Empty: nothing;
-  // may be known for more GPUs than there are.
+  // At index n - 1, the time that an iteration of n GPUs takes beyond the
+  // slowest GPU's: the exchange of gradients that is not hidden. Empty: none.
+  // May be longer than `gpus`.
   std::vector<Nanoseconds> communication = {};
 };
 
@@ -80,8 +78,8 @@ struct Assignment {
   Nanoseconds communication{0};
   std::int64_t gpus_used = 0;
   Nanoseconds total_time{0};  // over GPUs, without communication
-  // Whether fewest GPUs and least total time are proven too. False only where
-  // `limits` did not let them be searched for; the makespan is always exact.
+  // Whether fewest GPUs and least total time are proven too. False only if
+  // `limits` ended their search; the makespan is always exact.
   bool ties_resolved = false;
   std::vector<Share> shares;  // of each GPU
 
@@ -91,20 +89,19 @@ struct Assignment {
 // The best assignment.
 //
 // Errors: kInvalidArgument if the batch is not in [1, kMaxBatchSize], there is
-// no GPU, a GPU names no table, a table is not by rising positive batch, a
-// time is negative, or there are communication times but not for each number
-// of GPUs; kOutOfRange if the longest time, taken by every GPU,
-// sums to more than 2^61 ns;
-// kFailedPrecondition if no batches sum to B, naming the nearest mini-batches
-// below and above that would do; kCancelled if `limits.stop` is requested.
-// kResourceExhausted if there
-// are communication times and `limits.max_nodes` does not suffice. Without
-// them it bounds the resolution of ties alone.
+// no GPU, a GPU names a table that does not exist, a table is not sorted by
+// rising positive batch, a time is negative, or there are communication times
+// but not for each number of GPUs; kOutOfRange if the longest time, taken by
+// every GPU, sums to more than 2^61 ns; kFailedPrecondition if no batches sum
+// to B, naming the nearest possible mini-batches below and above; kCancelled if
+// `limits.stop` is requested; kResourceExhausted if there are communication
+// times and `limits.max_nodes` does not suffice. Without communication times
+// max_nodes bounds only the resolution of ties.
 Result<Assignment> SolveAssignment(const AssignProblem& problem,
                                    const Limits& limits = {});
 
-// The time of the even split, B / |G| on every GPU; absent where that is not
-// whole or not available on every GPU.
+// The time of the even split, B / |G| on every GPU; absent if that is not a
+// whole number or not available on every GPU.
 std::optional<Nanoseconds> EvenSplit(const AssignProblem& problem);
 
 }  // namespace ucudnn

@@ -1,8 +1,8 @@
 #ifndef UCUDNN_SOLVER_ASSIGN_EXPLAIN_H_
 #define UCUDNN_SOLVER_ASSIGN_EXPLAIN_H_
 
-// Why an assignment is as it is: what holds each GPU's batch where it is, and
-// what one more GPU would bring.
+// Explains an assignment: what limits each GPU's batch, and what one more GPU
+// would gain.
 
 #include <optional>
 #include <string>
@@ -27,32 +27,32 @@ enum class Binding {
   kLeftNotNeeded,  // left out: the makespan is reached without it
 };
 
-// "slowest", "next_too_slow", ...: the spelling of JSON.
+// "slowest", "next_too_slow", ...: as JSON spells them.
 std::string_view Name(Binding binding);
 
 struct ShareExplanation {
   Binding binding = Binding::kSlowest;
-  // What kNextTooSlow and kLeftTooSlow refer to: the next larger batch (or
-  // the fastest one) and its time.
+  // For kNextTooSlow the next larger batch and its time, for kLeftTooSlow the
+  // fastest batch and its time.
   BatchCost other;
   std::string text;  // for people
 };
 
-// One for each GPU. `assignment` must be an answer for `problem`.
+// One for each GPU. `assignment` must solve `problem`.
 std::vector<ShareExplanation> ExplainShares(const AssignProblem& problem,
                                             const Assignment& assignment);
 
-// What one more GPU like `gpu` would bring.
+// What one more GPU like `gpu` would gain.
 struct MarginalGain {
   std::size_t gpu = 0;  // the first of its kind
   Nanoseconds makespan{0};
   Nanoseconds gain{0};  // against the assignment's makespan
 };
 
-// One for each kind of GPU, that is for each set of GPUs with the same table
-// and limits, in the order of their first GPUs. With communication times those
-// kinds are answered only if there is one for one GPU more than there are.
-// Errors of SolveAssignment. Costs about one SolveAssignment for each kind.
+// One for each kind of GPU (GPUs with the same table and limits), in the order
+// of their first GPUs. If there are communication times, but none for one GPU
+// more, the result is empty. Errors of SolveAssignment. Costs about one
+// SolveAssignment for each kind.
 Result<std::vector<MarginalGain>> MarginalGains(const AssignProblem& problem,
                                                 const Assignment& assignment,
                                                 const Limits& limits = {});

@@ -14,8 +14,8 @@ std::size_t BlocksOf(std::size_t costs) {
   return (costs + Kind::kBlock - 1) / Kind::kBlock;
 }
 
-// Checks a table in the one pass, from its end, that also finds the least
-// times: large tables cost what reading them costs.
+// Checks a table and finds its least times in one pass from its end, because
+// the cost of a large table is the cost of reading it.
 Status CheckTable(const std::vector<BatchCost>& table, std::size_t index,
                   std::int64_t most_time,
                   std::vector<std::int64_t>* least_from) {
@@ -53,8 +53,8 @@ Status CheckTable(const std::vector<BatchCost>& table, std::size_t index,
   return {};
 }
 
-// The least times of the batches of the block that ends at `end`, each of this
-// batch or any later one.
+// For each batch of the block that ends at `end`: the least time of this batch
+// and all later ones.
 std::vector<std::int64_t> LeastTimesOfBlock(const Kind& kind, std::size_t end) {
   if (end == 0) return {};
   const std::size_t block = (end - 1) / Kind::kBlock;
@@ -110,7 +110,7 @@ std::size_t Kind::LargestWithin(std::int64_t time) const {
       std::upper_bound(least_from.begin(), least_from.end(), time) -
       least_from.begin());
   if (blocks == 0) return 0;
-  // It is in the last of these blocks.
+  // The batch is in the last of these blocks.
   std::size_t end = std::min(blocks * kBlock, costs.size());
   while (costs[end - 1].time.count() > time) --end;
   return end;
@@ -150,7 +150,7 @@ Result<std::vector<Kind>> MakeKinds(const AssignProblem& problem,
         CheckTable(problem.tables[t], t, most_time, &least_from[t]));
   }
   std::vector<Kind> kinds;
-  // Kinds by table; few GPUs of a table differ in what else limits them.
+  // Kinds by table; few GPUs of one table differ in their other limits.
   std::vector<std::vector<std::size_t>> of_table(problem.tables.size());
   for (std::size_t g = 0; g < problem.gpus.size(); ++g) {
     const AssignGpu& gpu = problem.gpus[g];
@@ -177,7 +177,7 @@ Result<std::vector<Kind>> MakeKinds(const AssignProblem& problem,
     kind.gpus.push_back(g);
     Restrict(problem.tables[gpu.table], gpu, largest, &kind);
     const auto& table = problem.tables[gpu.table];
-    // A kind of a whole table takes over what the check found.
+    // A kind that uses a whole table takes the least times from its check.
     if (kind.costs.data() == table.data() &&
         kind.costs.size() == table.size() &&
         least_from[gpu.table].size() == BlocksOf(table.size())) {
@@ -190,8 +190,9 @@ Result<std::vector<Kind>> MakeKinds(const AssignProblem& problem,
   return kinds;
 }
 
-// Bisects the kinds' least times one kind after the other: each kind's lie
-// sorted, blocks first, and the interval that is left holds ever fewer.
+// Bisects the least times of one kind after the other, blocks first. Each
+// kind's times are sorted, and the remaining interval holds fewer and fewer of
+// them.
 std::optional<std::int64_t> LeastEnough(
     std::span<const Kind> kinds,
     const std::function<bool(std::int64_t)>& enough) {
@@ -214,7 +215,7 @@ std::optional<std::int64_t> LeastEnough(
   };
   for (const Kind& kind : kinds) bisect(kind.least_from);
   for (const Kind& kind : kinds) {
-    // No block's time lies between; those of the batches around `low` may.
+    // No block's time lies between; times of the batches around `low` may.
     const auto blocks = static_cast<std::size_t>(
         std::upper_bound(kind.least_from.begin(), kind.least_from.end(), low) -
         kind.least_from.begin());

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_SOLVER_ASSIGN_KINDS_H_
 #define UCUDNN_SOLVER_ASSIGN_KINDS_H_
 
-// The GPUs of an assignment as kinds, for solver/assign.
+// Groups the GPUs of an assignment into kinds, for solver/assign.
 
 #include <cstdint>
 #include <functional>
@@ -14,19 +14,19 @@
 
 namespace ucudnn::assign_internal {
 
-// GPUs that are alike. `costs` are the batches they may use, by rising batch.
+// Equal GPUs. `costs` are the batches they may use, by rising batch.
 struct Kind {
   std::vector<std::size_t> gpus;
   std::span<const BatchCost> costs;
-  std::vector<BatchCost> own_costs;  // where `costs` is not a whole table
-  // The least time of batch i * kBlock of `costs` or any later one: never
-  // falls. One for each block, since large tables cost what memory they touch.
+  std::vector<BatchCost> own_costs;  // if `costs` is not a whole table
+  // Entry i: the least time of all batches from i * kBlock of `costs` on; never
+  // falls. One entry a block, since reading memory dominates for large tables.
   static constexpr std::size_t kBlock = 16;
   std::vector<std::int64_t> least_from;
 
   std::int64_t count() const { return std::ssize(gpus); }
-  // Where the largest batch within `time` stands in `costs`, plus one; 0 if
-  // every batch takes longer. O(log |costs| + kBlock).
+  // The position in `costs` after the largest batch within `time`; 0 if every
+  // batch takes longer. O(log |costs| + kBlock).
   std::size_t LargestWithin(std::int64_t time) const;
   std::int64_t LargestBatchWithin(std::int64_t time) const {
     const std::size_t end = LargestWithin(time);
@@ -34,13 +34,13 @@ struct Kind {
   }
 };
 
-// With the batches up to `largest`. Errors: those of SolveAssignment for the
-// problem itself. Kinds that can use no batch are included.
+// The kinds with their batches up to `largest`, including kinds that can use no
+// batch. Errors: those of SolveAssignment for the problem itself.
 Result<std::vector<Kind>> MakeKinds(const AssignProblem& problem,
                                     BatchSize largest);
 
-// The least time that is enough, where what is enough stays so for all larger
-// times and changes only with some kind's largest batch; absent if none is.
+// The least time for which `enough` holds; absent if there is none. `enough`
+// must be monotone and may change only where some kind's largest batch does.
 // Expected O(kinds + log |costs|) calls.
 std::optional<std::int64_t> LeastEnough(
     std::span<const Kind> kinds,

@@ -18,7 +18,7 @@ bool Sums::AddOneOf(std::span<const Run> runs) {
                                  std::int64_t shift) {
     const auto whole = static_cast<std::size_t>(shift / 64);
     const int bits = static_cast<int>(shift % 64);
-    // From above, so that `to` may be `from`.
+    // From the top down, so that `to` may be `from`.
     for (std::size_t i = size; i-- > whole;) {
       std::uint64_t word = from[i - whole] << bits;
       if (bits != 0 && i > whole) word |= from[i - whole - 1] >> (64 - bits);
@@ -120,14 +120,14 @@ Result<std::optional<std::int64_t>> Reach::LeastTime(
   const Found least = LeastTimeForMost();
   if (!least.has_value()) return Found();
   if (CanHold(*least)) return least;
-  std::int64_t low = *least;  // cannot be held
+  std::int64_t low = *least;  // infeasible
   std::int64_t last = low;    // the largest time of all
   for (const Kind& kind : kinds_) {
     for (const BatchCost& cost : kind.costs) {
       last = std::max<std::int64_t>(last, cost.time.count());
     }
   }
-  // Outwards in growing steps, since the answer is near.
+  // Search outwards in growing steps, since the answer is near.
   std::int64_t high = low;
   for (std::int64_t step = std::max<std::int64_t>(low / 4096, 1);;
        step = std::min(2 * step, kForever / 4)) {
@@ -137,7 +137,7 @@ Result<std::optional<std::int64_t>> Reach::LeastTime(
     if (CanHold(high)) break;
     low = high;
   }
-  // Then by halves of the times that lie between, `high` among them.
+  // Then bisect the times between, including `high`.
   std::vector<std::int64_t> times;
   for (const Kind& kind : kinds_) {
     for (const BatchCost& cost : kind.costs) {
@@ -149,7 +149,7 @@ Result<std::optional<std::int64_t>> Reach::LeastTime(
   std::sort(times.begin(), times.end());
   times.erase(std::unique(times.begin(), times.end()), times.end());
   auto begin = times.begin();
-  auto end = times.end() - 1;  // the last one can be held
+  auto end = times.end() - 1;  // the last one is feasible
   while (begin != end) {
     if (stop.stop_requested()) return Fail(Code::kCancelled, "stopped");
     const auto middle = begin + (end - begin) / 2;

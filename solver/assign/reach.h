@@ -1,7 +1,8 @@
 #ifndef UCUDNN_SOLVER_ASSIGN_REACH_H_
 #define UCUDNN_SOLVER_ASSIGN_REACH_H_
 
-// Which makespans the GPUs of an assignment can hold, for solver/assign.
+// Which makespans are feasible for the GPUs of an assignment, for
+// solver/assign.
 
 #include <cstdint>
 #include <optional>
@@ -14,7 +15,7 @@
 
 namespace ucudnn::assign_internal {
 
-// A row of bits, set where a sum can be reached.
+// A bit set of reachable sums.
 class Sums {
  public:
   explicit Sums(std::int64_t largest)
@@ -31,7 +32,7 @@ class Sums {
     std::int64_t first = 0;
     std::int64_t last = 0;
   };
-  // False if that changes nothing.
+  // Returns whether that changed anything.
   bool AddOneOf(std::span<const Run> runs);
   bool operator==(const Sums&) const = default;
 
@@ -40,7 +41,7 @@ class Sums {
   std::vector<std::uint64_t> words_;
 };
 
-// Answers whether a makespan can be held. Not for several threads at once.
+// Decides whether a makespan is feasible. Not thread-safe.
 class Reach {
  public:
   // `kinds` must outlive it.
@@ -53,12 +54,12 @@ class Reach {
   bool CanHold(std::int64_t time) const;
   // The least time whose largest batches sum to B or more; absent if none.
   std::optional<std::int64_t> LeastTimeForMost() const;
-  // The least time that can be held; absent if none. kCancelled if stopped.
+  // The least feasible time; absent if none is. kCancelled if stopped.
   Result<std::optional<std::int64_t>> LeastTime(std::stop_token stop) const;
-  // Batches within `time`, which can be held, that sum to B: one for each GPU
-  // of each kind, kind after kind.
+  // Batches within the feasible `time` that sum to B: one for each GPU of each
+  // kind, kind after kind.
   std::vector<std::int64_t> AnyWithin(std::int64_t time) const;
-  // The nearest sums below and above B that all batches can reach; 0 if none.
+  // The nearest reachable sums below and above B, over all batches; 0 if none.
   struct Nearest {
     std::int64_t below = 0;
     std::int64_t above = 0;
@@ -66,8 +67,8 @@ class Reach {
   Nearest NearestSums() const;
 
  private:
-  // What a GPU of each kind adds to the sum that is looked for, as runs: what
-  // it takes back from its largest batch, or the batch itself.
+  // What a GPU of each kind can add to the target sum, as runs: what it takes
+  // back from its largest batch or, if not `from_most`, the batch itself.
   struct Question {
     bool from_most = false;
     std::int64_t target = 0;

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max() / 2;
 
-// Least times by net number of GPUs out (from `least_out` on) and by what has
-// been given back.
+// Least times by net number of GPUs out (from `least_out` on) and by amount
+// given back.
 class Layer {
  public:
   Layer(std::int64_t least_out, std::int64_t most_out, std::int64_t excess)
@@ -127,8 +127,8 @@ Result<std::optional<std::vector<std::int64_t>>> Ties::Solve(
   const std::int64_t v = ranked[middle].largest;
   const Kind& middle_kind = kinds_[ranked[middle].kind];
 
-  // How many of the N may be left out, and how many others may take part: the
-  // cheapest ones must not give back more than the excess.
+  // How many of the N may be left out, and how many others may take part,
+  // before even the cheapest ones give back more than the excess.
   std::int64_t above = 0;
   std::int64_t below = 0;
   for (std::size_t r = 0; r < ranked.size(); ++r) {
@@ -155,7 +155,7 @@ Result<std::optional<std::vector<std::int64_t>>> Ties::Solve(
     most_in += affordable(r, v - ranked[r].largest, &room);
   }
   most_in = std::min(most_in, above + inside);
-  // Beyond what the middle kind can make up for there is no need to go.
+  // The middle kind cannot make up for more.
   const std::int64_t least_out = -std::min(most_in, inside);
   const std::int64_t rows = most_out - least_out + 1;
 
@@ -215,7 +215,7 @@ Result<std::optional<std::vector<std::int64_t>>> Ties::Solve(
     }
   }
 
-  // The middle kind: so many of it as are missing.
+  // The middle kind supplies the missing GPUs.
   const std::vector<Option> middle_options =
       Options(middle_kind, time, v, excess);
   const std::int64_t most_of_middle =
@@ -277,7 +277,7 @@ Result<std::optional<std::vector<std::int64_t>>> Ties::Solve(
     const auto [r, is_above] = steps[s];
     const Layer& old = layers[s];
     const std::int64_t now = layers[s + 1].Row(out)[given];
-    // Left out, or with one of the options.
+    // The GPU is left out, or takes one of the options.
     const std::int64_t price = is_above ? ranked[r].largest - v : 0;
     const std::int64_t out_before = is_above ? out - 1 : out;
     if (price <= given && old.HasRow(out_before) &&

@@ -1,8 +1,8 @@
 #ifndef UCUDNN_SOLVER_ASSIGN_TIES_H_
 #define UCUDNN_SOLVER_ASSIGN_TIES_H_
 
-// Among the assignments that hold a makespan, those of a given number of GPUs
-// and of these the one with the least total time, for solver/assign.
+// Among the assignments with a feasible makespan and a given number of GPUs,
+// finds one with the least total time, for solver/assign.
 //
 // Let v be the N-th largest of the GPUs' largest batches. If the N GPUs with
 // the largest ones take part, each with its largest batch, the sum exceeds B
@@ -12,8 +12,8 @@
 //   a GPU of those N left out gives            largest - v
 //   another GPU that takes part with b gives   v - b
 //
-// none of them negative, and together exactly E. The dynamic programme runs
-// over what has been given back and how many more GPUs are out than in.
+// none of them negative, and together exactly E. The states of the dynamic
+// programme are the amount given back and how many more GPUs are out than in.
 
 #include <cstdint>
 #include <optional>
@@ -31,21 +31,22 @@ class Ties {
   Ties(std::span<const Kind> kinds, std::int64_t batch, std::int64_t max_steps)
       : kinds_(kinds), batch_(batch), steps_left_(max_steps) {}
 
-  // Batches for exactly `gpus` GPUs, one for each GPU of each kind, kind after
-  // kind, none of which takes longer than `time`; the least total time. Absent
-  // if there are none. kResourceExhausted beyond `max_steps`, over all calls.
+  // Batches for exactly `gpus` GPUs that each take at most `time`, with the
+  // least total time: one for each GPU of each kind, kind after kind. Absent if
+  // there are none. kResourceExhausted once all calls together exceed
+  // `max_steps`.
   Result<std::optional<std::vector<std::int64_t>>> Solve(std::int64_t time,
                                                          std::int64_t gpus);
 
   // The fewest GPUs whose largest batches within `time` sum to B or more;
-  // absent if all together do not.
+  // absent if even all of them do not.
   std::optional<std::int64_t> FewestForMost(std::int64_t time) const;
 
   // The least time at which `gpus` GPUs' largest batches sum to B or more.
   std::optional<std::int64_t> LeastTimeForMost(std::int64_t gpus) const;
 
  private:
-  // A batch a GPU of a kind may take, and what it gives back with it.
+  // A batch that a GPU of a kind may take, and what it thereby gives back.
   struct Option {
     std::int64_t given = 0;
     std::int64_t time = 0;

@@ -64,12 +64,12 @@ Status CheckKernel(const KernelPlan& kernel, const KernelProfile& measured,
   return CheckUndivided(kernel, measured, batch, limit, mode);
 }
 
-// Of sizes that are not negative; the most there is instead of an overflow.
+// The sum of sizes that are not negative; the largest value on overflow.
 Bytes Sum(Bytes a, Bytes b) {
   return a > Bytes::Max() - b ? Bytes::Max() : a + b;
 }
 
-// Segments of `i` and `j`; empty ones overlap nothing.
+// Whether the segments of `i` and `j` overlap; empty ones never do.
 bool Overlap(const KernelPlan& i, const KernelPlan& j) {
   if (i.workspace == Bytes(0) || j.workspace == Bytes(0)) return false;
   return *i.offset < Sum(*j.offset, j.workspace) &&

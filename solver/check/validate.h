@@ -1,11 +1,10 @@
 #ifndef UCUDNN_SOLVER_CHECK_VALIDATE_H_
 #define UCUDNN_SOLVER_CHECK_VALIDATE_H_
 
-// Checks a workspace plan against the measurements it was made from, the slow
-// obvious way and without any code of the solvers. Tests use it on every plan,
-// and debug builds on every plan that a solver returns. What else solvers
-// return is checked by solver/check/validate_choice.h and
-// validate_assignment.h.
+// Checks a workspace plan against the measurements it was made from, in the
+// slow obvious way and without any code of the solvers. Tests check every plan,
+// and debug builds every plan that a solver returns. Other answers are checked
+// by solver/check/validate_choice.h and validate_assignment.h.
 
 #include <cstddef>
 #include <span>
@@ -35,18 +34,18 @@ struct ValidationRules {
   std::span<const ConcurrentPair> concurrent = {};
 };
 
-// Ok if `plan` is what `rules` allow and adds up:
+// Ok if `plan` obeys `rules` and its figures add up:
 //   - it has the kernels of `profile`, in order;
 //   - each kernel's micro-batches sum to the batch, are of sizes the policy
 //     admits and no larger than their predecessors, and are measured points of
-//     the kernel with just these times and workspaces;
+//     the kernel with exactly these times and workspaces;
 //   - a kernel's time is their sum, its workspace their maximum;
 //   - workspaces fit: WR, each within the limit; WD, their sum, and offsets, if
 //     given, disjoint; WS, offsets given, each segment within the limit and
 //     those of concurrent kernels disjoint;
 //   - a kernel's undivided time is that of a measured point of the whole batch
-//     within the limit, under WR of the fastest; it is absent where there is
-//     no such point;
+//     within the limit (WR: of the fastest); it is absent if there is no such
+//     point;
 //   - totals are the sums (WS: total_workspace is the extent), the plan is no
 //     slower than undivided, the bound is no larger than the total, and
 //     `optimal` says whether they are equal.
@@ -55,26 +54,26 @@ struct ValidationRules {
 Status ValidatePlan(const WorkspacePlan& plan, const Profile& profile,
                     const ValidationRules& rules);
 
-// The same of one kernel under WR: micro-batches, time, workspace, limit and
-// undivided time. `request` is that of the solver.
+// The same for one kernel under WR: micro-batches, time, workspace, limit and
+// undivided time. `request` is the solver's.
 Status ValidateKernel(const KernelPlan& plan, const KernelProfile& measured,
                       const WrRequest& request);
 
-// Of micro-batches alone: that they are measured points of sizes `policy`
-// admits, sum to `batch` and take `time` and `workspace`.
+// Ok if the micro-batches are measured points of sizes that `policy` admits,
+// sum to `batch`, and take `time` and `workspace`.
 Status ValidateMicroBatches(std::span<const MicroBatch> micro_batches,
                             Nanoseconds time, Bytes workspace,
                             std::span<const MeasuredPoint> points,
                             BatchSize batch, BatchPolicy policy);
 
-// Whether solvers check what they return: in debug builds.
+// Whether solvers check their own answers: in debug builds.
 #ifdef NDEBUG
 inline constexpr bool kSolversCheckThemselves = false;
 #else
 inline constexpr bool kSolversCheckThemselves = true;
 #endif
 
-// Aborts unless `valid`, saying what is wrong and where it was called.
+// Aborts unless `valid`, naming the fault and the caller's place.
 void RequireValid(const Status& valid, const char* file = __builtin_FILE(),
                   int line = __builtin_LINE());
 

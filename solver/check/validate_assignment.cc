@@ -43,7 +43,7 @@ Status CheckShare(const Share& share, const AssignGpu& gpu,
   return {};
 }
 
-// That the figures of `assignment` are what its shares make them.
+// Whether the figures of `assignment` follow from its shares.
 Status CheckSums(const Assignment& assignment, BatchSize batch,
                  std::span<const Nanoseconds> communication) {
   std::int64_t images = 0;
@@ -100,7 +100,7 @@ std::optional<Nanoseconds> EvenSplitOf(const AssignProblem& problem) {
   return slowest + problem.communication[problem.gpus.size() - 1];
 }
 
-// The rows that say what holds a GPU at its share.
+// The rows of a table that decide what limits a GPU's share.
 struct Alternatives {
   const BatchCost* larger = nullptr;       // the next larger one it may use
   const BatchCost* larger_fits = nullptr;  // the next such one that is no
@@ -131,7 +131,7 @@ Alternatives Look(const std::vector<BatchCost>& table, const AssignGpu& gpu,
   return found;
 }
 
-// What must hold a GPU that takes part, and one that is left out.
+// The binding constraint of a GPU that takes part, and of one left out.
 Binding BindingOfShare(const Alternatives& found, Nanoseconds time,
                        Nanoseconds slowest) {
   if (time == slowest) return Binding::kSlowest;
@@ -176,7 +176,7 @@ Status OfGpu(std::size_t gpu, Status status) {
   return Within(fmt::format("GPU {}", gpu), std::move(status).error());
 }
 
-// Of a GPU of a joint plan: its own plan, and the time made of it.
+// Checks the plan of one GPU of a joint plan, and the time made of it.
 Status CheckJointShare(const Share& share,
                        const std::optional<WorkspacePlan>& plan,
                        const JointGpu& gpu, const JointProblem& problem) {

@@ -1,9 +1,8 @@
 #ifndef UCUDNN_SOLVER_CHECK_VALIDATE_CHOICE_H_
 #define UCUDNN_SOLVER_CHECK_VALIDATE_CHOICE_H_
 
-// Checks of Pareto fronts, and of what was chosen from them, the slow obvious
-// way. As in solver/check/validate.h: kInternal names the first rule that is
-// broken.
+// Checks Pareto fronts, and choices from them, in the slow obvious way. As in
+// solver/check/validate.h, kInternal names the first rule that is broken.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,25 +18,26 @@
 
 namespace ucudnn {
 
-// Ok if `front` is one of `points` for `request`:
+// Ok if `front` is a front of `points` for `request`:
 //   - it is not empty, workspaces rise to no more than the limit, times fall;
-//   - no undivided execution is faster than what the front has within its
+//   - no undivided execution is faster than the front's point within its
 //     workspace;
-//   - points are those of the micro-batches that belong to them. This costs a
-//     SolveWr each, so of the front at most `witnesses` are looked at, the
-//     first and the last among them.
+//   - each point has the time and workspace of its micro-batches. This costs
+//     one SolveWr a point, so at most `witnesses` points are checked, including
+//     the first and the last.
 Status ValidateFront(const ParetoFront& front,
                      std::span<const MeasuredPoint> points,
                      const WrRequest& request, std::size_t witnesses);
 
-// Ok if `division` takes one point of each front, within `limit`, and adds up.
+// Ok if `division` takes one point of each front within `limit`, and its
+// figures add up.
 Status ValidateDivision(const Division& division,
                         std::span<const std::span<const FrontPoint>> fronts,
                         Bytes limit);
 
-// Ok if `solution` takes one item of each class's copy, fits and adds up, and,
-// where it is said to be optimal, taking another item for one copy never costs
-// less. O(items of all copies).
+// Ok if `solution` takes one item for each copy of a class, fits, and its
+// figures add up, and if, when it claims to be optimal, no single copy could
+// take a cheaper item. O(items of all copies).
 Status ValidateMckp(const MckpSolution& solution,
                     std::span<const MckpClass> classes, std::int64_t capacity);
 

@@ -34,8 +34,8 @@ std::uint32_t Cheapest(std::span<const MckpItem> items) {
   return best;
 }
 
-// Where the items are in order, and the numbers so small that no sum can be too
-// large: nearly always.
+// The usual case: items in order, and numbers so small that no sum can overflow
+// its limit.
 std::optional<Survey> QuickSurvey(std::span<const MckpClass> classes) {
   Survey survey;
   std::int64_t costs = 0;  // their bits
@@ -68,7 +68,7 @@ std::optional<Survey> QuickSurvey(std::span<const MckpClass> classes) {
   return survey;
 }
 
-// In general.
+// The general case.
 Result<Survey> CarefulSurvey(std::span<const MckpClass> classes) {
   __extension__ using Wide = __int128;
   Survey survey;

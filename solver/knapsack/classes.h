@@ -1,9 +1,9 @@
 #ifndef UCUDNN_SOLVER_KNAPSACK_CLASSES_H_
 #define UCUDNN_SOLVER_KNAPSACK_CLASSES_H_
 
-// What a multiple-choice knapsack is given, looked over, for
-// solver/knapsack/mckp: whether it is an instance at all, whether there is
-// anything to choose, and which classes are alike.
+// Examines the instance of a multiple-choice knapsack, for
+// solver/knapsack/mckp: whether it is valid, whether there is anything to
+// choose, and which classes are equal.
 
 #include <cstdint>
 #include <memory_resource>
@@ -20,17 +20,16 @@ struct Survey {
   std::int64_t copies = 0;
   // All items of all classes come by rising weight and falling cost.
   bool in_order = true;
-  // Of every class the cheapest item, the lightest of several.
+  // Sums over the cheapest item of every class, the lightest of equally cheap.
   std::int64_t cheapest_cost = 0;
   std::int64_t cheapest_weight = 0;
 };
 
-// One pass over all items, without allocation.
-//
-// Errors: those of SolveMckp but kFailedPrecondition.
+// One pass over all items, without allocation. Errors of SolveMckp except
+// kFailedPrecondition.
 Result<Survey> SurveyOf(std::span<const MckpClass> classes);
 
-// The choice that `survey` found to be cheapest.
+// The choice whose cost and weight `survey` has as cheapest.
 std::vector<std::uint32_t> CheapestChoice(std::span<const MckpClass> classes,
                                           const Survey& survey);
 
@@ -45,7 +44,7 @@ inline bool InOrder(std::span<const MckpItem> items) {
   return true;
 }
 
-// Which classes have the same items: those of the same kind.
+// Groups classes with the same items into kinds.
 struct Kinds {
   explicit Kinds(std::pmr::memory_resource* memory)
       : of(memory), first(memory), count(memory) {}
@@ -55,9 +54,9 @@ struct Kinds {
   std::pmr::vector<std::int64_t> count;   // of each kind: copies in all
 };
 
-// Expected linear time in the number of classes, not of items, where alike
-// ones are the same memory. Values alone decide, wherever they are; some alike
-// classes may be missed where very many others look like them.
+// Compares values, wherever they are in memory. Takes expected linear time in
+// the number of classes, not of items, if equal classes share memory. May miss
+// some equal classes if very many others resemble them.
 Kinds KindsOf(std::span<const MckpClass> classes,
               std::pmr::memory_resource* memory);
 

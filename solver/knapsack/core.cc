@@ -7,7 +7,7 @@
 namespace ucudnn::mckp_internal {
 namespace {
 
-// Below this, looking for classes that are alike costs more than it saves.
+// With fewer classes, looking for equal ones costs more than it saves.
 constexpr std::size_t kFewTypes = 16;
 
 Wide CeilDivide(Wide a, Wide b) { return a > 0 ? (a + b - 1) / b : a / b; }
@@ -34,8 +34,8 @@ Core::Core(const Relaxation& relaxation, std::pmr::vector<CoreType> types,
   }
 }
 
-// What losses and unused capacity of a better solution may cost, times the
-// price's divisor.
+// How much the losses and unused capacity of a better solution may cost, times
+// the price's divisor.
 Wide Core::Gap() const {
   return Wide{relaxation_.base_cost + best_.cost - cost_step_} *
              relaxation_.price_q -
@@ -59,7 +59,7 @@ void Core::Search(std::int64_t cost) {
   root.excess = relaxation_.base_weight - relaxation_.capacity;
   states_.assign(1, root);
   if (root.excess <= 0 && root.cost < best_.cost) {
-    // Only where the caller's solution was worse than the bases themselves.
+    // Only if the caller's solution was worse than the bases themselves.
     best_.cost = 0;
     best_.weight = 0;
     improved_ = true;
@@ -71,8 +71,8 @@ void Core::Search(std::int64_t cost) {
   }
 }
 
-// Once better solutions have closed a quarter of the gap, deviations that lose
-// more than the rest are dropped, which sharpens the outlooks.
+// Once better solutions have closed a quarter of the gap, drops deviations that
+// lose more than the remaining gap, which sharpens the outlooks.
 void Core::ShrinkToGap() {
   const Wide gap = Gap();
   if (gap > shrunk_to_ - shrunk_to_ / 4) return;
@@ -94,9 +94,9 @@ void Core::SearchType(std::size_t position) {
     Step(type, after, {});
     return;
   }
-  // Of the copies, only so many can deviate at a loss. The others stay at
-  // their base, or at the one deviation without loss, if there is one: those
-  // differ only in how many do.
+  // Only so many of the copies can deviate at a loss. The others stay at their
+  // base or take the one deviation without loss, if there is one; only the
+  // number of those matters.
   std::uint32_t lossless = 0;
   while (type.begin + lossless < type.end &&
          deviations_[type.begin + lossless].loss == 0) {
@@ -122,8 +122,8 @@ void Core::SearchType(std::size_t position) {
   }
 }
 
-// One copy of `type` takes its base or one of its deviations; solutions are
-// completed with what is pending.
+// Lets one copy of `type` take its base or one of its deviations, and completes
+// solutions with what is pending.
 void Core::Step(const CoreType& type, const Outlook& outlook,
                 const Pending& pending) {
   for (std::uint32_t d = type.begin; d < type.end; ++d) {
@@ -136,8 +136,8 @@ void Core::Step(const CoreType& type, const Outlook& outlook,
   Finish(outlook, pending);
 }
 
-// Merges the states with `deviation` added into `merged_`, or for the `first`
-// of a step with those that stay as they are, keeping what is undominated.
+// Merges the states with `deviation` added into `merged_` or, for the `first`
+// deviation of a step, with the unchanged states; keeps undominated states.
 void Core::Shift(std::uint32_t deviation, bool first, const Outlook& outlook) {
   const Deviation& d = deviations_[deviation];
   const auto promising = PromisingTest(outlook);
@@ -170,8 +170,8 @@ void Core::Shift(std::uint32_t deviation, bool first, const Outlook& outlook) {
   std::swap(merged_, scratch_);
 }
 
-// Up to `count` copies take `deviation`, at no loss. Only numbers that bring a
-// state near the capacity are promising.
+// Lets up to `count` copies take `deviation`, which has no loss. Only numbers
+// of copies that bring a state near the capacity are promising.
 void Core::StepByCount(std::uint32_t deviation, std::int64_t count,
                        const Outlook& outlook) {
   const Deviation& d = deviations_[deviation];
@@ -214,12 +214,12 @@ void Core::StepByCount(std::uint32_t deviation, std::int64_t count,
   Finish(outlook, {});
 }
 
-// Takes over the merged states: records how they came about, and the best
-// solution among them, and drops those that it makes unpromising.
+// Adopts the merged states: records how they came about and the best solution
+// among them, and drops those that the solution makes unpromising.
 void Core::Finish(const Outlook& outlook, const Pending& pending) {
   std::swap(states_, merged_);
   const std::int64_t best_before = best_.cost;
-  // The last state that fits costs least of those that do.
+  // Of the states that fit, the last costs least.
   const auto first_over = std::partition_point(
       states_.begin(), states_.end(),
       [](const State& state) { return state.excess <= 0; });
@@ -250,10 +250,10 @@ void Core::Finish(const Outlook& outlook, const Pending& pending) {
   states_.resize(kept);
 }
 
-// Completes every state with the one deviation of the classes to come that
-// fills its room best. Where costs follow weights closely, partial solutions
-// grow in number until one happens to fill the capacity; this finds it much
-// earlier. Done each time the work has doubled.
+// Completes every state with the one deviation of the remaining classes that
+// fills its room best. If costs follow weights closely, partial solutions
+// multiply until one happens to fill the capacity; this finds such a solution
+// much earlier. Called each time the work has doubled.
 void Core::LookAhead() {
   constexpr std::size_t kPool = 1 << 14;
   constexpr int kTried = 4;
@@ -312,8 +312,7 @@ bool Core::OutOfLimits() {
   return true;
 }
 
-// Stops the search in the middle of a step; the states before it are what is
-// left open.
+// Stops the search in the middle of a step; the states before it remain open.
 void Core::Abandon() {
   const Outlook& outlook = outlooks_[position_];
   proven_ = false;

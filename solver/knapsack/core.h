@@ -3,11 +3,11 @@
 
 // The search of a multiple-choice knapsack's core, for solver/knapsack/mckp:
 // dynamic programming over the classes that may deviate from the relaxation,
-// nearest to its price first. A state is a set of deviations so far, held as
-// what it adds to the relaxation's cost and weight; all other classes are at
-// their base. States that are dominated, or whose bound over the classes to
-// come is no better than the best solution, are dropped. Every state that fits
-// is a solution.
+// nearest to its price first. A state is the set of deviations so far, stored
+// as the cost and weight that they add to the relaxation; all other classes are
+// at their base. The search drops states that are dominated, or whose bound
+// over the remaining classes is no better than the best solution. Every state
+// that fits is a solution.
 
 #include <cstdint>
 #include <limits>
@@ -19,7 +19,7 @@
 
 namespace ucudnn::mckp_internal {
 
-// An item that may still be part of a better solution, against its class's
+// An item that may still be part of a better solution, relative to its class's
 // base.
 struct Deviation {
   std::int64_t cost = 0;    // added to the base's
@@ -49,31 +49,31 @@ struct CoreType {
       std::numeric_limits<std::uint32_t>::max();
 };
 
-// Finds the core: what of each front but its base loses at most `gap`, the
-// smallest loss first.
+// Finds the core: the items of each front other than its base that lose at most
+// `gap`, the smallest loss first.
 void FindCore(const Relaxation& relaxation, Wide gap,
               std::pmr::vector<CoreType>* types,
               std::pmr::vector<Deviation>* deviations);
 
 class Core {
  public:
-  // `relaxation`, from whose memory the core takes its own, must outlive it.
-  // Better solutions differ in cost by multiples of `cost_step`.
+  // `relaxation`, whose memory resource the core uses, must outlive it. Costs
+  // of better solutions differ by multiples of `cost_step`.
   Core(const Relaxation& relaxation, std::pmr::vector<CoreType> types,
        std::pmr::vector<Deviation> deviations, std::int64_t cost_step,
        const Limits& limits);
 
-  // Looks for solutions that add less than `cost` to the relaxation's bases.
+  // Searches for solutions that add less than `cost` to the relaxation's bases.
   void Search(std::int64_t cost);
 
   bool improved() const { return improved_; }
   // False if a limit stopped the search.
   bool proven() const { return proven_; }
-  // The best solution, against the bases: its cost, weight and changes.
+  // The best solution relative to the bases: its cost, weight and changes.
   std::int64_t cost() const { return best_.cost; }
   std::int64_t weight() const { return best_.weight; }
   std::pmr::vector<Change> changes() const;
-  // Where not proven: no solution adds less than this to the bases' cost.
+  // If not proven: no solution adds less than this to the bases' cost.
   std::int64_t open_bound() const { return open_bound_; }
   std::int64_t nodes() const { return nodes_made_; }
 
@@ -111,7 +111,7 @@ class Core {
     std::uint32_t deviation = 0;
     std::int64_t copies = 0;
   };
-  // The best slopes of a suffix of the classes.
+  // The best slopes of the remaining classes.
   struct Outlook {
     Slope save;  // the most that a unit of added weight can save
     Slope shed;  // the least that removing a unit of weight can cost
@@ -127,8 +127,8 @@ class Core {
   void UpdateOutlooks();
   void ShrinkToGap();
   Wide Gap() const;
-  // Whether a state may lead to a better solution than the best so far: if it
-  // fits, the room it leaves is worth at most the best slope to come; if not,
+  // Whether a state may lead to a solution better than the best so far: if it
+  // fits, the room it leaves is worth at most the best remaining slope; if not,
   // the excess must be shed.
   auto PromisingTest(const Outlook& outlook) const {
     return [most = best_.cost - cost_step_, save = outlook.save,

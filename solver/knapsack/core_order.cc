@@ -1,6 +1,6 @@
-// How a knapsack's core is found, and laid out before and while it is
-// searched: alike classes become one, and classes come nearest to the price
-// first, with what is still to be had after each.
+// Finds a knapsack's core and orders it before and during the search: merges
+// equal classes, sorts classes by distance from the price, and keeps the best
+// remaining slopes after each.
 
 #include <algorithm>
 #include <limits>
@@ -19,8 +19,8 @@ void FindCore(const Relaxation& r, Wide gap, std::pmr::vector<CoreType>* types,
     const MckpItem* const items = front.items;
     const std::uint32_t base_item = hull[front.base];
     const MckpItem base = items[base_item];
-    // Losses rise along the hull away from the base, and no item lies below
-    // the hull: from the first vertex that loses too much on, all do.
+    // Losses rise along the hull away from the base, and no item lies below the
+    // hull, so all items beyond the first vertex that loses too much do too.
     std::uint32_t first = 0;
     for (std::uint32_t h = front.base; h-- > front.hull_begin;) {
       if (r.Loss(base, items[hull[h]]) > gap) {
@@ -57,7 +57,7 @@ void FindCore(const Relaxation& r, Wide gap, std::pmr::vector<CoreType>* types,
   }
 }
 
-// Types with the same deviations become one with all their copies.
+// Merges types with the same deviations into one with all their copies.
 void Core::MergeAlikeTypes() {
   const auto compare = [this](const CoreType& a, const CoreType& b) {
     if (a.end - a.begin != b.end - b.begin) {
@@ -76,7 +76,7 @@ void Core::MergeAlikeTypes() {
               const int order = compare(a, b);
               return order != 0 ? order < 0 : a.front < b.front;
             });
-  // Heads first; the others behind them, linked.
+  // The heads come first; the merged types follow, linked.
   std::pmr::vector<CoreType> heads(relaxation_.memory);
   std::pmr::vector<CoreType> others(relaxation_.memory);
   for (const CoreType& type : types_) {
@@ -98,7 +98,8 @@ void Core::MergeAlikeTypes() {
   }
 }
 
-// The steepest that a type's deviations can save, the flattest they can shed.
+// The steepest slope at which a type's deviations save, and the flattest at
+// which they shed.
 Core::Outlook Core::OutlookOf(const CoreType& type) const {
   Outlook outlook{{0, 1}, {1, 0}};
   for (std::uint32_t d = type.begin; d < type.end; ++d) {
@@ -133,8 +134,7 @@ void Core::SortTypes() {
                            price);
     keyed.emplace_back(distance, type);
   }
-  // Of the equally near ones, those that add weight and those that remove it
-  // take turns, as it happens.
+  // Equally near types that add weight and those that remove it should mix.
   const auto shuffled = [](const CoreType& type) {
     return type.front * 2654435761U;  // a permutation
   };

@@ -2,8 +2,8 @@
 #define UCUDNN_SOLVER_KNAPSACK_INCUMBENT_H_
 
 // Good solutions of a multiple-choice knapsack from its relaxation, for
-// solver/knapsack/mckp. The closer they come to the bound, the fewer items are
-// left for the core, and the less there is to search.
+// solver/knapsack/mckp. The closer they are to the bound, the smaller the core,
+// and the shorter the search.
 
 #include <array>
 #include <cstdint>
@@ -16,7 +16,8 @@
 
 namespace ucudnn::mckp_internal {
 
-// A solution as changes of the relaxation's bases, and what they add to it.
+// A solution as changes of the relaxation's bases, with the cost and weight
+// that they add.
 struct Incumbent {
   explicit Incumbent(std::pmr::memory_resource* memory) : changes(memory) {}
 
@@ -26,12 +27,12 @@ struct Incumbent {
 };
 
 // Fills the room that the bases leave with the edges that have exactly the
-// price: bases move where all copies of a class fit, and the rest is a
-// solution.
+// price: moves bases for which all copies of a class fit, and returns the rest
+// as a solution.
 Incumbent FillAtPrice(Relaxation* r, std::pmr::memory_resource* memory);
 
-// The lightest solution, for the rare case that the bases do not fit (slopes
-// so close that their rounded values come in another order).
+// The lightest solution, for the rare case that the bases do not fit because
+// slopes are so close that rounding changes their order.
 Incumbent Lightest(const Relaxation& r, std::pmr::memory_resource* memory);
 
 // Solutions near a first one, `filled`, by changing at most three classes that
@@ -41,14 +42,14 @@ class Neighbours {
   Neighbours(const Relaxation& r, const Incumbent& filled,
              std::pmr::memory_resource* memory);
 
-  // The edge that no longer fits, taken all the same, and what one other class
-  // gives up for it; then, as from `filled` itself, the one change that uses
-  // the room that is left best. O(classes * log items).
+  // Takes the edge that no longer fits and lets one other class make room for
+  // it; then, from there and from `filled` itself, adds the one change that
+  // uses the remaining room best. O(classes * log items).
   void Greedily();
 
-  // Two deviations of different classes that together fill the room: for each
-  // the few that fit beside it best. O(n log n) for n deviations, of which
-  // the first 2^14 are looked at.
+  // Tries pairs of deviations of different classes that together fill the room:
+  // each deviation with the few that fit beside it best. O(n log n) for n
+  // deviations, of which only the first 2^14 are considered.
   void InPairs(std::span<const CoreType> types,
                std::span<const Deviation> deviations);
 
@@ -58,7 +59,7 @@ class Neighbours {
   void ApplyTo(Incumbent* filled) const;
 
  private:
-  // Changes beside those of `filled_`, and what they add to it.
+  // Changes in addition to those of `filled_`, and what they add.
   struct Exchange {
     std::array<Change, 3> changes;
     std::size_t size = 0;
@@ -68,10 +69,10 @@ class Neighbours {
 
   std::int64_t RoomAfter(const Exchange& exchange) const;
   void Add(const Change& change, Exchange* exchange) const;
-  // The change of an unchanged class that adds at most `room` to the weight
-  // and least to the cost, if that is less than `most`.
+  // Finds the change of an unchanged class that adds at most `room` to the
+  // weight and least to the cost; false unless that is less than `most`.
   bool Cheapest(std::int64_t room, std::int64_t most, Change* change) const;
-  // `from` with one more change, if that is the best.
+  // Adds one more change to `from`, and keeps the result if it is the best.
   void Extend(Exchange from);
 
   const Relaxation& r_;

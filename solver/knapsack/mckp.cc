@@ -33,8 +33,8 @@ std::int64_t CeilDivide(Wide a, Wide b) {
   return static_cast<std::int64_t>(a > 0 ? (a + b - 1) / b : a / b);
 }
 
-// `step` becomes the greatest common divisor of itself and `value`. Nearly
-// always it is that already, which is much sooner told than found.
+// Sets `step` to the greatest common divisor of itself and `value`. Nearly
+// always it is that already, which is much faster to check.
 void TightenStep(std::int64_t value, std::int64_t* step) {
   if (*step == 1 || (*step != 0 && value % *step == 0)) return;
   *step = std::gcd(*step, value);
@@ -48,7 +48,8 @@ MckpSolution Assemble(std::span<const MckpClass> classes, const Survey& survey,
   MckpSolution solution;
   solution.cost = r.base_cost + found.cost;
   solution.weight = r.base_weight + found.weight;
-  // What the copies of each front take: its changes first, then the base.
+  // The items that the copies of each front take: its changes first, then the
+  // base.
   struct Taken {
     std::uint32_t base = 0;
     std::uint32_t change = kNoChange;
@@ -91,7 +92,7 @@ MckpSolution Assemble(std::span<const MckpClass> classes, const Survey& survey,
   return solution;
 }
 
-// Where it fits that every class takes its cheapest item, nothing is to choose.
+// If every class's cheapest item fits, there is nothing to choose.
 MckpSolution Cheapest(std::span<const MckpClass> classes,
                       const Survey& survey) {
   MckpSolution solution;
@@ -109,9 +110,9 @@ Result<MckpSolution> Solve(std::span<const MckpClass> classes,
                           mckp_internal::SurveyOf(classes));
   if (survey.cheapest_weight <= capacity) return Cheapest(classes, survey);
 
-  // On the stack while it suffices: on the fronts of ResNet-50 and ResNet-152
-  // measured on an H200 (tests/bench/mckp_bench.cc), memory from the heap makes
-  // the search up to 20 % slower, 1 us of 6.
+  // Uses the stack while it suffices: on the fronts of ResNet-50 and ResNet-152
+  // measured on an H200 (tests/bench/mckp_bench.cc), heap memory makes the
+  // search up to 20 % slower, 1 us of 6.
   std::array<std::byte, std::size_t{32} << 10> buffer;
   std::pmr::monotonic_buffer_resource scratch(buffer.data(), buffer.size());
   Relaxation r(&scratch);
@@ -121,12 +122,12 @@ Result<MckpSolution> Solve(std::span<const MckpClass> classes,
                               : mckp_internal::Lightest(r, &scratch);
   Neighbours neighbours(r, found, &scratch);
   if (bases_fit) neighbours.Greedily();
-  // What a better solution's losses and unused capacity may cost.
+  // How much the losses and unused capacity of a better solution may cost.
   const auto gap = [&](std::int64_t step) {
     return Wide{r.base_cost + neighbours.cost() - step} * r.price_q - r.bound;
   };
 
-  // The core: what may deviate from the relaxation in a better solution.
+  // The core: the items that may replace the relaxation's in a better solution.
   std::pmr::vector<CoreType> types(&scratch);
   std::pmr::vector<Deviation> deviations(&scratch);
   if (gap(1) >= 0) {
@@ -134,15 +135,15 @@ Result<MckpSolution> Solve(std::span<const MckpClass> classes,
     neighbours.InPairs(types, deviations);
   }
 
-  // Costs and weights of better solutions come in steps.
+  // Costs and weights of better solutions are multiples of steps.
   std::int64_t cost_step = 0;
   std::int64_t weight_step = 0;
   for (const Deviation& d : deviations) {
     TightenStep(d.cost, &cost_step);
     TightenStep(d.weight, &weight_step);
   }
-  // The steps count from the bases, which the best solution so far need not be
-  // made of; what it changes need not be among the deviations either.
+  // Steps count from the bases. The best solution so far need not be made of
+  // them, and its changes need not be among the deviations.
   if (cost_step == 0 || !bases_fit) cost_step = 1;
   TightenStep(neighbours.cost(), &cost_step);
   if (weight_step > 0) {

@@ -1,30 +1,32 @@
 #ifndef UCUDNN_SOLVER_KNAPSACK_MCKP_H_
 #define UCUDNN_SOLVER_KNAPSACK_MCKP_H_
 
-// The multiple-choice knapsack problem: of every class take one item, so that
-// the weights fit the capacity and the costs are least.
+// The multiple-choice knapsack problem: takes one item of every class so that
+// the weights fit the capacity and the total cost is least.
 //
 //   min  sum_k cost_k(c_k)   where  sum_k weight_k(c_k) <= capacity
 //
 // Source: mu-cuDNN (Oyama et al., CLUSTER 2018), section III-C, equations
 // 1-4, where a class is a kernel, an item one of its configurations, cost its
-// time and weight its workspace. Nothing here knows of either.
+// time and weight its workspace.
 //
-// Method: where it fits that every class takes its cheapest item, one pass over
-// the items is all. Else classes with the same items, in whatever memory, are
-// made one; dominated items are dropped; the linear relaxation is solved over
-// the classes' lower convex hulls by weighted selection; its slope prices every
-// item, and those that cost more than the gap are dropped; what remains, the
-// core, is searched by dynamic programming over undominated partial solutions,
-// from the classes nearest to the relaxation's slope outwards, each partial
-// solution being bounded by the best slopes of the classes to come.
-// Copies of a class, and classes whose remaining items differ from the
-// relaxation's choice in the same way, are searched as one.
+// Method: if every class's cheapest item fits, one pass over the items is
+// enough. Otherwise:
+//   - classes with the same items are merged, and dominated items dropped;
+//   - the linear relaxation over the classes' lower convex hulls is solved by
+//     weighted selection;
+//   - its slope prices every item, and items that cost more than the gap are
+//     dropped;
+//   - the rest, the core, is searched by dynamic programming over undominated
+//     partial solutions, from the classes nearest to the relaxation's slope
+//     outwards. The best slopes of the remaining classes bound each partial
+//     solution. Copies of a class, and classes whose remaining items differ
+//     from the relaxation's choice in the same way, are searched as one.
 //
 // All arithmetic is in integers (128 bits where products need it), so the
-// answer is exact and the same on every machine. Pure; thread-safe.
-// Typical cost: linear in the number of items, about 5 ns for each; where all
-// fits, 3 to 5 ns for each class.
+// answer is exact and the same on every machine. Pure and thread-safe. Typical
+// cost: linear in the number of items, about 5 ns for each; if all cheapest
+// items fit, 3 to 5 ns for each class.
 
 #include <cstdint>
 #include <span>
@@ -42,32 +44,32 @@ struct MckpItem {
   friend bool operator==(const MckpItem&, const MckpItem&) = default;
 };
 
-// `count` classes that are alike: each takes one of `items`. Cheapest to
-// solve where items come by rising weight and falling cost; any order will do.
+// `count` equal classes: each takes one of `items`. Any order will do; items by
+// rising weight and falling cost are cheapest to solve.
 struct MckpClass {
   std::span<const MckpItem> items;
   std::int64_t count = 1;
 };
 
 struct MckpSolution {
-  // The index of each class's item; `count` entries for a class of several,
-  // class after class.
+  // The index of each class's item: `count` entries for each MckpClass, class
+  // after class.
   std::vector<std::uint32_t> choice;
   std::int64_t cost = 0;
   std::int64_t weight = 0;
   std::int64_t lower_bound = 0;  // no solution costs less
   bool optimal = false;          // cost == lower_bound
-  std::int64_t nodes = 0;        // partial solutions made
+  std::int64_t nodes = 0;        // partial solutions created
 };
 
-// The best solution; under an exhausted limit the best found, with its bound.
-// Among equally good solutions an arbitrary one, always the same.
+// The best solution; if a limit is exhausted, the best one found, with its
+// bound. Among equally good solutions, an arbitrary but fixed one.
 //
 // Errors: kInvalidArgument if a class has no items or a count below one, a
 // cost or weight is negative, or there are more than 2^32 - 1 copies;
 // kOutOfRange if the classes' largest costs or weights sum to more than 2^60;
-// kFailedPrecondition if nothing fits `capacity`, naming the smallest one that
-// would do.
+// kFailedPrecondition if nothing fits `capacity`, naming the smallest
+// sufficient one.
 Result<MckpSolution> SolveMckp(std::span<const MckpClass> classes,
                                std::int64_t capacity,
                                const Limits& limits = {});

@@ -14,14 +14,14 @@ struct Edge {
   std::uint32_t front = 0;
 };
 
-// What an edge is selected by.
+// The key by which edges are selected.
 struct Key {
   double slope = 0;         // cost saved per weight
   std::int64_t weight = 0;  // of all copies of its class
   std::uint32_t edge = 0;
 };
 
-// The undominated ones of `items`, sorted, and where they came from.
+// The undominated `items`, sorted, and their original indices.
 void SortFront(std::span<const MckpItem> items,
                std::pmr::vector<MckpItem>* sorted,
                std::pmr::vector<std::uint32_t>* index) {
@@ -53,8 +53,8 @@ bool AboveLine(const MckpItem& a, const MckpItem& b, const MckpItem& c) {
          Wide{b.cost - c.cost} * (b.weight - a.weight);
 }
 
-// Writes the positions of the lower hull's vertices from `hull` on, which has
-// room for all; returns their end.
+// Writes the positions of the lower hull's vertices to `hull`, which has room
+// for all; returns their end.
 std::uint32_t* WriteHull(const Front& front, std::uint32_t* hull) {
   std::uint32_t* end = hull;
   for (std::uint32_t i = 0; i < front.size; ++i) {
@@ -114,9 +114,9 @@ std::pmr::vector<Edge> AddFronts(std::span<const MckpClass> classes,
   return edges;
 }
 
-// The edge that no longer fits when `room` is spent by falling slope, where
-// not all fit. Expected linear time: quickselect by weight, the parts written
-// to the ends of another buffer, so that nothing depends on guessing branches.
+// The edge that no longer fits when `room` is spent by falling slope; not all
+// edges may fit. Expected linear time: a quickselect by weight that writes both
+// partitions to the ends of another buffer, which avoids mispredicted branches.
 std::uint32_t SelectBreakEdge(const Relaxation& r, std::span<const Edge> edges,
                               std::int64_t room) {
   std::size_t size = edges.size();
@@ -163,7 +163,7 @@ std::uint32_t SelectBreakEdge(const Relaxation& r, std::span<const Edge> edges,
     room -= weight;
     if (pivot.weight > room) return pivot.edge;
     room -= pivot.weight;
-    // What is left of both buffers is as long.
+    // The remaining parts of both buffers are equally long.
     keys += steeper_ones;
     other += steeper_ones;
     size -= steeper_ones + 1;
@@ -171,8 +171,8 @@ std::uint32_t SelectBreakEdge(const Relaxation& r, std::span<const Edge> edges,
 }
 
 // Moves every base to the hull's vertex of least loss, the lightest of equal
-// ones. Along a hull the slopes fall: those edges that are worth more than the
-// price lead to it.
+// ones. Slopes fall along a hull, so the edges worth more than the price lead
+// to that vertex.
 void ChooseBases(std::span<const Edge> edges, Relaxation* r) {
   const Wide p = r->price_p;
   const Wide q = r->price_q;

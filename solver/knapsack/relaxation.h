@@ -13,10 +13,10 @@
 //    |                   ---o     edge that no longer fits entirely gives the
 //    +----------------------- w   price of one unit of weight.
 //
-// With the price p/q every item has a loss: what it costs, weight paid for,
-// above the class's best. A solution costs the bound plus its losses plus the
-// price of the capacity it leaves unused, so an item whose loss alone exceeds
-// the gap to a known solution is in no better one.
+// At the price p/q every item has a loss: its cost, including its weight at
+// that price, above the class's best. A solution costs the bound plus its
+// losses plus the price of the capacity it leaves unused, so an item whose loss
+// alone exceeds the gap to a known solution is in no better one.
 
 #include <cstdint>
 #include <memory_resource>
@@ -35,12 +35,12 @@ __extension__ using Wide = __int128;
 // hull.
 struct Front {
   const MckpItem* items = nullptr;
-  const std::uint32_t* index = nullptr;  // into the caller's; null: the same
+  const std::uint32_t* index = nullptr;  // into the caller's items; null: same
   std::uint32_t size = 0;
   std::uint32_t hull_begin = 0;  // in Relaxation::hull: positions in `items`
   std::uint32_t hull_end = 0;
-  std::uint32_t base = 0;  // of the hull: the relaxation's choice, or the
-                           // lightest of its several
+  std::uint32_t base = 0;  // of the hull: the relaxation's choice, the lightest
+                           // if there are several
   std::int64_t count = 1;
 
   std::uint32_t Original(std::uint32_t position) const {
@@ -63,7 +63,7 @@ struct Relaxation {
   Kinds kinds;                     // of the caller's classes
   std::pmr::vector<Front> fronts;  // of each kind
   std::pmr::vector<std::uint32_t> hull;
-  // What the fronts point to where the caller's items were not in order.
+  // Storage of fronts whose items the caller did not give in order.
   std::pmr::vector<MckpItem> sorted_items;
   std::pmr::vector<std::uint32_t> sorted_index;
 
@@ -71,9 +71,9 @@ struct Relaxation {
   std::uint32_t break_front = 0;  // of the edge that does not fit
   std::int64_t price_p = 0;       // cost per weight is price_p / price_q
   std::int64_t price_q = 1;
-  // Whose next edge has exactly the price, by rising number.
+  // The fronts whose next edge has exactly the price, by rising number.
   std::pmr::vector<std::uint32_t> at_price;
-  // Of the base items, all copies.
+  // Sums over the base items of all copies.
   std::int64_t base_cost = 0;
   std::int64_t base_weight = 0;
   // The bound times price_q: no solution costs less than bound / price_q.
@@ -82,18 +82,16 @@ struct Relaxation {
   const MckpItem& Base(const Front& front) const {
     return front.items[hull[front.base]];
   }
-  // What taking `item`, weight paid for, costs above `base`, times price_q;
-  // never negative for the base of the same front.
+  // What `item` costs above `base`, including its weight at the price, times
+  // price_q; never negative for the base of the same front.
   Wide Loss(const MckpItem& base, const MckpItem& item) const {
     return Wide{item.cost - base.cost} * price_q +
            Wide{item.weight - base.weight} * price_p;
   }
 };
 
-// Solves the relaxation of classes that `survey` is of, where not all of them
-// can take their cheapest item.
-//
-// Errors: kFailedPrecondition as of SolveMckp.
+// Solves the relaxation of the surveyed classes, of which not all can take
+// their cheapest item. kFailedPrecondition as SolveMckp.
 Status Relax(std::span<const MckpClass> classes, const Survey& survey,
              std::int64_t capacity, Relaxation* relaxation);
 

@@ -18,7 +18,7 @@ std::string Label(const KernelId& id) {
   return fmt::format("{} {} {}", id.layer, Name(id.op), Name(id.precision));
 }
 
-// The kernels of a profile that are alike: with the same points.
+// Groups the kernels of a profile that have the same points.
 struct Groups {
   std::vector<std::size_t> group_of;  // of each kernel
   std::vector<std::size_t> first;     // each group's first kernel
@@ -60,7 +60,7 @@ Groups GroupAlike(const Profile& profile) {
   return groups;
 }
 
-// The fronts of all groups under one policy; absent where nothing fits.
+// The fronts of all groups under one policy; absent if nothing fits.
 Result<std::vector<std::optional<ParetoFront>>> Fronts(
     const Profile& profile, const Groups& groups, const WrRequest& request) {
   std::vector<std::optional<ParetoFront>> fronts;
@@ -79,7 +79,8 @@ Result<std::vector<std::optional<ParetoFront>>> Fronts(
   return fronts;
 }
 
-// Why there is no plan: one kernel has none at all, or all together need more.
+// Why there is no plan: one kernel has none at all, or all together need more
+// than the limit.
 Error WhyNoWdPlan(const Profile& profile, const WrRequest& request) {
   std::int64_t total = 0;
   for (const KernelProfile& kernel : profile.kernels) {
@@ -103,7 +104,7 @@ Error WhyNoWdPlan(const Profile& profile, const WrRequest& request) {
                   FormatBytes(Bytes(total)))};
 }
 
-// Where each segment begins: the most aligned sizes first.
+// The offset of each segment: the most aligned sizes come first.
 void PlaceSegments(std::vector<KernelPlan>* kernels) {
   const auto alignment = [](Bytes size) {
     return size.count() == 0
@@ -124,8 +125,8 @@ void PlaceSegments(std::vector<KernelPlan>* kernels) {
   }
 }
 
-// The undivided times of the kernels, divided as well as can be; absent where
-// they do not fit.
+// The kernels' times in the best workspace division without divided batches;
+// absent if they do not fit.
 Status AddUndivided(const Profile& profile, const Groups& groups,
                     const WrRequest& request, const Limits& limits,
                     WorkspacePlan* plan) {

@@ -1,9 +1,9 @@
 #ifndef UCUDNN_SOLVER_KNAPSACK_WD_H_
 #define UCUDNN_SOLVER_KNAPSACK_WD_H_
 
-// Workspace division: one limit for all kernels of a network, each of which
-// gets a segment of its own. Of every kernel's desirable configurations one is
-// chosen so that the workspaces fit together and the times are least:
+// Workspace division: one limit for all kernels of a network, each with a
+// segment of its own. Chooses one configuration of every kernel's Pareto front
+// so that the workspaces fit together and the total time is least:
 //
 //   min   T = sum_k sum_c T_k(c) x_kc                             (1)
 //   where     sum_k sum_c M_k(c) x_kc <= M                        (2)
@@ -11,11 +11,11 @@
 //             x_kc in {0, 1}                                      (4)
 //
 // Source: mu-cuDNN (CLUSTER 2018) section III-C, equations 1-4; the same in
-// the IPSJ 2017 paper, section 3.3. Solved as the multiple-choice knapsack it
-// is (solver/knapsack/mckp.h), exactly. WD under M is never slower than WR
-// under M / K for each of K kernels: that is one of the choices.
+// the IPSJ 2017 paper, section 3.3. Solved exactly, as a multiple-choice
+// knapsack (solver/knapsack/mckp.h). WD under M is never slower than WR under
+// M / K for each of K kernels, which is one of its choices.
 //
-// All functions are pure: same input, same plan; any number of threads.
+// All functions are pure, deterministic and thread-safe.
 
 #include <cstdint>
 #include <span>
@@ -42,31 +42,31 @@ struct Division {
   friend bool operator==(const Division&, const Division&) = default;
 };
 
-// Divides `limit` among kernels of which only the fronts are known, in any
-// order and with dominated points or without. Fronts that are the same memory
-// are known to be alike; it is faster so, not different.
+// Divides `limit` among kernels given by their fronts, in any order and with or
+// without dominated points. Fronts that share memory are recognised as equal
+// without a comparison, which is faster.
 //
 // Errors: kInvalidArgument if a front is empty or has a negative time or
 // workspace; kOutOfRange if the largest times or workspaces of all kernels sum
 // to more than 2^60; kFailedPrecondition if nothing fits `limit`, naming the
-// smallest total limit that would do.
+// smallest sufficient total limit.
 Result<Division> DivideWorkspace(
     std::span<const std::span<const FrontPoint>> fronts, Bytes limit,
     const Limits& limits = {});
 
 // The plan of a list of kernels for one batch size; `request.workspace_limit`
 // is for all of them together. Kernels with the same measurements share one
-// front. Each kernel's plan has its segment's offset; segments do not overlap,
-// and those whose size is a multiple of a power of two come before those with
-// a lesser one, so that they begin at multiples of it.
+// front. Each kernel's plan has its segment's offset. Segments do not overlap;
+// those whose size is a multiple of a larger power of two come first, so each
+// begins at a multiple of its own.
 //
-// Noise is treated as solver/micro_batch/wr.h says: the choices are WR's plans
+// Noise is treated as in solver/micro_batch/wr.h: the choices are WR's plans
 // under all limits, and the bound is that of their best combination. Undivided
-// times are those of the best division under the same limit in which no
-// kernel's batch is divided; absent where there is none.
+// times are those of the best division under the same limit that divides no
+// kernel's batch; absent if there is none.
 //
-// Errors: those of SolveWr but for a limit that is too small, which names the
-// smallest total limit that would do.
+// Errors of SolveWr, except that a limit that is too small names the smallest
+// sufficient total limit.
 Result<WorkspacePlan> SolveWd(const Profile& profile, const WrRequest& request,
                               const Limits& limits = {});
 

@@ -22,15 +22,15 @@ double PerImage(const MeasuredPoint& point) {
          static_cast<double>(point.batch.count());
 }
 
-// What is believed of one algorithm's times.
+// Estimates of one algorithm's times.
 class Belief {
  public:
   void Add(const MeasuredPoint& point) {
-    // Of several workspaces, the fastest.
+    // Of several workspaces, the fastest counts.
     const auto [known, added] = times_.try_emplace(point.batch, point.time);
     if (!added) known->second = std::min(known->second, point.time);
-    // A batch that took longer than a larger one says nothing of its
-    // neighbours.
+    // A batch that took longer than a larger one says nothing about its
+    // neighbours, so it counts with the larger one's time.
     auto above = std::next(known);
     if (above != times_.end()) {
       known->second = std::min(known->second, above->second);
@@ -104,7 +104,7 @@ class Chooser {
     if (!known_.contains(size)) wanted_.insert(size);
   }
 
-  // The largest batches that fit, then powers of two below.
+  // Asks for the largest batches that fit, then for powers of two below.
   void Seed(Bytes limit) {
     std::vector<std::pair<const MeasuredPoint*, SizedAlgorithm>> largest;
     double best = 0;
@@ -146,8 +146,8 @@ class Chooser {
     return found == measured_.end() ? nullptr : &*found;
   }
 
-  // The point that the believed plan under `limit` most depends on, unless the
-  // measured points do as well.
+  // Asks for the unmeasured point that the estimated plan under `limit` depends
+  // on most, unless the measured points give as good a plan.
   Status Improve(Bytes limit) {
     std::vector<MeasuredPoint> believed;
     for (const MeasuredPoint& point : measured_) {
@@ -198,7 +198,7 @@ class Chooser {
   const AdaptiveRequest& request_;
   std::vector<MeasuredPoint> measured_;  // as if without spread
   std::set<SizedAlgorithm> known_;
-  std::set<SizedAlgorithm> doubtful_;  // of those known
+  std::set<SizedAlgorithm> doubtful_;  // the provisional points
   std::map<Algorithm, Belief> beliefs_;
   std::map<Algorithm, std::vector<SizedAlgorithm>> choices_;
   std::set<SizedAlgorithm> wanted_;

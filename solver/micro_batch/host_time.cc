@@ -6,7 +6,7 @@
 namespace ucudnn {
 namespace {
 
-// What the solvers take for a time.
+// The range that the solvers accept as a time.
 constexpr Nanoseconds kLongest{std::int64_t{1} << 62};
 
 Nanoseconds PacedTime(const MeasuredPoint& point) {

@@ -1,15 +1,16 @@
 #ifndef UCUDNN_SOLVER_MICRO_BATCH_HOST_TIME_H_
 #define UCUDNN_SOLVER_MICRO_BATCH_HOST_TIME_H_
 
-// What the host's time to enqueue means for a plan. Runs that follow each other
-// take the device's time where the host is ahead of it, and the host's where it
-// is not; which of them holds depends on all that a program enqueues. A run's
-// paced time is the longer of both: what runs back to back take at most.
+// Accounts for the host's time to enqueue runs. Consecutive runs take the
+// device's time while the host is ahead of the device, and otherwise the
+// host's; which one depends on everything that a program enqueues. The paced
+// time of a run is the longer of the two: the most that it can take in a
+// sequence of runs.
 //
-// A plan from what CountHostTime returns is never worse than undivided in
-// either case: its micro-batches' paced times add up to no more than the least
-// paced time of a point of the whole batch within the limit. Without the host's
-// times it is the plan of the points as they are.
+// A plan made of the points that CountHostTime returns is never slower than
+// undivided in either case: the paced times of its micro-batches sum to no more
+// than the least paced time of a point of the whole batch within the limit. For
+// points without a host's time the plan is unchanged.
 
 #include <span>
 #include <vector>
@@ -19,17 +20,17 @@
 
 namespace ucudnn {
 
-// The points for plans of `batch` images within `limit`; O(points^2) of the
-// whole batch, which are few. Pure.
+// The points for plans of `batch` images within `limit`. Pure; quadratic in the
+// number of points of the whole batch, which are few.
 //
-// What enqueueing takes longer than the run is added to the point's spread:
+// The time by which enqueueing exceeds the run is added to the point's spread,
 // so SolveWr and SolvePareto trust a division (solver/micro_batch/wr.h, Noise)
-// only if its paced times, with their spreads, add up to less than the device's
-// time of the undivided batch. Of the points of the whole batch those are left
-// out for which there is one of less paced time, within the limit or with no
-// more workspace than theirs. Where a plan may get any workspace (WD), the
-// limit is 0, and the above holds for points that need no more workspace than
-// the plan.
+// only if its paced times, with their spreads, sum to less than the device's
+// time of the undivided batch. A point of the whole batch is omitted if another
+// one has less paced time and is within the limit or needs no more workspace.
+// If a plan may get any workspace (WD), pass 0 as the limit; the guarantee
+// above then holds for undivided points that need no more workspace than the
+// plan.
 std::vector<MeasuredPoint> CountHostTime(std::span<const MeasuredPoint> points,
                                          BatchSize batch, Bytes limit);
 

@@ -11,7 +11,7 @@
 namespace ucudnn {
 namespace {
 
-// Of a front's points that debug builds look at closely.
+// The number of a front's points that debug builds check closely.
 constexpr std::size_t kWitnesses = 3;
 
 constexpr std::uint64_t kNever = (std::uint64_t{1} << 62) + 1;
@@ -24,7 +24,7 @@ struct Item {
   std::uint64_t spread;
 };
 
-// The optimum of every batch size under a limit that rises.
+// The optimum of every batch size under a rising limit.
 class Optimum {
  public:
   explicit Optimum(std::size_t batch)
@@ -32,8 +32,8 @@ class Optimum {
     cost_[0] = 0;
   }
 
-  // Admits micro-batches of size `p` that cost `cost`. kCounts: of equal
-  // costs, the one of fewer micro-batches.
+  // Admits micro-batches of size `p` that cost `cost`. kCounts: equal costs are
+  // decided by the number of micro-batches.
   template <bool kCounts>
   void Admit(std::size_t p, std::uint64_t cost) {
     if (cost > cost_[p] || (cost == cost_[p] && (!kCounts || count_[p] <= 1))) {
@@ -82,7 +82,7 @@ std::vector<Item> ItemsOf(std::span<const MeasuredPoint> points,
   return items;
 }
 
-// Where measurements have no spread: T(B) as the limit rises.
+// For measurements without spread: T(B) as the limit rises.
 std::vector<FrontPoint> SweepQuiet(const std::vector<Item>& items,
                                    std::size_t batch) {
   std::vector<FrontPoint> front;
@@ -100,9 +100,9 @@ std::vector<FrontPoint> SweepQuiet(const std::vector<Item>& items,
   return front;
 }
 
-// The limits at which the rule for noisy measurements may decide otherwise
-// than just below: the fastest division, the most reliable one or the fastest
-// undivided execution change.
+// The limits at which the rule for noisy measurements may change its decision:
+// where the fastest division, the most reliable one or the fastest undivided
+// execution changes.
 std::vector<Bytes> NoisyLevels(const std::vector<Item>& items,
                                std::size_t batch) {
   Optimum fastest(batch);

@@ -1,28 +1,28 @@
 #ifndef UCUDNN_SOLVER_MICRO_BATCH_PARETO_H_
 #define UCUDNN_SOLVER_MICRO_BATCH_PARETO_H_
 
-// The desirable configurations of one kernel: of all divisions of its
-// mini-batch, those that no other one beats in both time and workspace.
+// The desirable configurations of one kernel: the divisions of its mini-batch
+// that no other division beats in both time and workspace.
 //
 //   C(b) = D( union over bm <= b, cm in Cm(bm), c in C(b - bm) of {cm} + c )
 //   D(C) = { c in C | for all c' in C: T(c) < T(c') or M(c) < M(c') }
 //
 // Source: mu-cuDNN (CLUSTER 2018) section III-C.1; the same in the IPSJ 2017
-// paper, section 3.3.1. Of configurations alike in both, one is kept.
+// paper, section 3.3.1. One of several equal configurations is kept.
 //
 // Method: a configuration's workspace is a maximum, so it takes only the
 // values that points have, and the front at B is the WR optimum T(B) as the
-// limit rises from one of these values to the next. The optimum is kept up to
-// date from value to value: a point (p, t) that now fits either is no faster
-// than what composes p already, and is dropped for good, or one pass
+// limit rises from one of these values to the next. The optimum is updated from
+// value to value: a point (p, t) that now fits is either no faster than the
+// current composition of p, and is dropped for good, or one pass
 //   T(b) = min(T(b), t + T(b - p))   for b = p, ..., B
 // admits it. O(P log P + K * B) for P points of which K are kept, against
 // O(B^2 * |C|) merges of the recurrence; O(P + B) memory.
 //
-// Noise: where points carry a spread, the rule of solver/micro_batch/wr.h
-// decides: the front is that of the WR plans under all limits.
+// Noise: if points carry a spread, the rule of solver/micro_batch/wr.h applies:
+// the front is that of the WR plans under all limits.
 //
-// All functions are pure: same input, same front; any number of threads.
+// All functions are pure, deterministic and thread-safe.
 
 #include <cstddef>
 #include <optional>
@@ -44,7 +44,7 @@ struct FrontPoint {
   friend bool operator==(const FrontPoint&, const FrontPoint&) = default;
 };
 
-// Refers to the measured points it was made from, which must outlive it.
+// Refers to the measured points that it was made from, which must outlive it.
 class ParetoFront {
  public:
   // By rising workspace and strictly falling time; not empty.
@@ -53,12 +53,12 @@ class ParetoFront {
   // The fastest point within `limit`; absent if none fits. O(log points).
   std::optional<std::size_t> FastestWithin(Bytes limit) const;
 
-  // The micro-batches of point `i`, largest first: what SolveWr gives under
-  // LimitOf(i), and at its cost.
+  // The micro-batches of point `i`, largest first: those of SolveWr under
+  // LimitOf(i), at the same cost.
   std::vector<MicroBatch> PlanAt(std::size_t i) const;
 
-  // The least limit under which point `i` is the WR plan: its workspace, but
-  // where noise forbids it beside less workspace.
+  // The least limit under which point `i` is the WR plan: its workspace, or
+  // more if noise rules the point out at less.
   Bytes LimitOf(std::size_t i) const;
 
   BatchSize batch() const { return batch_; }
@@ -68,7 +68,7 @@ class ParetoFront {
   friend Result<ParetoFront> SolvePareto(std::span<const MeasuredPoint> points,
                                          const WrRequest& request);
 
-  // Adds what WR gives under a limit larger than those before, if anything.
+  // Adds the WR plan, if any, under a limit larger than those before.
   void Add(std::optional<Nanoseconds> time, std::optional<Bytes> workspace,
            Bytes limit);
 

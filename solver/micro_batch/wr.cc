@@ -153,7 +153,7 @@ Result<WorkspacePlan> SolveWr(const Profile& profile,
     UCUDNN_ASSIGN_OR_RETURN(std::optional<Solved> solved,
                             SolveKernel(kernel, request));
     if (!solved.has_value()) {
-      // Report the kernel that needs most, so that its limit does for all.
+      // Report the kernel that needs most, whose limit suffices for all.
       const std::optional<Bytes> limit =
           SmallestLimit(kernel.points, request.batch, request.policy);
       if (!limit.has_value()) {

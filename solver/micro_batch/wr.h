@@ -11,23 +11,24 @@
 // recurrence in the IPSJ 2017 paper, section 3.2. The policies are theirs; the
 // mini-batch itself is a candidate under each of them.
 //
-// Method: of the points of one batch size only the fastest that fits matters;
-// the sizes join one after the other, ascending, in a single pass over the
-// curve each, and a size that smaller ones already compose at least as well is
-// left out. O(points + B * sizes kept) time, O(B) memory, for all b up to B.
+// Method: of the points of one batch size only the fastest that fits matters.
+// The sizes are added in ascending order, in one pass over the curve each; a
+// size that smaller ones already compose at least as well is left out.
+// O(points + B * sizes kept) time, O(B) memory, for all b up to B.
 //
 // Ties: fewest micro-batches, then least workspace, then per micro-batch the
 // algorithm's name, then the largest first micro-batch and so on.
 //
-// Noise: a point carries the spread of its repeats. A division counts as
-// faster than the undivided batch only beyond doubt, which is when
+// Noise: a point carries the spread of its repeats. A division counts as faster
+// than the undivided batch only if
 //   time + sum of its micro-batches' spreads < undivided time - its spread
-// (a micro-batch that runs n times errs n times the same way, so spreads add
-// up). If the division of least time does not pass, the one of least time plus
-// spread is tried; if that does not pass either, the batch stays undivided.
-// Without spread (single measurements) the division of least time is returned.
+// (a micro-batch that runs n times errs n times in the same direction, so
+// spreads add up). If the division of least time fails this test, the one of
+// least time plus spread is tried; if that fails too, the batch stays
+// undivided. Without spread (single measurements) the division of least time
+// is returned.
 //
-// All functions are pure: same input, same plan; any number of threads.
+// All functions are pure, deterministic and thread-safe.
 
 #include <cstdint>
 #include <optional>
@@ -47,8 +48,8 @@ struct WrRequest {
   BatchPolicy policy = BatchPolicy::kAll;
 };
 
-// The answers for every mini-batch up to the largest. Refers to the points it
-// was made from, which must outlive it.
+// The plans for every mini-batch up to the largest. Refers to the points that
+// it was made from, which must outlive it.
 class WrCurve {
  public:
   BatchSize max_batch() const { return BatchSize(std::ssize(final_) - 1); }
@@ -57,8 +58,8 @@ class WrCurve {
   // or if `batch` is not in [1, max_batch()].
   std::optional<Nanoseconds> TimeAt(BatchSize batch) const;
 
-  // No division under the limit has less (median) time. Below TimeAt only
-  // where noise keeps a division from being trusted.
+  // No division under the limit has less (median) time. Below TimeAt only if
+  // noise ruled out a faster division.
   std::optional<Nanoseconds> LowerBoundAt(BatchSize batch) const;
 
   // The fastest undivided execution under the limit.
@@ -67,17 +68,17 @@ class WrCurve {
   // The workspace of the plan for `batch`.
   std::optional<Bytes> WorkspaceAt(BatchSize batch) const;
 
-  // The plan's micro-batches, largest first; empty where there is no plan.
+  // The plan's micro-batches, largest first; empty if there is no plan.
   // O(number of micro-batches).
   std::vector<MicroBatch> PlanAt(BatchSize batch) const;
 
  private:
   friend class WrSolver;
 
-  // How a mini-batch is composed: its largest micro-batch, and so on with the
-  // rest. Indexed by batch size.
+  // How each mini-batch is composed: its largest micro-batch, then the same for
+  // the rest. Indexed by batch size.
   struct Chain {
-    std::vector<const MeasuredPoint*> best;  // null where nothing fits
+    std::vector<const MeasuredPoint*> best;  // null if nothing fits
     std::vector<std::uint64_t> cost;
     std::vector<std::int64_t> workspace;
     std::vector<std::int32_t> count;
@@ -88,7 +89,7 @@ class WrCurve {
   Final FinalAt(BatchSize batch) const;
 
   Chain fastest_;   // least time
-  Chain cautious_;  // least time plus spread; empty where it was not needed
+  Chain cautious_;  // least time plus spread; empty if it was not needed
   std::vector<std::uint64_t> cautious_time_;
   std::vector<Final> final_;
 };
@@ -102,9 +103,9 @@ Result<WrCurve> SolveWrCurve(std::span<const MeasuredPoint> points,
                              BatchPolicy policy);
 
 // The plan of one kernel. Errors of SolveWrCurve; kFailedPrecondition if no
-// division fits the limit, naming the smallest limit that would do, or if no
-// measured sizes add up to the batch, naming the nearest batch below that
-// would do; kOutOfRange if every division takes longer than 2^62 ns.
+// division fits the limit, naming the smallest sufficient limit, or if no
+// measured sizes sum to the batch, naming the nearest possible batch below;
+// kOutOfRange if every division takes longer than 2^62 ns.
 Result<KernelPlan> SolveWr(const KernelProfile& kernel,
                            const WrRequest& request);
 
@@ -116,16 +117,16 @@ Result<WorkspacePlan> SolveWr(const Profile& profile, const WrRequest& request);
 
 // The smallest limit under which `batch` can be composed:
 //   W(0) = 0,  W(b) = min over points p of max(p.workspace, W(b - p.batch)).
-// Absent if no measured sizes add up to `batch`. O(points + B * sizes).
+// Absent if no measured sizes sum to `batch`. O(points + B * sizes).
 std::optional<Bytes> SmallestLimit(std::span<const MeasuredPoint> points,
                                    BatchSize batch, BatchPolicy policy);
 
-// Why SolveWr has no plan for these points: kFailedPrecondition or kOutOfRange
-// as it says, without naming the kernel. To be called only where it has none.
+// Why SolveWr has no plan for these points: its kFailedPrecondition or
+// kOutOfRange, without the kernel's name. Call it only if there is no plan.
 Error WhyNoWrPlan(std::span<const MeasuredPoint> points,
                   const WrRequest& request);
 
-// kInvalidArgument as SolveWrCurve says.
+// The kInvalidArgument of SolveWrCurve.
 Status CheckWrArguments(std::span<const MeasuredPoint> points, BatchSize batch,
                         Bytes workspace_limit);
 

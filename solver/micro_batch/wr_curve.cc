@@ -1,4 +1,4 @@
-// Workspace reuse for all mini-batches at once: the recurrence and its answers.
+// Workspace reuse for all mini-batches at once: the recurrence and its results.
 
 #include <algorithm>
 #include <bit>
@@ -27,7 +27,7 @@ std::uint64_t SpreadOf(const MeasuredPoint& point) {
   return static_cast<std::uint64_t>(point.spread.count());
 }
 
-// What a chain minimises: the time, or the time that is not exceeded.
+// What a chain minimises: the time, or the time plus spread.
 std::uint64_t CostOf(const MeasuredPoint& point, bool cautious) {
   return cautious ? std::min(TimeOf(point) + SpreadOf(point), kNever)
                   : TimeOf(point);
@@ -152,13 +152,13 @@ class WrSolver {
     return chain;
   }
 
-  // Admits micro-batches of size `p`. Whatever uses smaller sizes only is
-  // composed already, and within the pass b - p is before b.
+  // Admits micro-batches of size `p`. Divisions into smaller sizes are already
+  // in the chain, and the pass reaches b - p before b.
   void Join(std::size_t p, std::uint64_t cost, WrCurve::Chain* chain) const {
     const std::int64_t workspace = chain->best[p]->workspace.count();
     if (std::tuple(chain->cost[p], chain->count[p], chain->workspace[p]) <=
         std::tuple(cost, 1, workspace)) {
-      return;  // smaller sizes do as well, here and inside of any division
+      return;  // smaller sizes are as good, also as parts of larger divisions
     }
     for (std::size_t b = p; b < size_; ++b) {
       const std::size_t rest = b - p;
@@ -178,12 +178,12 @@ class WrSolver {
     }
   }
 
-  // Keeps a mini-batch undivided where no division is faster beyond doubt.
+  // Keeps a mini-batch undivided unless a division passes the noise test.
   void DistrustNoise(WrCurve* curve) const {
     const WrCurve::Chain& fastest = curve->fastest_;
     const std::vector<std::uint64_t> spread =
         Sum(fastest, [](const MeasuredPoint& p) { return SpreadOf(p); });
-    // What a division must stay below, spread included.
+    // A division must stay below this, including its spread.
     const auto bound = [&](std::size_t b) {
       const MeasuredPoint& whole = *fastest.best[b];
       return TimeOf(whole) - std::min(TimeOf(whole), SpreadOf(whole));
@@ -206,7 +206,7 @@ class WrSolver {
     }
   }
 
-  // The sum of `term` over each composition's micro-batches, kNever at most.
+  // The sum of `term` over each composition's micro-batches, at most kNever.
   template <class Term>
   std::vector<std::uint64_t> Sum(const WrCurve::Chain& chain, Term term) const {
     std::vector<std::uint64_t> sums(size_, 0);

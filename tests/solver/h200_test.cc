@@ -1,5 +1,5 @@
-// The solvers on measurements of an NVIDIA H200, against counting all
-// divisions there are.
+// The solvers on measurements of an NVIDIA H200, compared with an enumeration
+// of all divisions.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ Profile Read(const std::string& file, const std::string& precision) {
 }
 
 // The least time to compose `rest` images from powers of two up to 2^power,
-// by trying every number of times that each is used.
+// found by trying every count of each.
 std::int64_t TryAll(const std::map<std::int64_t, std::int64_t>& fastest,
                     std::int64_t part, std::int64_t rest) {
   constexpr std::int64_t kNever = std::int64_t{1} << 60;
@@ -76,7 +76,7 @@ TEST(H200Test, WorkspaceReuseEqualsEveryDivisionIntoPowersOfTwo) {
   }
 }
 
-// Milliseconds that are known of these measurements; TF32 may use FP32
+// Known results for these measurements, in milliseconds. TF32 may use FP32
 // algorithms, which makes one kernel faster than TF32 alone (37.7).
 TEST(H200Test, SplittingGainsWhatIsKnownOfAlexNet) {
   struct Row {
@@ -107,7 +107,7 @@ TEST(H200Test, FrontsEqualThoseOfThePapersRecurrence) {
                 testing::NaiveFront(kernel.points, request));
     }
   }
-  // Every size, as far as the recurrence takes a reasonable time.
+  // Every size for which the recurrence takes a reasonable time.
   for (const KernelProfile& kernel :
        Read("alexnet_conv2-5_b256_all_fp32.csv.gz", "FP32").kernels) {
     const WrRequest request{BatchSize(48), 512_MiB, BatchPolicy::kAll};
@@ -132,8 +132,8 @@ TEST(H200Test, EveryPointOfAFullFrontIsThePlanUnderItsWorkspace) {
   }
 }
 
-// VGG-16 at batch 64, a chain: an arena that its kernels share against one
-// divided among them. Milliseconds as `ucudnn solve` gives them.
+// VGG-16 at batch 64, a chain: an arena that its kernels share, compared with
+// one divided among them. Milliseconds as printed by `ucudnn solve`.
 TEST(H200Test, SharingAnArenaBeatsDividingALargerOneOnVgg16) {
   const Profile profile = Read("vgg16_b64_pow2.csv.gz", "FP32");
   ASSERT_EQ(profile.kernels.size(), 38U);

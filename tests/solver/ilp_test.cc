@@ -37,9 +37,9 @@ struct Instance {
   }
 };
 
-// Fronts such as workspace division has: time falls as workspace grows.
-// Workspaces are multiples of `step`; times below 10^5, so that the judges'
-// tolerances do not blur them.
+// Fronts like those of workspace division: time falls as workspace grows.
+// Workspaces are multiples of `step`; times are below 10^5, so that the judges'
+// tolerances do not matter.
 Instance RandomInstance(Random& random, std::int64_t classes,
                         std::int64_t step) {
   Instance instance;
@@ -98,7 +98,7 @@ TEST(IlpTest, JudgesAgreeWithTheKnapsackOnMediumInstances) {
   }
 }
 
-// Fewer instances, since each goes to another process and back.
+// Fewer instances, because each is solved in another process.
 TEST(IlpTest, HighsAgreesOnTheKnapsackAndTheAssignment) {
   const auto highs = testing::MakeHighsSolver();
   if (highs == nullptr) {
@@ -130,8 +130,8 @@ TEST(IlpTest, HighsAgreesOnTheKnapsackAndTheAssignment) {
   }
 }
 
-// Three kernels, sizes in bytes and times in nanoseconds, as the papers' code
-// hands them to GLPK: simplex, then branch and cut, all defaults.
+// Three kernels with sizes in bytes and times in nanoseconds, solved as the
+// papers' code does: GLPK's simplex, then branch and cut, all with defaults.
 TEST(IlpTest, GlpkUnscaledReportsAWorseSolutionAsOptimal) {
   const Instance instance = {{{{222489, 0},
                                {178393, 26981376},

@@ -1,8 +1,8 @@
 #ifndef UCUDNN_TESTS_SOLVER_INSTANCES_H_
 #define UCUDNN_TESTS_SOLVER_INSTANCES_H_
 
-// Seeded random measurements for property tests, and answers found the slow
-// obvious way. Small numbers, so that ties are frequent.
+// Seeded random measurements for property tests, and answers found in the slow
+// obvious way. Numbers are small, so that ties are frequent.
 
 #include <algorithm>
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace ucudnn::testing {
 
 using Random = std::mt19937_64;
 
-// A number of [low, high], the same with every standard library.
+// A number in [low, high], the same with every standard library.
 inline std::int64_t Draw(Random& random, std::int64_t low, std::int64_t high) {
   return low + static_cast<std::int64_t>(
                    random() % static_cast<std::uint64_t>(high - low + 1));
@@ -41,8 +41,8 @@ struct InstanceShape {
   std::int64_t max_spread = 0;
 };
 
-// Points of sizes 1 to max_batch, a third of the sizes missing, in random
-// order. Times grow with the batch, at random rates.
+// Points of sizes 1 to max_batch in random order, with a third of the sizes
+// missing. Times grow with the batch, at random rates.
 inline KernelProfile RandomKernel(Random& random, const InstanceShape& shape,
                                   const std::string& layer = "conv") {
   KernelProfile kernel;
@@ -62,7 +62,7 @@ inline KernelProfile RandomKernel(Random& random, const InstanceShape& shape,
   return kernel;
 }
 
-// Sums over one configuration.
+// The totals of one configuration.
 struct Score {
   std::int64_t time = 0;
   std::int64_t count = 0;
@@ -71,7 +71,7 @@ struct Score {
 };
 
 // Calls `visit(score)` for every multiset of points whose batches sum to
-// `batch`, those of one point alone included.
+// `batch`, including single points.
 template <class Visit>
 void ForEachConfiguration(const std::vector<MeasuredPoint>& points,
                           std::int64_t batch, BatchPolicy policy,

@@ -60,7 +60,7 @@ TEST(JointTest, SharesABatchAmongUnlikeSlicesOfAnH200) {
     EXPECT_TRUE(valid) << valid.error().message;
   }
   EXPECT_EQ(sum, 256);
-  // The whole GPU alone takes longer, and so does sharing evenly.
+  // The whole GPU alone takes longer, and so does an even split.
   const auto alone = IterationTimes(problem.kinds[0], BatchSize(256), {});
   ASSERT_TRUE(alone);
   EXPECT_LT(joint->assignment.makespan, alone->back().time);
@@ -84,7 +84,7 @@ TEST(JointTest, LeavesBatchesOutThatNoPlanExistsFor) {
   EXPECT_EQ((*times)[0].batch, BatchSize(2));
   EXPECT_EQ((*times)[1].batch, BatchSize(4));
   EXPECT_EQ((*times)[1].time, Nanoseconds(10));
-  // A kernel alike takes as long again.
+  // A second, equal kernel takes as long again.
   kind.kernels.kernels.push_back(kernel);
   EXPECT_EQ(IterationTimes(kind, BatchSize(4), {})->at(1).time,
             Nanoseconds(20));

@@ -19,8 +19,8 @@ namespace {
 using testing::Draw;
 using testing::Random;
 
-// Tries all placements that are pushed down: buffers in order of their offsets,
-// each as low as those before it allow.
+// Tries all placements in which every buffer rests on the bottom or on another:
+// buffers in order of their offsets, each as low as its predecessors allow.
 class BruteForce {
  public:
   explicit BruteForce(const std::vector<Buffer>& buffers)
@@ -62,7 +62,7 @@ void ExpectOptimal(const std::vector<Buffer>& buffers, std::int64_t smallest) {
   ASSERT_TRUE(allocation->proven);
   ASSERT_EQ(allocation->pool.count(), smallest);
   if (smallest == 0) return;
-  // The capacity decides: the smallest pool fits, one byte less does not.
+  // The smallest pool fits as a capacity; one byte less does not.
   ASSERT_TRUE(
       Allocate(buffers, {.capacity = Bytes(smallest), .alignment = 1_B}, {}));
   if (smallest == 1) return;
@@ -94,8 +94,8 @@ TEST(AllocationPropertiesTest, IsOptimalOnAllInstancesOfThreeBuffers) {
   }
 }
 
-// vDNN, section 6.1, where the smallest pool is larger than the load, in a unit
-// of its own and with sizes a little off.
+// Variants of vDNN, section 6.1, where the smallest pool exceeds the load: in
+// other units and with perturbed sizes.
 std::vector<Buffer> Nested(Random& random) {
   std::vector<Buffer> buffers = {
       {1, 2, 3_B}, {1, 3, 3_B}, {1, 4, 3_B}, {1, 5, 3_B}, {2, 3, 1_B},
@@ -131,7 +131,7 @@ TEST(AllocationPropertiesTest, IsOptimalOnSmallRandomInstances) {
   EXPECT_GE(above_load, 2);
 }
 
-// The rules of the search by themselves, without greedy placement before.
+// Each rule of the search alone, without the greedy placement.
 TEST(AllocationPropertiesTest, EveryRuleOfTheSearchDecidesRightly) {
   Random random(5);
   for (int i = 0; i < 100; ++i) {
@@ -147,7 +147,7 @@ TEST(AllocationPropertiesTest, EveryRuleOfTheSearchDecidesRightly) {
       for (const BlockRule rule : {BlockRule::kLongest, BlockRule::kMostCrowded,
                                    BlockRule::kCrowdedAndLong}) {
         PlacementSearch search(blocks);
-        // One object for several questions, as Allocate asks them.
+        // Reuses one object for several capacities, as Allocate does.
         for (const std::int64_t less : {1, 0, 2, -1, 1}) {
           const Verdict verdict =
               search.Fit(smallest - less, sections, rule, 1'000'000, {});
@@ -183,14 +183,14 @@ RC_GTEST_PROP(AllocationPropertiesTest, HoldsWhateverTheLimits, ()) {
   RC_ASSERT(allocation.has_value());
   const Status valid = ValidateAllocation(*allocation, buffers, options);
   if (!valid) RC_FAIL(valid.error().message);
-  // The same again, and whatever order the buffers come in.
+  // The answer is the same each time and for every order of the buffers.
   RC_ASSERT(*Allocate(buffers, options, limits) == *allocation);
   // More steps never give a larger pool or a lower bound.
   limits.max_nodes *= 2;
   const auto longer = Allocate(buffers, options, limits);
   RC_ASSERT(longer->pool <= allocation->pool);
   RC_ASSERT(longer->lower_bound >= allocation->lower_bound);
-  // What was found fits a capacity of just its size.
+  // The pool that was found is itself a sufficient capacity.
   if (allocation->pool > Bytes(0)) {
     options.capacity = allocation->pool;
     RC_ASSERT(Allocate(buffers, options, {.max_nodes = 20'000, .stop = {}})
@@ -199,7 +199,7 @@ RC_GTEST_PROP(AllocationPropertiesTest, HoldsWhateverTheLimits, ()) {
   }
 }
 
-// A solved jigsaw: a rectangle cut into buffers fits exactly again.
+// A rectangle cut into buffers has an exact solution.
 RC_GTEST_PROP(AllocationPropertiesTest, PutsCutRectanglesTogetherAgain, ()) {
   struct Piece {
     std::int64_t begin, end, low, high;

@@ -37,8 +37,8 @@ TEST(AllocationTest, ReachesTheLoadOfTheDrawnExample) {
   EXPECT_TRUE(allocation.proven);
 }
 
-// From vDNN, section 6.1: sizes add up to 12 at each time, yet no pool of 12
-// will do. One of 13; a digit is a buffer's index, a dot is free:
+// From vDNN, section 6.1: sizes sum to 12 at each time, yet no pool of 12 is
+// large enough. A pool of 13; a digit is a buffer's index, a dot is free:
 //
 //   time 1   000222111.333
 //   time 2   465222111.333
@@ -100,7 +100,7 @@ TEST(AllocationTest, AnswersWhereThereAreTooManyBuffersToSearch) {
   EXPECT_LE(allocation.pool, allocation.load * 2);
 }
 
-// The public instances lie beside the project, not in it.
+// The public instances are not in the repository.
 TEST(AllocationTest, FitsThePublicInstancesIntoTheirCapacity) {
   const std::string folder = test::SharedDataPath("minimalloc/challenging/");
   if (!std::filesystem::exists(folder)) {

@@ -59,7 +59,7 @@ Profile RandomProfile(Random& random, std::size_t kernels,
   return profile;
 }
 
-// The least total time over all choices of front points such that no set of
+// The least total time over all choices of front points for which no set of
 // kernels that may all coincide needs more than `limit`.
 std::optional<std::int64_t> BestByEnumeration(const Profile& profile,
                                               const Concurrency& concurrency,
@@ -218,7 +218,8 @@ TEST(WsTest, NamesTheSmallestArenaThatWouldDo) {
   EXPECT_GT(refused, 300);
 }
 
-// Two branches of which one is worth the whole arena, then a kernel alone.
+// Two branches, one of which gains most from the whole arena, then a single
+// kernel.
 TEST(WsTest, SharesBytesBetweenWhatNeverRunsAtOnce) {
   Profile profile;
   profile.kernels.resize(3);

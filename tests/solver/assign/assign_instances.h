@@ -1,7 +1,7 @@
 #ifndef UCUDNN_TESTS_SOLVER_ASSIGN_ASSIGN_INSTANCES_H_
 #define UCUDNN_TESTS_SOLVER_ASSIGN_ASSIGN_INSTANCES_H_
 
-// Assignments to be made, and the best ones found the slow obvious way.
+// Assignment problems, and their best solutions found in the slow obvious way.
 
 #include <algorithm>
 #include <cstdint>

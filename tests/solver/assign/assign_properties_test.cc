@@ -1,5 +1,5 @@
-// Assignments of random and of measured instances against slow obvious ways to
-// find them.
+// Compares assignments of random and measured instances with those of slow
+// obvious methods.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ using testing::MeritOf;
 using testing::Random;
 using testing::Table;
 
-// Independent checks accept the assignment and what explains it.
+// Whether the independent checks accept the assignment and its explanations.
 void ExpectValid(const AssignProblem& problem, const Assignment& assignment) {
   const Status valid = ValidateAssignment(assignment, problem);
   ASSERT_TRUE(valid) << valid.error().message;
@@ -177,7 +177,7 @@ TEST(AssignPropertiesTest, EqualsThePlainProgrammeOnMediumInstances) {
     ASSERT_EQ(assignment->makespan.count(), makespan) << trial;
     ASSERT_TRUE(assignment->ties_resolved);
     ExpectValid(problem, *assignment);
-    // Ties left open give the same makespan.
+    // Unresolved ties do not change the makespan.
     const auto quick = SolveAssignment(problem, {.max_nodes = 0, .stop = {}});
     ASSERT_EQ(quick->makespan, assignment->makespan);
     ExpectValid(problem, *quick);
@@ -185,8 +185,8 @@ TEST(AssignPropertiesTest, EqualsThePlainProgrammeOnMediumInstances) {
   }
 }
 
-// Measured iteration times of Gavel (OSDI 2020), powers of two only and not
-// monotone; all combinations are tried.
+// Measured iteration times of Gavel (OSDI 2020), which are not monotone and
+// only for powers of two; tries all combinations.
 TEST(AssignPropertiesTest, EqualsTheEnumerationOnGavelsMeasuredTimes) {
   const std::string path = test::SharedDataPath("gavel/resnet_times.csv");
   if (!std::filesystem::exists(path)) {

@@ -37,7 +37,7 @@ TEST(AssignTest, LeavesOutAGpuThatWouldBeTheSlowest) {
 }
 
 TEST(AssignTest, UsesALargerBatchWhereItIsFaster) {
-  // 2 alone takes longer than 4, so the even split is not the best.
+  // A batch of 2 takes longer than one of 4, so the even split is not the best.
   const Table table = TableOf({{2, 30}, {3, 31}, {4, 12}, {5, 90}});
   EXPECT_THAT(Batches(*SolveAssignment(ProblemOf(8, {table, table, table}))),
               ElementsAre(4, 4, 0));
@@ -135,7 +135,7 @@ TEST(AssignTest, RefusesWhatIsNoProblem) {
   std::stop_source source;
   source.request_stop();
   limits.stop = source.get_token();
-  // 3 must come from the slow pair: there is something to stop.
+  // 3 must come from the slow pair, so there is a search to stop.
   EXPECT_EQ(SolveAssignment(ProblemOf(3, {TableOf({{2, 1}, {3, 9}}),
                                           TableOf({{2, 1}, {3, 9}})}),
                             limits)

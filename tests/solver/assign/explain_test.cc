@@ -86,9 +86,9 @@ TEST(AssignExplainTest, TellsWhatOneMoreGpuOfEachKindBrings) {
   EXPECT_EQ((*gains)[0].makespan, Nanoseconds(40));  // 4, 4, 2, 2
   EXPECT_EQ((*gains)[0].gain, Nanoseconds(20));
   EXPECT_EQ((*gains)[1].gpu, 1U);
-  // 5, 2, 2 and 2 are 11 only.
+  // 5, 2, 2 and 2 are only 11.
   EXPECT_EQ((*gains)[1].makespan, Nanoseconds(60));
-  // A fourth GPU that costs more to talk to than it brings.
+  // A fourth GPU costs more communication than it gains.
   problem.communication = {Nanoseconds(0), Nanoseconds(0), Nanoseconds(0),
                            Nanoseconds(500)};
   const auto talking = SolveAssignment(problem);

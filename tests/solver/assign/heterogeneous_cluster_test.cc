@@ -1,4 +1,4 @@
-// The figures of the papers' heterogeneous cluster.
+// The figures that the papers state for their heterogeneous cluster.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,15 +21,16 @@ using testing::Table;
 //   two GK210 and a K20Xm                  12, 12 and 8 images
 //   that against one GK210                 2.12 times faster
 //   those and a 750Ti against one GK210    2.20 times faster
-// The times behind the figure are not printed, so this is a check of
-// consistency, not a reproduction. Times here are linear through the stated
-// points; the GK210's line is made from the third and fourth row, through
-// (12, t) and (32, 2.12 t) with t the K20Xm's time for 8: that these two come
-// out says only that the solver finds them. The second and the last row are
-// not built in: lines give 1.48 for 1.37, and 2.25 for 2.20. Other lines do not
-// help: the K20Xm takes 23 images in at most 119.4 ms whatever its fixed cost,
-// so 1.37 (122.9 ms) would need a 750Ti that takes more than 63 ms for nothing,
-// and such a one has no part in the last row. Times were not linear.
+// The paper does not print the times behind its figure, so this checks
+// consistency and reproduces nothing. Times here are linear through the stated
+// points. The GK210's line is made from the third and fourth row, through
+// (12, t) and (32, 2.12 t) with t the K20Xm's time for 8, so that those two
+// come out shows only that the solver finds them. The second and the last row
+// are not built in: lines give 1.48 instead of 1.37, and 2.25 instead of 2.20.
+// Other lines do not help: the K20Xm takes 23 images in at most 119.4 ms
+// whatever its fixed cost, so 1.37 (122.9 ms) would need a 750Ti with a fixed
+// cost of more than 63 ms, which would not take part in the last row. So the
+// measured times were not linear.
 TEST(HeterogeneousClusterTest,
      IsConsistentWithTheStatedFiguresOfTheHeterogeneousCluster) {
   const auto line = [](double at_0, double per_image) {
@@ -52,8 +53,8 @@ TEST(HeterogeneousClusterTest,
   const auto even = EvenSplit(two);
   ASSERT_TRUE(plan && even.has_value());
   EXPECT_EQ(*even, Nanoseconds(168'430'000));
-  // Lines through the origin leave out what small batches cost beyond their
-  // share, so the plan gains more than stated.
+  // Lines through the origin ignore the extra cost of small batches, so the
+  // plan gains more than stated.
   const double slowdown = Microseconds(*even) / Microseconds(plan->makespan);
   EXPECT_GE(slowdown, 1.37);
   EXPECT_LT(slowdown, 1.5);

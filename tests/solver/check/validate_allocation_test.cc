@@ -67,7 +67,7 @@ TEST(ValidateAllocationTest, FindsWrongTotals) {
   wrong = Right();
   wrong.proven = false;
   EXPECT_THAT(Verdict(wrong), HasSubstr("'proven' is false"));
-  // Higher than needed: right, but the bound says nothing.
+  // A pool larger than needed is valid, but not proven minimal.
   wrong = Right();
   wrong.offsets[3] = 20_B;
   wrong.pool = 24_B;

@@ -181,8 +181,8 @@ TEST(ValidateAssignmentTest, ChecksWhatOneMoreGpuBrings) {
   EXPECT_FALSE(ValidateGains({}, assignment, problem));
 }
 
-// One kind with one kernel; 4 images on the first GPU take 20, 2 on the second
-// 10, and what is not convolution 1 and 2 an image.
+// One kind with one kernel: 4 images take 20 on the first GPU, 2 take 10 on the
+// second; everything but convolution takes 1, and 2 an image.
 JointProblem TwoAlike() {
   JointProblem problem;
   JointKind& kind = problem.kinds.emplace_back();

@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using testing::Point;
 
-// Two kernels of batch 4 with every figure right, in all three modes.
+// Two kernels of batch 4 whose figures are right in all three modes.
 Profile TwoKernels() {
   Profile profile;
   profile.kernels.resize(2);

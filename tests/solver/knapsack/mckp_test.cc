@@ -27,8 +27,8 @@ std::vector<MckpClass> Classes(const std::vector<Items>& items) {
 
 constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
 
-// What the obvious dynamic programme over weights says is the least cost;
-// kNone if nothing fits.
+// The least cost by the obvious dynamic programme over weights; kNone if
+// nothing fits.
 std::int64_t LeastCost(const std::vector<MckpClass>& classes,
                        std::int64_t capacity) {
   using Totals = std::vector<std::pair<std::int64_t, std::int64_t>>;
@@ -55,7 +55,7 @@ std::int64_t LeastCost(const std::vector<MckpClass>& classes,
   return best.empty() ? kNone : best.back().second;
 }
 
-// Whether the solution is what it says it is.
+// Whether the solution's figures are right.
 void ExpectValid(const std::vector<MckpClass>& classes, std::int64_t capacity,
                  const MckpSolution& solution) {
   const Status valid = ValidateMckp(solution, classes, capacity);
@@ -134,7 +134,7 @@ TEST(MckpTest, StaysExactWithTheLargestNumbers) {
   }
 }
 
-// Where all fits, nothing is searched, but all is checked.
+// If the cheapest items fit, nothing is searched, but everything is checked.
 TEST(MckpTest, TakesTheCheapestItemsWhereTheyFit) {
   const std::vector<Items> items = {
       {{9, 0}, {4, 3}, {1, 7}}, {{2, 5}}, {{6, 2}, {3, 9}, {3, 8}, {8, 1}}};
@@ -165,8 +165,8 @@ TEST(MckpTest, TakesTheCheapestItemsWhereTheyFit) {
   EXPECT_EQ(code({{3, 0}, {1, std::int64_t{1} << 58}}), Code::kOk);
 }
 
-// Alike are classes whose items are, in whatever memory; of look-alikes with
-// the same first and last item each keeps its own.
+// Classes are equal if their items are, wherever these are in memory; classes
+// that agree only in the first and last item are different.
 TEST(MckpTest, KnowsAlikeClassesByTheirItems) {
   const Items first = {{100, 0}, {60, 10}, {0, 30}};
   const Items second = {{100, 0}, {70, 10}, {0, 30}};
@@ -186,7 +186,7 @@ TEST(MckpTest, KnowsAlikeClassesByTheirItems) {
   }
 }
 
-// Shapes of instances that are easy, tied, correlated or repetitive.
+// Instances that are easy, tied, correlated or repetitive.
 std::vector<Items> RandomItems(std::mt19937_64& random, int shape,
                                std::size_t classes) {
   const auto below = [&](std::int64_t n) {
@@ -223,7 +223,7 @@ TEST(MckpTest, EqualsTheObviousProgrammeOnSmallInstances) {
   std::mt19937_64 random(1);
   for (int trial = 0; trial < Trials(10'000); ++trial) {
     std::vector<Items> items = RandomItems(random, trial % 5, 1 + random() % 6);
-    // Clocks and allocators have steps.
+    // Times and workspaces come in steps of clocks and allocators.
     if (trial % 4 == 0) {
       for (MckpItem& item : items[random() % items.size()]) item.cost += 1;
       for (Items& one : items) {
@@ -260,7 +260,7 @@ TEST(MckpTest, EqualsTheObviousProgrammeWithManyCopies) {
     const std::vector<Items> items =
         RandomItems(random, trial % 5, 1 + random() % 3);
     std::vector<MckpClass> classes = Classes(items);
-    // Half of the copies are given as such, half as classes of their own.
+    // Half of the copies are given as counts, half as classes of their own.
     for (MckpClass& one : classes) {
       one.count = 1 + static_cast<int>(random() % 40);
     }

@@ -46,7 +46,7 @@ Profile TwoLayers() {
 TEST(WdTest, GivesWorkspaceToTheLayerThatGainsMost) {
   const auto plan = SolveWd(TwoLayers(), Request(4, 8));
   ASSERT_TRUE(plan) << plan.error().message;
-  // 12 + 6 with a half each; 10 + 10 with all for the slow one.
+  // 12 + 6 if each has half; 10 + 10 if the slow one has everything.
   EXPECT_EQ(plan->total_time, Nanoseconds(18));
   EXPECT_EQ(plan->lower_bound, Nanoseconds(18));
   EXPECT_TRUE(plan->optimal);
@@ -213,7 +213,7 @@ TEST(WdTest, DividesAmongKernelsOfWhichOnlyFrontsAreKnown) {
   ASSERT_TRUE(division);
   EXPECT_EQ(division->time, Nanoseconds(14));
   EXPECT_EQ(division->point[1], 1U);
-  // A part of the same memory is another front.
+  // Part of the same memory is a different front.
   const std::vector<std::span<const FrontPoint>> parts = {
       shared, std::span(shared).first(1), shared};
   EXPECT_THAT(DivideWorkspace(parts, Bytes(9))->point, ElementsAre(1, 0, 1));

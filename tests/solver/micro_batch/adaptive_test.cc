@@ -72,7 +72,7 @@ TEST(AdaptiveTest, LooksTwiceAtWhatIsNotFarBehind) {
 }
 
 TEST(AdaptiveTest, EndsWhenNothingUnmeasuredCouldBeFaster) {
-  // Undivided is faster than any division of it is believed to be.
+  // Undivided is faster than the estimate of any division.
   std::vector<MeasuredPoint> measured = {
       Measured(Size(kFast, 16), 100), Measured(Size(kFast, 8), 95),
       Measured(Size(kFast, 1), 90), Measured(Size(kSmall, 16), 900)};
@@ -82,7 +82,7 @@ TEST(AdaptiveTest, EndsWhenNothingUnmeasuredCouldBeFaster) {
 }
 
 TEST(AdaptiveTest, AsksForWhatAHopedForPlanMostDependsOn) {
-  // 9 + 7 is believed to be faster than 8 + 8 and than 10 + 6.
+  // 9 + 7 is estimated to be faster than 8 + 8 and 10 + 6.
   std::vector<MeasuredPoint> measured = {Measured(Size(kFast, 10), 100),
                                          Measured(Size(kFast, 8), 98),
                                          Measured(Size(kSmall, 16), 900)};
@@ -123,7 +123,7 @@ TEST(AdaptiveTest, LooksAgainAtWhatWouldGainIfItWereALittleFaster) {
   request.optimism = 0;
   EXPECT_THAT(NextToMeasure(Both(), measured, request).value(),
               ElementsAre(Size(kFast, 8)));
-  // Not by that much.
+  // Now it would be too slow even if it were faster by `doubt`.
   measured[1].time = microseconds(54);
   EXPECT_THAT(NextToMeasure(Both(), measured, request).value(), IsEmpty());
 }

@@ -32,7 +32,7 @@ KernelPlan Plan(const std::vector<MeasuredPoint>& points, BatchSize batch,
   return SolveWr(kernel, {batch, limit, BatchPolicy::kAll}).value();
 }
 
-// Eight images undivided take the device 60; in pairs, 4 x 10.
+// Eight images take the device 60 undivided, and 4 x 10 in pairs.
 std::vector<MeasuredPoint> DividedInPairs(std::int64_t enqueue) {
   return {Paced(Point(8, "GEMM", 0, 60), 20),
           Paced(Point(2, "WINOGRAD", 0, 10), enqueue)};
@@ -46,12 +46,12 @@ TEST(HostTimeTest, DividesWhereTheHostCanBeAhead) {
 }
 
 TEST(HostTimeTest, DividesWhereTheHostIsSlowerThanTheRunsButFastEnough) {
-  // 4 x 14 is less than the 60 of the whole; the plan's time is the device's.
+  // 4 x 14 is less than the undivided 60; the plan's time is the device's.
   EXPECT_EQ(Plan(DividedInPairs(14), BatchSize(8), 0_B).time, Nanoseconds(40));
 }
 
 TEST(HostTimeTest, LeavesWholeWhatTheHostCannotEnqueueInTheTimeOfTheWhole) {
-  // 4 x 15 is as much as the whole takes.
+  // 4 x 15 equals the undivided time.
   const KernelPlan plan = Plan(DividedInPairs(15), BatchSize(8), 0_B);
   EXPECT_EQ(plan.micro_batches[0].count, 1);
   EXPECT_EQ(plan.time, Nanoseconds(60));
@@ -68,7 +68,7 @@ TEST(HostTimeTest, TakesAnotherDivisionThatTheHostIsFastEnoughFor) {
 }
 
 TEST(HostTimeTest, TakesForTheWholeWhatTheHostEnqueuesSooner) {
-  // Four launches of little work each, against one.
+  // Four short launches instead of one.
   const std::vector<MeasuredPoint> points = {
       Paced(Point(8, "WINOGRAD", 64, 30), 70),
       Paced(Point(8, "GEMM", 0, 36), 20)};
@@ -78,8 +78,8 @@ TEST(HostTimeTest, TakesForTheWholeWhatTheHostEnqueuesSooner) {
 TEST(HostTimeTest, KeepsWhatOnlyFitsWhereMemoryIsShort) {
   const std::vector<MeasuredPoint> points = {
       Paced(Point(8, "GEMM", 0, 60), 80), Paced(Point(8, "FFT", 100, 30), 20)};
-  // The better one is out of the limit, or a division of memory may not have
-  // the room.
+  // The better one exceeds the limit, or a division of memory may have no room
+  // for it.
   EXPECT_EQ(CountHostTime(points, BatchSize(8), 99_B).size(), 2U);
   EXPECT_EQ(CountHostTime(points, BatchSize(8), 0_B).size(), 2U);
   EXPECT_EQ(CountHostTime(points, BatchSize(8), 100_B).size(), 1U);
@@ -110,7 +110,7 @@ TEST(HostTimeTest, LeavesItToTheSolverToRefuseNonsense) {
   }
 }
 
-// Names are unlike for all points of a batch size.
+// All points of one batch size have different names.
 std::int64_t PacedTimeOf(const std::vector<MicroBatch>& plan,
                          const std::vector<MeasuredPoint>& points) {
   std::int64_t paced = 0;

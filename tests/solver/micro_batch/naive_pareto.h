@@ -1,9 +1,9 @@
 #ifndef UCUDNN_TESTS_SOLVER_MICRO_BATCH_NAIVE_PARETO_H_
 #define UCUDNN_TESTS_SOLVER_MICRO_BATCH_NAIVE_PARETO_H_
 
-// The recurrence of mu-cuDNN (CLUSTER 2018, III-C.1) as it stands there: C(b)
-// from every micro-batch size, every micro-configuration and every
-// configuration of the rest. What solver/micro_batch/pareto.h is compared with.
+// The recurrence of mu-cuDNN (CLUSTER 2018, III-C.1) as the paper states it:
+// C(b) from every micro-batch size, every micro-configuration and every
+// configuration of the rest. The reference for solver/micro_batch/pareto.h.
 
 #include <algorithm>
 #include <cstdint>

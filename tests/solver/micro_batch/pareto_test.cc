@@ -131,7 +131,7 @@ TEST(ParetoTest, GivesForEachPointThePlanOfWorkspaceReuse) {
   }
 }
 
-// The front that noise leaves, against WR under every limit there is.
+// Compares the front under noise with WR under every limit.
 TEST(ParetoTest, LeavesOutWhatNoiseMakesDoubtful) {
   Random random(14);
   int shorter = 0;

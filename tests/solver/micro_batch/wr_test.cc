@@ -124,7 +124,7 @@ TEST(WrTest, AdmitsTheMiniBatchUnderEveryPolicy) {
             "1xWHOLE@6");
   EXPECT_EQ(Solve(points, Request(6, kPlenty, BatchPolicy::kUndivided)),
             "1xWHOLE@6");
-  // 6 is admitted as a mini-batch, but not as a part of 12.
+  // 6 may be a mini-batch, but not a part of 12.
   EXPECT_EQ(Solve(points, Request(12, kPlenty, BatchPolicy::kPowerOfTwo)),
             "3xP@4");
 }
@@ -228,19 +228,19 @@ TEST(WrTest, RefusesSumsThatCannotBeCounted) {
 }
 
 TEST(WrTest, KeepsTheBatchUndividedWithinTheNoise) {
-  // Twice 6 against 13: faster by 1, in doubt by 2 * 1 + 0.
+  // Twice 6 is faster than 13 by 1, less than the spreads' 2 * 1 + 0.
   EXPECT_EQ(Solve({Point(4, "A", 0, 13), Point(2, "B", 0, 6, 1)},
                   Request(4, kPlenty)),
             "1xA@4");
-  // In doubt by exactly the advantage.
+  // The spreads equal the advantage.
   EXPECT_EQ(Solve({Point(4, "A", 0, 15, 1), Point(2, "B", 0, 6, 1)},
                   Request(4, kPlenty)),
             "1xA@4");
-  // Beyond doubt.
+  // The advantage exceeds the spreads.
   EXPECT_EQ(Solve({Point(4, "A", 0, 16, 1), Point(2, "B", 0, 6, 1)},
                   Request(4, kPlenty)),
             "2xB@2");
-  // Nothing undivided to prefer.
+  // There is no undivided alternative.
   EXPECT_EQ(Solve({Point(2, "B", 0, 6, 100)}, Request(4, kPlenty)), "2xB@2");
 }
 
@@ -258,7 +258,8 @@ TEST(WrTest, TriesTheMostReliableDivisionWhereTheFastestIsInDoubt) {
   EXPECT_FALSE(whole.optimal);
 }
 
-// Every mini-batch of the curve, every policy and limit, against enumeration.
+// Compares every mini-batch of the curve, under every policy and limit, with an
+// enumeration.
 TEST(WrTest, EqualsExhaustiveEnumeration) {
   Random random(1);
   for (int i = 0; i < 3000; ++i) {
@@ -362,8 +363,8 @@ TEST(WrTest, NamesALimitThatDoesWhereNothingSmallerDoes) {
   }
 }
 
-// Whatever the true times within the spreads: no plan is slower than leaving
-// the batch undivided, and one is found whenever a division is safe.
+// Whatever the true times within the spreads are, no plan is slower than the
+// undivided batch, and a division is used whenever one is safe.
 TEST(WrTest, DividesExactlyWhereSomeDivisionIsFasterBeyondDoubt) {
   Random random(5);
   int divided = 0;
