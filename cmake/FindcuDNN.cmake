@@ -1,5 +1,5 @@
-# cuDNN::headers: the headers of CUDA and cuDNN. The libraries themselves are
-# loaded at run time (device/cudnn), so that one binary runs with and without.
+# cuDNN::headers: the headers of CUDA and cuDNN. device/cudnn loads the
+# libraries at run time, so one binary runs with and without a GPU.
 find_path(cuDNN_INCLUDE_DIR cudnn.h
   HINTS /usr/local/cuda/include $ENV{CUDA_HOME}/include $ENV{CUDNN_HOME}/include)
 find_path(cuDNN_CUDA_INCLUDE_DIR cuda_runtime_api.h

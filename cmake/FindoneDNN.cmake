@@ -1,4 +1,4 @@
-# oneDNN::oneDNN, from Debian's libdnnl-dev. Its own package file demands the
+# oneDNN::oneDNN, from Debian's libdnnl-dev. Its own package file requires the
 # OpenCL headers, which the CPU engine does not need.
 find_path(oneDNN_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
 find_library(oneDNN_LIBRARY dnnl)

@@ -1,5 +1,5 @@
-# What the project builds with. The first group is required; each of the second
-# is used where it is found and reported at the end of configuring.
+# The project's dependencies. The first group is required; those of the second
+# are used if found, and listed at the end of configuring.
 
 find_package(Threads REQUIRED)
 find_package(fmt CONFIG REQUIRED)
@@ -31,7 +31,7 @@ if(BUILD_TESTING)
   pkg_check_modules(CBC QUIET IMPORTED_TARGET cbc)
 endif()
 
-# ucudnn_optional(NAME FOUND WHAT): an option UCUDNN_WITH_NAME, on where found.
+# ucudnn_optional(NAME FOUND WHAT): an option UCUDNN_WITH_NAME, on if found.
 function(ucudnn_optional NAME FOUND WHAT)
   if(FOUND)
     option(UCUDNN_WITH_${NAME} "${WHAT}" ON)

@@ -1,7 +1,7 @@
-# How every target of the project is declared: ucudnn_library for a room or a
-# part of one, ucudnn_executable for a program, ucudnn_tests for its tests. Each
-# names its sources and its direct dependencies; nothing is globbed and no flag
-# is global.
+# Functions that declare the project's targets: ucudnn_library for a room or a
+# part of one, ucudnn_executable for a program, ucudnn_tests for tests. Each
+# call lists sources and direct dependencies; there are no globs and no global
+# flags.
 
 add_library(ucudnn_options INTERFACE)
 target_compile_features(ucudnn_options INTERFACE cxx_std_20)
@@ -40,7 +40,7 @@ function(ucudnn_library NAME)
                                        PRIVATE ${A_PRIVATE_DEPS})
 endfunction()
 
-# The same for a part that is headers only.
+# The same for a header-only part.
 function(ucudnn_header_library NAME)
   cmake_parse_arguments(A "" "" "HDRS;DEPS" ${ARGN})
   add_library(ucudnn_${NAME} INTERFACE)
@@ -72,19 +72,19 @@ endfunction()
 # ucudnn_tests(ROOM SRCS a_test.cc ... DEPS ...
 #              [HELPERS ...] [PROGRAMS ...] [LABEL unit|contract|integration]
 #              [THREADS] [TIMEOUT seconds])
-# One GoogleTest program, ROOM_tests. Each of SRCS is a ctest entry and a process
-# of its own, named by its path: solver/wr_test.cc is the entry solver/wr_test,
-# and `ctest -R ^solver/` runs the room. HELPERS are sources without tests.
-# PROGRAMS are built beforehand; tests find them and their data through
-# tests/support/paths.h, which every test program has.
+# One GoogleTest program, ROOM_tests. Each of SRCS is a ctest entry, which runs
+# in a process of its own and is named by its path: tests/solver/joint_test.cc
+# is solver/joint_test, and `ctest -R ^solver/` runs the room. HELPERS are
+# sources without tests. PROGRAMS are built beforehand; tests find them and
+# their data through tests/support/paths.h, which every test program has.
 #
-# LABEL is unit by default. The target unit_tests builds all of label unit;
-# THREADS adds the label threads, which is what the thread sanitizer runs, and
-# the target thread_tests builds it.
+# LABEL is unit by default; the target unit_tests builds all tests with that
+# label. THREADS adds the label threads for the thread sanitizer; the target
+# thread_tests builds those.
 #
-# A further call with the same ROOM adds sources, DEPS and PROGRAMS to its
-# program. A definition that one source needs is a property of that source,
-# since all test programs share a precompiled header:
+# Another call with the same ROOM adds sources, DEPS and PROGRAMS to its
+# program. Give a definition that only one source needs to that source, because
+# all test programs share a precompiled header:
 #   set_source_files_properties(a_test.cc PROPERTIES COMPILE_DEFINITIONS X)
 function(ucudnn_tests ROOM)
   cmake_parse_arguments(A "THREADS" "LABEL;TIMEOUT"
@@ -100,9 +100,9 @@ function(ucudnn_tests ROOM)
   endforeach()
 endfunction()
 
-# ucudnn_test(NAME ...): the same, but a single ctest entry NAME that runs the
-# whole program NAME. For what needs a program of its own: contract suites, and
-# tests that replace functions of the whole process.
+# ucudnn_test(NAME ...): the same, but with a single ctest entry NAME that runs
+# the whole program NAME. For contract suites, and for tests that replace
+# functions of the whole process.
 function(ucudnn_test NAME)
   cmake_parse_arguments(A "THREADS" "LABEL;TIMEOUT"
     "SRCS;HELPERS;DEPS;PROGRAMS" ${ARGN})
@@ -111,12 +111,12 @@ function(ucudnn_test NAME)
   ucudnn_test_properties_(${NAME})
 endfunction()
 
-# ucudnn_test_sources(TARGET): compiles a library of tests as test programs are,
-# with the header that ucudnn_test_main precompiles. Tests' own code is not
-# optimised: compiling it so would take longer than running it saves.
+# ucudnn_test_sources(TARGET): compiles a library of tests like test programs,
+# with the header that ucudnn_test_main precompiles. Tests are not optimised,
+# because compiling them would take longer than running them saves.
 function(ucudnn_test_sources TARGET)
-  # GCC wants these to be the same wherever a precompiled header is used, and
-  # only some of the libraries that tests link ask for them.
+  # GCC requires the same options wherever a precompiled header is used, but
+  # only some of the libraries that tests link add them.
   target_compile_options(${TARGET} PRIVATE -O0 -pthread -UFMT_SHARED)
   if(NOT "${TARGET}" STREQUAL ucudnn_test_main)
     target_precompile_headers(${TARGET} REUSE_FROM ucudnn_test_main)
@@ -162,7 +162,7 @@ function(ucudnn_test_properties_ ENTRY)
   if(NOT A_TIMEOUT)
     set(A_TIMEOUT 300)
   endif()
-  # OpenMP's threads, which spin at barriers, make a busy machine crawl.
+  # OpenMP's threads spin at barriers, which slows a busy machine down.
   set_tests_properties(${ENTRY} PROPERTIES
     LABELS "${A_LABEL}" TIMEOUT ${A_TIMEOUT}
     ENVIRONMENT OMP_WAIT_POLICY=passive)

@@ -1,13 +1,11 @@
 #!/usr/bin/env bash
-# Installs the Debian 12 packages that ucudnn is built with, those that are
-# missing and no others.
+# Installs the Debian 12 packages that ucudnn needs and that are missing.
 #
-#   bash deploy/install-packages.sh           what building and running needs
-#   bash deploy/install-packages.sh --tests   what the tests need besides
-#   bash deploy/install-packages.sh --gpu     what `tests/gpu/run.sh pack` needs
-#                                             besides the tests
+#   bash deploy/install-packages.sh           to build and run
+#   bash deploy/install-packages.sh --tests   also to run the tests
+#   bash deploy/install-packages.sh --gpu     also for `tests/gpu/run.sh pack`
 #
-# Without root (or sudo that asks nothing) it says exactly what to install.
+# Without root, or sudo without a password, it prints the command to run.
 set -euo pipefail
 
 packages=(
@@ -69,7 +67,7 @@ if ! { "${sudo[@]}" apt-get update -q &&
   "${sudo[@]}" apt-get install -q -y --no-install-recommends \
     "${missing[@]}"; } >"$log" 2>&1; then
   tail -n 20 "$log" >&2
-  echo "apt-get failed; its whole output is in $log" >&2
+  echo "apt-get failed; its full output is in $log" >&2
   exit 1
 fi
 rm -f "$log"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The main job on this machine, from nothing: installs what is missing, builds,
-# starts a coordinator and an agent, has this machine's devices measured,
-# prints the plan, and runs a two-rank MPI job that applies it and compares
-# what it measures with what was predicted.
+# Everything on this machine, from scratch: installs missing packages, builds,
+# starts a coordinator and an agent, measures this machine's devices, prints the
+# plan, and runs a two-rank MPI job that applies it and compares measured with
+# predicted times.
 #
-#   bash deploy/quickstart.sh          and the daemons end with it
-#   bash deploy/quickstart.sh --keep   they stay, and it says what to try next
+#   bash deploy/quickstart.sh          stops the daemons at the end
+#   bash deploy/quickstart.sh --keep   leaves them running, and says what to try
 #
-# A second run skips what is done. State is kept in .quickstart/.
+# A second run skips finished steps. State is kept in .quickstart/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -50,7 +50,7 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-# Waits for at most a minute until a command succeeds.
+# Waits at most a minute for a command to succeed.
 await() {
   local what=$1 log=$2 i
   shift 2
@@ -58,7 +58,7 @@ await() {
     "$@" >/dev/null 2>&1 && return 0
     sleep 0.1
   done
-  echo "$what did not come up; its log:" >&2
+  echo "$what did not start; its log:" >&2
   tail -n 20 "$log" >&2
   return 1
 }
@@ -81,8 +81,8 @@ export UCUDNN_COORDINATOR=127.0.0.1:$(port grpc)
 ucudnn status
 
 say "Agent"
-# Two ranks will share a CPU, so it is measured as two devices at once. Its
-# threads must not spin: the ranks' and the daemons' share the cores.
+# Two ranks will share the CPU, so it is measured as two devices at once. OpenMP
+# threads must not spin, because ranks and daemons share the cores.
 export OMP_WAIT_POLICY=passive
 setsid ucudnn-agent --cpu-devices 2 --repeats 9 2>"$state/agent.log" &
 agent_pid=$!
@@ -94,7 +94,7 @@ say "Network"
 ucudnn networks put quickstart deploy/quickstart.csv
 ucudnn show network quickstart
 
-say "Plan (the first time, this machine is measured)"
+say "Plan (measures this machine the first time)"
 request=(--network quickstart --batch 32 --workspace-limit 12MiB --ranks 2)
 ucudnn plan "${request[@]}"
 
@@ -121,5 +121,5 @@ End them with:
 EOF
 else
   echo
-  echo "Done. Run with --keep to go on from here."
+  echo "Done. Run with --keep to leave the daemons running and continue."
 fi
