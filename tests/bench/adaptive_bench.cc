@@ -1,7 +1,7 @@
-// What measuring AlexNet's conv2 to conv5 for plans costs on an H200 by each
-// batch-size policy, and how good the plans are: replays the recording of every
-// algorithm at every batch. Prints CSV; takes a few seconds, a minute with
-// --all, which tells the cost of measuring every batch too.
+// For each batch-size policy: the cost of measuring AlexNet's conv2 to conv5 on
+// an H200, and the quality of the plans. Replays the recording of every
+// algorithm at every batch. Prints CSV; takes a few seconds, or a minute with
+// --all, which adds the cost of measuring every batch.
 //
 //   adaptive_bench [--all]
 

@@ -1,5 +1,5 @@
-// Static allocation of the public instances of MiniMalloc, which lie beside the
-// project (shared data, minimalloc/challenging), at their capacity; and of
+// Static allocation of MiniMalloc's public instances, which are not in the
+// repository (shared data, minimalloc/challenging), at their capacity; and of
 // rectangles cut into buffers, whose smallest pool is known.
 //
 //   allocation_bench
@@ -34,7 +34,7 @@ void Run(benchmark::State& state, const std::vector<Buffer>& buffers,
   state.counters["proven"] = allocation->proven ? 1 : 0;
 }
 
-// A rectangle of 64 times and 4096 bytes, cut `cuts` times across or along.
+// A rectangle of 64 times and 4096 bytes, cut `cuts` times in time or in space.
 std::vector<Buffer> CutRectangle(int cuts) {
   struct Piece {
     std::int64_t begin, end, size;

@@ -1,8 +1,8 @@
-// How long an assignment takes, and beside it the plain dynamic programme over
-// batches and general solvers.
+// The time of an assignment, beside that of the plain dynamic programme over
+// batches and of general solvers.
 //
-// Times are affine in the batch with a noise of 5%, so neither monotone nor
-// convex; each kind has its own rate (over a range of 1 to 5) and fixed cost.
+// Times are affine in the batch with a noise of 5 %, so neither monotone nor
+// convex; each kind has its own rate (in a range of 1 to 5) and fixed cost.
 
 #include <benchmark/benchmark.h>
 
@@ -51,7 +51,8 @@ AssignProblem Generate(const Shape& shape) {
   return problem;
 }
 
-// min over b of max(T(s - b), t(b)), one GPU after the other: O(G B^2).
+// The plain programme: T(s) = min over b of max(T(s - b), t(b)), one GPU after
+// the other. O(G B^2).
 std::int64_t PlainProgramme(const AssignProblem& problem) {
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
   const auto size = static_cast<std::size_t>(problem.batch.count()) + 1;

@@ -1,14 +1,14 @@
-// How long ranks of one node take to sum gradients in the host's memory: by
+// The time that ranks of one node take to sum gradients in host memory: by
 // MPI's blocking reduction, by MPI's reductions of pieces, and through memory
-// that the ranks share. Each round does all three, so that what else the
-// machine does hits all alike. Prints CSV: medians, half the distance of the
-// middle quartiles, the fastest, and how many times faster than the blocking
-// reduction; then what scaling alone takes. A few seconds.
+// that the ranks share. Each round does all three, so that other load on the
+// machine affects all of them. Prints CSV: median, half the interquartile
+// range, minimum, and the speedup over the blocking reduction; then the time of
+// scaling alone. Takes a few seconds.
 //
 //   mpirun -n 2 gradient_bench [FLOATS [ROUNDS]]
 //
-// The blocking reduction, which does not scale, may wait for ever (docs/adr/
-// 0007) and is here to compare with.
+// The blocking reduction does not scale values and may wait for ever
+// (docs/adr/0007); it is here only for comparison.
 
 #include <fmt/format.h>
 #include <mpi.h>

@@ -1,9 +1,9 @@
 #ifndef UCUDNN_TESTS_BENCH_JUDGES_H_
 #define UCUDNN_TESTS_BENCH_JUDGES_H_
 
-// General solvers timed beside ours in the same run, on one thread, each with
-// a time limit of UCUDNN_JUDGE_SECONDS (5 by default). Where the limit ends a
-// judge, its ratio is a lower bound.
+// General solvers, the judges, timed beside ours in the same run on one thread,
+// each with a time limit of UCUDNN_JUDGE_SECONDS (5 by default). If the limit
+// ends a judge, its ratio is a lower bound.
 
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
@@ -56,7 +56,7 @@ inline Judgement Judge(IlpSolver& judge, const IlpProblem& problem,
   return judgement;
 }
 
-// Ratios of one judge, gathered over all instances of a run.
+// The ratios of one judge over all instances of a run.
 struct Tally {
   int instances = 0;
   int done = 0;
@@ -90,14 +90,14 @@ inline void PrintTallies() {
   }
 }
 
-// The median of `times` by seconds, and half the distance of its quartiles.
+// The median of `times` in seconds, and half the interquartile range.
 inline std::pair<double, double> MedianAndSpread(std::vector<double> times) {
   std::sort(times.begin(), times.end());
   const std::size_t n = times.size();
   return {times[n / 2], (times[n - 1 - n / 4] - times[n / 4]) / 2};
 }
 
-// Runs `solve` in the benchmark's loop, and gives the median of its times.
+// Runs `solve` in the benchmark's loop; returns the median of its times.
 template <class Solve>
 double TimeOurs(benchmark::State& state, const Solve& solve) {
   std::vector<double> times;
@@ -115,11 +115,11 @@ double TimeOurs(benchmark::State& state, const Solve& solve) {
   return median;
 }
 
-// What we took, by the name of the group of instances that it counts in.
+// Our time, and the name of the group of instances that it belongs to.
 using Ours = std::vector<std::pair<std::string, double>>;
 
-// Times the judges on `problem` and reports them against `ours`, the first
-// of which the counters are for.
+// Times the judges on `problem` and compares them with `ours`; the benchmark's
+// counters show the first of these.
 inline void CallJudges(benchmark::State& state, const IlpProblem& problem,
                        double least_cost, const Ours& ours, bool unscaled_too) {
   const auto report = [&](const Judgement& judgement, const std::string& name) {
@@ -140,13 +140,13 @@ inline void CallJudges(benchmark::State& state, const IlpProblem& problem,
   static const std::unique_ptr<testing::HighsSolver> highs =
       testing::MakeHighsSolver();
   if (highs == nullptr) return;
-  // In a process of its own: what it says it took.
+  // Runs in a process of its own and reports its own time.
   Judgement judgement = Judge(*highs, problem, least_cost);
   judgement.seconds = highs->last_seconds();
   report(judgement, "HiGHS");
 }
 
-// What is registered, and then the ratios over all instances.
+// Runs the registered benchmarks, then prints the ratios over all instances.
 inline int RunAll(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;

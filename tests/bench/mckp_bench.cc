@@ -1,5 +1,5 @@
-// How long workspace division takes on fronts, and general solvers beside it.
-// Every answer must be proven.
+// The time of workspace division on fronts, beside that of general solvers.
+// Every answer must be proven optimal.
 
 #include <benchmark/benchmark.h>
 
@@ -42,8 +42,9 @@ void Division(benchmark::State& state, const MckpInstance& instance,
   state.counters["gap"] =
       static_cast<double>(solution->cost - solution->lower_bound);
   if (judged) {
-    // Shared fronts given apart, and once each as `ucudnn solve wd` does.
-    // Where all that all kernels can use fits, there is nothing to choose.
+    // Shared fronts given once for each kernel, and once in all, as `ucudnn
+    // solve wd` does. If every kernel's fastest point fits, there is nothing to
+    // choose.
     const bool slack = CapacityAt(instance, 1) <= capacity;
     const std::string kernels =
         fmt::format("{} kernels, {}", instance.front_of.size(),
@@ -62,7 +63,7 @@ void Division(benchmark::State& state, const MckpInstance& instance,
   }
 }
 
-// How often each way of calling GLPK is wrong about small instances.
+// How often each way of calling GLPK returns a wrong answer on small instances.
 void CountWrongAnswers() {
   constexpr int kInstances = 1000;
   for (const bool careful : {true, false}) {
@@ -118,7 +119,8 @@ struct OverSeeds {
   }
 };
 
-// One instance says little: the same over seeds that nothing was tuned on.
+// One instance says little, so this repeats the measurement over seeds that
+// were not used for tuning.
 void PrintOverSeeds() {
   constexpr std::uint64_t kFirst = 101;
   constexpr std::int64_t kMiB = std::int64_t{1} << 20;
@@ -199,7 +201,8 @@ int Main(int argc, char** argv) {
       const auto kernels = static_cast<std::int64_t>(instance->front_of.size());
       for (const std::int64_t each : {8, 16, 32, 64}) {
         const std::string name = fmt::format("{}/{}MiB", instance->name, each);
-        // Every kernel a class of its own, and copies of shared fronts as one.
+        // Once with a class for each kernel, once with a class for each shared
+        // front.
         Register(name, *instance, each * kMiB * kernels, false, true);
         if (!distinct) {
           Register(name + "/merged", *instance, each * kMiB * kernels, true,

@@ -19,7 +19,7 @@ constexpr std::int64_t kTimeStep = 32;        // ns
 constexpr std::int64_t kWorkspaceStep = 256;  // bytes
 constexpr std::int64_t kMeasuredBatch = 256;
 
-// A number of [0, 1), the same with every standard library.
+// A number in [0, 1), the same with every standard library.
 double Unit(Random& random) {
   return static_cast<double>(random() >> 11) * 0x1p-53;
 }

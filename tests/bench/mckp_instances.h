@@ -6,25 +6,25 @@
 //
 // Measured fronts: those of ResNet-50's 158 kernels (its first layer needs no
 // backward_data) at batch 32 on an H200, powers of two. All convolutions of
-// ResNet-152 are of geometries that ResNet-50 has too, so that its 464 kernels
-// have measured fronts as well.
+// ResNet-152 have geometries that ResNet-50 has too, so its 464 kernels have
+// measured fronts as well.
 //
 // cuDNN-like fronts: the Pareto fronts of AlexNet's conv2 to conv5 measured on
 // an H200 (every batch up to 256, FP32) stand for the layers of another
-// network. A layer of that network takes the front of the same operation of
-// one of them: of conv2 where its filter is 5 x 5 or larger, else of one of
-// the three 3 x 3 layers, drawn. Times are scaled by the ratio of the layers'
-// multiply-adds and workspaces by that of their activations (input and output
-// elements), both by that of the batch sizes, and each point's time is jittered
-// by up to 3%. Times are rounded to 32 ns, the timer's resolution, and
-// workspaces up to 256 bytes, the allocator's. Layers of one geometry share a
-// front unless all are to be distinct.
+// network. A layer of that network takes the front of the same operation of one
+// of them: of conv2 if its filter is 5 x 5 or larger, otherwise of one of the
+// three 3 x 3 layers, drawn at random. Times are scaled by the ratio of the
+// layers' multiply-adds, workspaces by the ratio of their activations (input
+// and output elements), both by the ratio of the batch sizes, and each point's
+// time is jittered by up to 3 %. Times are rounded to 32 ns, the timer's
+// resolution, and workspaces up to 256 bytes, the allocator's. Layers of one
+// geometry share a front unless all are to be distinct.
 //
 // Hard families:
 //   identical     one front drawn at random, for every kernel
 //   aligned       random fronts whose workspaces are multiples of 1 MiB
-//   correlated    time falls by what workspace grows, up to 1%
-//   subset-sum    time falls by exactly what workspace grows, in bytes
+//   correlated    time falls by as much as workspace grows, up to 1 %
+//   subset-sum    time falls by exactly as much as workspace grows, in bytes
 
 #include <cstdint>
 #include <string>
@@ -50,14 +50,14 @@ struct MckpInstance {
 
 // The kernels of `data`/networks/`network`.csv with the fronts that
 // `data`/h200/resnet50_b32_pow2.csv.gz has for their geometries, up to 1 GiB.
-// `precision` as `ucudnn solve --precision` takes it. Kernels alike share a
+// `precision` is as for `ucudnn solve --precision`. Equal kernels share a
 // front. kNotFound if a geometry was not measured.
 Result<MckpInstance> MeasuredOnH200(const std::string& data,
                                     const std::string& network,
                                     const std::string& precision);
 
 // From `data`/h200 and `data`/networks/`network`.csv: forward, backward_data
-// (but of the first layer) and backward_filter of each convolution.
+// (except of the first layer) and backward_filter of each convolution.
 Result<MckpInstance> CudnnLike(const std::string& data,
                                const std::string& network, std::int64_t batch,
                                bool all_distinct, std::uint64_t seed);
@@ -70,8 +70,8 @@ MckpInstance Hard(HardFamily family, std::size_t kernels, std::uint64_t seed);
 // random capacity that suffices.
 MckpInstance Small(std::uint64_t seed, std::int64_t* capacity);
 
-// A capacity part of the way from the least that all need to the most that
-// they can use.
+// A capacity between the least that all kernels need and the most that they can
+// use.
 std::int64_t CapacityAt(const MckpInstance& instance, double part);
 
 }  // namespace ucudnn::bench

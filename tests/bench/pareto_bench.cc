@@ -1,13 +1,13 @@
-// Pareto fronts on the H200's measurements, batch 256, every size, up to
-// 512 MiB; beside each the recurrence of the paper and general solvers, in the
-// same run.
+// Pareto fronts on an H200's measurements: batch 256, every size, up to 512
+// MiB; beside each, in the same run, the paper's recurrence and general
+// solvers.
 //
 //   pareto_bench [--benchmark_filter=Front]    ours alone
 //
 // Target: under 20 ms a kernel on one core. A general solver makes a front
-// point by point, each as workspace reuse under the point's workspace. It is
-// given 5 of a front's points, evenly apart; the ratio is that of its mean time
-// to our time for a point, that is for the whole front by its points.
+// point by point, as workspace reuse under each point's workspace. It solves 5
+// evenly spaced points of a front; the ratio compares its mean time with our
+// time for the whole front divided by the number of points.
 
 #include <benchmark/benchmark.h>
 
@@ -68,7 +68,8 @@ void BM_FrontWithPlans(benchmark::State& state) {
 }
 BENCHMARK(BM_FrontWithPlans)->DenseRange(0, 11)->Unit(benchmark::kMillisecond);
 
-// The recurrence once, ours as often as gives a steady median: their ratio.
+// Runs the recurrence once and ours often enough for a steady median, and
+// reports their ratio.
 void BM_RatioToRecurrence(benchmark::State& state) {
   using Clock = std::chrono::steady_clock;
   const auto seconds = [](Clock::duration time) {

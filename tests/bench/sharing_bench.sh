@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# How long AlexNet's campaign takes (batch 256, FP32, powers of two) with one,
-# two and four equal devices: a real coordinator, and agents that replay an
-# H200's recorded measurements in real time. Prints CSV; takes half a minute.
+# The time of AlexNet's campaign (batch 256, FP32, powers of two) with one, two
+# and four equal devices: a real coordinator, and agents that replay an H200's
+# recorded measurements in real time. Prints CSV; takes half a minute.
 #
 #   tests/bench/sharing_bench.sh [build/release]
 set -euo pipefail

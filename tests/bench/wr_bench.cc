@@ -1,5 +1,5 @@
-// Workspace reuse on the H200's measurements: one kernel, batch 256; beside
-// each kernel general solvers, in the same run (tests/bench/judges.h).
+// Workspace reuse on an H200's measurements: one kernel, batch 256; beside each
+// kernel, in the same run, general solvers (tests/bench/judges.h).
 //
 //   wr_bench [--benchmark_filter=...]
 //
@@ -32,8 +32,8 @@ const Profile& AlexNet() {
   return profile;
 }
 
-// A kernel of 8 algorithms at every size up to `batch`; times grow a little
-// less than the batch does, at random, so that few sizes can be dropped.
+// A kernel of 8 algorithms at every size up to `batch`. Random times grow a
+// little more slowly than the batch, so that few sizes can be dropped.
 KernelProfile Synthetic(std::int64_t batch) {
   std::mt19937_64 random(1);
   KernelProfile kernel;
@@ -56,7 +56,7 @@ void BM_WrH200(benchmark::State& state) {
   const WrRequest request{BatchSize(256), 64_MiB};
   const double ours = bench::TimeOurs(
       state, [&] { benchmark::DoNotOptimize(SolveWr(kernel, request)); });
-  // The medians alone: general solvers know of no noise.
+  // Medians only, because the general solvers' model has no noise.
   const auto curve = SolveWrCurve(kernel.points, request.batch,
                                   request.workspace_limit, request.policy);
   bench::CallJudges(

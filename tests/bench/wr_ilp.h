@@ -1,13 +1,13 @@
 #ifndef UCUDNN_TESTS_BENCH_WR_ILP_H_
 #define UCUDNN_TESTS_BENCH_WR_ILP_H_
 
-// Workspace reuse as general solvers take it: how many micro-batches of each
-// size there are.
+// Workspace reuse as an integer programme for general solvers: the number of
+// micro-batches of each size.
 //
 //   min  sum_b t_b x_b   where  sum_b b x_b = B,  x_b a whole number
 //
-// Of each size only the fastest point that fits is given, as our own method
-// finds it: the best that a caller could do.
+// The programme has only the fastest fitting point of each size, the best that
+// a caller could do.
 
 #include <map>
 #include <span>
