@@ -35,6 +35,10 @@ Result<MemoryPlan> FinishPlan(const Rounds& rounds,
                               const MemoryRequest& request, MemoryPlan plan) {
   if (request.allocator == MemoryAllocator::kStatic) {
     Limits limits;
+    // Three times what the hardest feasible budgets of the papers' networks
+    // need (tests/solver/memory/placement_test.cc). An undecided one takes a
+    // second or two: ten million nodes on ResNet-152 took over a minute.
+    limits.max_nodes = 300'000;
     limits.stop = request.stop;
     UCUDNN_RETURN_IF_ERROR(PlaceStatically(rounds, limits, &plan));
   }
