@@ -69,9 +69,9 @@ print(*sys.argv[2:], plan["predicted_us"], sep=",")' \
   done >"$out/policies.txt" 2>&1
 }
 
-# The same with the first interface and without a service: the plans of all
-# policies are valued by the same times. `all` measures kernel by kernel, in the
-# time that UCUDNN_SECONDS (200) leaves.
+# The same with the legacy API and without a service: values the plans of all
+# policies by the same times. `all` measures kernel by kernel, as far as
+# UCUDNN_SECONDS (200) allow.
 judge() {
   .carry/bin/ucudnn_gpu_policies --batch "${UCUDNN_BATCH:-256}" \
     --seconds "${UCUDNN_SECONDS:-200}" >"$out/judge.txt" 2>&1
@@ -86,7 +86,7 @@ cold() {
     >"$out/cold.txt" 2>&1
 }
 
-# A slice is measured as a device of its own kind, and a job runs on it.
+# Measures a slice as a device of its own kind, and runs a job on it.
 slices() {
   local net=tests/data/networks/alexnet_torchvision.csv sms
   begin_service >"$out/slices.txt" 2>&1

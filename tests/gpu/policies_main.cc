@@ -1,6 +1,6 @@
 // The cost of measuring AlexNet for plans under each batch-size policy on this
-// machine's first GPU, and the quality of the plans: FP32, NCHW, cuDNN's first
-// interface, one workspace limit per kernel.
+// machine's first GPU, and the quality of the plans: FP32, NCHW, cuDNN's legacy
+// API, one workspace limit per kernel.
 //
 //   ucudnn_gpu_policies [--seconds 200] [--batch 256] [--replay FILE]
 //       [--network FILE]
@@ -38,7 +38,7 @@
 namespace ucudnn {
 namespace {
 
-// The limits that people ask for first, as a coordinator sees them.
+// Typical limits, in the order in which users request them.
 constexpr std::array kLimitsMib = {64, 32, 96, 128, 256, 512, 16, 8};
 constexpr Bytes kMostWorkspace = 512_MiB;
 

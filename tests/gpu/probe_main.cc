@@ -207,7 +207,7 @@ Status ProbeDevice(Device& device, const Settings& settings) {
   Print(fmt::format("{}\n  {}\n  driver {}", info.id, ToString(info.kind),
                     info.driver));
   const std::string busy = device.BusyWith();
-  Print("  busy with: " + (busy.empty() ? "nobody else" : busy));
+  Print("  used by: " + (busy.empty() ? "nobody else" : busy));
   const auto print_state = [&] {
     const auto state = ReadGpuState(info.id);
     Print(state ? fmt::format("  clocks: SM {} MHz, memory {} MHz; slowed by: "
@@ -288,10 +288,10 @@ int main(int argc, char** argv) {
   app.add_option("--precision", settings.precision, "only this precision");
   app.add_option("--layout", settings.layout, "only this layout");
   app.add_option("--slice", settings.slice, "on a slice, such as sm=32");
-  app.add_flag("--graph", settings.graph, "the graph interface's engines too");
+  app.add_flag("--graph", settings.graph, "the graph API's engines too");
   app.add_flag("--only-graph", settings.only_graph, "those alone");
   app.add_flag("--engines", settings.engines,
-               "what checking the graph interface's engines found, on GPU 0");
+               "what checking the graph API's engines found, on GPU 0");
   app.add_flag("--list", settings.list_only, "list, run nothing");
   CLI11_PARSE(app, argc, argv);
   return ucudnn::Main(settings);

@@ -1,50 +1,52 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one script.
 #
-#   tests/gpu/run.sh pack            build and bundle into .carry/bundle.tar.gz (here;
-#                                    deploy/install-packages.sh --gpu installs what it needs)
-#   tests/gpu/run.sh STAGE... -o DIR run there; raw results go to DIR
+#   tests/gpu/run.sh pack            on the build machine: builds and bundles into
+#                                    .carry/bundle.tar.gz; for its requirements run
+#                                    deploy/install-packages.sh --gpu
+#   tests/gpu/run.sh STAGE... -o DIR on the machine with the GPU: runs stages; raw
+#                                    results go to DIR
 #
 # Stages, each with its own results:
 #   versions   GPU, driver, CUDA, cuDNN
 #   probe      what cuDNN offers for AlexNet's conv2
 #   contract   the device contract suite on the legacy and the graph API
-#   engines    what cuDNN's graph engines were found to do
+#   engines    the results of checking the graph API's engines
 #   figures    planned, undivided and PyTorch's convolutions: AlexNet, ResNet-18
 #              and VGG-16 in five precisions and layouts; the table is
 #              DIR/figures.md. About six minutes. UCUDNN_ROWS chooses rows by
 #              patterns, in their order ("*:NHWC vgg16:*:FP32:*")
-#   deepbench  the same table's part on DeepBench's layers. About four minutes
-#              (of both, what DIR has already is kept; UCUDNN_SECONDS limits what
-#              a program of these stages begins, UCUDNN_TORCH_SECONDS PyTorch's)
+#   deepbench  the same table's part on DeepBench's layers. About four minutes.
+#              Both stages keep results that DIR already has; their programs start
+#              nothing after UCUDNN_SECONDS, PyTorch's after UCUDNN_TORCH_SECONDS
 #   main       the main job: AlexNet at batch 256 a GPU, FP32, 64 MiB a kernel,
 #              one rank, and with two GPUs two ranks at batch 512
-#   policies   AlexNet: what measuring costs by each batch-size policy, and the
-#              plans' times (UCUDNN_POLICIES, without `all` unless named)
+#   policies   AlexNet: the cost of measuring under each batch-size policy, and the
+#              plans' times (UCUDNN_POLICIES; `all` only if named)
 #   judge      the same in one process, with `all` as far as UCUDNN_SECONDS (200)
-#              go, and all plans valued by the same times. Under four minutes
-#   cold       ResNet-18, AlexNet and VGG-16: what their plans' kernels take by
-#              themselves, on operands in the cache and not, and in a row; tables
-#              in DIR/cold.txt, numbers in DIR/cold.json. Plans from measurements
-#              on operands not in the cache come last, as far as UCUDNN_SECONDS
-#              (75) go. A minute and a half
-#   slices     slices of 32 and 64 multiprocessors, measured and run in
-#   failures   full memory and a poisoned context, on purpose
-#   handle     the drop-in handle and the preload shim against cuDNN alone:
+#              allow, and with all plans valued by the same times. Under four
+#              minutes
+#   cold       ResNet-18, AlexNet and VGG-16: the times of their plans' kernels
+#              alone, with operands in the cache and not, and in a row; tables in
+#              DIR/cold.txt, numbers in DIR/cold.json. Plans from cold measurements
+#              come last, as far as UCUDNN_SECONDS (75) allow. A minute and a half
+#   slices     measures slices of 32 and 64 multiprocessors, and runs jobs in them
+#   failures   provokes full memory and a poisoned context
+#   handle     the drop-in handle and the preload shim compared with cuDNN alone:
 #              results of random problems, times of networks, overhead
-#   sanitizer  the same, fewer, under compute-sanitizer
-#   pytorch    PyTorch's training steps on cuDNN's first interface: alone, with
-#              the shim and no limit, and under 64 MiB a convolution; by cuDNN's
-#              heuristics and as it measures. Needs torchvision. Ten minutes
-#              (UCUDNN_TORCH_MODES, "heuristics benchmark", and UCUDNN_ROWS,
-#              such as "vgg16:64:FP32", choose)
-#   train      ResNet-18 trained on slices of 64, 32 and 16 multiprocessors, one
-#              after the other on one GPU, or at once with a GPU for each; with
-#              two GPUs 64 and 16, with four one of 48 too. As planned and evenly
-#              split; the comparison, with whole steps and what exchanges of
-#              gradients add to the passes, ends DIR/train.txt. About two minutes
-#   gradients  sums of gradients in the GPUs' memory, on one to three ranks,
-#              against those in the host's, and beside busy streams. A minute
+#   sanitizer  fewer of the same under compute-sanitizer
+#   pytorch    PyTorch's training steps on cuDNN's legacy API: alone, with the shim
+#              and no limit, and under 64 MiB a convolution; with algorithms from
+#              cuDNN's heuristics and from its benchmarks. Needs torchvision. Ten
+#              minutes. UCUDNN_TORCH_MODES ("heuristics benchmark") and UCUDNN_ROWS
+#              (such as "vgg16:64:FP32") select runs
+#   train      ResNet-18 trained on slices of 64, 32 and 16 multiprocessors: in
+#              turns on one GPU, or at once with a GPU for each; with two GPUs on
+#              slices of 64 and 16, with four also on one of 48. As planned and
+#              evenly split; DIR/train.txt ends with the comparison, including whole
+#              steps and the time that exchanges of gradients add. About two minutes
+#   gradients  sums of gradients in GPU memory on one to three ranks, compared with
+#              sums in host memory, and beside busy streams. A minute
 #
 # The machine with the GPU needs Open MPI 4.1, cuDNN 9 and glibc 2.36 or later.
 set -euo pipefail
@@ -88,7 +90,7 @@ probe() {
     .carry/bin/ucudnn_gpu_probe --only-graph >"$out/probe-graph.txt" 2>&1
 }
 
-# One suite, a shard a core.
+# Runs one suite in a shard for each core.
 contract() {
   local shards filter name i status=0
   shards=$(nproc)
@@ -107,7 +109,7 @@ contract() {
   return $status
 }
 
-# random_problems VARIANT COUNT PROGRAM...: in shards, one process each.
+# random_problems VARIANT COUNT PROGRAM...: runs shards, one process each.
 random_problems() {
   local variant=$1 count=$2 shards=8 i status=0 pids=()
   shift 2
@@ -187,7 +189,7 @@ handle() {
         status=1
     done
   } >"$out/handle.txt" 2>&1
-  # Also what was measured, and how exact each algorithm is.
+  # The logs also have the measurements, and each algorithm's accuracy.
   tar -C "$tmp" -czf "$out/handle-logs.tar.gz" \
     $(cd "$tmp" && ls ./*.log) cache-time
   return $status
@@ -198,7 +200,7 @@ sanitizer() {
   tool=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
   {
     export UCUDNN_CACHE_DIR=$tmp/cache-sanitizer UCUDNN_WORKSPACE_LIMIT=256KiB
-    # What is measured under the sanitizer is of no use: measured before.
+    # Measures beforehand, because times under the sanitizer are useless.
     .carry/bin/ucudnn_gpu_handle random 0 24 "$tmp/s0" 0
     timeout 200 "$tool" --tool memcheck --error-exitcode 3 \
       .carry/bin/ucudnn_gpu_handle random 0 24 "$tmp/s1" 0 || status=1
@@ -226,7 +228,7 @@ gradients() {
   local ranks status=0
   for ranks in 1 2 3; do
     echo "== $ranks ranks"
-    # So many streams that none shares a queue of the GPU's with another.
+    # Enough hardware queues that no two streams share one.
     timeout 120 mpirun --allow-run-as-root --bind-to none --oversubscribe \
       -x CUDA_DEVICE_MAX_CONNECTIONS=32 -np $ranks \
       .carry/bin/ucudnn_gpu_sums || status=1
@@ -234,7 +236,7 @@ gradients() {
   return $status
 }
 
-# How many GPUs programs see.
+# The number of visible GPUs.
 gpu_count() {
   if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then
     tr , '\n' <<<"$CUDA_VISIBLE_DEVICES" | wc -l
@@ -303,7 +305,7 @@ while [ $# -gt 0 ]; do
     engines | figures | deepbench) stages+=("$1") ;;
     main) stages+=(main_job) ;;
     *)
-      echo "run.sh: '$1' is no stage; the head of this script has them" >&2
+      echo "run.sh: '$1' is not a stage; the head of this script lists them" >&2
       exit 2
       ;;
   esac

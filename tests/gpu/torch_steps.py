@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures whole training steps of PyTorch on cuDNN's first interface, with and
+"""Measures whole training steps of PyTorch on cuDNN's legacy API, with and
 without the preload shim.
 
     tests/gpu/torch_steps.py --shim LIBRARY -o DIR [--benchmark] [ROW...]

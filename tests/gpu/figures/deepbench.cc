@@ -57,7 +57,7 @@ Result<nlohmann::ordered_json> MeasureBenchLayer(PointSource& points,
   put("planned_us", plan ? std::optional(plan->time) : std::nullopt);
   put("undivided_us", Undivided(*measured, layer.batch, limit, false));
   put("undivided_legacy_us", Undivided(*measured, layer.batch, limit, true));
-  // The paper's comparison: only the first interface, divided.
+  // The paper's comparison: only the legacy API, divided.
   std::erase_if(kernel.points, [](const MeasuredPoint& p) {
     return p.algorithm.name.starts_with("eng");
   });

@@ -3,7 +3,7 @@
 
 // DeepBench's convolution layers, forward, as in figure 8 of the paper
 // (mu-cuDNN, CLUSTER 2018, IV-A): each with 64 MiB of workspace and four times
-// its batch, divided against undivided.
+// its batch, divided and undivided.
 
 #include <nlohmann/json.hpp>
 #include <string>

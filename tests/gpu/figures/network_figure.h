@@ -52,7 +52,7 @@ struct LimitFigure {
   std::optional<Nanoseconds> powers_of_two;     // with powers of two only
   Bytes arena;                                  // of the plan
   std::optional<Nanoseconds> undivided;         // the fastest that fits
-  std::optional<Nanoseconds> undivided_legacy;  // with the first interface
+  std::optional<Nanoseconds> undivided_legacy;  // with the legacy API
   // The planned convolutions back to back, medians: between events, in host
   // time without waiting, and with everything enqueued before it starts.
   std::optional<Nanoseconds> measured;
@@ -84,8 +84,8 @@ Result<NetworkFigure> MeasureNetwork(Device& device, PointSource& points,
 // "32 x 2 WINOGRAD_NONFUSED": batch, count and algorithm.
 std::string Describe(const MicroBatch& micro_batch);
 
-// The fastest point for the whole batch within the limit, with any interface or
-// only the first.
+// The fastest point for the whole batch within the limit, of both APIs or only
+// of the legacy one.
 std::optional<Nanoseconds> Undivided(const std::vector<MeasuredPoint>& points,
                                      BatchSize batch, Bytes limit,
                                      bool legacy_only);

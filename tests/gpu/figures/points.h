@@ -30,12 +30,12 @@ namespace ucudnn::figures {
 
 struct PointOptions {
   Bytes max_workspace = 1_GiB;  // skips algorithms that need more
-  // By single runs: skip what is slower than something as small by more than
-  // this...
+  // By single runs: skip algorithms that are slower by more than this factor
+  // than another with no more workspace...
   double near = 1.05;
-  // ... and what is slower than this many others as small...
+  // ... or slower than this many such others...
   int most_faster = 2;
-  // ... and do not even run what is predicted to be slower by more than this.
+  // ... and do not even run those predicted to be slower by more than this.
   double hopeless = 2;
 };
 

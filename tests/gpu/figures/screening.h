@@ -38,8 +38,8 @@ struct Timed {
 };
 
 // The shortest time of the candidate's rivals: those with no more workspace.
-// Algorithms of the first interface have only each other as rivals, because
-// figures compare them with each other only.
+// Algorithms of the legacy API have only each other as rivals, because figures
+// compare them only with each other.
 std::optional<double> BestRival(const std::vector<Timed>& runs,
                                 const Candidate& candidate);
 

@@ -1,8 +1,8 @@
 #ifndef UCUDNN_TESTS_GPU_FIGURES_SURVEY_H_
 #define UCUDNN_TESTS_GPU_FIGURES_SURVEY_H_
 
-// Lists cuDNN's algorithms for problems on several threads: building and
-// checking engines is host time, and was half of a figure's. Nothing is
+// Lists cuDNN's algorithms for problems on several threads, because building
+// and checking engines on one thread took half of a figure's time. Nothing is
 // measured meanwhile.
 
 #include <map>
