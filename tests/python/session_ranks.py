@@ -56,6 +56,11 @@ with ucudnn.Session(
         session.allreduce(Announced(array.array("i", [1]), "<i4"))
     except ucudnn.InvalidArgument as error:
         told["integers_on_gpu"] = str(error)
+    # Only rank 1's gradients have an unsupported type.
+    try:
+        session.allreduce(array.array("f" if session.rank == 0 else "i", [1]))
+    except ucudnn.InvalidArgument as error:
+        told["unlike"] = str(error)
     session.report_step(1.5)
     told["changed"] = session.refresh()
     try:

@@ -52,6 +52,8 @@ def test_gives_each_rank_its_share(tmp_path):
     assert first["gradients"] == second["gradients"]
     assert first["announced"] == pytest.approx([3.4, 5.0])
     assert "float32" in first["integers_on_gpu"]
+    assert "type is -1" in first["unlike"]
+    assert "float32" in second["unlike"]
     assert first["changed"] is False
     assert "none" in first["refused"]
     assert "float32" in first["integers"]

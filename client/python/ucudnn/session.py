@@ -33,6 +33,7 @@ _NUMBERS = ("weight", "predicted_ms", "predicted_step_ms")
 _TEXTS = ("source", "reason", "job_id", "device", "device_kind", "plan_json")
 _TYPES = {"f": 0, "d": 1}  # of a buffer's elements
 _GPU_TYPES = {"<f4": 0, "<f8": 1}  # of __cuda_array_interface__
+_NO_TYPE = -1
 
 
 class _Memory(NamedTuple):
@@ -62,6 +63,22 @@ def _on_gpu(array: Dict[str, Any]) -> _Memory:
         _GPU_TYPES[form],
         array.get("stream"),
     )
+
+
+def _memory_of(gradients: Any) -> _Memory:
+    array = getattr(gradients, "__cuda_array_interface__", None)
+    if array is not None:
+        return _on_gpu(array)
+    view = memoryview(gradients)
+    if view.format not in _TYPES or view.readonly or not view.c_contiguous:
+        raise InvalidArgument(
+            f"gradients of format {view.format!r}; a writable, contiguous "
+            "buffer of float32 or float64 is accepted",
+            3,
+        )
+    count = view.nbytes // view.itemsize
+    memory = (ctypes.c_char * view.nbytes).from_buffer(view.cast("B"))
+    return _Memory(ctypes.addressof(memory), count, _TYPES[view.format], None)
 
 
 @functools.lru_cache(maxsize=None)
@@ -290,35 +307,24 @@ class Session:
         numpy array, array.array or memoryview, or a GPU array with
         __cuda_array_interface__, such as those of CuPy, Numba and PyTorch. The
         result is ready for every stream. PyTorch does not report its stream, so
-        call torch.cuda.synchronize() first. Raises InvalidArgument if the type
-        is not supported, or if ranks differ in count or type; the gradients are
-        unusable after an error."""
+        call torch.cuda.synchronize() first. Raises InvalidArgument on all ranks
+        if one rank's type is not supported, or if ranks differ in count or type;
+        the gradients are unusable after an error."""
         self._get("rank")
-        array = getattr(gradients, "__cuda_array_interface__", None)
-        if array is not None:
-            memory_of = _on_gpu(array)
-            self._check(
-                _library().ucudnn_session_allreduce_device(
-                    self._session,
-                    memory_of.address,
-                    memory_of.elements,
-                    memory_of.type,
-                    memory_of.stream,
-                )
-            )
-            return
-        view = memoryview(gradients)
-        if view.format not in _TYPES or view.readonly or not view.c_contiguous:
-            raise InvalidArgument(
-                f"gradients of format {view.format!r}; a writable, contiguous "
-                "buffer of float32 or float64 is accepted",
-                3,
-            )
-        count = view.nbytes // view.itemsize
-        memory = (ctypes.c_char * view.nbytes).from_buffer(view.cast("B"))
+        try:
+            memory = _memory_of(gradients)
+        except Exception:
+            # Fails the call on the other ranks too, which would wait for this
+            # one.
+            _library().ucudnn_session_allreduce(self._session, None, 0, _NO_TYPE)
+            raise
         self._check(
-            _library().ucudnn_session_allreduce(
-                self._session, memory, count, _TYPES[view.format]
+            _library().ucudnn_session_allreduce_device(
+                self._session,
+                memory.address,
+                memory.elements,
+                memory.type,
+                memory.stream,
             )
         )
 
