@@ -27,7 +27,7 @@ Concurrency Flat(Kind kind, std::size_t count) {
 // parts, and replaces nodes of one part by that part.
 class Rebuilder {
  public:
-  // What a leaf becomes: the kernels that run there, one after the other.
+  // The kernels that replace each leaf and run one after the other.
   using Leaves = std::map<std::size_t, std::vector<std::size_t>>;
 
   explicit Rebuilder(Concurrency* out) : out_(out) {}

@@ -12,7 +12,7 @@ constexpr int kMaxTotalBits = 60;
 constexpr std::int64_t kMaxTotal = std::int64_t{1} << kMaxTotalBits;
 constexpr std::int64_t kMaxCopies = std::numeric_limits<std::uint32_t>::max();
 
-// sum + number * count, whatever the numbers.
+// sum + number * count; overflow wraps around.
 std::int64_t Wrapped(std::int64_t sum, std::int64_t number,
                      std::int64_t count) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(sum) +

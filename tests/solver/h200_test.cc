@@ -78,7 +78,7 @@ TEST(H200Test, WorkspaceReuseEqualsEveryDivisionIntoPowersOfTwo) {
 
 // Known results for these measurements, in milliseconds. TF32 may use FP32
 // algorithms, which makes one kernel faster than TF32 alone (37.7).
-TEST(H200Test, SplittingGainsWhatIsKnownOfAlexNet) {
+TEST(H200Test, DividingAlexNetGainsTheKnownTimes) {
   struct Row {
     const char* precision;
     double undivided;

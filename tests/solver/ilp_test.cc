@@ -178,7 +178,7 @@ TEST(IlpTest, JudgesAgreeWithTheAssignmentOnSmallInstances) {
   }
 }
 
-TEST(IlpTest, JudgesSayThatNothingFits) {
+TEST(IlpTest, JudgesReportThatNothingFits) {
   const Instance instance = {{{{5, 10}, {4, 20}}}, 9};
   for (const auto& judge : Judges()) {
     const auto judged =
@@ -188,7 +188,7 @@ TEST(IlpTest, JudgesSayThatNothingFits) {
   }
 }
 
-TEST(IlpTest, CheckNamesWhatIsBroken) {
+TEST(IlpTest, CheckNamesTheBrokenConstraint) {
   const Instance instance = {{{{5, 10}, {4, 20}}, {{3, 1}}}, 20};
   const IlpProblem ilp = MckpAsIlp(instance.Classes(), instance.capacity);
   EXPECT_TRUE(CheckIlp(ilp, {1, 0, 1}));

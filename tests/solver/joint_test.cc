@@ -66,7 +66,7 @@ TEST(JointTest, SharesABatchAmongUnlikeSlicesOfAnH200) {
   EXPECT_LT(joint->assignment.makespan, alone->back().time);
 }
 
-TEST(JointTest, LeavesBatchesOutThatNoPlanExistsFor) {
+TEST(JointTest, OmitsBatchesWithoutAPlan) {
   JointKind kind;
   KernelProfile kernel;
   kernel.id.layer = "conv";
@@ -102,7 +102,7 @@ TEST(JointTest, LeavesBatchesOutThatNoPlanExistsFor) {
   EXPECT_THAT(none.error().message, HasSubstr("conv"));
 }
 
-TEST(JointTest, RefusesWhatIsNoProblem) {
+TEST(JointTest, RefusesInvalidProblems) {
   JointKind kind;
   EXPECT_EQ(IterationTimes(kind, BatchSize(4), {}).error().code,
             Code::kInvalidArgument);

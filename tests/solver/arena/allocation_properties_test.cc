@@ -132,7 +132,7 @@ TEST(AllocationPropertiesTest, IsOptimalOnSmallRandomInstances) {
 }
 
 // Each rule of the search alone, without the greedy placement.
-TEST(AllocationPropertiesTest, EveryRuleOfTheSearchDecidesRightly) {
+TEST(AllocationPropertiesTest, EveryRuleOfTheSearchDecidesCorrectly) {
   Random random(5);
   for (int i = 0; i < 100; ++i) {
     const std::vector<Buffer> buffers =
@@ -173,7 +173,7 @@ std::vector<Buffer> AnyBuffers(std::int64_t most) {
   return buffers;
 }
 
-RC_GTEST_PROP(AllocationPropertiesTest, HoldsWhateverTheLimits, ()) {
+RC_GTEST_PROP(AllocationPropertiesTest, IsValidUnderAnyLimits, ()) {
   const std::vector<Buffer> buffers = AnyBuffers(60);
   AllocationOptions options;
   options.alignment = Bytes(*rc::gen::element(1, 3, 16, 256));
@@ -200,7 +200,7 @@ RC_GTEST_PROP(AllocationPropertiesTest, HoldsWhateverTheLimits, ()) {
 }
 
 // A rectangle cut into buffers has an exact solution.
-RC_GTEST_PROP(AllocationPropertiesTest, PutsCutRectanglesTogetherAgain, ()) {
+RC_GTEST_PROP(AllocationPropertiesTest, ReassemblesCutRectangles, ()) {
   struct Piece {
     std::int64_t begin, end, low, high;
   };

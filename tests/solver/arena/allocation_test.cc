@@ -56,7 +56,7 @@ TEST(AllocationTest, ProvesAPoolAboveTheLoad) {
   EXPECT_TRUE(allocation.proven);
 }
 
-TEST(AllocationTest, NamesTheSmallestPoolWhereTheLoadWouldFit) {
+TEST(AllocationTest, NamesTheSmallestPoolIfTheCapacityIsTheLoad) {
   const auto allocation =
       Allocate(kAboveLoad, {.capacity = 12_B, .alignment = 1_B}, {});
   ASSERT_FALSE(allocation);
@@ -66,7 +66,7 @@ TEST(AllocationTest, NamesTheSmallestPoolWhereTheLoadWouldFit) {
             "that would do is 13");
 }
 
-TEST(AllocationTest, SaysWhatIsKnownWhenTheLimitComesFirst) {
+TEST(AllocationTest, NamesTheKnownBoundsIfTheLimitEndsTheSearch) {
   const auto allocation =
       Allocate(kAboveLoad, {}, {.max_nodes = 0, .stop = {}});
   ASSERT_TRUE(allocation);
@@ -81,7 +81,7 @@ TEST(AllocationTest, SaysWhatIsKnownWhenTheLimitComesFirst) {
                     HasSubstr("at least 12")));
 }
 
-TEST(AllocationTest, AnswersWhenItIsStopped) {
+TEST(AllocationTest, ReturnsTheBestPoolWhenStopped) {
   std::stop_source stop;
   stop.request_stop();
   const auto allocation =
@@ -91,7 +91,7 @@ TEST(AllocationTest, AnswersWhenItIsStopped) {
   EXPECT_FALSE(allocation->proven);
 }
 
-TEST(AllocationTest, AnswersWhereThereAreTooManyBuffersToSearch) {
+TEST(AllocationTest, PlacesTooManyBuffersToSearchGreedily) {
   std::vector<Buffer> buffers;
   for (std::int64_t i = 0; i < 5000; ++i) {
     buffers.push_back({i, i + 2000, Bytes(1 + i % 7)});
@@ -130,7 +130,7 @@ TEST(AllocationTest, ReachesTheLoadOfAPublicInstanceBelowItsCapacity) {
   EXPECT_TRUE(allocation.proven);
 }
 
-TEST(AllocationTest, NeedsNothingForNothing) {
+TEST(AllocationTest, NeedsNoPoolWithoutBuffers) {
   const Allocation allocation = Allocated({});
   EXPECT_EQ(allocation.pool, 0_B);
   EXPECT_TRUE(allocation.proven);
@@ -141,7 +141,7 @@ TEST(AllocationTest, LetsTouchingLifetimesShareAnOffset) {
   EXPECT_EQ(Allocated({{0, 6, 7_B}, {5, 9, 7_B}}).pool, 14_B);
 }
 
-TEST(AllocationTest, GivesRoomToWhatIsNeverLive) {
+TEST(AllocationTest, HasRoomForBuffersThatAreNeverLive) {
   const Allocation allocation = Allocated({{0, 2, 3_B}, {1, 1, 8_B}});
   EXPECT_EQ(allocation.load, 3_B);
   EXPECT_EQ(allocation.pool, 8_B);
@@ -155,7 +155,7 @@ TEST(AllocationTest, AlignsOffsets) {
   EXPECT_EQ(allocation.pool, 1024_B);
 }
 
-TEST(AllocationTest, NamesTheBoundWhereTheCapacityIsTooSmall) {
+TEST(AllocationTest, NamesTheBoundIfTheCapacityIsTooSmall) {
   const auto allocation =
       Allocate(kDrawn, {.capacity = 11_B, .alignment = 1_B}, {});
   ASSERT_FALSE(allocation);

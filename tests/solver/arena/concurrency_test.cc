@@ -49,7 +49,7 @@ Pairs Incomparable(const PartialOrder& order) {
   return pairs;
 }
 
-TEST(ConcurrencyTest, TakesForksAndChainsApart) {
+TEST(ConcurrencyTest, DecomposesForksAndChains) {
   EXPECT_EQ(Text(Decompose(Order(1, {}))), "0");
   EXPECT_EQ(Text(Decompose(Order(3, {{0, 1}, {1, 2}}))), "0-1-2");
   EXPECT_EQ(Text(Decompose(Order(3, {}))), "(0 | 1 | 2)");
@@ -60,7 +60,7 @@ TEST(ConcurrencyTest, TakesForksAndChainsApart) {
             "(0 | 1)-(2 | 3)");
 }
 
-TEST(ConcurrencyTest, ReplacesWhatIsNotSeriesParallelByChains) {
+TEST(ConcurrencyTest, ReplacesOrdersThatAreNotSeriesParallelByChains) {
   const PartialOrder n = Order(4, {{0, 2}, {1, 2}, {1, 3}});
   const Concurrency c = Decompose(n);
   EXPECT_FALSE(c.exact);
@@ -68,7 +68,7 @@ TEST(ConcurrencyTest, ReplacesWhatIsNotSeriesParallelByChains) {
   EXPECT_TRUE(Decompose(Order(4, {{0, 2}, {1, 3}})).exact);
 }
 
-TEST(ConcurrencyTest, MakesChainsAndAllAtOnce) {
+TEST(ConcurrencyTest, MakesChainsAndFullConcurrency) {
   EXPECT_EQ(Text(Chain(3)), "0-1-2");
   EXPECT_EQ(Text(AllConcurrent(3)), "(0 | 1 | 2)");
   EXPECT_EQ(Text(Chain(1)), "0");
@@ -114,7 +114,7 @@ TEST(ConcurrencyTest, NestsAsDeeplyAsTheOrderDoes) {
   EXPECT_EQ(ConcurrentPairs(c), Incomparable(order));
 }
 
-TEST(ConcurrencyTest, RefusesStructuresThatAreNoTreeOfTheKernels) {
+TEST(ConcurrencyTest, RefusesStructuresThatAreNotATreeOfTheKernels) {
   const auto why = [](Concurrency c, std::size_t leaves) {
     const Status status = Validate(c, leaves);
     return status ? std::string("valid") : status.error().message;
@@ -185,7 +185,7 @@ TEST(ConcurrencyTest, FindsTheShortcutsOfResNet) {
   EXPECT_THAT(Text(c), ::testing::StartsWith("0-(1-2-3 | 4)-5-6-7-8-9-10-("));
 }
 
-TEST(ConcurrencyTest, SeesAChainInAChain) {
+TEST(ConcurrencyTest, DecomposesAChainIntoAChain) {
   for (const auto& [file, size] : {std::pair{"alexnet.onnx", std::size_t{5}},
                                    std::pair{"vgg16.onnx", std::size_t{13}}}) {
     EXPECT_EQ(Text(Decompose(ConvolutionOrder(Read(file)).value())),

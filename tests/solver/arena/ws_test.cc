@@ -195,7 +195,7 @@ TEST(WsTest, IsNeverSlowerWithMoreWorkspaceOrLessConcurrency) {
   }
 }
 
-TEST(WsTest, NamesTheSmallestArenaThatWouldDo) {
+TEST(WsTest, NamesTheSmallestSufficientArena) {
   Random random(34);
   int refused = 0;
   for (int i = 0; i < 1000; ++i) {
@@ -220,7 +220,7 @@ TEST(WsTest, NamesTheSmallestArenaThatWouldDo) {
 
 // Two branches, one of which gains most from the whole arena, then a single
 // kernel.
-TEST(WsTest, SharesBytesBetweenWhatNeverRunsAtOnce) {
+TEST(WsTest, SharesBytesBetweenKernelsThatNeverRunAtOnce) {
   Profile profile;
   profile.kernels.resize(3);
   profile.kernels[0].points = {Point(4, "FAST", 60, 10),
@@ -250,7 +250,7 @@ TEST(WsTest, SharesBytesBetweenWhatNeverRunsAtOnce) {
   EXPECT_EQ(wide.kernels[2].offset, 0_B);
 }
 
-TEST(WsTest, SaysSoWhereAFrontHadToBeThinnedOut) {
+TEST(WsTest, IsNotOptimalIfAFrontWasThinnedOut) {
   Random random(35);
   int thinned = 0;
   for (int i = 0; i < 300; ++i) {
@@ -299,7 +299,7 @@ TEST(WsTest, StaysValidUnderNoise) {
   }
 }
 
-TEST(WsTest, CallsWhatFitsButTakesTooLongOutOfRange) {
+TEST(WsTest, ReportsPlansThatTakeTooLongAsOutOfRange) {
   Profile profile;
   profile.kernels.resize(2);
   for (KernelProfile& kernel : profile.kernels) {
@@ -313,7 +313,7 @@ TEST(WsTest, CallsWhatFitsButTakesTooLongOutOfRange) {
   EXPECT_TRUE(SolveWs(profile, AllConcurrent(2), {BatchSize(4), 40_B}));
 }
 
-TEST(WsTest, LetsKernelsInTurnHaveTheMostThatIsAccepted) {
+TEST(WsTest, AcceptsTheLargestWorkspacesOfKernelsInAChain) {
   const Bytes most(std::int64_t{1} << 62);
   Profile profile;
   profile.kernels.resize(3);
@@ -327,7 +327,7 @@ TEST(WsTest, LetsKernelsInTurnHaveTheMostThatIsAccepted) {
       *plan, profile, {WorkspaceMode::kShared, BatchPolicy::kPowerOfTwo, {}}));
 }
 
-TEST(WsTest, RefusesWhatIsNoStructureOfTheKernels) {
+TEST(WsTest, RefusesStructuresThatDoNotMatchTheKernels) {
   Profile profile;
   profile.kernels.resize(2);
   for (KernelProfile& kernel : profile.kernels) {

@@ -103,7 +103,7 @@ TEST(AssignPropertiesTest, EqualsTheEnumerationOfAllAssignmentsTiesIncluded) {
   EXPECT_GT(solved, 10'000);
 }
 
-TEST(AssignPropertiesTest, NamesBatchesThatThenDo) {
+TEST(AssignPropertiesTest, NamesBatchesThatAreFeasible) {
   Random random(22);
   int named = 0;
   for (int trial = 0; trial < 5000; ++trial) {

@@ -36,7 +36,7 @@ TEST(AssignTest, LeavesOutAGpuThatWouldBeTheSlowest) {
   EXPECT_THAT(Batches(*assignment), ElementsAre(4, 0));
 }
 
-TEST(AssignTest, UsesALargerBatchWhereItIsFaster) {
+TEST(AssignTest, UsesALargerBatchIfItIsFaster) {
   // A batch of 2 takes longer than one of 4, so the even split is not the best.
   const Table table = TableOf({{2, 30}, {3, 31}, {4, 12}, {5, 90}});
   EXPECT_THAT(Batches(*SolveAssignment(ProblemOf(8, {table, table, table}))),
@@ -53,7 +53,7 @@ TEST(AssignTest, TakesFewestGpusThenLeastTotalTimeAmongEqualMakespans) {
               ElementsAre(0, 4, 1));
 }
 
-TEST(AssignTest, NamesTheNearestBatchesThatWouldDo) {
+TEST(AssignTest, NamesTheNearestFeasibleBatches) {
   const Table table = TableOf({{4, 1}, {6, 1}, {64, 9}});
   const auto message = [&](std::int64_t batch) {
     const auto assignment = SolveAssignment(ProblemOf(batch, {table, table}));
@@ -69,7 +69,7 @@ TEST(AssignTest, NamesTheNearestBatchesThatWouldDo) {
   EXPECT_THAT(none.error().message, HasSubstr("no GPU has a batch"));
 }
 
-TEST(AssignTest, KeepsToMemoryAndAllowedBatches) {
+TEST(AssignTest, RespectsMemoryAndAllowedBatches) {
   Table table;
   for (int b = 1; b <= 8; ++b) {
     table.push_back({BatchSize(b), Nanoseconds(b), Bytes(100 + 10 * b)});
@@ -84,7 +84,7 @@ TEST(AssignTest, KeepsToMemoryAndAllowedBatches) {
               HasSubstr("the most that would do is 7"));
 }
 
-TEST(AssignTest, CountsTheCommunicationOfThoseThatTakePart) {
+TEST(AssignTest, CountsTheCommunicationOfTheGpusThatTakePart) {
   Table table;
   for (int b = 1; b <= 12; ++b) {
     table.push_back({BatchSize(b), Nanoseconds(10 * b), Bytes(0)});
@@ -98,7 +98,7 @@ TEST(AssignTest, CountsTheCommunicationOfThoseThatTakePart) {
   EXPECT_EQ(assignment->communication, Nanoseconds(15));
 }
 
-TEST(AssignTest, RefusesWhatIsNoProblem) {
+TEST(AssignTest, RefusesInvalidProblems) {
   const auto code = [](const AssignProblem& problem) {
     const auto assignment = SolveAssignment(problem);
     return assignment ? Code::kOk : assignment.error().code;
@@ -144,7 +144,7 @@ TEST(AssignTest, RefusesWhatIsNoProblem) {
             Code::kCancelled);
 }
 
-TEST(AssignTest, KnowsTheEvenSplitWhereThereIsOne) {
+TEST(AssignTest, FindsTheEvenSplitIfThereIsOne) {
   const Table table = TableOf({{2, 7}, {4, 9}});
   EXPECT_EQ(EvenSplit(ProblemOf(4, {table, table})), Nanoseconds(7));
   EXPECT_FALSE(EvenSplit(ProblemOf(5, {table, table})).has_value());

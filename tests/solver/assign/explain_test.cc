@@ -17,7 +17,7 @@ std::vector<BatchCost> TableOf(
   return table;
 }
 
-TEST(AssignExplainTest, NamesWhatHoldsEachGpuWhereItIs) {
+TEST(AssignExplainTest, NamesTheBindingConstraintOfEachGpu) {
   AssignProblem problem;
   problem.batch = BatchSize(20);
   problem.tables = {
@@ -54,7 +54,7 @@ TEST(AssignExplainTest, NamesWhatHoldsEachGpuWhereItIs) {
   EXPECT_THAT(explained[5].text, HasSubstr("2, takes 41 ns"));
 }
 
-TEST(AssignExplainTest, SaysWhereTheSumAloneKeepsABatchDown) {
+TEST(AssignExplainTest, SaysIfOnlyTheSumLimitsABatch) {
   AssignProblem problem;
   problem.batch = BatchSize(5);
   problem.tables = {TableOf({{4, 50}}), TableOf({{1, 10}, {2, 20}})};
@@ -66,7 +66,7 @@ TEST(AssignExplainTest, SaysWhereTheSumAloneKeepsABatchDown) {
   EXPECT_THAT(explained[1].text, HasSubstr("could take 2"));
 }
 
-TEST(AssignExplainTest, TellsWhatOneMoreGpuOfEachKindBrings) {
+TEST(AssignExplainTest, FindsTheGainOfOneMoreGpuOfEachKind) {
   AssignProblem problem;
   problem.batch = BatchSize(12);
   std::vector<std::pair<std::int64_t, std::int64_t>> fast;

@@ -30,18 +30,18 @@ std::string Verdict(const Allocation& allocation,
   return valid.error().message;
 }
 
-TEST(ValidateAllocationTest, AcceptsARightAllocation) {
+TEST(ValidateAllocationTest, AcceptsAValidAllocation) {
   EXPECT_EQ(Verdict(Right()), "ok");
   EXPECT_EQ(Verdict(Right(), {.capacity = 12_B, .alignment = 4_B}), "ok");
 }
 
-TEST(ValidateAllocationTest, FindsBuffersThatOverlap) {
+TEST(ValidateAllocationTest, RejectsOverlappingBuffers) {
   Allocation wrong = Right();
   wrong.offsets[2] = 6_B;
   EXPECT_THAT(Verdict(wrong), HasSubstr("overlap"));
 }
 
-TEST(ValidateAllocationTest, FindsOffsetsOutOfPlace) {
+TEST(ValidateAllocationTest, RejectsInvalidOffsets) {
   Allocation wrong = Right();
   wrong.offsets[0] = Bytes(-4);
   EXPECT_THAT(Verdict(wrong), HasSubstr("buffer 0 has offset -4"));
@@ -54,7 +54,7 @@ TEST(ValidateAllocationTest, FindsOffsetsOutOfPlace) {
               HasSubstr("exceeds the capacity"));
 }
 
-TEST(ValidateAllocationTest, FindsWrongTotals) {
+TEST(ValidateAllocationTest, RejectsWrongTotals) {
   Allocation wrong = Right();
   wrong.pool = 13_B;
   EXPECT_THAT(Verdict(wrong), HasSubstr("pool is 12, not 13"));

@@ -45,7 +45,7 @@ TEST(ValidateAssignmentTest, AcceptsAnAssignmentThatAddsUp) {
   EXPECT_TRUE(status) << status.error().message;
 }
 
-TEST(ValidateAssignmentTest, NamesTheRuleThatIsBroken) {
+TEST(ValidateAssignmentTest, NamesTheBrokenRule) {
   struct Case {
     std::function<void(Assignment&, AssignProblem&)> spoil;
     const char* why;
@@ -93,7 +93,7 @@ TEST(ValidateAssignmentTest, NamesTheRuleThatIsBroken) {
   }
 }
 
-TEST(ValidateAssignmentTest, KnowsTheEvenSplit) {
+TEST(ValidateAssignmentTest, ChecksTheEvenSplit) {
   const AssignProblem problem = ThreeGpus();  // 2 each: 10, 20, 35 and 9
   EXPECT_TRUE(ValidateEvenSplit(Nanoseconds(44), problem));
   EXPECT_THAT(ValidateEvenSplit(Nanoseconds(35), problem).error().message,
@@ -115,13 +115,13 @@ std::vector<ShareExplanation> WhyFourAndTwo() {
            "left out"}};
 }
 
-TEST(ValidateAssignmentTest, AcceptsExplanationsThatTheTablesBear) {
+TEST(ValidateAssignmentTest, AcceptsExplanationsThatFollowFromTheTables) {
   const Status status =
       ValidateExplanations(WhyFourAndTwo(), FourAndTwo(), ThreeGpus());
   EXPECT_TRUE(status) << status.error().message;
 }
 
-TEST(ValidateAssignmentTest, NamesTheExplanationThatIsWrong) {
+TEST(ValidateAssignmentTest, NamesTheWrongExplanation) {
   struct Case {
     std::function<void(std::vector<ShareExplanation>&, AssignProblem&)> spoil;
     const char* why;
@@ -157,7 +157,7 @@ TEST(ValidateAssignmentTest, NamesTheExplanationThatIsWrong) {
   }
 }
 
-TEST(ValidateAssignmentTest, ChecksWhatOneMoreGpuBrings) {
+TEST(ValidateAssignmentTest, ChecksTheGainOfOneMoreGpu) {
   AssignProblem problem = ThreeGpus();
   problem.communication.clear();
   Assignment assignment = FourAndTwo();
@@ -242,7 +242,7 @@ TEST(ValidateAssignmentTest, ChecksJointPlansAgainstTheMeasurements) {
   }
 }
 
-TEST(ValidateAssignmentDeathTest, AbortsSayingWhatIsWrong) {
+TEST(ValidateAssignmentDeathTest, AbortsWithTheFault) {
   Assignment assignment = FourAndTwo();
   assignment.gpus_used = 3;
   RequireValid(ValidateAssignment(FourAndTwo(), ThreeGpus()));

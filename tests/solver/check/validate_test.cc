@@ -66,7 +66,7 @@ TEST(ValidateTest, AcceptsAPlanThatAddsUp) {
   }
 }
 
-TEST(ValidateTest, NamesTheRuleThatIsBroken) {
+TEST(ValidateTest, NamesTheBrokenRule) {
   struct Case {
     std::function<void(WorkspacePlan&)> spoil;
     const char* why;
@@ -149,7 +149,7 @@ TEST(ValidateTest, RefusesPlansSlowerThanUndivided) {
               HasSubstr("17 ns are more than 16 ns undivided"));
 }
 
-TEST(ValidateTest, LetsSegmentsOverlapThatNeverRunAtOnce) {
+TEST(ValidateTest, AllowsOverlapOfKernelsThatNeverRunAtOnce) {
   WorkspacePlan plan = TwoPlans();
   plan.kernels[0].offset = 0_B;
   plan.total_workspace = 20_B;

@@ -83,7 +83,7 @@ TEST(MckpTest, IgnoresDominatedItemsInAnyOrder) {
   EXPECT_THAT(SolveMckp(Classes(items), 8)->choice, ElementsAre(4));
 }
 
-TEST(MckpTest, NamesTheSmallestCapacityThatWouldDo) {
+TEST(MckpTest, NamesTheSmallestSufficientCapacity) {
   const std::vector<Items> items = {{{5, 9}, {7, 3}}, {{1, 4}}};
   const auto solution = SolveMckp(Classes(items), 6);
   ASSERT_FALSE(solution);
@@ -93,7 +93,7 @@ TEST(MckpTest, NamesTheSmallestCapacityThatWouldDo) {
   EXPECT_FALSE(SolveMckp(Classes(items), -1));
 }
 
-TEST(MckpTest, RefusesWhatIsNoInstance) {
+TEST(MckpTest, RefusesInvalidInstances) {
   constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
   const auto code = [](const Items& items, std::int64_t count) {
     const std::vector<MckpClass> classes = {{items, count}};
@@ -135,7 +135,7 @@ TEST(MckpTest, StaysExactWithTheLargestNumbers) {
 }
 
 // If the cheapest items fit, nothing is searched, but everything is checked.
-TEST(MckpTest, TakesTheCheapestItemsWhereTheyFit) {
+TEST(MckpTest, TakesTheCheapestItemsIfTheyFit) {
   const std::vector<Items> items = {
       {{9, 0}, {4, 3}, {1, 7}}, {{2, 5}}, {{6, 2}, {3, 9}, {3, 8}, {8, 1}}};
   std::vector<MckpClass> classes = Classes(items);
@@ -167,7 +167,7 @@ TEST(MckpTest, TakesTheCheapestItemsWhereTheyFit) {
 
 // Classes are equal if their items are, wherever these are in memory; classes
 // that agree only in the first and last item are different.
-TEST(MckpTest, KnowsAlikeClassesByTheirItems) {
+TEST(MckpTest, RecognisesEqualClassesByTheirItems) {
   const Items first = {{100, 0}, {60, 10}, {0, 30}};
   const Items second = {{100, 0}, {70, 10}, {0, 30}};
   std::vector<Items> items;
@@ -288,7 +288,7 @@ TEST(MckpTest, EqualsTheObviousProgrammeWithManyCopies) {
   }
 }
 
-TEST(MckpTest, CostsNoMoreWithMoreCapacityAndTheSameEveryTime) {
+TEST(MckpTest, IsDeterministicAndNeverCostsMoreWithMoreCapacity) {
   std::mt19937_64 random(3);
   for (int trial = 0; trial < 100; ++trial) {
     const std::vector<Items> items = RandomItems(random, trial % 5, 30);
@@ -304,7 +304,7 @@ TEST(MckpTest, CostsNoMoreWithMoreCapacityAndTheSameEveryTime) {
   }
 }
 
-TEST(MckpTest, AnswersWithABoundWhenItsLimitsEnd) {
+TEST(MckpTest, ReturnsABoundWhenLimitsEndTheSearch) {
   std::mt19937_64 random(4);
   int unproven = 0;
   for (int trial = 0; trial < 200; ++trial) {

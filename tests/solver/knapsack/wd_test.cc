@@ -60,7 +60,7 @@ TEST(WdTest, GivesWorkspaceToTheLayerThatGainsMost) {
   EXPECT_EQ(more->kernels[1].offset, Bytes(8));
 }
 
-TEST(WdTest, NamesTheSmallestTotalLimitThatWouldDo) {
+TEST(WdTest, NamesTheSmallestSufficientTotalLimit) {
   const Profile profile = {
       {Named("a", {Point(2, "X", 5, 1)}), Named("b", {Point(1, "X", 7, 1)})}};
   for (const std::int64_t limit : {0, 6, 11}) {
@@ -77,7 +77,7 @@ TEST(WdTest, NamesTheSmallestTotalLimitThatWouldDo) {
   EXPECT_THAT(odd.error().message, HasSubstr("that would do is 2"));
 }
 
-TEST(WdTest, LeavesUndividedTimesOutWhereNothingUndividedFits) {
+TEST(WdTest, HasNoUndividedTimesIfNothingUndividedFits) {
   const Profile profile = {
       {Named("a", {Point(1, "X", 1, 3)}), Named("b", {Point(2, "X", 0, 3)})}};
   const auto plan = SolveWd(profile, Request(2, 1));
@@ -87,7 +87,7 @@ TEST(WdTest, LeavesUndividedTimesOutWhereNothingUndividedFits) {
   EXPECT_FALSE(plan->undivided_time.has_value());
 }
 
-TEST(WdTest, RefusesRequestsThatAreNone) {
+TEST(WdTest, RefusesInvalidRequests) {
   EXPECT_EQ(SolveWd({}, Request(1, 1)).error().code, Code::kInvalidArgument);
   for (const auto& request : {Request(0, 1), Request(1, -1)}) {
     EXPECT_EQ(SolveWd(TwoLayers(), request).error().code,
@@ -202,7 +202,7 @@ TEST(WdTest, IsNeverSlowerWithMoreWorkspace) {
   }
 }
 
-TEST(WdTest, DividesAmongKernelsOfWhichOnlyFrontsAreKnown) {
+TEST(WdTest, DividesAmongKernelsGivenByTheirFronts) {
   const std::vector<FrontPoint> shared = {{Nanoseconds(9), Bytes(0)},
                                           {Nanoseconds(4), Bytes(3)}};
   const std::vector<FrontPoint> other = {{Nanoseconds(7), Bytes(0)},

@@ -61,7 +61,7 @@ TEST(AdaptiveTest, BeginsWithTheLargestBatchesThatFit) {
               ElementsAre(Size(kFast, 10), Size(kSmall, 16)));
 }
 
-TEST(AdaptiveTest, LooksTwiceAtWhatIsNotFarBehind) {
+TEST(AdaptiveTest, MeasuresASmallerBatchUnlessFarBehind) {
   std::vector<MeasuredPoint> measured = {Measured(Size(kFast, 10), 100),
                                          Measured(Size(kSmall, 16), 320)};
   EXPECT_THAT(NextToMeasure(Both(), measured, Request(100)).value(),
@@ -71,7 +71,7 @@ TEST(AdaptiveTest, LooksTwiceAtWhatIsNotFarBehind) {
               ElementsAre(Size(kFast, 8)));
 }
 
-TEST(AdaptiveTest, EndsWhenNothingUnmeasuredCouldBeFaster) {
+TEST(AdaptiveTest, EndsIfNoUnmeasuredPointCouldBeFaster) {
   // Undivided is faster than the estimate of any division.
   std::vector<MeasuredPoint> measured = {
       Measured(Size(kFast, 16), 100), Measured(Size(kFast, 8), 95),
@@ -81,7 +81,7 @@ TEST(AdaptiveTest, EndsWhenNothingUnmeasuredCouldBeFaster) {
               ElementsAre(Size(kFast, 16)));
 }
 
-TEST(AdaptiveTest, AsksForWhatAHopedForPlanMostDependsOn) {
+TEST(AdaptiveTest, AsksForThePointThatTheEstimatedPlanDependsOn) {
   // 9 + 7 is estimated to be faster than 8 + 8 and 10 + 6.
   std::vector<MeasuredPoint> measured = {Measured(Size(kFast, 10), 100),
                                          Measured(Size(kFast, 8), 98),
@@ -101,7 +101,7 @@ TEST(AdaptiveTest, SizesIncludeSmallOnesOctavesAndEvenParts) {
   EXPECT_THAT(SizesToAsk(BatchSize(1)), ElementsAre(BatchSize(1)));
 }
 
-TEST(AdaptiveTest, RefusesWhatIsOutOfRange) {
+TEST(AdaptiveTest, RefusesArgumentsOutOfRange) {
   AdaptiveRequest request = Request(-1);
   EXPECT_EQ(NextToMeasure({}, {}, request).error().code,
             Code::kInvalidArgument);
@@ -111,7 +111,7 @@ TEST(AdaptiveTest, RefusesWhatIsOutOfRange) {
             Code::kInvalidArgument);
 }
 
-TEST(AdaptiveTest, LooksAgainAtWhatWouldGainIfItWereALittleFaster) {
+TEST(AdaptiveTest, MeasuresProvisionalPointsAgainIfAPlanCouldGain) {
   // Two of eight images are as fast as one of sixteen.
   std::vector<MeasuredPoint> measured = {
       Measured(Size(kFast, 16), 100), Measured(Size(kFast, 8), 50),

@@ -38,19 +38,19 @@ std::vector<MeasuredPoint> DividedInPairs(std::int64_t enqueue) {
           Paced(Point(2, "WINOGRAD", 0, 10), enqueue)};
 }
 
-TEST(HostTimeTest, DividesWhereTheHostCanBeAhead) {
+TEST(HostTimeTest, DividesIfTheHostStaysAhead) {
   const KernelPlan plan = Plan(DividedInPairs(10), BatchSize(8), 0_B);
   ASSERT_EQ(plan.micro_batches.size(), 1U);
   EXPECT_EQ(plan.micro_batches[0].count, 4);
   EXPECT_EQ(plan.time, Nanoseconds(40));
 }
 
-TEST(HostTimeTest, DividesWhereTheHostIsSlowerThanTheRunsButFastEnough) {
+TEST(HostTimeTest, DividesIfTheHostIsSlowerThanTheRunsButFastEnough) {
   // 4 x 14 is less than the undivided 60; the plan's time is the device's.
   EXPECT_EQ(Plan(DividedInPairs(14), BatchSize(8), 0_B).time, Nanoseconds(40));
 }
 
-TEST(HostTimeTest, LeavesWholeWhatTheHostCannotEnqueueInTheTimeOfTheWhole) {
+TEST(HostTimeTest, StaysUndividedIfTheHostEnqueuesTooSlowly) {
   // 4 x 15 equals the undivided time.
   const KernelPlan plan = Plan(DividedInPairs(15), BatchSize(8), 0_B);
   EXPECT_EQ(plan.micro_batches[0].count, 1);
@@ -58,7 +58,7 @@ TEST(HostTimeTest, LeavesWholeWhatTheHostCannotEnqueueInTheTimeOfTheWhole) {
   EXPECT_EQ(plan.undivided_time, Nanoseconds(60));
 }
 
-TEST(HostTimeTest, TakesAnotherDivisionThatTheHostIsFastEnoughFor) {
+TEST(HostTimeTest, PrefersADivisionThatTheHostCanEnqueueInTime) {
   std::vector<MeasuredPoint> points = DividedInPairs(30);
   points.push_back(Paced(Point(4, "WINOGRAD", 0, 25), 28));
   const KernelPlan plan = Plan(points, BatchSize(8), 0_B);
@@ -67,7 +67,7 @@ TEST(HostTimeTest, TakesAnotherDivisionThatTheHostIsFastEnoughFor) {
   EXPECT_EQ(plan.time, Nanoseconds(50));
 }
 
-TEST(HostTimeTest, TakesForTheWholeWhatTheHostEnqueuesSooner) {
+TEST(HostTimeTest, PrefersTheUndividedPointOfLessPacedTime) {
   // Four short launches instead of one.
   const std::vector<MeasuredPoint> points = {
       Paced(Point(8, "WINOGRAD", 64, 30), 70),
@@ -75,7 +75,7 @@ TEST(HostTimeTest, TakesForTheWholeWhatTheHostEnqueuesSooner) {
   EXPECT_EQ(Plan(points, BatchSize(8), 64_B).time, Nanoseconds(36));
 }
 
-TEST(HostTimeTest, KeepsWhatOnlyFitsWhereMemoryIsShort) {
+TEST(HostTimeTest, KeepsPointsThatFitLessMemory) {
   const std::vector<MeasuredPoint> points = {
       Paced(Point(8, "GEMM", 0, 60), 80), Paced(Point(8, "FFT", 100, 30), 20)};
   // The better one exceeds the limit, or a division of memory may have no room
@@ -85,7 +85,7 @@ TEST(HostTimeTest, KeepsWhatOnlyFitsWhereMemoryIsShort) {
   EXPECT_EQ(CountHostTime(points, BatchSize(8), 100_B).size(), 1U);
 }
 
-TEST(HostTimeTest, ChangesNothingWhereTheHostsTimesAreNotKnown) {
+TEST(HostTimeTest, ChangesNothingWithoutHostTimes) {
   Random random(1);
   for (int i = 0; i < 50; ++i) {
     const KernelProfile kernel =
@@ -95,7 +95,7 @@ TEST(HostTimeTest, ChangesNothingWhereTheHostsTimesAreNotKnown) {
   }
 }
 
-TEST(HostTimeTest, LeavesItToTheSolverToRefuseNonsense) {
+TEST(HostTimeTest, LeavesInvalidPointsToTheSolver) {
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
   for (const MeasuredPoint& point :
        {Paced(Point(2, "A", 0, -1), most), Paced(Point(2, "A", 0, 1), most),
@@ -110,7 +110,7 @@ TEST(HostTimeTest, LeavesItToTheSolverToRefuseNonsense) {
   }
 }
 
-// All points of one batch size have different names.
+// The sum of the paced times; points of one batch size have different names.
 std::int64_t PacedTimeOf(const std::vector<MicroBatch>& plan,
                          const std::vector<MeasuredPoint>& points) {
   std::int64_t paced = 0;
@@ -144,7 +144,7 @@ std::vector<MeasuredPoint> RandomPoints(Random& random, int i) {
   return points;
 }
 
-TEST(HostTimeTest, NoPlanIsWorseThanUndividedWhicheverOfBothIsAhead) {
+TEST(HostTimeTest, NoPlanIsSlowerThanUndividedWhetherHostOrDeviceIsAhead) {
   Random random(2);
   int divided = 0;
   int kept_whole = 0;
@@ -171,7 +171,7 @@ TEST(HostTimeTest, NoPlanIsWorseThanUndividedWhicheverOfBothIsAhead) {
   EXPECT_GT(kept_whole, Trials(200));
 }
 
-TEST(HostTimeTest, NorIsAnyPlanOfAFrontWithNoMoreWorkspaceThanItHas) {
+TEST(HostTimeTest, NoPlanOfAFrontIsSlowerThanUndividedWithinItsWorkspace) {
   Random random(3);
   int plans = 0;
   for (int i = 0; i < Trials(10'000); ++i) {

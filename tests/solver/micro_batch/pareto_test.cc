@@ -47,7 +47,7 @@ std::vector<FrontPoint> FrontByEnumeration(
   return front;
 }
 
-TEST(ParetoTest, KeepsWhatNothingElseBeatsInBoth) {
+TEST(ParetoTest, KeepsUndominatedConfigurations) {
   const std::vector<MeasuredPoint> points = {
       Point(4, "FFT", 64, 10), Point(2, "FFT", 32, 6), Point(4, "GEMM", 0, 20),
       Point(1, "WINO", 8, 6), Point(2, "GEMM", 0, 10)};
@@ -105,7 +105,7 @@ TEST(ParetoTest, EqualsThePapersRecurrenceOnLargerInstances) {
 }
 
 // With and without noise.
-TEST(ParetoTest, GivesForEachPointThePlanOfWorkspaceReuse) {
+TEST(ParetoTest, EachPointHasThePlanOfWorkspaceReuse) {
   Random random(13);
   for (int i = 0; i < 3000; ++i) {
     const KernelProfile kernel = RandomKernel(
@@ -132,7 +132,7 @@ TEST(ParetoTest, GivesForEachPointThePlanOfWorkspaceReuse) {
 }
 
 // Compares the front under noise with WR under every limit.
-TEST(ParetoTest, LeavesOutWhatNoiseMakesDoubtful) {
+TEST(ParetoTest, OmitsPointsThatNoiseRulesOut) {
   Random random(14);
   int shorter = 0;
   for (int i = 0; i < 3000; ++i) {
@@ -160,7 +160,7 @@ TEST(ParetoTest, LeavesOutWhatNoiseMakesDoubtful) {
   EXPECT_GT(shorter, 100);
 }
 
-TEST(ParetoTest, RefusesWhatWorkspaceReuseRefuses) {
+TEST(ParetoTest, RefusesTheArgumentsThatWorkspaceReuseRefuses) {
   const std::vector<MeasuredPoint> points = {Point(4, "A", 100, 9)};
   const auto none = SolvePareto(points, {BatchSize(4), 99_B});
   ASSERT_FALSE(none);

@@ -129,7 +129,7 @@ TEST(WrTest, AdmitsTheMiniBatchUnderEveryPolicy) {
             "3xP@4");
 }
 
-TEST(WrTest, NamesTheSmallestLimitThatWouldDo) {
+TEST(WrTest, NamesTheSmallestSufficientLimit) {
   const KernelProfile kernel =
       Kernel({Point(8, "A", 4096, 9), Point(3, "A", 2048, 9),
               Point(2, "A", 1024, 9), Point(6, "A", 512, 9)});
@@ -141,7 +141,7 @@ TEST(WrTest, NamesTheSmallestLimitThatWouldDo) {
   EXPECT_TRUE(SolveWr(kernel, Request(8, 1024_B)));
 }
 
-TEST(WrTest, NamesTheNearestBatchThatMeasuredSizesAddUpTo) {
+TEST(WrTest, NamesTheNearestBatchThatMeasuredSizesSumTo) {
   const std::vector<MeasuredPoint> points = {Point(4, "A", 0, 9),
                                              Point(6, "A", 8, 9)};
   EXPECT_THAT(Solve(points, Request(11, 0_B)),
@@ -153,7 +153,7 @@ TEST(WrTest, NamesTheNearestBatchThatMeasuredSizesAddUpTo) {
   EXPECT_FALSE(SolveWr(Kernel({}), Request(3, kPlenty)));
 }
 
-TEST(WrTest, PlansAllKernelsOrNamesTheLimitThatWouldDoForAll) {
+TEST(WrTest, PlansAllKernelsOrNamesTheLimitSufficientForAll) {
   Profile profile;
   profile.kernels = {
       Kernel({Point(2, "A", 100, 9), Point(4, "A", 150, 17)}),
@@ -174,7 +174,7 @@ TEST(WrTest, PlansAllKernelsOrNamesTheLimitThatWouldDoForAll) {
             Code::kInvalidArgument);
 }
 
-TEST(WrTest, HasNoUndividedTotalWhereOneKernelHasNone) {
+TEST(WrTest, HasNoUndividedTotalIfOneKernelHasNone) {
   Profile profile;
   profile.kernels = {Kernel({Point(4, "A", 0, 9)}),
                      Kernel({Point(2, "A", 0, 5)})};
@@ -205,7 +205,7 @@ TEST(WrTest, RefusesArgumentsOutsideTheirRange) {
   }
 }
 
-TEST(WrTest, RefusesSumsThatCannotBeCounted) {
+TEST(WrTest, RefusesSumsThatOverflow) {
   constexpr std::int64_t kLongest = std::int64_t{1} << 62;
   EXPECT_EQ(Solve({Point(1, "A", 0, kLongest), Point(3, "B", 0, kLongest)},
                   Request(3, kPlenty)),
@@ -244,7 +244,7 @@ TEST(WrTest, KeepsTheBatchUndividedWithinTheNoise) {
   EXPECT_EQ(Solve({Point(2, "B", 0, 6, 100)}, Request(4, kPlenty)), "2xB@2");
 }
 
-TEST(WrTest, TriesTheMostReliableDivisionWhereTheFastestIsInDoubt) {
+TEST(WrTest, TriesTheMostReliableDivisionIfTheFastestFails) {
   const KernelProfile kernel =
       Kernel({Point(4, "A", 0, 100, 1), Point(2, "NOISY", 0, 20, 40),
               Point(2, "CALM", 0, 30, 2)});
@@ -346,7 +346,7 @@ TEST(WrTest, IsNeverSlowerWithMoreWorkspaceOrMoreSizes) {
   }
 }
 
-TEST(WrTest, NamesALimitThatDoesWhereNothingSmallerDoes) {
+TEST(WrTest, NamesTheSmallestLimitThatSuffices) {
   Random random(4);
   for (int i = 0; i < 3000; ++i) {
     const KernelProfile kernel = RandomKernel(random, {});
@@ -365,7 +365,7 @@ TEST(WrTest, NamesALimitThatDoesWhereNothingSmallerDoes) {
 
 // Whatever the true times within the spreads are, no plan is slower than the
 // undivided batch, and a division is used whenever one is safe.
-TEST(WrTest, DividesExactlyWhereSomeDivisionIsFasterBeyondDoubt) {
+TEST(WrTest, DividesIfAndOnlyIfADivisionPassesTheNoiseTest) {
   Random random(5);
   int divided = 0;
   int doubtful = 0;
@@ -407,7 +407,7 @@ TEST(WrTest, DividesExactlyWhereSomeDivisionIsFasterBeyondDoubt) {
   EXPECT_GT(doubtful, 500);
 }
 
-TEST(WrTest, KnowsWhichSizesAPolicyAdmits) {
+TEST(WrTest, AdmitsTheSizesOfAPolicy) {
   EXPECT_TRUE(
       PolicyAdmits(BatchPolicy::kUndivided, BatchSize(6), BatchSize(6)));
   EXPECT_FALSE(
