@@ -10,6 +10,11 @@ Bytes Tensor::size() const {
   return Bytes(bytes);
 }
 
+std::int64_t Window::OutputOf(std::int64_t input) const {
+  const std::int64_t steps = input + before + after - extent;
+  return steps < 0 ? 0 : steps / stride + 1;
+}
+
 std::vector<std::vector<std::size_t>> Predecessors(const Graph& graph) {
   std::vector<std::optional<std::size_t>> producers(graph.tensors.size());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {

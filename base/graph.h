@@ -5,6 +5,7 @@
 // tensors at one batch size. The shared arena and memory plans need it, since
 // they concern more than the convolutions.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -43,6 +44,20 @@ struct NodeConvolution {
                          const NodeConvolution&) = default;
 };
 
+// How an operation reads one spatial dimension: output element o reads `extent`
+// elements of the padded input, from o * stride on.
+struct Window {
+  std::int64_t extent = 1;
+  std::int64_t stride = 1;
+  std::int64_t before = 0;  // padding
+  std::int64_t after = 0;
+
+  // Elements of the output; 0 if the window does not fit.
+  std::int64_t OutputOf(std::int64_t input) const;
+
+  friend bool operator==(const Window&, const Window&) = default;
+};
+
 struct Node {
   std::string name;  // unique in the graph
   std::string op_type;
@@ -51,6 +66,8 @@ struct Node {
   std::vector<std::size_t> inputs;
   std::vector<std::size_t> outputs;
   std::optional<NodeConvolution> convolution;
+  // Of MaxPool and AveragePool, where it is known: depth, height, width.
+  std::optional<std::array<Window, 3>> pooling = {};
 
   friend bool operator==(const Node&, const Node&) = default;
 };

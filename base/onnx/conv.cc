@@ -237,4 +237,56 @@ Result<NodeConvolution> ConvolutionOf(const onnx::NodeProto& node,
   return conv;
 }
 
+std::optional<std::array<Window, 3>> PoolingOf(const onnx::NodeProto& node,
+                                               const TensorShape& input,
+                                               const TensorShape& output) {
+  const bool pools =
+      node.op_type() == "MaxPool" || node.op_type() == "AveragePool";
+  if (!pools || input.size() < 3 || input.size() > 5 ||
+      output.size() != input.size()) {
+    return std::nullopt;
+  }
+  const Axes axes{static_cast<int>(input.size()) - 2};
+  const Result<Spatial> extents = PerAxis(node, "kernel_shape", axes, 1);
+  const Result<Spatial> strides = PerAxis(node, "strides", axes, 1);
+  const Result<Spatial> dilations = PerAxis(node, "dilations", axes, 1);
+  const Result<std::string> auto_pad = AutoPad(node);
+  const onnx::AttributeProto* pads = Find(node, "pads");
+  const bool known = extents && strides && dilations && auto_pad &&
+                     *dilations == Spatial{1, 1, 1} &&
+                     (auto_pad->empty() || *auto_pad == "VALID") &&
+                     (pads == nullptr || pads->ints_size() == 2 * axes.n);
+  if (!known) return std::nullopt;
+  const Spatial in = Extents(input, axes);
+  const Spatial out = Extents(output, axes);
+  // Beyond any network, and far from overflow.
+  constexpr std::int64_t kMax = std::int64_t{1} << 30;
+  std::array<Window, 3> windows;
+  for (std::size_t i = axes.first(); i < 3; ++i) {
+    Window& window = windows[i];
+    window.extent = (*extents)[i];
+    window.stride = (*strides)[i];
+    if (pads != nullptr) {
+      const int axis = static_cast<int>(i - axes.first());
+      window.before = pads->ints(axis);
+      window.after = pads->ints(axis + axes.n);
+    }
+    const auto outside = [](std::int64_t value, std::int64_t least) {
+      return value < least || value > kMax;
+    };
+    if (outside(window.extent, 1) || outside(window.stride, 1) ||
+        outside(window.before, 0) || outside(window.after, 0) ||
+        outside(in[i], 1) || outside(out[i], 1)) {
+      return std::nullopt;
+    }
+    if (Integer(node, "ceil_mode", 0) != 0) {
+      window.after =
+          std::max(window.after, (out[i] - 1) * window.stride + window.extent -
+                                     in[i] - window.before);
+    }
+    if (window.OutputOf(in[i]) != out[i]) return std::nullopt;
+  }
+  return windows;
+}
+
 }  // namespace ucudnn

@@ -1,11 +1,14 @@
 #ifndef UCUDNN_BASE_ONNX_CONV_H_
 #define UCUDNN_BASE_ONNX_CONV_H_
 
-// The geometry of ONNX's Conv and ConvTranspose nodes; internal to base/onnx.
+// The geometry of ONNX's Conv and ConvTranspose nodes, and the windows of its
+// pooling nodes; internal to base/onnx.
 
 #include <onnx/onnx_pb.h>
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/graph.h"
@@ -24,6 +27,14 @@ Result<NodeConvolution> ConvolutionOf(const onnx::NodeProto& node,
                                       const TensorShape& input,
                                       const TensorShape& filter,
                                       const TensorShape& output);
+
+// The windows of a MaxPool or AveragePool, from its attributes and the shapes
+// of its input and output. Where it rounds up, the padding after is as large as
+// its output needs. Absent for other nodes, for dilated windows, padding by
+// auto_pad, and attributes that do not agree with the shapes.
+std::optional<std::array<Window, 3>> PoolingOf(const onnx::NodeProto& node,
+                                               const TensorShape& input,
+                                               const TensorShape& output);
 
 }  // namespace ucudnn
 

@@ -117,15 +117,19 @@ class GraphBuilder {
       node.outputs.push_back(result_.tensors.size());
       UCUDNN_RETURN_IF_ERROR(AddTensor(output, &proto));
     }
+    const auto shape = [&](std::size_t tensor) -> const TensorShape& {
+      return result_.tensors[tensor].shape;
+    };
+    if (!node.inputs.empty() && !node.outputs.empty()) {
+      node.pooling =
+          PoolingOf(proto, shape(node.inputs[0]), shape(node.outputs[0]));
+    }
     if (IsConvolution(proto)) {
       if (node.inputs.size() < 2 || node.outputs.empty()) {
         return Fail(Code::kInvalidArgument,
                     "{}: it lacks an input, a filter or an output",
                     Shown(proto));
       }
-      const auto shape = [&](std::size_t tensor) -> const TensorShape& {
-        return result_.tensors[tensor].shape;
-      };
       Result<NodeConvolution> conv =
           ConvolutionOf(proto, shape(node.inputs[0]), shape(node.inputs[1]),
                         shape(node.outputs[0]));

@@ -758,6 +758,14 @@ Result<Graph> ChainOf(const Network& network, BatchSize batch) {
         const std::size_t pooled =
             tensor(layer.name + ".pooled", shape(in, in_extent));
         node(layer.name + ".pool", "MaxPool", {*last}, pooled);
+        // The window that reads the whole input without padding.
+        std::array<Window, 3> windows;
+        for (std::size_t axis = 0; axis < 3; ++axis) {
+          windows[axis].stride = extent[axis] / in_extent[axis];
+          windows[axis].extent =
+              extent[axis] - (in_extent[axis] - 1) * windows[axis].stride;
+        }
+        graph.nodes.back().pooling = windows;
         last = pooled;
       }
     }

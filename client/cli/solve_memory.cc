@@ -16,6 +16,7 @@
 #include "base/training/build.h"
 #include "base/training/costs.h"
 #include "base/training/json.h"
+#include "base/training/split.h"
 #include "base/training/task_times.h"
 #include "client/cli/profile_options.h"
 #include "client/cli/solve.h"
@@ -43,6 +44,7 @@ struct MemoryOptions {
   bool static_allocator = false;
   std::int64_t sub_batch = 0;  // 0: the policy's choice
   bool fuse = false;
+  std::string split;
   double time_limit = 60;
   std::string timeline;
   std::string graph_out;
@@ -65,6 +67,12 @@ Result<DeviceModel> ReadDeviceModel(const std::string& name) {
   return OfInput(Result<DeviceModel>(tl::unexpected<Error>(text.error())));
 }
 
+template <class T>
+Result<T> AtFlag(std::string_view flag, Result<T> result) {
+  if (!result) return Within(flag, std::move(result).error());
+  return result;
+}
+
 Result<TrainingGraph> ReadGraph(const MemoryOptions& options,
                                 Precision precision) {
   const TrainingOptions training{precision,
@@ -83,6 +91,13 @@ Result<TrainingGraph> ReadGraph(const MemoryOptions& options,
   if (!graph)
     return OfInput(
         Result<TrainingGraph>(Within(source, std::move(graph).error())));
+  if (!options.split.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const SplitOptions split,
+        AtFlag("--split", ParseSplitOptions(options.split)));
+    UCUDNN_ASSIGN_OR_RETURN(*graph,
+                            AtFlag("--split", SplitGraph(*graph, split)));
+  }
   Result<TrainingGraph> built = BuildTrainingGraph(*graph, training);
   if (!built) {
     return OfInput(
@@ -319,11 +334,12 @@ void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
                                fmt::join(DeviceModelPresets(), ", ")))
       ->option_text("NAME|FILE")
       ->required();
-  command
-      ->add_option("--profile", options->profile,
-                   "Measurements, as CSV or gzipped CSV; the device model "
-                   "estimates the times that it lacks")
-      ->option_text("FILE");
+  CLI::Option* profile =
+      command
+          ->add_option("--profile", options->profile,
+                       "Measurements, as CSV or gzipped CSV; the device model "
+                       "estimates the times that it lacks")
+          ->option_text("FILE");
   command
       ->add_option("--profile-network", options->filter.network,
                    "Use only this network of the profile")
@@ -370,6 +386,14 @@ void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
                    "output, as moDNN counts layers")
       ->option_text("none|paper")
       ->transform(CLI::CheckedTransformer(kFusions));
+  command
+      ->add_option(
+          "--split", options->split,
+          "Compute the share DEPTH of the convolutions in H x W parts of the "
+          "image, one after the other: another network, see docs/memory.md. "
+          "stochastic: sizes that hold for cuts drawn at random")
+      ->option_text("DEPTH,H,W[,stochastic]")
+      ->excludes(profile);
   command
       ->add_option("--time-limit", options->time_limit,
                    "Time limit in seconds for policies that search")

@@ -89,7 +89,12 @@ class NetworkBuilder {
     for (const std::size_t axis : {std::size_t{2}, std::size_t{3}}) {
       shape[axis] = (shape[axis] + 2 * padding - size) / stride + 1;
     }
-    return AddNode(name, op_type, {x}, std::move(shape));
+    const Value y = AddNode(name, op_type, {x}, std::move(shape));
+    if (op_type != "GlobalAveragePool") {
+      const Window window{size, stride, padding, padding};
+      graph_.nodes.back().pooling = {Window(), window, window};
+    }
+    return y;
   }
 
   Value Concat(const std::string& name, std::vector<Value> inputs) {

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <optional>
+#include <string>
+
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
 #include "tests/base/onnx/models.h"
@@ -128,6 +132,37 @@ TEST(OnnxTest, AcceptsAutomaticPaddingThatIsEven) {
   EXPECT_EQ(padding("N,1,9,9", "1,1,4,4",
                     "ConvTranspose<output_shape=[18,18], strides=[2,2]>(x, w)"),
             (Spatial{0, 1, 1}));
+}
+
+// The windows of a pooling of 1 x 1 x 10 x 10; absent where they are not known.
+std::optional<std::array<Window, 3>> Pooling(const std::string& node) {
+  const Graph graph = Parsed(
+      "g (float[1,1,10,10] x, float[1,1,1,1] w) => (float y) {"
+      "p = " +
+      node + " y = Conv(p, w) }");
+  return graph.nodes.empty() ? std::nullopt : graph.nodes[0].pooling;
+}
+
+TEST(OnnxTest, ReadsWindowsOfPooling) {
+  using ::testing::ElementsAre;
+  const Window none;
+  EXPECT_THAT(Pooling("MaxPool<kernel_shape = [3, 2], strides = [2, 1], "
+                      "pads = [1, 0, 0, 1]>(x)")
+                  .value(),
+              ElementsAre(none, Window{3, 2, 1, 0}, Window{2, 1, 0, 1}));
+  // Rounding up is padding where the last window needs it.
+  EXPECT_THAT(Pooling("AveragePool<kernel_shape = [3, 2], strides = [2, 2], "
+                      "ceil_mode = 1>(x)")
+                  .value(),
+              ElementsAre(none, Window{3, 2, 0, 1}, Window{2, 2, 0, 0}));
+}
+
+TEST(OnnxTest, LeavesWindowsOpenThatItDoesNotRead) {
+  EXPECT_FALSE(
+      Pooling("MaxPool<kernel_shape = [3, 3], dilations = [2, 2]>(x)"));
+  EXPECT_FALSE(
+      Pooling("MaxPool<kernel_shape = [3, 3], auto_pad = \"SAME_UPPER\">(x)"));
+  EXPECT_FALSE(Pooling("GlobalAveragePool(x)"));
 }
 
 TEST(OnnxTest, NamesTheNodeThatCannotBeAConvolution) {

@@ -169,6 +169,9 @@ TEST(ChainOfTest, PoolsWhereTheNextInputIsSmaller) {
   std::vector<std::string> ops;
   for (const Node& node : graph->nodes) ops.push_back(node.op_type);
   EXPECT_THAT(ops, ElementsAre("Conv", "Relu", "MaxPool", "Conv", "Relu"));
+  const Window window{2, 2, 0, 0};
+  EXPECT_EQ(graph->nodes[2].pooling,
+            (std::array<Window, 3>{Window(), window, window}));
 }
 
 TEST(ChainOfTest, NamesTheRowThatDoesNotFollow) {

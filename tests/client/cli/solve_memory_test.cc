@@ -64,6 +64,31 @@ TEST(SolveMemoryTest, NamesABudgetThatWouldDo) {
   EXPECT_THAT(run.err, HasSubstr("would do"));
 }
 
+TEST(SolveMemoryTest, PlansTheNetworkInPartsOfTheImage) {
+  const std::string graph = ::testing::TempDir() + "memory_split.json";
+  std::vector<std::string> flags = Flags("hmms", "1GiB");
+  flags.insert(flags.end(), {"--split", "0.6,2,2", "--graph-out", graph});
+  const nlohmann::json plan = SolveJson("memory", flags);
+  EXPECT_EQ(plan["network"], "memory_chain (split 0.6,2,2)");
+  std::ifstream file(graph);
+  const nlohmann::json tasks = nlohmann::json::parse(file)["tasks"];
+  EXPECT_EQ(tasks[0]["name"], "a.h0w0.forward");
+}
+
+TEST(SolveMemoryTest, NamesWhatCannotBeSplit) {
+  const auto run = [](const std::string& split) {
+    std::vector<std::string> flags = Flags("hmms", "1GiB");
+    flags.insert(flags.end(), {"--split", split});
+    return Solve("memory", flags);
+  };
+  EXPECT_EQ(run("2,2,2").status, 2);
+  EXPECT_THAT(run("2,2,2").err, HasSubstr("--split: depth '2'"));
+  EXPECT_EQ(run("1,64,1").status, 2);
+  EXPECT_THAT(run("1,64,1").err,
+              HasSubstr("--split: 64 parts of the height of tensor 'c', which "
+                        "is 32; 1 to 32 are accepted"));
+}
+
 TEST(SolveMemoryTest, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(Solve("memory", Flags("magic", "1GiB")).status, 2);
   std::vector<std::string> flags = Flags("vdnn-all", "1GiB");
