@@ -67,7 +67,7 @@ ShareExplanation ExplainShare(const std::vector<BatchCost>& table,
     explanation.binding = Binding::kSumReached;
     explanation.other = *fitting;
     explanation.text = fmt::format(
-        "could take {} in {}, but all sum to {} already",
+        "could take {} in {}, but the batches already sum to {}",
         fitting->batch.count(), HumanTime(fitting->time), batch.count());
   } else if (next != kind.costs.end()) {
     explanation.binding = Binding::kNextTooSlow;

@@ -4,8 +4,8 @@
     tests/gpu/figures.py DIR > DIR/figures.md
     tests/gpu/figures.py --kernels DIR [ROW...]
 
-DIR holds figures.json and deepbench.json; either may be missing. With --kernels
-it prints where the time goes against PyTorch's, kernel by kernel; a ROW is
+DIR holds figures.json and deepbench.json; either may be missing. --kernels
+prints the time of each kernel beside PyTorch's; a ROW is
 NETWORK:BATCH:PRECISION:LAYOUT; default: all.
 """
 

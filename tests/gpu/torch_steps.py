@@ -8,9 +8,9 @@ A ROW is NETWORK:BATCH:PRECISION, torchvision's network on random images. For
 each row three processes take turns, so that all run at the same clocks: PyTorch
 alone, with the shim and no limit, and with the shim under 64 MiB a convolution.
 They train the same network on the same data. Writes DIR/pytorch.json after each
-row and prints a table: the median step with its middle quartiles, the memory
-that PyTorch reserved, and by how much losses differ. --benchmark has PyTorch
-let cuDNN measure (torch.backends.cudnn.benchmark).
+row and prints a table: the median step with its interquartile range, the memory
+that PyTorch reserved, and the difference of the losses. --benchmark lets cuDNN
+measure its algorithms (torch.backends.cudnn.benchmark).
 """
 
 import argparse
