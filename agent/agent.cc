@@ -136,7 +136,7 @@ class Agent {
       request.set_agent_id(options_.id);
       request.set_device_id(device.info().id);
       request.set_max_tasks(options_.tasks_per_lease);
-      request.set_takes_controls(true);
+      request.set_takes_cross_checks(true);
       const auto leased = link_.LeaseTasks(request);
       if (!leased) {
         spdlog::warn("event=lease_failed device={} error=\"{}\"",
@@ -215,12 +215,12 @@ class Agent {
     UCUDNN_ASSIGN_OR_RETURN(campaign.goal, ParseTaskGoal(task.goal()));
     campaign.batch = BatchSize(task.batch());
     campaign.max_workspace = Bytes(task.max_workspace_bytes());
-    if (task.has_control()) {
-      const v1::Control& control = task.control();
-      campaign.control = {{control.algorithm(), control.math(), {}},
-                          Bytes(control.workspace_bytes())};
-      UCUDNN_ASSIGN_OR_RETURN(campaign.control->algorithm.precision,
-                              ParsePrecision(control.precision()));
+    if (task.has_cross_check()) {
+      const v1::CrossCheck& check = task.cross_check();
+      campaign.cross_check = {{check.algorithm(), check.math(), {}},
+                              Bytes(check.workspace_bytes())};
+      UCUDNN_ASSIGN_OR_RETURN(campaign.cross_check->algorithm.precision,
+                              ParsePrecision(check.precision()));
     }
     for (const v1::Measurement& measurement : task.known()) {
       UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point, FromProto(measurement));
@@ -241,7 +241,8 @@ class Agent {
     report.set_lease_token(task.lease_token());
     report.set_max_workspace_bytes(task.max_workspace_bytes());
     report.set_driver(ConditionsOf(index));
-    if (task.has_control()) *report.mutable_control() = task.control();
+    if (task.has_cross_check())
+      *report.mutable_cross_check() = task.cross_check();
     const DeviceInfo& info = device.info();
     v1::ReportTaskRequest partial = report;
     partial.set_partial(true);
@@ -400,7 +401,7 @@ class Agent {
     const std::lock_guard lock(mutex_);
     states_[index].leases.clear();
     for (const v1::Task& task : tasks) {
-      if (task.has_control()) continue;
+      if (task.has_cross_check()) continue;
       v1::TaskLease& lease = states_[index].leases.emplace_back();
       lease.set_task_id(task.id());
       lease.set_lease_token(task.lease_token());

@@ -304,11 +304,11 @@ Result<std::vector<MeasuredPoint>> RunCampaign(
     MeasureOptions options, const std::stop_token& stop,
     const MeasureProgress& progress, const PointsSink& sink) {
   options.max_workspace = task.max_workspace;
-  if (task.control) {
+  if (task.cross_check) {
     UCUDNN_ASSIGN_OR_RETURN(
         MeasuredPoint point,
-        bench.MeasureAlgorithm(task.problem, task.batch, *task.control, options,
-                               {}, stop));
+        bench.MeasureAlgorithm(task.problem, task.batch, *task.cross_check,
+                               options, {}, stop));
     return std::vector<MeasuredPoint>{std::move(point)};
   }
   if (task.goal.adaptive) {

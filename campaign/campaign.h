@@ -28,7 +28,7 @@ struct CampaignTask {
   // Points of the problem that are known already, at any batch.
   std::vector<MeasuredPoint> known;
   // Measures this algorithm only.
-  std::optional<Candidate> control = {};
+  std::optional<Candidate> cross_check = {};
 };
 
 // Adaptive (solver/micro_batch/adaptive.h): queries the device for workspaces

@@ -16,8 +16,8 @@
 #include "base/result.h"
 #include "base/service/clock.h"
 #include "base/units.h"
-#include "coordinator/controls.h"
 #include "coordinator/heartbeats.h"
+#include "coordinator/planning/cross_checks.h"
 #include "coordinator/planning/planner.h"
 #include "coordinator/single_flight.h"
 #include "coordinator/store/store.h"
@@ -134,15 +134,16 @@ class Coordinator {
   // What measurements of a kind are true under: the drivers of its devices
   // online. Empty if none is, and then nothing is known to be stale.
   Result<std::vector<std::string>> DriversOf(const std::string& kind);
-  // Devices of a kind beside each other; see coordinator/controls.h.
+  // Devices of a kind beside each other; see
+  // coordinator/planning/cross_checks.h.
   Result<std::vector<DeviceComparison>> CompareKind(const std::string& kind);
   // What the device is to measure for that, before anything else.
-  Status LeaseControls(const DeviceRecord& device, int max_count,
-                       v1::LeaseTasksResponse* response);
+  Status LeaseCrossChecks(const DeviceRecord& device, int max_count,
+                          v1::LeaseTasksResponse* response);
   // Which of the points other devices of the kind shall measure too, if any.
-  Result<std::optional<ControlRecord>> ControlOf(
+  Result<std::optional<CrossCheck>> CrossCheckOf(
       const TaskCompletion& completion);
-  Status ReportControl(const v1::ReportTaskRequest& request);
+  Status ReportCrossCheck(const v1::ReportTaskRequest& request);
   // Whose measurements a plan stands on that deviate from their kind.
   Result<std::vector<std::string>> DoubtsAbout(const Inputs& inputs);
   // The one kind that the devices online have.

@@ -120,8 +120,8 @@ Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
   v1::LeaseTasksResponse response;
   response.set_poll_after_ms(options_.poll_after_ms);
   const int most = std::clamp(request.max_tasks(), 1, kMaxTasksPerLease);
-  if (request.takes_controls()) {
-    UCUDNN_RETURN_IF_ERROR(LeaseControls(device, most, &response));
+  if (request.takes_cross_checks()) {
+    UCUDNN_RETURN_IF_ERROR(LeaseCrossChecks(device, most, &response));
     if (response.tasks_size() > 0) return response;
   }
   const std::int64_t now = clock_.NowMs();
@@ -168,8 +168,8 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
   const LeaseRef lease{request.task_id(), request.lease_token()};
   const std::int64_t now = clock_.NowMs();
   v1::ReportTaskResponse response;
-  if (request.has_control()) {
-    UCUDNN_RETURN_IF_ERROR(ReportControl(request));
+  if (request.has_cross_check()) {
+    UCUDNN_RETURN_IF_ERROR(ReportCrossCheck(request));
     return response;
   }
   if (!request.error().empty()) {
@@ -196,7 +196,7 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
     UCUDNN_RETURN_IF_ERROR(store_.AddToTask(completion));
     return response;
   }
-  UCUDNN_ASSIGN_OR_RETURN(completion.control, ControlOf(completion));
+  UCUDNN_ASSIGN_OR_RETURN(completion.cross_check, CrossCheckOf(completion));
   UCUDNN_ASSIGN_OR_RETURN(const CompletionResult result,
                           store_.CompleteTask(completion));
   response.set_already(result.already);

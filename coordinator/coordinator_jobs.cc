@@ -6,8 +6,8 @@
 
 #include "coordinator/content.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/drift.h"
 #include "coordinator/page.h"
+#include "coordinator/planning/drift.h"
 #include "proto/json.h"
 
 namespace ucudnn {

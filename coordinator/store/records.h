@@ -181,7 +181,7 @@ struct LeaseRequest {
 
 // A point that several devices of a kind measure, so that they can be compared.
 // Unique by kind, problem and batch.
-struct ControlRecord {
+struct CrossCheck {
   std::int64_t id = 0;  // given by the store
   std::string kind;
   std::string problem;
@@ -189,7 +189,7 @@ struct ControlRecord {
   Algorithm algorithm = {};
   Bytes workspace = {};
 
-  friend bool operator==(const ControlRecord&, const ControlRecord&) = default;
+  friend bool operator==(const CrossCheck&, const CrossCheck&) = default;
 };
 
 struct TaskCompletion {
@@ -200,7 +200,7 @@ struct TaskCompletion {
   PointOrigin origin;
   UnixMillis now_ms = 0;
   // One of the points, for other devices of the kind to measure too.
-  std::optional<ControlRecord> control = {};
+  std::optional<CrossCheck> cross_check = {};
 };
 
 struct CompletionResult {
@@ -271,11 +271,11 @@ struct ProfileSummary {
                          const ProfileSummary&) = default;
 };
 
-// -------------------------------------------------------------- controls
+// ---------------------------------------------------------- cross-checks
 
-// What one device measured of a ControlRecord, at one of several times.
-struct ControlMeasurement {
-  std::int64_t control = 0;
+// What one device measured of a CrossCheck in one of its rounds.
+struct CrossCheckMeasurement {
+  std::int64_t check = 0;  // CrossCheck::id
   std::string device;
   std::int64_t round = 1;
   std::string driver;   // what else it was measured under
@@ -284,13 +284,13 @@ struct ControlMeasurement {
   std::string throttle = {};
   UnixMillis measured_ms = 0;
 
-  friend bool operator==(const ControlMeasurement&,
-                         const ControlMeasurement&) = default;
+  friend bool operator==(const CrossCheckMeasurement&,
+                         const CrossCheckMeasurement&) = default;
 };
 
-struct KindControls {
-  std::vector<ControlRecord> points;             // by id
-  std::vector<ControlMeasurement> measurements;  // by control, device, round
+struct KindCrossChecks {
+  std::vector<CrossCheck> points;                   // by id
+  std::vector<CrossCheckMeasurement> measurements;  // by check, device, round
 };
 
 // -------------------------------------------------------- plans and jobs

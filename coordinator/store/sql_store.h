@@ -3,8 +3,8 @@
 
 // The store in SQL, whichever database it is. Its methods are defined by
 // subject: sql_agents.cc, sql_networks.cc, sql_tasks.cc (what is in the queue),
-// sql_task_queue.cc (its leases), sql_measurements.cc, sql_controls.cc,
-// sql_plans.cc, sql_jobs.cc.
+// sql_task_queue.cc (its leases), sql_measurements.cc,
+// sql_cross_checks.cc, sql_plans.cc, sql_jobs.cc.
 
 #include <map>
 #include <memory>
@@ -81,8 +81,8 @@ class SqlStore final : public Store {
   Result<std::vector<CompleteBatch>> ListCompleteBatches(
       const std::string& kind, const std::string& problem) override;
   Result<std::vector<ProfileSummary>> ListProfiles() override;
-  Status PutControlMeasurement(const ControlMeasurement& m) override;
-  Result<KindControls> LoadControls(const std::string& kind) override;
+  Status PutCrossCheckMeasurement(const CrossCheckMeasurement& m) override;
+  Result<KindCrossChecks> LoadCrossChecks(const std::string& kind) override;
   Result<CreatedPlan> CreatePlan(const PlanRecord& plan) override;
   Result<std::vector<PlanRecord>> ListPlans(std::int64_t limit,
                                             std::int64_t before_id) override;
@@ -119,11 +119,11 @@ inline constexpr std::size_t kMaxKeyBytes = 512;
 Status CheckKey(std::string_view what, std::string_view key);
 Status CheckLimit(std::int64_t limit);
 
-// Stores measurements within a transaction, as Store::PutMeasurements.
-// Adds completion.control with the device's measurement of it; see
+// Adds completion.cross_check with the device's measurement of it; see
 // Store::CompleteTask.
-Status AddControl(SqlTransaction& sql, const TaskCompletion& completion);
+Status AddCrossCheck(SqlTransaction& sql, const TaskCompletion& completion);
 
+// Stores measurements within a transaction, as Store::PutMeasurements.
 Status UpsertMeasurements(SqlTransaction& sql,
                           std::span<const Measurement> measurements);
 

@@ -147,8 +147,8 @@ Result<CompletionResult> SqlStore::CompleteTask(
           return CompletionResult{.already = true};
         }
         UCUDNN_RETURN_IF_ERROR(StorePoints(sql, task, completion));
-        if (completion.control) {
-          UCUDNN_RETURN_IF_ERROR(AddControl(sql, completion));
+        if (completion.cross_check) {
+          UCUDNN_RETURN_IF_ERROR(AddCrossCheck(sql, completion));
         }
         if (completion.max_workspace >= task.max_workspace) {
           UCUDNN_RETURN_IF_ERROR(sql.Execute(

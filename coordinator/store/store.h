@@ -103,14 +103,14 @@ class Store {
   // else took the task); returns these tasks' ids, sorted. Never shortens one.
   virtual Result<std::vector<std::int64_t>> RenewLeases(
       std::span<const LeaseRef> leases, UnixMillis until_ms) = 0;
-  // Stores the points, marks the task done, and adds the control unless there
-  // is one of its kind, problem and batch, with the device's point as its first
-  // round; in one transaction. The lease may be outdated: measurements are
-  // facts. If the task's cap has been raised
-  // above the completion's, the points are stored and the task is pending again
-  // (if another lease of it runs, it goes on). kNotFound: there is no such
-  // task; kInvalidArgument: a point is of another batch than the task, or of a
-  // larger one where the task has a goal.
+  // Stores the points, marks the task done, and adds the cross-check unless
+  // there is one of its kind, problem and batch, with the device's point as its
+  // first round; in one transaction. The lease may be outdated: measurements
+  // are facts. If the task's cap has been raised above the completion's, the
+  // points are stored and the task is pending again (if another lease of it
+  // runs, it goes on). kNotFound: there is no such task; kInvalidArgument: a
+  // point is of another batch than the task, or of a larger one where the task
+  // has a goal.
   virtual Result<CompletionResult> CompleteTask(
       const TaskCompletion& completion) = 0;
   // Stores the points without an end to the task, whose state stays as it is:
@@ -169,11 +169,11 @@ class Store {
   // By kind.
   virtual Result<std::vector<ProfileSummary>> ListProfiles() = 0;
 
-  // One of each control point, device and round, the latest, is kept.
-  // kNotFound: there is no such control point.
-  virtual Status PutControlMeasurement(
-      const ControlMeasurement& measurement) = 0;
-  virtual Result<KindControls> LoadControls(const std::string& kind) = 0;
+  // Of each cross-check, device and round, keeps the latest measurement.
+  // kNotFound: there is no such cross-check.
+  virtual Status PutCrossCheckMeasurement(
+      const CrossCheckMeasurement& measurement) = 0;
+  virtual Result<KindCrossChecks> LoadCrossChecks(const std::string& kind) = 0;
 
   // Stores the plan unless one has its key; `id` is ignored.
   virtual Result<CreatedPlan> CreatePlan(const PlanRecord& plan) = 0;

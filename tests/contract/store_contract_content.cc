@@ -220,17 +220,16 @@ TEST_P(StoreContract, ListsPlansNewestFirstPageByPage) {
   EXPECT_EQ(store().ListPlans(-1).error().code, Code::kInvalidArgument);
 }
 
-TEST_P(StoreContract, KeepsControlPointsAndWhatDevicesMeasuredOfThem) {
-  const auto control = [](int problem, const std::string& algorithm) {
-    return ControlRecord{.kind = ToString(TestKind()),
-                         .problem = TestTask(problem).key.problem,
-                         .batch = BatchSize(32),
-                         .algorithm = {algorithm, "FMA", Precision::kTf32},
-                         .workspace = 8_MiB};
+TEST_P(StoreContract, KeepsCrossChecksAndWhatDevicesMeasured) {
+  const auto check = [](int problem, const std::string& algorithm) {
+    return CrossCheck{.kind = ToString(TestKind()),
+                      .problem = TestTask(problem).key.problem,
+                      .batch = BatchSize(32),
+                      .algorithm = {algorithm, "FMA", Precision::kTf32},
+                      .workspace = 8_MiB};
   };
-  // Completes a task with a control among its points.
-  const auto complete = [&](const ControlRecord& chosen,
-                            const std::string& goal) {
+  // Completes a task with a cross-check among its points.
+  const auto complete = [&](const CrossCheck& chosen, const std::string& goal) {
     const NewTask task{.key = {.kind = chosen.kind,
                                .problem = chosen.problem,
                                .batch = chosen.batch,
@@ -256,51 +255,51 @@ TEST_P(StoreContract, KeepsControlPointsAndWhatDevicesMeasuredOfThem) {
                    .measured_ms = 1000,
                    .clocks = {.throttle = "thermal"}},
         .now_ms = 1000,
-        .control = chosen};
+        .cross_check = chosen};
     ASSERT_TRUE(store().CompleteTask(completion));
     EXPECT_TRUE(store().CompleteTask(completion)->already);
   };
-  EXPECT_THAT(store().LoadControls(ToString(TestKind()))->points, IsEmpty());
-  complete(control(1, "A"), "");
+  EXPECT_THAT(store().LoadCrossChecks(ToString(TestKind()))->points, IsEmpty());
+  complete(check(1, "A"), "");
   // The first choice stays.
-  complete(control(1, "B"), "adaptive");
-  auto controls = store().LoadControls(ToString(TestKind())).value();
-  ASSERT_THAT(controls.points, SizeIs(1));
-  ControlRecord expected = control(1, "A");
-  expected.id = controls.points[0].id;
-  EXPECT_EQ(controls.points[0], expected);
+  complete(check(1, "B"), "adaptive");
+  auto checks = store().LoadCrossChecks(ToString(TestKind())).value();
+  ASSERT_THAT(checks.points, SizeIs(1));
+  CrossCheck expected = check(1, "A");
+  expected.id = checks.points[0].id;
+  EXPECT_EQ(checks.points[0], expected);
 
-  ControlMeasurement first{.control = expected.id,
-                           .device = "GPU-1",
-                           .round = 1,
-                           .driver = "d",
-                           .time = Nanoseconds(100),
-                           .spread = Nanoseconds(1),
-                           .throttle = "thermal",
-                           .measured_ms = 1000};
-  EXPECT_THAT(controls.measurements, ElementsAre(first));
-  ControlMeasurement second = first;
+  CrossCheckMeasurement first{.check = expected.id,
+                              .device = "GPU-1",
+                              .round = 1,
+                              .driver = "d",
+                              .time = Nanoseconds(100),
+                              .spread = Nanoseconds(1),
+                              .throttle = "thermal",
+                              .measured_ms = 1000};
+  EXPECT_THAT(checks.measurements, ElementsAre(first));
+  CrossCheckMeasurement second = first;
   second.round = 2;
-  ASSERT_TRUE(store().PutControlMeasurement(second));
+  ASSERT_TRUE(store().PutCrossCheckMeasurement(second));
   // A repeat changes nothing; a later measurement replaces the point, an
   // earlier one does not.
-  ASSERT_TRUE(store().PutControlMeasurement(first));
+  ASSERT_TRUE(store().PutCrossCheckMeasurement(first));
   second.time = Nanoseconds(90);
   second.driver = "d2";
   second.measured_ms = 2000;
-  ASSERT_TRUE(store().PutControlMeasurement(second));
-  ControlMeasurement late = second;
+  ASSERT_TRUE(store().PutCrossCheckMeasurement(second));
+  CrossCheckMeasurement late = second;
   late.measured_ms = 1500;
   late.time = Nanoseconds(80);
-  ASSERT_TRUE(store().PutControlMeasurement(late));
-  EXPECT_THAT(store().LoadControls(ToString(TestKind()))->measurements,
+  ASSERT_TRUE(store().PutCrossCheckMeasurement(late));
+  EXPECT_THAT(store().LoadCrossChecks(ToString(TestKind()))->measurements,
               ElementsAre(first, second));
-  EXPECT_THAT(store().LoadControls(ToString(TestKind(1)))->measurements,
+  EXPECT_THAT(store().LoadCrossChecks(ToString(TestKind(1)))->measurements,
               IsEmpty());
 
-  ControlMeasurement unknown = first;
-  unknown.control = 999;
-  EXPECT_EQ(store().PutControlMeasurement(unknown).error().code,
+  CrossCheckMeasurement unknown = first;
+  unknown.check = 999;
+  EXPECT_EQ(store().PutCrossCheckMeasurement(unknown).error().code,
             Code::kNotFound);
 }
 

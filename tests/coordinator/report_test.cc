@@ -5,8 +5,8 @@
 
 #include <utility>
 
-#include "base/service/clock.h"
 #include "base/conv_problem.h"
+#include "base/service/clock.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/store/migrations.h"
 #include "coordinator/store/sql_store.h"
@@ -81,11 +81,11 @@ TEST_P(ReportTest, IsAsIfItHadNeverFailedOnceRepeated) {
   }
   EXPECT_EQ(store_->GetTask(leased->front().id)->state, TaskState::kDone);
   EXPECT_EQ(store_->LoadMeasurements(kKind)->size(), 1U);
-  const KindControls controls = store_->LoadControls(kKind).value();
-  ASSERT_EQ(controls.points.size(), 1U);
-  EXPECT_EQ(controls.points[0].problem, problem);
-  ASSERT_EQ(controls.measurements.size(), 1U);
-  EXPECT_EQ(controls.measurements[0].time, Nanoseconds(1000));
+  const KindCrossChecks checks = store_->LoadCrossChecks(kKind).value();
+  ASSERT_EQ(checks.points.size(), 1U);
+  EXPECT_EQ(checks.points[0].problem, problem);
+  ASSERT_EQ(checks.measurements.size(), 1U);
+  EXPECT_EQ(checks.measurements[0].time, Nanoseconds(1000));
 }
 
 INSTANTIATE_TEST_SUITE_P(WhicheverWriteFails, ReportTest,

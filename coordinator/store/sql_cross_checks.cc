@@ -1,26 +1,28 @@
-// Control points, and what devices measured of them.
+// Cross-checks, and what devices measured of them. Their tables are still
+// called controls and control_measurements: renaming them would need a
+// migration that buys nothing.
 
 #include "coordinator/store/sql_store.h"
 
 namespace ucudnn {
 namespace {
 
-Result<ControlRecord> ControlOf(const SqlRow& row) {
-  ControlRecord control;
-  control.id = row.Int(0);
-  control.kind = row.Text(1);
-  control.problem = row.Text(2);
-  control.batch = BatchSize(row.Int(3));
-  control.algorithm.name = row.Text(4);
-  control.algorithm.math = row.Text(5);
-  UCUDNN_ASSIGN_OR_RETURN(control.algorithm.precision,
+Result<CrossCheck> CrossCheckOf(const SqlRow& row) {
+  CrossCheck check;
+  check.id = row.Int(0);
+  check.kind = row.Text(1);
+  check.problem = row.Text(2);
+  check.batch = BatchSize(row.Int(3));
+  check.algorithm.name = row.Text(4);
+  check.algorithm.math = row.Text(5);
+  UCUDNN_ASSIGN_OR_RETURN(check.algorithm.precision,
                           ParsePrecision(row.Text(6)));
-  control.workspace = Bytes(row.Int(7));
-  return control;
+  check.workspace = Bytes(row.Int(7));
+  return check;
 }
 
-ControlMeasurement MeasurementOf(const SqlRow& row) {
-  return {.control = row.Int(0),
+CrossCheckMeasurement MeasurementOf(const SqlRow& row) {
+  return {.check = row.Int(0),
           .device = row.Text(1),
           .round = row.Int(2),
           .driver = row.Text(3),
@@ -30,7 +32,7 @@ ControlMeasurement MeasurementOf(const SqlRow& row) {
           .measured_ms = row.Int(7)};
 }
 
-Status PutMeasurement(SqlTransaction& sql, const ControlMeasurement& m) {
+Status PutMeasurement(SqlTransaction& sql, const CrossCheckMeasurement& m) {
   return sql.Execute(
       "INSERT INTO control_measurements (control, device, round, driver, "
       "time_ns, spread_ns, throttle, measured_ms) "
@@ -40,18 +42,18 @@ Status PutMeasurement(SqlTransaction& sql, const ControlMeasurement& m) {
       "spread_ns = excluded.spread_ns, throttle = excluded.throttle, "
       "measured_ms = excluded.measured_ms "
       "WHERE excluded.measured_ms >= control_measurements.measured_ms",
-      {m.control, m.device, m.round, m.driver, std::int64_t{m.time.count()},
+      {m.check, m.device, m.round, m.driver, std::int64_t{m.time.count()},
        std::int64_t{m.spread.count()}, m.throttle, m.measured_ms});
 }
 
 }  // namespace
 
-Status AddControl(SqlTransaction& sql, const TaskCompletion& completion) {
-  const ControlRecord& c = *completion.control;
-  UCUDNN_RETURN_IF_ERROR(CheckKey("a control point's kind", c.kind));
-  UCUDNN_RETURN_IF_ERROR(CheckKey("a control point's problem", c.problem));
+Status AddCrossCheck(SqlTransaction& sql, const TaskCompletion& completion) {
+  const CrossCheck& c = *completion.cross_check;
+  UCUDNN_RETURN_IF_ERROR(CheckKey("a cross-check's kind", c.kind));
+  UCUDNN_RETURN_IF_ERROR(CheckKey("a cross-check's problem", c.problem));
   UCUDNN_RETURN_IF_ERROR(
-      CheckKey("a control point's algorithm", c.algorithm.name));
+      CheckKey("a cross-check's algorithm", c.algorithm.name));
   UCUDNN_ASSIGN_OR_RETURN(
       const auto added,
       sql.Query("INSERT INTO controls (kind, problem, batch, algorithm, math, "
@@ -67,7 +69,7 @@ Status AddControl(SqlTransaction& sql, const TaskCompletion& completion) {
         c.workspace != point.workspace) {
       continue;
     }
-    return PutMeasurement(sql, {.control = added[0].Int(0),
+    return PutMeasurement(sql, {.check = added[0].Int(0),
                                 .device = completion.origin.device,
                                 .round = 1,
                                 .driver = completion.origin.driver,
@@ -79,32 +81,32 @@ Status AddControl(SqlTransaction& sql, const TaskCompletion& completion) {
   return {};
 }
 
-Status SqlStore::PutControlMeasurement(const ControlMeasurement& m) {
+Status SqlStore::PutCrossCheckMeasurement(const CrossCheckMeasurement& m) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the device's id", m.device));
   return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(
         const auto known,
-        sql.Query("SELECT id FROM controls WHERE id = $1", {m.control}));
+        sql.Query("SELECT id FROM controls WHERE id = $1", {m.check}));
     if (known.empty()) {
-      return Fail(Code::kNotFound, "there is no control point {}", m.control);
+      return Fail(Code::kNotFound, "there is no cross-check {}", m.check);
     }
     return PutMeasurement(sql, m);
   });
 }
 
-Result<KindControls> SqlStore::LoadControls(const std::string& kind) {
+Result<KindCrossChecks> SqlStore::LoadCrossChecks(const std::string& kind) {
   return InTransaction(
       *database_, Access::kRead,
-      [&](SqlTransaction& sql) -> Result<KindControls> {
-        KindControls controls;
+      [&](SqlTransaction& sql) -> Result<KindCrossChecks> {
+        KindCrossChecks checks;
         UCUDNN_ASSIGN_OR_RETURN(
-            controls.points,
+            checks.points,
             Records(sql.Query("SELECT id, kind, problem, batch, algorithm, "
                               "math, precision_name, workspace_bytes "
                               "FROM controls WHERE kind = $1 ORDER BY id",
                               {kind}),
-                    ControlOf));
-        if (controls.points.empty()) return controls;
+                    CrossCheckOf));
+        if (checks.points.empty()) return checks;
         UCUDNN_ASSIGN_OR_RETURN(
             const auto rows,
             sql.Query("SELECT m.control, m.device, m.round, m.driver, "
@@ -115,9 +117,9 @@ Result<KindControls> SqlStore::LoadControls(const std::string& kind) {
                       "ORDER BY m.control, m.device, m.round",
                       {kind}));
         for (const SqlRow& row : rows) {
-          controls.measurements.push_back(MeasurementOf(row));
+          checks.measurements.push_back(MeasurementOf(row));
         }
-        return controls;
+        return checks;
       });
 }
 

@@ -6,64 +6,64 @@
 #include <map>
 #include <utility>
 
-#include "coordinator/controls.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/planning/cross_checks.h"
 #include "proto/convert.h"
 
 namespace ucudnn {
 
 Result<std::vector<DeviceComparison>> Coordinator::CompareKind(
     const std::string& kind) {
-  UCUDNN_ASSIGN_OR_RETURN(const KindControls controls,
-                          store_.LoadControls(kind));
-  return CompareDevices(controls);
+  UCUDNN_ASSIGN_OR_RETURN(const KindCrossChecks checks,
+                          store_.LoadCrossChecks(kind));
+  return CompareDevices(checks);
 }
 
-Status Coordinator::LeaseControls(const DeviceRecord& device, int max_count,
-                                  v1::LeaseTasksResponse* response) {
-  UCUDNN_ASSIGN_OR_RETURN(const KindControls controls,
-                          store_.LoadControls(ToString(device.kind)));
-  for (const DueControl& due :
-       DueControls(controls, device.id, device.driver, clock_.NowMs())) {
+Status Coordinator::LeaseCrossChecks(const DeviceRecord& device, int max_count,
+                                     v1::LeaseTasksResponse* response) {
+  UCUDNN_ASSIGN_OR_RETURN(const KindCrossChecks checks,
+                          store_.LoadCrossChecks(ToString(device.kind)));
+  for (const DueCrossCheck& due :
+       DueCrossChecks(checks, device.id, device.driver, clock_.NowMs())) {
     if (response->tasks_size() == max_count) break;
     v1::Task& task = *response->add_tasks();
     task.set_problem(due.point.problem);
     task.set_batch(due.point.batch.count());
     task.set_max_workspace_bytes(due.point.workspace.count());
-    v1::Control& control = *task.mutable_control();
-    control.set_id(due.point.id);
-    control.set_round(due.round);
-    control.set_algorithm(due.point.algorithm.name);
-    control.set_math(due.point.algorithm.math);
-    control.set_precision(std::string(Name(due.point.algorithm.precision)));
-    control.set_workspace_bytes(due.point.workspace.count());
+    v1::CrossCheck& check = *task.mutable_cross_check();
+    check.set_id(due.point.id);
+    check.set_round(due.round);
+    check.set_algorithm(due.point.algorithm.name);
+    check.set_math(due.point.algorithm.math);
+    check.set_precision(std::string(Name(due.point.algorithm.precision)));
+    check.set_workspace_bytes(due.point.workspace.count());
   }
   return {};
 }
 
-Result<std::optional<ControlRecord>> Coordinator::ControlOf(
+Result<std::optional<CrossCheck>> Coordinator::CrossCheckOf(
     const TaskCompletion& completion) {
   UCUDNN_ASSIGN_OR_RETURN(const TaskRecord task,
                           store_.GetTask(completion.lease.task));
-  UCUDNN_ASSIGN_OR_RETURN(const KindControls known,
-                          store_.LoadControls(task.key.kind));
-  return ChooseControl(task.key.kind, task.key.problem, completion.points,
-                       known.points);
+  UCUDNN_ASSIGN_OR_RETURN(const KindCrossChecks known,
+                          store_.LoadCrossChecks(task.key.kind));
+  return ChooseCrossCheck(task.key.kind, task.key.problem, completion.points,
+                          known.points);
 }
 
-Status Coordinator::ReportControl(const v1::ReportTaskRequest& request) {
+Status Coordinator::ReportCrossCheck(const v1::ReportTaskRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const DeviceRecord device,
                           store_.GetDevice(request.device_id()));
-  ControlMeasurement measurement;
-  measurement.control = request.control().id();
+  CrossCheckMeasurement measurement;
+  measurement.check = request.cross_check().id();
   measurement.device = device.id;
-  measurement.round = request.control().round();
+  measurement.round = request.cross_check().round();
   measurement.driver = request.driver();
   measurement.throttle = request.clocks().throttle();
   measurement.measured_ms = clock_.NowMs();
   if (request.measurements_size() > 1) {
     return Fail(Code::kInvalidArgument,
-                "measurements has {} entries; a control has at most one",
+                "measurements has {} entries; a cross-check has at most one",
                 request.measurements_size());
   }
   if (request.measurements_size() == 1 && request.error().empty()) {
@@ -74,7 +74,7 @@ Status Coordinator::ReportControl(const v1::ReportTaskRequest& request) {
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto before,
                           CompareKind(ToString(device.kind)));
-  UCUDNN_RETURN_IF_ERROR(store_.PutControlMeasurement(measurement));
+  UCUDNN_RETURN_IF_ERROR(store_.PutCrossCheckMeasurement(measurement));
   UCUDNN_ASSIGN_OR_RETURN(const auto after, CompareKind(ToString(device.kind)));
   const auto deviated = [&](const std::string& id) {
     const auto found = std::ranges::find(before, id, &DeviceComparison::device);

@@ -1,4 +1,4 @@
-#include "coordinator/drift.h"
+#include "coordinator/planning/drift.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "coordinator/controls.h"
+#include "coordinator/planning/cross_checks.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace ucudnn {
 namespace {
 
-constexpr std::ptrdiff_t kControlsPerOp = 3;
+constexpr std::ptrdiff_t kCrossChecksPerOp = 3;
 constexpr int kSettledRepeats = 3;
 constexpr Nanoseconds kCheap = std::chrono::milliseconds(20);
 constexpr double kSpreads = 3.0;
@@ -24,18 +24,18 @@ struct Sample {
   std::int64_t rounds = 0;
 };
 
-// How a device does at one point.
+// How a device differs from the reference at one point.
 struct Difference {
   double ratio = 1;
-  int side = 0;  // 1: longer, -1: shorter, 0: as noise explains
+  int side = 0;  // 1: slower, -1: faster, 0: within noise
   bool final = false;
   std::string throttle;
 };
 
-// Under what each device measured last.
-std::map<std::string, std::string> DriversOf(const KindControls& controls) {
+// The driver of each device's latest measurement.
+std::map<std::string, std::string> DriversOf(const KindCrossChecks& checks) {
   std::map<std::string, std::pair<UnixMillis, std::string>> newest;
-  for (const ControlMeasurement& m : controls.measurements) {
+  for (const CrossCheckMeasurement& m : checks.measurements) {
     auto& [when, driver] = newest[m.device];
     if (driver.empty() || m.measured_ms > when) {
       when = m.measured_ms;
@@ -63,10 +63,10 @@ Difference Compare(const Sample& sample, const Sample& reference) {
   const double noise =
       kSpreads *
       static_cast<double>((sample.spread + reference.spread).count()) / usual;
-  const double tolerance = std::max(kControlTolerance, noise);
+  const double tolerance = std::max(kCrossCheckTolerance, noise);
   d.side = d.ratio > 1 + tolerance ? 1 : d.ratio < 1 - tolerance ? -1 : 0;
-  d.final = sample.rounds >= kControlRounds &&
-            (d.side > 0 || reference.rounds >= kControlRounds);
+  d.final = sample.rounds >= kCrossCheckRounds &&
+            (d.side > 0 || reference.rounds >= kCrossCheckRounds);
   d.throttle = sample.throttle;
   return d;
 }
@@ -88,7 +88,7 @@ DeviceComparison Judge(const std::string& device, Precision precision,
     const auto n = std::ranges::count_if(differences, [&](const auto& d) {
       return d.side == side && (d.final || !final);
     });
-    return differences.size() >= kLeastControlPoints && 2 * n > result.points;
+    return differences.size() >= kMinCrossChecks && 2 * n > result.points;
   };
   for (const int side : {1, -1}) {
     result.suspected |= holds(side, false);
@@ -96,9 +96,9 @@ DeviceComparison Judge(const std::string& device, Precision precision,
   }
   const double part = result.relative_time - 1;
   result.text = fmt::format(
-      "takes {:.1f} % {} than others of its kind (median of {} control points "
+      "takes {:.1f} % {} than others of its kind (median of {} cross-checks "
       "in {}{}{})",
-      std::abs(part) * 100, part < 0 ? "shorter" : "longer", result.points,
+      std::abs(part) * 100, part < 0 ? "less time" : "longer", result.points,
       Name(precision), throttles.empty() ? "" : "; slowed by ",
       fmt::join(throttles, ", "));
   return result;
@@ -106,18 +106,17 @@ DeviceComparison Judge(const std::string& device, Precision precision,
 
 }  // namespace
 
-std::optional<ControlRecord> ChooseControl(
+std::optional<CrossCheck> ChooseCrossCheck(
     const std::string& kind, const std::string& problem,
-    std::span<const MeasuredPoint> points,
-    std::span<const ControlRecord> known) {
+    std::span<const MeasuredPoint> points, std::span<const CrossCheck> known) {
   const auto parsed = ParseConvProblem(problem);
   if (!parsed) return std::nullopt;
-  const auto alike = std::ranges::count_if(known, [&](const auto& control) {
-    const auto other = ParseConvProblem(control.problem);
+  const auto alike = std::ranges::count_if(known, [&](const auto& check) {
+    const auto other = ParseConvProblem(check.problem);
     return other && other->op == parsed->op &&
            other->precision == parsed->precision;
   });
-  if (alike >= kControlsPerOp) return std::nullopt;
+  if (alike >= kCrossChecksPerOp) return std::nullopt;
   const MeasuredPoint* best = nullptr;
   const auto per_image = [](const MeasuredPoint& p) {
     return static_cast<double>(p.time.count()) /
@@ -128,49 +127,49 @@ std::optional<ControlRecord> ChooseControl(
     if (best == nullptr || per_image(point) < per_image(*best)) best = &point;
   }
   if (best == nullptr) return std::nullopt;
-  for (const ControlRecord& control : known) {
-    if (control.problem == problem && control.batch == best->batch) {
+  for (const CrossCheck& check : known) {
+    if (check.problem == problem && check.batch == best->batch) {
       return std::nullopt;
     }
   }
-  return ControlRecord{.kind = kind,
-                       .problem = problem,
-                       .batch = best->batch,
-                       .algorithm = best->algorithm,
-                       .workspace = best->workspace};
+  return CrossCheck{.kind = kind,
+                    .problem = problem,
+                    .batch = best->batch,
+                    .algorithm = best->algorithm,
+                    .workspace = best->workspace};
 }
 
-std::vector<DueControl> DueControls(const KindControls& controls,
-                                    const std::string& device,
-                                    const std::string& driver,
-                                    UnixMillis now_ms) {
-  const auto compared = CompareDevices(controls);
+std::vector<DueCrossCheck> DueCrossChecks(const KindCrossChecks& checks,
+                                          const std::string& device,
+                                          const std::string& driver,
+                                          UnixMillis now_ms) {
+  const auto compared = CompareDevices(checks);
   const bool suspicion =
       std::ranges::any_of(compared, &DeviceComparison::suspected);
   std::set<std::pair<std::int64_t, std::int64_t>> done;
-  for (const ControlMeasurement& m : controls.measurements) {
+  for (const CrossCheckMeasurement& m : checks.measurements) {
     if (m.device != device || m.driver != driver) continue;
-    if (suspicion && m.measured_ms < now_ms - kControlAgeMs) continue;
-    done.emplace(m.control, m.round);
+    if (suspicion && m.measured_ms < now_ms - kCrossCheckAgeMs) continue;
+    done.emplace(m.check, m.round);
   }
-  std::vector<DueControl> due;
-  for (std::int64_t round = 1; round <= (suspicion ? kControlRounds : 1);
+  std::vector<DueCrossCheck> due;
+  for (std::int64_t round = 1; round <= (suspicion ? kCrossCheckRounds : 1);
        ++round) {
-    for (const ControlRecord& point : controls.points) {
+    for (const CrossCheck& point : checks.points) {
       if (!done.contains({point.id, round})) due.push_back({point, round});
     }
   }
   return due;
 }
 
-std::vector<DeviceComparison> CompareDevices(const KindControls& controls) {
-  const auto drivers = DriversOf(controls);
-  // By control point, driver and device.
+std::vector<DeviceComparison> CompareDevices(const KindCrossChecks& checks) {
+  const auto drivers = DriversOf(checks);
+  // by cross-check, driver and device.
   std::map<std::pair<std::int64_t, std::string>, std::map<std::string, Sample>>
       samples;
-  for (const ControlMeasurement& m : controls.measurements) {
+  for (const CrossCheckMeasurement& m : checks.measurements) {
     if (m.driver != drivers.at(m.device)) continue;
-    Sample& sample = samples[{m.control, m.driver}][m.device];
+    Sample& sample = samples[{m.check, m.driver}][m.device];
     ++sample.rounds;
     if (m.time <= Nanoseconds(0)) continue;
     if (sample.time == Nanoseconds(0) || m.time < sample.time) {
@@ -180,7 +179,7 @@ std::vector<DeviceComparison> CompareDevices(const KindControls& controls) {
     }
   }
   std::map<std::int64_t, Precision> precisions;
-  for (const ControlRecord& point : controls.points) {
+  for (const CrossCheck& point : checks.points) {
     if (const auto problem = ParseConvProblem(point.problem)) {
       precisions[point.id] = problem->precision;
     }

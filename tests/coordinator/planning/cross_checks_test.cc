@@ -1,4 +1,4 @@
-#include "coordinator/controls.h"
+#include "coordinator/planning/cross_checks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,96 +33,96 @@ MeasuredPoint Point(std::int64_t batch, std::int64_t us, int repeats = 5,
   return point;
 }
 
-KindControls WithPoints(int count) {
-  KindControls controls;
+KindCrossChecks WithPoints(int count) {
+  KindCrossChecks checks;
   for (int i = 1; i <= count; ++i) {
-    controls.points.push_back({.id = i,
-                               .kind = "k",
-                               .problem = Problem(i),
-                               .batch = BatchSize(8),
-                               .algorithm = {},
-                               .workspace = {}});
+    checks.points.push_back({.id = i,
+                             .kind = "k",
+                             .problem = Problem(i),
+                             .batch = BatchSize(8),
+                             .algorithm = {},
+                             .workspace = {}});
   }
-  return controls;
+  return checks;
 }
 
 using Measure = std::function<Nanoseconds(
-    const std::string& device, std::int64_t control, std::int64_t round)>;
+    const std::string& device, std::int64_t check, std::int64_t round)>;
 
 // Has the devices measure what is due until nothing is.
 void MeasureDue(const std::vector<std::string>& devices, const Measure& measure,
-                KindControls* controls) {
+                KindCrossChecks* checks) {
   for (bool any = true; any;) {
     any = false;
     for (const std::string& device : devices) {
       for (const auto& [point, round] :
-           DueControls(*controls, device, kDriver, kNow)) {
+           DueCrossChecks(*checks, device, kDriver, kNow)) {
         const Nanoseconds time = measure(device, point.id, round);
-        controls->measurements.push_back({.control = point.id,
-                                          .device = device,
-                                          .round = round,
-                                          .driver = kDriver,
-                                          .time = time,
-                                          .spread = time / 100,
-                                          .throttle = "",
-                                          .measured_ms = kNow});
+        checks->measurements.push_back({.check = point.id,
+                                        .device = device,
+                                        .round = round,
+                                        .driver = kDriver,
+                                        .time = time,
+                                        .spread = time / 100,
+                                        .throttle = "",
+                                        .measured_ms = kNow});
         any = true;
       }
     }
   }
 }
 
-std::vector<std::string> Deviating(const KindControls& controls) {
+std::vector<std::string> Deviating(const KindCrossChecks& checks) {
   std::vector<std::string> ids;
-  for (const DeviceComparison& c : CompareDevices(controls)) {
+  for (const DeviceComparison& c : CompareDevices(checks)) {
     if (c.deviates) ids.push_back(c.device);
   }
   return ids;
 }
 
-TEST(ControlsTest, ChoosesWhatIsSettledAndCheap) {
+TEST(CrossChecksTest, ChoosesWhatIsSettledAndCheap) {
   const std::vector<MeasuredPoint> points = {
       Point(8, 80, 5, "SLOW"), Point(8, 40, 5, "FAST"),
       Point(8, 30, 1, "LOOKED_AT_ONCE"), Point(8, 25'000, 5, "LONG")};
-  const auto chosen = ChooseControl("k", Problem(1), points, {});
+  const auto chosen = ChooseCrossCheck("k", Problem(1), points, {});
   ASSERT_TRUE(chosen);
   EXPECT_EQ(chosen->algorithm.name, "FAST");
   EXPECT_EQ(chosen->batch, BatchSize(8));
   EXPECT_EQ(chosen->kind, "k");
   const std::vector<MeasuredPoint> long_ones = {Point(8, 25'000)};
-  EXPECT_FALSE(ChooseControl("k", Problem(1), long_ones, {}));
-  EXPECT_FALSE(ChooseControl("k", "no problem", points, {}));
+  EXPECT_FALSE(ChooseCrossCheck("k", Problem(1), long_ones, {}));
+  EXPECT_FALSE(ChooseCrossCheck("k", "no problem", points, {}));
 }
 
-TEST(ControlsTest, ChoosesAFewOfEachPrecisionAndOperation) {
-  std::vector<ControlRecord> known;
+TEST(CrossChecksTest, ChoosesAFewOfEachPrecisionAndOperation) {
+  std::vector<CrossCheck> known;
   const std::vector<MeasuredPoint> points = {Point(8, 40)};
   for (const std::string precision : {"FP32", "TF32"}) {
     for (const std::string op : {"forward", "backward_data"}) {
       int chosen = 0;
       for (int i = 1; i <= 10; ++i) {
         const std::string problem = Problem(i, op, precision);
-        const auto control = ChooseControl("k", problem, points, known);
-        if (!control) continue;
+        const auto check = ChooseCrossCheck("k", problem, points, known);
+        if (!check) continue;
         ++chosen;
-        known.push_back(*control);
+        known.push_back(*check);
         // Not twice.
-        EXPECT_FALSE(ChooseControl("k", problem, points, known));
+        EXPECT_FALSE(ChooseCrossCheck("k", problem, points, known));
       }
       EXPECT_EQ(chosen, 3) << op << " " << precision;
     }
   }
 }
 
-TEST(ControlsTest, FindsTheOneThatTakesLonger) {
-  KindControls controls = WithPoints(3);
+TEST(CrossChecksTest, FindsTheOneThatTakesLonger) {
+  KindCrossChecks checks = WithPoints(3);
   MeasureDue(
       {"a", "b"},
-      [](const std::string& device, std::int64_t control, std::int64_t) {
-        return Nanoseconds(1000 * control * (device == "b" ? 6 : 5));
+      [](const std::string& device, std::int64_t check, std::int64_t) {
+        return Nanoseconds(1000 * check * (device == "b" ? 6 : 5));
       },
-      &controls);
-  const auto compared = CompareDevices(controls);
+      &checks);
+  const auto compared = CompareDevices(checks);
   ASSERT_THAT(compared, SizeIs(2));
   EXPECT_EQ(compared[0].device, "a");
   EXPECT_FALSE(compared[0].deviates);
@@ -133,114 +133,114 @@ TEST(ControlsTest, FindsTheOneThatTakesLonger) {
   EXPECT_EQ(compared[1].points, 3);
   EXPECT_THAT(compared[1].text,
               HasSubstr("takes 20.0 % longer than others of its kind (median "
-                        "of 3 control points in FP32"));
+                        "of 3 cross-checks in FP32"));
   // Each has measured each point three times, at different moments.
-  EXPECT_THAT(controls.measurements, SizeIs(2 * 3 * 3));
+  EXPECT_THAT(checks.measurements, SizeIs(2 * 3 * 3));
 }
 
-TEST(ControlsTest, MeasuresOnceWhereNothingIsSuspected) {
-  KindControls controls = WithPoints(5);
+TEST(CrossChecksTest, MeasuresOnceWhereNothingIsSuspected) {
+  KindCrossChecks checks = WithPoints(5);
   MeasureDue(
       {"a", "b"},
       [](const std::string&, std::int64_t, std::int64_t) {
         return Nanoseconds(1000);
       },
-      &controls);
-  EXPECT_THAT(controls.measurements, SizeIs(2 * 5));
-  EXPECT_THAT(Deviating(controls), IsEmpty());
+      &checks);
+  EXPECT_THAT(checks.measurements, SizeIs(2 * 5));
+  EXPECT_THAT(Deviating(checks), IsEmpty());
 }
 
-TEST(ControlsTest, DoesNotJudgeBeforeAllRounds) {
-  KindControls controls = WithPoints(3);
+TEST(CrossChecksTest, DoesNotJudgeBeforeAllRounds) {
+  KindCrossChecks checks = WithPoints(3);
   for (const auto& [device, time] : {std::pair{"a", 1000}, {"b", 2000}}) {
-    for (std::int64_t control = 1; control <= 3; ++control) {
-      controls.measurements.push_back({.control = control,
-                                       .device = device,
-                                       .round = 1,
-                                       .driver = kDriver,
-                                       .time = Nanoseconds(time),
-                                       .spread = {},
-                                       .throttle = {},
-                                       .measured_ms = kNow});
+    for (std::int64_t check = 1; check <= 3; ++check) {
+      checks.measurements.push_back({.check = check,
+                                     .device = device,
+                                     .round = 1,
+                                     .driver = kDriver,
+                                     .time = Nanoseconds(time),
+                                     .spread = {},
+                                     .throttle = {},
+                                     .measured_ms = kNow});
     }
   }
-  const auto compared = CompareDevices(controls);
+  const auto compared = CompareDevices(checks);
   ASSERT_THAT(compared, SizeIs(2));
   EXPECT_TRUE(compared[1].suspected);
   EXPECT_FALSE(compared[1].deviates);
-  EXPECT_THAT(DueControls(controls, "b", kDriver, kNow), SizeIs(6));
+  EXPECT_THAT(DueCrossChecks(checks, "b", kDriver, kNow), SizeIs(6));
 }
 
-TEST(ControlsTest, FindsTheOneAmongManyThatTakesShorter) {
-  KindControls controls = WithPoints(4);
+TEST(CrossChecksTest, FindsTheOneAmongManyThatTakesShorter) {
+  KindCrossChecks checks = WithPoints(4);
   MeasureDue(
       {"a", "b", "c"},
       [](const std::string& device, std::int64_t, std::int64_t) {
         return Nanoseconds(device == "c" ? 800 : 1000);
       },
-      &controls);
-  EXPECT_THAT(Deviating(controls), ElementsAre("c"));
-  EXPECT_THAT(CompareDevices(controls)[2].text, HasSubstr("20.0 % shorter"));
+      &checks);
+  EXPECT_THAT(Deviating(checks), ElementsAre("c"));
+  EXPECT_THAT(CompareDevices(checks)[2].text, HasSubstr("20.0 % less time"));
 }
 
-TEST(ControlsTest, ComparesEachPrecisionByItself) {
-  KindControls controls = WithPoints(6);
+TEST(CrossChecksTest, ComparesEachPrecisionByItself) {
+  KindCrossChecks checks = WithPoints(6);
   for (std::size_t i = 3; i < 6; ++i) {
-    controls.points[i].problem = Problem(1, "forward", "PSEUDO_HALF");
+    checks.points[i].problem = Problem(1, "forward", "PSEUDO_HALF");
   }
   MeasureDue(
       {"a", "b"},
-      [](const std::string& device, std::int64_t control, std::int64_t) {
-        return Nanoseconds(device == "b" && control > 3 ? 1500 : 1000);
+      [](const std::string& device, std::int64_t check, std::int64_t) {
+        return Nanoseconds(device == "b" && check > 3 ? 1500 : 1000);
       },
-      &controls);
-  EXPECT_THAT(Deviating(controls), ElementsAre("b"));
-  EXPECT_EQ(CompareDevices(controls)[1].precision, Precision::kPseudoHalf);
+      &checks);
+  EXPECT_THAT(Deviating(checks), ElementsAre("b"));
+  EXPECT_EQ(CompareDevices(checks)[1].precision, Precision::kPseudoHalf);
 }
 
-TEST(ControlsTest, ComparesOnlyWhatWasMeasuredUnderOneDriver) {
-  KindControls controls = WithPoints(3);
+TEST(CrossChecksTest, ComparesOnlyWhatWasMeasuredUnderOneDriver) {
+  KindCrossChecks checks = WithPoints(3);
   MeasureDue(
       {"a", "b"},
       [](const std::string& device, std::int64_t, std::int64_t) {
         return Nanoseconds(device == "b" ? 2000 : 1000);
       },
-      &controls);
-  ASSERT_THAT(Deviating(controls), ElementsAre("b"));
-  for (ControlMeasurement& m : controls.measurements) {
+      &checks);
+  ASSERT_THAT(Deviating(checks), ElementsAre("b"));
+  for (CrossCheckMeasurement& m : checks.measurements) {
     if (m.device == "b") m.driver = "driver 2";
   }
-  EXPECT_THAT(CompareDevices(controls), IsEmpty());
+  EXPECT_THAT(CompareDevices(checks), IsEmpty());
   // Under the driver that it has now, it measures anew.
-  EXPECT_THAT(DueControls(controls, "b", kDriver, kNow), SizeIs(3));
+  EXPECT_THAT(DueCrossChecks(checks, "b", kDriver, kNow), SizeIs(3));
 }
 
-TEST(ControlsTest, LeavesOutWhatADeviceCouldNotMeasure) {
-  KindControls controls = WithPoints(4);
+TEST(CrossChecksTest, LeavesOutWhatADeviceCouldNotMeasure) {
+  KindCrossChecks checks = WithPoints(4);
   MeasureDue(
       {"a", "b"},
-      [](const std::string& device, std::int64_t control, std::int64_t) {
-        return Nanoseconds(device == "b" && control > 2 ? 0 : 1000);
+      [](const std::string& device, std::int64_t check, std::int64_t) {
+        return Nanoseconds(device == "b" && check > 2 ? 0 : 1000);
       },
-      &controls);
-  const auto compared = CompareDevices(controls);
+      &checks);
+  const auto compared = CompareDevices(checks);
   ASSERT_THAT(compared, SizeIs(2));
   EXPECT_EQ(compared[1].points, 2);
   EXPECT_FALSE(compared[1].suspected);
 }
 
-TEST(ControlsTest, LooksAgainAtADeviceThatDeviatedADayAgo) {
-  KindControls controls = WithPoints(3);
+TEST(CrossChecksTest, LooksAgainAtADeviceThatDeviatedADayAgo) {
+  KindCrossChecks checks = WithPoints(3);
   MeasureDue(
       {"a", "b"},
       [](const std::string& device, std::int64_t, std::int64_t) {
         return Nanoseconds(device == "b" ? 2000 : 1000);
       },
-      &controls);
-  EXPECT_THAT(DueControls(controls, "b", kDriver, kNow), IsEmpty());
-  const UnixMillis later = kNow + kControlAgeMs + 1;
-  EXPECT_THAT(DueControls(controls, "b", kDriver, later), SizeIs(9));
-  EXPECT_THAT(DueControls(controls, "a", kDriver, later), SizeIs(9));
+      &checks);
+  EXPECT_THAT(DueCrossChecks(checks, "b", kDriver, kNow), IsEmpty());
+  const UnixMillis later = kNow + kCrossCheckAgeMs + 1;
+  EXPECT_THAT(DueCrossChecks(checks, "b", kDriver, later), SizeIs(9));
+  EXPECT_THAT(DueCrossChecks(checks, "a", kDriver, later), SizeIs(9));
 }
 
 // Four devices that are alike within 2 %, each measurement with 2 % of noise,
@@ -258,20 +258,19 @@ class NoisyDevices {
   void Slow(const std::string& device, double factor) {
     factor_[device] *= factor;
   }
-  KindControls Compare() {
-    KindControls controls = WithPoints(6);
+  KindCrossChecks Compare() {
+    KindCrossChecks checks = WithPoints(6);
     MeasureDue(
         devices_,
-        [&](const std::string& device, std::int64_t control,
-            std::int64_t round) {
-          double time = 100'000.0 * static_cast<double>(control) *
+        [&](const std::string& device, std::int64_t check, std::int64_t round) {
+          double time = 100'000.0 * static_cast<double>(check) *
                         factor_[device] *
                         (1 + std::normal_distribution<>(0, 0.02)(random_));
           if (std::pair(device, round) == disturbed_) time *= 1.5;
           return Nanoseconds(static_cast<std::int64_t>(time));
         },
-        &controls);
-    return controls;
+        &checks);
+    return checks;
   }
 
  private:
@@ -284,13 +283,13 @@ class NoisyDevices {
   std::pair<std::string, std::int64_t> disturbed_;
 };
 
-TEST(ControlsTest, IsNotTrippedByNoise) {
+TEST(CrossChecksTest, IsNotTrippedByNoise) {
   for (unsigned seed = 0; seed < 500; ++seed) {
     EXPECT_THAT(Deviating(NoisyDevices(seed).Compare()), IsEmpty()) << seed;
   }
 }
 
-TEST(ControlsTest, FindsASlowDeviceInNoise) {
+TEST(CrossChecksTest, FindsASlowDeviceInNoise) {
   for (unsigned seed = 0; seed < 500; ++seed) {
     NoisyDevices devices(seed);
     devices.Slow("c", 1.15);

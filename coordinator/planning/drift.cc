@@ -1,4 +1,4 @@
-#include "coordinator/drift.h"
+#include "coordinator/planning/drift.h"
 
 #include <fmt/format.h>
 
@@ -26,8 +26,7 @@ StepSummary Summarize(std::span<const Nanoseconds> steps) {
 
 StepHistory HistoryOf(std::span<const Nanoseconds> kept) {
   StepHistory history;
-  if (kept.size() <
-      kFirstSteps + static_cast<std::size_t>(kLeastSamplesOfDrift)) {
+  if (kept.size() < kFirstSteps + static_cast<std::size_t>(kMinDriftSamples)) {
     history.last = Summarize(kept);
     return history;
   }
@@ -39,7 +38,7 @@ StepHistory HistoryOf(std::span<const Nanoseconds> kept) {
 std::optional<std::string> Drift(std::int64_t rank, const StepHistory& steps,
                                  Nanoseconds predicted, double tolerance) {
   const StepSummary& last = steps.last;
-  if (last.samples < kLeastSamplesOfDrift) return std::nullopt;
+  if (last.samples < kMinDriftSamples) return std::nullopt;
   const auto beyond = [&](Nanoseconds expected) {
     return static_cast<double>(last.median.count()) /
                static_cast<double>(expected.count()) -
