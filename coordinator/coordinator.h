@@ -1,28 +1,24 @@
 #ifndef UCUDNN_COORDINATOR_COORDINATOR_H_
 #define UCUDNN_COORDINATOR_COORDINATOR_H_
 
-// What the coordinator does, whatever the wire: gRPC and REST decode a
-// message, call one of these, and encode what it returns, so both give the
-// same answers and errors. Thread-safe; what a call acknowledges is stored, but
-// for heartbeats (heartbeats.h).
+// What the coordinator does, over any wire: gRPC and REST decode a message,
+// call one of these methods and encode what it returns, so both give the same
+// answers and errors. Thread-safe. What a call acknowledges is stored, except
+// heartbeats (heartbeats.h).
+//
+// Callers include ucudnn/v1/*.pb.h for the messages.
 
 #include <cstdint>
-#include <optional>
-#include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "base/result.h"
 #include "base/service/clock.h"
 #include "base/units.h"
 #include "coordinator/heartbeats.h"
-#include "coordinator/planning/cross_checks.h"
-#include "coordinator/planning/planner.h"
 #include "coordinator/single_flight.h"
 #include "coordinator/store/store.h"
-#include "ucudnn/v1/agent.pb.h"
-#include "ucudnn/v1/coordinator.pb.h"
+#include "proto/messages_fwd.h"
 
 namespace ucudnn {
 
@@ -31,18 +27,17 @@ struct CoordinatorOptions {
   std::string database;  // for people: sqlite or postgresql
   std::int64_t lease_ms = 30'000;
   std::int64_t heartbeat_ms = 2'000;
-  // An agent not heard of for this long counts as gone.
+  // An agent that is silent for this long is gone.
   std::int64_t agent_timeout_ms = 10'000;
-  std::int64_t poll_after_ms = 300;  // what an idle device waits
-  // How often the ranks of jobs tell of their steps, and how long a job that
-  // does not still counts as running.
-  std::int64_t report_after_ms = 2'000;
+  std::int64_t poll_after_ms = 300;      // how long an idle device waits
+  std::int64_t report_after_ms = 2'000;  // how often ranks report their steps
+  // A job that is silent for this long is lost.
   std::int64_t job_timeout_ms = 30'000;
-  // By how much the median of a rank's steps may differ from its first ones'
-  // before that counts as drift (drift.h).
+  // The relative change of a rank's median step time that counts as drift
+  // (planning/drift.h).
   double drift_tolerance = 0.10;
-  // Algorithms with at most this workspace, or a request's larger limit, are
-  // measured, so that later requests with other limits need nothing new.
+  // Algorithms are measured up to this workspace or a request's larger limit,
+  // so that later requests with other limits need nothing new.
   Bytes measure_workspace = 1_GiB;
 };
 
@@ -52,7 +47,7 @@ class Coordinator {
       : options_(std::move(options)),
         store_(store),
         clock_(clock),
-        heartbeats_(store, options_.lease_ms) {}
+        heartbeats_(store, store, options_.lease_ms) {}
 
   // For agents; see proto/ucudnn/v1/agent.proto.
   Result<v1::RegisterResponse> Register(const v1::RegisterRequest& request);
@@ -95,59 +90,15 @@ class Coordinator {
   // Whether requests can be answered now.
   Status Ready();
 
-  // To be called about twice as often as agents are heard of: writes their
-  // heartbeats; those that fell silent become gone, such jobs lost.
+  // Writes gathered heartbeats and expires silent agents and jobs. To be called
+  // about twice per heartbeat interval.
   Status Maintain();
 
  private:
-  // A request for a plan with all that it names looked up.
-  struct Inputs {
-    JobRequest request;
-    Network network;
-    std::int64_t network_revision = 0;
-    std::vector<Need> needs;
-  };
-  // How far the tasks for these needs are.
-  struct Queue {
-    std::int64_t total = 0;
-    TaskCounts counts;
-    std::set<std::string> waiting_kinds;  // those with pending tasks
-    bool ended() const { return counts.done + counts.failed == total; }
-  };
-
-  // What a job would be planned for anew, and `change`, for people, what is
-  // other than in its plan; empty if nothing is.
+  // The request for the job's next plan, and in `change` what it changes, for
+  // people; empty if nothing.
   Result<v1::PlanRequest> Replanned(const v1::ReplanJobRequest& request,
                                     std::string* change);
-  Result<Inputs> LookUp(const v1::PlanRequest& request);
-  Result<KindProfiles> LoadProfiles(const Inputs& inputs);
-  Result<Queue> Look(const Inputs& inputs);
-  // As long as all needs are measured: adds the batches that ranks would get.
-  // Afterwards the needs are what the plan is made from, or not all measured.
-  Result<Queue> Refine(Inputs* inputs);
-  // Returns how many tasks are new or open again.
-  Result<std::int64_t> Enqueue(const Inputs& inputs);
-  Result<v1::MeasureProgress> MeasureFor(Inputs* inputs,
-                                         const v1::MeasureRequest& request);
-  // What is stored of a task's problem.
-  Status AddKnown(const TaskKey& key, v1::Task* task);
-  // What measurements of a kind are true under: the drivers of its devices
-  // online. Empty if none is, and then nothing is known to be stale.
-  Result<std::vector<std::string>> DriversOf(const std::string& kind);
-  // Devices of a kind beside each other; see
-  // coordinator/planning/cross_checks.h.
-  Result<std::vector<DeviceComparison>> CompareKind(const std::string& kind);
-  // What the device is to measure for that, before anything else.
-  Status LeaseCrossChecks(const DeviceRecord& device, int max_count,
-                          v1::LeaseTasksResponse* response);
-  // Which of the points other devices of the kind shall measure too, if any.
-  Result<std::optional<CrossCheck>> CrossCheckOf(
-      const TaskCompletion& completion);
-  Status ReportCrossCheck(const v1::ReportTaskRequest& request);
-  // Whose measurements a plan stands on that deviate from their kind.
-  Result<std::vector<std::string>> DoubtsAbout(const Inputs& inputs);
-  // The one kind that the devices online have.
-  Result<std::string> OnlyKind();
 
   const CoordinatorOptions options_;
   Store& store_;

@@ -1,12 +1,16 @@
-// Agents, their devices and the work they take.
+// Agents, their devices and the tasks they lease.
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "coordinator/coordinator.h"
+#include "coordinator/cross_checking.h"
+#include "coordinator/drivers.h"
 #include "coordinator/page.h"
 #include "proto/convert.h"
+#include "ucudnn/v1/agent.pb.h"
+#include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
 namespace {
@@ -60,7 +64,7 @@ Result<DeviceRecord> FromProto(const v1::Device& device) {
   if (const auto read = ParseDeviceKind(device.kind());
       !read || *read != record.kind || record.kind.units < 1) {
     return Fail(Code::kInvalidArgument,
-                "device {}: kind '{}' is not the text of its details, '{}'",
+                "device {}: its kind is '{}', but its details say '{}'",
                 device.id(), device.kind(), ToString(record.kind));
   }
   record.id = device.id();
@@ -70,7 +74,7 @@ Result<DeviceRecord> FromProto(const v1::Device& device) {
   return record;
 }
 
-// The devices of each agent.
+// The ids of each agent's devices.
 std::map<std::string, std::vector<std::string>> ByAgent(
     const std::vector<DeviceRecord>& devices) {
   std::map<std::string, std::vector<std::string>> ids;
@@ -78,6 +82,22 @@ std::map<std::string, std::vector<std::string>> ByAgent(
     ids[device.agent].push_back(device.id);
   }
   return ids;
+}
+
+// Adds the stored points of a task's problem.
+Status AddKnown(Agents& agents, Measurements& measurements, const TaskKey& key,
+                v1::Task* task) {
+  const std::vector<std::string> problem = {key.problem};
+  UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(agents, key.kind));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const PointsByProblem known,
+      measurements.LoadProfile(key.kind, problem, {}, drivers));
+  for (const auto& [name, points] : known) {
+    for (const MeasuredPoint& point : points) {
+      if (point.batch <= key.batch) *task->add_known() = ucudnn::ToProto(point);
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -120,11 +140,12 @@ Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
   v1::LeaseTasksResponse response;
   response.set_poll_after_ms(options_.poll_after_ms);
   const int most = std::clamp(request.max_tasks(), 1, kMaxTasksPerLease);
+  const std::int64_t now = clock_.NowMs();
   if (request.takes_cross_checks()) {
-    UCUDNN_RETURN_IF_ERROR(LeaseCrossChecks(device, most, &response));
+    UCUDNN_RETURN_IF_ERROR(
+        LeaseCrossChecks(store_, device, most, now, &response));
     if (response.tasks_size() > 0) return response;
   }
-  const std::int64_t now = clock_.NowMs();
   LeaseRequest lease;
   lease.kind = ToString(device.kind);
   lease.agent = request.agent_id();
@@ -144,23 +165,10 @@ Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
     t.set_lease_ms(options_.lease_ms);
     t.set_goal(task.key.goal);
     if (!task.key.goal.empty()) {
-      UCUDNN_RETURN_IF_ERROR(AddKnown(task.key, &t));
+      UCUDNN_RETURN_IF_ERROR(AddKnown(store_, store_, task.key, &t));
     }
   }
   return response;
-}
-
-Status Coordinator::AddKnown(const TaskKey& key, v1::Task* task) {
-  const std::vector<std::string> problem = {key.problem};
-  UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(key.kind));
-  UCUDNN_ASSIGN_OR_RETURN(const PointsByProblem known,
-                          store_.LoadProfile(key.kind, problem, {}, drivers));
-  for (const auto& [name, points] : known) {
-    for (const MeasuredPoint& point : points) {
-      if (point.batch <= key.batch) *task->add_known() = ToProto(point);
-    }
-  }
-  return {};
 }
 
 Result<v1::ReportTaskResponse> Coordinator::ReportTask(
@@ -169,7 +177,7 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
   const std::int64_t now = clock_.NowMs();
   v1::ReportTaskResponse response;
   if (request.has_cross_check()) {
-    UCUDNN_RETURN_IF_ERROR(ReportCrossCheck(request));
+    UCUDNN_RETURN_IF_ERROR(ReportCrossCheck(store_, store_, request, now));
     return response;
   }
   if (!request.error().empty()) {
@@ -196,7 +204,8 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
     UCUDNN_RETURN_IF_ERROR(store_.AddToTask(completion));
     return response;
   }
-  UCUDNN_ASSIGN_OR_RETURN(completion.cross_check, CrossCheckOf(completion));
+  UCUDNN_ASSIGN_OR_RETURN(completion.cross_check,
+                          CrossCheckFor(store_, store_, completion));
   UCUDNN_ASSIGN_OR_RETURN(const CompletionResult result,
                           store_.CompleteTask(completion));
   response.set_already(result.already);
@@ -273,7 +282,7 @@ Result<v1::ListDevicesResponse> Coordinator::ListDevices(
   for (const DeviceRecord& device : page) {
     const std::string kind = ToString(device.kind);
     if (!compared.contains(kind)) {
-      UCUDNN_ASSIGN_OR_RETURN(compared[kind], CompareKind(kind));
+      UCUDNN_ASSIGN_OR_RETURN(compared[kind], CompareKind(store_, kind));
     }
     *response.add_devices() = ToProto(device, compared[kind]);
   }
@@ -284,7 +293,7 @@ Result<v1::Device> Coordinator::GetDevice(const v1::GetRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const DeviceRecord device,
                           store_.GetDevice(request.id()));
   UCUDNN_ASSIGN_OR_RETURN(const auto compared,
-                          CompareKind(ToString(device.kind)));
+                          CompareKind(store_, ToString(device.kind)));
   return ToProto(device, compared);
 }
 

@@ -1,21 +1,22 @@
-// Jobs: what they tell of themselves, and the plans they shall adopt.
+// Training jobs: what they report, and the plans they are asked to adopt.
 
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/plan/job_plan.h"
 #include "coordinator/content.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/page.h"
 #include "coordinator/planning/drift.h"
 #include "proto/json.h"
+#include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What a rank has run since it reported last, at most.
 constexpr int kMaxStepsPerReport = 100'000;
 
 v1::Job ToProto(const JobRecord& record) {
@@ -53,7 +54,8 @@ Result<v1::PlanRequest> RequestOf(const JobRecord& job) {
   return request;
 }
 
-// What is changed, for people; empty if nothing is.
+// Applies what `wanted` changes to `request`; says what, for people, or
+// nothing.
 std::string Change(const v1::ReplanJobRequest& wanted,
                    v1::PlanRequest* request) {
   std::vector<std::string> changes;
@@ -100,7 +102,7 @@ Result<v1::RegisterJobResponse> Coordinator::RegisterJob(
     const v1::JobRank& rank = request.ranks(r);
     if (rank.rank() != r) {
       return Fail(Code::kInvalidArgument,
-                  "ranks[{}].rank is {}; ranks are listed from 0 on, each once",
+                  "ranks[{}].rank is {}; ranks must be listed in order from 0",
                   r, rank.rank());
     }
     ranks.push_back({.rank = r,
@@ -123,7 +125,7 @@ Result<v1::ReportStepsResponse> Coordinator::ReportSteps(
   for (const v1::StepBatch& batch : request.batches()) {
     if (batch.step_ns_size() > kMaxStepsPerReport) {
       return Fail(Code::kInvalidArgument,
-                  "{} steps are reported at once; up to {} are accepted",
+                  "a report has {} steps; up to {} are accepted",
                   batch.step_ns_size(), kMaxStepsPerReport);
     }
     StepReport report{.rank = request.rank(),
@@ -135,7 +137,7 @@ Result<v1::ReportStepsResponse> Coordinator::ReportSteps(
     }
     reports.push_back(std::move(report));
   }
-  // The rank lives, even if it has taken no step.
+  // A report without steps still shows that the rank is alive.
   if (reports.empty()) {
     reports.push_back(
         {.rank = request.rank(), .revision = 1, .first_step = 0, .steps = {}});
@@ -172,7 +174,7 @@ Result<v1::PlanRequest> Coordinator::Replanned(
     return Fail(Code::kFailedPrecondition, "job '{}' is finished",
                 request.job_id());
   }
-  // What it runs now is what stays as it is.
+  // Whatever the request does not change stays as in the current plan.
   UCUDNN_ASSIGN_OR_RETURN(v1::PlanRequest wanted, RequestOf(details.job));
   for (const JobRevisionRecord& revision : details.revisions) {
     if (revision.revision != details.job.revision || !revision.plan) continue;
@@ -190,7 +192,7 @@ Result<v1::JobRevision> Coordinator::ReplanJob(
   std::string reason;
   UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest wanted,
                           Replanned(request, &reason));
-  if (reason.empty()) reason = "as before, from what is measured now";
+  if (reason.empty()) reason = "the same request over the current measurements";
   UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, CreatePlan(wanted));
   UCUDNN_ASSIGN_OR_RETURN(const JobRevisionRecord added,
                           store_.AddJobRevision(request.job_id(), plan.id(),
@@ -219,7 +221,7 @@ Result<v1::Job> Coordinator::GetJob(const v1::GetRequest& request) {
                           store_.GetJob(request.id()));
   v1::Job job = ToProto(details.job);
   UCUDNN_ASSIGN_OR_RETURN(*job.mutable_request(), RequestOf(details.job));
-  // What was predicted, by revision and rank.
+  // By revision and rank.
   std::map<std::pair<std::int64_t, std::int64_t>, Nanoseconds> predicted;
   for (const JobRevisionRecord& record : details.revisions) {
     v1::JobRevision& revision = *job.add_revisions();

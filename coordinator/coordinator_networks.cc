@@ -1,4 +1,4 @@
-// Networks.
+// The networks that plans are made for.
 
 #include <openssl/evp.h>
 
@@ -16,6 +16,7 @@
 #include "coordinator/page.h"
 #include "proto/convert.h"
 #include "proto/json.h"
+#include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
 namespace {
@@ -24,7 +25,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxNameLength = 200;
 
-// The convolutions of a network as the store keeps them.
+// A network's convolutions as the store keeps them.
 std::string LayersText(const Network& network) {
   v1::Network message;
   for (const ConvLayer& layer : network.layers) {

@@ -1,19 +1,20 @@
-// What was measured of device kinds.
+// Profiles: what was measured on each kind of device.
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "base/device_kind.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/drivers.h"
 #include "coordinator/page.h"
 #include "proto/convert.h"
+#include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
 namespace {
 
-// Whether what was measured under `driver` is of no use to devices that have
-// those drivers; of what is not known, nothing is.
+// Whether a measurement under `driver` is stale for devices with the `current`
+// drivers. Without a driver on either side, it is not.
 bool IsStale(const std::string& driver,
              const std::vector<std::string>& current) {
   return !driver.empty() && !current.empty() &&
@@ -30,19 +31,6 @@ v1::CompleteBatch ToProto(const CompleteBatch& batch) {
 
 }  // namespace
 
-Result<std::vector<std::string>> Coordinator::DriversOf(
-    const std::string& kind) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.ListDevices(kind));
-  std::set<std::string> drivers;
-  for (const DeviceRecord& device : devices) {
-    if (device.state == DeviceState::kIdle ||
-        device.state == DeviceState::kBusy) {
-      drivers.insert(device.driver);
-    }
-  }
-  return std::vector<std::string>(drivers.begin(), drivers.end());
-}
-
 Result<v1::ListProfilesResponse> Coordinator::ListProfiles(
     const v1::ListRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const auto profiles, store_.ListProfiles());
@@ -56,7 +44,8 @@ Result<v1::ListProfilesResponse> Coordinator::ListProfiles(
     p.set_problems(profile.problems);
     p.set_points(profile.points);
     p.set_last_measured_ms(profile.last_measured_ms);
-    UCUDNN_ASSIGN_OR_RETURN(const auto current, DriversOf(profile.kind));
+    UCUDNN_ASSIGN_OR_RETURN(const auto current,
+                            DriversOf(store_, profile.kind));
     for (const auto& [driver, points] : profile.points_by_driver) {
       p.add_drivers(driver);
       if (IsStale(driver, current)) {
@@ -76,7 +65,7 @@ Result<v1::Profile> Coordinator::GetProfile(const v1::GetRequest& request) {
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto complete,
                           store_.ListCompleteBatches(request.id()));
-  UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(request.id()));
+  UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(store_, request.id()));
   v1::Profile message;
   message.set_id(request.id());
   auto batch = complete.begin();
@@ -107,7 +96,8 @@ Result<v1::ProblemProfile> Coordinator::GetProblemProfile(
     return Within("problem", problem.error());
   }
   const std::vector<std::string> problem = {request.problem()};
-  UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(request.kind()));
+  UCUDNN_ASSIGN_OR_RETURN(const auto drivers,
+                          DriversOf(store_, request.kind()));
   UCUDNN_ASSIGN_OR_RETURN(
       const PointsByProblem points,
       store_.LoadProfile(request.kind(), problem, {}, drivers));

@@ -41,7 +41,7 @@ Status Heartbeats::Flush() {
   if (beats.empty()) return {};
   Status written = Write(beats, leases);
   if (!written) {
-    // What came meanwhile is newer.
+    // merge keeps the heartbeats that arrived meanwhile: they are newer.
     const std::lock_guard lock(mutex_);
     gathered_.merge(beats);
     leases_.merge(leases);
@@ -68,13 +68,13 @@ Status Heartbeats::Write(
     latest = std::max(latest, beat.seen_ms);
   }
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> unknown,
-                          store_.Heartbeat(list));
+                          agents_.Heartbeat(list));
   std::vector<LeaseRef> held;
   for (const auto& [agent, of_agent] : leases) {
     held.insert(held.end(), of_agent.begin(), of_agent.end());
   }
   if (!held.empty()) {
-    UCUDNN_RETURN_IF_ERROR(store_.RenewLeases(held, latest + lease_ms_));
+    UCUDNN_RETURN_IF_ERROR(tasks_.RenewLeases(held, latest + lease_ms_));
   }
   const std::lock_guard lock(mutex_);
   for (const AgentBeat& beat : list) {

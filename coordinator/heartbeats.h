@@ -1,45 +1,45 @@
 #ifndef UCUDNN_COORDINATOR_HEARTBEATS_H_
 #define UCUDNN_COORDINATOR_HEARTBEATS_H_
 
-// Heartbeats on their way to the store. Most say nothing new, and each alone
-// would cost a durable commit or two; so they are gathered and written
-// together. One that does say something, an agent's first to this process or a
-// device's other state, is written at once.
+// Gathers heartbeats and writes them to the store together: most say nothing
+// new, and each alone would cost a durable commit or two. A heartbeat that does
+// say something (the first of an agent to this process, or a changed device) is
+// written at once.
 //
-// Nothing that was acknowledged as done is kept here: if the process dies, the
-// store has the agents last seen one Flush ago, and the next heartbeat makes up
-// for it. Flush is to be called much more often than agents or leases expire.
+// Gathered heartbeats are lost if the process dies. The agents then look as if
+// last seen at the latest Flush, which their next heartbeat corrects; so Flush
+// must be called much more often than agents and leases expire.
 //
 // Thread-safe.
 
+#include <cstdint>
 #include <map>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
-#include "coordinator/store/store.h"
+#include "coordinator/store/agents.h"
+#include "coordinator/store/tasks.h"
 
 namespace ucudnn {
 
 class Heartbeats {
  public:
-  // `store` must outlive this. Leases last `lease_ms` from when they are heard
-  // of.
-  Heartbeats(Store& store, std::int64_t lease_ms)
-      : store_(store), lease_ms_(lease_ms) {}
+  // The ports must outlive this. A heartbeat renews leases for `lease_ms`.
+  Heartbeats(Agents& agents, Tasks& tasks, std::int64_t lease_ms)
+      : agents_(agents), tasks_(tasks), lease_ms_(lease_ms) {}
 
-  // An agent lives and holds these leases. kNotFound: it is not registered;
-  // that may be noticed one heartbeat late.
+  // A heartbeat of an agent that holds these leases. kNotFound: the agent is
+  // not registered; this may be noticed one heartbeat late.
   Status Take(AgentBeat beat, const std::vector<LeaseRef>& leases);
 
-  // Writes what was gathered; on an error keeps it for the next time.
+  // Writes the gathered heartbeats; keeps them if that fails.
   Status Flush();
 
-  // To be called before a write that says more of the agent than its
-  // heartbeats so far do: these are forgotten, and the next one is written at
-  // once. None is being written while the guard lives.
+  // Forgets what was gathered of the agent and has its next heartbeat written
+  // at once. To be called before the agent is stored otherwise, which is safe
+  // from concurrent heartbeats while the returned guard lives.
   [[nodiscard]] std::unique_lock<std::mutex> Forget(const std::string& agent);
 
  private:
@@ -47,13 +47,14 @@ class Heartbeats {
   Status Write(const std::map<std::string, AgentBeat>& beats,
                const std::map<std::string, std::vector<LeaseRef>>& leases);
 
-  Store& store_;
+  Agents& agents_;
+  Tasks& tasks_;
   const std::int64_t lease_ms_;
-  std::mutex writing_;  // held while the store is written; before mutex_
+  std::mutex writing_;  // held while writing; locked before mutex_
   std::mutex mutex_;    // guards the rest
   std::map<std::string, AgentBeat> gathered_;
   std::map<std::string, std::vector<LeaseRef>> leases_;
-  // What the store has been told of each agent's devices.
+  // The state of each agent's devices as last written.
   std::map<std::string, std::vector<DeviceStatus>> told_;
 };
 

@@ -6,6 +6,8 @@
 #include <iterator>
 #include <utility>
 
+#include "ucudnn/v1/coordinator.pb.h"
+
 namespace ucudnn {
 namespace {
 
@@ -30,7 +32,7 @@ std::string Escaped(const std::string& value) {
   return text;
 }
 
-// {method="GetPlan",le="0.5"}, or nothing where there are no labels.
+// {method="GetPlan",le="0.5"}; empty without labels.
 std::string Labels(const ClientMetric& metric,
                    const std::string& extra = std::string()) {
   std::string text;
@@ -140,7 +142,7 @@ void Metrics::CountRequest(const std::string& method, const Status& outcome,
 
 std::string Metrics::Text(const v1::StatusResponse& status) const {
   std::vector<MetricFamily> families = registry_.Collect();
-  families.push_back(Gauge("ucudnn_agents_online", "Agents heard of lately", "",
+  families.push_back(Gauge("ucudnn_agents_online", "Agents that are online", "",
                            {{"", status.agents_online()}}));
   families.push_back(Gauge("ucudnn_devices_online",
                            "Devices of agents that are online", "",

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_COORDINATOR_METRICS_H_
 #define UCUDNN_COORDINATOR_METRICS_H_
 
-// What the coordinator counts, in OpenMetrics text. Thread-safe.
+// The coordinator's metrics, as OpenMetrics text. Thread-safe.
 
 #include <prometheus/counter.h>
 #include <prometheus/histogram.h>
@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "ucudnn/v1/coordinator.pb.h"
+#include "proto/messages_fwd.h"
 
 namespace ucudnn {
 
@@ -19,11 +19,11 @@ class Metrics {
  public:
   Metrics();
 
-  // One request was answered, over gRPC or REST.
+  // Counts an answered request of gRPC or REST.
   void CountRequest(const std::string& method, const Status& outcome,
                     std::chrono::nanoseconds took);
 
-  // Everything counted, and the gauges of `status`, as OpenMetrics 1.0 text.
+  // All counters, and the gauges of `status`, as OpenMetrics 1.0 text.
   std::string Text(const v1::StatusResponse& status) const;
 
  private:
@@ -32,8 +32,7 @@ class Metrics {
   prometheus::Family<prometheus::Histogram>& durations_;
 };
 
-// Serialises what prometheus-cpp collects, whose own serialiser writes the
-// older text format only.
+// OpenMetrics 1.0 text; prometheus-cpp itself writes only the older format.
 std::string ToOpenMetrics(
     const std::vector<prometheus::MetricFamily>& families);
 

@@ -19,40 +19,9 @@
 
 #include "base/result.h"
 #include "base/service/retry.h"
+#include "proto/messages_fwd.h"
 
 namespace ucudnn {
-
-namespace v1 {
-class Agent;
-class AnswerRevisionRequest;
-class AnswerRevisionResponse;
-class Device;
-class FinishJobRequest;
-class FinishJobResponse;
-class Job;
-class JobRevision;
-class ListAgentsResponse;
-class ListDevicesResponse;
-class ListJobsResponse;
-class ListNetworksResponse;
-class ListPlansResponse;
-class ListProfilesResponse;
-class ListRequest;
-class MeasureProgress;
-class MeasureRequest;
-class Network;
-class Plan;
-class PlanRequest;
-class Profile;
-class ProfileSummary;
-class PutNetworkRequest;
-class RegisterJobRequest;
-class RegisterJobResponse;
-class ReplanJobRequest;
-class ReportStepsRequest;
-class ReportStepsResponse;
-class StatusResponse;
-}  // namespace v1
 
 class Connection {
  public:

@@ -24,7 +24,7 @@
 
 #include "base/profile.h"
 #include "base/result.h"
-#include "coordinator/store/records.h"
+#include "coordinator/store/measurements.h"
 
 namespace ucudnn {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/median.h"
-#include "coordinator/store/records.h"
+#include "coordinator/store/jobs.h"
 
 namespace ucudnn {
 

@@ -30,7 +30,7 @@ StepSummary Summarize(std::span<const Nanoseconds> steps);
 
 // A rank's steps under one revision.
 struct StepHistory {
-  // Absent until kFirstSteps (store/records.h) and kMinDriftSamples more are
+  // Absent until kFirstSteps (store/jobs.h) and kMinDriftSamples more are
   // known.
   std::optional<Nanoseconds> first_median;
   StepSummary last;  // of the steps after the first ones; until then, of all

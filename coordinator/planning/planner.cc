@@ -22,7 +22,7 @@ void AddSizes(BatchSize batch, BatchPolicy policy, std::set<BatchSize>* sizes) {
   }
 }
 
-// The points of one problem; none where nothing was measured.
+// Empty if the problem was not measured.
 const std::vector<MeasuredPoint>& PointsOf(const ProblemProfiles& profiles,
                                            const std::string& problem) {
   static const std::vector<MeasuredPoint> kNone;
@@ -37,7 +37,7 @@ const ProblemProfiles& ProfilesOf(const KindProfiles& profiles,
   return found == profiles.end() ? kNone : found->second;
 }
 
-// What is known of a kind: what was measured of an iteration's kernels.
+// The kind's points of an iteration's kernels.
 JointKind KindOf(const std::vector<Kernel>& kernels, const JobRequest& request,
                  const ProblemProfiles& profiles) {
   JointKind kind;
@@ -55,8 +55,8 @@ JointKind KindOf(const std::vector<Kernel>& kernels, const JobRequest& request,
   return kind;
 }
 
-// How long the host takes to enqueue all micro-batches, as far as that was
-// noted.
+// The host's time to enqueue all micro-batches; those without a measured time
+// count as 0.
 Nanoseconds HostTime(const WorkspacePlan& plan,
                      const ProblemProfiles& profiles) {
   Nanoseconds time{0};
@@ -74,7 +74,7 @@ Nanoseconds HostTime(const WorkspacePlan& plan,
   return time;
 }
 
-// What a rank does with its share, without the reason.
+// A rank's plan, without the reason.
 RankPlan RankOf(const std::string& kind, BatchSize batch,
                 std::optional<WorkspacePlan> workspace,
                 const std::vector<Kernel>& kernels, const JobRequest& request) {
@@ -92,7 +92,8 @@ RankPlan RankOf(const std::string& kind, BatchSize batch,
   return rank;
 }
 
-// Predicted time, bound and undivided time of the slowest rank.
+// Sets the predicted time, the bound and the undivided time of the slowest
+// rank.
 void AddTimes(JobPlan* plan) {
   plan->undivided = Nanoseconds(0);
   plan->optimal = true;
@@ -110,11 +111,11 @@ void AddTimes(JobPlan* plan) {
 
 std::string ReasonOf(const RankPlan& rank, Nanoseconds predicted) {
   if (rank.batch == BatchSize(0)) {
-    return "left out: with it the slowest rank is no faster";
+    return "left out: a share for it would not make the slowest rank faster";
   }
   const Nanoseconds slack = predicted - rank.workspace.total_time;
   return slack.count() == 0
-             ? "no assignment lets the slowest rank end earlier"
+             ? "no assignment makes the slowest rank faster"
              : fmt::format("ends {} before the slowest rank", HumanTime(slack));
 }
 
@@ -127,7 +128,7 @@ Result<JobRequest> ParsePlanRequest(const v1::PlanRequest& message) {
                 "network is empty; the name of a registered network is "
                 "accepted");
   }
-  // Beside a total the limit of each kernel means nothing.
+  // A total limit replaces the limit of each kernel.
   if (request.total_workspace > Bytes(0)) request.workspace_limit = Bytes(0);
   return request;
 }
@@ -137,13 +138,13 @@ std::vector<Need> NeedsOf(const Network& network, const JobRequest& request,
   std::map<std::string, std::set<BatchSize>> sizes_of_kind;
   const std::set<std::string> kinds(request.device_kinds.begin(),
                                     request.device_kinds.end());
-  // Ranks of one kind will share about evenly; of unlike ones, any may get
-  // any part of the batch.
+  // Ranks of one kind share about evenly; among unlike ranks, any may get any
+  // part of the batch.
   const std::vector<BatchSize> even =
       EvenShares(request.batch, kinds.size() == 1 ? request.device_kinds.size()
                                                   : std::size_t{1});
-  // Adaptive measuring finds what divides a batch; the parts that unlike ranks
-  // may get are batches of their own.
+  // An adaptive measurement covers the divisions of its batch, but not the
+  // shares that unlike ranks may get.
   const BatchPolicy policy = request.policy != BatchPolicy::kAdaptive
                                  ? request.policy
                              : kinds.size() == 1 ? BatchPolicy::kUndivided
@@ -185,7 +186,7 @@ Result<JobPlan> MakePlan(const Network& network, const JobRequest& request,
       KernelsOf(network, request.precision, request.layout);
   JointProblem problem;
   problem.batch = request.batch;
-  // A rank that is alone has all of it.
+  // The only rank gets the whole batch.
   if (request.device_kinds.size() == 1) problem.shares = {request.batch};
   std::map<std::string, std::size_t> kinds;
   for (const std::string& kind : request.device_kinds) {
@@ -208,16 +209,15 @@ Result<JobPlan> MakePlan(const Network& network, const JobRequest& request,
   std::set<KindBatch> seen;
   for (RankPlan& rank : plan.ranks) {
     rank.reason = ReasonOf(rank, plan.predicted);
-    // Ranks of one kind and batch do the same.
+    // One reason is enough for ranks of the same kind and batch.
     if (!seen.emplace(rank.device_kind, rank.batch).second) continue;
     const Nanoseconds device = rank.workspace.total_time;
     const Nanoseconds host =
         HostTime(rank.workspace, ProfilesOf(profiles, rank.device_kind));
     if (host <= device) continue;
     plan.reasons.push_back(fmt::format(
-        "{} images on {}: the host takes {} to enqueue what takes the device "
-        "{}, so that a rank may wait for its host and take longer than "
-        "predicted",
+        "{} images on {}: the host takes {} to enqueue what the device runs in "
+        "{}, so a rank may wait for its host and take longer than predicted",
         rank.batch.count(), rank.device_kind, HumanTime(host),
         HumanTime(device)));
   }

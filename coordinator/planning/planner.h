@@ -1,8 +1,8 @@
 #ifndef UCUDNN_COORDINATOR_PLANNING_PLANNER_H_
 #define UCUDNN_COORDINATOR_PLANNING_PLANNER_H_
 
-// From a request for a plan to the measurements it needs, and from those to
-// the plan. Pure functions.
+// Turns a request for a plan into the measurements it needs, and those into the
+// plan. Pure functions.
 
 #include <map>
 #include <set>
@@ -16,17 +16,18 @@
 #include "base/profile.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "proto/messages_fwd.h"
 #include "solver/joint.h"
-#include "ucudnn/v1/types.pb.h"
 
 namespace ucudnn {
 
-// The request with its defaults filled in; of equal ones, equal ones come back.
-// Errors as FromProto (proto/convert.h), and kInvalidArgument if no network is
-// named. `device_kinds` may be empty: the caller then knows which one is meant.
+// The request in canonical form: defaults are filled in, and requests that mean
+// the same are equal. An empty list of device kinds stays empty for the caller
+// to fill. Errors of FromProto (proto/convert.h); kInvalidArgument if no
+// network is named.
 Result<JobRequest> ParsePlanRequest(const v1::PlanRequest& request);
 
-// One problem on one batch, to be measured on one kind of device.
+// A measurement to make: one problem at one batch on one kind of device.
 struct Need {
   std::string kind;
   std::string problem;
@@ -36,27 +37,27 @@ struct Need {
   friend auto operator<=>(const Need&, const Need&) = default;
 };
 
-// All that a plan for `request` is made from, without repetitions, in the order
-// in which it is best measured: what takes long first. `chosen` are batches
-// that an assignment has chosen: those are to be measured undivided too, so
-// that the plan is never slower than that.
+// All measurements that a plan for `request` is made from, each once, the
+// largest batches first because they take longest. `chosen` are the batches
+// that an assignment gave to ranks: they are measured undivided too, so that
+// the plan is never slower than the undivided batch.
 using KindBatch = std::pair<std::string, BatchSize>;
 std::vector<Need> NeedsOf(const Network& network, const JobRequest& request,
                           const std::set<KindBatch>& chosen = {});
 
-// Measured points by problem.
+// Points by problem.
 using ProblemProfiles = std::map<std::string, std::vector<MeasuredPoint>>;
-// Those by kind of device.
+// Points by kind and problem.
 using KindProfiles = std::map<std::string, ProblemProfiles>;
 
-// The plan: each rank's batch, so that the slowest rank ends as early as
-// possible, and a division for every kernel (solver/joint.h). `request` names a
-// kind for each rank. Id, revision and creation time are the caller's to fill
-// in. Errors of SolveJoint.
+// Shares the batch among the ranks so that the slowest ends as early as
+// possible, and divides every kernel's share (solver/joint.h). `request` names
+// a kind for each rank. The caller fills in id, revision and creation time.
+// Errors of SolveJoint.
 Result<JobPlan> MakePlan(const Network& network, const JobRequest& request,
                          const KindProfiles& profiles);
 
-// Text that differs whenever anything that MakePlan depends on does.
+// A text of all that MakePlan depends on: it differs whenever any of it does.
 std::string InputsText(const Network& network, const JobRequest& request,
                        const KindProfiles& profiles,
                        int solver_version = kSolverVersion);

@@ -14,7 +14,10 @@
 
 #include "base/text.h"
 #include "base/units.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/metrics.h"
 #include "proto/json.h"
+#include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
 namespace {
@@ -91,9 +94,10 @@ Result<v1::ListRequest> ParseList(const httplib::Request& http) {
     } else if (key == "kind") {
       request.set_kind(value);
     } else {
-      return Fail(Code::kInvalidArgument,
-                  "{}: no such parameter; accepted are limit, after, kind",
-                  Excerpt(key));
+      return Fail(
+          Code::kInvalidArgument,
+          "there is no parameter {}; limit, after and kind are accepted",
+          Excerpt(key));
     }
   }
   return request;
@@ -106,7 +110,7 @@ class HttpServer final : public RestServer {
     http_.set_payload_max_length(kMaxBodyBytes);
     http_.set_read_timeout(std::chrono::seconds(10));
     http_.set_keep_alive_timeout(5);
-    // As gRPC: two processes must not share a port by accident.
+    // Without SO_REUSEPORT, which would let two processes share the port.
     http_.set_socket_options([](int socket) {
       const int yes = 1;
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
@@ -117,7 +121,7 @@ class HttpServer final : public RestServer {
           const Code code =
               response.status == 404 ? Code::kNotFound : Code::kInvalidArgument;
           const int status = response.status;
-          ReplyError({code, fmt::format("{} {} is not served", request.method,
+          ReplyError({code, fmt::format("there is no {} {}", request.method,
                                         Excerpt(request.path, 200))},
                      &response);
           response.status = status;
@@ -158,15 +162,15 @@ class HttpServer final : public RestServer {
       stopping_ = true;
     }
     changed_.notify_all();
-    // stop() is lost if it comes before the listener runs.
+    // stop() has no effect before the listener runs.
     while (!http_.is_running() && !ended_) std::this_thread::yield();
     if (!ended_) http_.stop();
     thread_.join();
   }
 
  private:
-  // The listener ends by itself where no connection can be accepted, as without
-  // memory; it is set up again then.
+  // The listener ends if it cannot accept connections, as when memory runs out;
+  // it is then set up again.
   void Serve() {
     constexpr std::chrono::milliseconds kPause{200};
     for (bool bound = true;; bound = http_.bind_to_port(host_, port_)) {
@@ -181,7 +185,7 @@ class HttpServer final : public RestServer {
     }
   }
 
-  // Answers with what `call` returns: a message, or an error.
+  // Answers with the message or the error that `call` returns.
   template <class Call>
   void Answer(const char* method, const Call& call,
               httplib::Response* response) {

@@ -13,16 +13,17 @@
 //   GET  /livez /readyz /metrics
 //
 // Errors are {"error":{"code":"NOT_FOUND","message":"..."}} with the HTTP
-// status that fits; 422 where no plan satisfies the constraints.
+// status that fits; 422 if no plan satisfies the constraints.
 
 #include <memory>
 #include <string>
 
 #include "base/result.h"
-#include "coordinator/coordinator.h"
-#include "coordinator/metrics.h"
 
 namespace ucudnn {
+
+class Coordinator;
+class Metrics;
 
 class RestServer {
  public:

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <utility>
 
+#include "coordinator/coordinator.h"
+#include "coordinator/metrics.h"
 #include "proto/status.h"
 #include "ucudnn/v1/agent.grpc.pb.h"
 #include "ucudnn/v1/coordinator.grpc.pb.h"
@@ -14,10 +16,10 @@
 namespace ucudnn {
 namespace {
 
-// Networks are the largest messages that come in.
+// Networks are the largest requests.
 constexpr int kMaxMessageBytes = 64 << 20;
 
-// Runs one call of the coordinator and accounts for it.
+// Runs a call of the coordinator and counts it.
 template <class Call, class Response>
 grpc::Status Answer(Metrics& metrics, const char* method, const Call& call,
                     Response* response) {
@@ -103,10 +105,11 @@ class GrpcServer final : public RpcServer {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
-    // Two processes must not share a port by accident.
+    // Keeps two processes from sharing the port.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-    // Clients look every 10 s whether a coordinator at long work still lives.
+    // Clients ping every 10 s during long calls; the default minimum of 5 min
+    // would disconnect them.
     builder.AddChannelArgument(
         GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
     builder.AddListeningPort(address, grpc::InsecureServerCredentials(),
@@ -124,7 +127,7 @@ class GrpcServer final : public RpcServer {
 
   void Stop() override {
     if (server_ == nullptr) return;
-    // Without a deadline it would wait for every open channel.
+    // Without a deadline, Shutdown waits for every open channel.
     server_->Shutdown(std::chrono::system_clock::now() +
                       std::chrono::seconds(1));
     server_->Wait();

@@ -1,28 +1,28 @@
 #ifndef UCUDNN_COORDINATOR_RPC_SERVER_H_
 #define UCUDNN_COORDINATOR_RPC_SERVER_H_
 
-// The coordinator over gRPC: decode, call, encode. With health checking and
-// reflection.
+// The coordinator over gRPC, with health checking and reflection.
 
 #include <memory>
 #include <string>
 
 #include "base/result.h"
-#include "coordinator/coordinator.h"
-#include "coordinator/metrics.h"
 
 namespace ucudnn {
+
+class Coordinator;
+class Metrics;
 
 class RpcServer {
  public:
   // Listens on `address` ("host:port", port 0 for any free one).
-  // kUnavailable if the address cannot be had.
+  // kUnavailable if it cannot.
   static Result<std::unique_ptr<RpcServer>> Start(const std::string& address,
                                                   Coordinator& coordinator,
                                                   Metrics& metrics);
   virtual ~RpcServer() = default;
   virtual int port() const = 0;
-  // Answers what is under way for at most a second, then ends.
+  // Gives running calls a second to finish.
   virtual void Stop() = 0;
 };
 

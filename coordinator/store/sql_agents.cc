@@ -49,7 +49,7 @@ Status PutDevice(SqlTransaction& sql, const DeviceRecord& device,
                  const std::string& agent, UnixMillis now_ms) {
   const DeviceKind& kind = device.kind;
   const std::string key = ToString(kind);
-  // The key is made of the other fields: a known kind is the same one.
+  // The key is made of the other columns, so a known kind needs no update.
   UCUDNN_RETURN_IF_ERROR(sql.Execute(
       "INSERT INTO kinds (key, model, units, memory_bytes, library) "
       "VALUES ($1, $2, $3, $4, $5) ON CONFLICT (key) DO NOTHING",
@@ -85,7 +85,7 @@ Status SqlStore::RegisterAgent(const AgentRecord& agent,
         {agent.id, agent.host, agent.version, now_ms}));
     UCUDNN_RETURN_IF_ERROR(
         sql.Execute("UPDATE devices SET state = 'lost', "
-                    "reason = 'its agent does not report it any more' "
+                    "reason = 'its agent no longer reports it' "
                     "WHERE agent = $1",
                     {agent.id}));
     for (const DeviceRecord& device : devices) {
@@ -101,7 +101,7 @@ Result<std::vector<std::string>> SqlStore::Heartbeat(
     const AgentBeat* beat;
     const DeviceStatus* device;
   };
-  // Writers that lock rows in one order do not deadlock.
+  // Writers that lock rows in the same order do not deadlock.
   std::vector<const AgentBeat*> agents;
   for (const AgentBeat& beat : beats) agents.push_back(&beat);
   std::ranges::sort(agents, {}, [](auto* beat) { return beat->agent; });

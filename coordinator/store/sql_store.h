@@ -1,10 +1,8 @@
 #ifndef UCUDNN_COORDINATOR_STORE_SQL_STORE_H_
 #define UCUDNN_COORDINATOR_STORE_SQL_STORE_H_
 
-// The store in SQL, whichever database it is. Its methods are defined by
-// subject: sql_agents.cc, sql_networks.cc, sql_tasks.cc (what is in the queue),
-// sql_task_queue.cc (its leases), sql_measurements.cc,
-// sql_cross_checks.cc, sql_plans.cc, sql_jobs.cc.
+// The store in SQL, on any database. Each sql_*.cc defines the methods of one
+// subject.
 
 #include <map>
 #include <memory>
@@ -29,6 +27,8 @@ class SqlStore final : public Store {
 
   Status Ping() override;
   Result<std::int64_t> SchemaVersion() override;
+
+  // Agents
   Status RegisterAgent(const AgentRecord& agent,
                        std::span<const DeviceRecord> devices,
                        UnixMillis now_ms) override;
@@ -44,10 +44,8 @@ class SqlStore final : public Store {
       const std::string& kind) override;
   Result<DeviceRecord> GetDevice(const std::string& id) override;
   Result<std::vector<KindSummary>> ListKinds() override;
-  Result<std::int64_t> PutNetwork(const NetworkRecord& network) override;
-  Result<std::vector<NetworkRecord>> ListNetworks() override;
-  Result<NetworkRecord> GetNetwork(
-      const std::string& name, std::optional<std::int64_t> revision) override;
+
+  // Tasks
   Result<EnqueueResult> EnqueueTasks(std::span<const NewTask> tasks,
                                      UnixMillis now_ms) override;
   Result<std::vector<TaskRecord>> LeaseTasks(
@@ -68,6 +66,8 @@ class SqlStore final : public Store {
   Result<std::map<std::string, TaskCounts>> Progress(
       std::span<const TaskKey> keys) override;
   Result<std::map<std::string, TaskCounts>> CountTasks() override;
+
+  // Measurements
   Status PutMeasurements(std::span<const Measurement> measurements) override;
   Status ImportProfile(std::span<const Measurement> measurements,
                        std::span<const CompleteBatch> batches,
@@ -83,11 +83,19 @@ class SqlStore final : public Store {
   Result<std::vector<ProfileSummary>> ListProfiles() override;
   Status PutCrossCheckMeasurement(const CrossCheckMeasurement& m) override;
   Result<KindCrossChecks> LoadCrossChecks(const std::string& kind) override;
+
+  // Plans
+  Result<std::int64_t> PutNetwork(const NetworkRecord& network) override;
+  Result<std::vector<NetworkRecord>> ListNetworks() override;
+  Result<NetworkRecord> GetNetwork(
+      const std::string& name, std::optional<std::int64_t> revision) override;
   Result<CreatedPlan> CreatePlan(const PlanRecord& plan) override;
   Result<std::vector<PlanRecord>> ListPlans(std::int64_t limit,
                                             std::int64_t before_id) override;
   Result<PlanRecord> GetPlan(std::int64_t id) override;
   Result<std::optional<PlanRecord>> FindPlan(const std::string& key) override;
+
+  // Jobs
   Status RegisterJob(const JobRecord& job, std::span<const JobRankRecord> ranks,
                      std::optional<std::int64_t> plan,
                      UnixMillis now_ms) override;
@@ -115,31 +123,32 @@ class SqlStore final : public Store {
 // Keys are indexed, and PostgreSQL indexes at most a third of a page.
 inline constexpr std::size_t kMaxKeyBytes = 512;
 
-// kInvalidArgument, naming `what`, if the key is empty or longer than that.
+// kInvalidArgument, naming `what`, if the key is empty or too long.
 Status CheckKey(std::string_view what, std::string_view key);
+// kInvalidArgument if the limit is negative.
 Status CheckLimit(std::int64_t limit);
 
-// Adds completion.cross_check with the device's measurement of it; see
-// Store::CompleteTask.
+// Adds completion.cross_check and the device's measurement of it; see
+// Tasks::CompleteTask.
 Status AddCrossCheck(SqlTransaction& sql, const TaskCompletion& completion);
 
-// Stores measurements within a transaction, as Store::PutMeasurements.
+// Measurements::PutMeasurements within a transaction.
 Status UpsertMeasurements(SqlTransaction& sql,
                           std::span<const Measurement> measurements);
 
-// The columns of a task, in the order in which TaskOf reads them.
+// The columns that TaskOf reads, in its order.
 inline constexpr std::string_view kTaskColumns =
     "id, kind, problem, batch, max_workspace_bytes, priority, state, attempts, "
     "failures, lease_token, agent, device, lease_until_ms, error, created_ms, "
     "finished_ms, goal";
 Result<TaskRecord> TaskOf(const SqlRow& row);
 
-// What a row's reader says of a value that no version so far has written.
+// The error for a stored value that no version has written.
 inline Error Unreadable(const Error& error) {
   return {Code::kDataLoss, "the database is not readable: " + error.message};
 }
 
-// Each row as the record that `read` makes of it.
+// The record that `read` makes of each row.
 template <class Read>
 auto Records(const Result<std::vector<SqlRow>>& rows, const Read& read) {
   using Record =
@@ -158,7 +167,7 @@ auto Records(const Result<std::vector<SqlRow>>& rows, const Read& read) {
   return Records(std::move(records));
 }
 
-// The one row; kNotFound, saying that there is no `what`, if there is none.
+// The record of the only row; kNotFound, naming `what`, if there is no row.
 template <class Read>
 auto OneRecord(const Result<std::vector<SqlRow>>& rows, const Read& read,
                const std::string& what)

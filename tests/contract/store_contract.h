@@ -35,7 +35,7 @@ class TestDatabase {
 struct TestDatabaseFactory {
   std::string name;
   std::function<std::unique_ptr<TestDatabase>()> make;
-  // The same, but writes are really flushed to the disk.
+  // The same, with writes flushed to the disk.
   std::function<std::unique_ptr<TestDatabase>()> make_durable;
 
   friend void PrintTo(const TestDatabaseFactory& factory, std::ostream* out) {
@@ -93,8 +93,11 @@ MeasuredPoint TestPoint(std::int64_t batch, const std::string& algorithm,
                         std::int64_t time_ns);
 Measurement TestMeasurement(int problem, const MeasuredPoint& point,
                             UnixMillis measured_ms = 1000);
+// Enqueues `tasks` at time 1.
+EnqueueResult Enqueue(Tasks& store, const std::vector<NewTask>& tasks);
+std::vector<std::string> Problems(const std::vector<TaskRecord>& tasks);
 // Leases up to `count` tasks of kind 0 at `now_ms`, for 100 ms.
-std::vector<TaskRecord> Lease(Store& store, std::int64_t count,
+std::vector<TaskRecord> Lease(Tasks& store, std::int64_t count,
                               UnixMillis now_ms,
                               const std::string& agent = "a");
 TaskCompletion Completion(const TaskRecord& task,

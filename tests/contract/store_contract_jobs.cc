@@ -1,4 +1,4 @@
-// Jobs.
+// Training jobs.
 
 #include <algorithm>
 #include <limits>
@@ -126,7 +126,7 @@ TEST_P(StoreContract, KeepsTheFirstAndTheLastSteps) {
   EXPECT_EQ(Counts(steps.kept), times);
 }
 
-TEST_P(StoreContract, RefusesReportsOfWhatAJobDoesNotHave) {
+TEST_P(StoreContract, RefusesReportsOfUnknownRanksAndRevisions) {
   const auto code = [&](StepReport report) {
     const std::vector<StepReport> one = {std::move(report)};
     const auto heard = store().ReportSteps("j", one, 200);
@@ -178,7 +178,7 @@ TEST_P(StoreContract, GivesAJobPlansToAdopt) {
             Code::kNotFound);
 }
 
-TEST_P(StoreContract, LosesSilentJobsUntilTheyAreHeardAgain) {
+TEST_P(StoreContract, LosesSilentJobsUntilTheyReportAgain) {
   for (const char* id : {"b", "a", "c"}) {
     ASSERT_TRUE(
         store().RegisterJob(TestJob(id), TestRanks(1), std::nullopt, 100));

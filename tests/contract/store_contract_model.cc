@@ -1,5 +1,4 @@
-// Random sequences of operations, compared with a queue written the obvious
-// way.
+// Random sequences of operations, compared with a simple model of the queue.
 
 #include <algorithm>
 #include <map>
@@ -43,7 +42,7 @@ class ModelQueue {
       const bool expired = task.state == TaskState::kLeased &&
                            task.lease_until_ms <= request.now_ms;
       if (expired && task.attempts >= kMaxTaskAttempts) {
-        task.error = "given up: its leases ended without a report";
+        task.error = "given up: its leases expired without a report";
         End(task, TaskState::kFailed, request.now_ms);
       } else if (expired || task.state == TaskState::kPending) {
         free.push_back(&task);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "coordinator/store/store.h"
+
 namespace ucudnn {
 namespace {
 
@@ -12,7 +14,7 @@ class HeartbeatsTest : public ::testing::Test {
  protected:
   HeartbeatsTest()
       : store_(OpenStore("sqlite::memory:").value()),
-        heartbeats_(*store_, kLeaseMs) {
+        heartbeats_(*store_, *store_, kLeaseMs) {
     Register(100);
   }
 
@@ -36,7 +38,7 @@ class HeartbeatsTest : public ::testing::Test {
   Heartbeats heartbeats_;
 };
 
-TEST_F(HeartbeatsTest, WritesTogetherWhatSaysNothingNew) {
+TEST_F(HeartbeatsTest, GathersHeartbeatsThatSayNothingNew) {
   ASSERT_TRUE(Take(200));
   EXPECT_EQ(Seen(), 200);  // the first
   ASSERT_TRUE(Take(300));
@@ -54,7 +56,7 @@ TEST_F(HeartbeatsTest, WritesANewStateAtOnce) {
   ASSERT_TRUE(Take(400, DeviceState::kBusy));
   EXPECT_EQ(Seen(), 400);
   EXPECT_EQ(store_->GetDevice("d")->state, DeviceState::kBusy);
-  // What was gathered before is not written over it.
+  // Older gathered heartbeats do not overwrite it.
   ASSERT_TRUE(heartbeats_.Flush());
   EXPECT_EQ(store_->GetDevice("d")->state, DeviceState::kBusy);
 }
@@ -82,7 +84,7 @@ TEST_F(HeartbeatsTest, RenewsLeases) {
   EXPECT_EQ(until(), 500 + kLeaseMs);
 }
 
-TEST_F(HeartbeatsTest, TellsAnAgentThatItIsNotRegistered) {
+TEST_F(HeartbeatsTest, RefusesAgentsThatAreNotRegistered) {
   for (int i = 0; i < 2; ++i) {
     const Status status = Take(200, DeviceState::kIdle, {}, "b");
     ASSERT_FALSE(status);
@@ -90,7 +92,7 @@ TEST_F(HeartbeatsTest, TellsAnAgentThatItIsNotRegistered) {
   }
 }
 
-TEST_F(HeartbeatsTest, ForgetsWhatWasGatheredBeforeAnAgentLeft) {
+TEST_F(HeartbeatsTest, ForgetsTheGatheredHeartbeatsOfAnAgentThatLeft) {
   ASSERT_TRUE(Take(200));
   ASSERT_TRUE(Take(300));
   {
@@ -99,7 +101,7 @@ TEST_F(HeartbeatsTest, ForgetsWhatWasGatheredBeforeAnAgentLeft) {
   }
   ASSERT_TRUE(heartbeats_.Flush());
   EXPECT_EQ(store_->GetAgent("a")->state, AgentState::kGone);
-  // The next one is the first again.
+  // Its next heartbeat is written at once.
   ASSERT_TRUE(Take(400));
   EXPECT_EQ(store_->GetAgent("a")->state, AgentState::kOnline);
 }

@@ -1,4 +1,4 @@
-// What is left of an agent's report that failed on its way to the disk.
+// What a report of measurements leaves behind when storing it fails.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,13 +10,14 @@
 #include "coordinator/coordinator.h"
 #include "coordinator/store/migrations.h"
 #include "coordinator/store/sql_store.h"
+#include "ucudnn/v1/agent.pb.h"
 
 namespace ucudnn {
 namespace {
 
 constexpr char kKind[] = "TEST/1u/1GiB/test-1.0";
 
-// A database whose `fail_at`-th transaction that writes fails.
+// A database whose n-th write transaction after FailAt(n) fails.
 class FailingDatabase final : public SqlDatabase {
  public:
   explicit FailingDatabase(std::unique_ptr<SqlDatabase> database)
@@ -50,7 +51,7 @@ class ReportTest : public ::testing::TestWithParam<int> {
   std::unique_ptr<Store> store_;
 };
 
-TEST_P(ReportTest, IsAsIfItHadNeverFailedOnceRepeated) {
+TEST_P(ReportTest, LeavesTheSameStateWhenRepeatedAfterAFailure) {
   Coordinator coordinator(CoordinatorOptions(), *store_, clock_);
   const std::string problem = ToString(ConvProblem());
   const NewTask task{

@@ -8,6 +8,8 @@
 #include <string>
 
 #include "base/service/clock.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/metrics.h"
 #include "coordinator/rest/server.h"
 #include "tests/support/process.h"
 
@@ -72,7 +74,7 @@ TEST_F(RestServerTest, ListensAgainAfterItsListenerBroke) {
   EXPECT_EQ(server_->port(), port);
 }
 
-TEST_F(RestServerTest, StopsWhereItsListenerBroke) {
+TEST_F(RestServerTest, StopsAfterItsListenerBroke) {
   ASSERT_TRUE(test::WaitUntil([this] { return Answers(); }));
   ASSERT_TRUE(BreakListener(server_->port()));
   server_->Stop();  // within the test's time

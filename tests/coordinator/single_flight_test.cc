@@ -31,7 +31,7 @@ TEST(SingleFlightTest, RunsEqualCallsOneAfterTheOther) {
   EXPECT_EQ(most, 1);
 }
 
-TEST(SingleFlightTest, RunsUnlikeCallsAtOnce) {
+TEST(SingleFlightTest, RunsDifferentCallsConcurrently) {
   SingleFlight flights;
   const SingleFlight::Turn first(flights, "plan of vgg");
   const SingleFlight::Turn second(flights, "plan of resnet");

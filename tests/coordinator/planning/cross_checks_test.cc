@@ -49,7 +49,7 @@ KindCrossChecks WithPoints(int count) {
 using Measure = std::function<Nanoseconds(
     const std::string& device, std::int64_t check, std::int64_t round)>;
 
-// Has the devices measure what is due until nothing is.
+// Has the devices measure all cross-checks that are due.
 void MeasureDue(const std::vector<std::string>& devices, const Measure& measure,
                 KindCrossChecks* checks) {
   for (bool any = true; any;) {
@@ -80,7 +80,7 @@ std::vector<std::string> Deviating(const KindCrossChecks& checks) {
   return ids;
 }
 
-TEST(CrossChecksTest, ChoosesWhatIsSettledAndCheap) {
+TEST(CrossChecksTest, ChoosesACheapPointWithEnoughRepeats) {
   const std::vector<MeasuredPoint> points = {
       Point(8, 80, 5, "SLOW"), Point(8, 40, 5, "FAST"),
       Point(8, 30, 1, "LOOKED_AT_ONCE"), Point(8, 25'000, 5, "LONG")};
@@ -106,7 +106,7 @@ TEST(CrossChecksTest, ChoosesAFewOfEachPrecisionAndOperation) {
         if (!check) continue;
         ++chosen;
         known.push_back(*check);
-        // Not twice.
+        // No point twice.
         EXPECT_FALSE(ChooseCrossCheck("k", problem, points, known));
       }
       EXPECT_EQ(chosen, 3) << op << " " << precision;
@@ -114,7 +114,7 @@ TEST(CrossChecksTest, ChoosesAFewOfEachPrecisionAndOperation) {
   }
 }
 
-TEST(CrossChecksTest, FindsTheOneThatTakesLonger) {
+TEST(CrossChecksTest, FindsTheSlowerOfTwoDevices) {
   KindCrossChecks checks = WithPoints(3);
   MeasureDue(
       {"a", "b"},
@@ -138,7 +138,7 @@ TEST(CrossChecksTest, FindsTheOneThatTakesLonger) {
   EXPECT_THAT(checks.measurements, SizeIs(2 * 3 * 3));
 }
 
-TEST(CrossChecksTest, MeasuresOnceWhereNothingIsSuspected) {
+TEST(CrossChecksTest, MeasuresOnceWithoutSuspicion) {
   KindCrossChecks checks = WithPoints(5);
   MeasureDue(
       {"a", "b"},
@@ -171,7 +171,7 @@ TEST(CrossChecksTest, DoesNotJudgeBeforeAllRounds) {
   EXPECT_THAT(DueCrossChecks(checks, "b", kDriver, kNow), SizeIs(6));
 }
 
-TEST(CrossChecksTest, FindsTheOneAmongManyThatTakesShorter) {
+TEST(CrossChecksTest, FindsTheOneFastDeviceAmongMany) {
   KindCrossChecks checks = WithPoints(4);
   MeasureDue(
       {"a", "b", "c"},
@@ -198,7 +198,7 @@ TEST(CrossChecksTest, ComparesEachPrecisionByItself) {
   EXPECT_EQ(CompareDevices(checks)[1].precision, Precision::kPseudoHalf);
 }
 
-TEST(CrossChecksTest, ComparesOnlyWhatWasMeasuredUnderOneDriver) {
+TEST(CrossChecksTest, ComparesOnlyMeasurementsUnderOneDriver) {
   KindCrossChecks checks = WithPoints(3);
   MeasureDue(
       {"a", "b"},
@@ -211,11 +211,11 @@ TEST(CrossChecksTest, ComparesOnlyWhatWasMeasuredUnderOneDriver) {
     if (m.device == "b") m.driver = "driver 2";
   }
   EXPECT_THAT(CompareDevices(checks), IsEmpty());
-  // Under the driver that it has now, it measures anew.
+  // Under its new driver it measures all of them again.
   EXPECT_THAT(DueCrossChecks(checks, "b", kDriver, kNow), SizeIs(3));
 }
 
-TEST(CrossChecksTest, LeavesOutWhatADeviceCouldNotMeasure) {
+TEST(CrossChecksTest, IgnoresPointsThatADeviceCouldNotMeasure) {
   KindCrossChecks checks = WithPoints(4);
   MeasureDue(
       {"a", "b"},
@@ -229,7 +229,7 @@ TEST(CrossChecksTest, LeavesOutWhatADeviceCouldNotMeasure) {
   EXPECT_FALSE(compared[1].suspected);
 }
 
-TEST(CrossChecksTest, LooksAgainAtADeviceThatDeviatedADayAgo) {
+TEST(CrossChecksTest, ChecksADeviatingDeviceAgainAfterADay) {
   KindCrossChecks checks = WithPoints(3);
   MeasureDue(
       {"a", "b"},
@@ -243,8 +243,8 @@ TEST(CrossChecksTest, LooksAgainAtADeviceThatDeviatedADayAgo) {
   EXPECT_THAT(DueCrossChecks(checks, "a", kDriver, later), SizeIs(9));
 }
 
-// Four devices that are alike within 2 %, each measurement with 2 % of noise,
-// and something else running on one of them for a whole round.
+// Four devices that are alike within 2 %. Measurements have 2 % of noise, and
+// another program runs on one of the devices for a whole round.
 class NoisyDevices {
  public:
   explicit NoisyDevices(unsigned seed) : random_(seed) {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "coordinator/store/records.h"
+#include "coordinator/store/jobs.h"
 
 namespace ucudnn {
 namespace {
@@ -26,7 +26,7 @@ TEST(DriftTest, SummarizesStepsInAnyOrder) {
   EXPECT_EQ(Summarize({}).samples, 0);
 }
 
-// Steps of so many milliseconds: the first ones, then others.
+// The first steps take `first` ms, then `others` more take `then` ms.
 std::vector<Nanoseconds> Steps(std::int64_t first, std::int64_t then,
                                std::size_t others) {
   std::vector<Nanoseconds> times(kFirstSteps, Nanoseconds(first * 1'000'000));
@@ -43,8 +43,8 @@ TEST(DriftTest, ComparesWithTheFirstSteps) {
             "its first ones 10.0 ms: 50 % shorter");
 }
 
-TEST(DriftTest, TakesConvolutionsForAPartOfAStep) {
-  // Most of a step may be something else.
+TEST(DriftTest, TreatsThePredictionAsALowerBound) {
+  // Most of a step may be other work than convolutions.
   const StepHistory steps = HistoryOf(Steps(10, 10, 8));
   EXPECT_FALSE(Drift(0, steps, Nanoseconds(1'000'000), 0.1));
   EXPECT_FALSE(Drift(0, steps, Nanoseconds(11'000'000), 0.1));
@@ -52,7 +52,7 @@ TEST(DriftTest, TakesConvolutionsForAPartOfAStep) {
             "rank 0: its last 8 steps took 10.0 ms (median; p90 10.0 ms), the "
             "convolutions in them were predicted to take 20.0 ms: 50 % "
             "shorter");
-  // Which needs no first steps to compare with.
+  // This needs no first steps.
   EXPECT_TRUE(
       Drift(0, HistoryOf(UpTo(8)), Nanoseconds(20'000'000), 0.1).has_value());
 }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ucudnn/v1/types.pb.h"
+
 namespace ucudnn {
 namespace {
 
@@ -33,8 +35,8 @@ JobRequest Request(std::int64_t batch, std::vector<std::string> kinds) {
   return request;
 }
 
-// Every needed point, each image taking `us` microseconds, with no workspace;
-// on top, one image at a time with workspace is a tenth faster.
+// All needed points: without workspace an image takes `us` microseconds; with
+// workspace, one image at a time, a tenth less.
 KindProfiles Measured(const Network& network, const JobRequest& request,
                       const std::map<std::string, std::int64_t>& us) {
   KindProfiles profiles;
@@ -56,7 +58,7 @@ KindProfiles Measured(const Network& network, const JobRequest& request,
   return profiles;
 }
 
-TEST(PlannerTest, FillsInDefaultsAndRefusesNonsense) {
+TEST(PlannerTest, FillsInDefaultsAndRefusesInvalidRequests) {
   v1::PlanRequest message;
   message.set_network("one");
   message.set_batch(8);
@@ -66,7 +68,7 @@ TEST(PlannerTest, FillsInDefaultsAndRefusesNonsense) {
   EXPECT_EQ(request.precision, Precision::kFp32);
   EXPECT_EQ(request.layout, Layout::kNchw);
   EXPECT_EQ(request.KernelLimit(), 5_B);
-  // Beside a total the limit of each kernel means nothing.
+  // A total limit replaces the limit of each kernel.
   message.set_total_workspace_bytes(7);
   const JobRequest total = ParsePlanRequest(message).value();
   EXPECT_EQ(total.KernelLimit(), 7_B);
@@ -124,7 +126,7 @@ TEST(PlannerTest, NeedsOneAdaptiveMeasurementOfEachProblemAndLimit) {
   // Each kernel may use all of a total.
   request.total_workspace = 4_MiB;
   EXPECT_EQ(ToString(NeedsOf(OneLayer(), request)[0].goal), "adaptive-4194304");
-  // Unlike ranks may get parts that are to be measured for themselves.
+  // The shares of unlike ranks need measurements of their own.
   request.device_kinds = {kFast, kSlow};
   EXPECT_EQ(NeedsOf(OneLayer(), request).size(), 2U * 2 * 5);
 }
@@ -177,7 +179,7 @@ TEST(PlannerTest, LeavesOutARankThatCannotHelp) {
 
 // Ten bytes are all that one of the two kernels needs. The executor runs them
 // one after another, so they are enough for both.
-TEST(PlannerTest, GivesEachKernelAllOfATotal) {
+TEST(PlannerTest, LetsEachKernelUseTheWholeTotal) {
   const Network network = OneLayer();
   for (const auto& kinds : {std::vector<std::string>{kFast},
                             std::vector<std::string>{kFast, kSlow, kFast}}) {
@@ -202,7 +204,7 @@ TEST(PlannerTest, GivesEachKernelAllOfATotal) {
   }
 }
 
-TEST(PlannerTest, NamesTheSmallestLimitThatWouldDo) {
+TEST(PlannerTest, NamesTheSmallestLimitThatSuffices) {
   const Network network = OneLayer();
   JobRequest request = Request(1, {kFast});
   KindProfiles profiles = Measured(network, request, {{kFast, 100}});
@@ -216,7 +218,7 @@ TEST(PlannerTest, NamesTheSmallestLimitThatWouldDo) {
   EXPECT_THAT(plan.error().message, HasSubstr("10"));
 }
 
-TEST(PlannerTest, TellsWhereARankWaitsForItsHost) {
+TEST(PlannerTest, WarnsIfARankWaitsForItsHost) {
   const Network network = OneLayer();
   JobRequest request = Request(9, {kFast, kSlow, kFast});
   KindProfiles profiles =
@@ -241,7 +243,7 @@ TEST(PlannerTest, TellsWhereARankWaitsForItsHost) {
               ElementsAre(AllOf(HasSubstr(kSlow), HasSubstr("the host"))));
 }
 
-TEST(PlannerTest, TellsInputsApart) {
+TEST(PlannerTest, DistinguishesInputs) {
   const Network network = OneLayer();
   const JobRequest request = Request(4, {kFast});
   KindProfiles profiles = Measured(network, request, {{kFast, 100}});

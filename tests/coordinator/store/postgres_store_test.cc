@@ -1,4 +1,4 @@
-// The store's contract on PostgreSQL, and what is PostgreSQL's own.
+// The store's contract on PostgreSQL, and tests of PostgreSQL alone.
 
 #include <atomic>
 #include <cstdio>
@@ -14,8 +14,8 @@ namespace {
 using ::testing::HasSubstr;
 using Disk = ThrowawayPostgres::Disk;
 
-// The program's one server of each sort, started when first asked for; null,
-// having said why, if there is none.
+// The server with this kind of disk, started on first use and shared by all
+// tests. Null if PostgreSQL is not installed; prints why.
 ThrowawayPostgres* Server(Disk disk) {
   static std::unique_ptr<ThrowawayPostgres> servers[2];
   static std::string why_not;
@@ -33,7 +33,7 @@ ThrowawayPostgres* Server(Disk disk) {
   return server.get();
 }
 
-// The server's database, emptied: the one made last is the one that counts.
+// The server's database, emptied. Only the one made last is valid.
 class ServerDatabase final : public TestDatabase {
  public:
   static std::unique_ptr<TestDatabase> Make(Disk disk) {
@@ -93,7 +93,7 @@ TEST_F(PostgresStoreTest, OpensADatabaseFromManyThreadsAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST_F(PostgresStoreTest, GoesOnWhenItsConnectionsAreEnded) {
+TEST_F(PostgresStoreTest, ContinuesWhenItsConnectionsAreClosed) {
   const auto store = OpenStore(url_).value();
   ASSERT_TRUE(store->CreatePlan(TestPlan("a")));
   ASSERT_TRUE(server_->EndConnections());
@@ -103,7 +103,7 @@ TEST_F(PostgresStoreTest, GoesOnWhenItsConnectionsAreEnded) {
   EXPECT_EQ(store->ListPlans(9)->size(), 2U);
 }
 
-TEST_F(PostgresStoreTest, RunsATransactionAgainWhoseConnectionBroke) {
+TEST_F(PostgresStoreTest, RetriesATransactionWhoseConnectionBroke) {
   const auto database = OpenPostgres(url_).value();
   int runs = 0;
   const Status status =
@@ -118,7 +118,7 @@ TEST_F(PostgresStoreTest, RunsATransactionAgainWhoseConnectionBroke) {
   EXPECT_EQ(runs, 2);
 }
 
-TEST_F(PostgresStoreTest, RunsTheLoserOfADeadlockAgain) {
+TEST_F(PostgresStoreTest, RetriesTheLoserOfADeadlock) {
   const auto database = OpenPostgres(url_).value();
   ASSERT_TRUE(database->Run(Access::kWrite, [](SqlTransaction& sql) {
     return sql.ExecuteScript(
@@ -142,7 +142,7 @@ TEST_F(PostgresStoreTest, RunsTheLoserOfADeadlockAgain) {
   std::thread other(update, 1, 2);
   update(2, 1);
   other.join();
-  // At least: the server may end both.
+  // At least 3: the server may abort both.
   EXPECT_GE(runs, 3);
   const auto sum = InTransaction(*database, Access::kRead, [](auto& sql) {
     return sql.Query("SELECT CAST(SUM(n) AS BIGINT) FROM t");

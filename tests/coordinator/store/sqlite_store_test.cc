@@ -1,4 +1,4 @@
-// The store's contract on SQLite, and what is SQLite's own.
+// The store's contract on SQLite, and tests of SQLite alone.
 
 #include <sqlite3.h>
 
@@ -41,7 +41,7 @@ const TestDatabaseFactory kMemory = {
 INSTANTIATE_TEST_SUITE_P(Sqlite, StoreContract,
                          ::testing::Values(kFile, kMemory), DatabaseName);
 
-TEST(SqliteStoreTest, RefusesUrlsThatNameNoDatabase) {
+TEST(SqliteStoreTest, RefusesMalformedUrls) {
   for (const char* url :
        {"", "x", "mysql://host/db", "sqlite:", "sqlite:///", "sqlite://a.db",
         "sqlite:relative.db", "postgresql:database", "sqlite:///folder/",
@@ -69,7 +69,7 @@ TEST(SqliteStoreTest, SaysWhichFileCannotBeOpened) {
   EXPECT_THAT(store.error().message, HasSubstr("/does/not/exist.db"));
 }
 
-TEST(SqliteStoreTest, RefusesAFileThatIsNoDatabase) {
+TEST(SqliteStoreTest, RefusesAFileThatIsNotADatabase) {
   const FileDatabase database;
   std::ofstream(database.file()) << std::string(4096, 'x');
   const auto store = OpenStore(database.url());
@@ -121,11 +121,11 @@ TEST(SqliteStoreTest, ReportsAFullDisk) {
   const Status full = run("INSERT INTO a VALUES (zeroblob(1000000))");
   ASSERT_FALSE(full);
   EXPECT_EQ(full.error().code, Code::kResourceExhausted);
-  // The transaction was undone, and the next one runs.
+  // The transaction was rolled back, and the next one runs.
   EXPECT_TRUE(run("INSERT INTO a VALUES (1)"));
 }
 
-TEST(SqliteStoreTest, KeepsReadersGoingWhileOneWrites) {
+TEST(SqliteStoreTest, LetsReadersContinueDuringAWrite) {
   const FileDatabase file;
   const auto store = OpenStore(file.url()).value();
   ASSERT_TRUE(store->CreatePlan(TestPlan("k")));

@@ -1,12 +1,16 @@
-#include "coordinator/store/records.h"
+// The names of states and formats, as the database and the wire have them.
 
 #include <array>
-#include <utility>
+
+#include "coordinator/store/agents.h"
+#include "coordinator/store/jobs.h"
+#include "coordinator/store/plans.h"
+#include "coordinator/store/tasks.h"
 
 namespace ucudnn {
 namespace {
 
-// The spellings of an enum's values, in their order.
+// In the order of the enum's values.
 constexpr std::array<std::string_view, 3> kAgentStates = {"online", "draining",
                                                           "gone"};
 constexpr std::array<std::string_view, 3> kDeviceStates = {"idle", "busy",
@@ -14,7 +18,6 @@ constexpr std::array<std::string_view, 3> kDeviceStates = {"idle", "busy",
 constexpr std::array<std::string_view, 2> kNetworkFormats = {"csv", "onnx"};
 constexpr std::array<std::string_view, 4> kTaskStates = {"pending", "leased",
                                                          "done", "failed"};
-
 constexpr std::array<std::string_view, 3> kJobStates = {"running", "finished",
                                                         "lost"};
 

@@ -1,6 +1,5 @@
-// Networks, measurements and plans.
+// Measurements and cross-checks.
 
-#include <algorithm>
 #include <limits>
 
 #include "tests/contract/store_contract.h"
@@ -11,64 +10,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-TEST_P(StoreContract, MakesARevisionOnlyForDifferentContent) {
-  EXPECT_EQ(store().PutNetwork(TestNetwork("n", "h1")), 1);
-  EXPECT_EQ(store().PutNetwork(TestNetwork("n", "h1")), 1);
-  EXPECT_EQ(store().PutNetwork(TestNetwork("n", "h2")), 2);
-  // Returning to old content is a change too.
-  EXPECT_EQ(store().PutNetwork(TestNetwork("n", "h1")), 3);
-  EXPECT_EQ(store().PutNetwork(TestNetwork("m", "h1")), 1);
-
-  NetworkRecord expected = TestNetwork("n", "h2");
-  expected.revision = 2;
-  EXPECT_EQ(store().GetNetwork("n", 2).value(), expected);
-  EXPECT_EQ(store().GetNetwork("n")->revision, 3);
-  EXPECT_EQ(store().GetNetwork("n", 4).error().code, Code::kNotFound);
-  EXPECT_EQ(store().GetNetwork("x").error().code, Code::kNotFound);
-  const auto listed = store().ListNetworks().value();
-  ASSERT_THAT(listed, SizeIs(2));
-  EXPECT_EQ(listed[0].name, "m");
-  EXPECT_EQ(listed[1].revision, 3);
-  EXPECT_EQ(listed[1].layers, "[]h1");
-  EXPECT_EQ(listed[1].source, "");
-}
-
-TEST_P(StoreContract, KeepsEveryByteOfNamesAndBlobs) {
-  NetworkRecord network = TestNetwork("Überraschung 網絡 🦀", "h");
-  network.revision = 1;
-  network.source.clear();
-  for (int i = 0; i < 1 << 20; ++i) {
-    network.source += static_cast<char>(i * 7 + (i >> 8));
-  }
-  network.layers = std::string(1 << 20, 'x') + "é'\"\\$1";
-  ASSERT_TRUE(store().PutNetwork(network));
-  EXPECT_TRUE(store().GetNetwork(network.name).value() == network);
-  network.source.clear();
-  network.hash = "h2";
-  EXPECT_EQ(store().PutNetwork(network), 2);
-  EXPECT_EQ(store().GetNetwork(network.name)->source, "");
-}
-
-TEST_P(StoreContract, RefusesKeysAndTextsItCannotKeep) {
-  const auto code = [&](const std::string& name, const std::string& layers) {
-    NetworkRecord network = TestNetwork(name, "h");
-    network.layers = layers;
-    const auto revision = store().PutNetwork(network);
-    return revision ? Code::kOk : revision.error().code;
-  };
-  EXPECT_EQ(code("", ""), Code::kInvalidArgument);
-  EXPECT_EQ(code(std::string(513, 'n'), ""), Code::kInvalidArgument);
-  EXPECT_EQ(code(std::string(512, 'n'), ""), Code::kOk);
-  for (const std::string& bad :
-       {std::string("\xC0\xAF"), std::string("a\0b", 3), std::string("\x80"),
-        std::string("\xED\xA0\x80"), std::string("\xF4\x90\x80\x80"),
-        std::string("\xE2\x82"), std::string("\xF0\x80\x80\x80")}) {
-    EXPECT_EQ(code("n", bad), Code::kInvalidArgument);
-    EXPECT_EQ(code(bad, ""), Code::kInvalidArgument);
-  }
-  EXPECT_EQ(code("n", "\x7F\u0080\u07FF\uFFFD\U0010FFFF"), Code::kOk);
-}
 
 TEST_P(StoreContract, KeepsTheNewestMeasurementOfAPoint) {
   const auto put = [&](std::int64_t time_ns, UnixMillis at) {
@@ -170,7 +111,7 @@ TEST_P(StoreContract, KeepsExtremeNumbers) {
   m.point.workspace = Bytes(kMost);
   const std::vector<Measurement> one = {m};
   ASSERT_TRUE(store().PutMeasurements(one));
-  // What no reader would take back.
+  // Values beyond what readers accept.
   std::vector<Measurement> beyond(3, m);
   beyond[0].point.workspace = Bytes::Max();
   beyond[1].point.time = Nanoseconds(kMost + 1);
@@ -185,39 +126,27 @@ TEST_P(StoreContract, KeepsExtremeNumbers) {
   EXPECT_EQ(store().ListProfiles()->at(0).last_measured_ms, kMax);
 }
 
-TEST_P(StoreContract, CreatesOnePlanForAKey) {
-  const CreatedPlan first = store().CreatePlan(TestPlan("k1")).value();
-  EXPECT_FALSE(first.already);
-  PlanRecord expected = TestPlan("k1");
-  expected.id = first.plan.id;
-  EXPECT_EQ(first.plan, expected);
-  PlanRecord other = TestPlan("k1");
-  other.body = "another";
-  const CreatedPlan again = store().CreatePlan(other).value();
-  EXPECT_TRUE(again.already);
-  EXPECT_EQ(again.plan, expected);
-  EXPECT_EQ(store().GetPlan(expected.id).value(), expected);
-  EXPECT_EQ(store().FindPlan("k1").value(), expected);
-  EXPECT_EQ(store().FindPlan("k2").value(), std::nullopt);
-  EXPECT_EQ(store().GetPlan(expected.id + 1).error().code, Code::kNotFound);
-}
-
-TEST_P(StoreContract, ListsPlansNewestFirstPageByPage) {
-  std::vector<std::int64_t> ids;
-  for (const char* key : {"a", "b", "c", "d"}) {
-    ids.push_back(store().CreatePlan(TestPlan(key))->plan.id);
+TEST_P(StoreContract, ImportsProfilesAsIfTheyHadBeenMeasuredHere) {
+  Enqueue(store(), {TestTask(1), TestTask(2)});
+  const TaskRecord begun = Lease(store(), 1, 10).at(0);
+  std::vector<Measurement> measurements;
+  std::vector<CompleteBatch> batches;
+  for (const int problem : {1, 2, 3}) {
+    Measurement m = TestMeasurement(problem, TestPoint(32, "FFT", 7));
+    m.origin.clocks = {1755, 3201, "thermal"};
+    measurements.push_back(m);
+    batches.push_back({m.kind, m.problem, BatchSize(32), 64_MiB, "580"});
   }
-  EXPECT_TRUE(std::ranges::is_sorted(ids));
-  auto page = store().ListPlans(2).value();
-  ASSERT_THAT(page, SizeIs(2));
-  EXPECT_EQ(page[0].key, "d");
-  EXPECT_EQ(page[1].key, "c");
-  page = store().ListPlans(5, page[1].id).value();
-  ASSERT_THAT(page, SizeIs(2));
-  EXPECT_EQ(page[0].key, "b");
-  EXPECT_THAT(store().ListPlans(1, std::int64_t{1} << 40).value(), SizeIs(1));
-  EXPECT_THAT(store().ListPlans(0).value(), IsEmpty());
-  EXPECT_EQ(store().ListPlans(-1).error().code, Code::kInvalidArgument);
+  ASSERT_TRUE(store().ImportProfile(measurements, batches, 50));
+  ASSERT_TRUE(store().ImportProfile(measurements, batches, 60));
+  EXPECT_EQ(store().LoadMeasurements(begun.key.kind), measurements);
+  // Leased tasks stay leased; the others are done.
+  EXPECT_EQ(store().GetTask(begun.id)->state, TaskState::kLeased);
+  EXPECT_THAT(Lease(store(), 9, 20), IsEmpty());
+  EXPECT_EQ(Enqueue(store(), {TestTask(3)}).added, 0);
+  EXPECT_THAT(store().ListCompleteBatches(begun.key.kind).value(), SizeIs(2));
+  EXPECT_THAT(store().ListCompleteBatches(begun.key.kind, "forward-c3").value(),
+              ElementsAre(batches[2]));
 }
 
 TEST_P(StoreContract, KeepsCrossChecksAndWhatDevicesMeasured) {
@@ -281,7 +210,7 @@ TEST_P(StoreContract, KeepsCrossChecksAndWhatDevicesMeasured) {
   CrossCheckMeasurement second = first;
   second.round = 2;
   ASSERT_TRUE(store().PutCrossCheckMeasurement(second));
-  // A repeat changes nothing; a later measurement replaces the point, an
+  // A repeat changes nothing. A later measurement replaces the stored one, an
   // earlier one does not.
   ASSERT_TRUE(store().PutCrossCheckMeasurement(first));
   second.time = Nanoseconds(90);

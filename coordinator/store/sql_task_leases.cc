@@ -1,4 +1,4 @@
-// The leases of benchmark tasks: taking, renewing, completing, giving back.
+// The leases of benchmark tasks: taking, renewing, completing, releasing.
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 namespace ucudnn {
 namespace {
 
-// Sets a task free of its lease; the token stays, so that the next differs.
+// Ends a lease. The token stays, so that the next one is larger.
 constexpr char kNoLease[] = "agent = '', device = '', lease_until_ms = 0";
 
 // The task, locked until the transaction ends.
@@ -68,7 +68,7 @@ Result<std::vector<TaskRecord>> SqlStore::LeaseTasks(
                 "WHERE kind = $1 AND state = 'leased' AND "
                 "lease_until_ms <= $2 AND attempts >= $3"
                 "{}) UPDATE tasks SET state = 'failed', finished_ms = $2, "
-                "error = 'given up: its leases ended without a report', {} "
+                "error = 'given up: its leases expired without a report', {} "
                 "WHERE id IN (SELECT id FROM deadly)",
                 skip_locked, kNoLease),
             {request.kind, request.now_ms, kMaxTaskAttempts}));

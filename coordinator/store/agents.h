@@ -1,0 +1,119 @@
+#ifndef UCUDNN_COORDINATOR_STORE_AGENTS_H_
+#define UCUDNN_COORDINATOR_STORE_AGENTS_H_
+
+// Agents and the devices they offer. store.h states what holds for every call.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/device_kind.h"
+#include "base/result.h"
+#include "coordinator/store/unix_millis.h"
+
+namespace ucudnn {
+
+enum class AgentState {
+  kOnline,    // sends heartbeats
+  kDraining,  // finishes its tasks and takes no more
+  kGone,      // stopped, or silent for too long
+};
+// "online", "draining", "gone".
+std::string_view Name(AgentState state);
+Result<AgentState> ParseAgentState(std::string_view text);
+
+struct AgentRecord {
+  std::string id;  // chosen by the agent, stable over its restarts
+  std::string host;
+  std::string version;
+  AgentState state = AgentState::kOnline;
+  UnixMillis registered_ms = 0;  // of the first registration
+  UnixMillis last_seen_ms = 0;
+
+  friend bool operator==(const AgentRecord&, const AgentRecord&) = default;
+};
+
+enum class DeviceState {
+  kIdle,
+  kBusy,  // another program uses it; the reason names it
+  kLost,  // it failed, or its agent no longer reports it
+};
+// "idle", "busy", "lost".
+std::string_view Name(DeviceState state);
+Result<DeviceState> ParseDeviceState(std::string_view text);
+
+struct DeviceRecord {
+  std::string id;     // a UUID, unique in the cluster
+  std::string agent;  // the id of the agent that registered it last
+  DeviceKind kind;
+  std::string driver;
+  DeviceState state = DeviceState::kIdle;
+  std::string reason;  // of the state, for people; empty when idle
+  UnixMillis last_seen_ms = 0;
+
+  friend bool operator==(const DeviceRecord&, const DeviceRecord&) = default;
+};
+
+struct DeviceStatus {
+  std::string id;
+  DeviceState state = DeviceState::kIdle;
+  std::string reason;
+
+  friend bool operator==(const DeviceStatus&, const DeviceStatus&) = default;
+};
+
+// An agent's heartbeat.
+struct AgentBeat {
+  std::string agent;
+  std::vector<DeviceStatus> devices;
+  UnixMillis seen_ms = 0;
+};
+
+struct KindSummary {
+  DeviceKind kind;
+  std::int64_t devices = 0;  // registered, in any state
+  std::int64_t usable = 0;   // of these, idle or busy
+};
+
+class Agents {
+ public:
+  virtual ~Agents() = default;
+
+  // Registers an agent and its devices, all or nothing. The agent becomes
+  // online, and its devices take the states given. A device of another agent
+  // changes hands; devices that the agent had and no longer names become lost.
+  // `agent` of the devices and all times of the records are ignored: the agent
+  // and its devices were seen at `now_ms`, and an agent keeps the time of its
+  // first registration.
+  virtual Status RegisterAgent(const AgentRecord& agent,
+                               std::span<const DeviceRecord> devices,
+                               UnixMillis now_ms) = 0;
+  // Stores the heartbeats, at most one of each agent. A gone agent is online
+  // again. Devices that a heartbeat does not name, and devices of other agents,
+  // stay as they are. Returns the agents that are not registered, sorted.
+  virtual Result<std::vector<std::string>> Heartbeat(
+      std::span<const AgentBeat> beats) = 0;
+  // If `state` is kGone, the agent's devices become lost, for `reason`.
+  // kNotFound.
+  virtual Status SetAgentState(const std::string& agent, AgentState state,
+                               const std::string& reason) = 0;
+  // Agents last seen before `seen_before_ms` become gone and their devices
+  // lost. Returns the ids of those that were not gone yet, sorted.
+  virtual Result<std::vector<std::string>> ExpireAgents(
+      UnixMillis seen_before_ms) = 0;
+  virtual Result<std::vector<AgentRecord>> ListAgents() = 0;
+  virtual Result<AgentRecord> GetAgent(const std::string& id) = 0;  // kNotFound
+  // The devices of `kind`, or all devices if it is empty.
+  virtual Result<std::vector<DeviceRecord>> ListDevices(
+      const std::string& kind) = 0;
+  virtual Result<DeviceRecord> GetDevice(
+      const std::string& id) = 0;  // kNotFound
+  // The kinds of all registered devices.
+  virtual Result<std::vector<KindSummary>> ListKinds() = 0;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_COORDINATOR_STORE_AGENTS_H_

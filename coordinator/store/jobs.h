@@ -1,0 +1,150 @@
+#ifndef UCUDNN_COORDINATOR_STORE_JOBS_H_
+#define UCUDNN_COORDINATOR_STORE_JOBS_H_
+
+// Training jobs, their ranks, the plans they run and how long their steps take.
+// store.h states what holds for every call.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "coordinator/store/unix_millis.h"
+
+namespace ucudnn {
+
+enum class JobState {
+  kRunning,
+  kFinished,  // reported by the job
+  kLost,      // silent for too long
+};
+// "running", "finished", "lost".
+std::string_view Name(JobState state);
+Result<JobState> ParseJobState(std::string_view text);
+
+struct JobRecord {
+  std::string id;  // chosen by the job
+  std::string name;
+  JobState state = JobState::kRunning;
+  std::string request;        // for a plan; opaque to the store
+  std::string source;         // of its first plan
+  std::string reason;         // why it came from there
+  std::int64_t revision = 1;  // the latest that its ranks adopted
+  UnixMillis created_ms = 0;
+  UnixMillis seen_ms = 0;
+
+  friend bool operator==(const JobRecord&, const JobRecord&) = default;
+};
+
+struct JobRankRecord {
+  std::int64_t rank = 0;
+  std::string device;
+  std::string kind;
+  std::string host;
+  UnixMillis seen_ms = 0;
+
+  friend bool operator==(const JobRankRecord&, const JobRankRecord&) = default;
+};
+
+// A plan that a job runs, ran, or was asked to adopt.
+struct JobRevisionRecord {
+  std::int64_t revision = 1;
+  std::optional<std::int64_t> plan;  // absent: made elsewhere
+  std::string reason;                // why the revision was added
+  std::string rejected;              // why the ranks rejected it
+  UnixMillis created_ms = 0;
+  UnixMillis adopted_ms = 0;  // 0: not yet
+
+  friend bool operator==(const JobRevisionRecord&,
+                         const JobRevisionRecord&) = default;
+};
+
+// The steps of one rank under one revision.
+struct JobStepsRecord {
+  std::int64_t revision = 1;
+  std::int64_t rank = 0;
+  std::int64_t count = 0;
+  // The times of at most kMaxKeptSteps steps, in order: the first kFirstSteps,
+  // then the latest.
+  std::vector<Nanoseconds> kept;
+
+  friend bool operator==(const JobStepsRecord&,
+                         const JobStepsRecord&) = default;
+};
+inline constexpr std::size_t kFirstSteps = 16;
+inline constexpr std::size_t kMaxKeptSteps = 128;
+
+struct JobDetails {
+  JobRecord job;
+  std::vector<JobRevisionRecord> revisions;  // in order
+  std::vector<JobRankRecord> ranks;          // in order
+  std::vector<JobStepsRecord> steps;         // by revision, then rank
+};
+
+// The times of a rank's latest steps, in order. `first_step` is the number of
+// steps that the rank took before them under this revision, so that repeating a
+// report adds nothing.
+struct StepReport {
+  std::int64_t rank = 0;
+  std::int64_t revision = 1;
+  std::int64_t first_step = 0;
+  std::vector<Nanoseconds> steps;
+};
+
+// The answer to a report.
+struct JobHeard {
+  JobState state = JobState::kRunning;
+  JobRevisionRecord newest;
+};
+
+class Jobs {
+ public:
+  virtual ~Jobs() = default;
+
+  // Adds a running job with its ranks and revision 1, which has `plan` if that
+  // exists. State, revision and times of the records are ignored. Of a known
+  // job, only the time last seen is updated.
+  virtual Status RegisterJob(const JobRecord& job,
+                             std::span<const JobRankRecord> ranks,
+                             std::optional<std::int64_t> plan,
+                             UnixMillis now_ms) = 0;
+  // Adds the steps. The job and the reporting ranks were seen at `now_ms`; a
+  // lost job is running again. kNotFound; kInvalidArgument: the job has no such
+  // rank or revision.
+  virtual Result<JobHeard> ReportSteps(const std::string& job,
+                                       std::span<const StepReport> reports,
+                                       UnixMillis now_ms) = 0;
+  // Adds a revision with `plan` for the ranks to adopt, unless the newest one
+  // has this plan and was not rejected. Returns the newest revision. kNotFound:
+  // the job or the plan; kFailedPrecondition: the job is finished.
+  virtual Result<JobRevisionRecord> AddJobRevision(const std::string& job,
+                                                   std::int64_t plan,
+                                                   const std::string& reason,
+                                                   UnixMillis now_ms) = 0;
+  // Records that the ranks adopted the revision or, if `rejected` is not empty,
+  // why they rejected it. kNotFound.
+  virtual Status AnswerJobRevision(const std::string& job,
+                                   std::int64_t revision,
+                                   const std::string& rejected,
+                                   UnixMillis now_ms) = 0;
+  virtual Status FinishJob(const std::string& job, UnixMillis now_ms) = 0;
+  // Running jobs last seen before `seen_before_ms` become lost. Returns their
+  // ids, sorted.
+  virtual Result<std::vector<std::string>> ExpireJobs(
+      UnixMillis seen_before_ms) = 0;
+  // The next `limit` jobs after the job `after` (from the first if empty), by
+  // created_ms, newest first, then id. kInvalidArgument: there is no job
+  // `after`.
+  virtual Result<std::vector<JobRecord>> ListJobs(std::int64_t limit,
+                                                  const std::string& after) = 0;
+  virtual Result<JobDetails> GetJob(const std::string& id) = 0;  // kNotFound
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_COORDINATOR_STORE_JOBS_H_

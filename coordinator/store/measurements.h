@@ -1,0 +1,129 @@
+#ifndef UCUDNN_COORDINATOR_STORE_MEASUREMENTS_H_
+#define UCUDNN_COORDINATOR_STORE_MEASUREMENTS_H_
+
+// What was measured on each kind of device, and the cross-checks that compare
+// the devices of one kind. store.h states what holds for every call.
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/measured_point.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "coordinator/store/unix_millis.h"
+
+namespace ucudnn {
+
+// One point of a kind's profile of one problem, and its origin. Unique by kind,
+// problem, batch, algorithm and workspace.
+struct Measurement {
+  std::string kind;
+  std::string problem;
+  MeasuredPoint point;
+  PointOrigin origin;
+
+  friend bool operator==(const Measurement&, const Measurement&) = default;
+};
+
+// Each problem's points, sorted by batch, algorithm and workspace.
+using PointsByProblem = std::map<std::string, std::vector<MeasuredPoint>>;
+
+// States that every algorithm within `max_workspace` was measured for a problem
+// and batch; see TaskKey (tasks.h).
+struct CompleteBatch {
+  std::string kind;
+  std::string problem;
+  BatchSize batch;
+  Bytes max_workspace;
+  std::string driver;
+
+  friend bool operator==(const CompleteBatch&, const CompleteBatch&) = default;
+};
+
+struct ProfileSummary {
+  std::string kind;
+  std::int64_t problems = 0;
+  std::int64_t points = 0;
+  UnixMillis last_measured_ms = 0;
+  std::map<std::string, std::int64_t> points_by_driver;
+
+  friend bool operator==(const ProfileSummary&,
+                         const ProfileSummary&) = default;
+};
+
+// A point that every device of a kind measures, so that devices can be
+// compared. Unique by kind, problem and batch.
+struct CrossCheck {
+  std::int64_t id = 0;  // assigned by the store
+  std::string kind;
+  std::string problem;
+  BatchSize batch;
+  Algorithm algorithm = {};
+  Bytes workspace = {};
+
+  friend bool operator==(const CrossCheck&, const CrossCheck&) = default;
+};
+
+// What one device measured of a cross-check in one round.
+struct CrossCheckMeasurement {
+  std::int64_t check = 0;  // CrossCheck::id
+  std::string device;
+  std::int64_t round = 1;
+  std::string driver;
+  Nanoseconds time{0};  // 0: the device could not measure it
+  Nanoseconds spread{0};
+  std::string throttle = {};
+  UnixMillis measured_ms = 0;
+
+  friend bool operator==(const CrossCheckMeasurement&,
+                         const CrossCheckMeasurement&) = default;
+};
+
+struct KindCrossChecks {
+  std::vector<CrossCheck> points;                   // by id
+  std::vector<CrossCheckMeasurement> measurements;  // by check, device, round
+};
+
+class Measurements {
+ public:
+  virtual ~Measurements() = default;
+
+  // All or nothing. Of two measurements of one point, the one with the later
+  // measured_ms is kept; if these are equal, the one stored last.
+  virtual Status PutMeasurements(std::span<const Measurement> measurements) = 0;
+  // PutMeasurements, and in the same transaction marks as done the tasks that
+  // would measure these batches, unless they are done or leased.
+  virtual Status ImportProfile(std::span<const Measurement> measurements,
+                               std::span<const CompleteBatch> batches,
+                               UnixMillis now_ms) = 0;
+  // The kind's points of `problems`, `batches` and `drivers`; an empty list
+  // stands for all. Points without a driver (imported ones) match every driver;
+  // problems without points are absent.
+  virtual Result<PointsByProblem> LoadProfile(
+      const std::string& kind, std::span<const std::string> problems,
+      std::span<const BatchSize> batches,
+      std::span<const std::string> drivers = {}) = 0;
+  // A kind's whole profile with the points' origins, sorted by problem, batch,
+  // algorithm and workspace.
+  virtual Result<std::vector<Measurement>> LoadMeasurements(
+      const std::string& kind) = 0;
+  // The kind's completely measured batches, sorted by problem and batch; of one
+  // problem only, unless `problem` is empty.
+  virtual Result<std::vector<CompleteBatch>> ListCompleteBatches(
+      const std::string& kind, const std::string& problem = {}) = 0;
+  // Sorted by kind.
+  virtual Result<std::vector<ProfileSummary>> ListProfiles() = 0;
+
+  // Keeps the latest measurement of each cross-check, device and round.
+  // kNotFound: there is no such cross-check. Tasks::CompleteTask adds them.
+  virtual Status PutCrossCheckMeasurement(
+      const CrossCheckMeasurement& measurement) = 0;
+  virtual Result<KindCrossChecks> LoadCrossChecks(const std::string& kind) = 0;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_COORDINATOR_STORE_MEASUREMENTS_H_

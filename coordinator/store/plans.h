@@ -1,0 +1,79 @@
+#ifndef UCUDNN_COORDINATOR_STORE_PLANS_H_
+#define UCUDNN_COORDINATOR_STORE_PLANS_H_
+
+// Networks and the plans made for them. store.h states what holds for every
+// call.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "coordinator/store/unix_millis.h"
+
+namespace ucudnn {
+
+enum class NetworkFormat { kCsv, kOnnx };
+// "csv", "onnx".
+std::string_view Name(NetworkFormat format);
+Result<NetworkFormat> ParseNetworkFormat(std::string_view text);
+
+// One revision of a network.
+struct NetworkRecord {
+  std::string name;
+  std::int64_t revision = 0;  // 1, 2, ...; assigned by the store
+  NetworkFormat format = NetworkFormat::kCsv;
+  std::string source;         // the file's bytes, as uploaded
+  std::string layers;         // the parsed convolutions; opaque to the store
+  std::string hash;           // of the content; equal hash, equal content
+  UnixMillis created_ms = 0;  // of this revision
+
+  friend bool operator==(const NetworkRecord&, const NetworkRecord&) = default;
+};
+
+struct PlanRecord {
+  std::int64_t id = 0;  // assigned by the store; ascending, with gaps
+  std::int64_t revision = 1;
+  std::string key;      // hash of the canonical inputs; unique
+  std::string request;  // opaque to the store, as is the body
+  std::string body;
+  UnixMillis created_ms = 0;
+
+  friend bool operator==(const PlanRecord&, const PlanRecord&) = default;
+};
+
+struct CreatedPlan {
+  PlanRecord plan;
+  bool already = false;  // `plan` existed before
+};
+
+class Plans {
+ public:
+  virtual ~Plans() = default;
+
+  // Adds a revision unless the latest one has the same hash and format. Returns
+  // the latest revision's number. `network.revision` is ignored.
+  virtual Result<std::int64_t> PutNetwork(const NetworkRecord& network) = 0;
+  // The latest revision of each network, without `source`.
+  virtual Result<std::vector<NetworkRecord>> ListNetworks() = 0;
+  // By default the latest revision. kNotFound.
+  virtual Result<NetworkRecord> GetNetwork(
+      const std::string& name,
+      std::optional<std::int64_t> revision = std::nullopt) = 0;
+
+  // Stores the plan unless there is one with its key; `plan.id` is ignored.
+  virtual Result<CreatedPlan> CreatePlan(const PlanRecord& plan) = 0;
+  // Newest first; if `before_id` is positive, only plans with smaller ids.
+  virtual Result<std::vector<PlanRecord>> ListPlans(
+      std::int64_t limit, std::int64_t before_id = 0) = 0;
+  virtual Result<PlanRecord> GetPlan(std::int64_t id) = 0;  // kNotFound
+  // The plan with this key; absent if there is none.
+  virtual Result<std::optional<PlanRecord>> FindPlan(
+      const std::string& key) = 0;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_COORDINATOR_STORE_PLANS_H_

@@ -1,0 +1,194 @@
+#ifndef UCUDNN_COORDINATOR_STORE_TASKS_H_
+#define UCUDNN_COORDINATOR_STORE_TASKS_H_
+
+// The queue of benchmark tasks and their leases. store.h states what holds for
+// every call.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/measured_point.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "coordinator/store/measurements.h"
+#include "coordinator/store/unix_millis.h"
+
+namespace ucudnn {
+
+// What a task measures.
+struct TaskKey {
+  std::string kind;     // base/device_kind.h ToString(DeviceKind)
+  std::string problem;  // base/conv_problem.h ToString(ConvProblem)
+  BatchSize batch;
+  // base/goal.h ToString(TaskGoal). Empty: every algorithm at `batch`.
+  // Otherwise the points that plans for `batch` need, at any smaller batch too.
+  std::string goal = {};
+
+  friend auto operator<=>(const TaskKey&, const TaskKey&) = default;
+};
+
+struct NewTask {
+  TaskKey key;
+  Bytes max_workspace;        // the cap: algorithms that need more are skipped
+  std::int64_t priority = 0;  // higher first
+};
+
+enum class TaskState { kPending, kLeased, kDone, kFailed };
+// "pending", "leased", "done", "failed".
+std::string_view Name(TaskState state);
+Result<TaskState> ParseTaskState(std::string_view text);
+
+// A lease of a task. The token is a fencing token: it grows with every lease of
+// the task.
+struct LeaseRef {
+  std::int64_t task = 0;
+  std::int64_t token = 0;
+
+  friend auto operator<=>(const LeaseRef&, const LeaseRef&) = default;
+};
+
+struct TaskRecord {
+  std::int64_t id = 0;
+  TaskKey key;
+  Bytes max_workspace;
+  std::int64_t priority = 0;
+  TaskState state = TaskState::kPending;
+  std::int64_t attempts = 0;  // leases taken and not released
+  std::int64_t failures = 0;  // of these, reported as failed
+  // The latest lease; agent and device are empty unless state is kLeased.
+  std::int64_t lease_token = 0;
+  std::string agent;
+  std::string device;
+  UnixMillis lease_until_ms = 0;
+  std::string error;  // of the last failure
+  UnixMillis created_ms = 0;
+  UnixMillis finished_ms = 0;  // 0 until done or failed
+
+  LeaseRef lease() const { return {id, lease_token}; }
+  friend bool operator==(const TaskRecord&, const TaskRecord&) = default;
+};
+
+// A task fails for good after this many reported failures, or when this many
+// leases expired without a report: it seems to kill the agents that take it.
+inline constexpr std::int64_t kMaxTaskFailures = 3;
+inline constexpr std::int64_t kMaxTaskAttempts = 10;
+
+struct EnqueueResult {
+  std::int64_t added = 0;
+  std::int64_t reopened = 0;  // had been done or failed under a smaller cap
+};
+
+struct LeaseRequest {
+  std::string kind;
+  std::string agent;
+  std::string device;
+  std::int64_t max_count = 1;
+  UnixMillis now_ms = 0;
+  UnixMillis until_ms = 0;  // when the leases expire
+};
+
+struct TaskCompletion {
+  LeaseRef lease;
+  Bytes max_workspace;  // the task's cap when it was leased
+  // Empty if no algorithm fits max_workspace.
+  std::vector<MeasuredPoint> points;
+  PointOrigin origin;
+  UnixMillis now_ms = 0;
+  // One of the points, for the other devices of the kind to measure too.
+  std::optional<CrossCheck> cross_check = {};
+};
+
+struct CompletionResult {
+  bool already = false;   // the task was done before; nothing changed
+  bool reopened = false;  // the cap rose meanwhile, so the task is not done
+};
+
+struct TaskFailure {
+  LeaseRef lease;
+  std::string error;
+  bool retryable = true;  // false: another attempt cannot succeed
+  UnixMillis now_ms = 0;
+};
+
+struct TaskFilter {
+  std::string kind;                // empty: all
+  std::optional<TaskState> state;  // absent: all
+  std::int64_t after_id = 0;
+  std::int64_t limit = 1000;
+};
+
+struct TaskCounts {
+  std::int64_t pending = 0;
+  std::int64_t leased = 0;
+  std::int64_t done = 0;
+  std::int64_t failed = 0;
+  std::int64_t total() const { return pending + leased + done + failed; }
+
+  friend bool operator==(const TaskCounts&, const TaskCounts&) = default;
+};
+
+class Tasks {
+ public:
+  virtual ~Tasks() = default;
+
+  // Adds the tasks whose keys are new. Priority and cap of a known task can
+  // only rise; if the cap of a done or failed task rises, the task is pending
+  // again and its attempts start from zero. All or nothing; O(tasks).
+  virtual Result<EnqueueResult> EnqueueTasks(std::span<const NewTask> tasks,
+                                             UnixMillis now_ms) = 0;
+  // Leases to the device up to `max_count` tasks of the kind that are pending
+  // or whose lease has expired (lease_until_ms <= now_ms), in order of priority
+  // (highest first) and id. A task never has two unexpired leases.
+  virtual Result<std::vector<TaskRecord>> LeaseTasks(
+      const LeaseRequest& request) = 0;
+  // Extends those leases that are still the latest of their tasks, even if they
+  // have expired; never shortens one. Returns the ids of their tasks, sorted.
+  virtual Result<std::vector<std::int64_t>> RenewLeases(
+      std::span<const LeaseRef> leases, UnixMillis until_ms) = 0;
+  // In one transaction: stores the points, marks the task done, and adds the
+  // cross-check, with the device's point as its first round, unless there is
+  // one of its kind, problem and batch. An outdated lease will do, since the
+  // measurements are valid all the same. If the task's cap has risen above the
+  // completion's, the points are stored and the task is pending again, or goes
+  // on if another device has leased it. kNotFound: there is no such task;
+  // kInvalidArgument: a point has another batch than the task or, if the task
+  // has a goal, a larger one.
+  virtual Result<CompletionResult> CompleteTask(
+      const TaskCompletion& completion) = 0;
+  // Stores the points measured so far; the task's state does not change. Errors
+  // of CompleteTask.
+  virtual Status AddToTask(const TaskCompletion& completion) = 0;
+  // Makes the task pending again, or failed after kMaxTaskFailures or a failure
+  // that is not retryable. Changes nothing if the lease is not the task's
+  // current one. Returns the task's state. kNotFound.
+  virtual Result<TaskState> FailTask(const TaskFailure& failure) = 0;
+  // Makes all tasks that the agent has leased pending again, without counting
+  // the attempts. Returns their number.
+  virtual Result<std::int64_t> ReleaseLeases(const std::string& agent) = 0;
+  // Makes the failed tasks of a kind (of all kinds if empty) pending again,
+  // with their attempts starting from zero. Returns their number.
+  virtual Result<std::int64_t> RetryFailedTasks(const std::string& kind) = 0;
+  // Makes those tasks of the kind among `keys` pending again that were done
+  // under none of `drivers`. Returns their number.
+  virtual Result<std::int64_t> ReopenStaleTasks(
+      const std::string& kind, std::span<const TaskKey> keys,
+      std::span<const std::string> drivers) = 0;
+  virtual Result<std::vector<TaskRecord>> ListTasks(
+      const TaskFilter& filter) = 0;
+  virtual Result<TaskRecord> GetTask(std::int64_t id) = 0;  // kNotFound
+  // The states of the tasks with these keys, by kind. Keys that are not in the
+  // queue are not counted, repeated ones are counted once.
+  virtual Result<std::map<std::string, TaskCounts>> Progress(
+      std::span<const TaskKey> keys) = 0;
+  // The states of all tasks, by kind.
+  virtual Result<std::map<std::string, TaskCounts>> CountTasks() = 0;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_COORDINATOR_STORE_TASKS_H_

@@ -1,0 +1,55 @@
+#ifndef UCUDNN_PROTO_MESSAGES_FWD_H_
+#define UCUDNN_PROTO_MESSAGES_FWD_H_
+
+// The requests and answers of ucudnn.v1, declared for headers that only pass
+// them. Code that uses them includes ucudnn/v1/*.pb.h.
+
+namespace ucudnn::v1 {
+
+class Agent;
+class AnswerRevisionRequest;
+class AnswerRevisionResponse;
+class Device;
+class FinishJobRequest;
+class FinishJobResponse;
+class GetProblemProfileRequest;
+class GetRequest;
+class HeartbeatRequest;
+class HeartbeatResponse;
+class Job;
+class JobRevision;
+class LeaseTasksRequest;
+class LeaseTasksResponse;
+class LeaveRequest;
+class LeaveResponse;
+class ListAgentsResponse;
+class ListDevicesResponse;
+class ListJobsResponse;
+class ListNetworksResponse;
+class ListPlansResponse;
+class ListProfilesResponse;
+class ListRequest;
+class MeasureProgress;
+class MeasureRequest;
+class Network;
+class Plan;
+class PlanRequest;
+class ProblemProfile;
+class Profile;
+class ProfileSummary;
+class PutNetworkRequest;
+class RegisterJobRequest;
+class RegisterJobResponse;
+class RegisterRequest;
+class RegisterResponse;
+class ReplanJobRequest;
+class ReportStepsRequest;
+class ReportStepsResponse;
+class ReportTaskRequest;
+class ReportTaskResponse;
+class StatusRequest;
+class StatusResponse;
+
+}  // namespace ucudnn::v1
+
+#endif  // UCUDNN_PROTO_MESSAGES_FWD_H_

@@ -1,0 +1,158 @@
+// Agents and their devices.
+
+#include "tests/contract/store_contract.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+TEST_P(StoreContract, RegistersAnAgentWithItsDevices) {
+  const std::vector<DeviceRecord> devices = {TestDevice("GPU-2", 1),
+                                             TestDevice("GPU-1", 0)};
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 100));
+  const AgentRecord agent = store().GetAgent("a").value();
+  EXPECT_EQ(agent.host, "node1");
+  EXPECT_EQ(agent.version, "0.1.0");
+  EXPECT_EQ(agent.state, AgentState::kOnline);
+  EXPECT_EQ(agent.registered_ms, 100);
+  EXPECT_EQ(agent.last_seen_ms, 100);
+
+  DeviceRecord expected = TestDevice("GPU-1", 0);
+  expected.agent = "a";
+  expected.last_seen_ms = 100;
+  EXPECT_EQ(store().GetDevice("GPU-1").value(), expected);
+  const auto listed = store().ListDevices("").value();
+  ASSERT_THAT(listed, SizeIs(2));
+  EXPECT_EQ(listed[0], expected);
+  EXPECT_EQ(listed[1].id, "GPU-2");
+  EXPECT_THAT(store().ListDevices(ToString(TestKind(1))).value(), SizeIs(1));
+  EXPECT_THAT(store().ListDevices("none").value(), IsEmpty());
+}
+
+TEST_P(StoreContract, KeepsAnAgentsFirstRegistrationTime) {
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), {}, 100));
+  AgentRecord newer = TestAgent("a");
+  newer.version = "0.2.0";
+  ASSERT_TRUE(store().RegisterAgent(newer, {}, 200));
+  const AgentRecord agent = store().GetAgent("a").value();
+  EXPECT_EQ(agent.registered_ms, 100);
+  EXPECT_EQ(agent.last_seen_ms, 200);
+  EXPECT_EQ(agent.version, "0.2.0");
+  EXPECT_THAT(store().ListAgents().value(), SizeIs(1));
+}
+
+TEST_P(StoreContract, LosesDevicesThatAnAgentNoLongerNames) {
+  const std::vector<DeviceRecord> both = {TestDevice("GPU-1"),
+                                          TestDevice("GPU-2")};
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), both, 100));
+  ASSERT_TRUE(
+      store().RegisterAgent(TestAgent("a"), std::span(both).first(1), 200));
+  EXPECT_EQ(store().GetDevice("GPU-1")->state, DeviceState::kIdle);
+  EXPECT_EQ(store().GetDevice("GPU-2")->state, DeviceState::kLost);
+  EXPECT_THAT(store().GetDevice("GPU-2")->reason,
+              HasSubstr("no longer reports it"));
+  // After a move to another host, the device belongs to that agent.
+  ASSERT_TRUE(
+      store().RegisterAgent(TestAgent("b"), std::span(both).last(1), 300));
+  EXPECT_EQ(store().GetDevice("GPU-2")->agent, "b");
+  EXPECT_EQ(store().GetDevice("GPU-2")->state, DeviceState::kIdle);
+}
+
+TEST_P(StoreContract, RegistersAllOrNothing) {
+  const std::vector<DeviceRecord> devices = {TestDevice("GPU-1"),
+                                             TestDevice("\xC0\xAF")};
+  EXPECT_EQ(store().RegisterAgent(TestAgent("a"), devices, 100).error().code,
+            Code::kInvalidArgument);
+  EXPECT_EQ(store().GetAgent("a").error().code, Code::kNotFound);
+  EXPECT_THAT(store().ListDevices("").value(), IsEmpty());
+}
+
+TEST_P(StoreContract, AcceptsHeartbeatsOnlyFromRegisteredAgents) {
+  EXPECT_THAT(Beat("a", {}, 100), ElementsAre("a"));
+  const std::vector<DeviceRecord> devices = {TestDevice("GPU-1"),
+                                             TestDevice("GPU-2")};
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 100));
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("b"), {}, 100));
+  const std::vector<DeviceStatus> busy = {
+      {"GPU-1", DeviceState::kBusy, "another job"}};
+  EXPECT_THAT(Beat("a", busy, 200), IsEmpty());
+  EXPECT_EQ(store().GetAgent("a")->last_seen_ms, 200);
+  EXPECT_EQ(store().GetDevice("GPU-1")->state, DeviceState::kBusy);
+  EXPECT_EQ(store().GetDevice("GPU-1")->reason, "another job");
+  EXPECT_EQ(store().GetDevice("GPU-1")->last_seen_ms, 200);
+  EXPECT_EQ(store().GetDevice("GPU-2")->last_seen_ms, 100);
+  // A late heartbeat does not turn time back; one from an unknown agent is
+  // ignored.
+  EXPECT_THAT(Beat("a", {}, 150), IsEmpty());
+  EXPECT_EQ(store().GetAgent("a")->last_seen_ms, 200);
+  const std::vector<DeviceStatus> wrong = {{"GPU-1", DeviceState::kLost, "x"}};
+  EXPECT_THAT(Beat("b", wrong, 300), IsEmpty());
+  EXPECT_EQ(store().GetDevice("GPU-1")->state, DeviceState::kBusy);
+}
+
+TEST_P(StoreContract, ExpiresSilentAgentsUntilTheyAreHeardAgain) {
+  const std::vector<DeviceRecord> devices = {TestDevice("GPU-1")};
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 100));
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("b"), {}, 200));
+  EXPECT_THAT(store().ExpireAgents(100).value(), IsEmpty());
+  EXPECT_THAT(store().ExpireAgents(150).value(), ElementsAre("a"));
+  EXPECT_THAT(store().ExpireAgents(150).value(), IsEmpty());
+  EXPECT_EQ(store().GetAgent("a")->state, AgentState::kGone);
+  EXPECT_EQ(store().GetDevice("GPU-1")->state, DeviceState::kLost);
+  const std::vector<DeviceStatus> idle = {{"GPU-1", DeviceState::kIdle, ""}};
+  EXPECT_THAT(Beat("a", idle, 300), IsEmpty());
+  EXPECT_EQ(store().GetAgent("a")->state, AgentState::kOnline);
+  EXPECT_EQ(store().GetDevice("GPU-1")->state, DeviceState::kIdle);
+}
+
+TEST_P(StoreContract, AcceptsHeartbeatsOfManyAgentsAtOnce) {
+  const std::vector<DeviceRecord> one = {TestDevice("GPU-1")};
+  const std::vector<DeviceRecord> two = {TestDevice("GPU-2")};
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), one, 100));
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("b"), two, 100));
+  const std::vector<AgentBeat> beats = {
+      {"z", {}, 200},
+      {"b", {{"GPU-2", DeviceState::kBusy, "who"}}, 200},
+      {"a", {{"GPU-1", DeviceState::kIdle, ""}}, 300},
+      {"c", {{"GPU-1", DeviceState::kLost, "not its own"}}, 200}};
+  EXPECT_THAT(store().Heartbeat(beats).value(), ElementsAre("c", "z"));
+  EXPECT_EQ(store().GetAgent("a")->last_seen_ms, 300);
+  EXPECT_EQ(store().GetAgent("b")->last_seen_ms, 200);
+  EXPECT_EQ(store().GetDevice("GPU-1")->state, DeviceState::kIdle);
+  EXPECT_EQ(store().GetDevice("GPU-1")->last_seen_ms, 300);
+  EXPECT_EQ(store().GetDevice("GPU-2")->reason, "who");
+  EXPECT_THAT(store().Heartbeat({}).value(), IsEmpty());
+}
+
+TEST_P(StoreContract, DrainsAgents) {
+  const std::vector<DeviceRecord> devices = {TestDevice("GPU-1")};
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 100));
+  ASSERT_TRUE(store().SetAgentState("a", AgentState::kDraining, "SIGTERM"));
+  EXPECT_THAT(Beat("a", {}, 200), IsEmpty());
+  EXPECT_EQ(store().GetAgent("a")->state, AgentState::kDraining);
+  EXPECT_EQ(store().GetDevice("GPU-1")->state, DeviceState::kIdle);
+  ASSERT_TRUE(store().SetAgentState("a", AgentState::kGone, "it ended"));
+  EXPECT_EQ(store().GetDevice("GPU-1")->reason, "it ended");
+  EXPECT_EQ(store().SetAgentState("b", AgentState::kGone, "").error().code,
+            Code::kNotFound);
+}
+
+TEST_P(StoreContract, SummarizesDeviceKinds) {
+  std::vector<DeviceRecord> devices = {
+      TestDevice("GPU-1", 0), TestDevice("GPU-2", 0), TestDevice("GPU-3", 1)};
+  devices[1].state = DeviceState::kLost;
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 100));
+  const auto kinds = store().ListKinds().value();
+  ASSERT_THAT(kinds, SizeIs(2));
+  EXPECT_EQ(kinds[0].kind, TestKind(0));
+  EXPECT_EQ(kinds[0].devices, 2);
+  EXPECT_EQ(kinds[0].usable, 1);
+  EXPECT_EQ(kinds[1].devices, 1);
+}
+
+}  // namespace
+}  // namespace ucudnn

@@ -1,0 +1,107 @@
+// Networks and plans.
+
+#include <algorithm>
+
+#include "tests/contract/store_contract.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+TEST_P(StoreContract, MakesARevisionOnlyForDifferentContent) {
+  EXPECT_EQ(store().PutNetwork(TestNetwork("n", "h1")), 1);
+  EXPECT_EQ(store().PutNetwork(TestNetwork("n", "h1")), 1);
+  EXPECT_EQ(store().PutNetwork(TestNetwork("n", "h2")), 2);
+  // Returning to old content is a change too.
+  EXPECT_EQ(store().PutNetwork(TestNetwork("n", "h1")), 3);
+  EXPECT_EQ(store().PutNetwork(TestNetwork("m", "h1")), 1);
+
+  NetworkRecord expected = TestNetwork("n", "h2");
+  expected.revision = 2;
+  EXPECT_EQ(store().GetNetwork("n", 2).value(), expected);
+  EXPECT_EQ(store().GetNetwork("n")->revision, 3);
+  EXPECT_EQ(store().GetNetwork("n", 4).error().code, Code::kNotFound);
+  EXPECT_EQ(store().GetNetwork("x").error().code, Code::kNotFound);
+  const auto listed = store().ListNetworks().value();
+  ASSERT_THAT(listed, SizeIs(2));
+  EXPECT_EQ(listed[0].name, "m");
+  EXPECT_EQ(listed[1].revision, 3);
+  EXPECT_EQ(listed[1].layers, "[]h1");
+  EXPECT_EQ(listed[1].source, "");
+}
+
+TEST_P(StoreContract, KeepsEveryByteOfNamesAndBlobs) {
+  NetworkRecord network = TestNetwork("Überraschung 網絡 🦀", "h");
+  network.revision = 1;
+  network.source.clear();
+  for (int i = 0; i < 1 << 20; ++i) {
+    network.source += static_cast<char>(i * 7 + (i >> 8));
+  }
+  network.layers = std::string(1 << 20, 'x') + "é'\"\\$1";
+  ASSERT_TRUE(store().PutNetwork(network));
+  EXPECT_TRUE(store().GetNetwork(network.name).value() == network);
+  network.source.clear();
+  network.hash = "h2";
+  EXPECT_EQ(store().PutNetwork(network), 2);
+  EXPECT_EQ(store().GetNetwork(network.name)->source, "");
+}
+
+TEST_P(StoreContract, RefusesKeysAndTextsItCannotKeep) {
+  const auto code = [&](const std::string& name, const std::string& layers) {
+    NetworkRecord network = TestNetwork(name, "h");
+    network.layers = layers;
+    const auto revision = store().PutNetwork(network);
+    return revision ? Code::kOk : revision.error().code;
+  };
+  EXPECT_EQ(code("", ""), Code::kInvalidArgument);
+  EXPECT_EQ(code(std::string(513, 'n'), ""), Code::kInvalidArgument);
+  EXPECT_EQ(code(std::string(512, 'n'), ""), Code::kOk);
+  for (const std::string& bad :
+       {std::string("\xC0\xAF"), std::string("a\0b", 3), std::string("\x80"),
+        std::string("\xED\xA0\x80"), std::string("\xF4\x90\x80\x80"),
+        std::string("\xE2\x82"), std::string("\xF0\x80\x80\x80")}) {
+    EXPECT_EQ(code("n", bad), Code::kInvalidArgument);
+    EXPECT_EQ(code(bad, ""), Code::kInvalidArgument);
+  }
+  EXPECT_EQ(code("n", "\x7F\u0080\u07FF\uFFFD\U0010FFFF"), Code::kOk);
+}
+
+TEST_P(StoreContract, CreatesOnePlanForAKey) {
+  const CreatedPlan first = store().CreatePlan(TestPlan("k1")).value();
+  EXPECT_FALSE(first.already);
+  PlanRecord expected = TestPlan("k1");
+  expected.id = first.plan.id;
+  EXPECT_EQ(first.plan, expected);
+  PlanRecord other = TestPlan("k1");
+  other.body = "another";
+  const CreatedPlan again = store().CreatePlan(other).value();
+  EXPECT_TRUE(again.already);
+  EXPECT_EQ(again.plan, expected);
+  EXPECT_EQ(store().GetPlan(expected.id).value(), expected);
+  EXPECT_EQ(store().FindPlan("k1").value(), expected);
+  EXPECT_EQ(store().FindPlan("k2").value(), std::nullopt);
+  EXPECT_EQ(store().GetPlan(expected.id + 1).error().code, Code::kNotFound);
+}
+
+TEST_P(StoreContract, ListsPlansNewestFirstPageByPage) {
+  std::vector<std::int64_t> ids;
+  for (const char* key : {"a", "b", "c", "d"}) {
+    ids.push_back(store().CreatePlan(TestPlan(key))->plan.id);
+  }
+  EXPECT_TRUE(std::ranges::is_sorted(ids));
+  auto page = store().ListPlans(2).value();
+  ASSERT_THAT(page, SizeIs(2));
+  EXPECT_EQ(page[0].key, "d");
+  EXPECT_EQ(page[1].key, "c");
+  page = store().ListPlans(5, page[1].id).value();
+  ASSERT_THAT(page, SizeIs(2));
+  EXPECT_EQ(page[0].key, "b");
+  EXPECT_THAT(store().ListPlans(1, std::int64_t{1} << 40).value(), SizeIs(1));
+  EXPECT_THAT(store().ListPlans(0).value(), IsEmpty());
+  EXPECT_EQ(store().ListPlans(-1).error().code, Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace ucudnn
