@@ -28,7 +28,7 @@ struct Options {
   CoordinatorOptions coordinator;
 };
 
-// Tells scripts the ports, once they can be used.
+// Tells scripts the ports. Written once both are served.
 Status WriteReadyFile(const std::string& path, int grpc_port, int http_port) {
   Status written =
       ReplaceFile(path, fmt::format("{{\"grpc_port\":{},\"http_port\":{}}}\n",
@@ -73,14 +73,13 @@ Status Serve(Options options) {
   return {};
 }
 
-// The command line, which sets `options`.
 struct CommandLine {
   CommandLine();
 
   Options options;
-  std::string config;    // of serve
-  std::string to_check;  // what check reads
-  CLI::App app{"Stores measurements, plans from them and serves the plans."};
+  std::string config;    // the file for serve
+  std::string to_check;  // the file for check
+  CLI::App app{"Stores measurements and serves the plans made from them."};
   CLI::App* daemon = app.add_subcommand("serve", "Serve until stopped");
 };
 
@@ -98,10 +97,12 @@ CommandLine::CommandLine() {
   AddConfigOption(daemon, &config);
   daemon
       ->add_option("--listen", options.listen,
-                   "Where gRPC is served; port 0 takes a free one")
+                   "Serve gRPC here; port 0 takes a free one")
       ->check(address)
       ->option_text("HOST:PORT");
-  daemon->add_option("--http", options.http, "Where REST is served")
+  daemon
+      ->add_option("--http", options.http,
+                   "Serve REST here; port 0 takes a free one")
       ->check(address)
       ->option_text("HOST:PORT");
   daemon
@@ -116,15 +117,15 @@ CommandLine::CommandLine() {
       ->option_text("URL");
   daemon
       ->add_option("--lease-ms", options.coordinator.lease_ms,
-                   "How long a task is an agent's unless it is heard of")
+                   "How long a lease of a task lasts without a heartbeat")
       ->check(CLI::Range(100, 86'400'000));
   daemon
       ->add_option("--heartbeat-ms", options.coordinator.heartbeat_ms,
-                   "How often agents are to be heard of")
+                   "How often agents send heartbeats")
       ->check(CLI::Range(50, 60'000));
   daemon
       ->add_option("--agent-timeout-ms", options.coordinator.agent_timeout_ms,
-                   "How long a silent agent still counts as online")
+                   "How long a silent agent stays online")
       ->check(CLI::Range(100, 86'400'000));
   daemon
       ->add_option("--poll-after-ms", options.coordinator.poll_after_ms,
@@ -132,16 +133,15 @@ CommandLine::CommandLine() {
       ->check(CLI::Range(10, 60'000));
   daemon
       ->add_option("--report-after-ms", options.coordinator.report_after_ms,
-                   "How often the ranks of jobs tell how long steps took")
+                   "How often the ranks of jobs report step times")
       ->check(CLI::Range(10, 60'000));
   daemon
       ->add_option("--job-timeout-ms", options.coordinator.job_timeout_ms,
-                   "How long a silent job still counts as running")
+                   "How long a silent job stays running")
       ->check(CLI::Range(100, 86'400'000));
   daemon
       ->add_option("--drift-tolerance", options.coordinator.drift_tolerance,
-                   "By which part a job's steps may differ from its first "
-                   "ones before it is said to drift")
+                   "Relative change of step time that counts as drift")
       ->check(CLI::Range(0.0, 1000.0));
   daemon
       ->add_option_function<std::string>(
@@ -154,16 +154,18 @@ CommandLine::CommandLine() {
             }
             options.coordinator.measure_workspace = *bytes;
           },
-          "Measure algorithms with up to this workspace, or a plan's larger "
-          "limit")
+          "Measure algorithms up to this workspace, or up to a request's "
+          "larger limit")
       ->option_text("SIZE");
   daemon
       ->add_option("--ready-file", options.ready_file,
-                   "Write the ports here once they can be used")
+                   "Write the ports to this file once both are served")
       ->option_text("PATH");
-  daemon->add_option("--log-level", options.log_level, "How much to log")
+  daemon
+      ->add_option("--log-level", options.log_level,
+                   "The least severe level to log")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
-  app.add_subcommand("check", "Check a file for --config, and do nothing")
+  app.add_subcommand("check", "Check a file for --config without serving")
       ->add_option("file", to_check, "The TOML file")
       ->required()
       ->option_text("FILE");
@@ -172,7 +174,7 @@ CommandLine::CommandLine() {
 Status Run(CommandLine& line) {
   if (!line.to_check.empty()) {
     UCUDNN_RETURN_IF_ERROR(ReadConfigFile(line.to_check, *line.daemon));
-    fmt::print("{}: no mistake found\n", line.to_check);
+    fmt::print("{}: no errors found\n", line.to_check);
     return {};
   }
   return Serve(std::move(line.options));

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_COORDINATOR_PAGE_H_
 #define UCUDNN_COORDINATOR_PAGE_H_
 
-// One page of a list that is in the order of its ids.
+// Pages of lists that are sorted by id.
 
 #include <span>
 #include <string>
@@ -15,7 +15,7 @@ namespace ucudnn {
 inline constexpr int kDefaultPage = 100;
 inline constexpr int kMaxPage = 1000;
 
-// How many entries `request` asks for; kInvalidArgument beyond kMaxPage.
+// The page size that `request` asks for; kInvalidArgument above kMaxPage.
 inline Result<int> PageSize(const v1::ListRequest& request) {
   if (request.limit() < 0 || request.limit() > kMaxPage) {
     return Fail(Code::kInvalidArgument, "limit is {}; 1 to {} is accepted",

@@ -1,8 +1,8 @@
 #ifndef UCUDNN_COORDINATOR_SINGLE_FLIGHT_H_
 #define UCUDNN_COORDINATOR_SINGLE_FLIGHT_H_
 
-// Runs one of several equal calls at a time: a client that gave up and asks
-// again waits for its first call, and then finds what that has stored.
+// Runs equal calls one at a time: a client that timed out and asks again waits
+// for its first call and then finds the result that this has stored.
 
 #include <condition_variable>
 #include <mutex>
@@ -14,7 +14,7 @@ namespace ucudnn {
 
 class SingleFlight {
  public:
-  // While it lives, no other turn has its key.
+  // While a turn lives, no other one has its key.
   class Turn {
    public:
     Turn(SingleFlight& flights, std::string key)

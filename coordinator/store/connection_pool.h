@@ -1,7 +1,8 @@
 #ifndef UCUDNN_COORDINATOR_STORE_CONNECTION_POOL_H_
 #define UCUDNN_COORDINATOR_STORE_CONNECTION_POOL_H_
 
-// Connections to a database, made when first needed, lent one at a time.
+// Connections to a database, opened when first needed and lent to one caller
+// each.
 
 #include <chrono>
 #include <condition_variable>
@@ -15,11 +16,11 @@
 
 namespace ucudnn {
 
-// Thread-safe. Must outlive what it lent.
+// Thread-safe. Must outlive its leases.
 template <class Connection>
 class ConnectionPool {
  public:
-  // Goes back to the pool on destruction.
+  // Returns the connection on destruction.
   class Lease {
    public:
     Lease(ConnectionPool* pool, std::unique_ptr<Connection> connection)
@@ -33,7 +34,7 @@ class ConnectionPool {
     }
 
     Connection* operator->() const { return connection_.get(); }
-    // The connection is broken: the pool shall make another in its place.
+    // Drops a broken connection; the pool makes another when needed.
     void Discard() { connection_.reset(); }
 
    private:
@@ -43,9 +44,9 @@ class ConnectionPool {
 
   explicit ConnectionPool(std::size_t size) : size_(size) {}
 
-  // An idle connection, or one made by `make`, a Result of unique_ptr, while
-  // there are fewer than `size`; else waits. kUnavailable after 30 s; make's
-  // errors.
+  // Lends an idle connection, or while fewer than `size` are lent, one made by
+  // `make`, which returns a Result<std::unique_ptr<Connection>>; otherwise
+  // waits. kUnavailable after 30 s; errors of `make`.
   template <class Make>
   Result<Lease> Take(const Make& make) {
     constexpr auto kPatience = std::chrono::seconds(30);
@@ -70,7 +71,7 @@ class ConnectionPool {
     return Lease(this, *std::move(made));
   }
 
-  // Closes the idle ones.
+  // Closes the idle connections.
   void DiscardIdle() {
     std::vector<std::unique_ptr<Connection>> closing;
     const std::lock_guard lock(mutex_);

@@ -37,9 +37,9 @@ Status Migrate(SqlDatabase& database, std::span<const Migration> migrations) {
     }
     if (found > latest) {
       return Fail(Code::kFailedPrecondition,
-                  "the database has schema version {}, this program knows "
-                  "versions up to {}: a newer version of ucudnn wrote it; use "
-                  "that one or a newer one",
+                  "the database has schema version {}, but this program only "
+                  "knows versions up to {}: a newer ucudnn wrote it; use that "
+                  "version or a newer one",
                   found, latest);
     }
     return {};

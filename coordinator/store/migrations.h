@@ -1,8 +1,9 @@
 #ifndef UCUDNN_COORDINATOR_STORE_MIGRATIONS_H_
 #define UCUDNN_COORDINATOR_STORE_MIGRATIONS_H_
 
-// The tables, as numbered steps: schema/NNNN_name.<dialect>.sql, compiled in.
-// A step that was released is never changed; the next one changes the tables.
+// The schema as numbered migrations, schema/NNNN_name[.<dialect>].sql, which
+// are compiled in. A released migration never changes; later ones change the
+// tables.
 
 #include <cstdint>
 #include <span>
@@ -20,15 +21,15 @@ struct Migration {
   std::string_view script;
 };
 
-// By version; generated from the files that CMakeLists.txt lists.
+// Sorted by version; generated from the files that CMakeLists.txt lists.
 std::span<const Migration> Migrations();
 
-// Applies those of the database's dialect that it has not yet seen, all in one
-// transaction; processes that do so at once wait for each other.
-// kFailedPrecondition if the database has seen a later one than the last.
+// Applies the migrations of the database's dialect that are still missing, all
+// in one transaction; concurrent processes wait for each other.
+// kFailedPrecondition if a later migration than the last one here was applied.
 Status Migrate(SqlDatabase& database, std::span<const Migration> migrations);
 
-// The last one applied.
+// The version of the last migration applied.
 Result<std::int64_t> SchemaVersion(SqlTransaction& sql);
 
 }  // namespace ucudnn

@@ -15,7 +15,7 @@ Result<std::unique_ptr<SqlDatabase>> OpenDatabase(const std::string& url) {
   return OpenPostgres(url);
 #else
   return Fail(Code::kUnimplemented,
-              "this build has no PostgreSQL: build with libpqxx "
+              "this build lacks PostgreSQL: build with libpqxx "
               "(-DUCUDNN_WITH_POSTGRES=ON), or use sqlite:///path/file.db");
 #endif
 }
@@ -30,11 +30,12 @@ Status CheckDatabaseUrl(const std::string& url) {
        url.back() != '/')) {
     return {};
   }
-  // The scheme alone of what may hold a password.
-  return Fail(Code::kInvalidArgument,
-              "'{}' names no database; accepted are sqlite:///path/file.db, "
-              "sqlite::memory: and postgresql://user@host/database",
-              url.starts_with("sqlite:") ? url : url.substr(0, url.find(':')));
+  // Other URLs may hold a password: only their scheme is quoted.
+  return Fail(
+      Code::kInvalidArgument,
+      "'{}' is not a database URL; accepted are sqlite:///path/file.db, "
+      "sqlite::memory: and postgresql://user@host/database",
+      url.starts_with("sqlite:") ? url : url.substr(0, url.find(':')));
 }
 
 Result<std::unique_ptr<Store>> OpenStore(const std::string& url) {

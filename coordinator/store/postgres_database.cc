@@ -1,5 +1,5 @@
-// PostgreSQL through libpqxx: a pool of connections, each a transaction at a
-// time. libpqxx throws; nothing leaves this file so.
+// PostgreSQL through libpqxx: a pool of connections, each with one transaction
+// at a time. Exceptions of libpqxx become errors here.
 
 #include <map>
 #include <pqxx/pqxx>
@@ -35,16 +35,17 @@ struct string_traits<ucudnn::PgParameter> {
 namespace ucudnn {
 namespace {
 
-// Several processes share a server that has 100 by default.
+// PostgreSQL accepts 100 by default, which several processes share.
 constexpr std::size_t kConnections = 8;
-// Transactions that met are run again: the loser of a deadlock has let the
-// winner pass, so that few rounds suffice.
+// How often a transaction that lost a conflict runs again. The loser of a
+// deadlock lets the winner pass, so few rounds are enough.
 constexpr int kMaxConflicts = 10;
-// Of a connection; there are not many more, but for the lengths of bulks.
+// Per connection. There are few statements, but bulk statements of many
+// lengths.
 constexpr std::size_t kMaxPrepared = 100;
 
-// How a session of ours behaves: it ends what hangs, says nothing of what went
-// well, and keeps the promise that a commit is on the disk.
+// Ends statements that hang, silences notices, and has commits wait for the
+// disk.
 constexpr char kSessionSettings[] =
     "SET client_encoding TO 'UTF8';"
     "SET client_min_messages TO error;"
@@ -57,8 +58,8 @@ constexpr char kSessionSettings[] =
 // What a failure means for the transaction.
 enum class Failure {
   kNone,
-  kFinal,     // it would fail again
-  kConflict,  // another transaction won
+  kFinal,     // a retry would fail too
+  kConflict,  // a concurrent transaction won
   kBroken,    // the connection is lost
 };
 
@@ -90,7 +91,7 @@ Verdict VerdictOf(std::string_view state) {
   return {Failure::kFinal, Code::kInternal};
 }
 
-// The first line: what follows repeats the statement.
+// The first line; the others repeat the statement.
 std::string_view Summary(std::string_view what) {
   return what.substr(0, what.find('\n'));
 }
@@ -117,7 +118,7 @@ PgParameter ParameterOf(const SqlValue& value) {
 }
 
 SqlValue ValueOf(const pqxx::field& field) {
-  // Types are known by number: catalog/pg_type.dat.
+  // PostgreSQL: src/include/catalog/pg_type.dat.
   constexpr pqxx::oid kBytea = 17;
   constexpr pqxx::oid kInt8 = 20;
   constexpr pqxx::oid kInt4 = 23;
@@ -138,7 +139,7 @@ const SqlDialect& Dialect() {
       .name = "postgres",
       .lock_rows = " FOR UPDATE",
       .skip_locked = " FOR UPDATE SKIP LOCKED",
-      // Any number that is ours: the letters of "ucudnn".
+      // An arbitrary lock number: the letters of "ucudnn".
       .lock_schema =
           "SELECT CAST(pg_advisory_xact_lock(128906494537326) "
           "AS TEXT)",
@@ -146,8 +147,9 @@ const SqlDialect& Dialect() {
   return kDialect;
 }
 
-// A lost connection shall not come back by itself, without the session's
-// settings and in the middle of a transaction: a new object takes its place.
+// Keeps libpqxx from reconnecting by itself, which would lose the session's
+// settings and could happen within a transaction. A new object takes the place
+// of a lost connection.
 void StayLost(pqxx::connection& connection) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -171,7 +173,7 @@ class Connection final : public SqlTransaction {
 
   const SqlDialect& dialect() const override { return Dialect(); }
 
-  // How the last Run failed.
+  // Of the last Run.
   Failure failure() const { return failure_; }
 
   Status Run(Access access, const SqlDatabase::Body& body) {
@@ -222,8 +224,9 @@ class Connection final : public SqlTransaction {
   }
 
  private:
-  // The name under which the statement is prepared; empty if it is not. It is
-  // from its second use on: the pieces of a bulk that are not whole come once.
+  // The name of the prepared statement; empty if it is not prepared. Statements
+  // are prepared at their second use, because the last piece of a bulk is
+  // usually unique.
   const std::string& PreparedName(const std::string& statement) {
     static const std::string kNone;
     if (seen_.size() >= kMaxPrepared && !seen_.contains(statement)) {
@@ -247,7 +250,7 @@ class Connection final : public SqlTransaction {
     return status;
   }
 
-  // Runs `body`, which returns a Result; what it throws becomes the Result.
+  // Runs `body`, which returns a Result; exceptions become errors.
   template <class Body>
   auto Guarded(const Body& body) -> decltype(body()) {
     const auto fail = [&](Verdict verdict, std::string_view what) {
@@ -273,7 +276,7 @@ class Connection final : public SqlTransaction {
   }
 
   std::unique_ptr<pqxx::connection> connection_;
-  std::map<std::string, std::string> seen_;  // statements and their names
+  std::map<std::string, std::string> seen_;  // prepared name by statement
   int prepared_ = 0;
   pqxx::dbtransaction* transaction_ = nullptr;
   Failure failure_ = Failure::kNone;
@@ -298,7 +301,7 @@ class PostgresDatabase final : public SqlDatabase {
           if (++conflicts > kMaxConflicts) return status;
           break;
         case Failure::kBroken:
-          // What broke it has hardly left the others whole.
+          // The idle connections are probably broken too.
           connection.Discard();
           connections_.DiscardIdle();
           if (std::exchange(reconnected, true)) return status;
@@ -315,8 +318,8 @@ class PostgresDatabase final : public SqlDatabase {
   ConnectionPool<Connection> connections_{kConnections};
 };
 
-// Adds what keeps a server that is away from being waited for, unless the URL
-// says how long to.
+// Adds timeouts, so that an unreachable server does not block callers, unless
+// the URL sets them.
 std::string WithTimeouts(std::string url) {
   for (const auto& [name, value] :
        {std::pair{"connect_timeout", "10"},

@@ -8,7 +8,7 @@
 namespace ucudnn {
 namespace {
 
-// What PostgreSQL refuses, SQLite shall refuse too.
+// PostgreSQL refuses such texts; this makes SQLite refuse them too.
 Status CheckText(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t length = Utf8Length(text.substr(at));

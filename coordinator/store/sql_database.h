@@ -1,9 +1,9 @@
 #ifndef UCUDNN_COORDINATOR_STORE_SQL_DATABASE_H_
 #define UCUDNN_COORDINATOR_STORE_SQL_DATABASE_H_
 
-// The little of an SQL database that the store needs; SQLite and PostgreSQL
-// are its adapters. Statements are written once, in the dialect both share:
-// $1-style parameters, ON CONFLICT, RETURNING, WITH ... AS MATERIALIZED.
+// The port to an SQL database, with adapters for SQLite and PostgreSQL. The
+// store writes each statement once, in what both dialects share: $1-style
+// parameters, ON CONFLICT, RETURNING, WITH ... AS MATERIALIZED.
 //
 //   auto rows = InTransaction(database, Access::kRead, [&](auto& sql) {
 //     return sql.Query("SELECT id FROM agents WHERE host = $1", {host});
@@ -35,8 +35,8 @@ struct SqlBytes {
 using SqlNull = std::monostate;
 using SqlValue = std::variant<SqlNull, std::int64_t, std::string, SqlBytes>;
 
-// One row of a result. Reading a column as what it is not is a fault of ours
-// and aborts: the tables' columns are typed in both databases.
+// One row of a result. Columns are typed in both databases, so reading one as
+// another type is a bug and aborts.
 class SqlRow {
  public:
   explicit SqlRow(std::vector<SqlValue> values) : values_(std::move(values)) {}
@@ -50,16 +50,16 @@ class SqlRow {
   std::vector<SqlValue> values_;
 };
 
-// What the dialects do not share.
+// Where the dialects differ.
 struct SqlDialect {
-  std::string name;  // of the migrations' files: "sqlite", "postgres"
-  // After a SELECT: locks its rows, and passes over those that are locked.
+  std::string name;  // as migration files have it: "sqlite", "postgres"
+  // Appended to a SELECT: locks its rows; also skips rows that are locked.
   std::string lock_rows;
   std::string skip_locked;
-  // A statement that admits one process at a time to the migrations.
+  // A statement that lets one process at a time migrate.
   std::string lock_schema;
-  // How many rows of SqlRows make a statement fast: in SQLite few, so that it
-  // is prepared once; in PostgreSQL many, so that the way there does not count.
+  // How many rows of SqlRows a statement should have: few in SQLite, so that
+  // one prepared statement serves all; many in PostgreSQL, to save round trips.
   std::size_t rows_per_statement = 1;
 };
 
@@ -79,7 +79,7 @@ class SqlTransaction {
       std::initializer_list<SqlValue> parameters = {}) {
     return Query(statement, std::span(parameters.begin(), parameters.size()));
   }
-  // The same where no rows are asked for.
+  // The same, without rows.
   Status Execute(const std::string& statement,
                  std::span<const SqlValue> parameters);
   Status Execute(const std::string& statement,
@@ -105,16 +105,16 @@ class SqlDatabase {
 
   virtual const SqlDialect& dialect() const = 0;
 
-  // Runs `body` in a transaction: committed, durably, if it returns OK, else
-  // undone. It is run again, a bounded number of times, if a concurrent
-  // transaction or a lost connection made it fail; it must have no effects of
-  // its own. Transactions that write see all that was committed before each of
-  // their statements and lock what they change; those that read see one
-  // moment.
+  // Runs `body` in a transaction, which is committed durably if it returns OK
+  // and rolled back otherwise. If a concurrent transaction or a lost connection
+  // made it fail, `body` runs again, a bounded number of times, so it must have
+  // no side effects. A statement of a write transaction sees all that was
+  // committed before it and locks what it changes; a read transaction sees one
+  // snapshot.
   virtual Status Run(Access access, const Body& body) = 0;
 };
 
-// Run, for a body that returns a Result.
+// SqlDatabase::Run for a body that returns a Result.
 template <class Body>
 auto InTransaction(SqlDatabase& database, Access access, const Body& body) {
   using R = std::invoke_result_t<const Body&, SqlTransaction&>;
@@ -160,8 +160,8 @@ class SqlRows {
   std::vector<SqlValue> parameters_;
 };
 
-// Calls `body` with one piece of `items` after the other, each of as many as a
-// statement of the dialect should take; stops at an error.
+// Calls `body` with consecutive pieces of `items`, each of at most
+// rows_per_statement; stops at an error.
 template <class T, class Body>
 Status InPieces(const SqlDialect& dialect, std::span<const T> items,
                 const Body& body) {
@@ -174,11 +174,11 @@ Status InPieces(const SqlDialect& dialect, std::span<const T> items,
   return {};
 }
 
-// `url` is "sqlite::memory:" or "sqlite:///path". Errors: OpenStore's.
+// `url` is "sqlite::memory:" or "sqlite:///path". Errors of OpenStore.
 Result<std::unique_ptr<SqlDatabase>> OpenSqlite(const std::string& url);
 
-// `url` is a "postgresql://" or "postgres://" URL of libpq. Errors:
-// OpenStore's.
+// `url` is a "postgresql://" or "postgres://" URL of libpq. Errors of
+// OpenStore.
 Result<std::unique_ptr<SqlDatabase>> OpenPostgres(const std::string& url);
 
 }  // namespace ucudnn

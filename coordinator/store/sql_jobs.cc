@@ -1,4 +1,4 @@
-// Jobs: their ranks, the plans they have had, and how long their steps took.
+// Jobs, their ranks, revisions and step times.
 
 #include <algorithm>
 #include <charconv>
@@ -56,7 +56,7 @@ Result<std::vector<Nanoseconds>> TimesOf(std::string_view text) {
     const auto read =
         std::from_chars(text.data(), text.data() + text.size(), ns);
     if (read.ec != std::errc()) {
-      return Fail(Code::kDataLoss, "'{}' is no time of a step",
+      return Fail(Code::kDataLoss, "'{}' is not a step time",
                   Excerpt(text, 40));
     }
     times.emplace_back(ns);
@@ -83,7 +83,7 @@ Result<JobStepsRecord> StepsOf(const SqlRow& row) {
   return steps;
 }
 
-// Marks the job as heard of; its state then. kNotFound.
+// Updates when the job was last seen; returns its state. kNotFound.
 Result<JobState> Hear(SqlTransaction& sql, const std::string& job,
                       UnixMillis now_ms) {
   UCUDNN_ASSIGN_OR_RETURN(
@@ -252,7 +252,7 @@ Result<JobRevisionRecord> SqlStore::AddJobRevision(const std::string& job,
   return InTransaction(
       *database_, Access::kWrite,
       [&](SqlTransaction& sql) -> Result<JobRevisionRecord> {
-        // Locks the job, so that two that add go one after the other.
+        // Locks the job, so that concurrent calls add one after the other.
         UCUDNN_ASSIGN_OR_RETURN(
             const JobRecord record,
             OneRecord(

@@ -1,4 +1,4 @@
-// Measurements, and the profiles made of them.
+// Measurements and profiles.
 
 #include <algorithm>
 #include <tuple>
@@ -8,14 +8,15 @@
 namespace ucudnn {
 namespace {
 
-// What makes two measurements the same point.
+// Identifies a measurement's point.
 auto PointKey(const Measurement& m) {
   return std::tie(m.kind, m.problem, m.point.batch, m.point.algorithm,
                   m.point.workspace);
 }
 
-// The one of each point that stays, ordered by point: one statement must not
-// meet a row twice, and writers that lock rows in one order do not deadlock.
+// The measurement of each point to keep, sorted by point: one statement must
+// not update a row twice, and writers that lock rows in the same order do not
+// deadlock.
 std::vector<const Measurement*> Newest(
     std::span<const Measurement> measurements) {
   std::vector<const Measurement*> sorted;
@@ -49,14 +50,13 @@ Status Check(const Measurement& m) {
   return CheckKey("a measurement's math mode", m.point.algorithm.math);
 }
 
-// A measurement's columns: those that identify it, then its numbers, then where
-// it comes from.
+// A measurement's columns, besides its numbers: its key and its origin.
 constexpr char kKeyColumns[] =
     "kind, problem, batch, algorithm, math, precision_name, workspace_bytes";
 constexpr char kOriginColumns[] =
     "device, driver, measured_ms, sm_clock_mhz, memory_clock_mhz, throttle";
 
-// "time_ns, spread_ns, ...", each written by `format`.
+// "time_ns, spread_ns, ...", each formatted by `format`.
 std::string NumberColumns(
     fmt::format_string<const std::string_view&> format = "{}") {
   std::vector<std::string> columns;
@@ -71,8 +71,8 @@ std::string PointColumns() {
          NumberColumns();
 }
 
-// Reads the columns of PointColumns(), from `*column` on, which it moves past
-// them.
+// Reads the columns of PointColumns(), starting at `*column`, and moves
+// `*column` past them.
 Result<MeasuredPoint> PointOf(const SqlRow& row, std::size_t* column) {
   const std::size_t first = *column;
   UCUDNN_ASSIGN_OR_RETURN(
@@ -293,7 +293,7 @@ Result<PointsByProblem> SqlStore::LoadProfile(
     std::ranges::sort(of_problem, {}, [](const MeasuredPoint& p) {
       return std::tie(p.batch, p.algorithm, p.workspace);
     });
-    // A problem may have been named twice, in two pieces.
+    // A problem that was named twice, in two pieces, was loaded twice.
     of_problem.erase(std::unique(of_problem.begin(), of_problem.end()),
                      of_problem.end());
   }

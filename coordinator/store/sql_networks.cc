@@ -5,7 +5,7 @@
 namespace ucudnn {
 namespace {
 
-// `source` is an expression: the column, or nothing in its place.
+// `source` is the column, or an expression in its place.
 std::string SelectNetworks(const std::string& source) {
   return "SELECT r.name, r.revision, r.format, " + source +
          ", r.layers, r.hash, r.created_ms FROM network_revisions r ";
@@ -32,8 +32,8 @@ Result<std::int64_t> SqlStore::PutNetwork(const NetworkRecord& network) {
   return InTransaction(
       *database_, Access::kWrite,
       [&](SqlTransaction& sql) -> Result<std::int64_t> {
-        // Changes nothing in a known network, but locks it: two who put
-        // different content at once get two revisions.
+        // The update changes nothing but locks a known network, so that
+        // concurrent calls with different content make two revisions.
         UCUDNN_ASSIGN_OR_RETURN(
             const auto latest,
             sql.Query("INSERT INTO networks (name, revision) VALUES ($1, 0) "

@@ -49,7 +49,7 @@ Result<CreatedPlan> SqlStore::CreatePlan(const PlanRecord& plan) {
           UCUDNN_ASSIGN_OR_RETURN(PlanRecord record, PlanOf(created.front()));
           return CreatedPlan{std::move(record), false};
         }
-        // Somebody was faster.
+        // A concurrent call was faster.
         UCUDNN_ASSIGN_OR_RETURN(existing, PlanWithKey(sql, plan.key));
         UCUDNN_CHECK(existing.has_value());
         return CreatedPlan{*std::move(existing), true};

@@ -1,4 +1,4 @@
-// What is in the queue of benchmark tasks.
+// The queue of benchmark tasks.
 
 #include <algorithm>
 #include <map>
@@ -8,9 +8,9 @@
 namespace ucudnn {
 namespace {
 
-// Each key once, with the highest cap and priority, ordered by key: one
-// statement must not meet a row twice, and writers that lock rows in one order
-// do not deadlock.
+// Each key once, with the highest cap and priority, sorted by key: one
+// statement must not update a row twice, and writers that lock rows in the same
+// order do not deadlock.
 std::vector<NewTask> Merged(std::span<const NewTask> tasks) {
   std::map<TaskKey, NewTask> by_key;
   for (const NewTask& task : tasks) {
@@ -88,7 +88,7 @@ Status RaiseTasks(SqlTransaction& sql, std::span<const NewTask> tasks,
       rows.parameters());
 }
 
-// Adds the counts that rows of (kind, state, count) tell.
+// Adds the counts of rows (kind, state, count).
 Status AddCounts(const std::vector<SqlRow>& rows,
                  std::map<std::string, TaskCounts>* counts) {
   for (const SqlRow& row : rows) {
@@ -199,7 +199,7 @@ Result<std::int64_t> SqlStore::ReopenStaleTasks(
                 known += fmt::format("{}${}", known.empty() ? "" : ", ",
                                      parameters.size());
               }
-              // Of what schema 1 has done it is not known.
+              // Tasks done under schema 1 have no driver and are kept.
               UCUDNN_ASSIGN_OR_RETURN(
                   const auto found,
                   sql.Query("WITH asked (problem, batch, goal) AS (VALUES " +

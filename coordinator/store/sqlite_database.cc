@@ -1,5 +1,5 @@
-// SQLite through SQLiteCpp: one connection writes, several read beside it (WAL
-// lets them). A database in memory has the one connection alone.
+// SQLite through SQLiteCpp: one connection writes while several read, which
+// write-ahead logging allows. A database in memory has a single connection.
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <sqlite3.h>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kBusyTimeoutMs = 10'000;
 constexpr std::size_t kReaders = 4;
-// Statements with more parameters are of varying length, and not kept.
+// Statements with more parameters vary in length and are not kept prepared.
 constexpr std::size_t kMaxKeptParameters = 20;
 
 Code CodeOf(int extended) {
@@ -52,7 +52,7 @@ Code CodeOf(int extended) {
   }
 }
 
-// Runs `body`, which returns a Result; what it throws becomes the Result.
+// Runs `body`, which returns a Result; exceptions become errors.
 template <class Body>
 auto Guarded(const std::string& path, const Body& body) -> decltype(body()) {
   try {
@@ -84,7 +84,7 @@ void Bind(SQLite::Statement& statement, int index, const SqlValue& value) {
   } else if (const auto* text = std::get_if<std::string>(&value)) {
     statement.bindNoCopy(index, *text);
   } else if (const auto* bytes = std::get_if<SqlBytes>(&value)) {
-    // Never a null pointer, which would be bound as NULL.
+    // c_str() is never null; a null pointer would be bound as NULL.
     const void* data = bytes->bytes.c_str();
     statement.bindNoCopy(index, data, static_cast<int>(bytes->bytes.size()));
   } else {
@@ -93,7 +93,7 @@ void Bind(SQLite::Statement& statement, int index, const SqlValue& value) {
 }
 
 const SqlDialect& Dialect() {
-  // One transaction writes at a time: there is nothing to lock.
+  // Only one transaction writes at a time, so rows need no locks.
   static const SqlDialect kDialect{.name = "sqlite",
                                    .lock_rows = "",
                                    .skip_locked = "",
@@ -105,7 +105,7 @@ const SqlDialect& Dialect() {
 // One connection, and the transaction that runs on it.
 class Connection final : public SqlTransaction {
  public:
-  // Throws what SQLiteCpp throws.
+  // Throws SQLite::Exception.
   explicit Connection(const std::string& path)
       : path_(path),
         database_(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE,
@@ -123,7 +123,7 @@ class Connection final : public SqlTransaction {
         ExecuteScript(access == Access::kWrite ? "BEGIN IMMEDIATE" : "BEGIN"));
     Status status = body(*this);
     if (status) status = ExecuteScript("COMMIT");
-    // Some failures have already undone the transaction.
+    // After some failures SQLite has already rolled back.
     if (!status && sqlite3_get_autocommit(database_.getHandle()) == 0) {
       database_.tryExec("ROLLBACK");
     }
@@ -150,7 +150,7 @@ class Connection final : public SqlTransaction {
       if (kept == statements_.end()) {
         kept = statements_.emplace(statement, Prepare(statement)).first;
       }
-      // Also after a failure: an unfinished statement would block COMMIT.
+      // Resets even after a failure: an unfinished statement blocks COMMIT.
       struct Reset {
         SQLite::Statement& statement;
         ~Reset() { (void)statement.tryReset(); }
@@ -161,7 +161,7 @@ class Connection final : public SqlTransaction {
   }
 
  private:
-  // SQLite's numbered parameters are ?1, ?2: no literal of ours holds a '$'.
+  // SQLite numbers parameters ?1, ?2. No literal in our statements has a '$'.
   SQLite::Statement Prepare(std::string statement) {
     std::ranges::replace(statement, '$', '?');
     return {database_, statement};
@@ -220,8 +220,8 @@ class SqliteDatabase final : public SqlDatabase {
   ConnectionPool<Connection> readers_{kReaders};
 };
 
-// Write-ahead logging is a property of the file, kept from then on. Changing it
-// needs the file alone and does not wait for others that open it now, so this
+// Enables write-ahead logging, which the file keeps from then on. The change
+// needs exclusive access and SQLite does not wait for it, so this function
 // does.
 Status EnableWal(SQLite::Database& database) {
   for (int waited_ms = 0;; waited_ms += 10) {

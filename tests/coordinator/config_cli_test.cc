@@ -1,4 +1,4 @@
-// What `ucudnn-coord` makes of a file of settings.
+// `ucudnn-coord` with a configuration file.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class ConfigCliTest : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(ConfigCliTest, RefusesAListenAddressThatIsNone) {
+TEST_F(ConfigCliTest, RefusesAMalformedListenAddress) {
   const std::string file =
       Config("database = \"sqlite::memory:\"\nlisten = \"nonsense\"\n");
   for (const test::Finished& run :
@@ -41,23 +41,23 @@ TEST_F(ConfigCliTest, RefusesAListenAddressThatIsNone) {
   }
 }
 
-TEST_F(ConfigCliTest, RefusesADatabaseThatIsNone) {
+TEST_F(ConfigCliTest, RefusesAMalformedDatabaseUrl) {
   const test::Finished run = Coord({"check", Config("database = \"here\"\n")});
   EXPECT_EQ(run.status, 2);
   EXPECT_THAT(run.err, HasSubstr(":1: database = 'here': "));
   EXPECT_THAT(run.err, HasSubstr("sqlite:///path/file.db"));
 }
 
-TEST_F(ConfigCliTest, AcceptsAFileWithoutMistakes) {
+TEST_F(ConfigCliTest, AcceptsAValidFile) {
   const test::Finished run = Coord(
       {"check",
        Config("listen = \"0.0.0.0:7460\"\ndatabase = \"postgresql://db/u\"\n"
               "lease-ms = 60_000\nmeasure-workspace = \"2GiB\"\n")});
   EXPECT_EQ(run.status, 0) << run.err;
-  EXPECT_THAT(run.out, HasSubstr("no mistake found"));
+  EXPECT_THAT(run.out, HasSubstr("no errors found"));
 }
 
-TEST_F(ConfigCliTest, ServesAsTheFileSaysAndTheCommandLineOverrides) {
+TEST_F(ConfigCliTest, ServesAsTheFileSaysUnlessTheCommandLineOverridesIt) {
   const std::string ready = folder_ / "ready.json";
   test::Process coord(
       {test::ProgramPath("ucudnn-coord"), "serve", "--config",
