@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/service/backoff.h"
+#include "base/service/log.h"
 #include "proto/convert.h"
 
 namespace ucudnn {
@@ -59,7 +60,8 @@ class Agent {
       v1::LeaveRequest leave;
       leave.set_agent_id(options_.id);
       if (const auto left = link_.Leave(leave); !left) {
-        spdlog::warn("event=leave_failed error=\"{}\"", left.error().message);
+        spdlog::warn("event=leave_failed error={}",
+                     Quoted(left.error().message));
       }
     }
     spdlog::info("event=stopped agent={}", options_.id);
@@ -119,8 +121,8 @@ class Agent {
                      devices_.size());
         return;
       }
-      spdlog::warn("event=register_failed error=\"{}\"",
-                   response.error().message);
+      spdlog::warn("event=register_failed error={}",
+                   Quoted(response.error().message));
       Pause(stop_, backoff.Next());
     }
   }
@@ -139,8 +141,8 @@ class Agent {
       request.set_takes_cross_checks(true);
       const auto leased = link_.LeaseTasks(request);
       if (!leased) {
-        spdlog::warn("event=lease_failed device={} error=\"{}\"",
-                     device.info().id, leased.error().message);
+        spdlog::warn("event=lease_failed device={} error={}", device.info().id,
+                     Quoted(leased.error().message));
         if (leased.error().code == Code::kNotFound) {
           Register();
         } else {
@@ -182,8 +184,8 @@ class Agent {
       }
       if (busy_with.empty()) return true;
       if (!said) {
-        spdlog::info("event=device_busy device={} with=\"{}\"",
-                     devices_[index]->info().id, busy_with);
+        spdlog::info("event=device_busy device={} with={}",
+                     devices_[index]->info().id, Quoted(busy_with));
         said = true;
       }
       Pause(stop_, milliseconds(2000));
@@ -203,8 +205,8 @@ class Agent {
     const std::lock_guard lock(mutex_);
     const std::string& told = states_[index].registered_under;
     if (now == told) return false;
-    spdlog::info("event=conditions_changed device={} from=\"{}\" to=\"{}\"",
-                 devices_[index]->info().id, told, now);
+    spdlog::info("event=conditions_changed device={} from={} to={}",
+                 devices_[index]->info().id, Quoted(told), Quoted(now));
     return true;
   }
 
@@ -250,8 +252,8 @@ class Agent {
     const auto tell = [&] {
       // Sent once only: the final report holds the same points.
       if (const auto response = link_.ReportTask(partial); !response) {
-        spdlog::warn("event=partial_report_failed task={} error=\"{}\"",
-                     task.id(), response.error().message);
+        spdlog::warn("event=partial_report_failed task={} error={}", task.id(),
+                     Quoted(response.error().message));
       }
       partial.clear_measurements();
       told = SteadyClock::now();
@@ -278,9 +280,9 @@ class Agent {
           fmt::format("the conditions changed meanwhile from '{}' to '{}'",
                       report.driver(), conditions));
       report.set_retryable(true);
-      spdlog::warn(
-          "event=task_failed device={} problem={} batch={} error=\"{}\"",
-          info.id, task.problem(), task.batch(), report.error());
+      spdlog::warn("event=task_failed device={} problem={} batch={} error={}",
+                   info.id, task.problem(), task.batch(),
+                   Quoted(report.error()));
       return report;
     }
     if (points) {
@@ -295,9 +297,8 @@ class Agent {
     // Points measured before the failure are valid.
     if (partial.measurements_size() > 0) tell();
     if (error.code == Code::kCancelled) return std::nullopt;
-    spdlog::error(
-        "event=task_failed device={} problem={} batch={} error=\"{}\"", info.id,
-        task.problem(), task.batch(), error.message);
+    spdlog::error("event=task_failed device={} problem={} batch={} error={}",
+                  info.id, task.problem(), task.batch(), Quoted(error.message));
     if (error.code == Code::kDataLoss) Lose(index, error.message);
     report.set_error(error.message.empty() ? std::string(CodeName(error.code))
                                            : error.message);
@@ -315,8 +316,8 @@ class Agent {
       const auto response = link_.ReportTask(report);
       if (response) return;
       const Code code = response.error().code;
-      spdlog::warn("event=report_failed task={} error=\"{}\"", report.task_id(),
-                   response.error().message);
+      spdlog::warn("event=report_failed task={} error={}", report.task_id(),
+                   Quoted(response.error().message));
       if (code == Code::kInvalidArgument || code == Code::kNotFound ||
           code == Code::kUnimplemented) {
         return;
@@ -371,8 +372,8 @@ class Agent {
   }
 
   void Lose(std::size_t index, const std::string& why) {
-    spdlog::error("event=device_lost device={} why=\"{}\"",
-                  devices_[index]->info().id, why);
+    spdlog::error("event=device_lost device={} why={}",
+                  devices_[index]->info().id, Quoted(why));
     const std::lock_guard lock(mutex_);
     states_[index].lost = why;
   }

@@ -1,6 +1,8 @@
 // The agent's daemon: opens this node's devices and works for a coordinator
 // until it is asked to stop.
 
+#include <spdlog/spdlog.h>
+
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
@@ -42,9 +44,9 @@ void LogDropped(const Candidate& candidate,
   const bool as_meant =
       code == Code::kDeadlineExceeded || code == Code::kResourceExhausted;
   spdlog::log(as_meant ? spdlog::level::debug : spdlog::level::warn,
-              "event=dropped algorithm={} workspace_bytes={} why=\"{}\"",
+              "event=dropped algorithm={} workspace_bytes={} why={}",
               candidate.algorithm.name, candidate.workspace.count(),
-              point.error().message);
+              Quoted(point.error().message));
 }
 
 // Opens the devices and works on them until it is asked to stop.
@@ -69,14 +71,14 @@ Status Work(Options options, const std::stop_token& asked_to_stop) {
   }
   asked.cpu_name = id;
   asked.on_gpu_failure = [](int ordinal, const Error& error) {
-    spdlog::error("event=gpu_left_out gpu={} why=\"{}\"", ordinal,
-                  error.message);
+    spdlog::error("event=gpu_left_out gpu={} why={}", ordinal,
+                  Quoted(error.message));
   };
   UCUDNN_ASSIGN_OR_RETURN(auto devices, OpenDevices(asked));
   for (const auto& device : devices) {
-    spdlog::info("event=device id={} kind=\"{}\" driver=\"{}\"",
-                 device->info().id, ToString(device->info().kind),
-                 device->info().driver);
+    spdlog::info("event=device id={} kind={} driver={}", device->info().id,
+                 Quoted(ToString(device->info().kind)),
+                 Quoted(device->info().driver));
   }
   // Looked up by id, since callbacks receive only a DeviceInfo.
   std::map<std::string, std::string> methods;

@@ -1,6 +1,8 @@
 // The coordinator's daemon: reads its options, opens its database, and serves
 // gRPC and HTTP until it is asked to stop.
 
+#include <spdlog/spdlog.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -63,8 +65,8 @@ Status Serve(Options options) {
   while (!signals.Wait(
       std::chrono::milliseconds(options.coordinator.heartbeat_ms / 2))) {
     if (const Status maintained = coordinator.Maintain(); !maintained) {
-      spdlog::warn("event=maintenance_failed error=\"{}\"",
-                   maintained.error().message);
+      spdlog::warn("event=maintenance_failed error={}",
+                   Quoted(maintained.error().message));
     }
   }
   spdlog::info("event=stopping");

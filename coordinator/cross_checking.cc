@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/service/log.h"
 #include "proto/convert.h"
 #include "ucudnn/v1/agent.pb.h"
 
@@ -86,10 +87,11 @@ Status ReportCrossCheck(Agents& agents, Measurements& measurements,
   for (const DeviceComparison& c : after) {
     if (c.deviates == deviated(c.device)) continue;
     spdlog::log(c.deviates ? spdlog::level::warn : spdlog::level::info,
-                "event={} device={} kind=\"{}\" relative_time={:.3f} "
-                "why=\"{}\"",
+                "event={} device={} kind={} relative_time={:.3f} "
+                "why={}",
                 c.deviates ? "device_deviates" : "device_no_longer_deviates",
-                c.device, ToString(device.kind), c.relative_time, c.text);
+                c.device, Quoted(ToString(device.kind)), c.relative_time,
+                Quoted(c.text));
   }
   return {};
 }

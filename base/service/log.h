@@ -3,21 +3,21 @@
 
 // The daemons' log: one event per line on standard error, as key=value pairs
 // after the time and the level.
-
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
+//
+//   spdlog::warn("event=leave_failed error={}", Quoted(error.message));
 
 #include <string>
+#include <string_view>
 
 namespace ucudnn {
 
-inline void StartLog(const std::string& program, const std::string& level) {
-  auto logger = spdlog::stderr_logger_mt(program);
-  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %L %n %v");
-  logger->set_level(spdlog::level::from_str(level));
-  logger->flush_on(spdlog::level::info);
-  spdlog::set_default_logger(std::move(logger));
-}
+// Makes spdlog's default logger that of the daemon `program`.
+void StartLog(const std::string& program, const std::string& level);
+
+// A value that may hold anything, in double quotes: quotes and backslashes are
+// escaped by a backslash, line breaks and other control characters become \n or
+// \xNN, so that an event stays one line and its values can be told apart.
+std::string Quoted(std::string_view value);
 
 }  // namespace ucudnn
 
