@@ -21,11 +21,23 @@ struct ReplanOptions {
   OutputFormat output = OutputFormat::kTable;
 };
 
+// All jobs, page by page.
+Result<v1::ListJobsResponse> AllJobs(Connection& connection) {
+  constexpr int kPage = 1000;
+  v1::ListJobsResponse all;
+  v1::ListRequest request;
+  request.set_limit(kPage);
+  while (true) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto page, connection.ListJobs(request));
+    all.MergeFrom(page);
+    if (page.jobs_size() < kPage) return all;
+    request.set_after(page.jobs().rbegin()->id());
+  }
+}
+
 Status List(const Server& server, OutputFormat format) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
-  v1::ListRequest request;
-  request.set_limit(1000);
-  UCUDNN_ASSIGN_OR_RETURN(const auto response, connection->ListJobs(request));
+  UCUDNN_ASSIGN_OR_RETURN(const auto response, AllJobs(*connection));
   return Print(format, ToJson(response)["jobs"], [&] {
     Table table({"JOB", "NAME", "STATE", "NETWORK", "BATCH", "RANKS",
                  "REVISION", "SOURCE", "BEGAN", "LAST SEEN"});

@@ -33,6 +33,7 @@ class ScriptedCoordinator final : public v1::CoordinatorService::Service {
   std::function<Result<v1::Plan>(const std::string&)> get_plan;
   std::function<Result<v1::ProblemProfile>(const v1::GetProblemProfileRequest&)>
       get_problem_profile;
+  std::function<Result<v1::ListJobsResponse>(const v1::ListRequest&)> list_jobs;
   std::function<Result<v1::RegisterJobResponse>(const v1::RegisterJobRequest&)>
       register_job;
   std::function<Result<v1::ReportStepsResponse>(const v1::ReportStepsRequest&)>
@@ -104,6 +105,11 @@ class ScriptedCoordinator final : public v1::CoordinatorService::Service {
                                  v1::ProblemProfile* response) override {
     return Answer(context, "GetProblemProfile", get_problem_profile, *request,
                   response);
+  }
+  grpc::Status ListJobs(grpc::ServerContext* context,
+                        const v1::ListRequest* request,
+                        v1::ListJobsResponse* response) override {
+    return Answer(context, "ListJobs", list_jobs, *request, response);
   }
   grpc::Status RegisterJob(grpc::ServerContext* context,
                            const v1::RegisterJobRequest* request,
