@@ -40,7 +40,7 @@ struct MemoryOptions {
   std::string profile;
   ProfileFilter filter;
   Bytes budget;  // 0: the device model's memory
-  std::string policy = "all";
+  std::string policy = "best";
   bool static_allocator = false;
   std::int64_t sub_batch = 0;  // 0: the policy's choice
   bool fuse = false;

@@ -4,6 +4,7 @@
 // What no memory plan of a graph can do better than. All functions are pure.
 
 #include <optional>
+#include <vector>
 
 #include "base/training/graph.h"
 #include "base/training/memory_plan.h"
@@ -24,6 +25,9 @@ struct PlanFreedom {
   // Tasks run in program order, or all but updates do, or none need to.
   enum class Order { kProgram, kUpdatesAnywhere, kAny };
   Order order = Order::kProgram;
+  // Convolutions without measurements may be divided. (Their estimates are
+  // linear in the batch, so that saves workspace, and time by rounding.)
+  bool divides_estimates = true;
 };
 
 // No iteration within the budget is shorter. The larger of two bounds:
@@ -32,25 +36,35 @@ struct PlanFreedom {
 // divisions of the mini-batch into measured micro-batches whose workspace fits
 // into what the weights leave.
 //
-// Where weights stay, tasks run in program order (updates may be left out of
-// it) and nothing is computed twice, the least over all sub-batches of what
-// their rounds take, of which one takes
+// Where tasks run in program order (updates may be left out of it), the least
+// over all sub-batches of what their rounds take, of which one takes
 //     max over tasks k of  reach(k) + t(k) + leave(k):
 // what is live across k and does not fit beside it has left before k starts and
 // returns after it ends. reach(k) is when k starts if the link carries bytes as
 // a fluid, from when each block was computed, and every task before k starts
-// once enough has left for it; leave(k) is the same backwards in time.
-// O(batch * (tasks + blocks)).
+// once enough has left for it; leave(k) is the same backwards in time. Weights
+// that may leave are on the host from the beginning, like inputs. If tasks may
+// run twice, a part of what does not fit, as large as is best, takes the time
+// of computing it again instead of transfers (a fractional knapsack). O(batch *
+// (tasks + blocks)), with recomputation O(batch * tasks * blocks).
 //
 // A memory manager's addresses, and what a transfer must be whole for, are not
 // in the bound. (Plans of several GPUs share their link; they may take longer.)
 Nanoseconds LowerBoundTime(const TrainingGraph& graph, Bytes budget,
                            const PlanFreedom& freedom);
 
-// The second bound for one round of the whole mini-batch; absent if a task does
-// not fit into the budget, or was not measured.
-std::optional<Nanoseconds> LowerBoundOneRound(const TrainingGraph& graph,
-                                              Bytes budget);
+// The second bound of the rounds of one sub-batch (ModelRounds); absent where a
+// task does not fit into the budget, or was not measured.
+struct SubBatchBound {
+  Nanoseconds earlier{0};  // each round but the last
+  Nanoseconds last{0};
+  Nanoseconds time{0};  // all rounds
+};
+// Of each of `sub_batches`, from 1 to the graph's batch. O(tasks * batch), then
+// O(sub_batches * (tasks + blocks)).
+std::vector<std::optional<SubBatchBound>> LowerBoundsOfSubBatches(
+    const TrainingGraph& graph, Bytes budget, const PlanFreedom& freedom,
+    const std::vector<BatchSize>& sub_batches);
 
 // Every block at once, with the largest workspace of the fastest algorithms;
 // and the sum of the fastest times. Absent where a task was not measured

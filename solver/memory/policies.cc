@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "solver/check/memory_plan.h"
 #include "solver/check/validate.h"
+#include "solver/memory/best/best.h"
 #include "solver/memory/bounds.h"
 #include "solver/memory/hmms.h"
 #include "solver/memory/vdnn.h"
@@ -72,6 +73,8 @@ const std::vector<MemoryPolicy>& MemoryPolicies() {
        Vdnn<Offload::kConv, kP, false>, false},
       {"hmms", "offload what the link can move without any task waiting",
        PlanHmms},
+      {"best", "a search that begins with the fastest plan of all these",
+       PlanBest},
   };
   return kPolicies;
 }
@@ -118,6 +121,7 @@ std::optional<Bytes> SmallestBudget(const TrainingGraph& graph,
   const auto fits = [&](Bytes budget) {
     MemoryRequest other = request;
     other.budget = budget;
+    other.any_plan = true;
     return policy.plan(graph, other).has_value();
   };
   Bytes low = std::max(request.budget, LowerBoundBytes(graph, true));

@@ -26,6 +26,8 @@ struct MemoryRequest {
   int gpus = 1;
   bool offload_weights = false;
   bool recompute = false;
+  // Whatever fits will do: policies that search stop at the first plan.
+  bool any_plan = false;
   // Looked at by policies that search; the best plan found until then counts.
   std::stop_token stop = {};
 };

@@ -58,6 +58,18 @@ TEST(SolveMemoryTest, ComparesAllPolicies) {
   for (const auto& plan : answer["plans"]) EXPECT_EQ(plan["feasible"], true);
 }
 
+TEST(SolveMemoryTest, SearchesForTheBestPlanUnlessAPolicyIsNamed) {
+  std::vector<std::string> flags = Flags("", "24MiB");
+  flags.erase(flags.begin() + 6, flags.begin() + 8);
+  const nlohmann::json best = SolveJson("memory", flags);
+  EXPECT_EQ(best["policy"], "best");
+  const nlohmann::json answer = SolveJson("memory", Flags("all", "24MiB"));
+  for (const auto& plan : answer["plans"]) {
+    if (!plan["feasible"]) continue;
+    EXPECT_LE(best["time_us"], plan["time_us"]) << plan["policy"];
+  }
+}
+
 TEST(SolveMemoryTest, NamesABudgetThatWouldDo) {
   const test::Finished run = Solve("memory", Flags("vdnn-all", "8MiB"));
   EXPECT_EQ(run.status, 3);

@@ -6,41 +6,17 @@
 #include <algorithm>
 #include <random>
 
-#include "base/training/build.h"
-#include "base/training/costs.h"
 #include "solver/check/memory_plan.h"
 #include "solver/memory/bounds.h"
 #include "tests/solver/memory/plan_mutations.h"
-#include "tests/support/small_networks.h"
+#include "tests/solver/memory/small_graphs.h"
 
 namespace ucudnn {
 namespace {
 
-// A device so small that the small networks' plans are as those of large ones,
-// with algorithms that need workspace.
-TrainingGraph OnSmallDevice(const Graph& network, double link_gb_per_s = 5) {
-  Result<TrainingGraph> graph = BuildTrainingGraph(network, {});
-  EXPECT_TRUE(graph) << graph.error().message;
-  DeviceModel device = *DeviceModelPreset("K40");
-  device.d2h_rate = device.h2d_rate = link_gb_per_s * 1e3;
-  device.algorithms = {{"WINOGRAD_NONFUSED", 2.0}, {"FFT", 1.5}};
-  EXPECT_TRUE(SetDevice(device, &*graph));
-  return *std::move(graph);
-}
-
-std::vector<TrainingGraph> SmallGraphs(std::int64_t batch) {
-  return {OnSmallDevice(test::SmallChain(batch)),
-          OnSmallDevice(test::SmallResidual(batch)),
-          OnSmallDevice(test::SmallInception(batch)),
-          OnSmallDevice(test::SmallChain(batch), 0.2)};
-}
-
-Bytes PeakOf(const TrainingGraph& graph) {
-  return PlanMemory(graph, {.budget = 1_GiB},
-                    *FindMemoryPolicy("baseline").value())
-      .value()
-      .peak;
-}
+using test::OnSmallDevice;
+using test::PeakOf;
+using test::SmallGraphs;
 
 TEST(MemoryPoliciesTest, MakePlansThatAnIndependentCheckAccepts) {
   int plans = 0;
@@ -82,9 +58,8 @@ TEST(MemoryPoliciesTest, RemovedWaitsAreCaughtWhereTheyMakeARace) {
   int collided = 0;
   for (const TrainingGraph& graph : SmallGraphs(16)) {
     const Bytes peak = PeakOf(graph);
-    for (const char* name :
-         {"vdnn-all-m", "vdnn-ext-all-m", "vdnn-ext-conv-p", "vdnn-ext",
-          "hmms"}) {
+    for (const char* name : {"vdnn-all-m", "vdnn-ext-all-m", "vdnn-ext-conv-p",
+                             "vdnn-ext", "best", "hmms"}) {
       for (const auto allocator :
            {MemoryAllocator::kPolicy, MemoryAllocator::kStatic}) {
         MemoryRequest request;

@@ -1,0 +1,81 @@
+#ifndef UCUDNN_SOLVER_MEMORY_BEST_PROGRAM_H_
+#define UCUDNN_SOLVER_MEMORY_BEST_PROGRAM_H_
+
+// The order in which a round runs its tasks, and when it needs which blocks.
+//
+//   place        0    1    2    3    4    5    6
+//   task         c1   c2   c3  loss  c3'  c2'  c1'
+//   c1.Y         W    R                   R
+//                          |  a gap  |
+//
+// Between two uses of a block lies a gap, in which it may be away from the
+// device: it leaves for the host after the first use and returns before the
+// second. Where the second use overwrites the block, nothing need return.
+//
+// With recomputation, tasks of the forward pass run again just before the
+// backward pass first needs what they compute.
+//
+// Pure; O(uses).
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "solver/memory/round_model.h"
+
+namespace ucudnn {
+
+struct BlockGap {
+  std::size_t block = 0;
+  // The uses around it, as places in the program. -1 is the start of the round,
+  // the program's size its end.
+  int after = -1;
+  int until = 0;
+  // Where its contents were computed; -1: before the round, so the host has
+  // them.
+  int written = -1;
+  // The block is not on the device when the round starts, or ends.
+  bool forced = false;
+};
+
+struct ProgramChoices {
+  // By block; empty where there are none. Activations that are computed again
+  // instead of being kept until the backward pass.
+  std::vector<bool> recomputed;
+  // Persistent blocks that live on the host.
+  std::vector<bool> hosted;
+  // Inputs can be dropped and fetched again.
+  bool inputs_leave = true;
+
+  friend bool operator==(const ProgramChoices&,
+                         const ProgramChoices&) = default;
+};
+
+struct RoundProgram {
+  const RoundModel* round = nullptr;
+  ProgramChoices choices;
+  std::vector<std::size_t> tasks;  // of the graph; some come twice
+  std::vector<std::int64_t> size;  // by block, aligned
+  std::int64_t resident = 0;       // bytes that never leave
+  std::vector<std::int64_t> live;  // by place: bytes besides, all gaps
+                                   // filled, without workspace
+  std::vector<BlockGap> gaps;      // by `after`, then block
+  std::vector<std::vector<std::size_t>> dies;  // by place: last used there
+
+  int end() const { return static_cast<int>(tasks.size()); }
+};
+
+// Whether the block can be computed again: an activation, statistics or a
+// mask's equal that recomputable tasks of the forward pass alone write, and
+// that the backward pass reads. By block.
+std::vector<bool> RecomputableBlocks(const RoundModel& round);
+
+// Absent if with these choices a task would find other contents than in program
+// order. `round` must outlive the program.
+std::optional<RoundProgram> MakeProgram(const RoundModel& round,
+                                        ProgramChoices choices);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_SOLVER_MEMORY_BEST_PROGRAM_H_

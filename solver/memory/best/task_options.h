@@ -1,0 +1,46 @@
+#ifndef UCUDNN_SOLVER_MEMORY_BEST_TASK_OPTIONS_H_
+#define UCUDNN_SOLVER_MEMORY_BEST_TASK_OPTIONS_H_
+
+// How fast each task of a round can run with how much workspace. Convolutions
+// may be divided into measured micro-batches (solver/micro_batch/pareto.h).
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "solver/memory/round_model.h"
+#include "solver/memory/timeline.h"
+#include "solver/micro_batch/pareto.h"
+
+namespace ucudnn {
+
+struct TaskOption {
+  std::int64_t workspace = 0;  // bytes, aligned
+  std::int64_t time = 0;       // ns
+};
+
+class TaskOptions {
+ public:
+  // Of all tasks of the round, which must outlive this.
+  explicit TaskOptions(const RoundModel& round);
+
+  // By rising workspace and falling time; not empty.
+  const std::vector<TaskOption>& Of(std::size_t task) const {
+    return options_[task];
+  }
+  // How the task runs with option `option`.
+  TaskRun RunOf(std::size_t task, std::size_t option) const;
+
+ private:
+  const RoundModel& round_;
+  std::vector<std::vector<TaskOption>> options_;  // by task of the graph
+  // What the fronts of divided tasks refer to; both by task.
+  std::deque<std::vector<MeasuredPoint>> points_;
+  std::vector<std::optional<ParetoFront>> fronts_;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_SOLVER_MEMORY_BEST_TASK_OPTIONS_H_

@@ -1,0 +1,272 @@
+#include "solver/memory/round_bound.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "solver/memory/least_time.h"
+
+namespace ucudnn {
+namespace {
+
+std::vector<double> Reversed(std::vector<double> v) {
+  std::reverse(v.begin(), v.end());
+  return v;
+}
+
+// Bytes that have moved before each task if nothing waits for them.
+std::vector<double> Moved(const std::vector<double>& times,
+                          const std::vector<double>& released, double rate) {
+  std::vector<double> result;
+  double moved = 0;
+  double waiting = 0;
+  for (std::size_t j = 0; j < times.size(); ++j) {
+    result.push_back(moved);
+    const double meanwhile = std::min(waiting, times[j] * rate);
+    moved += meanwhile;
+    waiting += released[j] - meanwhile;
+  }
+  return result;
+}
+
+// When each task starts if demand[j] bytes must have moved before task j, and
+// released[j] more may move once it is done. `rate`: bytes a nanosecond.
+std::vector<double> Sweep(const std::vector<double>& times,
+                          const std::vector<double>& demand,
+                          const std::vector<double>& released, double rate) {
+  std::vector<double> starts;
+  double now = 0;
+  double moved = 0;
+  double waiting = 0;
+  for (std::size_t j = 0; j < times.size(); ++j) {
+    if (demand[j] > moved) {
+      // What cannot move yet at all is no matter of time.
+      const double missing = std::min(waiting, demand[j] - moved);
+      now += missing / rate;
+      moved += missing;
+      waiting -= missing;
+    }
+    starts.push_back(now);
+    const double meanwhile = std::min(waiting, times[j] * rate);
+    moved += meanwhile;
+    waiting += released[j] - meanwhile;
+    now += times[j];
+  }
+  return starts;
+}
+
+}  // namespace
+
+bool Stays(const MemoryBlock& block, bool accumulates) {
+  return block.persistent ||
+         (accumulates && block.kind == BlockKind::kWeightGradient);
+}
+
+Bytes Staying(const TrainingGraph& graph, bool accumulates) {
+  Bytes sum;
+  for (const MemoryBlock& block : graph.blocks) {
+    if (Stays(block, accumulates)) sum += block.bytes;
+  }
+  return sum;
+}
+
+std::vector<std::size_t> BlocksOf(const Task& task) {
+  std::vector<std::size_t> blocks = task.reads;
+  blocks.insert(blocks.end(), task.writes.begin(), task.writes.end());
+  std::sort(blocks.begin(), blocks.end());
+  blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
+  return blocks;
+}
+
+RoundBound::RoundBound(const TrainingGraph& graph, bool accumulates,
+                       Updates updates, const PlanFreedom& freedom)
+    : graph_(graph),
+      recomputes_(freedom.recomputes),
+      fixed_(freedom.offloads_weights
+                 ? 0.0
+                 : static_cast<double>(Staying(graph, accumulates).count())) {
+  for (const MemoryBlock& block : graph.blocks) {
+    const bool stays = Stays(block, accumulates);
+    stays_.push_back(stays && !freedom.offloads_weights);
+    host_has_.push_back(stays || block.kind == BlockKind::kInput);
+  }
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    const TaskKind kind = graph.tasks[i].kind;
+    if (kind == TaskKind::kHostUpdate) continue;
+    if (kind == TaskKind::kUpdate && updates != Updates::kInOrder) {
+      if (updates == Updates::kAnywhere) anywhere_.push_back(i);
+      continue;
+    }
+    const std::size_t place = tasks_.size();
+    tasks_.push_back(i);
+    own_.emplace_back();
+    for (const std::size_t block : BlocksOf(graph.tasks[i])) {
+      if (stays_[block]) continue;
+      own_.back().push_back(block);
+      const auto [use, first] =
+          uses_.try_emplace(block, std::pair(place, place));
+      if (!first) use->second.second = place;
+    }
+  }
+  FindRecomputable();
+}
+
+double RoundBound::Need(std::size_t place, BatchSize batch) const {
+  double need = 0;
+  for (const std::size_t block : own_[place]) need += Size(block, batch);
+  return need;
+}
+
+double RoundBound::Bound(BatchSize batch, Bytes budget,
+                         const std::vector<double>& times) const {
+  const std::size_t n = tasks_.size();
+  std::vector<double> live(n + 1);    // changes of what is live
+  std::vector<double> inputs(n + 1);  // of it inputs
+  std::vector<double> out(n);         // may leave once the task is done
+  std::vector<double> back(n);        // the same backwards
+  for (const auto& [block, use] : uses_) {
+    const double size = Size(block, batch);
+    const bool input = host_has_[block];
+    live[input ? 0 : use.first] += size;
+    live[use.second + 1] -= size;
+    if (input) {
+      inputs[0] += size;
+      inputs[use.second + 1] -= size;
+    } else {
+      out[use.first] += size;
+    }
+    back[use.second] += size;
+  }
+  const auto room = static_cast<double>(budget.count());
+  std::vector<double> excess(n);
+  std::vector<double> must_leave(n);
+  double now = 0;
+  double now_inputs = 0;
+  for (std::size_t k = 0; k < n; ++k) {
+    now += live[k];
+    now_inputs += inputs[k];
+    double own_inputs = 0;
+    for (const std::size_t block : own_[k]) {
+      if (host_has_[block]) own_inputs += Size(block, batch);
+    }
+    if (fixed_ + Need(k, batch) > room || times[k] == kNever) return kNever;
+    excess[k] = std::max(0.0, now + fixed_ - room);
+    must_leave[k] = std::max(0.0, excess[k] - (now_inputs - own_inputs));
+  }
+  double sum = 0;
+  for (const double time : times) sum += time;
+  double bound = 0;
+  if (recomputes_) {
+    bound = sum + LeastDelay(batch, times, excess, must_leave, out, back);
+  } else {
+    const std::vector<double> reach =
+        Sweep(times, must_leave, out, graph_.device.d2h_rate / 1e3);
+    const std::vector<double> leave =
+        Reversed(Sweep(Reversed(times), Reversed(excess), Reversed(back),
+                       graph_.device.h2d_rate / 1e3));
+    for (std::size_t k = 0; k < n; ++k) {
+      bound = std::max(bound, reach[k] + times[k] + leave[k]);
+    }
+  }
+  // A transfer's time is rounded, by half a nanosecond at most.
+  const double slack = static_cast<double>(uses_.size());
+  for (const std::size_t task : anywhere_) {
+    sum += LeastTime(graph_, graph_.tasks[task], batch, Bytes(0), false);
+  }
+  return std::max(sum, bound - slack);
+}
+
+void RoundBound::FindRecomputable() {
+  if (!recomputes_) return;
+  std::map<std::size_t, std::vector<std::size_t>> writers;
+  std::set<std::size_t> spoilt;
+  for (std::size_t place = 0; place < tasks_.size(); ++place) {
+    const Task& task = graph_.tasks[tasks_[place]];
+    for (const std::size_t block : task.writes) {
+      if (task.kind == TaskKind::kForward && task.recomputable) {
+        writers[block].push_back(place);
+      } else {
+        spoilt.insert(block);
+      }
+    }
+  }
+  for (auto& [block, places] : writers) {
+    if (spoilt.count(block) > 0 || stays_[block] || host_has_[block]) continue;
+    recomputable_.emplace_back(block, std::move(places));
+  }
+}
+
+// The least, over ways to make room for the task that needs most of it, of
+// what the round takes beyond its tasks. Of what does not fit beside task k,
+// x bytes are computed again after it, those of the least time a byte first,
+// and the others leave before it and return after it:
+//   delay(x) = stall before k + max(time to compute x, stall after k)
+// which is convex. A task's time is shared by the blocks that it writes.
+double RoundBound::LeastDelay(BatchSize batch, const std::vector<double>& times,
+                              const std::vector<double>& excess,
+                              const std::vector<double>& must_leave,
+                              const std::vector<double>& out,
+                              const std::vector<double>& back) const {
+  const double out_rate = graph_.device.d2h_rate / 1e3;
+  const double in_rate = graph_.device.h2d_rate / 1e3;
+  const std::vector<double> left = Moved(times, out, out_rate);
+  const std::vector<double> returned =
+      Reversed(Moved(Reversed(times), Reversed(back), in_rate));
+  struct Item {
+    double per_byte;
+    double size;
+    std::size_t block;
+  };
+  std::vector<Item> items;
+  for (const auto& [block, writers] : recomputable_) {
+    const double size = Size(block, batch);
+    if (size == 0) continue;
+    double per_byte = 0;
+    for (const std::size_t place : writers) {
+      double written = 0;
+      for (const std::size_t other : graph_.tasks[tasks_[place]].writes) {
+        written += Size(other, batch);
+      }
+      per_byte += times[place] / written;
+    }
+    items.push_back({per_byte, size, block});
+  }
+  std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
+    return std::tie(a.per_byte, a.block) < std::tie(b.per_byte, b.block);
+  });
+  double most = 0;
+  for (std::size_t k = 0; k < times.size(); ++k) {
+    if (excess[k] <= 0) continue;
+    double done = 0;  // bytes computed again, and the time of that
+    double taken = 0;
+    const auto delay = [&](double x, double time) {
+      return std::max(0.0, must_leave[k] - x - left[k]) / out_rate +
+             std::max(time, (excess[k] - x - returned[k]) / in_rate);
+    };
+    double least = std::max(0.0, delay(0, 0));
+    for (const Item& item : items) {
+      if (least <= most || done >= excess[k]) break;
+      const auto& [first, last] = uses_.at(item.block);
+      if (first >= k || last <= k ||
+          std::count(own_[k].begin(), own_[k].end(), item.block) > 0) {
+        continue;
+      }
+      const double end = std::min(done + item.size, excess[k]);
+      // Where the function bends.
+      for (const double x : {end, must_leave[k] - left[k],
+                             (excess[k] - returned[k] -
+                              in_rate * (taken - item.per_byte * done)) /
+                                 (1 + in_rate * item.per_byte)}) {
+        const double at = std::clamp(x, done, end);
+        least = std::min(least, delay(at, taken + item.per_byte * (at - done)));
+      }
+      taken += item.per_byte * (end - done);
+      done = end;
+    }
+    most = std::max(most, least);
+  }
+  return most;
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,122 @@
+#include "solver/memory/best/best.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <stop_token>
+
+#include "solver/check/memory_plan.h"
+#include "solver/memory/bounds.h"
+#include "solver/memory/policies.h"
+#include "tests/solver/memory/small_graphs.h"
+
+namespace ucudnn {
+namespace {
+
+using test::PeakOf;
+using test::SmallGraphs;
+
+TEST(BestTest, IsNeverSlowerThanAnyPolicyAtAnySubBatch) {
+  int faster = 0;
+  for (const TrainingGraph& graph : SmallGraphs(16)) {
+    const Bytes peak = PeakOf(graph);
+    for (const int eighths : {2, 3, 4, 6, 8}) {
+      MemoryRequest request{.budget = peak * eighths / 8};
+      const Result<MemoryPlan> best = PlanBest(graph, request);
+      for (const MemoryPolicy& policy : MemoryPolicies()) {
+        if (policy.plan == PlanBest) continue;
+        for (const int sub_batch : {16, 8, 4, 2, 1}) {
+          request.sub_batch = BatchSize(sub_batch);
+          const Result<MemoryPlan> plan = policy.plan(graph, request);
+          if (!plan) continue;
+          ASSERT_TRUE(best) << policy.name;
+          EXPECT_LE(best->time, plan->time) << policy.name;
+          faster += best->time < plan->time ? 1 : 0;
+        }
+      }
+    }
+  }
+  EXPECT_GT(faster, 200);
+}
+
+TEST(BestTest, IsNeverSlowerWithMoreBudgetOnTheLadder) {
+  for (const TrainingGraph& graph : SmallGraphs(16)) {
+    std::optional<Nanoseconds> before;
+    const double octave =
+        std::log2(static_cast<double>(LowerBoundBytes(graph, false).count()));
+    for (int rung = static_cast<int>(octave * 4); rung < octave * 4 + 14;
+         ++rung) {
+      const Bytes budget(static_cast<std::int64_t>(std::exp2(rung / 4.0)));
+      const Result<MemoryPlan> plan = PlanBest(graph, {.budget = budget});
+      if (!plan) {
+        EXPECT_FALSE(before) << "no plan in " << budget.count();
+        continue;
+      }
+      EXPECT_LE(plan->time, before.value_or(plan->time)) << budget.count();
+      EXPECT_EQ(plan->budget, budget);
+      before = plan->time;
+    }
+    EXPECT_TRUE(before);
+  }
+}
+
+TEST(BestTest, ReachesItsBoundWhereSubBatchesAreFree) {
+  // A fast link hides all transfers.
+  TrainingGraph graph = test::OnSmallDevice(test::SmallChain(16), 1000);
+  graph.device.algorithms.clear();
+  const Result<MemoryPlan> plan =
+      PlanMemory(graph, {.budget = PeakOf(graph) * 5 / 8},
+                 *FindMemoryPolicy("best").value());
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_LE(plan->time, plan->lower_bound * 1.01);
+  EXPECT_GT(plan->offloaded, Bytes(0));
+}
+
+TEST(BestTest, DividesConvolutionsWhereWorkspaceIsShort) {
+  // Winograd is twice as fast and needs most of the memory there is.
+  const TrainingGraph graph = test::OnSmallDevice(test::SmallChain(16));
+  bool divided = false;
+  for (int eighths = 2; eighths <= 8; ++eighths) {
+    const Result<MemoryPlan> plan = PlanBest(
+        graph,
+        {.budget = PeakOf(graph) * eighths / 8, .sub_batch = BatchSize(16)});
+    if (!plan) continue;
+    for (const MemoryEvent& event : plan->rounds.front().events) {
+      for (const TaskPart& part : event.parts) {
+        divided = divided || part.batch < BatchSize(16);
+      }
+    }
+  }
+  EXPECT_TRUE(divided);
+}
+
+TEST(BestTest, AnswersWithAPolicysPlanWhenStoppedAtOnce) {
+  const TrainingGraph graph = test::OnSmallDevice(test::SmallResidual(16));
+  std::stop_source stop;
+  stop.request_stop();
+  MemoryRequest request{.budget = PeakOf(graph)};
+  request.stop = stop.get_token();
+  const Result<MemoryPlan> plan = PlanBest(graph, request);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_THAT(plan->choice, ::testing::HasSubstr("baseline"));
+}
+
+TEST(BestTest, MakesTheSamePlanTwice) {
+  const TrainingGraph graph = test::OnSmallDevice(test::SmallInception(16));
+  const MemoryRequest request{.budget = PeakOf(graph) / 2};
+  EXPECT_EQ(PlanBest(graph, request).value(), PlanBest(graph, request).value());
+}
+
+TEST(BestTest, NamesABudgetThatWouldDo) {
+  const TrainingGraph graph = test::OnSmallDevice(test::SmallChain(16));
+  const MemoryPolicy& policy = *FindMemoryPolicy("best").value();
+  const Result<MemoryPlan> plan =
+      PlanMemory(graph, {.budget = Bytes(100'000)}, policy);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, Code::kFailedPrecondition);
+  EXPECT_THAT(plan.error().message, ::testing::HasSubstr("would do"));
+}
+
+}  // namespace
+}  // namespace ucudnn

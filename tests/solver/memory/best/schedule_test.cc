@@ -1,0 +1,96 @@
+#include "solver/memory/best/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "solver/check/memory_plan.h"
+#include "solver/limits.h"
+#include "solver/memory/best/emit.h"
+#include "solver/memory/finish.h"
+#include "solver/memory/placement.h"
+#include "solver/memory/summary.h"
+#include "tests/solver/memory/small_graphs.h"
+
+namespace ucudnn {
+namespace {
+
+struct Built {
+  explicit Built(const TrainingGraph& graph)
+      : rounds(ModelRounds(graph, graph.batch).value()),
+        options(rounds.models.front()),
+        program(MakeProgram(rounds.models.front(), {}).value()),
+        scheduler(program, options) {}
+
+  Rounds rounds;
+  TaskOptions options;
+  RoundProgram program;
+  Scheduler scheduler;
+};
+
+TEST(SchedulerTest, TakesTheSumOfTheFastestOptionsIfAllFits) {
+  const TrainingGraph graph = test::OnSmallDevice(test::SmallChain(16));
+  Built built(graph);
+  RoundSchedule schedule;
+  built.scheduler.Schedule(std::vector<char>(built.program.gaps.size()),
+                           std::int64_t{1} << 40, &schedule);
+  ASSERT_TRUE(schedule.fits);
+  std::int64_t sum = 0;
+  for (const std::size_t task : built.program.tasks) {
+    sum += built.options.Of(task).back().time;
+  }
+  EXPECT_EQ(schedule.time, sum);
+  EXPECT_EQ(schedule.moved, 0);
+}
+
+TEST(SchedulerTest, DoesNotFitWithoutRoomForTheLargestTask) {
+  const TrainingGraph graph = test::OnSmallDevice(test::SmallChain(16));
+  Built built(graph);
+  RoundSchedule schedule;
+  built.scheduler.Schedule(std::vector<char>(built.program.gaps.size(), 1),
+                           built.program.resident, &schedule);
+  EXPECT_FALSE(schedule.fits);
+}
+
+// Whatever is moved at whatever capacity: the events take as long as the
+// schedule says, never hold more than the capacity, and pass the check.
+TEST(SchedulerTest, SchedulesWhatTheTimelineGives) {
+  std::mt19937 random(3);
+  int fitting = 0;
+  for (TrainingGraph graph : test::SmallGraphs(8)) {
+    for (const bool duplex : {true, false}) {
+      graph.device.duplex = duplex;
+      Built built(graph);
+      const Bytes peak = test::PeakOf(graph);
+      for (int trial = 0; trial < 60; ++trial) {
+        std::vector<char> moved;
+        const int part = 1 + static_cast<int>(random() % 4);
+        for (std::size_t g = 0; g < built.program.gaps.size(); ++g) {
+          moved.push_back(static_cast<int>(random() % 4) < part);
+        }
+        const std::int64_t capacity =
+            (peak * static_cast<int>(2 + random() % 7) / 8).count();
+        RoundSchedule schedule;
+        built.scheduler.Schedule(moved, capacity, &schedule);
+        if (!schedule.fits) continue;
+        ++fitting;
+        MemoryRequest request{.budget = peak * 8};
+        MemoryPlan plan = NewPlan(built.rounds, request, kPlanAlignment);
+        plan.rounds.push_back(EmitRound(built.scheduler, built.options,
+                                        plan.resident, moved, schedule));
+        EXPECT_EQ(plan.rounds.front().time.count(), schedule.time);
+        ASSERT_TRUE(PlaceStatically(built.rounds, Limits(), &plan));
+        Summarise(graph, &plan);
+        EXPECT_LE(plan.load.count(), capacity);
+        EXPECT_EQ((plan.offloaded + plan.prefetched).count() > 0,
+                  schedule.moved > 0);
+        const Status valid = ValidateMemoryPlan(plan, graph);
+        ASSERT_TRUE(valid) << valid.error().message;
+      }
+    }
+  }
+  EXPECT_GT(fitting, 100);
+}
+
+}  // namespace
+}  // namespace ucudnn

@@ -1,0 +1,47 @@
+#ifndef UCUDNN_TESTS_SOLVER_MEMORY_SMALL_GRAPHS_H_
+#define UCUDNN_TESTS_SOLVER_MEMORY_SMALL_GRAPHS_H_
+
+// Training graphs of the small networks (tests/support/small_networks.h) on a
+// device to match.
+
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "base/training/build.h"
+#include "base/training/costs.h"
+#include "solver/memory/policies.h"
+#include "tests/support/small_networks.h"
+
+namespace ucudnn::test {
+
+// A device so small that the small networks' plans are as those of large ones,
+// with algorithms that need workspace.
+inline TrainingGraph OnSmallDevice(const Graph& network,
+                                   double link_gb_per_s = 5) {
+  Result<TrainingGraph> graph = BuildTrainingGraph(network, {});
+  EXPECT_TRUE(graph) << graph.error().message;
+  DeviceModel device = *DeviceModelPreset("K40");
+  device.d2h_rate = device.h2d_rate = link_gb_per_s * 1e3;
+  device.algorithms = {{"WINOGRAD_NONFUSED", 2.0}, {"FFT", 1.5}};
+  EXPECT_TRUE(SetDevice(device, &*graph));
+  return *std::move(graph);
+}
+
+inline std::vector<TrainingGraph> SmallGraphs(std::int64_t batch) {
+  return {OnSmallDevice(SmallChain(batch)), OnSmallDevice(SmallResidual(batch)),
+          OnSmallDevice(SmallInception(batch)),
+          OnSmallDevice(SmallChain(batch), 0.2)};
+}
+
+inline Bytes PeakOf(const TrainingGraph& graph) {
+  return PlanMemory(graph, {.budget = 1_GiB},
+                    *FindMemoryPolicy("baseline").value())
+      .value()
+      .peak;
+}
+
+}  // namespace ucudnn::test
+
+#endif  // UCUDNN_TESTS_SOLVER_MEMORY_SMALL_GRAPHS_H_
