@@ -1,0 +1,237 @@
+#include "coordinator/measuring.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "coordinator/content.h"
+#include "coordinator/drivers.h"
+#include "proto/convert.h"
+#include "ucudnn/v1/coordinator.pb.h"
+
+namespace ucudnn {
+namespace {
+
+constexpr std::size_t kMaxTasksPerPlan = 1'000'000;
+constexpr int kMaxListedFailures = 5;
+
+// The states of the tasks for these needs.
+struct Queue {
+  std::int64_t total = 0;
+  TaskCounts counts;
+  std::set<std::string> waiting_kinds;  // those with pending tasks
+  bool ended() const { return counts.done + counts.failed == total; }
+};
+
+std::vector<TaskKey> KeysOf(const std::vector<Need>& needs) {
+  std::vector<TaskKey> keys;
+  keys.reserve(needs.size());
+  for (const Need& need : needs) {
+    keys.push_back({need.kind, need.problem, need.batch, ToString(need.goal)});
+  }
+  return keys;
+}
+
+std::vector<NewTask> TasksOf(const std::vector<Need>& needs,
+                             Bytes max_workspace) {
+  std::vector<NewTask> tasks;
+  tasks.reserve(needs.size());
+  for (const Need& need : needs) {
+    tasks.push_back({{need.kind, need.problem, need.batch, ToString(need.goal)},
+                     need.goal.limit.value_or(max_workspace),
+                     0});
+  }
+  return tasks;
+}
+
+// The only kind of the devices online, for requests that name none.
+Result<std::string> OnlyKind(Agents& agents) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto kinds, agents.ListKinds());
+  std::vector<std::string> usable;
+  for (const KindSummary& kind : kinds) {
+    if (kind.usable > 0) usable.push_back(ToString(kind.kind));
+  }
+  // The answer does not change while the only agent is away.
+  if (usable.empty() && kinds.size() == 1) return ToString(kinds[0].kind);
+  if (usable.size() == 1) return usable[0];
+  if (usable.empty()) {
+    return Fail(Code::kFailedPrecondition,
+                "no device is online; start ucudnn-agent on a node, or name "
+                "device_kinds");
+  }
+  return Fail(
+      Code::kInvalidArgument,
+      "the cluster has several kinds of devices; name device_kinds, out "
+      "of {}",
+      fmt::join(usable, ", "));
+}
+
+Result<Queue> Look(Tasks& tasks, const PlanInputs& inputs) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto counts,
+                          tasks.Progress(KeysOf(inputs.needs)));
+  Queue queue;
+  queue.total = static_cast<std::int64_t>(inputs.needs.size());
+  for (const auto& [kind, count] : counts) {
+    queue.counts.done += count.done;
+    queue.counts.leased += count.leased;
+    queue.counts.failed += count.failed;
+    queue.counts.pending += count.pending;
+    if (count.pending > 0) queue.waiting_kinds.insert(kind);
+  }
+  return queue;
+}
+
+// While all needs are measured, adds the batches that the plan would give to
+// ranks. On return, the plan can be made from the needs, or some of them are
+// not measured yet.
+Result<Queue> Refine(Agents& agents, Tasks& tasks, Measurements& measurements,
+                     PlanInputs* inputs) {
+  std::set<KindBatch> chosen;
+  while (true) {
+    UCUDNN_ASSIGN_OR_RETURN(const Queue queue, Look(tasks, *inputs));
+    if (!queue.ended()) return queue;
+    UCUDNN_ASSIGN_OR_RETURN(const KindProfiles profiles,
+                            LoadProfiles(agents, measurements, *inputs));
+    const auto plan = MakePlan(inputs->network, inputs->request, profiles);
+    // CreatePlan meets the same error and returns it.
+    if (!plan) return queue;
+    for (const RankPlan& rank : plan->ranks) {
+      chosen.emplace(rank.device_kind, rank.batch);
+    }
+    std::vector<Need> needs = NeedsOf(inputs->network, inputs->request, chosen);
+    if (needs.size() == inputs->needs.size()) return queue;
+    inputs->needs = std::move(needs);
+  }
+}
+
+// Enqueues the tasks for the needs, with a cap of `max_workspace` or the
+// request's larger limit. Returns how many are new or open again.
+Result<std::int64_t> Enqueue(Agents& agents, Tasks& tasks,
+                             const PlanInputs& inputs, Bytes max_workspace,
+                             UnixMillis now_ms) {
+  const Bytes cap = std::max(max_workspace, inputs.request.KernelLimit());
+  UCUDNN_ASSIGN_OR_RETURN(
+      const EnqueueResult enqueued,
+      tasks.EnqueueTasks(TasksOf(inputs.needs, cap), now_ms));
+  std::int64_t stale = 0;
+  const std::vector<TaskKey> keys = KeysOf(inputs.needs);
+  for (const std::string& kind : inputs.Kinds()) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(agents, kind));
+    if (drivers.empty()) continue;
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t reopened,
+                            tasks.ReopenStaleTasks(kind, keys, drivers));
+    stale += reopened;
+  }
+  return enqueued.added + enqueued.reopened + stale;
+}
+
+}  // namespace
+
+std::set<std::string> PlanInputs::Kinds() const {
+  return {request.device_kinds.begin(), request.device_kinds.end()};
+}
+
+std::set<std::string> PlanInputs::Problems() const {
+  std::set<std::string> problems;
+  for (const Need& need : needs) problems.insert(need.problem);
+  return problems;
+}
+
+Result<PlanInputs> LookUp(Agents& agents, Plans& plans,
+                          const v1::PlanRequest& request) {
+  PlanInputs inputs;
+  UCUDNN_ASSIGN_OR_RETURN(inputs.request, ParsePlanRequest(request));
+  std::vector<std::string>& kinds = inputs.request.device_kinds;
+  if (kinds.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(std::string kind, OnlyKind(agents));
+    kinds.push_back(std::move(kind));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const NetworkRecord record,
+                          plans.GetNetwork(inputs.request.network));
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Network network, ToProto(record));
+  UCUDNN_ASSIGN_OR_RETURN(inputs.network, FromProto(network));
+  inputs.network_revision = record.revision;
+  inputs.needs = NeedsOf(inputs.network, inputs.request);
+  if (inputs.needs.size() > kMaxTasksPerPlan) {
+    return Fail(Code::kInvalidArgument,
+                "the plan needs {} measurements; up to {} are accepted: take a "
+                "smaller batch or the policy adaptive",
+                inputs.needs.size(), kMaxTasksPerPlan);
+  }
+  return inputs;
+}
+
+Result<KindProfiles> LoadProfiles(Agents& agents, Measurements& measurements,
+                                  const PlanInputs& inputs) {
+  const std::set<std::string> problems = inputs.Problems();
+  std::set<BatchSize> sizes;
+  for (const Need& need : inputs.needs) sizes.insert(need.batch);
+  const std::vector<std::string> names(problems.begin(), problems.end());
+  std::vector<BatchSize> batches(sizes.begin(), sizes.end());
+  // Adaptive measuring chooses the batches itself.
+  if (inputs.request.policy == BatchPolicy::kAdaptive) batches.clear();
+  KindProfiles profiles;
+  for (const std::string& kind : inputs.Kinds()) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(agents, kind));
+    UCUDNN_ASSIGN_OR_RETURN(profiles[kind], measurements.LoadProfile(
+                                                kind, names, batches, drivers));
+  }
+  return profiles;
+}
+
+Result<v1::MeasureProgress> MeasureNeeds(Store& store, Bytes max_workspace,
+                                         UnixMillis now_ms,
+                                         const v1::MeasureRequest& request,
+                                         PlanInputs* inputs) {
+  const auto enqueue = [&] {
+    return Enqueue(store, store, *inputs, max_workspace, now_ms);
+  };
+  v1::MeasureProgress progress;
+  if (request.retry_failed()) {
+    for (const std::string& kind : inputs->Kinds()) {
+      UCUDNN_RETURN_IF_ERROR(store.RetryFailedTasks(kind));
+    }
+  }
+  if (!request.dry_run()) {
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t added, enqueue());
+    progress.set_enqueued(added);
+  }
+  const std::size_t known = inputs->needs.size();
+  UCUDNN_ASSIGN_OR_RETURN(Queue queue, Refine(store, store, store, inputs));
+  if (!request.dry_run() && inputs->needs.size() > known) {
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t added, enqueue());
+    progress.set_enqueued(progress.enqueued() + added);
+    UCUDNN_ASSIGN_OR_RETURN(queue, Look(store, *inputs));
+  }
+  progress.set_total(queue.total);
+  progress.set_done(queue.counts.done);
+  progress.set_running(queue.counts.leased);
+  progress.set_failed(queue.counts.failed);
+  progress.set_unasked(queue.total - queue.counts.done - queue.counts.leased -
+                       queue.counts.failed - queue.counts.pending);
+  if (!queue.waiting_kinds.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto kinds, store.ListKinds());
+    for (const KindSummary& kind : kinds) {
+      if (kind.usable > 0) queue.waiting_kinds.erase(ToString(kind.kind));
+    }
+  }
+  for (const std::string& kind : queue.waiting_kinds) {
+    progress.add_kinds_without_device(kind);
+  }
+  if (progress.failed() > 0) {
+    const std::vector<TaskKey> keys = KeysOf(inputs->needs);
+    const std::set<TaskKey> wanted(keys.begin(), keys.end());
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto failed,
+        store.ListTasks({.kind = "", .state = TaskState::kFailed}));
+    for (const TaskRecord& task : failed) {
+      if (progress.failures_size() == kMaxListedFailures) break;
+      if (!wanted.contains(task.key)) continue;
+      progress.add_failures(
+          fmt::format("{} batch {} on {}: {}", task.key.problem,
+                      task.key.batch.count(), task.key.kind, task.error));
+    }
+  }
+  return progress;
+}
+
+}  // namespace ucudnn

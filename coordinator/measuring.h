@@ -1,0 +1,51 @@
+#ifndef UCUDNN_COORDINATOR_MEASURING_H_
+#define UCUDNN_COORDINATOR_MEASURING_H_
+
+// Has devices measure what a plan is made from.
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "coordinator/planning/planner.h"
+#include "coordinator/store/store.h"
+#include "proto/messages_fwd.h"
+
+namespace ucudnn {
+
+// A request for a plan, with all that it names looked up.
+struct PlanInputs {
+  JobRequest request;
+  Network network;
+  std::int64_t network_revision = 0;
+  std::vector<Need> needs;
+
+  std::set<std::string> Kinds() const;
+  std::set<std::string> Problems() const;
+};
+
+// If the request names no device kinds, the devices online must be of one kind.
+// kNotFound: the network; kFailedPrecondition, kInvalidArgument: there is no
+// such kind, or too much would have to be measured; errors of ParsePlanRequest.
+Result<PlanInputs> LookUp(Agents& agents, Plans& plans,
+                          const v1::PlanRequest& request);
+
+// The points that the plan is made from.
+Result<KindProfiles> LoadProfiles(Agents& agents, Measurements& measurements,
+                                  const PlanInputs& inputs);
+
+// Enqueues what is missing, unless it is a dry run, and returns the progress of
+// all measurements. Algorithms are measured up to `max_workspace` or the
+// request's larger limit. Once all needs are measured, adds the batches that
+// the plan would give to ranks to `inputs->needs`.
+Result<v1::MeasureProgress> MeasureNeeds(Store& store, Bytes max_workspace,
+                                         UnixMillis now_ms,
+                                         const v1::MeasureRequest& request,
+                                         PlanInputs* inputs);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_COORDINATOR_MEASURING_H_
