@@ -141,8 +141,8 @@ Result<v1::ProfileSummary> Coordinator::PutProfile(const v1::Profile& request) {
       if (batch.batch() < 1 || batch.batch() > kMaxBatchSize.count() ||
           batch.max_workspace_bytes() < 0) {
         return Fail(Code::kInvalidArgument,
-                    "{}: a complete batch of {} images and {} bytes; 1 to {} "
-                    "and at least 0 are accepted",
+                    "{}: a complete batch has {} images and a limit of {} "
+                    "bytes; 1 to {} images and at least 0 bytes are accepted",
                     profile.problem(), batch.batch(),
                     batch.max_workspace_bytes(), kMaxBatchSize.count());
       }

@@ -8,8 +8,8 @@ namespace ucudnn {
 Status Heartbeats::Take(AgentBeat beat, const std::vector<LeaseRef>& leases) {
   {
     const std::lock_guard lock(mutex_);
-    const auto told = told_.find(beat.agent);
-    if (told != told_.end() && told->second == beat.devices) {
+    const auto last = written_.find(beat.agent);
+    if (last != written_.end() && last->second == beat.devices) {
       leases_[beat.agent] = leases;
       gathered_[beat.agent] = std::move(beat);
       return {};
@@ -23,7 +23,7 @@ Status Heartbeats::Take(AgentBeat beat, const std::vector<LeaseRef>& leases) {
   const std::lock_guard lock(mutex_);
   gathered_.erase(agent);
   leases_.erase(agent);
-  if (!told_.contains(agent)) {
+  if (!written_.contains(agent)) {
     return Fail(Code::kNotFound, "agent '{}' is not registered", agent);
   }
   return {};
@@ -54,7 +54,7 @@ std::unique_lock<std::mutex> Heartbeats::Forget(const std::string& agent) {
   const std::lock_guard lock(mutex_);
   gathered_.erase(agent);
   leases_.erase(agent);
-  told_.erase(agent);
+  written_.erase(agent);
   return writing;
 }
 
@@ -79,9 +79,9 @@ Status Heartbeats::Write(
   const std::lock_guard lock(mutex_);
   for (const AgentBeat& beat : list) {
     if (std::ranges::binary_search(unknown, beat.agent)) {
-      told_.erase(beat.agent);
+      written_.erase(beat.agent);
     } else {
-      told_[beat.agent] = beat.devices;
+      written_[beat.agent] = beat.devices;
     }
   }
   return {};

@@ -55,7 +55,7 @@ class Heartbeats {
   std::map<std::string, AgentBeat> gathered_;
   std::map<std::string, std::vector<LeaseRef>> leases_;
   // The state of each agent's devices as last written.
-  std::map<std::string, std::vector<DeviceStatus>> told_;
+  std::map<std::string, std::vector<DeviceStatus>> written_;
 };
 
 }  // namespace ucudnn

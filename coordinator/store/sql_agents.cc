@@ -97,7 +97,7 @@ Status SqlStore::RegisterAgent(const AgentRecord& agent,
 
 Result<std::vector<std::string>> SqlStore::Heartbeat(
     std::span<const AgentBeat> beats) {
-  struct Told {
+  struct Reported {
     const AgentBeat* beat;
     const DeviceStatus* device;
   };
@@ -105,14 +105,15 @@ Result<std::vector<std::string>> SqlStore::Heartbeat(
   std::vector<const AgentBeat*> agents;
   for (const AgentBeat& beat : beats) agents.push_back(&beat);
   std::ranges::sort(agents, {}, [](auto* beat) { return beat->agent; });
-  std::vector<Told> devices;
+  std::vector<Reported> devices;
   for (const AgentBeat* beat : agents) {
     for (const DeviceStatus& device : beat->devices) {
       devices.push_back({beat, &device});
     }
   }
-  std::ranges::stable_sort(devices, {},
-                           [](const Told& told) { return told.device->id; });
+  std::ranges::stable_sort(devices, {}, [](const Reported& reported) {
+    return reported.device->id;
+  });
   using Ids = std::vector<std::string>;
   return InTransaction(
       *database_, Access::kWrite, [&](SqlTransaction& sql) -> Result<Ids> {
@@ -126,35 +127,37 @@ Result<std::vector<std::string>> SqlStore::Heartbeat(
               }
               UCUDNN_ASSIGN_OR_RETURN(
                   const auto ids,
-                  sql.Query("WITH told (id, seen) AS (VALUES " + rows.Text() +
+                  sql.Query("WITH reported (id, seen) AS (VALUES " +
+                                rows.Text() +
                                 ") UPDATE agents SET state = CASE agents.state "
                                 "WHEN 'gone' THEN 'online' ELSE agents.state "
                                 "END, last_seen_ms = CASE WHEN "
-                                "agents.last_seen_ms < told.seen THEN "
-                                "told.seen ELSE agents.last_seen_ms END "
-                                "FROM told WHERE agents.id = told.id "
+                                "agents.last_seen_ms < reported.seen THEN "
+                                "reported.seen ELSE agents.last_seen_ms END "
+                                "FROM reported WHERE agents.id = reported.id "
                                 "RETURNING agents.id",
                             rows.parameters()));
               for (const SqlRow& row : ids) found.insert(row.Text(0));
               return {};
             }));
         UCUDNN_RETURN_IF_ERROR(InPieces(
-            sql.dialect(), std::span<const Told>(devices), [&](auto piece) {
+            sql.dialect(), std::span<const Reported>(devices), [&](auto piece) {
               SqlRows rows("($, CAST($ AS BIGINT), $, $, $)");
-              for (const Told& told : piece) {
-                rows.Add({told.beat->agent, told.beat->seen_ms, told.device->id,
-                          std::string(Name(told.device->state)),
-                          told.device->reason});
+              for (const Reported& reported : piece) {
+                rows.Add({reported.beat->agent, reported.beat->seen_ms,
+                          reported.device->id,
+                          std::string(Name(reported.device->state)),
+                          reported.device->reason});
               }
               return sql.Execute(
-                  "WITH told (agent, seen, id, state, reason) AS (VALUES " +
+                  "WITH reported (agent, seen, id, state, reason) AS (VALUES " +
                       rows.Text() +
-                      ") UPDATE devices SET state = told.state, "
-                      "reason = told.reason, last_seen_ms = CASE WHEN "
-                      "devices.last_seen_ms < told.seen THEN told.seen "
-                      "ELSE devices.last_seen_ms END FROM told "
-                      "WHERE devices.id = told.id AND "
-                      "devices.agent = told.agent",
+                      ") UPDATE devices SET state = reported.state, "
+                      "reason = reported.reason, last_seen_ms = CASE WHEN "
+                      "devices.last_seen_ms < reported.seen THEN reported.seen "
+                      "ELSE devices.last_seen_ms END FROM reported "
+                      "WHERE devices.id = reported.id AND "
+                      "devices.agent = reported.agent",
                   rows.parameters());
             }));
         Ids unknown;

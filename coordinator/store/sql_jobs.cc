@@ -327,7 +327,6 @@ Result<std::vector<std::string>> SqlStore::ExpireJobs(
                       "AND seen_ms < $1 RETURNING id",
                       {seen_before_ms}));
         std::vector<std::string> ids;
-        ids.reserve(rows.size());
         for (const SqlRow& row : rows) ids.push_back(row.Text(0));
         std::ranges::sort(ids);
         return ids;

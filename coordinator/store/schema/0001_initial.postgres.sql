@@ -1,5 +1,5 @@
--- The tables that coordinator/store/store.h speaks of. Times are milliseconds
--- since 1970, texts that are keys compare by their bytes.
+-- The tables behind the ports of coordinator/store. Times are milliseconds since
+-- 1970; keys compare bytewise.
 
 CREATE TABLE agents (
   id TEXT COLLATE "C" PRIMARY KEY,

@@ -1,5 +1,5 @@
--- Tasks with a goal (base/goal.h), and under what they were done; more about
--- each measurement: its fastest repeat, its 90th percentile, the clocks.
+-- Adds the goals (base/goal.h) and drivers of tasks, and the fastest repeat, 90th
+-- percentile and clocks of measurements.
 
 ALTER TABLE tasks ADD COLUMN goal TEXT COLLATE "C" NOT NULL DEFAULT '';
 ALTER TABLE tasks ADD COLUMN driver TEXT NOT NULL DEFAULT '';

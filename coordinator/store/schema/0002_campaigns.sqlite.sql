@@ -1,6 +1,6 @@
--- Tasks with a goal (base/goal.h), and under what they were done; more about
--- each measurement: its fastest repeat, its 90th percentile, the clocks.
--- SQLite changes a table's keys by making another table.
+-- Adds the goals (base/goal.h) and drivers of tasks, and the fastest repeat, 90th
+-- percentile and clocks of measurements.
+-- SQLite cannot change a table's keys: the table is copied to a new one.
 
 CREATE TABLE new_tasks (
   id INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -1,5 +1,5 @@
--- Jobs that tell how they do: nothing has written the table of the first
--- version. Times ending in _ms are milliseconds since 1970.
+-- Jobs with their revisions, ranks and step times. No version has written the
+-- first table of jobs.
 
 DROP TABLE jobs;
 
@@ -38,8 +38,8 @@ CREATE TABLE job_ranks (
   PRIMARY KEY (job, rank)
 );
 
--- How long steps took, by the plan under which they ran. `recent` are the last
--- of them in nanoseconds, with commas.
+-- Step times by revision and rank. `recent` holds the kept times in nanoseconds,
+-- separated by commas.
 CREATE TABLE job_steps (
   job TEXT COLLATE "C" NOT NULL REFERENCES jobs (id),
   revision BIGINT NOT NULL,

@@ -1,5 +1,5 @@
--- Points that several devices of a kind measure, so that the devices can be
--- compared, and what each has measured of them, several times.
+-- Cross-checks, which every device of a kind measures in several rounds, and the
+-- measurements of each device.
 
 CREATE TABLE controls (
   id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -1,4 +1,3 @@
--- The host's time to enqueue a run, beside the device's; 0 where it was not
--- noted.
+-- The host's time to enqueue a run; 0 if it was not measured.
 
 ALTER TABLE measurements ADD COLUMN enqueue_ns INTEGER NOT NULL DEFAULT 0;
