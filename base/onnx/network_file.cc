@@ -7,12 +7,8 @@
 #include "base/text.h"
 
 namespace ucudnn {
-namespace {
 
-// Protocol buffers cannot be larger.
-constexpr Bytes kMaxFile = 2_GiB;
-
-std::string NameOf(std::string_view path) {
+std::string NetworkNameOf(std::string_view path) {
   std::string_view name = path.substr(path.rfind('/') + 1);
   for (const std::string_view extension : {".gz", ".csv", ".onnx"}) {
     if (name.size() > extension.size() &&
@@ -22,8 +18,6 @@ std::string NameOf(std::string_view path) {
   }
   return Excerpt(name, 200);
 }
-
-}  // namespace
 
 // An ONNX model begins with protobuf tags and lengths, which are not text.
 bool IsNetworkCsv(std::string_view contents) {
@@ -50,18 +44,21 @@ Result<Network> ParseNetwork(std::string_view contents, std::string_view name,
 }
 
 Result<Network> ReadNetworkFile(const std::string& path, BatchSize batch) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::string contents, ReadFile(path, kMaxFile));
-  return ParseNetwork(contents, NameOf(path), batch, Excerpt(path, 4096));
+  UCUDNN_ASSIGN_OR_RETURN(const std::string contents,
+                          ReadFile(path, kMaxNetworkFile));
+  return ParseNetwork(contents, NetworkNameOf(path), batch,
+                      Excerpt(path, 4096));
 }
 
 Result<Graph> ReadGraphFile(const std::string& path, BatchSize batch) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::string contents, ReadFile(path, kMaxFile));
+  UCUDNN_ASSIGN_OR_RETURN(const std::string contents,
+                          ReadFile(path, kMaxNetworkFile));
   if (IsNetworkCsv(contents)) {
     return Fail(Code::kInvalidArgument,
                 "{}: it is text; an ONNX model is expected",
                 Excerpt(path, 4096));
   }
-  return ReadOnnx(contents, NameOf(path), batch, Excerpt(path, 4096));
+  return ReadOnnx(contents, NetworkNameOf(path), batch, Excerpt(path, 4096));
 }
 
 }  // namespace ucudnn

@@ -23,8 +23,15 @@ bool IsNetworkCsv(std::string_view contents);
 Result<Network> ParseNetwork(std::string_view contents, std::string_view name,
                              BatchSize batch, std::string_view source);
 
-// The same from a file; the network is named after the file, without folders
-// and extensions. Also returns the errors of ReadFile (base/files/file.h).
+// Protocol buffers cannot be larger.
+inline constexpr Bytes kMaxNetworkFile = 2_GiB;
+
+// What a network from this file is named: the file without folders and
+// extensions.
+std::string NetworkNameOf(std::string_view path);
+
+// The same from a file, after which it is named. Also returns the errors of
+// ReadFile (base/files/file.h).
 Result<Network> ReadNetworkFile(const std::string& path, BatchSize batch);
 
 // The graph of an ONNX file. kInvalidArgument for CSV, which has no graph.

@@ -13,42 +13,29 @@
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
 #include "base/text.h"
-#include "base/training/build.h"
-#include "base/training/costs.h"
 #include "base/training/json.h"
-#include "base/training/split.h"
-#include "base/training/task_times.h"
 #include "client/cli/profile_options.h"
 #include "client/cli/solve.h"
-#include "client/solve/time_limit.h"
+#include "client/solve/memory.h"
 #include "solver/memory/bounds.h"
-#include "solver/memory/policies.h"
 #include "solver/memory/summary.h"
 
 namespace ucudnn::ctl {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr Bytes kMaxDeviceModel = 1_MiB;
 
 struct MemoryOptions {
   std::string network;
-  BatchSize batch;
   std::string precision = "FP32";
   std::string device_model;
   std::string profile;
-  ProfileFilter filter;
-  Bytes budget;  // 0: the device model's memory
-  std::string policy = "best";
-  bool static_allocator = false;
-  std::int64_t sub_batch = 0;  // 0: the policy's choice
-  bool fuse = false;
-  std::string split;
-  double time_limit = 60;
+  double time_limit = std::chrono::duration<double>(kMemoryTime).count();
   std::string timeline;
   std::string graph_out;
   OutputFormat output = OutputFormat::kTable;
+  // Everything that needs no file or other flag to be read.
+  MemoryProblem problem;
 };
 
 Result<DeviceModel> ReadDeviceModel(const std::string& name) {
@@ -67,71 +54,26 @@ Result<DeviceModel> ReadDeviceModel(const std::string& name) {
   return OfInput(Result<DeviceModel>(tl::unexpected<Error>(text.error())));
 }
 
-template <class T>
-Result<T> AtFlag(std::string_view flag, Result<T> result) {
-  if (!result) return Within(flag, std::move(result).error());
-  return result;
+Result<MemoryProblem::Input> ReadInput(const std::string& path, Bytes most) {
+  UCUDNN_ASSIGN_OR_RETURN(std::string contents, OfInput(ReadFile(path, most)));
+  return MemoryProblem::Input{std::move(contents), Excerpt(path, 4096)};
 }
 
-Result<TrainingGraph> ReadGraph(const MemoryOptions& options,
-                                Precision precision) {
-  const TrainingOptions training{precision,
-                                 options.fuse ? Fusion::kPaper : Fusion::kNone};
-  const std::string source = Excerpt(options.network, 4096);
-  UCUDNN_ASSIGN_OR_RETURN(const std::string contents,
-                          OfInput(ReadFile(options.network, 2_GiB)));
-  Result<Graph> graph = Graph();
-  if (IsNetworkCsv(contents)) {
-    UCUDNN_ASSIGN_OR_RETURN(const Network network,
-                            ReadNetworkFile(options.network, options.batch));
-    graph = ChainOf(network, options.batch);
-  } else {
-    graph = ReadGraphFile(options.network, options.batch);
+Result<MemoryProblem> ReadProblem(const MemoryOptions& options) {
+  MemoryProblem problem = options.problem;
+  problem.option_prefix = "--";
+  UCUDNN_ASSIGN_OR_RETURN(problem.precision, ParsePrecision(options.precision));
+  UCUDNN_ASSIGN_OR_RETURN(problem.device,
+                          ReadDeviceModel(options.device_model));
+  UCUDNN_ASSIGN_OR_RETURN(problem.network,
+                          ReadInput(options.network, kMaxNetworkFile));
+  problem.network_name = NetworkNameOf(options.network);
+  if (!options.profile.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(problem.profile, ReadInput(options.profile, 1_GiB));
   }
-  if (!graph)
-    return OfInput(
-        Result<TrainingGraph>(Within(source, std::move(graph).error())));
-  if (!options.split.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(
-        const SplitOptions split,
-        AtFlag("--split", ParseSplitOptions(options.split)));
-    UCUDNN_ASSIGN_OR_RETURN(*graph,
-                            AtFlag("--split", SplitGraph(*graph, split)));
-  }
-  Result<TrainingGraph> built = BuildTrainingGraph(*graph, training);
-  if (!built) {
-    return OfInput(
-        Result<TrainingGraph>(Within(source, std::move(built).error())));
-  }
-  return built;
-}
-
-// Sets the graph's times from the profile. If that has several networks and
-// none is selected, from the network named like the model file.
-Status SetCosts(const MemoryOptions& options, TrainingGraph* graph) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::string text,
-                          OfInput(ReadFile(options.profile, 1_GiB)));
-  const std::string source = Excerpt(options.profile, 4096);
-  UCUDNN_ASSIGN_OR_RETURN(const Profile profile, ParseProfileCsv(text, source));
-  ProfileOptions select;
-  select.profile = options.profile;
-  select.filter = options.filter;
-  select.filter.precision = options.precision;
-  std::set<std::string> names;
-  for (const KernelProfile& kernel : profile.kernels) {
-    names.insert(kernel.id.network);
-  }
-  if (select.filter.network.empty() && names.count(graph->network) > 0) {
-    select.filter.network = graph->network;
-  }
-  UCUDNN_ASSIGN_OR_RETURN(const Profile kernels, SelectFrom(profile, select));
-  UCUDNN_RETURN_IF_ERROR(SetConvolutionCosts(kernels, graph));
-  // Other tasks' times are of the same device.
-  select.filter.device = kernels.kernels.front().id.device;
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<TaskTime> times,
-                          ParseTaskTimesCsv(text, select.filter, source));
-  SetTaskCosts(times, graph);
-  return {};
+  problem.time_limit = std::chrono::milliseconds(
+      static_cast<std::int64_t>(std::ceil(options.time_limit * 1000)));
+  return problem;
 }
 
 std::string Share(Nanoseconds part, Nanoseconds whole) {
@@ -197,18 +139,12 @@ std::string PlanText(const MemoryPlan& plan, const TrainingGraph& graph) {
   return table.Text() + StallTable(plan, graph);
 }
 
-struct Tried {
-  const MemoryPolicy* policy;
-  Result<MemoryPlan> plan;
-};
-
-std::string Comparison(const std::vector<Tried>& tried,
-                       const TrainingGraph& graph) {
+std::string Comparison(const MemoryAnswer& answer) {
   Table table({"POLICY", "CHOICE", "SUB-BATCH", "TIME", "TO IDEAL", "STALLS",
                "POOL", "TO HOST", "FROM HOST"});
   std::string refused;
-  const std::optional<Nanoseconds> ideal = IdealTime(graph);
-  for (const Tried& t : tried) {
+  const std::optional<Nanoseconds> ideal = IdealTime(answer.graph);
+  for (const MemoryAnswer::Tried& t : answer.tried) {
     if (!t.plan) {
       refused += t.plan.error().message + "\n";
       continue;
@@ -224,89 +160,34 @@ std::string Comparison(const std::vector<Tried>& tried,
          refused;
 }
 
-Status WriteSideFiles(const MemoryOptions& options, const TrainingGraph& graph,
-                      const std::vector<Tried>& tried) {
-  const MemoryPlan* fastest = nullptr;
-  std::set<BatchSize> batches = {graph.batch};
-  for (const Tried& t : tried) {
-    if (!t.plan) continue;
-    if (fastest == nullptr || t.plan->time < fastest->time) {
-      fastest = &*t.plan;
-    }
-    for (const BatchSize batch : BatchesOf(*t.plan, graph.batch)) {
-      batches.insert(batch);
-    }
-  }
+Status WriteSideFiles(const MemoryOptions& options,
+                      const MemoryAnswer& answer) {
   if (!options.graph_out.empty()) {
+    std::set<BatchSize> batches = {answer.graph.batch};
+    for (const MemoryAnswer::Tried& t : answer.tried) {
+      if (!t.plan) continue;
+      const auto used = BatchesOf(*t.plan, answer.graph.batch);
+      batches.insert(used.begin(), used.end());
+    }
     UCUDNN_RETURN_IF_ERROR(WriteText(
         options.graph_out,
-        ToJson(graph, {batches.begin(), batches.end()}).dump(1) + "\n"));
+        ToJson(answer.graph, {batches.begin(), batches.end()}).dump(1) + "\n"));
   }
-  if (!options.timeline.empty() && fastest != nullptr) {
-    UCUDNN_RETURN_IF_ERROR(WriteText(
-        options.timeline, ChromeTrace(*fastest, graph).dump() + "\n"));
-  }
-  return {};
+  const MemoryPlan* fastest = answer.Fastest();
+  if (options.timeline.empty() || fastest == nullptr) return {};
+  return WriteText(options.timeline,
+                   ChromeTrace(*fastest, answer.graph).dump() + "\n");
 }
 
 Status Run(const MemoryOptions& options) {
-  UCUDNN_ASSIGN_OR_RETURN(const Precision precision,
-                          ParsePrecision(options.precision));
-  UCUDNN_ASSIGN_OR_RETURN(const DeviceModel device,
-                          ReadDeviceModel(options.device_model));
-  UCUDNN_ASSIGN_OR_RETURN(TrainingGraph graph, ReadGraph(options, precision));
-  UCUDNN_RETURN_IF_ERROR(SetDevice(device, &graph));
-  if (!options.profile.empty()) {
-    UCUDNN_RETURN_IF_ERROR(SetCosts(options, &graph));
-  }
-  MemoryRequest request;
-  request.budget = options.budget > Bytes(0) ? options.budget : device.memory;
-  if (options.static_allocator) request.allocator = MemoryAllocator::kStatic;
-  if (options.sub_batch > 0) request.sub_batch = BatchSize(options.sub_batch);
-  const TimeLimit timer(std::chrono::milliseconds(
-      static_cast<std::int64_t>(std::ceil(options.time_limit * 1000))));
-  request.stop = timer.token();
-
-  std::vector<Tried> tried;
-  const bool all = options.policy == "all";
-  if (all) {
-    for (const MemoryPolicy& policy : MemoryPolicies()) {
-      if (!policy.compared) continue;
-      tried.push_back({&policy, PlanMemory(graph, request, policy)});
-    }
-  } else {
-    Result<const MemoryPolicy*> policy = FindMemoryPolicy(options.policy);
-    if (!policy) {
-      return Fail(Code::kInvalidArgument, "--policy: {}, or all",
-                  policy.error().message);
-    }
-    tried.push_back({*policy, PlanMemory(graph, request, **policy)});
-  }
-  UCUDNN_RETURN_IF_ERROR(WriteSideFiles(options, graph, tried));
-  const bool any = std::any_of(tried.begin(), tried.end(), [](const Tried& t) {
-    return t.plan.has_value();
+  UCUDNN_ASSIGN_OR_RETURN(const MemoryProblem problem, ReadProblem(options));
+  UCUDNN_ASSIGN_OR_RETURN(const MemoryAnswer answer, SolveMemory(problem));
+  UCUDNN_RETURN_IF_ERROR(WriteSideFiles(options, answer));
+  UCUDNN_RETURN_IF_ERROR(answer.HasPlan());
+  return Print(options.output, ToJson(answer), [&] {
+    return answer.all ? Comparison(answer)
+                      : PlanText(*answer.Fastest(), answer.graph);
   });
-  if (!any) {
-    Error error = tried.front().plan.error();
-    for (std::size_t i = 1; i < tried.size(); ++i) {
-      error.message += "\n" + tried[i].plan.error().message;
-    }
-    return tl::unexpected<Error>(std::move(error));
-  }
-  if (!all) {
-    const MemoryPlan& plan = *tried.front().plan;
-    return Print(options.output, ToJson(plan, graph),
-                 [&] { return PlanText(plan, graph); });
-  }
-  Json plans = Json::array();
-  for (const Tried& t : tried) {
-    plans.push_back(t.plan ? ToJson(*t.plan, graph)
-                           : Json({{"policy", t.policy->name},
-                                   {"feasible", false},
-                                   {"reason", t.plan.error().message}}));
-  }
-  return Print(options.output, {{"plans", std::move(plans)}},
-               [&] { return Comparison(tried, graph); });
 }
 
 }  // namespace
@@ -317,12 +198,13 @@ void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
       "Plan a training iteration within a device-memory budget: what to "
       "offload, when to prefetch it, and where to place it");
   auto options = std::make_shared<MemoryOptions>();
+  MemoryProblem& problem = options->problem;
   command
       ->add_option("--network", options->network,
                    "An ONNX model, or a chain of convolutions as CSV")
       ->option_text("FILE")
       ->required();
-  AddBatchOption(command, &options->batch);
+  AddBatchOption(command, &problem.batch);
   command
       ->add_option("--precision", options->precision,
                    "FP32, TF32, TRUE_HALF, PSEUDO_HALF or BF16")
@@ -341,18 +223,18 @@ void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
                        "estimates the times that it lacks")
           ->option_text("FILE");
   command
-      ->add_option("--profile-network", options->filter.network,
+      ->add_option("--profile-network", problem.rows.network,
                    "Use only this network of the profile")
       ->option_text("NAME");
   command
-      ->add_option("--device", options->filter.device,
+      ->add_option("--device", problem.rows.device,
                    "Use only measurements on this device")
       ->option_text("NAME");
   command
-      ->add_option("--layout", options->filter.layout,
+      ->add_option("--layout", problem.rows.layout,
                    "Use only measurements in this layout, NCHW or NHWC")
       ->option_text("LAYOUT");
-  AddBytesOption(command, "--budget", &options->budget,
+  AddBytesOption(command, "--budget", &problem.request.budget,
                  "Device memory for the iteration; default: the device "
                  "model's");
   std::vector<std::string_view> names;
@@ -361,34 +243,39 @@ void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
   }
   command
       ->add_option(
-          "--policy", options->policy,
+          "--policy", problem.policy,
           fmt::format("{}, or all, to compare", fmt::join(names, ", ")))
       ->option_text("NAME")
       ->capture_default_str();
-  static const std::map<std::string, bool> kAllocators = {{"policy", false},
-                                                          {"static", true}};
+  static const std::map<std::string, MemoryAllocator> kAllocators = {
+      {"policy", MemoryAllocator::kPolicy},
+      {"static", MemoryAllocator::kStatic}};
   command
-      ->add_option("--allocator", options->static_allocator,
+      ->add_option("--allocator", problem.request.allocator,
                    "policy: as the policy's own memory manager assigns "
                    "addresses; static: placed once all lifetimes are known")
       ->option_text("policy|static")
       ->transform(CLI::CheckedTransformer(kAllocators));
   command
-      ->add_option("--sub-batch", options->sub_batch,
-                   "Images per sub-batch, instead of the policy's choice")
+      ->add_option_function<std::int64_t>(
+          "--sub-batch",
+          [&problem](std::int64_t images) {
+            problem.request.sub_batch = BatchSize(images);
+          },
+          "Images per sub-batch, instead of the policy's choice")
       ->option_text("N")
       ->check(CLI::Range(std::int64_t{1}, kMaxBatchSize.count()));
-  static const std::map<std::string, bool> kFusions = {{"none", false},
-                                                       {"paper", true}};
+  static const std::map<std::string, Fusion> kFusions = {
+      {"none", Fusion::kNone}, {"paper", Fusion::kPaper}};
   command
-      ->add_option("--fuse", options->fuse,
+      ->add_option("--fuse", problem.fusion,
                    "paper: normalisations work in place on their convolution's "
                    "output, as moDNN counts layers")
       ->option_text("none|paper")
       ->transform(CLI::CheckedTransformer(kFusions));
   command
       ->add_option(
-          "--split", options->split,
+          "--split", problem.split,
           "Compute the share DEPTH of the convolutions in H x W parts of the "
           "image, one after the other: another network, see docs/memory.md. "
           "stochastic: sizes that hold for cuts drawn at random")

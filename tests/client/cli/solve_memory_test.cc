@@ -110,5 +110,15 @@ TEST(SolveMemoryTest, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(run.err, HasSubstr("K40"));
 }
 
+TEST(SolveMemoryTest, NamesABrokenModelOnce) {
+  const std::string path = ::testing::TempDir() + "memory_broken.onnx";
+  std::ofstream(path) << '\x01';
+  std::vector<std::string> flags = Flags("hmms", "1GiB");
+  flags[1] = path;
+  const test::Finished run = Solve("memory", flags);
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("ucudnn: " + path + ": its 1 bytes are not"));
+}
+
 }  // namespace
 }  // namespace ucudnn

@@ -1,0 +1,159 @@
+#include "client/solve/memory.h"
+
+#include <set>
+#include <utility>
+
+#include "base/files/file.h"
+#include "base/network.h"
+#include "base/onnx/network_file.h"
+#include "base/onnx/onnx.h"
+#include "base/training/costs.h"
+#include "base/training/json.h"
+#include "base/training/split.h"
+#include "base/training/task_times.h"
+#include "client/solve/time_limit.h"
+
+namespace ucudnn {
+namespace {
+
+template <class T>
+Result<T> In(std::string_view place, Result<T> result) {
+  if (!result) return Within(place, std::move(result).error());
+  return result;
+}
+
+Result<Graph> ReadGraph(const MemoryProblem& problem) {
+  const auto& [contents, source] = problem.network;
+  if (!IsNetworkCsv(contents)) {
+    return ReadOnnx(contents, problem.network_name, problem.batch, source);
+  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Network network,
+      ParseNetworkCsv(contents, problem.network_name, source));
+  return In(source, ChainOf(network, problem.batch));
+}
+
+Result<Graph> Split(const MemoryProblem& problem, const Graph& graph) {
+  if (problem.profile) {
+    return Fail(Code::kInvalidArgument,
+                "'{}' beside a profile, which has no parts of the image; one "
+                "of the two is accepted",
+                problem.split);
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const SplitOptions split,
+                          ParseSplitOptions(problem.split));
+  return SplitGraph(graph, split);
+}
+
+Result<TrainingGraph> BuildGraph(const MemoryProblem& problem) {
+  UCUDNN_ASSIGN_OR_RETURN(Graph graph, OfInput(ReadGraph(problem)));
+  if (!problem.split.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        graph, In(problem.option_prefix + "split", Split(problem, graph)));
+  }
+  return OfInput(
+      In(problem.network.source,
+         BuildTrainingGraph(graph, {problem.precision, problem.fusion})));
+}
+
+// Sets the graph's times from the profile.
+Status SetCosts(const MemoryProblem& problem, TrainingGraph* graph) {
+  const auto& [contents, source] = *problem.profile;
+  UCUDNN_ASSIGN_OR_RETURN(const Profile profile,
+                          ParseProfileCsv(contents, source));
+  ProfileFilter rows = problem.rows;
+  rows.precision = Name(problem.precision);
+  std::set<std::string> names;
+  for (const KernelProfile& kernel : profile.kernels) {
+    names.insert(kernel.id.network);
+  }
+  if (rows.network.empty() && names.count(graph->network) > 0) {
+    rows.network = graph->network;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const Profile kernels,
+                          In(source, OfInput(SelectKernels(profile, rows))));
+  UCUDNN_RETURN_IF_ERROR(SetConvolutionCosts(kernels, graph));
+  // Other tasks' times are of the same device.
+  rows.device = kernels.kernels.front().id.device;
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<TaskTime> times,
+                          ParseTaskTimesCsv(contents, rows, source));
+  SetTaskCosts(times, graph);
+  return {};
+}
+
+// The policies of that name.
+Result<std::vector<const MemoryPolicy*>> Find(const std::string& name,
+                                              std::string_view option_prefix) {
+  std::vector<const MemoryPolicy*> found;
+  if (name == "all") {
+    for (const MemoryPolicy& policy : MemoryPolicies()) {
+      if (policy.compared) found.push_back(&policy);
+    }
+    return found;
+  }
+  const Result<const MemoryPolicy*> policy = FindMemoryPolicy(name);
+  if (!policy) {
+    return Fail(Code::kInvalidArgument, "{}policy: {}, or all", option_prefix,
+                policy.error().message);
+  }
+  found.push_back(*policy);
+  return found;
+}
+
+}  // namespace
+
+const MemoryPlan* MemoryAnswer::Fastest() const {
+  const MemoryPlan* fastest = nullptr;
+  for (const Tried& t : tried) {
+    if (!t.plan) continue;
+    if (fastest == nullptr || t.plan->time < fastest->time) fastest = &*t.plan;
+  }
+  return fastest;
+}
+
+Status MemoryAnswer::HasPlan() const {
+  if (Fastest() != nullptr) return {};
+  Error error = tried.front().plan.error();
+  for (std::size_t i = 1; i < tried.size(); ++i) {
+    error.message += "\n" + tried[i].plan.error().message;
+  }
+  return tl::unexpected<Error>(std::move(error));
+}
+
+Result<MemoryAnswer> SolveMemory(const MemoryProblem& problem) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<const MemoryPolicy*> policies,
+                          Find(problem.policy, problem.option_prefix));
+  MemoryAnswer answer;
+  answer.all = problem.policy == "all";
+  UCUDNN_ASSIGN_OR_RETURN(answer.graph, BuildGraph(problem));
+  UCUDNN_RETURN_IF_ERROR(SetDevice(problem.device, &answer.graph));
+  if (problem.profile) {
+    UCUDNN_RETURN_IF_ERROR(SetCosts(problem, &answer.graph));
+  }
+  MemoryRequest request = problem.request;
+  if (request.budget == Bytes(0)) request.budget = problem.device.memory;
+  const TimeLimit limit(problem.time_limit, problem.request.stop);
+  request.stop = limit.token();
+  for (const MemoryPolicy* policy : policies) {
+    answer.tried.push_back(
+        {policy, PlanMemory(answer.graph, request, *policy)});
+  }
+  return answer;
+}
+
+nlohmann::ordered_json ToJson(const MemoryAnswer& answer) {
+  if (!answer.all) return ToJson(*answer.tried.front().plan, answer.graph);
+  nlohmann::ordered_json plans = nlohmann::ordered_json::array();
+  for (const MemoryAnswer::Tried& t : answer.tried) {
+    if (t.plan) {
+      plans.push_back(ToJson(*t.plan, answer.graph));
+    } else {
+      plans.push_back({{"policy", t.policy->name},
+                       {"feasible", false},
+                       {"reason", t.plan.error().message}});
+    }
+  }
+  return {{"plans", std::move(plans)}};
+}
+
+}  // namespace ucudnn

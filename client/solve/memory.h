@@ -1,0 +1,84 @@
+#ifndef UCUDNN_CLIENT_SOLVE_MEMORY_H_
+#define UCUDNN_CLIENT_SOLVE_MEMORY_H_
+
+// Memory plans from the contents of files: everything that `ucudnn solve
+// memory` and ucudnn_solve_memory (client/include/ucudnn/solve.h) do between
+// their options and the answer.
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/conv_problem.h"
+#include "base/profile.h"
+#include "base/result.h"
+#include "base/training/build.h"
+#include "base/training/device_model.h"
+#include "base/training/graph.h"
+#include "base/training/memory_plan.h"
+#include "base/units.h"
+#include "solver/memory/policies.h"
+#include "solver/memory/request.h"
+
+namespace ucudnn {
+
+// How long policies that search may take unless a limit is given.
+inline constexpr std::chrono::seconds kMemoryTime{60};
+
+struct MemoryProblem {
+  // What an input holds, decompressed, and what errors call it.
+  struct Input {
+    std::string contents;
+    std::string source;
+  };
+
+  Input network;  // an ONNX model, or a chain of convolutions as CSV
+  std::string network_name = "network";
+  BatchSize batch;
+  Precision precision = Precision::kFp32;
+  Fusion fusion = Fusion::kNone;
+  std::string split;  // as ParseSplitOptions reads it; empty: not split
+  DeviceModel device;
+  // Measurements as CSV; the device model estimates what they lack.
+  std::optional<Input> profile;
+  // Which rows of the profile count. Its precision is the problem's; if it
+  // names no network, the one named like this is used if there is one.
+  ProfileFilter rows;
+  std::string policy = "best";  // "all": each in turn, to compare
+  // A budget of 0 is the device's memory. Its `stop` ends the search, too.
+  MemoryRequest request;
+  std::chrono::milliseconds time_limit = kMemoryTime;
+  // What errors put before an option's name, such as "--".
+  std::string option_prefix;
+};
+
+struct MemoryAnswer {
+  struct Tried {
+    const MemoryPolicy* policy;
+    Result<MemoryPlan> plan;
+  };
+
+  TrainingGraph graph;
+  std::vector<Tried> tried;
+  bool all = false;  // whether all policies were asked for
+
+  // The one that takes the least time; null if there is none.
+  const MemoryPlan* Fastest() const;
+  // Why there is no plan; success if there is one.
+  Status HasPlan() const;
+};
+
+// kInvalidArgument, naming the input or option, its value and what is accepted,
+// where one of them is malformed or does not fit the others. A policy that has
+// no plan is no error; see HasPlan. Thread-safe.
+Result<MemoryAnswer> SolveMemory(const MemoryProblem& problem);
+
+// The plan or, of all policies,
+//   {"plans":[{...},{"policy":...,"feasible":false,"reason":...}]}
+nlohmann::ordered_json ToJson(const MemoryAnswer& answer);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_CLIENT_SOLVE_MEMORY_H_
