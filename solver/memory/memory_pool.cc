@@ -19,12 +19,17 @@ std::int64_t MemoryPool::Rounded(Bytes size) const {
 }
 
 std::optional<MemoryRange> MemoryPool::Take(Bytes size, Nanoseconds now) {
+  const std::optional<MemoryRange> range = Find(size, now);
+  if (range) TakeAt(*range);
+  return range;
+}
+
+std::optional<MemoryRange> MemoryPool::Find(Bytes size, Nanoseconds now) {
   Settle(now);
   const std::int64_t wanted = Rounded(size);
   if (wanted == 0) return MemoryRange{Bytes(0), Bytes(0)};
   if (fit_ == Fit::kCount) {
     if (wanted > available_) return std::nullopt;
-    available_ -= wanted;
     return MemoryRange{Bytes(0), Bytes(wanted)};
   }
   auto chosen = free_.end();
@@ -42,9 +47,7 @@ std::optional<MemoryRange> MemoryPool::Take(Bytes size, Nanoseconds now) {
   }
   if (chosen == free_.end()) chosen = first;
   if (chosen == free_.end()) return std::nullopt;
-  const MemoryRange range{Bytes(chosen->first), Bytes(wanted)};
-  TakeAt(range);
-  return range;
+  return MemoryRange{Bytes(chosen->first), Bytes(wanted)};
 }
 
 void MemoryPool::TakeAt(MemoryRange range) {
@@ -67,7 +70,36 @@ void MemoryPool::TakeAt(MemoryRange range) {
 
 void MemoryPool::Release(MemoryRange range, Nanoseconds when,
                          std::size_t event) {
-  pending_.emplace(when, Pending{range, event});
+  pending_.emplace(when, Pending{range, event, when});
+}
+
+void MemoryPool::TakeReleased(MemoryRange range) {
+  const std::int64_t low = range.offset.count();
+  const std::int64_t high = low + Rounded(range.bytes);
+  for (auto it = pending_.begin(); it != pending_.end();) {
+    const Pending pending = it->second;
+    const std::int64_t start = pending.range.offset.count();
+    const std::int64_t end = start + Rounded(pending.range.bytes);
+    if (end <= low || start >= high) {
+      ++it;
+      continue;
+    }
+    it = pending_.erase(it);
+    const auto part = [](std::int64_t from, std::int64_t to) {
+      return MemoryRange{Bytes(from), Bytes(to - from)};
+    };
+    Free(part(std::max(start, low), std::min(end, high)));
+    // What lies outside is still to be released.
+    if (start < low) Release(part(start, low), pending.when, pending.event);
+    if (end > high) Release(part(high, end), pending.when, pending.event);
+  }
+  TakeAt(range);
+}
+
+std::vector<MemoryPool::Pending> MemoryPool::Releases() const {
+  std::vector<Pending> releases;
+  for (const auto& [when, pending] : pending_) releases.push_back(pending);
+  return releases;
 }
 
 std::optional<std::size_t> MemoryPool::NextRelease() const {

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "base/training/memory_plan.h"
 #include "base/units.h"
@@ -41,9 +42,14 @@ class MemoryPool {
   // ranges that kCount gives begin at 0. Time does not go back: a range that
   // was free at an earlier call's `now` is taken to be free.
   std::optional<MemoryRange> Take(Bytes size, Nanoseconds now);
+  // The one that Take would take.
+  std::optional<MemoryRange> Find(Bytes size, Nanoseconds now);
 
   // Takes just this range, which is free.
   void TakeAt(MemoryRange range);
+  // The same of a range that is free or released (not of kCount): who takes it
+  // waits for the releases.
+  void TakeReleased(MemoryRange range);
 
   // Gives back a range as Take or TakeAt gave it, from `when` on, which is when
   // `event` of the timeline ends.
@@ -52,6 +58,14 @@ class MemoryPool {
   // The event with which the next range becomes free after those that did;
   // absent if nothing is to be released.
   std::optional<std::size_t> NextRelease() const;
+
+  // What is released and was not free at the latest `now`, earliest first.
+  struct Pending {
+    MemoryRange range;
+    std::size_t event;
+    Nanoseconds when{0};
+  };
+  std::vector<Pending> Releases() const;
 
   // The largest size that Take would give at `now`.
   Bytes LargestFree(Nanoseconds now);
@@ -65,11 +79,6 @@ class MemoryPool {
   }
 
  private:
-  struct Pending {
-    MemoryRange range;
-    std::size_t event;
-  };
-
   std::int64_t Rounded(Bytes size) const;
   // Frees what is released until `now`.
   void Settle(Nanoseconds now);

@@ -11,6 +11,7 @@
 #include "solver/memory/best/best.h"
 #include "solver/memory/bounds.h"
 #include "solver/memory/hmms.h"
+#include "solver/memory/modnn/modnn.h"
 #include "solver/memory/vdnn.h"
 
 namespace ucudnn {
@@ -39,6 +40,17 @@ Result<MemoryPlan> FastestThatFits(const TrainingGraph& graph,
       Vdnn<offload, Algorithms::kFastest, synchronous>(graph, request);
   if (plan || plan.error().code != Code::kFailedPrecondition) return plan;
   return Vdnn<offload, Algorithms::kLeastMemory, synchronous>(graph, request);
+}
+
+Status CheckGpus(const MemoryRequest& request, const MemoryPolicy& policy) {
+  if (request.gpus == 1 || policy.several_gpus) return {};
+  std::vector<std::string_view> names;
+  for (const MemoryPolicy& other : MemoryPolicies()) {
+    if (other.several_gpus) names.push_back(other.name);
+  }
+  return Fail(Code::kInvalidArgument,
+              "{} does not plan for {} GPUs; 1 GPU, or {} is accepted",
+              policy.name, request.gpus, fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -73,6 +85,8 @@ const std::vector<MemoryPolicy>& MemoryPolicies() {
        Vdnn<Offload::kConv, kP, false>, false},
       {"hmms", "offload what the link can move without any task waiting",
        PlanHmms},
+      {"modnn", "sub-batches that fit, and transfers where memory runs out",
+       PlanModnn, true, true},
       {"best", "a search that begins with the fastest plan of all these",
        PlanBest},
   };
@@ -97,6 +111,7 @@ Result<MemoryPlan> PlanMemory(const TrainingGraph& graph,
                 "the budget is {} bytes; 1 or more is accepted",
                 request.budget.count());
   }
+  UCUDNN_RETURN_IF_ERROR(CheckGpus(request, policy));
   Result<MemoryPlan> plan = policy.plan(graph, request);
   if (plan) {
     plan->policy = policy.name;

@@ -38,7 +38,8 @@ struct MemoryPolicy {
   std::string_view what;  // in a line, for help texts
   Result<MemoryPlan> (*plan)(const TrainingGraph& graph,
                              const MemoryRequest& request);
-  bool compared = true;  // among those that `all` compares
+  bool compared = true;       // among those that `all` compares
+  bool several_gpus = false;  // plans graphs of PartOfOneGpu
 };
 
 // A new policy is a line in policies.cc.

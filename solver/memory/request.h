@@ -4,6 +4,7 @@
 // What every policy is asked for.
 
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <stop_token>
 #include <string_view>
@@ -34,6 +35,12 @@ struct MemoryRequest {
 
 // Of every plan: offsets are multiples of it.
 inline constexpr Bytes kPlanAlignment{256};
+
+// Rounded up to it.
+inline Bytes Aligned(Bytes bytes) {
+  const std::int64_t unit = kPlanAlignment.count();
+  return Bytes((bytes.count() + unit - 1) / unit * unit);
+}
 
 }  // namespace ucudnn
 

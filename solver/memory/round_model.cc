@@ -1,6 +1,7 @@
 #include "solver/memory/round_model.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
 
@@ -16,6 +17,16 @@ std::vector<std::size_t> RoundModel::BlocksOf(std::size_t task) const {
   return blocks;
 }
 
+void SetOrder(std::vector<std::size_t> tasks, RoundModel* round) {
+  round->tasks = std::move(tasks);
+  round->uses.assign(round->graph->blocks.size(), {});
+  for (std::size_t i = 0; i < round->tasks.size(); ++i) {
+    for (const std::size_t block : round->BlocksOf(round->tasks[i])) {
+      round->uses[block].push_back(i);
+    }
+  }
+}
+
 Result<RoundModel> ModelRound(const TrainingGraph& graph, BatchSize batch,
                               bool last, bool accumulates) {
   RoundModel round;
@@ -29,7 +40,7 @@ Result<RoundModel> ModelRound(const TrainingGraph& graph, BatchSize batch,
         block.persistent ||
         (accumulates && block.kind == BlockKind::kWeightGradient));
   }
-  round.uses.resize(graph.blocks.size());
+  std::vector<std::size_t> tasks;
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     const Task& task = graph.tasks[i];
     round.reads.push_back(task.reads);
@@ -51,12 +62,9 @@ Result<RoundModel> ModelRound(const TrainingGraph& graph, BatchSize batch,
     }
     const bool updates =
         task.kind == TaskKind::kUpdate || task.kind == TaskKind::kHostUpdate;
-    if (updates && !last) continue;
-    for (const std::size_t block : round.BlocksOf(i)) {
-      round.uses[block].push_back(round.tasks.size());
-    }
-    round.tasks.push_back(i);
+    if (!updates || last) tasks.push_back(i);
   }
+  SetOrder(std::move(tasks), &round);
   return round;
 }
 

@@ -41,6 +41,9 @@ struct RoundModel {
   }
 };
 
+// Makes the round run these tasks in this order.
+void SetOrder(std::vector<std::size_t> tasks, RoundModel* round);
+
 // The model refers to `graph`, which must outlive it. kFailedPrecondition,
 // naming the task, if it was measured but not undivided at this batch.
 Result<RoundModel> ModelRound(const TrainingGraph& graph, BatchSize batch,

@@ -38,18 +38,18 @@ Bytes EndOf(const std::vector<ResidentBlock>& residents) {
 
 RoundPlanner::RoundPlanner(const RoundModel& round,
                            const std::vector<ResidentBlock>& residents,
-                           MemoryPool pool)
+                           MemoryPool pool, bool placed)
     : round_(round),
       pool_(std::move(pool)),
+      placed_(placed && pool_.has_addresses()),
       timeline_(round),
       ranges_(round.size.size()) {
   for (const ResidentBlock& resident : residents) {
     pool_.TakeAt(resident.range);
     ranges_[resident.block] = resident.range;
-    timeline_.Resident(resident.block,
-                       pool_.has_addresses()
-                           ? std::optional<MemoryRange>(resident.range)
-                           : std::nullopt);
+    timeline_.Resident(
+        resident.block,
+        placed_ ? std::optional<MemoryRange>(resident.range) : std::nullopt);
   }
 }
 
@@ -57,12 +57,14 @@ bool RoundPlanner::Alloc(std::size_t block, MemoryStream stream, Events after) {
   const std::optional<MemoryRange> range =
       pool_.Take(round_.size[block], timeline_.StartAfter(stream, after));
   if (!range) return false;
-  ranges_[block] = *range;
-  timeline_.Alloc(block, stream,
-                  pool_.has_addresses() ? std::optional<Bytes>(range->offset)
-                                        : std::nullopt,
-                  std::move(after));
+  AllocIn(*range, block, stream, std::move(after));
   return true;
+}
+
+void RoundPlanner::AllocIn(MemoryRange range, std::size_t block,
+                           MemoryStream stream, Events after) {
+  ranges_[block] = range;
+  timeline_.Alloc(block, stream, OffsetOf(range), std::move(after));
 }
 
 bool RoundPlanner::AllocWaiting(std::size_t block, MemoryStream stream,
@@ -94,11 +96,7 @@ void RoundPlanner::ReturnWorkspace(MemoryRange range) {
 
 RoundPlanner::Event RoundPlanner::Compute(std::size_t task, const TaskRun& run,
                                           MemoryRange workspace, Events after) {
-  return timeline_.Compute(task, run,
-                           pool_.has_addresses()
-                               ? std::optional<Bytes>(workspace.offset)
-                               : std::nullopt,
-                           std::move(after));
+  return timeline_.Compute(task, run, OffsetOf(workspace), std::move(after));
 }
 
 bool RoundPlanner::AllocOutputs(std::size_t task, bool waiting) {

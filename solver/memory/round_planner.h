@@ -36,9 +36,11 @@ class RoundPlanner {
   using Events = Timeline::Events;
 
   // `residents` fit into the pool, whose capacity is the budget; see Fits.
-  // `round` must outlive the planner.
+  // `round` must outlive the planner. Unless `placed`, the pool's addresses
+  // guide decisions only, and the timeline leaves them open.
   RoundPlanner(const RoundModel& round,
-               const std::vector<ResidentBlock>& residents, MemoryPool pool);
+               const std::vector<ResidentBlock>& residents, MemoryPool pool,
+               bool placed = true);
 
   const RoundModel& round() const { return round_; }
   Timeline& timeline() { return timeline_; }
@@ -49,6 +51,12 @@ class RoundPlanner {
   bool Alloc(std::size_t block, MemoryStream stream, Events after = {});
   // The same, but waits for as many pending releases as it takes.
   bool AllocWaiting(std::size_t block, MemoryStream stream, Events after = {});
+
+  // Allocates the block in a range that was taken from the pool.
+  void AllocIn(MemoryRange range, std::size_t block, MemoryStream stream,
+               Events after = {});
+  // The range of a block on the device.
+  MemoryRange RangeOf(std::size_t block) const { return ranges_[block]; }
 
   // Frees the block on the stream, after the events and all its uses. Its range
   // can be taken from then on.
@@ -71,8 +79,14 @@ class RoundPlanner {
   void FreeDead(std::size_t position);
 
  private:
+  // As the timeline takes it: absent where addresses stay open.
+  std::optional<Bytes> OffsetOf(MemoryRange range) const {
+    return placed_ ? std::optional<Bytes>(range.offset) : std::nullopt;
+  }
+
   const RoundModel& round_;
   MemoryPool pool_;
+  const bool placed_;
   Timeline timeline_;
   std::vector<MemoryRange> ranges_;  // of blocks on the device
 };

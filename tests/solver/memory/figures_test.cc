@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/training/build.h"
-#include "solver/memory/bounds.h"
+#include "solver/memory/modnn/sub_batch.h"
 #include "solver/memory/vdnn.h"
 #include "tests/support/paper_networks.h"
 
@@ -20,18 +20,6 @@ TrainingGraph Built(const Graph& network, Fusion fusion) {
 
 double Gigabytes(Bytes bytes) {
   return static_cast<double>(bytes.count()) / 1e9;
-}
-
-// moDNN's equation (7): the weights and the largest task at one image.
-double LeastGigabytes(const TrainingGraph& graph) {
-  Bytes weights;
-  for (const MemoryBlock& block : graph.blocks) {
-    if (block.persistent) weights += block.bytes;
-  }
-  TrainingGraph one = graph;
-  one.batch = BatchSize(1);
-  // Of one round: a gradient of weights counts in its task.
-  return Gigabytes(LowerBoundBytes(one, false));
 }
 
 double AllGigabytes(const TrainingGraph& graph) {
@@ -57,7 +45,8 @@ TEST(PaperFiguresTest, ModnnsLeastMemoryAndIdeal) {
   };
   for (const Row& row : rows) {
     const TrainingGraph graph = Built(row.network, Fusion::kPaper);
-    EXPECT_NEAR(LeastGigabytes(graph), row.least, 0.01 * row.least + 0.0005)
+    EXPECT_NEAR(Gigabytes(ModnnLeastBytes(graph)), row.least,
+                0.01 * row.least + 0.0005)
         << row.network.name;
     EXPECT_NEAR(AllGigabytes(graph), row.all, 0.01 * row.all)
         << row.network.name;

@@ -59,7 +59,7 @@ TEST(MemoryPoliciesTest, RemovedWaitsAreCaughtWhereTheyMakeARace) {
   for (const TrainingGraph& graph : SmallGraphs(16)) {
     const Bytes peak = PeakOf(graph);
     for (const char* name : {"vdnn-all-m", "vdnn-ext-all-m", "vdnn-ext-conv-p",
-                             "vdnn-ext", "best", "hmms"}) {
+                             "vdnn-ext", "best", "hmms", "modnn"}) {
       for (const auto allocator :
            {MemoryAllocator::kPolicy, MemoryAllocator::kStatic}) {
         MemoryRequest request;
