@@ -1,8 +1,10 @@
 // What the cluster consists of: agents, devices and the coordinator's state.
 
 #include <memory>
+#include <utility>
 
 #include "base/service/clock.h"
+#include "client/cli/pages.h"
 #include "client/cli/server.h"
 #include "proto/json.h"
 
@@ -11,9 +13,9 @@ namespace {
 
 Status Nodes(const Server& server, OutputFormat format) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
-  v1::ListRequest request;
-  request.set_limit(1000);
-  UCUDNN_ASSIGN_OR_RETURN(const auto response, connection->ListAgents(request));
+  UCUDNN_ASSIGN_OR_RETURN(const auto response,
+                          AllPages(*connection, &Connection::ListAgents,
+                                   &v1::ListAgentsResponse::agents));
   return Print(format, ToJson(response)["agents"], [&] {
     Table table({"NODE", "HOST", "STATE", "DEVICES", "LAST SEEN", "VERSION"});
     for (const v1::Agent& agent : response.agents()) {
@@ -35,10 +37,11 @@ Status Devices(const Server& server, const std::string& kind,
                OutputFormat format) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   v1::ListRequest request;
-  request.set_limit(1000);
   request.set_kind(kind);
-  UCUDNN_ASSIGN_OR_RETURN(const auto response,
-                          connection->ListDevices(request));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto response,
+      AllPages(*connection, &Connection::ListDevices,
+               &v1::ListDevicesResponse::devices, std::move(request)));
   return Print(format, ToJson(response)["devices"], [&] {
     Table table({"DEVICE", "NODE", "KIND", "STATE", "DRIVER", "COMPARED"});
     for (const v1::Device& device : response.devices()) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "client/cli/measuring.h"
+#include "client/cli/pages.h"
 #include "client/cli/profile_options.h"
 #include "client/cli/server.h"
 #include "proto/json.h"
@@ -21,23 +22,11 @@ struct ReplanOptions {
   OutputFormat output = OutputFormat::kTable;
 };
 
-// All jobs, page by page.
-Result<v1::ListJobsResponse> AllJobs(Connection& connection) {
-  constexpr int kPage = 1000;
-  v1::ListJobsResponse all;
-  v1::ListRequest request;
-  request.set_limit(kPage);
-  while (true) {
-    UCUDNN_ASSIGN_OR_RETURN(const auto page, connection.ListJobs(request));
-    all.MergeFrom(page);
-    if (page.jobs_size() < kPage) return all;
-    request.set_after(page.jobs().rbegin()->id());
-  }
-}
-
 Status List(const Server& server, OutputFormat format) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
-  UCUDNN_ASSIGN_OR_RETURN(const auto response, AllJobs(*connection));
+  UCUDNN_ASSIGN_OR_RETURN(const auto response,
+                          AllPages(*connection, &Connection::ListJobs,
+                                   &v1::ListJobsResponse::jobs));
   return Print(format, ToJson(response)["jobs"], [&] {
     Table table({"JOB", "NAME", "STATE", "NETWORK", "BATCH", "RANKS",
                  "REVISION", "SOURCE", "BEGAN", "LAST SEEN"});

@@ -4,6 +4,7 @@
 
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
+#include "client/cli/pages.h"
 #include "client/cli/server.h"
 #include "proto/json.h"
 
@@ -12,10 +13,9 @@ namespace {
 
 Status List(const Server& server, OutputFormat format) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
-  v1::ListRequest request;
-  request.set_limit(1000);
   UCUDNN_ASSIGN_OR_RETURN(const auto response,
-                          connection->ListNetworks(request));
+                          AllPages(*connection, &Connection::ListNetworks,
+                                   &v1::ListNetworksResponse::networks));
   return Print(format, ToJson(response)["networks"], [&] {
     Table table({"NETWORK", "REVISION", "FORMAT", "CONVOLUTIONS", "UPDATED"});
     for (const v1::Network& network : response.networks()) {

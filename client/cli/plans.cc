@@ -6,6 +6,7 @@
 
 #include "base/files/file.h"
 #include "client/cli/measuring.h"
+#include "client/cli/pages.h"
 #include "client/cli/profile_options.h"
 #include "client/cli/server.h"
 #include "proto/convert.h"
@@ -172,9 +173,9 @@ Status Measure(const Server& server, const PlanOptions& options) {
 
 Status List(const Server& server, OutputFormat format) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
-  v1::ListRequest request;
-  request.set_limit(1000);
-  UCUDNN_ASSIGN_OR_RETURN(const auto response, connection->ListPlans(request));
+  UCUDNN_ASSIGN_OR_RETURN(const auto response,
+                          AllPages(*connection, &Connection::ListPlans,
+                                   &v1::ListPlansResponse::plans));
   return Print(format, ToJson(response)["plans"], [&] {
     Table table({"PLAN", "NETWORK", "BATCH", "RANKS", "LIMIT", "POLICY",
                  "PRECISION", "LAYOUT", "PREDICTED", "UNDIVIDED", "CREATED"});

@@ -11,6 +11,7 @@
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
 #include "base/profile_network.h"
+#include "client/cli/pages.h"
 #include "client/cli/server.h"
 #include "proto/convert.h"
 #include "proto/json.h"
@@ -20,10 +21,9 @@ namespace {
 
 Status List(const Server& server, OutputFormat format) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
-  v1::ListRequest request;
-  request.set_limit(1000);
   UCUDNN_ASSIGN_OR_RETURN(const auto response,
-                          connection->ListProfiles(request));
+                          AllPages(*connection, &Connection::ListProfiles,
+                                   &v1::ListProfilesResponse::profiles));
   return Print(format, ToJson(response)["profiles"], [&] {
     Table table({"KIND", "PROBLEMS", "MEASUREMENTS", "STALE", "LAST MEASURED",
                  "UNDER"});
@@ -63,10 +63,9 @@ Status Export(const Server& server, const ExportOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   std::vector<std::string> kinds = {options.kind};
   if (options.kind.empty()) {
-    v1::ListRequest request;
-    request.set_limit(1000);
     UCUDNN_ASSIGN_OR_RETURN(const auto response,
-                            connection->ListProfiles(request));
+                            AllPages(*connection, &Connection::ListProfiles,
+                                     &v1::ListProfilesResponse::profiles));
     kinds.clear();
     for (const v1::ProfileSummary& profile : response.profiles()) {
       kinds.push_back(profile.id());

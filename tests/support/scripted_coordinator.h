@@ -34,6 +34,8 @@ class ScriptedCoordinator final : public v1::CoordinatorService::Service {
   std::function<Result<v1::ProblemProfile>(const v1::GetProblemProfileRequest&)>
       get_problem_profile;
   std::function<Result<v1::ListJobsResponse>(const v1::ListRequest&)> list_jobs;
+  std::function<Result<v1::ListPlansResponse>(const v1::ListRequest&)>
+      list_plans;
   std::function<Result<v1::RegisterJobResponse>(const v1::RegisterJobRequest&)>
       register_job;
   std::function<Result<v1::ReportStepsResponse>(const v1::ReportStepsRequest&)>
@@ -105,6 +107,11 @@ class ScriptedCoordinator final : public v1::CoordinatorService::Service {
                                  v1::ProblemProfile* response) override {
     return Answer(context, "GetProblemProfile", get_problem_profile, *request,
                   response);
+  }
+  grpc::Status ListPlans(grpc::ServerContext* context,
+                         const v1::ListRequest* request,
+                         v1::ListPlansResponse* response) override {
+    return Answer(context, "ListPlans", list_plans, *request, response);
   }
   grpc::Status ListJobs(grpc::ServerContext* context,
                         const v1::ListRequest* request,

@@ -1,0 +1,55 @@
+#ifndef UCUDNN_CLIENT_CLI_PAGES_H_
+#define UCUDNN_CLIENT_CLI_PAGES_H_
+
+// Whole lists from a coordinator, which answers page by page.
+//
+//   UCUDNN_ASSIGN_OR_RETURN(const v1::ListJobsResponse all,
+//                           AllPages(*connection, &Connection::ListJobs,
+//                                    &v1::ListJobsResponse::jobs));
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "base/result.h"
+#include "client/rpc/connection.h"
+#include "ucudnn/v1/coordinator.pb.h"
+
+namespace ucudnn::ctl {
+
+// What ListRequest.after takes to continue after this entry.
+template <class Entry>
+std::string PageKey(const Entry& entry) {
+  return fmt::format("{}", entry.id());
+}
+inline std::string PageKey(const v1::Network& network) {
+  return network.name();
+}
+
+// The pages of `list` as one response; `entries` is the response's list. The
+// request may select a kind.
+template <class Response, class Entry>
+Result<Response> AllPages(
+    Connection& connection,
+    Result<Response> (Connection::*list)(const v1::ListRequest&,
+                                         const RetryPolicy&),
+    const google::protobuf::RepeatedPtrField<Entry>& (Response::*entries)()
+        const,
+    v1::ListRequest request = {}) {
+  constexpr int kPage = 1000;  // the most that coordinators accept
+  request.set_limit(kPage);
+  Response all;
+  while (true) {
+    UCUDNN_ASSIGN_OR_RETURN(const Response page,
+                            (connection.*list)(request, RetryPolicy()));
+    all.MergeFrom(page);
+    const auto& found = (page.*entries)();
+    if (found.size() < kPage) return all;
+    request.set_after(PageKey(*found.rbegin()));
+  }
+}
+
+}  // namespace ucudnn::ctl
+
+#endif  // UCUDNN_CLIENT_CLI_PAGES_H_
