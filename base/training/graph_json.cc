@@ -70,7 +70,10 @@ Json EventJson(const MemoryEvent& event, const TrainingGraph& graph) {
     }
   } else if (event.op != EventOp::kSync) {
     json["block"] = graph.blocks[event.block].name;
-    if (event.op == EventOp::kAlloc) json.update(RangeOf(event.range));
+    if (event.op == EventOp::kAlloc) {
+      json["kind"] = Name(graph.blocks[event.block].kind);
+      json.update(RangeOf(event.range));
+    }
     if (IsTransfer(event.op)) {
       json["bytes"] = event.range.bytes.count();
       json["dur_us"] = Microseconds(event.duration);
@@ -158,7 +161,8 @@ Json ToJson(const MemoryPlan& plan, const TrainingGraph& graph) {
                {"prefetched_bytes", plan.prefetched.count()}});
   Json& residents = json["resident"] = Json::array();
   for (const ResidentBlock& resident : plan.resident) {
-    Json block = {{"block", graph.blocks[resident.block].name}};
+    Json block = {{"block", graph.blocks[resident.block].name},
+                  {"kind", Name(graph.blocks[resident.block].kind)}};
     block.update(RangeOf(resident.range));
     residents.push_back(std::move(block));
   }

@@ -11,6 +11,7 @@
 #include "base/files/times.h"
 #include "base/plan/plan_json.h"
 #include "client/solve/answers.h"
+#include "client/solve/memory.h"
 #include "client/solve/request.h"
 #include "client/solve/time_limit.h"
 #include "solver/arena/allocation.h"
@@ -111,7 +112,7 @@ Answer SolveTimes(const Profile& kernels, const WrRequest& request) {
 
 extern "C" {
 
-UCUDNN_EXPORT const char* ucudnn_solve_version(void) { return "1.1"; }
+UCUDNN_EXPORT const char* ucudnn_solve_version(void) { return "1.2"; }
 
 UCUDNN_EXPORT void ucudnn_solve_free(char* answer) { std::free(answer); }
 
@@ -177,6 +178,26 @@ UCUDNN_EXPORT int ucudnn_solve_allocation(const char* buffers,
                      {.max_nodes = std::numeric_limits<std::int64_t>::max(),
                       .stop = limit.token()}));
         return ToJson(allocation, named);
+      });
+}
+
+UCUDNN_EXPORT int ucudnn_solve_memory(const char* network, size_t network_size,
+                                      const char* profile, size_t profile_size,
+                                      const char* request, char** answer) {
+  using namespace ucudnn;
+  return Call(
+      network, network_size, request, answer,
+      [=](std::string_view model, std::string_view text) -> Answer {
+        UCUDNN_ASSIGN_OR_RETURN(MemoryProblem problem,
+                                ParseMemoryRequest(text));
+        problem.network = {std::string(model), "network"};
+        if (profile != nullptr) {
+          problem.profile = {std::string(profile, profile_size), "profile"};
+        }
+        UCUDNN_ASSIGN_OR_RETURN(const MemoryAnswer solved,
+                                SolveMemory(problem));
+        UCUDNN_RETURN_IF_ERROR(solved.HasPlan());
+        return ToJson(solved);
       });
 }
 

@@ -1,5 +1,7 @@
 #include "client/solve/request.h"
 
+#include <fmt/ranges.h>
+
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -7,6 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "base/training/device_model.h"
+#include "base/training/json.h"
 
 namespace ucudnn {
 namespace {
@@ -38,6 +42,67 @@ Take Text(std::string* text) {
   return [=](const Json& value) -> Status {
     if (!value.is_string()) return Refuse(value, "a string");
     *text = value.get<std::string>();
+    return {};
+  };
+}
+
+Take Seconds(std::chrono::milliseconds* time) {
+  return [=](const Json& value) -> Status {
+    const double most =
+        std::chrono::duration<double>(kMostAllocationTime).count();
+    const double seconds = value.is_number() ? value.get<double>() : -1;
+    if (!(seconds > 0 && seconds <= most)) {
+      return Refuse(value, fmt::format("a number of seconds up to {}", most));
+    }
+    *time = std::chrono::milliseconds(
+        static_cast<std::int64_t>(std::ceil(seconds * 1000)));
+    return {};
+  };
+}
+
+// A text that `parse` understands.
+template <class T>
+Take Parsed(Result<T> (*parse)(std::string_view), T* parsed) {
+  return [=](const Json& value) -> Status {
+    std::string text;
+    UCUDNN_RETURN_IF_ERROR(Text(&text)(value));
+    UCUDNN_ASSIGN_OR_RETURN(*parsed, parse(text));
+    return {};
+  };
+}
+
+// One of the names; stores its value.
+template <class T>
+Take OneOf(std::map<std::string, T> names, T* chosen) {
+  return [names = std::move(names), chosen](const Json& value) -> Status {
+    const auto found =
+        value.is_string() ? names.find(value.get<std::string>()) : names.end();
+    if (found == names.end()) {
+      std::string accepted;
+      for (const auto& [name, meaning] : names) {
+        accepted += (accepted.empty() ? "\"" : " or \"") + name + '"';
+      }
+      return Refuse(value, accepted);
+    }
+    *chosen = found->second;
+    return {};
+  };
+}
+
+// A preset's name, or an object with a device model's fields.
+Take Device(DeviceModel* device) {
+  return [=](const Json& value) -> Status {
+    if (value.is_object()) {
+      UCUDNN_ASSIGN_OR_RETURN(*device, ParseDeviceModel(value.dump(), "model"));
+      return {};
+    }
+    const std::string name = value.is_string() ? value.get<std::string>() : "";
+    const Result<DeviceModel> preset = DeviceModelPreset(name);
+    if (!preset) {
+      return Refuse(value, fmt::format("{} or an object",
+                                       fmt::join(DeviceModelPresets(), ", ")));
+    }
+    *device = *preset;
     return {};
   };
 }
@@ -123,20 +188,45 @@ Result<AllocationRequest> ParseAllocationRequest(std::string_view text) {
     request.options.capacity = Bytes(bytes);
     return {};
   };
-  const Take time_limit = [&](const Json& value) -> Status {
-    const double most =
-        std::chrono::duration<double>(kMostAllocationTime).count();
-    const double seconds = value.is_number() ? value.get<double>() : -1;
-    if (!(seconds > 0 && seconds <= most)) {
-      return Refuse(value, fmt::format("a number of seconds up to {}", most));
-    }
-    request.time_limit = std::chrono::milliseconds(
-        static_cast<std::int64_t>(std::ceil(seconds * 1000)));
-    return {};
-  };
-  UCUDNN_RETURN_IF_ERROR(ReadFields(
-      text, {{"capacity_bytes", capacity}, {"time_limit_s", time_limit}}, {}));
+  UCUDNN_RETURN_IF_ERROR(
+      ReadFields(text,
+                 {{"capacity_bytes", capacity},
+                  {"time_limit_s", Seconds(&request.time_limit)}},
+                 {}));
   return request;
+}
+
+Result<MemoryProblem> ParseMemoryRequest(std::string_view text) {
+  MemoryProblem problem;
+  problem.option_prefix = "request: ";
+  std::int64_t batch = 0;
+  std::int64_t budget = 0;
+  std::int64_t sub_batch = 0;
+  const std::int64_t most = kMaxBatchSize.count();
+  UCUDNN_RETURN_IF_ERROR(ReadFields(
+      text,
+      {{"batch", Number(1, most, &batch)},
+       {"device_model", Device(&problem.device)},
+       {"budget_bytes", Number(1, Bytes::Max().count(), &budget)},
+       {"precision", Parsed(&ParsePrecision, &problem.precision)},
+       {"policy", Text(&problem.policy)},
+       {"allocator", OneOf({{"policy", MemoryAllocator::kPolicy},
+                            {"static", MemoryAllocator::kStatic}},
+                           &problem.request.allocator)},
+       {"sub_batch", Number(1, most, &sub_batch)},
+       {"fuse", OneOf({{"none", Fusion::kNone}, {"paper", Fusion::kPaper}},
+                      &problem.fusion)},
+       {"split", Text(&problem.split)},
+       {"time_limit_s", Seconds(&problem.time_limit)},
+       {"network_name", Text(&problem.network_name)},
+       {"profile_network", Text(&problem.rows.network)},
+       {"device", Text(&problem.rows.device)},
+       {"layout", Text(&problem.rows.layout)}},
+      {"batch", "device_model"}));
+  problem.batch = BatchSize(batch);
+  problem.request.budget = Bytes(budget);
+  if (sub_batch > 0) problem.request.sub_batch = BatchSize(sub_batch);
+  return problem;
 }
 
 }  // namespace ucudnn

@@ -10,6 +10,7 @@
 #include "base/profile.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "client/solve/memory.h"
 #include "solver/arena/allocation.h"
 #include "solver/micro_batch/wr.h"
 
@@ -17,7 +18,7 @@ namespace ucudnn {
 
 // How long an allocation is improved unless a limit is given.
 inline constexpr std::chrono::seconds kAllocationTime{60};
-// The most that may be given: 11 days.
+// The most that may be given, here and for memory plans: 11 days.
 inline constexpr std::chrono::seconds kMostAllocationTime{1'000'000};
 
 struct DivisionRequest {
@@ -40,6 +41,8 @@ struct AllocationRequest {
 Result<DivisionRequest> ParseDivisionRequest(std::string_view text);
 Result<AssignRequest> ParseAssignRequest(std::string_view text);
 Result<AllocationRequest> ParseAllocationRequest(std::string_view text);
+// All but the network and the profile.
+Result<MemoryProblem> ParseMemoryRequest(std::string_view text);
 
 }  // namespace ucudnn
 

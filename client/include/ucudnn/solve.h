@@ -12,7 +12,7 @@
  *   ucudnn_solve_free(answer);
  *
  * Each function returns 0 and the answer as JSON, or one of these statuses and
- * one line of text that explains it:
+ * text that explains it, in one line unless stated otherwise:
  *    3  the input is malformed
  *    8  out of memory (the text may then be NULL)
  *    9  no plan satisfies the constraints; the text names the nearest that
@@ -36,8 +36,8 @@
  *                          values
  * An unknown field is an error.
  *
- * The methods are those of Oyama et al., "Accelerating Deep Learning Frameworks
- * with Micro-batches", CLUSTER 2018. */
+ * Batches and workspace are divided by the methods of Oyama et al.,
+ * "Accelerating Deep Learning Frameworks with Micro-batches", CLUSTER 2018. */
 
 #include <stddef.h>
 
@@ -95,6 +95,38 @@ int ucudnn_solve_assign(const char* times, size_t times_size,
  *  "buffers":[{"id":"0","offset":0}]}. Since version 1.1. */
 int ucudnn_solve_allocation(const char* buffers, size_t buffers_size,
                             const char* request, char** answer);
+
+/* Plans one training iteration within a budget of device memory: what leaves
+ * for the host and when it returns, the convolutions' algorithms, and every
+ * block's address. `network` is an ONNX model or CSV (a chain of convolutions),
+ * not compressed; it may contain zero bytes. `profile` holds measurements as
+ * above; if it is NULL, all times are the device model's estimates. `request`:
+ *   batch            images in an iteration; required
+ *   device_model     "GTX970", "TITANX", "K40", "P100-NVLINK", "V100", "H200",
+ *                    or an object with the fields of docs/memory.md; required
+ *   budget_bytes     default: the device model's memory
+ *   precision        "FP32" (default), "TF32", "TRUE_HALF", "PSEUDO_HALF", "BF16"
+ *   policy           "best" (default), another of docs/memory.md, or "all"
+ *   sub_batch        images per sub-batch; default: the policy's choice
+ *   allocator        "policy" (default): addresses as the policy's own memory
+ *                    manager assigns them; "static": all lifetimes are known
+ *   fuse             "none" (default), or "paper": normalisations in place
+ *   split            "DEPTH,H,W[,stochastic]": another network, computed in
+ *                    parts of the image; not with a profile
+ *   time_limit_s     ends searches; default: 60
+ *   network_name     in the answer; default: "network"
+ *   profile_network, device, layout
+ *                    select rows of the profile, where it has several values;
+ *                    without profile_network, those of network_name count if
+ *                    there are any
+ * Answer: the plan as `ucudnn solve memory -o json` prints it (docs/memory.md);
+ * for "all", {"plans":[...]}, where a policy without a plan has "feasible":false
+ * and the reason. Status 9 if there is no plan; the text names a budget that
+ * would do, a line for each policy. Most policies take milliseconds, "best"
+ * seconds, up to the time limit. Since version 1.2. */
+int ucudnn_solve_memory(const char* network, size_t network_size,
+                        const char* profile, size_t profile_size,
+                        const char* request, char** answer);
 
 /* Checks a plan in the form of ucudnn_solve_wr and `ucudnn solve -o json`, and
  * returns it in that form without unknown fields. Status 3 if a job could not

@@ -1,0 +1,172 @@
+// ucudnn_solve_memory: memory plans from text to text.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/client/cli/solve_command.h"
+#include "tests/support/paths.h"
+#include "tests/support/process.h"
+#include "ucudnn/solve.h"
+
+namespace ucudnn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct Answer {
+  int status = 0;
+  std::string text;
+};
+
+Answer SolveMemory(const std::string& network, const Json& request,
+                   const std::string* profile = nullptr) {
+  char* answer = nullptr;
+  const int status =
+      ucudnn_solve_memory(network.data(), network.size(),
+                          profile == nullptr ? nullptr : profile->data(),
+                          profile == nullptr ? 0 : profile->size(),
+                          request.dump().c_str(), &answer);
+  std::string text = answer == nullptr ? "" : answer;
+  ucudnn_solve_free(answer);
+  return {status, std::move(text)};
+}
+
+// A request for a plan of AlexNet, with `changes`.
+Json Request(const Json& changes = Json::object()) {
+  Json request = {{"batch", 256},
+                  {"device_model", "K40"},
+                  {"budget_bytes", 950'000'000},
+                  {"policy", "vdnn-dyn"},
+                  {"network_name", "alexnet"}};
+  request.update(changes);
+  return request;
+}
+
+const std::string kAlexNet = test::DataPath("onnx/alexnet.onnx");
+
+TEST(SolveMemoryCApiTest, AnswersAsTheCommandDoes) {
+  const Answer answer = SolveMemory(
+      test::FileText(kAlexNet),
+      Request(
+          {{"sub_batch", 128}, {"allocator", "static"}, {"fuse", "paper"}}));
+  ASSERT_EQ(answer.status, 0) << answer.text;
+  const Json plan = Json::parse(answer.text);
+  EXPECT_EQ(plan["network"], "alexnet");
+  EXPECT_EQ(plan["sub_batch"], 128);
+  const nlohmann::json printed =
+      SolveJson("memory", {"--network", kAlexNet, "--batch", "256",
+                           "--device-model", "K40", "--budget", "950000000",
+                           "--policy", "vdnn-dyn", "--sub-batch", "128",
+                           "--allocator", "static", "--fuse", "paper"});
+  EXPECT_EQ(nlohmann::json::parse(answer.text), printed);
+  EXPECT_EQ(plan["resident"][0]["kind"], "weight");
+  EXPECT_EQ(plan["rounds"][0]["events"][0]["kind"], "activation");
+}
+
+TEST(SolveMemoryCApiTest, TakesTimesFromAProfile) {
+  const std::string profile =
+      test::FileText(test::DataPath("h200/alexnet_b256_pow2.csv"));
+  const std::string network =
+      test::FileText(test::DataPath("networks/alexnet_torchvision.csv"));
+  const Json request =
+      Request({{"device_model", "H200"}, {"profile_network", "alexnet"}});
+  const Answer estimated = SolveMemory(network, request);
+  const Answer measured = SolveMemory(network, request, &profile);
+  ASSERT_EQ(estimated.status, 0) << estimated.text;
+  ASSERT_EQ(measured.status, 0) << measured.text;
+  EXPECT_NE(Json::parse(measured.text)["time_us"],
+            Json::parse(estimated.text)["time_us"]);
+  const Answer other =
+      SolveMemory(network, Request({{"profile_network", "vgg"}}), &profile);
+  EXPECT_EQ(other.status, 3);
+  EXPECT_THAT(other.text, AllOf(HasSubstr("profile: "), HasSubstr("'vgg'")));
+}
+
+TEST(SolveMemoryCApiTest, ComparesAllPolicies) {
+  const Answer answer =
+      SolveMemory(test::FileText(kAlexNet), Request({{"policy", "all"}}));
+  ASSERT_EQ(answer.status, 0) << answer.text;
+  const Json plans = Json::parse(answer.text)["plans"];
+  ASSERT_GE(plans.size(), 7u);
+  EXPECT_EQ(plans[0]["policy"], "baseline");
+  EXPECT_EQ(plans[0]["feasible"], false);
+  EXPECT_THAT(plans[0]["reason"].get<std::string>(), HasSubstr("would do"));
+  EXPECT_EQ(plans.back()["feasible"], true);
+}
+
+TEST(SolveMemoryCApiTest, TakesADeviceModelOfTheCaller) {
+  Json device = {{"name", "mine"},         {"memory_bytes", 2'000'000'000},
+                 {"memory_gb_per_s", 170}, {"arithmetic_tflops", 2.6},
+                 {"d2h_gb_per_s", 10},     {"h2d_gb_per_s", 10}};
+  Json request = Request({{"device_model", device}});
+  request.erase("budget_bytes");
+  const Answer answer = SolveMemory(test::FileText(kAlexNet), request);
+  ASSERT_EQ(answer.status, 0) << answer.text;
+  EXPECT_EQ(Json::parse(answer.text)["budget_bytes"], 2'000'000'000);
+  request["device_model"].erase("d2h_gb_per_s");
+  const Answer refused = SolveMemory(test::FileText(kAlexNet), request);
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_THAT(refused.text, AllOf(HasSubstr("request: device_model: "),
+                                  HasSubstr("d2h_gb_per_s")));
+}
+
+TEST(SolveMemoryCApiTest, NamesABudgetThatWouldDo) {
+  const Answer answer = SolveMemory(test::FileText(kAlexNet),
+                                    Request({{"budget_bytes", 1 << 20}}));
+  EXPECT_EQ(answer.status, 9);
+  EXPECT_THAT(answer.text, HasSubstr("would do"));
+}
+
+TEST(SolveMemoryCApiTest, NamesWhatIsWrongAndWhatIsAccepted) {
+  struct Case {
+    Json changes;
+    std::string named;
+    std::string accepted;
+  };
+  const std::vector<Case> cases = {
+      {{{"batch", 0}}, "request: batch: 0", "from 1 to"},
+      {{{"precision", "FP31"}}, "request: precision: 'FP31'", "TF32"},
+      {{{"policy", "magic"}}, "request: policy: ", "'magic'; baseline"},
+      {{{"device_model", "K41"}}, "request: device_model: \"K41\"", "K40"},
+      {{{"device_model", 40}}, "request: device_model: 40", "or an object"},
+      {{{"allocator", 1}}, "request: allocator: 1", "\"policy\" or \"static\""},
+      {{{"fuse", "all"}}, "request: fuse: \"all\"", "\"none\" or \"paper\""},
+      {{{"split", "2,2,2"}}, "request: split: depth '2'", "up to 1"},
+      {{{"time_limit_s", -1}}, "request: time_limit_s: -1", "seconds up to"},
+      {{{"sub_batch", 0}}, "request: sub_batch: 0", "from 1 to"},
+      {{{"bugdet", 1}}, "unknown field 'bugdet'", "budget_bytes"},
+  };
+  const std::string network = test::FileText(kAlexNet);
+  for (const Case& wrong : cases) {
+    const Answer answer = SolveMemory(network, Request(wrong.changes));
+    EXPECT_EQ(answer.status, 3) << wrong.changes;
+    EXPECT_THAT(answer.text,
+                AllOf(HasSubstr(wrong.named), HasSubstr(wrong.accepted)));
+  }
+  EXPECT_THAT(SolveMemory("\x01", Request()).text,
+              HasSubstr("network: its 1 bytes are not an ONNX model"));
+  const std::string resnet =
+      test::FileText(test::DataPath("networks/resnet18.csv"));
+  EXPECT_THAT(SolveMemory(resnet, Request()).text, HasSubstr("network: row "));
+  const std::string profile =
+      test::FileText(test::DataPath("h200/alexnet_b256_pow2.csv"));
+  EXPECT_THAT(
+      SolveMemory(network, Request({{"split", "0.5,2,2"}}), &profile).text,
+      HasSubstr("request: split: '0.5,2,2' beside a profile"));
+}
+
+TEST(SolveMemoryCApiTest, RefusesNullPointers) {
+  char* answer = nullptr;
+  EXPECT_EQ(ucudnn_solve_memory(nullptr, 0, nullptr, 0, "{}", &answer), 3);
+  EXPECT_THAT(answer, HasSubstr("NULL"));
+  ucudnn_solve_free(answer);
+  EXPECT_EQ(ucudnn_solve_memory("", 0, nullptr, 0, "{}", nullptr), 3);
+}
+
+}  // namespace
+}  // namespace ucudnn
