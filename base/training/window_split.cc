@@ -77,6 +77,7 @@ Cuts FindCuts(const std::vector<WindowStep>& steps,
               std::int64_t place) {
   Cuts cuts;
   std::vector<CutRange> ranges;
+  ranges.reserve(sizes.size());
   // No part is empty.
   for (const std::int64_t size : sizes) ranges.push_back({1, size - 1});
   ranges[last] = {place, place};

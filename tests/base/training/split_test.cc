@@ -266,6 +266,30 @@ TEST(SplitGraphTest, CutsTheStridedBlocksOfResNet) {
                                        "b2.h0w0 of 4x8", "b3.h0w0 of 4x8"}));
 }
 
+TEST(SplitGraphTest, RefusesOperatorsThatMixPlaces) {
+  // A concatenation over the height.
+  test::NetworkBuilder n("net", 1);
+  const auto x = n.Conv("a", n.Input(2, 8), 2, 3);
+  const auto y =
+      n.AddNode("rows", "Concat", {x, n.Relu("a", x)}, {1, 2, 16, 8});
+  n.Conv("b", y, 1, 3);
+  EXPECT_THAT(ErrorOf(n.Finish(), "1,2,2"),
+              HasSubstr("node 'rows' (Concat) cannot be split: it makes [1, 2, "
+                        "16, 8] of [1, 2, 8, 8]"));
+}
+
+TEST(SplitGraphTest, ComputesConstantsOnce) {
+  test::NetworkBuilder n("net", 1);
+  const auto x = n.Conv("a", n.Input(1, 8), 1, 3);
+  const auto limit = n.AddNode("limit", "Constant", {}, {});
+  n.Conv("b", n.AddNode("clip", "Clip", {x, limit}, {1, 1, 8, 8}), 1, 3);
+  Graph graph = n.Finish();
+  const Graph split = Split(graph, "1,2,1");
+  EXPECT_EQ(split.nodes[0].name, "limit");
+  EXPECT_EQ(split.nodes[2].name, "clip.h0w0");
+  EXPECT_EQ(split.nodes[2].inputs[1], split.nodes[0].outputs[0]);
+}
+
 TEST(SplitGraphTest, RefusesPoolingWithUnknownWindows) {
   test::NetworkBuilder n("net", 1);
   n.Conv("b", n.Pool("p", n.Conv("a", n.Input(1, 8), 1, 3), 2, 2), 1, 3);

@@ -11,6 +11,7 @@
 
 #include "base/training/build.h"
 #include "base/training/costs.h"
+#include "base/training/split.h"
 #include "solver/check/memory_plan.h"
 #include "solver/memory/bounds.h"
 #include "solver/memory/policies.h"
@@ -228,8 +229,10 @@ TrainingGraph OnDevice(const Graph& network, double link_gb_per_s,
 
 TEST(HmmsTest, StaysWithinEveryBudgetAndNeverStalls) {
   int plans = 0;
-  for (const Graph& network : {test::SmallChain(32), test::SmallResidual(32),
-                               test::SmallInception(32)}) {
+  for (const Graph& network :
+       {test::SmallChain(32), test::SmallResidual(32), test::SmallInception(32),
+        SplitGraph(test::SmallChain(32), {0.5, 2, 2}).value(),
+        SplitGraph(test::SmallResidual(32), {1, 1, 3, true}).value()}) {
     for (const double link : {0.5, 5.0, 50.0}) {
       for (const bool duplex : {true, false}) {
         const TrainingGraph graph = OnDevice(network, link, duplex);
