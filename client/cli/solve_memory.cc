@@ -265,6 +265,11 @@ void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
           "Images per sub-batch, instead of the policy's choice")
       ->option_text("N")
       ->check(CLI::Range(std::int64_t{1}, kMaxBatchSize.count()));
+  command->add_flag("--recompute", problem.request.recompute,
+                    "best may compute activations again instead of keeping or "
+                    "moving them");
+  command->add_flag("--offload-weights", problem.request.offload_weights,
+                    "best may keep weights on the host");
   static const std::map<std::string, Fusion> kFusions = {
       {"none", Fusion::kNone}, {"paper", Fusion::kPaper}};
   command

@@ -46,6 +46,14 @@ Take Text(std::string* text) {
   };
 }
 
+Take Flag(bool* flag) {
+  return [=](const Json& value) -> Status {
+    if (!value.is_boolean()) return Refuse(value, "true or false");
+    *flag = value.get<bool>();
+    return {};
+  };
+}
+
 Take Seconds(std::chrono::milliseconds* time) {
   return [=](const Json& value) -> Status {
     const double most =
@@ -214,6 +222,8 @@ Result<MemoryProblem> ParseMemoryRequest(std::string_view text) {
                             {"static", MemoryAllocator::kStatic}},
                            &problem.request.allocator)},
        {"sub_batch", Number(1, most, &sub_batch)},
+       {"recompute", Flag(&problem.request.recompute)},
+       {"offload_weights", Flag(&problem.request.offload_weights)},
        {"fuse", OneOf({{"none", Fusion::kNone}, {"paper", Fusion::kPaper}},
                       &problem.fusion)},
        {"split", Text(&problem.split)},

@@ -221,7 +221,10 @@ void SetBounds(const TrainingGraph& graph, MemoryPlan* plan) {
       if (event.op != EventOp::kCompute) continue;
       const TaskKind kind = graph.tasks[event.task].kind;
       if (kind == TaskKind::kHostUpdate) continue;
-      if (++runs[event.task] > 1) freedom.recomputes = true;
+      if (++runs[event.task] > 1) {
+        freedom.recomputes = true;
+        continue;
+      }
       if (event.task < last) {
         freedom.order = std::max(freedom.order, Order::kUpdatesAnywhere);
       }

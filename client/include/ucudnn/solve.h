@@ -108,6 +108,9 @@ int ucudnn_solve_allocation(const char* buffers, size_t buffers_size,
  *   precision        "FP32" (default), "TF32", "TRUE_HALF", "PSEUDO_HALF", "BF16"
  *   policy           "best" (default), another of docs/memory.md, or "all"
  *   sub_batch        images per sub-batch; default: the policy's choice
+ *   recompute        true: "best" may compute activations again instead of
+ *                    keeping or moving them; default: false
+ *   offload_weights  true: "best" may keep weights on the host; default: false
  *   allocator        "policy" (default): addresses as the policy's own memory
  *                    manager assigns them; "static": all lifetimes are known
  *   fuse             "none" (default), or "paper": normalisations in place

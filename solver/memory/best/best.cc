@@ -2,85 +2,29 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "solver/memory/best/emit.h"
-#include "solver/memory/best/round_search.h"
+#include "solver/memory/best/sub_batch.h"
 #include "solver/memory/bounds.h"
-#include "solver/memory/finish.h"
-#include "solver/memory/placement.h"
 #include "solver/memory/policies.h"
-#include "solver/memory/summary.h"
 
 namespace ucudnn {
 namespace {
 
-// Schedules of a round that a search may try.
+// Schedules, and programs with recomputation, that the search of a round may
+// try. The first are for plans that only move activations.
 constexpr std::int64_t kEffort = 3000;
-// A round within a 5000th of its bound is not searched further.
-constexpr std::int64_t kCloseEnough = 5000;
-// Addresses leave gaps, so plans are made for these parts of the budget, one
-// after the other until one can be placed.
-constexpr double kCapacities[] = {1,    0.995, 0.99, 0.98, 0.97,
-                                  0.95, 0.93,  0.9,  0.86, 0.8};
-
-// What a search for addresses must save to be worth its time: a 2000th.
-constexpr std::int64_t kWorthPlacing = 2000;
-constexpr std::int64_t kPlacementNodes = 100'000;
-
-// The rounds of one sub-batch, with what does not depend on the budget.
-struct Candidate {
-  Rounds rounds;
-  std::deque<TaskOptions> options;
-  std::deque<RoundProgram> programs;
-  std::deque<Scheduler> schedulers;
-};
-
-std::unique_ptr<Candidate> MakeCandidate(const TrainingGraph& graph,
-                                         BatchSize sub_batch) {
-  Result<Rounds> rounds = ModelRounds(graph, sub_batch);
-  if (!rounds) return nullptr;
-  auto candidate = std::make_unique<Candidate>();
-  candidate->rounds = *std::move(rounds);
-  for (const RoundModel& round : candidate->rounds.models) {
-    candidate->options.emplace_back(round);
-    ProgramChoices choices;
-    choices.inputs_leave = candidate->rounds.models.size() == 1;
-    candidate->programs.push_back(*MakeProgram(round, choices));
-    candidate->schedulers.emplace_back(candidate->programs.back(),
-                                       candidate->options.back());
-  }
-  return candidate;
-}
-
-struct Found {
-  std::vector<GapChoice> choices;  // by round
-  std::int64_t time = 0;
-};
-
-std::optional<MemoryPlan> Emit(Candidate& c, const Found& found,
-                               const MemoryRequest& request,
-                               std::int64_t placement_nodes) {
-  MemoryPlan plan = NewPlan(c.rounds, request, kPlanAlignment);
-  for (std::size_t i = 0; i < c.schedulers.size(); ++i) {
-    plan.rounds.push_back(EmitRound(c.schedulers[i], c.options[i],
-                                    plan.resident, found.choices[i].moved,
-                                    found.choices[i].schedule));
-    UCUDNN_CHECK(plan.rounds.back().time.count() ==
-                 found.choices[i].schedule.time);
-    plan.rounds.back().count = c.rounds.counts[i];
-  }
-  Limits limits;
-  limits.stop = request.stop;
-  limits.max_nodes = placement_nodes;
-  if (!PlaceStatically(c.rounds, limits, &plan)) return std::nullopt;
-  Summarise(*c.rounds.models.front().graph, &plan);
-  return plan;
-}
+constexpr std::int64_t kFreeEffort = 300;
+constexpr std::int64_t kPrograms = 60;
+constexpr std::int64_t kProgramsOfEstimate = 8;
+// Sub-batches, with what lives on the host, that are searched after all were
+// estimated, at this part of the budget.
+constexpr std::size_t kSearched = 4;
+constexpr double kShareOfEstimate = 0.97;
 
 // Sub-batches that cut the mini-batch into rounds of equal size, the last
 // perhaps smaller: those of 1, 2, 3, ... rounds.
@@ -110,25 +54,44 @@ Bytes RungBelow(Bytes budget) {
   return at(rung);
 }
 
+Result<MemoryPlan> FastestOfPolicies(const TrainingGraph& graph,
+                                     const MemoryRequest& request) {
+  Result<MemoryPlan> best =
+      Fail(Code::kFailedPrecondition, "no plan was found in the budget of {}",
+           HumanBytes(request.budget));
+  for (const MemoryPolicy& policy : MemoryPolicies()) {
+    if (policy.plan == PlanBest) continue;
+    Result<MemoryPlan> plan = policy.plan(graph, request);
+    if (!plan && plan.error().code != Code::kFailedPrecondition) return plan;
+    if (plan && (!best || plan->time < best->time)) {
+      best = std::move(plan);
+      best->choice = policy.name;
+    }
+  }
+  return best;
+}
+
 class BestSearch {
  public:
   BestSearch(const TrainingGraph& graph, const MemoryRequest& request)
       : graph_(graph),
         request_(request),
-        sub_batches_(SubBatches(graph, request)),
-        candidates_(sub_batches_.size()) {}
+        sizes_(SubBatches(graph, request)),
+        sub_batches_(sizes_.size()) {}
 
   // The fastest plan of all budgets of the ladder up to this one.
   Result<MemoryPlan> Climb(Bytes budget) {
     Result<MemoryPlan> best = Search(budget);
     if (!best && best.error().code != Code::kFailedPrecondition) return best;
     if (best && request_.any_plan) return best;
+    PlanFreedom freedom = Freedom();
+    freedom.offloads_weights = request_.offload_weights;
+    freedom.recomputes = request_.recompute;
+    freedom.order = PlanFreedom::Order::kUpdatesAnywhere;
+    const Bytes least = LowerBoundBytes(graph_, request_.offload_weights);
     for (Bytes rung = RungBelow(budget);
-         rung >= LowerBoundBytes(graph_, request_.offload_weights) &&
-         !request_.stop.stop_requested();
+         rung >= least && !request_.stop.stop_requested();
          rung = RungBelow(rung)) {
-      PlanFreedom freedom = Freedom();
-      freedom.order = PlanFreedom::Order::kUpdatesAnywhere;
       if (best && LowerBoundTime(graph_, rung, freedom) >= best->time) break;
       Result<MemoryPlan> plan = Search(rung);
       if (plan && (!best || plan->time < best->time)) {
@@ -140,13 +103,25 @@ class BestSearch {
   }
 
  private:
+  using Bounds = std::vector<std::optional<SubBatchBound>>;
+
+  // The fastest plan of one budget.
   Result<MemoryPlan> Search(Bytes budget) {
     MemoryRequest request = request_;
     request.budget = budget;
-    Result<MemoryPlan> best = FastestOfPolicies(request);
+    Result<MemoryPlan> best = FastestOfPolicies(graph_, request);
     if (!best && best.error().code != Code::kFailedPrecondition) return best;
-    const std::vector<std::optional<SubBatchBound>> bounds =
-        LowerBoundsOfSubBatches(graph_, budget, Freedom(), sub_batches_);
+    SearchMoves(request, &best);
+    if (request.recompute || request.offload_weights) {
+      SearchFreely(request, &best);
+    }
+    return best;
+  }
+
+  // Plans that move activations.
+  void SearchMoves(const MemoryRequest& request, Result<MemoryPlan>* best) {
+    const Bounds bounds =
+        LowerBoundsOfSubBatches(graph_, request.budget, Freedom(), sizes_);
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < bounds.size(); ++i) {
       if (bounds[i]) order.push_back(i);
@@ -155,103 +130,97 @@ class BestSearch {
                      [&](std::size_t a, std::size_t b) {
                        return bounds[a]->time < bounds[b]->time;
                      });
+    SubBatchLimits limits;
+    limits.stop = request.stop;
+    limits.effort = request.any_plan ? 0 : kEffort;
     for (const std::size_t i : order) {
-      if (best && bounds[i]->time >= best->time) break;
-      if (request.stop.stop_requested()) break;
-      if (best && request.any_plan) break;
-      std::optional<MemoryPlan> plan =
-          SearchSubBatch(i, *bounds[i], request, best ? &*best : nullptr);
-      if (plan) best = *std::move(plan);
+      if (bounds[i]->time >= TimeOf(*best) || Ends(request, *best)) return;
+      limits.bound = *bounds[i];
+      Try(i, Hosted(), request, limits, best);
     }
-    return best;
+  }
+
+  // Plans that also compute again, or have weights on the host.
+  void SearchFreely(const MemoryRequest& request, Result<MemoryPlan>* best) {
+    PlanFreedom freedom = Freedom();
+    freedom.offloads_weights = request.offload_weights;
+    freedom.recomputes = request.recompute;
+    const Bounds bounds =
+        LowerBoundsOfSubBatches(graph_, request.budget, freedom, sizes_);
+    struct Start {
+      Nanoseconds time{0};
+      std::size_t sub_batch = 0;
+      Hosted hosted;
+    };
+    std::vector<Start> starts;
+    SubBatchLimits limits;
+    limits.stop = request.stop;
+    limits.programs = request.recompute ? kProgramsOfEstimate : 0;
+    const auto capacity = static_cast<std::int64_t>(
+        static_cast<double>(request.budget.count()) * kShareOfEstimate);
+    for (std::size_t i = 0; i < bounds.size(); ++i) {
+      if (!bounds[i] || bounds[i]->time >= TimeOf(*best)) continue;
+      if (Ends(request, *best)) return;
+      const SubBatch* sub_batch = Get(i);
+      if (sub_batch == nullptr) continue;
+      limits.bound = *bounds[i];
+      std::vector<Hosted> choices = sub_batch->HostedChoices();
+      if (!request.offload_weights) choices.resize(1);
+      for (Hosted& hosted : choices) {
+        const std::optional<Nanoseconds> time =
+            sub_batch->Estimate(hosted, capacity, limits);
+        if (time) starts.push_back({*time, i, std::move(hosted)});
+      }
+    }
+    std::stable_sort(
+        starts.begin(), starts.end(),
+        [](const Start& a, const Start& b) { return a.time < b.time; });
+    starts.resize(std::min(starts.size(), kSearched));
+    limits.effort = request.any_plan ? 0 : kFreeEffort;
+    limits.programs = request.recompute ? kPrograms : 0;
+    for (const Start& start : starts) {
+      if (Ends(request, *best)) return;
+      if (bounds[start.sub_batch]->time >= TimeOf(*best)) continue;
+      limits.bound = *bounds[start.sub_batch];
+      Try(start.sub_batch, start.hosted, request, limits, best);
+    }
+  }
+
+  void Try(std::size_t i, const Hosted& hosted, const MemoryRequest& request,
+           const SubBatchLimits& limits, Result<MemoryPlan>* best) {
+    const SubBatch* sub_batch = Get(i);
+    if (sub_batch == nullptr) return;
+    std::optional<MemoryPlan> plan =
+        sub_batch->Plan(hosted, request, limits, TimeOf(*best));
+    if (plan && plan->time < TimeOf(*best)) *best = *std::move(plan);
+  }
+
+  static Nanoseconds TimeOf(const Result<MemoryPlan>& plan) {
+    return plan ? plan->time : Nanoseconds::max();
+  }
+
+  static bool Ends(const MemoryRequest& request,
+                   const Result<MemoryPlan>& best) {
+    return request.stop.stop_requested() || (best && request.any_plan);
   }
 
   PlanFreedom Freedom() const {
     PlanFreedom freedom;
-    freedom.offloads_weights = request_.offload_weights;
-    freedom.recomputes = request_.recompute;
     // Neither the policies nor the search divide what has one algorithm.
     freedom.divides_estimates = !graph_.device.algorithms.empty();
     return freedom;
   }
 
-  Result<MemoryPlan> FastestOfPolicies(const MemoryRequest& request) const {
-    Result<MemoryPlan> best =
-        Fail(Code::kFailedPrecondition, "no plan was found in the budget of {}",
-             HumanBytes(request.budget));
-    for (const MemoryPolicy& policy : MemoryPolicies()) {
-      if (policy.plan == PlanBest) continue;
-      Result<MemoryPlan> plan = policy.plan(graph_, request);
-      if (!plan && plan.error().code != Code::kFailedPrecondition) return plan;
-      if (plan && (!best || plan->time < best->time)) {
-        best = std::move(plan);
-        best->choice = policy.name;
-      }
-    }
-    return best;
-  }
-
-  // A plan of this sub-batch that is faster than `best`.
-  std::optional<MemoryPlan> SearchSubBatch(std::size_t index,
-                                           const SubBatchBound& bound,
-                                           const MemoryRequest& request,
-                                           const MemoryPlan* best) {
-    std::unique_ptr<Candidate>& candidate = candidates_[index];
-    if (!candidate) candidate = MakeCandidate(graph_, sub_batches_[index]);
-    if (!candidate) return std::nullopt;
-    // Of each part of the budget, the largest first.
-    std::vector<Found> unplaced;
-    std::optional<MemoryPlan> placed;
-    for (const double share : kCapacities) {
-      std::optional<Found> found =
-          ChooseGaps(*candidate, bound, request, share);
-      if (!found) break;
-      if (best != nullptr && found->time >= best->time.count()) break;
-      placed = Emit(*candidate, *found, request, 0);
-      if (placed || request.any_plan) break;
-      unplaced.push_back(*std::move(found));
-    }
-    // Where that cost time, a search for addresses may save it.
-    for (; !unplaced.empty(); unplaced.pop_back()) {
-      const Found& found = unplaced.back();
-      if (placed &&
-          found.time + found.time / kWorthPlacing > placed->time.count()) {
-        continue;
-      }
-      std::optional<MemoryPlan> plan =
-          Emit(*candidate, found, request, kPlacementNodes);
-      if (!plan) break;
-      placed = std::move(plan);
-    }
-    return placed;
-  }
-
-  std::optional<Found> ChooseGaps(Candidate& candidate,
-                                  const SubBatchBound& bound,
-                                  const MemoryRequest& request,
-                                  double share) const {
-    const auto capacity = static_cast<std::int64_t>(
-        static_cast<double>(request.budget.count()) * share);
-    Found found;
-    for (std::size_t i = 0; i < candidate.schedulers.size(); ++i) {
-      Scheduler& scheduler = candidate.schedulers[i];
-      GapChoice choice = CoverExcess(scheduler, capacity, {});
-      if (!choice.schedule.fits) return std::nullopt;
-      const bool last = i + 1 == candidate.schedulers.size();
-      const std::int64_t least = (last ? bound.last : bound.earlier).count();
-      std::int64_t effort = request.any_plan ? 0 : kEffort;
-      ImproveChoice(scheduler, capacity, least + least / kCloseEnough,
-                    request.stop, &effort, &choice);
-      found.time += choice.schedule.time * candidate.rounds.counts[i];
-      found.choices.push_back(std::move(choice));
-    }
-    return found;
+  // Null if it was not measured.
+  const SubBatch* Get(std::size_t i) {
+    if (!sub_batches_[i]) sub_batches_[i] = SubBatch::Make(graph_, sizes_[i]);
+    return sub_batches_[i].get();
   }
 
   const TrainingGraph& graph_;
   const MemoryRequest& request_;
-  const std::vector<BatchSize> sub_batches_;
-  std::vector<std::unique_ptr<Candidate>> candidates_;  // by sub-batch
+  const std::vector<BatchSize> sizes_;
+  std::vector<std::unique_ptr<SubBatch>> sub_batches_;  // by size
 };
 
 }  // namespace

@@ -55,7 +55,8 @@ MemoryRound EmitRound(const Scheduler& scheduler, const TaskOptions& options,
     }
   };
   const auto stays = [&](std::size_t g) {
-    return schedule.freed[g] == schedule.fetched[g] &&
+    return !program.gaps[g].forced &&
+           schedule.freed[g] == schedule.fetched[g] &&
            schedule.freed[g] == program.gaps[g].until;
   };
   Timeline::Events waits;

@@ -106,6 +106,10 @@ void Scheduler::Schedule(const std::vector<char>& moved, std::int64_t capacity,
       const BlockGap& gap = gaps[g];
       if (gap.written > place) break;
       if (!moved[g]) continue;
+      if (gap.forced && gap.after < 0) {
+        schedule->freed[g] = 0;  // it was never there
+        continue;
+      }
       if (gap.written >= 0 && copy_of_[gap.block] != gap.written) {
         out = std::max(out, compute) + offload_time_[g];
         copied_[gap.block] = out;

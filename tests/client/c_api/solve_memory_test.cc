@@ -139,6 +139,7 @@ TEST(SolveMemoryCApiTest, NamesWhatIsWrongAndWhatIsAccepted) {
       {{{"split", "2,2,2"}}, "request: split: depth '2'", "up to 1"},
       {{{"time_limit_s", -1}}, "request: time_limit_s: -1", "seconds up to"},
       {{{"sub_batch", 0}}, "request: sub_batch: 0", "from 1 to"},
+      {{{"recompute", 1}}, "request: recompute: 1", "true or false"},
       {{{"bugdet", 1}}, "unknown field 'bugdet'", "budget_bytes"},
   };
   const std::string network = test::FileText(kAlexNet);

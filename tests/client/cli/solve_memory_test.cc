@@ -70,6 +70,16 @@ TEST(SolveMemoryTest, SearchesForTheBestPlanUnlessAPolicyIsNamed) {
   }
 }
 
+TEST(SolveMemoryTest, ComputesAgainAndHostsWeightsIfAllowed) {
+  std::vector<std::string> flags = Flags("best", "21MiB");
+  flags.insert(flags.end(), {"--sub-batch", "32"});
+  const nlohmann::json moved = SolveJson("memory", flags);
+  flags.insert(flags.end(), {"--recompute", "--offload-weights"});
+  const nlohmann::json free = SolveJson("memory", flags);
+  EXPECT_LE(free["time_us"], moved["time_us"]);
+  EXPECT_LE(free["lower_bound_us"], free["time_us"]);
+}
+
 TEST(SolveMemoryTest, NamesABudgetThatWouldDo) {
   const test::Finished run = Solve("memory", Flags("vdnn-all", "8MiB"));
   EXPECT_EQ(run.status, 3);

@@ -91,6 +91,48 @@ TEST(BestTest, DividesConvolutionsWhereWorkspaceIsShort) {
   EXPECT_TRUE(divided);
 }
 
+TEST(BestTest, ComputesAgainWhatTheLinkIsTooSlowFor) {
+  int recomputing = 0;
+  for (TrainingGraph graph : SmallGraphs(16)) {
+    graph.device.d2h_rate = graph.device.h2d_rate = 50;
+    for (const int eighths : {4, 5, 6, 7}) {
+      MemoryRequest request{.budget = PeakOf(graph) * eighths / 8,
+                            .sub_batch = graph.batch};
+      const Result<MemoryPlan> moved = PlanBest(graph, request);
+      request.recompute = true;
+      Result<MemoryPlan> plan = PlanBest(graph, request);
+      if (!plan) continue;
+      EXPECT_LE(plan->time, moved ? moved->time : Nanoseconds::max());
+      SetBounds(graph, &*plan);
+      const Status valid = ValidateMemoryPlan(*plan, graph);
+      EXPECT_TRUE(valid) << valid.error().message;
+      std::size_t runs = 0;
+      for (const MemoryEvent& event : plan->rounds.front().events) {
+        runs += event.op == EventOp::kCompute ? 1 : 0;
+      }
+      recomputing += runs > graph.tasks.size() ? 1 : 0;
+    }
+  }
+  EXPECT_GT(recomputing, 4);
+}
+
+TEST(BestTest, HostsWeightsWhereTheyFillTheDevice) {
+  for (const bool several_rounds : {false, true}) {
+    const TrainingGraph graph =
+        test::OnSmallDevice(test::SmallChain(several_rounds ? 4 : 1));
+    MemoryRequest request{.budget = LowerBoundBytes(graph, false) - Bytes(1),
+                          .sub_batch = BatchSize(1)};
+    EXPECT_FALSE(PlanBest(graph, request));
+    request.offload_weights = true;
+    Result<MemoryPlan> plan = PlanBest(graph, request);
+    ASSERT_TRUE(plan) << plan.error().message;
+    SetBounds(graph, &*plan);
+    const Status valid = ValidateMemoryPlan(*plan, graph);
+    EXPECT_TRUE(valid) << valid.error().message;
+    EXPECT_GT(plan->host, Bytes(0));
+  }
+}
+
 TEST(BestTest, AnswersWithAPolicysPlanWhenStoppedAtOnce) {
   const TrainingGraph graph = test::OnSmallDevice(test::SmallResidual(16));
   std::stop_source stop;

@@ -1,0 +1,159 @@
+#include "solver/memory/best/sub_batch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "solver/memory/best/emit.h"
+#include "solver/memory/finish.h"
+#include "solver/memory/placement.h"
+#include "solver/memory/round_planner.h"
+#include "solver/memory/summary.h"
+
+namespace ucudnn {
+namespace {
+
+// A round within a 5000th of its bound is not searched further.
+constexpr std::int64_t kCloseEnough = 5000;
+// Addresses leave gaps, so plans are made for these parts of the budget, one
+// after the other until one can be placed.
+constexpr double kCapacities[] = {1,    0.995, 0.99, 0.98, 0.97,
+                                  0.95, 0.93,  0.9,  0.86, 0.8};
+// What a search for addresses must save to be worth its time: a 2000th.
+constexpr std::int64_t kWorthPlacing = 2000;
+constexpr std::int64_t kPlacementNodes = 100'000;
+
+}  // namespace
+
+std::unique_ptr<SubBatch> SubBatch::Make(const TrainingGraph& graph,
+                                         BatchSize size) {
+  Result<Rounds> rounds = ModelRounds(graph, size);
+  if (!rounds) return nullptr;
+  return std::unique_ptr<SubBatch>(new SubBatch(*std::move(rounds)));
+}
+
+SubBatch::SubBatch(Rounds rounds) : rounds_(std::move(rounds)) {
+  for (const RoundModel& round : rounds_.models) options_.emplace_back(round);
+}
+
+std::vector<Hosted> SubBatch::HostedChoices() const {
+  const RoundModel& round = rounds_.models.front();
+  Hosted hosted(round.size.size());
+  std::vector<Hosted> choices = {hosted};
+  std::vector<std::size_t> weights;
+  for (std::size_t block = 0; block < hosted.size(); ++block) {
+    if (round.persistent[block]) weights.push_back(block);
+  }
+  std::stable_sort(weights.begin(), weights.end(),
+                   [&](std::size_t a, std::size_t b) {
+                     return round.size[a] > round.size[b];
+                   });
+  std::size_t next = 0;
+  for (std::size_t count = 1; next < weights.size(); count *= 2) {
+    for (; next < std::min(count, weights.size()); ++next) {
+      hosted[weights[next]] = true;
+    }
+    choices.push_back(hosted);
+  }
+  return choices;
+}
+
+std::optional<Nanoseconds> SubBatch::Estimate(
+    const Hosted& hosted, std::int64_t capacity,
+    const SubBatchLimits& limits) const {
+  const std::optional<Found> found = Search(hosted, capacity, limits, nullptr);
+  if (!found) return std::nullopt;
+  return found->time;
+}
+
+std::optional<MemoryPlan> SubBatch::Plan(const Hosted& hosted,
+                                         const MemoryRequest& request,
+                                         const SubBatchLimits& limits,
+                                         Nanoseconds limit) const {
+  std::vector<Found> unplaced;
+  std::optional<MemoryPlan> placed;
+  for (const double share : kCapacities) {
+    std::optional<Found> found =
+        Search(hosted,
+               static_cast<std::int64_t>(
+                   static_cast<double>(request.budget.count()) * share),
+               limits, unplaced.empty() ? nullptr : &unplaced.back());
+    if (!found || found->time >= limit) break;
+    placed = Place(*found, request, 0);
+    if (placed) break;
+    unplaced.push_back(*std::move(found));
+  }
+  if (placed && request.any_plan) return placed;
+  // Where less memory cost time, a search for addresses may save it.
+  for (; !unplaced.empty(); unplaced.pop_back()) {
+    const Found& found = unplaced.back();
+    if (placed && found.time + found.time / kWorthPlacing > placed->time) {
+      continue;
+    }
+    std::optional<MemoryPlan> plan = Place(found, request, kPlacementNodes);
+    if (!plan) break;
+    placed = std::move(plan);
+  }
+  return placed;
+}
+
+std::optional<SubBatch::Found> SubBatch::Search(const Hosted& hosted,
+                                                std::int64_t capacity,
+                                                const SubBatchLimits& limits,
+                                                const Found* start) const {
+  Found found;
+  for (std::size_t i = 0; i < rounds_.models.size(); ++i) {
+    ProgramChoices choices;
+    if (start != nullptr) {
+      choices = start->rounds[i].program->choices;
+    } else {
+      choices.hosted = hosted;
+      choices.inputs_leave = rounds_.models.size() == 1;
+    }
+    const Nanoseconds bound = i + 1 == rounds_.models.size()
+                                  ? limits.bound.last
+                                  : limits.bound.earlier;
+    RoundLimits of_round;
+    of_round.capacity = capacity;
+    of_round.enough = (bound + bound / kCloseEnough).count();
+    of_round.effort = limits.effort;
+    of_round.programs = limits.programs;
+    of_round.stop = limits.stop;
+    found.rounds.push_back(
+        SearchRound(rounds_.models[i], options_[i], choices, of_round));
+    const GapChoice& choice = found.rounds.back().choice;
+    if (choice.missing > 0) return std::nullopt;
+    found.time += Nanoseconds(choice.schedule.time) * rounds_.counts[i];
+  }
+  return found;
+}
+
+std::optional<MemoryPlan> SubBatch::Place(const Found& found,
+                                          const MemoryRequest& request,
+                                          std::int64_t nodes) const {
+  MemoryPlan plan = NewPlan(rounds_, request, kPlanAlignment);
+  const Hosted& hosted = found.rounds.front().program->choices.hosted;
+  std::erase_if(plan.resident, [&](const ResidentBlock& resident) {
+    return hosted[resident.block];
+  });
+  Bytes end;
+  for (ResidentBlock& resident : plan.resident) {
+    resident.range.offset = end;
+    const std::int64_t unit = kPlanAlignment.count();
+    end += Bytes((resident.range.bytes.count() + unit - 1) / unit * unit);
+  }
+  for (std::size_t i = 0; i < found.rounds.size(); ++i) {
+    const PlannedRound& round = found.rounds[i];
+    plan.rounds.push_back(EmitRound(*round.scheduler, options_[i],
+                                    plan.resident, round.choice.moved,
+                                    round.choice.schedule));
+    plan.rounds.back().count = rounds_.counts[i];
+  }
+  Limits limits;
+  limits.stop = request.stop;
+  limits.max_nodes = nodes;
+  if (!PlaceStatically(rounds_, limits, &plan)) return std::nullopt;
+  Summarise(*rounds_.models.front().graph, &plan);
+  return plan;
+}
+
+}  // namespace ucudnn

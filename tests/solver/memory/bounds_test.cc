@@ -1,0 +1,107 @@
+#include "solver/memory/bounds.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "tests/solver/memory/small_graphs.h"
+
+namespace ucudnn {
+namespace {
+
+using namespace std::chrono_literals;
+
+// a computes X, b computes Y from it; the loss reads Y, and the backward pass
+// reads X. One byte takes a microsecond on the link.
+TrainingGraph TwoLayers() {
+  TrainingGraph graph;
+  graph.batch = BatchSize(1);
+  graph.device.d2h_rate = graph.device.h2d_rate = 1;
+  const auto block = [&](const char* name, BlockKind kind, std::int64_t bytes) {
+    graph.blocks.push_back({name, kind, Bytes(bytes), Bytes(0), false});
+    return graph.blocks.size() - 1;
+  };
+  const std::size_t x = block("X", BlockKind::kActivation, 100);
+  const std::size_t y = block("Y", BlockKind::kActivation, 60);
+  const std::size_t z = block("Z", BlockKind::kActivation, 80);
+  const std::size_t d = block("D", BlockKind::kGradient, 10);
+  const auto task = [&](const char* name, TaskKind kind,
+                        std::vector<std::size_t> reads,
+                        std::vector<std::size_t> writes, Nanoseconds time) {
+    Task t;
+    t.name = name;
+    t.kind = kind;
+    t.reads = std::move(reads);
+    t.writes = std::move(writes);
+    t.recomputable = kind == TaskKind::kForward;
+    t.work.fixed = time;
+    graph.tasks.push_back(std::move(t));
+  };
+  task("a", TaskKind::kForward, {}, {x}, 30us);
+  task("b", TaskKind::kForward, {x}, {y}, 20us);
+  task("c", TaskKind::kForward, {y}, {z}, 10us);
+  task("loss", TaskKind::kLoss, {z}, {d}, 5us);
+  task("back", TaskKind::kBackward, {x, d}, {d}, 40us);
+  return graph;
+}
+
+TEST(LowerBoundTimeTest, IsTheSumOfTheTasksIfEverythingFits) {
+  EXPECT_EQ(LowerBoundTime(TwoLayers(), Bytes(1000), {}), 105us);
+}
+
+// c needs 140 bytes, so of X only 20 may stay in 160: 80 leave before c starts,
+// 20 of them during b, so that c starts 60 us late; they return in 80 us, 5 of
+// which the loss takes. (The bound does not count that X is used as a whole.)
+TEST(LowerBoundTimeTest, AddsTheTimeForWhatMustLeaveAndReturn) {
+  const Nanoseconds bound = LowerBoundTime(TwoLayers(), Bytes(160), {});
+  EXPECT_LE(bound, 105us + 60us + 75us);
+  EXPECT_GE(bound, 105us + 60us + 75us - 10ns);
+}
+
+// X can be computed again in 30 us. Of the 80 bytes 20 leave during b and
+// return in 15 us more than there are, while the other 60 take 18 us.
+TEST(LowerBoundTimeTest, ComputesAgainWhatTheLinkIsTooSlowFor) {
+  PlanFreedom freedom;
+  freedom.recomputes = true;
+  const Nanoseconds bound = LowerBoundTime(TwoLayers(), Bytes(160), freedom);
+  EXPECT_LE(bound, 105us + 18us);
+  EXPECT_GE(bound, 105us + 18us - 10ns);
+}
+
+TEST(LowerBoundTimeTest, IsNoLargerWithMoreFreedomOrBudget) {
+  for (const TrainingGraph& graph : test::SmallGraphs(8)) {
+    const Bytes peak = test::PeakOf(graph);
+    std::optional<Nanoseconds> tighter;
+    for (int eighths = 3; eighths <= 8; ++eighths) {
+      const Bytes budget = peak * eighths / 8;
+      const Nanoseconds bound = LowerBoundTime(graph, budget, {});
+      EXPECT_LE(bound, tighter.value_or(bound));
+      tighter = bound;
+      PlanFreedom freedom;
+      freedom.recomputes = true;
+      EXPECT_LE(LowerBoundTime(graph, budget, freedom), bound);
+      freedom = {};
+      freedom.offloads_weights = true;
+      EXPECT_LE(LowerBoundTime(graph, budget, freedom), bound);
+      freedom = {};
+      freedom.divides_estimates = false;
+      EXPECT_GE(LowerBoundTime(graph, budget, freedom), bound);
+    }
+  }
+}
+
+TEST(LowerBoundsOfSubBatchesTest, HaveTheBoundAsTheirLeast) {
+  for (const TrainingGraph& graph : test::SmallGraphs(6)) {
+    std::vector<BatchSize> all;
+    for (int b = 6; b > 0; --b) all.emplace_back(b);
+    const Bytes budget = test::PeakOf(graph) / 2;
+    Nanoseconds least = Nanoseconds::max();
+    for (const auto& bound : LowerBoundsOfSubBatches(graph, budget, {}, all)) {
+      if (bound) least = std::min(least, bound->time);
+    }
+    EXPECT_EQ(least, LowerBoundTime(graph, budget, {}));
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn
