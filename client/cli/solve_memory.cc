@@ -24,6 +24,7 @@ namespace ucudnn::ctl {
 namespace {
 
 constexpr Bytes kMaxDeviceModel = 1_MiB;
+constexpr int kMaxGpus = 64;
 
 struct MemoryOptions {
   std::string network;
@@ -123,6 +124,10 @@ std::string PlanText(const MemoryPlan& plan, const TrainingGraph& graph) {
   row("policy", plan.choice.empty()
                     ? plan.policy
                     : fmt::format("{}: {}", plan.policy, plan.choice));
+  if (plan.gpus > 1) {
+    row("GPUs",
+        fmt::format("{}, {} images each", plan.gpus, graph.batch.count()));
+  }
   row("rounds", std::move(rounds));
   row("time",
       fmt::format("{} ({} of all in memory, bound {})", HumanTime(plan.time),
@@ -270,6 +275,13 @@ void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
                     "moving them");
   command->add_flag("--offload-weights", problem.request.offload_weights,
                     "best may keep weights on the host");
+  command
+      ->add_option("--gpus", problem.request.gpus,
+                   "GPUs that share the mini-batch and the link to the host, "
+                   "which updates the weights; the plan is for one of them")
+      ->option_text("M")
+      ->check(CLI::Range(1, kMaxGpus))
+      ->capture_default_str();
   static const std::map<std::string, Fusion> kFusions = {
       {"none", Fusion::kNone}, {"paper", Fusion::kPaper}};
   command

@@ -12,6 +12,7 @@
 #include "base/training/split.h"
 #include "base/training/task_times.h"
 #include "client/solve/time_limit.h"
+#include "solver/memory/modnn/host_updates.h"
 
 namespace ucudnn {
 namespace {
@@ -81,20 +82,20 @@ Status SetCosts(const MemoryProblem& problem, TrainingGraph* graph) {
   return {};
 }
 
-// The policies of that name.
-Result<std::vector<const MemoryPolicy*>> Find(const std::string& name,
-                                              std::string_view option_prefix) {
+// The policies that the problem names; of all, those for its number of GPUs.
+Result<std::vector<const MemoryPolicy*>> Find(const MemoryProblem& problem) {
   std::vector<const MemoryPolicy*> found;
-  if (name == "all") {
+  if (problem.policy == "all") {
     for (const MemoryPolicy& policy : MemoryPolicies()) {
-      if (policy.compared) found.push_back(&policy);
+      const bool plans = problem.request.gpus == 1 || policy.several_gpus;
+      if (policy.compared && plans) found.push_back(&policy);
     }
     return found;
   }
-  const Result<const MemoryPolicy*> policy = FindMemoryPolicy(name);
+  const Result<const MemoryPolicy*> policy = FindMemoryPolicy(problem.policy);
   if (!policy) {
-    return Fail(Code::kInvalidArgument, "{}policy: {}, or all", option_prefix,
-                policy.error().message);
+    return Fail(Code::kInvalidArgument, "{}policy: {}, or all",
+                problem.option_prefix, policy.error().message);
   }
   found.push_back(*policy);
   return found;
@@ -122,7 +123,7 @@ Status MemoryAnswer::HasPlan() const {
 
 Result<MemoryAnswer> SolveMemory(const MemoryProblem& problem) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<const MemoryPolicy*> policies,
-                          Find(problem.policy, problem.option_prefix));
+                          Find(problem));
   MemoryAnswer answer;
   answer.all = problem.policy == "all";
   UCUDNN_ASSIGN_OR_RETURN(answer.graph, BuildGraph(problem));
@@ -130,6 +131,9 @@ Result<MemoryAnswer> SolveMemory(const MemoryProblem& problem) {
   if (problem.profile) {
     UCUDNN_RETURN_IF_ERROR(SetCosts(problem, &answer.graph));
   }
+  UCUDNN_ASSIGN_OR_RETURN(answer.graph,
+                          In(problem.option_prefix + "gpus",
+                             PartOfOneGpu(answer.graph, problem.request.gpus)));
   MemoryRequest request = problem.request;
   if (request.budget == Bytes(0)) request.budget = problem.device.memory;
   const TimeLimit limit(problem.time_limit, problem.request.stop);

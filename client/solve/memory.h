@@ -48,6 +48,7 @@ struct MemoryProblem {
   ProfileFilter rows;
   std::string policy = "best";  // "all": each in turn, to compare
   // A budget of 0 is the device's memory. Its `stop` ends the search, too.
+  // `gpus` share the mini-batch and the link; the answer is for one of them.
   MemoryRequest request;
   std::chrono::milliseconds time_limit = kMemoryTime;
   // What errors put before an option's name, such as "--".
@@ -60,7 +61,7 @@ struct MemoryAnswer {
     Result<MemoryPlan> plan;
   };
 
-  TrainingGraph graph;
+  TrainingGraph graph;  // of several GPUs the part of one
   std::vector<Tried> tried;
   bool all = false;  // whether all policies were asked for
 

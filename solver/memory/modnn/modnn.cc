@@ -68,10 +68,16 @@ Result<MemoryPlan> PlanRounds(const TrainingGraph& graph,
   return FinishPlan(rounds, request, std::move(plan));
 }
 
-// Memory suffices for the mini-batch and its fastest algorithms.
-bool NothingIsShort(const MemoryPlan& plan, const TrainingGraph& graph) {
-  return plan.prefetched == Bytes(0) && plan.offloaded == Bytes(0) &&
-         plan.time == IdealTime(graph);
+// No task waits or runs slower than it could, so sub-batches can save nothing.
+bool NoTimeIsLost(const MemoryPlan& plan, const TrainingGraph& graph) {
+  Nanoseconds computed{0};
+  for (const MemoryEvent& event : plan.rounds.front().events) {
+    if (event.op == EventOp::kCompute &&
+        event.stream == MemoryStream::kCompute) {
+      computed = std::max(computed, event.end());
+    }
+  }
+  return computed == IdealTime(graph);
 }
 
 }  // namespace
@@ -80,7 +86,7 @@ Result<MemoryPlan> PlanModnn(const TrainingGraph& graph,
                              const MemoryRequest& request) {
   if (request.sub_batch) return PlanRounds(graph, request, *request.sub_batch);
   Result<MemoryPlan> whole = PlanRounds(graph, request, graph.batch);
-  if (whole && NothingIsShort(*whole, graph)) return whole;
+  if (whole && NoTimeIsLost(*whole, graph)) return whole;
   UCUDNN_ASSIGN_OR_RETURN(const ModnnSubBatch sub_batch,
                           ChooseModnnSubBatch(graph, request.budget));
   UCUDNN_ASSIGN_OR_RETURN(MemoryPlan plan,

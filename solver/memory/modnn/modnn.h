@@ -16,11 +16,11 @@
 
 namespace ucudnn {
 
-// `request.sub_batch` images a round; else all of them where memory suffices
-// for that without any transfer (the source's problem is one where it does not,
-// 4.1); else what equation (8) says. For several
-// GPUs `graph` is the part of one (PartOfOneGpu). kFailedPrecondition if the
-// plan does not fit into the budget. Pure and deterministic.
+// `request.sub_batch` images a round; else all of them if no time is lost that
+// way (the source divides mini-batches because it would be, 5.1.2); else what
+// equation (8) says. For several GPUs `graph` is the part of one
+// (PartOfOneGpu). kFailedPrecondition if the plan does not fit into the budget.
+// Pure and deterministic.
 Result<MemoryPlan> PlanModnn(const TrainingGraph& graph,
                              const MemoryRequest& request);
 

@@ -111,6 +111,32 @@ TEST(SolveMemoryTest, NamesWhatCannotBeSplit) {
                         "is 32; 1 to 32 are accepted"));
 }
 
+TEST(SolveMemoryTest, PlansForOneOfSeveralGpus) {
+  std::vector<std::string> flags = Flags("modnn", "64MiB");
+  flags.insert(flags.end(), {"--gpus", "4"});
+  const nlohmann::json plan = SolveJson("memory", flags);
+  EXPECT_EQ(plan["gpus"], 4);
+  EXPECT_EQ(plan["batch"], 8);
+  // Every weight returns from the host.
+  EXPECT_GT(plan["prefetched_bytes"], 0);
+  flags = Flags("all", "64MiB");
+  flags.insert(flags.end(), {"--gpus", "4"});
+  EXPECT_EQ(SolveJson("memory", flags)["plans"].size(), 1u);
+}
+
+TEST(SolveMemoryTest, RefusesGpusThatNobodyPlansFor) {
+  const auto refused = [](const std::string& policy, const std::string& gpus) {
+    std::vector<std::string> flags = Flags(policy, "64MiB");
+    flags.insert(flags.end(), {"--gpus", gpus});
+    const test::Finished run = Solve("memory", flags);
+    EXPECT_EQ(run.status, 2);
+    return run.err;
+  };
+  EXPECT_THAT(refused("vdnn-all", "2"), HasSubstr("modnn is accepted"));
+  EXPECT_THAT(refused("modnn", "5"), HasSubstr("--gpus"));
+  EXPECT_THAT(refused("modnn", "0"), HasSubstr("--gpus"));
+}
+
 TEST(SolveMemoryTest, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(Solve("memory", Flags("magic", "1GiB")).status, 2);
   std::vector<std::string> flags = Flags("vdnn-all", "1GiB");

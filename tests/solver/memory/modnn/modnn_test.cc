@@ -58,14 +58,19 @@ TEST(ModnnTest, PlansDownToItsLeastMemory) {
   }
 }
 
-TEST(ModnnTest, KeepsTheMiniBatchWhereNothingIsShort) {
-  const TrainingGraph graph = OnK40(test::SmallResidual(100));
-  const MemoryPlan plan = PlanModnn(graph, WithBudget(1)).value();
-  EXPECT_EQ(plan.sub_batch, BatchSize(100));
+TEST(ModnnTest, KeepsTheMiniBatchWhereNoTimeIsLost) {
+  const TrainingGraph small = OnK40(test::SmallResidual(100));
+  EXPECT_EQ(PlanModnn(small, WithBudget(1)).value().sub_batch, BatchSize(100));
+  // 43 images fit by (8), but transfers of all 64 are hidden.
+  const TrainingGraph graph = OnK40(test::PaperVgg16(64));
+  const MemoryPlan plan = PlanModnn(graph, WithBudget(5)).value();
+  EXPECT_EQ(plan.sub_batch, BatchSize(64));
+  EXPECT_GT(plan.prefetched, Bytes(0));
   EXPECT_EQ(plan.time, *IdealTime(graph));
 }
 
-// Of 0.1 % see docs/results/memory-modnn-2026-11-22.md.
+// With algorithms that need workspace it is slower once in 363 cases, see
+// docs/results/memory-modnn-2026-11-22.md.
 TEST(ModnnTest, IsNeverSlowerThanVdnnOnAK40) {
   int compared = 0;
   for (const Graph& network :
@@ -82,7 +87,7 @@ TEST(ModnnTest, IsNeverSlowerThanVdnnOnAK40) {
         const Result<MemoryPlan> theirs = Plan(policy, graph, request);
         if (!theirs) continue;
         ++compared;
-        EXPECT_LE(ours->time, theirs->time + theirs->time / 1000)
+        EXPECT_LE(ours->time, theirs->time)
             << policy << ", " << graph.network << " at " << gigabytes << " GB";
       }
     }
