@@ -24,7 +24,6 @@ namespace ucudnn::ctl {
 namespace {
 
 constexpr Bytes kMaxDeviceModel = 1_MiB;
-constexpr int kMaxGpus = 64;
 
 struct MemoryOptions {
   std::string network;
@@ -280,7 +279,7 @@ void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
                    "GPUs that share the mini-batch and the link to the host, "
                    "which updates the weights; the plan is for one of them")
       ->option_text("M")
-      ->check(CLI::Range(1, kMaxGpus))
+      ->check(CLI::Range(1, kMaxMemoryGpus))
       ->capture_default_str();
   static const std::map<std::string, Fusion> kFusions = {
       {"none", Fusion::kNone}, {"paper", Fusion::kPaper}};

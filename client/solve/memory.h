@@ -27,6 +27,9 @@ namespace ucudnn {
 // How long policies that search may take unless a limit is given.
 inline constexpr std::chrono::seconds kMemoryTime{60};
 
+// More GPUs than this share no host.
+inline constexpr int kMaxMemoryGpus = 64;
+
 struct MemoryProblem {
   // What an input holds, decompressed, and what errors call it.
   struct Input {

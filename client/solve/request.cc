@@ -210,6 +210,7 @@ Result<MemoryProblem> ParseMemoryRequest(std::string_view text) {
   std::int64_t batch = 0;
   std::int64_t budget = 0;
   std::int64_t sub_batch = 0;
+  std::int64_t gpus = 1;
   const std::int64_t most = kMaxBatchSize.count();
   UCUDNN_RETURN_IF_ERROR(ReadFields(
       text,
@@ -224,6 +225,7 @@ Result<MemoryProblem> ParseMemoryRequest(std::string_view text) {
        {"sub_batch", Number(1, most, &sub_batch)},
        {"recompute", Flag(&problem.request.recompute)},
        {"offload_weights", Flag(&problem.request.offload_weights)},
+       {"gpus", Number(1, kMaxMemoryGpus, &gpus)},
        {"fuse", OneOf({{"none", Fusion::kNone}, {"paper", Fusion::kPaper}},
                       &problem.fusion)},
        {"split", Text(&problem.split)},
@@ -236,6 +238,7 @@ Result<MemoryProblem> ParseMemoryRequest(std::string_view text) {
   problem.batch = BatchSize(batch);
   problem.request.budget = Bytes(budget);
   if (sub_batch > 0) problem.request.sub_batch = BatchSize(sub_batch);
+  problem.request.gpus = static_cast<int>(gpus);
   return problem;
 }
 

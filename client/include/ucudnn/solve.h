@@ -111,6 +111,8 @@ int ucudnn_solve_allocation(const char* buffers, size_t buffers_size,
  *   recompute        true: "best" may compute activations again instead of
  *                    keeping or moving them; default: false
  *   offload_weights  true: "best" may keep weights on the host; default: false
+ *   gpus             that share the mini-batch, 1 (default) to 64; the plan is
+ *                    for one of them; more than 1 with "modnn" only
  *   allocator        "policy" (default): addresses as the policy's own memory
  *                    manager assigns them; "static": all lifetimes are known
  *   fuse             "none" (default), or "paper": normalisations in place

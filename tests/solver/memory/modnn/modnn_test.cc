@@ -69,8 +69,8 @@ TEST(ModnnTest, KeepsTheMiniBatchWhereNoTimeIsLost) {
   EXPECT_EQ(plan.time, *IdealTime(graph));
 }
 
-// With algorithms that need workspace it is slower once in 363 cases, see
-// docs/results/memory-modnn-2026-11-22.md.
+// Of ResNet-152 it is at other budgets; docs/results/memory-modnn-2026-11-22.md
+// has them all, and the cause.
 TEST(ModnnTest, IsNeverSlowerThanVdnnOnAK40) {
   int compared = 0;
   for (const Graph& network :
