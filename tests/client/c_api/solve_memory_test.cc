@@ -49,6 +49,17 @@ Json Request(const Json& changes = Json::object()) {
 
 const std::string kAlexNet = test::DataPath("onnx/alexnet.onnx");
 
+TEST(SolveMemoryCApiTest, PlansForOneOfSeveralGpus) {
+  const Answer answer = SolveMemory(
+      test::FileText(kAlexNet), Request({{"policy", "modnn"}, {"gpus", 4}}));
+  ASSERT_EQ(answer.status, 0) << answer.text;
+  const Json plan = Json::parse(answer.text);
+  EXPECT_EQ(plan["gpus"], 4);
+  EXPECT_EQ(plan["batch"], 64);
+  EXPECT_NE(
+      SolveMemory(test::FileText(kAlexNet), Request({{"gpus", 65}})).status, 0);
+}
+
 TEST(SolveMemoryCApiTest, AnswersAsTheCommandDoes) {
   const Answer answer = SolveMemory(
       test::FileText(kAlexNet),
