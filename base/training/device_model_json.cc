@@ -68,7 +68,29 @@ Status ReadAlgorithm(const Json& json, std::string path,
   return fields.status();
 }
 
-Result<DeviceModel> Read(const Json& json) {
+}  // namespace
+
+Json ToJson(const DeviceModel& model) {
+  Json json = {{"name", model.name},
+               {"memory_bytes", model.memory.count()},
+               {"arithmetic_tflops",
+                {{"FP32", model.fp32_rate / kTera},
+                 {"TF32", model.tf32_rate / kTera},
+                 {"half", model.half_rate / kTera}}},
+               {"memory_gb_per_s", model.memory_rate / kGiga},
+               {"launch_us", Microseconds(model.launch)},
+               {"d2h_gb_per_s", model.d2h_rate / kGiga},
+               {"h2d_gb_per_s", model.h2d_rate / kGiga},
+               {"transfer_latency_us", Microseconds(model.transfer_latency)},
+               {"duplex", model.duplex}};
+  for (const ModelledAlgorithm& algorithm : model.algorithms) {
+    json["algorithms"].push_back(
+        {{"name", algorithm.name}, {"speedup", algorithm.speedup}});
+  }
+  return json;
+}
+
+Result<DeviceModel> DeviceModelOf(const Json& json) {
   UCUDNN_RETURN_IF_ERROR(CheckFields(json));
   DeviceModel model;
   JsonObject fields(json, "");
@@ -98,35 +120,13 @@ Result<DeviceModel> Read(const Json& json) {
   return model;
 }
 
-}  // namespace
-
-Json ToJson(const DeviceModel& model) {
-  Json json = {{"name", model.name},
-               {"memory_bytes", model.memory.count()},
-               {"arithmetic_tflops",
-                {{"FP32", model.fp32_rate / kTera},
-                 {"TF32", model.tf32_rate / kTera},
-                 {"half", model.half_rate / kTera}}},
-               {"memory_gb_per_s", model.memory_rate / kGiga},
-               {"launch_us", Microseconds(model.launch)},
-               {"d2h_gb_per_s", model.d2h_rate / kGiga},
-               {"h2d_gb_per_s", model.h2d_rate / kGiga},
-               {"transfer_latency_us", Microseconds(model.transfer_latency)},
-               {"duplex", model.duplex}};
-  for (const ModelledAlgorithm& algorithm : model.algorithms) {
-    json["algorithms"].push_back(
-        {{"name", algorithm.name}, {"speedup", algorithm.speedup}});
-  }
-  return json;
-}
-
 Result<DeviceModel> ParseDeviceModel(std::string_view text,
                                      std::string_view source) {
   const Json json = Json::parse(text, nullptr, false);
   if (!json.is_object()) {
     return Fail(Code::kInvalidArgument, "{}: it is not a JSON object", source);
   }
-  Result<DeviceModel> model = Read(json);
+  Result<DeviceModel> model = DeviceModelOf(json);
   if (!model) return Within(source, std::move(model).error());
   return model;
 }

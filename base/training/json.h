@@ -50,7 +50,10 @@ nlohmann::ordered_json ChromeTrace(const MemoryPlan& plan,
 // The arithmetic is one number, or {"FP32":47,"TF32":350,"half":790}. The
 // latency, the launch, duplex and the algorithms may be left out.
 nlohmann::ordered_json ToJson(const DeviceModel& model);
-// kInvalidArgument, naming `source`, the field, its value and what is accepted.
+// kInvalidArgument, naming the field, its value and what is accepted. `json` is
+// an object.
+Result<DeviceModel> DeviceModelOf(const nlohmann::ordered_json& json);
+// The same from text; errors also name `source`.
 Result<DeviceModel> ParseDeviceModel(std::string_view text,
                                      std::string_view source);
 

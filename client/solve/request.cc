@@ -101,7 +101,7 @@ Take OneOf(std::map<std::string, T> names, T* chosen) {
 Take Device(DeviceModel* device) {
   return [=](const Json& value) -> Status {
     if (value.is_object()) {
-      UCUDNN_ASSIGN_OR_RETURN(*device, ParseDeviceModel(value.dump(), "model"));
+      UCUDNN_ASSIGN_OR_RETURN(*device, DeviceModelOf(value));
       return {};
     }
     const std::string name = value.is_string() ? value.get<std::string>() : "";

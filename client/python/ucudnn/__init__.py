@@ -16,6 +16,17 @@ as "64MiB".
 """
 
 from ucudnn.errors import Error, InvalidArgument, LibraryNotFound, NoPlan
+from ucudnn.memory import solve_memory
+from ucudnn.memory_plans import (
+    BlockLife,
+    MemoryEvent,
+    MemoryPlan,
+    MemoryRange,
+    MemoryRound,
+    ResidentBlock,
+    TaskPart,
+)
+from ucudnn.memory_plots import plot_arena, plot_memory
 from ucudnn.plans import (
     Allocation,
     Assignment,
@@ -41,6 +52,7 @@ from ucudnn.solve import (
 __all__ = [
     "Allocation",
     "Assignment",
+    "BlockLife",
     "Buffer",
     "Error",
     "FrontPoint",
@@ -48,11 +60,17 @@ __all__ = [
     "KernelPlan",
     "LibraryNotFound",
     "Measurement",
+    "MemoryEvent",
+    "MemoryPlan",
+    "MemoryRange",
+    "MemoryRound",
     "MicroBatch",
     "NoPlan",
     "Profile",
+    "ResidentBlock",
     "Session",
     "Share",
+    "TaskPart",
     "Time",
     "Times",
     "WorkspacePlan",
@@ -60,9 +78,12 @@ __all__ = [
     "best_batch_size",
     "iteration_times",
     "pareto",
+    "plot_arena",
+    "plot_memory",
     "plot_pareto",
     "plot_plan",
     "solve_allocation",
+    "solve_memory",
     "solve_wd",
     "solve_wr",
 ]

@@ -12,7 +12,7 @@ import functools
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, List, Mapping, Optional, Union
 
 from ucudnn.errors import LibraryNotFound, error_of
 
@@ -52,24 +52,37 @@ def load(name: str) -> ctypes.CDLL:
 def _solvers() -> ctypes.CDLL:
     library = load("libucudnn_solve.so.1")
     text = [ctypes.c_char_p, ctypes.c_size_t]
+    request = ctypes.c_char_p
     answer = ctypes.POINTER(ctypes.c_void_p)
     for name in ("wr", "wd", "pareto", "times", "assign", "allocation"):
         function = getattr(library, f"ucudnn_solve_{name}")
-        function.argtypes = [*text, ctypes.c_char_p, answer]
+        function.argtypes = [*text, request, answer]
+    library.ucudnn_solve_memory.argtypes = [*text, *text, request, answer]
     library.ucudnn_solve_read_plan.argtypes = [*text, answer]
     library.ucudnn_solve_free.argtypes = [ctypes.c_void_p]
     library.ucudnn_solve_free.restype = None
     return library
 
 
-def ask_solver(function: str, text: str, *request: str) -> Any:
-    """What `ucudnn_solve_FUNCTION` answers (ucudnn/solve.h), from JSON. Raises
-    what errors.py says."""
+def ask_solver(
+    function: str,
+    *inputs: Union[str, bytes, None],
+    request: Optional[Mapping[str, Any]] = None,
+) -> Any:
+    """What `ucudnn_solve_FUNCTION` answers (ucudnn/solve.h), from JSON. An input
+    that is None is passed as NULL; fields of the request that are None or empty
+    are left out. Raises what errors.py says."""
     library = _solvers()
-    data = text.encode()
+    arguments: List[Any] = []
+    for text in inputs:
+        data = text.encode() if isinstance(text, str) else text
+        arguments += [data, len(data or b"")]
+    if request is not None:
+        given = {n: v for n, v in request.items() if v is not None and v != ""}
+        arguments.append(json.dumps(given).encode())
     answer = ctypes.c_void_p()
     status = getattr(library, f"ucudnn_solve_{function}")(
-        data, len(data), *(r.encode() for r in request), ctypes.byref(answer)
+        *arguments, ctypes.byref(answer)
     )
     try:
         told = ctypes.string_at(answer.value).decode() if answer.value else ""

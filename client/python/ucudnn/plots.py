@@ -10,16 +10,19 @@ from ucudnn.plans import FrontPoint, MicroBatch, WorkspacePlan
 _MIB = 1 << 20
 
 
-def _axes(axes: Optional[Any], **size: Any) -> Any:
-    if axes is not None:
-        return axes
+def new_figure(**size: Any) -> Any:
+    """An empty figure. Raises Error if matplotlib is missing."""
     try:
         from matplotlib.figure import Figure  # type: ignore[import]
     except ImportError as error:
         raise Error(
             "plots need matplotlib (Debian: python3-matplotlib)", 12
         ) from error
-    return Figure(layout="constrained", **size).add_subplot()
+    return Figure(layout="constrained", **size)
+
+
+def _axes(axes: Optional[Any], **size: Any) -> Any:
+    return new_figure(**size).add_subplot() if axes is None else axes
 
 
 def _division(micro_batches: Sequence[MicroBatch]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
@@ -22,12 +21,6 @@ from ucudnn.sizes import Size, parse_size
 
 ProfileLike = Union[Profile, PathLike]
 TimesLike = Union[Times, PathLike]
-
-
-def _solve(problem: str, table: str, request: Dict[str, Any]) -> Dict[str, Any]:
-    asked = {name: value for name, value in request.items() if value != ""}
-    answer: Dict[str, Any] = ask_solver(problem, table, json.dumps(asked))
-    return answer
 
 
 def _request(
@@ -59,7 +52,8 @@ def solve_wr(
     NoPlan if nothing fits, InvalidArgument if the input is malformed.
     """
     request = _request(batch, workspace_limit, batch_policy, rows)
-    return WorkspacePlan.from_json(_solve("wr", csv_of(profile), request))
+    answer = ask_solver("wr", csv_of(profile), request=request)
+    return WorkspacePlan.from_json(answer)
 
 
 def solve_wd(
@@ -75,7 +69,8 @@ def solve_wd(
     `rows` and `batch_policy` are as in solve_wr.
     """
     request = _request(batch, workspace_limit, batch_policy, rows)
-    return WorkspacePlan.from_json(_solve("wd", csv_of(profile), request))
+    answer = ask_solver("wd", csv_of(profile), request=request)
+    return WorkspacePlan.from_json(answer)
 
 
 def pareto(
@@ -95,7 +90,7 @@ def pareto(
     request = _request(
         batch, workspace_limit, batch_policy, {"layer": layer, "op": op, **rows}
     )
-    answer = _solve("pareto", csv_of(profile), request)
+    answer = ask_solver("pareto", csv_of(profile), request=request)
     return [FrontPoint.from_json(point) for point in answer["front"]]
 
 
@@ -112,7 +107,7 @@ def iteration_times(
     `rows` and `batch_policy` are as in solve_wr.
     """
     request = _request(batch, workspace_limit, batch_policy, rows)
-    answer = _solve("times", csv_of(profile), request)
+    answer = ask_solver("times", csv_of(profile), request=request)
     return {point["batch"]: point["time_us"] for point in answer["times"]}
 
 
@@ -120,7 +115,8 @@ def assign(times: TimesLike, batch: int, model: str = "") -> Assignment:
     """Divides a mini-batch among unlike GPUs so that the slowest takes the least
     time (section III-E). Raises NoPlan if no measured batches sum to `batch`."""
     request = {"batch": batch, "model": model}
-    return Assignment.from_json(_solve("assign", csv_of(times), request))
+    answer = ask_solver("assign", csv_of(times), request=request)
+    return Assignment.from_json(answer)
 
 
 def solve_allocation(
@@ -136,10 +132,11 @@ def solve_allocation(
     do, and NoPlan is raised if there is none. After `time_limit` seconds the
     best allocation so far is returned, with the proven bound.
     """
-    request: Dict[str, Any] = {"time_limit_s": time_limit}
-    if capacity is not None:
-        request["capacity_bytes"] = parse_size(capacity)
-    answer = _solve("allocation", csv_of_buffers(buffers), request)
+    request = {
+        "time_limit_s": time_limit,
+        "capacity_bytes": None if capacity is None else parse_size(capacity),
+    }
+    answer = ask_solver("allocation", csv_of_buffers(buffers), request=request)
     return Allocation.from_json(answer)
 
 

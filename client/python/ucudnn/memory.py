@@ -1,0 +1,119 @@
+"""The solver of memory plans in libucudnn_solve.so."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional, Tuple, Union
+
+from ucudnn.errors import InvalidArgument
+from ucudnn.library import ask_solver
+from ucudnn.memory_plans import MemoryPlan
+from ucudnn.profiles import PathLike, csv_of
+from ucudnn.sizes import Size, parse_size
+from ucudnn.solve import ProfileLike
+
+NetworkLike = Union[PathLike, bytes]
+DeviceModelLike = Union[PathLike, Mapping[str, Any]]
+
+
+def solve_memory(
+    network: NetworkLike,
+    batch: int,
+    device_model: DeviceModelLike,
+    budget: Optional[Size] = None,
+    *,
+    policy: str = "best",
+    precision: str = "FP32",
+    profile: Optional[ProfileLike] = None,
+    sub_batch: Optional[int] = None,
+    recompute: bool = False,
+    offload_weights: bool = False,
+    gpus: int = 1,
+    allocator: str = "policy",
+    fuse: str = "none",
+    split: str = "",
+    time_limit: float = 60.0,
+    **rows: str,
+) -> MemoryPlan:
+    """Plans one training iteration within a budget of device memory: what leaves
+    for the host and when it returns, which convolution algorithms run beside it,
+    and where every block lies (docs/memory.md).
+
+    `network` is a file, an ONNX model or a chain of convolutions as CSV, or its
+    contents as bytes. `batch` is in images, `budget` in bytes or text such as
+    "4GB"; without it, the device model's memory counts. `device_model` is
+    "GTX970", "TITANX", "K40", "P100-NVLINK", "V100" or "H200", a JSON file (a
+    Path, or text that ends in .json), or a dict of its fields. It estimates the
+    times that `profile` lacks; `rows` select rows of the profile: device,
+    layout, and profile_network where no network is named like the file.
+
+    `policy` is "baseline"; "vdnn-all", "vdnn-conv" or "vdnn-dyn" (Rhu et al.,
+    MICRO 2016); "vdnn-ext" (Shriram); "modnn" (Chen et al., TPDS 2019); "hmms"
+    (Jin and Hong, ASPLOS 2019); "best", a search that is never slower than
+    these; or "all", for the fastest plan of all policies. `sub_batch` images are
+    trained at once instead of the policy's choice. With `recompute`, "best" may
+    compute activations again; with `offload_weights`, it may keep weights on the
+    host. "modnn" plans for one of `gpus` that share the mini-batch and the link
+    to the host. `allocator` "static" places blocks once all lifetimes are known,
+    "policy" as the policy's own memory manager does. `fuse` "paper" counts
+    layers as moDNN's authors do. `split` "DEPTH,H,W[,stochastic]" plans another
+    network, computed in parts of the image (Split-CNN), without a profile.
+
+    Takes from some 10 ms (VGG-16) to half a second (ResNet-152) for each policy;
+    "best" may take longer, and returns the fastest plan so far after
+    `time_limit` seconds. Raises NoPlan, which names a budget that would do, if
+    the budget is too small, and InvalidArgument if the input is malformed.
+    """
+    model, name = _network(network)
+    request = {
+        "batch": batch,
+        "device_model": _device_model(device_model),
+        "budget_bytes": None if budget is None else parse_size(budget),
+        "policy": policy,
+        "precision": precision,
+        "sub_batch": sub_batch,
+        "recompute": recompute,
+        "offload_weights": offload_weights,
+        "gpus": gpus,
+        "allocator": allocator,
+        "fuse": fuse,
+        "split": split,
+        "time_limit_s": time_limit,
+        "network_name": name,
+        **rows,
+    }
+    measured = None if profile is None else csv_of(profile)
+    answer = ask_solver("memory", model, measured, request=request)
+    plans = [
+        MemoryPlan.from_json(plan)
+        for plan in answer.get("plans", [answer])
+        if plan["feasible"]
+    ]
+    return min(plans, key=lambda plan: plan.time_us)
+
+
+def _network(network: NetworkLike) -> Tuple[bytes, str]:
+    """Its contents, and the name that the command gives it."""
+    if isinstance(network, bytes):
+        return network, "network"
+    data = Path(network).read_bytes()
+    if data[:2] == b"\x1f\x8b":
+        data = gzip.decompress(data)
+    name = Path(network).name
+    for extension in (".gz", ".csv", ".onnx"):
+        name = name.removesuffix(extension)
+    return data, name
+
+
+def _device_model(model: DeviceModelLike) -> Union[str, Dict[str, Any]]:
+    if isinstance(model, Mapping):
+        return dict(model)
+    if isinstance(model, str) and not model.endswith(".json"):
+        return model
+    try:
+        fields: Dict[str, Any] = json.loads(Path(model).read_text())
+    except ValueError as error:
+        raise InvalidArgument(f"{model}: not JSON: {error}", 3) from error
+    return fields

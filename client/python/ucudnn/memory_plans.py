@@ -1,0 +1,200 @@
+"""Memory plans as plain objects, and their JSON. Times are in microseconds,
+sizes and offsets in bytes; offsets are from the start of the plan's pool."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
+
+from ucudnn.errors import InvalidArgument
+from ucudnn.json_objects import decode, encode
+
+
+@dataclass(frozen=True)
+class MemoryRange:
+    """A range of the pool."""
+
+    offset: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ResidentBlock:
+    """A block that is on the device when a round starts."""
+
+    block: str
+    kind: str
+    offset: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class TaskPart:
+    """`count` runs, one after the other, of an algorithm on `batch` images."""
+
+    batch: int
+    count: int
+    algorithm: str = ""
+
+
+@dataclass(frozen=True)
+class MemoryEvent:
+    """What happens on one stream. An event starts when the one before it on its
+    stream and all those in `after` (indices into the round's events) have ended.
+    """
+
+    op: str  # "alloc", "free", "sync", "compute", "offload", "prefetch"
+    stream: str  # "compute", "host", "d2h", "h2d", "copy"
+    start_us: float
+    dur_us: Optional[float] = None  # of compute, offload and prefetch
+    task: Optional[str] = None  # of compute
+    parts: List[TaskPart] = field(default_factory=list)
+    workspace: Optional[MemoryRange] = None
+    block: Optional[str] = None  # of all but compute and sync
+    kind: Optional[str] = None  # of alloc: "activation", "weight", ...
+    offset: Optional[int] = None  # of alloc
+    bytes: Optional[int] = None  # of alloc, offload and prefetch
+    after: List[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class MemoryRound:
+    """`batch` images that are trained at once, `count` times in a row."""
+
+    batch: int
+    count: int
+    time_us: float  # of one repetition
+    events: List[MemoryEvent]
+
+
+@dataclass(frozen=True)
+class BlockLife:
+    """The range of the pool that a block has from `start_us` until before
+    `end_us`. It may have several lives, at different offsets."""
+
+    block: str  # of kind "workspace": the task
+    kind: str
+    offset: int
+    bytes: int
+    start_us: float
+    end_us: float
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """One training iteration within a budget of device memory, as docs/memory.md
+    describes it. Sums are over the whole iteration."""
+
+    policy: str
+    network: str
+    precision: str
+    batch: int
+    sub_batch: int  # images trained at once
+    gpus: int  # that share the mini-batch; `batch` is the part of one
+    budget_bytes: int
+    alignment: int
+    time_us: float
+    # Every task at its fastest without a pause; None if one was not measured.
+    ideal_time_us: Optional[float]
+    lower_bound_us: float  # no plan of this kind within the budget takes less
+    stall_us: float  # without a task to compute
+    peak_bytes: int  # the size of the pool
+    load_bytes: int  # the most that is live at once
+    ideal_bytes: Optional[int]  # all blocks at once; None like ideal_time_us
+    lower_bound_bytes: int  # no plan of this kind has a smaller pool
+    host_bytes: int  # of copies on the host
+    offloaded_bytes: int
+    prefetched_bytes: int
+    resident: List[ResidentBlock]
+    rounds: List[MemoryRound]
+    choice: str = ""  # what the policy chose, if it had a choice
+
+    @classmethod
+    def from_json(
+        cls, json_object: Dict[str, Any], source: str = "plan"
+    ) -> MemoryPlan:
+        """Raises InvalidArgument, naming the field, its value and what is
+        accepted, if one is missing or of another type."""
+        return decode(cls, json_object, source)
+
+    def to_json(self) -> Dict[str, Any]:
+        """What `ucudnn solve memory -o json` prints."""
+        return {"feasible": True, **encode(self)}
+
+    @classmethod
+    def read(cls, path: Union[str, Path]) -> MemoryPlan:
+        """Reads what write() or the command wrote. Raises as from_json does."""
+        try:
+            json_object = json.loads(Path(path).read_text())
+        except ValueError as error:
+            raise InvalidArgument(f"{path}: not JSON: {error}", 3) from error
+        return cls.from_json(json_object, str(path))
+
+    def write(self, path: Union[str, Path]) -> None:
+        """Writes the plan as JSON."""
+        Path(path).write_text(json.dumps(self.to_json(), indent=2) + "\n")
+
+    @property
+    def events(self) -> List[MemoryEvent]:
+        """All events of the iteration, with their starts in the iteration: those
+        of a round that runs n times are there n times."""
+        return [
+            replace(event, start_us=_whole_ns(base + event.start_us))
+            for base, round_ in self._repetitions()
+            for event in round_.events
+        ]
+
+    def lives(self) -> List[BlockLife]:
+        """Every block's times in the pool, ordered by their starts: weights once
+        for the whole iteration, others from each alloc to its free, and
+        workspaces while their task runs. Takes O(events log events) time."""
+        lives = []
+        live: Dict[str, Tuple[float, Union[ResidentBlock, MemoryEvent]]] = {}
+
+        def end(block: str, now: float) -> None:
+            start, of = live.pop(block)
+            assert of.kind is not None
+            assert of.offset is not None and of.bytes is not None
+            lives.append(
+                BlockLife(block, of.kind, of.offset, of.bytes, start, now)
+            )
+
+        for base, round_ in self._repetitions():
+            for resident in self.resident:
+                live.setdefault(resident.block, (base, resident))
+            for event in round_.events:
+                now = _whole_ns(base + event.start_us)
+                if event.op == "alloc":
+                    assert event.block is not None
+                    live[event.block] = (now, event)
+                elif event.op == "free":
+                    assert event.block is not None
+                    end(event.block, now)
+                elif event.workspace is not None:
+                    lives.append(
+                        BlockLife(
+                            event.task or "",
+                            "workspace",
+                            event.workspace.offset,
+                            event.workspace.bytes,
+                            now,
+                            _whole_ns(now + (event.dur_us or 0)),
+                        )
+                    )
+        for block in list(live):
+            end(block, self.time_us)
+        return sorted(lives, key=lambda life: life.start_us)
+
+    def _repetitions(self) -> Iterator[Tuple[float, MemoryRound]]:
+        base = 0.0
+        for round_ in self.rounds:
+            for _ in range(round_.count):
+                yield base, round_
+                base = _whole_ns(base + round_.time_us)
+
+
+def _whole_ns(time_us: float) -> float:
+    """Sums of times, so that equal ones compare equal."""
+    return round(time_us, 3)
