@@ -16,6 +16,10 @@ ALEXNET = DATA / "onnx/alexnet.onnx"
 VGG16 = DATA / "networks/vgg16.csv"
 UCUDNN = os.environ["UCUDNN_BIN_DIR"] + "/ucudnn"
 
+pytestmark = pytest.mark.skipif(
+    os.environ.get("UCUDNN_WITH_ONNX") != "1", reason="built without ONNX"
+)
+
 
 def command(*arguments):
     done = subprocess.run(
@@ -144,6 +148,7 @@ def test_blocks_that_live_at_once_lie_apart(options):
     plan = ucudnn.solve_memory(
         ALEXNET, 256, budget="950MB", **{"device_model": "K40", **options}
     )
+    plan.check()
     lives = plan.lives()
     assert max(life.offset + life.bytes for life in lives) == plan.peak_bytes
     assert any(life.kind == "workspace" for life in lives) == (
@@ -206,7 +211,64 @@ def test_names_the_field_of_a_plan_that_is_wrong(tmp_path):
         lambda p: p["rounds"].__setitem__(0, None),
     )
     refused("plan.resident: {}; a list", lambda p: p.update(resident={}))
+    refused(
+        r"plan.rounds\[0\].events\[0\]: alloc without offset",
+        lambda p: p["rounds"][0]["events"][0].pop("offset"),
+    )
+    refused(
+        r"plan.rounds\[0\].events\[0\]: op 'malloc'; alloc, free",
+        lambda p: p["rounds"][0]["events"][0].update(op="malloc"),
+    )
     file = tmp_path / "plan.json"
     file.write_text("{")
     with pytest.raises(ucudnn.InvalidArgument, match="plan.json: not JSON"):
         ucudnn.MemoryPlan.read(file)
+
+
+def test_checks_what_can_be_checked_without_the_graph():
+    good = alexnet(policy="vdnn-dyn").to_json()
+    events = good["rounds"][0]["events"]
+    alloc = [i for i, e in enumerate(events) if e["op"] == "alloc"]
+    free = [i for i, e in enumerate(events) if e["op"] == "free"]
+    late = next(i for i, e in enumerate(events) if e["start_us"] > 0)
+
+    def refused(match, change):
+        bad = copy.deepcopy(good)
+        change(bad, bad["rounds"][0]["events"])
+        plan = ucudnn.MemoryPlan.from_json(bad)
+        with pytest.raises(ucudnn.InvalidArgument, match=match):
+            plan.check()
+
+    refused(
+        rf"rounds\[0\].events\[{late}\].start_us: 0.0; it should be ",
+        lambda p, e: e[late].update(start_us=0.0),
+    )
+    refused(
+        r"rounds\[0\].events\[0\].after: \[0\]; earlier",
+        lambda p, e: e[0].update(after=[0]),
+    )
+    refused(
+        r"rounds\[0\].time_us: 1.5; it should be",
+        lambda p, e: p["rounds"][0].update(time_us=1.5),
+    )
+    refused(
+        "within the budget of 1000 ",
+        lambda p, e: p.update(budget_bytes=1000),
+    )
+    refused(
+        r": \d+ bytes at 0 from 0.0 us; .* is there until ",
+        lambda p, e: e[alloc[0]].update(offset=0),
+    )
+    refused(
+        "alloc of .* which is live",
+        lambda p, e: e[alloc[1]].update(block=e[alloc[0]]["block"]),
+    )
+    refused(
+        "free of nothing at .* which is not live",
+        lambda p, e: e[free[0]].update(block="nothing"),
+    )
+    for total in (
+        "time_us", "stall_us", "peak_bytes", "batch", "offloaded_bytes",
+        "prefetched_bytes",
+    ):  # fmt: skip
+        refused(f"{total}: 7; it should be", lambda p, e: p.update({total: 7}))

@@ -7,6 +7,10 @@ import ucudnn
 
 ALEXNET = Path(os.environ["UCUDNN_TEST_DATA"]) / "onnx/alexnet.onnx"
 
+pytestmark = pytest.mark.skipif(
+    os.environ.get("UCUDNN_WITH_ONNX") != "1", reason="built without ONNX"
+)
+
 
 @pytest.fixture(name="plan", scope="module")
 def plan_with_transfers():
@@ -76,6 +80,15 @@ def test_shows_updates_on_the_host(plan):
     )
     _, rows = ucudnn.plot_memory(shared)
     assert "tasks on the host" in {t.get_text() for t in rows.get_yticklabels()}
+
+
+def test_draws_plans_whose_blocks_have_no_kind(plan):
+    unknown = plan.to_json()
+    for block in unknown["resident"] + unknown["rounds"][0]["events"]:
+        block.pop("kind", None)
+    axes = ucudnn.plot_arena(ucudnn.MemoryPlan.from_json(unknown))
+    drawn = sum(len(c.get_paths()) for c in axes.collections)
+    assert drawn == len(plan.lives())
 
 
 def test_leaves_a_distant_budget_out_of_the_picture(plan):

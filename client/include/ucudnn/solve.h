@@ -127,8 +127,8 @@ int ucudnn_solve_allocation(const char* buffers, size_t buffers_size,
  * Answer: the plan as `ucudnn solve memory -o json` prints it (docs/memory.md);
  * for "all", {"plans":[...]}, where a policy without a plan has "feasible":false
  * and the reason. Status 9 if there is no plan; the text names a budget that
- * would do, a line for each policy. Most policies take milliseconds, "best"
- * seconds, up to the time limit. Since version 1.2. */
+ * would do, a line for each policy. A policy takes from some 10 ms (VGG-16) to
+ * half a second (ResNet-152), "best" possibly longer. Since version 1.2. */
 int ucudnn_solve_memory(const char* network, size_t network_size,
                         const char* profile, size_t profile_size,
                         const char* request, char** answer);

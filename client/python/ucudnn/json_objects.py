@@ -25,7 +25,8 @@ _ACCEPTED = {int: "a whole number", float: "a number", str: "text"}
 def decode(cls: Type[_Object], value: Any, place: str) -> _Object:
     """The object of dataclass `cls` that `value` stands for; unknown fields are
     ignored, because later versions may add some. Raises InvalidArgument, naming
-    the field by its path from `place`, its value and what is accepted."""
+    the field by its path from `place`, its value and what is accepted; also what
+    the classes raise."""
     if not isinstance(value, dict):
         raise _refuse(place, value, "an object")
     hints = _hints(cast(Hashable, cls))
@@ -37,7 +38,10 @@ def decode(cls: Type[_Object], value: Any, place: str) -> _Object:
             )
         elif _default(field) is MISSING:
             raise InvalidArgument(f"{place}.{field.name} is missing", 3)
-    return cls(**values)
+    try:
+        return cls(**values)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{place}: {error}", 3) from error
 
 
 def encode(value: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
 from ucudnn.errors import InvalidArgument
 from ucudnn.json_objects import decode, encode
+from ucudnn.memory_check import check_memory_plan, whole_ns
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,9 @@ class ResidentBlock:
     """A block that is on the device when a round starts."""
 
     block: str
-    kind: str
     offset: int
     bytes: int
+    kind: str = ""  # "weight", "input", ...
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,17 @@ class TaskPart:
     batch: int
     count: int
     algorithm: str = ""
+
+
+# What each event has besides its stream and start.
+_NEEDED: Dict[str, List[str]] = {
+    "alloc": ["block", "offset", "bytes"],
+    "free": ["block"],
+    "sync": [],
+    "compute": ["task", "dur_us"],
+    "offload": ["block", "bytes", "dur_us"],
+    "prefetch": ["block", "bytes", "dur_us"],
+}
 
 
 @dataclass(frozen=True)
@@ -53,10 +65,19 @@ class MemoryEvent:
     parts: List[TaskPart] = field(default_factory=list)
     workspace: Optional[MemoryRange] = None
     block: Optional[str] = None  # of all but compute and sync
-    kind: Optional[str] = None  # of alloc: "activation", "weight", ...
+    kind: str = ""  # of alloc: "activation", "weight", ...
     offset: Optional[int] = None  # of alloc
     bytes: Optional[int] = None  # of alloc, offload and prefetch
     after: List[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.op not in _NEEDED:
+            raise InvalidArgument(
+                f"op {self.op!r}; {', '.join(_NEEDED)} are accepted", 3
+            )
+        for name in _NEEDED[self.op]:
+            if getattr(self, name) is None:
+                raise InvalidArgument(f"{self.op} without {name}", 3)
 
 
 @dataclass(frozen=True)
@@ -141,7 +162,7 @@ class MemoryPlan:
         """All events of the iteration, with their starts in the iteration: those
         of a round that runs n times are there n times."""
         return [
-            replace(event, start_us=_whole_ns(base + event.start_us))
+            replace(event, start_us=whole_ns(base + event.start_us))
             for base, round_ in self._repetitions()
             for event in round_.events
         ]
@@ -149,52 +170,51 @@ class MemoryPlan:
     def lives(self) -> List[BlockLife]:
         """Every block's times in the pool, ordered by their starts: weights once
         for the whole iteration, others from each alloc to its free, and
-        workspaces while their task runs. Takes O(events log events) time."""
+        workspaces while their task runs. Takes O(events log events) time.
+        Raises InvalidArgument, naming the block, if one is allocated twice, or
+        freed without having been allocated."""
         lives = []
         live: Dict[str, Tuple[float, Union[ResidentBlock, MemoryEvent]]] = {}
 
-        def end(block: str, now: float) -> None:
-            start, of = live.pop(block)
-            assert of.kind is not None
-            assert of.offset is not None and of.bytes is not None
-            lives.append(
-                BlockLife(block, of.kind, of.offset, of.bytes, start, now)
-            )
+        def add(name: str, kind: str, at: Any, start: float, end: float) -> None:
+            lives.append(BlockLife(name, kind, at.offset, at.bytes, start, end))
 
         for base, round_ in self._repetitions():
             for resident in self.resident:
                 live.setdefault(resident.block, (base, resident))
             for event in round_.events:
-                now = _whole_ns(base + event.start_us)
-                if event.op == "alloc":
-                    assert event.block is not None
-                    live[event.block] = (now, event)
-                elif event.op == "free":
-                    assert event.block is not None
-                    end(event.block, now)
-                elif event.workspace is not None:
-                    lives.append(
-                        BlockLife(
-                            event.task or "",
-                            "workspace",
-                            event.workspace.offset,
-                            event.workspace.bytes,
-                            now,
-                            _whole_ns(now + (event.dur_us or 0)),
+                now = whole_ns(base + event.start_us)
+                if event.op in ("alloc", "free"):
+                    block = event.block or ""
+                    if (block in live) == (event.op == "alloc"):
+                        raise InvalidArgument(
+                            f"{event.op} of {block} at {now} us, which is "
+                            + ("live" if block in live else "not live"),
+                            3,
                         )
-                    )
-        for block in list(live):
-            end(block, self.time_us)
+                    if event.op == "alloc":
+                        live[block] = (now, event)
+                    else:
+                        start, at = live.pop(block)
+                        add(block, at.kind, at, start, now)
+                elif event.workspace is not None:
+                    end = whole_ns(now + (event.dur_us or 0))
+                    add(event.task or "", "workspace", event.workspace, now, end)
+        for block, (start, at) in live.items():
+            add(block, at.kind, at, start, self.time_us)
         return sorted(lives, key=lambda life: life.start_us)
+
+    def check(self) -> None:
+        """Raises InvalidArgument, naming the place, unless every event starts
+        when its stream and `after` let it, blocks that live at once lie apart
+        and within the budget, and the sums are those of the events. What tasks
+        read is not checked: that takes the training graph. Takes
+        O(events * live blocks) time."""
+        check_memory_plan(self)
 
     def _repetitions(self) -> Iterator[Tuple[float, MemoryRound]]:
         base = 0.0
         for round_ in self.rounds:
             for _ in range(round_.count):
                 yield base, round_
-                base = _whole_ns(base + round_.time_us)
-
-
-def _whole_ns(time_us: float) -> float:
-    """Sums of times, so that equal ones compare equal."""
-    return round(time_us, 3)
+                base = whole_ns(base + round_.time_us)

@@ -18,6 +18,7 @@ _KINDS = {
     "statistics": ("statistics", "#D55E00"),
     "mask": ("dropout masks", "#F0E442"),
     "workspace": ("workspaces", "#999999"),
+    "": ("blocks", "#F0E442"),  # in plans without kinds
 }
 _ROWS = {
     "compute": ("tasks", "#009E73"),
