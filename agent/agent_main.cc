@@ -1,6 +1,7 @@
 // The agent's daemon: opens this node's devices and works for a coordinator
 // until it is asked to stop.
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>

@@ -19,8 +19,8 @@ Result<TaskGoal> ParseTaskGoal(std::string_view text) {
   TaskGoal goal;
   goal.adaptive = text.starts_with(kAdaptive);
   if (goal.adaptive && text.size() > kAdaptive.size()) {
-    const auto limit = ParseInteger(text.substr(kAdaptive.size() + 1), 0,
-                                    std::int64_t{1} << 62);
+    const auto limit =
+        ParseInteger(text.substr(kAdaptive.size() + 1), 0, kMaxCount);
     if (limit) goal.limit = Bytes(*limit);
   }
   if (ToString(goal) != text) {

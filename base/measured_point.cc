@@ -6,11 +6,9 @@
 namespace ucudnn {
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 62;
-
 template <Nanoseconds MeasuredPoint::*member>
 constexpr PointNumber Time(std::string_view name, int field) {
-  return {name, field, kMost,
+  return {name, field, kMaxCount,
           [](const MeasuredPoint& point) -> std::int64_t {
             return (point.*member).count();
           },
@@ -50,7 +48,7 @@ Status CheckIdentity(const MeasuredPoint& point) {
   UCUDNN_RETURN_IF_ERROR(
       InRange("batch", point.batch.count(), 1, kMaxBatchSize.count()));
   UCUDNN_RETURN_IF_ERROR(
-      InRange("workspace_bytes", point.workspace.count(), 0, kMost));
+      InRange("workspace_bytes", point.workspace.count(), 0, kMaxCount));
   if (!point.algorithm.name.empty()) return {};
   return Fail(Code::kInvalidArgument, "algorithm is empty; a name is accepted");
 }

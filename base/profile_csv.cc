@@ -51,8 +51,6 @@ constexpr std::array<std::string_view, 6> kKernelColumns = {
     "device", "network", "layer", "op", "precision", "layout"};
 constexpr std::array<std::string_view, 3> kAlgorithmColumns = {
     "algorithm", "math", "precision"};
-constexpr std::int64_t kMost = std::int64_t{1} << 62;
-
 // A number's column: "time_us" of "time_ns".
 std::string ColumnOf(const PointNumber& number) {
   std::string name(number.name);
@@ -207,7 +205,7 @@ Result<bool> ProfileReader::ReadRow() {
       }));
   UCUDNN_ASSIGN_OR_RETURN(const std::int64_t workspace,
                           csv_.Read(workspace_, [](std::string_view field) {
-                            return ParseInteger(field, 0, kMost);
+                            return ParseInteger(field, 0, kMaxCount);
                           }));
   UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time,
                           csv_.Read(time_, ParseMicroseconds));
@@ -298,7 +296,7 @@ Status ProfileReader::ReadOrigin(PointOrigin* origin) {
     } else if (!csv_.Field(column).empty()) {
       UCUDNN_ASSIGN_OR_RETURN(told.number(*origin),
                               csv_.Read(column, [](std::string_view field) {
-                                return ParseInteger(field, 0, kMost);
+                                return ParseInteger(field, 0, kMaxCount);
                               }));
     }
   }
@@ -310,7 +308,7 @@ Status ProfileReader::ReadCompleteness(BatchSize batch, KernelProfile* kernel) {
   UCUDNN_ASSIGN_OR_RETURN(
       const std::int64_t bytes,
       csv_.Read(*complete_bytes_, [](std::string_view field) {
-        return ParseInteger(field, 0, kMost);
+        return ParseInteger(field, 0, kMaxCount);
       }));
   Completeness& complete = kernel->complete[batch];
   if (Bytes(bytes) < complete.max_workspace) return {};

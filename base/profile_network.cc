@@ -1,5 +1,7 @@
 #include "base/profile_network.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <map>

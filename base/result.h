@@ -11,7 +11,7 @@
 // Our code never throws; adapters catch what libraries throw and translate it
 // at once. A broken invariant aborts (UCUDNN_CHECK).
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 #include <string_view>

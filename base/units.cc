@@ -67,7 +67,7 @@ Result<Bytes> ParseBytes(std::string_view text) {
   const char* end = number.data() + number.size();
   const auto [stop, error] = std::from_chars(number.data(), end, whole);
   if (stop == end) {
-    if (error != std::errc() || whole > (std::int64_t{1} << 62) / scale) {
+    if (error != std::errc() || whole > kMaxCount / scale) {
       return too_large();
     }
     return Bytes(whole * scale);

@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -74,6 +75,15 @@ class BatchSize {
 
 // The largest batch accepted anywhere; keeps every product of sizes in range.
 inline constexpr BatchSize kMaxBatchSize{1 << 24};
+
+// For tables with an entry for each batch from 0.
+constexpr std::size_t Index(BatchSize batch) {
+  return static_cast<std::size_t>(batch.count());
+}
+
+// The largest number of bytes, nanoseconds or rows accepted anywhere; the sum
+// of two does not overflow.
+inline constexpr std::int64_t kMaxCount = std::int64_t{1} << 62;
 
 inline namespace literals {
 constexpr Bytes operator""_B(unsigned long long n) {

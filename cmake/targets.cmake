@@ -2,6 +2,10 @@
 # part of one, ucudnn_executable for a program, ucudnn_tests for tests. Each
 # call lists sources and direct dependencies; there are no globs and no global
 # flags.
+#
+# UCUDNN_UNITY compiles several sources of a library or program as one, which
+# saves most of the time for headers in builds from nothing. Tests are compiled
+# one by one: their helpers may share names.
 
 add_library(ucudnn_options INTERFACE)
 target_compile_features(ucudnn_options INTERFACE cxx_std_20)
@@ -35,6 +39,7 @@ function(ucudnn_library NAME)
     BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${A_HDRS})
   set_target_properties(ucudnn_${NAME} PROPERTIES
     POSITION_INDEPENDENT_CODE ON
+    UNITY_BUILD ${UCUDNN_UNITY}
     VERIFY_INTERFACE_HEADER_SETS ON)
   target_link_libraries(ucudnn_${NAME} PUBLIC ucudnn_options ${A_DEPS}
                                        PRIVATE ${A_PRIVATE_DEPS})
@@ -58,6 +63,7 @@ function(ucudnn_executable NAME)
   cmake_parse_arguments(A "" "" "SRCS;DEPS" ${ARGN})
   add_executable(${NAME} ${A_SRCS})
   set_target_properties(${NAME} PROPERTIES
+    UNITY_BUILD ${UCUDNN_UNITY}
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
   target_link_libraries(${NAME} PRIVATE ucudnn_options ${A_DEPS})
 endfunction()
@@ -78,8 +84,8 @@ endfunction()
 # sources without tests. PROGRAMS are built beforehand; tests find them and
 # their data through tests/support/paths.h, which every test program has.
 #
-# LABEL is unit by default; the target unit_tests builds all tests with that
-# label. THREADS adds the label threads for the thread sanitizer; the target
+# LABEL is unit by default; the target unit_tests, not all, builds the tests
+# with that label. THREADS adds the label threads for the thread sanitizer; the target
 # thread_tests builds those.
 #
 # Another call with the same ROOM adds sources, DEPS and PROGRAMS to its
@@ -134,7 +140,7 @@ function(ucudnn_test_program_ PROGRAM)
     message(FATAL_ERROR "tests of ${PROGRAM}: unknown: ${A_UNPARSED_ARGUMENTS}")
   endif()
   if(NOT TARGET ${PROGRAM})
-    add_executable(${PROGRAM})
+    add_executable(${PROGRAM} EXCLUDE_FROM_ALL)
     target_link_libraries(${PROGRAM} PRIVATE ucudnn_test_main)
     ucudnn_test_sources(${PROGRAM})
   endif()
@@ -145,6 +151,8 @@ function(ucudnn_test_program_ PROGRAM)
   endif()
   if(NOT A_LABEL OR A_LABEL STREQUAL unit)
     add_dependencies(unit_tests ${PROGRAM})
+  else()
+    set_target_properties(${PROGRAM} PROPERTIES EXCLUDE_FROM_ALL OFF)
   endif()
   if(A_THREADS)
     add_dependencies(thread_tests ${PROGRAM})

@@ -55,12 +55,12 @@ v1::Agent ToProto(const AgentRecord& record,
   return agent;
 }
 
-Result<DeviceRecord> FromProto(const v1::Device& device) {
+Result<DeviceRecord> DeviceRecordOf(const v1::Device& device) {
   DeviceRecord record;
   if (device.id().empty()) {
     return Fail(Code::kInvalidArgument, "a device's id is empty");
   }
-  record.kind = ucudnn::FromProto(device.kind_details());
+  record.kind = FromProto(device.kind_details());
   if (const auto read = ParseDeviceKind(device.kind());
       !read || *read != record.kind || record.kind.units < 1) {
     return Fail(Code::kInvalidArgument,
@@ -114,7 +114,7 @@ Result<v1::RegisterResponse> Coordinator::Register(
   }
   std::vector<DeviceRecord> devices;
   for (const v1::Device& device : request.devices()) {
-    UCUDNN_ASSIGN_OR_RETURN(DeviceRecord record, FromProto(device));
+    UCUDNN_ASSIGN_OR_RETURN(DeviceRecord record, DeviceRecordOf(device));
     devices.push_back(std::move(record));
   }
   AgentRecord agent;
@@ -194,7 +194,7 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
                        .clocks = FromProto(request.clocks())};
   completion.now_ms = now;
   for (int i = 0; i < request.measurements_size(); ++i) {
-    Result<MeasuredPoint> point = ucudnn::FromProto(request.measurements(i));
+    Result<MeasuredPoint> point = FromProto(request.measurements(i));
     if (!point) {
       return Within(fmt::format("measurements[{}]", i), point.error());
     }

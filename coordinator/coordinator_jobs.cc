@@ -1,5 +1,7 @@
 // Training jobs: what they report, and the plans they are asked to adopt.
 
+#include <fmt/format.h>
+
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>

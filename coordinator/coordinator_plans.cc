@@ -1,5 +1,7 @@
 // Plans and the coordinator's state.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -98,8 +100,7 @@ Result<v1::ListPlansResponse> Coordinator::ListPlans(
   std::int64_t before = 0;
   if (!request.after().empty()) {
     // Plans are listed newest first, so what comes after an id is older.
-    Result<std::int64_t> id =
-        ParseInteger(request.after(), 1, std::int64_t{1} << 62);
+    Result<std::int64_t> id = ParseInteger(request.after(), 1, kMaxCount);
     if (!id) return Within("after", id.error());
     before = *id;
   }
@@ -114,8 +115,7 @@ Result<v1::ListPlansResponse> Coordinator::ListPlans(
 }
 
 Result<v1::Plan> Coordinator::GetPlan(const v1::GetRequest& request) {
-  const Result<std::int64_t> id =
-      ParseInteger(request.id(), 1, std::int64_t{1} << 62);
+  const Result<std::int64_t> id = ParseInteger(request.id(), 1, kMaxCount);
   if (!id) return Within("plan id", id.error());
   UCUDNN_ASSIGN_OR_RETURN(const PlanRecord plan, store_.GetPlan(*id));
   return ToProto(plan);

@@ -1,5 +1,7 @@
 #include "coordinator/measuring.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 

@@ -8,7 +8,7 @@
 
 #include <google/protobuf/message.h>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "base/result.h"
 

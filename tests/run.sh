@@ -3,9 +3,10 @@
 #
 #   bash tests/run.sh
 #
-# Three builds: the whole suite with assertions on; the rooms that parse and
-# compute again under the address and undefined-behaviour sanitizers; those
-# with threads of their own under the thread sanitizer.
+# Three builds, each of what it alone tells: the programs and the tests between
+# them as they are installed, with assertions on; the unit tests under the
+# address and undefined-behaviour sanitizers; those of code with threads of its
+# own under the thread sanitizer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,15 +15,14 @@ mkdir -p build
 log=build/test-log.txt
 : >"$log"
 
-# One preset after the other: build its targets, then run its tests, as many at
-# once as there are processors.
+# Builds the targets of a preset and runs its tests (CMakePresets.json names
+# both), as many at once as there are processors.
 run_suite() {
-  local preset=$1 target=$2
-  shift 2
-  echo "== $preset"
-  cmake --preset "$preset"
-  cmake --build --preset "$preset" -t "$target"
-  ctest --preset "$preset" -j "$(nproc)" "$@" 2>&1 | tee -a "$log"
+  echo "== $1: build"
+  cmake --preset "$1"
+  cmake --build --preset "$1"
+  echo "== $1: tests, after $SECONDS s"
+  ctest --preset "$1" -j "$(nproc)" 2>&1 | tee -a "$log"
 }
 
 # Always reports, whatever failed before.
@@ -32,11 +32,10 @@ summarize() {
     awk '{s += $1} END {print s + 0}')
   failed=$(sed -n 's/^.*, \([0-9]*\) tests\{0,1\} failed out of.*/\1/p' "$log" |
     awk '{s += $1} END {print s + 0}')
-  echo "$((total - failed)) passed, $failed failed"
+  echo "$((total - failed)) passed, $failed failed, after $SECONDS s"
 }
 trap summarize EXIT
 
-cmake --preset dev -DUCUDNN_WERROR=ON
-run_suite dev all
-run_suite asan unit_tests -L unit
-run_suite tsan thread_tests -L threads
+run_suite ci
+run_suite asan
+run_suite tsan

@@ -45,7 +45,7 @@ std::optional<std::int64_t> CheckedProduct(const Numbers& numbers,
   return product;
 }
 
-inline constexpr std::int64_t kMaxTensorBytes = std::int64_t{1} << 62;
+inline constexpr std::int64_t kMaxTensorBytes = kMaxCount;
 
 struct OnnxModel {
   onnx::ModelProto proto;

@@ -1,5 +1,6 @@
 #include "base/plan/plan_json.h"
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>

@@ -20,7 +20,7 @@
 // integers. Times are numbers of microseconds, exact to the nanosecond up to
 // 2^51 ns (26 days).
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string_view>
 
 #include "base/plan/job_plan.h"

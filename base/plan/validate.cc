@@ -7,8 +7,6 @@
 namespace ucudnn {
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 62;
-
 // The failure of a list's element, seen from what holds the list.
 tl::unexpected<Error> At(std::string_view list, std::size_t index,
                          Error error) {
@@ -24,7 +22,7 @@ Status InRange(std::string_view field, std::int64_t value, std::int64_t min,
 }
 
 Status IsTime(std::string_view field, Nanoseconds time) {
-  if (time.count() >= 0 && time.count() <= kMost) return {};
+  if (time.count() >= 0 && time.count() <= kMaxCount) return {};
   return Fail(Code::kInvalidArgument,
               "{} is {}; 0 to 146 years in microseconds is accepted", field,
               Microseconds(time));
@@ -64,10 +62,10 @@ Status ValidateKernel(const KernelPlan& kernel, BatchSize batch) {
     UCUDNN_RETURN_IF_ERROR(IsTime("undivided_time_us", *kernel.undivided_time));
   }
   UCUDNN_RETURN_IF_ERROR(
-      InRange("workspace_bytes", kernel.workspace.count(), 0, kMost));
+      InRange("workspace_bytes", kernel.workspace.count(), 0, kMaxCount));
   if (kernel.offset) {
     UCUDNN_RETURN_IF_ERROR(InRange("offset_bytes", kernel.offset->count(), 0,
-                                   kMost - kernel.workspace.count()));
+                                   kMaxCount - kernel.workspace.count()));
   }
   std::int64_t left = batch.count();
   for (std::size_t i = 0; i < kernel.micro_batches.size(); ++i) {
@@ -116,10 +114,10 @@ Status Validate(const JobRequest& request) {
                 "device_kinds has {} entries; up to {} are accepted",
                 request.device_kinds.size(), kMaxRanks);
   }
-  UCUDNN_RETURN_IF_ERROR(InRange("workspace_limit_bytes",
-                                 request.workspace_limit.count(), 0, kMost));
+  UCUDNN_RETURN_IF_ERROR(InRange(
+      "workspace_limit_bytes", request.workspace_limit.count(), 0, kMaxCount));
   return InRange("total_workspace_bytes", request.total_workspace.count(), 0,
-                 kMost);
+                 kMaxCount);
 }
 
 Status Validate(const JobPlan& plan) {

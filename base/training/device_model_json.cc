@@ -1,4 +1,5 @@
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <utility>

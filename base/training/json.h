@@ -4,7 +4,7 @@
 // Training graphs, memory plans and device models as JSON. Bytes are integers,
 // times numbers of microseconds, exact to the nanosecond.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string_view>
 #include <vector>
 

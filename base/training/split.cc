@@ -1,5 +1,7 @@
 #include "base/training/split.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>

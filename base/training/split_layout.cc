@@ -1,5 +1,7 @@
 #include "base/training/split_layout.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string>

@@ -5,6 +5,7 @@
 #include <exception>
 #include <limits>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/files/buffers.h"

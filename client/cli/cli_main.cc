@@ -1,5 +1,6 @@
 // The main function of `ucudnn`.
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "client/cli/command.h"

@@ -1,6 +1,8 @@
 // What the cluster consists of: agents, devices and the coordinator's state.
 
+#include <CLI/CLI.hpp>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/service/clock.h"

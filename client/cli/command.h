@@ -5,14 +5,18 @@
 // of commands to the command line. Parsing selects one command; cli_main.cc
 // runs it and turns its Status into the exit status.
 
-#include <CLI/CLI.hpp>
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "base/units.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace ucudnn::ctl {
 

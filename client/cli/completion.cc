@@ -1,5 +1,6 @@
 #include "client/cli/completion.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 

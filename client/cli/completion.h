@@ -4,7 +4,6 @@
 // Shell completion. `ucudnn completion bash|zsh|fish` prints a script for the
 // shell, which calls `ucudnn complete-words WORDS...` for suggestions.
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 

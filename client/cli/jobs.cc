@@ -1,6 +1,8 @@
 // Lists training jobs, shows how they run, and replans them.
 
+#include <CLI/CLI.hpp>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "client/cli/measuring.h"
@@ -22,7 +24,7 @@ struct ReplanOptions {
   OutputFormat output = OutputFormat::kTable;
 };
 
-Status List(const Server& server, OutputFormat format) {
+Status ListJobs(const Server& server, OutputFormat format) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   UCUDNN_ASSIGN_OR_RETURN(const auto response,
                           AllPages(*connection, &Connection::ListJobs,
@@ -141,7 +143,7 @@ void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen) {
       app.add_subcommand("jobs", "List the training jobs, newest first");
   AddOutputOption(jobs, format.get());
   jobs->callback([&server, format, chosen] {
-    *chosen = [&server, format] { return List(server, *format); };
+    *chosen = [&server, format] { return ListJobs(server, *format); };
   });
 
   const auto options = std::make_shared<ReplanOptions>();

@@ -1,6 +1,8 @@
 // The networks that plans are made for.
 
+#include <CLI/CLI.hpp>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
@@ -11,7 +13,7 @@
 namespace ucudnn::ctl {
 namespace {
 
-Status List(const Server& server, OutputFormat format) {
+Status ListNetworks(const Server& server, OutputFormat format) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   UCUDNN_ASSIGN_OR_RETURN(const auto response,
                           AllPages(*connection, &Connection::ListNetworks,
@@ -88,7 +90,7 @@ void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
       [from, to, chosen] { *chosen = [=] { return Convert(*from, *to); }; });
   networks->callback([&server, format, put, convert, chosen] {
     if (put->parsed() || convert->parsed()) return;
-    *chosen = [&server, format] { return List(server, *format); };
+    *chosen = [&server, format] { return ListNetworks(server, *format); };
   });
 }
 

@@ -1,6 +1,10 @@
 // Makes plans, waits for their measurements, and lists plans.
 
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -171,7 +175,7 @@ Status Measure(const Server& server, const PlanOptions& options) {
   });
 }
 
-Status List(const Server& server, OutputFormat format) {
+Status ListPlans(const Server& server, OutputFormat format) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   UCUDNN_ASSIGN_OR_RETURN(const auto response,
                           AllPages(*connection, &Connection::ListPlans,
@@ -255,7 +259,7 @@ void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   CLI::App* plans = app.add_subcommand("plans", "List the plans, newest first");
   AddOutputOption(plans, format.get());
   plans->callback([&server, format, chosen] {
-    *chosen = [&server, format] { return List(server, *format); };
+    *chosen = [&server, format] { return ListPlans(server, *format); };
   });
 }
 

@@ -1,5 +1,6 @@
 #include "client/cli/profile_options.h"
 
+#include <CLI/CLI.hpp>
 #include <optional>
 #include <utility>
 

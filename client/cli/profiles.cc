@@ -1,10 +1,14 @@
 // What was measured of kinds of devices: listed, and moved between
 // coordinators.
 
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/device_kind.h"
@@ -19,7 +23,7 @@
 namespace ucudnn::ctl {
 namespace {
 
-Status List(const Server& server, OutputFormat format) {
+Status ListProfiles(const Server& server, OutputFormat format) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   UCUDNN_ASSIGN_OR_RETURN(const auto response,
                           AllPages(*connection, &Connection::ListProfiles,
@@ -247,7 +251,7 @@ void AddProfileCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   });
   profiles->callback([&server, format, out, in, chosen] {
     if (out->parsed() || in->parsed()) return;
-    *chosen = [&server, format] { return List(server, *format); };
+    *chosen = [&server, format] { return ListProfiles(server, *format); };
   });
 }
 

@@ -1,7 +1,11 @@
 // `ucudnn show`: one object with all its details.
 
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
 #include <array>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "client/cli/server.h"
 #include "proto/json.h"

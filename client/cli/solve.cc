@@ -1,5 +1,7 @@
 #include "client/cli/solve.h"
 
+#include <CLI/CLI.hpp>
+
 namespace ucudnn::ctl {
 
 void AddSolveCommands(CLI::App& app, Chosen* chosen) {

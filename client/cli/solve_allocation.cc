@@ -1,9 +1,11 @@
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -18,7 +20,7 @@
 namespace ucudnn::ctl {
 namespace {
 
-struct Options {
+struct AllocationArguments {
   std::string buffers;
   Bytes capacity;
   bool has_capacity = false;
@@ -46,7 +48,7 @@ std::string ToTable(const Allocation& allocation, const NamedBuffers& named) {
   return table.Text() + "\n" + Summary(allocation);
 }
 
-Status Run(const Options& options) {
+Status RunAllocation(const AllocationArguments& options) {
   UCUDNN_ASSIGN_OR_RETURN(const NamedBuffers named,
                           OfInput(ReadBuffersFile(options.buffers)));
   AllocationOptions asked;
@@ -76,7 +78,7 @@ void AddSolveAllocation(CLI::App* solve, Chosen* chosen) {
   CLI::App* command = solve->add_subcommand(
       "allocation",
       "Give buffers of known lifetimes offsets in the smallest pool");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<AllocationArguments>();
   command
       ->add_option("--buffers", options->buffers,
                    "Lifetimes and sizes: CSV with id, lower, upper and size; a "
@@ -100,8 +102,9 @@ void AddSolveAllocation(CLI::App* solve, Chosen* chosen) {
                    "(id,offset)")
       ->check(CLI::IsMember({"table", "json", "yaml", "csv"}))
       ->option_text("FORMAT");
-  command->callback(
-      [options, chosen] { *chosen = [options] { return Run(*options); }; });
+  command->callback([options, chosen] {
+    *chosen = [options] { return RunAllocation(*options); };
+  });
 }
 
 }  // namespace ucudnn::ctl

@@ -1,4 +1,6 @@
+#include <CLI/CLI.hpp>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/files/file.h"
@@ -10,7 +12,7 @@
 namespace ucudnn::ctl {
 namespace {
 
-struct Options {
+struct AssignOptions {
   std::string times;
   std::string model;
   BatchSize batch;
@@ -46,7 +48,7 @@ std::string ToTable(const AssignAnswer& answer) {
   return text;
 }
 
-Status Run(const Options& options) {
+Status RunAssign(const AssignOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(std::vector<GpuTimes> gpus,
                           OfInput(ReadTimesFile(options.times, options.model)));
   const auto answer = SolveAssign(std::move(gpus), options.batch);
@@ -62,7 +64,7 @@ void AddSolveAssign(CLI::App* solve, Chosen* chosen) {
       solve->add_subcommand("assign",
                             "Divide a mini-batch among unlike GPUs so that the "
                             "slowest takes the least time");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<AssignOptions>();
   command
       ->add_option("--times", options->times,
                    "Iteration times: CSV with gpu, batch and time_us or "
@@ -75,8 +77,9 @@ void AddSolveAssign(CLI::App* solve, Chosen* chosen) {
                    "The model to use, if the file has several")
       ->option_text("NAME");
   AddOutputOption(command, &options->output);
-  command->callback(
-      [options, chosen] { *chosen = [options] { return Run(*options); }; });
+  command->callback([options, chosen] {
+    *chosen = [options] { return RunAssign(*options); };
+  });
 }
 
 }  // namespace ucudnn::ctl

@@ -1,6 +1,8 @@
 // The problems whose answer is a WorkspacePlan for a profile's kernels.
 
+#include <CLI/CLI.hpp>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/plan/plan_json.h"

@@ -1,5 +1,6 @@
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -7,6 +8,7 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -183,7 +185,7 @@ Status WriteSideFiles(const MemoryOptions& options,
                    ChromeTrace(*fastest, answer.graph).dump() + "\n");
 }
 
-Status Run(const MemoryOptions& options) {
+Status RunMemory(const MemoryOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(const MemoryProblem problem, ReadProblem(options));
   UCUDNN_ASSIGN_OR_RETURN(const MemoryAnswer answer, SolveMemory(problem));
   UCUDNN_RETURN_IF_ERROR(WriteSideFiles(options, answer));
@@ -313,8 +315,9 @@ void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
                    "Write the training graph with its costs, as JSON")
       ->option_text("FILE");
   AddOutputOption(command, &options->output);
-  command->callback(
-      [options, chosen] { *chosen = [options] { return Run(*options); }; });
+  command->callback([options, chosen] {
+    *chosen = [options] { return RunMemory(*options); };
+  });
 }
 
 }  // namespace ucudnn::ctl

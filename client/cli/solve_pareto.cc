@@ -1,4 +1,6 @@
+#include <CLI/CLI.hpp>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "client/cli/profile_options.h"
 #include "client/cli/solve.h"
@@ -18,7 +20,7 @@ std::string FrontTable(const ParetoFront& front) {
   return table.Text();
 }
 
-Status Run(const ProfileOptions& options) {
+Status RunPareto(const ProfileOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(const Profile kernels, ReadKernels(options));
   const auto front = SolveFront(
       kernels, {options.batch, options.workspace_limit, options.policy});
@@ -38,8 +40,9 @@ void AddSolvePareto(CLI::App* solve, Chosen* chosen) {
       "List one kernel's divisions that none beats in time and workspace");
   auto options = std::make_shared<ProfileOptions>();
   AddProfileOptions(command, options.get());
-  command->callback(
-      [options, chosen] { *chosen = [options] { return Run(*options); }; });
+  command->callback([options, chosen] {
+    *chosen = [options] { return RunPareto(*options); };
+  });
 }
 
 }  // namespace ucudnn::ctl

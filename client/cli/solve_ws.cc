@@ -1,7 +1,9 @@
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/files/file.h"
@@ -79,7 +81,7 @@ Result<std::vector<LayerKernel>> MatchLayers(const Profile& profile,
   return kernels;
 }
 
-Status Run(const WsOptions& options) {
+Status RunWs(const WsOptions& options) {
   const ProfileOptions& profile = options.profile;
   UCUDNN_ASSIGN_OR_RETURN(
       const Graph graph,
@@ -116,7 +118,7 @@ void AddSolveWs(CLI::App* solve, Chosen* chosen) {
   auto options = std::make_shared<WsOptions>();
   AddProfileOptions(command, &options->profile, &options->network);
   command->callback(
-      [options, chosen] { *chosen = [options] { return Run(*options); }; });
+      [options, chosen] { *chosen = [options] { return RunWs(*options); }; });
 }
 
 }  // namespace ucudnn::ctl

@@ -1,5 +1,7 @@
 #include "client/ranks/device_match.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>

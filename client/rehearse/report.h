@@ -4,7 +4,7 @@
 // The results of a rehearsal, as ranks send them to rank 0 and as it prints
 // them.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>

@@ -1,15 +1,17 @@
 #include "client/session/plan_search.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
 #include "base/network.h"
+#include "base/plan/plan_file.h"
 #include "client/rpc/connection.h"
 #include "client/session/plan_check.h"
-#include "ucudnn/v1/coordinator.pb.h"
-#include "base/plan/plan_file.h"
 #include "proto/convert.h"
+#include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
 namespace {

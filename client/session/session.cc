@@ -1,5 +1,7 @@
 #include "client/session/session.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <utility>

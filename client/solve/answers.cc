@@ -1,6 +1,7 @@
 #include "client/solve/answers.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 

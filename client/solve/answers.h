@@ -5,7 +5,7 @@
 // their JSON, which `ucudnn solve` prints and the C functions of
 // client/include/ucudnn/solve.h return. Pure.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>

@@ -1,5 +1,7 @@
 #include "coordinator/planning/cross_checks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>

@@ -134,7 +134,7 @@ SqlValue ValueOf(const pqxx::field& field) {
   }
 }
 
-const SqlDialect& Dialect() {
+const SqlDialect& PostgresDialect() {
   static const SqlDialect kDialect{
       .name = "postgres",
       .lock_rows = " FOR UPDATE",
@@ -158,10 +158,11 @@ void StayLost(pqxx::connection& connection) {
 }
 
 // One connection, and the transaction that runs on it.
-class Connection final : public SqlTransaction {
+class PostgresConnection final : public SqlTransaction {
  public:
-  static Result<std::unique_ptr<Connection>> Open(const std::string& url) {
-    auto connection = std::make_unique<Connection>();
+  static Result<std::unique_ptr<PostgresConnection>> Open(
+      const std::string& url) {
+    auto connection = std::make_unique<PostgresConnection>();
     UCUDNN_RETURN_IF_ERROR(connection->Guarded([&]() -> Status {
       connection->connection_ = std::make_unique<pqxx::connection>(url);
       StayLost(*connection->connection_);
@@ -171,7 +172,7 @@ class Connection final : public SqlTransaction {
     return connection;
   }
 
-  const SqlDialect& dialect() const override { return Dialect(); }
+  const SqlDialect& dialect() const override { return PostgresDialect(); }
 
   // Of the last Run.
   Failure failure() const { return failure_; }
@@ -286,13 +287,13 @@ class PostgresDatabase final : public SqlDatabase {
  public:
   explicit PostgresDatabase(std::string url) : url_(std::move(url)) {}
 
-  const SqlDialect& dialect() const override { return Dialect(); }
+  const SqlDialect& dialect() const override { return PostgresDialect(); }
 
   Status Run(Access access, const Body& body) override {
     bool reconnected = false;
     for (int conflicts = 0;;) {
       UCUDNN_ASSIGN_OR_RETURN(auto connection, connections_.Take([&] {
-        return Connection::Open(url_);
+        return PostgresConnection::Open(url_);
       }));
       Status status = connection->Run(access, body);
       if (status) return status;
@@ -315,7 +316,7 @@ class PostgresDatabase final : public SqlDatabase {
 
  private:
   const std::string url_;
-  ConnectionPool<Connection> connections_{kConnections};
+  ConnectionPool<PostgresConnection> connections_{kConnections};
 };
 
 // Adds timeouts, so that an unreachable server does not block callers, unless

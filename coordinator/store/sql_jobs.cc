@@ -15,8 +15,6 @@ constexpr char kRevisionColumns[] =
     "revision, plan, reason, rejected, created_ms, adopted_ms";
 
 // Counts and times of steps stay below this, so that sums do not overflow.
-constexpr std::int64_t kMost = std::int64_t{1} << 62;
-
 Result<JobRecord> JobOf(const SqlRow& row) {
   JobRecord job{.id = row.Text(0),
                 .name = row.Text(1),
@@ -159,16 +157,16 @@ Status AddSteps(SqlTransaction& sql, const std::string& job,
 
 Status CheckReports(std::span<const StepReport> reports) {
   for (const StepReport& report : reports) {
-    if (report.first_step < 0 || report.first_step > kMost) {
+    if (report.first_step < 0 || report.first_step > kMaxCount) {
       return Fail(Code::kInvalidArgument,
                   "first_step is {}; 0 to {} is accepted", report.first_step,
-                  kMost);
+                  kMaxCount);
     }
     for (const Nanoseconds step : report.steps) {
-      if (step >= Nanoseconds(0) && step <= Nanoseconds(kMost)) continue;
+      if (step >= Nanoseconds(0) && step <= Nanoseconds(kMaxCount)) continue;
       return Fail(Code::kInvalidArgument,
                   "a step of {} ns is reported; 0 to {} is accepted",
-                  step.count(), kMost);
+                  step.count(), kMaxCount);
     }
   }
   return {};
@@ -336,9 +334,9 @@ Result<std::vector<std::string>> SqlStore::ExpireJobs(
 Result<std::vector<JobRecord>> SqlStore::ListJobs(std::int64_t limit,
                                                   const std::string& after) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
-  using Jobs = std::vector<JobRecord>;
   return InTransaction(
-      *database_, Access::kRead, [&](SqlTransaction& sql) -> Result<Jobs> {
+      *database_, Access::kRead,
+      [&](SqlTransaction& sql) -> Result<std::vector<JobRecord>> {
         std::vector<SqlValue> parameters = {limit};
         std::string older;
         if (!after.empty()) {

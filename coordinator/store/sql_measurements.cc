@@ -1,5 +1,7 @@
 // Measurements and profiles.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <tuple>
 

@@ -92,7 +92,7 @@ void Bind(SQLite::Statement& statement, int index, const SqlValue& value) {
   }
 }
 
-const SqlDialect& Dialect() {
+const SqlDialect& SqliteDialect() {
   // Only one transaction writes at a time, so rows need no locks.
   static const SqlDialect kDialect{.name = "sqlite",
                                    .lock_rows = "",
@@ -103,10 +103,10 @@ const SqlDialect& Dialect() {
 }
 
 // One connection, and the transaction that runs on it.
-class Connection final : public SqlTransaction {
+class SqliteConnection final : public SqlTransaction {
  public:
   // Throws SQLite::Exception.
-  explicit Connection(const std::string& path)
+  explicit SqliteConnection(const std::string& path)
       : path_(path),
         database_(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE,
                   kBusyTimeoutMs) {
@@ -114,7 +114,7 @@ class Connection final : public SqlTransaction {
     database_.exec("PRAGMA synchronous = FULL");
   }
 
-  const SqlDialect& dialect() const override { return Dialect(); }
+  const SqlDialect& dialect() const override { return SqliteDialect(); }
 
   SQLite::Database& database() { return database_; }
 
@@ -192,12 +192,12 @@ class Connection final : public SqlTransaction {
 class SqliteDatabase final : public SqlDatabase {
  public:
   SqliteDatabase(std::string path, bool in_memory,
-                 std::unique_ptr<Connection> writer)
+                 std::unique_ptr<SqliteConnection> writer)
       : path_(std::move(path)),
         in_memory_(in_memory),
         writer_(std::move(writer)) {}
 
-  const SqlDialect& dialect() const override { return Dialect(); }
+  const SqlDialect& dialect() const override { return SqliteDialect(); }
 
   Status Run(Access access, const Body& body) override {
     if (access == Access::kWrite || in_memory_) {
@@ -205,8 +205,8 @@ class SqliteDatabase final : public SqlDatabase {
       return writer_->Run(access, body);
     }
     UCUDNN_ASSIGN_OR_RETURN(auto reader, readers_.Take([&] {
-      return Guarded(path_, [&]() -> Result<std::unique_ptr<Connection>> {
-        return std::make_unique<Connection>(path_);
+      return Guarded(path_, [&]() -> Result<std::unique_ptr<SqliteConnection>> {
+        return std::make_unique<SqliteConnection>(path_);
       });
     }));
     return reader->Run(access, body);
@@ -216,8 +216,8 @@ class SqliteDatabase final : public SqlDatabase {
   const std::string path_;
   const bool in_memory_;
   std::mutex writer_mutex_;
-  std::unique_ptr<Connection> writer_;
-  ConnectionPool<Connection> readers_{kReaders};
+  std::unique_ptr<SqliteConnection> writer_;
+  ConnectionPool<SqliteConnection> readers_{kReaders};
 };
 
 // Enables write-ahead logging, which the file keeps from then on. The change
@@ -248,7 +248,7 @@ Result<std::unique_ptr<SqlDatabase>> OpenSqlite(const std::string& url) {
   const std::string path =
       in_memory ? ":memory:" : url.substr(kFile.size() - 1);
   return Guarded(path, [&]() -> Result<std::unique_ptr<SqlDatabase>> {
-    auto writer = std::make_unique<Connection>(path);
+    auto writer = std::make_unique<SqliteConnection>(path);
     if (!in_memory) UCUDNN_RETURN_IF_ERROR(EnableWal(writer->database()));
     return std::make_unique<SqliteDatabase>(path, in_memory, std::move(writer));
   });

@@ -1,5 +1,7 @@
 // The names of states and formats, as the database and the wire have them.
 
+#include <fmt/format.h>
+
 #include <array>
 
 #include "coordinator/store/agents.h"

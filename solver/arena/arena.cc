@@ -17,8 +17,6 @@ using Kind = Concurrency::Kind;
 using Points = std::vector<FrontPoint>;
 
 constexpr std::int64_t kMostTime = std::int64_t{1} << 60;
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 62;
-
 // The front of the first parts of a Parallel: each point with the two it is
 // made of, one of the parts before and one of the last part.
 struct Stacked {
@@ -339,9 +337,9 @@ Bytes SmallestArena(const Concurrency& concurrency,
     for (const std::size_t part : node.parts) {
       need = node.kind == Kind::kSerial
                  ? std::max(need, needs[part])
-                 : need + std::min(needs[part], kMostBytes - need);
+                 : need + std::min(needs[part], kMaxCount - need);
     }
-    needs.push_back(std::min(need, kMostBytes));
+    needs.push_back(std::min(need, kMaxCount));
   }
   return Bytes(needs.back());
 }

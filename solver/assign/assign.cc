@@ -20,9 +20,8 @@ using assign_internal::Ties;
 constexpr std::int64_t kStepsPerNode = 64;
 
 std::int64_t MaxSteps(const Limits& limits) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 62;
-  return limits.max_nodes > kMost / kStepsPerNode
-             ? kMost
+  return limits.max_nodes > kMaxCount / kStepsPerNode
+             ? kMaxCount
              : limits.max_nodes * kStepsPerNode;
 }
 
@@ -166,7 +165,7 @@ Result<Assignment> WithCommunication(const AssignProblem& problem,
               return a.bound != b.bound ? a.bound < b.bound : a.gpus < b.gpus;
             });
   std::optional<Candidate> best;
-  std::int64_t best_time = std::int64_t{1} << 62;
+  std::int64_t best_time = kMaxCount;
   std::int64_t best_gpus = 0;
   for (const Number& number : numbers) {
     if (number.bound > best_time) break;

@@ -16,7 +16,7 @@
 namespace ucudnn {
 namespace {
 
-constexpr MemoryStream kCompute = MemoryStream::kCompute;
+using MemoryStream::kCompute;
 
 // A block that leaves and returns, by places in RoundModel::tasks.
 struct Trip {

@@ -17,8 +17,8 @@ namespace {
 
 using Offload = VdnnOptions::Offload;
 using Algorithms = VdnnOptions::Algorithms;
-constexpr MemoryStream kCompute = MemoryStream::kCompute;
-constexpr MemoryStream kCopy = MemoryStream::kCopy;
+using MemoryStream::kCompute;
+using MemoryStream::kCopy;
 
 // cnmem's granularity, which the source's program uses.
 constexpr Bytes kUnit{512};

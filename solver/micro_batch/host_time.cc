@@ -6,8 +6,7 @@
 namespace ucudnn {
 namespace {
 
-// The range that the solvers accept as a time.
-constexpr Nanoseconds kLongest{std::int64_t{1} << 62};
+constexpr Nanoseconds kLongest{kMaxCount};
 
 Nanoseconds PacedTime(const MeasuredPoint& point) {
   return std::max(point.time, point.enqueue);

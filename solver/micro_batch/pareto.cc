@@ -14,7 +14,7 @@ namespace {
 // The number of a front's points that debug builds check closely.
 constexpr std::size_t kWitnesses = 3;
 
-constexpr std::uint64_t kNever = (std::uint64_t{1} << 62) + 1;
+constexpr std::uint64_t kUnreached = std::uint64_t{kMaxCount} + 1;
 
 // A micro-configuration that may matter.
 struct Item {
@@ -28,7 +28,7 @@ struct Item {
 class Optimum {
  public:
   explicit Optimum(std::size_t batch)
-      : cost_(batch + 1, kNever), count_(batch + 1, 0) {
+      : cost_(batch + 1, kUnreached), count_(batch + 1, 0) {
     cost_[0] = 0;
   }
 
@@ -87,7 +87,7 @@ std::vector<FrontPoint> SweepQuiet(const std::vector<Item>& items,
                                    std::size_t batch) {
   std::vector<FrontPoint> front;
   Optimum optimum(batch);
-  std::uint64_t last = kNever;
+  std::uint64_t last = kUnreached;
   for (std::size_t i = 0; i < items.size(); ++i) {
     optimum.Admit<false>(items[i].batch, items[i].time);
     const bool level_ends =
@@ -107,7 +107,7 @@ std::vector<Bytes> NoisyLevels(const std::vector<Item>& items,
                                std::size_t batch) {
   Optimum fastest(batch);
   Optimum cautious(batch);
-  std::tuple<std::uint64_t, std::uint64_t> whole = {kNever, 0};
+  std::tuple<std::uint64_t, std::uint64_t> whole = {kUnreached, 0};
   std::vector<Bytes> levels;
   const auto state = [&] {
     return std::tuple(fastest.cost(), fastest.count(), cautious.cost(),
@@ -117,7 +117,8 @@ std::vector<Bytes> NoisyLevels(const std::vector<Item>& items,
   for (std::size_t i = 0; i < items.size(); ++i) {
     const Item& item = items[i];
     fastest.Admit<true>(item.batch, item.time);
-    cautious.Admit<true>(item.batch, std::min(item.time + item.spread, kNever));
+    cautious.Admit<true>(item.batch,
+                         std::min(item.time + item.spread, kUnreached));
     if (item.batch == batch && item.time < std::get<0>(whole)) {
       whole = {item.time, item.spread};
     }

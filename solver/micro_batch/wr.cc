@@ -10,12 +10,6 @@
 namespace ucudnn {
 namespace {
 
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 62;
-
-std::size_t Index(BatchSize batch) {
-  return static_cast<std::size_t>(batch.count());
-}
-
 std::string Label(const KernelId& id) {
   return fmt::format("{} {} {}", id.layer, Name(id.op), Name(id.precision));
 }
@@ -114,7 +108,7 @@ Result<std::optional<Solved>> SolveKernel(const KernelProfile& kernel,
 
 // Adds `term` to `sum`, both of [0, 2^62]; false if the sum is larger.
 bool AddWithin(std::int64_t term, std::int64_t* sum) {
-  if (term > kMostBytes - *sum) return false;
+  if (term > kMaxCount - *sum) return false;
   *sum += term;
   return true;
 }

@@ -11,13 +11,8 @@
 namespace ucudnn {
 namespace {
 
-// Times are added as unsigned numbers: two of at most kNever never overflow.
-constexpr std::uint64_t kLongest = std::uint64_t{1} << 62;
-constexpr std::uint64_t kNever = kLongest + 1;
-
-std::size_t Index(BatchSize batch) {
-  return static_cast<std::size_t>(batch.count());
-}
+// Times are added as unsigned numbers: two of at most kNever do not overflow.
+constexpr std::uint64_t kNever = std::uint64_t{kMaxCount} + 1;
 
 std::uint64_t TimeOf(const MeasuredPoint& point) {
   return static_cast<std::uint64_t>(point.time.count());
@@ -55,8 +50,7 @@ Status CheckWrArguments(std::span<const MeasuredPoint> points, BatchSize batch,
                 limit.count());
   }
   const auto in_range = [](Nanoseconds time) {
-    return time.count() >= 0 &&
-           static_cast<std::uint64_t>(time.count()) <= kLongest;
+    return time >= Nanoseconds(0) && time <= Nanoseconds(kMaxCount);
   };
   for (const MeasuredPoint& point : points) {
     if (point.batch < BatchSize(1) || point.workspace < Bytes(0) ||

@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "base/training/json.h"
 #include "base/training/task_times.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "base/plan/plan_json.h"
 #include "tests/fuzz/fuzz.h"
 

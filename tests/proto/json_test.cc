@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {

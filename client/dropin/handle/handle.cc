@@ -56,7 +56,7 @@ cudnnStatus_t cudnnSetStream(UcudnnHandle_t handle, cudaStream_t stream) {
 
 cudnnStatus_t ucudnnSetWorkspaceLimit(UcudnnHandle_t handle,
                                       std::size_t bytes) {
-  if (bytes > std::size_t{1} << 62) return CUDNN_STATUS_BAD_PARAM;
+  if (bytes > std::size_t{ucudnn::kMaxCount}) return CUDNN_STATUS_BAD_PARAM;
   if (auto* const state = ucudnn::cudnn::StateOf(handle)) {
     state->set_workspace_limit(Bytes(static_cast<std::int64_t>(bytes)));
   }

@@ -94,8 +94,6 @@ Status InRange(const char* what, std::int64_t value, std::int64_t min,
   return Fail(Code::kInvalidArgument, "{} is {}", what, value);
 }
 
-constexpr std::int64_t kMost = std::int64_t{1} << 62;
-
 Result<MeasuredPoint> DecodeMeasurement(std::string_view bytes) {
   std::int64_t batch = 0;
   std::int64_t workspace = 0;
@@ -141,7 +139,8 @@ Status DecodeComplete(std::string_view bytes,
     if (field.number == 2) workspace = field.value;
   }
   UCUDNN_RETURN_IF_ERROR(InRange("batch", batch, 1, kMaxBatchSize.count()));
-  UCUDNN_RETURN_IF_ERROR(InRange("max_workspace_bytes", workspace, 0, kMost));
+  UCUDNN_RETURN_IF_ERROR(
+      InRange("max_workspace_bytes", workspace, 0, kMaxCount));
   Bytes& most = (*complete)[BatchSize(batch)];
   most = std::max(most, Bytes(workspace));
   return {};

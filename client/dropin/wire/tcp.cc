@@ -77,12 +77,12 @@ Result<std::vector<Address>> Resolve(const std::string& host,
                                      const std::string& port,
                                      Deadline deadline) {
   if (auto numeric = Lookup(host, port, AI_NUMERICHOST)) return numeric;
-  struct Answer {
+  struct PendingLookup {
     std::mutex mutex;
     std::condition_variable given;
     std::optional<Result<std::vector<Address>>> addresses;
   };
-  const auto answer = std::make_shared<Answer>();
+  const auto answer = std::make_shared<PendingLookup>();
   try {
     Detach([answer, host, port] {
       auto addresses = Lookup(host, port, 0);

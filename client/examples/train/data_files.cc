@@ -57,8 +57,8 @@ class Idx {
   // The data after the header; empty if the header is incomplete.
   template <std::size_t n>
   std::string_view Data() const {
-    constexpr std::size_t kHeader = 4 + 4 * n;
-    return text_.size() < kHeader ? "" : text_.substr(kHeader);
+    constexpr std::size_t kBefore = 4 + 4 * n;
+    return text_.size() < kBefore ? "" : text_.substr(kBefore);
   }
 
   const std::string& source() const { return source_; }

@@ -1,6 +1,7 @@
 #include "client/examples/train/report.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/median.h"

@@ -8,7 +8,7 @@
 namespace ucudnn {
 namespace {
 
-constexpr MemoryStream kCompute = MemoryStream::kCompute;
+using MemoryStream::kCompute;
 
 // The gaps in which something happens at each boundary.
 std::vector<std::vector<std::size_t>> ByBoundary(

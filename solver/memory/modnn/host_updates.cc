@@ -5,8 +5,8 @@
 namespace ucudnn {
 namespace {
 
-constexpr MemoryStream kCompute = MemoryStream::kCompute;
-constexpr MemoryStream kCopy = MemoryStream::kCopy;
+using MemoryStream::kCompute;
+using MemoryStream::kCopy;
 
 Bytes GradientsOf(const TrainingGraph& graph, const Task& update) {
   Bytes sum;

@@ -15,8 +15,8 @@
 namespace ucudnn {
 namespace {
 
-constexpr MemoryStream kCompute = MemoryStream::kCompute;
-constexpr MemoryStream kCopy = MemoryStream::kCopy;
+using MemoryStream::kCompute;
+using MemoryStream::kCopy;
 
 class ModnnRound {
  public:

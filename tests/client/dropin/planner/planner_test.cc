@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
@@ -353,8 +354,9 @@ TEST(LocalPlannerTest, SaysWhyThePlanFileIsNotUsed) {
   auto options = Options();
   options.settings.plan_file = folder / "plan.json";
   LocalPlanner planner(options);
-  EXPECT_THAT(planner.plan_file_problem(),
-              AllOf(HasSubstr("plan.json"), HasSubstr("an object is accepted")));
+  EXPECT_THAT(
+      planner.plan_file_problem(),
+      AllOf(HasSubstr("plan.json"), HasSubstr("an object is accepted")));
   Bench bench;
   EXPECT_TRUE(planner.Plan(Problem(), BatchSize(2), 64_MiB, bench.Get()));
 }
