@@ -15,10 +15,10 @@
 namespace ucudnn {
 namespace {
 
-// Schedules, and programs with recomputation, that the search of a round may
-// try. The first are for plans that only move activations.
-constexpr std::int64_t kEffort = 3000;
-constexpr std::int64_t kFreeEffort = 300;
+// Tasks in all schedules, and programs with recomputation, that the search of a
+// round may try. The first are for plans that only move activations.
+constexpr std::int64_t kEffort = 1'500'000;
+constexpr std::int64_t kFreeEffort = 150'000;
 constexpr std::int64_t kPrograms = 60;
 constexpr std::int64_t kProgramsOfEstimate = 8;
 // Sub-batches, with what lives on the host, that are searched after all were

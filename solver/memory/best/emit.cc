@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "solver/memory/timeline.h"
 
@@ -36,7 +37,7 @@ MemoryRound EmitRound(const Scheduler& scheduler, const TaskOptions& options,
   const MemoryStream out = duplex ? MemoryStream::kD2h : MemoryStream::kCopy;
   const MemoryStream in = duplex ? MemoryStream::kH2d : MemoryStream::kCopy;
   const auto freed =
-      ByBoundary(scheduler.by_written(), moved, schedule.freed, program.end());
+      ByBoundary(scheduler.by_until(), moved, schedule.freed, program.end());
   const auto fetched =
       ByBoundary(scheduler.by_until(), moved, schedule.fetched, program.end());
   Timeline timeline(round);
@@ -44,14 +45,15 @@ MemoryRound EmitRound(const Scheduler& scheduler, const TaskOptions& options,
     timeline.Resident(resident.block, std::nullopt);
   }
   std::vector<std::optional<Timeline::Event>> copies(round.size.size());
-  std::size_t next_out = 0;
+  std::size_t next_copy = 0;
   const auto start_copies = [&](int place) {
-    for (; next_out < scheduler.by_written().size(); ++next_out) {
-      const std::size_t g = scheduler.by_written()[next_out];
-      const BlockGap& gap = program.gaps[g];
-      if (gap.written > place) break;
-      if (!moved[g] || gap.written < 0 || timeline.OnHost(gap.block)) continue;
-      copies[gap.block] = timeline.Offload(gap.block, out);
+    for (; next_copy < schedule.copies.size() &&
+           schedule.copies[next_copy].place <= place;
+         ++next_copy) {
+      const BlockGap& gap = program.gaps[schedule.copies[next_copy].gap];
+      Timeline::Events after;
+      if (gap.written < place) after = timeline.Last(kCompute);
+      copies[gap.block] = timeline.Offload(gap.block, out, std::move(after));
     }
   };
   const auto stays = [&](std::size_t g) {

@@ -1,14 +1,15 @@
 #include "solver/memory/best/schedule.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace ucudnn {
 namespace {
 
-// Fetches of gaps that have not begun which others may overtake: a bound on
-// how many are looked at.
-constexpr int kMostSkipped = 4;
+// Fetches that others may overtake at one boundary: a bound on how many are
+// looked at.
+constexpr int kMostSkipped = 8;
 
 std::size_t At(int index) { return static_cast<std::size_t>(index); }
 
@@ -18,14 +19,9 @@ Scheduler::Scheduler(const RoundProgram& program, const TaskOptions& options)
     : program_(program),
       options_(options),
       duplex_(program.round->graph->device.duplex),
-      by_written_(program.gaps.size()) {
-  std::iota(by_written_.begin(), by_written_.end(), std::size_t{0});
-  by_until_ = by_written_;
+      by_until_(program.gaps.size()) {
+  std::iota(by_until_.begin(), by_until_.end(), std::size_t{0});
   const std::vector<BlockGap>& gaps = program.gaps;
-  std::stable_sort(by_written_.begin(), by_written_.end(),
-                   [&](std::size_t a, std::size_t b) {
-                     return gaps[a].written < gaps[b].written;
-                   });
   std::stable_sort(by_until_.begin(), by_until_.end(),
                    [&](std::size_t a, std::size_t b) {
                      return gaps[a].until < gaps[b].until;
@@ -38,11 +34,21 @@ Scheduler::Scheduler(const RoundProgram& program, const TaskOptions& options)
   }
 }
 
-bool Scheduler::ChooseOptions(const std::vector<char>& moved,
+RoundChoices Scheduler::NoChoices() const {
+  RoundChoices choices;
+  for (const BlockGap& gap : program_.gaps) choices.moved.push_back(gap.forced);
+  choices.most.resize(program_.tasks.size(),
+                      std::numeric_limits<std::uint32_t>::max());
+  choices.deferred.resize(program_.gaps.size());
+  choices.overtaking.resize(program_.gaps.size());
+  return choices;
+}
+
+bool Scheduler::ChooseOptions(const RoundChoices& choices,
                               std::int64_t capacity, RoundSchedule* schedule) {
   spare_.assign(program_.tasks.size() + 1, 0);
   for (std::size_t g = 0; g < program_.gaps.size(); ++g) {
-    if (!moved[g]) continue;
+    if (!choices.moved[g]) continue;
     const BlockGap& gap = program_.gaps[g];
     const std::int64_t size = program_.size[gap.block];
     spare_[At(gap.after + 1)] += size;
@@ -55,7 +61,8 @@ bool Scheduler::ChooseOptions(const std::vector<char>& moved,
     const std::int64_t room =
         capacity - program_.resident - program_.live[place] + away;
     const std::vector<TaskOption>& options = options_.Of(program_.tasks[place]);
-    std::size_t option = options.size();
+    std::size_t option = std::min<std::size_t>(
+        options.size(), choices.most[place] + std::size_t{1});
     while (option > 0 && options[option - 1].workspace > room) --option;
     if (option == 0) return false;
     schedule->option[place] = static_cast<std::uint32_t>(option - 1);
@@ -71,9 +78,10 @@ int Scheduler::LastWithout(std::int64_t size, int first, int last) const {
   return -1;
 }
 
-void Scheduler::Schedule(const std::vector<char>& moved, std::int64_t capacity,
+void Scheduler::Schedule(const RoundChoices& choices, std::int64_t capacity,
                          RoundSchedule* schedule) {
-  schedule->fits = ChooseOptions(moved, capacity, schedule);
+  const std::vector<char>& moved = choices.moved;
+  schedule->fits = ChooseOptions(choices, capacity, schedule);
   if (!schedule->fits) return;
   const std::vector<BlockGap>& gaps = program_.gaps;
   const int end = program_.end();
@@ -82,7 +90,7 @@ void Scheduler::Schedule(const std::vector<char>& moved, std::int64_t capacity,
   schedule->fetched.assign(gaps.size(), -1);
   copied_.assign(program_.size.size(), 0);
   copy_of_.assign(program_.size.size(), -1);
-  left_.assign(gaps.size(), 0);
+  schedule->copies.clear();
   arrives_.assign(program_.tasks.size() + 1, 0);
   leaving_.clear();
 
@@ -94,30 +102,37 @@ void Scheduler::Schedule(const std::vector<char>& moved, std::int64_t capacity,
   for (const std::size_t g : by_until_) {
     if (moved[g] && gaps[g].until < end) fetches_.push_back(g);
   }
+  offloads_.clear();
+  for (std::size_t g = 0; g < gaps.size(); ++g) {
+    if (!moved[g]) continue;
+    offloads_.emplace_back(
+        std::min(gaps[g].written + choices.deferred[g], gaps[g].after), g);
+  }
+  std::sort(offloads_.begin(), offloads_.end());
   std::size_t next_out = 0;
   std::size_t next_in = 0;
-  std::size_t blocked = gaps.size();  // a fetch without memory
-  int blocked_until = 0;              // before this boundary
+  blocked_until_.assign(gaps.size(), 0);
 
-  // Starts the copies of what was written at places up to `place`.
+  const auto start_copy = [&](std::size_t g, int place) {
+    const BlockGap& gap = gaps[g];
+    if (gap.forced && gap.after < 0) {
+      schedule->freed[g] = 0;  // it was never there
+      return;
+    }
+    if (gap.written >= 0 && copy_of_[gap.block] != gap.written) {
+      out = std::max(out, compute) + offload_time_[g];
+      copied_[gap.block] = out;
+      copy_of_[gap.block] = gap.written;
+      schedule->moved += program_.size[gap.block];
+      schedule->copies.push_back({g, place});
+    }
+    leaving_.push_back({g, gap.written < 0 ? 0 : copied_[gap.block]});
+  };
+  // Starts the copies of what can leave once the task at `place` has ended.
   const auto start_copies = [&](int place) {
-    for (; next_out < by_written_.size(); ++next_out) {
-      const std::size_t g = by_written_[next_out];
-      const BlockGap& gap = gaps[g];
-      if (gap.written > place) break;
-      if (!moved[g]) continue;
-      if (gap.forced && gap.after < 0) {
-        schedule->freed[g] = 0;  // it was never there
-        continue;
-      }
-      if (gap.written >= 0 && copy_of_[gap.block] != gap.written) {
-        out = std::max(out, compute) + offload_time_[g];
-        copied_[gap.block] = out;
-        copy_of_[gap.block] = gap.written;
-        schedule->moved += program_.size[gap.block];
-      }
-      left_[g] = gap.written < 0 ? 0 : copied_[gap.block];
-      leaving_.push_back({g, left_[g]});
+    for (; next_out < offloads_.size() && offloads_[next_out].first <= place;
+         ++next_out) {
+      start_copy(offloads_[next_out].second, place);
     }
   };
   // Frees what has left and is no longer used at boundary `k`, then waits for
@@ -157,6 +172,7 @@ void Scheduler::Schedule(const std::vector<char>& moved, std::int64_t capacity,
   };
   const auto fetch = [&](int k, std::int64_t staying, std::int64_t task_time) {
     int skipped = 0;
+    bool waiting = false;  // an earlier fetch cannot start yet
     for (std::size_t i = next_in; i < fetches_.size(); ++i) {
       const std::size_t g = fetches_[i];
       const BlockGap& gap = gaps[g];
@@ -164,22 +180,24 @@ void Scheduler::Schedule(const std::vector<char>& moved, std::int64_t capacity,
         if (i == next_in) ++next_in;
         continue;
       }
-      if (gap.after >= k) {
+      if (gap.after >= k || (waiting && !choices.overtaking[g])) {
         if (++skipped > kMostSkipped) return;
+        waiting = true;
         continue;
       }
       const std::int64_t size = program_.size[gap.block];
       if (gap.until > k) {
-        if (schedule->freed[g] < 0 || in > compute + task_time ||
-            (g == blocked && k < blocked_until) ||
+        if (in > std::max(compute, arrives_[At(k)]) + task_time) return;
+        if (schedule->freed[g] < 0 || k < blocked_until_[g] ||
             spare_[At(k)] - staying < size) {
-          return;
+          waiting = true;
+          continue;
         }
         const int last = LastWithout(size, k, gap.until);
         if (last >= 0) {
-          blocked = g;
-          blocked_until = last + 1;
-          return;
+          blocked_until_[g] = last + 1;
+          waiting = true;
+          continue;
         }
       }
       in = std::max(in, compute) + fetch_time_[g];

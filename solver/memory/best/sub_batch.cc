@@ -18,6 +18,8 @@ constexpr std::int64_t kCloseEnough = 5000;
 // after the other until one can be placed.
 constexpr double kCapacities[] = {1,    0.995, 0.99, 0.98, 0.97,
                                   0.95, 0.93,  0.9,  0.86, 0.8};
+// However small the round.
+constexpr std::int64_t kMostSchedules = 3'000;
 // What a search for addresses must save to be worth its time: a 2000th.
 constexpr std::int64_t kWorthPlacing = 2000;
 constexpr std::int64_t kPlacementNodes = 100'000;
@@ -113,11 +115,13 @@ std::optional<SubBatch::Found> SubBatch::Search(const Hosted& hosted,
                                   ? limits.bound.last
                                   : limits.bound.earlier;
     RoundLimits of_round;
-    of_round.capacity = capacity;
-    of_round.enough = (bound + bound / kCloseEnough).count();
-    of_round.effort = limits.effort;
+    of_round.gaps.capacity = capacity;
+    of_round.gaps.enough = (bound + bound / kCloseEnough).count();
+    of_round.gaps.effort = std::min(
+        kMostSchedules, limits.effort / static_cast<std::int64_t>(
+                                            rounds_.models[i].tasks.size()));
+    of_round.gaps.stop = limits.stop;
     of_round.programs = limits.programs;
-    of_round.stop = limits.stop;
     found.rounds.push_back(
         SearchRound(rounds_.models[i], options_[i], choices, of_round));
     const GapChoice& choice = found.rounds.back().choice;
@@ -144,7 +148,7 @@ std::optional<MemoryPlan> SubBatch::Place(const Found& found,
   for (std::size_t i = 0; i < found.rounds.size(); ++i) {
     const PlannedRound& round = found.rounds[i];
     plan.rounds.push_back(EmitRound(*round.scheduler, options_[i],
-                                    plan.resident, round.choice.moved,
+                                    plan.resident, round.choice.choices.moved,
                                     round.choice.schedule));
     plan.rounds.back().count = rounds_.counts[i];
   }

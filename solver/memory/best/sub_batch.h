@@ -24,7 +24,7 @@ using Hosted = std::vector<bool>;
 
 struct SubBatchLimits {
   SubBatchBound bound;
-  std::int64_t effort = 0;    // schedules of a round
+  std::int64_t effort = 0;    // tasks in schedules of a round
   std::int64_t programs = 0;  // of a round, with recomputation
   std::stop_token stop = {};
 };

@@ -32,8 +32,8 @@ TEST(SchedulerTest, TakesTheSumOfTheFastestOptionsIfAllFits) {
   const TrainingGraph graph = test::OnSmallDevice(test::SmallChain(16));
   Built built(graph);
   RoundSchedule schedule;
-  built.scheduler.Schedule(std::vector<char>(built.program.gaps.size()),
-                           std::int64_t{1} << 40, &schedule);
+  built.scheduler.Schedule(built.scheduler.NoChoices(), std::int64_t{1} << 40,
+                           &schedule);
   ASSERT_TRUE(schedule.fits);
   std::int64_t sum = 0;
   for (const std::size_t task : built.program.tasks) {
@@ -47,8 +47,9 @@ TEST(SchedulerTest, DoesNotFitWithoutRoomForTheLargestTask) {
   const TrainingGraph graph = test::OnSmallDevice(test::SmallChain(16));
   Built built(graph);
   RoundSchedule schedule;
-  built.scheduler.Schedule(std::vector<char>(built.program.gaps.size(), 1),
-                           built.program.resident, &schedule);
+  RoundChoices choices = built.scheduler.NoChoices();
+  choices.moved.assign(built.program.gaps.size(), 1);
+  built.scheduler.Schedule(choices, built.program.resident, &schedule);
   EXPECT_FALSE(schedule.fits);
 }
 
@@ -63,21 +64,29 @@ TEST(SchedulerTest, SchedulesWhatTheTimelineGives) {
       Built built(graph);
       const Bytes peak = test::PeakOf(graph);
       for (int trial = 0; trial < 60; ++trial) {
-        std::vector<char> moved;
+        RoundChoices choices = built.scheduler.NoChoices();
         const int part = 1 + static_cast<int>(random() % 4);
-        for (std::size_t g = 0; g < built.program.gaps.size(); ++g) {
-          moved.push_back(static_cast<int>(random() % 4) < part);
+        for (char& moved : choices.moved) {
+          moved = static_cast<int>(random() % 4) < part;
+        }
+        for (std::size_t g = 0; g < choices.moved.size(); ++g) {
+          choices.deferred[g] = static_cast<int>(random() % 4);
+          choices.overtaking[g] = random() % 4 == 0;
+        }
+        for (std::uint32_t& most : choices.most) {
+          if (random() % 4 == 0) most = 0;
         }
         const std::int64_t capacity =
             (peak * static_cast<int>(2 + random() % 7) / 8).count();
         RoundSchedule schedule;
-        built.scheduler.Schedule(moved, capacity, &schedule);
+        built.scheduler.Schedule(choices, capacity, &schedule);
         if (!schedule.fits) continue;
         ++fitting;
         MemoryRequest request{.budget = peak * 8};
         MemoryPlan plan = NewPlan(built.rounds, request, kPlanAlignment);
         plan.rounds.push_back(EmitRound(built.scheduler, built.options,
-                                        plan.resident, moved, schedule));
+                                        plan.resident, choices.moved,
+                                        schedule));
         EXPECT_EQ(plan.rounds.front().time.count(), schedule.time);
         ASSERT_TRUE(PlaceStatically(built.rounds, Limits(), &plan));
         Summarise(graph, &plan);
