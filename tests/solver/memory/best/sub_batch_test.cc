@@ -1,0 +1,73 @@
+#include "solver/memory/best/sub_batch.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "solver/check/memory_plan.h"
+#include "tests/solver/memory/small_graphs.h"
+
+namespace ucudnn {
+namespace {
+
+SubBatchLimits LimitsOf(const TrainingGraph& graph, Bytes budget,
+                        BatchSize size) {
+  SubBatchLimits limits;
+  limits.bound =
+      LowerBoundsOfSubBatches(graph, budget, {}, {size}).front().value();
+  limits.effort = 10'000;
+  return limits;
+}
+
+TEST(SubBatchTest, HostsTheLargestWeightsFirst) {
+  const TrainingGraph graph = test::OnSmallDevice(test::SmallChain(8));
+  const auto sub_batch = SubBatch::Make(graph, BatchSize(8));
+  ASSERT_NE(sub_batch, nullptr);
+  std::int64_t count = 0;
+  for (const Hosted& hosted : sub_batch->HostedChoices()) {
+    EXPECT_EQ(std::count(hosted.begin(), hosted.end(), true), count);
+    std::int64_t smallest = std::int64_t{1} << 60;
+    std::int64_t largest_left = 0;
+    for (std::size_t block = 0; block < hosted.size(); ++block) {
+      if (!graph.blocks[block].persistent) continue;
+      const std::int64_t size = graph.blocks[block].bytes.count();
+      if (hosted[block]) {
+        smallest = std::min(smallest, size);
+      } else {
+        largest_left = std::max(largest_left, size);
+      }
+    }
+    EXPECT_GE(smallest, largest_left);
+    count = std::min<std::int64_t>(count == 0 ? 1 : count * 2, 5);
+  }
+  EXPECT_EQ(count, 5);  // layers with weights: the last choice had all
+}
+
+TEST(SubBatchTest, PlansAllRoundsOfTheMiniBatch) {
+  const TrainingGraph graph = test::OnSmallDevice(test::SmallInception(10));
+  const auto sub_batch = SubBatch::Make(graph, BatchSize(4));
+  const MemoryRequest request{.budget = test::PeakOf(graph)};
+  const auto plan = sub_batch->Plan(
+      {}, request, LimitsOf(graph, request.budget, BatchSize(4)),
+      Nanoseconds::max());
+  ASSERT_TRUE(plan);
+  ASSERT_EQ(plan->rounds.size(), 2u);
+  EXPECT_EQ(plan->rounds[0].batch, BatchSize(4));
+  EXPECT_EQ(plan->rounds[0].count, 2);
+  EXPECT_EQ(plan->rounds[1].batch, BatchSize(2));
+  const Status valid = ValidateMemoryPlan(*plan, graph);
+  EXPECT_TRUE(valid) << valid.error().message;
+}
+
+TEST(SubBatchTest, PlansNothingThatIsNotFasterThanTheLimit) {
+  const TrainingGraph graph = test::OnSmallDevice(test::SmallChain(8));
+  const auto sub_batch = SubBatch::Make(graph, BatchSize(8));
+  const MemoryRequest request{.budget = test::PeakOf(graph) * 5 / 8};
+  const SubBatchLimits limits = LimitsOf(graph, request.budget, BatchSize(8));
+  const auto plan = sub_batch->Plan({}, request, limits, Nanoseconds::max());
+  ASSERT_TRUE(plan);
+  EXPECT_FALSE(sub_batch->Plan({}, request, limits, limits.bound.time));
+}
+
+}  // namespace
+}  // namespace ucudnn
