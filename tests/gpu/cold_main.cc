@@ -185,10 +185,14 @@ class Experiment {
           return std::tie(p.batch, p.algorithm, p.workspace);
         });
       }
-      profile.kernels.push_back(
-          {{ToString(device_.info().kind), job.name, kernel.layer, kernel.op,
-            Precision::kFp32, Layout::kNchw},
-           entry->second});
+      KernelProfile& measured = profile.kernels.emplace_back();
+      measured.id = {ToString(device_.info().kind),
+                     job.name,
+                     kernel.layer,
+                     kernel.op,
+                     Precision::kFp32,
+                     Layout::kNchw};
+      measured.points = entry->second;
     }
     UCUDNN_ASSIGN_OR_RETURN(
         WorkspacePlan plan,

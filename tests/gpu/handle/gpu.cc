@@ -6,16 +6,26 @@ std::size_t ElementSize(cudnnDataType_t type) {
   return type == CUDNN_DATA_FLOAT ? 4 : 2;
 }
 
+namespace {
+
+// "3x3"
+std::string Joined(const std::vector<int>& numbers) {
+  std::string text;
+  for (const int number : numbers) {
+    if (!text.empty()) text += 'x';
+    text += std::to_string(number);
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string Problem::Text() const {
-  const auto list = [](const std::vector<int>& v) {
-    std::string s;
-    for (const int i : v) s += (s.empty() ? "" : "x") + std::to_string(i);
-    return s;
-  };
   return std::string(Name(op)) + " n" + std::to_string(n) + " c" +
-         std::to_string(c) + " k" + std::to_string(k) + " in" + list(in) +
-         " f" + list(filter) + " pad" + list(pad) + " str" + list(stride) +
-         " dil" + list(dilation) + " g" + std::to_string(groups) +
+         std::to_string(c) + " k" + std::to_string(k) + " in" + Joined(in) +
+         " f" + Joined(filter) + " pad" + Joined(pad) + " str" +
+         Joined(stride) + " dil" + Joined(dilation) + " g" +
+         std::to_string(groups) +
          (type == CUDNN_DATA_FLOAT
               ? (math == CUDNN_FMA_MATH ? " FP32" : " TF32")
               : (type == CUDNN_DATA_HALF ? " HALF" : " BF16")) +
@@ -29,11 +39,6 @@ std::string Problem::Key() const {
     for (const int i : v) s += *letters++ + std::to_string(i);
     return s;
   };
-  const auto list = [](const std::vector<int>& v) {
-    std::string s;
-    for (const int i : v) s += (s.empty() ? "" : "x") + std::to_string(i);
-    return s;
-  };
   const char* precision =
       type == CUDNN_DATA_HALF
           ? "PSEUDO_HALF"
@@ -42,8 +47,8 @@ std::string Problem::Key() const {
                  : (math == CUDNN_FMA_MATH ? "FP32" : "TF32"));
   return std::string(Name(op)) + "-c" + std::to_string(c) + "-" +
          named(in, "dhw") + "-k" + std::to_string(k) + "-" +
-         named(filter, "trs") + "-pad" + list(pad) + "-str" + list(stride) +
-         "-dil" + list(dilation) + "-g" + std::to_string(groups) + "-" +
+         named(filter, "trs") + "-pad" + Joined(pad) + "-str" + Joined(stride) +
+         "-dil" + Joined(dilation) + "-g" + std::to_string(groups) + "-" +
          precision + (format == CUDNN_TENSOR_NCHW ? "-NCHW" : "-NHWC");
 }
 

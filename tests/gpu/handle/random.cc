@@ -223,8 +223,9 @@ int WritePlan(int first, int count, int batch, const std::string& file) {
         << "\",\"problem\":\"" << key
         << "\",\"time_us\":1,\"undivided_time_us\":null,"
            "\"workspace_bytes\":33554432,\"micro_batches\":["
-        << micro(3, batch / 3)
-        << (batch % 3 > 0 ? "," + micro(batch % 3, 1) : std::string()) << "]}";
+        << micro(3, batch / 3);
+    if (batch % 3 > 0) out << ',' << micro(batch % 3, 1);
+    out << "]}";
   }
   out << "]}\n";
   return out ? 0 : 1;
