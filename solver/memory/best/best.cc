@@ -84,15 +84,11 @@ class BestSearch {
     Result<MemoryPlan> best = Search(budget);
     if (!best && best.error().code != Code::kFailedPrecondition) return best;
     if (best && request_.any_plan) return best;
-    PlanFreedom freedom = Freedom();
-    freedom.offloads_weights = request_.offload_weights;
-    freedom.recomputes = request_.recompute;
-    freedom.order = PlanFreedom::Order::kUpdatesAnywhere;
     const Bytes least = LowerBoundBytes(graph_, request_.offload_weights);
     for (Bytes rung = RungBelow(budget);
          rung >= least && !request_.stop.stop_requested();
          rung = RungBelow(rung)) {
-      if (best && LowerBoundTime(graph_, rung, freedom) >= best->time) break;
+      if (best && LeastTimeWithin(rung) >= best->time) break;
       Result<MemoryPlan> plan = Search(rung);
       if (plan && (!best || plan->time < best->time)) {
         best = std::move(plan);
@@ -104,6 +100,18 @@ class BestSearch {
 
  private:
   using Bounds = std::vector<std::optional<SubBatchBound>>;
+
+  // Neither a policy nor the search is faster within the budget.
+  Nanoseconds LeastTimeWithin(Bytes budget) const {
+    PlanFreedom freedom = Freedom();
+    freedom.offloads_weights = request_.offload_weights;
+    freedom.recomputes = request_.recompute;
+    freedom.order = PlanFreedom::Order::kUpdatesAnywhere;
+    if (!request_.sub_batch) return LowerBoundTime(graph_, budget, freedom);
+    const Bounds bounds =
+        LowerBoundsOfSubBatches(graph_, budget, freedom, sizes_);
+    return bounds.front() ? bounds.front()->time : Nanoseconds::max();
+  }
 
   // The fastest plan of one budget.
   Result<MemoryPlan> Search(Bytes budget) {
