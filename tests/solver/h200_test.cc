@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <map>
 
 #include "base/profile.h"
 #include "solver/arena/concurrency.h"
@@ -16,6 +15,7 @@
 #include "solver/micro_batch/wr.h"
 #include "tests/solver/micro_batch/naive_pareto.h"
 #include "tests/support/paths.h"
+#include "tests/support/powers_of_two.h"
 
 namespace ucudnn {
 namespace {
@@ -30,32 +30,13 @@ Profile Read(const std::string& file, const std::string& precision) {
       .value();
 }
 
-// The least time to compose `rest` images from powers of two up to 2^power,
-// found by trying every count of each.
-std::int64_t TryAll(const std::map<std::int64_t, std::int64_t>& fastest,
-                    std::int64_t part, std::int64_t rest) {
-  constexpr std::int64_t kNever = std::int64_t{1} << 60;
-  if (rest == 0) return 0;
-  if (part == 0) return kNever;
-  std::int64_t best = TryAll(fastest, part / 2, rest);
-  const auto time = fastest.find(part);
-  if (time == fastest.end()) return best;
-  for (std::int64_t n = 1; n * part <= rest; ++n) {
-    best = std::min(
-        best, n * time->second + TryAll(fastest, part / 2, rest - n * part));
-  }
-  return best;
-}
-
 std::int64_t BestPowersOfTwo(const KernelProfile& kernel, Bytes limit) {
-  std::map<std::int64_t, std::int64_t> fastest;
+  test::PowersOfTwo divisions(256);
   for (const MeasuredPoint& point : kernel.points) {
     if (point.workspace > limit) continue;
-    const auto [it, added] =
-        fastest.emplace(point.batch.count(), point.time.count());
-    it->second = std::min(it->second, point.time.count());
+    divisions.Add(point.batch.count(), point.time.count());
   }
-  return TryAll(fastest, 256, 256);
+  return divisions.TryAll(256);
 }
 
 TEST(H200Test, WorkspaceReuseEqualsEveryDivisionIntoPowersOfTwo) {

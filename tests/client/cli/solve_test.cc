@@ -4,11 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -19,6 +17,7 @@
 
 #include "tests/client/cli/solve_command.h"
 #include "tests/support/paths.h"
+#include "tests/support/powers_of_two.h"
 
 namespace ucudnn {
 namespace {
@@ -68,20 +67,6 @@ Rows ReadRows(const std::string& path, const std::string& precision) {
   return rows;
 }
 
-// The least time of all divisions of `images` into powers of two up to
-// 2^log_part, by exhaustive search. fastest[i] is the time of 2^i images.
-std::int64_t TryAll(const std::vector<std::int64_t>& fastest,
-                    std::size_t log_part, std::int64_t images) {
-  if (log_part == 0) return images * fastest[0];
-  std::int64_t best = std::numeric_limits<std::int64_t>::max();
-  for (std::int64_t n = 0; (n << log_part) <= images; ++n) {
-    best = std::min(
-        best, n * fastest[log_part] +
-                  TryAll(fastest, log_part - 1, images - (n << log_part)));
-  }
-  return best;
-}
-
 std::int64_t Nanoseconds(const json& us) {
   EXPECT_TRUE(us.is_number());
   return std::llround(us.get<double>() * 1000);
@@ -100,16 +85,13 @@ TEST(SolveCliTest, WorkspaceReuseEqualsTryingEveryDivisionOfAlexNet) {
   for (const json& kernel : plan["kernels"]) {
     const std::string layer = kernel["layer"];
     const std::string op = kernel["op"];
-    std::vector<std::int64_t> fastest(9, std::int64_t{1} << 50);
+    test::PowersOfTwo divisions(256);
     for (const Row& row : rows.at({layer, op})) {
-      if (row.workspace > limit) continue;
-      std::int64_t& time =
-          fastest.at(std::countr_zero(static_cast<std::uint64_t>(row.batch)));
-      time = std::min(time, row.nanoseconds);
+      if (row.workspace <= limit) divisions.Add(row.batch, row.nanoseconds);
     }
-    EXPECT_EQ(Nanoseconds(kernel["time_us"]), TryAll(fastest, 8, 256))
+    EXPECT_EQ(Nanoseconds(kernel["time_us"]), divisions.TryAll(256))
         << layer << op;
-    EXPECT_EQ(Nanoseconds(kernel["undivided_time_us"]), fastest.at(8));
+    EXPECT_EQ(Nanoseconds(kernel["undivided_time_us"]), divisions.Fastest(256));
     EXPECT_EQ(kernel["precision"], "FP32");
     std::int64_t images = 0;
     std::int64_t time = 0;
@@ -137,7 +119,7 @@ TEST(SolveCliTest, WorkspaceReuseEqualsTryingEveryDivisionOfAlexNet) {
     EXPECT_EQ(workspace, kernel["workspace_bytes"]);
     EXPECT_LE(workspace, limit);
     total += time;
-    undivided_total += fastest.at(8);
+    undivided_total += divisions.Fastest(256);
     workspace_total += workspace;
   }
   EXPECT_EQ(plan["batch"], 256);

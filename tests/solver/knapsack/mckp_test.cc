@@ -262,11 +262,11 @@ TEST(MckpTest, EqualsTheObviousProgrammeWithManyCopies) {
     std::vector<MckpClass> classes = Classes(items);
     // Half of the copies are given as counts, half as classes of their own.
     for (MckpClass& one : classes) {
-      one.count = 1 + static_cast<int>(random() % 40);
+      one.count = 1 + static_cast<int>(random() % 15);
     }
     const std::size_t given = classes.size();
     for (std::size_t k = 0; k < given; ++k) {
-      for (std::uint64_t i = random() % 20; i > 0; --i) {
+      for (std::uint64_t i = random() % 8; i > 0; --i) {
         classes.push_back({classes[k].items, 1});
       }
     }
