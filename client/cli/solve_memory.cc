@@ -14,6 +14,7 @@
 
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
+#include "base/service/signals.h"
 #include "base/text.h"
 #include "base/training/json.h"
 #include "client/cli/profile_options.h"
@@ -73,6 +74,7 @@ Result<MemoryProblem> ReadProblem(const MemoryOptions& options) {
   if (!options.profile.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(problem.profile, ReadInput(options.profile, 1_GiB));
   }
+  problem.request.stop = StopOnSignals();
   problem.time_limit = std::chrono::milliseconds(
       static_cast<std::int64_t>(std::ceil(options.time_limit * 1000)));
   return problem;

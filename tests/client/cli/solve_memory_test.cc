@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -10,6 +12,8 @@
 #include <vector>
 
 #include "tests/client/cli/solve_command.h"
+#include "tests/support/paths.h"
+#include "tests/support/process.h"
 
 namespace ucudnn {
 namespace {
@@ -154,6 +158,32 @@ TEST(SolveMemoryTest, NamesABrokenModelOnce) {
   const test::Finished run = Solve("memory", flags);
   EXPECT_EQ(run.status, 2);
   EXPECT_THAT(run.err, HasSubstr("ucudnn: " + path + ": its 1 bytes are not"));
+}
+
+// 150 layers keep the search busy for longer than the test waits.
+TEST(SolveMemoryTest, PrintsTheBestPlanFoundUntilCtrlC) {
+  const test::TemporaryFolder folder;
+  const std::string network = folder / "deep.csv";
+  {
+    std::ofstream file(network);
+    file << "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n";
+    for (int i = 0; i < 150; ++i) {
+      file << "c" << i << ",16,64,64,16,3,3,1,1,1,1,1\n";
+    }
+  }
+  test::Process solve(
+      {test::ProgramPath("ucudnn"), "solve", "memory", "--network", network,
+       "--batch", "32", "--device-model", "K40", "--budget", "12MB",
+       "--recompute", "--offload-weights", "--time-limit", "3600", "-o",
+       "json"},
+      folder / "log");
+  // Reading takes milliseconds, so the search has begun by then.
+  ASSERT_TRUE(test::WaitUntil(
+      [&] { return solve.CpuTime() > std::chrono::milliseconds(1500); }));
+  solve.Signal(SIGINT);
+  EXPECT_EQ(solve.Wait(), 0) << test::FileText(folder / "log");
+  EXPECT_THAT(test::FileText(folder / "log"),
+              HasSubstr("\"policy\": \"best\""));
 }
 
 }  // namespace
