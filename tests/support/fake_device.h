@@ -159,7 +159,7 @@ class FakeDevice final : public Device {
                     ConvProblem problem, BatchSize batch)
         : device_(device),
           algorithm_(algorithm),
-          problem_(std::move(problem)),
+          problem_(problem),
           batch_(batch) {}
     Bytes workspace() const override {
       return algorithm_.workspace_per_image * batch_.count();
