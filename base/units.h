@@ -54,6 +54,13 @@ class Bytes {
   std::int64_t count_ = 0;
 };
 
+// The least multiple of `unit` that is not less than `bytes`; `unit` is
+// positive.
+constexpr Bytes RoundUp(Bytes bytes, Bytes unit) {
+  return Bytes((bytes.count() + unit.count() - 1) / unit.count() *
+               unit.count());
+}
+
 // A number of images: a mini-batch, a micro-batch, or a GPU's share.
 class BatchSize {
  public:

@@ -71,6 +71,11 @@ enum class TaskKind {
 // "forward", "loss", ..., "host_update".
 std::string_view Name(TaskKind kind);
 
+// Whether the task updates weights, wherever it runs.
+constexpr bool IsUpdate(TaskKind kind) {
+  return kind == TaskKind::kUpdate || kind == TaskKind::kHostUpdate;
+}
+
 // One way to run a task on one batch.
 struct TaskCost {
   Algorithm algorithm;  // its name is empty if there is no choice

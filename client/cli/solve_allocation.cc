@@ -1,6 +1,5 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
@@ -53,9 +52,7 @@ Status RunAllocation(const AllocationArguments& options) {
                           OfInput(ReadBuffersFile(options.buffers)));
   AllocationOptions asked;
   if (options.has_capacity) asked.capacity = options.capacity;
-  const TimeLimit limit(std::chrono::milliseconds(static_cast<std::int64_t>(
-                            std::ceil(options.seconds * 1000))),
-                        StopOnSignals());
+  const TimeLimit limit(RoundUpSeconds(options.seconds), StopOnSignals());
   const auto allocation =
       Allocate(named.buffers, asked,
                {.max_nodes = std::numeric_limits<std::int64_t>::max(),

@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <map>
@@ -20,6 +19,7 @@
 #include "client/cli/profile_options.h"
 #include "client/cli/solve.h"
 #include "client/solve/memory.h"
+#include "client/solve/time_limit.h"
 #include "solver/memory/bounds.h"
 #include "solver/memory/summary.h"
 
@@ -75,8 +75,7 @@ Result<MemoryProblem> ReadProblem(const MemoryOptions& options) {
     UCUDNN_ASSIGN_OR_RETURN(problem.profile, ReadInput(options.profile, 1_GiB));
   }
   problem.request.stop = StopOnSignals();
-  problem.time_limit = std::chrono::milliseconds(
-      static_cast<std::int64_t>(std::ceil(options.time_limit * 1000)));
+  problem.time_limit = RoundUpSeconds(options.time_limit);
   return problem;
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/ranges.h>
 
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
@@ -11,6 +10,7 @@
 #include "base/text.h"
 #include "base/training/device_model.h"
 #include "base/training/json.h"
+#include "client/solve/time_limit.h"
 
 namespace ucudnn {
 namespace {
@@ -62,8 +62,7 @@ Take Seconds(std::chrono::milliseconds* time) {
     if (!(seconds > 0 && seconds <= most)) {
       return Refuse(value, fmt::format("a number of seconds up to {}", most));
     }
-    *time = std::chrono::milliseconds(
-        static_cast<std::int64_t>(std::ceil(seconds * 1000)));
+    *time = RoundUpSeconds(seconds);
     return {};
   };
 }

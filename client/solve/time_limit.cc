@@ -1,6 +1,8 @@
 #include "client/solve/time_limit.h"
 
+#include <cmath>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 
 namespace ucudnn {
@@ -16,6 +18,11 @@ void Await(const std::stop_token& quit, std::chrono::milliseconds time,
 }
 
 }  // namespace
+
+std::chrono::milliseconds RoundUpSeconds(double seconds) {
+  return std::chrono::milliseconds(
+      static_cast<std::int64_t>(std::ceil(seconds * 1000)));
+}
 
 TimeLimit::TimeLimit(std::chrono::milliseconds time,
                      const std::stop_token& outer)

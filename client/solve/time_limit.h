@@ -12,6 +12,9 @@
 
 namespace ucudnn {
 
+// Seconds, not negative, rounded up to milliseconds.
+std::chrono::milliseconds RoundUpSeconds(double seconds);
+
 class TimeLimit {
  public:
   // Stop is requested after `time`, or when it is requested of `outer`.

@@ -17,11 +17,6 @@ namespace {
 constexpr Bytes kMostBytes{std::int64_t{1} << 60};
 constexpr std::int64_t kNodesToNameAPool = 100'000;
 
-// Both at most 2^60.
-Bytes RoundUp(Bytes size, Bytes unit) {
-  return (size + unit - Bytes(1)) / unit.count() * unit.count();
-}
-
 Status Check(std::span<const Buffer> buffers,
              const AllocationOptions& options) {
   if (options.alignment < Bytes(1) || options.alignment > kMostBytes) {

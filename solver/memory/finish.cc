@@ -10,6 +10,19 @@
 #include "solver/memory/summary.h"
 
 namespace ucudnn {
+namespace {
+
+// kFailedPrecondition if what is resident exceeds the budget.
+Status CheckResidents(const MemoryPlan& plan) {
+  // Memory managers count in units of up to 512 bytes.
+  const Bytes end = EndOf(plan.resident);
+  if (end <= plan.budget - Bytes(1024)) return {};
+  return Fail(Code::kFailedPrecondition,
+              "parameters and inputs alone take {} of the budget of {}",
+              HumanBytes(end), HumanBytes(plan.budget));
+}
+
+}  // namespace
 
 MemoryPlan NewPlan(const Rounds& rounds, const MemoryRequest& request,
                    Bytes unit) {
@@ -22,17 +35,15 @@ MemoryPlan NewPlan(const Rounds& rounds, const MemoryRequest& request,
   return plan;
 }
 
-Status CheckResidents(const MemoryPlan& plan) {
-  // Memory managers count in units of up to 512 bytes.
-  const Bytes end = EndOf(plan.resident);
-  if (end <= plan.budget - Bytes(1024)) return {};
-  return Fail(Code::kFailedPrecondition,
-              "parameters and inputs alone take {} of the budget of {}",
-              HumanBytes(end), HumanBytes(plan.budget));
-}
-
-Result<MemoryPlan> FinishPlan(const Rounds& rounds,
-                              const MemoryRequest& request, MemoryPlan plan) {
+Result<MemoryPlan> PlanEachRound(const Rounds& rounds,
+                                 const MemoryRequest& request, MemoryPlan plan,
+                                 const RoundFunction& plan_round) {
+  UCUDNN_RETURN_IF_ERROR(CheckResidents(plan));
+  for (std::size_t i = 0; i < rounds.models.size(); ++i) {
+    UCUDNN_ASSIGN_OR_RETURN(MemoryRound round, plan_round(rounds.models[i]));
+    round.count = rounds.counts[i];
+    plan.rounds.push_back(std::move(round));
+  }
   if (request.allocator == MemoryAllocator::kStatic) {
     Limits limits;
     // Three times what the hardest feasible budgets of the papers' networks

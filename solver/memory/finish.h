@@ -3,6 +3,8 @@
 
 // The beginning and the end of every policy.
 
+#include <functional>
+
 #include "base/result.h"
 #include "base/training/memory_plan.h"
 #include "solver/memory/request.h"
@@ -15,15 +17,16 @@ namespace ucudnn {
 MemoryPlan NewPlan(const Rounds& rounds, const MemoryRequest& request,
                    Bytes unit);
 
-// kFailedPrecondition if what is resident exceeds the budget.
-Status CheckResidents(const MemoryPlan& plan);
+// Plans one round, whose count is added by PlanEachRound.
+using RoundFunction = std::function<Result<MemoryRound>(const RoundModel&)>;
 
-// Places a plan whose rounds were made without addresses (request.allocator),
-// adds it up and, in debug builds, checks it. Bounds are added by PlanMemory
-// (policies.h), once a policy has made up its mind. kFailedPrecondition if it
-// does not fit.
-Result<MemoryPlan> FinishPlan(const Rounds& rounds,
-                              const MemoryRequest& request, MemoryPlan plan);
+// Adds each round as `plan_round` plans it, places those that have no addresses
+// (request.allocator), computes the totals and, in debug builds, validates the
+// plan. PlanMemory (policies.h) adds bounds once a policy has decided.
+// kFailedPrecondition if the plan does not fit; other errors are plan_round's.
+Result<MemoryPlan> PlanEachRound(const Rounds& rounds,
+                                 const MemoryRequest& request, MemoryPlan plan,
+                                 const RoundFunction& plan_round);
 
 }  // namespace ucudnn
 

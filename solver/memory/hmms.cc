@@ -213,24 +213,20 @@ Result<MemoryPlan> PlanWith(const Rounds& rounds, const MemoryRequest& request,
   const bool counts = request.allocator == MemoryAllocator::kStatic;
   MemoryPlan plan = NewPlan(rounds, request, kPlanAlignment);
   plan.choice = fastest ? "p" : "m";
-  UCUDNN_RETURN_IF_ERROR(CheckResidents(plan));
-  for (std::size_t i = 0; i < rounds.models.size(); ++i) {
-    HmmsRound round(
-        rounds.models[i], plan.resident,
-        MemoryPool(request.budget,
-                   counts ? MemoryPool::Fit::kCount : MemoryPool::Fit::kFirst,
-                   kPlanAlignment),
-        fastest);
+  const std::vector<ResidentBlock> residents = plan.resident;
+  const auto plan_round = [&](const RoundModel& model) -> Result<MemoryRound> {
+    const auto fit = counts ? MemoryPool::Fit::kCount : MemoryPool::Fit::kFirst;
+    HmmsRound round(model, residents,
+                    MemoryPool(request.budget, fit, kPlanAlignment), fastest);
     std::optional<MemoryRound> planned = round.Plan();
     if (!planned) {
       return Fail(Code::kFailedPrecondition,
                   "there is no room for {} in the budget of {}", round.what(),
                   HumanBytes(request.budget));
     }
-    planned->count = rounds.counts[i];
-    plan.rounds.push_back(*std::move(planned));
-  }
-  return FinishPlan(rounds, request, std::move(plan));
+    return *std::move(planned);
+  };
+  return PlanEachRound(rounds, request, std::move(plan), plan_round);
 }
 
 }  // namespace

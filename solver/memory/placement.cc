@@ -146,8 +146,7 @@ Status PlaceStatically(const Rounds& rounds, const Limits& limits,
       base = std::max(base, resident.range.offset + resident.range.bytes);
     }
   }
-  const std::int64_t unit = plan->alignment.count();
-  base = Bytes((base.count() + unit - 1) / unit * unit);
+  base = RoundUp(base, plan->alignment);
   const Bytes room = plan->budget - base;
   for (MemoryRound& round : plan->rounds) {
     const std::vector<Taken> taken = TakenBy(round, *plan, fixed, blocks);

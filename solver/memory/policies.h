@@ -8,15 +8,15 @@
 //
 //   ModelRounds   (round_model.h)    sizes, costs and uses at a round's batch
 //   StepsOf       (steps.h)          the tasks by layers
-//   NewPlan, FinishPlan (finish.h)   the plan's beginning and end: residents,
-//                                    static placement, sums, checks
+//   NewPlan, PlanEachRound (finish.h)  the plan's beginning and end: residents,
+//                                    static placement, totals, checks
 //   RoundPlanner  (round_planner.h)  a round with a memory manager: allocate,
 //                                    compute, free
 //   Timeline      (timeline.h)       what happens when, and every wait that
 //                                    safety needs
 //   MemoryPool    (memory_pool.h)    a memory manager that knows what becomes
 //                                    free when
-//   bounds.h, summary.h              what no plan beats; what a plan adds up to
+//   bounds.h, summary.h              what no plan beats; a plan's totals
 //
 // vdnn.cc shows all of them in use. A plan that does not fit is
 // kFailedPrecondition, everything else kInvalidArgument.

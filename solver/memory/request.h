@@ -37,10 +37,7 @@ struct MemoryRequest {
 inline constexpr Bytes kPlanAlignment{256};
 
 // Rounded up to it.
-inline Bytes Aligned(Bytes bytes) {
-  const std::int64_t unit = kPlanAlignment.count();
-  return Bytes((bytes.count() + unit - 1) / unit * unit);
-}
+constexpr Bytes Aligned(Bytes bytes) { return RoundUp(bytes, kPlanAlignment); }
 
 }  // namespace ucudnn
 

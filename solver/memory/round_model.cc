@@ -60,9 +60,7 @@ Result<RoundModel> ModelRound(const TrainingGraph& graph, BatchSize batch,
                   "undivided; measure this batch too",
                   Excerpt(task.name, 200), batch.count());
     }
-    const bool updates =
-        task.kind == TaskKind::kUpdate || task.kind == TaskKind::kHostUpdate;
-    if (!updates || last) tasks.push_back(i);
+    if (!IsUpdate(task.kind) || last) tasks.push_back(i);
   }
   SetOrder(std::move(tasks), &round);
   return round;

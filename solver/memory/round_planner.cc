@@ -16,8 +16,7 @@ std::vector<ResidentBlock> PlaceResidents(const std::vector<RoundModel>& rounds,
       bytes = std::max(bytes, round.size[block]);
     }
     residents.push_back({block, {end, bytes}});
-    end +=
-        Bytes((bytes.count() + unit.count() - 1) / unit.count() * unit.count());
+    end += RoundUp(bytes, unit);
   };
   for (std::size_t i = 0; i < first.size.size(); ++i) {
     if (first.persistent[i]) place(i);

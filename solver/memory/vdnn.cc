@@ -271,23 +271,19 @@ Result<MemoryPlan> PlanVdnn(const TrainingGraph& graph,
   const bool counts = request.allocator == MemoryAllocator::kStatic;
   MemoryPlan plan = NewPlan(rounds, request, counts ? kPlanAlignment : kUnit);
   plan.choice = NameOf(options);
-  UCUDNN_RETURN_IF_ERROR(CheckResidents(plan));
-  for (std::size_t i = 0; i < rounds.models.size(); ++i) {
-    VdnnRound round(
-        rounds.models[i], plan.resident,
-        MemoryPool(request.budget,
-                   counts ? MemoryPool::Fit::kCount : MemoryPool::Fit::kBest,
-                   kUnit),
-        options);
+  const std::vector<ResidentBlock> residents = plan.resident;
+  const auto plan_round = [&](const RoundModel& model) -> Result<MemoryRound> {
+    const auto fit = counts ? MemoryPool::Fit::kCount : MemoryPool::Fit::kBest;
+    VdnnRound round(model, residents, MemoryPool(request.budget, fit, kUnit),
+                    options);
     std::optional<MemoryRound> planned = round.Plan();
     if (!planned) {
       return Fail(Code::kFailedPrecondition, "{} in the budget of {}",
                   round.what(), HumanBytes(request.budget));
     }
-    planned->count = rounds.counts[i];
-    plan.rounds.push_back(*std::move(planned));
-  }
-  return FinishPlan(rounds, request, std::move(plan));
+    return *std::move(planned);
+  };
+  return PlanEachRound(rounds, request, std::move(plan), plan_round);
 }
 
 Result<MemoryPlan> PlanVdnnDynamic(const TrainingGraph& graph,

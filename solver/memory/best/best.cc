@@ -102,9 +102,7 @@ class BestSearch {
 
   // Neither a policy nor the search is faster within the budget.
   Nanoseconds LeastTimeWithin(Bytes budget) const {
-    PlanFreedom freedom = Freedom();
-    freedom.offloads_weights = request_.offload_weights;
-    freedom.recomputes = request_.recompute;
+    PlanFreedom freedom = FreedomOf(request_);
     freedom.order = PlanFreedom::Order::kUpdatesAnywhere;
     if (!request_.sub_batch) return LowerBoundTime(graph_, budget, freedom);
     const Bounds bounds =
@@ -127,8 +125,8 @@ class BestSearch {
 
   // Plans that move activations.
   void SearchMoves(const MemoryRequest& request, Result<MemoryPlan>* best) {
-    const Bounds bounds =
-        LowerBoundsOfSubBatches(graph_, request.budget, Freedom(), sizes_);
+    const Bounds bounds = LowerBoundsOfSubBatches(graph_, request.budget,
+                                                  FreedomToMove(), sizes_);
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < bounds.size(); ++i) {
       if (bounds[i]) order.push_back(i);
@@ -149,11 +147,8 @@ class BestSearch {
 
   // Plans that also compute again, or have weights on the host.
   void SearchFreely(const MemoryRequest& request, Result<MemoryPlan>* best) {
-    PlanFreedom freedom = Freedom();
-    freedom.offloads_weights = request.offload_weights;
-    freedom.recomputes = request.recompute;
-    const Bounds bounds =
-        LowerBoundsOfSubBatches(graph_, request.budget, freedom, sizes_);
+    const Bounds bounds = LowerBoundsOfSubBatches(graph_, request.budget,
+                                                  FreedomOf(request), sizes_);
     struct Start {
       Nanoseconds time{0};
       std::size_t sub_batch = 0;
@@ -211,10 +206,18 @@ class BestSearch {
     return request.stop.stop_requested() || (best && request.any_plan);
   }
 
-  PlanFreedom Freedom() const {
+  // Of plans that move activations, and nothing else.
+  PlanFreedom FreedomToMove() const {
     PlanFreedom freedom;
     // Neither the policies nor the search divide what has one algorithm.
     freedom.divides_estimates = !graph_.device.algorithms.empty();
+    return freedom;
+  }
+
+  PlanFreedom FreedomOf(const MemoryRequest& request) const {
+    PlanFreedom freedom = FreedomToMove();
+    freedom.offloads_weights = request.offload_weights;
+    freedom.recomputes = request.recompute;
     return freedom;
   }
 

@@ -245,7 +245,7 @@ class Improver {
     return gaps_[g].after - gaps_[g].written;
   }
 
-  // A start of its own; false if there is none.
+  // Starts again from another random cover; false if that does not fit.
   bool Restart() {
     --effort_;
     *current_ = Cover(scheduler_, limits_.capacity, &random_);

@@ -166,9 +166,7 @@ std::optional<RoundProgram> MakeProgram(const RoundModel& round,
   std::vector<std::int64_t> change(program.tasks.size() + 1);
   program.dies.resize(program.tasks.size());
   for (std::size_t block = 0; block < blocks; ++block) {
-    const std::int64_t unit = kPlanAlignment.count();
-    program.size.push_back((round.size[block].count() + unit - 1) / unit *
-                           unit);
+    program.size.push_back(Aligned(round.size[block]).count());
     const std::int64_t size = program.size.back();
     const bool input = round.IsInput(block);
     if (round.persistent[block] ? !choices.hosted[block]

@@ -73,7 +73,8 @@ class Recomputer {
     return true;
   }
 
-  // Several numbers of the cheapest, with half of the tries.
+  // Recomputes the k cheapest blocks, for several k up to all of them. Spends
+  // at most half of the tries.
   void TryCheapest() {
     ProgramChoices choices = best_->program->choices;
     const std::size_t steps =
@@ -103,7 +104,7 @@ class Recomputer {
   const RoundLimits& limits_;
   PlannedRound* best_;
   std::int64_t tries_;
-  std::vector<std::size_t> cheapest_;  // blocks, by time a byte
+  std::vector<std::size_t> cheapest_;  // blocks, by time per byte
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ constexpr std::int64_t kCloseEnough = 5000;
 // after the other until one can be placed.
 constexpr double kCapacities[] = {1,    0.995, 0.99, 0.98, 0.97,
                                   0.95, 0.93,  0.9,  0.86, 0.8};
-// However small the round.
+// The most schedules that a search tries, even for a round of few tasks.
 constexpr std::int64_t kMostSchedules = 3'000;
 // What a search for addresses must save to be worth its time: a 2000th.
 constexpr std::int64_t kWorthPlacing = 2000;
@@ -142,8 +142,7 @@ std::optional<MemoryPlan> SubBatch::Place(const Found& found,
   Bytes end;
   for (ResidentBlock& resident : plan.resident) {
     resident.range.offset = end;
-    const std::int64_t unit = kPlanAlignment.count();
-    end += Bytes((resident.range.bytes.count() + unit - 1) / unit * unit);
+    end += Aligned(resident.range.bytes);
   }
   for (std::size_t i = 0; i < found.rounds.size(); ++i) {
     const PlannedRound& round = found.rounds[i];

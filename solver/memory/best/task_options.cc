@@ -9,8 +9,7 @@ namespace ucudnn {
 namespace {
 
 TaskOption OptionOf(Bytes workspace, Nanoseconds time) {
-  const std::int64_t unit = kPlanAlignment.count();
-  return {(workspace.count() + unit - 1) / unit * unit, time.count()};
+  return {Aligned(workspace).count(), time.count()};
 }
 
 }  // namespace

@@ -17,8 +17,7 @@ namespace {
 void RunUpdatesLast(RoundModel* round) {
   std::vector<std::size_t> tasks = round->tasks;
   std::stable_partition(tasks.begin(), tasks.end(), [&](std::size_t task) {
-    const TaskKind kind = round->graph->tasks[task].kind;
-    return kind != TaskKind::kUpdate && kind != TaskKind::kHostUpdate;
+    return !IsUpdate(round->graph->tasks[task].kind);
   });
   SetOrder(std::move(tasks), round);
 }
@@ -57,15 +56,11 @@ Result<MemoryPlan> PlanRounds(const TrainingGraph& graph,
   options.gradients = PlaceGradients(rounds.models.back(), &plan.resident);
   options.residents = plan.resident;
   options.placed = request.allocator == MemoryAllocator::kPolicy;
-  UCUDNN_RETURN_IF_ERROR(CheckResidents(plan));
-  for (std::size_t i = 0; i < rounds.models.size(); ++i) {
-    RunUpdatesLast(&rounds.models[i]);
-    UCUDNN_ASSIGN_OR_RETURN(MemoryRound round,
-                            ScheduleModnnRound(rounds.models[i], options));
-    round.count = rounds.counts[i];
-    plan.rounds.push_back(std::move(round));
-  }
-  return FinishPlan(rounds, request, std::move(plan));
+  for (RoundModel& round : rounds.models) RunUpdatesLast(&round);
+  return PlanEachRound(rounds, request, std::move(plan),
+                       [&](const RoundModel& round) {
+                         return ScheduleModnnRound(round, options);
+                       });
 }
 
 // No task waits or runs slower than it could, so sub-batches can save nothing.

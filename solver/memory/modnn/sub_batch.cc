@@ -18,10 +18,6 @@ namespace {
 // Alpha of equation (8), in percent.
 constexpr std::size_t kWindowPercent = 15;
 
-bool IsUpdate(const Task& task) {
-  return task.kind == TaskKind::kUpdate || task.kind == TaskKind::kHostUpdate;
-}
-
 // A normalisation that is part of its convolution's layer (Fusion::kPaper). The
 // source has no task for it.
 bool WithinALayer(const TrainingGraph& graph, const Task& task) {
@@ -60,7 +56,7 @@ std::vector<std::size_t> ErrorsOfLayers(const TrainingGraph& graph) {
 std::optional<std::set<BatchSize>> MeasuredBatches(const TrainingGraph& graph) {
   std::optional<std::set<BatchSize>> common;
   for (const Task& task : graph.tasks) {
-    if (IsUpdate(task) || task.work.fixed || task.work.measured.empty()) {
+    if (IsUpdate(task.kind) || task.work.fixed || task.work.measured.empty()) {
       continue;
     }
     std::set<BatchSize> batches;
@@ -127,7 +123,7 @@ Bytes ModnnNeededBytes(const TrainingGraph& graph, BatchSize batch) {
   std::vector<Bytes> workspaces;
   Bytes most;
   for (const Task& task : graph.tasks) {
-    if (IsUpdate(task)) continue;
+    if (IsUpdate(task.kind)) continue;
     const Bytes workspace =
         Aligned(CostsAt(graph, task, batch).back().workspace);
     std::set<std::size_t> own;

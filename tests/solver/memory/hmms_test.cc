@@ -274,19 +274,5 @@ TEST(HmmsTest, TakesTheLeastWorkspaceWhereTheFastestDoesNotFit) {
   EXPECT_EQ(small->choice, "m");
 }
 
-TEST(HmmsTest, NamesTheSmallestBudgetThatWouldDo) {
-  const TrainingGraph graph = OnDevice(test::SmallResidual(32), 5);
-  const MemoryPolicy& policy = *FindMemoryPolicy("hmms").value();
-  const MemoryRequest request{.budget = 1_MiB};
-  const Result<MemoryPlan> plan = PlanMemory(graph, request, policy);
-  ASSERT_FALSE(plan);
-  EXPECT_EQ(plan.error().code, Code::kFailedPrecondition);
-  const std::optional<Bytes> enough = SmallestBudget(graph, request, policy);
-  ASSERT_TRUE(enough);
-  EXPECT_THAT(plan.error().message,
-              ::testing::HasSubstr(std::to_string(enough->count())));
-  EXPECT_TRUE(PlanMemory(graph, {.budget = *enough}, policy));
-}
-
 }  // namespace
 }  // namespace ucudnn

@@ -102,17 +102,20 @@ TEST(MemoryPoliciesTest, RemovedWaitsAreCaughtWhereTheyMakeARace) {
 
 TEST(MemoryPoliciesTest, NameTheSmallestBudgetThatWouldDo) {
   const TrainingGraph graph = OnSmallDevice(test::SmallChain(64));
-  const MemoryPolicy& policy = *FindMemoryPolicy("vdnn-all-m").value();
-  const MemoryRequest request{.budget = 1_MiB};
-  const Result<MemoryPlan> plan = PlanMemory(graph, request, policy);
-  ASSERT_FALSE(plan);
-  EXPECT_EQ(plan.error().code, Code::kFailedPrecondition);
-  const std::optional<Bytes> enough = SmallestBudget(graph, request, policy);
-  ASSERT_TRUE(enough);
-  EXPECT_THAT(plan.error().message,
-              ::testing::HasSubstr(std::to_string(enough->count())));
-  EXPECT_TRUE(PlanMemory(graph, {.budget = *enough}, policy));
-  EXPECT_FALSE(PlanMemory(graph, {.budget = *enough - 1_MiB}, policy));
+  for (const std::string_view name : {"vdnn-all-m", "hmms"}) {
+    SCOPED_TRACE(name);
+    const MemoryPolicy& policy = *FindMemoryPolicy(name).value();
+    const MemoryRequest request{.budget = 1_MiB};
+    const Result<MemoryPlan> plan = PlanMemory(graph, request, policy);
+    ASSERT_FALSE(plan);
+    EXPECT_EQ(plan.error().code, Code::kFailedPrecondition);
+    const std::optional<Bytes> enough = SmallestBudget(graph, request, policy);
+    ASSERT_TRUE(enough);
+    EXPECT_THAT(plan.error().message,
+                ::testing::HasSubstr(std::to_string(enough->count())));
+    EXPECT_TRUE(PlanMemory(graph, {.budget = *enough}, policy));
+    EXPECT_FALSE(PlanMemory(graph, {.budget = *enough - 1_MiB}, policy));
+  }
 }
 
 TEST(MemoryPoliciesTest, DynamicTakesTheFirstPassThatFits) {

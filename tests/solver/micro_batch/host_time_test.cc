@@ -46,7 +46,8 @@ TEST(HostTimeTest, DividesIfTheHostStaysAhead) {
 }
 
 TEST(HostTimeTest, DividesIfTheHostIsSlowerThanTheRunsButFastEnough) {
-  // 4 x 14 is less than the undivided 60; the plan's time is the device's.
+  // Enqueueing takes 4 x 14, less than 60 undivided, so the division is
+  // allowed; the plan's time is the device's time.
   EXPECT_EQ(Plan(DividedInPairs(14), BatchSize(8), 0_B).time, Nanoseconds(40));
 }
 

@@ -2,27 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/solver/memory/best/built.h"
 #include "tests/solver/memory/small_graphs.h"
 
 namespace ucudnn {
 namespace {
 
-struct Built {
-  explicit Built(const TrainingGraph& graph)
-      : rounds(ModelRounds(graph, graph.batch).value()),
-        options(rounds.models.front()),
-        program(MakeProgram(rounds.models.front(), {}).value()),
-        scheduler(program, options) {}
-
-  Rounds rounds;
-  TaskOptions options;
-  RoundProgram program;
-  Scheduler scheduler;
-};
-
 TEST(CoverExcessTest, MovesNothingIfAllFits) {
   const TrainingGraph graph = test::OnSmallDevice(test::SmallResidual(8));
-  Built built(graph);
+  test::Built built(graph);
   const GapChoice choice =
       CoverExcess(built.scheduler, test::PeakOf(graph).count());
   EXPECT_EQ(choice.missing, 0);
@@ -31,7 +19,7 @@ TEST(CoverExcessTest, MovesNothingIfAllFits) {
 
 TEST(CoverExcessTest, SaysWhatIsMissing) {
   const TrainingGraph graph = test::OnSmallDevice(test::SmallChain(8));
-  Built built(graph);
+  test::Built built(graph);
   const GapChoice none = CoverExcess(built.scheduler, 100'000);
   ASSERT_GT(none.missing, 0);
   // That much more is enough for the largest task.
@@ -42,7 +30,7 @@ TEST(CoverExcessTest, SaysWhatIsMissing) {
 
 TEST(ImproveChoiceTest, IsNeverWorseWithMoreEffort) {
   for (const TrainingGraph& graph : test::SmallGraphs(8)) {
-    Built built(graph);
+    test::Built built(graph);
     GapLimits limits;
     limits.capacity = test::PeakOf(graph).count() * 5 / 8;
     const GapChoice start = CoverExcess(built.scheduler, limits.capacity);
@@ -65,7 +53,7 @@ TEST(ImproveChoiceTest, IsNeverWorseWithMoreEffort) {
 
 TEST(ImproveChoiceTest, StopsOnceItIsGoodEnough) {
   const TrainingGraph graph = test::OnSmallDevice(test::SmallChain(8));
-  Built built(graph);
+  test::Built built(graph);
   GapLimits limits;
   limits.capacity = test::PeakOf(graph).count() * 5 / 8;
   limits.effort = 1000;

@@ -10,27 +10,15 @@
 #include "solver/memory/finish.h"
 #include "solver/memory/placement.h"
 #include "solver/memory/summary.h"
+#include "tests/solver/memory/best/built.h"
 #include "tests/solver/memory/small_graphs.h"
 
 namespace ucudnn {
 namespace {
 
-struct Built {
-  explicit Built(const TrainingGraph& graph)
-      : rounds(ModelRounds(graph, graph.batch).value()),
-        options(rounds.models.front()),
-        program(MakeProgram(rounds.models.front(), {}).value()),
-        scheduler(program, options) {}
-
-  Rounds rounds;
-  TaskOptions options;
-  RoundProgram program;
-  Scheduler scheduler;
-};
-
 TEST(SchedulerTest, TakesTheSumOfTheFastestOptionsIfAllFits) {
   const TrainingGraph graph = test::OnSmallDevice(test::SmallChain(16));
-  Built built(graph);
+  test::Built built(graph);
   RoundSchedule schedule;
   built.scheduler.Schedule(built.scheduler.NoChoices(), std::int64_t{1} << 40,
                            &schedule);
@@ -45,7 +33,7 @@ TEST(SchedulerTest, TakesTheSumOfTheFastestOptionsIfAllFits) {
 
 TEST(SchedulerTest, DoesNotFitWithoutRoomForTheLargestTask) {
   const TrainingGraph graph = test::OnSmallDevice(test::SmallChain(16));
-  Built built(graph);
+  test::Built built(graph);
   RoundSchedule schedule;
   RoundChoices choices = built.scheduler.NoChoices();
   choices.moved.assign(built.program.gaps.size(), 1);
@@ -61,7 +49,7 @@ TEST(SchedulerTest, SchedulesWhatTheTimelineGives) {
   for (TrainingGraph graph : test::SmallGraphs(8)) {
     for (const bool duplex : {true, false}) {
       graph.device.duplex = duplex;
-      Built built(graph);
+      test::Built built(graph);
       const Bytes peak = test::PeakOf(graph);
       for (int trial = 0; trial < 60; ++trial) {
         RoundChoices choices = built.scheduler.NoChoices();
