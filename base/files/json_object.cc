@@ -26,7 +26,7 @@ JsonObject::JsonObject(const Json& object, std::string path)
 }
 
 std::string JsonObject::Path(std::string_view key) const {
-  if (key.empty()) return path_.empty() ? "the plan" : path_;
+  if (key.empty()) return path_.empty() ? "the document" : path_;
   return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
 }
 

@@ -26,8 +26,8 @@ Result<Network> ParseNetwork(std::string_view contents, std::string_view name,
 // Protocol buffers cannot be larger.
 inline constexpr Bytes kMaxNetworkFile = 2_GiB;
 
-// What a network from this file is named: the file without folders and
-// extensions.
+// The name that a network from this file gets: the path without folders and
+// extension.
 std::string NetworkNameOf(std::string_view path);
 
 // The same from a file, after which it is named. Also returns the errors of

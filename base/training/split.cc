@@ -109,9 +109,9 @@ class Splitter {
     return own[layout_.join];
   }
 
-  // Gives the node's convolution or pooling the window of a part. A geometry
-  // has the same padding on both sides: where a part's differs, the padding
-  // counts as input.
+  // Gives the node's convolution or pooling the window of a part. ConvGeometry
+  // has one padding for both sides; if a part needs different ones, the padding
+  // is counted as part of the input.
   static void SetWindow(std::size_t spatial, Interval input,
                         const Window& window, Node* node) {
     if (node->pooling) (*node->pooling)[spatial] = window;

@@ -108,9 +108,9 @@ class SqlDatabase {
   // Runs `body` in a transaction, which is committed durably if it returns OK
   // and rolled back otherwise. If a concurrent transaction or a lost connection
   // made it fail, `body` runs again, a bounded number of times, so it must have
-  // no side effects. A statement of a write transaction sees all that was
-  // committed before it and locks what it changes; a read transaction sees one
-  // snapshot.
+  // no side effects. In a write transaction, each statement sees
+  // everything committed before the statement and locks the rows it changes; a
+  // read transaction sees one snapshot.
   virtual Status Run(Access access, const Body& body) = 0;
 };
 

@@ -23,8 +23,8 @@ Concurrency Flat(Kind kind, std::size_t count) {
   return concurrency;
 }
 
-// Copies a structure with other leaves. Drops nodes that are left without
-// parts, and replaces nodes of one part by that part.
+// Copies a structure, replacing each leaf by several kernels or none. Removes
+// nodes that lose all parts, and replaces a node of one part by that part.
 class Rebuilder {
  public:
   // The kernels that replace each leaf and run one after the other.

@@ -73,7 +73,8 @@ class Core {
   std::int64_t cost() const { return best_.cost; }
   std::int64_t weight() const { return best_.weight; }
   std::pmr::vector<Change> changes() const;
-  // If not proven: no solution adds less than this to the bases' cost.
+  // A lower bound on what any solution adds to the cost of the bases; of use if
+  // the search ended before it was proven optimal.
   std::int64_t open_bound() const { return open_bound_; }
   std::int64_t nodes() const { return nodes_made_; }
 

@@ -2,8 +2,8 @@
 #define UCUDNN_SOLVER_MICRO_BATCH_ADAPTIVE_H_
 
 // The adaptive batch-size policy: which micro-configurations of one convolution
-// are worth measuring, given a few workspace limits of interest. Workspaces are
-// known beforehand, since asking for them costs no time on the device.
+// are worth measuring, given a few workspace limits. The workspaces of all are
+// known beforehand, since the library tells them without running anything.
 //
 // An unmeasured time is estimated as (1 - optimism) times the value t(b) that
 // the measured times of its algorithm suggest:

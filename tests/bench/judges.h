@@ -115,7 +115,7 @@ double TimeOurs(benchmark::State& state, const Solve& solve) {
   return median;
 }
 
-// Our time, and the name of the group of instances that it belongs to.
+// Pairs of a group of instances and our time on it.
 using Ours = std::vector<std::pair<std::string, double>>;
 
 // Times the judges on `problem` and compares them with `ours`; the benchmark's

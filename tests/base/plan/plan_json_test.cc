@@ -146,7 +146,7 @@ TEST(PlanJsonTest, NamesThePathTheValueAndWhatIsAccepted) {
     std::string message;
   };
   const std::vector<Case> cases = {
-      {[](Json& j) { j = 5; }, "the plan is 5; an object is accepted"},
+      {[](Json& j) { j = 5; }, "the document is 5; an object is accepted"},
       {[](Json& j) { j.erase("batch"); }, "batch is missing; a whole number"},
       {[](Json& j) { j["batch"] = 0; },
        "batch is 0; 1 to 16777216 is accepted"},
