@@ -105,7 +105,8 @@ int ucudnn_solve_allocation(const char* buffers, size_t buffers_size,
  *   device_model     "GTX970", "TITANX", "K40", "P100-NVLINK", "V100", "H200",
  *                    or an object with the fields of docs/memory.md; required
  *   budget_bytes     default: the device model's memory
- *   precision        "FP32" (default), "TF32", "TRUE_HALF", "PSEUDO_HALF", "BF16"
+ *   precision        "FP32" (default), "TF32", "TRUE_HALF", "PSEUDO_HALF" or
+ *                    "BF16"
  *   policy           "best" (default), another of docs/memory.md, or "all"
  *   sub_batch        images per sub-batch; default: the policy's choice
  *   recompute        true: "best" may compute activations again instead of
@@ -125,10 +126,11 @@ int ucudnn_solve_allocation(const char* buffers, size_t buffers_size,
  *                    without profile_network, those of network_name count if
  *                    there are any
  * Answer: the plan as `ucudnn solve memory -o json` prints it (docs/memory.md);
- * for "all", {"plans":[...]}, where a policy without a plan has "feasible":false
- * and the reason. Status 9 if there is no plan; the text names a budget that
- * would do, a line for each policy. A policy takes from some 10 ms (VGG-16) to
- * half a second (ResNet-152), "best" possibly longer. Since version 1.2. */
+ * for "all", {"plans":[...]}, where a policy without a plan has
+ * "feasible":false and the reason. Status 9 if there is no plan; the text names
+ * a budget that would do, a line for each policy. A policy takes from some 10
+ * ms (VGG-16) to half a second (ResNet-152), "best" possibly longer. Since
+ * version 1.2. */
 int ucudnn_solve_memory(const char* network, size_t network_size,
                         const char* profile, size_t profile_size,
                         const char* request, char** answer);
