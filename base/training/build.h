@@ -28,7 +28,6 @@
 // and one update, after the last gradient.
 
 #include "base/graph.h"
-#include "base/network.h"
 #include "base/result.h"
 #include "base/training/graph.h"
 
@@ -53,12 +52,6 @@ struct TrainingOptions {
 // is trained, or sizes are too large. O(nodes, edges).
 Result<TrainingGraph> BuildTrainingGraph(const Graph& graph,
                                          const TrainingOptions& options);
-
-// The chain of a network's convolutions as a graph: a Relu after each, and a
-// MaxPool before the next one if its input is smaller. kInvalidArgument, naming
-// the row, if a layer's input is not the previous layer's output: networks with
-// branches need an ONNX model.
-Result<Graph> ChainOf(const Network& network, BatchSize batch);
 
 }  // namespace ucudnn
 

@@ -7,6 +7,7 @@
 #include "base/network.h"
 #include "base/onnx/network_file.h"
 #include "base/onnx/onnx.h"
+#include "base/training/chain.h"
 #include "base/training/costs.h"
 #include "base/training/json.h"
 #include "base/training/split.h"

@@ -1,0 +1,231 @@
+#include "base/training/dataflow.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "base/text.h"
+
+namespace ucudnn {
+namespace {
+
+struct OperatorRole {
+  std::string_view op_type;
+  Role role;
+};
+constexpr std::array kRoles = {
+    OperatorRole{"Conv", Role::kConv},
+    OperatorRole{"ConvTranspose", Role::kConv},
+    OperatorRole{"Gemm", Role::kGemm},
+    OperatorRole{"Relu", Role::kActivation},
+    OperatorRole{"Clip", Role::kActivation},
+    OperatorRole{"LeakyRelu", Role::kActivation},
+    OperatorRole{"Sigmoid", Role::kActivation},
+    OperatorRole{"Tanh", Role::kActivation},
+    OperatorRole{"BatchNormalization", Role::kNormalisation},
+    OperatorRole{"MaxPool", Role::kPoolWithOutput},
+    OperatorRole{"LRN", Role::kPoolWithOutput},
+    OperatorRole{"AveragePool", Role::kLinear},
+    OperatorRole{"GlobalAveragePool", Role::kLinear},
+    OperatorRole{"Resize", Role::kLinear},
+    OperatorRole{"Dropout", Role::kDropout},
+    OperatorRole{"Add", Role::kAdd},
+    OperatorRole{"Concat", Role::kConcat},
+    OperatorRole{"Flatten", Role::kSameBlock},
+    OperatorRole{"Identity", Role::kSameBlock},
+    OperatorRole{"Reshape", Role::kSameBlock},
+    OperatorRole{"Squeeze", Role::kSameBlock},
+    OperatorRole{"Unsqueeze", Role::kSameBlock},
+    OperatorRole{"Cast", Role::kSameBlock},
+};
+
+}  // namespace
+
+Result<Dataflow> Dataflow::Of(const Graph& graph) {
+  Dataflow flow(graph);
+  UCUDNN_RETURN_IF_ERROR(flow.FindInputs());
+  flow.roles_.resize(graph.nodes.size(), Role::kNone);
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (Status status = flow.Classify(i); !status) {
+      return Within(
+          fmt::format("node '{}' ({})", Excerpt(graph.nodes[i].name, 200),
+                      Excerpt(graph.nodes[i].op_type)),
+          std::move(status).error());
+    }
+  }
+  flow.CountReaders();
+  return flow;
+}
+
+Status Dataflow::FindInputs() {
+  values_of_.resize(graph_->tensors.size());
+  parameters_.resize(graph_->tensors.size());
+  std::vector<bool> computed(graph_->tensors.size());
+  for (const Node& node : graph_->nodes) {
+    for (const std::size_t tensor : node.outputs) computed[tensor] = true;
+  }
+  std::vector<std::size_t> inputs;
+  for (std::size_t i = 0; i < graph_->tensors.size(); ++i) {
+    const Tensor& tensor = graph_->tensors[i];
+    if (computed[i]) continue;
+    if (tensor.parameter) {
+      parameters_[i] = i;
+    } else if (tensor.floating) {
+      inputs.push_back(i);
+    }
+  }
+  for (const std::size_t i : inputs) {
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t elements, ElementsPerImage(i));
+    Value value;
+    value.name = inputs.size() == 1 ? "input" : graph_->tensors[i].name;
+    value.elements_per_image = elements;
+    value.in_place_ok = false;
+    values_of_[i] = values_.size();
+    values_.push_back(std::move(value));
+  }
+  return {};
+}
+
+Status Dataflow::Classify(std::size_t index) {
+  const Node& node = graph_->nodes[index];
+  std::vector<std::size_t> data;  // values
+  for (const std::size_t tensor : node.inputs) {
+    if (values_of_[tensor]) data.push_back(*values_of_[tensor]);
+  }
+  const bool floating =
+      !node.outputs.empty() && graph_->tensors[node.outputs[0]].floating;
+  const auto* known = std::find_if(
+      kRoles.begin(), kRoles.end(),
+      [&](const OperatorRole& r) { return r.op_type == node.op_type; });
+  if (data.empty() || !floating) {
+    // Shapes and constants; a view of a parameter is that parameter.
+    if (known != kRoles.end() && known->role == Role::kSameBlock &&
+        !node.inputs.empty() && !node.outputs.empty()) {
+      parameters_[node.outputs[0]] = parameters_[node.inputs[0]];
+    }
+    return {};
+  }
+  if (known == kRoles.end()) {
+    return Fail(Code::kUnimplemented,
+                "memory plans do not support this operator; see docs/memory.md "
+                "for those that they support");
+  }
+  roles_[index] = known->role;
+  if (known->role == Role::kSameBlock) {
+    values_of_[node.outputs[0]] = data[0];
+    return {};
+  }
+  UCUDNN_RETURN_IF_ERROR(CheckOperands(index, data.size()));
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t elements,
+                          ElementsPerImage(node.outputs[0]));
+  Value value;
+  value.name = node.name + ".Y";
+  value.elements_per_image = elements;
+  value.producer = index;
+  value.trained = HasWeights(index);
+  for (const std::size_t input : data) {
+    value.trained = value.trained || values_[input].trained;
+  }
+  switch (known->role) {
+    case Role::kActivation:
+    case Role::kPoolWithOutput:
+      value.in_place_ok = false;
+      break;
+    default:
+      break;
+  }
+  values_of_[node.outputs[0]] = values_.size();
+  values_.push_back(std::move(value));
+  return {};
+}
+
+Status Dataflow::CheckOperands(std::size_t index, std::size_t data) const {
+  const Node& node = graph_->nodes[index];
+  const Role role = roles_[index];
+  const bool many = role == Role::kAdd || role == Role::kConcat;
+  if (!many && data != 1) {
+    return Fail(Code::kUnimplemented,
+                "{} of its operands are computed; one is accepted", data);
+  }
+  if (many && data != node.inputs.size()) {
+    return Fail(Code::kUnimplemented,
+                "one of its operands is a parameter or a constant; computed "
+                "tensors are accepted");
+  }
+  if (role == Role::kAdd) {
+    for (const std::size_t input : node.inputs) {
+      if (Elements(input) != Elements(node.outputs[0])) {
+        return Fail(Code::kUnimplemented,
+                    "an operand is smaller than the sum; operands of the "
+                    "same shape are accepted");
+      }
+    }
+  }
+  if (!many && !values_of_[node.inputs[0]]) {
+    return Fail(Code::kUnimplemented,
+                "its first operand is a parameter or a constant");
+  }
+  const std::size_t least = role == Role::kConv || role == Role::kGemm ? 1
+                            : role == Role::kNormalisation             ? 4
+                                                                       : 0;
+  if (ParametersOf(index).size() < least) {
+    return Fail(Code::kUnimplemented,
+                "{} of its operands are parameters of the model; {} or more "
+                "are accepted",
+                ParametersOf(index).size(), least);
+  }
+  return {};
+}
+
+void Dataflow::CountReaders() {
+  for (std::size_t i = 0; i < graph_->nodes.size(); ++i) {
+    if (!Computes(i)) continue;
+    for (const std::size_t tensor : graph_->nodes[i].inputs) {
+      if (values_of_[tensor]) ++values_[*values_of_[tensor]].readers;
+    }
+  }
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    // A value that no node reads is an output of the model; the loss reads
+    // it.
+    if (values_[i].readers == 0 && values_[i].producer) {
+      outputs_.push_back(i);
+      values_[i].readers = 1;
+    }
+  }
+}
+
+std::vector<std::size_t> Dataflow::OperandsOf(std::size_t node) const {
+  std::vector<std::size_t> operands;
+  for (const std::size_t tensor : graph_->nodes[node].inputs) {
+    if (values_of_[tensor]) operands.push_back(*values_of_[tensor]);
+  }
+  return operands;
+}
+
+std::vector<std::size_t> Dataflow::ParametersOf(std::size_t node) const {
+  std::vector<std::size_t> list;
+  for (const std::size_t tensor : graph_->nodes[node].inputs) {
+    if (parameters_[tensor]) list.push_back(*parameters_[tensor]);
+  }
+  return list;
+}
+
+std::int64_t Dataflow::Elements(std::size_t tensor) const {
+  const Tensor& t = graph_->tensors[tensor];
+  return t.size().count() / t.element_bytes;
+}
+
+Result<std::int64_t> Dataflow::ElementsPerImage(std::size_t tensor) const {
+  const std::int64_t elements = Elements(tensor);
+  if (elements <= 0 || elements % graph_->batch.count() != 0) {
+    return Fail(Code::kInvalidArgument,
+                "tensor '{}' has {} elements, which {} images do not share "
+                "evenly",
+                Excerpt(graph_->tensors[tensor].name), elements,
+                graph_->batch.count());
+  }
+  return elements / graph_->batch.count();
+}
+
+}  // namespace ucudnn
