@@ -25,7 +25,7 @@ test_packages=(
   postgresql coinor-libcbc-dev libglpk-dev curl python3 clang libclang-rt-14-dev
   lld
   python3-pytest python3-venv python3-pip
-  mkdocs python3-matplotlib python3-mpi4py python3-scipy mypy
+  mkdocs python3-matplotlib python3-mpi4py python3-scipy mypy python3-torch
 )
 gpu_packages=(patchelf binutils)
 case "${1:-}" in

@@ -49,6 +49,8 @@ def build_wheel(
         "License: Apache-2.0\n"
         "Provides-Extra: plots\n"
         "Requires-Dist: matplotlib; extra == 'plots'\n"
+        "Provides-Extra: torch\n"
+        "Requires-Dist: torch>=1.13; extra == 'torch'\n"
     )
     wheel = (
         "Wheel-Version: 1.0\n"
@@ -57,8 +59,8 @@ def build_wheel(
         "Tag: py3-none-any\n"
     )
     contents = {
-        f"ucudnn/{file.name}": file.read_bytes()
-        for file in sorted((HERE / "ucudnn").iterdir())
+        str(file.relative_to(HERE)): file.read_bytes()
+        for file in sorted((HERE / "ucudnn").rglob("*"))
         # Include shared libraries that were copied into the package.
         if file.suffix == ".py" or file.name == "py.typed" or ".so" in file.name
     }

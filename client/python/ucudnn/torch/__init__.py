@@ -1,0 +1,27 @@
+"""PyTorch: mini-batches shared unevenly among unlike GPUs.
+
+>>> import ucudnn.torch
+>>> shares = ucudnn.torch.share(256, step=step)   # on all ranks
+>>> ddp = shares.attach(DistributedDataParallel(model, device_ids=[gpu]))
+>>> sampler = shares.sampler(dataset)
+>>> loader = DataLoader(dataset, shares.batch, sampler=sampler, drop_last=True)
+
+Then train as with plain DistributedDataParallel: gradients are means over the
+whole mini-batch, whatever each rank's share of it. Needs PyTorch 1.13 or later;
+`import ucudnn` alone does not import torch.
+"""
+
+from ucudnn.torch.loader import ShareLoader
+from ucudnn.torch.profile import StepProfile, profile
+from ucudnn.torch.sampler import ShareSampler
+from ucudnn.torch.share import share
+from ucudnn.torch.shares import Shares
+
+__all__ = [
+    "ShareLoader",
+    "ShareSampler",
+    "Shares",
+    "StepProfile",
+    "profile",
+    "share",
+]

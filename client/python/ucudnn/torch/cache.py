@@ -1,0 +1,84 @@
+"""Measured steps in files that processes share: one for each kind and step,
+`torch/STEP/KIND.json` in the folder of ucudnn's caches: $UCUDNN_CACHE_DIR, else
+$XDG_CACHE_HOME/ucudnn, else $HOME/.cache/ucudnn. Files are replaced atomically;
+an unreadable one counts as absent, and a folder that cannot be written is not an
+error."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import Optional, Union
+
+from ucudnn.torch.profile import StepProfile
+
+
+class StepCache:
+    """The cache in `folder`; None: the default, "": none."""
+
+    def __init__(self, folder: Optional[Union[str, Path]] = None) -> None:
+        self._folder = _default() if folder is None else str(folder)
+
+    def path(self, step: str, kind: str) -> Optional[Path]:
+        """Where the times of a step on a kind are."""
+        if not self._folder:
+            return None
+        digest = hashlib.sha256(kind.encode()).hexdigest()[:8]
+        readable = re.sub(r"[^A-Za-z0-9.]+", "-", kind)[:60].strip("-")
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", step)
+        return Path(self._folder) / "torch" / name / f"{readable}-{digest}.json"
+
+    def read(self, step: str, kind: str) -> StepProfile:
+        """What was measured; nothing if there is no such file."""
+        nothing = StepProfile(kind)
+        path = self.path(step, kind)
+        if path is None:
+            return nothing
+        try:
+            told = json.loads(path.read_text(encoding="utf-8"))
+            times = {int(b): float(ms) for b, ms in told["ms"].items()}
+            largest = told["largest"]
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return nothing
+        valid = all(b > 0 and 0 < ms < float("inf") for b, ms in times.items())
+        bounded = largest is None or (isinstance(largest, int) and largest >= 0)
+        if told.get("kind") != kind or not valid or not bounded:
+            return nothing
+        return StepProfile(kind, times, largest)
+
+    def write(self, step: str, measured: StepProfile) -> None:
+        path = self.path(step, measured.kind)
+        if path is None:
+            return
+        text = json.dumps(
+            {
+                "kind": measured.kind,
+                "ms": {str(b): ms for b, ms in sorted(measured.ms.items())},
+                "largest": measured.largest,
+            },
+            indent=1,
+        )
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(
+                "w", dir=path.parent, delete=False, encoding="utf-8"
+            ) as file:
+                file.write(text + "\n")
+            os.replace(file.name, path)
+        except OSError:
+            pass
+
+
+def _default() -> str:
+    chosen = os.environ.get("UCUDNN_CACHE_DIR")
+    if chosen is not None:
+        return chosen
+    for variable, below in (("XDG_CACHE_HOME", ""), ("HOME", ".cache")):
+        base = os.environ.get(variable, "")
+        if os.path.isabs(base):
+            return os.path.join(base, below, "ucudnn")
+    return ""

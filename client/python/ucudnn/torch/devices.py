@@ -1,0 +1,106 @@
+"""Which device a rank uses, and what makes measurements on two of them
+interchangeable."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import socket
+from dataclasses import dataclass
+from typing import Any, Optional
+
+import torch
+
+
+@dataclass(frozen=True)
+class Device:
+    """The device of one rank."""
+
+    device: torch.device
+    kind: str  # ranks of one kind share measurements
+    gpu: str  # a GPU's name that is unique in the job; empty: not a GPU
+
+
+def find_device(
+    device: Optional[Any] = None, kind: Optional[str] = None
+) -> Device:
+    """The given device, else the current GPU, else the CPU. `kind` replaces the
+    text that tells kinds of devices apart."""
+    chosen = torch.device(device) if device is not None else None
+    if chosen is None:
+        chosen = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if chosen.type != "cuda":
+        return Device(chosen, kind or _cpu_kind(), "")
+    index = chosen.index
+    if index is None:
+        index = torch.cuda.current_device()
+    chosen = torch.device("cuda", index)
+    return Device(chosen, kind or _gpu_kind(chosen), _gpu_name(index))
+
+
+def _cpu_kind() -> str:
+    model = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    model = line.partition(":")[2].strip()
+                    break
+    except OSError:
+        pass
+    return f"{model}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+
+
+def _gpu_kind(device: torch.device) -> str:
+    found = torch.cuda.get_device_properties(device)
+    units = slice_units(device)
+    kind = (
+        f"{found.name}, {units or found.multi_processor_count} SMs"
+        f"{' of a slice' if units else ''}, "
+        f"{found.total_memory / 2**30:.0f} GiB, torch {torch.__version__}, "
+        f"cuDNN {torch.backends.cudnn.version()}"
+    )
+    percentage = os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
+    return f"{kind}, MPS {percentage} %" if percentage else kind
+
+
+def _gpu_name(index: int) -> str:
+    uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
+    if uuid is not None:
+        return f"GPU-{uuid}"
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    name = visible[index].strip() if index < len(visible) else ""
+    return f"{socket.gethostname()} GPU {name or index}"
+
+
+class _Resource(ctypes.Structure):
+    """The beginning of CUdevResource (cuda.h): for multiprocessors, type 1, the
+    count follows the padding. Larger than any version's."""
+
+    _fields_ = [
+        ("type", ctypes.c_uint),
+        ("padding", ctypes.c_ubyte * 92),
+        ("count", ctypes.c_uint),
+        ("rest", ctypes.c_ubyte * 412),
+    ]
+
+
+def slice_units(device: torch.device) -> Optional[int]:
+    """The multiprocessors of the green context that the current stream belongs
+    to; None if it belongs to none, or the driver cannot tell (CUDA before
+    12.4)."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+        of_stream = driver.cuStreamGetGreenCtx
+        of_context = driver.cuGreenCtxGetDevResource
+    except (OSError, AttributeError):
+        return None
+    context = ctypes.c_void_p()
+    stream = ctypes.c_void_p(torch.cuda.current_stream(device).cuda_stream)
+    if of_stream(stream, ctypes.byref(context)) != 0 or not context.value:
+        return None
+    resource = _Resource()
+    if of_context(context, ctypes.byref(resource), 1) != 0:
+        return None
+    return resource.count or None

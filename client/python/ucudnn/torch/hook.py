@@ -1,0 +1,114 @@
+"""The communication hook that weighs each rank's gradients by its images."""
+
+# Annotations stay objects here: DDP compares those of a hook.
+import collections
+import time
+from typing import Any, Callable, Deque, List, Optional, Tuple, Union
+
+import torch
+import torch.distributed as dist
+
+Hook = Callable[[Any, dist.GradBucket], torch.futures.Future[torch.Tensor]]
+Factor = Union[float, torch.Tensor]
+_PENDING = 64  # steps whose times nobody has asked for
+
+
+class HookState:
+    """What the hook of one DDP does with the next gradients."""
+
+    def __init__(
+        self, group: Any, weight: float, then: Optional[Hook], then_state: Any
+    ) -> None:
+        self.group = group
+        self.weight = weight  # b_g / B
+        self.micro_steps = 1  # equal passes whose gradients were added up
+        self.counted: Optional[torch.Tensor] = None  # instead of the weight
+        self.steps = 0  # that ended
+        self.on_end: Optional[Callable[[], None]] = None
+        self._then = then
+        self._then_state = then_state
+        # A user's hook averages over the ranks, as all of PyTorch's do.
+        self._ranks = dist.get_world_size(group) if then else 1
+
+    def reduce(self, bucket: dist.GradBucket) -> Any:
+        """Scales one bucket and sums it over the ranks."""
+        gradients = bucket.buffer()
+        if self.counted is not None:
+            scale(gradients, self.counted * self._ranks)
+        else:
+            scale(gradients, self.weight * self._ranks / self.micro_steps)
+        if bucket.is_last():
+            self.counted = None
+            self.steps += 1
+            if self.on_end is not None:
+                self.on_end()
+        if self._then is not None:
+            return self._then(self._then_state, bucket)
+        work = dist.all_reduce(gradients, group=self.group, async_op=True)
+        return work.get_future().then(_first)
+
+
+def weighted_sum(
+    state: HookState, bucket: dist.GradBucket
+) -> torch.futures.Future[torch.Tensor]:
+    """The hook: gradients times the rank's part of the mini-batch, summed."""
+    return state.reduce(bucket)
+
+
+def _first(future: Any) -> torch.Tensor:
+    return future.value()[0]
+
+
+def scale(gradients: torch.Tensor, factor: Factor) -> None:
+    """Multiplies in place; by zero also what is infinite or not a number."""
+    if isinstance(factor, torch.Tensor):
+        # Without waiting for the device to learn whether it is zero.
+        gradients.mul_(factor)
+        gradients.masked_fill_(factor == 0, 0.0)
+    elif factor == 0:
+        gradients.zero_()
+    elif factor != 1:
+        gradients.mul_(factor)
+
+
+class OwnTime:
+    """How long this rank computes in each step, from the first forward pass until
+    the last gradient is ready: without waiting for other ranks."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._begun: Optional[Any] = None
+        self._steps: Deque[Tuple[Any, Any]] = collections.deque(maxlen=_PENDING)
+
+    def forward(self) -> None:
+        """A forward pass begins."""
+        if self._begun is None:
+            self._begun = self._now()
+
+    def end(self) -> None:
+        """The last gradient of a step is enqueued."""
+        if self._begun is not None:
+            self._steps.append((self._begun, self._now()))
+        self._begun = None
+
+    def take_ms(self) -> List[float]:
+        """The times of the steps that the device has finished since the last
+        call; does not wait."""
+        times = []
+        while self._steps:
+            begun, ended = self._steps[0]
+            if self._device.type != "cuda":
+                times.append((ended - begun) * 1e3)
+            elif ended.query():
+                times.append(float(begun.elapsed_time(ended)))
+            else:
+                break
+            self._steps.popleft()
+        return times
+
+    def _now(self) -> Any:
+        if self._device.type != "cuda":
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self._device))
+        return event

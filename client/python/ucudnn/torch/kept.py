@@ -1,0 +1,228 @@
+"""What a step changes, and putting it back after measuring."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import types
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
+
+import torch
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+from ucudnn.torch.checks import refuse
+
+_SHORT = 100  # items of a list that are looked at
+_PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device)
+
+
+def reachable(step: Callable[..., Any]) -> List[Tuple[str, Any]]:
+    """The values that `step` uses, each with its name, once and in order: those
+    of its closure, the globals that its code names, the object whose method it
+    is, what functools.partial binds, what the attributes of such an object or the
+    items of a short list or dictionary hold, and the same of the functions that
+    it calls, but for those of installed packages."""
+    found: List[Tuple[str, Any]] = []
+    seen: Set[int] = set()
+
+    def visit(name: str, value: Any, depth: int) -> None:
+        if id(value) in seen and not isinstance(value, _PLAIN):
+            return
+        seen.add(id(value))
+        if isinstance(value, types.MethodType):
+            visit(f"{name}.self", value.__self__, depth)
+            visit(name, value.__func__, depth)
+        elif isinstance(value, functools.partial):
+            visit(name, value.func, depth)
+            for index, item in enumerate(value.args):
+                visit(f"{name}.args[{index}]", item, depth)
+            for key, item in value.keywords.items():
+                visit(f"{name}.{key}", item, depth)
+        elif isinstance(value, types.FunctionType):
+            found.append((name, value))
+            if value is step or not _installed(value):
+                for key, item in _used_by(value):
+                    visit(key, item, depth)
+        elif isinstance(value, (list, tuple, dict)):
+            if depth == 0 or len(value) > _SHORT:
+                return
+            items: Iterable[Tuple[Any, Any]] = (
+                value.items() if isinstance(value, dict) else enumerate(value)
+            )
+            for key, item in items:
+                visit(f"{name}[{key!r}]", item, depth - 1)
+        elif not isinstance(value, (types.ModuleType, type)):
+            found.append((name, value))
+            if depth > 0 and not _has_state(value):
+                for key, item in getattr(value, "__dict__", {}).items():
+                    visit(f"{name}.{key}", item, depth - 1)
+
+    visit("step", step, 2)
+    return found
+
+
+def _installed(function: types.FunctionType) -> bool:
+    return "-packages" in function.__code__.co_filename
+
+
+def _used_by(function: types.FunctionType) -> Iterator[Tuple[str, Any]]:
+    for name, cell in zip(
+        function.__code__.co_freevars, function.__closure__ or ()
+    ):
+        # A cell is empty until its variable is assigned.
+        with contextlib.suppress(ValueError):
+            yield name, cell.cell_contents
+    for name in names_in(function.__code__):
+        if name in function.__globals__:
+            yield name, function.__globals__[name]
+
+
+def names_in(code: types.CodeType) -> List[str]:
+    """The names that a function's code uses, and the functions inside it."""
+    names = dict.fromkeys(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names.update(dict.fromkeys(names_in(constant)))
+    return list(names)
+
+
+def _has_state(value: Any) -> bool:
+    return callable(getattr(value, "state_dict", None)) and callable(
+        getattr(value, "load_state_dict", None)
+    )
+
+
+def stateful(step: Callable[..., Any], keep: Iterable[Any]) -> List[Any]:
+    """The modules, optimizers, scalers and schedulers that `step` uses, and
+    those of `keep`."""
+    objects = [value for _, value in reachable(step) if _has_state(value)]
+    for value in keep:
+        if not _has_state(value):
+            raise refuse(
+                "profile: keep",
+                f"a {type(value).__name__}",
+                "objects with state_dict() and load_state_dict() are accepted",
+            )
+        if all(value is not other for other in objects):
+            objects.append(value)
+    return objects
+
+
+def gradient_bytes(objects: Iterable[Any]) -> int:
+    """The size of the gradients of the modules: DDP keeps them once more."""
+    parameters = {
+        parameter
+        for module in objects
+        if isinstance(module, torch.nn.Module)
+        for parameter in module.parameters()
+        if parameter.requires_grad
+    }
+    return sum(p.numel() * p.element_size() for p in parameters)
+
+
+@contextlib.contextmanager
+def unchanged(objects: List[Any], device: torch.device) -> Iterator[None]:
+    """Within it steps may run; afterwards the objects are as before: parameters,
+    gradients, BatchNorm's statistics, the state of optimizers, and random
+    numbers. Copies are in host memory, so that they do not take what the step
+    needs. SyncBatchNorm counts this rank's images alone meanwhile, because no
+    other rank may be measuring."""
+    modules = [o for o in objects if isinstance(o, torch.nn.Module)]
+    for module in modules:
+        if isinstance(module, (DataParallel, DistributedDataParallel)):
+            raise refuse(
+                "profile: step",
+                f"uses a {type(module).__name__}, whose passes wait for other "
+                "ranks",
+                "a step on the bare module is accepted: measure before wrapping "
+                "it, or use ddp.module",
+            )
+    gpus = [device] if device.type == "cuda" else []
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng(devices=gpus))
+        for value in objects:
+            if isinstance(value, torch.nn.Module):
+                stack.callback(_saved_module(value))
+            elif isinstance(value, torch.optim.Optimizer):
+                stack.callback(_saved_optimizer(value))
+            else:
+                state = copy.deepcopy(value.state_dict())
+                stack.callback(value.load_state_dict, state)
+        for module in modules:
+            stack.enter_context(_alone(module))
+        yield
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().to("cpu", copy=True)
+
+
+def _saved_module(module: torch.nn.Module) -> Callable[[], None]:
+    tensors = {
+        id(t): (t, _copied(t))
+        for t in (*module.parameters(), *module.buffers())
+    }
+    gradients = [
+        (p, p.grad, None if p.grad is None else _copied(p.grad))
+        for p in module.parameters()
+    ]
+    modes = [(m, m.training) for m in module.modules()]
+
+    def restore() -> None:
+        with torch.no_grad():
+            for tensor, copied in tensors.values():
+                tensor.copy_(copied)
+            for parameter, gradient, copied_gradient in gradients:
+                parameter.grad = gradient
+                if gradient is not None and copied_gradient is not None:
+                    gradient.copy_(copied_gradient)
+        for inner, training in modes:
+            inner.training = training
+
+    return restore
+
+
+def _saved_optimizer(optimizer: torch.optim.Optimizer) -> Callable[[], None]:
+    def saved(value: Any) -> Tuple[Any, Any]:
+        if isinstance(value, torch.Tensor):
+            return value, _copied(value)
+        return None, copy.deepcopy(value)
+
+    state: Dict[Any, Dict[Any, Tuple[Any, Any]]] = {
+        parameter: {name: saved(value) for name, value in values.items()}
+        for parameter, values in optimizer.state.items()
+    }
+    groups = [
+        {n: copy.deepcopy(v) for n, v in group.items() if n != "params"}
+        for group in optimizer.param_groups
+    ]
+
+    def restore() -> None:
+        optimizer.state.clear()
+        for parameter, values in state.items():
+            for name, (tensor, value) in values.items():
+                if tensor is not None:
+                    with torch.no_grad():
+                        tensor.copy_(value)
+                    value = tensor
+                optimizer.state[parameter][name] = value
+        for group, options in zip(optimizer.param_groups, groups):
+            group.update(options)
+
+    return restore
+
+
+@contextlib.contextmanager
+def _alone(module: torch.nn.Module) -> Iterator[None]:
+    shared = [
+        m for m in module.modules() if isinstance(m, torch.nn.SyncBatchNorm)
+    ]
+    for inner in shared:
+        inner.forward = types.MethodType(_BatchNorm.forward, inner)
+    try:
+        yield
+    finally:
+        for inner in shared:
+            del inner.forward

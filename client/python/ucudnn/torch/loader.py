@@ -1,0 +1,106 @@
+"""Loads this rank's images, also where the shares change or are empty."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional
+
+import torch
+from torch.utils.data import DataLoader, default_collate
+
+from ucudnn.torch.checks import refuse
+from ucudnn.torch.sampler import ShareSampler
+
+if TYPE_CHECKING:
+    from ucudnn.torch.shares import Shares
+
+_OURS = ("batch_size", "sampler", "batch_sampler", "shuffle", "drop_last")
+
+
+class ShareLoader:
+    """What DataLoader(dataset, shares.batch, sampler=shares.sampler(dataset),
+    drop_last=True) loads; and moreover: after `shares.refresh()` adopted new
+    shares, the epoch goes on with them at the next step; and an idle rank gets
+    batches of no images, which a model takes part with. `options` are those of
+    DataLoader."""
+
+    def __init__(
+        self, shares: Shares, sampler: ShareSampler, **options: Any
+    ) -> None:
+        for name in _OURS:
+            if name in options:
+                raise refuse(
+                    f"loader: {name}",
+                    repr(options[name]),
+                    "DataLoader's other options are accepted; the shares decide "
+                    "this one",
+                )
+        self.sampler = sampler
+        self._shares = shares
+        collate: Optional[Callable[..., Any]] = options.pop("collate_fn", None)
+        self._collate = collate or default_collate
+        self._options = options
+
+    def set_epoch(self, epoch: int, step: int = 0) -> None:
+        """See ShareSampler."""
+        self.sampler.set_epoch(epoch, step)
+
+    def __len__(self) -> int:
+        """The steps that are left in the epoch."""
+        return self.sampler.steps - self.sampler.first_step
+
+    def __iter__(self) -> Iterator[Any]:
+        step = self.sampler.first_step
+        while step < self.sampler.steps:
+            revision = self._shares.revision
+            for batch in self._loader(step):
+                step += 1
+                yield batch
+                if self._shares.revision != revision:
+                    break
+
+    def _loader(self, first_step: int) -> DataLoader[Any]:
+        idle = self._shares.batch == 0
+        return DataLoader(
+            self.sampler.dataset,
+            batch_sampler=_Batches(self.sampler, first_step),
+            collate_fn=_Empty(self._collate) if idle else self._collate,
+            **self._options,
+        )
+
+
+class _Batches:
+    """A batch sampler. An idle rank loads one image, for its shape."""
+
+    def __init__(self, sampler: ShareSampler, first_step: int) -> None:
+        self._sampler = sampler
+        self._first_step = first_step
+
+    def __iter__(self) -> Iterator[List[int]]:
+        for batch in self._sampler.batches(self._first_step):
+            yield batch or [0]
+
+    def __len__(self) -> int:
+        return self._sampler.steps - self._first_step
+
+
+class _Empty:
+    """Collates, and keeps no image."""
+
+    def __init__(self, collate: Callable[[Any], Any]) -> None:
+        self._collate = collate
+
+    def __call__(self, images: Any) -> Any:
+        return emptied(self._collate(images))
+
+
+def emptied(value: Any) -> Any:
+    """A batch of tensors without its images, in the same structure."""
+    if isinstance(value, torch.Tensor):
+        return value[:0] if value.dim() > 0 else value
+    if isinstance(value, dict):
+        return {name: emptied(item) for name, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(emptied(item) for item in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(emptied(item) for item in value)
+    return value

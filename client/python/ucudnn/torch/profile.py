@@ -1,0 +1,182 @@
+"""How long a step takes on this rank's device, and where its memory ends."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, Iterable, List, Optional
+
+import torch
+
+from ucudnn.torch.checks import refuse, whole_number
+from ucudnn.torch.devices import find_device
+from ucudnn.torch.kept import gradient_bytes, stateful, unchanged
+
+Step = Callable[[int], Any]
+
+_WARM_UP_S = 0.3  # before the first measurement: clocks rise
+_LEAST, _MOST = 5, 40  # repeats
+_ENOUGH_S = 1.0  # for the repeats of one batch
+_ERROR = 0.005  # of the median, at which repeating ends
+
+
+@dataclass(frozen=True)
+class StepProfile:
+    """Times of one step on one kind of device."""
+
+    kind: str
+    ms: Dict[int, float] = field(default_factory=dict)  # by batch
+    largest: Optional[int] = None  # batch that fits; None: memory did not end
+
+
+def profile(
+    step: Step,
+    batches: Iterable[int],
+    *,
+    keep: Iterable[Any] = (),
+    device: Optional[Any] = None,
+    kind: Optional[str] = None,
+) -> StepProfile:
+    """Measures `step(b)`, one whole iteration on b images, for each of `batches`.
+
+    Each time is the median of repeats, after warming up, until the median is
+    known to half a percent or a second has passed; on a GPU by events on the
+    current stream. Where memory ends, the largest batch that fits is found by
+    bisection and measured too. On a GPU, DDP's copy of the gradients counts as
+    taken.
+
+    Afterwards everything is as before that `step` uses and that has state:
+    weights, gradients, BatchNorm's statistics, optimizers, scalers, schedulers
+    (found as `kept.reachable` says; `keep` names more of them), and random
+    numbers. `device` is by default the current GPU, else the CPU. Not
+    collective: `step` must not wait for other ranks, so it uses the bare module
+    instead of a DistributedDataParallel. Raises InvalidArgument; and whatever
+    `step` raises, unless it is out of memory.
+    """
+    wanted = sorted(
+        {
+            whole_number("profile: batches", b, 1, "a whole number from 1 up")
+            for b in batches
+        }
+    )
+    if not callable(step):
+        raise refuse(
+            "profile: step", repr(step), "a function of a batch size is accepted"
+        )
+    found = find_device(device, kind)
+    objects = stateful(step, keep)
+    with unchanged(objects, found.device):
+        taken = None
+        if found.device.type == "cuda":
+            taken = torch.empty(
+                gradient_bytes(objects), dtype=torch.uint8, device=found.device
+            )
+        try:
+            return _measured(step, wanted, found.device, found.kind)
+        finally:
+            del taken
+
+
+def _measured(
+    step: Step, batches: List[int], device: torch.device, kind: str
+) -> StepProfile:
+    clock = StepClock(device)
+    times: Dict[int, float] = {}
+    fits, ends = 0, None
+    warm = False
+    for batch in batches:
+        if not _fits(step, batch, device):
+            ends = batch
+            break
+        if not warm:
+            _warm_up(step, batch, clock)
+            warm = True
+        times[batch] = _median_ms(step, batch, clock)
+        fits = batch
+    if ends is None:
+        return StepProfile(kind, times)
+    while ends - fits > 1:
+        middle = (fits + ends) // 2
+        if _fits(step, middle, device):
+            fits = middle
+        else:
+            ends = middle
+    if fits > 0 and fits not in times:
+        times[fits] = _median_ms(step, fits, clock)
+    return StepProfile(kind, times, fits)
+
+
+def _fits(step: Step, batch: int, device: torch.device) -> bool:
+    """Runs the step once, which also lets cuDNN choose its algorithms."""
+    try:
+        step(batch)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return True
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+    # The exception held the frames that hold the step's tensors.
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    return False
+
+
+def out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
+        return True
+    text = str(error)
+    return (
+        "out of memory" in text
+        or "can't allocate memory" in text
+        or "ALLOC_FAILED" in text
+    )
+
+
+def _warm_up(step: Step, batch: int, clock: StepClock) -> None:
+    begun = time.monotonic()
+    while time.monotonic() - begun < _WARM_UP_S:
+        clock.laps(lambda: step(batch), 2)
+
+
+def _median_ms(step: Step, batch: int, clock: StepClock) -> float:
+    clock.laps(lambda: step(batch), 1)
+    laps: List[float] = []
+    begun = time.monotonic()
+    while len(laps) < _MOST:
+        laps += clock.laps(lambda: step(batch), _LEAST)
+        low, middle, high = statistics.quantiles(laps, n=4)
+        error = (high - low) / 2 / len(laps) ** 0.5
+        if error < _ERROR * middle or time.monotonic() - begun > _ENOUGH_S:
+            break
+    return statistics.median(laps)
+
+
+class StepClock:
+    """Times steps that follow one another on a device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def laps(self, run: Callable[[], Any], count: int) -> List[float]:
+        """The milliseconds of each of `count` runs; waits for the last."""
+        if self._device.type != "cuda":
+            times = [time.perf_counter()]
+            for _ in range(count):
+                run()
+                times.append(time.perf_counter())
+            return [(b - a) * 1e3 for a, b in zip(times, times[1:])]
+        stream = torch.cuda.current_stream(self._device)
+        events = [stream.record_event(_event())]
+        for _ in range(count):
+            run()
+            events.append(stream.record_event(_event()))
+        events[-1].synchronize()
+        return [a.elapsed_time(b) for a, b in zip(events, events[1:])]
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)

@@ -1,0 +1,241 @@
+"""share(): each rank's part of a mini-batch."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
+
+from ucudnn.profiles import PathLike, Times, csv_of
+from ucudnn.torch.cache import StepCache
+from ucudnn.torch.checks import (
+    refuse,
+    refuse_shared_gpu,
+    same_on_all_ranks,
+    whole_number,
+)
+from ucudnn.torch.coordinator import coordinators_plan, kind_of_gpu
+from ucudnn.torch.devices import Device, find_device
+from ucudnn.torch.fingerprint import fingerprint
+from ucudnn.torch.measuring import Measuring
+from ucudnn.torch.planning import SharePlan, StepTable, plan_shares
+from ucudnn.torch.profile import Step, StepProfile
+from ucudnn.torch.ranks import Ranks
+from ucudnn.torch.shares import Shares
+from ucudnn.torch.sources import (
+    FixedSource,
+    SessionSource,
+    Source,
+    TimesSource,
+)
+
+TimesOfKinds = Union[Times, PathLike, Mapping[str, Mapping[int, float]]]
+
+
+def share(
+    batch: int,
+    *,
+    step: Optional[Step] = None,
+    times: Optional[TimesOfKinds] = None,
+    session: Optional[Any] = None,
+    network: Optional[str] = None,
+    coordinator: Optional[str] = None,
+    kind: Optional[str] = None,
+    device: Optional[Any] = None,
+    group: Optional[Any] = None,
+    idle: bool = False,
+    micro_steps: Optional[int] = None,
+    keep: Iterable[Any] = (),
+    name: Optional[str] = None,
+    batches: Optional[Sequence[int]] = None,
+    cache_dir: Optional[PathLike] = None,
+    drift_tolerance: float = 0.1,
+) -> Shares:
+    """Divides a mini-batch of `batch` images among the ranks of a process group,
+    so that the slowest takes the least time. Collective.
+
+    The times come from one of:
+
+    - `step`: step(b) is one whole iteration on b images, on this rank alone: the
+      bare model's passes and the optimizer's step. It is measured on one rank of
+      each kind of device (see profile()) and cached, in
+      $UCUDNN_CACHE_DIR/torch or as cache.py says; `cache_dir` names another
+      folder, "" none. `name` names the step in the cache; by default a hash of
+      its code, layers, shapes and PyTorch's settings. `keep` and `batches` are as
+      in profile(); by default some seven batches are measured, and those that the
+      plan uses.
+    - `times`: {kind: {batch: milliseconds}}, ucudnn.Times, or their CSV file, for
+      the kinds of all ranks. Between two batches times are interpolated.
+    - `network` and `coordinator`: a network's name and a coordinator's URL, such
+      as "http://host:7461", whose measurements of convolutions are used.
+    - `session`: a ucudnn.Session of the same ranks under MPI; then report() and
+      refresh() are the coordinator's job.
+
+    `device` is this rank's, by default the current GPU, else the CPU; `kind` tells
+    kinds of devices apart where the model's name, multiprocessors, memory and
+    versions do not. Every rank gets an image; with `idle` all but rank 0 may get
+    none, and then need shares.loader(). A share beyond a device's memory becomes
+    several passes, at most `micro_steps`. Steps that change by more than
+    `drift_tolerance` make refresh() plan again.
+
+    All ranks raise the same error: InvalidArgument if arguments are malformed or
+    differ between ranks, or if two ranks of NCCL have one GPU; NoPlan if no memory
+    holds the mini-batch, naming the largest; what `step` raises.
+    """
+    ranks = Ranks(group)
+    given = {
+        "step": step,
+        "times": times,
+        "session": session,
+        "network": network,
+    }
+    sources = [key for key, value in given.items() if value is not None]
+
+    def checked() -> Device:
+        whole_number("share: batch", batch, 1, "a whole number from 1 up")
+        if micro_steps is not None:
+            whole_number(
+                "share: micro_steps", micro_steps, 1, "a whole number from 1 up"
+            )
+        if len(sources) != 1:
+            raise refuse(
+                "share",
+                f"given {' and '.join(sources) or 'no times'}",
+                "one of step=, times=, session= and network= is accepted",
+            )
+        if (network is None) != (coordinator is None):
+            raise refuse(
+                "share",
+                "network= or coordinator= alone",
+                "both together are accepted",
+            )
+        if step is not None and not callable(step):
+            raise refuse(
+                "share: step", repr(step), "a function of a batch size is accepted"
+            )
+        return find_device(device, kind)
+
+    devices = ranks.agree(checked)
+    own = devices[ranks.rank]
+    told = ranks.gather(
+        {
+            "batch": repr(batch),
+            "idle": repr(idle),
+            "micro_steps": repr(micro_steps),
+            "given": " and ".join(sources),
+        }
+    )
+    for key in told[0]:
+        same_on_all_ranks(f"share: {key}", [values[key] for values in told])
+    if ranks.backend not in ("gloo", "mpi") and all(d.gpu for d in devices):
+        refuse_shared_gpu([d.gpu for d in devices])
+
+    source: Source
+    if step is not None:
+        source = _measured(
+            ranks,
+            Measuring(
+                ranks,
+                own,
+                step,
+                name=name or fingerprint(step),
+                keep=keep,
+                cache=StepCache(cache_dir),
+                micro_steps=micro_steps,
+            ),
+            batch,
+            idle,
+            batches,
+            drift_tolerance,
+        )
+    elif times is not None:
+        source = _timed(
+            ranks, devices, times, batch, idle, micro_steps, drift_tolerance
+        )
+    elif session is not None:
+        source = SessionSource(ranks, session, batch)
+    else:
+        source = _coordinated(ranks, own, str(network), str(coordinator), batch, kind)
+    return Shares(ranks, own, source)
+
+
+def _measured(
+    ranks: Ranks,
+    measuring: Measuring,
+    batch: int,
+    idle: bool,
+    batches: Optional[Sequence[int]],
+    tolerance: float,
+) -> Source:
+    plan = measuring.plan(batch, idle, batches)
+    count = measuring.measured_here
+    note = (
+        f"{count} batches measured now"
+        if count
+        else "all times from the cache of earlier measurements"
+    )
+    plan = SharePlan(
+        plan.ranks, plan.predicted_ms, plan.even_ms, [*plan.reasons, note]
+    )
+    return TimesSource(ranks, plan, measuring.tables(), idle, tolerance)
+
+
+def _timed(
+    ranks: Ranks,
+    devices: List[Device],
+    times: TimesOfKinds,
+    batch: int,
+    idle: bool,
+    micro_steps: Optional[int],
+    tolerance: float,
+) -> Source:
+    def read() -> List[StepTable]:
+        by_kind = _by_kind(times)
+        tables = []
+        for rank, found in enumerate(devices):
+            if found.kind not in by_kind:
+                known = ", ".join(repr(k) for k in by_kind) or "none"
+                raise refuse(
+                    "share: times",
+                    f"none of {found.kind!r}, rank {rank}'s kind",
+                    f"kind= is accepted, one of {known}",
+                )
+            measured = StepProfile(found.kind, by_kind[found.kind])
+            tables.append(StepTable(measured, micro_steps))
+        return tables
+
+    tables = ranks.from_first(read)
+    plan = ranks.from_first(lambda: plan_shares(batch, tables, idle))
+    return TimesSource(ranks, plan, tables, idle, tolerance)
+
+
+def _by_kind(times: TimesOfKinds) -> Dict[str, Dict[int, float]]:
+    if isinstance(times, Mapping):
+        return {kind: dict(of_kind) for kind, of_kind in times.items()}
+    by_kind: Dict[str, Dict[int, float]] = {}
+    rows = times.rows if isinstance(times, Times) else Times.from_csv(
+        csv_of(times), str(times)
+    ).rows
+    models = {row.model for row in rows}
+    if len(models) > 1:
+        raise refuse(
+            "share: times",
+            f"of {len(models)} models",
+            "the times of one model are accepted",
+        )
+    for row in rows:
+        by_kind.setdefault(row.gpu, {})[row.batch] = row.time_us / 1000
+    return by_kind
+
+
+def _coordinated(
+    ranks: Ranks,
+    own: Device,
+    network: str,
+    url: str,
+    batch: int,
+    kind: Optional[str],
+) -> Source:
+    kinds = ranks.agree(lambda: kind or kind_of_gpu(url, own.gpu))
+    plan = ranks.from_first(
+        lambda: coordinators_plan(url, network, batch, kinds)
+    )
+    return FixedSource(plan)

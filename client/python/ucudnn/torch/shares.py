@@ -1,0 +1,283 @@
+"""What share() returns: each rank's part of the mini-batch, and its use."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, Iterator, List, Optional
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from ucudnn.torch import checks
+from ucudnn.torch.attached import Attached
+from ucudnn.torch.devices import Device
+from ucudnn.torch.hook import Hook, scale
+from ucudnn.torch.loader import ShareLoader
+from ucudnn.torch.planning import RankShare
+from ucudnn.torch.ranks import Ranks
+from ucudnn.torch.sampler import ShareSampler
+from ucudnn.torch.sources import Source
+
+
+class Shares:
+    """Each rank's share of every mini-batch. Made by share(); the ranks are those
+    of its process group. One thread at a time uses it. Calls named collective are
+    made by all ranks, in the same order."""
+
+    def __init__(self, ranks: Ranks, device: Device, source: Source) -> None:
+        self._ranks = ranks
+        self._device = device
+        self._source = source
+        self._plan = source.plan()
+        self._attached: Optional[Attached] = None
+        self.revision = 1
+        """Changes with each plan that refresh() adopts."""
+
+    @property
+    def rank(self) -> int:
+        return self._ranks.rank
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return self._ranks.size
+
+    @property
+    def device_kind(self) -> str:
+        """The kind of this rank's device; ranks of one kind share times."""
+        return self._device.kind
+
+    @property
+    def _own(self) -> RankShare:
+        return self._plan.ranks[self.rank]
+
+    @property
+    def batch(self) -> int:
+        """This rank's images of each mini-batch; 0 if it is idle."""
+        return self._own.batch
+
+    @property
+    def first_image(self) -> int:
+        """The index of its first image in the mini-batch of all ranks."""
+        return self._own.first_image
+
+    @property
+    def weight(self) -> float:
+        """batch / global_batch: the factor of this rank's gradients."""
+        return self.batch / self.global_batch
+
+    @property
+    def global_batch(self) -> int:
+        """The mini-batch over all ranks."""
+        return self._plan.batch
+
+    @property
+    def batches(self) -> List[int]:
+        """The images of each rank."""
+        return [share.batch for share in self._plan.ranks]
+
+    @property
+    def micro_steps(self) -> int:
+        """Passes that this rank's share takes, because no more images fit in its
+        memory at once. If more than 1, loop over micro_batches()."""
+        return self._own.micro_steps
+
+    @property
+    def predicted_ms(self) -> Optional[float]:
+        """The predicted time of a step, that of the slowest rank; None if nothing
+        was measured."""
+        return self._plan.predicted_ms
+
+    @property
+    def even_ms(self) -> Optional[float]:
+        """The same with even shares; None if that is not known."""
+        return self._plan.even_ms
+
+    @property
+    def reasons(self) -> List[str]:
+        """Why the shares are what they are, for people."""
+        return list(self._plan.reasons)
+
+    def attach(
+        self,
+        model: Any,
+        hook: Optional[Hook] = None,
+        state: Any = None,
+        *,
+        loader: Optional[Any] = None,
+        images: Optional[Callable[..., int]] = None,
+    ) -> Any:
+        """Makes DDP weigh gradients by the shares; returns `model`.
+
+        Registers one communication hook: each bucket of gradients times
+        batch / global_batch, summed over the ranks. So with losses that are means
+        over each rank's images, gradients are means over the mini-batch. `hook`,
+        a communication hook of your own, runs after the weighing, with `state`; it
+        must average over the ranks, as all of PyTorch's do.
+
+        Each training pass is checked to have this rank's images: as many as the
+        first dimension of the model's first tensor, or as `images` says, which
+        gets the model's arguments. Several passes under no_sync() may make up a
+        share, or several shares a step. `loader` is checked as check() does.
+
+        Refuses models that are not a DistributedDataParallel of the same ranks,
+        or that have a communication hook. Attach at most one model; a model of
+        several parts goes into one DDP.
+        """
+        ddp = checks.ddp_of(model)
+        if self._attached is not None:
+            raise checks.refuse(
+                "attach: model", "a second one", "one model of the shares"
+            )
+        if loader is not None:
+            self.check(loader)
+        else:
+            checks.refuse_unchecked_loader()
+        self._refuse_other_ranks(ddp)
+        attached = Attached(ddp, self._device.device, hook, state, images)
+        attached.adopt(self._own, self.weight)
+        self._attached = attached
+        return model
+
+    def _refuse_other_ranks(self, ddp: DistributedDataParallel) -> None:
+        group = ddp.process_group
+        there = (dist.get_rank(group), dist.get_world_size(group))
+        if there != (self.rank, self.size):
+            raise checks.refuse(
+                "attach: model",
+                f"its process group has this as rank {there[0]} of {there[1]}",
+                f"the group of share() is accepted, with rank {self.rank} of "
+                f"{self.size}",
+            )
+
+    def check(self, loader: Any) -> Any:
+        """Refuses a DataLoader that does not load this rank's share; returns
+        it."""
+        checks.refuse_wrapped_loader(loader)
+        if not isinstance(loader.sampler, ShareSampler) or (
+            loader.sampler.shares is not self
+        ):
+            raise checks.refuse(
+                "check: loader.sampler",
+                f"a {type(loader.sampler).__name__}",
+                "sampler=shares.sampler(dataset) is accepted",
+            )
+        if loader.batch_size != self.batch:
+            raise checks.refuse(
+                "check: loader.batch_size",
+                loader.batch_size,
+                f"shares.batch, {self.batch}, is accepted",
+            )
+        return loader
+
+    def sampler(
+        self, dataset: Any, shuffle: bool = True, seed: int = 0
+    ) -> ShareSampler:
+        """This rank's images of each step, for a DataLoader with
+        batch_size=shares.batch and drop_last=True. See ShareSampler."""
+        return ShareSampler(dataset, self, shuffle, seed)
+
+    def loader(
+        self,
+        dataset: Any,
+        shuffle: bool = True,
+        seed: int = 0,
+        **options: Any,
+    ) -> ShareLoader:
+        """A loader that follows the shares where they change, and that serves an
+        idle rank. `options` are DataLoader's. See ShareLoader."""
+        return ShareLoader(self, self.sampler(dataset, shuffle, seed), **options)
+
+    def micro_batches(self, model: Any, *tensors: Any) -> Iterator[Any]:
+        """Splits a batch, given as tensors whose first dimension is the image,
+        into `micro_steps` equal parts, and yields each: a tensor, or a tuple if
+        several are given. Call backward() on each part's mean loss; gradients are
+        exchanged after the last one. Whole, if one pass does."""
+        ddp = checks.ddp_of(model)
+        parts = self.micro_steps
+        size = tensors[0].shape[0]
+        if size % parts or (size != self.batch and size != 0):
+            raise checks.refuse(
+                "micro_batches: tensors",
+                f"{size} images",
+                f"{self.batch}, this rank's share, are accepted",
+            )
+        split = [tensor.chunk(parts) for tensor in tensors] if parts > 1 else []
+        attached = self._attached
+        for part in range(parts):
+            taken = tuple(pieces[part] for pieces in split) or tensors
+            value = taken[0] if len(taken) == 1 else taken
+            if part < parts - 1:
+                with ddp.no_sync():
+                    yield value
+                continue
+            with contextlib.ExitStack() as stack:
+                if attached is not None:
+                    stack.enter_context(attached.in_parts(parts))
+                yield value
+
+    def mean(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Collective: the mean over the mini-batch of what is on each rank the
+        mean over its own images, such as a loss to print. A new tensor."""
+        result = tensor.detach().clone()
+        scale(result, self.weight)
+        dist.all_reduce(result, group=self._ranks.group)
+        return result
+
+    def count(self, n: Any) -> torch.Tensor:
+        """Collective: the next gradients are weighed by `n`, a number or a tensor,
+        instead of by images: for losses that are means over n items of this rank,
+        such as tokens or labelled pixels. Call it once a step, before the pass
+        that exchanges gradients. Returns the sum over all ranks. Does not wait for
+        the device. If the step has several passes, divide each one's sum of losses
+        by this rank's whole n."""
+        if self._attached is None:
+            raise checks.refuse(
+                "count", "no model is attached", "attach(ddp) before is accepted"
+            )
+        own = torch.as_tensor(
+            n, dtype=torch.float64, device=self._device.device
+        ).detach()
+        total = own.clone()
+        dist.all_reduce(total, group=self._ranks.group)
+        self._attached.count(own / total.clamp(min=1e-300))
+        return total
+
+    def report(self, ms: Optional[float] = None) -> None:
+        """Reports how long this rank computed in its last step, in milliseconds,
+        without waiting for other ranks: under DDP all ranks' whole steps last
+        equally long, whatever the shares. Without `ms` the time is taken from the
+        attached model: from the first forward pass to the last gradient. Does not
+        wait."""
+        if ms is None:
+            if self._attached is None:
+                raise checks.refuse(
+                    "report",
+                    "no time, and no model is attached",
+                    "report(ms) is accepted, or attach(ddp) before",
+                )
+            times = self._attached.own_time.take_ms()
+        else:
+            if not 0 <= ms < float("inf"):
+                raise checks.refuse(
+                    "report: ms", ms, "a time from 0 up is accepted"
+                )
+            times = [ms]
+        for time in times:
+            self._source.report(time)
+
+    def refresh(self) -> bool:
+        """Collective, between two steps: adopts other shares if there is reason
+        to, on all ranks or on none, and tells whether it did. Costs an exchange of
+        a few bytes among the hosts. Afterwards `batch`, `first_image` and the
+        others have changed, and loaders with the old batch must be made anew;
+        shares.loader() follows by itself."""
+        plan = self._source.replan()
+        if plan is None:
+            return False
+        self._plan = plan
+        self.revision += 1
+        if self._attached is not None:
+            self._attached.adopt(self._own, self.weight)
+        return True

@@ -1,0 +1,184 @@
+"""ucudnn.torch on real ranks: two processes on the CPU over gloo, which run all
+of torch_ranks.py's scenarios."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+EXACT = 1e-12  # for float64
+RANKS = 2
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    """What each rank saw, by scenario."""
+    folder = tmp_path_factory.mktemp("ranks")
+    script = str(Path(__file__).with_name("torch_ranks.py"))
+    environment = dict(os.environ, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
+    processes = [
+        subprocess.Popen(
+            [sys.executable, script, str(rank), str(RANKS), str(folder)],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(RANKS)
+    ]  # fmt: skip
+    outputs = [process.communicate(timeout=150)[0] for process in processes]
+    assert all(process.returncode == 0 for process in processes), outputs
+    return [
+        json.loads((folder / f"{rank}.json").read_text())
+        for rank in range(RANKS)
+    ]
+
+
+@pytest.fixture(name="told")
+def told_by_both(ranks, request):
+    """What both ranks saw of the scenario that the test is named after."""
+    scenario = request.node.name.partition("test_")[2]
+    told = [rank.get(scenario, "the ranks did not get so far") for rank in ranks]
+    for value in told:
+        if isinstance(value, str) and "Traceback" in value:
+            pytest.fail(value)
+    return told
+
+
+def test_shares_of_unlike_ranks(told):
+    first, second = told
+    assert (first["batch"], second["batch"]) == (6, 2)
+    assert (first["first_image"], second["first_image"]) == (0, 6)
+    assert (first["weight"], second["weight"]) == (0.75, 0.25)
+    assert first["batches"] == second["batches"] == [6, 2]
+    assert first["predicted_ms"] == pytest.approx(6.0)
+    assert first["even_ms"] == pytest.approx(12.0)
+    assert first["micro_steps"] == 1
+    assert "rank 1 (slow): 2 images, 6.00 ms" in first["reasons"]
+
+
+def test_plain_ddp_is_wrong(told):
+    for rank in told:
+        assert rank["plain"] > 0.01
+        assert rank["weighed"] < EXACT
+
+
+def test_gradients_as_bucket_views(told):
+    assert max(told) < EXACT
+
+
+def test_unused_parameters(told):
+    assert max(told) < EXACT
+
+
+def test_own_hook_runs_after(told):
+    for rank in told:
+        assert rank == {"difference": pytest.approx(0, abs=EXACT),
+                        "states": ["state"]}  # fmt: skip
+
+
+def test_accumulates_under_no_sync(told):
+    assert max(told) < EXACT
+
+
+def test_a_share_beyond_memory(told):
+    first, second = told
+    assert first["batches"] == [6, 2]
+    assert (first["micro_steps"], second["micro_steps"]) == (2, 1)
+    assert set(first["sizes"]) == {3}
+    assert set(second["sizes"]) == {2}
+    assert max(first["difference"], second["difference"]) < EXACT
+    assert "in 2 passes, because 3 fit in memory" in first["reasons"][0]
+    assert "shares.micro_batches" in first["whole"]
+
+
+def test_an_idle_rank(told):
+    first, second = told
+    assert first["kept"] == [7, 1]
+    assert "idle=True leaves it out" in first["note"]
+    assert first["batches"] == [8, 0]
+    assert second["weight"] == 0
+    assert set(second["sizes"]) == {0}
+    assert max(first["difference"], second["difference"]) < EXACT
+    assert first["statistics"] < EXACT
+
+
+def test_infinite_gradients_of_no_weight(told):
+    assert told == [1.0, 1.0]
+
+
+def test_means_and_counts(told):
+    for rank in told:
+        assert rank["mean"] == pytest.approx(0.25)
+        assert rank["total"] == 4
+        # Rank 0's inputs are 10, rank 1's 11.
+        assert rank["counted"] == pytest.approx(10 / 4 + 11 * 3 / 4)
+        assert rank["weighed"] == pytest.approx(10 * 0.75 + 11 * 0.25)
+        assert rank["none"] == pytest.approx(10)
+
+
+def test_measured_once_and_cached(told):
+    first, second = told
+    assert first["batches"] == second["batches"]
+    assert sum(first["batches"]) == 8
+    assert first["predicted_ms"] > 0
+    assert first["measured"] > 0
+    assert second["measured"] == 0
+    assert first["again"] == second["again"] == 0
+    assert first["same"]
+    assert "from the cache" in first["reasons"][-1]
+    assert first["changed"] == 0 and first["state"] == 0
+    assert len(first["files"]) == 1
+
+
+def test_fails_on_all_ranks(told):
+    assert told == [
+        "Error: rank 1: ValueError: no such layer",
+        "ValueError: no such layer",
+    ]
+
+
+def test_too_large_a_batch(told):
+    for rank in told:
+        assert "batch: 8; at most 6 is accepted" in rank
+        assert rank.startswith("NoPlan")
+
+
+def test_refuses_unlike_arguments(told):
+    for rank in told:
+        assert "batch: 8 on rank 0 and 9 on rank 1" in rank["batch"]
+        assert "one of step=, times=" in rank["nothing"]
+        assert "none of 'v100'" in rank["kind"]
+        assert "'fast', 'slow'" in rank["kind"]
+        assert "1 for 2 ranks; 2 or more" in rank["small"]
+
+
+def test_refuses_other_input(told):
+    first, second = told
+    assert "7 images on this rank, whose share is 6" in first["images"]
+    assert "3 images on this rank, whose share is 2" in second["images"]
+    for rank in told:
+        assert rank["evaluation"] is None
+        assert "inside a Join context" in rank["join"]
+        assert "one model of the shares" in rank["twice"]
+        assert "attach(ddp, hook, state)" in rank["hooked"]
+        assert "rank 0 of 1" in rank["group"]
+
+
+def test_new_shares_at_a_step(told):
+    first, second = told
+    assert first["changed"] == second["changed"]
+    (step,) = first["changed"]
+    assert step > 25
+    assert first["sizes"] == [6] * (step + 1) + [4] * (59 - step)
+    assert second["sizes"] == [2] * (step + 1) + [4] * (59 - step)
+    assert first["revision"] == 2
+    assert max(first["difference"], second["difference"]) < EXACT
+    assert "0.33 times as long" in first["reasons"][-1]
+
+
+def test_reports_its_own_time(told):
+    assert told == [{"count": 3, "positive": True}] * RANKS

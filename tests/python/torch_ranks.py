@@ -1,0 +1,473 @@
+"""One rank of test_torch_ranks.py: python torch_ranks.py RANK RANKS FOLDER
+
+Runs every scenario below on all ranks together, on the CPU over gloo, and writes
+what each rank saw to FOLDER/RANK.json.
+"""
+
+import copy
+import datetime
+import itertools
+import json
+import sys
+import traceback
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.join import Join
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+
+import ucudnn
+import ucudnn.torch
+from ucudnn.torch.cache import StepCache
+
+RANK, RANKS, FOLDER = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+BATCH = 8
+KIND = ("fast", "slow")[RANK]
+# 6 + 2 images take 6 ms on both.
+TIMES = {"fast": {1: 1.0, 8: 8.0}, "slow": {1: 3.0, 8: 24.0}}
+FILES = itertools.count()
+
+
+def shared(batch=BATCH, times=TIMES, **options):
+    return ucudnn.torch.share(batch, times=times, kind=KIND, **options)
+
+
+def network():
+    torch.manual_seed(3)
+    return nn.Sequential(
+        nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3)
+    ).double()
+
+
+def images(steps=3, batch=BATCH):
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(steps * batch, 5, generator=generator).double()
+    y = torch.randint(0, 3, (steps * batch,), generator=generator)
+    return TensorDataset(x, y)
+
+
+def descend(model):
+    """Plain gradient descent: an optimizer that divides by the gradient's size
+    would hide a wrong scale."""
+    return torch.optim.SGD(model.parameters(), lr=0.5)
+
+
+def loss_of(model, x, y):
+    return nn.functional.cross_entropy(model(x), y)
+
+
+def train(model, batches, loss=loss_of):
+    optimizer = descend(model)
+    for x, y in batches:
+        optimizer.zero_grad()
+        loss(model, x, y).backward()
+        optimizer.step()
+    return [p.detach().clone() for p in model.parameters()]
+
+
+def alone(dataset=None, batch=BATCH, model=None, loss=loss_of):
+    """The weights that one process with whole mini-batches gets."""
+    loader = DataLoader(dataset or images(), batch)
+    return train(model or network(), loader, loss)
+
+
+def difference(some, others):
+    return max((a - b).abs().max().item() for a, b in zip(some, others))
+
+
+def loader_of(shares, dataset=None):
+    sampler = shares.sampler(dataset or images(), shuffle=False)
+    return DataLoader(
+        sampler.dataset, shares.batch, sampler=sampler, drop_last=True
+    )
+
+
+def refusal(run):
+    try:
+        run()
+    except ucudnn.Error as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+# --- Scenarios. Each returns what the test compares.
+
+
+def shares_of_unlike_ranks():
+    shares = shared()
+    return {
+        "batch": shares.batch,
+        "first_image": shares.first_image,
+        "weight": shares.weight,
+        "predicted_ms": shares.predicted_ms,
+        "even_ms": shares.even_ms,
+        "reasons": shares.reasons,
+        "batches": shares.batches,
+        "micro_steps": shares.micro_steps,
+    }
+
+
+def plain_ddp_is_wrong():
+    shares = shared()
+    plain = DistributedDataParallel(network())
+    weighed = shares.attach(DistributedDataParallel(network()))
+    return {
+        "plain": difference(train(plain, loader_of(shares)), alone()),
+        "weighed": difference(train(weighed, loader_of(shares)), alone()),
+    }
+
+
+def gradients_as_bucket_views():
+    shares = shared()
+    ddp = shares.attach(
+        DistributedDataParallel(
+            network(), gradient_as_bucket_view=True, bucket_cap_mb=1e-4
+        )
+    )
+    return difference(train(ddp, loader_of(shares)), alone())
+
+
+class TwoBranches(nn.Module):
+    """Uses one branch or the other, by the number of images."""
+
+    def __init__(self):
+        super().__init__()
+        self.trunk = network()
+        self.left = nn.Linear(3, 3).double()
+        self.right = nn.Linear(3, 3).double()
+
+    def forward(self, x):
+        branch = self.left if len(x) > 2 else self.right
+        return branch(self.trunk(x))
+
+
+def unused_parameters():
+    torch.manual_seed(7)
+    model = TwoBranches()
+    expected = copy.deepcopy(model)
+    x, y = images(1).tensors
+    shares = shared()
+    ddp = shares.attach(
+        DistributedDataParallel(model, find_unused_parameters=True)
+    )
+    part = slice(shares.first_image, shares.first_image + shares.batch)
+    loss_of(ddp, x[part], y[part]).backward()
+    # What each rank's part contributes to the mean over all.
+    whole = sum(
+        loss_of(expected, x[p], y[p]) * len(x[p]) / BATCH
+        for p in (slice(0, 6), slice(6, 8))
+    )
+    whole.backward()
+    return difference(
+        [p.grad for p in model.parameters()],
+        [p.grad for p in expected.parameters()],
+    )
+
+
+def own_hook_runs_after():
+    shares = shared()
+    seen = []
+
+    def hook(state, bucket):
+        seen.append(state)
+        return default_hooks.allreduce_hook(None, bucket)
+
+    ddp = shares.attach(DistributedDataParallel(network()), hook, "state")
+    return {
+        "difference": difference(train(ddp, loader_of(shares)), alone()),
+        "states": sorted(set(seen)),
+    }
+
+
+def accumulates_under_no_sync():
+    shares = shared()
+    ddp = shares.attach(DistributedDataParallel(network()))
+    optimizer = descend(ddp)
+    dataset = images(4)
+    batches = iter(loader_of(shares, dataset))
+    for first, second in zip(batches, batches):
+        optimizer.zero_grad()
+        with ddp.no_sync():
+            (loss_of(ddp, *first) / 2).backward()
+        (loss_of(ddp, *second) / 2).backward()
+        optimizer.step()
+    return difference(ddp.parameters(), alone(dataset, 2 * BATCH))
+
+
+def a_share_beyond_memory():
+    # The fast rank's memory holds 3 images; 6 take two passes.
+    folder = FOLDER / f"cache{next(FILES)}"
+    cache = StepCache(folder)
+    for kind, largest in (("fast", 3), ("slow", None)):
+        of_kind = TIMES[kind]
+        rate = of_kind[1]
+        ms = {b: b * rate for b in range(1, (largest or 8) + 1)}
+        cache.write("step", ucudnn.torch.StepProfile(kind, ms, largest))
+    shares = ucudnn.torch.share(
+        BATCH, step=lambda b: 1 / 0, name="step", kind=KIND, cache_dir=folder
+    )
+    ddp = shares.attach(DistributedDataParallel(network()))
+    optimizer = descend(ddp)
+    sizes = []
+    for x, y in loader_of(shares):
+        optimizer.zero_grad()
+        for part, labels in shares.micro_batches(ddp, x, y):
+            sizes.append(len(part))
+            loss_of(ddp, part, labels).backward()
+        optimizer.step()
+    return {
+        "batches": shares.batches,
+        "micro_steps": shares.micro_steps,
+        "sizes": sizes,
+        "difference": difference(ddp.parameters(), alone()),
+        "reasons": shares.reasons,
+        "whole": refusal(lambda: ddp(torch.zeros(shares.batch, 5).double())),
+    }
+
+
+def an_idle_rank():
+    times = {"fast": {1: 1.0, 8: 8.0}, "slow": {1: 50.0, 8: 400.0}}
+    kept = shared(times=times)
+    shares = shared(times=times, idle=True)
+    torch.manual_seed(11)
+    model = nn.Sequential(
+        nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(18, 3)
+    ).double()
+    expected = copy.deepcopy(model)
+    x = torch.randn(16, 1, 5, 5, generator=torch.Generator().manual_seed(1))
+    dataset = TensorDataset(x.double(), images(2).tensors[1])
+    ddp = shares.attach(DistributedDataParallel(model))
+    loader = shares.loader(dataset, shuffle=False)
+    sizes = []
+
+    def loss(model, x, y):
+        sizes.append(len(x))
+        return loss_of(model, x, y)  # not a number on the idle rank
+
+    weights = train(ddp, loader, loss)
+    return {
+        "kept": kept.batches,
+        "note": kept.reasons[-1],
+        "batches": shares.batches,
+        "weight": shares.weight,
+        "sizes": sizes,
+        "difference": difference(weights, alone(dataset, model=expected)),
+        "statistics": (
+            model[1].running_mean - expected[1].running_mean
+        ).abs().max().item(),
+    }
+
+
+def infinite_gradients_of_no_weight():
+    shares = shared(times={"fast": {8: 1.0}, "slow": {8: 90.0}}, idle=True)
+    model = nn.Linear(1, 1, bias=False)
+    ddp = shares.attach(DistributedDataParallel(model))
+    ddp(torch.ones(8, 1)).mul(1.0 if shares.weight else float("inf")).mean(
+    ).backward()
+    return model.weight.grad.item()
+
+
+def means_and_counts():
+    shares = shared()
+    model = nn.Linear(1, 1, bias=False).double()
+    ddp = shares.attach(DistributedDataParallel(model))
+    mean = shares.mean(torch.tensor(float(RANK)))
+    # Rank 0 has 1 of 4 items, rank 1 has 3.
+    total = shares.count(1 + 2 * RANK)
+    x = torch.full((shares.batch, 1), 10.0 + RANK).double()
+    ddp(x).mean().backward()
+    counted = model.weight.grad.item()
+    model.weight.grad = None
+    ddp(x).mean().backward()
+    weighed = model.weight.grad.item()
+    # No items on rank 1, whose mean over them is not a number.
+    model.weight.grad = None
+    shares.count(torch.tensor(1 - RANK))
+    ddp(x).mean().mul(1.0 if RANK == 0 else float("nan")).backward()
+    return {
+        "mean": mean.item(),
+        "total": total.item(),
+        "counted": counted,
+        "weighed": weighed,
+        "none": model.weight.grad.item(),
+    }
+
+
+def measured_once_and_cached():
+    folder = FOLDER / f"cache{next(FILES)}"
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters())
+    x, y = images(1).tensors
+    before = [p.detach().clone() for p in model.parameters()]
+    calls = []
+
+    def step(b):
+        calls.append(b)
+        optimizer.zero_grad()
+        loss_of(model, x[:b], y[:b]).backward()
+        optimizer.step()
+
+    def shared_by_step():
+        return ucudnn.torch.share(BATCH, step=step, cache_dir=folder)
+
+    first = shared_by_step()
+    measured = len(calls)
+    second = shared_by_step()
+    return {
+        "batches": first.batches,
+        "predicted_ms": first.predicted_ms,
+        "measured": measured,
+        "again": len(calls) - measured,
+        "same": second.batches == first.batches,
+        "reasons": second.reasons,
+        "changed": difference(model.parameters(), before),
+        "state": len(optimizer.state),
+        "files": sorted(p.name for p in folder.rglob("*.json")),
+    }
+
+
+def fails_on_all_ranks():
+    def step(b):
+        if KIND == "slow":
+            raise ValueError("no such layer")
+
+    def shared_by_step():
+        ucudnn.torch.share(BATCH, step=step, kind=KIND, cache_dir="")
+
+    try:
+        shared_by_step()
+    except (ucudnn.Error, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def too_large_a_batch():
+    folder = FOLDER / f"cache{next(FILES)}"
+    cache = StepCache(folder)
+    for kind in ("fast", "slow"):
+        measured = ucudnn.torch.StepProfile(
+            kind, {1: 1.0, 2: 1.5, 3: 2.0}, 3
+        )
+        cache.write("step", measured)
+    return refusal(
+        lambda: ucudnn.torch.share(
+            BATCH, step=lambda b: 1 / 0, name="step", kind=KIND,
+            cache_dir=folder, micro_steps=1,
+        )
+    )  # fmt: skip
+
+
+def refuses_unlike_arguments():
+    return {
+        "batch": refusal(lambda: shared(batch=8 + RANK)),
+        "nothing": refusal(lambda: ucudnn.torch.share(8)),
+        "kind": refusal(lambda: ucudnn.torch.share(8, times=TIMES, kind="v100")),
+        "small": refusal(lambda: shared(batch=1)),
+    }
+
+
+def refuses_other_input():
+    shares = shared()
+    ddp = shares.attach(DistributedDataParallel(network()))
+    other = torch.zeros(shares.batch + 1, 5).double()
+    told = {"images": refusal(lambda: ddp(other))}
+    ddp.eval()
+    told["evaluation"] = refusal(lambda: ddp(other))
+    ddp.train()
+    with Join([ddp]):
+        told["join"] = refusal(lambda: ddp(other[:-1]))
+    told["twice"] = refusal(lambda: shares.attach(ddp))
+    hooked = DistributedDataParallel(network())
+    hooked.register_comm_hook(None, default_hooks.allreduce_hook)
+    told["hooked"] = refusal(lambda: shared().attach(hooked))
+    single = dist.new_group([0])
+    one = dist.new_group([1])
+    group = single if RANK == 0 else one
+    told["group"] = refusal(
+        lambda: shared().attach(
+            DistributedDataParallel(network(), process_group=group)
+        )
+    )
+    return told
+
+
+def new_shares_at_a_step():
+    shares = shared()
+    dataset = images(60)
+    ddp = shares.attach(DistributedDataParallel(network()))
+    optimizer = descend(ddp)
+    sizes, changed = [], []
+    for step, (x, y) in enumerate(shares.loader(dataset, shuffle=False)):
+        sizes.append(len(x))
+        optimizer.zero_grad()
+        loss_of(ddp, x, y).backward()
+        optimizer.step()
+        # After 25 steps the slow rank becomes as fast as the other.
+        shares.report(6.0 if RANK == 0 or step < 25 else 2.0)
+        if shares.refresh():
+            changed.append(step)
+    return {
+        "sizes": sizes,
+        "changed": changed,
+        "revision": shares.revision,
+        "batches": shares.batches,
+        "difference": difference(ddp.parameters(), alone(dataset)),
+        "reasons": shares.reasons,
+    }
+
+
+def reports_its_own_time():
+    shares = shared()
+    ddp = shares.attach(DistributedDataParallel(network()))
+    train(ddp, loader_of(shares))
+    times = shares._attached.own_time.take_ms()
+    shares.report()
+    return {"count": len(times), "positive": all(ms > 0 for ms in times)}
+
+
+SCENARIOS = [
+    shares_of_unlike_ranks,
+    plain_ddp_is_wrong,
+    gradients_as_bucket_views,
+    unused_parameters,
+    own_hook_runs_after,
+    accumulates_under_no_sync,
+    a_share_beyond_memory,
+    an_idle_rank,
+    infinite_gradients_of_no_weight,
+    means_and_counts,
+    measured_once_and_cached,
+    fails_on_all_ranks,
+    too_large_a_batch,
+    refuses_unlike_arguments,
+    refuses_other_input,
+    new_shares_at_a_step,
+    reports_its_own_time,
+]
+
+
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo", rank=RANK, world_size=RANKS,
+        init_method=f"file://{FOLDER}/rendezvous",
+        timeout=datetime.timedelta(seconds=60),
+    )  # fmt: skip
+    told = {}
+    for scenario in SCENARIOS:
+        try:
+            told[scenario.__name__] = scenario()
+        except Exception:
+            told[scenario.__name__] = traceback.format_exc()
+            # The other rank may wait in another call: nothing more can be run.
+            break
+        finally:
+            (FOLDER / f"{RANK}.json").write_text(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
