@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/files/csv.h"
+#include "base/limits.h"
 #include "base/text.h"
 
 namespace ucudnn {
@@ -114,6 +115,13 @@ Result<bool> ParseFlag(std::string_view field) {
   return value == 1;
 }
 
+Result<std::string_view> ParseLayerName(std::string_view field) {
+  if (field.size() <= kMaxLayerNameBytes) return ParseNonEmpty(field);
+  return Fail(Code::kInvalidArgument,
+              "'{}' is {} bytes long; a name of up to {} is accepted",
+              Excerpt(field, 40), field.size(), kMaxLayerNameBytes);
+}
+
 class NetworkReader {
  public:
   explicit NetworkReader(CsvReader csv) : csv_(std::move(csv)) {}
@@ -136,7 +144,7 @@ class NetworkReader {
     UCUDNN_ASSIGN_OR_RETURN(const bool more, csv_.Next());
     if (!more) return std::optional<ConvLayer>();
     ConvLayer layer;
-    UCUDNN_ASSIGN_OR_RETURN(layer.name, csv_.Read(name_, ParseNonEmpty));
+    UCUDNN_ASSIGN_OR_RETURN(layer.name, csv_.Read(name_, ParseLayerName));
     if (!names_.insert(layer.name).second) {
       return csv_.At(name_, {Code::kInvalidArgument,
                              fmt::format("'{}' is the name of a row above; "
@@ -214,6 +222,11 @@ Result<Network> ParseNetworkCsv(std::string_view text, std::string_view name,
   while (true) {
     UCUDNN_ASSIGN_OR_RETURN(auto layer, reader.ReadRow());
     if (!layer) break;
+    if (network.layers.size() == kMaxLayers) {
+      return Fail(Code::kInvalidArgument,
+                  "{}: it has more than {} convolutions, the most accepted",
+                  source, kMaxLayers);
+    }
     network.layers.push_back(*std::move(layer));
   }
   if (network.layers.empty()) {

@@ -59,7 +59,8 @@ std::vector<Kernel> KernelsOf(const Network& network, Precision precision,
 // but the first need an input gradient. `source` names the text in errors,
 // which give the line, the column, the value and what is accepted.
 // kInvalidArgument: a column is missing or duplicated, a field does not parse,
-// a geometry is invalid (Validate), a name repeats, there is no row.
+// a geometry is invalid (Validate), a name repeats, there is no row, a name or
+// the list is too long (base/limits.h).
 // O(rows log rows).
 Result<Network> ParseNetworkCsv(std::string_view text, std::string_view name,
                                 std::string_view source);

@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/limits.h"
 #include "base/text.h"
 
 namespace ucudnn {
@@ -131,8 +132,18 @@ void JsonObject::Read(const char* key, Nanoseconds* time) {
 }
 
 Result<Json> ParseJson(std::string_view text) {
+  bool too_deep = false;
+  // Values that are too deep are dropped while the text is read.
+  const auto keep = [&](int depth, Json::parse_event_t /*event*/,
+                        Json& /*value*/) {
+    too_deep = too_deep || depth > kMaxJsonDepth;
+    return !too_deep;
+  };
   try {
-    return Json::parse(text.begin(), text.end());
+    Json json = Json::parse(text.begin(), text.end(), keep);
+    if (!too_deep) return json;
+    return Fail(Code::kInvalidArgument,
+                "it nests more than {} lists and objects", kMaxJsonDepth);
   } catch (const nlohmann::json::exception& error) {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
     std::string_view what = error.what();

@@ -116,7 +116,8 @@ class JsonObject {
   Status status_;
 };
 
-// `text` as JSON; kInvalidArgument, telling the line and column, if it is none.
+// `text` as JSON. kInvalidArgument: it is none, telling the line and column, or
+// it nests more than kMaxJsonDepth values (base/limits.h).
 Result<nlohmann::ordered_json> ParseJson(std::string_view text);
 
 }  // namespace ucudnn

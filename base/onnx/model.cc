@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/limits.h"
+#include "base/onnx/wire.h"
 #include "base/text.h"
 
 namespace ucudnn {
@@ -26,10 +28,6 @@ using onnx::ValueInfoProto;
 // The latest version of the format that the library knows. Other versions
 // differ from it only in what does not affect shapes.
 constexpr std::int64_t kKnownFormat = 8;
-
-// Shape inference reads initializers up to this size: shapes, axes, scales.
-// Larger ones are weights.
-constexpr std::int64_t kMaxKeptElements = 4096;
 
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 31;
 
@@ -49,6 +47,12 @@ Status Parse(std::string_view bytes, onnx::ModelProto* model) {
     return Fail(Code::kInvalidArgument,
                 "it is larger than 2 GiB, the limit of ONNX models");
   }
+  if (OnnxOverhead(bytes, kMaxOnnxOverheadBytes) > kMaxOnnxOverheadBytes) {
+    return Fail(Code::kInvalidArgument,
+                "its {} bytes are too many small parts: besides texts and "
+                "weights, parts of up to {} in memory are accepted",
+                bytes.size(), FormatBytes(Bytes(kMaxOnnxOverheadBytes)));
+  }
   if (!model->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return Fail(Code::kInvalidArgument, "its {} bytes are not an ONNX model",
                 bytes.size());
@@ -57,6 +61,11 @@ Status Parse(std::string_view bytes, onnx::ModelProto* model) {
   if (graph->node_size() == 0) {
     return Fail(Code::kInvalidArgument,
                 "it is an ONNX model without a node; a network is expected");
+  }
+  if (graph->node_size() > kMaxOnnxNodes) {
+    return Fail(Code::kInvalidArgument,
+                "it has {} nodes; up to {} are accepted", graph->node_size(),
+                kMaxOnnxNodes);
   }
   if (graph->sparse_initializer_size() > 0) {
     return Fail(Code::kUnimplemented,
@@ -78,7 +87,10 @@ void NameNodes(GraphProto* graph) {
   for (int i = 0; i < graph->node_size(); ++i) {
     NodeProto* node = graph->mutable_node(i);
     const std::string& name = node->name();
-    if (!name.empty() && uses[name] == 1 && IsPlainText(name)) continue;
+    if (!name.empty() && uses[name] == 1 && IsPlainText(name) &&
+        name.size() <= kMaxLayerNameBytes) {
+      continue;
+    }
     std::string own = fmt::format("{}_{}", Excerpt(node->op_type()), i);
     while (!taken.insert(own).second) own += '_';
     node->set_name(own);
@@ -104,6 +116,16 @@ Status CheckData(const TensorProto& tensor) {
   return {};
 }
 
+// A tensor that the library reads. It would look for data in other files.
+Status CheckRead(const TensorProto& tensor) {
+  if (tensor.data_location() == TensorProto::EXTERNAL ||
+      tensor.external_data_size() > 0) {
+    return Fail(Code::kInvalidArgument,
+                "its data lies in another file; data in the model is accepted");
+  }
+  return CheckData(tensor);
+}
+
 // Refuses values that shape inference must not see.
 Status CheckAttribute(const AttributeProto& attribute) {
   if (attribute.has_g() || attribute.graphs_size() > 0) {
@@ -111,7 +133,14 @@ Status CheckAttribute(const AttributeProto& attribute) {
                 "it holds a subgraph; networks without control flow are "
                 "accepted");
   }
-  if (attribute.has_t()) UCUDNN_RETURN_IF_ERROR(CheckData(attribute.t()));
+  if (attribute.has_sparse_tensor() || attribute.sparse_tensors_size() > 0) {
+    return Fail(Code::kUnimplemented,
+                "it holds a sparse tensor; dense ones are accepted");
+  }
+  if (attribute.has_t()) UCUDNN_RETURN_IF_ERROR(CheckRead(attribute.t()));
+  for (const TensorProto& tensor : attribute.tensors()) {
+    UCUDNN_RETURN_IF_ERROR(CheckRead(tensor));
+  }
   const auto bounds =
       std::find_if(kBounds.begin(), kBounds.end(),
                    [&](const Bounds& b) { return b.name == attribute.name(); });
@@ -225,6 +254,7 @@ Status FindInputs(BatchSize batch, OnnxModel* model) {
       });
   std::unordered_set<std::string> initializers;
   google::protobuf::RepeatedPtrField<TensorProto> kept;
+  std::int64_t kept_elements = 0;
   std::vector<ValueInfoProto> added;
   for (TensorProto& tensor : *graph->mutable_initializer()) {
     if (!initializers.insert(tensor.name()).second) {
@@ -242,8 +272,10 @@ Status FindInputs(BatchSize batch, OnnxModel* model) {
       }
       added.push_back(std::move(input));
     }
-    if (tensor.data_location() != TensorProto::EXTERNAL &&
-        CheckedProduct(tensor.dims(), 1, kMaxKeptElements)) {
+    const auto elements = CheckedProduct(tensor.dims(), 1, kMaxOnnxValues);
+    if (CheckRead(tensor) && elements &&
+        kept_elements + *elements <= kMaxOnnxValuesInAll) {
+      kept_elements += *elements;
       kept.Add()->Swap(&tensor);
     }
   }
@@ -270,6 +302,18 @@ Status FindInputs(BatchSize batch, OnnxModel* model) {
     graph->add_input()->Swap(&input);
   }
   return {};
+}
+
+// Refuses more tensors than shape inference may take.
+Status CountTensors(const GraphProto& graph) {
+  auto count = static_cast<std::size_t>(graph.input_size());
+  for (const NodeProto& node : graph.node()) {
+    count += static_cast<std::size_t>(node.output_size());
+  }
+  if (count <= kMaxOnnxTensors) return {};
+  return Fail(Code::kInvalidArgument,
+              "it has {} tensors; up to {} are accepted", count,
+              kMaxOnnxTensors);
 }
 
 // Puts the nodes into topological order.
@@ -318,7 +362,7 @@ Status SortNodes(GraphProto* graph) {
   while (!ready.empty()) {
     const std::size_t next = ready.top();
     ready.pop();
-    *sorted.Add() = node(next);
+    sorted.Add()->Swap(graph->mutable_node(static_cast<int>(next)));
     for (const std::size_t reader : readers[next]) {
       if (--waits[reader] == 0) ready.push(reader);
     }
@@ -377,7 +421,11 @@ Result<OnnxModel> PrepareOnnx(std::string_view bytes, BatchSize batch) {
   UCUDNN_RETURN_IF_ERROR(Parse(bytes, &model.proto));
   NameNodes(model.proto.mutable_graph());
   UCUDNN_RETURN_IF_ERROR(CheckNodes(model.proto));
+  // No node calls them; the library would read the tensors in them.
+  model.proto.clear_functions();
+  model.proto.clear_training_info();
   UCUDNN_RETURN_IF_ERROR(FindInputs(batch, &model));
+  UCUDNN_RETURN_IF_ERROR(CountTensors(model.proto.graph()));
   UCUDNN_RETURN_IF_ERROR(SortNodes(model.proto.mutable_graph()));
   return model;
 }

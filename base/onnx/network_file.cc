@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/files/file.h"
+#include "base/limits.h"
 #include "base/onnx/onnx.h"
 #include "base/text.h"
 
@@ -39,6 +40,11 @@ Result<Network> ParseNetwork(std::string_view contents, std::string_view name,
     return Fail(Code::kInvalidArgument,
                 "{}: none of the model's {} nodes is a convolution", source,
                 graph.nodes.size());
+  }
+  if (network.layers.size() > kMaxLayers) {
+    return Fail(Code::kInvalidArgument,
+                "{}: the model has {} convolutions; up to {} are accepted",
+                source, network.layers.size(), kMaxLayers);
   }
   return network;
 }

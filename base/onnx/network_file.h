@@ -19,7 +19,8 @@ bool IsNetworkCsv(std::string_view contents);
 
 // Reads the network from a file's contents. An ONNX model's shapes are inferred
 // at `batch`; CSV does not depend on it. Errors as for ParseNetworkCsv and
-// ReadOnnx; also kInvalidArgument for a model without convolutions.
+// ReadOnnx; also kInvalidArgument for a model without convolutions, or with
+// more than kMaxLayers (base/limits.h).
 Result<Network> ParseNetwork(std::string_view contents, std::string_view name,
                              BatchSize batch, std::string_view source);
 

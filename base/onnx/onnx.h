@@ -29,11 +29,13 @@ namespace ucudnn {
 // kInvalidArgument: `batch` is not in [1, kMaxBatchSize]; the bytes are not an
 // ONNX model; nodes form a cycle or two compute one tensor; an input's
 // dimension besides the batch is symbolic; a shape cannot be inferred or is too
-// large; a convolution's geometry is invalid (Validate).
+// large; a convolution's geometry is invalid (Validate); it exceeds a limit of
+// base/limits.h; a node's attribute lies in another file.
 // kUnimplemented: padding that differs between sides, other numbers of spatial
-// dimensions, nodes with subgraphs, functions or sparse initializers; any model
-// in a build without ONNX.
-// O(size of the model, nodes sorted).
+// dimensions, nodes with subgraphs, functions or sparse tensors; any model in a
+// build without ONNX.
+// O(size of the model, nodes sorted). Opens no file: initializers that the
+// model keeps elsewhere are not read, as weights never are.
 Result<Graph> ReadOnnx(std::string_view model, std::string_view name,
                        BatchSize batch, std::string_view source);
 

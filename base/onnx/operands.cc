@@ -4,6 +4,8 @@
 #include <array>
 #include <string_view>
 
+#include "base/limits.h"
+
 namespace ucudnn {
 namespace {
 
@@ -114,6 +116,11 @@ Status CheckOperands(const NodeProto& node,
 
 bool MayCompute(const NodeProto& node,
                 const std::vector<const onnx::TensorShapeProto*>& values) {
+  std::int64_t total = 0;
+  for (const auto* value : values) {
+    if (value != nullptr) total += value->dim_size();
+  }
+  if (total > kMaxOnnxValues) return false;
   const std::string& op = node.op_type();
   if (op != "Add" && op != "Sub" && op != "Mul") return true;
   return std::none_of(values.begin(), values.end(), [](const auto* value) {

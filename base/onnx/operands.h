@@ -23,7 +23,8 @@ Status CheckOperands(const onnx::NodeProto& node,
                      const std::vector<const onnx::TypeProto*>& inputs);
 
 // Whether the node's values may be computed from inputs that hold these (null
-// where unknown).
+// where unknown). What it computes is not longer than they are together, at
+// most kMaxOnnxValues (base/limits.h).
 bool MayCompute(const onnx::NodeProto& node,
                 const std::vector<const onnx::TensorShapeProto*>& values);
 

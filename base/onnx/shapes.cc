@@ -8,6 +8,7 @@
 #include <exception>
 #include <vector>
 
+#include "base/limits.h"
 #include "base/onnx/operands.h"
 #include "base/text.h"
 
@@ -109,10 +110,28 @@ class TypeInference {
     schema.CheckInputOutputType(*context);
   }
 
+  // Refuses types that only grow from node to node: lists in lists, and more
+  // and more dimensions.
   Status CheckOutputs(const NodeProto& node) {
     for (const std::string& output : node.output()) {
       if (output.empty()) continue;
-      for (const auto& dim : types_[output].tensor_type().shape().dim()) {
+      const TypeProto& type = types_[output];
+      if (type.has_sequence_type() || type.has_optional_type() ||
+          type.has_map_type()) {
+        return Fail(Code::kUnimplemented,
+                    "its output '{}' is not a tensor; networks of tensors are "
+                    "accepted",
+                    Excerpt(output));
+      }
+      const int rank = type.tensor_type().shape().dim_size();
+      dimensions_ += static_cast<std::size_t>(rank);
+      if (rank > kMaxOnnxRank || dimensions_ > kMaxOnnxDimensions) {
+        return Fail(Code::kInvalidArgument,
+                    "its output '{}' has {} dimensions; {} are accepted, and "
+                    "{} of all tensors together",
+                    Excerpt(output), rank, kMaxOnnxRank, kMaxOnnxDimensions);
+      }
+      for (const auto& dim : type.tensor_type().shape().dim()) {
         if (dim.has_dim_value() && dim.dim_value() < 0) {
           return Fail(Code::kInvalidArgument,
                       "a dimension of its output '{}' would be {}",
@@ -127,7 +146,8 @@ class TypeInference {
   void ComputeValues(const onnx::OpSchema& schema, NodeProto* node) {
     if (node->op_type() == "Constant") {
       for (const auto& attribute : node->attribute()) {
-        if (attribute.has_t() && node->output_size() == 1) {
+        if (attribute.has_t() && node->output_size() == 1 &&
+            Counts(ElementsOf(attribute.t()))) {
           data_[node->output(0)] = Store(attribute.t());
         }
       }
@@ -139,11 +159,13 @@ class TypeInference {
     for (int i = 0; i < node->input_size(); ++i) {
       values.push_back(context.getInputData(static_cast<std::size_t>(i)));
     }
-    if (schema.has_data_propagation_function() && MayCompute(*node, values)) {
+    if (schema.has_data_propagation_function() && MayCompute(*node, values) &&
+        known_values_ <= kMaxOnnxValuesInAll) {
       schema.GetDataPropagationFunction()(context);
     }
     for (const std::string& output : node->output()) {
       const auto value = values_.find(output);
+      if (value != values_.end()) known_values_ += value->second.dim_size();
       if (value == values_.end() || data_.count(output) > 0 ||
           !IsWholeList(value->second, types_[output])) {
         continue;
@@ -156,6 +178,20 @@ class TypeInference {
       }
       data_[output] = Store(std::move(list));
     }
+  }
+
+  static std::int64_t ElementsOf(const TensorProto& tensor) {
+    return CheckedProduct(tensor.dims(), 1, kMaxTensorBytes)
+        .value_or(kMaxTensorBytes);
+  }
+
+  // Whether a constant of so many elements is worth keeping; counts it if so.
+  bool Counts(std::int64_t elements) {
+    if (elements > kMaxOnnxValues || known_values_ > kMaxOnnxValuesInAll) {
+      return false;
+    }
+    known_values_ += elements;
+    return true;
   }
 
   // Whether `value` is all that a tensor of this type, a list of int64, holds.
@@ -180,6 +216,8 @@ class TypeInference {
   std::deque<TensorProto> stored_;
   std::unordered_map<std::string, const TensorProto*> data_;
   std::unordered_map<std::string, TensorShapeProto> values_;
+  std::int64_t known_values_ = 0;  // elements that were computed or kept
+  std::size_t dimensions_ = 0;     // of all outputs
 };
 
 }  // namespace

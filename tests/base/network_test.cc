@@ -109,6 +109,24 @@ TEST(NetworkTest, RefusesTablesThatAreNotNetworks) {
               HasSubstr("more than the padded"));
 }
 
+TEST(NetworkTest, RefusesMoreLayersAndLongerNamesThanAnyNetworkHas) {
+  std::string csv = "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n";
+  const std::string header = csv;
+  for (int i = 0; i <= 10'000; ++i) {
+    csv += fmt::format("c{},1,1,1,1,1,1,0,0,1,1,1\n", i);
+  }
+  const auto many = ParseNetworkCsv(csv, "net", "net.csv");
+  ASSERT_FALSE(many);
+  EXPECT_THAT(many.error().message,
+              HasSubstr("more than 10000 convolutions, the most accepted"));
+  const auto longer = ParseNetworkCsv(
+      header + std::string(513, 'n') + ",1,1,1,1,1,1,0,0,1,1,1\n", "net",
+      "net.csv");
+  ASSERT_FALSE(longer);
+  EXPECT_THAT(longer.error().message,
+              HasSubstr("513 bytes long; a name of up to 512 is accepted"));
+}
+
 TEST(NetworkTest, RequiresAllOptionalColumnsOfAGroup) {
   std::string header = kHeader;
   header.pop_back();

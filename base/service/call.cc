@@ -1,0 +1,21 @@
+#include "base/service/call.h"
+
+#include <utility>
+
+namespace ucudnn {
+namespace {
+
+thread_local const std::function<Status()>* current = nullptr;
+
+}  // namespace
+
+Call::Call(std::function<Status()> wanted) : wanted_(std::move(wanted)) {
+  UCUDNN_CHECK(current == nullptr);
+  current = &wanted_;
+}
+
+Call::~Call() { current = nullptr; }
+
+Status Call::Check() { return current == nullptr ? Status() : (*current)(); }
+
+}  // namespace ucudnn
