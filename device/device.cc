@@ -49,6 +49,12 @@ Result<DeviceBuffer> Device::AllocateHost(Bytes size) {
   return AllocateHostMemory(size);
 }
 
+Result<std::unique_ptr<CapturedWork>> Device::Capture(
+    const std::function<Status()>& /*work*/,
+    std::unique_ptr<CapturedWork> /*replaced*/) {
+  return Fail(Code::kUnimplemented, "{} cannot capture work", info().id);
+}
+
 Result<std::unique_ptr<Event>> Device::MakeEvent() {
   return std::make_unique<HostEvent>(*this);
 }

@@ -85,6 +85,7 @@ struct ConvArgs {
   void* out = nullptr;
   float alpha = 1.0F;
   float beta = 0.0F;
+  friend bool operator==(const ConvArgs&, const ConvArgs&) = default;
 };
 
 // One algorithm prepared for one problem and batch.
@@ -115,6 +116,19 @@ class Event {
   // The time on the device from `start`, an event of the same device, to this
   // one; both have been reached.
   virtual Result<Nanoseconds> Since(const Event& start) const = 0;
+};
+
+// Work that Device::Capture recorded. Enqueueing it costs the host
+// microseconds, however much work it is.
+class CapturedWork {
+ public:
+  virtual ~CapturedWork() = default;
+  // Enqueues the work in the device's order of work, with the pointers and
+  // scalars it was captured with; does not allocate. On failure nothing is
+  // enqueued.
+  virtual Status Enqueue() = 0;
+  // The device memory that capturing took, as far as the device reports it.
+  virtual Bytes memory() const = 0;
 };
 
 class Device {
@@ -177,6 +191,15 @@ class Device {
     UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, Time(work));
     return EnqueuedTime{.device = time};
   }
+  // Records what `work` enqueues, without running it. `work` has run before
+  // with the same convolutions and does nothing but enqueue. Takes milliseconds
+  // of host time. `replaced`, if any, is captured work that is no longer
+  // needed, whose memory is reused if possible. kUnimplemented if the device
+  // cannot capture; the errors of `work`; kResourceExhausted without memory for
+  // it. After a failure the device works as before.
+  virtual Result<std::unique_ptr<CapturedWork>> Capture(
+      const std::function<Status()>& work,
+      std::unique_ptr<CapturedWork> replaced = nullptr);
   // By default an event whose Set waits for the device and records the time.
   virtual Result<std::unique_ptr<Event>> MakeEvent();
   // Waits until all enqueued work is done; returns its error, if any.

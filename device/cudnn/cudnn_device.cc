@@ -16,6 +16,7 @@
 #include "device/cudnn/driver/libraries.h"
 #include "device/cudnn/driver/monitor.h"
 #include "device/cudnn/driver/stream_gate.h"
+#include "device/cudnn/driver/stream_graph.h"
 #include "device/cudnn/handle.h"
 #include "device/cudnn/lister_pool.h"
 
@@ -28,6 +29,7 @@ using cudnn::DriverEvent;
 using cudnn::Families;
 using cudnn::GpuContext;
 using cudnn::Libraries;
+using cudnn::StreamGraph;
 
 CUdeviceptr Address(const void* pointer) {
   return reinterpret_cast<CUdeviceptr>(pointer);
@@ -71,6 +73,32 @@ void LearnOwnPid(const Result<std::vector<GpuProcess>>& before,
   if (appeared.size() == 1) OurPids().Add(appeared.front());
 }
 
+// A graph that is launched on the context's own stream.
+class CapturedGraph final : public CapturedWork {
+ public:
+  CapturedGraph(GpuContext& context, std::unique_ptr<StreamGraph> graph)
+      : context_(context), graph_(std::move(graph)) {}
+  ~CapturedGraph() override {
+    if (graph_ == nullptr) return;
+    const auto scope = context_.Enter();
+    // In a lost context nothing can be destroyed.
+    if (!scope) (void)graph_.release();
+    graph_.reset();
+  }
+
+  Status Enqueue() override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
+    return context_.Check(graph_->Launch(context_.stream()), "cuGraphLaunch");
+  }
+  Bytes memory() const override { return graph_->memory(); }
+
+  std::unique_ptr<StreamGraph> Release() { return std::move(graph_); }
+
+ private:
+  GpuContext& context_;
+  std::unique_ptr<StreamGraph> graph_;
+};
+
 class CudnnDevice : public Device {
  public:
   static Result<std::unique_ptr<Device>> Open(const Libraries& libraries,
@@ -108,6 +136,9 @@ class CudnnDevice : public Device {
   Result<Nanoseconds> Time(const std::function<Status()>& work) override;
   Result<EnqueuedTime> TimeEnqueued(
       const std::function<Status()>& work) override;
+  Result<std::unique_ptr<CapturedWork>> Capture(
+      const std::function<Status()>& work,
+      std::unique_ptr<CapturedWork> replaced) override;
   Result<std::unique_ptr<Event>> MakeEvent() override;
   Status Synchronize() override;
   std::string BusyWith() override;
@@ -361,6 +392,23 @@ Result<Nanoseconds> CudnnDevice::TimeBetweenEvents(
   enqueued();
   UCUDNN_RETURN_IF_ERROR(stop_->Await());
   return stop_->Since(*start_);
+}
+
+Result<std::unique_ptr<CapturedWork>> CudnnDevice::Capture(
+    const std::function<Status()>& work,
+    std::unique_ptr<CapturedWork> replaced) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
+  std::unique_ptr<StreamGraph> known;
+  if (auto* const ours = dynamic_cast<CapturedGraph*>(replaced.get())) {
+    known = ours->Release();
+  }
+  auto graph =
+      StreamGraph::Capture(driver_, context_->stream(), work, std::move(known));
+  if (!graph) {
+    UCUDNN_RETURN_IF_ERROR(context_->CheckStream());
+    return tl::unexpected<Error>(std::move(graph).error());
+  }
+  return std::make_unique<CapturedGraph>(*context_, *std::move(graph));
 }
 
 Result<std::unique_ptr<Event>> CudnnDevice::MakeEvent() {

@@ -66,7 +66,8 @@ namespace ucudnn::cudnn {
   X(MemcpyDtoHAsync, cuMemcpyDtoHAsync)                                 \
   X(MemsetD8Async, cuMemsetD8Async)
 
-// Null if the driver is too old for them; green contexts need CUDA 12.4.
+// Null if the driver is too old for them; green contexts need CUDA 12.4, graphs
+// CUDA 12.0.
 #define UCUDNN_DRIVER_OPTIONAL_FUNCTIONS(X)                 \
   X(EventElapsedTime, cuEventElapsedTime)                   \
   X(LaunchHostFunc, cuLaunchHostFunc)                       \
@@ -83,7 +84,17 @@ namespace ucudnn::cudnn {
   X(GreenCtxCreate, cuGreenCtxCreate)                       \
   X(GreenCtxDestroy, cuGreenCtxDestroy)                     \
   X(CtxFromGreenCtx, cuCtxFromGreenCtx)                     \
-  X(GreenCtxStreamCreate, cuGreenCtxStreamCreate)
+  X(GreenCtxStreamCreate, cuGreenCtxStreamCreate)           \
+  X(StreamWaitEvent, cuStreamWaitEvent)                     \
+  X(StreamBeginCapture, cuStreamBeginCapture)               \
+  X(StreamEndCapture, cuStreamEndCapture)                   \
+  X(GraphGetNodes, cuGraphGetNodes)                         \
+  X(GraphDestroy, cuGraphDestroy)                           \
+  X(GraphInstantiate, cuGraphInstantiateWithFlags)          \
+  X(GraphExecUpdate, cuGraphExecUpdate)                     \
+  X(GraphExecDestroy, cuGraphExecDestroy)                   \
+  X(GraphUpload, cuGraphUpload)                             \
+  X(GraphLaunch, cuGraphLaunch)
 
 #define UCUDNN_CUDNN_FUNCTIONS(X)                                              \
   X(GetVersion, cudnnGetVersion)                                               \

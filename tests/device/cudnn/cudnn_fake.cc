@@ -232,6 +232,54 @@ cudnnStatus_t Execute(cudnnHandle_t, cudnnBackendDescriptor_t plan,
              &alpha, &beta);
 }
 
+void SetGraphs(DriverApi* api) {
+  api->ThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) {
+    return CUDA_SUCCESS;
+  };
+  api->MemGetInfo = [](std::size_t* free, std::size_t* total) {
+    *free = *total = Fake().free_memory;
+    return CUDA_SUCCESS;
+  };
+  api->StreamBeginCapture = [](CUstream, CUstreamCaptureMode) {
+    ++Fake().captures_open;
+    return CUDA_SUCCESS;
+  };
+  api->StreamEndCapture = [](CUstream, CUgraph* graph) {
+    --Fake().captures_open;
+    if (Fake().capture_result != CUDA_SUCCESS) return Fake().capture_result;
+    *graph = Token<CUgraph>(++Fake().graphs_alive);
+    return CUDA_SUCCESS;
+  };
+  api->GraphGetNodes = [](CUgraph, CUgraphNode*, std::size_t* count) {
+    *count = Fake().captured_nodes;
+    return CUDA_SUCCESS;
+  };
+  api->GraphDestroy = [](CUgraph) {
+    return --Fake().graphs_alive, CUDA_SUCCESS;
+  };
+  api->GraphInstantiate = [](CUgraphExec* made, CUgraph, unsigned long long) {
+    if (Fake().instantiate_result != CUDA_SUCCESS) {
+      return Fake().instantiate_result;
+    }
+    Fake().free_memory -= Fake().graph_memory;
+    *made = Token<CUgraphExec>(++Fake().graphs_alive);
+    return CUDA_SUCCESS;
+  };
+  api->GraphExecUpdate = [](CUgraphExec, CUgraph,
+                            CUgraphExecUpdateResultInfo*) {
+    ++Fake().updates;
+    return Fake().update_result;
+  };
+  api->GraphExecDestroy = [](CUgraphExec) {
+    return --Fake().graphs_alive, CUDA_SUCCESS;
+  };
+  api->GraphUpload = [](CUgraphExec, CUstream) { return CUDA_SUCCESS; };
+  api->GraphLaunch = [](CUgraphExec, CUstream stream) {
+    Fake().launches.push_back(stream);
+    return Fake().launch_result;
+  };
+}
+
 void SetDriver(DriverApi* api) {
   api->GetErrorName = [](CUresult result, const char** name) {
     *name = result == CUDA_ERROR_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
@@ -290,6 +338,7 @@ void SetDriver(DriverApi* api) {
     std::memset(reinterpret_cast<void*>(to), byte, size);
     return CUDA_SUCCESS;
   };
+  SetGraphs(api);
   api->StreamCreate = [](CUstream*, unsigned int) { return Next(); };
   api->StreamDestroy = [](CUstream) { return CUDA_SUCCESS; };
   api->StreamSynchronize = [](CUstream) { return Next(); };

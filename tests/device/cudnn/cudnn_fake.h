@@ -37,6 +37,17 @@ struct FakeState {
   std::map<const void*, std::vector<char>> memory;  // allocations by address
   std::size_t largest_allocation = std::numeric_limits<std::size_t>::max();
   std::vector<std::function<void()>> host_calls;  // enqueued, not yet called
+  std::size_t captured_nodes = 3;                 // of every captured graph
+  CUresult capture_result = CUDA_SUCCESS;
+  CUresult instantiate_result = CUDA_SUCCESS;
+  CUresult update_result = CUDA_SUCCESS;
+  CUresult launch_result = CUDA_SUCCESS;
+  std::size_t graph_memory = 0;  // that instantiating takes
+  std::size_t free_memory = std::size_t{1} << 30;
+  int captures_open = 0;
+  int graphs_alive = 0;  // captured or instantiated
+  int updates = 0;
+  std::vector<CUstream> launches;
 
   // cuDNN's legacy API.
   std::map<int, cudnnStatus_t> refusals;  // by algorithm

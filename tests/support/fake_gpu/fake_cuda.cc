@@ -5,6 +5,9 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tests/support/fake_gpu/fake_gpu.h"
@@ -24,11 +27,78 @@ thread_local std::vector<CUcontext> current = {Primary()};
 
 void* Host(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 
+constexpr std::size_t kMemory = std::size_t{1} << 30;
+std::atomic<std::size_t> graph_memory = 0;
+std::atomic<int> captures = 0;
+std::atomic<int> instantiated = 0;
+std::atomic<int> updated = 0;
+std::atomic<int> launches = 0;
+std::atomic<int> alive = 0;
+std::atomic<int> instantiations_to_fail = 0;
+
+using Work = std::vector<std::function<void()>>;
+
+struct Stream {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  Work captured;
+};
+struct Graph {
+  Work work;
+};
+
+// The capture of this thread, and what the thread may do meanwhile.
+thread_local Stream* capturing = nullptr;
+thread_local CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+// Null for the default streams, which cannot be captured.
+Stream* StreamOf(CUstream stream) {
+  const auto value = reinterpret_cast<std::uintptr_t>(stream);
+  return value <= 2 ? nullptr : reinterpret_cast<Stream*>(stream);
+}
+Graph* GraphOf(CUgraph graph) { return reinterpret_cast<Graph*>(graph); }
+Graph* GraphOf(CUgraphExec graph) { return reinterpret_cast<Graph*>(graph); }
+
+bool IsCaptured(CUstream stream) {
+  const Stream* const known = StreamOf(stream);
+  return known != nullptr && known->status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// What waiting for a stream does to its capture.
+CUresult Wait(CUstream stream) {
+  if (!IsCaptured(stream)) return CUDA_SUCCESS;
+  StreamOf(stream)->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+// What calls that a capture forbids do to that of this thread.
+CUresult Forbidden() {
+  if (capturing == nullptr || mode == CU_STREAM_CAPTURE_MODE_RELAXED) {
+    return CUDA_SUCCESS;
+  }
+  capturing->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+std::size_t MemoryOf(const Graph& graph) {
+  return graph.work.size() * kFakeNodeMemory;
+}
+
 }  // namespace
 
 #pragma GCC visibility push(default)
+bool FakeGpuIsCapturing(void* stream) {
+  return IsCaptured(static_cast<CUstream>(stream));
+}
+void FakeGpuRecord(void* stream, std::function<void()> work) {
+  StreamOf(static_cast<CUstream>(stream))->captured.push_back(std::move(work));
+}
+
 extern "C" {
 
+FakeGpuGraphCounts FakeGpuGraphs() {
+  return {captures, instantiated, updated, launches, alive};
+}
+void FakeGpuFailInstantiations(int count) { instantiations_to_fail = count; }
 void FakeGpuSpend(std::int64_t nanoseconds) { clock_ns += nanoseconds; }
 std::int64_t FakeGpuNow() { return clock_ns; }
 int FakeGpuContextWaits() { return context_waits; }
@@ -63,7 +133,7 @@ CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice) {
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceTotalMem(std::size_t* bytes, CUdevice) {
-  *bytes = std::size_t{1} << 30;
+  *bytes = kMemory;
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute,
@@ -94,26 +164,109 @@ CUresult cuCtxGetDevice(CUdevice* device) {
   return CUDA_SUCCESS;
 }
 CUresult cuCtxSynchronize() {
+  if (const CUresult allowed = Forbidden(); allowed != CUDA_SUCCESS) {
+    return allowed;
+  }
   ++context_waits;
   return CUDA_SUCCESS;
 }
 CUresult cuStreamCreate(CUstream* stream, unsigned int) {
-  *stream = reinterpret_cast<CUstream>(new char);
+  if (const CUresult allowed = Forbidden(); allowed != CUDA_SUCCESS) {
+    return allowed;
+  }
+  *stream = reinterpret_cast<CUstream>(new Stream);
   return CUDA_SUCCESS;
 }
 CUresult cuStreamDestroy(CUstream stream) {
-  delete reinterpret_cast<char*>(stream);
+  delete StreamOf(stream);
   return CUDA_SUCCESS;
 }
-CUresult cuStreamSynchronize(CUstream) { return CUDA_SUCCESS; }
-CUresult cuStreamQuery(CUstream) { return CUDA_SUCCESS; }
-CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+CUresult cuStreamSynchronize(CUstream stream) { return Wait(stream); }
+CUresult cuStreamQuery(CUstream stream) { return Wait(stream); }
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
+  *status = IsCaptured(stream) ? StreamOf(stream)->status
+                               : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode*) {
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* exchanged) {
+  std::swap(mode, *exchanged);
   return CUDA_SUCCESS;
 }
+
+CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {
+  const char* const graphs = std::getenv("FAKE_GPU_GRAPHS");
+  if (graphs != nullptr && std::string_view(graphs) == "0") {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  Stream* const captured = StreamOf(stream);
+  if (captured == nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (IsCaptured(stream)) return CUDA_ERROR_ILLEGAL_STATE;
+  *captured = {CU_STREAM_CAPTURE_STATUS_ACTIVE, {}};
+  capturing = captured;
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+  Stream* const captured = StreamOf(stream);
+  if (captured == nullptr || !IsCaptured(stream))
+    return CUDA_ERROR_ILLEGAL_STATE;
+  capturing = nullptr;
+  const CUstreamCaptureStatus status = captured->status;
+  captured->status = CU_STREAM_CAPTURE_STATUS_NONE;
+  *graph = nullptr;
+  if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) {
+    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  }
+  ++captures;
+  *graph = reinterpret_cast<CUgraph>(new Graph{std::move(captured->captured)});
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode*, std::size_t* count) {
+  *count = GraphOf(graph)->work.size();
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphDestroy(CUgraph graph) {
+  delete GraphOf(graph);
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* made, CUgraph graph,
+                                     unsigned long long) {
+  if (instantiations_to_fail > 0) {
+    --instantiations_to_fail;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  ++instantiated;
+  ++alive;
+  graph_memory += MemoryOf(*GraphOf(graph));
+  *made = reinterpret_cast<CUgraphExec>(new Graph(*GraphOf(graph)));
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphExecUpdate(CUgraphExec made, CUgraph graph,
+                           CUgraphExecUpdateResultInfo* info) {
+  if (GraphOf(made)->work.size() != GraphOf(graph)->work.size()) {
+    info->result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  }
+  ++updated;
+  GraphOf(made)->work = GraphOf(graph)->work;
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphExecDestroy(CUgraphExec graph) {
+  --alive;
+  graph_memory -= MemoryOf(*GraphOf(graph));
+  delete GraphOf(graph);
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphUpload(CUgraphExec, CUstream stream) {
+  return IsCaptured(stream) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                            : CUDA_SUCCESS;
+}
+CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream) {
+  if (IsCaptured(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  ++launches;
+  for (const auto& work : GraphOf(graph)->work) work();
+  return CUDA_SUCCESS;
+}
+
 CUresult cuEventCreate(CUevent* event, unsigned int) {
   *event = reinterpret_cast<CUevent>(new std::int64_t(0));
   return CUDA_SUCCESS;
@@ -135,10 +288,14 @@ CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
   return CUDA_SUCCESS;
 }
 CUresult cuMemGetInfo(std::size_t* free, std::size_t* total) {
-  *free = *total = std::size_t{1} << 30;
+  *total = kMemory;
+  *free = kMemory - graph_memory;
   return CUDA_SUCCESS;
 }
 CUresult cuMemAlloc(CUdeviceptr* address, std::size_t size) {
+  if (const CUresult allowed = Forbidden(); allowed != CUDA_SUCCESS) {
+    return allowed;
+  }
   void* const data = std::aligned_alloc(256, (size + 255) / 256 * 256);
   *address = reinterpret_cast<CUdeviceptr>(data);
   return data == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;

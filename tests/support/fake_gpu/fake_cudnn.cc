@@ -98,10 +98,95 @@ cudnnStatus_t Found(Tensor x, std::size_t most, int requested, int* returned,
   return Algorithms(x, 1, most, requested, returned, results);
 }
 
+// A convolution with everything that it needs when it runs.
+struct Call {
+  char operation = 'f';
+  cudnnTensorStruct x;
+  cudnnFilterStruct w;
+  cudnnTensorStruct y;
+  cudnnConvolutionStruct conv;
+  const float* px = nullptr;
+  const float* pw = nullptr;
+  const float* py = nullptr;
+  float* out = nullptr;
+  float alpha = 1;
+  float beta = 0;
+  int algorithm = 0;
+  void* workspace = nullptr;
+  std::size_t workspace_size = 0;
+  std::size_t needed = 0;
+};
+
 // out = alpha * op + beta * out, image by image.
-cudnnStatus_t Run(char operation, Tensor x, const float* px, Filter w,
-                  const float* pw, Tensor y, const float* py, Convolution conv,
-                  int algorithm, void* workspace, std::size_t workspace_size,
+void Compute(const Call& call) {
+  constexpr std::size_t kWritten = 1 << 16;
+  if (call.needed > 0) {
+    std::memset(call.workspace, 0xff, std::min(call.needed, kWritten));
+  }
+  const char operation = call.operation;
+  const cudnnTensorStruct& x = call.x;
+  const cudnnFilterStruct& w = call.w;
+  const cudnnTensorStruct& y = call.y;
+  const cudnnConvolutionStruct& conv = call.conv;
+  const int images = x.dims[0];
+  const int number = run_count.fetch_add(1);
+  if (number < static_cast<int>(kMaxRuns)) {
+    runs[static_cast<std::size_t>(number)] = {
+        operation, images, call.algorithm, call.workspace, call.workspace_size};
+  }
+  FakeGpuSpend(5'000 + images * (call.algorithm == 0 ? 100'000 : 30'000));
+
+  float* const out = call.out;
+  const int out_elements = operation == 'w'
+                               ? w.dims[0] * w.dims[1] * w.dims[2] * w.dims[3]
+                               : images * (operation == 'f' ? y : x).strides[0];
+  for (int i = 0; i < out_elements; ++i) {
+    out[i] = call.beta == 0 ? 0 : call.beta * out[i];
+  }
+  const int group_filters = w.dims[0] / conv.groups;
+  const int taps = w.dims[2] * w.dims[3];
+  const int pixels = y.dims[2] * y.dims[3];
+  for (int n = 0; n < images; ++n) {
+    for (int k = 0; k < w.dims[0]; ++k) {
+      for (int c = 0; c < w.dims[1]; ++c) {
+        const int channel = k / group_filters * w.dims[1] + c;
+        for (int t = 0; t < taps * pixels; ++t) {
+          const int r = t / pixels / w.dims[3];
+          const int s = t / pixels % w.dims[3];
+          const int oy = t % pixels / y.dims[3];
+          const int ox = t % pixels % y.dims[3];
+          const int iy =
+              oy * conv.stride[0] - conv.pad[0] + r * conv.dilation[0];
+          const int ix =
+              ox * conv.stride[1] - conv.pad[1] + s * conv.dilation[1];
+          if (iy < 0 || ix < 0 || iy >= x.dims[2] || ix >= x.dims[3]) {
+            continue;
+          }
+          const int at_x =
+              n * x.strides[0] + channel * x.strides[1] + iy * x.dims[3] + ix;
+          const int at_w = (k * w.dims[1] + c) * taps + r * w.dims[3] + s;
+          const int at_y =
+              n * y.strides[0] + k * y.strides[1] + oy * y.dims[3] + ox;
+          if (operation == 'f') {
+            out[at_y] += call.alpha * call.px[at_x] * call.pw[at_w];
+          }
+          if (operation == 'd') {
+            out[at_x] += call.alpha * call.py[at_y] * call.pw[at_w];
+          }
+          if (operation == 'w') {
+            out[at_w] += call.alpha * call.px[at_x] * call.py[at_y];
+          }
+        }
+      }
+    }
+  }
+}
+
+// Runs the convolution, or records it if the handle's stream is captured.
+cudnnStatus_t Run(cudnnHandle_t handle, char operation, Tensor x,
+                  const float* px, Filter w, const float* pw, Tensor y,
+                  const float* py, Convolution conv, int algorithm,
+                  void* workspace, std::size_t workspace_size,
                   const void* alpha, const void* beta, float* out) {
   std::size_t needed = 0;
   if (x == nullptr || w == nullptr || y == nullptr || conv == nullptr) {
@@ -113,52 +198,25 @@ cudnnStatus_t Run(char operation, Tensor x, const float* px, Filter w,
   if (workspace_size < needed || (needed > 0 && workspace == nullptr)) {
     return CUDNN_STATUS_BAD_PARAM;
   }
-  constexpr std::size_t kWritten = 1 << 16;
-  if (needed > 0) std::memset(workspace, 0xff, std::min(needed, kWritten));
-  const int images = x->dims[0];
-  const int number = run_count.fetch_add(1);
-  if (number < static_cast<int>(kMaxRuns)) {
-    runs[static_cast<std::size_t>(number)] = {operation, images, algorithm,
-                                              workspace, workspace_size};
-  }
-  FakeGpuSpend(5'000 + images * (algorithm == 0 ? 100'000 : 30'000));
-
-  const int out_elements =
-      operation == 'w' ? w->dims[0] * w->dims[1] * w->dims[2] * w->dims[3]
-                       : images * (operation == 'f' ? y : x)->strides[0];
-  const float b = *static_cast<const float*>(beta);
-  for (int i = 0; i < out_elements; ++i) out[i] = b == 0 ? 0 : b * out[i];
-  const float a = *static_cast<const float*>(alpha);
-  const int group_filters = w->dims[0] / conv->groups;
-  const int taps = w->dims[2] * w->dims[3];
-  const int pixels = y->dims[2] * y->dims[3];
-  for (int n = 0; n < images; ++n) {
-    for (int k = 0; k < w->dims[0]; ++k) {
-      for (int c = 0; c < w->dims[1]; ++c) {
-        const int channel = k / group_filters * w->dims[1] + c;
-        for (int t = 0; t < taps * pixels; ++t) {
-          const int r = t / pixels / w->dims[3];
-          const int s = t / pixels % w->dims[3];
-          const int oy = t % pixels / y->dims[3];
-          const int ox = t % pixels % y->dims[3];
-          const int iy =
-              oy * conv->stride[0] - conv->pad[0] + r * conv->dilation[0];
-          const int ix =
-              ox * conv->stride[1] - conv->pad[1] + s * conv->dilation[1];
-          if (iy < 0 || ix < 0 || iy >= x->dims[2] || ix >= x->dims[3]) {
-            continue;
-          }
-          const int at_x = n * x->strides[0] + channel * x->strides[1] +
-                           iy * x->dims[3] + ix;
-          const int at_w = (k * w->dims[1] + c) * taps + r * w->dims[3] + s;
-          const int at_y =
-              n * y->strides[0] + k * y->strides[1] + oy * y->dims[3] + ox;
-          if (operation == 'f') out[at_y] += a * px[at_x] * pw[at_w];
-          if (operation == 'd') out[at_x] += a * py[at_y] * pw[at_w];
-          if (operation == 'w') out[at_w] += a * px[at_x] * py[at_y];
-        }
-      }
-    }
+  const Call call = {operation,
+                     *x,
+                     *w,
+                     *y,
+                     *conv,
+                     px,
+                     pw,
+                     py,
+                     out,
+                     *static_cast<const float*>(alpha),
+                     *static_cast<const float*>(beta),
+                     algorithm,
+                     workspace,
+                     workspace_size,
+                     needed};
+  if (FakeGpuIsCapturing(handle->stream)) {
+    FakeGpuRecord(handle->stream, [call] { Compute(call); });
+  } else {
+    Compute(call);
   }
   return kOk;
 }
@@ -196,6 +254,7 @@ void cudnnGetLastErrorString(char* text, std::size_t size) {
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) { return Make(handle); }
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return Drop(handle); }
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
+  if (FakeGpuIsCapturing(handle->stream)) return CUDNN_STATUS_BAD_PARAM;
   handle->stream = stream;
   return kOk;
 }
@@ -317,28 +376,28 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
 }
 
 cudnnStatus_t cudnnConvolutionForward(
-    cudnnHandle_t, const void* alpha, const Tensor x, const void* px,
+    cudnnHandle_t handle, const void* alpha, const Tensor x, const void* px,
     const Filter w, const void* pw, const Convolution conv,
     cudnnConvolutionFwdAlgo_t algorithm, void* workspace, std::size_t size,
     const void* beta, const Tensor y, void* py) {
-  return Run('f', x, Floats(px), w, Floats(pw), y, nullptr, conv, algorithm,
-             workspace, size, alpha, beta, static_cast<float*>(py));
+  return Run(handle, 'f', x, Floats(px), w, Floats(pw), y, nullptr, conv,
+             algorithm, workspace, size, alpha, beta, static_cast<float*>(py));
 }
 cudnnStatus_t cudnnConvolutionBackwardData(
-    cudnnHandle_t, const void* alpha, const Filter w, const void* pw,
+    cudnnHandle_t handle, const void* alpha, const Filter w, const void* pw,
     const Tensor dy, const void* pdy, const Convolution conv,
     cudnnConvolutionBwdDataAlgo_t algorithm, void* workspace, std::size_t size,
     const void* beta, const Tensor dx, void* pdx) {
-  return Run('d', dx, nullptr, w, Floats(pw), dy, Floats(pdy), conv, algorithm,
-             workspace, size, alpha, beta, static_cast<float*>(pdx));
+  return Run(handle, 'd', dx, nullptr, w, Floats(pw), dy, Floats(pdy), conv,
+             algorithm, workspace, size, alpha, beta, static_cast<float*>(pdx));
 }
 cudnnStatus_t cudnnConvolutionBackwardFilter(
-    cudnnHandle_t, const void* alpha, const Tensor x, const void* px,
+    cudnnHandle_t handle, const void* alpha, const Tensor x, const void* px,
     const Tensor dy, const void* pdy, const Convolution conv,
     cudnnConvolutionBwdFilterAlgo_t algorithm, void* workspace,
     std::size_t size, const void* beta, const Filter dw, void* pdw) {
-  return Run('w', x, Floats(px), dw, nullptr, dy, Floats(pdy), conv, algorithm,
-             workspace, size, alpha, beta, static_cast<float*>(pdw));
+  return Run(handle, 'w', x, Floats(px), dw, nullptr, dy, Floats(pdy), conv,
+             algorithm, workspace, size, alpha, beta, static_cast<float*>(pdw));
 }
 
 cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(

@@ -12,11 +12,20 @@
 // that is in the environment. The heuristics name 1 first, or
 // FAKE_GPU_SUGGESTION if that is in the environment; the Find functions return
 // simulated times.
+//
+// Streams can be captured into graphs, also in part by the program, and graphs
+// instantiated and launched. Waiting for a stream that is being captured, or
+// allocating memory on the thread that captures it, invalidates the capture, as
+// a GPU's driver does. Each node of an instantiated graph takes
+// kFakeNodeMemory bytes of the device's free memory. Without graphs if
+// FAKE_GPU_GRAPHS=0 is in the environment.
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 inline constexpr std::size_t kFakeWorkspace = 1000;
+inline constexpr std::size_t kFakeNodeMemory = 64 << 10;
 
 struct FakeGpuRun {
   char operation;  // 'f', 'd' or 'w'
@@ -26,7 +35,23 @@ struct FakeGpuRun {
   std::size_t workspace_size;
 };
 
+struct FakeGpuGraphCounts {
+  int captures = 0;  // ended without error
+  int instantiated = 0;
+  int updated = 0;
+  int launches = 0;
+  int alive = 0;  // instantiated and not destroyed
+};
+
+// Whether the stream, a CUstream, is being captured; then work is not run but
+// recorded, and runs whenever the graph is launched.
+bool FakeGpuIsCapturing(void* stream);
+void FakeGpuRecord(void* stream, std::function<void()> work);
+
 extern "C" {
+FakeGpuGraphCounts FakeGpuGraphs();
+// The next `count` instantiations fail for want of memory.
+void FakeGpuFailInstantiations(int count);
 // The fake driver's time and waits.
 void FakeGpuSpend(std::int64_t nanoseconds);
 std::int64_t FakeGpuNow();
