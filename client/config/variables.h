@@ -67,6 +67,11 @@ inline constexpr Bytes kDefaultWorkspaceLimit = 64_MiB;
 // For all kernels together, instead; no limit by default.
 inline constexpr Variable<Bytes> kTotalWorkspaceVariable = {
     "UCUDNN_TOTAL_WORKSPACE_SIZE", internal::ParseSize};
+// The device memory that captured graphs may take; kDefaultGraphMemory, 0: none
+// is captured.
+inline constexpr Variable<Bytes> kGraphMemoryVariable = {
+    "UCUDNN_GRAPH_MEMORY", internal::ParseSize};
+inline constexpr Bytes kDefaultGraphMemory = 64_MiB;
 // powerOfTwo by default.
 inline constexpr Variable<BatchPolicy> kBatchPolicyVariable = {
     "UCUDNN_BATCH_SIZE_POLICY", internal::ParsePolicy};

@@ -14,13 +14,14 @@ std::int64_t AlignUp(std::int64_t n) {
 
 }  // namespace
 
-Result<std::unique_ptr<Executor>> Executor::Create(Device& device,
-                                                   const WorkspacePlan& plan) {
+Result<std::unique_ptr<Executor>> Executor::Create(
+    Device& device, const WorkspacePlan& plan, const ExecutorOptions& options) {
   UCUDNN_RETURN_IF_ERROR(Validate(plan));
-  std::unique_ptr<Executor> executor(new Executor(device));
+  std::unique_ptr<Executor> executor(new Executor(device, options));
   executor->batch_ = plan.batch;
   executor->limit_ = plan.workspace_limit;
   executor->kernels_.resize(plan.kernels.size());
+  executor->args_.resize(plan.kernels.size());
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
     Prepared& kernel = executor->kernels_[i];
     kernel.plan = plan.kernels[i];
@@ -152,6 +153,7 @@ Status Executor::FallBack(std::size_t index, Bytes limit,
   kernel.plan.time = Nanoseconds(0);
   kernel.plan.workspace = whole->workspace;
   kernel.plan.micro_batches = {*std::move(whole)};
+  Forget(&kernel);
   return PrepareSteps(&kernel);
 }
 
@@ -161,16 +163,144 @@ std::pair<void*, Bytes> Executor::WorkspaceOf(const Prepared& kernel) const {
           arena_.size() - Bytes(kernel.offset)};
 }
 
+Executor::GraphUse Executor::graphs() const {
+  GraphUse use{.graphs = iteration_ == nullptr ? std::size_t{0} : 1,
+               .replayed = replayed_,
+               .memory = budget_.taken(),
+               .problem = graph_problem_};
+  for (const Prepared& kernel : kernels_) use.graphs += kernel.graphs.size();
+  return use;
+}
+
 Status Executor::Run(std::size_t index, const ConvArgs& args) {
   if (index >= kernels_.size()) {
     return Fail(Code::kOutOfRange, "kernel {} of a plan that has {}", index,
                 kernels_.size());
   }
+  UCUDNN_ASSIGN_OR_RETURN(const bool replayed, TryReplay(index, args));
+  return replayed ? Status() : Enqueue(index, args);
+}
+
+Result<bool> Executor::TryReplay(std::size_t index, const ConvArgs& args) {
   Prepared& kernel = kernels_[index];
-  const auto [planned_workspace, planned_size] = WorkspaceOf(kernel);
+  const GraphKey key = {args, nullptr};
+  CapturedWork* work = kernel.graphs.Find(key);
+  if (work == nullptr) {
+    if (!captures_ || !kernel.graphs.Wants(key)) return false;
+    const auto enqueue = [&] {
+      MicroBatchProgress done;
+      return EnqueueSteps(kernel, args, &done);
+    };
+    UCUDNN_ASSIGN_OR_RETURN(auto captured,
+                            Capture(enqueue, kernel.graphs.TakeStale()));
+    if (captured != nullptr) {
+      work = kernel.graphs.Put(key, std::move(captured));
+    }
+  }
+  if (work != nullptr) {
+    UCUDNN_ASSIGN_OR_RETURN(const bool replayed, Replay(*work));
+    if (replayed) return true;
+  }
+  kernel.graphs.GiveUp();
+  return false;
+}
+
+Status Executor::RunIteration() {
+  UCUDNN_ASSIGN_OR_RETURN(const bool replayed, TryReplayIteration());
+  if (replayed) return {};
+  for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    UCUDNN_RETURN_IF_ERROR(Run(i, args_[i]));
+  }
+  return {};
+}
+
+Result<bool> Executor::TryReplayIteration() {
+  if (!captures_ || !captures_iteration_ || kernels_.empty()) return false;
+  if (args_ != last_args_) {
+    if (iteration_ != nullptr) stale_iteration_ = std::move(iteration_);
+    last_args_ = args_;
+    return false;
+  }
+  if (iteration_ == nullptr) {
+    const auto enqueue = [this]() -> Status {
+      MicroBatchProgress done;
+      for (std::size_t i = 0; i < kernels_.size(); ++i) {
+        UCUDNN_RETURN_IF_ERROR(EnqueueSteps(kernels_[i], args_[i], &done));
+      }
+      return {};
+    };
+    UCUDNN_ASSIGN_OR_RETURN(iteration_,
+                            Capture(enqueue, std::move(stale_iteration_)));
+  }
+  if (iteration_ != nullptr) {
+    UCUDNN_ASSIGN_OR_RETURN(const bool replayed, Replay(*iteration_));
+    if (replayed) return true;
+  }
+  iteration_.reset();
+  captures_iteration_ = false;
+  return false;
+}
+
+Result<std::unique_ptr<CapturedWork>> Executor::Capture(
+    const std::function<Status()>& work,
+    std::unique_ptr<CapturedWork> replaced) {
+  std::unique_ptr<CapturedWork> none;
+  if (!budget_.has_room()) {
+    captures_ = false;
+    graph_problem_ =
+        fmt::format("graphs have taken {} of {}", FormatBytes(budget_.taken()),
+                    FormatBytes(budget_.most()));
+    return none;
+  }
+  const Bytes known = replaced == nullptr ? Bytes() : replaced->memory();
+  auto captured = device_.Capture(work, std::move(replaced));
+  if (!captured) {
+    graph_problem_ = captured.error().message;
+    switch (captured.error().code) {
+      case Code::kDataLoss:
+        return tl::unexpected<Error>(std::move(captured).error());
+      case Code::kUnimplemented:
+      case Code::kResourceExhausted:
+        captures_ = false;
+        break;
+      default:
+        break;
+    }
+    return none;
+  }
+  budget_.Take(std::max((*captured)->memory() - known, Bytes()));
+  return captured;
+}
+
+Result<bool> Executor::Replay(CapturedWork& work) {
+  if (Status status = work.Enqueue(); !status) {
+    if (status.error().code == Code::kDataLoss) {
+      return tl::unexpected<Error>(std::move(status).error());
+    }
+    graph_problem_ = std::move(status).error().message;
+    return false;
+  }
+  ++replayed_;
+  return true;
+}
+
+void Executor::Forget(Prepared* kernel) {
+  kernel->graphs.Clear();
+  iteration_.reset();
+  last_args_.clear();
+  captures_iteration_ = true;
+}
+
+Status Executor::EnqueueSteps(const Prepared& kernel, const ConvArgs& args,
+                              MicroBatchProgress* done) {
+  const auto [workspace, size] = WorkspaceOf(kernel);
+  return RunSteps(kernel.steps, kernel.strides, args, workspace, size, done);
+}
+
+Status Executor::Enqueue(std::size_t index, const ConvArgs& args) {
+  Prepared& kernel = kernels_[index];
   MicroBatchProgress done;
-  Status status = RunSteps(kernel.steps, kernel.strides, args,
-                           planned_workspace, planned_size, &done);
+  Status status = EnqueueSteps(kernel, args, &done);
   if (status) return status;
   if (kernel.fell_back) {
     return Within(KernelName(kernel.plan), std::move(status).error());

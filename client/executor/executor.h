@@ -20,12 +20,21 @@
 // and from then on. fallbacks() lists these kernels. The caller sees an error
 // only if that fails too.
 //
+// Work that comes again with the same operands is captured once and replayed,
+// on devices that can (Device::Capture): a whole iteration by RunAll, each
+// kernel by Run. It is captured anew when its operands or the kernel change.
+// What cannot be captured, or does not fit into ExecutorOptions::graph_memory,
+// is enqueued micro-batch by micro-batch as before; graphs() reports it.
+//
 // Create prepares and allocates everything: Run neither allocates nor
-// synchronises unless it falls back. All kernels share the arena, which is safe
-// because the device runs them in order. Used by one thread at a time, like its
-// device, which must outlive it.
+// synchronises unless it captures or falls back. All kernels share the arena,
+// which is safe because the device runs them in order. Used by one thread at a
+// time, like its device, which must outlive it. Operands of captured work must
+// stay allocated only as long as they are passed to Run.
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -35,10 +44,17 @@
 
 #include "base/plan/plan.h"
 #include "base/result.h"
+#include "client/config/variables.h"
+#include "client/executor/graph_cache.h"
 #include "client/executor/micro_batches.h"
 #include "device/device.h"
 
 namespace ucudnn {
+
+struct ExecutorOptions {
+  // The device memory that captured work may take; 0: nothing is captured.
+  Bytes graph_memory = kDefaultGraphMemory;
+};
 
 class Executor {
  public:
@@ -49,6 +65,14 @@ class Executor {
     std::string instead;  // the algorithm that runs now, as text
   };
 
+  // How much of the work is replayed.
+  struct GraphUse {
+    std::size_t graphs = 0;      // kept now
+    std::uint64_t replayed = 0;  // calls of Run and RunAll
+    Bytes memory;                // that capturing took
+    std::string problem;         // why something is not captured; may be empty
+  };
+
   // Prepares every kernel of `plan` and allocates the arena: the largest
   // workspace or, if the plan assigns offsets, the end of the last segment.
   // Offsets are rounded up to 256 bytes. kInvalidArgument if the plan is not
@@ -56,14 +80,16 @@ class Executor {
   // a kernel must fall back but no algorithm fits within the plan's limit;
   // kResourceExhausted if memory does not suffice even for the smallest
   // algorithms.
-  static Result<std::unique_ptr<Executor>> Create(Device& device,
-                                                  const WorkspacePlan& plan);
+  static Result<std::unique_ptr<Executor>> Create(
+      Device& device, const WorkspacePlan& plan,
+      const ExecutorOptions& options = {});
 
   std::size_t size() const { return kernels_.size(); }
   // The kernel as it runs now: as planned, or its fallback.
   const KernelPlan& kernel(std::size_t index) const;
   Bytes arena_size() const { return arena_.size(); }
   const std::vector<Fallback>& fallbacks() const { return fallbacks_; }
+  GraphUse graphs() const;
 
   // Enqueues kernel `index` for the plan's whole batch. The operands are those
   // of the kernel's problem (ConvArgs in device/device.h): for a transposed
@@ -75,10 +101,8 @@ class Executor {
   // the first error.
   template <class ArgsOf>
   Status RunAll(ArgsOf&& args) {
-    for (std::size_t i = 0; i < size(); ++i) {
-      UCUDNN_RETURN_IF_ERROR(Run(i, args(i)));
-    }
-    return {};
+    for (std::size_t i = 0; i < size(); ++i) args_[i] = args(i);
+    return RunIteration();
   }
 
  private:
@@ -88,10 +112,13 @@ class Executor {
     std::int64_t offset = 0;  // of its workspace in the arena
     std::vector<MicroBatchStep> steps;
     bool fell_back = false;
+    // A call site passes few sets of operands; backward_data's beta may differ.
+    GraphCache<CapturedWork> graphs{4};
   };
   using CacheKey = std::tuple<ConvProblem, BatchSize, Algorithm>;
 
-  explicit Executor(Device& device) : device_(device) {}
+  Executor(Device& device, const ExecutorOptions& options)
+      : device_(device), budget_(options.graph_memory) {}
   Result<Convolution*> Prepare(const ConvProblem& problem, BatchSize batch,
                                const Algorithm& algorithm);
   Status PrepareSteps(Prepared* kernel);
@@ -104,6 +131,28 @@ class Executor {
   // failed.
   Status FallBack(std::size_t index, Bytes limit, const Algorithm& avoid,
                   Error why);
+  // Enqueues kernel `index` micro-batch by micro-batch; falls back if one
+  // fails.
+  Status Enqueue(std::size_t index, const ConvArgs& args);
+  // The same without falling back.
+  Status EnqueueSteps(const Prepared& kernel, const ConvArgs& args,
+                      MicroBatchProgress* done);
+  // RunAll with args_.
+  Status RunIteration();
+  // Replays the kernel, or all kernels with args_, after capturing them if it
+  // is time; false if they are to be enqueued.
+  Result<bool> TryReplay(std::size_t index, const ConvArgs& args);
+  Result<bool> TryReplayIteration();
+  // Captures `work`; null if it is to be enqueued directly. kDataLoss if the
+  // device is lost.
+  Result<std::unique_ptr<CapturedWork>> Capture(
+      const std::function<Status()>& work,
+      std::unique_ptr<CapturedWork> replaced);
+  // Replays `work`; false if nothing was enqueued, because the device refused.
+  // kDataLoss if it is lost.
+  Result<bool> Replay(CapturedWork& work);
+  // Drops the kernel's captured work.
+  void Forget(Prepared* kernel);
   // The start of the kernel's workspace, and the space from there to the
   // arena's end.
   std::pair<void*, Bytes> WorkspaceOf(const Prepared& kernel) const;
@@ -116,6 +165,18 @@ class Executor {
   std::vector<Prepared> kernels_;
   DeviceBuffer arena_;
   std::vector<Fallback> fallbacks_;
+
+  GraphBudget budget_;
+  bool captures_ = true;
+  std::uint64_t replayed_ = 0;
+  std::string graph_problem_;
+  // The operands of this RunAll and the one before, what was captured with the
+  // latter, if anything, and with others before.
+  std::vector<ConvArgs> args_;
+  std::vector<ConvArgs> last_args_;
+  std::unique_ptr<CapturedWork> iteration_;
+  std::unique_ptr<CapturedWork> stale_iteration_;
+  bool captures_iteration_ = true;
 };
 
 }  // namespace ucudnn

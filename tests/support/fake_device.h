@@ -10,6 +10,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,6 +64,14 @@ class FakeDevice final : public Device {
   void set_memory(Bytes memory) { memory_ = memory; }  // of one buffer
   void set_total_memory(Bytes memory) { free_ = memory; }
   void set_cache(Bytes cache) { cache_ = cache; }
+  // From now on work can be captured, at `memory` for each run in it.
+  void set_graphs(Bytes memory) { graph_memory_ = memory; }
+  void set_capture_error(std::optional<Error> error) {
+    capture_error_ = std::move(error);
+  }
+  int captures() const { return captures_; }
+  int updates() const { return updates_; }  // captures that replaced another
+  int replays() const { return replays_; }
   // The algorithm that the device would choose without measurements.
   void set_suggestion(std::string name) { suggestion_ = std::move(name); }
 
@@ -139,8 +148,45 @@ class FakeDevice final : public Device {
     return Watch(work);
   }
   Status Synchronize() override { return {}; }
+  Result<std::unique_ptr<CapturedWork>> Capture(
+      const std::function<Status()>& work,
+      std::unique_ptr<CapturedWork> replaced) override {
+    if (!graph_memory_) return Device::Capture(work, std::move(replaced));
+    const auto before = static_cast<std::ptrdiff_t>(runs_.size());
+    Status enqueued = work();
+    std::vector<RunCall> captured(runs_.begin() + before, runs_.end());
+    runs_.erase(runs_.begin() + before, runs_.end());
+    UCUDNN_RETURN_IF_ERROR(enqueued);
+    if (capture_error_) return tl::unexpected<Error>(*capture_error_);
+    ++captures_;
+    if (replaced != nullptr) ++updates_;
+    const Bytes memory = *graph_memory_ * std::ssize(captured);
+    return std::make_unique<FakeCapturedWork>(*this, std::move(captured),
+                                              memory);
+  }
 
  private:
+  class FakeCapturedWork final : public CapturedWork {
+   public:
+    FakeCapturedWork(FakeDevice& device, std::vector<RunCall> runs,
+                     Bytes memory)
+        : device_(device), runs_(std::move(runs)), memory_(memory) {}
+    Status Enqueue() override {
+      if (device_.capture_error_) {
+        return tl::unexpected<Error>(*device_.capture_error_);
+      }
+      ++device_.replays_;
+      for (const RunCall& run : runs_) device_.runs_.push_back(run);
+      return {};
+    }
+    Bytes memory() const override { return memory_; }
+
+   private:
+    FakeDevice& device_;
+    const std::vector<RunCall> runs_;
+    const Bytes memory_;
+  };
+
   Result<EnqueuedTime> Watch(const std::function<Status()>& work) {
     const std::size_t before = runs_.size();
     UCUDNN_RETURN_IF_ERROR(work());
@@ -198,6 +244,11 @@ class FakeDevice final : public Device {
   Bytes cache_;
   int prepared_ = 0;
   int timed_enqueued_ = 0;
+  std::optional<Bytes> graph_memory_;
+  std::optional<Error> capture_error_;
+  int captures_ = 0;
+  int updates_ = 0;
+  int replays_ = 0;
 };
 
 }  // namespace ucudnn
