@@ -29,6 +29,7 @@ Result<DropInSettings> ResolveDropInSettings(const Environment& environment) {
       take(kWorkspaceLimitVariable, &settings.workspace_limit));
   UCUDNN_RETURN_IF_ERROR(
       take(kTotalWorkspaceVariable, &settings.total_workspace));
+  UCUDNN_RETURN_IF_ERROR(take(kGraphMemoryVariable, &settings.graph_memory));
   std::string coordinators;
   UCUDNN_RETURN_IF_ERROR(take(kCoordinatorVariable, &coordinators));
   if (!coordinators.empty()) {

@@ -8,6 +8,8 @@
 //   UCUDNN_WORKSPACE_LIMIT       for each kernel; what cuDNN's own choice for
 //                                it takes, at least 64MiB
 //   UCUDNN_TOTAL_WORKSPACE_SIZE  for all kernels together: WD instead of WR
+//   UCUDNN_GRAPH_MEMORY          device memory for captured graphs; 64MiB, 0:
+//                                nothing is captured
 //   UCUDNN_COORDINATOR           host:port list; asked before measuring
 //   UCUDNN_BATCH_SIZE_POLICY     all, powerOfTwo, undivided or
 //                                adaptive; powerOfTwo
@@ -35,6 +37,7 @@ struct DropInSettings {
   bool disabled = false;
   std::optional<Bytes> workspace_limit;
   Bytes total_workspace;  // 0: WR
+  Bytes graph_memory = kDefaultGraphMemory;
   std::vector<std::string> coordinators;
   BatchPolicy policy = BatchPolicy::kPowerOfTwo;
   std::string plan_file;     // empty: none

@@ -136,6 +136,10 @@ bool TryConvolve(cudnnHandle_t handle, const CallDescriptors& d,
     std::fprintf(stderr, "ucudnn: not run as planned: %s\n",
                  ran.error().message.c_str());
   }
+  if (ran.error().code == Code::kDataLoss) {
+    *status = StatusOf(ran.error());
+    return true;
+  }
   if (progress.images == 0) return false;
   *begun = true;
   const Status rest =

@@ -7,6 +7,7 @@
 #include "client/dropin/wire/ask_coordinator.h"
 #include "device/cudnn/cudnn_device.h"
 #include "device/cudnn/driver/context.h"
+#include "device/cudnn/driver/stream_graph.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -29,7 +30,11 @@ GpuShare::GpuShare(const Libraries& libraries, std::unique_ptr<Device> device,
       device_(std::move(device)),
       planner_({.settings = settings,
                 .kind = ToString(device_->info().kind),
-                .ask = AskOf(settings, ToString(device_->info().kind))}) {
+                .ask = AskOf(settings, ToString(device_->info().kind))}),
+      enqueueing_(settings.graph_memory > Bytes() && HasGraphs(libraries.driver)
+                      ? Enqueueing::kReplayed
+                      : Enqueueing::kDirect),
+      graph_budget_(settings.graph_memory) {
   if (!planner_.plan_file_problem().empty()) {
     std::fprintf(stderr, "ucudnn: the plan file is not used: %s\n",
                  planner_.plan_file_problem().c_str());
@@ -66,21 +71,22 @@ LocalPlanner::Bench GpuShare::Bench() {
 }
 
 Result<KernelPlan> GpuShare::Plan(const ConvProblem& problem, BatchSize batch,
-                                  Bytes limit) {
+                                  Bytes limit, Enqueueing enqueueing) {
   const std::lock_guard lock(device_mutex_);
-  return planner_.Plan(problem, batch, limit, Bench());
+  return planner_.Plan(problem, batch, limit, Bench(), enqueueing);
 }
 
 Result<bool> GpuShare::Beats(const KernelPlan& plan, BatchSize batch,
-                             const Algorithm& algorithm) {
+                             const Algorithm& algorithm,
+                             Enqueueing enqueueing) {
   const std::lock_guard lock(device_mutex_);
-  return planner_.Beats(plan, batch, algorithm, Bench());
+  return planner_.Beats(plan, batch, algorithm, Bench(), enqueueing);
 }
 
 Status GpuShare::Announce(const Owner& owner,
                           const LocalPlanner::Kernel& kernel) {
-  UCUDNN_RETURN_IF_ERROR(
-      Plan(kernel.problem, kernel.batch, settings().total_workspace));
+  UCUDNN_RETURN_IF_ERROR(Plan(kernel.problem, kernel.batch,
+                              settings().total_workspace, enqueueing_));
   const std::unique_lock lock(arena_mutex_);
   return slots_.Announce(owner, kernel);
 }
@@ -106,10 +112,10 @@ Result<GpuShare::Segment> GpuShare::SegmentOf(
 }
 
 Result<std::vector<KernelPlan>> GpuShare::Divide(Bytes total) {
-  auto plans = planner_.Divide(slots_.Kernels(), total, Bench());
+  auto plans = planner_.Divide(slots_.Kernels(), total, Bench(), enqueueing_);
   // Kernels that may never run must not keep the others from being planned.
   if (plans || !slots_.DropReserved()) return plans;
-  return planner_.Divide(slots_.Kernels(), total, Bench());
+  return planner_.Divide(slots_.Kernels(), total, Bench(), enqueueing_);
 }
 
 Status GpuShare::Redivide() {

@@ -25,6 +25,7 @@
 #include "client/dropin/planner/named_network.h"
 #include "client/dropin/planner/planner.h"
 #include "client/dropin/planner/segments.h"
+#include "client/executor/graph_cache.h"
 #include "device/cudnn/driver/libraries.h"
 #include "device/device.h"
 
@@ -38,10 +39,16 @@ class GpuShare {
                                               const DropInSettings& settings);
 
   // WR; as LocalPlanner.
+  using Enqueueing = LocalPlanner::Enqueueing;
   Result<KernelPlan> Plan(const ConvProblem& problem, BatchSize batch,
-                          Bytes limit);
+                          Bytes limit, Enqueueing enqueueing);
   Result<bool> Beats(const KernelPlan& plan, BatchSize batch,
-                     const Algorithm& algorithm);
+                     const Algorithm& algorithm, Enqueueing enqueueing);
+
+  // How kernels are enqueued as long as their graphs are not given up.
+  Enqueueing enqueueing() const { return enqueueing_; }
+  // The device memory of the graphs of all handles.
+  GraphBudget& graph_budget() { return graph_budget_; }
 
   // WD.
   using Owner = SegmentTable::Owner;
@@ -78,6 +85,8 @@ class GpuShare {
   const Libraries& libraries_;
   const std::unique_ptr<Device> device_;
   LocalPlanner planner_;
+  const Enqueueing enqueueing_;
+  GraphBudget graph_budget_;
   // Guards the device and the planner. Locked after arena_mutex_.
   std::mutex device_mutex_;
   std::shared_mutex arena_mutex_;

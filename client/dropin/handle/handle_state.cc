@@ -19,22 +19,6 @@ constexpr std::size_t kMaxPrepared = 16;
 // After this many failures a convolution is left to cuDNN for good.
 constexpr int kMaxFailures = 3;
 
-// Allows calls on this thread that another thread's graph capture would forbid;
-// they are not part of that graph.
-class RelaxedCapture {
- public:
-  explicit RelaxedCapture(const DriverApi& driver) : driver_(driver) {
-    (void)driver_.ThreadExchangeStreamCaptureMode(&mode_);
-  }
-  ~RelaxedCapture() { (void)driver_.ThreadExchangeStreamCaptureMode(&mode_); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  const DriverApi& driver_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-};
-
 std::string Describe(const KernelPlan& plan) {
   std::string text;
   for (const MicroBatch& micro : plan.micro_batches) {
@@ -137,9 +121,11 @@ HandleState::HandleState(const Libraries& libraries, cudnnHandle_t handle,
     : libraries_(libraries),
       handle_(CudnnHandle::Wrap(libraries.cudnn, handle)),
       context_(context),
-      settings_(settings) {}
+      settings_(settings),
+      player_(libraries.driver, *handle_) {}
 
 HandleState::~HandleState() {
+  ReportGraphs();
   if (share_ != nullptr && divides_workspace()) share_->Forget(this);
 }
 
@@ -175,7 +161,10 @@ PreparedKernel* HandleState::Find(const CallDescriptors& descriptors,
   } else {
     limit = std::min(settings_.workspace_limit.value_or(most), most);
   }
-  if (PreparedKernel* kernel = FindPrepared(call, limit, stream)) return kernel;
+  if (PreparedKernel* kernel = FindPrepared(call, limit, stream)) {
+    if (kernel->graphs.given_up() && !kernel->paced) Pace(call, kernel);
+    return kernel;
+  }
   auto prepared = Prepare(call, limit, stream);
   if (!prepared) {
     Report(call, tl::unexpected<Error>(prepared.error()), nullptr);
@@ -206,7 +195,9 @@ bool HandleState::Beats(const CallDescriptors& descriptors,
                    "algorithm {} with math type {} was not measured",
                    own.algorithm, static_cast<int>(own.math));
   } else if (const auto beats =
-                 share_->Beats(kernel.plan, call->shape->batch, *algorithm);
+                 share_->Beats(kernel.plan, call->shape->batch, *algorithm,
+                               kernel.paced ? GpuShare::Enqueueing::kDirect
+                                            : share_->enqueueing());
              !beats) {
     verdict = tl::unexpected<Error>(beats.error());
   } else if (!*beats) {
@@ -307,8 +298,9 @@ Result<std::unique_ptr<PreparedKernel>> HandleState::Prepare(
         limit = std::max(most, kDefaultWorkspaceLimit);
       }
     }
-    UCUDNN_ASSIGN_OR_RETURN(kernel->plan,
-                            share->Plan(problem, call.shape->batch, limit));
+    UCUDNN_ASSIGN_OR_RETURN(
+        kernel->plan,
+        share->Plan(problem, call.shape->batch, limit, share->enqueueing()));
     kernel->needed = kernel->plan.workspace;
     UCUDNN_RETURN_IF_ERROR(PrepareSteps(kernel.get()));
     return kernel;
@@ -329,6 +321,7 @@ Result<std::unique_ptr<PreparedKernel>> HandleState::Prepare(
 Status HandleState::PrepareSteps(PreparedKernel* kernel) {
   kernel->convolutions.clear();
   kernel->steps.clear();
+  kernel->graphs.Clear();
   for (const MicroBatch& micro : kernel->plan.micro_batches) {
     UCUDNN_ASSIGN_OR_RETURN(auto convolution,
                             PrepareConvolution(*handle_, *kernel->plan.problem,
@@ -347,12 +340,29 @@ Status HandleState::PrepareSteps(PreparedKernel* kernel) {
   return {};
 }
 
+void HandleState::Pace(const Call& call, PreparedKernel* kernel) {
+  // A division of a total is common to all kernels.
+  if (divides_workspace() || IsCapturing()) return;
+  kernel->paced = true;
+  const ReentrancyGuard guard;
+  const RelaxedCapture relaxed(libraries_.driver);
+  auto plan = share_->Plan(*kernel->plan.problem, call.shape->batch,
+                           kernel->needed, GpuShare::Enqueueing::kDirect);
+  if (!plan || plan->micro_batches == kernel->plan.micro_batches) return;
+  PreparedKernel paced;
+  paced.plan = *std::move(plan);
+  if (!PrepareSteps(&paced)) return;
+  kernel->plan = std::move(paced.plan);
+  kernel->convolutions = std::move(paced.convolutions);
+  kernel->steps = std::move(paced.steps);
+  kernel->beats.clear();
+  Report(call, {}, kernel);
+}
+
 bool HandleState::IsCapturing() const {
   cudaStream_t stream = nullptr;
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return api().GetStream(get(), &stream) != CUDNN_STATUS_SUCCESS ||
-         libraries_.driver.StreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
-         status != CU_STREAM_CAPTURE_STATUS_NONE;
+         player_.IsCaptured(stream);
 }
 
 Status HandleState::Run(PreparedKernel& kernel, const ConvArgs& args,
@@ -360,8 +370,23 @@ Status HandleState::Run(PreparedKernel& kernel, const ConvArgs& args,
                         MicroBatchProgress* progress) {
   if (divides_workspace()) return RunInSegment(kernel, args, progress);
   const ReentrancyGuard guard;
-  return RunSteps(kernel.steps, kernel.strides, args, workspace, workspace_size,
-                  progress);
+  return Enqueue(kernel, args, workspace, workspace_size, progress);
+}
+
+Status HandleState::Enqueue(PreparedKernel& kernel, const ConvArgs& args,
+                            void* workspace, Bytes workspace_size,
+                            MicroBatchProgress* progress) {
+  const auto enqueue = [&] {
+    return RunSteps(kernel.steps, kernel.strides, args, workspace,
+                    workspace_size, progress);
+  };
+  if (share_->enqueueing() == GpuShare::Enqueueing::kReplayed) {
+    UCUDNN_ASSIGN_OR_RETURN(const bool launched,
+                            player_.Play(kernel.graphs, {args, workspace},
+                                         share_->graph_budget(), enqueue));
+    if (launched) return {};
+  }
+  return enqueue();
 }
 
 Status HandleState::RunInSegment(PreparedKernel& kernel, const ConvArgs& args,
@@ -378,8 +403,8 @@ Status HandleState::RunInSegment(PreparedKernel& kernel, const ConvArgs& args,
       // No segment moves while work that uses it is being enqueued.
       const std::shared_lock lock(share_->arena_mutex());
       if (kernel.epoch == share_->epoch()) {
-        return RunSteps(kernel.steps, kernel.strides, args, kernel.segment,
-                        kernel.segment_size, progress);
+        return Enqueue(kernel, args, kernel.segment, kernel.segment_size,
+                       progress);
       }
     }
     const RelaxedCapture relaxed(libraries_.driver);
@@ -443,6 +468,24 @@ void HandleState::Report(const Call& call, const Status& status,
                  HumanBytes(kernel->plan.workspace).c_str(),
                  HumanTime(kernel->plan.time).c_str());
   }
+}
+
+void HandleState::ReportGraphs() const {
+  const GraphPlayer::Use& use = player_.use();
+  if (!settings_.verbose || use.captured + use.given_up == 0) return;
+  std::fprintf(
+      stderr,
+      "ucudnn: %llu graphs captured, launched %llu times, %s of %s "
+      "taken on this GPU%s%s\n",
+      static_cast<unsigned long long>(use.captured),
+      static_cast<unsigned long long>(use.launched),
+      HumanBytes(share_->graph_budget().taken()).c_str(),
+      HumanBytes(settings_.graph_memory).c_str(),
+      use.given_up == 0
+          ? ""
+          : fmt::format("; {} kernels enqueued directly: ", use.given_up)
+                .c_str(),
+      use.problem.c_str());
 }
 
 HandleState* StateOf(cudnnHandle_t handle) {

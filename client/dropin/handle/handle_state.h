@@ -19,6 +19,7 @@
 #include "client/config/dropin_settings.h"
 #include "client/dropin/handle/call.h"
 #include "client/dropin/handle/gpu_share.h"
+#include "client/dropin/handle/graph_player.h"
 #include "client/executor/micro_batches.h"
 #include "device/cudnn/driver/libraries.h"
 #include "device/cudnn/handle.h"
@@ -42,6 +43,10 @@ struct PreparedKernel {
   ImageStrides strides;
   std::vector<std::unique_ptr<Convolution>> convolutions;
   std::vector<MicroBatchStep> steps;
+  KernelGraphs graphs{kMostGraphsOfAKernel};
+  // Whether the plan suits enqueueing each micro-batch, after the graphs were
+  // given up.
+  bool paced = false;
   // WD: the owner of the segment, and its address while share_->epoch() equals
   // `epoch`.
   GpuShare::Owner owner;
@@ -85,9 +90,11 @@ class HandleState {
   // The division of this convolution that was offered last; null if none was.
   PreparedKernel* Offered(const CallDescriptors& descriptors);
 
-  // Enqueues the division. `workspace` is the caller's, of at least `needed`
-  // bytes. On failure, `progress` holds what was enqueued; RunRemaining can do
-  // the rest.
+  // Enqueues the division, as a graph if it came with these operands before, or
+  // into the program's own graph if it is capturing the stream. `workspace` is
+  // the caller's, of at least `needed` bytes. On failure, `progress` holds what
+  // was enqueued; RunRemaining can do the rest, except after kDataLoss: then
+  // the handle is unusable.
   Status Run(PreparedKernel& kernel, const ConvArgs& args, void* workspace,
              Bytes workspace_size, MicroBatchProgress* progress);
   // Runs the images from `first` on with any algorithm that fits.
@@ -119,6 +126,12 @@ class HandleState {
   Result<std::unique_ptr<PreparedKernel>> Prepare(Call& call, Bytes limit,
                                                   const void* stream);
   Status PrepareSteps(PreparedKernel* kernel);
+  // Plans a kernel whose graphs were given up for direct enqueueing, within the
+  // workspace that it needed before.
+  void Pace(const Call& call, PreparedKernel* kernel);
+  // Launches the kernel's graph or enqueues its steps.
+  Status Enqueue(PreparedKernel& kernel, const ConvArgs& args, void* workspace,
+                 Bytes workspace_size, MicroBatchProgress* progress);
   // Whether the handle's stream is being captured into a graph, as far as the
   // driver reports it.
   bool IsCapturing() const;
@@ -126,6 +139,7 @@ class HandleState {
                       MicroBatchProgress* progress);
   void Report(const Call& call, const Status& status,
               const PreparedKernel* kernel) const;
+  void ReportGraphs() const;
 
   const Libraries& libraries_;
   const std::unique_ptr<CudnnHandle> handle_;
@@ -134,6 +148,7 @@ class HandleState {
   std::shared_ptr<GpuShare> share_;
   bool share_failed_ = false;
   std::uint64_t offers_ = 0;
+  GraphPlayer player_;
   std::unordered_map<CallKey, Call, CallKeyHash> calls_;
 };
 

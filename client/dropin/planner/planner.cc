@@ -403,7 +403,8 @@ Result<std::vector<MeasuredPoint>> LocalPlanner::Points(
 
 Result<KernelPlan> LocalPlanner::Plan(const ConvProblem& problem,
                                       BatchSize batch, Bytes limit,
-                                      const Bench& bench) {
+                                      const Bench& bench,
+                                      Enqueueing enqueueing) {
   const std::lock_guard lock(mutex_);
   if (auto planned = FromPlanFile(problem, batch, limit, bench)) {
     return *std::move(planned);
@@ -412,10 +413,11 @@ Result<KernelPlan> LocalPlanner::Plan(const ConvProblem& problem,
   profile.id.op = problem.op;
   profile.id.precision = problem.precision;
   profile.id.layout = problem.layout;
-  UCUDNN_ASSIGN_OR_RETURN(const auto points,
-                          Points(problem, batch, limit, bench));
+  UCUDNN_ASSIGN_OR_RETURN(profile.points, Points(problem, batch, limit, bench));
   // What else the program enqueues is unknown here.
-  profile.points = CountHostTime(points, batch, limit);
+  if (enqueueing == Enqueueing::kDirect) {
+    profile.points = CountHostTime(profile.points, batch, limit);
+  }
   UCUDNN_ASSIGN_OR_RETURN(
       KernelPlan plan,
       SolveWr(profile, {batch, limit, options_.settings.policy}));
@@ -453,8 +455,8 @@ Result<MeasuredPoint> LocalPlanner::WholePoint(const ConvProblem& problem,
 }
 
 Result<bool> LocalPlanner::Beats(const KernelPlan& plan, BatchSize batch,
-                                 const Algorithm& algorithm,
-                                 const Bench& bench) {
+                                 const Algorithm& algorithm, const Bench& bench,
+                                 Enqueueing enqueueing) {
   const std::lock_guard lock(mutex_);
   const ConvProblem& problem = *plan.problem;
   if (options_.settings.deterministic &&
@@ -466,8 +468,10 @@ Result<bool> LocalPlanner::Beats(const KernelPlan& plan, BatchSize batch,
     const MeasuredPoint* point =
         FindPoint(known_[problem], micro.batch, micro.algorithm);
     if (point == nullptr) return true;  // from the plan file
-    most +=
-        micro.count * (std::max(point->time, point->enqueue) + point->spread);
+    const Nanoseconds paced = enqueueing == Enqueueing::kDirect
+                                  ? std::max(point->time, point->enqueue)
+                                  : point->time;
+    most += micro.count * (paced + point->spread);
   }
   UCUDNN_ASSIGN_OR_RETURN(const MeasuredPoint whole,
                           WholePoint(problem, batch, algorithm, bench));
@@ -475,7 +479,8 @@ Result<bool> LocalPlanner::Beats(const KernelPlan& plan, BatchSize batch,
 }
 
 Result<std::vector<KernelPlan>> LocalPlanner::Divide(
-    std::span<const Kernel> kernels, Bytes total, const Bench& bench) {
+    std::span<const Kernel> kernels, Bytes total, const Bench& bench,
+    Enqueueing enqueueing) {
   const std::lock_guard lock(mutex_);
   // Kernels of equal shape share their points and front.
   std::map<FileKey, std::size_t> index;
@@ -489,9 +494,11 @@ Result<std::vector<KernelPlan>> LocalPlanner::Divide(
         index.try_emplace({kernel.problem, kernel.batch}, fronts.size());
     front_of.push_back(at->second);
     if (!is_new) continue;
-    UCUDNN_ASSIGN_OR_RETURN(const auto found,
+    UCUDNN_ASSIGN_OR_RETURN(auto found,
                             Points(kernel.problem, kernel.batch, total, bench));
-    points.push_back(CountHostTime(found, kernel.batch, Bytes()));
+    points.push_back(enqueueing == Enqueueing::kDirect
+                         ? CountHostTime(found, kernel.batch, Bytes())
+                         : std::move(found));
     UCUDNN_ASSIGN_OR_RETURN(
         auto front, SolvePareto(points.back(), {kernel.batch, total,
                                                 options_.settings.policy}));

@@ -54,22 +54,30 @@ class LocalPlanner {
     std::chrono::milliseconds patience = std::chrono::seconds(60);
   };
 
+  // How the program's divisions are enqueued: each as a graph, which costs the
+  // host next to nothing however many micro-batches it has, or micro-batch by
+  // micro-batch. Then a division must not keep the host busy longer than the
+  // undivided batch keeps the device (solver/micro_batch/host_time.h).
+  enum class Enqueueing { kReplayed, kDirect };
+
   explicit LocalPlanner(Options options);
 
   // The fastest plan for `batch` images within `limit`. Errors of SolveWr; of
   // the device, if it has to measure; kDeadlineExceeded if another process
   // measures for too long.
   Result<KernelPlan> Plan(const ConvProblem& problem, BatchSize batch,
-                          Bytes limit, const Bench& bench);
+                          Bytes limit, const Bench& bench,
+                          Enqueueing enqueueing = Enqueueing::kDirect);
 
   // Whether `plan`, returned by Plan for `batch` images, is faster than the
-  // whole batch run by `algorithm` by more than the noise, in device time and
-  // in host time (solver/micro_batch/wr.h, Noise;
-  // solver/micro_batch/host_time.h). Measures the algorithm if necessary.
-  // Always true for a plan from the plan file, which the user chose, and if
-  // `algorithm` is not deterministic but has to be.
+  // whole batch run by `algorithm` by more than the noise, in device time and,
+  // if enqueued directly, in host time (solver/micro_batch/wr.h, Noise).
+  // Measures the algorithm if necessary. Always true for a plan from the plan
+  // file, which the user chose, and if `algorithm` is not deterministic but has
+  // to be.
   Result<bool> Beats(const KernelPlan& plan, BatchSize batch,
-                     const Algorithm& algorithm, const Bench& bench);
+                     const Algorithm& algorithm, const Bench& bench,
+                     Enqueueing enqueueing = Enqueueing::kDirect);
 
   // One kernel of many that share a total workspace.
   struct Kernel {
@@ -80,8 +88,9 @@ class LocalPlanner {
   // WD: the plans of least total time whose workspaces are disjoint segments of
   // `total` bytes, each at an offset that is a multiple of 256. Errors as Plan;
   // kFailedPrecondition names the smallest total that would do.
-  Result<std::vector<KernelPlan>> Divide(std::span<const Kernel> kernels,
-                                         Bytes total, const Bench& bench);
+  Result<std::vector<KernelPlan>> Divide(
+      std::span<const Kernel> kernels, Bytes total, const Bench& bench,
+      Enqueueing enqueueing = Enqueueing::kDirect);
 
   // Why the plan file is not used; empty if it is used or there is none.
   const std::string& plan_file_problem() const { return plan_file_problem_; }

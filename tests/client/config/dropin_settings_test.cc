@@ -27,6 +27,7 @@ TEST(DropInSettingsTest, HasDefaults) {
   EXPECT_EQ(settings->workspace_limit, std::nullopt);
   EXPECT_FALSE(settings->NamesLimit());
   EXPECT_EQ(settings->MostWorkspace(), 64_MiB);
+  EXPECT_EQ(settings->graph_memory, 64_MiB);
   EXPECT_EQ(settings->policy, BatchPolicy::kPowerOfTwo);
   EXPECT_EQ(settings->cache_dir, "/home/x/.cache/ucudnn");
 }
@@ -36,6 +37,7 @@ TEST(DropInSettingsTest, ReadsTheEnvironment) {
       ResolveDropInSettings(With({{"UCUDNN_DISABLE", "1"},
                                   {"UCUDNN_WORKSPACE_LIMIT", "8MiB"},
                                   {"UCUDNN_TOTAL_WORKSPACE_SIZE", "1GiB"},
+                                  {"UCUDNN_GRAPH_MEMORY", "0"},
                                   {"UCUDNN_BATCH_SIZE_POLICY", "all"},
                                   {"UCUDNN_PLAN_FILE", "/p.json"},
                                   {"UCUDNN_NETWORK_FILE", "/n.csv"},
@@ -47,6 +49,7 @@ TEST(DropInSettingsTest, ReadsTheEnvironment) {
   EXPECT_TRUE(settings->disabled);
   EXPECT_EQ(settings->workspace_limit, 8_MiB);
   EXPECT_EQ(settings->MostWorkspace(), 1_GiB);
+  EXPECT_EQ(settings->graph_memory, 0_B);
   EXPECT_EQ(settings->policy, BatchPolicy::kAll);
   EXPECT_EQ(settings->plan_file, "/p.json");
   EXPECT_EQ(settings->network_file, "/n.csv");
@@ -70,6 +73,7 @@ TEST(DropInSettingsTest, NamesTheVariableThatIsWrong) {
   for (const auto& [name, value] :
        {std::pair("UCUDNN_DISABLE", "yes"),
         std::pair("UCUDNN_WORKSPACE_LIMIT", "much"),
+        std::pair("UCUDNN_GRAPH_MEMORY", "little"),
         std::pair("UCUDNN_COORDINATOR", "nowhere"),
         std::pair("UCUDNN_BATCH_SIZE_POLICY", "some")}) {
     const auto settings = ResolveDropInSettings(With({{name, value}}));

@@ -417,6 +417,26 @@ TEST(LocalPlannerTest, DividesOnlyIfTheHostEnqueuesFastEnough) {
   }
 }
 
+TEST(LocalPlannerTest, DividesWhateverTheHostTakesIfReplayed) {
+  constexpr auto kReplayed = LocalPlanner::Enqueueing::kReplayed;
+  Bench bench;
+  bench.device().algorithms() = QuickInPairs(std::chrono::microseconds(600));
+  LocalPlanner planner(Options());
+  const BatchSize batch(4);
+  const auto plan =
+      planner.Plan(Problem(), batch, 64_MiB, bench.Get(), kReplayed);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->micro_batches[0].algorithm.name, "quick");
+  const Algorithm frugal = {"frugal", "", Precision::kFp32};
+  EXPECT_EQ(planner.Beats(*plan, batch, frugal, bench.Get(), kReplayed), true);
+  EXPECT_EQ(planner.Beats(*plan, batch, frugal, bench.Get()), false);
+  const LocalPlanner::Kernel kernel{Problem(), batch};
+  const auto divided =
+      planner.Divide({&kernel, 1}, 1_MiB, bench.Get(), kReplayed);
+  ASSERT_TRUE(divided) << divided.error().message;
+  EXPECT_EQ((*divided)[0].micro_batches[0].algorithm.name, "quick");
+}
+
 TEST(LocalPlannerTest, BeatsOnlyCallsThatAreSlowerBeyondNoise) {
   Bench bench;
   const Algorithm lavish = bench.device().algorithms()[0].algorithm;
