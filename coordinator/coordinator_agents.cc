@@ -7,6 +7,7 @@
 #include "coordinator/coordinator.h"
 #include "coordinator/cross_checking.h"
 #include "coordinator/drivers.h"
+#include "coordinator/limits.h"
 #include "coordinator/page.h"
 #include "proto/convert.h"
 #include "ucudnn/v1/agent.pb.h"
@@ -15,8 +16,12 @@
 namespace ucudnn {
 namespace {
 
-constexpr int kMaxDevicesPerAgent = 1024;
-constexpr int kMaxTasksPerLease = 64;
+// kInvalidArgument if the list `what` of a request is longer than `max`.
+Status CheckLength(std::string_view what, int size, int max) {
+  if (size <= max) return {};
+  return Fail(Code::kInvalidArgument,
+              "{} has {} entries; up to {} are accepted", what, size, max);
+}
 
 v1::Device ToProto(const DeviceRecord& record,
                    const std::vector<DeviceComparison>& compared) {
@@ -107,11 +112,8 @@ Result<v1::RegisterResponse> Coordinator::Register(
   if (request.agent_id().empty()) {
     return Fail(Code::kInvalidArgument, "agent_id is empty");
   }
-  if (request.devices_size() > kMaxDevicesPerAgent) {
-    return Fail(Code::kInvalidArgument,
-                "devices has {} entries; up to {} are accepted",
-                request.devices_size(), kMaxDevicesPerAgent);
-  }
+  UCUDNN_RETURN_IF_ERROR(
+      CheckLength("devices", request.devices_size(), kMaxDevicesPerAgent));
   std::vector<DeviceRecord> devices;
   for (const v1::Device& device : request.devices()) {
     UCUDNN_ASSIGN_OR_RETURN(DeviceRecord record, DeviceRecordOf(device));
@@ -185,6 +187,8 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
         store_.FailTask({lease, request.error(), request.retryable(), now}));
     return response;
   }
+  UCUDNN_RETURN_IF_ERROR(CheckLength(
+      "measurements", request.measurements_size(), kMaxPointsPerReport));
   TaskCompletion completion;
   completion.lease = lease;
   completion.max_workspace = Bytes(request.max_workspace_bytes());
@@ -214,6 +218,10 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
 
 Result<v1::HeartbeatResponse> Coordinator::Heartbeat(
     const v1::HeartbeatRequest& request) {
+  UCUDNN_RETURN_IF_ERROR(
+      CheckLength("devices", request.devices_size(), kMaxDevicesPerAgent));
+  UCUDNN_RETURN_IF_ERROR(
+      CheckLength("leases", request.leases_size(), kMaxLeasesPerHeartbeat));
   AgentBeat beat{request.agent_id(), {}, clock_.NowMs()};
   for (const v1::Device& device : request.devices()) {
     UCUDNN_ASSIGN_OR_RETURN(const DeviceState state,
@@ -254,11 +262,13 @@ Result<v1::ListAgentsResponse> Coordinator::ListAgents(
   UCUDNN_ASSIGN_OR_RETURN(
       const auto page,
       PageOf(agents, request, [](const AgentRecord& a) { return a.id; }));
+  PageBytes bytes;
   for (const AgentRecord& agent : page) {
     const auto of_agent = ids.find(agent.id);
-    *response.add_agents() =
-        ToProto(agent, of_agent == ids.end() ? std::vector<std::string>()
-                                             : of_agent->second);
+    v1::Agent& added = *response.add_agents();
+    added = ToProto(agent, of_agent == ids.end() ? std::vector<std::string>()
+                                                 : of_agent->second);
+    if (bytes.Fill(added)) break;
   }
   return response;
 }
@@ -279,12 +289,15 @@ Result<v1::ListDevicesResponse> Coordinator::ListDevices(
       const auto page,
       PageOf(devices, request, [](const DeviceRecord& d) { return d.id; }));
   std::map<std::string, std::vector<DeviceComparison>> compared;
+  PageBytes bytes;
   for (const DeviceRecord& device : page) {
     const std::string kind = ToString(device.kind);
     if (!compared.contains(kind)) {
       UCUDNN_ASSIGN_OR_RETURN(compared[kind], CompareKind(store_, kind));
     }
-    *response.add_devices() = ToProto(device, compared[kind]);
+    v1::Device& added = *response.add_devices();
+    added = ToProto(device, compared[kind]);
+    if (bytes.Fill(added)) break;
   }
   return response;
 }

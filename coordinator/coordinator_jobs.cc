@@ -9,6 +9,7 @@
 #include "base/plan/job_plan.h"
 #include "coordinator/content.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/limits.h"
 #include "coordinator/page.h"
 #include "coordinator/planning/drift.h"
 #include "proto/json.h"
@@ -18,8 +19,6 @@ namespace ucudnn {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr int kMaxStepsPerReport = 100'000;
 
 v1::Job ToProto(const JobRecord& record) {
   v1::Job job;
@@ -123,12 +122,19 @@ Result<v1::RegisterJobResponse> Coordinator::RegisterJob(
 
 Result<v1::ReportStepsResponse> Coordinator::ReportSteps(
     const v1::ReportStepsRequest& request) {
+  if (request.batches_size() > kMaxBatchesPerReport) {
+    return Fail(Code::kInvalidArgument,
+                "batches has {} entries; up to {} are accepted",
+                request.batches_size(), kMaxBatchesPerReport);
+  }
   std::vector<StepReport> reports;
+  int steps = 0;
   for (const v1::StepBatch& batch : request.batches()) {
-    if (batch.step_ns_size() > kMaxStepsPerReport) {
+    steps += batch.step_ns_size();
+    if (steps > kMaxStepsPerReport) {
       return Fail(Code::kInvalidArgument,
-                  "a report has {} steps; up to {} are accepted",
-                  batch.step_ns_size(), kMaxStepsPerReport);
+                  "a report has {} steps or more; up to {} are accepted", steps,
+                  kMaxStepsPerReport);
     }
     StepReport report{.rank = request.rank(),
                       .revision = batch.revision(),
@@ -206,15 +212,18 @@ Result<v1::JobRevision> Coordinator::ReplanJob(
 
 Result<v1::ListJobsResponse> Coordinator::ListJobs(
     const v1::ListRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const int size, PageSize(request));
-  UCUDNN_ASSIGN_OR_RETURN(const auto jobs,
-                          store_.ListJobs(size, request.after()));
   v1::ListJobsResponse response;
-  for (const JobRecord& job : jobs) {
-    v1::Job& message = *response.add_jobs();
-    message = ToProto(job);
-    UCUDNN_ASSIGN_OR_RETURN(*message.mutable_request(), RequestOf(job));
-  }
+  PageBytes bytes;
+  std::string after = request.after();
+  UCUDNN_RETURN_IF_ERROR(FillPage(
+      request, [&](int limit) { return store_.ListJobs(limit, after); },
+      [&](const JobRecord& job) -> Result<bool> {
+        after = job.id;
+        v1::Job& added = *response.add_jobs();
+        added = ToProto(job);
+        UCUDNN_ASSIGN_OR_RETURN(*added.mutable_request(), RequestOf(job));
+        return bytes.Fill(added);
+      }));
   return response;
 }
 

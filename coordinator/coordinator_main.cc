@@ -14,6 +14,7 @@
 #include "base/service/log.h"
 #include "base/service/signals.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/dispatcher.h"
 #include "coordinator/metrics.h"
 #include "coordinator/rest/server.h"
 #include "coordinator/rpc/server.h"
@@ -50,12 +51,11 @@ Status Serve(Options options) {
   const SystemClock clock;
   Coordinator coordinator(options.coordinator, *store, clock);
   Metrics metrics;
-  UCUDNN_ASSIGN_OR_RETURN(
-      const std::unique_ptr<RpcServer> rpc,
-      RpcServer::Start(options.listen, coordinator, metrics));
-  UCUDNN_ASSIGN_OR_RETURN(
-      const std::unique_ptr<RestServer> rest,
-      RestServer::Start(options.http, coordinator, metrics));
+  Dispatcher dispatcher(coordinator, metrics);
+  UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> rpc,
+                          RpcServer::Start(options.listen, dispatcher));
+  UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<RestServer> rest,
+                          RestServer::Start(options.http, dispatcher, metrics));
   spdlog::info("event=serving grpc_port={} http_port={} database={}",
                rpc->port(), rest->port(), options.coordinator.database);
   if (!options.ready_file.empty()) {

@@ -37,14 +37,15 @@ std::string LayersText(const Network& network) {
 // Names go into URLs, tables and file names.
 Status CheckName(const std::string& name) {
   const bool ok =
-      !name.empty() && name.size() <= kMaxNameLength &&
+      !name.empty() && name.size() <= kMaxNameLength && name != "." &&
+      name != ".." &&
       std::all_of(name.begin(), name.end(), [](unsigned char c) {
         return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
       });
   if (ok) return {};
   return Fail(Code::kInvalidArgument,
               "'{}' is not a name; 1 to {} letters, digits, '.', '_' and '-' "
-              "are accepted",
+              "are accepted, but not '.' and '..'",
               Excerpt(name), kMaxNameLength);
 }
 
@@ -100,14 +101,17 @@ Result<v1::Network> Coordinator::PutNetwork(
 
 Result<v1::ListNetworksResponse> Coordinator::ListNetworks(
     const v1::ListRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto networks, store_.ListNetworks());
   v1::ListNetworksResponse response;
-  UCUDNN_ASSIGN_OR_RETURN(
-      const auto page,
-      PageOf(networks, request, [](const NetworkRecord& n) { return n.name; }));
-  for (const NetworkRecord& network : page) {
-    UCUDNN_ASSIGN_OR_RETURN(*response.add_networks(), ToProto(network));
-  }
+  PageBytes bytes;
+  std::string after = request.after();
+  UCUDNN_RETURN_IF_ERROR(FillPage(
+      request, [&](int limit) { return store_.ListNetworks(limit, after); },
+      [&](const NetworkRecord& network) -> Result<bool> {
+        after = network.name;
+        v1::Network& added = *response.add_networks();
+        UCUDNN_ASSIGN_OR_RETURN(added, ToProto(network));
+        return bytes.Fill(added);
+      }));
   return response;
 }
 

@@ -96,7 +96,6 @@ Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
 
 Result<v1::ListPlansResponse> Coordinator::ListPlans(
     const v1::ListRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const int size, PageSize(request));
   std::int64_t before = 0;
   if (!request.after().empty()) {
     // Plans are listed newest first, so what comes after an id is older.
@@ -104,13 +103,17 @@ Result<v1::ListPlansResponse> Coordinator::ListPlans(
     if (!id) return Within("after", id.error());
     before = *id;
   }
-  UCUDNN_ASSIGN_OR_RETURN(const auto plans, store_.ListPlans(size, before));
   v1::ListPlansResponse response;
-  for (const PlanRecord& record : plans) {
-    UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan, ToProto(record));
-    plan.clear_ranks();
-    *response.add_plans() = std::move(plan);
-  }
+  PageBytes bytes;
+  UCUDNN_RETURN_IF_ERROR(FillPage(
+      request, [&](int limit) { return store_.ListPlans(limit, before); },
+      [&](const PlanRecord& record) -> Result<bool> {
+        before = record.id;
+        UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan, ToProto(record));
+        plan.clear_ranks();
+        *response.add_plans() = std::move(plan);
+        return bytes.Fill(*response.plans().rbegin());
+      }));
   return response;
 }
 
@@ -136,8 +139,8 @@ Result<v1::StatusResponse> Coordinator::GetStatus(
   response.set_devices_online(std::count_if(
       devices.begin(), devices.end(),
       [](const DeviceRecord& d) { return d.state != DeviceState::kLost; }));
-  UCUDNN_ASSIGN_OR_RETURN(const auto networks, store_.ListNetworks());
-  response.set_networks(static_cast<std::int64_t>(networks.size()));
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t networks, store_.CountNetworks());
+  response.set_networks(networks);
   UCUDNN_ASSIGN_OR_RETURN(const auto counts, store_.CountTasks());
   for (const auto& [kind, count] : counts) {
     response.set_tasks_pending(response.tasks_pending() + count.pending);

@@ -1,13 +1,17 @@
 #ifndef UCUDNN_COORDINATOR_PAGE_H_
 #define UCUDNN_COORDINATOR_PAGE_H_
 
-// Pages of lists that are sorted by id.
+// Pages of lists that are sorted by id. They end early rather than get longer
+// than kMaxPageBytes (limits.h); a client goes on until a page is empty.
 
+#include <algorithm>
+#include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "coordinator/limits.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
@@ -38,6 +42,40 @@ Result<std::span<const Item>> PageOf(const std::vector<Item>& items,
   return std::span(items).subspan(
       first, std::min<std::size_t>(items.size() - first,
                                    static_cast<std::size_t>(size)));
+}
+
+// How much of a page is used up.
+class PageBytes {
+ public:
+  // Counts another entry; true if it was the page's last.
+  bool Fill(const google::protobuf::Message& entry) {
+    used_ += entry.ByteSizeLong();
+    return used_ >= kMaxPageBytes;
+  }
+
+ private:
+  std::size_t used_ = 0;
+};
+
+// Makes a page of records that the store lists: `list(limit)` returns the next
+// ones, up to `limit`, few at a time because each may be long; empty at the
+// end. `add(record)` appends one and returns whether it was the page's last, or
+// an error.
+template <class List, class Add>
+Status FillPage(const v1::ListRequest& request, const List& list,
+                const Add& add) {
+  constexpr int kAtOnce = 16;
+  UCUDNN_ASSIGN_OR_RETURN(int left, PageSize(request));
+  while (left > 0) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto records, list(std::min(left, kAtOnce)));
+    if (records.empty()) return {};
+    left -= static_cast<int>(records.size());
+    for (const auto& record : records) {
+      UCUDNN_ASSIGN_OR_RETURN(const bool full, add(record));
+      if (full) return {};
+    }
+  }
+  return {};
 }
 
 }  // namespace ucudnn

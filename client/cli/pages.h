@@ -1,7 +1,7 @@
 #ifndef UCUDNN_CLIENT_CLI_PAGES_H_
 #define UCUDNN_CLIENT_CLI_PAGES_H_
 
-// Whole lists from a coordinator, which answers page by page.
+// Whole lists from a coordinator, which answers page by page until one is empty.
 //
 //   UCUDNN_ASSIGN_OR_RETURN(const v1::ListJobsResponse all,
 //                           AllPages(*connection, &Connection::ListJobs,
@@ -45,7 +45,7 @@ Result<Response> AllPages(
                             (connection.*list)(request, RetryPolicy()));
     all.MergeFrom(page);
     const auto& found = (page.*entries)();
-    if (found.size() < kPage) return all;
+    if (found.empty()) return all;
     request.set_after(PageKey(*found.rbegin()));
   }
 }

@@ -12,6 +12,10 @@
 //   GET  /v1/status
 //   GET  /livez /readyz /metrics
 //
+// A list goes on after its last entry (?after=) until a page is empty; a page
+// may hold fewer entries than asked for, so that no answer gets too long.
+// Ranges are refused; what an answer would exceed, limits.h tells.
+//
 // Errors are {"error":{"code":"NOT_FOUND","message":"..."}} with the HTTP
 // status that fits; 422 if no plan satisfies the constraints.
 
@@ -22,14 +26,14 @@
 
 namespace ucudnn {
 
-class Coordinator;
 class Metrics;
+class Dispatcher;
 
 class RestServer {
  public:
   // Listens on `address` ("host:port", port 0 for any free one).
   static Result<std::unique_ptr<RestServer>> Start(const std::string& address,
-                                                   Coordinator& coordinator,
+                                                   Dispatcher& dispatcher,
                                                    Metrics& metrics);
   virtual ~RestServer() = default;
   virtual int port() const = 0;

@@ -7,8 +7,9 @@
 #include <chrono>
 #include <utility>
 
-#include "coordinator/coordinator.h"
-#include "coordinator/metrics.h"
+#include "base/service/call.h"
+#include "coordinator/dispatcher.h"
+#include "coordinator/limits.h"
 #include "proto/status.h"
 #include "ucudnn/v1/agent.grpc.pb.h"
 #include "ucudnn/v1/coordinator.grpc.pb.h"
@@ -16,39 +17,41 @@
 namespace ucudnn {
 namespace {
 
-// Networks are the largest requests.
-constexpr int kMaxMessageBytes = 64 << 20;
+// Tells for how long to wait before another try, as gRPC's own retries
+// understand it.
+constexpr char kPushback[] = "grpc-retry-pushback-ms";
 
-// Runs a call of the coordinator and counts it.
-template <class Call, class Response>
-grpc::Status Answer(Metrics& metrics, const char* method, const Call& call,
+template <class Request, class Response>
+grpc::Status Answer(Dispatcher& dispatcher, const char* method,
+                    Result<Response> (Coordinator::*call)(const Request&),
+                    grpc::ServerContext* context, const Request& request,
                     Response* response) {
-  const auto start = std::chrono::steady_clock::now();
-  auto result = call();
-  Status outcome;
+  const Call scope([context]() -> Status {
+    if (!context->IsCancelled()) return {};
+    return Fail(Code::kCancelled, "the client ended the call");
+  });
+  auto result = dispatcher.Run(method, call, request);
   if (result) {
     *response = *std::move(result);
-  } else {
-    outcome = tl::unexpected<Error>(std::move(result).error());
+    return grpc::Status::OK;
   }
-  metrics.CountRequest(method, outcome,
-                       std::chrono::steady_clock::now() - start);
-  return ToGrpc(outcome);
+  if (result.error().code == Code::kResourceExhausted) {
+    context->AddTrailingMetadata(kPushback, "1000");
+  }
+  return ToGrpc(tl::unexpected<Error>(std::move(result).error()));
 }
 
-#define UCUDNN_RPC(Method, RequestType, ResponseType)                     \
-  grpc::Status Method(grpc::ServerContext* /*context*/,                   \
-                      const v1::RequestType* request,                     \
-                      v1::ResponseType* response) override {              \
-    return Answer(                                                        \
-        metrics_, #Method, [&] { return coordinator_.Method(*request); }, \
-        response);                                                        \
+#define UCUDNN_RPC(Method, RequestType, ResponseType)                  \
+  grpc::Status Method(grpc::ServerContext* context,                    \
+                      const v1::RequestType* request,                  \
+                      v1::ResponseType* response) override {           \
+    return Answer(dispatcher_, #Method, &Coordinator::Method, context, \
+                  *request, response);                                 \
   }
 
 class AgentServiceImpl final : public v1::AgentService::Service {
  public:
-  AgentServiceImpl(Coordinator& coordinator, Metrics& metrics)
-      : coordinator_(coordinator), metrics_(metrics) {}
+  explicit AgentServiceImpl(Dispatcher& dispatcher) : dispatcher_(dispatcher) {}
   UCUDNN_RPC(Register, RegisterRequest, RegisterResponse)
   UCUDNN_RPC(LeaseTasks, LeaseTasksRequest, LeaseTasksResponse)
   UCUDNN_RPC(ReportTask, ReportTaskRequest, ReportTaskResponse)
@@ -56,14 +59,13 @@ class AgentServiceImpl final : public v1::AgentService::Service {
   UCUDNN_RPC(Leave, LeaveRequest, LeaveResponse)
 
  private:
-  Coordinator& coordinator_;
-  Metrics& metrics_;
+  Dispatcher& dispatcher_;
 };
 
 class CoordinatorServiceImpl final : public v1::CoordinatorService::Service {
  public:
-  CoordinatorServiceImpl(Coordinator& coordinator, Metrics& metrics)
-      : coordinator_(coordinator), metrics_(metrics) {}
+  explicit CoordinatorServiceImpl(Dispatcher& dispatcher)
+      : dispatcher_(dispatcher) {}
   UCUDNN_RPC(ListAgents, ListRequest, ListAgentsResponse)
   UCUDNN_RPC(GetAgent, GetRequest, Agent)
   UCUDNN_RPC(ListDevices, ListRequest, ListDevicesResponse)
@@ -89,16 +91,15 @@ class CoordinatorServiceImpl final : public v1::CoordinatorService::Service {
   UCUDNN_RPC(GetStatus, StatusRequest, StatusResponse)
 
  private:
-  Coordinator& coordinator_;
-  Metrics& metrics_;
+  Dispatcher& dispatcher_;
 };
 
 #undef UCUDNN_RPC
 
 class GrpcServer final : public RpcServer {
  public:
-  GrpcServer(Coordinator& coordinator, Metrics& metrics)
-      : agents_(coordinator, metrics), coordinator_(coordinator, metrics) {}
+  explicit GrpcServer(Dispatcher& dispatcher)
+      : agents_(dispatcher), coordinator_(dispatcher) {}
   ~GrpcServer() override { Stop(); }
 
   Status Listen(const std::string& address) {
@@ -107,7 +108,13 @@ class GrpcServer final : public RpcServer {
     grpc::ServerBuilder builder;
     // Keeps two processes from sharing the port.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+    builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
+    grpc::ResourceQuota quota("coordinator");
+    quota.Resize(kMaxRpcBytes);
+    quota.SetMaxThreads(kMaxRpcThreads);
+    builder.SetResourceQuota(quota);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                               kMaxStreamsPerConnection);
     // Clients ping every 10 s during long calls; the default minimum of 5 min
     // would disconnect them.
     builder.AddChannelArgument(
@@ -144,9 +151,8 @@ class GrpcServer final : public RpcServer {
 }  // namespace
 
 Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address,
-                                                    Coordinator& coordinator,
-                                                    Metrics& metrics) {
-  auto server = std::make_unique<GrpcServer>(coordinator, metrics);
+                                                    Dispatcher& dispatcher) {
+  auto server = std::make_unique<GrpcServer>(dispatcher);
   UCUDNN_RETURN_IF_ERROR(server->Listen(address));
   return server;
 }

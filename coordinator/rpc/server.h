@@ -10,16 +10,14 @@
 
 namespace ucudnn {
 
-class Coordinator;
-class Metrics;
+class Dispatcher;
 
 class RpcServer {
  public:
   // Listens on `address` ("host:port", port 0 for any free one).
   // kUnavailable if it cannot.
   static Result<std::unique_ptr<RpcServer>> Start(const std::string& address,
-                                                  Coordinator& coordinator,
-                                                  Metrics& metrics);
+                                                  Dispatcher& dispatcher);
   virtual ~RpcServer() = default;
   virtual int port() const = 0;
   // Gives running calls a second to finish.

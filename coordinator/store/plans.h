@@ -56,8 +56,11 @@ class Plans {
   // Adds a revision unless the latest one has the same hash and format. Returns
   // the latest revision's number. `network.revision` is ignored.
   virtual Result<std::int64_t> PutNetwork(const NetworkRecord& network) = 0;
-  // The latest revision of each network, without `source`.
-  virtual Result<std::vector<NetworkRecord>> ListNetworks() = 0;
+  // The latest revision of the first `limit` networks whose names come after
+  // `after`, without `source`.
+  virtual Result<std::vector<NetworkRecord>> ListNetworks(
+      std::int64_t limit, const std::string& after = "") = 0;
+  virtual Result<std::int64_t> CountNetworks() = 0;
   // By default the latest revision. kNotFound.
   virtual Result<NetworkRecord> GetNetwork(
       const std::string& name,

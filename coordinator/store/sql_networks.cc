@@ -60,14 +60,27 @@ Result<std::int64_t> SqlStore::PutNetwork(const NetworkRecord& network) {
       });
 }
 
-Result<std::vector<NetworkRecord>> SqlStore::ListNetworks() {
-  return InTransaction(*database_, Access::kRead, [](SqlTransaction& sql) {
+Result<std::vector<NetworkRecord>> SqlStore::ListNetworks(
+    std::int64_t limit, const std::string& after) {
+  UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
+  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
     return Records(
         sql.Query(SelectNetworks("NULL") +
-                  "JOIN networks n ON n.name = r.name AND n.revision = "
-                  "r.revision ORDER BY r.name"),
+                      "JOIN networks n ON n.name = r.name AND n.revision = "
+                      "r.revision WHERE r.name > $1 ORDER BY r.name LIMIT $2",
+                  {after, limit}),
         NetworkOf);
   });
+}
+
+Result<std::int64_t> SqlStore::CountNetworks() {
+  return InTransaction(*database_, Access::kRead,
+                       [](SqlTransaction& sql) -> Result<std::int64_t> {
+                         UCUDNN_ASSIGN_OR_RETURN(
+                             const auto rows,
+                             sql.Query("SELECT COUNT(*) FROM networks"));
+                         return rows.at(0).Int(0);
+                       });
 }
 
 Result<NetworkRecord> SqlStore::GetNetwork(

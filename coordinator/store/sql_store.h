@@ -86,7 +86,9 @@ class SqlStore final : public Store {
 
   // Plans
   Result<std::int64_t> PutNetwork(const NetworkRecord& network) override;
-  Result<std::vector<NetworkRecord>> ListNetworks() override;
+  Result<std::vector<NetworkRecord>> ListNetworks(
+      std::int64_t limit, const std::string& after) override;
+  Result<std::int64_t> CountNetworks() override;
   Result<NetworkRecord> GetNetwork(
       const std::string& name, std::optional<std::int64_t> revision) override;
   Result<CreatedPlan> CreatePlan(const PlanRecord& plan) override;

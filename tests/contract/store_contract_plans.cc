@@ -24,7 +24,7 @@ TEST_P(StoreContract, MakesARevisionOnlyForDifferentContent) {
   EXPECT_EQ(store().GetNetwork("n")->revision, 3);
   EXPECT_EQ(store().GetNetwork("n", 4).error().code, Code::kNotFound);
   EXPECT_EQ(store().GetNetwork("x").error().code, Code::kNotFound);
-  const auto listed = store().ListNetworks().value();
+  const auto listed = store().ListNetworks(100).value();
   ASSERT_THAT(listed, SizeIs(2));
   EXPECT_EQ(listed[0].name, "m");
   EXPECT_EQ(listed[1].revision, 3);

@@ -113,6 +113,14 @@ std::chrono::milliseconds Process::CpuTime() const {
                                    time.tv_nsec / 1'000'000);
 }
 
+long Process::PeakMemoryKb() const {
+  std::ifstream status("/proc/" + std::to_string(pid_) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stol(line.substr(6));
+  }
+  return 0;
+}
+
 void Process::Signal(int signal) const {
   if (pid_ > 0) kill(pid_, signal);
 }

@@ -48,6 +48,8 @@ class Process {
   bool running();
   // Its CPU time, while it runs.
   std::chrono::milliseconds CpuTime() const;
+  // The most memory it had at once, in kB; 0 once it has ended.
+  long PeakMemoryKb() const;
   void Signal(int signal) const;
   // Sends SIGKILL and waits for the end.
   void Kill();

@@ -1,0 +1,69 @@
+#ifndef UCUDNN_COORDINATOR_LIMITS_H_
+#define UCUDNN_COORDINATOR_LIMITS_H_
+
+// How much the coordinator takes on at once, and for how long: no client may
+// stop it for others. base/limits.h bounds the inputs that every program reads.
+
+#include <chrono>
+#include <cstddef>
+
+namespace ucudnn {
+
+// Texts of a request: names, reasons, errors, versions. Lists show up to 1000
+// entries with several of them.
+inline constexpr std::size_t kMaxTextBytes = 4096;
+// Networks are the largest requests: an ONNX model with its weights.
+inline constexpr int kMaxRequestBytes = 64 << 20;
+// A request as JSON. A plan for 16,384 ranks that names each rank's kind has
+// 1 MiB. Values take up to 16 times their text in memory.
+inline constexpr std::size_t kMaxJsonBytes = std::size_t{4} << 20;
+// About how long a list's answer gets, on the wire; longer ones go on in the
+// next page. As JSON it is two to five times as long.
+inline constexpr std::size_t kMaxPageBytes = std::size_t{4} << 20;
+
+// What an agent may name in one call. One that serves 1024 devices and holds as
+// many tasks for each as one call leases has 65,536 leases.
+inline constexpr int kMaxDevicesPerAgent = 1024;
+inline constexpr int kMaxTasksPerLease = 64;
+inline constexpr int kMaxLeasesPerHeartbeat =
+    kMaxDevicesPerAgent * kMaxTasksPerLease;
+// Points in one report; a task measures some hundreds.
+inline constexpr int kMaxPointsPerReport = 10'000;
+// Step times in one report of a rank, which reports every few seconds.
+inline constexpr int kMaxStepsPerReport = 100'000;
+// Revisions in such a report; each has a row.
+inline constexpr int kMaxBatchesPerReport = 100;
+
+// HTTP connections at once, each with a thread; what comes on top is answered
+// 503. While all are taken, idle ones are closed.
+inline constexpr std::size_t kMaxHttpConnections = 128;
+// The same for the listener of probes and metrics.
+inline constexpr std::size_t kMaxProbeConnections = 16;
+// How long a client may take to send a request, and to read an answer: so long,
+// and a second more for each MiB.
+inline constexpr std::chrono::milliseconds kHttpPatience{10'000};
+// How long an idle HTTP connection stays open.
+inline constexpr std::chrono::milliseconds kHttpIdle{5'000};
+// Bytes of a request's line, headers and chunk sizes. Each header of some bytes
+// takes about 150 in memory.
+inline constexpr std::size_t kMaxHttpHeadBytes = std::size_t{256} << 10;
+
+// Calls that run at once, and that wait for it; what comes on top is answered
+// RESOURCE_EXHAUSTED or 429. Calls that make plans, read networks or move whole
+// profiles compute for long and take up to some 100 MB, so they have a gate of
+// their own; the others mostly wait for the database, which writes one by one.
+inline constexpr std::size_t kMaxLongCalls = 4;
+inline constexpr std::size_t kMaxWaitingLongCalls = 32;
+inline constexpr std::size_t kMaxShortCalls = 64;
+inline constexpr std::size_t kMaxWaitingShortCalls = 128;
+// Threads of gRPC, which has one for each call, running or waiting.
+inline constexpr int kMaxRpcThreads = 256;
+// What gRPC may hold in buffers: 10,000 idle connections take some 300 MB. Near
+// the limit it closes idle ones.
+inline constexpr std::size_t kMaxRpcBytes = std::size_t{512} << 20;
+// Calls of one connection at once. A client of ours has fewer than ten.
+inline constexpr int kMaxStreamsPerConnection = 100;
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_COORDINATOR_LIMITS_H_

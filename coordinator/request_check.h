@@ -1,0 +1,16 @@
+#ifndef UCUDNN_COORDINATOR_REQUEST_CHECK_H_
+#define UCUDNN_COORDINATOR_REQUEST_CHECK_H_
+
+#include <google/protobuf/message.h>
+
+#include "base/result.h"
+
+namespace ucudnn {
+
+// kInvalidArgument, naming the field, if a text of the request is longer than
+// kMaxTextBytes (limits.h). Lists show such texts again and again. O(request).
+Status CheckRequest(const google::protobuf::Message& request);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_COORDINATOR_REQUEST_CHECK_H_

@@ -1,0 +1,64 @@
+#ifndef UCUDNN_COORDINATOR_REST_HTTP_CONNECTION_H_
+#define UCUDNN_COORDINATOR_REST_HTTP_CONNECTION_H_
+
+// One accepted connection as httplib reads and writes it, with deadlines for
+// whole requests and answers; httplib's own end only a silence.
+
+#include <httplib.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <string>
+
+namespace ucudnn {
+
+class HttpConnection final : public httplib::Stream {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  // `stopping` tells when the server stops. Does not close the socket.
+  HttpConnection(socket_t socket, std::function<bool()> stopping)
+      : socket_(socket), stopping_(std::move(stopping)) {}
+
+  // Waits for the first byte of the next request while `keep` holds; false if
+  // none comes within kHttpIdle.
+  bool AwaitRequest(const std::function<bool()>& keep);
+
+  bool is_readable() const override { return true; }
+  bool is_writable() const override { return true; }
+  // -1 when the client takes too long, sends too long a head, or the server
+  // stops.
+  ssize_t read(char* to, size_t size) override;
+  ssize_t write(const char* from, size_t size) override;
+  void get_remote_ip_and_port(std::string& ip, int& port) const override;
+  void get_local_ip_and_port(std::string& ip, int& port) const override;
+  socket_t socket() const override { return socket_; }
+
+ private:
+  enum class Phase { kIdle, kReading, kWriting };
+
+  // Enters the phase, and counts its time from now on if it is another one.
+  void Enter(Phase phase);
+  // Waits until the socket has these events; false at the phase's deadline, or
+  // when the server stops.
+  bool Await(short events);
+  // Fills the buffer; false at the end.
+  bool Fill();
+
+  const socket_t socket_;
+  const std::function<bool()> stopping_;
+  Phase phase_ = Phase::kIdle;
+  Time started_;           // the phase
+  std::size_t moved_ = 0;  // bytes in this phase
+  std::size_t in_head_ =
+      0;  // of these, read byte by byte, as httplib reads lines
+  std::array<char, 16 << 10> buffer_;
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_COORDINATOR_REST_HTTP_CONNECTION_H_

@@ -1,0 +1,64 @@
+#ifndef UCUDNN_COORDINATOR_REST_HTTP_LISTENER_H_
+#define UCUDNN_COORDINATOR_REST_HTTP_LISTENER_H_
+
+// An HTTP server that no client can hold up: httplib's, with a bounded number
+// of connections, deadlines for whole requests, and a listener that is set up
+// again if it breaks.
+//
+//   HttpListener http(kMaxHttpConnections);
+//   http.Route("GET", "/v1/plans/(.+)", [](const auto& request, auto* response)
+//              { ... });
+//   UCUDNN_RETURN_IF_ERROR(http.Listen("127.0.0.1:0"));
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace httplib {
+struct Request;
+struct Response;
+}  // namespace httplib
+
+namespace ucudnn {
+
+// Answers with {"error":{"code":"NOT_FOUND","message":"..."}} and the HTTP
+// status that fits the code.
+void ReplyError(const Error& error, httplib::Response* response);
+
+class HttpListener {
+ public:
+  // `request.body` holds the body, whatever its type and encoding.
+  using Handler =
+      std::function<void(const httplib::Request&, httplib::Response*)>;
+
+  // More than `max_connections` at once are answered 503.
+  explicit HttpListener(std::size_t max_connections);
+  ~HttpListener();
+
+  // Answers `method` (GET, PUT or POST) on the paths that match the regular
+  // expression. A request for such a path with another method is answered 405;
+  // one with a body longer than `max_body`, 413. Call it before Listen.
+  void Route(const std::string& method, const std::string& pattern,
+             Handler handler, std::size_t max_body = 0);
+
+  // Listens on `address` ("host:port", port 0 for any free one) and answers in
+  // threads of its own. kInvalidArgument; kUnavailable if it cannot.
+  Status Listen(const std::string& address);
+  int port() const;
+  // Ends idle connections and unfinished requests at once and lets answers
+  // finish, for up to 2 s while their clients read.
+  void Stop();
+
+ private:
+  class Server;
+  struct Listener;
+  std::unique_ptr<Listener> listener_;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_COORDINATOR_REST_HTTP_LISTENER_H_

@@ -1,0 +1,172 @@
+// What a client can send to a coordinator to make it slow, large or dead. Every
+// request is answered with an error within a second and 100 MB, and the
+// coordinator serves on.
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <httplib.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "tests/integration/cluster.h"
+#include "ucudnn/v1/agent.grpc.pb.h"
+#include "ucudnn/v1/coordinator.grpc.pb.h"
+
+namespace ucudnn::test {
+namespace {
+
+using std::chrono::steady_clock;
+using ::testing::HasSubstr;
+
+constexpr char kHeader[] =
+    "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n";
+
+class HostileInputTest : public ::testing::Test {
+ protected:
+  HostileInputTest() {
+    cluster_.StartCoordinator();
+    channel_ = grpc::CreateChannel(cluster_.address(),
+                                   grpc::InsecureChannelCredentials());
+  }
+
+  httplib::Client Http() const {
+    httplib::Client http("127.0.0.1", cluster_.http_port());
+    http.set_read_timeout(std::chrono::seconds(30));
+    return http;
+  }
+
+  // Runs `request` and expects it to take a second and 100 MB at most.
+  void Bounded(const std::function<void()>& request) {
+    const long before = cluster_.coordinator().PeakMemoryKb();
+    const auto start = steady_clock::now();
+    request();
+    const std::chrono::duration<double> took = steady_clock::now() - start;
+    EXPECT_LT(took.count(), 1.0 * kSlowness);
+    EXPECT_LT(cluster_.coordinator().PeakMemoryKb() - before, 100'000);
+    const auto alive = Http().Get("/livez");
+    ASSERT_TRUE(alive) << cluster_.Log();
+    EXPECT_EQ(alive->status, 200);
+  }
+
+  void Refused(const httplib::Result& answer, int status,
+               const std::string& why) {
+    ASSERT_TRUE(answer) << to_string(answer.error());
+    EXPECT_EQ(answer->status, status) << answer->body.substr(0, 300);
+    EXPECT_THAT(answer->body.substr(0, 1000), HasSubstr(why));
+  }
+
+  // Tests share their machine with others.
+  static constexpr double kSlowness = 3;
+  Cluster cluster_;
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+TEST_F(HostileInputTest, RefusesNestedJson) {
+  Bounded([&] {
+    const std::string nested =
+        std::string(100'000, '[') + std::string(100'000, ']');
+    Refused(Http().Post("/v1/plans", nested, "application/json"), 400,
+            "nests more than 64");
+    Refused(Http().Post("/v1/plans", R"({"batch":)" + nested + "}",
+                        "application/json"),
+            400, "nests more than 64");
+  });
+}
+
+TEST_F(HostileInputTest, RefusesLongJson) {
+  Bounded([&] {
+    std::string values = "[{}";
+    while (values.size() < 3'900'000) values += ",{}";
+    Refused(Http().Post("/v1/plans", values + "]", "application/json"), 400,
+            "an object is accepted");
+    Refused(
+        Http().Post("/v1/plans", std::string(8 << 20, ' '), "application/json"),
+        413, "larger than 4MiB");
+  });
+}
+
+TEST_F(HostileInputTest, RefusesNetworksWithMoreLayersThanAnyHas) {
+  Bounded([&] {
+    std::string csv = kHeader;
+    for (int i = 0; i < 500'000; ++i) {
+      csv += "layer" + std::to_string(i) + ",1,1,1,1,1,1,0,0,1,1,1\n";
+    }
+    Refused(Http().Put("/v1/networks/deep", csv, "text/csv"), 400,
+            "more than 10000 convolutions");
+  });
+}
+
+TEST_F(HostileInputTest, RefusesLongTexts) {
+  Bounded([&] {
+    const auto stub = v1::CoordinatorService::NewStub(channel_);
+    grpc::ClientContext context;
+    v1::RegisterJobRequest request;
+    request.set_job_id("j");
+    request.set_name(std::string(30 << 20, 'n'));
+    request.add_ranks();
+    v1::RegisterJobResponse response;
+    const grpc::Status status = stub->RegisterJob(&context, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_THAT(status.error_message(), HasSubstr("up to 4096 are accepted"));
+  });
+}
+
+TEST_F(HostileInputTest, RefusesHeartbeatsWithMoreLeasesThanAnAgentHolds) {
+  Bounded([&] {
+    const auto stub = v1::AgentService::NewStub(channel_);
+    grpc::ClientContext context;
+    v1::HeartbeatRequest request;
+    request.set_agent_id("a");
+    for (int i = 0; i < 1'000'000; ++i) request.add_leases()->set_task_id(i);
+    v1::HeartbeatResponse response;
+    const grpc::Status status = stub->Heartbeat(&context, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_THAT(status.error_message(),
+                HasSubstr("leases has 1000000 entries"));
+  });
+}
+
+TEST_F(HostileInputTest, RefusesRanges) {
+  Http().Put("/v1/networks/tiny",
+             std::string(kHeader) + "conv1,3,8,8,8,3,3,1,1,1,1,1\n",
+             "text/csv");
+  std::string ranges = "bytes=0-";
+  while (ranges.size() < 8'000) ranges += ",0-";
+  Bounded([&] {
+    const auto answer = Http().Get("/v1/networks/tiny", {{"Range", ranges}});
+    Refused(answer, 400, "Range");
+    EXPECT_LT(answer->body.size(), 1000U);
+  });
+}
+
+TEST_F(HostileInputTest, ReadsLongBodiesOfAnyContentType) {
+  // What curl sends by default.
+  const std::string body =
+      R"({"network":")" + std::string(20'000, 'x') + R"("})";
+  for (const char* type : {"application/x-www-form-urlencoded", "", "x/y"}) {
+    Refused(Http().Post("/v1/plans", body, type), 400, "20000 bytes long");
+  }
+  Refused(Http().Post("/v1/plans", body, "multipart/form-data; boundary=x"),
+          400, "multipart");
+}
+
+TEST_F(HostileInputTest, NamesTheMethodsThatAPathAccepts) {
+  const auto answer = Http().Delete("/v1/networks/tiny");
+  Refused(answer, 405, "DELETE is not accepted here; GET or PUT is");
+  EXPECT_EQ(answer->get_header_value("Allow"), "GET, PUT");
+  Refused(Http().Get("/v1/measure"), 405, "POST is");
+}
+
+TEST_F(HostileInputTest, TakesNoFolderForAName) {
+  for (const char* name : {".", ".."}) {
+    Refused(
+        Http().Put(std::string("/v1/networks/") + name, kHeader, "text/csv"),
+        400, "is not a name");
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn::test
