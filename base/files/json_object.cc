@@ -19,6 +19,42 @@ std::string Shown(const Json& value) {
   return Excerpt(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
+// Reads a text as far as it nests no deeper than it may, and keeps nothing of
+// it.
+class DepthCheck final : public nlohmann::json_sax<Json> {
+ public:
+  bool exceeded() const { return depth_ > kMaxJsonDepth; }
+
+  bool start_object(std::size_t /*size*/) override { return Enter(); }
+  bool start_array(std::size_t /*size*/) override { return Enter(); }
+  bool end_object() override { return Leave(); }
+  bool end_array() override { return Leave(); }
+  bool null() override { return true; }
+  bool boolean(bool /*value*/) override { return true; }
+  bool number_integer(number_integer_t /*value*/) override { return true; }
+  bool number_unsigned(number_unsigned_t /*value*/) override { return true; }
+  bool number_float(number_float_t /*value*/,
+                    const string_t& /*text*/) override {
+    return true;
+  }
+  bool string(string_t& /*value*/) override { return true; }
+  bool binary(binary_t& /*value*/) override { return true; }
+  bool key(string_t& /*key*/) override { return true; }
+  bool parse_error(std::size_t /*position*/, const std::string& /*token*/,
+                   const nlohmann::json::exception& /*error*/) override {
+    return false;
+  }
+
+ private:
+  bool Enter() { return ++depth_ <= kMaxJsonDepth; }
+  bool Leave() {
+    --depth_;
+    return true;
+  }
+
+  int depth_ = 0;
+};
+
 }  // namespace
 
 JsonObject::JsonObject(const Json& object, std::string path)
@@ -132,18 +168,16 @@ void JsonObject::Read(const char* key, Nanoseconds* time) {
 }
 
 Result<Json> ParseJson(std::string_view text) {
-  bool too_deep = false;
-  // Values that are too deep are dropped while the text is read.
-  const auto keep = [&](int depth, Json::parse_event_t /*event*/,
-                        Json& /*value*/) {
-    too_deep = too_deep || depth > kMaxJsonDepth;
-    return !too_deep;
-  };
-  try {
-    Json json = Json::parse(text.begin(), text.end(), keep);
-    if (!too_deep) return json;
+  // nlohmann's parser with a callback would look at all elements of a list
+  // after each of them.
+  DepthCheck depth;
+  Json::sax_parse(text.begin(), text.end(), &depth);
+  if (depth.exceeded()) {
     return Fail(Code::kInvalidArgument,
                 "it nests more than {} lists and objects", kMaxJsonDepth);
+  }
+  try {
+    return Json::parse(text.begin(), text.end());
   } catch (const nlohmann::json::exception& error) {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
     std::string_view what = error.what();

@@ -24,6 +24,14 @@ TEST(ParseJsonTest, RefusesTextsThatNestDeeperThanAnyMessage) {
   }
 }
 
+TEST(ParseJsonTest, TakesTimeInProportionToTheText) {
+  std::string text = "[{}";
+  for (int i = 0; i < 1'000'000; ++i) text += ",{}";
+  const auto json = ParseJson(text + "]");  // in minutes if quadratic
+  ASSERT_TRUE(json);
+  EXPECT_EQ(json->size(), 1'000'001U);
+}
+
 TEST(ParseJsonTest, TellsWhereATextIsNoJson) {
   const auto json = ParseJson("{\n  \"a\" 1}");
   ASSERT_FALSE(json);
