@@ -3,7 +3,8 @@
 #
 #   tests/gpu/run.sh pack            on the build machine: builds and bundles into
 #                                    .carry/bundle.tar.gz; for its requirements run
-#                                    deploy/install-packages.sh --gpu
+#                                    deploy/install-packages.sh --gpu. `pack torch`
+#                                    bundles only what the stage torch needs
 #   tests/gpu/run.sh STAGE... -o DIR on the machine with the GPU: runs stages; raw
 #                                    results go to DIR
 #
@@ -40,6 +41,13 @@
 #              cuDNN's heuristics and from its benchmarks. Needs torchvision. Ten
 #              minutes. UCUDNN_TORCH_MODES ("heuristics benchmark") and UCUDNN_ROWS
 #              (such as "vgg16:64:FP32") select runs
+#   torch      ucudnn.torch on two GPUs: unlike shares against one process, the
+#              hook's cost, and ResNet-18 and ResNet-50 on slices of 64 and 16
+#              multiprocessors: even, all splits swept, and planned; the table is
+#              DIR/torch-share.md, all steps are in DIR/torch-share.json. Needs
+#              torchvision. Five minutes; UCUDNN_ROWS ("checks overhead resnet18
+#              resnet50") selects sections. Also runs the package's own tests of
+#              ucudnn.torch with this machine's PyTorch
 #   train      ResNet-18 trained on slices of 64, 32 and 16 multiprocessors: in
 #              turns on one GPU, or at once with a GPU for each; with two GPUs on
 #              slices of 64 and 16, with four also on one of 48. As planned and
@@ -59,13 +67,17 @@ programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse ucudnn_gpu_probe
 pack() {
   bash tests/gpu/bundle.sh -c || exit 1
   cmake --preset release -DBUILD_TESTING=ON >/dev/null
-  cmake --build --preset release -t "${programs[@]}" cudnn_contract_test \
-    ucudnn_preload
-  local paths=(build/release/tests/contract/cudnn_contract_test
-    build/release/lib/libucudnn_preload.so) program
-  for program in "${programs[@]}"; do
-    paths+=("build/release/bin/$program")
-  done
+  local targets=(ucudnn_solve_shared)
+  local paths=(build/release/lib/libucudnn_solve.so.1) program
+  if [ "${1:-}" != torch ]; then
+    targets+=("${programs[@]}" cudnn_contract_test ucudnn_preload)
+    paths+=(build/release/tests/contract/cudnn_contract_test
+      build/release/lib/libucudnn_preload.so)
+    for program in "${programs[@]}"; do
+      paths+=("build/release/bin/$program")
+    done
+  fi
+  cmake --build --preset release -t "${targets[@]}"
   rm -rf .carry build/gpu-bundle
   bash tests/gpu/bundle.sh -o build/gpu-bundle "${paths[@]}"
   mkdir .carry
@@ -224,6 +236,19 @@ pytorch() {
   return $status
 }
 
+torch() {
+  local status=0
+  export PYTHONPATH=$PWD/client/python UCUDNN_LIBRARY=$PWD/.carry/bin
+  export PYTHONDONTWRITEBYTECODE=1
+  # shellcheck disable=SC2086
+  timeout 345 python3 tests/gpu/torch_share.py -o "$out" ${UCUDNN_ROWS-} ||
+    status=1
+  timeout 120 python3 -m pytest -q -p no:cacheprovider \
+    tests/python/test_torch_*.py >"$out/torch-tests.txt" 2>&1 || status=1
+  tail -n 1 "$out/torch-tests.txt"
+  return $status
+}
+
 gradients() {
   local ranks status=0
   for ranks in 1 2 3; do
@@ -287,7 +312,7 @@ main_job() {
 }
 
 if [ "${1:-}" = pack ]; then
-  pack
+  pack "${2:-}"
   exit
 fi
 out=""
@@ -301,7 +326,7 @@ while [ $# -gt 0 ]; do
     versions | probe | contract | handle | sanitizer) stages+=("$1") ;;
     pytorch) stages+=("$1") ;;
     policies | judge | cold | slices | failures) stages+=("$1") ;;
-    train | gradients) stages+=("$1") ;;
+    train | gradients | torch) stages+=("$1") ;;
     engines | figures | deepbench) stages+=("$1") ;;
     main) stages+=(main_job) ;;
     *)

@@ -9,8 +9,8 @@ from ucudnn.torch.planning import StepTable, plan_shares
 from ucudnn.torch.profile import StepProfile
 
 
-def table(ms, largest=None, micro_steps=None):
-    return StepTable(StepProfile("kind", ms, largest), micro_steps)
+def table(ms, largest=None, micro_steps=None, least=None):
+    return StepTable(StepProfile("kind", ms, largest), micro_steps, least)
 
 
 def batches(plan):
@@ -22,7 +22,8 @@ def test_interpolates_between_measured_batches():
     assert known.ms(4) == 20.0
     assert known.ms(3) == pytest.approx(15.0)
     assert known.ms(6) == pytest.approx(25.0)
-    assert known.ms(1) == 10.0
+    assert known.ms(1) is None
+    assert table({2: 10.0}, least=1).ms(1) == 10.0
     assert known.ms(9) is None
 
 
@@ -76,6 +77,14 @@ def test_keeps_rank_0_busy():
     plan = plan_shares(4, [table({1: 90.0, 4: 99.0}), table({1: 1.0, 4: 4.0})],
                        idle=True)  # fmt: skip
     assert batches(plan) == [1, 3]
+
+
+def test_gives_no_rank_fewer_images_than_were_measured():
+    tables = [table({1: 1.0, 9: 9.0}), table({2: 50.0, 9: 90.0})]
+    assert batches(plan_shares(9, tables)) == [7, 2]
+    assert batches(plan_shares(9, tables, idle=True)) == [9, 0]
+    with pytest.raises(ucudnn.InvalidArgument, match="2 for 2 ranks; 3 or more"):
+        plan_shares(2, tables)
 
 
 def test_names_the_rank_without_memory():

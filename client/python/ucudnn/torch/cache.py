@@ -41,14 +41,14 @@ class StepCache:
         try:
             told = json.loads(path.read_text(encoding="utf-8"))
             times = {int(b): float(ms) for b, ms in told["ms"].items()}
-            largest = told["largest"]
+            largest, least = told["largest"], told["least"]
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return nothing
         valid = all(b > 0 and 0 < ms < float("inf") for b, ms in times.items())
         bounded = largest is None or (isinstance(largest, int) and largest >= 0)
         if told.get("kind") != kind or not valid or not bounded:
             return nothing
-        return StepProfile(kind, times, largest)
+        return StepProfile(kind, times, largest, 2 if least == 2 else 1)
 
     def write(self, step: str, measured: StepProfile) -> None:
         path = self.path(step, measured.kind)
@@ -59,6 +59,7 @@ class StepCache:
                 "kind": measured.kind,
                 "ms": {str(b): ms for b, ms in sorted(measured.ms.items())},
                 "largest": measured.largest,
+                "least": measured.least,
             },
             indent=1,
         )

@@ -111,7 +111,7 @@ def stateful(step: Callable[..., Any], keep: Iterable[Any]) -> List[Any]:
 
 
 def gradient_bytes(objects: Iterable[Any]) -> int:
-    """The size of the gradients of the modules: DDP keeps them once more."""
+    """The size of the modules' gradients."""
     parameters = {
         parameter
         for module in objects

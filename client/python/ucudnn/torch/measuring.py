@@ -10,7 +10,8 @@ from ucudnn.torch.planning import SharePlan, StepTable, plan_shares
 from ucudnn.torch.profile import Step, StepProfile, profile
 from ucudnn.torch.ranks import Ranks
 
-_ROUNDS = 6  # of planning and measuring what was planned
+_ROUNDS = 12  # of planning and measuring what was planned
+_EARLY = 0.98  # of a step's time: a rank that needs less may take more images
 
 
 class Measuring:
@@ -60,54 +61,83 @@ class Measuring:
         wanted = set(first or starting_batches(batch, self._ranks.size))
         self._measure({kind: wanted for kind in self.kinds})
         for _ in range(_ROUNDS):
-            tables = self.tables()
-            plan = self._ranks.from_first(
-                lambda: plan_shares(batch, tables, idle)
+            missing = self._too_few(batch) or self._unmeasured(
+                self._planned(batch, idle), batch
             )
-            missing = self._unmeasured(plan, batch)
-            if not any(missing.values()):
+            if not missing:
                 break
             self._measure(missing)
-        for kind in dict.fromkeys(self.kinds):
-            if kind == self._device.kind:
-                self._cache.write(self._name, self._known[kind])
-        return plan
+        self._cache.write(self._name, self._known[self._device.kind])
+        return self._planned(batch, idle)
+
+    def _planned(self, batch: int, idle: bool) -> SharePlan:
+        tables = self.tables()
+        return self._ranks.from_first(lambda: plan_shares(batch, tables, idle))
+
+    def _too_few(self, batch: int) -> Dict[str, Set[int]]:
+        """Larger batches, where those that were measured cannot sum to the
+        mini-batch."""
+        tables = self.tables()
+        if sum(table.limit(batch) for table in tables) >= batch:
+            return {}
+        return {
+            table.kind: {min(2 * table.most, batch)}
+            for table in tables
+            if not table.ends and table.most < batch
+        }
 
     def _unmeasured(self, plan: SharePlan, batch: int) -> Dict[str, Set[int]]:
-        """What the plan uses without having been measured; and more, where it
-        uses the largest that was."""
+        """What the plan uses without having been measured; larger batches of
+        ranks that would wait for others with the largest that was, and smaller
+        ones of ranks that others would wait for with the smallest."""
         missing: Dict[str, Set[int]] = {kind: set() for kind in self.kinds}
         most = batch - self._ranks.size + 1
         for share, table in zip(plan.ranks, self.tables()):
-            known = self._known[table.kind].ms
+            known = self._known[table.kind]
             size = share.batch // share.micro_steps
-            if size and size not in known:
+            if size and size not in known.ms:
                 missing[table.kind].add(size)
-            if share.batch >= table.most and not table.ends:
+            waits = (
+                share.ms is None
+                or plan.predicted_ms is None
+                or share.ms < _EARLY * plan.predicted_ms
+            )
+            if waits and share.batch >= table.most and not table.ends:
                 missing[table.kind].add(min(2 * table.most, most))
-        return {k: batches - set(self._known[k].ms) for k, batches in missing.items()}
+            if not waits and share.batch == table.least > known.least:
+                missing[table.kind].add(share.batch // 2)
+        new = {k: b - set(self._known[k].ms) for k, b in missing.items()}
+        return {kind: batches for kind, batches in new.items() if batches}
 
     def _measure(self, wanted: Dict[str, Set[int]]) -> None:
         kind = self._device.kind
         first = self.kinds.index(kind) == self._ranks.rank
         known = self._known[kind]
-        batches = [
+        batches = sorted(
             b
-            for b in wanted[kind]
+            for b in wanted.get(kind, set())
             if b not in known.ms
             and (known.largest is None or b < known.largest)
-        ]
+        )
+        if known.ms and len(batches) > 1 and batches[0] == 1:
+            del batches[0]  # may fail, so it is measured alone
 
         def run() -> StepProfile:
             if not first or not batches:
                 return StepProfile(kind)
-            return profile(
-                self._step,
-                batches,
-                keep=self._keep,
-                device=self._device.device,
-                kind=kind,
-            )
+            try:
+                return profile(
+                    self._step,
+                    batches,
+                    keep=self._keep,
+                    device=self._device.device,
+                    kind=kind,
+                )
+            except Exception:
+                # BatchNorm refuses the single values that one image may give.
+                if batches != [1] or not known.ms:
+                    raise
+                return StepProfile(kind, least=2)
 
         for measured in self._ranks.agree(run):
             self.measured_here += len(measured.ms)
@@ -119,14 +149,15 @@ class Measuring:
         if largest is None:
             largest = known.largest
         self._known[measured.kind] = StepProfile(
-            measured.kind, {**known.ms, **measured.ms}, largest
+            measured.kind,
+            {**known.ms, **measured.ms},
+            largest,
+            max(known.least, measured.least),
         )
 
 
 def starting_batches(batch: int, ranks: int) -> List[int]:
-    """Batches from which interpolation is good enough to find those that matter:
-    1, and fractions and multiples of the even share."""
-    even = batch / ranks
-    most = max(1, batch - ranks + 1)
-    parts = (0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
-    return sorted({1, *(min(most, max(1, round(even * p))) for p in parts)})
+    """The first batches to measure: parts of the even share."""
+    even = -(-batch // ranks)
+    least = max(1, min(2, batch // ranks))
+    return sorted({max(least, even // part) for part in (8, 4, 2, 1)})

@@ -44,35 +44,39 @@ class StepTable:
     """The time of every batch on one rank, from those that were measured:
 
     - between two measured batches, on the line through them;
-    - below the least measured batch, as long as that one;
     - beyond memory, k equal passes for the least k that fit, if k divides the
       batch and is at most `micro_steps`;
-    - beyond the largest measured batch otherwise, none.
+    - beyond the largest measured batch otherwise, none;
+    - below the least measured batch none, or down to `least` the same time.
     """
 
     def __init__(
         self,
         measured: StepProfile,
         micro_steps: Optional[int] = None,
-        scale: float = 1.0,
+        least: Optional[int] = None,
     ) -> None:
-        self.kind = measured.kind
-        self._largest = measured.largest
+        self._measured = measured
         self._micro_steps = micro_steps
-        self._scale = scale
         self._batches = sorted(
             b
             for b in measured.ms
             if measured.largest is None or b <= measured.largest
         )
         self._ms = [measured.ms[b] for b in self._batches]
+        smallest = self._batches[0] if self._batches else 1
+        self.least = smallest if least is None else min(least, smallest)
 
     def scaled(self, factor: float) -> StepTable:
         """The same, with all times longer by a factor."""
-        measured = StepProfile(
-            self.kind, dict(zip(self._batches, self._ms)), self._largest
+        times = {b: ms * factor for b, ms in zip(self._batches, self._ms)}
+        return StepTable(
+            replace(self._measured, ms=times), self._micro_steps, self.least
         )
-        return StepTable(measured, self._micro_steps, self._scale * factor)
+
+    @property
+    def kind(self) -> str:
+        return self._measured.kind
 
     @property
     def most(self) -> int:
@@ -82,7 +86,7 @@ class StepTable:
     @property
     def ends(self) -> bool:
         """Whether memory ends at `most`, rather than the measurements."""
-        return self._largest is not None
+        return self._measured.largest is not None
 
     def limit(self, batch: int) -> int:
         """The most of `batch` images that this rank can compute."""
@@ -94,7 +98,7 @@ class StepTable:
     def micro_steps(self, batch: int) -> int:
         """The passes that a batch takes; 0 if it cannot be computed."""
         if batch <= self.most:
-            return 1
+            return 1 if batch >= self.least else 0
         if not self.ends or self.most == 0:
             return 0
         passes = -(-batch // self.most)
@@ -106,7 +110,7 @@ class StepTable:
         passes = self.micro_steps(batch)
         if passes == 0:
             return None
-        return passes * self._pass_ms(batch // passes) * self._scale
+        return passes * self._pass_ms(batch // passes)
 
     def _pass_ms(self, batch: int) -> float:
         right = bisect_left(self._batches, batch)
@@ -122,9 +126,9 @@ def plan_shares(
 ) -> SharePlan:
     """The shares with which the slowest rank takes the least time, by
     `ucudnn.assign`: exact for the tables' times. Even shares if they take at most
-    1 % longer. Every rank gets an image, or if `idle` only rank 0, whose buffers
+    1 % longer. Every rank gets images, or if `idle` at least rank 0, whose buffers
     DDP copies to the others. Raises NoPlan."""
-    least = [1 if rank == 0 or not idle else 0 for rank in range(len(tables))]
+    least = _least(tables, idle)
     if batch < sum(least):
         raise refuse(
             "share: batch",
@@ -143,6 +147,14 @@ def plan_shares(
         without = _idle_note(batch, tables, plan)
         plan = replace(plan, reasons=plan.reasons + without)
     return plan
+
+
+def _least(tables: Sequence[StepTable], idle: bool) -> List[int]:
+    """The images that each rank must have."""
+    return [
+        table.least if rank == 0 or not idle else 0
+        for rank, table in enumerate(tables)
+    ]
 
 
 def given_shares(
@@ -239,7 +251,7 @@ def _idle_note(
     batch: int, tables: Sequence[StepTable], plan: SharePlan
 ) -> List[str]:
     best = given_shares(
-        _assigned(batch, tables, [1] + [0] * (len(tables) - 1)), tables
+        _assigned(batch, tables, _least(tables, idle=True)), tables
     )
     left_out = [r for r, share in enumerate(best.ranks) if share.batch == 0]
     if best.predicted_ms is None or plan.predicted_ms is None or not left_out:

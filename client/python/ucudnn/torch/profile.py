@@ -29,6 +29,7 @@ class StepProfile:
     kind: str
     ms: Dict[int, float] = field(default_factory=dict)  # by batch
     largest: Optional[int] = None  # batch that fits; None: memory did not end
+    least: int = 1  # batch that can be computed
 
 
 def profile(
@@ -44,8 +45,8 @@ def profile(
     Each time is the median of repeats, after warming up, until the median is
     known to half a percent or a second has passed; on a GPU by events on the
     current stream. Where memory ends, the largest batch that fits is found by
-    bisection and measured too. On a GPU, DDP's copy of the gradients counts as
-    taken.
+    bisection and measured too; as in training, DDP's copy of the gradients and
+    those of an earlier pass take their part of a GPU's memory.
 
     Afterwards everything is as before that `step` uses and that has state:
     weights, gradients, BatchNorm's statistics, optimizers, scalers, schedulers
@@ -71,7 +72,7 @@ def profile(
         taken = None
         if found.device.type == "cuda":
             taken = torch.empty(
-                gradient_bytes(objects), dtype=torch.uint8, device=found.device
+                2 * gradient_bytes(objects), dtype=torch.uint8, device=found.device
             )
         try:
             return _measured(step, wanted, found.device, found.kind)

@@ -60,8 +60,8 @@ def share(
       $UCUDNN_CACHE_DIR/torch or as cache.py says; `cache_dir` names another
       folder, "" none. `name` names the step in the cache; by default a hash of
       its code, layers, shapes and PyTorch's settings. `keep` and `batches` are as
-      in profile(); by default some seven batches are measured, and those that the
-      plan uses.
+      in profile(); by default parts of the even share are measured, and the batches
+      that the plan uses.
     - `times`: {kind: {batch: milliseconds}}, ucudnn.Times, or their CSV file, for
       the kinds of all ranks. Between two batches times are interpolated.
     - `network` and `coordinator`: a network's name and a coordinator's URL, such
@@ -71,7 +71,7 @@ def share(
 
     `device` is this rank's, by default the current GPU, else the CPU; `kind` tells
     kinds of devices apart where the model's name, multiprocessors, memory and
-    versions do not. Every rank gets an image; with `idle` all but rank 0 may get
+    versions do not. Every rank gets images; with `idle` all but rank 0 may get
     none, and then need shares.loader(). A share beyond a device's memory becomes
     several passes, at most `micro_steps`. Steps that change by more than
     `drift_tolerance` make refresh() plan again.
@@ -199,7 +199,7 @@ def _timed(
                     f"kind= is accepted, one of {known}",
                 )
             measured = StepProfile(found.kind, by_kind[found.kind])
-            tables.append(StepTable(measured, micro_steps))
+            tables.append(StepTable(measured, micro_steps, least=1))
         return tables
 
     tables = ranks.from_first(read)
