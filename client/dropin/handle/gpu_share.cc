@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <thread>
 #include <utility>
 
 #include "client/dropin/wire/ask_coordinator.h"
@@ -87,16 +88,21 @@ Status GpuShare::Announce(const Owner& owner,
                           const LocalPlanner::Kernel& kernel) {
   UCUDNN_RETURN_IF_ERROR(Plan(kernel.problem, kernel.batch,
                               settings().total_workspace, enqueueing_));
-  const std::unique_lock lock(arena_mutex_);
+  const std::lock_guard lock(arena_mutex_);
   return slots_.Announce(owner, kernel);
 }
 
 Result<GpuShare::Segment> GpuShare::SegmentOf(
     const Owner& owner, const LocalPlanner::Kernel& kernel, bool tells_layers) {
   UCUDNN_RETURN_IF_ERROR(Announce(owner, kernel));
-  const std::unique_lock lock(arena_mutex_);
+  const std::lock_guard lock(arena_mutex_);
   const SegmentTable::Slot& slot = slots_.At(owner);
   if (slot.epoch != epoch()) {
+    if (frozen_) {
+      return Fail(Code::kFailedPrecondition,
+                  "the program has captured segments of the workspace, so no "
+                  "more are assigned");
+    }
     slots_.Reserve(named_.KernelsLike(kernel, tells_layers));
     UCUDNN_RETURN_IF_ERROR(Redivide());
   }
@@ -118,24 +124,38 @@ Result<std::vector<KernelPlan>> GpuShare::Divide(Bytes total) {
   return planner_.Divide(slots_.Kernels(), total, Bench(), enqueueing_);
 }
 
-Status GpuShare::Redivide() {
-  const std::lock_guard lock(device_mutex_);
-  // Wait until no work uses the segments.
+Status GpuShare::Clear(std::uint64_t next) {
+  epoch_ = next;
+  for (const ArenaUser* user : users_) {
+    while (user->inside()) std::this_thread::yield();
+  }
   if (const CUresult waited = libraries_.driver.CtxSynchronize();
       waited != CUDA_SUCCESS) {
     return tl::unexpected<Error>(
         DescribeError(libraries_.driver, waited, "cuCtxSynchronize"));
   }
+  return {};
+}
+
+Status GpuShare::Redivide() {
+  const std::lock_guard lock(device_mutex_);
+  const std::uint64_t before = epoch();
+  bool moved = false;
+  Status divided = Clear(before + 1);
+  if (divided) divided = Move(before + 1, &moved);
+  if (!divided && !moved) epoch_ = before;
+  return divided;
+}
+
+Status GpuShare::Move(std::uint64_t next, bool* moved) {
   for (Bytes total = settings().total_workspace;;) {
     UCUDNN_ASSIGN_OR_RETURN(auto plans, Divide(total));
     Bytes end;
     for (const KernelPlan& plan : plans) {
       end = std::max(end, *plan.offset + plan.workspace);
     }
-    const std::uint64_t next = epoch() + 1;
+    *moved = true;
     if (end > arena_.size()) {
-      // Invalidate all segments of the old arena, whatever happens next.
-      epoch_.store(next, std::memory_order_release);
       arena_.Reset();
       auto arena = device_->Allocate(end);
       if (!arena) {
@@ -149,13 +169,31 @@ Status GpuShare::Redivide() {
       arena_ = *std::move(arena);
     }
     slots_.Assign(std::move(plans), next);
-    epoch_.store(next, std::memory_order_release);
     return {};
   }
 }
 
-void GpuShare::Forget(const void* handle) {
-  const std::unique_lock lock(arena_mutex_);
+void GpuShare::Register(ArenaUser* user) {
+  const std::lock_guard lock(arena_mutex_);
+  users_.push_back(user);
+}
+
+bool GpuShare::Freeze(std::uint64_t epoch) {
+  // Never destroyed: the program's graphs may outlive all handles.
+  static auto& kept = *new std::vector<std::shared_ptr<GpuShare>>;
+  static auto& kept_mutex = *new std::mutex;
+  const std::lock_guard lock(arena_mutex_);
+  if (epoch_ != epoch) return false;
+  if (frozen_) return true;
+  frozen_ = true;
+  const std::lock_guard kept_lock(kept_mutex);
+  kept.push_back(shared_from_this());
+  return true;
+}
+
+void GpuShare::Forget(const void* handle, const ArenaUser* user) {
+  const std::lock_guard lock(arena_mutex_);
+  std::erase(users_, user);
   slots_.Forget(handle);
 }
 

@@ -7,7 +7,13 @@
 //
 // A kernel that was neither announced (client/dropin/planner/segments.h) nor
 // belongs to the network that the job names joins the division when it first
-// runs. All segments then move, after the work that uses them has ended.
+// runs. All segments then move, after the work that uses them has ended: the
+// epoch changes, which keeps everybody from beginning to use a segment; those
+// that had begun are awaited (ArenaUser), and then the device.
+//
+// A segment that the program has captured in a graph of its own cannot move any
+// more, and the arena is kept until the process ends. Kernels that have no
+// segment by then get none.
 //
 // Thread safe. The context must be current in every call and must not be
 // capturing a graph.
@@ -16,7 +22,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -31,7 +36,27 @@
 
 namespace ucudnn::cudnn {
 
-class GpuShare {
+// Whether a handle is using the arena. Beginning and ending takes no lock.
+class ArenaUser {
+ public:
+  // While it exists, no segment of the epoch that the share has now moves.
+  class Use {
+   public:
+    explicit Use(ArenaUser& user) : user_(user) { user_.inside_ = true; }
+    ~Use() { user_.inside_ = false; }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    ArenaUser& user_;
+  };
+  bool inside() const { return inside_; }
+
+ private:
+  std::atomic<bool> inside_ = false;
+};
+
+class GpuShare : public std::enable_shared_from_this<GpuShare> {
  public:
   // The share of a context: created on first request, freed with its last
   // owner. kUnavailable and other errors of OpenCudnnDeviceIn.
@@ -66,12 +91,14 @@ class GpuShare {
   Result<Segment> SegmentOf(const Owner& owner,
                             const LocalPlanner::Kernel& kernel,
                             bool tells_layers);
-  // Changes with every division. Segments do not move while a reader holds
-  // `arena_mutex()` shared.
-  std::uint64_t epoch() const { return epoch_.load(std::memory_order_acquire); }
-  std::shared_mutex& arena_mutex() { return arena_mutex_; }
-  // Drops a destroyed handle's kernels.
-  void Forget(const void* handle);
+  // Changes with every division. Read it while an ArenaUser::Use exists.
+  std::uint64_t epoch() const { return epoch_; }
+  // Must be called before the user's first Use.
+  void Register(ArenaUser* user);
+  // From now on no segment moves. False if those of `epoch` have moved already.
+  bool Freeze(std::uint64_t epoch);
+  // Drops a destroyed handle's kernels and its user.
+  void Forget(const void* handle, const ArenaUser* user);
 
   const DropInSettings& settings() const { return planner_.settings(); }
 
@@ -80,6 +107,12 @@ class GpuShare {
            const DropInSettings& settings);
   LocalPlanner::Bench Bench();
   Status Redivide();
+  // Keeps everybody from using a segment of the arena, and waits until no work
+  // uses one.
+  Status Clear(std::uint64_t next);
+  // Divides and assigns the segments of epoch `next`; `moved` tells whether
+  // those before are gone, also after a failure.
+  Status Move(std::uint64_t next, bool* moved);
   Result<std::vector<KernelPlan>> Divide(Bytes total);
 
   const Libraries& libraries_;
@@ -89,8 +122,11 @@ class GpuShare {
   GraphBudget graph_budget_;
   // Guards the device and the planner. Locked after arena_mutex_.
   std::mutex device_mutex_;
-  std::shared_mutex arena_mutex_;
+  // Guards everything below but the epoch.
+  std::mutex arena_mutex_;
   std::atomic<std::uint64_t> epoch_ = 1;
+  std::vector<const ArenaUser*> users_;
+  bool frozen_ = false;
   SegmentTable slots_;
   NamedNetwork named_;
   DeviceBuffer arena_;

@@ -31,6 +31,18 @@ Result<std::unique_ptr<StreamGraph>> GraphPlayer::Capture(
   return graph;
 }
 
+std::optional<std::uint64_t> GraphPlayer::CaptureOf(CUstream stream) const {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t number = 0;
+  if (driver_.StreamGetCaptureInfo == nullptr ||
+      driver_.StreamGetCaptureInfo(stream, &status, &number, nullptr, nullptr,
+                                   nullptr) != CUDA_SUCCESS ||
+      status != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+    return std::nullopt;
+  }
+  return number;
+}
+
 bool GraphPlayer::GiveUp(KernelGraphs& graphs, std::string why) {
   graphs.GiveUp();
   return NoteGivenUp(graphs, std::move(why));

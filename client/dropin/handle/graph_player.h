@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -106,6 +107,10 @@ class GraphPlayer {
     return driver_.StreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
            status != CU_STREAM_CAPTURE_STATUS_NONE;
   }
+  // The number of the program's capture that `stream` is part of, which no
+  // other capture of this process has; nullopt if there is none or the driver
+  // does not tell.
+  std::optional<std::uint64_t> CaptureOf(CUstream stream) const;
   const Use& use() const { return use_; }
 
  private:

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdio>
 #include <mutex>
-#include <shared_mutex>
 #include <string>
 #include <utility>
 
@@ -126,7 +125,9 @@ HandleState::HandleState(const Libraries& libraries, cudnnHandle_t handle,
 
 HandleState::~HandleState() {
   ReportGraphs();
-  if (share_ != nullptr && divides_workspace()) share_->Forget(this);
+  if (share_ != nullptr && divides_workspace()) {
+    share_->Forget(this, &arena_user_);
+  }
 }
 
 HandleState::Call* HandleState::FindCall(const CallDescriptors& descriptors) {
@@ -265,6 +266,7 @@ Result<GpuShare*> HandleState::Share() {
     return tl::unexpected<Error>(std::move(share).error());
   }
   share_ = *std::move(share);
+  if (divides_workspace()) share_->Register(&arena_user_);
   return share_.get();
 }
 
@@ -392,16 +394,17 @@ Status HandleState::Enqueue(PreparedKernel& kernel, const ConvArgs& args,
 Status HandleState::RunInSegment(PreparedKernel& kernel, const ConvArgs& args,
                                  MicroBatchProgress* progress) {
   *progress = {};
-  // A captured graph would keep using the segment's address after the segment
-  // has moved.
-  if (IsCapturing()) {
-    return Fail(Code::kAborted, "the stream is being captured");
-  }
+  UCUDNN_ASSIGN_OR_RETURN(const CUstream stream, handle_->stream());
   const ReentrancyGuard guard;
+  if (player_.IsCaptured(stream)) {
+    return CaptureInSegment(kernel, args, stream, progress);
+  }
+  if (kernel.captured_by) {
+    return Fail(Code::kAborted, "a graph of the program uses its segment");
+  }
   for (int attempt = 0; attempt < 4; ++attempt) {
     {
-      // No segment moves while work that uses it is being enqueued.
-      const std::shared_lock lock(share_->arena_mutex());
+      const ArenaUser::Use use(arena_user_);
       if (kernel.epoch == share_->epoch()) {
         return Enqueue(kernel, args, kernel.segment, kernel.segment_size,
                        progress);
@@ -420,6 +423,28 @@ Status HandleState::RunInSegment(PreparedKernel& kernel, const ConvArgs& args,
     kernel.epoch = segment.epoch;
   }
   return Fail(Code::kAborted, "the segments kept moving");
+}
+
+Status HandleState::CaptureInSegment(PreparedKernel& kernel,
+                                     const ConvArgs& args, CUstream stream,
+                                     MicroBatchProgress* progress) {
+  const auto capture = player_.CaptureOf(stream);
+  if (!capture) {
+    return Fail(Code::kAborted, "the stream is being captured");
+  }
+  if (!kernel.captured_by) {
+    if (!share_->Freeze(kernel.epoch)) {
+      return Fail(Code::kAborted,
+                  "it had no segment before the stream was captured");
+    }
+    kernel.captured_by = capture;
+  }
+  if (kernel.captured_by != capture) {
+    return Fail(Code::kAborted,
+                "another graph of the program uses its segment");
+  }
+  return RunSteps(kernel.steps, kernel.strides, args, kernel.segment,
+                  kernel.segment_size, progress);
 }
 
 Status HandleState::RunRemaining(PreparedKernel& kernel, const ConvArgs& args,

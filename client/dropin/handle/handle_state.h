@@ -55,6 +55,9 @@ struct PreparedKernel {
   std::uint64_t epoch = 0;
   void* segment = nullptr;
   Bytes segment_size;
+  // WD: the program's capture that the segment belongs to, if any. Then nothing
+  // else may use it, since the program may replay the graph at any time.
+  std::optional<std::uint64_t> captured_by;
   // A cuDNN algorithm that runs the whole batch in `needed` bytes: the program
   // asks for the division by its name. -1: not determined yet.
   int algorithm = -1;
@@ -137,6 +140,9 @@ class HandleState {
   bool IsCapturing() const;
   Status RunInSegment(PreparedKernel& kernel, const ConvArgs& args,
                       MicroBatchProgress* progress);
+  // The same into the program's graph.
+  Status CaptureInSegment(PreparedKernel& kernel, const ConvArgs& args,
+                          CUstream stream, MicroBatchProgress* progress);
   void Report(const Call& call, const Status& status,
               const PreparedKernel* kernel) const;
   void ReportGraphs() const;
@@ -146,6 +152,7 @@ class HandleState {
   CUcontext context_;
   DropInSettings settings_;
   std::shared_ptr<GpuShare> share_;
+  ArenaUser arena_user_;
   bool share_failed_ = false;
   std::uint64_t offers_ = 0;
   GraphPlayer player_;

@@ -51,8 +51,11 @@
 //
 // Convolutions that ucudnn does not divide run as cuDNN alone runs them:
 // unpacked tensors, flipped filters, double or integer data. So do convolutions
-// on a stream that is being captured, unless they were planned before and bring
-// their own workspace.
+// that were not planned before their stream is captured; others are captured
+// divided. Under UCUDNN_TOTAL_WORKSPACE_SIZE the segments of captured
+// convolutions then belong to the program's graph, and the division stays as it
+// is: what has no segment by then, or captured one in another graph, runs as
+// cuDNN alone runs it.
 //
 // Results differ from cuDNN's only by rounding: alpha and beta are applied
 // exactly, and filter gradients are summed in another order. Every error is a

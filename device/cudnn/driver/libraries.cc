@@ -31,6 +31,7 @@ bool Bind(const SharedLibrary& library, const char* symbol, T* pointer) {
 Status BindDriver(const SharedLibrary& library, DriverApi* api) {
   UCUDNN_DRIVER_FUNCTIONS(UCUDNN_BIND)
   UCUDNN_DRIVER_OPTIONAL_FUNCTIONS(UCUDNN_BIND_OPTIONAL)
+  (void)Bind(library, "cuStreamGetCaptureInfo_v2", &api->StreamGetCaptureInfo);
   // Drivers before CUDA 12.8 have only its first version, which is sufficient.
   if (api->EventElapsedTime == nullptr &&
       !Bind(library, "cuEventElapsedTime", &api->EventElapsedTime)) {

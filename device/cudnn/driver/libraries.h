@@ -17,6 +17,7 @@
 #include <cuda.h>
 #include <cudnn.h>
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -153,6 +154,12 @@ namespace ucudnn::cudnn {
 struct DriverApi {
   UCUDNN_DRIVER_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_DRIVER_OPTIONAL_FUNCTIONS(UCUDNN_MEMBER)
+  // Optional; in the form that CUDA 11.3 introduced, since newer headers
+  // declare another one.
+  CUresult(CUDAAPI* StreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*,
+                                          cuuint64_t*, CUgraph*,
+                                          const CUgraphNode**,
+                                          std::size_t*) = nullptr;
 };
 struct CudnnApi {
   UCUDNN_CUDNN_FUNCTIONS(UCUDNN_MEMBER)

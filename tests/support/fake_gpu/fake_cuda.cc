@@ -29,6 +29,7 @@ void* Host(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 
 constexpr std::size_t kMemory = std::size_t{1} << 30;
 std::atomic<std::size_t> graph_memory = 0;
+std::atomic<int> begun = 0;  // captures
 std::atomic<int> captures = 0;
 std::atomic<int> instantiated = 0;
 std::atomic<int> updated = 0;
@@ -41,6 +42,14 @@ using Work = std::vector<std::function<void()>>;
 struct Stream {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   Work captured;
+  int number = 0;  // of its last capture in this process
+  // Whose capture it has joined by waiting, and which one.
+  Stream* origin = nullptr;
+  int joined = 0;
+};
+struct Event {
+  std::int64_t time = 0;
+  Stream* capture = nullptr;  // in which it was recorded
 };
 struct Graph {
   Work work;
@@ -55,18 +64,25 @@ Stream* StreamOf(CUstream stream) {
   const auto value = reinterpret_cast<std::uintptr_t>(stream);
   return value <= 2 ? nullptr : reinterpret_cast<Stream*>(stream);
 }
+Event* EventOf(CUevent event) { return reinterpret_cast<Event*>(event); }
 Graph* GraphOf(CUgraph graph) { return reinterpret_cast<Graph*>(graph); }
 Graph* GraphOf(CUgraphExec graph) { return reinterpret_cast<Graph*>(graph); }
 
-bool IsCaptured(CUstream stream) {
-  const Stream* const known = StreamOf(stream);
-  return known != nullptr && known->status != CU_STREAM_CAPTURE_STATUS_NONE;
+// The stream whose capture `stream` takes part in; null if it is not captured.
+Stream* CaptureOf(CUstream stream) {
+  Stream* const known = StreamOf(stream);
+  if (known == nullptr) return nullptr;
+  const bool joined =
+      known->origin != nullptr && known->origin->number == known->joined;
+  Stream* const first = joined ? known->origin : known;
+  return first->status == CU_STREAM_CAPTURE_STATUS_NONE ? nullptr : first;
 }
+bool IsCaptured(CUstream stream) { return CaptureOf(stream) != nullptr; }
 
 // What waiting for a stream does to its capture.
 CUresult Wait(CUstream stream) {
   if (!IsCaptured(stream)) return CUDA_SUCCESS;
-  StreamOf(stream)->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+  CaptureOf(stream)->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
@@ -90,7 +106,7 @@ bool FakeGpuIsCapturing(void* stream) {
   return IsCaptured(static_cast<CUstream>(stream));
 }
 void FakeGpuRecord(void* stream, std::function<void()> work) {
-  StreamOf(static_cast<CUstream>(stream))->captured.push_back(std::move(work));
+  CaptureOf(static_cast<CUstream>(stream))->captured.push_back(std::move(work));
 }
 
 extern "C" {
@@ -184,7 +200,7 @@ CUresult cuStreamDestroy(CUstream stream) {
 CUresult cuStreamSynchronize(CUstream stream) { return Wait(stream); }
 CUresult cuStreamQuery(CUstream stream) { return Wait(stream); }
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
-  *status = IsCaptured(stream) ? StreamOf(stream)->status
+  *status = IsCaptured(stream) ? CaptureOf(stream)->status
                                : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
@@ -201,8 +217,22 @@ CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {
   Stream* const captured = StreamOf(stream);
   if (captured == nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (IsCaptured(stream)) return CUDA_ERROR_ILLEGAL_STATE;
-  *captured = {CU_STREAM_CAPTURE_STATUS_ACTIVE, {}};
+  captured->status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  captured->captured.clear();
+  captured->number = ++begun;
   capturing = captured;
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamGetCaptureInfo_v2(CUstream stream,
+                                   CUstreamCaptureStatus* status,
+                                   cuuint64_t* number, CUgraph*,
+                                   const CUgraphNode**, std::size_t*) {
+  const Stream* const captured = CaptureOf(stream);
+  *status =
+      captured == nullptr ? CU_STREAM_CAPTURE_STATUS_NONE : captured->status;
+  if (captured != nullptr) {
+    *number = static_cast<cuuint64_t>(captured->number);
+  }
   return CUDA_SUCCESS;
 }
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
@@ -268,23 +298,32 @@ CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream) {
 }
 
 CUresult cuEventCreate(CUevent* event, unsigned int) {
-  *event = reinterpret_cast<CUevent>(new std::int64_t(0));
+  *event = reinterpret_cast<CUevent>(new Event);
   return CUDA_SUCCESS;
 }
 CUresult cuEventDestroy(CUevent event) {
-  delete reinterpret_cast<std::int64_t*>(event);
+  delete EventOf(event);
   return CUDA_SUCCESS;
 }
-CUresult cuEventRecord(CUevent event, CUstream) {
-  *reinterpret_cast<std::int64_t*>(event) = clock_ns;
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  *EventOf(event) = {clock_ns, CaptureOf(stream)};
+  return CUDA_SUCCESS;
+}
+// A stream that waits for captured work takes part in its capture.
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int) {
+  Stream* const waiting = StreamOf(stream);
+  Stream* const capture = EventOf(event)->capture;
+  if (waiting != nullptr && capture != nullptr && waiting != capture) {
+    waiting->origin = capture;
+    waiting->joined = capture->number;
+  }
   return CUDA_SUCCESS;
 }
 CUresult cuEventQuery(CUevent) { return CUDA_SUCCESS; }
 CUresult cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
 CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
-  *milliseconds = static_cast<float>(*reinterpret_cast<std::int64_t*>(end) -
-                                     *reinterpret_cast<std::int64_t*>(start)) /
-                  1e6F;
+  *milliseconds =
+      static_cast<float>(EventOf(end)->time - EventOf(start)->time) / 1e6F;
   return CUDA_SUCCESS;
 }
 CUresult cuMemGetInfo(std::size_t* free, std::size_t* total) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -174,6 +175,88 @@ TEST_F(HandleGraphsTest, EnqueueIntoTheProgramsOwnGraph) {
   EXPECT_EQ(cuGraphExecDestroy(executable), CUDA_SUCCESS);
   EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
   ASSERT_EQ(cudnnSetStream(handle_, nullptr), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+}
+
+class ArenaCaptureTest : public GraphTest {
+ protected:
+  void SetUp() override {
+    if (!Is("UCUDNN_TOTAL_WORKSPACE_SIZE", "90000")) {
+      GTEST_SKIP() << "of segments in a graph of the program";
+    }
+    GraphTest::SetUp();
+  }
+  void TearDown() override {
+    if (!IsSkipped()) GraphTest::TearDown();
+  }
+  // The layer's three operations, captured.
+  CUgraphExec Captured(CUstream stream, Layer& layer) {
+    EXPECT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
+              CUDA_SUCCESS);
+    layer.Run(handle_);
+    CUgraph graph = nullptr;
+    EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+    CUgraphExec executable = nullptr;
+    EXPECT_EQ(cuGraphInstantiate(&executable, graph, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+    return executable;
+  }
+  // The sizes of the micro-batches that `call` ran.
+  template <class Call>
+  std::set<int> BatchesOf(const Call& call) {
+    const int before = FakeGpuRuns();
+    call();
+    std::set<int> batches;
+    for (const FakeGpuRun& run : RunsSince(before)) batches.insert(run.batch);
+    return batches;
+  }
+};
+
+TEST_F(ArenaCaptureTest, GivesItsSegmentsToTheProgramsGraph) {
+  CUstream stream = nullptr;
+  ASSERT_EQ(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cudnnSetStream(handle_, stream), CUDNN_STATUS_SUCCESS);
+  Layer layer(3, 4);
+  const auto expected = Alone(layer);
+  layer.Ask(handle_);
+  layer.Reset();
+  layer.Run(handle_);
+  // Planned, but without a segment.
+  Layer late(5, 5);
+  const auto late_expected = Alone(late);
+  late.Ask(handle_);
+  CUgraphExec graph = Captured(stream, layer);
+  const auto replay = [&] {
+    EXPECT_EQ(cuGraphLaunch(graph, stream), CUDA_SUCCESS);
+  };
+  layer.Reset();
+  const auto divided = BatchesOf(replay);
+  EXPECT_LT(*divided.rbegin(), kImages);
+  ExpectEqual(layer, expected);
+  // Whatever else would use the segments is left to cuDNN.
+  CUgraphExec second = Captured(stream, layer);
+  layer.Reset();
+  EXPECT_EQ(BatchesOf([&] { (void)cuGraphLaunch(second, stream); }),
+            std::set{kImages});
+  ExpectEqual(layer, expected);
+  layer.Reset();
+  EXPECT_EQ(BatchesOf([&] { layer.Run(handle_); }), std::set{kImages});
+  ExpectEqual(layer, expected);
+  // So is what has no segment yet: the division stays as it is.
+  const int waits = FakeGpuContextWaits();
+  late.Reset();
+  EXPECT_EQ(BatchesOf([&] { late.Run(handle_); }), std::set{kImages});
+  ExpectEqual(late, late_expected);
+  EXPECT_EQ(FakeGpuContextWaits(), waits);
+  // The graph outlives the handle.
+  ASSERT_EQ(cudnnDestroy(handle_), CUDNN_STATUS_SUCCESS);
+  layer.Reset();
+  EXPECT_EQ(BatchesOf(replay), divided);
+  ExpectEqual(layer, expected);
+  ASSERT_EQ(cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS);
+  for (const CUgraphExec made : {graph, second}) {
+    EXPECT_EQ(cuGraphExecDestroy(made), CUDA_SUCCESS);
+  }
   EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
 }
 
