@@ -118,7 +118,9 @@ class Executor {
   using CacheKey = std::tuple<ConvProblem, BatchSize, Algorithm>;
 
   Executor(Device& device, const ExecutorOptions& options)
-      : device_(device), budget_(options.graph_memory) {}
+      : device_(device),
+        budget_(options.graph_memory),
+        captures_(options.graph_memory > Bytes()) {}
   Result<Convolution*> Prepare(const ConvProblem& problem, BatchSize batch,
                                const Algorithm& algorithm);
   Status PrepareSteps(Prepared* kernel);
@@ -167,7 +169,7 @@ class Executor {
   std::vector<Fallback> fallbacks_;
 
   GraphBudget budget_;
-  bool captures_ = true;
+  bool captures_;
   std::uint64_t replayed_ = 0;
   std::string graph_problem_;
   // The operands of this RunAll and the one before, what was captured with the

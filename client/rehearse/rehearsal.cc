@@ -161,7 +161,7 @@ class Rehearsal {
   Status Prepare() {
     const RankPlan& plan = session_->rank_plan();
     Result<std::unique_ptr<Workload>> workload =
-        Workload::Create(*device_, plan.workspace);
+        Workload::Create(*device_, plan.workspace, options_.graph_memory);
     UCUDNN_RETURN_IF_ERROR(AllHave(ranks_, workload));
     workload_ = *std::move(workload);
     bool any = false;
@@ -217,6 +217,13 @@ class Rehearsal {
         report_.measured,
         workload_->Measure(options_.iterations,
                            Showing("iterations of the plan")));
+    const Executor::GraphUse use = workload_->executor().graphs();
+    if (use.replayed > 0) {
+      Say(fmt::format("replayed as a graph, which takes {} of device memory",
+                      HumanBytes(use.memory)));
+    } else if (!use.problem.empty()) {
+      Say("enqueued, not replayed: " + use.problem);
+    }
     return {};
   }
 

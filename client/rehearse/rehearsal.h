@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "client/config/variables.h"
 #include "client/ranks/ranks.h"
 #include "client/rehearse/report.h"
 #include "client/session/session.h"
@@ -24,8 +25,9 @@ struct Options {
   bool check = false;
   double tolerance = 0;  // 0: the default for the precision
   bool compare_undivided = false;
-  int cpu_devices = 0;  // 0: as many as ranks on the node
-  int threads = 0;      // per part; 0: an even share of the cores
+  Bytes graph_memory = kDefaultGraphMemory;  // of the plan; 0: enqueue it
+  int cpu_devices = 0;                       // 0: as many as ranks on the node
+  int threads = 0;  // per part; 0: an even share of the cores
 };
 
 // Collective: OK if all ranks succeeded so far; else the first rank's error, on

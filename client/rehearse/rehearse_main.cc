@@ -56,6 +56,9 @@ void AddOptions(CLI::App& app, Arguments* args) {
                       "Workspace limit for each kernel, such as 64MiB");
   ctl::AddBytesOption(&app, "--total-workspace", &args->total_workspace,
                       "Workspace limit for all kernels together");
+  ctl::AddBytesOption(&app, "--graph-memory", &args->options.graph_memory,
+                      "Device memory for replaying the plan as a graph, 64MiB "
+                      "unless given; 0 enqueues it");
   ctl::AddBatchPolicyOption(
       &app, "--policy,--batch-policy", "UCUDNN_BATCH_SIZE_POLICY or powerOfTwo",
       [&session = args->options.session](BatchPolicy policy) {

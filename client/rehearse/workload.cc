@@ -91,10 +91,13 @@ double Tolerance(Precision precision) {
 }
 
 Result<std::unique_ptr<Workload>> Workload::Create(Device& device,
-                                                   const WorkspacePlan& plan) {
+                                                   const WorkspacePlan& plan,
+                                                   Bytes graph_memory) {
   std::unique_ptr<Workload> workload(new Workload(device));
   workload->plan_ = plan;
-  UCUDNN_ASSIGN_OR_RETURN(workload->executor_, Executor::Create(device, plan));
+  UCUDNN_ASSIGN_OR_RETURN(
+      workload->executor_,
+      Executor::Create(device, plan, {.graph_memory = graph_memory}));
   UCUDNN_RETURN_IF_ERROR(workload->AllocateBuffers());
   return workload;
 }
@@ -227,7 +230,9 @@ Result<Timing> Workload::MeasureUndivided(int iterations,
     kernel.micro_batches[0].algorithm = entry->second.algorithm;
     kernel.micro_batches[0].workspace = entry->second.workspace;
   }
-  UCUDNN_ASSIGN_OR_RETURN(const auto executor, Executor::Create(device_, plan));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto executor,
+      Executor::Create(device_, plan, {.graph_memory = Bytes()}));
   return MeasureWith(*executor, iterations, progress);
 }
 

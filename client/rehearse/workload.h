@@ -47,10 +47,11 @@ class Workload {
   using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
 
   // Prepares the plan and allocates one buffer each for a, b and out, large
-  // enough for every kernel. Errors of Executor::Create; kResourceExhausted if
-  // memory runs out.
-  static Result<std::unique_ptr<Workload>> Create(Device& device,
-                                                  const WorkspacePlan& plan);
+  // enough for every kernel. Captured work takes at most `graph_memory`. Errors
+  // of Executor::Create; kResourceExhausted if memory runs out.
+  static Result<std::unique_ptr<Workload>> Create(
+      Device& device, const WorkspacePlan& plan,
+      Bytes graph_memory = kDefaultGraphMemory);
 
   const Executor& executor() const { return *executor_; }
 
@@ -61,7 +62,8 @@ class Workload {
   // over `iterations`, after a warm-up.
   Result<Timing> Measure(int iterations, const Progress& progress);
   // The same for the fastest undivided algorithms within the plan's limit,
-  // which it first finds by measuring.
+  // which it first finds by measuring, enqueued one by one, as a job without a
+  // plan enqueues them.
   Result<Timing> MeasureUndivided(int iterations, const Progress& progress);
 
  private:

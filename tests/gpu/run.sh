@@ -35,7 +35,12 @@
 #   failures   provokes full memory and a poisoned context
 #   handle     the drop-in handle and the preload shim compared with cuDNN alone:
 #              results of random problems, times of networks, overhead
-#   sanitizer  fewer of the same under compute-sanitizer
+#   graphs     planned convolutions enqueued and replayed as graphs: the handle with
+#              small and large mini-batches, executors, ucudnn-rehearse on ResNet-50,
+#              host time, and a trial of parallel branches; tables in DIR/graphs.md.
+#              Rows run on all visible GPUs at once: five minutes on two
+#              (UCUDNN_ROWS, UCUDNN_SECONDS)
+#   sanitizer  fewer of the random problems under compute-sanitizer
 #   pytorch    PyTorch's training steps on cuDNN's legacy API: alone, with the shim
 #              and no limit, and under 64 MiB a convolution; with algorithms from
 #              cuDNN's heuristics and from its benchmarks. Needs torchvision. Ten
@@ -62,7 +67,8 @@ cd "$(dirname "$0")/../.."
 
 programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse ucudnn_gpu_probe
   ucudnn_gpu_failures ucudnn_gpu_plain ucudnn_gpu_handle ucudnn-train
-  ucudnn_gpu_figures ucudnn_gpu_sums ucudnn_gpu_policies ucudnn_gpu_cold)
+  ucudnn_gpu_figures ucudnn_gpu_sums ucudnn_gpu_policies ucudnn_gpu_cold
+  ucudnn_gpu_graphs)
 
 pack() {
   bash tests/gpu/bundle.sh -c || exit 1
@@ -187,6 +193,7 @@ handle() {
     UCUDNN_TOTAL_WORKSPACE_SIZE=64MiB $ours semantics || status=1
     echo "== overhead"
     UCUDNN_CACHE_DIR=$tmp/cache $ours overhead || status=1
+    UCUDNN_CACHE_DIR=$tmp/cache UCUDNN_GRAPH_MEMORY=0 $ours overhead || status=1
     echo "== networks: cuDNN alone, the handle, the handle again, the shim, WD"
     export UCUDNN_CACHE_DIR=$tmp/cache-time UCUDNN_WORKSPACE_LIMIT=64MiB
     local net
@@ -326,7 +333,7 @@ while [ $# -gt 0 ]; do
     versions | probe | contract | handle | sanitizer) stages+=("$1") ;;
     pytorch) stages+=("$1") ;;
     policies | judge | cold | slices | failures) stages+=("$1") ;;
-    train | gradients | torch) stages+=("$1") ;;
+    train | gradients | torch | graphs) stages+=("$1") ;;
     engines | figures | deepbench) stages+=("$1") ;;
     main) stages+=(main_job) ;;
     *)
@@ -352,6 +359,8 @@ trap 'rm -rf "$tmp"' EXIT
 . tests/gpu/train.sh
 # shellcheck source=tests/gpu/figures.sh
 . tests/gpu/figures.sh
+# shellcheck source=tests/gpu/graphs.sh
+. tests/gpu/graphs.sh
 failed=0
 for stage in "${stages[@]}"; do
   echo "== $stage"

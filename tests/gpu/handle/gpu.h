@@ -109,8 +109,10 @@ int RunRandom(int first, int count, int batch, bool direct,
 // micro-batches.
 int WritePlan(int first, int count, int batch, const std::string& file);
 int Compare(const std::string& a, const std::string& b, double limit);
-int TimeNetwork(const std::string& file, int batch, bool tf32);
-int MeasureOverhead();
+// `precision`: fp32, tf32 or half. `each`: also each kernel by itself.
+int TimeNetwork(const std::string& file, int batch,
+                const std::string& precision, bool each);
+int MeasureOverhead(int pieces);
 int RunStreams();
 int CheckSemantics();
 

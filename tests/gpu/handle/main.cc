@@ -4,10 +4,11 @@
 //                                      FILE; BATCH 0: random ones too
 //   plan FIRST COUNT FILE BATCH        a plan that divides them all
 //   compare FILE FILE LIMIT            0 if the results agree
-//   time NETWORK.csv BATCH [tf32]      an iteration's convolutions
+//   time NETWORK.csv BATCH [PRECISION [total]]
+//                                      an iteration's convolutions, and each
 //   streams                            one convolution on two streams at once
 //   semantics                          what cuDNN promises, and void*
-//   overhead                           of the handle, a micro-batch
+//   overhead [MICRO-BATCHES]           of the handle, in host time
 
 #include <cstring>
 
@@ -27,12 +28,14 @@ int main(int argc, char** argv) {
     return Compare(argv[2], argv[3], std::atof(argv[4]));
   }
   if (command == "time" && argc >= 4) {
-    return TimeNetwork(argv[2], std::atoi(argv[3]),
-                       argc > 4 && std::strcmp(argv[4], "tf32") == 0);
+    return TimeNetwork(argv[2], std::atoi(argv[3]), argc > 4 ? argv[4] : "fp32",
+                       argc < 6);
   }
   if (command == "streams") return RunStreams();
   if (command == "semantics") return CheckSemantics();
-  if (command == "overhead") return MeasureOverhead();
+  if (command == "overhead") {
+    return MeasureOverhead(argc > 2 ? std::atoi(argv[2]) : 4);
+  }
   std::fprintf(stderr, "main.cc of tests/gpu/handle says what is accepted\n");
   return 2;
 }

@@ -1,0 +1,139 @@
+# shellcheck shell=bash disable=SC2154  # $out and $tmp are run.sh's
+# The stage graphs of run.sh; to be sourced by it.
+
+# One row a line, long ones first: KIND:NETWORK:BATCH:PRECISION. Small rows use
+# what large ones of the same network have measured.
+rows_of_graphs() {
+  local precision network
+  echo job:resnet50:32:half
+  for precision in fp32 tf32 half; do
+    for network in vgg16:64 resnet18:128 alexnet_torchvision:256; do
+      echo "large:$network:$precision"
+    done
+  done
+  for network in vgg16:64 resnet18:128 alexnet_torchvision:256; do
+    echo "executor:$network:fp32"
+  done
+  for precision in fp32 tf32; do
+    for network in resnet18:32 resnet18:8 resnet18:2 alexnet_torchvision:8; do
+      echo "small:$network:$precision"
+    done
+  done
+  echo host:overhead:4:fp32
+  echo host:overhead:32:fp32
+}
+
+# timed VARIANT PROGRAM: one line of an iteration's convolutions.
+timed() {
+  local variant=$1 log=$tmp/graphs-log.$BASHPID
+  shift
+  "$@" time "tests/data/networks/$network.csv" "$batch" "$precision" total \
+    2>"$log" | sed "s/^/$variant: /"
+  grep 'graphs captured' "$log" | sed "s/^/$variant: /" || true
+  rm -f "$log"
+}
+
+large_row() {
+  local plain=.carry/bin/ucudnn_gpu_plain ours=.carry/bin/ucudnn_gpu_handle
+  local shim=$PWD/.carry/bin/libucudnn_preload.so
+  # Measures everything that the others need.
+  UCUDNN_NETWORK_FILE=tests/data/networks/$network.csv \
+    UCUDNN_TOTAL_WORKSPACE_SIZE=512MiB timed wd $ours
+  export UCUDNN_WORKSPACE_LIMIT=64MiB
+  for _ in 1 2; do
+    timed alone $plain
+    timed graphs $ours
+  done
+  UCUDNN_GRAPH_MEMORY=0 timed enqueued $ours
+  [ "$precision" != fp32 ] || timed shim env LD_PRELOAD="$shim" $plain
+}
+
+small_row() {
+  export UCUDNN_WORKSPACE_LIMIT=64MiB
+  for _ in 1 2 3; do
+    timed alone .carry/bin/ucudnn_gpu_plain
+    timed graphs .carry/bin/ucudnn_gpu_handle
+  done
+  UCUDNN_GRAPH_MEMORY=0 timed enqueued .carry/bin/ucudnn_gpu_handle
+}
+
+executor_row() {
+  .carry/bin/ucudnn_gpu_graphs "tests/data/networks/$network.csv" "$batch" \
+    FP32 --branches
+}
+
+# What ucudnn-rehearse makes of a plan, with the host's time and without.
+job_row() {
+  local plan=$tmp/graphs-job.json memory
+  # Engines of the graph API, since what runs undivided has them too.
+  UCUDNN_CACHE_DIR=$tmp/cache-engines .carry/bin/ucudnn_gpu_graphs \
+    "tests/data/networks/$network.csv" "$batch" PSEUDO_HALF --engines 2 \
+    --plan "$plan"
+  for memory in 64MiB 0; do
+    echo "rehearse, graph memory $memory"
+    # shellcheck disable=SC2046
+    UCUDNN_PLAN_FILE=$plan timeout 200 mpirun --allow-run-as-root \
+      --bind-to none -np 1 .carry/bin/ucudnn-rehearse --network "$network" \
+      --network-file "tests/data/networks/$network.csv" --batch "$batch" \
+      --workspace-limit 64MiB --precision PSEUDO_HALF --iterations 40 \
+      --graph-memory $memory \
+      $([ $memory = 0 ] || echo --check --compare-undivided) -o json \
+      2>"$tmp/graphs-job.log"
+    grep -v ' of .* \(iterations\|kernels\)' "$tmp/graphs-job.log"
+  done
+}
+
+host_row() {
+  .carry/bin/ucudnn_gpu_handle overhead "$batch"
+  UCUDNN_GRAPH_MEMORY=0 .carry/bin/ucudnn_gpu_handle overhead "$batch"
+}
+
+# Takes the next row from the queue and runs it, until there is none or the time
+# is up.
+graphs_worker() {
+  local row kind network batch precision
+  export UCUDNN_VERBOSE=1 UCUDNN_CACHE_DIR=$tmp/cache-graphs
+  while [ $SECONDS -lt "$until" ] && row=$(
+    flock "$tmp/graphs.queue" bash -c "sed -n 1p $tmp/graphs.rows &&
+      sed -i 1d $tmp/graphs.rows"
+  ) && [ -n "$row" ]; do
+    IFS=: read -r kind network batch precision <<<"$row"
+    local begun=$SECONDS
+    (
+      echo "== $row"
+      "${kind}_row"
+      echo "took $((SECONDS - begun)) s"
+    ) >"$tmp/graphs-row.$row" 2>&1 || echo "$row" >>"$tmp/graphs.failed"
+  done
+}
+
+# On all GPUs at once, one row on each. UCUDNN_ROWS ("small:*" "*:fp32") selects
+# rows; none is begun after UCUDNN_SECONDS (240).
+graphs() {
+  local until=$((SECONDS + ${UCUDNN_SECONDS:-240})) gpu gpus row pattern
+  local pids=() pid
+  touch "$tmp/graphs.queue"
+  set -f
+  rows_of_graphs | while read -r row; do
+    for pattern in ${UCUDNN_ROWS:-*}; do
+      # shellcheck disable=SC2053
+      [[ $row == $pattern ]] && echo "$row" && break
+    done
+  done >"$tmp/graphs.rows"
+  set +f
+  mapfile -t gpus < <(tr , '\n' <<<"${CUDA_VISIBLE_DEVICES:-$(
+    seq -s, 0 $(($(gpu_count) - 1)))}")
+  for gpu in "${gpus[@]}"; do
+    CUDA_VISIBLE_DEVICES=$gpu graphs_worker &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do wait "$pid" || true; done
+  {
+    rows_of_graphs | while read -r row; do
+      cat "$tmp/graphs-row.$row" 2>/dev/null || true
+    done
+    sed 's/^/not begun: /' "$tmp/graphs.rows"
+  } >"$out/graphs.txt"
+  python3 tests/gpu/graphs.py "$out/graphs.txt" >"$out/graphs.md" || return 1
+  [ ! -e "$tmp/graphs.failed" ]
+}

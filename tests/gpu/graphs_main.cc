@@ -1,0 +1,471 @@
+// ucudnn_gpu_graphs: a network's planned convolutions enqueued and replayed.
+//
+//   ucudnn_gpu_graphs NETWORK.csv BATCH PRECISION [--layout NHWC]
+//       [--limit 64MiB] [--engines N] [--branches] [--plan FILE]
+//
+// Plans as the drop-in handle does, from the measurements in UCUDNN_CACHE_DIR;
+// whatever is missing is measured. Prints one JSON object: the predicted time
+// of an iteration's convolutions, and for the plan and for the fastest
+// undivided algorithms the device's and the host's time when they are enqueued,
+// replayed as one graph (Executor::RunAll) and as a graph a kernel
+// (Executor::Run).
+// --engines adds the first N engines of cuDNN's graph API. --plan writes the
+// plan as a job's, for UCUDNN_PLAN_FILE.
+//
+// --branches also tries each kernel as two parallel branches, each with half of
+// the batch and half of the workspace, planned under it. The branches of a
+// filter gradient write to memory of their own, and the addition is left out.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/median.h"
+#include "base/onnx/network_file.h"
+#include "base/plan/plan_file.h"
+#include "client/config/dropin_settings.h"
+#include "client/dropin/planner/planner.h"
+#include "client/executor/executor.h"
+#include "device/cudnn/cudnn_device.h"
+#include "device/cudnn/driver/stream_graph.h"
+#include "device/cudnn/handle.h"
+#include "device/elements.h"
+#include "device/reference_element.h"
+
+namespace ucudnn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+using cudnn::StreamGraph;
+
+struct Arguments {
+  std::string network;
+  std::int64_t batch = 0;
+  std::string precision;
+  std::string layout = "NCHW";
+  std::string limit = "64MiB";
+  std::string plan;
+  int engines = 0;
+  bool branches = false;
+};
+
+// What to plan.
+struct Job {
+  Network network;
+  BatchSize batch;
+  Bytes limit;
+  Precision precision = Precision::kFp32;
+  Layout layout = Layout::kNchw;
+  std::vector<Kernel> kernels;
+};
+
+Result<Job> JobOf(const Arguments& args) {
+  Job job;
+  UCUDNN_ASSIGN_OR_RETURN(job.network,
+                          ReadNetworkFile(args.network, BatchSize(1)));
+  UCUDNN_ASSIGN_OR_RETURN(job.precision, ParsePrecision(args.precision));
+  UCUDNN_ASSIGN_OR_RETURN(job.layout, ParseLayout(args.layout));
+  UCUDNN_ASSIGN_OR_RETURN(job.limit, ParseBytes(args.limit));
+  job.batch = BatchSize(args.batch);
+  job.kernels = KernelsOf(job.network, job.precision, job.layout);
+  return job;
+}
+
+// Operands for every kernel, as large as the largest.
+struct Operands {
+  DeviceBuffer a;
+  DeviceBuffer b;
+  DeviceBuffer out;
+  DeviceBuffer other_out;  // of the second branch of a filter gradient
+
+  ConvArgs args() const { return {a.data(), b.data(), out.data()}; }
+};
+
+Result<Operands> Allocate(Device& device, const Job& job) {
+  OperandElements most;
+  for (const Kernel& kernel : job.kernels) {
+    const OperandElements its = ElementsOf(kernel.problem, job.batch);
+    most.a = std::max(most.a, its.a);
+    most.b = std::max(most.b, its.b);
+    most.out = std::max(most.out, its.out);
+  }
+  const std::int64_t element = ElementBytes(job.precision);
+  constexpr std::int64_t kPattern = 4'194'301;  // a prime
+  Operands operands;
+  UCUDNN_ASSIGN_OR_RETURN(operands.a, device.Allocate(Bytes(most.a * element)));
+  UCUDNN_ASSIGN_OR_RETURN(operands.b, device.Allocate(Bytes(most.b * element)));
+  for (DeviceBuffer* out : {&operands.out, &operands.other_out}) {
+    UCUDNN_ASSIGN_OR_RETURN(*out, device.Allocate(Bytes(most.out * element)));
+  }
+  UCUDNN_RETURN_IF_ERROR(UploadRepeated(
+      device, operands.a, RandomElements(kPattern, job.precision, 1)));
+  UCUDNN_RETURN_IF_ERROR(UploadRepeated(
+      device, operands.b, RandomElements(kPattern, job.precision, 2)));
+  return operands;
+}
+
+class Planner {
+ public:
+  Planner(Device& device, DropInSettings settings, BatchPolicy policy)
+      : device_(device), planner_([&] {
+          settings.policy = policy;
+          return LocalPlanner::Options{.settings = settings,
+                                       .kind = ToString(device.info().kind),
+                                       .ask = {}};
+        }()) {}
+
+  Result<KernelPlan> Plan(const ConvProblem& problem, BatchSize batch,
+                          Bytes limit) {
+    return planner_.Plan(
+        problem, batch, limit, [this]() -> Result<Device*> { return &device_; },
+        LocalPlanner::Enqueueing::kReplayed);
+  }
+
+  Result<WorkspacePlan> Plan(const Job& job) {
+    WorkspacePlan plan;
+    plan.batch = job.batch;
+    plan.workspace_limit = job.limit;
+    for (const Kernel& kernel : job.kernels) {
+      auto planned = Plan(kernel.problem, job.batch, job.limit);
+      if (!planned) {
+        return Within(kernel.layer, std::move(planned).error());
+      }
+      planned->layer = kernel.layer;
+      planned->op = kernel.op;
+      plan.total_time += planned->time;
+      plan.kernels.push_back(*std::move(planned));
+    }
+    ShareArena(&plan);
+    return plan;
+  }
+
+ private:
+  Device& device_;
+  LocalPlanner planner_;
+};
+
+struct Times {
+  Nanoseconds device{0};
+  Nanoseconds host{0};
+};
+
+// Medians after a warm-up in which everything is captured.
+Result<Times> Measure(Device& device, const std::function<Status()>& work) {
+  constexpr int kWarmUp = 3;
+  constexpr int kRepeats = 21;
+  std::vector<Nanoseconds> of_device;
+  std::vector<Nanoseconds> of_host;
+  for (int i = -kWarmUp; i < kRepeats; ++i) {
+    Nanoseconds host{0};
+    UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, device.Time([&] {
+      const auto begun = Clock::now();
+      Status done = work();
+      host = Clock::now() - begun;
+      return done;
+    }));
+    if (i < 0) continue;
+    of_device.push_back(time);
+    of_host.push_back(host);
+  }
+  return Times{MedianAndSpreadOf(of_device).median,
+               MedianAndSpreadOf(of_host).median};
+}
+
+Json ToJson(const Times& times) {
+  return {{"device_us", Microseconds(times.device)},
+          {"host_us", Microseconds(times.host)}};
+}
+
+Result<Json> Compare(Device& device, const WorkspacePlan& plan,
+                     const Operands& operands) {
+  std::int64_t steps = 0;
+  for (const KernelPlan& kernel : plan.kernels) {
+    for (const MicroBatch& micro : kernel.micro_batches) steps += micro.count;
+  }
+  Json json = {{"predicted_us", Microseconds(plan.total_time)},
+               {"kernels", plan.kernels.size()},
+               {"steps", steps}};
+  const auto run_all = [&](Executor& executor) {
+    return executor.RunAll([&](std::size_t) { return operands.args(); });
+  };
+  // A gibibyte: so that nothing is left out.
+  for (const auto& [name, memory] :
+       {std::pair("enqueued", Bytes()), std::pair("replayed", 1_GiB)}) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto executor,
+        Executor::Create(device, plan, {.graph_memory = memory}));
+    UCUDNN_ASSIGN_OR_RETURN(
+        const Times times, Measure(device, [&] { return run_all(*executor); }));
+    json[name] = ToJson(times);
+    if (memory == Bytes()) continue;
+    const Executor::GraphUse use = executor->graphs();
+    json[name]["graph_bytes"] = use.memory.count();
+    json[name]["problem"] = use.problem;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto executor,
+      Executor::Create(device, plan, {.graph_memory = 1_GiB}));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Times times, Measure(device, [&]() -> Status {
+        for (std::size_t i = 0; i < executor->size(); ++i) {
+          UCUDNN_RETURN_IF_ERROR(executor->Run(i, operands.args()));
+        }
+        return {};
+      }));
+  json["replayed_by_kernel"] = ToJson(times);
+  json["replayed_by_kernel"]["graph_bytes"] = executor->graphs().memory.count();
+  json["replayed_by_kernel"]["graphs"] = executor->graphs().graphs;
+  return json;
+}
+
+// A kernel's micro-batches prepared on one device.
+struct Prepared {
+  std::vector<std::unique_ptr<Convolution>> convolutions;
+  std::vector<MicroBatchStep> steps;
+};
+
+Result<Prepared> Prepare(Device& device, const KernelPlan& plan) {
+  Prepared prepared;
+  for (const MicroBatch& micro : plan.micro_batches) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        auto convolution,
+        device.Prepare(*plan.problem, micro.batch, micro.algorithm));
+    prepared.steps.push_back(
+        {convolution.get(), micro.batch.count(), micro.count});
+    prepared.convolutions.push_back(std::move(convolution));
+  }
+  return prepared;
+}
+
+// Two devices on one GPU, each with a stream and a cuDNN handle, as branches.
+class Branches {
+ public:
+  Branches(Device& first, Device& second, const Job& job,
+           const Operands& operands, Planner& planner)
+      : first_(first),
+        second_(second),
+        job_(job),
+        operands_(operands),
+        planner_(planner) {}
+
+  Result<Json> Run(const WorkspacePlan& plan) {
+    cudnn::CudnnHandle* const handle = cudnn::HandleOf(first_);
+    UCUDNN_ASSIGN_OR_RETURN(driver_, handle->driver());
+    UCUDNN_ASSIGN_OR_RETURN(stream_, handle->stream());
+    UCUDNN_ASSIGN_OR_RETURN(other_stream_, cudnn::HandleOf(second_)->stream());
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle->Enter());
+    for (CUevent* event : {&fork_, &join_}) {
+      if (driver_->EventCreate(event, CU_EVENT_DISABLE_TIMING) !=
+          CUDA_SUCCESS) {
+        return Fail(Code::kInternal, "no event");
+      }
+    }
+    UCUDNN_ASSIGN_OR_RETURN(workspace_, first_.Allocate(job_.limit + 256_B));
+    Json rows = Json::array();
+    Nanoseconds one{0};
+    Nanoseconds best{0};
+    for (const KernelPlan& kernel : plan.kernels) {
+      UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds sequential,
+                              TimeSequential(kernel));
+      auto parallel = TimeParallel(kernel);
+      rows.push_back(
+          {{"layer", kernel.layer},
+           {"op", Name(kernel.op)},
+           {"one_us", Microseconds(sequential)},
+           {"two_us", parallel ? Json(Microseconds(*parallel)) : Json()},
+           {"why", parallel ? "" : parallel.error().message}});
+      one += sequential;
+      best += std::min(sequential, parallel.value_or(sequential));
+    }
+    return Json{{"one_us", Microseconds(one)},
+                {"best_us", Microseconds(best)},
+                {"kernels", std::move(rows)}};
+  }
+
+ private:
+  Result<Nanoseconds> TimeOf(const StreamGraph& graph, Nanoseconds about) {
+    const auto launches = std::clamp<std::int64_t>(
+        std::chrono::milliseconds(3) / std::max(about, Nanoseconds(1)), 1, 32);
+    std::vector<Nanoseconds> times;
+    for (int i = -1; i < 5; ++i) {
+      UCUDNN_ASSIGN_OR_RETURN(
+          const auto time, first_.TimeEnqueued([&]() -> Status {
+            for (std::int64_t n = 0; n < launches; ++n) {
+              UCUDNN_RETURN_IF_ERROR(Check(graph.Launch(stream_)));
+            }
+            return {};
+          }));
+      if (i >= 0) times.push_back(time.device / launches);
+    }
+    return MedianAndSpreadOf(times).median;
+  }
+
+  Result<Nanoseconds> TimeSequential(const KernelPlan& plan) {
+    UCUDNN_ASSIGN_OR_RETURN(const Prepared prepared, Prepare(first_, plan));
+    const auto enqueue = [&] {
+      return Steps(prepared, *plan.problem, operands_.args(),
+                   workspace_.data());
+    };
+    UCUDNN_RETURN_IF_ERROR(enqueue());
+    UCUDNN_RETURN_IF_ERROR(first_.Synchronize());
+    UCUDNN_ASSIGN_OR_RETURN(const auto graph,
+                            StreamGraph::Capture(*driver_, stream_, enqueue));
+    return TimeOf(*graph, plan.time);
+  }
+
+  Result<Nanoseconds> TimeParallel(const KernelPlan& plan) {
+    const ConvProblem& problem = *plan.problem;
+    const BatchSize half(job_.batch.count() / 2);
+    const Bytes room(job_.limit.count() / 2 / 256 * 256);
+    UCUDNN_ASSIGN_OR_RETURN(const KernelPlan part,
+                            planner_.Plan(problem, half, room));
+    UCUDNN_ASSIGN_OR_RETURN(const Prepared one, Prepare(first_, part));
+    UCUDNN_ASSIGN_OR_RETURN(const Prepared two, Prepare(second_, part));
+    const ImageStrides strides = PackedStrides(problem);
+    ConvArgs rest = operands_.args();
+    const auto advance = [&](const void* from, std::int64_t stride) {
+      return static_cast<const char*>(from) + half.count() * stride;
+    };
+    rest.a = advance(rest.a, strides.a);
+    rest.b = advance(rest.b, strides.b);
+    rest.out = strides.out == 0
+                   ? operands_.other_out.data()
+                   : const_cast<char*>(advance(rest.out, strides.out));
+    void* const other = static_cast<char*>(workspace_.data()) + room.count();
+    const auto first = [&] {
+      return Steps(one, problem, operands_.args(), workspace_.data());
+    };
+    const auto second = [&] { return Steps(two, problem, rest, other); };
+    UCUDNN_RETURN_IF_ERROR(first());
+    UCUDNN_RETURN_IF_ERROR(second());
+    UCUDNN_RETURN_IF_ERROR(first_.Synchronize());
+    UCUDNN_RETURN_IF_ERROR(second_.Synchronize());
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto graph,
+        StreamGraph::Capture(*driver_, stream_, [&]() -> Status {
+          UCUDNN_RETURN_IF_ERROR(Check(driver_->EventRecord(fork_, stream_)));
+          UCUDNN_RETURN_IF_ERROR(
+              Check(driver_->StreamWaitEvent(other_stream_, fork_, 0)));
+          UCUDNN_RETURN_IF_ERROR(first());
+          UCUDNN_RETURN_IF_ERROR(second());
+          UCUDNN_RETURN_IF_ERROR(
+              Check(driver_->EventRecord(join_, other_stream_)));
+          return Check(driver_->StreamWaitEvent(stream_, join_, 0));
+        }));
+    return TimeOf(*graph, part.time);
+  }
+
+  Status Steps(const Prepared& prepared, const ConvProblem& problem,
+               const ConvArgs& args, void* workspace) {
+    MicroBatchProgress done;
+    return RunSteps(prepared.steps, PackedStrides(problem), args, workspace,
+                    job_.limit, &done);
+  }
+
+  Status Check(CUresult result) const {
+    if (result == CUDA_SUCCESS) return {};
+    return tl::unexpected<Error>(
+        cudnn::DescribeError(*driver_, result, "a call of the driver"));
+  }
+
+  Device& first_;
+  Device& second_;
+  const Job& job_;
+  const Operands& operands_;
+  Planner& planner_;
+  const cudnn::DriverApi* driver_ = nullptr;
+  CUstream stream_ = nullptr;
+  CUstream other_stream_ = nullptr;
+  CUevent fork_ = nullptr;
+  CUevent join_ = nullptr;
+  DeviceBuffer workspace_;
+};
+
+Status WriteJobPlan(const std::string& path, const Device& device,
+                    const Job& job, const WorkspacePlan& plan) {
+  JobPlan whole;
+  const std::string kind = ToString(device.info().kind);
+  whole.request = {.network = job.network.name,
+                   .batch = job.batch,
+                   .device_kinds = {kind},
+                   .workspace_limit = job.limit,
+                   .total_workspace = Bytes(),
+                   .policy = BatchPolicy::kPowerOfTwo,
+                   .precision = job.precision,
+                   .layout = job.layout};
+  whole.predicted = plan.total_time;
+  whole.ranks.push_back({.device_kind = kind,
+                         .batch = job.batch,
+                         .weight = 1,
+                         .workspace = plan,
+                         .reason = ""});
+  return WritePlanFile(path, whole);
+}
+
+Status Run(const Arguments& args) {
+  UCUDNN_ASSIGN_OR_RETURN(const Job job, JobOf(args));
+  CudnnOptions options;
+  options.ordinals = {0};
+  options.graph = args.engines > 0;
+  options.most_engines = args.engines;
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices, OpenCudnnDevices(options));
+  Device& device = *devices.front();
+  UCUDNN_ASSIGN_OR_RETURN(DropInSettings settings,
+                          ResolveDropInSettings(ProcessEnvironment()));
+  Planner planner(device, settings, BatchPolicy::kPowerOfTwo);
+  Planner whole(device, settings, BatchPolicy::kUndivided);
+  const auto begun = Clock::now();
+  UCUDNN_ASSIGN_OR_RETURN(const WorkspacePlan plan, planner.Plan(job));
+  UCUDNN_ASSIGN_OR_RETURN(const WorkspacePlan undivided, whole.Plan(job));
+  const double seconds =
+      std::chrono::duration<double>(Clock::now() - begun).count();
+  if (!args.plan.empty()) {
+    UCUDNN_RETURN_IF_ERROR(WriteJobPlan(args.plan, device, job, plan));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const Operands operands, Allocate(device, job));
+  Json json = {{"network", job.network.name},      {"batch", job.batch.count()},
+               {"precision", Name(job.precision)}, {"layout", Name(job.layout)},
+               {"limit_bytes", job.limit.count()}, {"planning_s", seconds}};
+  UCUDNN_ASSIGN_OR_RETURN(json["planned"], Compare(device, plan, operands));
+  UCUDNN_ASSIGN_OR_RETURN(json["undivided"],
+                          Compare(device, undivided, operands));
+  if (args.branches) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto others, OpenCudnnDevices(options));
+    Branches branches(device, *others.front(), job, operands, planner);
+    UCUDNN_ASSIGN_OR_RETURN(json["branches"], branches.Run(plan));
+  }
+  fmt::print("{}\n", json.dump());
+  return {};
+}
+
+int Main(int argc, char** argv) {
+  Arguments args;
+  CLI::App app("A network's planned convolutions, enqueued and replayed");
+  app.add_option("network", args.network)->required();
+  app.add_option("batch", args.batch)->required();
+  app.add_option("precision", args.precision)->required();
+  app.add_option("--layout", args.layout);
+  app.add_option("--limit", args.limit);
+  app.add_option("--plan", args.plan);
+  app.add_option("--engines", args.engines);
+  app.add_flag("--branches", args.branches);
+  CLI11_PARSE(app, argc, argv);
+  if (const Status done = Run(args); !done) {
+    fmt::print(stderr, "ucudnn_gpu_graphs: {}\n", done.error().message);
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace ucudnn
+
+int main(int argc, char** argv) { return ucudnn::Main(argc, argv); }
