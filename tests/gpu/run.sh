@@ -51,8 +51,8 @@
 #              multiprocessors: even, all splits swept, and planned; the table is
 #              DIR/torch-share.md, all steps are in DIR/torch-share.json. Needs
 #              torchvision. Five minutes; UCUDNN_ROWS ("checks overhead resnet18
-#              resnet50") selects sections. Also runs the package's own tests of
-#              ucudnn.torch with this machine's PyTorch
+#              resnet50") selects sections. Also runs the example of
+#              client/examples/torch and the package's tests of ucudnn.torch
 #   train      ResNet-18 trained on slices of 64, 32 and 16 multiprocessors: in
 #              turns on one GPU, or at once with a GPU for each; with two GPUs on
 #              slices of 64 and 16, with four also on one of 48. As planned and
@@ -249,6 +249,9 @@ torch() {
   export PYTHONDONTWRITEBYTECODE=1
   # shellcheck disable=SC2086
   timeout 345 python3 tests/gpu/torch_share.py -o "$out" ${UCUDNN_ROWS-} ||
+    status=1
+  timeout 90 python3 -m torch.distributed.run --standalone --nproc-per-node 2 \
+    client/examples/torch/uneven_resnet50.py >"$out/torch-example.txt" 2>&1 ||
     status=1
   timeout 120 python3 -m pytest -q -p no:cacheprovider \
     tests/python/test_torch_*.py >"$out/torch-tests.txt" 2>&1 || status=1

@@ -25,6 +25,8 @@ class HookState:
         self.counted: Optional[torch.Tensor] = None  # instead of the weight
         self.steps = 0  # that ended
         self.on_end: Optional[Callable[[], None]] = None
+        self._backend = str(dist.get_backend(group))
+        self._pending: List[Tuple[Any, torch.Tensor, Any]] = []
         self._then = then
         self._then_state = then_state
         # A user's hook averages over the ranks, as all of PyTorch's do.
@@ -45,7 +47,23 @@ class HookState:
         if self._then is not None:
             return self._then(self._then_state, bucket)
         work = dist.all_reduce(gradients, group=self.group, async_op=True)
-        return work.get_future().then(_first)
+        if gradients.is_cuda and self._backend != "gloo":
+            return work.get_future().then(_first)
+        return self._gathered(work, gradients, bucket.is_last())
+
+    def _gathered(self, work: Any, gradients: torch.Tensor, last: bool) -> Any:
+        """Gloo runs callbacks on threads of its own, which may need Python's lock
+        when Python has ended. So the last bucket waits for all sums instead: there
+        is nothing left to compute meanwhile."""
+        devices = [gradients.device] if gradients.is_cuda else []
+        future: Any = torch.futures.Future(devices=devices)
+        self._pending.append((work, gradients, future))
+        if last:
+            pending, self._pending = self._pending, []
+            for sum_of_bucket, result, waiting in pending:
+                sum_of_bucket.wait()
+                waiting.set_result(result)
+        return future
 
 
 def weighted_sum(
