@@ -4,24 +4,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/names.h"
 #include "base/text.h"
 
 namespace ucudnn {
 namespace {
-
-// The value of `values` that is spelt `text`.
-template <class T, std::size_t n>
-Result<T> ParseName(std::string_view text, const std::array<T, n>& values,
-                    std::string_view what) {
-  std::string accepted;
-  for (const T value : values) {
-    if (Name(value) == text) return value;
-    accepted += accepted.empty() ? "" : ", ";
-    accepted += Name(value);
-  }
-  return Fail(Code::kInvalidArgument, "'{}' is not {}; one of {} is accepted",
-              Excerpt(text), what, accepted);
-}
 
 // Sets `*product` to a * b, both at least 0; false if it exceeds 63 bits.
 bool Multiply(std::int64_t a, std::int64_t b, std::int64_t* product) {

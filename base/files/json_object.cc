@@ -55,6 +55,17 @@ class DepthCheck final : public nlohmann::json_sax<Json> {
   int depth_ = 0;
 };
 
+bool IsWhole(const Json& value, std::int64_t min, std::int64_t max) {
+  if (!value.is_number_integer()) return false;
+  if (value.is_number_unsigned() &&
+      value.get<std::uint64_t>() >
+          std::uint64_t{std::numeric_limits<std::int64_t>::max()}) {
+    return false;
+  }
+  const auto number = value.get<std::int64_t>();
+  return min <= number && number <= max;
+}
+
 }  // namespace
 
 JsonObject::JsonObject(const Json& object, std::string path)
@@ -75,18 +86,33 @@ const Json* JsonObject::Find(const char* key) const {
 
 void JsonObject::Refuse(std::string_view key, const Json* value,
                         std::string_view accepted) {
-  status_ = Fail(Code::kInvalidArgument, "{} is {}; {} is accepted", Path(key),
-                 value == nullptr ? "missing" : Shown(*value), accepted);
+  status_ = Refusal(Path(key), value, accepted);
+}
+
+tl::unexpected<Error> JsonObject::Refusal(std::string_view path,
+                                          const Json* value,
+                                          std::string_view accepted) {
+  return Fail(Code::kInvalidArgument, "{} is {}; {} is accepted", path,
+              value == nullptr ? "missing" : Shown(*value), accepted);
 }
 
 void JsonObject::Read(const char* key, std::int64_t* value) {
   const Json* field = Find(key);
   if (!status_) return;
-  if (field == nullptr || !field->is_number_integer() ||
-      (field->is_number_unsigned() &&
-       field->get<std::uint64_t>() >
-           std::uint64_t{std::numeric_limits<std::int64_t>::max()})) {
+  using Limits = std::numeric_limits<std::int64_t>;
+  if (field == nullptr || !IsWhole(*field, Limits::min(), Limits::max())) {
     return Refuse(key, field, "a whole number of 64 bits");
+  }
+  *value = field->get<std::int64_t>();
+}
+
+void JsonObject::Read(const char* key, std::int64_t min, std::int64_t max,
+                      std::int64_t* value) {
+  const Json* field = Find(key);
+  if (!status_) return;
+  if (field == nullptr || !IsWhole(*field, min, max)) {
+    return Refuse(key, field,
+                  fmt::format("a whole number from {} to {}", min, max));
   }
   *value = field->get<std::int64_t>();
 }
@@ -133,11 +159,20 @@ void JsonObject::Read(const char* key, std::string* text) {
 
 void JsonObject::Read(const char* key, std::vector<std::string>* texts) {
   ReadEach(key, [&](const Json& text, const std::string& at) -> Status {
-    if (!text.is_string()) {
-      return Fail(Code::kInvalidArgument, "{} is {}; text is accepted", at,
-                  Shown(text));
-    }
+    if (!text.is_string()) return Refusal(at, &text, "text");
     texts->push_back(text.get_ref<const std::string&>());
+    return {};
+  });
+}
+
+void JsonObject::Read(const char* key, std::vector<std::size_t>* indices) {
+  // More than any list has entries.
+  constexpr std::int64_t kMost = std::int64_t{1} << 32;
+  ReadEach(key, [&](const Json& index, const std::string& at) -> Status {
+    if (!IsWhole(index, 0, kMost)) {
+      return Refusal(at, &index, "an index from 0 on");
+    }
+    indices->push_back(index.get<std::size_t>());
     return {};
   });
 }

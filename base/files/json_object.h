@@ -8,6 +8,7 @@
 //   object.ReadOptional("reason", &rank.reason);
 //   return object.status();
 
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -36,11 +37,14 @@ class JsonObject {
   bool Has(const char* key) const { return Find(key) != nullptr; }
 
   void Read(const char* key, std::int64_t* value);
+  void Read(const char* key, std::int64_t min, std::int64_t max,
+            std::int64_t* value);
   void Read(const char* key, double* value);
   void Read(const char* key, double min, double max, double* value);
   void Read(const char* key, bool* value);
   void Read(const char* key, std::string* text);
   void Read(const char* key, std::vector<std::string>* texts);
+  void Read(const char* key, std::vector<std::size_t>* indices);
   void Read(const char* key, BatchSize* batch);
   void Read(const char* key, Bytes* bytes);
   void Read(const char* key, Nanoseconds* time);  // in microseconds
@@ -105,6 +109,9 @@ class JsonObject {
   // Fails, naming the field.
   void Refuse(std::string_view key, const Json* value,
               std::string_view accepted);
+  // The same of a value at `path`, for readers of elements. Null: missing.
+  static tl::unexpected<Error> Refusal(std::string_view path, const Json* value,
+                                       std::string_view accepted);
 
  private:
   std::string Path(std::string_view key) const;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/files/json_object.h"
+#include "base/names.h"
 #include "base/text.h"
 #include "base/training/json.h"
 
@@ -15,11 +16,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kTera = 1e6;  // per microsecond
 constexpr double kGiga = 1e3;
-
-Result<std::string> ParseName(std::string_view text) {
-  if (!text.empty() && IsPlainText(text)) return std::string(text);
-  return Fail(Code::kInvalidArgument, "'{}' is not a name", Excerpt(text));
-}
 
 Status CheckFields(const Json& json) {
   static const std::set<std::string> kKnown = {
@@ -64,7 +60,7 @@ void ReadArithmetic(const Json& json, JsonObject* fields, DeviceModel* model) {
 Status ReadAlgorithm(const Json& json, std::string path,
                      ModelledAlgorithm* algorithm) {
   JsonObject fields(json, std::move(path));
-  fields.Read("name", ParseName, &algorithm->name);
+  fields.Read("name", ParsePlainName, &algorithm->name);
   fields.Read("speedup", 1e-3, 1e3, &algorithm->speedup);
   return fields.status();
 }
@@ -95,7 +91,7 @@ Result<DeviceModel> DeviceModelOf(const Json& json) {
   UCUDNN_RETURN_IF_ERROR(CheckFields(json));
   DeviceModel model;
   JsonObject fields(json, "");
-  fields.Read("name", ParseName, &model.name);
+  fields.Read("name", ParsePlainName, &model.name);
   double memory = 0;
   fields.Read("memory_bytes", 0, std::ldexp(1.0, 60), &memory);
   model.memory = Bytes(static_cast<std::int64_t>(memory));

@@ -94,8 +94,7 @@ std::vector<TaskCost> CostsAt(const TrainingGraph& graph, const Task& task,
     const bool any_batch = task.kind == TaskKind::kUpdate;
     for (const MeasuredPoint& point : work.measured) {
       if (!any_batch && point.batch != batch) continue;
-      costs.push_back({work.conv ? point.algorithm : Algorithm(),
-                       point.workspace, point.time});
+      costs.push_back({point.algorithm, point.workspace, point.time});
     }
     KeepFront(&costs);
     return costs;
@@ -131,7 +130,7 @@ std::vector<TaskCost> CostsAt(const TrainingGraph& graph, const Task& task,
 std::vector<MeasuredPoint> PointsOf(const TrainingGraph& graph,
                                     const Task& task, BatchSize batch) {
   std::vector<MeasuredPoint> points;
-  if (!task.work.conv) return points;
+  if (!task.work.HasAlgorithms()) return points;
   const auto add = [&](BatchSize size) {
     for (TaskCost& cost : CostsAt(graph, task, size)) {
       MeasuredPoint point;

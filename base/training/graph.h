@@ -17,6 +17,7 @@
 // only. Weight gradients accumulate over the rounds: they stay on the device,
 // and a task that writes one reads it as well.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -40,6 +41,10 @@ enum class BlockKind {
   kWeight,          // all parameters of a layer
   kWeightGradient,  // of those that are trained
 };
+inline constexpr std::array kBlockKinds = {
+    BlockKind::kInput,         BlockKind::kActivation, BlockKind::kStatistics,
+    BlockKind::kMask,          BlockKind::kGradient,   BlockKind::kWeight,
+    BlockKind::kWeightGradient};
 // "input", "activation", ..., "weight_gradient".
 std::string_view Name(BlockKind kind);
 
@@ -68,6 +73,10 @@ enum class TaskKind {
   kUpdate,
   kHostUpdate,  // on the host, on its copies
 };
+inline constexpr std::array kTaskKinds = {
+    TaskKind::kForward,        TaskKind::kLoss,         TaskKind::kBackward,
+    TaskKind::kBackwardFilter, TaskKind::kBackwardData, TaskKind::kUpdate,
+    TaskKind::kHostUpdate};
 // "forward", "loss", ..., "host_update".
 std::string_view Name(TaskKind kind);
 
@@ -91,11 +100,17 @@ struct TaskWork {
   double operations = 0;
   double operations_per_image = 0;
   std::optional<ConvProblem> conv;
-  // Measurements, which replace the estimate: for convolutions by batch,
-  // algorithm and workspace; for others by batch.
+  // Measurements, which replace the estimate: by batch, and of tasks that have
+  // algorithms by algorithm and workspace.
   std::vector<MeasuredPoint> measured;
   // A fixed time, which overrides everything else.
   std::optional<Nanoseconds> fixed;
+
+  // Whether it has algorithms to choose from and can run in parts: a
+  // convolution, or a task measured with named algorithms.
+  bool HasAlgorithms() const {
+    return conv || (!measured.empty() && !measured[0].algorithm.name.empty());
+  }
 
   friend bool operator==(const TaskWork&, const TaskWork&) = default;
 };

@@ -1,15 +1,25 @@
-#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
+#include "base/files/json_object.h"
+#include "base/names.h"
 #include "base/training/json.h"
 
 namespace ucudnn {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+Result<BlockKind> ParseBlockKind(std::string_view text) {
+  return ParseName(text, kBlockKinds, "a kind of block");
+}
+
+Result<TaskKind> ParseTaskKind(std::string_view text) {
+  return ParseName(text, kTaskKinds, "a kind of task");
+}
 
 Json NamesOf(const std::vector<std::size_t>& blocks,
              const TrainingGraph& graph) {
@@ -40,54 +50,180 @@ Json CostsOf(const Task& task, const TrainingGraph& graph,
   return list;
 }
 
-Json PartsOf(const MemoryEvent& event) {
-  Json parts = Json::array();
-  for (const TaskPart& part : event.parts) {
-    Json json = {{"batch", part.batch.count()}, {"count", part.count}};
-    if (!part.algorithm.empty()) json["algorithm"] = part.algorithm;
-    parts.push_back(std::move(json));
+class GraphReader {
+ public:
+  Result<TrainingGraph> Read(const Json& json, std::string path) {
+    JsonObject object(json, std::move(path));
+    object.Read("network", &graph_.network);
+    object.Read("precision", ParsePrecision, &graph_.precision);
+    std::int64_t batch = 0;
+    object.Read("batch", 1, kMaxBatchSize.count(), &batch);
+    graph_.batch = BatchSize(batch);
+    object.ReadInside("device", [&](const Json& device, std::string at) {
+      return ReadDevice(device, std::move(at));
+    });
+    object.ReadEach("blocks", [&](const Json& block, std::string at) {
+      return ReadBlock(block, std::move(at));
+    });
+    object.ReadEach("tasks", [&](const Json& task, std::string at) {
+      return ReadTask(task, std::move(at));
+    });
+    UCUDNN_RETURN_IF_ERROR(object.status());
+    return std::move(graph_);
   }
-  return parts;
-}
 
-Json RangeOf(const MemoryRange& range) {
-  return {{"offset", range.offset.count()}, {"bytes", range.bytes.count()}};
-}
-
-bool IsTransfer(EventOp op) {
-  return op == EventOp::kOffload || op == EventOp::kPrefetch;
-}
-
-Json EventJson(const MemoryEvent& event, const TrainingGraph& graph) {
-  Json json = {{"op", Name(event.op)},
-               {"stream", Name(event.stream)},
-               {"start_us", Microseconds(event.start)}};
-  if (event.op == EventOp::kCompute) {
-    json["task"] = graph.tasks[event.task].name;
-    if (!event.parts.empty()) json["parts"] = PartsOf(event);
-    json["dur_us"] = Microseconds(event.duration);
-    if (event.range.bytes > Bytes(0)) {
-      json["workspace"] = RangeOf(event.range);
+ private:
+  Status ReadDevice(const Json& json, std::string path) {
+    DeviceModel& device = graph_.device;
+    JsonObject object(json, std::move(path));
+    object.ReadOptional("name", ParsePlainName, &device.name);
+    std::int64_t memory = 0;
+    if (object.Has("memory_bytes")) {
+      object.Read("memory_bytes", 0, kMaxCount, &memory);
     }
-  } else if (event.op != EventOp::kSync) {
-    json["block"] = graph.blocks[event.block].name;
-    if (event.op == EventOp::kAlloc) {
-      json["kind"] = Name(graph.blocks[event.block].kind);
-      json.update(RangeOf(event.range));
+    device.memory = Bytes(memory);
+    // As Validate accepts them.
+    object.Read("d2h_bytes_per_us", 1e-3, 1e15, &device.d2h_rate);
+    object.Read("h2d_bytes_per_us", 1e-3, 1e15, &device.h2d_rate);
+    double latency = 0;
+    if (object.Has("transfer_latency_us")) {
+      object.Read("transfer_latency_us", 0, 3.6e9, &latency);
     }
-    if (IsTransfer(event.op)) {
-      json["bytes"] = event.range.bytes.count();
-      json["dur_us"] = Microseconds(event.duration);
-    }
+    UCUDNN_ASSIGN_OR_RETURN(device.transfer_latency, FromMicroseconds(latency));
+    object.ReadOptional("duplex", &device.duplex);
+    return object.status();
   }
-  if (!event.after.empty()) json["after"] = event.after;
-  return json;
-}
 
-template <class T, class Show>
-Json OrNull(const std::optional<T>& value, Show show) {
-  return value ? Json(show(*value)) : Json(nullptr);
-}
+  Status ReadBlock(const Json& json, std::string path) {
+    MemoryBlock& block = graph_.blocks.emplace_back();
+    JsonObject object(json, std::move(path));
+    object.Read("name", ParsePlainName, &block.name);
+    object.Read("kind", ParseBlockKind, &block.kind);
+    std::int64_t fixed = 0;
+    std::int64_t per_image = 0;
+    if (object.Has("bytes")) object.Read("bytes", 0, kMaxCount, &fixed);
+    if (object.Has("bytes_per_image")) {
+      object.Read("bytes_per_image", 0, kMaxCount, &per_image);
+    }
+    block.bytes = Bytes(fixed);
+    block.bytes_per_image = Bytes(per_image);
+    object.ReadOptional("persistent", &block.persistent);
+    UCUDNN_RETURN_IF_ERROR(object.status());
+    if (!blocks_.emplace(block.name, blocks_.size()).second) {
+      object.Refuse("name", &json["name"], "a name that no other block has");
+    }
+    std::int64_t size = 0;
+    if (__builtin_mul_overflow(per_image, graph_.batch.count(), &size) ||
+        __builtin_add_overflow(size, fixed, &size) || size > kMaxCount - sum_) {
+      object.Refuse("", &json, "a size that keeps the sum below 2^62 bytes");
+    } else {
+      sum_ += size;
+    }
+    return object.status();
+  }
+
+  Status ReadTask(const Json& json, std::string path) {
+    Task& task = graph_.tasks.emplace_back();
+    JsonObject object(json, std::move(path));
+    object.Read("name", ParsePlainName, &task.name);
+    object.Read("kind", ParseTaskKind, &task.kind);
+    ReadBlocks("reads", &object, &task.reads);
+    ReadBlocks("writes", &object, &task.writes);
+    object.ReadOptional("recomputable", &task.recomputable);
+    object.ReadOptional("problem", ParseConvProblem, &task.work.conv);
+    std::string layer(NodeOf(task));
+    object.ReadOptional("layer", ParsePlainName, &layer);
+    std::string op_type;
+    object.ReadOptional("operator", ParsePlainName, &op_type);
+    UCUDNN_RETURN_IF_ERROR(object.status());
+    if (!task_names_.insert(task.name).second) {
+      object.Refuse("name", &json["name"], "a name that no other task has");
+    }
+    const auto [place, first] = layers_.emplace(layer, layers_.size());
+    if (first) graph_.layers.push_back({layer, op_type});
+    task.layer = place->second;
+    ReadCosts(json, &object, &task);
+    return object.status();
+  }
+
+  void ReadBlocks(const char* key, JsonObject* object,
+                  std::vector<std::size_t>* blocks) const {
+    std::set<std::size_t> seen;
+    object->ReadEach(key, [&](const Json& json, std::string at) -> Status {
+      const auto found = json.is_string()
+                             ? blocks_.find(json.get<std::string>())
+                             : blocks_.end();
+      if (found == blocks_.end()) {
+        return JsonObject::Refusal(at, &json, "the name of a block");
+      }
+      if (!seen.insert(found->second).second) {
+        return JsonObject::Refusal(at, &json, "each block once");
+      }
+      blocks->push_back(found->second);
+      return {};
+    });
+  }
+
+  static void ReadCosts(const Json& json, JsonObject* object, Task* task) {
+    bool any_batch = false;
+    std::set<std::pair<BatchSize, std::string>> ways;
+    object->ReadEach("costs", [&](const Json& cost, std::string at) -> Status {
+      MeasuredPoint& point = task->work.measured.emplace_back();
+      UCUDNN_RETURN_IF_ERROR(ReadCost(cost, at, &point));
+      any_batch = any_batch || point.batch == BatchSize(0);
+      if (ways.emplace(point.batch, point.algorithm.name).second) return {};
+      return JsonObject::Refusal(at, &cost, "another batch or algorithm");
+    });
+    if (!object->status()) return;
+    std::vector<MeasuredPoint>& measured = task->work.measured;
+    if (measured.empty() || (any_batch && measured.size() > 1)) {
+      return object->Refuse("costs", &json["costs"],
+                            "one without a batch, or one for each batch that "
+                            "the task can run on,");
+    }
+    if (!any_batch) return;
+    task->work.fixed = measured[0].time;
+    measured.clear();
+  }
+
+  // A batch of 0 if the cost holds for any batch.
+  static Status ReadCost(const Json& json, std::string path,
+                         MeasuredPoint* point) {
+    JsonObject object(json, std::move(path));
+    object.Read("time_us", &point->time);
+    if (object.Has("batch")) {
+      std::int64_t batch = 0;
+      object.Read("batch", 1, kMaxBatchSize.count(), &batch);
+      point->batch = BatchSize(batch);
+    }
+    object.ReadOptional("algorithm", ParsePlainName, &point->algorithm.name);
+    std::int64_t workspace = 0;
+    if (object.Has("workspace_bytes")) {
+      object.Read("workspace_bytes", 0, kMaxCount, &workspace);
+    }
+    point->workspace = Bytes(workspace);
+    if (workspace > 0 && point->algorithm.name.empty()) {
+      object.Refuse("workspace_bytes", &json["workspace_bytes"],
+                    "0, where no algorithm is named,");
+    }
+    if (point->batch == BatchSize(0) && !point->algorithm.name.empty()) {
+      object.Refuse("algorithm", &json["algorithm"],
+                    "none, where there is no batch,");
+    }
+    return object.status();
+  }
+
+  // The node's name, "conv1" of "conv1.forward".
+  static std::string_view NodeOf(const Task& task) {
+    return std::string_view(task.name).substr(0, task.name.rfind('.'));
+  }
+
+  TrainingGraph graph_;
+  std::map<std::string, std::size_t> blocks_;
+  std::map<std::string, std::size_t> layers_;
+  std::set<std::string> task_names_;
+  std::int64_t sum_ = 0;  // of the blocks' sizes at the mini-batch
+};
 
 }  // namespace
 
@@ -120,145 +256,22 @@ Json ToJson(const TrainingGraph& graph, const std::vector<BatchSize>& batches) {
                      {"reads", NamesOf(task.reads, graph)},
                      {"writes", NamesOf(task.writes, graph)}});
     if (task.recomputable) tasks.back()["recomputable"] = true;
+    if (task.work.conv) tasks.back()["problem"] = ToString(*task.work.conv);
     tasks.back()["costs"] = CostsOf(task, graph, batches);
   }
   return json;
 }
 
-std::vector<BatchSize> BatchesOf(const MemoryPlan& plan, BatchSize batch) {
-  std::set<BatchSize> batches = {batch};
-  for (const MemoryRound& round : plan.rounds) {
-    batches.insert(round.batch);
-    for (const MemoryEvent& event : round.events) {
-      for (const TaskPart& part : event.parts) batches.insert(part.batch);
-    }
-  }
-  return {batches.begin(), batches.end()};
+Result<TrainingGraph> TrainingGraphOf(const Json& json, std::string path) {
+  return GraphReader().Read(json, std::move(path));
 }
 
-Json ToJson(const MemoryPlan& plan, const TrainingGraph& graph) {
-  const auto microseconds = [](Nanoseconds time) { return Microseconds(time); };
-  const auto bytes = [](Bytes size) { return size.count(); };
-  Json json = {{"policy", plan.policy}};
-  if (!plan.choice.empty()) json["choice"] = plan.choice;
-  json.update({{"feasible", true},
-               {"network", graph.network},
-               {"precision", Name(graph.precision)},
-               {"batch", graph.batch.count()},
-               {"sub_batch", plan.sub_batch.count()},
-               {"gpus", plan.gpus},
-               {"budget_bytes", plan.budget.count()},
-               {"alignment", plan.alignment.count()},
-               {"time_us", Microseconds(plan.time)},
-               {"ideal_time_us", OrNull(plan.ideal_time, microseconds)},
-               {"lower_bound_us", Microseconds(plan.lower_bound)},
-               {"stall_us", Microseconds(plan.stall)},
-               {"peak_bytes", plan.peak.count()},
-               {"load_bytes", plan.load.count()},
-               {"ideal_bytes", OrNull(plan.ideal_bytes, bytes)},
-               {"lower_bound_bytes", plan.lower_bound_bytes.count()},
-               {"host_bytes", plan.host.count()},
-               {"offloaded_bytes", plan.offloaded.count()},
-               {"prefetched_bytes", plan.prefetched.count()}});
-  Json& residents = json["resident"] = Json::array();
-  for (const ResidentBlock& resident : plan.resident) {
-    Json block = {{"block", graph.blocks[resident.block].name},
-                  {"kind", Name(graph.blocks[resident.block].kind)}};
-    block.update(RangeOf(resident.range));
-    residents.push_back(std::move(block));
-  }
-  Json& rounds = json["rounds"] = Json::array();
-  for (const MemoryRound& round : plan.rounds) {
-    Json events = Json::array();
-    for (const MemoryEvent& event : round.events) {
-      events.push_back(EventJson(event, graph));
-    }
-    rounds.push_back({{"batch", round.batch.count()},
-                      {"count", round.count},
-                      {"time_us", Microseconds(round.time)},
-                      {"events", std::move(events)}});
-  }
-  return json;
-}
-
-Json ChromeTrace(const MemoryPlan& plan, const TrainingGraph& graph) {
-  Json trace = Json::array();
-  std::set<MemoryStream> used;
-  const auto row = [](MemoryStream stream) {
-    return static_cast<int>(stream) + 1;
-  };
-  Nanoseconds base{0};
-  std::int64_t arrow = 0;
-  for (const MemoryRound& round : plan.rounds) {
-    for (std::int64_t run = 0; run < round.count; ++run) {
-      std::int64_t live = 0;
-      std::vector<std::int64_t> sizes(graph.blocks.size());
-      for (const ResidentBlock& resident : plan.resident) {
-        sizes[resident.block] = resident.range.bytes.count();
-        live += sizes[resident.block];
-      }
-      for (const MemoryEvent& event : round.events) {
-        const double at = Microseconds(base + event.start);
-        used.insert(event.stream);
-        if (event.op == EventOp::kAlloc || event.op == EventOp::kFree) {
-          std::int64_t& size = sizes[event.block];
-          if (event.op == EventOp::kAlloc) size = event.range.bytes.count();
-          live += event.op == EventOp::kAlloc ? size : -size;
-          trace.push_back({{"name", "live bytes"},
-                           {"ph", "C"},
-                           {"pid", 1},
-                           {"ts", at},
-                           {"args", {{"bytes", live}}}});
-          continue;
-        }
-        if (event.op == EventOp::kSync) continue;
-        std::string name = graph.tasks[event.task].name;
-        if (event.op != EventOp::kCompute) {
-          name = fmt::format("{} {}", Name(event.op),
-                             graph.blocks[event.block].name);
-        }
-        Json args = {{"bytes", event.range.bytes.count()}};
-        if (!event.parts.empty()) args["parts"] = PartsOf(event);
-        trace.push_back({{"name", std::move(name)},
-                         {"cat", Name(event.op)},
-                         {"ph", "X"},
-                         {"pid", 1},
-                         {"tid", row(event.stream)},
-                         {"ts", at},
-                         {"dur", Microseconds(event.duration)},
-                         {"args", std::move(args)}});
-        for (const std::size_t after : event.after) {
-          const MemoryEvent& other = round.events[after];
-          if (other.stream == event.stream) continue;
-          ++arrow;
-          trace.push_back({{"name", "wait"},
-                           {"cat", "wait"},
-                           {"ph", "s"},
-                           {"id", arrow},
-                           {"pid", 1},
-                           {"tid", row(other.stream)},
-                           {"ts", Microseconds(base + other.end())}});
-          trace.push_back({{"name", "wait"},
-                           {"cat", "wait"},
-                           {"ph", "f"},
-                           {"bp", "e"},
-                           {"id", arrow},
-                           {"pid", 1},
-                           {"tid", row(event.stream)},
-                           {"ts", at}});
-        }
-      }
-      base += round.time;
-    }
-  }
-  for (const MemoryStream stream : used) {
-    trace.push_back({{"name", "thread_name"},
-                     {"ph", "M"},
-                     {"pid", 1},
-                     {"tid", row(stream)},
-                     {"args", {{"name", Name(stream)}}}});
-  }
-  return {{"traceEvents", std::move(trace)}, {"displayTimeUnit", "ms"}};
+Result<TrainingGraph> ParseTrainingGraph(std::string_view text,
+                                         std::string_view source) {
+  Result<TrainingGraph> graph = ParseJson(text).and_then(
+      [](const Json& json) { return TrainingGraphOf(json, ""); });
+  if (!graph) return Within(source, std::move(graph).error());
+  return graph;
 }
 
 }  // namespace ucudnn

@@ -46,6 +46,9 @@ enum class EventOp {
   kOffload,   // copies a block to the host
   kPrefetch,  // copies it back
 };
+inline constexpr std::array kEventOps = {EventOp::kAlloc,   EventOp::kFree,
+                                         EventOp::kSync,    EventOp::kCompute,
+                                         EventOp::kOffload, EventOp::kPrefetch};
 constexpr std::string_view Name(EventOp op) {
   constexpr std::array<std::string_view, 6> kNames = {
       "alloc", "free", "sync", "compute", "offload", "prefetch"};

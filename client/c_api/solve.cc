@@ -6,6 +6,7 @@
 #include <limits>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "base/files/buffers.h"
@@ -13,6 +14,7 @@
 #include "base/plan/plan_json.h"
 #include "client/solve/answers.h"
 #include "client/solve/memory.h"
+#include "client/solve/memory_check.h"
 #include "client/solve/request.h"
 #include "client/solve/time_limit.h"
 #include "solver/arena/allocation.h"
@@ -113,7 +115,7 @@ Answer SolveTimes(const Profile& kernels, const WrRequest& request) {
 
 extern "C" {
 
-UCUDNN_EXPORT const char* ucudnn_solve_version(void) { return "1.2"; }
+UCUDNN_EXPORT const char* ucudnn_solve_version(void) { return "1.3"; }
 
 UCUDNN_EXPORT void ucudnn_solve_free(char* answer) { std::free(answer); }
 
@@ -200,6 +202,25 @@ UCUDNN_EXPORT int ucudnn_solve_memory(const char* network, size_t network_size,
         UCUDNN_RETURN_IF_ERROR(solved.HasPlan());
         return ToJson(solved);
       });
+}
+
+UCUDNN_EXPORT int ucudnn_solve_check_memory_plan(const char* plan,
+                                                 size_t plan_size,
+                                                 const char* graph,
+                                                 size_t graph_size,
+                                                 char** answer) {
+  using namespace ucudnn;
+  return Call(plan, plan_size, "", answer,
+              [=](std::string_view text, std::string_view) -> Answer {
+                std::optional<MemoryProblem::Input> beside;
+                if (graph != nullptr) {
+                  beside = {std::string(graph, graph_size), "graph"};
+                }
+                UCUDNN_ASSIGN_OR_RETURN(
+                    const CheckedMemoryPlans checked,
+                    CheckMemoryPlans({std::string(text), "plan"}, beside));
+                return ToJson(checked);
+              });
 }
 
 UCUDNN_EXPORT int ucudnn_solve_read_plan(const char* plan, size_t plan_size,

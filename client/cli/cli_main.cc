@@ -30,6 +30,7 @@ int Main(int argc, char** argv) {
   AddJobCommands(app, server, &chosen);
   AddShowCommands(app, server, &chosen);
   AddSolveCommands(app, &chosen);
+  AddCheckCommand(app, &chosen);
   AddCompletionCommand(app, &chosen);
   try {
     app.parse(argc, argv);

@@ -26,6 +26,9 @@ using Chosen = std::function<Status()>;
 // Adds `ucudnn solve ...` with a command for each problem.
 void AddSolveCommands(CLI::App& app, Chosen* chosen);
 
+// Adds `ucudnn check`.
+void AddCheckCommand(CLI::App& app, Chosen* chosen);
+
 // 0 success; 2 malformed request; 3 no plan satisfies the constraints; 4 the
 // service is unreachable or refused; 1 any other error.
 int ExitStatus(const Status& status);

@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "base/files/file.h"
@@ -16,6 +15,7 @@
 #include "base/service/signals.h"
 #include "base/text.h"
 #include "base/training/json.h"
+#include "client/cli/input.h"
 #include "client/cli/profile_options.h"
 #include "client/cli/solve.h"
 #include "client/solve/memory.h"
@@ -55,11 +55,6 @@ Result<DeviceModel> ReadDeviceModel(const std::string& name) {
                 Excerpt(name, 200), fmt::join(presets, ", "));
   }
   return OfInput(Result<DeviceModel>(tl::unexpected<Error>(text.error())));
-}
-
-Result<MemoryProblem::Input> ReadInput(const std::string& path, Bytes most) {
-  UCUDNN_ASSIGN_OR_RETURN(std::string contents, OfInput(ReadFile(path, most)));
-  return MemoryProblem::Input{std::move(contents), Excerpt(path, 4096)};
 }
 
 Result<MemoryProblem> ReadProblem(const MemoryOptions& options) {
@@ -170,15 +165,8 @@ std::string Comparison(const MemoryAnswer& answer) {
 Status WriteSideFiles(const MemoryOptions& options,
                       const MemoryAnswer& answer) {
   if (!options.graph_out.empty()) {
-    std::set<BatchSize> batches = {answer.graph.batch};
-    for (const MemoryAnswer::Tried& t : answer.tried) {
-      if (!t.plan) continue;
-      const auto used = BatchesOf(*t.plan, answer.graph.batch);
-      batches.insert(used.begin(), used.end());
-    }
-    UCUDNN_RETURN_IF_ERROR(WriteText(
-        options.graph_out,
-        ToJson(answer.graph, {batches.begin(), batches.end()}).dump(1) + "\n"));
+    UCUDNN_RETURN_IF_ERROR(
+        WriteText(options.graph_out, GraphJson(answer).dump(1) + "\n"));
   }
   const MemoryPlan* fastest = answer.Fastest();
   if (options.timeline.empty() || fastest == nullptr) return {};

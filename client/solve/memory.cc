@@ -146,8 +146,23 @@ Result<MemoryAnswer> SolveMemory(const MemoryProblem& problem) {
   return answer;
 }
 
+nlohmann::ordered_json GraphJson(const MemoryAnswer& answer) {
+  std::set<BatchSize> batches = {answer.graph.batch};
+  for (const MemoryAnswer::Tried& t : answer.tried) {
+    if (!t.plan) continue;
+    const auto used = BatchesOf(*t.plan, answer.graph.batch);
+    batches.insert(used.begin(), used.end());
+  }
+  return ToJson(answer.graph, {batches.begin(), batches.end()});
+}
+
 nlohmann::ordered_json ToJson(const MemoryAnswer& answer) {
-  if (!answer.all) return ToJson(*answer.tried.front().plan, answer.graph);
+  if (!answer.all) {
+    nlohmann::ordered_json json =
+        ToJson(*answer.tried.front().plan, answer.graph);
+    json["graph"] = GraphJson(answer);
+    return json;
+  }
   nlohmann::ordered_json plans = nlohmann::ordered_json::array();
   for (const MemoryAnswer::Tried& t : answer.tried) {
     if (t.plan) {
@@ -158,7 +173,7 @@ nlohmann::ordered_json ToJson(const MemoryAnswer& answer) {
                        {"reason", t.plan.error().message}});
     }
   }
-  return {{"plans", std::move(plans)}};
+  return {{"plans", std::move(plans)}, {"graph", GraphJson(answer)}};
 }
 
 }  // namespace ucudnn

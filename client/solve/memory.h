@@ -79,8 +79,11 @@ struct MemoryAnswer {
 // no plan is no error; see HasPlan. Thread-safe.
 Result<MemoryAnswer> SolveMemory(const MemoryProblem& problem);
 
-// The plan or, of all policies,
-//   {"plans":[{...},{"policy":...,"feasible":false,"reason":...}]}
+// The training graph, with the costs of every batch that a plan runs.
+nlohmann::ordered_json GraphJson(const MemoryAnswer& answer);
+
+// The plan, with the graph as its field "graph", or, of all policies,
+//   {"plans":[{...},{"policy":...,"feasible":false,"reason":...}],"graph":...}
 nlohmann::ordered_json ToJson(const MemoryAnswer& answer);
 
 }  // namespace ucudnn

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -27,6 +28,22 @@ using Version = std::size_t;                                    // or a task
 
 bool IsTransfer(EventOp op) {
   return op == EventOp::kOffload || op == EventOp::kPrefetch;
+}
+
+// Plans from outside may state any number: sums stop at the largest.
+std::int64_t Sum(std::int64_t sum, std::int64_t value, std::int64_t count) {
+  std::int64_t product = 0;
+  if (__builtin_mul_overflow(value, count, &product) ||
+      __builtin_add_overflow(sum, product, &sum)) {
+    return std::numeric_limits<std::int64_t>::max();
+  }
+  return sum;
+}
+
+// Adds `count` times the value.
+template <class Quantity>
+void Add(Quantity value, std::int64_t count, Quantity* sum) {
+  *sum = Quantity(Sum(sum->count(), value.count(), count));
 }
 
 struct Totals {
@@ -238,7 +255,7 @@ class Replay {
                            part.count, part.batch.count(), part.algorithm);
         }
         images += part.batch.count() * part.count;
-        time += cost->time * part.count;
+        Add(cost->time, part.count, &time);
         workspace = std::max(workspace, cost->workspace);
       }
       if (images != round_.batch.count()) {
@@ -590,7 +607,7 @@ class Replay {
     host_readers_[b].clear();
     host_version_[b] = version;
     host_event_[b] = i;
-    totals_.offloaded += e.range.bytes;
+    Add(e.range.bytes, 1, &totals_.offloaded);
     if (graph_.blocks[b].kind != BlockKind::kInput) {
       host_sizes_[b] = e.range.bytes;
     }
@@ -610,7 +627,7 @@ class Replay {
     UCUDNN_RETURN_IF_ERROR(Access(i, *live_[b], true));
     host_readers_[b].push_back(i);
     residencies_[*live_[b]].version = host_version_[b];
-    totals_.prefetched += events_[i].range.bytes;
+    Add(events_[i].range.bytes, 1, &totals_.prefetched);
     return {};
   }
 
@@ -690,6 +707,26 @@ class Replay {
   Totals totals_;
 };
 
+// Unless a task has no cost at the mini-batch.
+void SetIdeals(const TrainingGraph& graph, MemoryPlan* found) {
+  Nanoseconds time{0};
+  Bytes size;
+  Bytes workspace;
+  for (const Task& task : graph.tasks) {
+    if (task.kind == TaskKind::kHostUpdate) continue;
+    const std::vector<TaskCost> costs = CostsAt(graph, task, graph.batch);
+    if (costs.empty()) return;
+    Add(costs.back().time, 1, &time);
+    workspace = std::max(workspace, costs.back().workspace);
+  }
+  for (const MemoryBlock& block : graph.blocks) {
+    Add(block.SizeAt(graph.batch), 1, &size);
+  }
+  Add(workspace, 1, &size);
+  found->ideal_time = time;
+  found->ideal_bytes = size;
+}
+
 Status CheckTotals(const MemoryPlan& plan, const MemoryPlan& found) {
   const auto check = [&](const char* field, auto stated, auto given) -> Status {
     if (stated == given) return {};
@@ -704,6 +741,14 @@ Status CheckTotals(const MemoryPlan& plan, const MemoryPlan& found) {
   UCUDNN_RETURN_IF_ERROR(check("offloaded", plan.offloaded, found.offloaded));
   UCUDNN_RETURN_IF_ERROR(
       check("prefetched", plan.prefetched, found.prefetched));
+  if (plan.ideal_time && found.ideal_time) {
+    UCUDNN_RETURN_IF_ERROR(
+        check("ideal time", *plan.ideal_time, *found.ideal_time));
+  }
+  if (plan.ideal_bytes && found.ideal_bytes) {
+    UCUDNN_RETURN_IF_ERROR(
+        check("ideal size", *plan.ideal_bytes, *found.ideal_bytes));
+  }
   if (plan.lower_bound > plan.time) {
     return Violation(24, "plan", "the lower bound of {} ns exceeds {} ns",
                      plan.lower_bound.count(), plan.time.count());
@@ -756,15 +801,16 @@ Status ValidateMemoryPlan(const MemoryPlan& plan, const TrainingGraph& graph) {
     const Totals& totals = replay.totals();
     found.peak = std::max(found.peak, totals.peak);
     found.load = std::max(found.load, totals.load);
-    found.time += round.time * round.count;
-    found.stall += (round.time - totals.computing) * round.count;
-    found.offloaded += totals.offloaded * round.count;
-    found.prefetched += totals.prefetched * round.count;
+    Add(round.time, round.count, &found.time);
+    Add(round.time - totals.computing, round.count, &found.stall);
+    Add(totals.offloaded, round.count, &found.offloaded);
+    Add(totals.prefetched, round.count, &found.prefetched);
     for (const auto& [block, bytes] : replay.on_host()) {
       host[block] = std::max(host[block], bytes);
     }
   }
-  for (const auto& [block, bytes] : host) found.host += bytes;
+  for (const auto& [block, bytes] : host) Add(bytes, 1, &found.host);
+  SetIdeals(graph, &found);
   return CheckTotals(plan, found);
 }
 

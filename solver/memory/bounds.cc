@@ -31,8 +31,8 @@ Bytes LargestTask(const TrainingGraph& graph, BatchSize batch, bool accumulates,
 // The same whatever the rounds: what all their parts take together.
 double LeastTimeInRounds(const TrainingGraph& graph, const Task& task,
                          Bytes room) {
-  if (task.work.conv || task.work.fixed || graph.batch == BatchSize(1) ||
-      task.kind == TaskKind::kUpdate) {
+  if (task.work.HasAlgorithms() || task.work.fixed ||
+      graph.batch == BatchSize(1) || task.kind == TaskKind::kUpdate) {
     return LeastTime(graph, task, graph.batch, std::max(room, Bytes(0)), true);
   }
   // Modelled times grow no faster than the batch, but for rounding; of measured

@@ -8,7 +8,7 @@ namespace ucudnn {
 double LeastTime(const TrainingGraph& graph, const Task& task, BatchSize batch,
                  Bytes room, bool divides_estimates) {
   if (room < Bytes(0)) return kNever;
-  if (task.work.conv && !task.work.measured.empty()) {
+  if (task.work.HasAlgorithms() && !task.work.measured.empty()) {
     const Result<WrCurve> curve =
         SolveWrCurve(task.work.measured, batch, room, BatchPolicy::kAll);
     const std::optional<Nanoseconds> time =
@@ -45,7 +45,7 @@ LeastTimes::LeastTimes(const TrainingGraph& graph, Bytes room,
     : graph_(graph), room_(room), divides_estimates_(divides_estimates) {
   for (const Task& task : graph.tasks) {
     curves_.emplace_back();
-    if (!task.work.conv || task.work.measured.empty()) continue;
+    if (!task.work.HasAlgorithms() || task.work.measured.empty()) continue;
     Result<WrCurve> curve =
         SolveWrCurve(task.work.measured, graph.batch, room, BatchPolicy::kAll);
     if (curve) curves_.back() = *std::move(curve);

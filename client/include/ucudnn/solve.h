@@ -45,7 +45,7 @@
 extern "C" {
 #endif
 
-/* "1.2": the version of these functions and of their answers' fields. While the
+/* "1.3": the version of these functions and of their answers' fields. While the
  * first number stays, functions and fields are only added. Static. */
 const char* ucudnn_solve_version(void);
 
@@ -125,8 +125,9 @@ int ucudnn_solve_allocation(const char* buffers, size_t buffers_size,
  *                    select rows of the profile, where it has several values;
  *                    without profile_network, those of network_name count if
  *                    there are any
- * Answer: the plan as `ucudnn solve memory -o json` prints it (docs/memory.md);
- * for "all", {"plans":[...]}, where a policy without a plan has
+ * Answer: the plan as `ucudnn solve memory -o json` prints it (docs/memory.md),
+ * with the training graph as its field "graph" (since version 1.3); for "all",
+ * {"plans":[...],"graph":{...}}, where a policy without a plan has
  * "feasible":false and the reason. Status 9 if there is no plan; the text names
  * a budget that would do, a line for each policy. A policy takes from some 10
  * ms (VGG-16) to half a second (ResNet-152), "best" possibly longer. Since
@@ -134,6 +135,17 @@ int ucudnn_solve_allocation(const char* buffers, size_t buffers_size,
 int ucudnn_solve_memory(const char* network, size_t network_size,
                         const char* profile, size_t profile_size,
                         const char* request, char** answer);
+
+/* Checks a memory plan, or those of policy "all": whether every execution of it
+ * is safe whatever its durations, rests on the right data, and is what its sums
+ * say (docs/memory.md). `plan` is an answer of ucudnn_solve_memory; `graph` is
+ * its training graph, or NULL if the plan has it as its field "graph". Answer:
+ * {"plans":[{"policy":...,"events":...,"time_us":...,"peak_bytes":...}]}.
+ * Status 3 names the field that is malformed, or the rule that a plan breaks and
+ * where. Since version 1.3. */
+int ucudnn_solve_check_memory_plan(const char* plan, size_t plan_size,
+                                   const char* graph, size_t graph_size,
+                                   char** answer);
 
 /* Checks a plan in the form of ucudnn_solve_wr and `ucudnn solve -o json`, and
  * returns it in that form without unknown fields. Status 3 if a job could not

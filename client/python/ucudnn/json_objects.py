@@ -80,6 +80,10 @@ def _value(hint: Any, value: Any, place: str) -> Any:
         return [_value(item, v, f"{place}[{i}]") for i, v in enumerate(value)]
     if is_dataclass(hint):
         return decode(hint, value, place)
+    if get_origin(hint) is dict:
+        if not isinstance(value, dict):
+            raise _refuse(place, value, "an object")
+        return value
     kinds = (int, float) if hint is float else hint
     if not isinstance(value, kinds) or isinstance(value, bool):
         raise _refuse(place, value, _ACCEPTED[hint])

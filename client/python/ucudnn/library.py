@@ -58,6 +58,7 @@ def _solvers() -> ctypes.CDLL:
         function = getattr(library, f"ucudnn_solve_{name}")
         function.argtypes = [*text, request, answer]
     library.ucudnn_solve_memory.argtypes = [*text, *text, request, answer]
+    library.ucudnn_solve_check_memory_plan.argtypes = [*text, *text, answer]
     library.ucudnn_solve_read_plan.argtypes = [*text, answer]
     library.ucudnn_solve_free.argtypes = [ctypes.c_void_p]
     library.ucudnn_solve_free.restype = None

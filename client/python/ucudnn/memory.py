@@ -86,12 +86,9 @@ def solve_memory(
     }
     measured = None if profile is None else csv_of(profile)
     answer = ask_solver("memory", model, measured, request=request)
-    plans = [
-        MemoryPlan.from_json(plan)
-        for plan in answer.get("plans", [answer])
-        if plan["feasible"]
-    ]
-    return min(plans, key=lambda plan: plan.time_us)
+    plans = [p for p in answer.get("plans", [answer]) if p["feasible"]]
+    fastest = min(plans, key=lambda plan: float(plan["time_us"]))
+    return MemoryPlan.from_json({**fastest, "graph": answer["graph"]})
 
 
 def _network(network: NetworkLike) -> Tuple[bytes, str]:

@@ -10,7 +10,12 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
 from ucudnn.errors import InvalidArgument
 from ucudnn.json_objects import decode, encode
-from ucudnn.memory_check import check_memory_plan, whole_ns
+from ucudnn.library import ask_solver
+
+
+def whole_ns(time_us: float) -> float:
+    """A sum of times, rounded so that equal ones compare equal."""
+    return round(time_us, 3)
 
 
 @dataclass(frozen=True)
@@ -131,6 +136,8 @@ class MemoryPlan:
     resident: List[ResidentBlock]
     rounds: List[MemoryRound]
     choice: str = ""  # what the policy chose, if it had a choice
+    # The training graph as JSON: blocks, and what every task reads and writes.
+    graph: Optional[Dict[str, Any]] = None
 
     @classmethod
     def from_json(
@@ -204,13 +211,22 @@ class MemoryPlan:
             add(block, at.kind, at, start, self.time_us)
         return sorted(lives, key=lambda life: life.start_us)
 
-    def check(self) -> None:
-        """Raises InvalidArgument, naming the place, unless every event starts
-        when its stream and `after` let it, blocks that live at once lie apart
-        and within the budget, and the sums are those of the events. What tasks
-        read is not checked: that takes the training graph. Takes
-        O(events * live blocks) time."""
-        check_memory_plan(self)
+    def check(
+        self, graph: Optional[Union[str, Path, Dict[str, Any]]] = None
+    ) -> None:
+        """Raises InvalidArgument, naming the rule that the plan breaks and where,
+        unless every execution of it is safe whatever its durations, every task
+        finds the data that it needs, and the sums are those of the events
+        (docs/memory.md). `graph` is the training graph, a file that
+        `ucudnn solve memory --graph-out` wrote or its JSON, where the plan does
+        not have it. Takes O(events * live blocks) time in the solver's library.
+        """
+        beside = None
+        if isinstance(graph, (str, Path)):
+            beside = Path(graph).read_text()
+        elif graph is not None:
+            beside = json.dumps(graph)
+        ask_solver("check_memory_plan", json.dumps(self.to_json()), beside)
 
     def _repetitions(self) -> Iterator[Tuple[float, MemoryRound]]:
         base = 0.0

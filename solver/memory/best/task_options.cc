@@ -20,7 +20,7 @@ TaskOptions::TaskOptions(const RoundModel& round)
   for (std::size_t task = 0; task < round.costs.size(); ++task) {
     // What the undivided batch cannot choose, its parts cannot either, unless
     // they were measured.
-    const bool divides = graph.tasks[task].work.conv &&
+    const bool divides = graph.tasks[task].work.HasAlgorithms() &&
                          (round.costs[task].size() > 1 ||
                           !graph.tasks[task].work.measured.empty() ||
                           !graph.device.algorithms.empty());

@@ -172,6 +172,34 @@ TEST(SolveMemoryCApiTest, NamesWhatIsWrongAndWhatIsAccepted) {
       HasSubstr("request: split: '0.5,2,2' beside a profile"));
 }
 
+TEST(SolveMemoryCApiTest, ChecksPlansWithTheirGraphOrBesideIt) {
+  const auto check = [](const std::string& plan, const std::string* graph) {
+    char* answer = nullptr;
+    const int status = ucudnn_solve_check_memory_plan(
+        plan.data(), plan.size(), graph == nullptr ? nullptr : graph->data(),
+        graph == nullptr ? 0 : graph->size(), &answer);
+    std::string text = answer == nullptr ? "" : answer;
+    ucudnn_solve_free(answer);
+    return Answer{status, std::move(text)};
+  };
+  const Answer solved = SolveMemory(test::FileText(kAlexNet), Request());
+  ASSERT_EQ(solved.status, 0) << solved.text;
+  const Answer checked = check(solved.text, nullptr);
+  ASSERT_EQ(checked.status, 0) << checked.text;
+  Json plan = Json::parse(solved.text);
+  EXPECT_EQ(Json::parse(checked.text)["plans"][0]["time_us"], plan["time_us"]);
+  const std::string graph = plan["graph"].dump();
+  plan.erase("graph");
+  EXPECT_EQ(check(plan.dump(), &graph).status, 0);
+  EXPECT_THAT(check(plan.dump(), nullptr).text,
+              HasSubstr("plan: graph is missing"));
+  plan["peak_bytes"] = 1;
+  const Answer broken = check(plan.dump(), &graph);
+  EXPECT_EQ(broken.status, 3);
+  EXPECT_THAT(broken.text, HasSubstr("plan: R23 plan: peak is 1, the events"));
+  EXPECT_THAT(check("{", &graph).text, HasSubstr("plan: not JSON"));
+}
+
 TEST(SolveMemoryCApiTest, RefusesNullPointers) {
   char* answer = nullptr;
   EXPECT_EQ(ucudnn_solve_memory(nullptr, 0, nullptr, 0, "{}", &answer), 3);

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <vector>
 
+#include "base/training/json.h"
 #include "solver/check/memory_plan.h"
 #include "solver/memory/bounds.h"
 #include "tests/solver/memory/plan_mutations.h"
@@ -20,6 +22,18 @@ namespace {
 using test::OnSmallDevice;
 using test::PeakOf;
 using test::SmallGraphs;
+
+// As JSON, plan and graph are all that a check needs.
+void ExpectToReadBack(const MemoryPlan& plan, const TrainingGraph& graph) {
+  const auto read_graph =
+      TrainingGraphOf(ToJson(graph, BatchesOf(plan, graph.batch)), "graph");
+  ASSERT_TRUE(read_graph) << read_graph.error().message;
+  const auto read = MemoryPlanOf(ToJson(plan, graph), *read_graph, "plan");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, plan);
+  const Status valid = ValidateMemoryPlan(*read, *read_graph);
+  EXPECT_TRUE(valid) << valid.error().message;
+}
 
 TEST(MemoryPoliciesTest, MakePlansThatAnIndependentCheckAccepts) {
   const std::vector<int> budgets =
@@ -42,12 +56,14 @@ TEST(MemoryPoliciesTest, MakePlansThatAnIndependentCheckAccepts) {
               continue;
             }
             ++plans;
+            plan->policy = policy.name;
             SetBounds(graph, &*plan);
             const Status valid = ValidateMemoryPlan(*plan, graph);
             EXPECT_TRUE(valid) << policy.name << " of " << graph.network << ": "
                                << valid.error().message;
             EXPECT_LE(plan->peak, request.budget);
             EXPECT_GE(plan->time, plan->lower_bound);
+            ExpectToReadBack(*plan, graph);
           }
         }
       }

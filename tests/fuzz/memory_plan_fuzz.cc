@@ -1,0 +1,28 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/training/json.h"
+#include "client/solve/memory_check.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace ucudnn {
+
+// Plans with their training graph are refused, or keep every rule; then they
+// are written as what reads back as the same and keeps the rules again.
+UCUDNN_FUZZ(text) {
+  const auto checked =
+      CheckMemoryPlans({std::string(text), "fuzz"}, std::nullopt);
+  if (!checked) return CheckError(checked.error());
+  for (const MemoryPlan& plan : checked->plans) {
+    nlohmann::ordered_json json = ToJson(plan, checked->graph);
+    json["graph"] =
+        ToJson(checked->graph, BatchesOf(plan, checked->graph.batch));
+    const auto again = CheckMemoryPlans({json.dump(), "again"}, std::nullopt);
+    // Beyond 2^51 ns numbers of microseconds are not exact.
+    if (plan.time.count() >= std::int64_t{1} << 51) continue;
+    UCUDNN_CHECK(again.has_value());
+    UCUDNN_CHECK(again->plans.front() == plan);
+  }
+}
+
+}  // namespace ucudnn
