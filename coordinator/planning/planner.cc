@@ -218,7 +218,8 @@ Result<JobPlan> MakePlan(const Network& network, const JobRequest& request,
     if (host <= device) continue;
     plan.reasons.push_back(fmt::format(
         "{} images on {}: the host takes {} to enqueue what the device runs in "
-        "{}, so a rank may wait for its host and take longer than predicted",
+        "{}, so a rank that does not replay it as a graph may take longer than "
+        "predicted",
         rank.batch.count(), rank.device_kind, HumanTime(host),
         HumanTime(device)));
   }

@@ -150,9 +150,13 @@ def others(rows):
             print(f"== {row}")
             print("\n".join(line for line in lines if not line.startswith('{"network"')))
             continue
+        last = {}
         for line in lines:
-            if GRAPHS.match(line):
-                print(f"{row}: {line}")
+            match = GRAPHS.match(line)
+            if match:
+                last[match[1]] = match[2]
+        for variant, text in last.items():
+            print(f"{row} {variant}: {text}")
     print("```")
 
 

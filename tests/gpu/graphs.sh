@@ -1,19 +1,16 @@
 # shellcheck shell=bash disable=SC2154  # $out and $tmp are run.sh's
 # The stage graphs of run.sh; to be sourced by it.
 
-# One row a line, long ones first: KIND:NETWORK:BATCH:PRECISION. Small rows use
-# what large ones of the same network have measured.
+# One row a line, in the order in which they run: KIND:NETWORK:BATCH:PRECISION.
+# Small rows use what large ones of the same network have measured.
 rows_of_graphs() {
   local precision network
-  echo job:resnet50:32:half
-  for precision in fp32 tf32 half; do
-    for network in vgg16:64 resnet18:128 alexnet_torchvision:256; do
+  for precision in fp32 tf32; do
+    for network in resnet18:128 alexnet_torchvision:256; do
       echo "large:$network:$precision"
     done
   done
-  for network in vgg16:64 resnet18:128 alexnet_torchvision:256; do
-    echo "executor:$network:fp32"
-  done
+  echo job:resnet50:32:half
   for precision in fp32 tf32; do
     for network in resnet18:32 resnet18:8 resnet18:2 alexnet_torchvision:8; do
       echo "small:$network:$precision"
@@ -21,6 +18,14 @@ rows_of_graphs() {
   done
   echo host:overhead:4:fp32
   echo host:overhead:32:fp32
+  echo executor:resnet18:128:fp32
+  echo executor:alexnet_torchvision:256:fp32
+  echo large:vgg16:64:fp32
+  echo large:resnet18:128:half
+  echo large:alexnet_torchvision:256:half
+  echo large:vgg16:64:tf32
+  echo large:vgg16:64:half
+  echo executor:vgg16:64:fp32
 }
 
 # timed VARIANT PROGRAM: one line of an iteration's convolutions.
