@@ -146,7 +146,7 @@ def executor(rows):
 def others(rows):
     print("## Jobs, host time, memory\n\n```")
     for row, lines in rows.items():
-        if row.startswith(("job:", "host:")):
+        if row.startswith(("job:", "host:", "random:")):
             print(f"== {row}")
             print("\n".join(line for line in lines if not line.startswith('{"network"')))
             continue

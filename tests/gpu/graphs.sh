@@ -18,6 +18,7 @@ rows_of_graphs() {
   done
   echo host:overhead:4:fp32
   echo host:overhead:32:fp32
+  echo random:problems:7:all
   echo executor:resnet18:128:fp32
   echo executor:alexnet_torchvision:256:fp32
   echo large:vgg16:64:fp32
@@ -91,6 +92,18 @@ job_row() {
 host_row() {
   .carry/bin/ucudnn_gpu_handle overhead "$batch"
   UCUDNN_GRAPH_MEMORY=0 .carry/bin/ucudnn_gpu_handle overhead "$batch"
+}
+
+# Random problems replayed, against cuDNN's direct algorithms; the plan file
+# divides each into three.
+random_row() {
+  local plain=.carry/bin/ucudnn_gpu_plain prefix=$tmp/graphs-random count=120
+  $plain plan 0 $count "$prefix.json" 7
+  $plain random 0 $count "$prefix.direct" 7 direct
+  UCUDNN_PLAN_FILE=$prefix.json .carry/bin/ucudnn_gpu_handle random 0 $count \
+    "$prefix.replayed" 7 2>"$prefix.log"
+  grep 'graphs captured' "$prefix.log"
+  $plain compare "$prefix.direct" "$prefix.replayed" 1e-5
 }
 
 # Takes the next row from the queue and runs it, until there is none or the time
