@@ -81,7 +81,7 @@ def _ask(url: str, body: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
             answer: Dict[str, Any] = json.load(response)
             return answer
     except urllib.error.HTTPError as error:
-        text = f"{url}: {error.code}: {error.read().decode(errors='replace')}"
+        text = f"{url}: {_message(error)}"
         if error.code == 422:
             raise NoPlan(text, 9) from error
         if 400 <= error.code < 500:
@@ -89,3 +89,11 @@ def _ask(url: str, body: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
         raise Error(text, 14) from error
     except (OSError, ValueError) as error:
         raise Error(f"{url}: {error}", 14) from error
+
+
+def _message(error: urllib.error.HTTPError) -> str:
+    text = error.read().decode(errors="replace")
+    try:
+        return str(json.loads(text)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"{error.code}: {text.strip()[:200]}"
