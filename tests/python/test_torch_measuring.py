@@ -8,7 +8,7 @@ import torch
 from ucudnn.torch import measuring
 from ucudnn.torch.cache import StepCache
 from ucudnn.torch.measuring import Measuring, starting_batches
-from ucudnn.torch.profile import StepProfile
+from ucudnn.torch.profiling import StepProfile
 
 
 class Alone:

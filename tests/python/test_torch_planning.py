@@ -6,7 +6,7 @@ import itertools
 
 import ucudnn
 from ucudnn.torch.planning import StepTable, plan_shares
-from ucudnn.torch.profile import StepProfile
+from ucudnn.torch.profiling import StepProfile
 
 
 def table(ms, largest=None, micro_steps=None, least=None):

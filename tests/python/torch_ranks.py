@@ -215,7 +215,7 @@ def a_share_beyond_memory():
     sizes = []
     for x, y in loader_of(shares):
         optimizer.zero_grad()
-        for part, labels in shares.micro_batches(ddp, x, y):
+        for part, labels in shares.micro_batches(x, y):
             sizes.append(len(part))
             loss_of(ddp, part, labels).backward()
         optimizer.step()

@@ -12,9 +12,10 @@ whole mini-batch, whatever each rank's share of it. Needs PyTorch 1.13 or later;
 """
 
 from ucudnn.torch.loader import ShareLoader
-from ucudnn.torch.profile import StepProfile, profile
+from ucudnn.torch.networks import network
+from ucudnn.torch.profiling import StepProfile, profile
 from ucudnn.torch.sampler import ShareSampler
-from ucudnn.torch.share import share
+from ucudnn.torch.sharing import share
 from ucudnn.torch.shares import Shares
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "ShareSampler",
     "Shares",
     "StepProfile",
+    "network",
     "profile",
     "share",
 ]

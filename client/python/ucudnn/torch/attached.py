@@ -59,8 +59,12 @@ class Attached:
         self._state.counted = factor
 
     @contextlib.contextmanager
-    def in_parts(self, parts: int) -> Iterator[None]:
-        """Gradients that are exchanged within it are sums of `parts` means."""
+    def part(self, parts: int, last: bool) -> Iterator[None]:
+        """One of `parts` equal passes, of which the last exchanges gradients."""
+        if not last:
+            with self._ddp.no_sync():
+                yield
+            return
         self._state.micro_steps = parts
         try:
             yield
@@ -86,7 +90,7 @@ class Attached:
                 "attach: the model's input",
                 f"{images} images, which do not fit in this rank's memory",
                 f"{share.micro_steps} passes are accepted: for part in "
-                "shares.micro_batches(ddp, images, labels)",
+                "shares.micro_batches(images, labels)",
             )
         self._seen += images
         if not module.require_backward_grad_sync:

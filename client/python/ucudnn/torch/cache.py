@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Optional, Union
 
-from ucudnn.torch.profile import StepProfile
+from ucudnn.torch.profiling import StepProfile
 
 
 class StepCache:

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Set
 from ucudnn.torch.cache import StepCache
 from ucudnn.torch.devices import Device
 from ucudnn.torch.planning import SharePlan, StepTable, plan_shares
-from ucudnn.torch.profile import Step, StepProfile, profile
+from ucudnn.torch.profiling import Step, StepProfile, profile
 from ucudnn.torch.ranks import Ranks
 
 _ROUNDS = 12  # of planning and measuring what was planned

@@ -10,7 +10,7 @@ from ucudnn.errors import NoPlan
 from ucudnn.profiles import Time, Times
 from ucudnn.solve import assign
 from ucudnn.torch.checks import refuse
-from ucudnn.torch.profile import StepProfile
+from ucudnn.torch.profiling import StepProfile
 
 _WORTH_UNEVENNESS = 0.99  # of the even step's time; less is noise
 _WORTH_IDLING = 0.98  # of the step's time

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, Callable, Iterator, List, Optional
 
 import torch
@@ -189,33 +188,24 @@ class Shares:
         idle rank. `options` are DataLoader's. See ShareLoader."""
         return ShareLoader(self, self.sampler(dataset, shuffle, seed), **options)
 
-    def micro_batches(self, model: Any, *tensors: Any) -> Iterator[Any]:
+    def micro_batches(self, *tensors: Any) -> Iterator[Any]:
         """Splits a batch, given as tensors whose first dimension is the image,
         into `micro_steps` equal parts, and yields each: a tensor, or a tuple if
-        several are given. Call backward() on each part's mean loss; gradients are
-        exchanged after the last one. Whole, if one pass does."""
-        ddp = checks.ddp_of(model)
+        several are given. Call backward() on each part's mean loss; the attached
+        model exchanges gradients after the last one. Whole, if one pass does."""
+        attached = self._needs_attached("micro_batches")
         parts = self.micro_steps
-        size = tensors[0].shape[0]
-        if size % parts or (size != self.batch and size != 0):
+        images = tensors[0].shape[0]
+        if images not in (self.batch, 0):
             raise checks.refuse(
                 "micro_batches: tensors",
-                f"{size} images",
+                f"{images} images",
                 f"{self.batch}, this rank's share, are accepted",
             )
-        split = [tensor.chunk(parts) for tensor in tensors] if parts > 1 else []
-        attached = self._attached
-        for part in range(parts):
-            taken = tuple(pieces[part] for pieces in split) or tensors
-            value = taken[0] if len(taken) == 1 else taken
-            if part < parts - 1:
-                with ddp.no_sync():
-                    yield value
-                continue
-            with contextlib.ExitStack() as stack:
-                if attached is not None:
-                    stack.enter_context(attached.in_parts(parts))
-                yield value
+        split = [tensor.chunk(parts) for tensor in tensors]
+        for part, taken in enumerate(zip(*split)):
+            with attached.part(parts, last=part == parts - 1):
+                yield taken[0] if len(taken) == 1 else taken
 
     def mean(self, tensor: torch.Tensor) -> torch.Tensor:
         """Collective: the mean over the mini-batch of what is on each rank the
@@ -232,17 +222,21 @@ class Shares:
         that exchanges gradients. Returns the sum over all ranks. Does not wait for
         the device. If the step has several passes, divide each one's sum of losses
         by this rank's whole n."""
-        if self._attached is None:
-            raise checks.refuse(
-                "count", "no model is attached", "attach(ddp) before is accepted"
-            )
+        attached = self._needs_attached("count")
         own = torch.as_tensor(
             n, dtype=torch.float64, device=self._device.device
         ).detach()
         total = own.clone()
         dist.all_reduce(total, group=self._ranks.group)
-        self._attached.count(own / total.clamp(min=1e-300))
+        attached.count(own / total.clamp(min=1e-300))
         return total
+
+    def _needs_attached(self, place: str) -> Attached:
+        if self._attached is None:
+            raise checks.refuse(
+                place, "no model is attached", "attach(ddp) before is accepted"
+            )
+        return self._attached
 
     def report(self, ms: Optional[float] = None) -> None:
         """Reports how long this rank computed in its last step, in milliseconds,
@@ -251,13 +245,7 @@ class Shares:
         attached model: from the first forward pass to the last gradient. Does not
         wait."""
         if ms is None:
-            if self._attached is None:
-                raise checks.refuse(
-                    "report",
-                    "no time, and no model is attached",
-                    "report(ms) is accepted, or attach(ddp) before",
-                )
-            times = self._attached.own_time.take_ms()
+            times = self._needs_attached("report").own_time.take_ms()
         else:
             if not 0 <= ms < float("inf"):
                 raise checks.refuse(

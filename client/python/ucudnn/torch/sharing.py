@@ -17,7 +17,7 @@ from ucudnn.torch.devices import Device, find_device
 from ucudnn.torch.fingerprint import fingerprint
 from ucudnn.torch.measuring import Measuring
 from ucudnn.torch.planning import SharePlan, StepTable, plan_shares
-from ucudnn.torch.profile import Step, StepProfile
+from ucudnn.torch.profiling import Step, StepProfile
 from ucudnn.torch.ranks import Ranks
 from ucudnn.torch.shares import Shares
 from ucudnn.torch.sources import (

@@ -1,0 +1,239 @@
+"""The convolutions of a model, from meta tensors: without memory or ONNX."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+from ucudnn.torch.checks import refuse
+
+_CONVOLUTIONS = ("aten::convolution", "aten::_convolution")
+_PLAIN = (
+    "name", "C", "H", "W", "K", "R", "S", "pad_h", "pad_w", "stride_h",
+    "stride_w", "groups",
+)  # fmt: skip
+_DILATION = ("dilation_h", "dilation_w")
+_DEPTH = ("D", "T", "pad_d", "stride_d", "dilation_d")
+_FLAGS = ("transposed", "needs_input_gradient")
+
+
+def network(model: torch.nn.Module, *example: Any, **keywords: Any) -> str:
+    """The network CSV of a model: one row for each convolution in the order in
+    which they run, as `ucudnn networks put`, `Session(network_csv=...)` and
+    UCUDNN_NETWORK_FILE take it.
+
+    `example` and `keywords` are what the model is called with; of tensors only
+    shape and type count, so that they may be meta tensors too. The model runs
+    once on tensors without memory and stays as it is: its mode decides which parts
+    run. Rows are named after modules, with `#2` and so on where one runs again.
+    Batch sizes are left out, and a transposed convolution is described by the one
+    that it is the adjoint of. Raises InvalidArgument if the model cannot run so,
+    such as one whose shapes depend on values, or if it has no convolution.
+    """
+    inner = getattr(model, "_orig_mod", model)
+    inner = getattr(inner, "module", inner)
+    recorder = _Recorder()
+    with recorder.following(inner), torch.enable_grad(), recorder:
+        try:
+            _call(inner)(
+                inner, _meta_state(inner), _meta(example), _meta(keywords)
+            )
+        except (RuntimeError, TypeError, ValueError) as error:
+            text = str(error).strip().partition("\n")[0]
+            raise refuse(
+                f"network: {recorder.place}",
+                f"{type(error).__name__}: {text}",
+                "a model that runs on meta tensors is accepted, with an example "
+                "of its input",
+            ) from error
+    if not recorder.rows:
+        raise refuse(
+            "network: the model",
+            f"a {type(inner).__name__} that ran no convolution",
+            "a model with convolutions is accepted",
+        )
+    return _csv(recorder.rows)
+
+
+def _call(model: torch.nn.Module) -> Callable[..., Any]:
+    func = getattr(torch, "func", None)
+    if func is not None:
+        return func.functional_call
+    # Before PyTorch 2.0.
+    from torch.nn.utils import stateless
+
+    return stateless.functional_call
+
+
+def _meta(value: Any) -> Any:
+    """`value` with meta tensors in place of its tensors."""
+
+    def replaced(item: Any) -> Any:
+        if isinstance(item, torch.Tensor) and item.device.type != "meta":
+            return torch.empty_like(
+                item, device="meta", requires_grad=item.requires_grad
+            )
+        return item
+
+    return tree_map(replaced, value)
+
+
+def _meta_state(model: torch.nn.Module) -> Dict[str, torch.Tensor]:
+    """Meta tensors for all parameters and buffers; shared ones stay shared."""
+    replaced: Dict[int, torch.Tensor] = {}
+    state = {}
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        for tensors in (module._parameters, module._buffers):
+            for name, tensor in tensors.items():
+                if tensor is None:
+                    continue
+                if id(tensor) not in replaced:
+                    replaced[id(tensor)] = torch.empty_like(
+                        tensor,
+                        device="meta",
+                        requires_grad=tensor.requires_grad,
+                    )
+                full = f"{prefix}.{name}" if prefix else name
+                state[full] = replaced[id(tensor)]
+    return state
+
+
+class _Row(NamedTuple):
+    """A convolution; extents have depth, height and width, as far as it has
+    them."""
+
+    name: str
+    channels: int
+    extent: Sequence[int]
+    filters: int
+    filter: Sequence[int]
+    padding: Sequence[int]
+    stride: Sequence[int]
+    dilation: Sequence[int]
+    groups: int
+    transposed: bool
+    needs_input_gradient: bool
+
+
+class _Recorder(TorchDispatchMode):
+    """Notes each convolution that runs, and in which module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: List[_Row] = []
+        self._modules: List[str] = []
+        self._names: Dict[str, int] = {}
+
+    @property
+    def place(self) -> str:
+        """The module that runs."""
+        return (self._modules or [""])[-1] or "the model"
+
+    @contextlib.contextmanager
+    def following(self, model: torch.nn.Module) -> Iterator[None]:
+        """Within it the running module is known."""
+        handles = []
+        for name, module in model.named_modules():
+            handles.append(module.register_forward_pre_hook(self._enter(name)))
+            handles.append(module.register_forward_hook(self._leave))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _enter(self, name: str) -> Callable[..., None]:
+        def enter(module: Any, inputs: Any) -> None:
+            self._modules.append(name)
+
+        return enter
+
+    def _leave(self, module: Any, inputs: Any, output: Any) -> None:
+        self._modules.pop()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        name = func._schema.name
+        # Tensors that the model makes itself are on other devices.
+        result = func(*_meta(args), **_meta(kwargs or {}))
+        if name in _CONVOLUTIONS:
+            self._note(args, result)
+        return result
+
+    def _note(self, args: Any, output: torch.Tensor) -> None:
+        taken, weight, _, stride, padding, dilation, transposed = args[:7]
+        groups = args[8]
+        # A transposed convolution is the adjoint of one from output to input.
+        large = output if transposed else taken
+        name = self.place if self.place != "the model" else "convolution"
+        self._names[name] = self._names.get(name, 0) + 1
+        if self._names[name] > 1:
+            name = f"{name}#{self._names[name]}"
+        axes = weight.dim() - 2
+
+        def per_axis(values: Sequence[int]) -> List[int]:
+            return list(values) * (axes if len(values) == 1 else 1)
+
+        self.rows.append(
+            _Row(
+                name,
+                large.shape[1],
+                list(large.shape[2:]),
+                weight.shape[0],
+                list(weight.shape[2:]),
+                per_axis(padding),
+                per_axis(stride),
+                per_axis(dilation),
+                groups,
+                bool(transposed),
+                taken.requires_grad or not torch.is_grad_enabled(),
+            )
+        )
+
+
+def _csv(rows: List[_Row]) -> str:
+    columns = list(_PLAIN)
+    if any(d != 1 for row in rows for d in row.dilation):
+        columns += _DILATION
+    if any(len(row.extent) == 3 for row in rows):
+        columns += _DEPTH
+    if any(
+        row.transposed or row.needs_input_gradient != (i > 0)
+        for i, row in enumerate(rows)
+    ):
+        columns += _FLAGS
+    text = io.StringIO()
+    writer = csv.DictWriter(
+        text, columns, lineterminator="\n", extrasaction="ignore"
+    )
+    writer.writeheader()
+    writer.writerows(_fields(row) for row in rows)
+    return text.getvalue()
+
+
+def _fields(row: _Row) -> Dict[str, Any]:
+    def last(values: Sequence[int], neutral: int) -> List[int]:
+        return [neutral, *values][-2:]  # of one dimension: the width
+
+    extent, size = last(row.extent, 1), last(row.filter, 1)
+    padding, stride = last(row.padding, 0), last(row.stride, 1)
+    dilation = last(row.dilation, 1)
+    fields: Dict[str, Any] = {
+        "name": row.name, "C": row.channels, "H": extent[0], "W": extent[1],
+        "K": row.filters, "R": size[0], "S": size[1], "pad_h": padding[0],
+        "pad_w": padding[1], "stride_h": stride[0], "stride_w": stride[1],
+        "groups": row.groups, "dilation_h": dilation[0],
+        "dilation_w": dilation[1], "transposed": int(row.transposed),
+        "needs_input_gradient": int(row.needs_input_gradient),
+    }  # fmt: skip
+    if len(row.extent) == 3:
+        depths = (row.extent, row.filter, row.padding, row.stride, row.dilation)
+        fields.update(zip(_DEPTH, (values[0] for values in depths)))
+    return fields
