@@ -47,3 +47,8 @@ def test_import_needs_no_library(tmp_path):
          "import ucudnn; assert 'matplotlib' not in __import__('sys').modules"],
         check=True, env=environment, cwd=tmp_path,
     )  # fmt: skip
+
+
+def test_says_what_an_older_library_lacks():
+    with pytest.raises(ucudnn.LibraryNotFound, match="no ucudnn_solve_later"):
+        library.ask_solver("later", "")

@@ -54,12 +54,18 @@ def _solvers() -> ctypes.CDLL:
     text = [ctypes.c_char_p, ctypes.c_size_t]
     request = ctypes.c_char_p
     answer = ctypes.POINTER(ctypes.c_void_p)
-    for name in ("wr", "wd", "pareto", "times", "assign", "allocation"):
-        function = getattr(library, f"ucudnn_solve_{name}")
-        function.argtypes = [*text, request, answer]
-    library.ucudnn_solve_memory.argtypes = [*text, *text, request, answer]
-    library.ucudnn_solve_check_memory_plan.argtypes = [*text, *text, answer]
-    library.ucudnn_solve_read_plan.argtypes = [*text, answer]
+    arguments = {
+        name: [*text, request, answer]
+        for name in ("wr", "wd", "pareto", "times", "assign", "allocation")
+    }
+    arguments["memory"] = [*text, *text, request, answer]
+    arguments["check_memory_plan"] = [*text, *text, answer]
+    arguments["read_plan"] = [*text, answer]
+    for name, types in arguments.items():
+        # An older library lacks what was added since.
+        function = getattr(library, f"ucudnn_solve_{name}", None)
+        if function is not None:
+            function.argtypes = types
     library.ucudnn_solve_free.argtypes = [ctypes.c_void_p]
     library.ucudnn_solve_free.restype = None
     return library
@@ -82,9 +88,14 @@ def ask_solver(
         given = {n: v for n, v in request.items() if v is not None and v != ""}
         arguments.append(json.dumps(given).encode())
     answer = ctypes.c_void_p()
-    status = getattr(library, f"ucudnn_solve_{function}")(
-        *arguments, ctypes.byref(answer)
-    )
+    solve = getattr(library, f"ucudnn_solve_{function}", None)
+    if solve is None:
+        raise LibraryNotFound(
+            f"libucudnn_solve.so.1 has no ucudnn_solve_{function}: it is older than "
+            "this package; install a newer one",
+            14,
+        )
+    status = solve(*arguments, ctypes.byref(answer))
     try:
         told = ctypes.string_at(answer.value).decode() if answer.value else ""
     finally:
