@@ -21,6 +21,7 @@ import ucudnn.torch
 
 SLICES = (64, 16)  # multiprocessors
 RANKS = 2
+LAST_GRADIENT = {}  # "event": when the hook by hand saw it
 
 
 class Job:
@@ -48,23 +49,31 @@ class Job:
         loss.backward()
         self.optimizer.step()
 
-    def step_ms(self, model, batch, warm_up=3, steps=10):
-        """Each whole iteration's time, from the end of the one before."""
+    def step_ms(self, model, batch, warm_up=3, steps=10, own=None):
+        """Each whole iteration's time, from the end of the one before. `own` gets
+        the time from each one's beginning to its last gradient."""
         stream = torch.cuda.current_stream()
         for _ in range(warm_up):
             self.iterate(model, batch)
         events = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
         events[0].record(stream)
+        ready = []
         for event in events[1:]:
             self.iterate(model, batch)
             event.record(stream)
+            ready.append(LAST_GRADIENT.get("event"))
         torch.cuda.synchronize()
+        if own is not None:
+            own += [a.elapsed_time(b) for a, b in zip(events, ready)]
         return [a.elapsed_time(b) for a, b in zip(events, events[1:])]
 
 
 def weighting_by_hand(state, bucket):
     """What a user would write: the peer of the sweep."""
     buffer = bucket.buffer().mul_(state["weight"])
+    if bucket.is_last():
+        LAST_GRADIENT["event"] = torch.cuda.Event(enable_timing=True)
+        LAST_GRADIENT["event"].record()
     work = dist.all_reduce(buffer, async_op=True)
     return work.get_future().then(lambda future: future.value()[0])
 
@@ -110,7 +119,7 @@ def swept(job, batch, control, told):
     ddp = DistributedDataParallel(job.model)
     ddp.register_comm_hook(hook, weighting_by_hand)
     rank = dist.get_rank()
-    told["sweep_steps_ms"] = {}
+    told["sweep_steps_ms"], told["sweep_own_ms"] = {}, {}
     medians = {}
 
     def measure(first):
@@ -118,7 +127,8 @@ def swept(job, batch, control, told):
             return
         own = first if rank == 0 else batch - first
         hook["weight"] = own / batch
-        ms = job.step_ms(ddp, own, 3, 8)
+        until_gradients = told["sweep_own_ms"].setdefault(first, [])
+        ms = job.step_ms(ddp, own, 3, 8, until_gradients)
         # Rank 0's numbers decide on both.
         shared = [statistics.median(ms)]
         dist.broadcast_object_list(shared, 0, group=control)
@@ -165,6 +175,8 @@ def slices(rank, told, network, precision, batch):
         batch=batch, planned=shares.batches, predicted_ms=shares.predicted_ms,
         even_predicted_ms=shares.even_ms, reasons=shares.reasons,
         planning_s=time.monotonic() - begun, calls=calls[0])
+    measured = shares._source._tables[rank]._measured
+    told["alone_ms"] = measured.ms
     again = swept(job, batch, control, told)
     planned_job = Job(network, precision, batch)
     planned = shares.attach(DistributedDataParallel(planned_job.model))

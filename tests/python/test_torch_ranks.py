@@ -93,6 +93,17 @@ def test_a_share_beyond_memory(told):
     assert max(first["difference"], second["difference"]) < EXACT
     assert "in 2 passes, because 3 fit in memory" in first["reasons"][0]
     assert "shares.micro_batches" in first["whole"]
+    for rank in told:
+        assert "SyncBatchNorm, where rank 0's share takes 2 passes" in (
+            rank["synchronised"]
+        )
+
+
+def test_synchronised_statistics(told):
+    for rank in told:
+        assert rank["shares"] < EXACT
+        assert rank["counts"] < EXACT
+        assert rank["bare"] > 1e-3
 
 
 def test_an_idle_rank(told):

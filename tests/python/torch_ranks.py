@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.join import Join
+from torch.distributed.nn.functional import all_reduce as summed
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -198,6 +199,13 @@ def accumulates_under_no_sync():
     return difference(ddp.parameters(), alone(dataset, 2 * BATCH))
 
 
+def unlike_passes(folder):
+    shares = ucudnn.torch.share(
+        BATCH, step=lambda b: 1 / 0, name="step", kind=KIND, cache_dir=folder
+    )
+    shares.attach(synchronised(Residual()))
+
+
 def a_share_beyond_memory():
     # The fast rank's memory holds 3 images; 6 take two passes.
     folder = FOLDER / f"cache{next(FILES)}"
@@ -226,6 +234,7 @@ def a_share_beyond_memory():
         "difference": difference(ddp.parameters(), alone()),
         "reasons": shares.reasons,
         "whole": refusal(lambda: ddp(torch.zeros(shares.batch, 5).double())),
+        "synchronised": refusal(lambda: unlike_passes(folder)),
     }
 
 
@@ -269,6 +278,65 @@ def infinite_gradients_of_no_weight():
     ddp(torch.ones(8, 1)).mul(1.0 if shares.weight else float("inf")).mean(
     ).backward()
     return model.weight.grad.item()
+
+
+class SynchronisedOnCpu(nn.SyncBatchNorm):
+    """PyTorch's own runs on GPUs alone."""
+
+    def forward(self, x):
+        count = torch.tensor([float(len(x))], dtype=x.dtype)
+        total = summed(torch.cat([count, x.sum(0), (x * x).sum(0)]))
+        mean, square = (total[1:] / total[0]).chunk(2)
+        normal = (x - mean) / (square - mean**2 + self.eps).sqrt()
+        return normal * self.weight + self.bias
+
+
+class Residual(nn.Module):
+    """Writes to what a normalisation gave."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(5, 4)
+        self.normalisation = nn.BatchNorm1d(4)
+        self.last = nn.Linear(4, 3)
+
+    def forward(self, x):
+        x = self.first(x)
+        y = self.normalisation(x)
+        y += x
+        return self.last(y.relu_())
+
+
+def synchronised(model):
+    """A DDP over the model with synchronised statistics, which DDP would refuse
+    on the CPU."""
+    ddp = DistributedDataParallel(model)
+    normalisation = SynchronisedOnCpu(4)
+    normalisation.weight = model.normalisation.weight
+    normalisation.bias = model.normalisation.bias
+    model.normalisation = normalisation
+    return ddp
+
+
+def synchronised_statistics():
+    told = {}
+    for name in ("shares", "counts", "bare"):
+        torch.manual_seed(13)
+        model = Residual().double()
+        expected = copy.deepcopy(model)
+        shares = shared()
+        ddp = synchronised(model)
+        if name != "bare":
+            shares.attach(ddp)
+
+        def loss(model, x, y):
+            if name == "counts":
+                shares.count(len(x))
+            return loss_of(model, x, y)
+
+        weights = train(ddp, loader_of(shares), loss)
+        told[name] = difference(weights, alone(model=expected))
+    return told
 
 
 def means_and_counts():
@@ -437,6 +505,7 @@ SCENARIOS = [
     own_hook_runs_after,
     accumulates_under_no_sync,
     a_share_beyond_memory,
+    synchronised_statistics,
     an_idle_rank,
     infinite_gradients_of_no_weight,
     means_and_counts,

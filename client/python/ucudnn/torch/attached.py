@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ucudnn.torch.checks import refuse, refuse_join
 from ucudnn.torch.hook import Hook, HookState, OwnTime, weighted_sum
 from ucudnn.torch.planning import RankShare
+from ucudnn.torch.synchronised import weigh_synchronised
 
 
 class Attached:
@@ -42,6 +43,7 @@ class Attached:
                 "a DistributedDataParallel without one is accepted; pass yours "
                 "to attach(ddp, hook, state)",
             ) from error
+        weigh_synchronised(ddp.module, self._state.part)
         register = ddp.register_forward_pre_hook
         if "with_kwargs" in inspect.signature(register).parameters:
             register(self._forward, with_kwargs=True)

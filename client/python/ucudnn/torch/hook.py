@@ -32,6 +32,10 @@ class HookState:
         # A user's hook averages over the ranks, as all of PyTorch's do.
         self._ranks = dist.get_world_size(group) if then else 1
 
+    def part(self) -> Factor:
+        """This rank's part of the next gradients' mean."""
+        return self.weight if self.counted is None else self.counted
+
     def reduce(self, bucket: dist.GradBucket) -> Any:
         """Scales one bucket and sums it over the ranks."""
         gradients = bucket.buffer()

@@ -134,6 +134,7 @@ class Shares:
         else:
             checks.refuse_unchecked_loader()
         self._refuse_other_ranks(ddp)
+        self._refuse_unlike_passes(ddp)
         attached = Attached(ddp, self._device.device, hook, state, images)
         attached.adopt(self._own, self.weight)
         self._attached = attached
@@ -148,6 +149,20 @@ class Shares:
                 f"its process group has this as rank {there[0]} of {there[1]}",
                 f"the group of share() is accepted, with rank {self.rank} of "
                 f"{self.size}",
+            )
+
+    def _refuse_unlike_passes(self, ddp: DistributedDataParallel) -> None:
+        """In each pass SyncBatchNorm waits for all ranks."""
+        passes = [share.micro_steps for share in self._plan.ranks]
+        if max(passes) > 1 and any(
+            isinstance(m, torch.nn.SyncBatchNorm) for m in ddp.modules()
+        ):
+            raise checks.refuse(
+                "attach: model",
+                f"SyncBatchNorm, where rank {passes.index(max(passes))}'s share "
+                f"takes {max(passes)} passes",
+                "share(..., micro_steps=1) and a mini-batch that fits in memory "
+                "are accepted, or BatchNorm",
             )
 
     def check(self, loader: Any) -> Any:
