@@ -112,6 +112,8 @@ def lines_of_slices(told):
     yield f"| even, plain DDP | {batch // 2} + {batch // 2} | {told['even_ms']:.2f} |"
     yield f"| best of the sweep, again | {best} + {batch - best} | {told['best_ms']:.2f} |"
     yield f"| planned | {first} + {second} | {planned:.2f} |"
+    yield (f"| planned, exchanged after the backward pass | {first} + {second} | "
+           f"{told['late_ms']:.2f} |")
     predicted = told["predicted_ms"]
     yield (f"\nPlanned against the best: {(planned / told['best_ms'] - 1) * 100:+.1f} "
            f"%; even against planned: {told['even_ms'] / planned:.2f} times; "

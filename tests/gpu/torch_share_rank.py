@@ -180,10 +180,20 @@ def slices(rank, told, network, precision, batch):
     again = swept(job, batch, control, told)
     planned_job = Job(network, precision, batch)
     planned = shares.attach(DistributedDataParallel(planned_job.model))
+    late_job = Job(network, precision, batch)
+    # Times that give the same shares.
+    others = ucudnn.torch.share(
+        batch, kind=str(rank), times={
+            str(r): {n: n / b for n in (1, batch)}
+            for r, b in enumerate(shares.batches)})
+    assert others.batches == shares.batches
+    late = others.attach(
+        DistributedDataParallel(late_job.model), overlap=False)
     even_job = Job(network, precision, batch)
     even = DistributedDataParallel(even_job.model)
     runs = {
         "planned": lambda: planned_job.step_ms(planned, shares.batch, 3, 8),
+        "late": lambda: late_job.step_ms(late, shares.batch, 3, 8),
         "best": again,
         "even": lambda: even_job.step_ms(even, batch // RANKS, 2, 5)}
     for name in runs:

@@ -70,6 +70,10 @@ def test_gradients_as_bucket_views(told):
     assert max(told) < EXACT
 
 
+def test_exchanged_after_the_pass(told):
+    assert max(told) < EXACT
+
+
 def test_unused_parameters(told):
     assert max(told) < EXACT
 

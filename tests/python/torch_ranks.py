@@ -132,6 +132,14 @@ def gradients_as_bucket_views():
     return difference(train(ddp, loader_of(shares)), alone())
 
 
+def exchanged_after_the_pass():
+    shares = shared()
+    ddp = shares.attach(
+        DistributedDataParallel(network(), bucket_cap_mb=1e-4), overlap=False
+    )
+    return difference(train(ddp, loader_of(shares)), alone())
+
+
 class TwoBranches(nn.Module):
     """Uses one branch or the other, by the number of images."""
 
@@ -501,6 +509,7 @@ SCENARIOS = [
     shares_of_unlike_ranks,
     plain_ddp_is_wrong,
     gradients_as_bucket_views,
+    exchanged_after_the_pass,
     unused_parameters,
     own_hook_runs_after,
     accumulates_under_no_sync,

@@ -25,6 +25,7 @@ class Attached:
         hook: Optional[Hook],
         state: Any,
         images: Optional[Callable[..., int]],
+        overlap: bool,
     ) -> None:
         self._ddp = ddp
         self._device = device
@@ -32,7 +33,7 @@ class Attached:
         self._share = RankShare(0, 0, 1, None)
         self._seen = 0  # images since gradients were last exchanged
         self.own_time = OwnTime(device)
-        self._state = HookState(ddp.process_group, 0.0, hook, state)
+        self._state = HookState(ddp.process_group, hook, state, overlap)
         self._state.on_end = self.own_time.end
         try:
             ddp.register_comm_hook(self._state, weighted_sum)

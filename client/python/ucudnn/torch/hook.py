@@ -17,10 +17,15 @@ class HookState:
     """What the hook of one DDP does with the next gradients."""
 
     def __init__(
-        self, group: Any, weight: float, then: Optional[Hook], then_state: Any
+        self,
+        group: Any,
+        then: Optional[Hook],
+        then_state: Any,
+        overlap: bool,
     ) -> None:
         self.group = group
-        self.weight = weight  # b_g / B
+        self.weight = 0.0  # b_g / B
+        self._overlap = overlap
         self.micro_steps = 1  # equal passes whose gradients were added up
         self.counted: Optional[torch.Tensor] = None  # instead of the weight
         self.steps = 0  # that ended
@@ -50,21 +55,25 @@ class HookState:
                 self.on_end()
         if self._then is not None:
             return self._then(self._then_state, bucket)
-        work = dist.all_reduce(gradients, group=self.group, async_op=True)
-        if gradients.is_cuda and self._backend != "gloo":
-            return work.get_future().then(_first)
-        return self._gathered(work, gradients, bucket.is_last())
+        if self._overlap and gradients.is_cuda and self._backend != "gloo":
+            return self._started(gradients).get_future().then(_first)
+        return self._gathered(gradients, bucket.is_last())
 
-    def _gathered(self, work: Any, gradients: torch.Tensor, last: bool) -> Any:
-        """Gloo runs callbacks on threads of its own, which may need Python's lock
-        when Python has ended. So the last bucket waits for all sums instead: there
-        is nothing left to compute meanwhile."""
+    def _started(self, gradients: torch.Tensor) -> Any:
+        return dist.all_reduce(gradients, group=self.group, async_op=True)
+
+    def _gathered(self, gradients: torch.Tensor, last: bool) -> Any:
+        """Waits for all sums once the last bucket is ready, when nothing is left
+        to compute. Also for gloo, which runs callbacks on threads of its own, that
+        may need Python's lock when Python has ended."""
         devices = [gradients.device] if gradients.is_cuda else []
         future: Any = torch.futures.Future(devices=devices)
+        work = self._started(gradients) if self._overlap else None
         self._pending.append((work, gradients, future))
         if last:
             pending, self._pending = self._pending, []
-            for sum_of_bucket, result, waiting in pending:
+            started = [(w or self._started(g), g, f) for w, g, f in pending]
+            for sum_of_bucket, result, waiting in started:
                 sum_of_bucket.wait()
                 waiting.set_result(result)
         return future
