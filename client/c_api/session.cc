@@ -200,6 +200,9 @@ const char* ucudnn_session_source(const ucudnn_session* session) {
 const char* ucudnn_session_reason(const ucudnn_session* session) {
   return session == nullptr ? "" : session->session->reason().c_str();
 }
+const char* ucudnn_session_sum_method(const ucudnn_session* session) {
+  return session == nullptr ? "" : session->session->sum_method().c_str();
+}
 const char* ucudnn_session_note(const ucudnn_session* session, size_t index) {
   if (session == nullptr) return nullptr;
   const auto& reasons = session->session->plan().reasons;

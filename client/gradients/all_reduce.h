@@ -7,8 +7,10 @@
 
 #include <memory>
 #include <span>
+#include <string>
 
 #include "base/result.h"
+#include "client/gradients/gradient_sum.h"
 #include "client/ranks/ranks.h"
 
 namespace ucudnn {
@@ -32,10 +34,20 @@ class AllReducer {
   Status Sum(std::span<T> gradients, double weight, void* stream,
              Ranks::Deadline deadline);
 
+  // Frees buffers, streams and the GPUs' communicator until the next sum.
+  void Free();
+
+  // How the last sum was made, and why not by NCCL: "NCCL 2.28.9", "MPI; NCCL
+  // is not used: ranks 0 and 1 have the same GPU". Empty before the first sum.
+  const std::string& method() const { return method_; }
+
  private:
+  std::string Describe(SumMethod method, bool on_gpu) const;
+
   Ranks& ranks_;
   // Null if the process has not loaded the driver.
   std::unique_ptr<GpuGradients> gpu_;
+  std::string method_;
 };
 
 }  // namespace ucudnn

@@ -84,6 +84,30 @@ class OnGpu final : public Gradients<T> {
 
   bool shares() const override { return shares_; }
 
+  bool may_sum_on_gpus() const override {
+    return count_ > 0 && state_.MayUseNccl();
+  }
+
+  Result<bool> SumOnGpus(Ranks& ranks) override {
+    UCUDNN_ASSIGN_OR_RETURN(const bool ready,
+                            state_.PrepareNccl(ranks, deadline_));
+    if (!ready) return false;
+    UCUDNN_RETURN_IF_ERROR(AwaitMade());
+    double scale = scale_;
+    if (scale == 0) {
+      // NCCL would multiply, and 0 times infinity is not 0.
+      UCUDNN_RETURN_IF_ERROR(
+          state_.Check(driver_.MemsetD8Async(DeviceAddress(values_), 0,
+                                             count_ * sizeof(T), stream_),
+                       "cuMemsetD8Async"));
+      scale = 1;
+    }
+    UCUDNN_RETURN_IF_ERROR(
+        state_.group->Sum(values_, count_, scale, stream_, deadline_));
+    UCUDNN_RETURN_IF_ERROR(state_.WaitForNccl(deadline_));
+    return true;
+  }
+
  private:
   // Waits for the stream that produces the gradients.
   Status AwaitMade() {
@@ -114,6 +138,7 @@ GpuGradients::GpuGradients(std::unique_ptr<State> state)
     : state_(std::move(state)) {}
 
 GpuGradients::~GpuGradients() {
+  state_->group.reset();
   // When the process ends, the driver and the memory may be gone already.
   state_->FreePinned();
   state_->FreeContexts();
@@ -135,16 +160,29 @@ Result<std::unique_ptr<GpuGradients>> GpuGradients::Create() {
     return Fail(Code::kUnimplemented,
                 "the driver cannot allocate pinned memory");
   }
-  return With(driver);
+  const Result<const NcclApi*> nccl = LoadedNccl();
+  std::unique_ptr<GpuGradients> gpu = With(driver, nccl.value_or(nullptr));
+  if (!nccl) gpu->state_->why_not_nccl = nccl.error().message;
+  return gpu;
 }
 
-std::unique_ptr<GpuGradients> GpuGradients::With(const DriverApi& driver) {
+std::unique_ptr<GpuGradients> GpuGradients::With(const DriverApi& driver,
+                                                 const NcclApi* nccl) {
   auto state = std::make_unique<State>();
   state->driver = &driver;
+  state->nccl = nccl;
   return std::unique_ptr<GpuGradients>(new GpuGradients(std::move(state)));
 }
 
 bool GpuGradients::pins_window() const { return state_->shared != nullptr; }
+
+std::string GpuGradients::nccl_version() const {
+  return state_->nccl == nullptr ? "" : NcclVersion(*state_->nccl);
+}
+
+const std::string& GpuGradients::why_not_nccl() const {
+  return state_->why_not_nccl;
+}
 
 bool GpuGradients::IsGpuMemory(const void* pointer) const {
   unsigned type = 0;
@@ -161,17 +199,20 @@ Status GpuGradients::Wait(void* stream, Ranks::Deadline deadline) {
 }
 
 template <class T>
-Status GpuGradients::ScaleAndSum(Ranks& ranks, T* gradients, std::size_t count,
-                                 double scale, void* stream,
-                                 Ranks::Deadline deadline) {
+Result<SumMethod> GpuGradients::ScaleAndSum(Ranks& ranks, T* gradients,
+                                            std::size_t count, double scale,
+                                            void* stream,
+                                            Ranks::Deadline deadline) {
   OnGpu<T, State> mine(*state_, gradients, count, scale,
                        static_cast<CUstream>(stream), deadline);
   return SumGradients<T>(ranks, mine, deadline);
 }
 
-template Status GpuGradients::ScaleAndSum(Ranks&, float*, std::size_t, double,
-                                          void*, Ranks::Deadline);
-template Status GpuGradients::ScaleAndSum(Ranks&, double*, std::size_t, double,
-                                          void*, Ranks::Deadline);
+template Result<SumMethod> GpuGradients::ScaleAndSum(Ranks&, float*,
+                                                     std::size_t, double, void*,
+                                                     Ranks::Deadline);
+template Result<SumMethod> GpuGradients::ScaleAndSum(Ranks&, double*,
+                                                     std::size_t, double, void*,
+                                                     Ranks::Deadline);
 
 }  // namespace ucudnn

@@ -1,21 +1,24 @@
 #ifndef UCUDNN_CLIENT_GRADIENTS_GPU_GRADIENTS_H_
 #define UCUDNN_CLIENT_GRADIENTS_GPU_GRADIENTS_H_
 
-// Sums gradients in GPU memory over the ranks. They go through the host, in
-// pinned memory or memory that the ranks share: only MPI's nonblocking
-// reductions can be abandoned, and they do not accept GPU memory (Open MPI 4.1,
-// 5.0).
+// Sums gradients in GPU memory over the ranks: by NCCL if each rank has a GPU
+// of its own, else through the host, in pinned memory or memory that the ranks
+// share, since only MPI's nonblocking reductions can be abandoned, and they do
+// not accept GPU memory (Open MPI 4.1, 5.0).
 //
 // This header includes nothing of CUDA; in a build without cuDNN, Create fails.
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "base/result.h"
+#include "client/gradients/gradient_sum.h"
 #include "client/ranks/ranks.h"
 
 namespace ucudnn {
 
+struct NcclApi;
 namespace cudnn {
 struct DriverApi;
 }
@@ -27,12 +30,18 @@ class GpuGradients {
   // none, so that no memory can be a GPU's; kUnimplemented in a build without
   // cuDNN.
   static Result<std::unique_ptr<GpuGradients>> Create();
-  // `driver` must outlive the result.
-  static std::unique_ptr<GpuGradients> With(const cudnn::DriverApi& driver);
+  // With this driver and NCCL, or without NCCL if it is null. Both must outlive
+  // the result.
+  static std::unique_ptr<GpuGradients> With(const cudnn::DriverApi& driver,
+                                            const NcclApi* nccl);
   ~GpuGradients();
 
   // After a sum: whether the driver pinned the memory that the ranks share.
   bool pins_window() const;
+  // NCCL's version; empty without it.
+  std::string nccl_version() const;
+  // Why this rank does not sum by NCCL, as far as it knows; may be empty.
+  const std::string& why_not_nccl() const;
   // Whether `pointer` is GPU memory, according to the driver.
   bool IsGpuMemory(const void* pointer) const;
   // Waits for everything enqueued in `stream`, a CUstream.
@@ -47,8 +56,9 @@ class GpuGradients {
   // kResourceExhausted (no pinned memory). kDeadlineExceeded also if the stream
   // does not finish in time. T is float or double.
   template <class T>
-  Status ScaleAndSum(Ranks& ranks, T* gradients, std::size_t count,
-                     double scale, void* stream, Ranks::Deadline deadline);
+  Result<SumMethod> ScaleAndSum(Ranks& ranks, T* gradients, std::size_t count,
+                                double scale, void* stream,
+                                Ranks::Deadline deadline);
 
  private:
   struct State;

@@ -46,6 +46,44 @@ bool GpuGradients::State::PrepareShared(const SharedMemory* window) {
   return !shared_refused;
 }
 
+bool GpuGradients::State::MayUseNccl() const {
+  if (nccl == nullptr || group == nullptr) return nccl != nullptr;
+  CUdevice device = 0;
+  return driver->CtxGetDevice(&device) == CUDA_SUCCESS &&
+         device == group_device;
+}
+
+Result<bool> GpuGradients::State::PrepareNccl(Ranks& ranks,
+                                              Ranks::Deadline deadline) {
+  if (group != nullptr) return true;
+  CUuuid uuid{};
+  UCUDNN_RETURN_IF_ERROR(
+      Check(driver->CtxGetDevice(&group_device), "cuCtxGetDevice"));
+  UCUDNN_RETURN_IF_ERROR(
+      Check(driver->DeviceGetUuid(&uuid, group_device), "cuDeviceGetUuid"));
+  auto created =
+      NcclGroup::Create(*nccl, ranks, cudnn::UuidText(uuid.bytes), deadline);
+  if (created) {
+    group = *std::move(created);
+    return true;
+  }
+  if (!ranks.usable()) return tl::unexpected(std::move(created).error());
+  nccl = nullptr;
+  why_not_nccl = std::move(created).error().message;
+  return false;
+}
+
+Status GpuGradients::State::WaitForNccl(Ranks::Deadline deadline) const {
+  Status sound;
+  UCUDNN_RETURN_IF_ERROR(Poll(
+      [&] {
+        sound = group->Check();
+        return sound ? driver->StreamQuery(stream) : CUDA_SUCCESS;
+      },
+      "cuStreamQuery", deadline));
+  return sound;
+}
+
 void GpuGradients::State::FreeContexts() {
   if (context == nullptr || driver->CtxPushCurrent(context) != CUDA_SUCCESS) {
     return;
@@ -68,6 +106,8 @@ void GpuGradients::State::FreePinned() {
 }
 
 void GpuGradients::State::Abandon() {
+  if (group != nullptr) group->Abort();
+  group.reset();
   pinned.fill(nullptr);
   stream = nullptr;
   made = nullptr;

@@ -8,11 +8,15 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/result.h"
 #include "client/gradients/gpu_gradients.h"
+#include "client/gradients/nccl_api.h"
+#include "client/gradients/nccl_group.h"
 #include "client/ranks/ranks.h"
 #include "client/ranks/shared_memory.h"
 #include "device/cudnn/driver/context.h"
@@ -32,6 +36,11 @@ struct GpuGradients::State {
   CUevent made = nullptr;
   std::byte* shared = nullptr;
   bool shared_refused = false;
+  // Null without NCCL, or once the ranks have refused it.
+  const NcclApi* nccl = nullptr;
+  std::string why_not_nccl;
+  std::unique_ptr<NcclGroup> group;  // on the GPU group_device
+  CUdevice group_device = 0;
 
   Status Check(CUresult result, std::string_view call) const;
   Status AllocatePinned(void** memory) const;
@@ -43,6 +52,15 @@ struct GpuGradients::State {
   // asynchronous as with pinned memory. Other copies would block the host
   // without a bound.
   bool PrepareShared(const SharedMemory* window);
+
+  // For the current context: whether NCCL may be used, as far as this rank
+  // knows.
+  bool MayUseNccl() const;
+  // Collective: makes `group`, unless there is one. False if the ranks cannot
+  // use NCCL, which they do not try again.
+  Result<bool> PrepareNccl(Ranks& ranks, Ranks::Deadline deadline);
+  // Waits until our stream's work with NCCL is done, or has failed.
+  Status WaitForNccl(Ranks::Deadline deadline) const;
 
   // Frees the objects of `context`.
   void FreeContexts();

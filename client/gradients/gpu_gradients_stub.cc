@@ -15,18 +15,25 @@ Result<std::unique_ptr<GpuGradients>> GpuGradients::Create() {
 }
 
 bool GpuGradients::pins_window() const { return false; }
+std::string GpuGradients::nccl_version() const { return ""; }
+const std::string& GpuGradients::why_not_nccl() const {
+  static const std::string kWhy = "this build has no cuDNN backend";
+  return kWhy;
+}
 bool GpuGradients::IsGpuMemory(const void*) const { return false; }
 Status GpuGradients::Wait(void*, Ranks::Deadline) { return {}; }
 
 template <class T>
-Status GpuGradients::ScaleAndSum(Ranks&, T*, std::size_t, double, void*,
-                                 Ranks::Deadline) {
+Result<SumMethod> GpuGradients::ScaleAndSum(Ranks&, T*, std::size_t, double,
+                                            void*, Ranks::Deadline) {
   return Fail(Code::kUnimplemented, "this build has no cuDNN backend");
 }
 
-template Status GpuGradients::ScaleAndSum(Ranks&, float*, std::size_t, double,
-                                          void*, Ranks::Deadline);
-template Status GpuGradients::ScaleAndSum(Ranks&, double*, std::size_t, double,
-                                          void*, Ranks::Deadline);
+template Result<SumMethod> GpuGradients::ScaleAndSum(Ranks&, float*,
+                                                     std::size_t, double, void*,
+                                                     Ranks::Deadline);
+template Result<SumMethod> GpuGradients::ScaleAndSum(Ranks&, double*,
+                                                     std::size_t, double, void*,
+                                                     Ranks::Deadline);
 
 }  // namespace ucudnn

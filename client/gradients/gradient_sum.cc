@@ -202,24 +202,27 @@ Status SumInPieces(Ranks& ranks, Gradients<T>& mine, Ranks::Deadline deadline) {
 // For less, one MPI reduction costs less than two barriers.
 constexpr std::size_t kLeastShared = std::size_t{64} << 10;
 
-}  // namespace
+// What all ranks are able to do.
+struct Agreed {
+  bool all_share = false;
+  bool all_on_gpus = false;
+};
 
+// Whether the ranks can sum at all, and how. The errors of SumGradients.
 template <class T>
-Status SumGradients(Ranks& ranks, Gradients<T>& mine,
-                    Ranks::Deadline deadline) {
-  UCUDNN_ASSIGN_OR_RETURN(SharedMemory* const window,
-                          ranks.Window(Window<T>::kBytes, deadline));
-  const Status ready = mine.Prepare(window);
+Result<Agreed> Agree(Ranks& ranks, const Gradients<T>& mine,
+                     const Status& ready, Ranks::Deadline deadline) {
   const auto count = static_cast<std::int64_t>(mine.count());
   const std::int64_t size = sizeof(T);
   UCUDNN_ASSIGN_OR_RETURN(
       const std::vector<std::int64_t> most,
       ranks.MaxOfEach({ready ? 0 : 1, count, -count, size, -size,
-                       ready && mine.shares() ? 0 : 1},
+                       ready && mine.shares() ? 0 : 1,
+                       ready && mine.may_sum_on_gpus() ? 0 : 1},
                       deadline));
   if (most[0] > 0) {
     UCUDNN_ASSIGN_OR_RETURN(Status all, ranks.AllOf(ready, deadline));
-    return all;
+    return tl::unexpected(std::move(all).error());
   }
   if (most[1] != -most[2]) {
     return Fail(
@@ -233,31 +236,60 @@ Status SumGradients(Ranks& ranks, Gradients<T>& mine,
                 "have the same type",
                 -most[4], most[3]);
   }
-  const bool all_share = most[5] == 0;
-  const Status summed =
-      all_share && mine.count() * sizeof(T) >= kLeastShared
-          ? SumInWindow(ranks, Window<T>(window->data()), mine, deadline)
-          : SumInPieces(ranks, mine, deadline);
-  if (!summed) {
+  return Agreed{.all_share = most[5] == 0, .all_on_gpus = most[6] == 0};
+}
+
+// By the first method that all ranks can use.
+template <class T>
+Result<SumMethod> SumBy(const Agreed& agreed, Ranks& ranks,
+                        SharedMemory* window, Gradients<T>& mine,
+                        Ranks::Deadline deadline) {
+  if (agreed.all_on_gpus) {
+    UCUDNN_ASSIGN_OR_RETURN(const bool summed, mine.SumOnGpus(ranks));
+    if (summed) return SumMethod::kNccl;
+  }
+  if (agreed.all_share && mine.count() * sizeof(T) >= kLeastShared) {
+    UCUDNN_RETURN_IF_ERROR(
+        SumInWindow(ranks, Window<T>(window->data()), mine, deadline));
+    return SumMethod::kSharedMemory;
+  }
+  UCUDNN_RETURN_IF_ERROR(SumInPieces(ranks, mine, deadline));
+  return SumMethod::kMpi;
+}
+
+}  // namespace
+
+template <class T>
+Result<SumMethod> SumGradients(Ranks& ranks, Gradients<T>& mine,
+                               Ranks::Deadline deadline) {
+  UCUDNN_ASSIGN_OR_RETURN(SharedMemory* const window,
+                          ranks.Window(Window<T>::kBytes, deadline));
+  const Status ready = mine.Prepare(window);
+  UCUDNN_ASSIGN_OR_RETURN(const Agreed agreed,
+                          Agree(ranks, mine, ready, deadline));
+  Result<SumMethod> method = SumBy(agreed, ranks, window, mine, deadline);
+  if (!method) {
     // The others wait for pieces that will not come.
     ranks.GiveUp();
     mine.Abandon();
   }
-  return summed;
+  return method;
 }
 
 template <class T>
-Status ScaleAndSum(Ranks& ranks, std::span<T> values, double scale,
-                   Ranks::Deadline deadline, Status ready) {
+Result<SumMethod> ScaleAndSum(Ranks& ranks, std::span<T> values, double scale,
+                              Ranks::Deadline deadline, Status ready) {
   HostGradients<T> gradients(values, scale, std::move(ready));
   return SumGradients<T>(ranks, gradients, deadline);
 }
 
-template Status SumGradients(Ranks&, Gradients<float>&, Ranks::Deadline);
-template Status SumGradients(Ranks&, Gradients<double>&, Ranks::Deadline);
-template Status ScaleAndSum(Ranks&, std::span<float>, double, Ranks::Deadline,
-                            Status);
-template Status ScaleAndSum(Ranks&, std::span<double>, double, Ranks::Deadline,
-                            Status);
+template Result<SumMethod> SumGradients(Ranks&, Gradients<float>&,
+                                        Ranks::Deadline);
+template Result<SumMethod> SumGradients(Ranks&, Gradients<double>&,
+                                        Ranks::Deadline);
+template Result<SumMethod> ScaleAndSum(Ranks&, std::span<float>, double,
+                                       Ranks::Deadline, Status);
+template Result<SumMethod> ScaleAndSum(Ranks&, std::span<double>, double,
+                                       Ranks::Deadline, Status);
 
 }  // namespace ucudnn

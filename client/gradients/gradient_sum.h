@@ -6,7 +6,8 @@
 // MPI may keep using a buffer for ever, and the caller's memory may be freed by
 // then. Pieces are the same on all ranks, whatever memory the gradients are in.
 //
-// There are two methods; all ranks use the first that all of them can:
+// There are three methods; all ranks use the first that all of them can:
+//   NCCL, if each rank has its gradients on a GPU of its own;
 //   shared memory, if all ranks are on one node and the sum is not small: each
 //     rank copies its piece there, sums one part of it over all ranks, in rank
 //     order, and copies the other parts' sums back;
@@ -28,6 +29,8 @@ inline constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
 // The size of a piece in shared memory: small enough to stay in a core's cache
 // until it has been summed.
 inline constexpr std::size_t kSharedPieceBytes = std::size_t{512} << 10;
+
+enum class SumMethod { kNccl, kSharedMemory, kMpi };
 
 // Splits `total` values into `parts` parts of whole cache lines, equal except
 // for the last ones.
@@ -73,6 +76,11 @@ class Gradients {
 
   // After Prepare: whether CopyOut and CopyIn can use the window.
   virtual bool shares() const = 0;
+  // After Prepare: whether this rank may be able to SumOnGpus.
+  virtual bool may_sum_on_gpus() const { return false; }
+  // Collective, if all ranks may: sums without the host. Returns whether it
+  // did, the same on all ranks; if not, the gradients are as before.
+  virtual Result<bool> SumOnGpus(Ranks& /*ranks*/) { return false; }
 };
 
 // Collective. All ranks return the same error if one could not prepare, or if
@@ -81,14 +89,15 @@ class Gradients {
 // are broken and the others run into the deadline. After an error the values
 // are unusable.
 template <class T>
-Status SumGradients(Ranks& ranks, Gradients<T>& mine, Ranks::Deadline deadline);
+Result<SumMethod> SumGradients(Ranks& ranks, Gradients<T>& mine,
+                               Ranks::Deadline deadline);
 
 // The same for `values` in host memory. A rank with scale 0 contributes zeros,
 // whatever its values are. If `ready` is an error, it counts as this rank's
 // failure to prepare.
 template <class T>
-Status ScaleAndSum(Ranks& ranks, std::span<T> values, double scale,
-                   Ranks::Deadline deadline, Status ready = {});
+Result<SumMethod> ScaleAndSum(Ranks& ranks, std::span<T> values, double scale,
+                              Ranks::Deadline deadline, Status ready = {});
 
 }  // namespace ucudnn
 

@@ -175,6 +175,8 @@ Result<bool> Session::Refresh() {
   return true;
 }
 
+const std::string& Session::sum_method() const { return reducer_->method(); }
+
 Status Session::AllReduceGradients(std::span<float> gradients, void* stream) {
   return reducer_->Sum(gradients, weight(), stream, Soon());
 }
@@ -184,8 +186,10 @@ Status Session::AllReduceGradients(std::span<double> gradients, void* stream) {
 }
 
 Status Session::RefuseGradients(Error error) {
-  return ScaleAndSum<float>(*ranks_, {}, weight(), Soon(),
-                            tl::unexpected<Error>(std::move(error)));
+  UCUDNN_RETURN_IF_ERROR(
+      ScaleAndSum<float>(*ranks_, {}, weight(), Soon(),
+                         tl::unexpected<Error>(std::move(error))));
+  return {};
 }
 
 Result<MPI_Comm> Session::ActiveComm() {
@@ -204,7 +208,7 @@ Status Session::Finalize() {
   UCUDNN_RETURN_IF_ERROR(all);
   ForgetActiveComm();
   // Free GPU objects while the program's context still exists.
-  reducer_ = std::make_unique<AllReducer>(*ranks_);
+  reducer_->Free();
   ranks_->Close();
   return {};
 }

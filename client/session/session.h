@@ -190,6 +190,9 @@ class Session {
   // `error` in place of gradients, so that all ranks return it instead of
   // waiting for this one.
   Status RefuseGradients(Error error);
+  // How the last gradients were summed, and why not by NCCL
+  // (client/gradients/all_reduce.h).
+  const std::string& sum_method() const;
 
   // Collective: the communicator of the ranks that have images, in rank order;
   // MPI_COMM_NULL on the others. Created on first request, and again after

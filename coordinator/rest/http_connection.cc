@@ -13,7 +13,7 @@ namespace ucudnn {
 namespace {
 
 using std::chrono::milliseconds;
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 // How often a waiting connection looks whether the server stops.
 constexpr milliseconds kSlice{100};
@@ -31,8 +31,8 @@ bool Poll(socket_t socket, short events, milliseconds time) {
 bool HttpConnection::AwaitRequest(const std::function<bool()>& keep) {
   Enter(Phase::kIdle);
   if (begin_ < end_) return true;
-  const auto limit = Clock::now() + kHttpIdle;
-  while (!stopping_() && keep() && Clock::now() < limit) {
+  const auto limit = SteadyClock::now() + kHttpIdle;
+  while (!stopping_() && keep() && SteadyClock::now() < limit) {
     if (Poll(socket_, POLLIN, kSlice)) return true;
   }
   return false;
@@ -41,14 +41,14 @@ bool HttpConnection::AwaitRequest(const std::function<bool()>& keep) {
 void HttpConnection::Enter(Phase phase) {
   if (phase_ == phase) return;
   phase_ = phase;
-  started_ = Clock::now();
+  started_ = SteadyClock::now();
   moved_ = 0;
   in_head_ = 0;
 }
 
 bool HttpConnection::Await(short events) {
   while (true) {
-    const auto took = Clock::now() - started_;
+    const auto took = SteadyClock::now() - started_;
     const milliseconds more(moved_ * 1000 >> 20U);
     if (took > kHttpPatience + more) return false;
     if (stopping_() && (phase_ != Phase::kWriting || took > kLastWords)) {

@@ -59,7 +59,8 @@
 #              evenly split; DIR/train.txt ends with the comparison, including whole
 #              steps and the time that exchanges of gradients add. About two minutes
 #   gradients  sums of gradients in GPU memory on one to three ranks, compared with
-#              sums in host memory, and beside busy streams. A minute
+#              sums in host memory, and beside busy streams; with two or more GPUs
+#              by NCCL too. A minute
 #
 # The machine with the GPU needs Open MPI 4.1, cuDNN 9 and glibc 2.36 or later.
 set -euo pipefail

@@ -1,9 +1,10 @@
 // Compares sums over ranks of gradients in GPU memory with sums in host memory:
 // random values and sizes, floats and doubles, uneven weights, a rank without
-// images, streams, memory whose kind only the driver knows; through shared
-// memory and through MPI; while another stream is busy. Ranks use the GPUs in
-// turn. Prints one line per case; returns 1 if a result is wrong or a sum waits
-// for a stream that it need not wait for.
+// images, streams, memory whose kind only the driver knows; by NCCL where each
+// rank has a GPU of its own, through shared memory and through MPI; while
+// another stream is busy. Ranks use the GPUs in turn. Prints one line per case;
+// returns 1 if a result is wrong or a sum waits for a stream that it need not
+// wait for.
 
 #include <mpi.h>
 
@@ -20,6 +21,7 @@
 
 #include "client/gradients/gpu_gradients.h"
 #include "client/gradients/gradient_sum.h"
+#include "client/gradients/nccl_api.h"
 #include "client/ranks/ranks.h"
 #include "device/cudnn/driver/context.h"
 #include "device/cudnn/driver/libraries.h"
@@ -41,9 +43,10 @@ void Need(CUresult result, const char* what) {
   MPI_Abort(MPI_COMM_WORLD, 2);
 }
 
-void Need(const Status& status, const char* what) {
-  if (status) return;
-  std::printf("%s: %s\n", what, status.error().message.c_str());
+template <class T>
+void Need(const tl::expected<T, Error>& result, const char* what) {
+  if (result) return;
+  std::printf("%s: %s\n", what, result.error().message.c_str());
   MPI_Abort(MPI_COMM_WORLD, 2);
 }
 
@@ -123,11 +126,11 @@ class Checks {
     std::printf("\n");
   }
 
-  // Sums on one of the paths, compared with sums in host memory. The same
-  // values in the same pieces give the same bits.
+  // Sums by `method`, compared with sums in host memory. Through the host, the
+  // same values in the same pieces give the same bits; NCCL rounds otherwise.
   template <class T>
-  void OnPath(const char* name, GpuGradients& gpu, Ranks& ranks, double scale,
-              std::size_t size, unsigned seed) {
+  void OnPath(const char* name, SumMethod method, GpuGradients& gpu,
+              Ranks& ranks, double scale, std::size_t size, unsigned seed) {
     const auto mine =
         Random<T>(size, seed + static_cast<unsigned>(ranks.rank()));
     std::vector<T> expected = mine;
@@ -140,22 +143,29 @@ class Checks {
     CUstream stream = nullptr;
     Need(driver_.StreamCreate(&stream, CU_STREAM_NON_BLOCKING),
          "cuStreamCreate");
-    Need(Status(gpu.ScaleAndSum(ranks, memory.get(), 0, scale, stream, Soon())),
+    Need(gpu.ScaleAndSum(ranks, memory.get(), 0, scale, stream, Soon()),
          "nothing");
     // Exclude one-time preparations from the timing.
     Need(gpu.ScaleAndSum(ranks, OnDevice<T>(driver_, held).get(), size, scale,
                          stream, Soon()),
          name);
     const auto start = std::chrono::steady_clock::now();
-    Need(gpu.ScaleAndSum(ranks, memory.get(), size, scale, stream, Soon()),
-         name);
+    const Result<SumMethod> used =
+        gpu.ScaleAndSum(ranks, memory.get(), size, scale, stream, Soon());
+    Need(used, name);
     const double took = std::chrono::duration<double, std::milli>(
                             std::chrono::steady_clock::now() - start)
                             .count();
     Need(driver_.StreamDestroy(stream), "cuStreamDestroy");
+    const double tolerance = method != SumMethod::kNccl ? 0
+                             : sizeof(T) == 4           ? 1e-6
+                                                        : 1e-15;
     Tell(fmt::format("{}, {} {}, scale {:.3f}", name, size,
                      sizeof(T) == 4 ? "floats" : "doubles", scale),
-         Difference(memory.Values(), expected), 0, took);
+         Difference(memory.Values(), expected), tolerance, took);
+    if (*used != method && method == SumMethod::kNccl) {
+      Tell(fmt::format("{} is used ({})", name, gpu.why_not_nccl()), 1, 0);
+    }
   }
 
   // Sums while a stream of the same context is blocked: first without a stream,
@@ -290,8 +300,14 @@ int Main(int argc, char** argv) {
   Need(driver.CtxPushCurrent(context), "cuCtxPushCurrent");
   Checks checks(driver, *ranks);
   {
-    auto staged = GpuGradients::With(driver);
-    auto shared = GpuGradients::With(driver);
+    auto staged = GpuGradients::With(driver, nullptr);
+    auto shared = GpuGradients::With(driver, nullptr);
+    std::unique_ptr<GpuGradients> nccl;
+    if (ranks->size() > 1 && ranks->size() <= gpus) {
+      const Result<const NcclApi*> loaded = LoadedNccl();
+      Need(loaded, "NCCL");
+      nccl = GpuGradients::With(driver, *loaded);
+    }
     constexpr std::size_t kPiece = kPieceBytes / sizeof(float);
     constexpr std::size_t kShared = kSharedPieceBytes / sizeof(float);
     // ResNet-18's, and more than four pieces.
@@ -304,18 +320,22 @@ int Main(int argc, char** argv) {
       for (const double scale :
            {(rank + 1) / 7.0, rank == 0 && ranks->size() > 1 ? 0.0 : 0.75}) {
         const auto seed = static_cast<unsigned>(size);
-        const auto both = [&](const char* name, GpuGradients& gpu, Ranks& on) {
-          checks.OnPath<float>(name, gpu, on, scale, size, seed);
-          checks.OnPath<double>(name, gpu, on, scale, size / 2, seed);
+        const auto both = [&](const char* name, SumMethod method,
+                              GpuGradients& gpu, Ranks& on) {
+          checks.OnPath<float>(name, method, gpu, on, scale, size, seed);
+          if (size < 2) return;
+          checks.OnPath<double>(name, method, gpu, on, scale, size / 2, seed);
         };
-        both("shared", *shared, *ranks);
-        both("staged", *staged, *apart);
+        both("shared", SumMethod::kSharedMemory, *shared, *ranks);
+        both("staged", SumMethod::kMpi, *staged, *apart);
+        if (nccl) both("NCCL", SumMethod::kNccl, *nccl, *ranks);
       }
     }
     checks.Tell("what the ranks share is pinned", shared->pins_window() ? 0 : 1,
                 0);
     checks.BesideOtherStreams(context, *shared, *ranks, "shared");
     checks.BesideOtherStreams(context, *staged, *apart, "staged");
+    if (nccl) checks.BesideOtherStreams(context, *nccl, *ranks, "NCCL");
     checks.AfterTheDefaultStream(*shared, *ranks);
   }
   checks.ThroughSession(7);

@@ -38,6 +38,8 @@ for run in runs:
             f"exchange of gradients after the passes, {run['split']}: "
             f"{run['exchange_us']:.0f}"
         )
+for run in runs:
+    print(f"gradients, {run['split']}: {run['sum_method']}")
 losses = list(zip(planned["losses"], even["losses"]))
 largest = max(abs(a - b) / a for a, b in losses)
 print(f"largest relative difference of {len(losses)} losses: {largest:.2e}")

@@ -135,6 +135,7 @@ Json ToJson(const Report& report) {
   json["plan"] = report.plan_id;
   json["source"] = report.source;
   json["reason"] = report.reason;
+  json["sum_method"] = report.sum_method;
   json["in_turns"] = report.in_turns;
   json["interrupted"] = report.interrupted;
   json["first_step"] = report.first_step;
@@ -189,6 +190,9 @@ std::string ToTable(const Report& report) {
                       Shown(Typical(Exchanges(report))),
                       report.in_turns ? "- (ranks compute in turns)"
                                       : Shown(Typical(report.steps)));
+  if (!report.sum_method.empty()) {
+    text += fmt::format("gradients are summed by {}\n", report.sum_method);
+  }
   if (!report.losses.empty()) {
     text += fmt::format("loss {:.6g} at step {}, {:.6g} at step {}{}\n",
                         report.losses.front(), report.first_step,

@@ -43,6 +43,7 @@ struct Report {
   std::int64_t plan_id = 0;
   std::string source;
   std::string reason;
+  std::string sum_method;  // how gradients were summed, on rank 0
   // Ranks share a GPU and compute one after the other, so that each is timed as
   // if alone. Steps take longer than they would otherwise.
   bool in_turns = false;

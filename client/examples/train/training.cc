@@ -424,6 +424,8 @@ class Training {
     result_.plan_id = session_->plan().id;
     result_.source = Name(session_->source());
     result_.reason = session_->reason();
+    result_.sum_method =
+        options_.even ? even_.method() : session_->sum_method();
     result_.in_turns = turns_ > 1;
     return std::move(result_);
   }

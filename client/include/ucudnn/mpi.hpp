@@ -128,6 +128,7 @@ class Session {
   std::int64_t revision() const { return ucudnn_session_revision(get()); }
   std::string source() const { return ucudnn_session_source(get()); }
   std::string reason() const { return ucudnn_session_reason(get()); }
+  std::string sum_method() const { return ucudnn_session_sum_method(get()); }
   std::string job_id() const { return ucudnn_session_job_id(get()); }
   std::string device() const { return ucudnn_session_device(get()); }
   std::string device_kind() const { return ucudnn_session_device_kind(get()); }

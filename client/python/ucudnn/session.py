@@ -30,7 +30,15 @@ from ucudnn.library import load
 
 _INTEGERS = ("batch", "first_image", "global_batch", "revision")
 _NUMBERS = ("weight", "predicted_ms", "predicted_step_ms")
-_TEXTS = ("source", "reason", "job_id", "device", "device_kind", "plan_json")
+_TEXTS = (
+    "source",
+    "reason",
+    "sum_method",
+    "job_id",
+    "device",
+    "device_kind",
+    "plan_json",
+)
 _TYPES = {"f": 0, "d": 1}  # of a buffer's elements
 _GPU_TYPES = {"<f4": 0, "<f8": 1}  # of __cuda_array_interface__
 _NO_TYPE = -1
@@ -246,6 +254,14 @@ class Session:
     def reason(self) -> str:
         """Where the plan comes from and why no better one is used; one line."""
         return self._text("reason")
+
+    @property
+    def sum_method(self) -> str:
+        """How the last gradients were summed, and why not by NCCL.
+
+        One line; empty before the first sum.
+        """
+        return self._text("sum_method")
 
     @property
     def job_id(self) -> str:

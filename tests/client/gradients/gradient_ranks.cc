@@ -30,6 +30,7 @@
 #include "client/gradients/gradient_sum.h"
 #include "client/ranks/ranks.h"
 #include "device/cudnn/driver/libraries.h"
+#include "tests/client/gradients/fake_nccl.h"
 
 namespace ucudnn {
 namespace {
@@ -46,7 +47,7 @@ T* Pointer(CUdeviceptr address) {
 // asynchronously: enqueued work runs at the second query.
 struct FakeGpu {
   std::map<std::uintptr_t, std::vector<std::uint64_t>> memory;
-  std::deque<std::function<void()>> queue;
+  std::deque<std::function<bool()>> queue;  // each is repeated until true
   bool looked_at = false;
   bool stuck = false;  // nothing that is enqueued ever ends
   bool no_pinned = false;
@@ -55,12 +56,22 @@ struct FakeGpu {
   const std::byte* shared = nullptr;  // what is registered
   std::size_t shared_size = 0;
   std::map<std::string, int> calls;
+  int number = 0;  // in its UUID
 
   CUresult Query() {
     looked_at = !looked_at;
     if (stuck || looked_at) return CUDA_ERROR_NOT_READY;
-    for (; !queue.empty(); queue.pop_front()) queue.front()();
+    for (; !queue.empty(); queue.pop_front()) {
+      if (!queue.front()()) return CUDA_ERROR_NOT_READY;
+    }
     return CUDA_SUCCESS;
+  }
+  template <class Work>
+  void Enqueue(Work work) {
+    queue.emplace_back([work = std::move(work)] {
+      work();
+      return true;
+    });
   }
   void* Allocate(std::size_t bytes) {
     std::vector<std::uint64_t> words((bytes + 7) / 8);
@@ -111,6 +122,16 @@ cudnn::DriverApi Driver() {
                                      : 0;
     return CUDA_SUCCESS;
   };
+  api.DeviceGetUuid = [](CUuuid* uuid, CUdevice) {
+    *uuid = {};
+    uuid->bytes[0] = static_cast<char>(gpu.number);
+    return CUDA_SUCCESS;
+  };
+  api.MemsetD8Async = [](CUdeviceptr to, unsigned char value, std::size_t size,
+                         CUstream) {
+    gpu.Enqueue([=] { std::memset(Pointer<void>(to), value, size); });
+    return CUDA_SUCCESS;
+  };
   api.MemHostAlloc = [](void** memory, std::size_t size, unsigned) {
     ++gpu.calls["pinned"];
     if (gpu.no_pinned) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -140,12 +161,12 @@ cudnn::DriverApi Driver() {
         at < gpu.shared + gpu.shared_size) {
       ++gpu.calls["to_window"];
     }
-    gpu.queue.emplace_back([=] { std::memcpy(to, Pointer<void>(from), size); });
+    gpu.Enqueue([=] { std::memcpy(to, Pointer<void>(from), size); });
     return CUDA_SUCCESS;
   };
   api.MemcpyHtoDAsync = [](CUdeviceptr to, const void* from, std::size_t size,
                            CUstream) {
-    gpu.queue.emplace_back([=] { std::memcpy(Pointer<void>(to), from, size); });
+    gpu.Enqueue([=] { std::memcpy(Pointer<void>(to), from, size); });
     return CUDA_SUCCESS;
   };
   api.StreamCreate = [](CUstream* stream, unsigned) {
@@ -179,7 +200,7 @@ double Value(int rank, std::size_t i) {
 
 class Summing {
  public:
-  Summing(Ranks& ranks, std::string what)
+  Summing(Ranks& ranks, const std::string& folder, std::string what)
       : ranks_(ranks), what_(std::move(what)), driver_(Driver()) {
     const bool last = ranks.rank() == ranks.size() - 1;
     gpu.stuck = what_ == "stuck" && last;
@@ -187,9 +208,25 @@ class Summing {
     gpu.no_shared = what_ == "no_shared" && last;
     if (what_ == "dies" && last) gpu.dies_at = 7;
     on_gpu_ = what_ != "host" && (what_ != "mixed" || last);
-    gradients_ = GpuGradients::With(driver_);
+    // "nccl", "nccl_...": each rank has a GPU of its own.
+    const bool nccl = what_.starts_with("nccl");
+    if (nccl && what_ != "nccl_shared_gpu") gpu.number = ranks.rank();
+    if (nccl) {
+      test::FakeNccl& fake = test::FakeNccl::Get();
+      fake.folder = folder;
+      fake.enqueue = [](std::function<bool()> work) {
+        gpu.queue.push_back(std::move(work));
+      };
+      fake.refuses = what_ == "nccl_refuses" && last;
+      fake.fails_at = what_ == "nccl_fails" && last ? 3 : -1;
+      fake.dies_at = what_ == "nccl_dies" && last ? 3 : -1;
+      gpu.stuck = what_ == "nccl_stuck" && last;
+    }
+    on_gpu_ = on_gpu_ && !(what_ == "nccl_mixed" && last);
+    gradients_ =
+        GpuGradients::With(driver_, nccl ? &test::FakeNccl::Api() : nullptr);
     // The ranks' weights are in the ratio 2, 3, ..., or the first rank's is 0.
-    parts_ = what_ == "zero" ? -1 : 1;
+    parts_ = what_ == "zero" || what_ == "nccl_zero" ? -1 : 1;
   }
 
   Json Run() {
@@ -212,6 +249,14 @@ class Summing {
     return (rank + 1 + parts_) / all;
   }
 
+  // How long a sum may take, in milliseconds; short where it will not end.
+  int Bound() const {
+    if (what_.ends_with("stuck")) return 500;
+    const bool fails = what_.ends_with("dies") || what_.ends_with("fails") ||
+                       what_.ends_with("refuses");
+    return fails ? 3'000 : 60'000;
+  }
+
   template <class T>
   void Sum(std::size_t count, double tolerance) {
     const int rank = ranks_.rank();
@@ -225,12 +270,10 @@ class Summing {
       values[i] = weight == 0 ? std::numeric_limits<T>::quiet_NaN()
                               : static_cast<T>(Value(rank, i));
     }
-    const auto deadline = std::chrono::steady_clock::now() +
-                          milliseconds(what_ == "stuck"  ? 500
-                                       : what_ == "dies" ? 3'000
-                                                         : 60'000);
+    const auto deadline =
+        std::chrono::steady_clock::now() + milliseconds(Bound());
     json_["is_gpu_memory"] = gradients_->IsGpuMemory(values);
-    const Status summed =
+    const Result<SumMethod> summed =
         on_gpu_
             ? gradients_->ScaleAndSum(ranks_, values, count, weight, nullptr,
                                       deadline)
@@ -240,6 +283,8 @@ class Summing {
       json_["message"] = summed.error().message;
       return;
     }
+    json_["methods"].push_back(static_cast<int>(*summed));
+    json_["why_not_nccl"] = gradients_->why_not_nccl();
     double worst = 0;
     std::uint64_t hash = 0;
     for (std::size_t i = 0; i < count; ++i) {
@@ -274,7 +319,7 @@ int Main(int argc, char** argv) {
   if (argc > 3) ranks->ForgoWindow();
   Json json;
   {
-    Summing summing(*ranks, argc > 2 ? argv[2] : "host");
+    Summing summing(*ranks, argv[1], argc > 2 ? argv[2] : "host");
     json = summing.Run();
   }
   json["held"] = gpu.memory.size() + (gpu.shared == nullptr ? 0 : 1);

@@ -26,11 +26,9 @@ class GradientsTest : public ::testing::Test {
     std::vector<std::string> command = {test::ProgramPath("gradient_ranks"),
                                         folder_.path(), what};
     if (!apart.empty()) command.push_back(apart);
-    std::vector<std::string> environment;
-    // A rank that dies does not end the others.
-    if (dead > 0) environment.push_back("OMPI_MCA_orte_enable_recovery=1");
-    const RankedRun run =
-        RunRanks(ranks, command, environment, folder_ / "log");
+    // A rank that dies or gives up does not end the others.
+    const RankedRun run = RunRanks(
+        ranks, command, {"OMPI_MCA_orte_enable_recovery=1"}, folder_ / "log");
     std::vector<Json> results;
     for (int r = 0; r < ranks - dead; ++r) {
       results.push_back(
@@ -155,6 +153,72 @@ TEST_F(GradientsTest, FailInTimeIfARankDiesDuringTheSum) {
       EXPECT_EQ(rank["usable"], false);
       EXPECT_GT(rank["sums"].size(), 0U);
     }
+  }
+}
+
+constexpr int kNccl = 0;  // SumMethod
+
+TEST_F(GradientsTest, AreSummedByNcclIfEachRankHasAGpuOfItsOwn) {
+  const auto ranks = Job(3, "nccl");
+  ExpectRight(ranks);
+  for (const Json& rank : ranks) {
+    EXPECT_THAT(rank["methods"], ::testing::Contains(kNccl).Times(7))
+        << "all but the empty sum";
+    EXPECT_FALSE(rank["calls"].contains("to_host")) << "none on the host";
+  }
+}
+
+TEST_F(GradientsTest, OfARankWithoutImagesAreNotReadByNccl) {
+  const auto ranks = Job(2, "nccl_zero");
+  ExpectRight(ranks);
+  EXPECT_THAT(ranks[0]["methods"], ::testing::Contains(kNccl));
+}
+
+TEST_F(GradientsTest, GoThroughTheHostIfRanksHaveTheSameGpu) {
+  const auto ranks = Job(2, "nccl_shared_gpu");
+  ExpectRight(ranks);
+  for (const Json& rank : ranks) {
+    EXPECT_THAT(rank["methods"], ::testing::Not(::testing::Contains(kNccl)));
+    EXPECT_EQ(rank["why_not_nccl"], "ranks 0 and 1 have the same GPU");
+  }
+}
+
+TEST_F(GradientsTest, GoThroughTheHostIfARankHasThemThere) {
+  const auto ranks = Job(2, "nccl_mixed");
+  ExpectRight(ranks);
+  EXPECT_THAT(ranks[0]["methods"], ::testing::Not(::testing::Contains(kNccl)));
+}
+
+TEST_F(GradientsTest, GoThroughTheHostIfNcclRefuses) {
+  const auto ranks = Job(2, "nccl_refuses");
+  ExpectRight(ranks);
+  for (const Json& rank : ranks) {
+    EXPECT_THAT(rank["methods"], ::testing::Not(::testing::Contains(kNccl)));
+    EXPECT_THAT(rank["why_not_nccl"].get<std::string>(), HasSubstr("NCCL"));
+  }
+  EXPECT_EQ(ranks[0]["why_not_nccl"], ranks[1]["why_not_nccl"]);
+}
+
+TEST_F(GradientsTest, FailInTimeIfNcclFailsDuringASum) {
+  const auto ranks = Job(2, "nccl_fails");
+  EXPECT_EQ(ranks[0]["code"], "DEADLINE_EXCEEDED") << ranks[0].dump(2);
+  EXPECT_EQ(ranks[1]["code"], "UNAVAILABLE") << ranks[1].dump(2);
+  EXPECT_EQ(ranks[1]["message"], "NCCL: a sum: remote error");
+  for (const Json& rank : ranks) EXPECT_EQ(rank["usable"], false);
+}
+
+TEST_F(GradientsTest, FailInTimeIfARankOfNcclDies) {
+  for (const Json& rank : Job(3, "nccl_dies", "", 1)) {
+    EXPECT_EQ(rank["code"], "DEADLINE_EXCEEDED") << rank.dump(2);
+    EXPECT_EQ(rank["usable"], false);
+    EXPECT_GT(rank["sums"].size(), 0U);
+  }
+}
+
+TEST_F(GradientsTest, FailInTimeIfAStreamWithNcclNeverEnds) {
+  for (const Json& rank : Job(2, "nccl_stuck")) {
+    EXPECT_EQ(rank["code"], "DEADLINE_EXCEEDED") << rank.dump(2);
+    EXPECT_EQ(rank["usable"], false);
   }
 }
 

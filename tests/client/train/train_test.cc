@@ -175,6 +175,8 @@ TEST_F(TrainTest, LearnsTheSameOnUnevenRanksAsInOneProcess) {
     const Json together = Train(static_cast<int>(shares.size()), arguments);
     ASSERT_EQ(run_.exit_status, 0) << run_.output;
     EXPECT_EQ(together["source"], "coordinator") << together["reason"];
+    EXPECT_THAT(together["sum_method"].get<std::string>(),
+                HasSubstr("the gradients are in host memory"));
     EXPECT_LT(LargestDifference(alone, together), kRounding);
     for (std::size_t r = 0; r < shares.size(); ++r) {
       const Json& rank = together["ranks"][r];
