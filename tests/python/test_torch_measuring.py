@@ -21,7 +21,7 @@ class Alone:
         self.size = 1 + len(others)
 
     def gather(self, value):
-        return [value, *((value[0], other) for other in self._others)]
+        return [value, *self._others]
 
     def agree(self, compute):
         return [compute(), *(StepProfile(o.kind) for o in self._others)]

@@ -27,7 +27,7 @@ class Attached:
         images: Optional[Callable[..., int]],
         overlap: bool,
     ) -> None:
-        self._ddp = ddp
+        self.ddp = ddp
         self._device = device
         self._images = images
         self._share = RankShare(0, 0, 1, None)
@@ -65,7 +65,7 @@ class Attached:
     def part(self, parts: int, last: bool) -> Iterator[None]:
         """One of `parts` equal passes, of which the last exchanges gradients."""
         if not last:
-            with self._ddp.no_sync():
+            with self.ddp.no_sync():
                 yield
             return
         self._state.micro_steps = parts
@@ -77,7 +77,7 @@ class Attached:
     def _forward(self, module: Any, args: Any, kwargs: Any = None) -> None:
         if not (module.training and torch.is_grad_enabled()):
             return
-        refuse_join(self._ddp)
+        refuse_join(self.ddp)
         self.own_time.forward()
         kwargs = kwargs or {}
         images = (

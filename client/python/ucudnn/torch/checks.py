@@ -82,7 +82,12 @@ def refuse_wrapped_loader(loader: Any) -> None:
     """A loader that a framework made deals each rank only some of its batches."""
     for part in (loader, getattr(loader, "batch_sampler", None)):
         owner = type(part).__module__.partition(".")[0]
-        if owner in ("accelerate", "lightning", "pytorch_lightning", "deepspeed"):
+        if owner in (
+            "accelerate",
+            "lightning",
+            "pytorch_lightning",
+            "deepspeed",
+        ):
             raise refuse(
                 "check: loader",
                 f"a {type(part).__name__} of {owner}, which deals batches out "

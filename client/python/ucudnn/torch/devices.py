@@ -49,7 +49,9 @@ def _cpu_kind() -> str:
                     break
     except OSError:
         pass
-    return f"{model}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+    return (
+        f"{model}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+    )
 
 
 def _gpu_kind(device: torch.device) -> str:

@@ -36,11 +36,11 @@ class Measuring:
         self._keep = list(keep)
         self._cache = cache or StepCache("")
         self._micro_steps = micro_steps
-        cached = ranks.gather((name, self._cache.read(name, device.kind)))
+        cached = ranks.gather(self._cache.read(name, device.kind))
         self._name = name
-        self.kinds = [measured.kind for _, measured in cached]
+        self.kinds = [measured.kind for measured in cached]
         self._known: Dict[str, StepProfile] = {}
-        for _, measured in cached:
+        for measured in cached:
             self._add(measured)
         self.measured_here = 0  # batches, on all ranks
 

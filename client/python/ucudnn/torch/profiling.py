@@ -64,7 +64,9 @@ def profile(
     )
     if not callable(step):
         raise refuse(
-            "profile: step", repr(step), "a function of a batch size is accepted"
+            "profile: step",
+            repr(step),
+            "a function of a batch size is accepted",
         )
     found = find_device(device, kind)
     objects = stateful(step, keep)
@@ -72,7 +74,9 @@ def profile(
         taken = None
         if found.device.type == "cuda":
             taken = torch.empty(
-                2 * gradient_bytes(objects), dtype=torch.uint8, device=found.device
+                2 * gradient_bytes(objects),
+                dtype=torch.uint8,
+                device=found.device,
             )
         try:
             return _measured(step, wanted, found.device, found.kind)

@@ -29,7 +29,9 @@ class Ranks:
         self.rank: int = dist.get_rank(group)
         self.size: int = dist.get_world_size(group)
         if self.rank < 0:
-            raise refuse("share: group", "one without this rank", "its own group")
+            raise refuse(
+                "share: group", "one without this rank", "its own group"
+            )
         self.backend: str = str(dist.get_backend(group))
         self._control = group
         # A group of some ranks cannot be made without the others.

@@ -13,7 +13,7 @@ from ucudnn.torch.attached import Attached
 from ucudnn.torch.devices import Device
 from ucudnn.torch.hook import Hook, scale
 from ucudnn.torch.loader import ShareLoader
-from ucudnn.torch.planning import RankShare
+from ucudnn.torch.planning import RankShare, SharePlan
 from ucudnn.torch.ranks import Ranks
 from ucudnn.torch.sampler import ShareSampler
 from ucudnn.torch.sources import Source
@@ -139,7 +139,7 @@ class Shares:
         else:
             checks.refuse_unchecked_loader()
         self._refuse_other_ranks(ddp)
-        self._refuse_unlike_passes(ddp)
+        _refuse_unlike_passes(ddp, self._plan)
         if hook is not None and not overlap:
             raise checks.refuse(
                 "attach: overlap",
@@ -162,20 +162,6 @@ class Shares:
                 f"its process group has this as rank {there[0]} of {there[1]}",
                 f"the group of share() is accepted, with rank {self.rank} of "
                 f"{self.size}",
-            )
-
-    def _refuse_unlike_passes(self, ddp: DistributedDataParallel) -> None:
-        """In each pass SyncBatchNorm waits for all ranks."""
-        passes = [share.micro_steps for share in self._plan.ranks]
-        if max(passes) > 1 and any(
-            isinstance(m, torch.nn.SyncBatchNorm) for m in ddp.modules()
-        ):
-            raise checks.refuse(
-                "attach: model",
-                f"SyncBatchNorm, where rank {passes.index(max(passes))}'s share "
-                f"takes {max(passes)} passes",
-                "share(..., micro_steps=1) and a mini-batch that fits in memory "
-                "are accepted, or BatchNorm",
             )
 
     def check(self, loader: Any) -> Any:
@@ -214,13 +200,16 @@ class Shares:
     ) -> ShareLoader:
         """A loader that follows the shares where they change, and that serves an
         idle rank. `options` are DataLoader's. See ShareLoader."""
-        return ShareLoader(self, self.sampler(dataset, shuffle, seed), **options)
+        return ShareLoader(
+            self, self.sampler(dataset, shuffle, seed), **options
+        )
 
     def micro_batches(self, *tensors: Any) -> Iterator[Any]:
         """Splits a batch, given as tensors whose first dimension is the image,
         into `micro_steps` equal parts, and yields each: a tensor, or a tuple if
         several are given. Call backward() on each part's mean loss; the attached
-        model exchanges gradients after the last one. Whole, if one pass does."""
+        model exchanges gradients after the last one. Whole, if one pass does.
+        """
         attached = self._needs_attached("micro_batches")
         parts = self.micro_steps
         images = tensors[0].shape[0]
@@ -292,8 +281,27 @@ class Shares:
         plan = self._source.replan()
         if plan is None:
             return False
+        if self._attached is not None:
+            _refuse_unlike_passes(self._attached.ddp, plan)
         self._plan = plan
         self.revision += 1
         if self._attached is not None:
             self._attached.adopt(self._own, self.weight)
         return True
+
+
+def _refuse_unlike_passes(
+    ddp: DistributedDataParallel, plan: SharePlan
+) -> None:
+    """In each pass SyncBatchNorm waits for all ranks."""
+    passes = [share.micro_steps for share in plan.ranks]
+    if max(passes) > 1 and any(
+        isinstance(m, torch.nn.SyncBatchNorm) for m in ddp.modules()
+    ):
+        raise checks.refuse(
+            "attach: model",
+            f"SyncBatchNorm, where rank {passes.index(max(passes))}'s share takes "
+            f"{max(passes)} passes",
+            "share(..., micro_steps=1) and a mini-batch that fits in memory are "
+            "accepted, or BatchNorm",
+        )

@@ -109,7 +109,9 @@ def share(
             )
         if step is not None and not callable(step):
             raise refuse(
-                "share: step", repr(step), "a function of a batch size is accepted"
+                "share: step",
+                repr(step),
+                "a function of a batch size is accepted",
             )
         return find_device(device, kind)
 
@@ -130,21 +132,19 @@ def share(
 
     source: Source
     if step is not None:
-        source = _measured(
+        iterate = step
+        measuring = Measuring(
             ranks,
-            Measuring(
-                ranks,
-                own,
-                step,
-                name=name or fingerprint(step),
-                keep=keep,
-                cache=StepCache(cache_dir),
-                micro_steps=micro_steps,
-            ),
-            batch,
-            idle,
-            batches,
-            drift_tolerance,
+            own,
+            iterate,
+            # A rank's own numbers, such as its GPU's, do not matter.
+            name=ranks.from_first(lambda: name or fingerprint(iterate)),
+            keep=keep,
+            cache=StepCache(cache_dir),
+            micro_steps=micro_steps,
+        )
+        source = _measured(
+            ranks, measuring, batch, idle, batches, drift_tolerance
         )
     elif times is not None:
         source = _timed(
@@ -153,7 +153,9 @@ def share(
     elif session is not None:
         source = SessionSource(ranks, session, batch)
     else:
-        source = _coordinated(ranks, own, str(network), str(coordinator), batch, kind)
+        source = _coordinated(
+            ranks, own, str(network), str(coordinator), batch, kind
+        )
     return Shares(ranks, own, source)
 
 
@@ -211,9 +213,11 @@ def _by_kind(times: TimesOfKinds) -> Dict[str, Dict[int, float]]:
     if isinstance(times, Mapping):
         return {kind: dict(of_kind) for kind, of_kind in times.items()}
     by_kind: Dict[str, Dict[int, float]] = {}
-    rows = times.rows if isinstance(times, Times) else Times.from_csv(
-        csv_of(times), str(times)
-    ).rows
+    rows = (
+        times.rows
+        if isinstance(times, Times)
+        else Times.from_csv(csv_of(times), str(times)).rows
+    )
     models = {row.model for row in rows}
     if len(models) > 1:
         raise refuse(

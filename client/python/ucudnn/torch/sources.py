@@ -113,9 +113,7 @@ class SessionSource(Source):
 
     def __init__(self, ranks: Ranks, session: Any, batch: int) -> None:
         place = "share: session"
-        told = ranks.gather(
-            (session.rank, session.size, session.global_batch)
-        )
+        told = ranks.gather((session.rank, session.size, session.global_batch))
         for rank, (session_rank, size, session_batch) in enumerate(told):
             if (session_rank, size) != (rank, ranks.size):
                 raise refuse(
@@ -145,7 +143,9 @@ class SessionSource(Source):
             )
         )
         reasons = [f"{session.source}: {session.reason}", *session.notes]
-        return SharePlan(ranks, session.predicted_step_ms or None, None, reasons)
+        return SharePlan(
+            ranks, session.predicted_step_ms or None, None, reasons
+        )
 
     def report(self, ms: float) -> None:
         self._session.report_step(ms)
