@@ -185,6 +185,50 @@ def shared_gpu(rank):
     return "accepted"
 
 
+def refused(run):
+    """What an error of ucudnn says; else what happened."""
+    try:
+        run()
+    except ucudnn.InvalidArgument as error:
+        return str(error)
+    except ImportError as error:
+        return f"not installed: {error}"
+    return "accepted"
+
+
+def frameworks(rank):
+    """Real wrappers, each with what it must be refused for. Accelerate comes
+    last: its state stays in the process."""
+    shares = shares_of(rank, 16)
+    dataset = torch.utils.data.TensorDataset(torch.ones(64, 3))
+
+    def fsdp():
+        from torch.distributed.fsdp import FullyShardedDataParallel
+        shares.attach(FullyShardedDataParallel(small(normalise=False)))
+
+    def fully_sharded():
+        from torch.distributed.fsdp import fully_shard
+        model = small(normalise=False)
+        fully_shard(model)
+        shares.attach(model)
+
+    def loader():
+        return torch.utils.data.DataLoader(
+            dataset, shares.batch, sampler=shares.sampler(dataset),
+            drop_last=True)
+
+    def accelerate():
+        from accelerate.data_loader import prepare_data_loader
+        shares.check(loader())
+        shares.check(prepare_data_loader(
+            loader(), num_processes=2, process_index=rank,
+            put_on_device=False))
+
+    return {"FSDP": (refused(fsdp), "FSDP averages"),
+            "fully_shard": (refused(fully_sharded), "FSDP averages"),
+            "Accelerate's loader": (refused(accelerate), "deals batches out")}
+
+
 def run(rank, told):
     def check(name, goal, held, text):
         told[name] = {"goal": goal, "held": bool(held), "text": text}
@@ -213,3 +257,6 @@ def run(rank, told):
           kept and sum(batches) == 64 and (passes > 1 or rank > 0),
           f"{batches[0]} + {batches[1]} images, {passes} passes on rank 0; "
           + "; ".join(reasons))
+    for name, (text, expected) in frameworks(rank).items():
+        check(name, "refused",
+              expected in text or text.startswith("not installed"), text)
