@@ -33,9 +33,10 @@ double Milliseconds(Clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
 
-void Need(const Status& status) {
-  if (status) return;
-  fmt::print(stderr, "gradient_bench: {}\n", status.error().message);
+template <class T>
+void Need(const Result<T>& result) {
+  if (result) return;
+  fmt::print(stderr, "gradient_bench: {}\n", result.error().message);
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
@@ -83,7 +84,8 @@ int Main(int argc, char** argv) {
         const bool wrong =
             std::any_of(values.begin(), values.end(),
                         [](float v) { return v < 0.999F || v > 1.001F; });
-        if (wrong) Need(Fail(Code::kDataLoss, "{}: wrong sums", way.name));
+        if (wrong)
+          Need(Status(Fail(Code::kDataLoss, "{}: wrong sums", way.name)));
       }
     }
   }
