@@ -1,4 +1,5 @@
-# The measuring stages of run.sh: policies, judge, cold, slices, failures.
+# The measuring stages of run.sh: policies, sharing, judge, cold, slices,
+# failures.
 # Sourced by it.
 # shellcheck shell=bash disable=SC2154  # $out and $tmp are run.sh's
 
@@ -67,6 +68,26 @@ print(*sys.argv[2:], plan["predicted_us"], sep=",")' \
       --iterations 20 --check
     end_service
   done >"$out/policies.txt" 2>&1
+}
+
+# AlexNet's campaign by an agent with one GPU and by an agent with two, by turns.
+sharing() {
+  local net=tests/data/networks/alexnet_torchvision.csv gpus seconds round
+  for round in 1 2 3; do
+    for gpus in 0 0,1; do
+      begin_service >/dev/null
+      begin_agent --gpus $gpus
+      seconds=$(seconds_of .carry/bin/ucudnn plan --network alexnet \
+        --batch "${UCUDNN_BATCH:-256}" --workspace-limit 64MiB \
+        --batch-policy powerOfTwo)
+      echo "round $round, GPUs $gpus: $seconds s"
+      .carry/bin/ucudnn devices
+      end_service
+    done
+  done >"$out/sharing.txt" 2>&1
+  awk '/^round/ { sum[$4] += $5 } END {
+    printf "two GPUs take %.3f of the time of one\n", sum["0,1:"] / sum["0:"]
+  }' "$out/sharing.txt" | tee -a "$out/sharing.txt"
 }
 
 # The same with the legacy API and without a service: values the plans of all

@@ -24,7 +24,9 @@
 #              one rank, and with two GPUs two ranks at batch 512
 #   policies   AlexNet: the cost of measuring under each batch-size policy, and the
 #              plans' times (UCUDNN_POLICIES; `all` only if named)
-#   judge      the same in one process, with `all` as far as UCUDNN_SECONDS (200)
+#   sharing    AlexNet's campaign by one GPU and by two of one agent, by turns; the
+#              ratio of their times. Two GPUs; about a minute
+#   judge      policies in one process, with `all` as far as UCUDNN_SECONDS (200)
 #              allow, and with all plans valued by the same times. Under four
 #              minutes
 #   cold       ResNet-18, AlexNet and VGG-16: the times of their plans' kernels
@@ -336,7 +338,7 @@ while [ $# -gt 0 ]; do
       ;;
     versions | probe | contract | handle | sanitizer) stages+=("$1") ;;
     pytorch) stages+=("$1") ;;
-    policies | judge | cold | slices | failures) stages+=("$1") ;;
+    policies | sharing | judge | cold | slices | failures) stages+=("$1") ;;
     train | gradients | torch | graphs) stages+=("$1") ;;
     engines | figures | deepbench) stages+=("$1") ;;
     main) stages+=(main_job) ;;
