@@ -73,6 +73,11 @@ void LearnOwnPid(const Result<std::vector<GpuProcess>>& before,
   if (appeared.size() == 1) OurPids().Add(appeared.front());
 }
 
+Families FamiliesOf(const CudnnOptions& options) {
+  return {options.legacy, options.graph, options.graph_if_needed,
+          options.most_engines};
+}
+
 // A graph that is launched on the context's own stream.
 class CapturedGraph final : public CapturedWork {
  public:
@@ -105,7 +110,8 @@ class CudnnDevice : public Device {
                                               int ordinal,
                                               const CudnnOptions& options);
   static Result<std::unique_ptr<Device>> OpenIn(const Libraries& libraries,
-                                                CUcontext context);
+                                                CUcontext context,
+                                                const CudnnOptions& options);
 
   const DeviceInfo& info() const override { return info_; }
   Bytes cache() const override { return cache_; }
@@ -185,10 +191,7 @@ Result<std::unique_ptr<Device>> CudnnDevice::Open(const Libraries& libraries,
     return Within(name, cudnn::DescribeError(driver, got, "cuDeviceGet"));
   }
   std::unique_ptr<CudnnDevice> result(
-      new CudnnDevice(driver,
-                      {options.legacy, options.graph, options.graph_if_needed,
-                       options.most_engines},
-                      options.listing_threads));
+      new CudnnDevice(driver, FamiliesOf(options), options.listing_threads));
   UCUDNN_RETURN_IF_ERROR(result->Describe(libraries, device, name));
   const DeviceInfo& info = result->info_;
   const auto before = ComputeProcesses(info.id);
@@ -202,10 +205,12 @@ Result<std::unique_ptr<Device>> CudnnDevice::Open(const Libraries& libraries,
   return result;
 }
 
-Result<std::unique_ptr<Device>> CudnnDevice::OpenIn(const Libraries& libraries,
-                                                    CUcontext context) {
+Result<std::unique_ptr<Device>> CudnnDevice::OpenIn(
+    const Libraries& libraries, CUcontext context,
+    const CudnnOptions& options) {
   const DriverApi& driver = libraries.driver;
-  std::unique_ptr<CudnnDevice> result(new CudnnDevice(driver, Families{}, 1));
+  std::unique_ptr<CudnnDevice> result(
+      new CudnnDevice(driver, FamiliesOf(options), options.listing_threads));
   UCUDNN_ASSIGN_OR_RETURN(result->context_,
                           GpuContext::Adopt(driver, context, "the GPU"));
   UCUDNN_RETURN_IF_ERROR(
@@ -495,8 +500,16 @@ Result<std::vector<std::unique_ptr<Device>>> OpenCudnnDevices(
 }
 
 Result<std::unique_ptr<Device>> OpenCudnnDeviceIn(void* context) {
+  CudnnOptions legacy;
+  legacy.graph = false;
+  return OpenCudnnDeviceIn(context, legacy);
+}
+
+Result<std::unique_ptr<Device>> OpenCudnnDeviceIn(void* context,
+                                                  const CudnnOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(const Libraries* libraries, cudnn::LoadedLibraries());
-  return CudnnDevice::OpenIn(*libraries, static_cast<CUcontext>(context));
+  return CudnnDevice::OpenIn(*libraries, static_cast<CUcontext>(context),
+                             options);
 }
 
 }  // namespace ucudnn

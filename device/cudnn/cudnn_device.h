@@ -70,7 +70,12 @@ CudnnHandle* HandleOf(Device& device);
 // outlives the device: the primary context, or a green one, and then the device
 // is a slice. The device has its own stream and cuDNN handle.
 // kFailedPrecondition if the context is null or unusable; otherwise as above.
+// Only the legacy API is listed.
 Result<std::unique_ptr<Device>> OpenCudnnDeviceIn(void* context);
+// The same with the listing that `options` choose; their other fields do not
+// matter.
+Result<std::unique_ptr<Device>> OpenCudnnDeviceIn(void* context,
+                                                  const CudnnOptions& options);
 
 }  // namespace ucudnn
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "client/dropin/planner/plan_text.h"
 #include "device/cudnn/convolutions.h"
 #include "device/cudnn/legacy/algorithms.h"
 
@@ -15,15 +16,6 @@ namespace {
 constexpr std::size_t kMaxPrepared = 16;
 // After this many failures a convolution is left to cuDNN for good.
 constexpr int kMaxFailures = 3;
-
-std::string Describe(const KernelPlan& plan) {
-  std::string text;
-  for (const MicroBatch& micro : plan.micro_batches) {
-    text += fmt::format("{}{} x {} {}", text.empty() ? "" : ", ",
-                        micro.batch.count(), micro.count, micro.algorithm.name);
-  }
-  return text;
-}
 
 // The Algorithm of the program's own call; nullopt if the problem's list, and
 // so its measurements, lack it.

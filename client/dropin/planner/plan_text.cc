@@ -55,4 +55,13 @@ Result<std::vector<PlannedKernel>> ReadKernelPlans(const std::string& path,
   return ParseKernelPlans(text, kind, path);
 }
 
+std::string Describe(const KernelPlan& plan) {
+  std::string text;
+  for (const MicroBatch& micro : plan.micro_batches) {
+    text += fmt::format("{}{} x {} {}", text.empty() ? "" : ", ",
+                        micro.batch.count(), micro.count, micro.algorithm.name);
+  }
+  return text;
+}
+
 }  // namespace ucudnn

@@ -374,12 +374,9 @@ std::vector<MeasuredPoint> LocalPlanner::AdmittedPoints(
 }
 
 Result<std::vector<MeasuredPoint>> LocalPlanner::Points(
-    const ConvProblem& problem, BatchSize batch, Bytes limit,
+    const ConvProblem& problem, BatchSize batch, Bytes limit, bool each_below,
     const Bench& bench) {
   ProblemMeasurements& known = known_[problem];
-  // A total is divided again whenever a kernel becomes known, so a kernel may
-  // get any part of it.
-  const bool each_below = options_.settings.total_workspace > Bytes();
   const AdaptiveQuery need = {batch, limit, each_below};
   if (!IsEnough(known, need)) Merge(files_.Read(problem), &known);
   if (!IsEnough(known, need)) {
@@ -413,7 +410,11 @@ Result<KernelPlan> LocalPlanner::Plan(const ConvProblem& problem,
   profile.id.op = problem.op;
   profile.id.precision = problem.precision;
   profile.id.layout = problem.layout;
-  UCUDNN_ASSIGN_OR_RETURN(profile.points, Points(problem, batch, limit, bench));
+  // A total is divided again whenever a kernel becomes known, so a kernel may
+  // get any part of it.
+  const bool is_divided = options_.settings.total_workspace > Bytes();
+  UCUDNN_ASSIGN_OR_RETURN(profile.points,
+                          Points(problem, batch, limit, is_divided, bench));
   // What else the program enqueues is unknown here.
   if (enqueueing == Enqueueing::kDirect) {
     profile.points = CountHostTime(profile.points, batch, limit);
@@ -495,7 +496,8 @@ Result<std::vector<KernelPlan>> LocalPlanner::Divide(
     front_of.push_back(at->second);
     if (!is_new) continue;
     UCUDNN_ASSIGN_OR_RETURN(auto found,
-                            Points(kernel.problem, kernel.batch, total, bench));
+                            Points(kernel.problem, kernel.batch, total,
+                                   /*each_below=*/true, bench));
     points.push_back(enqueueing == Enqueueing::kDirect
                          ? CountHostTime(found, kernel.batch, Bytes())
                          : std::move(found));

@@ -104,9 +104,11 @@ class LocalPlanner {
                                          BatchSize batch, Bytes limit,
                                          const Bench& bench);
   // All usable points for the sizes that `batch` may be divided into, measured
-  // as far as plans within `limit` need them.
+  // as far as plans within `limit` need them, or within any lower limit too if
+  // `each_below`.
   Result<std::vector<MeasuredPoint>> Points(const ConvProblem& problem,
                                             BatchSize batch, Bytes limit,
+                                            bool each_below,
                                             const Bench& bench);
   // The time of the whole batch by `algorithm`, even if plans may not use it.
   Result<MeasuredPoint> WholePoint(const ConvProblem& problem, BatchSize batch,

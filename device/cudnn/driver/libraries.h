@@ -86,6 +86,7 @@ namespace ucudnn::cudnn {
   X(GreenCtxDestroy, cuGreenCtxDestroy)                     \
   X(CtxFromGreenCtx, cuCtxFromGreenCtx)                     \
   X(GreenCtxStreamCreate, cuGreenCtxStreamCreate)           \
+  X(StreamGetGreenCtx, cuStreamGetGreenCtx)                 \
   X(StreamWaitEvent, cuStreamWaitEvent)                     \
   X(StreamBeginCapture, cuStreamBeginCapture)               \
   X(StreamEndCapture, cuStreamEndCapture)                   \

@@ -1,0 +1,99 @@
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "client/conv/backend.h"
+#ifdef UCUDNN_WITH_CUDNN
+#include "device/cudnn/cudnn_device.h"
+#include "device/cudnn/driver/libraries.h"
+#include "device/cudnn/handle.h"
+#endif
+
+namespace ucudnn {
+
+#ifdef UCUDNN_WITH_CUDNN
+
+namespace {
+
+class GpuBackend final : public ConvBackend {
+ public:
+  static Result<std::unique_ptr<ConvBackend>> Create(
+      std::unique_ptr<Device> device) {
+    cudnn::CudnnHandle* const handle = cudnn::HandleOf(*device);
+    UCUDNN_ASSIGN_OR_RETURN(const CUstream own, handle->stream());
+    return std::unique_ptr<ConvBackend>(
+        new GpuBackend(std::move(device), *handle, own));
+  }
+
+  Device& device() override { return *device_; }
+  Status UseStream(void* stream) override {
+    return Set(static_cast<CUstream>(stream));
+  }
+  Status UseOwnStream() override { return Set(own_); }
+
+ private:
+  GpuBackend(std::unique_ptr<Device> device, cudnn::CudnnHandle& handle,
+             CUstream own)
+      : device_(std::move(device)), handle_(handle), own_(own) {}
+
+  Status Set(CUstream stream) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    return handle_.Check(handle_.api().SetStream(handle_.get(), stream),
+                         "cudnnSetStream");
+  }
+
+  const std::unique_ptr<Device> device_;
+  cudnn::CudnnHandle& handle_;
+  const CUstream own_;
+};
+
+// The green context of `stream`, else the one that is current.
+Result<CUcontext> ContextOf(const cudnn::DriverApi& driver, CUstream stream) {
+  CUgreenCtx green = nullptr;
+  CUcontext context = nullptr;
+  if (stream != nullptr && driver.StreamGetGreenCtx != nullptr &&
+      driver.CtxFromGreenCtx != nullptr &&
+      driver.StreamGetGreenCtx(stream, &green) == CUDA_SUCCESS &&
+      green != nullptr &&
+      driver.CtxFromGreenCtx(&context, green) == CUDA_SUCCESS) {
+    return context;
+  }
+  if (const CUresult got = driver.CtxGetCurrent(&context);
+      got != CUDA_SUCCESS) {
+    return tl::unexpected<Error>(
+        cudnn::DescribeError(driver, got, "cuCtxGetCurrent"));
+  }
+  if (context == nullptr) {
+    return Fail(
+        Code::kFailedPrecondition,
+        "no CUDA context is current in this thread; select a GPU first");
+  }
+  return context;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ConvBackend>> OpenGpuBackend(void* stream,
+                                                    bool deterministic) {
+  UCUDNN_ASSIGN_OR_RETURN(const cudnn::Libraries* libraries,
+                          cudnn::LoadedLibraries());
+  UCUDNN_ASSIGN_OR_RETURN(
+      const CUcontext context,
+      ContextOf(libraries->driver, static_cast<CUstream>(stream)));
+  CudnnOptions options;
+  options.graph = !deterministic;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  options.listing_threads = std::clamp(cores / 2, 1, 8);
+  UCUDNN_ASSIGN_OR_RETURN(auto device, OpenCudnnDeviceIn(context, options));
+  return GpuBackend::Create(std::move(device));
+}
+
+#else
+
+Result<std::unique_ptr<ConvBackend>> OpenGpuBackend(void*, bool) {
+  return Fail(Code::kUnavailable, "this build has no cuDNN backend");
+}
+
+#endif
+
+}  // namespace ucudnn
