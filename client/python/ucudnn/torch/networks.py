@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from ucudnn.torch.checks import refuse
+from ucudnn.torch.places import Places
 
 _CONVOLUTIONS = ("aten::convolution", "aten::_convolution")
 _PLAIN = (
@@ -127,35 +127,14 @@ class _Recorder(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.rows: List[_Row] = []
-        self._modules: List[str] = []
+        self._places = Places()
+        self.following = self._places.following
         self._names: Dict[str, int] = {}
 
     @property
     def place(self) -> str:
         """The module that runs."""
-        return (self._modules or [""])[-1] or "the model"
-
-    @contextlib.contextmanager
-    def following(self, model: torch.nn.Module) -> Iterator[None]:
-        """Within it the running module is known."""
-        handles = []
-        for name, module in model.named_modules():
-            handles.append(module.register_forward_pre_hook(self._enter(name)))
-            handles.append(module.register_forward_hook(self._leave))
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
-
-    def _enter(self, name: str) -> Callable[..., None]:
-        def enter(module: Any, inputs: Any) -> None:
-            self._modules.append(name)
-
-        return enter
-
-    def _leave(self, module: Any, inputs: Any, output: Any) -> None:
-        self._modules.pop()
+        return self._places.now or "the model"
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None

@@ -1,0 +1,162 @@
+"""Planned convolutions on a caller's stream and pointers: ctypes over the C
+functions of libucudnn_conv.so (ucudnn/conv.h)."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import List, Optional, Sequence, Tuple
+
+from ucudnn.errors import error_of
+from ucudnn.library import load
+
+_POINTER = ctypes.c_void_p
+_SIZE = ctypes.c_int64
+
+
+@functools.lru_cache(maxsize=None)
+def _library() -> ctypes.CDLL:
+    library = load("libucudnn_conv.so.1")
+    out = ctypes.POINTER(_POINTER)
+    text = ctypes.c_char_p
+    for name, result, types in (
+        ("last_error", text, []),
+        ("open_gpu", ctypes.c_int, [_POINTER, ctypes.c_int, out]),
+        ("open_cpu", ctypes.c_int, [ctypes.c_int, out]),
+        ("device_kind", text, [_POINTER]),
+        ("close", None, [_POINTER]),
+        ("plan", ctypes.c_int, [_POINTER, text, _SIZE, _SIZE, out]),
+        (
+            "divide",
+            ctypes.c_int,
+            [
+                _POINTER,
+                ctypes.POINTER(text),
+                ctypes.POINTER(_SIZE),
+                ctypes.c_size_t,
+                _SIZE,
+                out,
+            ],
+        ),
+        ("workspace", _SIZE, [_POINTER]),
+        ("time_us", ctypes.c_double, [_POINTER]),
+        ("undivided_us", ctypes.c_double, [_POINTER]),
+        ("text", text, [_POINTER]),
+        (
+            "run",
+            ctypes.c_int,
+            [_POINTER] * 5 + [ctypes.c_float] * 2 + [_POINTER, _SIZE],
+        ),
+        ("free", None, [_POINTER]),
+    ):
+        function = getattr(library, f"ucudnn_conv_{name}")
+        function.restype, function.argtypes = result, types
+    return library
+
+
+def _check(status: int) -> None:
+    if status != 0:
+        said = _library().ucudnn_conv_last_error() or b""
+        raise error_of(
+            status, said.decode(errors="replace") or f"status {status}"
+        )
+
+
+class Convolution:
+    """One convolution, planned and prepared. Any thread may run it."""
+
+    def __init__(self, handle: int) -> None:
+        library = _library()
+        self._handle = handle
+        self._run = library.ucudnn_conv_run
+        self._free = library.ucudnn_conv_free
+        self.workspace: int = library.ucudnn_conv_workspace(handle)
+        self.time_us: float = library.ucudnn_conv_time_us(handle)
+        undivided = library.ucudnn_conv_undivided_us(handle)
+        self.undivided_us: Optional[float] = undivided or None
+        self.text: str = library.ucudnn_conv_text(handle).decode()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", 0):
+            self._free(self._handle)
+
+    def run(
+        self,
+        stream: int,
+        a: int,
+        b: int,
+        out: int,
+        workspace: int,
+        workspace_size: int,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+    ) -> None:
+        """Enqueues out = alpha op(a, b) + beta out; all are addresses, the stream
+        0 on a CPU."""
+        status = self._run(
+            self._handle, stream, a, b, out, alpha, beta, workspace,
+            workspace_size,
+        )  # fmt: skip
+        if status != 0:
+            _check(status)
+
+
+class ConvolutionDevice:
+    """A device to plan for: the GPU whose context is current, with the green
+    context of `stream` if it belongs to one; or the CPU."""
+
+    def __init__(self, handle: int) -> None:
+        library = _library()
+        self._handle = handle
+        self._close = library.ucudnn_conv_close
+        self.kind: str = library.ucudnn_conv_device_kind(handle).decode()
+
+    @classmethod
+    def gpu(
+        cls, stream: int = 0, deterministic: bool = False
+    ) -> ConvolutionDevice:
+        handle = _POINTER()
+        _check(
+            _library().ucudnn_conv_open_gpu(
+                stream, int(deterministic), ctypes.byref(handle)
+            )
+        )
+        return cls(handle.value or 0)
+
+    @classmethod
+    def cpu(cls, threads: int = 0) -> ConvolutionDevice:
+        handle = _POINTER()
+        _check(_library().ucudnn_conv_open_cpu(threads, ctypes.byref(handle)))
+        return cls(handle.value or 0)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", 0):
+            self._close(self._handle)
+
+    def plan(self, problem: str, batch: int, limit: int) -> Convolution:
+        """The fastest plan within `limit` bytes of workspace; measures. Raises
+        NoPlan if nothing fits, Error for what the device cannot compute."""
+        handle = _POINTER()
+        _check(
+            _library().ucudnn_conv_plan(
+                self._handle, problem.encode(), batch, limit,
+                ctypes.byref(handle),
+            )
+        )  # fmt: skip
+        return Convolution(handle.value or 0)
+
+    def divide(
+        self, problems: Sequence[Tuple[str, int]], total: int
+    ) -> List[Convolution]:
+        """Plans for all (problem, batch), whose workspaces take at most `total`
+        bytes together."""
+        count = len(problems)
+        texts = (ctypes.c_char_p * count)(*(t.encode() for t, _ in problems))
+        batches = (_SIZE * count)(*(b for _, b in problems))
+        handles = (_POINTER * count)()
+        _check(
+            _library().ucudnn_conv_divide(
+                self._handle, texts, batches, count, total, handles
+            )
+        )
+        return [Convolution(handle or 0) for handle in handles]

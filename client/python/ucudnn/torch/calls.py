@@ -1,0 +1,240 @@
+"""Convolutions as they occur in a model's pass: types after autocast, layouts,
+groups and calls of functions included."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ucudnn.torch.places import Places
+
+FORWARD = "forward"
+DATA = "backward_data"
+FILTER = "backward_filter"
+OPERATIONS = (FORWARD, DATA, FILTER)
+
+_CONVOLUTIONS = ("aten::convolution", "aten::_convolution")
+_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+_PRECISIONS = {
+    torch.float32: "FP32",
+    torch.float16: "PSEUDO_HALF",
+    torch.bfloat16: "BF16",
+}
+
+
+class Call(NamedTuple):
+    """All that the plans of a convolution depend on."""
+
+    input: Tuple[int, ...]
+    filter: Tuple[int, ...]
+    stride: Tuple[int, ...]
+    padding: Tuple[int, ...]
+    dilation: Tuple[int, ...]
+    groups: int
+    dtype: torch.dtype
+    layout: torch.memory_format
+    device: torch.device
+    tf32: bool
+
+    @property
+    def batch(self) -> int:
+        return self.input[0]
+
+    @property
+    def output(self) -> Tuple[int, ...]:
+        extents = (
+            (size + 2 * padding - dilation * (width - 1) - 1) // stride + 1
+            for size, width, padding, dilation, stride in zip(
+                self.input[2:], self.filter[2:], self.padding, self.dilation,
+                self.stride,
+            )
+        )  # fmt: skip
+        return (self.input[0], self.filter[0], *extents)
+
+    @property
+    def precision(self) -> str:
+        return "TF32" if self.tf32 else _PRECISIONS[self.dtype]
+
+    def problem(self, operation: str) -> str:
+        """The text form that libucudnn_conv reads."""
+        deep = len(self.input) == 5
+        extents = "".join(
+            f"{n}{v}" for n, v in zip("dhw"[not deep :], self.input[2:])
+        )
+        sizes = "".join(
+            f"{n}{v}" for n, v in zip("trs"[not deep :], self.filter[2:])
+        )
+        per_axis = (
+            f"{name}{'x'.join(map(str, values))}"
+            for name, values in (
+                ("pad", self.padding),
+                ("str", self.stride),
+                ("dil", self.dilation),
+            )
+        )
+        layout = "NCHW" if self.layout == torch.contiguous_format else "NHWC"
+        return "-".join(
+            [
+                operation,
+                f"c{self.input[1]}",
+                extents,
+                f"k{self.filter[0]}",
+                sizes,
+                *per_axis,
+                f"g{self.groups}",
+                self.precision,
+                layout,
+            ]
+        )
+
+    def __str__(self) -> str:
+        def product(values: Tuple[int, ...]) -> str:
+            return "x".join(map(str, values))
+
+        layout = "NCHW" if self.layout == torch.contiguous_format else "NHWC"
+        return (
+            f"{product(self.input)} * {product(self.filter)}"
+            f"{f', {self.groups} groups' if self.groups > 1 else ''}, "
+            f"{self.precision} {layout}"
+        )
+
+
+def allows_tf32(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether PyTorch rounds such a convolution's operands to TF32."""
+    return (
+        device.type == "cuda"
+        and dtype == torch.float32
+        and torch.backends.cudnn.allow_tf32
+        and torch.cuda.get_device_capability(device)[0] >= 8
+    )
+
+
+def layout_of(taken: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
+    """The layout in which PyTorch computes: channels last if either has it."""
+    last = _LAST[taken.dim()]
+    for tensor in (taken, weight):
+        if (
+            tensor.is_contiguous(memory_format=last)
+            and not tensor.is_contiguous()
+        ):
+            return last
+    return torch.contiguous_format
+
+
+class Occurrence(NamedTuple):
+    """A convolution that ran."""
+
+    place: str  # the module's name
+    call: Optional[Call]  # none if it cannot be planned
+    operations: Tuple[str, ...]
+    has_bias: bool
+    why: str  # it cannot be planned
+
+
+class Recorder(TorchDispatchMode):
+    """Notes the convolutions of a model's forward pass, and from what needs a
+    gradient those of its backward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.occurrences: List[Occurrence] = []
+        self._places = Places()
+        self.following = self._places.following
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if func._schema.name in _CONVOLUTIONS:
+            self._note(*args[:9])
+        return func(*args, **(kwargs or {}))
+
+    def _note(
+        self,
+        taken: torch.Tensor,
+        weight: torch.Tensor,
+        bias: Optional[torch.Tensor],
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        transposed: bool,
+        output_padding: Any,
+        groups: int,
+    ) -> None:
+        del output_padding
+        operations = [FORWARD]
+        if taken.requires_grad:
+            operations.append(DATA)
+        if weight.requires_grad:
+            operations.append(FILTER)
+        why = _unfit(taken, weight, transposed)
+        axes = weight.dim() - 2
+
+        def per_axis(values: Any) -> Tuple[int, ...]:
+            return tuple(values) * (axes if len(values) == 1 else 1)
+
+        call = None
+        if not why:
+            call = Call(
+                tuple(taken.shape),
+                tuple(weight.shape),
+                per_axis(stride),
+                per_axis(padding),
+                per_axis(dilation),
+                groups,
+                taken.dtype,
+                layout_of(taken, weight),
+                taken.device,
+                allows_tf32(taken.device, taken.dtype),
+            )
+        self.occurrences.append(
+            Occurrence(
+                self._places.now, call, tuple(operations), bias is not None, why
+            )
+        )
+
+
+def _unfit(taken: torch.Tensor, weight: torch.Tensor, transposed: bool) -> str:
+    if transposed:
+        return "it is transposed"
+    if taken.dim() not in _LAST:
+        return f"it has {taken.dim() - 2} spatial dimension"
+    if taken.dtype not in _PRECISIONS or taken.dtype != weight.dtype:
+        return f"its type is {taken.dtype}"
+    if taken.device.type not in ("cpu", "cuda"):
+        return f"it runs on {taken.device.type}"
+    if taken.layout != torch.strided or 0 in taken.shape:
+        return "its input is sparse or empty"
+    return ""
+
+
+@contextlib.contextmanager
+def buffers_kept(
+    model: torch.nn.Module, device: torch.device
+) -> Iterator[None]:
+    """Afterwards the model's buffers, such as BatchNorm's statistics, and random
+    numbers are as before."""
+    before: Dict[int, Tuple[torch.Tensor, torch.Tensor]] = {
+        id(buffer): (buffer, buffer.detach().clone())
+        for buffer in model.buffers()
+    }
+    gpus = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=gpus):
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for buffer, copied in before.values():
+                    buffer.copy_(copied)
+
+
+def record(
+    model: torch.nn.Module, example: Any, keywords: Any
+) -> List[Occurrence]:
+    """The convolutions that `model(*example, **keywords)` runs now."""
+    recorder = Recorder()
+    with recorder.following(model), torch.enable_grad(), recorder:
+        model(*example, **keywords)
+    return recorder.occurrences

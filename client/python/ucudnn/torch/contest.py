@@ -1,0 +1,155 @@
+"""Decides for each operation of a convolution whether a plan is faster than
+PyTorch, by measuring both on operands like the model's."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Callable, Dict, List, Optional, Tuple
+
+import torch
+
+from ucudnn.convolutions import Convolution, ConvolutionDevice
+from ucudnn.errors import Error
+from ucudnn.torch.calls import DATA, FILTER, FORWARD, Call
+from ucudnn.torch.planned import PlannedCall
+from ucudnn.torch.timing import Time, times_of
+
+# A plan is taken if it is faster by more than this and the noise.
+_LEAST_GAIN = 0.02
+# Operations that take less of the convolutions' time are not planned.
+_LEAST_SHARE = 0.005
+
+Key = Tuple[Call, str]
+
+
+@dataclass
+class Operation:
+    """One operation of one layer. Times are in milliseconds."""
+
+    name: str  # "forward", "backward_data" or "backward_filter"
+    torch: Time
+    planned: Optional[Time] = None  # none if there is no plan
+    plan: Optional[Convolution] = None
+    why: str = ""  # why it stays PyTorch's; empty: it was planned
+
+    @property
+    def ms(self) -> float:
+        """As it runs now."""
+        if self.why or self.planned is None:
+            return self.torch.ms
+        return self.planned.ms
+
+
+def _operands(call: Call) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Random input, filter and output."""
+
+    def random(shape: Tuple[int, ...]) -> torch.Tensor:
+        made = torch.empty(
+            shape, dtype=call.dtype, device=call.device,
+            memory_format=call.layout,
+        )  # fmt: skip
+        return made.uniform_(-1, 1)
+
+    return random(call.input), random(call.filter), random(call.output)
+
+
+class Contest:
+    """Measures each distinct operation once. `seconds` bounds the time for
+    planning: what is left then stays PyTorch's."""
+
+    def __init__(
+        self, device: ConvolutionDevice, seconds: Optional[float]
+    ) -> None:
+        self._device = device
+        self._until = None if seconds is None else time.monotonic() + seconds
+        self._torch: Dict[Key, Time] = {}
+        self._planned: Dict[Tuple[Key, str], Time] = {}
+        self._plans: Dict[Tuple[Key, int], Convolution] = {}
+
+    def torch_time(self, call: Call, name: str) -> Time:
+        """PyTorch's own, as it is set up now."""
+        key = (call, name)
+        if key not in self._torch:
+            run = _run_of(PlannedCall(call, {}), name, _operands(call))
+            self._torch[key] = times_of({"torch": run}, call.device)["torch"]
+        return self._torch[key]
+
+    def decide(self, call: Call, operation: Operation, limit: int) -> None:
+        """Plans the operation within `limit`."""
+        if self._until is not None and time.monotonic() > self._until:
+            operation.why = "the time for planning is up"
+            return
+        key = ((call, operation.name), limit)
+        if key not in self._plans:
+            try:
+                self._plans[key] = self._device.plan(
+                    call.problem(operation.name), call.batch, limit
+                )
+            except Error as error:
+                operation.why = f"no plan: {error}"
+                return
+        self.compare(call, operation, self._plans[key])
+
+    def divide(
+        self, operations: List[Tuple[Call, Operation]], total: int
+    ) -> None:
+        """Plans all operations within `total` together."""
+        asked = [(c.problem(o.name), c.batch) for c, o in operations]
+        try:
+            plans = self._device.divide(asked, total)
+        except Error as error:
+            for _, operation in operations:
+                operation.why = f"no plan: {error}"
+            return
+        for (call, operation), plan in zip(operations, plans):
+            self.compare(call, operation, plan)
+
+    def compare(
+        self, call: Call, operation: Operation, plan: Convolution
+    ) -> None:
+        """Both in turns."""
+        key = ((call, operation.name), f"{plan.text} {plan.workspace}")
+        if key not in self._planned:
+            operands = _operands(call)
+            runs = {
+                "torch": _run_of(PlannedCall(call, {}), operation.name, operands),
+                "plan": _run_of(
+                    PlannedCall(call, {operation.name: plan}), operation.name,
+                    operands,
+                ),
+            }  # fmt: skip
+            told = times_of(runs, call.device)
+            self._torch[key[0]] = told["torch"]
+            self._planned[key] = told["plan"]
+        operation.plan = plan
+        operation.torch = self._torch[key[0]]
+        operation.planned = self._planned[key]
+        least = operation.torch.ms * (1 - _LEAST_GAIN) - operation.torch.spread
+        if operation.planned.ms + operation.planned.spread >= least:
+            operation.why = "the plan is not faster"
+
+
+def worth_planning(operations: List[Tuple[Call, Operation]]) -> List[int]:
+    """The operations that take enough of the time, by decreasing time; the others
+    are told so."""
+    whole = sum(o.torch.ms for _, o in operations)
+    chosen = []
+    for index, (_, operation) in enumerate(operations):
+        if operation.torch.ms < _LEAST_SHARE * whole:
+            operation.why = "it takes too little time to matter"
+        else:
+            chosen.append(index)
+    return sorted(chosen, key=lambda i: -operations[i][1].torch.ms)
+
+
+def _run_of(
+    planned: PlannedCall,
+    name: str,
+    operands: Tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+) -> Callable[[], object]:
+    taken, weight, out = operands
+    if name == FORWARD:
+        return lambda: planned.forward(taken, weight, None)
+    wanted = [name == DATA, name == FILTER, False]
+    return lambda: planned.backward(out, taken, weight, wanted)

@@ -1,0 +1,329 @@
+"""ucudnn.torch.convert: plans for the convolutions of a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+
+import torch
+
+from ucudnn.convolutions import ConvolutionDevice
+from ucudnn.sizes import Size, parse_size
+from ucudnn.torch.calls import Call, Occurrence, buffers_kept, record
+from ucudnn.torch.checks import refuse
+from ucudnn.torch.contest import Contest, Operation, worth_planning
+from ucudnn.torch.devices import slice_units
+from ucudnn.torch.planned import PlannedCall
+from ucudnn.torch.swapping import padding_of, put, take, why_not
+from ucudnn.torch.timing import Time, times_of
+
+_NAMES = {
+    "forward": "forward",
+    "backward_data": "data gradient",
+    "backward_filter": "filter gradient",
+}
+_devices: Dict[Tuple[Any, ...], ConvolutionDevice] = {}
+
+
+@dataclass
+class Layer:
+    """A convolution of the model, in the order in which they run."""
+
+    name: str
+    call: Optional[Call] = None
+    operations: List[Operation] = field(default_factory=list)
+    why: str = ""  # why it cannot be planned
+    has_bias: bool = False
+
+    def lines(self) -> Iterator[str]:
+        if self.call is None:
+            yield f"{self.name}: stays PyTorch's: {self.why}"
+            return
+        yield f"{self.name}: {self.call}"
+        for operation in self.operations:
+            before = (
+                f"  {_NAMES[operation.name]:<16}{operation.torch.ms:9.3f} ms"
+            )
+            after = operation.planned
+            if after is None:
+                yield f"{before}  stays PyTorch's: {self.why or operation.why}"
+            elif operation.why or self.why:
+                why = self.why or operation.why
+                yield f"{before}{after.ms:9.3f} ms  stays PyTorch's: {why}"
+            else:
+                assert operation.plan is not None
+                size = operation.plan.workspace / 2**20
+                yield (
+                    f"{before}{after.ms:9.3f} ms  {operation.plan.text}, "
+                    f"{size:.1f} MiB"
+                )
+
+
+class Conversion:
+    """What `convert` did. `layers` has each convolution's times and reasons,
+    `before` and `after` the whole pass, forward and backward, in milliseconds.
+    """
+
+    def __init__(self, model: torch.nn.Module, layers: List[Layer]) -> None:
+        self.layers = layers
+        self.before: Optional[Time] = None
+        self.after: Optional[Time] = None
+        self.why = ""  # why nothing was converted
+        self._modules = dict(model.named_modules())
+        self._calls: Dict[str, List[PlannedCall]] = {}
+        for layer in layers:
+            plans = {
+                o.name: o.plan
+                for o in layer.operations
+                if o.plan is not None and not o.why
+            }
+            if layer.call is not None and plans and not layer.why:
+                calls = self._calls.setdefault(layer.name, [])
+                if all(layer.call != one.call for one in calls):
+                    calls.append(PlannedCall(layer.call, plans))
+
+    @property
+    def converted(self) -> List[str]:
+        """The names of the modules that run plans."""
+        return [] if self.why else list(self._calls)
+
+    @property
+    def workspace(self) -> int:
+        """The largest workspace of a plan, in bytes."""
+        sizes = [
+            plan.workspace
+            for calls in self._calls.values()
+            for call in calls
+            for plan in call.plans.values()
+        ]
+        return 0 if self.why else max(sizes, default=0)
+
+    def apply(self) -> None:
+        """Runs the plans, after `revert`."""
+        for name, calls in self._calls.items():
+            put(self._modules[name], tuple(calls))
+
+    def revert(self) -> None:
+        """Makes the model what it was."""
+        for name in self._calls:
+            take(self._modules[name])
+
+    def __str__(self) -> str:
+        lines = [line for layer in self.layers for line in layer.lines()]
+        before = sum(
+            o.torch.ms for layer in self.layers for o in layer.operations
+        )
+        after = sum(
+            o.torch.ms if layer.why else o.ms
+            for layer in self.layers
+            for o in layer.operations
+        )
+        lines.append(
+            f"convolutions: {before:.3f} ms before, {after:.3f} ms after"
+        )
+        if self.before is not None and self.after is not None:
+            lines.append(
+                f"forward and backward pass: {self.before.ms:.3f} ms before, "
+                f"{self.after.ms:.3f} ms after"
+            )
+        if self.why:
+            lines.append(f"the model stays PyTorch's: {self.why}")
+        return "\n".join(lines)
+
+
+def convert(
+    model: torch.nn.Module,
+    *example: Any,
+    workspace_limit: Optional[Size] = None,
+    total_workspace: Optional[Size] = None,
+    seconds: Optional[float] = None,
+    quiet: bool = False,
+    **keywords: Any,
+) -> Conversion:
+    """Plans the model's convolutions and lets its modules run what gains by it.
+
+    Runs `model(*example, **keywords)` to see each convolution as it occurs; call
+    it as you train: in the same autocast, on the same device, with a whole batch.
+    Measures PyTorch's own time for each operation and that of a plan within
+    `workspace_limit` ("64MiB" by default) for each convolution, or within
+    `total_workspace` for all together, and takes the plan only if it is faster.
+    If the model's whole pass is not faster then, everything stays PyTorch's.
+
+    A module runs its plan for inputs of the shape, type and layout of the
+    example, and PyTorch's convolution for all others. The model's parameters,
+    `state_dict` and statistics are untouched, and so are copies and pickles.
+    `seconds` ends planning after so long. Prints each layer's times before and
+    after, or why it stays; returns them, with `revert()`.
+
+    Raises InvalidArgument for sizes that are none, or a model without
+    convolutions; LibraryNotFound without libucudnn_conv.
+    """
+    if workspace_limit is not None and total_workspace is not None:
+        raise refuse(
+            "convert: workspace_limit and total_workspace",
+            f"{workspace_limit} and {total_workspace}",
+            "one of them is accepted",
+        )
+    total = None if total_workspace is None else parse_size(total_workspace)
+    limit = parse_size("64MiB" if workspace_limit is None else workspace_limit)
+    inner = getattr(model, "_orig_mod", model)
+    inner = getattr(inner, "module", inner)
+    device = _device_of(inner, example)
+    with buffers_kept(inner, device):
+        seen = record(inner, example, keywords)
+    if not seen:
+        raise refuse(
+            "convert: the model",
+            f"a {type(inner).__name__} that ran no convolution",
+            "a model with convolutions is accepted",
+        )
+    for module in inner.modules():
+        take(module)
+    layers = _layers(inner, seen)
+    contest = Contest(_open(device), seconds)
+    with torch.no_grad(), torch.random.fork_rng(
+        devices=[device] if device.type == "cuda" else []
+    ), _without_autocast(device):
+        _plan(layers, contest, limit, total)
+    conversion = Conversion(inner, layers)
+    _compare_passes(conversion, inner, device, example, keywords)
+    if not quiet:
+        print(conversion, flush=True)
+    return conversion
+
+
+def _device_of(model: torch.nn.Module, example: Any) -> torch.device:
+    for tensor in (*model.parameters(), *example):
+        if isinstance(tensor, torch.Tensor):
+            return tensor.device
+    raise refuse(
+        "convert: the model",
+        f"a {type(model).__name__} without parameters, and no tensor to run it on",
+        "a model with convolutions and an example of its input are accepted",
+    )
+
+
+def _open(device: torch.device) -> ConvolutionDevice:
+    """Kept for later calls, since it remembers measurements."""
+    exact = bool(
+        torch.are_deterministic_algorithms_enabled()
+        or torch.backends.cudnn.deterministic
+    )
+    key = (device, torch.get_num_threads(), exact)
+    if device.type == "cuda":
+        stream = torch.cuda.current_stream(device).cuda_stream
+        key = (device, slice_units(device) and stream, exact)
+    if key not in _devices:
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                torch.cuda.synchronize()  # makes the context current
+                _devices[key] = ConvolutionDevice.gpu(stream, exact)
+        else:
+            _devices[key] = ConvolutionDevice.cpu(torch.get_num_threads())
+    return _devices[key]
+
+
+def _without_autocast(device: torch.device) -> Any:
+    return torch.autocast(device.type, enabled=False)
+
+
+def _layers(model: torch.nn.Module, seen: List[Occurrence]) -> List[Layer]:
+    modules = dict(model.named_modules())
+    layers = []
+    for place, call, operations, has_bias, why in seen:
+        module = modules[place]
+        name = place or type(model).__name__
+        why = why or why_not(module)
+        if call is not None and not why:
+            if padding_of(module) != call.padding:
+                why = "it pads its two sides differently"
+            elif (call.stride, call.dilation, call.groups) != (
+                tuple(module.stride), tuple(module.dilation), module.groups
+            ):  # fmt: skip
+                why = "it is called as a function"
+        layer = Layer(
+            place if not why else name, None if why else call, [], why
+        )
+        layer.has_bias = has_bias
+        layers.append(layer)
+        if layer.call is not None:
+            zero = Time(0.0, 0.0)
+            layer.operations = [Operation(o, zero) for o in operations]
+    return layers
+
+
+def _plan(
+    layers: List[Layer], contest: Contest, limit: int, total: Optional[int]
+) -> None:
+    every = [
+        (layer.call, operation)
+        for layer in layers
+        if layer.call is not None
+        for operation in layer.operations
+    ]
+    for call, operation in every:
+        operation.torch = contest.torch_time(call, operation.name)
+    chosen = [every[index] for index in worth_planning(every)]
+    if total is not None:
+        contest.divide(chosen, total)
+        return
+    for call, operation in chosen:
+        contest.decide(call, operation, limit)
+
+
+def _compare_passes(
+    conversion: Conversion,
+    model: torch.nn.Module,
+    device: torch.device,
+    example: Any,
+    keywords: Mapping[str, Any],
+) -> None:
+    """Whole passes before and after, and the better of the two."""
+    if not conversion.converted:
+        conversion.why = "no plan is faster"
+        return
+
+    def run() -> None:
+        with torch.enable_grad():
+            _backward(model, model(*example, **keywords))
+
+    def planned() -> None:
+        conversion.apply()
+        run()
+
+    def plain() -> None:
+        conversion.revert()
+        run()
+
+    try:
+        with buffers_kept(model, device):
+            told = times_of({"before": plain, "after": planned}, device)
+    except BaseException:
+        conversion.revert()
+        raise
+    conversion.before, conversion.after = told["before"], told["after"]
+    conversion.apply()
+    if conversion.after.ms > conversion.before.ms + conversion.before.spread:
+        conversion.revert()
+        conversion.why = "its whole pass is not faster with the plans"
+
+
+def _backward(model: torch.nn.Module, output: Any) -> None:
+    """The gradients of all parameters, which are left alone."""
+    found: List[torch.Tensor] = []
+
+    def collect(value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            if value.requires_grad:
+                found.append(value.float().sum())
+        elif isinstance(value, Mapping):
+            for item in value.values():
+                collect(item)
+        elif isinstance(value, (list, tuple)):
+            for item in value:
+                collect(item)
+
+    collect(output)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if found and parameters:
+        torch.autograd.grad(sum(found), parameters, allow_unused=True)

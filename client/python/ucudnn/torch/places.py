@@ -1,0 +1,42 @@
+"""Which module of a model is running."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, Iterator, List
+
+import torch
+
+
+class Places:
+    """Follows a model's modules while it runs."""
+
+    def __init__(self) -> None:
+        self._modules: List[str] = []
+
+    @property
+    def now(self) -> str:
+        """The name of the module that runs; "" for the model itself."""
+        return (self._modules or [""])[-1]
+
+    @contextlib.contextmanager
+    def following(self, model: torch.nn.Module) -> Iterator[None]:
+        """Within it the running module is known."""
+        handles = []
+        for name, module in model.named_modules():
+            handles.append(module.register_forward_pre_hook(self._enter(name)))
+            handles.append(module.register_forward_hook(self._leave))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _enter(self, name: str) -> Callable[..., None]:
+        def enter(module: Any, inputs: Any) -> None:
+            self._modules.append(name)
+
+        return enter
+
+    def _leave(self, module: Any, inputs: Any, output: Any) -> None:
+        self._modules.pop()

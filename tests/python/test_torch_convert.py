@@ -1,0 +1,322 @@
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import copy
+import io
+import pickle
+
+import ucudnn
+import ucudnn.torch
+from torch import nn
+from torch.nn import functional
+from ucudnn.torch import contest, planned
+from ucudnn.torch.calls import DATA, FILTER, FORWARD, record
+from ucudnn.torch.converting import _open
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("UCUDNN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(ucudnn.torch.converting, "_devices", {})
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    """Takes every plan, however slow, as if each gained."""
+    monkeypatch.setattr(contest, "_LEAST_GAIN", -1e9)
+    monkeypatch.setattr(contest, "_LEAST_SHARE", 0.0)
+    monkeypatch.setattr(
+        ucudnn.torch.converting, "_compare_passes", lambda done, *rest: done.apply()
+    )
+
+
+def network():
+    torch.manual_seed(1)
+    return nn.Sequential(
+        nn.Conv2d(4, 8, 3, stride=2, padding=(1, 2)),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Conv2d(8, 6, 3, padding="same", groups=2, dilation=2, bias=False),
+    )
+
+
+def images(batch=3):
+    torch.manual_seed(2)
+    return torch.randn(batch, 4, 9, 8, requires_grad=True)
+
+
+def gradients(model, x):
+    loss = model(x).square().sum()
+    return [loss.detach(), *torch.autograd.grad(loss, [x, *model.parameters()])]
+
+
+def close(some, others):
+    return all(torch.allclose(a, b, atol=1e-4) for a, b in zip(some, others))
+
+
+def test_computes_what_the_model_did(eager, capsys):
+    model, x = network(), images()
+    expected = gradients(copy.deepcopy(model), x)
+    statistics = {n: t.clone() for n, t in model.state_dict().items()}
+    done = ucudnn.torch.convert(model, x)
+    assert done.converted == ["0", "3"]
+    assert list(model.state_dict()) == list(statistics)
+    assert all(torch.equal(statistics[n], t) for n, t in model.state_dict().items())
+    assert all(p.grad is None for p in model.parameters())
+    assert close(gradients(model, x), expected)
+    told = capsys.readouterr().out
+    assert "0: 3x4x9x8 * 8x4x3x3, FP32 NCHW" in told
+    assert "3x8x5x5 * 6x4x3x3, 2 groups, FP32 NCHW" in told
+    assert told.count("data gradient") == 2
+
+
+def runs_of(monkeypatch):
+    counted = []
+    plain = planned.PlannedCall._run
+
+    def run(self, plan, *rest):
+        counted.append(plan)
+        return plain(self, plan, *rest)
+
+    monkeypatch.setattr(planned.PlannedCall, "_run", run)
+    return counted
+
+
+def test_runs_plans_for_the_examples_shape_alone(eager, monkeypatch):
+    model, x = network(), images()
+    other = images(5)
+    expected = gradients(copy.deepcopy(model), other)
+    ucudnn.torch.convert(model, x, quiet=True)
+    runs = runs_of(monkeypatch)
+    gradients(model, x)
+    assert len(runs) == 6
+    assert close(gradients(model, other), expected)
+    assert len(runs) == 6
+
+
+def test_reverts(eager, monkeypatch):
+    model, x = network(), images()
+    kinds = [type(module) for module in model]
+    done = ucudnn.torch.convert(model, x, quiet=True)
+    assert [type(module) for module in model] != kinds
+    assert isinstance(model[0], nn.Conv2d)
+    done.revert()
+    assert [type(module) for module in model] == kinds
+    runs = runs_of(monkeypatch)
+    gradients(model, x)
+    assert not runs
+    done.apply()
+    gradients(model, x)
+    assert len(runs) == 6
+
+
+def test_can_be_done_again(eager):
+    model, x = network(), images()
+    first = ucudnn.torch.convert(model, x, quiet=True)
+    second = ucudnn.torch.convert(model, images(2), quiet=True)
+    assert second.converted == first.converted
+    second.revert()
+    assert type(model[0]) is nn.Conv2d
+
+
+def test_leaves_copies_and_pickles_plain(eager):
+    model, x = network(), images()
+    ucudnn.torch.convert(model, x, quiet=True)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    for other in (
+        copy.deepcopy(model), pickle.loads(pickle.dumps(model)), torch.load(file, weights_only=False)
+    ):  # fmt: skip
+        assert type(other[0]) is nn.Conv2d
+        assert close(gradients(other, x), gradients(model, x))
+
+
+def test_computes_channels_last(eager, monkeypatch):
+    model = network().to(memory_format=torch.channels_last)
+    x = images().detach().contiguous(memory_format=torch.channels_last)
+    x.requires_grad_()
+    expected = gradients(copy.deepcopy(model), x)
+    done = ucudnn.torch.convert(model, x, quiet=True)
+    assert "NHWC" in str(done)
+    runs = runs_of(monkeypatch)
+    assert model(x).is_contiguous(memory_format=torch.channels_last)
+    assert close(gradients(model, x), expected)
+    assert runs
+
+
+def test_plans_the_type_that_autocast_gives():
+    model = network()
+    with torch.autocast("cpu", torch.bfloat16):
+        seen = record(model, [images()], {})
+    assert [one.call.dtype for one in seen] == [torch.bfloat16] * 2
+    assert seen[0].call.problem(FILTER) == (
+        "backward_filter-c4-h9w8-k8-r3s3-pad1x2-str2x2-dil1x1-g1-BF16-NCHW"
+    )
+
+
+def test_runs_pytorchs_under_an_autocast_that_was_not_planned(eager, monkeypatch):
+    model, x = network(), images()
+    ucudnn.torch.convert(model, x, quiet=True)
+    runs = runs_of(monkeypatch)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert model[0](x).dtype == torch.bfloat16
+    assert not runs
+
+
+@pytest.mark.parametrize("operations", [
+    (FORWARD,), (DATA,), (FILTER,), (FORWARD, DATA, FILTER), (),
+])  # fmt: skip
+def test_passes_gradcheck_whatever_is_planned(operations):
+    torch.manual_seed(3)
+    module = nn.Conv2d(2, 4, 3, stride=2, padding=1, groups=2)
+    x = torch.randn(2, 2, 5, 4, requires_grad=True)
+    (seen,) = record(module, [x], {})
+    device = _open(CPU)
+    one = planned.PlannedCall(seen.call, {
+        o: device.plan(seen.call.problem(o), 2, 1 << 20) for o in operations
+    })  # fmt: skip
+
+    def run(taken, weight, bias):
+        return planned.convolve((one,), taken, weight, bias)
+
+    inputs = (x, module.weight, module.bias)
+    # The convolution is linear in each of them, so wide steps are exact.
+    assert torch.autograd.gradcheck(run, inputs, eps=0.5, atol=1e-3, rtol=1e-3)
+    assert torch.autograd.gradgradcheck(run, inputs, eps=0.5, atol=1e-2, rtol=1e-2)
+
+
+def test_computes_three_dimensions(eager):
+    torch.manual_seed(4)
+    model = nn.Conv3d(2, 3, (1, 3, 2), padding=(0, 1, 1))
+    x = torch.randn(2, 2, 3, 5, 4, requires_grad=True)
+    expected = gradients(copy.deepcopy(model), x)
+    done = ucudnn.torch.convert(model, x, quiet=True)
+    assert done.converted == [""]
+    assert close(gradients(model, x), expected)
+
+
+class Own(nn.Conv2d):
+    def forward(self, x):
+        return super().forward(x) * 2
+
+
+class Odd(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.own = Own(4, 4, 3)
+        self.reflecting = nn.Conv2d(4, 4, 3, padding=1, padding_mode="reflect")
+        self.uneven = nn.Conv2d(4, 4, 2, padding="same")
+        self.transposed = nn.ConvTranspose2d(4, 4, 3)
+        self.flat = nn.Conv1d(4, 4, 3)
+        self.exact = nn.Conv2d(4, 4, 3).double()
+        self.plain = nn.Conv2d(4, 4, 3)
+
+    def forward(self, x):
+        x = self.transposed(self.uneven(self.reflecting(self.own(x))))
+        x = self.flat(x.flatten(2)).unsqueeze(2)
+        x = functional.conv2d(x, self.plain.weight[:, :, :1])
+        return self.plain(self.exact(x.double().expand(-1, -1, 5, -1)).float())
+
+
+def test_says_why_a_convolution_stays(eager):
+    done = ucudnn.torch.convert(Odd(), images(), quiet=True)
+    reasons = {layer.name: layer.why for layer in done.layers}
+    assert reasons == {
+        "own": "Own computes it in a way of its own",
+        "reflecting": "it pads by 'reflect'",
+        "uneven": "it pads its two sides differently",
+        "transposed": "it is transposed",
+        "flat": "it has 1 spatial dimension",
+        "Odd": "it is called as a function",
+        "exact": "its type is torch.float64",
+        "plain": "",
+    }
+    assert done.converted == ["plain"]
+    assert "own: stays PyTorch's: Own computes it" in str(done)
+
+
+def test_keeps_pytorchs_where_no_plan_gains(monkeypatch, capsys):
+    monkeypatch.setattr(contest, "_LEAST_GAIN", 2.0)
+    model, x = network(), images()
+    done = ucudnn.torch.convert(model, x)
+    assert done.converted == [] and done.workspace == 0
+    assert type(model[0]) is nn.Conv2d
+    told = capsys.readouterr().out
+    assert "stays PyTorch's: the plan is not faster" in told
+    assert "the model stays PyTorch's: no plan is faster" in told
+
+
+def test_keeps_pytorchs_if_the_whole_pass_is_slower(monkeypatch):
+    monkeypatch.setattr(contest, "_LEAST_GAIN", -1e9)
+    model, x = network(), images()
+    real = ucudnn.torch.converting.times_of
+
+    def slower(runs, device):
+        told = real(runs, device)
+        told["after"] = ucudnn.torch.timing.Time(1e6, 0.0)
+        return told
+
+    monkeypatch.setattr(ucudnn.torch.converting, "times_of", slower)
+    done = ucudnn.torch.convert(model, x, quiet=True)
+    assert done.converted == []
+    assert type(model[0]) is nn.Conv2d
+    assert "its whole pass is not faster" in str(done)
+    assert model[1].num_batches_tracked == 0
+
+
+def test_stops_planning_when_the_time_is_up():
+    model, x = network(), images()
+    done = ucudnn.torch.convert(model, x, seconds=0, quiet=True)
+    assert done.converted == []
+    assert {o.why for layer in done.layers for o in layer.operations} <= {
+        "the time for planning is up", "it takes too little time to matter"
+    }  # fmt: skip
+
+
+def test_divides_a_total(eager):
+    model, x = network(), images()
+    done = ucudnn.torch.convert(model, x, total_workspace="1MiB", quiet=True)
+    plans = [o.plan for layer in done.layers for o in layer.operations]
+    assert all(plans) and sum(plan.workspace for plan in plans) <= 1 << 20
+
+
+def test_plans_within_the_limit(eager):
+    done = ucudnn.torch.convert(
+        network(), images(), workspace_limit=0, quiet=True
+    )
+    assert done.workspace == 0
+
+
+def test_refuses_what_it_cannot_do():
+    model, x = network(), images()
+    with pytest.raises(ucudnn.InvalidArgument, match="one of them is accepted"):
+        ucudnn.torch.convert(model, x, workspace_limit=1, total_workspace=1)
+    with pytest.raises(ucudnn.InvalidArgument, match="'much' is not a size"):
+        ucudnn.torch.convert(model, x, workspace_limit="much")
+    with pytest.raises(ucudnn.InvalidArgument, match="Linear that ran no"):
+        ucudnn.torch.convert(nn.Linear(2, 2), torch.ones(1, 2))
+
+
+def test_takes_time_into_account_once_for_equal_layers(monkeypatch):
+    model = nn.Sequential(*(nn.Conv2d(4, 4, 3, padding=1) for _ in range(3)))
+    planned_problems = []
+    plan = ucudnn.convolutions.ConvolutionDevice.plan
+
+    def counting(self, problem, batch, limit):
+        planned_problems.append(problem)
+        return plan(self, problem, batch, limit)
+
+    monkeypatch.setattr(ucudnn.convolutions.ConvolutionDevice, "plan", counting)
+    ucudnn.torch.convert(model, images(), quiet=True)
+    assert len(planned_problems) == len(set(planned_problems)) <= 3
+
+
+def test_says_what_the_library_refuses():
+    device = ucudnn.convolutions.ConvolutionDevice.cpu(1)
+    assert "onednn" in device.kind
+    with pytest.raises(ucudnn.InvalidArgument, match="problem"):
+        device.plan("nonsense", 1, 0)
