@@ -28,7 +28,7 @@ void SetOrder(std::vector<std::size_t> tasks, RoundModel* round) {
 }
 
 Result<RoundModel> ModelRound(const TrainingGraph& graph, BatchSize batch,
-                              bool last, bool accumulates) {
+                              bool last, bool accumulates, TaskRuns runs) {
   RoundModel round;
   round.graph = &graph;
   round.batch = batch;
@@ -54,7 +54,9 @@ Result<RoundModel> ModelRound(const TrainingGraph& graph, BatchSize batch,
       }
     }
     round.costs.push_back(CostsAt(graph, task, batch));
-    if (round.costs.back().empty()) {
+    const bool in_parts =
+        runs == TaskRuns::kInParts && task.work.HasAlgorithms();
+    if (round.costs.back().empty() && !in_parts) {
       return Fail(Code::kFailedPrecondition,
                   "the profile has '{}', but not at a batch of {} images, "
                   "undivided; measure this batch too",
@@ -66,7 +68,8 @@ Result<RoundModel> ModelRound(const TrainingGraph& graph, BatchSize batch,
   return round;
 }
 
-Result<Rounds> ModelRounds(const TrainingGraph& graph, BatchSize sub_batch) {
+Result<Rounds> ModelRounds(const TrainingGraph& graph, BatchSize sub_batch,
+                           TaskRuns runs) {
   if (sub_batch < BatchSize(1) || sub_batch > graph.batch) {
     return Fail(Code::kInvalidArgument,
                 "the sub-batch is {}; 1 to the mini-batch of {} is accepted",
@@ -77,13 +80,13 @@ Result<Rounds> ModelRounds(const TrainingGraph& graph, BatchSize sub_batch) {
       (graph.batch.count() + sub_batch.count() - 1) / sub_batch.count();
   if (count > 1) {
     UCUDNN_ASSIGN_OR_RETURN(RoundModel round,
-                            ModelRound(graph, sub_batch, false, true));
+                            ModelRound(graph, sub_batch, false, true, runs));
     rounds.models.push_back(std::move(round));
     rounds.counts.push_back(count - 1);
   }
   const BatchSize rest(graph.batch.count() - (count - 1) * sub_batch.count());
   UCUDNN_ASSIGN_OR_RETURN(RoundModel round,
-                          ModelRound(graph, rest, true, count > 1));
+                          ModelRound(graph, rest, true, count > 1, runs));
   rounds.models.push_back(std::move(round));
   rounds.counts.push_back(1);
   return rounds;

@@ -44,10 +44,15 @@ struct RoundModel {
 // Makes the round run these tasks in this order.
 void SetOrder(std::vector<std::size_t> tasks, RoundModel* round);
 
+// What a planner runs tasks as: the policies of the papers undivided, `best` in
+// parts, so that their costs at the round's batch may be unknown.
+enum class TaskRuns { kUndivided, kInParts };
+
 // The model refers to `graph`, which must outlive it. kFailedPrecondition,
-// naming the task, if it was measured but not undivided at this batch.
+// naming the task, if it was measured but not undivided at this batch, unless
+// it may run in parts.
 Result<RoundModel> ModelRound(const TrainingGraph& graph, BatchSize batch,
-                              bool last, bool accumulates);
+                              bool last, bool accumulates, TaskRuns runs);
 
 // The rounds of an iteration in sub-batches: those of `sub_batch` images, if
 // any besides the last, then the last with what remains. `counts` has how often
@@ -58,7 +63,8 @@ struct Rounds {
 };
 // Errors of ModelRound; kInvalidArgument unless `sub_batch` is from 1 to the
 // graph's batch.
-Result<Rounds> ModelRounds(const TrainingGraph& graph, BatchSize sub_batch);
+Result<Rounds> ModelRounds(const TrainingGraph& graph, BatchSize sub_batch,
+                           TaskRuns runs = TaskRuns::kUndivided);
 
 }  // namespace ucudnn
 

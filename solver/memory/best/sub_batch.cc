@@ -28,9 +28,15 @@ constexpr std::int64_t kPlacementNodes = 100'000;
 
 std::unique_ptr<SubBatch> SubBatch::Make(const TrainingGraph& graph,
                                          BatchSize size) {
-  Result<Rounds> rounds = ModelRounds(graph, size);
+  Result<Rounds> rounds = ModelRounds(graph, size, TaskRuns::kInParts);
   if (!rounds) return nullptr;
-  return std::unique_ptr<SubBatch>(new SubBatch(*std::move(rounds)));
+  std::unique_ptr<SubBatch> made(new SubBatch(*std::move(rounds)));
+  for (std::size_t i = 0; i < made->options_.size(); ++i) {
+    for (const std::size_t task : made->rounds_.models[i].tasks) {
+      if (made->options_[i].Of(task).empty()) return nullptr;
+    }
+  }
+  return made;
 }
 
 SubBatch::SubBatch(Rounds rounds) : rounds_(std::move(rounds)) {

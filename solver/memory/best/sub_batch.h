@@ -31,8 +31,8 @@ struct SubBatchLimits {
 
 class SubBatch {
  public:
-  // Null if a task was not measured at the batch of a round. The graph must
-  // outlive it.
+  // Null if a task was measured, but neither at the batch of a round nor, where
+  // it can be divided, at batches that add up to it. The graph must outlive it.
   static std::unique_ptr<SubBatch> Make(const TrainingGraph& graph,
                                         BatchSize size);
 

@@ -26,7 +26,8 @@ class TaskOptions {
   // Of all tasks of the round, which must outlive this.
   explicit TaskOptions(const RoundModel& round);
 
-  // By rising workspace and falling time; not empty.
+  // By rising workspace and falling time. Empty if the task was measured, but
+  // neither at the round's batch nor at batches that add up to it.
   const std::vector<TaskOption>& Of(std::size_t task) const {
     return options_[task];
   }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "solver/check/memory_plan.h"
 #include "tests/solver/memory/small_graphs.h"
@@ -57,6 +59,50 @@ TEST(SubBatchTest, PlansAllRoundsOfTheMiniBatch) {
   EXPECT_EQ(plan->rounds[1].batch, BatchSize(2));
   const Status valid = ValidateMemoryPlan(*plan, graph);
   EXPECT_TRUE(valid) << valid.error().message;
+}
+
+// Convolutions measured at these batches only.
+TrainingGraph MeasuredAt(std::vector<std::int64_t> batches) {
+  TrainingGraph graph = test::OnSmallDevice(test::SmallChain(10));
+  for (Task& task : graph.tasks) {
+    if (!task.work.conv) continue;
+    std::vector<MeasuredPoint> points;
+    for (const std::int64_t batch : batches) {
+      for (const TaskCost& cost : CostsAt(graph, task, BatchSize(batch))) {
+        MeasuredPoint& point = points.emplace_back();
+        point.batch = BatchSize(batch);
+        point.algorithm = cost.algorithm;
+        point.workspace = cost.workspace;
+        point.time = cost.time;
+      }
+    }
+    task.work.measured = std::move(points);
+  }
+  return graph;
+}
+
+TEST(SubBatchTest, RunsConvolutionsInPartsWhereTheWholeWasNotMeasured) {
+  const TrainingGraph graph = MeasuredAt({1, 4});
+  const auto sub_batch = SubBatch::Make(graph, BatchSize(5));
+  ASSERT_NE(sub_batch, nullptr);
+  const MemoryRequest request{.budget = 1_GiB};
+  const auto plan = sub_batch->Plan(
+      {}, request, LimitsOf(graph, request.budget, BatchSize(5)),
+      Nanoseconds::max());
+  ASSERT_TRUE(plan);
+  const Status valid = ValidateMemoryPlan(*plan, graph);
+  EXPECT_TRUE(valid) << valid.error().message;
+  for (const MemoryEvent& event : plan->rounds[0].events) {
+    if (event.op != EventOp::kCompute) continue;
+    EXPECT_EQ(graph.tasks[event.task].work.conv.has_value(),
+              event.parts.size() > 0);
+  }
+}
+
+TEST(SubBatchTest, IsAbsentWhereNoMeasuredPartsAddUp) {
+  const TrainingGraph graph = MeasuredAt({4, 8});
+  EXPECT_EQ(SubBatch::Make(graph, BatchSize(5)), nullptr);
+  EXPECT_EQ(SubBatch::Make(graph, BatchSize(10)), nullptr);
 }
 
 TEST(SubBatchTest, PlansNothingThatIsNotFasterThanTheLimit) {
