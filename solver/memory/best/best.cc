@@ -80,15 +80,17 @@ class BestSearch {
 
   // The fastest plan of all budgets of the ladder up to this one.
   Result<MemoryPlan> Climb(Bytes budget) {
-    Result<MemoryPlan> best = Search(budget);
+    Result<MemoryPlan> best = Search(budget, Nanoseconds::max());
     if (!best && best.error().code != Code::kFailedPrecondition) return best;
     if (best && request_.any_plan) return best;
     const Bytes least = LowerBoundBytes(graph_, request_.offload_weights);
     for (Bytes rung = RungBelow(budget);
          rung >= least && !request_.stop.stop_requested();
          rung = RungBelow(rung)) {
-      if (best && LeastTimeWithin(rung) >= best->time) break;
-      Result<MemoryPlan> plan = Search(rung);
+      if (best && LeastTimeWithin(rung, FreedomOf(request_)) >= best->time) {
+        break;
+      }
+      Result<MemoryPlan> plan = Search(rung, TimeOf(best));
       if (plan && (!best || plan->time < best->time)) {
         best = std::move(plan);
         best->budget = budget;
@@ -100,9 +102,9 @@ class BestSearch {
  private:
   using Bounds = std::vector<std::optional<SubBatchBound>>;
 
-  // Neither a policy nor the search is faster within the budget.
-  Nanoseconds LeastTimeWithin(Bytes budget) const {
-    PlanFreedom freedom = FreedomOf(request_);
+  // Neither a policy nor a search with this freedom is faster within the
+  // budget.
+  Nanoseconds LeastTimeWithin(Bytes budget, PlanFreedom freedom) const {
     freedom.order = PlanFreedom::Order::kUpdatesAnywhere;
     if (!request_.sub_batch) return LowerBoundTime(graph_, budget, freedom);
     const Bounds bounds =
@@ -110,21 +112,30 @@ class BestSearch {
     return bounds.front() ? bounds.front()->time : Nanoseconds::max();
   }
 
-  // The fastest plan of one budget.
-  Result<MemoryPlan> Search(Bytes budget) {
+  // The fastest plan of one budget, if that takes less than `limit`. Whatever
+  // the limit, the same plans are found of those that take less: it only leaves
+  // out what the bounds exclude.
+  Result<MemoryPlan> Search(Bytes budget, Nanoseconds limit) {
     MemoryRequest request = request_;
     request.budget = budget;
-    Result<MemoryPlan> best = FastestOfPolicies(graph_, request);
-    if (!best && best.error().code != Code::kFailedPrecondition) return best;
-    SearchMoves(request, &best);
+    Result<MemoryPlan> best =
+        Fail(Code::kFailedPrecondition, "no plan was found in the budget of {}",
+             HumanBytes(budget));
+    if (limit == Nanoseconds::max() ||
+        LeastTimeWithin(budget, FreedomToMove()) < limit) {
+      best = FastestOfPolicies(graph_, request);
+      if (!best && best.error().code != Code::kFailedPrecondition) return best;
+      SearchMoves(request, limit, &best);
+    }
     if (request.recompute || request.offload_weights) {
-      SearchFreely(request, &best);
+      SearchFreely(request, limit, &best);
     }
     return best;
   }
 
   // Plans that move activations.
-  void SearchMoves(const MemoryRequest& request, Result<MemoryPlan>* best) {
+  void SearchMoves(const MemoryRequest& request, Nanoseconds limit,
+                   Result<MemoryPlan>* best) {
     const Bounds bounds = LowerBoundsOfSubBatches(graph_, request.budget,
                                                   FreedomToMove(), sizes_);
     std::vector<std::size_t> order;
@@ -139,14 +150,16 @@ class BestSearch {
     limits.stop = request.stop;
     limits.effort = request.any_plan ? 0 : kEffort;
     for (const std::size_t i : order) {
-      if (bounds[i]->time >= TimeOf(*best) || Ends(request, *best)) return;
+      if (bounds[i]->time >= std::min(limit, TimeOf(*best))) return;
+      if (Ends(request, *best)) return;
       limits.bound = *bounds[i];
       Try(i, Hosted(), request, limits, best);
     }
   }
 
   // Plans that also compute again, or have weights on the host.
-  void SearchFreely(const MemoryRequest& request, Result<MemoryPlan>* best) {
+  void SearchFreely(const MemoryRequest& request, Nanoseconds limit,
+                    Result<MemoryPlan>* best) {
     const Bounds bounds = LowerBoundsOfSubBatches(graph_, request.budget,
                                                   FreedomOf(request), sizes_);
     struct Start {
@@ -161,7 +174,8 @@ class BestSearch {
     const auto capacity = static_cast<std::int64_t>(
         static_cast<double>(request.budget.count()) * kShareOfEstimate);
     for (std::size_t i = 0; i < bounds.size(); ++i) {
-      if (!bounds[i] || bounds[i]->time >= TimeOf(*best)) continue;
+      if (!bounds[i]) continue;
+      if (bounds[i]->time >= std::min(limit, TimeOf(*best))) continue;
       if (Ends(request, *best)) return;
       const SubBatch* sub_batch = Get(i);
       if (sub_batch == nullptr) continue;
@@ -182,7 +196,9 @@ class BestSearch {
     limits.programs = request.recompute ? kPrograms : 0;
     for (const Start& start : starts) {
       if (Ends(request, *best)) return;
-      if (bounds[start.sub_batch]->time >= TimeOf(*best)) continue;
+      if (bounds[start.sub_batch]->time >= std::min(limit, TimeOf(*best))) {
+        continue;
+      }
       limits.bound = *bounds[start.sub_batch];
       Try(start.sub_batch, start.hosted, request, limits, best);
     }
