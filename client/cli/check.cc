@@ -5,7 +5,7 @@
 #include <string>
 
 #include "client/cli/command.h"
-#include "client/cli/input.h"
+#include "client/cli/memory_options.h"
 #include "client/solve/memory_check.h"
 
 namespace ucudnn::ctl {

@@ -2,75 +2,37 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
-#include <cstdio>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/files/file.h"
-#include "base/onnx/network_file.h"
-#include "base/service/signals.h"
-#include "base/text.h"
 #include "base/training/json.h"
-#include "client/cli/input.h"
-#include "client/cli/profile_options.h"
+#include "client/cli/memory_options.h"
 #include "client/cli/solve.h"
 #include "client/solve/memory.h"
-#include "client/solve/time_limit.h"
 #include "solver/memory/bounds.h"
 #include "solver/memory/summary.h"
 
 namespace ucudnn::ctl {
 namespace {
 
-constexpr Bytes kMaxDeviceModel = 1_MiB;
-
-struct MemoryOptions {
-  std::string network;
-  std::string precision = "FP32";
+struct SolveMemoryOptions {
+  MemoryOptions shared;
   std::string device_model;
   std::string profile;
-  double time_limit = std::chrono::duration<double>(kMemoryTime).count();
   std::string timeline;
   std::string graph_out;
-  OutputFormat output = OutputFormat::kTable;
-  // Everything that needs no file or other flag to be read.
-  MemoryProblem problem;
 };
 
-Result<DeviceModel> ReadDeviceModel(const std::string& name) {
-  const std::vector<std::string> presets = DeviceModelPresets();
-  if (std::find(presets.begin(), presets.end(), name) != presets.end()) {
-    return DeviceModelPreset(name);
-  }
-  const Result<std::string> text = ReadFile(name, kMaxDeviceModel);
-  if (text) return ParseDeviceModel(*text, Excerpt(name, 4096));
-  if (text.error().code == Code::kNotFound) {
-    return Fail(Code::kInvalidArgument,
-                "--device-model: no file '{}' and no preset of that name; {} "
-                "or a JSON file is accepted",
-                Excerpt(name, 200), fmt::join(presets, ", "));
-  }
-  return OfInput(Result<DeviceModel>(tl::unexpected<Error>(text.error())));
-}
-
-Result<MemoryProblem> ReadProblem(const MemoryOptions& options) {
-  MemoryProblem problem = options.problem;
-  problem.option_prefix = "--";
-  UCUDNN_ASSIGN_OR_RETURN(problem.precision, ParsePrecision(options.precision));
-  UCUDNN_ASSIGN_OR_RETURN(problem.device,
-                          ReadDeviceModel(options.device_model));
-  UCUDNN_ASSIGN_OR_RETURN(problem.network,
-                          ReadInput(options.network, kMaxNetworkFile));
-  problem.network_name = NetworkNameOf(options.network);
+Result<MemoryProblem> ReadProblem(const SolveMemoryOptions& options) {
+  UCUDNN_ASSIGN_OR_RETURN(MemoryProblem problem,
+                          ReadMemoryProblem(options.shared));
+  UCUDNN_ASSIGN_OR_RETURN(
+      problem.device, ReadDeviceModel("--device-model", options.device_model));
   if (!options.profile.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(problem.profile, ReadInput(options.profile, 1_GiB));
   }
-  problem.request.stop = StopOnSignals();
-  problem.time_limit = RoundUpSeconds(options.time_limit);
   return problem;
 }
 
@@ -162,7 +124,7 @@ std::string Comparison(const MemoryAnswer& answer) {
          refused;
 }
 
-Status WriteSideFiles(const MemoryOptions& options,
+Status WriteSideFiles(const SolveMemoryOptions& options,
                       const MemoryAnswer& answer) {
   if (!options.graph_out.empty()) {
     UCUDNN_RETURN_IF_ERROR(
@@ -174,12 +136,12 @@ Status WriteSideFiles(const MemoryOptions& options,
                    ChromeTrace(*fastest, answer.graph).dump() + "\n");
 }
 
-Status RunMemory(const MemoryOptions& options) {
+Status RunMemory(const SolveMemoryOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(const MemoryProblem problem, ReadProblem(options));
   UCUDNN_ASSIGN_OR_RETURN(const MemoryAnswer answer, SolveMemory(problem));
   UCUDNN_RETURN_IF_ERROR(WriteSideFiles(options, answer));
   UCUDNN_RETURN_IF_ERROR(answer.HasPlan());
-  return Print(options.output, ToJson(answer), [&] {
+  return Print(options.shared.output, ToJson(answer), [&] {
     return answer.all ? Comparison(answer)
                       : PlanText(*answer.Fastest(), answer.graph);
   });
@@ -192,19 +154,9 @@ void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
       "memory",
       "Plan a training iteration within a device-memory budget: what to "
       "offload, when to prefetch it, and where to place it");
-  auto options = std::make_shared<MemoryOptions>();
-  MemoryProblem& problem = options->problem;
-  command
-      ->add_option("--network", options->network,
-                   "An ONNX model, or a chain of convolutions as CSV")
-      ->option_text("FILE")
-      ->required();
-  AddBatchOption(command, &problem.batch);
-  command
-      ->add_option("--precision", options->precision,
-                   "FP32, TF32, TRUE_HALF, PSEUDO_HALF or BF16")
-      ->option_text("PRECISION")
-      ->capture_default_str();
+  auto options = std::make_shared<SolveMemoryOptions>();
+  MemoryProblem& problem = options->shared.problem;
+  AddMemoryOptions(command, ", or all, to compare", &options->shared);
   command
       ->add_option("--device-model", options->device_model,
                    fmt::format("{}, or a JSON file",
@@ -232,25 +184,6 @@ void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
   AddBytesOption(command, "--budget", &problem.request.budget,
                  "Device memory for the iteration; default: the device "
                  "model's");
-  std::vector<std::string_view> names;
-  for (const MemoryPolicy& policy : MemoryPolicies()) {
-    names.push_back(policy.name);
-  }
-  command
-      ->add_option(
-          "--policy", problem.policy,
-          fmt::format("{}, or all, to compare", fmt::join(names, ", ")))
-      ->option_text("NAME")
-      ->capture_default_str();
-  static const std::map<std::string, MemoryAllocator> kAllocators = {
-      {"policy", MemoryAllocator::kPolicy},
-      {"static", MemoryAllocator::kStatic}};
-  command
-      ->add_option("--allocator", problem.request.allocator,
-                   "policy: as the policy's own memory manager assigns "
-                   "addresses; static: placed once all lifetimes are known")
-      ->option_text("policy|static")
-      ->transform(CLI::CheckedTransformer(kAllocators));
   command
       ->add_option_function<std::int64_t>(
           "--sub-batch",
@@ -260,39 +193,12 @@ void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
           "Images per sub-batch, instead of the policy's choice")
       ->option_text("N")
       ->check(CLI::Range(std::int64_t{1}, kMaxBatchSize.count()));
-  command->add_flag("--recompute", problem.request.recompute,
-                    "best may compute activations again instead of keeping or "
-                    "moving them");
-  command->add_flag("--offload-weights", problem.request.offload_weights,
-                    "best may keep weights on the host");
   command
       ->add_option("--gpus", problem.request.gpus,
                    "GPUs that share the mini-batch and the link to the host, "
                    "which updates the weights; the plan is for one of them")
       ->option_text("M")
       ->check(CLI::Range(1, kMaxMemoryGpus))
-      ->capture_default_str();
-  static const std::map<std::string, Fusion> kFusions = {
-      {"none", Fusion::kNone}, {"paper", Fusion::kPaper}};
-  command
-      ->add_option("--fuse", problem.fusion,
-                   "paper: normalisations work in place on their convolution's "
-                   "output, as moDNN counts layers")
-      ->option_text("none|paper")
-      ->transform(CLI::CheckedTransformer(kFusions));
-  command
-      ->add_option(
-          "--split", problem.split,
-          "Compute the share DEPTH of the convolutions in H x W parts of the "
-          "image, one after the other: another network, see docs/memory.md. "
-          "stochastic: sizes that hold for cuts drawn at random")
-      ->option_text("DEPTH,H,W[,stochastic]")
-      ->excludes(profile);
-  command
-      ->add_option("--time-limit", options->time_limit,
-                   "Time limit in seconds for policies that search")
-      ->option_text("SECONDS")
-      ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   command
       ->add_option(
@@ -303,7 +209,7 @@ void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
       ->add_option("--graph-out", options->graph_out,
                    "Write the training graph with its costs, as JSON")
       ->option_text("FILE");
-  AddOutputOption(command, &options->output);
+  command->get_option("--split")->excludes(profile);
   command->callback([options, chosen] {
     *chosen = [options] { return RunMemory(*options); };
   });

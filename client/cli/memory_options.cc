@@ -1,0 +1,121 @@
+#include "client/cli/memory_options.h"
+
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/files/file.h"
+#include "base/onnx/network_file.h"
+#include "base/service/signals.h"
+#include "base/text.h"
+#include "base/training/json.h"
+#include "client/cli/profile_options.h"
+#include "client/solve/time_limit.h"
+
+namespace ucudnn::ctl {
+namespace {
+
+constexpr Bytes kMaxDeviceModel = 1_MiB;
+
+}  // namespace
+
+void AddMemoryOptions(CLI::App* command, std::string_view more_policies,
+                      MemoryOptions* options) {
+  MemoryProblem& problem = options->problem;
+  command
+      ->add_option("--network", options->network,
+                   "An ONNX model, or a chain of convolutions as CSV")
+      ->option_text("FILE")
+      ->required();
+  AddBatchOption(command, &problem.batch);
+  command
+      ->add_option("--precision", options->precision,
+                   "FP32, TF32, TRUE_HALF, PSEUDO_HALF or BF16")
+      ->option_text("PRECISION")
+      ->capture_default_str();
+  std::vector<std::string_view> names;
+  for (const MemoryPolicy& policy : MemoryPolicies()) {
+    names.push_back(policy.name);
+  }
+  command
+      ->add_option("--policy", problem.policy,
+                   fmt::format("{}{}", fmt::join(names, ", "), more_policies))
+      ->option_text("NAME")
+      ->capture_default_str();
+  static const std::map<std::string, MemoryAllocator> kAllocators = {
+      {"policy", MemoryAllocator::kPolicy},
+      {"static", MemoryAllocator::kStatic}};
+  command
+      ->add_option("--allocator", problem.request.allocator,
+                   "policy: as the policy's own memory manager assigns "
+                   "addresses; static: placed once all lifetimes are known")
+      ->option_text("policy|static")
+      ->transform(CLI::CheckedTransformer(kAllocators));
+  command->add_flag("--recompute", problem.request.recompute,
+                    "best may compute activations again instead of keeping or "
+                    "moving them");
+  command->add_flag("--offload-weights", problem.request.offload_weights,
+                    "best may keep weights on the host");
+  static const std::map<std::string, Fusion> kFusions = {
+      {"none", Fusion::kNone}, {"paper", Fusion::kPaper}};
+  command
+      ->add_option("--fuse", problem.fusion,
+                   "paper: normalisations work in place on their convolution's "
+                   "output, as moDNN counts layers")
+      ->option_text("none|paper")
+      ->transform(CLI::CheckedTransformer(kFusions));
+  command
+      ->add_option(
+          "--split", problem.split,
+          "Compute the share DEPTH of the convolutions in H x W parts of the "
+          "image, one after the other: another network, see docs/memory.md. "
+          "stochastic: sizes that hold for cuts drawn at random")
+      ->option_text("DEPTH,H,W[,stochastic]");
+  command
+      ->add_option("--time-limit", options->time_limit,
+                   "Time limit in seconds for policies that search")
+      ->option_text("SECONDS")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  AddOutputOption(command, &options->output);
+}
+
+Result<MemoryProblem> ReadMemoryProblem(const MemoryOptions& options) {
+  MemoryProblem problem = options.problem;
+  problem.option_prefix = "--";
+  UCUDNN_ASSIGN_OR_RETURN(problem.precision, ParsePrecision(options.precision));
+  UCUDNN_ASSIGN_OR_RETURN(problem.network,
+                          ReadInput(options.network, kMaxNetworkFile));
+  problem.network_name = NetworkNameOf(options.network);
+  problem.request.stop = StopOnSignals();
+  problem.time_limit = RoundUpSeconds(options.time_limit);
+  return problem;
+}
+
+Result<DeviceModel> ReadDeviceModel(std::string_view flag,
+                                    const std::string& name) {
+  const std::vector<std::string> presets = DeviceModelPresets();
+  if (std::find(presets.begin(), presets.end(), name) != presets.end()) {
+    return DeviceModelPreset(name);
+  }
+  const Result<std::string> text = ReadFile(name, kMaxDeviceModel);
+  if (text) return ParseDeviceModel(*text, Excerpt(name, 4096));
+  if (text.error().code == Code::kNotFound) {
+    return Fail(Code::kInvalidArgument,
+                "{}: no file '{}' and no preset of that name; {} or a JSON "
+                "file is accepted",
+                flag, Excerpt(name, 200), fmt::join(presets, ", "));
+  }
+  return OfInput(Result<DeviceModel>(tl::unexpected<Error>(text.error())));
+}
+
+Result<MemoryProblem::Input> ReadInput(const std::string& path, Bytes most) {
+  UCUDNN_ASSIGN_OR_RETURN(std::string contents, OfInput(ReadFile(path, most)));
+  return MemoryProblem::Input{std::move(contents), Excerpt(path, 4096)};
+}
+
+}  // namespace ucudnn::ctl

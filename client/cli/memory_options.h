@@ -1,0 +1,49 @@
+#ifndef UCUDNN_CLIENT_CLI_MEMORY_OPTIONS_H_
+#define UCUDNN_CLIENT_CLI_MEMORY_OPTIONS_H_
+
+// The flags that commands about memory plans share:
+//   --network N.onnx --batch 256 [--precision FP32] [--policy best]
+//   [--allocator policy|static] [--recompute] [--offload-weights]
+//   [--fuse none|paper] [--split DEPTH,H,W] [--time-limit 60]
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "base/training/device_model.h"
+#include "base/units.h"
+#include "client/cli/command.h"
+#include "client/solve/memory.h"
+
+namespace ucudnn::ctl {
+
+struct MemoryOptions {
+  std::string network;
+  std::string precision = "FP32";
+  double time_limit = std::chrono::duration<double>(kMemoryTime).count();
+  OutputFormat output = OutputFormat::kTable;
+  // Everything that needs no file or other flag to be read.
+  MemoryProblem problem;
+};
+
+// Adds the flags; `more_policies` follows the policies' names in the help.
+void AddMemoryOptions(CLI::App* command, std::string_view more_policies,
+                      MemoryOptions* options);
+
+// The problem of these flags, with the network's contents; stops on signals.
+// kInvalidArgument, naming flag or file, if something is malformed or missing.
+Result<MemoryProblem> ReadMemoryProblem(const MemoryOptions& options);
+
+// A preset's name or a file. kInvalidArgument, naming `flag` and what is
+// accepted.
+Result<DeviceModel> ReadDeviceModel(std::string_view flag,
+                                    const std::string& name);
+
+// The file that a flag names, decompressed, of at most `most`. Errors of
+// ReadFile, as those of the request.
+Result<MemoryProblem::Input> ReadInput(const std::string& path, Bytes most);
+
+}  // namespace ucudnn::ctl
+
+#endif  // UCUDNN_CLIENT_CLI_MEMORY_OPTIONS_H_
