@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/files/buffers.h"
 #include "base/files/times.h"
@@ -217,7 +218,7 @@ UCUDNN_EXPORT int ucudnn_solve_check_memory_plan(const char* plan,
                   beside = {std::string(graph, graph_size), "graph"};
                 }
                 UCUDNN_ASSIGN_OR_RETURN(
-                    const CheckedMemoryPlans checked,
+                    const std::vector<CheckedMemoryPlan> checked,
                     CheckMemoryPlans({std::string(text), "plan"}, beside));
                 return ToJson(checked);
               });

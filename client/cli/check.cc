@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "client/cli/command.h"
 #include "client/cli/memory_options.h"
@@ -27,11 +28,11 @@ Status RunCheck(const CheckOptions& options) {
   if (!options.graph.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(graph, ReadInput(options.graph, kMaxMemoryPlans));
   }
-  UCUDNN_ASSIGN_OR_RETURN(const CheckedMemoryPlans checked,
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<CheckedMemoryPlan> checked,
                           CheckMemoryPlans(plans, graph));
   return Print(options.output, ToJson(checked), [&] {
     Table table({"POLICY", "TIME", "POOL", "CHECK"});
-    for (const MemoryPlan& plan : checked.plans) {
+    for (const auto& [graph, plan] : checked) {
       table.AddRow({plan.policy, HumanTime(plan.time), HumanBytes(plan.peak),
                     "keeps every rule"});
     }
@@ -48,7 +49,7 @@ void AddCheckCommand(CLI::App& app, Chosen* chosen) {
   auto options = std::make_shared<CheckOptions>();
   command
       ->add_option("plan", options->plan,
-                   "What `ucudnn solve memory -o json` printed")
+                   "What `ucudnn solve memory|joint -o json` printed")
       ->option_text("PLAN.json")
       ->required();
   command

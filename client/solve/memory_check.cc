@@ -12,47 +12,68 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-Result<TrainingGraph> GraphBeside(const OrderedJson& plans) {
-  if (!plans.is_object() || !plans.contains("graph")) {
-    return Fail(Code::kInvalidArgument,
-                "graph is missing; the plan's training graph is accepted, in "
-                "this field or in an input of its own");
-  }
-  return TrainingGraphOf(plans["graph"], "graph");
+using SharedGraph = std::shared_ptr<const TrainingGraph>;
+
+Result<SharedGraph> Shared(Result<TrainingGraph> graph) {
+  if (!graph) return tl::unexpected<Error>(std::move(graph).error());
+  return std::make_shared<const TrainingGraph>(*std::move(graph));
 }
 
-Status CheckPlan(const OrderedJson& json, const std::string& path,
-                 CheckedMemoryPlans* checked) {
-  UCUDNN_ASSIGN_OR_RETURN(MemoryPlan plan,
-                          MemoryPlanOf(json, checked->graph, path));
-  if (Status valid = ValidateMemoryPlan(plan, checked->graph); !valid) {
-    // Whoever wrote the plan is to blame.
-    Error error = std::move(valid).error();
-    error.code = Code::kInvalidArgument;
-    if (path.empty()) return tl::unexpected<Error>(std::move(error));
-    return Within(path, std::move(error));
-  }
-  checked->plans.push_back(std::move(plan));
-  return {};
-}
+class PlansCheck {
+ public:
+  // Null if the plans have graphs of their own.
+  explicit PlansCheck(SharedGraph graph) : graph_(std::move(graph)) {}
 
-bool IsInfeasible(const OrderedJson& plan) {
-  return plan.is_object() && plan.contains("feasible") &&
-         plan["feasible"] == false;
-}
-
-Status CheckEach(const OrderedJson& json, CheckedMemoryPlans* checked) {
-  if (!json.is_object() || !json.contains("plans")) {
-    return CheckPlan(json, "", checked);
+  Result<std::vector<CheckedMemoryPlan>> Run(const OrderedJson& json) {
+    JsonObject object(json, "");
+    if (!object.Has("plans")) {
+      UCUDNN_RETURN_IF_ERROR(CheckPlan(json, ""));
+      return std::move(checked_);
+    }
+    if (graph_ == nullptr && object.Has("graph")) {
+      UCUDNN_ASSIGN_OR_RETURN(graph_,
+                              Shared(TrainingGraphOf(json["graph"], "graph")));
+    }
+    object.ReadEach("plans", [&](const OrderedJson& plan, std::string at) {
+      return CheckPlan(plan, at);
+    });
+    UCUDNN_RETURN_IF_ERROR(object.status());
+    return std::move(checked_);
   }
-  JsonObject object(json, "");
-  object.ReadEach("plans",
-                  [&](const OrderedJson& plan, std::string at) -> Status {
-                    if (IsInfeasible(plan)) return {};
-                    return CheckPlan(plan, at, checked);
-                  });
-  return object.status();
-}
+
+ private:
+  Status CheckPlan(const OrderedJson& json, const std::string& path) {
+    JsonObject object(json, path);
+    bool feasible = true;
+    if (!path.empty()) object.ReadOptional("feasible", &feasible);
+    UCUDNN_RETURN_IF_ERROR(object.status());
+    if (!feasible) return {};
+    const std::string place = path.empty() ? "graph" : path + ".graph";
+    SharedGraph graph = graph_;
+    if (graph == nullptr && object.Has("graph")) {
+      UCUDNN_ASSIGN_OR_RETURN(graph,
+                              Shared(TrainingGraphOf(json["graph"], place)));
+    }
+    if (graph == nullptr) {
+      return JsonObject::Refusal(place, nullptr,
+                                 "the plan's training graph, in this field or "
+                                 "in an input of its own,");
+    }
+    UCUDNN_ASSIGN_OR_RETURN(MemoryPlan plan, MemoryPlanOf(json, *graph, path));
+    if (Status valid = ValidateMemoryPlan(plan, *graph); !valid) {
+      // Whoever wrote the plan is to blame.
+      Error error = std::move(valid).error();
+      error.code = Code::kInvalidArgument;
+      if (path.empty()) return tl::unexpected<Error>(std::move(error));
+      return Within(path, std::move(error));
+    }
+    checked_.push_back({std::move(graph), std::move(plan)});
+    return {};
+  }
+
+  SharedGraph graph_;
+  std::vector<CheckedMemoryPlan> checked_;
+};
 
 std::size_t EventsOf(const MemoryPlan& plan) {
   std::size_t events = 0;
@@ -62,29 +83,24 @@ std::size_t EventsOf(const MemoryPlan& plan) {
 
 }  // namespace
 
-Result<CheckedMemoryPlans> CheckMemoryPlans(
+Result<std::vector<CheckedMemoryPlan>> CheckMemoryPlans(
     const MemoryProblem::Input& plans,
     const std::optional<MemoryProblem::Input>& graph) {
-  const Result<OrderedJson> json = ParseJson(plans.contents);
-  if (!json) return Within(plans.source, json.error());
-  CheckedMemoryPlans checked;
+  SharedGraph beside;
   if (graph) {
-    UCUDNN_ASSIGN_OR_RETURN(checked.graph,
-                            ParseTrainingGraph(graph->contents, graph->source));
-  } else {
-    Result<TrainingGraph> own = GraphBeside(*json);
-    if (!own) return Within(plans.source, std::move(own).error());
-    checked.graph = *std::move(own);
+    UCUDNN_ASSIGN_OR_RETURN(
+        beside, Shared(ParseTrainingGraph(graph->contents, graph->source)));
   }
-  if (Status status = CheckEach(*json, &checked); !status) {
-    return Within(plans.source, std::move(status).error());
-  }
+  auto checked = ParseJson(plans.contents).and_then([&](const OrderedJson& j) {
+    return PlansCheck(std::move(beside)).Run(j);
+  });
+  if (!checked) return Within(plans.source, std::move(checked).error());
   return checked;
 }
 
-OrderedJson ToJson(const CheckedMemoryPlans& checked) {
+OrderedJson ToJson(const std::vector<CheckedMemoryPlan>& checked) {
   OrderedJson plans = OrderedJson::array();
-  for (const MemoryPlan& plan : checked.plans) {
+  for (const auto& [graph, plan] : checked) {
     plans.push_back({{"policy", plan.policy},
                      {"events", EventsOf(plan)},
                      {"time_us", Microseconds(plan.time)},

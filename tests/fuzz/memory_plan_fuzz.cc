@@ -13,15 +13,14 @@ UCUDNN_FUZZ(text) {
   const auto checked =
       CheckMemoryPlans({std::string(text), "fuzz"}, std::nullopt);
   if (!checked) return CheckError(checked.error());
-  for (const MemoryPlan& plan : checked->plans) {
-    nlohmann::ordered_json json = ToJson(plan, checked->graph);
-    json["graph"] =
-        ToJson(checked->graph, BatchesOf(plan, checked->graph.batch));
+  for (const auto& [graph, plan] : *checked) {
+    nlohmann::ordered_json json = ToJson(plan, *graph);
+    json["graph"] = ToJson(*graph, BatchesOf(plan, graph->batch));
     const auto again = CheckMemoryPlans({json.dump(), "again"}, std::nullopt);
     // Beyond 2^51 ns numbers of microseconds are not exact.
     if (plan.time.count() >= std::int64_t{1} << 51) continue;
     UCUDNN_CHECK(again.has_value());
-    UCUDNN_CHECK(again->plans.front() == plan);
+    UCUDNN_CHECK(again->front().plan == plan);
   }
 }
 

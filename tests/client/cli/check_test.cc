@@ -74,7 +74,8 @@ TEST_F(CheckTest, ReadsTheGraphFromAFileOfItsOwn) {
   const test::Finished run = Check(plan);
   EXPECT_EQ(run.status, 2);
   EXPECT_THAT(run.err, HasSubstr("plan.json: graph is missing; the plan's "
-                                 "training graph is accepted"));
+                                 "training graph, in this field or in an "
+                                 "input of its own, is accepted"));
 }
 
 TEST_F(CheckTest, NamesTheRuleThatAPlanBreaks) {
@@ -104,7 +105,7 @@ TEST_F(CheckTest, NamesTheRuleThatAPlanBreaks) {
 }
 
 TEST_F(CheckTest, RefusesWhatIsNoPlan) {
-  EXPECT_THAT(Check(Json(3)).err, HasSubstr("graph is missing"));
+  EXPECT_THAT(Check(Json(3)).err, HasSubstr("the document is 3; an object"));
   const test::Finished run = test::Run(
       {test::ProgramPath("ucudnn"), "check", folder_ / "nowhere.json"});
   EXPECT_EQ(run.status, 2);
