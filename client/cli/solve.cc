@@ -13,6 +13,7 @@ void AddSolveCommands(CLI::App& app, Chosen* chosen) {
   AddSolveWs(solve, chosen);
   AddSolveWd(solve, chosen);
   AddSolveAssign(solve, chosen);
+  AddSolveJoint(solve, chosen);
   AddSolveAllocation(solve, chosen);
   AddSolveMemory(solve, chosen);
 }

@@ -13,6 +13,7 @@ void AddSolvePareto(CLI::App* solve, Chosen* chosen);
 void AddSolveWs(CLI::App* solve, Chosen* chosen);
 void AddSolveWd(CLI::App* solve, Chosen* chosen);
 void AddSolveAssign(CLI::App* solve, Chosen* chosen);
+void AddSolveJoint(CLI::App* solve, Chosen* chosen);
 void AddSolveAllocation(CLI::App* solve, Chosen* chosen);
 void AddSolveMemory(CLI::App* solve, Chosen* chosen);
 

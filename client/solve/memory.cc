@@ -93,16 +93,31 @@ Result<std::vector<const MemoryPolicy*>> Find(const MemoryProblem& problem) {
     }
     return found;
   }
-  const Result<const MemoryPolicy*> policy = FindMemoryPolicy(problem.policy);
+  const Result<const MemoryPolicy*> policy = PolicyOf(problem);
   if (!policy) {
-    return Fail(Code::kInvalidArgument, "{}policy: {}, or all",
-                problem.option_prefix, policy.error().message);
+    Error error = policy.error();
+    error.message += ", or all";
+    return tl::unexpected<Error>(std::move(error));
   }
   found.push_back(*policy);
   return found;
 }
 
 }  // namespace
+
+Result<TrainingGraph> GraphOf(const MemoryProblem& problem) {
+  UCUDNN_ASSIGN_OR_RETURN(TrainingGraph graph, BuildGraph(problem));
+  UCUDNN_RETURN_IF_ERROR(SetDevice(problem.device, &graph));
+  if (problem.profile) UCUDNN_RETURN_IF_ERROR(SetCosts(problem, &graph));
+  return graph;
+}
+
+Result<const MemoryPolicy*> PolicyOf(const MemoryProblem& problem) {
+  const Result<const MemoryPolicy*> policy = FindMemoryPolicy(problem.policy);
+  if (policy) return policy;
+  return Fail(Code::kInvalidArgument, "{}policy: {}", problem.option_prefix,
+              policy.error().message);
+}
 
 const MemoryPlan* MemoryAnswer::Fastest() const {
   const MemoryPlan* fastest = nullptr;
@@ -127,11 +142,7 @@ Result<MemoryAnswer> SolveMemory(const MemoryProblem& problem) {
                           Find(problem));
   MemoryAnswer answer;
   answer.all = problem.policy == "all";
-  UCUDNN_ASSIGN_OR_RETURN(answer.graph, BuildGraph(problem));
-  UCUDNN_RETURN_IF_ERROR(SetDevice(problem.device, &answer.graph));
-  if (problem.profile) {
-    UCUDNN_RETURN_IF_ERROR(SetCosts(problem, &answer.graph));
-  }
+  UCUDNN_ASSIGN_OR_RETURN(answer.graph, GraphOf(problem));
   UCUDNN_ASSIGN_OR_RETURN(answer.graph,
                           In(problem.option_prefix + "gpus",
                              PartOfOneGpu(answer.graph, problem.request.gpus)));

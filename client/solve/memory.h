@@ -74,6 +74,11 @@ struct MemoryAnswer {
   Status HasPlan() const;
 };
 
+// The training graph of the problem, with its device and costs; the policy that
+// it names, other than "all". Errors as of SolveMemory.
+Result<TrainingGraph> GraphOf(const MemoryProblem& problem);
+Result<const MemoryPolicy*> PolicyOf(const MemoryProblem& problem);
+
 // kInvalidArgument, naming the input or option, its value and what is accepted,
 // where one of them is malformed or does not fit the others. A policy that has
 // no plan is no error; see HasPlan. Thread-safe.

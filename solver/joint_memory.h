@@ -1,0 +1,88 @@
+#ifndef UCUDNN_SOLVER_JOINT_MEMORY_H_
+#define UCUDNN_SOLVER_JOINT_MEMORY_H_
+
+// Shares a mini-batch among unlike GPUs of which each trains its share under a
+// memory plan of its own (solver/memory/policies.h):
+//
+//   min max_g t_g(b_g),   sum_g b_g = B,
+//   t_g(b): the time of the policy's plan of b images in the memory of GPU g
+//
+// So a GPU with little memory gets a batch that it trains by moving activations
+// to the host, where that lets the slowest GPU end earlier. t_g need not rise
+// with b, and has gaps where there is no plan.
+//
+// Method: exact, with few plans. Every t_g(b) begins as a certified lower bound
+// (solver/memory/bounds.h). The best assignment for these times
+// (solver/assign/assign.h) is found, and the batches that it uses are planned
+// and get their plans' times; this is repeated until it uses planned batches
+// only. All other times are lower bounds, so no assignment is faster. It ends,
+// since each repetition plans another batch of a kind.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "base/training/graph.h"
+#include "base/training/memory_plan.h"
+#include "base/units.h"
+#include "solver/assign/assign.h"
+#include "solver/assign/explain.h"
+#include "solver/memory/policies.h"
+#include "solver/memory/request.h"
+
+namespace ucudnn {
+
+// GPUs of one model with the same memory for an iteration.
+struct MemoryJointKind {
+  TrainingGraph graph;  // with the model's costs; its batch does not matter
+  Bytes budget;
+};
+
+struct MemoryJointProblem {
+  BatchSize batch;
+  std::vector<MemoryJointKind> kinds;
+  std::vector<std::size_t> gpus;  // the kind of each
+  BatchSize step{1};              // shares are multiples of it
+  const MemoryPolicy* policy = nullptr;
+  // Budgets are the kinds'. `stop` ends the search with the best assignment so
+  // far.
+  MemoryRequest request;
+  std::vector<Nanoseconds> communication = {};  // as in AssignProblem
+};
+
+struct MemoryJointPlan {
+  Assignment assignment;
+  // No assignment is faster: the makespan itself unless `stop` ended the
+  // search.
+  Nanoseconds lower_bound{0};
+  // Of each GPU, its batch's plan; a kind and a batch in `plans`.
+  std::map<std::pair<std::size_t, BatchSize>, MemoryPlan> plans;
+  // The largest share of each kind that needs no memory plan, because all of an
+  // iteration fits into its memory at once; 0 if there is none.
+  std::vector<BatchSize> whole;
+  // The best makespan of such shares only; absent if they do not add up to the
+  // mini-batch.
+  std::optional<Nanoseconds> makespan_whole;
+  std::vector<ShareExplanation> shares;  // of each GPU
+  std::int64_t planned = 0;              // plans that were made
+};
+
+// The graph of `batch` images instead of its own.
+TrainingGraph AtBatch(TrainingGraph graph, BatchSize batch);
+
+// The best assignment. Errors: kInvalidArgument if the batch or the step is not
+// positive, there is no GPU, a GPU's kind does not exist, or a budget is not
+// positive; those of SolveAssignment, of which kFailedPrecondition if no
+// batches that can be planned add up to the mini-batch; kCancelled if `stop` is
+// requested before any assignment was planned; errors of the policy other than
+// that there is no plan. Pure and thread-safe.
+Result<MemoryJointPlan> SolveJointMemory(const MemoryJointProblem& problem);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_SOLVER_JOINT_MEMORY_H_
