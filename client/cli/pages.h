@@ -1,7 +1,8 @@
 #ifndef UCUDNN_CLIENT_CLI_PAGES_H_
 #define UCUDNN_CLIENT_CLI_PAGES_H_
 
-// Whole lists from a coordinator, which answers page by page until one is empty.
+// Whole lists from a coordinator, which answers page by page until one is
+// empty.
 //
 //   UCUDNN_ASSIGN_OR_RETURN(const v1::ListJobsResponse all,
 //                           AllPages(*connection, &Connection::ListJobs,
