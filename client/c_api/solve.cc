@@ -8,12 +8,14 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/files/buffers.h"
 #include "base/files/times.h"
 #include "base/plan/plan_json.h"
 #include "client/solve/answers.h"
+#include "client/solve/joint_memory.h"
 #include "client/solve/memory.h"
 #include "client/solve/memory_check.h"
 #include "client/solve/request.h"
@@ -116,7 +118,7 @@ Answer SolveTimes(const Profile& kernels, const WrRequest& request) {
 
 extern "C" {
 
-UCUDNN_EXPORT const char* ucudnn_solve_version(void) { return "1.3"; }
+UCUDNN_EXPORT const char* ucudnn_solve_version(void) { return "1.4"; }
 
 UCUDNN_EXPORT void ucudnn_solve_free(char* answer) { std::free(answer); }
 
@@ -201,6 +203,24 @@ UCUDNN_EXPORT int ucudnn_solve_memory(const char* network, size_t network_size,
         UCUDNN_ASSIGN_OR_RETURN(const MemoryAnswer solved,
                                 SolveMemory(problem));
         UCUDNN_RETURN_IF_ERROR(solved.HasPlan());
+        return ToJson(solved);
+      });
+}
+
+UCUDNN_EXPORT int ucudnn_solve_joint_memory(const char* network,
+                                            size_t network_size,
+                                            const char* request,
+                                            char** answer) {
+  using namespace ucudnn;
+  return Call(
+      network, network_size, request, answer,
+      [](std::string_view model, std::string_view text) -> Answer {
+        UCUDNN_ASSIGN_OR_RETURN(JointMemoryRequest asked,
+                                ParseJointMemoryRequest(text));
+        asked.problem.network = {std::string(model), "network"};
+        UCUDNN_ASSIGN_OR_RETURN(
+            const JointMemoryAnswer solved,
+            SolveJointMemory(asked.problem, std::move(asked.gpus), asked.step));
         return ToJson(solved);
       });
 }

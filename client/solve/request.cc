@@ -16,6 +16,9 @@ namespace ucudnn {
 namespace {
 
 using Json = nlohmann::json;
+// Of a request; each costs up to a plan of each batch.
+constexpr std::size_t kMaxJointGpus = 1024;
+
 // Stores a field's value.
 using Take = std::function<Status(const Json& value)>;
 
@@ -35,6 +38,26 @@ Take Number(std::int64_t min, std::int64_t max, std::int64_t* number) {
       if (*number >= min && *number <= max) return {};
     }
     return Refuse(value, fmt::format("a whole number from {} to {}", min, max));
+  };
+}
+
+// A number of images.
+Take Count(BatchSize* batch) {
+  return [=](const Json& value) -> Status {
+    std::int64_t count = 0;
+    UCUDNN_RETURN_IF_ERROR(Number(1, kMaxBatchSize.count(), &count)(value));
+    *batch = BatchSize(count);
+    return {};
+  };
+}
+
+// A number of bytes, at least one.
+Take Size(Bytes* bytes) {
+  return [=](const Json& value) -> Status {
+    std::int64_t count = 0;
+    UCUDNN_RETURN_IF_ERROR(Number(1, Bytes::Max().count(), &count)(value));
+    *bytes = Bytes(count);
+    return {};
   };
 }
 
@@ -114,15 +137,13 @@ Take Device(DeviceModel* device) {
   };
 }
 
+using Fields = std::map<std::string, Take>;
+
 // Stores the object's fields with `known`; those in `required` must be present.
-Status ReadFields(std::string_view text,
-                  const std::map<std::string, Take>& known,
+// `where` is what errors call the object.
+Status ReadObject(const Json& json, const std::string& where,
+                  const Fields& known,
                   const std::vector<std::string>& required) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) {
-    return Fail(Code::kInvalidArgument,
-                "request: '{}'; a JSON object is expected", Excerpt(text));
-  }
   for (const auto& [name, value] : json.items()) {
     const auto field = known.find(name);
     if (field == known.end()) {
@@ -131,25 +152,83 @@ Status ReadFields(std::string_view text,
         names += (names.empty() ? "" : ", ") + key;
       }
       return Fail(Code::kInvalidArgument,
-                  "request: unknown field '{}'; accepted: {}", Excerpt(name),
+                  "{}: unknown field '{}'; accepted: {}", where, Excerpt(name),
                   names);
     }
     const Status taken = field->second(value);
-    if (!taken) return Within("request: " + name, taken.error());
+    if (!taken) return Within(where + ": " + name, taken.error());
   }
   for (const std::string& name : required) {
     if (!json.contains(name)) {
-      return Fail(Code::kInvalidArgument, "request: {} is missing", name);
+      return Fail(Code::kInvalidArgument, "{}: {} is missing", where, name);
     }
   }
   return {};
+}
+
+Status ReadFields(std::string_view text, const Fields& known,
+                  const std::vector<std::string>& required) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) {
+    return Fail(Code::kInvalidArgument,
+                "request: '{}'; a JSON object is expected", Excerpt(text));
+  }
+  return ReadObject(json, "request", known, required);
+}
+
+// Those of all requests for memory plans.
+Fields MemoryFields(MemoryProblem* problem) {
+  return {{"batch", Count(&problem->batch)},
+          {"precision", Parsed(&ParsePrecision, &problem->precision)},
+          {"policy", Text(&problem->policy)},
+          {"allocator", OneOf({{"policy", MemoryAllocator::kPolicy},
+                               {"static", MemoryAllocator::kStatic}},
+                              &problem->request.allocator)},
+          {"recompute", Flag(&problem->request.recompute)},
+          {"offload_weights", Flag(&problem->request.offload_weights)},
+          {"fuse", OneOf({{"none", Fusion::kNone}, {"paper", Fusion::kPaper}},
+                         &problem->fusion)},
+          {"split", Text(&problem->split)},
+          {"time_limit_s", Seconds(&problem->time_limit)},
+          {"network_name", Text(&problem->network_name)},
+          {"profile_network", Text(&problem->rows.network)},
+          {"device", Text(&problem->rows.device)},
+          {"layout", Text(&problem->rows.layout)}};
+}
+
+// An array of GPUs, each of which is an object.
+Take Gpus(std::vector<JointMemoryGpu>* gpus) {
+  return [=](const Json& value) -> Status {
+    if (!value.is_array() || value.size() > kMaxJointGpus) {
+      return Refuse(value,
+                    fmt::format("an array of up to {} objects", kMaxJointGpus));
+    }
+    for (const Json& json : value) {
+      const std::string where = fmt::format("[{}]", gpus->size());
+      JointMemoryGpu& gpu = gpus->emplace_back();
+      std::string profile;
+      if (!json.is_object()) {
+        return Within(where, Refuse(json, "an object").value());
+      }
+      UCUDNN_RETURN_IF_ERROR(ReadObject(json, where,
+                                        {{"name", Text(&gpu.name)},
+                                         {"device_model", Device(&gpu.device)},
+                                         {"budget_bytes", Size(&gpu.budget)},
+                                         {"profile", Text(&profile)}},
+                                        {"device_model"}));
+      if (gpu.name.empty()) gpu.name = gpu.device.name;
+      if (json.contains("profile")) {
+        gpu.profile = {std::move(profile), "the profile of " + gpu.name};
+      }
+    }
+    return {};
+  };
 }
 
 }  // namespace
 
 Result<DivisionRequest> ParseDivisionRequest(std::string_view text) {
   DivisionRequest request;
-  std::int64_t batch = 0;
   std::int64_t limit = 0;
   ProfileFilter& filter = request.filter;
   const Take policy = [&](const Json& value) -> Status {
@@ -160,7 +239,7 @@ Result<DivisionRequest> ParseDivisionRequest(std::string_view text) {
   };
   UCUDNN_RETURN_IF_ERROR(ReadFields(
       text,
-      {{"batch", Number(1, kMaxBatchSize.count(), &batch)},
+      {{"batch", Count(&request.wr.batch)},
        {"workspace_limit_bytes", Number(0, Bytes::Max().count(), &limit)},
        {"batch_policy", policy},
        {"device", Text(&filter.device)},
@@ -170,30 +249,22 @@ Result<DivisionRequest> ParseDivisionRequest(std::string_view text) {
        {"precision", Text(&filter.precision)},
        {"layout", Text(&filter.layout)}},
       {"batch", "workspace_limit_bytes"}));
-  request.wr.batch = BatchSize(batch);
   request.wr.workspace_limit = Bytes(limit);
   return request;
 }
 
 Result<AssignRequest> ParseAssignRequest(std::string_view text) {
   AssignRequest request;
-  std::int64_t batch = 0;
-  UCUDNN_RETURN_IF_ERROR(
-      ReadFields(text,
-                 {{"batch", Number(1, kMaxBatchSize.count(), &batch)},
-                  {"model", Text(&request.model)}},
-                 {"batch"}));
-  request.batch = BatchSize(batch);
+  UCUDNN_RETURN_IF_ERROR(ReadFields(
+      text, {{"batch", Count(&request.batch)}, {"model", Text(&request.model)}},
+      {"batch"}));
   return request;
 }
 
 Result<AllocationRequest> ParseAllocationRequest(std::string_view text) {
   AllocationRequest request;
   const Take capacity = [&](const Json& value) -> Status {
-    std::int64_t bytes = 0;
-    UCUDNN_RETURN_IF_ERROR(Number(1, Bytes::Max().count(), &bytes)(value));
-    request.options.capacity = Bytes(bytes);
-    return {};
+    return Size(&request.options.capacity.emplace())(value);
   };
   UCUDNN_RETURN_IF_ERROR(
       ReadFields(text,
@@ -206,39 +277,27 @@ Result<AllocationRequest> ParseAllocationRequest(std::string_view text) {
 Result<MemoryProblem> ParseMemoryRequest(std::string_view text) {
   MemoryProblem problem;
   problem.option_prefix = "request: ";
-  std::int64_t batch = 0;
-  std::int64_t budget = 0;
-  std::int64_t sub_batch = 0;
+  BatchSize sub_batch;
   std::int64_t gpus = 1;
-  const std::int64_t most = kMaxBatchSize.count();
-  UCUDNN_RETURN_IF_ERROR(ReadFields(
-      text,
-      {{"batch", Number(1, most, &batch)},
-       {"device_model", Device(&problem.device)},
-       {"budget_bytes", Number(1, Bytes::Max().count(), &budget)},
-       {"precision", Parsed(&ParsePrecision, &problem.precision)},
-       {"policy", Text(&problem.policy)},
-       {"allocator", OneOf({{"policy", MemoryAllocator::kPolicy},
-                            {"static", MemoryAllocator::kStatic}},
-                           &problem.request.allocator)},
-       {"sub_batch", Number(1, most, &sub_batch)},
-       {"recompute", Flag(&problem.request.recompute)},
-       {"offload_weights", Flag(&problem.request.offload_weights)},
-       {"gpus", Number(1, kMaxMemoryGpus, &gpus)},
-       {"fuse", OneOf({{"none", Fusion::kNone}, {"paper", Fusion::kPaper}},
-                      &problem.fusion)},
-       {"split", Text(&problem.split)},
-       {"time_limit_s", Seconds(&problem.time_limit)},
-       {"network_name", Text(&problem.network_name)},
-       {"profile_network", Text(&problem.rows.network)},
-       {"device", Text(&problem.rows.device)},
-       {"layout", Text(&problem.rows.layout)}},
-      {"batch", "device_model"}));
-  problem.batch = BatchSize(batch);
-  problem.request.budget = Bytes(budget);
-  if (sub_batch > 0) problem.request.sub_batch = BatchSize(sub_batch);
+  Fields fields = MemoryFields(&problem);
+  fields.merge(Fields{{"device_model", Device(&problem.device)},
+                      {"budget_bytes", Size(&problem.request.budget)},
+                      {"sub_batch", Count(&sub_batch)},
+                      {"gpus", Number(1, kMaxMemoryGpus, &gpus)}});
+  UCUDNN_RETURN_IF_ERROR(ReadFields(text, fields, {"batch", "device_model"}));
+  if (sub_batch > BatchSize(0)) problem.request.sub_batch = sub_batch;
   problem.request.gpus = static_cast<int>(gpus);
   return problem;
+}
+
+Result<JointMemoryRequest> ParseJointMemoryRequest(std::string_view text) {
+  JointMemoryRequest request;
+  request.problem.option_prefix = "request: ";
+  Fields fields = MemoryFields(&request.problem);
+  fields.merge(
+      Fields{{"gpus", Gpus(&request.gpus)}, {"step", Count(&request.step)}});
+  UCUDNN_RETURN_IF_ERROR(ReadFields(text, fields, {"batch", "gpus"}));
+  return request;
 }
 
 }  // namespace ucudnn

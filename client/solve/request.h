@@ -6,10 +6,12 @@
 #include <chrono>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/profile.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "client/solve/joint_memory.h"
 #include "client/solve/memory.h"
 #include "solver/arena/allocation.h"
 #include "solver/micro_batch/wr.h"
@@ -36,13 +38,20 @@ struct AllocationRequest {
   std::chrono::milliseconds time_limit = kAllocationTime;
 };
 
+struct JointMemoryRequest {
+  MemoryProblem problem;
+  std::vector<JointMemoryGpu> gpus;
+  BatchSize step{1};
+};
+
 // kInvalidArgument names the field, its value and what is accepted; also for
 // missing and unknown fields.
 Result<DivisionRequest> ParseDivisionRequest(std::string_view text);
 Result<AssignRequest> ParseAssignRequest(std::string_view text);
 Result<AllocationRequest> ParseAllocationRequest(std::string_view text);
-// All but the network and the profile.
+// All but the network and, of the first, the profile.
 Result<MemoryProblem> ParseMemoryRequest(std::string_view text);
+Result<JointMemoryRequest> ParseJointMemoryRequest(std::string_view text);
 
 }  // namespace ucudnn
 

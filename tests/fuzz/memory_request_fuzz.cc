@@ -3,9 +3,25 @@
 
 namespace ucudnn {
 
-// What is read as a request for a memory plan is within the ranges that
-// planners take.
+namespace {
+
+void CheckJoint(std::string_view text) {
+  const Result<JointMemoryRequest> request = ParseJointMemoryRequest(text);
+  if (!request) return CheckError(request.error());
+  UCUDNN_CHECK(request->problem.batch >= BatchSize(1));
+  UCUDNN_CHECK(request->step >= BatchSize(1));
+  for (const JointMemoryGpu& gpu : request->gpus) {
+    UCUDNN_CHECK(Validate(gpu.device).has_value());
+    UCUDNN_CHECK(gpu.budget >= Bytes(0));
+  }
+}
+
+}  // namespace
+
+// What is read as a request for memory plans is within the ranges that planners
+// take.
 UCUDNN_FUZZ(text) {
+  CheckJoint(text);
   const Result<MemoryProblem> problem = ParseMemoryRequest(text);
   if (!problem) return CheckError(problem.error());
   UCUDNN_CHECK(problem->batch >= BatchSize(1));

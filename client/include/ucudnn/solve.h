@@ -45,7 +45,7 @@
 extern "C" {
 #endif
 
-/* "1.3": the version of these functions and of their answers' fields. While the
+/* "1.4": the version of these functions and of their answers' fields. While the
  * first number stays, functions and fields are only added. Static. */
 const char* ucudnn_solve_version(void);
 
@@ -136,13 +136,34 @@ int ucudnn_solve_memory(const char* network, size_t network_size,
                         const char* profile, size_t profile_size,
                         const char* request, char** answer);
 
-/* Checks a memory plan, or those of policy "all": whether every execution of it
- * is safe whatever its durations, rests on the right data, and is what its sums
- * say (docs/memory.md). `plan` is an answer of ucudnn_solve_memory; `graph` is
- * its training graph, or NULL if the plan has it as its field "graph". Answer:
+/* Divides a mini-batch among unlike GPUs of limited memory, of which each
+ * trains its share under a memory plan, so that the slowest takes the least
+ * time. `request` has the fields of ucudnn_solve_memory but device_model,
+ * budget_bytes, sub_batch and gpus; `batch` is shared. Besides:
+ *   gpus  an array of objects, one for each GPU; required:
+ *           device_model  as above; required
+ *           budget_bytes  default: the device model's memory
+ *           profile       measurements on it, as text; default: estimates
+ *           name          in the answer; default: the device model's
+ *   step  shares are multiples of so many images; default: 1
+ * Answer: {"batch":256,"makespan_us":...,"lower_bound_us":...,
+ *  "gpus":[{"gpu":"K40","batch":96,"why":"...","plan":0,...}],"plans":[...]};
+ * `plan` is an index into `plans`, whose elements are as of
+ * ucudnn_solve_memory. The makespan is the least for the policy's plans where
+ * it equals the lower bound; otherwise time_limit_s ended the search. Takes the
+ * time of a bound for each batch and kind of GPU, and of a few plans. Since
+ * version 1.4. */
+int ucudnn_solve_joint_memory(const char* network, size_t network_size,
+                              const char* request, char** answer);
+
+/* Checks a memory plan, or those of policy "all" or of several GPUs: whether
+ * every execution of it is safe whatever its durations, rests on the right
+ * data, and is what its sums say (docs/memory.md). `plan` is an answer of
+ * ucudnn_solve_memory or ucudnn_solve_joint_memory; `graph` is its training
+ * graph, or NULL if the plan has it as its field "graph". Answer:
  * {"plans":[{"policy":...,"events":...,"time_us":...,"peak_bytes":...}]}.
- * Status 3 names the field that is malformed, or the rule that a plan breaks and
- * where. Since version 1.3. */
+ * Status 3 names the field that is malformed, or the rule that a plan breaks
+ * and where. Since version 1.3. */
 int ucudnn_solve_check_memory_plan(const char* plan, size_t plan_size,
                                    const char* graph, size_t graph_size,
                                    char** answer);

@@ -16,6 +16,12 @@ as "64MiB".
 """
 
 from ucudnn.errors import Error, InvalidArgument, LibraryNotFound, NoPlan
+from ucudnn.joint_memory import (
+    Gpu,
+    JointMemoryPlan,
+    MemoryShare,
+    solve_joint_memory,
+)
 from ucudnn.memory import solve_memory
 from ucudnn.memory_plans import (
     BlockLife,
@@ -56,14 +62,17 @@ __all__ = [
     "Buffer",
     "Error",
     "FrontPoint",
+    "Gpu",
     "InvalidArgument",
     "KernelPlan",
+    "JointMemoryPlan",
     "LibraryNotFound",
     "Measurement",
     "MemoryEvent",
     "MemoryPlan",
     "MemoryRange",
     "MemoryRound",
+    "MemoryShare",
     "MicroBatch",
     "NoPlan",
     "Profile",
@@ -83,6 +92,7 @@ __all__ = [
     "plot_pareto",
     "plot_plan",
     "solve_allocation",
+    "solve_joint_memory",
     "solve_memory",
     "solve_wd",
     "solve_wr",

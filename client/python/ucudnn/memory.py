@@ -66,10 +66,10 @@ def solve_memory(
     `time_limit` seconds. Raises NoPlan, which names a budget that would do, if
     the budget is too small, and InvalidArgument if the input is malformed.
     """
-    model, name = _network(network)
+    model, name = network_of(network)
     request = {
         "batch": batch,
-        "device_model": _device_model(device_model),
+        "device_model": device_model_of(device_model),
         "budget_bytes": None if budget is None else parse_size(budget),
         "policy": policy,
         "precision": precision,
@@ -91,7 +91,7 @@ def solve_memory(
     return MemoryPlan.from_json({**fastest, "graph": answer["graph"]})
 
 
-def _network(network: NetworkLike) -> Tuple[bytes, str]:
+def network_of(network: NetworkLike) -> Tuple[bytes, str]:
     """Its contents, and the name that the command gives it."""
     if isinstance(network, bytes):
         return network, "network"
@@ -104,7 +104,8 @@ def _network(network: NetworkLike) -> Tuple[bytes, str]:
     return data, name
 
 
-def _device_model(model: DeviceModelLike) -> Union[str, Dict[str, Any]]:
+def device_model_of(model: DeviceModelLike) -> Union[str, Dict[str, Any]]:
+    """What a request has for a device model of solve_memory."""
     if isinstance(model, Mapping):
         return dict(model)
     if isinstance(model, str) and not model.endswith(".json"):

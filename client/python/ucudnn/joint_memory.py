@@ -1,0 +1,134 @@
+"""A mini-batch shared among unlike GPUs of limited memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Sequence, Union
+
+from ucudnn.json_objects import decode
+from ucudnn.library import ask_solver
+from ucudnn.memory import (
+    DeviceModelLike,
+    NetworkLike,
+    device_model_of,
+    network_of,
+)
+from ucudnn.memory_plans import MemoryPlan
+from ucudnn.profiles import csv_of
+from ucudnn.sizes import Size, parse_size
+from ucudnn.solve import ProfileLike
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU: its device model as of solve_memory, its memory for an iteration
+    (None: the device model's), and what was measured on it (None: estimates)."""
+
+    device_model: DeviceModelLike
+    budget: Optional[Size] = None
+    profile: Optional[ProfileLike] = None
+    name: str = ""  # "": the device model's
+
+
+@dataclass(frozen=True)
+class MemoryShare:
+    """One GPU's part of a mini-batch; if `batch` is 0, the GPU is left out."""
+
+    gpu: str
+    budget_bytes: int
+    batch: int
+    weight: float  # of its gradient
+    time_us: float
+    binding: str  # what limits the batch: "slowest", "next_too_slow", ...
+    why: str
+    whole_batch: int  # the largest batch of which nothing has to leave
+    plan: Optional[int] = None  # index into JointMemoryPlan.plans
+
+
+@dataclass(frozen=True)
+class JointMemoryPlan:
+    """Shares of a mini-batch so that the slowest GPU takes the least time, and a
+    memory plan for each kind of GPU and batch."""
+
+    batch: int
+    makespan_us: float
+    lower_bound_us: float  # the makespan, unless the time limit ended the search
+    # With the best shares that fit without a memory plan; None if there are none.
+    makespan_whole_us: Optional[float]
+    gpus: List[MemoryShare]
+    plans: List[MemoryPlan]
+
+    @property
+    def optimal(self) -> bool:
+        return self.lower_bound_us == self.makespan_us
+
+    def plan_of(self, gpu: int) -> Optional[MemoryPlan]:
+        """The plan of a GPU, by its place in `gpus`; None if it is left out."""
+        index = self.gpus[gpu].plan
+        return None if index is None else self.plans[index]
+
+
+def solve_joint_memory(
+    network: NetworkLike,
+    batch: int,
+    gpus: Sequence[Union[str, Gpu]],
+    *,
+    step: int = 1,
+    policy: str = "best",
+    precision: str = "FP32",
+    recompute: bool = False,
+    offload_weights: bool = False,
+    allocator: str = "policy",
+    fuse: str = "none",
+    split: str = "",
+    time_limit: float = 60.0,
+    **rows: str,
+) -> JointMemoryPlan:
+    """Divides `batch` images among `gpus`, each of which trains its share under a
+    memory plan, so that the slowest takes the least time (docs/memory.md):
+
+    >>> joint = ucudnn.solve_joint_memory("vgg16.csv", 64, ["K40=2GB", "K40=8GB"])
+    >>> [share.batch for share in joint.gpus]
+    [32, 32]
+
+    A GPU is a Gpu, or text: the name of a device model, "K40", or that and its
+    memory, "K40=4GB". Shares are multiples of `step` images. Everything else is
+    as of solve_memory, for each GPU.
+
+    Takes the time of a few plans and of a bound for each batch; with many images
+    a larger `step` is faster. After `time_limit` seconds the best shares so far
+    count. Raises NoPlan if no shares add up to the batch, and InvalidArgument if
+    the input is malformed.
+    """
+    model, name = network_of(network)
+    request = {
+        "batch": batch,
+        "gpus": [_request_of(gpu) for gpu in gpus],
+        "step": step,
+        "policy": policy,
+        "precision": precision,
+        "recompute": recompute,
+        "offload_weights": offload_weights,
+        "allocator": allocator,
+        "fuse": fuse,
+        "split": split,
+        "time_limit_s": time_limit,
+        "network_name": name,
+        **rows,
+    }
+    answer = ask_solver("joint_memory", model, request=request)
+    return decode(JointMemoryPlan, answer, "answer")
+
+
+def _request_of(gpu: Union[str, Gpu]) -> Dict[str, Any]:
+    if isinstance(gpu, str):
+        device_model, _, budget = gpu.partition("=")
+        gpu = Gpu(device_model, budget or None, name=gpu)
+    request: Dict[str, Any] = {"device_model": device_model_of(gpu.device_model)}
+    if gpu.budget is not None:
+        request["budget_bytes"] = parse_size(gpu.budget)
+    if gpu.profile is not None:
+        request["profile"] = csv_of(gpu.profile)
+    if gpu.name:
+        request["name"] = gpu.name
+    return request
