@@ -79,7 +79,7 @@ class Agent {
     std::string busy_with;
     std::string lost;              // why it is unusable; empty: it is not lost
     std::string registered_under;  // the driver that the coordinator knows
-    std::vector<v1::TaskLease> leases;
+    std::vector<v1::Task> leases;  // without what is known of them
   };
 
   // Waits until every device's thread has ended, or until `stop_grace` after
@@ -231,16 +231,26 @@ class Agent {
     return campaign;
   }
 
+  // What every report of the task says.
+  v1::ReportTaskRequest ReportOf(std::size_t index,
+                                 const v1::Task& task) const {
+    v1::ReportTaskRequest report;
+    report.set_agent_id(options_.id);
+    report.set_device_id(devices_[index]->info().id);
+    report.set_task_id(task.id());
+    report.set_lease_token(task.lease_token());
+    report.set_epoch(task.epoch());
+    report.set_kind(task.kind());
+    report.set_problem(task.problem());
+    return report;
+  }
+
   // The report of one task; empty if the agent was stopped meanwhile. During a
   // long task, sends partial reports to the coordinator.
   std::optional<v1::ReportTaskRequest> Measure(std::size_t index,
                                                const v1::Task& task) {
     Device& device = *devices_[index];
-    v1::ReportTaskRequest report;
-    report.set_agent_id(options_.id);
-    report.set_device_id(device.info().id);
-    report.set_task_id(task.id());
-    report.set_lease_token(task.lease_token());
+    v1::ReportTaskRequest report = ReportOf(index, task);
     report.set_max_workspace_bytes(task.max_workspace_bytes());
     report.set_driver(ConditionsOf(index));
     if (task.has_cross_check())
@@ -319,7 +329,7 @@ class Agent {
       spdlog::warn("event=report_failed task={} error={}", report.task_id(),
                    Quoted(response.error().message));
       if (code == Code::kInvalidArgument || code == Code::kNotFound ||
-          code == Code::kUnimplemented) {
+          code == Code::kFailedPrecondition || code == Code::kUnimplemented) {
         return;
       }
       if (stop_.stop_requested()) {
@@ -346,8 +356,10 @@ class Agent {
           v1::Device& device = *request.add_devices();
           device.set_id(devices_[i]->info().id);
           SetState(i, &device);
-          for (const v1::TaskLease& lease : states_[i].leases) {
-            *request.add_leases() = lease;
+          for (const v1::Task& task : states_[i].leases) {
+            v1::TaskLease& lease = *request.add_leases();
+            lease.set_task_id(task.id());
+            lease.set_lease_token(task.lease_token());
           }
         }
       }
@@ -380,17 +392,13 @@ class Agent {
 
   // Gives the tasks of a lost device back for others at once.
   void GiveBack(std::size_t index) {
-    std::vector<v1::TaskLease> leases;
+    std::vector<v1::Task> leases;
     {
       const std::lock_guard lock(mutex_);
       leases.swap(states_[index].leases);
     }
-    for (const v1::TaskLease& lease : leases) {
-      v1::ReportTaskRequest report;
-      report.set_agent_id(options_.id);
-      report.set_device_id(devices_[index]->info().id);
-      report.set_task_id(lease.task_id());
-      report.set_lease_token(lease.lease_token());
+    for (const v1::Task& task : leases) {
+      v1::ReportTaskRequest report = ReportOf(index, task);
       report.set_error("the device was lost before the task was measured");
       report.set_retryable(true);
       Report(report);
@@ -403,17 +411,15 @@ class Agent {
     states_[index].leases.clear();
     for (const v1::Task& task : tasks) {
       if (task.has_cross_check()) continue;
-      v1::TaskLease& lease = states_[index].leases.emplace_back();
-      lease.set_task_id(task.id());
-      lease.set_lease_token(task.lease_token());
+      states_[index].leases.push_back(task);
+      states_[index].leases.back().clear_known();
     }
   }
 
   void DropLease(std::size_t index, std::int64_t task_id) {
     const std::lock_guard lock(mutex_);
-    std::erase_if(states_[index].leases, [&](const v1::TaskLease& lease) {
-      return lease.task_id() == task_id;
-    });
+    std::erase_if(states_[index].leases,
+                  [&](const v1::Task& task) { return task.id() == task_id; });
   }
 
   const AgentOptions& options_;

@@ -16,6 +16,7 @@
 #include "base/service/clock.h"
 #include "base/units.h"
 #include "coordinator/heartbeats.h"
+#include "coordinator/liveness.h"
 #include "coordinator/single_flight.h"
 #include "coordinator/store/store.h"
 #include "proto/messages_fwd.h"
@@ -47,7 +48,9 @@ class Coordinator {
       : options_(std::move(options)),
         store_(store),
         clock_(clock),
-        heartbeats_(store, store, options_.lease_ms) {}
+        heartbeats_(store, store, options_.lease_ms),
+        agents_(options_.agent_timeout_ms),
+        jobs_(options_.job_timeout_ms) {}
 
   // For agents; see proto/ucudnn/v1/agent.proto.
   Result<v1::RegisterResponse> Register(const v1::RegisterRequest& request);
@@ -91,7 +94,7 @@ class Coordinator {
   Status Ready();
 
   // Writes gathered heartbeats and expires silent agents and jobs. To be called
-  // about twice per heartbeat interval.
+  // about twice per heartbeat interval, by one thread.
   Status Maintain();
 
  private:
@@ -105,6 +108,9 @@ class Coordinator {
   const Clock& clock_;
   Heartbeats heartbeats_;
   SingleFlight planning_;  // by request
+  // Used by Maintain only.
+  Liveness agents_;
+  Liveness jobs_;
 };
 
 }  // namespace ucudnn

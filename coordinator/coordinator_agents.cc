@@ -1,9 +1,12 @@
 // Agents, their devices and the tasks they lease.
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <map>
 #include <utility>
 
+#include "base/service/log.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/cross_checking.h"
 #include "coordinator/drivers.h"
@@ -146,7 +149,11 @@ Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
   if (request.takes_cross_checks()) {
     UCUDNN_RETURN_IF_ERROR(
         LeaseCrossChecks(store_, device, most, now, &response));
-    if (response.tasks_size() > 0) return response;
+    if (response.tasks_size() > 0) {
+      UCUDNN_ASSIGN_OR_RETURN(const std::string epoch, store_.Epoch());
+      for (v1::Task& task : *response.mutable_tasks()) task.set_epoch(epoch);
+      return response;
+    }
   }
   LeaseRequest lease;
   lease.kind = ToString(device.kind);
@@ -157,9 +164,13 @@ Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
   lease.until_ms = now + options_.lease_ms;
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<TaskRecord> tasks,
                           store_.LeaseTasks(lease));
+  if (tasks.empty()) return response;
+  UCUDNN_ASSIGN_OR_RETURN(const std::string epoch, store_.Epoch());
   for (const TaskRecord& task : tasks) {
     v1::Task& t = *response.add_tasks();
     t.set_id(task.id);
+    t.set_epoch(epoch);
+    t.set_kind(task.key.kind);
     t.set_problem(task.key.problem);
     t.set_batch(task.key.batch.count());
     t.set_max_workspace_bytes(task.max_workspace.count());
@@ -175,7 +186,14 @@ Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
 
 Result<v1::ReportTaskResponse> Coordinator::ReportTask(
     const v1::ReportTaskRequest& request) {
+  if (request.epoch().empty() || request.kind().empty() ||
+      request.problem().empty()) {
+    return Fail(Code::kInvalidArgument,
+                "the report lacks epoch, kind or problem of its task");
+  }
   const LeaseRef lease{request.task_id(), request.lease_token()};
+  const ReportIdentity identity{request.epoch(), request.kind(),
+                                request.problem()};
   const std::int64_t now = clock_.NowMs();
   v1::ReportTaskResponse response;
   if (request.has_cross_check()) {
@@ -183,14 +201,18 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
     return response;
   }
   if (!request.error().empty()) {
-    UCUDNN_RETURN_IF_ERROR(
-        store_.FailTask({lease, request.error(), request.retryable(), now}));
+    UCUDNN_RETURN_IF_ERROR(store_.FailTask({.lease = lease,
+                                            .identity = identity,
+                                            .error = request.error(),
+                                            .retryable = request.retryable(),
+                                            .now_ms = now}));
     return response;
   }
   UCUDNN_RETURN_IF_ERROR(CheckLength(
       "measurements", request.measurements_size(), kMaxPointsPerReport));
   TaskCompletion completion;
   completion.lease = lease;
+  completion.identity = identity;
   completion.max_workspace = Bytes(request.max_workspace_bytes());
   completion.origin = {.device = request.device_id(),
                        .driver = request.driver(),
@@ -246,10 +268,24 @@ Result<v1::LeaveResponse> Coordinator::Leave(const v1::LeaveRequest& request) {
 
 Status Coordinator::Maintain() {
   UCUDNN_RETURN_IF_ERROR(heartbeats_.Flush());
-  UCUDNN_RETURN_IF_ERROR(
-      store_.ExpireAgents(clock_.NowMs() - options_.agent_timeout_ms));
-  UCUDNN_RETURN_IF_ERROR(
-      store_.ExpireJobs(clock_.NowMs() - options_.job_timeout_ms));
+  UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.ListAgentPulses());
+  if (const auto silent = agents_.Silent(agents, clock_.SteadyMs());
+      !silent.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto gone, store_.ExpireAgents(silent));
+    for (const std::string& id : gone) {
+      spdlog::warn("event=agent_gone agent={} silent_for_ms={}", Quoted(id),
+                   options_.agent_timeout_ms);
+    }
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const auto jobs, store_.ListJobPulses());
+  if (const auto silent = jobs_.Silent(jobs, clock_.SteadyMs());
+      !silent.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto lost, store_.ExpireJobs(silent));
+    for (const std::string& id : lost) {
+      spdlog::warn("event=job_lost job={} silent_for_ms={}", Quoted(id),
+                   options_.job_timeout_ms);
+    }
+  }
   return {};
 }
 

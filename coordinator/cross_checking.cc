@@ -27,6 +27,7 @@ Status LeaseCrossChecks(Measurements& measurements, const DeviceRecord& device,
        DueCrossChecks(checks, device.id, device.driver, now_ms)) {
     if (response->tasks_size() == max_count) break;
     v1::Task& task = *response->add_tasks();
+    task.set_kind(due.point.kind);
     task.set_problem(due.point.problem);
     task.set_batch(due.point.batch.count());
     task.set_max_workspace_bytes(due.point.workspace.count());
@@ -77,7 +78,13 @@ Status ReportCrossCheck(Agents& agents, Measurements& measurements,
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto before,
                           CompareKind(measurements, ToString(device.kind)));
-  UCUDNN_RETURN_IF_ERROR(measurements.PutCrossCheckMeasurement(measurement));
+  if (request.kind() != ToString(device.kind)) {
+    return Fail(Code::kFailedPrecondition,
+                "the report is of kind '{}', but device {} is of kind '{}'",
+                request.kind(), device.id, ToString(device.kind));
+  }
+  UCUDNN_RETURN_IF_ERROR(measurements.PutCrossCheckMeasurement(
+      measurement, {request.epoch(), request.kind(), request.problem()}));
   UCUDNN_ASSIGN_OR_RETURN(const auto after,
                           CompareKind(measurements, ToString(device.kind)));
   const auto deviated = [&](const std::string& id) {

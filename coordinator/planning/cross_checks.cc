@@ -36,11 +36,11 @@ struct Difference {
 
 // The driver of each device's latest measurement.
 std::map<std::string, std::string> DriversOf(const KindCrossChecks& checks) {
-  std::map<std::string, std::pair<UnixMillis, std::string>> newest;
+  std::map<std::string, std::pair<std::int64_t, std::string>> newest;
   for (const CrossCheckMeasurement& m : checks.measurements) {
-    auto& [when, driver] = newest[m.device];
-    if (driver.empty() || m.measured_ms > when) {
-      when = m.measured_ms;
+    auto& [sequence, driver] = newest[m.device];
+    if (driver.empty() || m.sequence > sequence) {
+      sequence = m.sequence;
       driver = m.driver;
     }
   }

@@ -11,6 +11,7 @@
 
 #include "base/device_kind.h"
 #include "base/result.h"
+#include "coordinator/store/pulse.h"
 #include "coordinator/store/unix_millis.h"
 
 namespace ucudnn {
@@ -99,10 +100,14 @@ class Agents {
   // kNotFound.
   virtual Status SetAgentState(const std::string& agent, AgentState state,
                                const std::string& reason) = 0;
-  // Agents last seen before `seen_before_ms` become gone and their devices
-  // lost. Returns the ids of those that were not gone yet, sorted.
+  // The pulses of all agents that are not gone. Each registration and each
+  // heartbeat stored is a beat.
+  virtual Result<std::vector<Pulse>> ListAgentPulses() = 0;
+  // Those agents become gone, and their devices lost, whose pulses have not
+  // changed since they were listed. Returns the ids of those that were not gone
+  // yet, sorted.
   virtual Result<std::vector<std::string>> ExpireAgents(
-      UnixMillis seen_before_ms) = 0;
+      std::span<const Pulse> silent) = 0;
   virtual Result<std::vector<AgentRecord>> ListAgents() = 0;
   virtual Result<AgentRecord> GetAgent(const std::string& id) = 0;  // kNotFound
   // The devices of `kind`, or all devices if it is empty.

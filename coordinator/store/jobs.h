@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "coordinator/store/pulse.h"
 #include "coordinator/store/unix_millis.h"
 
 namespace ucudnn {
@@ -133,10 +134,12 @@ class Jobs {
                                    const std::string& rejected,
                                    UnixMillis now_ms) = 0;
   virtual Status FinishJob(const std::string& job, UnixMillis now_ms) = 0;
-  // Running jobs last seen before `seen_before_ms` become lost. Returns their
-  // ids, sorted.
+  // The pulses of all running jobs. The registration and each report is a beat.
+  virtual Result<std::vector<Pulse>> ListJobPulses() = 0;
+  // Those running jobs become lost whose pulses have not changed since they
+  // were listed. Returns their ids, sorted.
   virtual Result<std::vector<std::string>> ExpireJobs(
-      UnixMillis seen_before_ms) = 0;
+      std::span<const Pulse> silent) = 0;
   // The next `limit` jobs after the job `after` (from the first if empty), by
   // created_ms, newest first, then id. kInvalidArgument: there is no job
   // `after`.

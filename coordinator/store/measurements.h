@@ -17,6 +17,15 @@
 
 namespace ucudnn {
 
+// What a report says about the task or cross-check that it is of. An id alone
+// means something else in another database, and in one that was restored.
+// Empty texts are not checked.
+struct ReportIdentity {
+  std::string epoch = {};  // Store::Epoch
+  std::string kind = {};
+  std::string problem = {};
+};
+
 // One point of a kind's profile of one problem, and its origin. Unique by kind,
 // problem, batch, algorithm and workspace.
 struct Measurement {
@@ -77,6 +86,8 @@ struct CrossCheckMeasurement {
   Nanoseconds spread{0};
   std::string throttle = {};
   UnixMillis measured_ms = 0;
+  // Grows with each measurement that the database takes in; assigned by it.
+  std::int64_t sequence = 0;
 
   friend bool operator==(const CrossCheckMeasurement&,
                          const CrossCheckMeasurement&) = default;
@@ -91,8 +102,9 @@ class Measurements {
  public:
   virtual ~Measurements() = default;
 
-  // All or nothing. Of two measurements of one point, the one with the later
-  // measured_ms is kept; if these are equal, the one stored last.
+  // All or nothing. Of two measurements of one point, the one that the database
+  // took in last is kept, whatever their clocks say; of two in one list, the
+  // later in the list.
   virtual Status PutMeasurements(std::span<const Measurement> measurements) = 0;
   // PutMeasurements, and in the same transaction marks as done the tasks that
   // would measure these batches, unless they are done or leased.
@@ -118,9 +130,11 @@ class Measurements {
   virtual Result<std::vector<ProfileSummary>> ListProfiles() = 0;
 
   // Keeps the latest measurement of each cross-check, device and round.
-  // kNotFound: there is no such cross-check. Tasks::CompleteTask adds them.
+  // kNotFound: there is no such cross-check; kFailedPrecondition: it is another
+  // than the report says. Tasks::CompleteTask adds them.
   virtual Status PutCrossCheckMeasurement(
-      const CrossCheckMeasurement& measurement) = 0;
+      const CrossCheckMeasurement& measurement,
+      const ReportIdentity& identity = {}) = 0;
   virtual Result<KindCrossChecks> LoadCrossChecks(const std::string& kind) = 0;
 };
 

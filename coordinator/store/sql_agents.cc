@@ -81,7 +81,7 @@ Status SqlStore::RegisterAgent(const AgentRecord& agent,
         "last_seen_ms) VALUES ($1, $2, $3, 'online', $4, $4) "
         "ON CONFLICT (id) DO UPDATE SET host = excluded.host, "
         "version = excluded.version, state = excluded.state, "
-        "last_seen_ms = excluded.last_seen_ms",
+        "last_seen_ms = excluded.last_seen_ms, beats = agents.beats + 1",
         {agent.id, agent.host, agent.version, now_ms}));
     UCUDNN_RETURN_IF_ERROR(
         sql.Execute("UPDATE devices SET state = 'lost', "
@@ -131,9 +131,8 @@ Result<std::vector<std::string>> SqlStore::Heartbeat(
                                 rows.Text() +
                                 ") UPDATE agents SET state = CASE agents.state "
                                 "WHEN 'gone' THEN 'online' ELSE agents.state "
-                                "END, last_seen_ms = CASE WHEN "
-                                "agents.last_seen_ms < reported.seen THEN "
-                                "reported.seen ELSE agents.last_seen_ms END "
+                                "END, last_seen_ms = reported.seen, "
+                                "beats = agents.beats + 1 "
                                 "FROM reported WHERE agents.id = reported.id "
                                 "RETURNING agents.id",
                             rows.parameters()));
@@ -153,9 +152,8 @@ Result<std::vector<std::string>> SqlStore::Heartbeat(
                   "WITH reported (agent, seen, id, state, reason) AS (VALUES " +
                       rows.Text() +
                       ") UPDATE devices SET state = reported.state, "
-                      "reason = reported.reason, last_seen_ms = CASE WHEN "
-                      "devices.last_seen_ms < reported.seen THEN reported.seen "
-                      "ELSE devices.last_seen_ms END FROM reported "
+                      "reason = reported.reason, "
+                      "last_seen_ms = reported.seen FROM reported "
                       "WHERE devices.id = reported.id AND "
                       "devices.agent = reported.agent",
                   rows.parameters());
@@ -185,20 +183,25 @@ Status SqlStore::SetAgentState(const std::string& agent, AgentState state,
   });
 }
 
+Result<std::vector<Pulse>> SqlStore::ListAgentPulses() {
+  return InTransaction(*database_, Access::kRead, [](SqlTransaction& sql) {
+    return ReadPulses(sql,
+                      "SELECT id, beats FROM agents WHERE state <> 'gone'");
+  });
+}
+
 Result<std::vector<std::string>> SqlStore::ExpireAgents(
-    UnixMillis seen_before_ms) {
+    std::span<const Pulse> silent) {
   return InTransaction(
       *database_, Access::kWrite,
       [&](SqlTransaction& sql) -> Result<std::vector<std::string>> {
         UCUDNN_ASSIGN_OR_RETURN(
-            const auto rows,
-            sql.Query("UPDATE agents SET state = 'gone' WHERE state <> 'gone' "
-                      "AND last_seen_ms < $1 RETURNING id",
-                      {seen_before_ms}));
-        std::vector<std::string> gone;
-        gone.reserve(rows.size());
-        for (const SqlRow& row : rows) gone.push_back(row.Text(0));
-        std::ranges::sort(gone);
+            std::vector<std::string> gone,
+            UpdateSilent(sql, silent,
+                         "UPDATE agents SET state = 'gone' FROM silent "
+                         "WHERE agents.id = silent.id AND "
+                         "agents.beats = silent.beats AND "
+                         "agents.state <> 'gone' RETURNING agents.id"));
         UCUDNN_RETURN_IF_ERROR(InPieces(
             sql.dialect(), std::span<const std::string>(gone), [&](auto piece) {
               SqlRows ids("$");

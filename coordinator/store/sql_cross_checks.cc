@@ -29,19 +29,20 @@ CrossCheckMeasurement MeasurementOf(const SqlRow& row) {
           .time = Nanoseconds(row.Int(4)),
           .spread = Nanoseconds(row.Int(5)),
           .throttle = row.Text(6),
-          .measured_ms = row.Int(7)};
+          .measured_ms = row.Int(7),
+          .sequence = row.Int(8)};
 }
 
 Status PutMeasurement(SqlTransaction& sql, const CrossCheckMeasurement& m) {
   return sql.Execute(
       "INSERT INTO control_measurements (control, device, round, driver, "
-      "time_ns, spread_ns, throttle, measured_ms) "
-      "VALUES ($1, $2, $3, $4, $5, $6, $7, $8) "
+      "time_ns, spread_ns, throttle, measured_ms, sequence) "
+      "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, "
+      "(SELECT COALESCE(MAX(sequence), 0) + 1 FROM control_measurements)) "
       "ON CONFLICT (control, device, round) DO UPDATE SET "
       "driver = excluded.driver, time_ns = excluded.time_ns, "
       "spread_ns = excluded.spread_ns, throttle = excluded.throttle, "
-      "measured_ms = excluded.measured_ms "
-      "WHERE excluded.measured_ms >= control_measurements.measured_ms",
+      "measured_ms = excluded.measured_ms, sequence = excluded.sequence",
       {m.check, m.device, m.round, m.driver, std::int64_t{m.time.count()},
        std::int64_t{m.spread.count()}, m.throttle, m.measured_ms});
 }
@@ -81,15 +82,20 @@ Status AddCrossCheck(SqlTransaction& sql, const TaskCompletion& completion) {
   return {};
 }
 
-Status SqlStore::PutCrossCheckMeasurement(const CrossCheckMeasurement& m) {
+Status SqlStore::PutCrossCheckMeasurement(const CrossCheckMeasurement& m,
+                                          const ReportIdentity& identity) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the device's id", m.device));
   return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(
         const auto known,
-        sql.Query("SELECT id FROM controls WHERE id = $1", {m.check}));
+        sql.Query("SELECT kind, problem FROM controls WHERE id = $1",
+                  {m.check}));
     if (known.empty()) {
       return Fail(Code::kNotFound, "there is no cross-check {}", m.check);
     }
+    UCUDNN_RETURN_IF_ERROR(
+        CheckIdentity(sql, identity, known[0].Text(0), known[0].Text(1),
+                      fmt::format("cross-check {}", m.check)));
     return PutMeasurement(sql, m);
   });
 }
@@ -110,7 +116,8 @@ Result<KindCrossChecks> SqlStore::LoadCrossChecks(const std::string& kind) {
         UCUDNN_ASSIGN_OR_RETURN(
             const auto rows,
             sql.Query("SELECT m.control, m.device, m.round, m.driver, "
-                      "m.time_ns, m.spread_ns, m.throttle, m.measured_ms "
+                      "m.time_ns, m.spread_ns, m.throttle, m.measured_ms, "
+                      "m.sequence "
                       "FROM control_measurements m "
                       "JOIN controls c ON c.id = m.control "
                       "WHERE c.kind = $1 "

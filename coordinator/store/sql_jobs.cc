@@ -86,8 +86,7 @@ Result<JobState> Hear(SqlTransaction& sql, const std::string& job,
                       UnixMillis now_ms) {
   UCUDNN_ASSIGN_OR_RETURN(
       const auto rows,
-      sql.Query("UPDATE jobs SET "
-                "seen_ms = CASE WHEN seen_ms < $2 THEN $2 ELSE seen_ms END, "
+      sql.Query("UPDATE jobs SET seen_ms = $2, beats = beats + 1, "
                 "state = CASE WHEN state = 'lost' THEN 'running' ELSE state "
                 "END WHERE id = $1 RETURNING state",
                 {job, now_ms}));
@@ -107,11 +106,9 @@ Result<JobRevisionRecord> Newest(SqlTransaction& sql, const std::string& job) {
 Status AddSteps(SqlTransaction& sql, const std::string& job,
                 const StepReport& report, UnixMillis now_ms) {
   UCUDNN_ASSIGN_OR_RETURN(
-      const auto rank,
-      sql.Query("UPDATE job_ranks SET "
-                "seen_ms = CASE WHEN seen_ms < $3 THEN $3 ELSE seen_ms END "
-                "WHERE job = $1 AND rank = $2 RETURNING rank",
-                {job, report.rank, now_ms}));
+      const auto rank, sql.Query("UPDATE job_ranks SET seen_ms = $3 "
+                                 "WHERE job = $1 AND rank = $2 RETURNING rank",
+                                 {job, report.rank, now_ms}));
   if (rank.empty()) {
     return Fail(Code::kInvalidArgument, "job '{}' has no rank {}", job,
                 report.rank);
@@ -314,21 +311,22 @@ Status SqlStore::FinishJob(const std::string& job, UnixMillis now_ms) {
   });
 }
 
+Result<std::vector<Pulse>> SqlStore::ListJobPulses() {
+  return InTransaction(*database_, Access::kRead, [](SqlTransaction& sql) {
+    return ReadPulses(sql,
+                      "SELECT id, beats FROM jobs WHERE state = 'running'");
+  });
+}
+
 Result<std::vector<std::string>> SqlStore::ExpireJobs(
-    UnixMillis seen_before_ms) {
-  return InTransaction(
-      *database_, Access::kWrite,
-      [&](SqlTransaction& sql) -> Result<std::vector<std::string>> {
-        UCUDNN_ASSIGN_OR_RETURN(
-            const auto rows,
-            sql.Query("UPDATE jobs SET state = 'lost' WHERE state = 'running' "
-                      "AND seen_ms < $1 RETURNING id",
-                      {seen_before_ms}));
-        std::vector<std::string> ids;
-        for (const SqlRow& row : rows) ids.push_back(row.Text(0));
-        std::ranges::sort(ids);
-        return ids;
-      });
+    std::span<const Pulse> silent) {
+  return InTransaction(*database_, Access::kWrite, [&](SqlTransaction& sql) {
+    return UpdateSilent(sql, silent,
+                        "UPDATE jobs SET state = 'lost' FROM silent "
+                        "WHERE jobs.id = silent.id AND "
+                        "jobs.beats = silent.beats AND "
+                        "jobs.state = 'running' RETURNING jobs.id");
+  });
 }
 
 Result<std::vector<JobRecord>> SqlStore::ListJobs(std::int64_t limit,

@@ -16,7 +16,7 @@ auto PointKey(const Measurement& m) {
                   m.point.workspace);
 }
 
-// The measurement of each point to keep, sorted by point: one statement must
+// The last measurement of each point, sorted by point: one statement must
 // not update a row twice, and writers that lock rows in the same order do not
 // deadlock.
 std::vector<const Measurement*> Newest(
@@ -25,8 +25,7 @@ std::vector<const Measurement*> Newest(
   sorted.reserve(measurements.size());
   for (const Measurement& m : measurements) sorted.push_back(&m);
   std::ranges::stable_sort(sorted, [](const auto* a, const auto* b) {
-    return std::tuple(PointKey(*a), a->origin.measured_ms) <
-           std::tuple(PointKey(*b), b->origin.measured_ms);
+    return PointKey(*a) < PointKey(*b);
   });
   std::vector<const Measurement*> newest;
   newest.reserve(sorted.size());
@@ -131,18 +130,16 @@ Status UpsertMeasurements(SqlTransaction& sql,
         SqlRows rows(row + ")");
         for (const Measurement* m : piece) rows.Add(ValuesOf(*m));
         return sql.Execute(
-            fmt::format(
-                "INSERT INTO measurements ({}, {}, {}) VALUES {} "
-                "ON CONFLICT (kind, problem, batch, algorithm, math, "
-                "precision_name, workspace_bytes) DO UPDATE SET {}, "
-                "device = excluded.device, driver = excluded.driver, "
-                "measured_ms = excluded.measured_ms, "
-                "sm_clock_mhz = excluded.sm_clock_mhz, "
-                "memory_clock_mhz = excluded.memory_clock_mhz, "
-                "throttle = excluded.throttle "
-                "WHERE excluded.measured_ms >= measurements.measured_ms",
-                kKeyColumns, NumberColumns(), kOriginColumns, rows.Text(),
-                NumberColumns("{0} = excluded.{0}")),
+            fmt::format("INSERT INTO measurements ({}, {}, {}) VALUES {} "
+                        "ON CONFLICT (kind, problem, batch, algorithm, math, "
+                        "precision_name, workspace_bytes) DO UPDATE SET {}, "
+                        "device = excluded.device, driver = excluded.driver, "
+                        "measured_ms = excluded.measured_ms, "
+                        "sm_clock_mhz = excluded.sm_clock_mhz, "
+                        "memory_clock_mhz = excluded.memory_clock_mhz, "
+                        "throttle = excluded.throttle",
+                        kKeyColumns, NumberColumns(), kOriginColumns,
+                        rows.Text(), NumberColumns("{0} = excluded.{0}")),
             rows.parameters());
       });
 }

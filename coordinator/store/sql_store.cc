@@ -1,5 +1,7 @@
 #include "coordinator/store/sql_store.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "coordinator/store/migrations.h"
 
@@ -28,6 +30,69 @@ Status SqlStore::Ping() {
   return database_->Run(Access::kRead, [](SqlTransaction& sql) -> Status {
     return sql.Execute("SELECT 1");
   });
+}
+
+namespace {
+
+Result<std::string> ReadEpoch(SqlTransaction& sql) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto rows,
+                          sql.Query("SELECT epoch FROM identity"));
+  if (rows.size() != 1) {
+    return Fail(Code::kDataLoss, "the database has {} identities", rows.size());
+  }
+  return rows[0].Text(0);
+}
+
+}  // namespace
+
+Status CheckIdentity(SqlTransaction& sql, const ReportIdentity& identity,
+                     const std::string& kind, const std::string& problem,
+                     std::string_view what) {
+  if (!identity.epoch.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(const std::string epoch, ReadEpoch(sql));
+    if (identity.epoch != epoch) {
+      return Fail(Code::kFailedPrecondition,
+                  "the report is of a {} of another database", what);
+    }
+  }
+  if ((identity.kind.empty() || identity.kind == kind) &&
+      (identity.problem.empty() || identity.problem == problem)) {
+    return {};
+  }
+  return Fail(Code::kFailedPrecondition,
+              "the report is of '{}' on '{}', but the {} is of '{}' on '{}'",
+              identity.problem, identity.kind, what, problem, kind);
+}
+
+Result<std::vector<Pulse>> ReadPulses(SqlTransaction& sql,
+                                      const std::string& statement) {
+  return Records(sql.Query(statement), [](const SqlRow& row) -> Result<Pulse> {
+    return Pulse{row.Text(0), row.Int(1)};
+  });
+}
+
+Result<std::vector<std::string>> UpdateSilent(SqlTransaction& sql,
+                                              std::span<const Pulse> silent,
+                                              const std::string& update) {
+  std::vector<std::string> ids;
+  UCUDNN_RETURN_IF_ERROR(
+      InPieces(sql.dialect(), silent, [&](auto piece) -> Status {
+        SqlRows rows("($, CAST($ AS BIGINT))");
+        for (const Pulse& pulse : piece) rows.Add({pulse.id, pulse.beats});
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto updated,
+            sql.Query("WITH silent (id, beats) AS (VALUES " + rows.Text() +
+                          ") " + update,
+                      rows.parameters()));
+        for (const SqlRow& row : updated) ids.push_back(row.Text(0));
+        return {};
+      }));
+  std::ranges::sort(ids);
+  return ids;
+}
+
+Result<std::string> SqlStore::Epoch() {
+  return InTransaction(*database_, Access::kRead, ReadEpoch);
 }
 
 Result<std::int64_t> SqlStore::SchemaVersion() {

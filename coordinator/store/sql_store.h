@@ -27,6 +27,7 @@ class SqlStore final : public Store {
 
   Status Ping() override;
   Result<std::int64_t> SchemaVersion() override;
+  Result<std::string> Epoch() override;
 
   // Agents
   Status RegisterAgent(const AgentRecord& agent,
@@ -36,8 +37,9 @@ class SqlStore final : public Store {
       std::span<const AgentBeat> beats) override;
   Status SetAgentState(const std::string& agent, AgentState state,
                        const std::string& reason) override;
+  Result<std::vector<Pulse>> ListAgentPulses() override;
   Result<std::vector<std::string>> ExpireAgents(
-      UnixMillis seen_before_ms) override;
+      std::span<const Pulse> silent) override;
   Result<std::vector<AgentRecord>> ListAgents() override;
   Result<AgentRecord> GetAgent(const std::string& id) override;
   Result<std::vector<DeviceRecord>> ListDevices(
@@ -81,7 +83,8 @@ class SqlStore final : public Store {
   Result<std::vector<CompleteBatch>> ListCompleteBatches(
       const std::string& kind, const std::string& problem) override;
   Result<std::vector<ProfileSummary>> ListProfiles() override;
-  Status PutCrossCheckMeasurement(const CrossCheckMeasurement& m) override;
+  Status PutCrossCheckMeasurement(const CrossCheckMeasurement& m,
+                                  const ReportIdentity& identity) override;
   Result<KindCrossChecks> LoadCrossChecks(const std::string& kind) override;
 
   // Plans
@@ -112,8 +115,9 @@ class SqlStore final : public Store {
                            const std::string& rejected,
                            UnixMillis now_ms) override;
   Status FinishJob(const std::string& job, UnixMillis now_ms) override;
+  Result<std::vector<Pulse>> ListJobPulses() override;
   Result<std::vector<std::string>> ExpireJobs(
-      UnixMillis seen_before_ms) override;
+      std::span<const Pulse> silent) override;
   Result<std::vector<JobRecord>> ListJobs(std::int64_t limit,
                                           const std::string& after) override;
   Result<JobDetails> GetJob(const std::string& id) override;
@@ -133,6 +137,21 @@ Status CheckLimit(std::int64_t limit);
 // Adds completion.cross_check and the device's measurement of it; see
 // Tasks::CompleteTask.
 Status AddCrossCheck(SqlTransaction& sql, const TaskCompletion& completion);
+
+// kFailedPrecondition if a report is of something else than the task or
+// cross-check `what`, which is of this kind and problem.
+Status CheckIdentity(SqlTransaction& sql, const ReportIdentity& identity,
+                     const std::string& kind, const std::string& problem,
+                     std::string_view what);
+
+// The pulses in the rows of (id, beats) that `statement` selects.
+Result<std::vector<Pulse>> ReadPulses(SqlTransaction& sql,
+                                      const std::string& statement);
+// Runs `update`, whose FROM clause is to name `silent (id, beats)`, over the
+// pulses; returns the ids that it returns, sorted.
+Result<std::vector<std::string>> UpdateSilent(SqlTransaction& sql,
+                                              std::span<const Pulse> silent,
+                                              const std::string& update);
 
 // Measurements::PutMeasurements within a transaction.
 Status UpsertMeasurements(SqlTransaction& sql,

@@ -10,13 +10,19 @@ namespace {
 // Ends a lease. The token stays, so that the next one is larger.
 constexpr char kNoLease[] = "agent = '', device = '', lease_until_ms = 0";
 
-// The task, locked until the transaction ends.
-Result<TaskRecord> LockTask(SqlTransaction& sql, const SqlDialect& dialect,
-                            std::int64_t id) {
-  return OneRecord(sql.Query(fmt::format("SELECT {} FROM tasks WHERE id = $1{}",
-                                         kTaskColumns, dialect.lock_rows),
-                             {id}),
-                   TaskOf, fmt::format("task {}", id));
+// The task that is reported, locked until the transaction ends.
+Result<TaskRecord> LockTask(SqlTransaction& sql, std::int64_t id,
+                            const ReportIdentity& identity) {
+  UCUDNN_ASSIGN_OR_RETURN(
+      TaskRecord task,
+      OneRecord(sql.Query(fmt::format("SELECT {} FROM tasks WHERE id = $1{}",
+                                      kTaskColumns, sql.dialect().lock_rows),
+                          {id}),
+                TaskOf, fmt::format("task {}", id)));
+  UCUDNN_RETURN_IF_ERROR(CheckIdentity(sql, identity, task.key.kind,
+                                       task.key.problem,
+                                       fmt::format("task {}", id)));
+  return task;
 }
 
 bool IsRunning(const TaskRecord& task, const LeaseRef& lease) {
@@ -141,7 +147,7 @@ Result<CompletionResult> SqlStore::CompleteTask(
       [&](SqlTransaction& sql) -> Result<CompletionResult> {
         UCUDNN_ASSIGN_OR_RETURN(
             const TaskRecord task,
-            LockTask(sql, database_->dialect(), completion.lease.task));
+            LockTask(sql, completion.lease.task, completion.identity));
         UCUDNN_RETURN_IF_ERROR(CheckBatch(task, completion));
         if (task.state == TaskState::kDone) {
           return CompletionResult{.already = true};
@@ -173,7 +179,7 @@ Status SqlStore::AddToTask(const TaskCompletion& completion) {
   return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(
         const TaskRecord task,
-        LockTask(sql, database_->dialect(), completion.lease.task));
+        LockTask(sql, completion.lease.task, completion.identity));
     UCUDNN_RETURN_IF_ERROR(CheckBatch(task, completion));
     return StorePoints(sql, task, completion);
   });
@@ -185,7 +191,7 @@ Result<TaskState> SqlStore::FailTask(const TaskFailure& failure) {
       [&](SqlTransaction& sql) -> Result<TaskState> {
         UCUDNN_ASSIGN_OR_RETURN(
             const TaskRecord task,
-            LockTask(sql, database_->dialect(), failure.lease.task));
+            LockTask(sql, failure.lease.task, failure.identity));
         if (!IsRunning(task, failure.lease)) return task.state;
         const bool again =
             failure.retryable && task.failures + 1 < kMaxTaskFailures;

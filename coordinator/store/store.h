@@ -50,6 +50,8 @@ class Store : public Agents,
   virtual Status Ping() = 0;
   // The number of the last migration.
   virtual Result<std::int64_t> SchemaVersion() = 0;
+  // A text that no other database has: it was drawn when this one was created.
+  virtual Result<std::string> Epoch() = 0;
 };
 
 // Opens the database, creating or migrating its tables as needed; several

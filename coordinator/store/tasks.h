@@ -94,6 +94,7 @@ struct LeaseRequest {
 
 struct TaskCompletion {
   LeaseRef lease;
+  ReportIdentity identity = {};
   Bytes max_workspace;  // the task's cap when it was leased
   // Empty if no algorithm fits max_workspace.
   std::vector<MeasuredPoint> points;
@@ -110,6 +111,7 @@ struct CompletionResult {
 
 struct TaskFailure {
   LeaseRef lease;
+  ReportIdentity identity = {};
   std::string error;
   bool retryable = true;  // false: another attempt cannot succeed
   UnixMillis now_ms = 0;
@@ -156,6 +158,7 @@ class Tasks {
   // measurements are valid all the same. If the task's cap has risen above the
   // completion's, the points are stored and the task is pending again, or goes
   // on if another device has leased it. kNotFound: there is no such task;
+  // kFailedPrecondition: it is another than the report says;
   // kInvalidArgument: a point has another batch than the task or, if the task
   // has a goal, a larger one.
   virtual Result<CompletionResult> CompleteTask(
@@ -165,7 +168,8 @@ class Tasks {
   virtual Status AddToTask(const TaskCompletion& completion) = 0;
   // Makes the task pending again, or failed after kMaxTaskFailures or a failure
   // that is not retryable. Changes nothing if the lease is not the task's
-  // current one. Returns the task's state. kNotFound.
+  // current one. Returns the task's state. kNotFound; kFailedPrecondition as
+  // for CompleteTask.
   virtual Result<TaskState> FailTask(const TaskFailure& failure) = 0;
   // Makes all tasks that the agent has leased pending again, without counting
   // the attempts. Returns their number.

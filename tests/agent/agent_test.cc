@@ -54,6 +54,8 @@ v1::Task MakeTask(std::int64_t id, const std::string& problem = kProblem) {
   task.set_batch(4);
   task.set_max_workspace_bytes(100);
   task.set_lease_token(7);
+  task.set_kind("Test/1u/1GiB/none-1.0");
+  task.set_epoch("e");
   return task;
 }
 
@@ -101,6 +103,9 @@ TEST_F(AgentTest, RegistersMeasuresReportsAndLeaves) {
   EXPECT_EQ(link_.registered_.devices(0).kind(), "Test/1u/1GiB/none-1.0");
   EXPECT_EQ(link_.reports_[0].task_id(), 1);
   EXPECT_EQ(link_.reports_[0].lease_token(), 7);
+  EXPECT_EQ(link_.reports_[0].epoch(), "e");
+  EXPECT_EQ(link_.reports_[0].kind(), "Test/1u/1GiB/none-1.0");
+  EXPECT_EQ(link_.reports_[0].problem(), kProblem);
   EXPECT_EQ(link_.reports_[0].max_workspace_bytes(), 100);
   EXPECT_EQ(link_.reports_[0].measurements(0).algorithm(), "GEMM");
   EXPECT_EQ(link_.reports_[1].task_id(), 2);
@@ -113,6 +118,13 @@ TEST_F(AgentTest, RepeatsAReportUntilItIsAcknowledged) {
                          {Code::kDeadlineExceeded, "slow"}};
   ASSERT_TRUE(RunUntil(OnePoint, [&] { return link_.reports_.size() == 1; }));
   EXPECT_EQ(link_.report_tries_, 3);
+}
+
+TEST_F(AgentTest, DropsAReportThatIsOfAnotherDatabase) {
+  link_.tasks = {MakeTask(1), MakeTask(2)};
+  link_.report_errors = {{Code::kFailedPrecondition, "another database"}};
+  ASSERT_TRUE(RunUntil(OnePoint, [&] { return link_.reports_.size() == 1; }));
+  EXPECT_EQ(link_.reports_[0].task_id(), 2);
 }
 
 TEST_F(AgentTest, RegistersAgainWhenItWasForgotten) {

@@ -34,9 +34,12 @@ TEST_P(StoreContract, KeepsEverythingWhenItIsReopened) {
       {.rank = 0, .revision = 1, .first_step = 0, .steps = {Nanoseconds(5)}}};
   ASSERT_TRUE(store().ReportSteps("j", steps, 2));
 
+  const std::string epoch = store().Epoch().value();
+
   store_.reset();
   database_->Crash();
   store_ = Open();
+  EXPECT_EQ(store().Epoch().value(), epoch);
   EXPECT_THAT(store().ListAgents().value(), SizeIs(1));
   EXPECT_EQ(store().GetDevice("GPU-1")->agent, "a");
   EXPECT_EQ(store().GetNetwork("n")->hash, "h");

@@ -90,6 +90,38 @@ TEST_P(StoreContract, CompletesATaskOnceWithItsMeasurements) {
   EXPECT_THAT(Lease(store(), 1, 1000), IsEmpty());
 }
 
+TEST_P(StoreContract, RefusesReportsOfOtherTasksWithTheSameId) {
+  Enqueue(store(), {TestTask(1)});
+  const auto task = Lease(store(), 1, 0).at(0);
+  const std::string epoch = store().Epoch().value();
+  const ReportIdentity right{epoch, task.key.kind, task.key.problem};
+  const MeasuredPoint point = TestPoint(32, "FFT", 100);
+  for (const ReportIdentity& other :
+       {ReportIdentity{"another", right.kind, right.problem},
+        ReportIdentity{epoch, "another", right.problem},
+        ReportIdentity{epoch, right.kind, TestTask(2).key.problem}}) {
+    TaskCompletion completion = Completion(task, {point});
+    completion.identity = other;
+    EXPECT_EQ(store().CompleteTask(completion).error().code,
+              Code::kFailedPrecondition);
+    EXPECT_EQ(store().AddToTask(completion).error().code,
+              Code::kFailedPrecondition);
+    EXPECT_EQ(store()
+                  .FailTask({.lease = task.lease(),
+                             .identity = other,
+                             .error = "x",
+                             .now_ms = 5})
+                  .error()
+                  .code,
+              Code::kFailedPrecondition);
+  }
+  EXPECT_EQ(store().GetTask(task.id)->state, TaskState::kLeased);
+  EXPECT_THAT(store().LoadMeasurements(task.key.kind).value(), IsEmpty());
+  TaskCompletion completion = Completion(task, {point});
+  completion.identity = right;
+  EXPECT_TRUE(store().CompleteTask(completion));
+}
+
 TEST_P(StoreContract, AcceptsACompletionWhoseLeaseIsOutdated) {
   Enqueue(store(), {TestTask(1), TestTask(2)});
   const auto first = Lease(store(), 2, 0, "a");
@@ -145,9 +177,9 @@ TEST_P(StoreContract, RetriesFailuresThreeTimes) {
 TEST_P(StoreContract, DoesNotRetryWhatCannotSucceed) {
   Enqueue(store(), {TestTask(1)});
   const auto task = Lease(store(), 1, 0).at(0);
-  EXPECT_EQ(store().FailTask({task.lease(), "no", false, 5}).value(),
+  EXPECT_EQ(store().FailTask({task.lease(), {}, "no", false, 5}).value(),
             TaskState::kFailed);
-  EXPECT_EQ(store().FailTask({{999, 1}, "no", false, 5}).error().code,
+  EXPECT_EQ(store().FailTask({{999, 1}, {}, "no", false, 5}).error().code,
             Code::kNotFound);
   // A measurement that arrives anyway is accepted.
   EXPECT_FALSE(store().CompleteTask(Completion(task, {}))->already);

@@ -24,20 +24,20 @@ TEST_P(StoreContract, KeepsTheNewestMeasurementOfAPoint) {
     EXPECT_THAT(profile.at(problems[0]), SizeIs(1));
     return profile.at(problems[0]).at(0).time.count();
   };
+  // The newest is what came last, whatever its device's clock said.
+  constexpr UnixMillis kFuture = 4'000'000'000'000;
   ASSERT_TRUE(put(100, 1000));
-  ASSERT_TRUE(put(200, 2000));
+  ASSERT_TRUE(put(200, kFuture));
   EXPECT_EQ(time(), 200);
   ASSERT_TRUE(put(300, 1500));
-  EXPECT_EQ(time(), 200);
-  ASSERT_TRUE(put(400, 2000));
-  EXPECT_EQ(time(), 400);
+  EXPECT_EQ(time(), 300);
   // The same holds within one call.
   const std::vector<Measurement> three = {
       TestMeasurement(1, TestPoint(32, "FFT", 1), 3000),
       TestMeasurement(1, TestPoint(32, "FFT", 2), 4000),
       TestMeasurement(1, TestPoint(32, "FFT", 3), 3500)};
   ASSERT_TRUE(store().PutMeasurements(three));
-  EXPECT_EQ(time(), 2);
+  EXPECT_EQ(time(), 3);
 }
 
 TEST_P(StoreContract, LoadsProfilesInOrderAndByBatch) {
@@ -206,26 +206,35 @@ TEST_P(StoreContract, KeepsCrossChecksAndWhatDevicesMeasured) {
                               .spread = Nanoseconds(1),
                               .throttle = "thermal",
                               .measured_ms = 1000};
+  first.sequence = checks.measurements.at(0).sequence;
   EXPECT_THAT(checks.measurements, ElementsAre(first));
   CrossCheckMeasurement second = first;
   second.round = 2;
   ASSERT_TRUE(store().PutCrossCheckMeasurement(second));
-  // A repeat changes nothing. A later measurement replaces the stored one, an
-  // earlier one does not.
-  ASSERT_TRUE(store().PutCrossCheckMeasurement(first));
+  // What comes later replaces the stored one, though its clock went back.
   second.time = Nanoseconds(90);
   second.driver = "d2";
-  second.measured_ms = 2000;
+  second.measured_ms = 500;
   ASSERT_TRUE(store().PutCrossCheckMeasurement(second));
-  CrossCheckMeasurement late = second;
-  late.measured_ms = 1500;
-  late.time = Nanoseconds(80);
-  ASSERT_TRUE(store().PutCrossCheckMeasurement(late));
-  EXPECT_THAT(store().LoadCrossChecks(ToString(TestKind()))->measurements,
-              ElementsAre(first, second));
+  checks = store().LoadCrossChecks(ToString(TestKind())).value();
+  ASSERT_THAT(checks.measurements, SizeIs(2));
+  EXPECT_GT(checks.measurements[1].sequence, first.sequence);
+  second.sequence = checks.measurements[1].sequence;
+  EXPECT_THAT(checks.measurements, ElementsAre(first, second));
   EXPECT_THAT(store().LoadCrossChecks(ToString(TestKind(1)))->measurements,
               IsEmpty());
 
+  // A report of another cross-check with this id is refused.
+  const std::string epoch = store().Epoch().value();
+  EXPECT_TRUE(store().PutCrossCheckMeasurement(
+      second, {epoch, expected.kind, expected.problem}));
+  for (const ReportIdentity& other :
+       {ReportIdentity{"another", expected.kind, expected.problem},
+        ReportIdentity{epoch, expected.kind, TestTask(2).key.problem}}) {
+    const Status put = store().PutCrossCheckMeasurement(first, other);
+    ASSERT_FALSE(put);
+    EXPECT_EQ(put.error().code, Code::kFailedPrecondition);
+  }
   CrossCheckMeasurement unknown = first;
   unknown.check = 999;
   EXPECT_EQ(store().PutCrossCheckMeasurement(unknown).error().code,

@@ -252,7 +252,7 @@ class BothQueues {
   void Fail() {
     const TaskRecord* task = Taken();
     if (task == nullptr) return;
-    TaskFailure failure{task->lease(), "it broke", Pick(0, 4) > 0, now_ms_};
+    TaskFailure failure{task->lease(), {}, "it broke", Pick(0, 4) > 0, now_ms_};
     const auto expected = model_.Fail(failure);
     failure.lease.task = Id(task->id);
     EXPECT_EQ(store_.FailTask(failure).value(), expected);

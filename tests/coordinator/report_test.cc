@@ -66,6 +66,9 @@ TEST_P(ReportTest, LeavesTheSameStateWhenRepeatedAfterAFailure) {
   ASSERT_EQ(leased->size(), 1U);
   v1::ReportTaskRequest report;
   report.set_task_id(leased->front().id);
+  report.set_epoch(store_->Epoch().value());
+  report.set_kind(kKind);
+  report.set_problem(problem);
   report.set_lease_token(leased->front().lease_token);
   report.set_device_id("d");
   report.set_max_workspace_bytes(task.max_workspace.count());
@@ -87,6 +90,17 @@ TEST_P(ReportTest, LeavesTheSameStateWhenRepeatedAfterAFailure) {
   EXPECT_EQ(checks.points[0].problem, problem);
   ASSERT_EQ(checks.measurements.size(), 1U);
   EXPECT_EQ(checks.measurements[0].time, Nanoseconds(1000));
+}
+
+TEST_F(ReportTest, NeedsToSayWhatItIsOf) {
+  Coordinator coordinator(CoordinatorOptions(), *store_, clock_);
+  v1::ReportTaskRequest report;
+  report.set_task_id(1);
+  report.set_epoch(store_->Epoch().value());
+  report.set_kind(kKind);
+  const auto reported = coordinator.ReportTask(report);
+  ASSERT_FALSE(reported);
+  EXPECT_EQ(reported.error().code, Code::kInvalidArgument);
 }
 
 INSTANTIATE_TEST_SUITE_P(WhicheverWriteFails, ReportTest,
