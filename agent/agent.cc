@@ -12,6 +12,7 @@
 
 #include "base/service/backoff.h"
 #include "base/service/log.h"
+#include "base/text.h"
 #include "proto/convert.h"
 
 namespace ucudnn {
@@ -91,6 +92,13 @@ class Agent {
     end_.wait_for(lock, options_.stop_grace, all_ended);
   }
 
+  // How long to wait for a coordinator that does not answer.
+  milliseconds NextWait(Backoff* backoff) const {
+    const auto spread =
+        static_cast<double>(options_.reconnect_spread.count()) * Chance();
+    return backoff->Next() + milliseconds(static_cast<std::int64_t>(spread));
+  }
+
   // Retries until it succeeds or the agent must stop.
   void Register() {
     const std::lock_guard lock(register_mutex_);
@@ -123,7 +131,7 @@ class Agent {
       }
       spdlog::warn("event=register_failed error={}",
                    Quoted(response.error().message));
-      Pause(stop_, backoff.Next());
+      Pause(stop_, NextWait(&backoff));
     }
   }
 
@@ -146,7 +154,7 @@ class Agent {
         if (leased.error().code == Code::kNotFound) {
           Register();
         } else {
-          Pause(stop_, backoff.Next());
+          Pause(stop_, NextWait(&backoff));
         }
         continue;
       }
@@ -311,7 +319,7 @@ class Agent {
                   info.id, task.problem(), task.batch(), Quoted(error.message));
     if (error.code == Code::kDataLoss) Lose(index, error.message);
     report.set_error(error.message.empty() ? std::string(CodeName(error.code))
-                                           : error.message);
+                                           : Excerpt(error.message, 2000));
     report.set_retryable(error.code != Code::kUnimplemented &&
                          error.code != Code::kInvalidArgument);
     return report;
@@ -339,7 +347,7 @@ class Agent {
         // A request to stop no longer shortens this wait.
         std::this_thread::sleep_for(backoff.Next());
       } else {
-        Pause(stop_, backoff.Next());
+        Pause(stop_, NextWait(&backoff));
       }
     }
   }

@@ -42,6 +42,9 @@ struct AgentOptions {
   // Returns the current conditions of measurements on a device, as its driver's
   // text; if absent, DeviceInfo::driver.
   std::function<std::string(const DeviceInfo& device)> conditions = {};
+  // Added to each wait for a coordinator that does not answer, in part by
+  // chance, so that agents do not all come back to it at the same moment.
+  std::chrono::milliseconds reconnect_spread = kReconnectSpread;
   // Interval between partial reports of a long task.
   std::chrono::milliseconds partial_report{2'000};
 };

@@ -9,8 +9,10 @@ namespace {
 
 class GrpcLink final : public Link {
  public:
-  explicit GrpcLink(std::vector<std::string> coordinators)
-      : caller_(std::move(coordinators)) {}
+  GrpcLink(std::vector<std::string> coordinators,
+           std::chrono::milliseconds reconnect_spread)
+      : caller_(std::move(coordinators), {}, Waiting::Real(),
+                reconnect_spread) {}
 
   Result<v1::RegisterResponse> Register(
       const v1::RegisterRequest& request) override {
@@ -49,8 +51,9 @@ class GrpcLink final : public Link {
 
 }  // namespace
 
-std::unique_ptr<Link> MakeGrpcLink(std::vector<std::string> coordinators) {
-  return std::make_unique<GrpcLink>(std::move(coordinators));
+std::unique_ptr<Link> MakeGrpcLink(std::vector<std::string> coordinators,
+                                   std::chrono::milliseconds reconnect_spread) {
+  return std::make_unique<GrpcLink>(std::move(coordinators), reconnect_spread);
 }
 
 }  // namespace ucudnn

@@ -5,6 +5,7 @@
 // thread-safe; each has its own deadline. kUnavailable and kDeadlineExceeded
 // mean "try again later", kNotFound "register first".
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,9 +29,15 @@ class Link {
   virtual Result<v1::LeaveResponse> Leave(const v1::LeaveRequest& request) = 0;
 };
 
+// How long agents that lost a coordinator at the same moment take to come back
+// to it: thousands at once would be too many for it.
+inline constexpr std::chrono::milliseconds kReconnectSpread{5'000};
+
 // Over gRPC to one of `coordinators` ("host:port", at least one): the one that
 // answered last, else the next in the list, within 10 s in all.
-std::unique_ptr<Link> MakeGrpcLink(std::vector<std::string> coordinators);
+std::unique_ptr<Link> MakeGrpcLink(
+    std::vector<std::string> coordinators,
+    std::chrono::milliseconds reconnect_spread = kReconnectSpread);
 
 }  // namespace ucudnn
 

@@ -90,9 +90,6 @@ class Coordinator {
   Result<v1::JobRevision> ReplanJob(const v1::ReplanJobRequest& request);
   Result<v1::StatusResponse> GetStatus(const v1::StatusRequest& request);
 
-  // Whether requests can be answered now.
-  Status Ready();
-
   // Writes gathered heartbeats and expires silent agents and jobs. To be called
   // about twice per heartbeat interval, by one thread.
   Status Maintain();

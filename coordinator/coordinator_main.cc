@@ -5,16 +5,21 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "base/files/file.h"
 #include "base/service/address.h"
+#include "base/service/backoff.h"
 #include "base/service/config_file.h"
 #include "base/service/log.h"
 #include "base/service/signals.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/dispatcher.h"
+#include "coordinator/health.h"
+#include "coordinator/limits.h"
 #include "coordinator/metrics.h"
 #include "coordinator/rest/server.h"
 #include "coordinator/rpc/server.h"
@@ -25,6 +30,7 @@ namespace {
 struct Options {
   std::string listen = "127.0.0.1:7460";
   std::string http = "127.0.0.1:7461";
+  std::string probes;  // empty: together with REST
   std::string database = "sqlite:///var/lib/ucudnn/coordinator.db";
   std::string log_level = "info";
   std::string ready_file;
@@ -32,12 +38,34 @@ struct Options {
 };
 
 // Tells scripts the ports. Written once both are served.
-Status WriteReadyFile(const std::string& path, int grpc_port, int http_port) {
+Status WriteReadyFile(const std::string& path, int grpc_port, int http_port,
+                      int probe_port) {
   Status written =
-      ReplaceFile(path, fmt::format("{{\"grpc_port\":{},\"http_port\":{}}}\n",
-                                    grpc_port, http_port));
+      ReplaceFile(path, fmt::format("{{\"grpc_port\":{},\"http_port\":{},"
+                                    "\"probe_port\":{}}}\n",
+                                    grpc_port, http_port, probe_port));
   if (!written) return Within("--ready-file", std::move(written).error());
   return {};
+}
+
+void TellHealth(const Status& ready, RpcServer& rpc) {
+  rpc.SetServing(ready.has_value());
+  if (ready) {
+    spdlog::info("event=ready");
+  } else {
+    spdlog::error("event=not_ready code={} why={}",
+                  CodeName(ready.error().code), Quoted(ready.error().message));
+  }
+}
+
+// Ends the process if it does not end by itself in time: calls may wait for a
+// database that does not answer. Nothing acknowledged is lost by that.
+void EndWithin(std::chrono::seconds limit) {
+  std::thread([limit] {
+    std::this_thread::sleep_for(limit);
+    spdlog::warn("event=stopped_with_calls_running");
+    std::_Exit(0);
+  }).detach();
 }
 
 Status Serve(Options options) {
@@ -54,24 +82,41 @@ Status Serve(Options options) {
   Dispatcher dispatcher(coordinator, metrics);
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> rpc,
                           RpcServer::Start(options.listen, dispatcher));
+  const Health health([&] { return store->CheckWritable(); },
+                      [&](const Status& ready) { TellHealth(ready, *rpc); });
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<RestServer> rest,
-                          RestServer::Start(options.http, dispatcher, metrics));
-  spdlog::info("event=serving grpc_port={} http_port={} database={}",
-               rpc->port(), rest->port(), options.coordinator.database);
-  if (!options.ready_file.empty()) {
-    UCUDNN_RETURN_IF_ERROR(
-        WriteReadyFile(options.ready_file, rpc->port(), rest->port()));
+                          RestServer::Start(options.http, dispatcher, health));
+  std::unique_ptr<RestServer> probes;
+  if (!options.probes.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        probes, RestServer::StartProbes(options.probes, dispatcher, health));
   }
-  while (!signals.Wait(
-      std::chrono::milliseconds(options.coordinator.heartbeat_ms / 2))) {
-    if (const Status maintained = coordinator.Maintain(); !maintained) {
-      spdlog::warn("event=maintenance_failed error={}",
-                   Quoted(maintained.error().message));
+  const int probe_port = probes == nullptr ? rest->port() : probes->port();
+  spdlog::info(
+      "event=serving grpc_port={} http_port={} probe_port={} database={}",
+      rpc->port(), rest->port(), probe_port, options.coordinator.database);
+  if (!options.ready_file.empty()) {
+    UCUDNN_RETURN_IF_ERROR(WriteReadyFile(options.ready_file, rpc->port(),
+                                          rest->port(), probe_port));
+  }
+  // In a thread of its own: the database may keep it waiting.
+  std::jthread maintaining([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      if (const Status maintained = coordinator.Maintain(); !maintained) {
+        spdlog::warn("event=maintenance_failed error={}",
+                     Quoted(maintained.error().message));
+      }
+      Pause(stop, Milliseconds(options.coordinator.heartbeat_ms / 2));
     }
+  });
+  while (!signals.Wait(std::chrono::minutes(1))) {
   }
   spdlog::info("event=stopping");
-  rest->Stop();
+  EndWithin(kStopLimit);
+  maintaining.request_stop();
   rpc->Stop();
+  rest->Stop();
+  if (probes != nullptr) probes->Stop();
   return {};
 }
 
@@ -105,6 +150,12 @@ CommandLine::CommandLine() {
   daemon
       ->add_option("--http", options.http,
                    "Serve REST here; port 0 takes a free one")
+      ->check(address)
+      ->option_text("HOST:PORT");
+  daemon
+      ->add_option("--probes", options.probes,
+                   "Serve /livez, /readyz and /metrics here too, where clients "
+                   "of REST cannot hold them up; port 0 takes a free one")
       ->check(address)
       ->option_text("HOST:PORT");
   daemon

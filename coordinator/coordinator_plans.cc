@@ -151,6 +151,4 @@ Result<v1::StatusResponse> Coordinator::GetStatus(
   return response;
 }
 
-Status Coordinator::Ready() { return store_.Ping(); }
-
 }  // namespace ucudnn

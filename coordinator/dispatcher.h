@@ -24,6 +24,7 @@ class Dispatcher {
       : coordinator_(coordinator), metrics_(metrics) {}
 
   Coordinator& coordinator() { return coordinator_; }
+  const Metrics& metrics() const { return metrics_; }
 
   // Runs the call `method` of the coordinator. Errors of the call;
   // kInvalidArgument of CheckRequest; kResourceExhausted if too many run.

@@ -64,6 +64,10 @@ inline constexpr std::size_t kMaxRpcBytes = std::size_t{512} << 20;
 // Calls of one connection at once. A client of ours has fewer than ten.
 inline constexpr int kMaxStreamsPerConnection = 100;
 
+// How long stopping may take, whatever is open. Supervisors commonly kill after
+// 10 s.
+inline constexpr std::chrono::seconds kStopLimit{8};
+
 }  // namespace ucudnn
 
 #endif  // UCUDNN_COORDINATOR_LIMITS_H_

@@ -16,15 +16,20 @@ namespace {
 // default of 4 MiB.
 constexpr int kMaxMessage = 256 << 20;
 
-grpc::ChannelArguments ChannelArguments() {
+// What gRPC answers when all its threads are busy.
+constexpr char kNoThread[] = "Server Threadpool Exhausted";
+
+grpc::ChannelArguments ChannelArguments(Milliseconds reconnect_spread) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessage);
   arguments.SetMaxSendMessageSize(kMaxMessage);
   // Retry (base/service/retry.h) does the waiting; the channel reconnects
   // quickly.
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+  const int later = static_cast<int>(
+      Chance() * static_cast<double>(reconnect_spread.count()));
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50 + later);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000 + later);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   // Detects a dead host during calls that take minutes.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
@@ -49,17 +54,26 @@ Attempt Read(const grpc::Status& status) {
     attempt.status =
         Fail(Code::kUnavailable, "it shut down before it answered");
   }
+  // Another coordinator may have time, and this one later. Other exhaustions,
+  // as of a message's size, stay.
+  if (!attempt.status &&
+      attempt.status.error().code == Code::kResourceExhausted &&
+      (attempt.answered || status.error_message() == kNoThread)) {
+    attempt.answered = false;
+    attempt.status.error().code = Code::kUnavailable;
+  }
   return attempt;
 }
 
 }  // namespace
 
 Caller::Caller(std::vector<std::string> coordinators, std::stop_token stop,
-               Waiting waiting)
+               Waiting waiting, Milliseconds reconnect_spread)
     : coordinators_(std::move(coordinators)),
       name_(fmt::format("{}", fmt::join(coordinators_, ","))),
       stop_(std::move(stop)),
-      waiting_(std::move(waiting)) {
+      waiting_(std::move(waiting)),
+      reconnect_spread_(reconnect_spread) {
   UCUDNN_CHECK(!coordinators_.empty());
 }
 
@@ -67,7 +81,7 @@ std::shared_ptr<grpc::Channel> Caller::OpenChannel(
     std::size_t coordinator) const {
   return grpc::CreateCustomChannel(coordinators_[coordinator],
                                    grpc::InsecureChannelCredentials(),
-                                   ChannelArguments());
+                                   ChannelArguments(reconnect_spread_));
 }
 
 Status Caller::Run(

@@ -35,9 +35,10 @@ namespace ucudnn {
 class Caller {
  public:
   // Does not connect yet: the first call does. `coordinators` holds at
-  // least one "host:port".
+  // least one "host:port". Callers that lose a coordinator at once reconnect at
+  // moments that are spread over `reconnect_spread`.
   Caller(std::vector<std::string> coordinators, std::stop_token stop,
-         Waiting waiting);
+         Waiting waiting, Milliseconds reconnect_spread);
 
   // The coordinators as one text, separated by commas.
   const std::string& name() const { return name_; }
@@ -56,6 +57,7 @@ class Caller {
   std::string name_;
   std::stop_token stop_;
   Waiting waiting_;
+  Milliseconds reconnect_spread_;
   std::atomic<std::size_t> current_ = 0;  // the one that answered last
 };
 
@@ -70,8 +72,9 @@ class ServiceCaller : public Caller {
   explicit ServiceCaller(std::vector<std::string> coordinators)
       : ServiceCaller(std::move(coordinators), {}, Waiting::Real()) {}
   ServiceCaller(std::vector<std::string> coordinators, std::stop_token stop,
-                Waiting waiting)
-      : Caller(std::move(coordinators), std::move(stop), std::move(waiting)) {
+                Waiting waiting, Milliseconds reconnect_spread = {})
+      : Caller(std::move(coordinators), std::move(stop), std::move(waiting),
+               reconnect_spread) {
     for (std::size_t i = 0; i < size(); ++i) {
       stubs_.push_back(Service::NewStub(OpenChannel(i)));
     }

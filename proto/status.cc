@@ -13,6 +13,10 @@ grpc::Status ToGrpc(const Status& status) {
           status.error().message, std::string{'\x08', code}};
 }
 
+grpc::Status Stopping() {
+  return {grpc::StatusCode::UNAVAILABLE, "the coordinator is stopping"};
+}
+
 bool IsFromService(const grpc::Status& status) {
   return status.ok() || !status.error_details().empty();
 }

@@ -14,6 +14,10 @@ namespace ucudnn {
 grpc::Status ToGrpc(const Status& status);
 Status FromGrpc(const grpc::Status& status);
 
+// A status that no service of ours made, with which clients go to the next
+// coordinator: this one ends.
+grpc::Status Stopping();
+
 // Whether ToGrpc made this status, on either side of the wire: a success, or a
 // failure with the mark.
 bool IsFromService(const grpc::Status& status);

@@ -5,11 +5,13 @@
 
 namespace ucudnn {
 
-class Coordinator;
+class Dispatcher;
+class Health;
 class HttpListener;
-class Metrics;
 
-void AddProbes(Coordinator& coordinator, Metrics& metrics, HttpListener* http);
+// The references must outlive `http`.
+void AddProbes(Dispatcher& dispatcher, const Health& health,
+               HttpListener* http);
 
 }  // namespace ucudnn
 

@@ -63,10 +63,11 @@ Result<v1::ListRequest> ParseList(const httplib::Request& http) {
 
 class Server final : public RestServer {
  public:
-  Server(Dispatcher& dispatcher, Metrics& metrics)
-      : dispatcher_(dispatcher), http_(kMaxHttpConnections) {
-    AddRoutes();
-    AddProbes(dispatcher.coordinator(), metrics, &http_);
+  Server(Dispatcher& dispatcher, const Health& health, bool probes_only)
+      : dispatcher_(dispatcher),
+        http_(probes_only ? kMaxProbeConnections : kMaxHttpConnections) {
+    if (!probes_only) AddRoutes();
+    AddProbes(dispatcher, health, &http_);
   }
 
   Status Listen(const std::string& address) { return http_.Listen(address); }
@@ -167,11 +168,27 @@ class Server final : public RestServer {
 
 }  // namespace
 
-Result<std::unique_ptr<RestServer>> RestServer::Start(
-    const std::string& address, Dispatcher& dispatcher, Metrics& metrics) {
-  auto server = std::make_unique<Server>(dispatcher, metrics);
+namespace {
+
+Result<std::unique_ptr<RestServer>> Listen(const std::string& address,
+                                           Dispatcher& dispatcher,
+                                           const Health& health,
+                                           bool probes_only) {
+  auto server = std::make_unique<Server>(dispatcher, health, probes_only);
   UCUDNN_RETURN_IF_ERROR(server->Listen(address));
   return server;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RestServer>> RestServer::Start(
+    const std::string& address, Dispatcher& dispatcher, const Health& health) {
+  return ucudnn::Listen(address, dispatcher, health, /*probes_only=*/false);
+}
+
+Result<std::unique_ptr<RestServer>> RestServer::StartProbes(
+    const std::string& address, Dispatcher& dispatcher, const Health& health) {
+  return ucudnn::Listen(address, dispatcher, health, /*probes_only=*/true);
 }
 
 }  // namespace ucudnn

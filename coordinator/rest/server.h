@@ -26,15 +26,19 @@
 
 namespace ucudnn {
 
-class Metrics;
 class Dispatcher;
+class Health;
 
 class RestServer {
  public:
   // Listens on `address` ("host:port", port 0 for any free one).
   static Result<std::unique_ptr<RestServer>> Start(const std::string& address,
                                                    Dispatcher& dispatcher,
-                                                   Metrics& metrics);
+                                                   const Health& health);
+  // The same with /livez, /readyz and /metrics only, so that clients of the
+  // others cannot hold these up.
+  static Result<std::unique_ptr<RestServer>> StartProbes(
+      const std::string& address, Dispatcher& dispatcher, const Health& health);
   virtual ~RestServer() = default;
   virtual int port() const = 0;
   virtual void Stop() = 0;

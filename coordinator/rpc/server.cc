@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
+#include <atomic>
 #include <chrono>
 #include <utility>
 
@@ -21,8 +22,14 @@ namespace {
 // understand it.
 constexpr char kPushback[] = "grpc-retry-pushback-ms";
 
+// What calls need to know of their server.
+struct Calls {
+  Dispatcher& dispatcher;
+  std::atomic<bool> stopping = false;
+};
+
 template <class Request, class Response>
-grpc::Status Answer(Dispatcher& dispatcher, const char* method,
+grpc::Status Answer(Calls& calls, const char* method,
                     Result<Response> (Coordinator::*call)(const Request&),
                     grpc::ServerContext* context, const Request& request,
                     Response* response) {
@@ -30,10 +37,14 @@ grpc::Status Answer(Dispatcher& dispatcher, const char* method,
     if (!context->IsCancelled()) return {};
     return Fail(Code::kCancelled, "the client ended the call");
   });
-  auto result = dispatcher.Run(method, call, request);
+  auto result = calls.dispatcher.Run(method, call, request);
   if (result) {
     *response = *std::move(result);
     return grpc::Status::OK;
+  }
+  // Stopping cancels the calls that still run.
+  if (result.error().code == Code::kCancelled && calls.stopping) {
+    return Stopping();
   }
   if (result.error().code == Code::kResourceExhausted) {
     context->AddTrailingMetadata(kPushback, "1000");
@@ -41,17 +52,17 @@ grpc::Status Answer(Dispatcher& dispatcher, const char* method,
   return ToGrpc(tl::unexpected<Error>(std::move(result).error()));
 }
 
-#define UCUDNN_RPC(Method, RequestType, ResponseType)                  \
-  grpc::Status Method(grpc::ServerContext* context,                    \
-                      const v1::RequestType* request,                  \
-                      v1::ResponseType* response) override {           \
-    return Answer(dispatcher_, #Method, &Coordinator::Method, context, \
-                  *request, response);                                 \
+#define UCUDNN_RPC(Method, RequestType, ResponseType)                       \
+  grpc::Status Method(grpc::ServerContext* context,                         \
+                      const v1::RequestType* request,                       \
+                      v1::ResponseType* response) override {                \
+    return Answer(calls_, #Method, &Coordinator::Method, context, *request, \
+                  response);                                                \
   }
 
 class AgentServiceImpl final : public v1::AgentService::Service {
  public:
-  explicit AgentServiceImpl(Dispatcher& dispatcher) : dispatcher_(dispatcher) {}
+  explicit AgentServiceImpl(Calls& calls) : calls_(calls) {}
   UCUDNN_RPC(Register, RegisterRequest, RegisterResponse)
   UCUDNN_RPC(LeaseTasks, LeaseTasksRequest, LeaseTasksResponse)
   UCUDNN_RPC(ReportTask, ReportTaskRequest, ReportTaskResponse)
@@ -59,13 +70,12 @@ class AgentServiceImpl final : public v1::AgentService::Service {
   UCUDNN_RPC(Leave, LeaveRequest, LeaveResponse)
 
  private:
-  Dispatcher& dispatcher_;
+  Calls& calls_;
 };
 
 class CoordinatorServiceImpl final : public v1::CoordinatorService::Service {
  public:
-  explicit CoordinatorServiceImpl(Dispatcher& dispatcher)
-      : dispatcher_(dispatcher) {}
+  explicit CoordinatorServiceImpl(Calls& calls) : calls_(calls) {}
   UCUDNN_RPC(ListAgents, ListRequest, ListAgentsResponse)
   UCUDNN_RPC(GetAgent, GetRequest, Agent)
   UCUDNN_RPC(ListDevices, ListRequest, ListDevicesResponse)
@@ -91,7 +101,7 @@ class CoordinatorServiceImpl final : public v1::CoordinatorService::Service {
   UCUDNN_RPC(GetStatus, StatusRequest, StatusResponse)
 
  private:
-  Dispatcher& dispatcher_;
+  Calls& calls_;
 };
 
 #undef UCUDNN_RPC
@@ -99,7 +109,7 @@ class CoordinatorServiceImpl final : public v1::CoordinatorService::Service {
 class GrpcServer final : public RpcServer {
  public:
   explicit GrpcServer(Dispatcher& dispatcher)
-      : agents_(dispatcher), coordinator_(dispatcher) {}
+      : calls_{dispatcher}, agents_(calls_), coordinator_(calls_) {}
   ~GrpcServer() override { Stop(); }
 
   Status Listen(const std::string& address) {
@@ -127,13 +137,19 @@ class GrpcServer final : public RpcServer {
     if (server_ == nullptr || port_ == 0) {
       return Fail(Code::kUnavailable, "cannot listen on {} for gRPC", address);
     }
+    SetServing(false);
     return {};
   }
 
   int port() const override { return port_; }
 
+  void SetServing(bool serving) override {
+    server_->GetHealthCheckService()->SetServingStatus(serving);
+  }
+
   void Stop() override {
     if (server_ == nullptr) return;
+    calls_.stopping = true;
     // Without a deadline, Shutdown waits for every open channel.
     server_->Shutdown(std::chrono::system_clock::now() +
                       std::chrono::seconds(1));
@@ -142,6 +158,7 @@ class GrpcServer final : public RpcServer {
   }
 
  private:
+  Calls calls_;
   AgentServiceImpl agents_;
   CoordinatorServiceImpl coordinator_;
   std::unique_ptr<grpc::Server> server_;

@@ -20,6 +20,8 @@ class RpcServer {
                                                   Dispatcher& dispatcher);
   virtual ~RpcServer() = default;
   virtual int port() const = 0;
+  // What health checks are answered from now on; not serving at first.
+  virtual void SetServing(bool serving) = 0;
   // Gives running calls a second to finish.
   virtual void Stop() = 0;
 };

@@ -112,7 +112,15 @@ class SqlDatabase {
   // everything committed before the statement and locks the rows it changes; a
   // read transaction sees one snapshot.
   virtual Status Run(Access access, const Body& body) = 0;
+
+  // kResourceExhausted if its disk, as far as this process sees it, has less
+  // than kLeastRoom left.
+  virtual Status CheckRoom() { return {}; }
 };
+
+// Transactions take up to some MiB; a disk that is nearly full would fail them
+// one by one.
+inline constexpr std::int64_t kLeastRoom = std::int64_t{16} << 20;
 
 // SqlDatabase::Run for a body that returns a Result.
 template <class Body>

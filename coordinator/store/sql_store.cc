@@ -91,6 +91,13 @@ Result<std::vector<std::string>> UpdateSilent(SqlTransaction& sql,
   return ids;
 }
 
+Status SqlStore::CheckWritable() {
+  UCUDNN_RETURN_IF_ERROR(database_->CheckRoom());
+  return database_->Run(Access::kWrite, [](SqlTransaction& sql) -> Status {
+    return sql.Execute("UPDATE identity SET writes = writes + 1");
+  });
+}
+
 Result<std::string> SqlStore::Epoch() {
   return InTransaction(*database_, Access::kRead, ReadEpoch);
 }

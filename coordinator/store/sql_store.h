@@ -26,6 +26,7 @@ class SqlStore final : public Store {
       : database_(std::move(database)) {}
 
   Status Ping() override;
+  Status CheckWritable() override;
   Result<std::int64_t> SchemaVersion() override;
   Result<std::string> Epoch() override;
 

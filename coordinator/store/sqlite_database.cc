@@ -3,12 +3,15 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <sqlite3.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
 #include <mutex>
 #include <string_view>
 
+#include "base/units.h"
 #include "coordinator/store/connection_pool.h"
 #include "coordinator/store/sql_database.h"
 
@@ -198,6 +201,17 @@ class SqliteDatabase final : public SqlDatabase {
         writer_(std::move(writer)) {}
 
   const SqlDialect& dialect() const override { return SqliteDialect(); }
+
+  Status CheckRoom() override {
+    struct statvfs disk {};
+    if (in_memory_ || statvfs(path_.c_str(), &disk) != 0) return {};
+    const auto left = static_cast<std::int64_t>(
+        (geteuid() == 0 ? disk.f_bfree : disk.f_bavail) * disk.f_frsize);
+    if (left >= kLeastRoom) return {};
+    return Fail(Code::kResourceExhausted,
+                "SQLite, {}: the disk has {} left; {} are needed", path_,
+                FormatBytes(Bytes(left)), FormatBytes(Bytes(kLeastRoom)));
+  }
 
   Status Run(Access access, const Body& body) override {
     if (access == Access::kWrite || in_memory_) {

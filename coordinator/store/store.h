@@ -48,6 +48,9 @@ class Store : public Agents,
  public:
   // OK if the database answers.
   virtual Status Ping() = 0;
+  // OK if the database stores what it is given: commits a change, and has room
+  // for more.
+  virtual Status CheckWritable() = 0;
   // The number of the last migration.
   virtual Result<std::int64_t> SchemaVersion() = 0;
   // A text that no other database has: it was drawn when this one was created.

@@ -74,6 +74,7 @@ class AgentTest : public ::testing::Test {
   AgentTest() {
     options_.id = "a";
     options_.stop_grace = milliseconds(500);
+    options_.reconnect_spread = milliseconds(0);
   }
 
   // Runs an agent on one device until `condition` of the link holds.

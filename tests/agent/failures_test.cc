@@ -48,6 +48,7 @@ class FailuresTest : public ::testing::Test {
     }
     link_.retry_failed = true;
     options_.id = "a";
+    options_.reconnect_spread = std::chrono::milliseconds(0);
     // Reports every point at once.
     options_.partial_report = std::chrono::milliseconds(0);
     for (const auto& device : devices_) {

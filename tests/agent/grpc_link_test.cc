@@ -10,6 +10,7 @@
 #include <string>
 
 #include "agent/link.h"
+#include "proto/status.h"
 #include "ucudnn/v1/agent.grpc.pb.h"
 
 namespace ucudnn {
@@ -52,12 +53,11 @@ TEST(GrpcLinkTest, AcceptsTasksWithManyKnownPoints) {
   EXPECT_EQ(leased->tasks(0).problem().size(), large.size());
 }
 
-TEST(GrpcLinkTest, GoesToTheNextWhenACoordinatorShutsDownDuringACall) {
+class NextCoordinatorTest : public ::testing::TestWithParam<grpc::Status> {};
+
+TEST_P(NextCoordinatorTest, AnswersWhenOneCannot) {
   AgentServer leaving;
-  // gRPC's answer for a handler that a shutdown interrupts.
-  leaving.lease = [](v1::LeaseTasksResponse*) {
-    return grpc::Status::CANCELLED;
-  };
+  leaving.lease = [](v1::LeaseTasksResponse*) { return GetParam(); };
   AgentServer other;
   other.lease = [&](v1::LeaseTasksResponse* response) {
     response->add_tasks()->set_id(7);
@@ -68,6 +68,15 @@ TEST(GrpcLinkTest, GoesToTheNextWhenACoordinatorShutsDownDuringACall) {
   ASSERT_TRUE(leased) << leased.error().message;
   EXPECT_EQ(leased->tasks(0).id(), 7);
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    WhenItStopsOrIsBusy, NextCoordinatorTest,
+    ::testing::Values(
+        // gRPC's answer for a handler that a shutdown interrupts.
+        grpc::Status::CANCELLED, Stopping(),
+        ToGrpc(Fail(Code::kResourceExhausted, "busy")),
+        grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                     "Server Threadpool Exhausted")));
 
 }  // namespace
 }  // namespace ucudnn

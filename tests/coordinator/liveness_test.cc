@@ -43,8 +43,7 @@ TEST_F(LivenessTest, DoesNotCountTimeInWhichItDidNotLook) {
   EXPECT_THAT(Look({{"a", 1}}, 50'500), IsEmpty());
   now_ms_ = 3'600'000;  // the process was stopped, or the database
   EXPECT_THAT(liveness_.Silent({{"a", 1}}, now_ms_), IsEmpty());
-  EXPECT_THAT(Look({{"a", 1}}, now_ms_ + kTimeout),
-              ElementsAre(Pulse{"a", 1}));
+  EXPECT_THAT(Look({{"a", 1}}, now_ms_ + kTimeout), ElementsAre(Pulse{"a", 1}));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "base/service/clock.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/dispatcher.h"
+#include "coordinator/health.h"
 #include "coordinator/metrics.h"
 #include "coordinator/rest/server.h"
 #include "tests/support/process.h"
@@ -41,7 +42,7 @@ class RestServerTest : public ::testing::Test {
       : store_(OpenStore("sqlite://" + folder_.path() + "/c.db").value()),
         coordinator_(CoordinatorOptions(), *store_, clock_),
         server_(
-            RestServer::Start("127.0.0.1:0", dispatcher_, metrics_).value()) {}
+            RestServer::Start("127.0.0.1:0", dispatcher_, health_).value()) {}
 
   bool Answers() {
     httplib::Client http("127.0.0.1", server_->port());
@@ -55,6 +56,7 @@ class RestServerTest : public ::testing::Test {
   Coordinator coordinator_;
   Metrics metrics_;
   Dispatcher dispatcher_{coordinator_, metrics_};
+  const Health health_{[] { return Status(); }, [](const Status&) {}};
   std::unique_ptr<RestServer> server_;
 };
 
@@ -62,7 +64,7 @@ TEST_F(RestServerTest, StopsBeforeAndAfterItsFirstAnswer) {
   server_->Stop();
   EXPECT_FALSE(Answers());
   server_->Stop();
-  server_ = RestServer::Start("127.0.0.1:0", dispatcher_, metrics_).value();
+  server_ = RestServer::Start("127.0.0.1:0", dispatcher_, health_).value();
   EXPECT_TRUE(test::WaitUntil([this] { return Answers(); }));
   server_->Stop();
   EXPECT_FALSE(Answers());

@@ -97,6 +97,7 @@ Result<std::unique_ptr<ThrowawayPostgres>> ThrowawayPostgres::Start(Disk disk) {
 
 ThrowawayPostgres::~ThrowawayPostgres() {
   if (server_ > 0) {
+    Thaw();
     kill(server_, SIGQUIT);
     waitpid(server_, nullptr, 0);
   }
@@ -187,12 +188,18 @@ Result<std::string> ThrowawayPostgres::CreateDatabase(
 }
 
 Status ThrowawayPostgres::Crash() {
+  UCUDNN_RETURN_IF_ERROR(Kill());
+  return Serve();
+}
+
+Status ThrowawayPostgres::Kill() {
   // Stopped first, so that it cannot restart children that die.
   kill(server_, SIGSTOP);
   const std::vector<pid_t> processes = ChildrenOf(server_);
   for (const pid_t process : processes) kill(process, SIGKILL);
   kill(server_, SIGKILL);
   waitpid(server_, nullptr, 0);
+  server_ = -1;
   // They hold the shared memory that the next server needs.
   if (!WaitUntil([&] {
         return std::ranges::none_of(
@@ -202,7 +209,17 @@ Status ThrowawayPostgres::Crash() {
   }
   std::error_code ignored;
   fs::remove(folder_ + "/d/postmaster.pid", ignored);
-  return Serve();
+  return {};
+}
+
+void ThrowawayPostgres::Freeze() {
+  kill(server_, SIGSTOP);
+  for (const pid_t process : ChildrenOf(server_)) kill(process, SIGSTOP);
+}
+
+void ThrowawayPostgres::Thaw() {
+  for (const pid_t process : ChildrenOf(server_)) kill(process, SIGCONT);
+  kill(server_, SIGCONT);
 }
 
 Status ThrowawayPostgres::EndConnections() {

@@ -41,11 +41,17 @@ class ThrowawayPostgres {
   // returns its URL.
   Result<std::string> CreateDatabase(const std::string& options = "");
 
-  // Ends all processes of the server at once and starts it again, which
-  // recovers from its log.
+  // Ends all processes of the server at once.
+  Status Kill();
+  // Starts it again, which recovers from its log.
+  Status Serve();
+  // Both.
   Status Crash();
   // Ends the backends of all connections.
   Status EndConnections();
+  // Stops all processes of the server where they are, and lets them go on.
+  void Freeze();
+  void Thaw();
 
  private:
   ThrowawayPostgres(std::string programs, std::string folder)
@@ -55,7 +61,6 @@ class ThrowawayPostgres {
   // Starts a program with arguments as the server's user.
   Result<pid_t> Spawn(const std::vector<std::string>& arguments) const;
   Status RunToEnd(const std::vector<std::string>& arguments) const;
-  Status Serve();
   Status Execute(const std::string& statement) const;
   std::string Log() const;
 
