@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/service/call.h"
 #include "coordinator/content.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/cross_checking.h"
@@ -40,14 +41,19 @@ Result<v1::MeasureProgress> Coordinator::Measure(
     UCUDNN_ASSIGN_OR_RETURN(wanted, Replanned(request.replan(), &change));
   }
   std::optional<SingleFlight::Turn> turn;
-  if (!request.dry_run()) turn.emplace(planning_, wanted.SerializeAsString());
+  if (!request.dry_run()) {
+    UCUDNN_ASSIGN_OR_RETURN(SingleFlight::Turn taken,
+                            planning_.Take(wanted.SerializeAsString()));
+    turn.emplace(std::move(taken));
+  }
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, LookUp(store_, store_, wanted));
   return MeasureNeeds(store_, options_.measure_workspace, clock_.NowMs(),
                       request, &inputs);
 }
 
 Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
-  const SingleFlight::Turn turn(planning_, request.SerializeAsString());
+  UCUDNN_ASSIGN_OR_RETURN(const SingleFlight::Turn turn,
+                          planning_.Take(request.SerializeAsString()));
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, LookUp(store_, store_, request));
   // Enqueues what is missing, so that repeating this call is enough.
   UCUDNN_ASSIGN_OR_RETURN(
@@ -72,6 +78,7 @@ Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const std::optional<PlanRecord> known,
                           store_.FindPlan(key));
   if (known) return ToProto(*known);
+  UCUDNN_RETURN_IF_ERROR(Call::Check());
   UCUDNN_ASSIGN_OR_RETURN(JobPlan plan,
                           MakePlan(inputs.network, inputs.request, profiles));
   plan.revision = 1;

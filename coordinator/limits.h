@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 
 namespace ucudnn {
 
@@ -63,6 +64,15 @@ inline constexpr int kMaxRpcThreads = 256;
 inline constexpr std::size_t kMaxRpcBytes = std::size_t{512} << 20;
 // Calls of one connection at once. A client of ours has fewer than ten.
 inline constexpr int kMaxStreamsPerConnection = 100;
+
+// What a plan may need: a dry run of Measure tells beforehand. A million tasks
+// take some 500 MB of the database.
+inline constexpr std::int64_t kMaxTasksPerPlan = 1'000'000;
+// The kinds of a plan's ranks; clusters have up to ten.
+inline constexpr std::size_t kMaxKindsPerPlan = 64;
+// Tasks that are enqueued in one transaction, which keeps other writers waiting
+// for some 50 ms.
+inline constexpr std::size_t kTasksAtOnce = 1'000;
 
 // How long stopping may take, whatever is open. Supervisors commonly kill after
 // 10 s.

@@ -3,17 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <span>
 #include <utility>
 
+#include "base/service/call.h"
 #include "coordinator/content.h"
 #include "coordinator/drivers.h"
+#include "coordinator/limits.h"
 #include "proto/convert.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
 namespace {
 
-constexpr std::size_t kMaxTasksPerPlan = 1'000'000;
 constexpr int kMaxListedFailures = 5;
 
 // The states of the tasks for these needs.
@@ -24,7 +27,7 @@ struct Queue {
   bool ended() const { return counts.done + counts.failed == total; }
 };
 
-std::vector<TaskKey> KeysOf(const std::vector<Need>& needs) {
+std::vector<TaskKey> KeysOf(std::span<const Need> needs) {
   std::vector<TaskKey> keys;
   keys.reserve(needs.size());
   for (const Need& need : needs) {
@@ -33,8 +36,7 @@ std::vector<TaskKey> KeysOf(const std::vector<Need>& needs) {
   return keys;
 }
 
-std::vector<NewTask> TasksOf(const std::vector<Need>& needs,
-                             Bytes max_workspace) {
+std::vector<NewTask> TasksOf(std::span<const Need> needs, Bytes max_workspace) {
   std::vector<NewTask> tasks;
   tasks.reserve(needs.size());
   for (const Need& need : needs) {
@@ -43,6 +45,20 @@ std::vector<NewTask> TasksOf(const std::vector<Need>& needs,
                      0});
   }
   return tasks;
+}
+
+// Calls `body` with consecutive pieces of the needs, each for one transaction,
+// so that others write in between. Errors of `body`, and of Call::Check before
+// each: a repeat goes on where this one ended.
+template <class Body>
+Status InPieces(std::span<const Need> needs, const Body& body) {
+  while (!needs.empty()) {
+    UCUDNN_RETURN_IF_ERROR(Call::Check());
+    const auto piece = needs.first(std::min(needs.size(), kTasksAtOnce));
+    UCUDNN_RETURN_IF_ERROR(body(piece));
+    needs = needs.subspan(piece.size());
+  }
+  return {};
 }
 
 // The only kind of the devices online, for requests that name none.
@@ -68,17 +84,21 @@ Result<std::string> OnlyKind(Agents& agents) {
 }
 
 Result<Queue> Look(Tasks& tasks, const PlanInputs& inputs) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto counts,
-                          tasks.Progress(KeysOf(inputs.needs)));
   Queue queue;
   queue.total = static_cast<std::int64_t>(inputs.needs.size());
-  for (const auto& [kind, count] : counts) {
-    queue.counts.done += count.done;
-    queue.counts.leased += count.leased;
-    queue.counts.failed += count.failed;
-    queue.counts.pending += count.pending;
-    if (count.pending > 0) queue.waiting_kinds.insert(kind);
-  }
+  UCUDNN_RETURN_IF_ERROR(
+      InPieces(inputs.needs, [&](std::span<const Need> piece) -> Status {
+        UCUDNN_ASSIGN_OR_RETURN(const auto counts,
+                                tasks.Progress(KeysOf(piece)));
+        for (const auto& [kind, count] : counts) {
+          queue.counts.done += count.done;
+          queue.counts.leased += count.leased;
+          queue.counts.failed += count.failed;
+          queue.counts.pending += count.pending;
+          if (count.pending > 0) queue.waiting_kinds.insert(kind);
+        }
+        return {};
+      }));
   return queue;
 }
 
@@ -111,19 +131,27 @@ Result<std::int64_t> Enqueue(Agents& agents, Tasks& tasks,
                              const PlanInputs& inputs, Bytes max_workspace,
                              UnixMillis now_ms) {
   const Bytes cap = std::max(max_workspace, inputs.request.KernelLimit());
-  UCUDNN_ASSIGN_OR_RETURN(
-      const EnqueueResult enqueued,
-      tasks.EnqueueTasks(TasksOf(inputs.needs, cap), now_ms));
-  std::int64_t stale = 0;
-  const std::vector<TaskKey> keys = KeysOf(inputs.needs);
+  std::map<std::string, std::vector<std::string>> drivers;
   for (const std::string& kind : inputs.Kinds()) {
-    UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(agents, kind));
-    if (drivers.empty()) continue;
-    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t reopened,
-                            tasks.ReopenStaleTasks(kind, keys, drivers));
-    stale += reopened;
+    UCUDNN_ASSIGN_OR_RETURN(drivers[kind], DriversOf(agents, kind));
   }
-  return enqueued.added + enqueued.reopened + stale;
+  std::int64_t opened = 0;
+  UCUDNN_RETURN_IF_ERROR(
+      InPieces(inputs.needs, [&](std::span<const Need> piece) -> Status {
+        UCUDNN_ASSIGN_OR_RETURN(
+            const EnqueueResult enqueued,
+            tasks.EnqueueTasks(TasksOf(piece, cap), now_ms));
+        opened += enqueued.added + enqueued.reopened;
+        const std::vector<TaskKey> keys = KeysOf(piece);
+        for (const auto& [kind, current] : drivers) {
+          if (current.empty()) continue;
+          UCUDNN_ASSIGN_OR_RETURN(const std::int64_t reopened,
+                                  tasks.ReopenStaleTasks(kind, keys, current));
+          opened += reopened;
+        }
+        return {};
+      }));
+  return opened;
 }
 
 }  // namespace
@@ -152,13 +180,19 @@ Result<PlanInputs> LookUp(Agents& agents, Plans& plans,
   UCUDNN_ASSIGN_OR_RETURN(const v1::Network network, ToProto(record));
   UCUDNN_ASSIGN_OR_RETURN(inputs.network, FromProto(network));
   inputs.network_revision = record.revision;
-  inputs.needs = NeedsOf(inputs.network, inputs.request);
-  if (inputs.needs.size() > kMaxTasksPerPlan) {
+  if (inputs.Kinds().size() > kMaxKindsPerPlan) {
+    return Fail(Code::kInvalidArgument,
+                "device_kinds names {} kinds; up to {} are accepted",
+                inputs.Kinds().size(), kMaxKindsPerPlan);
+  }
+  const std::int64_t count = NeedCount(inputs.network, inputs.request);
+  if (count > kMaxTasksPerPlan) {
     return Fail(Code::kInvalidArgument,
                 "the plan needs {} measurements; up to {} are accepted: take a "
                 "smaller batch or the policy adaptive",
-                inputs.needs.size(), kMaxTasksPerPlan);
+                count, kMaxTasksPerPlan);
   }
+  inputs.needs = NeedsOf(inputs.network, inputs.request);
   return inputs;
 }
 

@@ -23,6 +23,43 @@ void AddSizes(BatchSize batch, BatchPolicy policy, std::set<BatchSize>* sizes) {
   }
 }
 
+// The batches at which a plan needs measurements.
+struct SizeRule {
+  explicit SizeRule(const JobRequest& request)
+      : kinds(request.device_kinds.begin(), request.device_kinds.end()),
+        // Ranks of one kind share about evenly; among unlike ranks, any may get
+        // any part of the batch.
+        shares(EvenShares(request.batch, kinds.size() == 1
+                                             ? request.device_kinds.size()
+                                             : std::size_t{1})),
+        // An adaptive measurement covers the divisions of its batch, but not
+        // the shares that unlike ranks may get.
+        policy(request.policy != BatchPolicy::kAdaptive ? request.policy
+               : kinds.size() == 1 ? BatchPolicy::kUndivided
+                                   : BatchPolicy::kPowerOfTwo) {}
+
+  // Of each kind.
+  std::set<BatchSize> Sizes() const {
+    std::set<BatchSize> sizes;
+    for (const BatchSize batch : shares) AddSizes(batch, policy, &sizes);
+    return sizes;
+  }
+
+  const std::set<std::string> kinds;
+  const std::vector<BatchSize> shares;
+  const BatchPolicy policy;
+};
+
+std::set<std::string> ProblemsOf(const Network& network,
+                                 const JobRequest& request) {
+  std::set<std::string> problems;
+  for (const Kernel& kernel :
+       KernelsOf(network, request.precision, request.layout)) {
+    problems.insert(ToString(kernel.problem));
+  }
+  return problems;
+}
+
 // Empty if the problem was not measured.
 const std::vector<MeasuredPoint>& PointsOf(const ProblemProfiles& profiles,
                                            const std::string& problem) {
@@ -134,35 +171,32 @@ Result<JobRequest> ParsePlanRequest(const v1::PlanRequest& message) {
   return request;
 }
 
+std::int64_t NeedCount(const Network& network, const JobRequest& request) {
+  const SizeRule rule(request);
+  std::int64_t sizes = 0;
+  if (rule.policy == BatchPolicy::kAll) {
+    // Every size up to the largest share.
+    for (const BatchSize batch : rule.shares) {
+      sizes = std::max<std::int64_t>(sizes, batch.count());
+    }
+  } else {
+    sizes = static_cast<std::int64_t>(rule.Sizes().size());
+  }
+  return static_cast<std::int64_t>(rule.kinds.size()) * sizes *
+         static_cast<std::int64_t>(ProblemsOf(network, request).size());
+}
+
 std::vector<Need> NeedsOf(const Network& network, const JobRequest& request,
                           const std::set<KindBatch>& chosen) {
+  const SizeRule rule(request);
   std::map<std::string, std::set<BatchSize>> sizes_of_kind;
-  const std::set<std::string> kinds(request.device_kinds.begin(),
-                                    request.device_kinds.end());
-  // Ranks of one kind share about evenly; among unlike ranks, any may get any
-  // part of the batch.
-  const std::vector<BatchSize> even =
-      EvenShares(request.batch, kinds.size() == 1 ? request.device_kinds.size()
-                                                  : std::size_t{1});
-  // An adaptive measurement covers the divisions of its batch, but not the
-  // shares that unlike ranks may get.
-  const BatchPolicy policy = request.policy != BatchPolicy::kAdaptive
-                                 ? request.policy
-                             : kinds.size() == 1 ? BatchPolicy::kUndivided
-                                                 : BatchPolicy::kPowerOfTwo;
-  for (const std::string& kind : kinds) {
-    for (const BatchSize batch : even) {
-      AddSizes(batch, policy, &sizes_of_kind[kind]);
-    }
+  for (const std::string& kind : rule.kinds) {
+    sizes_of_kind[kind] = rule.Sizes();
   }
   for (const auto& [kind, batch] : chosen) {
     if (batch.count() > 0) sizes_of_kind[kind].insert(batch);
   }
-  std::set<std::string> problems;
-  for (const Kernel& kernel :
-       KernelsOf(network, request.precision, request.layout)) {
-    problems.insert(ToString(kernel.problem));
-  }
+  const std::set<std::string> problems = ProblemsOf(network, request);
   TaskGoal goal;
   goal.adaptive = request.policy == BatchPolicy::kAdaptive;
   if (goal.adaptive) goal.limit = request.KernelLimit();

@@ -45,6 +45,9 @@ using KindBatch = std::pair<std::string, BatchSize>;
 std::vector<Need> NeedsOf(const Network& network, const JobRequest& request,
                           const std::set<KindBatch>& chosen = {});
 
+// How many NeedsOf returns if none was chosen, without making them.
+std::int64_t NeedCount(const Network& network, const JobRequest& request);
+
 // Points by problem.
 using ProblemProfiles = std::map<std::string, std::vector<MeasuredPoint>>;
 // Points by kind and problem.

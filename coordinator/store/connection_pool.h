@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/service/call.h"
 
 namespace ucudnn {
 
@@ -46,13 +47,18 @@ class ConnectionPool {
 
   // Lends an idle connection, or while fewer than `size` are lent, one made by
   // `make`, which returns a Result<std::unique_ptr<Connection>>; otherwise
-  // waits. kUnavailable after 30 s; errors of `make`.
+  // waits. kUnavailable after 30 s; errors of Call::Check while it waits, and
+  // of `make`.
   template <class Make>
   Result<Lease> Take(const Make& make) {
     constexpr auto kPatience = std::chrono::seconds(30);
+    constexpr auto kLook = std::chrono::milliseconds(50);
+    const auto end = std::chrono::steady_clock::now() + kPatience;
     std::unique_lock lock(mutex_);
-    if (!returned_.wait_for(lock, kPatience,
-                            [&] { return !idle_.empty() || lent_ < size_; })) {
+    while (!returned_.wait_for(
+        lock, kLook, [&] { return !idle_.empty() || lent_ < size_; })) {
+      UCUDNN_RETURN_IF_ERROR(Call::Check());
+      if (std::chrono::steady_clock::now() < end) continue;
       return Fail(Code::kUnavailable,
                   "all {} connections to the database are busy", size_);
     }

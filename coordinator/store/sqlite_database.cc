@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <string_view>
 
+#include "base/service/call.h"
 #include "base/units.h"
 #include "coordinator/store/connection_pool.h"
 #include "coordinator/store/sql_database.h"
@@ -215,7 +217,10 @@ class SqliteDatabase final : public SqlDatabase {
 
   Status Run(Access access, const Body& body) override {
     if (access == Access::kWrite || in_memory_) {
-      const std::lock_guard lock(writer_mutex_);
+      std::unique_lock lock(writer_mutex_, std::defer_lock);
+      while (!lock.try_lock_for(std::chrono::milliseconds(50))) {
+        UCUDNN_RETURN_IF_ERROR(Call::Check());
+      }
       return writer_->Run(access, body);
     }
     UCUDNN_ASSIGN_OR_RETURN(auto reader, readers_.Take([&] {
@@ -229,7 +234,7 @@ class SqliteDatabase final : public SqlDatabase {
  private:
   const std::string path_;
   const bool in_memory_;
-  std::mutex writer_mutex_;
+  std::timed_mutex writer_mutex_;
   std::unique_ptr<SqliteConnection> writer_;
   ConnectionPool<SqliteConnection> readers_{kReaders};
 };

@@ -20,7 +20,7 @@ TEST(SingleFlightTest, RunsEqualCallsOneAfterTheOther) {
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([&] {
         for (int i = 0; i < 200; ++i) {
-          const SingleFlight::Turn turn(flights, "plan");
+          const auto turn = flights.Take("plan");
           most = std::max<int>(most, ++running);
           std::this_thread::yield();
           --running;
@@ -33,22 +33,31 @@ TEST(SingleFlightTest, RunsEqualCallsOneAfterTheOther) {
 
 TEST(SingleFlightTest, RunsDifferentCallsConcurrently) {
   SingleFlight flights;
-  const SingleFlight::Turn first(flights, "plan of vgg");
-  const SingleFlight::Turn second(flights, "plan of resnet");
+  const auto first = flights.Take("plan of vgg");
+  const auto second = flights.Take("plan of resnet");
 }
 
 TEST(SingleFlightTest, LetsTheNextRunWhenOneEnds) {
   SingleFlight flights;
-  auto first = std::make_unique<SingleFlight::Turn>(flights, "plan");
+  std::optional<SingleFlight::Turn> first(flights.Take("plan").value());
   std::atomic<bool> done = false;
   std::jthread second([&] {
-    const SingleFlight::Turn turn(flights, "plan");
+    const auto turn = flights.Take("plan");
     done = true;
   });
   EXPECT_FALSE(done);
   first.reset();
   second.join();
   EXPECT_TRUE(done);
+}
+
+TEST(SingleFlightTest, EndsAWaitThatNobodyWantsAnyMore) {
+  SingleFlight flights;
+  const auto first = flights.Take("plan");
+  const Call call([]() -> Status { return Fail(Code::kCancelled, "gone"); });
+  const auto second = flights.Take("plan");
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, Code::kCancelled);
 }
 
 }  // namespace

@@ -131,6 +131,20 @@ TEST(PlannerTest, NeedsOneAdaptiveMeasurementOfEachProblemAndLimit) {
   EXPECT_EQ(NeedsOf(OneLayer(), request).size(), 2U * 2 * 5);
 }
 
+TEST(PlannerTest, CountsNeedsWithoutMakingThem) {
+  for (const BatchPolicy policy :
+       {BatchPolicy::kAll, BatchPolicy::kPowerOfTwo, BatchPolicy::kUndivided,
+        BatchPolicy::kAdaptive}) {
+    for (const auto& kinds : std::vector<std::vector<std::string>>{
+             {kFast}, {kFast, kFast}, {kFast, kSlow}}) {
+      JobRequest request = Request(13, kinds);
+      request.policy = policy;
+      EXPECT_EQ(NeedCount(OneLayer(), request),
+                static_cast<std::int64_t>(NeedsOf(OneLayer(), request).size()));
+    }
+  }
+}
+
 TEST(PlannerTest, DividesTheBatchOfAKernel) {
   const JobRequest request = Request(4, {kFast});
   const Network network = OneLayer();

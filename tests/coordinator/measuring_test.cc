@@ -1,0 +1,99 @@
+// Plans that need very many measurements.
+
+#include "coordinator/measuring.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "base/service/call.h"
+#include "base/service/clock.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/limits.h"
+#include "ucudnn/v1/coordinator.pb.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::HasSubstr;
+
+class MeasuringTest : public ::testing::Test {
+ protected:
+  MeasuringTest() {
+    v1::PutNetworkRequest put;
+    put.set_name("tiny");
+    put.set_content(
+        "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
+        "conv1,3,8,8,8,3,3,1,1,1,1,1\n");
+    UCUDNN_CHECK(coordinator_.PutNetwork(put).has_value());
+  }
+
+  // Every batch of the first layer's two operations on one kind.
+  static v1::MeasureRequest All(std::int64_t batch) {
+    v1::MeasureRequest request;
+    request.mutable_plan()->set_network("tiny");
+    request.mutable_plan()->set_batch(batch);
+    request.mutable_plan()->set_batch_policy("all");
+    request.mutable_plan()->add_device_kinds("TEST/1u/1GiB/test-1.0");
+    return request;
+  }
+
+  std::int64_t Tasks() {
+    std::int64_t tasks = 0;
+    const auto all = store_->CountTasks().value();
+    for (const auto& [kind, counts] : all) tasks += counts.total();
+    return tasks;
+  }
+
+  const std::unique_ptr<Store> store_ = OpenStore("sqlite::memory:").value();
+  FakeClock clock_{1000};
+  Coordinator coordinator_{CoordinatorOptions(), *store_, clock_};
+};
+
+TEST_F(MeasuringTest, EndsBetweenPiecesWhenNobodyWantsTheAnswer) {
+  {
+    int checks = 0;
+    const Call call([&]() -> Status {
+      if (++checks <= 2) return {};
+      return Fail(Code::kCancelled, "gone");
+    });
+    const auto measured = coordinator_.Measure(All(4096));
+    ASSERT_FALSE(measured);
+    EXPECT_EQ(measured.error().code, Code::kCancelled);
+  }
+  EXPECT_EQ(Tasks() % static_cast<std::int64_t>(kTasksAtOnce), 0);
+  EXPECT_GT(Tasks(), 0);
+  EXPECT_LT(Tasks(), 8192);
+  // A repeat adds the others.
+  EXPECT_EQ(coordinator_.Measure(All(4096))->total(), 8192);
+  EXPECT_EQ(Tasks(), 8192);
+}
+
+TEST_F(MeasuringTest, TellsTheCostBeforeAnythingIsEnqueued) {
+  v1::MeasureRequest request = All(4096);
+  request.set_dry_run(true);
+  const auto told = coordinator_.Measure(request);
+  ASSERT_TRUE(told) << told.error().message;
+  EXPECT_EQ(told->total(), 8192);
+  EXPECT_EQ(told->unasked(), 8192);
+  EXPECT_EQ(Tasks(), 0);
+}
+
+TEST_F(MeasuringTest, RefusesCostsThatNoClusterCouldPay) {
+  const auto measured = coordinator_.Measure(All(kMaxBatchSize.count()));
+  ASSERT_FALSE(measured);
+  EXPECT_EQ(measured.error().code, Code::kInvalidArgument);
+  EXPECT_THAT(measured.error().message,
+              HasSubstr("needs 33554432 measurements; up to 1000000"));
+  v1::MeasureRequest request = All(8);
+  for (int i = 0; i < 100; ++i) {
+    request.mutable_plan()->add_device_kinds(
+        fmt::format("TEST/{}u/1GiB/test-1.0", i + 2));
+  }
+  EXPECT_THAT(coordinator_.Measure(request).error().message,
+              HasSubstr("101 kinds; up to 64"));
+}
+
+}  // namespace
+}  // namespace ucudnn
