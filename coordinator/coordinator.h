@@ -8,7 +8,9 @@
 //
 // Callers include ucudnn/v1/*.pb.h for the messages.
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -45,12 +47,16 @@ struct CoordinatorOptions {
 class Coordinator {
  public:
   Coordinator(CoordinatorOptions options, Store& store, const Clock& clock)
-      : options_(std::move(options)),
+      : options_(
+            std::make_shared<const CoordinatorOptions>(std::move(options))),
         store_(store),
         clock_(clock),
-        heartbeats_(store, store, options_.lease_ms),
-        agents_(options_.agent_timeout_ms),
-        jobs_(options_.job_timeout_ms) {}
+        heartbeats_(store, store) {}
+
+  // Calls that begin from now on go by these options.
+  void Reconfigure(CoordinatorOptions options) {
+    options_ = std::make_shared<const CoordinatorOptions>(std::move(options));
+  }
 
   // For agents; see proto/ucudnn/v1/agent.proto.
   Result<v1::RegisterResponse> Register(const v1::RegisterRequest& request);
@@ -100,7 +106,9 @@ class Coordinator {
   Result<v1::PlanRequest> Replanned(const v1::ReplanJobRequest& request,
                                     std::string* change);
 
-  const CoordinatorOptions options_;
+  std::shared_ptr<const CoordinatorOptions> options() const { return options_; }
+
+  std::atomic<std::shared_ptr<const CoordinatorOptions>> options_;
   Store& store_;
   const Clock& clock_;
   Heartbeats heartbeats_;

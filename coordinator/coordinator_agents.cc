@@ -129,7 +129,7 @@ Result<v1::RegisterResponse> Coordinator::Register(
   const auto guard = heartbeats_.Forget(agent.id);
   UCUDNN_RETURN_IF_ERROR(store_.RegisterAgent(agent, devices, clock_.NowMs()));
   v1::RegisterResponse response;
-  response.set_heartbeat_ms(options_.heartbeat_ms);
+  response.set_heartbeat_ms(options()->heartbeat_ms);
   return response;
 }
 
@@ -143,7 +143,7 @@ Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
                 device.agent, request.agent_id());
   }
   v1::LeaseTasksResponse response;
-  response.set_poll_after_ms(options_.poll_after_ms);
+  response.set_poll_after_ms(options()->poll_after_ms);
   const int most = std::clamp(request.max_tasks(), 1, kMaxTasksPerLease);
   const std::int64_t now = clock_.NowMs();
   if (request.takes_cross_checks()) {
@@ -161,7 +161,7 @@ Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
   lease.device = device.id;
   lease.max_count = most;
   lease.now_ms = now;
-  lease.until_ms = now + options_.lease_ms;
+  lease.until_ms = now + options()->lease_ms;
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<TaskRecord> tasks,
                           store_.LeaseTasks(lease));
   if (tasks.empty()) return response;
@@ -175,7 +175,7 @@ Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
     t.set_batch(task.key.batch.count());
     t.set_max_workspace_bytes(task.max_workspace.count());
     t.set_lease_token(task.lease_token);
-    t.set_lease_ms(options_.lease_ms);
+    t.set_lease_ms(options()->lease_ms);
     t.set_goal(task.key.goal);
     if (!task.key.goal.empty()) {
       UCUDNN_RETURN_IF_ERROR(AddKnown(store_, store_, task.key, &t));
@@ -254,7 +254,8 @@ Result<v1::HeartbeatResponse> Coordinator::Heartbeat(
   for (const v1::TaskLease& lease : request.leases()) {
     leases.push_back({lease.task_id(), lease.lease_token()});
   }
-  UCUDNN_RETURN_IF_ERROR(heartbeats_.Take(std::move(beat), leases));
+  UCUDNN_RETURN_IF_ERROR(
+      heartbeats_.Take(std::move(beat), leases, options()->lease_ms));
   return v1::HeartbeatResponse();
 }
 
@@ -267,23 +268,25 @@ Result<v1::LeaveResponse> Coordinator::Leave(const v1::LeaveRequest& request) {
 }
 
 Status Coordinator::Maintain() {
-  UCUDNN_RETURN_IF_ERROR(heartbeats_.Flush());
+  UCUDNN_RETURN_IF_ERROR(heartbeats_.Flush(options()->lease_ms));
   UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.ListAgentPulses());
-  if (const auto silent = agents_.Silent(agents, clock_.SteadyMs());
+  if (const auto silent = agents_.Silent(agents, clock_.SteadyMs(),
+                                         options()->agent_timeout_ms);
       !silent.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(const auto gone, store_.ExpireAgents(silent));
     for (const std::string& id : gone) {
       spdlog::warn("event=agent_gone agent={} silent_for_ms={}", Quoted(id),
-                   options_.agent_timeout_ms);
+                   options()->agent_timeout_ms);
     }
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto jobs, store_.ListJobPulses());
-  if (const auto silent = jobs_.Silent(jobs, clock_.SteadyMs());
+  if (const auto silent =
+          jobs_.Silent(jobs, clock_.SteadyMs(), options()->job_timeout_ms);
       !silent.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(const auto lost, store_.ExpireJobs(silent));
     for (const std::string& id : lost) {
       spdlog::warn("event=job_lost job={} silent_for_ms={}", Quoted(id),
-                   options_.job_timeout_ms);
+                   options()->job_timeout_ms);
     }
   }
   return {};

@@ -116,7 +116,7 @@ Result<v1::RegisterJobResponse> Coordinator::RegisterJob(
       request.plan_id() > 0 ? std::optional(request.plan_id()) : std::nullopt;
   UCUDNN_RETURN_IF_ERROR(store_.RegisterJob(job, ranks, plan, clock_.NowMs()));
   v1::RegisterJobResponse response;
-  response.set_report_after_ms(options_.report_after_ms);
+  response.set_report_after_ms(options()->report_after_ms);
   return response;
 }
 
@@ -156,7 +156,7 @@ Result<v1::ReportStepsResponse> Coordinator::ReportSteps(
   v1::ReportStepsResponse response;
   response.set_state(std::string(Name(heard.state)));
   *response.mutable_newest() = ToProto(heard.newest);
-  response.set_report_after_ms(options_.report_after_ms);
+  response.set_report_after_ms(options()->report_after_ms);
   return response;
 }
 
@@ -277,7 +277,7 @@ Result<v1::Job> Coordinator::GetJob(const v1::GetRequest& request) {
         history.first_median.value_or(Nanoseconds(0)).count());
     if (record.revision != details.job.revision) continue;
     if (const auto drift =
-            Drift(record.rank, history, expected, options_.drift_tolerance)) {
+            Drift(record.rank, history, expected, options()->drift_tolerance)) {
       job.add_drift(*drift);
     }
   }

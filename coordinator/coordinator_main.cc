@@ -2,13 +2,16 @@
 // gRPC and HTTP until it is asked to stop.
 
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
 
 #include "base/files/file.h"
 #include "base/service/address.h"
@@ -68,9 +71,45 @@ void EndWithin(std::chrono::seconds limit) {
   }).detach();
 }
 
-Status Serve(Options options) {
-  const StopSignals signals;
+// As many open files as the system grants: each connection takes one.
+void RaiseOpenFiles() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  spdlog::info("event=open_files limit={}", files.rlim_cur);
+}
+
+// Applies what may change while serving; says what has to wait for a restart.
+void Reconfigure(const Result<Options>& wanted, const Options& running,
+                 Coordinator& coordinator) {
+  if (!wanted) {
+    spdlog::error("event=reload_failed error={}",
+                  Quoted(wanted.error().message));
+    return;
+  }
+  for (const auto& [name, now, then] :
+       {std::tuple{"listen", &wanted->listen, &running.listen},
+        std::tuple{"http", &wanted->http, &running.http},
+        std::tuple{"probes", &wanted->probes, &running.probes},
+        std::tuple{"database", &wanted->database, &running.database}}) {
+    if (*now == *then) continue;
+    spdlog::warn("event=reload_ignored setting={} why={}", name,
+                 Quoted("it changes with a restart"));
+  }
+  CoordinatorOptions options = wanted->coordinator;
+  options.version = running.coordinator.version;
+  options.database = running.coordinator.database;
+  coordinator.Reconfigure(std::move(options));
+  spdlog::set_level(spdlog::level::from_str(wanted->log_level));
+  spdlog::info("event=reloaded");
+}
+
+// `reread` reads the options anew.
+Status Serve(Options options, const std::function<Result<Options>()>& reread) {
+  const StopSignals signals({SIGHUP});
   StartLog("ucudnn-coord", options.log_level);
+  RaiseOpenFiles();
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store,
                           OpenStore(options.database));
   options.coordinator.version = UCUDNN_VERSION;
@@ -82,7 +121,11 @@ Status Serve(Options options) {
   Dispatcher dispatcher(coordinator, metrics);
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> rpc,
                           RpcServer::Start(options.listen, dispatcher));
-  const Health health([&] { return store->CheckWritable(); },
+  const auto ask = [&]() -> Status {
+    UCUDNN_RETURN_IF_ERROR(rpc->Accepting());
+    return store->CheckWritable();
+  };
+  const Health health(ask,
                       [&](const Status& ready) { TellHealth(ready, *rpc); });
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<RestServer> rest,
                           RestServer::Start(options.http, dispatcher, health));
@@ -109,7 +152,8 @@ Status Serve(Options options) {
       Pause(stop, Milliseconds(options.coordinator.heartbeat_ms / 2));
     }
   });
-  while (!signals.Wait(std::chrono::minutes(1))) {
+  while (signals.Next() == SIGHUP) {
+    Reconfigure(reread(), options, coordinator);
   }
   spdlog::info("event=stopping");
   EndWithin(kStopLimit);
@@ -224,13 +268,26 @@ CommandLine::CommandLine() {
       ->option_text("FILE");
 }
 
-Status Run(CommandLine& line) {
+// Parses the command line, and the file that it names; CLI11's complaints
+// become errors.
+Result<Options> Reread(int argc, char** argv) {
+  std::unique_ptr<CommandLine> line;
+  try {
+    UCUDNN_RETURN_IF_ERROR(ParseOverConfig(argc, argv, &line));
+  } catch (const CLI::ParseError& error) {
+    return Fail(Code::kInvalidArgument, "{}", error.what());
+  }
+  return std::move(line->options);
+}
+
+Status Run(CommandLine& line, int argc, char** argv) {
   if (!line.to_check.empty()) {
     UCUDNN_RETURN_IF_ERROR(ReadConfigFile(line.to_check, *line.daemon));
     fmt::print("{}: no errors found\n", line.to_check);
     return {};
   }
-  return Serve(std::move(line.options));
+  return Serve(std::move(line.options),
+               [argc, argv] { return Reread(argc, argv); });
 }
 
 int Main(int argc, char** argv) {
@@ -241,7 +298,7 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return line->app.exit(error) == 0 ? 0 : 2;
   }
-  if (status) status = Run(*line);
+  if (status) status = Run(*line, argc, argv);
   if (!status) {
     std::fprintf(stderr, "ucudnn-coord: %s\n", status.error().message.c_str());
     return status.error().code == Code::kInvalidArgument ? 2 : 1;

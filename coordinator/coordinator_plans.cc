@@ -47,7 +47,7 @@ Result<v1::MeasureProgress> Coordinator::Measure(
     turn.emplace(std::move(taken));
   }
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, LookUp(store_, store_, wanted));
-  return MeasureNeeds(store_, options_.measure_workspace, clock_.NowMs(),
+  return MeasureNeeds(store_, options()->measure_workspace, clock_.NowMs(),
                       request, &inputs);
 }
 
@@ -58,7 +58,7 @@ Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
   // Enqueues what is missing, so that repeating this call is enough.
   UCUDNN_ASSIGN_OR_RETURN(
       const v1::MeasureProgress progress,
-      MeasureNeeds(store_, options_.measure_workspace, clock_.NowMs(),
+      MeasureNeeds(store_, options()->measure_workspace, clock_.NowMs(),
                    v1::MeasureRequest(), &inputs));
   const std::int64_t missing =
       progress.total() - progress.done() - progress.failed();
@@ -134,8 +134,8 @@ Result<v1::Plan> Coordinator::GetPlan(const v1::GetRequest& request) {
 Result<v1::StatusResponse> Coordinator::GetStatus(
     const v1::StatusRequest& /*request*/) {
   v1::StatusResponse response;
-  response.set_version(options_.version);
-  response.set_database(options_.database);
+  response.set_version(options()->version);
+  response.set_database(options()->database);
   UCUDNN_ASSIGN_OR_RETURN(const std::int64_t schema, store_.SchemaVersion());
   response.set_schema_version(schema);
   UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.ListAgents());

@@ -5,7 +5,8 @@
 
 namespace ucudnn {
 
-Status Heartbeats::Take(AgentBeat beat, const std::vector<LeaseRef>& leases) {
+Status Heartbeats::Take(AgentBeat beat, const std::vector<LeaseRef>& leases,
+                        std::int64_t lease_ms) {
   {
     const std::lock_guard lock(mutex_);
     const auto last = written_.find(beat.agent);
@@ -19,7 +20,7 @@ Status Heartbeats::Take(AgentBeat beat, const std::vector<LeaseRef>& leases) {
   const std::string agent = beat.agent;
   std::map<std::string, AgentBeat> beats;
   beats.emplace(agent, beat);
-  UCUDNN_RETURN_IF_ERROR(Write(beats, {{agent, leases}}));
+  UCUDNN_RETURN_IF_ERROR(Write(beats, {{agent, leases}}, lease_ms));
   const std::lock_guard lock(mutex_);
   gathered_.erase(agent);
   leases_.erase(agent);
@@ -29,7 +30,7 @@ Status Heartbeats::Take(AgentBeat beat, const std::vector<LeaseRef>& leases) {
   return {};
 }
 
-Status Heartbeats::Flush() {
+Status Heartbeats::Flush(std::int64_t lease_ms) {
   const std::lock_guard writing(writing_);
   std::map<std::string, AgentBeat> beats;
   std::map<std::string, std::vector<LeaseRef>> leases;
@@ -39,7 +40,7 @@ Status Heartbeats::Flush() {
     leases.swap(leases_);
   }
   if (beats.empty()) return {};
-  Status written = Write(beats, leases);
+  Status written = Write(beats, leases, lease_ms);
   if (!written) {
     // merge keeps the heartbeats that arrived meanwhile: they are newer.
     const std::lock_guard lock(mutex_);
@@ -60,7 +61,8 @@ std::unique_lock<std::mutex> Heartbeats::Forget(const std::string& agent) {
 
 Status Heartbeats::Write(
     const std::map<std::string, AgentBeat>& beats,
-    const std::map<std::string, std::vector<LeaseRef>>& leases) {
+    const std::map<std::string, std::vector<LeaseRef>>& leases,
+    std::int64_t lease_ms) {
   std::vector<AgentBeat> list;
   UnixMillis latest = 0;
   for (const auto& [agent, beat] : beats) {
@@ -74,7 +76,7 @@ Status Heartbeats::Write(
     held.insert(held.end(), of_agent.begin(), of_agent.end());
   }
   if (!held.empty()) {
-    UCUDNN_RETURN_IF_ERROR(tasks_.RenewLeases(held, latest + lease_ms_));
+    UCUDNN_RETURN_IF_ERROR(tasks_.RenewLeases(held, latest + lease_ms));
   }
   const std::lock_guard lock(mutex_);
   for (const AgentBeat& beat : list) {

@@ -26,16 +26,17 @@ namespace ucudnn {
 
 class Heartbeats {
  public:
-  // The ports must outlive this. A heartbeat renews leases for `lease_ms`.
-  Heartbeats(Agents& agents, Tasks& tasks, std::int64_t lease_ms)
-      : agents_(agents), tasks_(tasks), lease_ms_(lease_ms) {}
+  // The ports must outlive this.
+  Heartbeats(Agents& agents, Tasks& tasks) : agents_(agents), tasks_(tasks) {}
 
-  // A heartbeat of an agent that holds these leases. kNotFound: the agent is
-  // not registered; this may be noticed one heartbeat late.
-  Status Take(AgentBeat beat, const std::vector<LeaseRef>& leases);
+  // A heartbeat of an agent that holds these leases, which it renews for
+  // `lease_ms`. kNotFound: the agent is not registered; this may be noticed one
+  // heartbeat late.
+  Status Take(AgentBeat beat, const std::vector<LeaseRef>& leases,
+              std::int64_t lease_ms);
 
   // Writes the gathered heartbeats; keeps them if that fails.
-  Status Flush();
+  Status Flush(std::int64_t lease_ms);
 
   // Forgets what was gathered of the agent and has its next heartbeat written
   // at once. To be called before the agent is stored otherwise, which is safe
@@ -45,11 +46,11 @@ class Heartbeats {
  private:
   // With writing_ held.
   Status Write(const std::map<std::string, AgentBeat>& beats,
-               const std::map<std::string, std::vector<LeaseRef>>& leases);
+               const std::map<std::string, std::vector<LeaseRef>>& leases,
+               std::int64_t lease_ms);
 
   Agents& agents_;
   Tasks& tasks_;
-  const std::int64_t lease_ms_;
   std::mutex writing_;  // held while writing; locked before mutex_
   std::mutex mutex_;    // guards the rest
   std::map<std::string, AgentBeat> gathered_;

@@ -65,6 +65,13 @@ inline constexpr std::size_t kMaxRpcBytes = std::size_t{512} << 20;
 // Calls of one connection at once. A client of ours has fewer than ten.
 inline constexpr int kMaxStreamsPerConnection = 100;
 
+// A watchdog connects to the gRPC listener this often and awaits its greeting
+// for so long. After so many in a row that did not come it sets the listener up
+// again.
+inline constexpr std::chrono::milliseconds kGreetingInterval{1'000};
+inline constexpr std::chrono::milliseconds kGreetingPatience{2'000};
+inline constexpr int kGreetingsMissed = 3;
+
 // What a plan may need: a dry run of Measure tells beforehand. A million tasks
 // take some 500 MB of the database.
 inline constexpr std::int64_t kMaxTasksPerPlan = 1'000'000;

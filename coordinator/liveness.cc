@@ -6,10 +6,11 @@
 namespace ucudnn {
 
 std::vector<Pulse> Liveness::Silent(const std::vector<Pulse>& pulses,
-                                    std::int64_t steady_ms) {
+                                    std::int64_t steady_ms,
+                                    std::int64_t timeout_ms) {
   // Time in which nobody looked, beyond what is usual.
   const std::int64_t missed =
-      std::max<std::int64_t>(steady_ms - looked_ms_ - timeout_ms_ / 2, 0);
+      std::max<std::int64_t>(steady_ms - looked_ms_ - timeout_ms / 2, 0);
   looked_ms_ = steady_ms;
   std::vector<Pulse> silent;
   std::map<std::string, Heard> heard;
@@ -19,7 +20,7 @@ std::vector<Pulse> Liveness::Silent(const std::vector<Pulse>& pulses,
     if (before != heard_.end() && before->second.beats == pulse.beats) {
       now.steady_ms = std::min(before->second.steady_ms + missed, steady_ms);
     }
-    if (steady_ms - now.steady_ms > timeout_ms_) silent.push_back(pulse);
+    if (steady_ms - now.steady_ms > timeout_ms) silent.push_back(pulse);
     heard.emplace(pulse.id, now);
   }
   heard_ = std::move(heard);

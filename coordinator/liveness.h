@@ -18,13 +18,11 @@ namespace ucudnn {
 // Not thread-safe.
 class Liveness {
  public:
-  explicit Liveness(std::int64_t timeout_ms) : timeout_ms_(timeout_ms) {}
-
   // Takes note of all pulses at this moment; returns those that have not
   // changed for longer than the timeout. To be called several times per
   // timeout: longer gaps do not count as silence of others. O(n log n).
   std::vector<Pulse> Silent(const std::vector<Pulse>& pulses,
-                            std::int64_t steady_ms);
+                            std::int64_t steady_ms, std::int64_t timeout_ms);
 
  private:
   struct Heard {
@@ -32,7 +30,6 @@ class Liveness {
     std::int64_t steady_ms;
   };
 
-  const std::int64_t timeout_ms_;
   std::int64_t looked_ms_ = 0;
   std::map<std::string, Heard> heard_;
 };

@@ -15,16 +15,19 @@
 #include <chrono>
 #include <csignal>
 #include <ctime>
+#include <initializer_list>
 #include <stop_token>
 
 namespace ucudnn {
 
 class StopSignals {
  public:
-  StopSignals() {
+  // Waits for `others` too, such as SIGHUP.
+  explicit StopSignals(std::initializer_list<int> others = {}) {
     sigemptyset(&set_);
     sigaddset(&set_, SIGINT);
     sigaddset(&set_, SIGTERM);
+    for (const int other : others) sigaddset(&set_, other);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
   }
 
@@ -36,6 +39,13 @@ class StopSignals {
     limit.tv_sec = time.count() / 1000;
     limit.tv_nsec = (time.count() % 1000) * 1'000'000;
     return sigtimedwait(&set_, nullptr, &limit) > 0;
+  }
+  // The next of the signals, however long it takes.
+  int Next() const {
+    int signal = 0;
+    while (sigwait(&set_, &signal) != 0) {
+    }
+    return signal;
   }
 
  private:

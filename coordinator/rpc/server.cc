@@ -1,14 +1,22 @@
 #include "coordinator/rpc/server.h"
 
+#include <arpa/inet.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
+#include <thread>
 #include <utility>
 
+#include "base/service/backoff.h"
 #include "base/service/call.h"
+#include "base/service/log.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/limits.h"
 #include "proto/status.h"
@@ -106,6 +114,32 @@ class CoordinatorServiceImpl final : public v1::CoordinatorService::Service {
 
 #undef UCUDNN_RPC
 
+// What a client sees that connects.
+enum class Greeting { kNone, kReceived, kNoDescriptor };
+
+// Connects to the port and awaits the first bytes, which a gRPC server sends by
+// itself.
+Greeting Greet(int port, std::chrono::milliseconds patience) {
+  const int socket = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (socket < 0) return Greeting::kNoDescriptor;
+  const timeval limit{.tv_sec = patience.count() / 1000,
+                      .tv_usec = patience.count() % 1000 * 1000};
+  setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+  setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+  // ::ffff:127.0.0.1, where IPv4 and dual-stack listeners hear it.
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  address.sin6_port = htons(static_cast<std::uint16_t>(port));
+  inet_pton(AF_INET6, "::ffff:127.0.0.1", &address.sin6_addr);
+  char byte = 0;
+  const bool received =
+      connect(socket, reinterpret_cast<const sockaddr*>(&address),
+              sizeof(address)) == 0 &&
+      recv(socket, &byte, 1, 0) == 1;
+  close(socket);
+  return received ? Greeting::kReceived : Greeting::kNone;
+}
+
 class GrpcServer final : public RpcServer {
  public:
   explicit GrpcServer(Dispatcher& dispatcher)
@@ -115,6 +149,42 @@ class GrpcServer final : public RpcServer {
   Status Listen(const std::string& address) {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    UCUDNN_RETURN_IF_ERROR(Build(address));
+    // The same port when it is built again.
+    address_ =
+        address.substr(0, address.rfind(':') + 1) + std::to_string(port_);
+    // A listener of one address may not be reached here.
+    if (Greet(port_, kGreetingPatience) == Greeting::kReceived) {
+      watching_ =
+          std::jthread([this](const std::stop_token& stop) { Watch(stop); });
+    }
+    return {};
+  }
+
+  int port() const override { return port_; }
+
+  Status Accepting() const override {
+    if (accepting_) return {};
+    return Fail(Code::kUnavailable, "gRPC accepts no connections");
+  }
+
+  void SetServing(bool serving) override {
+    const std::lock_guard lock(mutex_);
+    serving_ = serving;
+    if (server_ != nullptr) {
+      server_->GetHealthCheckService()->SetServingStatus(serving);
+    }
+  }
+
+  void Stop() override {
+    calls_.stopping = true;
+    watching_ = {};
+    const std::lock_guard lock(mutex_);
+    End();
+  }
+
+ private:
+  Status Build(const std::string& address) {
     grpc::ServerBuilder builder;
     // Keeps two processes from sharing the port.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
@@ -129,27 +199,27 @@ class GrpcServer final : public RpcServer {
     // would disconnect them.
     builder.AddChannelArgument(
         GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
-    builder.AddListeningPort(address, grpc::InsecureServerCredentials(),
-                             &port_);
+    // Frees the descriptors of clients whose hosts died.
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
+    int port = 0;
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&agents_);
     builder.RegisterService(&coordinator_);
-    server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port_ == 0) {
+    auto server = builder.BuildAndStart();
+    if (server == nullptr || port == 0) {
       return Fail(Code::kUnavailable, "cannot listen on {} for gRPC", address);
     }
-    SetServing(false);
+    const std::lock_guard lock(mutex_);
+    port_ = port;
+    server_ = std::move(server);
+    server_->GetHealthCheckService()->SetServingStatus(serving_);
     return {};
   }
 
-  int port() const override { return port_; }
-
-  void SetServing(bool serving) override {
-    server_->GetHealthCheckService()->SetServingStatus(serving);
-  }
-
-  void Stop() override {
+  // With mutex_ held.
+  void End() {
     if (server_ == nullptr) return;
-    calls_.stopping = true;
     // Without a deadline, Shutdown waits for every open channel.
     server_->Shutdown(std::chrono::system_clock::now() +
                       std::chrono::seconds(1));
@@ -157,12 +227,39 @@ class GrpcServer final : public RpcServer {
     server_.reset();
   }
 
- private:
+  void Watch(const std::stop_token& stop) {
+    int missed = 0;
+    while (!stop.stop_requested()) {
+      Pause(stop, kGreetingInterval);
+      if (stop.stop_requested()) return;
+      const Greeting greeting = Greet(port_, kGreetingPatience);
+      accepting_ = greeting == Greeting::kReceived;
+      missed = greeting == Greeting::kNone ? missed + 1 : 0;
+      if (missed < kGreetingsMissed) continue;
+      missed = 0;
+      spdlog::error("event=grpc_listener_ended port={}", port_);
+      {
+        const std::lock_guard lock(mutex_);
+        End();
+      }
+      if (const Status built = Build(address_); !built) {
+        spdlog::error("event=grpc_listener_failed error={}",
+                      Quoted(built.error().message));
+        missed = kGreetingsMissed - 1;
+      }
+    }
+  }
+
   Calls calls_;
   AgentServiceImpl agents_;
   CoordinatorServiceImpl coordinator_;
-  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
   int port_ = 0;
+  std::atomic<bool> accepting_ = true;
+  std::mutex mutex_;
+  bool serving_ = false;
+  std::unique_ptr<grpc::Server> server_;
+  std::jthread watching_;
 };
 
 }  // namespace

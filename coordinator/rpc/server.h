@@ -2,6 +2,7 @@
 #define UCUDNN_COORDINATOR_RPC_SERVER_H_
 
 // The coordinator over gRPC, with health checking and reflection.
+// Thread-safe.
 
 #include <memory>
 #include <string>
@@ -20,6 +21,10 @@ class RpcServer {
                                                   Dispatcher& dispatcher);
   virtual ~RpcServer() = default;
   virtual int port() const = 0;
+  // OK unless new connections have not been accepted lately. A listener that
+  // stopped accepting, as gRPC's does when descriptors run out, is set up again;
+  // this ends the connections that were open.
+  virtual Status Accepting() const = 0;
   // What health checks are answered from now on; not serving at first.
   virtual void SetServing(bool serving) = 0;
   // Gives running calls a second to finish.

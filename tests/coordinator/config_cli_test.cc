@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <string>
 
 #include "base/files/file.h"
@@ -70,6 +71,33 @@ TEST_F(ConfigCliTest, ServesAsTheFileSaysUnlessTheCommandLineOverridesIt) {
       [&] { return !test::FileText(ready).empty() || !coord.running(); }));
   EXPECT_THAT(test::FileText(ready), HasSubstr("grpc_port"))
       << test::FileText(folder_ / "log");
+  EXPECT_EQ(coord.Stop(), 0);
+}
+
+TEST_F(ConfigCliTest, ReadsTheFileAgainOnHangup) {
+  const std::string ready = folder_ / "ready.json";
+  const std::string settings =
+      "listen = \"127.0.0.1:0\"\nhttp = \"127.0.0.1:0\"\n"
+      "database = \"sqlite::memory:\"\nready-file = \"" +
+      ready + "\"\n";
+  const std::string file = Config(settings);
+  test::Process coord(
+      {test::ProgramPath("ucudnn-coord"), "serve", "--config", file},
+      folder_ / "log");
+  ASSERT_TRUE(test::WaitUntil(
+      [&] { return !test::FileText(ready).empty() || !coord.running(); }));
+  const auto logs = [&](const std::string& event) {
+    coord.Signal(SIGHUP);
+    return test::WaitUntil([&] {
+      return test::FileText(folder_ / "log").find(event) != std::string::npos;
+    });
+  };
+  Config(settings + "lease-ms = 1\n");
+  EXPECT_TRUE(logs("event=reload_failed"));
+  EXPECT_THAT(test::FileText(folder_ / "log"),
+              HasSubstr(file + ":5: lease-ms = '1'"));
+  Config(settings + "lease-ms = 60_000\n");
+  EXPECT_TRUE(logs("event=reloaded"));
   EXPECT_EQ(coord.Stop(), 0);
 }
 

@@ -14,7 +14,7 @@ class HeartbeatsTest : public ::testing::Test {
  protected:
   HeartbeatsTest()
       : store_(OpenStore("sqlite::memory:").value()),
-        heartbeats_(*store_, *store_, kLeaseMs) {
+        heartbeats_(*store_, *store_) {
     Register(100);
   }
 
@@ -30,7 +30,8 @@ class HeartbeatsTest : public ::testing::Test {
   Status Take(UnixMillis now_ms, DeviceState state = DeviceState::kIdle,
               const std::vector<LeaseRef>& leases = {},
               const std::string& agent = "a") {
-    return heartbeats_.Take({agent, {{"d", state, ""}}, now_ms}, leases);
+    return heartbeats_.Take({agent, {{"d", state, ""}}, now_ms}, leases,
+                            kLeaseMs);
   }
   UnixMillis Seen() { return store_->GetAgent("a")->last_seen_ms; }
 
@@ -44,9 +45,9 @@ TEST_F(HeartbeatsTest, GathersHeartbeatsThatSayNothingNew) {
   ASSERT_TRUE(Take(300));
   ASSERT_TRUE(Take(400));
   EXPECT_EQ(Seen(), 200);
-  ASSERT_TRUE(heartbeats_.Flush());
+  ASSERT_TRUE(heartbeats_.Flush(kLeaseMs));
   EXPECT_EQ(Seen(), 400);
-  ASSERT_TRUE(heartbeats_.Flush());
+  ASSERT_TRUE(heartbeats_.Flush(kLeaseMs));
   EXPECT_EQ(Seen(), 400);
 }
 
@@ -57,7 +58,7 @@ TEST_F(HeartbeatsTest, WritesANewStateAtOnce) {
   EXPECT_EQ(Seen(), 400);
   EXPECT_EQ(store_->GetDevice("d")->state, DeviceState::kBusy);
   // Older gathered heartbeats do not overwrite it.
-  ASSERT_TRUE(heartbeats_.Flush());
+  ASSERT_TRUE(heartbeats_.Flush(kLeaseMs));
   EXPECT_EQ(store_->GetDevice("d")->state, DeviceState::kBusy);
 }
 
@@ -80,7 +81,7 @@ TEST_F(HeartbeatsTest, RenewsLeases) {
   EXPECT_EQ(until(), 200 + kLeaseMs);
   ASSERT_TRUE(Take(500, DeviceState::kIdle, {lease}));
   EXPECT_EQ(until(), 200 + kLeaseMs);
-  ASSERT_TRUE(heartbeats_.Flush());
+  ASSERT_TRUE(heartbeats_.Flush(kLeaseMs));
   EXPECT_EQ(until(), 500 + kLeaseMs);
 }
 
@@ -99,7 +100,7 @@ TEST_F(HeartbeatsTest, ForgetsTheGatheredHeartbeatsOfAnAgentThatLeft) {
     const auto guard = heartbeats_.Forget("a");
     ASSERT_TRUE(store_->SetAgentState("a", AgentState::kGone, "it left"));
   }
-  ASSERT_TRUE(heartbeats_.Flush());
+  ASSERT_TRUE(heartbeats_.Flush(kLeaseMs));
   EXPECT_EQ(store_->GetAgent("a")->state, AgentState::kGone);
   // Its next heartbeat is written at once.
   ASSERT_TRUE(Take(400));

@@ -19,12 +19,12 @@ class LivenessTest : public ::testing::Test {
     std::vector<Pulse> silent;
     while (now_ms_ < end_ms) {
       now_ms_ += 100;
-      silent = liveness_.Silent(pulses, now_ms_);
+      silent = liveness_.Silent(pulses, now_ms_, kTimeout);
     }
     return silent;
   }
 
-  Liveness liveness_{kTimeout};
+  Liveness liveness_;
   std::int64_t now_ms_ = 50'000;
 };
 
@@ -42,7 +42,7 @@ TEST_F(LivenessTest, GivesEverybodyATimeoutAfterAStart) {
 TEST_F(LivenessTest, DoesNotCountTimeInWhichItDidNotLook) {
   EXPECT_THAT(Look({{"a", 1}}, 50'500), IsEmpty());
   now_ms_ = 3'600'000;  // the process was stopped, or the database
-  EXPECT_THAT(liveness_.Silent({{"a", 1}}, now_ms_), IsEmpty());
+  EXPECT_THAT(liveness_.Silent({{"a", 1}}, now_ms_, kTimeout), IsEmpty());
   EXPECT_THAT(Look({{"a", 1}}, now_ms_ + kTimeout), ElementsAre(Pulse{"a", 1}));
 }
 

@@ -1,8 +1,6 @@
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
-#include <sys/socket.h>
 
 #include <memory>
 #include <string>
@@ -13,28 +11,11 @@
 #include "coordinator/health.h"
 #include "coordinator/metrics.h"
 #include "coordinator/rest/server.h"
+#include "tests/coordinator/break_listener.h"
 #include "tests/support/process.h"
 
 namespace ucudnn {
 namespace {
-
-// Makes every accept() of this process's listener on `port` fail.
-bool BreakListener(int port) {
-  for (int fd = 3; fd < 1024; ++fd) {
-    int listens = 0;
-    socklen_t size = sizeof(listens);
-    sockaddr_in address{};
-    socklen_t address_size = sizeof(address);
-    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 &&
-        listens == 1 &&
-        getsockname(fd, reinterpret_cast<sockaddr*>(&address), &address_size) ==
-            0 &&
-        address.sin_family == AF_INET && ntohs(address.sin_port) == port) {
-      return shutdown(fd, SHUT_RDWR) == 0;
-    }
-  }
-  return false;
-}
 
 class RestServerTest : public ::testing::Test {
  protected:
@@ -73,14 +54,14 @@ TEST_F(RestServerTest, StopsBeforeAndAfterItsFirstAnswer) {
 TEST_F(RestServerTest, ListensAgainAfterItsListenerBroke) {
   const int port = server_->port();
   ASSERT_TRUE(test::WaitUntil([this] { return Answers(); }));
-  ASSERT_TRUE(BreakListener(port));
+  ASSERT_TRUE(test::BreakListener(port));
   EXPECT_TRUE(test::WaitUntil([this] { return Answers(); }));
   EXPECT_EQ(server_->port(), port);
 }
 
 TEST_F(RestServerTest, StopsAfterItsListenerBroke) {
   ASSERT_TRUE(test::WaitUntil([this] { return Answers(); }));
-  ASSERT_TRUE(BreakListener(server_->port()));
+  ASSERT_TRUE(test::BreakListener(server_->port()));
   server_->Stop();  // within the test's time
   EXPECT_FALSE(Answers());
 }
