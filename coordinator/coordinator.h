@@ -76,7 +76,7 @@ class Coordinator {
   Result<v1::ListNetworksResponse> ListNetworks(const v1::ListRequest& request);
   Result<v1::Network> GetNetwork(const v1::GetRequest& request);
   Result<v1::ListProfilesResponse> ListProfiles(const v1::ListRequest& request);
-  Result<v1::Profile> GetProfile(const v1::GetRequest& request);
+  Result<v1::Profile> GetProfile(const v1::GetProfileRequest& request);
   Result<v1::ProblemProfile> GetProblemProfile(
       const v1::GetProblemProfileRequest& request);
   Result<v1::ProfileSummary> PutProfile(const v1::Profile& request);

@@ -6,6 +6,7 @@
 #include "base/device_kind.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/drivers.h"
+#include "coordinator/limits.h"
 #include "coordinator/page.h"
 #include "proto/convert.h"
 #include "ucudnn/v1/coordinator.pb.h"
@@ -56,27 +57,28 @@ Result<v1::ListProfilesResponse> Coordinator::ListProfiles(
   return response;
 }
 
-Result<v1::Profile> Coordinator::GetProfile(const v1::GetRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto measurements,
-                          store_.LoadMeasurements(request.id()));
-  if (measurements.empty()) {
+Result<v1::Profile> Coordinator::GetProfile(
+    const v1::GetProfileRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto measurements,
+      store_.LoadMeasurements(request.id(), request.after(), kMaxPagePoints));
+  if (measurements.empty() && request.after().empty()) {
     return Fail(Code::kNotFound, "nothing was measured on kind '{}'",
                 request.id());
   }
-  UCUDNN_ASSIGN_OR_RETURN(const auto complete,
-                          store_.ListCompleteBatches(request.id()));
   UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(store_, request.id()));
   v1::Profile message;
   message.set_id(request.id());
-  auto batch = complete.begin();
   for (const Measurement& m : measurements) {
     if (message.problems_size() == 0 ||
         message.problems().rbegin()->problem() != m.problem) {
       v1::ProblemProfile& problem = *message.add_problems();
       problem.set_problem(m.problem);
-      while (batch != complete.end() && batch->problem < m.problem) ++batch;
-      for (; batch != complete.end() && batch->problem == m.problem; ++batch) {
-        *problem.add_complete() = ToProto(*batch);
+      UCUDNN_ASSIGN_OR_RETURN(
+          const auto complete,
+          store_.ListCompleteBatches(request.id(), m.problem));
+      for (const CompleteBatch& batch : complete) {
+        *problem.add_complete() = ToProto(batch);
       }
     }
     v1::Measurement& measurement =

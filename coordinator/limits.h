@@ -22,6 +22,9 @@ inline constexpr std::size_t kMaxJsonBytes = std::size_t{4} << 20;
 // next page. As JSON it is two to five times as long.
 inline constexpr std::size_t kMaxPageBytes = std::size_t{4} << 20;
 
+// The same for the points of a profile, each of some 250 bytes.
+inline constexpr std::int64_t kMaxPagePoints = 10'000;
+
 // What an agent may name in one call. One that serves 1024 devices and holds as
 // many tasks for each as one call leases has 65,536 leases.
 inline constexpr int kMaxDevicesPerAgent = 1024;

@@ -13,6 +13,7 @@ class Device;
 class FinishJobRequest;
 class FinishJobResponse;
 class GetProblemProfileRequest;
+class GetProfileRequest;
 class GetRequest;
 class HeartbeatRequest;
 class HeartbeatResponse;

@@ -83,7 +83,19 @@ Result<v1::ProfileSummary> Connection::PutProfile(const v1::Profile& profile,
 }
 Result<v1::Profile> Connection::GetProfile(const std::string& kind,
                                            const RetryPolicy& policy) {
-  return calls_->Call(&Stub::GetProfile, Get(kind), policy);
+  v1::GetProfileRequest request;
+  request.set_id(kind);
+  v1::Profile whole;
+  while (true) {
+    UCUDNN_ASSIGN_OR_RETURN(v1::Profile page,
+                            calls_->Call(&Stub::GetProfile, request, policy));
+    whole.set_id(page.id());
+    if (page.problems().empty()) return whole;
+    request.set_after(page.problems().rbegin()->problem());
+    for (v1::ProblemProfile& problem : *page.mutable_problems()) {
+      whole.add_problems()->Swap(&problem);
+    }
+  }
 }
 Result<v1::MeasureProgress> Connection::Measure(
     const v1::MeasureRequest& request, const RetryPolicy& policy) {

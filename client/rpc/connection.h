@@ -59,6 +59,7 @@ class Connection {
                                  const RetryPolicy& policy = {});
   Result<v1::ListProfilesResponse> ListProfiles(const v1::ListRequest& request,
                                                 const RetryPolicy& policy = {});
+  // All pages as one.
   Result<v1::Profile> GetProfile(const std::string& kind,
                                  const RetryPolicy& policy = {});
   Result<v1::ProfileSummary> PutProfile(const v1::Profile& profile,

@@ -92,22 +92,62 @@ class Server final : public RestServer {
     Reply(ToJson(*result), response);
   }
 
-  template <class ListResponse, class Item>
-  void AddResource(
-      const std::string& path, const char* list_name,
-      Result<ListResponse> (Coordinator::*list)(const v1::ListRequest&),
-      const char* get_name,
-      Result<Item> (Coordinator::*get)(const v1::GetRequest&)) {
+  template <class Response>
+  void AddList(const std::string& path, const char* name,
+               Result<Response> (Coordinator::*call)(const v1::ListRequest&)) {
     http_.Route("GET", path,
                 [=, this](const Http& http, httplib::Response* response) {
-                  Answer(list_name, list, ParseList(http), response);
+                  Answer(name, call, ParseList(http), response);
                 });
+  }
+
+  template <class Response>
+  void AddGet(const std::string& path, const char* name,
+              Result<Response> (Coordinator::*call)(const v1::GetRequest&)) {
     http_.Route("GET", path + "/(.+)",
                 [=, this](const Http& http, httplib::Response* response) {
                   v1::GetRequest request;
                   request.set_id(http.matches[1]);
-                  Answer(get_name, get, request, response);
+                  Answer(name, call, request, response);
                 });
+  }
+
+  // A whole profile, written page by page while it is loaded.
+  void GetProfile(const Http& http, httplib::Response* response) {
+    v1::GetProfileRequest request;
+    request.set_id(http.matches[1]);
+    const auto next = [this](const v1::GetProfileRequest& of) {
+      return dispatcher_.Run("GetProfile", &Coordinator::GetProfile, of);
+    };
+    Result<v1::Profile> page = next(request);
+    if (!page) return ReplyError(page.error(), response);
+    response->status = 200;
+    response->set_chunked_content_provider(
+        "application/json",
+        [next, request, page = *std::move(page), written = std::size_t{0}](
+            std::size_t /*offset*/, httplib::DataSink& sink) mutable {
+          std::string text;
+          if (written == 0) {
+            text =
+                "{\"id\": " + Json(request.id()).dump() + ", \"problems\": [";
+          }
+          for (const v1::ProblemProfile& problem : page.problems()) {
+            text += written++ == 0 ? "\n" : ",\n";
+            text += ToJson(problem).dump();
+          }
+          const bool last = page.problems().empty();
+          if (last) text += "\n]}\n";
+          if (!sink.write(text.data(), text.size())) return false;
+          if (last) {
+            sink.done();
+            return true;
+          }
+          request.set_after(page.problems().rbegin()->problem());
+          Result<v1::Profile> more = next(request);
+          if (!more) return false;
+          page = *std::move(more);
+          return true;
+        });
   }
 
   // A call whose request is the body, to which `complete` adds what the path
@@ -127,18 +167,21 @@ class Server final : public RestServer {
   }
 
   void AddRoutes() {
-    AddResource("/v1/agents", "ListAgents", &Coordinator::ListAgents,
-                "GetAgent", &Coordinator::GetAgent);
-    AddResource("/v1/devices", "ListDevices", &Coordinator::ListDevices,
-                "GetDevice", &Coordinator::GetDevice);
-    AddResource("/v1/networks", "ListNetworks", &Coordinator::ListNetworks,
-                "GetNetwork", &Coordinator::GetNetwork);
-    AddResource("/v1/profiles", "ListProfiles", &Coordinator::ListProfiles,
-                "GetProfile", &Coordinator::GetProfile);
-    AddResource("/v1/plans", "ListPlans", &Coordinator::ListPlans, "GetPlan",
-                &Coordinator::GetPlan);
-    AddResource("/v1/jobs", "ListJobs", &Coordinator::ListJobs, "GetJob",
-                &Coordinator::GetJob);
+    AddList("/v1/agents", "ListAgents", &Coordinator::ListAgents);
+    AddGet("/v1/agents", "GetAgent", &Coordinator::GetAgent);
+    AddList("/v1/devices", "ListDevices", &Coordinator::ListDevices);
+    AddGet("/v1/devices", "GetDevice", &Coordinator::GetDevice);
+    AddList("/v1/networks", "ListNetworks", &Coordinator::ListNetworks);
+    AddGet("/v1/networks", "GetNetwork", &Coordinator::GetNetwork);
+    AddList("/v1/profiles", "ListProfiles", &Coordinator::ListProfiles);
+    http_.Route("GET", "/v1/profiles/(.+)",
+                [this](const Http& http, httplib::Response* response) {
+                  GetProfile(http, response);
+                });
+    AddList("/v1/plans", "ListPlans", &Coordinator::ListPlans);
+    AddGet("/v1/plans", "GetPlan", &Coordinator::GetPlan);
+    AddList("/v1/jobs", "ListJobs", &Coordinator::ListJobs);
+    AddGet("/v1/jobs", "GetJob", &Coordinator::GetJob);
     http_.Route("GET", "/v1/status",
                 [this](const Http&, httplib::Response* response) {
                   Answer("GetStatus", &Coordinator::GetStatus,

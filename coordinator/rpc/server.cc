@@ -92,7 +92,7 @@ class CoordinatorServiceImpl final : public v1::CoordinatorService::Service {
   UCUDNN_RPC(ListNetworks, ListRequest, ListNetworksResponse)
   UCUDNN_RPC(GetNetwork, GetRequest, Network)
   UCUDNN_RPC(ListProfiles, ListRequest, ListProfilesResponse)
-  UCUDNN_RPC(GetProfile, GetRequest, Profile)
+  UCUDNN_RPC(GetProfile, GetProfileRequest, Profile)
   UCUDNN_RPC(GetProblemProfile, GetProblemProfileRequest, ProblemProfile)
   UCUDNN_RPC(PutProfile, Profile, ProfileSummary)
   UCUDNN_RPC(Measure, MeasureRequest, MeasureProgress)

@@ -22,8 +22,8 @@ class RpcServer {
   virtual ~RpcServer() = default;
   virtual int port() const = 0;
   // OK unless new connections have not been accepted lately. A listener that
-  // stopped accepting, as gRPC's does when descriptors run out, is set up again;
-  // this ends the connections that were open.
+  // stopped accepting, as gRPC's does when descriptors run out, is set up
+  // again; this ends the connections that were open.
   virtual Status Accepting() const = 0;
   // What health checks are answered from now on; not serving at first.
   virtual void SetServing(bool serving) = 0;

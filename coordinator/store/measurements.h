@@ -118,10 +118,12 @@ class Measurements {
       const std::string& kind, std::span<const std::string> problems,
       std::span<const BatchSize> batches,
       std::span<const std::string> drivers = {}) = 0;
-  // A kind's whole profile with the points' origins, sorted by problem, batch,
-  // algorithm and workspace.
+  // A kind's profile with the points' origins, sorted by problem, batch,
+  // algorithm and workspace: all points of the problems after `after`, of at
+  // least one and no more than `max_points` if there are several.
   virtual Result<std::vector<Measurement>> LoadMeasurements(
-      const std::string& kind) = 0;
+      const std::string& kind, const std::string& after = {},
+      std::int64_t max_points = kMaxCount) = 0;
   // The kind's completely measured batches, sorted by problem and batch; of one
   // problem only, unless `problem` is empty.
   virtual Result<std::vector<CompleteBatch>> ListCompleteBatches(

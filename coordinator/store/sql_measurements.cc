@@ -218,24 +218,46 @@ Result<std::vector<CompleteBatch>> SqlStore::ListCompleteBatches(
 }
 
 Result<std::vector<Measurement>> SqlStore::LoadMeasurements(
-    const std::string& kind) {
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    auto measurements = Records(
-        sql.Query(fmt::format("SELECT problem, {}, {} FROM measurements "
-                              "WHERE kind = $1",
-                              PointColumns(), kOriginColumns),
-                  {kind}),
-        [&](const SqlRow& row) -> Result<Measurement> {
-          std::size_t column = 1;
-          UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point, PointOf(row, &column));
-          return Measurement{.kind = kind,
-                             .problem = row.Text(0),
-                             .point = std::move(point),
-                             .origin = OriginOf(row, column)};
-        });
-    if (measurements) std::ranges::sort(*measurements, {}, PointKey);
-    return measurements;
-  });
+    const std::string& kind, const std::string& after,
+    std::int64_t max_points) {
+  UCUDNN_RETURN_IF_ERROR(CheckLimit(max_points));
+  return InTransaction(
+      *database_, Access::kRead,
+      [&](SqlTransaction& sql) -> Result<std::vector<Measurement>> {
+        // One more than fits shows whether the last problem is cut.
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto problems,
+            sql.Query("SELECT problem, COUNT(*) FROM (SELECT problem FROM "
+                      "measurements WHERE kind = $1 AND problem > $2 "
+                      "ORDER BY problem LIMIT $3) AS some "
+                      "GROUP BY problem ORDER BY problem",
+                      {kind, after, max_points + 1}));
+        if (problems.empty()) return std::vector<Measurement>();
+        std::int64_t points = 0;
+        for (const SqlRow& row : problems) points += row.Int(1);
+        const bool cut = points > max_points && problems.size() > 1;
+        const std::string& last =
+            problems.at(problems.size() - (cut ? 2 : 1)).Text(0);
+        UCUDNN_ASSIGN_OR_RETURN(
+            std::vector<Measurement> measurements,
+            Records(sql.Query(
+                        fmt::format("SELECT problem, {}, {} FROM measurements "
+                                    "WHERE kind = $1 AND problem > $2 AND "
+                                    "problem <= $3",
+                                    PointColumns(), kOriginColumns),
+                        {kind, after, last}),
+                    [&](const SqlRow& row) -> Result<Measurement> {
+                      std::size_t column = 1;
+                      UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point,
+                                              PointOf(row, &column));
+                      return Measurement{.kind = kind,
+                                         .problem = row.Text(0),
+                                         .point = std::move(point),
+                                         .origin = OriginOf(row, column)};
+                    }));
+        std::ranges::sort(measurements, {}, PointKey);
+        return measurements;
+      });
 }
 
 Result<PointsByProblem> SqlStore::LoadProfile(

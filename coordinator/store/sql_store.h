@@ -80,7 +80,8 @@ class SqlStore final : public Store {
       std::span<const BatchSize> batches,
       std::span<const std::string> drivers) override;
   Result<std::vector<Measurement>> LoadMeasurements(
-      const std::string& kind) override;
+      const std::string& kind, const std::string& after,
+      std::int64_t max_points) override;
   Result<std::vector<CompleteBatch>> ListCompleteBatches(
       const std::string& kind, const std::string& problem) override;
   Result<std::vector<ProfileSummary>> ListProfiles() override;

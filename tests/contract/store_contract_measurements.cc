@@ -104,6 +104,33 @@ TEST_P(StoreContract, StoresManyMeasurementsAllOrNothing) {
   EXPECT_THAT(profile.at(problems[399]), SizeIs(10));
 }
 
+TEST_P(StoreContract, LoadsProfilesInPagesOfWholeProblems) {
+  std::vector<Measurement> all;
+  for (const int problem : {1, 2, 3}) {
+    for (const std::int64_t batch : {8, 16, 32}) {
+      all.push_back(TestMeasurement(problem, TestPoint(batch, "A", 1)));
+    }
+  }
+  ASSERT_TRUE(store().PutMeasurements(all));
+  const std::string kind = ToString(TestKind());
+  EXPECT_THAT(store().LoadMeasurements(kind).value(), SizeIs(9));
+  std::vector<std::size_t> pages;
+  std::vector<Measurement> loaded;
+  std::string after;
+  while (true) {
+    // Room for two problems, but not for three.
+    const auto page = store().LoadMeasurements(kind, after, 8).value();
+    pages.push_back(page.size());
+    if (page.empty()) break;
+    after = page.back().problem;
+    loaded.insert(loaded.end(), page.begin(), page.end());
+  }
+  EXPECT_THAT(pages, ElementsAre(6, 3, 0));
+  EXPECT_EQ(loaded, all);
+  // One problem at least.
+  EXPECT_THAT(store().LoadMeasurements(kind, "", 1).value(), SizeIs(3));
+}
+
 TEST_P(StoreContract, KeepsExtremeNumbers) {
   constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
   constexpr std::int64_t kMost = std::int64_t{1} << 62;
