@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "coordinator/limits.h"
 
@@ -30,9 +31,11 @@ bool Poll(socket_t socket, short events, milliseconds time) {
 
 bool HttpConnection::AwaitRequest(const std::function<bool()>& keep) {
   Enter(Phase::kIdle);
+  if (broken_) return false;
+  const bool first = !std::exchange(served_, true);
   if (begin_ < end_) return true;
   const auto limit = SteadyClock::now() + kHttpIdle;
-  while (!stopping_() && keep() && SteadyClock::now() < limit) {
+  while (!stopping_() && (first || keep()) && SteadyClock::now() < limit) {
     if (Poll(socket_, POLLIN, kSlice)) return true;
   }
   return false;
@@ -60,11 +63,12 @@ bool HttpConnection::Await(short events) {
 
 bool HttpConnection::Fill() {
   ssize_t count = -1;
-  do {
-    if (!Await(POLLIN)) return false;
+  while (Await(POLLIN)) {
     count = recv(socket_, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
-  } while (count < 0 && (errno == EINTR || errno == EAGAIN));
-  if (count <= 0) return false;
+    if (count >= 0 || (errno != EINTR && errno != EAGAIN)) break;
+  }
+  broken_ = count <= 0;
+  if (broken_) return false;
   begin_ = 0;
   end_ = static_cast<std::size_t>(count);
   return true;
@@ -74,7 +78,8 @@ ssize_t HttpConnection::read(char* to, size_t size) {
   Enter(Phase::kReading);
   if (begin_ == end_ && !Fill()) return -1;
   const std::size_t count = std::min(size, end_ - begin_);
-  if (size == 1 && ++in_head_ > kMaxHttpHeadBytes) return -1;
+  broken_ = size == 1 && ++in_head_ > kMaxHttpHeadBytes;
+  if (broken_) return -1;
   std::memcpy(to, buffer_.data() + begin_, count);
   begin_ += count;
   moved_ += count;
@@ -84,10 +89,11 @@ ssize_t HttpConnection::read(char* to, size_t size) {
 ssize_t HttpConnection::write(const char* from, size_t size) {
   Enter(Phase::kWriting);
   ssize_t count = -1;
-  do {
-    if (!Await(POLLOUT)) return -1;
+  while (Await(POLLOUT)) {
     count = send(socket_, from, size, MSG_DONTWAIT | MSG_NOSIGNAL);
-  } while (count < 0 && (errno == EINTR || errno == EAGAIN));
+    if (count >= 0 || (errno != EINTR && errno != EAGAIN)) break;
+  }
+  broken_ = broken_ || count <= 0;
   if (count > 0) moved_ += static_cast<std::size_t>(count);
   return count;
 }

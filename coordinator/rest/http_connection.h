@@ -22,8 +22,9 @@ class HttpConnection final : public httplib::Stream {
   HttpConnection(socket_t socket, std::function<bool()> stopping)
       : socket_(socket), stopping_(std::move(stopping)) {}
 
-  // Waits for the first byte of the next request while `keep` holds; false if
-  // none comes within kHttpIdle.
+  // Waits for the first byte of the next request, from the second one on only
+  // while `keep` holds; false if none comes within kHttpIdle, or if the last
+  // request was not read or answered to its end.
   bool AwaitRequest(const std::function<bool()>& keep);
 
   bool is_readable() const override { return true; }
@@ -49,6 +50,8 @@ class HttpConnection final : public httplib::Stream {
 
   const socket_t socket_;
   const std::function<bool()> stopping_;
+  bool broken_ = false;  // a read or write failed
+  bool served_ = false;  // a request
   Phase phase_ = Phase::kIdle;
   Time started_;           // the phase
   std::size_t moved_ = 0;  // bytes in this phase

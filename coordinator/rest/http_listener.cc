@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -244,6 +245,11 @@ class HttpListener::Server final : public httplib::Server {
     if (refusing) {
       (void)!send(socket, kTooMany.data(), kTooMany.size(),
                   MSG_DONTWAIT | MSG_NOSIGNAL);
+      // What is not read would make the system reset the connection, and the
+      // client lose the answer.
+      std::array<char, 4096> unread_bytes;
+      (void)!recv(socket, unread_bytes.data(), unread_bytes.size(),
+                  MSG_DONTWAIT);
     } else {
       Serve(socket);
     }

@@ -229,7 +229,7 @@ Result<std::vector<Measurement>> SqlStore::LoadMeasurements(
             const auto problems,
             sql.Query("SELECT problem, COUNT(*) FROM (SELECT problem FROM "
                       "measurements WHERE kind = $1 AND problem > $2 "
-                      "ORDER BY problem LIMIT $3) AS some "
+                      "ORDER BY problem LIMIT $3) AS counted "
                       "GROUP BY problem ORDER BY problem",
                       {kind, after, max_points + 1}));
         if (problems.empty()) return std::vector<Measurement>();

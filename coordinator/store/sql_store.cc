@@ -52,7 +52,7 @@ Status CheckIdentity(SqlTransaction& sql, const ReportIdentity& identity,
     UCUDNN_ASSIGN_OR_RETURN(const std::string epoch, ReadEpoch(sql));
     if (identity.epoch != epoch) {
       return Fail(Code::kFailedPrecondition,
-                  "the report is of a {} of another database", what);
+                  "the report is of {} of another database", what);
     }
   }
   if ((identity.kind.empty() || identity.kind == kind) &&
@@ -60,7 +60,7 @@ Status CheckIdentity(SqlTransaction& sql, const ReportIdentity& identity,
     return {};
   }
   return Fail(Code::kFailedPrecondition,
-              "the report is of '{}' on '{}', but the {} is of '{}' on '{}'",
+              "the report is of '{}' on '{}', but {} is of '{}' on '{}'",
               identity.problem, identity.kind, what, problem, kind);
 }
 

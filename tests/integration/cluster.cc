@@ -25,32 +25,33 @@ std::string Cluster::address() const {
   return "127.0.0.1:" + std::to_string(grpc_port_);
 }
 
-void Cluster::StartCoordinator() {
+void Cluster::StartCoordinator(const std::vector<std::string>& arguments) {
   const std::string ready = folder_ / "ready";
   std::filesystem::remove(ready);
-  coordinator_ = Process({Binary("ucudnn-coord"),
-                          "serve",
-                          "--listen",
-                          address(),
-                          "--http",
-                          "127.0.0.1:" + std::to_string(http_port_),
-                          "--database",
-                          database_,
-                          "--ready-file",
-                          ready,
-                          "--lease-ms",
-                          "2000",
-                          "--heartbeat-ms",
-                          "200",
-                          "--agent-timeout-ms",
-                          "3000",
-                          "--poll-after-ms",
-                          "50",
-                          "--report-after-ms",
-                          "100",
-                          "--job-timeout-ms",
-                          "3000"},
-                         folder_ / "log");
+  std::vector<std::string> command = {Binary("ucudnn-coord"),
+                                      "serve",
+                                      "--listen",
+                                      address(),
+                                      "--http",
+                                      "127.0.0.1:" + std::to_string(http_port_),
+                                      "--database",
+                                      database_,
+                                      "--ready-file",
+                                      ready,
+                                      "--lease-ms",
+                                      "2000",
+                                      "--heartbeat-ms",
+                                      "200",
+                                      "--agent-timeout-ms",
+                                      "3000",
+                                      "--poll-after-ms",
+                                      "50",
+                                      "--report-after-ms",
+                                      "100",
+                                      "--job-timeout-ms",
+                                      "3000"};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  coordinator_ = Process(command, folder_ / "log");
   const bool serves = WaitUntil([&] {
     return std::filesystem::exists(ready) || !coordinator_.running();
   });
@@ -61,6 +62,7 @@ void Cluster::StartCoordinator() {
   }
   grpc_port_ = ports["grpc_port"];
   http_port_ = ports["http_port"];
+  probe_port_ = ports["probe_port"];
 }
 
 void Cluster::StartAgent(const std::vector<std::string>& arguments) {

@@ -19,7 +19,7 @@ class Cluster {
   explicit Cluster(std::string database = "");
 
   // Starts, or restarts on the same ports, and waits until it serves.
-  void StartCoordinator();
+  void StartCoordinator(const std::vector<std::string>& arguments = {});
   // Waits until the agent's devices are online.
   void StartAgent(const std::vector<std::string>& arguments = {
                       "--cpu-devices", "1", "--cpu-threads", "1"});
@@ -28,6 +28,7 @@ class Cluster {
 
   std::string address() const;
   int http_port() const { return http_port_; }
+  int probe_port() const { return probe_port_; }
 
   // Runs `ucudnn ARGUMENTS...` with this coordinator.
   Finished Ucudnn(std::vector<std::string> arguments) const;
@@ -42,6 +43,7 @@ class Cluster {
   std::string database_;
   int grpc_port_ = 0;
   int http_port_ = 0;
+  int probe_port_ = 0;
   Process coordinator_;
   Process agent_;
 };

@@ -51,7 +51,8 @@ int Health(const Cluster& cluster) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() +
                        std::chrono::seconds(5));
-  const grpc::ByteBuffer request;
+  const grpc::Slice empty;
+  const grpc::ByteBuffer request(&empty, 1);
   grpc::ByteBuffer response;
   std::promise<bool> answered;
   stub.UnaryCall(

@@ -113,10 +113,10 @@ std::chrono::milliseconds Process::CpuTime() const {
                                    time.tv_nsec / 1'000'000);
 }
 
-long Process::PeakMemoryKb() const {
+long Process::FromStatus(const std::string& key) const {
   std::ifstream status("/proc/" + std::to_string(pid_) + "/status");
   for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmHWM:")) return std::stol(line.substr(6));
+    if (line.starts_with(key)) return std::stol(line.substr(key.size()));
   }
   return 0;
 }

@@ -49,7 +49,9 @@ class Process {
   // Its CPU time, while it runs.
   std::chrono::milliseconds CpuTime() const;
   // The most memory it had at once, in kB; 0 once it has ended.
-  long PeakMemoryKb() const;
+  long PeakMemoryKb() const { return FromStatus("VmHWM:"); }
+  // How many threads it has now.
+  long Threads() const { return FromStatus("Threads:"); }
   void Signal(int signal) const;
   // Sends SIGKILL and waits for the end.
   void Kill();
@@ -60,6 +62,9 @@ class Process {
   int Wait(std::chrono::seconds limit = std::chrono::seconds(120));
 
  private:
+  // A number of /proc/PID/status.
+  long FromStatus(const std::string& key) const;
+
   pid_t pid_ = -1;
   int status_ = 0;
 };

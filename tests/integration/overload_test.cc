@@ -1,0 +1,154 @@
+// Clients that take all they can get hold nobody else up.
+
+#include <arpa/inet.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <httplib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coordinator/limits.h"
+#include "tests/integration/cluster.h"
+#include "ucudnn/v1/coordinator.grpc.pb.h"
+
+namespace ucudnn::test {
+namespace {
+
+// A TCP connection to a port of this host.
+class Connection {
+ public:
+  explicit Connection(int port)
+      : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    connected_ = connect(socket_, reinterpret_cast<const sockaddr*>(&address),
+                         sizeof(address)) == 0;
+  }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection() { close(socket_); }
+
+  bool connected() const { return connected_; }
+  bool Send(const std::string& text) const {
+    return send(socket_, text.data(), text.size(), MSG_NOSIGNAL) ==
+           static_cast<ssize_t>(text.size());
+  }
+  // What has arrived; waits for something.
+  std::string Receive() const {
+    char buffer[4096];
+    const ssize_t size = recv(socket_, buffer, sizeof(buffer), 0);
+    return {buffer, static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+  }
+  // Whether the other side has closed it.
+  bool Closed() const {
+    char byte = 0;
+    return recv(socket_, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0 || !Send("x");
+  }
+
+ private:
+  const int socket_;
+  bool connected_ = false;
+};
+
+using Connections = std::vector<std::unique_ptr<Connection>>;
+
+Connections Open(int count, int port, const std::string& first) {
+  Connections connections;
+  for (int i = 0; i < count; ++i) {
+    connections.push_back(std::make_unique<Connection>(port));
+    EXPECT_TRUE(connections.back()->connected());
+    connections.back()->Send(first);
+  }
+  return connections;
+}
+
+bool Answers(int port, const std::string& path) {
+  httplib::Client http("127.0.0.1", port);
+  const auto answer = http.Get(path);
+  return answer && answer->status == 200;
+}
+
+class OverloadTest : public ::testing::Test {
+ protected:
+  OverloadTest() { cluster_.StartCoordinator({"--probes", "127.0.0.1:0"}); }
+
+  Cluster cluster_;
+};
+
+TEST_F(OverloadTest, AnswersOthersWhileConnectionsDrip) {
+  const Connections dripping =
+      Open(60, cluster_.http_port(), "GET /v1/status HTTP/1.1\r\nX: ");
+  EXPECT_TRUE(Answers(cluster_.http_port(), "/v1/status"));
+  // They are closed once the time for their requests is up, though a byte comes
+  // now and then.
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_TRUE(WaitUntil([&] {
+    return std::ranges::all_of(
+        dripping, [](const auto& connection) { return connection->Closed(); });
+  }));
+  EXPECT_LT(std::chrono::steady_clock::now() - start,
+            kHttpPatience + std::chrono::seconds(5));
+}
+
+TEST_F(OverloadTest, RefusesConnectionsOnTopAndAnswersProbesElsewhere) {
+  const Connections open =
+      Open(static_cast<int>(kMaxHttpConnections), cluster_.http_port(), "GET ");
+  ASSERT_TRUE(WaitUntil([&] {
+    const Connection one_more(cluster_.http_port());
+    one_more.Send("GET /livez HTTP/1.1\r\n\r\n");
+    return one_more.Receive().starts_with("HTTP/1.1 503");
+  }));
+  for (const char* path : {"/livez", "/readyz", "/metrics"}) {
+    EXPECT_TRUE(Answers(cluster_.probe_port(), path)) << path;
+  }
+  EXPECT_FALSE(Answers(cluster_.probe_port(), "/v1/status"));
+}
+
+TEST_F(OverloadTest, KeepsFewThreadsForManyCancelledCalls) {
+  const auto stub = v1::CoordinatorService::NewStub(grpc::CreateChannel(
+      cluster_.address(), grpc::InsecureChannelCredentials()));
+  struct Started {
+    grpc::ClientContext context;
+    grpc::Status status;
+    v1::StatusResponse response;
+    std::unique_ptr<grpc::ClientAsyncResponseReader<v1::StatusResponse>> reader;
+  };
+  grpc::CompletionQueue queue;
+  std::vector<std::unique_ptr<Started>> calls;
+  for (int i = 0; i < 5'000; ++i) {
+    auto& call = *calls.emplace_back(std::make_unique<Started>());
+    call.reader = stub->AsyncGetStatus(&call.context, {}, &queue);
+    call.reader->Finish(&call.response, &call.status, &call);
+  }
+  for (const auto& call : calls) call->context.TryCancel();
+  void* tag = nullptr;
+  bool ok = false;
+  for (std::size_t i = 0; i < calls.size(); ++i) queue.Next(&tag, &ok);
+  EXPECT_LT(cluster_.coordinator().Threads(),
+            kMaxRpcThreads + static_cast<long>(kMaxHttpConnections) + 64);
+  grpc::ClientContext context;
+  v1::StatusResponse response;
+  EXPECT_TRUE(stub->GetStatus(&context, {}, &response).ok());
+}
+
+TEST_F(OverloadTest, EndsInTimeWhateverIsOpen) {
+  const Connections idle = Open(20, cluster_.http_port(), "");
+  const Connections dripping = Open(20, cluster_.http_port(), "GET ");
+  const Connections silent = Open(
+      20,
+      std::stoi(cluster_.address().substr(cluster_.address().find(':') + 1)),
+      "PRI * HTTP/2.0\r\n");
+  ASSERT_TRUE(Answers(cluster_.http_port(), "/livez"));
+  EXPECT_EQ(cluster_.coordinator().Stop(std::chrono::seconds(10)), 0);
+}
+
+}  // namespace
+}  // namespace ucudnn::test
