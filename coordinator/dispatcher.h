@@ -5,6 +5,7 @@
 // requests that are out of bounds, bound how many run at once, and count them.
 
 #include <chrono>
+#include <string>
 #include <type_traits>
 
 #include "base/result.h"
@@ -26,17 +27,18 @@ class Dispatcher {
   Coordinator& coordinator() { return coordinator_; }
   const Metrics& metrics() const { return metrics_; }
 
-  // Runs the call `method` of the coordinator. Errors of the call;
-  // kInvalidArgument of CheckRequest; kResourceExhausted if too many run.
+  // Runs the call `method` of the coordinator for the host `caller`. Errors of
+  // the call; kInvalidArgument of CheckRequest; kResourceExhausted if too many
+  // run.
   template <class Request, class Response>
-  Result<Response> Run(const char* method,
+  Result<Response> Run(const std::string& caller, const char* method,
                        Result<Response> (Coordinator::*call)(const Request&),
                        const Request& request) {
     const auto start = std::chrono::steady_clock::now();
     Gate& gate = kIsLong<Request, Response> ? long_calls_ : short_calls_;
     Result<Response> result = [&]() -> Result<Response> {
       UCUDNN_RETURN_IF_ERROR(CheckRequest(request));
-      UCUDNN_ASSIGN_OR_RETURN(const Gate::Pass pass, gate.Enter());
+      UCUDNN_ASSIGN_OR_RETURN(const Gate::Pass pass, gate.Enter(caller));
       UCUDNN_RETURN_IF_ERROR(Call::Check());
       return (coordinator_.*call)(request);
     }();
@@ -65,8 +67,10 @@ class Dispatcher {
 
   Coordinator& coordinator_;
   Metrics& metrics_;
-  Gate short_calls_{kMaxShortCalls, kMaxWaitingShortCalls};
-  Gate long_calls_{kMaxLongCalls, kMaxWaitingLongCalls};
+  // A host may run agents and jobs by the dozen.
+  Gate short_calls_{kMaxShortCalls, kMaxWaitingShortCalls,
+                    kMaxShortCalls + kMaxWaitingShortCalls};
+  Gate long_calls_{kMaxLongCalls, kMaxWaitingLongCalls, kMaxLongCallsOfAHost};
 };
 
 }  // namespace ucudnn

@@ -58,6 +58,7 @@ inline constexpr std::size_t kMaxHttpHeadBytes = std::size_t{256} << 10;
 // their own; the others mostly wait for the database, which writes one by one.
 inline constexpr std::size_t kMaxLongCalls = 4;
 inline constexpr std::size_t kMaxWaitingLongCalls = 32;
+inline constexpr std::size_t kMaxLongCallsOfAHost = 16;
 inline constexpr std::size_t kMaxShortCalls = 64;
 inline constexpr std::size_t kMaxWaitingShortCalls = 128;
 // Threads of gRPC, which has one for each call, running or waiting.

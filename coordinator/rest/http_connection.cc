@@ -1,5 +1,6 @@
 #include "coordinator/rest/http_connection.h"
 
+#include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -101,6 +102,15 @@ ssize_t HttpConnection::write(const char* from, size_t size) {
 void HttpConnection::get_remote_ip_and_port(std::string& ip, int& port) const {
   ip.clear();
   port = 0;
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  auto* peer = reinterpret_cast<sockaddr*>(&address);
+  std::array<char, NI_MAXHOST> host{};
+  if (getpeername(socket_, peer, &size) == 0 &&
+      getnameinfo(peer, size, host.data(), host.size(), nullptr, 0,
+                  NI_NUMERICHOST) == 0) {
+    ip = host.data();
+  }
 }
 
 void HttpConnection::get_local_ip_and_port(std::string& ip, int& port) const {

@@ -33,6 +33,7 @@ class HttpConnection final : public httplib::Stream {
   // stops.
   ssize_t read(char* to, size_t size) override;
   ssize_t write(const char* from, size_t size) override;
+  // Without the ports, which nobody asks for.
   void get_remote_ip_and_port(std::string& ip, int& port) const override;
   void get_local_ip_and_port(std::string& ip, int& port) const override;
   socket_t socket() const override { return socket_; }

@@ -78,7 +78,7 @@ class Server final : public RestServer {
   // Answers with what the coordinator's `call` returns to the request, if that
   // could be read.
   template <class Request, class Response>
-  void Answer(const char* method,
+  void Answer(const Http& http, const char* method,
               Result<Response> (Coordinator::*call)(const Request&),
               const std::type_identity_t<Result<Request>>& request,
               httplib::Response* response) {
@@ -87,7 +87,8 @@ class Server final : public RestServer {
                         std::chrono::steady_clock::now());
       return ReplyError(request.error(), response);
     }
-    const auto result = dispatcher_.Run(method, call, *request);
+    const auto result =
+        dispatcher_.Run(http.remote_addr, method, call, *request);
     if (!result) return ReplyError(result.error(), response);
     Reply(ToJson(*result), response);
   }
@@ -97,7 +98,7 @@ class Server final : public RestServer {
                Result<Response> (Coordinator::*call)(const v1::ListRequest&)) {
     http_.Route("GET", path,
                 [=, this](const Http& http, httplib::Response* response) {
-                  Answer(name, call, ParseList(http), response);
+                  Answer(http, name, call, ParseList(http), response);
                 });
   }
 
@@ -108,7 +109,7 @@ class Server final : public RestServer {
                 [=, this](const Http& http, httplib::Response* response) {
                   v1::GetRequest request;
                   request.set_id(http.matches[1]);
-                  Answer(name, call, request, response);
+                  Answer(http, name, call, request, response);
                 });
   }
 
@@ -116,9 +117,11 @@ class Server final : public RestServer {
   void GetProfile(const Http& http, httplib::Response* response) {
     v1::GetProfileRequest request;
     request.set_id(http.matches[1]);
-    const auto next = [this](const v1::GetProfileRequest& of) {
-      return dispatcher_.Run("GetProfile", &Coordinator::GetProfile, of);
-    };
+    const auto next =
+        [this, caller = http.remote_addr](const v1::GetProfileRequest& of) {
+          return dispatcher_.Run(caller, "GetProfile", &Coordinator::GetProfile,
+                                 of);
+        };
     Result<v1::Profile> page = next(request);
     if (!page) return ReplyError(page.error(), response);
     response->status = 200;
@@ -161,7 +164,7 @@ class Server final : public RestServer {
         [=, this](const Http& http, httplib::Response* response) {
           Result<Request> request = ParseBody<Request>(http.body);
           if (request) complete(http, &*request);
-          Answer(name, call, request, response);
+          Answer(http, name, call, request, response);
         },
         kMaxJsonBytes);
   }
@@ -183,8 +186,8 @@ class Server final : public RestServer {
     AddList("/v1/jobs", "ListJobs", &Coordinator::ListJobs);
     AddGet("/v1/jobs", "GetJob", &Coordinator::GetJob);
     http_.Route("GET", "/v1/status",
-                [this](const Http&, httplib::Response* response) {
-                  Answer("GetStatus", &Coordinator::GetStatus,
+                [this](const Http& http, httplib::Response* response) {
+                  Answer(http, "GetStatus", &Coordinator::GetStatus,
                          v1::StatusRequest(), response);
                 });
     http_.Route(
@@ -193,7 +196,8 @@ class Server final : public RestServer {
           v1::PutNetworkRequest request;
           request.set_name(http.matches[1]);
           request.set_content(http.body);
-          Answer("PutNetwork", &Coordinator::PutNetwork, request, response);
+          Answer(http, "PutNetwork", &Coordinator::PutNetwork, request,
+                 response);
         },
         kMaxRequestBytes);
     const auto as_it_is = [](const Http&, auto*) {};

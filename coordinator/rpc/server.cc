@@ -45,7 +45,10 @@ grpc::Status Answer(Calls& calls, const char* method,
     if (!context->IsCancelled()) return {};
     return Fail(Code::kCancelled, "the client ended the call");
   });
-  auto result = calls.dispatcher.Run(method, call, request);
+  // "ipv4:127.0.0.1:5432"; ports differ between calls of one host.
+  const std::string peer = context->peer();
+  auto result = calls.dispatcher.Run(peer.substr(0, peer.rfind(':')), method,
+                                     call, request);
   if (result) {
     *response = *std::move(result);
     return grpc::Status::OK;

@@ -11,7 +11,7 @@ namespace ucudnn {
 namespace {
 
 TEST(GateTest, BoundsHowManyAreInside) {
-  Gate gate(2, 8);
+  Gate gate(2, 8, 10);
   std::atomic<int> inside = 0;
   std::atomic<int> most = 0;
   {
@@ -19,7 +19,7 @@ TEST(GateTest, BoundsHowManyAreInside) {
     for (int t = 0; t < 8; ++t) {
       threads.emplace_back([&] {
         for (int i = 0; i < 100; ++i) {
-          const auto pass = gate.Enter();
+          const auto pass = gate.Enter("host");
           ASSERT_TRUE(pass);
           most = std::max<int>(most, ++inside);
           std::this_thread::yield();
@@ -32,28 +32,39 @@ TEST(GateTest, BoundsHowManyAreInside) {
 }
 
 TEST(GateTest, RefusesMoreThanMayWait) {
-  Gate gate(1, 0);
-  std::optional<Result<Gate::Pass>> first(gate.Enter());
+  Gate gate(1, 0, 2);
+  std::optional<Result<Gate::Pass>> first(gate.Enter("host"));
   ASSERT_TRUE(*first);
-  const auto second = gate.Enter();
+  const auto second = gate.Enter("host");
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, Code::kResourceExhausted);
   first.reset();
-  EXPECT_TRUE(gate.Enter());
+  EXPECT_TRUE(gate.Enter("host"));
+}
+
+TEST(GateTest, LeavesRoomForOtherCallers) {
+  Gate gate(4, 4, 2);
+  const auto first = gate.Enter("a");
+  std::optional<Result<Gate::Pass>> second(gate.Enter("a"));
+  ASSERT_TRUE(*second);
+  EXPECT_EQ(gate.Enter("a").error().code, Code::kResourceExhausted);
+  EXPECT_TRUE(gate.Enter("b"));
+  second.reset();
+  EXPECT_TRUE(gate.Enter("a"));
 }
 
 TEST(GateTest, EndsAWaitThatNobodyWantsAnyMore) {
-  Gate gate(1, 1);
-  const auto first = gate.Enter();
+  Gate gate(1, 1, 2);
+  const auto first = gate.Enter("host");
   {
     const Call call([]() -> Status { return Fail(Code::kCancelled, "gone"); });
-    const auto second = gate.Enter();
+    const auto second = gate.Enter("host");
     ASSERT_FALSE(second);
     EXPECT_EQ(second.error().code, Code::kCancelled);
   }
   // It no longer counts as waiting: the next one waits, and is not refused.
   const Call call([]() -> Status { return Fail(Code::kCancelled, "gone"); });
-  EXPECT_EQ(gate.Enter().error().code, Code::kCancelled);
+  EXPECT_EQ(gate.Enter("host").error().code, Code::kCancelled);
 }
 
 }  // namespace
