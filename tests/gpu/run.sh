@@ -4,7 +4,8 @@
 #   tests/gpu/run.sh pack            on the build machine: builds and bundles into
 #                                    .carry/bundle.tar.gz; for its requirements run
 #                                    deploy/install-packages.sh --gpu. `pack torch`
-#                                    bundles only what the stage torch needs
+#                                    bundles only what the stages torch and convert
+#                                    need
 #   tests/gpu/run.sh STAGE... -o DIR on the machine with the GPU: runs stages; raw
 #                                    results go to DIR
 #
@@ -55,6 +56,12 @@
 #              torchvision. Five minutes; UCUDNN_ROWS ("checks overhead resnet18
 #              resnet50") selects sections. Also runs the example of
 #              client/examples/torch and the package's tests of ucudnn.torch
+#   convert    ucudnn.torch.convert: whole steps of VGG-16, AlexNet and ResNet-18 in
+#              FP32, TF32 and half, enqueued and as CUDA graphs, against PyTorch with
+#              cudnn.benchmark; results under torch.compile and others; with two GPUs
+#              together with planned shares; DIR/torch-convert.md and .json. Needs
+#              torchvision. Under four minutes on two GPUs; UCUDNN_ROWS chooses
+#              ("checks uneven vgg16:64:FP32"), UCUDNN_SECONDS (130) ends the rows
 #   train      ResNet-18 trained on slices of 64, 32 and 16 multiprocessors: in
 #              turns on one GPU, or at once with a GPU for each; with two GPUs on
 #              slices of 64 and 16, with four also on one of 48. As planned and
@@ -76,8 +83,9 @@ programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse ucudnn_gpu_probe
 pack() {
   bash tests/gpu/bundle.sh -c || exit 1
   cmake --preset release -DBUILD_TESTING=ON >/dev/null
-  local targets=(ucudnn_solve_shared)
-  local paths=(build/release/lib/libucudnn_solve.so.1) program
+  local targets=(ucudnn_solve_shared ucudnn_conv_shared) program
+  local paths=(build/release/lib/libucudnn_solve.so.1
+    build/release/lib/libucudnn_conv.so.1)
   if [ "${1:-}" != torch ]; then
     targets+=("${programs[@]}" cudnn_contract_test ucudnn_preload)
     paths+=(build/release/tests/contract/cudnn_contract_test
@@ -262,6 +270,14 @@ torch() {
   return $status
 }
 
+convert() {
+  export PYTHONPATH=$PWD/client/python UCUDNN_LIBRARY=$PWD/.carry/bin
+  export PYTHONDONTWRITEBYTECODE=1
+  # shellcheck disable=SC2086
+  timeout 290 python3 tests/gpu/torch_convert.py -o "$out" \
+    --seconds "${UCUDNN_SECONDS:-130}" ${UCUDNN_ROWS-}
+}
+
 gradients() {
   local ranks status=0
   for ranks in 1 2 3; do
@@ -339,7 +355,7 @@ while [ $# -gt 0 ]; do
     versions | probe | contract | handle | sanitizer) stages+=("$1") ;;
     pytorch) stages+=("$1") ;;
     policies | sharing | judge | cold | slices | failures) stages+=("$1") ;;
-    train | gradients | torch | graphs) stages+=("$1") ;;
+    train | gradients | torch | convert | graphs) stages+=("$1") ;;
     engines | figures | deepbench) stages+=("$1") ;;
     main) stages+=(main_job) ;;
     *)

@@ -208,6 +208,49 @@ def slices(rank, told, network, precision, batch):
     del context
 
 
+def converted(rank, told):
+    """ResNet-18 on slices: even DDP, planned shares, and both with planned
+    convolutions."""
+    batch = 128
+    context = enter_slice(rank)
+    jobs = {name: Job("resnet18", "FP32", batch)
+            for name in ("even", "even_converted", "planned", "converted")}
+
+    def step(b):
+        jobs["planned"].iterate(jobs["planned"].model, b)
+
+    shares = ucudnn.torch.share(
+        batch, step=step, cache_dir="", kind=f"{SLICES[rank]} SMs")
+    even = batch // RANKS
+    sizes = {"even": even, "even_converted": even,
+             "planned": shares.batch, "converted": shares.batch}
+    told["report"] = {}
+    for name in ("even_converted", "converted"):
+        done = ucudnn.torch.convert(
+            jobs[name].model, jobs[name].images[:sizes[name]], seconds=14,
+            quiet=True)
+        told["report"][name] = str(done)
+    # Times that give the same shares.
+    others = ucudnn.torch.share(
+        batch, kind=str(rank), times={
+            str(r): {n: n / b for n in (1, batch)}
+            for r, b in enumerate(shares.batches)})
+    models = {name: DistributedDataParallel(job.model)
+              for name, job in jobs.items()}
+    shares.attach(models["planned"])
+    others.attach(models["converted"])
+    for name in models:
+        told[name + "_steps_ms"] = []
+    for _ in range(3):
+        for name, model in models.items():
+            told[name + "_steps_ms"] += jobs[name].step_ms(
+                model, sizes[name], 2, 6)
+    for name in models:
+        told[name + "_ms"] = statistics.median(told[name + "_steps_ms"])
+    told.update(planned=shares.batches, reasons=shares.reasons)
+    del context
+
+
 def main():
     section, rank, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     torch.backends.cudnn.allow_tf32 = False
@@ -222,6 +265,8 @@ def main():
             torch_share_checks.run(rank, told)
         elif section == "overhead":
             overhead(rank, told)
+        elif section == "converted":
+            converted(rank, told)
         elif section == "resnet18":
             slices(rank, told, "resnet18", "FP32", 128)
         else:

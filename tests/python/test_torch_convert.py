@@ -128,9 +128,8 @@ def test_leaves_copies_and_pickles_plain(eager):
     file = io.BytesIO()
     torch.save(model, file)
     file.seek(0)
-    for other in (
-        copy.deepcopy(model), pickle.loads(pickle.dumps(model)), torch.load(file, weights_only=False)
-    ):  # fmt: skip
+    loaded = torch.load(file, weights_only=False)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), loaded):
         assert type(other[0]) is nn.Conv2d
         assert close(gradients(other, x), gradients(model, x))
 

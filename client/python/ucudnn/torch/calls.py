@@ -4,6 +4,7 @@ groups and calls of functions included."""
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -102,14 +103,20 @@ class Call(NamedTuple):
         )
 
 
+@functools.lru_cache(maxsize=None)
+def _has_tf32(device: torch.device) -> bool:
+    return torch.cuda.get_device_capability(device)[0] >= 8
+
+
 def allows_tf32(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether PyTorch rounds such a convolution's operands to TF32."""
-    return (
-        device.type == "cuda"
-        and dtype == torch.float32
-        and torch.backends.cudnn.allow_tf32
-        and torch.cuda.get_device_capability(device)[0] >= 8
-    )
+    """Whether PyTorch rounds such a convolution's operands to TF32 now."""
+    if device.type != "cuda" or dtype != torch.float32 or not _has_tf32(device):
+        return False
+    try:
+        return bool(torch.backends.cudnn.allow_tf32)
+    except RuntimeError:
+        # Set by its successor, after which PyTorch refuses to tell.
+        return torch.backends.cudnn.conv.fp32_precision == "tf32"
 
 
 def layout_of(taken: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:

@@ -81,6 +81,7 @@ class Conversion:
                 calls = self._calls.setdefault(layer.name, [])
                 if all(layer.call != one.call for one in calls):
                     calls.append(PlannedCall(layer.call, plans))
+                    calls[-1].remember()
 
     @property
     def converted(self) -> List[str]:

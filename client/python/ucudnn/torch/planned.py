@@ -53,6 +53,9 @@ class PlannedCall:
         )
         self._shifts = (1, call.filter[0]) + (1,) * (len(call.filter) - 2)
         self._axes = (0, *range(2, len(call.input)))
+
+    def remember(self) -> None:
+        """Makes it known to compiled code."""
         _known[self.key] = self
 
     def fits(

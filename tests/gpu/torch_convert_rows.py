@@ -1,0 +1,205 @@
+"""Rows of torch_convert.py on the current GPU: reads NETWORK:BATCH:PRECISION from
+its input, answers each with a line of JSON."""
+
+import gc
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+import traceback
+
+import torch
+import torchvision
+from torch import nn
+
+import ucudnn.torch
+from ucudnn.torch.calls import record
+from ucudnn.torch.contest import _operands, _run_of
+from ucudnn.torch.planned import PlannedCall
+
+VARIANTS = ("plain", "full", "eighth")
+PLANNING_S = {"full": 14, "eighth": 7}
+ROUNDS = 5
+
+
+class Row:
+    def __init__(self, text):
+        network, batch, self.precision = text.split(":")
+        tf32 = self.precision == "TF32"
+        torch.backends.cudnn.allow_tf32 = tf32
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        torch.backends.cudnn.benchmark = True
+        torch.manual_seed(1)
+        half = self.precision == "HALF"
+        layout = torch.channels_last if half else torch.contiguous_format
+        self.model = getattr(torchvision.models, network)().to(
+            "cuda", memory_format=layout)
+        self.images = torch.randn(
+            int(batch), 3, 224, 224, device="cuda").contiguous(
+                memory_format=layout)
+        self.labels = torch.randint(0, 1000, (int(batch),), device="cuda")
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4)
+        self.half = half
+
+    def autocast(self):
+        # Casts that it would cache may not stay from one capture to the next.
+        return torch.autocast(
+            "cuda", torch.float16, enabled=self.half, cache_enabled=False)
+
+    def loss(self):
+        with self.autocast():
+            return nn.functional.cross_entropy(
+                self.model(self.images).float(), self.labels)
+
+    def step(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        self.loss().backward()
+        self.optimizer.step()
+
+    def gradients(self):
+        torch.manual_seed(5)
+        return torch.autograd.grad(self.loss(), list(self.model.parameters()))
+
+    def torch_workspace(self):
+        """The most memory that PyTorch takes for a convolution, beside operands
+        and result."""
+        with self.autocast():
+            seen = record(self.model, [self.images], {})
+        most, known = 0, set()
+        with torch.no_grad():
+            for one in seen:
+                operands = None
+                for name in one.operations:
+                    if (one.call, name) in known:
+                        continue
+                    known.add((one.call, name))
+                    operands = operands or _operands(one.call)
+                    run = _run_of(PlannedCall(one.call, {}), name, operands)
+                    run()
+                    torch.cuda.synchronize()
+                    torch.cuda.reset_peak_memory_stats()
+                    before = torch.cuda.memory_allocated()
+                    result = run()
+                    torch.cuda.synchronize()
+                    if isinstance(result, tuple):
+                        result = next(t for t in result if t is not None)
+                    size = result.numel() * result.element_size()
+                    peak = torch.cuda.max_memory_allocated()
+                    most = max(most, peak - before - size)
+                    del result
+        return most
+
+
+def eager_ms(step, count):
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
+    events[0].record()
+    for event in events[1:]:
+        step()
+        event.record()
+    torch.cuda.synchronize()
+    return [a.elapsed_time(b) for a, b in zip(events, events[1:])]
+
+
+def captured(step):
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph
+
+
+def distance(some, others):
+    """Of two gradients, relative to their length."""
+    squares = sum(float((a - b).double().square().sum())
+                  for a, b in zip(some, others))
+    whole = sum(float(b.double().square().sum()) for b in others)
+    return (squares / whole) ** 0.5
+
+
+def measure(text):
+    begun = time.monotonic()
+    row = Row(text)
+    for _ in range(3):
+        row.step()
+    workspace = {"plain": row.torch_workspace()}
+    told = {"workspace": workspace, "planning_s": {}, "report": {}}
+    done = {}
+    for name, part in (("full", 1), ("eighth", 8)):
+        since = time.monotonic()
+        with row.autocast():
+            done[name] = ucudnn.torch.convert(
+                row.model, row.images, workspace_limit=workspace["plain"] // part,
+                seconds=PLANNING_S[name], quiet=True)
+        told["planning_s"][name] = time.monotonic() - since
+        told["report"][name] = str(done[name])
+        workspace[name] = done[name].workspace
+    told["modules"] = len(done["full"].converted)
+    told["why"] = done["full"].why
+
+    def select(name):
+        for one in done.values():
+            one.revert()
+        if name != "plain" and not done[name].why:
+            done[name].apply()
+
+    select("plain")
+    expected = row.gradients()
+    told["gradients"] = {}
+    for name in VARIANTS:
+        select(name)
+        told["gradients"][name] = distance(row.gradients(), expected)
+    del expected
+
+    told["eager"] = {name: [] for name in VARIANTS}
+    estimate = statistics.median(eager_ms(row.step, 5))
+    count = max(5, min(30, int(250 / estimate)))
+    for _ in range(ROUNDS):
+        for name in VARIANTS:
+            select(name)
+            row.step()
+            told["eager"][name] += eager_ms(row.step, count)
+    told["peak"] = {}
+    for name in VARIANTS:
+        select(name)
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        row.step()
+        torch.cuda.synchronize()
+        told["peak"][name] = torch.cuda.max_memory_allocated()
+    graphs = {}
+    for name in VARIANTS:
+        select(name)
+        graphs[name] = captured(row.step)
+    told["graph"] = {name: [] for name in VARIANTS}
+    for _ in range(ROUNDS):
+        for name in VARIANTS:
+            graphs[name].replay()
+            told["graph"][name] += eager_ms(graphs[name].replay, count)
+    told["seconds"] = time.monotonic() - begun
+    return told
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["UCUDNN_CACHE_DIR"] = folder
+        for line in sys.stdin:
+            try:
+                answer = measure(line.strip())
+            except Exception:  # noqa: BLE001  the others go on
+                answer = {"failed": traceback.format_exc()}
+            print(json.dumps(answer), flush=True)
+            if "failed" in answer and "CUDA error" in answer["failed"]:
+                os._exit(1)
+            gc.collect()
+            torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()
