@@ -81,6 +81,8 @@ class Agent {
     std::string lost;              // why it is unusable; empty: it is not lost
     std::string registered_under;  // the driver that the coordinator knows
     std::vector<v1::Task> leases;  // without what is known of them
+    // Whether its model was measured, or failed to be, since it registered.
+    bool has_measured_model = false;
   };
 
   // Waits until every device's thread has ended, or until `stop_grace` after
@@ -117,6 +119,7 @@ class Agent {
       d.set_driver(conditions);
       const std::lock_guard state_lock(mutex_);
       states_[i].registered_under = conditions;
+      states_[i].has_measured_model = false;
       SetState(i, &d);
     }
     Backoff backoff;
@@ -147,6 +150,7 @@ class Agent {
       request.set_device_id(device.info().id);
       request.set_max_tasks(options_.tasks_per_lease);
       request.set_takes_cross_checks(true);
+      request.set_takes_device_models(TakesModel(index));
       const auto leased = link_.LeaseTasks(request);
       if (!leased) {
         spdlog::warn("event=lease_failed device={} error={}", device.info().id,
@@ -159,6 +163,11 @@ class Agent {
         continue;
       }
       backoff.Reset();
+      if (leased->measure_device_model() && TakesModel(index)) {
+        MeasureModel(index);
+        if (IsLost(index)) return;
+        continue;
+      }
       SetLeases(index, leased->tasks());
       for (const v1::Task& task : leased->tasks()) {
         if (stop_.stop_requested()) break;
@@ -216,6 +225,53 @@ class Agent {
     spdlog::info("event=conditions_changed device={} from={} to={}",
                  devices_[index]->info().id, Quoted(told), Quoted(now));
     return true;
+  }
+
+  bool TakesModel(std::size_t index) {
+    const std::lock_guard lock(mutex_);
+    return options_.measure_model && !states_[index].has_measured_model;
+  }
+
+  // Measures a device's model and reports it. Does nothing if another device is
+  // being measured, except wait for it: it may be of the same kind.
+  void MeasureModel(std::size_t index) {
+    std::unique_lock model_lock(model_mutex_, std::try_to_lock);
+    if (!model_lock) {
+      model_lock.lock();
+      return;
+    }
+    Device& device = *devices_[index];
+    v1::ReportDeviceModelRequest report;
+    report.set_agent_id(options_.id);
+    report.set_device_id(device.info().id);
+    report.set_driver(ConditionsOf(index));
+    const auto begun = SteadyClock::now();
+    Result<DeviceModel> model = [&] {
+      const std::lock_guard turn(*turns_[index]);
+      return options_.measure_model(device, stop_);
+    }();
+    if (!model && model.error().code == Code::kCancelled) return;
+    // Measured, but unknown under which conditions: once more.
+    if (model && ConditionsOf(index) != report.driver()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      states_[index].has_measured_model = true;
+    }
+    if (!model) {
+      spdlog::warn("event=device_model_failed device={} error={}",
+                   device.info().id, Quoted(model.error().message));
+      if (model.error().code == Code::kDataLoss) {
+        Lose(index, model.error().message);
+      }
+      return;
+    }
+    spdlog::info(
+        "event=device_model device={} took_ms={}", device.info().id,
+        std::chrono::duration_cast<milliseconds>(SteadyClock::now() - begun)
+            .count());
+    *report.mutable_model() = ToProto(*model);
+    Repeat([&] { return link_.ReportDeviceModel(report); },
+           fmt::format("device_model={}", device.info().id));
   }
 
   // Decodes a task.
@@ -325,16 +381,23 @@ class Agent {
     return report;
   }
 
-  // Retries until the coordinator has acknowledged it. Drops a report that the
-  // coordinator rejects: the task still exists and will be leased again.
   void Report(const v1::ReportTaskRequest& report) {
+    Repeat([&] { return link_.ReportTask(report); },
+           fmt::format("task={}", report.task_id()));
+  }
+
+  // Reports until the coordinator has acknowledged it. Drops a report that the
+  // coordinator rejects: it will ask for the same again. `what` names it in the
+  // log.
+  template <class Call>
+  void Repeat(const Call& report, const std::string& what) {
     Backoff backoff;
     std::optional<SteadyClock::time_point> give_up;
     while (true) {
-      const auto response = link_.ReportTask(report);
+      const auto response = report();
       if (response) return;
       const Code code = response.error().code;
-      spdlog::warn("event=report_failed task={} error={}", report.task_id(),
+      spdlog::warn("event=report_failed {} error={}", what,
                    Quoted(response.error().message));
       if (code == Code::kInvalidArgument || code == Code::kNotFound ||
           code == Code::kFailedPrecondition || code == Code::kUnimplemented) {
@@ -437,6 +500,7 @@ class Agent {
   std::stop_token stop_;
   std::atomic<milliseconds> heartbeat_{milliseconds(2000)};
   std::mutex register_mutex_;  // one registration at a time
+  std::mutex model_mutex_;     // one device model at a time
   std::mutex mutex_;
   std::vector<DeviceState> states_;
   std::size_t ended_ = 0;  // how many of the devices' threads

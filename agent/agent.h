@@ -1,13 +1,15 @@
 #ifndef UCUDNN_AGENT_AGENT_H_
 #define UCUDNN_AGENT_AGENT_H_
 
-// A node's daemon: it registers its devices, leases benchmark tasks for each,
-// measures them, and reports until the coordinator has acknowledged. It retries
+// A node's daemon: it registers its devices, measures their models if nobody
+// has, leases benchmark tasks for each, measures them, and reports until the
+// coordinator has acknowledged. It retries
 // an unavailable coordinator with jittered backoff, and registers again with
 // one that has forgotten it.
 //
 // Threads: one per device, the only one to touch it, and one for heartbeats.
-// Slices of one GPU are measured in turns.
+// Slices of one GPU are measured in turns, and device models of the whole
+// agent, since the devices of a host share its memory.
 
 #include <functional>
 #include <memory>
@@ -18,6 +20,7 @@
 #include "agent/link.h"
 #include "base/measured_point.h"
 #include "base/result.h"
+#include "base/training/device_model.h"
 #include "campaign/campaign.h"
 #include "device/device.h"
 
@@ -28,6 +31,10 @@ namespace ucudnn {
 using Measurer = std::function<Result<std::vector<MeasuredPoint>>(
     Device& device, const CampaignTask& task, const std::stop_token& stop,
     const PointsSink& sink)>;
+
+// Measures a device's model (base/training/device_model.h). Errors as Measurer.
+using ModelMeasurer = std::function<Result<DeviceModel>(
+    Device& device, const std::stop_token& stop)>;
 
 struct AgentOptions {
   std::string id;
@@ -45,6 +52,8 @@ struct AgentOptions {
   // Added to each wait for a coordinator that does not answer, in part by
   // chance, so that agents do not all come back to it at the same moment.
   std::chrono::milliseconds reconnect_spread = kReconnectSpread;
+  // If absent, the coordinator asks others for device models.
+  ModelMeasurer measure_model = {};
   // Interval between partial reports of a long task.
   std::chrono::milliseconds partial_report{2'000};
 };

@@ -22,6 +22,7 @@
 #include "base/service/host.h"
 #include "base/service/log.h"
 #include "base/service/signals.h"
+#include "device/measure/device_model.h"
 #include "device/measure/measure.h"
 #include "device/registry.h"
 
@@ -89,6 +90,10 @@ Status Work(Options options, const std::stop_token& asked_to_stop) {
   options.agent.conditions = [&methods](const DeviceInfo& device) {
     const std::string& method = methods.at(device.id);
     return ConditionsOf(device) + (method.empty() ? "" : ", ") + method;
+  };
+  options.agent.measure_model = [](Device& device,
+                                   const std::stop_token& stop) {
+    return MeasureDeviceModel(device, DeviceModelOptions(), stop);
   };
   const std::unique_ptr<Link> link = MakeGrpcLink(options.coordinators);
   // Each device's thread keeps its device buffers from one task to the next.

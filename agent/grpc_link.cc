@@ -26,6 +26,10 @@ class GrpcLink final : public Link {
       const v1::ReportTaskRequest& request) override {
     return Call(&Stub::ReportTask, request);
   }
+  Result<v1::ReportDeviceModelResponse> ReportDeviceModel(
+      const v1::ReportDeviceModelRequest& request) override {
+    return Call(&Stub::ReportDeviceModel, request);
+  }
   Result<v1::HeartbeatResponse> Heartbeat(
       const v1::HeartbeatRequest& request) override {
     return Call(&Stub::Heartbeat, request);

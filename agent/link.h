@@ -24,6 +24,8 @@ class Link {
       const v1::LeaseTasksRequest& request) = 0;
   virtual Result<v1::ReportTaskResponse> ReportTask(
       const v1::ReportTaskRequest& request) = 0;
+  virtual Result<v1::ReportDeviceModelResponse> ReportDeviceModel(
+      const v1::ReportDeviceModelRequest& request) = 0;
   virtual Result<v1::HeartbeatResponse> Heartbeat(
       const v1::HeartbeatRequest& request) = 0;
   virtual Result<v1::LeaveResponse> Leave(const v1::LeaveRequest& request) = 0;

@@ -64,6 +64,8 @@ class Coordinator {
       const v1::LeaseTasksRequest& request);
   Result<v1::ReportTaskResponse> ReportTask(
       const v1::ReportTaskRequest& request);
+  Result<v1::ReportDeviceModelResponse> ReportDeviceModel(
+      const v1::ReportDeviceModelRequest& request);
   Result<v1::HeartbeatResponse> Heartbeat(const v1::HeartbeatRequest& request);
   Result<v1::LeaveResponse> Leave(const v1::LeaveRequest& request);
 
@@ -79,6 +81,7 @@ class Coordinator {
   Result<v1::Profile> GetProfile(const v1::GetProfileRequest& request);
   Result<v1::ProblemProfile> GetProblemProfile(
       const v1::GetProblemProfileRequest& request);
+  Result<v1::MeasuredDeviceModel> GetDeviceModel(const v1::GetRequest& request);
   Result<v1::ProfileSummary> PutProfile(const v1::Profile& request);
   Result<v1::MeasureProgress> Measure(const v1::MeasureRequest& request);
   Result<v1::Plan> CreatePlan(const v1::PlanRequest& request);

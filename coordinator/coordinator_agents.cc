@@ -9,6 +9,7 @@
 #include "base/service/log.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/cross_checking.h"
+#include "coordinator/device_models.h"
 #include "coordinator/drivers.h"
 #include "coordinator/limits.h"
 #include "coordinator/page.h"
@@ -92,6 +93,18 @@ std::map<std::string, std::vector<std::string>> ByAgent(
   return ids;
 }
 
+// The agent's device. kNotFound if it is another agent's.
+Result<DeviceRecord> DeviceOf(Agents& agents, const std::string& agent,
+                              const std::string& id) {
+  UCUDNN_ASSIGN_OR_RETURN(DeviceRecord device, agents.GetDevice(id));
+  if (device.agent != agent) {
+    return Fail(Code::kNotFound,
+                "device {} is registered by agent {}, not by {}", device.id,
+                device.agent, agent);
+  }
+  return device;
+}
+
 // Adds the stored points of a task's problem.
 Status AddKnown(Agents& agents, Measurements& measurements, const TaskKey& key,
                 v1::Task* task) {
@@ -135,15 +148,19 @@ Result<v1::RegisterResponse> Coordinator::Register(
 
 Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
     const v1::LeaseTasksRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const DeviceRecord device,
-                          store_.GetDevice(request.device_id()));
-  if (device.agent != request.agent_id()) {
-    return Fail(Code::kNotFound,
-                "device {} is registered by agent {}, not by {}", device.id,
-                device.agent, request.agent_id());
-  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      const DeviceRecord device,
+      DeviceOf(store_, request.agent_id(), request.device_id()));
   v1::LeaseTasksResponse response;
   response.set_poll_after_ms(options()->poll_after_ms);
+  if (request.takes_device_models()) {
+    UCUDNN_ASSIGN_OR_RETURN(const bool measured,
+                            HasDeviceModel(store_, device));
+    if (!measured) {
+      response.set_measure_device_model(true);
+      return response;
+    }
+  }
   const int most = std::clamp(request.max_tasks(), 1, kMaxTasksPerLease);
   const std::int64_t now = clock_.NowMs();
   if (request.takes_cross_checks()) {
@@ -236,6 +253,21 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
                           store_.CompleteTask(completion));
   response.set_already(result.already);
   return response;
+}
+
+Result<v1::ReportDeviceModelResponse> Coordinator::ReportDeviceModel(
+    const v1::ReportDeviceModelRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(
+      const DeviceRecord device,
+      DeviceOf(store_, request.agent_id(), request.device_id()));
+  v1::MeasuredDeviceModel measured;
+  *measured.mutable_model() = request.model();
+  measured.set_device(device.id);
+  measured.set_driver(request.driver());
+  measured.set_measured_ms(clock_.NowMs());
+  UCUDNN_RETURN_IF_ERROR(
+      PutDeviceModel(store_, ToString(device.kind), measured));
+  return v1::ReportDeviceModelResponse();
 }
 
 Result<v1::HeartbeatResponse> Coordinator::Heartbeat(

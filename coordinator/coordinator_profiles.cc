@@ -5,6 +5,7 @@
 
 #include "base/device_kind.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/device_models.h"
 #include "coordinator/drivers.h"
 #include "coordinator/limits.h"
 #include "coordinator/page.h"
@@ -62,13 +63,19 @@ Result<v1::Profile> Coordinator::GetProfile(
   UCUDNN_ASSIGN_OR_RETURN(
       const auto measurements,
       store_.LoadMeasurements(request.id(), request.after(), kMaxPagePoints));
-  if (measurements.empty() && request.after().empty()) {
+  const bool is_first_page = request.after().empty();
+  std::optional<v1::MeasuredDeviceModel> model;
+  if (is_first_page) {
+    UCUDNN_ASSIGN_OR_RETURN(model, NewestDeviceModel(store_, request.id()));
+  }
+  if (is_first_page && measurements.empty() && !model) {
     return Fail(Code::kNotFound, "nothing was measured on kind '{}'",
                 request.id());
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(store_, request.id()));
   v1::Profile message;
   message.set_id(request.id());
+  if (model) *message.mutable_device_model() = *std::move(model);
   for (const Measurement& m : measurements) {
     if (message.problems_size() == 0 ||
         message.problems().rbegin()->problem() != m.problem) {
@@ -121,6 +128,17 @@ Result<v1::ProblemProfile> Coordinator::GetProblemProfile(
   return message;
 }
 
+Result<v1::MeasuredDeviceModel> Coordinator::GetDeviceModel(
+    const v1::GetRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto model,
+                          NewestDeviceModel(store_, request.id()));
+  if (model) return *model;
+  return Fail(Code::kNotFound,
+              "there is no device model of kind '{}': ucudnn-agent measures it "
+              "on the first device of the kind",
+              request.id());
+}
+
 Result<v1::ProfileSummary> Coordinator::PutProfile(const v1::Profile& request) {
   if (const auto kind = ParseDeviceKind(request.id()); !kind) {
     return Within("id", kind.error());
@@ -152,6 +170,10 @@ Result<v1::ProfileSummary> Coordinator::PutProfile(const v1::Profile& request) {
                           BatchSize(batch.batch()),
                           Bytes(batch.max_workspace_bytes()), batch.driver()});
     }
+  }
+  if (request.has_device_model()) {
+    UCUDNN_RETURN_IF_ERROR(
+        PutDeviceModel(store_, request.id(), request.device_model()));
   }
   UCUDNN_RETURN_IF_ERROR(
       store_.ImportProfile(measurements, complete, clock_.NowMs()));

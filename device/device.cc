@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "device/host_copy_queue.h"
 #include "device/host_memory.h"
 
 namespace ucudnn {
@@ -57,6 +58,15 @@ Result<std::unique_ptr<CapturedWork>> Device::Capture(
 
 Result<std::unique_ptr<Event>> Device::MakeEvent() {
   return std::make_unique<HostEvent>(*this);
+}
+
+Result<std::unique_ptr<CopyQueue>> Device::MakeCopyQueue() {
+  return std::make_unique<HostCopyQueue>();
+}
+
+Status Device::Scale(float* device, std::int64_t count, float factor) {
+  for (std::int64_t i = 0; i < count; ++i) device[i] *= factor;
+  return {};
 }
 
 void DeviceBuffer::Reset() {

@@ -131,6 +131,19 @@ class CapturedWork {
   virtual Bytes memory() const = 0;
 };
 
+// Copies between host and device beside the device's order of work, one after
+// the other; those of two queues run at once if the device can do that. Fastest
+// with host memory of AllocateHost. Memory that is being copied must stay.
+class CopyQueue {
+ public:
+  virtual ~CopyQueue() = default;
+  // Both enqueue and return.
+  virtual Status Upload(void* device, const void* host, Bytes size) = 0;
+  virtual Status Download(void* host, const void* device, Bytes size) = 0;
+  // Waits until all enqueued copies are done; returns their error, if any.
+  virtual Status Synchronize() = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -171,8 +184,15 @@ class Device {
   virtual Result<DeviceBuffer> AllocateHost(Bytes size);
   virtual Status Upload(void* device, const void* host, Bytes size) = 0;
   virtual Status Download(void* host, const void* device, Bytes size) = 0;
+  // By default copies on a thread of the queue's own, for devices whose memory
+  // is the host's.
+  virtual Result<std::unique_ptr<CopyQueue>> MakeCopyQueue();
   // Sets each byte, in the device's order of work.
   virtual Status Fill(void* device, unsigned char byte, Bytes size) = 0;
+  // Multiplies `count` floats by `factor`, in the device's order of work. It
+  // stands for all operators that are limited by memory: it reads and writes
+  // each value once. By default a loop on the host.
+  virtual Status Scale(float* device, std::int64_t count, float factor);
 
   // The time on the device between the first and the last thing that `work`
   // enqueues; returns when it is done.

@@ -42,6 +42,12 @@ class ForwardingDevice : public Device {
   Status Fill(void* device, unsigned char byte, Bytes size) override {
     return device_.Fill(device, byte, size);
   }
+  Result<std::unique_ptr<CopyQueue>> MakeCopyQueue() override {
+    return device_.MakeCopyQueue();
+  }
+  Status Scale(float* device, std::int64_t count, float factor) override {
+    return device_.Scale(device, count, factor);
+  }
   Result<Nanoseconds> Time(const std::function<Status()>& work) override {
     return device_.Time(work);
   }

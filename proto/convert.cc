@@ -4,8 +4,14 @@
 #include <set>
 #include <utility>
 
+#include "base/text.h"
+
 namespace ucudnn {
 namespace {
+
+// Of rates per microsecond.
+constexpr double kTera = 1e6;
+constexpr double kGiga = 1e3;
 
 void SetSpatial(const Spatial& values, int dims,
                 google::protobuf::RepeatedField<std::int64_t>* field) {
@@ -323,6 +329,57 @@ Result<Profile> FromProto(const v1::Profile& message) {
     }
   }
   return profile;
+}
+
+v1::DeviceModel ToProto(const DeviceModel& model) {
+  v1::DeviceModel message;
+  message.set_name(model.name);
+  message.set_memory_bytes(model.memory.count());
+  v1::ArithmeticRates& rates = *message.mutable_arithmetic_tflops();
+  rates.set_fp32(model.fp32_rate / kTera);
+  rates.set_tf32(model.tf32_rate / kTera);
+  rates.set_half(model.half_rate / kTera);
+  message.set_memory_gb_per_s(model.memory_rate / kGiga);
+  message.set_launch_ns(model.launch.count());
+  message.set_d2h_gb_per_s(model.d2h_rate / kGiga);
+  message.set_h2d_gb_per_s(model.h2d_rate / kGiga);
+  message.set_transfer_latency_ns(model.transfer_latency.count());
+  message.set_duplex(model.duplex);
+  if (model.both_ways_rate != 0) {
+    message.set_both_ways_gb_per_s(model.both_ways_rate / kGiga);
+  }
+  for (const ModelledAlgorithm& algorithm : model.algorithms) {
+    v1::ModelledAlgorithm& m = *message.add_algorithms();
+    m.set_name(algorithm.name);
+    m.set_speedup(algorithm.speedup);
+  }
+  return message;
+}
+
+Result<DeviceModel> FromProto(const v1::DeviceModel& message) {
+  DeviceModel model;
+  if (message.name().empty() || !IsPlainText(message.name())) {
+    return Fail(Code::kInvalidArgument,
+                "the device model's name is '{}'; plain text is accepted",
+                Excerpt(message.name()));
+  }
+  model.name = message.name();
+  model.memory = Bytes(message.memory_bytes());
+  model.fp32_rate = message.arithmetic_tflops().fp32() * kTera;
+  model.tf32_rate = message.arithmetic_tflops().tf32() * kTera;
+  model.half_rate = message.arithmetic_tflops().half() * kTera;
+  model.memory_rate = message.memory_gb_per_s() * kGiga;
+  model.launch = Nanoseconds(message.launch_ns());
+  model.d2h_rate = message.d2h_gb_per_s() * kGiga;
+  model.h2d_rate = message.h2d_gb_per_s() * kGiga;
+  model.transfer_latency = Nanoseconds(message.transfer_latency_ns());
+  model.duplex = message.duplex();
+  model.both_ways_rate = message.both_ways_gb_per_s() * kGiga;
+  for (const v1::ModelledAlgorithm& algorithm : message.algorithms()) {
+    model.algorithms.push_back({algorithm.name(), algorithm.speedup()});
+  }
+  UCUDNN_RETURN_IF_ERROR(Validate(model));
+  return model;
 }
 
 v1::WorkspacePlan ToProto(const WorkspacePlan& plan) {

@@ -13,6 +13,7 @@
 #include "base/plan/plan.h"
 #include "base/profile.h"
 #include "base/result.h"
+#include "base/training/device_model.h"
 #include "ucudnn/v1/types.pb.h"
 
 namespace ucudnn {
@@ -39,6 +40,9 @@ PointOrigin OriginOf(const v1::Measurement& measurement);
 std::vector<v1::Profile> ToProto(const Profile& profile);
 // Each problem as a layer, named like it, of the network "measured".
 Result<Profile> FromProto(const v1::Profile& profile);
+
+v1::DeviceModel ToProto(const DeviceModel& model);
+Result<DeviceModel> FromProto(const v1::DeviceModel& model);
 
 v1::WorkspacePlan ToProto(const WorkspacePlan& plan);
 Result<WorkspacePlan> FromProto(const v1::WorkspacePlan& plan);

@@ -105,6 +105,10 @@ Status Validate(const DeviceModel& model) {
   UCUDNN_RETURN_IF_ERROR(CheckRate("the memory rate", model.memory_rate));
   UCUDNN_RETURN_IF_ERROR(CheckRate("the link to the host", model.d2h_rate));
   UCUDNN_RETURN_IF_ERROR(CheckRate("the link from the host", model.h2d_rate));
+  if (model.both_ways_rate != 0) {
+    UCUDNN_RETURN_IF_ERROR(
+        CheckRate("the link in both directions", model.both_ways_rate));
+  }
   for (const auto& [field, time] :
        {std::pair("the launch", model.launch),
         std::pair("the transfer latency", model.transfer_latency)}) {

@@ -46,6 +46,9 @@ struct DeviceModel {
   double h2d_rate = 0;
   Nanoseconds transfer_latency{0};
   bool duplex = true;  // both directions at once, each at its full rate
+  // Each direction's rate while both copy, for people: plans assume full rates
+  // if `duplex`, else one direction at a time. 0: unknown.
+  double both_ways_rate = 0;
   std::vector<ModelledAlgorithm> algorithms = {};
 
   double ArithmeticRate(Precision precision) const;

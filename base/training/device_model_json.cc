@@ -18,10 +18,17 @@ constexpr double kTera = 1e6;  // per microsecond
 constexpr double kGiga = 1e3;
 
 Status CheckFields(const Json& json) {
-  static const std::set<std::string> kKnown = {
-      "name",      "memory_bytes",       "arithmetic_tflops", "memory_gb_per_s",
-      "launch_us", "d2h_gb_per_s",       "h2d_gb_per_s",      "algorithms",
-      "duplex",    "transfer_latency_us"};
+  static const std::set<std::string> kKnown = {"name",
+                                               "memory_bytes",
+                                               "arithmetic_tflops",
+                                               "memory_gb_per_s",
+                                               "launch_us",
+                                               "d2h_gb_per_s",
+                                               "h2d_gb_per_s",
+                                               "algorithms",
+                                               "duplex",
+                                               "transfer_latency_us",
+                                               "both_ways_gb_per_s"};
   for (const auto& [key, value] : json.items()) {
     if (kKnown.count(key) > 0) continue;
     return Fail(Code::kInvalidArgument, "a device model has no field '{}'",
@@ -80,6 +87,9 @@ Json ToJson(const DeviceModel& model) {
                {"h2d_gb_per_s", model.h2d_rate / kGiga},
                {"transfer_latency_us", Microseconds(model.transfer_latency)},
                {"duplex", model.duplex}};
+  if (model.both_ways_rate != 0) {
+    json["both_ways_gb_per_s"] = model.both_ways_rate / kGiga;
+  }
   for (const ModelledAlgorithm& algorithm : model.algorithms) {
     json["algorithms"].push_back(
         {{"name", algorithm.name}, {"speedup", algorithm.speedup}});
@@ -106,6 +116,10 @@ Result<DeviceModel> DeviceModelOf(const Json& json) {
   fields.ReadOptional("launch_us", &model.launch);
   fields.ReadOptional("transfer_latency_us", &model.transfer_latency);
   fields.ReadOptional("duplex", &model.duplex);
+  if (fields.Has("both_ways_gb_per_s")) {
+    fields.Read("both_ways_gb_per_s", 1e-3, 1e9, &model.both_ways_rate);
+    model.both_ways_rate *= kGiga;
+  }
   if (fields.Has("algorithms")) {
     fields.ReadEach("algorithms", [&](const Json& item, std::string path) {
       return ReadAlgorithm(item, std::move(path),

@@ -29,7 +29,12 @@ int Main(int argc, char** argv) {
   AddPlanCommands(app, server, &chosen);
   AddJobCommands(app, server, &chosen);
   AddShowCommands(app, server, &chosen);
-  AddSolveCommands(app, &chosen);
+  AddSolveCommands(
+      app,
+      [&server](const std::string& kind) {
+        return MeasuredModel(server, kind);
+      },
+      &chosen);
   AddCheckCommand(app, &chosen);
   AddCompletionCommand(app, &chosen);
   try {

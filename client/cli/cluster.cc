@@ -1,8 +1,11 @@
 // What the cluster consists of: agents, devices and the coordinator's state.
 
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "base/service/clock.h"
@@ -88,6 +91,29 @@ std::string Ago(std::int64_t then_ms) {
   if (s < 7200) return fmt::format("{} min ago", s / 60);
   if (s < 172'800) return fmt::format("{} h ago", s / 3600);
   return fmt::format("{} days ago", s / 86'400);
+}
+
+Result<std::string> OnlyKind(Connection& connection, std::string_view flag) {
+  v1::ListRequest list;
+  list.set_limit(1000);
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices, connection.ListDevices(list));
+  std::set<std::string> online;
+  std::set<std::string> known;
+  for (const v1::Device& device : devices.devices()) {
+    known.insert(device.kind());
+    if (device.state() != "lost") online.insert(device.kind());
+  }
+  const std::set<std::string>& kinds = online.empty() ? known : online;
+  if (kinds.size() == 1) return *kinds.begin();
+  if (kinds.empty()) {
+    return Fail(Code::kFailedPrecondition,
+                "no device is online; start ucudnn-agent on a node, or give {}",
+                flag);
+  }
+  return Fail(Code::kInvalidArgument,
+              "the cluster has several kinds of device; give {} once, or once "
+              "for each rank: {}",
+              flag, fmt::join(kinds, ", "));
 }
 
 void AddClusterCommands(CLI::App& app, const Server& server, Chosen* chosen) {

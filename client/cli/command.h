@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/training/device_model.h"
 #include "base/units.h"
 
 namespace CLI {
@@ -23,8 +24,12 @@ namespace ucudnn::ctl {
 // The body of the command that the arguments selected.
 using Chosen = std::function<Status()>;
 
+// Looks up the measured device model of a kind.
+using ModelOfKind = std::function<Result<DeviceModel>(const std::string& kind)>;
+
 // Adds `ucudnn solve ...` with a command for each problem.
-void AddSolveCommands(CLI::App& app, Chosen* chosen);
+void AddSolveCommands(CLI::App& app, const ModelOfKind& model_of_kind,
+                      Chosen* chosen);
 
 // Adds `ucudnn check`.
 void AddCheckCommand(CLI::App& app, Chosen* chosen);

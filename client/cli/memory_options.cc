@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/device_kind.h"
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
 #include "base/service/signals.h"
@@ -97,7 +98,8 @@ Result<MemoryProblem> ReadMemoryProblem(const MemoryOptions& options) {
 }
 
 Result<DeviceModel> ReadDeviceModel(std::string_view flag,
-                                    const std::string& name) {
+                                    const std::string& name,
+                                    const ModelOfKind& model_of_kind) {
   const std::vector<std::string> presets = DeviceModelPresets();
   if (std::find(presets.begin(), presets.end(), name) != presets.end()) {
     return DeviceModelPreset(name);
@@ -105,9 +107,10 @@ Result<DeviceModel> ReadDeviceModel(std::string_view flag,
   const Result<std::string> text = ReadFile(name, kMaxDeviceModel);
   if (text) return ParseDeviceModel(*text, Excerpt(name, 4096));
   if (text.error().code == Code::kNotFound) {
+    if (ParseDeviceKind(name)) return model_of_kind(name);
     return Fail(Code::kInvalidArgument,
-                "{}: no file '{}' and no preset of that name; {} or a JSON "
-                "file is accepted",
+                "{}: no file '{}' and no preset of that name; {}, a JSON file "
+                "or a kind of device is accepted",
                 flag, Excerpt(name, 200), fmt::join(presets, ", "));
   }
   return OfInput(Result<DeviceModel>(tl::unexpected<Error>(text.error())));

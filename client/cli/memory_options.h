@@ -35,10 +35,11 @@ void AddMemoryOptions(CLI::App* command, std::string_view more_policies,
 // kInvalidArgument, naming flag or file, if something is malformed or missing.
 Result<MemoryProblem> ReadMemoryProblem(const MemoryOptions& options);
 
-// A preset's name or a file. kInvalidArgument, naming `flag` and what is
-// accepted.
+// `name` is that of a preset, a file or a kind of device. kInvalidArgument,
+// naming `flag` and what is accepted; errors of `model_of_kind`.
 Result<DeviceModel> ReadDeviceModel(std::string_view flag,
-                                    const std::string& name);
+                                    const std::string& name,
+                                    const ModelOfKind& model_of_kind);
 
 // The file that a flag names, decompressed, of at most `most`. Errors of
 // ReadFile, as those of the request.

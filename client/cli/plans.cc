@@ -71,32 +71,6 @@ void AddPlanOptions(CLI::App* command, PlanOptions* options) {
   AddOutputOption(command, &options->output);
 }
 
-// The only kind of the online devices or, if none is online, of the known
-// devices. Looked up once, because devices may come and go while the command
-// waits.
-Result<std::string> OnlyKind(Connection& connection) {
-  v1::ListRequest list;
-  list.set_limit(1000);
-  UCUDNN_ASSIGN_OR_RETURN(const auto devices, connection.ListDevices(list));
-  std::set<std::string> online;
-  std::set<std::string> known;
-  for (const v1::Device& device : devices.devices()) {
-    known.insert(device.kind());
-    if (device.state() != "lost") online.insert(device.kind());
-  }
-  const std::set<std::string>& kinds = online.empty() ? known : online;
-  if (kinds.size() == 1) return *kinds.begin();
-  if (kinds.empty()) {
-    return Fail(Code::kFailedPrecondition,
-                "no device is online; start ucudnn-agent on a node, or give "
-                "--device-kind");
-  }
-  return Fail(Code::kInvalidArgument,
-              "the cluster has several kinds of device; give --device-kind "
-              "once, or once for each rank: {}",
-              fmt::join(kinds, ", "));
-}
-
 Result<v1::PlanRequest> MakeRequest(const PlanOptions& options,
                                     Connection& connection) {
   v1::PlanRequest request;
@@ -116,7 +90,9 @@ Result<v1::PlanRequest> MakeRequest(const PlanOptions& options,
                 kinds.size(), ranks);
   }
   if (kinds.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(std::string kind, OnlyKind(connection));
+    // Looked up once, because devices may come and go while the command waits.
+    UCUDNN_ASSIGN_OR_RETURN(std::string kind,
+                            OnlyKind(connection, "--device-kind"));
     kinds.push_back(std::move(kind));
   }
   if (kinds.size() == 1) kinds.resize(ranks, kinds[0]);

@@ -15,6 +15,8 @@
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
 #include "base/profile_network.h"
+#include "base/service/clock.h"
+#include "base/training/json.h"
 #include "client/cli/pages.h"
 #include "client/cli/server.h"
 #include "proto/convert.h"
@@ -46,6 +48,7 @@ struct ExportOptions {
   std::string kind;
   std::string network;
   bool stale = false;
+  bool device_model = false;
   std::string path;
 };
 
@@ -106,6 +109,17 @@ Status Export(const Server& server, const ExportOptions& options) {
   return WriteText(options.path, ToCsv(all));
 }
 
+// Writes the kind's device model; of the only kind unless one is named.
+Status ExportModel(const Server& server, const ExportOptions& options) {
+  std::string kind = options.kind;
+  if (kind.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+    UCUDNN_ASSIGN_OR_RETURN(kind, OnlyKind(*connection, "--kind"));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const DeviceModel model, MeasuredModel(server, kind));
+  return WriteText(options.path, ToJson(model).dump(2) + "\n");
+}
+
 struct ImportOptions {
   std::string path;
   std::string network;
@@ -163,9 +177,30 @@ Status AddWhatIsMissing(const ImportOptions& options, Profile* profile) {
   return {};
 }
 
+// Adds a device model, as export writes it.
+Status ImportModel(const Server& server, const ImportOptions& options,
+                   std::string_view text) {
+  UCUDNN_ASSIGN_OR_RETURN(const DeviceModel model,
+                          ParseDeviceModel(text, options.path));
+  v1::Profile profile;
+  profile.set_id(options.kind.empty() ? model.name : options.kind);
+  v1::MeasuredDeviceModel& measured = *profile.mutable_device_model();
+  *measured.mutable_model() = ToProto(model);
+  measured.set_measured_ms(SystemClock().NowMs());
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  const auto put = connection->PutProfile(profile);
+  if (!put) return Within(options.path, put.error());
+  return Print(options.format, ToJson(*put), [&] {
+    return fmt::format("{}: its device model\n", put->id());
+  });
+}
+
 Status Import(const Server& server, const ImportOptions& options) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::string text,
+                          OfInput(ReadFile(options.path, 1_GiB)));
+  if (text.starts_with('{')) return ImportModel(server, options, text);
   UCUDNN_ASSIGN_OR_RETURN(Profile profile,
-                          OfInput(ReadProfileFile(options.path)));
+                          OfInput(ParseProfileCsv(text, options.path)));
   if (Status added = OfInput(AddWhatIsMissing(options, &profile)); !added) {
     return Within(options.path, std::move(added).error());
   }
@@ -197,6 +232,14 @@ Status Import(const Server& server, const ImportOptions& options) {
 
 }  // namespace
 
+Result<DeviceModel> MeasuredModel(const Server& server,
+                                  const std::string& kind) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  UCUDNN_ASSIGN_OR_RETURN(const v1::MeasuredDeviceModel measured,
+                          connection->GetDeviceModel(kind));
+  return FromProto(measured.model());
+}
+
 void AddProfileCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
   CLI::App* profiles = app.add_subcommand(
@@ -216,14 +259,22 @@ void AddProfileCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   out->add_flag("--stale", to->stale,
                 "Also what was measured under a driver that no device online "
                 "of the kind has now, which no plan is made from");
+  out->add_flag("--device-model", to->device_model,
+                "Instead of the measurements the kind's device model, as JSON "
+                "that solve memory --device-model reads");
   out->add_option("file", to->path, "The file; standard output unless given");
   out->callback([&server, to, chosen] {
-    *chosen = [&server, to] { return Export(server, *to); };
+    *chosen = [&server, to] {
+      return to->device_model ? ExportModel(server, *to) : Export(server, *to);
+    };
   });
   const auto from = std::make_shared<ImportOptions>();
   CLI::App* in = profiles->add_subcommand(
       "import", "Add what another coordinator exported, or any profile");
-  in->add_option("file", from->path, "The file, plain or gzip")->required();
+  in->add_option("file", from->path,
+                 "The file, plain or gzip: measurements as CSV, or a device "
+                 "model as JSON")
+      ->required();
   in->add_option("--network", from->network,
                  "The network's file, CSV or ONNX: for profiles that do not "
                  "tell each layer's convolution in a column 'problem'")

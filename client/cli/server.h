@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/service/signals.h"
+#include "base/training/device_model.h"
 #include "client/cli/command.h"
 #include "client/rpc/connection.h"
 #include "ucudnn/v1/coordinator.pb.h"
@@ -37,6 +38,13 @@ void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen);
 // Adds show node|device|network|profile|plan|job.
 void AddShowCommands(CLI::App& app, const Server& server, Chosen* chosen);
 
+// The only kind of the online devices or, if none is online, of the known
+// devices; `flag` names a kind otherwise. kFailedPrecondition if there is no
+// device, kInvalidArgument if there are several kinds.
+Result<std::string> OnlyKind(Connection& connection, std::string_view flag);
+// The newest device model of a kind. kNotFound if there is none.
+Result<DeviceModel> MeasuredModel(const Server& server,
+                                  const std::string& kind);
 // One plan as a table: what each rank does, and the kernels of each device
 // kind.
 std::string PlanText(const v1::Plan& plan);

@@ -43,7 +43,33 @@ std::string NetworkText(const v1::Network& network) {
                      network.revision(), network.format(), table.Text());
 }
 
+std::string ModelText(const v1::MeasuredDeviceModel& measured) {
+  const v1::DeviceModel& m = measured.model();
+  const v1::ArithmeticRates& rates = m.arithmetic_tflops();
+  Table table({"DEVICE MODEL", ""});
+  table.AddRow({"arithmetic",
+                fmt::format("FP32 {:.4g}, TF32 {:.4g}, half {:.4g} TFLOP/s",
+                            rates.fp32(), rates.tf32(), rates.half())});
+  table.AddRow(
+      {"memory", fmt::format("{:.4g} GB/s, launch {}", m.memory_gb_per_s(),
+                             HumanTime(Nanoseconds(m.launch_ns())))});
+  table.AddRow(
+      {"link",
+       fmt::format("{:.4g} GB/s to the host, {:.4g} from it, {:.4g} "
+                   "each way at once ({}), latency {}",
+                   m.d2h_gb_per_s(), m.h2d_gb_per_s(), m.both_ways_gb_per_s(),
+                   m.duplex() ? "duplex" : "not duplex",
+                   HumanTime(Nanoseconds(m.transfer_latency_ns())))});
+  table.AddRow(
+      {"measured", fmt::format("{} on {}, {}", Ago(measured.measured_ms()),
+                               measured.device(), measured.driver())});
+  return table.Text();
+}
+
 std::string ProfileText(const v1::Profile& profile) {
+  const std::string model = profile.has_device_model()
+                                ? ModelText(profile.device_model()) + "\n"
+                                : "";
   Table table({"PROBLEM", "BATCH", "ALGORITHM", "MATH", "WORKSPACE", "TIME",
                "SPREAD", "REPEATS", "OUTLIERS"});
   for (const v1::ProblemProfile& problem : profile.problems()) {
@@ -55,7 +81,7 @@ std::string ProfileText(const v1::Profile& profile) {
                     std::to_string(m.repeats()), std::to_string(m.outliers())});
     }
   }
-  return table.Text();
+  return model + table.Text();
 }
 
 Status Show(const Server& server, const std::string& what,
@@ -97,7 +123,7 @@ constexpr std::array kThings = {
     Thing{"node", "NODE", "A node and its devices"},
     Thing{"device", "DEVICE", "A device and its kind"},
     Thing{"network", "NETWORK", "A network's convolutions"},
-    Thing{"profile", "KIND", "All measurements of a device kind"},
+    Thing{"profile", "KIND", "A kind's device model and all its measurements"},
     Thing{"plan", "PLAN", "A plan, by rank and kernel"},
     Thing{"job", "JOB", "A job's ranks, plans and step times"},
 };

@@ -4,7 +4,8 @@
 
 namespace ucudnn::ctl {
 
-void AddSolveCommands(CLI::App& app, Chosen* chosen) {
+void AddSolveCommands(CLI::App& app, const ModelOfKind& model_of_kind,
+                      Chosen* chosen) {
   CLI::App* solve = app.add_subcommand(
       "solve", "Solve a planning problem offline, from files");
   solve->require_subcommand(1);
@@ -13,9 +14,9 @@ void AddSolveCommands(CLI::App& app, Chosen* chosen) {
   AddSolveWs(solve, chosen);
   AddSolveWd(solve, chosen);
   AddSolveAssign(solve, chosen);
-  AddSolveJoint(solve, chosen);
+  AddSolveJoint(solve, model_of_kind, chosen);
   AddSolveAllocation(solve, chosen);
-  AddSolveMemory(solve, chosen);
+  AddSolveMemory(solve, model_of_kind, chosen);
 }
 
 }  // namespace ucudnn::ctl

@@ -13,9 +13,11 @@ void AddSolvePareto(CLI::App* solve, Chosen* chosen);
 void AddSolveWs(CLI::App* solve, Chosen* chosen);
 void AddSolveWd(CLI::App* solve, Chosen* chosen);
 void AddSolveAssign(CLI::App* solve, Chosen* chosen);
-void AddSolveJoint(CLI::App* solve, Chosen* chosen);
+void AddSolveJoint(CLI::App* solve, const ModelOfKind& model_of_kind,
+                   Chosen* chosen);
 void AddSolveAllocation(CLI::App* solve, Chosen* chosen);
-void AddSolveMemory(CLI::App* solve, Chosen* chosen);
+void AddSolveMemory(CLI::App* solve, const ModelOfKind& model_of_kind,
+                    Chosen* chosen);
 
 }  // namespace ucudnn::ctl
 

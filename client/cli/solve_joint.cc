@@ -21,8 +21,10 @@ struct JointOptions {
   std::int64_t step = 1;
 };
 
-// "K40", "K40=4GB" or "K40=4GB,profile.csv"; the model may be a file.
-Result<JointMemoryGpu> ParseGpu(const std::string& text) {
+// "K40", "K40=4GB" or "K40=4GB,profile.csv"; the model may be a file or a
+// kind of device.
+Result<JointMemoryGpu> ParseGpu(const std::string& text,
+                                const ModelOfKind& model_of_kind) {
   JointMemoryGpu gpu;
   gpu.name = text;
   std::string model = text;
@@ -42,7 +44,8 @@ Result<JointMemoryGpu> ParseGpu(const std::string& text) {
     gpu.budget = *budget;
     model.resize(equals);
   }
-  UCUDNN_ASSIGN_OR_RETURN(gpu.device, ReadDeviceModel("--gpu", model));
+  UCUDNN_ASSIGN_OR_RETURN(gpu.device,
+                          ReadDeviceModel("--gpu", model, model_of_kind));
   return gpu;
 }
 
@@ -71,12 +74,12 @@ std::string ToTable(const JointMemoryAnswer& answer) {
                                         : "impossible");
 }
 
-Status RunJoint(const JointOptions& options) {
+Status RunJoint(const JointOptions& options, const ModelOfKind& model_of_kind) {
   UCUDNN_ASSIGN_OR_RETURN(const MemoryProblem problem,
                           ReadMemoryProblem(options.shared));
   std::vector<JointMemoryGpu> gpus;
   for (const std::string& text : options.gpus) {
-    UCUDNN_ASSIGN_OR_RETURN(gpus.emplace_back(), ParseGpu(text));
+    UCUDNN_ASSIGN_OR_RETURN(gpus.emplace_back(), ParseGpu(text, model_of_kind));
   }
   UCUDNN_ASSIGN_OR_RETURN(
       const JointMemoryAnswer answer,
@@ -87,7 +90,8 @@ Status RunJoint(const JointOptions& options) {
 
 }  // namespace
 
-void AddSolveJoint(CLI::App* solve, Chosen* chosen) {
+void AddSolveJoint(CLI::App* solve, const ModelOfKind& model_of_kind,
+                   Chosen* chosen) {
   CLI::App* command = solve->add_subcommand(
       "joint",
       "Divide a mini-batch among unlike GPUs of limited memory, each training "
@@ -100,15 +104,17 @@ void AddSolveJoint(CLI::App* solve, Chosen* chosen) {
                    "A GPU's model, as of solve memory, its memory for an "
                    "iteration (default: all of the model's), and what was "
                    "measured on it; once for each GPU")
-      ->option_text("NAME|FILE[=SIZE][,PROFILE.csv]")
+      ->option_text("NAME|FILE|KIND[=SIZE][,PROFILE.csv]")
       ->required();
   command
       ->add_option("--step", options->step, "Shares are multiples of N images")
       ->option_text("N")
       ->check(CLI::Range(std::int64_t{1}, kMaxBatchSize.count()))
       ->capture_default_str();
-  command->callback([options, chosen] {
-    *chosen = [options] { return RunJoint(*options); };
+  command->callback([options, model_of_kind, chosen] {
+    *chosen = [options, model_of_kind] {
+      return RunJoint(*options, model_of_kind);
+    };
   });
 }
 

@@ -25,11 +25,13 @@ struct SolveMemoryOptions {
   std::string graph_out;
 };
 
-Result<MemoryProblem> ReadProblem(const SolveMemoryOptions& options) {
+Result<MemoryProblem> ReadProblem(const SolveMemoryOptions& options,
+                                  const ModelOfKind& model_of_kind) {
   UCUDNN_ASSIGN_OR_RETURN(MemoryProblem problem,
                           ReadMemoryProblem(options.shared));
   UCUDNN_ASSIGN_OR_RETURN(
-      problem.device, ReadDeviceModel("--device-model", options.device_model));
+      problem.device,
+      ReadDeviceModel("--device-model", options.device_model, model_of_kind));
   if (!options.profile.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(problem.profile, ReadInput(options.profile, 1_GiB));
   }
@@ -136,8 +138,10 @@ Status WriteSideFiles(const SolveMemoryOptions& options,
                    ChromeTrace(*fastest, answer.graph).dump() + "\n");
 }
 
-Status RunMemory(const SolveMemoryOptions& options) {
-  UCUDNN_ASSIGN_OR_RETURN(const MemoryProblem problem, ReadProblem(options));
+Status RunMemory(const SolveMemoryOptions& options,
+                 const ModelOfKind& model_of_kind) {
+  UCUDNN_ASSIGN_OR_RETURN(const MemoryProblem problem,
+                          ReadProblem(options, model_of_kind));
   UCUDNN_ASSIGN_OR_RETURN(const MemoryAnswer answer, SolveMemory(problem));
   UCUDNN_RETURN_IF_ERROR(WriteSideFiles(options, answer));
   UCUDNN_RETURN_IF_ERROR(answer.HasPlan());
@@ -149,7 +153,8 @@ Status RunMemory(const SolveMemoryOptions& options) {
 
 }  // namespace
 
-void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
+void AddSolveMemory(CLI::App* solve, const ModelOfKind& model_of_kind,
+                    Chosen* chosen) {
   CLI::App* command = solve->add_subcommand(
       "memory",
       "Plan a training iteration within a device-memory budget: what to "
@@ -159,9 +164,10 @@ void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
   AddMemoryOptions(command, ", or all, to compare", &options->shared);
   command
       ->add_option("--device-model", options->device_model,
-                   fmt::format("{}, or a JSON file",
+                   fmt::format("{}, a JSON file, or a kind of device, whose "
+                               "measured model the coordinator has",
                                fmt::join(DeviceModelPresets(), ", ")))
-      ->option_text("NAME|FILE")
+      ->option_text("NAME|FILE|KIND")
       ->required();
   CLI::Option* profile =
       command
@@ -210,8 +216,10 @@ void AddSolveMemory(CLI::App* solve, Chosen* chosen) {
                    "Write the training graph with its costs, as JSON")
       ->option_text("FILE");
   command->get_option("--split")->excludes(profile);
-  command->callback([options, chosen] {
-    *chosen = [options] { return RunMemory(*options); };
+  command->callback([options, model_of_kind, chosen] {
+    *chosen = [options, model_of_kind] {
+      return RunMemory(*options, model_of_kind);
+    };
   });
 }
 

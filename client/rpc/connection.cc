@@ -90,12 +90,19 @@ Result<v1::Profile> Connection::GetProfile(const std::string& kind,
     UCUDNN_ASSIGN_OR_RETURN(v1::Profile page,
                             calls_->Call(&Stub::GetProfile, request, policy));
     whole.set_id(page.id());
+    if (page.has_device_model()) {
+      whole.mutable_device_model()->Swap(page.mutable_device_model());
+    }
     if (page.problems().empty()) return whole;
     request.set_after(page.problems().rbegin()->problem());
     for (v1::ProblemProfile& problem : *page.mutable_problems()) {
       whole.add_problems()->Swap(&problem);
     }
   }
+}
+Result<v1::MeasuredDeviceModel> Connection::GetDeviceModel(
+    const std::string& kind, const RetryPolicy& policy) {
+  return calls_->Call(&Stub::GetDeviceModel, Get(kind), policy);
 }
 Result<v1::MeasureProgress> Connection::Measure(
     const v1::MeasureRequest& request, const RetryPolicy& policy) {

@@ -62,6 +62,8 @@ class Connection {
   // All pages as one.
   Result<v1::Profile> GetProfile(const std::string& kind,
                                  const RetryPolicy& policy = {});
+  Result<v1::MeasuredDeviceModel> GetDeviceModel(
+      const std::string& kind, const RetryPolicy& policy = {});
   Result<v1::ProfileSummary> PutProfile(const v1::Profile& profile,
                                         const RetryPolicy& policy = {});
   Result<v1::MeasureProgress> Measure(const v1::MeasureRequest& request,

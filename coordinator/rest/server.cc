@@ -131,8 +131,12 @@ class Server final : public RestServer {
             std::size_t /*offset*/, httplib::DataSink& sink) mutable {
           std::string text;
           if (written == 0) {
-            text =
-                "{\"id\": " + Json(request.id()).dump() + ", \"problems\": [";
+            text = "{\"id\": " + Json(request.id()).dump();
+            if (page.has_device_model()) {
+              text += ", \"device_model\": " +
+                      ToJson(page.device_model()).dump();
+            }
+            text += ", \"problems\": [";
           }
           for (const v1::ProblemProfile& problem : page.problems()) {
             text += written++ == 0 ? "\n" : ",\n";

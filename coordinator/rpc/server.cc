@@ -77,6 +77,8 @@ class AgentServiceImpl final : public v1::AgentService::Service {
   UCUDNN_RPC(Register, RegisterRequest, RegisterResponse)
   UCUDNN_RPC(LeaseTasks, LeaseTasksRequest, LeaseTasksResponse)
   UCUDNN_RPC(ReportTask, ReportTaskRequest, ReportTaskResponse)
+  UCUDNN_RPC(ReportDeviceModel, ReportDeviceModelRequest,
+             ReportDeviceModelResponse)
   UCUDNN_RPC(Heartbeat, HeartbeatRequest, HeartbeatResponse)
   UCUDNN_RPC(Leave, LeaveRequest, LeaveResponse)
 
@@ -97,6 +99,7 @@ class CoordinatorServiceImpl final : public v1::CoordinatorService::Service {
   UCUDNN_RPC(ListProfiles, ListRequest, ListProfilesResponse)
   UCUDNN_RPC(GetProfile, GetProfileRequest, Profile)
   UCUDNN_RPC(GetProblemProfile, GetProblemProfileRequest, ProblemProfile)
+  UCUDNN_RPC(GetDeviceModel, GetRequest, MeasuredDeviceModel)
   UCUDNN_RPC(PutProfile, Profile, ProfileSummary)
   UCUDNN_RPC(Measure, MeasureRequest, MeasureProgress)
   UCUDNN_RPC(CreatePlan, PlanRequest, Plan)

@@ -1,8 +1,9 @@
 #ifndef UCUDNN_COORDINATOR_STORE_MEASUREMENTS_H_
 #define UCUDNN_COORDINATOR_STORE_MEASUREMENTS_H_
 
-// What was measured on each kind of device, and the cross-checks that compare
-// the devices of one kind. store.h states what holds for every call.
+// What was measured on each kind of device, its device model, and the
+// cross-checks that compare the devices of one kind. store.h states what holds
+// for every call.
 
 #include <cstdint>
 #include <map>
@@ -98,6 +99,18 @@ struct KindCrossChecks {
   std::vector<CrossCheckMeasurement> measurements;  // by check, device, round
 };
 
+// The device model of a kind, measured under one driver. Unique by these two.
+struct DeviceModelRecord {
+  std::string kind;
+  std::string driver;  // at most as long as a key; may be empty
+  std::string device;
+  UnixMillis measured_ms = 0;
+  std::string model;  // opaque to the store
+
+  friend bool operator==(const DeviceModelRecord&,
+                         const DeviceModelRecord&) = default;
+};
+
 class Measurements {
  public:
   virtual ~Measurements() = default;
@@ -130,6 +143,12 @@ class Measurements {
       const std::string& kind, const std::string& problem = {}) = 0;
   // Sorted by kind.
   virtual Result<std::vector<ProfileSummary>> ListProfiles() = 0;
+
+  // Of two models of one kind and driver, the one taken in last is kept.
+  virtual Status PutDeviceModel(const DeviceModelRecord& record) = 0;
+  // The kind's models under each driver, the one taken in last first.
+  virtual Result<std::vector<DeviceModelRecord>> ListDeviceModels(
+      const std::string& kind) = 0;
 
   // Keeps the latest measurement of each cross-check, device and round.
   // kNotFound: there is no such cross-check; kFailedPrecondition: it is another

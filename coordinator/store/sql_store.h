@@ -85,6 +85,9 @@ class SqlStore final : public Store {
   Result<std::vector<CompleteBatch>> ListCompleteBatches(
       const std::string& kind, const std::string& problem) override;
   Result<std::vector<ProfileSummary>> ListProfiles() override;
+  Status PutDeviceModel(const DeviceModelRecord& record) override;
+  Result<std::vector<DeviceModelRecord>> ListDeviceModels(
+      const std::string& kind) override;
   Status PutCrossCheckMeasurement(const CrossCheckMeasurement& m,
                                   const ReportIdentity& identity) override;
   Result<KindCrossChecks> LoadCrossChecks(const std::string& kind) override;

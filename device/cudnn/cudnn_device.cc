@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -12,11 +13,13 @@
 #include "base/text.h"
 #include "device/cudnn/convolutions.h"
 #include "device/cudnn/driver/context.h"
+#include "device/cudnn/driver/copy_queue.h"
 #include "device/cudnn/driver/event.h"
 #include "device/cudnn/driver/libraries.h"
 #include "device/cudnn/driver/monitor.h"
 #include "device/cudnn/driver/stream_gate.h"
 #include "device/cudnn/driver/stream_graph.h"
+#include "device/cudnn/flat_tensor.h"
 #include "device/cudnn/handle.h"
 #include "device/cudnn/lister_pool.h"
 
@@ -138,7 +141,11 @@ class CudnnDevice : public Device {
   Result<DeviceBuffer> AllocateHost(Bytes size) override;
   Status Upload(void* device, const void* host, Bytes size) override;
   Status Download(void* host, const void* device, Bytes size) override;
+  Result<std::unique_ptr<CopyQueue>> MakeCopyQueue() override {
+    return cudnn::DriverCopyQueue::Create(*context_);
+  }
   Status Fill(void* device, unsigned char byte, Bytes size) override;
+  Status Scale(float* device, std::int64_t count, float factor) override;
   Result<Nanoseconds> Time(const std::function<Status()>& work) override;
   Result<EnqueuedTime> TimeEnqueued(
       const std::function<Status()>& work) override;
@@ -352,6 +359,23 @@ Status CudnnDevice::Fill(void* device, unsigned char byte, Bytes size) {
                             static_cast<std::size_t>(size.count()),
                             context_->stream()),
       "cuMemsetD8Async");
+}
+
+Status CudnnDevice::Scale(float* device, std::int64_t count, float factor) {
+  if (count == 0) return {};
+  // cuDNN has no tensors with more elements.
+  if (count < 0 || count > std::numeric_limits<int>::max()) {
+    return Fail(Code::kInvalidArgument, "{} values; 0 to {} are accepted",
+                count, std::numeric_limits<int>::max());
+  }
+  constexpr std::int64_t kRow = 4096;
+  const std::int64_t rows = count % kRow == 0 ? count / kRow : 1;
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto tensor, cudnn::FlatTensor::Create(
+                             *handle_, static_cast<int>(rows),
+                             static_cast<int>(count / rows), CUDNN_DATA_FLOAT));
+  return tensor->Scale(device, factor);
 }
 
 Result<Nanoseconds> CudnnDevice::Time(const std::function<Status()>& work) {

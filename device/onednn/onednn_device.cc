@@ -133,6 +133,23 @@ class OneDnnDevice : public Device {
     return {};
   }
 
+  Status Scale(float* device, std::int64_t count, float factor) override {
+    if (count <= 0) return {};
+    return Translated([&]() -> Status {
+      const Threads::Scope scope(runtime_.threads);
+      const dnnl::memory::desc form({count}, dnnl::memory::data_type::f32,
+                                    dnnl::memory::format_tag::a);
+      const dnnl::eltwise_forward::primitive_desc linear(
+          {dnnl::prop_kind::forward_inference, dnnl::algorithm::eltwise_linear,
+           form, factor, 0.0F},
+          runtime_.engine);
+      dnnl::memory values(form, runtime_.engine, device);
+      dnnl::eltwise_forward(linear).execute(
+          runtime_.stream, {{DNNL_ARG_SRC, values}, {DNNL_ARG_DST, values}});
+      return {};
+    });
+  }
+
   Result<Nanoseconds> Time(const std::function<Status()>& work) override {
     const auto start = std::chrono::steady_clock::now();
     UCUDNN_RETURN_IF_ERROR(work());

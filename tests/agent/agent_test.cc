@@ -281,6 +281,96 @@ TEST_F(AgentTest, RegistersAgainWhenAPowerCapIsSet) {
   EXPECT_EQ(link_.reports_[1].driver(), "driver, power cap 500 of 700 W");
 }
 
+DeviceModel TestModel() {
+  DeviceModel model;
+  model.name = "Test/1u/1GiB/none-1.0";
+  model.memory = 1_GiB;
+  model.fp32_rate = model.tf32_rate = model.half_rate = 2e6;
+  model.memory_rate = 1e5;
+  model.d2h_rate = model.h2d_rate = 1e4;
+  return model;
+}
+
+TEST_F(AgentTest, MeasuresADeviceModelWhenTheCoordinatorAsksForIt) {
+  options_.conditions = [](const DeviceInfo&) { return "driver 1"; };
+  options_.measure_model = [](Device&, const std::stop_token&) {
+    return TestModel();
+  };
+  link_.asks_for_models = 100;
+  link_.tasks = {MakeTask(1)};
+  ASSERT_TRUE(RunUntil(OnePoint, [&] { return link_.reports_.size() == 1; }));
+  ASSERT_EQ(link_.models_.size(), 1U);
+  EXPECT_EQ(link_.models_[0].device_id(), "d");
+  EXPECT_EQ(link_.models_[0].driver(), "driver 1");
+  EXPECT_EQ(link_.models_[0].model().arithmetic_tflops().fp32(), 2);
+}
+
+TEST_F(AgentTest, OffersADeviceModelOnlyIfItCanMeasureOne) {
+  link_.asks_for_models = 100;
+  link_.tasks = {MakeTask(1)};
+  ASSERT_TRUE(RunUntil(OnePoint, [&] { return link_.reports_.size() == 1; }));
+  EXPECT_THAT(link_.takes_device_models_, ::testing::Each(false));
+}
+
+TEST_F(AgentTest, MeasuresTasksAfterADeviceModelThatFailed) {
+  options_.measure_model = [](Device&,
+                              const std::stop_token&) -> Result<DeviceModel> {
+    return Fail(Code::kResourceExhausted, "no memory");
+  };
+  link_.asks_for_models = 100;
+  link_.tasks = {MakeTask(1)};
+  ASSERT_TRUE(RunUntil(OnePoint, [&] { return link_.reports_.size() == 1; }));
+  EXPECT_TRUE(link_.models_.empty());
+  EXPECT_EQ(link_.asks_for_models, 99);
+}
+
+TEST_F(AgentTest, MeasuresTheModelAgainUnderAnotherDriver) {
+  std::atomic<bool> changed = false;
+  options_.conditions = [&](const DeviceInfo&) -> std::string {
+    return changed ? "driver 2" : "driver 1";
+  };
+  options_.measure_model = [&](Device&, const std::stop_token&) {
+    return TestModel();
+  };
+  link_.asks_for_models = 100;
+  link_.tasks = {MakeTask(1)};
+  const Measurer measure = [&](Device& device, const CampaignTask& task,
+                               const std::stop_token& stop,
+                               const PointsSink& sink) {
+    changed = true;
+    return OnePoint(device, task, stop, sink);
+  };
+  ASSERT_TRUE(RunUntil(measure, [&] { return link_.models_.size() == 2; }));
+  EXPECT_EQ(link_.models_[0].driver(), "driver 1");
+  EXPECT_EQ(link_.models_[1].driver(), "driver 2");
+}
+
+TEST(AgentTurnsTest, DeviceModelsAreMeasuredOneAtATime) {
+  ScriptedLink link;
+  link.asks_for_models = 100;
+  std::vector<std::unique_ptr<Device>> devices;
+  for (const char* id : {"GPU-1", "GPU-2", "GPU-3"}) {
+    devices.push_back(std::make_unique<NoDevice>(id));
+  }
+  std::atomic<int> inside = 0;
+  std::atomic<int> most = 0;
+  AgentOptions options;
+  options.id = "a";
+  options.measure_model = [&](Device&, const std::stop_token&) {
+    most = std::max<int>(most, ++inside);
+    for (int i = 0; i < 100; ++i) std::this_thread::yield();
+    --inside;
+    return TestModel();
+  };
+  {
+    std::jthread agent([&](std::stop_token stop) {
+      EXPECT_TRUE(RunAgent(options, link, devices, OnePoint, std::move(stop)));
+    });
+    EXPECT_TRUE(link.Await([&] { return link.models_.size() == 3; }));
+  }
+  EXPECT_EQ(most, 1);
+}
+
 TEST_F(AgentTest, RefusesToRunWithoutADevice) {
   const Status status =
       RunAgent(options_, link_, {}, OnePoint, std::stop_token());

@@ -28,13 +28,19 @@ class ScriptedLink final : public Link {
     return response;
   }
   Result<v1::LeaseTasksResponse> LeaseTasks(
-      const v1::LeaseTasksRequest&) override {
+      const v1::LeaseTasksRequest& request) override {
     const std::lock_guard lock(mutex_);
     if (Result<int> scripted = Next(&lease_errors); !scripted) {
       return tl::unexpected<Error>(scripted.error());
     }
     v1::LeaseTasksResponse response;
     response.set_poll_after_ms(10);
+    takes_device_models_.push_back(request.takes_device_models());
+    if (asks_for_models > 0 && request.takes_device_models()) {
+      --asks_for_models;
+      response.set_measure_device_model(true);
+      return response;
+    }
     if (!tasks.empty()) {
       *response.add_tasks() = tasks.front();
       leased_.push_back(tasks.front());
@@ -60,6 +66,13 @@ class ScriptedLink final : public Link {
     changed_.notify_all();
     return v1::ReportTaskResponse();
   }
+  Result<v1::ReportDeviceModelResponse> ReportDeviceModel(
+      const v1::ReportDeviceModelRequest& request) override {
+    const std::lock_guard lock(mutex_);
+    models_.push_back(request);
+    changed_.notify_all();
+    return v1::ReportDeviceModelResponse();
+  }
   Result<v1::HeartbeatResponse> Heartbeat(
       const v1::HeartbeatRequest& request) override {
     const std::lock_guard lock(mutex_);
@@ -82,6 +95,7 @@ class ScriptedLink final : public Link {
   }
 
   std::deque<v1::Task> tasks;
+  int asks_for_models = 0;    // how often to ask for a device model
   bool retry_failed = false;  // lease them again, as a coordinator would
   std::deque<Error> register_errors;
   std::deque<Error> lease_errors;
@@ -90,6 +104,8 @@ class ScriptedLink final : public Link {
   std::vector<v1::Task> leased_;
   std::vector<v1::ReportTaskRequest> reports_;
   std::vector<v1::HeartbeatRequest> heartbeats_;
+  std::vector<v1::ReportDeviceModelRequest> models_;
+  std::vector<bool> takes_device_models_;  // by lease
   int registrations_ = 0;
   int report_tries_ = 0;
   bool left_ = false;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "device/measure/device_model.h"
 #include "tests/contract/opened_devices.h"
 
 namespace ucudnn::test {
@@ -180,6 +181,100 @@ TEST_P(DeviceContractTest, CopiesToAndFromItsHostMemory) {
   EXPECT_EQ(std::string(static_cast<char*>(host->data()), 4096),
             std::string(4096, '\5'));
   ASSERT_OK(device_->AllocateHost(Bytes(0)));
+}
+
+TEST_P(DeviceContractTest, CopiesInQueuesBesideItsOrderOfWork) {
+  const Bytes size = 1_MiB;
+  auto buffers = device_->Allocate(size * 2);
+  auto up = device_->AllocateHost(size);
+  auto down = device_->AllocateHost(size);
+  ASSERT_OK(buffers);
+  ASSERT_OK(up);
+  ASSERT_OK(down);
+  auto* const first = static_cast<char*>(buffers->data());
+  auto* const second = first + size.count();
+  ASSERT_OK(device_->Fill(second, 9, size));
+  ASSERT_OK(device_->Synchronize());
+  std::memset(up->data(), 5, 1 << 20);
+  {
+    const auto made = device_->MakeCopyQueue();
+    const auto other = device_->MakeCopyQueue();
+    ASSERT_OK(made);
+    ASSERT_OK(other);
+    CopyQueue& uploads = **made;
+    CopyQueue& downloads = **other;
+    ASSERT_OK(uploads.Synchronize());  // nothing to wait for
+    for (int i = 0; i < 4; ++i) {
+      const std::int64_t at = i * (size.count() / 4);
+      ASSERT_OK(uploads.Upload(first + at, static_cast<char*>(up->data()) + at,
+                               size / 4));
+      ASSERT_OK(downloads.Download(static_cast<char*>(down->data()) + at,
+                                   second + at, size / 4));
+    }
+    ASSERT_OK(uploads.Upload(first, nullptr, Bytes(0)));
+    ASSERT_OK(uploads.Synchronize());
+    ASSERT_OK(downloads.Synchronize());
+  }
+  EXPECT_EQ(std::string(static_cast<char*>(down->data()), 1 << 20),
+            std::string(1 << 20, '\x09'));
+  ASSERT_OK(device_->Download(down->data(), first, size));
+  EXPECT_EQ(std::string(static_cast<char*>(down->data()), 1 << 20),
+            std::string(1 << 20, '\5'));
+}
+
+TEST_P(DeviceContractTest, FinishesCopiesWhenTheirQueueEnds) {
+  const Bytes size = 4_MiB;
+  auto buffer = device_->Allocate(size);
+  auto host = device_->AllocateHost(size);
+  ASSERT_OK(buffer);
+  ASSERT_OK(host);
+  std::memset(host->data(), 6, 4 << 20);
+  {
+    auto queue = device_->MakeCopyQueue();
+    ASSERT_OK(queue);
+    ASSERT_OK((*queue)->Upload(buffer->data(), host->data(), size));
+  }
+  std::memset(host->data(), 0, 4 << 20);
+  ASSERT_OK(device_->Download(host->data(), buffer->data(), size));
+  EXPECT_EQ(std::string(static_cast<char*>(host->data()), 4 << 20),
+            std::string(4 << 20, '\6'));
+}
+
+TEST_P(DeviceContractTest, ScalesValues) {
+  for (const std::int64_t count : {1, 1000, 8192, 100'001}) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    std::vector<float> expected;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(i % 1000) - 500;
+      expected.push_back(values[i] * -0.5F);
+    }
+    const Bytes size(count * static_cast<std::int64_t>(sizeof(float)));
+    auto buffer = device_->Allocate(size);
+    ASSERT_OK(buffer);
+    ASSERT_OK(device_->Upload(buffer->data(), values.data(), size));
+    ASSERT_OK(
+        device_->Scale(static_cast<float*>(buffer->data()), count, -0.5F));
+    ASSERT_OK(device_->Download(values.data(), buffer->data(), size));
+    EXPECT_EQ(values, expected);
+  }
+  EXPECT_TRUE(device_->Scale(nullptr, 0, 2.0F));
+}
+
+TEST_P(DeviceContractTest, HasAModelThatCanBeMeasured) {
+  if (!GetParam().computes) GTEST_SKIP() << "it replays what was measured";
+  const DeviceModelOptions options = {
+      .repeats = 1, .copy = 1_MiB, .channels = 64, .max_batch = BatchSize(4)};
+  const auto model = MeasureDeviceModel(*device_, options, std::stop_token());
+  ASSERT_OK(model);
+  EXPECT_TRUE(Validate(*model));
+  EXPECT_EQ(model->name, ToString(device_->info().kind));
+  EXPECT_EQ(model->memory, device_->info().kind.memory);
+  EXPECT_GT(model->launch, Nanoseconds(0));
+  EXPECT_GT(model->both_ways_rate, 0);
+  std::stop_source stopped;
+  stopped.request_stop();
+  EXPECT_CODE(Code::kCancelled,
+              MeasureDeviceModel(*device_, options, stopped.get_token()));
 }
 
 TEST_P(DeviceContractTest, CallsUnsupportedConvolutionsUnimplemented) {

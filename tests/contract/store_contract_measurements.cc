@@ -268,5 +268,44 @@ TEST_P(StoreContract, KeepsCrossChecksAndWhatDevicesMeasured) {
             Code::kNotFound);
 }
 
+TEST_P(StoreContract, KeepsTheLastDeviceModelUnderEachDriver) {
+  const auto put = [&](const std::string& driver, UnixMillis at,
+                       const std::string& model) {
+    return store().PutDeviceModel({.kind = "k",
+                                   .driver = driver,
+                                   .device = "d",
+                                   .measured_ms = at,
+                                   .model = model});
+  };
+  const auto models = [&] {
+    std::vector<std::string> texts;
+    const auto records = store().ListDeviceModels("k").value();
+    for (const DeviceModelRecord& record : records) {
+      texts.push_back(record.driver + " " + record.model);
+    }
+    return texts;
+  };
+  EXPECT_THAT(models(), IsEmpty());
+  ASSERT_TRUE(put("one", 2000, "{\"a\":1}"));
+  EXPECT_THAT(models(), ElementsAre("one {\"a\":1}"));
+  ASSERT_TRUE(put("one", 1000, "again, by a clock that went back"));
+  ASSERT_TRUE(put("two", 3000, "another"));
+  ASSERT_TRUE(put("", 1500, "of no driver"));
+  EXPECT_THAT(models(), ElementsAre(" of no driver", "two another",
+                                    "one again, by a clock that went back"));
+  const DeviceModelRecord expected = {
+      .kind = "k",
+      .driver = "one",
+      .device = "d",
+      .measured_ms = 1000,
+      .model = "again, by a clock that went back"};
+  EXPECT_EQ(store().ListDeviceModels("k")->at(2), expected);
+  EXPECT_THAT(store().ListDeviceModels("other").value(), IsEmpty());
+  EXPECT_EQ(put(std::string(513, 'x'), 1, "").error().code,
+            Code::kInvalidArgument);
+  EXPECT_EQ(store().PutDeviceModel({.kind = ""}).error().code,
+            Code::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace ucudnn

@@ -13,6 +13,8 @@
 #   versions   GPU, driver, CUDA, cuDNN
 #   probe      what cuDNN offers for AlexNet's conv2
 #   contract   the device contract suite on the legacy and the graph API
+#   model      the device model that the agent measures, of each GPU and of slices of
+#              64 multiprocessors, three times each: DIR/model.jsonl. Half a minute
 #   engines    the results of checking the graph API's engines
 #   figures    planned, undivided and PyTorch's convolutions: AlexNet, ResNet-18
 #              and VGG-16 in five precisions and layouts; the table is
@@ -76,9 +78,9 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse ucudnn_gpu_probe
-  ucudnn_gpu_failures ucudnn_gpu_plain ucudnn_gpu_handle ucudnn-train
-  ucudnn_gpu_figures ucudnn_gpu_sums ucudnn_gpu_policies ucudnn_gpu_cold
-  ucudnn_gpu_graphs)
+  ucudnn_gpu_failures ucudnn_gpu_model ucudnn_gpu_plain ucudnn_gpu_handle
+  ucudnn-train ucudnn_gpu_figures ucudnn_gpu_sums ucudnn_gpu_policies
+  ucudnn_gpu_cold ucudnn_gpu_graphs)
 
 pack() {
   bash tests/gpu/bundle.sh -c || exit 1
@@ -117,6 +119,12 @@ print("PyTorch", torch.__version__, "cuDNN", v)' || true
 probe() {
   .carry/bin/ucudnn_gpu_probe >"$out/probe-legacy.txt" 2>&1 &&
     .carry/bin/ucudnn_gpu_probe --only-graph >"$out/probe-graph.txt" 2>&1
+}
+
+model() {
+  timeout 120 .carry/bin/ucudnn_gpu_model >"$out/model.jsonl" &&
+    timeout 120 .carry/bin/ucudnn_gpu_model --slice 64 >>"$out/model.jsonl" &&
+    cat "$out/model.jsonl"
 }
 
 # Runs one suite in a shard for each core.
@@ -352,7 +360,7 @@ while [ $# -gt 0 ]; do
       out=$2
       shift
       ;;
-    versions | probe | contract | handle | sanitizer) stages+=("$1") ;;
+    versions | probe | model | contract | handle | sanitizer) stages+=("$1") ;;
     pytorch) stages+=("$1") ;;
     policies | sharing | judge | cold | slices | failures) stages+=("$1") ;;
     train | gradients | torch | convert | graphs) stages+=("$1") ;;

@@ -209,6 +209,51 @@ TEST_P(MainJobTest, MovesProfilesToAnotherCoordinator) {
   EXPECT_THAT(bad.err, HasSubstr("tiny.csv"));
 }
 
+TEST_P(MainJobTest, MeasuresTheDeviceModelOfEachKindOnce) {
+  cluster_->StartAgent({"--cpu-devices", "2", "--cpu-threads", "1"});
+  const std::string kind =
+      cluster_->UcudnnJson({"devices"})[0]["kind"].get<std::string>();
+  json profile;
+  ASSERT_TRUE(WaitUntil([&] {
+    profile = cluster_->UcudnnJson({"show", "profile", kind});
+    return profile.contains("device_model");
+  })) << cluster_->Log();
+  const json& measured = profile["device_model"];
+  EXPECT_EQ(measured["model"]["name"], kind);
+  EXPECT_GT(measured["model"]["memory_gb_per_s"], 0);
+  EXPECT_THAT(cluster_->Ucudnn({"show", "profile", kind}).out,
+              HasSubstr("GB/s to the host"));
+  // Both devices have taken it, and neither measures again after a restart.
+  EXPECT_EQ(cluster_->agent().Stop(), 0) << cluster_->Log();
+  cluster_->StartAgent({"--cpu-devices", "2", "--cpu-threads", "1"});
+  ASSERT_TRUE(cluster_->UcudnnJson(PlanOf("plan")).contains("id"));
+  EXPECT_EQ(cluster_->UcudnnJson({"show", "profile", kind})["device_model"],
+            measured);
+
+  // From the coordinator, and from a file.
+  const std::string file = cluster_->folder() / "model.json";
+  const Finished exported = cluster_->Ucudnn(
+      {"profiles", "export", "--device-model", "--kind", kind, file});
+  ASSERT_EQ(exported.status, 0) << exported.err;
+  const auto solve = [&](const Cluster& cluster, const std::string& model) {
+    return cluster.UcudnnJson({"solve", "memory", "--network",
+                               cluster_->folder() / "chain.csv", "--batch", "4",
+                               "--budget", "1GB", "--device-model", model});
+  };
+  std::ofstream(cluster_->folder() / "chain.csv")
+      << "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
+         "conv1,3,16,16,8,3,3,1,1,1,1,1\n";
+  const json plan = solve(*cluster_, kind);
+  ASSERT_TRUE(plan.contains("time_us")) << cluster_->Log();
+  EXPECT_EQ(solve(*cluster_, file), plan);
+
+  Cluster other;
+  other.StartCoordinator();
+  const Finished imported = other.Ucudnn({"profiles", "import", file});
+  ASSERT_EQ(imported.status, 0) << imported.err;
+  EXPECT_EQ(solve(other, kind), plan);
+}
+
 TEST_P(MainJobTest, LosesNothingWhenDaemonsAreKilledAtAnyMoment) {
   std::mt19937 random(20261121);
   cluster_->StartAgent();

@@ -4,6 +4,11 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
+#include "base/training/json.h"
+#include "proto/json.h"
+
 namespace ucudnn {
 namespace {
 
@@ -163,6 +168,29 @@ TEST(ConvertTest, RefusesTimesThatNoReaderAccepts) {
     EXPECT_THAT(FromProto(bad).error().message,
                 HasSubstr("_ns is 4611686018427387905; 0 to"));
   }
+}
+
+TEST(ConvertTest, KeepsADeviceModelInTheFormOfItsFile) {
+  DeviceModel model = DeviceModelPreset("H200").value();
+  model.duplex = false;
+  model.both_ways_rate = 44e3;
+  model.transfer_latency = Nanoseconds(1500);
+  model.algorithms = {{"FFT", 1.5}};
+  const v1::DeviceModel message = ToProto(model);
+  EXPECT_EQ(FromProto(message).value(), model);
+  EXPECT_EQ(ParseDeviceModel(ToJson(message).dump(), "REST").value(), model);
+  v1::DeviceModel read;
+  ASSERT_TRUE(FromJson(ToJson(model), &read));
+  EXPECT_EQ(FromProto(read).value(), model);
+}
+
+TEST(ConvertTest, RefusesADeviceModelWithoutRates) {
+  v1::DeviceModel message = ToProto(DeviceModelPreset("K40").value());
+  message.set_h2d_gb_per_s(0);
+  EXPECT_THAT(FromProto(message).error().message,
+              HasSubstr("the link from the host is 0"));
+  message.set_name("");
+  EXPECT_THAT(FromProto(message).error().message, HasSubstr("name is ''"));
 }
 
 TEST(ConvertTest, FillsInTheDefaultsOfARequest) {

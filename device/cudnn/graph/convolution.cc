@@ -1,9 +1,9 @@
 #include "device/cudnn/graph/convolution.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
+#include "device/cudnn/flat_tensor.h"
 #include "device/cudnn/legacy/algorithms.h"
 #include "device/cudnn/legacy/legacy.h"
 #include "device/cudnn/run_checks.h"
@@ -15,56 +15,6 @@ constexpr Scaling kOverwrite = {1.0F, 0.0F};
 constexpr Scaling kAccumulate = {1.0F, 1.0F};
 
 }  // namespace
-
-// A packed tensor viewed as rows of equal length, whatever its layout.
-class FlatTensor {
- public:
-  static Result<std::unique_ptr<FlatTensor>> Create(CudnnHandle& handle,
-                                                    const TensorShape& shape,
-                                                    cudnnDataType_t type) {
-    std::unique_ptr<FlatTensor> result(new FlatTensor(handle));
-    // ShapesOf has checked that both fit.
-    const auto rows = static_cast<int>(shape.dims[0]);
-    const auto columns = static_cast<int>(shape.strides[0]);
-    const std::array<int, 4> dims = {rows, 1, 1, columns};
-    const std::array<int, 4> strides = {columns, columns, columns, 1};
-    const CudnnApi& api = handle.api();
-    UCUDNN_RETURN_IF_ERROR(
-        handle.Check(api.CreateTensorDescriptor(&result->descriptor_),
-                     "cudnnCreateTensorDescriptor"));
-    UCUDNN_RETURN_IF_ERROR(
-        handle.Check(api.SetTensorNdDescriptor(result->descriptor_, type, 4,
-                                               dims.data(), strides.data()),
-                     "cudnnSetTensorNdDescriptor"));
-    return result;
-  }
-  ~FlatTensor() {
-    if (descriptor_ != nullptr) {
-      (void)handle_.api().DestroyTensorDescriptor(descriptor_);
-    }
-  }
-  FlatTensor(const FlatTensor&) = delete;
-  FlatTensor& operator=(const FlatTensor&) = delete;
-
-  Status Scale(void* data, float factor) const {
-    return handle_.Check(
-        handle_.api().ScaleTensor(handle_.get(), descriptor_, data, &factor),
-        "cudnnScaleTensor");
-  }
-  // data = alpha * addend + beta * data
-  Status Add(float alpha, const void* addend, float beta, void* data) const {
-    return handle_.Check(
-        handle_.api().AddTensor(handle_.get(), &alpha, descriptor_, addend,
-                                &beta, descriptor_, data),
-        "cudnnAddTensor");
-  }
-
- private:
-  explicit FlatTensor(CudnnHandle& handle) : handle_(handle) {}
-
-  CudnnHandle& handle_;
-  cudnnTensorDescriptor_t descriptor_ = nullptr;
-};
 
 GraphConvolution::GraphConvolution(std::shared_ptr<GraphProblem> problem,
                                    Precision asked, EngineName engine,
@@ -163,9 +113,12 @@ Result<const ConvolutionPlan*> GraphConvolution::PlanFor(Scaling scaling) {
 
 Result<const FlatTensor*> GraphConvolution::Output() {
   if (output_ == nullptr) {
+    // ShapesOf has checked that both fit.
+    const TensorShape& shape = problem_->output_shape();
     UCUDNN_ASSIGN_OR_RETURN(
         output_,
-        FlatTensor::Create(problem_->handle(), problem_->output_shape(),
+        FlatTensor::Create(problem_->handle(), static_cast<int>(shape.dims[0]),
+                           static_cast<int>(shape.strides[0]),
                            DataType(problem_->problem().precision)));
   }
   return output_.get();

@@ -39,7 +39,8 @@ TEST(DeviceModelJsonTest, OneRateHoldsForEveryPrecision) {
 TEST(DeviceModelJsonTest, OmittedPrecisionsHaveTheRateOfFp32) {
   const auto model = ParseDeviceModel(
       Model(R"("arithmetic_tflops":{"FP32":3,"half":9},"launch_us":7.5,)"
-            R"("transfer_latency_us":2,"duplex":false,"algorithms":)"
+            R"("transfer_latency_us":2,"duplex":false,)"
+            R"("both_ways_gb_per_s":4.5,"algorithms":)"
             R"([{"name":"FFT","speedup":1.5}])"),
       "model");
   ASSERT_TRUE(model) << model.error().message;
@@ -48,6 +49,7 @@ TEST(DeviceModelJsonTest, OmittedPrecisionsHaveTheRateOfFp32) {
   EXPECT_EQ(model->launch, Nanoseconds(7500));
   EXPECT_EQ(model->transfer_latency, microseconds(2));
   EXPECT_FALSE(model->duplex);
+  EXPECT_EQ(model->both_ways_rate, 4.5e3);
   ASSERT_EQ(model->algorithms.size(), 1U);
   EXPECT_EQ(model->algorithms[0], (ModelledAlgorithm{"FFT", 1.5}));
   const auto again = ParseDeviceModel(ToJson(*model).dump(), "again");
@@ -69,6 +71,8 @@ TEST(DeviceModelJsonTest, NamesTheFieldThatItRefuses) {
             "m.json: a device model has no field 'speed'"},
            {Model(flops + R"(,"duplex":1)"),
             "duplex is 1; true or false is accepted"},
+           {Model(flops + R"(,"both_ways_gb_per_s":0)"),
+            "both_ways_gb_per_s is 0; a number from 0.001"},
            {Model(flops + R"(,"launch_us":"x")"), "launch_us is \"x\""},
            {Model(flops + R"(,"algorithms":{})"),
             "algorithms is object of 0; an array is accepted"},

@@ -54,9 +54,16 @@ void Copy(const int* from, int count, std::array<T, n>* to) {
   std::copy_n(from, std::min<int>(count, n), to->begin());
 }
 
+bool IsSupported(Tensor x) {
+  return x->type == CUDNN_DATA_FLOAT &&
+         x->strides[static_cast<std::size_t>(x->rank - 1)] == 1;
+}
+
 // Algorithms 0 and 1 only.
 cudnnStatus_t Workspace(Tensor x, int algorithm, std::size_t* size) {
-  if (algorithm != 0 && algorithm != 1) return CUDNN_STATUS_NOT_SUPPORTED;
+  if ((algorithm != 0 && algorithm != 1) || !IsSupported(x)) {
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
   const char* const set = std::getenv("FAKE_GPU_WORKSPACE");
   const std::size_t an_image =
       set == nullptr ? kFakeWorkspace : std::strtoull(set, nullptr, 10);
@@ -69,6 +76,7 @@ template <class Perf>
 cudnnStatus_t Algorithms(Tensor x, int first, std::size_t most, int requested,
                          int* returned, Perf* results) {
   if (x == nullptr) return CUDNN_STATUS_BAD_PARAM;
+  if (!IsSupported(x)) return CUDNN_STATUS_NOT_SUPPORTED;
   *returned = 0;
   for (const int algorithm : {first, 1 - first}) {
     std::size_t size = 0;
@@ -456,9 +464,19 @@ cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(
   return Found(x, size, requested, returned, results);
 }
 
-cudnnStatus_t cudnnScaleTensor(cudnnHandle_t, const Tensor, void*,
-                               const void*) {
-  return CUDNN_STATUS_NOT_SUPPORTED;
+cudnnStatus_t cudnnScaleTensor(cudnnHandle_t handle, const Tensor y, void* data,
+                               const void* alpha) {
+  if (!IsSupported(y) || FakeGpuIsCapturing(handle->stream)) {
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
+  const std::int64_t count = std::int64_t{y->dims[0]} * y->strides[0];
+  const float factor = *static_cast<const float*>(alpha);
+  std::for_each_n(static_cast<float*>(data), count,
+                  [&](float& value) { value *= factor; });
+  // Each value is read and written at kFakeMemoryRate.
+  FakeGpuSpend(kFakeLaunch +
+               count * std::int64_t{2 * sizeof(float)} / kFakeMemoryRate);
+  return kOk;
 }
 cudnnStatus_t cudnnAddTensor(cudnnHandle_t, const void*, const Tensor,
                              const void*, const void*, const Tensor, void*) {

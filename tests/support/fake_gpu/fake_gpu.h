@@ -3,9 +3,9 @@
 
 // The tests' interface to the fake libcuda.so.1 and libcudnn.so.9 of this
 // folder: a GPU that computes convolutions on the host, in float, two
-// dimensions and NCHW, synchronously, and a clock that only convolutions
-// advance. They replace NVIDIA's libraries for any program that loads or links
-// those.
+// dimensions and NCHW, synchronously, and a clock that only cuDNN's
+// functions advance. They replace NVIDIA's libraries for any program that loads
+// or links those.
 //
 // Each operation has two algorithms: 0 without a workspace, and 1, which is
 // faster and needs kFakeWorkspace bytes per image, or FAKE_GPU_WORKSPACE if
@@ -26,6 +26,9 @@
 
 inline constexpr std::size_t kFakeWorkspace = 1000;
 inline constexpr std::size_t kFakeNodeMemory = 64 << 10;
+// Of cudnnScaleTensor: nanoseconds, and bytes per nanosecond.
+inline constexpr std::int64_t kFakeLaunch = 2000;
+inline constexpr std::int64_t kFakeMemoryRate = 100;
 
 struct FakeGpuRun {
   char operation;  // 'f', 'd' or 'w'

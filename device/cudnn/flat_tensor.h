@@ -1,0 +1,38 @@
+#ifndef UCUDNN_DEVICE_CUDNN_FLAT_TENSOR_H_
+#define UCUDNN_DEVICE_CUDNN_FLAT_TENSOR_H_
+
+// A packed tensor viewed as rows of equal length, whatever its layout, for
+// cuDNN's operators on single elements. They are enqueued on the handle's
+// stream.
+
+#include <memory>
+
+#include "base/result.h"
+#include "device/cudnn/handle.h"
+
+namespace ucudnn::cudnn {
+
+class FlatTensor {
+ public:
+  // `handle` must outlive the result.
+  static Result<std::unique_ptr<FlatTensor>> Create(CudnnHandle& handle,
+                                                    int rows, int columns,
+                                                    cudnnDataType_t type);
+  ~FlatTensor();
+  FlatTensor(const FlatTensor&) = delete;
+  FlatTensor& operator=(const FlatTensor&) = delete;
+
+  Status Scale(void* data, float factor) const;
+  // data = alpha * addend + beta * data
+  Status Add(float alpha, const void* addend, float beta, void* data) const;
+
+ private:
+  explicit FlatTensor(CudnnHandle& handle) : handle_(handle) {}
+
+  CudnnHandle& handle_;
+  cudnnTensorDescriptor_t descriptor_ = nullptr;
+};
+
+}  // namespace ucudnn::cudnn
+
+#endif  // UCUDNN_DEVICE_CUDNN_FLAT_TENSOR_H_

@@ -1,0 +1,34 @@
+// device/cudnn on the GPU that the tests compute on the host
+// (tests/support/fake_gpu), loaded as NVIDIA's libraries are.
+
+#include "tests/support/fake_gpu/fake_gpu.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "device/cudnn/cudnn_device.h"
+#include "device/measure/device_model.h"
+
+namespace ucudnn {
+namespace {
+
+TEST(FakeGpuTest, MeasuresItsDeviceModel) {
+  auto devices = OpenCudnnDevices(CudnnOptions());
+  ASSERT_TRUE(devices) << devices.error().message;
+  const DeviceModelOptions options = {
+      .repeats = 3, .copy = 1_MiB, .channels = 16, .max_batch = BatchSize(64)};
+  const auto model = MeasureDeviceModel(*devices->front(), options, {});
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->name, ToString(devices->front()->info().kind));
+  EXPECT_NEAR(model->memory_rate, kFakeMemoryRate * 1e3, 100);
+  // The smallest operator also moves 8 KiB.
+  EXPECT_NEAR(static_cast<double>(model->launch.count()), kFakeLaunch + 82, 2);
+  // 2 * 49 * 16^2 operations an image; 64 images take 5 us and 30 us each.
+  EXPECT_NEAR(model->fp32_rate, 834.1, 0.1);
+  EXPECT_EQ(model->half_rate, model->fp32_rate);
+  EXPECT_GT(model->h2d_rate, 0);
+  EXPECT_GT(model->d2h_rate, 0);
+}
+
+}  // namespace
+}  // namespace ucudnn
