@@ -9,6 +9,7 @@
 // Callers include ucudnn/v1/*.pb.h for the messages.
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -42,6 +43,8 @@ struct CoordinatorOptions {
   // Algorithms are measured up to this workspace or a request's larger limit,
   // so that later requests with other limits need nothing new.
   Bytes measure_workspace = 1_GiB;
+  // The search for a plan's memory plans ends with the best so far.
+  std::chrono::milliseconds memory_plan_time{30'000};
 };
 
 class Coordinator {

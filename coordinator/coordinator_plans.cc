@@ -5,14 +5,17 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/service/call.h"
 #include "coordinator/content.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/cross_checking.h"
+#include "coordinator/device_models.h"
 #include "coordinator/measuring.h"
 #include "coordinator/page.h"
+#include "coordinator/planning/memory_planner.h"
 #include "coordinator/planning/planner.h"
 #include "proto/convert.h"
 #include "proto/json.h"
@@ -20,11 +23,40 @@
 
 namespace ucudnn {
 
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kMemoryPlans[] = "memory_plans";
+
+// The device models of these kinds. kUnavailable if one is missing.
+Result<DeviceModels> LoadModels(Measurements& measurements,
+                                const std::set<std::string>& kinds) {
+  DeviceModels models;
+  for (const std::string& kind : kinds) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto measured,
+                            NewestDeviceModel(measurements, kind));
+    if (!measured) {
+      return Fail(Code::kUnavailable,
+                  "the device model of kind '{}' is missing: its devices "
+                  "measure it when they come online; or import one with "
+                  "`ucudnn profiles import`",
+                  kind);
+    }
+    UCUDNN_ASSIGN_OR_RETURN(models[kind], FromProto(measured->model()));
+  }
+  return models;
+}
+
+}  // namespace
+
 Result<v1::Plan> ToProto(const PlanRecord& record) {
   v1::Plan plan;
-  if (const Status read = FromJson(
-          nlohmann::ordered_json::parse(record.body, nullptr, false), &plan);
-      !read) {
+  Json json = Json::parse(record.body, nullptr, false);
+  if (json.is_object() && !record.memory_plans.empty()) {
+    json[kMemoryPlans] = Json::parse(record.memory_plans, nullptr, false);
+  }
+  if (const Status read = FromJson(json, &plan); !read) {
     return Fail(Code::kDataLoss, "plan {} cannot be read back: {}", record.id,
                 read.error().message);
   }
@@ -73,16 +105,25 @@ Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
   }
   UCUDNN_ASSIGN_OR_RETURN(const KindProfiles profiles,
                           LoadProfiles(store_, store_, inputs));
-  const std::string key =
-      Sha256(InputsText(inputs.network, inputs.request, profiles));
+  DeviceModels models;
+  std::string text = InputsText(inputs.network, inputs.request, profiles);
+  if (inputs.request.memory) {
+    UCUDNN_ASSIGN_OR_RETURN(models, LoadModels(store_, inputs.Kinds()));
+    text += MemoryInputsText(inputs.record, models);
+  }
+  const std::string key = Sha256(text);
   UCUDNN_ASSIGN_OR_RETURN(const std::optional<PlanRecord> known,
                           store_.FindPlan(key));
   if (known) return ToProto(*known);
   UCUDNN_RETURN_IF_ERROR(Call::Check());
-  UCUDNN_ASSIGN_OR_RETURN(JobPlan plan,
-                          MakePlan(inputs.network, inputs.request, profiles));
+  UCUDNN_ASSIGN_OR_RETURN(
+      JobPlan plan,
+      inputs.request.memory
+          ? MakeMemoryPlans(inputs.record, inputs.request, profiles, models,
+                            options()->memory_plan_time)
+          : MakePlan(inputs.network, inputs.request, profiles));
   plan.revision = 1;
-  plan.network_revision = inputs.network_revision;
+  plan.network_revision = inputs.record.revision;
   if (progress.failed() > 0) {
     plan.reasons.push_back(fmt::format(
         "{} of {} measurements failed; the plan is made from the others",
@@ -95,7 +136,13 @@ Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
   record.key = key;
   record.revision = plan.revision;
   record.request = ToJson(ToProto(plan.request)).dump();
-  record.body = ToJson(ToProto(plan)).dump();
+  Json body = ToJson(ToProto(plan));
+  // Kept apart, so that lists need not read them.
+  if (!plan.memory_plans.empty()) {
+    record.memory_plans = body[kMemoryPlans].dump();
+  }
+  body.erase(kMemoryPlans);
+  record.body = body.dump();
   record.created_ms = clock_.NowMs();
   UCUDNN_ASSIGN_OR_RETURN(const CreatedPlan created, store_.CreatePlan(record));
   return ToProto(created.plan);

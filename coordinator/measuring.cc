@@ -11,6 +11,7 @@
 #include "coordinator/content.h"
 #include "coordinator/drivers.h"
 #include "coordinator/limits.h"
+#include "coordinator/planning/memory_planner.h"
 #include "proto/convert.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
@@ -110,7 +111,8 @@ Result<Queue> Refine(Agents& agents, Tasks& tasks, Measurements& measurements,
   std::set<KindBatch> chosen;
   while (true) {
     UCUDNN_ASSIGN_OR_RETURN(const Queue queue, Look(tasks, *inputs));
-    if (!queue.ended()) return queue;
+    // Memory plans are made for even shares, which are among the needs.
+    if (!queue.ended() || inputs->request.memory) return queue;
     UCUDNN_ASSIGN_OR_RETURN(const KindProfiles profiles,
                             LoadProfiles(agents, measurements, *inputs));
     const auto plan = MakePlan(inputs->network, inputs->request, profiles);
@@ -175,11 +177,13 @@ Result<PlanInputs> LookUp(Agents& agents, Plans& plans,
     UCUDNN_ASSIGN_OR_RETURN(std::string kind, OnlyKind(agents));
     kinds.push_back(std::move(kind));
   }
-  UCUDNN_ASSIGN_OR_RETURN(const NetworkRecord record,
+  if (inputs.request.memory) {
+    UCUDNN_RETURN_IF_ERROR(CheckMemoryRequest(inputs.request));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(inputs.record,
                           plans.GetNetwork(inputs.request.network));
-  UCUDNN_ASSIGN_OR_RETURN(const v1::Network network, ToProto(record));
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Network network, ToProto(inputs.record));
   UCUDNN_ASSIGN_OR_RETURN(inputs.network, FromProto(network));
-  inputs.network_revision = record.revision;
   if (inputs.Kinds().size() > kMaxKindsPerPlan) {
     return Fail(Code::kInvalidArgument,
                 "device_kinds names {} kinds; up to {} are accepted",

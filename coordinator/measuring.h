@@ -20,7 +20,7 @@ namespace ucudnn {
 struct PlanInputs {
   JobRequest request;
   Network network;
-  std::int64_t network_revision = 0;
+  NetworkRecord record;  // of the network
   std::vector<Need> needs;
 
   std::set<std::string> Kinds() const;

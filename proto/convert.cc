@@ -127,6 +127,14 @@ Result<JobRequest> ReadRequest(const v1::PlanRequest& message) {
                                  ParsePrecision, &request.precision));
   UCUDNN_RETURN_IF_ERROR(
       Default("layout", message.layout(), ParseLayout, &request.layout));
+  if (message.has_memory()) {
+    const v1::MemoryPlanRequest& m = message.memory();
+    JobMemory& memory = request.memory.emplace();
+    memory.budget = Bytes(m.budget_bytes());
+    if (!m.policy().empty()) memory.policy = m.policy();
+    memory.recompute = m.recompute();
+    memory.offload_weights = m.offload_weights();
+  }
   return request;
 }
 
@@ -438,6 +446,13 @@ v1::PlanRequest ToProto(const JobRequest& request) {
   message.set_batch_policy(std::string(Name(request.policy)));
   message.set_precision(std::string(Name(request.precision)));
   message.set_layout(std::string(Name(request.layout)));
+  if (request.memory) {
+    v1::MemoryPlanRequest& memory = *message.mutable_memory();
+    memory.set_budget_bytes(request.memory->budget.count());
+    memory.set_policy(request.memory->policy);
+    memory.set_recompute(request.memory->recompute);
+    memory.set_offload_weights(request.memory->offload_weights);
+  }
   return message;
 }
 
@@ -469,6 +484,12 @@ v1::Plan ToProto(const JobPlan& plan) {
   }
   for (const std::string& reason : plan.reasons) message.add_reasons(reason);
   message.set_created_ms(plan.created_ms);
+  for (const DeviceMemoryPlan& memory : plan.memory_plans) {
+    v1::DeviceMemoryPlan& m = *message.add_memory_plans();
+    m.set_device_kind(memory.device_kind);
+    m.set_batch(memory.batch.count());
+    m.set_plan_json(memory.plan);
+  }
   return message;
 }
 
@@ -502,6 +523,10 @@ Result<JobPlan> FromProto(const v1::Plan& message) {
   }
   plan.reasons.assign(message.reasons().begin(), message.reasons().end());
   plan.created_ms = message.created_ms();
+  for (const v1::DeviceMemoryPlan& m : message.memory_plans()) {
+    plan.memory_plans.push_back(
+        {m.device_kind(), BatchSize(m.batch()), m.plan_json()});
+  }
   UCUDNN_RETURN_IF_ERROR(Validate(plan));
   return plan;
 }

@@ -21,11 +21,25 @@ bool IsTime(const FieldDescriptor& field) {
          field.name().ends_with("_ns");
 }
 
+constexpr std::string_view kJsonSuffix = "_json";
+
+bool IsJson(const FieldDescriptor& field) {
+  return field.cpp_type() == FieldDescriptor::CPPTYPE_STRING &&
+         field.name().ends_with(kJsonSuffix);
+}
+
 // The field's name in JSON.
 std::string JsonName(const FieldDescriptor& field) {
   std::string name = field.name();
   if (IsTime(field)) name.replace(name.size() - 2, 2, "us");
+  if (IsJson(field)) name.resize(name.size() - kJsonSuffix.size());
   return name;
+}
+
+// A text that is not JSON counts as empty.
+Json JsonOf(const std::string& text) {
+  Json json = Json::parse(text, nullptr, false);
+  return json.is_discarded() ? Json() : json;
 }
 
 Json Value(const Message& message, const FieldDescriptor& field, int index) {
@@ -48,9 +62,11 @@ Json Value(const Message& message, const FieldDescriptor& field, int index) {
     case FieldDescriptor::CPPTYPE_BOOL:
       return repeated ? r.GetRepeatedBool(message, &field, index)
                       : r.GetBool(message, &field);
-    case FieldDescriptor::CPPTYPE_STRING:
-      return repeated ? r.GetRepeatedString(message, &field, index)
-                      : r.GetString(message, &field);
+    case FieldDescriptor::CPPTYPE_STRING: {
+      std::string text = repeated ? r.GetRepeatedString(message, &field, index)
+                                  : r.GetString(message, &field);
+      return IsJson(field) ? JsonOf(text) : Json(std::move(text));
+    }
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return ToJson(repeated ? r.GetRepeatedMessage(message, &field, index)
                              : r.GetMessage(message, &field));
@@ -130,11 +146,16 @@ Status Set(const std::string& path, const Json& value,
       repeated ? r.AddBool(message, &field, value.get<bool>())
                : r.SetBool(message, &field, value.get<bool>());
       return {};
-    case FieldDescriptor::CPPTYPE_STRING:
-      if (!value.is_string()) return Bad(path, value, "a string");
-      repeated ? r.AddString(message, &field, value.get<std::string>())
-               : r.SetString(message, &field, value.get<std::string>());
+    case FieldDescriptor::CPPTYPE_STRING: {
+      if (!IsJson(field) && !value.is_string()) {
+        return Bad(path, value, "a string");
+      }
+      std::string text =
+          IsJson(field) ? value.dump() : value.get<std::string>();
+      repeated ? r.AddString(message, &field, std::move(text))
+               : r.SetString(message, &field, std::move(text));
       return {};
+    }
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return Fill(path, value,
                   repeated ? r.AddMessage(message, &field)

@@ -3,8 +3,9 @@
 
 // Messages as JSON, for REST, `-o json` and plan files. It differs from
 // protobuf's own mapping: names stay as in the .proto file, 64-bit integers are
-// JSON numbers, a field *_ns is a number *_us of microseconds, every field is
-// present, and an unset optional one is null.
+// JSON numbers, a field *_ns is a number *_us of microseconds, a field *_json,
+// whose text is JSON, is that JSON without the suffix (null if it is empty),
+// every field is present, and an unset optional one is null.
 
 #include <google/protobuf/message.h>
 

@@ -1,11 +1,13 @@
 #include "base/onnx/network_file.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/files/file.h"
 #include "base/limits.h"
 #include "base/onnx/onnx.h"
 #include "base/text.h"
+#include "base/training/chain.h"
 
 namespace ucudnn {
 
@@ -47,6 +49,16 @@ Result<Network> ParseNetwork(std::string_view contents, std::string_view name,
                 source, network.layers.size(), kMaxLayers);
   }
   return network;
+}
+
+Result<Graph> ParseGraph(std::string_view contents, std::string_view name,
+                         BatchSize batch, std::string_view source) {
+  if (!IsNetworkCsv(contents)) return ReadOnnx(contents, name, batch, source);
+  UCUDNN_ASSIGN_OR_RETURN(const Network network,
+                          ParseNetworkCsv(contents, name, source));
+  Result<Graph> chain = ChainOf(network, batch);
+  if (!chain) return Within(source, std::move(chain).error());
+  return chain;
 }
 
 Result<Network> ReadNetworkFile(const std::string& path, BatchSize batch) {

@@ -24,6 +24,11 @@ bool IsNetworkCsv(std::string_view contents);
 Result<Network> ParseNetwork(std::string_view contents, std::string_view name,
                              BatchSize batch, std::string_view source);
 
+// The same as a graph: an ONNX model's, or the chain of the convolutions
+// (base/training/chain.h). Errors as for ReadOnnx, ParseNetworkCsv and ChainOf.
+Result<Graph> ParseGraph(std::string_view contents, std::string_view name,
+                         BatchSize batch, std::string_view source);
+
 // Protocol buffers cannot be larger.
 inline constexpr Bytes kMaxNetworkFile = 2_GiB;
 

@@ -19,6 +19,17 @@ namespace ucudnn {
 // More ranks than any job has.
 inline constexpr int kMaxRanks = 1 << 16;
 
+// Whole training iterations within device memory, instead of convolutions
+// within workspaces.
+struct JobMemory {
+  Bytes budget;                 // of each device; 0: the device model's memory
+  std::string policy = "best";  // of solver/memory/policies.h
+  bool recompute = false;
+  bool offload_weights = false;
+
+  friend bool operator==(const JobMemory&, const JobMemory&) = default;
+};
+
 // What a plan is asked for. Equal requests over the same measurements have
 // the same plan.
 struct JobRequest {
@@ -30,6 +41,7 @@ struct JobRequest {
   BatchPolicy policy = BatchPolicy::kPowerOfTwo;
   Precision precision = Precision::kFp32;
   Layout layout = Layout::kNchw;
+  std::optional<JobMemory> memory = {};  // then the limits are 0
 
   // What each kernel may use. A job's kernels run one after another in one
   // arena, so each may use all of a total (docs/adr/0022).
@@ -50,6 +62,17 @@ struct RankPlan {
   friend bool operator==(const RankPlan&, const RankPlan&) = default;
 };
 
+// The memory plan of all ranks with this kind and batch.
+struct DeviceMemoryPlan {
+  std::string device_kind;
+  BatchSize batch;
+  // As JSON (base/training/json.h), with its training graph as `graph`.
+  std::string plan;
+
+  friend bool operator==(const DeviceMemoryPlan&,
+                         const DeviceMemoryPlan&) = default;
+};
+
 struct JobPlan {
   std::int64_t id = 0;  // the coordinator's number; 0 if it made none
   std::int64_t revision = 0;
@@ -65,13 +88,17 @@ struct JobPlan {
   std::vector<RankPlan> ranks;
   std::vector<std::string> reasons;  // for people
   std::int64_t created_ms = 0;       // Unix time
+  // If the request has `memory`: then times are of whole iterations, and ranks
+  // have no kernels.
+  std::vector<DeviceMemoryPlan> memory_plans = {};
 
   friend bool operator==(const JobPlan&, const JobPlan&) = default;
 };
 
 // kInvalidArgument, naming the field by its path in JSON, the value and what is
 // accepted, unless the batch is in [1, kMaxBatchSize], there are at most
-// kMaxRanks kinds, and the limits are in [0, 2^62].
+// kMaxRanks kinds, the limits are in [0, 2^62], and a memory policy is
+// plain text.
 Status Validate(const JobRequest& request);
 
 // The same unless request and each rank's workspace are valid, times are in

@@ -64,6 +64,27 @@ Status ReadWorkspacePlan(const Json& json, std::string path,
   return object.status();
 }
 
+Status ReadMemory(const Json& json, std::string path, JobMemory* memory) {
+  JsonObject object(json, std::move(path));
+  object.ReadOptional("budget_bytes", &memory->budget);
+  object.ReadOptional("policy", &memory->policy);
+  object.ReadOptional("recompute", &memory->recompute);
+  object.ReadOptional("offload_weights", &memory->offload_weights);
+  return object.status();
+}
+
+Status ReadMemoryPlan(const Json& json, std::string path,
+                      DeviceMemoryPlan* plan) {
+  JsonObject object(json, std::move(path));
+  object.Read("device_kind", &plan->device_kind);
+  object.Read("batch", &plan->batch);
+  object.ReadInside("plan", [&](const Json& body, const std::string&) {
+    plan->plan = body.dump();
+    return Status();
+  });
+  return object.status();
+}
+
 Status ReadRequest(const Json& json, std::string path, JobRequest* request) {
   JsonObject object(json, std::move(path));
   object.Read("network", &request->network);
@@ -74,6 +95,11 @@ Status ReadRequest(const Json& json, std::string path, JobRequest* request) {
   object.ReadOptional("batch_policy", ParseBatchPolicy, &request->policy);
   object.ReadOptional("precision", ParsePrecision, &request->precision);
   object.ReadOptional("layout", ParseLayout, &request->layout);
+  if (object.Has("memory")) {
+    object.ReadInside("memory", [&](const Json& memory, std::string at) {
+      return ReadMemory(memory, std::move(at), &request->memory.emplace());
+    });
+  }
   return object.status();
 }
 
@@ -100,6 +126,14 @@ Status ReadRank(const Json& json, std::string path,
   return object.status();
 }
 
+Json ToJson(const std::optional<JobMemory>& memory) {
+  if (!memory) return nullptr;
+  return {{"budget_bytes", memory->budget.count()},
+          {"policy", memory->policy},
+          {"recompute", memory->recompute},
+          {"offload_weights", memory->offload_weights}};
+}
+
 Json ToJson(const JobRequest& request) {
   return {{"network", request.network},
           {"batch", request.batch.count()},
@@ -108,7 +142,8 @@ Json ToJson(const JobRequest& request) {
           {"total_workspace_bytes", request.total_workspace.count()},
           {"batch_policy", Name(request.policy)},
           {"precision", Name(request.precision)},
-          {"layout", Name(request.layout)}};
+          {"layout", Name(request.layout)},
+          {"memory", ToJson(request.memory)}};
 }
 
 Json ToJson(const KernelPlan& kernel) {
@@ -192,6 +227,15 @@ Json ToJson(const JobPlan& plan) {
   json["ranks"] = std::move(ranks);
   json["reasons"] = plan.reasons;
   json["created_ms"] = plan.created_ms;
+  Json memory_plans = Json::array();
+  for (const DeviceMemoryPlan& memory : plan.memory_plans) {
+    Json body = Json::parse(memory.plan, nullptr, false);
+    if (body.is_discarded()) body = nullptr;
+    memory_plans.push_back({{"device_kind", memory.device_kind},
+                            {"batch", memory.batch.count()},
+                            {"plan", std::move(body)}});
+  }
+  json["memory_plans"] = std::move(memory_plans);
   return json;
 }
 
@@ -220,6 +264,12 @@ Result<JobPlan> JobPlanFromJson(const Json& json) {
   });
   object.ReadOptional("reasons", &plan.reasons);
   object.ReadOptional("created_ms", &plan.created_ms);
+  if (object.Has("memory_plans")) {
+    object.ReadEach("memory_plans", [&](const Json& memory, std::string at) {
+      return ReadMemoryPlan(memory, std::move(at),
+                            &plan.memory_plans.emplace_back());
+    });
+  }
   UCUDNN_RETURN_IF_ERROR(object.status());
   UCUDNN_RETURN_IF_ERROR(Validate(plan));
   return plan;

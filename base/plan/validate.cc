@@ -116,8 +116,12 @@ Status Validate(const JobRequest& request) {
   }
   UCUDNN_RETURN_IF_ERROR(InRange(
       "workspace_limit_bytes", request.workspace_limit.count(), 0, kMaxCount));
-  return InRange("total_workspace_bytes", request.total_workspace.count(), 0,
-                 kMaxCount);
+  UCUDNN_RETURN_IF_ERROR(InRange(
+      "total_workspace_bytes", request.total_workspace.count(), 0, kMaxCount));
+  if (!request.memory) return {};
+  UCUDNN_RETURN_IF_ERROR(InRange("memory.budget_bytes",
+                                 request.memory->budget.count(), 0, kMaxCount));
+  return IsText("memory.policy", request.memory->policy);
 }
 
 Status Validate(const JobPlan& plan) {

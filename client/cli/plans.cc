@@ -5,11 +5,13 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "base/files/file.h"
 #include "client/cli/measuring.h"
+#include "client/cli/memory_text.h"
 #include "client/cli/pages.h"
 #include "client/cli/profile_options.h"
 #include "client/cli/server.h"
@@ -24,6 +26,10 @@ struct PlanOptions {
   BatchSize batch;
   Bytes workspace_limit;
   Bytes total_workspace;
+  std::optional<Bytes> memory_budget;
+  std::string memory_policy = "best";
+  bool recompute = false;
+  bool offload_weights = false;
   BatchPolicy policy = BatchPolicy::kPowerOfTwo;
   std::vector<std::string> kinds;
   int ranks = 1;
@@ -42,7 +48,8 @@ void AddPlanOptions(CLI::App* command, PlanOptions* options) {
       ->option_text("NAME");
   AddBatchOption(command, &options->batch);
   CLI::App* limit = command->add_option_group(
-      "limit", "One of --workspace-limit and --total-workspace");
+      "limit",
+      "One of --workspace-limit, --total-workspace and --memory-budget");
   limit->require_option(1);
   AddBytesOption(limit, "--workspace-limit", &options->workspace_limit,
                  "Workspace limit for each convolution, such as 64MiB");
@@ -50,6 +57,36 @@ void AddPlanOptions(CLI::App* command, PlanOptions* options) {
       limit, "--total-workspace", &options->total_workspace,
       "Workspace limit for all convolutions together, which share it by "
       "running one after the other");
+  CLI::Option* budget =
+      limit
+          ->add_option_function<std::string>(
+              "--memory-budget",
+              [options](const std::string& text) {
+                const auto size = ParseBytes(text);
+                if (!size) {
+                  throw CLI::ValidationError("--memory-budget",
+                                             size.error().message);
+                }
+                options->memory_budget = *size;
+              },
+              "Device memory of each rank, such as 12GiB: plans whole training "
+              "iterations within it, see docs/memory.md; 0: all that the "
+              "device has")
+          ->option_text("SIZE");
+  command
+      ->add_option("--memory-policy", options->memory_policy,
+                   "As solve memory --policy, except all")
+      ->option_text("NAME")
+      ->needs(budget)
+      ->capture_default_str();
+  command
+      ->add_flag("--recompute", options->recompute,
+                 "The memory plan may compute activations again")
+      ->needs(budget);
+  command
+      ->add_flag("--offload-weights", options->offload_weights,
+                 "The memory plan may keep weights on the host")
+      ->needs(budget);
   AddBatchPolicyOption(command, &options->policy);
   command
       ->add_option("--ranks", options->ranks, "How many ranks share the batch")
@@ -78,6 +115,13 @@ Result<v1::PlanRequest> MakeRequest(const PlanOptions& options,
   request.set_batch(options.batch.count());
   request.set_workspace_limit_bytes(options.workspace_limit.count());
   request.set_total_workspace_bytes(options.total_workspace.count());
+  if (options.memory_budget) {
+    v1::MemoryPlanRequest& memory = *request.mutable_memory();
+    memory.set_budget_bytes(options.memory_budget->count());
+    memory.set_policy(options.memory_policy);
+    memory.set_recompute(options.recompute);
+    memory.set_offload_weights(options.offload_weights);
+  }
   request.set_batch_policy(std::string(Name(options.policy)));
   request.set_precision(options.precision);
   request.set_layout(options.layout);
@@ -101,6 +145,11 @@ Result<v1::PlanRequest> MakeRequest(const PlanOptions& options,
 }
 
 std::string LimitText(const v1::PlanRequest& request) {
+  if (request.has_memory()) {
+    const Bytes budget(request.memory().budget_bytes());
+    return fmt::format("{} of memory",
+                       budget == Bytes(0) ? "all" : FormatBytes(budget));
+  }
   const std::int64_t total = request.total_workspace_bytes();
   return total > 0
              ? fmt::format("{} in total", FormatBytes(Bytes(total)))
@@ -198,7 +247,7 @@ std::string PlanText(const v1::Plan& plan) {
                       ? HumanTime(Nanoseconds(workspace.undivided_time_ns()))
                       : "-",
                   rank.reason()});
-    if (rank.batch() == 0 ||
+    if (rank.batch() == 0 || plan.memory_plans_size() > 0 ||
         !shown.emplace(rank.device_kind(), rank.batch()).second) {
       continue;
     }
@@ -206,6 +255,14 @@ std::string PlanText(const v1::Plan& plan) {
     kernels +=
         fmt::format("\nbatch {} on {}\n", rank.batch(), rank.device_kind());
     kernels += read ? PlanTable(*read) : read.error().message + "\n";
+  }
+  for (const v1::DeviceMemoryPlan& memory : plan.memory_plans()) {
+    const auto json =
+        nlohmann::ordered_json::parse(memory.plan_json(), nullptr, false);
+    kernels +=
+        fmt::format("\nbatch {} on {}\n", memory.batch(), memory.device_kind());
+    kernels += json.is_object() ? MemorySummary(json)
+                                : "its memory plan cannot be read\n";
   }
   text += ranks.Text() + kernels;
   for (const std::string& reason : plan.reasons()) text += reason + "\n";

@@ -9,6 +9,7 @@
 
 #include "base/training/json.h"
 #include "client/cli/memory_options.h"
+#include "client/cli/memory_text.h"
 #include "client/cli/solve.h"
 #include "client/solve/memory.h"
 #include "solver/memory/bounds.h"
@@ -38,13 +39,6 @@ Result<MemoryProblem> ReadProblem(const SolveMemoryOptions& options,
   return problem;
 }
 
-std::string Share(Nanoseconds part, Nanoseconds whole) {
-  if (whole.count() == 0) return "-";
-  return fmt::format("{:+.1f} %",
-                     100.0 * static_cast<double>((part - whole).count()) /
-                         static_cast<double>(whole.count()));
-}
-
 std::string StallTable(const MemoryPlan& plan, const TrainingGraph& graph) {
   std::vector<Stall> stalls = StallsOf(plan);
   std::stable_sort(
@@ -72,37 +66,7 @@ std::string StallTable(const MemoryPlan& plan, const TrainingGraph& graph) {
 }
 
 std::string PlanText(const MemoryPlan& plan, const TrainingGraph& graph) {
-  Table table({"", ""});
-  const auto row = [&](std::string name, std::string value) {
-    table.AddRow({std::move(name), std::move(value)});
-  };
-  std::string rounds;
-  for (const MemoryRound& round : plan.rounds) {
-    if (!rounds.empty()) rounds += " + ";
-    rounds += fmt::format("{} x {}", round.count, round.batch.count());
-  }
-  const Nanoseconds ideal = plan.ideal_time.value_or(plan.lower_bound);
-  row("policy", plan.choice.empty()
-                    ? plan.policy
-                    : fmt::format("{}: {}", plan.policy, plan.choice));
-  if (plan.gpus > 1) {
-    row("GPUs",
-        fmt::format("{}, {} images each", plan.gpus, graph.batch.count()));
-  }
-  row("rounds", std::move(rounds));
-  row("time",
-      fmt::format("{} ({} of all in memory, bound {})", HumanTime(plan.time),
-                  Share(plan.time, ideal), HumanTime(plan.lower_bound)));
-  row("stalls", HumanTime(plan.stall));
-  row("pool",
-      fmt::format("{} of {} (load {}, bound {}, all in memory {})",
-                  HumanBytes(plan.peak), HumanBytes(plan.budget),
-                  HumanBytes(plan.load), HumanBytes(plan.lower_bound_bytes),
-                  plan.ideal_bytes ? HumanBytes(*plan.ideal_bytes) : "-"));
-  row("to the host", HumanBytes(plan.offloaded));
-  row("from the host", HumanBytes(plan.prefetched));
-  row("memory of the host", HumanBytes(plan.host));
-  return table.Text() + StallTable(plan, graph);
+  return MemorySummary(ToJson(plan, graph)) + StallTable(plan, graph);
 }
 
 std::string Comparison(const MemoryAnswer& answer) {

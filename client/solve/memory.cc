@@ -4,10 +4,7 @@
 #include <utility>
 
 #include "base/files/file.h"
-#include "base/network.h"
 #include "base/onnx/network_file.h"
-#include "base/onnx/onnx.h"
-#include "base/training/chain.h"
 #include "base/training/costs.h"
 #include "base/training/json.h"
 #include "base/training/split.h"
@@ -24,17 +21,6 @@ Result<T> In(std::string_view place, Result<T> result) {
   return result;
 }
 
-Result<Graph> ReadGraph(const MemoryProblem& problem) {
-  const auto& [contents, source] = problem.network;
-  if (!IsNetworkCsv(contents)) {
-    return ReadOnnx(contents, problem.network_name, problem.batch, source);
-  }
-  UCUDNN_ASSIGN_OR_RETURN(
-      const Network network,
-      ParseNetworkCsv(contents, problem.network_name, source));
-  return In(source, ChainOf(network, problem.batch));
-}
-
 Result<Graph> Split(const MemoryProblem& problem, const Graph& graph) {
   if (problem.profile) {
     return Fail(Code::kInvalidArgument,
@@ -48,14 +34,16 @@ Result<Graph> Split(const MemoryProblem& problem, const Graph& graph) {
 }
 
 Result<TrainingGraph> BuildGraph(const MemoryProblem& problem) {
-  UCUDNN_ASSIGN_OR_RETURN(Graph graph, OfInput(ReadGraph(problem)));
+  const auto& [contents, source] = problem.network;
+  UCUDNN_ASSIGN_OR_RETURN(Graph graph,
+                          OfInput(ParseGraph(contents, problem.network_name,
+                                             problem.batch, source)));
   if (!problem.split.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(
         graph, In(problem.option_prefix + "split", Split(problem, graph)));
   }
-  return OfInput(
-      In(problem.network.source,
-         BuildTrainingGraph(graph, {problem.precision, problem.fusion})));
+  return OfInput(In(
+      source, BuildTrainingGraph(graph, {problem.precision, problem.fusion})));
 }
 
 // Sets the graph's times from the profile.

@@ -75,21 +75,12 @@ const ProblemProfiles& ProfilesOf(const KindProfiles& profiles,
   return found == profiles.end() ? kNone : found->second;
 }
 
-// The kind's points of an iteration's kernels.
-JointKind KindOf(const std::vector<Kernel>& kernels, const JobRequest& request,
-                 const ProblemProfiles& profiles) {
+JointKind KindOf(const Network& network, const JobRequest& request,
+                 const KindProfiles& profiles, const std::string& name) {
   JointKind kind;
   kind.workspace_limit = request.KernelLimit();
   kind.policy = request.policy;
-  for (const Kernel& kernel : kernels) {
-    KernelProfile& k = kind.kernels.kernels.emplace_back();
-    k.id.network = request.network;
-    k.id.layer = kernel.layer;
-    k.id.op = kernel.op;
-    k.id.precision = request.precision;
-    k.id.layout = request.layout;
-    k.points = PointsOf(profiles, ToString(kernel.problem));
-  }
+  kind.kernels = ProfileOf(network, request, profiles, name);
   return kind;
 }
 
@@ -166,8 +157,11 @@ Result<JobRequest> ParsePlanRequest(const v1::PlanRequest& message) {
                 "network is empty; the name of a registered network is "
                 "accepted");
   }
-  // A total limit replaces the limit of each kernel.
-  if (request.total_workspace > Bytes(0)) request.workspace_limit = Bytes(0);
+  // A total limit replaces the limit of each kernel, a memory budget both.
+  if (request.memory) request.total_workspace = Bytes(0);
+  if (request.memory || request.total_workspace > Bytes(0)) {
+    request.workspace_limit = Bytes(0);
+  }
   return request;
 }
 
@@ -199,7 +193,8 @@ std::vector<Need> NeedsOf(const Network& network, const JobRequest& request,
   const std::set<std::string> problems = ProblemsOf(network, request);
   TaskGoal goal;
   goal.adaptive = request.policy == BatchPolicy::kAdaptive;
-  if (goal.adaptive) goal.limit = request.KernelLimit();
+  // A memory plan uses what memory is free.
+  if (goal.adaptive && !request.memory) goal.limit = request.KernelLimit();
   std::vector<Need> needs;
   for (const auto& [kind, sizes] : sizes_of_kind) {
     for (const BatchSize batch : sizes) {
@@ -212,6 +207,23 @@ std::vector<Need> NeedsOf(const Network& network, const JobRequest& request,
       needs.begin(), needs.end(),
       [](const Need& a, const Need& b) { return a.batch > b.batch; });
   return needs;
+}
+
+Profile ProfileOf(const Network& network, const JobRequest& request,
+                  const KindProfiles& profiles, const std::string& kind) {
+  const ProblemProfiles& of_kind = ProfilesOf(profiles, kind);
+  Profile profile;
+  for (const Kernel& kernel :
+       KernelsOf(network, request.precision, request.layout)) {
+    KernelProfile& k = profile.kernels.emplace_back();
+    k.id.network = request.network;
+    k.id.layer = kernel.layer;
+    k.id.op = kernel.op;
+    k.id.precision = request.precision;
+    k.id.layout = request.layout;
+    k.points = PointsOf(of_kind, ToString(kernel.problem));
+  }
+  return profile;
 }
 
 Result<JobPlan> MakePlan(const Network& network, const JobRequest& request,
@@ -227,8 +239,7 @@ Result<JobPlan> MakePlan(const Network& network, const JobRequest& request,
   for (const std::string& kind : request.device_kinds) {
     const auto [known, added] = kinds.try_emplace(kind, kinds.size());
     if (added) {
-      problem.kinds.push_back(
-          KindOf(kernels, request, ProfilesOf(profiles, kind)));
+      problem.kinds.push_back(KindOf(network, request, profiles, kind));
     }
     problem.gpus.push_back({.kind = known->second});
   }
@@ -262,8 +273,10 @@ Result<JobPlan> MakePlan(const Network& network, const JobRequest& request,
 
 std::string InputsText(const Network& network, const JobRequest& request,
                        const KindProfiles& profiles, int solver_version) {
-  std::string text = fmt::format("solver {}\n", solver_version) +
-                     ToJson(ToProto(request)).dump();
+  nlohmann::ordered_json asked = ToJson(ToProto(request));
+  // Keys of plans from before there were memory plans stay the same.
+  if (!request.memory) asked.erase("memory");
+  std::string text = fmt::format("solver {}\n", solver_version) + asked.dump();
   const auto out = std::back_inserter(text);
   for (const Kernel& kernel :
        KernelsOf(network, request.precision, request.layout)) {

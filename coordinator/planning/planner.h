@@ -53,6 +53,10 @@ using ProblemProfiles = std::map<std::string, std::vector<MeasuredPoint>>;
 // Points by kind and problem.
 using KindProfiles = std::map<std::string, ProblemProfiles>;
 
+// The kind's points of the kernels of an iteration, in the kernels' order.
+Profile ProfileOf(const Network& network, const JobRequest& request,
+                  const KindProfiles& profiles, const std::string& kind);
+
 // Shares the batch among the ranks so that the slowest ends as early as
 // possible, and divides every kernel's share (solver/joint.h). `request` names
 // a kind for each rank. The caller fills in id, revision and creation time.

@@ -40,6 +40,7 @@ struct PlanRecord {
   std::string request;  // opaque to the store, as is the body
   std::string body;
   UnixMillis created_ms = 0;
+  std::string memory_plans = {};  // opaque, and much larger than the body
 
   friend bool operator==(const PlanRecord&, const PlanRecord&) = default;
 };
@@ -68,7 +69,8 @@ class Plans {
 
   // Stores the plan unless there is one with its key; `plan.id` is ignored.
   virtual Result<CreatedPlan> CreatePlan(const PlanRecord& plan) = 0;
-  // Newest first; if `before_id` is positive, only plans with smaller ids.
+  // Newest first, without `memory_plans`; if `before_id` is positive, only
+  // plans with smaller ids.
   virtual Result<std::vector<PlanRecord>> ListPlans(
       std::int64_t limit, std::int64_t before_id = 0) = 0;
   virtual Result<PlanRecord> GetPlan(std::int64_t id) = 0;  // kNotFound

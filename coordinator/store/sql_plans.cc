@@ -5,7 +5,8 @@
 namespace ucudnn {
 namespace {
 
-constexpr char kPlanColumns[] = "id, revision, key, request, body, created_ms";
+constexpr char kPlanColumns[] =
+    "id, revision, key, request, body, created_ms, memory_plans";
 
 Result<PlanRecord> PlanOf(const SqlRow& row) {
   return PlanRecord{.id = row.Int(0),
@@ -13,7 +14,8 @@ Result<PlanRecord> PlanOf(const SqlRow& row) {
                     .key = row.Text(2),
                     .request = row.Text(3),
                     .body = row.Text(4),
-                    .created_ms = row.Int(5)};
+                    .created_ms = row.Int(5),
+                    .memory_plans = row.Text(6)};
 }
 
 Result<std::optional<PlanRecord>> PlanWithKey(SqlTransaction& sql,
@@ -39,12 +41,12 @@ Result<CreatedPlan> SqlStore::CreatePlan(const PlanRecord& plan) {
         UCUDNN_ASSIGN_OR_RETURN(
             const auto created,
             sql.Query(fmt::format("INSERT INTO plans (revision, key, request, "
-                                  "body, created_ms) VALUES ($1, $2, $3, $4, "
-                                  "$5) ON CONFLICT (key) DO NOTHING "
-                                  "RETURNING {}",
+                                  "body, created_ms, memory_plans) VALUES "
+                                  "($1, $2, $3, $4, $5, $6) "
+                                  "ON CONFLICT (key) DO NOTHING RETURNING {}",
                                   kPlanColumns),
                       {plan.revision, plan.key, plan.request, plan.body,
-                       plan.created_ms}));
+                       plan.created_ms, plan.memory_plans}));
         if (!created.empty()) {
           UCUDNN_ASSIGN_OR_RETURN(PlanRecord record, PlanOf(created.front()));
           return CreatedPlan{std::move(record), false};
@@ -61,11 +63,11 @@ Result<std::vector<PlanRecord>> SqlStore::ListPlans(std::int64_t limit,
   UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
   return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
     return Records(
-        sql.Query(fmt::format("SELECT {} FROM plans "
-                              "WHERE CAST($1 AS BIGINT) <= 0 OR id < $1 "
-                              "ORDER BY id DESC LIMIT $2",
-                              kPlanColumns),
-                  {before_id, limit}),
+        sql.Query(
+            "SELECT id, revision, key, request, body, created_ms, '' FROM "
+            "plans WHERE CAST($1 AS BIGINT) <= 0 OR id < $1 "
+            "ORDER BY id DESC LIMIT $2",
+            {before_id, limit}),
         PlanOf);
   });
 }

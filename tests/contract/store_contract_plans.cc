@@ -85,6 +85,18 @@ TEST_P(StoreContract, CreatesOnePlanForAKey) {
   EXPECT_EQ(store().GetPlan(expected.id + 1).error().code, Code::kNotFound);
 }
 
+TEST_P(StoreContract, ListsPlansWithoutTheirMemoryPlans) {
+  PlanRecord plan = TestPlan("k");
+  plan.memory_plans = "[\"" + std::string(3 << 20, 'm') + "\"]";
+  plan.id = store().CreatePlan(plan)->plan.id;
+  EXPECT_TRUE(store().GetPlan(plan.id).value() == plan);
+  EXPECT_TRUE(store().FindPlan("k").value() == plan);
+  EXPECT_TRUE(store().CreatePlan(plan)->plan == plan);
+  const auto listed = store().ListPlans(1).value();
+  plan.memory_plans.clear();
+  EXPECT_EQ(listed.at(0), plan);
+}
+
 TEST_P(StoreContract, ListsPlansNewestFirstPageByPage) {
   std::vector<std::int64_t> ids;
   for (const char* key : {"a", "b", "c", "d"}) {

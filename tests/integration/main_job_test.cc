@@ -254,6 +254,53 @@ TEST_P(MainJobTest, MeasuresTheDeviceModelOfEachKindOnce) {
   EXPECT_EQ(solve(other, kind), plan);
 }
 
+TEST_P(MainJobTest, PlansMemoryFromStoredMeasurements) {
+  cluster_->StartAgent();
+  std::ofstream(cluster_->folder() / "chain.csv")
+      << "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
+         "conv1,3,16,16,8,3,3,1,1,1,1,1\n"
+         "conv2,8,16,16,16,3,3,1,1,1,1,1\n";
+  ASSERT_EQ(cluster_
+                ->Ucudnn({"networks", "put", "chain",
+                          cluster_->folder() / "chain.csv"})
+                .status,
+            0);
+  const std::string file = cluster_->folder() / "plan.json";
+  std::vector<std::string> ask = {
+      "plan",   "--network", "chain",           "--batch", "8",
+      "--save", file,        "--memory-budget", "400KiB"};
+  const json plan = cluster_->UcudnnJson(ask);
+  ASSERT_TRUE(plan.contains("id")) << cluster_->Log();
+  EXPECT_EQ(plan["request"]["memory"]["budget_bytes"], 400 << 10);
+  ASSERT_EQ(plan["memory_plans"].size(), 1U);
+  const json& memory = plan["memory_plans"][0]["plan"];
+  EXPECT_TRUE(memory["feasible"]);
+  EXPECT_LE(memory["peak_bytes"], 400 << 10);
+  EXPECT_EQ(memory["time_us"], plan["predicted_us"]);
+  EXPECT_FALSE(memory["rounds"][0]["events"].empty());
+  EXPECT_EQ(json::parse(FileText(file)), plan);
+  const std::string alone = cluster_->folder() / "memory.json";
+  std::ofstream(alone) << memory.dump();
+  const Finished checked = cluster_->Ucudnn({"check", alone});
+  EXPECT_EQ(checked.status, 0) << checked.err;
+  // Immutable, and the same for the same request, also after a restart.
+  cluster_->coordinator().Kill();
+  cluster_->StartCoordinator();
+  EXPECT_EQ(cluster_->UcudnnJson(ask), plan);
+  const std::string id = std::to_string(plan["id"].get<int>());
+  EXPECT_EQ(cluster_->UcudnnJson({"show", "plan", id}), plan);
+  EXPECT_THAT(cluster_->Ucudnn({"show", "plan", id}).out,
+              HasSubstr("of 400 KiB"));
+  EXPECT_TRUE(cluster_->UcudnnJson({"plans"})[0]["memory_plans"].empty());
+  // Another budget is another plan; one that is too small ends with 3.
+  ask.back() = "4MiB";
+  EXPECT_NE(cluster_->UcudnnJson(ask)["id"], plan["id"]);
+  ask.back() = "1KiB";
+  const Finished small = cluster_->Ucudnn(ask);
+  EXPECT_EQ(small.status, 3);
+  EXPECT_THAT(small.err, HasSubstr("KiB"));
+}
+
 TEST_P(MainJobTest, LosesNothingWhenDaemonsAreKilledAtAnyMoment) {
   std::mt19937 random(20261121);
   cluster_->StartAgent();

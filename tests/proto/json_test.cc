@@ -39,9 +39,19 @@ TEST(ProtoJsonTest, ReadsBackWhatItWrites) {
   rank.set_weight(0.5);
   rank.mutable_workspace()->set_undivided_time_ns(37'500'001);
   plan.add_reasons("a \"quoted\" reason\n");
+  plan.mutable_request()->mutable_memory()->set_budget_bytes(1 << 30);
+  plan.add_memory_plans()->set_plan_json(R"({"time_us":1.5,"b":[null]})");
+  EXPECT_EQ(ToJson(plan)["memory_plans"][0]["plan"]["time_us"], 1.5);
   v1::Plan back;
   ASSERT_TRUE(FromJson(ToJson(plan), &back));
   EXPECT_EQ(back.SerializeAsString(), plan.SerializeAsString());
+}
+
+TEST(ProtoJsonTest, CallsJsonThatIsNoneNull) {
+  v1::DeviceMemoryPlan plan;
+  EXPECT_TRUE(ToJson(plan)["plan"].is_null());
+  plan.set_plan_json("{");
+  EXPECT_TRUE(ToJson(plan)["plan"].is_null());
 }
 
 TEST(ProtoJsonTest, NamesThePathOfWhatItRefuses) {
