@@ -87,11 +87,16 @@ class Coordinator {
   Result<v1::MeasuredDeviceModel> GetDeviceModel(const v1::GetRequest& request);
   Result<v1::ProfileSummary> PutProfile(const v1::Profile& request);
   Result<v1::MeasureProgress> Measure(const v1::MeasureRequest& request);
+  Result<v1::ListCampaignsResponse> ListCampaigns(
+      const v1::ListRequest& request);
+  Result<v1::Campaign> GetCampaign(const v1::GetRequest& request);
   Result<v1::Plan> CreatePlan(const v1::PlanRequest& request);
   Result<v1::ListPlansResponse> ListPlans(const v1::ListRequest& request);
   Result<v1::Plan> GetPlan(const v1::GetRequest& request);
+  Result<v1::Front> GetFront(const v1::GetFrontRequest& request);
   Result<v1::ListJobsResponse> ListJobs(const v1::ListRequest& request);
   Result<v1::Job> GetJob(const v1::GetRequest& request);
+  Result<v1::JobRank> GetJobRank(const v1::GetJobRankRequest& request);
   Result<v1::RegisterJobResponse> RegisterJob(
       const v1::RegisterJobRequest& request);
   Result<v1::ReportStepsResponse> ReportSteps(
@@ -102,8 +107,9 @@ class Coordinator {
   Result<v1::JobRevision> ReplanJob(const v1::ReplanJobRequest& request);
   Result<v1::StatusResponse> GetStatus(const v1::StatusRequest& request);
 
-  // Writes gathered heartbeats and expires silent agents and jobs. To be called
-  // about twice per heartbeat interval, by one thread.
+  // Writes gathered heartbeats, expires silent agents and jobs, and looks at
+  // the running campaigns. To be called about twice per heartbeat interval, by
+  // one thread.
   Status Maintain();
 
  private:
@@ -112,6 +118,8 @@ class Coordinator {
   Result<v1::PlanRequest> Replanned(const v1::ReplanJobRequest& request,
                                     std::string* change);
 
+  // The job with its revisions, ranks and drift.
+  Result<v1::Job> JobOf(const JobDetails& details);
   std::shared_ptr<const CoordinatorOptions> options() const { return options_; }
 
   std::atomic<std::shared_ptr<const CoordinatorOptions>> options_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/service/log.h"
+#include "coordinator/campaigns.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/cross_checking.h"
 #include "coordinator/device_models.h"
@@ -27,8 +28,19 @@ Status CheckLength(std::string_view what, int size, int max) {
               "{} has {} entries; up to {} are accepted", what, size, max);
 }
 
+// The leases of each device.
+using Leases = std::map<std::string, std::vector<TaskRecord>>;
+
+Result<Leases> LeasesByDevice(Tasks& tasks, UnixMillis now_ms) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto leased, tasks.ListLeases(now_ms));
+  Leases leases;
+  for (const TaskRecord& task : leased) leases[task.device].push_back(task);
+  return leases;
+}
+
 v1::Device ToProto(const DeviceRecord& record,
-                   const std::vector<DeviceComparison>& compared) {
+                   const std::vector<DeviceComparison>& compared,
+                   const Leases& leases) {
   v1::Device device;
   device.set_id(record.id);
   device.set_agent_id(record.agent);
@@ -47,6 +59,13 @@ v1::Device ToProto(const DeviceRecord& record,
     comparison.set_precision(std::string(Name(found->precision)));
     comparison.set_deviates(found->deviates);
     comparison.set_text(found->text);
+  }
+  if (const auto leased = leases.find(record.id); leased != leases.end()) {
+    const std::vector<TaskRecord>& tasks = leased->second;
+    v1::Measuring& measuring = *device.mutable_measuring();
+    measuring.set_problem(tasks.front().key.problem);
+    measuring.set_batch(tasks.front().key.batch.count());
+    measuring.set_tasks(std::ssize(tasks));
   }
   return device;
 }
@@ -321,7 +340,7 @@ Status Coordinator::Maintain() {
                    options()->job_timeout_ms);
     }
   }
-  return {};
+  return LookAtCampaigns(store_, clock_.NowMs());
 }
 
 Result<v1::ListAgentsResponse> Coordinator::ListAgents(
@@ -359,6 +378,8 @@ Result<v1::ListDevicesResponse> Coordinator::ListDevices(
   UCUDNN_ASSIGN_OR_RETURN(
       const auto page,
       PageOf(devices, request, [](const DeviceRecord& d) { return d.id; }));
+  UCUDNN_ASSIGN_OR_RETURN(const Leases leases,
+                          LeasesByDevice(store_, clock_.NowMs()));
   std::map<std::string, std::vector<DeviceComparison>> compared;
   PageBytes bytes;
   for (const DeviceRecord& device : page) {
@@ -367,7 +388,7 @@ Result<v1::ListDevicesResponse> Coordinator::ListDevices(
       UCUDNN_ASSIGN_OR_RETURN(compared[kind], CompareKind(store_, kind));
     }
     v1::Device& added = *response.add_devices();
-    added = ToProto(device, compared[kind]);
+    added = ToProto(device, compared[kind], leases);
     if (bytes.Fill(added)) break;
   }
   return response;
@@ -378,7 +399,9 @@ Result<v1::Device> Coordinator::GetDevice(const v1::GetRequest& request) {
                           store_.GetDevice(request.id()));
   UCUDNN_ASSIGN_OR_RETURN(const auto compared,
                           CompareKind(store_, ToString(device.kind)));
-  return ToProto(device, compared);
+  UCUDNN_ASSIGN_OR_RETURN(const Leases leases,
+                          LeasesByDevice(store_, clock_.NowMs()));
+  return ToProto(device, compared, leases);
 }
 
 }  // namespace ucudnn

@@ -33,6 +33,17 @@ v1::Job ToProto(const JobRecord& record) {
   return job;
 }
 
+// The kept steps of a rank, which its summary leaves out.
+void AddKept(const JobStepsRecord& record, v1::JobRank* rank) {
+  for (v1::StepTimes& steps : *rank->mutable_steps()) {
+    if (steps.revision() != record.revision) continue;
+    for (std::size_t i = 0; i < record.kept.size(); ++i) {
+      const std::int64_t ns = record.kept[i].count();
+      i < kFirstSteps ? steps.add_first_ns(ns) : steps.add_latest_ns(ns);
+    }
+  }
+}
+
 v1::JobRevision ToProto(const JobRevisionRecord& record) {
   v1::JobRevision revision;
   revision.set_revision(record.revision);
@@ -230,6 +241,26 @@ Result<v1::ListJobsResponse> Coordinator::ListJobs(
 Result<v1::Job> Coordinator::GetJob(const v1::GetRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const JobDetails details,
                           store_.GetJob(request.id()));
+  return JobOf(details);
+}
+
+Result<v1::JobRank> Coordinator::GetJobRank(
+    const v1::GetJobRankRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const JobDetails details,
+                          store_.GetJob(request.job_id()));
+  UCUDNN_ASSIGN_OR_RETURN(v1::Job job, JobOf(details));
+  if (request.rank() < 0 || request.rank() >= job.ranks_size()) {
+    return Fail(Code::kNotFound, "job '{}' has ranks 0 to {}, not {}",
+                request.job_id(), job.ranks_size() - 1, request.rank());
+  }
+  v1::JobRank& rank = *job.mutable_ranks(request.rank());
+  for (const JobStepsRecord& record : details.steps) {
+    if (record.rank == request.rank()) AddKept(record, &rank);
+  }
+  return std::move(rank);
+}
+
+Result<v1::Job> Coordinator::JobOf(const JobDetails& details) {
   v1::Job job = ToProto(details.job);
   UCUDNN_ASSIGN_OR_RETURN(*job.mutable_request(), RequestOf(details.job));
   // By revision and rank.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/service/call.h"
+#include "coordinator/campaigns.h"
 #include "coordinator/content.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/cross_checking.h"
@@ -79,8 +80,14 @@ Result<v1::MeasureProgress> Coordinator::Measure(
     turn.emplace(std::move(taken));
   }
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, LookUp(store_, store_, wanted));
-  return MeasureNeeds(store_, options()->measure_workspace, clock_.NowMs(),
-                      request, &inputs);
+  UCUDNN_ASSIGN_OR_RETURN(v1::MeasureProgress progress,
+                          MeasureNeeds(store_, options()->measure_workspace,
+                                       clock_.NowMs(), request, &inputs));
+  if (!request.dry_run()) {
+    UCUDNN_RETURN_IF_ERROR(
+        RecordCampaign(store_, inputs, progress, clock_.NowMs()));
+  }
+  return progress;
 }
 
 Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
@@ -92,6 +99,8 @@ Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
       const v1::MeasureProgress progress,
       MeasureNeeds(store_, options()->measure_workspace, clock_.NowMs(),
                    v1::MeasureRequest(), &inputs));
+  UCUDNN_RETURN_IF_ERROR(
+      RecordCampaign(store_, inputs, progress, clock_.NowMs()));
   const std::int64_t missing =
       progress.total() - progress.done() - progress.failed();
   if (missing > 0) {
@@ -150,13 +159,7 @@ Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
 
 Result<v1::ListPlansResponse> Coordinator::ListPlans(
     const v1::ListRequest& request) {
-  std::int64_t before = 0;
-  if (!request.after().empty()) {
-    // Plans are listed newest first, so what comes after an id is older.
-    Result<std::int64_t> id = ParseInteger(request.after(), 1, kMaxCount);
-    if (!id) return Within("after", id.error());
-    before = *id;
-  }
+  UCUDNN_ASSIGN_OR_RETURN(std::int64_t before, OlderThan(request));
   v1::ListPlansResponse response;
   PageBytes bytes;
   UCUDNN_RETURN_IF_ERROR(FillPage(

@@ -169,7 +169,8 @@ std::set<std::string> PlanInputs::Problems() const {
 }
 
 Result<PlanInputs> LookUp(Agents& agents, Plans& plans,
-                          const v1::PlanRequest& request) {
+                          const v1::PlanRequest& request,
+                          std::optional<std::int64_t> network_revision) {
   PlanInputs inputs;
   UCUDNN_ASSIGN_OR_RETURN(inputs.request, ParsePlanRequest(request));
   std::vector<std::string>& kinds = inputs.request.device_kinds;
@@ -180,8 +181,9 @@ Result<PlanInputs> LookUp(Agents& agents, Plans& plans,
   if (inputs.request.memory) {
     UCUDNN_RETURN_IF_ERROR(CheckMemoryRequest(inputs.request));
   }
-  UCUDNN_ASSIGN_OR_RETURN(inputs.record,
-                          plans.GetNetwork(inputs.request.network));
+  UCUDNN_ASSIGN_OR_RETURN(
+      inputs.record,
+      plans.GetNetwork(inputs.request.network, network_revision));
   UCUDNN_ASSIGN_OR_RETURN(const v1::Network network, ToProto(inputs.record));
   UCUDNN_ASSIGN_OR_RETURN(inputs.network, FromProto(network));
   if (inputs.Kinds().size() > kMaxKindsPerPlan) {

@@ -4,6 +4,7 @@
 // Has devices measure what a plan is made from.
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -30,8 +31,10 @@ struct PlanInputs {
 // If the request names no device kinds, the devices online must be of one kind.
 // kNotFound: the network; kFailedPrecondition, kInvalidArgument: there is no
 // such kind, or too much would have to be measured; errors of ParsePlanRequest.
-Result<PlanInputs> LookUp(Agents& agents, Plans& plans,
-                          const v1::PlanRequest& request);
+// The network is that of `network_revision` or else the latest.
+Result<PlanInputs> LookUp(
+    Agents& agents, Plans& plans, const v1::PlanRequest& request,
+    std::optional<std::int64_t> network_revision = std::nullopt);
 
 // The points that the plan is made from.
 Result<KindProfiles> LoadProfiles(Agents& agents, Measurements& measurements,

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/text.h"
+#include "base/units.h"
 #include "coordinator/limits.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
@@ -42,6 +44,15 @@ Result<std::span<const Item>> PageOf(const std::vector<Item>& items,
   return std::span(items).subspan(
       first, std::min<std::size_t>(items.size() - first,
                                    static_cast<std::size_t>(size)));
+}
+
+// Of a list that is newest first, what comes after an id is older. 0 if the
+// request names none.
+inline Result<std::int64_t> OlderThan(const v1::ListRequest& request) {
+  if (request.after().empty()) return 0;
+  Result<std::int64_t> id = ParseInteger(request.after(), 1, kMaxCount);
+  if (!id) return Within("after", id.error());
+  return id;
 }
 
 // How much of a page is used up.

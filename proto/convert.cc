@@ -390,6 +390,18 @@ Result<DeviceModel> FromProto(const v1::DeviceModel& message) {
   return model;
 }
 
+v1::MicroBatch ToProto(const MicroBatch& micro) {
+  v1::MicroBatch m;
+  m.set_batch(micro.batch.count());
+  m.set_count(micro.count);
+  m.set_algorithm(micro.algorithm.name);
+  m.set_math(micro.algorithm.math);
+  m.set_precision(std::string(Name(micro.algorithm.precision)));
+  m.set_time_ns(micro.time.count());
+  m.set_workspace_bytes(micro.workspace.count());
+  return m;
+}
+
 v1::WorkspacePlan ToProto(const WorkspacePlan& plan) {
   v1::WorkspacePlan message;
   message.set_batch(plan.batch.count());
@@ -415,14 +427,7 @@ v1::WorkspacePlan ToProto(const WorkspacePlan& plan) {
     k.set_workspace_bytes(kernel.workspace.count());
     if (kernel.offset) k.set_offset_bytes(kernel.offset->count());
     for (const MicroBatch& micro : kernel.micro_batches) {
-      v1::MicroBatch& m = *k.add_micro_batches();
-      m.set_batch(micro.batch.count());
-      m.set_count(micro.count);
-      m.set_algorithm(micro.algorithm.name);
-      m.set_math(micro.algorithm.math);
-      m.set_precision(std::string(Name(micro.algorithm.precision)));
-      m.set_time_ns(micro.time.count());
-      m.set_workspace_bytes(micro.workspace.count());
+      *k.add_micro_batches() = ToProto(micro);
     }
   }
   return message;

@@ -44,6 +44,7 @@ Result<Profile> FromProto(const v1::Profile& profile);
 v1::DeviceModel ToProto(const DeviceModel& model);
 Result<DeviceModel> FromProto(const v1::DeviceModel& model);
 
+v1::MicroBatch ToProto(const MicroBatch& micro);
 v1::WorkspacePlan ToProto(const WorkspacePlan& plan);
 Result<WorkspacePlan> FromProto(const v1::WorkspacePlan& plan);
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/files/json_object.h"
+#include "base/plan/job_plan.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "coordinator/dispatcher.h"
@@ -58,6 +59,48 @@ Result<v1::ListRequest> ParseList(const httplib::Request& http) {
           Excerpt(key));
     }
   }
+  return request;
+}
+
+// A whole number of the address, named `name`.
+Result<std::int64_t> Number(const std::string& name, const std::string& text,
+                            std::int64_t max) {
+  auto number = ParseInteger(text, 0, max);
+  if (!number) return Within(name, std::move(number).error());
+  return number;
+}
+
+// /v1/plans/{id}/front?rank=&layer=&op=
+Result<v1::GetFrontRequest> ParseFront(const Http& http) {
+  v1::GetFrontRequest request;
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t plan,
+                          Number("plan id", http.matches[1], kMaxCount));
+  request.set_plan_id(plan);
+  for (const auto& [key, value] : http.params) {
+    if (key == "rank") {
+      UCUDNN_ASSIGN_OR_RETURN(const std::int64_t rank,
+                              Number(key, value, kMaxRanks));
+      request.set_rank(static_cast<std::int32_t>(rank));
+    } else if (key == "layer") {
+      request.set_layer(value);
+    } else if (key == "op") {
+      request.set_op(value);
+    } else {
+      return Fail(Code::kInvalidArgument,
+                  "there is no parameter {}; rank, layer and op are accepted",
+                  Excerpt(key));
+    }
+  }
+  return request;
+}
+
+// /v1/jobs/{id}/ranks/{rank}
+Result<v1::GetJobRankRequest> ParseJobRank(const Http& http) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t rank,
+                          Number("rank", http.matches[2], kMaxRanks));
+  v1::GetJobRankRequest request;
+  request.set_job_id(http.matches[1]);
+  request.set_rank(static_cast<std::int32_t>(rank));
   return request;
 }
 
@@ -174,6 +217,19 @@ class Server final : public RestServer {
   }
 
   void AddRoutes() {
+    // Before plans and jobs, whose ids may be anything.
+    http_.Route("GET", "/v1/plans/([^/]+)/front",
+                [this](const Http& http, httplib::Response* response) {
+                  Answer(http, "GetFront", &Coordinator::GetFront,
+                         ParseFront(http), response);
+                });
+    http_.Route("GET", "/v1/jobs/(.+)/ranks/([^/]+)",
+                [this](const Http& http, httplib::Response* response) {
+                  Answer(http, "GetJobRank", &Coordinator::GetJobRank,
+                         ParseJobRank(http), response);
+                });
+    AddList("/v1/campaigns", "ListCampaigns", &Coordinator::ListCampaigns);
+    AddGet("/v1/campaigns", "GetCampaign", &Coordinator::GetCampaign);
     AddList("/v1/agents", "ListAgents", &Coordinator::ListAgents);
     AddGet("/v1/agents", "GetAgent", &Coordinator::GetAgent);
     AddList("/v1/devices", "ListDevices", &Coordinator::ListDevices);

@@ -3,9 +3,11 @@
 
 // The coordinator over HTTP: the calls and messages of gRPC, as JSON.
 //
-//   GET  /v1/agents|devices|networks|profiles|plans|jobs
+//   GET  /v1/agents|devices|networks|profiles|campaigns|plans|jobs
 //                                 ?limit= &after= &kind=
 //   GET  /v1/agents/{id} ... /v1/jobs/{id}
+//   GET  /v1/plans/{id}/front     ?rank= &layer= &op=
+//   GET  /v1/jobs/{id}/ranks/{rank}
 //   PUT  /v1/networks/{name}      the body is the file, CSV or ONNX
 //   POST /v1/plans                the body is a PlanRequest
 //   POST /v1/measure              the body is a MeasureRequest

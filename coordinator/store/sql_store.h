@@ -66,9 +66,20 @@ class SqlStore final : public Store {
       std::span<const std::string> drivers) override;
   Result<std::vector<TaskRecord>> ListTasks(const TaskFilter& filter) override;
   Result<TaskRecord> GetTask(std::int64_t id) override;
+  Result<std::vector<TaskRecord>> ListLeases(UnixMillis now_ms) override;
   Result<std::map<std::string, TaskCounts>> Progress(
       std::span<const TaskKey> keys) override;
   Result<std::map<std::string, TaskCounts>> CountTasks() override;
+
+  // Campaigns
+  Result<std::int64_t> BeginCampaign(const CampaignRecord& campaign) override;
+  Status UpdateCampaign(const std::string& key, const std::string& progress,
+                        bool ended, UnixMillis now_ms) override;
+  Result<std::vector<CampaignRecord>> ListCampaigns(
+      std::int64_t limit, std::int64_t before_id) override;
+  Result<std::vector<CampaignRecord>> ListRunningCampaigns(
+      std::int64_t limit) override;
+  Result<CampaignRecord> GetCampaign(std::int64_t id) override;
 
   // Measurements
   Status PutMeasurements(std::span<const Measurement> measurements) override;

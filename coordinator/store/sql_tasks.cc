@@ -246,6 +246,17 @@ Result<TaskRecord> SqlStore::GetTask(std::int64_t id) {
   });
 }
 
+Result<std::vector<TaskRecord>> SqlStore::ListLeases(UnixMillis now_ms) {
+  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
+    return Records(
+        sql.Query(fmt::format("SELECT {} FROM tasks WHERE state = 'leased' AND "
+                              "lease_until_ms > $1 ORDER BY device, id",
+                              kTaskColumns),
+                  {now_ms}),
+        TaskOf);
+  });
+}
+
 Result<std::map<std::string, TaskCounts>> SqlStore::Progress(
     std::span<const TaskKey> keys) {
   std::vector<TaskKey> distinct(keys.begin(), keys.end());

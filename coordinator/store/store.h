@@ -33,6 +33,7 @@
 
 #include "base/result.h"
 #include "coordinator/store/agents.h"
+#include "coordinator/store/campaigns.h"
 #include "coordinator/store/jobs.h"
 #include "coordinator/store/measurements.h"
 #include "coordinator/store/plans.h"
@@ -42,6 +43,7 @@ namespace ucudnn {
 
 class Store : public Agents,
               public Tasks,
+              public Campaigns,
               public Measurements,
               public Plans,
               public Jobs {

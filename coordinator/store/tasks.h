@@ -185,6 +185,9 @@ class Tasks {
   virtual Result<std::vector<TaskRecord>> ListTasks(
       const TaskFilter& filter) = 0;
   virtual Result<TaskRecord> GetTask(std::int64_t id) = 0;  // kNotFound
+  // The tasks whose leases have not expired (lease_until_ms > now_ms), by
+  // device, then id.
+  virtual Result<std::vector<TaskRecord>> ListLeases(UnixMillis now_ms) = 0;
   // The states of the tasks with these keys, by kind. Keys that are not in the
   // queue are not counted, repeated ones are counted once.
   virtual Result<std::map<std::string, TaskCounts>> Progress(

@@ -49,6 +49,16 @@ TEST_P(StoreContract, LeasesAnExpiredTaskAgain) {
   EXPECT_EQ(second[0].attempts, 2);
 }
 
+TEST_P(StoreContract, ListsTheLeasesThatHaveNotExpired) {
+  Enqueue(store(), {TestTask(1), TestTask(2), TestTask(3)});
+  const auto first = Lease(store(), 1, 0, "b");
+  const auto second = Lease(store(), 1, 50, "a");
+  EXPECT_THAT(store().ListLeases(99).value(), ElementsAre(second[0], first[0]));
+  EXPECT_THAT(store().ListLeases(100).value(), ElementsAre(second[0]));
+  ASSERT_TRUE(store().CompleteTask(Completion(second[0], {})));
+  EXPECT_THAT(store().ListLeases(99).value(), ElementsAre(first[0]));
+}
+
 TEST_P(StoreContract, RenewsLeasesThatAreStillHeld) {
   Enqueue(store(), {TestTask(1), TestTask(2), TestTask(3)});
   const auto tasks = Lease(store(), 3, 0, "a");

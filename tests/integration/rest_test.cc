@@ -77,6 +77,37 @@ TEST_F(RestTest, ReturnsTheSamePlanForTheSameRequest) {
   EXPECT_EQ(Body(http_->Get("/v1/jobs"))["jobs"], json::array());
 }
 
+TEST_F(RestTest, TellsWhatWasMeasuredForAPlanAndTheFrontOfItsKernels) {
+  cluster_.StartAgent();
+  http_->Put("/v1/networks/tiny", kNetwork, "text/csv");
+  const char* request =
+      R"({"network":"tiny","batch":4,"workspace_limit_bytes":1048576})";
+  json plan;
+  ASSERT_TRUE(WaitUntil([&] {
+    const auto post = http_->Post("/v1/plans", request, "application/json");
+    if (post && post->status == 200) plan = Body(post);
+    return plan.is_object();
+  })) << cluster_.Log();
+  const json campaigns = Body(http_->Get("/v1/campaigns"))["campaigns"];
+  ASSERT_EQ(campaigns.size(), 1U);
+  EXPECT_EQ(campaigns[0]["state"], "finished");
+  EXPECT_EQ(campaigns[0]["request"]["network"], "tiny");
+  EXPECT_EQ(campaigns[0]["done"], campaigns[0]["total"]);
+  const std::string id = campaigns[0]["id"].dump();
+  EXPECT_EQ(Body(http_->Get("/v1/campaigns/" + id)), campaigns[0]);
+
+  const std::string front =
+      "/v1/plans/" + plan["id"].dump() + "/front?rank=0&layer=conv1&op=";
+  const json points = Body(http_->Get(front + "forward"))["points"];
+  ASSERT_FALSE(points.empty());
+  EXPECT_GT(points[0]["time_us"], 0.0);
+  EXPECT_FALSE(points[0]["micro_batches"].empty());
+  EXPECT_EQ(http_->Get(front + "backward_data")->status, 404);
+  EXPECT_EQ(http_->Get(front + "forward&color=red")->status, 400);
+  EXPECT_EQ(http_->Get("/v1/jobs/none/ranks/0")->status, 404);
+  EXPECT_EQ(http_->Get("/v1/jobs/none/ranks/x")->status, 400);
+}
+
 TEST_F(RestTest, AnswersBadRequestsWithTheirPlaceAndWhatIsAccepted) {
   const auto expect = [](const httplib::Result& result, int status,
                          const std::string& code, const std::string& why) {

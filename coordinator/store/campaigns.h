@@ -1,0 +1,62 @@
+#ifndef UCUDNN_COORDINATOR_STORE_CAMPAIGNS_H_
+#define UCUDNN_COORDINATOR_STORE_CAMPAIGNS_H_
+
+// Campaigns: requests for plans that had to be measured for, with their
+// progress when it was last looked at. store.h states what holds for every
+// call.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "coordinator/store/unix_millis.h"
+
+namespace ucudnn {
+
+struct CampaignRecord {
+  std::int64_t id = 0;  // assigned by the store; ascending, with gaps
+  std::string key;      // hash of the request and the network's revision
+  std::string request;  // opaque to the store, as is the progress
+  std::int64_t network_revision = 0;
+  std::int64_t ended_before = 0;  // tasks that had ended when it began
+  std::string progress;           // at updated_ms
+  UnixMillis created_ms = 0;
+  UnixMillis updated_ms = 0;
+  UnixMillis finished_ms = 0;  // 0: it runs
+
+  friend bool operator==(const CampaignRecord&,
+                         const CampaignRecord&) = default;
+};
+
+// A campaign that is asked for again this soon after its end goes on: the
+// shares of unlike ranks are measured after all else.
+inline constexpr UnixMillis kCampaignGoesOnMs = 60'000;
+
+class Campaigns {
+ public:
+  virtual ~Campaigns() = default;
+
+  // Adds a campaign that begins at `campaign.created_ms`, unless the last one
+  // with its key runs. If that ended less than kCampaignGoesOnMs ago, it runs
+  // again. Id and finished_ms are ignored. Returns the id.
+  virtual Result<std::int64_t> BeginCampaign(
+      const CampaignRecord& campaign) = 0;
+  // Stores the progress at `now_ms` of the running campaign with this key, and
+  // ends it if `ended`. Changes nothing if none runs or if the stored progress
+  // is later.
+  virtual Status UpdateCampaign(const std::string& key,
+                                const std::string& progress, bool ended,
+                                UnixMillis now_ms) = 0;
+  // Newest first; if `before_id` is positive, only those with smaller ids.
+  virtual Result<std::vector<CampaignRecord>> ListCampaigns(
+      std::int64_t limit, std::int64_t before_id) = 0;
+  // The running ones, those first whose progress is oldest.
+  virtual Result<std::vector<CampaignRecord>> ListRunningCampaigns(
+      std::int64_t limit) = 0;
+  virtual Result<CampaignRecord> GetCampaign(std::int64_t id) = 0;  // kNotFound
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_COORDINATOR_STORE_CAMPAIGNS_H_
