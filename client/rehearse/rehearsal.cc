@@ -217,6 +217,10 @@ class Rehearsal {
         report_.measured,
         workload_->Measure(options_.iterations,
                            Showing("iterations of the plan")));
+    // An iteration is a step of nothing but convolutions.
+    for (const Nanoseconds time : report_.measured->times) {
+      session_->ReportStep(time);
+    }
     const Executor::GraphUse use = workload_->executor().graphs();
     if (use.replayed > 0) {
       Say(fmt::format("replayed as a graph, which takes {} of device memory",

@@ -191,8 +191,8 @@ Result<Timing> Workload::MeasureWith(Executor& executor, int iterations,
     if (n >= 0) times.push_back(time);
     if (progress) progress(n + kWarmUp + 1, iterations + kWarmUp);
   }
-  const MedianAndSpread summary = MedianAndSpreadOf(std::move(times));
-  return Timing{summary.median, summary.spread, iterations};
+  const MedianAndSpread summary = MedianAndSpreadOf(times);
+  return Timing{summary.median, summary.spread, iterations, std::move(times)};
 }
 
 Result<Timing> Workload::Measure(int iterations, const Progress& progress) {

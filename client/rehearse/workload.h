@@ -38,6 +38,7 @@ struct Timing {
   Nanoseconds median{0};
   Nanoseconds spread{0};  // half the interquartile range
   int iterations = 0;
+  std::vector<Nanoseconds> times = {};  // of each, in order
 };
 
 // Used by one thread at a time, like its device, which must outlive it.
