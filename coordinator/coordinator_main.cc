@@ -24,6 +24,7 @@
 #include "coordinator/health.h"
 #include "coordinator/limits.h"
 #include "coordinator/metrics.h"
+#include "coordinator/rest/page.h"
 #include "coordinator/rest/server.h"
 #include "coordinator/rpc/server.h"
 
@@ -37,6 +38,7 @@ struct Options {
   std::string database = "sqlite:///var/lib/ucudnn/coordinator.db";
   std::string log_level = "info";
   std::string ready_file;
+  std::string ui_dir;
   CoordinatorOptions coordinator;
 };
 
@@ -127,8 +129,10 @@ Status Serve(Options options, const std::function<Result<Options>()>& reread) {
   };
   const Health health(ask,
                       [&](const Status& ready) { TellHealth(ready, *rpc); });
-  UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<RestServer> rest,
-                          RestServer::Start(options.http, dispatcher, health));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const std::unique_ptr<RestServer> rest,
+      RestServer::Start(options.http, dispatcher, health,
+                        {.files = BuiltPage(), .folder = options.ui_dir}));
   std::unique_ptr<RestServer> probes;
   if (!options.probes.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(
@@ -258,6 +262,12 @@ CommandLine::CommandLine() {
       ->add_option("--ready-file", options.ready_file,
                    "Write the ports to this file once both are served")
       ->option_text("PATH");
+  daemon
+      ->add_option("--ui-dir", options.ui_dir,
+                   "Serve the page from this folder instead of the one built "
+                   "in; for work on the page")
+      ->check(CLI::ExistingDirectory)
+      ->option_text("DIR");
   daemon
       ->add_option("--log-level", options.log_level,
                    "The least severe level to log")

@@ -20,11 +20,14 @@ packages=(
   # optional parts
   libdnnl-dev libonnx-dev libopenmpi-dev openmpi-bin libpqxx-dev
 )
+# npm builds the page of ucudnn-coord; one from elsewhere will do.
+command -v npm >/dev/null || packages+=(npm)
 test_packages=(
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
   postgresql coinor-libcbc-dev libglpk-dev curl python3 clang libclang-rt-14-dev
   lld
   python3-pytest python3-venv python3-pip
+  chromium fonts-dejavu-core
   mkdocs python3-matplotlib python3-mpi4py python3-scipy mypy python3-torch
 )
 gpu_packages=(patchelf binutils)

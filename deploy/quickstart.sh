@@ -110,7 +110,9 @@ if $keep; then
   echo "$coordinator_pid $agent_pid" >"$state/pids"
   cat <<EOF
 
-The daemons are still running (logs in $state). Try:
+The daemons are still running (logs in $state), and show what they do at
+  http://127.0.0.1:$(port http)/
+Try:
   export PATH=$bin:\$PATH UCUDNN_COORDINATOR=$UCUDNN_COORDINATOR
   ucudnn networks put mynet FILE.onnx
   ucudnn plan --network mynet --batch 16 --workspace-limit 16MiB

@@ -15,6 +15,7 @@
 #include "coordinator/dispatcher.h"
 #include "coordinator/limits.h"
 #include "coordinator/rest/http_listener.h"
+#include "coordinator/rest/page.h"
 #include "coordinator/rest/probes.h"
 #include "proto/json.h"
 #include "ucudnn/v1/coordinator.pb.h"
@@ -106,10 +107,14 @@ Result<v1::GetJobRankRequest> ParseJobRank(const Http& http) {
 
 class Server final : public RestServer {
  public:
-  Server(Dispatcher& dispatcher, const Health& health, bool probes_only)
+  // Serves probes alone if there is no page.
+  Server(Dispatcher& dispatcher, const Health& health, const Page* page)
       : dispatcher_(dispatcher),
-        http_(probes_only ? kMaxProbeConnections : kMaxHttpConnections) {
-    if (!probes_only) AddRoutes();
+        http_(page == nullptr ? kMaxProbeConnections : kMaxHttpConnections) {
+    if (page != nullptr) {
+      AddRoutes();
+      AddPage(*page, &http_);
+    }
     AddProbes(dispatcher, health, &http_);
   }
 
@@ -176,8 +181,8 @@ class Server final : public RestServer {
           if (written == 0) {
             text = "{\"id\": " + Json(request.id()).dump();
             if (page.has_device_model()) {
-              text += ", \"device_model\": " +
-                      ToJson(page.device_model()).dump();
+              text +=
+                  ", \"device_model\": " + ToJson(page.device_model()).dump();
             }
             text += ", \"problems\": [";
           }
@@ -273,15 +278,11 @@ class Server final : public RestServer {
   HttpListener http_;
 };
 
-}  // namespace
-
-namespace {
-
 Result<std::unique_ptr<RestServer>> Listen(const std::string& address,
                                            Dispatcher& dispatcher,
                                            const Health& health,
-                                           bool probes_only) {
-  auto server = std::make_unique<Server>(dispatcher, health, probes_only);
+                                           const Page* page) {
+  auto server = std::make_unique<Server>(dispatcher, health, page);
   UCUDNN_RETURN_IF_ERROR(server->Listen(address));
   return server;
 }
@@ -289,13 +290,14 @@ Result<std::unique_ptr<RestServer>> Listen(const std::string& address,
 }  // namespace
 
 Result<std::unique_ptr<RestServer>> RestServer::Start(
-    const std::string& address, Dispatcher& dispatcher, const Health& health) {
-  return ucudnn::Listen(address, dispatcher, health, /*probes_only=*/false);
+    const std::string& address, Dispatcher& dispatcher, const Health& health,
+    const Page& page) {
+  return Listen(address, dispatcher, health, &page);
 }
 
 Result<std::unique_ptr<RestServer>> RestServer::StartProbes(
     const std::string& address, Dispatcher& dispatcher, const Health& health) {
-  return ucudnn::Listen(address, dispatcher, health, /*probes_only=*/true);
+  return Listen(address, dispatcher, health, nullptr);
 }
 
 }  // namespace ucudnn

@@ -13,6 +13,7 @@
 //   POST /v1/measure              the body is a MeasureRequest
 //   GET  /v1/status
 //   GET  /livez /readyz /metrics
+//   GET  /                        the page (page.h)
 //
 // A list goes on after its last entry (?after=) until a page is empty; a page
 // may hold fewer entries than asked for, so that no answer gets too long.
@@ -30,13 +31,15 @@ namespace ucudnn {
 
 class Dispatcher;
 class Health;
+struct Page;
 
 class RestServer {
  public:
   // Listens on `address` ("host:port", port 0 for any free one).
   static Result<std::unique_ptr<RestServer>> Start(const std::string& address,
                                                    Dispatcher& dispatcher,
-                                                   const Health& health);
+                                                   const Health& health,
+                                                   const Page& page);
   // The same with /livez, /readyz and /metrics only, so that clients of the
   // others cannot hold these up.
   static Result<std::unique_ptr<RestServer>> StartProbes(

@@ -10,6 +10,7 @@
 #include "coordinator/dispatcher.h"
 #include "coordinator/health.h"
 #include "coordinator/metrics.h"
+#include "coordinator/rest/page.h"
 #include "coordinator/rest/server.h"
 #include "tests/coordinator/break_listener.h"
 #include "tests/support/process.h"
@@ -22,8 +23,8 @@ class RestServerTest : public ::testing::Test {
   RestServerTest()
       : store_(OpenStore("sqlite://" + folder_.path() + "/c.db").value()),
         coordinator_(CoordinatorOptions(), *store_, clock_),
-        server_(
-            RestServer::Start("127.0.0.1:0", dispatcher_, health_).value()) {}
+        server_(RestServer::Start("127.0.0.1:0", dispatcher_, health_, Page())
+                    .value()) {}
 
   bool Answers() {
     httplib::Client http("127.0.0.1", server_->port());
@@ -45,7 +46,8 @@ TEST_F(RestServerTest, StopsBeforeAndAfterItsFirstAnswer) {
   server_->Stop();
   EXPECT_FALSE(Answers());
   server_->Stop();
-  server_ = RestServer::Start("127.0.0.1:0", dispatcher_, health_).value();
+  server_ =
+      RestServer::Start("127.0.0.1:0", dispatcher_, health_, Page()).value();
   EXPECT_TRUE(test::WaitUntil([this] { return Answers(); }));
   server_->Stop();
   EXPECT_FALSE(Answers());

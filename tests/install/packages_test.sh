@@ -31,6 +31,9 @@ for package in patchelf binutils libgtest-dev libfmt-dev; do
 done
 names --tests | grep -qw patchelf && fail "--tests names patchelf"
 names | grep -qw libfmt-dev || fail "libfmt-dev is not named"
+names | grep -qw npm || fail "npm is not named though there is none"
+ln -s /bin/true "$tmp/npm"
+names | grep -qw npm && fail "npm is named though there is one"
 names | grep -qw libgtest-dev && fail "libgtest-dev is named without --tests"
 names --nonsense | grep -q -- "'--nonsense' is unknown; --tests and --gpu" ||
   fail "an unknown flag is not refused"

@@ -1,0 +1,31 @@
+// Requests for plans, in words.
+
+import { bytes, counted, images, kindCounts } from './format.js';
+import type { PlanRequest } from './types.js';
+
+export function limitOf(request: PlanRequest): number {
+  return request.total_workspace_bytes || request.workspace_limit_bytes;
+}
+
+// "64 MiB a kernel", "960 MiB in all"
+export function limit(request: PlanRequest): string {
+  return request.total_workspace_bytes > 0
+    ? `${bytes(request.total_workspace_bytes)} in all`
+    : `${bytes(request.workspace_limit_bytes)} a kernel`;
+}
+
+// "256 images, FP32, at most 64 MiB a kernel"
+export function terms(request: PlanRequest): string {
+  const layout = request.layout && request.layout !== 'NCHW' ? ` ${request.layout}` : '';
+  return (
+    `${images(request.batch)}, ${request.precision || 'FP32'}${layout}, ` +
+    `at most ${limit(request)}`
+  );
+}
+
+// "2 ranks: 2 × NVIDIA H200 132u"
+export function ranks(request: PlanRequest): string {
+  const count = Math.max(1, request.device_kinds.length);
+  const kinds = kindCounts(request.device_kinds);
+  return `${counted(count, 'rank')}${kinds ? `: ${kinds}` : ''}`;
+}

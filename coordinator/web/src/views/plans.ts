@@ -1,0 +1,102 @@
+// All plans.
+
+import { api } from '../api.js';
+import { h } from '../dom.js';
+import type { Child } from '../dom.js';
+import * as format from '../format.js';
+import { limitOf, ranks, terms } from '../requests.js';
+import { link } from '../route.js';
+import { Table } from '../table.js';
+import type { Plan } from '../types.js';
+import type { View } from '../view.js';
+import { heading, nothing } from '../view.js';
+
+export function gain(plan: Plan): number | null {
+  if (!plan.undivided_us || plan.predicted_us === 0) return null;
+  return plan.undivided_us / plan.predicted_us;
+}
+
+export const kNoPlans = () =>
+  nothing(
+    'No plan has been made yet. Name a network and ask for one:',
+    'ucudnn networks put NAME FILE.onnx',
+    'ucudnn plan --network NAME --batch 256 --workspace-limit 64MiB',
+  );
+
+function text({ id, request }: Plan): string {
+  return `${id} ${request.network} ${request.precision} ${request.device_kinds.join(' ')}`;
+}
+
+// Without `params`, a short table beside others, which has no filter.
+export function plansTable(empty: Child, params?: URLSearchParams): Table<Plan> {
+  return new Table<Plan>({
+    label: 'Plans',
+    noun: 'plan',
+    key: (row) => String(row.id),
+    empty,
+    ...(params ? { text, params: { at: params, prefix: '' } } : {}),
+    columns: [
+      {
+        title: 'Plan',
+        sort: (row) => row.id,
+        cell: (row) => h('a', { href: link(['plans', String(row.id)]) }, `Plan ${row.id}`),
+      },
+      {
+        title: 'Network',
+        sort: (row) => row.request.network,
+        cell: (row) => [
+          h('strong', {}, row.request.network),
+          h('span', { class: 'sub' }, terms(row.request)),
+        ],
+      },
+      { title: 'On', sort: (row) => ranks(row.request), cell: (row) => ranks(row.request) },
+      {
+        title: 'Limit',
+        numeric: true,
+        sort: (row) => limitOf(row.request),
+        cell: (row) => format.bytes(limitOf(row.request)),
+      },
+      {
+        title: 'Predicted',
+        numeric: true,
+        sort: (row) => row.predicted_us,
+        cell: (row) => format.time(row.predicted_us),
+      },
+      {
+        title: 'Undivided',
+        numeric: true,
+        sort: (row) => row.undivided_us ?? 0,
+        cell: (row) => format.time(row.undivided_us),
+      },
+      {
+        title: 'Gain',
+        numeric: true,
+        sort: (row) => gain(row) ?? 0,
+        cell: (row) => {
+          const value = gain(row);
+          return value === null ? '–' : format.factor(value);
+        },
+      },
+      {
+        title: 'Made',
+        numeric: true,
+        sort: (row) => -row.created_ms,
+        cell: (row) => format.ago(row.created_ms),
+      },
+    ],
+  });
+}
+
+export function plansView(params: URLSearchParams): View<Plan[]> {
+  const table = plansTable(kNoPlans(), params);
+  const note = h('p', { class: 'note', hidden: true }, `The newest ${api.plans.most} are listed.`);
+  return {
+    title: 'Plans',
+    element: h('div', {}, heading('Plans'), table.element, note),
+    load: (signal) => api.plans.load(signal),
+    show: (plans) => {
+      table.show(plans);
+      note.hidden = plans.length < api.plans.most;
+    },
+  };
+}
