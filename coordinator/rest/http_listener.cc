@@ -4,6 +4,7 @@
 #include <httplib.h>
 #include <netinet/tcp.h>
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -148,6 +149,12 @@ class HttpListener::Server final : public httplib::Server {
     set_error_handler([this](const auto& request, auto& response) {
       if (response.body.empty()) ReplyRefusal(request, &response);
     });
+  }
+
+  // Accepts connections until it is stopped or cannot. httplib lets five wait,
+  // and the system holds up those on top for seconds.
+  bool Accept() {
+    return ::listen(svr_sock_, SOMAXCONN) == 0 && listen_after_bind();
   }
 
   void Route(const std::string& method, const std::string& pattern,
@@ -296,7 +303,7 @@ struct HttpListener::Listener {
   void Serve() {
     constexpr std::chrono::milliseconds kPause{200};
     for (bool bound = true;; bound = http.bind_to_port(host, port)) {
-      if (bound) http.listen_after_bind();
+      if (bound) http.Accept();
       std::unique_lock lock(mutex);
       if (stopping) return;
       spdlog::error("event=http_listener_{} port={} retry_ms={}",
