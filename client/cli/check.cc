@@ -32,9 +32,9 @@ Status RunCheck(const CheckOptions& options) {
                           CheckMemoryPlans(plans, graph));
   return Print(options.output, ToJson(checked), [&] {
     Table table({"POLICY", "TIME", "POOL", "CHECK"});
-    for (const auto& [graph, plan] : checked) {
-      table.AddRow({plan.policy, HumanTime(plan.time), HumanBytes(plan.peak),
-                    "keeps every rule"});
+    for (const CheckedMemoryPlan& of : checked) {
+      table.AddRow({of.plan.policy, HumanTime(of.plan.time),
+                    HumanBytes(of.plan.peak), "keeps every rule"});
     }
     return table.Text();
   });

@@ -52,11 +52,11 @@ std::string Rounds(const Json& plan) {
 
 }  // namespace
 
-std::string Share(Nanoseconds part, Nanoseconds whole) {
-  if (whole.count() == 0) return "-";
+std::string Deviation(Nanoseconds time, Nanoseconds from) {
+  if (from.count() == 0) return "-";
   return fmt::format("{:+.1f} %",
-                     100.0 * static_cast<double>((part - whole).count()) /
-                         static_cast<double>(whole.count()));
+                     100.0 * static_cast<double>((time - from).count()) /
+                         static_cast<double>(from.count()));
 }
 
 std::string MemorySummary(const Json& plan) {
@@ -78,7 +78,7 @@ std::string MemorySummary(const Json& plan) {
       Has(plan, "ideal_time_us") ? Time(plan, "ideal_time_us") : bound;
   const Nanoseconds time = Time(plan, "time_us");
   row("time", fmt::format("{} ({} of all in memory, bound {})", HumanTime(time),
-                          Share(time, ideal), HumanTime(bound)));
+                          Deviation(time, ideal), HumanTime(bound)));
   row("stalls", HumanTime(Time(plan, "stall_us")));
   row("pool",
       fmt::format("{} of {} (load {}, bound {}, all in memory {})",

@@ -10,8 +10,8 @@
 
 namespace ucudnn::ctl {
 
-// "+3.2 %"; "-" if `whole` is 0.
-std::string Share(Nanoseconds part, Nanoseconds whole);
+// "+3.2 %"; "-" if `from` is 0.
+std::string Deviation(Nanoseconds time, Nanoseconds from);
 
 // What the plan adds up to, as a table. Fields that are missing show as 0.
 std::string MemorySummary(const nlohmann::ordered_json& plan);

@@ -82,9 +82,9 @@ std::string Comparison(const MemoryAnswer& answer) {
     const MemoryPlan& plan = *t.plan;
     table.AddRow({plan.policy, plan.choice.empty() ? "-" : plan.choice,
                   std::to_string(plan.sub_batch.count()), HumanTime(plan.time),
-                  ideal ? Share(plan.time, *ideal) : "-", HumanTime(plan.stall),
-                  HumanBytes(plan.peak), HumanBytes(plan.offloaded),
-                  HumanBytes(plan.prefetched)});
+                  ideal ? Deviation(plan.time, *ideal) : "-",
+                  HumanTime(plan.stall), HumanBytes(plan.peak),
+                  HumanBytes(plan.offloaded), HumanBytes(plan.prefetched)});
   }
   return table.Text() + (refused.empty() ? "" : "\nNot within the budget:\n") +
          refused;

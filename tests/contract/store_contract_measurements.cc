@@ -303,7 +303,7 @@ TEST_P(StoreContract, KeepsTheLastDeviceModelUnderEachDriver) {
   EXPECT_THAT(store().ListDeviceModels("other").value(), IsEmpty());
   EXPECT_EQ(put(std::string(513, 'x'), 1, "").error().code,
             Code::kInvalidArgument);
-  EXPECT_EQ(store().PutDeviceModel({.kind = ""}).error().code,
+  EXPECT_EQ(store().PutDeviceModel(DeviceModelRecord()).error().code,
             Code::kInvalidArgument);
 }
 
