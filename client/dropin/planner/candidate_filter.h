@@ -3,7 +3,9 @@
 
 // A device that hides some of its algorithms.
 
+#include <cstddef>
 #include <functional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -26,6 +28,19 @@ class CandidateFilter final : public ForwardingDevice {
     auto listed = device_.ListAlgorithms(problem, batch);
     if (listed) UCUDNN_RETURN_IF_ERROR(filter_(batch, &*listed));
     return listed;
+  }
+  // Lists as the device does, so on several threads if that has them; filters
+  // one list after the other.
+  std::vector<Result<std::vector<Candidate>>> ListAlgorithmsOfEach(
+      const ConvProblem& problem, std::span<const BatchSize> batches) override {
+    auto lists = device_.ListAlgorithmsOfEach(problem, batches);
+    for (std::size_t i = 0; i < lists.size(); ++i) {
+      if (!lists[i]) continue;
+      if (Status kept = filter_(batches[i], &*lists[i]); !kept) {
+        lists[i] = tl::unexpected<Error>(std::move(kept).error());
+      }
+    }
+    return lists;
   }
   Result<EnqueuedTime> TimeEnqueued(
       const std::function<Status()>& work) override {
