@@ -10,17 +10,22 @@ all visible GPUs. For each, in turns in one process:
     plain    PyTorch with cudnn.benchmark
     full     converted within the largest workspace that plain takes for any
              convolution
-    eighth   within an eighth of that
+    eighth   in FP32, within an eighth of that
 each enqueued step by step and replayed as a CUDA graph of the whole step.
 Sections:
     rows     all of them
     checks   results under torch.compile, in CUDA graphs, on two streams, twice
-             differentiated, under autocast with GradScaler
+             differentiated, under autocast with GradScaler; accuracy against
+             double precision, PyTorch's and the plans'
     uneven   two GPUs: ResNet-18 FP32, batch 128, on slices of 64 and 16
              multiprocessors, with planned shares alone and with convert
-Writes DIR/torch-convert.json, with every step's time, and DIR/torch-convert.md
-after each. Begins no row after N seconds (130). About 200 s on two GPUs. Needs
-torchvision; PYTHONPATH and UCUDNN_LIBRARY name the package.
+in the order named; uneven comes last. Writes DIR/torch-convert.json, with every
+step's time, and DIR/torch-convert.md after each. Begins nothing after N seconds
+(130), and ends what runs then 30 s later. Needs torchvision; PYTHONPATH and
+UCUDNN_LIBRARY name the package.
+
+Exit status: 0 done; 1 something failed; 3 the time was up before all had run;
+4 a goal was missed.
 """
 
 import argparse
@@ -38,7 +43,14 @@ ROWS = ["vgg16:64:FP32", "alexnet:256:FP32", "resnet18:128:TF32",
         "vgg16:64:HALF", "resnet18:128:HALF", "alexnet:256:HALF",
         "resnet18:128:FP32", "alexnet:256:TF32", "vgg16:64:TF32"]
 VARIANTS = ("plain", "full", "eighth")
+# The most that a step may take of PyTorch's, by precision and variant. Where
+# nothing may be lost, half a percent is noise.
+GOALS = {"FP32": {"full": 0.85, "eighth": 1.0}, "TF32": {"full": 1.005},
+         "HALF": {"full": 1.005}}
 ROW_LIMIT = 110
+CHECKS_LIMIT = 85
+GRACE = 30
+TIME_UP = "the time was up"
 
 
 class Worker:
@@ -53,9 +65,10 @@ class Worker:
                 env=environment, text=True, stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, stderr=file)
 
-    def ask(self, row):
-        """Its answer; an error's text if it ends or takes too long."""
-        timer = threading.Timer(ROW_LIMIT, self.process.kill)
+    def ask(self, row, until):
+        """Its answer; why there is none if it ends or takes too long."""
+        left = until - time.monotonic()
+        timer = threading.Timer(min(ROW_LIMIT, left), self.process.kill)
         timer.start()
         try:
             self.process.stdin.write(row + "\n")
@@ -67,6 +80,8 @@ class Worker:
             timer.cancel()
         if line:
             return json.loads(line)
+        if time.monotonic() >= until:
+            return {"unfinished": TIME_UP}
         with open(self.log, encoding="utf-8", errors="replace") as file:
             return {"failed": "the process ended: " + file.read()[-1500:]}
 
@@ -83,37 +98,47 @@ def gpus():
     return [str(i) for i, _ in enumerate(listed.stdout.splitlines())] or ["0"]
 
 
-def run_rows(rows, output, until, keep, before_last):
-    """Gives each GPU the next row when it is free; the last one does
-    `before_last` first."""
+def run_jobs(jobs, output, until, keep):
+    """Gives each GPU the next job when it is free: a row or "checks"."""
     left = queue.Queue()
-    for row in rows:
-        left.put(row)
-
-    found = gpus()
+    for job in jobs:
+        left.put(job)
 
     def serve(gpu):
-        if gpu == found[-1]:
-            before_last()
-        worker = Worker(gpu, output)
+        worker = Worker(gpu, output)  # begins to load what it needs
         while time.monotonic() < until:
             try:
-                row = left.get_nowait()
+                job = left.get_nowait()
             except queue.Empty:
                 break
-            told = worker.ask(row)
-            keep(row, told)
+            if job == "checks":
+                keep(job, run_checks(output, gpu, until + GRACE))
+                continue
+            keep(job, worker.ask(job, until + GRACE))
             if worker.process.poll() is not None:
                 worker = Worker(gpu, output)
         worker.end()
 
-    threads = [threading.Thread(target=serve, args=(gpu,)) for gpu in found]
+    threads = [threading.Thread(target=serve, args=(gpu,)) for gpu in gpus()]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     while not left.empty():
-        keep(left.get(), {"failed": "the time was up"})
+        keep(left.get(), {"unfinished": TIME_UP})
+
+
+def goals_of(name, row):
+    """Each goal of a row: (text, whether it was reached)."""
+    for variant, most in GOALS[name.split(":")[2]].items():
+        for way in ("eager", "graph"):
+            if variant in row[way]:
+                ratio = (statistics.median(row[way][variant])
+                         / statistics.median(row[way]["plain"]))
+                text = f"{variant} {way} {ratio:.3f} of at most {most}"
+                yield text, ratio <= most
+            elif most < 1:
+                yield f"{variant} {way} not converted, of at most {most}", False
 
 
 def cell(values, base):
@@ -128,32 +153,39 @@ def lines_of(told):
         yield "| row | step, ms | " + " | ".join(VARIANTS) + " | workspaces, MiB |"
         yield "|---" * 6 + "|"
     for name, row in rows.items():
-        if "failed" in row:
-            yield f"| {name} | failed: {row['failed'].strip()[-300:]!r} | | | | |"
+        if "workspace" not in row:
+            why = row.get("failed", row.get("unfinished"))
+            yield f"| {name} | none: {why.strip()[-300:]!r} | | | | |"
             continue
-        sizes = ", ".join(f"{row['workspace'][v] / 2**20:.0f}" for v in VARIANTS)
+        sizes = ", ".join(
+            f"{row['workspace'][v] / 2**20:.0f}"
+            for v in VARIANTS if v in row["workspace"])
         for way in ("eager", "graph"):
-            if way not in row:
-                continue
             base = statistics.median(row[way]["plain"])
-            cells = [cell(row[way][v], base) for v in VARIANTS]
+            cells = [
+                cell(row[way][v], base) if v in row[way]
+                else "PyTorch's" if v in row["workspace"] else ""
+                for v in VARIANTS]
             yield f"| {name} | {way} | " + " | ".join(cells) + f" | {sizes} |"
     for name, row in rows.items():
-        if "failed" not in row:
-            yield (f"\n{name}: {row['modules']} modules converted in full, planning "
-                   f"took {row['planning_s']['full']:.0f} and "
-                   f"{row['planning_s']['eighth']:.0f} s, gradients "
-                   f"{row['gradients']['full']:.1e} off, and "
-                   f"{row['gradients']['plain']:.1e} between two plain passes, "
-                   f"{row['seconds']:.0f} s; {row.get('why', '')}")
+        if "workspace" not in row:
+            continue
+        yield f"\n{name}, {row['seconds']:.0f} s: "
+        for variant, planning in row["planning_s"].items():
+            yield (f"- {variant}: {row['modules'][variant]} modules converted, "
+                   f"planning took {planning:.0f} s; {row['why'][variant]}")
+        off = ", ".join(f"{n} {d:.1e}" for n, d in row["gradients"].items())
+        yield f"- gradients off PyTorch's: {off}"
+        for text, reached in goals_of(name, row):
+            yield f"- goal: {text}{'' if reached else ', **missed**'}"
     if "checks" in told:
         yield "\n| check | result | |"
         yield "|---|---|---|"
         for name, check in told["checks"].items():
-            if name == "failed":
-                yield f"| checks | {check.strip()[-300:]!r} | **failed** |"
+            if name == "unfinished":
+                yield f"| checks | {check} | not run |"
                 continue
-            held = "" if check["held"] else "**missed**"
+            held = {True: "", False: "**missed**", None: "not run"}[check["held"]]
             yield f"| {name} | {check['text']} | {held} |"
     if "uneven" in told:
         uneven = told["uneven"]
@@ -171,23 +203,47 @@ def lines_of(told):
             yield f"| {name} | {first} + {second} | {ms:.2f} | {even / ms:.2f} |"
 
 
-def run_checks(output):
+def run_checks(output, gpu, until):
+    """What torch_convert_checks.py tells; a check that the process ends in is
+    missed."""
     log = os.path.join(output, "torch-convert-checks.log")
     path = os.path.join(output, "torch-convert-checks.json")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("{}")
+    limit = min(CHECKS_LIMIT, until - time.monotonic())
+    program = os.path.join(HERE, "torch_convert_checks.py")
     with open(log, "wb") as file:
         try:
-            subprocess.run(
-                [sys.executable, os.path.join(HERE, "torch_convert_checks.py"),
-                 path], stdout=file, stderr=subprocess.STDOUT, timeout=100,
-                env=dict(os.environ, CUDA_VISIBLE_DEVICES=gpus()[-1]))
+            ended = subprocess.run(
+                [sys.executable, program, path], stdout=file, timeout=limit,
+                stderr=subprocess.STDOUT,
+                env=dict(os.environ, CUDA_VISIBLE_DEVICES=gpu)).returncode
         except subprocess.TimeoutExpired:
-            pass
-    with open(log, encoding="utf-8", errors="replace") as file:
-        tail = file.read()[-2000:]
-    if not os.path.exists(path):
-        return {"failed": tail}
+            ended = TIME_UP
     with open(path, encoding="utf-8") as file:
-        return json.load(file)
+        told = json.load(file)
+    if ended == TIME_UP:
+        return told or {"unfinished": TIME_UP}
+    if ended != 0:
+        with open(log, encoding="utf-8", errors="replace") as file:
+            tail = file.read()[-1500:]
+        told["the process"] = {"held": False, "text": f"ended: {ended}: {tail}"}
+    return told
+
+
+def status_of(told):
+    """The exit status, as the text above says."""
+    failed = missed = up = False
+    for name, result in told.items():
+        failed |= "failed" in result
+        up |= "unfinished" in result
+        if name == "checks" and "unfinished" not in result:
+            held = [c["held"] for c in result.values()]
+            failed |= False in held
+            up |= None in held
+        if "workspace" in result:
+            missed |= not all(reached for _, reached in goals_of(name, result))
+    return 1 if failed else 4 if missed else 3 if up else 0
 
 
 def run_uneven():
@@ -207,8 +263,10 @@ def main():
     parser.add_argument("parts", nargs="*", metavar="SECTION or ROW")
     arguments = parser.parse_args()
     parts = arguments.parts or ["checks", "rows", "uneven"]
-    rows = [part for part in parts if ":" in part]
-    rows += [row for row in ROWS if "rows" in parts and row not in rows]
+    jobs = []
+    for part in parts:
+        jobs += ROWS if part == "rows" else [] if part == "uneven" else [part]
+    jobs = list(dict.fromkeys(jobs))
     for part in parts:
         if ":" not in part and part not in ("checks", "rows", "uneven"):
             parser.error(f"{part}: checks, rows, uneven or NETWORK:BATCH:PRECISION")
@@ -228,18 +286,10 @@ def main():
             print("\n".join(lines_of({name: result})), flush=True)
             print(f"{time.monotonic() - begun:.0f} s", flush=True)
 
-    def check():
-        if "checks" in parts:
-            keep("checks", run_checks(arguments.output))
-
-    run_rows(rows, arguments.output, begun + arguments.seconds, keep, check)
+    run_jobs(jobs, arguments.output, begun + arguments.seconds, keep)
     if "uneven" in parts and len(gpus()) > 1:
         keep("uneven", run_uneven())
-    failed = any(
-        "failed" in result
-        or (name == "checks" and not all(c["held"] for c in result.values()))
-        for name, result in told.items())
-    sys.exit(1 if failed else 0)
+    sys.exit(status_of(told))
 
 
 if __name__ == "__main__":

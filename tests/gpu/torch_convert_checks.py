@@ -1,5 +1,5 @@
 """What torch_convert.py's section `checks` compares, on the current GPU:
-torch_convert_checks.py FILE writes FILE after each check."""
+torch_convert_checks.py FILE writes FILE after each check, the others as not run."""
 
 import copy
 import json
@@ -13,6 +13,7 @@ import traceback
 import torch
 from torch import nn
 
+import torch_convert_accuracy
 import ucudnn.torch
 from ucudnn.torch import contest, converting, planned
 
@@ -41,7 +42,7 @@ def network(layout=torch.contiguous_format):
 
 def images(layout=torch.contiguous_format):
     torch.manual_seed(2)
-    return torch.randn(16, 3, 24, 24, device="cuda").contiguous(
+    return torch.randn(8, 3, 24, 24, device="cuda").contiguous(
         memory_format=layout).requires_grad_()
 
 
@@ -242,22 +243,24 @@ def grad_scaler():
             f"loss {losses[0]:.3f} to {losses[-1]:.3f}, {runs.count} plans ran")
 
 
+# In the order of what they tell, since time may end them.
 CHECKS = {
     "FP32 NCHW": type_and_layout(torch.float32, torch.contiguous_format),
-    "FP32 NHWC": type_and_layout(torch.float32, torch.channels_last),
-    "autocast half, NHWC": type_and_layout(torch.float16, torch.channels_last),
-    "autocast half, NCHW": type_and_layout(
-        torch.float16, torch.contiguous_format),
-    "autocast bfloat16, NHWC": type_and_layout(
-        torch.bfloat16, torch.channels_last),
-    "deterministic": deterministic,
     "CUDA graph of whole steps": whole_graph,
     "two threads and streams": two_streams,
     "double backward": twice_differentiated,
-    "autocast with GradScaler": grad_scaler,
     "operators (opcheck)": operators,
     "torch.compile, aot_eager": compiled("aot_eager"),
+    **torch_convert_accuracy.CHECKS,
+    "autocast half, NCHW": type_and_layout(
+        torch.float16, torch.contiguous_format),
+    "autocast with GradScaler": grad_scaler,
     "torch.compile, inductor": compiled("inductor"),
+    "deterministic": deterministic,
+    "FP32 NHWC": type_and_layout(torch.float32, torch.channels_last),
+    "autocast half, NHWC": type_and_layout(torch.float16, torch.channels_last),
+    "autocast bfloat16, NHWC": type_and_layout(
+        torch.bfloat16, torch.channels_last),
 }
 
 
@@ -268,7 +271,14 @@ def main():
     contest._LEAST_GAIN = -1e9
     contest._LEAST_SHARE = 0.0
     converting._compare_passes = lambda done, *rest: done.apply()
-    told = {}
+    told = {name: {"held": None, "text": ""} for name in CHECKS}
+
+    def write():
+        with open(sys.argv[1] + ".new", "w", encoding="utf-8") as file:
+            json.dump(told, file)
+        os.replace(sys.argv[1] + ".new", sys.argv[1])
+
+    write()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["UCUDNN_CACHE_DIR"] = folder
         for name, check in CHECKS.items():
@@ -279,9 +289,7 @@ def main():
                 held, text = False, traceback.format_exc()[-1500:]
             told[name] = {"held": bool(held), "text": text,
                           "seconds": time.monotonic() - begun}
-            with open(sys.argv[1] + ".new", "w", encoding="utf-8") as file:
-                json.dump(told, file)
-            os.replace(sys.argv[1] + ".new", sys.argv[1])
+            write()
             print(name, told[name], flush=True)
 
 
