@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs everything into an empty folder and uses it only from there, as a new
 # user would: the programs; libucudnn from C with pkg-config, from C++ with
-# CMake, with and without MPI; the solvers from C and from Python.
+# CMake, with and without MPI; the solvers from C and from Python; planned
+# convolutions from C.
 #
 #   install_test.sh BUILD_FOLDER C++_COMPILER C_COMPILER
 set -euo pipefail
@@ -43,6 +44,9 @@ cmake --build "$tmp/project" >"$tmp/log" || { cat "$tmp/log"; exit 1; }
 "$cc" -std=c99 -Wall -Wextra -Werror -pedantic -I"$tmp/usr/include" \
   "$here/solve.c" -o "$tmp/solve" -L"$libraries" -lucudnn_solve
 "$tmp/solve"
+"$cc" -std=c11 -Wall -Wextra -Werror -pedantic -I"$tmp/usr/include" \
+  "$here/conv.c" -o "$tmp/conv" -L"$libraries" -lucudnn_conv
+UCUDNN_CACHE_DIR="$tmp/cache" "$tmp/conv"
 root=$here/../..
 UCUDNN_LIBRARY=$libraries PYTHONPATH=$root/client/python \
   PYTHONDONTWRITEBYTECODE=1 python3 -c '

@@ -73,6 +73,32 @@ def test_computes_what_the_model_did(eager, capsys):
     assert told.count("data gradient") == 2
 
 
+@pytest.mark.parametrize("operation", [FORWARD, DATA, FILTER])
+def test_is_as_exact_as_pytorch(operation):
+    torch.manual_seed(6)
+    module = nn.Conv2d(64, 32, 3, padding=1, bias=False)
+    x = torch.rand(4, 64, 12, 12, requires_grad=True)
+    out = torch.rand(4, 32, 12, 12)
+    (seen,) = record(module, [x], {})
+    plan = _open(CPU).plan(seen.call.problem(operation), 4, 1 << 26)
+
+    def result(plans, dtype=torch.float32):
+        one = planned.PlannedCall(seen.call, plans)
+        operands = [t.detach().to(dtype) for t in (x, module.weight, out)]
+        return contest._run_of(one, operation, operands)()
+
+    def of(told):
+        at = {DATA: 0, FILTER: 1}
+        return told if operation == FORWARD else told[at[operation]]
+
+    exact = of(result({}, torch.float64))
+
+    def error(told):
+        return float((of(told).double() - exact).abs().max() / exact.abs().max())
+
+    assert error(result({operation: plan})) <= max(1e-5, 4 * error(result({})))
+
+
 def runs_of(monkeypatch):
     counted = []
     plain = planned.PlannedCall._run

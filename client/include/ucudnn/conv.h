@@ -24,7 +24,7 @@
  * device; those that are less exact than others are not used. Measurements are
  * kept in $UCUDNN_CACHE_DIR/conv, else $XDG_CACHE_HOME/ucudnn/conv, else
  * $HOME/.cache/ucudnn/conv. UCUDNN_BATCH_SIZE_POLICY ("adaptive"),
- * UCUDNN_DETERMINISTIC and UCUDNN_VERBOSE work as in docs/configuration.md.
+ * UCUDNN_DETERMINISTIC and UCUDNN_VERBOSE work as docs/guide/drop-in.md says.
  *
  * Each function that returns int returns 0, or one of these statuses, and
  * ucudnn_conv_last_error() then says what is wrong:
@@ -33,11 +33,14 @@
  *    5  an algorithm that was planned is gone
  *    8  out of memory, of the host or the device
  *    9  nothing fits into the workspace limit, and the text names the least
- * that would do; or no CUDA context is current 12  the device has no algorithm
- * for the problem 13  a bug in ucudnn, cuDNN or oneDNN 14  there is no such
- * device: no driver, no cuDNN, or not in this build 15  the GPU is lost to this
- * process Any thread may call any function, also at once; calls on one device
- * wait for each other. Sizes are in bytes, times in microseconds (us). */
+ *       that would do; or no CUDA context is current
+ *   12  the device has no algorithm for the problem
+ *   13  a bug in ucudnn, cuDNN or oneDNN
+ *   14  there is no such device: no driver, no cuDNN, or not in this build
+ *   15  the GPU is lost to this process
+ *
+ * Any thread may call any function, also at once; calls on one device wait for
+ * each other. Sizes are in bytes, times in microseconds (us). */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -98,10 +101,11 @@ const char* ucudnn_conv_text(const ucudnn_conv* conv);
 /* Enqueues out = alpha * op(a, b) + beta * out on `stream`:
  *   forward          a = input,           b = filter,          out = output
  *   backward_data    a = output gradient, b = filter,          out = input
- * gradient backward_filter  a = input,           b = output gradient, out =
- * filter gradient Tensors are packed in the problem's layout, aligned to 16
- * bytes on GPUs. The workspace is aligned to 64 bytes on CPUs and 256 on GPUs,
- * and must not be used otherwise until the work is done. Neither allocates on
+ *   backward_filter  a = input,           b = output gradient, out = filter
+ * where out of a backward operation is the gradient of what is named. Tensors
+ * are packed in the problem's layout, aligned to 16 bytes on GPUs. The
+ * workspace is aligned to 64 bytes on CPUs and 256 on GPUs, and must not be
+ * used otherwise until the work is done. Neither allocates on
  * the device nor waits for it, so the stream may be being captured, with any
  * alpha and beta that ran before, 1 and 0 always. On a CPU `stream` is NULL,
  * and the work is done on return. */

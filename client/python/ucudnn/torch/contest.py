@@ -55,8 +55,8 @@ def _operands(call: Call) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 class Contest:
-    """Measures each distinct operation once. `seconds` bounds the time for
-    planning: what is left then stays PyTorch's."""
+    """Measures each distinct operation once. What is not being planned after
+    `seconds` stays PyTorch's."""
 
     def __init__(
         self, device: ConvolutionDevice, seconds: Optional[float]

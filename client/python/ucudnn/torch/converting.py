@@ -153,8 +153,8 @@ def convert(
     A module runs its plan for inputs of the shape, type and layout of the
     example, and PyTorch's convolution for all others. The model's parameters,
     `state_dict` and statistics are untouched, and so are copies and pickles.
-    `seconds` ends planning after so long. Prints each layer's times before and
-    after, or why it stays; returns them, with `revert()`.
+    No operation's planning begins after `seconds`. Prints each layer's times before
+    and after, or why it stays; returns them, with `revert()`.
 
     Raises InvalidArgument for sizes that are none, or a model without
     convolutions; LibraryNotFound without libucudnn_conv.
