@@ -302,6 +302,24 @@ def test_stops_planning_when_the_time_is_up():
     }  # fmt: skip
 
 
+def test_plans_equal_layers_even_after_the_time_is_up(eager, monkeypatch):
+    clock = [0.0]
+    plan = ucudnn.convolutions.ConvolutionDevice.plan
+
+    def slow(self, *what):
+        clock[0] += 10
+        return plan(self, *what)
+
+    monkeypatch.setattr(ucudnn.convolutions.ConvolutionDevice, "plan", slow)
+    monkeypatch.setattr(contest.time, "monotonic", lambda: clock[0])
+    model = nn.Sequential(*(nn.Conv2d(4, 4, 3, padding=1) for _ in range(2)))
+    done = ucudnn.torch.convert(model, images(), seconds=5, quiet=True)
+    planned_in = [
+        {o.name for o in layer.operations if o.plan} for layer in done.layers
+    ]
+    assert len(planned_in[0]) == 1 and planned_in[0] == planned_in[1]
+
+
 def test_divides_a_total(eager):
     model, x = network(), images()
     done = ucudnn.torch.convert(model, x, total_workspace="1MiB", quiet=True)

@@ -77,11 +77,11 @@ class Contest:
 
     def decide(self, call: Call, operation: Operation, limit: int) -> None:
         """Plans the operation within `limit`."""
-        if self._until is not None and time.monotonic() > self._until:
-            operation.why = "the time for planning is up"
-            return
         key = ((call, operation.name), limit)
         if key not in self._plans:
+            if self._until is not None and time.monotonic() > self._until:
+                operation.why = "the time for planning is up"
+                return
             try:
                 self._plans[key] = self._device.plan(
                     call.problem(operation.name), call.batch, limit
