@@ -33,7 +33,7 @@ class RpcServerTest : public ::testing::Test {
   }
 
   const std::unique_ptr<Store> store_ = OpenStore("sqlite::memory:").value();
-  const SystemClock clock_;
+  SystemClock clock_;
   Coordinator coordinator_{CoordinatorOptions(), *store_, clock_};
   Metrics metrics_;
   Dispatcher dispatcher_{coordinator_, metrics_};
