@@ -19,7 +19,7 @@
 #include "client/solve/memory.h"
 #include "client/solve/memory_check.h"
 #include "client/solve/request.h"
-#include "client/solve/time_limit.h"
+#include "base/service/time_limit.h"
 #include "solver/arena/allocation.h"
 #include "solver/joint.h"
 #include "solver/knapsack/wd.h"

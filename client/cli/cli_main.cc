@@ -35,6 +35,7 @@ int Main(int argc, char** argv) {
         return MeasuredModel(server, kind);
       },
       &chosen);
+  AddAllocateCommand(app, &chosen);
   AddCheckCommand(app, &chosen);
   AddCompletionCommand(app, &chosen);
   try {

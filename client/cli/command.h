@@ -31,6 +31,9 @@ using ModelOfKind = std::function<Result<DeviceModel>(const std::string& kind)>;
 void AddSolveCommands(CLI::App& app, const ModelOfKind& model_of_kind,
                       Chosen* chosen);
 
+// Adds `ucudnn allocate`.
+void AddAllocateCommand(CLI::App& app, Chosen* chosen);
+
 // Adds `ucudnn check`.
 void AddCheckCommand(CLI::App& app, Chosen* chosen);
 

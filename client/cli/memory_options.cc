@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "base/training/json.h"
 #include "client/cli/profile_options.h"
-#include "client/solve/time_limit.h"
+#include "base/service/time_limit.h"
 
 namespace ucudnn::ctl {
 namespace {

@@ -14,7 +14,7 @@
 #include "client/cli/solve.h"
 #include "client/solve/answers.h"
 #include "client/solve/request.h"
-#include "client/solve/time_limit.h"
+#include "base/service/time_limit.h"
 
 namespace ucudnn::ctl {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/training/json.h"
-#include "client/solve/time_limit.h"
+#include "base/service/time_limit.h"
 
 namespace ucudnn {
 namespace {

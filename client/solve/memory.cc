@@ -9,7 +9,7 @@
 #include "base/training/json.h"
 #include "base/training/split.h"
 #include "base/training/task_times.h"
-#include "client/solve/time_limit.h"
+#include "base/service/time_limit.h"
 #include "solver/memory/modnn/host_updates.h"
 
 namespace ucudnn {

@@ -1,5 +1,5 @@
-#ifndef UCUDNN_CLIENT_SOLVE_TIME_LIMIT_H_
-#define UCUDNN_CLIENT_SOLVE_TIME_LIMIT_H_
+#ifndef UCUDNN_BASE_SERVICE_TIME_LIMIT_H_
+#define UCUDNN_BASE_SERVICE_TIME_LIMIT_H_
 
 // The clock that solvers do not have: ends a search after a time.
 //
@@ -36,4 +36,4 @@ class TimeLimit {
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_CLIENT_SOLVE_TIME_LIMIT_H_
+#endif  // UCUDNN_BASE_SERVICE_TIME_LIMIT_H_

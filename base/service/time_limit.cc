@@ -1,4 +1,4 @@
-#include "client/solve/time_limit.h"
+#include "base/service/time_limit.h"
 
 #include <cmath>
 #include <condition_variable>

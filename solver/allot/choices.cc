@@ -1,0 +1,232 @@
+// The choices of a job: a walk through its numbers of devices.
+
+#include <algorithm>
+#include <limits>
+
+#include "solver/allot/curve.h"
+
+namespace ucudnn::allot_internal {
+namespace {
+
+// Steps that one walk through a job's choices may take. Jobs of 64 devices of 6
+// kinds stay far below.
+constexpr std::int64_t kMostSteps = 4'000'000;
+
+}  // namespace
+
+// Walks through the choices of one group within one time, by depth first over
+// the kinds, from the least to the most worthwhile at these prices.
+class Walk {
+ public:
+  Walk(const Curve& curve, const Curve::Group& group, std::size_t time,
+       const Prices& prices)
+      : curve_(curve),
+        group_(group),
+        time_(time),
+        prices_(prices),
+        most_(curve.MostAt(time)) {
+    for (std::size_t k = 0; k < curve.kinds_; ++k) {
+      if (most_[k] > 0 && curve.free_[k] > 0) order_.push_back(k);
+    }
+    std::sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
+      const double left = Rate(a);
+      const double right = Rate(b);
+      if (left != right) return left > right;
+      return most_[a] != most_[b] ? most_[a] < most_[b] : a < b;
+    });
+    const std::size_t n = order_.size();
+    devices_from_.assign(n + 1, 0);
+    batch_from_.assign(n + 1, 0);
+    largest_from_.assign(n + 1, 0);
+    cheapest_from_.assign(n + 1, kMaxCount);
+    for (std::size_t i = n; i-- > 0;) {
+      const std::size_t k = order_[i];
+      devices_from_[i] = devices_from_[i + 1] + curve.free_[k];
+      batch_from_[i] = batch_from_[i + 1] + curve.free_[k] * most_[k];
+      largest_from_[i] = std::max(largest_from_[i + 1], most_[k]);
+      cheapest_from_[i] = std::min(cheapest_from_[i + 1], prices[k]);
+    }
+  }
+
+  // The cheapest choice that costs less than `below`.
+  std::optional<Choice> FindCheapest(std::int64_t below) {
+    cap_ = below - 1;
+    keep_one_ = true;
+    Visit(0, 0, curve_.batch_, 0, true);
+    if (choices_.empty()) return std::nullopt;
+    return choices_.front();
+  }
+  // Appends every minimal choice that costs at most `cap`.
+  void FindAll(std::int64_t cap, std::size_t limit,
+               std::vector<Choice>* choices) {
+    cap_ = cap;
+    limit_ = limit;
+    Visit(0, 0, curve_.batch_, 0, true);
+    choices->insert(choices->end(), choices_.begin(), choices_.end());
+  }
+  bool complete() const { return complete_; }
+
+  // What any choice costs at least, without looking for one.
+  double LeastCost() const { return LeastFor(0, curve_.batch_, group_.least); }
+
+ private:
+  double Rate(std::size_t k) const {
+    return static_cast<double>(prices_[k]) / static_cast<double>(most_[k]);
+  }
+  // What `need` more images and `devices` more devices cost at least, from the
+  // i-th kind on. The factor makes up for rounding.
+  double LeastFor(std::size_t i, std::int64_t need,
+                  std::int64_t devices) const {
+    if (i == order_.size()) return 0;
+    double least = 0;
+    if (need > 0) least = static_cast<double>(need) * Rate(order_.back());
+    if (devices > 0) {
+      least = std::max(least, static_cast<double>(devices) *
+                                  static_cast<double>(cheapest_from_[i]));
+    }
+    return least * (1 - 1e-9);
+  }
+
+  // Returns whether the devices so far suffice, so that more are needless.
+  bool Visit(std::size_t i, std::int64_t devices, std::int64_t need,
+             std::int64_t cost, bool changed) {
+    if (++steps_ > kMostSteps || choices_.size() > limit_) {
+      complete_ = false;
+      return true;
+    }
+    if (cost > cap_) return false;
+    if (changed && need <= 0 && devices >= group_.least &&
+        curve_.HoldsAt(counts_, time_)) {
+      Found(cost);
+      return true;
+    }
+    const std::int64_t free = group_.most - devices;
+    if (i == order_.size() || free == 0) return false;
+    const std::int64_t missing =
+        std::max<std::int64_t>(group_.least - devices, 0);
+    if (devices_from_[i] < missing) return false;
+    if (need > 0 && (batch_from_[i] < need || largest_from_[i] * free < need)) {
+      return false;
+    }
+    if (static_cast<double>(cost) + LeastFor(i, need, missing) >
+        static_cast<double>(cap_)) {
+      return false;
+    }
+    const std::size_t k = order_[i];
+    const std::int64_t most = std::min(free, curve_.free_[k]);
+    // The last kind has to provide whatever is missing.
+    std::int64_t first = 0;
+    if (i + 1 == order_.size()) {
+      first = missing;
+      if (need > 0) first = std::max(first, (need + most_[k] - 1) / most_[k]);
+      first = std::max<std::int64_t>(first, 1);
+    }
+    for (std::int64_t n = first; n <= most; ++n) {
+      counts_[k] = static_cast<std::int16_t>(n);
+      const std::int64_t total = cost + n * prices_[k];
+      if (total > cap_) break;
+      const bool enough =
+          Visit(i + 1, devices + n, need - n * most_[k], total, n > 0);
+      if (enough && n > 0) break;
+      if (!complete_) break;
+    }
+    counts_[k] = 0;
+    return false;
+  }
+
+  void Found(std::int64_t cost) {
+    if (keep_one_) {
+      choices_.assign(1, {counts_, cost});
+      cap_ = cost - 1;
+      return;
+    }
+    // One device less may do as well; the walk meets that elsewhere.
+    const std::int64_t limit = curve_.times_[time_] + group_.extra;
+    for (const std::size_t k : order_) {
+      if (counts_[k] == 0) continue;
+      Counts fewer = counts_;
+      --fewer[k];
+      if (curve_.Holds(fewer, limit)) return;
+    }
+    choices_.push_back({counts_, cost});
+  }
+
+  const Curve& curve_;
+  const Curve::Group& group_;
+  std::size_t time_;
+  const Prices& prices_;
+  std::span<const std::int64_t> most_;
+  std::vector<std::size_t> order_;
+  std::vector<std::int64_t> devices_from_;
+  std::vector<std::int64_t> batch_from_;
+  std::vector<std::int64_t> largest_from_;
+  std::vector<std::int64_t> cheapest_from_;
+  Counts counts_{};
+  std::int64_t cap_ = 0;
+  std::size_t limit_ = std::numeric_limits<std::size_t>::max();
+  bool keep_one_ = false;
+  bool complete_ = true;
+  std::int64_t steps_ = 0;
+  std::vector<Choice> choices_;
+};
+
+Curve::Cheapest Curve::CheapestOfGroup(const Group& group, std::size_t time,
+                                       const Prices& prices,
+                                       std::int64_t below) const {
+  Walk walk(*this, group, time, prices);
+  Cheapest cheapest;
+  cheapest.choice = walk.FindCheapest(below);
+  if (walk.complete()) {
+    cheapest.bound =
+        cheapest.choice.has_value() ? cheapest.choice->cost : below;
+    cheapest.none = !cheapest.choice.has_value() && below == kMaxCount;
+  } else {
+    cheapest.bound = std::min(
+        below, static_cast<std::int64_t>(std::max(walk.LeastCost(), 0.0)));
+  }
+  return cheapest;
+}
+
+Curve::Cheapest Curve::CheapestWithin(std::int64_t time, const Prices& prices,
+                                      std::int64_t below) const {
+  Cheapest best;
+  best.bound = below;
+  best.none = true;
+  for (const Group& group : groups_) {
+    const std::size_t within = Within(time - group.extra);
+    if (within == 0) continue;
+    const std::int64_t limit =
+        best.choice.has_value() ? best.choice->cost : below;
+    const Cheapest one = CheapestOfGroup(group, within - 1, prices, limit);
+    best.none = best.none && one.none;
+    best.bound = std::min(best.bound, one.bound);
+    if (one.choice.has_value()) best.choice = one.choice;
+  }
+  if (best.choice.has_value()) best.none = false;
+  return best;
+}
+
+bool Curve::AddChoicesOfGroup(const Group& group, std::size_t time,
+                              const Prices& prices, std::int64_t most,
+                              std::size_t limit,
+                              std::vector<Choice>* choices) const {
+  Walk walk(*this, group, time, prices);
+  walk.FindAll(most, limit, choices);
+  return walk.complete();
+}
+
+bool Curve::AddChoices(std::int64_t time, const Prices& prices,
+                       std::int64_t most, std::size_t limit,
+                       std::vector<Choice>* choices) const {
+  bool complete = true;
+  for (const Group& group : groups_) {
+    const std::size_t within = Within(time - group.extra);
+    if (within == 0) continue;
+    complete =
+        AddChoicesOfGroup(group, within - 1, prices, most, limit, choices) &&
+        complete;
+  }
+  return complete;
+}
+
+}  // namespace ucudnn::allot_internal
