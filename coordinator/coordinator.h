@@ -105,6 +105,7 @@ class Coordinator {
       const v1::AnswerRevisionRequest& request);
   Result<v1::FinishJobResponse> FinishJob(const v1::FinishJobRequest& request);
   Result<v1::JobRevision> ReplanJob(const v1::ReplanJobRequest& request);
+  Result<v1::Allocation> Allocate(const v1::AllocateRequest& request);
   Result<v1::StatusResponse> GetStatus(const v1::StatusRequest& request);
 
   // Writes gathered heartbeats, expires silent agents and jobs, and looks at

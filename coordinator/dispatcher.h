@@ -58,6 +58,7 @@ class Dispatcher {
   // Calls that make plans, read files or move whole profiles.
   template <class Request, class Response>
   static constexpr bool kIsLong =
+      std::is_same_v<Request, v1::AllocateRequest> ||
       std::is_same_v<Request, v1::PlanRequest> ||
       std::is_same_v<Request, v1::MeasureRequest> ||
       std::is_same_v<Request, v1::ReplanJobRequest> ||

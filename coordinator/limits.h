@@ -85,6 +85,14 @@ inline constexpr std::size_t kMaxKindsPerPlan = 64;
 // for some 50 ms.
 inline constexpr std::size_t kTasksAtOnce = 1'000;
 
+// What one call may allot, and for how long it may search. Tables of times have
+// an entry for each job, kind and image of the job's batch.
+inline constexpr int kMaxJobsToAllocate = 64;
+inline constexpr std::int64_t kMaxDevicesToAllocate = 1024;
+inline constexpr std::int64_t kMaxTimesToAllocate = 4'000'000;
+inline constexpr std::chrono::milliseconds kAllocateTime{1'000};
+inline constexpr std::chrono::milliseconds kMaxAllocateTime{10'000};
+
 // How long stopping may take, whatever is open. Supervisors commonly kill after
 // 10 s.
 inline constexpr std::chrono::seconds kStopLimit{8};

@@ -7,6 +7,8 @@
 namespace ucudnn::v1 {
 
 class Agent;
+class AllocateRequest;
+class Allocation;
 class AnswerRevisionRequest;
 class AnswerRevisionResponse;
 class Campaign;

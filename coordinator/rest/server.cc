@@ -267,6 +267,7 @@ class Server final : public RestServer {
         kMaxRequestBytes);
     const auto as_it_is = [](const Http&, auto*) {};
     AddCall("/v1/plans", "CreatePlan", &Coordinator::CreatePlan, as_it_is);
+    AddCall("/v1/allocate", "Allocate", &Coordinator::Allocate, as_it_is);
     AddCall("/v1/measure", "Measure", &Coordinator::Measure, as_it_is);
     AddCall("/v1/jobs/(.+)/replan", "ReplanJob", &Coordinator::ReplanJob,
             [](const Http& http, v1::ReplanJobRequest* request) {

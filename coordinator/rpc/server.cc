@@ -116,6 +116,7 @@ class CoordinatorServiceImpl final : public v1::CoordinatorService::Service {
   UCUDNN_RPC(AnswerRevision, AnswerRevisionRequest, AnswerRevisionResponse)
   UCUDNN_RPC(FinishJob, FinishJobRequest, FinishJobResponse)
   UCUDNN_RPC(ReplanJob, ReplanJobRequest, JobRevision)
+  UCUDNN_RPC(Allocate, AllocateRequest, Allocation)
   UCUDNN_RPC(GetStatus, StatusRequest, StatusResponse)
 
  private:
