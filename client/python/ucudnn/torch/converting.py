@@ -311,20 +311,23 @@ def _compare_passes(
 
 def _backward(model: torch.nn.Module, output: Any) -> None:
     """The gradients of all parameters, which are left alone."""
-    found: List[torch.Tensor] = []
-
-    def collect(value: Any) -> None:
-        if isinstance(value, torch.Tensor):
-            if value.requires_grad:
-                found.append(value.float().sum())
-        elif isinstance(value, Mapping):
-            for item in value.values():
-                collect(item)
-        elif isinstance(value, (list, tuple)):
-            for item in value:
-                collect(item)
-
-    collect(output)
+    found = [value.float().sum() for value in _differentiable(output)]
     parameters = [p for p in model.parameters() if p.requires_grad]
     if found and parameters:
         torch.autograd.grad(sum(found), parameters, allow_unused=True)
+
+
+def _differentiable(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors within `value` that need a gradient. Must not be a closure that
+    calls itself: such a cycle would keep the tensors' graph until Python collects
+    garbage, and with it the parameters' accumulators on this stream, which then
+    break the capture of a CUDA graph on another."""
+    if isinstance(value, torch.Tensor):
+        if value.requires_grad:
+            yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _differentiable(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _differentiable(item)
