@@ -11,6 +11,7 @@ import ucudnn
 import ucudnn.torch
 from torch import nn
 from torch.nn import functional
+from ucudnn.convolutions import Convolution
 from ucudnn.torch import contest, planned
 from ucudnn.torch.calls import DATA, FILTER, FORWARD, record
 from ucudnn.torch.converting import _open
@@ -313,6 +314,59 @@ def test_keeps_pytorchs_if_the_whole_pass_is_slower(monkeypatch):
     assert type(model[0]) is nn.Conv2d
     assert "its whole pass is not faster" in str(done)
     assert model[1].num_batches_tracked == 0
+
+
+@pytest.mark.parametrize("scale, told", [(1.1, "1.0e-01 off"), (1.01, "")])
+def test_keeps_pytorchs_where_a_plans_result_is_wrong(
+    eager, monkeypatch, scale, told
+):
+    plain = planned.PlannedCall._run
+
+    def run(self, *rest):
+        return plain(self, *rest).mul_(scale)
+
+    monkeypatch.setattr(planned.PlannedCall, "_run", run)
+    model, x = network(), images()
+    done = ucudnn.torch.convert(model, x, quiet=True)
+    assert len(done.converted) == (0 if told else 2)
+    if told:
+        assert str(done).count(told) == 6
+
+
+def test_keeps_pytorchs_where_a_plan_does_not_run(eager, monkeypatch):
+    def run(self, *rest):
+        raise ucudnn.Error("broken")
+
+    monkeypatch.setattr(Convolution, "run", run)
+    model, x = network(), images()
+    done = ucudnn.torch.convert(model, x, quiet=True)
+    assert done.converted == []
+    assert str(done).count("the plan does not run: broken") == 6
+
+
+def test_runs_pytorchs_where_a_plan_no_longer_does(eager, monkeypatch):
+    model, x = network(), images()
+    expected = gradients(copy.deepcopy(model), x)
+    ucudnn.torch.convert(model, x, quiet=True)
+
+    def run(self, *rest):
+        raise ucudnn.Error("broken")
+
+    monkeypatch.setattr(Convolution, "run", run)
+    with pytest.warns(UserWarning, match="the plan does not run.*broken"):
+        assert close(gradients(model, x), expected)
+
+
+def test_runs_pytorchs_without_memory_for_a_workspace(eager, monkeypatch):
+    model, x = network(), images()
+    expected = gradients(copy.deepcopy(model), x)
+    ucudnn.torch.convert(model, x, quiet=True)
+
+    def run(self, *rest):
+        raise torch.cuda.OutOfMemoryError("full")
+
+    monkeypatch.setattr(Convolution, "run", run)
+    assert close(gradients(model, x), expected)
 
 
 def test_stops_planning_when_the_time_is_up():

@@ -17,6 +17,10 @@ from ucudnn.torch.timing import Time, times_of
 
 # A plan is taken if it is faster by more than this and the noise.
 _LEAST_GAIN = 0.02
+# A plan whose result is further off PyTorch's, relative to the largest element,
+# is wrong. Accuracy is the planner's concern, and PyTorch's own algorithms are up
+# to 1e-2 apart.
+_MOST_APART = 0.05
 # Operations that take less of the convolutions' time are not planned.
 _LEAST_SHARE = 0.005
 
@@ -108,10 +112,14 @@ class Contest:
     def compare(
         self, call: Call, operation: Operation, plan: Convolution
     ) -> None:
-        """Both in turns."""
+        """Both in turns, after the plan's result has been found to be
+        PyTorch's."""
         key = ((call, operation.name), f"{plan.text} {plan.workspace}")
         if key not in self._planned:
             operands = _operands(call)
+            operation.why = _why_wrong(call, operation.name, plan, operands)
+            if operation.why:
+                return
             runs = {
                 "torch": _run_of(PlannedCall(call, {}), operation.name, operands),
                 "plan": _run_of(
@@ -128,6 +136,39 @@ class Contest:
         least = operation.torch.ms * (1 - _LEAST_GAIN) - operation.torch.spread
         if operation.planned.ms + operation.planned.spread >= least:
             operation.why = "the plan is not faster"
+
+
+def _why_wrong(
+    call: Call,
+    name: str,
+    plan: Convolution,
+    operands: Tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+) -> str:
+    """"" if the plan runs and its result is PyTorch's, as far as algorithms
+    agree."""
+    taken, weight, out = operands
+    first, second = {
+        FORWARD: (taken, weight),
+        DATA: (out, weight),
+        FILTER: (taken, out),
+    }[name]
+    try:
+        told = PlannedCall(call, {name: plan}).run(name, first, second)
+    except Error as error:
+        return f"the plan does not run: {error}"
+    if told is None:
+        return "its operands are not aligned"
+    expected = _run_of(PlannedCall(call, {}), name, operands)()
+    if isinstance(expected, tuple):
+        expected = expected[0] if name == DATA else expected[1]
+    assert isinstance(expected, torch.Tensor)
+    largest = float(expected.abs().max())
+    apart = float(told.sub_(expected).abs_().max())
+    if apart <= _MOST_APART * largest:
+        return ""
+    return (
+        f"the plan's result is {apart / max(largest, 1e-30):.1e} off PyTorch's"
+    )
 
 
 def worth_planning(operations: List[Tuple[Call, Operation]]) -> List[int]:

@@ -4,11 +4,13 @@ threads, while a CUDA graph is captured, and in what torch.compile makes."""
 from __future__ import annotations
 
 import hashlib
+import warnings
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import torch
 
 from ucudnn.convolutions import Convolution
+from ucudnn.errors import Error
 from ucudnn.torch.calls import (
     DATA,
     FILTER,
@@ -22,6 +24,7 @@ _ALIGNMENT = 16
 # Since PyTorch 2.4; before, compiled code calls PyTorch's own convolutions.
 _COMPILES = hasattr(torch.library, "register_autograd")
 _NAMES_AUTOCAST = hasattr(torch, "get_autocast_dtype")
+_OutOfMemory = getattr(torch.cuda, "OutOfMemoryError", MemoryError)
 # By key, for compiled code.
 _known: Dict[str, PlannedCall] = {}
 
@@ -32,14 +35,17 @@ _Gradients = Tuple[
 
 class PlannedCall:
     """A convolution with the plans of those of its operations that gain by them;
-    the others stay PyTorch's. Any thread may use it."""
+    the others stay PyTorch's, which also computes what a plan cannot at the
+    moment. Any thread may use it."""
 
     def __init__(self, call: Call, plans: Mapping[str, Convolution]) -> None:
         self.call = call
         self.plans = dict(plans)
-        self._forward = plans.get(FORWARD)
-        self._data = plans.get(DATA)
-        self._filter = plans.get(FILTER)
+        self._shapes = {
+            FORWARD: call.output,
+            DATA: call.input,
+            FILTER: call.filter,
+        }
         told = [str(call)] + [
             f"{op} {call.problem(op)} {plan.workspace} {plan.text}"
             for op, plan in sorted(plans.items())
@@ -82,12 +88,9 @@ class PlannedCall:
         weight: torch.Tensor,
         bias: Optional[torch.Tensor],
     ) -> torch.Tensor:
-        if self._forward is not None:
-            out = self._run(self._forward, taken, weight, self.call.output)
-            if out is not None:
-                return (
-                    out if bias is None else out.add_(bias.view(self._shifts))
-                )
+        out = self._planned(FORWARD, taken, weight)
+        if out is not None:
+            return out if bias is None else out.add_(bias.view(self._shifts))
         stride, padding, dilation = self._geometry
         return torch.ops.aten.convolution(
             taken, weight, bias, stride, padding, dilation, False,
@@ -103,10 +106,10 @@ class PlannedCall:
     ) -> _Gradients:
         """The gradients of input, filter and bias, as far as they are wanted."""
         data = filter_ = shift = None
-        if wanted[0] and self._data is not None:
-            data = self._run(self._data, gradient, weight, self.call.input)
-        if wanted[1] and self._filter is not None:
-            filter_ = self._run(self._filter, taken, gradient, self.call.filter)
+        if wanted[0]:
+            data = self._planned(DATA, gradient, weight)
+        if wanted[1]:
+            filter_ = self._planned(FILTER, taken, gradient)
         if wanted[2]:
             shift = gradient.sum(self._axes)
         left = [
@@ -130,6 +133,31 @@ class PlannedCall:
             gradient, taken, weight, [self.call.filter[0]], stride, padding,
             dilation, False, [0] * len(stride), self.call.groups, list(wanted),
         )  # fmt: skip
+
+    def _planned(
+        self, name: str, a: torch.Tensor, b: torch.Tensor
+    ) -> Optional[torch.Tensor]:
+        """None if there is no plan, or it cannot run now."""
+        if name not in self.plans:
+            return None
+        try:
+            return self.run(name, a, b)
+        except _OutOfMemory:
+            return None  # PyTorch finds an algorithm with less workspace
+        except Error as error:
+            warnings.warn(
+                f"ucudnn: {self.call}: the plan does not run, PyTorch's "
+                f"convolution does: {error}",
+                stacklevel=2,
+            )
+            return None
+
+    def run(
+        self, name: str, a: torch.Tensor, b: torch.Tensor
+    ) -> Optional[torch.Tensor]:
+        """The operation by its plan; None if the operands are not as it needs
+        them. Raises Error if it fails."""
+        return self._run(self.plans[name], a, b, self._shapes[name])
 
     def _run(
         self,
