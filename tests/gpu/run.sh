@@ -63,7 +63,8 @@
 #              cudnn.benchmark; results under torch.compile and others; with two GPUs
 #              together with planned shares; DIR/torch-convert.md and .json. Needs
 #              torchvision. UCUDNN_ROWS chooses ("checks uneven vgg16:64:FP32") and
-#              orders; nothing begins after UCUDNN_SECONDS (130)
+#              orders; UCUDNN_CHECKS, a regular expression, chooses checks; nothing
+#              begins after UCUDNN_SECONDS (130), and all ends 15 s later
 #   train      ResNet-18 trained on slices of 64, 32 and 16 multiprocessors: in
 #              turns on one GPU, or at once with a GPU for each; with two GPUs on
 #              slices of 64 and 16, with four also on one of 48. As planned and

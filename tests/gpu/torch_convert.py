@@ -21,7 +21,8 @@ Sections:
              multiprocessors, with planned shares alone and with convert
 in the order named; uneven comes last. Writes DIR/torch-convert.json, with every
 step's time, and DIR/torch-convert.md after each. Begins nothing after N seconds
-(130), and ends what runs then 30 s later. Needs torchvision; PYTHONPATH and
+(130), and ends what runs then 15 s later. UCUDNN_CHECKS, a regular expression,
+chooses checks by their names. Needs torchvision; PYTHONPATH and
 UCUDNN_LIBRARY name the package.
 
 Exit status: 0 done; 1 something failed; 3 the time was up before all had run;
@@ -32,6 +33,7 @@ import argparse
 import json
 import os
 import queue
+import re
 import statistics
 import subprocess
 import sys
@@ -49,7 +51,7 @@ GOALS = {"FP32": {"full": 0.85, "eighth": 1.0}, "TF32": {"full": 1.005},
          "HALF": {"full": 1.005}}
 ROW_LIMIT = 110
 CHECKS_LIMIT = 85
-GRACE = 30
+GRACE = 15
 TIME_UP = "the time was up"
 
 
@@ -60,6 +62,7 @@ class Worker:
         environment = dict(os.environ, CUDA_VISIBLE_DEVICES=gpu)
         self.log = os.path.join(output, f"torch-convert-{gpu[:12]}.log")
         with open(self.log, "ab") as file:
+            self.begin = file.tell()
             self.process = subprocess.Popen(
                 [sys.executable, os.path.join(HERE, "torch_convert_rows.py")],
                 env=environment, text=True, stdin=subprocess.PIPE,
@@ -82,8 +85,10 @@ class Worker:
             return json.loads(line)
         if time.monotonic() >= until:
             return {"unfinished": TIME_UP}
+        status = self.process.wait()
         with open(self.log, encoding="utf-8", errors="replace") as file:
-            return {"failed": "the process ended: " + file.read()[-1500:]}
+            file.seek(self.begin)
+            return {"failed": f"the process ended: {status}\n{file.read()}"}
 
     def end(self):
         self.process.kill()
@@ -114,8 +119,11 @@ def run_jobs(jobs, output, until, keep):
             if job == "checks":
                 keep(job, run_checks(output, gpu, until + GRACE))
                 continue
-            keep(job, worker.ask(job, until + GRACE))
-            if worker.process.poll() is not None:
+            answer = worker.ask(job, until + GRACE)
+            keep(job, answer)
+            if "failed" in answer:
+                # It ended, or is about to: no row after a CUDA error counts.
+                worker.end()
                 worker = Worker(gpu, output)
         worker.end()
 
@@ -141,6 +149,15 @@ def goals_of(name, row):
                 yield f"{variant} {way} not converted, of at most {most}", False
 
 
+def first_lines(failed):
+    """Of a process that ended, or of a traceback's first exception."""
+    lines = failed.strip().splitlines()
+    for at, line in enumerate(lines):
+        if re.match(r"(the process ended|[\w.]*(Error|Exception)\b)", line):
+            return " / ".join(lines[at:at + 3])
+    return lines[-1]
+
+
 def cell(values, base):
     low, middle, high = statistics.quantiles(values, n=4)
     return f"{middle:.2f} ({low:.2f} to {high:.2f}), {middle / base:.3f}"
@@ -155,7 +172,7 @@ def lines_of(told):
     for name, row in rows.items():
         if "workspace" not in row:
             why = row.get("failed", row.get("unfinished"))
-            yield f"| {name} | none: {why.strip()[-300:]!r} | | | | |"
+            yield f"| {name} | none: {first_lines(why)} | | | | |"
             continue
         sizes = ", ".join(
             f"{row['workspace'][v] / 2**20:.0f}"

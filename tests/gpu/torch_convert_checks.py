@@ -1,9 +1,12 @@
 """What torch_convert.py's section `checks` compares, on the current GPU:
-torch_convert_checks.py FILE writes FILE after each check, the others as not run."""
+torch_convert_checks.py FILE writes FILE after each check, the others as not run.
+UCUDNN_CHECKS, a regular expression, chooses by name."""
 
 import copy
+import gc
 import json
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -17,6 +20,7 @@ import torch_convert_accuracy
 import ucudnn.torch
 from ucudnn.torch import contest, converting, planned
 
+COMPARE_PASSES = converting._compare_passes
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 
 
@@ -179,6 +183,42 @@ def whole_graph():
     return off < 1e-4, f"losses {off:.1e} off"
 
 
+def graph_after_passes():
+    """The capture of a step right after `convert` has compared whole passes on the
+    default stream, before Python collects garbage."""
+    skipped = converting._compare_passes
+    converting._compare_passes = COMPARE_PASSES
+    model, x = network(), images().detach()
+    gc.collect()
+    gc.disable()
+    try:
+        done = ucudnn.torch.convert(model, x, quiet=True)
+        done.apply()  # even if the passes were not faster
+
+        def step():
+            model.zero_grad(set_to_none=True)
+            model(x).float().square().mean().backward()
+
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                step()
+        torch.cuda.current_stream().wait_stream(side)
+        expected = [p.grad.clone() for p in model.parameters()]
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph), Runs() as runs:
+            step()
+        graph.replay()
+        off = distance([p.grad for p in model.parameters()], expected)
+    finally:
+        gc.enable()
+        converting._compare_passes = skipped
+    passes = done.before is not None and done.after is not None
+    return (passes and runs.count == 8 and off < 1e-4,
+            f"{runs.count} plans captured, gradients {off:.1e} off")
+
+
 def two_streams():
     """Two models at once, each with a thread and a stream of its own."""
     pairs = []
@@ -245,6 +285,7 @@ def grad_scaler():
 
 # In the order of what they tell, since time may end them.
 CHECKS = {
+    "CUDA graph right after convert": graph_after_passes,
     "FP32 NCHW": type_and_layout(torch.float32, torch.contiguous_format),
     "CUDA graph of whole steps": whole_graph,
     "two threads and streams": two_streams,
@@ -271,7 +312,9 @@ def main():
     contest._LEAST_GAIN = -1e9
     contest._LEAST_SHARE = 0.0
     converting._compare_passes = lambda done, *rest: done.apply()
-    told = {name: {"held": None, "text": ""} for name in CHECKS}
+    chosen = {name: check for name, check in CHECKS.items()
+              if re.search(os.environ.get("UCUDNN_CHECKS", ""), name)}
+    told = {name: {"held": None, "text": ""} for name in chosen}
 
     def write():
         with open(sys.argv[1] + ".new", "w", encoding="utf-8") as file:
@@ -281,7 +324,7 @@ def main():
     write()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["UCUDNN_CACHE_DIR"] = folder
-        for name, check in CHECKS.items():
+        for name, check in chosen.items():
             begun = time.monotonic()
             try:
                 held, text = check()
