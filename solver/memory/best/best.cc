@@ -112,9 +112,9 @@ class BestSearch {
     return bounds.front() ? bounds.front()->time : Nanoseconds::max();
   }
 
-  // The fastest plan of one budget, if that takes less than `limit`. Whatever
-  // the limit, the same plans are found of those that take less: it only leaves
-  // out what the bounds exclude.
+  // The fastest plan of one budget, if that takes less than `limit`. A lower
+  // limit saves time, but never costs a plan below it: so more budget is never
+  // slower whatever was found on the rungs above.
   Result<MemoryPlan> Search(Bytes budget, Nanoseconds limit) {
     MemoryRequest request = request_;
     request.budget = budget;
@@ -138,22 +138,14 @@ class BestSearch {
                    Result<MemoryPlan>* best) {
     const Bounds bounds = LowerBoundsOfSubBatches(graph_, request.budget,
                                                   FreedomToMove(), sizes_);
-    std::vector<std::size_t> order;
-    for (std::size_t i = 0; i < bounds.size(); ++i) {
-      if (bounds[i]) order.push_back(i);
-    }
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) {
-                       return bounds[a]->time < bounds[b]->time;
-                     });
     SubBatchLimits limits;
     limits.stop = request.stop;
     limits.effort = request.any_plan ? 0 : kEffort;
-    for (const std::size_t i : order) {
+    for (const std::size_t i : ByTime(bounds)) {
       if (bounds[i]->time >= std::min(limit, TimeOf(*best))) return;
       if (Ends(request, *best)) return;
       limits.bound = *bounds[i];
-      Try(i, Hosted(), request, limits, best);
+      Try(i, Hosted(), request, limits, limit, best);
     }
   }
 
@@ -167,15 +159,19 @@ class BestSearch {
       std::size_t sub_batch = 0;
       Hosted hosted;
     };
-    std::vector<Start> starts;
+    std::vector<Start> starts;  // by time
+    const auto slowest = [&] {
+      return starts.size() < kSearched ? Nanoseconds::max()
+                                       : starts.back().time;
+    };
     SubBatchLimits limits;
     limits.stop = request.stop;
     limits.programs = request.recompute ? kProgramsOfEstimate : 0;
     const auto capacity = static_cast<std::int64_t>(
         static_cast<double>(request.budget.count()) * kShareOfEstimate);
-    for (std::size_t i = 0; i < bounds.size(); ++i) {
-      if (!bounds[i]) continue;
-      if (bounds[i]->time >= std::min(limit, TimeOf(*best))) continue;
+    for (const std::size_t i : ByTime(bounds)) {
+      if (bounds[i]->time >= std::min(limit, TimeOf(*best))) break;
+      if (bounds[i]->time >= slowest()) break;  // its estimates are no less
       if (Ends(request, *best)) return;
       const SubBatch* sub_batch = Get(i);
       if (sub_batch == nullptr) continue;
@@ -184,14 +180,15 @@ class BestSearch {
       if (!request.offload_weights) choices.resize(1);
       for (Hosted& hosted : choices) {
         const std::optional<Nanoseconds> time =
-            sub_batch->Estimate(hosted, capacity, limits);
-        if (time) starts.push_back({*time, i, std::move(hosted)});
+            sub_batch->Estimate(hosted, capacity, limits, slowest());
+        if (!time) continue;
+        const auto later = std::upper_bound(
+            starts.begin(), starts.end(), *time,
+            [](Nanoseconds t, const Start& start) { return t < start.time; });
+        starts.insert(later, {*time, i, std::move(hosted)});
+        starts.resize(std::min(starts.size(), kSearched));
       }
     }
-    std::stable_sort(
-        starts.begin(), starts.end(),
-        [](const Start& a, const Start& b) { return a.time < b.time; });
-    starts.resize(std::min(starts.size(), kSearched));
     limits.effort = request.any_plan ? 0 : kFreeEffort;
     limits.programs = request.recompute ? kPrograms : 0;
     for (const Start& start : starts) {
@@ -200,17 +197,31 @@ class BestSearch {
         continue;
       }
       limits.bound = *bounds[start.sub_batch];
-      Try(start.sub_batch, start.hosted, request, limits, best);
+      Try(start.sub_batch, start.hosted, request, limits, limit, best);
     }
   }
 
   void Try(std::size_t i, const Hosted& hosted, const MemoryRequest& request,
-           const SubBatchLimits& limits, Result<MemoryPlan>* best) {
+           const SubBatchLimits& limits, Nanoseconds limit,
+           Result<MemoryPlan>* best) {
     const SubBatch* sub_batch = Get(i);
     if (sub_batch == nullptr) return;
-    std::optional<MemoryPlan> plan =
-        sub_batch->Plan(hosted, request, limits, TimeOf(*best));
+    std::optional<MemoryPlan> plan = sub_batch->Plan(
+        hosted, request, limits, std::min(limit, TimeOf(*best)));
     if (plan && plan->time < TimeOf(*best)) *best = *std::move(plan);
+  }
+
+  // The sub-batches that have a bound, by rising bound.
+  static std::vector<std::size_t> ByTime(const Bounds& bounds) {
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < bounds.size(); ++i) {
+      if (bounds[i]) order.push_back(i);
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) {
+                       return bounds[a]->time < bounds[b]->time;
+                     });
+    return order;
   }
 
   static Nanoseconds TimeOf(const Result<MemoryPlan>& plan) {

@@ -20,8 +20,6 @@ constexpr double kCapacities[] = {1,    0.995, 0.99, 0.98, 0.97,
                                   0.95, 0.93,  0.9,  0.86, 0.8};
 // The most schedules that a search tries, even for a round of few tasks.
 constexpr std::int64_t kMostSchedules = 3'000;
-// What a search for addresses must save to be worth its time: a 2000th.
-constexpr std::int64_t kWorthPlacing = 2000;
 constexpr std::int64_t kPlacementNodes = 100'000;
 
 }  // namespace
@@ -65,10 +63,12 @@ std::vector<Hosted> SubBatch::HostedChoices() const {
   return choices;
 }
 
-std::optional<Nanoseconds> SubBatch::Estimate(
-    const Hosted& hosted, std::int64_t capacity,
-    const SubBatchLimits& limits) const {
-  const std::optional<Found> found = Search(hosted, capacity, limits, nullptr);
+std::optional<Nanoseconds> SubBatch::Estimate(const Hosted& hosted,
+                                              std::int64_t capacity,
+                                              const SubBatchLimits& limits,
+                                              Nanoseconds limit) const {
+  const std::optional<Found> found =
+      Search(hosted, capacity, limits, limit, nullptr);
   if (!found) return std::nullopt;
   return found->time;
 }
@@ -84,22 +84,21 @@ std::optional<MemoryPlan> SubBatch::Plan(const Hosted& hosted,
         Search(hosted,
                static_cast<std::int64_t>(
                    static_cast<double>(request.budget.count()) * share),
-               limits, unplaced.empty() ? nullptr : &unplaced.back());
-    if (!found || found->time >= limit) break;
+               limits, limit, unplaced.empty() ? nullptr : &unplaced.back());
+    if (!found) break;
     placed = Place(*found, request, 0);
     if (placed) break;
     unplaced.push_back(*std::move(found));
   }
   if (placed && request.any_plan) return placed;
   // Where less memory cost time, a search for addresses may save it.
-  for (; !unplaced.empty(); unplaced.pop_back()) {
-    const Found& found = unplaced.back();
-    if (placed && found.time + found.time / kWorthPlacing > placed->time) {
-      continue;
-    }
+  std::stable_sort(
+      unplaced.begin(), unplaced.end(),
+      [](const Found& a, const Found& b) { return a.time < b.time; });
+  for (const Found& found : unplaced) {
+    if (placed && found.time >= placed->time) break;
     std::optional<MemoryPlan> plan = Place(found, request, kPlacementNodes);
-    if (!plan) break;
-    placed = std::move(plan);
+    if (plan) return plan;
   }
   return placed;
 }
@@ -107,6 +106,7 @@ std::optional<MemoryPlan> SubBatch::Plan(const Hosted& hosted,
 std::optional<SubBatch::Found> SubBatch::Search(const Hosted& hosted,
                                                 std::int64_t capacity,
                                                 const SubBatchLimits& limits,
+                                                Nanoseconds limit,
                                                 const Found* start) const {
   Found found;
   for (std::size_t i = 0; i < rounds_.models.size(); ++i) {
@@ -117,9 +117,8 @@ std::optional<SubBatch::Found> SubBatch::Search(const Hosted& hosted,
       choices.hosted = hosted;
       choices.inputs_leave = rounds_.models.size() == 1;
     }
-    const Nanoseconds bound = i + 1 == rounds_.models.size()
-                                  ? limits.bound.last
-                                  : limits.bound.earlier;
+    const bool last = i + 1 == rounds_.models.size();
+    const Nanoseconds bound = last ? limits.bound.last : limits.bound.earlier;
     RoundLimits of_round;
     of_round.gaps.capacity = capacity;
     of_round.gaps.enough = (bound + bound / kCloseEnough).count();
@@ -133,6 +132,8 @@ std::optional<SubBatch::Found> SubBatch::Search(const Hosted& hosted,
     const GapChoice& choice = found.rounds.back().choice;
     if (choice.missing > 0) return std::nullopt;
     found.time += Nanoseconds(choice.schedule.time) * rounds_.counts[i];
+    const Nanoseconds rest = last ? Nanoseconds(0) : limits.bound.last;
+    if (found.time >= limit - rest) return std::nullopt;
   }
   return found;
 }

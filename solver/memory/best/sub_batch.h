@@ -40,12 +40,15 @@ class SubBatch {
   // 1, 2, 4, ... of them, up to all.
   std::vector<Hosted> HostedChoices() const;
 
-  // What the rounds take within so much memory, if they fit.
+  // What the rounds take within so much memory, if they fit and it is less than
+  // `limit`.
   std::optional<Nanoseconds> Estimate(const Hosted& hosted,
                                       std::int64_t capacity,
-                                      const SubBatchLimits& limits) const;
+                                      const SubBatchLimits& limits,
+                                      Nanoseconds limit) const;
 
-  // The fastest plan found that takes less than `limit`.
+  // The fastest plan found, if it takes less than `limit`. A lower limit saves
+  // time, but never costs a plan below it.
   std::optional<MemoryPlan> Plan(const Hosted& hosted,
                                  const MemoryRequest& request,
                                  const SubBatchLimits& limits,
@@ -59,9 +62,10 @@ class SubBatch {
 
   explicit SubBatch(Rounds rounds);
 
-  // Begins with what `start` computes again, if it is given.
+  // Absent if that does not fit or takes `limit` or more. Begins with what
+  // `start` computes again, if it is given.
   std::optional<Found> Search(const Hosted& hosted, std::int64_t capacity,
-                              const SubBatchLimits& limits,
+                              const SubBatchLimits& limits, Nanoseconds limit,
                               const Found* start) const;
   std::optional<MemoryPlan> Place(const Found& found,
                                   const MemoryRequest& request,

@@ -113,6 +113,34 @@ TEST(SubBatchTest, PlansNothingThatIsNotFasterThanTheLimit) {
   const auto plan = sub_batch->Plan({}, request, limits, Nanoseconds::max());
   ASSERT_TRUE(plan);
   EXPECT_FALSE(sub_batch->Plan({}, request, limits, limits.bound.time));
+  EXPECT_FALSE(sub_batch->Estimate({}, request.budget.count(), limits,
+                                   limits.bound.time));
+}
+
+TEST(SubBatchTest, ALowerLimitNeverCostsAPlanBelowIt) {
+  for (const TrainingGraph& graph : test::SmallGraphs(10)) {
+    for (const int size : {4, 10}) {
+      const auto sub_batch = SubBatch::Make(graph, BatchSize(size));
+      ASSERT_NE(sub_batch, nullptr);
+      for (int part = 3; part <= 8; ++part) {
+        const MemoryRequest request{.budget = test::PeakOf(graph) * part / 8};
+        if (!LowerBoundsOfSubBatches(graph, request.budget, {},
+                                     {BatchSize(size)})
+                 .front()) {
+          continue;
+        }
+        const SubBatchLimits limits =
+            LimitsOf(graph, request.budget, BatchSize(size));
+        const auto plan =
+            sub_batch->Plan({}, request, limits, Nanoseconds::max());
+        if (!plan) continue;
+        const auto again =
+            sub_batch->Plan({}, request, limits, plan->time + Nanoseconds(1));
+        ASSERT_TRUE(again);
+        EXPECT_LE(again->time, plan->time);
+      }
+    }
+  }
 }
 
 }  // namespace
