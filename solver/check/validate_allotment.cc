@@ -86,6 +86,11 @@ Status CheckTimes(const JobAllotment& allotment, const AllotJob& job,
   // An assignment may leave devices out, which an allotment must not do if the
   // job would have too few.
   const auto split = Assign(job, allotment.devices);
+  // With communication an assignment may give up.
+  const auto gave_up = [](const Result<Assignment>& assignment) {
+    return !assignment && assignment.error().code == Code::kResourceExhausted;
+  };
+  if (gave_up(split)) return {};
   if (!split) return Within("no assignment", split.error());
   if (split->gpus_used >= job.least && split->makespan < allotment.step) {
     return Fail(Code::kInternal, "an assignment takes {} ns, not {}",
@@ -102,6 +107,7 @@ Status CheckTimes(const JobAllotment& allotment, const AllotJob& job,
     return {};
   }
   const auto alone = Assign(job, free);
+  if (gave_up(alone)) return {};
   if (!alone) return Within("no assignment alone", alone.error());
   const Nanoseconds least = std::max(alone->makespan, Nanoseconds(1));
   if (least > allotment.alone ||
