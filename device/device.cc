@@ -2,39 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <limits>
 #include <utility>
 
 #include "device/host_copy_queue.h"
+#include "device/host_event.h"
 #include "device/host_memory.h"
 
 namespace ucudnn {
-namespace {
-
-// The event of a device whose host waits for it.
-class HostEvent final : public Event {
- public:
-  explicit HostEvent(Device& device) : device_(device) {}
-
-  Status Set() override {
-    UCUDNN_RETURN_IF_ERROR(device_.Synchronize());
-    time_ = Clock::now();
-    return {};
-  }
-  Result<bool> Reached() override { return true; }
-  Result<Nanoseconds> Since(const Event& start) const override {
-    return std::chrono::duration_cast<Nanoseconds>(
-        time_ - dynamic_cast<const HostEvent&>(start).time_);
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  Device& device_;
-  Clock::time_point time_;
-};
-
-}  // namespace
 
 DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
   if (this != &other) {
@@ -58,6 +33,16 @@ Result<std::unique_ptr<CapturedWork>> Device::Capture(
 
 Result<std::unique_ptr<Event>> Device::MakeEvent() {
   return std::make_unique<HostEvent>(*this);
+}
+
+Status Device::WaitFor(Event& event) {
+  auto* const ours = dynamic_cast<HostEvent*>(&event);
+  if (ours == nullptr) {
+    return Fail(Code::kInvalidArgument, "the event is not one of {}",
+                info().id);
+  }
+  ours->Await(ours->Announced());
+  return {};
 }
 
 Result<std::unique_ptr<CopyQueue>> Device::MakeCopyQueue() {

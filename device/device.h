@@ -140,6 +140,11 @@ class CopyQueue {
   // Both enqueue and return.
   virtual Status Upload(void* device, const void* host, Bytes size) = 0;
   virtual Status Download(void* host, const void* device, Bytes size) = 0;
+  // Moves an event of the device to the end of what is enqueued here now.
+  virtual Status Set(Event& event) = 0;
+  // What is enqueued from now on starts once the event, where it is now, has
+  // been reached. Does not make the host wait.
+  virtual Status WaitFor(Event& event) = 0;
   // Waits until all enqueued copies are done; returns their error, if any.
   virtual Status Synchronize() = 0;
 };
@@ -222,6 +227,9 @@ class Device {
       std::unique_ptr<CapturedWork> replaced = nullptr);
   // By default an event whose Set waits for the device and records the time.
   virtual Result<std::unique_ptr<Event>> MakeEvent();
+  // Work that is enqueued from now on starts once an event of the device, where
+  // it is now in a copy queue, has been reached. By default the host waits.
+  virtual Status WaitFor(Event& event);
   // Waits until all enqueued work is done; returns its error, if any.
   virtual Status Synchronize() = 0;
 

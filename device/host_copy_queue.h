@@ -2,11 +2,12 @@
 #define UCUDNN_DEVICE_HOST_COPY_QUEUE_H_
 
 // The copy queue of devices whose memory is the host's: a thread that copies.
-// It ends with the queue, after the copies that are enqueued.
+// It ends with the queue, after what is enqueued.
 
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -24,26 +25,25 @@ class HostCopyQueue final : public CopyQueue {
   HostCopyQueue& operator=(const HostCopyQueue&) = delete;
 
   Status Upload(void* device, const void* host, Bytes size) override {
-    return Enqueue(device, host, size);
+    return Copy(device, host, size);
   }
   Status Download(void* host, const void* device, Bytes size) override {
-    return Enqueue(host, device, size);
+    return Copy(host, device, size);
   }
+  Status Set(Event& event) override;
+  Status WaitFor(Event& event) override;
   Status Synchronize() override;
 
  private:
-  struct Copy {
-    void* to;
-    const void* from;
-    std::size_t size;
-  };
+  using Step = std::function<void()>;
 
-  Status Enqueue(void* to, const void* from, Bytes size);
+  Status Copy(void* to, const void* from, Bytes size);
+  void Enqueue(Step step);
   void Work();
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Copy> copies_;  // the first is being copied
+  std::deque<Step> steps_;  // the first is being done
   bool ended_ = false;
   std::thread thread_;  // last: it uses the others
 };

@@ -153,6 +153,7 @@ class CudnnDevice : public Device {
       const std::function<Status()>& work,
       std::unique_ptr<CapturedWork> replaced) override;
   Result<std::unique_ptr<Event>> MakeEvent() override;
+  Status WaitFor(Event& event) override;
   Status Synchronize() override;
   std::string BusyWith() override;
 
@@ -442,6 +443,11 @@ Result<std::unique_ptr<CapturedWork>> CudnnDevice::Capture(
 
 Result<std::unique_ptr<Event>> CudnnDevice::MakeEvent() {
   return DriverEvent::Create(*context_);
+}
+
+Status CudnnDevice::WaitFor(Event& event) {
+  UCUDNN_ASSIGN_OR_RETURN(DriverEvent* const ours, cudnn::DriverEventOf(event));
+  return ours->WaitIn(context_->stream());
 }
 
 Status CudnnDevice::Synchronize() {

@@ -240,6 +240,52 @@ TEST_P(DeviceContractTest, FinishesCopiesWhenTheirQueueEnds) {
             std::string(4 << 20, '\6'));
 }
 
+// Each step overwrites what the one before it has to have read.
+TEST_P(DeviceContractTest, QueuesAndTheDeviceWaitForEachOthersEvents) {
+  const Bytes size = 4_MiB;
+  auto buffer = device_->Allocate(size);
+  auto host = device_->AllocateHost(size * 2);
+  ASSERT_OK(buffer);
+  ASSERT_OK(host);
+  char* const first = static_cast<char*>(host->data());
+  char* const second = first + size.count();
+  {
+    auto up = device_->MakeCopyQueue();
+    auto down = device_->MakeCopyQueue();
+    auto filled = device_->MakeEvent();
+    auto left = device_->MakeEvent();
+    auto returned = device_->MakeEvent();
+    ASSERT_OK(up);
+    ASSERT_OK(down);
+    ASSERT_OK(filled);
+    ASSERT_OK(left);
+    ASSERT_OK(returned);
+    // The events serve in every round.
+    for (int round = 1; round <= 3; ++round) {
+      ASSERT_OK(device_->Fill(buffer->data(), static_cast<unsigned char>(round),
+                              size));
+      ASSERT_OK((*filled)->Set());
+      ASSERT_OK((*down)->WaitFor(**filled));
+      ASSERT_OK((*down)->Download(first, buffer->data(), size));
+      ASSERT_OK((*down)->Set(**left));
+      ASSERT_OK(device_->WaitFor(**left));
+      ASSERT_OK(device_->Fill(buffer->data(), 99, size));
+      ASSERT_OK((*filled)->Set());
+      ASSERT_OK((*up)->WaitFor(**filled));
+      ASSERT_OK((*up)->Upload(buffer->data(), first, size));
+      ASSERT_OK((*up)->Set(**returned));
+      ASSERT_OK(device_->WaitFor(**returned));
+      ASSERT_OK(device_->Synchronize());
+      EXPECT_TRUE(*(*returned)->Reached());
+      EXPECT_GE((*returned)->Since(**left).value_or(Nanoseconds(-1)),
+                Nanoseconds(0));
+      ASSERT_OK(device_->Download(second, buffer->data(), size));
+      EXPECT_EQ(std::string(second, 4 << 20),
+                std::string(4 << 20, static_cast<char>(round)));
+    }
+  }
+}
+
 TEST_P(DeviceContractTest, ScalesValues) {
   for (const std::int64_t count : {1, 1000, 8192, 100'001}) {
     std::vector<float> values(static_cast<std::size_t>(count));

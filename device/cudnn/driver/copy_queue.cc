@@ -1,5 +1,7 @@
 #include "device/cudnn/driver/copy_queue.h"
 
+#include "device/cudnn/driver/event.h"
+
 namespace ucudnn::cudnn {
 
 Result<std::unique_ptr<DriverCopyQueue>> DriverCopyQueue::Create(
@@ -35,6 +37,16 @@ Status DriverCopyQueue::Download(void* host, const void* device, Bytes size) {
                             host, reinterpret_cast<CUdeviceptr>(device),
                             static_cast<std::size_t>(size.count()), stream_),
                         "cuMemcpyDtoHAsync");
+}
+
+Status DriverCopyQueue::Set(Event& event) {
+  UCUDNN_ASSIGN_OR_RETURN(DriverEvent* const ours, DriverEventOf(event));
+  return ours->SetIn(stream_);
+}
+
+Status DriverCopyQueue::WaitFor(Event& event) {
+  UCUDNN_ASSIGN_OR_RETURN(DriverEvent* const ours, DriverEventOf(event));
+  return ours->WaitIn(stream_);
 }
 
 Status DriverCopyQueue::Synchronize() {

@@ -22,6 +22,8 @@ class DriverCopyQueue final : public CopyQueue {
 
   Status Upload(void* device, const void* host, Bytes size) override;
   Status Download(void* host, const void* device, Bytes size) override;
+  Status Set(Event& event) override;
+  Status WaitFor(Event& event) override;
   Status Synchronize() override;
 
  private:

@@ -17,11 +17,19 @@ DriverEvent::~DriverEvent() {
   if (scope) (void)context_.driver().EventDestroy(event_);
 }
 
-Status DriverEvent::Set() {
+Status DriverEvent::SetIn(CUstream stream) {
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
-  return context_.Check(
-      context_.driver().EventRecord(event_, context_.stream()),
-      "cuEventRecord");
+  return context_.Check(context_.driver().EventRecord(event_, stream),
+                        "cuEventRecord");
+}
+
+Status DriverEvent::WaitIn(CUstream stream) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
+  if (context_.driver().StreamWaitEvent == nullptr) {
+    return Fail(Code::kUnimplemented, "the driver has no cuStreamWaitEvent");
+  }
+  return context_.Check(context_.driver().StreamWaitEvent(stream, event_, 0),
+                        "cuStreamWaitEvent");
 }
 
 Result<bool> DriverEvent::Reached() {
@@ -47,6 +55,12 @@ Status DriverEvent::Await() {
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
   return context_.Check(context_.driver().EventSynchronize(event_),
                         "cuEventSynchronize");
+}
+
+Result<DriverEvent*> DriverEventOf(Event& event) {
+  auto* const ours = dynamic_cast<DriverEvent*>(&event);
+  if (ours != nullptr) return ours;
+  return Fail(Code::kInvalidArgument, "the event is not one of a GPU's");
 }
 
 }  // namespace ucudnn::cudnn

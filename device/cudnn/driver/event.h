@@ -1,7 +1,7 @@
 #ifndef UCUDNN_DEVICE_CUDNN_DRIVER_EVENT_H_
 #define UCUDNN_DEVICE_CUDNN_DRIVER_EVENT_H_
 
-// Event (device/device.h) as a CUDA event on a context's stream.
+// Event (device/device.h) as a CUDA event on streams of a context.
 
 #include <memory>
 
@@ -20,9 +20,14 @@ class DriverEvent final : public Event {
   DriverEvent(const DriverEvent&) = delete;
   DriverEvent& operator=(const DriverEvent&) = delete;
 
-  Status Set() override;
+  Status Set() override { return SetIn(context_.stream()); }
   Result<bool> Reached() override;
   Result<Nanoseconds> Since(const Event& start) const override;
+  // The same as Set, in another stream of the context.
+  Status SetIn(CUstream stream);
+  // What is enqueued in `stream` from now on waits for the event.
+  // kUnimplemented if the driver cannot do that.
+  Status WaitIn(CUstream stream);
   // Waits until the device has reached the event.
   Status Await();
 
@@ -33,6 +38,9 @@ class DriverEvent final : public Event {
   GpuContext& context_;
   const CUevent event_;
 };
+
+// `event` as one of a GPU's; kInvalidArgument if it is of another backend.
+Result<DriverEvent*> DriverEventOf(Event& event);
 
 }  // namespace ucudnn::cudnn
 
