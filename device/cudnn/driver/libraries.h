@@ -88,6 +88,10 @@ namespace ucudnn::cudnn {
   X(GreenCtxStreamCreate, cuGreenCtxStreamCreate)           \
   X(StreamGetGreenCtx, cuStreamGetGreenCtx)                 \
   X(StreamWaitEvent, cuStreamWaitEvent)                     \
+  X(ModuleLoadData, cuModuleLoadData)                       \
+  X(ModuleUnload, cuModuleUnload)                           \
+  X(ModuleGetFunction, cuModuleGetFunction)                 \
+  X(LaunchKernel, cuLaunchKernel)                           \
   X(StreamBeginCapture, cuStreamBeginCapture)               \
   X(StreamEndCapture, cuStreamEndCapture)                   \
   X(GraphGetNodes, cuGraphGetNodes)                         \

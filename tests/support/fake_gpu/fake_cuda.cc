@@ -6,11 +6,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "tests/support/fake_gpu/fake_gpu.h"
+#include "tests/support/fake_gpu/fake_kernels.h"
 
 namespace {
 
@@ -324,6 +326,38 @@ CUresult cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
 CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
   *milliseconds =
       static_cast<float>(EventOf(end)->time - EventOf(start)->time) / 1e6F;
+  return CUDA_SUCCESS;
+}
+// A module is its text, which must define the kernels that are looked for;
+// what they do is known by their names (fake_kernels.h).
+CUresult cuModuleLoadData(CUmodule* module, const void* text) {
+  *module = reinterpret_cast<CUmodule>(
+      new std::string(static_cast<const char*>(text)));
+  return CUDA_SUCCESS;
+}
+CUresult cuModuleUnload(CUmodule module) {
+  delete reinterpret_cast<std::string*>(module);
+  return CUDA_SUCCESS;
+}
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule module,
+                             const char* name) {
+  const auto* const text = reinterpret_cast<const std::string*>(module);
+  const auto known = FakeKernels().find(name);
+  if (text->find(std::string(".entry ") + name + "(") == std::string::npos ||
+      known == FakeKernels().end()) {
+    return CUDA_ERROR_NOT_FOUND;
+  }
+  *function =
+      reinterpret_cast<CUfunction>(const_cast<FakeKernel*>(&known->second));
+  return CUDA_SUCCESS;
+}
+CUresult cuLaunchKernel(CUfunction function, unsigned int blocks, unsigned int,
+                        unsigned int, unsigned int threads, unsigned int,
+                        unsigned int, unsigned int, CUstream stream,
+                        void** parameters, void**) {
+  if (IsCaptured(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  const auto& kernel = *reinterpret_cast<const FakeKernel*>(function);
+  for (std::uint32_t i = 0; i < blocks * threads; ++i) kernel(i, parameters);
   return CUDA_SUCCESS;
 }
 CUresult cuMemGetInfo(std::size_t* free, std::size_t* total) {

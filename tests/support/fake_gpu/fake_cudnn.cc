@@ -10,33 +10,8 @@
 #include <cstring>
 #include <limits>
 
+#include "tests/support/fake_gpu/fake_cudnn_types.h"
 #include "tests/support/fake_gpu/fake_gpu.h"
-
-struct cudnnContext {
-  cudaStream_t stream = nullptr;
-};
-struct cudnnTensorStruct {
-  cudnnDataType_t type = CUDNN_DATA_FLOAT;
-  int rank = 0;
-  std::array<int, 5> dims = {};
-  std::array<int, 5> strides = {};
-};
-struct cudnnFilterStruct {
-  cudnnDataType_t type = CUDNN_DATA_FLOAT;
-  cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW;
-  int rank = 0;
-  std::array<int, 5> dims = {};
-};
-struct cudnnConvolutionStruct {
-  int rank = 0;
-  std::array<int, 3> pad = {};
-  std::array<int, 3> stride = {};
-  std::array<int, 3> dilation = {};
-  cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-  cudnnDataType_t compute = CUDNN_DATA_FLOAT;
-  cudnnMathType_t math = CUDNN_DEFAULT_MATH;
-  int groups = 1;
-};
 
 namespace {
 
@@ -477,10 +452,6 @@ cudnnStatus_t cudnnScaleTensor(cudnnHandle_t handle, const Tensor y, void* data,
   FakeGpuSpend(kFakeLaunch +
                count * std::int64_t{2 * sizeof(float)} / kFakeMemoryRate);
   return kOk;
-}
-cudnnStatus_t cudnnAddTensor(cudnnHandle_t, const void*, const Tensor,
-                             const void*, const void*, const Tensor, void*) {
-  return CUDNN_STATUS_NOT_SUPPORTED;
 }
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t,
                                            cudnnBackendDescriptor_t*) {

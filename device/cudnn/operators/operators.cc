@@ -1,0 +1,284 @@
+#include "device/cudnn/operators/operators.h"
+
+#include <map>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "device/cudnn/cudnn_device.h"
+#include "device/cudnn/driver/libraries.h"
+#include "device/cudnn/handle.h"
+#include "device/cudnn/operators/api.h"
+#include "device/cudnn/operators/kernels.h"
+
+namespace ucudnn {
+namespace cudnn {
+namespace {
+
+constexpr float kOne = 1;
+constexpr float kZero = 0;
+constexpr double kEpsilon = 1e-5;
+
+// A cuDNN descriptor that is destroyed with its owner.
+template <class T>
+using Owned = std::unique_ptr<std::remove_pointer_t<T>, cudnnStatus_t (*)(T)>;
+
+template <class T>
+Result<Owned<T>> Create(CudnnHandle& handle, cudnnStatus_t (*create)(T*),
+                        cudnnStatus_t (*destroy)(T), std::string_view call) {
+  T descriptor = nullptr;
+  UCUDNN_RETURN_IF_ERROR(handle.Check(create(&descriptor), call));
+  return Owned<T>(descriptor, destroy);
+}
+
+using OwnedTensor = Owned<cudnnTensorDescriptor_t>;
+using OwnedPooling = Owned<cudnnPoolingDescriptor_t>;
+
+int Whole(std::int64_t n) { return static_cast<int>(n); }
+
+class CudnnOperators final : public Operators {
+ public:
+  static Result<std::unique_ptr<Operators>> Make(CudnnHandle& handle) {
+    UCUDNN_ASSIGN_OR_RETURN(const OperatorApi* api, LoadedOperators());
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
+    UCUDNN_ASSIGN_OR_RETURN(
+        auto relu, Create<cudnnActivationDescriptor_t>(
+                       handle, api->CreateActivation, api->DestroyActivation,
+                       "cudnnCreateActivationDescriptor"));
+    UCUDNN_RETURN_IF_ERROR(
+        handle.Check(api->SetActivation(relu.get(), CUDNN_ACTIVATION_RELU,
+                                        CUDNN_PROPAGATE_NAN, 0),
+                     "cudnnSetActivationDescriptor"));
+    UCUDNN_ASSIGN_OR_RETURN(auto kernels, Kernels::Load(handle));
+    return std::make_unique<CudnnOperators>(handle, *api, std::move(relu),
+                                            std::move(kernels));
+  }
+
+  CudnnOperators(CudnnHandle& handle, const OperatorApi& api,
+                 Owned<cudnnActivationDescriptor_t> relu,
+                 std::unique_ptr<Kernels> kernels)
+      : handle_(handle),
+        api_(api),
+        relu_(std::move(relu)),
+        kernels_(std::move(kernels)) {}
+
+  Status Relu(BatchSize batch, std::int64_t elements, const float* x,
+              float* y) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    UCUDNN_ASSIGN_OR_RETURN(const auto rows, Rows(batch, elements));
+    return handle_.Check(
+        api_.ActivationForward(handle_.get(), relu_.get(), &kOne, rows, x,
+                               &kZero, rows, y),
+        "cudnnActivationForward");
+  }
+
+  Status ReluBackward(BatchSize batch, std::int64_t elements, const float* y,
+                      const float* dy, float beta, float* dx) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    UCUDNN_ASSIGN_OR_RETURN(const auto rows, Rows(batch, elements));
+    // y is positive where x is.
+    return handle_.Check(
+        api_.ActivationBackward(handle_.get(), relu_.get(), &kOne, rows, y,
+                                rows, dy, rows, y, &beta, rows, dx),
+        "cudnnActivationBackward");
+  }
+
+  Status Pool(BatchSize batch, const Pooling& pooling, const float* x,
+              float* y) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    UCUDNN_ASSIGN_OR_RETURN(const auto window, WindowOf(pooling));
+    UCUDNN_ASSIGN_OR_RETURN(const auto in, Images(batch, pooling.input));
+    UCUDNN_ASSIGN_OR_RETURN(const auto out, Images(batch, pooling.output));
+    return handle_.Check(api_.PoolingForward(handle_.get(), window, &kOne, in,
+                                             x, &kZero, out, y),
+                         "cudnnPoolingForward");
+  }
+
+  Status PoolBackward(BatchSize batch, const Pooling& pooling, const float* x,
+                      const float* y, const float* dy, float beta,
+                      float* dx) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    UCUDNN_ASSIGN_OR_RETURN(const auto window, WindowOf(pooling));
+    UCUDNN_ASSIGN_OR_RETURN(const auto in, Images(batch, pooling.input));
+    UCUDNN_ASSIGN_OR_RETURN(const auto out, Images(batch, pooling.output));
+    if (pooling.kind == Pooling::Kind::kAverage) {
+      // The values do not count, but cuDNN wants pointers.
+      x = dx;
+      y = dy;
+    }
+    return handle_.Check(api_.PoolingBackward(handle_.get(), window, &kOne, out,
+                                              y, out, dy, in, x, &beta, in, dx),
+                         "cudnnPoolingBackward");
+  }
+
+  // The statistics are cuDNN's: the channels' means, then 1 / sigma.
+  Status Normalise(BatchSize batch, const ImageExtent& extent, const float* x,
+                   const float* parameters, float* y,
+                   float* statistics) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    UCUDNN_ASSIGN_OR_RETURN(const auto images, Images(batch, extent));
+    UCUDNN_ASSIGN_OR_RETURN(const auto channels, Channels(extent));
+    const std::int64_t c = extent.channels;
+    return handle_.Check(
+        api_.NormalisationForward(
+            handle_.get(), CUDNN_BATCHNORM_SPATIAL, &kOne, &kZero, images, x,
+            images, y, channels, parameters, parameters + c, 1.0, nullptr,
+            nullptr, kEpsilon, statistics, statistics + c),
+        "cudnnBatchNormalizationForwardTraining");
+  }
+
+  Status NormaliseBackward(BatchSize batch, const ImageExtent& extent,
+                           const float* x, const float* dy,
+                           const float* parameters, const float* statistics,
+                           float beta, float* dx, float gradients_beta,
+                           float* gradients) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    UCUDNN_ASSIGN_OR_RETURN(const auto images, Images(batch, extent));
+    UCUDNN_ASSIGN_OR_RETURN(const auto channels, Channels(extent));
+    const std::int64_t c = extent.channels;
+    return handle_.Check(
+        api_.NormalisationBackward(handle_.get(), CUDNN_BATCHNORM_SPATIAL,
+                                   &kOne, &beta, &kOne, &gradients_beta, images,
+                                   x, images, dy, images, dx, channels,
+                                   parameters, gradients, gradients + c,
+                                   kEpsilon, statistics, statistics + c),
+        "cudnnBatchNormalizationBackward");
+  }
+
+  Status AddBias(BatchSize batch, const ImageExtent& extent, const float* bias,
+                 float* y) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    UCUDNN_ASSIGN_OR_RETURN(const auto images, Images(batch, extent));
+    UCUDNN_ASSIGN_OR_RETURN(const auto channels, Channels(extent));
+    return handle_.Check(handle_.api().AddTensor(handle_.get(), &kOne, channels,
+                                                 bias, &kOne, images, y),
+                         "cudnnAddTensor");
+  }
+
+  Status BiasBackward(BatchSize batch, const ImageExtent& extent,
+                      const float* dy, float beta, float* dbias) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    UCUDNN_ASSIGN_OR_RETURN(const auto images, Images(batch, extent));
+    UCUDNN_ASSIGN_OR_RETURN(const auto channels, Channels(extent));
+    return handle_.Check(api_.BiasBackward(handle_.get(), &kOne, images, dy,
+                                           &beta, channels, dbias),
+                         "cudnnConvolutionBackwardBias");
+  }
+
+  Status Blend(BatchSize batch, std::int64_t elements, float alpha,
+               const float* a, float beta, float* out) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    UCUDNN_ASSIGN_OR_RETURN(const auto rows, Rows(batch, elements));
+    return handle_.Check(handle_.api().AddTensor(handle_.get(), &alpha, rows, a,
+                                                 &beta, rows, out),
+                         "cudnnAddTensor");
+  }
+
+  Status SoftmaxLoss(BatchSize batch, const ImageExtent& extent, const float* x,
+                     const std::int32_t* labels, float scale, float* dx,
+                     float* probabilities) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    UCUDNN_ASSIGN_OR_RETURN(const auto images, Images(batch, extent));
+    UCUDNN_RETURN_IF_ERROR(
+        handle_.Check(api_.SoftmaxForward(handle_.get(), CUDNN_SOFTMAX_ACCURATE,
+                                          CUDNN_SOFTMAX_MODE_CHANNEL, &scale,
+                                          images, x, &kZero, images, dx),
+                      "cudnnSoftmaxForward"));
+    return kernels_->SubtractLabels(
+        dx, labels, probabilities, batch.count() * extent.pixels(),
+        extent.pixels(), extent.channels, scale, 1 / scale);
+  }
+
+  Status Dropout(BatchSize batch, std::int64_t elements,
+                 const DropoutChoice& choice, const float* x, float* y,
+                 std::uint8_t* mask) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    return kernels_->Dropout(x, y, mask, batch.count() * elements,
+                             DropoutSeed(choice),
+                             DropoutThreshold(choice.ratio),
+                             static_cast<float>(1 / (1 - choice.ratio)));
+  }
+
+  Status DropoutBackward(BatchSize batch, std::int64_t elements, double ratio,
+                         const float* dy, const std::uint8_t* mask,
+                         float* dx) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    return kernels_->DropoutBackward(dy, dx, mask, batch.count() * elements,
+                                     static_cast<float>(1 / (1 - ratio)));
+  }
+
+ private:
+  using Sizes = std::tuple<int, int, int, int>;
+
+  Result<cudnnTensorDescriptor_t> Rows(BatchSize batch, std::int64_t elements) {
+    return Tensor({Whole(batch.count()), 1, 1, Whole(elements)});
+  }
+  Result<cudnnTensorDescriptor_t> Images(BatchSize batch,
+                                         const ImageExtent& e) {
+    return Tensor({Whole(batch.count()), Whole(e.channels), Whole(e.height),
+                   Whole(e.width)});
+  }
+  Result<cudnnTensorDescriptor_t> Channels(const ImageExtent& e) {
+    return Tensor({1, Whole(e.channels), 1, 1});
+  }
+
+  // A packed tensor, made when its sizes come for the first time.
+  Result<cudnnTensorDescriptor_t> Tensor(const Sizes& sizes) {
+    const auto known = tensors_.find(sizes);
+    if (known != tensors_.end()) return known->second.get();
+    const CudnnApi& api = handle_.api();
+    UCUDNN_ASSIGN_OR_RETURN(
+        auto tensor,
+        Create<cudnnTensorDescriptor_t>(handle_, api.CreateTensorDescriptor,
+                                        api.DestroyTensorDescriptor,
+                                        "cudnnCreateTensorDescriptor"));
+    const auto [n, c, h, w] = sizes;
+    const int dims[] = {n, c, h, w};
+    const int strides[] = {c * h * w, h * w, w, 1};
+    UCUDNN_RETURN_IF_ERROR(
+        handle_.Check(api.SetTensorNdDescriptor(tensor.get(), CUDNN_DATA_FLOAT,
+                                                4, dims, strides),
+                      "cudnnSetTensorNdDescriptor"));
+    return tensors_.emplace(sizes, std::move(tensor)).first->second.get();
+  }
+
+  Result<cudnnPoolingDescriptor_t> WindowOf(const Pooling& pooling) {
+    for (const auto& [known, descriptor] : poolings_) {
+      if (known == pooling) return descriptor.get();
+    }
+    UCUDNN_ASSIGN_OR_RETURN(
+        auto descriptor, Create<cudnnPoolingDescriptor_t>(
+                             handle_, api_.CreatePooling, api_.DestroyPooling,
+                             "cudnnCreatePoolingDescriptor"));
+    const auto& [down, right] = pooling.windows;
+    const int window[] = {Whole(down.extent), Whole(right.extent)};
+    const int paddings[] = {Whole(down.before), Whole(right.before)};
+    const int strides[] = {Whole(down.stride), Whole(right.stride)};
+    UCUDNN_RETURN_IF_ERROR(handle_.Check(
+        api_.SetPooling(descriptor.get(),
+                        pooling.kind == Pooling::Kind::kMax
+                            ? CUDNN_POOLING_MAX_DETERMINISTIC
+                            : CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING,
+                        CUDNN_PROPAGATE_NAN, 2, window, paddings, strides),
+        "cudnnSetPoolingNdDescriptor"));
+    return poolings_.emplace_back(pooling, std::move(descriptor)).second.get();
+  }
+
+  CudnnHandle& handle_;
+  const OperatorApi& api_;
+  Owned<cudnnActivationDescriptor_t> relu_;
+  std::unique_ptr<Kernels> kernels_;
+  std::map<Sizes, OwnedTensor> tensors_;
+  std::vector<std::pair<Pooling, OwnedPooling>> poolings_;
+};
+
+}  // namespace
+}  // namespace cudnn
+
+Result<std::unique_ptr<Operators>> OpenCudnnOperators(Device& device) {
+  cudnn::CudnnHandle* handle = cudnn::HandleOf(device);
+  if (handle == nullptr) return nullptr;
+  return cudnn::CudnnOperators::Make(*handle);
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,365 @@
+#include "device/onednn/operators.h"
+
+#include <algorithm>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "device/onednn/blend.h"
+#include "device/onednn/onednn_device.h"
+#include "device/onednn/runtime.h"
+
+namespace ucudnn {
+namespace onednn {
+namespace {
+
+using dnnl::memory;
+
+constexpr float kEpsilon = 1e-5F;
+
+const dnnl::normalization_flags kNormaliseFlags =
+    dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
+
+// oneDNN takes inputs by non-const pointers.
+void* Writable(const void* data) { return const_cast<void*>(data); }
+
+memory::desc Form(BatchSize batch, const ImageExtent& e) {
+  return {{batch.count(), e.channels, e.height, e.width},
+          memory::data_type::f32,
+          memory::format_tag::nchw};
+}
+
+memory::desc FloatRow(std::int64_t count) {
+  return Row(count, memory::data_type::f32);
+}
+
+// Whether a window of `pooling` at output (row, column) covers the pixel; gives
+// the covered rows or columns of one axis.
+std::pair<std::int64_t, std::int64_t> Covered(const Window& window,
+                                              std::int64_t output,
+                                              std::int64_t input) {
+  const std::int64_t begin = output * window.stride - window.before;
+  return {std::max<std::int64_t>(begin, 0),
+          std::min(begin + window.extent, input)};
+}
+
+// Adds dy to the first maximum of each window of one channel.
+void AddToMaxima(const Pooling& pooling, const float* x, const float* y,
+                 const float* dy, float* dx) {
+  const ImageExtent& in = pooling.input;
+  const ImageExtent& out = pooling.output;
+  for (std::int64_t row = 0; row < out.height; ++row) {
+    const auto [top, bottom] = Covered(pooling.windows[0], row, in.height);
+    for (std::int64_t column = 0; column < out.width; ++column) {
+      const auto [left, right] = Covered(pooling.windows[1], column, in.width);
+      const std::int64_t at = row * out.width + column;
+      const auto first = [&, t = top, b = bottom, l = left,
+                          r = right]() -> std::int64_t {
+        for (std::int64_t i = t; i < b; ++i) {
+          for (std::int64_t j = l; j < r; ++j) {
+            if (x[i * in.width + j] == y[at]) return i * in.width + j;
+          }
+        }
+        return t * in.width + l;  // all are NaN
+      };
+      dx[first()] += dy[at];
+    }
+  }
+}
+
+class OneDnnOperators final : public Operators {
+ public:
+  explicit OneDnnOperators(const Runtime& runtime) : runtime_(runtime) {}
+
+  Status Relu(BatchSize batch, std::int64_t elements, const float* x,
+              float* y) override {
+    return Computed([&] {
+      const memory::desc form = FloatRow(batch.count() * elements);
+      Execute(dnnl::eltwise_forward(ReluForward(form)),
+              {{DNNL_ARG_SRC, Of(form, x)}, {DNNL_ARG_DST, Of(form, y)}});
+    });
+  }
+
+  Status ReluBackward(BatchSize batch, std::int64_t elements, const float* y,
+                      const float* dy, float beta, float* dx) override {
+    const std::int64_t count = batch.count() * elements;
+    return Summed(count, beta, dx, [&](float* result) {
+      const memory::desc form = FloatRow(count);
+      Execute(dnnl::eltwise_backward(
+                  {{dnnl::algorithm::eltwise_relu, form, form, 0.0F},
+                   runtime_.engine,
+                   ReluForward(form)}),
+              {{DNNL_ARG_SRC, Of(form, y)},
+               {DNNL_ARG_DIFF_DST, Of(form, dy)},
+               {DNNL_ARG_DIFF_SRC, Of(form, result)}});
+    });
+  }
+
+  Status Pool(BatchSize batch, const Pooling& pooling, const float* x,
+              float* y) override {
+    return Computed([&] {
+      Execute(dnnl::pooling_forward(
+                  PoolForward(batch, pooling,
+                              pooling.kind == Pooling::Kind::kMax
+                                  ? dnnl::prop_kind::forward_inference
+                                  : dnnl::prop_kind::forward_training)),
+              {{DNNL_ARG_SRC, Of(Form(batch, pooling.input), x)},
+               {DNNL_ARG_DST, Of(Form(batch, pooling.output), y)}});
+    });
+  }
+
+  Status PoolBackward(BatchSize batch, const Pooling& pooling, const float* x,
+                      const float* y, const float* dy, float beta,
+                      float* dx) override {
+    const std::int64_t count = batch.count() * pooling.input.elements();
+    if (pooling.kind == Pooling::Kind::kMax) {
+      if (beta == 0.0F) std::fill_n(dx, count, 0.0F);
+      const std::int64_t planes = batch.count() * pooling.input.channels;
+      for (std::int64_t i = 0; i < planes; ++i) {
+        const std::int64_t in = i * pooling.input.pixels();
+        const std::int64_t out = i * pooling.output.pixels();
+        AddToMaxima(pooling, x + in, y + out, dy + out, dx + in);
+      }
+      return {};
+    }
+    return Summed(count, beta, dx, [&](float* result) {
+      const memory::desc in = Form(batch, pooling.input);
+      const memory::desc out = Form(batch, pooling.output);
+      const Sides sides(pooling);
+      Execute(
+          dnnl::pooling_backward(
+              {{dnnl::algorithm::pooling_avg_include_padding, in, out,
+                sides.strides, sides.kernel, sides.before, sides.after},
+               runtime_.engine,
+               PoolForward(batch, pooling, dnnl::prop_kind::forward_training)}),
+          {{DNNL_ARG_DIFF_DST, Of(out, dy)},
+           {DNNL_ARG_DIFF_SRC, Of(in, result)}});
+    });
+  }
+
+  // The statistics are the channels' means, then their variances.
+  Status Normalise(BatchSize batch, const ImageExtent& extent, const float* x,
+                   const float* parameters, float* y,
+                   float* statistics) override {
+    return Computed([&] {
+      const memory::desc form = Form(batch, extent);
+      const memory::desc row = FloatRow(extent.channels);
+      Execute(dnnl::batch_normalization_forward(NormaliseForward(form)),
+              {{DNNL_ARG_SRC, Of(form, x)},
+               {DNNL_ARG_DST, Of(form, y)},
+               {DNNL_ARG_MEAN, Of(row, statistics)},
+               {DNNL_ARG_VARIANCE, Of(row, statistics + extent.channels)},
+               {DNNL_ARG_SCALE, Of(row, parameters)},
+               {DNNL_ARG_SHIFT, Of(row, parameters + extent.channels)}});
+    });
+  }
+
+  Status NormaliseBackward(BatchSize batch, const ImageExtent& extent,
+                           const float* x, const float* dy,
+                           const float* parameters, const float* statistics,
+                           float beta, float* dx, float gradients_beta,
+                           float* gradients) override {
+    const std::int64_t channels = extent.channels;
+    std::vector<float> computed(static_cast<std::size_t>(2 * channels));
+    UCUDNN_RETURN_IF_ERROR(
+        Summed(batch.count() * extent.elements(), beta, dx, [&](float* result) {
+          const memory::desc form = Form(batch, extent);
+          const memory::desc row = FloatRow(channels);
+          Execute(dnnl::batch_normalization_backward(
+                      {{dnnl::prop_kind::backward, form, form, kEpsilon,
+                        kNormaliseFlags},
+                       runtime_.engine,
+                       NormaliseForward(form)}),
+                  {{DNNL_ARG_SRC, Of(form, x)},
+                   {DNNL_ARG_DIFF_DST, Of(form, dy)},
+                   {DNNL_ARG_MEAN, Of(row, statistics)},
+                   {DNNL_ARG_VARIANCE, Of(row, statistics + channels)},
+                   {DNNL_ARG_SCALE, Of(row, parameters)},
+                   // Not used, but oneDNN 2.6 insists on it.
+                   {DNNL_ARG_SHIFT, Of(row, parameters + channels)},
+                   {DNNL_ARG_DIFF_SRC, Of(form, result)},
+                   {DNNL_ARG_DIFF_SCALE, Of(row, computed.data())},
+                   {DNNL_ARG_DIFF_SHIFT, Of(row, computed.data() + channels)}});
+        }));
+    for (std::int64_t i = 0; i < 2 * channels; ++i) {
+      const float old =
+          gradients_beta == 0.0F ? 0.0F : gradients_beta * gradients[i];
+      gradients[i] = old + computed[static_cast<std::size_t>(i)];
+    }
+    return {};
+  }
+
+  Status AddBias(BatchSize batch, const ImageExtent& extent, const float* bias,
+                 float* y) override {
+    for (std::int64_t i = 0; i < batch.count() * extent.channels; ++i) {
+      const float value = bias[i % extent.channels];
+      float* const plane = y + i * extent.pixels();
+      for (std::int64_t p = 0; p < extent.pixels(); ++p) plane[p] += value;
+    }
+    return {};
+  }
+
+  Status BiasBackward(BatchSize batch, const ImageExtent& extent,
+                      const float* dy, float beta, float* dbias) override {
+    for (std::int64_t c = 0; c < extent.channels; ++c) {
+      double sum = 0;
+      for (std::int64_t n = 0; n < batch.count(); ++n) {
+        const float* const plane =
+            dy + (n * extent.channels + c) * extent.pixels();
+        for (std::int64_t p = 0; p < extent.pixels(); ++p) {
+          sum += double{plane[p]};
+        }
+      }
+      const double old = beta == 0.0F ? 0.0 : double{beta} * double{dbias[c]};
+      dbias[c] = static_cast<float>(sum + old);
+    }
+    return {};
+  }
+
+  Status Blend(BatchSize batch, std::int64_t elements, float alpha,
+               const float* a, float beta, float* out) override {
+    return Computed([&] {
+      const memory::desc row = FloatRow(batch.count() * elements);
+      onednn::Blend(runtime_, row, row).Run(Writable(a), out, alpha, beta);
+    });
+  }
+
+  Status SoftmaxLoss(BatchSize batch, const ImageExtent& extent, const float* x,
+                     const std::int32_t* labels, float scale, float* dx,
+                     float* probabilities) override {
+    return Computed([&] {
+      constexpr int kChannels = 1;
+      const memory::desc form = Form(batch, extent);
+      Execute(dnnl::softmax_forward(
+                  {{dnnl::prop_kind::forward_inference, form, kChannels},
+                   runtime_.engine}),
+              {{DNNL_ARG_SRC, Of(form, x)}, {DNNL_ARG_DST, Of(form, dx)}});
+      const std::int64_t pixels = extent.pixels();
+      for (std::int64_t i = 0; i < batch.count() * extent.elements(); ++i) {
+        dx[i] *= scale;
+      }
+      for (std::int64_t i = 0; i < batch.count() * pixels; ++i) {
+        float& value = dx[(i / pixels * extent.channels + labels[i]) * pixels +
+                          i % pixels];
+        probabilities[i] = value / scale;
+        value -= scale;
+      }
+    });
+  }
+
+  Status Dropout(BatchSize batch, std::int64_t elements,
+                 const DropoutChoice& choice, const float* x, float* y,
+                 std::uint8_t* mask) override {
+    const std::uint32_t seed = DropoutSeed(choice);
+    const std::uint32_t threshold = DropoutThreshold(choice.ratio);
+    const auto factor = static_cast<float>(1 / (1 - choice.ratio));
+    for (std::int64_t i = 0; i < batch.count() * elements; ++i) {
+      const bool keeps =
+          DropoutHash(static_cast<std::uint32_t>(i), seed) >= threshold;
+      mask[i] = keeps ? 1 : 0;
+      y[i] = keeps ? x[i] * factor : 0.0F;
+    }
+    return {};
+  }
+
+  Status DropoutBackward(BatchSize batch, std::int64_t elements, double ratio,
+                         const float* dy, const std::uint8_t* mask,
+                         float* dx) override {
+    const auto factor = static_cast<float>(1 / (1 - ratio));
+    for (std::int64_t i = 0; i < batch.count() * elements; ++i) {
+      dx[i] = mask[i] != 0 ? dy[i] * factor : 0.0F;
+    }
+    return {};
+  }
+
+ private:
+  struct Sides {
+    explicit Sides(const Pooling& pooling) {
+      const std::array inputs = {pooling.input.height, pooling.input.width};
+      const std::array outputs = {pooling.output.height, pooling.output.width};
+      for (std::size_t axis = 0; axis < 2; ++axis) {
+        const Window& w = pooling.windows[axis];
+        strides.push_back(w.stride);
+        kernel.push_back(w.extent);
+        before.push_back(w.before);
+        // The padding at the far side that makes the windows fit.
+        after.push_back((outputs[axis] - 1) * w.stride + w.extent -
+                        inputs[axis] - w.before);
+      }
+    }
+    memory::dims strides;
+    memory::dims kernel;
+    memory::dims before;
+    memory::dims after;
+  };
+
+  memory Of(const memory::desc& form, const void* data) const {
+    return {form, runtime_.engine, Writable(data)};
+  }
+
+  void Execute(const dnnl::primitive& primitive,
+               const std::unordered_map<int, memory>& arguments) const {
+    primitive.execute(runtime_.stream, arguments);
+  }
+
+  template <class Body>
+  Status Computed(Body&& body) const {
+    return Translated([&]() -> Status {
+      const Threads::Scope scope(runtime_.threads);
+      body();
+      return {};
+    });
+  }
+
+  // out = body's result + beta out.
+  template <class Body>
+  Status Summed(std::int64_t count, float beta, float* out, Body&& body) const {
+    return Computed([&] {
+      if (beta == 0.0F) return body(out);
+      std::vector<float> result(static_cast<std::size_t>(count));
+      body(result.data());
+      const memory::desc row = FloatRow(count);
+      onednn::Blend(runtime_, row, row).Run(result.data(), out, 1.0F, beta);
+    });
+  }
+
+  dnnl::eltwise_forward::primitive_desc ReluForward(
+      const memory::desc& form) const {
+    return {{dnnl::prop_kind::forward_training, dnnl::algorithm::eltwise_relu,
+             form, 0.0F},
+            runtime_.engine};
+  }
+
+  dnnl::pooling_forward::primitive_desc PoolForward(
+      BatchSize batch, const Pooling& pooling, dnnl::prop_kind kind) const {
+    const Sides sides(pooling);
+    return {{kind,
+             pooling.kind == Pooling::Kind::kMax
+                 ? dnnl::algorithm::pooling_max
+                 : dnnl::algorithm::pooling_avg_include_padding,
+             Form(batch, pooling.input), Form(batch, pooling.output),
+             sides.strides, sides.kernel, sides.before, sides.after},
+            runtime_.engine};
+  }
+
+  dnnl::batch_normalization_forward::primitive_desc NormaliseForward(
+      const memory::desc& form) const {
+    return {
+        {dnnl::prop_kind::forward_training, form, kEpsilon, kNormaliseFlags},
+        runtime_.engine};
+  }
+
+  const Runtime& runtime_;
+};
+
+}  // namespace
+}  // namespace onednn
+
+std::unique_ptr<Operators> OpenOneDnnOperators(Device& device) {
+  const onednn::Runtime* runtime = onednn::RuntimeOf(device);
+  if (runtime == nullptr) return nullptr;
+  return std::make_unique<onednn::OneDnnOperators>(*runtime);
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,136 @@
+#ifndef UCUDNN_DEVICE_OPERATORS_OPERATORS_H_
+#define UCUDNN_DEVICE_OPERATORS_OPERATORS_H_
+
+// What training needs beside convolutions, computed by the device's own library
+// in the device's order of work. A fully connected layer is a convolution whose
+// filter is as large as its input, so it is not here.
+//
+//   UCUDNN_ASSIGN_OR_RETURN(auto operators, OpenOperators(device));
+//   operators->Pool(batch, pooling, x, y);
+//
+// Tensors are floats, packed NCHW, in device memory. Calls enqueue work; on
+// GPUs they neither allocate nor wait once their shapes have come before.
+// Outputs do not overlap inputs unless a function says that they may be equal.
+// A `beta` of 0 means that the old contents of the output are not read and may
+// be NaN; with 1, the result is added to them. The same calls give the same
+// bits. Used by the device's thread; the device must outlive them.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "base/graph.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "device/device.h"
+
+namespace ucudnn {
+
+// The part of a tensor that belongs to one image.
+struct ImageExtent {
+  std::int64_t channels = 1;
+  std::int64_t height = 1;
+  std::int64_t width = 1;
+
+  std::int64_t pixels() const { return height * width; }
+  std::int64_t elements() const { return channels * pixels(); }
+  friend bool operator==(const ImageExtent&, const ImageExtent&) = default;
+};
+
+struct Pooling {
+  enum class Kind { kMax, kAverage };  // averages count padding as zeros
+  Kind kind = Kind::kMax;
+  ImageExtent input;
+  ImageExtent output;
+  std::array<Window, 2> windows;  // of height and width
+
+  friend bool operator==(const Pooling&, const Pooling&) = default;
+};
+
+// Which elements a dropout keeps: element i of the call is element `first` + i
+// of the step, so that sub-batches drop what the whole batch would.
+struct DropoutChoice {
+  std::uint32_t seed = 0;
+  std::int64_t first = 0;
+  double ratio = 0.5;  // that is dropped
+};
+
+class Operators {
+ public:
+  virtual ~Operators() = default;
+
+  // y = max(x, 0); y may be x.
+  virtual Status Relu(BatchSize batch, std::int64_t elements, const float* x,
+                      float* y) = 0;
+  // dx = dy where y > 0, else 0. dx may be dy if beta is 0.
+  virtual Status ReluBackward(BatchSize batch, std::int64_t elements,
+                              const float* y, const float* dy, float beta,
+                              float* dx) = 0;
+
+  virtual Status Pool(BatchSize batch, const Pooling& pooling, const float* x,
+                      float* y) = 0;
+  // Of equal maxima, one receives the gradient. Averages do not read x and y,
+  // which may be null.
+  virtual Status PoolBackward(BatchSize batch, const Pooling& pooling,
+                              const float* x, const float* y, const float* dy,
+                              float beta, float* dx) = 0;
+
+  // Batch normalisation over images and pixels, with epsilon 1e-5.
+  // `parameters` are the channels' scales, then their offsets; `statistics` are
+  // two floats a channel for the backward pass, in a form of the device's own.
+  virtual Status Normalise(BatchSize batch, const ImageExtent& extent,
+                           const float* x, const float* parameters, float* y,
+                           float* statistics) = 0;
+  // `gradients` are those of `parameters`, with a beta of their own.
+  virtual Status NormaliseBackward(BatchSize batch, const ImageExtent& extent,
+                                   const float* x, const float* dy,
+                                   const float* parameters,
+                                   const float* statistics, float beta,
+                                   float* dx, float gradients_beta,
+                                   float* gradients) = 0;
+
+  // y += bias, a value a channel.
+  virtual Status AddBias(BatchSize batch, const ImageExtent& extent,
+                         const float* bias, float* y) = 0;
+  virtual Status BiasBackward(BatchSize batch, const ImageExtent& extent,
+                              const float* dy, float beta, float* dbias) = 0;
+
+  // out = alpha a + beta out, with any beta.
+  virtual Status Blend(BatchSize batch, std::int64_t elements, float alpha,
+                       const float* a, float beta, float* out) = 0;
+
+  // The gradient of `scale` times the sum of the cross-entropies after a
+  // softmax over the channels, for every pixel. `labels` and `probabilities`
+  // have one value a pixel: its class, less than the channels, and the
+  // probability that x gives to it, whose negative logarithm is the loss.
+  virtual Status SoftmaxLoss(BatchSize batch, const ImageExtent& extent,
+                             const float* x, const std::int32_t* labels,
+                             float scale, float* dx, float* probabilities) = 0;
+
+  // y = x / (1 - ratio) where the element is kept, else 0; `mask` is 1 there.
+  virtual Status Dropout(BatchSize batch, std::int64_t elements,
+                         const DropoutChoice& choice, const float* x, float* y,
+                         std::uint8_t* mask) = 0;
+  // dx may be dy.
+  virtual Status DropoutBackward(BatchSize batch, std::int64_t elements,
+                                 double ratio, const float* dy,
+                                 const std::uint8_t* mask, float* dx) = 0;
+};
+
+// What the backends of Dropout agree on: element i is dropped if Hash(i, seed)
+// is below DropoutThreshold(ratio).
+constexpr std::uint32_t DropoutHash(std::uint32_t element, std::uint32_t seed) {
+  std::uint32_t h = element * 0x9E3779B1U + seed;
+  h = (h ^ (h >> 16)) * 0x85EBCA6BU;
+  h = (h ^ (h >> 13)) * 0xC2B2AE35U;
+  return h ^ (h >> 16);
+}
+std::uint32_t DropoutThreshold(double ratio);
+// The seed under which element 0 has the hash that `choice` gives its first.
+constexpr std::uint32_t DropoutSeed(const DropoutChoice& choice) {
+  return choice.seed + static_cast<std::uint32_t>(choice.first) * 0x9E3779B1U;
+}
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_DEVICE_OPERATORS_OPERATORS_H_

@@ -1,0 +1,357 @@
+#include "tests/contract/operators_contract.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "tests/contract/opened_devices.h"
+
+namespace ucudnn::test {
+namespace {
+
+using Values = std::vector<float>;
+using ::testing::FloatNear;
+using ::testing::Pointwise;
+
+constexpr float kTolerance = 2e-5F;
+
+Values Random(std::size_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  Values values(count);
+  for (float& value : values) value = uniform(generator);
+  return values;
+}
+
+// old[i] + values[i] if beta is 1, values[i] if it is 0.
+Values Plus(Values values, const Values& old, float beta) {
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] += beta * old[i];
+  return values;
+}
+
+struct PoolReference {
+  Values y;
+  Values dx;
+};
+
+PoolReference ReferencePool(const Pooling& pooling, std::int64_t planes,
+                            const Values& x, const Values& dy) {
+  const ImageExtent& in = pooling.input;
+  const ImageExtent& out = pooling.output;
+  PoolReference result{Values(dy.size()), Values(x.size())};
+  const Window& down = pooling.windows[0];
+  const Window& right = pooling.windows[1];
+  for (std::int64_t i = 0; i < std::ssize(dy); ++i) {
+    const std::int64_t plane = i / out.pixels();
+    const std::int64_t row = i % out.pixels() / out.width;
+    const std::int64_t column = i % out.width;
+    std::int64_t best = -1;
+    double sum = 0;
+    for (std::int64_t r = 0; r < down.extent; ++r) {
+      for (std::int64_t s = 0; s < right.extent; ++s) {
+        const std::int64_t h = row * down.stride - down.before + r;
+        const std::int64_t w = column * right.stride - right.before + s;
+        if (h < 0 || w < 0 || h >= in.height || w >= in.width) continue;
+        const std::int64_t at = plane * in.pixels() + h * in.width + w;
+        sum += double{x[std::size_t(at)]};
+        if (best < 0 || x[std::size_t(at)] > x[std::size_t(best)]) best = at;
+        if (pooling.kind == Pooling::Kind::kAverage) {
+          result.dx[std::size_t(at)] +=
+              dy[std::size_t(i)] /
+              static_cast<float>(down.extent * right.extent);
+        }
+      }
+    }
+    if (pooling.kind == Pooling::Kind::kMax) {
+      result.y[std::size_t(i)] = x[std::size_t(best)];
+      result.dx[std::size_t(best)] += dy[std::size_t(i)];
+    } else {
+      result.y[std::size_t(i)] = static_cast<float>(
+          sum / static_cast<double>(down.extent * right.extent));
+    }
+  }
+  EXPECT_EQ(planes * in.pixels(), std::ssize(x));
+  return result;
+}
+
+}  // namespace
+
+void OperatorsContractTest::SetUp() {
+  auto device = GetParam().open();
+  if (!device && device.error().code == Code::kUnavailable) {
+    GTEST_SKIP() << device.error().message;
+  }
+  ASSERT_OK(device);
+  device_ = *std::move(device);
+  auto operators = GetParam().operators(*device_);
+  ASSERT_OK(operators);
+  operators_ = *std::move(operators);
+}
+
+void* OperatorsContractTest::PutBytes(const void* data, std::size_t size) {
+  const Bytes bytes(static_cast<std::int64_t>(size));
+  auto buffer = device_->Allocate(bytes);
+  EXPECT_TRUE(buffer.has_value());
+  EXPECT_TRUE(device_->Upload(buffer->data(), data, bytes).has_value());
+  return buffers_.emplace_back(*std::move(buffer)).data();
+}
+
+float* OperatorsContractTest::Nan(std::size_t count) {
+  return Put(Values(count, std::numeric_limits<float>::quiet_NaN()));
+}
+
+std::vector<float> OperatorsContractTest::Get(const float* data,
+                                              std::size_t count) {
+  Values values(count);
+  EXPECT_TRUE(device_->Synchronize().has_value());
+  EXPECT_TRUE(device_
+                  ->Download(values.data(), data,
+                             Bytes(static_cast<std::int64_t>(count * 4)))
+                  .has_value());
+  return values;
+}
+
+TEST_P(OperatorsContractTest, RectifiesAlsoInPlace) {
+  const Values x = Random(3 * 70, 1);
+  Values expected = x;
+  for (float& value : expected) value = std::max(value, 0.0F);
+  float* const in = Put(x);
+  float* const out = Nan(x.size());
+  ASSERT_OK(operators_->Relu(BatchSize(3), 70, in, out));
+  EXPECT_EQ(Get(out, x.size()), expected);
+  ASSERT_OK(operators_->Relu(BatchSize(3), 70, in, in));
+  EXPECT_EQ(Get(in, x.size()), expected);
+}
+
+TEST_P(OperatorsContractTest, PassesGradientsWhereTheOutputIsPositive) {
+  Values y = Random(3 * 70, 2);
+  for (float& value : y) value = std::max(value, 0.0F);
+  const Values dy = Random(y.size(), 3);
+  const Values old = Random(y.size(), 4);
+  Values expected = dy;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    if (y[i] == 0) expected[i] = 0;
+  }
+  float* const gradient = Put(dy);
+  float* const fresh = Nan(y.size());
+  float* const summed = Put(old);
+  const float* const output = Put(y);
+  ASSERT_OK(
+      operators_->ReluBackward(BatchSize(3), 70, output, gradient, 0, fresh));
+  ASSERT_OK(
+      operators_->ReluBackward(BatchSize(3), 70, output, gradient, 1, summed));
+  EXPECT_EQ(Get(fresh, y.size()), expected);
+  EXPECT_THAT(Get(summed, y.size()),
+              Pointwise(FloatNear(kTolerance), Plus(expected, old, 1)));
+  ASSERT_OK(operators_->ReluBackward(BatchSize(3), 70, output, gradient, 0,
+                                     gradient));
+  EXPECT_EQ(Get(gradient, y.size()), expected);
+}
+
+TEST_P(OperatorsContractTest, PoolsAndPassesGradientsBack) {
+  const Window three = {.extent = 3, .stride = 2, .before = 1, .after = 1};
+  const Window two = {.extent = 2, .stride = 2};
+  const Window all = {.extent = 7, .stride = 1};
+  for (const Pooling::Kind kind :
+       {Pooling::Kind::kMax, Pooling::Kind::kAverage}) {
+    for (const auto& [window, size, pooled] :
+         {std::tuple(three, 7, 4), std::tuple(two, 8, 4),
+          std::tuple(all, 7, 1)}) {
+      Pooling pooling;
+      pooling.kind = kind;
+      pooling.input = {5, size, size};
+      pooling.output = {5, pooled, pooled};
+      pooling.windows = {window, window};
+      const std::int64_t planes = 2 * 5;
+      const Values x = Random(std::size_t(planes * size * size), 5);
+      const Values dy = Random(std::size_t(planes * pooled * pooled), 6);
+      const Values old = Random(x.size(), 7);
+      const PoolReference expected = ReferencePool(pooling, planes, x, dy);
+      const float* const in = Put(x);
+      float* const out = Nan(dy.size());
+      ASSERT_OK(operators_->Pool(BatchSize(2), pooling, in, out));
+      EXPECT_THAT(Get(out, dy.size()),
+                  Pointwise(FloatNear(kTolerance), expected.y));
+      for (const float beta : {0.0F, 1.0F}) {
+        float* const dx = beta == 0 ? Nan(x.size()) : Put(old);
+        const bool reads = kind == Pooling::Kind::kMax;
+        ASSERT_OK(operators_->PoolBackward(
+            BatchSize(2), pooling, reads ? in : nullptr, reads ? out : nullptr,
+            Put(dy), beta, dx));
+        EXPECT_THAT(Get(dx, x.size()), Pointwise(FloatNear(kTolerance),
+                                                 Plus(expected.dx, old, beta)));
+      }
+    }
+  }
+}
+
+TEST_P(OperatorsContractTest, NormalisesAndDifferentiates) {
+  const ImageExtent extent = {6, 5, 4};
+  const BatchSize batch(3);
+  const auto channels = static_cast<std::size_t>(extent.channels);
+  const auto pixels = static_cast<std::size_t>(extent.pixels());
+  const Values x = Random(3 * channels * pixels, 8);
+  const Values dy = Random(x.size(), 9);
+  const Values old = Random(x.size(), 10);
+  const Values parameters = Random(2 * channels, 11);
+  const Values old_gradients = Random(2 * channels, 12);
+  Values y(x.size());
+  Values dx(x.size());
+  Values gradients(2 * channels);
+  for (std::size_t c = 0; c < channels; ++c) {
+    std::vector<std::size_t> at;
+    for (std::size_t n = 0; n < 3; ++n) {
+      for (std::size_t p = 0; p < pixels; ++p) {
+        at.push_back((n * channels + c) * pixels + p);
+      }
+    }
+    const auto count = static_cast<double>(at.size());
+    double mean = 0;
+    double variance = 0;
+    for (const std::size_t i : at) mean += double{x[i]} / count;
+    for (const std::size_t i : at) {
+      variance += (double{x[i]} - mean) * (double{x[i]} - mean) / count;
+    }
+    const double inverse = 1 / std::sqrt(variance + 1e-5);
+    double sum = 0;
+    double product = 0;
+    for (const std::size_t i : at) {
+      const double normal = (double{x[i]} - mean) * inverse;
+      y[i] = static_cast<float>(normal * double{parameters[c]} +
+                                double{parameters[channels + c]});
+      sum += double{dy[i]};
+      product += double{dy[i]} * normal;
+    }
+    for (const std::size_t i : at) {
+      const double normal = (double{x[i]} - mean) * inverse;
+      dx[i] = static_cast<float>(
+          double{parameters[c]} * inverse *
+          (double{dy[i]} - sum / count - normal * product / count));
+    }
+    gradients[c] = static_cast<float>(product);
+    gradients[channels + c] = static_cast<float>(sum);
+  }
+  const float* const in = Put(x);
+  const float* const weights = Put(parameters);
+  float* const out = Nan(x.size());
+  float* const statistics = Nan(2 * channels);
+  ASSERT_OK(operators_->Normalise(batch, extent, in, weights, out, statistics));
+  EXPECT_THAT(Get(out, x.size()), Pointwise(FloatNear(1e-4F), y));
+  for (const float beta : {0.0F, 1.0F}) {
+    float* const back = beta == 0 ? Nan(x.size()) : Put(old);
+    float* const sums = beta == 0 ? Nan(2 * channels) : Put(old_gradients);
+    ASSERT_OK(operators_->NormaliseBackward(batch, extent, in, Put(dy), weights,
+                                            statistics, beta, back, beta,
+                                            sums));
+    EXPECT_THAT(Get(back, x.size()),
+                Pointwise(FloatNear(1e-4F), Plus(dx, old, beta)));
+    EXPECT_THAT(
+        Get(sums, 2 * channels),
+        Pointwise(FloatNear(1e-4F), Plus(gradients, old_gradients, beta)));
+  }
+}
+
+TEST_P(OperatorsContractTest, AddsBiasesAndSumsTheirGradients) {
+  const ImageExtent extent = {6, 5, 4};
+  const Values y = Random(2 * 6 * 20, 13);
+  const Values bias = Random(6, 14);
+  const Values old = Random(6, 15);
+  Values expected = y;
+  Values sums(6);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    expected[i] += bias[i / 20 % 6];
+    sums[i / 20 % 6] += y[i];
+  }
+  float* const out = Put(y);
+  const float* const dy = Put(y);
+  ASSERT_OK(operators_->AddBias(BatchSize(2), extent, Put(bias), out));
+  EXPECT_THAT(Get(out, y.size()), Pointwise(FloatNear(kTolerance), expected));
+  for (const float beta : {0.0F, 1.0F}) {
+    float* const gradient = beta == 0 ? Nan(6) : Put(old);
+    ASSERT_OK(
+        operators_->BiasBackward(BatchSize(2), extent, dy, beta, gradient));
+    EXPECT_THAT(Get(gradient, 6),
+                Pointwise(FloatNear(kTolerance), Plus(sums, old, beta)));
+  }
+}
+
+TEST_P(OperatorsContractTest, BlendsWithAnyFactors) {
+  const Values a = Random(210, 16);
+  const Values b = Random(210, 17);
+  Values expected(210);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    expected[i] = -0.25F * a[i] + b[i];
+  }
+  float* const summed = Put(b);
+  float* const copied = Nan(210);
+  ASSERT_OK(operators_->Blend(BatchSize(3), 70, -0.25F, Put(a), 1, summed));
+  ASSERT_OK(operators_->Blend(BatchSize(3), 70, 1, Put(a), 0, copied));
+  EXPECT_THAT(Get(summed, 210), Pointwise(FloatNear(kTolerance), expected));
+  EXPECT_EQ(Get(copied, 210), a);
+}
+
+TEST_P(OperatorsContractTest, ComputesTheLossOfEveryPixel) {
+  for (const ImageExtent& extent :
+       {ImageExtent{10, 1, 1}, ImageExtent{10, 2, 3}}) {
+    const auto pixels = static_cast<std::size_t>(extent.pixels());
+    const Values x = Random(3 * 10 * pixels, 18);
+    const float scale = 1 / static_cast<float>(3 * pixels);
+    std::vector<std::int32_t> labels;
+    Values probabilities;
+    Values dx(x.size());
+    for (std::size_t i = 0; i < 3 * pixels; ++i) {
+      labels.push_back(static_cast<std::int32_t>(i * 7 % 10));
+      const auto at = [&](std::size_t c) {
+        return (i / pixels * 10 + c) * pixels + i % pixels;
+      };
+      double sum = 0;
+      for (std::size_t c = 0; c < 10; ++c) sum += std::exp(double{x[at(c)]});
+      for (std::size_t c = 0; c < 10; ++c) {
+        const double p = std::exp(double{x[at(c)]}) / sum;
+        const bool right = c == static_cast<std::size_t>(labels.back());
+        if (right) probabilities.push_back(static_cast<float>(p));
+        dx[at(c)] = static_cast<float>(double{scale} * (p - (right ? 1 : 0)));
+      }
+    }
+    float* const gradient = Nan(x.size());
+    float* const given = Nan(labels.size());
+    ASSERT_OK(operators_->SoftmaxLoss(BatchSize(3), extent, Put(x), Put(labels),
+                                      scale, gradient, given));
+    EXPECT_THAT(Get(gradient, x.size()), Pointwise(FloatNear(kTolerance), dx));
+    EXPECT_THAT(Get(given, labels.size()),
+                Pointwise(FloatNear(kTolerance), probabilities));
+  }
+}
+
+TEST_P(OperatorsContractTest, DropsTheSameElementsInSubBatches) {
+  constexpr std::int64_t kElements = 1000;
+  const Values x = Random(4 * kElements, 19);
+  const DropoutChoice choice = {.seed = 5, .first = 0, .ratio = 0.25};
+  std::uint8_t* const mask = Put(std::vector<std::uint8_t>(4 * kElements, 7));
+  const float* const in = Put(x);
+  float* const whole = Nan(x.size());
+  ASSERT_OK(
+      operators_->Dropout(BatchSize(4), kElements, choice, in, whole, mask));
+  const Values kept = Get(whole, x.size());
+  const auto dropped = std::count(kept.begin(), kept.end(), 0.0F);
+  EXPECT_NEAR(static_cast<double>(dropped), 1000, 120);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    EXPECT_NEAR(kept[i], kept[i] == 0 ? 0 : x[i] / 0.75F, kTolerance);
+  }
+  float* const gradient = Nan(x.size());
+  ASSERT_OK(operators_->DropoutBackward(BatchSize(4), kElements, 0.25, in, mask,
+                                        gradient));
+  EXPECT_EQ(Get(gradient, x.size()), kept);
+  DropoutChoice last = choice;
+  last.first = 3 * kElements;
+  float* const part = Nan(kElements);
+  ASSERT_OK(operators_->Dropout(BatchSize(1), kElements, last,
+                                in + 3 * kElements, part, mask));
+  EXPECT_EQ(Get(part, kElements),
+            Values(kept.begin() + 3 * kElements, kept.end()));
+}
+
+}  // namespace ucudnn::test

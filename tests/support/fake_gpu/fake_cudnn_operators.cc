@@ -1,0 +1,329 @@
+// libcudnn.so.9: operators other than convolutions, in float and packed NCHW.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "tests/support/fake_gpu/fake_cudnn_types.h"
+#include "tests/support/fake_gpu/fake_gpu.h"
+
+namespace {
+
+constexpr auto kOk = CUDNN_STATUS_SUCCESS;
+using Tensor = cudnnTensorDescriptor_t;
+
+struct Shape {
+  explicit Shape(Tensor t)
+      : n(t->dims[0]), c(t->dims[1]), h(t->dims[2]), w(t->dims[3]) {}
+  std::int64_t pixels() const { return h * w; }
+  std::int64_t count() const { return n * c * h * w; }
+  std::int64_t n, c, h, w;
+};
+
+float Factor(const void* factor) { return *static_cast<const float*>(factor); }
+const float* In(const void* data) { return static_cast<const float*>(data); }
+float* Out(void* data) { return static_cast<float*>(data); }
+
+// out = alpha * value + beta * out, without reading out if beta is 0.
+void Store(float* out, float value, const void* alpha, const void* beta) {
+  *out =
+      Factor(alpha) * value + (Factor(beta) == 0 ? 0.0F : Factor(beta) * *out);
+}
+
+// Every call takes time; none can be captured.
+cudnnStatus_t Spend(cudnnHandle_t handle, std::int64_t elements) {
+  if (FakeGpuIsCapturing(handle->stream)) return CUDNN_STATUS_NOT_SUPPORTED;
+  FakeGpuSpend(kFakeLaunch + elements * 8 / kFakeMemoryRate);
+  return kOk;
+}
+
+// The input pixels of one axis that a window covers.
+std::pair<std::int64_t, std::int64_t> Covered(cudnnPoolingDescriptor_t pooling,
+                                              std::size_t axis,
+                                              std::int64_t output,
+                                              std::int64_t input) {
+  const std::int64_t begin =
+      output * pooling->stride[axis] - pooling->pad[axis];
+  return {std::max<std::int64_t>(begin, 0),
+          std::min(begin + pooling->window[axis], input)};
+}
+
+// visit(output index, input index, ...) for every pixel of every window.
+template <class Visit>
+void ForEachWindow(cudnnPoolingDescriptor_t pooling, const Shape& x,
+                   const Shape& y, Visit&& visit) {
+  for (std::int64_t plane = 0; plane < y.n * y.c; ++plane) {
+    for (std::int64_t row = 0; row < y.h; ++row) {
+      const auto [top, bottom] = Covered(pooling, 0, row, x.h);
+      for (std::int64_t column = 0; column < y.w; ++column) {
+        const auto [left, right] = Covered(pooling, 1, column, x.w);
+        const std::int64_t to = (plane * y.h + row) * y.w + column;
+        for (std::int64_t i = top; i < bottom; ++i) {
+          for (std::int64_t j = left; j < right; ++j) {
+            visit(to, (plane * x.h + i) * x.w + j);
+          }
+        }
+      }
+    }
+  }
+}
+
+bool IsMax(cudnnPoolingDescriptor_t pooling) {
+  return pooling->mode == CUDNN_POOLING_MAX ||
+         pooling->mode == CUDNN_POOLING_MAX_DETERMINISTIC;
+}
+
+// Means over images and pixels of f(channel, element).
+template <class Of>
+double ChannelSum(const Shape& x, std::int64_t channel, Of&& of) {
+  double sum = 0;
+  for (std::int64_t n = 0; n < x.n; ++n) {
+    for (std::int64_t p = 0; p < x.pixels(); ++p) {
+      sum += of((n * x.c + channel) * x.pixels() + p);
+    }
+  }
+  return sum;
+}
+
+}  // namespace
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+cudnnStatus_t cudnnAddTensor(cudnnHandle_t handle, const void* alpha,
+                             const Tensor a, const void* pa, const void* beta,
+                             const Tensor c, void* pc) {
+  const Shape from(a);
+  const Shape to(c);
+  const bool same = from.count() == to.count();
+  if (!same && (from.n != 1 || from.c != to.c || from.pixels() != 1)) {
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
+  for (std::int64_t i = 0; i < to.count(); ++i) {
+    Store(Out(pc) + i, In(pa)[same ? i : i / to.pixels() % to.c], alpha, beta);
+  }
+  return Spend(handle, to.count());
+}
+
+cudnnStatus_t cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t* d) {
+  *d = new cudnnActivationStruct;
+  return kOk;
+}
+cudnnStatus_t cudnnDestroyActivationDescriptor(cudnnActivationDescriptor_t d) {
+  delete d;
+  return kOk;
+}
+cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t d,
+                                           cudnnActivationMode_t mode,
+                                           cudnnNanPropagation_t, double) {
+  if (mode != CUDNN_ACTIVATION_RELU) return CUDNN_STATUS_NOT_SUPPORTED;
+  d->mode = mode;
+  return kOk;
+}
+cudnnStatus_t cudnnActivationForward(cudnnHandle_t handle,
+                                     cudnnActivationDescriptor_t,
+                                     const void* alpha, const Tensor x,
+                                     const void* px, const void* beta,
+                                     const Tensor, void* py) {
+  for (std::int64_t i = 0; i < Shape(x).count(); ++i) {
+    const float value = In(px)[i];
+    Store(Out(py) + i, value < 0 ? 0.0F : value, alpha, beta);
+  }
+  return Spend(handle, Shape(x).count());
+}
+cudnnStatus_t cudnnActivationBackward(
+    cudnnHandle_t handle, cudnnActivationDescriptor_t, const void* alpha,
+    const Tensor y, const void*, const Tensor, const void* pdy, const Tensor,
+    const void* px, const void* beta, const Tensor, void* pdx) {
+  for (std::int64_t i = 0; i < Shape(y).count(); ++i) {
+    Store(Out(pdx) + i, In(px)[i] > 0 ? In(pdy)[i] : 0.0F, alpha, beta);
+  }
+  return Spend(handle, Shape(y).count());
+}
+
+cudnnStatus_t cudnnCreatePoolingDescriptor(cudnnPoolingDescriptor_t* d) {
+  *d = new cudnnPoolingStruct;
+  return kOk;
+}
+cudnnStatus_t cudnnDestroyPoolingDescriptor(cudnnPoolingDescriptor_t d) {
+  delete d;
+  return kOk;
+}
+cudnnStatus_t cudnnSetPoolingNdDescriptor(cudnnPoolingDescriptor_t d,
+                                          const cudnnPoolingMode_t mode,
+                                          const cudnnNanPropagation_t, int rank,
+                                          const int* window, const int* pad,
+                                          const int* stride) {
+  if (rank != 2) return CUDNN_STATUS_NOT_SUPPORTED;
+  d->mode = mode;
+  std::copy_n(window, rank, d->window.begin());
+  std::copy_n(pad, rank, d->pad.begin());
+  std::copy_n(stride, rank, d->stride.begin());
+  return kOk;
+}
+cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle,
+                                  const cudnnPoolingDescriptor_t pooling,
+                                  const void* alpha, const Tensor x,
+                                  const void* px, const void* beta,
+                                  const Tensor y, void* py) {
+  std::vector<float> values(static_cast<std::size_t>(Shape(y).count()),
+                            IsMax(pooling) ? -INFINITY : 0.0F);
+  const float size =
+      static_cast<float>(pooling->window[0] * pooling->window[1]);
+  ForEachWindow(pooling, Shape(x), Shape(y),
+                [&](std::int64_t to, std::int64_t from) {
+                  float& value = values[static_cast<std::size_t>(to)];
+                  if (IsMax(pooling)) {
+                    value = std::max(value, In(px)[from]);
+                  } else {
+                    value += In(px)[from] / size;
+                  }
+                });
+  for (std::int64_t i = 0; i < Shape(y).count(); ++i) {
+    Store(Out(py) + i, values[static_cast<std::size_t>(i)], alpha, beta);
+  }
+  return Spend(handle, Shape(x).count());
+}
+cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle,
+                                   const cudnnPoolingDescriptor_t pooling,
+                                   const void* alpha, const Tensor y,
+                                   const void* py, const Tensor,
+                                   const void* pdy, const Tensor x,
+                                   const void* px, const void* beta,
+                                   const Tensor, void* pdx) {
+  if (px == nullptr || py == nullptr) return CUDNN_STATUS_BAD_PARAM;
+  std::vector<float> gradients(static_cast<std::size_t>(Shape(x).count()));
+  std::vector<bool> given(static_cast<std::size_t>(Shape(y).count()));
+  const float size =
+      static_cast<float>(pooling->window[0] * pooling->window[1]);
+  ForEachWindow(pooling, Shape(x), Shape(y),
+                [&](std::int64_t to, std::int64_t from) {
+                  float& gradient = gradients[static_cast<std::size_t>(from)];
+                  if (!IsMax(pooling)) {
+                    gradient += In(pdy)[to] / size;
+                  } else if (In(px)[from] == In(py)[to] &&
+                             !given[static_cast<std::size_t>(to)]) {
+                    gradient += In(pdy)[to];
+                    given[static_cast<std::size_t>(to)] = true;
+                  }
+                });
+  for (std::int64_t i = 0; i < Shape(x).count(); ++i) {
+    Store(Out(pdx) + i, gradients[static_cast<std::size_t>(i)], alpha, beta);
+  }
+  return Spend(handle, Shape(x).count());
+}
+
+cudnnStatus_t cudnnBatchNormalizationForwardTraining(
+    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void* alpha,
+    const void* beta, const Tensor x, const void* px, const Tensor, void* py,
+    const Tensor, const void* scale, const void* offset, double, void* running,
+    void*, double epsilon, void* means, void* inverses) {
+  if (mode != CUDNN_BATCHNORM_SPATIAL || running != nullptr) {
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
+  const Shape shape(x);
+  const auto count = static_cast<double>(shape.n * shape.pixels());
+  for (std::int64_t c = 0; c < shape.c; ++c) {
+    const double mean =
+        ChannelSum(shape, c, [&](auto i) { return double{In(px)[i]}; }) / count;
+    const double variance =
+        ChannelSum(
+            shape, c,
+            [&](auto i) { return (In(px)[i] - mean) * (In(px)[i] - mean); }) /
+        count;
+    const double inverse = 1 / std::sqrt(variance + epsilon);
+    Out(means)[c] = static_cast<float>(mean);
+    Out(inverses)[c] = static_cast<float>(inverse);
+    ChannelSum(shape, c, [&](auto i) {
+      const double normal = (In(px)[i] - mean) * inverse;
+      Store(Out(py) + i,
+            static_cast<float>(normal * In(scale)[c] + In(offset)[c]), alpha,
+            beta);
+      return 0.0;
+    });
+  }
+  return Spend(handle, shape.count());
+}
+cudnnStatus_t cudnnBatchNormalizationBackward(
+    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void* alpha,
+    const void* beta, const void* parameter_alpha, const void* parameter_beta,
+    const Tensor x, const void* px, const Tensor, const void* pdy, const Tensor,
+    void* pdx, const Tensor, const void* scale, void* scales, void* offsets,
+    double, const void* means, const void* inverses) {
+  if (mode != CUDNN_BATCHNORM_SPATIAL || means == nullptr) {
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
+  const Shape shape(x);
+  const auto count = static_cast<double>(shape.n * shape.pixels());
+  for (std::int64_t c = 0; c < shape.c; ++c) {
+    const double inverse = In(inverses)[c];
+    const auto normal = [&](auto i) {
+      return (In(px)[i] - double{In(means)[c]}) * inverse;
+    };
+    const double sum =
+        ChannelSum(shape, c, [&](auto i) { return double{In(pdy)[i]}; });
+    const double product =
+        ChannelSum(shape, c, [&](auto i) { return In(pdy)[i] * normal(i); });
+    ChannelSum(shape, c, [&](auto i) {
+      const double gradient =
+          In(scale)[c] * inverse *
+          (In(pdy)[i] - sum / count - normal(i) * product / count);
+      Store(Out(pdx) + i, static_cast<float>(gradient), alpha, beta);
+      return 0.0;
+    });
+    Store(Out(scales) + c, static_cast<float>(product), parameter_alpha,
+          parameter_beta);
+    Store(Out(offsets) + c, static_cast<float>(sum), parameter_alpha,
+          parameter_beta);
+  }
+  return Spend(handle, shape.count());
+}
+
+cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle,
+                                           const void* alpha, const Tensor dy,
+                                           const void* pdy, const void* beta,
+                                           const Tensor, void* db) {
+  const Shape shape(dy);
+  for (std::int64_t c = 0; c < shape.c; ++c) {
+    Store(Out(db) + c,
+          static_cast<float>(
+              ChannelSum(shape, c, [&](auto i) { return double{In(pdy)[i]}; })),
+          alpha, beta);
+  }
+  return Spend(handle, shape.count());
+}
+
+cudnnStatus_t cudnnSoftmaxForward(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t,
+                                  cudnnSoftmaxMode_t mode, const void* alpha,
+                                  const Tensor x, const void* px,
+                                  const void* beta, const Tensor, void* py) {
+  if (mode != CUDNN_SOFTMAX_MODE_CHANNEL) return CUDNN_STATUS_NOT_SUPPORTED;
+  const Shape shape(x);
+  for (std::int64_t n = 0; n < shape.n; ++n) {
+    for (std::int64_t p = 0; p < shape.pixels(); ++p) {
+      const auto at = [&](std::int64_t c) {
+        return (n * shape.c + c) * shape.pixels() + p;
+      };
+      float largest = In(px)[at(0)];
+      for (std::int64_t c = 1; c < shape.c; ++c) {
+        largest = std::max(largest, In(px)[at(c)]);
+      }
+      double sum = 0;
+      for (std::int64_t c = 0; c < shape.c; ++c) {
+        sum += std::exp(double{In(px)[at(c)]} - largest);
+      }
+      for (std::int64_t c = 0; c < shape.c; ++c) {
+        Store(
+            Out(py) + at(c),
+            static_cast<float>(std::exp(double{In(px)[at(c)]} - largest) / sum),
+            alpha, beta);
+      }
+    }
+  }
+  return Spend(handle, shape.count());
+}
+
+}  // extern "C"
+#pragma GCC visibility pop

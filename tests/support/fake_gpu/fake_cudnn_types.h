@@ -1,0 +1,46 @@
+#ifndef UCUDNN_TESTS_SUPPORT_FAKE_GPU_FAKE_CUDNN_TYPES_H_
+#define UCUDNN_TESTS_SUPPORT_FAKE_GPU_FAKE_CUDNN_TYPES_H_
+
+// What the fake cuDNN's handles and descriptors hold.
+
+#include <cudnn.h>
+
+#include <array>
+
+struct cudnnContext {
+  cudaStream_t stream = nullptr;
+};
+struct cudnnTensorStruct {
+  cudnnDataType_t type = CUDNN_DATA_FLOAT;
+  int rank = 0;
+  std::array<int, 5> dims = {};
+  std::array<int, 5> strides = {};
+};
+struct cudnnFilterStruct {
+  cudnnDataType_t type = CUDNN_DATA_FLOAT;
+  cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW;
+  int rank = 0;
+  std::array<int, 5> dims = {};
+};
+struct cudnnConvolutionStruct {
+  int rank = 0;
+  std::array<int, 3> pad = {};
+  std::array<int, 3> stride = {};
+  std::array<int, 3> dilation = {};
+  cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+  cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+  cudnnMathType_t math = CUDNN_DEFAULT_MATH;
+  int groups = 1;
+};
+
+struct cudnnActivationStruct {
+  cudnnActivationMode_t mode = CUDNN_ACTIVATION_RELU;
+};
+struct cudnnPoolingStruct {
+  cudnnPoolingMode_t mode = CUDNN_POOLING_MAX;
+  std::array<int, 3> window = {};
+  std::array<int, 3> pad = {};
+  std::array<int, 3> stride = {};
+};
+
+#endif  // UCUDNN_TESTS_SUPPORT_FAKE_GPU_FAKE_CUDNN_TYPES_H_
