@@ -65,7 +65,8 @@ export OMPI_MCA_btl_vader_single_copy_mechanism=none
 export UCUDNN_CACHE_DIR="$tmp/cache"
 unset UCUDNN_COORDINATOR UCUDNN_PLAN_FILE
 version=$("$tmp/no_mpi" | cut -d' ' -f2)
-for program in ucudnn ucudnn-agent ucudnn-coord ucudnn-rehearse ucudnn-train; do
+for program in ucudnn ucudnn-agent ucudnn-coord ucudnn-rehearse ucudnn-train \
+  ucudnn-train-memory; do
   said=$("$tmp/usr/bin/$program" --version)
   echo "$program: $said"
   grep -qF "$version" <<<"$said"

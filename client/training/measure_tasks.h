@@ -1,0 +1,42 @@
+#ifndef UCUDNN_CLIENT_TRAINING_MEASURE_TASKS_H_
+#define UCUDNN_CLIENT_TRAINING_MEASURE_TASKS_H_
+
+// Measures every task of a training graph on a device, so that memory plans are
+// made from the times of the operators that execute them.
+
+#include <span>
+#include <stop_token>
+#include <vector>
+
+#include "base/result.h"
+#include "base/training/graph.h"
+#include "client/training/task_operations.h"
+#include "device/device.h"
+#include "device/operators/operators.h"
+
+namespace ucudnn {
+
+struct TaskMeasureOptions {
+  // Batches to measure; MeasuredBatches is a choice that suits all policies.
+  std::vector<BatchSize> batches;
+  Bytes max_workspace = 1_GiB;
+  int repeats = 3;  // of each task, after one run to warm up
+};
+
+// The mini-batch, and below it what policies divide it into: its halves down to
+// 1/32, and multiples of 64 images.
+std::vector<BatchSize> MeasuredBatches(BatchSize batch);
+
+// Sets the measurements of all tasks: of convolutions and fully connected
+// layers every algorithm within the workspace, of others their time. Tasks of
+// equal shape are measured once. Needs device memory for the largest task's
+// blocks. kCancelled once `stop` is requested; kResourceExhausted without the
+// memory; the device's errors.
+Status MeasureTasks(Device& device, Operators& operators,
+                    std::span<const TaskOperation> operations,
+                    const TaskMeasureOptions& options,
+                    const std::stop_token& stop, TrainingGraph* training);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_CLIENT_TRAINING_MEASURE_TASKS_H_

@@ -1,0 +1,90 @@
+#include "client/training/parameters.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ucudnn {
+namespace {
+
+// Vigna's splitmix64.
+class Generator {
+ public:
+  explicit Generator(std::uint64_t seed) : state_(seed) {}
+
+  std::uint64_t Next() {
+    state_ += 0x9E3779B97F4A7C15U;
+    std::uint64_t z = state_;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+    return z ^ (z >> 31);
+  }
+  // In [-limit, limit).
+  float Uniform(float limit) {
+    constexpr float kUnit = 1.0F / (1 << 23);
+    return (static_cast<float>(Next() >> 40) * kUnit - 1.0F) * limit;
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+}  // namespace
+
+Parameters InitialParameters(const TrainingGraph& training,
+                             std::span<const TaskOperation> operations,
+                             std::uint64_t seed) {
+  Parameters parameters;
+  for (const TaskOperation& operation : operations) {
+    if (operation.kind != TaskKind::kForward || !operation.w) continue;
+    const auto [place, is_new] = parameters.try_emplace(*operation.w);
+    if (!is_new) continue;
+    std::vector<float>& values = place->second;
+    values.resize(
+        static_cast<std::size_t>(training.blocks[*operation.w].bytes.count() /
+                                 std::int64_t{sizeof(float)}));
+    const auto filters = values.begin() + operation.filters;
+    if (operation.what == TaskOperator::kNormalise) {
+      // Scales and variances; offsets and means are 0.
+      std::fill(values.begin(), filters, 1.0F);
+      std::fill(values.end() - operation.filters, values.end(), 1.0F);
+      continue;
+    }
+    const ConvGeometry& g = operation.conv->geometry;
+    const double inputs =
+        static_cast<double>(operation.filters) /
+        static_cast<double>(operation.transposed ? g.channels : g.filters);
+    const auto limit = static_cast<float>(std::sqrt(6 / inputs));
+    Generator generator(seed + *operation.w);
+    std::generate(values.begin(), filters,
+                  [&] { return generator.Uniform(limit); });
+  }
+  return parameters;
+}
+
+SyntheticBatch MakeSyntheticBatch(const TrainingGraph& training,
+                                  std::span<const TaskOperation> operations,
+                                  std::uint64_t seed) {
+  SyntheticBatch batch;
+  Generator generator(seed);
+  const auto count = [&](std::size_t block) {
+    return static_cast<std::size_t>(
+        training.blocks[block].SizeAt(training.batch).count() / 4);
+  };
+  for (const TaskOperation& operation : operations) {
+    if (operation.what != TaskOperator::kLoss) continue;
+    batch.labels.resize(count(*operation.labels));
+    const auto classes = static_cast<std::uint64_t>(operation.input.channels);
+    for (std::int32_t& label : batch.labels) {
+      label = static_cast<std::int32_t>(generator.Next() % classes);
+    }
+  }
+  for (std::size_t block = 0; block < training.blocks.size(); ++block) {
+    if (training.blocks[block].kind != BlockKind::kInput) continue;
+    batch.images.resize(count(block));
+    for (float& value : batch.images) value = generator.Uniform(1.0F);
+    break;  // the labels' block comes last
+  }
+  return batch;
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,35 @@
+#ifndef UCUDNN_CLIENT_TRAINING_PARAMETERS_H_
+#define UCUDNN_CLIENT_TRAINING_PARAMETERS_H_
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "base/training/graph.h"
+#include "client/training/task_operations.h"
+
+namespace ucudnn {
+
+// The values of every weight block, by block.
+using Parameters = std::map<std::size_t, std::vector<float>>;
+
+// Filters after He et al. (uniform, with variance 2 / inputs of an output), no
+// bias, and normalisations that change nothing. The same for the same seed.
+Parameters InitialParameters(const TrainingGraph& training,
+                             std::span<const TaskOperation> operations,
+                             std::uint64_t seed);
+
+// Images of uniform values in [-1, 1], and labels, for the graph's mini-batch;
+// the same for the same seed.
+struct SyntheticBatch {
+  std::vector<float> images;
+  std::vector<std::int32_t> labels;
+};
+SyntheticBatch MakeSyntheticBatch(const TrainingGraph& training,
+                                  std::span<const TaskOperation> operations,
+                                  std::uint64_t seed);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_CLIENT_TRAINING_PARAMETERS_H_

@@ -1,0 +1,77 @@
+#ifndef UCUDNN_CLIENT_TRAINING_PREPARED_TRAINING_H_
+#define UCUDNN_CLIENT_TRAINING_PREPARED_TRAINING_H_
+
+// A network that is ready to be trained on a device: its graph measured there,
+// with parameters and images; and plans for it.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "base/conv_problem.h"
+#include "base/graph.h"
+#include "base/result.h"
+#include "base/training/device_model.h"
+#include "base/training/graph.h"
+#include "base/training/memory_plan.h"
+#include "client/training/measure_tasks.h"
+#include "client/training/parameters.h"
+#include "client/training/task_operations.h"
+#include "device/device.h"
+#include "device/operators/operators.h"
+
+namespace ucudnn {
+
+struct TrainingInput {
+  std::string contents;  // an ONNX model, or a chain of convolutions as CSV
+  std::string source;    // what errors call it
+  std::string name = "network";
+  BatchSize batch;
+  Precision precision = Precision::kFp32;
+  // Of the link; measured if absent.
+  std::optional<DeviceModel> model;
+  // Of parameters and images.
+  std::uint64_t seed = 1;
+  int repeats = 3;  // of each measurement
+  Bytes max_workspace = 1_GiB;
+};
+
+struct PreparedTraining {
+  Graph graph;
+  TrainingGraph training;  // with measurements
+  std::vector<TaskOperation> operations;
+  Parameters parameters;
+  SyntheticBatch images;
+
+  // Whether some statistics depend on which images are trained at once.
+  bool NormalisesOverImages() const;
+};
+
+// Measures on `device`, which takes seconds. Errors of reading the network,
+// BuildTrainingGraph, OperationsOf, MeasureDeviceModel and MeasureTasks.
+Result<std::unique_ptr<PreparedTraining>> PrepareTraining(
+    Device& device, Operators& operators, const TrainingInput& input,
+    const std::stop_token& stop);
+
+struct TrainingPlanRequest {
+  std::string policy = "best";  // of MemoryPolicies, or undivided: baseline
+  Bytes budget;
+  std::chrono::milliseconds time_limit = std::chrono::seconds(60);
+  // If not, a network that normalises over images is planned undivided.
+  bool allow_sub_batch_statistics = false;
+};
+
+// kInvalidArgument for an unknown policy; kFailedPrecondition, naming the
+// smallest budget that would do, if there is no plan within this one. Thread
+// safe.
+Result<MemoryPlan> PlanTraining(const PreparedTraining& prepared,
+                                const TrainingPlanRequest& request,
+                                const std::stop_token& stop);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_CLIENT_TRAINING_PREPARED_TRAINING_H_

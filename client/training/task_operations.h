@@ -1,0 +1,63 @@
+#ifndef UCUDNN_CLIENT_TRAINING_TASK_OPERATIONS_H_
+#define UCUDNN_CLIENT_TRAINING_TASK_OPERATIONS_H_
+
+// What each task of a training graph computes: the operator, its shapes, and
+// which of the task's blocks are which operands.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/conv_problem.h"
+#include "base/graph.h"
+#include "base/result.h"
+#include "base/training/graph.h"
+#include "device/operators/operators.h"
+
+namespace ucudnn {
+
+enum class TaskOperator {
+  kConvolution,  // also of fully connected layers, with bias
+  kRelu,
+  kPool,
+  kNormalise,
+  kAdd,
+  kDropout,
+  kLoss,
+  kUpdate,
+};
+
+struct TaskOperation {
+  TaskOperator what = TaskOperator::kConvolution;
+  TaskKind kind = TaskKind::kForward;
+
+  std::optional<ConvProblem> conv;
+  bool transposed = false;  // the layer is; the problem is its adjoint
+  Pooling pooling = {};
+  ImageExtent input = {};    // of x
+  ImageExtent output = {};   // of y
+  std::int64_t filters = 0;  // elements of the weights before the bias
+  std::int64_t biases = 0;   // of the bias; 0: there is none
+  std::int64_t trained = 0;  // elements of the weights that are trained
+  float copies = 1;          // how often the sum has its only operand
+
+  // Blocks; absent if the task has no such operand.
+  std::vector<std::size_t> x;  // several of a sum
+  std::optional<std::size_t> y, dy, dx, w, dw, statistics, mask, labels;
+  // Holds what the task adds dx to. It may be dx.
+  std::optional<std::size_t> old;
+};
+
+// One for each task. `graph` is what `training` was built from.
+// kUnimplemented, naming the node and what is accepted, if a task cannot be
+// computed: operators other than Conv, ConvTranspose, Gemm, Relu, MaxPool,
+// AveragePool, GlobalAveragePool, BatchNormalization, Add, Dropout and the
+// loss; pools in three dimensions; several losses; precisions other than FP32
+// and TF32.
+Result<std::vector<TaskOperation>> OperationsOf(const Graph& graph,
+                                                const TrainingGraph& training);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_CLIENT_TRAINING_TASK_OPERATIONS_H_

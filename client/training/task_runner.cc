@@ -1,0 +1,234 @@
+#include "client/training/task_runner.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/text.h"
+
+namespace ucudnn {
+namespace {
+
+// ONNX's default; the readers of models keep no other.
+constexpr double kDropoutRatio = 0.5;
+
+// The algorithm that CostsAt calls `name`, which has the math appended where
+// several have one name.
+Result<Algorithm> AlgorithmOf(const TrainingGraph& graph, const Task& task,
+                              BatchSize batch, const std::string& name) {
+  for (const TaskCost& cost : CostsAt(graph, task, batch)) {
+    if (cost.algorithm.name != name) continue;
+    for (const MeasuredPoint& point : task.work.measured) {
+      if (point.batch == batch && point.time == cost.time &&
+          point.workspace == cost.workspace &&
+          point.algorithm.math == cost.algorithm.math &&
+          name.starts_with(point.algorithm.name)) {
+        return point.algorithm;
+      }
+    }
+  }
+  return Fail(Code::kNotFound,
+              "task '{}' has no measured algorithm '{}' for {} images",
+              Excerpt(task.name, 200), Excerpt(name), batch.count());
+}
+
+}  // namespace
+
+Result<Convolution*> TaskRunner::PreparedConvolution(
+    const ConvProblem& problem, BatchSize batch, const Algorithm& algorithm) {
+  std::unique_ptr<Convolution>& known =
+      convolutions_[{problem, batch, algorithm}];
+  if (known == nullptr) {
+    UCUDNN_ASSIGN_OR_RETURN(known, device_.Prepare(problem, batch, algorithm));
+  }
+  return known.get();
+}
+
+Result<PreparedParts> TaskRunner::Prepare(std::size_t task, BatchSize batch,
+                                          std::span<const TaskPart> parts) {
+  PreparedParts prepared;
+  const TaskOperation& operation = operations_[task];
+  if (operation.what != TaskOperator::kConvolution) return prepared;
+  prepared.strides = PackedStrides(*operation.conv);
+  std::vector<TaskPart> runs(parts.begin(), parts.end());
+  if (runs.empty()) {
+    // The only way there is.
+    const std::vector<TaskCost> costs =
+        CostsAt(graph_, graph_.tasks[task], batch);
+    runs.push_back(
+        {batch, 1, costs.empty() ? "" : costs.back().algorithm.name});
+  }
+  for (const TaskPart& part : runs) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const Algorithm algorithm,
+        AlgorithmOf(graph_, graph_.tasks[task], part.batch, part.algorithm));
+    UCUDNN_ASSIGN_OR_RETURN(
+        Convolution* const convolution,
+        PreparedConvolution(*operation.conv, part.batch, algorithm));
+    prepared.steps.push_back({convolution, part.batch.count(), part.count});
+    prepared.workspace = std::max(prepared.workspace, convolution->workspace());
+  }
+  return prepared;
+}
+
+Status TaskRunner::Run(std::size_t task, std::span<float* const> blocks,
+                       const PreparedParts& parts, void* workspace,
+                       Bytes workspace_size, RoundState* state) {
+  const TaskOperation& operation = operations_[task];
+  if (operation.what == TaskOperator::kUpdate) {
+    return operators_.Blend(BatchSize(1), operation.trained, -state->rate,
+                            blocks[*operation.dw], 1.0F, blocks[*operation.w]);
+  }
+  if (operation.what == TaskOperator::kLoss) {
+    return operators_.SoftmaxLoss(
+        state->batch, operation.input, blocks[operation.x.at(0)],
+        reinterpret_cast<const std::int32_t*>(blocks[*operation.labels]),
+        state->loss_scale, blocks[*operation.dx], state->probabilities);
+  }
+  if (operation.what == TaskOperator::kConvolution) {
+    return RunConvolution(operation, blocks, parts, workspace, workspace_size,
+                          state);
+  }
+  return operation.kind == TaskKind::kForward
+             ? RunForward(task, operation, blocks, *state)
+             : RunBackward(operation, blocks, state);
+}
+
+Status TaskRunner::RunConvolution(const TaskOperation& operation,
+                                  std::span<float* const> blocks,
+                                  const PreparedParts& parts, void* workspace,
+                                  Bytes workspace_size, RoundState* state) {
+  ConvArgs args;
+  switch (operation.kind) {
+    case TaskKind::kForward:
+      args.a = blocks[operation.x.at(0)];
+      args.b = blocks[*operation.w];
+      args.out = blocks[*operation.y];
+      break;
+    case TaskKind::kBackwardData: {
+      args.a = blocks[*operation.dy];
+      args.b = blocks[*operation.w];
+      args.out = blocks[*operation.dx];
+      UCUDNN_ASSIGN_OR_RETURN(args.beta,
+                              BetaOf(operation, blocks, state->batch));
+      break;
+    }
+    default:
+      args.a = blocks[operation.x.at(0)];
+      args.b = blocks[*operation.dy];
+      // A transposed layer's filter is that of the convolution from its output.
+      if (operation.transposed) std::swap(args.a, args.b);
+      args.out = blocks[*operation.dw];
+      args.beta = state->fresh[*operation.dw] ? 0.0F : 1.0F;
+      break;
+  }
+  MicroBatchProgress progress;
+  UCUDNN_RETURN_IF_ERROR(RunSteps(parts.steps, parts.strides, args, workspace,
+                                  workspace_size, &progress));
+  if (operation.kind == TaskKind::kBackwardFilter) {
+    state->fresh[*operation.dw] = false;
+  }
+  if (operation.biases == 0) return {};
+  if (operation.kind == TaskKind::kForward) {
+    return operators_.AddBias(state->batch, operation.output,
+                              blocks[*operation.w] + operation.filters,
+                              blocks[*operation.y]);
+  }
+  if (operation.kind == TaskKind::kBackwardFilter) {
+    return operators_.BiasBackward(state->batch, operation.output,
+                                   blocks[*operation.dy], args.beta,
+                                   blocks[*operation.dw] + operation.filters);
+  }
+  return {};
+}
+
+Result<float> TaskRunner::BetaOf(const TaskOperation& operation,
+                                 std::span<float* const> blocks,
+                                 BatchSize batch) {
+  if (!operation.old) return 0.0F;
+  if (*operation.old != *operation.dx) {
+    const std::int64_t elements =
+        graph_.blocks[*operation.dx].bytes_per_image.count() /
+        std::int64_t{sizeof(float)};
+    UCUDNN_RETURN_IF_ERROR(operators_.Blend(batch, elements, 1.0F,
+                                            blocks[*operation.old], 0.0F,
+                                            blocks[*operation.dx]));
+  }
+  return 1.0F;
+}
+
+Status TaskRunner::RunForward(std::size_t task, const TaskOperation& operation,
+                              std::span<float* const> blocks,
+                              const RoundState& state) {
+  const BatchSize batch = state.batch;
+  const float* const x = blocks[operation.x.at(0)];
+  float* const y = blocks[*operation.y];
+  const std::int64_t elements = operation.output.elements();
+  switch (operation.what) {
+    case TaskOperator::kRelu:
+      return operators_.Relu(batch, elements, x, y);
+    case TaskOperator::kPool:
+      return operators_.Pool(batch, operation.pooling, x, y);
+    case TaskOperator::kNormalise:
+      return operators_.Normalise(batch, operation.output, x,
+                                  blocks[*operation.w], y,
+                                  blocks[*operation.statistics]);
+    case TaskOperator::kDropout:
+      return operators_.Dropout(
+          batch, elements,
+          {.seed = DropoutHash(static_cast<std::uint32_t>(task), state.step),
+           .first = state.first * elements,
+           .ratio = kDropoutRatio},
+          x, y, reinterpret_cast<std::uint8_t*>(blocks[*operation.mask]));
+    default:
+      break;
+  }
+  // A sum.
+  UCUDNN_RETURN_IF_ERROR(
+      operators_.Blend(batch, elements, operation.copies, x, 0.0F, y));
+  for (std::size_t i = 1; i < operation.x.size(); ++i) {
+    UCUDNN_RETURN_IF_ERROR(operators_.Blend(batch, elements, 1.0F,
+                                            blocks[operation.x[i]], 1.0F, y));
+  }
+  return {};
+}
+
+Status TaskRunner::RunBackward(const TaskOperation& operation,
+                               std::span<float* const> blocks,
+                               RoundState* state) {
+  const BatchSize batch = state->batch;
+  const float* const dy = blocks[*operation.dy];
+  float* const dx = blocks[*operation.dx];
+  const std::int64_t elements = operation.input.elements();
+  UCUDNN_ASSIGN_OR_RETURN(const float beta, BetaOf(operation, blocks, batch));
+  const auto optional = [&](std::optional<std::size_t> block) {
+    return block ? blocks[*block] : nullptr;
+  };
+  switch (operation.what) {
+    case TaskOperator::kRelu:
+      return operators_.ReluBackward(batch, elements, blocks[*operation.y], dy,
+                                     beta, dx);
+    case TaskOperator::kPool:
+      return operators_.PoolBackward(
+          batch, operation.pooling,
+          operation.x.empty() ? nullptr : blocks[operation.x[0]],
+          optional(operation.y), dy, beta, dx);
+    case TaskOperator::kNormalise: {
+      const float old = state->fresh[*operation.dw] ? 0.0F : 1.0F;
+      state->fresh[*operation.dw] = false;
+      return operators_.NormaliseBackward(
+          batch, operation.output, blocks[operation.x.at(0)], dy,
+          blocks[*operation.w], blocks[*operation.statistics], beta, dx, old,
+          blocks[*operation.dw]);
+    }
+    case TaskOperator::kDropout:
+      return operators_.DropoutBackward(
+          batch, elements, kDropoutRatio, dy,
+          reinterpret_cast<const std::uint8_t*>(blocks[*operation.mask]), dx);
+    default:
+      // The gradient of a sum is added to that of an operand.
+      return operators_.Blend(batch, elements, 1.0F, dy, beta, dx);
+  }
+}
+
+}  // namespace ucudnn

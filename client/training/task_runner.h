@@ -1,0 +1,94 @@
+#ifndef UCUDNN_CLIENT_TRAINING_TASK_RUNNER_H_
+#define UCUDNN_CLIENT_TRAINING_TASK_RUNNER_H_
+
+// Enqueues one task of a training graph on a device.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "base/result.h"
+#include "base/training/graph.h"
+#include "base/training/memory_plan.h"
+#include "client/executor/micro_batches.h"
+#include "client/training/task_operations.h"
+#include "device/device.h"
+#include "device/operators/operators.h"
+
+namespace ucudnn {
+
+// A convolution's micro-batches, prepared.
+struct PreparedParts {
+  std::vector<MicroBatchStep> steps;
+  ImageStrides strides;
+  Bytes workspace;  // what its largest part needs
+};
+
+// What a task needs to know of the round that it runs in.
+struct RoundState {
+  BatchSize batch;
+  std::int64_t first = 0;          // image of the mini-batch
+  std::uint32_t step = 0;          // of the training, for dropouts
+  float loss_scale = 1;            // 1 / losses of the mini-batch
+  float rate = 0;                  // of learning
+  float* probabilities = nullptr;  // of the round's labels
+  // By block: whether this iteration has not written it yet, of weight
+  // gradients.
+  std::vector<bool> fresh;
+};
+
+class TaskRunner {
+ public:
+  // The arguments must outlive it; one operation for each task of `graph`.
+  TaskRunner(Device& device, Operators& operators, const TrainingGraph& graph,
+             std::span<const TaskOperation> operations)
+      : device_(device),
+        operators_(operators),
+        graph_(graph),
+        operations_(operations) {}
+
+  // Prepares how `task` runs `batch` images. The names of algorithms are those
+  // of CostsAt. kNotFound if the graph has no measured algorithm of this name;
+  // the device's errors.
+  Result<PreparedParts> Prepare(std::size_t task, BatchSize batch,
+                                std::span<const TaskPart> parts);
+
+  // Enqueues `task`, whose blocks lie at `blocks[block]`. `parts` are those of
+  // a convolution.
+  Status Run(std::size_t task, std::span<float* const> blocks,
+             const PreparedParts& parts, void* workspace, Bytes workspace_size,
+             RoundState* state);
+
+ private:
+  Result<Convolution*> PreparedConvolution(const ConvProblem& problem,
+                                           BatchSize batch,
+                                           const Algorithm& algorithm);
+  Status RunConvolution(const TaskOperation& operation,
+                        std::span<float* const> blocks,
+                        const PreparedParts& parts, void* workspace,
+                        Bytes workspace_size, RoundState* state);
+  Status RunBackward(const TaskOperation& operation,
+                     std::span<float* const> blocks, RoundState* state);
+  Status RunForward(std::size_t task, const TaskOperation& operation,
+                    std::span<float* const> blocks, const RoundState& state);
+  // The beta of a gradient that is summed, after the old sum was copied into
+  // the new block if these differ.
+  Result<float> BetaOf(const TaskOperation& operation,
+                       std::span<float* const> blocks, BatchSize batch);
+
+  using Key = std::tuple<ConvProblem, BatchSize, Algorithm>;
+
+  Device& device_;
+  Operators& operators_;
+  const TrainingGraph& graph_;
+  const std::span<const TaskOperation> operations_;
+  std::map<Key, std::unique_ptr<Convolution>> convolutions_;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_CLIENT_TRAINING_TASK_RUNNER_H_

@@ -1,0 +1,88 @@
+// The program ucudnn-train-memory, on the CPU.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/support/paths.h"
+#include "tests/support/process.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TrainMemoryTest : public ::testing::Test {
+ protected:
+  TrainMemoryTest() {
+    std::ofstream(folder_ / "net.csv")
+        << "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
+           "a,3,16,16,8,3,3,1,1,1,1,1\n"
+           "b,8,16,16,8,3,3,1,1,1,1,1\n"
+           "c,8,8,8,10,1,1,0,0,1,1,1\n";
+  }
+
+  std::vector<std::string> Command(std::vector<std::string> more) const {
+    std::vector<std::string> command = {
+        test::ProgramPath("ucudnn-train-memory"),
+        "--device",
+        "cpu",
+        "--network",
+        folder_ / "net.csv",
+        "--batch",
+        "4"};
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(TrainMemoryTest, TrainsWithinTheBudget) {
+  const auto run = test::Run(Command({"--memory-budget", "1MiB", "--steps", "4",
+                                      "--rate", "0.1", "-o", "json"}));
+  ASSERT_EQ(run.status, 0) << run.err;
+  const auto json = nlohmann::json::parse(run.out);
+  EXPECT_LE(json["peak_bytes"], 1 << 20);
+  EXPECT_EQ(json["policy"], "best");
+  const std::vector<double> losses = json["losses"];
+  ASSERT_EQ(losses.size(), 4U);
+  EXPECT_LT(losses.back(), losses.front());
+  EXPECT_GT(json["step_us"], 0);
+}
+
+TEST_F(TrainMemoryTest, NamesABudgetThatWouldDo) {
+  const auto run = test::Run(
+      Command({"--memory-budget", "10KiB", "--memory-policy", "vdnn-all"}));
+  EXPECT_EQ(run.status, 3);
+  EXPECT_EQ(run.out, "");
+  EXPECT_THAT(run.err, HasSubstr("would do"));
+}
+
+TEST_F(TrainMemoryTest, RefusesAnUnknownPolicy) {
+  const auto run = test::Run(Command({"--memory-policy", "nearest"}));
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("'nearest'"));
+  EXPECT_THAT(run.err, HasSubstr("undivided"));
+}
+
+TEST_F(TrainMemoryTest, StopsAfterTheStepWhenInterrupted) {
+  test::Process process(
+      Command({"--memory-budget", "1MiB", "--steps", "1000000000"}),
+      folder_ / "log");
+  // It takes some CPU time until it trains; a signal before that stops it too.
+  ASSERT_TRUE(test::WaitUntil([&] {
+    return !process.running() ||
+           process.CpuTime() > std::chrono::milliseconds(200);
+  }));
+  process.Signal(SIGINT);
+  EXPECT_EQ(process.Wait(), 130) << test::FileText(folder_ / "log");
+}
+
+}  // namespace
+}  // namespace ucudnn

@@ -1,0 +1,40 @@
+#ifndef UCUDNN_TESTS_CLIENT_TRAINING_TRAINS_EQUALLY_H_
+#define UCUDNN_TESTS_CLIENT_TRAINING_TRAINS_EQUALLY_H_
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/client/training/trainee.h"
+
+namespace ucudnn::test {
+
+inline std::vector<std::string> OffloadingPolicies() {
+  return {"vdnn-all-m",     "vdnn-conv-m", "vdnn-dyn", "vdnn-ext",
+          "vdnn-ext-all-m", "hmms",        "modnn",    "best"};
+}
+
+// In the least memory of each policy, with all else poisoned: bit by bit what
+// the network does without a budget.
+inline void ExpectSameUnderAllPolicies(Trainee& trainee) {
+  const MemoryPlan undivided = trainee.Undivided();
+  const auto expected = trainee.Train(undivided, {});
+  ASSERT_EQ(expected.losses.size(), 3U);
+  EXPECT_LT(expected.losses[2], expected.losses[0]);
+  int moved = 0;
+  for (const std::string& policy : OffloadingPolicies()) {
+    SCOPED_TRACE(policy);
+    const auto plan = trainee.PlanInLeastMemory(policy);
+    ASSERT_TRUE(plan);
+    if (plan->offloaded > Bytes()) ++moved;
+    const auto outcome = trainee.Train(*plan, {.poison = true});
+    EXPECT_EQ(outcome.losses, expected.losses);
+    EXPECT_EQ(outcome.parameters, expected.parameters);
+  }
+  EXPECT_GE(moved, 5);
+}
+
+}  // namespace ucudnn::test
+
+#endif  // UCUDNN_TESTS_CLIENT_TRAINING_TRAINS_EQUALLY_H_
