@@ -4,7 +4,8 @@
 #   tests/gpu/run.sh pack            on the build machine: builds and bundles into
 #                                    .carry/bundle.tar.gz; for its requirements run
 #                                    deploy/install-packages.sh --gpu. `pack torch`
-#                                    bundles only what the stages torch and convert
+#                                    bundles only what the stages torch and convert,
+#                                    `pack memory` what memory and operators
 #                                    need
 #   tests/gpu/run.sh STAGE... -o DIR on the machine with the GPU: runs stages; raw
 #                                    results go to DIR
@@ -45,6 +46,12 @@
 #              host time, and a trial of parallel branches; tables in DIR/graphs.md.
 #              Rows run on all visible GPUs at once: five minutes on two
 #              (UCUDNN_ROWS, UCUDNN_SECONDS)
+#   memory     memory plans executed: VGG-16, ResNet-50 and AlexNet under budgets of
+#              15 to 100 % of their plain peak with every policy, and PyTorch's own
+#              ways; tables in DIR/memory.md. Four minutes (UCUDNN_ROWS,
+#              UCUDNN_SECONDS; UCUDNN_PARTS: "budgets torch largest", of which
+#              largest, the largest batches within 8 GiB, only runs if named)
+#   operators  the contract suite of operators other than convolutions
 #   sanitizer  fewer of the random problems under compute-sanitizer
 #   pytorch    PyTorch's training steps on cuDNN's legacy API: alone, with the shim
 #              and no limit, and under 64 MiB a convolution; with algorithms from
@@ -84,7 +91,7 @@ cd "$(dirname "$0")/../.."
 programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse ucudnn_gpu_probe
   ucudnn_gpu_failures ucudnn_gpu_model ucudnn_gpu_plain ucudnn_gpu_handle
   ucudnn-train ucudnn_gpu_figures ucudnn_gpu_sums ucudnn_gpu_policies
-  ucudnn_gpu_cold ucudnn_gpu_graphs)
+  ucudnn_gpu_cold ucudnn_gpu_graphs ucudnn_gpu_memory ucudnn-train-memory)
 
 pack() {
   bash tests/gpu/bundle.sh -c || exit 1
@@ -92,9 +99,16 @@ pack() {
   local targets=(ucudnn_solve_shared ucudnn_conv_shared) program
   local paths=(build/release/lib/libucudnn_solve.so.1
     build/release/lib/libucudnn_conv.so.1)
-  if [ "${1:-}" != torch ]; then
-    targets+=("${programs[@]}" cudnn_contract_test ucudnn_preload)
+  if [ "${1:-}" = memory ]; then
+    targets=(ucudnn_gpu_memory ucudnn-train-memory cudnn_operators_test)
+    paths=(build/release/bin/ucudnn_gpu_memory
+      build/release/bin/ucudnn-train-memory
+      build/release/tests/contract/cudnn_operators_test)
+  elif [ "${1:-}" != torch ]; then
+    targets+=("${programs[@]}" cudnn_contract_test cudnn_operators_test
+      ucudnn_preload)
     paths+=(build/release/tests/contract/cudnn_contract_test
+      build/release/tests/contract/cudnn_operators_test
       build/release/lib/libucudnn_preload.so)
     for program in "${programs[@]}"; do
       paths+=("build/release/bin/$program")
@@ -165,6 +179,10 @@ random_problems() {
     "$(grep -c ' x [2-9]\|, [0-9]* x ' "$tmp/$variant.log") divided," \
     "$(grep -c 'left to cuDNN' "$tmp/$variant.log") left to cuDNN"
   return $status
+}
+
+operators() {
+  .carry/bin/cudnn_operators_test >"$out/operators.txt" 2>&1
 }
 
 handle() {
@@ -369,6 +387,7 @@ while [ $# -gt 0 ]; do
     policies | sharing | judge | cold | slices | failures) stages+=("$1") ;;
     train | gradients | torch | convert | graphs) stages+=("$1") ;;
     engines | figures | deepbench) stages+=("$1") ;;
+    memory | operators) stages+=("$1") ;;
     main) stages+=(main_job) ;;
     *)
       echo "run.sh: '$1' is not a stage; the head of this script lists them" >&2
@@ -395,6 +414,8 @@ trap 'rm -rf "$tmp"' EXIT
 . tests/gpu/figures.sh
 # shellcheck source=tests/gpu/graphs.sh
 . tests/gpu/graphs.sh
+# shellcheck source=tests/gpu/memory.sh
+. tests/gpu/memory.sh
 failed=0
 for stage in "${stages[@]}"; do
   echo "== $stage"
