@@ -43,7 +43,12 @@ class ConnectionPool {
     std::unique_ptr<Connection> connection_;
   };
 
-  explicit ConnectionPool(std::size_t size) : size_(size) {}
+  // `first`, if any, is the first to be lent.
+  explicit ConnectionPool(std::size_t size,
+                          std::unique_ptr<Connection> first = nullptr)
+      : size_(size) {
+    if (first != nullptr) idle_.push_back(std::move(first));
+  }
 
   // Lends an idle connection, or while fewer than `size` are lent, one made by
   // `make`, which returns a Result<std::unique_ptr<Connection>>; otherwise

@@ -7,12 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
-#include <mutex>
 #include <string_view>
 
-#include "base/service/call.h"
 #include "base/units.h"
 #include "coordinator/store/connection_pool.h"
 #include "coordinator/store/sql_database.h"
@@ -200,7 +197,7 @@ class SqliteDatabase final : public SqlDatabase {
                  std::unique_ptr<SqliteConnection> writer)
       : path_(std::move(path)),
         in_memory_(in_memory),
-        writer_(std::move(writer)) {}
+        writer_(1, std::move(writer)) {}
 
   const SqlDialect& dialect() const override { return SqliteDialect(); }
 
@@ -216,26 +213,19 @@ class SqliteDatabase final : public SqlDatabase {
   }
 
   Status Run(Access access, const Body& body) override {
-    if (access == Access::kWrite || in_memory_) {
-      std::unique_lock lock(writer_mutex_, std::defer_lock);
-      while (!lock.try_lock_for(std::chrono::milliseconds(50))) {
-        UCUDNN_RETURN_IF_ERROR(Call::Check());
-      }
-      return writer_->Run(access, body);
-    }
-    UCUDNN_ASSIGN_OR_RETURN(auto reader, readers_.Take([&] {
+    auto& pool = access == Access::kWrite || in_memory_ ? writer_ : readers_;
+    UCUDNN_ASSIGN_OR_RETURN(auto connection, pool.Take([&] {
       return Guarded(path_, [&]() -> Result<std::unique_ptr<SqliteConnection>> {
         return std::make_unique<SqliteConnection>(path_);
       });
     }));
-    return reader->Run(access, body);
+    return connection->Run(access, body);
   }
 
  private:
   const std::string path_;
   const bool in_memory_;
-  std::timed_mutex writer_mutex_;
-  std::unique_ptr<SqliteConnection> writer_;
+  ConnectionPool<SqliteConnection> writer_;
   ConnectionPool<SqliteConnection> readers_{kReaders};
 };
 
