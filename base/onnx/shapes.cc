@@ -87,6 +87,7 @@ class TypeInference {
     if (schema != nullptr) {
       UCUDNN_RETURN_IF_ERROR(Guarded([&] { InferOutputs(*schema, &context); }));
     }
+    InferStatistics(node, &context);
     for (int i = 0; i < node.output_size(); ++i) {
       if (node.output(i).empty()) continue;
       const TypeProto& inferred = context.allOutputTypes_[std::size_t(i)];
@@ -108,6 +109,20 @@ class TypeInference {
           *schema.GetFunction(), onnx::OpSchemaRegistry::Instance(), *context);
     }
     schema.CheckInputOutputType(*context);
+  }
+
+  // Gives the statistics that a normalization returns in training the type of
+  // its scale. The library infers them from version 14 on only.
+  static void InferStatistics(
+      const NodeProto& node,
+      onnx::shape_inference::InferenceContextImpl* context) {
+    if (node.op_type() != "BatchNormalization" || node.input_size() < 2) return;
+    const TypeProto* scale = context->getInputType(1);
+    if (scale == nullptr) return;
+    for (int i = 1; i < node.output_size(); ++i) {
+      TypeProto& statistics = context->allOutputTypes_[std::size_t(i)];
+      if (!IsKnown(statistics)) statistics = *scale;
+    }
   }
 
   // Refuses types that only grow from node to node: lists in lists, and more

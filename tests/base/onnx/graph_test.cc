@@ -83,6 +83,19 @@ TEST(OnnxGraphTest, DoesNotTrainStatisticsOrScales) {
   EXPECT_FALSE(graph.tensors[3].trained);
 }
 
+TEST(OnnxGraphTest, KnowsTheStatisticsOfOlderNormalizations) {
+  onnx::ModelProto model = Model(
+      "g (float[N,3,8,8] x, float[3] s, float[3] m) => (float[N,3,8,8] y) {"
+      "y, mean, variance, a, b = BatchNormalization(x, s, s, m, m) }");
+  model.mutable_opset_import(0)->set_version(13);
+  const Result<Graph> graph = Read(model);
+  ASSERT_TRUE(graph) << graph.error().message;
+  ASSERT_THAT(graph->tensors, SizeIs(8));
+  for (std::size_t i = 4; i < 8; ++i) {
+    EXPECT_THAT(graph->tensors[i].shape, ElementsAre(3));
+  }
+}
+
 TEST(OnnxGraphTest, TellsDataFromParametersByInitializers) {
   // No symbolic batch: the initializers are the parameters.
   onnx::ModelProto model = Model(
