@@ -396,6 +396,48 @@ def test_plans_equal_layers_even_after_the_time_is_up(eager, monkeypatch):
     assert len(planned_in[0]) == 1 and planned_in[0] == planned_in[1]
 
 
+@pytest.fixture(params=["use_deterministic_algorithms", "cudnn.deterministic"])
+def determinism(request):
+    """Switches PyTorch's deterministic mode; off again at last."""
+
+    def switch(on):
+        if request.param == "cudnn.deterministic":
+            torch.backends.cudnn.deterministic = on
+        else:
+            torch.use_deterministic_algorithms(on)
+
+    yield switch
+    switch(False)
+
+
+def test_converts_nothing_where_algorithms_must_be_deterministic(
+    determinism, monkeypatch
+):
+    monkeypatch.setattr(contest, "_LEAST_GAIN", -1e9)
+    determinism(True)
+    model, x = network(), images()
+    done = ucudnn.torch.convert(model, x, quiet=True)
+    assert done.converted == []
+    assert type(model[0]) is nn.Conv2d
+    why = "stays PyTorch's: PyTorch is set to deterministic algorithms"
+    assert str(done).count(why) == 3  # two layers and the model
+
+
+def test_runs_pytorchs_while_algorithms_must_be_deterministic(
+    eager, determinism, monkeypatch
+):
+    model, x = network(), images()
+    plain = copy.deepcopy(model)
+    ucudnn.torch.convert(model, x, quiet=True)
+    runs = runs_of(monkeypatch)
+    determinism(True)
+    assert close(gradients(model, x), gradients(plain, x))
+    assert runs == []
+    determinism(False)
+    gradients(model, x)
+    assert len(runs) == 6
+
+
 def test_divides_a_total(eager):
     model, x = network(), images()
     done = ucudnn.torch.convert(model, x, total_workspace="1MiB", quiet=True)

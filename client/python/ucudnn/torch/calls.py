@@ -119,6 +119,14 @@ def allows_tf32(device: torch.device, dtype: torch.dtype) -> bool:
         return torch.backends.cudnn.conv.fp32_precision == "tf32"
 
 
+def wants_determinism() -> bool:
+    """Whether PyTorch is told now to use deterministic algorithms alone."""
+    return bool(
+        torch.are_deterministic_algorithms_enabled()
+        or torch.backends.cudnn.deterministic
+    )
+
+
 def layout_of(taken: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
     """The layout in which PyTorch computes: channels last if either has it."""
     last = _LAST[taken.dim()]

@@ -9,7 +9,13 @@ import torch
 
 from ucudnn.convolutions import ConvolutionDevice
 from ucudnn.sizes import Size, parse_size
-from ucudnn.torch.calls import Call, Occurrence, buffers_kept, record
+from ucudnn.torch.calls import (
+    Call,
+    Occurrence,
+    buffers_kept,
+    record,
+    wants_determinism,
+)
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.contest import Contest, Operation, worth_planning
 from ucudnn.torch.devices import slice_units
@@ -151,7 +157,9 @@ def convert(
     If the model's whole pass is not faster then, everything stays PyTorch's.
 
     A module runs its plan for inputs of the shape, type and layout of the
-    example, and PyTorch's convolution for all others. The model's parameters,
+    example, and PyTorch's convolution for all others. Under
+    `torch.use_deterministic_algorithms` or `cudnn.deterministic` nothing is
+    converted, and a converted model runs PyTorch's. The model's parameters,
     `state_dict` and statistics are untouched, and so are copies and pickles.
     No operation's planning begins after `seconds`. Prints each layer's times before
     and after, or why it stays; returns them, with `revert()`.
@@ -206,19 +214,15 @@ def _device_of(model: torch.nn.Module, example: Any) -> torch.device:
 
 def _open(device: torch.device) -> ConvolutionDevice:
     """Kept for later calls, since it remembers measurements."""
-    exact = bool(
-        torch.are_deterministic_algorithms_enabled()
-        or torch.backends.cudnn.deterministic
-    )
-    key = (device, torch.get_num_threads(), exact)
+    key = (device, torch.get_num_threads())
     if device.type == "cuda":
         stream = torch.cuda.current_stream(device).cuda_stream
-        key = (device, slice_units(device) and stream, exact)
+        key = (device, slice_units(device) and stream)
     if key not in _devices:
         if device.type == "cuda":
             with torch.cuda.device(device):
                 torch.cuda.synchronize()  # makes the context current
-                _devices[key] = ConvolutionDevice.gpu(stream, exact)
+                _devices[key] = ConvolutionDevice.gpu(stream)
         else:
             _devices[key] = ConvolutionDevice.cpu(torch.get_num_threads())
     return _devices[key]
@@ -228,13 +232,19 @@ def _without_autocast(device: torch.device) -> Any:
     return torch.autocast(device.type, enabled=False)
 
 
+def _why_nothing() -> str:
+    if wants_determinism():
+        return "PyTorch is set to deterministic algorithms"
+    return ""
+
+
 def _layers(model: torch.nn.Module, seen: List[Occurrence]) -> List[Layer]:
     modules = dict(model.named_modules())
     layers = []
     for place, call, operations, has_bias, why in seen:
         module = modules[place]
         name = place or type(model).__name__
-        why = why or why_not(module)
+        why = why or why_not(module) or _why_nothing()
         if call is not None and not why:
             if padding_of(module) != call.padding:
                 why = "it pads its two sides differently"
@@ -281,7 +291,7 @@ def _compare_passes(
 ) -> None:
     """Whole passes before and after, and the better of the two."""
     if not conversion.converted:
-        conversion.why = "no plan is faster"
+        conversion.why = _why_nothing() or "no plan is faster"
         return
 
     def run() -> None:

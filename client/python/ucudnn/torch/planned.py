@@ -18,6 +18,7 @@ from ucudnn.torch.calls import (
     Call,
     allows_tf32,
     layout_of,
+    wants_determinism,
 )
 
 _ALIGNMENT = 16
@@ -137,8 +138,9 @@ class PlannedCall:
     def _planned(
         self, name: str, a: torch.Tensor, b: torch.Tensor
     ) -> Optional[torch.Tensor]:
-        """None if there is no plan, or it cannot run now."""
-        if name not in self.plans:
+        """None if there is no plan, or it cannot run now, or algorithms must be
+        deterministic: a plan's may not be."""
+        if name not in self.plans or wants_determinism():
             return None
         try:
             return self.run(name, a, b)
