@@ -2,7 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "coordinator/content.h"
 #include "proto/convert.h"
@@ -28,7 +33,8 @@ std::string KeyOf(const PlanInputs& inputs) {
 
 // No task of the total is open; those never requested are not counted on.
 bool Ended(const v1::MeasureProgress& progress) {
-  return progress.done() + progress.failed() + progress.unasked() ==
+  return progress.done() + progress.failed() + progress.cancelled() +
+             progress.unasked() ==
          progress.total();
 }
 
@@ -46,8 +52,10 @@ Status Read(const CampaignRecord& record, const std::string& text,
 
 }  // namespace
 
-Status RecordCampaign(Campaigns& campaigns, const PlanInputs& inputs,
-                      const v1::MeasureProgress& progress, UnixMillis now_ms) {
+Result<std::int64_t> RecordCampaign(Campaigns& campaigns,
+                                    const PlanInputs& inputs,
+                                    const v1::MeasureProgress& progress,
+                                    UnixMillis now_ms) {
   CampaignRecord record;
   record.key = KeyOf(inputs);
   record.progress = ToJson(progress).dump();
@@ -63,6 +71,22 @@ Status RecordCampaign(Campaigns& campaigns, const PlanInputs& inputs,
                                   now_ms);
 }
 
+Status EndCampaign(Campaigns& campaigns, const CampaignRecord& campaign,
+                   v1::MeasureProgress progress, const std::string& why,
+                   UnixMillis now_ms) {
+  progress.set_cancelled_why(why);
+  UCUDNN_RETURN_IF_ERROR(campaigns.UpdateCampaign(
+      campaign.key, ToJson(progress).dump(), /*ended=*/true, now_ms));
+  return {};
+}
+
+Result<PlanInputs> InputsOf(Store& store, const CampaignRecord& campaign,
+                            v1::MeasureRequest* measure) {
+  UCUDNN_RETURN_IF_ERROR(
+      Read(campaign, campaign.request, measure->mutable_plan()));
+  return LookUp(store, store, measure->plan(), campaign.network_revision);
+}
+
 Status LookAtCampaigns(Store& store, UnixMillis now_ms) {
   UCUDNN_ASSIGN_OR_RETURN(const auto running, store.ListRunningCampaigns(1));
   if (running.empty() || running[0].updated_ms > now_ms - kLookAfterMs) {
@@ -71,15 +95,58 @@ Status LookAtCampaigns(Store& store, UnixMillis now_ms) {
   const CampaignRecord& campaign = running[0];
   v1::MeasureRequest request;
   request.set_dry_run(true);
-  UCUDNN_RETURN_IF_ERROR(
-      Read(campaign, campaign.request, request.mutable_plan()));
-  UCUDNN_ASSIGN_OR_RETURN(
-      PlanInputs inputs,
-      LookUp(store, store, request.plan(), campaign.network_revision));
+  UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs,
+                          InputsOf(store, campaign, &request));
   UCUDNN_ASSIGN_OR_RETURN(
       const v1::MeasureProgress progress,
       MeasureNeeds(store, Bytes(0), now_ms, request, &inputs));
-  return RecordCampaign(store, inputs, progress, now_ms);
+  UCUDNN_RETURN_IF_ERROR(RecordCampaign(store, inputs, progress, now_ms));
+  return {};
+}
+
+Status AddEstimate(Store& store, const v1::PlanRequest& request,
+                   UnixMillis now_ms, v1::MeasureProgress* progress) {
+  constexpr std::int64_t kRecent = 50;
+  UCUDNN_ASSIGN_OR_RETURN(const auto records, store.ListCampaigns(kRecent, 0));
+  std::vector<v1::Campaign> campaigns;
+  for (const CampaignRecord& record : records) {
+    UCUDNN_ASSIGN_OR_RETURN(campaigns.emplace_back(), ToProto(record));
+  }
+  // The milliseconds of one task of the kind, by the newest campaign on it, if
+  // possible one that chose its batches the same way.
+  const auto pace = [&](const std::string& kind) -> std::optional<double> {
+    std::optional<double> found;
+    for (std::size_t i = 0; i < campaigns.size(); ++i) {
+      const v1::PlanRequest& of = campaigns[i].request();
+      const std::set<std::string> kinds(of.device_kinds().begin(),
+                                        of.device_kinds().end());
+      const std::int64_t tasks =
+          campaigns[i].done() + campaigns[i].failed() - records[i].ended_before;
+      const bool alike = of.batch_policy() == request.batch_policy();
+      if (!kinds.contains(kind) || tasks <= 0 || (found && !alike)) continue;
+      found = static_cast<double>(campaigns[i].updated_ms() -
+                                  campaigns[i].created_ms()) *
+              static_cast<double>(kinds.size()) / static_cast<double>(tasks);
+      if (alike) break;
+    }
+    return found;
+  };
+  UCUDNN_ASSIGN_OR_RETURN(const auto counts, store.CountTasks(now_ms));
+  double longest = 0;
+  for (v1::KindProgress& kind : *progress->mutable_kinds()) {
+    if (kind.missing() == 0) continue;
+    const auto open = counts.find(kind.kind());
+    if (open != counts.end()) {
+      kind.set_ahead(
+          std::max<std::int64_t>(0, open->second.pending - kind.pending()));
+    }
+    const auto each = pace(kind.kind());
+    if (!each || kind.devices() == 0) return {};
+    longest = std::max(
+        longest, *each * static_cast<double>(kind.missing() + kind.ahead()));
+  }
+  progress->set_estimate_ms(static_cast<std::int64_t>(longest));
+  return {};
 }
 
 Result<v1::Campaign> ToProto(const CampaignRecord& record) {
@@ -89,7 +156,9 @@ Result<v1::Campaign> ToProto(const CampaignRecord& record) {
       Read(record, record.request, campaign.mutable_request()));
   UCUDNN_RETURN_IF_ERROR(Read(record, record.progress, &progress));
   campaign.set_id(record.id);
-  campaign.set_state(record.finished_ms == 0 ? "running" : "finished");
+  campaign.set_state(record.finished_ms == 0            ? "running"
+                     : progress.cancelled_why().empty() ? "finished"
+                                                        : "cancelled");
   campaign.set_created_ms(record.created_ms);
   campaign.set_updated_ms(record.updated_ms);
   campaign.set_finished_ms(record.finished_ms);
@@ -97,6 +166,8 @@ Result<v1::Campaign> ToProto(const CampaignRecord& record) {
   campaign.set_done(progress.done());
   campaign.set_running(progress.running());
   campaign.set_failed(progress.failed());
+  campaign.set_cancelled(progress.cancelled());
+  campaign.set_cancelled_why(progress.cancelled_why());
   *campaign.mutable_failures() = progress.failures();
   *campaign.mutable_kinds_without_device() = progress.kinds_without_device();
   const std::int64_t ended = progress.done() + progress.failed();

@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "base/service/clock.h"
@@ -75,11 +76,13 @@ class Coordinator {
   // For people and jobs; see proto/ucudnn/v1/coordinator.proto.
   Result<v1::ListAgentsResponse> ListAgents(const v1::ListRequest& request);
   Result<v1::Agent> GetAgent(const v1::GetRequest& request);
+  Result<v1::HoldAgentResponse> HoldAgent(const v1::HoldAgentRequest& request);
   Result<v1::ListDevicesResponse> ListDevices(const v1::ListRequest& request);
   Result<v1::Device> GetDevice(const v1::GetRequest& request);
   Result<v1::Network> PutNetwork(const v1::PutNetworkRequest& request);
   Result<v1::ListNetworksResponse> ListNetworks(const v1::ListRequest& request);
   Result<v1::Network> GetNetwork(const v1::GetRequest& request);
+  Result<v1::DeleteResponse> DeleteNetwork(const v1::DeleteRequest& request);
   Result<v1::ListProfilesResponse> ListProfiles(const v1::ListRequest& request);
   Result<v1::Profile> GetProfile(const v1::GetProfileRequest& request);
   Result<v1::ProblemProfile> GetProblemProfile(
@@ -90,12 +93,19 @@ class Coordinator {
   Result<v1::ListCampaignsResponse> ListCampaigns(
       const v1::ListRequest& request);
   Result<v1::Campaign> GetCampaign(const v1::GetRequest& request);
+  Result<v1::ListTasksResponse> ListTasks(const v1::ListRequest& request);
+  Result<v1::QueuedTask> GetTask(const v1::GetRequest& request);
+  Result<v1::CancelTasksResponse> CancelTasks(
+      const v1::CancelTasksRequest& request);
+  Result<v1::ListActionsResponse> ListActions(const v1::ListRequest& request);
   Result<v1::Plan> CreatePlan(const v1::PlanRequest& request);
   Result<v1::ListPlansResponse> ListPlans(const v1::ListRequest& request);
   Result<v1::Plan> GetPlan(const v1::GetRequest& request);
+  Result<v1::DeleteResponse> DeletePlan(const v1::DeleteRequest& request);
   Result<v1::Front> GetFront(const v1::GetFrontRequest& request);
   Result<v1::ListJobsResponse> ListJobs(const v1::ListRequest& request);
   Result<v1::Job> GetJob(const v1::GetRequest& request);
+  Result<v1::DeleteResponse> DeleteJob(const v1::DeleteRequest& request);
   Result<v1::JobRank> GetJobRank(const v1::GetJobRankRequest& request);
   Result<v1::RegisterJobResponse> RegisterJob(
       const v1::RegisterJobRequest& request);
@@ -119,6 +129,15 @@ class Coordinator {
   Result<v1::PlanRequest> Replanned(const v1::ReplanJobRequest& request,
                                     std::string* change);
 
+  // Proposes to each running job with ranks on the node a plan that gives those
+  // no part of the batch, unless its newest plan does already.
+  Result<std::vector<v1::DrainedJob>> DrainJobs(const v1::Agent& node);
+
+  // DrainJobs for each draining node: jobs may register, and measurements for
+  // their new plans complete, after the drain was asked for. Once a few
+  // seconds.
+  Status KeepDraining();
+
   // The job with its revisions, ranks and drift.
   Result<v1::Job> JobOf(const JobDetails& details);
   std::shared_ptr<const CoordinatorOptions> options() const { return options_; }
@@ -131,7 +150,11 @@ class Coordinator {
   // Used by Maintain only.
   Liveness agents_;
   Liveness jobs_;
+  std::int64_t drained_ms_ = 0;  // when it last looked at draining nodes
 };
+
+// "by alice@host: no longer needed"
+std::string ByWhomAndWhy(const std::string& who, const std::string& reason);
 
 }  // namespace ucudnn
 

@@ -13,7 +13,6 @@
 #include "coordinator/device_models.h"
 #include "coordinator/drivers.h"
 #include "coordinator/limits.h"
-#include "coordinator/page.h"
 #include "proto/convert.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
@@ -26,61 +25,6 @@ Status CheckLength(std::string_view what, int size, int max) {
   if (size <= max) return {};
   return Fail(Code::kInvalidArgument,
               "{} has {} entries; up to {} are accepted", what, size, max);
-}
-
-// The leases of each device.
-using Leases = std::map<std::string, std::vector<TaskRecord>>;
-
-Result<Leases> LeasesByDevice(Tasks& tasks, UnixMillis now_ms) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto leased, tasks.ListLeases(now_ms));
-  Leases leases;
-  for (const TaskRecord& task : leased) leases[task.device].push_back(task);
-  return leases;
-}
-
-v1::Device ToProto(const DeviceRecord& record,
-                   const std::vector<DeviceComparison>& compared,
-                   const Leases& leases) {
-  v1::Device device;
-  device.set_id(record.id);
-  device.set_agent_id(record.agent);
-  device.set_kind(ToString(record.kind));
-  *device.mutable_kind_details() = ToProto(record.kind);
-  device.set_driver(record.driver);
-  device.set_state(std::string(Name(record.state)));
-  device.set_state_reason(record.reason);
-  device.set_last_seen_ms(record.last_seen_ms);
-  const auto found =
-      std::ranges::find(compared, record.id, &DeviceComparison::device);
-  if (found != compared.end()) {
-    v1::Comparison& comparison = *device.mutable_comparison();
-    comparison.set_relative_time(found->relative_time);
-    comparison.set_points(found->points);
-    comparison.set_precision(std::string(Name(found->precision)));
-    comparison.set_deviates(found->deviates);
-    comparison.set_text(found->text);
-  }
-  if (const auto leased = leases.find(record.id); leased != leases.end()) {
-    const std::vector<TaskRecord>& tasks = leased->second;
-    v1::Measuring& measuring = *device.mutable_measuring();
-    measuring.set_problem(tasks.front().key.problem);
-    measuring.set_batch(tasks.front().key.batch.count());
-    measuring.set_tasks(std::ssize(tasks));
-  }
-  return device;
-}
-
-v1::Agent ToProto(const AgentRecord& record,
-                  const std::vector<std::string>& devices) {
-  v1::Agent agent;
-  agent.set_id(record.id);
-  agent.set_host(record.host);
-  agent.set_version(record.version);
-  agent.set_state(std::string(Name(record.state)));
-  agent.set_registered_ms(record.registered_ms);
-  agent.set_last_seen_ms(record.last_seen_ms);
-  for (const std::string& device : devices) agent.add_device_ids(device);
-  return agent;
 }
 
 Result<DeviceRecord> DeviceRecordOf(const v1::Device& device) {
@@ -100,16 +44,6 @@ Result<DeviceRecord> DeviceRecordOf(const v1::Device& device) {
   UCUDNN_ASSIGN_OR_RETURN(record.state, ParseDeviceState(device.state()));
   record.reason = device.state_reason();
   return record;
-}
-
-// The ids of each agent's devices.
-std::map<std::string, std::vector<std::string>> ByAgent(
-    const std::vector<DeviceRecord>& devices) {
-  std::map<std::string, std::vector<std::string>> ids;
-  for (const DeviceRecord& device : devices) {
-    ids[device.agent].push_back(device.id);
-  }
-  return ids;
 }
 
 // The agent's device. kNotFound if it is another agent's.
@@ -172,6 +106,7 @@ Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
       DeviceOf(store_, request.agent_id(), request.device_id()));
   v1::LeaseTasksResponse response;
   response.set_poll_after_ms(options()->poll_after_ms);
+  if (device.held) return response;
   if (request.takes_device_models()) {
     UCUDNN_ASSIGN_OR_RETURN(const bool measured,
                             HasDeviceModel(store_, device));
@@ -340,68 +275,8 @@ Status Coordinator::Maintain() {
                    options()->job_timeout_ms);
     }
   }
-  return LookAtCampaigns(store_, clock_.NowMs());
-}
-
-Result<v1::ListAgentsResponse> Coordinator::ListAgents(
-    const v1::ListRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.ListAgents());
-  UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.ListDevices(""));
-  const auto ids = ByAgent(devices);
-  v1::ListAgentsResponse response;
-  UCUDNN_ASSIGN_OR_RETURN(
-      const auto page,
-      PageOf(agents, request, [](const AgentRecord& a) { return a.id; }));
-  PageBytes bytes;
-  for (const AgentRecord& agent : page) {
-    const auto of_agent = ids.find(agent.id);
-    v1::Agent& added = *response.add_agents();
-    added = ToProto(agent, of_agent == ids.end() ? std::vector<std::string>()
-                                                 : of_agent->second);
-    if (bytes.Fill(added)) break;
-  }
-  return response;
-}
-
-Result<v1::Agent> Coordinator::GetAgent(const v1::GetRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const AgentRecord agent,
-                          store_.GetAgent(request.id()));
-  UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.ListDevices(""));
-  return ToProto(agent, ByAgent(devices)[agent.id]);
-}
-
-Result<v1::ListDevicesResponse> Coordinator::ListDevices(
-    const v1::ListRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto devices,
-                          store_.ListDevices(request.kind()));
-  v1::ListDevicesResponse response;
-  UCUDNN_ASSIGN_OR_RETURN(
-      const auto page,
-      PageOf(devices, request, [](const DeviceRecord& d) { return d.id; }));
-  UCUDNN_ASSIGN_OR_RETURN(const Leases leases,
-                          LeasesByDevice(store_, clock_.NowMs()));
-  std::map<std::string, std::vector<DeviceComparison>> compared;
-  PageBytes bytes;
-  for (const DeviceRecord& device : page) {
-    const std::string kind = ToString(device.kind);
-    if (!compared.contains(kind)) {
-      UCUDNN_ASSIGN_OR_RETURN(compared[kind], CompareKind(store_, kind));
-    }
-    v1::Device& added = *response.add_devices();
-    added = ToProto(device, compared[kind], leases);
-    if (bytes.Fill(added)) break;
-  }
-  return response;
-}
-
-Result<v1::Device> Coordinator::GetDevice(const v1::GetRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const DeviceRecord device,
-                          store_.GetDevice(request.id()));
-  UCUDNN_ASSIGN_OR_RETURN(const auto compared,
-                          CompareKind(store_, ToString(device.kind)));
-  UCUDNN_ASSIGN_OR_RETURN(const Leases leases,
-                          LeasesByDevice(store_, clock_.NowMs()));
-  return ToProto(device, compared, leases);
+  UCUDNN_RETURN_IF_ERROR(LookAtCampaigns(store_, clock_.NowMs()));
+  return KeepDraining();
 }
 
 }  // namespace ucudnn

@@ -1,6 +1,7 @@
 // Training jobs: what they report, and the plans they are asked to adopt.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <map>
 #include <nlohmann/json.hpp>
@@ -90,6 +91,11 @@ std::string Change(const v1::ReplanJobRequest& wanted,
   if (!wanted.batch_policy().empty()) {
     request->set_batch_policy(wanted.batch_policy());
     changes.push_back("policy " + wanted.batch_policy());
+  }
+  if (!wanted.exclude_ranks().empty()) {
+    *request->mutable_exclude_ranks() = wanted.exclude_ranks();
+    changes.push_back(fmt::format("without ranks {}",
+                                  fmt::join(wanted.exclude_ranks(), ", ")));
   }
   return fmt::format("{}", fmt::join(changes, ", "));
 }

@@ -80,13 +80,25 @@ Result<v1::MeasureProgress> Coordinator::Measure(
     turn.emplace(std::move(taken));
   }
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, LookUp(store_, store_, wanted));
+  if (!request.dry_run() && !request.wait_for_device()) {
+    UCUDNN_RETURN_IF_ERROR(
+        CheckDevices(store_, inputs, /*may_return=*/false, clock_.NowMs()));
+  }
   UCUDNN_ASSIGN_OR_RETURN(v1::MeasureProgress progress,
                           MeasureNeeds(store_, options()->measure_workspace,
                                        clock_.NowMs(), request, &inputs));
-  if (!request.dry_run()) {
-    UCUDNN_RETURN_IF_ERROR(
-        RecordCampaign(store_, inputs, progress, clock_.NowMs()));
+  if (request.dry_run()) {
+    // A client that follows what it has requested needs no estimate.
+    if (progress.unasked() + progress.cancelled() > 0) {
+      UCUDNN_RETURN_IF_ERROR(AddEstimate(store_, ToProto(inputs.request),
+                                         clock_.NowMs(), &progress));
+    }
+    return progress;
   }
+  UCUDNN_ASSIGN_OR_RETURN(
+      const std::int64_t campaign,
+      RecordCampaign(store_, inputs, progress, clock_.NowMs()));
+  progress.set_campaign_id(campaign);
   return progress;
 }
 
@@ -94,6 +106,8 @@ Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const SingleFlight::Turn turn,
                           planning_.Take(request.SerializeAsString()));
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, LookUp(store_, store_, request));
+  UCUDNN_RETURN_IF_ERROR(
+      CheckDevices(store_, inputs, /*may_return=*/true, clock_.NowMs()));
   // Enqueues what is missing, so that repeating this call is enough.
   UCUDNN_ASSIGN_OR_RETURN(
       const v1::MeasureProgress progress,
@@ -101,6 +115,13 @@ Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
                    v1::MeasureRequest(), &inputs));
   UCUDNN_RETURN_IF_ERROR(
       RecordCampaign(store_, inputs, progress, clock_.NowMs()));
+  if (progress.cancelled() > 0) {
+    return Fail(Code::kFailedPrecondition,
+                "{} of {} measurements were cancelled {}; `ucudnn plan` and "
+                "`ucudnn measure` request them again",
+                progress.cancelled(), progress.total(),
+                progress.cancelled_why());
+  }
   const std::int64_t missing =
       progress.total() - progress.done() - progress.failed();
   if (missing > 0) {
@@ -198,12 +219,13 @@ Result<v1::StatusResponse> Coordinator::GetStatus(
       [](const DeviceRecord& d) { return d.state != DeviceState::kLost; }));
   UCUDNN_ASSIGN_OR_RETURN(const std::int64_t networks, store_.CountNetworks());
   response.set_networks(networks);
-  UCUDNN_ASSIGN_OR_RETURN(const auto counts, store_.CountTasks());
+  UCUDNN_ASSIGN_OR_RETURN(const auto counts, store_.CountTasks(clock_.NowMs()));
   for (const auto& [kind, count] : counts) {
     response.set_tasks_pending(response.tasks_pending() + count.pending);
     response.set_tasks_running(response.tasks_running() + count.leased);
     response.set_tasks_done(response.tasks_done() + count.done);
     response.set_tasks_failed(response.tasks_failed() + count.failed);
+    response.set_tasks_cancelled(response.tasks_cancelled() + count.cancelled);
   }
   return response;
 }

@@ -22,20 +22,16 @@ constexpr int kMaxListedFailures = 5;
 
 // The states of the tasks for these needs.
 struct Queue {
+  struct OfKind {
+    std::int64_t total = 0;
+    TaskCounts counts;
+    std::int64_t missing() const { return total - counts.done - counts.failed; }
+  };
   std::int64_t total = 0;
   TaskCounts counts;
-  std::set<std::string> waiting_kinds;  // those with pending tasks
+  std::map<std::string, OfKind> kinds;
   bool ended() const { return counts.done + counts.failed == total; }
 };
-
-std::vector<TaskKey> KeysOf(std::span<const Need> needs) {
-  std::vector<TaskKey> keys;
-  keys.reserve(needs.size());
-  for (const Need& need : needs) {
-    keys.push_back({need.kind, need.problem, need.batch, ToString(need.goal)});
-  }
-  return keys;
-}
 
 std::vector<NewTask> TasksOf(std::span<const Need> needs, Bytes max_workspace) {
   std::vector<NewTask> tasks;
@@ -84,19 +80,17 @@ Result<std::string> OnlyKind(Agents& agents) {
       fmt::join(usable, ", "));
 }
 
-Result<Queue> Look(Tasks& tasks, const PlanInputs& inputs) {
+Result<Queue> Look(Tasks& tasks, const PlanInputs& inputs, UnixMillis now_ms) {
   Queue queue;
   queue.total = static_cast<std::int64_t>(inputs.needs.size());
+  for (const Need& need : inputs.needs) ++queue.kinds[need.kind].total;
   UCUDNN_RETURN_IF_ERROR(
       InPieces(inputs.needs, [&](std::span<const Need> piece) -> Status {
         UCUDNN_ASSIGN_OR_RETURN(const auto counts,
-                                tasks.Progress(KeysOf(piece)));
+                                tasks.Progress(KeysOf(piece), now_ms));
         for (const auto& [kind, count] : counts) {
-          queue.counts.done += count.done;
-          queue.counts.leased += count.leased;
-          queue.counts.failed += count.failed;
-          queue.counts.pending += count.pending;
-          if (count.pending > 0) queue.waiting_kinds.insert(kind);
+          queue.counts += count;
+          queue.kinds[kind].counts += count;
         }
         return {};
       }));
@@ -107,10 +101,10 @@ Result<Queue> Look(Tasks& tasks, const PlanInputs& inputs) {
 // ranks. On return, the plan can be made from the needs, or some of them are
 // not measured yet.
 Result<Queue> Refine(Agents& agents, Tasks& tasks, Measurements& measurements,
-                     PlanInputs* inputs) {
+                     UnixMillis now_ms, PlanInputs* inputs) {
   std::set<KindBatch> chosen;
   while (true) {
-    UCUDNN_ASSIGN_OR_RETURN(const Queue queue, Look(tasks, *inputs));
+    UCUDNN_ASSIGN_OR_RETURN(const Queue queue, Look(tasks, *inputs, now_ms));
     // Memory plans are made for even shares, which are among the needs.
     if (!queue.ended() || inputs->request.memory) return queue;
     UCUDNN_ASSIGN_OR_RETURN(const KindProfiles profiles,
@@ -156,7 +150,82 @@ Result<std::int64_t> Enqueue(Agents& agents, Tasks& tasks,
   return opened;
 }
 
+// How many devices of each kind are online and take tasks, for the kinds that
+// any device ever had.
+Result<std::map<std::string, std::int64_t>> UsableDevices(Agents& agents) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto kinds, agents.ListKinds());
+  std::map<std::string, std::int64_t> usable;
+  for (const KindSummary& kind : kinds) {
+    usable[ToString(kind.kind)] = kind.usable;
+  }
+  return usable;
+}
+
+// Says why tasks failed or were cancelled.
+Status AddReasons(Tasks& tasks, const PlanInputs& inputs,
+                  v1::MeasureProgress* progress) {
+  if (progress->failed() == 0 && progress->cancelled() == 0) return {};
+  return InPieces(inputs.needs, [&](std::span<const Need> piece) -> Status {
+    if ((progress->failed() == progress->failures_size() ||
+         progress->failures_size() == kMaxListedFailures) &&
+        (progress->cancelled() == 0 || !progress->cancelled_why().empty())) {
+      return {};
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const auto found, tasks.FindTasks(KeysOf(piece)));
+    for (const TaskRecord& task : found) {
+      if (task.state == TaskState::kCancelled) {
+        progress->set_cancelled_why(task.error);
+      }
+      if (task.state != TaskState::kFailed ||
+          progress->failures_size() == kMaxListedFailures) {
+        continue;
+      }
+      progress->add_failures(
+          fmt::format("{} batch {} on {}: {}", task.key.problem,
+                      task.key.batch.count(), task.key.kind, task.error));
+    }
+    return {};
+  });
+}
+
 }  // namespace
+
+std::vector<TaskKey> KeysOf(std::span<const Need> needs) {
+  std::vector<TaskKey> keys;
+  keys.reserve(needs.size());
+  for (const Need& need : needs) {
+    keys.push_back({need.kind, need.problem, need.batch, ToString(need.goal)});
+  }
+  return keys;
+}
+
+Status CheckDevices(Store& store, const PlanInputs& inputs, bool may_return,
+                    UnixMillis now_ms) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto usable, UsableDevices(store));
+  std::set<std::string> without;
+  for (const std::string& kind : inputs.Kinds()) {
+    const auto found = usable.find(kind);
+    const bool has_device =
+        found != usable.end() && (may_return || found->second > 0);
+    if (!has_device) without.insert(kind);
+  }
+  if (without.empty()) return {};
+  UCUDNN_ASSIGN_OR_RETURN(const Queue queue, Look(store, inputs, now_ms));
+  for (const std::string& kind : without) {
+    const auto of_kind = queue.kinds.find(kind);
+    if (of_kind == queue.kinds.end() || of_kind->second.missing() == 0) {
+      continue;
+    }
+    return Fail(Code::kFailedPrecondition,
+                "no device {} kind '{}'{}, and {} measurements of it are "
+                "missing: start ucudnn-agent on a node that has one, or ask "
+                "with wait_for_device (--wait-for-device)",
+                may_return ? "was ever of" : "that takes tasks is of", kind,
+                usable.contains(kind) || may_return ? "" : ", nor ever was",
+                of_kind->second.missing());
+  }
+  return {};
+}
 
 std::set<std::string> PlanInputs::Kinds() const {
   return {request.device_kinds.begin(), request.device_kinds.end()};
@@ -234,45 +303,46 @@ Result<v1::MeasureProgress> MeasureNeeds(Store& store, Bytes max_workspace,
     }
   }
   if (!request.dry_run()) {
-    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t added, enqueue());
+    UCUDNN_ASSIGN_OR_RETURN(std::int64_t added, enqueue());
+    if (request.retry_cancelled()) {
+      UCUDNN_RETURN_IF_ERROR(
+          InPieces(inputs->needs, [&](std::span<const Need> piece) -> Status {
+            UCUDNN_ASSIGN_OR_RETURN(const std::int64_t reopened,
+                                    store.ReopenCancelledTasks(KeysOf(piece)));
+            added += reopened;
+            return {};
+          }));
+    }
     progress.set_enqueued(added);
   }
   const std::size_t known = inputs->needs.size();
-  UCUDNN_ASSIGN_OR_RETURN(Queue queue, Refine(store, store, store, inputs));
+  UCUDNN_ASSIGN_OR_RETURN(Queue queue,
+                          Refine(store, store, store, now_ms, inputs));
   if (!request.dry_run() && inputs->needs.size() > known) {
     UCUDNN_ASSIGN_OR_RETURN(const std::int64_t added, enqueue());
     progress.set_enqueued(progress.enqueued() + added);
-    UCUDNN_ASSIGN_OR_RETURN(queue, Look(store, *inputs));
+    UCUDNN_ASSIGN_OR_RETURN(queue, Look(store, *inputs, now_ms));
   }
   progress.set_total(queue.total);
   progress.set_done(queue.counts.done);
   progress.set_running(queue.counts.leased);
   progress.set_failed(queue.counts.failed);
-  progress.set_unasked(queue.total - queue.counts.done - queue.counts.leased -
-                       queue.counts.failed - queue.counts.pending);
-  if (!queue.waiting_kinds.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(const auto kinds, store.ListKinds());
-    for (const KindSummary& kind : kinds) {
-      if (kind.usable > 0) queue.waiting_kinds.erase(ToString(kind.kind));
+  progress.set_cancelled(queue.counts.cancelled);
+  progress.set_unasked(queue.total - queue.counts.total());
+  UCUDNN_ASSIGN_OR_RETURN(const auto usable, UsableDevices(store));
+  for (const auto& [kind, of_kind] : queue.kinds) {
+    const auto found = usable.find(kind);
+    v1::KindProgress& added = *progress.add_kinds();
+    added.set_kind(kind);
+    added.set_total(of_kind.total);
+    added.set_missing(of_kind.missing());
+    added.set_pending(of_kind.counts.pending);
+    added.set_devices(found == usable.end() ? 0 : found->second);
+    if (of_kind.counts.pending > 0 && added.devices() == 0) {
+      progress.add_kinds_without_device(kind);
     }
   }
-  for (const std::string& kind : queue.waiting_kinds) {
-    progress.add_kinds_without_device(kind);
-  }
-  if (progress.failed() > 0) {
-    const std::vector<TaskKey> keys = KeysOf(inputs->needs);
-    const std::set<TaskKey> wanted(keys.begin(), keys.end());
-    UCUDNN_ASSIGN_OR_RETURN(
-        const auto failed,
-        store.ListTasks({.kind = "", .state = TaskState::kFailed}));
-    for (const TaskRecord& task : failed) {
-      if (progress.failures_size() == kMaxListedFailures) break;
-      if (!wanted.contains(task.key)) continue;
-      progress.add_failures(
-          fmt::format("{} batch {} on {}: {}", task.key.problem,
-                      task.key.batch.count(), task.key.kind, task.error));
-    }
-  }
+  UCUDNN_RETURN_IF_ERROR(AddReasons(store, *inputs, &progress));
   return progress;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,14 @@ Result<PlanInputs> LookUp(
 // The points that the plan is made from.
 Result<KindProfiles> LoadProfiles(Agents& agents, Measurements& measurements,
                                   const PlanInputs& inputs);
+
+// kFailedPrecondition if something is missing of a kind that has no device:
+// none online or, if `may_return`, none that was ever online.
+Status CheckDevices(Store& store, const PlanInputs& inputs, bool may_return,
+                    UnixMillis now_ms);
+
+// The keys of the tasks for these needs.
+std::vector<TaskKey> KeysOf(std::span<const Need> needs);
 
 // Enqueues what is missing, unless it is a dry run, and returns the progress of
 // all measurements. Algorithms are measured up to `max_workspace` or the

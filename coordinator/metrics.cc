@@ -153,7 +153,8 @@ std::string Metrics::Text(const v1::StatusResponse& status) const {
                            {{"pending", status.tasks_pending()},
                             {"running", status.tasks_running()},
                             {"done", status.tasks_done()},
-                            {"failed", status.tasks_failed()}}));
+                            {"failed", status.tasks_failed()},
+                            {"cancelled", status.tasks_cancelled()}}));
   return ToOpenMetrics(families);
 }
 

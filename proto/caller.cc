@@ -5,6 +5,8 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "proto/status.h"
@@ -82,6 +84,31 @@ std::shared_ptr<grpc::Channel> Caller::OpenChannel(
   return grpc::CreateCustomChannel(coordinators_[coordinator],
                                    grpc::InsecureChannelCredentials(),
                                    ChannelArguments(reconnect_spread_));
+}
+
+Status Caller::Reach(
+    const std::vector<std::shared_ptr<grpc::Channel>>& channels,
+    Milliseconds patience) {
+  constexpr Milliseconds kLook{20};
+  const auto end = std::chrono::system_clock::now() + patience;
+  while (true) {
+    grpc_connectivity_state state{};
+    for (std::size_t i = 0; i < channels.size(); ++i) {
+      state = channels[i]->GetState(/*try_to_connect=*/true);
+      if (state == GRPC_CHANNEL_READY) {
+        current_ = i;
+        return {};
+      }
+    }
+    if (stop_.stop_requested()) return Stopped().status;
+    const auto now = std::chrono::system_clock::now();
+    if (now >= end) {
+      return Fail(Code::kUnavailable,
+                  "no coordinator answers at {} within {} s", name_,
+                  static_cast<double>(patience.count()) / 1000);
+    }
+    channels.back()->WaitForStateChange(state, std::min(end, now + kLook));
+  }
 }
 
 Status Caller::Run(

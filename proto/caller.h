@@ -47,6 +47,10 @@ class Caller {
  protected:
   std::shared_ptr<grpc::Channel> OpenChannel(std::size_t coordinator) const;
   std::size_t size() const { return coordinators_.size(); }
+  // Waits until one of the coordinators is connected: kUnavailable after
+  // `patience`, kCancelled after a stop. The channels are those of all.
+  Status Reach(const std::vector<std::shared_ptr<grpc::Channel>>& channels,
+               Milliseconds patience);
   // Makes the attempts of one call.
   Status Run(const RetryPolicy& policy,
              const std::function<grpc::Status(std::size_t coordinator,
@@ -76,8 +80,15 @@ class ServiceCaller : public Caller {
       : Caller(std::move(coordinators), std::move(stop), std::move(waiting),
                reconnect_spread) {
     for (std::size_t i = 0; i < size(); ++i) {
-      stubs_.push_back(Service::NewStub(OpenChannel(i)));
+      channels_.push_back(OpenChannel(i));
+      stubs_.push_back(Service::NewStub(channels_.back()));
     }
+  }
+
+  // Whether a coordinator can be reached, without calling it: kUnavailable if
+  // none is connected within `patience`, or kCancelled.
+  Status Reach(Milliseconds patience) {
+    return Caller::Reach(channels_, patience);
   }
 
   template <class Request, class Response>
@@ -93,6 +104,7 @@ class ServiceCaller : public Caller {
   }
 
  private:
+  std::vector<std::shared_ptr<grpc::Channel>> channels_;
   std::vector<std::unique_ptr<Stub>> stubs_;
 };
 

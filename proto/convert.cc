@@ -135,6 +135,8 @@ Result<JobRequest> ReadRequest(const v1::PlanRequest& message) {
     memory.recompute = m.recompute();
     memory.offload_weights = m.offload_weights();
   }
+  request.exclude_ranks.assign(message.exclude_ranks().begin(),
+                               message.exclude_ranks().end());
   return request;
 }
 
@@ -457,6 +459,9 @@ v1::PlanRequest ToProto(const JobRequest& request) {
     memory.set_policy(request.memory->policy);
     memory.set_recompute(request.memory->recompute);
     memory.set_offload_weights(request.memory->offload_weights);
+  }
+  for (const std::int32_t rank : request.exclude_ranks) {
+    message.add_exclude_ranks(rank);
   }
   return message;
 }

@@ -42,6 +42,8 @@ struct JobRequest {
   Precision precision = Precision::kFp32;
   Layout layout = Layout::kNchw;
   std::optional<JobMemory> memory = {};  // then the limits are 0
+  // These ranks get no part of the batch; sorted, and not all.
+  std::vector<std::int32_t> exclude_ranks = {};
 
   // What each kernel may use. A job's kernels run one after another in one
   // arena, so each may use all of a total (docs/adr/0022).
@@ -97,8 +99,8 @@ struct JobPlan {
 
 // kInvalidArgument, naming the field by its path in JSON, the value and what is
 // accepted, unless the batch is in [1, kMaxBatchSize], there are at most
-// kMaxRanks kinds, the limits are in [0, 2^62], and a memory policy is
-// plain text.
+// kMaxRanks kinds, the limits are in [0, 2^62], a memory policy is plain text,
+// and excluded ranks are among those with a kind.
 Status Validate(const JobRequest& request);
 
 // The same unless request and each rank's workspace are valid, times are in

@@ -1,5 +1,6 @@
 #include "base/plan/plan_json.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -95,6 +96,13 @@ Status ReadRequest(const Json& json, std::string path, JobRequest* request) {
   object.ReadOptional("batch_policy", ParseBatchPolicy, &request->policy);
   object.ReadOptional("precision", ParsePrecision, &request->precision);
   object.ReadOptional("layout", ParseLayout, &request->layout);
+  std::vector<std::size_t> excluded;
+  object.ReadOptional("exclude_ranks", &excluded);
+  for (const std::size_t rank : excluded) {
+    // Validate refuses what no job has.
+    request->exclude_ranks.push_back(
+        static_cast<std::int32_t>(std::min(rank, std::size_t{kMaxRanks})));
+  }
   if (object.Has("memory")) {
     object.ReadInside("memory", [&](const Json& memory, std::string at) {
       return ReadMemory(memory, std::move(at), &request->memory.emplace());
@@ -143,7 +151,8 @@ Json ToJson(const JobRequest& request) {
           {"batch_policy", Name(request.policy)},
           {"precision", Name(request.precision)},
           {"layout", Name(request.layout)},
-          {"memory", ToJson(request.memory)}};
+          {"memory", ToJson(request.memory)},
+          {"exclude_ranks", request.exclude_ranks}};
 }
 
 Json ToJson(const KernelPlan& kernel) {

@@ -106,6 +106,35 @@ Status Validate(const WorkspacePlan& plan) {
   return {};
 }
 
+namespace {
+
+Status ValidateExcluded(const JobRequest& request) {
+  const std::vector<std::int32_t>& excluded = request.exclude_ranks;
+  if (excluded.empty()) return {};
+  const auto ranks = std::ssize(request.device_kinds);
+  for (std::size_t i = 0; i < excluded.size(); ++i) {
+    const std::int32_t least = i == 0 ? 0 : excluded[i - 1] + 1;
+    if (excluded[i] >= least && excluded[i] < ranks) continue;
+    return Fail(Code::kInvalidArgument,
+                "exclude_ranks[{}] is {}; ranks of device_kinds, sorted, are "
+                "accepted",
+                i, excluded[i]);
+  }
+  if (std::ssize(excluded) == ranks) {
+    return Fail(Code::kInvalidArgument,
+                "exclude_ranks names all {} ranks; one must be left", ranks);
+  }
+  if (request.memory) {
+    return Fail(
+        Code::kInvalidArgument,
+        "exclude_ranks is given with memory, whose plans give all ranks "
+        "the same share");
+  }
+  return {};
+}
+
+}  // namespace
+
 Status Validate(const JobRequest& request) {
   UCUDNN_RETURN_IF_ERROR(
       InRange("batch", request.batch.count(), 1, kMaxBatchSize.count()));
@@ -118,6 +147,7 @@ Status Validate(const JobRequest& request) {
       "workspace_limit_bytes", request.workspace_limit.count(), 0, kMaxCount));
   UCUDNN_RETURN_IF_ERROR(InRange(
       "total_workspace_bytes", request.total_workspace.count(), 0, kMaxCount));
+  UCUDNN_RETURN_IF_ERROR(ValidateExcluded(request));
   if (!request.memory) return {};
   UCUDNN_RETURN_IF_ERROR(InRange("memory.budget_bytes",
                                  request.memory->budget.count(), 0, kMaxCount));

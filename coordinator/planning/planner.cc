@@ -23,6 +23,17 @@ void AddSizes(BatchSize batch, BatchPolicy policy, std::set<BatchSize>* sizes) {
   }
 }
 
+// The request of the ranks that get a part of the batch.
+JobRequest WithoutExcluded(JobRequest request) {
+  std::vector<std::string>& kinds = request.device_kinds;
+  const std::vector<std::int32_t>& excluded = request.exclude_ranks;
+  for (auto rank = excluded.rbegin(); rank != excluded.rend(); ++rank) {
+    kinds.erase(kinds.begin() + *rank);
+  }
+  request.exclude_ranks.clear();
+  return request;
+}
+
 // The batches at which a plan needs measurements.
 struct SizeRule {
   explicit SizeRule(const JobRequest& request)
@@ -148,6 +159,52 @@ std::string ReasonOf(const RankPlan& rank, Nanoseconds predicted) {
              : fmt::format("ends {} before the slowest rank", HumanTime(slack));
 }
 
+// MakePlan for a request that excludes no rank.
+Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
+                           const KindProfiles& profiles) {
+  UCUDNN_CHECK(!request.device_kinds.empty());
+  const std::vector<Kernel> kernels =
+      KernelsOf(network, request.precision, request.layout);
+  JointProblem problem;
+  problem.batch = request.batch;
+  // The only rank gets the whole batch.
+  if (request.device_kinds.size() == 1) problem.shares = {request.batch};
+  std::map<std::string, std::size_t> kinds;
+  for (const std::string& kind : request.device_kinds) {
+    const auto [known, added] = kinds.try_emplace(kind, kinds.size());
+    if (added) {
+      problem.kinds.push_back(KindOf(network, request, profiles, kind));
+    }
+    problem.gpus.push_back({.kind = known->second});
+  }
+  UCUDNN_ASSIGN_OR_RETURN(JointPlan joint, SolveJoint(problem));
+  JobPlan plan;
+  plan.request = request;
+  for (std::size_t r = 0; r < request.device_kinds.size(); ++r) {
+    plan.ranks.push_back(RankOf(request.device_kinds[r],
+                                joint.assignment.shares[r].batch,
+                                std::move(joint.plans[r]), kernels, request));
+  }
+  AddTimes(&plan);
+  std::set<KindBatch> seen;
+  for (RankPlan& rank : plan.ranks) {
+    rank.reason = ReasonOf(rank, plan.predicted);
+    // One reason is enough for ranks of the same kind and batch.
+    if (!seen.emplace(rank.device_kind, rank.batch).second) continue;
+    const Nanoseconds device = rank.workspace.total_time;
+    const Nanoseconds host =
+        HostTime(rank.workspace, ProfilesOf(profiles, rank.device_kind));
+    if (host <= device) continue;
+    plan.reasons.push_back(fmt::format(
+        "{} images on {}: the host takes {} to enqueue what the device runs in "
+        "{}, so a rank that does not replay it as a graph may take longer than "
+        "predicted",
+        rank.batch.count(), rank.device_kind, HumanTime(host),
+        HumanTime(device)));
+  }
+  return plan;
+}
+
 }  // namespace
 
 Result<JobRequest> ParsePlanRequest(const v1::PlanRequest& message) {
@@ -166,7 +223,7 @@ Result<JobRequest> ParsePlanRequest(const v1::PlanRequest& message) {
 }
 
 std::int64_t NeedCount(const Network& network, const JobRequest& request) {
-  const SizeRule rule(request);
+  const SizeRule rule(WithoutExcluded(request));
   std::int64_t sizes = 0;
   if (rule.policy == BatchPolicy::kAll) {
     // Every size up to the largest share.
@@ -182,7 +239,7 @@ std::int64_t NeedCount(const Network& network, const JobRequest& request) {
 
 std::vector<Need> NeedsOf(const Network& network, const JobRequest& request,
                           const std::set<KindBatch>& chosen) {
-  const SizeRule rule(request);
+  const SizeRule rule(WithoutExcluded(request));
   std::map<std::string, std::set<BatchSize>> sizes_of_kind;
   for (const std::string& kind : rule.kinds) {
     sizes_of_kind[kind] = rule.Sizes();
@@ -228,45 +285,14 @@ Profile ProfileOf(const Network& network, const JobRequest& request,
 
 Result<JobPlan> MakePlan(const Network& network, const JobRequest& request,
                          const KindProfiles& profiles) {
-  UCUDNN_CHECK(!request.device_kinds.empty());
-  const std::vector<Kernel> kernels =
-      KernelsOf(network, request.precision, request.layout);
-  JointProblem problem;
-  problem.batch = request.batch;
-  // The only rank gets the whole batch.
-  if (request.device_kinds.size() == 1) problem.shares = {request.batch};
-  std::map<std::string, std::size_t> kinds;
-  for (const std::string& kind : request.device_kinds) {
-    const auto [known, added] = kinds.try_emplace(kind, kinds.size());
-    if (added) {
-      problem.kinds.push_back(KindOf(network, request, profiles, kind));
-    }
-    problem.gpus.push_back({.kind = known->second});
-  }
-  UCUDNN_ASSIGN_OR_RETURN(JointPlan joint, SolveJoint(problem));
-  JobPlan plan;
+  UCUDNN_ASSIGN_OR_RETURN(
+      JobPlan plan, PlanForAll(network, WithoutExcluded(request), profiles));
   plan.request = request;
-  for (std::size_t r = 0; r < request.device_kinds.size(); ++r) {
-    plan.ranks.push_back(RankOf(request.device_kinds[r],
-                                joint.assignment.shares[r].batch,
-                                std::move(joint.plans[r]), kernels, request));
-  }
-  AddTimes(&plan);
-  std::set<KindBatch> seen;
-  for (RankPlan& rank : plan.ranks) {
-    rank.reason = ReasonOf(rank, plan.predicted);
-    // One reason is enough for ranks of the same kind and batch.
-    if (!seen.emplace(rank.device_kind, rank.batch).second) continue;
-    const Nanoseconds device = rank.workspace.total_time;
-    const Nanoseconds host =
-        HostTime(rank.workspace, ProfilesOf(profiles, rank.device_kind));
-    if (host <= device) continue;
-    plan.reasons.push_back(fmt::format(
-        "{} images on {}: the host takes {} to enqueue what the device runs in "
-        "{}, so a rank that does not replay it as a graph may take longer than "
-        "predicted",
-        rank.batch.count(), rank.device_kind, HumanTime(host),
-        HumanTime(device)));
+  for (const std::int32_t excluded : request.exclude_ranks) {
+    RankPlan rank;
+    rank.device_kind = request.device_kinds[static_cast<std::size_t>(excluded)];
+    rank.reason = "excluded by the request";
+    plan.ranks.insert(plan.ranks.begin() + excluded, std::move(rank));
   }
   return plan;
 }
@@ -274,8 +300,9 @@ Result<JobPlan> MakePlan(const Network& network, const JobRequest& request,
 std::string InputsText(const Network& network, const JobRequest& request,
                        const KindProfiles& profiles, int solver_version) {
   nlohmann::ordered_json asked = ToJson(ToProto(request));
-  // Keys of plans from before there were memory plans stay the same.
+  // Keys of plans from before there were these fields stay the same.
   if (!request.memory) asked.erase("memory");
+  if (request.exclude_ranks.empty()) asked.erase("exclude_ranks");
   std::string text = fmt::format("solver {}\n", solver_version) + asked.dump();
   const auto out = std::back_inserter(text);
   for (const Kernel& kernel :

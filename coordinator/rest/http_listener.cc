@@ -160,10 +160,11 @@ class HttpListener::Server final : public httplib::Server {
   void Route(const std::string& method, const std::string& pattern,
              const HttpListener::Handler& handler, std::size_t max_body) {
     routes_.push_back({method, std::regex(pattern)});
-    if (method == "GET") {
-      Get(pattern, [handler](const auto& request, auto& response) {
+    if (method == "GET" || method == "DELETE") {
+      const auto answer = [handler](const auto& request, auto& response) {
         handler(request, &response);
-      });
+      };
+      method == "GET" ? Get(pattern, answer) : Delete(pattern, answer);
       return;
     }
     const auto read = [handler, max_body](

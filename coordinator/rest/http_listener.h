@@ -31,7 +31,8 @@ void ReplyError(const Error& error, httplib::Response* response);
 
 class HttpListener {
  public:
-  // `request.body` holds the body, whatever its type and encoding.
+  // `request.body` holds the body of PUT and POST, whatever its type and
+  // encoding.
   using Handler =
       std::function<void(const httplib::Request&, httplib::Response*)>;
 
@@ -39,7 +40,7 @@ class HttpListener {
   explicit HttpListener(std::size_t max_connections);
   ~HttpListener();
 
-  // Answers `method` (GET, PUT or POST) on the paths that match the regular
+  // Answers `method` (GET, PUT, POST or DELETE) on the paths that match the regular
   // expression. A request for such a path with another method is answered 405;
   // one with a body longer than `max_body`, 413. Call it before Listen.
   void Route(const std::string& method, const std::string& pattern,

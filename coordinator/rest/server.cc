@@ -42,6 +42,32 @@ Result<Message> ParseBody(const std::string& body) {
   return message;
 }
 
+// A whole number of the address, named `name`.
+Result<std::int64_t> Number(const std::string& name, const std::string& text,
+                            std::int64_t max) {
+  auto number = ParseInteger(text, 0, max);
+  if (!number) return Within(name, std::move(number).error());
+  return number;
+}
+
+// DELETE /v1/networks/{id}?who=&reason=
+Result<v1::DeleteRequest> ParseDelete(const Http& http) {
+  v1::DeleteRequest request;
+  request.set_id(http.matches[1]);
+  for (const auto& [key, value] : http.params) {
+    if (key == "who") {
+      request.set_who(value);
+    } else if (key == "reason") {
+      request.set_reason(value);
+    } else {
+      return Fail(Code::kInvalidArgument,
+                  "there is no parameter {}; who and reason are accepted",
+                  Excerpt(key));
+    }
+  }
+  return request;
+}
+
 Result<v1::ListRequest> ParseList(const httplib::Request& http) {
   v1::ListRequest request;
   for (const auto& [key, value] : http.params) {
@@ -53,22 +79,20 @@ Result<v1::ListRequest> ParseList(const httplib::Request& http) {
       request.set_after(value);
     } else if (key == "kind") {
       request.set_kind(value);
+    } else if (key == "state") {
+      request.set_state(value);
+    } else if (key == "campaign") {
+      UCUDNN_ASSIGN_OR_RETURN(const std::int64_t id,
+                              Number(key, value, kMaxCount));
+      request.set_campaign_id(id);
     } else {
-      return Fail(
-          Code::kInvalidArgument,
-          "there is no parameter {}; limit, after and kind are accepted",
-          Excerpt(key));
+      return Fail(Code::kInvalidArgument,
+                  "there is no parameter {}; limit, after, kind, state and "
+                  "campaign are accepted",
+                  Excerpt(key));
     }
   }
   return request;
-}
-
-// A whole number of the address, named `name`.
-Result<std::int64_t> Number(const std::string& name, const std::string& text,
-                            std::int64_t max) {
-  auto number = ParseInteger(text, 0, max);
-  if (!number) return Within(name, std::move(number).error());
-  return number;
 }
 
 // /v1/plans/{id}/front?rank=&layer=&op=
@@ -161,6 +185,15 @@ class Server final : public RestServer {
                 });
   }
 
+  void AddDelete(const std::string& path, const char* name,
+                 Result<v1::DeleteResponse> (Coordinator::*call)(
+                     const v1::DeleteRequest&)) {
+    http_.Route("DELETE", path + "/(.+)",
+                [=, this](const Http& http, httplib::Response* response) {
+                  Answer(http, name, call, ParseDelete(http), response);
+                });
+  }
+
   // A whole profile, written page by page while it is loaded.
   void GetProfile(const Http& http, httplib::Response* response) {
     v1::GetProfileRequest request;
@@ -235,6 +268,9 @@ class Server final : public RestServer {
                 });
     AddList("/v1/campaigns", "ListCampaigns", &Coordinator::ListCampaigns);
     AddGet("/v1/campaigns", "GetCampaign", &Coordinator::GetCampaign);
+    AddList("/v1/tasks", "ListTasks", &Coordinator::ListTasks);
+    AddGet("/v1/tasks", "GetTask", &Coordinator::GetTask);
+    AddList("/v1/actions", "ListActions", &Coordinator::ListActions);
     AddList("/v1/agents", "ListAgents", &Coordinator::ListAgents);
     AddGet("/v1/agents", "GetAgent", &Coordinator::GetAgent);
     AddList("/v1/devices", "ListDevices", &Coordinator::ListDevices);
@@ -250,6 +286,9 @@ class Server final : public RestServer {
     AddGet("/v1/plans", "GetPlan", &Coordinator::GetPlan);
     AddList("/v1/jobs", "ListJobs", &Coordinator::ListJobs);
     AddGet("/v1/jobs", "GetJob", &Coordinator::GetJob);
+    AddDelete("/v1/networks", "DeleteNetwork", &Coordinator::DeleteNetwork);
+    AddDelete("/v1/plans", "DeletePlan", &Coordinator::DeletePlan);
+    AddDelete("/v1/jobs", "DeleteJob", &Coordinator::DeleteJob);
     http_.Route("GET", "/v1/status",
                 [this](const Http& http, httplib::Response* response) {
                   Answer(http, "GetStatus", &Coordinator::GetStatus,
@@ -268,6 +307,11 @@ class Server final : public RestServer {
     const auto as_it_is = [](const Http&, auto*) {};
     AddCall("/v1/plans", "CreatePlan", &Coordinator::CreatePlan, as_it_is);
     AddCall("/v1/allocate", "Allocate", &Coordinator::Allocate, as_it_is);
+    AddCall("/v1/agents/(.+)/hold", "HoldAgent", &Coordinator::HoldAgent,
+            [](const Http& http, v1::HoldAgentRequest* request) {
+              request->set_agent_id(http.matches[1]);
+            });
+    AddCall("/v1/cancel", "CancelTasks", &Coordinator::CancelTasks, as_it_is);
     AddCall("/v1/measure", "Measure", &Coordinator::Measure, as_it_is);
     AddCall("/v1/jobs/(.+)/replan", "ReplanJob", &Coordinator::ReplanJob,
             [](const Http& http, v1::ReplanJobRequest* request) {

@@ -4,6 +4,7 @@
 // Agents and the devices they offer. store.h states what holds for every call.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,19 +12,30 @@
 
 #include "base/device_kind.h"
 #include "base/result.h"
+#include "coordinator/store/actions.h"
 #include "coordinator/store/pulse.h"
 #include "coordinator/store/unix_millis.h"
 
 namespace ucudnn {
 
 enum class AgentState {
-  kOnline,    // sends heartbeats
-  kDraining,  // finishes its tasks and takes no more
-  kGone,      // stopped, or silent for too long
+  kOnline,  // sends heartbeats
+  kGone,    // stopped, or silent for too long
 };
-// "online", "draining", "gone".
+// "online", "gone".
 std::string_view Name(AgentState state);
 Result<AgentState> ParseAgentState(std::string_view text);
+
+// Why an agent's devices take no more tasks.
+struct HoldRecord {
+  std::string what;  // "cordon" or "drain"
+  std::string who;
+  std::string reason;
+  UnixMillis since_ms = 0;
+  UnixMillis deadline_ms = 0;  // when the node goes down; 0: unknown
+
+  friend bool operator==(const HoldRecord&, const HoldRecord&) = default;
+};
 
 struct AgentRecord {
   std::string id;  // chosen by the agent, stable over its restarts
@@ -32,6 +44,7 @@ struct AgentRecord {
   AgentState state = AgentState::kOnline;
   UnixMillis registered_ms = 0;  // of the first registration
   UnixMillis last_seen_ms = 0;
+  std::optional<HoldRecord> hold = {};  // absent: it takes tasks
 
   friend bool operator==(const AgentRecord&, const AgentRecord&) = default;
 };
@@ -53,6 +66,7 @@ struct DeviceRecord {
   DeviceState state = DeviceState::kIdle;
   std::string reason;  // of the state, for people; empty when idle
   UnixMillis last_seen_ms = 0;
+  bool held = false;  // its agent has a hold
 
   friend bool operator==(const DeviceRecord&, const DeviceRecord&) = default;
 };
@@ -75,7 +89,7 @@ struct AgentBeat {
 struct KindSummary {
   DeviceKind kind;
   std::int64_t devices = 0;  // registered, in any state
-  std::int64_t usable = 0;   // of these, idle or busy
+  std::int64_t usable = 0;   // of these, idle or busy, without a hold
 };
 
 class Agents {
@@ -85,9 +99,9 @@ class Agents {
   // Registers an agent and its devices, all or nothing. The agent becomes
   // online, and its devices take the states given. A device of another agent
   // changes hands; devices that the agent had and no longer names become lost.
-  // `agent` of the devices and all times of the records are ignored: the agent
-  // and its devices were seen at `now_ms`, and an agent keeps the time of its
-  // first registration.
+  // `agent` and `held` of the devices, and holds and times of the records are
+  // ignored: a hold stays, the agent and its devices were seen at `now_ms`, and
+  // an agent keeps the time of its first registration.
   virtual Status RegisterAgent(const AgentRecord& agent,
                                std::span<const DeviceRecord> devices,
                                UnixMillis now_ms) = 0;
@@ -100,12 +114,17 @@ class Agents {
   // kNotFound.
   virtual Status SetAgentState(const std::string& agent, AgentState state,
                                const std::string& reason) = 0;
+  // Sets the agent's hold, or ends it if absent, and records the action.
+  // kNotFound.
+  virtual Status HoldAgent(const std::string& agent,
+                           const std::optional<HoldRecord>& hold,
+                           const ActionRecord& action) = 0;
   // The pulses of all agents that are not gone. Each registration and each
   // heartbeat stored is a beat.
   virtual Result<std::vector<Pulse>> ListAgentPulses() = 0;
-  // Those agents become gone, and their devices lost, whose pulses have not
-  // changed since they were listed. Returns the ids of those that were not gone
-  // yet, sorted.
+  // Those agents become gone, their devices lost and their leases expired,
+  // whose pulses have not changed since they were listed. Returns the ids of
+  // those that were not gone yet, sorted.
   virtual Result<std::vector<std::string>> ExpireAgents(
       std::span<const Pulse> silent) = 0;
   virtual Result<std::vector<AgentRecord>> ListAgents() = 0;

@@ -43,11 +43,12 @@ class Campaigns {
   virtual Result<std::int64_t> BeginCampaign(
       const CampaignRecord& campaign) = 0;
   // Stores the progress at `now_ms` of the running campaign with this key, and
-  // ends it if `ended`. Changes nothing if none runs or if the stored progress
-  // is later.
-  virtual Status UpdateCampaign(const std::string& key,
-                                const std::string& progress, bool ended,
-                                UnixMillis now_ms) = 0;
+  // ends it if `ended`; returns its id. Changes nothing and returns 0 if none
+  // runs or if the stored progress is later.
+  virtual Result<std::int64_t> UpdateCampaign(const std::string& key,
+                                              const std::string& progress,
+                                              bool ended,
+                                              UnixMillis now_ms) = 0;
   // Newest first; if `before_id` is positive, only those with smaller ids.
   virtual Result<std::vector<CampaignRecord>> ListCampaigns(
       std::int64_t limit, std::int64_t before_id) = 0;

@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "coordinator/store/actions.h"
 #include "coordinator/store/pulse.h"
 #include "coordinator/store/unix_millis.h"
 
@@ -146,6 +147,10 @@ class Jobs {
   virtual Result<std::vector<JobRecord>> ListJobs(std::int64_t limit,
                                                   const std::string& after) = 0;
   virtual Result<JobDetails> GetJob(const std::string& id) = 0;  // kNotFound
+  // Deletes the job, with its ranks, revisions and steps, and records the
+  // action. kNotFound; kFailedPrecondition: it is running.
+  virtual Status DeleteJob(const std::string& id,
+                           const ActionRecord& action) = 0;
 };
 
 }  // namespace ucudnn

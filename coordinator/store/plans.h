@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "coordinator/store/actions.h"
 #include "coordinator/store/unix_millis.h"
 
 namespace ucudnn {
@@ -67,6 +68,11 @@ class Plans {
       const std::string& name,
       std::optional<std::int64_t> revision = std::nullopt) = 0;
 
+  // Deletes all revisions of the network and records the action. Later
+  // revisions of this name count on. kNotFound.
+  virtual Status DeleteNetwork(const std::string& name,
+                               const ActionRecord& action) = 0;
+
   // Stores the plan unless there is one with its key; `plan.id` is ignored.
   virtual Result<CreatedPlan> CreatePlan(const PlanRecord& plan) = 0;
   // Newest first, without `memory_plans`; if `before_id` is positive, only
@@ -77,6 +83,9 @@ class Plans {
   // The plan with this key; absent if there is none.
   virtual Result<std::optional<PlanRecord>> FindPlan(
       const std::string& key) = 0;
+  // Deletes the plan and records the action. kNotFound; kFailedPrecondition: a
+  // job has it.
+  virtual Status DeletePlan(std::int64_t id, const ActionRecord& action) = 0;
 };
 
 }  // namespace ucudnn

@@ -9,12 +9,15 @@ namespace ucudnn {
 namespace {
 
 constexpr char kSelectAgents[] =
-    "SELECT id, host, version, state, registered_ms, last_seen_ms FROM agents ";
+    "SELECT a.id, a.host, a.version, a.state, a.registered_ms, a.last_seen_ms, "
+    "h.what, h.who, h.reason, h.since_ms, h.deadline_ms FROM agents a "
+    "LEFT JOIN holds h ON h.agent = a.id ";
 
 constexpr char kSelectDevices[] =
     "SELECT d.id, d.agent, k.model, k.units, k.memory_bytes, k.library, "
-    "d.driver, d.state, d.reason, d.last_seen_ms "
-    "FROM devices d JOIN kinds k ON k.key = d.kind ";
+    "d.driver, d.state, d.reason, d.last_seen_ms, h.what "
+    "FROM devices d JOIN kinds k ON k.key = d.kind "
+    "LEFT JOIN holds h ON h.agent = d.agent ";
 
 DeviceKind KindOf(const SqlRow& row, std::size_t first) {
   return {.model = row.Text(first),
@@ -25,12 +28,20 @@ DeviceKind KindOf(const SqlRow& row, std::size_t first) {
 
 Result<AgentRecord> AgentOf(const SqlRow& row) {
   UCUDNN_ASSIGN_OR_RETURN(const AgentState state, ParseAgentState(row.Text(3)));
-  return AgentRecord{.id = row.Text(0),
-                     .host = row.Text(1),
-                     .version = row.Text(2),
-                     .state = state,
-                     .registered_ms = row.Int(4),
-                     .last_seen_ms = row.Int(5)};
+  AgentRecord agent{.id = row.Text(0),
+                    .host = row.Text(1),
+                    .version = row.Text(2),
+                    .state = state,
+                    .registered_ms = row.Int(4),
+                    .last_seen_ms = row.Int(5)};
+  if (!row.IsNull(6)) {
+    agent.hold = HoldRecord{.what = row.Text(6),
+                            .who = row.Text(7),
+                            .reason = row.Text(8),
+                            .since_ms = row.Int(9),
+                            .deadline_ms = row.Int(10)};
+  }
+  return agent;
 }
 
 Result<DeviceRecord> DeviceOf(const SqlRow& row) {
@@ -42,7 +53,8 @@ Result<DeviceRecord> DeviceOf(const SqlRow& row) {
                       .driver = row.Text(6),
                       .state = state,
                       .reason = row.Text(8),
-                      .last_seen_ms = row.Int(9)};
+                      .last_seen_ms = row.Int(9),
+                      .held = !row.IsNull(10)};
 }
 
 Status PutDevice(SqlTransaction& sql, const DeviceRecord& device,
@@ -183,6 +195,31 @@ Status SqlStore::SetAgentState(const std::string& agent, AgentState state,
   });
 }
 
+Status SqlStore::HoldAgent(const std::string& agent,
+                           const std::optional<HoldRecord>& hold,
+                           const ActionRecord& action) {
+  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto found,
+        sql.Query("SELECT id FROM agents WHERE id = $1", {agent}));
+    if (found.empty()) {
+      return Fail(Code::kNotFound, "there is no agent '{}'", agent);
+    }
+    UCUDNN_RETURN_IF_ERROR(
+        hold ? sql.Execute(
+                   "INSERT INTO holds (agent, what, who, reason, since_ms, "
+                   "deadline_ms) VALUES ($1, $2, $3, $4, $5, $6) "
+                   "ON CONFLICT (agent) DO UPDATE SET what = excluded.what, "
+                   "who = excluded.who, reason = excluded.reason, "
+                   "since_ms = excluded.since_ms, "
+                   "deadline_ms = excluded.deadline_ms",
+                   {agent, hold->what, hold->who, hold->reason, hold->since_ms,
+                    hold->deadline_ms})
+             : sql.Execute("DELETE FROM holds WHERE agent = $1", {agent}));
+    return ucudnn::AddAction(sql, action);
+  });
+}
+
 Result<std::vector<Pulse>> SqlStore::ListAgentPulses() {
   return InTransaction(*database_, Access::kRead, [](SqlTransaction& sql) {
     return ReadPulses(sql,
@@ -202,24 +239,31 @@ Result<std::vector<std::string>> SqlStore::ExpireAgents(
                          "WHERE agents.id = silent.id AND "
                          "agents.beats = silent.beats AND "
                          "agents.state <> 'gone' RETURNING agents.id"));
-        UCUDNN_RETURN_IF_ERROR(InPieces(
-            sql.dialect(), std::span<const std::string>(gone), [&](auto piece) {
-              SqlRows ids("$");
-              for (const std::string& id : piece) ids.Add({id});
-              return sql.Execute(
-                  "UPDATE devices SET state = 'lost', "
-                  "reason = 'its agent is silent' "
-                  "WHERE agent IN (" +
-                      ids.Text() + ")",
-                  ids.parameters());
-            }));
+        UCUDNN_RETURN_IF_ERROR(
+            InPieces(sql.dialect(), std::span<const std::string>(gone),
+                     [&](auto piece) -> Status {
+                       SqlRows ids("$");
+                       for (const std::string& id : piece) ids.Add({id});
+                       const Status released = sql.Execute(
+                           "UPDATE tasks SET lease_until_ms = 0 "
+                           "WHERE state = 'leased' AND agent IN (" +
+                               ids.Text() + ")",
+                           ids.parameters());
+                       if (!released) return released;
+                       return sql.Execute(
+                           "UPDATE devices SET state = 'lost', "
+                           "reason = 'its agent is silent' "
+                           "WHERE agent IN (" +
+                               ids.Text() + ")",
+                           ids.parameters());
+                     }));
         return gone;
       });
 }
 
 Result<std::vector<AgentRecord>> SqlStore::ListAgents() {
   return InTransaction(*database_, Access::kRead, [](SqlTransaction& sql) {
-    return Records(sql.Query(std::string(kSelectAgents) + "ORDER BY id"),
+    return Records(sql.Query(std::string(kSelectAgents) + "ORDER BY a.id"),
                    AgentOf);
   });
 }
@@ -227,8 +271,8 @@ Result<std::vector<AgentRecord>> SqlStore::ListAgents() {
 Result<AgentRecord> SqlStore::GetAgent(const std::string& id) {
   return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
     return OneRecord(
-        sql.Query(std::string(kSelectAgents) + "WHERE id = $1", {id}), AgentOf,
-        fmt::format("agent '{}'", id));
+        sql.Query(std::string(kSelectAgents) + "WHERE a.id = $1", {id}),
+        AgentOf, fmt::format("agent '{}'", id));
   });
 }
 
@@ -254,8 +298,10 @@ Result<std::vector<KindSummary>> SqlStore::ListKinds() {
   return InTransaction(*database_, Access::kRead, [](SqlTransaction& sql) {
     return Records(
         sql.Query("SELECT k.model, k.units, k.memory_bytes, k.library, "
-                  "COUNT(*), SUM(CASE WHEN d.state IN ('idle', 'busy') THEN 1 "
-                  "ELSE 0 END) FROM kinds k JOIN devices d ON d.kind = k.key "
+                  "COUNT(*), SUM(CASE WHEN d.state IN ('idle', 'busy') AND "
+                  "h.agent IS NULL THEN 1 ELSE 0 END) "
+                  "FROM kinds k JOIN devices d ON d.kind = k.key "
+                  "LEFT JOIN holds h ON h.agent = d.agent "
                   "GROUP BY k.key, k.model, k.units, k.memory_bytes, k.library "
                   "ORDER BY k.key"),
         [](const SqlRow& row) -> Result<KindSummary> {

@@ -59,16 +59,19 @@ Result<std::int64_t> SqlStore::BeginCampaign(const CampaignRecord& campaign) {
       });
 }
 
-Status SqlStore::UpdateCampaign(const std::string& key,
-                                const std::string& progress, bool ended,
-                                UnixMillis now_ms) {
+Result<std::int64_t> SqlStore::UpdateCampaign(const std::string& key,
+                                              const std::string& progress,
+                                              bool ended, UnixMillis now_ms) {
   return InTransaction(
-      *database_, Access::kWrite, [&](SqlTransaction& sql) -> Status {
-        return sql.Execute(
-            "UPDATE campaigns SET progress = $1, updated_ms = $2, "
-            "finished_ms = CAST($3 AS BIGINT) WHERE key = $4 AND "
-            "finished_ms = 0 AND updated_ms <= $2",
-            {progress, now_ms, ended ? now_ms : UnixMillis{0}, key});
+      *database_, Access::kWrite,
+      [&](SqlTransaction& sql) -> Result<std::int64_t> {
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto updated,
+            sql.Query("UPDATE campaigns SET progress = $1, updated_ms = $2, "
+                      "finished_ms = CAST($3 AS BIGINT) WHERE key = $4 AND "
+                      "finished_ms = 0 AND updated_ms <= $2 RETURNING id",
+                      {progress, now_ms, ended ? now_ms : UnixMillis{0}, key}));
+        return updated.empty() ? 0 : updated[0].Int(0);
       });
 }
 

@@ -393,4 +393,26 @@ Result<JobDetails> SqlStore::GetJob(const std::string& id) {
       });
 }
 
+Status SqlStore::DeleteJob(const std::string& id, const ActionRecord& action) {
+  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const JobRecord job,
+        OneRecord(sql.Query(fmt::format("SELECT {} FROM jobs WHERE id = $1 {}",
+                                        kJobColumns, sql.dialect().lock_rows),
+                            {id}),
+                  JobOf, fmt::format("job '{}'", id)));
+    if (job.state == JobState::kRunning) {
+      return Fail(Code::kFailedPrecondition,
+                  "job '{}' is running; finished and lost jobs are deleted",
+                  id);
+    }
+    for (const char* table : {"job_steps", "job_ranks", "job_revisions"}) {
+      UCUDNN_RETURN_IF_ERROR(sql.Execute(
+          fmt::format("DELETE FROM {} WHERE job = $1", table), {id}));
+    }
+    UCUDNN_RETURN_IF_ERROR(sql.Execute("DELETE FROM jobs WHERE id = $1", {id}));
+    return ucudnn::AddAction(sql, action);
+  });
+}
+
 }  // namespace ucudnn

@@ -78,9 +78,26 @@ Result<std::int64_t> SqlStore::CountNetworks() {
                        [](SqlTransaction& sql) -> Result<std::int64_t> {
                          UCUDNN_ASSIGN_OR_RETURN(
                              const auto rows,
-                             sql.Query("SELECT COUNT(*) FROM networks"));
+                             sql.Query("SELECT COUNT(DISTINCT name) FROM "
+                                       "network_revisions"));
                          return rows.at(0).Int(0);
                        });
+}
+
+Status SqlStore::DeleteNetwork(const std::string& name,
+                               const ActionRecord& action) {
+  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
+    // The row in `networks` stays: it counts the revisions.
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto deleted,
+        sql.Query("DELETE FROM network_revisions WHERE name = $1 "
+                  "RETURNING revision",
+                  {name}));
+    if (deleted.empty()) {
+      return Fail(Code::kNotFound, "there is no network '{}'", name);
+    }
+    return ucudnn::AddAction(sql, action);
+  });
 }
 
 Result<NetworkRecord> SqlStore::GetNetwork(

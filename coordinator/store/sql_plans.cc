@@ -87,4 +87,25 @@ Result<std::optional<PlanRecord>> SqlStore::FindPlan(const std::string& key) {
   });
 }
 
+Status SqlStore::DeletePlan(std::int64_t id, const ActionRecord& action) {
+  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto jobs,
+        sql.Query("SELECT job FROM job_revisions WHERE plan = $1 LIMIT 1",
+                  {id}));
+    if (!jobs.empty()) {
+      return Fail(Code::kFailedPrecondition,
+                  "job '{}' has plan {}; delete the job first", jobs[0].Text(0),
+                  id);
+    }
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto deleted,
+        sql.Query("DELETE FROM plans WHERE id = $1 RETURNING id", {id}));
+    if (deleted.empty()) {
+      return Fail(Code::kNotFound, "there is no plan {}", id);
+    }
+    return ucudnn::AddAction(sql, action);
+  });
+}
+
 }  // namespace ucudnn

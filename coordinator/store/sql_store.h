@@ -38,6 +38,9 @@ class SqlStore final : public Store {
       std::span<const AgentBeat> beats) override;
   Status SetAgentState(const std::string& agent, AgentState state,
                        const std::string& reason) override;
+  Status HoldAgent(const std::string& agent,
+                   const std::optional<HoldRecord>& hold,
+                   const ActionRecord& action) override;
   Result<std::vector<Pulse>> ListAgentPulses() override;
   Result<std::vector<std::string>> ExpireAgents(
       std::span<const Pulse> silent) override;
@@ -64,22 +67,36 @@ class SqlStore final : public Store {
   Result<std::int64_t> ReopenStaleTasks(
       const std::string& kind, std::span<const TaskKey> keys,
       std::span<const std::string> drivers) override;
+  Result<TaskCounts> CancelTasks(std::span<const std::int64_t> tasks,
+                                 const std::string& why,
+                                 UnixMillis now_ms) override;
+  Result<std::int64_t> ReopenCancelledTasks(
+      std::span<const TaskKey> keys) override;
   Result<std::vector<TaskRecord>> ListTasks(const TaskFilter& filter) override;
+  Result<std::vector<TaskRecord>> FindTasks(
+      std::span<const TaskKey> keys) override;
   Result<TaskRecord> GetTask(std::int64_t id) override;
   Result<std::vector<TaskRecord>> ListLeases(UnixMillis now_ms) override;
   Result<std::map<std::string, TaskCounts>> Progress(
-      std::span<const TaskKey> keys) override;
-  Result<std::map<std::string, TaskCounts>> CountTasks() override;
+      std::span<const TaskKey> keys, UnixMillis now_ms) override;
+  Result<std::map<std::string, TaskCounts>> CountTasks(
+      UnixMillis now_ms) override;
 
   // Campaigns
   Result<std::int64_t> BeginCampaign(const CampaignRecord& campaign) override;
-  Status UpdateCampaign(const std::string& key, const std::string& progress,
-                        bool ended, UnixMillis now_ms) override;
+  Result<std::int64_t> UpdateCampaign(const std::string& key,
+                                      const std::string& progress, bool ended,
+                                      UnixMillis now_ms) override;
   Result<std::vector<CampaignRecord>> ListCampaigns(
       std::int64_t limit, std::int64_t before_id) override;
   Result<std::vector<CampaignRecord>> ListRunningCampaigns(
       std::int64_t limit) override;
   Result<CampaignRecord> GetCampaign(std::int64_t id) override;
+
+  // Actions
+  Status AddAction(const ActionRecord& action) override;
+  Result<std::vector<ActionRecord>> ListActions(
+      std::int64_t limit, std::int64_t before_id) override;
 
   // Measurements
   Status PutMeasurements(std::span<const Measurement> measurements) override;
@@ -108,6 +125,8 @@ class SqlStore final : public Store {
   Result<std::vector<NetworkRecord>> ListNetworks(
       std::int64_t limit, const std::string& after) override;
   Result<std::int64_t> CountNetworks() override;
+  Status DeleteNetwork(const std::string& name,
+                       const ActionRecord& action) override;
   Result<NetworkRecord> GetNetwork(
       const std::string& name, std::optional<std::int64_t> revision) override;
   Result<CreatedPlan> CreatePlan(const PlanRecord& plan) override;
@@ -115,6 +134,7 @@ class SqlStore final : public Store {
                                             std::int64_t before_id) override;
   Result<PlanRecord> GetPlan(std::int64_t id) override;
   Result<std::optional<PlanRecord>> FindPlan(const std::string& key) override;
+  Status DeletePlan(std::int64_t id, const ActionRecord& action) override;
 
   // Jobs
   Status RegisterJob(const JobRecord& job, std::span<const JobRankRecord> ranks,
@@ -137,6 +157,7 @@ class SqlStore final : public Store {
   Result<std::vector<JobRecord>> ListJobs(std::int64_t limit,
                                           const std::string& after) override;
   Result<JobDetails> GetJob(const std::string& id) override;
+  Status DeleteJob(const std::string& id, const ActionRecord& action) override;
 
  private:
   std::unique_ptr<SqlDatabase> database_;
@@ -179,6 +200,13 @@ inline constexpr std::string_view kTaskColumns =
     "failures, lease_token, agent, device, lease_until_ms, error, created_ms, "
     "finished_ms, goal";
 Result<TaskRecord> TaskOf(const SqlRow& row);
+
+// The keys as rows (kind, problem, batch, goal), after the parameters `first`.
+SqlRows KeyRows(std::span<const TaskKey> keys,
+                std::vector<SqlValue> first = {});
+
+// Actions::AddAction within a transaction.
+Status AddAction(SqlTransaction& sql, const ActionRecord& action);
 
 // The error for a stored value that no version has written.
 inline Error Unreadable(const Error& error) {

@@ -88,6 +88,11 @@ Status RaiseTasks(SqlTransaction& sql, std::span<const NewTask> tasks,
       rows.parameters());
 }
 
+// A task's state as Progress counts it at the time $1.
+constexpr char kCountedState[] =
+    "CASE WHEN state = 'leased' AND lease_until_ms <= $1 THEN 'pending' ELSE "
+    "state END";
+
 // Adds the counts of rows (kind, state, count).
 Status AddCounts(const std::vector<SqlRow>& rows,
                  std::map<std::string, TaskCounts>* counts) {
@@ -108,12 +113,23 @@ Status AddCounts(const std::vector<SqlRow>& rows,
       case TaskState::kFailed:
         of_kind.failed += row.Int(2);
         break;
+      case TaskState::kCancelled:
+        of_kind.cancelled += row.Int(2);
+        break;
     }
   }
   return {};
 }
 
 }  // namespace
+
+SqlRows KeyRows(std::span<const TaskKey> keys, std::vector<SqlValue> first) {
+  SqlRows rows("($, $, CAST($ AS BIGINT), $)", std::move(first));
+  for (const TaskKey& key : keys) {
+    rows.Add({key.kind, key.problem, key.batch.count(), key.goal});
+  }
+  return rows;
+}
 
 Result<TaskRecord> TaskOf(const SqlRow& row) {
   UCUDNN_ASSIGN_OR_RETURN(const TaskState state, ParseTaskState(row.Text(6)));
@@ -157,84 +173,53 @@ Result<EnqueueResult> SqlStore::EnqueueTasks(std::span<const NewTask> tasks,
       });
 }
 
-Result<std::int64_t> SqlStore::RetryFailedTasks(const std::string& kind) {
-  return InTransaction(
-      *database_, Access::kWrite,
-      [&](SqlTransaction& sql) -> Result<std::int64_t> {
-        UCUDNN_ASSIGN_OR_RETURN(
-            const auto rows,
-            sql.Query("UPDATE tasks SET state = 'pending', attempts = 0, "
-                      "failures = 0, error = '', finished_ms = 0 "
-                      "WHERE state = 'failed' AND ($1 = '' OR kind = $1) "
-                      "RETURNING id",
-                      {kind}));
-        return static_cast<std::int64_t>(rows.size());
-      });
-}
-
-Result<std::int64_t> SqlStore::ReopenStaleTasks(
-    const std::string& kind, std::span<const TaskKey> keys,
-    std::span<const std::string> drivers) {
-  std::vector<TaskKey> distinct;
-  for (const TaskKey& key : keys) {
-    if (key.kind == kind) distinct.push_back(key);
-  }
-  std::ranges::sort(distinct);
-  return InTransaction(
-      *database_, Access::kWrite,
-      [&](SqlTransaction& sql) -> Result<std::int64_t> {
-        std::int64_t reopened = 0;
-        UCUDNN_RETURN_IF_ERROR(InPieces(
-            sql.dialect(), std::span<const TaskKey>(distinct),
-            [&](auto piece) -> Status {
-              SqlRows rows("($, CAST($ AS BIGINT), $)", {kind});
-              for (const TaskKey& key : piece) {
-                rows.Add({key.problem, key.batch.count(), key.goal});
-              }
-              const auto asked = rows.parameters();
-              std::vector<SqlValue> parameters(asked.begin(), asked.end());
-              std::string known;
-              for (const std::string& driver : drivers) {
-                parameters.emplace_back(driver);
-                known += fmt::format("{}${}", known.empty() ? "" : ", ",
-                                     parameters.size());
-              }
-              // Tasks done under schema 1 have no driver and are kept.
-              UCUDNN_ASSIGN_OR_RETURN(
-                  const auto found,
-                  sql.Query("WITH asked (problem, batch, goal) AS (VALUES " +
-                                rows.Text() +
-                                ") UPDATE tasks SET state = 'pending', "
-                                "attempts = 0, failures = 0, error = '', "
-                                "finished_ms = 0 FROM asked "
-                                "WHERE tasks.kind = $1 AND "
-                                "tasks.problem = asked.problem AND "
-                                "tasks.batch = asked.batch AND "
-                                "tasks.goal = asked.goal AND "
-                                "tasks.state = 'done' AND "
-                                "tasks.driver <> '' AND "
-                                "tasks.driver NOT IN (" +
-                                known + ") RETURNING tasks.id",
-                            parameters));
-              reopened += static_cast<std::int64_t>(found.size());
-              return {};
-            }));
-        return reopened;
-      });
-}
-
 Result<std::vector<TaskRecord>> SqlStore::ListTasks(const TaskFilter& filter) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(filter.limit));
-  const std::string state(filter.state ? Name(*filter.state) : "");
+  std::vector<SqlValue> parameters = {filter.after_id, filter.limit};
+  std::string conditions = "id > $1";
+  const auto add = [&](std::string_view condition, SqlValue value) {
+    parameters.push_back(std::move(value));
+    conditions += fmt::format(" AND {}${}", condition, parameters.size());
+  };
+  if (!filter.kind.empty()) add("kind = ", filter.kind);
+  if (filter.state) add("state = ", std::string(Name(*filter.state)));
+  if (filter.expired) {
+    add(*filter.expired ? "lease_until_ms <= " : "lease_until_ms > ",
+        filter.now_ms);
+  }
   return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
     return Records(
-        sql.Query(fmt::format("SELECT {} FROM tasks WHERE id > $1 AND "
-                              "($2 = '' OR kind = $2) AND "
-                              "($3 = '' OR state = $3) ORDER BY id LIMIT $4",
-                              kTaskColumns),
-                  {filter.after_id, filter.kind, state, filter.limit}),
+        sql.Query(
+            fmt::format("SELECT {} FROM tasks WHERE {} ORDER BY id LIMIT $2",
+                        kTaskColumns, conditions),
+            parameters),
         TaskOf);
   });
+}
+
+Result<std::vector<TaskRecord>> SqlStore::FindTasks(
+    std::span<const TaskKey> keys) {
+  using Found = std::vector<TaskRecord>;
+  return InTransaction(
+      *database_, Access::kRead, [&](SqlTransaction& sql) -> Result<Found> {
+        Found tasks;
+        UCUDNN_RETURN_IF_ERROR(
+            InPieces(sql.dialect(), keys, [&](auto piece) -> Status {
+              const SqlRows rows = KeyRows(piece);
+              UCUDNN_ASSIGN_OR_RETURN(
+                  const Found found,
+                  Records(sql.Query(fmt::format("SELECT {} FROM tasks WHERE "
+                                                "(kind, problem, batch, goal) "
+                                                "IN (VALUES {})",
+                                                kTaskColumns, rows.Text()),
+                                    rows.parameters()),
+                          TaskOf));
+              tasks.insert(tasks.end(), found.begin(), found.end());
+              return {};
+            }));
+        std::ranges::sort(tasks, {}, &TaskRecord::id);
+        return tasks;
+      });
 }
 
 Result<TaskRecord> SqlStore::GetTask(std::int64_t id) {
@@ -258,7 +243,7 @@ Result<std::vector<TaskRecord>> SqlStore::ListLeases(UnixMillis now_ms) {
 }
 
 Result<std::map<std::string, TaskCounts>> SqlStore::Progress(
-    std::span<const TaskKey> keys) {
+    std::span<const TaskKey> keys, UnixMillis now_ms) {
   std::vector<TaskKey> distinct(keys.begin(), keys.end());
   std::ranges::sort(distinct);
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
@@ -269,21 +254,18 @@ Result<std::map<std::string, TaskCounts>> SqlStore::Progress(
         UCUDNN_RETURN_IF_ERROR(InPieces(
             sql.dialect(), std::span<const TaskKey>(distinct),
             [&](auto piece) -> Status {
-              SqlRows rows("($, $, CAST($ AS BIGINT), $)");
-              for (const TaskKey& key : piece) {
-                rows.Add({key.kind, key.problem, key.batch.count(), key.goal});
-              }
+              const SqlRows rows = KeyRows(piece, {now_ms});
               UCUDNN_ASSIGN_OR_RETURN(
                   const auto found,
                   sql.Query(
-                      "WITH asked (kind, problem, batch, goal) AS (VALUES " +
-                          rows.Text() +
-                          ") SELECT t.kind, t.state, COUNT(*) "
-                          "FROM asked JOIN tasks t ON t.kind = "
-                          "asked.kind AND t.problem = asked.problem AND "
-                          "t.batch = asked.batch AND "
-                          "t.goal = asked.goal "
-                          "GROUP BY t.kind, t.state",
+                      fmt::format(
+                          "WITH asked (kind, problem, batch, goal) AS "
+                          "(VALUES {}) SELECT t.kind, {} AS counted, COUNT(*) "
+                          "FROM asked JOIN tasks t ON t.kind = asked.kind AND "
+                          "t.problem = asked.problem AND "
+                          "t.batch = asked.batch AND t.goal = asked.goal "
+                          "GROUP BY t.kind, counted",
+                          rows.Text(), kCountedState),
                       rows.parameters()));
               return AddCounts(found, &counts);
             }));
@@ -291,13 +273,18 @@ Result<std::map<std::string, TaskCounts>> SqlStore::Progress(
       });
 }
 
-Result<std::map<std::string, TaskCounts>> SqlStore::CountTasks() {
+Result<std::map<std::string, TaskCounts>> SqlStore::CountTasks(
+    UnixMillis now_ms) {
   using Counts = std::map<std::string, TaskCounts>;
   return InTransaction(
       *database_, Access::kRead, [&](SqlTransaction& sql) -> Result<Counts> {
-        UCUDNN_ASSIGN_OR_RETURN(const auto rows,
-                                sql.Query("SELECT kind, state, COUNT(*) FROM "
-                                          "tasks GROUP BY kind, state"));
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto rows,
+            sql.Query(fmt::format("SELECT kind, {} AS counted, "
+                                  "COUNT(*) FROM tasks "
+                                  "GROUP BY kind, counted",
+                                  kCountedState),
+                      {now_ms}));
         Counts counts;
         UCUDNN_RETURN_IF_ERROR(AddCounts(rows, &counts));
         return counts;

@@ -13,13 +13,12 @@ namespace ucudnn {
 namespace {
 
 // In the order of the enum's values.
-constexpr std::array<std::string_view, 3> kAgentStates = {"online", "draining",
-                                                          "gone"};
+constexpr std::array<std::string_view, 2> kAgentStates = {"online", "gone"};
 constexpr std::array<std::string_view, 3> kDeviceStates = {"idle", "busy",
                                                            "lost"};
 constexpr std::array<std::string_view, 2> kNetworkFormats = {"csv", "onnx"};
-constexpr std::array<std::string_view, 4> kTaskStates = {"pending", "leased",
-                                                         "done", "failed"};
+constexpr std::array<std::string_view, 5> kTaskStates = {
+    "pending", "leased", "done", "failed", "cancelled"};
 constexpr std::array<std::string_view, 3> kJobStates = {"running", "finished",
                                                         "lost"};
 

@@ -32,6 +32,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "coordinator/store/actions.h"
 #include "coordinator/store/agents.h"
 #include "coordinator/store/campaigns.h"
 #include "coordinator/store/jobs.h"
@@ -44,6 +45,7 @@ namespace ucudnn {
 class Store : public Agents,
               public Tasks,
               public Campaigns,
+              public Actions,
               public Measurements,
               public Plans,
               public Jobs {

@@ -38,8 +38,8 @@ struct NewTask {
   std::int64_t priority = 0;  // higher first
 };
 
-enum class TaskState { kPending, kLeased, kDone, kFailed };
-// "pending", "leased", "done", "failed".
+enum class TaskState { kPending, kLeased, kDone, kFailed, kCancelled };
+// "pending", "leased", "done", "failed", "cancelled".
 std::string_view Name(TaskState state);
 Result<TaskState> ParseTaskState(std::string_view text);
 
@@ -65,9 +65,9 @@ struct TaskRecord {
   std::string agent;
   std::string device;
   UnixMillis lease_until_ms = 0;
-  std::string error;  // of the last failure
+  std::string error;  // of the last failure; why it was cancelled
   UnixMillis created_ms = 0;
-  UnixMillis finished_ms = 0;  // 0 until done or failed
+  UnixMillis finished_ms = 0;  // 0 until done, failed or cancelled
 
   LeaseRef lease() const { return {id, lease_token}; }
   friend bool operator==(const TaskRecord&, const TaskRecord&) = default;
@@ -122,6 +122,10 @@ struct TaskFilter {
   std::optional<TaskState> state;  // absent: all
   std::int64_t after_id = 0;
   std::int64_t limit = 1000;
+  // Leased tasks: only those whose leases have expired (lease_until_ms <=
+  // now_ms), or only those whose leases have not; absent: all.
+  std::optional<bool> expired = {};
+  UnixMillis now_ms = 0;
 };
 
 struct TaskCounts {
@@ -129,8 +133,19 @@ struct TaskCounts {
   std::int64_t leased = 0;
   std::int64_t done = 0;
   std::int64_t failed = 0;
-  std::int64_t total() const { return pending + leased + done + failed; }
+  std::int64_t cancelled = 0;
+  std::int64_t total() const {
+    return pending + leased + done + failed + cancelled;
+  }
 
+  TaskCounts& operator+=(const TaskCounts& other) {
+    pending += other.pending;
+    leased += other.leased;
+    done += other.done;
+    failed += other.failed;
+    cancelled += other.cancelled;
+    return *this;
+  }
   friend bool operator==(const TaskCounts&, const TaskCounts&) = default;
 };
 
@@ -140,7 +155,8 @@ class Tasks {
 
   // Adds the tasks whose keys are new. Priority and cap of a known task can
   // only rise; if the cap of a done or failed task rises, the task is pending
-  // again and its attempts start from zero. All or nothing; O(tasks).
+  // again and its attempts start from zero; a cancelled one stays cancelled.
+  // All or nothing; O(tasks).
   virtual Result<EnqueueResult> EnqueueTasks(std::span<const NewTask> tasks,
                                              UnixMillis now_ms) = 0;
   // Leases to the device up to `max_count` tasks of the kind that are pending
@@ -182,18 +198,33 @@ class Tasks {
   virtual Result<std::int64_t> ReopenStaleTasks(
       const std::string& kind, std::span<const TaskKey> keys,
       std::span<const std::string> drivers) = 0;
+  // Cancels those of the tasks that are pending or leased, for the reason
+  // `why`. Whoever measures one may still complete it. Returns how many were
+  // pending, and how many were leased until after `now_ms`.
+  virtual Result<TaskCounts> CancelTasks(std::span<const std::int64_t> tasks,
+                                         const std::string& why,
+                                         UnixMillis now_ms) = 0;
+  // Makes the cancelled tasks with these keys pending again, with their
+  // attempts starting from zero. Returns their number.
+  virtual Result<std::int64_t> ReopenCancelledTasks(
+      std::span<const TaskKey> keys) = 0;
   virtual Result<std::vector<TaskRecord>> ListTasks(
       const TaskFilter& filter) = 0;
+  // The tasks with these keys.
+  virtual Result<std::vector<TaskRecord>> FindTasks(
+      std::span<const TaskKey> keys) = 0;
   virtual Result<TaskRecord> GetTask(std::int64_t id) = 0;  // kNotFound
   // The tasks whose leases have not expired (lease_until_ms > now_ms), by
   // device, then id.
   virtual Result<std::vector<TaskRecord>> ListLeases(UnixMillis now_ms) = 0;
   // The states of the tasks with these keys, by kind. Keys that are not in the
-  // queue are not counted, repeated ones are counted once.
+  // queue are not counted, repeated ones are counted once. Tasks whose leases
+  // have expired (lease_until_ms <= now_ms) count as pending.
   virtual Result<std::map<std::string, TaskCounts>> Progress(
-      std::span<const TaskKey> keys) = 0;
-  // The states of all tasks, by kind.
-  virtual Result<std::map<std::string, TaskCounts>> CountTasks() = 0;
+      std::span<const TaskKey> keys, UnixMillis now_ms) = 0;
+  // The states of all tasks, by kind, counted the same way.
+  virtual Result<std::map<std::string, TaskCounts>> CountTasks(
+      UnixMillis now_ms) = 0;
 };
 
 }  // namespace ucudnn

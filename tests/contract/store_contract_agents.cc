@@ -96,6 +96,8 @@ TEST_P(StoreContract, ExpiresSilentAgentsUntilTheyAreHeardAgain) {
   const std::vector<DeviceRecord> devices = {TestDevice("GPU-1")};
   ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 100));
   ASSERT_TRUE(store().RegisterAgent(TestAgent("b"), {}, 200));
+  Enqueue(store(), {TestTask(1)});
+  Lease(store(), 1, 100, "a");
   const auto pulses = store().ListAgentPulses().value();
   ASSERT_THAT(pulses, SizeIs(2));
   // b is heard of again, in the same millisecond.
@@ -106,6 +108,8 @@ TEST_P(StoreContract, ExpiresSilentAgentsUntilTheyAreHeardAgain) {
               ElementsAre(Field(&Pulse::id, "b")));
   EXPECT_EQ(store().GetAgent("a")->state, AgentState::kGone);
   EXPECT_EQ(store().GetDevice("GPU-1")->state, DeviceState::kLost);
+  // Another device need not await the end of its lease.
+  EXPECT_THAT(Problems(Lease(store(), 1, 100, "b")), ElementsAre("forward-c1"));
   const std::vector<DeviceStatus> idle = {{"GPU-1", DeviceState::kIdle, ""}};
   EXPECT_THAT(Beat("a", idle, 300), IsEmpty());
   EXPECT_EQ(store().GetAgent("a")->state, AgentState::kOnline);
@@ -131,13 +135,43 @@ TEST_P(StoreContract, AcceptsHeartbeatsOfManyAgentsAtOnce) {
   EXPECT_THAT(store().Heartbeat({}).value(), IsEmpty());
 }
 
-TEST_P(StoreContract, DrainsAgents) {
+TEST_P(StoreContract, HoldsAgentsUntilTheyAreResumed) {
   const std::vector<DeviceRecord> devices = {TestDevice("GPU-1")};
   ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 100));
-  ASSERT_TRUE(store().SetAgentState("a", AgentState::kDraining, "SIGTERM"));
-  EXPECT_THAT(Beat("a", {}, 200), IsEmpty());
-  EXPECT_EQ(store().GetAgent("a")->state, AgentState::kDraining);
-  EXPECT_EQ(store().GetDevice("GPU-1")->state, DeviceState::kIdle);
+  EXPECT_FALSE(store().GetAgent("a")->hold.has_value());
+  const HoldRecord drain{.what = "drain",
+                         .who = "alice",
+                         .reason = "a new fan",
+                         .since_ms = 150,
+                         .deadline_ms = 900};
+  const ActionRecord action{.made_ms = 150,
+                            .who = "alice",
+                            .what = "drain",
+                            .object = "node a",
+                            .reason = "a new fan",
+                            .outcome = ""};
+  HoldRecord cordon = drain;
+  cordon.what = "cordon";
+  ASSERT_TRUE(store().HoldAgent("a", cordon, action));
+  ASSERT_TRUE(store().HoldAgent("a", drain, action));
+  // A restart changes nothing.
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 200));
+  EXPECT_EQ(store().GetAgent("a")->state, AgentState::kOnline);
+  EXPECT_EQ(store().ListAgents()->at(0).hold, drain);
+  EXPECT_TRUE(store().GetDevice("GPU-1")->held);
+  EXPECT_EQ(store().ListKinds()->at(0).usable, 0);
+  ASSERT_TRUE(store().HoldAgent("a", std::nullopt, action));
+  EXPECT_FALSE(store().GetAgent("a")->hold.has_value());
+  EXPECT_FALSE(store().ListDevices("")->at(0).held);
+  EXPECT_EQ(store().ListKinds()->at(0).usable, 1);
+  EXPECT_THAT(store().ListActions(9, 0).value(), SizeIs(3));
+  EXPECT_EQ(store().HoldAgent("b", drain, action).error().code,
+            Code::kNotFound);
+}
+
+TEST_P(StoreContract, RemembersWhyAnAgentIsGone) {
+  const std::vector<DeviceRecord> devices = {TestDevice("GPU-1")};
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 100));
   ASSERT_TRUE(store().SetAgentState("a", AgentState::kGone, "it ended"));
   EXPECT_EQ(store().GetDevice("GPU-1")->reason, "it ended");
   EXPECT_EQ(store().SetAgentState("b", AgentState::kGone, "").error().code,

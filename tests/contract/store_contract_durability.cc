@@ -141,7 +141,7 @@ TEST_P(StoreContract, LosesNothingAcknowledgedWhenItsWriterIsKilled) {
     }
     // Unacknowledged writes are complete or absent.
     EXPECT_EQ(store->ListProfiles()->at(0).points,
-              2 * store->CountTasks()->at(ToString(TestKind())).done);
+              2 * store->CountTasks(0)->at(ToString(TestKind())).done);
     EXPECT_GE(done, static_cast<std::int64_t>(enough));
   }
 }

@@ -279,7 +279,7 @@ TEST_P(StoreContract, SurvivesConcurrentWriters) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(added, 100);
   EXPECT_EQ(completed, 100);
-  EXPECT_EQ(store().CountTasks()->at(ToString(TestKind())).done, 100);
+  EXPECT_EQ(store().CountTasks(0)->at(ToString(TestKind())).done, 100);
   EXPECT_EQ(store().ListProfiles()->at(0).points, 100);
   EXPECT_EQ(store().GetNetwork("n")->revision, 8);
   EXPECT_THAT(store().ListPlans(10).value(), SizeIs(1));

@@ -34,7 +34,7 @@ TEST_P(StoreContract, DistinguishesTasksByGoal) {
   ASSERT_THAT(tasks, SizeIs(2));
   EXPECT_EQ(tasks[1].key, adaptive.key);
   const std::vector<TaskKey> keys = {adaptive.key};
-  EXPECT_EQ(store().Progress(keys).value().begin()->second.leased, 1);
+  EXPECT_EQ(store().Progress(keys, 20).value().begin()->second.leased, 1);
   // Only tasks with a goal may have points of smaller batches.
   const std::vector<MeasuredPoint> smaller = {TestPoint(8, "FFT", 5)};
   EXPECT_EQ(store().CompleteTask(Completion(tasks[0], smaller)).error().code,
@@ -130,12 +130,17 @@ TEST_P(StoreContract, CountsProgress) {
   const std::vector<TaskKey> keys = {TestTask(1).key, TestTask(3).key,
                                      TestTask(3).key, TestTask(77).key};
   const TaskCounts two{.pending = 1, .leased = 0, .done = 1, .failed = 0};
-  EXPECT_THAT(store().Progress(keys).value(),
+  EXPECT_THAT(store().Progress(keys, 20).value(),
               ElementsAre(std::pair(ToString(TestKind()), two)));
   const TaskCounts all{.pending = 1, .leased = 1, .done = 1, .failed = 0};
-  EXPECT_EQ(store().CountTasks()->at(ToString(TestKind())), all);
-  EXPECT_EQ(store().CountTasks()->at(ToString(TestKind(1))).total(), 1);
-  EXPECT_THAT(store().Progress({}).value(), IsEmpty());
+  EXPECT_EQ(store().CountTasks(99)->at(ToString(TestKind())), all);
+  EXPECT_EQ(store().CountTasks(99)->at(ToString(TestKind(1))).total(), 1);
+  EXPECT_THAT(store().Progress({}, 99).value(), IsEmpty());
+  // A task whose lease has expired waits for another device.
+  const std::vector<TaskKey> running = {leased[1].key};
+  EXPECT_EQ(store().Progress(running, 99)->begin()->second.leased, 1);
+  EXPECT_EQ(store().Progress(running, 100)->begin()->second.pending, 1);
+  EXPECT_EQ(store().CountTasks(100)->at(ToString(TestKind())).leased, 0);
 }
 
 TEST_P(StoreContract, ListsTasksByFilter) {
@@ -147,11 +152,51 @@ TEST_P(StoreContract, ListsTasksByFilter) {
   filter = {};
   filter.state = TaskState::kLeased;
   EXPECT_THAT(store().ListTasks(filter).value(), ElementsAre(leased[0]));
+  filter.now_ms = 99;
+  filter.expired = true;
+  EXPECT_THAT(store().ListTasks(filter).value(), IsEmpty());
+  filter.now_ms = 100;
+  EXPECT_THAT(store().ListTasks(filter).value(), ElementsAre(leased[0]));
+  filter.expired = false;
+  EXPECT_THAT(store().ListTasks(filter).value(), IsEmpty());
   filter = {};
   filter.after_id = leased[0].id;
   filter.limit = 1;
   EXPECT_THAT(Problems(store().ListTasks(filter).value()),
               ElementsAre("forward-c2"));
+  const std::vector<TaskKey> keys = {TestTask(2).key, TestTask(1).key,
+                                     TestTask(9).key};
+  EXPECT_THAT(Problems(store().FindTasks(keys).value()),
+              ElementsAre("forward-c1", "forward-c2"));
+}
+
+TEST_P(StoreContract, CancelsOpenTasksUntilTheyAreOpenedAgain) {
+  Enqueue(store(), {TestTask(1), TestTask(2), TestTask(3), TestTask(4)});
+  const auto leased = Lease(store(), 2, 0);
+  ASSERT_TRUE(store().CompleteTask(Completion(leased[0], {})));
+  std::vector<std::int64_t> ids;
+  for (const TaskRecord& task : store().ListTasks({}).value()) {
+    ids.push_back(task.id);
+  }
+  ids.pop_back();
+  const TaskCounts open{.pending = 1, .leased = 1};
+  EXPECT_EQ(store().CancelTasks(ids, "by alice: enough", 50).value(), open);
+  EXPECT_EQ(store().CancelTasks(ids, "by bob", 60).value(), TaskCounts());
+  const TaskRecord cancelled = store().GetTask(ids[2]).value();
+  EXPECT_EQ(cancelled.state, TaskState::kCancelled);
+  EXPECT_EQ(cancelled.error, "by alice: enough");
+  EXPECT_EQ(cancelled.finished_ms, 50);
+  EXPECT_EQ(store().GetTask(ids[1])->device, "");
+  EXPECT_EQ(store().CountTasks(50)->at(ToString(TestKind())).cancelled, 2);
+  // No device takes them, and requests by others leave them cancelled, but the
+  // device that measures one may complete it.
+  EXPECT_EQ(Enqueue(store(), {TestTask(2), TestTask(3)}).added, 0);
+  EXPECT_THAT(Problems(Lease(store(), 9, 500)), ElementsAre("forward-c4"));
+  ASSERT_TRUE(store().CompleteTask(Completion(leased[1], {})));
+  EXPECT_EQ(store().GetTask(leased[1].id)->state, TaskState::kDone);
+  const std::vector<TaskKey> keys = {TestTask(1).key, TestTask(3).key};
+  EXPECT_EQ(store().ReopenCancelledTasks(keys).value(), 1);
+  EXPECT_THAT(Problems(Lease(store(), 9, 550)), ElementsAre("forward-c3"));
 }
 
 TEST_P(StoreContract, EnqueuesManyTasksAtOnce) {
@@ -164,7 +209,7 @@ TEST_P(StoreContract, EnqueuesManyTasksAtOnce) {
   EXPECT_EQ(Enqueue(store(), tasks).added, 3000);
   for (NewTask& task : tasks) task.max_workspace = 65_MiB;
   EXPECT_EQ(Enqueue(store(), tasks).added, 0);
-  EXPECT_EQ(store().Progress(keys)->at(ToString(TestKind())).pending, 3000);
+  EXPECT_EQ(store().Progress(keys, 1)->at(ToString(TestKind())).pending, 3000);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ namespace ucudnn {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -58,6 +59,8 @@ class CampaignsTest : public ::testing::Test {
 
   v1::MeasureProgress Measure() {
     v1::MeasureRequest request;
+    request.set_wait_for_device(true);
+    request.set_retry_cancelled(true);
     *request.mutable_plan() = request_;
     return coordinator_.Measure(request).value();
   }
@@ -149,6 +152,223 @@ TEST_F(CampaignsTest, EstimateTheTimeLeftByThePaceSoFar) {
   EXPECT_EQ(Only().state(), "finished");
 }
 
+TEST_F(CampaignsTest, TellHowLongAnotherPlanWillTakeAtTheirPace) {
+  Register();
+  Measure();
+  while (Lease()) {
+    clock_.Advance(std::chrono::milliseconds(3000));
+    Report();
+  }
+  ASSERT_TRUE(coordinator_.Maintain());
+  v1::MeasureRequest request;
+  *request.mutable_plan() = request_;
+  request.mutable_plan()->set_batch(8);
+  request.set_dry_run(true);
+  const auto told = coordinator_.Measure(request).value();
+  EXPECT_EQ(told.unasked(), 5);
+  EXPECT_EQ(told.estimate_ms(), 15'000);
+  EXPECT_EQ(told.kinds(0).devices(), 1);
+  EXPECT_EQ(told.kinds(0).ahead(), 0);
+  // Others' tasks come first.
+  request_.set_batch(16);
+  Measure();
+  const auto later = coordinator_.Measure(request).value();
+  EXPECT_EQ(later.kinds(0).ahead(), 5);
+  EXPECT_EQ(later.estimate_ms(), 30'000);
+}
+
+TEST_F(CampaignsTest, AreCancelledButForWhatOthersNeed) {
+  Register();
+  const std::int64_t first = Measure().campaign_id();
+  ASSERT_GT(first, 0);
+  // The same kernels, and those of twice the batch.
+  request_.set_batch(8);
+  request_.set_batch_policy("powerOfTwo");
+  const std::int64_t second = Measure().campaign_id();
+  ASSERT_TRUE(Lease());
+  v1::CancelTasksRequest cancel;
+  cancel.set_campaign_id(second);
+  cancel.set_who("alice@host");
+  cancel.set_reason("a wrong batch");
+  const auto cancelled = coordinator_.CancelTasks(cancel).value();
+  EXPECT_EQ(cancelled.kept(), 5);
+  EXPECT_EQ(cancelled.cancelled(), 15);
+  EXPECT_EQ(cancelled.running(), 0);
+  const auto campaigns = coordinator_.ListCampaigns({}).value();
+  EXPECT_EQ(campaigns.campaigns(0).state(), "cancelled");
+  EXPECT_EQ(campaigns.campaigns(0).cancelled(), 15);
+  EXPECT_EQ(campaigns.campaigns(0).cancelled_why(),
+            "by alice@host: a wrong batch");
+  EXPECT_EQ(campaigns.campaigns(1).state(), "running");
+  // A job that asks for the plan does not request them again.
+  const auto plan = coordinator_.CreatePlan(request_);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, Code::kFailedPrecondition);
+  EXPECT_THAT(plan.error().message,
+              HasSubstr("15 of 20 measurements were cancelled by alice@host: "
+                        "a wrong batch"));
+  const auto actions = coordinator_.ListActions({}).value();
+  ASSERT_THAT(actions.actions(), SizeIs(1));
+  EXPECT_EQ(actions.actions(0).who(), "alice@host");
+  EXPECT_EQ(actions.actions(0).made_ms(), 1'000'000);
+  EXPECT_EQ(coordinator_.CancelTasks(cancel).error().code,
+            Code::kFailedPrecondition);
+  // Requested anew, everything is measured.
+  EXPECT_EQ(Measure().cancelled(), 0);
+  Report();
+  while (Lease()) Report();
+  EXPECT_TRUE(coordinator_.CreatePlan(request_));
+}
+
+TEST_F(CampaignsTest, AreCancelledTaskByTask) {
+  Register();
+  Measure();
+  ASSERT_TRUE(Lease());
+  v1::CancelTasksRequest cancel;
+  EXPECT_EQ(coordinator_.CancelTasks(cancel).error().code,
+            Code::kInvalidArgument);
+  cancel.add_task_ids(99);
+  EXPECT_EQ(coordinator_.CancelTasks(cancel).error().code, Code::kNotFound);
+  cancel.clear_task_ids();
+  cancel.set_kind(kKind);
+  const auto cancelled = coordinator_.CancelTasks(cancel).value();
+  EXPECT_EQ(cancelled.cancelled(), 5);
+  EXPECT_EQ(cancelled.running(), 1);
+  v1::ListRequest list;
+  list.set_state("cancelled");
+  EXPECT_THAT(coordinator_.ListTasks(list)->tasks(), SizeIs(5));
+  clock_.Advance(std::chrono::milliseconds(3000));
+  ASSERT_TRUE(coordinator_.Maintain());
+  EXPECT_EQ(Only().state(), "cancelled");
+  // What the device had begun counts all the same.
+  Report();
+  EXPECT_THAT(coordinator_.ListTasks(list)->tasks(), SizeIs(4));
+}
+
+TEST_F(CampaignsTest, ListTheirTasks) {
+  Register();
+  const std::int64_t campaign = Measure().campaign_id();
+  request_.set_batch(8);
+  Measure();
+  ASSERT_TRUE(Lease());
+  v1::ListRequest list;
+  EXPECT_THAT(coordinator_.ListTasks(list)->tasks(), SizeIs(10));
+  list.set_campaign_id(campaign);
+  list.set_limit(3);
+  const auto page = coordinator_.ListTasks(list).value();
+  ASSERT_THAT(page.tasks(), SizeIs(3));
+  list.set_after(std::to_string(page.tasks(2).id()));
+  EXPECT_THAT(coordinator_.ListTasks(list)->tasks(), SizeIs(2));
+  list = {};
+  list.set_state("running");
+  const auto running = coordinator_.ListTasks(list).value();
+  ASSERT_THAT(running.tasks(), SizeIs(1));
+  EXPECT_EQ(running.tasks(0).device_id(), "device");
+  // Its device is silent: another may take it.
+  clock_.Advance(std::chrono::milliseconds(30'000));
+  EXPECT_THAT(coordinator_.ListTasks(list)->tasks(), SizeIs(0));
+  list.set_state("expired");
+  EXPECT_EQ(coordinator_.ListTasks(list)->tasks(0).state(), "expired");
+  EXPECT_EQ(coordinator_.GetStatus({})->tasks_pending(), 10);
+  list.set_state("leased");
+  EXPECT_EQ(coordinator_.ListTasks(list).error().code, Code::kInvalidArgument);
+}
+
+TEST_F(CampaignsTest, HeldNodesTakeNoTasks) {
+  Register();
+  Measure();
+  v1::HoldAgentRequest hold;
+  hold.set_agent_id("agent");
+  hold.set_what("cordon");
+  hold.set_who("alice@host");
+  hold.set_reason("a new fan");
+  EXPECT_EQ(coordinator_.HoldAgent(hold)->agent().state(), "cordoned");
+  EXPECT_FALSE(Lease());
+  // Also after a restart of the agent.
+  Register();
+  EXPECT_FALSE(Lease());
+  v1::GetRequest get;
+  get.set_id("agent");
+  EXPECT_EQ(coordinator_.GetAgent(get)->hold().reason(), "a new fan");
+  v1::MeasureRequest other;
+  *other.mutable_plan() = request_;
+  other.mutable_plan()->set_batch(2);
+  EXPECT_EQ(coordinator_.Measure(other).error().code,
+            Code::kFailedPrecondition);
+  hold.set_what("resume");
+  EXPECT_EQ(coordinator_.HoldAgent(hold)->agent().state(), "online");
+  EXPECT_TRUE(Lease());
+  hold.set_what("stop");
+  EXPECT_EQ(coordinator_.HoldAgent(hold).error().code, Code::kInvalidArgument);
+  hold.set_what("drain");
+  hold.set_agent_id("nobody");
+  EXPECT_EQ(coordinator_.HoldAgent(hold).error().code, Code::kNotFound);
+}
+
+TEST_F(CampaignsTest, DrainsProposePlansWithoutTheNodesRanks) {
+  Register();
+  // Rank 0 runs on the node, rank 1 elsewhere.
+  request_.add_device_kinds(kKind);
+  Measure();
+  while (Lease()) Report();
+  const v1::Plan plan = coordinator_.CreatePlan(request_).value();
+  v1::RegisterJobRequest job;
+  job.set_job_id("job");
+  *job.mutable_request() = request_;
+  job.set_plan_id(plan.id());
+  job.add_ranks()->set_device_id("device");
+  job.add_ranks()->set_device_id("elsewhere");
+  job.mutable_ranks(1)->set_rank(1);
+  ASSERT_TRUE(coordinator_.RegisterJob(job));
+  v1::HoldAgentRequest drain;
+  drain.set_agent_id("agent");
+  drain.set_what("drain");
+  // The other rank's new share has to be measured, which no other node can.
+  const auto missing = coordinator_.HoldAgent(drain).value();
+  ASSERT_THAT(missing.jobs(), SizeIs(1));
+  EXPECT_EQ(missing.jobs(0).revision(), 0);
+  EXPECT_THAT(missing.jobs(0).error(), HasSubstr("measurements are missing"));
+  drain.set_what("resume");
+  ASSERT_TRUE(coordinator_.HoldAgent(drain));
+  while (Lease()) Report();
+  drain.set_what("drain");
+  const auto drained = coordinator_.HoldAgent(drain).value();
+  ASSERT_THAT(drained.jobs(), SizeIs(1));
+  EXPECT_EQ(drained.jobs(0).revision(), 2) << drained.jobs(0).error();
+  EXPECT_THAT(drained.jobs(0).ranks(), ElementsAre(0));
+  v1::GetRequest get;
+  get.set_id("job");
+  const v1::Job found = coordinator_.GetJob(get).value();
+  EXPECT_EQ(found.newest_revision(), 2);
+  get.set_id(std::to_string(found.revisions(1).plan_id()));
+  const v1::Plan without = coordinator_.GetPlan(get).value();
+  EXPECT_THAT(without.request().exclude_ranks(), ElementsAre(0));
+  EXPECT_EQ(without.ranks(0).batch(), 0);
+  EXPECT_EQ(without.ranks(1).batch(), 4);
+  // It is proposed once.
+  clock_.Advance(std::chrono::milliseconds(10'000));
+  ASSERT_TRUE(coordinator_.Maintain());
+  get.set_id("job");
+  EXPECT_EQ(coordinator_.GetJob(get)->newest_revision(), 2);
+}
+
+TEST_F(CampaignsTest, KeepTheirNetwork) {
+  Register();
+  v1::DeleteRequest request;
+  request.set_id("tiny");
+  request.set_who("alice@host");
+  const std::int64_t campaign = Measure().campaign_id();
+  EXPECT_EQ(coordinator_.DeleteNetwork(request).error().code,
+            Code::kFailedPrecondition);
+  v1::CancelTasksRequest cancel;
+  cancel.set_campaign_id(campaign);
+  ASSERT_TRUE(coordinator_.CancelTasks(cancel));
+  ASSERT_TRUE(coordinator_.DeleteNetwork(request));
+  EXPECT_THAT(coordinator_.ListNetworks({})->networks(), SizeIs(0));
+  EXPECT_EQ(coordinator_.ListActions({})->actions(0).object(), "network tiny");
+  ASSERT_TRUE(coordinator_.Maintain());
+}
+
 TEST_F(CampaignsTest, FollowTheNetworkThatTheyBeganWith) {
   Register();
   Measure();
@@ -175,6 +395,7 @@ TEST_F(CampaignsTest, DevicesTellWhatTheyMeasure) {
   EXPECT_EQ(devices.devices(0).measuring().problem(), task_.problem());
   EXPECT_EQ(devices.devices(0).measuring().batch(), 4);
   EXPECT_EQ(devices.devices(0).measuring().tasks(), 1);
+  EXPECT_EQ(devices.devices(0).measuring().layer(), "tiny conv2 backward_data");
   Report();
   EXPECT_FALSE(coordinator_.GetDevice(get)->has_measuring());
 }

@@ -32,6 +32,7 @@ class MeasuringTest : public ::testing::Test {
   // Every batch of the first layer's two operations on one kind.
   static v1::MeasureRequest All(std::int64_t batch) {
     v1::MeasureRequest request;
+    request.set_wait_for_device(true);
     request.mutable_plan()->set_network("tiny");
     request.mutable_plan()->set_batch(batch);
     request.mutable_plan()->set_batch_policy("all");
@@ -41,7 +42,7 @@ class MeasuringTest : public ::testing::Test {
 
   std::int64_t Tasks() {
     std::int64_t tasks = 0;
-    const auto all = store_->CountTasks().value();
+    const auto all = store_->CountTasks(0).value();
     for (const auto& [kind, counts] : all) tasks += counts.total();
     return tasks;
   }
@@ -77,6 +78,22 @@ TEST_F(MeasuringTest, TellsTheCostBeforeAnythingIsEnqueued) {
   ASSERT_TRUE(told) << told.error().message;
   EXPECT_EQ(told->total(), 8192);
   EXPECT_EQ(told->unasked(), 8192);
+  EXPECT_EQ(told->kinds(0).missing(), 8192);
+  EXPECT_EQ(told->kinds(0).devices(), 0);
+  EXPECT_FALSE(told->has_estimate_ms());
+  EXPECT_EQ(Tasks(), 0);
+}
+
+TEST_F(MeasuringTest, RequestsNothingThatNoDeviceWouldMeasure) {
+  v1::MeasureRequest request = All(4);
+  request.set_wait_for_device(false);
+  const auto refused = coordinator_.Measure(request);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kFailedPrecondition);
+  EXPECT_THAT(refused.error().message, HasSubstr("TEST/1u/1GiB/test-1.0"));
+  EXPECT_THAT(refused.error().message, HasSubstr("--wait-for-device"));
+  EXPECT_EQ(coordinator_.CreatePlan(request.plan()).error().code,
+            Code::kFailedPrecondition);
   EXPECT_EQ(Tasks(), 0);
 }
 

@@ -76,7 +76,7 @@ def test_takes_the_shares_of_a_plan(url):
 def test_stays_even_without_measurements_or_coordinator(url):
     plan = coordinators_plan(url, "alexnet", 9, KINDS)
     assert batches(plan) == [5, 4]
-    assert "measurements are missing" in plan.reasons[0]
+    assert "are missing: start ucudnn-agent" in plan.reasons[0]
     away = coordinators_plan("http://127.0.0.1:1", "alexnet", 9, KINDS)
     assert batches(away) == [5, 4]
     assert "127.0.0.1:1" in away.reasons[0]

@@ -67,6 +67,7 @@ export interface Campaign {
   done: number;
   running: number;
   failed: number;
+  cancelled_why: string;
   left_ms: number | null;
   failures: string[];
   kinds_without_device: string[];

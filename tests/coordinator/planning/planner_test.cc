@@ -179,6 +179,43 @@ TEST(PlannerTest, GivesAFasterRankMoreImages) {
   EXPECT_THAT(plan.ranks[1].reason, HasSubstr("before the slowest rank"));
 }
 
+TEST(PlannerTest, GivesExcludedRanksNothing) {
+  const Network network = OneLayer();
+  JobRequest request = Request(12, {kSlow, kFast, kSlow, kFast});
+  request.exclude_ranks = {0, 2};
+  for (const Need& need : NeedsOf(network, request)) {
+    EXPECT_EQ(need.kind, kFast);
+  }
+  const JobPlan plan =
+      MakePlan(network, request, Measured(network, request, {{kFast, 100}}))
+          .value();
+  EXPECT_EQ(plan.request, request);
+  ASSERT_EQ(plan.ranks.size(), 4U);
+  EXPECT_EQ(plan.ranks[0].batch, BatchSize(0));
+  EXPECT_EQ(plan.ranks[1].batch, BatchSize(6));
+  EXPECT_EQ(plan.ranks[2].batch, BatchSize(0));
+  EXPECT_EQ(plan.ranks[2].device_kind, kSlow);
+  EXPECT_EQ(plan.ranks[3].batch, BatchSize(6));
+}
+
+TEST(PlannerTest, RefusesToExcludeWhatIsNotThere) {
+  const auto refused = [](std::vector<std::int32_t> excluded) {
+    v1::PlanRequest message;
+    message.set_network("one");
+    message.set_batch(8);
+    message.add_device_kinds(kFast);
+    message.add_device_kinds(kSlow);
+    for (const std::int32_t rank : excluded) message.add_exclude_ranks(rank);
+    const auto request = ParsePlanRequest(message);
+    return request ? "" : request.error().message;
+  };
+  EXPECT_EQ(refused({1}), "");
+  EXPECT_THAT(refused({2}), HasSubstr("exclude_ranks[0] is 2"));
+  EXPECT_THAT(refused({1, 1}), HasSubstr("exclude_ranks[1] is 1"));
+  EXPECT_THAT(refused({-1}), HasSubstr("exclude_ranks[0] is -1"));
+  EXPECT_THAT(refused({0, 1}), HasSubstr("one must be left"));
+}
+
 TEST(PlannerTest, LeavesOutARankThatCannotHelp) {
   const Network network = OneLayer();
   const JobRequest request = Request(1, {kSlow, kFast});

@@ -34,12 +34,12 @@ def coordinators_plan(
 ) -> SharePlan:
     """The shares of the coordinator's plan for a registered network. They divide
     the time of its planned convolutions, which is not that of PyTorch's whole
-    step. If the coordinator cannot be reached, even shares, with the reason.
-    Raises NoPlan and InvalidArgument as the coordinator says."""
+    step. If the coordinator has no plan or cannot be reached, even shares, with
+    the reason. Raises InvalidArgument as the coordinator says."""
     request = {"network": network, "batch": batch, "device_kinds": kinds}
     try:
         plan = _ask(f"{url.rstrip('/')}/v1/plans", request)
-    except (InvalidArgument, NoPlan):
+    except InvalidArgument:
         raise
     except Error as error:
         return _even(batch, len(kinds), str(error))

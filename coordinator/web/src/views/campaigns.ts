@@ -18,6 +18,7 @@ export function ended(campaign: Campaign): number {
 export function outlook(campaign: Campaign): string {
   if (campaign.state !== 'running') {
     const took = campaign.finished_ms - campaign.created_ms;
+    if (campaign.state === 'cancelled') return `cancelled ${campaign.cancelled_why}`;
     return `took ${format.duration(took)}`;
   }
   if (campaign.kinds_without_device.length > 0) {

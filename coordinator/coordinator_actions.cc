@@ -1,0 +1,117 @@
+// What people did, and what they delete.
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <string>
+
+#include "base/service/log.h"
+#include "base/text.h"
+#include "coordinator/campaigns.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/page.h"
+#include "ucudnn/v1/coordinator.pb.h"
+
+namespace ucudnn {
+namespace {
+
+ActionRecord Deletion(const v1::DeleteRequest& request, std::string object,
+                      UnixMillis now_ms) {
+  spdlog::info("event=delete object={} who={} why={}", Quoted(object),
+               Quoted(request.who()), Quoted(request.reason()));
+  return {.made_ms = now_ms,
+          .who = request.who(),
+          .what = "delete",
+          .object = std::move(object),
+          .reason = request.reason(),
+          .outcome = "deleted"};
+}
+
+// kFailedPrecondition if a running campaign or job needs the network.
+Status CheckUnneeded(Coordinator& coordinator, const std::string& network) {
+  v1::ListRequest list;
+  list.set_limit(kMaxPage);
+  while (true) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto page, coordinator.ListCampaigns(list));
+    for (const v1::Campaign& campaign : page.campaigns()) {
+      if (campaign.state() == "running" &&
+          campaign.request().network() == network) {
+        return Fail(Code::kFailedPrecondition,
+                    "campaign {} measures for network '{}'; cancel it first",
+                    campaign.id(), network);
+      }
+      list.set_after(fmt::format("{}", campaign.id()));
+    }
+    if (page.campaigns().empty()) break;
+  }
+  list.clear_after();
+  while (true) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto page, coordinator.ListJobs(list));
+    for (const v1::Job& job : page.jobs()) {
+      if (job.state() == "running" && job.request().network() == network) {
+        return Fail(Code::kFailedPrecondition,
+                    "job '{}' runs network '{}'; it is deleted once the job "
+                    "has ended",
+                    job.id(), network);
+      }
+      list.set_after(job.id());
+    }
+    if (page.jobs().empty()) return {};
+  }
+}
+
+}  // namespace
+
+std::string ByWhomAndWhy(const std::string& who, const std::string& reason) {
+  return fmt::format("by {}: {}", who.empty() ? "somebody" : who,
+                     reason.empty() ? "no reason given" : reason);
+}
+
+Result<v1::ListActionsResponse> Coordinator::ListActions(
+    const v1::ListRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(std::int64_t before, OlderThan(request));
+  v1::ListActionsResponse response;
+  PageBytes bytes;
+  UCUDNN_RETURN_IF_ERROR(FillPage(
+      request, [&](int limit) { return store_.ListActions(limit, before); },
+      [&](const ActionRecord& record) -> Result<bool> {
+        before = record.id;
+        v1::Action& action = *response.add_actions();
+        action.set_id(record.id);
+        action.set_made_ms(record.made_ms);
+        action.set_who(record.who);
+        action.set_what(record.what);
+        action.set_object(record.object);
+        action.set_reason(record.reason);
+        action.set_outcome(record.outcome);
+        return bytes.Fill(action);
+      }));
+  return response;
+}
+
+Result<v1::DeleteResponse> Coordinator::DeleteNetwork(
+    const v1::DeleteRequest& request) {
+  UCUDNN_RETURN_IF_ERROR(CheckUnneeded(*this, request.id()));
+  UCUDNN_RETURN_IF_ERROR(store_.DeleteNetwork(
+      request.id(),
+      Deletion(request, "network " + request.id(), clock_.NowMs())));
+  return v1::DeleteResponse();
+}
+
+Result<v1::DeleteResponse> Coordinator::DeletePlan(
+    const v1::DeleteRequest& request) {
+  const Result<std::int64_t> id = ParseInteger(request.id(), 1, kMaxCount);
+  if (!id) return Within("plan id", id.error());
+  UCUDNN_RETURN_IF_ERROR(store_.DeletePlan(
+      *id, Deletion(request, fmt::format("plan {}", *id), clock_.NowMs())));
+  return v1::DeleteResponse();
+}
+
+Result<v1::DeleteResponse> Coordinator::DeleteJob(
+    const v1::DeleteRequest& request) {
+  UCUDNN_RETURN_IF_ERROR(store_.DeleteJob(
+      request.id(), Deletion(request, "job " + request.id(), clock_.NowMs())));
+  return v1::DeleteResponse();
+}
+
+}  // namespace ucudnn
