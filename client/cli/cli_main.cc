@@ -2,9 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <span>
+#include <string>
 
 #include "client/cli/command.h"
 #include "client/cli/completion.h"
+#include "client/cli/config.h"
+#include "client/cli/help.h"
 #include "client/cli/server.h"
 
 namespace ucudnn::ctl {
@@ -17,6 +21,7 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", UCUDNN_VERSION);
   app.require_subcommand(1);
   app.fallthrough();
+  ShowDefaults(app);
   Server server;
   app.add_option("--coordinator", server.coordinators,
                  "Coordinators to call, in order of preference")
@@ -27,6 +32,8 @@ int Main(int argc, char** argv) {
   AddNetworkCommands(app, server, &chosen);
   AddProfileCommands(app, server, &chosen);
   AddPlanCommands(app, server, &chosen);
+  AddExplainCommand(app, server, &chosen);
+  AddTaskCommands(app, server, &chosen);
   AddJobCommands(app, server, &chosen);
   AddShowCommands(app, server, &chosen);
   AddSolveCommands(
@@ -38,11 +45,25 @@ int Main(int argc, char** argv) {
   AddAllocateCommand(app, &chosen);
   AddCheckCommand(app, &chosen);
   AddCompletionCommand(app, &chosen);
+  AddHelpCommand(app, &chosen);
+  AddConfigCommand(app, server, &chosen);
+  if (const Status read = ReadConfig(app); !read) {
+    std::fprintf(stderr, "ucudnn: %s\n", read.error().message.c_str());
+    return 2;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     // CLI11 reports --help and --version as errors with exit code 0.
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);
+    const std::string mistake = ExplainMistake(
+        app, std::span<const char* const>(argv, std::size_t(argc)).subspan(1));
+    if (mistake.empty()) {
+      app.exit(error);
+    } else {
+      std::fprintf(stderr, "ucudnn: %s\nSee `ucudnn help`.\n", mistake.c_str());
+    }
+    return 2;
   }
   const Status status = chosen();
   if (!status) {

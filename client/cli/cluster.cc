@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "base/service/clock.h"
+#include "client/cli/list.h"
+#include "client/cli/names.h"
 #include "client/cli/pages.h"
 #include "client/cli/server.h"
 #include "proto/json.h"
@@ -16,49 +18,107 @@
 namespace ucudnn::ctl {
 namespace {
 
-Status Nodes(const Server& server, OutputFormat format) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
-  UCUDNN_ASSIGN_OR_RETURN(const auto response,
-                          AllPages(*connection, &Connection::ListAgents,
-                                   &v1::ListAgentsResponse::agents));
-  return Print(format, ToJson(response)["agents"], [&] {
-    Table table({"NODE", "HOST", "STATE", "DEVICES", "LAST SEEN", "VERSION"});
-    for (const v1::Agent& agent : response.agents()) {
-      table.AddRow({agent.id(), agent.host(), agent.state(),
-                    std::to_string(agent.device_ids_size()),
-                    Ago(agent.last_seen_ms()), agent.version()});
-    }
-    return table.Text();
-  });
+// "in 5 h".
+std::string Deadline(const Json& node) {
+  const Json& then = Member(node, "hold.deadline_ms");
+  if (!then.is_number() || then == 0) return "-";
+  const double hours =
+      static_cast<double>(then.get<std::int64_t>() - SystemClock().NowMs()) /
+      3'600'000;
+  return hours < 0 ? "passed" : fmt::format("in {:.1f} h", hours);
 }
 
-std::string ComparedText(const v1::Device& device) {
-  if (!device.has_comparison()) return "-";
-  return device.comparison().deviates() ? device.comparison().text()
-                                        : "like its kind";
+List Nodes() {
+  return {
+      .columns = {Plain("NODE", "id"), Plain("HOST", "host"),
+                  Plain("STATE", "state"), Count("DEVICES", "device_ids"),
+                  Age("LAST SEEN", "last_seen_ms"), Plain("VERSION", "version"),
+                  Plain("HELD BY", "hold.who"), Plain("WHY", "hold.reason"),
+                  Wide(Age("HELD", "hold.since_ms")),
+                  Wide({"DEADLINE", "hold.deadline_ms", Deadline})},
+      .id = "id",
+      .fetch = [](Connection& connection) {
+        return Entries(connection, &Connection::ListAgents,
+                       &v1::ListAgentsResponse::agents);
+      }};
 }
 
-Status Devices(const Server& server, const std::string& kind,
-               OutputFormat format) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
-  v1::ListRequest request;
-  request.set_kind(kind);
-  UCUDNN_ASSIGN_OR_RETURN(
-      const auto response,
-      AllPages(*connection, &Connection::ListDevices,
-               &v1::ListDevicesResponse::devices, std::move(request)));
-  return Print(format, ToJson(response)["devices"], [&] {
-    Table table({"DEVICE", "NODE", "KIND", "STATE", "DRIVER", "COMPARED"});
-    for (const v1::Device& device : response.devices()) {
-      const std::string state =
-          device.state_reason().empty()
-              ? device.state()
-              : device.state() + " (" + device.state_reason() + ")";
-      table.AddRow({device.id(), device.agent_id(), device.kind(), state,
-                    device.driver(), ComparedText(device)});
+// "idle", "busy (a job runs)" or "measuring resnet50 conv2 forward, batch 32".
+std::string DeviceState(const Json& device) {
+  const Json& measuring = Member(device, "measuring");
+  const std::string state = Member(device, "state").get<std::string>();
+  if (measuring.is_object() && state != "lost") {
+    const std::string layer = measuring["layer"];
+    return fmt::format(
+        "measuring {}, batch {}",
+        layer.empty() ? measuring["problem"].get<std::string>() : layer,
+        measuring["batch"].get<std::int64_t>());
+  }
+  const std::string reason = Member(device, "state_reason").get<std::string>();
+  return reason.empty() ? state : fmt::format("{} ({})", state, reason);
+}
+
+std::string ComparedText(const Json& device) {
+  const Json& comparison = Member(device, "comparison");
+  if (!comparison.is_object()) return "-";
+  return comparison["deviates"].get<bool>()
+             ? comparison["text"].get<std::string>()
+             : "like its kind";
+}
+
+List Devices(const std::shared_ptr<std::string>& kind) {
+  List list;
+  list.columns = {Plain("DEVICE", "id"), Plain("NODE", "agent_id")};
+  for (Column& column : Kind("KIND", "kind")) {
+    list.columns.push_back(std::move(column));
+  }
+  list.columns.push_back({"STATE", "state", DeviceState});
+  list.columns.push_back(Wide(Age("LAST SEEN", "last_seen_ms")));
+  list.columns.push_back(Plain("DRIVER", "driver"));
+  list.columns.push_back({"COMPARED", "comparison.text", ComparedText});
+  list.id = "id";
+  list.fetch = [kind](Connection& connection) -> Result<Json> {
+    v1::ListRequest request;
+    if (!kind->empty()) {
+      UCUDNN_ASSIGN_OR_RETURN(*request.mutable_kind(),
+                              KindNamed(connection, *kind));
     }
-    return table.Text();
-  });
+    return Entries(connection, &Connection::ListDevices,
+                   &v1::ListDevicesResponse::devices, std::move(request));
+  };
+  return list;
+}
+
+// What devices and measurements there are of each kind.
+Result<Json> KindEntries(Connection& connection) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> kinds,
+                          KnownKinds(connection));
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices,
+                          AllPages(connection, &Connection::ListDevices,
+                                   &v1::ListDevicesResponse::devices));
+  UCUDNN_ASSIGN_OR_RETURN(const auto profiles,
+                          AllPages(connection, &Connection::ListProfiles,
+                                   &v1::ListProfilesResponse::profiles));
+  Json entries = Json::array();
+  for (const std::string& kind : kinds) {
+    Json entry = {{"number", entries.size() + 1},
+                  {"kind", kind},
+                  {"short", ShortKind(kind)},
+                  {"devices", 0},
+                  {"online", 0},
+                  {"measurements", 0}};
+    for (const v1::Device& device : devices.devices()) {
+      if (device.kind() != kind) continue;
+      entry["devices"] = entry["devices"].get<int>() + 1;
+      if (device.state() == "lost") continue;
+      entry["online"] = entry["online"].get<int>() + 1;
+    }
+    for (const v1::ProfileSummary& profile : profiles.profiles()) {
+      if (profile.id() == kind) entry["measurements"] = profile.points();
+    }
+    entries.push_back(std::move(entry));
+  }
+  return entries;
 }
 
 Status ShowStatus(const Server& server, OutputFormat format) {
@@ -74,10 +134,78 @@ Status ShowStatus(const Server& server, OutputFormat format) {
     table.AddRow({"devices online", std::to_string(status.devices_online())});
     table.AddRow({"networks", std::to_string(status.networks())});
     table.AddRow(
-        {"tasks", fmt::format("{} pending, {} running, {} done, {} failed",
-                              status.tasks_pending(), status.tasks_running(),
-                              status.tasks_done(), status.tasks_failed())});
+        {"tasks",
+         fmt::format("{} pending, {} running, {} done, {} failed, {} cancelled",
+                     status.tasks_pending(), status.tasks_running(),
+                     status.tasks_done(), status.tasks_failed(),
+                     status.tasks_cancelled())});
     return table.Text();
+  });
+}
+
+struct HoldOptions {
+  std::string node;
+  std::string reason;
+  double deadline_hours = 0;
+  OutputFormat output = OutputFormat::kTable;
+};
+
+// "cordon", "drain" or "resume".
+Status Hold(const Server& server, const std::string& what,
+            const HoldOptions& options) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  v1::HoldAgentRequest request;
+  UCUDNN_ASSIGN_OR_RETURN(*request.mutable_agent_id(),
+                          NodeNamed(*connection, options.node));
+  request.set_what(what);
+  request.set_who(WhoAmI());
+  request.set_reason(options.reason);
+  if (options.deadline_hours > 0) {
+    request.set_deadline_ms(
+        SystemClock().NowMs() +
+        static_cast<std::int64_t>(options.deadline_hours * 3'600'000));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      const v1::HoldAgentResponse answer,
+      connection->HoldAgent(request, RetryPolicy::LongWork()));
+  return Print(options.output, ToJson(answer), [&] {
+    std::string text = fmt::format("node {} is {}\n", answer.agent().id(),
+                                   answer.agent().state());
+    for (const v1::DrainedJob& job : answer.jobs()) {
+      text += fmt::format("job {}, ranks {}: ", job.job_id(),
+                          fmt::join(job.ranks(), ", "));
+      text += job.error().empty()
+                  ? fmt::format("revision {} leaves them out\n", job.revision())
+                  : fmt::format("no plan without them yet: {}\n", job.error());
+    }
+    return text;
+  });
+}
+
+void AddHold(CLI::App& app, const Server& server, const std::string& what,
+             const std::string& help, Chosen* chosen) {
+  const auto options = std::make_shared<HoldOptions>();
+  CLI::App* command = app.add_subcommand(what, help);
+  command->add_option("node", options->node, "The node; see `ucudnn nodes`")
+      ->required()
+      ->option_text("NODE");
+  CLI::Option* reason =
+      command
+          ->add_option("--reason", options->reason,
+                       "Why, for `ucudnn nodes` and `ucudnn history`")
+          ->option_text("TEXT");
+  if (what == "drain") {
+    reason->required();
+    command
+        ->add_option("--deadline", options->deadline_hours,
+                     "In how many hours the node goes down")
+        ->check(CLI::Range(0.0, 24.0 * 365))
+        ->option_text("HOURS")
+        ->default_str("");
+  }
+  AddOutputOption(command, &options->output);
+  command->callback([&server, what, options, chosen] {
+    *chosen = [&server, what, options] { return Hold(server, what, *options); };
   });
 }
 
@@ -117,26 +245,42 @@ Result<std::string> OnlyKind(Connection& connection, std::string_view flag) {
 }
 
 void AddClusterCommands(CLI::App& app, const Server& server, Chosen* chosen) {
-  const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
-  CLI::App* nodes = app.add_subcommand(
-      "nodes", "List the nodes that run an agent, with their state");
-  AddOutputOption(nodes, format.get());
-  nodes->callback([&server, format, chosen] {
-    *chosen = [&server, format] { return Nodes(server, *format); };
-  });
+  AddList(app.add_subcommand(
+              "nodes", "List the nodes that run an agent, with their state"),
+          server, Nodes(), chosen);
+  AddHold(app, server, "cordon",
+          "Have a node's devices take no more measurements, until it is "
+          "resumed",
+          chosen);
+  AddHold(app, server, "drain",
+          "Cordon a node and propose plans to its jobs that leave its ranks "
+          "out",
+          chosen);
+  AddHold(app, server, "resume",
+          "Have a cordoned or drained node's devices take measurements again",
+          chosen);
 
   const auto kind = std::make_shared<std::string>();
   CLI::App* devices =
       app.add_subcommand("devices", "List the devices that are measured");
   devices->add_option("--kind", *kind, "Show only devices of this kind")
       ->option_text("KIND");
-  AddOutputOption(devices, format.get());
-  devices->callback([&server, format, kind, chosen] {
-    *chosen = [&server, format, kind] {
-      return Devices(server, *kind, *format);
-    };
-  });
+  AddList(devices, server, Devices(kind), chosen);
 
+  AddList(app.add_subcommand(
+              "kinds",
+              "List the kinds of device, by the numbers and short names that "
+              "other commands accept"),
+          server,
+          {.columns = {Plain("NUMBER", "number"), Plain("SHORT", "short"),
+                       Plain("KIND", "kind"), Plain("DEVICES", "devices"),
+                       Plain("ONLINE", "online"),
+                       Plain("MEASUREMENTS", "measurements")},
+           .id = "kind",
+           .fetch = KindEntries},
+          chosen);
+
+  const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
   CLI::App* status = app.add_subcommand(
       "status", "Show whether the coordinator answers, and its state");
   AddOutputOption(status, format.get());

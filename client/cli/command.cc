@@ -1,5 +1,7 @@
 #include "client/cli/command.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
 #include <yaml-cpp/yaml.h>
 
 #include <CLI/CLI.hpp>
@@ -69,12 +71,48 @@ void Emit(YAML::Emitter& out, const nlohmann::ordered_json& value) {
       }
       return;
     }
+    case nlohmann::ordered_json::value_t::null:
+      out << YAML::Null;
+      return;
     default:
       out << value.dump();
   }
 }
 
+// Cuts the cell to `width` characters, the last of which then is an ellipsis.
+std::string Shortened(const std::string& cell, std::size_t width) {
+  if (Width(cell) <= width) return cell;
+  std::size_t bytes = 0;
+  for (std::size_t left = width - 1; left > 0; --left) {
+    do {
+      ++bytes;
+    } while ((static_cast<unsigned char>(cell[bytes]) & 0xC0U) == 0x80U);
+  }
+  return cell.substr(0, bytes) + "…";
+}
+
+// Takes characters from the widest columns until the line fits; none gets
+// narrower than a few.
+void Narrow(std::size_t most, std::vector<std::size_t>* widths) {
+  constexpr std::size_t kLeast = 8;
+  constexpr std::size_t kGap = 2;
+  std::size_t line = kGap * (widths->size() - 1);
+  for (const std::size_t width : *widths) line += width;
+  while (line > most) {
+    const auto widest = std::max_element(widths->begin(), widths->end());
+    if (*widest <= kLeast) return;
+    --*widest;
+    --line;
+  }
+}
+
 }  // namespace
+
+std::size_t TerminalWidth() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
+  return size.ws_col;
+}
 
 int ExitStatus(const Status& status) {
   if (status) return 0;
@@ -103,7 +141,8 @@ void AddOutputOption(CLI::App* command, OutputFormat* format) {
   command
       ->add_option("-o,--output", *format, "Output format: table, json or yaml")
       ->transform(CLI::CheckedTransformer(kFormats).description(""))
-      ->option_text("FORMAT");
+      ->option_text("FORMAT")
+      ->default_str("table");
 }
 
 CLI::Option* AddBytesOption(CLI::App* command, const std::string& flags,
@@ -131,7 +170,7 @@ void Table::AddRow(std::vector<std::string> row) {
   rows_.push_back(std::move(row));
 }
 
-std::string Table::Text() const {
+std::string Table::Text(const TableStyle& style) const {
   const std::size_t columns = rows_[0].size();
   std::vector<std::size_t> widths(columns, 0);
   std::vector<bool> right(columns, rows_.size() > 1);
@@ -142,13 +181,15 @@ std::string Table::Text() const {
       if (r > 0 && !IsNumber(cell)) right[c] = false;
     }
   }
+  if (style.width > 0) Narrow(style.width, &widths);
   std::string text;
-  for (const auto& row : rows_) {
+  for (std::size_t r = style.headers ? 0 : 1; r < rows_.size(); ++r) {
     std::string line;
     for (std::size_t c = 0; c < columns; ++c) {
-      const std::string padding(widths[c] - Width(row[c]), ' ');
+      const std::string cell = Shortened(rows_[r][c], widths[c]);
+      const std::string padding(widths[c] - Width(cell), ' ');
       if (c > 0) line += "  ";
-      line += right[c] ? padding + row[c] : row[c] + padding;
+      line += right[c] ? padding + cell : cell + padding;
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
@@ -165,6 +206,18 @@ Status WriteText(const std::string& path, const std::string& text) {
   return {};
 }
 
+std::string JsonText(const nlohmann::ordered_json& value) {
+  return value.dump(2, ' ', false,
+                    nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
+}
+
+std::string YamlText(const nlohmann::ordered_json& value) {
+  YAML::Emitter out;
+  Emit(out, value);
+  return std::string(out.c_str()) + "\n";
+}
+
 Status Print(OutputFormat format, const nlohmann::ordered_json& value,
              const std::function<std::string()>& table) {
   std::string text;
@@ -173,16 +226,11 @@ Status Print(OutputFormat format, const nlohmann::ordered_json& value,
       text = table();
       break;
     case OutputFormat::kJson:
-      text = value.dump(2, ' ', false,
-                        nlohmann::ordered_json::error_handler_t::replace) +
-             "\n";
+      text = JsonText(value);
       break;
-    case OutputFormat::kYaml: {
-      YAML::Emitter out;
-      Emit(out, value);
-      text = std::string(out.c_str()) + "\n";
+    case OutputFormat::kYaml:
+      text = YamlText(value);
       break;
-    }
   }
   return WriteText("", text);
 }

@@ -51,13 +51,24 @@ void AddOutputOption(CLI::App* command, OutputFormat* format);
 CLI::Option* AddBytesOption(CLI::App* command, const std::string& flags,
                             Bytes* value, const std::string& help);
 
+// How a table is written.
+struct TableStyle {
+  bool headers = true;
+  // The most characters in a line, for which the widest cells are shortened; 0:
+  // any number.
+  std::size_t width = 0;
+};
+
+// The width of the terminal that standard output is; 0 if it is none.
+std::size_t TerminalWidth();
+
 // A table for people. Each column is as wide as its widest cell; numbers (cells
 // of up to two words that start with a digit, '+' or '-') are right-aligned.
 class Table {
  public:
   explicit Table(std::vector<std::string> header);
   void AddRow(std::vector<std::string> row);
-  std::string Text() const;
+  std::string Text(const TableStyle& style = {}) const;
 
  private:
   std::vector<std::vector<std::string>> rows_;
@@ -67,6 +78,10 @@ class Table {
 // `path` is empty or "-". Errors of ReplaceFile (base/files/file.h); kDataLoss
 // if writing to standard output fails.
 Status WriteText(const std::string& path, const std::string& text);
+
+// Each ends with a line break.
+std::string JsonText(const nlohmann::ordered_json& value);
+std::string YamlText(const nlohmann::ordered_json& value);
 
 // Writes to standard output in `format`: `value` as JSON or YAML, or `table`.
 // kDataLoss if that fails.

@@ -5,9 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "client/cli/list.h"
 #include "client/cli/measuring.h"
+#include "client/cli/names.h"
 #include "client/cli/pages.h"
 #include "client/cli/profile_options.h"
+#include "client/cli/remove.h"
 #include "client/cli/server.h"
 #include "proto/json.h"
 
@@ -24,29 +27,27 @@ struct ReplanOptions {
   OutputFormat output = OutputFormat::kTable;
 };
 
-Status ListJobs(const Server& server, OutputFormat format) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
-  UCUDNN_ASSIGN_OR_RETURN(const auto response,
-                          AllPages(*connection, &Connection::ListJobs,
-                                   &v1::ListJobsResponse::jobs));
-  return Print(format, ToJson(response)["jobs"], [&] {
-    Table table({"JOB", "NAME", "STATE", "NETWORK", "BATCH", "RANKS",
-                 "REVISION", "SOURCE", "BEGAN", "LAST SEEN"});
-    for (const v1::Job& job : response.jobs()) {
-      table.AddRow({job.id(), job.name(), job.state(), job.request().network(),
-                    std::to_string(job.request().batch()),
-                    std::to_string(job.request().device_kinds_size()),
-                    std::to_string(job.revision()), job.source(),
-                    Ago(job.created_ms()), Ago(job.updated_ms())});
-    }
-    return table.Text();
-  });
+List Jobs() {
+  return {
+      .columns = {Plain("JOB", "id"), Plain("NAME", "name"),
+                  Plain("STATE", "state"), Plain("NETWORK", "request.network"),
+                  Plain("BATCH", "request.batch"),
+                  Count("RANKS", "request.device_kinds"),
+                  Plain("REVISION", "revision"), Plain("SOURCE", "source"),
+                  Age("BEGAN", "created_ms"), Age("LAST SEEN", "updated_ms"),
+                  Wide(Plain("WHY", "reason"))},
+      .id = "id",
+      .fetch = [](Connection& connection) {
+        return Entries(connection, &Connection::ListJobs,
+                       &v1::ListJobsResponse::jobs);
+      }};
 }
 
 Status Replan(const Server& server, const ReplanOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   v1::ReplanJobRequest request;
-  request.set_job_id(options.job);
+  UCUDNN_ASSIGN_OR_RETURN(*request.mutable_job_id(),
+                          JobNamed(*connection, options.job));
   if (options.batch) request.set_batch(*options.batch);
   if (options.workspace_limit) {
     request.set_workspace_limit_bytes(options.workspace_limit->count());
@@ -73,13 +74,14 @@ Status Replan(const Server& server, const ReplanOptions& options) {
   return Print(options.output, ToJson(revision), [&] {
     if (revision.adopted_ms() > 0) {
       return fmt::format("job {} already has plan {}, as revision {}\n",
-                         options.job, revision.plan_id(), revision.revision());
+                         request.job_id(), revision.plan_id(),
+                         revision.revision());
     }
     return fmt::format(
         "revision {} of job {} is plan {} ({}), predicted {}; its ranks adopt "
         "it at their next refresh\n",
-        revision.revision(), options.job, revision.plan_id(), revision.reason(),
-        HumanTime(Nanoseconds(revision.predicted_ns())));
+        revision.revision(), request.job_id(), revision.plan_id(),
+        revision.reason(), HumanTime(Nanoseconds(revision.predicted_ns())));
   });
 }
 
@@ -138,13 +140,15 @@ std::string JobText(const v1::Job& job) {
 }
 
 void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen) {
-  const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
   CLI::App* jobs =
       app.add_subcommand("jobs", "List the training jobs, newest first");
-  AddOutputOption(jobs, format.get());
-  jobs->callback([&server, format, chosen] {
-    *chosen = [&server, format] { return ListJobs(server, *format); };
-  });
+  AddList(jobs, server, Jobs(), chosen);
+  AddRemove(jobs, server,
+            {.what = "job",
+             .id = "JOB",
+             .remove = &Connection::DeleteJob,
+             .named = JobNamed},
+            chosen);
 
   const auto options = std::make_shared<ReplanOptions>();
   CLI::App* replan = app.add_subcommand(

@@ -44,7 +44,7 @@ std::string Rounds(const Json& plan) {
   std::string text;
   for (const Json& round : *rounds) {
     if (!text.empty()) text += " + ";
-    text += fmt::format("{} x {}", Number<std::int64_t>(round, "count"),
+    text += fmt::format("{} of {} images", Number<std::int64_t>(round, "count"),
                         Number<std::int64_t>(round, "batch"));
   }
   return text;

@@ -6,27 +6,25 @@
 
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
+#include "client/cli/list.h"
 #include "client/cli/pages.h"
+#include "client/cli/remove.h"
 #include "client/cli/server.h"
 #include "proto/json.h"
 
 namespace ucudnn::ctl {
 namespace {
 
-Status ListNetworks(const Server& server, OutputFormat format) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
-  UCUDNN_ASSIGN_OR_RETURN(const auto response,
-                          AllPages(*connection, &Connection::ListNetworks,
-                                   &v1::ListNetworksResponse::networks));
-  return Print(format, ToJson(response)["networks"], [&] {
-    Table table({"NETWORK", "REVISION", "FORMAT", "CONVOLUTIONS", "UPDATED"});
-    for (const v1::Network& network : response.networks()) {
-      table.AddRow({network.name(), std::to_string(network.revision()),
-                    network.format(), std::to_string(network.layers_size()),
-                    Ago(network.updated_ms())});
-    }
-    return table.Text();
-  });
+List Networks() {
+  return {
+      .columns = {Plain("NETWORK", "name"), Plain("REVISION", "revision"),
+                  Plain("FORMAT", "format"), Count("CONVOLUTIONS", "layers"),
+                  Age("UPDATED", "updated_ms")},
+      .id = "name",
+      .fetch = [](Connection& connection) {
+        return Entries(connection, &Connection::ListNetworks,
+                       &v1::ListNetworksResponse::networks);
+      }};
 }
 
 Status Put(const Server& server, const std::string& name,
@@ -63,7 +61,13 @@ void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
   CLI::App* networks = app.add_subcommand(
       "networks", "List the networks that plans can be made for");
-  AddOutputOption(networks, format.get());
+  AddList(networks, server, Networks(), chosen);
+  AddRemove(networks, server,
+            {.what = "network",
+             .id = "NAME",
+             .remove = &Connection::DeleteNetwork,
+             .named = {}},
+            chosen);
   const auto options = std::make_shared<PutOptions>();
   CLI::App* put = networks->add_subcommand(
       "put",
@@ -88,10 +92,6 @@ void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   convert->add_option("csv", *to, "Output file; default: standard output");
   convert->callback(
       [from, to, chosen] { *chosen = [=] { return Convert(*from, *to); }; });
-  networks->callback([&server, format, put, convert, chosen] {
-    if (put->parsed() || convert->parsed()) return;
-    *chosen = [&server, format] { return ListNetworks(server, *format); };
-  });
 }
 
 }  // namespace ucudnn::ctl

@@ -10,11 +10,13 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "base/result.h"
 #include "client/rpc/connection.h"
+#include "proto/json.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn::ctl {
@@ -49,6 +51,24 @@ Result<Response> AllPages(
     if (found.empty()) return all;
     request.set_after(PageKey(*found.rbegin()));
   }
+}
+
+// The same as a JSON array, for lists (list.h); `field` names the response's
+// list.
+template <class Response, class Entry>
+Result<nlohmann::ordered_json> Entries(
+    Connection& connection,
+    Result<Response> (Connection::*list)(const v1::ListRequest&,
+                                         const RetryPolicy&),
+    const google::protobuf::RepeatedPtrField<Entry>& (Response::*entries)()
+        const,
+    v1::ListRequest request = {}) {
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Response all,
+      AllPages(connection, list, entries, std::move(request)));
+  auto array = nlohmann::ordered_json::array();
+  for (const Entry& entry : (all.*entries)()) array.push_back(ToJson(entry));
+  return array;
 }
 
 }  // namespace ucudnn::ctl

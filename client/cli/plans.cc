@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,10 +11,13 @@
 #include <utility>
 
 #include "base/files/file.h"
+#include "client/cli/list.h"
 #include "client/cli/measuring.h"
 #include "client/cli/memory_text.h"
+#include "client/cli/names.h"
 #include "client/cli/pages.h"
 #include "client/cli/profile_options.h"
+#include "client/cli/remove.h"
 #include "client/cli/server.h"
 #include "proto/convert.h"
 #include "proto/json.h"
@@ -37,6 +41,10 @@ struct PlanOptions {
   std::string layout;
   std::string save;
   bool retry_failed = false;
+  bool dry_run = false;
+  bool no_wait = false;
+  bool wait_for_device = false;
+  std::optional<int> timeout_seconds;
   OutputFormat output = OutputFormat::kTable;
 };
 
@@ -94,8 +102,8 @@ void AddPlanOptions(CLI::App* command, PlanOptions* options) {
       ->option_text("N");
   command
       ->add_option("--device-kind", options->kinds,
-                   "The device kind of all ranks, or one for each rank; "
-                   "needed where the cluster has several kinds")
+                   "The device kind of all ranks, or one for each rank, as "
+                   "`ucudnn kinds` lists them; needed where there are several")
       ->option_text("KIND");
   command
       ->add_option("--precision", options->precision,
@@ -105,6 +113,27 @@ void AddPlanOptions(CLI::App* command, PlanOptions* options) {
       ->option_text("L");
   command->add_flag("--retry-failed", options->retry_failed,
                     "Retry measurements that failed before");
+  CLI::Option* dry_run = command->add_flag(
+      "--dry-run", options->dry_run,
+      "Only tell what would be measured, on which devices and for how long");
+  CLI::Option* no_wait =
+      command
+          ->add_flag("--no-wait", options->no_wait,
+                     "Request what is missing, and do not wait for it")
+          ->excludes(dry_run);
+  command
+      ->add_option_function<int>(
+          "--timeout",
+          [options](int seconds) { options->timeout_seconds = seconds; },
+          "Wait for measurements at most so long; they continue, and the exit "
+          "status is 4")
+      ->check(CLI::Range(1, 86'400 * 7))
+      ->option_text("SECONDS")
+      ->excludes(dry_run)
+      ->excludes(no_wait);
+  command->add_flag("--wait-for-device", options->wait_for_device,
+                    "Request measurements also of kinds of which no device is "
+                    "online, and wait for one");
   AddOutputOption(command, &options->output);
 }
 
@@ -139,6 +168,9 @@ Result<v1::PlanRequest> MakeRequest(const PlanOptions& options,
                             OnlyKind(connection, "--device-kind"));
     kinds.push_back(std::move(kind));
   }
+  for (std::string& kind : kinds) {
+    UCUDNN_ASSIGN_OR_RETURN(kind, KindNamed(connection, kind));
+  }
   if (kinds.size() == 1) kinds.resize(ranks, kinds[0]);
   for (const std::string& kind : kinds) request.add_device_kinds(kind);
   return request;
@@ -157,19 +189,45 @@ std::string LimitText(const v1::PlanRequest& request) {
                            FormatBytes(Bytes(request.workspace_limit_bytes())));
 }
 
-Status Await(Connection& connection, const v1::PlanRequest& plan,
-             bool retry_failed) {
+Status PrintCost(Connection& connection, const v1::PlanRequest& plan,
+                 OutputFormat output) {
   v1::MeasureRequest request;
   *request.mutable_plan() = plan;
-  request.set_retry_failed(retry_failed);
-  return AwaitMeasured(connection, std::move(request));
+  request.set_dry_run(true);
+  UCUDNN_ASSIGN_OR_RETURN(const v1::MeasureProgress cost,
+                          connection.Measure(request, RetryPolicy::LongWork()));
+  return Print(output, ToJson(cost), [&] { return CostText(cost); });
+}
+
+// Has measured what the plan needs; returns false if it was not to wait for
+// that. kDeadlineExceeded after --timeout.
+Result<bool> Await(Connection& connection, const v1::PlanRequest& plan,
+                   const PlanOptions& options) {
+  v1::MeasureRequest request;
+  *request.mutable_plan() = plan;
+  request.set_retry_failed(options.retry_failed);
+  request.set_wait_for_device(options.wait_for_device);
+  std::optional<std::chrono::seconds> limit;
+  if (options.timeout_seconds) limit.emplace(*options.timeout_seconds);
+  if (options.no_wait) limit.emplace(0);
+  UCUDNN_ASSIGN_OR_RETURN(const bool measured,
+                          AwaitMeasured(connection, std::move(request), limit));
+  if (!measured && !options.no_wait) {
+    return Fail(Code::kDeadlineExceeded,
+                "the measurements have not ended within {} s (--timeout)",
+                *options.timeout_seconds);
+  }
+  return measured;
 }
 
 Status MakePlan(const Server& server, const PlanOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest request,
                           MakeRequest(options, *connection));
-  UCUDNN_RETURN_IF_ERROR(Await(*connection, request, options.retry_failed));
+  if (options.dry_run) return PrintCost(*connection, request, options.output);
+  UCUDNN_ASSIGN_OR_RETURN(const bool measured,
+                          Await(*connection, request, options));
+  if (!measured) return {};
   const auto plan = connection->CreatePlan(request, RetryPolicy::LongWork());
   if (!plan) {
     return LeftBehind(plan.error(),
@@ -187,7 +245,8 @@ Status Measure(const Server& server, const PlanOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest request,
                           MakeRequest(options, *connection));
-  UCUDNN_RETURN_IF_ERROR(Await(*connection, request, options.retry_failed));
+  if (options.dry_run) return PrintCost(*connection, request, options.output);
+  UCUDNN_RETURN_IF_ERROR(Await(*connection, request, options));
   v1::MeasureRequest measure;
   *measure.mutable_plan() = request;
   measure.set_dry_run(true);
@@ -200,29 +259,29 @@ Status Measure(const Server& server, const PlanOptions& options) {
   });
 }
 
-Status ListPlans(const Server& server, OutputFormat format) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
-  UCUDNN_ASSIGN_OR_RETURN(const auto response,
-                          AllPages(*connection, &Connection::ListPlans,
-                                   &v1::ListPlansResponse::plans));
-  return Print(format, ToJson(response)["plans"], [&] {
-    Table table({"PLAN", "NETWORK", "BATCH", "RANKS", "LIMIT", "POLICY",
-                 "PRECISION", "LAYOUT", "PREDICTED", "UNDIVIDED", "CREATED"});
-    for (const v1::Plan& plan : response.plans()) {
-      const v1::PlanRequest& request_of = plan.request();
-      table.AddRow({std::to_string(plan.id()), request_of.network(),
-                    std::to_string(request_of.batch()),
-                    std::to_string(request_of.device_kinds_size()),
-                    LimitText(request_of), request_of.batch_policy(),
-                    request_of.precision(), request_of.layout(),
-                    HumanTime(Nanoseconds(plan.predicted_ns())),
-                    plan.has_undivided_ns()
-                        ? HumanTime(Nanoseconds(plan.undivided_ns()))
-                        : "-",
-                    Ago(plan.created_ms())});
-    }
-    return table.Text();
-  });
+// The workspace limit, for people.
+std::string PlanLimit(const Json& plan) {
+  v1::PlanRequest request;
+  return FromJson(plan["request"], &request) ? LimitText(request) : "-";
+}
+
+List Plans() {
+  return {.columns = {Plain("PLAN", "id"),
+                      Plain("NETWORK", "request.network"),
+                      Plain("BATCH", "request.batch"),
+                      Count("RANKS", "request.device_kinds"),
+                      {"LIMIT", "request.workspace_limit_bytes", PlanLimit},
+                      Plain("POLICY", "request.batch_policy"),
+                      Plain("PRECISION", "request.precision"),
+                      Plain("LAYOUT", "request.layout"),
+                      Duration("PREDICTED", "predicted_us"),
+                      Duration("UNDIVIDED", "undivided_us"),
+                      Age("CREATED", "created_ms")},
+          .id = "id",
+          .fetch = [](Connection& connection) {
+            return Entries(connection, &Connection::ListPlans,
+                           &v1::ListPlansResponse::plans);
+          }};
 }
 
 }  // namespace
@@ -288,12 +347,14 @@ void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen) {
     *chosen = [&server, options] { return Measure(server, *options); };
   });
 
-  const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
   CLI::App* plans = app.add_subcommand("plans", "List the plans, newest first");
-  AddOutputOption(plans, format.get());
-  plans->callback([&server, format, chosen] {
-    *chosen = [&server, format] { return ListPlans(server, *format); };
-  });
+  AddList(plans, server, Plans(), chosen);
+  AddRemove(plans, server,
+            {.what = "plan",
+             .id = "PLAN",
+             .remove = &Connection::DeletePlan,
+             .named = {}},
+            chosen);
 }
 
 }  // namespace ucudnn::ctl

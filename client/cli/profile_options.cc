@@ -140,8 +140,8 @@ Result<Profile> ReadKernels(const ProfileOptions& options) {
 std::string DescribeMicroBatches(const std::vector<MicroBatch>& micro_batches) {
   std::string text;
   for (const MicroBatch& micro : micro_batches) {
-    if (!text.empty()) text += ", ";
-    text += fmt::format("{} x {} {}", micro.batch.count(), micro.count,
+    if (!text.empty()) text += " + ";
+    text += fmt::format("{} of {} images, {}", micro.count, micro.batch.count(),
                         micro.algorithm.name);
   }
   return text;

@@ -17,6 +17,8 @@
 #include "base/profile_network.h"
 #include "base/service/clock.h"
 #include "base/training/json.h"
+#include "client/cli/list.h"
+#include "client/cli/names.h"
 #include "client/cli/pages.h"
 #include "client/cli/server.h"
 #include "proto/convert.h"
@@ -25,23 +27,27 @@
 namespace ucudnn::ctl {
 namespace {
 
-Status ListProfiles(const Server& server, OutputFormat format) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
-  UCUDNN_ASSIGN_OR_RETURN(const auto response,
-                          AllPages(*connection, &Connection::ListProfiles,
-                                   &v1::ListProfilesResponse::profiles));
-  return Print(format, ToJson(response)["profiles"], [&] {
-    Table table({"KIND", "PROBLEMS", "MEASUREMENTS", "STALE", "LAST MEASURED",
-                 "UNDER"});
-    for (const v1::ProfileSummary& profile : response.profiles()) {
-      table.AddRow({profile.id(), std::to_string(profile.problems()),
-                    std::to_string(profile.points()),
-                    std::to_string(profile.stale_points()),
-                    Ago(profile.last_measured_ms()),
-                    fmt::format("{}", fmt::join(profile.drivers(), "; "))});
-    }
-    return table.Text();
-  });
+List Profiles() {
+  List list;
+  list.columns = Kind("KIND", "id");
+  for (Column& column : std::vector<Column>{
+           Plain("PROBLEMS", "problems"),
+           Plain("MEASUREMENTS", "points"),
+           Plain("STALE", "stale_points"),
+           Age("LAST MEASURED", "last_measured_ms"),
+           {"UNDER", "drivers", [](const Json& profile) {
+              const auto drivers =
+                  profile["drivers"].get<std::vector<std::string>>();
+              return fmt::format("{}", fmt::join(drivers, "; "));
+            }}}) {
+    list.columns.push_back(std::move(column));
+  }
+  list.id = "id";
+  list.fetch = [](Connection& connection) {
+    return Entries(connection, &Connection::ListProfiles,
+                   &v1::ListProfilesResponse::profiles);
+  };
+  return list;
 }
 
 struct ExportOptions {
@@ -68,12 +74,14 @@ int RemoveStale(v1::Profile* profile) {
 
 Status Export(const Server& server, const ExportOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
-  std::vector<std::string> kinds = {options.kind};
-  if (options.kind.empty()) {
+  std::vector<std::string> kinds;
+  if (!options.kind.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(kinds.emplace_back(),
+                            KindNamed(*connection, options.kind));
+  } else {
     UCUDNN_ASSIGN_OR_RETURN(const auto response,
                             AllPages(*connection, &Connection::ListProfiles,
                                      &v1::ListProfilesResponse::profiles));
-    kinds.clear();
     for (const v1::ProfileSummary& profile : response.profiles()) {
       kinds.push_back(profile.id());
     }
@@ -235,16 +243,17 @@ Status Import(const Server& server, const ImportOptions& options) {
 Result<DeviceModel> MeasuredModel(const Server& server,
                                   const std::string& kind) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  UCUDNN_ASSIGN_OR_RETURN(const std::string named,
+                          KindNamed(*connection, kind));
   UCUDNN_ASSIGN_OR_RETURN(const v1::MeasuredDeviceModel measured,
-                          connection->GetDeviceModel(kind));
+                          connection->GetDeviceModel(named));
   return FromProto(measured.model());
 }
 
 void AddProfileCommands(CLI::App& app, const Server& server, Chosen* chosen) {
-  const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
   CLI::App* profiles = app.add_subcommand(
       "profiles", "List the device kinds that something is measured of");
-  AddOutputOption(profiles, format.get());
+  AddList(profiles, server, Profiles(), chosen);
 
   const auto to = std::make_shared<ExportOptions>();
   CLI::App* out = profiles->add_subcommand(
@@ -299,10 +308,6 @@ void AddProfileCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   AddOutputOption(in, &from->format);
   in->callback([&server, from, chosen] {
     *chosen = [&server, from] { return Import(server, *from); };
-  });
-  profiles->callback([&server, format, out, in, chosen] {
-    if (out->parsed() || in->parsed()) return;
-    *chosen = [&server, format] { return ListProfiles(server, *format); };
   });
 }
 

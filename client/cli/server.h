@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/service/signals.h"
 #include "base/training/device_model.h"
@@ -19,21 +20,38 @@ struct Server {
   std::string coordinators = "127.0.0.1:7460";
 
   // After this, Ctrl-C and SIGTERM cancel calls (kCancelled) instead of killing
-  // the process.
+  // the process. kUnavailable if no coordinator answers within 2 s: people
+  // mistype addresses.
   Result<std::unique_ptr<Connection>> Connect() const {
-    return Connection::Open(coordinators, "--coordinator", StopOnSignals());
+    UCUDNN_ASSIGN_OR_RETURN(
+        auto connection,
+        Connection::Open(coordinators, "--coordinator", StopOnSignals()));
+    if (Status reached = connection->Reach(Milliseconds(2000)); !reached) {
+      Error error = std::move(reached).error();
+      if (error.code == Code::kUnavailable) {
+        error.message +=
+            "; give --coordinator or UCUDNN_COORDINATOR the address of its "
+            "gRPC, port 7460 by default (7461 is REST)";
+      }
+      return tl::unexpected<Error>(std::move(error));
+    }
+    return connection;
   }
 };
 
-// Adds nodes, devices, status.
+// Adds nodes, cordon, drain, resume, devices, kinds, status.
 void AddClusterCommands(CLI::App& app, const Server& server, Chosen* chosen);
-// Adds networks, networks put, networks convert.
+// Adds networks, networks put|rm|convert.
 void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen);
 // Adds profiles, profiles export|import.
 void AddProfileCommands(CLI::App& app, const Server& server, Chosen* chosen);
-// Adds plan, plans, measure.
+// Adds tasks, campaigns, cancel, history.
+void AddTaskCommands(CLI::App& app, const Server& server, Chosen* chosen);
+// Adds plan, plans, plans rm, measure.
 void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen);
-// Adds jobs, replan.
+// Adds explain.
+void AddExplainCommand(CLI::App& app, const Server& server, Chosen* chosen);
+// Adds jobs, jobs rm, replan.
 void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen);
 // Adds show node|device|network|profile|plan|job.
 void AddShowCommands(CLI::App& app, const Server& server, Chosen* chosen);

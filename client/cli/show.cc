@@ -7,19 +7,40 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "client/cli/names.h"
 #include "client/cli/server.h"
 #include "proto/json.h"
 
 namespace ucudnn::ctl {
 namespace {
 
-// A message's fields, one per line; nested messages as JSON.
+// A field's value, its time or size as people say it.
+std::string FieldText(const std::string& key,
+                      const nlohmann::ordered_json& value) {
+  if (value.is_null()) return "-";
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number() && key.ends_with("_ms")) {
+    return Ago(value.get<std::int64_t>());
+  }
+  if (value.is_number() && key.ends_with("_bytes")) {
+    return HumanBytes(Bytes(value.get<std::int64_t>()));
+  }
+  return value.dump();
+}
+
+// A message's fields, one per line.
 std::string FieldsText(const google::protobuf::Message& message) {
   const nlohmann::ordered_json json = ToJson(message);
   Table table({"FIELD", "VALUE"});
   for (const auto& [key, value] : json.items()) {
-    table.AddRow(
-        {key, value.is_string() ? value.get<std::string>() : value.dump()});
+    if (!value.is_object()) {
+      table.AddRow({key, FieldText(key, value)});
+      continue;
+    }
+    for (const auto& [inner, member] : value.items()) {
+      table.AddRow(
+          {fmt::format("{}.{}", key, inner), FieldText(inner, member)});
+    }
   }
   return table.Text();
 }
@@ -84,9 +105,20 @@ std::string ProfileText(const v1::Profile& profile) {
   return model + table.Text();
 }
 
+// The id that `text` stands for.
+Result<std::string> IdOf(Connection& connection, const std::string& what,
+                         const std::string& text) {
+  if (what == "node") return NodeNamed(connection, text);
+  if (what == "device") return DeviceNamed(connection, text);
+  if (what == "profile") return KindNamed(connection, text);
+  if (what == "job") return JobNamed(connection, text);
+  return text;
+}
+
 Status Show(const Server& server, const std::string& what,
-            const std::string& id, OutputFormat format) {
+            const std::string& text, OutputFormat format) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  UCUDNN_ASSIGN_OR_RETURN(const std::string id, IdOf(*connection, what, text));
   if (what == "node") {
     UCUDNN_ASSIGN_OR_RETURN(const v1::Agent agent, connection->GetAgent(id));
     return Print(format, ToJson(agent), [&] { return FieldsText(agent); });

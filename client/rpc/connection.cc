@@ -45,6 +45,10 @@ Result<std::unique_ptr<Connection>> Connection::Open(
 const std::string& Connection::name() const { return calls_->name(); }
 const std::stop_token& Connection::stop() const { return calls_->stop(); }
 
+Status Connection::Reach(Milliseconds patience) {
+  return calls_->Reach(patience);
+}
+
 Result<v1::ListAgentsResponse> Connection::ListAgents(
     const v1::ListRequest& request, const RetryPolicy& policy) {
   return calls_->Call(&Stub::ListAgents, request, policy);
@@ -100,6 +104,10 @@ Result<v1::Profile> Connection::GetProfile(const std::string& kind,
     }
   }
 }
+Result<v1::ProblemProfile> Connection::GetProblemProfile(
+    const v1::GetProblemProfileRequest& request, const RetryPolicy& policy) {
+  return calls_->Call(&Stub::GetProblemProfile, request, policy);
+}
 Result<v1::MeasuredDeviceModel> Connection::GetDeviceModel(
     const std::string& kind, const RetryPolicy& policy) {
   return calls_->Call(&Stub::GetDeviceModel, Get(kind), policy);
@@ -107,6 +115,38 @@ Result<v1::MeasuredDeviceModel> Connection::GetDeviceModel(
 Result<v1::MeasureProgress> Connection::Measure(
     const v1::MeasureRequest& request, const RetryPolicy& policy) {
   return calls_->Call(&Stub::Measure, request, policy);
+}
+Result<v1::ListCampaignsResponse> Connection::ListCampaigns(
+    const v1::ListRequest& request, const RetryPolicy& policy) {
+  return calls_->Call(&Stub::ListCampaigns, request, policy);
+}
+Result<v1::ListTasksResponse> Connection::ListTasks(
+    const v1::ListRequest& request, const RetryPolicy& policy) {
+  return calls_->Call(&Stub::ListTasks, request, policy);
+}
+Result<v1::CancelTasksResponse> Connection::CancelTasks(
+    const v1::CancelTasksRequest& request, const RetryPolicy& policy) {
+  return calls_->Call(&Stub::CancelTasks, request, policy);
+}
+Result<v1::ListActionsResponse> Connection::ListActions(
+    const v1::ListRequest& request, const RetryPolicy& policy) {
+  return calls_->Call(&Stub::ListActions, request, policy);
+}
+Result<v1::DeleteResponse> Connection::DeleteNetwork(
+    const v1::DeleteRequest& request, const RetryPolicy& policy) {
+  return calls_->Call(&Stub::DeleteNetwork, request, policy);
+}
+Result<v1::DeleteResponse> Connection::DeletePlan(
+    const v1::DeleteRequest& request, const RetryPolicy& policy) {
+  return calls_->Call(&Stub::DeletePlan, request, policy);
+}
+Result<v1::DeleteResponse> Connection::DeleteJob(
+    const v1::DeleteRequest& request, const RetryPolicy& policy) {
+  return calls_->Call(&Stub::DeleteJob, request, policy);
+}
+Result<v1::HoldAgentResponse> Connection::HoldAgent(
+    const v1::HoldAgentRequest& request, const RetryPolicy& policy) {
+  return calls_->Call(&Stub::HoldAgent, request, policy);
 }
 Result<v1::Plan> Connection::CreatePlan(const v1::PlanRequest& request,
                                         const RetryPolicy& policy) {

@@ -43,6 +43,10 @@ class Connection {
   const std::string& name() const;
   const std::stop_token& stop() const;
 
+  // Whether one of the coordinators can be reached, without calling it:
+  // kUnavailable if none is connected within `patience`; kCancelled.
+  Status Reach(Milliseconds patience);
+
   Result<v1::ListAgentsResponse> ListAgents(const v1::ListRequest& request,
                                             const RetryPolicy& policy = {});
   Result<v1::Agent> GetAgent(const std::string& id,
@@ -62,12 +66,31 @@ class Connection {
   // All pages as one.
   Result<v1::Profile> GetProfile(const std::string& kind,
                                  const RetryPolicy& policy = {});
+  Result<v1::ProblemProfile> GetProblemProfile(
+      const v1::GetProblemProfileRequest& request,
+      const RetryPolicy& policy = {});
   Result<v1::MeasuredDeviceModel> GetDeviceModel(
       const std::string& kind, const RetryPolicy& policy = {});
   Result<v1::ProfileSummary> PutProfile(const v1::Profile& profile,
                                         const RetryPolicy& policy = {});
   Result<v1::MeasureProgress> Measure(const v1::MeasureRequest& request,
                                       const RetryPolicy& policy = {});
+  Result<v1::ListCampaignsResponse> ListCampaigns(
+      const v1::ListRequest& request, const RetryPolicy& policy = {});
+  Result<v1::ListTasksResponse> ListTasks(const v1::ListRequest& request,
+                                          const RetryPolicy& policy = {});
+  Result<v1::CancelTasksResponse> CancelTasks(
+      const v1::CancelTasksRequest& request, const RetryPolicy& policy = {});
+  Result<v1::ListActionsResponse> ListActions(const v1::ListRequest& request,
+                                              const RetryPolicy& policy = {});
+  Result<v1::DeleteResponse> DeleteNetwork(const v1::DeleteRequest& request,
+                                           const RetryPolicy& policy = {});
+  Result<v1::DeleteResponse> DeletePlan(const v1::DeleteRequest& request,
+                                        const RetryPolicy& policy = {});
+  Result<v1::DeleteResponse> DeleteJob(const v1::DeleteRequest& request,
+                                       const RetryPolicy& policy = {});
+  Result<v1::HoldAgentResponse> HoldAgent(const v1::HoldAgentRequest& request,
+                                          const RetryPolicy& policy = {});
   // kUnavailable also if measurements are missing; `policy` decides whether to
   // wait for them.
   Result<v1::Plan> CreatePlan(const v1::PlanRequest& request,

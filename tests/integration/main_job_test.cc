@@ -339,7 +339,7 @@ TEST_P(MainJobTest, LosesNothingWhenDaemonsAreKilledAtAnyMoment) {
 TEST_P(MainJobTest, SaysWhatKeepsAPlanFromBeingMade) {
   const Finished unknown =
       cluster_->Ucudnn({"plan", "--network", "nosuch", "--batch", "8",
-                        "--workspace-limit", "1MiB", "--device-kind", "K"});
+                        "--workspace-limit", "1MiB", "--device-kind", "K/1u/1GiB/k-1"});
   EXPECT_EQ(unknown.status, 1);
   EXPECT_THAT(unknown.err, HasSubstr("nosuch"));
   const Finished no_device = cluster_->Ucudnn(PlanOf("plan"));

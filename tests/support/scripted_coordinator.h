@@ -36,6 +36,10 @@ class ScriptedCoordinator final : public v1::CoordinatorService::Service {
   std::function<Result<v1::ListJobsResponse>(const v1::ListRequest&)> list_jobs;
   std::function<Result<v1::ListPlansResponse>(const v1::ListRequest&)>
       list_plans;
+  std::function<Result<v1::ListDevicesResponse>(const v1::ListRequest&)>
+      list_devices;
+  std::function<Result<v1::ListProfilesResponse>(const v1::ListRequest&)>
+      list_profiles;
   std::function<Result<v1::RegisterJobResponse>(const v1::RegisterJobRequest&)>
       register_job;
   std::function<Result<v1::ReportStepsResponse>(const v1::ReportStepsRequest&)>
@@ -117,6 +121,16 @@ class ScriptedCoordinator final : public v1::CoordinatorService::Service {
                         const v1::ListRequest* request,
                         v1::ListJobsResponse* response) override {
     return Answer(context, "ListJobs", list_jobs, *request, response);
+  }
+  grpc::Status ListDevices(grpc::ServerContext* context,
+                           const v1::ListRequest* request,
+                           v1::ListDevicesResponse* response) override {
+    return Answer(context, "ListDevices", list_devices, *request, response);
+  }
+  grpc::Status ListProfiles(grpc::ServerContext* context,
+                            const v1::ListRequest* request,
+                            v1::ListProfilesResponse* response) override {
+    return Answer(context, "ListProfiles", list_profiles, *request, response);
   }
   grpc::Status RegisterJob(grpc::ServerContext* context,
                            const v1::RegisterJobRequest* request,

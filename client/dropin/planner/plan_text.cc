@@ -58,8 +58,8 @@ Result<std::vector<PlannedKernel>> ReadKernelPlans(const std::string& path,
 std::string Describe(const KernelPlan& plan) {
   std::string text;
   for (const MicroBatch& micro : plan.micro_batches) {
-    text += fmt::format("{}{} x {} {}", text.empty() ? "" : ", ",
-                        micro.batch.count(), micro.count, micro.algorithm.name);
+    text += fmt::format("{}{} of {} images, {}", text.empty() ? "" : " + ",
+                        micro.count, micro.batch.count(), micro.algorithm.name);
   }
   return text;
 }

@@ -27,8 +27,7 @@ def _axes(axes: Optional[Any], **size: Any) -> Any:
 
 def _division(micro_batches: Sequence[MicroBatch]) -> str:
     return " + ".join(
-        f"{m.count}x{m.batch}" if m.count > 1 else str(m.batch)
-        for m in micro_batches
+        f"{m.count} of {m.batch} images" for m in micro_batches
     )
 
 

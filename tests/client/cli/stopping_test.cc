@@ -44,7 +44,7 @@ class StoppingCliTest : public ::testing::Test {
   test::Process Plan(const std::string& coordinators) const {
     return test::Process({test::ProgramPath("ucudnn"), "plan", "--coordinator",
                           coordinators, "--network", "n", "--batch", "8",
-                          "--workspace-limit", "1MiB", "--device-kind", "K"},
+                          "--workspace-limit", "1MiB", "--device-kind", "K/1u/1GiB/k-1"},
                          folder_ / "log");
   }
   std::string Log() const { return test::FileText(folder_ / "log"); }

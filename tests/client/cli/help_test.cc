@@ -1,0 +1,67 @@
+// What `ucudnn` says to who mistypes, and its help.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "tests/support/paths.h"
+#include "tests/support/process.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::HasSubstr;
+
+test::Finished Ucudnn(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), test::ProgramPath("ucudnn"));
+  return test::Run(arguments);
+}
+
+TEST(HelpCliTest, GuessesWhatWasMeant) {
+  const auto said = [](const std::vector<std::string>& arguments) {
+    const test::Finished run = Ucudnn(arguments);
+    EXPECT_EQ(run.status, 2);
+    return run.err;
+  };
+  EXPECT_THAT(said({"plns"}),
+              HasSubstr("there is no command 'plns'; did you mean plans?"));
+  EXPECT_THAT(said({"networks", "putt", "a", "b"}),
+              HasSubstr("'putt'; did you mean put?"));
+  EXPECT_THAT(said({"plan", "--netwrok", "a"}),
+              HasSubstr("no option --netwrok; did you mean --network?"));
+  EXPECT_THAT(said({"plan", "--network", "a", "--workspacelimit=1MiB"}),
+              HasSubstr("did you mean --workspace-limit?"));
+  EXPECT_THAT(said({"--coordinator", "a:1", "devises"}),
+              HasSubstr("did you mean devices?"));
+  EXPECT_THAT(said({"xyzzy"}), HasSubstr("there is no command 'xyzzy'\n"));
+}
+
+TEST(HelpCliTest, ShowsTheHelpOfEachCommand) {
+  const test::Finished all = Ucudnn({"help"});
+  EXPECT_EQ(all.status, 0) << all.err;
+  EXPECT_THAT(all.out, HasSubstr("cancel"));
+  EXPECT_THAT(all.out, HasSubstr("HOST:PORT[,...]=127.0.0.1:7460"));
+  const test::Finished put = Ucudnn({"help", "networks", "put"});
+  EXPECT_EQ(put.status, 0) << put.err;
+  EXPECT_THAT(put.out, HasSubstr("ONNX or CSV file"));
+  EXPECT_THAT(Ucudnn({"plan", "--help"}).out, HasSubstr("--ranks N=1"));
+  const test::Finished wrong = Ucudnn({"help", "plna"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("did you mean plan?"));
+}
+
+TEST(HelpCliTest, NamesAWrongAddressSoon) {
+  const auto start = std::chrono::steady_clock::now();
+  const test::Finished run =
+      Ucudnn({"devices", "--coordinator", "127.0.0.1:1"});
+  EXPECT_EQ(run.status, 4);
+  EXPECT_THAT(run.err, HasSubstr("no coordinator answers at 127.0.0.1:1"));
+  EXPECT_THAT(run.err, HasSubstr("port 7460 by default"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+}
+
+}  // namespace
+}  // namespace ucudnn
