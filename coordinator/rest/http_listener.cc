@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <httplib.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,12 +11,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/text.h"
 #include "base/units.h"
@@ -287,7 +290,23 @@ class HttpListener::Server final : public httplib::Server {
       };
       unread = false;
       if (!process_request(connection, left == 1, closed, restrict)) return;
-      if (unread) return;
+      if (unread) return Drain(socket);
+    }
+  }
+
+  // Reads what the client still sends, for a while: closing the connection
+  // before would reset it, and the client lose the answer.
+  static void Drain(socket_t socket) {
+    constexpr std::chrono::seconds kPatience{2};
+    shutdown(socket, SHUT_WR);
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    std::vector<char> ignored(std::size_t{64} << 10U);
+    pollfd waiting{.fd = socket, .events = POLLIN, .revents = 0};
+    while (std::chrono::steady_clock::now() < end) {
+      if (poll(&waiting, 1, 100) == 0) continue;
+      if (recv(socket, ignored.data(), ignored.size(), MSG_DONTWAIT) <= 0) {
+        return;
+      }
     }
   }
 
