@@ -67,7 +67,10 @@ Result<std::shared_ptr<PlanningDevice>> PlanningDevice::Create(
   settings.network_file.clear();
   settings.coordinators.clear();
   if (!settings.cache_dir.empty()) {
-    settings.cache_dir = std::filesystem::path(settings.cache_dir) / "conv";
+    // Other devices measure engines, too, whose results may differ each time.
+    settings.cache_dir =
+        std::filesystem::path(settings.cache_dir) /
+        (settings.deterministic ? "conv-deterministic" : "conv");
   }
   std::string kind = ToString(backend->device().info().kind);
   return std::shared_ptr<PlanningDevice>(new PlanningDevice(

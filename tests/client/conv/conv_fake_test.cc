@@ -109,6 +109,23 @@ TEST_F(ConvFakeTest, BecomesPartOfTheCallersGraph) {
   EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
 }
 
+TEST_F(ConvFakeTest, MeasuresAgainForDeterministicPlans) {
+  const auto runs_to_plan = [](int deterministic) {
+    ucudnn_conv_device* device = nullptr;
+    EXPECT_EQ(ucudnn_conv_open_gpu(nullptr, deterministic, &device), 0);
+    const int before = FakeGpuRuns();
+    ucudnn_conv* conv = nullptr;
+    EXPECT_EQ(ucudnn_conv_plan(device, kProblem, kImages, 9000, &conv), 0)
+        << ucudnn_conv_last_error();
+    ucudnn_conv_free(conv);
+    ucudnn_conv_close(device);
+    return FakeGpuRuns() - before;
+  };
+  EXPECT_EQ(runs_to_plan(0), 0) << "what the fixture measured is kept";
+  EXPECT_GT(runs_to_plan(1), 0);
+  EXPECT_EQ(runs_to_plan(1), 0);
+}
+
 TEST_F(ConvFakeTest, RunsUndividedWithoutAWorkspace) {
   ucudnn_conv* conv = nullptr;
   EXPECT_EQ(ucudnn_conv_plan(device_, kProblem, kImages, 0, &conv), 0)
