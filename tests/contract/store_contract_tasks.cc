@@ -175,7 +175,8 @@ TEST_P(StoreContract, CancelsOpenTasksUntilTheyAreOpenedAgain) {
   const auto leased = Lease(store(), 2, 0);
   ASSERT_TRUE(store().CompleteTask(Completion(leased[0], {})));
   std::vector<std::int64_t> ids;
-  for (const TaskRecord& task : store().ListTasks({}).value()) {
+  const auto tasks = store().ListTasks({}).value();
+  for (const TaskRecord& task : tasks) {
     ids.push_back(task.id);
   }
   ids.pop_back();
