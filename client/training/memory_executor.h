@@ -5,7 +5,9 @@
 //
 //   UCUDNN_ASSIGN_OR_RETURN(auto executor, MemoryExecutor::Create(
 //       device, operators, graph, training, plan, parameters, {}));
-//   UCUDNN_ASSIGN_OR_RETURN(auto step, executor->Step(images, labels));
+//   UCUDNN_ASSIGN_OR_RETURN(TrainingBatch batch, executor->MakeBatch());
+//   ... write batch.images and batch.labels ...
+//   UCUDNN_ASSIGN_OR_RETURN(auto step, executor->Step(batch));
 //
 // Device memory is one arena of exactly plan.peak bytes, in which every block
 // lies where the plan says. Tasks run in the device's order of work, transfers
@@ -17,7 +19,15 @@
 //
 // Rounds add up their weight gradients; each loss counts as its share of the
 // mini-batch, so that the sum is the mini-batch's gradient. A round's images
-// and labels are loaded before it starts, which is not part of the plan.
+// and labels are loaded before it starts, which is not part of the plan. Images
+// that the plan fetches during a round come from where the caller wrote them:
+// host memory of the device's, which a copy queue reads by itself.
+//
+// From the second step on, tasks that nothing comes between are replayed as
+// captured work where the device can (Device::Capture), so that the host keeps
+// ahead of the device even where plans divide convolutions into many
+// micro-batches. What cannot be captured, or does not fit into
+// ExecutionOptions::graph_memory, is enqueued task by task.
 //
 // Running statistics of normalisations are not updated: the plan only reads
 // them.
@@ -29,13 +39,18 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/graph.h"
 #include "base/result.h"
 #include "base/training/graph.h"
 #include "base/training/memory_plan.h"
+#include "client/config/variables.h"
+#include "client/executor/graph_cache.h"
+#include "client/training/memory_arenas.h"
 #include "client/training/parameters.h"
+#include "client/training/prepared_round.h"
 #include "client/training/task_operations.h"
 #include "client/training/task_runner.h"
 #include "device/device.h"
@@ -49,8 +64,22 @@ struct ExecutionOptions {
   bool allow_sub_batch_statistics = false;
   // Fills every range with NaN when the plan gives it to a block and when it
   // takes it back, and every workspace after its use: whatever reads too early
-  // or too late shows in the losses.
+  // or too late shows in the losses. Nothing is captured then.
   bool poison = false;
+  // The device memory that captured work may take beside the arena; 0: nothing
+  // is captured.
+  Bytes graph_memory = kDefaultGraphMemory;
+  // Times every task by itself (StepReport::tasks), which costs the device some
+  // microseconds for each.
+  bool time_tasks = false;
+};
+
+// A mini-batch in host memory that copies to the device fastest. It must not
+// outlive the device.
+struct TrainingBatch {
+  std::span<float> images;
+  std::span<std::int32_t> labels;
+  DeviceBuffer memory;  // of both
 };
 
 // Times on the device, waits by what ended them.
@@ -60,6 +89,18 @@ struct StepReport {
   // Between tasks: until a prefetch, until memory was free after an offload,
   // and until a sync.
   std::map<std::string, Nanoseconds> stalls;
+  // The host's time to enqueue the rounds. If it is about `time`, the device
+  // waited for the host.
+  Nanoseconds enqueue{0};
+  // By task, sums over the rounds and over repetitions; if tasks are timed.
+  std::map<std::size_t, Nanoseconds> tasks;
+};
+
+// How much of a step is replayed.
+struct CapturedUse {
+  std::size_t graphs = 0;  // one for each stretch of tasks
+  Bytes memory;            // that capturing took
+  std::string problem;     // why something is not captured; may be empty
 };
 
 class MemoryExecutor {
@@ -84,39 +125,22 @@ class MemoryExecutor {
       const Parameters& parameters, const ExecutionOptions& options,
       DeviceBuffer* host = nullptr);
 
-  // Trains one mini-batch. `images` and `labels` have the sizes of the graph's
-  // blocks at its batch. After an error the executor cannot be used.
-  Result<StepReport> Step(std::span<const float> images,
-                          std::span<const std::int32_t> labels);
+  // A batch to fill for Step, in memory of its own: while one is trained,
+  // another thread may fill the next. kResourceExhausted.
+  Result<TrainingBatch> MakeBatch();
+
+  // Trains one mini-batch, one of MakeBatch. After an error the executor cannot
+  // be used.
+  Result<StepReport> Step(const TrainingBatch& batch);
 
   // The parameters now, wherever they live between steps.
   Result<Parameters> Download();
 
-  Bytes arena() const { return arena_.size(); }
-  Bytes host_arena() const { return host_bytes_; }
+  Bytes arena() const { return arenas_.device().size(); }
+  Bytes host_arena() const { return arenas_.host_bytes(); }
+  CapturedUse captured() const;
 
  private:
-  // An event of the plan, ready to run.
-  struct Command {
-    const MemoryEvent* event = nullptr;
-    std::vector<std::size_t> waits;  // commands of other streams
-    bool signals = false;            // another stream waits for it
-    std::vector<float*> blocks;      // of compute, where its task's blocks lie
-    char* device = nullptr;          // alloc, free, transfers
-    Bytes bytes;
-    char* host = nullptr;  // transfers; null: of the round's input
-    PreparedParts parts;
-    std::unique_ptr<Event> done;
-    // Before and after the waits of compute.
-    std::unique_ptr<Event> idle;
-    std::unique_ptr<Event> busy;
-    std::string cause;
-  };
-  struct Round {
-    const MemoryRound* planned = nullptr;
-    std::vector<Command> commands;
-  };
-
   MemoryExecutor(Device& device, Operators& operators,
                  const TrainingGraph& training, const MemoryPlan& plan,
                  const ExecutionOptions& options)
@@ -124,28 +148,41 @@ class MemoryExecutor {
         training_(training),
         plan_(plan),
         options_(options),
-        operators_(operators) {}
+        operators_(operators),
+        graph_budget_(options.graph_memory) {}
 
   Status Check() const;
-  Status AllocateArenas(DeviceBuffer* host);
+  Status AllocateMemory(DeviceBuffer* host);
   Status MakeQueues();
-  Status PrepareRounds();
-  Status PrepareCompute(const std::vector<char*>& places, BatchSize batch,
-                        Command* command);
   Status UploadParameters(const Parameters& parameters);
-  // Where blocks lie when a round starts, null if they are not on the device.
-  std::vector<char*> ResidentPlaces() const;
   // The round's part of an input, on the host.
   const char* InputOf(std::size_t block, std::int64_t first) const;
+  RoundState StateOf(const PreparedRound& round, std::int64_t first) const;
 
-  Status LoadInputs(const Round& round, std::int64_t first);
-  Status RunRound(Round& round, std::int64_t first, StepReport* report,
+  // Captures all rounds as they come in an iteration. kDataLoss if the device
+  // is lost; other failures are noted in graph_problem_.
+  Status CaptureRounds();
+  // Whether more can be captured.
+  Result<bool> CaptureRound(PreparedRound& round, bool adds);
+  bool IsWorthCapturing(const PreparedRound& round,
+                        const Stretch& stretch) const;
+
+  Status LoadInputs(const PreparedRound& round, std::int64_t first);
+  Status RunRound(PreparedRound& round, std::int64_t first, StepReport* report,
                   double* loss);
-  Status RunCommand(Round& round, Command& command, RoundState* state);
-  Status Await(const Round& round, const Command& command);
+  Status RunCommand(PreparedRound& round, std::size_t index,
+                    const RoundState& state);
+  Status RunCompute(PreparedRound& round, std::size_t index,
+                    const RoundState& state);
+  // Whether captured work has the command's task, which is then enqueued.
+  Result<bool> Replay(PreparedRound& round, std::size_t index,
+                      const RoundState& state);
+  Status EnqueueTask(const Command& command, const RoundState& state);
+  Status Await(const PreparedRound& round, const Command& command);
   Status Copy(const Command& command, std::int64_t first);
   Status Poison(MemoryStream stream, char* data, Bytes bytes);
-  Status Finish(Round& round, StepReport* report);
+  Status Finish(PreparedRound& round, StepReport* report);
+  Status AddTimes(const PreparedRound& round, StepReport* report) const;
   Result<double> LossOf(std::int64_t labels);
 
   Device& device_;
@@ -156,25 +193,22 @@ class MemoryExecutor {
   std::vector<TaskOperation> operations_;
   std::optional<TaskRunner> runner_;
 
-  DeviceBuffer arena_;
-  DeviceBuffer own_host_;
-  char* host_ = nullptr;
-  Bytes host_bytes_;
-  std::vector<std::optional<std::int64_t>> host_offsets_;  // by block
+  MemoryArenas arenas_;
   DeviceBuffer probabilities_;
   DeviceBuffer poison_;  // on the host, NaN
   std::map<MemoryStream, std::unique_ptr<CopyQueue>> queues_;
   std::map<MemoryStream, std::unique_ptr<Event>> ends_;
   std::unique_ptr<Event> start_;
   std::unique_ptr<Event> stop_;
-  std::vector<Round> rounds_;
+  std::vector<PreparedRound> rounds_;
+  GraphBudget graph_budget_;
+  std::string graph_problem_;
 
-  std::span<const float> images_;
-  std::span<const std::int32_t> labels_;
+  const TrainingBatch* batch_ = nullptr;  // during a step
   std::size_t labels_block_ = 0;
+  std::size_t images_block_ = 0;
   std::int64_t labels_per_image_ = 1;
   std::uint32_t steps_ = 0;
-  std::vector<bool> fresh_;
 };
 
 }  // namespace ucudnn

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <set>
 #include <utility>
 
 #include "base/text.h"
@@ -49,6 +51,96 @@ std::string StallText(const std::map<std::string, Nanoseconds>& stalls) {
   return text.empty() ? "none" : text;
 }
 
+std::map<std::size_t, Nanoseconds> PlannedTasks(const MemoryPlan& plan) {
+  std::map<std::size_t, Nanoseconds> tasks;
+  for (const MemoryRound& round : plan.rounds) {
+    for (const MemoryEvent& event : round.events) {
+      if (event.op != EventOp::kCompute) continue;
+      tasks[event.task] += event.duration * round.count;
+    }
+  }
+  return tasks;
+}
+
+// What runs more than once in a round, and how long that takes by the plan.
+struct Repeated {
+  std::int64_t tasks = 0;
+  Nanoseconds time{0};
+};
+Repeated RepeatedTasks(const MemoryPlan& plan) {
+  Repeated repeated;
+  for (const MemoryRound& round : plan.rounds) {
+    std::set<std::size_t> seen;
+    for (const MemoryEvent& event : round.events) {
+      if (event.op != EventOp::kCompute || seen.insert(event.task).second) {
+        continue;
+      }
+      repeated.tasks += round.count;
+      repeated.time += event.duration * round.count;
+    }
+  }
+  return repeated;
+}
+
+struct OperatorTime {
+  std::int64_t tasks = 0;
+  Nanoseconds planned{0};
+  Nanoseconds measured{0};
+
+  Nanoseconds off() const { return measured - planned; }
+};
+
+// By operator and pass; those that are the most off first.
+std::vector<std::pair<std::string, OperatorTime>> OperatorTimes(
+    const PreparedTraining& prepared, const MemoryRun& run) {
+  std::map<std::string, OperatorTime> by_name;
+  for (const auto& [task, measured] : run.tasks) {
+    const std::string what(Name(prepared.operations[task].what));
+    const std::string_view kind = Name(prepared.training.tasks[task].kind);
+    OperatorTime& time =
+        by_name[what == kind ? what : fmt::format("{} {}", what, kind)];
+    ++time.tasks;
+    time.planned += run.planned_tasks.at(task);
+    time.measured += measured;
+  }
+  std::vector<std::pair<std::string, OperatorTime>> times(by_name.begin(),
+                                                          by_name.end());
+  std::ranges::stable_sort(times, std::greater(), [](const auto& entry) {
+    return std::chrono::abs(entry.second.off());
+  });
+  return times;
+}
+
+// The tasks that are the most off.
+std::vector<std::size_t> TasksMostOff(const MemoryRun& run) {
+  constexpr std::size_t kMost = 10;
+  std::vector<std::size_t> tasks;
+  for (const auto& [task, measured] : run.tasks) tasks.push_back(task);
+  std::ranges::stable_sort(tasks, std::greater(), [&](std::size_t task) {
+    return std::chrono::abs(run.tasks.at(task) - run.planned_tasks.at(task));
+  });
+  tasks.resize(std::min(tasks.size(), kMost));
+  return tasks;
+}
+
+nlohmann::ordered_json TaskJson(const PreparedTraining& prepared,
+                                const MemoryRun& run) {
+  nlohmann::ordered_json json;
+  for (const auto& [name, time] : OperatorTimes(prepared, run)) {
+    json["operators"].push_back({{"operator", name},
+                                 {"tasks", time.tasks},
+                                 {"predicted_us", Microseconds(time.planned)},
+                                 {"us", Microseconds(time.measured)}});
+  }
+  for (const std::size_t task : TasksMostOff(run)) {
+    json["most_off"].push_back(
+        {{"task", prepared.training.tasks[task].name},
+         {"predicted_us", Microseconds(run.planned_tasks.at(task))},
+         {"us", Microseconds(run.tasks.at(task))}});
+  }
+  return json;
+}
+
 Nanoseconds MedianOf(std::vector<Nanoseconds> times) {
   if (times.empty()) return Nanoseconds(0);
   std::sort(times.begin(), times.end());
@@ -70,10 +162,15 @@ Result<MemoryRun> RunMemoryPlan(Device& device, Operators& operators,
       MemoryExecutor::Create(device, operators, prepared.graph,
                              prepared.training, plan, prepared.parameters,
                              options.execution, host));
+  UCUDNN_ASSIGN_OR_RETURN(const TrainingBatch batch, executor->MakeBatch());
+  std::ranges::copy(prepared.images.images, batch.images.begin());
+  std::ranges::copy(prepared.images.labels, batch.labels.begin());
   MemoryRun run;
+  run.images = batch.memory.size();
   run.arena = executor->arena();
   run.host = executor->host_arena();
   run.planned_stalls = PlannedStalls(plan);
+  if (options.execution.time_tasks) run.planned_tasks = PlannedTasks(plan);
   const std::int64_t warm_up = std::min(options.warm_up, options.steps - 1);
   for (std::int64_t i = 0; i < options.steps; ++i) {
     if (stop.stop_requested()) {
@@ -81,19 +178,21 @@ Result<MemoryRun> RunMemoryPlan(Device& device, Operators& operators,
       break;
     }
     const auto begun = std::chrono::steady_clock::now();
-    UCUDNN_ASSIGN_OR_RETURN(
-        const StepReport step,
-        executor->Step(prepared.images.images, prepared.images.labels));
+    UCUDNN_ASSIGN_OR_RETURN(const StepReport step, executor->Step(batch));
     run.losses.push_back(step.loss);
     if (i < warm_up) continue;
     run.walls.push_back(std::chrono::duration_cast<Nanoseconds>(
         std::chrono::steady_clock::now() - begun));
     run.times.push_back(step.time);
+    run.enqueue += step.enqueue;
     for (const auto& [cause, time] : step.stalls) run.stalls[cause] += time;
+    for (const auto& [task, time] : step.tasks) run.tasks[task] += time;
   }
-  for (auto& [cause, time] : run.stalls) {
-    time /= std::max<std::int64_t>(std::ssize(run.times), 1);
-  }
+  const auto counted = std::max<std::int64_t>(std::ssize(run.times), 1);
+  run.enqueue /= counted;
+  for (auto& [cause, time] : run.stalls) time /= counted;
+  for (auto& [task, time] : run.tasks) time /= counted;
+  run.captured = executor->captured();
   return run;
 }
 
@@ -109,15 +208,24 @@ nlohmann::ordered_json ToJson(const PreparedTraining& prepared,
   json["budget_bytes"] = plan.budget.count();
   json["peak_bytes"] = run.arena.count();
   json["host_bytes"] = run.host.count();
+  json["images_host_bytes"] = run.images.count();
   json["offloaded_bytes"] = plan.offloaded.count();
   json["prefetched_bytes"] = plan.prefetched.count();
   json["predicted_us"] = Microseconds(plan.time);
   json["step_us"] = Microseconds(run.Median());
   json["wall_us"] = Microseconds(MedianOf(run.walls));
+  json["enqueue_us"] = Microseconds(run.enqueue);
+  json["graphs"] = run.captured.graphs;
+  json["graph_bytes"] = run.captured.memory.count();
+  json["graph_problem"] = run.captured.problem;
+  const Repeated repeated = RepeatedTasks(plan);
+  json["recomputed_tasks"] = repeated.tasks;
+  json["recomputed_us"] = Microseconds(repeated.time);
   json["lower_bound_us"] = Microseconds(plan.lower_bound);
   if (plan.ideal_time) json["ideal_us"] = Microseconds(*plan.ideal_time);
   json["predicted_stalls_us"] = StallJson(run.planned_stalls);
   json["stalls_us"] = StallJson(run.stalls);
+  if (!run.tasks.empty()) json["task_times"] = TaskJson(prepared, run);
   json["losses"] = run.losses;
   json["steps_us"] = nlohmann::ordered_json::array();
   for (const Nanoseconds time : run.times) {
@@ -157,7 +265,27 @@ std::vector<std::vector<std::string>> ToRows(const PreparedTraining& prepared,
   rows.push_back(
       {"device memory", fmt::format("{} of {}", HumanBytes(run.arena),
                                     HumanBytes(plan.budget))});
-  rows.push_back({"host memory", HumanBytes(run.host)});
+  rows.push_back({"host memory",
+                  fmt::format("{}, and {} for the images", HumanBytes(run.host),
+                              HumanBytes(run.images))});
+  if (const Repeated repeated = RepeatedTasks(plan); repeated.tasks > 0) {
+    rows.push_back(
+        {"recomputed", fmt::format("{} tasks (predicted {})", repeated.tasks,
+                                   HumanTime(repeated.time))});
+  }
+  rows.push_back(
+      {"enqueueing",
+       fmt::format("{} of the host's time; {} graphs, {}{}",
+                   HumanTime(run.enqueue), run.captured.graphs,
+                   HumanBytes(run.captured.memory),
+                   run.captured.problem.empty()
+                       ? ""
+                       : fmt::format(" ({})", run.captured.problem))});
+  for (const auto& [name, time] : OperatorTimes(prepared, run)) {
+    rows.push_back({name, fmt::format("{} (predicted {}), tasks: {}",
+                                      HumanTime(time.measured),
+                                      HumanTime(time.planned), time.tasks)});
+  }
   if (!run.losses.empty()) {
     rows.push_back(
         {"loss", fmt::format("{:.6g} to {:.6g} in {} steps", run.losses.front(),

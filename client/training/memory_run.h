@@ -3,6 +3,7 @@
 
 // Some steps of a training as a memory plan says, and what they took.
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -32,8 +33,14 @@ struct MemoryRun {
   std::vector<Nanoseconds> walls;  // with loading the images, on the host
   std::map<std::string, Nanoseconds> stalls;  // mean of those that count
   std::map<std::string, Nanoseconds> planned_stalls;
+  Nanoseconds enqueue{0};  // the host's; mean of those that count
+  // By task, if tasks are timed: means of those that count, and the plan's.
+  std::map<std::size_t, Nanoseconds> tasks;
+  std::map<std::size_t, Nanoseconds> planned_tasks;
+  CapturedUse captured;
   Bytes arena;
-  Bytes host;
+  Bytes host;    // for blocks that leave
+  Bytes images;  // on the host, of the mini-batch
   bool interrupted = false;
 
   Nanoseconds Median() const;

@@ -1,6 +1,7 @@
 #include "client/training/prepared_training.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "base/onnx/network_file.h"
@@ -11,6 +12,18 @@
 #include "solver/memory/policies.h"
 
 namespace ucudnn {
+namespace {
+
+constexpr std::string_view kUndivided = "undivided";
+
+Result<const MemoryPolicy*> PolicyOf(std::string_view name) {
+  auto policy = FindMemoryPolicy(name == kUndivided ? "baseline" : name);
+  if (policy) return *policy;
+  return Fail(Code::kInvalidArgument, "{}, or undivided",
+              policy.error().message);
+}
+
+}  // namespace
 
 bool PreparedTraining::NormalisesOverImages() const {
   return std::any_of(operations.begin(), operations.end(),
@@ -40,11 +53,13 @@ Result<std::unique_ptr<PreparedTraining>> PrepareTraining(
     UCUDNN_ASSIGN_OR_RETURN(model, MeasureDeviceModel(device, {}, stop));
   }
   UCUDNN_RETURN_IF_ERROR(SetDevice(model, &prepared->training));
-  UCUDNN_RETURN_IF_ERROR(MeasureTasks(device, operators, prepared->operations,
-                                      {.batches = MeasuredBatches(input.batch),
-                                       .max_workspace = input.max_workspace,
-                                       .repeats = input.repeats},
-                                      stop, &prepared->training));
+  UCUDNN_RETURN_IF_ERROR(MeasureTasks(
+      device, operators, prepared->operations,
+      {.batches =
+           input.batches.empty() ? MeasuredBatches(input.batch) : input.batches,
+       .max_workspace = input.max_workspace,
+       .repeats = input.repeats},
+      stop, &prepared->training));
   prepared->parameters =
       InitialParameters(prepared->training, prepared->operations, input.seed);
   prepared->images = MakeSyntheticBatch(prepared->training,
@@ -52,24 +67,28 @@ Result<std::unique_ptr<PreparedTraining>> PrepareTraining(
   return prepared;
 }
 
+Status CheckTrainingPolicy(const std::string& policy) {
+  auto known = PolicyOf(policy);
+  if (known) return {};
+  return tl::unexpected<Error>(std::move(known).error());
+}
+
 Result<MemoryPlan> PlanTraining(const PreparedTraining& prepared,
                                 const TrainingPlanRequest& request,
                                 const std::stop_token& stop) {
-  const bool undivided = request.policy == "undivided";
-  const auto policy = FindMemoryPolicy(undivided ? "baseline" : request.policy);
-  if (!policy) {
-    return Fail(Code::kInvalidArgument, "{}, or undivided",
-                policy.error().message);
-  }
+  const bool undivided = request.policy == kUndivided;
+  UCUDNN_ASSIGN_OR_RETURN(const MemoryPolicy* policy, PolicyOf(request.policy));
   const TimeLimit limit(request.time_limit, stop);
   MemoryRequest memory;
   memory.budget = request.budget;
   memory.stop = limit.token();
+  memory.recompute = request.recompute;
+  memory.offload_weights = request.offload_weights;
   if (undivided || (prepared.NormalisesOverImages() &&
                     !request.allow_sub_batch_statistics)) {
     memory.sub_batch = prepared.training.batch;
   }
-  auto plan = PlanMemory(prepared.training, memory, **policy);
+  auto plan = PlanMemory(prepared.training, memory, *policy);
   if (!plan && memory.sub_batch && !undivided &&
       plan.error().code == Code::kFailedPrecondition) {
     return Fail(Code::kFailedPrecondition,

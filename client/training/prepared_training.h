@@ -38,6 +38,8 @@ struct TrainingInput {
   std::uint64_t seed = 1;
   int repeats = 3;  // of each measurement
   Bytes max_workspace = 1_GiB;
+  // What is measured, the batch among them; MeasuredBatches if empty.
+  std::vector<BatchSize> batches;
 };
 
 struct PreparedTraining {
@@ -63,7 +65,13 @@ struct TrainingPlanRequest {
   std::chrono::milliseconds time_limit = std::chrono::seconds(60);
   // If not, a network that normalises over images is planned undivided.
   bool allow_sub_batch_statistics = false;
+  // What `best` may do besides moving activations (docs/memory.md).
+  bool recompute = false;
+  bool offload_weights = false;
 };
+
+// kInvalidArgument unless PlanTraining knows the policy.
+Status CheckTrainingPolicy(const std::string& policy);
 
 // kInvalidArgument for an unknown policy; kFailedPrecondition, naming the
 // smallest budget that would do, if there is no plan within this one. Thread

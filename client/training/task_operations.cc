@@ -1,5 +1,6 @@
 #include "client/training/task_operations.h"
 
+#include <array>
 #include <map>
 #include <string>
 #include <string_view>
@@ -280,6 +281,13 @@ class Binder {
 };
 
 }  // namespace
+
+std::string_view Name(TaskOperator what) {
+  constexpr std::array<std::string_view, 8> kNames = {
+      "convolution", "relu",    "pool", "normalisation",
+      "sum",         "dropout", "loss", "update"};
+  return kNames[static_cast<std::size_t>(what)];
+}
 
 Result<std::vector<TaskOperation>> OperationsOf(const Graph& graph,
                                                 const TrainingGraph& training) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/conv_problem.h"
@@ -27,6 +28,8 @@ enum class TaskOperator {
   kLoss,
   kUpdate,
 };
+// "convolution", "relu", ..., "update".
+std::string_view Name(TaskOperator what);
 
 struct TaskOperation {
   TaskOperator what = TaskOperator::kConvolution;

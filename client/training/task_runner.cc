@@ -73,31 +73,32 @@ Result<PreparedParts> TaskRunner::Prepare(std::size_t task, BatchSize batch,
 
 Status TaskRunner::Run(std::size_t task, std::span<float* const> blocks,
                        const PreparedParts& parts, void* workspace,
-                       Bytes workspace_size, RoundState* state) {
+                       Bytes workspace_size, const RoundState& state) {
   const TaskOperation& operation = operations_[task];
   if (operation.what == TaskOperator::kUpdate) {
-    return operators_.Blend(BatchSize(1), operation.trained, -state->rate,
+    return operators_.Blend(BatchSize(1), operation.trained, -state.rate,
                             blocks[*operation.dw], 1.0F, blocks[*operation.w]);
   }
   if (operation.what == TaskOperator::kLoss) {
     return operators_.SoftmaxLoss(
-        state->batch, operation.input, blocks[operation.x.at(0)],
+        state.batch, operation.input, blocks[operation.x.at(0)],
         reinterpret_cast<const std::int32_t*>(blocks[*operation.labels]),
-        state->loss_scale, blocks[*operation.dx], state->probabilities);
+        state.loss_scale, blocks[*operation.dx], state.probabilities);
   }
   if (operation.what == TaskOperator::kConvolution) {
     return RunConvolution(operation, blocks, parts, workspace, workspace_size,
                           state);
   }
   return operation.kind == TaskKind::kForward
-             ? RunForward(task, operation, blocks, *state)
+             ? RunForward(task, operation, blocks, state)
              : RunBackward(operation, blocks, state);
 }
 
 Status TaskRunner::RunConvolution(const TaskOperation& operation,
                                   std::span<float* const> blocks,
                                   const PreparedParts& parts, void* workspace,
-                                  Bytes workspace_size, RoundState* state) {
+                                  Bytes workspace_size,
+                                  const RoundState& state) {
   ConvArgs args;
   switch (operation.kind) {
     case TaskKind::kForward:
@@ -110,7 +111,7 @@ Status TaskRunner::RunConvolution(const TaskOperation& operation,
       args.b = blocks[*operation.w];
       args.out = blocks[*operation.dx];
       UCUDNN_ASSIGN_OR_RETURN(args.beta,
-                              BetaOf(operation, blocks, state->batch));
+                              BetaOf(operation, blocks, state.batch));
       break;
     }
     default:
@@ -119,23 +120,20 @@ Status TaskRunner::RunConvolution(const TaskOperation& operation,
       // A transposed layer's filter is that of the convolution from its output.
       if (operation.transposed) std::swap(args.a, args.b);
       args.out = blocks[*operation.dw];
-      args.beta = state->fresh[*operation.dw] ? 0.0F : 1.0F;
+      args.beta = state.adds ? 1.0F : 0.0F;
       break;
   }
   MicroBatchProgress progress;
   UCUDNN_RETURN_IF_ERROR(RunSteps(parts.steps, parts.strides, args, workspace,
                                   workspace_size, &progress));
-  if (operation.kind == TaskKind::kBackwardFilter) {
-    state->fresh[*operation.dw] = false;
-  }
   if (operation.biases == 0) return {};
   if (operation.kind == TaskKind::kForward) {
-    return operators_.AddBias(state->batch, operation.output,
+    return operators_.AddBias(state.batch, operation.output,
                               blocks[*operation.w] + operation.filters,
                               blocks[*operation.y]);
   }
   if (operation.kind == TaskKind::kBackwardFilter) {
-    return operators_.BiasBackward(state->batch, operation.output,
+    return operators_.BiasBackward(state.batch, operation.output,
                                    blocks[*operation.dy], args.beta,
                                    blocks[*operation.dw] + operation.filters);
   }
@@ -195,8 +193,8 @@ Status TaskRunner::RunForward(std::size_t task, const TaskOperation& operation,
 
 Status TaskRunner::RunBackward(const TaskOperation& operation,
                                std::span<float* const> blocks,
-                               RoundState* state) {
-  const BatchSize batch = state->batch;
+                               const RoundState& state) {
+  const BatchSize batch = state.batch;
   const float* const dy = blocks[*operation.dy];
   float* const dx = blocks[*operation.dx];
   const std::int64_t elements = operation.input.elements();
@@ -213,14 +211,11 @@ Status TaskRunner::RunBackward(const TaskOperation& operation,
           batch, operation.pooling,
           operation.x.empty() ? nullptr : blocks[operation.x[0]],
           optional(operation.y), dy, beta, dx);
-    case TaskOperator::kNormalise: {
-      const float old = state->fresh[*operation.dw] ? 0.0F : 1.0F;
-      state->fresh[*operation.dw] = false;
+    case TaskOperator::kNormalise:
       return operators_.NormaliseBackward(
           batch, operation.output, blocks[operation.x.at(0)], dy,
-          blocks[*operation.w], blocks[*operation.statistics], beta, dx, old,
-          blocks[*operation.dw]);
-    }
+          blocks[*operation.w], blocks[*operation.statistics], beta, dx,
+          state.adds ? 1.0F : 0.0F, blocks[*operation.dw]);
     case TaskOperator::kDropout:
       return operators_.DropoutBackward(
           batch, elements, kDropoutRatio, dy,

@@ -36,9 +36,8 @@ struct RoundState {
   float loss_scale = 1;            // 1 / losses of the mini-batch
   float rate = 0;                  // of learning
   float* probabilities = nullptr;  // of the round's labels
-  // By block: whether this iteration has not written it yet, of weight
-  // gradients.
-  std::vector<bool> fresh;
+  // Whether a task adds to weight gradients instead of replacing them.
+  bool adds = false;
 };
 
 class TaskRunner {
@@ -61,7 +60,13 @@ class TaskRunner {
   // a convolution.
   Status Run(std::size_t task, std::span<float* const> blocks,
              const PreparedParts& parts, void* workspace, Bytes workspace_size,
-             RoundState* state);
+             const RoundState& state);
+
+  // Whether `task` does the same in every step, given the same addresses and
+  // RoundState::adds.
+  bool Repeats(std::size_t task) const {
+    return operations_[task].what != TaskOperator::kDropout;
+  }
 
  private:
   Result<Convolution*> PreparedConvolution(const ConvProblem& problem,
@@ -70,9 +75,9 @@ class TaskRunner {
   Status RunConvolution(const TaskOperation& operation,
                         std::span<float* const> blocks,
                         const PreparedParts& parts, void* workspace,
-                        Bytes workspace_size, RoundState* state);
+                        Bytes workspace_size, const RoundState& state);
   Status RunBackward(const TaskOperation& operation,
-                     std::span<float* const> blocks, RoundState* state);
+                     std::span<float* const> blocks, const RoundState& state);
   Status RunForward(std::size_t task, const TaskOperation& operation,
                     std::span<float* const> blocks, const RoundState& state);
   // The beta of a gradient that is summed, after the old sum was copied into

@@ -62,6 +62,11 @@ void AddOptions(CLI::App& app, Arguments* args) {
                  fmt::format("{}", fmt::join(names, ", ")))
       ->option_text("NAME")
       ->capture_default_str();
+  app.add_flag("--recompute", args->plan.recompute,
+               "best may compute activations again instead of keeping or "
+               "moving them");
+  app.add_flag("--offload-weights", args->plan.offload_weights,
+               "best may keep weights on the host");
   app.add_flag("--allow-sub-batch-statistics",
                args->plan.allow_sub_batch_statistics,
                "Train in sub-batches even if the network normalises over "
@@ -86,6 +91,8 @@ void AddOptions(CLI::App& app, Arguments* args) {
       ->option_text("SECONDS")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
+  app.add_flag("--task-times", args->run.execution.time_tasks,
+               "Time each task, and compare operators with the plan");
   ctl::AddOutputOption(&app, &args->output);
 }
 
@@ -105,6 +112,7 @@ Result<std::unique_ptr<Device>> OpenDevice(const std::string& name) {
 
 Status Train(Arguments& args, const std::stop_token& stop) {
   UCUDNN_ASSIGN_OR_RETURN(args.input.precision, ParsePrecision(args.precision));
+  UCUDNN_RETURN_IF_ERROR(CheckTrainingPolicy(args.plan.policy));
   args.input.source = Excerpt(args.network, 4096);
   args.input.name = NetworkNameOf(args.network);
   UCUDNN_ASSIGN_OR_RETURN(args.input.contents,

@@ -36,8 +36,9 @@ def slower(row):
 
 def budgets(rows):
     print("| network | budget | policy | rounds of | step, ms | to undivided | "
-          "predicted, ms | off by | stalls, ms | peak, GiB |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+          "predicted, ms | off by | host, ms | stalls, ms | recomputed, ms | "
+          "peak, GiB |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     for row in rows:
         if "asked_policy" not in row or "largest" in row:
             continue
@@ -48,13 +49,38 @@ def budgets(rows):
             policy += " (statistics of sub-batches)"
         if "no_plan" in row or "error" in row:
             why = "no plan" if "no_plan" in row else row["error"][:80]
-            print(f"| {name} | {budget} | {policy} | | {why} | | | | | |")
+            print(f"| {name} | {budget} | {policy} | | {why} | | | | | | | |")
             continue
         off = 100 * (row["step_us"] / row["predicted_us"] - 1)
         print(f"| {name} | {budget} | {policy} | {row['sub_batch']} | "
               f"{ms(row['step_us'])} | {slower(row)} | "
               f"{ms(row['predicted_us'])} | {off:+.1f} % | "
-              f"{stalls(row['stalls_us'])} | {gib(row['peak_bytes'])} |")
+              f"{ms(row['enqueue_us'])} | {stalls(row['stalls_us'])} | "
+              f"{ms(row['recomputed_us'])} | {gib(row['peak_bytes'])} |")
+    print()
+
+
+def within(rows):
+    """How many predictions hold."""
+    off = [abs(row["step_us"] / row["predicted_us"] - 1) for row in rows
+           if "step_us" in row]
+    print(f"{sum(o <= .05 for o in off)} of {len(off)} rows within 5 % of their "
+          f"prediction, {sum(o <= .1 for o in off)} within 10 %.\n")
+
+
+def operators(rows):
+    """Where time went that the plan did not have, of the rows timed by task."""
+    print("| network | budget | policy | operator | predicted, ms | ms |")
+    print("|---|---|---|---|---|---|")
+    for row in rows:
+        times = row.get("timed", {}).get("task_times", {}).get("operators", [])
+        for time in times:
+            if abs(time["us"] - time["predicted_us"]) < 200:
+                continue
+            name = os.path.basename(row["row"]).replace(".onnx", "")
+            print(f"| {name} | {row['share']} % | {row['asked_policy']} | "
+                  f"{time['operator']}, {time['tasks']} tasks | "
+                  f"{ms(time['predicted_us'])} | {ms(time['us'])} |")
     print()
 
 
@@ -64,12 +90,10 @@ def largest(rows):
         return
     print("| within 8 GiB | policy | batch | images/s | step, ms | peak, GiB |")
     print("|---|---|---|---|---|---|")
-    best = {}
     for row in rows:
-        best[(row["network"], row["precision"], row["asked_policy"])] = row
-    for (network, precision, policy), row in best.items():
         rate = row["batch"] / row["step_us"] * 1e6
-        print(f"| {network} {precision} | {policy} | {row['batch']} | "
+        print(f"| {row['network']} {row['precision']} | "
+              f"{row['asked_policy']} | {row['batch']} | "
               f"{rate:.0f} | {ms(row['step_us'])} | {gib(row['peak_bytes'])} |")
     print()
 
@@ -89,6 +113,8 @@ def torch(rows):
 def main(folder):
     rows = lines(os.path.join(folder, "memory.jsonl"))
     budgets(rows)
+    within(rows)
+    operators(rows)
     largest(rows + lines(os.path.join(folder, "memory-largest.jsonl")))
     torch(lines(os.path.join(folder, "memory-torch.jsonl")))
     for row in rows:

@@ -46,11 +46,12 @@
 #              host time, and a trial of parallel branches; tables in DIR/graphs.md.
 #              Rows run on all visible GPUs at once: five minutes on two
 #              (UCUDNN_ROWS, UCUDNN_SECONDS)
-#   memory     memory plans executed: VGG-16, ResNet-50 and AlexNet under budgets of
-#              15 to 100 % of their plain peak with every policy, and PyTorch's own
-#              ways; tables in DIR/memory.md. Four minutes (UCUDNN_ROWS,
-#              UCUDNN_SECONDS; UCUDNN_PARTS: "budgets torch largest", of which
-#              largest, the largest batches within 8 GiB, only runs if named)
+#   memory     memory plans executed: ResNet-50, VGG-16 and AlexNet under budgets of
+#              25 to 100 % of their plain peak with every policy, PyTorch's own
+#              ways, the largest batches within 8 GiB, and small networks under
+#              compute-sanitizer; tables in DIR/memory.md. Ten minutes
+#              (UCUDNN_ROWS, UCUDNN_SHARES, UCUDNN_SECONDS, and UCUDNN_PARTS:
+#              "budgets torch largest sanitizer")
 #   operators  the contract suite of operators other than convolutions
 #   sanitizer  fewer of the random problems under compute-sanitizer
 #   pytorch    PyTorch's training steps on cuDNN's legacy API: alone, with the shim

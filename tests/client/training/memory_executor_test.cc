@@ -21,9 +21,10 @@ namespace {
 using test::Trainee;
 using ::testing::HasSubstr;
 
-Trainee OnCpu(Graph graph, std::vector<BatchSize> batches = {}) {
+Trainee OnCpu(Graph graph, std::vector<BatchSize> batches = {},
+              double link = test::kFastLink) {
   return Trainee(*OpenOneDnnDevice({.threads = 1}), std::move(graph),
-                 std::move(batches));
+                 std::move(batches), link);
 }
 
 MemoryPlan InSubBatches(Trainee& trainee, BatchSize size) {
@@ -40,6 +41,38 @@ TEST(MemoryExecutorTest, TrainsAChainAsWithoutABudget) {
 TEST(MemoryExecutorTest, TrainsResidualBlocksAsWithoutABudget) {
   Trainee trainee = OnCpu(test::SmallResidual(8));
   test::ExpectSameUnderAllPolicies(trainee);
+}
+
+TEST(MemoryExecutorTest, TrainsAsBeforeWhenActivationsAreRecomputed) {
+  Trainee trainee = OnCpu(test::SmallResidual(8), {}, test::kSlowLink);
+  MemoryRequest freedom;
+  freedom.recompute = true;
+  const MemoryPlan plan = test::ExpectSameInLeastMemory(trainee, freedom);
+  EXPECT_TRUE(test::RunsSomethingTwice(plan));
+}
+
+TEST(MemoryExecutorTest, TrainsAsBeforeWhenWeightsLiveOnTheHost) {
+  Trainee trainee = OnCpu(test::SmallChain(8));
+  MemoryRequest freedom;
+  freedom.offload_weights = true;
+  freedom.recompute = true;
+  const MemoryPlan plan = test::ExpectSameInLeastMemory(trainee, freedom);
+  EXPECT_TRUE(test::LeavesWeightsOnTheHost(trainee.training(), plan));
+}
+
+TEST(MemoryExecutorTest, TimesEachTask) {
+  Trainee trainee = OnCpu(test::SmallChain(4));
+  const MemoryPlan plan = trainee.Undivided();
+  const auto executor = trainee.Executor(plan, {.time_tasks = true});
+  ASSERT_TRUE(executor);
+  const TrainingBatch batch = trainee.BatchFor(**executor);
+  const auto step = (*executor)->Step(batch);
+  ASSERT_TRUE(step);
+  EXPECT_EQ(step->tasks.size(), trainee.training().tasks.size());
+  Nanoseconds sum{0};
+  for (const auto& [task, time] : step->tasks) sum += time;
+  EXPECT_GT(sum, Nanoseconds(0));
+  EXPECT_LE(sum, step->time);
 }
 
 TEST(MemoryExecutorTest, AddsUpGradientsOfSubBatches) {
@@ -95,9 +128,9 @@ TEST(MemoryExecutorTest, NanThatATaskReadsShowsInTheParameters) {
   const MemoryPlan plan = trainee.Undivided();
   const auto executor = trainee.Executor(plan, {});
   ASSERT_TRUE(executor);
-  const std::vector<float> images(trainee.images().images.size(),
-                                  std::numeric_limits<float>::quiet_NaN());
-  ASSERT_TRUE((*executor)->Step(images, trainee.images().labels));
+  const TrainingBatch batch = trainee.BatchFor(**executor);
+  std::ranges::fill(batch.images, std::numeric_limits<float>::quiet_NaN());
+  ASSERT_TRUE((*executor)->Step(batch));
   const auto parameters = (*executor)->Download();
   ASSERT_TRUE(parameters);
   const bool shows =

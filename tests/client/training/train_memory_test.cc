@@ -56,6 +56,15 @@ TEST_F(TrainMemoryTest, TrainsWithinTheBudget) {
   EXPECT_GT(json["step_us"], 0);
 }
 
+TEST_F(TrainMemoryTest, ComparesOperatorsWithThePlan) {
+  const auto run =
+      test::Run(Command({"--memory-budget", "1MiB", "--recompute",
+                         "--offload-weights", "--task-times", "--steps", "2"}));
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("convolution backward_filter"));
+  EXPECT_THAT(run.out, HasSubstr("), tasks: 3"));
+}
+
 TEST_F(TrainMemoryTest, NamesABudgetThatWouldDo) {
   const auto run = test::Run(
       Command({"--memory-budget", "10KiB", "--memory-policy", "vdnn-all"}));

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -28,13 +29,18 @@ class FullDevice final : public ForwardingDevice {
   }
 };
 
-// A network ready to be trained on a device. Its planner believes in a link
-// that is fast enough for offloads to be worth it.
+// Bytes a microsecond of a link over which offloads are worth it, and of one
+// over which computing again is.
+inline constexpr double kFastLink = 10'000;
+inline constexpr double kSlowLink = 10;
+
+// A network ready to be trained on a device, and what its planner believes of
+// the link.
 class Trainee {
  public:
   // `batches` are those that are measured, so that plans may use them.
   Trainee(std::unique_ptr<Device> device, Graph graph,
-          std::vector<BatchSize> batches = {})
+          std::vector<BatchSize> batches = {}, double link = kFastLink)
       : device_(std::move(device)),
         operators_(*OpenOperators(*device_)),
         graph_(std::move(graph)) {
@@ -42,7 +48,7 @@ class Trainee {
     EXPECT_TRUE(training) << training.error().message;
     training_ = *std::move(training);
     DeviceModel model = *DeviceModelPreset("H200");
-    model.d2h_rate = model.h2d_rate = 10'000;
+    model.d2h_rate = model.h2d_rate = link;
     EXPECT_TRUE(SetDevice(model, &training_));
     operations_ = *OperationsOf(graph_, training_);
     batches.push_back(training_.batch);
@@ -57,8 +63,8 @@ class Trainee {
     return PlanMemory(training_, request, **FindMemoryPolicy(policy));
   }
   // The whole batch at once, so that only memory differs.
-  Result<MemoryPlan> PlanInLeastMemory(std::string_view policy) {
-    MemoryRequest request;
+  Result<MemoryPlan> PlanInLeastMemory(std::string_view policy,
+                                       MemoryRequest request = {}) {
     request.sub_batch = training_.batch;
     const auto budget =
         SmallestBudget(training_, request, **FindMemoryPolicy(policy));
@@ -81,9 +87,20 @@ class Trainee {
                                   parameters_, {});
   }
 
+  // The batch that all steps train, in host memory of the device's.
+  TrainingBatch BatchFor(MemoryExecutor& executor) const {
+    TrainingBatch batch = *executor.MakeBatch();
+    EXPECT_EQ(batch.images.size(), batch_.images.size());
+    EXPECT_EQ(batch.labels.size(), batch_.labels.size());
+    std::ranges::copy(batch_.images, batch.images.begin());
+    std::ranges::copy(batch_.labels, batch.labels.begin());
+    return batch;
+  }
+
   struct Outcome {
     std::vector<double> losses;
     Parameters parameters;
+    CapturedUse captured;
   };
   Outcome Train(const MemoryPlan& plan, const ExecutionOptions& options) {
     Outcome outcome;
@@ -91,16 +108,18 @@ class Trainee {
     EXPECT_TRUE(executor) << executor.error().message;
     if (!executor) return outcome;
     EXPECT_EQ((*executor)->arena(), plan.peak);
+    const TrainingBatch batch = BatchFor(**executor);
     for (int i = 0; i < 3; ++i) {
-      const auto step = (*executor)->Step(batch_.images, batch_.labels);
+      const auto step = (*executor)->Step(batch);
       EXPECT_TRUE(step) << step.error().message;
       if (step) outcome.losses.push_back(step->loss);
     }
     outcome.parameters = *(*executor)->Download();
+    outcome.captured = (*executor)->captured();
     return outcome;
   }
 
-  const SyntheticBatch& images() const { return batch_; }
+  const TrainingGraph& training() const { return training_; }
 
  private:
   // One algorithm for each convolution and batch: as long as they have one

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,6 +35,35 @@ inline void ExpectSameUnderAllPolicies(Trainee& trainee) {
     EXPECT_EQ(outcome.parameters, expected.parameters);
   }
   EXPECT_GE(moved, 5);
+}
+
+// The same for `best` with more freedom. Its plan.
+inline MemoryPlan ExpectSameInLeastMemory(Trainee& trainee,
+                                          const MemoryRequest& freedom) {
+  const MemoryPlan undivided = trainee.Undivided();
+  const auto expected = trainee.Train(undivided, {});
+  auto plan = trainee.PlanInLeastMemory("best", freedom);
+  EXPECT_TRUE(plan) << plan.error().message;
+  if (!plan) return {};
+  const auto outcome = trainee.Train(*plan, {.poison = true});
+  EXPECT_EQ(outcome.losses, expected.losses);
+  EXPECT_EQ(outcome.parameters, expected.parameters);
+  return *std::move(plan);
+}
+
+inline bool RunsSomethingTwice(const MemoryPlan& plan) {
+  std::set<std::size_t> seen;
+  return std::ranges::any_of(plan.rounds.at(0).events, [&](const auto& event) {
+    return event.op == EventOp::kCompute && !seen.insert(event.task).second;
+  });
+}
+
+inline bool LeavesWeightsOnTheHost(const TrainingGraph& training,
+                                   const MemoryPlan& plan) {
+  return std::ranges::any_of(plan.rounds.at(0).events, [&](const auto& event) {
+    return event.op == EventOp::kPrefetch &&
+           training.blocks[event.block].kind == BlockKind::kWeight;
+  });
 }
 
 }  // namespace ucudnn::test

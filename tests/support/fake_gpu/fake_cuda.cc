@@ -355,9 +355,23 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int blocks, unsigned int,
                         unsigned int, unsigned int threads, unsigned int,
                         unsigned int, unsigned int, CUstream stream,
                         void** parameters, void**) {
-  if (IsCaptured(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const auto& kernel = *reinterpret_cast<const FakeKernel*>(function);
-  for (std::uint32_t i = 0; i < blocks * threads; ++i) kernel(i, parameters);
+  const std::uint32_t count = blocks * threads;
+  if (!IsCaptured(stream)) {
+    for (std::uint32_t i = 0; i < count; ++i) kernel.run(i, parameters);
+    return CUDA_SUCCESS;
+  }
+  // Parameters are copied when a kernel is launched.
+  std::vector<std::vector<char>> copies;
+  for (std::size_t p = 0; p < kernel.sizes.size(); ++p) {
+    const auto* const data = static_cast<const char*>(parameters[p]);
+    copies.emplace_back(data, data + kernel.sizes[p]);
+  }
+  FakeGpuRecord(stream, [&kernel, count, copies]() mutable {
+    std::vector<void*> pointers;
+    for (std::vector<char>& copy : copies) pointers.push_back(copy.data());
+    for (std::uint32_t i = 0; i < count; ++i) kernel.run(i, pointers.data());
+  });
   return CUDA_SUCCESS;
 }
 CUresult cuMemGetInfo(std::size_t* free, std::size_t* total) {

@@ -27,32 +27,39 @@ const float* In(const void* data) { return static_cast<const float*>(data); }
 float* Out(void* data) { return static_cast<float*>(data); }
 
 // out = alpha * value + beta * out, without reading out if beta is 0.
-void Store(float* out, float value, const void* alpha, const void* beta) {
-  *out =
-      Factor(alpha) * value + (Factor(beta) == 0 ? 0.0F : Factor(beta) * *out);
+void Store(float* out, float value, float alpha, float beta) {
+  *out = alpha * value + (beta == 0 ? 0.0F : beta * *out);
 }
 
-// Every call takes time; none can be captured.
-cudnnStatus_t Spend(cudnnHandle_t handle, std::int64_t elements) {
-  if (FakeGpuIsCapturing(handle->stream)) return CUDNN_STATUS_NOT_SUPPORTED;
-  FakeGpuSpend(kFakeLaunch + elements * 8 / kFakeMemoryRate);
+// Runs `work`, which takes time by its elements, or records it if the handle's
+// stream is captured: it holds by value what descriptors and factors say.
+template <class Work>
+cudnnStatus_t Do(cudnnHandle_t handle, std::int64_t elements, Work work) {
+  const auto timed = [=] {
+    work();
+    FakeGpuSpend(kFakeLaunch + elements * 8 / kFakeMemoryRate);
+  };
+  if (FakeGpuIsCapturing(handle->stream)) {
+    FakeGpuRecord(handle->stream, timed);
+  } else {
+    timed();
+  }
   return kOk;
 }
 
 // The input pixels of one axis that a window covers.
-std::pair<std::int64_t, std::int64_t> Covered(cudnnPoolingDescriptor_t pooling,
+std::pair<std::int64_t, std::int64_t> Covered(const cudnnPoolingStruct& pooling,
                                               std::size_t axis,
                                               std::int64_t output,
                                               std::int64_t input) {
-  const std::int64_t begin =
-      output * pooling->stride[axis] - pooling->pad[axis];
+  const std::int64_t begin = output * pooling.stride[axis] - pooling.pad[axis];
   return {std::max<std::int64_t>(begin, 0),
-          std::min(begin + pooling->window[axis], input)};
+          std::min(begin + pooling.window[axis], input)};
 }
 
 // visit(output index, input index, ...) for every pixel of every window.
 template <class Visit>
-void ForEachWindow(cudnnPoolingDescriptor_t pooling, const Shape& x,
+void ForEachWindow(const cudnnPoolingStruct& pooling, const Shape& x,
                    const Shape& y, Visit&& visit) {
   for (std::int64_t plane = 0; plane < y.n * y.c; ++plane) {
     for (std::int64_t row = 0; row < y.h; ++row) {
@@ -70,9 +77,9 @@ void ForEachWindow(cudnnPoolingDescriptor_t pooling, const Shape& x,
   }
 }
 
-bool IsMax(cudnnPoolingDescriptor_t pooling) {
-  return pooling->mode == CUDNN_POOLING_MAX ||
-         pooling->mode == CUDNN_POOLING_MAX_DETERMINISTIC;
+bool IsMax(const cudnnPoolingStruct& pooling) {
+  return pooling.mode == CUDNN_POOLING_MAX ||
+         pooling.mode == CUDNN_POOLING_MAX_DETERMINISTIC;
 }
 
 // Means over images and pixels of f(channel, element).
@@ -101,10 +108,14 @@ cudnnStatus_t cudnnAddTensor(cudnnHandle_t handle, const void* alpha,
   if (!same && (from.n != 1 || from.c != to.c || from.pixels() != 1)) {
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
-  for (std::int64_t i = 0; i < to.count(); ++i) {
-    Store(Out(pc) + i, In(pa)[same ? i : i / to.pixels() % to.c], alpha, beta);
-  }
-  return Spend(handle, to.count());
+  const float scale_new = Factor(alpha);
+  const float scale_old = Factor(beta);
+  return Do(handle, to.count(), [=] {
+    for (std::int64_t i = 0; i < to.count(); ++i) {
+      Store(Out(pc) + i, In(pa)[same ? i : i / to.pixels() % to.c], scale_new,
+            scale_old);
+    }
+  });
 }
 
 cudnnStatus_t cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t* d) {
@@ -127,20 +138,29 @@ cudnnStatus_t cudnnActivationForward(cudnnHandle_t handle,
                                      const void* alpha, const Tensor x,
                                      const void* px, const void* beta,
                                      const Tensor, void* py) {
-  for (std::int64_t i = 0; i < Shape(x).count(); ++i) {
-    const float value = In(px)[i];
-    Store(Out(py) + i, value < 0 ? 0.0F : value, alpha, beta);
-  }
-  return Spend(handle, Shape(x).count());
+  const Shape x_shape(x);
+  const float scale_new = Factor(alpha);
+  const float scale_old = Factor(beta);
+  return Do(handle, x_shape.count(), [=] {
+    for (std::int64_t i = 0; i < x_shape.count(); ++i) {
+      const float value = In(px)[i];
+      Store(Out(py) + i, value < 0 ? 0.0F : value, scale_new, scale_old);
+    }
+  });
 }
 cudnnStatus_t cudnnActivationBackward(
     cudnnHandle_t handle, cudnnActivationDescriptor_t, const void* alpha,
     const Tensor y, const void*, const Tensor, const void* pdy, const Tensor,
     const void* px, const void* beta, const Tensor, void* pdx) {
-  for (std::int64_t i = 0; i < Shape(y).count(); ++i) {
-    Store(Out(pdx) + i, In(px)[i] > 0 ? In(pdy)[i] : 0.0F, alpha, beta);
-  }
-  return Spend(handle, Shape(y).count());
+  const Shape y_shape(y);
+  const float scale_new = Factor(alpha);
+  const float scale_old = Factor(beta);
+  return Do(handle, y_shape.count(), [=] {
+    for (std::int64_t i = 0; i < y_shape.count(); ++i) {
+      Store(Out(pdx) + i, In(px)[i] > 0 ? In(pdy)[i] : 0.0F, scale_new,
+            scale_old);
+    }
+  });
 }
 
 cudnnStatus_t cudnnCreatePoolingDescriptor(cudnnPoolingDescriptor_t* d) {
@@ -168,23 +188,29 @@ cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle,
                                   const void* alpha, const Tensor x,
                                   const void* px, const void* beta,
                                   const Tensor y, void* py) {
-  std::vector<float> values(static_cast<std::size_t>(Shape(y).count()),
-                            IsMax(pooling) ? -INFINITY : 0.0F);
-  const float size =
-      static_cast<float>(pooling->window[0] * pooling->window[1]);
-  ForEachWindow(pooling, Shape(x), Shape(y),
-                [&](std::int64_t to, std::int64_t from) {
-                  float& value = values[static_cast<std::size_t>(to)];
-                  if (IsMax(pooling)) {
-                    value = std::max(value, In(px)[from]);
-                  } else {
-                    value += In(px)[from] / size;
-                  }
-                });
-  for (std::int64_t i = 0; i < Shape(y).count(); ++i) {
-    Store(Out(py) + i, values[static_cast<std::size_t>(i)], alpha, beta);
-  }
-  return Spend(handle, Shape(x).count());
+  const Shape x_shape(x);
+  const Shape y_shape(y);
+  const float scale_new = Factor(alpha);
+  const float scale_old = Factor(beta);
+  const cudnnPoolingStruct window = *pooling;
+  return Do(handle, x_shape.count(), [=] {
+    std::vector<float> values(static_cast<std::size_t>(y_shape.count()),
+                              IsMax(window) ? -INFINITY : 0.0F);
+    const float size = static_cast<float>(window.window[0] * window.window[1]);
+    ForEachWindow(window, x_shape, y_shape,
+                  [&](std::int64_t to, std::int64_t from) {
+                    float& value = values[static_cast<std::size_t>(to)];
+                    if (IsMax(window)) {
+                      value = std::max(value, In(px)[from]);
+                    } else {
+                      value += In(px)[from] / size;
+                    }
+                  });
+    for (std::int64_t i = 0; i < y_shape.count(); ++i) {
+      Store(Out(py) + i, values[static_cast<std::size_t>(i)], scale_new,
+            scale_old);
+    }
+  });
 }
 cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle,
                                    const cudnnPoolingDescriptor_t pooling,
@@ -194,25 +220,31 @@ cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle,
                                    const void* px, const void* beta,
                                    const Tensor, void* pdx) {
   if (px == nullptr || py == nullptr) return CUDNN_STATUS_BAD_PARAM;
-  std::vector<float> gradients(static_cast<std::size_t>(Shape(x).count()));
-  std::vector<bool> given(static_cast<std::size_t>(Shape(y).count()));
-  const float size =
-      static_cast<float>(pooling->window[0] * pooling->window[1]);
-  ForEachWindow(pooling, Shape(x), Shape(y),
-                [&](std::int64_t to, std::int64_t from) {
-                  float& gradient = gradients[static_cast<std::size_t>(from)];
-                  if (!IsMax(pooling)) {
-                    gradient += In(pdy)[to] / size;
-                  } else if (In(px)[from] == In(py)[to] &&
-                             !given[static_cast<std::size_t>(to)]) {
-                    gradient += In(pdy)[to];
-                    given[static_cast<std::size_t>(to)] = true;
-                  }
-                });
-  for (std::int64_t i = 0; i < Shape(x).count(); ++i) {
-    Store(Out(pdx) + i, gradients[static_cast<std::size_t>(i)], alpha, beta);
-  }
-  return Spend(handle, Shape(x).count());
+  const Shape x_shape(x);
+  const Shape y_shape(y);
+  const float scale_new = Factor(alpha);
+  const float scale_old = Factor(beta);
+  const cudnnPoolingStruct window = *pooling;
+  return Do(handle, x_shape.count(), [=] {
+    std::vector<float> gradients(static_cast<std::size_t>(x_shape.count()));
+    std::vector<bool> given(static_cast<std::size_t>(y_shape.count()));
+    const float size = static_cast<float>(window.window[0] * window.window[1]);
+    ForEachWindow(window, x_shape, y_shape,
+                  [&](std::int64_t to, std::int64_t from) {
+                    float& gradient = gradients[static_cast<std::size_t>(from)];
+                    if (!IsMax(window)) {
+                      gradient += In(pdy)[to] / size;
+                    } else if (In(px)[from] == In(py)[to] &&
+                               !given[static_cast<std::size_t>(to)]) {
+                      gradient += In(pdy)[to];
+                      given[static_cast<std::size_t>(to)] = true;
+                    }
+                  });
+    for (std::int64_t i = 0; i < x_shape.count(); ++i) {
+      Store(Out(pdx) + i, gradients[static_cast<std::size_t>(i)], scale_new,
+            scale_old);
+    }
+  });
 }
 
 cudnnStatus_t cudnnBatchNormalizationForwardTraining(
@@ -224,27 +256,31 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
   const Shape shape(x);
-  const auto count = static_cast<double>(shape.n * shape.pixels());
-  for (std::int64_t c = 0; c < shape.c; ++c) {
-    const double mean =
-        ChannelSum(shape, c, [&](auto i) { return double{In(px)[i]}; }) / count;
-    const double variance =
-        ChannelSum(
-            shape, c,
-            [&](auto i) { return (In(px)[i] - mean) * (In(px)[i] - mean); }) /
-        count;
-    const double inverse = 1 / std::sqrt(variance + epsilon);
-    Out(means)[c] = static_cast<float>(mean);
-    Out(inverses)[c] = static_cast<float>(inverse);
-    ChannelSum(shape, c, [&](auto i) {
-      const double normal = (In(px)[i] - mean) * inverse;
-      Store(Out(py) + i,
-            static_cast<float>(normal * In(scale)[c] + In(offset)[c]), alpha,
-            beta);
-      return 0.0;
-    });
-  }
-  return Spend(handle, shape.count());
+  const float scale_new = Factor(alpha);
+  const float scale_old = Factor(beta);
+  return Do(handle, shape.count(), [=] {
+    const auto count = static_cast<double>(shape.n * shape.pixels());
+    for (std::int64_t c = 0; c < shape.c; ++c) {
+      const double mean =
+          ChannelSum(shape, c, [&](auto i) { return double{In(px)[i]}; }) /
+          count;
+      const double variance =
+          ChannelSum(
+              shape, c,
+              [&](auto i) { return (In(px)[i] - mean) * (In(px)[i] - mean); }) /
+          count;
+      const double inverse = 1 / std::sqrt(variance + epsilon);
+      Out(means)[c] = static_cast<float>(mean);
+      Out(inverses)[c] = static_cast<float>(inverse);
+      ChannelSum(shape, c, [&](auto i) {
+        const double normal = (In(px)[i] - mean) * inverse;
+        Store(Out(py) + i,
+              static_cast<float>(normal * In(scale)[c] + In(offset)[c]),
+              scale_new, scale_old);
+        return 0.0;
+      });
+    }
+  });
 }
 cudnnStatus_t cudnnBatchNormalizationBackward(
     cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void* alpha,
@@ -256,29 +292,34 @@ cudnnStatus_t cudnnBatchNormalizationBackward(
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
   const Shape shape(x);
-  const auto count = static_cast<double>(shape.n * shape.pixels());
-  for (std::int64_t c = 0; c < shape.c; ++c) {
-    const double inverse = In(inverses)[c];
-    const auto normal = [&](auto i) {
-      return (In(px)[i] - double{In(means)[c]}) * inverse;
-    };
-    const double sum =
-        ChannelSum(shape, c, [&](auto i) { return double{In(pdy)[i]}; });
-    const double product =
-        ChannelSum(shape, c, [&](auto i) { return In(pdy)[i] * normal(i); });
-    ChannelSum(shape, c, [&](auto i) {
-      const double gradient =
-          In(scale)[c] * inverse *
-          (In(pdy)[i] - sum / count - normal(i) * product / count);
-      Store(Out(pdx) + i, static_cast<float>(gradient), alpha, beta);
-      return 0.0;
-    });
-    Store(Out(scales) + c, static_cast<float>(product), parameter_alpha,
-          parameter_beta);
-    Store(Out(offsets) + c, static_cast<float>(sum), parameter_alpha,
-          parameter_beta);
-  }
-  return Spend(handle, shape.count());
+  const float scale_new = Factor(alpha);
+  const float scale_old = Factor(beta);
+  const float parameter_new = Factor(parameter_alpha);
+  const float parameter_old = Factor(parameter_beta);
+  return Do(handle, shape.count(), [=] {
+    const auto count = static_cast<double>(shape.n * shape.pixels());
+    for (std::int64_t c = 0; c < shape.c; ++c) {
+      const double inverse = In(inverses)[c];
+      const auto normal = [&](auto i) {
+        return (In(px)[i] - double{In(means)[c]}) * inverse;
+      };
+      const double sum =
+          ChannelSum(shape, c, [&](auto i) { return double{In(pdy)[i]}; });
+      const double product =
+          ChannelSum(shape, c, [&](auto i) { return In(pdy)[i] * normal(i); });
+      ChannelSum(shape, c, [&](auto i) {
+        const double gradient =
+            In(scale)[c] * inverse *
+            (In(pdy)[i] - sum / count - normal(i) * product / count);
+        Store(Out(pdx) + i, static_cast<float>(gradient), scale_new, scale_old);
+        return 0.0;
+      });
+      Store(Out(scales) + c, static_cast<float>(product), parameter_new,
+            parameter_old);
+      Store(Out(offsets) + c, static_cast<float>(sum), parameter_new,
+            parameter_old);
+    }
+  });
 }
 
 cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle,
@@ -286,13 +327,16 @@ cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle,
                                            const void* pdy, const void* beta,
                                            const Tensor, void* db) {
   const Shape shape(dy);
-  for (std::int64_t c = 0; c < shape.c; ++c) {
-    Store(Out(db) + c,
-          static_cast<float>(
-              ChannelSum(shape, c, [&](auto i) { return double{In(pdy)[i]}; })),
-          alpha, beta);
-  }
-  return Spend(handle, shape.count());
+  const float scale_new = Factor(alpha);
+  const float scale_old = Factor(beta);
+  return Do(handle, shape.count(), [=] {
+    for (std::int64_t c = 0; c < shape.c; ++c) {
+      Store(Out(db) + c,
+            static_cast<float>(ChannelSum(
+                shape, c, [&](auto i) { return double{In(pdy)[i]}; })),
+            scale_new, scale_old);
+    }
+  });
 }
 
 cudnnStatus_t cudnnSoftmaxForward(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t,
@@ -301,28 +345,31 @@ cudnnStatus_t cudnnSoftmaxForward(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t,
                                   const void* beta, const Tensor, void* py) {
   if (mode != CUDNN_SOFTMAX_MODE_CHANNEL) return CUDNN_STATUS_NOT_SUPPORTED;
   const Shape shape(x);
-  for (std::int64_t n = 0; n < shape.n; ++n) {
-    for (std::int64_t p = 0; p < shape.pixels(); ++p) {
-      const auto at = [&](std::int64_t c) {
-        return (n * shape.c + c) * shape.pixels() + p;
-      };
-      float largest = In(px)[at(0)];
-      for (std::int64_t c = 1; c < shape.c; ++c) {
-        largest = std::max(largest, In(px)[at(c)]);
-      }
-      double sum = 0;
-      for (std::int64_t c = 0; c < shape.c; ++c) {
-        sum += std::exp(double{In(px)[at(c)]} - largest);
-      }
-      for (std::int64_t c = 0; c < shape.c; ++c) {
-        Store(
-            Out(py) + at(c),
-            static_cast<float>(std::exp(double{In(px)[at(c)]} - largest) / sum),
-            alpha, beta);
+  const float scale_new = Factor(alpha);
+  const float scale_old = Factor(beta);
+  return Do(handle, shape.count(), [=] {
+    for (std::int64_t n = 0; n < shape.n; ++n) {
+      for (std::int64_t p = 0; p < shape.pixels(); ++p) {
+        const auto at = [&](std::int64_t c) {
+          return (n * shape.c + c) * shape.pixels() + p;
+        };
+        float largest = In(px)[at(0)];
+        for (std::int64_t c = 1; c < shape.c; ++c) {
+          largest = std::max(largest, In(px)[at(c)]);
+        }
+        double sum = 0;
+        for (std::int64_t c = 0; c < shape.c; ++c) {
+          sum += std::exp(double{In(px)[at(c)]} - largest);
+        }
+        for (std::int64_t c = 0; c < shape.c; ++c) {
+          Store(Out(py) + at(c),
+                static_cast<float>(std::exp(double{In(px)[at(c)]} - largest) /
+                                   sum),
+                scale_new, scale_old);
+        }
       }
     }
-  }
-  return Spend(handle, shape.count());
+  });
 }
 
 }  // extern "C"

@@ -1,0 +1,299 @@
+// How a MemoryExecutor trains a mini-batch.
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "base/text.h"
+#include "client/training/memory_executor.h"
+
+namespace ucudnn {
+
+Result<StepReport> MemoryExecutor::Step(const TrainingBatch& batch) {
+  batch_ = &batch;
+  // All that is captured has run once, so that its code is loaded.
+  if (steps_ == 1) UCUDNN_RETURN_IF_ERROR(CaptureRounds());
+  StepReport report;
+  std::int64_t first = 0;
+  double loss = 0;
+  for (PreparedRound& round : rounds_) {
+    for (std::int64_t i = 0; i < round.planned->count; ++i) {
+      UCUDNN_RETURN_IF_ERROR(RunRound(round, first, &report, &loss));
+      first += round.planned->batch.count();
+    }
+  }
+  ++steps_;
+  report.loss =
+      loss / static_cast<double>(training_.batch.count() * labels_per_image_);
+  return report;
+}
+
+const char* MemoryExecutor::InputOf(std::size_t block,
+                                    std::int64_t first) const {
+  const auto* const data =
+      block == labels_block_
+          ? reinterpret_cast<const char*>(batch_->labels.data())
+          : reinterpret_cast<const char*>(batch_->images.data());
+  return data + first * training_.blocks[block].bytes_per_image.count();
+}
+
+Status MemoryExecutor::LoadInputs(const PreparedRound& round,
+                                  std::int64_t first) {
+  for (const ResidentBlock& resident : plan_.resident) {
+    const MemoryBlock& block = training_.blocks[resident.block];
+    if (block.kind != BlockKind::kInput) continue;
+    UCUDNN_RETURN_IF_ERROR(device_.Upload(arenas_.At(resident.range.offset),
+                                          InputOf(resident.block, first),
+                                          block.SizeAt(round.planned->batch)));
+  }
+  return {};
+}
+
+RoundState MemoryExecutor::StateOf(const PreparedRound& round,
+                                   std::int64_t first) const {
+  RoundState state;
+  state.batch = round.planned->batch;
+  state.first = first;
+  state.step = steps_;
+  state.loss_scale =
+      1.0F / static_cast<float>(training_.batch.count() * labels_per_image_);
+  state.rate = options_.rate;
+  state.probabilities = static_cast<float*>(probabilities_.data());
+  state.adds = first > 0;
+  return state;
+}
+
+Status MemoryExecutor::RunRound(PreparedRound& round, std::int64_t first,
+                                StepReport* report, double* loss) {
+  UCUDNN_RETURN_IF_ERROR(LoadInputs(round, first));
+  const RoundState state = StateOf(round, first);
+  const auto begun = std::chrono::steady_clock::now();
+  UCUDNN_RETURN_IF_ERROR(start_->Set());
+  for (std::size_t i = 0; i < round.commands.size(); ++i) {
+    UCUDNN_RETURN_IF_ERROR(RunCommand(round, i, state));
+  }
+  report->enqueue += std::chrono::steady_clock::now() - begun;
+  UCUDNN_RETURN_IF_ERROR(Finish(round, report));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const double sum,
+      LossOf(round.planned->batch.count() * labels_per_image_));
+  *loss += sum;
+  return {};
+}
+
+Status MemoryExecutor::RunCommand(PreparedRound& round, std::size_t index,
+                                  const RoundState& state) {
+  Command& command = round.commands[index];
+  const MemoryEvent& event = *command.event;
+  UCUDNN_RETURN_IF_ERROR(Await(round, command));
+  switch (event.op) {
+    case EventOp::kAlloc:
+    case EventOp::kFree:
+      if (options_.poison) {
+        UCUDNN_RETURN_IF_ERROR(
+            Poison(event.stream, command.device, command.bytes));
+      }
+      break;
+    case EventOp::kCompute:
+      UCUDNN_RETURN_IF_ERROR(RunCompute(round, index, state));
+      break;
+    case EventOp::kOffload:
+    case EventOp::kPrefetch:
+      UCUDNN_RETURN_IF_ERROR(Copy(command, state.first));
+      break;
+    case EventOp::kSync:
+      break;
+  }
+  if (!command.signals) return {};
+  return event.stream == MemoryStream::kCompute
+             ? command.done->Set()
+             : queues_.at(event.stream)->Set(*command.done);
+}
+
+Status MemoryExecutor::RunCompute(PreparedRound& round, std::size_t index,
+                                  const RoundState& state) {
+  const Command& command = round.commands[index];
+  if (command.begin) UCUDNN_RETURN_IF_ERROR(command.begin->Set());
+  UCUDNN_ASSIGN_OR_RETURN(const bool replayed, Replay(round, index, state));
+  if (!replayed) UCUDNN_RETURN_IF_ERROR(EnqueueTask(command, state));
+  if (options_.poison && command.bytes > Bytes()) {
+    UCUDNN_RETURN_IF_ERROR(
+        Poison(command.event->stream, command.device, command.bytes));
+  }
+  return command.end ? command.end->Set() : Status();
+}
+
+Result<bool> MemoryExecutor::Replay(PreparedRound& round, std::size_t index,
+                                    const RoundState& state) {
+  const Command& command = round.commands[index];
+  if (!command.stretch) return false;
+  Stretch& stretch = round.stretches[*command.stretch];
+  std::unique_ptr<CapturedWork>& captured =
+      stretch.captured[state.adds ? 1 : 0];
+  if (captured == nullptr) return false;
+  // The first of its tasks enqueued them all.
+  if (stretch.commands.front() != index) return true;
+  const Status enqueued = captured->Enqueue();
+  if (enqueued) return true;
+  if (enqueued.error().code == Code::kDataLoss) {
+    return tl::unexpected<Error>(enqueued.error());
+  }
+  graph_problem_ = enqueued.error().message;
+  captured.reset();
+  return false;
+}
+
+Status MemoryExecutor::EnqueueTask(const Command& command,
+                                   const RoundState& state) {
+  RoundState here = state;
+  here.adds = state.adds || command.adds;
+  return runner_->Run(command.event->task, command.blocks, command.parts,
+                      command.device, command.bytes, here);
+}
+
+Status MemoryExecutor::Await(const PreparedRound& round,
+                             const Command& command) {
+  if (command.waits.empty()) return {};
+  const MemoryStream stream = command.event->stream;
+  if (command.idle) UCUDNN_RETURN_IF_ERROR(command.idle->Set());
+  for (const std::size_t wait : command.waits) {
+    Event& event = *round.commands[wait].done;
+    UCUDNN_RETURN_IF_ERROR(stream == MemoryStream::kCompute
+                               ? device_.WaitFor(event)
+                               : queues_.at(stream)->WaitFor(event));
+  }
+  return command.busy ? command.busy->Set() : Status();
+}
+
+Status MemoryExecutor::Copy(const Command& command, std::int64_t first) {
+  const MemoryEvent& event = *command.event;
+  CopyQueue& queue = *queues_.at(event.stream);
+  if (event.op == EventOp::kOffload) {
+    // The host has the inputs.
+    if (command.host == nullptr) return {};
+    return queue.Download(command.host, command.device, command.bytes);
+  }
+  const void* const from =
+      command.host != nullptr ? command.host : InputOf(event.block, first);
+  return queue.Upload(command.device, from, command.bytes);
+}
+
+Status MemoryExecutor::Poison(MemoryStream stream, char* data, Bytes bytes) {
+  if (stream == MemoryStream::kCompute) return device_.Fill(data, 0xff, bytes);
+  return queues_.at(stream)->Upload(data, poison_.data(), bytes);
+}
+
+Status MemoryExecutor::Finish(PreparedRound& round, StepReport* report) {
+  for (const auto& [stream, queue] : queues_) {
+    UCUDNN_RETURN_IF_ERROR(queue->Set(*ends_.at(stream)));
+    UCUDNN_RETURN_IF_ERROR(device_.WaitFor(*ends_.at(stream)));
+  }
+  UCUDNN_RETURN_IF_ERROR(stop_->Set());
+  UCUDNN_RETURN_IF_ERROR(device_.Synchronize());
+  for (const auto& [stream, queue] : queues_) {
+    UCUDNN_RETURN_IF_ERROR(queue->Synchronize());
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, stop_->Since(*start_));
+  report->time += time;
+  return AddTimes(round, report);
+}
+
+Status MemoryExecutor::AddTimes(const PreparedRound& round,
+                                StepReport* report) const {
+  for (const Command& command : round.commands) {
+    if (command.idle) {
+      UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds waited,
+                              command.busy->Since(*command.idle));
+      report->stalls[command.cause] += waited;
+    }
+    if (command.begin) {
+      UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds took,
+                              command.end->Since(*command.begin));
+      report->tasks[command.event->task] += took;
+    }
+  }
+  return {};
+}
+
+Result<double> MemoryExecutor::LossOf(std::int64_t labels) {
+  std::vector<float> probabilities(static_cast<std::size_t>(labels));
+  UCUDNN_RETURN_IF_ERROR(
+      device_.Download(probabilities.data(), probabilities_.data(),
+                       Bytes(labels * std::int64_t{sizeof(float)})));
+  double loss = 0;
+  for (const float p : probabilities) {
+    // At least about the smallest float, so that no loss is infinite; NaN
+    // stays.
+    loss -= std::log(p < 1e-30F ? 1e-30 : double{p});
+  }
+  return loss;
+}
+
+CapturedUse MemoryExecutor::captured() const {
+  CapturedUse use{.memory = graph_budget_.taken(), .problem = graph_problem_};
+  for (const PreparedRound& round : rounds_) {
+    for (const Stretch& stretch : round.stretches) {
+      use.graphs += static_cast<std::size_t>(std::ranges::count_if(
+          stretch.captured, [](const auto& work) { return work != nullptr; }));
+    }
+  }
+  return use;
+}
+
+Status MemoryExecutor::CaptureRounds() {
+  if (options_.poison || options_.graph_memory == Bytes()) return {};
+  for (PreparedRound& round : rounds_) {
+    const bool is_first = &round == rounds_.data();
+    for (const bool adds : {false, true}) {
+      if (adds ? is_first && round.planned->count == 1 : !is_first) continue;
+      UCUDNN_ASSIGN_OR_RETURN(const bool goes_on, CaptureRound(round, adds));
+      if (!goes_on) return {};
+    }
+  }
+  return {};
+}
+
+Result<bool> MemoryExecutor::CaptureRound(PreparedRound& round, bool adds) {
+  RoundState state = StateOf(round, 0);
+  state.adds = adds;
+  for (Stretch& stretch : round.stretches) {
+    if (!IsWorthCapturing(round, stretch)) continue;
+    if (!graph_budget_.has_room()) {
+      graph_problem_ = fmt::format("graphs have taken {} of {}",
+                                   HumanBytes(graph_budget_.taken()),
+                                   HumanBytes(graph_budget_.most()));
+      return false;
+    }
+    auto work = device_.Capture([&]() -> Status {
+      for (const std::size_t index : stretch.commands) {
+        UCUDNN_RETURN_IF_ERROR(EnqueueTask(round.commands[index], state));
+      }
+      return {};
+    });
+    if (!work && work.error().code == Code::kDataLoss) {
+      return tl::unexpected<Error>(std::move(work).error());
+    }
+    if (!work) {
+      const Code code = work.error().code;
+      graph_problem_ = std::move(work).error().message;
+      if (code == Code::kUnimplemented || code == Code::kResourceExhausted) {
+        return false;
+      }
+      continue;
+    }
+    graph_budget_.Take((*work)->memory());
+    stretch.captured[adds ? 1 : 0] = *std::move(work);
+  }
+  return true;
+}
+
+// A graph costs the host as much as an operator, and less than a convolution.
+bool MemoryExecutor::IsWorthCapturing(const PreparedRound& round,
+                                      const Stretch& stretch) const {
+  if (stretch.commands.size() > 1) return true;
+  const MemoryEvent& event = *round.commands[stretch.commands[0]].event;
+  return operations_[event.task].what == TaskOperator::kConvolution;
+}
+
+}  // namespace ucudnn
