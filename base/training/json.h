@@ -50,11 +50,16 @@ Result<TrainingGraph> ParseTrainingGraph(std::string_view text,
 // The batches that a plan's tasks run on, and the mini-batch; ascending.
 std::vector<BatchSize> BatchesOf(const MemoryPlan& plan, BatchSize batch);
 
-// The plan; its blocks and tasks are named as in `graph`. Times are exact to the
-// nanosecond up to 2^51 ns (26 days). `start_us` + `dur_us`, added in double
-// precision, never exceeds the `start_us` of what starts at that time.
+// The plan; its blocks and tasks are named as in `graph`. Times are exact to
+// the nanosecond up to 2^51 ns (26 days). `start_us` + `dur_us`, added in
+// double precision, never exceeds the `start_us` of what starts at that time.
 nlohmann::ordered_json ToJson(const MemoryPlan& plan,
                               const TrainingGraph& graph);
+
+// The same with its graph, on the batches that it uses, in `graph`: what
+// validators read.
+nlohmann::ordered_json ToJsonWithGraph(const MemoryPlan& plan,
+                                       const TrainingGraph& graph);
 
 nlohmann::ordered_json ToJson(const std::vector<TaskPart>& parts);
 

@@ -348,6 +348,12 @@ Json ToJson(const MemoryPlan& plan, const TrainingGraph& graph) {
   return json;
 }
 
+Json ToJsonWithGraph(const MemoryPlan& plan, const TrainingGraph& graph) {
+  Json json = ToJson(plan, graph);
+  json["graph"] = ToJson(graph, BatchesOf(plan, graph.batch));
+  return json;
+}
+
 Result<MemoryPlan> MemoryPlanOf(const Json& json, const TrainingGraph& graph,
                                 std::string path) {
   return PlanReader(graph).Read(json, std::move(path));

@@ -15,10 +15,10 @@
 
 #include "base/files/file.h"
 #include "base/service/signals.h"
+#include "base/service/time_limit.h"
 #include "client/cli/command.h"
 #include "client/solve/allot.h"
 #include "client/solve/request.h"
-#include "base/service/time_limit.h"
 
 namespace ucudnn::ctl {
 namespace {

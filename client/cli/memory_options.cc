@@ -12,10 +12,10 @@
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
 #include "base/service/signals.h"
+#include "base/service/time_limit.h"
 #include "base/text.h"
 #include "base/training/json.h"
 #include "client/cli/profile_options.h"
-#include "base/service/time_limit.h"
 
 namespace ucudnn::ctl {
 namespace {

@@ -11,10 +11,10 @@
 #include "base/files/buffers.h"
 #include "base/files/file.h"
 #include "base/service/signals.h"
+#include "base/service/time_limit.h"
 #include "client/cli/solve.h"
 #include "client/solve/answers.h"
 #include "client/solve/request.h"
-#include "base/service/time_limit.h"
 
 namespace ucudnn::ctl {
 namespace {

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "client/config/dropin_settings.h"
 #include "client/config/variables.h"
+#include "device/run_checks.h"
 
 namespace ucudnn {
 namespace {
@@ -26,21 +27,9 @@ Status CheckRequest(const ConvProblem& problem, BatchSize batch, Bytes limit) {
   return {};
 }
 
-Status CheckPointers(const ConvArgs& args, const void* workspace, Bytes given,
-                     Bytes needed) {
-  if (args.a == nullptr || args.b == nullptr || args.out == nullptr) {
-    return Fail(Code::kInvalidArgument,
-                "an operand of the convolution is null");
-  }
-  if (given < needed) {
-    return Fail(Code::kInvalidArgument,
-                "a workspace of {} bytes was given; {} are needed",
-                given.count(), needed.count());
-  }
+Status CheckAlignment(const void* workspace) {
   constexpr std::uintptr_t kAlignment = 64;
-  if (needed > Bytes() &&
-      (workspace == nullptr ||
-       reinterpret_cast<std::uintptr_t>(workspace) % kAlignment != 0)) {
+  if (reinterpret_cast<std::uintptr_t>(workspace) % kAlignment != 0) {
     return Fail(Code::kInvalidArgument,
                 "the workspace is at {}; an address that is a multiple of {} "
                 "is accepted",
@@ -148,7 +137,10 @@ PlannedConvolution::~PlannedConvolution() {
 Status PlannedConvolution::Run(void* stream, const ConvArgs& args,
                                void* workspace, Bytes workspace_size) {
   UCUDNN_RETURN_IF_ERROR(
-      CheckPointers(args, workspace, workspace_size, this->workspace()));
+      CheckRun(args, workspace, workspace_size, this->workspace()));
+  if (this->workspace() > Bytes()) {
+    UCUDNN_RETURN_IF_ERROR(CheckAlignment(workspace));
+  }
   const std::lock_guard lock(device_->mutex_);
   UCUDNN_RETURN_IF_ERROR(device_->backend_->UseStream(stream));
   MicroBatchProgress progress;

@@ -186,9 +186,8 @@ Status Session::AllReduceGradients(std::span<double> gradients, void* stream) {
 }
 
 Status Session::RefuseGradients(Error error) {
-  UCUDNN_RETURN_IF_ERROR(
-      ScaleAndSum<float>(*ranks_, {}, weight(), Soon(),
-                         tl::unexpected<Error>(std::move(error))));
+  UCUDNN_RETURN_IF_ERROR(ScaleAndSum<float>(
+      *ranks_, {}, weight(), Soon(), tl::unexpected<Error>(std::move(error))));
   return {};
 }
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/training/json.h"
 #include "base/service/time_limit.h"
+#include "base/training/json.h"
 
 namespace ucudnn {
 namespace {
@@ -95,9 +95,7 @@ OrderedJson ToJson(const JointMemoryAnswer& answer) {
     places.emplace(place, plans.size());
     const TrainingGraph graph =
         AtBatch(answer.problem.kinds[place.first].graph, place.second);
-    OrderedJson json = ToJson(plan, graph);
-    json["graph"] = ToJson(graph, BatchesOf(plan, graph.batch));
-    plans.push_back(std::move(json));
+    plans.push_back(ToJsonWithGraph(plan, graph));
   }
   OrderedJson gpus = OrderedJson::array();
   for (std::size_t g = 0; g < answer.gpus.size(); ++g) {

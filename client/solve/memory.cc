@@ -5,11 +5,11 @@
 
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
+#include "base/service/time_limit.h"
 #include "base/training/costs.h"
 #include "base/training/json.h"
 #include "base/training/split.h"
 #include "base/training/task_times.h"
-#include "base/service/time_limit.h"
 #include "solver/memory/modnn/host_updates.h"
 
 namespace ucudnn {
@@ -157,10 +157,7 @@ nlohmann::ordered_json GraphJson(const MemoryAnswer& answer) {
 
 nlohmann::ordered_json ToJson(const MemoryAnswer& answer) {
   if (!answer.all) {
-    nlohmann::ordered_json json =
-        ToJson(*answer.tried.front().plan, answer.graph);
-    json["graph"] = GraphJson(answer);
-    return json;
+    return ToJsonWithGraph(*answer.tried.front().plan, answer.graph);
   }
   nlohmann::ordered_json plans = nlohmann::ordered_json::array();
   for (const MemoryAnswer::Tried& t : answer.tried) {

@@ -7,10 +7,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/service/time_limit.h"
 #include "base/text.h"
 #include "base/training/device_model.h"
 #include "base/training/json.h"
-#include "base/service/time_limit.h"
 
 namespace ucudnn {
 namespace {

@@ -133,9 +133,8 @@ Result<JobPlan> MakeMemoryPlans(const NetworkRecord& network,
         return Within(fmt::format("{} images on {}", batch.count(), kind),
                       std::move(made).error());
       }
-      nlohmann::ordered_json json = ToJson(*made, graph);
-      json["graph"] = ToJson(graph, BatchesOf(*made, graph.batch));
-      plan.memory_plans.push_back({kind, batch, json.dump()});
+      plan.memory_plans.push_back(
+          {kind, batch, ToJsonWithGraph(*made, graph).dump()});
       plans.emplace(batch, *std::move(made));
     }
     const MemoryPlan& made = plans.at(batch);

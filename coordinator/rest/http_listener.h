@@ -40,9 +40,10 @@ class HttpListener {
   explicit HttpListener(std::size_t max_connections);
   ~HttpListener();
 
-  // Answers `method` (GET, PUT, POST or DELETE) on the paths that match the regular
-  // expression. A request for such a path with another method is answered 405;
-  // one with a body longer than `max_body`, 413. Call it before Listen.
+  // Answers `method` (GET, PUT, POST or DELETE) on the paths that match the
+  // regular expression. A request for such a path with another method is
+  // answered 405; one with a body longer than `max_body`, 413. Call it before
+  // Listen.
   void Route(const std::string& method, const std::string& pattern,
              Handler handler, std::size_t max_body = 0);
 

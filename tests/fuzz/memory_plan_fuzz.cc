@@ -14,9 +14,8 @@ UCUDNN_FUZZ(text) {
       CheckMemoryPlans({std::string(text), "fuzz"}, std::nullopt);
   if (!checked) return CheckError(checked.error());
   for (const auto& [graph, plan] : *checked) {
-    nlohmann::ordered_json json = ToJson(plan, *graph);
-    json["graph"] = ToJson(*graph, BatchesOf(plan, graph->batch));
-    const auto again = CheckMemoryPlans({json.dump(), "again"}, std::nullopt);
+    const std::string text_again = ToJsonWithGraph(plan, *graph).dump();
+    const auto again = CheckMemoryPlans({text_again, "again"}, std::nullopt);
     // Beyond 2^51 ns numbers of microseconds are not exact.
     if (plan.time.count() >= std::int64_t{1} << 51) continue;
     UCUDNN_CHECK(again.has_value());

@@ -1,12 +1,7 @@
 """The session on real ranks, each a Python process with mpi4py."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from mpi import run_ranks
 
 NETWORK = (
     "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
@@ -16,30 +11,10 @@ NETWORK = (
 
 
 def test_gives_each_rank_its_share(tmp_path):
-    if os.environ.get("UCUDNN_WITH_MPI") != "1":
-        pytest.skip("libucudnn was built without MPI")
-    pytest.importorskip("mpi4py")
     (tmp_path / "tiny.csv").write_text(NETWORK)
-    environment = dict(
-        os.environ,
-        OMPI_ALLOW_RUN_AS_ROOT="1",
-        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-        OMPI_MCA_rmaps_base_oversubscribe="1",
-        OMPI_MCA_mpi_yield_when_idle="1",
-        OMPI_MCA_hwloc_base_binding_policy="none",
-        UCUDNN_CACHE_DIR=str(tmp_path / "cache"),
-        UCUDNN_COORDINATOR="",
-        CUDA_VISIBLE_DEVICES="",
+    first, second = run_ranks(
+        "session_ranks.py", tmp_path / "tiny.csv", folder=tmp_path
     )
-    ranks = Path(__file__).parent / "session_ranks.py"
-    done = subprocess.run(
-        ["mpirun", "-n", "2", sys.executable, str(ranks),
-         str(tmp_path / "tiny.csv")],
-        env=environment, cwd=tmp_path, capture_output=True, text=True,
-        timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    first, second = json.loads(done.stdout)
     assert (first["batch"], second["batch"]) == (3, 2)
     assert (first["first_image"], second["first_image"]) == (0, 3)
     assert second["weight"] == pytest.approx(0.4)

@@ -1,12 +1,7 @@
 """Shares of a session, on real ranks of MPI."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from mpi import run_ranks
 
 pytest.importorskip("torch")
 
@@ -17,31 +12,10 @@ NETWORK = (
 
 
 def test_takes_the_shares_of_a_session(tmp_path):
-    if os.environ.get("UCUDNN_WITH_MPI") != "1":
-        pytest.skip("libucudnn was built without MPI")
-    pytest.importorskip("mpi4py")
     (tmp_path / "tiny.csv").write_text(NETWORK)
-    environment = dict(
-        os.environ,
-        OMPI_ALLOW_RUN_AS_ROOT="1",
-        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-        OMPI_MCA_rmaps_base_oversubscribe="1",
-        OMPI_MCA_mpi_yield_when_idle="1",
-        OMPI_MCA_hwloc_base_binding_policy="none",
-        OMP_NUM_THREADS="1",
-        UCUDNN_CACHE_DIR=str(tmp_path / "cache"),
-        UCUDNN_COORDINATOR="",
-        CUDA_VISIBLE_DEVICES="",
+    first, second = run_ranks(
+        "torch_session_ranks.py", tmp_path / "tiny.csv", folder=tmp_path
     )
-    ranks = Path(__file__).with_name("torch_session_ranks.py")
-    done = subprocess.run(
-        ["mpirun", "-n", "2", sys.executable, str(ranks),
-         str(tmp_path / "tiny.csv")],
-        env=environment, cwd=tmp_path, capture_output=True, text=True,
-        timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    first, second = json.loads(done.stdout)
     assert first["batches"] == second["batches"] == [3, 2]
     assert (first["first_image"], second["first_image"]) == (0, 3)
     assert first["reasons"][0].startswith("undivided: ")

@@ -36,8 +36,9 @@ void StoredImages::Append(std::string_view pixels, std::string_view labels) {
   }
 }
 
-SyntheticImages::SyntheticImages(const Extent& extent, std::int64_t classes,
-                                 std::int64_t size, std::uint64_t seed)
+SyntheticImages::SyntheticImages(const ImageExtent& extent,
+                                 std::int64_t classes, std::int64_t size,
+                                 std::uint64_t seed)
     : extent_(extent), classes_(classes), size_(size), seed_(seed) {}
 
 std::int64_t SyntheticImages::Label(std::int64_t image) const {

@@ -18,7 +18,7 @@ namespace ucudnn::train {
 class Dataset {
  public:
   virtual ~Dataset() = default;
-  virtual const Extent& extent() const = 0;
+  virtual const ImageExtent& extent() const = 0;
   virtual std::int64_t classes() const = 0;
   virtual std::int64_t size() const = 0;
   virtual std::int64_t Label(std::int64_t image) const = 0;
@@ -30,10 +30,10 @@ class Dataset {
 // Images as bytes, as in the files.
 class StoredImages : public Dataset {
  public:
-  StoredImages(const Extent& extent, std::int64_t classes)
+  StoredImages(const ImageExtent& extent, std::int64_t classes)
       : extent_(extent), classes_(classes) {}
 
-  const Extent& extent() const override { return extent_; }
+  const ImageExtent& extent() const override { return extent_; }
   std::int64_t classes() const override { return classes_; }
   std::int64_t size() const override { return std::ssize(labels_); }
   std::int64_t Label(std::int64_t image) const override;
@@ -43,7 +43,7 @@ class StoredImages : public Dataset {
   void Append(std::string_view pixels, std::string_view labels);
 
  private:
-  Extent extent_;
+  ImageExtent extent_;
   std::int64_t classes_;
   std::vector<unsigned char> labels_;
   std::string pixels_;
@@ -77,17 +77,17 @@ Result<StoredImages> ReadCifar10(const std::string& folder);
 // Generated images: a pattern for each class, plus noise.
 class SyntheticImages : public Dataset {
  public:
-  SyntheticImages(const Extent& extent, std::int64_t classes, std::int64_t size,
-                  std::uint64_t seed);
+  SyntheticImages(const ImageExtent& extent, std::int64_t classes,
+                  std::int64_t size, std::uint64_t seed);
 
-  const Extent& extent() const override { return extent_; }
+  const ImageExtent& extent() const override { return extent_; }
   std::int64_t classes() const override { return classes_; }
   std::int64_t size() const override { return size_; }
   std::int64_t Label(std::int64_t image) const override;
   void Read(std::int64_t image, float* pixels) const override;
 
  private:
-  Extent extent_;
+  ImageExtent extent_;
   std::int64_t classes_;
   std::int64_t size_;
   std::uint64_t seed_;

@@ -31,7 +31,7 @@ Result<std::unique_ptr<Dataset>> ReadData(const std::string& data) {
               data);
 }
 
-Result<Net> MakeNet(const std::string& name, const Extent& image,
+Result<Net> MakeNet(const std::string& name, const ImageExtent& image,
                     std::int64_t classes, const Network* chain) {
   if (name == "lenet") return LeNet(image, classes);
   if (name == "resnet18") return ResNet18(image, classes);
@@ -49,9 +49,9 @@ Result<Net> MakeNet(const std::string& name, const Extent& image,
 Result<Job> MakeJob(const TrainOptions& options) {
   Job job;
   std::optional<Network> chain;
-  Extent image = options.image;
+  ImageExtent image = options.image;
   std::int64_t classes = options.classes > 0 ? options.classes : 10;
-  Extent suits{1, 28, 28};
+  ImageExtent suits{1, 28, 28};
   if (options.net == "resnet18") {
     suits = {3, 224, 224};
     if (options.classes == 0) classes = 1000;

@@ -8,25 +8,25 @@
 namespace ucudnn::train {
 namespace {
 
-Extent Pooled(const Extent& in, const Window& window) {
-  const auto out = [&](std::int64_t n, std::int64_t size, std::int64_t stride) {
-    const std::int64_t room = n + 2 * window.padding - size;
-    return room < 0 ? 0 : room / stride + 1;
-  };
-  return {in.channels, out(in.height, window.height, window.stride_height),
-          out(in.width, window.width, window.stride_width)};
+using Windows = std::array<Window, 2>;  // of height and width
+
+Windows Square(const Window& window) { return {window, window}; }
+
+ImageExtent Pooled(const ImageExtent& in, const Windows& windows) {
+  return {in.channels, windows[0].OutputOf(in.height),
+          windows[1].OutputOf(in.width)};
 }
 
 // Adds layers one by one; each function returns the index of the tensor it
 // computes. After the first error nothing more is added.
 class Builder {
  public:
-  Builder(std::string name, const Extent& images) {
+  Builder(std::string name, const ImageExtent& images) {
     net_.name = std::move(name);
     net_.tensors.push_back(images);
   }
 
-  const Extent& extent(std::size_t tensor) const {
+  const ImageExtent& extent(std::size_t tensor) const {
     return net_.tensors[tensor];
   }
 
@@ -62,19 +62,20 @@ class Builder {
     return Convolve(input, name, OnAllOf(input, filters), relu);
   }
 
-  std::size_t Pool(Layer::Kind kind, std::size_t input, const std::string& name,
-                   const Window& window) {
-    const Extent out = Pooled(extent(input), window);
+  std::size_t Pool(Pooling::Kind kind, std::size_t input,
+                   const std::string& name, const Windows& windows) {
+    const ImageExtent& in = extent(input);
+    const ImageExtent out = Pooled(in, windows);
     if (out.height < 1 || out.width < 1) {
       return Reject(input, name,
-                    fmt::format("a window of {}x{} on {}", window.height,
-                                window.width, ToString(extent(input))));
+                    fmt::format("a window of {}x{} on {}", windows[0].extent,
+                                windows[1].extent, ToString(in)));
     }
     Layer layer;
-    layer.kind = kind;
+    layer.kind = Layer::Kind::kPool;
     layer.name = name;
     layer.input = input;
-    layer.window = window;
+    layer.pooling = {kind, in, out, windows};
     return Add(std::move(layer), out);
   }
 
@@ -107,7 +108,7 @@ class Builder {
  private:
   // The geometry of a fully connected layer.
   ConvGeometry OnAllOf(std::size_t input, std::int64_t filters) const {
-    const Extent& in = extent(input);
+    const ImageExtent& in = extent(input);
     ConvGeometry geometry;
     geometry.channels = in.channels;
     geometry.filters = filters;
@@ -116,7 +117,7 @@ class Builder {
     return geometry;
   }
 
-  std::size_t Add(Layer layer, const Extent& out) {
+  std::size_t Add(Layer layer, const ImageExtent& out) {
     if (error_) return layer.input;
     net_.layers.push_back(std::move(layer));
     net_.tensors.push_back(out);
@@ -127,41 +128,44 @@ class Builder {
   std::optional<Error> error_;
 };
 
+constexpr Window kHalving = {2, 2};
+constexpr Window kOverlapping = {3, 2};
+constexpr Window kPadded = {3, 2, 1, 1};
+
 // The pool that reduces `in` to `out`.
-std::optional<Window> PoolBetween(const Extent& in, const Extent& out) {
-  constexpr std::array kWindows = {Window{3, 3, 2, 2, 0}, Window{2, 2, 2, 2, 0},
-                                   Window{3, 3, 2, 2, 1}};
-  for (const Window& window : kWindows) {
-    if (Pooled(in, window) == out) return window;
+std::optional<Windows> PoolBetween(const ImageExtent& in,
+                                   const ImageExtent& out) {
+  for (const Window& window : {kOverlapping, kHalving, kPadded}) {
+    if (Pooled(in, Square(window)) == out) return Square(window);
   }
   return std::nullopt;
 }
 
 }  // namespace
 
-std::string ToString(const Extent& extent) {
+std::string ToString(const ImageExtent& extent) {
   return fmt::format("{}x{}x{}", extent.channels, extent.height, extent.width);
 }
 
-Result<Net> LeNet(const Extent& images, std::int64_t classes) {
+Result<Net> LeNet(const ImageExtent& images, std::int64_t classes) {
   Builder b("lenet", images);
-  const Window halves;
+  const Windows halves = Square(kHalving);
   std::size_t x = b.Convolve(0, "conv1", 16, 5, 1, true);
-  x = b.Pool(Layer::Kind::kMaxPool, x, "pool1", halves);
+  x = b.Pool(Pooling::Kind::kMax, x, "pool1", halves);
   x = b.Convolve(x, "conv2", 32, 5, 1, true);
-  x = b.Pool(Layer::Kind::kMaxPool, x, "pool2", halves);
+  x = b.Pool(Pooling::Kind::kMax, x, "pool2", halves);
   x = b.Connect(x, "fc1", 128, true);
   b.Connect(x, "fc2", classes, false);
   return std::move(b).Take();
 }
 
-Result<Net> ResNet18(const Extent& images, std::int64_t classes) {
+Result<Net> ResNet18(const ImageExtent& images, std::int64_t classes) {
   constexpr int kBlocks = 8;
   // Keeps sums over all blocks at the scale of one.
   const double residual = 1 / std::sqrt(double{kBlocks});
   Builder b("resnet18", images);
   std::size_t x = b.Convolve(0, "conv1", 64, 7, 2, true);
-  x = b.Pool(Layer::Kind::kMaxPool, x, "pool1", {3, 3, 2, 2, 1});
+  x = b.Pool(Pooling::Kind::kMax, x, "pool1", Square(kPadded));
   for (int stage = 2; stage <= 5; ++stage) {
     const std::int64_t filters = std::int64_t{16} << stage;
     for (int block = 1; block <= kBlocks / 4; ++block) {
@@ -176,9 +180,9 @@ Result<Net> ResNet18(const Extent& images, std::int64_t classes) {
       x = b.Sum(y, x, name + ".add");
     }
   }
-  const Extent& last = b.extent(x);
-  x = b.Pool(Layer::Kind::kAveragePool, x, "pool5",
-             {last.height, last.width, 1, 1, 0});
+  const ImageExtent& last = b.extent(x);
+  x = b.Pool(Pooling::Kind::kAverage, x, "pool5",
+             {Window{last.height}, Window{last.width}});
   b.Connect(x, "fc", classes, false);
   return std::move(b).Take();
 }
@@ -189,7 +193,7 @@ Result<Net> Chain(const Network& network, std::int64_t classes) {
   }
   const auto input = [](const ConvLayer& layer) {
     const ConvGeometry& g = layer.geometry;
-    return Extent{g.channels, g.input[1], g.input[2]};
+    return ImageExtent{g.channels, g.input[1], g.input[2]};
   };
   Builder b(network.name, input(network.layers.front()));
   std::size_t x = 0;
@@ -200,18 +204,18 @@ Result<Net> Chain(const Network& network, std::int64_t classes) {
                   "trained",
                   network.name, layer.name);
     }
-    const Extent in = input(layer);
-    const Extent before = b.extent(x);
+    const ImageExtent in = input(layer);
+    const ImageExtent before = b.extent(x);
     if (before != in) {
-      const std::optional<Window> window = PoolBetween(before, in);
-      if (!window) {
+      const std::optional<Windows> windows = PoolBetween(before, in);
+      if (!windows) {
         return Fail(Code::kInvalidArgument,
                     "{}: {} takes {}, but {} come before it; the layers must "
                     "be a chain, with a pool of 2x2 or 3x3 by 2 at most "
                     "between two of them",
                     network.name, layer.name, ToString(in), ToString(before));
       }
-      x = b.Pool(Layer::Kind::kMaxPool, x, layer.name + ".pool", *window);
+      x = b.Pool(Pooling::Kind::kMax, x, layer.name + ".pool", *windows);
     }
     x = b.Convolve(x, layer.name, layer.geometry, true);
   }

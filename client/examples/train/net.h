@@ -15,47 +15,30 @@
 #include "base/conv_problem.h"
 #include "base/network.h"
 #include "base/result.h"
+#include "device/operators/operators.h"
 
 namespace ucudnn::train {
 
-// The shape of an image or of a layer's output for it.
-struct Extent {
-  std::int64_t channels = 1;
-  std::int64_t height = 1;
-  std::int64_t width = 1;
-
-  std::int64_t elements() const { return channels * height * width; }
-  friend bool operator==(const Extent&, const Extent&) = default;
-};
-
 // "3x32x32".
-std::string ToString(const Extent& extent);
-
-struct Window {
-  std::int64_t height = 2;
-  std::int64_t width = 2;
-  std::int64_t stride_height = 2;
-  std::int64_t stride_width = 2;
-  std::int64_t padding = 0;
-};
+std::string ToString(const ImageExtent& extent);
 
 // Tensor 0 holds the images; layer i computes tensor i + 1.
 struct Layer {
-  enum class Kind { kConvolution, kMaxPool, kAveragePool, kAdd };
+  enum class Kind { kConvolution, kPool, kAdd };
   Kind kind = Kind::kConvolution;
   std::string name;
   std::size_t input = 0;  // index of a tensor
   std::size_t other = 0;  // kAdd: index of the tensor to add
   bool relu = false;      // applies ReLU to the result
   ConvGeometry geometry;  // kConvolution
-  Window window;          // for pools
+  Pooling pooling;        // kPool
   double gain = 1;        // factor of the initial filter, besides He's
 };
 
 struct Net {
   std::string name;
-  std::vector<Extent>
-      tensors;  // one more than layers; the last has the classes
+  // Of one image. One more than layers; the last has the classes.
+  std::vector<ImageExtent> tensors;
   std::vector<Layer> layers;
 
   std::int64_t classes() const { return tensors.back().channels; }
@@ -63,13 +46,13 @@ struct Net {
 
 // Two convolutions with pools and two fully connected layers. kInvalidArgument
 // if the images are smaller than 12x12.
-Result<Net> LeNet(const Extent& images, std::int64_t classes);
+Result<Net> LeNet(const ImageExtent& images, std::int64_t classes);
 
 // He et al., 2015, without batch normalisation; instead, the second convolution
 // of each block starts with small filters. Layers are named as in
 // tests/data/networks/resnet18.csv. Takes images of at least about 32x32;
 // kInvalidArgument for smaller ones.
-Result<Net> ResNet18(const Extent& images, std::int64_t classes);
+Result<Net> ResNet18(const ImageExtent& images, std::int64_t classes);
 
 // The network's convolutions one after the other, each with ReLU, followed by a
 // fully connected layer. If a layer's input is smaller than the previous

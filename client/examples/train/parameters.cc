@@ -81,16 +81,14 @@ std::vector<Parameters::Bucket> Parameters::Buckets(Bytes least) const {
   return buckets;
 }
 
-Status Parameters::Update(Layers& layers, float rate, float momentum) {
-  // As one image, because libraries limit the number of images and channels.
+Status Parameters::Update(Operators& operators, float rate, float momentum) {
   const BatchSize one(1);
-  const Extent all{1, count_ / kAlignment, kAlignment};
-  UCUDNN_RETURN_IF_ERROR(
-      layers.Blend(one, all, 1, static_cast<const float*>(gradients_.data()),
-                   momentum, static_cast<float*>(velocities_.data())));
-  return layers.Blend(one, all, -rate,
-                      static_cast<const float*>(velocities_.data()), 1,
-                      static_cast<float*>(filters_.data()));
+  UCUDNN_RETURN_IF_ERROR(operators.Blend(
+      one, count_, 1, static_cast<const float*>(gradients_.data()), momentum,
+      static_cast<float*>(velocities_.data())));
+  return operators.Blend(one, count_, -rate,
+                         static_cast<const float*>(velocities_.data()), 1,
+                         static_cast<float*>(filters_.data()));
 }
 
 Result<Parameters::State> Parameters::Save() {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/result.h"
-#include "client/examples/train/layers.h"
 #include "client/examples/train/net.h"
 #include "device/device.h"
+#include "device/operators/operators.h"
 
 namespace ucudnn::train {
 
@@ -34,7 +34,7 @@ class Parameters {
   std::int64_t count() const { return count_; }
 
   // velocity = momentum * velocity + gradient; filter -= rate * velocity.
-  Status Update(Layers& layers, float rate, float momentum);
+  Status Update(Operators& operators, float rate, float momentum);
 
   // All gradients, in device memory.
   std::span<float> gradients() const {

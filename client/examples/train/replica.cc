@@ -9,17 +9,25 @@
 namespace ucudnn::train {
 namespace {
 
+static_assert(sizeof(std::int32_t) == sizeof(float));
+
+// Of a value an image: a label or its probability.
+Bytes LabelBytes(BatchSize batch) {
+  return Bytes(batch.count() * std::int64_t{sizeof(float)});
+}
+
 constexpr std::array kAllOps = {ConvOp::kForward, ConvOp::kBackwardData,
                                 ConvOp::kBackwardFilter};
 
 }  // namespace
 
-Result<std::unique_ptr<Replica>> Replica::Create(Device& device, Layers& layers,
+Result<std::unique_ptr<Replica>> Replica::Create(Device& device,
+                                                 Operators& operators,
                                                  const Net& net,
                                                  const WorkspacePlan& plan,
                                                  Parameters& parameters) {
   std::unique_ptr<Replica> replica(
-      new Replica(device, layers, net, parameters));
+      new Replica(device, operators, net, parameters));
   replica->batch_ = plan.batch;
   UCUDNN_RETURN_IF_ERROR(replica->FindKernels(plan));
   UCUDNN_RETURN_IF_ERROR(replica->Allocate());
@@ -49,11 +57,11 @@ Status Replica::FindKernels(const WorkspacePlan& plan) {
 }
 
 Status Replica::Allocate() {
-  const auto size = [&](const Extent& extent) {
+  const auto size = [&](const ImageExtent& extent) {
     return Bytes(batch_.count() * extent.elements() *
                  std::int64_t{sizeof(float)});
   };
-  for (const Extent& extent : net_.tensors) {
+  for (const ImageExtent& extent : net_.tensors) {
     UCUDNN_ASSIGN_OR_RETURN(DeviceBuffer values,
                             device_.Allocate(size(extent)));
     DeviceBuffer gradients;
@@ -64,37 +72,19 @@ Status Replica::Allocate() {
     gradients_.push_back(std::move(gradients));
   }
   has_gradient_.resize(net_.tensors.size());
-  const Extent& classes = net_.tensors.back();
-  UCUDNN_ASSIGN_OR_RETURN(probabilities_, device_.Allocate(size(classes)));
-  UCUDNN_ASSIGN_OR_RETURN(targets_, device_.Allocate(size(classes)));
-  for (std::size_t i = 0; i < net_.layers.size(); ++i) {
-    const Layer& layer = net_.layers[i];
-    std::unique_ptr<Pool> pool;
-    if (layer.kind == Layer::Kind::kMaxPool ||
-        layer.kind == Layer::Kind::kAveragePool) {
-      UCUDNN_ASSIGN_OR_RETURN(pool,
-                              layers_.MakePool(layer, net_.tensors[layer.input],
-                                               net_.tensors[i + 1], batch_));
-    }
-    pools_.push_back(std::move(pool));
-  }
+  UCUDNN_ASSIGN_OR_RETURN(labels_, device_.Allocate(LabelBytes(batch_)));
+  UCUDNN_ASSIGN_OR_RETURN(probabilities_, device_.Allocate(LabelBytes(batch_)));
   return {};
 }
 
 Status Replica::Load(std::span<const float> images,
                      const std::vector<std::int64_t>& labels) {
-  const std::int64_t classes = net_.classes();
-  labels_ = labels;
-  std::vector<float> targets(labels.size() * static_cast<std::size_t>(classes));
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    targets[i * static_cast<std::size_t>(classes) +
-            static_cast<std::size_t>(labels[i])] = 1;
-  }
   UCUDNN_CHECK(tensors_[0].size() ==
                Bytes(std::ssize(images) * std::int64_t{sizeof(float)}));
   UCUDNN_RETURN_IF_ERROR(
       device_.Upload(tensors_[0].data(), images.data(), tensors_[0].size()));
-  return device_.Upload(targets_.data(), targets.data(), targets_.size());
+  const std::vector<std::int32_t> classes(labels.begin(), labels.end());
+  return device_.Upload(labels_.data(), classes.data(), labels_.size());
 }
 
 ConvArgs Replica::ArgsOf(std::size_t layer, ConvOp op, float beta) const {
@@ -124,42 +114,45 @@ ConvArgs Replica::ArgsOf(std::size_t layer, ConvOp op, float beta) const {
 
 Status Replica::Forward(std::size_t i) {
   const Layer& layer = net_.layers[i];
-  const Extent& extent = net_.tensors[i + 1];
+  const std::int64_t elements = net_.tensors[i + 1].elements();
   switch (layer.kind) {
     case Layer::Kind::kConvolution:
       UCUDNN_RETURN_IF_ERROR(
           executor_->Run(*kernels_[i][std::size_t(ConvOp::kForward)],
                          ArgsOf(i, ConvOp::kForward, 0)));
       break;
-    case Layer::Kind::kMaxPool:
-    case Layer::Kind::kAveragePool:
-      return pools_[i]->Forward(tensor(layer.input), tensor(i + 1));
+    case Layer::Kind::kPool:
+      return operators_.Pool(batch_, layer.pooling, tensor(layer.input),
+                             tensor(i + 1));
     case Layer::Kind::kAdd:
-      UCUDNN_RETURN_IF_ERROR(layers_.Blend(
-          batch_, extent, 1, tensor(layer.input), 0, tensor(i + 1)));
-      UCUDNN_RETURN_IF_ERROR(layers_.Blend(
-          batch_, extent, 1, tensor(layer.other), 1, tensor(i + 1)));
+      UCUDNN_RETURN_IF_ERROR(operators_.Blend(
+          batch_, elements, 1, tensor(layer.input), 0, tensor(i + 1)));
+      UCUDNN_RETURN_IF_ERROR(operators_.Blend(
+          batch_, elements, 1, tensor(layer.other), 1, tensor(i + 1)));
       break;
   }
   if (!layer.relu) return {};
-  return layers_.Relu(batch_, extent, tensor(i + 1));
+  return operators_.Relu(batch_, elements, tensor(i + 1), tensor(i + 1));
 }
 
-Status Replica::AddGradient(const Extent& extent, const float* from,
-                            std::size_t to) {
+float Replica::BetaOf(std::size_t i) {
+  const bool was_written = has_gradient_[i];
+  has_gradient_[i] = true;
+  return was_written ? 1.0F : 0.0F;
+}
+
+Status Replica::AddGradient(const float* from, std::size_t to) {
   if (to == 0) return {};
-  UCUDNN_RETURN_IF_ERROR(layers_.Blend(
-      batch_, extent, 1, from, has_gradient_[to] ? 1.0F : 0.0F, gradient(to)));
-  has_gradient_[to] = true;
-  return {};
+  return operators_.Blend(batch_, net_.tensors[to].elements(), 1, from,
+                          BetaOf(to), gradient(to));
 }
 
 Status Replica::Backward(std::size_t i, const Made& made) {
   const Layer& layer = net_.layers[i];
-  const Extent& extent = net_.tensors[i + 1];
+  float* const dy = gradient(i + 1);
   if (layer.relu) {
-    UCUDNN_RETURN_IF_ERROR(
-        layers_.ReluBackward(batch_, extent, tensor(i + 1), gradient(i + 1)));
+    UCUDNN_RETURN_IF_ERROR(operators_.ReluBackward(
+        batch_, net_.tensors[i + 1].elements(), tensor(i + 1), dy, 0, dy));
   }
   switch (layer.kind) {
     case Layer::Kind::kConvolution:
@@ -168,23 +161,17 @@ Status Replica::Backward(std::size_t i, const Made& made) {
                          ArgsOf(i, ConvOp::kBackwardFilter, 0)));
       if (made) UCUDNN_RETURN_IF_ERROR(made(i));
       if (layer.input == 0) return {};
-      UCUDNN_RETURN_IF_ERROR(
-          executor_->Run(*kernels_[i][std::size_t(ConvOp::kBackwardData)],
-                         ArgsOf(i, ConvOp::kBackwardData,
-                                has_gradient_[layer.input] ? 1.0F : 0.0F)));
-      has_gradient_[layer.input] = true;
-      return {};
-    case Layer::Kind::kMaxPool:
-    case Layer::Kind::kAveragePool:
+      return executor_->Run(
+          *kernels_[i][std::size_t(ConvOp::kBackwardData)],
+          ArgsOf(i, ConvOp::kBackwardData, BetaOf(layer.input)));
+    case Layer::Kind::kPool:
       if (layer.input == 0) return {};
-      // In our networks, a pool is the only reader of its input.
-      UCUDNN_CHECK(!has_gradient_[layer.input]);
-      has_gradient_[layer.input] = true;
-      return pools_[i]->Backward(tensor(layer.input), tensor(i + 1),
-                                 gradient(i + 1), gradient(layer.input));
+      return operators_.PoolBackward(batch_, layer.pooling, tensor(layer.input),
+                                     tensor(i + 1), dy, BetaOf(layer.input),
+                                     gradient(layer.input));
     case Layer::Kind::kAdd:
-      UCUDNN_RETURN_IF_ERROR(AddGradient(extent, gradient(i + 1), layer.input));
-      return AddGradient(extent, gradient(i + 1), layer.other);
+      UCUDNN_RETURN_IF_ERROR(AddGradient(dy, layer.input));
+      return AddGradient(dy, layer.other);
   }
   return {};
 }
@@ -194,17 +181,12 @@ Status Replica::Run(const Made& made) {
     UCUDNN_RETURN_IF_ERROR(Forward(i));
   }
   // The gradient of the mean cross-entropy after softmax.
-  const Extent& classes = net_.tensors.back();
   const std::size_t last = net_.layers.size();
-  const float share = 1 / static_cast<float>(batch_.count());
-  auto* probabilities = static_cast<float*>(probabilities_.data());
-  UCUDNN_RETURN_IF_ERROR(
-      layers_.Softmax(batch_, classes, tensor(last), probabilities));
-  UCUDNN_RETURN_IF_ERROR(
-      layers_.Blend(batch_, classes, share, probabilities, 0, gradient(last)));
-  UCUDNN_RETURN_IF_ERROR(layers_.Blend(
-      batch_, classes, -share, static_cast<const float*>(targets_.data()), 1,
-      gradient(last)));
+  UCUDNN_RETURN_IF_ERROR(operators_.SoftmaxLoss(
+      batch_, net_.tensors[last], tensor(last),
+      static_cast<const std::int32_t*>(labels_.data()),
+      1 / static_cast<float>(batch_.count()), gradient(last),
+      static_cast<float*>(probabilities_.data())));
   std::fill(has_gradient_.begin(), has_gradient_.end(), false);
   for (std::size_t i = net_.layers.size(); i > 0; --i) {
     UCUDNN_RETURN_IF_ERROR(Backward(i - 1, made));
@@ -213,14 +195,11 @@ Status Replica::Run(const Made& made) {
 }
 
 Result<double> Replica::Loss() {
-  const auto classes = static_cast<std::size_t>(net_.classes());
-  std::vector<float> probabilities(labels_.size() * classes);
+  std::vector<float> probabilities(static_cast<std::size_t>(batch_.count()));
   UCUDNN_RETURN_IF_ERROR(device_.Download(
       probabilities.data(), probabilities_.data(), probabilities_.size()));
   double sum = 0;
-  for (std::size_t i = 0; i < labels_.size(); ++i) {
-    const float p =
-        probabilities[i * classes + static_cast<std::size_t>(labels_[i])];
+  for (const float p : probabilities) {
     // At least about the smallest float, so that no loss is infinite.
     sum -= std::log(std::max(double{p}, 1e-30));
   }

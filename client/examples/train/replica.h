@@ -14,11 +14,11 @@
 
 #include "base/result.h"
 #include "base/units.h"
-#include "client/examples/train/layers.h"
 #include "client/examples/train/net.h"
 #include "client/examples/train/parameters.h"
 #include "client/executor/executor.h"
 #include "device/device.h"
+#include "device/operators/operators.h"
 
 namespace ucudnn::train {
 
@@ -28,7 +28,8 @@ class Replica {
   // their gradients. The arguments must outlive the result. kInvalidArgument if
   // the plan lacks a kernel of the network; errors of Executor::Create;
   // kResourceExhausted if memory runs out.
-  static Result<std::unique_ptr<Replica>> Create(Device& device, Layers& layers,
+  static Result<std::unique_ptr<Replica>> Create(Device& device,
+                                                 Operators& operators,
                                                  const Net& net,
                                                  const WorkspacePlan& plan,
                                                  Parameters& parameters);
@@ -53,16 +54,20 @@ class Replica {
   Result<Nanoseconds> TimeConvolutions();
 
  private:
-  Replica(Device& device, Layers& layers, const Net& net,
+  Replica(Device& device, Operators& operators, const Net& net,
           Parameters& parameters)
-      : device_(device), layers_(layers), net_(net), parameters_(parameters) {}
+      : device_(device),
+        operators_(operators),
+        net_(net),
+        parameters_(parameters) {}
 
   Status FindKernels(const WorkspacePlan& plan);
   Status Allocate();
   Status Forward(std::size_t layer);
   Status Backward(std::size_t layer, const Made& made);
-  Status AddGradient(const Extent& extent, const float* from,
-                     std::size_t tensor);
+  Status AddGradient(const float* from, std::size_t tensor);
+  // The beta of a gradient of tensor i: 1 if the pass has written one before.
+  float BetaOf(std::size_t i);
   ConvArgs ArgsOf(std::size_t layer, ConvOp op, float beta) const;
   float* tensor(std::size_t i) const {
     return static_cast<float*>(tensors_[i].data());
@@ -72,21 +77,19 @@ class Replica {
   }
 
   Device& device_;
-  Layers& layers_;
+  Operators& operators_;
   const Net& net_;
   Parameters& parameters_;
   BatchSize batch_;
   std::unique_ptr<Executor> executor_;
   // For each layer, the executor's kernel for each operation, if any.
   std::vector<std::array<std::optional<std::size_t>, 3>> kernels_;
-  std::vector<std::unique_ptr<Pool>> pools_;  // by layer; null if it is no pool
   std::vector<DeviceBuffer> tensors_;
   std::vector<DeviceBuffer> gradients_;  // none for the images
   // During a backward pass: whether the tensor's gradient has been written.
   std::vector<bool> has_gradient_;
-  DeviceBuffer probabilities_;
-  DeviceBuffer targets_;
-  std::vector<std::int64_t> labels_;
+  DeviceBuffer labels_;         // a class an image
+  DeviceBuffer probabilities_;  // that the network gives to that class
 };
 
 }  // namespace ucudnn::train

@@ -133,7 +133,7 @@ void AddPlanOptions(CLI::App& app, TrainOptions* options, Arguments* args) {
   ctl::AddOutputOption(&app, &args->output);
 }
 
-Result<Extent> ParseExtent(const std::string& text) {
+Result<ImageExtent> ParseExtent(const std::string& text) {
   std::vector<std::int64_t> sizes;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find('x', begin), text.size());
@@ -148,7 +148,7 @@ Result<Extent> ParseExtent(const std::string& text) {
                 "from 1 to 4096",
                 Excerpt(text));
   }
-  return Extent{sizes[0], sizes[1], sizes[2]};
+  return ImageExtent{sizes[0], sizes[1], sizes[2]};
 }
 
 Status Finish(Arguments* args) {

@@ -21,7 +21,6 @@
 #include "client/cli/progress.h"
 #include "client/examples/train/checkpoint.h"
 #include "client/examples/train/job.h"
-#include "client/examples/train/layers.h"
 #include "client/examples/train/loader.h"
 #include "client/examples/train/parameters.h"
 #include "client/examples/train/replica.h"
@@ -29,6 +28,7 @@
 #include "client/gradients/gradient_sum.h"
 #include "client/ranks/rank_device.h"
 #include "client/session/config.h"
+#include "device/operators/open.h"
 
 namespace ucudnn::train {
 namespace {
@@ -119,9 +119,9 @@ class Training {
             Soon()));
     report_.host = std::move(mine.host);
     device_ = std::move(mine.device);
-    Result<std::unique_ptr<Layers>> layers = MakeLayers(*device_);
-    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(layers)));
-    layers_ = *std::move(layers);
+    Result<std::unique_ptr<Operators>> operators = OpenOperators(*device_);
+    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(operators)));
+    operators_ = *std::move(operators);
     UCUDNN_RETURN_IF_ERROR(FindTurn());
     Result<Order> order =
         Order::Create(job_.data->size(), options_.session.batch, options_.seed);
@@ -212,7 +212,7 @@ class Training {
     UCUDNN_RETURN_IF_ERROR(
         loader_->SetShare(*device_, part_.first, part_.batch));
     UCUDNN_ASSIGN_OR_RETURN(
-        replica_, Replica::Create(*device_, *layers_, job_.net, *part_.plan,
+        replica_, Replica::Create(*device_, *operators_, job_.net, *part_.plan,
                                   *parameters_));
     return {};
   }
@@ -347,7 +347,7 @@ class Training {
   Status Update() {
     loss_ = 0;
     UCUDNN_RETURN_IF_ERROR(
-        parameters_->Update(*layers_, static_cast<float>(options_.rate),
+        parameters_->Update(*operators_, static_cast<float>(options_.rate),
                             static_cast<float>(options_.momentum)));
     UCUDNN_RETURN_IF_ERROR(updated_->Set());
     UCUDNN_RETURN_IF_ERROR(Await(*updated_));
@@ -440,7 +440,7 @@ class Training {
   bool terminal_;
   Job job_;
   std::unique_ptr<Device> device_;  // outlives the objects that it created
-  std::unique_ptr<Layers> layers_;
+  std::unique_ptr<Operators> operators_;
   std::unique_ptr<Session> session_;
   AllReducer even_;  // sums for evenly split ranks
   Part part_;

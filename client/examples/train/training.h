@@ -22,7 +22,7 @@ struct TrainOptions {
   SessionOptions session;
   std::string net = "lenet";       // lenet, resnet18, or a chain's CSV file
   std::string data = "synthetic";  // or mnist:FOLDER, cifar10:FOLDER
-  Extent image{0, 0, 0};           // synthetic; 0: the network's default
+  ImageExtent image{0, 0, 0};      // synthetic; 0: the network's default
   std::int64_t classes = 0;        // synthetic; 0: the network's default
   std::int64_t images = 4096;      // synthetic
   std::uint64_t seed = 1;

@@ -46,8 +46,8 @@
 //
 // A convolution that comes again with the same operands, workspace, alpha and
 // beta is captured as a CUDA graph on a stream of ucudnn's own and launched on
-// the handle's stream from then on. UCUDNN_GRAPH_MEMORY bounds the device memory
-// of these graphs (64MiB; 0: none).
+// the handle's stream from then on. UCUDNN_GRAPH_MEMORY bounds the device
+// memory of these graphs (64MiB; 0: none).
 //
 // Convolutions that ucudnn does not divide run as cuDNN alone runs them:
 // unpacked tensors, flipped filters, double or integer data. So do convolutions

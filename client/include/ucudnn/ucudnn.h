@@ -162,8 +162,8 @@ UCUDNN_API int64_t ucudnn_session_revision(const ucudnn_session* session);
 UCUDNN_API const char* ucudnn_session_source(const ucudnn_session* session);
 /* Where the plan comes from and why no better one is used; one line. */
 UCUDNN_API const char* ucudnn_session_reason(const ucudnn_session* session);
-/* How the last gradients were summed, and why not by NCCL; one line, empty before
- * the first sum. Valid until the next sum. */
+/* How the last gradients were summed, and why not by NCCL; one line, empty
+ * before the first sum. Valid until the next sum. */
 UCUDNN_API const char* ucudnn_session_sum_method(const ucudnn_session* session);
 /* Further remarks on the plan, one line each; for example, that ranks share a
  * GPU. Null if there is no note `index`. */

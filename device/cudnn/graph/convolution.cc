@@ -6,7 +6,7 @@
 #include "device/cudnn/flat_tensor.h"
 #include "device/cudnn/legacy/algorithms.h"
 #include "device/cudnn/legacy/legacy.h"
-#include "device/cudnn/run_checks.h"
+#include "device/run_checks.h"
 
 namespace ucudnn::cudnn {
 namespace {

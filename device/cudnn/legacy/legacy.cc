@@ -4,29 +4,17 @@
 #include <array>
 #include <limits>
 #include <optional>
-#include <type_traits>
 #include <utility>
 
+#include "device/cudnn/descriptor.h"
 #include "device/cudnn/graph/name.h"
 #include "device/cudnn/legacy/algorithms.h"
 #include "device/cudnn/legacy/queries.h"
-#include "device/cudnn/run_checks.h"
 #include "device/cudnn/shapes.h"
+#include "device/run_checks.h"
 
 namespace ucudnn::cudnn {
 namespace {
-
-// Owns a descriptor of cuDNN.
-template <class T>
-using Owned = std::unique_ptr<std::remove_pointer_t<T>, cudnnStatus_t (*)(T)>;
-
-template <class T>
-Result<Owned<T>> Create(CudnnHandle& handle, cudnnStatus_t (*create)(T*),
-                        cudnnStatus_t (*destroy)(T), std::string_view what) {
-  T descriptor = nullptr;
-  UCUDNN_RETURN_IF_ERROR(handle.Check(create(&descriptor), what));
-  return Owned<T>(descriptor, destroy);
-}
 
 using Ints = std::array<int, 5>;
 

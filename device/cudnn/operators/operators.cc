@@ -2,10 +2,10 @@
 
 #include <map>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 
 #include "device/cudnn/cudnn_device.h"
+#include "device/cudnn/descriptor.h"
 #include "device/cudnn/driver/libraries.h"
 #include "device/cudnn/handle.h"
 #include "device/cudnn/operators/api.h"
@@ -18,18 +18,6 @@ namespace {
 constexpr float kOne = 1;
 constexpr float kZero = 0;
 constexpr double kEpsilon = 1e-5;
-
-// A cuDNN descriptor that is destroyed with its owner.
-template <class T>
-using Owned = std::unique_ptr<std::remove_pointer_t<T>, cudnnStatus_t (*)(T)>;
-
-template <class T>
-Result<Owned<T>> Create(CudnnHandle& handle, cudnnStatus_t (*create)(T*),
-                        cudnnStatus_t (*destroy)(T), std::string_view call) {
-  T descriptor = nullptr;
-  UCUDNN_RETURN_IF_ERROR(handle.Check(create(&descriptor), call));
-  return Owned<T>(descriptor, destroy);
-}
 
 using OwnedTensor = Owned<cudnnTensorDescriptor_t>;
 using OwnedPooling = Owned<cudnnPoolingDescriptor_t>;

@@ -51,7 +51,7 @@ TEST(DataTest, ReadsMnist) {
   ASSERT_TRUE(data) << data.error().message;
   EXPECT_EQ(data->size(), 2);
   EXPECT_EQ(data->classes(), 10);
-  EXPECT_EQ(data->extent(), (Extent{1, 2, 3}));
+  EXPECT_EQ(data->extent(), (ImageExtent{1, 2, 3}));
   EXPECT_EQ(data->Label(1), 9);
   float pixels[6];
   data->Read(1, pixels);

@@ -22,7 +22,7 @@ constexpr BatchSize kBatch(32);
 // Each pixel of an image holds the image's number.
 class NumberedImages final : public Dataset {
  public:
-  const Extent& extent() const override { return extent_; }
+  const ImageExtent& extent() const override { return extent_; }
   std::int64_t classes() const override { return 10; }
   std::int64_t size() const override { return kImages; }
   std::int64_t Label(std::int64_t image) const override { return image % 10; }
@@ -31,7 +31,7 @@ class NumberedImages final : public Dataset {
   }
 
  private:
-  Extent extent_{1, 2, 3};
+  ImageExtent extent_{1, 2, 3};
 };
 
 Order MakeOrder() { return *Order::Create(kImages, kBatch, 7); }
@@ -88,7 +88,7 @@ TEST(LoaderTest, ReadsAgainForAnotherShareOrStep) {
 // Images that can only be read by two threads at once.
 class MeetingImages final : public Dataset {
  public:
-  const Extent& extent() const override { return extent_; }
+  const ImageExtent& extent() const override { return extent_; }
   std::int64_t classes() const override { return 1; }
   std::int64_t size() const override { return kImages; }
   std::int64_t Label(std::int64_t) const override { return 0; }
@@ -107,7 +107,7 @@ class MeetingImages final : public Dataset {
   bool late() const { return late_; }
 
  private:
-  Extent extent_{1, 1, 1};
+  ImageExtent extent_{1, 1, 1};
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   mutable int arrived_ = 0;

@@ -16,7 +16,7 @@ TEST(NetTest, FitsLeNetToTheImages) {
   const auto mnist = LeNet({1, 28, 28}, 10);
   ASSERT_TRUE(mnist) << mnist.error().message;
   EXPECT_EQ(mnist->tensors.size(), mnist->layers.size() + 1);
-  EXPECT_EQ(mnist->tensors.back(), (Extent{10, 1, 1}));
+  EXPECT_EQ(mnist->tensors.back(), (ImageExtent{10, 1, 1}));
   const Network network = ConvolutionsOf(*mnist);
   ASSERT_EQ(network.layers.size(), 4U);
   EXPECT_FALSE(network.layers[0].needs_input_gradient);
@@ -50,12 +50,12 @@ TEST(NetTest, PutsPoolsBetweenTheConvolutionsOfAChain) {
   ASSERT_TRUE(net) << net.error().message;
   std::size_t pools = 0;
   for (const Layer& layer : net->layers) {
-    if (layer.kind != Layer::Kind::kMaxPool) continue;
+    if (layer.kind != Layer::Kind::kPool) continue;
     ++pools;
-    EXPECT_EQ(layer.window.height, 3) << layer.name;
+    EXPECT_EQ(layer.pooling.windows[0].extent, 3) << layer.name;
   }
   EXPECT_EQ(pools, 2U);
-  EXPECT_EQ(net->tensors.back(), (Extent{10, 1, 1}));
+  EXPECT_EQ(net->tensors.back(), (ImageExtent{10, 1, 1}));
 }
 
 TEST(NetTest, RefusesLayersThatAreNotAChain) {

@@ -14,6 +14,7 @@
 #include "client/examples/train/data.h"
 #include "client/executor/undivided.h"
 #include "device/onednn/onednn_device.h"
+#include "device/operators/open.h"
 
 namespace ucudnn::train {
 namespace {
@@ -24,7 +25,7 @@ class ReplicaTest : public ::testing::Test {
  protected:
   ReplicaTest() {
     device_ = OpenOneDnnDevice({.threads = 1}).value();
-    layers_ = MakeLayers(*device_).value();
+    operators_ = OpenOperators(*device_).value();
   }
 
   void Open(Net net) {
@@ -42,14 +43,14 @@ class ReplicaTest : public ::testing::Test {
       kernel.micro_batches[0].count = batch / micro;
     }
     auto replica =
-        Replica::Create(*device_, *layers_, net_, plan, *parameters_);
+        Replica::Create(*device_, *operators_, net_, plan, *parameters_);
     UCUDNN_CHECK(replica.has_value());
     return *std::move(replica);
   }
 
   // Images [first, first + count) of the synthetic ones.
   void Load(Replica& replica, std::int64_t first) {
-    const Extent& extent = net_.tensors[0];
+    const ImageExtent& extent = net_.tensors[0];
     const SyntheticImages data(extent, net_.classes(), 100, kSeed);
     std::vector<float> images;
     std::vector<std::int64_t> labels;
@@ -109,7 +110,7 @@ class ReplicaTest : public ::testing::Test {
   }
 
   std::unique_ptr<Device> device_;
-  std::unique_ptr<Layers> layers_;
+  std::unique_ptr<Operators> operators_;
   Net net_;
   std::vector<Kernel> kernels_;
   std::unique_ptr<Parameters> parameters_;
@@ -212,7 +213,7 @@ TEST_F(ReplicaTest, LearnsAndIsTimed) {
   EXPECT_NEAR(before / 8, std::log(4), 1);
   for (int step = 0; step < 20; ++step) {
     ASSERT_TRUE(replica->Run());
-    ASSERT_TRUE(parameters_->Update(*layers_, 0.02F, 0.9F));
+    ASSERT_TRUE(parameters_->Update(*operators_, 0.02F, 0.9F));
   }
   ASSERT_TRUE(replica->Run());
   EXPECT_LT(replica->Loss().value(), before / 4);
@@ -226,7 +227,7 @@ TEST_F(ReplicaTest, SaysWhichKernelAPlanLacks) {
       UndividedPlan(*device_, kernels_, BatchSize(2), 64_MiB).value();
   plan.kernels.pop_back();
   const auto replica =
-      Replica::Create(*device_, *layers_, net_, plan, *parameters_);
+      Replica::Create(*device_, *operators_, net_, plan, *parameters_);
   ASSERT_FALSE(replica);
   EXPECT_THAT(replica.error().message,
               testing::HasSubstr("fc2 backward_filter"));

@@ -12,7 +12,7 @@
 #include "device/cudnn/driver/monitor.h"
 #include "device/cudnn/graph/name.h"
 #include "device/cudnn/legacy/algorithms.h"
-#include "device/cudnn/run_checks.h"
+#include "device/run_checks.h"
 #include "device/cudnn/shapes.h"
 
 namespace ucudnn::cudnn {

@@ -1,5 +1,5 @@
-#ifndef UCUDNN_DEVICE_CUDNN_RUN_CHECKS_H_
-#define UCUDNN_DEVICE_CUDNN_RUN_CHECKS_H_
+#ifndef UCUDNN_DEVICE_RUN_CHECKS_H_
+#define UCUDNN_DEVICE_RUN_CHECKS_H_
 
 // The checks of Convolution::Run before the device touches memory.
 
@@ -7,7 +7,7 @@
 #include "base/units.h"
 #include "device/device.h"
 
-namespace ucudnn::cudnn {
+namespace ucudnn {
 
 // kInvalidArgument if an operand is missing or the workspace too small.
 inline Status CheckRun(const ConvArgs& args, const void* workspace, Bytes given,
@@ -28,6 +28,6 @@ inline Status CheckRun(const ConvArgs& args, const void* workspace, Bytes given,
   return {};
 }
 
-}  // namespace ucudnn::cudnn
+}  // namespace ucudnn
 
-#endif  // UCUDNN_DEVICE_CUDNN_RUN_CHECKS_H_
+#endif  // UCUDNN_DEVICE_RUN_CHECKS_H_
