@@ -38,7 +38,7 @@ memory_budgets() {
     --threads $(($(nproc) > 5 ? $(nproc) - 4 : 1)) \
     --shares "${UCUDNN_SHARES:-50,25,100}" \
     --policies best,best+recompute,vdnn-ext,vdnn-all,modnn,hmms \
-    "${specs[@]}" >"$out/memory.jsonl" 2>"$out/memory.log"
+    -- "${specs[@]}" >"$out/memory.jsonl" 2>"$out/memory.log"
 }
 
 memory_torch() {
@@ -52,7 +52,7 @@ memory_largest() {
   timeout $(($1 + 30)) .carry/bin/ucudnn_gpu_memory --seconds $(($1 - 15)) \
     --largest $((8 << 30)) --steps 3 --plan-seconds 8 \
     --policies best,best+recompute,vdnn-ext,vdnn-all,modnn,hmms,vdnn-conv \
-    tests/data/onnx/resnet50.onnx:1:TF32 tests/data/onnx/vgg16.onnx:1:TF32 \
+    -- tests/data/onnx/resnet50.onnx:1:TF32 tests/data/onnx/vgg16.onnx:1:TF32 \
     >"$out/memory-largest.jsonl" 2>>"$out/memory.log"
 }
 
