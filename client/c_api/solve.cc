@@ -19,6 +19,7 @@
 #include "client/solve/joint_memory.h"
 #include "client/solve/memory.h"
 #include "client/solve/memory_check.h"
+#include "client/solve/recorded_step.h"
 #include "client/solve/request.h"
 #include "solver/arena/allocation.h"
 #include "solver/joint.h"
@@ -118,7 +119,7 @@ Answer SolveTimes(const Profile& kernels, const WrRequest& request) {
 
 extern "C" {
 
-UCUDNN_EXPORT const char* ucudnn_solve_version(void) { return "1.4"; }
+UCUDNN_EXPORT const char* ucudnn_solve_version(void) { return "1.5"; }
 
 UCUDNN_EXPORT void ucudnn_solve_free(char* answer) { std::free(answer); }
 
@@ -241,6 +242,25 @@ UCUDNN_EXPORT int ucudnn_solve_check_memory_plan(const char* plan,
                     const std::vector<CheckedMemoryPlan> checked,
                     CheckMemoryPlans({std::string(text), "plan"}, beside));
                 return ToJson(checked);
+              });
+}
+
+UCUDNN_EXPORT int ucudnn_solve_recorded_step(const char* step, size_t step_size,
+                                             const char* request,
+                                             char** answer) {
+  using namespace ucudnn;
+  return Call(step, step_size, request, answer,
+              [](std::string_view text, std::string_view asked) -> Answer {
+                UCUDNN_ASSIGN_OR_RETURN(RecordedStepRequest parsed,
+                                        ParseRecordedStepRequest(asked));
+                UCUDNN_ASSIGN_OR_RETURN(const RecordedStep recorded,
+                                        ParseRecordedStep(text));
+                const TimeLimit limit(parsed.time_limit);
+                parsed.request.stop = limit.token();
+                UCUDNN_ASSIGN_OR_RETURN(
+                    const RecordedPlan plan,
+                    PlanRecordedStep(recorded, parsed.request));
+                return ToJson(plan);
               });
 }
 

@@ -45,7 +45,7 @@
 extern "C" {
 #endif
 
-/* "1.4": the version of these functions and of their answers' fields. While the
+/* "1.5": the version of these functions and of their answers' fields. While the
  * first number stays, functions and fields are only added. Static. */
 const char* ucudnn_solve_version(void);
 
@@ -167,6 +167,30 @@ int ucudnn_solve_joint_memory(const char* network, size_t network_size,
 int ucudnn_solve_check_memory_plan(const char* plan, size_t plan_size,
                                    const char* graph, size_t graph_size,
                                    char** answer);
+
+/* Plans a training step that a framework recorded: which saved tensors stay on
+ * the device, which leave for the host and return, and which are computed again
+ * (solver/memory/recorded_step.h; ucudnn.torch.memory records PyTorch's). Hooks,
+ * which save a tensor or need one back, cut the step into segments, one more
+ * than there are hooks. `step`:
+ *   segments  [{"time_us":...,"bytes":...,"backward":false}]; bytes are those
+ *             besides the tensors
+ *   tensors   [{"bytes":...,"hook":...,"held":...,"uses":[...]}] by the hook
+ *             that saves each; `held` is the last segment in which other code
+ *             holds it, or 0, `uses` are the segments that need it. Optional:
+ *             "recipe":{"time_us":...,"bytes":...,"reads":[...]}, by which it
+ *             can be computed again from earlier tensors
+ *   link      {"d2h_bytes_per_us":...,"h2d_bytes_per_us":...}; optional:
+ *             latency_us, duplex (default: true)
+ * `request`: budget_bytes, required; offload and recompute (default: true);
+ * time_limit_s (default: 60). Answer: {"time_us":...,"ideal_time_us":...,
+ *  "lower_bound_us":...,"peak_bytes":...,"plain_peak_bytes":...,
+ *  "moved_bytes":...,"actions":[{"hook":...,"action":"copy","tensor":...}]},
+ * where actions are copy, free, fetch, recompute and drop, in the order in which
+ * hooks run them. Status 9 names the least budget. A step of 1000 segments takes
+ * a few seconds. Since version 1.5. */
+int ucudnn_solve_recorded_step(const char* step, size_t step_size,
+                               const char* request, char** answer);
 
 /* Checks a plan in the form of ucudnn_solve_wr and `ucudnn solve -o json`, and
  * returns it in that form without unknown fields. Status 3 if a job could not

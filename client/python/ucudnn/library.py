@@ -58,6 +58,7 @@ def _solvers() -> ctypes.CDLL:
         name: [*text, request, answer]
         for name in (
             "wr", "wd", "pareto", "times", "assign", "allocation", "joint_memory",
+            "recorded_step",
         )
     }
     arguments["memory"] = [*text, *text, request, answer]

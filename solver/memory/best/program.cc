@@ -189,6 +189,7 @@ std::optional<RoundProgram> MakeProgram(const RoundModel& round,
     bool alive = input;
     const auto gap = [&](int until, bool forced) {
       if (until - before < 2 && !forced) return;
+      if (!input && !hosted && !choices.activations_leave) return;
       program.gaps.push_back({block, before, until, written, forced});
     };
     const auto occupy = [&](int first, int last) {

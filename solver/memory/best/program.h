@@ -47,6 +47,8 @@ struct ProgramChoices {
   std::vector<bool> hosted;
   // Inputs can be dropped and fetched again.
   bool inputs_leave = true;
+  // What the round computes may leave for the host.
+  bool activations_leave = true;
 
   friend bool operator==(const ProgramChoices&,
                          const ProgramChoices&) = default;

@@ -1,0 +1,429 @@
+#include "solver/memory/recorded_step.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ucudnn {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A link of 1 byte a nanosecond each way.
+RecordedStep EmptyStep(std::size_t segments, std::int64_t ns,
+                       std::int64_t bytes) {
+  RecordedStep step;
+  step.link.d2h_rate = step.link.h2d_rate = 1e3;
+  for (std::size_t s = 0; s < segments; ++s) {
+    step.segments.push_back({Nanoseconds(ns), Bytes(bytes), 2 * s >= segments});
+  }
+  return step;
+}
+
+// Runs a plan on a clock of its own, and notes what is wrong with it.
+class Replay {
+ public:
+  Replay(const RecordedStep& step, const RecordedPlan& plan)
+      : step_(step), plan_(plan), tensors_(step.tensors.size()) {
+    for (const RecordedSegment& segment : step.segments) {
+      times_.push_back(segment.time);
+    }
+    for (const RecordedTensor& tensor : step.tensors) {
+      Nanoseconds left = tensor.recipe ? tensor.recipe->time : Nanoseconds(0);
+      for (std::size_t s = tensor.hook + 1; s-- > 0;) {
+        const Nanoseconds part = std::min(left, times_[s]);
+        times_[s] -= part;
+        left -= part;
+      }
+    }
+  }
+
+  void Run() {
+    std::size_t next = 0;
+    for (std::size_t s = 0; s < times_.size(); ++s) {
+      for (; s > 0 && next < plan_.actions.size() &&
+             plan_.actions[next].hook == s - 1;
+           ++next) {
+        Act(plan_.actions[next], s);
+      }
+      Bytes live = step_.segments[s].bytes;
+      for (std::size_t i = 0; i < tensors_.size(); ++i) {
+        if (tensors_[i].there) live += step_.tensors[i].bytes;
+      }
+      peak = std::max(peak, live);
+      for (std::size_t i = 0; i < tensors_.size(); ++i) {
+        const RecordedTensor& tensor = step_.tensors[i];
+        const bool held =
+            tensor.held > tensor.hook && s <= tensor.held && s > tensor.hook;
+        const bool used = std::count(tensor.uses.begin(), tensor.uses.end(), s);
+        if ((held || used) && !tensors_[i].there) {
+          wrong += fmt::format("tensor {} is away in segment {}; ", i, s);
+        }
+        if (used) now_ = std::max(now_, tensors_[i].arrives);
+      }
+      now_ += times_[s];
+      for (std::size_t i = 0; i < tensors_.size(); ++i) {
+        if (step_.tensors[i].hook != s) continue;
+        tensors_[i].there = true;
+        if (step_.tensors[i].recipe) now_ += step_.tensors[i].recipe->time;
+      }
+    }
+    if (next != plan_.actions.size()) wrong += "actions are not by hook; ";
+    time = std::max({now_, out_, in_});
+  }
+
+  std::string wrong;
+  Nanoseconds time{0};
+  Bytes peak;
+  int recomputed = 0;
+  int moved = 0;
+
+ private:
+  struct State {
+    bool there = false;
+    std::optional<Nanoseconds> copied;
+    Nanoseconds arrives{0};
+  };
+
+  void Act(const PlannedAction& action, std::size_t segment) {
+    State& state = tensors_[action.tensor];
+    const RecordedTensor& tensor = step_.tensors[action.tensor];
+    const Nanoseconds link = step_.link.OffloadTime(tensor.bytes);
+    const bool needs_it = action.action == SavedAction::kCopy ||
+                          action.action == SavedAction::kFree ||
+                          action.action == SavedAction::kDrop;
+    if (state.there != needs_it) {
+      wrong += fmt::format("{} of tensor {} before segment {}; ",
+                           Name(action.action), action.tensor, segment);
+    }
+    switch (action.action) {
+      case SavedAction::kCopy:
+        out_ = std::max(out_, now_) + link;
+        state.copied = out_;
+        break;
+      case SavedAction::kFree:
+        if (!state.copied) wrong += "freed without a copy; ";
+        now_ = std::max(now_, state.copied.value_or(now_));
+        state.there = false;
+        ++moved;
+        break;
+      case SavedAction::kFetch:
+        if (!state.copied) wrong += "fetched without a copy; ";
+        in_ = std::max(in_, now_) + link;
+        state.arrives = in_;
+        state.there = true;
+        break;
+      case SavedAction::kRecompute:
+        for (const std::size_t read : tensor.recipe->reads) {
+          if (!tensors_[read].there) wrong += "recomputed from nothing; ";
+          now_ = std::max(now_, tensors_[read].arrives);
+        }
+        now_ += tensor.recipe->time;
+        state.there = true;
+        ++recomputed;
+        break;
+      case SavedAction::kDrop:
+        state.there = false;
+        break;
+    }
+  }
+
+  const RecordedStep& step_;
+  const RecordedPlan& plan_;
+  std::vector<Nanoseconds> times_;
+  std::vector<State> tensors_;
+  Nanoseconds now_{0};
+  Nanoseconds out_{0};
+  Nanoseconds in_{0};
+};
+
+// Three layers: each hook saves 1024 bytes, which the backward pass needs in
+// reverse.
+RecordedStep Chain(std::int64_t ns) {
+  RecordedStep step = EmptyStep(7, ns, 512);
+  for (const std::size_t i : {0, 1, 2}) {
+    step.tensors.push_back({Bytes(1024), i, 0, {6 - i}});
+  }
+  return step;
+}
+
+TEST(RecordedStepTest, KeepsEverythingIfItFits) {
+  const RecordedStep step = Chain(100);
+  const RecordedPlan plan =
+      PlanRecordedStep(step, {.budget = Bytes(4096)}).value();
+  EXPECT_EQ(plan.time, Nanoseconds(700));
+  EXPECT_EQ(plan.lower_bound, Nanoseconds(700));
+  EXPECT_EQ(plan.peak, Bytes(512 + 3 * 1024));
+  EXPECT_EQ(plan.plain_peak, plan.peak);
+  EXPECT_EQ(plan.moved, Bytes(0));
+  for (const PlannedAction& action : plan.actions) {
+    EXPECT_EQ(action.action, SavedAction::kDrop);
+  }
+}
+
+// Tensor 0 is saved first and needed last, so it leaves during segment 1 to 2
+// and returns during 5: nothing waits if the link is quick enough.
+TEST(RecordedStepTest, MovesTheOutermostTensorBesideTheSegments) {
+  const RecordedStep step = Chain(2000);
+  const RecordedPlan plan =
+      PlanRecordedStep(step, {.budget = Bytes(512 + 2 * 1024)}).value();
+  EXPECT_EQ(plan.time, Nanoseconds(14'000));
+  EXPECT_EQ(plan.moved, Bytes(2048));
+  EXPECT_EQ(plan.peak, Bytes(512 + 2 * 1024));
+  const std::vector<PlannedAction> expected = {{SavedAction::kCopy, 0, 0},
+                                               {SavedAction::kFree, 0, 1},
+                                               {SavedAction::kDrop, 2, 4},
+                                               {SavedAction::kFetch, 0, 4},
+                                               {SavedAction::kDrop, 1, 5}};
+  std::vector<PlannedAction> actions = plan.actions;
+  EXPECT_EQ(actions.size(), expected.size());
+  for (const PlannedAction& action : expected) {
+    EXPECT_THAT(actions, ::testing::Contains(action))
+        << Name(action.action) << " " << action.tensor << " in hook "
+        << action.hook;
+  }
+}
+
+TEST(RecordedStepTest, ComputesAgainWhatTheLinkIsTooSlowFor) {
+  RecordedStep step = Chain(100);
+  step.tensors[1].recipe = {Nanoseconds(30), Bytes(0), {0}};
+  const RecordedRequest request{.budget = Bytes(512 + 2 * 1024)};
+  const RecordedPlan plan = PlanRecordedStep(step, request).value();
+  EXPECT_EQ(plan.time, Nanoseconds(730));
+  EXPECT_EQ(plan.moved, Bytes(0));
+  EXPECT_THAT(plan.actions, ::testing::Contains(
+                                PlannedAction{SavedAction::kRecompute, 1, 4}));
+  RecordedRequest moving = request;
+  moving.recompute = false;
+  const RecordedPlan moved = PlanRecordedStep(step, moving).value();
+  EXPECT_GT(moved.time, plan.time);
+  EXPECT_GT(moved.moved, Bytes(0));
+}
+
+TEST(RecordedStepTest, NamesTheLeastBudget) {
+  RecordedStep step = Chain(100);
+  const auto least = [&](bool offload) {
+    const auto plan = PlanRecordedStep(
+        step,
+        {.budget = Bytes(1000), .offload = offload, .recompute = !offload});
+    EXPECT_FALSE(plan);
+    EXPECT_EQ(plan.error().code, Code::kFailedPrecondition);
+    return plan.error().message;
+  };
+  EXPECT_EQ(least(true),
+            "budget_bytes: 1000; the least that is accepted is 1536");
+  EXPECT_EQ(least(false),
+            "budget_bytes: 1000; the least that is accepted is 3584");
+  EXPECT_TRUE(PlanRecordedStep(step, {.budget = Bytes(1536)}));
+}
+
+TEST(RecordedStepTest, RefusesWhatContradictsItself) {
+  const auto why = [](const RecordedStep& step) {
+    const auto plan = PlanRecordedStep(step, {.budget = Bytes(4096)});
+    EXPECT_FALSE(plan);
+    EXPECT_EQ(plan.error().code, Code::kInvalidArgument);
+    return plan.error().message;
+  };
+  RecordedStep step = Chain(100);
+  step.tensors[1].uses = {1};
+  EXPECT_EQ(why(step), "tensors[1].uses: 1; 2 to 6, rising is accepted");
+  step = Chain(100);
+  step.tensors[2].hook = 6;
+  EXPECT_EQ(why(step), "tensors[2].hook: 6; 0 to 5 is accepted");
+  step = Chain(100);
+  step.tensors[1].recipe = {Nanoseconds(1), Bytes(0), {1}};
+  EXPECT_EQ(why(step),
+            "tensors[1].recipe.reads: 1; a tensor that comes before is "
+            "accepted");
+  step = Chain(100);
+  step.tensors[0].uses.clear();
+  EXPECT_THAT(why(step), HasSubstr("tensors[0].uses: []"));
+  step.segments.clear();
+  EXPECT_THAT(why(step), HasSubstr("segments: 0 of them"));
+}
+
+RecordedStep RandomStep(std::mt19937* random, std::size_t tensors) {
+  const auto upto = [&](std::int64_t most) {
+    return static_cast<std::int64_t>((*random)() %
+                                     static_cast<std::uint64_t>(most + 1));
+  };
+  RecordedStep step = EmptyStep(2 * tensors + 2, 0, 0);
+  if (upto(1) == 0) step.link.d2h_rate = step.link.h2d_rate = 150;
+  for (RecordedSegment& segment : step.segments) {
+    segment.time = Nanoseconds(100 + upto(1500));
+    segment.bytes = Bytes(256 * upto(4));
+  }
+  for (std::size_t i = 0; i < tensors; ++i) {
+    RecordedTensor& tensor = step.tensors.emplace_back();
+    tensor.bytes = Bytes(256 * (1 + upto(4)));
+    tensor.hook = i;
+    step.segments[i].bytes += tensor.bytes;  // which makes it
+    tensor.held = upto(2) == 0 ? i + 1 : 0;
+    tensor.uses = {2 * tensors + 1 - i};
+    if (i > 0 && upto(2) == 0) {
+      const auto read =
+          static_cast<std::size_t>(upto(static_cast<std::int64_t>(i) - 1));
+      tensor.recipe = {Nanoseconds(upto(90)), Bytes(0), {read}};
+      step.tensors[read].held = i;
+    }
+  }
+  return step;
+}
+
+// The least time of all ways to keep, move or recompute the tensors, each with
+// one use, where copies start at once; none if nothing fits.
+class BruteForce {
+ public:
+  BruteForce(const RecordedStep& step, Bytes budget)
+      : step_(step), budget_(budget), ways_(step.tensors.size()) {}
+
+  std::optional<Nanoseconds> Least() {
+    Choose(0);
+    return least_;
+  }
+
+ private:
+  // Away before segments from `freed` to before `fetched`; both 0: kept.
+  struct Way {
+    std::size_t freed = 0;
+    std::size_t fetched = 0;
+    bool again = false;
+  };
+
+  void Choose(std::size_t i) {
+    if (i == ways_.size()) return Try();
+    const RecordedTensor& tensor = step_.tensors[i];
+    ways_[i] = {};
+    Choose(i + 1);
+    const std::size_t first = std::max(tensor.hook, tensor.held) + 1;
+    const std::size_t use = tensor.uses.front();
+    for (std::size_t freed = first; freed < use; ++freed) {
+      for (std::size_t fetched = freed + 1; fetched <= use; ++fetched) {
+        ways_[i] = {freed, fetched, false};
+        Choose(i + 1);
+      }
+    }
+    if (tensor.recipe) {
+      ways_[i] = {first, use, true};
+      Choose(i + 1);
+    }
+    ways_[i] = {};
+  }
+
+  void Try() {
+    RecordedPlan plan;
+    for (std::size_t s = 1; s < step_.segments.size(); ++s) {
+      const auto each = [&](auto act) {
+        for (std::size_t i = 0; i < ways_.size(); ++i) act(i, ways_[i]);
+      };
+      const auto add = [&](SavedAction action, std::size_t i) {
+        plan.actions.push_back({action, i, s - 1});
+      };
+      each([&](std::size_t i, const Way& way) {
+        if (way.freed > 0 && !way.again && step_.tensors[i].hook == s - 1) {
+          add(SavedAction::kCopy, i);
+        }
+        // Kept until the recipes that read it have run.
+        std::size_t last = step_.tensors[i].uses.front();
+        for (std::size_t j = i + 1; j < ways_.size(); ++j) {
+          const auto& recipe = step_.tensors[j].recipe;
+          if (ways_[j].again &&
+              std::count(recipe->reads.begin(), recipe->reads.end(), i) > 0) {
+            last = std::max(last, step_.tensors[j].uses.front());
+          }
+        }
+        if (s == last + 1) add(SavedAction::kDrop, i);
+        if (way.freed == s) {
+          add(way.again ? SavedAction::kDrop : SavedAction::kFree, i);
+        }
+      });
+      each([&](std::size_t i, const Way& way) {
+        if (way.fetched == s && !way.again) add(SavedAction::kFetch, i);
+      });
+      each([&](std::size_t i, const Way& way) {
+        if (way.fetched == s && way.again) add(SavedAction::kRecompute, i);
+      });
+    }
+    Replay replay(step_, plan);
+    replay.Run();
+    if (!replay.wrong.empty() || replay.peak > budget_) return;
+    if (!least_ || replay.time < *least_) least_ = replay.time;
+  }
+
+  const RecordedStep& step_;
+  const Bytes budget_;
+  std::vector<Way> ways_;
+  std::optional<Nanoseconds> least_;
+};
+
+TEST(RecordedStepTest, IsAsFastAsTheFastestOfAllWays) {
+  std::mt19937 random(5);
+  int planned = 0;
+  int equal = 0;
+  for (int trial = 0; trial < 120; ++trial) {
+    const RecordedStep step = RandomStep(&random, 3);
+    const std::int64_t plain =
+        PlanRecordedStep(step, {.budget = Bytes(1 << 20)})
+            .value()
+            .plain_peak.count();
+    const Bytes budget(plain * (6 + trial % 4) / 10);
+    SCOPED_TRACE(trial);
+    const auto least = BruteForce(step, budget).Least();
+    const auto plan = PlanRecordedStep(step, {.budget = budget});
+    if (!plan) {
+      EXPECT_EQ(plan.error().code, Code::kFailedPrecondition);
+      EXPECT_FALSE(least) << plan.error().message;
+      continue;
+    }
+    ASSERT_TRUE(least);
+    ++planned;
+    equal += plan->time <= *least ? 1 : 0;
+    EXPECT_LE(plan->lower_bound, *least);
+    EXPECT_LE(plan->time.count(), least->count() * 105 / 100);
+  }
+  EXPECT_GT(planned, 60);
+  EXPECT_GE(equal * 100, planned * 90);
+}
+
+// Of longer steps, that the plan does what it says.
+TEST(RecordedStepTest, DoesWhatItSaysWithinTheBudget) {
+  std::mt19937 random(9);
+  int recomputed = 0;
+  int moved = 0;
+  for (int trial = 0; trial < 40; ++trial) {
+    const RecordedStep step = RandomStep(&random, 12);
+    const std::int64_t plain =
+        PlanRecordedStep(step, {.budget = Bytes(1 << 20)})
+            .value()
+            .plain_peak.count();
+    const RecordedRequest request{.budget = Bytes(plain * (5 + trial % 5) / 10),
+                                  .recompute = trial % 3 > 0};
+    const auto plan = PlanRecordedStep(step, request);
+    if (!plan) continue;
+    SCOPED_TRACE(trial);
+    Replay replay(step, *plan);
+    replay.Run();
+    EXPECT_EQ(replay.wrong, "");
+    EXPECT_LE(replay.peak, request.budget);
+    EXPECT_EQ(replay.peak, plan->peak);
+    // The plan waits before what a recipe computes first, hooks after it; and a
+    // copy that turns out to be needless is not waited for.
+    EXPECT_LE(replay.time.count(), plan->time.count() * 101 / 100);
+    EXPECT_GE(plan->time, plan->lower_bound);
+    recomputed += replay.recomputed;
+    moved += replay.moved;
+  }
+  EXPECT_GT(recomputed, 10);
+  EXPECT_GT(moved, 100);
+}
+
+}  // namespace
+}  // namespace ucudnn
