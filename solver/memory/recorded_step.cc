@@ -24,7 +24,7 @@ constexpr std::int64_t kRecordedPrograms = 400;
 // A plan within a 2000th of its bound is not improved further.
 constexpr std::int64_t kCloseToBound = 2000;
 
-constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+constexpr std::size_t kNoNumber = static_cast<std::size_t>(-1);
 
 Status RefuseTensor(std::size_t tensor, std::string_view field,
                     std::size_t value, const std::string& accepted) {
@@ -90,8 +90,8 @@ Status CheckStep(const RecordedStep& step) {
 // saves.
 struct StepGraph {
   TrainingGraph graph;
-  std::vector<std::size_t> segment;  // by task; kNone: it makes a tensor
-  std::vector<std::size_t> tensor;   // by task; kNone: it is a segment
+  std::vector<std::size_t> segment;  // by task; kNoNumber: it makes a tensor
+  std::vector<std::size_t> tensor;   // by task; kNoNumber: it is a segment
   Nanoseconds counted_twice{0};      // of recipes longer than what came before
 };
 
@@ -126,7 +126,7 @@ class StepGraphMaker {
           step_.segments[s].backward ? TaskKind::kBackward : TaskKind::kForward;
       task.reads = std::move(reads[s]);
       task.work.fixed = times_[s];
-      AddTask(std::move(task), step_.segments[s].bytes, s, kNone);
+      AddTask(std::move(task), step_.segments[s].bytes, s, kNoNumber);
       for (; next < step_.tensors.size() && step_.tensors[next].hook == s;
            ++next) {
         AddTensor(next);
@@ -164,7 +164,7 @@ class StepGraphMaker {
     task.recomputable = recipe.has_value();
     task.work.fixed = recipe ? recipe->time : Nanoseconds(0);
     if (recipe) task.reads = recipe->reads;
-    AddTask(std::move(task), recipe ? recipe->bytes : Bytes(0), kNone, i);
+    AddTask(std::move(task), recipe ? recipe->bytes : Bytes(0), kNoNumber, i);
   }
 
   // Takes a recipe's time off the segments in which it ran first.
@@ -241,7 +241,7 @@ class ActionLister {
     std::int64_t peak = 0;
     for (std::size_t place = 0; place < program_.tasks.size(); ++place) {
       gone += away[place];
-      if (made_.segment[program_.tasks[place]] == kNone && !again_[place]) {
+      if (made_.segment[program_.tasks[place]] == kNoNumber && !again_[place]) {
         continue;  // only a name for the end of a segment
       }
       peak = std::max(peak, program_.live[place] - gone);
@@ -257,20 +257,21 @@ class ActionLister {
            schedule_.freed[g] < schedule_.fetched[g];
   }
 
-  // The hook in which the task at each place starts; kNone before the first.
+  // The hook in which the task at each place starts; kNoNumber before the
+  // first.
   void FindHooks() {
-    hook_.assign(program_.tasks.size(), kNone);
+    hook_.assign(program_.tasks.size(), kNoNumber);
     again_.assign(program_.tasks.size(), false);
     std::vector<bool> seen(made_.segment.size());
     for (std::size_t place = 0; place < program_.tasks.size(); ++place) {
       again_[place] = seen[program_.tasks[place]];
       seen[program_.tasks[place]] = true;
     }
-    std::size_t next = kNone;
+    std::size_t next = kNoNumber;
     for (std::size_t place = program_.tasks.size(); place-- > 0;) {
       const std::size_t task = program_.tasks[place];
-      if (made_.segment[task] != kNone) {
-        next = made_.segment[task] == 0 ? kNone : made_.segment[task] - 1;
+      if (made_.segment[task] != kNoNumber) {
+        next = made_.segment[task] == 0 ? kNoNumber : made_.segment[task] - 1;
       } else if (!again_[place]) {
         next = step_.tensors[made_.tensor[task]].hook;
       }
@@ -280,7 +281,8 @@ class ActionLister {
 
   // Blocks that are no tensors have no actions.
   void Add(SavedAction action, std::size_t block, int boundary) {
-    if (block >= step_.tensors.size() || hook_[At(boundary)] == kNone) return;
+    if (block >= step_.tensors.size() || hook_[At(boundary)] == kNoNumber)
+      return;
     actions_.push_back({action, block, hook_[At(boundary)]});
   }
 

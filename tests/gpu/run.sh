@@ -4,7 +4,8 @@
 #   tests/gpu/run.sh pack            on the build machine: builds and bundles into
 #                                    .carry/bundle.tar.gz; for its requirements run
 #                                    deploy/install-packages.sh --gpu. `pack torch`
-#                                    bundles only what the stages torch and convert,
+#                                    bundles only what the stages torch, convert and
+#                                    torchmem,
 #                                    `pack memory` what memory and operators
 #                                    need
 #   tests/gpu/run.sh STAGE... -o DIR on the machine with the GPU: runs stages; raw
@@ -73,6 +74,12 @@
 #              torchvision. UCUDNN_ROWS chooses ("checks uneven vgg16:64:FP32") and
 #              orders; UCUDNN_CHECKS, a regular expression, chooses checks; nothing
 #              begins after UCUDNN_SECONDS (130), and all ends 15 s later
+#   torchmem   ucudnn.torch.memory: ResNet-50, VGG-16 and ResNet-152 within half of
+#              the plain step's memory, beside checkpoints, save_on_cpu and
+#              torch.compile; results on a small model, and the package's tests of it;
+#              DIR/torch-memory.md and .json. Needs torchvision. Seven minutes;
+#              UCUDNN_ROWS chooses ("checks resnet50:256:HALF"), nothing begins
+#              after UCUDNN_SECONDS (390)
 #   train      ResNet-18 trained on slices of 64, 32 and 16 multiprocessors: in
 #              turns on one GPU, or at once with a GPU for each; with two GPUs on
 #              slices of 64 and 16, with four also on one of 48. As planned and
@@ -309,6 +316,20 @@ convert() {
     --seconds "${UCUDNN_SECONDS:-130}" ${UCUDNN_ROWS-}
 }
 
+torchmem() {
+  local status=0
+  export PYTHONPATH=$PWD/client/python UCUDNN_LIBRARY=$PWD/.carry/bin
+  export PYTHONDONTWRITEBYTECODE=1
+  # shellcheck disable=SC2086
+  timeout 450 python3 tests/gpu/torch_memory.py -o "$out" \
+    --seconds "${UCUDNN_SECONDS:-390}" ${UCUDNN_ROWS-} || status=$?
+  timeout 90 python3 -m pytest -q -p no:cacheprovider \
+    tests/python/test_torch_memory.py >"$out/torch-memory-tests.txt" 2>&1 ||
+    status=1
+  tail -n 1 "$out/torch-memory-tests.txt"
+  return $status
+}
+
 gradients() {
   local ranks status=0
   for ranks in 1 2 3; do
@@ -386,7 +407,7 @@ while [ $# -gt 0 ]; do
     versions | probe | model | contract | handle | sanitizer) stages+=("$1") ;;
     pytorch) stages+=("$1") ;;
     policies | sharing | judge | cold | slices | failures) stages+=("$1") ;;
-    train | gradients | torch | convert | graphs) stages+=("$1") ;;
+    train | gradients | torch | convert | torchmem | graphs) stages+=("$1") ;;
     engines | figures | deepbench) stages+=("$1") ;;
     memory | operators) stages+=("$1") ;;
     main) stages+=(main_job) ;;
@@ -424,11 +445,11 @@ for stage in "${stages[@]}"; do
   "$stage" || status=$?
   case $stage:$status in
     *:0) ;;
-    convert:3)
+    convert:3 | torchmem:3)
       echo "$stage: the time was up"
       [ $failed = 1 ] || failed=3
       ;;
-    convert:4)
+    convert:4 | torchmem:4)
       echo "$stage missed a goal"
       failed=1
       ;;

@@ -1,5 +1,5 @@
-"""PyTorch: mini-batches shared unevenly among unlike GPUs, and planned
-convolutions.
+"""PyTorch: mini-batches shared unevenly among unlike GPUs, planned convolutions,
+and steps within a budget of memory.
 
 >>> import ucudnn.torch
 >>> shares = ucudnn.torch.share(256, step=step)   # on all ranks
@@ -13,12 +13,18 @@ whole mini-batch, whatever each rank's share of it.
 >>> ucudnn.torch.convert(model, images)           # as you train: in autocast
 
 Then train as before: modules whose convolutions are faster by plan run the plan.
+
+>>> train = ucudnn.torch.memory(step, images, labels, budget="16GiB")
+
+Then call `train` instead of `step`: saved tensors move to the host and back, or are
+computed again, as planned.
 Needs PyTorch 1.13 or later; `import ucudnn` alone does not import torch.
 """
 
 from ucudnn.torch.converting import Conversion, convert
 from ucudnn.torch.loader import ShareLoader
 from ucudnn.torch.networks import network
+from ucudnn.torch.planned_memory import MemoryCheck, MemoryPlan, memory
 from ucudnn.torch.profiling import StepProfile, profile
 from ucudnn.torch.sampler import ShareSampler
 from ucudnn.torch.sharing import share
@@ -26,11 +32,14 @@ from ucudnn.torch.shares import Shares
 
 __all__ = [
     "Conversion",
+    "MemoryCheck",
+    "MemoryPlan",
     "ShareLoader",
     "ShareSampler",
     "Shares",
     "StepProfile",
     "convert",
+    "memory",
     "network",
     "profile",
     "share",

@@ -1,0 +1,20 @@
+"""A network that trains within a budget of memory: python3 memory.py"""
+import torch, ucudnn.torch
+from torch import nn
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+layers = [nn.Conv2d(3, 16, 3, padding=1)]
+for _ in range(6):
+    layers += [nn.BatchNorm2d(16), nn.ReLU(inplace=True), nn.Conv2d(16, 16, 3, padding=1)]
+model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def step(x, y):
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward(), optimizer.step()
+    return loss.item()
+x, y = torch.randn(16, 3, 64, 64).to(device), torch.randint(10, (16,)).to(device)
+train = ucudnn.torch.memory(step, x, y, budget="48MiB")  # prints the plan
+print(train.check())
+for _ in range(5):
+    print(f"loss {train(x, y):.4f}")

@@ -1,0 +1,150 @@
+"""Copies of saved tensors to the host and back."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Dict, List, Optional, Tuple
+
+import torch
+
+_PROBE_BYTES = 1 << 27
+_PROBE_REPEATS = 5
+
+
+class Arena:
+    """One piece of host memory, page-locked for a GPU; its pages count from the
+    first byte to the last, without an allocator's rounding."""
+
+    def __init__(self, size: int, device: torch.device) -> None:
+        self.size = size
+        self._locked = 0
+        self._bytes = torch.empty(size, dtype=torch.uint8)
+        if device.type == "cuda" and size:
+            cudart = torch.cuda.cudart()
+            with torch.cuda.device(device):
+                status = cudart.cudaHostRegister(self._bytes.data_ptr(), size, 0)
+            if int(status) != 0:
+                raise MemoryError(
+                    f"{size} bytes of host memory cannot be page-locked: {status}"
+                )
+            self._locked = self._bytes.data_ptr()
+
+    def elements(self, offset: int, size: int, dtype: torch.dtype) -> torch.Tensor:
+        return self._bytes[offset : offset + size].view(dtype)
+
+    def close(self) -> None:
+        """No copy may be under way."""
+        if self._locked:
+            torch.cuda.cudart().cudaHostUnregister(self._locked)
+            self._locked = 0
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class HostLink:
+    """On the CPU: the device's memory is the host's, and copies are done at
+    once."""
+
+    def copy(self, number: int, source: torch.Tensor, host: torch.Tensor) -> None:
+        host.copy_(source)
+
+    def copied(self, number: int) -> None:
+        """What is enqueued from now on waits for the copy."""
+
+    def fetch(self, number: int, host: torch.Tensor) -> torch.Tensor:
+        return host.clone()
+
+    def arrived(self, number: int) -> None:
+        """What is enqueued from now on waits for the fetch."""
+
+    def rates(self) -> Tuple[float, float]:
+        """Bytes a microsecond to the host, and from it."""
+        source = torch.zeros(1 << 22, dtype=torch.uint8)
+        host = torch.zeros_like(source)
+        times = []
+        for _ in range(_PROBE_REPEATS):
+            begun = time.perf_counter()
+            host.copy_(source)
+            times.append((time.perf_counter() - begun) * 1e6)
+        rate = source.numel() / max(statistics.median(times), 1e-3)
+        return rate, rate
+
+
+class CudaLink:
+    """A stream for each direction. Memory is taken and released on the stream
+    that computes: it waits for a copy before the copied tensor is released, and
+    for a fetch before the fetched one is used, so no stream but its own ever
+    owns memory."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._out = torch.cuda.Stream(device)
+        self._in = torch.cuda.Stream(device)
+        self._ready = torch.cuda.Event()
+        self._copied: Dict[int, torch.cuda.Event] = {}
+        self._arrived: Dict[int, torch.cuda.Event] = {}
+
+    def copy(self, number: int, source: torch.Tensor, host: torch.Tensor) -> None:
+        self._after_compute(self._out)
+        with torch.cuda.stream(self._out):
+            host.copy_(source, non_blocking=True)
+        event = self._copied.setdefault(number, torch.cuda.Event())
+        event.record(self._out)
+
+    def copied(self, number: int) -> None:
+        torch.cuda.current_stream(self._device).wait_event(self._copied[number])
+
+    def fetch(self, number: int, host: torch.Tensor) -> torch.Tensor:
+        taken = torch.empty(host.shape, dtype=host.dtype, device=self._device)
+        self._after_compute(self._in)
+        with torch.cuda.stream(self._in):
+            taken.copy_(host, non_blocking=True)
+        event = self._arrived.setdefault(number, torch.cuda.Event())
+        event.record(self._in)
+        return taken
+
+    def arrived(self, number: int) -> None:
+        torch.cuda.current_stream(self._device).wait_event(self._arrived[number])
+
+    def _after_compute(self, stream: torch.cuda.Stream) -> None:
+        self._ready.record(torch.cuda.current_stream(self._device))
+        stream.wait_event(self._ready)
+
+    def rates(self) -> Tuple[float, float]:
+        arena = Arena(_PROBE_BYTES, self._device)
+        host = arena.elements(0, _PROBE_BYTES, torch.uint8)
+        on_gpu = torch.empty_like(host, device=self._device)
+        told: List[float] = []
+        for into, source in ((host, on_gpu), (on_gpu, host)):
+            times = []
+            for _ in range(_PROBE_REPEATS):
+                begin, end = (
+                    torch.cuda.Event(enable_timing=True) for _ in range(2)
+                )
+                begin.record()
+                into.copy_(source, non_blocking=True)
+                end.record()
+                end.synchronize()
+                times.append(begin.elapsed_time(end) * 1e3)
+            told.append(_PROBE_BYTES / statistics.median(times))
+        torch.cuda.synchronize(self._device)
+        arena.close()
+        return told[0], told[1]
+
+
+def link_of(device: torch.device) -> "HostLink | CudaLink":
+    return CudaLink(device) if device.type == "cuda" else HostLink()
+
+
+def free_host_memory() -> Optional[int]:
+    """Bytes that the host can give; none if it does not tell."""
+    try:
+        with open("/proc/meminfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return None

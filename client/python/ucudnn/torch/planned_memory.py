@@ -1,0 +1,393 @@
+"""ucudnn.torch.memory: a training step within a budget of device memory."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+
+import torch
+
+from ucudnn.errors import NoPlan
+from ucudnn.library import ask_solver
+from ucudnn.profiles import Buffer
+from ucudnn.sizes import Size, parse_size
+from ucudnn.solve import solve_allocation
+from ucudnn.torch.applying import Applier, Meter, Script, Slot
+from ucudnn.torch.checks import refuse
+from ucudnn.torch.devices import find_device
+from ucudnn.torch.kept import stateful, unchanged
+from ucudnn.torch.links import Arena, free_host_memory, link_of
+from ucudnn.torch.profiling import StepClock
+from ucudnn.torch.recorded import Recording, Saved
+from ucudnn.torch.recording import Recorder
+from ucudnn.torch.watching import refuse_compiled
+
+# Storages of less than this share of all saved bytes stay.
+_LEAST_SHARE = 1 / 2000
+# What the GPU's allocator rounds sizes up to.
+_BLOCK = 512
+_WAYS = ("offload", "recompute")
+_CHECK_STEPS = 5
+
+
+@dataclass(frozen=True)
+class MemoryCheck:
+    """What a plan predicted, and what steps under it took. On the CPU, where
+    nothing counts memory, peaks are those of saved tensors."""
+
+    predicted_ms: float
+    measured_ms: float
+    predicted_peak: int
+    measured_peak: int
+
+    def __str__(self) -> str:
+        return (
+            f"step: {self.predicted_ms:.2f} ms predicted, {self.measured_ms:.2f} "
+            f"ms measured; peak: {self.predicted_peak / 2**20:.1f} MiB predicted, "
+            f"{self.measured_peak / 2**20:.1f} MiB measured"
+        )
+
+
+class MemoryPlan:
+    """Runs the step that it was made for: `plan(*arguments)` is `step(*arguments)`
+    within the budget. Not for several threads at once."""
+
+    def __init__(
+        self,
+        step: Callable[..., Any],
+        answer: Dict[str, Any],
+        recording: Recording,
+        script: Script,
+        applier: Applier,
+        device: torch.device,
+        budget: int,
+        arena: Arena,
+        keep: Tuple[List[Any], Tuple[Any, ...], Dict[str, Any]],
+    ) -> None:
+        self._step = step
+        self._applier = applier
+        self._device = device
+        self._objects, self._arguments, self._keywords = keep
+        self._arena = arena
+        self.budget = budget
+        self.predicted_ms: float = answer["time_us"] / 1e3
+        self.plain_ms: float = answer["ideal_time_us"] / 1e3
+        self.lower_bound_ms: float = answer["lower_bound_us"] / 1e3
+        self.predicted_peak: int = answer["peak_bytes"]
+        self.plain_peak: int = answer["plain_peak_bytes"]
+        self.pinned_bytes = arena.size
+        storages = recording.storages
+        done: Dict[str, Set[int]] = {"copy": set(), "recompute": set()}
+        for actions in script.actions:
+            for action, number in actions:
+                done.setdefault(action, set()).add(number)
+        self.moved = sorted(done["copy"])
+        self.recomputed = sorted(done["recompute"])
+        self.moved_bytes = sum(storages[n].bytes for n in self.moved)
+        self.recomputed_bytes = sum(storages[n].bytes for n in self.recomputed)
+        self.saved_bytes = sum(s.bytes for s in storages if not s.stays)
+        self.exact = all(storages[n].exact for n in self.recomputed)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self._applier.run(lambda: self._step(*arguments, **keywords))
+
+    def check(self, *arguments: Any, steps: int = _CHECK_STEPS) -> MemoryCheck:
+        """Runs steps under the plan, with these arguments or the example's, and
+        compares; afterwards all is as before."""
+        given = arguments or self._arguments
+        with unchanged(self._objects, self._device):
+            for _ in range(2):
+                self(*given, **self._keywords)
+            peak = self._peak(lambda: self(*given, **self._keywords))
+            laps = StepClock(self._device).laps(
+                lambda: self(*given, **self._keywords), steps
+            )
+        return MemoryCheck(
+            self.predicted_ms, statistics.median(laps), self.predicted_peak, peak
+        )
+
+    def _peak(self, run: Callable[[], Any]) -> int:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+            torch.cuda.reset_peak_memory_stats(self._device)
+            run()
+            torch.cuda.synchronize(self._device)
+            return int(torch.cuda.max_memory_allocated(self._device))
+        self._applier.meter = Meter()
+        try:
+            run()
+            return self._applier.meter.peak
+        finally:
+            self._applier.meter = None
+
+    def __str__(self) -> str:
+        def size(count: int) -> str:
+            return f"{count / 2**20:.1f} MiB"
+
+        return (
+            f"budget {size(self.budget)}: peak {size(self.predicted_peak)} instead "
+            f"of {size(self.plain_peak)}; step {self.predicted_ms:.2f} ms instead "
+            f"of {self.plain_ms:.2f}, at least {self.lower_bound_ms:.2f}\n"
+            f"of {size(self.saved_bytes)} saved, {len(self.moved)} storages, "
+            f"{size(self.moved_bytes)}, move ({size(self.pinned_bytes)} of host "
+            f"memory), {len(self.recomputed)}, {size(self.recomputed_bytes)}, are "
+            "computed again"
+            + ("" if self.exact else ", with the last bits rounded otherwise")
+        )
+
+
+def memory(
+    step: Callable[..., Any],
+    *example: Any,
+    budget: Size,
+    allow: Sequence[str] = _WAYS,
+    host_budget: Optional[Size] = None,
+    keep: Iterable[Any] = (),
+    device: Optional[Any] = None,
+    quiet: bool = False,
+    **keywords: Any,
+) -> MemoryPlan:
+    """Plans and applies where a step's saved tensors are, so that it needs no more
+    than `budget` of device memory.
+
+    `step(*example, **keywords)` is one whole training step: forward and backward
+    pass, and the optimizer's. It runs twice with all saved tensors in host memory,
+    to record which it saves, when it needs them, what else is in memory and how
+    long each part takes; then libucudnn_solve plans which stay, which move to the
+    host and return, and which are computed again (ReLU, sums, pools, and
+    BatchNorm from its saved statistics). `allow` names the ways: results stay
+    bitwise the same by "offload"; "recompute" may round BatchNorm's outputs
+    otherwise. Call the returned plan instead of the step. `device` is by default that
+    of the first tensor or model among the arguments, or that the step uses.
+
+    `budget` counts all that PyTorch allocates on a GPU at once, weights and
+    gradients included; on the CPU, saved tensors alone. `host_budget` bounds the
+    page-locked host memory that stays taken while the plan lives. Afterwards all
+    is as before, as far as `step` names what it changes, or `keep` does.
+
+    Raises NoPlan naming the least budget; InvalidArgument for what a plan cannot
+    do: compiled models, retained graphs, double backward, other hooks, in-place
+    changes, shapes that vary, several streams, and a host budget that is too small.
+    """
+    budget_bytes = parse_size(budget)
+    ways = [allow] if isinstance(allow, str) else list(allow)
+    for way in ways:
+        if way not in _WAYS:
+            raise refuse("memory: allow", repr(way), " and ".join(map(repr, _WAYS)))
+    refuse_compiled(step, example)
+    with_state = [v for v in example if hasattr(v, "load_state_dict")]
+    objects = stateful(step, [*keep, *with_state])
+    chosen = find_device(device or _device_of(example, objects)).device
+
+    def run() -> None:
+        step(*example, **keywords)
+
+    with unchanged(objects, chosen):
+        recording = Recorder(chosen).record(run, "recompute" in ways)
+    numbers, planned, request = _described(recording, chosen)
+    link = link_of(chosen)
+    out, back = link.rates()
+    request["link"] = {"d2h_bytes_per_us": out, "h2d_bytes_per_us": back}
+    answer = _solved(request, budget_bytes, ways)
+    script = _script(recording, numbers, planned, answer)
+    size = max((s.offset + s.bytes for s in script.slots.values()), default=0)
+    _refuse_host(size, host_budget)
+    arena = Arena(size, chosen)
+    plan = MemoryPlan(
+        step, answer, recording, script,
+        Applier(script, chosen, link, arena), chosen, budget_bytes, arena,
+        (objects, example, keywords),
+    )  # fmt: skip
+    if not quiet:
+        print(plan, flush=True)
+    return plan
+
+
+def _device_of(
+    example: Sequence[Any], objects: Sequence[Any]
+) -> Optional[torch.device]:
+    """That of the first tensor, or of the first model."""
+    for value in (*example, *objects):
+        if isinstance(value, torch.Tensor):
+            return value.device
+        if isinstance(value, torch.nn.Module):
+            for parameter in value.parameters():
+                return parameter.device
+    return None
+
+
+def _refuse_host(size: int, budget: Optional[Size]) -> None:
+    limit = free_host_memory() if budget is None else parse_size(budget)
+    if limit is not None and size > limit:
+        raise refuse(
+            "memory: host_budget" if budget is not None else "memory: the host",
+            f"{limit} bytes",
+            f"the plan moves {size} bytes; no less than that",
+        )
+
+
+def _solved(
+    request: Dict[str, Any], budget: int, ways: Sequence[str]
+) -> Dict[str, Any]:
+    try:
+        answer: Dict[str, Any] = ask_solver(
+            "recorded_step",
+            json.dumps(request),
+            request={
+                "budget_bytes": budget,
+                "offload": "offload" in ways,
+                "recompute": "recompute" in ways,
+                "time_limit_s": 30,
+            },
+        )
+    except NoPlan as error:
+        raise NoPlan(f"memory: {error}", error.code) from error
+    return answer
+
+
+def _described(
+    recording: Recording, device: torch.device
+) -> Tuple[List[int], List[bool], Dict[str, Any]]:
+    """The storages that are planned, by number and as flags, and the step as
+    ucudnn/solve.h describes it."""
+    gpu = device.type == "cuda"
+    storages = recording.storages
+    segments = len(recording.ms)
+    movable = [
+        not s.stays and bool(s.uses) and s.held < min(s.uses) for s in storages
+    ]
+    least = sum(s.bytes for s, can in zip(storages, movable) if can) * _LEAST_SHARE
+    planned = [can and s.bytes >= least for s, can in zip(storages, movable)]
+    besides = _besides(recording, planned, gpu)
+    numbers = [n for n, one in enumerate(planned) if one]
+    at = {number: index for index, number in enumerate(numbers)}
+    tensors = []
+    for number in numbers:
+        saved = storages[number]
+        uses = sorted({*saved.uses, saved.released})
+        tensor: Dict[str, Any] = {
+            "bytes": _rounded(saved.bytes, gpu),
+            "hook": saved.hook,
+            "held": saved.held,
+            "uses": [use for use in uses if use < segments],
+        }
+        recipe = saved.recipe
+        if recipe is not None and not any(
+            storages[n].stays for n in recipe.reads
+        ):
+            first = uses[0]
+            floor = 0
+            if gpu:
+                inside = recording.bytes[first] - recording.floor[first]
+                floor = max(0, besides[first] - inside)
+            tensor["recipe"] = {
+                "time_us": saved.recipe_ms * 1e3,
+                "bytes": saved.recipe_bytes + floor,
+                "reads": [at[n] for n in recipe.reads if planned[n]],
+            }
+        tensors.append(tensor)
+    return numbers, planned, {
+        "segments": [
+            {"time_us": ms * 1e3, "bytes": size, "backward": backward}
+            for ms, size, backward in zip(
+                recording.ms, besides, _backward(recording)
+            )
+        ],
+        "tensors": tensors,
+    }  # fmt: skip
+
+
+def _backward(recording: Recording) -> List[bool]:
+    """By segment; one that a hook of the backward pass begins is part of it, and
+    what follows the last."""
+    flags = list(recording.backward)
+    for hook, kind in enumerate(recording.kinds):
+        flags[hook + 1] = flags[hook + 1] or not kind.saves
+    return flags
+
+
+def _rounded(size: int, gpu: bool) -> int:
+    return -(-size // _BLOCK) * _BLOCK if gpu else size
+
+
+def _besides(
+    recording: Recording, planned: Sequence[bool], gpu: bool
+) -> List[int]:
+    """By segment: the bytes that any plan needs besides the planned storages. The
+    recording had each on the device until other code let go of it, and from its
+    first use to its last."""
+    segments = len(recording.ms)
+    change = [0] * (segments + 1)
+
+    def add(size: int, first: int, last: int) -> None:
+        change[first] += size
+        change[min(last, segments - 1) + 1] -= size
+
+    for saved, plans in zip(recording.storages, planned):
+        size = _rounded(saved.bytes, gpu)
+        if gpu and not saved.stays:
+            add(-size, saved.hook + 1, saved.held)
+        if not saved.uses:
+            continue
+        if gpu:
+            add(-size, min(saved.uses), saved.released)
+        if not plans and not saved.stays:
+            add(size, saved.hook + 1, max(saved.released, saved.held))
+    besides = []
+    now = 0
+    for segment in range(segments):
+        now += change[segment]
+        measured = recording.bytes[segment] if gpu else 0
+        besides.append(max(0, measured + now))
+    return besides
+
+
+def _script(
+    recording: Recording,
+    numbers: Sequence[int],
+    planned: List[bool],
+    answer: Dict[str, Any],
+) -> Script:
+    storages = recording.storages
+    actions: List[List[Tuple[str, int]]] = [[] for _ in recording.kinds]
+    for action in answer["actions"]:
+        actions[action["hook"]].append(
+            (action["action"], numbers[action["tensor"]])
+        )
+    recipes = {}
+    copied: Dict[int, Tuple[int, Saved]] = {}
+    for hook, todo in enumerate(actions):
+        for name, number in todo:
+            recipe = storages[number].recipe
+            if name == "recompute" and recipe is not None:
+                recipes[number] = recipe
+            if name == "copy":
+                copied.setdefault(number, (hook, storages[number]))
+    sources = [False] * len(storages)
+    for recipe in recipes.values():
+        for number in recipe.reads:
+            sources[number] = not planned[number]
+    stays = [saved.stays for saved in storages]
+    return Script(
+        recording.kinds, planned, stays, sources, actions, recipes, _slots(copied)
+    )
+
+
+def _slots(copied: Dict[int, Tuple[int, Saved]]) -> Dict[int, Slot]:
+    """Places in one arena, for storages that are on the host at different times.
+    Each is taken from its copy to its last use, by which it has returned."""
+    if not copied:
+        return {}
+    buffers = [
+        Buffer(str(number), hook, max(saved.uses) + 1, _rounded(saved.bytes, True))
+        for number, (hook, saved) in copied.items()
+    ]
+    placed = solve_allocation(buffers, time_limit=2.0)
+    return {
+        int(name): Slot(
+            offset, copied[int(name)][1].bytes, copied[int(name)][1].dtype
+        )
+        for name, offset in placed.offsets.items()
+    }

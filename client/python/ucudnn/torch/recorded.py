@@ -1,0 +1,114 @@
+"""What a recording of a step consists of, and which steps have none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import List, NamedTuple, Optional
+
+import torch
+
+from ucudnn.torch.checks import refuse
+from ucudnn.torch.recipes import Recipe
+from ucudnn.torch.storages import Layout, bytes_of
+
+
+class Kind(NamedTuple):
+    """What a hook was called with; the same in every step."""
+
+    pack: int  # the number of the saved tensor
+    saves: bool
+    storage: int  # the number of its storage; -1: it is left alone
+    dtype: torch.dtype
+    layout: Layout
+
+    def __str__(self) -> str:
+        done = "saves" if self.saves else "needs"
+        return (
+            f"{done} tensor {self.pack}, {self.dtype} {self.layout.size} with "
+            f"strides {self.layout.stride}"
+        )
+
+
+@dataclass
+class Saved:
+    """A storage that the step saves."""
+
+    bytes: int
+    hook: int
+    dtype: torch.dtype
+    held: int = 0  # the last segment in which other code held it
+    stays: bool = False  # other code holds it until it is needed
+    uses: List[int] = field(default_factory=list)  # segments
+    released: int = 0  # the last segment in which it was in use
+    recipe: Optional[Recipe] = None
+    recipe_ms: float = 0.0
+    recipe_bytes: int = 0
+    exact: bool = True  # the recipe gives the same bits
+    changed: bool = False  # in place, after it was saved
+
+
+@dataclass
+class Recording:
+    kinds: List[Kind]  # by hook
+    storages: List[Saved]
+    backward: List[bool]  # by segment
+    ms: List[float]
+    bytes: List[int]  # by segment: the most in use
+    floor: List[int]  # by hook: in use when it returns
+
+
+def kept(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor without the graph that made it, which may be what saves it."""
+    return tensor if tensor.is_leaf else tensor.detach()
+
+
+def left_alone(tensor: torch.Tensor, device: torch.device) -> bool:
+    """Parameters stay anyway; the others are not plain pieces of memory, or
+    numbers."""
+    return (
+        tensor.dim() == 0
+        or tensor.device != device
+        or type(tensor) not in (torch.Tensor, torch.nn.Parameter)
+        or (tensor.is_leaf and tensor.requires_grad)
+        or tensor.layout != torch.strided
+        or tensor.is_conj()
+        or tensor.is_neg()
+        or bytes_of(tensor) == 0
+        or bytes_of(tensor) % tensor.element_size() != 0
+    )
+
+
+def varies(number: int) -> Exception:
+    return refuse(
+        "memory: the step",
+        f"its saved storage {number} has another size in its second run",
+        "a step that saves the same shapes each time is accepted: a plan for each "
+        "shape, and batches of one size (drop_last=True)",
+    )
+
+
+def refuse_difference(first: List[Kind], second: List[Kind]) -> None:
+    for one, other in zip(first, second):
+        if one != other:
+            raise refuse(
+                "memory: the step",
+                f"{one} in its first run, and {other} in its second",
+                "a step that saves the same shapes in the same order each time is "
+                "accepted",
+            )
+    if len(first) != len(second):
+        raise refuse(
+            "memory: the step",
+            f"{len(first)} saved and needed tensors in its first run, "
+            f"{len(second)} in its second",
+            "a step that saves the same each time is accepted",
+        )
+
+
+def changed_in_place(kind: Kind) -> Exception:
+    return refuse(
+        "memory: the step",
+        f"it changes saved tensor {kind.pack}, {kind.dtype} {kind.layout.size}, in "
+        "place before the backward pass needs it",
+        "a step that leaves saved tensors alone is accepted",
+    )

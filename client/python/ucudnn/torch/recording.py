@@ -1,0 +1,347 @@
+"""Records which tensors a step saves, when it needs them back, and what else is
+in memory meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+
+from ucudnn.torch.checks import refuse
+from ucudnn.torch.links import free_host_memory
+from ucudnn.torch.recipes import OperatorRecorder, Recipe, Value, recipe_of
+from ucudnn.torch.recorded import (
+    Kind,
+    Recording,
+    Saved,
+    changed_in_place,
+    kept,
+    left_alone,
+    refuse_difference,
+    varies,
+)
+from ucudnn.torch.storages import (
+    bytes_of,
+    flat,
+    key_of,
+    layout_of,
+    weak_reference,
+)
+from ucudnn.torch.watching import Watch, hooked
+
+# Cycles in which the host enqueues what lies between two hooks, generously; more
+# before the first and after the last, where optimizers run.
+_HEAD_START = 400_000
+_LONG_HEAD_START = 8_000_000
+# The most that a recipe's result may be off, relative to its largest element.
+_MOST_OFF = {
+    torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 4e-3,
+    torch.bfloat16: 3e-2,
+}  # fmt: skip
+
+
+class Recorder:
+    """Runs a step with every saved tensor in host memory, each brought back when
+    it is needed: so memory shows what else is in use, the step fits where anything
+    fits, and each storage's last other owner is seen to let it go."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._gpu = device.type == "cuda"
+        self._host: List[torch.Tensor] = []
+        self._recipes: Dict[int, Tuple[Optional[Recipe], float, int, bool]] = {}
+        self._idle_ms = self._idle() if self._gpu else 0.0
+
+    def record(self, run: Callable[[], Any], allow_recipes: bool) -> Recording:
+        """Two runs: the first for structure and recipes, the second for times
+        and memory. Refuses a step that saves other tensors the second time."""
+        first = _Pass(self, OperatorRecorder if allow_recipes else None)
+        first.run(run)
+        second = _Pass(self, None)
+        second.run(run)
+        self._host.clear()
+        refuse_difference(first.kinds, second.kinds)
+        for one, other in zip(second.storages, first.storages):
+            one.changed |= other.changed
+            one.recipe, one.exact = other.recipe, other.exact
+            one.recipe_ms, one.recipe_bytes = other.recipe_ms, other.recipe_bytes
+        return second.recording()
+
+    def host(self, number: int, like: torch.Tensor) -> torch.Tensor:
+        """Host memory of a storage, kept for the second run."""
+        if number == len(self._host):
+            available = free_host_memory()
+            if available is not None and bytes_of(like) > available:
+                raise refuse(
+                    "memory: the host's memory",
+                    f"{available} bytes are left",
+                    f"recording takes another {bytes_of(like)} and more: less "
+                    "images a step",
+                )
+            self._host.append(torch.empty_like(like, device="cpu"))
+        host = self._host[number]
+        if host.shape != like.shape or host.dtype != like.dtype:
+            raise varies(number)
+        return host
+
+    def _idle(self) -> float:
+        """What an interval without work measures."""
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(10)]
+        torch.cuda._sleep(_HEAD_START)
+        for event in events:
+            event.record()
+        torch.cuda.synchronize(self._device)
+        return min(a.elapsed_time(b) for a, b in zip(events, events[1:]))
+
+
+class _Pass:
+    """One run."""
+
+    def __init__(self, owner: Recorder, recipes: Any) -> None:
+        self._owner = owner
+        self._device = owner._device
+        self._gpu = owner._gpu
+        self.kinds: List[Kind] = []
+        self.storages: List[Saved] = []
+        self._numbers: Dict[int, int] = {}  # of storages, by key
+        self._alive: Dict[int, Any] = {}  # weak references, by number
+        self._returned: Dict[int, Any] = {}  # the same of what was brought back
+        self._back: Dict[int, torch.Tensor] = {}
+        self._waiting: List[int] = []  # by number: packs not yet unpacked
+        self._packs: List[Kind] = []
+        self._versions: List[Tuple[Any, int]] = []
+        self._values: List[Optional[Value]] = []
+        self._watch = Watch()
+        self._operators: Optional[OperatorRecorder] = None
+        if recipes is not None:
+            self._operators = recipes(lambda: not self._watch.in_backward)
+            self._operators.on_change(self._change)
+        self._backward: List[bool] = []
+        self._bytes: List[int] = []
+        self._floor: List[int] = []
+        self._events: List[Any] = []
+        self._stream: Any = None
+
+    def run(self, run: Callable[[], Any]) -> None:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(hooked(self._watch, self._pack, self._unpack))
+            if self._operators is not None:
+                stack.enter_context(self._operators)
+            if self._gpu:
+                self._stream = torch.cuda.current_stream(self._device)
+            self._begin(_LONG_HEAD_START)
+            run()
+            self._end()
+        self._back.clear()
+        if self._gpu:
+            torch.cuda.synchronize(self._device)
+
+    def recording(self) -> Recording:
+        if self._gpu:
+            pairs = zip(self._events[::2], self._events[1::2])
+            ms = [
+                max(0.0, a.elapsed_time(b) - self._owner._idle_ms)
+                for a, b in pairs
+            ]
+        else:
+            pairs = zip(self._events[::2], self._events[1::2])
+            ms = [(b - a) * 1e3 for a, b in pairs]
+        return Recording(
+            self.kinds, self.storages, self._backward, ms, self._bytes, self._floor
+        )
+
+    # --- Segments.
+
+    def _begin(self, head_start: int = _HEAD_START) -> None:
+        """At the end of a hook."""
+        if not self._gpu:
+            self._events.append(time.perf_counter())
+            return
+        self._floor.append(torch.cuda.memory_allocated(self._device))
+        torch.cuda.reset_peak_memory_stats(self._device)
+        if self._operators is None:
+            torch.cuda._sleep(head_start)
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        self._events.append(event)
+
+    def _end(self) -> None:
+        """At the beginning of a hook."""
+        if self._gpu:
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            self._events.append(event)
+            self._bytes.append(torch.cuda.max_memory_allocated(self._device))
+            if torch.cuda.current_stream(self._device) != self._stream:
+                raise refuse(
+                    "memory: the step",
+                    "it computes on several streams",
+                    "a step on one stream is accepted",
+                )
+        else:
+            self._events.append(time.perf_counter())
+            self._bytes.append(0)
+            self._floor.append(0)
+        segment = len(self._backward)
+        self._backward.append(self._watch.in_backward)
+        for number, reference in list(self._alive.items()):
+            if segment > self.storages[number].hook:
+                self.storages[number].held = segment
+            if reference.expired():
+                del self._alive[number]
+        for number, reference in list(self._returned.items()):
+            self.storages[number].released = segment
+            if reference.expired():
+                del self._returned[number]
+
+    # --- Hooks.
+
+    def _pack(self, tensor: torch.Tensor) -> Any:
+        try:
+            self._end()
+            handle = self._save(tensor)
+            self._begin()
+            return handle
+        except BaseException as error:
+            raise self._watch.fail(error)
+
+    def _unpack(self, handle: Any) -> torch.Tensor:
+        try:
+            self._end()
+            tensor = self._restore(handle)
+            last = all(count == 0 for count in self._waiting)
+            self._begin(_LONG_HEAD_START if last else _HEAD_START)
+            return tensor
+        except BaseException as error:
+            raise self._watch.fail(error)
+
+    def _save(self, tensor: torch.Tensor) -> Any:
+        hook = len(self.kinds)
+        pack = len(self._packs)
+        number = -1
+        if self._watch.in_backward:
+            raise refuse(
+                "memory: the backward pass",
+                f"it saves a tensor of {tuple(tensor.shape)}",
+                "a backward pass without double backward is accepted",
+            )
+        if not left_alone(tensor, self._device):
+            number = self._number_of(tensor, hook)
+        kind = Kind(pack, True, number, tensor.dtype, layout_of(tensor))
+        self.kinds.append(kind)
+        self._packs.append(kind)
+        # Neither keeps the storage.
+        self._versions.append((None, 0))
+        if number < 0:
+            self._versions[pack] = (kept(tensor), tensor._version)
+        return pack
+
+    def _number_of(self, tensor: torch.Tensor, hook: int) -> int:
+        key = key_of(tensor)
+        number = self._numbers.get(key, -1)
+        if number < 0 or number not in self._alive:
+            number = len(self.storages)
+            elements = flat(tensor)
+            self.storages.append(Saved(bytes_of(tensor), hook, tensor.dtype))
+            self._owner.host(number, elements).copy_(elements)
+            self._numbers[key] = number
+            self._alive[number] = weak_reference(tensor)
+            self._waiting.append(0)
+            value = None
+            if self._operators is not None:
+                value = self._operators.save(tensor, number)
+            self._values.append(value)
+        elif self.storages[number].dtype != tensor.dtype:
+            return -1
+        self._waiting[number] += 1
+        return number
+
+    def _change(self, key: int) -> None:
+        number = self._numbers.get(key)
+        if number is not None and number in self._alive:
+            self.storages[number].changed = True
+
+    def _restore(self, pack: int) -> torch.Tensor:
+        hook = len(self.kinds)
+        saved = self._packs[pack]
+        self.kinds.append(saved._replace(saves=False))
+        if saved.storage < 0:
+            tensor, version = self._versions[pack]
+            if tensor._version != version:
+                raise changed_in_place(saved)
+            return tensor
+        storage = self.storages[saved.storage]
+        if storage.changed:
+            raise changed_in_place(saved)
+        storage.uses.append(hook + 1)
+        self._waiting[saved.storage] -= 1
+        if saved.storage in self._alive:
+            storage.stays = True
+        if saved.storage not in self._back:
+            elements = self._owner._host[saved.storage].to(self._device)
+            if elements is self._owner._host[saved.storage]:
+                elements = elements.clone()
+            self._back[saved.storage] = elements
+            self._returned[saved.storage] = weak_reference(elements)
+            if self._operators is not None:
+                self._try_recipe(saved.storage, elements)
+        elements = self._back[saved.storage]
+        if self._waiting[saved.storage] <= 0:
+            del self._back[saved.storage]
+        return saved.layout.of(elements)
+
+    def _try_recipe(self, number: int, elements: torch.Tensor) -> None:
+        """Runs the recipe of what has just come back, and compares."""
+        value = self._values[number]
+        storage = self.storages[number]
+        if value is None or storage.changed or storage.stays:
+            return
+
+        def is_saved(other: int) -> bool:
+            return other < number and not self.storages[other].changed
+
+        recipe = recipe_of(value, is_saved)
+        if recipe is None:
+            return
+        sources = {
+            other: self._owner._host[other].to(self._device)
+            for other in recipe.reads
+        }
+        try:
+            with torch.autocast(self._device.type, enabled=False):
+                before, result = self._timed(recipe, sources, storage)
+        except (RuntimeError, TypeError, NotImplementedError):
+            return  # an operator that does not run so
+        if result.shape != elements.shape or result.dtype != elements.dtype:
+            return
+        storage.exact = torch.equal(result, elements)
+        if not storage.exact:
+            most = _MOST_OFF.get(result.dtype, 0.0)
+            apart = float((result - elements).abs().max())
+            if not apart <= most * float(elements.abs().max()):
+                return
+        storage.recipe_ms = before
+        storage.recipe = recipe
+
+    def _timed(
+        self, recipe: Recipe, sources: Dict[int, torch.Tensor], storage: Saved
+    ) -> Tuple[float, torch.Tensor]:
+        recipe.run(sources.__getitem__)
+        if not self._gpu:
+            begun = time.perf_counter()
+            result = recipe.run(sources.__getitem__)
+            return (time.perf_counter() - begun) * 1e3, result
+        torch.cuda.synchronize(self._device)
+        floor = torch.cuda.memory_allocated(self._device)
+        torch.cuda.reset_peak_memory_stats(self._device)
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(_HEAD_START)
+        begin.record()
+        result = recipe.run(sources.__getitem__)
+        end.record()
+        end.synchronize()
+        peak = torch.cuda.max_memory_allocated(self._device)
+        storage.recipe_bytes = max(0, peak - floor - storage.bytes)
+        return begin.elapsed_time(end), result

@@ -1,0 +1,69 @@
+"""Storages of tensors: what several saved tensors may share."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, NamedTuple, Tuple
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+
+def storage_of(tensor: torch.Tensor) -> Any:
+    if hasattr(tensor, "untyped_storage"):
+        return tensor.untyped_storage()
+    return tensor.storage()  # before PyTorch 2.0
+
+
+def key_of(tensor: torch.Tensor) -> int:
+    """Unique among storages that live."""
+    return int(storage_of(tensor)._cdata)
+
+
+def bytes_of(tensor: torch.Tensor) -> int:
+    return int(storage_of(tensor).nbytes())
+
+
+def weak_reference(tensor: torch.Tensor) -> StorageWeakRef:
+    """Of the storage; `expired()` once nothing holds it."""
+    return StorageWeakRef(storage_of(tensor))
+
+
+def flat(tensor: torch.Tensor) -> torch.Tensor:
+    """All elements of its storage; shares version and memory."""
+    count = bytes_of(tensor) // tensor.element_size()
+    return tensor.detach().as_strided((count,), (1,), 0)
+
+
+class Layout(NamedTuple):
+    """Where a tensor's elements lie in its storage."""
+
+    size: Tuple[int, ...]
+    stride: Tuple[int, ...]
+    offset: int
+
+    def of(self, elements: torch.Tensor) -> torch.Tensor:
+        """The tensor within a storage's elements; a size of -1: all of them."""
+        if self.size == (-1,):
+            return elements
+        return elements.as_strided(self.size, self.stride, self.offset)
+
+    def whole(self, tensor: torch.Tensor) -> bool:
+        """Whether it covers its storage."""
+        return tensor.numel() * tensor.element_size() == bytes_of(tensor)
+
+
+def layout_of(tensor: torch.Tensor) -> Layout:
+    return Layout(
+        tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
+    )
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors_in(item)

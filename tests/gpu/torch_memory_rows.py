@@ -1,0 +1,328 @@
+"""One row of torch_memory.py, or its checks, on the current GPU:
+
+    torch_memory_rows.py ROW|checks FILE
+
+Writes FILE as JSON after each way."""
+
+import contextlib
+import copy
+import gc
+import json
+import statistics
+import sys
+import traceback
+
+import torch
+import torchvision
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import ucudnn
+import ucudnn.torch
+
+STEPS = 10
+
+
+class Row:
+    def __init__(self, text, image=224):
+        network, batch, precision = text.split(":")
+        tf32 = precision == "TF32"
+        torch.backends.cudnn.allow_tf32 = tf32
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        torch.manual_seed(1)
+        self.half = precision == "HALF"
+        layout = torch.channels_last if self.half else torch.contiguous_format
+        self.name = network
+        self.model = getattr(torchvision.models, network)().to(
+            "cuda", memory_format=layout)
+        self.images = torch.randn(
+            int(batch), 3, image, image, device="cuda").contiguous(
+                memory_format=layout)
+        self.labels = torch.randint(0, 1000, (int(batch),), device="cuda")
+        self.optimizer = torch.optim.SGD(
+            self.model.parameters(), lr=1e-4, momentum=0.9)
+
+    def loss(self, forward):
+        with torch.autocast("cuda", torch.float16, enabled=self.half):
+            return nn.functional.cross_entropy(
+                forward(self.images).float(), self.labels)
+
+    def step(self, forward=None, saving=contextlib.nullcontext):
+        self.optimizer.zero_grad(set_to_none=True)
+        with saving():
+            loss = self.loss(forward or self.model)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+    def in_blocks(self):
+        """The forward pass that keeps the inputs of blocks alone."""
+        model = self.model
+        if self.name.startswith("resnet"):
+            stem = [nn.Sequential(model.conv1, model.bn1, model.relu, model.maxpool)]
+            parts = stem + [block for layer in (
+                model.layer1, model.layer2, model.layer3, model.layer4)
+                for block in layer]
+            head = nn.Sequential(model.avgpool, nn.Flatten(), model.fc)
+        else:
+            parts, part = [], []
+            for layer in model.features:
+                part.append(layer)
+                if isinstance(layer, nn.MaxPool2d):
+                    parts.append(nn.Sequential(*part))
+                    part = []
+            head = nn.Sequential(model.avgpool, nn.Flatten(), model.classifier)
+
+        def forward(x):
+            for part in parts:
+                x = checkpoint(part, x, use_reentrant=False)
+            return head(x)
+
+        return forward
+
+
+class ByHand:
+    """Each storage copied once, into pinned memory that is kept from step to step,
+    on the stream that computes, and back when it is needed."""
+
+    def __init__(self):
+        self.pool, self.taken = {}, []
+
+    def begin(self):
+        for size, host in self.taken:
+            self.pool.setdefault(size, []).append(host)
+        self.taken, self.known = [], {}
+        return torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack)
+
+    def pack(self, tensor):
+        storage = tensor.untyped_storage()
+        size = storage.nbytes()
+        if tensor.requires_grad and tensor.is_leaf or size < 1 << 20:
+            return tensor if tensor.is_leaf else tensor.detach()
+        key = storage._cdata
+        weak, entry = self.known.get(key, (None, None))
+        if weak is None or weak.expired():
+            elements = tensor.detach().as_strided(
+                (size // tensor.element_size(),), (1,), 0)
+            free = self.pool.get((size, tensor.dtype), [])
+            host = free.pop() if free else torch.empty(
+                elements.shape, dtype=tensor.dtype, pin_memory=True)
+            self.taken.append(((size, tensor.dtype), host))
+            host.copy_(elements, non_blocking=True)
+            entry = [host, None, 0]
+            weak = torch.multiprocessing.reductions.StorageWeakRef(storage)
+            self.known[key] = weak, entry
+        entry[2] += 1
+        return entry, tensor.shape, tensor.stride(), tensor.storage_offset()
+
+    def unpack(self, packed):
+        if isinstance(packed, torch.Tensor):
+            return packed
+        entry, shape, stride, offset = packed
+        if entry[1] is None:
+            entry[1] = entry[0].to("cuda", non_blocking=True)
+        elements = entry[1]
+        entry[2] -= 1
+        if entry[2] == 0:
+            entry[1] = None
+        return elements.as_strided(shape, stride, offset)
+
+
+def clean():
+    gc.collect()
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+
+
+def measured(step, steps=STEPS):
+    for _ in range(3):
+        step()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    step()
+    torch.cuda.synchronize()
+    peak = torch.cuda.max_memory_allocated()
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
+    events[0].record()
+    for event in events[1:]:
+        step()
+        event.record()
+    torch.cuda.synchronize()
+    laps = [a.elapsed_time(b) for a, b in zip(events, events[1:])]
+    return {"ms": statistics.median(laps), "laps": laps, "peak": peak}
+
+
+def planned(row, budget, allow, least=False):
+    """Under a plan; with `least`, under the least budget if this is below it."""
+    try:
+        plan = ucudnn.torch.memory(row.step, budget=budget, allow=allow,
+                                   keep=(row.model, row.optimizer), quiet=True)
+    except ucudnn.NoPlan as error:
+        if not least:
+            raise
+        budget = int(str(error).rpartition(" ")[2])
+        plan = ucudnn.torch.memory(row.step, budget=budget, allow=allow,
+                                   keep=(row.model, row.optimizer), quiet=True)
+    told = measured(plan)
+    told.update(
+        note=str(plan), budget=budget, predicted_ms=plan.predicted_ms,
+        plain_ms=plan.plain_ms, predicted_peak=plan.predicted_peak,
+        plain_peak=plan.plain_peak, bound_ms=plan.lower_bound_ms,
+        moved=plan.moved_bytes, pinned=plan.pinned_bytes,
+        recomputed=plan.recomputed_bytes, saved=plan.saved_bytes)
+    return told
+
+
+def compiled(row):
+    import torch._functorch.config
+    torch._functorch.config.activation_memory_budget = 0.5
+    forward = torch.compile(row.model)
+    return measured(lambda: row.step(forward))
+
+
+def ways_of(row, told):
+    yield "plain", lambda: measured(row.step)
+    half = int(told["plain"]["peak"] // 2)
+    yield "planned", lambda: planned(row, half, ("offload", "recompute"), True)
+    forward = row.in_blocks()
+    yield "checkpoint", lambda: measured(lambda: row.step(forward))
+    yield "offload", lambda: planned(row, half, "offload", True)
+    by_hand = ByHand()
+    yield "by hand", lambda: measured(
+        lambda: row.step(saving=by_hand.begin), 3)
+    by_hand.pool, by_hand.taken = {}, []
+    if "peak" in told["by hand"]:
+        yield "equal peak", lambda: planned(
+            row, told["by hand"]["peak"], "offload", True)
+    yield "save_on_cpu", lambda: measured(lambda: row.step(
+        saving=lambda: torch.autograd.graph.save_on_cpu(pin_memory=True)), 2)
+    if row.half and row.name == "resnet50":
+        yield "compiled", lambda: compiled(row)
+
+
+def run_row(text, path):
+    torch.backends.cudnn.benchmark = True
+    row = Row(text)
+    told = {}
+    for way, run in ways_of(row, told):
+        clean()
+        try:
+            told[way] = run()
+        except Exception:  # noqa: BLE001  the others go on
+            told[way] = {"text": traceback.format_exc()}
+            print(text, way, told[way]["text"], flush=True)
+        write(told, path)
+
+
+def write(told, path):
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(told, file)
+
+
+# --- Checks.
+
+def results(row, step, steps=3):
+    """Losses and parameters after some steps from the same start."""
+    start = copy.deepcopy(row.model.state_dict())
+    row.optimizer.state.clear()
+    losses = torch.stack([step() for _ in range(steps)])
+    found = [losses.clone()] + [t.clone() for t in row.model.state_dict().values()]
+    row.model.load_state_dict(start)
+    row.optimizer.state.clear()
+    row.optimizer.zero_grad(set_to_none=True)
+    return found
+
+
+def apart(some, others):
+    return max(float((a.double() - b.double()).abs().max()
+                     / b.double().abs().max().clamp(min=1e-30))
+               for a, b in zip(some, others))
+
+
+def check_bits(precision):
+    row = Row(f"resnet18:32:{precision}", image=96)
+    expected = results(row, row.step)
+    again = apart(results(row, row.step), expected)
+    whole = planned_on(row, 1 << 40, "offload")
+    told = []
+    for share in (0.7, 0.5):
+        plan = planned_on(row, int(whole.plain_peak * share), "offload")
+        off = apart(results(row, plan), expected)
+        told.append((off, len(plan.moved)))
+    text = f"plain twice {again:.1e} apart; offloaded " + ", ".join(
+        f"{off:.1e} ({count} moved)" for off, count in told)
+    return all(off <= again and count for off, count in told), text
+
+
+def check_recompute(precision):
+    row = Row(f"resnet18:32:{precision}", image=96)
+    expected = results(row, row.step)
+    whole = planned_on(row, 1 << 40, "recompute")
+    plan = planned_on(row, int(whole.plain_peak * 0.8), "recompute", True)
+    off = apart(results(row, plan, 1)[:1], expected[:1])
+    later = apart(results(row, plan), expected)
+    text = (f"first loss {off:.1e} off, parameters after three steps {later:.1e}; "
+            f"{len(plan.recomputed)} computed again; the same bits: {plan.exact}")
+    return off <= 1e-3 and bool(plan.recomputed), text
+
+
+def planned_on(row, budget, allow, least=False):
+    def make(size):
+        return ucudnn.torch.memory(row.step, budget=size, allow=allow, quiet=True,
+                                   keep=(row.model, row.optimizer))
+    try:
+        return make(budget)
+    except ucudnn.NoPlan as error:
+        return make(int(str(error).rpartition(" ")[2]))
+
+
+def check_prediction():
+    row = Row("resnet18:64:FP32")
+    torch.backends.cudnn.benchmark = True
+    try:
+        whole = planned_on(row, 1 << 40, "offload")
+        plan = planned_on(row, int(whole.plain_peak * 0.6), ("offload", "recompute"))
+        told = plan.check()
+        off = abs(told.measured_peak / told.predicted_peak - 1)
+        return off <= 0.02, str(told)
+    finally:
+        torch.backends.cudnn.benchmark = False
+
+
+def check_compiled():
+    row = Row("resnet18:4:FP32", image=64)
+    forward = torch.compile(row.model)
+    try:
+        ucudnn.torch.memory(lambda: row.step(forward), budget="1GiB", quiet=True)
+    except ucudnn.InvalidArgument as error:
+        return "activation_memory_budget" in str(error), str(error)
+    return False, "not refused"
+
+
+def run_checks(path):
+    torch.backends.cudnn.deterministic = True
+    checks = {
+        "offload gives the same bits, FP32": lambda: check_bits("FP32"),
+        "offload gives the same bits, half NHWC": lambda: check_bits("HALF"),
+        "computing again, FP32": lambda: check_recompute("FP32"),
+        "computing again, half NHWC": lambda: check_recompute("HALF"),
+        "peak as predicted": check_prediction,
+        "compiled models are refused": check_compiled,
+    }
+    told = {}
+    for name, check in checks.items():
+        clean()
+        try:
+            held, text = check()
+        except Exception:  # noqa: BLE001
+            held, text = False, traceback.format_exc()
+            print(name, text, flush=True)
+        told[name] = {"held": bool(held), "text": text}
+        write(told, path)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "checks":
+        run_checks(sys.argv[2])
+    else:
+        run_row(sys.argv[1], sys.argv[2])

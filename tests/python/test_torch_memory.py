@@ -1,0 +1,289 @@
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import json
+
+import ucudnn
+import ucudnn.torch
+from torch import nn
+from ucudnn.library import ask_solver
+from ucudnn.torch.applying import Applier
+from ucudnn.torch.storages import weak_reference
+
+
+class Block(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(channels)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.other = nn.BatchNorm2d(channels)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        out = self.relu(self.norm(self.first(x)))
+        out = self.other(self.second(out))
+        out += x
+        return self.relu(out)
+
+
+def network():
+    torch.manual_seed(1)
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(),
+        nn.MaxPool2d(2), Block(8), Block(8), nn.Dropout(0.1),
+        nn.Conv2d(8, 8, 1), nn.Sigmoid(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10),
+    )  # fmt: skip
+
+
+def data(batch=8):
+    torch.manual_seed(2)
+    return torch.randn(batch, 3, 16, 16), torch.randint(0, 10, (batch,))
+
+
+def stepping(model, parts=1):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        for images, labels in zip(x.chunk(parts), y.chunk(parts)):
+            loss = nn.functional.cross_entropy(model(images), labels)
+            loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def trained(step, model, steps=3):
+    torch.manual_seed(3)
+    losses = [float(step(*data())) for _ in range(steps)]
+    return [torch.tensor(losses), *model.state_dict().values()]
+
+
+def planned(share, allow=("offload", "recompute"), parts=1, **options):
+    """A model, and its step's plan within a share of the plain peak."""
+    model = network()
+    step = stepping(model, parts)
+    whole = ucudnn.torch.memory(step, *data(), budget="1GiB", quiet=True)
+    return model, ucudnn.torch.memory(
+        step, *data(), budget=int(whole.plain_peak * share), allow=allow,
+        quiet=True, **options,
+    )  # fmt: skip
+
+
+def equal(some, others):
+    return all(torch.equal(a, b) for a, b in zip(some, others))
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("share", [0.8, 0.5])
+def test_offload_gives_the_same_bits(share, parts):
+    plain = network()
+    expected = trained(stepping(plain, parts), plain)
+    model, plan = planned(share, "offload", parts)
+    assert plan.moved and not plan.recomputed
+    assert plan.predicted_peak <= plan.budget
+    assert equal(trained(plan, model), expected)
+
+
+def test_recomputes_relu_pools_and_normalizations():
+    plain = network()
+    expected = trained(stepping(plain), plain)
+    model, plan = planned(0.75, "recompute")
+    assert plan.recomputed and not plan.moved and plan.pinned_bytes == 0
+    found = trained(plan, model)
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, expected))
+
+
+def test_measures_the_peak_that_it_predicts():
+    for share, allow in ((0.8, "recompute"), (0.6, "offload"), (0.5, "offload")):
+        _, plan = planned(share, allow)
+        told = plan.check(steps=1)
+        assert told.predicted_peak == plan.predicted_peak <= plan.budget
+        assert 0.9 * told.predicted_peak <= told.measured_peak
+        assert told.measured_peak <= told.predicted_peak
+        assert "predicted" in str(told) and "MiB" in str(plan)
+
+
+def test_storages_are_gone_while_they_are_away(monkeypatch):
+    """Counted apart from the plan's own accounting, at every release."""
+    freed = []
+    plain = Applier._drop
+
+    def drop(self, number):
+        reference = weak_reference(self._held[number])
+        plain(self, number)
+        freed.append((number, reference.expired()))
+
+    monkeypatch.setattr(Applier, "_drop", drop)
+    _, plan = planned(0.5, "offload")
+    plan(*data())
+    away = dict(reversed(freed))  # the first release: the one that frees
+    assert plan.moved and all(away[number] for number in plan.moved)
+
+
+def test_changes_nothing_while_it_measures():
+    model = network()
+    step = stepping(model)
+    before = {n: t.clone() for n, t in model.state_dict().items()}
+    images, labels = data()
+    state = torch.get_rng_state()
+    plan = ucudnn.torch.memory(step, images, labels, budget="1GiB", quiet=True)
+    plan.check(steps=1)
+    assert all(torch.equal(before[n], t) for n, t in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_moves_each_storage_once(monkeypatch):
+    copied = []
+    plain = Applier._copy
+
+    def copy(self, number):
+        copied.append(number)
+        plain(self, number)
+
+    monkeypatch.setattr(Applier, "_copy", copy)
+    _, plan = planned(0.4, "offload")
+    plan(*data())
+    assert sorted(copied) == plan.moved
+    assert plan.pinned_bytes <= 1.02 * plan.moved_bytes + 512 * len(copied)
+
+
+def test_names_the_least_budget_and_keeps_it():
+    model = network()
+    step = stepping(model)
+    with pytest.raises(ucudnn.NoPlan) as refused:
+        ucudnn.torch.memory(step, *data(), budget=1000, quiet=True)
+    least = int(str(refused.value).rpartition(" ")[2])
+    assert "1000" in str(refused.value)
+    plan = ucudnn.torch.memory(step, *data(), budget=least, quiet=True)
+    assert plan.predicted_peak <= least
+
+
+def refused(step, *arguments, **options):
+    options.setdefault("budget", "1GiB")
+    with pytest.raises(ucudnn.InvalidArgument) as error:
+        ucudnn.torch.memory(step, *arguments, quiet=True, **options)
+    return str(error.value)
+
+
+def loss_of(model, x, y):
+    return nn.functional.cross_entropy(model(x), y)
+
+
+def test_refuses_graphs_that_are_kept_or_differentiated_twice():
+    model = network()
+
+    def retains(x, y):
+        loss_of(model, x, y).backward(retain_graph=True)
+
+    def twice(x, y):
+        torch.autograd.grad(
+            loss_of(model, x, y), list(model.parameters()), create_graph=True
+        )
+
+    assert "torch.autograd.backward: retain_graph=True" in refused(retains, *data())
+    assert "torch.autograd.grad: create_graph=True" in refused(twice, *data())
+
+
+def test_refuses_other_hooks():
+    model = network()
+    step = stepping(model)
+
+    def inside(x, y):
+        with torch.autograd.graph.save_on_cpu():
+            loss = loss_of(model, x, y)
+        loss.backward()
+
+    assert "save_on_cpu" in refused(inside, *data())
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
+        assert "other hooks are active" in refused(step, *data())
+    plan = ucudnn.torch.memory(step, *data(), budget="1GiB", quiet=True)
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
+        with pytest.raises(ucudnn.InvalidArgument, match="other hooks are active"):
+            plan(*data())
+
+
+def test_refuses_changes_in_place():
+    weight = torch.randn(64, 64, requires_grad=True)
+
+    def changes(x, late):
+        y = x @ weight
+        z = torch.sigmoid(y)
+        loss = z.sum()
+        if late:
+            with torch.no_grad():
+                z.mul_(2)
+        loss.backward()
+
+    x = torch.randn(64, 64)
+    assert "in place" in refused(changes, x, True)
+    plan = ucudnn.torch.memory(changes, x, False, budget="1GiB", quiet=True)
+    plan(x, False)
+    with pytest.raises(ucudnn.InvalidArgument, match="in place"):
+        plan(x, True)
+    plan(x, False)
+
+
+def test_refuses_shapes_that_vary():
+    model = network()
+    step = stepping(model)
+    sizes = iter([8, 6])
+    why = refused(lambda: step(*data(next(sizes))))
+    assert "memory: the step" in why and "accepted" in why
+    plan = ucudnn.torch.memory(step, *data(), budget="1GiB", quiet=True)
+    with pytest.raises(ucudnn.InvalidArgument) as error:
+        plan(*data(6))
+    assert "(6, 3, 16, 16)" in str(error.value)
+    assert "(8, 3, 16, 16)" in str(error.value)
+    plan(*data())
+
+    def short(x, y):
+        return float(loss_of(model, x, y))
+
+    plan._step = short
+    with pytest.raises(ucudnn.InvalidArgument, match="it ended after"):
+        plan(*data())
+
+
+def test_refuses_a_host_budget_that_is_too_small():
+    _, plan = planned(0.5, "offload")
+    with pytest.raises(ucudnn.InvalidArgument) as error:
+        planned(0.5, "offload", host_budget=1000)
+    assert "host_budget: 1000 bytes" in str(error.value)
+    least = int(str(error.value).partition("moves ")[2].split()[0])
+    _, fits = planned(0.5, "offload", host_budget=least)
+    assert fits.pinned_bytes <= least
+
+
+def test_refuses_arguments_it_cannot_read():
+    step = stepping(network())
+    assert "memory: allow: 'swap'" in refused(step, *data(), allow=("swap",))
+    assert "is not a size" in refused(step, *data(), budget="half")
+
+
+@pytest.mark.skipif(not hasattr(torch, "compile"), reason="no torch.compile")
+def test_refuses_compiled_models():
+    model = torch.compile(network())
+    assert "activation_memory_budget" in refused(stepping(model), *data())
+
+
+def test_solver_names_fields():
+    def ask(step, **request):
+        return ask_solver("recorded_step", json.dumps(step), request=request)
+
+    segment = {"time_us": 1, "bytes": 0}
+    step = {
+        "segments": [segment] * 3,
+        "tensors": [{"bytes": 8, "hook": 0, "held": 0, "uses": [2]}],
+        "link": {"d2h_bytes_per_us": 1, "h2d_bytes_per_us": 1},
+    }
+    assert ask(step, budget_bytes=8 << 10)["time_us"] == 3
+    step["tensors"][0]["uses"] = [7]
+    with pytest.raises(ucudnn.InvalidArgument, match=r"tensors\[0\].uses: 7"):
+        ask(step, budget_bytes=8 << 10)
+    with pytest.raises(ucudnn.InvalidArgument, match="budget_bytes"):
+        ask(step)
