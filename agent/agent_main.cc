@@ -18,7 +18,9 @@
 #include "agent/agent.h"
 #include "agent/identity.h"
 #include "base/service/address.h"
+#include "base/service/completion.h"
 #include "base/service/config_file.h"
+#include "base/service/help.h"
 #include "base/service/host.h"
 #include "base/service/log.h"
 #include "base/service/signals.h"
@@ -153,6 +155,7 @@ CommandLine::CommandLine() {
   options.agent.clocks = ClocksOf;
   app.name("ucudnn-agent");
   app.set_version_flag("--version", UCUDNN_VERSION);
+  ShowDefaults(app);
   AddConfigOption(&app, &config);
   app.add_option("--coordinator", options.coordinators,
                  "The coordinators to work for, in order of preference")
@@ -202,12 +205,13 @@ CommandLine::CommandLine() {
 }
 
 int Main(int argc, char** argv) {
+  if (AnswerCompletion(CommandLine().app, argc, argv)) return 0;
   std::unique_ptr<CommandLine> line;
   Status status;
   try {
     status = ParseOverConfig(argc, argv, &line);
   } catch (const CLI::ParseError& error) {
-    return line->app.exit(error) == 0 ? 0 : 2;
+    return EndParsing(line->app, error, argc, argv);
   }
   if (status) status = Run(std::move(line->options));
   if (!status) {

@@ -58,7 +58,8 @@ function(ucudnn_header_library NAME)
 endfunction()
 
 # ucudnn_executable(NAME SRCS ... DEPS ...): the program NAME, in bin/.
-# ucudnn_program(...): the same for one that is installed.
+# ucudnn_program(... [COMPONENT name]): the same for one that is installed, with
+# the component `programs` unless named.
 function(ucudnn_executable NAME)
   cmake_parse_arguments(A "" "" "SRCS;DEPS" ${ARGN})
   add_executable(${NAME} ${A_SRCS})
@@ -69,10 +70,14 @@ function(ucudnn_executable NAME)
 endfunction()
 
 function(ucudnn_program NAME)
-  ucudnn_executable(${NAME} ${ARGN})
+  cmake_parse_arguments(I "" "COMPONENT" "" ${ARGN})
+  if(NOT I_COMPONENT)
+    set(I_COMPONENT programs)
+  endif()
+  ucudnn_executable(${NAME} ${I_UNPARSED_ARGUMENTS})
   target_compile_definitions(${NAME} PRIVATE
     UCUDNN_VERSION="${PROJECT_VERSION}")
-  install(TARGETS ${NAME} RUNTIME COMPONENT programs)
+  install(TARGETS ${NAME} RUNTIME COMPONENT ${I_COMPONENT})
 endfunction()
 
 # ucudnn_tests(ROOM SRCS a_test.cc ... DEPS ...

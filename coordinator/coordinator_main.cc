@@ -16,7 +16,9 @@
 #include "base/files/file.h"
 #include "base/service/address.h"
 #include "base/service/backoff.h"
+#include "base/service/completion.h"
 #include "base/service/config_file.h"
+#include "base/service/help.h"
 #include "base/service/log.h"
 #include "base/service/signals.h"
 #include "coordinator/coordinator.h"
@@ -175,7 +177,7 @@ struct CommandLine {
   std::string config;    // the file for serve
   std::string to_check;  // the file for check
   CLI::App app{"Stores measurements and serves the plans made from them."};
-  CLI::App* daemon = app.add_subcommand("serve", "Serve until stopped");
+  CLI::App* daemon = nullptr;
 };
 
 CommandLine::CommandLine() {
@@ -188,6 +190,8 @@ CommandLine::CommandLine() {
       "HOST:PORT");
   app.name("ucudnn-coord");
   app.set_version_flag("--version", UCUDNN_VERSION);
+  ShowDefaults(app);
+  daemon = app.add_subcommand("serve", "Serve until stopped");
   app.require_subcommand(1);
   AddConfigOption(daemon, &config);
   daemon
@@ -257,7 +261,8 @@ CommandLine::CommandLine() {
           },
           "Measure algorithms up to this workspace, or up to a request's "
           "larger limit")
-      ->option_text("SIZE");
+      ->option_text("SIZE")
+      ->default_str(FormatBytes(options.coordinator.measure_workspace));
   daemon
       ->add_option("--ready-file", options.ready_file,
                    "Write the ports to this file once both are served")
@@ -301,12 +306,13 @@ Status Run(CommandLine& line, int argc, char** argv) {
 }
 
 int Main(int argc, char** argv) {
+  if (AnswerCompletion(CommandLine().app, argc, argv)) return 0;
   std::unique_ptr<CommandLine> line;
   Status status;
   try {
     status = ParseOverConfig(argc, argv, &line);
   } catch (const CLI::ParseError& error) {
-    return line->app.exit(error) == 0 ? 0 : 2;
+    return EndParsing(line->app, error, argc, argv);
   }
   if (status) status = Run(*line, argc, argv);
   if (!status) {

@@ -28,6 +28,8 @@ test_packages=(
   lld
   python3-pytest python3-venv python3-pip
   chromium fonts-dejavu-core
+  # Debian packages
+  lintian help2man man-db
   mkdocs python3-matplotlib python3-mpi4py python3-scipy mypy python3-torch
 )
 gpu_packages=(patchelf binutils)

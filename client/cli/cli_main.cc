@@ -2,13 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <span>
 #include <string>
 
+#include "base/service/help.h"
 #include "client/cli/command.h"
 #include "client/cli/completion.h"
 #include "client/cli/config.h"
-#include "client/cli/help.h"
 #include "client/cli/server.h"
 
 namespace ucudnn::ctl {
@@ -51,19 +50,14 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "ucudnn: %s\n", read.error().message.c_str());
     return 2;
   }
+  if (AnswerCompletion(app, argc, argv,
+                       NamesFrom(server.coordinators, argc, argv))) {
+    return 0;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    // CLI11 reports --help and --version as errors with exit code 0.
-    if (error.get_exit_code() == 0) return app.exit(error);
-    const std::string mistake = ExplainMistake(
-        app, std::span<const char* const>(argv, std::size_t(argc)).subspan(1));
-    if (mistake.empty()) {
-      app.exit(error);
-    } else {
-      std::fprintf(stderr, "ucudnn: %s\nSee `ucudnn help`.\n", mistake.c_str());
-    }
-    return 2;
+    return EndParsing(app, error, argc, argv);
   }
   const Status status = chosen();
   if (!status) {

@@ -1,84 +1,155 @@
 #include "client/cli/completion.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
+#include <cstdlib>
+#include <map>
 #include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/conv_problem.h"
+#include "base/plan/plan.h"
+#include "client/cli/names.h"
+#include "client/cli/pages.h"
+#include "client/rpc/connection.h"
 
 namespace ucudnn::ctl {
 namespace {
 
-constexpr std::string_view kBash = R"(_ucudnn() {
-  local words
-  words=$(ucudnn complete-words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
-  COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))
-  [ ${#COMPREPLY[@]} -gt 0 ] || COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}"))
+using Words = std::vector<std::string>;
+
+// Of the newest entries; nobody chooses from more.
+constexpr int kMostEntries = 200;
+
+template <class Response, class Entry>
+Words Ids(Connection& connection,
+          Result<Response> (Connection::*list)(const v1::ListRequest&,
+                                               const RetryPolicy&),
+          const google::protobuf::RepeatedPtrField<Entry>& (
+              Response::*entries)() const) {
+  v1::ListRequest request;
+  request.set_limit(kMostEntries);
+  Words ids;
+  const Result<Response> page = (connection.*list)(request, RetryPolicy());
+  if (!page) return ids;
+  for (const Entry& entry : ((*page).*entries)()) {
+    ids.push_back(PageKey(entry));
+  }
+  return ids;
 }
-complete -F _ucudnn ucudnn
-)";
 
-constexpr std::string_view kFish =
-    R"(complete -c ucudnn -a '(ucudnn complete-words -- (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
-)";
+Words ShortKinds(Connection& connection) {
+  Words words;
+  const Result<Words> kinds = KnownKinds(connection);
+  if (!kinds) return words;
+  for (const std::string& kind : *kinds) words.push_back(ShortKind(kind));
+  return words;
+}
 
-}  // namespace
+// What the coordinator calls things; the help names them in capitals.
+Words NamesOf(std::string_view what, Connection& connection) {
+  if (what == "NETWORK") {
+    return Ids(connection, &Connection::ListNetworks,
+               &v1::ListNetworksResponse::networks);
+  }
+  if (what == "NODE") {
+    return Ids(connection, &Connection::ListAgents,
+               &v1::ListAgentsResponse::agents);
+  }
+  if (what == "DEVICE") {
+    return Ids(connection, &Connection::ListDevices,
+               &v1::ListDevicesResponse::devices);
+  }
+  if (what == "JOB") {
+    return Ids(connection, &Connection::ListJobs, &v1::ListJobsResponse::jobs);
+  }
+  if (what == "PLAN") {
+    return Ids(connection, &Connection::ListPlans,
+               &v1::ListPlansResponse::plans);
+  }
+  if (what == "CAMPAIGN") {
+    return Ids(connection, &Connection::ListCampaigns,
+               &v1::ListCampaignsResponse::campaigns);
+  }
+  return ShortKinds(connection);
+}
 
-std::vector<std::string> Complete(const CLI::App& app,
-                                  const std::vector<std::string>& words) {
-  const CLI::App* at = &app;
-  for (std::size_t i = 0; i + 1 < words.size(); ++i) {
-    for (const CLI::App* sub : at->get_subcommands(nullptr)) {
-      if (sub->get_name() == words[i]) {
-        at = sub;
-        break;
-      }
+template <class Values>
+Words NamesIn(const Values& values) {
+  Words names;
+  for (const auto value : values) names.emplace_back(Name(value));
+  return names;
+}
+
+// The values of enumerations that the coordinator, not the command, checks.
+const std::map<std::string, Words>& KnownWords() {
+  static const std::map<std::string, Words> kWords = {
+      {"precision", NamesIn(kPrecisions)},
+      {"layout", NamesIn(kLayouts)},
+      {"op", NamesIn(kConvOps)},
+      {"batch-policy", NamesIn(kBatchPolicies)},
+      {"output", {"table", "wide", "json", "yaml", "name", "jsonpath="}}};
+  return kWords;
+}
+
+// The value of --coordinator among the arguments; empty if there is none.
+std::string Named(int argc, const char* const* argv) {
+  constexpr std::string_view kOption = "--coordinator";
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == kOption && i + 1 < argc) return argv[i + 1];
+    if (word.starts_with(kOption) &&
+        word.substr(kOption.size()).starts_with('=')) {
+      return std::string(word.substr(kOption.size() + 1));
     }
   }
-  const std::string begun = words.empty() ? "" : words.back();
-  std::vector<std::string> found;
-  const auto offer = [&](const std::string& word) {
-    if (word.starts_with(begun)) found.push_back(word);
-  };
-  for (const CLI::App* sub : at->get_subcommands(nullptr)) {
-    if (!sub->get_group().empty()) offer(sub->get_name());
-  }
-  for (const CLI::Option* option : at->get_options()) {
-    for (const std::string& name : option->get_lnames()) offer("--" + name);
-  }
-  return found;
+  return "";
 }
+
+Words Ask(std::string_view what, const std::string& coordinators) {
+  auto connection = Connection::Open(coordinators, "--coordinator");
+  if (!connection || !(*connection)->Reach(Milliseconds(1000))) return {};
+  return NamesOf(what, **connection);
+}
+
+}  // namespace
 
 void AddCompletionCommand(CLI::App& app, Chosen* chosen) {
   const auto shell = std::make_shared<std::string>();
   CLI::App* completion = app.add_subcommand(
       "completion",
-      "Print a shell script that completes commands and flags; use it by "
-      "source <(ucudnn completion bash)");
-  completion->add_option("shell", *shell, "The shell: bash, zsh or fish")
+      "Print a shell script that completes commands, options, values and names "
+      "of all programs; use it by source <(ucudnn completion bash)");
+  completion->add_option("shell", *shell, "The shell")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   completion->callback([shell, chosen] {
     *chosen = [shell]() -> Status {
-      if (*shell == "zsh") {
-        std::printf("autoload -U +X bashcompinit && bashcompinit\n");
-      }
-      const std::string_view script = *shell == "fish" ? kFish : kBash;
-      std::printf("%.*s", static_cast<int>(script.size()), script.data());
-      return {};
+      return WriteText("", std::string(CompletionScript(*shell)));
     };
   });
+}
 
-  const auto words = std::make_shared<std::vector<std::string>>();
-  CLI::App* complete = app.add_subcommand("complete-words");
-  complete->group("");  // not in the help
-  complete->add_option("words", *words);
-  complete->callback([&app, words, chosen] {
-    *chosen = [&app, words]() -> Status {
-      for (const std::string& word : Complete(app, *words)) {
-        std::printf("%s\n", word.c_str());
-      }
-      return {};
-    };
-  });
+ValuesOf NamesFrom(std::string coordinators, int argc,
+                   const char* const* argv) {
+  if (const char* set = std::getenv("UCUDNN_COORDINATOR")) coordinators = set;
+  if (std::string named = Named(argc, argv); !named.empty()) {
+    coordinators = std::move(named);
+  }
+  return [coordinators = std::move(coordinators)](const CLI::Option& option) {
+    for (const std::string& name : option.get_lnames()) {
+      const auto words = KnownWords().find(name);
+      if (words != KnownWords().end()) return words->second;
+    }
+    std::string what = option.get_option_text();
+    if (what.ends_with("...")) what.resize(what.size() - 3);
+    for (const std::string_view known :
+         {"NETWORK", "NODE", "DEVICE", "JOB", "PLAN", "CAMPAIGN", "KIND"}) {
+      if (what == known) return Ask(what, coordinators);
+    }
+    return Words();
+  };
 }
 
 }  // namespace ucudnn::ctl

@@ -1,21 +1,27 @@
 #ifndef UCUDNN_CLIENT_CLI_COMPLETION_H_
 #define UCUDNN_CLIENT_CLI_COMPLETION_H_
 
-// Shell completion. `ucudnn completion bash|zsh|fish` prints a script for the
-// shell, which calls `ucudnn complete-words WORDS...` for suggestions.
+// `ucudnn completion` and `ucudnn help`, and the names that the coordinator
+// knows, for completion (base/service/completion.h).
 
 #include <string>
-#include <vector>
 
+#include "base/service/completion.h"
 #include "client/cli/command.h"
 
 namespace ucudnn::ctl {
 
+// Adds `ucudnn completion bash|zsh|fish`, which prints a script for the shell.
 void AddCompletionCommand(CLI::App& app, Chosen* chosen);
 
-// The sub-commands and long flags that may complete the last of `words`.
-std::vector<std::string> Complete(const CLI::App& app,
-                                  const std::vector<std::string>& words);
+// Adds `ucudnn help [COMMAND...]`.
+void AddHelpCommand(CLI::App& app, Chosen* chosen);
+
+// The values of options by what the help calls them: networks for NETWORK,
+// kinds for KIND and so on, and the words of enumerations. Names come from the
+// coordinator that the arguments or the environment name, or else from
+// `coordinators`; there are none if it does not answer within a second.
+ValuesOf NamesFrom(std::string coordinators, int argc, const char* const* argv);
 
 }  // namespace ucudnn::ctl
 

@@ -90,7 +90,8 @@ void AddConfigCommand(CLI::App& app, const Server& server, Chosen* chosen) {
   set->add_option("value", *value, "The value, such as coord-1:7460")
       ->required()
       ->option_text("VALUE");
-  set->callback([value, chosen] {
+  // The option refers to `key`, which lives as long as the callback.
+  set->callback([key, value, chosen] {
     *chosen = [value] { return SetCoordinator(*value); };
   });
   config->callback([&server, format, set, chosen] {

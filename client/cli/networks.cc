@@ -64,7 +64,7 @@ void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   AddList(networks, server, Networks(), chosen);
   AddRemove(networks, server,
             {.what = "network",
-             .id = "NAME",
+             .id = "NETWORK",
              .remove = &Connection::DeleteNetwork,
              .named = {}},
             chosen);

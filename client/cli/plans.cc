@@ -53,7 +53,7 @@ void AddPlanOptions(CLI::App* command, PlanOptions* options) {
       ->add_option("--network", options->network,
                    "A registered network; see `ucudnn networks put`")
       ->required()
-      ->option_text("NAME");
+      ->option_text("NETWORK");
   AddBatchOption(command, &options->batch);
   CLI::App* limit = command->add_option_group(
       "limit",

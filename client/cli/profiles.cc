@@ -264,7 +264,7 @@ void AddProfileCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   out->add_option("--network", to->network,
                   "Of this registered network, by its layers, so that solve "
                   "plans it; unless given, of every convolution once")
-      ->option_text("NAME");
+      ->option_text("NETWORK");
   out->add_flag("--stale", to->stale,
                 "Also what was measured under a driver that no device online "
                 "of the kind has now, which no plan is made from");

@@ -4,11 +4,16 @@
 
 #include <cstdio>
 
+#include "base/service/completion.h"
+#include "base/service/help.h"
+#include "client/cli/completion.h"
+
 namespace ucudnn::ctl {
 
 int RunOnRanks(CLI::App& app, int argc, char** argv,
                const std::function<Status()>& body,
                const std::function<int(const Status&)>& exit_status) {
+  if (AnswerCompletion(app, argc, argv, NamesFrom("", argc, argv))) return 0;
   MPI_Init(&argc, &argv);
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -16,7 +21,8 @@ int RunOnRanks(CLI::App& app, int argc, char** argv,
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const int status = rank == 0 ? app.exit(error) : error.get_exit_code();
+    const int status =
+        rank == 0 ? EndParsing(app, error, argc, argv) : error.get_exit_code();
     MPI_Finalize();
     return status == 0 ? 0 : 2;
   }

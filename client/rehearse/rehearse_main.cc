@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/service/help.h"
 #include "client/cli/command.h"
 #include "client/cli/profile_options.h"
 #include "client/cli/ranks_main.h"
@@ -45,7 +46,7 @@ void AddOptions(CLI::App& app, Arguments* args) {
       ->option_text("HOST:PORT[,...]");
   app.add_option("--network", args->options.network,
                  "The network's name; default: the one in the file")
-      ->option_text("NAME");
+      ->option_text("NETWORK");
   app.add_option("--network-file", args->options.network_file,
                  "Register this network first: convolutions as CSV, or ONNX")
       ->option_text("FILE");
@@ -64,10 +65,10 @@ void AddOptions(CLI::App& app, Arguments* args) {
       [&session = args->options.session](BatchPolicy policy) {
         session.policy = policy;
       });
-  app.add_option("--precision", args->precision, "FP32 unless given")
+  app.add_option("--precision", args->precision, "The precision to plan for")
       ->check(
           CLI::IsMember({"FP32", "TF32", "TRUE_HALF", "PSEUDO_HALF", "BF16"}));
-  app.add_option("--layout", args->layout, "NCHW unless given")
+  app.add_option("--layout", args->layout, "The layout to plan for")
       ->check(CLI::IsMember({"NCHW", "NHWC"}));
   app.add_option("--wait", args->wait_seconds,
                  "How long to wait for measurements that the plan needs")
@@ -81,16 +82,19 @@ void AddOptions(CLI::App& app, Arguments* args) {
   app.add_option("--tolerance", args->options.tolerance,
                  "Relative error that --check accepts; by precision unless "
                  "given")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->default_str("");
   app.add_flag("--compare-undivided", args->options.compare_undivided,
                "Also measure the fastest undivided algorithms");
   app.add_option("--cpu-devices", args->options.cpu_devices,
                  "Without a GPU: parts of each node's CPU; default: one for "
                  "each of its ranks")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(1, 1024))
+      ->default_str("");
   app.add_option("--threads", args->options.threads,
                  "Threads of each part; default: an even share of the cores")
-      ->check(CLI::Range(1, 4096));
+      ->check(CLI::Range(1, 4096))
+      ->default_str("");
   ctl::AddOutputOption(&app, &args->output);
 }
 
@@ -159,6 +163,7 @@ int Main(int argc, char** argv) {
       "--network vgg16 --batch 64 --check");
   app.name("ucudnn-rehearse");
   app.set_version_flag("--version", UCUDNN_VERSION);
+  ShowDefaults(app);
   AddOptions(app, &args);
   return ctl::RunOnRanks(app, argc, argv, [&]() -> Status {
     std::signal(SIGINT, Interrupted);

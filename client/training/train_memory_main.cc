@@ -14,6 +14,8 @@
 #include "base/files/file.h"
 #include "base/network.h"
 #include "base/onnx/network_file.h"
+#include "base/service/completion.h"
+#include "base/service/help.h"
 #include "base/service/signals.h"
 #include "base/service/time_limit.h"
 #include "base/text.h"
@@ -50,8 +52,7 @@ void AddOptions(CLI::App& app, Arguments* args) {
       ->required();
   ctl::AddBatchOption(&app, &args->input.batch);
   app.add_option("--precision", args->precision, "FP32 or TF32")
-      ->option_text("PRECISION")
-      ->capture_default_str();
+      ->option_text("PRECISION");
   ctl::AddBytesOption(&app, "--memory-budget", &args->plan.budget,
                       "Device memory for training; default: the device's");
   std::vector<std::string_view> names = {"undivided"};
@@ -60,8 +61,7 @@ void AddOptions(CLI::App& app, Arguments* args) {
   }
   app.add_option("--memory-policy", args->plan.policy,
                  fmt::format("{}", fmt::join(names, ", ")))
-      ->option_text("NAME")
-      ->capture_default_str();
+      ->option_text("NAME");
   app.add_flag("--recompute", args->plan.recompute,
                "best may compute activations again instead of keeping or "
                "moving them");
@@ -73,24 +73,19 @@ void AddOptions(CLI::App& app, Arguments* args) {
                "images, each with statistics of its own");
   app.add_option("--device", args->device,
                  "auto: the first GPU, else the CPU; cpu; or a GPU's number")
-      ->option_text("auto|cpu|N")
-      ->capture_default_str();
+      ->option_text("auto|cpu|N");
   app.add_option("--device-model", args->device_model,
                  "The link to the host as a JSON file, instead of measuring it")
       ->option_text("FILE");
   app.add_option("--steps", args->run.steps, "Steps to train")
       ->option_text("N")
-      ->check(CLI::Range(1, kMostSteps))
-      ->capture_default_str();
-  app.add_option("--rate", args->run.execution.rate, "Of learning")
-      ->capture_default_str();
-  app.add_option("--seed", args->input.seed, "Of parameters and images")
-      ->capture_default_str();
+      ->check(CLI::Range(1, kMostSteps));
+  app.add_option("--rate", args->run.execution.rate, "Of learning");
+  app.add_option("--seed", args->input.seed, "Of parameters and images");
   app.add_option("--time-limit", args->time_limit,
                  "Time limit in seconds for policies that search")
       ->option_text("SECONDS")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
+      ->check(CLI::Range(0.0, 1e6));
   app.add_flag("--task-times", args->run.execution.time_tasks,
                "Time each task, and compare operators with the plan");
   ctl::AddOutputOption(&app, &args->output);
@@ -161,11 +156,13 @@ int Main(int argc, char** argv) {
       "8GiB");
   app.name("ucudnn-train-memory");
   app.set_version_flag("--version", UCUDNN_VERSION);
+  ShowDefaults(app);
   AddOptions(app, &args);
+  if (AnswerCompletion(app, argc, argv)) return 0;
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return EndParsing(app, error, argc, argv);
   }
   const Status status = Train(args, StopOnSignals());
   if (status) return 0;

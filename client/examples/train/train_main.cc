@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/network.h"
+#include "base/service/help.h"
 #include "base/text.h"
 #include "client/cli/command.h"
 #include "client/cli/profile_options.h"
@@ -54,28 +55,28 @@ struct Arguments {
 
 void AddTrainingOptions(CLI::App& app, TrainOptions* options, Arguments* args) {
   app.add_option("--net", options->net,
-                 "lenet (default), resnet18, or a CSV file with a chain of "
+                 "lenet, resnet18, or a CSV file with a chain of "
                  "convolutions")
       ->option_text("NAME|FILE");
   app.add_option("--batch", args->batch, "The mini-batch size, over all ranks")
       ->required()
       ->check(CLI::Range(std::int64_t{1}, kMaxBatchSize.count()));
   app.add_option("--data", options->data,
-                 "synthetic (default), mnist:FOLDER or cifar10:FOLDER")
+                 "synthetic, mnist:FOLDER or cifar10:FOLDER")
       ->option_text("DATA");
   app.add_option("--image", args->image,
                  "Channels, rows and columns of synthetic images")
       ->option_text("CxHxW");
   app.add_option("--classes", options->classes, "Classes of synthetic images")
-      ->check(CLI::Range(2, 100'000));
-  app.add_option("--images", options->images,
-                 "Number of synthetic images; default: 4096")
+      ->check(CLI::Range(2, 100'000))
+      ->default_str("");
+  app.add_option("--images", options->images, "Number of synthetic images")
       ->check(CLI::Range(1, 1 << 24));
-  app.add_option("--steps", options->steps, "Steps to train; default: 100")
+  app.add_option("--steps", options->steps, "Steps to train")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  app.add_option("--rate", options->rate, "Learning rate; default: 0.01")
+  app.add_option("--rate", options->rate, "Learning rate")
       ->check(CLI::PositiveNumber);
-  app.add_option("--momentum", options->momentum, "Momentum; default: 0.9")
+  app.add_option("--momentum", options->momentum, "Momentum")
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--seed", options->seed,
                  "Seed for parameters, order and synthetic images");
@@ -83,7 +84,7 @@ void AddTrainingOptions(CLI::App& app, TrainOptions* options, Arguments* args) {
                  "File to save the state of the training in")
       ->option_text("FILE");
   app.add_option("--checkpoint-every", options->checkpoint_every,
-                 "Steps between checkpoints; default: 100")
+                 "Steps between checkpoints")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   app.add_flag("--resume", options->resume, "Resume from the checkpoint")
       ->needs("--checkpoint");
@@ -102,7 +103,7 @@ void AddPlanOptions(CLI::App& app, TrainOptions* options, Arguments* args) {
                             [&session = options->session](BatchPolicy policy) {
                               session.policy = policy;
                             });
-  app.add_option("--precision", args->precision, "FP32 (default) or TF32")
+  app.add_option("--precision", args->precision, "The precision to train in")
       ->check(CLI::IsMember({"FP32", "TF32"}));
   app.add_option("--wait", args->wait_seconds,
                  "How long to wait for measurements that the plan needs")
@@ -113,16 +114,17 @@ void AddPlanOptions(CLI::App& app, TrainOptions* options, Arguments* args) {
   app.add_option("--cpu-devices", options->cpu_devices,
                  "Without a GPU: parts of each node's CPU; default: one for "
                  "each of its ranks")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(1, 1024))
+      ->default_str("");
   app.add_option("--threads", options->threads,
                  "Threads of each rank's part, by rank, such as 2,1; default: "
                  "an even share of the cores")
       ->delimiter(',')
       ->option_text("N[,...]")
-      ->check(CLI::Range(1, 4096));
-  app.add_option(
-         "--readers", options->readers,
-         "Threads of each rank that read the next step's images; default: 4")
+      ->check(CLI::Range(1, 4096))
+      ->default_str("");
+  app.add_option("--readers", options->readers,
+                 "Threads of each rank that read the next step's images")
       ->check(CLI::Range(1, 256));
   app.add_flag("--print-network", args->print_network,
                "Print the convolutions, as `ucudnn networks put` takes them, "
@@ -220,6 +222,7 @@ int Main(int argc, char** argv) {
       "--net lenet --batch 64 --data mnist:FOLDER");
   app.name("ucudnn-train");
   app.set_version_flag("--version", UCUDNN_VERSION);
+  ShowDefaults(app);
   AddTrainingOptions(app, &args.options, &args);
   AddPlanOptions(app, &args.options, &args);
   return ctl::RunOnRanks(

@@ -1,4 +1,4 @@
-#include "client/cli/help.h"
+#include "base/service/help.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,18 +13,35 @@
 
 #include "base/text.h"
 
-namespace ucudnn::ctl {
+namespace ucudnn {
 namespace {
 
-// Adds the default to options that say themselves what they take.
+// Adds the default to options that say themselves what they take, and shortens
+// what CLI11 says of others: {a,b} for TEXT:{a,b}.
 class Formatter : public CLI::Formatter {
  public:
   std::string make_option_opts(const CLI::Option* option) const override {
     std::string text = CLI::Formatter::make_option_opts(option);
+    const std::string type = option->get_type_name();
     const std::string takes = option->get_option_text();
-    const std::string value = option->get_default_str();
-    if (takes.empty() || option->get_type_size() == 0 || value.empty() ||
-        value == "[]" || value == "{}" || value == "\"\"") {
+    std::string value = option->get_default_str();
+    if (takes.empty()) {
+      if (const std::size_t colon = type.find(':');
+          colon != std::string::npos) {
+        text.erase(text.find(type), colon + 1);
+      }
+      // What must be given has no default.
+      if (const std::size_t at = text.find("=" + value);
+          option->get_required() && at != std::string::npos) {
+        text.erase(at, value.size() + 1);
+      }
+      return text;
+    }
+    if (value.starts_with('[') && value.ends_with(']')) {
+      value = value.substr(1, value.size() - 2);
+    }
+    if (option->get_required() || option->get_type_size() == 0 ||
+        value.empty() || value == "{}" || value == "\"\"") {
       return text;
     }
     return text.insert(text.find(takes) + takes.size(), "=" + value);
@@ -81,13 +98,20 @@ void AddNames(const CLI::App& app, std::vector<std::string>* names) {
 
 // Whether the option `name` of the command takes a value.
 bool TakesValue(const CLI::App& app, const std::string& name) {
+  const CLI::Option* option = OptionNamed(app, name);
+  return option != nullptr && option->get_type_size() != 0;
+}
+
+// That of the command or its groups.
+const CLI::Option* OwnOption(const CLI::App& app, const std::string& name) {
   for (const CLI::Option* option : app.get_options()) {
-    if (option->check_name(name)) return option->get_type_size() != 0;
+    if (option->check_name(name)) return option;
   }
   for (const CLI::App* group : app.get_subcommands(nullptr)) {
-    if (group->get_name().empty() && TakesValue(*group, name)) return true;
+    if (!group->get_name().empty()) continue;
+    if (const CLI::Option* option = OwnOption(*group, name)) return option;
   }
-  return app.get_parent() != nullptr && TakesValue(*app.get_parent(), name);
+  return nullptr;
 }
 
 std::vector<std::string> CommandsOf(const CLI::App& app) {
@@ -111,6 +135,13 @@ bool TakesWords(const CLI::App& app) {
                              });
 }
 
+}  // namespace
+
+void ShowDefaults(CLI::App& app) {
+  app.formatter(std::make_shared<Formatter>());
+  app.option_defaults()->always_capture_default();
+}
+
 const CLI::App* CommandNamed(const CLI::App& app, std::string_view name) {
   for (const CLI::App* command : app.get_subcommands(nullptr)) {
     if (!command->get_name().empty() && command->get_name() == name) {
@@ -125,39 +156,11 @@ std::string NoCommand(const CLI::App& app, std::string_view word) {
                      Question(word, CommandsOf(app)));
 }
 
-}  // namespace
-
-void ShowDefaults(CLI::App& app) {
-  app.formatter(std::make_shared<Formatter>());
-  app.option_defaults()->always_capture_default();
-}
-
-void AddHelpCommand(CLI::App& app, Chosen* chosen) {
-  const auto words = std::make_shared<std::vector<std::string>>();
-  CLI::App* help =
-      app.add_subcommand("help", "Show the help of a command, as --help does");
-  help->add_option("command", *words, "The command, such as networks put")
-      ->option_text("COMMAND...");
-  help->callback([&app, words, chosen] {
-    *chosen = [&app, words]() -> Status {
-      const CLI::App* at = &app;
-      std::string before;
-      for (const std::string& word : *words) {
-        const CLI::App* next = CommandNamed(*at, word);
-        if (next == nullptr) {
-          return Fail(Code::kInvalidArgument, "{}", NoCommand(*at, word));
-        }
-        before += (before.empty() ? "" : " ") + at->get_name();
-        at = next;
-      }
-      // Called on the root, help() shows the command that was parsed: this one.
-      const auto formatter = at->get_formatter();
-      return WriteText(
-          "", formatter->make_help(
-                  at, (before.empty() ? "" : before + " ") + at->get_name(),
-                  CLI::AppFormatMode::Normal));
-    };
-  });
+const CLI::Option* OptionNamed(const CLI::App& app, const std::string& name) {
+  for (const CLI::App* at = &app; at != nullptr; at = at->get_parent()) {
+    if (const CLI::Option* option = OwnOption(*at, name)) return option;
+  }
+  return nullptr;
 }
 
 std::string ExplainMistake(const CLI::App& app,
@@ -194,4 +197,19 @@ std::string ExplainMistake(const CLI::App& app,
   return "";
 }
 
-}  // namespace ucudnn::ctl
+int EndParsing(const CLI::App& app, const CLI::ParseError& error, int argc,
+               const char* const* argv) {
+  // CLI11 reports --help and --version as errors with exit code 0.
+  if (error.get_exit_code() == 0) return app.exit(error);
+  const std::string mistake = ExplainMistake(
+      app, std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
+  if (mistake.empty()) {
+    app.exit(error);
+  } else {
+    std::fprintf(stderr, "%s: %s\nSee `%s --help`.\n", app.get_name().c_str(),
+                 mistake.c_str(), app.get_name().c_str());
+  }
+  return 2;
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,46 @@
+#ifndef UCUDNN_BASE_SERVICE_HELP_H_
+#define UCUDNN_BASE_SERVICE_HELP_H_
+
+// What every program's command line says: defaults in --help, and what a
+// mistyped command or option was meant to be.
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace CLI {
+class App;
+class Option;
+class ParseError;
+}  // namespace CLI
+
+namespace ucudnn {
+
+// Makes --help of `app`, and of the commands that are added afterwards, show
+// the defaults of options. Call it before adding options.
+void ShowDefaults(CLI::App& app);
+
+// Names the first of the arguments (without the program's name) that is no
+// command or option, and the one most like it: "there is no command 'plns'; did
+// you mean plans?"; empty if there is no such argument.
+std::string ExplainMistake(const CLI::App& app,
+                           std::span<const char* const> arguments);
+
+// Prints what parsing threw: --help and --version to standard output, mistakes
+// to standard error. Returns the exit status: 0, or 2 for a mistake.
+int EndParsing(const CLI::App& app, const CLI::ParseError& error, int argc,
+               const char* const* argv);
+
+// The command of `app` with this name; null if there is none.
+const CLI::App* CommandNamed(const CLI::App& app, std::string_view name);
+
+// The option of the command, its groups or its parents with this name, such as
+// "--kind" or "-o"; null if there is none.
+const CLI::Option* OptionNamed(const CLI::App& app, const std::string& name);
+
+// "there is no command 'plns'; did you mean plans?".
+std::string NoCommand(const CLI::App& app, std::string_view word);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_BASE_SERVICE_HELP_H_

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# A newcomer on a machine with the packages: reads the manual, starts the
+# daemons, completes words, plans a network, has the plan explained, and
+# rehearses it on two ranks.
+#
+#   newcomer.sh ROOT
+source "$(dirname "$0")/common.sh" "$1"
+
+for program in ucudnn ucudnn-agent ucudnn-coord ucudnn-rehearse ucudnn-train \
+  ucudnn-train-memory ucudnn-plan ucudnn-networks-put ucudnn-coord-serve; do
+  man --warnings "$program" >"$tmp/page" 2>"$tmp/warnings" || fail "no man page of $program"
+  [ ! -s "$tmp/warnings" ] || fail "man $program: $(cat "$tmp/warnings")"
+done
+says "--workspace-limit SIZE" man ucudnn-plan
+says "did you mean plan?" ucudnn plna
+says "no coordinator answers at 127.0.0.1:1" ucudnn devices --coordinator 127.0.0.1:1
+[ $status = 4 ] || fail "an unreachable coordinator has exit status $status"
+
+start_coordinator
+ucudnn config set coordinator "127.0.0.1:$grpc" >/dev/null
+start_agent node-1 --cpu-threads 1
+ucudnn networks put small "$tmp/small.csv"
+
+# What bash offers after these words, as the installed script has it.
+source "$root/usr/share/bash-completion/completions/ucudnn"
+offers() {
+  local wanted=$1
+  shift
+  COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+  _ucudnn "$1" 2>/dev/null
+  [ "${COMPREPLY[*]}" = "$wanted" ] ||
+    fail "'$*' is completed by '${COMPREPLY[*]}', not '$wanted'"
+}
+offers "small" ucudnn plan --network s
+offers "small" ucudnn show network ""
+offers "--network" ucudnn plan --net
+offers "NCHW NHWC" ucudnn plan --layout = N
+offers "node-1" ucudnn drain ""
+offers "debug error info warn" ucudnn-agent --log-level ""
+offers "check serve" ucudnn-coord ""
+offers "small" ucudnn-rehearse --coordinator "127.0.0.1:$grpc" --network ""
+offers "FP32" ucudnn-train --precision F
+offers "bash" ucudnn completion b
+
+request=(--network small --batch 4 --workspace-limit 1MiB)
+says "measurements" ucudnn plan "${request[@]}" --dry-run
+says "conv2" ucudnn plan "${request[@]}" --save "$tmp/plan.json"
+grep -q micro_batches "$tmp/plan.json" || fail "the saved plan has no micro-batches"
+offers "1" ucudnn explain ""
+says "conv1" ucudnn explain 1
+says "at batch 4" ucudnn show plan 1
+curl -sf "http://127.0.0.1:$http/" | grep -qi "<html" || fail "there is no page"
+
+timeout 120 mpirun -n 2 ucudnn-rehearse --coordinator "127.0.0.1:$grpc" \
+  --network small --batch 4 --workspace-limit 1MiB --wait 60 --iterations 2 \
+  --threads 1 --check -o json </dev/null >"$tmp/rehearsal.json" 2>"$tmp/rehearse.log" ||
+  fail "the rehearsal fails"
+python3 -c '
+import json, sys
+ranks = json.load(open(sys.argv[1]))["ranks"]
+assert len(ranks) == 2, ranks
+' "$tmp/rehearsal.json"
+echo "ok newcomer"
