@@ -10,14 +10,14 @@ torch_memory_rows.py, which measures one after the other
     plain        PyTorch with cudnn.benchmark
     checkpoint   torch.utils.checkpoint, block by block
     planned      ucudnn.torch.memory within half of plain's peak
-    offload      the same with offload alone
-    save_on_cpu  torch.autograd.graph.save_on_cpu with pinned memory
+    offload      the same with offload alone (ResNet-50 TF32)
+    save_on_cpu  torch.autograd.graph.save_on_cpu with pinned memory (not HALF)
     by hand      the same with each storage copied once, into memory kept pinned
     equal peak   offload alone within the peak of "by hand"
     compiled     torch.compile with activation_memory_budget 0.5 (ResNet-50 HALF)
 Sections: `checks`, results and refusals on a small model; `rows`, all rows. Writes
 DIR/torch-memory.json after each way and DIR/torch-memory.md at the end. Begins
-nothing after N seconds (390). Needs torchvision; PYTHONPATH and UCUDNN_LIBRARY
+nothing after N seconds (420). Needs torchvision; PYTHONPATH and UCUDNN_LIBRARY
 name the package.
 
 Exit status: 0 done; 1 something failed; 3 the time was up before all had run; 4 a
@@ -140,7 +140,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("-o", "--output", required=True)
-    parser.add_argument("--seconds", type=float, default=390)
+    parser.add_argument("--seconds", type=float, default=420)
     parser.add_argument("parts", nargs="*", metavar="SECTION or ROW")
     arguments = parser.parse_args()
     parts = []

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import torch
 
 from ucudnn.torch.checks import refuse
+from ucudnn.torch.fused import FusedRecipe
 from ucudnn.torch.links import Arena, CudaLink, HostLink
 from ucudnn.torch.recipes import Recipe
 from ucudnn.torch.recorded import Kind, changed_in_place, kept, left_alone
@@ -32,7 +33,7 @@ class Script(NamedTuple):
     stays: List[bool]  # other code holds it in any case
     sources: List[bool]  # by storage: recipes need it, though it is not planned
     actions: List[List[Action]]  # by hook
-    recipes: Dict[int, Recipe]
+    recipes: Dict[int, Union[Recipe, FusedRecipe]]
     slots: Dict[int, Slot]
 
 

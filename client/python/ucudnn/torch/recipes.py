@@ -50,6 +50,7 @@ class Source(NamedTuple):
 
 
 class Step(NamedTuple):
+    name: str  # "normalization", "sum" of two tensors, "relu", or another
     value: Value
     run: Callable[..., torch.Tensor]  # of the tensors that it reads
     reads: Tuple[Source, ...]
@@ -59,7 +60,7 @@ class Recipe:
     """Computes a saved storage again from those in `reads`."""
 
     def __init__(self, steps: List[Step], reads: List[int]) -> None:
-        self._steps = steps
+        self.steps = steps
         self.reads = reads
 
     def run(self, of_saved: Callable[[int], torch.Tensor]) -> torch.Tensor:
@@ -77,10 +78,10 @@ class Recipe:
             return source.layout.of(of_saved(value.saved))
 
         with torch.no_grad():
-            for step in self._steps:
+            for step in self.steps:
                 result = step.run(*[tensor(source) for source in step.reads])
                 made[id(step.value)] = flat(result)
-            return made[id(self._steps[-1].value)]
+            return made[id(self.steps[-1].value)]
 
 
 class OperatorRecorder(TorchDispatchMode):
@@ -225,7 +226,7 @@ def _step_of(value: Value) -> Optional[Step]:
         )
         return result[output] if isinstance(result, (tuple, list)) else result
 
-    return Step(value, run, tuple(reads))
+    return Step(_form_of(call), value, run, tuple(reads))
 
 
 class _Place:
@@ -258,4 +259,12 @@ def _normalization(value: Value, call: Call) -> Optional[Step]:
         )
 
     sources = tuple(Source(one, None, channels) for one in statistics)
-    return Step(value, run, (taken, weight, bias, *sources))
+    return Step("normalization", value, run, (taken, weight, bias, *sources))
+
+
+def _form_of(call: Call) -> str:
+    name = call.name.rstrip("_")
+    two = len(call.args) == 2 and all(isinstance(a, Source) for a in call.args)
+    if name == "add" and two and not call.kwargs:
+        return "sum"
+    return "relu" if name == "relu" else ""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import List, NamedTuple, Optional
+from typing import List, NamedTuple, Optional, Union
 
 import torch
 
 from ucudnn.torch.checks import refuse
+from ucudnn.torch.fused import FusedRecipe
 from ucudnn.torch.recipes import Recipe
 from ucudnn.torch.storages import Layout, bytes_of
 
@@ -40,7 +41,7 @@ class Saved:
     stays: bool = False  # other code holds it until it is needed
     uses: List[int] = field(default_factory=list)  # segments
     released: int = 0  # the last segment in which it was in use
-    recipe: Optional[Recipe] = None
+    recipe: Optional[Union[Recipe, FusedRecipe]] = None
     recipe_ms: float = 0.0
     recipe_bytes: int = 0
     exact: bool = True  # the recipe gives the same bits
