@@ -1,0 +1,298 @@
+// What the coordinator serves: service_bench [--database sqlite|postgres]
+// [--seconds N] ROW...
+//
+// Each row prints calls a second, latencies, the coordinator's CPU time a call
+// and the load average. The load runs on the same cores.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/units.h"
+#include "coordinator/store/store.h"
+#include "tests/bench/service/load.h"
+#include "tests/bench/service/served.h"
+
+namespace ucudnn::test {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+constexpr char kCoordinator[] = "/ucudnn.v1.CoordinatorService/";
+constexpr char kAgents[] = "/ucudnn.v1.AgentService/";
+
+struct Options {
+  std::string database = "sqlite";
+  double seconds = 5;
+  std::int64_t tasks = 1'000'000;
+  std::vector<std::string> rows;
+};
+
+// Runs a load and prints a row.
+Outcome Row(Served& served, const std::string& name,
+            const std::function<Outcome()>& load) {
+  const auto cpu = served.process().CpuTime();
+  Outcome outcome = load();
+  const double cpu_us =
+      1000.0 * static_cast<double>((served.process().CpuTime() - cpu).count()) /
+      static_cast<double>(std::max<std::int64_t>(outcome.calls, 1));
+  double load_average[1] = {0};
+  getloadavg(load_average, 1);
+  fmt::print(
+      "{:<44} {:>9.1f} /s  p50 {:>8.2f} ms  p99 {:>8.2f} ms  CPU {:>8.1f} "
+      "us/call  load {:.1f}{}\n",
+      name, outcome.Rate(), outcome.Quantile(0.5), outcome.Quantile(0.99),
+      cpu_us, load_average[0],
+      outcome.failed == 0 ? ""
+                          : fmt::format("  FAILED {} of {}: {}", outcome.failed,
+                                        outcome.calls, outcome.first_error));
+  std::fflush(stdout);
+  return outcome;
+}
+
+v1::PlanRequest Request(const std::string& network, int kinds,
+                        std::int64_t limit) {
+  v1::PlanRequest request;
+  request.set_network(network);
+  request.set_batch(256);
+  for (int i = 0; i < kinds; ++i) request.add_device_kinds(KindName(i));
+  request.set_workspace_limit_bytes(limit);
+  return request;
+}
+
+// Plans of AlexNet on one kind and of ResNet-50 on three.
+struct Plans {
+  v1::Plan small;
+  v1::Plan large;
+};
+
+Plans MakePlans(Served& served) {
+  for (const char* name : {"alexnet_owt", "resnet50"}) {
+    PutNetwork(served, name);
+  }
+  return {PlanWithMeasurements(served, Request("alexnet_owt", 1, 64 << 20)),
+          PlanWithMeasurements(served, Request("resnet50", 3, 64 << 20))};
+}
+
+NextRequest Always(const google::protobuf::Message& request) {
+  return [bytes = request.SerializeAsString()] { return bytes; };
+}
+
+void StoredPlans(const Options& options) {
+  Served served(options.database);
+  served.Start();
+  const Plans plans = MakePlans(served);
+  const Seconds time(options.seconds);
+  RpcLoad load(served.address(), 4);
+  const std::string method = std::string(kCoordinator) + "GetPlan";
+  for (const auto& [name, plan] : {std::pair{"AlexNet, 1 kind", &plans.small},
+                                   std::pair{"ResNet-50, 3", &plans.large}}) {
+    v1::GetRequest get;
+    get.set_id(std::to_string(plan->id()));
+    const std::string what =
+        fmt::format("plan {} ({} kB)", name, plan->ByteSizeLong() / 1000);
+    Row(served, what + " closed",
+        [&] { return load.Closed(method, Always(get), 16, time); });
+    for (const double rate : {100.0, 1000.0, 4000.0}) {
+      Row(served, fmt::format("{} open {}/s", what, rate),
+          [&] { return load.Open(method, Always(get), rate, time); });
+    }
+  }
+}
+
+void SamePlan(const Options& options) {
+  Served served(options.database);
+  served.Start();
+  const Plans plans = MakePlans(served);
+  RpcLoad load(served.address(), 1);
+  const std::string method = std::string(kCoordinator) + "CreatePlan";
+  for (const auto& [name, plan] : {std::pair{"AlexNet, 1 kind", &plans.small},
+                                   std::pair{"ResNet-50, 3", &plans.large}}) {
+    const NextRequest next = Always(plan->request());
+    Row(served, fmt::format("same CreatePlan {}", name),
+        [&] { return load.Closed(method, next, 1, Seconds(options.seconds)); });
+  }
+}
+
+void NewPlans(const Options& options) {
+  Served served(options.database);
+  served.Start();
+  PutNetwork(served, "resnet50");
+  RpcLoad load(served.address(), 1);
+  for (const bool divided : {false, true}) {
+    v1::PlanRequest request = Request("resnet50", 3, 64 << 20);
+    if (divided) request.set_total_workspace_bytes(512 << 20);
+    PlanWithMeasurements(served, request);
+    std::int64_t more = 0;
+    const auto next = [&] {
+      // Other limits make other plans; these make no difference to the shares.
+      v1::PlanRequest other = request;
+      ++more;
+      if (divided) {
+        other.set_total_workspace_bytes(request.total_workspace_bytes() + more);
+      } else {
+        other.set_workspace_limit_bytes(request.workspace_limit_bytes() + more);
+      }
+      return other.SerializeAsString();
+    };
+    Row(served, fmt::format("new plan ResNet-50, 3, {}", divided ? "WD" : "WR"),
+        [&] {
+          return load.Closed(std::string(kCoordinator) + "CreatePlan", next, 1,
+                             Seconds(options.seconds));
+        });
+  }
+}
+
+void Lists(const Options& options) {
+  Served served(options.database);
+  served.Start();
+  MakePlans(served);
+  for (std::int64_t i = 1; i <= 100; ++i) {
+    PlanWithMeasurements(served, Request("resnet50", 3, (64 << 20) + i));
+  }
+  for (int i = 0; i < 100; ++i) {
+    Register(served, Registration(fmt::format("agent-{:03}", i), i % 3));
+  }
+  for (const char* path : {"/v1/plans", "/v1/tasks", "/v1/devices",
+                           "/v1/agents", "/v1/campaigns", "/v1/networks"}) {
+    Row(served, fmt::format("GET {}?limit=100", path), [&] {
+      return HttpLoad(served.http_port(), std::string(path) + "?limit=100", 4,
+                      Seconds(options.seconds));
+    });
+  }
+}
+
+// Enqueues tasks of kind 0.
+void AddTasks(const std::string& url, std::int64_t count) {
+  const auto store = OpenStore(url).value();
+  std::vector<NewTask> tasks;
+  for (std::int64_t i = 0; i < count; ++i) {
+    tasks.push_back({{KindName(0), fmt::format("made-up problem {}", i / 1000),
+                      BatchSize(i % 1000 + 1)},
+                     Bytes(1 << 30),
+                     0});
+    if (tasks.size() < 10'000 && i + 1 < count) continue;
+    store->EnqueueTasks(tasks, 1).value();
+    tasks.clear();
+  }
+}
+
+void Scrapes(const Options& options) {
+  Served served(options.database);
+  AddTasks(served.database_url(), options.tasks);
+  served.Start();
+  Row(served, fmt::format("GET /metrics, {} tasks", options.tasks), [&] {
+    return HttpLoad(served.http_port(), "/metrics", 1,
+                    Seconds(options.seconds));
+  });
+}
+
+void Reports(const Options& options) {
+  constexpr int kDevices = 32;
+  Served served(options.database);
+  AddTasks(served.database_url(),
+           std::min<std::int64_t>(options.tasks, 40'000));
+  served.Start();
+  std::vector<std::string> reports;
+  for (int i = 0; i < kDevices; ++i) {
+    const std::string id = fmt::format("agent-{:03}", i);
+    Register(served, Registration(id, 0));
+  }
+  for (int i = 0;; ++i) {
+    v1::LeaseTasksRequest request;
+    request.set_agent_id(fmt::format("agent-{:03}", i % kDevices));
+    request.set_device_id(request.agent_id());
+    request.set_max_tasks(64);
+    grpc::ClientContext leasing;
+    v1::LeaseTasksResponse leased;
+    Check(served.agents().LeaseTasks(&leasing, request, &leased));
+    if (leased.tasks().empty()) break;
+    for (const v1::Task& task : leased.tasks()) {
+      v1::ReportTaskRequest report;
+      report.set_agent_id(request.agent_id());
+      report.set_device_id(request.device_id());
+      report.set_task_id(task.id());
+      report.set_lease_token(task.lease_token());
+      report.set_max_workspace_bytes(task.max_workspace_bytes());
+      report.set_driver("1");
+      report.set_epoch(task.epoch());
+      report.set_kind(task.kind());
+      report.set_problem(task.problem());
+      for (const auto& point : Points(task.problem(), task.batch(), 12)) {
+        *report.add_measurements() = point;
+      }
+      reports.push_back(report.SerializeAsString());
+    }
+  }
+  RpcLoad load(served.address(), 8);
+  for (const int outstanding : {1, 64}) {
+    const Outcome outcome =
+        Row(served,
+            fmt::format("reports of 12 points, {} at once", outstanding), [&] {
+              return load.Closed(
+                  std::string(kAgents) + "ReportTask",
+                  [&] {
+                    if (reports.empty()) return std::string();
+                    std::string next = std::move(reports.back());
+                    reports.pop_back();
+                    return next;
+                  },
+                  outstanding, Seconds(options.seconds));
+            });
+    fmt::print("{:<44} {:>9.0f} points/s\n", "", outcome.Rate() * 12);
+  }
+}
+
+void Polls(const Options& options) {
+  Served served(options.database);
+  served.Start();
+  grpc::ClientContext context;
+  v1::RegisterResponse response;
+  Check(
+      served.agents().Register(&context, Registration("agent", 0), &response));
+  v1::LeaseTasksRequest poll;
+  poll.set_agent_id("agent");
+  poll.set_device_id("agent");
+  poll.set_takes_cross_checks(true);
+  RpcLoad load(served.address(), 4);
+  Row(served, "LeaseTasks with nothing to do", [&] {
+    return load.Closed(std::string(kAgents) + "LeaseTasks", Always(poll), 16,
+                       Seconds(options.seconds));
+  });
+}
+
+int Main(int argc, char** argv) {
+  const std::map<std::string, std::function<void(const Options&)>> rows = {
+      {"again", SamePlan}, {"lists", Lists},       {"metrics", Scrapes},
+      {"new", NewPlans},   {"plans", StoredPlans}, {"polls", Polls},
+      {"reports", Reports}};
+  Options options;
+  CLI::App app("Measures what the coordinator serves.");
+  app.add_option("--database", options.database)
+      ->check(CLI::IsMember({"sqlite", "postgres"}));
+  app.add_option("--seconds", options.seconds, "How long each row takes");
+  app.add_option("--tasks", options.tasks, "How many tasks are stored");
+  app.add_option("row", options.rows)->required();
+  CLI11_PARSE(app, argc, argv);
+  for (const std::string& row : options.rows) {
+    const auto found = rows.find(row);
+    if (found == rows.end()) {
+      fmt::print(stderr, "there is no row {}\n", row);
+      return 2;
+    }
+    found->second(options);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace ucudnn::test
+
+int main(int argc, char** argv) { return ucudnn::test::Main(argc, argv); }
