@@ -12,6 +12,8 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +22,10 @@
 #include "base/service/clock.h"
 #include "base/units.h"
 #include "coordinator/heartbeats.h"
+#include "coordinator/limits.h"
 #include "coordinator/liveness.h"
+#include "coordinator/lru_cache.h"
+#include "coordinator/plan_cache.h"
 #include "coordinator/single_flight.h"
 #include "coordinator/store/store.h"
 #include "proto/messages_fwd.h"
@@ -101,6 +106,9 @@ class Coordinator {
   Result<v1::Plan> CreatePlan(const v1::PlanRequest& request);
   Result<v1::ListPlansResponse> ListPlans(const v1::ListRequest& request);
   Result<v1::Plan> GetPlan(const v1::GetRequest& request);
+  // The same, serialised. Quick if the plan was read or made lately, but a plan
+  // that another coordinator deletes is found for some seconds more.
+  Result<PlanBytes> GetPlanBytes(const v1::GetRequest& request);
   Result<v1::DeleteResponse> DeletePlan(const v1::DeleteRequest& request);
   Result<v1::Front> GetFront(const v1::GetFrontRequest& request);
   Result<v1::ListJobsResponse> ListJobs(const v1::ListRequest& request);
@@ -124,6 +132,26 @@ class Coordinator {
   Status Maintain();
 
  private:
+  // What a request's plan was made from.
+  struct Planned {
+    std::int64_t plan = 0;
+    ChangeCounts counts;
+    std::set<std::string> kinds;
+    Bytes measure_workspace;
+  };
+
+  // The plan of an equal request, if nothing that it was made from changed
+  // since. In `counts`, what is counted now.
+  Result<std::optional<v1::Plan>> PlanAgain(const std::string& request,
+                                            ChangeCounts* counts);
+  // The plan with these inputs, made anew unless it is stored.
+  Result<v1::Plan> MakeOrFindPlan(const v1::PlanRequest& request);
+  // Plans as lists show them: without ranks and memory plans. Newest first;
+  // some may be missing that were deleted meanwhile.
+  using PlanSummary = std::shared_ptr<const v1::Plan>;
+  Result<std::vector<PlanSummary>> PlanSummaries(std::int64_t limit,
+                                                 std::int64_t before);
+
   // The request for the job's next plan, and in `change` what it changes, for
   // people; empty if nothing.
   Result<v1::PlanRequest> Replanned(const v1::ReplanJobRequest& request,
@@ -147,6 +175,9 @@ class Coordinator {
   const Clock& clock_;
   Heartbeats heartbeats_;
   SingleFlight planning_;  // by request
+  PlanCache plans_{kMaxCachedPlanBytes};
+  LruCache<std::int64_t, v1::Plan> plan_summaries_{kMaxCachedSummaryBytes};
+  LruCache<std::string, Planned> planned_{kMaxCachedRequestBytes};
   // Used by Maintain only.
   Liveness agents_;
   Liveness jobs_;

@@ -104,6 +104,7 @@ Result<v1::DeleteResponse> Coordinator::DeletePlan(
   if (!id) return Within("plan id", id.error());
   UCUDNN_RETURN_IF_ERROR(store_.DeletePlan(
       *id, Deletion(request, fmt::format("plan {}", *id), clock_.NowMs())));
+  plans_.Clear();
   return v1::DeleteResponse();
 }
 

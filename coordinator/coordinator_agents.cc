@@ -275,6 +275,10 @@ Status Coordinator::Maintain() {
                    options()->job_timeout_ms);
     }
   }
+  UCUDNN_RETURN_IF_ERROR(store_.CompactCounts());
+  const std::int64_t looked_ms = clock_.SteadyMs();
+  UCUDNN_ASSIGN_OR_RETURN(const ChangeCounts counts, store_.CountChanges());
+  plans_.Deleted(counts.deleted_plans, looked_ms);
   UCUDNN_RETURN_IF_ERROR(LookAtCampaigns(store_, clock_.NowMs()));
   return KeepDraining();
 }

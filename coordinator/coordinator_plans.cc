@@ -49,6 +49,11 @@ Result<DeviceModels> LoadModels(Measurements& measurements,
   return models;
 }
 
+std::int64_t ChangesOf(const ChangeCounts& counts, const std::string& kind) {
+  const auto found = counts.kinds.find(kind);
+  return found == counts.kinds.end() ? 0 : found->second;
+}
+
 }  // namespace
 
 Result<v1::Plan> ToProto(const PlanRecord& record) {
@@ -102,9 +107,54 @@ Result<v1::MeasureProgress> Coordinator::Measure(
   return progress;
 }
 
+Result<std::optional<v1::Plan>> Coordinator::PlanAgain(
+    const std::string& request, ChangeCounts* counts) {
+  const std::int64_t now = clock_.SteadyMs();
+  UCUDNN_ASSIGN_OR_RETURN(*counts, store_.CountChanges());
+  plans_.Deleted(counts->deleted_plans, now);
+  const auto planned = planned_.Find(request);
+  if (planned == nullptr ||
+      planned->measure_workspace != options()->measure_workspace ||
+      planned->counts.networks != counts->networks ||
+      planned->counts.deleted_plans != counts->deleted_plans) {
+    return std::nullopt;
+  }
+  // Which kinds are online decides for requests that name none.
+  if (planned->kinds.empty() && planned->counts.kinds != counts->kinds) {
+    return std::nullopt;
+  }
+  for (const std::string& kind : planned->kinds) {
+    if (ChangesOf(planned->counts, kind) != ChangesOf(*counts, kind)) {
+      return std::nullopt;
+    }
+  }
+  v1::GetRequest get;
+  get.set_id(std::to_string(planned->plan));
+  UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan, GetPlan(get));
+  return plan;
+}
+
 Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const SingleFlight::Turn turn,
-                          planning_.Take(request.SerializeAsString()));
+  std::string text = request.SerializeAsString();
+  Planned planned;
+  UCUDNN_ASSIGN_OR_RETURN(auto again, PlanAgain(text, &planned.counts));
+  if (again) return *std::move(again);
+  UCUDNN_ASSIGN_OR_RETURN(const SingleFlight::Turn turn, planning_.Take(text));
+  // Whoever had the turn before may have made it.
+  UCUDNN_ASSIGN_OR_RETURN(again, PlanAgain(text, &planned.counts));
+  if (again) return *std::move(again);
+  planned.measure_workspace = options()->measure_workspace;
+  UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan, MakeOrFindPlan(request));
+  planned.plan = plan.id();
+  planned.kinds.insert(request.device_kinds().begin(),
+                       request.device_kinds().end());
+  const std::size_t size = text.size() + sizeof(Planned);
+  planned_.Put(std::move(text),
+               std::make_shared<const Planned>(std::move(planned)), size);
+  return plan;
+}
+
+Result<v1::Plan> Coordinator::MakeOrFindPlan(const v1::PlanRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, LookUp(store_, store_, request));
   UCUDNN_RETURN_IF_ERROR(
       CheckDevices(store_, inputs, /*may_return=*/true, clock_.NowMs()));
@@ -178,28 +228,60 @@ Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
   return ToProto(created.plan);
 }
 
+Result<std::vector<Coordinator::PlanSummary>> Coordinator::PlanSummaries(
+    std::int64_t limit, std::int64_t before) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::int64_t> ids,
+                          store_.ListPlanIds(limit, before));
+  std::vector<PlanSummary> summaries;
+  for (const std::int64_t id : ids) {
+    PlanSummary summary = plan_summaries_.Find(id);
+    if (summary == nullptr) {
+      // Without the memory plans, which GetPlan reads.
+      UCUDNN_ASSIGN_OR_RETURN(const auto records, store_.ListPlans(1, id + 1));
+      // Deleted meanwhile.
+      if (records.empty() || records[0].id != id) continue;
+      UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan, ToProto(records[0]));
+      plan.clear_ranks();
+      summary = std::make_shared<const v1::Plan>(std::move(plan));
+      plan_summaries_.Put(id, summary, summary->SpaceUsedLong());
+    }
+    summaries.push_back(std::move(summary));
+  }
+  return summaries;
+}
+
 Result<v1::ListPlansResponse> Coordinator::ListPlans(
     const v1::ListRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(std::int64_t before, OlderThan(request));
   v1::ListPlansResponse response;
   PageBytes bytes;
   UCUDNN_RETURN_IF_ERROR(FillPage(
-      request, [&](int limit) { return store_.ListPlans(limit, before); },
-      [&](const PlanRecord& record) -> Result<bool> {
-        before = record.id;
-        UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan, ToProto(record));
-        plan.clear_ranks();
-        *response.add_plans() = std::move(plan);
-        return bytes.Fill(*response.plans().rbegin());
+      request, [&](int limit) { return PlanSummaries(limit, before); },
+      [&](const PlanSummary& plan) -> Result<bool> {
+        before = plan->id();
+        *response.add_plans() = *plan;
+        return bytes.Fill(*plan);
       }));
   return response;
 }
 
-Result<v1::Plan> Coordinator::GetPlan(const v1::GetRequest& request) {
+Result<PlanBytes> Coordinator::GetPlanBytes(const v1::GetRequest& request) {
   const Result<std::int64_t> id = ParseInteger(request.id(), 1, kMaxCount);
   if (!id) return Within("plan id", id.error());
-  UCUDNN_ASSIGN_OR_RETURN(const PlanRecord plan, store_.GetPlan(*id));
-  return ToProto(plan);
+  if (PlanBytes known = plans_.Find(*id, clock_.SteadyMs())) return known;
+  const std::int64_t moment = plans_.Moment();
+  UCUDNN_ASSIGN_OR_RETURN(const PlanRecord record, store_.GetPlan(*id));
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, ToProto(record));
+  auto bytes = std::make_shared<const std::string>(plan.SerializeAsString());
+  plans_.Put(*id, bytes, moment);
+  return bytes;
+}
+
+Result<v1::Plan> Coordinator::GetPlan(const v1::GetRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const PlanBytes bytes, GetPlanBytes(request));
+  v1::Plan plan;
+  UCUDNN_CHECK(plan.ParseFromString(*bytes));
+  return plan;
 }
 
 Result<v1::StatusResponse> Coordinator::GetStatus(

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "base/units.h"
+#include "proto/json_field.h"
 
 namespace ucudnn {
 namespace {
@@ -15,32 +16,6 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 using Json = nlohmann::ordered_json;
-
-bool IsTime(const FieldDescriptor& field) {
-  return field.cpp_type() == FieldDescriptor::CPPTYPE_INT64 &&
-         field.name().ends_with("_ns");
-}
-
-constexpr std::string_view kJsonSuffix = "_json";
-
-bool IsJson(const FieldDescriptor& field) {
-  return field.cpp_type() == FieldDescriptor::CPPTYPE_STRING &&
-         field.name().ends_with(kJsonSuffix);
-}
-
-// The field's name in JSON.
-std::string JsonName(const FieldDescriptor& field) {
-  std::string name = field.name();
-  if (IsTime(field)) name.replace(name.size() - 2, 2, "us");
-  if (IsJson(field)) name.resize(name.size() - kJsonSuffix.size());
-  return name;
-}
-
-// A text that is not JSON counts as empty.
-Json JsonOf(const std::string& text) {
-  Json json = Json::parse(text, nullptr, false);
-  return json.is_discarded() ? Json() : json;
-}
 
 Json Value(const Message& message, const FieldDescriptor& field, int index) {
   const Reflection& r = *message.GetReflection();

@@ -10,12 +10,17 @@
 #include <google/protobuf/message.h>
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "base/result.h"
 
 namespace ucudnn {
 
 nlohmann::ordered_json ToJson(const google::protobuf::Message& message);
+
+// The text of ToJson, indented by two spaces, in a tenth of the time. Bytes
+// that are not UTF-8 are replaced.
+std::string JsonText(const google::protobuf::Message& message);
 
 // Fills `message` from `json`. Fields may be absent or null and then keep
 // their value. kInvalidArgument, naming the path, the value and what is

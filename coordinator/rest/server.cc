@@ -26,11 +26,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Http = httplib::Request;
 
-void Reply(const Json& body, httplib::Response* response) {
+void Reply(const google::protobuf::Message& body, httplib::Response* response) {
   response->status = 200;
-  response->set_content(
-      body.dump(2, ' ', false, Json::error_handler_t::replace) + "\n",
-      "application/json");
+  response->set_content(JsonText(body) + "\n", "application/json");
 }
 
 template <class Message>
@@ -162,7 +160,7 @@ class Server final : public RestServer {
     const auto result =
         dispatcher_.Run(http.remote_addr, method, call, *request);
     if (!result) return ReplyError(result.error(), response);
-    Reply(ToJson(*result), response);
+    Reply(*result, response);
   }
 
   template <class Response>

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -86,7 +87,43 @@ class AgentServiceImpl final : public v1::AgentService::Service {
   Calls& calls_;
 };
 
-class CoordinatorServiceImpl final : public v1::CoordinatorService::Service {
+// Serves GetPlan without making a message of the stored plan.
+class StoredPlans final : public grpc::Service {
+ public:
+  explicit StoredPlans(Calls& calls) : calls_(calls) {
+    using Handler =
+        grpc::internal::RpcMethodHandler<StoredPlans, v1::GetRequest,
+                                         grpc::ByteBuffer>;
+    AddMethod(new grpc::internal::RpcServiceMethod(
+        "/ucudnn.v1.CoordinatorService/GetPlan",
+        grpc::internal::RpcMethod::NORMAL_RPC,
+        new Handler(std::mem_fn(&StoredPlans::GetPlan), this)));
+  }
+
+ private:
+  grpc::Status GetPlan(grpc::ServerContext* context,
+                       const v1::GetRequest* request,
+                       grpc::ByteBuffer* response) {
+    PlanBytes plan;
+    const grpc::Status status =
+        Answer(calls_, "GetPlan", &Coordinator::GetPlanBytes, context, *request,
+               &plan);
+    if (!status.ok()) return status;
+    // The slice holds the bytes until they are sent.
+    auto* const held = new PlanBytes(plan);
+    const grpc::Slice slice(
+        const_cast<char*>(plan->data()), plan->size(),
+        [](void* bytes) { delete static_cast<PlanBytes*>(bytes); }, held);
+    *response = grpc::ByteBuffer(&slice, 1);
+    return status;
+  }
+
+  Calls& calls_;
+};
+
+class CoordinatorServiceImpl final
+    : public v1::CoordinatorService::WithGenericMethod_GetPlan<
+          v1::CoordinatorService::Service> {
  public:
   explicit CoordinatorServiceImpl(Calls& calls) : calls_(calls) {}
   UCUDNN_RPC(ListAgents, ListRequest, ListAgentsResponse)
@@ -112,7 +149,6 @@ class CoordinatorServiceImpl final : public v1::CoordinatorService::Service {
   UCUDNN_RPC(ListActions, ListRequest, ListActionsResponse)
   UCUDNN_RPC(CreatePlan, PlanRequest, Plan)
   UCUDNN_RPC(ListPlans, ListRequest, ListPlansResponse)
-  UCUDNN_RPC(GetPlan, GetRequest, Plan)
   UCUDNN_RPC(DeletePlan, DeleteRequest, DeleteResponse)
   UCUDNN_RPC(GetFront, GetFrontRequest, Front)
   UCUDNN_RPC(ListJobs, ListRequest, ListJobsResponse)
@@ -162,7 +198,10 @@ Greeting Greet(int port, std::chrono::milliseconds patience) {
 class GrpcServer final : public RpcServer {
  public:
   explicit GrpcServer(Dispatcher& dispatcher)
-      : calls_{dispatcher}, agents_(calls_), coordinator_(calls_) {}
+      : calls_{dispatcher},
+        agents_(calls_),
+        coordinator_(calls_),
+        plans_(calls_) {}
   ~GrpcServer() override { Stop(); }
 
   Status Listen(const std::string& address) {
@@ -225,6 +264,10 @@ class GrpcServer final : public RpcServer {
     builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&agents_);
     builder.RegisterService(&coordinator_);
+    builder.RegisterService(&plans_);
+    // One serves a single server.
+    unknown_ = std::make_unique<grpc::CallbackGenericService>();
+    builder.RegisterCallbackGenericService(unknown_.get());
     auto server = builder.BuildAndStart();
     if (server == nullptr || port == 0) {
       return Fail(Code::kUnavailable, "cannot listen on {} for gRPC", address);
@@ -272,6 +315,10 @@ class GrpcServer final : public RpcServer {
   Calls calls_;
   AgentServiceImpl agents_;
   CoordinatorServiceImpl coordinator_;
+  StoredPlans plans_;
+  // Answers UNIMPLEMENTED. gRPC wants one where a generated service leaves a
+  // method to another.
+  std::unique_ptr<grpc::CallbackGenericService> unknown_;
   std::string address_;
   int port_ = 0;
   std::atomic<bool> accepting_ = true;

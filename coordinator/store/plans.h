@@ -79,6 +79,9 @@ class Plans {
   // plans with smaller ids.
   virtual Result<std::vector<PlanRecord>> ListPlans(
       std::int64_t limit, std::int64_t before_id = 0) = 0;
+  // The ids of those plans.
+  virtual Result<std::vector<std::int64_t>> ListPlanIds(
+      std::int64_t limit, std::int64_t before_id = 0) = 0;
   virtual Result<PlanRecord> GetPlan(std::int64_t id) = 0;  // kNotFound
   // The plan with this key; absent if there is none.
   virtual Result<std::optional<PlanRecord>> FindPlan(

@@ -143,7 +143,8 @@ const SqlDialect& PostgresDialect() {
       .lock_schema =
           "SELECT CAST(pg_advisory_xact_lock(128906494537326) "
           "AS TEXT)",
-      .rows_per_statement = 250};
+      .rows_per_statement = 250,
+      .adds_counts = true};
   return kDialect;
 }
 

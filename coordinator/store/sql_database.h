@@ -61,6 +61,8 @@ struct SqlDialect {
   // How many rows of SqlRows a statement should have: few in SQLite, so that
   // one prepared statement serves all; many in PostgreSQL, to save round trips.
   std::size_t rows_per_statement = 1;
+  // Whether tables of counts get a row with each change (schema/0012_changes).
+  bool adds_counts = false;
 };
 
 // A running transaction.

@@ -72,6 +72,18 @@ Result<std::vector<PlanRecord>> SqlStore::ListPlans(std::int64_t limit,
   });
 }
 
+Result<std::vector<std::int64_t>> SqlStore::ListPlanIds(
+    std::int64_t limit, std::int64_t before_id) {
+  UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
+  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
+    return Records(
+        sql.Query("SELECT id FROM plans WHERE CAST($1 AS BIGINT) <= 0 OR "
+                  "id < $1 ORDER BY id DESC LIMIT $2",
+                  {before_id, limit}),
+        [](const SqlRow& row) -> Result<std::int64_t> { return row.Int(0); });
+  });
+}
+
 Result<PlanRecord> SqlStore::GetPlan(std::int64_t id) {
   return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
     return OneRecord(sql.Query(fmt::format("SELECT {} FROM plans WHERE id = $1",

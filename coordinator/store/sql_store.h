@@ -98,6 +98,10 @@ class SqlStore final : public Store {
   Result<std::vector<ActionRecord>> ListActions(
       std::int64_t limit, std::int64_t before_id) override;
 
+  // Changes
+  Result<ChangeCounts> CountChanges() override;
+  Status CompactCounts() override;
+
   // Measurements
   Status PutMeasurements(std::span<const Measurement> measurements) override;
   Status ImportProfile(std::span<const Measurement> measurements,
@@ -132,6 +136,8 @@ class SqlStore final : public Store {
   Result<CreatedPlan> CreatePlan(const PlanRecord& plan) override;
   Result<std::vector<PlanRecord>> ListPlans(std::int64_t limit,
                                             std::int64_t before_id) override;
+  Result<std::vector<std::int64_t>> ListPlanIds(
+      std::int64_t limit, std::int64_t before_id) override;
   Result<PlanRecord> GetPlan(std::int64_t id) override;
   Result<std::optional<PlanRecord>> FindPlan(const std::string& key) override;
   Status DeletePlan(std::int64_t id, const ActionRecord& action) override;

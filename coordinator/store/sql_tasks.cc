@@ -280,13 +280,21 @@ Result<std::map<std::string, TaskCounts>> SqlStore::CountTasks(
       *database_, Access::kRead, [&](SqlTransaction& sql) -> Result<Counts> {
         UCUDNN_ASSIGN_OR_RETURN(
             const auto rows,
-            sql.Query(fmt::format("SELECT kind, {} AS counted, "
-                                  "COUNT(*) FROM tasks "
-                                  "GROUP BY kind, counted",
-                                  kCountedState),
-                      {now_ms}));
+            sql.Query("SELECT kind, state, CAST(SUM(n) AS BIGINT) FROM "
+                      "task_counts GROUP BY kind, state HAVING SUM(n) <> 0"));
         Counts counts;
         UCUDNN_RETURN_IF_ERROR(AddCounts(rows, &counts));
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto expired,
+            sql.Query("SELECT kind, COUNT(*) FROM tasks WHERE "
+                      "state = 'leased' AND lease_until_ms <= $1 "
+                      "GROUP BY kind",
+                      {now_ms}));
+        for (const SqlRow& row : expired) {
+          TaskCounts& of_kind = counts[row.Text(0)];
+          of_kind.leased -= row.Int(1);
+          of_kind.pending += row.Int(1);
+        }
         return counts;
       });
 }

@@ -100,7 +100,8 @@ const SqlDialect& SqliteDialect() {
                                    .lock_rows = "",
                                    .skip_locked = "",
                                    .lock_schema = "",
-                                   .rows_per_statement = 1};
+                                   .rows_per_statement = 1,
+                                   .adds_counts = false};
   return kDialect;
 }
 

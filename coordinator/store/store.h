@@ -35,6 +35,7 @@
 #include "coordinator/store/actions.h"
 #include "coordinator/store/agents.h"
 #include "coordinator/store/campaigns.h"
+#include "coordinator/store/changes.h"
 #include "coordinator/store/jobs.h"
 #include "coordinator/store/measurements.h"
 #include "coordinator/store/plans.h"
@@ -46,6 +47,7 @@ class Store : public Agents,
               public Tasks,
               public Campaigns,
               public Actions,
+              public Changes,
               public Measurements,
               public Plans,
               public Jobs {

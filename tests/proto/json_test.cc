@@ -47,6 +47,31 @@ TEST(ProtoJsonTest, ReadsBackWhatItWrites) {
   EXPECT_EQ(back.SerializeAsString(), plan.SerializeAsString());
 }
 
+TEST(ProtoJsonTest, WritesTheTextOfItsJson) {
+  v1::Plan plan;
+  EXPECT_EQ(JsonText(plan), ToJson(plan).dump(2));
+  plan.set_id(std::int64_t{-1} << 60);
+  plan.set_undivided_ns(37'500'001);
+  plan.set_optimal(true);
+  plan.add_ranks()->set_weight(1.0 / 3);
+  plan.add_ranks()->mutable_workspace();
+  plan.mutable_ranks(1)->set_weight(1e300);
+  for (const char* text :
+       {"", "plain", "a \"quoted\" \\ one\n", "\x01\x7f", "\u00e9 \u4e2d"}) {
+    plan.add_reasons(text);
+  }
+  plan.mutable_request()->add_exclude_ranks(3);
+  plan.add_memory_plans()->set_plan_json(R"({"a":[1,{"b":"\n"}],"c":{}})");
+  plan.add_memory_plans()->set_plan_json("{");
+  EXPECT_EQ(JsonText(plan), ToJson(plan).dump(2));
+  v1::StatusRequest empty;
+  EXPECT_EQ(JsonText(empty), ToJson(empty).dump(2));
+  v1::DeleteRequest bad;
+  bad.set_id("\xff");
+  EXPECT_EQ(JsonText(bad),
+            ToJson(bad).dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
 TEST(ProtoJsonTest, CallsJsonThatIsNoneNull) {
   v1::DeviceMemoryPlan plan;
   EXPECT_TRUE(ToJson(plan)["plan"].is_null());

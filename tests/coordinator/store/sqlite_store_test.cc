@@ -84,7 +84,7 @@ TEST(SqliteStoreTest, OpensAFileFromManyThreadsAtOnce) {
     threads.emplace_back([&] {
       const auto store = OpenStore(database.url());
       ASSERT_TRUE(store) << store.error().message;
-      EXPECT_EQ((*store)->SchemaVersion(), 11);
+      EXPECT_EQ((*store)->SchemaVersion(), 12);
     });
   }
   for (std::thread& thread : threads) thread.join();

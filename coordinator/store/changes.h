@@ -1,0 +1,39 @@
+#ifndef UCUDNN_COORDINATOR_STORE_CHANGES_H_
+#define UCUDNN_COORDINATOR_STORE_CHANGES_H_
+
+// How often what plans are made from changed. store.h states what holds for
+// every call.
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/result.h"
+
+namespace ucudnn {
+
+// Counts since the database was made. What has the same count in two answers
+// did not change between them.
+struct ChangeCounts {
+  std::int64_t networks = 0;  // revisions added and deleted
+  std::int64_t deleted_plans = 0;
+  // By kind: its measurements, device models, tasks that ended or were opened
+  // again, and the drivers of its devices online.
+  std::map<std::string, std::int64_t> kinds;
+
+  friend bool operator==(const ChangeCounts&, const ChangeCounts&) = default;
+};
+
+class Changes {
+ public:
+  virtual ~Changes() = default;
+
+  virtual Result<ChangeCounts> CountChanges() = 0;
+  // Puts together what writers have added to the counts, so that reading them
+  // stays cheap. To be called every few seconds.
+  virtual Status CompactCounts() = 0;
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_COORDINATOR_STORE_CHANGES_H_

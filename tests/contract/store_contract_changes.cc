@@ -1,0 +1,110 @@
+// What the store counts as it changes.
+
+#include "tests/contract/store_contract.h"
+
+namespace ucudnn {
+namespace {
+
+class Counting {
+ public:
+  explicit Counting(Store& store) : store_(store) { (void)Kind(); }
+
+  // How much the count of kind 0 grew since the last call.
+  std::int64_t Kind() {
+    const ChangeCounts now = store_.CountChanges().value();
+    const auto found = now.kinds.find(ToString(TestKind()));
+    const std::int64_t count = found == now.kinds.end() ? 0 : found->second;
+    return count - std::exchange(last_, count);
+  }
+
+ private:
+  Store& store_;
+  std::int64_t last_ = 0;
+};
+
+TEST_P(StoreContract, CountsWhatPlansOfAKindAreMadeFrom) {
+  Counting grew(store());
+  const std::vector<DeviceRecord> devices = {TestDevice("GPU-a")};
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 1));
+  EXPECT_GT(grew.Kind(), 0);
+  // Neither a device that begins to work nor a task that waits or is taken
+  // changes a plan.
+  Beat("a", {{"GPU-a", DeviceState::kBusy, ""}}, 2);
+  Enqueue(store(), {TestTask(1), TestTask(2), TestTask(3)});
+  const auto tasks = Lease(store(), 2, 10);
+  EXPECT_EQ(grew.Kind(), 0);
+
+  EXPECT_TRUE(
+      store().AddToTask(Completion(tasks[0], {TestPoint(32, "GEMM", 900)})));
+  EXPECT_GT(grew.Kind(), 0);
+  EXPECT_TRUE(store().CompleteTask(Completion(tasks[0], {})));
+  EXPECT_GT(grew.Kind(), 0);
+  EXPECT_TRUE(store().FailTask({.lease = tasks[1].lease(),
+                                .error = "no",
+                                .retryable = false,
+                                .now_ms = 11}));
+  EXPECT_GT(grew.Kind(), 0);
+  EXPECT_EQ(store().RetryFailedTasks(ToString(TestKind())), 1);
+  EXPECT_GT(grew.Kind(), 0);
+  const std::vector<Measurement> newer = {
+      TestMeasurement(1, TestPoint(32, "GEMM", 800))};
+  EXPECT_TRUE(store().PutMeasurements(newer));
+  EXPECT_GT(grew.Kind(), 0);
+  EXPECT_TRUE(store().PutDeviceModel({.kind = ToString(TestKind()),
+                                      .driver = "1",
+                                      .device = "GPU-a",
+                                      .measured_ms = 1,
+                                      .model = "{}"}));
+  EXPECT_GT(grew.Kind(), 0);
+  EXPECT_TRUE(store().SetAgentState("a", AgentState::kGone, "stopped"));
+  EXPECT_GT(grew.Kind(), 0);
+  // Another kind is counted apart.
+  Enqueue(store(), {TestTask(1, 32, 1)});
+  const std::vector<DeviceRecord> others = {TestDevice("GPU-b", 1)};
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("b"), others, 12));
+  EXPECT_EQ(grew.Kind(), 0);
+}
+
+TEST_P(StoreContract, CountsNetworksAndDeletedPlans) {
+  const auto before = store().CountChanges().value();
+  ASSERT_TRUE(store().PutNetwork(TestNetwork("n", "h")));
+  const auto put = store().CountChanges().value();
+  EXPECT_GT(put.networks, before.networks);
+  ASSERT_TRUE(store().PutNetwork(TestNetwork("n", "h")));
+  EXPECT_EQ(store().CountChanges(), put);
+  ASSERT_TRUE(store().DeleteNetwork("n", {}));
+  EXPECT_GT(store().CountChanges()->networks, put.networks);
+
+  const auto plan = store().CreatePlan(TestPlan("k")).value();
+  EXPECT_EQ(store().CountChanges()->deleted_plans, 0);
+  ASSERT_TRUE(store().DeletePlan(plan.plan.id, {}));
+  EXPECT_EQ(store().CountChanges()->deleted_plans, 1);
+}
+
+TEST_P(StoreContract, CountsTheSameOnceItsCountsArePutTogether) {
+  std::vector<NewTask> many;
+  for (int i = 0; i < 300; ++i) many.push_back(TestTask(i));
+  Enqueue(store(), many);
+  for (int i = 0; i < 300; ++i) {
+    const auto tasks = Lease(store(), 1, 10);
+    ASSERT_EQ(tasks.size(), 1U);
+    if (i % 2 == 0) {
+      ASSERT_TRUE(store().CompleteTask(
+          Completion(tasks[0], {TestPoint(32, "GEMM", 900)})));
+    }
+  }
+  const auto changes = store().CountChanges().value();
+  const auto tasks = store().CountTasks(50).value();
+  EXPECT_EQ(tasks.at(ToString(TestKind())).done, 150);
+  EXPECT_EQ(tasks.at(ToString(TestKind())).leased, 150);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(store().CompactCounts());
+    EXPECT_EQ(store().CountChanges(), changes);
+    EXPECT_EQ(store().CountTasks(50), tasks);
+  }
+  // A lease that has expired counts as pending.
+  EXPECT_EQ(store().CountTasks(110)->at(ToString(TestKind())).pending, 150);
+}
+
+}  // namespace
+}  // namespace ucudnn
