@@ -188,6 +188,30 @@ def test_moves_each_storage_once(monkeypatch):
     assert plan.pinned_bytes <= 1.02 * plan.moved_bytes + 512 * len(copied)
 
 
+def test_plans_steps_of_several_updates():
+    def stepping_often(model):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x, y):
+            for images, labels in zip(x.chunk(2), y.chunk(2)):
+                optimizer.zero_grad()
+                loss = loss_of(model, images, labels)
+                loss.backward()
+                optimizer.step()
+            return loss.detach()
+
+        return step
+
+    plain, model = network(), network()
+    expected = trained(stepping_often(plain), plain)
+    step = stepping_often(model)
+    whole = ucudnn.torch.memory(step, *data(), budget="1GiB", quiet=True)
+    plan = ucudnn.torch.memory(
+        step, *data(), budget=int(whole.plain_peak * 0.6), allow="offload", quiet=True
+    )
+    assert plan.moved and equal(trained(plan, model), expected)
+
+
 def test_names_the_least_budget_and_keeps_it():
     model = network()
     step = stepping(model)

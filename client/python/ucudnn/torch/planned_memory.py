@@ -330,6 +330,8 @@ def _besides(
         if gpu and not saved.stays:
             add(-size, saved.hook + 1, saved.held)
         if not saved.uses:
+            if not saved.stays:
+                add(size, saved.hook + 1, segments - 1)  # until the graph ends
             continue
         if gpu:
             add(-size, min(saved.uses), saved.released)

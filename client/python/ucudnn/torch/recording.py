@@ -107,6 +107,7 @@ class _Pass:
         self.kinds: List[Kind] = []
         self.storages: List[Saved] = []
         self._numbers: Dict[int, int] = {}  # of storages, by key
+        self._saved_at: List[int] = []  # versions, by number
         self._alive: Dict[int, Any] = {}  # weak references, by number
         self._returned: Dict[int, Any] = {}  # the same of what was brought back
         self._back: Dict[int, torch.Tensor] = {}
@@ -242,12 +243,18 @@ class _Pass:
     def _number_of(self, tensor: torch.Tensor, hook: int) -> int:
         key = key_of(tensor)
         number = self._numbers.get(key, -1)
-        if number < 0 or number not in self._alive:
+        version = tensor._version
+        if (
+            number < 0
+            or number not in self._alive
+            or self._saved_at[number] != version  # with other contents
+        ):
             number = len(self.storages)
             elements = flat(tensor)
             self.storages.append(Saved(bytes_of(tensor), hook, tensor.dtype))
             self._owner.host(number, elements).copy_(elements)
             self._numbers[key] = number
+            self._saved_at.append(version)
             self._alive[number] = weak_reference(tensor)
             self._waiting.append(0)
             value = None
