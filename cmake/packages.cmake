@@ -103,6 +103,10 @@ macro(ucudnn_daemon_package NAME)
 endmacro()
 
 set(SAME_VERSION "(= ${PROJECT_VERSION}-1)")
+ucudnn_package_files(ucudnn-coord
+  FILES ${PROJECT_SOURCE_DIR}/deploy/monitoring/alerts.yaml
+        ${PROJECT_SOURCE_DIR}/deploy/monitoring/grafana.json
+  DESTINATION share/ucudnn/monitoring)
 ucudnn_daemon_package(ucudnn-coord
   COMPONENTS coordinator
   PROGRAMS ucudnn-coord
@@ -151,6 +155,13 @@ ucudnn_package(libucudnn-dev
   SUMMARY "plans for training on unlike GPUs: development files"
   DESCRIPTION "Headers of sessions, solvers, planned convolutions and the cuDNN handle, for
 pkg-config and CMake's find_package.")
+set(SLURM ${PROJECT_SOURCE_DIR}/deploy/slurm)
+ucudnn_package_files(ucudnn
+  PROGRAMS ${SLURM}/prolog.sh ${SLURM}/epilog.sh ${SLURM}/task_prolog.sh
+           ${SLURM}/hetjob.sbatch
+  DESTINATION share/ucudnn/slurm)
+ucudnn_package_files(ucudnn FILES ${SLURM}/common.sh
+  DESTINATION share/ucudnn/slurm)
 ucudnn_package(ucudnn
   COMPONENTS programs
   PROGRAMS ucudnn ucudnn-rehearse ucudnn-train ucudnn-train-memory

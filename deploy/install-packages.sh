@@ -29,9 +29,13 @@ test_packages=(
   python3-pytest python3-venv python3-pip
   chromium fonts-dejavu-core
   # Debian packages
-  lintian help2man man-db
+  lintian help2man man-db sqlite3
+  # sites
+  slurmctld slurmd slurm-client munge prometheus python3-yaml
   mkdocs python3-matplotlib python3-mpi4py python3-scipy mypy python3-torch
 )
+# So will a kubectl from elsewhere, whose package excludes Debian's.
+command -v kubectl >/dev/null || test_packages+=(kubernetes-client)
 gpu_packages=(patchelf binutils)
 case "${1:-}" in
   '') ;;

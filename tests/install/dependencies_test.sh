@@ -34,6 +34,8 @@ names | grep -qw libfmt-dev || fail "libfmt-dev is not named"
 names | grep -qw npm || fail "npm is not named though there is none"
 ln -s /bin/true "$tmp/npm"
 names | grep -qw npm && fail "npm is named though there is one"
+names --tests | grep -qw kubernetes-client ||
+  fail "kubernetes-client is not named though there is no kubectl"
 names | grep -qw libgtest-dev && fail "libgtest-dev is named without --tests"
 names --nonsense | grep -q -- "'--nonsense' is unknown; --tests and --gpu" ||
   fail "an unknown flag is not refused"

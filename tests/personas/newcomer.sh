@@ -13,6 +13,10 @@ for program in ucudnn ucudnn-agent ucudnn-coord ucudnn-rehearse ucudnn-train \
 done
 says "--workspace-limit SIZE" man ucudnn-plan
 says "did you mean plan?" ucudnn plna
+says "did you mean --log-level?" ucudnn-agent --loglevel debug
+says "HOST:PORT=127.0.0.1:7460" ucudnn-coord serve --help
+says "in [3 - 10000]=30" ucudnn-agent --help
+says "{FP32,TF32}=FP32" ucudnn-train --help
 says "no coordinator answers at 127.0.0.1:1" ucudnn devices --coordinator 127.0.0.1:1
 [ $status = 4 ] || fail "an unreachable coordinator has exit status $status"
 

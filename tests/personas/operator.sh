@@ -17,7 +17,13 @@ export UCUDNN_COORDINATOR=127.0.0.1:$grpc
 [ "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$http/readyz")" = 200 ] ||
   fail "the coordinator is not ready"
 start_agent node-1 --cpu-threads 1
-says "ucudnn_agents_online 1" curl -s "http://127.0.0.1:$http/metrics"
+curl -s "http://127.0.0.1:$http/metrics" >"$tmp/metrics"
+says "ucudnn_agents_online 1" cat "$tmp/metrics"
+# Alerts and the dashboard look at metrics that there are.
+deploy=$(dirname "$0")/../../deploy/monitoring
+for metric in $(grep -oh 'ucudnn_[a-z_]*' "$deploy"/* | sort -u); do
+  grep -q "^$metric[ {]" "$tmp/metrics" || fail "there is no metric $metric"
+done
 
 # A cordoned node measures nothing; what is requested waits for it.
 says "node node-1 is cordoned" ucudnn cordon node-1 --reason "new fans"

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# What sites are given beside packages: Kubernetes manifests render and fit
+# together, alerts fire when they should, the dashboard's queries parse, and all
+# of them name options, metrics and packages that exist.
+#
+#   manifests.sh BIN_FOLDER
+set -euo pipefail
+bin=$1
+cd "$(dirname "$0")/../.."
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+for tool in kubectl promtool; do
+  command -v $tool >/dev/null ||
+    { echo "manifests.sh: not run: there is no $tool"; exit 77; }
+done
+
+kubectl kustomize deploy/kubernetes >"$tmp/rendered.yaml"
+python3 tests/sites/manifests.py "$bin" "$tmp/rendered.yaml" \
+  deploy/kubernetes/mpijob.yaml
+
+promtool check rules deploy/monitoring/alerts.yaml
+cp deploy/monitoring/alerts.yaml tests/sites/alerts_test.yaml "$tmp"
+(cd "$tmp" && promtool test rules alerts_test.yaml)
+
+# Queries are read as the rules of recordings.
+python3 - deploy/monitoring/grafana.json >"$tmp/queries.yaml" <<'PY'
+import json, sys
+panels = json.load(open(sys.argv[1]))["panels"]
+assert len({panel["id"] for panel in panels}) == len(panels)
+queries = [t["expr"] for panel in panels for t in panel["targets"]]
+rules = [{"record": f"query:{n}", "expr": q} for n, q in enumerate(queries)]
+print(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+PY
+promtool check rules "$tmp/queries.yaml"
+
+# The container file takes packages that there are.
+for package in $(grep -o '/packages/[a-z0-9-]*_' deploy/container/Containerfile |
+  sed 's|/packages/||; s/_$//' | sort -u); do
+  grep -q "package($package\$" cmake/packages.cmake ||
+    { echo "manifests.sh: there is no package $package" >&2; exit 1; }
+done
+echo "ok manifests"
