@@ -2,6 +2,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import gc
 import json
 
 import ucudnn
@@ -159,6 +160,25 @@ def test_storages_are_gone_while_they_are_away(monkeypatch):
     plan(*data())
     away = dict(reversed(freed))  # the first release: the one that frees
     assert plan.moved and all(away[number] for number in plan.moved)
+
+
+def test_nothing_waits_for_the_garbage_collector(monkeypatch):
+    dropped = []
+    plain = Applier._drop
+
+    def drop(self, number):
+        dropped.append(weak_reference(self._held[number]))
+        plain(self, number)
+
+    monkeypatch.setattr(Applier, "_drop", drop)
+    _, plan = planned(0.75, "recompute")
+    gc.collect()
+    gc.disable()
+    try:
+        plan(*data())
+        assert plan.recomputed and all(one.expired() for one in dropped)
+    finally:
+        gc.enable()
 
 
 def test_changes_nothing_while_it_measures():

@@ -3,7 +3,7 @@ pools, and batch normalization from its saved statistics."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -214,15 +214,9 @@ def _step_of(value: Value) -> Optional[Step]:
     output = value.output
 
     def run(*tensors: torch.Tensor) -> torch.Tensor:
-        def filled(item: Any) -> Any:
-            if isinstance(item, _Place):
-                return tensors[item.index]
-            if isinstance(item, (list, tuple)):
-                return type(item)(filled(one) for one in item)
-            return item
-
         result = func(
-            *filled(args), **{n: filled(item) for n, item in kwargs.items()}
+            *_filled(args, tensors),
+            **{n: _filled(item, tensors) for n, item in kwargs.items()},
         )
         return result[output] if isinstance(result, (tuple, list)) else result
 
@@ -232,6 +226,16 @@ def _step_of(value: Value) -> Optional[Step]:
 class _Place:
     def __init__(self, index: int) -> None:
         self.index = index
+
+
+def _filled(item: Any, tensors: Sequence[torch.Tensor]) -> Any:
+    """The argument with tensors in their places. Not an inner function: one that
+    calls itself would keep the tensors until garbage is collected."""
+    if isinstance(item, _Place):
+        return tensors[item.index]
+    if isinstance(item, (list, tuple)):
+        return type(item)(_filled(one, tensors) for one in item)
+    return item
 
 
 def _normalization(value: Value, call: Call) -> Optional[Step]:
