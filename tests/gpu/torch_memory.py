@@ -32,9 +32,9 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROWS = ["resnet50:256:TF32", "resnet50:256:HALF", "vgg16:64:FP32",
-        "resnet152:128:HALF", "resnet152:128:TF32", "vgg16:64:TF32"]
-ROW_LIMIT = 110
+ROWS = ["resnet50:256:HALF", "resnet50:256:TF32", "resnet152:128:HALF",
+        "vgg16:64:TF32", "resnet152:128:TF32", "vgg16:64:FP32"]
+ROW_LIMIT = 150
 # The most that a step within half of the peak may take of plain's.
 GOALS = {"vgg16": 1.10, "resnet50": 1.15, "resnet152": 1.15}
 

@@ -11,7 +11,7 @@ import torch
 
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.fused import FusedRecipe, fused
-from ucudnn.torch.links import free_host_memory
+from ucudnn.torch.links import Arena, free_host_memory
 from ucudnn.torch.recipes import OperatorRecorder, Recipe, Value, recipe_of
 from ucudnn.torch.recorded import (
     Kind,
@@ -52,6 +52,7 @@ class Recorder:
         self._device = device
         self._gpu = device.type == "cuda"
         self._host: List[torch.Tensor] = []
+        self._arenas: List[Arena] = []  # which hold them
         self._recipes: Dict[int, Tuple[Optional[Recipe], float, int, bool]] = {}
         self._idle_ms = self._idle() if self._gpu else 0.0
 
@@ -63,6 +64,7 @@ class Recorder:
         second = _Pass(self, None)
         second.run(run)
         self._host.clear()
+        self._arenas.clear()
         refuse_difference(first.kinds, second.kinds)
         for one, other in zip(second.storages, first.storages):
             one.changed |= other.changed
@@ -81,11 +83,20 @@ class Recorder:
                     f"recording takes another {bytes_of(like)} and more: less "
                     "images a step",
                 )
-            self._host.append(torch.empty_like(like, device="cpu"))
+            self._host.append(self._host_memory(like))
         host = self._host[number]
         if host.shape != like.shape or host.dtype != like.dtype:
             raise varies(number)
         return host
+
+    def _host_memory(self, like: torch.Tensor) -> torch.Tensor:
+        """Page-locked if possible: all that is saved goes there and back twice."""
+        try:
+            arena = Arena(bytes_of(like), self._device)
+        except MemoryError:
+            return torch.empty_like(like, device="cpu")
+        self._arenas.append(arena)
+        return arena.elements(0, arena.size, like.dtype)
 
     def _idle(self) -> float:
         """What an interval without work measures."""
