@@ -164,7 +164,7 @@ def planned(row, budget, allow, least=False):
     except ucudnn.NoPlan as error:
         if not least:
             raise
-        budget = int(str(error).rpartition(" ")[2]) + (1 << 20)
+        budget = int(str(error).rpartition(" ")[2])
         plan = ucudnn.torch.memory(row.step, budget=budget, allow=allow,
                                    keep=(row.model, row.optimizer), quiet=True)
     told = measured(plan)
@@ -294,8 +294,7 @@ def planned_on(row, budget, allow):
     try:
         return make(budget)
     except ucudnn.NoPlan as error:
-        # Recorded again, it may need some blocks more.
-        return make(int(str(error).rpartition(" ")[2]) + (1 << 20))
+        return make(int(str(error).rpartition(" ")[2]))
 
 
 def check_prediction():

@@ -28,6 +28,8 @@ from ucudnn.torch.watching import refuse_compiled
 _LEAST_SHARE = 1 / 2000
 # What the GPU's allocator rounds sizes up to.
 _BLOCK = 512
+# What the allocator's blocks differ by from one recording to the next.
+_SLACK = 1 << 20
 _WAYS = ("offload", "recompute")
 _CHECK_STEPS = 5
 
@@ -190,7 +192,8 @@ def memory(
     link = link_of(chosen)
     out, back = link.rates()
     request["link"] = {"d2h_bytes_per_us": out, "h2d_bytes_per_us": back}
-    answer = _solved(request, budget_bytes, ways)
+    slack = _SLACK if chosen.type == "cuda" else 0
+    answer = _solved(request, budget_bytes, ways, slack)
     script = _script(recording, numbers, planned, answer)
     size = max((s.offset + s.bytes for s in script.slots.values()), default=0)
     _refuse_host(size, host_budget)
@@ -229,8 +232,9 @@ def _refuse_host(size: int, budget: Optional[Size]) -> None:
 
 
 def _solved(
-    request: Dict[str, Any], budget: int, ways: Sequence[str]
+    request: Dict[str, Any], budget: int, ways: Sequence[str], slack: int
 ) -> Dict[str, Any]:
+    """`slack`: by how much another recording of the step may need more."""
     try:
         answer: Dict[str, Any] = ask_solver(
             "recorded_step",
@@ -243,7 +247,8 @@ def _solved(
             },
         )
     except NoPlan as error:
-        raise NoPlan(f"memory: {error}", error.code) from error
+        text, _, least = str(error).rpartition(" ")
+        raise NoPlan(f"memory: {text} {int(least) + slack}", error.code) from error
     return answer
 
 
