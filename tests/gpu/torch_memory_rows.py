@@ -54,7 +54,7 @@ class Row:
     def step(self, forward=None, saving=contextlib.nullcontext):
         self.optimizer.zero_grad(set_to_none=True)
         with saving():
-            loss = self.loss(forward or self.model)
+            loss = self.loss(self.model if forward is None else forward)
         loss.backward()
         self.optimizer.step()
         return loss.detach()
