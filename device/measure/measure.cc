@@ -151,7 +151,9 @@ Result<MeasureBench::Ready> MeasureBench::MakeReady(
   }
   UCUDNN_RETURN_IF_ERROR(MakeRoom(target, workspace));
   ready.batch = batch;
-  ready.beta = target.problem.op == ConvOp::kBackwardFilter ? 1.0F : 0.0F;
+  const bool adds =
+      target.options.adds || target.problem.op == ConvOp::kBackwardFilter;
+  ready.beta = adds ? 1.0F : 0.0F;
   return ready;
 }
 

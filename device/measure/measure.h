@@ -53,6 +53,9 @@ struct MeasureOptions {
   double hopeless_factor = 20.0;
   // Algorithms that need more workspace are left out.
   Bytes max_workspace = Bytes::Max();
+  // Whether runs add to the output, with beta 1, as where the gradients of two
+  // branches meet. Filter gradients are always added to.
+  bool adds = false;
   // Runs cycle over operands of this many times the device's cache
   // (Device::cache), but at most 1 GiB and 1/32 of its memory, and less if
   // memory is short. 0: all runs use the same operands.
@@ -75,7 +78,7 @@ using MeasureProgress =
 // Measures on one device, keeping its buffers from one problem to the next:
 // operands, and one workspace, as micro-batches also share one. The filter
 // gradient is measured with beta 1, as all micro-batches but the first run it;
-// the other operations with beta 0.
+// the other operations with beta 0, unless MeasureOptions::adds.
 class MeasureBench {
  public:
   // `device` must outlive the bench.

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "device/forwarding_device.h"
@@ -99,6 +100,20 @@ class Disturbed : public ForwardingDevice {
   std::unique_ptr<Device> recorded_;
   Disturbance disturbance_;
 };
+
+TEST(MeasureTest, AddsToTheOutputIfAsked) {
+  for (const auto& [op, adds, beta] :
+       {std::tuple(ConvOp::kBackwardData, false, 0.0F),
+        std::tuple(ConvOp::kBackwardData, true, 1.0F),
+        std::tuple(ConvOp::kBackwardFilter, false, 1.0F)}) {
+    FakeDevice device;
+    MeasureOptions options;
+    options.adds = adds;
+    ASSERT_TRUE(MeasureProblem(device, First(op), kBatch, options, {}));
+    ASSERT_FALSE(device.timed_runs().empty());
+    for (const auto& run : device.timed_runs()) EXPECT_EQ(run.args.beta, beta);
+  }
+}
 
 TEST(MeasureTest, FindsTheRecordedTimes) {
   const std::vector<MeasuredPoint> recorded = {Point(64, "FFT", 1_MiB, 40),
