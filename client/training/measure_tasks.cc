@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/text.h"
@@ -17,6 +19,16 @@ namespace {
 constexpr Bytes kAlignment{256};
 constexpr Nanoseconds kGroup = std::chrono::milliseconds(1);
 constexpr int kMostOfGroup = 10;
+// Bias gradients cycle over operands of this many times the device's cache.
+constexpr std::int64_t kCold = 2;
+// Any rate but 0, with which an update may read less.
+constexpr float kRate = 0.01F;
+
+BatchSize LargestOf(std::span<const BatchSize> batches) {
+  BatchSize largest(1);
+  for (const BatchSize batch : batches) largest = std::max(largest, batch);
+  return largest;
+}
 
 class TaskMeasurement {
  public:
@@ -30,8 +42,16 @@ class TaskMeasurement {
         options_(options),
         stop_(stop),
         training_(training),
+        largest_(LargestOf(options.batches)),
         bench_(std::in_place, device),
-        runner_(device, operators, *training, operations) {}
+        runner_(device, operators, *training, operations) {
+    for (const TaskOperation& operation : operations) {
+      if (operation.what == TaskOperator::kRelu &&
+          operation.kind == TaskKind::kForward) {
+        rectified_.insert(*operation.y);
+      }
+    }
+  }
 
   Status Measure() {
     for (const BatchSize batch : options_.batches) {
@@ -46,7 +66,7 @@ class TaskMeasurement {
     for (const BatchSize batch : options_.batches) {
       for (std::size_t task = 0; task < operations_.size(); ++task) {
         if (operations_[task].what == TaskOperator::kConvolution) {
-          UCUDNN_RETURN_IF_ERROR(MeasureBias(task, batch));
+          UCUDNN_RETURN_IF_ERROR(MeasureBeside(task, batch));
         } else {
           UCUDNN_RETURN_IF_ERROR(MeasureOther(task, batch));
         }
@@ -64,7 +84,8 @@ class TaskMeasurement {
   Status MeasureConvolution(std::size_t task, BatchSize batch) {
     UCUDNN_RETURN_IF_ERROR(CheckStop());
     const ConvProblem& problem = *operations_[task].conv;
-    auto known = points_.find({problem, batch});
+    const bool adds = operations_[task].old.has_value();
+    auto known = points_.find({problem, batch, adds});
     if (known == points_.end()) {
       MeasureOptions options;
       options.min_repeats = std::min(options_.repeats, 2);
@@ -72,6 +93,7 @@ class TaskMeasurement {
       options.group_time = kGroup;
       options.max_workspace = options_.max_workspace;
       options.hopeless_factor = 5;
+      options.adds = adds;
       auto points = bench_->Measure(problem, batch, options, stop_, {});
       if (!points) {
         return Within(
@@ -79,7 +101,8 @@ class TaskMeasurement {
             std::move(points).error());
       }
       known =
-          points_.emplace(std::pair(problem, batch), *std::move(points)).first;
+          points_.emplace(std::tuple(problem, batch, adds), *std::move(points))
+              .first;
     }
     std::vector<MeasuredPoint>& measured = training_->tasks[task].work.measured;
     measured.insert(measured.end(), known->second.begin(), known->second.end());
@@ -100,15 +123,14 @@ class TaskMeasurement {
   Status AllocateScratch() {
     Bytes size(256);
     std::int64_t labels = 1;
-    BatchSize largest(1);
-    for (const BatchSize batch : options_.batches) {
-      largest = std::max(largest, batch);
-    }
     for (std::size_t task = 0; task < operations_.size(); ++task) {
       const TaskOperation& operation = operations_[task];
       if (operation.what != TaskOperator::kConvolution ||
-          operation.biases > 0) {
-        size = std::max(size, SizeOf(task, largest));
+          operation.biases > 0 || operation.old) {
+        size = std::max(size, SizeOf(task, largest_));
+      }
+      if (operation.biases > 0) {
+        size = std::max(size, ColdBytes() + SizeOf(task, largest_));
       }
       if (operation.labels) {
         labels = training_->blocks[*operation.labels].bytes_per_image.count();
@@ -116,9 +138,14 @@ class TaskMeasurement {
     }
     UCUDNN_ASSIGN_OR_RETURN(scratch_, device_.Allocate(size));
     UCUDNN_ASSIGN_OR_RETURN(probabilities_,
-                            device_.Allocate(Bytes(largest.count() * labels)));
+                            device_.Allocate(Bytes(largest_.count() * labels)));
     const std::string pattern = RandomElements(1 << 20, Precision::kFp32, 1);
     return UploadRepeated(device_, scratch_, pattern);
+  }
+
+  // At most 1/32 of the device's memory.
+  Bytes ColdBytes() const {
+    return std::min(device_.cache() * kCold, device_.info().kind.memory / 32);
   }
 
   // The addresses of the task's blocks, one after the other.
@@ -161,36 +188,80 @@ class TaskMeasurement {
     return times[times.size() / 2];
   }
 
-  // Adds the time of the bias to that of every algorithm.
-  Status MeasureBias(std::size_t task, BatchSize batch) {
+  // Adds the time of what a task runs beside its convolution to that of every
+  // algorithm.
+  Status MeasureBeside(std::size_t task, BatchSize batch) {
+    UCUDNN_RETURN_IF_ERROR(CheckStop());
     const TaskOperation& operation = operations_[task];
-    const bool forward = operation.kind == TaskKind::kForward;
-    if (operation.biases == 0 ||
-        (!forward && operation.kind != TaskKind::kBackwardFilter)) {
-      return {};
+    Nanoseconds time{0};
+    if (operation.old && *operation.old != *operation.dx) {
+      UCUDNN_ASSIGN_OR_RETURN(time, TimeOfCopy(task, batch));
+    } else if (operation.biases > 0 && operation.kind == TaskKind::kForward) {
+      UCUDNN_ASSIGN_OR_RETURN(time, TimeOfBias(task, batch));
+    } else if (operation.biases > 0 &&
+               operation.kind == TaskKind::kBackwardFilter) {
+      UCUDNN_ASSIGN_OR_RETURN(time, TimeOfBiasGradient(task));
+      time = time * batch.count() / largest_.count();
     }
-    UCUDNN_ASSIGN_OR_RETURN(const std::vector<float*> places,
-                            Place(task, batch));
-    const auto measure = [&] {
-      return Time([&] {
-        return forward ? operators_.AddBias(
-                             batch, operation.output,
-                             places[*operation.w] + operation.filters,
-                             places[*operation.y])
-                       : operators_.BiasBackward(
-                             batch, operation.output, places[*operation.dy], 0,
-                             places[*operation.dw] + operation.filters);
-      });
-    };
-    UCUDNN_ASSIGN_OR_RETURN(
-        const Nanoseconds time,
-        Remember(fmt::format("bias {} {} {} {}", forward, batch.count(),
-                             operation.biases, operation.output.pixels()),
-                 measure));
     for (MeasuredPoint& point : training_->tasks[task].work.measured) {
       if (point.batch == batch) point.time += time;
     }
     return {};
+  }
+
+  // Of the gradient that the convolution adds to.
+  Result<Nanoseconds> TimeOfCopy(std::size_t task, BatchSize batch) {
+    const TaskOperation& operation = operations_[task];
+    UCUDNN_ASSIGN_OR_RETURN(const std::vector<float*> places,
+                            Place(task, batch));
+    const std::int64_t elements =
+        training_->blocks[*operation.dx].bytes_per_image.count() /
+        std::int64_t{sizeof(float)};
+    return Remember(fmt::format("copy {} {}", batch.count(), elements), [&] {
+      return Time([&] {
+        return operators_.Blend(batch, elements, 1.0F, places[*operation.old],
+                                0.0F, places[*operation.dx]);
+      });
+    });
+  }
+
+  Result<Nanoseconds> TimeOfBias(std::size_t task, BatchSize batch) {
+    const TaskOperation& operation = operations_[task];
+    UCUDNN_ASSIGN_OR_RETURN(const std::vector<float*> places,
+                            Place(task, batch));
+    const std::string key =
+        fmt::format("bias {} {} {}", batch.count(), operation.biases,
+                    operation.output.pixels());
+    return Remember(key, [&] {
+      return Time([&] {
+        return operators_.AddBias(batch, operation.output,
+                                  places[*operation.w] + operation.filters,
+                                  places[*operation.y]);
+      });
+    });
+  }
+
+  // Of the largest batch. It runs once, after all micro-batches, when the
+  // device's cache no longer holds the first ones' errors. So runs cycle over
+  // more of them than it holds.
+  Result<Nanoseconds> TimeOfBiasGradient(std::size_t task) {
+    const TaskOperation& operation = operations_[task];
+    const Bytes errors =
+        RoundUp(training_->blocks[*operation.dy].SizeAt(largest_), kAlignment);
+    const std::int64_t turns = std::max<std::int64_t>(
+        1, RoundUp(ColdBytes(), errors).count() / errors.count());
+    const auto at = [&](std::int64_t turn) {
+      return reinterpret_cast<float*>(static_cast<char*>(scratch_.data()) +
+                                      turn * errors.count());
+    };
+    std::int64_t run = 0;
+    const auto work = [&] {
+      return operators_.BiasBackward(largest_, operation.output,
+                                     at(run++ % turns), 0, at(turns));
+    };
+    return Remember(fmt::format("bias gradient {} {}", operation.biases,
+                                operation.output.pixels()),
+                    [&] { return Time(work); });
   }
 
   Status MeasureOther(std::size_t task, BatchSize batch) {
@@ -202,6 +273,7 @@ class TaskMeasurement {
                             Place(task, batch));
     RoundState state;
     state.batch = batch;
+    state.rate = kRate;
     state.probabilities = static_cast<float*>(probabilities_.data());
     const auto measure = [&]() -> Result<Nanoseconds> {
       UCUDNN_RETURN_IF_ERROR(MatchOutput(task, batch, places));
@@ -216,8 +288,9 @@ class TaskMeasurement {
     return {};
   }
 
-  // Makes the output that a pool's backward pass reads that of its input: how
-  // long cuDNN takes depends on where it finds the maxima.
+  // Makes the output that a pool's backward pass reads that of its input, and
+  // the input a ReLU's if it is one: how long cuDNN takes depends on where it
+  // finds the maxima.
   Status MatchOutput(std::size_t task, BatchSize batch,
                      std::span<float* const> places) {
     const TaskOperation& operation = operations_[task];
@@ -226,8 +299,12 @@ class TaskMeasurement {
         operation.x.empty()) {
       return {};
     }
-    return operators_.Pool(batch, operation.pooling, places[operation.x[0]],
-                           places[*operation.y]);
+    float* const x = places[operation.x[0]];
+    if (rectified_.contains(operation.x[0])) {
+      UCUDNN_RETURN_IF_ERROR(
+          operators_.Relu(batch, operation.input.elements(), x, x));
+    }
+    return operators_.Pool(batch, operation.pooling, x, places[*operation.y]);
   }
 
   template <class Measure>
@@ -253,8 +330,9 @@ class TaskMeasurement {
     for (const Window& w : o.pooling.windows) {
       key += fmt::format(" {} {} {}", w.extent, w.stride, w.before);
     }
-    return key + fmt::format(" {} {}", static_cast<int>(o.pooling.kind),
-                             o.y && !o.x.empty() && o.x[0] == *o.y);
+    return key + fmt::format(" {} {} {}", static_cast<int>(o.pooling.kind),
+                             o.y && !o.x.empty() && o.x[0] == *o.y,
+                             !o.x.empty() && rectified_.contains(o.x[0]));
   }
 
   Device& device_;
@@ -263,9 +341,11 @@ class TaskMeasurement {
   const TaskMeasureOptions& options_;
   const std::stop_token& stop_;
   TrainingGraph* const training_;
+  const BatchSize largest_;
+  std::set<std::size_t> rectified_;  // blocks that hold a ReLU's output
   std::optional<MeasureBench> bench_;
   TaskRunner runner_;
-  std::map<std::pair<ConvProblem, BatchSize>, std::vector<MeasuredPoint>>
+  std::map<std::tuple<ConvProblem, BatchSize, bool>, std::vector<MeasuredPoint>>
       points_;
   std::map<std::string, Nanoseconds> times_;
   DeviceBuffer scratch_;

@@ -29,8 +29,11 @@ std::vector<BatchSize> MeasuredBatches(BatchSize batch);
 
 // Sets the measurements of all tasks: of convolutions and fully connected
 // layers every algorithm within the workspace, of others their time. Tasks of
-// equal shape are measured once. Needs device memory for the largest task's
-// blocks. kCancelled once `stop` is requested; kResourceExhausted without the
+// equal shape are measured once, as rounds run them: data gradients with beta 1
+// where branches meet, and max pools on what ReLUs write. A bias gradient runs
+// once a round, so micro-batches have their share of that of the largest batch.
+// Needs device memory for the largest task's blocks and twice the device's
+// cache. kCancelled once `stop` is requested; kResourceExhausted without the
 // memory; the device's errors.
 Status MeasureTasks(Device& device, Operators& operators,
                     std::span<const TaskOperation> operations,

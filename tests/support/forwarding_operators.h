@@ -1,0 +1,81 @@
+#ifndef UCUDNN_TESTS_SUPPORT_FORWARDING_OPERATORS_H_
+#define UCUDNN_TESTS_SUPPORT_FORWARDING_OPERATORS_H_
+
+// Operators that pass their calls on to others; subclasses note or change some.
+
+#include "device/operators/operators.h"
+
+namespace ucudnn::test {
+
+class ForwardingOperators : public Operators {
+ public:
+  // `operators` must outlive it.
+  explicit ForwardingOperators(Operators& operators) : operators_(operators) {}
+
+  Status Relu(BatchSize batch, std::int64_t elements, const float* x,
+              float* y) override {
+    return operators_.Relu(batch, elements, x, y);
+  }
+  Status ReluBackward(BatchSize batch, std::int64_t elements, const float* y,
+                      const float* dy, float beta, float* dx) override {
+    return operators_.ReluBackward(batch, elements, y, dy, beta, dx);
+  }
+  Status Pool(BatchSize batch, const Pooling& pooling, const float* x,
+              float* y) override {
+    return operators_.Pool(batch, pooling, x, y);
+  }
+  Status PoolBackward(BatchSize batch, const Pooling& pooling, const float* x,
+                      const float* y, const float* dy, float beta,
+                      float* dx) override {
+    return operators_.PoolBackward(batch, pooling, x, y, dy, beta, dx);
+  }
+  Status Normalise(BatchSize batch, const ImageExtent& extent, const float* x,
+                   const float* parameters, float* y,
+                   float* statistics) override {
+    return operators_.Normalise(batch, extent, x, parameters, y, statistics);
+  }
+  Status NormaliseBackward(BatchSize batch, const ImageExtent& extent,
+                           const float* x, const float* dy,
+                           const float* parameters, const float* statistics,
+                           float beta, float* dx, float gradients_beta,
+                           float* gradients) override {
+    return operators_.NormaliseBackward(batch, extent, x, dy, parameters,
+                                        statistics, beta, dx, gradients_beta,
+                                        gradients);
+  }
+  Status AddBias(BatchSize batch, const ImageExtent& extent, const float* bias,
+                 float* y) override {
+    return operators_.AddBias(batch, extent, bias, y);
+  }
+  Status BiasBackward(BatchSize batch, const ImageExtent& extent,
+                      const float* dy, float beta, float* dbias) override {
+    return operators_.BiasBackward(batch, extent, dy, beta, dbias);
+  }
+  Status Blend(BatchSize batch, std::int64_t elements, float alpha,
+               const float* a, float beta, float* out) override {
+    return operators_.Blend(batch, elements, alpha, a, beta, out);
+  }
+  Status SoftmaxLoss(BatchSize batch, const ImageExtent& extent, const float* x,
+                     const std::int32_t* labels, float scale, float* dx,
+                     float* probabilities) override {
+    return operators_.SoftmaxLoss(batch, extent, x, labels, scale, dx,
+                                  probabilities);
+  }
+  Status Dropout(BatchSize batch, std::int64_t elements,
+                 const DropoutChoice& choice, const float* x, float* y,
+                 std::uint8_t* mask) override {
+    return operators_.Dropout(batch, elements, choice, x, y, mask);
+  }
+  Status DropoutBackward(BatchSize batch, std::int64_t elements, double ratio,
+                         const float* dy, const std::uint8_t* mask,
+                         float* dx) override {
+    return operators_.DropoutBackward(batch, elements, ratio, dy, mask, dx);
+  }
+
+ private:
+  Operators& operators_;
+};
+
+}  // namespace ucudnn::test
+
+#endif  // UCUDNN_TESTS_SUPPORT_FORWARDING_OPERATORS_H_
