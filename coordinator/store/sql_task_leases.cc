@@ -29,6 +29,21 @@ bool IsRunning(const TaskRecord& task, const LeaseRef& lease) {
   return task.state == TaskState::kLeased && task.lease() == lease;
 }
 
+// Whether there may be something to lease. Most devices ask in vain, and a
+// write transaction would wait for other writers.
+Result<bool> MayLease(SqlDatabase& database, const LeaseRequest& request) {
+  return InTransaction(
+      database, Access::kRead, [&](SqlTransaction& sql) -> Result<bool> {
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto free,
+            sql.Query("SELECT id FROM tasks WHERE kind = $1 AND "
+                      "state IN ('pending', 'leased') AND "
+                      "(state = 'pending' OR lease_until_ms <= $2) LIMIT 1",
+                      {request.kind, request.now_ms}));
+        return !free.empty();
+      });
+}
+
 Result<std::int64_t> CountOf(const Result<std::vector<SqlRow>>& rows) {
   return rows.map([](const auto& found) {
     return static_cast<std::int64_t>(found.size());
@@ -64,6 +79,8 @@ Result<std::vector<TaskRecord>> SqlStore::LeaseTasks(
   UCUDNN_RETURN_IF_ERROR(CheckKey("the agent's id", request.agent));
   UCUDNN_RETURN_IF_ERROR(CheckKey("the device's id", request.device));
   UCUDNN_RETURN_IF_ERROR(CheckLimit(request.max_count));
+  UCUDNN_ASSIGN_OR_RETURN(const bool may_lease, MayLease(*database_, request));
+  if (!may_lease) return std::vector<TaskRecord>();
   return InTransaction(
       *database_, Access::kWrite,
       [&](SqlTransaction& sql) -> Result<std::vector<TaskRecord>> {

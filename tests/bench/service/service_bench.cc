@@ -155,7 +155,7 @@ void Lists(const Options& options) {
   served.Start();
   MakePlans(served);
   for (std::int64_t i = 1; i <= 100; ++i) {
-    PlanWithMeasurements(served, Request("resnet50", 3, (64 << 20) + i));
+    PlanWithMeasurements(served, Request("alexnet_owt", 3, (64 << 20) + i));
   }
   for (int i = 0; i < 100; ++i) {
     Register(served, Registration(fmt::format("agent-{:03}", i), i % 3));

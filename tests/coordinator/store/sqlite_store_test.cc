@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "coordinator/store/migrations.h"
+#include "coordinator/store/sql_database.h"
 #include "tests/contract/store_contract.h"
 #include "tests/support/process.h"
 
@@ -51,6 +52,19 @@ TEST(SqliteStoreTest, RefusesMalformedUrls) {
     EXPECT_EQ(store.error().code, Code::kInvalidArgument) << url;
     EXPECT_THAT(store.error().message, HasSubstr("sqlite:///path/file.db"));
   }
+}
+
+TEST(SqliteStoreTest, LetsDevicesAskInVainWhileSomebodyWrites) {
+  const FileDatabase file;
+  const auto store = OpenStore(file.url()).value();
+  const auto other = OpenSqlite(file.url()).value();
+  EXPECT_TRUE(other->Run(Access::kWrite, [&](SqlTransaction&) -> Status {
+    // A write would wait for the end of this one, which waits for it.
+    EXPECT_THAT(Lease(*store, 1, 10), ::testing::IsEmpty());
+    return {};
+  }));
+  Enqueue(*store, {TestTask(1)});
+  EXPECT_EQ(Lease(*store, 1, 10).size(), 1U);
 }
 
 TEST(SqliteStoreTest, SaysWhenTheBuildHasNoPostgres) {
