@@ -58,6 +58,7 @@ std::vector<Buffer> CutRectangle(int cuts) {
     --cuts;
   }
   std::vector<Buffer> buffers;
+  buffers.reserve(pieces.size());
   for (const Piece& piece : pieces) {
     buffers.push_back({piece.begin, piece.end, Bytes(piece.size)});
   }
