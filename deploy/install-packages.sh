@@ -31,7 +31,7 @@ test_packages=(
   # Debian packages
   lintian help2man man-db sqlite3
   # sites
-  slurmctld slurmd slurm-client munge prometheus python3-yaml
+  prometheus python3-yaml
   mkdocs python3-matplotlib python3-mpi4py python3-scipy mypy python3-torch
 )
 # So will a kubectl from elsewhere, whose package excludes Debian's.

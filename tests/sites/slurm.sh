@@ -5,7 +5,8 @@
 # agents yield their devices to it and take them back, and a node that a person
 # cordoned stays so.
 #
-#   slurm.sh ROOT      with the packages installed in ROOT
+#   slurm.sh ROOT      with the packages installed in ROOT, which packages_test
+#                      leaves in build/ci/installed/root; 20 to 70 s seen
 #
 # Needs root for mount namespaces, and Debian's slurmctld, slurmd, slurm-client
 # and munge; without them it says so and exits with status 77.
@@ -136,11 +137,11 @@ for node in ("n1", "n2"):
 PY
 
 # While jobs run, the node is theirs; it stays so until the last has ended, and
-# a node that a person holds stays held.
+# a node that a person holds stays held. The jobs end with this folder.
 state() { ucudnn nodes --filter "node=$1" -o jsonpath='{[*].state}'; }
 is() { [ "$(state "$1")" = "$2" ]; }
-first=$(sbatch --parsable -p h200 -n 1 --output=/dev/null --wrap "while [ ! -e $tmp/first ]; do sleep 0.1; done")
-second=$(sbatch --parsable -p h200 -n 1 --output=/dev/null --wrap "while [ ! -e $tmp/second ]; do sleep 0.1; done")
+first=$(sbatch --parsable -p h200 -n 1 --output=/dev/null --wrap "while [ -d $tmp ] && [ ! -e $tmp/first ]; do sleep 0.1; done")
+second=$(sbatch --parsable -p h200 -n 1 --output=/dev/null --wrap "while [ -d $tmp ] && [ ! -e $tmp/second ]; do sleep 0.1; done")
 both_run() { [ "$(squeue -h -t running -o %i | sort | xargs)" = "$first $second" ]; }
 await "two jobs run" both_run
 is n1 cordoned || fail "n1 is $(state n1) while jobs run"
