@@ -20,6 +20,7 @@
 #include "base/service/address.h"
 #include "base/service/completion.h"
 #include "base/service/config_file.h"
+#include "base/service/credentials.h"
 #include "base/service/help.h"
 #include "base/service/host.h"
 #include "base/service/log.h"
@@ -35,6 +36,7 @@ struct Options {
   std::vector<std::string> coordinators = {"127.0.0.1:7460"};
   std::string log_level = "info";
   std::vector<std::string> slices;
+  CredentialFiles credentials;
   DeviceOptions devices;
   AgentOptions agent;
   MeasureOptions measure;
@@ -97,7 +99,9 @@ Status Work(Options options, const std::stop_token& asked_to_stop) {
                                    const std::stop_token& stop) {
     return MeasureDeviceModel(device, DeviceModelOptions(), stop);
   };
-  const std::unique_ptr<Link> link = MakeGrpcLink(options.coordinators);
+  UCUDNN_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Link> link,
+      MakeGrpcLink(options.coordinators, options.credentials));
   // Each device's thread keeps its device buffers from one task to the next.
   std::map<const Device*, MeasureBench> benches;
   for (const auto& device : devices) benches.try_emplace(device.get(), *device);
@@ -174,6 +178,7 @@ CommandLine::CommandLine() {
          "This agent's name, unlike any other agent's; by default the host's "
          "name, with a number if that is taken")
       ->option_text("NAME");
+  AddCredentialOptions(&app, &options.credentials);
   app.add_option("--gpus", options.devices.gpu_ordinals,
                  "Offer only these GPUs, counted from 0")
       ->delimiter(',')

@@ -9,9 +9,9 @@ namespace {
 
 class GrpcLink final : public Link {
  public:
-  GrpcLink(std::vector<std::string> coordinators,
+  GrpcLink(std::vector<std::string> coordinators, Access access,
            std::chrono::milliseconds reconnect_spread)
-      : caller_(std::move(coordinators), {}, Waiting::Real(),
+      : caller_(std::move(coordinators), std::move(access), {}, Waiting::Real(),
                 reconnect_spread) {}
 
   Result<v1::RegisterResponse> Register(
@@ -55,9 +55,13 @@ class GrpcLink final : public Link {
 
 }  // namespace
 
-std::unique_ptr<Link> MakeGrpcLink(std::vector<std::string> coordinators,
-                                   std::chrono::milliseconds reconnect_spread) {
-  return std::make_unique<GrpcLink>(std::move(coordinators), reconnect_spread);
+Result<std::unique_ptr<Link>> MakeGrpcLink(
+    std::vector<std::string> coordinators, const CredentialFiles& credentials,
+    std::chrono::milliseconds reconnect_spread) {
+  UCUDNN_ASSIGN_OR_RETURN(Access access,
+                          Access::Open(credentials, coordinators));
+  return std::make_unique<GrpcLink>(std::move(coordinators), std::move(access),
+                                    reconnect_spread);
 }
 
 }  // namespace ucudnn

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/service/credentials.h"
 #include "ucudnn/v1/agent.pb.h"
 
 namespace ucudnn {
@@ -37,8 +38,10 @@ inline constexpr std::chrono::milliseconds kReconnectSpread{5'000};
 
 // Over gRPC to one of `coordinators` ("host:port", at least one): the one that
 // answered last, else the next in the list, within 10 s in all.
-std::unique_ptr<Link> MakeGrpcLink(
+// Errors of Access::Open (proto/channel.h).
+Result<std::unique_ptr<Link>> MakeGrpcLink(
     std::vector<std::string> coordinators,
+    const CredentialFiles& credentials = {},
     std::chrono::milliseconds reconnect_spread = kReconnectSpread);
 
 }  // namespace ucudnn

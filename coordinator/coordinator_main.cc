@@ -3,6 +3,7 @@
 
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -21,6 +22,7 @@
 #include "base/service/help.h"
 #include "base/service/log.h"
 #include "base/service/signals.h"
+#include "coordinator/certs_command.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/health.h"
@@ -29,6 +31,7 @@
 #include "coordinator/rest/page.h"
 #include "coordinator/rest/server.h"
 #include "coordinator/rpc/server.h"
+#include "coordinator/security/guard.h"
 
 namespace ucudnn {
 namespace {
@@ -41,6 +44,8 @@ struct Options {
   std::string log_level = "info";
   std::string ready_file;
   std::string ui_dir;
+  GuardFiles guard;
+  bool insecure = false;
   CoordinatorOptions coordinator;
 };
 
@@ -75,6 +80,29 @@ void EndWithin(std::chrono::seconds limit) {
   }).detach();
 }
 
+// Null without TLS, which only this host may go without.
+Result<std::unique_ptr<Guard>> OpenGuard(const Options& options) {
+  const GuardFiles& files = options.guard;
+  if (!files.ca.empty() && !files.cert.empty() && !files.key.empty()) {
+    return Guard::Open(files);
+  }
+  if (files != GuardFiles()) {
+    return Fail(Code::kInvalidArgument,
+                "--ca, --cert and --key are accepted together, and --revoked "
+                "and --tokens with them");
+  }
+  for (const auto& [name, address] : {std::pair{"--listen", &options.listen},
+                                      std::pair{"--http", &options.http},
+                                      std::pair{"--probes", &options.probes}}) {
+    if (options.insecure || address->empty() || IsLoopback(*address)) continue;
+    return Fail(Code::kInvalidArgument,
+                "{} is {}, where everybody who reaches it could do everything; "
+                "give --ca, --cert and --key for TLS, or --insecure",
+                name, *address);
+  }
+  return nullptr;
+}
+
 // As many open files as the system grants: each connection takes one.
 void RaiseOpenFiles() {
   rlimit files{};
@@ -96,7 +124,12 @@ void Reconfigure(const Result<Options>& wanted, const Options& running,
        {std::tuple{"listen", &wanted->listen, &running.listen},
         std::tuple{"http", &wanted->http, &running.http},
         std::tuple{"probes", &wanted->probes, &running.probes},
-        std::tuple{"database", &wanted->database, &running.database}}) {
+        std::tuple{"database", &wanted->database, &running.database},
+        std::tuple{"ca", &wanted->guard.ca, &running.guard.ca},
+        std::tuple{"cert", &wanted->guard.cert, &running.guard.cert},
+        std::tuple{"key", &wanted->guard.key, &running.guard.key},
+        std::tuple{"revoked", &wanted->guard.revoked, &running.guard.revoked},
+        std::tuple{"tokens", &wanted->guard.tokens, &running.guard.tokens}}) {
     if (*now == *then) continue;
     spdlog::warn("event=reload_ignored setting={} why={}", name,
                  Quoted("it changes with a restart"));
@@ -111,9 +144,13 @@ void Reconfigure(const Result<Options>& wanted, const Options& running,
 
 // `reread` reads the options anew.
 Status Serve(Options options, const std::function<Result<Options>()>& reread) {
+  // The database and whatever else is written holds what only we may read.
+  umask(077);
   const StopSignals signals({SIGHUP});
   StartLog("ucudnn-coord", options.log_level);
   RaiseOpenFiles();
+  UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<Guard> guard,
+                          OpenGuard(options));
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store,
                           OpenStore(options.database));
   options.coordinator.version = UCUDNN_VERSION;
@@ -122,7 +159,8 @@ Status Serve(Options options, const std::function<Result<Options>()>& reread) {
   const SystemClock clock;
   Coordinator coordinator(options.coordinator, *store, clock);
   Metrics metrics;
-  Dispatcher dispatcher(coordinator, metrics);
+  Dispatcher dispatcher(coordinator, metrics,
+                        guard == nullptr ? Guard::None() : *guard);
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> rpc,
                           RpcServer::Start(options.listen, dispatcher));
   const auto ask = [&]() -> Status {
@@ -142,8 +180,10 @@ Status Serve(Options options, const std::function<Result<Options>()>& reread) {
   }
   const int probe_port = probes == nullptr ? rest->port() : probes->port();
   spdlog::info(
-      "event=serving grpc_port={} http_port={} probe_port={} database={}",
-      rpc->port(), rest->port(), probe_port, options.coordinator.database);
+      "event=serving grpc_port={} http_port={} probe_port={} database={} "
+      "tls={}",
+      rpc->port(), rest->port(), probe_port, options.coordinator.database,
+      guard != nullptr);
   if (!options.ready_file.empty()) {
     UCUDNN_RETURN_IF_ERROR(WriteReadyFile(options.ready_file, rpc->port(),
                                           rest->port(), probe_port));
@@ -170,12 +210,43 @@ Status Serve(Options options, const std::function<Result<Options>()>& reread) {
   return {};
 }
 
+Result<std::string> ReadDatabaseUrl(const std::string& path) {
+  UCUDNN_ASSIGN_OR_RETURN(std::string url, ReadSecret(path));
+  while (!url.empty() && (url.back() == '\n' || url.back() == '\r')) {
+    url.pop_back();
+  }
+  if (!CheckDatabaseUrl(url)) {
+    return Fail(Code::kInvalidArgument,
+                "{} does not hold one line with sqlite:///PATH or "
+                "postgresql://...",
+                path);
+  }
+  return url;
+}
+
+void AddSecurityOptions(CLI::App* daemon, Options* options) {
+  const auto add = [&](const char* name, std::string* path, const char* help) {
+    daemon->add_option(name, *path, help)->option_text("PATH");
+  };
+  add("--ca", &options->guard.ca,
+      "Serve over TLS: the authority's certificate");
+  add("--cert", &options->guard.cert, "This coordinator's certificate");
+  add("--key", &options->guard.key, "Its private key, of mode 0600");
+  add("--revoked", &options->guard.revoked, "A list of revoked certificates");
+  add("--tokens", &options->guard.tokens,
+      "A file of tokens' hashes, of mode 0600");
+  daemon->add_flag("--insecure", options->insecure,
+                   "Serve other hosts without TLS: everybody who reaches this "
+                   "coordinator may do everything");
+}
+
 struct CommandLine {
   CommandLine();
 
   Options options;
-  std::string config;    // the file for serve
-  std::string to_check;  // the file for check
+  std::string config;             // the file for serve
+  std::string to_check;           // the file for check
+  std::function<Status()> certs;  // set by a subcommand of certs
   CLI::App app{"Stores measurements and serves the plans made from them."};
   CLI::App* daemon = nullptr;
 };
@@ -220,6 +291,20 @@ CommandLine::CommandLine() {
           },
           "URL"))
       ->option_text("URL");
+  daemon
+      ->add_option_function<std::string>(
+          "--database-file",
+          [this](const std::string& path) {
+            const Result<std::string> url = ReadDatabaseUrl(path);
+            if (!url) {
+              throw CLI::ValidationError("--database-file",
+                                         url.error().message);
+            }
+            options.database = *url;
+          },
+          "A file of mode 0600 with that URL instead, if it has a password")
+      ->option_text("PATH");
+  AddSecurityOptions(daemon, &options);
   daemon
       ->add_option("--lease-ms", options.coordinator.lease_ms,
                    "How long a lease of a task lasts without a heartbeat")
@@ -277,6 +362,7 @@ CommandLine::CommandLine() {
       ->add_option("--log-level", options.log_level,
                    "The least severe level to log")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
+  AddCertsCommand(&app, &certs);
   app.add_subcommand("check", "Check a file for --config without serving")
       ->add_option("file", to_check, "The TOML file")
       ->required()
@@ -296,6 +382,7 @@ Result<Options> Reread(int argc, char** argv) {
 }
 
 Status Run(CommandLine& line, int argc, char** argv) {
+  if (line.certs) return line.certs();
   if (!line.to_check.empty()) {
     UCUDNN_RETURN_IF_ERROR(ReadConfigFile(line.to_check, *line.daemon));
     fmt::print("{}: no errors found\n", line.to_check);

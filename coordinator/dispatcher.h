@@ -1,10 +1,12 @@
 #ifndef UCUDNN_COORDINATOR_DISPATCHER_H_
 #define UCUDNN_COORDINATOR_DISPATCHER_H_
 
-// What gRPC and REST do around every call of the coordinator: they refuse
-// requests that are out of bounds, bound how many run at once, and count them.
+// What gRPC and REST do around every call of the coordinator: they find out who
+// calls and refuse those who may not, refuse requests that are out of bounds,
+// bound how many run at once, and count them.
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <type_traits>
 
@@ -14,33 +16,42 @@
 #include "coordinator/limits.h"
 #include "coordinator/metrics.h"
 #include "coordinator/request_check.h"
-#include "proto/messages_fwd.h"
+#include "coordinator/security/guard.h"
+#include "ucudnn/v1/agent.pb.h"
+#include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
 
 // Thread-safe.
 class Dispatcher {
  public:
-  Dispatcher(Coordinator& coordinator, Metrics& metrics)
-      : coordinator_(coordinator), metrics_(metrics) {}
+  Dispatcher(Coordinator& coordinator, Metrics& metrics,
+             const Guard& guard = Guard::None())
+      : coordinator_(coordinator), metrics_(metrics), guard_(guard) {}
 
   Coordinator& coordinator() { return coordinator_; }
   const Metrics& metrics() const { return metrics_; }
+  const Guard& guard() const { return guard_; }
 
-  // Runs the call `method` of the coordinator for the host `caller`. Errors of
-  // the call; kInvalidArgument of CheckRequest; kResourceExhausted if too many
-  // run.
+  // Runs the call `method` of the coordinator for the peer. Errors of the call;
+  // kUnauthenticated and kPermissionDenied of Guard::Admit; kInvalidArgument of
+  // CheckRequest; kResourceExhausted if too many run.
   template <class Request, class Response>
-  Result<Response> Run(const std::string& caller, const char* method,
+  Result<Response> Run(const Peer& peer, const char* method,
                        Result<Response> (Coordinator::*call)(const Request&),
                        const Request& request) {
     const auto start = std::chrono::steady_clock::now();
     Gate& gate = kIsLong<Request, Response> ? long_calls_ : short_calls_;
     Result<Response> result = [&]() -> Result<Response> {
+      UCUDNN_ASSIGN_OR_RETURN(const std::optional<Principal> principal,
+                              guard_.Admit(peer, method, ClaimOf(request)));
       UCUDNN_RETURN_IF_ERROR(CheckRequest(request));
-      UCUDNN_ASSIGN_OR_RETURN(const Gate::Pass pass, gate.Enter(caller));
+      UCUDNN_ASSIGN_OR_RETURN(
+          const Gate::Pass pass,
+          gate.Enter(principal ? ToUri(*principal) : peer.host));
       UCUDNN_RETURN_IF_ERROR(Call::Check());
-      return (coordinator_.*call)(request);
+      if (!principal) return (coordinator_.*call)(request);
+      return RunFor(*principal, call, request);
     }();
     Count(method, result ? Status() : tl::unexpected<Error>(result.error()),
           start);
@@ -55,6 +66,55 @@ class Dispatcher {
   }
 
  private:
+  template <class Request>
+  static Claim ClaimOf(const Request& request) {
+    Claim claim;
+    if constexpr (requires { request.agent_id(); }) {
+      claim.agent_id = request.agent_id();
+    }
+    if constexpr (requires { request.job_id(); }) {
+      claim.job_id = request.job_id();
+    }
+    if constexpr (requires { request.dry_run(); }) {
+      claim.dry_run = request.dry_run();
+    }
+    return claim;
+  }
+
+  // What people do is kept under their own names.
+  template <class Request, class Response>
+  Result<Response> RunFor(const Principal& principal,
+                          Result<Response> (Coordinator::*call)(const Request&),
+                          const Request& request) {
+    if constexpr (std::is_same_v<Request, v1::RegisterRequest>) {
+      UCUDNN_RETURN_IF_ERROR(CheckDevices(request));
+    }
+    if constexpr (requires(Request named) { named.set_who(std::string()); }) {
+      Request named = request;
+      named.set_who(fmt::format("{} {}", Name(principal.role), principal.name));
+      return (coordinator_.*call)(named);
+    } else {
+      return (coordinator_.*call)(request);
+    }
+  }
+
+  // kPermissionDenied if a device is that of another agent that is not gone.
+  Status CheckDevices(const v1::RegisterRequest& request) {
+    for (const v1::Device& device : request.devices()) {
+      v1::GetRequest of;
+      of.set_id(device.id());
+      const auto known = coordinator_.GetDevice(of);
+      if (!known || known->agent_id() == request.agent_id()) continue;
+      of.set_id(known->agent_id());
+      const auto owner = coordinator_.GetAgent(of);
+      if (!owner || owner->state() == "gone") continue;
+      return Fail(Code::kPermissionDenied,
+                  "device {} is that of agent {}, which is not gone",
+                  device.id(), known->agent_id());
+    }
+    return {};
+  }
+
   // Calls that make plans, read files or move whole profiles.
   template <class Request, class Response>
   static constexpr bool kIsLong =
@@ -70,6 +130,7 @@ class Dispatcher {
 
   Coordinator& coordinator_;
   Metrics& metrics_;
+  const Guard& guard_;
   // A host may run agents and jobs by the dozen.
   Gate short_calls_{kMaxShortCalls, kMaxWaitingShortCalls,
                     kMaxShortCalls + kMaxWaitingShortCalls};

@@ -16,7 +16,7 @@ packages=(
   # service
   libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev
   libsqlitecpp-dev libsqlite3-dev libcpp-httplib-dev prometheus-cpp-dev
-  libcurl4-openssl-dev
+  libcurl4-openssl-dev libssl-dev
   # optional parts
   libdnnl-dev libonnx-dev libopenmpi-dev openmpi-bin libpqxx-dev
 )

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
 
 #include <algorithm>
 #include <chrono>
@@ -69,10 +68,12 @@ Attempt Read(const grpc::Status& status) {
 
 }  // namespace
 
-Caller::Caller(std::vector<std::string> coordinators, std::stop_token stop,
-               Waiting waiting, Milliseconds reconnect_spread)
+Caller::Caller(std::vector<std::string> coordinators, Access access,
+               std::stop_token stop, Waiting waiting,
+               Milliseconds reconnect_spread)
     : coordinators_(std::move(coordinators)),
       name_(fmt::format("{}", fmt::join(coordinators_, ","))),
+      access_(std::move(access)),
       stop_(std::move(stop)),
       waiting_(std::move(waiting)),
       reconnect_spread_(reconnect_spread) {
@@ -82,7 +83,7 @@ Caller::Caller(std::vector<std::string> coordinators, std::stop_token stop,
 std::shared_ptr<grpc::Channel> Caller::OpenChannel(
     std::size_t coordinator) const {
   return grpc::CreateCustomChannel(coordinators_[coordinator],
-                                   grpc::InsecureChannelCredentials(),
+                                   access_.credentials(),
                                    ChannelArguments(reconnect_spread_));
 }
 
@@ -104,11 +105,23 @@ Status Caller::Reach(
     const auto now = std::chrono::system_clock::now();
     if (now >= end) {
       return Fail(Code::kUnavailable,
-                  "no coordinator answers at {} within {} s", name_,
-                  static_cast<double>(patience.count()) / 1000);
+                  "no coordinator answers at {} within {} s{}", name_,
+                  static_cast<double>(patience.count()) / 1000, access_.How());
     }
     channels.back()->WaitForStateChange(state, std::min(end, now + kLook));
   }
+}
+
+void Caller::Reconnect(grpc::Channel& channel) const {
+  // gRPC connects again in the background, but only calls and waiting move a
+  // handshake on, and calls fail at once as long as it has not succeeded.
+  constexpr Milliseconds kHandshake{1500};
+  if (!access_.tls() ||
+      channel.GetState(false) != GRPC_CHANNEL_TRANSIENT_FAILURE) {
+    return;
+  }
+  channel.WaitForStateChange(GRPC_CHANNEL_TRANSIENT_FAILURE,
+                             std::chrono::system_clock::now() + kHandshake);
 }
 
 Status Caller::Run(
@@ -122,6 +135,7 @@ Status Caller::Run(
         if (stop_.stop_requested()) return Stopped();
         grpc::ClientContext context;
         context.set_deadline(std::chrono::system_clock::now() + timeout);
+        access_.AddTo(&context);
         const std::stop_callback cancel(stop_, [&] { context.TryCancel(); });
         const grpc::Status status = call(coordinator, &context);
         if (stop_.stop_requested() && !status.ok()) return Stopped();
@@ -134,10 +148,10 @@ Status Caller::Run(
       !result.answered && (error.code == Code::kUnavailable ||
                            error.code == Code::kDeadlineExceeded);
   if (transport) {
-    error.message =
-        fmt::format("coordinator{} {} cannot be reached: {} ({} {})",
-                    coordinators_.size() == 1 ? "" : "s", name_, error.message,
-                    result.attempts, result.attempts == 1 ? "try" : "tries");
+    error.message = fmt::format(
+        "coordinator{} {} cannot be reached{}: {} ({} {})",
+        coordinators_.size() == 1 ? "" : "s", name_, access_.How(),
+        error.message, result.attempts, result.attempts == 1 ? "try" : "tries");
   }
   return tl::unexpected<Error>(std::move(error));
 }

@@ -29,6 +29,7 @@
 
 #include "base/result.h"
 #include "base/service/retry.h"
+#include "proto/channel.h"
 
 namespace ucudnn {
 
@@ -37,8 +38,8 @@ class Caller {
   // Does not connect yet: the first call does. `coordinators` holds at
   // least one "host:port". Callers that lose a coordinator at once reconnect at
   // moments that are spread over `reconnect_spread`.
-  Caller(std::vector<std::string> coordinators, std::stop_token stop,
-         Waiting waiting, Milliseconds reconnect_spread);
+  Caller(std::vector<std::string> coordinators, Access access,
+         std::stop_token stop, Waiting waiting, Milliseconds reconnect_spread);
 
   // The coordinators as one text, separated by commas.
   const std::string& name() const { return name_; }
@@ -51,6 +52,8 @@ class Caller {
   // `patience`, kCancelled after a stop. The channels are those of all.
   Status Reach(const std::vector<std::shared_ptr<grpc::Channel>>& channels,
                Milliseconds patience);
+  // Lets a channel that has lost its coordinator finish its next handshake.
+  void Reconnect(grpc::Channel& channel) const;
   // Makes the attempts of one call.
   Status Run(const RetryPolicy& policy,
              const std::function<grpc::Status(std::size_t coordinator,
@@ -59,6 +62,7 @@ class Caller {
  private:
   std::vector<std::string> coordinators_;
   std::string name_;
+  Access access_;
   std::stop_token stop_;
   Waiting waiting_;
   Milliseconds reconnect_spread_;
@@ -74,11 +78,12 @@ class ServiceCaller : public Caller {
                                         Response*);
 
   explicit ServiceCaller(std::vector<std::string> coordinators)
-      : ServiceCaller(std::move(coordinators), {}, Waiting::Real()) {}
-  ServiceCaller(std::vector<std::string> coordinators, std::stop_token stop,
-                Waiting waiting, Milliseconds reconnect_spread = {})
-      : Caller(std::move(coordinators), std::move(stop), std::move(waiting),
-               reconnect_spread) {
+      : ServiceCaller(std::move(coordinators), {}, {}, Waiting::Real()) {}
+  ServiceCaller(std::vector<std::string> coordinators, Access access,
+                std::stop_token stop, Waiting waiting,
+                Milliseconds reconnect_spread = {})
+      : Caller(std::move(coordinators), std::move(access), std::move(stop),
+               std::move(waiting), reconnect_spread) {
     for (std::size_t i = 0; i < size(); ++i) {
       channels_.push_back(OpenChannel(i));
       stubs_.push_back(Service::NewStub(channels_.back()));
@@ -98,6 +103,7 @@ class ServiceCaller : public Caller {
     UCUDNN_RETURN_IF_ERROR(
         Run(policy, [&](std::size_t i, grpc::ClientContext* context) {
           response.Clear();
+          Reconnect(*channels_[i]);
           return (*stubs_[i].*method)(context, request, &response);
         }));
     return response;

@@ -37,7 +37,14 @@ Result<T> OfInput(Result<T> read) {
 // necessary. Readers see the old file or the new one, even after a crash;
 // concurrent writers never mix. kUnknown with the system's reason if writing
 // fails; the old file is then untouched.
-Status ReplaceFile(const std::string& path, std::string_view contents);
+// `mode` is the new file's, less the process's umask.
+Status ReplaceFile(const std::string& path, std::string_view contents,
+                   int mode = 0644);
+
+// A file that holds a secret, such as a key, of at most 64 KiB. kNotFound;
+// kInvalidArgument if everybody may read it, or others than its owner may write
+// it.
+Result<std::string> ReadSecret(const std::string& path);
 
 }  // namespace ucudnn
 

@@ -41,8 +41,8 @@ tl::unexpected<Error> SystemFailure(std::string_view what,
               std::generic_category().message(reason));
 }
 
-Status WriteAll(const std::string& path, std::string_view text) {
-  File file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+Status WriteAll(const std::string& path, std::string_view text, mode_t mode) {
+  File file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (file.get() < 0) return SystemFailure("created", path);
   while (!text.empty()) {
     const ssize_t n = write(file.get(), text.data(), text.size());
@@ -58,7 +58,8 @@ Status WriteAll(const std::string& path, std::string_view text) {
 
 }  // namespace
 
-Status ReplaceFile(const std::string& path, std::string_view contents) {
+Status ReplaceFile(const std::string& path, std::string_view contents,
+                   int mode) {
   // Makes the temporary name unique, together with host and process: the disk
   // may be shared.
   static std::atomic<int> counter = 0;
@@ -73,7 +74,7 @@ Status ReplaceFile(const std::string& path, std::string_view contents) {
   }
   const std::string temporary =
       fmt::format("{}.{}.{}.{}", path, HostName(), getpid(), counter++);
-  Status written = WriteAll(temporary, contents);
+  Status written = WriteAll(temporary, contents, static_cast<mode_t>(mode));
   if (written && rename(temporary.c_str(), path.c_str()) != 0) {
     written = SystemFailure("written", path);
   }

@@ -15,4 +15,13 @@ bool IsHostAndPort(std::string_view text, int min_port) {
   return host.find_first_of(":/[] \t\n") == std::string_view::npos;
 }
 
+bool IsLoopback(std::string_view host_and_port) {
+  const std::string_view host =
+      host_and_port.substr(0, host_and_port.rfind(':'));
+  if (host == "localhost" || host == "[::1]") return true;
+  const bool numeric =
+      host.find_first_not_of("0123456789.") == std::string_view::npos;
+  return numeric && host.starts_with("127.");
+}
+
 }  // namespace ucudnn

@@ -9,6 +9,10 @@ namespace ucudnn {
 // take any free one); IPv6 addresses are written [::1]:7460.
 bool IsHostAndPort(std::string_view text, int min_port = 1);
 
+// Whether such an address is reached from its own host only: localhost,
+// 127.0.0.0/8 or [::1].
+bool IsLoopback(std::string_view host_and_port);
+
 }  // namespace ucudnn
 
 #endif  // UCUDNN_BASE_SERVICE_ADDRESS_H_

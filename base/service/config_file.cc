@@ -127,6 +127,19 @@ void AddConfigOption(CLI::App* app, std::string* path) {
       ->option_text("FILE");
 }
 
+void AddCredentialOptions(CLI::App* app, CredentialFiles* files) {
+  const auto add = [&](const char* name, std::string* path,
+                       const char* variable, const char* help) {
+    app->add_option(name, *path, help)->option_text("PATH")->envname(variable);
+  };
+  add("--ca", &files->ca, kCaVariable,
+      "Reach coordinators over TLS: their authority's certificate");
+  add("--cert", &files->cert, kCertVariable, "The certificate to show them");
+  add("--key", &files->key, kKeyVariable, "Its private key, of mode 0600");
+  add("--token-file", &files->token, kTokenFileVariable,
+      "A file of mode 0600 with a token to show instead");
+}
+
 Status ReadConfigFile(const std::string& path, CLI::App& app) {
   UCUDNN_ASSIGN_OR_RETURN(const std::string text,
                           OfInput(ReadFile(path, 1_MiB)));

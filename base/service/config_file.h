@@ -14,11 +14,16 @@
 #include <string>
 
 #include "base/result.h"
+#include "base/service/credentials.h"
 
 namespace ucudnn {
 
 // Adds `--config FILE`, which sets `path`.
 void AddConfigOption(CLI::App* app, std::string* path);
+
+// Adds --ca, --cert, --key and --token-file with their environment variables
+// (base/service/credentials.h).
+void AddCredentialOptions(CLI::App* app, CredentialFiles* files);
 
 // Reads the file and sets the variables behind `app`'s options, each checked as
 // on the command line. Call it before `app` is parsed, so that the command line

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+#include "base/service/config_file.h"
 #include "base/service/help.h"
 #include "client/cli/command.h"
 #include "client/cli/completion.h"
@@ -26,6 +27,7 @@ int Main(int argc, char** argv) {
                  "Coordinators to call, in order of preference")
       ->option_text("HOST:PORT[,...]")
       ->envname("UCUDNN_COORDINATOR");
+  AddCredentialOptions(&app, &server.credentials);
   Chosen chosen;
   AddClusterCommands(app, server, &chosen);
   AddNetworkCommands(app, server, &chosen);
@@ -50,8 +52,9 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "ucudnn: %s\n", read.error().message.c_str());
     return 2;
   }
-  if (AnswerCompletion(app, argc, argv,
-                       NamesFrom(server.coordinators, argc, argv))) {
+  if (AnswerCompletion(
+          app, argc, argv,
+          NamesFrom(server.coordinators, server.credentials, argc, argv))) {
     return 0;
   }
   try {

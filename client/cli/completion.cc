@@ -12,6 +12,7 @@
 #include "base/plan/plan.h"
 #include "client/cli/names.h"
 #include "client/cli/pages.h"
+#include "client/config/environment.h"
 #include "client/rpc/connection.h"
 
 namespace ucudnn::ctl {
@@ -107,8 +108,10 @@ std::string Named(int argc, const char* const* argv) {
   return "";
 }
 
-Words Ask(std::string_view what, const std::string& coordinators) {
-  auto connection = Connection::Open(coordinators, "--coordinator");
+Words Ask(std::string_view what, const std::string& coordinators,
+          const CredentialFiles& credentials) {
+  auto connection = Connection::Open(
+      coordinators, {.source = "--coordinator", .credentials = credentials});
   if (!connection || !(*connection)->Reach(Milliseconds(1000))) return {};
   return NamesOf(what, **connection);
 }
@@ -131,13 +134,16 @@ void AddCompletionCommand(CLI::App& app, Chosen* chosen) {
   });
 }
 
-ValuesOf NamesFrom(std::string coordinators, int argc,
-                   const char* const* argv) {
+ValuesOf NamesFrom(std::string coordinators, CredentialFiles credentials,
+                   int argc, const char* const* argv) {
   if (const char* set = std::getenv("UCUDNN_COORDINATOR")) coordinators = set;
   if (std::string named = Named(argc, argv); !named.empty()) {
     coordinators = std::move(named);
   }
-  return [coordinators = std::move(coordinators)](const CLI::Option& option) {
+  const CredentialFiles named = CredentialsFrom(ProcessEnvironment());
+  if (named != CredentialFiles()) credentials = named;
+  return [coordinators = std::move(coordinators),
+          credentials = std::move(credentials)](const CLI::Option& option) {
     for (const std::string& name : option.get_lnames()) {
       const auto words = KnownWords().find(name);
       if (words != KnownWords().end()) return words->second;
@@ -146,7 +152,7 @@ ValuesOf NamesFrom(std::string coordinators, int argc,
     if (what.ends_with("...")) what.resize(what.size() - 3);
     for (const std::string_view known :
          {"NETWORK", "NODE", "DEVICE", "JOB", "PLAN", "CAMPAIGN", "KIND"}) {
-      if (what == known) return Ask(what, coordinators);
+      if (what == known) return Ask(what, coordinators, credentials);
     }
     return Words();
   };

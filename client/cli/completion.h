@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/service/completion.h"
+#include "base/service/credentials.h"
 #include "client/cli/command.h"
 
 namespace ucudnn::ctl {
@@ -20,8 +21,10 @@ void AddHelpCommand(CLI::App& app, Chosen* chosen);
 // The values of options by what the help calls them: networks for NETWORK,
 // kinds for KIND and so on, and the words of enumerations. Names come from the
 // coordinator that the arguments or the environment name, or else from
-// `coordinators`; there are none if it does not answer within a second.
-ValuesOf NamesFrom(std::string coordinators, int argc, const char* const* argv);
+// `coordinators`, asked with the environment's credentials or else
+// `credentials`; there are none if it does not answer within a second.
+ValuesOf NamesFrom(std::string coordinators, CredentialFiles credentials,
+                   int argc, const char* const* argv);
 
 }  // namespace ucudnn::ctl
 

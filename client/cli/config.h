@@ -5,6 +5,7 @@
 // options of all commands. The command line and the environment override it.
 //
 //   coordinator = "coord-1:7460,coord-2:7460"
+//   ca = "/home/alice/rack7.crt"
 
 #include <string>
 

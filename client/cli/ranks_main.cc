@@ -13,7 +13,8 @@ namespace ucudnn::ctl {
 int RunOnRanks(CLI::App& app, int argc, char** argv,
                const std::function<Status()>& body,
                const std::function<int(const Status&)>& exit_status) {
-  if (AnswerCompletion(app, argc, argv, NamesFrom("", argc, argv))) return 0;
+  if (AnswerCompletion(app, argc, argv, NamesFrom("", {}, argc, argv)))
+    return 0;
   MPI_Init(&argc, &argv);
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -18,6 +18,7 @@ namespace ucudnn::ctl {
 // The coordinators to call, shared by all commands of a command line.
 struct Server {
   std::string coordinators = "127.0.0.1:7460";
+  CredentialFiles credentials = {};
 
   // After this, Ctrl-C and SIGTERM cancel calls (kCancelled) instead of killing
   // the process. kUnavailable if no coordinator answers within 2 s: people
@@ -25,7 +26,9 @@ struct Server {
   Result<std::unique_ptr<Connection>> Connect() const {
     UCUDNN_ASSIGN_OR_RETURN(
         auto connection,
-        Connection::Open(coordinators, "--coordinator", StopOnSignals()));
+        Connection::Open(coordinators, {.source = "--coordinator",
+                                        .credentials = credentials,
+                                        .stop = StopOnSignals()}));
     if (Status reached = connection->Reach(Milliseconds(2000)); !reached) {
       Error error = std::move(reached).error();
       if (error.code == Code::kUnavailable) {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/service/credentials.h"
 #include "client/config/coordinators.h"
 
 namespace ucudnn {
@@ -37,6 +38,8 @@ Result<DropInSettings> ResolveDropInSettings(const Environment& environment) {
         settings.coordinators,
         ParseCoordinators(coordinators, kCoordinatorVariable.name));
   }
+  // The drop-ins' own gRPC speaks no TLS, and such a coordinator nothing else.
+  if (!CredentialsFrom(environment).ca.empty()) settings.coordinators.clear();
   UCUDNN_RETURN_IF_ERROR(take(kBatchPolicyVariable, &settings.policy));
   UCUDNN_RETURN_IF_ERROR(take(kPlanFileVariable, &settings.plan_file));
   settings.network_file = settings.plan_file;

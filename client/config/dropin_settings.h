@@ -10,7 +10,8 @@
 //   UCUDNN_TOTAL_WORKSPACE_SIZE  for all kernels together: WD instead of WR
 //   UCUDNN_GRAPH_MEMORY          device memory for captured graphs; 64MiB, 0:
 //                                nothing is captured
-//   UCUDNN_COORDINATOR           host:port list; asked before measuring
+//   UCUDNN_COORDINATOR           host:port list; asked before measuring, unless
+//                                UCUDNN_CA is set, because that needs TLS
 //   UCUDNN_BATCH_SIZE_POLICY     all, powerOfTwo, undivided or
 //                                adaptive; powerOfTwo
 //   UCUDNN_PLAN_FILE             output of `ucudnn plan` or `ucudnn solve`

@@ -103,8 +103,11 @@ class Rehearsal {
     }
     std::unique_ptr<Connection> connection;
     if (!coordinators.empty()) {
-      UCUDNN_ASSIGN_OR_RETURN(connection,
-                              Connection::Open(coordinators, "--coordinator"));
+      UCUDNN_ASSIGN_OR_RETURN(
+          connection,
+          Connection::Open(coordinators, {.source = "--coordinator",
+                                          .credentials = CredentialsFrom(
+                                              ProcessEnvironment())}));
     }
     const RetryPolicy policy{.budget = options_.session.ask_within};
     v1::Network message;

@@ -28,18 +28,16 @@ Connection::Connection(std::unique_ptr<Calls> calls)
 Connection::~Connection() = default;
 
 Result<std::unique_ptr<Connection>> Connection::Open(
-    std::string_view coordinators, std::string_view source,
-    const std::stop_token& stop) {
-  return Open(coordinators, source, stop, Waiting::Real(stop));
-}
-
-Result<std::unique_ptr<Connection>> Connection::Open(
-    std::string_view coordinators, std::string_view source,
-    const std::stop_token& stop, Waiting waiting) {
+    std::string_view coordinators, Options options) {
   UCUDNN_ASSIGN_OR_RETURN(std::vector<std::string> list,
-                          ParseCoordinators(coordinators, source));
+                          ParseCoordinators(coordinators, options.source));
+  UCUDNN_ASSIGN_OR_RETURN(
+      Access access, Access::Open(options.credentials, list, options.job_key));
+  Waiting waiting = options.waiting ? *std::move(options.waiting)
+                                    : Waiting::Real(options.stop);
   return std::unique_ptr<Connection>(new Connection(
-      std::make_unique<Calls>(std::move(list), stop, std::move(waiting))));
+      std::make_unique<Calls>(std::move(list), std::move(access),
+                              std::move(options.stop), std::move(waiting))));
 }
 
 const std::string& Connection::name() const { return calls_->name(); }

@@ -5,7 +5,7 @@
 // typed method for each call of CoordinatorService.
 //
 //   UCUDNN_ASSIGN_OR_RETURN(const auto coordinator,
-//                           Connection::Open("a:7460,b:7460"));
+//                           Connection::Open("a:7460,b:7460", {}));
 //   UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan,
 //                           coordinator->CreatePlan(request));
 //
@@ -13,11 +13,13 @@
 // Callers include ucudnn/v1/coordinator.pb.h for the messages.
 
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
+#include "base/service/credentials.h"
 #include "base/service/retry.h"
 #include "proto/messages_fwd.h"
 
@@ -25,18 +27,19 @@ namespace ucudnn {
 
 class Connection {
  public:
+  struct Options {
+    std::string source = "UCUDNN_COORDINATOR";  // of the list, for errors
+    CredentialFiles credentials = {};
+    std::string job_key = {};  // proto/job_key.h; empty: none
+    // Once it is requested, calls return kCancelled.
+    std::stop_token stop = {};
+    std::optional<Waiting> waiting = {};  // between attempts; real by default
+  };
+
   // Does not connect yet; the first call does. Errors of ParseCoordinators
-  // (client/config/coordinators.h). Once `stop` is requested, calls return
-  // kCancelled.
-  static Result<std::unique_ptr<Connection>> Open(
-      std::string_view coordinators,
-      std::string_view source = "UCUDNN_COORDINATOR",
-      const std::stop_token& stop = {});
-  // The same, with another way to wait between attempts.
+  // (client/config/coordinators.h) and Access::Open (proto/channel.h).
   static Result<std::unique_ptr<Connection>> Open(std::string_view coordinators,
-                                                  std::string_view source,
-                                                  const std::stop_token& stop,
-                                                  Waiting waiting);
+                                                  Options options);
   ~Connection();
 
   // The list of coordinators, as given.

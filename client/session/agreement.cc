@@ -1,10 +1,8 @@
 #include "client/session/agreement.h"
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "base/plan/even_shares.h"
@@ -12,6 +10,7 @@
 #include "client/executor/undivided.h"
 #include "client/session/plan_check.h"
 #include "proto/convert.h"
+#include "proto/job_key.h"
 
 namespace ucudnn {
 namespace {
@@ -112,18 +111,6 @@ Result<RankPlan> UndividedRank(Device& device, const JobRequest& request,
   return plan;
 }
 
-// A random UUID (RFC 4122, version 4).
-std::string NewUuid() {
-  std::random_device random;
-  std::array<std::uint32_t, 4> words{};
-  for (std::uint32_t& word : words) word = random();
-  words[1] = (words[1] & 0xFFFF0FFFU) | 0x4000U;
-  words[2] = (words[2] & 0x3FFFFFFFU) | 0x80000000U;
-  return fmt::format("{:08x}-{:04x}-{:04x}-{:04x}-{:04x}{:08x}", words[0],
-                     words[1] >> 16U, words[1] & 0xFFFFU, words[2] >> 16U,
-                     words[2] & 0xFFFFU, words[3]);
-}
-
 // One rank's steps towards a session; all methods are collective.
 class Steps {
  public:
@@ -174,7 +161,7 @@ class Steps {
     std::optional<PlanSearch> search;
     if (ranks_.rank() == 0) {
       search.emplace(config());
-      agreement_.job_id = NewUuid();
+      agreement_.job_key = NewJobKey();
     }
     for (;;) {
       UCUDNN_RETURN_IF_ERROR(Offer(search));
@@ -218,7 +205,7 @@ class Steps {
       }
       head = Dump({{"source", static_cast<int>(agreement_.found.source)},
                    {"reason", agreement_.reason},
-                   {"job_id", agreement_.job_id},
+                   {"job_key", agreement_.job_key},
                    {"coordinators", config().coordinators}});
     }
     UCUDNN_RETURN_IF_ERROR(ranks_.Broadcast(&head, WhenSearched()));
@@ -228,7 +215,7 @@ class Steps {
       agreement_.found.source =
           static_cast<PlanSource>(json.at("source").get<int>());
       agreement_.reason = json.at("reason");
-      agreement_.job_id = json.at("job_id");
+      agreement_.job_key = json.at("job_key");
       config().coordinators = json.at("coordinators");
     } catch (const Json::exception& error) {
       return Fail(Code::kInternal, "rank 0's offer is not readable: {}",

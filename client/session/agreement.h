@@ -25,8 +25,8 @@ struct Agreement {
   // By rank.
   std::vector<std::string> device_ids;
   std::vector<std::string> hosts;
-  // Created by rank 0.
-  std::string job_id;
+  // Picked by rank 0 (proto/job_key.h).
+  std::string job_key;
 };
 
 // Errors and bounds of Session::Create.

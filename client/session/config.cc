@@ -63,6 +63,7 @@ Result<SessionConfig> ResolveConfig(const SessionOptions& options,
     UCUDNN_RETURN_IF_ERROR(
         ParseCoordinators(config.coordinators, "coordinators"));
   }
+  config.credentials = CredentialsFrom(environment);
   UCUDNN_RETURN_IF_ERROR(Choose(options.plan_file, environment,
                                 kPlanFileVariable, &config.plan_file));
   UCUDNN_ASSIGN_OR_RETURN(const bool cached,

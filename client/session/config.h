@@ -11,6 +11,7 @@
 #include "base/network.h"
 #include "base/plan/job_plan.h"
 #include "base/result.h"
+#include "base/service/credentials.h"
 #include "client/config/environment.h"
 #include "client/session/session.h"
 
@@ -24,8 +25,9 @@ struct SessionConfig {
   bool limits_chosen = false;
   std::string job_name;      // empty: the network's
   std::string coordinators;  // empty: none
-  std::string plan_file;     // empty: none
-  std::string cache_dir;     // empty: none
+  CredentialFiles credentials;
+  std::string plan_file;  // empty: none
+  std::string cache_dir;  // empty: none
   std::chrono::milliseconds ask_within{0};
   std::chrono::milliseconds await_measurements{0};
 };

@@ -244,7 +244,9 @@ JobLink::~JobLink() { Finish(); }
 
 Result<std::unique_ptr<JobLink>> JobLink::Start(Options options) {
   UCUDNN_ASSIGN_OR_RETURN(auto connection,
-                          Connection::Open(options.coordinators));
+                          Connection::Open(options.coordinators,
+                                           {.credentials = options.credentials,
+                                            .job_key = options.job_key}));
   std::unique_ptr<JobLink> link(new JobLink(
       std::make_unique<Worker>(std::move(options), std::move(connection))));
   link->worker_->Start();

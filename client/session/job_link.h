@@ -15,6 +15,7 @@
 
 #include "base/plan/job_plan.h"
 #include "base/result.h"
+#include "base/service/credentials.h"
 #include "base/units.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
@@ -24,6 +25,8 @@ class JobLink {
  public:
   struct Options {
     std::string coordinators;
+    CredentialFiles credentials = {};
+    std::string job_key = {};  // of job_id (proto/job_key.h)
     std::string job_id;
     int rank = 0;
     // Set on rank 0, complete.

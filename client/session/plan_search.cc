@@ -106,8 +106,10 @@ Result<FoundPlan> PlanSearch::FromCoordinator() {
     return Fail(Code::kUnavailable,
                 "no coordinator is named (UCUDNN_COORDINATOR)");
   }
-  UCUDNN_ASSIGN_OR_RETURN(const auto connection,
-                          Connection::Open(config_.coordinators));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto connection,
+      Connection::Open(config_.coordinators,
+                       {.credentials = config_.credentials}));
   const Budget budget(config_.ask_within);
   const auto policy = [&](Milliseconds await) {
     RetryPolicy p;

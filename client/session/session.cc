@@ -15,6 +15,7 @@
 #include "client/session/plan_check.h"
 #include "device/device.h"
 #include "proto/convert.h"
+#include "proto/job_key.h"
 
 namespace ucudnn {
 
@@ -62,10 +63,10 @@ Result<std::unique_ptr<Session>> Session::Create(MPI_Comm comm,
   session->plan_ = std::move(agreed.found.plan);
   session->source_ = agreed.found.source;
   session->reason_ = std::move(agreed.reason);
-  session->job_id_ = std::move(agreed.job_id);
+  session->job_id_ = JobIdOf(agreed.job_key);
   session->devices_ = std::move(agreed.device_ids);
   session->WarnOfSharedDevices();
-  session->StartLink(agreed.hosts);
+  session->StartLink(agreed.hosts, agreed.job_key);
   return session;
 }
 
@@ -100,11 +101,14 @@ void Session::WarnOfSharedDevices() {
   }
 }
 
-void Session::StartLink(const std::vector<std::string>& hosts) {
+void Session::StartLink(const std::vector<std::string>& hosts,
+                        const std::string& job_key) {
   if (config_->coordinators.empty()) return;
   JobLink::Options options;
   options.coordinators = config_->coordinators;
+  options.credentials = config_->credentials;
   options.job_id = job_id_;
+  options.job_key = job_key;
   options.rank = rank();
   if (rank() == 0) {
     v1::RegisterJobRequest& job = options.registration.emplace();
@@ -123,8 +127,7 @@ void Session::StartLink(const std::vector<std::string>& hosts) {
       member.set_host(hosts[r]);
     }
   }
-  // Create has parsed the list of coordinators already; if starting fails, the
-  // job runs unreported.
+  // If this fails, as when credentials cannot be read, the job runs unreported.
   if (auto link = JobLink::Start(std::move(options))) {
     link_ = *std::move(link);
   }

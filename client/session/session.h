@@ -212,7 +212,8 @@ class Session {
   Session();
   std::chrono::steady_clock::time_point Soon() const;
   void WarnOfSharedDevices();
-  void StartLink(const std::vector<std::string>& hosts);
+  void StartLink(const std::vector<std::string>& hosts,
+                 const std::string& job_key);
   // Why rank 0 must not offer the plan to the others, or OK.
   Status CheckOffer(const JobPlan& plan) const;
   void ForgetActiveComm();

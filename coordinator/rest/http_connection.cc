@@ -1,5 +1,6 @@
 #include "coordinator/rest/http_connection.h"
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -30,16 +31,52 @@ bool Poll(socket_t socket, short events, milliseconds time) {
 
 }  // namespace
 
+HttpConnection::HttpConnection(socket_t socket, std::function<bool()> stopping,
+                               SSL_CTX* tls)
+    : socket_(socket),
+      tls_(tls == nullptr ? nullptr : SSL_new(tls)),
+      stopping_(std::move(stopping)) {
+  if (tls_ == nullptr) return;
+  fcntl(socket_, F_SETFL, fcntl(socket_, F_GETFL) | O_NONBLOCK);
+  SSL_set_fd(tls_.get(), socket_);
+  SSL_set_accept_state(tls_.get());
+}
+
 bool HttpConnection::AwaitRequest(const std::function<bool()>& keep) {
-  Enter(Phase::kIdle);
-  if (broken_) return false;
   const bool first = !std::exchange(served_, true);
-  if (begin_ < end_) return true;
-  const auto limit = SteadyClock::now() + kHttpIdle;
-  while (!stopping_() && (first || keep()) && SteadyClock::now() < limit) {
-    if (Poll(socket_, POLLIN, kSlice)) return true;
-  }
-  return false;
+  const auto begins = [this] {
+    return begin_ < end_ ||
+           (tls_ != nullptr && SSL_has_pending(tls_.get()) == 1);
+  };
+  const auto await = [&] {
+    Enter(Phase::kIdle);
+    if (broken_) return false;
+    if (begins()) return true;
+    const auto limit = SteadyClock::now() + kHttpIdle;
+    while (!stopping_() && (first || keep()) && SteadyClock::now() < limit) {
+      if (Poll(socket_, POLLIN, kSlice)) return true;
+    }
+    return false;
+  };
+  if (first && tls_ != nullptr && !(await() && Shake())) return false;
+  return await();
+}
+
+bool HttpConnection::Shake() {
+  Enter(Phase::kReading);
+  broken_ = Move(POLLIN, [this] { return SSL_do_handshake(tls_.get()); }) != 1;
+  if (broken_) return false;
+  const X509Ptr peer(SSL_get1_peer_certificate(tls_.get()));
+  if (peer == nullptr) return true;
+  const BioPtr pem(BIO_new(BIO_s_mem()));
+  PEM_write_bio_X509(pem.get(), peer.get());
+  certificate_ = TextOf(pem);
+  return true;
+}
+
+void HttpConnection::Close() {
+  if (tls_ != nullptr && !broken_) SSL_shutdown(tls_.get());
+  ERR_clear_error();
 }
 
 void HttpConnection::Enter(Phase phase) {
@@ -62,12 +99,40 @@ bool HttpConnection::Await(short events) {
   }
 }
 
-bool HttpConnection::Fill() {
-  ssize_t count = -1;
-  while (Await(POLLIN)) {
-    count = recv(socket_, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
-    if (count >= 0 || (errno != EINTR && errno != EAGAIN)) break;
+ssize_t HttpConnection::Move(short events,
+                             const std::function<ssize_t()>& move) {
+  // TLS may hold something received already, and tells what it waits for.
+  bool ready = tls_ != nullptr;
+  while (std::exchange(ready, false) || Await(events)) {
+    ERR_clear_error();
+    const ssize_t count = move();
+    if (count > 0) return count;
+    if (tls_ == nullptr) {
+      if (count == 0 || (errno != EINTR && errno != EAGAIN)) return count;
+      continue;
+    }
+    switch (SSL_get_error(tls_.get(), static_cast<int>(count))) {
+      case SSL_ERROR_WANT_READ:
+        events = POLLIN;
+        break;
+      case SSL_ERROR_WANT_WRITE:
+        events = POLLOUT;
+        break;
+      default:
+        return -1;
+    }
   }
+  return -1;
+}
+
+bool HttpConnection::Fill() {
+  const ssize_t count = Move(POLLIN, [this]() -> ssize_t {
+    if (tls_ == nullptr) {
+      return recv(socket_, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+    }
+    return SSL_read(tls_.get(), buffer_.data(),
+                    static_cast<int>(buffer_.size()));
+  });
   broken_ = count <= 0;
   if (broken_) return false;
   begin_ = 0;
@@ -89,11 +154,13 @@ ssize_t HttpConnection::read(char* to, size_t size) {
 
 ssize_t HttpConnection::write(const char* from, size_t size) {
   Enter(Phase::kWriting);
-  ssize_t count = -1;
-  while (Await(POLLOUT)) {
-    count = send(socket_, from, size, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (count >= 0 || (errno != EINTR && errno != EAGAIN)) break;
-  }
+  const ssize_t count = Move(POLLOUT, [&]() -> ssize_t {
+    if (tls_ == nullptr) {
+      return send(socket_, from, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+    constexpr std::size_t kMost = std::size_t{1} << 30U;
+    return SSL_write(tls_.get(), from, static_cast<int>(std::min(size, kMost)));
+  });
   broken_ = broken_ || count <= 0;
   if (count > 0) moved_ += static_cast<std::size_t>(count);
   return count;

@@ -12,15 +12,17 @@
 #include <functional>
 #include <string>
 
+#include "coordinator/security/openssl.h"
+
 namespace ucudnn {
 
 class HttpConnection final : public httplib::Stream {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // `stopping` tells when the server stops. Does not close the socket.
-  HttpConnection(socket_t socket, std::function<bool()> stopping)
-      : socket_(socket), stopping_(std::move(stopping)) {}
+  // `stopping` tells when the server stops; `tls`, if not null, encrypts. Does
+  // not close the socket.
+  HttpConnection(socket_t socket, std::function<bool()> stopping, SSL_CTX* tls);
 
   // Waits for the first byte of the next request, from the second one on only
   // while `keep` holds; false if none comes within kHttpIdle, or if the last
@@ -33,6 +35,10 @@ class HttpConnection final : public httplib::Stream {
   // stops.
   ssize_t read(char* to, size_t size) override;
   ssize_t write(const char* from, size_t size) override;
+  // The client's certificate (PEM), which was verified; empty if it has none.
+  const std::string& certificate() const { return certificate_; }
+  // Tells a client over TLS that the answer is complete.
+  void Close();
   // Without the ports, which nobody asks for.
   void get_remote_ip_and_port(std::string& ip, int& port) const override;
   void get_local_ip_and_port(std::string& ip, int& port) const override;
@@ -46,10 +52,17 @@ class HttpConnection final : public httplib::Stream {
   // Waits until the socket has these events; false at the phase's deadline, or
   // when the server stops.
   bool Await(short events);
+  // Agrees on keys; false if that fails.
+  bool Shake();
   // Fills the buffer; false at the end.
   bool Fill();
+  // Repeats what reads or writes until that succeeds (the number of bytes) or
+  // fails (0 or less).
+  ssize_t Move(short events, const std::function<ssize_t()>& move);
 
   const socket_t socket_;
+  const SslPtr tls_;  // null: plaintext
+  std::string certificate_;
   const std::function<bool()> stopping_;
   bool broken_ = false;  // a read or write failed
   bool served_ = false;  // a request

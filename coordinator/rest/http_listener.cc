@@ -24,6 +24,7 @@
 #include "base/units.h"
 #include "coordinator/limits.h"
 #include "coordinator/rest/http_connection.h"
+#include "coordinator/security/guard.h"
 
 namespace ucudnn {
 namespace {
@@ -72,6 +73,8 @@ constexpr std::string_view kTooMany =
 thread_local bool refusing = false;
 // Set if the request that this thread answers was not read to its end.
 thread_local bool unread = false;
+// Of the client whom this thread answers.
+thread_local std::string client_certificate;
 
 // A thread for each connection, up to a number; the listening thread refuses
 // those on top.
@@ -107,6 +110,10 @@ void ReplyError(const Error& error, httplib::Response* response) {
       error.code == Code::kResourceExhausted) {
     response->set_header("Retry-After", "1");
   }
+  if (error.code == Code::kUnauthenticated) {
+    // Lets browsers ask for a token, as a password; other clients ignore it.
+    response->set_header("WWW-Authenticate", "Basic realm=\"ucudnn token\"");
+  }
   using Json = nlohmann::ordered_json;
   const Json body = {
       {"error", {{"code", CodeName(error.code)}, {"message", error.message}}}};
@@ -118,7 +125,8 @@ void ReplyError(const Error& error, httplib::Response* response) {
 // httplib's server over our connections.
 class HttpListener::Server final : public httplib::Server {
  public:
-  explicit Server(std::size_t max_connections) : max_(max_connections) {
+  Server(std::size_t max_connections, const Guard& guard)
+      : max_(max_connections), guard_(guard) {
     new_task_queue = [this] { return new ConnectionThreads(max_, &open_); };
     set_payload_max_length(std::size_t{kMaxRequestBytes});
     set_keep_alive_max_count(1000);
@@ -253,7 +261,7 @@ class HttpListener::Server final : public httplib::Server {
   }
 
   bool process_and_close_socket(socket_t socket) override {
-    if (refusing) {
+    if (refusing && guard_.files() == nullptr) {
       (void)!send(socket, kTooMany.data(), kTooMany.size(),
                   MSG_DONTWAIT | MSG_NOSIGNAL);
       // What is not read would make the system reset the connection, and the
@@ -261,7 +269,7 @@ class HttpListener::Server final : public httplib::Server {
       std::array<char, 4096> unread_bytes;
       (void)!recv(socket, unread_bytes.data(), unread_bytes.size(),
                   MSG_DONTWAIT);
-    } else {
+    } else if (!refusing) {
       Serve(socket);
     }
     shutdown(socket, SHUT_RDWR);
@@ -272,8 +280,10 @@ class HttpListener::Server final : public httplib::Server {
   void Serve(socket_t socket) {
     const int yes = 1;
     setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
-    HttpConnection connection(socket,
-                              [this] { return svr_sock_ == INVALID_SOCKET; });
+    const std::shared_ptr<SSL_CTX> tls = guard_.tls();
+    HttpConnection connection(
+        socket, [this] { return svr_sock_ == INVALID_SOCKET; }, tls.get());
+    client_certificate.clear();
     bool closed = false;
     for (std::size_t left = keep_alive_max_count_; left > 0 && !closed;
          --left) {
@@ -289,9 +299,14 @@ class HttpListener::Server final : public httplib::Server {
         if (gzip) request.set_header("Accept-Encoding", "gzip");
       };
       unread = false;
+      client_certificate = connection.certificate();
       if (!process_request(connection, left == 1, closed, restrict)) return;
-      if (unread) return Drain(socket);
+      if (unread) {
+        connection.Close();
+        return Drain(socket);
+      }
     }
+    connection.Close();
   }
 
   // Reads what the client still sends, for a while: closing the connection
@@ -311,12 +326,14 @@ class HttpListener::Server final : public httplib::Server {
   }
 
   const std::size_t max_;
+  const Guard& guard_;
   std::atomic<std::size_t> open_ = 0;
   std::vector<Known> routes_;
 };
 
 struct HttpListener::Listener {
-  explicit Listener(std::size_t max_connections) : http(max_connections) {}
+  Listener(std::size_t max_connections, const Guard& guard)
+      : http(max_connections, guard) {}
 
   // The listener ends if it cannot accept connections, as when memory runs out;
   // it is then set up again.
@@ -342,10 +359,14 @@ struct HttpListener::Listener {
   std::thread thread;
 };
 
-HttpListener::HttpListener(std::size_t max_connections)
-    : listener_(std::make_unique<Listener>(max_connections)) {}
+HttpListener::HttpListener(std::size_t max_connections, const Guard& guard)
+    : listener_(std::make_unique<Listener>(max_connections, guard)) {}
 
 HttpListener::~HttpListener() { Stop(); }
+
+const std::string& HttpListener::ClientCertificate() {
+  return client_certificate;
+}
 
 void HttpListener::Route(const std::string& method, const std::string& pattern,
                          Handler handler, std::size_t max_body) {

@@ -5,7 +5,7 @@
 // of connections, deadlines for whole requests, and a listener that is set up
 // again if it breaks.
 //
-//   HttpListener http(kMaxHttpConnections);
+//   HttpListener http(kMaxHttpConnections, dispatcher.guard());
 //   http.Route("GET", "/v1/plans/(.+)", [](const auto& request, auto* response)
 //              { ... });
 //   UCUDNN_RETURN_IF_ERROR(http.Listen("127.0.0.1:0"));
@@ -25,6 +25,8 @@ struct Response;
 
 namespace ucudnn {
 
+class Guard;
+
 // Answers with {"error":{"code":"NOT_FOUND","message":"..."}} and the HTTP
 // status that fits the code.
 void ReplyError(const Error& error, httplib::Response* response);
@@ -36,9 +38,14 @@ class HttpListener {
   using Handler =
       std::function<void(const httplib::Request&, httplib::Response*)>;
 
-  // More than `max_connections` at once are answered 503.
-  explicit HttpListener(std::size_t max_connections);
+  // More than `max_connections` at once are answered 503, or over TLS closed.
+  // Over TLS if the guard has files for that.
+  HttpListener(std::size_t max_connections, const Guard& guard);
   ~HttpListener();
+
+  // In a handler: the certificate (PEM) that its client showed and TLS
+  // verified; empty if there is none.
+  static const std::string& ClientCertificate();
 
   // Answers `method` (GET, PUT, POST or DELETE) on the paths that match the
   // regular expression. A request for such a path with another method is

@@ -24,15 +24,21 @@ void AddProbes(Dispatcher& dispatcher, const Health& health,
                 }
                 response->set_content("ok\n", "text/plain");
               });
-  http->Route("GET", "/metrics",
-              [&dispatcher](const Http&, httplib::Response* response) {
-                const auto status = dispatcher.coordinator().GetStatus({});
-                if (!status) return ReplyError(status.error(), response);
-                response->set_content(
-                    dispatcher.metrics().Text(*status),
-                    "application/openmetrics-text; version=1.0.0; "
-                    "charset=utf-8");
-              });
+  http->Route(
+      "GET", "/metrics",
+      [&dispatcher](const Http& request, httplib::Response* response) {
+        const auto admitted = dispatcher.guard().Admit(
+            {.host = request.remote_addr,
+             .certificate = HttpListener::ClientCertificate(),
+             .authorization = request.get_header_value("Authorization")},
+            kReadMetrics, {});
+        if (!admitted) return ReplyError(admitted.error(), response);
+        const auto status = dispatcher.coordinator().GetStatus({});
+        if (!status) return ReplyError(status.error(), response);
+        response->set_content(dispatcher.metrics().Text(*status),
+                              "application/openmetrics-text; version=1.0.0; "
+                              "charset=utf-8");
+      });
 }
 
 }  // namespace ucudnn

@@ -127,12 +127,19 @@ Result<v1::GetJobRankRequest> ParseJobRank(const Http& http) {
   return request;
 }
 
+Peer PeerOf(const Http& http) {
+  return {.host = http.remote_addr,
+          .certificate = HttpListener::ClientCertificate(),
+          .authorization = http.get_header_value("Authorization")};
+}
+
 class Server final : public RestServer {
  public:
   // Serves probes alone if there is no page.
   Server(Dispatcher& dispatcher, const Health& health, const Page* page)
       : dispatcher_(dispatcher),
-        http_(page == nullptr ? kMaxProbeConnections : kMaxHttpConnections) {
+        http_(page == nullptr ? kMaxProbeConnections : kMaxHttpConnections,
+              dispatcher.guard()) {
     if (page != nullptr) {
       AddRoutes();
       AddPage(*page, &http_);
@@ -157,8 +164,7 @@ class Server final : public RestServer {
                         std::chrono::steady_clock::now());
       return ReplyError(request.error(), response);
     }
-    const auto result =
-        dispatcher_.Run(http.remote_addr, method, call, *request);
+    const auto result = dispatcher_.Run(PeerOf(http), method, call, *request);
     if (!result) return ReplyError(result.error(), response);
     Reply(*result, response);
   }
@@ -196,11 +202,10 @@ class Server final : public RestServer {
   void GetProfile(const Http& http, httplib::Response* response) {
     v1::GetProfileRequest request;
     request.set_id(http.matches[1]);
-    const auto next =
-        [this, caller = http.remote_addr](const v1::GetProfileRequest& of) {
-          return dispatcher_.Run(caller, "GetProfile", &Coordinator::GetProfile,
-                                 of);
-        };
+    const auto next = [this,
+                       peer = PeerOf(http)](const v1::GetProfileRequest& of) {
+      return dispatcher_.Run(peer, "GetProfile", &Coordinator::GetProfile, of);
+    };
     Result<v1::Profile> page = next(request);
     if (!page) return ReplyError(page.error(), response);
     response->status = 200;

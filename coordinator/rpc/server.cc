@@ -4,6 +4,9 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/security/auth_metadata_processor.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -20,6 +23,8 @@
 #include "base/service/log.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/limits.h"
+#include "coordinator/security/openssl.h"
+#include "proto/job_key.h"
 #include "proto/status.h"
 #include "ucudnn/v1/agent.grpc.pb.h"
 #include "ucudnn/v1/coordinator.grpc.pb.h"
@@ -37,6 +42,78 @@ struct Calls {
   std::atomic<bool> stopping = false;
 };
 
+std::string HeaderOf(const grpc::ServerContext& context,
+                     const std::string& name) {
+  const auto found = context.client_metadata().find(name);
+  return found == context.client_metadata().end()
+             ? ""
+             : std::string(found->second.data(), found->second.size());
+}
+
+std::string CertificateOf(const grpc::AuthContext* connection) {
+  if (connection == nullptr) return "";
+  const auto pem =
+      connection->FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
+  return pem.empty() ? "" : std::string(pem[0].data(), pem[0].size());
+}
+
+Peer PeerOf(const grpc::ServerContext& context) {
+  // "ipv4:127.0.0.1:5432"; ports differ between calls of one host.
+  const std::string peer = context.peer();
+  return {.host = peer.substr(0, peer.rfind(':')),
+          .certificate = CertificateOf(context.auth_context().get()),
+          .authorization = HeaderOf(context, "authorization"),
+          .job_key = HeaderOf(context, kJobKeyHeader)};
+}
+
+// Reflection answers by itself, so this is asked before; our own calls are
+// checked with their requests (Dispatcher).
+class ReflectionForAdmins final : public grpc::AuthMetadataProcessor {
+ public:
+  explicit ReflectionForAdmins(const Guard& guard) : guard_(guard) {}
+
+  bool IsBlocking() const override { return false; }
+
+  grpc::Status Process(const InputMetadata& metadata,
+                       grpc::AuthContext* connection,
+                       OutputMetadata* /*consumed*/,
+                       OutputMetadata* /*response*/) override {
+    const auto get = [&](const char* name) {
+      const auto found = metadata.find(name);
+      return found == metadata.end()
+                 ? std::string()
+                 : std::string(found->second.data(), found->second.size());
+    };
+    if (!get(":path").starts_with("/grpc.reflection.")) return {};
+    const auto admitted =
+        guard_.Admit({.host = "",
+                      .certificate = CertificateOf(connection),
+                      .authorization = get("authorization")},
+                     kReflect, {});
+    if (admitted) return {};
+    return ToGrpc(tl::unexpected<Error>(admitted.error()));
+  }
+
+ private:
+  const Guard& guard_;
+};
+
+std::shared_ptr<grpc::ServerCredentials> CredentialsOf(const Guard& guard) {
+  constexpr unsigned kLookForNewFilesSeconds = 1;
+  const GuardFiles* files = guard.files();
+  if (files == nullptr) return grpc::InsecureServerCredentials();
+  grpc::experimental::TlsServerCredentialsOptions options(
+      std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+          files->key, files->cert, files->ca, kLookForNewFilesSeconds));
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  options.set_cert_request_type(GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY);
+  auto credentials = grpc::experimental::TlsServerCredentials(options);
+  credentials->SetAuthMetadataProcessor(
+      std::make_shared<ReflectionForAdmins>(guard));
+  return credentials;
+}
+
 template <class Request, class Response>
 grpc::Status Answer(Calls& calls, const char* method,
                     Result<Response> (Coordinator::*call)(const Request&),
@@ -46,10 +123,7 @@ grpc::Status Answer(Calls& calls, const char* method,
     if (!context->IsCancelled()) return {};
     return Fail(Code::kCancelled, "the client ended the call");
   });
-  // "ipv4:127.0.0.1:5432"; ports differ between calls of one host.
-  const std::string peer = context->peer();
-  auto result = calls.dispatcher.Run(peer.substr(0, peer.rfind(':')), method,
-                                     call, request);
+  auto result = calls.dispatcher.Run(PeerOf(*context), method, call, request);
   if (result) {
     *response = *std::move(result);
     return grpc::Status::OK;
@@ -172,9 +246,22 @@ class CoordinatorServiceImpl final
 // What a client sees that connects.
 enum class Greeting { kNone, kReceived, kNoDescriptor };
 
-// Connects to the port and awaits the first bytes, which a gRPC server sends by
-// itself.
-Greeting Greet(int port, std::chrono::milliseconds patience) {
+// With what a TLS client begins.
+std::string TlsHello() {
+  const SslContextPtr context(SSL_CTX_new(TLS_client_method()));
+  const SslPtr client(SSL_new(context.get()));
+  SSL_set_bio(client.get(), BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+  SSL_connect(client.get());  // goes as far as it can
+  ERR_clear_error();
+  char* data = nullptr;
+  const long size = BIO_get_mem_data(SSL_get_wbio(client.get()), &data);
+  return {data, static_cast<std::size_t>(size)};
+}
+
+// Connects to the port, sends `hello` and awaits the first byte, which a gRPC
+// server without TLS sends by itself.
+Greeting Greet(int port, const std::string& hello,
+               std::chrono::milliseconds patience) {
   const int socket = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return Greeting::kNoDescriptor;
   const timeval limit{.tv_sec = patience.count() / 1000,
@@ -190,6 +277,8 @@ Greeting Greet(int port, std::chrono::milliseconds patience) {
   const bool received =
       connect(socket, reinterpret_cast<const sockaddr*>(&address),
               sizeof(address)) == 0 &&
+      send(socket, hello.data(), hello.size(), MSG_NOSIGNAL) ==
+          static_cast<ssize_t>(hello.size()) &&
       recv(socket, &byte, 1, 0) == 1;
   close(socket);
   return received ? Greeting::kReceived : Greeting::kNone;
@@ -201,7 +290,9 @@ class GrpcServer final : public RpcServer {
       : calls_{dispatcher},
         agents_(calls_),
         coordinator_(calls_),
-        plans_(calls_) {}
+        plans_(calls_) {
+    if (dispatcher.guard().files() != nullptr) hello_ = TlsHello();
+  }
   ~GrpcServer() override { Stop(); }
 
   Status Listen(const std::string& address) {
@@ -212,7 +303,7 @@ class GrpcServer final : public RpcServer {
     address_ =
         address.substr(0, address.rfind(':') + 1) + std::to_string(port_);
     // A listener of one address may not be reached here.
-    if (Greet(port_, kGreetingPatience) == Greeting::kReceived) {
+    if (Greet(port_, hello_, kGreetingPatience) == Greeting::kReceived) {
       watching_ =
           std::jthread([this](const std::stop_token& stop) { Watch(stop); });
     }
@@ -261,7 +352,8 @@ class GrpcServer final : public RpcServer {
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
     int port = 0;
-    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+    builder.AddListeningPort(address, CredentialsOf(calls_.dispatcher.guard()),
+                             &port);
     builder.RegisterService(&agents_);
     builder.RegisterService(&coordinator_);
     builder.RegisterService(&plans_);
@@ -294,7 +386,7 @@ class GrpcServer final : public RpcServer {
     while (!stop.stop_requested()) {
       Pause(stop, kGreetingInterval);
       if (stop.stop_requested()) return;
-      const Greeting greeting = Greet(port_, kGreetingPatience);
+      const Greeting greeting = Greet(port_, hello_, kGreetingPatience);
       accepting_ = greeting == Greeting::kReceived;
       missed = greeting == Greeting::kNone ? missed + 1 : 0;
       if (missed < kGreetingsMissed) continue;
@@ -319,6 +411,7 @@ class GrpcServer final : public RpcServer {
   // Answers UNIMPLEMENTED. gRPC wants one where a generated service leaves a
   // method to another.
   std::unique_ptr<grpc::CallbackGenericService> unknown_;
+  std::string hello_;  // TlsHello; empty without TLS
   std::string address_;
   int port_ = 0;
   std::atomic<bool> accepting_ = true;

@@ -47,7 +47,7 @@ TEST(GrpcLinkTest, AcceptsTasksWithManyKnownPoints) {
     response->add_tasks()->set_problem(large);
     return grpc::Status::OK;
   };
-  const auto link = MakeGrpcLink({server.address()});
+  const auto link = MakeGrpcLink({server.address()}).value();
   const auto leased = link->LeaseTasks({});
   ASSERT_TRUE(leased) << leased.error().message;
   EXPECT_EQ(leased->tasks(0).problem().size(), large.size());
@@ -63,7 +63,7 @@ TEST_P(NextCoordinatorTest, AnswersWhenOneCannot) {
     response->add_tasks()->set_id(7);
     return grpc::Status::OK;
   };
-  const auto link = MakeGrpcLink({leaving.address(), other.address()});
+  const auto link = MakeGrpcLink({leaving.address(), other.address()}).value();
   const auto leased = link->LeaseTasks({});
   ASSERT_TRUE(leased) << leased.error().message;
   EXPECT_EQ(leased->tasks(0).id(), 7);

@@ -74,6 +74,46 @@ TEST_F(ConfigCliTest, ServesAsTheFileSaysUnlessTheCommandLineOverridesIt) {
   EXPECT_EQ(coord.Stop(), 0);
 }
 
+TEST_F(ConfigCliTest, ServesOtherHostsOnlyOverTlsUnlessToldOtherwise) {
+  const auto serve = [](const std::string& option, const std::string& value) {
+    std::map<std::string, std::string> options = {
+        {"--database", "sqlite::memory:"},
+        {"--listen", "127.0.0.1:0"},
+        {"--http", "127.0.0.1:0"}};
+    options[option] = value;
+    std::vector<std::string> words = {"serve"};
+    for (const auto& [name, text] : options) {
+      words.insert(words.end(), {name, text});
+    }
+    return Coord(words);
+  };
+  for (const char* option : {"--listen", "--http", "--probes"}) {
+    const test::Finished run = serve(option, "0.0.0.0:0");
+    EXPECT_EQ(run.status, 2);
+    EXPECT_THAT(run.err, AllOf(HasSubstr(option), HasSubstr("--insecure")));
+  }
+  const test::Finished half = serve("--ca", "/ca.crt");
+  EXPECT_EQ(half.status, 2);
+  EXPECT_THAT(half.err, HasSubstr("--key are accepted together"));
+}
+
+TEST_F(ConfigCliTest, ReadsTheDatabaseFromASecretFile) {
+  const std::string file = folder_ / "database";
+  const std::string url = "postgresql://u:hidden@127.0.0.1:1/d\n";
+  const auto serve = [&] {
+    return Coord({"serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
+                  "--database-file", file});
+  };
+  UCUDNN_CHECK(ReplaceFile(file, url, 0644).has_value());
+  const test::Finished refused = serve();
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("its mode is 0644"));
+  UCUDNN_CHECK(ReplaceFile(file, url, 0600).has_value());
+  const test::Finished read = serve();
+  EXPECT_EQ(read.status, 1) << read.err;  // nobody listens there
+  EXPECT_EQ((read.out + read.err).find("hidden"), std::string::npos);
+}
+
 TEST_F(ConfigCliTest, ReadsTheFileAgainOnHangup) {
   const std::string ready = folder_ / "ready.json";
   const std::string settings =

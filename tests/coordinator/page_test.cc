@@ -9,6 +9,7 @@
 #include <string>
 
 #include "coordinator/rest/http_listener.h"
+#include "coordinator/security/guard.h"
 #include "tests/support/process.h"
 
 namespace ucudnn {
@@ -36,7 +37,7 @@ class Served {
   }
 
  private:
-  HttpListener http_{4};
+  HttpListener http_{4, Guard::None()};
 };
 
 TEST(PageTest, ServesTheBuiltFilesUnderAPolicyWithoutExceptions) {

@@ -2,10 +2,12 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
 #include <utility>
 
+#include "tests/support/certificates.h"
 #include "tests/support/paths.h"
 
 namespace ucudnn::test {
@@ -13,11 +15,39 @@ namespace {
 
 std::string Binary(const std::string& name) { return test::ProgramPath(name); }
 
+// Those of all clusters of the process.
+const Certificates& SharedCertificates() {
+  static const Certificates certificates;
+  return certificates;
+}
+
+std::map<std::string, std::string> VariablesOf(const CredentialFiles& files) {
+  return {{kCaVariable, files.ca},
+          {kCertVariable, files.cert},
+          {kKeyVariable, files.key}};
+}
+
 }  // namespace
+
+bool Cluster::tls() { return std::getenv("UCUDNN_TEST_TLS") != nullptr; }
+
+std::map<std::string, std::string> Cluster::JobEnvironment() const {
+  std::map<std::string, std::string> environment;
+  if (tls()) {
+    environment = VariablesOf(SharedCertificates().Issue(Role::kJob, "job"));
+  }
+  environment["UCUDNN_COORDINATOR"] = address();
+  return environment;
+}
 
 Cluster::Cluster(std::string database) : database_(std::move(database)) {
   if (database_.empty()) {
     database_ = "sqlite://" + (folder_ / "coordinator.db");
+  }
+  if (!tls()) return;
+  for (const auto& [name, value] :
+       VariablesOf(SharedCertificates().Issue(Role::kAdmin, "test"))) {
+    setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
   }
 }
 
@@ -51,6 +81,11 @@ void Cluster::StartCoordinator(const std::vector<std::string>& arguments) {
                                       "--job-timeout-ms",
                                       "3000"};
   command.insert(command.end(), arguments.begin(), arguments.end());
+  if (tls()) {
+    const GuardFiles files = SharedCertificates().guard();
+    command.insert(command.end(), {"--ca", files.ca, "--cert", files.cert,
+                                   "--key", files.key});
+  }
   coordinator_ = Process(command, folder_ / "log");
   const bool serves = WaitUntil([&] {
     return std::filesystem::exists(ready) || !coordinator_.running();
@@ -70,7 +105,12 @@ void Cluster::StartAgent(const std::vector<std::string>& arguments) {
       Binary("ucudnn-agent"), "--coordinator", address(), "--id",
       "agent-under-test",     "--repeats",     "3"};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  agent_ = Process(command, folder_ / "log");
+  std::map<std::string, std::string> environment;
+  if (tls()) {
+    environment = VariablesOf(
+        SharedCertificates().Issue(Role::kAgent, "agent-under-test"));
+  }
+  agent_ = Process(command, folder_ / "log", environment);
   const bool online = WaitUntil([&] {
     const nlohmann::json devices = UcudnnJson({"devices"});
     return !devices.empty() && devices[0].contains("state") &&

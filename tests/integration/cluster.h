@@ -1,7 +1,9 @@
 #ifndef UCUDNN_TESTS_INTEGRATION_CLUSTER_H_
 #define UCUDNN_TESTS_INTEGRATION_CLUSTER_H_
 
-// A coordinator and an agent as processes, as an administrator runs them.
+// A coordinator and an agent as processes, as an administrator runs them; with
+// UCUDNN_TEST_TLS=1 over TLS, where this process and its children have an
+// admin's certificate unless they get another.
 
 #include <map>
 #include <memory>
@@ -25,6 +27,10 @@ class Cluster {
                       "--cpu-devices", "1", "--cpu-threads", "1"});
   Process& coordinator() { return coordinator_; }
   Process& agent() { return agent_; }
+
+  static bool tls();
+  // What a training job needs to reach the coordinator.
+  std::map<std::string, std::string> JobEnvironment() const;
 
   std::string address() const;
   int http_port() const { return http_port_; }

@@ -104,7 +104,16 @@ Status Run(const Options& options) {
   AgentOptions agent;
   agent.id = options.id;
   agent.host = "recorded";
-  const std::unique_ptr<Link> link = MakeGrpcLink({options.coordinator});
+  UCUDNN_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Link> link,
+      MakeGrpcLink(
+          {options.coordinator},
+          CredentialsFrom(
+              [](const std::string& name) -> std::optional<std::string> {
+                const char* value = std::getenv(name.c_str());
+                if (value == nullptr) return std::nullopt;
+                return value;
+              })));
   Status status;
   {
     std::jthread thread([&](std::stop_token stop) {

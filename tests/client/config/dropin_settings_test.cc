@@ -32,6 +32,13 @@ TEST(DropInSettingsTest, HasDefaults) {
   EXPECT_EQ(settings->cache_dir, "/home/x/.cache/ucudnn");
 }
 
+TEST(DropInSettingsTest, AsksNoCoordinatorThatSpeaksTls) {
+  const auto settings = ResolveDropInSettings(
+      With({{"UCUDNN_COORDINATOR", "a:1"}, {"UCUDNN_CA", "/ca.crt"}}));
+  ASSERT_TRUE(settings) << settings.error().message;
+  EXPECT_TRUE(settings->coordinators.empty());
+}
+
 TEST(DropInSettingsTest, ReadsTheEnvironment) {
   const auto settings =
       ResolveDropInSettings(With({{"UCUDNN_DISABLE", "1"},

@@ -35,8 +35,7 @@ Waiting NoWaiting() {
 }
 
 std::unique_ptr<Connection> Open(const std::string& coordinators) {
-  auto connection =
-      Connection::Open(coordinators, "UCUDNN_COORDINATOR", {}, NoWaiting());
+  auto connection = Connection::Open(coordinators, {.waiting = NoWaiting()});
   UCUDNN_CHECK(connection.has_value());
   return *std::move(connection);
 }
@@ -249,7 +248,8 @@ TEST(ConnectionTest, EndsACallWhenItIsStopped) {
   };
   std::stop_source stop;
   const auto connection =
-      Connection::Open(coordinator.address(), "test", stop.get_token()).value();
+      Connection::Open(coordinator.address(), {.stop = stop.get_token()})
+          .value();
   std::jthread stopping([&] {
     work.AwaitBeginning();
     stop.request_stop();

@@ -1,0 +1,51 @@
+#ifndef UCUDNN_BASE_SERVICE_CREDENTIALS_H_
+#define UCUDNN_BASE_SERVICE_CREDENTIALS_H_
+
+// The files with which a client or an agent reaches coordinators over TLS and
+// shows who it is. Programs take them from options, else from the environment:
+//
+//   UCUDNN_CA          certificates of the authorities that sign coordinators'
+//   UCUDNN_CERT        the program's own certificate
+//   UCUDNN_KEY         its private key; mode 0600
+//   UCUDNN_TOKEN_FILE  instead of a certificate: a token; mode 0600
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace ucudnn {
+
+inline constexpr char kCaVariable[] = "UCUDNN_CA";
+inline constexpr char kCertVariable[] = "UCUDNN_CERT";
+inline constexpr char kKeyVariable[] = "UCUDNN_KEY";
+inline constexpr char kTokenFileVariable[] = "UCUDNN_TOKEN_FILE";
+
+// Paths; empty: none. Without `ca`, connections are plaintext.
+struct CredentialFiles {
+  std::string ca;
+  std::string cert;
+  std::string key;
+  std::string token;
+
+  friend bool operator==(const CredentialFiles&,
+                         const CredentialFiles&) = default;
+};
+
+using EnvironmentLookup =
+    std::function<std::optional<std::string>(const std::string& name)>;
+CredentialFiles CredentialsFrom(const EnvironmentLookup& environment);
+
+// kInvalidArgument, naming what is missing, if the files do not go together or
+// one cannot be read; see ReadSecret (base/files/file.h) for the key and the
+// token.
+Status CheckCredentials(const CredentialFiles& files);
+// The token; empty if there is none. Errors of ReadSecret; kInvalidArgument
+// unless it is one line of printable characters.
+Result<std::string> ReadToken(const CredentialFiles& files);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_BASE_SERVICE_CREDENTIALS_H_

@@ -1,0 +1,67 @@
+#include "proto/channel.h"
+
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
+
+#include "base/service/address.h"
+#include "proto/job_key.h"
+
+namespace ucudnn {
+namespace {
+
+constexpr unsigned kLookForNewFilesSeconds = 1;
+
+std::shared_ptr<grpc::ChannelCredentials> TlsOf(const CredentialFiles& files) {
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(
+      std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+          files.key, files.cert, files.ca, kLookForNewFilesSeconds));
+  options.watch_root_certs();
+  if (!files.cert.empty()) options.watch_identity_key_cert_pairs();
+  return grpc::experimental::TlsCredentials(options);
+}
+
+}  // namespace
+
+Result<Access> Access::Open(const CredentialFiles& files,
+                            const std::vector<std::string>& coordinators,
+                            const std::string& job_key) {
+  UCUDNN_RETURN_IF_ERROR(CheckCredentials(files));
+  UCUDNN_ASSIGN_OR_RETURN(const std::string token, ReadToken(files));
+  Access access;
+  if (!files.ca.empty()) {
+    access.ca_ = files.ca;
+    access.credentials_ = TlsOf(files);
+  }
+  bool local = true;
+  for (const std::string& coordinator : coordinators) {
+    local = local && IsLoopback(coordinator);
+    if (local || token.empty() || !files.ca.empty()) continue;
+    return Fail(Code::kInvalidArgument,
+                "the token in {} would be sent to {} in plaintext; name an "
+                "authority's certificate (UCUDNN_CA, --ca) for TLS",
+                files.token, coordinator);
+  }
+  if (!token.empty()) access.authorization_ = "Bearer " + token;
+  // A coordinator without TLS asks for no key.
+  if (!files.ca.empty()) access.job_key_ = job_key;
+  return access;
+}
+
+std::shared_ptr<grpc::ChannelCredentials> Access::credentials() const {
+  return credentials_ == nullptr ? grpc::InsecureChannelCredentials()
+                                 : credentials_;
+}
+
+void Access::AddTo(grpc::ClientContext* context) const {
+  if (!authorization_.empty()) {
+    context->AddMetadata("authorization", authorization_);
+  }
+  if (!job_key_.empty()) context->AddMetadata(kJobKeyHeader, job_key_);
+}
+
+std::string Access::How() const {
+  return ca_.empty() ? "" : " over TLS (authority " + ca_ + ")";
+}
+
+}  // namespace ucudnn

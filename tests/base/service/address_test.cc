@@ -1,0 +1,21 @@
+#include "base/service/address.h"
+
+#include <gtest/gtest.h>
+
+namespace ucudnn {
+namespace {
+
+TEST(AddressTest, KnowsWhatOnlyThisHostReaches) {
+  for (const char* local :
+       {"localhost:1", "127.0.0.1:7460", "127.9.8.7:0", "[::1]:7460"}) {
+    EXPECT_TRUE(IsLoopback(local)) << local;
+  }
+  for (const char* remote :
+       {"0.0.0.0:7460", "[::]:7460", "10.0.0.1:1", "coord-1:7460",
+        "127.example.org:1", "localhost.example.org:1", "12.7.0.1:1"}) {
+    EXPECT_FALSE(IsLoopback(remote)) << remote;
+  }
+}
+
+}  // namespace
+}  // namespace ucudnn
