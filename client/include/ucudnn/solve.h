@@ -170,9 +170,9 @@ int ucudnn_solve_check_memory_plan(const char* plan, size_t plan_size,
 
 /* Plans a training step that a framework recorded: which saved tensors stay on
  * the device, which leave for the host and return, and which are computed again
- * (solver/memory/recorded_step.h; ucudnn.torch.memory records PyTorch's). Hooks,
- * which save a tensor or need one back, cut the step into segments, one more
- * than there are hooks. `step`:
+ * (solver/memory/recorded_step.h; ucudnn.torch.memory records PyTorch's).
+ * Hooks, which save a tensor or need one back, cut the step into segments, one
+ * more than there are hooks. `step`:
  *   segments  [{"time_us":...,"bytes":...,"backward":false}]; bytes are those
  *             besides the tensors
  *   tensors   [{"bytes":...,"hook":...,"held":...,"uses":[...]}] by the hook
@@ -186,9 +186,9 @@ int ucudnn_solve_check_memory_plan(const char* plan, size_t plan_size,
  * time_limit_s (default: 60). Answer: {"time_us":...,"ideal_time_us":...,
  *  "lower_bound_us":...,"peak_bytes":...,"plain_peak_bytes":...,
  *  "moved_bytes":...,"actions":[{"hook":...,"action":"copy","tensor":...}]},
- * where actions are copy, free, fetch, recompute and drop, in the order in which
- * hooks run them. Status 9 names the least budget. A step of 1000 segments takes
- * a few seconds. Since version 1.5. */
+ * where actions are copy, free, fetch, recompute and drop, in the order in
+ * which hooks run them. Status 9 names the least budget. A step of 1000
+ * segments takes a few seconds. Since version 1.5. */
 int ucudnn_solve_recorded_step(const char* step, size_t step_size,
                                const char* request, char** answer);
 

@@ -12,8 +12,8 @@
 #include "device/cudnn/driver/monitor.h"
 #include "device/cudnn/graph/name.h"
 #include "device/cudnn/legacy/algorithms.h"
-#include "device/run_checks.h"
 #include "device/cudnn/shapes.h"
+#include "device/run_checks.h"
 
 namespace ucudnn::cudnn {
 namespace {
