@@ -5,9 +5,10 @@
 //   ucudnn_gpu_memory --seconds 200 vgg16.onnx:64:FP32 resnet50.onnx:128:TF32
 //   ucudnn_gpu_memory --largest 8589934592 vgg16.onnx:1:FP32
 //
-// A network is measured, its plans are made by threads of their own, and run as
-// they are ready, those of the most telling budgets first. Nothing begins after
-// the time is up; the last line lists what was not run.
+// Networks are measured, their plans are made by threads of their own, those of
+// the most telling budgets first, and then run in the order in which they were
+// ready. Nothing begins after the time is up; the last line lists what was not
+// run.
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -160,27 +161,23 @@ class Sweep {
     std::vector<std::unique_ptr<Job>> jobs;
     std::deque<Row> rows;
     std::size_t next = 0;
-    while (next < args_.networks.size() || !planners.empty()) {
-      if (IsUp()) break;
-      if (next < args_.networks.size() && !IsUp(0.6)) {
-        const std::string& spec = args_.networks[next++];
-        UCUDNN_RETURN_IF_ERROR(Begin(spec, &jobs, &rows, &planners));
+    while (next < args_.networks.size() && !IsUp(0.4)) {
+      const std::string& spec = args_.networks[next++];
+      UCUDNN_RETURN_IF_ERROR(Begin(spec, &jobs, &rows, &planners));
+    }
+    // Searches use the memory that copies go through, so steps run after them.
+    std::vector<Row*> planned;
+    while (!IsUp(0.75)) {
+      Row* const row = planners.Next(Clock::now() + std::chrono::seconds(1));
+      if (row != nullptr) {
+        planned.push_back(row);
       } else if (planners.empty()) {
         break;
       }
-      // Plans that are ready, for a while before the next network.
-      const auto until =
-          Clock::now() +
-          std::chrono::seconds(next < args_.networks.size() ? 12 : 600);
-      while (Clock::now() < until && !IsUp()) {
-        Row* const row = planners.Next(
-            std::min(until, Clock::now() + std::chrono::seconds(1)));
-        if (row == nullptr) {
-          if (planners.empty() || next < args_.networks.size()) break;
-          continue;
-        }
-        UCUDNN_RETURN_IF_ERROR(RunRow(*row));
-      }
+    }
+    for (Row* const row : planned) {
+      if (IsUp()) break;
+      UCUDNN_RETURN_IF_ERROR(RunRow(*row));
     }
     PrintEnd(rows, next);
     // Searches that are still under way are of no use.
@@ -221,6 +218,8 @@ class Sweep {
     UCUDNN_RETURN_IF_ERROR(runner_.ReserveHost(plain.peak));
     jobs->push_back(std::move(job));
     Job& made = *jobs->back();
+    UCUDNN_RETURN_IF_ERROR(runner_.Execute(
+        made, "undivided", plain, {{"share", 100}}, {.time_tasks = true}));
     for (const int share : args_.shares) {
       for (const std::string& policy : args_.policies) {
         Row& row = rows->emplace_back();
@@ -230,8 +229,7 @@ class Sweep {
         planners->Submit(&row);
       }
     }
-    return runner_.Execute(made, "undivided", plain, {{"share", 100}},
-                           {.time_tasks = true});
+    return {};
   }
 
   Status RunRow(Row& row) {
