@@ -78,8 +78,9 @@
 #              the plain step's memory, beside checkpoints, save_on_cpu and
 #              torch.compile; results on a small model, and the package's tests of it;
 #              DIR/torch-memory.md and .json. Needs torchvision. Eight minutes;
-#              UCUDNN_ROWS chooses ("checks resnet50:256:HALF"), nothing begins
-#              after UCUDNN_SECONDS (420)
+#              UCUDNN_ROWS chooses ("checks resnet50:256:HALF"), UCUDNN_WAYS, a
+#              regular expression, among their ways, nothing begins after
+#              UCUDNN_SECONDS (420)
 #   train      ResNet-18 trained on slices of 64, 32 and 16 multiprocessors: in
 #              turns on one GPU, or at once with a GPU for each; with two GPUs on
 #              slices of 64 and 16, with four also on one of 48. As planned and
@@ -324,8 +325,8 @@ torchmem() {
   timeout 480 python3 tests/gpu/torch_memory.py -o "$out" \
     --seconds "${UCUDNN_SECONDS:-420}" ${UCUDNN_ROWS-} || status=$?
   timeout 90 python3 -m pytest -q -p no:cacheprovider \
-    tests/python/test_torch_memory.py >"$out/torch-memory-tests.txt" 2>&1 ||
-    status=1
+    tests/python/test_torch_memory.py tests/python/test_torch_fused.py \
+    >"$out/torch-memory-tests.txt" 2>&1 || status=1
   tail -n 1 "$out/torch-memory-tests.txt"
   return $status
 }

@@ -29,7 +29,6 @@ Exit status: 0 done; 1 something failed; 3 the time was up before all had run;
 4 a goal was missed.
 """
 
-import argparse
 import json
 import os
 import queue
@@ -39,6 +38,8 @@ import subprocess
 import sys
 import threading
 import time
+
+from torch_common import arguments_of, exit_status, report
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROWS = ["vgg16:64:FP32", "alexnet:256:FP32", "resnet18:128:TF32",
@@ -260,7 +261,7 @@ def status_of(told):
             up |= None in held
         if "workspace" in result:
             missed |= not all(reached for _, reached in goals_of(name, result))
-    return 1 if failed else 4 if missed else 3 if up else 0
+    return exit_status(failed, missed, up)
 
 
 def run_uneven():
@@ -273,21 +274,9 @@ def run_uneven():
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("-o", "--output", required=True)
-    parser.add_argument("--seconds", type=float, default=130)
-    parser.add_argument("parts", nargs="*", metavar="SECTION or ROW")
-    arguments = parser.parse_args()
-    parts = arguments.parts or ["checks", "rows", "uneven"]
-    jobs = []
-    for part in parts:
-        jobs += ROWS if part == "rows" else [] if part == "uneven" else [part]
-    jobs = list(dict.fromkeys(jobs))
-    for part in parts:
-        if ":" not in part and part not in ("checks", "rows", "uneven"):
-            parser.error(f"{part}: checks, rows, uneven or NETWORK:BATCH:PRECISION")
-    os.makedirs(arguments.output, exist_ok=True)
+    output, seconds, parts = arguments_of(
+        __doc__, ["checks", "rows", "uneven"], ROWS, 130)
+    jobs = [part for part in parts if part != "uneven"]
     begun = time.monotonic()
     lock = threading.Lock()
     told = {}
@@ -295,15 +284,11 @@ def main():
     def keep(name, result):
         with lock:
             told[name] = result
-            path = os.path.join(arguments.output, "torch-convert")
-            with open(path + ".json", "w", encoding="utf-8") as file:
-                json.dump(told, file)
-            with open(path + ".md", "w", encoding="utf-8") as file:
-                file.write("\n".join(lines_of(told)) + "\n")
+            report(told, output, "torch-convert", lines_of)
             print("\n".join(lines_of({name: result})), flush=True)
             print(f"{time.monotonic() - begun:.0f} s", flush=True)
 
-    run_jobs(jobs, arguments.output, begun + arguments.seconds, keep)
+    run_jobs(jobs, output, begun + seconds, keep)
     if "uneven" in parts and len(gpus()) > 1:
         keep("uneven", run_uneven())
     sys.exit(status_of(told))

@@ -17,6 +17,7 @@ import torchvision
 from torch import nn
 from torch.nn import functional
 
+from torch_common import distance
 from ucudnn.torch.calls import DATA, FILTER, FORWARD, OPERATIONS, record
 from ucudnn.torch.contest import _operands, _run_of
 from ucudnn.torch.converting import _open
@@ -125,14 +126,6 @@ def layers():
         del operands
         torch.cuda.empty_cache()
     return held, "; ".join(told)
-
-
-def distance(some, others):
-    """Of two gradients, relative to their length."""
-    squares = sum(float((a.double() - b.double()).square().sum())
-                  for a, b in zip(some, others))
-    whole = sum(float(b.double().square().sum()) for b in others)
-    return (squares / whole) ** 0.5
 
 
 def network():

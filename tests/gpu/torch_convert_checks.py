@@ -4,7 +4,6 @@ UCUDNN_CHECKS, a regular expression, chooses by name."""
 
 import copy
 import gc
-import json
 import os
 import re
 import sys
@@ -18,6 +17,7 @@ from torch import nn
 
 import torch_convert_accuracy
 import ucudnn.torch
+from torch_common import write
 from ucudnn.torch import contest, converting, planned
 
 COMPARE_PASSES = converting._compare_passes
@@ -320,12 +320,7 @@ def main():
               if re.search(os.environ.get("UCUDNN_CHECKS", ""), name)}
     told = {name: {"held": None, "text": ""} for name in chosen}
 
-    def write():
-        with open(sys.argv[1] + ".new", "w", encoding="utf-8") as file:
-            json.dump(told, file)
-        os.replace(sys.argv[1] + ".new", sys.argv[1])
-
-    write()
+    write(told, sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
         os.environ["UCUDNN_CACHE_DIR"] = folder
         for name, check in chosen.items():
@@ -336,7 +331,7 @@ def main():
                 held, text = False, traceback.format_exc()[-1500:]
             told[name] = {"held": bool(held), "text": text,
                           "seconds": time.monotonic() - begun}
-            write()
+            write(told, sys.argv[1])
             print(name, told[name], flush=True)
 
 

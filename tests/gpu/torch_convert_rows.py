@@ -11,10 +11,9 @@ import time
 import traceback
 
 import torch
-import torchvision
-from torch import nn
 
 import ucudnn.torch
+from torch_common import Training, distance, laps, peak_of
 from ucudnn.torch.calls import record
 from ucudnn.torch.contest import _operands, _run_of
 from ucudnn.torch.planned import PlannedCall
@@ -25,34 +24,11 @@ PLANNING_S = {"full": 10, "eighth": 6}
 ROUNDS = 3
 
 
-class Row:
+class Row(Training):
     def __init__(self, text):
-        network, batch, self.precision = text.split(":")
-        tf32 = self.precision == "TF32"
-        torch.backends.cudnn.allow_tf32 = tf32
-        torch.backends.cuda.matmul.allow_tf32 = tf32
+        # Casts that autocast would cache may not stay from one capture to the next.
+        super().__init__(text, cached_casts=False)
         torch.backends.cudnn.benchmark = True
-        torch.manual_seed(1)
-        half = self.precision == "HALF"
-        layout = torch.channels_last if half else torch.contiguous_format
-        self.model = getattr(torchvision.models, network)().to(
-            "cuda", memory_format=layout)
-        self.images = torch.randn(
-            int(batch), 3, 224, 224, device="cuda").contiguous(
-                memory_format=layout)
-        self.labels = torch.randint(0, 1000, (int(batch),), device="cuda")
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4)
-        self.half = half
-
-    def autocast(self):
-        # Casts that it would cache may not stay from one capture to the next.
-        return torch.autocast(
-            "cuda", torch.float16, enabled=self.half, cache_enabled=False)
-
-    def loss(self):
-        with self.autocast():
-            return nn.functional.cross_entropy(
-                self.model(self.images).float(), self.labels)
 
     def step(self):
         self.optimizer.zero_grad(set_to_none=True)
@@ -93,16 +69,6 @@ class Row:
         return most
 
 
-def eager_ms(step, count):
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
-    events[0].record()
-    for event in events[1:]:
-        step()
-        event.record()
-    torch.cuda.synchronize()
-    return [a.elapsed_time(b) for a, b in zip(events, events[1:])]
-
-
 def captured(step):
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -114,14 +80,6 @@ def captured(step):
     with torch.cuda.graph(graph):
         step()
     return graph
-
-
-def distance(some, others):
-    """Of two gradients, relative to their length."""
-    squares = sum(float((a - b).double().square().sum())
-                  for a, b in zip(some, others))
-    whole = sum(float(b.double().square().sum()) for b in others)
-    return (squares / whole) ** 0.5
 
 
 def measure(text):
@@ -169,21 +127,17 @@ def measure(text):
     spent("gradients")
 
     told["eager"] = {name: [] for name in variants}
-    estimate = statistics.median(eager_ms(row.step, 5))
+    estimate = statistics.median(laps(row.step, 5))
     count = max(5, min(30, int(200 / estimate)))
     for _ in range(ROUNDS):
         for name in variants:
             select(name)
             row.step()
-            told["eager"][name] += eager_ms(row.step, count)
+            told["eager"][name] += laps(row.step, count)
     told["peak"] = {}
     for name in variants:
         select(name)
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        row.step()
-        torch.cuda.synchronize()
-        told["peak"][name] = torch.cuda.max_memory_allocated()
+        told["peak"][name] = peak_of(row.step)
     spent("enqueued")
     graphs = {}
     for name in variants:
@@ -193,7 +147,7 @@ def measure(text):
     for _ in range(ROUNDS):
         for name in variants:
             graphs[name].replay()
-            told["graph"][name] += eager_ms(graphs[name].replay, count)
+            told["graph"][name] += laps(graphs[name].replay, count)
     spent("graphs")
     told["seconds"] = time.monotonic() - begun
     return told

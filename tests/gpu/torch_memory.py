@@ -16,20 +16,21 @@ torch_memory_rows.py, which measures one after the other
     equal peak   offload alone within the peak of "by hand"
     compiled     torch.compile with activation_memory_budget 0.5 (ResNet-50 HALF)
 Sections: `checks`, results and refusals on a small model; `rows`, all rows. Writes
-DIR/torch-memory.json after each way and DIR/torch-memory.md at the end. Begins
-nothing after N seconds (420). Needs torchvision; PYTHONPATH and UCUDNN_LIBRARY
-name the package.
+DIR/torch-memory.json and DIR/torch-memory.md after each row. Begins nothing after
+N seconds (420). UCUDNN_WAYS, a regular expression, chooses among the ways besides
+plain. Needs torchvision; PYTHONPATH and UCUDNN_LIBRARY name the package.
 
 Exit status: 0 done; 1 something failed; 3 the time was up before all had run; 4 a
 goal was missed.
 """
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import time
+
+from torch_common import arguments_of, exit_status, report
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROWS = ["resnet50:256:HALF", "resnet50:256:TF32", "resnet152:128:HALF",
@@ -133,35 +134,21 @@ def status_of(told):
                           if way != "unfinished")
         else:
             missed |= not all(reached for _, reached in goals_of(name, row))
-    return 1 if failed else 4 if missed else 3 if up else 0
+    return exit_status(failed, missed, up)
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("-o", "--output", required=True)
-    parser.add_argument("--seconds", type=float, default=420)
-    parser.add_argument("parts", nargs="*", metavar="SECTION or ROW")
-    arguments = parser.parse_args()
-    parts = []
-    for part in arguments.parts or ["checks", "rows"]:
-        if part != "rows" and part != "checks" and part.count(":") != 2:
-            parser.error(f"{part}: checks, rows or NETWORK:BATCH:PRECISION")
-        parts += ROWS if part == "rows" else [part]
-    os.makedirs(arguments.output, exist_ok=True)
-    until = time.monotonic() + arguments.seconds
+    output, seconds, parts = arguments_of(
+        __doc__, ["checks", "rows"], ROWS, 420)
+    until = time.monotonic() + seconds
     told = {}
-    for part in dict.fromkeys(parts):
+    for part in parts:
         left = until - time.monotonic()
         if left < 20:
             told[part] = {"unfinished": {"text": "not begun: the time was up"}}
         else:
-            told[part] = run(part, arguments.output, min(ROW_LIMIT, left))
-        path = os.path.join(arguments.output, "torch-memory")
-        with open(path + ".json", "w", encoding="utf-8") as file:
-            json.dump(told, file, indent=1)
-        with open(path + ".md", "w", encoding="utf-8") as file:
-            file.write("\n".join(lines_of(told)) + "\n")
+            told[part] = run(part, output, min(ROW_LIMIT, left))
+        report(told, output, "torch-memory", lines_of)
         print("\n".join(lines_of({part: told[part]})), flush=True)
     sys.exit(status_of(told))
 

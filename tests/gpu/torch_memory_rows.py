@@ -7,54 +7,34 @@ Writes FILE as JSON after each way."""
 import contextlib
 import copy
 import gc
-import json
 import os
+import re
 import statistics
 import sys
 import time
 import traceback
 
 import torch
-import torchvision
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import ucudnn
 import ucudnn.torch
+from torch_common import Training, distance, laps, peak_of, write
 
 STEPS = 10
 # Relative to the gradients' length: rounding lets some values change their sign.
 RECOMPUTED_OFF = {"FP32": 1e-3, "HALF": 5e-2}
 
 
-class Row:
+class Row(Training):
     def __init__(self, text, image=224):
-        network, batch, precision = text.split(":")
-        tf32 = precision == "TF32"
-        torch.backends.cudnn.allow_tf32 = tf32
-        torch.backends.cuda.matmul.allow_tf32 = tf32
-        torch.manual_seed(1)
-        self.half = precision == "HALF"
-        layout = torch.channels_last if self.half else torch.contiguous_format
-        self.name = network
-        self.model = getattr(torchvision.models, network)().to(
-            "cuda", memory_format=layout)
-        self.images = torch.randn(
-            int(batch), 3, image, image, device="cuda").contiguous(
-                memory_format=layout)
-        self.labels = torch.randint(0, 1000, (int(batch),), device="cuda")
-        self.optimizer = torch.optim.SGD(
-            self.model.parameters(), lr=1e-4, momentum=0.9)
-
-    def loss(self, forward):
-        with torch.autocast("cuda", torch.float16, enabled=self.half):
-            return nn.functional.cross_entropy(
-                forward(self.images).float(), self.labels)
+        super().__init__(text, image, momentum=0.9)
 
     def step(self, forward=None, saving=contextlib.nullcontext):
         self.optimizer.zero_grad(set_to_none=True)
         with saving():
-            loss = self.loss(self.model if forward is None else forward)
+            loss = self.loss(forward)
         loss.backward()
         self.optimizer.step()
         return loss.detach()
@@ -141,19 +121,9 @@ def clean():
 def measured(step, steps=STEPS):
     for _ in range(3):
         step()
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    step()
-    torch.cuda.synchronize()
-    peak = torch.cuda.max_memory_allocated()
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
-    events[0].record()
-    for event in events[1:]:
-        step()
-        event.record()
-    torch.cuda.synchronize()
-    laps = [a.elapsed_time(b) for a, b in zip(events, events[1:])]
-    return {"ms": statistics.median(laps), "laps": laps, "peak": peak}
+    peak = peak_of(step)
+    ms = laps(step, steps)
+    return {"ms": statistics.median(ms), "laps": ms, "peak": peak}
 
 
 def planned(row, budget, allow, least=False):
@@ -196,7 +166,7 @@ def ways_of(row, told):
     yield "by hand", lambda: measured(
         lambda: row.step(saving=by_hand.begin), 3)
     by_hand.pool, by_hand.taken = {}, []
-    if "peak" in told["by hand"]:
+    if "peak" in told.get("by hand", {}):
         yield "equal peak", lambda: planned(
             row, told["by hand"]["peak"], "offload", True)
     if not row.half:
@@ -210,7 +180,10 @@ def run_row(text, path):
     torch.backends.cudnn.benchmark = True
     row = Row(text)
     told = {}
+    chosen = os.environ.get("UCUDNN_WAYS", "")
     for way, run in ways_of(row, told):
+        if way != "plain" and not re.fullmatch(chosen or ".*", way):
+            continue
         clean()
         try:
             begun = time.monotonic()
@@ -220,12 +193,6 @@ def run_row(text, path):
             told[way] = {"text": traceback.format_exc()}
             print(text, way, told[way]["text"], flush=True)
         write(told, path)
-
-
-def write(told, path):
-    with open(path + ".new", "w", encoding="utf-8") as file:
-        json.dump(told, file)
-    os.replace(path + ".new", path)  # whoever reads it may end this process
 
 
 # --- Checks.
@@ -267,7 +234,7 @@ def gradients(row, step):
     """Of one step; afterwards all is as before."""
     start = copy.deepcopy(row.model.state_dict())
     step()
-    found = [p.grad.double() for p in row.model.parameters()]
+    found = [p.grad for p in row.model.parameters()]
     row.model.load_state_dict(start)
     row.optimizer.state.clear()
     row.optimizer.zero_grad(set_to_none=True)
@@ -280,8 +247,7 @@ def check_recompute(precision):
     whole = planned_on(row, 1 << 40, "recompute")
     plan = planned_on(row, int(whole.plain_peak * 0.8), "recompute")
     found = gradients(row, plan)
-    squares = sum(float((a - b).square().sum()) for a, b in zip(found, expected))
-    off = (squares / sum(float(b.square().sum()) for b in expected)) ** 0.5
+    off = distance(found, expected)
     text = (f"gradients {off:.1e} off; {len(plan.recomputed)} computed again; the "
             f"same bits: {plan.exact}")
     return off <= RECOMPUTED_OFF[precision] and bool(plan.recomputed), text

@@ -15,6 +15,7 @@ from ucudnn.convolutions import Convolution
 from ucudnn.torch import contest, planned
 from ucudnn.torch.calls import DATA, FILTER, FORWARD, record
 from ucudnn.torch.converting import _open
+from ucudnn.torch.timing import Time
 
 CPU = torch.device("cpu")
 
@@ -394,6 +395,20 @@ def test_plans_equal_layers_even_after_the_time_is_up(eager, monkeypatch):
         {o.name for o in layer.operations if o.plan} for layer in done.layers
     ]
     assert len(planned_in[0]) == 1 and planned_in[0] == planned_in[1]
+
+
+def test_plans_first_what_takes_most_in_all_its_layers():
+    x = images()
+    calls = [
+        record(nn.Conv2d(4, 4, size, padding=size // 2), [x], {})[0].call
+        for size in (3, 3, 5, 3, 1)
+    ]
+    operations = [
+        (call, contest.Operation(FORWARD, Time(ms, 0.0)))
+        for call, ms in zip(calls, (2.0, 2.0, 5.0, 2.0, 0.01))
+    ]
+    assert contest.worth_planning(operations) == [0, 1, 3, 2]
+    assert operations[4][1].why == "it takes too little time to matter"
 
 
 @pytest.fixture(params=["use_deterministic_algorithms", "cudnn.deterministic"])

@@ -10,9 +10,7 @@ import ucudnn.torch
 from torch import nn
 from ucudnn.library import ask_solver
 from ucudnn.torch.applying import Applier
-from ucudnn.torch import fused as fused_module
-from ucudnn.torch.recipes import Recipe, Source, Step
-from ucudnn.torch.storages import flat, layout_of, weak_reference
+from ucudnn.torch.storages import weak_reference
 
 
 class Block(nn.Module):
@@ -99,40 +97,6 @@ def test_recomputes_relu_pools_and_normalizations():
     assert plan.recomputed and not plan.moved and plan.pinned_bytes == 0
     found = trained(plan, model)
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, expected))
-
-
-def test_fuses_normalizations_sums_and_relu():
-    for dtype, most in ((torch.float32, 1e-5), (torch.bfloat16, 2e-2)):
-        torch.manual_seed(4)
-        values = [fused_module.Value(None, 0) for _ in range(6)]
-        for number, value in enumerate(values):
-            value.saved = number
-        x, y = torch.randn(2, 4, 3, 5, 5).to(dtype).unbind()
-        mean, invstd, weight, bias = torch.rand(4, 3).add(0.5).unbind()
-        saved = [x, mean, invstd, y]
-
-        def source(number, constant=None):
-            if constant is not None:
-                return Source(None, constant, layout_of(constant))
-            return Source(values[number], None, layout_of(saved[number]))
-
-        norm, total, last = (fused_module.Value(None, 0) for _ in range(3))
-        steps = [
-            Step("normalization", norm, None, (
-                source(0), source(-1, weight), source(-1, bias), source(1), source(2),
-            )),
-            Step("sum", total, None, (Source(norm, None, layout_of(x)), source(3))),
-            Step("relu", last, None, (Source(total, None, layout_of(x)),)),
-        ]  # fmt: skip
-        recipe = fused_module.fused(Recipe(steps, [0, 1, 2, 3]))
-        found = recipe.run(lambda number: flat(saved[number]))
-        shape = (1, 3, 1, 1)
-        scaled = (x.double() - mean.view(shape)) * (invstd * weight).view(shape)
-        exact = (scaled + bias.view(shape) + y.double()).relu()
-        off = (found.view(4, 3, 5, 5).double() - exact).abs().max()
-        assert found.dtype == dtype and off <= most * exact.max()
-        other = steps[:2] + [Step("", last, None, steps[2].reads)]
-        assert fused_module.fused(Recipe(other, [0])) is None
 
 
 def test_measures_the_peak_that_it_predicts():

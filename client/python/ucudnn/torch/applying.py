@@ -10,7 +10,7 @@ from ucudnn.torch.checks import refuse
 from ucudnn.torch.fused import FusedRecipe
 from ucudnn.torch.links import Arena, CudaLink, HostLink
 from ucudnn.torch.recipes import Recipe
-from ucudnn.torch.recorded import Kind, changed_in_place, kept, left_alone
+from ucudnn.torch.recorded import Kind, changed_in_place, kept
 from ucudnn.torch.storages import bytes_of, flat, weak_reference
 from ucudnn.torch.watching import Watch, hooked
 
@@ -35,6 +35,17 @@ class Script(NamedTuple):
     actions: List[List[Action]]  # by hook
     recipes: Dict[int, Union[Recipe, FusedRecipe]]
     slots: Dict[int, Slot]
+
+
+# What a hook expects and does: the size and type of the tensor that is saved,
+# none for one that is needed; and what it is with the actions, none for one that
+# the plan leaves alone.
+_Hook = Tuple[
+    Optional[Tuple[int, ...]],
+    Optional[torch.dtype],
+    Optional[Tuple[Kind, List[Action]]],
+]
+_END: _Hook = ((), None, None)  # no tensor is so
 
 
 class Meter:
@@ -73,6 +84,8 @@ class Applier:
             for number, slot in script.slots.items()
         }
         self.meter: Optional[Meter] = None
+        self._quick = self._hooks_of(script)
+        self._hooks = self._quick
         self._acts: Dict[str, Callable[[int], None]] = {
             "copy": self._copy, "free": self._free, "fetch": self._fetch,
             "recompute": self._recompute, "drop": self._drop,
@@ -81,14 +94,39 @@ class Applier:
         self._clear()
 
     def _clear(self) -> None:
-        self._next = 0  # hook
+        self._next = 0  # hook; beyond the last one after a refusal
         self._held: Dict[int, torch.Tensor] = {}  # elements, by storage
         self._versions: Dict[int, int] = {}
         self._copying: Dict[int, bool] = {}
         self._arriving: Dict[int, bool] = {}
 
+    def _hooks_of(self, script: Script) -> List[_Hook]:
+        """A meter looks at each tensor."""
+        needed = {  # packs
+            kind.pack
+            for kind, actions in zip(script.kinds, script.actions)
+            if self.meter is not None
+            or actions
+            or (
+                kind.storage >= 0
+                and (script.planned[kind.storage] or script.sources[kind.storage])
+            )
+        }
+        hooks: List[_Hook] = [
+            (
+                kind.layout.size if kind.saves else None,
+                kind.dtype if kind.saves else None,
+                (kind, actions) if kind.pack in needed else None,
+            )
+            for kind, actions in zip(script.kinds, script.actions)
+        ]
+        return [*hooks, _END]
+
     def run(self, step: Callable[[], Any]) -> Any:
         self._clear()
+        self._hooks = self._quick
+        if self.meter is not None:
+            self._hooks = self._hooks_of(self._script)
         self._watch = Watch()
         try:
             with hooked(self._watch, self._pack, self._unpack):
@@ -106,73 +144,92 @@ class Applier:
                     torch.cuda.synchronize(self._device)
             self._clear()
 
-    # --- Hooks.
+    # --- Hooks. The host runs hundreds of them in a step, so they are short.
 
     def _pack(self, tensor: torch.Tensor) -> Any:
+        hook = self._next
+        self._next = hook + 1
         try:
-            script = self._script
-            hook, kind = self._begin()
-            number = kind.storage
-            size, stride, offset = kind.layout
-            if (
-                not kind.saves
-                or kind.dtype != tensor.dtype
-                or size != tensor.shape
-                or stride != tensor.stride()
-                or offset != tensor.storage_offset()
-                or (number >= 0 and left_alone(tensor, self._device))
-            ):
-                raise self._differs(
-                    hook, f"saves {tensor.dtype} {tuple(tensor.shape)}"
-                )
-            if number < 0 or not script.planned[number]:
-                self._act(hook)
-                if number >= 0 and script.sources[number]:
-                    self._held[number] = flat(tensor)
-                if self.meter is not None and number >= 0:
-                    if not script.stays[number]:
-                        self.meter.saw(tensor)
-                    self.meter.look()
-                return kind.pack, kept(tensor), tensor._version
-            if number not in self._held and number not in self._versions:
-                self._held[number] = flat(tensor)
-                self._versions[number] = tensor._version
-                if self.meter is not None:
-                    self.meter.saw(tensor)
-            self._act(hook)
-            if self.meter is not None:
-                self.meter.look()
-            return kind.pack, None, 0
+            size, dtype, todo = self._hooks[hook]
+            if tensor.shape != size or tensor.dtype != dtype:
+                raise self._saves_another(hook, tensor)
+            if todo is None:
+                return None, kept(tensor), tensor._version
+            return self._pack_as(hook, tensor, *todo)
         except BaseException as error:
             raise self._watch.fail(error)
 
-    def _unpack(self, handle: Any) -> torch.Tensor:
-        try:
-            hook, kind = self._begin()
-            pack, whole, version = handle
-            if kind.saves or kind.pack != pack:
-                raise self._differs(hook, f"needs tensor {pack}")
-            self._act(hook)
+    def _pack_as(
+        self, hook: int, tensor: torch.Tensor, kind: Kind, actions: List[Action]
+    ) -> Any:
+        number = kind.storage
+        _, stride, offset = kind.layout
+        if (
+            tensor.stride() != stride
+            or tensor.storage_offset() != offset
+            or (number >= 0 and self._is_parameter(tensor))
+        ):
+            raise self._saves_another(hook, tensor)
+        handle: Any = kind.pack, None, 0
+        planned = number >= 0 and self._script.planned[number]
+        if not planned:
+            handle = kind.pack, kept(tensor), tensor._version
+        elif number not in self._held and number not in self._versions:
+            self._held[number] = flat(tensor)
+            self._versions[number] = tensor._version
             if self.meter is not None:
-                self.meter.look()
+                self.meter.saw(tensor)
+        for action, which in actions:
+            self._acts[action](which)
+        if number >= 0 and not planned:
+            self._note(number, tensor)
+        if self.meter is not None:
+            self.meter.look()
+        return handle
+
+    def _is_parameter(self, tensor: torch.Tensor) -> bool:
+        """Or elsewhere, where the recording had a tensor of the device."""
+        return tensor.device != self._device or (
+            tensor.requires_grad and tensor.is_leaf
+        )
+
+    def _note(self, number: int, tensor: torch.Tensor) -> None:
+        """Of a storage that is not planned."""
+        if self._script.sources[number]:
+            self._held[number] = flat(tensor)
+        if self.meter is not None and not self._script.stays[number]:
+            self.meter.saw(tensor)
+
+    def _unpack(self, handle: Any) -> torch.Tensor:
+        hook = self._next
+        self._next = hook + 1
+        try:
+            size, _, todo = self._hooks[hook]
+            pack, whole, version = handle
+            if size is not None or (todo is None) != (pack is None):
+                raise self._differs(hook, "needs another tensor")
+            if todo is not None:
+                kind, actions = todo
+                if kind.pack != pack:
+                    raise self._differs(hook, f"needs tensor {pack}")
+                for action, which in actions:
+                    self._acts[action](which)
+                if self.meter is not None:
+                    self.meter.look()
             if whole is not None:
                 if whole._version != version:
-                    raise changed_in_place(kind)
-                return whole
-            number = kind.storage
-            elements = self._present(number)
-            if elements._version != self._versions[number]:
+                    raise changed_in_place(self._script.kinds[hook])
+                tensor: torch.Tensor = whole
+                return tensor
+            elements = self._present(kind.storage)
+            if elements._version != self._versions[kind.storage]:
                 raise changed_in_place(kind)
             return kind.layout.of(elements)
         except BaseException as error:
             raise self._watch.fail(error)
 
-    def _begin(self) -> Tuple[int, Kind]:
-        hook = self._next
-        if hook >= len(self._script.kinds):
-            raise self._differs(hook, "saves or needs another tensor")
-        self._next += 1
-        return hook, self._script.kinds[hook]
+    def _saves_another(self, hook: int, tensor: torch.Tensor) -> Exception:
+        return self._differs(hook, f"saves {tensor.dtype} {tuple(tensor.shape)}")
 
     def _differs(self, hook: int, found: str) -> Exception:
         expected = "its end"
@@ -186,10 +243,6 @@ class Applier:
         )
 
     # --- Actions.
-
-    def _act(self, hook: int) -> None:
-        for action, number in self._script.actions[hook]:
-            self._acts[action](number)
 
     def _present(self, number: int) -> torch.Tensor:
         if self._arriving.pop(number, False):

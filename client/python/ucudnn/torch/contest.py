@@ -173,15 +173,21 @@ def _why_wrong(
 
 def worth_planning(operations: List[Tuple[Call, Operation]]) -> List[int]:
     """The operations that take enough of the time, by decreasing time; the others
-    are told so."""
-    whole = sum(o.torch.ms for _, o in operations)
+    are told so. Equal operations share a plan, so their times count together."""
+    whole = 0.0
+    together: Dict[Key, float] = {}
+    for call, operation in operations:
+        key = (call, operation.name)
+        together[key] = together.get(key, 0.0) + operation.torch.ms
+        whole += operation.torch.ms
+    times = [together[call, operation.name] for call, operation in operations]
     chosen = []
     for index, (_, operation) in enumerate(operations):
-        if operation.torch.ms < _LEAST_SHARE * whole:
+        if times[index] < _LEAST_SHARE * whole:
             operation.why = "it takes too little time to matter"
         else:
             chosen.append(index)
-    return sorted(chosen, key=lambda i: -operations[i][1].torch.ms)
+    return sorted(chosen, key=lambda index: -times[index])
 
 
 def _run_of(

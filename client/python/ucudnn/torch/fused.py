@@ -1,138 +1,181 @@
-"""Batch normalization, sums and ReLU computed again in one pass over memory."""
+"""Element-wise recipes computed in one pass over memory: batch normalization from
+its saved statistics, sums, and activations."""
 
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, List, NamedTuple, Optional
+import math
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
-from ucudnn.torch.recipes import Recipe, Source, Value
-from ucudnn.torch.storages import flat
-
-_MOST_INPUTS = 8  # of a kernel that PyTorch compiles while running
-
+from ucudnn.torch.fused_source import (
+    ELEMENTS,
+    NORMALS,
+    THREADS,
+    VECTOR_BYTES,
+    blocks_of,
+    source_of,
+)
+from ucudnn.torch.kernels import Kernel, processors
+from ucudnn.torch.recipes import NORMALIZATION, Recipe, Source
+from ucudnn.torch.storages import Layout
 
 class _Form(NamedTuple):
-    """relu(sum of x * scale + sum of y + shift): one scale for each
-    normalization, whose sources are x, weight, bias, mean and invstd."""
+    """The steps as statements of C, of the elements x0, x1, ... of `inputs` and
+    the channels n0, n1, ... of `normalizations`: weight, bias, mean, invstd."""
 
-    normalizations: List[List[Source]]
-    others: List[Source]
-    relu: bool
+    inputs: List[Source]
+    normalizations: List[Tuple[Source, ...]]
+    normal: str  # of NORMALS
+    statements: List[str]
+    last: str
 
 
 class FusedRecipe:
-    """The same as the recipe that it is made of, rounded otherwise."""
+    """The same as the recipe that it is made of, where CUDA kernels can be
+    compiled."""
 
     def __init__(self, form: _Form, reads: List[int]) -> None:
         self._form = form
         self.reads = reads
+        layout = form.inputs[0].layout
+        self._channels = layout.size[1] if len(layout.size) > 1 else 1
+        plane = plane_of(layout)
+        assert plane is not None
+        self._plane = plane
+        self._kernel: Optional[Kernel] = None
+        self._blocks = 0
 
     def run(self, of_saved: Callable[[int], torch.Tensor]) -> torch.Tensor:
-        def tensor(source: Source) -> torch.Tensor:
+        """Raises RuntimeError, OSError, AttributeError, or NotImplementedError
+        where it does not run."""
+
+        def elements(source: Source) -> torch.Tensor:
             if source.constant is not None:
                 return source.constant
             assert source.value is not None and source.value.saved is not None
-            return source.layout.of(of_saved(source.value.saved))
+            return of_saved(source.value.saved)
 
-        with torch.no_grad():
-            inputs: List[torch.Tensor] = []
-            shift: Any = 0.0
-            for sources in self._form.normalizations:
-                x, weight, bias, mean, invstd = map(tensor, sources)
-                scale = invstd * weight
-                shift = shift + (bias - mean * scale)
-                inputs += [x, *_parts(scale, x)]
-            inputs += map(tensor, self._form.others)
-            inputs += _parts(shift, inputs[0])
-            split = inputs[0].dtype != torch.float32
-            kernel = _kernel(
-                len(self._form.normalizations), len(self._form.others), split,
-                self._form.relu, inputs[0].device.type,
-            )  # fmt: skip
-            return flat(kernel(*inputs))
+        inputs = [elements(source) for source in self._form.inputs]
+        parameters = [
+            elements(source).detach()
+            for sources in self._form.normalizations
+            for source in sources
+        ]
+        first = inputs[0]
+        if self._kernel is None:
+            self._prepare(inputs, parameters)
+        out = torch.empty_like(first)
+        assert self._kernel is not None
+        self._kernel.launch(
+            self._blocks,
+            THREADS,
+            [
+                out.data_ptr(),
+                first.numel(),
+                self._channels,
+                self._plane,
+                *(one.data_ptr() for one in inputs),
+                *(one.data_ptr() for one in parameters),
+            ],
+        )
+        return out
 
-
-def _parts(values: torch.Tensor, x: torch.Tensor) -> List[torch.Tensor]:
-    """One value for each channel of x in its type; in half precision two, whose
-    sum is nearly as exact as float32."""
-    shape = (1, -1) + (1,) * (x.dim() - 2)
-    if x.dtype == torch.float32:
-        return [values.view(shape)]
-    high = values.to(x.dtype)
-    low = (values - high.to(values.dtype)).to(x.dtype)
-    return [high.view(shape), low.view(shape)]
+    def _prepare(
+        self, inputs: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor]
+    ) -> None:
+        first = inputs[0]
+        weights = {one.dtype for one in (*parameters[::4], *parameters[1::4])}
+        statistics = (*parameters[2::4], *parameters[3::4])
+        if (
+            first.dtype not in ELEMENTS
+            or any(one.dtype != first.dtype for one in inputs)
+            or any(one.numel() != first.numel() for one in inputs)
+            or any(one.data_ptr() % VECTOR_BYTES != 0 for one in inputs)
+            or weights not in (set(), {torch.float32}, {first.dtype})
+            or any(one.dtype != torch.float32 for one in statistics)
+            or any(one.numel() != self._channels for one in parameters)
+        ):
+            raise NotImplementedError("a fused recipe of these tensors")
+        width = VECTOR_BYTES // first.element_size()
+        self._blocks = blocks_of(
+            first.numel(), width, self._channels, self._plane,
+            processors(first.device),
+        )  # fmt: skip
+        elements = first.numel() + 3 * self._blocks * THREADS * width
+        source = source_of(
+            self._form.statements, self._form.last, len(inputs),
+            len(self._form.normalizations), self._form.normal, first.dtype,
+            torch.float32 not in weights, self._plane, elements >= 2**32,
+        )  # fmt: skip
+        self._kernel = _kernel(source, first.device)
 
 
 @functools.lru_cache(maxsize=None)
-def _kernel(
-    normalizations: int, others: int, split: bool, relu: bool, device: str
-) -> Callable[..., torch.Tensor]:
-    """Sums up x, its scale (in two parts if split) for each normalization, the
-    others, and the shift."""
-    width = 3 if split else 2
-    names = [f"v{i}" for i in range(normalizations * width + others + width - 1)]
-    at = normalizations * width
-    terms = [
-        f"{names[i]} * ({' + '.join(names[i + 1 : i + width])})"
-        for i in range(0, at, width)
+def _kernel(source: str, device: torch.device) -> Kernel:
+    return Kernel(source, "again", device)
+
+
+def fused(recipe: Recipe) -> List[FusedRecipe]:
+    """Ways that differ in how they round; none if a step is not element-wise,
+    tensors lie in memory in different orders, or one pass gains nothing."""
+    names: Dict[int, str] = {}  # of the steps' results, by value
+    inputs: List[Source] = []
+    normalizations: List[Tuple[Source, ...]] = []
+    statements: List[str] = []
+    seen: Dict[int, str] = {}  # the inputs' names, by the saved storage
+    for index, step in enumerate(recipe.steps):
+        count = 1 if step.code == NORMALIZATION else len(step.reads)
+        full, rest = step.reads[:count], step.reads[count:]
+        if not step.code or any(id(one.value) in names for one in rest):
+            return []
+        read = []
+        for source in full:
+            if source.value is None or source.value.saved is None:
+                name = names.get(id(source.value))
+            else:
+                name = names.get(id(source.value)) or seen.get(source.value.saved)
+                if name is None:
+                    name = seen[source.value.saved] = f"x{len(inputs)}"
+                    inputs.append(source)
+            if name is None or source.layout != full[0].layout:
+                return []
+            read.append(name)
+        code = step.code
+        if code == NORMALIZATION:
+            code = f"normal({{0}}, n{len(normalizations)})"
+            normalizations.append(tuple(rest))
+        names[id(step.value)] = f"y{index}"
+        statements.append(f"const float y{index} = kept({code.format(*read)});")
+    layouts = {source.layout for source in inputs}
+    if len(layouts) != 1 or plane_of(inputs[0].layout) is None:
+        return []
+    if not normalizations and len(recipe.steps) == 1:
+        return []
+    last = f"y{len(statements) - 1}"
+    return [
+        FusedRecipe(
+            _Form(inputs, normalizations, normal, statements, last), recipe.reads
+        )
+        for normal in (NORMALS if normalizations else NORMALS[:1])
     ]
-    total = " + ".join([*terms, *names[at:]])
-    if device != "cuda":
-        code = compile(total, "the sum", "eval")
-
-        def combined(*inputs: torch.Tensor) -> torch.Tensor:
-            wide = [one.float() for one in inputs]
-            result = eval(code, {}, dict(zip(names, wide)))
-            return (result.relu() if relu else result).to(inputs[0].dtype)
-
-        return combined
-    arguments = ", ".join(f"T {name}" for name in names)
-    # Not a maximum: what is not a number stays so.
-    result = "y < T(0) ? T(0) : y" if relu else "y"
-    made: Callable[..., torch.Tensor] = torch.cuda.jiterator._create_jit_fn(
-        f"template <typename T> T sum_of({arguments}) "
-        f"{{ T y = {total}; return {result}; }}"
-    )
-    return made
 
 
-def fused(recipe: Recipe) -> Optional[FusedRecipe]:
-    """None if the recipe has another form, or too many inputs."""
-    steps = {id(step.value): step for step in recipe.steps}
-    normalizations: List[List[Source]] = []
-    others: List[Source] = []
-
-    def collect(source: Source) -> bool:
-        step = steps.get(id(source.value))
-        if step is None:
-            others.append(source)
-            return source.constant is None
-        if step.name == "normalization":
-            normalizations.append(list(step.reads))
-            return all(
-                id(one.value) not in steps or one.constant is not None
-                for one in step.reads
-            )
-        if step.name != "sum":
-            return False
-        return all(collect(one) for one in step.reads)
-
-    last = recipe.steps[-1]
-    relu = last.name == "relu"
-    first = last.reads[0] if relu else _source_of(last.value, last.reads)
-    if not collect(first) or not normalizations:
+def plane_of(layout: Layout) -> Optional[int]:
+    """How many elements of a channel lie side by side in a tensor without gaps;
+    none if it has another order."""
+    size, stride = layout.size, layout.stride
+    if layout.offset != 0 or len(size) < 2:
         return None
-    x = normalizations[0][0]
-    same = all(one.layout.size == x.layout.size for one in others) and all(
-        one[0].layout.size == x.layout.size for one in normalizations
-    )
-    inputs = 3 * len(normalizations) + len(others) + 2
-    if not same or inputs > _MOST_INPUTS:
-        return None
-    return FusedRecipe(_Form(normalizations, others, relu), recipe.reads)
-
-
-def _source_of(value: Value, reads: Any) -> Source:
-    return Source(value, None, reads[0].layout)
+    first = list(range(len(size)))
+    last = [0, *first[2:], 1]
+    for order in (last, first):
+        expected = 1
+        for axis in reversed(order):
+            if size[axis] != 1 and stride[axis] != expected:
+                break
+            expected *= size[axis]
+        else:
+            return 1 if order is last else math.prod(size[2:])
+    return None

@@ -15,6 +15,9 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from ucudnn.torch.checks import refuse
 
 _SHORT = 100  # items of a list that are looked at
+_NOT_NAMED = (
+    types.MethodType, types.ModuleType, functools.partial, list, tuple, dict, type
+)  # fmt: skip
 _PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device)
 
 
@@ -26,41 +29,51 @@ def reachable(step: Callable[..., Any]) -> List[Tuple[str, Any]]:
     it calls, but for those of installed packages."""
     found: List[Tuple[str, Any]] = []
     seen: Set[int] = set()
-
-    def visit(name: str, value: Any, depth: int) -> None:
+    # A loop, since a function that called itself would keep what it found, and
+    # with it models, until Python collects garbage.
+    waiting: List[Tuple[str, Any, int]] = [("step", step, 2)]
+    while waiting:
+        name, value, depth = waiting.pop()
         if id(value) in seen and not isinstance(value, _PLAIN):
-            return
+            continue
         seen.add(id(value))
-        if isinstance(value, types.MethodType):
-            visit(f"{name}.self", value.__self__, depth)
-            visit(name, value.__func__, depth)
-        elif isinstance(value, functools.partial):
-            visit(name, value.func, depth)
-            for index, item in enumerate(value.args):
-                visit(f"{name}.args[{index}]", item, depth)
-            for key, item in value.keywords.items():
-                visit(f"{name}.{key}", item, depth)
-        elif isinstance(value, types.FunctionType):
+        if not isinstance(value, _NOT_NAMED):
             found.append((name, value))
-            if value is step or not _installed(value):
-                for key, item in _used_by(value):
-                    visit(key, item, depth)
-        elif isinstance(value, (list, tuple, dict)):
-            if depth == 0 or len(value) > _SHORT:
-                return
-            items: Iterable[Tuple[Any, Any]] = (
-                value.items() if isinstance(value, dict) else enumerate(value)
-            )
-            for key, item in items:
-                visit(f"{name}[{key!r}]", item, depth - 1)
-        elif not isinstance(value, (types.ModuleType, type)):
-            found.append((name, value))
-            if depth > 0 and not _has_state(value):
-                for key, item in getattr(value, "__dict__", {}).items():
-                    visit(f"{name}.{key}", item, depth - 1)
-
-    visit("step", step, 2)
+        inner = list(_inside(name, value, depth, value is step))
+        waiting += reversed(inner)
     return found
+
+
+def _inside(
+    name: str, value: Any, depth: int, whole: bool
+) -> Iterator[Tuple[str, Any, int]]:
+    """What a value uses or holds, each with its name and how deep to look into
+    it. `whole`: also of a function of an installed package."""
+    if isinstance(value, types.MethodType):
+        yield f"{name}.self", value.__self__, depth
+        yield name, value.__func__, depth
+    elif isinstance(value, functools.partial):
+        yield name, value.func, depth
+        for index, item in enumerate(value.args):
+            yield f"{name}.args[{index}]", item, depth
+        for key, item in value.keywords.items():
+            yield f"{name}.{key}", item, depth
+    elif isinstance(value, types.FunctionType):
+        if whole or not _installed(value):
+            for key, item in _used_by(value):
+                yield key, item, depth
+    elif isinstance(value, (list, tuple, dict)):
+        if depth == 0 or len(value) > _SHORT:
+            return
+        items: Iterable[Tuple[Any, Any]] = (
+            value.items() if isinstance(value, dict) else enumerate(value)
+        )
+        for key, item in items:
+            yield f"{name}[{key!r}]", item, depth - 1
+    elif not isinstance(value, (types.ModuleType, type)):
+        if depth > 0 and not _has_state(value):
+            for key, item in getattr(value, "__dict__", {}).items():
+                yield f"{name}.{key}", item, depth - 1
 
 
 def _installed(function: types.FunctionType) -> bool:

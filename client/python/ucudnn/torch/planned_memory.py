@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import statistics
 from dataclasses import dataclass
@@ -155,8 +156,8 @@ def memory(
     than `budget` of device memory.
 
     `step(*example, **keywords)` is one whole training step: forward and backward
-    pass, and the optimizer's. It runs twice with all saved tensors in host memory,
-    to record which it saves, when it needs them, what else is in memory and how
+    pass, and the optimizer's. It runs three times with all saved tensors in host
+    memory, to record which it saves, when it needs them, what else is in memory and how
     long each part takes; then libucudnn_solve plans which stay, which move to the
     host and return, and which are computed again (ReLU, sums, pools, and
     BatchNorm from its saved statistics). `allow` names the ways: results stay
@@ -235,6 +236,20 @@ def _solved(
     request: Dict[str, Any], budget: int, ways: Sequence[str], slack: int
 ) -> Dict[str, Any]:
     """`slack`: by how much another recording of the step may need more."""
+    answer = _asked(request, budget, ways, slack)
+    if len(set(ways)) > 1:
+        # The search may end in a plan that waits for copies where none would do.
+        with contextlib.suppress(NoPlan):
+            other = _asked(request, budget, ["recompute"], slack)
+            if other["time_us"] < answer["time_us"]:
+                other["lower_bound_us"] = answer["lower_bound_us"]
+                return other
+    return answer
+
+
+def _asked(
+    request: Dict[str, Any], budget: int, ways: Sequence[str], slack: int
+) -> Dict[str, Any]:
     try:
         answer: Dict[str, Any] = ask_solver(
             "recorded_step",

@@ -20,6 +20,15 @@ _CHEAP = {
 }  # fmt: skip
 _NORMALIZATIONS = {"native_batch_norm", "cudnn_batch_norm"}
 _MOST_STEPS = 8
+# In place of a step's code.
+NORMALIZATION = "normalization"
+# Expressions of C, rounded as PyTorch does, of the float32 values that are read.
+_CODES = {
+    "relu": "{0} < 0.0f ? 0.0f : {0}",
+    "silu": "{0} / (1.0f + expf(-{0}))",
+    "sigmoid": "1.0f / (1.0f + expf(-{0}))",
+    "hardswish": "{0} * fminf(fmaxf({0} + 3.0f, 0.0f), 6.0f) * (1.0f / 6.0f)",
+}
 
 
 class Call:
@@ -50,7 +59,7 @@ class Source(NamedTuple):
 
 
 class Step(NamedTuple):
-    name: str  # "normalization", "sum" of two tensors, "relu", or another
+    code: str  # one element of it in C, or NORMALIZATION; "": it has none
     value: Value
     run: Callable[..., torch.Tensor]  # of the tensors that it reads
     reads: Tuple[Source, ...]
@@ -140,49 +149,55 @@ class OperatorRecorder(TorchDispatchMode):
         name = func._schema.name.partition("::")[2]
         if name not in _CHEAP and name not in _NORMALIZATIONS:
             return (), {}
+        return self._source(args), {n: self._source(v) for n, v in kwargs.items()}
 
-        def source(item: Any) -> Any:
-            if isinstance(item, (list, tuple)):
-                return type(item)(source(one) for one in item)
-            if not isinstance(item, torch.Tensor):
-                return item
-            constant = None
-            value = self._values.get(key_of(item))
-            if value is None and item.is_leaf and item.requires_grad:
-                constant = item
-            return Source(value, constant, layout_of(item))
-
-        return source(args), {n: source(v) for n, v in kwargs.items()}
+    def _source(self, item: Any) -> Any:
+        if isinstance(item, (list, tuple)):
+            return type(item)(self._source(one) for one in item)
+        if not isinstance(item, torch.Tensor):
+            return item
+        constant = None
+        value = self._values.get(key_of(item))
+        if value is None and item.is_leaf and item.requires_grad:
+            constant = item
+        return Source(value, constant, layout_of(item))
 
 
 def recipe_of(value: Value, is_saved: Callable[[int], bool]) -> Optional[Recipe]:
     """How to compute `value` again from storages for which `is_saved`."""
-    steps: List[Step] = []
-    reads: List[int] = []
-    done: Dict[int, Value] = {}
+    search = _Search(is_saved)
+    if not search.visit(value, True):
+        return None
+    return Recipe(search.steps, search.reads)
 
-    def visit(one: Value, target: bool) -> bool:
-        if id(one) in done:
+
+class _Search:
+    """For the steps that compute a value, each after those that it reads."""
+
+    def __init__(self, is_saved: Callable[[int], bool]) -> None:
+        self.steps: List[Step] = []
+        self.reads: List[int] = []
+        self._is_saved = is_saved
+        self._done: Dict[int, Value] = {}
+
+    def visit(self, one: Value, target: bool) -> bool:
+        if id(one) in self._done:
             return True
-        if not target and one.saved is not None and is_saved(one.saved):
-            if one.saved not in reads:
-                reads.append(one.saved)
+        if not target and one.saved is not None and self._is_saved(one.saved):
+            if one.saved not in self.reads:
+                self.reads.append(one.saved)
             return True
         step = _step_of(one)
-        if step is None or len(steps) >= _MOST_STEPS:
+        if step is None or len(self.steps) >= _MOST_STEPS:
             return False
         for source in step.reads:
             if source.constant is not None:
                 continue
-            if source.value is None or not visit(source.value, False):
+            if source.value is None or not self.visit(source.value, False):
                 return False
-        steps.append(step)
-        done[id(one)] = one
+        self.steps.append(step)
+        self._done[id(one)] = one
         return True
-
-    if not visit(value, True):
-        return None
-    return Recipe(steps, reads)
 
 
 def _step_of(value: Value) -> Optional[Step]:
@@ -200,17 +215,8 @@ def _step_of(value: Value) -> Optional[Step]:
         if func is None:
             return None
     reads: List[Source] = []
-
-    def collect(item: Any) -> Any:
-        if isinstance(item, Source):
-            reads.append(item)
-            return _Place(len(reads) - 1)
-        if isinstance(item, (list, tuple)):
-            return type(item)(collect(one) for one in item)
-        return item
-
-    args = collect(call.args)
-    kwargs = {name: collect(item) for name, item in call.kwargs.items()}
+    args = _emptied(call.args, reads)
+    kwargs = {n: _emptied(item, reads) for n, item in call.kwargs.items()}
     output = value.output
 
     def run(*tensors: torch.Tensor) -> torch.Tensor:
@@ -220,7 +226,7 @@ def _step_of(value: Value) -> Optional[Step]:
         )
         return result[output] if isinstance(result, (tuple, list)) else result
 
-    return Step(_form_of(call), value, run, tuple(reads))
+    return Step(_code_of(call), value, run, tuple(reads))
 
 
 class _Place:
@@ -228,9 +234,20 @@ class _Place:
         self.index = index
 
 
+# Functions of their own: inner ones that call themselves would keep tensors until
+# garbage is collected.
+def _emptied(item: Any, reads: List[Source]) -> Any:
+    """The argument with places for its Sources, which `reads` gets."""
+    if isinstance(item, Source):
+        reads.append(item)
+        return _Place(len(reads) - 1)
+    if isinstance(item, (list, tuple)):
+        return type(item)(_emptied(one, reads) for one in item)
+    return item
+
+
 def _filled(item: Any, tensors: Sequence[torch.Tensor]) -> Any:
-    """The argument with tensors in their places. Not an inner function: one that
-    calls itself would keep the tensors until garbage is collected."""
+    """The argument with tensors in their places."""
     if isinstance(item, _Place):
         return tensors[item.index]
     if isinstance(item, (list, tuple)):
@@ -263,12 +280,18 @@ def _normalization(value: Value, call: Call) -> Optional[Step]:
         )
 
     sources = tuple(Source(one, None, channels) for one in statistics)
-    return Step("normalization", value, run, (taken, weight, bias, *sources))
+    return Step(NORMALIZATION, value, run, (taken, weight, bias, *sources))
 
 
-def _form_of(call: Call) -> str:
+def _code_of(call: Call) -> str:
     name = call.name.rstrip("_")
-    two = len(call.args) == 2 and all(isinstance(a, Source) for a in call.args)
-    if name == "add" and two and not call.kwargs:
-        return "sum"
-    return "relu" if name == "relu" else ""
+    tensors = [a for a in call.args if isinstance(a, Source)]
+    others = [a for a in call.args if not isinstance(a, Source)]
+    if call.kwargs:
+        return ""
+    if name == "hardtanh" and len(others) == 2:
+        low, high = (f"{float(limit)!r}f" for limit in others)
+        return f"{{0}} < {low} ? {low} : ({{0}} > {high} ? {high} : {{0}})"
+    if name == "add" and len(tensors) == 2 and not others:
+        return "__fadd_rn({0}, {1})"
+    return _CODES.get(name, "") if not others else ""

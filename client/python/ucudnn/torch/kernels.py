@@ -1,0 +1,111 @@
+"""CUDA kernels compiled while running, by the NVRTC that PyTorch carries."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from typing import Any, List, Sequence
+
+import torch
+
+_POINTER = ctypes.c_void_p
+
+
+class Kernel:
+    """A kernel of one device. Its arguments are 64-bit numbers and pointers. Not
+    for several threads at once."""
+
+    def __init__(self, source: str, name: str, device: torch.device) -> None:
+        self._device = device
+        self._driver = _driver()
+        with torch.cuda.device(device):
+            torch.cuda.current_stream()  # makes the context current
+            major, minor = torch.cuda.get_device_capability()
+            image = compiled(source, f"sm_{major}{minor}")
+            # Of the library, not of a context: it runs in green ones too.
+            library, self._function = _POINTER(), _POINTER()
+            self._check(
+                self._driver.cuLibraryLoadData(
+                    ctypes.byref(library), image, None, None, 0, None, None, 0
+                )
+            )
+            self._check(
+                self._driver.cuLibraryGetKernel(
+                    ctypes.byref(self._function), library, name.encode()
+                )
+            )
+        self._values: Any = None
+        self._pointers: Any = None
+
+    def launch(
+        self, blocks: int, threads: int, arguments: Sequence[int]
+    ) -> None:
+        """On the current stream."""
+        if self._values is None:
+            count = len(arguments)
+            self._values = (ctypes.c_uint64 * count)()
+            first = ctypes.addressof(self._values)
+            self._pointers = (_POINTER * count)(
+                *(first + 8 * index for index in range(count))
+            )
+        self._values[:] = arguments
+        stream = torch.cuda.current_stream(self._device).cuda_stream
+        self._check(
+            self._driver.cuLaunchKernel(
+                self._function, blocks, 1, 1, threads, 1, 1, 0, _POINTER(stream),
+                self._pointers, None,
+            )
+        )  # fmt: skip
+
+    def _check(self, status: int) -> None:
+        if status != 0:
+            raise RuntimeError(f"a kernel compiled while running: CUDA error {status}")
+
+
+def processors(device: torch.device) -> int:
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def compiled(source: str, architecture: str) -> bytes:
+    """Machine code. Raises OSError without NVRTC, RuntimeError with its log if it
+    refuses the source or does not know the architecture."""
+    library = _nvrtc()
+    program = _POINTER()
+    status = library.nvrtcCreateProgram(
+        ctypes.byref(program), source.encode(), b"ucudnn.cu", 0, None, None
+    )
+    if status != 0:
+        raise RuntimeError(f"NVRTC: error {status}")
+    try:
+        options: List[bytes] = [f"--gpu-architecture={architecture}".encode()]
+        status = library.nvrtcCompileProgram(
+            program, len(options), (ctypes.c_char_p * len(options))(*options)
+        )
+        if status != 0:
+            log = _text_of(library, program, "ProgramLog").rstrip(b"\0")
+            raise RuntimeError(f"NVRTC: error {status}: {log.decode()}")
+        return _text_of(library, program, "CUBIN")
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _text_of(library: Any, program: Any, what: str) -> bytes:
+    size = ctypes.c_size_t()
+    getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+    text = ctypes.create_string_buffer(size.value)
+    getattr(library, f"nvrtcGet{what}")(program, text)
+    return text.raw
+
+
+@functools.lru_cache(maxsize=None)
+def _nvrtc() -> Any:
+    """Through PyTorch's library that links it, which knows where it is; a symbol
+    is looked for in what a library links, too."""
+    path = os.path.join(torch.__path__[0], "lib", "libcaffe2_nvrtc.so")
+    return ctypes.CDLL(path if os.path.exists(path) else "libnvrtc.so")
+
+
+@functools.lru_cache(maxsize=None)
+def _driver() -> Any:
+    return ctypes.CDLL("libcuda.so.1")
