@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "base/files/buffers.h"
+#include "base/files/file.h"
 #include "base/files/times.h"
+#include "base/onnx/network_file.h"
 #include "base/plan/plan_json.h"
 #include "base/service/time_limit.h"
 #include "client/solve/answers.h"
@@ -21,11 +23,16 @@
 #include "client/solve/memory_check.h"
 #include "client/solve/recorded_step.h"
 #include "client/solve/request.h"
+#include "client/solve/shared_arena.h"
 #include "solver/arena/allocation.h"
 #include "solver/joint.h"
 #include "solver/knapsack/wd.h"
 
 #define UCUDNN_EXPORT __attribute__((visibility("default")))
+
+struct ucudnn_solve_profile {
+  ucudnn::Profile parsed;
+};
 
 namespace ucudnn {
 namespace {
@@ -66,40 +73,24 @@ int Call(const char* input, std::size_t size, const char* request,
   }
 }
 
-// The same for problems about a profile's kernels.
-template <class Solve>
-int CallWithKernels(const char* profile, std::size_t size, const char* request,
-                    char** answer, Solve solve) {
-  return Call(profile, size, request, answer,
-              [&](std::string_view csv, std::string_view text) -> Answer {
-                UCUDNN_ASSIGN_OR_RETURN(const DivisionRequest asked,
-                                        ParseDivisionRequest(text));
-                UCUDNN_ASSIGN_OR_RETURN(const Profile all,
-                                        ParseProfileCsv(csv, "profile"));
-                auto kernels = SelectKernels(all, asked.filter);
-                if (kernels) return solve(*kernels, asked.wr);
-                // A selection that matches nothing is an error in the request.
-                Error error = std::move(kernels).error();
-                if (error.code == Code::kNotFound) {
-                  error.code = Code::kInvalidArgument;
-                }
-                return Within("profile", std::move(error));
-              });
+// The solvers of a profile's kernels, by the suffix of their functions' names.
+Answer AnswerReuse(const Profile& kernels, const WrRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const WorkspacePlan plan, SolveWr(kernels, request));
+  return ToJson(plan);
 }
 
-// The same for answers that have their own JSON form.
-template <class Solve>
-int CallForJson(const char* profile, std::size_t size, const char* request,
-                char** answer, Solve solve) {
-  return CallWithKernels(
-      profile, size, request, answer,
-      [&](const Profile& kernels, const WrRequest& asked) -> Answer {
-        UCUDNN_ASSIGN_OR_RETURN(const auto solved, solve(kernels, asked));
-        return ToJson(solved);
-      });
+Answer AnswerDivision(const Profile& kernels, const WrRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const WorkspacePlan plan, SolveWd(kernels, request));
+  return ToJson(plan);
 }
 
-Answer SolveTimes(const Profile& kernels, const WrRequest& request) {
+Answer AnswerFront(const Profile& kernels, const WrRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const ParetoFront front,
+                          SolveFront(kernels, request));
+  return ToJson(front);
+}
+
+Answer AnswerTimes(const Profile& kernels, const WrRequest& request) {
   JointKind kind;
   kind.kernels = kernels;
   kind.workspace_limit = request.workspace_limit;
@@ -114,41 +105,155 @@ Answer SolveTimes(const Profile& kernels, const WrRequest& request) {
   return nlohmann::ordered_json{{"times", std::move(times)}};
 }
 
+using AnswerKernels = Answer (*)(const Profile& kernels,
+                                 const WrRequest& request);
+
+// Solves for the kernels that the request selects.
+Answer AnswerSelected(const Profile& profile, std::string_view text,
+                      AnswerKernels solve) {
+  UCUDNN_ASSIGN_OR_RETURN(const DivisionRequest asked,
+                          ParseDivisionRequest(text));
+  auto kernels = SelectKernels(profile, asked.filter);
+  if (kernels) return solve(*kernels, asked.wr);
+  // A selection that matches nothing is an error in the request.
+  Error error = std::move(kernels).error();
+  if (error.code == Code::kNotFound) error.code = Code::kInvalidArgument;
+  return Within("profile", std::move(error));
+}
+
+int CallWithCsv(const char* profile, std::size_t size, const char* request,
+                char** answer, AnswerKernels solve) {
+  return Call(profile, size, request, answer,
+              [solve](std::string_view csv, std::string_view text) -> Answer {
+                UCUDNN_ASSIGN_OR_RETURN(const Profile parsed,
+                                        ParseProfileCsv(csv, "profile"));
+                return AnswerSelected(parsed, text, solve);
+              });
+}
+
+Answer NoProfile() {
+  return Fail(Code::kInvalidArgument, "the profile is NULL");
+}
+
+int CallWithProfile(const ucudnn_solve_profile* profile, const char* request,
+                    char** answer, AnswerKernels solve) {
+  return Call("", 0, request, answer,
+              [=](std::string_view, std::string_view text) -> Answer {
+                if (profile == nullptr) return NoProfile();
+                return AnswerSelected(profile->parsed, text, solve);
+              });
+}
+
+Answer AnswerArena(const Profile& profile, std::string_view model,
+                   std::string_view text) {
+  UCUDNN_ASSIGN_OR_RETURN(const SharedArenaRequest asked,
+                          ParseSharedArenaRequest(text));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Graph graph,
+      OfInput(ParseGraph(model, asked.network_name, asked.division.wr.batch,
+                         "network")));
+  UCUDNN_ASSIGN_OR_RETURN(const SharedArenaAnswer solved,
+                          SolveSharedArena(graph, profile,
+                                           {.wr = asked.division.wr,
+                                            .rows = asked.division.filter,
+                                            .network_option = "network",
+                                            .source = "profile"}));
+  nlohmann::ordered_json answer = ToJson(solved.plan);
+  answer["notes"] = solved.notes;
+  return answer;
+}
+
 }  // namespace
 }  // namespace ucudnn
 
 extern "C" {
 
-UCUDNN_EXPORT const char* ucudnn_solve_version(void) { return "1.5"; }
+UCUDNN_EXPORT const char* ucudnn_solve_version(void) { return "1.6"; }
 
 UCUDNN_EXPORT void ucudnn_solve_free(char* answer) { std::free(answer); }
 
 UCUDNN_EXPORT int ucudnn_solve_wr(const char* profile, size_t profile_size,
                                   const char* request, char** answer) {
-  return ucudnn::CallForJson(profile, profile_size, request, answer,
-                             [](const auto& kernels, const auto& asked) {
-                               return ucudnn::SolveWr(kernels, asked);
-                             });
+  return ucudnn::CallWithCsv(profile, profile_size, request, answer,
+                             ucudnn::AnswerReuse);
 }
 
 UCUDNN_EXPORT int ucudnn_solve_wd(const char* profile, size_t profile_size,
                                   const char* request, char** answer) {
-  return ucudnn::CallForJson(profile, profile_size, request, answer,
-                             [](const auto& kernels, const auto& asked) {
-                               return ucudnn::SolveWd(kernels, asked);
-                             });
+  return ucudnn::CallWithCsv(profile, profile_size, request, answer,
+                             ucudnn::AnswerDivision);
 }
 
 UCUDNN_EXPORT int ucudnn_solve_pareto(const char* profile, size_t profile_size,
                                       const char* request, char** answer) {
-  return ucudnn::CallForJson(profile, profile_size, request, answer,
-                             ucudnn::SolveFront);
+  return ucudnn::CallWithCsv(profile, profile_size, request, answer,
+                             ucudnn::AnswerFront);
 }
 
 UCUDNN_EXPORT int ucudnn_solve_times(const char* profile, size_t profile_size,
                                      const char* request, char** answer) {
-  return ucudnn::CallWithKernels(profile, profile_size, request, answer,
-                                 ucudnn::SolveTimes);
+  return ucudnn::CallWithCsv(profile, profile_size, request, answer,
+                             ucudnn::AnswerTimes);
+}
+
+UCUDNN_EXPORT int ucudnn_solve_profile_open(const char* profile,
+                                            size_t profile_size,
+                                            ucudnn_solve_profile** opened,
+                                            char** error) {
+  using namespace ucudnn;
+  if (opened == nullptr) return static_cast<int>(Code::kInvalidArgument);
+  *opened = nullptr;
+  const int status =
+      Call(profile, profile_size, "", error,
+           [opened](std::string_view csv, std::string_view) -> Answer {
+             UCUDNN_ASSIGN_OR_RETURN(Profile parsed,
+                                     ParseProfileCsv(csv, "profile"));
+             *opened = new ucudnn_solve_profile{std::move(parsed)};
+             return nullptr;
+           });
+  if (status == 0) {
+    std::free(*error);
+    *error = nullptr;
+  }
+  return status;
+}
+
+UCUDNN_EXPORT void ucudnn_solve_profile_close(ucudnn_solve_profile* profile) {
+  delete profile;
+}
+
+UCUDNN_EXPORT int ucudnn_solve_profile_wr(const ucudnn_solve_profile* profile,
+                                          const char* request, char** answer) {
+  return ucudnn::CallWithProfile(profile, request, answer, ucudnn::AnswerReuse);
+}
+
+UCUDNN_EXPORT int ucudnn_solve_profile_wd(const ucudnn_solve_profile* profile,
+                                          const char* request, char** answer) {
+  return ucudnn::CallWithProfile(profile, request, answer,
+                                 ucudnn::AnswerDivision);
+}
+
+UCUDNN_EXPORT int ucudnn_solve_profile_pareto(
+    const ucudnn_solve_profile* profile, const char* request, char** answer) {
+  return ucudnn::CallWithProfile(profile, request, answer, ucudnn::AnswerFront);
+}
+
+UCUDNN_EXPORT int ucudnn_solve_profile_times(
+    const ucudnn_solve_profile* profile, const char* request, char** answer) {
+  return ucudnn::CallWithProfile(profile, request, answer, ucudnn::AnswerTimes);
+}
+
+UCUDNN_EXPORT int ucudnn_solve_profile_ws(const ucudnn_solve_profile* profile,
+                                          const char* network,
+                                          size_t network_size,
+                                          const char* request, char** answer) {
+  using namespace ucudnn;
+  return Call(network, network_size, request, answer,
+              [profile](std::string_view model, std::string_view text) {
+                return profile == nullptr
+                           ? NoProfile()
+                           : AnswerArena(profile->parsed, model, text);
+              });
 }
 
 UCUDNN_EXPORT int ucudnn_solve_assign(const char* times, size_t times_size,

@@ -176,6 +176,34 @@ Status ReadFields(std::string_view text, const Fields& known,
   return ReadObject(json, "request", known, required);
 }
 
+// Those of all requests for divisions.
+const std::vector<std::string> kDivisionRequired = {"batch",
+                                                    "workspace_limit_bytes"};
+Fields DivisionFields(DivisionRequest* request) {
+  ProfileFilter& filter = request->filter;
+  const Take policy = [request](const Json& value) -> Status {
+    std::string name;
+    UCUDNN_RETURN_IF_ERROR(Text(&name)(value));
+    UCUDNN_ASSIGN_OR_RETURN(request->wr.policy, ParseBatchPolicy(name));
+    return {};
+  };
+  const Take limit = [request](const Json& value) -> Status {
+    std::int64_t bytes = 0;
+    UCUDNN_RETURN_IF_ERROR(Number(0, Bytes::Max().count(), &bytes)(value));
+    request->wr.workspace_limit = Bytes(bytes);
+    return {};
+  };
+  return {{"batch", Count(&request->wr.batch)},
+          {"workspace_limit_bytes", limit},
+          {"batch_policy", policy},
+          {"device", Text(&filter.device)},
+          {"network", Text(&filter.network)},
+          {"layer", Text(&filter.layer)},
+          {"op", Text(&filter.op)},
+          {"precision", Text(&filter.precision)},
+          {"layout", Text(&filter.layout)}};
+}
+
 // Those of all requests for memory plans.
 Fields MemoryFields(MemoryProblem* problem) {
   return {{"batch", Count(&problem->batch)},
@@ -229,27 +257,16 @@ Take Gpus(std::vector<JointMemoryGpu>* gpus) {
 
 Result<DivisionRequest> ParseDivisionRequest(std::string_view text) {
   DivisionRequest request;
-  std::int64_t limit = 0;
-  ProfileFilter& filter = request.filter;
-  const Take policy = [&](const Json& value) -> Status {
-    std::string name;
-    UCUDNN_RETURN_IF_ERROR(Text(&name)(value));
-    UCUDNN_ASSIGN_OR_RETURN(request.wr.policy, ParseBatchPolicy(name));
-    return {};
-  };
-  UCUDNN_RETURN_IF_ERROR(ReadFields(
-      text,
-      {{"batch", Count(&request.wr.batch)},
-       {"workspace_limit_bytes", Number(0, Bytes::Max().count(), &limit)},
-       {"batch_policy", policy},
-       {"device", Text(&filter.device)},
-       {"network", Text(&filter.network)},
-       {"layer", Text(&filter.layer)},
-       {"op", Text(&filter.op)},
-       {"precision", Text(&filter.precision)},
-       {"layout", Text(&filter.layout)}},
-      {"batch", "workspace_limit_bytes"}));
-  request.wr.workspace_limit = Bytes(limit);
+  UCUDNN_RETURN_IF_ERROR(
+      ReadFields(text, DivisionFields(&request), kDivisionRequired));
+  return request;
+}
+
+Result<SharedArenaRequest> ParseSharedArenaRequest(std::string_view text) {
+  SharedArenaRequest request;
+  Fields fields = DivisionFields(&request.division);
+  fields.emplace("network_name", Text(&request.network_name));
+  UCUDNN_RETURN_IF_ERROR(ReadFields(text, fields, kDivisionRequired));
   return request;
 }
 

@@ -28,6 +28,11 @@ struct DivisionRequest {
   ProfileFilter filter;
 };
 
+struct SharedArenaRequest {
+  DivisionRequest division;
+  std::string network_name = "network";  // the model's
+};
+
 struct AssignRequest {
   BatchSize batch;
   std::string model;
@@ -47,6 +52,7 @@ struct JointMemoryRequest {
 // kInvalidArgument names the field, its value and what is accepted; also for
 // missing and unknown fields.
 Result<DivisionRequest> ParseDivisionRequest(std::string_view text);
+Result<SharedArenaRequest> ParseSharedArenaRequest(std::string_view text);
 Result<AssignRequest> ParseAssignRequest(std::string_view text);
 Result<AllocationRequest> ParseAllocationRequest(std::string_view text);
 // All but the network and, of the first, the profile.

@@ -52,3 +52,32 @@ def test_says_what_is_not_json(tmp_path):
     file.write_text("{")
     with pytest.raises(ucudnn.InvalidArgument, match="not JSON"):
         ucudnn.WorkspacePlan.read(file)
+
+
+def job_of(*batches):
+    """A job's plan as `ucudnn plan --save` writes it."""
+    ranks = []
+    for rank, batch in enumerate(batches):
+        workspace = changed({"/batch": batch}) if batch else None
+        if workspace:
+            workspace["kernels"] = []
+        ranks.append({"rank": rank, "batch": batch, "workspace": workspace})
+    return {"id": 1, "ranks": ranks}
+
+
+def test_reads_the_part_of_a_rank(tmp_path):
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps(job_of(0, 4, 4)))
+    assert ucudnn.WorkspacePlan.read(file).batch == 4
+    file.write_text(json.dumps(job_of(0, 4, 8)))
+    with pytest.raises(
+        ucudnn.InvalidArgument, match="job.json: its 2 ranks .*; rank= .* 1, 2"
+    ):
+        ucudnn.WorkspacePlan.read(file)
+    assert ucudnn.WorkspacePlan.read(file, rank=2).batch == 8
+    for rank in (0, 3):
+        with pytest.raises(ucudnn.InvalidArgument, match=f"rank {rank} has no"):
+            ucudnn.WorkspacePlan.read(file, rank=rank)
+    file.write_text(json.dumps(job_of(0)))
+    with pytest.raises(ucudnn.InvalidArgument, match="none has"):
+        ucudnn.WorkspacePlan.read(file)

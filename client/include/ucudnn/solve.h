@@ -20,9 +20,10 @@
  *   11  a number is out of range
  *   13  a bug in ucudnn
  * The caller frees the answer with ucudnn_solve_free. It is UTF-8 and ends with
- * a zero byte. Nothing is kept between calls; any number of threads may call.
- * Sizes are in bytes, times in microseconds (us). A call computes on the
- * calling thread; wr takes O(batch * rows) time for each kernel.
+ * a zero byte. Only opened profiles are kept between calls. Any number of
+ * threads may call. Sizes are in bytes, times in microseconds (us). A call
+ * computes on the calling thread; wr takes O(batch * rows) time for each
+ * kernel.
  *
  * `profile` is a profile as CSV (docs/guide/plans.md), not
  * compressed, of `profile_size` bytes. `request` is a JSON object:
@@ -45,7 +46,7 @@
 extern "C" {
 #endif
 
-/* "1.5": the version of these functions and of their answers' fields. While the
+/* "1.6": the version of these functions and of their answers' fields. While the
  * first number stays, functions and fields are only added. Static. */
 const char* ucudnn_solve_version(void);
 
@@ -74,6 +75,41 @@ int ucudnn_solve_pareto(const char* profile, size_t profile_size,
  * {"times":[{"batch":1,"time_us":...}]}. */
 int ucudnn_solve_times(const char* profile, size_t profile_size,
                        const char* request, char** answer);
+
+/* Measurements that are parsed once for many calls, which do not change them:
+ * any number of threads may use one profile. */
+typedef struct ucudnn_solve_profile ucudnn_solve_profile;
+
+/* Parses a profile. On success *opened is it, to be freed with
+ * ucudnn_solve_profile_close, and *error is NULL; otherwise *opened is NULL,
+ * and *error says what is wrong and is freed with ucudnn_solve_free. Since
+ * version 1.6. */
+int ucudnn_solve_profile_open(const char* profile, size_t profile_size,
+                              ucudnn_solve_profile** opened, char** error);
+
+/* Frees a profile that no call uses any more; NULL is ignored. */
+void ucudnn_solve_profile_close(ucudnn_solve_profile* profile);
+
+/* As the functions above without _profile, from an opened profile. Since
+ * version 1.6. */
+int ucudnn_solve_profile_wr(const ucudnn_solve_profile* profile,
+                            const char* request, char** answer);
+int ucudnn_solve_profile_wd(const ucudnn_solve_profile* profile,
+                            const char* request, char** answer);
+int ucudnn_solve_profile_pareto(const ucudnn_solve_profile* profile,
+                                const char* request, char** answer);
+int ucudnn_solve_profile_times(const ucudnn_solve_profile* profile,
+                               const char* request, char** answer);
+
+/* WS: divides mini-batches under one limit for an arena that the kernels of
+ * `network`, an ONNX model, share where they never run at once. `request` has
+ * the fields above, and network_name, the model's name ("network" unless
+ * given): where `network` is not given and the profile has several, the rows of
+ * this one are meant. The answer has the form of ucudnn_solve_wr's, with an
+ * offset of each kernel, and `notes`, texts for people. Since version 1.6. */
+int ucudnn_solve_profile_ws(const ucudnn_solve_profile* profile,
+                            const char* network, size_t network_size,
+                            const char* request, char** answer);
 
 /* Divides a mini-batch among unlike GPUs so that the slowest takes the least
  * time. `times` is CSV with the columns gpu, batch, and time_us or

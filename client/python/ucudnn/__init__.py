@@ -36,6 +36,7 @@ from ucudnn.memory_plots import plot_arena, plot_memory
 from ucudnn.plans import (
     Allocation,
     Assignment,
+    Front,
     FrontPoint,
     KernelPlan,
     MicroBatch,
@@ -53,6 +54,7 @@ from ucudnn.solve import (
     solve_allocation,
     solve_wd,
     solve_wr,
+    solve_ws,
 )
 
 __all__ = [
@@ -61,11 +63,12 @@ __all__ = [
     "BlockLife",
     "Buffer",
     "Error",
+    "Front",
     "FrontPoint",
     "Gpu",
     "InvalidArgument",
-    "KernelPlan",
     "JointMemoryPlan",
+    "KernelPlan",
     "LibraryNotFound",
     "Measurement",
     "MemoryEvent",
@@ -96,4 +99,5 @@ __all__ = [
     "solve_memory",
     "solve_wd",
     "solve_wr",
+    "solve_ws",
 ]

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, Dict, List, Optional, Sequence, SupportsIndex, Union
 
 from ucudnn.json_objects import decode
 from ucudnn.library import ask_solver
-from ucudnn.memory import (
-    DeviceModelLike,
-    NetworkLike,
-    device_model_of,
-    network_of,
-)
+from ucudnn.literals import Allocator, Fusion, Layout, MemoryPolicy, Precision
+from ucudnn.memory import DeviceModelLike, device_model_of
 from ucudnn.memory_plans import MemoryPlan
+from ucudnn.networks import NetworkLike, network_of
 from ucudnn.profiles import csv_of
-from ucudnn.sizes import Size, parse_size
+from ucudnn.shown import Shown, Table
+from ucudnn.sizes import Size, parse_size, size_text, time_text
 from ucudnn.solve import ProfileLike
 
 
@@ -45,8 +43,8 @@ class MemoryShare:
     plan: Optional[int] = None  # index into JointMemoryPlan.plans
 
 
-@dataclass(frozen=True)
-class JointMemoryPlan:
+@dataclass(frozen=True, repr=False)
+class JointMemoryPlan(Shown):
     """Shares of a mini-batch so that the slowest GPU takes the least time, and a
     memory plan for each kind of GPU and batch."""
 
@@ -67,22 +65,43 @@ class JointMemoryPlan:
         index = self.gpus[gpu].plan
         return None if index is None else self.plans[index]
 
+    def _table(self) -> Table:
+        return Table(
+            f"JointMemoryPlan of batch {self.batch}: "
+            f"{time_text(self.makespan_us)}, bound "
+            f"{time_text(self.lower_bound_us)}",
+            ("gpu", "budget", "batch", "time", "why"),
+            [
+                (
+                    share.gpu,
+                    size_text(share.budget_bytes),
+                    str(share.batch),
+                    time_text(share.time_us),
+                    share.why,
+                )
+                for share in self.gpus
+            ],
+            len(self.gpus),
+        )
+
 
 def solve_joint_memory(
     network: NetworkLike,
-    batch: int,
+    batch: SupportsIndex,
     gpus: Sequence[Union[str, Gpu]],
     *,
-    step: int = 1,
-    policy: str = "best",
-    precision: str = "FP32",
+    step: SupportsIndex = 1,
+    policy: MemoryPolicy = "best",
+    precision: Precision = "FP32",
     recompute: bool = False,
     offload_weights: bool = False,
-    allocator: str = "policy",
-    fuse: str = "none",
+    allocator: Allocator = "policy",
+    fuse: Fusion = "none",
     split: str = "",
     time_limit: float = 60.0,
-    **rows: str,
+    profile_network: str = "",
+    device: str = "",
+    layout: Optional[Layout] = None,
 ) -> JointMemoryPlan:
     """Divides `batch` images among `gpus`, each of which trains its share under a
     memory plan, so that the slowest takes the least time (docs/memory.md):
@@ -114,7 +133,9 @@ def solve_joint_memory(
         "split": split,
         "time_limit_s": time_limit,
         "network_name": name,
-        **rows,
+        "profile_network": profile_network,
+        "device": device,
+        "layout": layout,
     }
     answer = ask_solver("joint_memory", model, request=request)
     return decode(JointMemoryPlan, answer, "answer")

@@ -10,9 +10,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import json
+import operator
 import os
+import weakref
+from numbers import Real
 from pathlib import Path
-from typing import Any, List, Mapping, Optional, Union
+from typing import Any, List, Mapping, Optional, Sequence, Union
 
 from ucudnn.errors import LibraryNotFound, error_of
 
@@ -53,6 +56,7 @@ def _solvers() -> ctypes.CDLL:
     library = load("libucudnn_solve.so.1")
     text = [ctypes.c_char_p, ctypes.c_size_t]
     request = ctypes.c_char_p
+    profile = ctypes.c_void_p
     answer = ctypes.POINTER(ctypes.c_void_p)
     arguments = {
         name: [*text, request, answer]
@@ -64,6 +68,11 @@ def _solvers() -> ctypes.CDLL:
     arguments["memory"] = [*text, *text, request, answer]
     arguments["check_memory_plan"] = [*text, *text, answer]
     arguments["read_plan"] = [*text, answer]
+    arguments["profile_open"] = [*text, answer, answer]
+    for problem in ("wr", "wd", "pareto", "times"):
+        arguments[f"profile_{problem}"] = [profile, request, answer]
+    arguments["profile_ws"] = [profile, *text, request, answer]
+    arguments["profile_close"] = [profile]
     for name, types in arguments.items():
         # An older library lacks what was added since.
         function = getattr(library, f"ucudnn_solve_{name}", None)
@@ -82,27 +91,82 @@ def ask_solver(
     """What `ucudnn_solve_FUNCTION` answers (ucudnn/solve.h), from JSON. An input
     that is None is passed as NULL; fields of the request that are None or empty
     are left out. Raises what errors.py says."""
-    library = _solvers()
+    return _ask(function, _arguments(inputs, request))
+
+
+class OpenedProfile:
+    """Measurements that the library has parsed, for many questions from any
+    thread."""
+
+    def __init__(self, csv: str) -> None:
+        """Raises InvalidArgument if the CSV is malformed."""
+        self._handle = ctypes.c_void_p()
+        error = ctypes.c_void_p()
+        status = _function("profile_open")(
+            *_arguments([csv], None),
+            ctypes.byref(self._handle),
+            ctypes.byref(error),
+        )
+        _told(status, error)
+        weakref.finalize(self, _function("profile_close"), self._handle)
+
+    def ask(
+        self,
+        problem: str,
+        *inputs: Union[str, bytes, None],
+        request: Mapping[str, Any],
+    ) -> Any:
+        """As ask_solver of `profile_PROBLEM`."""
+        arguments = [self._handle, *_arguments(inputs, request)]
+        return _ask(f"profile_{problem}", arguments)
+
+
+def _arguments(
+    inputs: Sequence[Union[str, bytes, None]],
+    request: Optional[Mapping[str, Any]],
+) -> List[Any]:
     arguments: List[Any] = []
     for text in inputs:
         data = text.encode() if isinstance(text, str) else text
         arguments += [data, len(data or b"")]
     if request is not None:
         given = {n: v for n, v in request.items() if v is not None and v != ""}
-        arguments.append(json.dumps(given).encode())
-    answer = ctypes.c_void_p()
-    solve = getattr(library, f"ucudnn_solve_{function}", None)
-    if solve is None:
+        arguments.append(json.dumps(given, default=_plain).encode())
+    return arguments
+
+
+def _plain(value: Any) -> Any:
+    """A number of another library, such as numpy's, as Python's."""
+    if hasattr(value, "__index__"):
+        return operator.index(value)
+    if isinstance(value, Real):
+        return float(value)
+    raise TypeError(f"{value!r} is of type {type(value).__name__}")
+
+
+def _function(name: str) -> Any:
+    function = getattr(_solvers(), f"ucudnn_solve_{name}", None)
+    if function is None:
         raise LibraryNotFound(
-            f"libucudnn_solve.so.1 has no ucudnn_solve_{function}: it is older than "
+            f"libucudnn_solve.so.1 has no ucudnn_solve_{name}: it is older than "
             "this package; install a newer one",
             14,
         )
-    status = solve(*arguments, ctypes.byref(answer))
+    return function
+
+
+def _ask(function: str, arguments: List[Any]) -> Any:
+    answer = ctypes.c_void_p()
+    status = _function(function)(*arguments, ctypes.byref(answer))
+    return json.loads(_told(status, answer))
+
+
+def _told(status: int, answer: ctypes.c_void_p) -> str:
+    """The text, which this frees. Raises unless the status is 0."""
     try:
         told = ctypes.string_at(answer.value).decode() if answer.value else ""
     finally:
-        library.ucudnn_solve_free(answer)
+        _solvers().ucudnn_solve_free(answer)
     if status != 0:
         raise error_of(status, told or f"the solver failed with status {status}")
-    return json.loads(told)
+    return told

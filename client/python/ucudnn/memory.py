@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Tuple, Union
+from typing import Any, Dict, Mapping, Optional, SupportsIndex, Union
 
 from ucudnn.errors import InvalidArgument
 from ucudnn.library import ask_solver
+from ucudnn.literals import Allocator, Fusion, Layout, MemoryPolicy, Precision
 from ucudnn.memory_plans import MemoryPlan
+from ucudnn.networks import NetworkLike, network_of
 from ucudnn.profiles import PathLike, csv_of
 from ucudnn.sizes import Size, parse_size
 from ucudnn.solve import ProfileLike
 
-NetworkLike = Union[PathLike, bytes]
 DeviceModelLike = Union[PathLike, Mapping[str, Any]]
 
 
 def solve_memory(
     network: NetworkLike,
-    batch: int,
+    batch: SupportsIndex,
     device_model: DeviceModelLike,
     budget: Optional[Size] = None,
     *,
-    policy: str = "best",
-    precision: str = "FP32",
+    policy: MemoryPolicy = "best",
+    precision: Precision = "FP32",
     profile: Optional[ProfileLike] = None,
-    sub_batch: Optional[int] = None,
+    sub_batch: Optional[SupportsIndex] = None,
     recompute: bool = False,
     offload_weights: bool = False,
-    gpus: int = 1,
-    allocator: str = "policy",
-    fuse: str = "none",
+    gpus: SupportsIndex = 1,
+    allocator: Allocator = "policy",
+    fuse: Fusion = "none",
     split: str = "",
     time_limit: float = 60.0,
-    **rows: str,
+    profile_network: str = "",
+    device: str = "",
+    layout: Optional[Layout] = None,
 ) -> MemoryPlan:
     """Plans one training iteration within a budget of device memory: what leaves
     for the host and when it returns, which convolution algorithms run beside it,
@@ -46,8 +48,8 @@ def solve_memory(
     "4GB"; without it, the device model's memory counts. `device_model` is
     "GTX970", "TITANX", "K40", "P100-NVLINK", "V100" or "H200", a JSON file (a
     Path, or text that ends in .json), or a dict of its fields. It estimates the
-    times that `profile` lacks; `rows` select rows of the profile: device,
-    layout, and profile_network where no network is named like the file.
+    times that `profile` lacks; `device`, `layout` and `profile_network` select
+    its rows. Unless given, the network is the one named like the file.
 
     `policy` is "baseline"; "vdnn-all", "vdnn-conv" or "vdnn-dyn" (Rhu et al.,
     MICRO 2016); "vdnn-ext" (Shriram); "modnn" (Chen et al., TPDS 2019); "hmms"
@@ -82,26 +84,15 @@ def solve_memory(
         "split": split,
         "time_limit_s": time_limit,
         "network_name": name,
-        **rows,
+        "profile_network": profile_network,
+        "device": device,
+        "layout": layout,
     }
     measured = None if profile is None else csv_of(profile)
     answer = ask_solver("memory", model, measured, request=request)
     plans = [p for p in answer.get("plans", [answer]) if p["feasible"]]
     fastest = min(plans, key=lambda plan: float(plan["time_us"]))
     return MemoryPlan.from_json({**fastest, "graph": answer["graph"]})
-
-
-def network_of(network: NetworkLike) -> Tuple[bytes, str]:
-    """Its contents, and the name that the command gives it."""
-    if isinstance(network, bytes):
-        return network, "network"
-    data = Path(network).read_bytes()
-    if data[:2] == b"\x1f\x8b":
-        data = gzip.decompress(data)
-    name = Path(network).name
-    for extension in (".gz", ".csv", ".onnx"):
-        name = name.removesuffix(extension)
-    return data, name
 
 
 def device_model_of(model: DeviceModelLike) -> Union[str, Dict[str, Any]]:

@@ -11,6 +11,8 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 from ucudnn.errors import InvalidArgument
 from ucudnn.json_objects import decode, encode
 from ucudnn.library import ask_solver
+from ucudnn.shown import MOST_ROWS, Shown, Table
+from ucudnn.sizes import size_text, time_text
 
 
 def whole_ns(time_us: float) -> float:
@@ -108,8 +110,8 @@ class BlockLife:
     end_us: float
 
 
-@dataclass(frozen=True)
-class MemoryPlan:
+@dataclass(frozen=True, repr=False)
+class MemoryPlan(Shown):
     """One training iteration within a budget of device memory, as docs/memory.md
     describes it. Sums are over the whole iteration."""
 
@@ -234,3 +236,36 @@ class MemoryPlan:
             for _ in range(round_.count):
                 yield base, round_
                 base = whole_ns(base + round_.time_us)
+
+    def _table(self) -> Table:
+        ideal = ""
+        if self.ideal_time_us is not None:
+            ideal = f" ({time_text(self.ideal_time_us)} without a limit)"
+        lives = sorted(self.lives(), key=lambda life: -life.bytes)
+        return Table(
+            f"MemoryPlan of {self.network}, batch {self.batches_text()}, "
+            f"{self.policy}: {time_text(self.time_us)}{ideal}, "
+            f"{size_text(self.peak_bytes)} of {size_text(self.budget_bytes)}; "
+            f"{size_text(self.offloaded_bytes)} to the host, "
+            f"{time_text(self.stall_us)} of stalls. Largest blocks:",
+            ("block", "kind", "size", "offset", "from", "until"),
+            [
+                (
+                    life.block,
+                    life.kind,
+                    size_text(life.bytes),
+                    size_text(life.offset),
+                    time_text(life.start_us),
+                    time_text(life.end_us),
+                )
+                for life in lives[:MOST_ROWS]
+            ],
+            len(lives),
+        )
+
+    def batches_text(self) -> str:
+        """For people: "256", or "4 of 64 images" that are trained one after the
+        other."""
+        if len(self.rounds) == 1 and self.rounds[0].count == 1:
+            return str(self.rounds[0].batch)
+        return " + ".join(f"{r.count} of {r.batch} images" for r in self.rounds)

@@ -6,9 +6,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Union
 
+from ucudnn.errors import InvalidArgument
 from ucudnn.library import ask_solver
+from ucudnn.shown import Shown, Table
+from ucudnn.sizes import as_int, size_text, time_text
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,8 @@ class KernelPlan:
         return cls(**values)
 
 
-@dataclass(frozen=True)
-class WorkspacePlan:
+@dataclass(frozen=True, repr=False)
+class WorkspacePlan(Shown):
     """The plan of one device's kernels for one mini-batch under one limit."""
 
     batch: int
@@ -88,12 +91,94 @@ class WorkspacePlan:
         return plan
 
     @classmethod
-    def read(cls, path: Union[str, Path]) -> WorkspacePlan:
-        """Raises as from_json does."""
-        return cls._parse(Path(path).read_text())
+    def read(
+        cls, path: Union[str, Path], rank: Optional[int] = None
+    ) -> WorkspacePlan:
+        """Reads what write() or `ucudnn solve` wrote, or the part of one rank of
+        a job's plan, which `ucudnn plan --save` wrote. `rank` is needed if its
+        ranks have different parts. Raises InvalidArgument as from_json does, or
+        if there is no such rank."""
+        text = Path(path).read_text()
+        ranks = _ranks_of(text)
+        if ranks is None:
+            return cls._parse(text)
+        return cls._parse(json.dumps(_part_of(ranks, rank, str(path))))
 
     def write(self, path: Union[str, Path]) -> None:
         Path(path).write_text(json.dumps(self.to_json(), indent=2) + "\n")
+
+    def _table(self) -> Table:
+        gain = ""
+        if self.undivided_time_us and self.total_time_us:
+            ratio = self.undivided_time_us / self.total_time_us
+            gain = f" ({ratio:.2f}x faster than undivided)"
+        bound = "optimal"
+        if not self.optimal:
+            bound = f"no plan below {time_text(self.lower_bound_us)}"
+        return Table(
+            f"WorkspacePlan of batch {self.batch}: "
+            f"{time_text(self.total_time_us)}{gain}, {bound}; limit "
+            f"{size_text(self.workspace_limit_bytes)}, workspaces of "
+            f"{size_text(self.total_workspace_bytes)} in sum",
+            ("layer", "op", "micro-batches", "workspace", "time", "undivided"),
+            [
+                (
+                    kernel.layer,
+                    kernel.op,
+                    division_text(kernel.micro_batches),
+                    size_text(kernel.workspace_bytes),
+                    time_text(kernel.time_us),
+                    optional_time(kernel.undivided_time_us),
+                )
+                for kernel in self.kernels
+            ],
+            len(self.kernels),
+        )
+
+
+def division_text(micro_batches: Iterable[MicroBatch]) -> str:
+    """For people: "8 of 32 images, FFT + 1 of 4 images, GEMM"."""
+    return " + ".join(
+        f"{m.count} of {m.batch} images, {m.algorithm}" for m in micro_batches
+    )
+
+
+def optional_time(time_us: Optional[float]) -> str:
+    return "-" if time_us is None else time_text(time_us)
+
+
+def _ranks_of(text: str) -> Optional[List[Any]]:
+    """Those of a job's plan; None if it is something else."""
+    try:
+        plan = json.loads(text)
+    except ValueError:
+        return None  # the library's reader says what is wrong
+    ranks = plan.get("ranks") if isinstance(plan, dict) else None
+    return ranks if isinstance(ranks, list) else None
+
+
+def _part_of(ranks: List[Any], rank: Optional[int], source: str) -> Any:
+    """The workspace plan of this rank, or of all that have one."""
+    parts = {
+        place: told.get("workspace")
+        for place, told in enumerate(ranks)
+        if isinstance(told, dict) and told.get("batch")
+    }
+    if rank is None:
+        rank = next(iter(parts), 0)
+        if any(part != parts[rank] for part in parts.values()):
+            raise InvalidArgument(
+                f"{source}: its {len(parts)} ranks have different parts; rank= "
+                f"chooses one, of {', '.join(map(str, parts))}",
+                3,
+            )
+    if rank not in parts:
+        raise InvalidArgument(
+            f"{source}: rank {rank} has no part of the batch; "
+            f"{', '.join(map(str, parts)) or 'none'} has",
+            3,
+        )
+    return parts[rank]
 
 
 @dataclass(frozen=True)
@@ -113,6 +198,53 @@ class FrontPoint:
         return cls(**values)
 
 
+class Front(List[FrontPoint], Shown):
+    """A Pareto front, by increasing workspace, and what it is of, as far as that
+    was given."""
+
+    layer: str = ""
+    op: str = ""
+    batch: int = 0
+    workspace_limit_bytes: int = 0
+
+    @classmethod
+    def of(cls, points: Any, request: Mapping[str, Any]) -> Front:
+        """From JSON, and the request that it answers."""
+        front = cls(FrontPoint.from_json(point) for point in points)
+        front.layer = request["layer"]
+        front.op = request["op"] or ""
+        front.batch = as_int(request["batch"])
+        front.workspace_limit_bytes = request["workspace_limit_bytes"]
+        return front
+
+    __repr__ = Shown.__repr__
+
+    @property
+    def title(self) -> str:
+        """For people: "conv2 forward, batch 256, up to 64 MiB"."""
+        of = [" ".join(filter(None, (self.layer, self.op)))]
+        if self.batch:
+            of.append(f"batch {self.batch}")
+            of.append(f"up to {size_text(self.workspace_limit_bytes)}")
+        return ", ".join(filter(None, of))
+
+    def _table(self) -> Table:
+        title = f"Front of {len(self)} divisions"
+        return Table(
+            f"{title}: {self.title}" if self.title else title,
+            ("workspace", "time", "micro-batches"),
+            [
+                (
+                    size_text(point.workspace_bytes),
+                    time_text(point.time_us),
+                    division_text(point.micro_batches),
+                )
+                for point in self
+            ],
+            len(self),
+        )
+
+
 @dataclass(frozen=True)
 class Share:
     """One GPU's part of a mini-batch; if batch is 0, the GPU is left out."""
@@ -129,8 +261,8 @@ class Share:
         return cls(**_known(cls, json_object))
 
 
-@dataclass(frozen=True)
-class Assignment:
+@dataclass(frozen=True, repr=False)
+class Assignment(Shown):
     """A mini-batch divided among GPUs so that the slowest takes the least time."""
 
     batch: int
@@ -146,9 +278,31 @@ class Assignment:
         values["gpus"] = [Share.from_json(g) for g in json_object["gpus"]]
         return cls(**values)
 
+    def _table(self) -> Table:
+        even = ""
+        if self.even_split_us is not None:
+            even = f", evenly {time_text(self.even_split_us)}"
+        return Table(
+            f"Assignment of batch {self.batch}: {time_text(self.makespan_us)}"
+            + even
+            + (", optimal" if self.optimal else ""),
+            ("gpu", "batch", "time", "weight", "why"),
+            [
+                (
+                    share.gpu,
+                    str(share.batch),
+                    time_text(share.time_us),
+                    f"{share.weight:.4f}",
+                    share.reason,
+                )
+                for share in self.gpus
+            ],
+            len(self.gpus),
+        )
 
-@dataclass(frozen=True)
-class Allocation:
+
+@dataclass(frozen=True, repr=False)
+class Allocation(Shown):
     """Offsets of buffers in one pool."""
 
     load: int  # the largest sum of sizes live at once
@@ -162,6 +316,16 @@ class Allocation:
         values = _known(cls, json_object)
         values["offsets"] = {b["id"]: b["offset"] for b in json_object["buffers"]}
         return cls(**values)
+
+    def _table(self) -> Table:
+        proof = "the least" if self.proven else f"at least {self.lower_bound} B"
+        return Table(
+            f"Allocation of {len(self.offsets)} buffers in {self.pool} B "
+            f"({proof}; {self.load} B live at once)",
+            ("buffer", "offset"),
+            [(id, str(offset)) for id, offset in self.offsets.items()],
+            len(self.offsets),
+        )
 
 
 def _known(cls: Any, json_object: Dict[str, Any]) -> Dict[str, Any]:

@@ -7,20 +7,25 @@ import csv
 import gzip
 import io
 from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
 from pathlib import Path
 from typing import (
     Any,
+    Dict,
     Iterable,
     List,
     Mapping,
     Optional,
     Sequence,
+    Tuple,
     Type,
     TypeVar,
     Union,
 )
 
 from ucudnn.errors import InvalidArgument
+from ucudnn.library import OpenedProfile
+from ucudnn.shown import Shown, Table
 
 PathLike = Union[str, Path]
 _Row = TypeVar("_Row", "Measurement", "Time")
@@ -69,11 +74,18 @@ class Buffer:
 BuffersLike = Union[PathLike, Iterable[Buffer]]
 
 
-@dataclass
-class Profile:
-    """Measurements, in the order of the file."""
+@dataclass(repr=False)
+class Profile(Shown):
+    """Measurements, in the order of the file. The solvers' library parses them
+    once, and again after `rows` changed."""
 
     rows: List[Measurement] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._opened: Optional[Tuple[List[Measurement], OpenedProfile]] = None
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {"rows": self.rows, "_opened": None}
 
     @classmethod
     def read(cls, path: PathLike) -> Profile:
@@ -114,9 +126,34 @@ class Profile:
         """The distinct devices, in the order of the file."""
         return list(dict.fromkeys(row.device for row in self.rows))
 
+    def opened(self) -> OpenedProfile:
+        """The measurements as the solvers' library holds them. Raises
+        InvalidArgument if they are malformed."""
+        kept = self._opened
+        # Comparing the same objects takes microseconds.
+        if kept is None or kept[0] != self.rows:
+            kept = list(self.rows), OpenedProfile(self.to_csv())
+            self._opened = kept
+        return kept[1]
 
-@dataclass
-class Times:
+    def _table(self) -> Table:
+        counts: Dict[Tuple[str, ...], List[int]] = {}
+        for row in self.rows:
+            kernels = (row.device, row.network, row.precision, row.layout)
+            counts.setdefault(kernels, []).append(row.batch)
+        return Table(
+            f"Profile of {len(self.rows)} measurements",
+            ("device", "network", "precision", "layout", "rows", "batches"),
+            [
+                (*names, str(len(b)), f"{min(b)} to {max(b)}")
+                for names, b in counts.items()
+            ],
+            len(counts),
+        )
+
+
+@dataclass(repr=False)
+class Times(Shown):
     """Iteration times of GPUs."""
 
     rows: List[Time] = field(default_factory=list)
@@ -137,6 +174,25 @@ class Times:
     def write(self, path: PathLike) -> None:
         """Writes CSV; compressed if the name ends in .gz."""
         _write_text(path, self.to_csv())
+
+    def _table(self) -> Table:
+        counts: Dict[Tuple[str, str], List[Time]] = {}
+        for row in self.rows:
+            counts.setdefault((row.gpu, row.model), []).append(row)
+        return Table(
+            f"Times of {len(self.rows)} iterations",
+            ("gpu", "model", "rows", "batches"),
+            [
+                (
+                    *names,
+                    str(len(rows)),
+                    f"{min(r.batch for r in rows)} to "
+                    f"{max(r.batch for r in rows)}",
+                )
+                for names, rows in counts.items()
+            ],
+            len(counts),
+        )
 
 
 def _read_text(path: PathLike) -> str:
@@ -180,7 +236,7 @@ def _others(row: Union[Measurement, Time]) -> Mapping[str, str]:
 
 def _text(value: Union[str, int, float]) -> str:
     # At most three decimals, without an exponent: times in whole nanoseconds.
-    if isinstance(value, float):
+    if isinstance(value, Real) and not isinstance(value, Integral):
         return f"{value:.3f}".rstrip("0").rstrip(".")
     return str(value)
 
@@ -243,13 +299,18 @@ def _values(
     return values
 
 
-def csv_of(
-    source: Union[Profile, Times, PathLike], kind: Optional[str] = None
-) -> str:
+def csv_of(source: Union[Profile, Times, PathLike]) -> str:
     """The CSV of an object, or of the named file."""
     if isinstance(source, (Profile, Times)):
         return source.to_csv()
     return _read_text(source)
+
+
+def opened_of(source: Union[Profile, PathLike]) -> OpenedProfile:
+    """The profile in the solvers' library; of a file, parsed for this."""
+    if isinstance(source, Profile):
+        return source.opened()
+    return OpenedProfile(_read_text(source))
 
 
 def csv_of_buffers(buffers: BuffersLike) -> str:

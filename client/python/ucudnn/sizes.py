@@ -1,14 +1,15 @@
-"""Parses sizes such as "64MiB"."""
+"""Sizes such as "64MiB", whole numbers of any library, and both for people."""
 
 from __future__ import annotations
 
+import operator
 import re
 from fractions import Fraction
-from typing import Union
+from typing import SupportsIndex, Union
 
 from ucudnn.errors import InvalidArgument
 
-Size = Union[int, str]
+Size = Union[SupportsIndex, str]
 
 _UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGT", start=1):
@@ -17,10 +18,13 @@ for _power, _letter in enumerate("KMGT", start=1):
 
 
 def parse_size(size: Size) -> int:
-    """The bytes of 67108864, "67108864", "64MiB", "1.5 GiB" or "8MB". Raises
-    InvalidArgument for anything else, or a fraction of a byte."""
-    if isinstance(size, int) and not isinstance(size, bool) and size >= 0:
-        return size
+    """The bytes of 67108864, "67108864", "64MiB", "1.5 GiB" or "8MB"; numpy's
+    integers are accepted too. Raises InvalidArgument for anything else, or a
+    fraction of a byte."""
+    if hasattr(size, "__index__") and not isinstance(size, bool):
+        count = operator.index(size)
+        if count >= 0:
+            return count
     found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)", str(size))
     if found and found[2] in _UNITS:
         value = Fraction(found[1]) * _UNITS[found[2]]
@@ -31,3 +35,32 @@ def parse_size(size: Size) -> int:
         "as 64MiB",
         3,
     )
+
+
+def as_int(number: SupportsIndex) -> int:
+    """Python's own integer of any library's, such as numpy's."""
+    return operator.index(number)
+
+
+def size_text(size: int) -> str:
+    """For people: "64 MiB", "1.46 GiB"."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{_short(size / unit)} {name}"
+    return f"{size} B"
+
+
+def time_text(time_us: float) -> str:
+    """For people: "20.5 ms", "731 us"."""
+    for unit, name in ((1e6, "s"), (1e3, "ms")):
+        if time_us >= unit:
+            return f"{_short(time_us / unit)} {name}"
+    return f"{_short(time_us)} us"
+
+
+def _short(value: float) -> str:
+    """Three digits, without zeros that say nothing."""
+    if value >= 99.95:
+        return f"{value:.0f}"
+    text = f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+    return text.rstrip("0").rstrip(".")

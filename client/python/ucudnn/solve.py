@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import (
+    Any,
+    Dict,
+    List,
+    Optional,
+    Sequence,
+    SupportsIndex,
+    Tuple,
+    Union,
+)
 
 from ucudnn.errors import InvalidArgument
 from ucudnn.library import ask_solver
-from ucudnn.plans import Allocation, Assignment, FrontPoint, WorkspacePlan
+from ucudnn.literals import BatchPolicy, Layout, Operation, Precision
+from ucudnn.networks import NetworkLike, network_of
+from ucudnn.plans import Allocation, Assignment, Front, WorkspacePlan
 from ucudnn.profiles import (
     BuffersLike,
     PathLike,
@@ -16,6 +27,7 @@ from ucudnn.profiles import (
     Times,
     csv_of,
     csv_of_buffers,
+    opened_of,
 )
 from ucudnn.sizes import Size, parse_size
 
@@ -23,95 +35,173 @@ ProfileLike = Union[Profile, PathLike]
 TimesLike = Union[Times, PathLike]
 
 
-def _request(
-    batch: int, workspace_limit: Size, batch_policy: str, rows: Dict[str, str]
-) -> Dict[str, Any]:
-    return {
-        "batch": batch,
-        "workspace_limit_bytes": parse_size(workspace_limit),
-        "batch_policy": batch_policy,
-        **rows,
-    }
-
-
 def solve_wr(
     profile: ProfileLike,
-    batch: int,
+    batch: SupportsIndex,
     workspace_limit: Size,
-    batch_policy: str = "all",
-    **rows: str,
+    batch_policy: BatchPolicy = "all",
+    *,
+    device: str = "",
+    network: str = "",
+    layer: str = "",
+    op: Optional[Operation] = None,
+    precision: Optional[Precision] = None,
+    layout: Optional[Layout] = None,
 ) -> WorkspacePlan:
     """WR: the fastest division of each kernel within its own workspace limit
     (Oyama et al., CLUSTER 2018, section III-B).
 
-    `workspace_limit` is in bytes, or text such as "64MiB". `rows` select rows
-    of the profile: device, network, layer, op, precision, layout; required
-    where the profile has several values. `batch_policy` chooses the sizes of
-    micro-batches: "all", "powerOfTwo", "undivided" or "adaptive", which here
-    uses every measured size. Takes O(batch * rows) time for each kernel. Raises
-    NoPlan if nothing fits, InvalidArgument if the input is malformed.
+    `workspace_limit` is in bytes, or text such as "64MiB". `device`, `network`,
+    `layer`, `op`, `precision` and `layout` select rows of the profile, and are
+    required where the profile has several values. `batch_policy` chooses the
+    sizes of micro-batches: "all", "powerOfTwo", "undivided" or "adaptive",
+    which here uses every measured size. Takes O(batch * rows) time for each
+    kernel. Raises NoPlan if nothing fits, InvalidArgument if the input is
+    malformed.
     """
-    request = _request(batch, workspace_limit, batch_policy, rows)
-    answer = ask_solver("wr", csv_of(profile), request=request)
+    request = _request(
+        batch, workspace_limit, batch_policy,
+        device, network, layer, op, precision, layout,
+    )  # fmt: skip
+    answer = opened_of(profile).ask("wr", request=request)
     return WorkspacePlan.from_json(answer)
 
 
 def solve_wd(
     profile: ProfileLike,
-    batch: int,
+    batch: SupportsIndex,
     workspace_limit: Size,
-    batch_policy: str = "all",
-    **rows: str,
+    batch_policy: BatchPolicy = "all",
+    *,
+    device: str = "",
+    network: str = "",
+    layer: str = "",
+    op: Optional[Operation] = None,
+    precision: Optional[Precision] = None,
+    layout: Optional[Layout] = None,
 ) -> WorkspacePlan:
     """WD: the same within one limit for all kernels, each with its own segment
-    of the workspace (section III-C).
-
-    `rows` and `batch_policy` are as in solve_wr.
+    of the workspace (section III-C). Arguments are as of solve_wr.
     """
-    request = _request(batch, workspace_limit, batch_policy, rows)
-    answer = ask_solver("wd", csv_of(profile), request=request)
+    request = _request(
+        batch, workspace_limit, batch_policy,
+        device, network, layer, op, precision, layout,
+    )  # fmt: skip
+    answer = opened_of(profile).ask("wd", request=request)
+    return WorkspacePlan.from_json(answer)
+
+
+def solve_ws(
+    profile: ProfileLike,
+    model: NetworkLike,
+    batch: SupportsIndex,
+    workspace_limit: Size,
+    batch_policy: BatchPolicy = "all",
+    *,
+    device: str = "",
+    network: str = "",
+    layer: str = "",
+    op: Optional[Operation] = None,
+    precision: Optional[Precision] = None,
+    layout: Optional[Layout] = None,
+) -> WorkspacePlan:
+    """WS: the same within one limit for an arena in which kernels that never run
+    at once share memory. Every kernel has an offset.
+
+    `model` is an ONNX model, as a file or its contents as bytes; its branches
+    say which kernels may run at once. Its layers are those of the profile, by
+    name or, if all names differ, by order. Where the profile has several
+    networks and none is given, the one named like the model's file is meant.
+    Other arguments are as of solve_wr. Raises InvalidArgument too if model and
+    profile do not match.
+    """
+    contents, name = network_of(model)
+    request = _request(
+        batch, workspace_limit, batch_policy,
+        device, network, layer, op, precision, layout,
+    )  # fmt: skip
+    answer = opened_of(profile).ask(
+        "ws", contents, request={**request, "network_name": name}
+    )
     return WorkspacePlan.from_json(answer)
 
 
 def pareto(
     profile: ProfileLike,
-    batch: int,
+    batch: SupportsIndex,
     workspace_limit: Size,
     layer: str = "",
-    op: str = "",
-    batch_policy: str = "all",
-    **rows: str,
-) -> List[FrontPoint]:
+    op: Optional[Operation] = None,
+    batch_policy: BatchPolicy = "all",
+    *,
+    device: str = "",
+    network: str = "",
+    precision: Optional[Precision] = None,
+    layout: Optional[Layout] = None,
+) -> Front:
     """The Pareto front of one kernel, by increasing workspace: the divisions
-    that no other beats in both time and workspace.
-
-    `rows` and `batch_policy` are as in solve_wr.
+    that no other beats in both time and workspace. Arguments are as of solve_wr.
     """
     request = _request(
-        batch, workspace_limit, batch_policy, {"layer": layer, "op": op, **rows}
-    )
-    answer = ask_solver("pareto", csv_of(profile), request=request)
-    return [FrontPoint.from_json(point) for point in answer["front"]]
+        batch, workspace_limit, batch_policy,
+        device, network, layer, op, precision, layout,
+    )  # fmt: skip
+    answer = opened_of(profile).ask("pareto", request=request)
+    return Front.of(answer["front"], request)
 
 
 def iteration_times(
     profile: ProfileLike,
-    batch: int,
+    batch: SupportsIndex,
     workspace_limit: Size,
-    batch_policy: str = "all",
-    **rows: str,
+    batch_policy: BatchPolicy = "all",
+    *,
+    device: str = "",
+    network: str = "",
+    layer: str = "",
+    op: Optional[Operation] = None,
+    precision: Optional[Precision] = None,
+    layout: Optional[Layout] = None,
 ) -> Dict[int, float]:
     """The time of all kernels together under solve_wr, in microseconds, for
-    each batch up to `batch` that can be divided within the limit.
-
-    `rows` and `batch_policy` are as in solve_wr.
+    each batch up to `batch` that can be divided within the limit. Arguments are
+    as of solve_wr.
     """
-    request = _request(batch, workspace_limit, batch_policy, rows)
-    answer = ask_solver("times", csv_of(profile), request=request)
+    request = _request(
+        batch, workspace_limit, batch_policy,
+        device, network, layer, op, precision, layout,
+    )  # fmt: skip
+    answer = opened_of(profile).ask("times", request=request)
     return {point["batch"]: point["time_us"] for point in answer["times"]}
 
 
-def assign(times: TimesLike, batch: int, model: str = "") -> Assignment:
+def _request(
+    batch: SupportsIndex,
+    workspace_limit: Size,
+    batch_policy: str,
+    device: str,
+    network: str,
+    layer: str,
+    op: Optional[str],
+    precision: Optional[str],
+    layout: Optional[str],
+) -> Dict[str, Any]:
+    return {
+        "batch": batch,
+        "workspace_limit_bytes": parse_size(workspace_limit),
+        "batch_policy": batch_policy,
+        "device": device,
+        "network": network,
+        "layer": layer,
+        "op": op,
+        "precision": precision,
+        "layout": layout,
+    }
+
+
+def assign(
+    times: TimesLike, batch: SupportsIndex, model: str = ""
+) -> Assignment:
     """Divides a mini-batch among unlike GPUs so that the slowest takes the least
     time (section III-E). Raises NoPlan if no measured batches sum to `batch`."""
     request = {"batch": batch, "model": model}
@@ -141,14 +231,17 @@ def solve_allocation(
 
 
 def best_batch_size(
-    minibatch: int,
+    minibatch: SupportsIndex,
     gpus: Sequence[str],
     *,
     times: Optional[TimesLike] = None,
+    model: str = "",
     profile: Optional[ProfileLike] = None,
     workspace_limit: Size = "64MiB",
-    batch_policy: str = "powerOfTwo",
-    **rows: str,
+    batch_policy: BatchPolicy = "powerOfTwo",
+    network: str = "",
+    precision: Optional[Precision] = None,
+    layout: Optional[Layout] = None,
 ) -> List[int]:
     """Divides `minibatch` among `gpus` so that the slowest takes the least time.
     Returns the batch of each GPU; 0 for a GPU that is better left out.
@@ -159,53 +252,43 @@ def best_batch_size(
     >>> CNN(gpus=gpus, minibatch=ucudnn.best_batch_size(256, gpus)).run()
 
     `gpus` lists the device kind of each GPU. Their times come from `times` (of
-    whole iterations, by column gpu), or from `profile` (of all its kernels,
-    divided within `workspace_limit`, by column device); if neither is given,
-    from the profile that the environment variable UCUDNN_PROFILE names. `rows`
-    and `batch_policy` are as in solve_wr.
+    whole iterations of `model`, by column gpu), or from `profile` (of all its
+    kernels, divided within `workspace_limit`, by column device); if neither is
+    given, from the profile that the environment variable UCUDNN_PROFILE names.
+    Other arguments are as of solve_wr.
     """
     if times is not None and profile is not None:
         raise InvalidArgument("give either times or a profile, not both", 3)
-    if times is None and profile is None:
-        profile = os.environ.get("UCUDNN_PROFILE")
+    if times is not None:
+        by_kind = _times_of_models(times, model)
+        measured = list(by_kind)
+    else:
+        profile = profile or os.environ.get("UCUDNN_PROFILE")
         if not profile:
             raise InvalidArgument(
                 "neither times nor a profile is given, and UCUDNN_PROFILE "
                 "names none",
                 3,
             )
-    by_kind: Dict[str, List[Tuple[int, float]]] = {}
-    if times is not None:
-        table = times if isinstance(times, Times) else Times.read(times)
-        for row in table.rows:
-            if row.model == rows.get("model", row.model):
-                # Keep repeated measurements; their median counts.
-                by_kind.setdefault(row.gpu, []).append((row.batch, row.time_us))
-        if len({row.model for row in table.rows}) > 1 and "model" not in rows:
-            raise InvalidArgument(
-                "the times are of several models; model= chooses one", 3
+        if not isinstance(profile, Profile):
+            profile = Profile.read(profile)
+        measured = profile.devices
+        by_kind = {
+            kind: list(
+                iteration_times(
+                    profile, minibatch, workspace_limit, batch_policy,
+                    device=kind, network=network, precision=precision,
+                    layout=layout,
+                ).items()
             )
-    else:
-        assert profile is not None
-        measured = (
-            profile if isinstance(profile, Profile) else Profile.read(profile)
-        )
-        for kind in dict.fromkeys(gpus):
-            if kind in measured.devices:
-                by_batch = iteration_times(
-                    measured.where(device=kind),
-                    minibatch,
-                    workspace_limit,
-                    batch_policy,
-                    **rows,
-                )
-                by_kind[kind] = list(by_batch.items())
+            for kind in dict.fromkeys(gpus)
+            if kind in measured
+        }  # fmt: skip
     for kind in gpus:
         if kind not in by_kind:
-            known = measured.devices if times is None else list(by_kind)
             raise InvalidArgument(
                 f"nothing was measured on {kind!r}, but on "
-                + (", ".join(repr(k) for k in known) or "nothing"),
+                + (", ".join(repr(k) for k in measured) or "nothing"),
                 3,
             )
     # Number the GPUs, because several may have the same kind.
@@ -217,3 +300,20 @@ def best_batch_size(
         ]
     )
     return [share.batch for share in assign(every, minibatch).gpus]
+
+
+def _times_of_models(
+    times: TimesLike, model: str
+) -> Dict[str, List[Tuple[int, float]]]:
+    """Batches and times by kind of GPU."""
+    table = times if isinstance(times, Times) else Times.read(times)
+    if len({row.model for row in table.rows}) > 1 and not model:
+        raise InvalidArgument(
+            "the times are of several models; model= chooses one", 3
+        )
+    by_kind: Dict[str, List[Tuple[int, float]]] = {}
+    for row in table.rows:
+        if not model or row.model == model:
+            # Keep repeated measurements; their median counts.
+            by_kind.setdefault(row.gpu, []).append((row.batch, row.time_us))
+    return by_kind
