@@ -1,64 +1,22 @@
 """Shares from a real coordinator, over REST."""
 
-import json
-import os
-import subprocess
-import time
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("torch")
 
 import ucudnn
+from daemons import KINDS, coordinator, needs_coordinator
 from ucudnn.torch.coordinator import coordinators_plan, kind_of_gpu
 
-BIN = os.environ.get("UCUDNN_BIN_DIR", "")
-pytestmark = pytest.mark.skipif(
-    not os.path.exists(f"{BIN}/ucudnn-coord"), reason="no ucudnn-coord here"
-)
-KINDS = [f"NVIDIA H200/{sms}u/139GiB/cudnn-9.19" for sms in (64, 16)]
+pytestmark = needs_coordinator
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
     """A coordinator that knows AlexNet on two kinds."""
-    folder = tmp_path_factory.mktemp("coordinator")
-    ready = folder / "ready"
-    daemon = subprocess.Popen(
-        [f"{BIN}/ucudnn-coord", "serve", "--listen", "127.0.0.1:0", "--http",
-         "127.0.0.1:0", "--database", f"sqlite://{folder}/c.db",
-         "--ready-file", str(ready)],
-        stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        deadline = time.monotonic() + 30
-        while not ready.exists():
-            assert daemon.poll() is None and time.monotonic() < deadline
-            time.sleep(0.01)
-        ports = json.loads(ready.read_text())
-        environment = dict(
-            os.environ, UCUDNN_COORDINATOR=f"127.0.0.1:{ports['grpc_port']}"
-        )
-        data = Path(os.environ["UCUDNN_TEST_DATA"])
-        network = str(data / "networks/alexnet_torchvision.csv")
-
-        def ucudnn_command(*arguments):
-            subprocess.run(
-                [f"{BIN}/ucudnn", *arguments],
-                check=True, env=environment, stdout=subprocess.DEVNULL,
-            )  # fmt: skip
-
-        ucudnn_command("networks", "put", "alexnet", network)
-        ucudnn_command(
-            "profiles", "import", "--network", network, "--kind", KINDS[0],
-            "--complete-up-to", "1GiB",
-            str(data / "h200/alexnet_b256_pow2_sm64.csv"),
-        )  # fmt: skip
-        yield f"http://127.0.0.1:{ports['http_port']}"
-    finally:
-        daemon.terminate()
-        daemon.wait()
+    with coordinator(tmp_path_factory.mktemp("coordinator")) as daemon:
+        daemon.import_alexnet()
+        yield f"http://{daemon.rest}"
 
 
 def batches(plan):

@@ -8,14 +8,23 @@
 >>> ucudnn.best_batch_size(256, ["K80", "K80", "K20Xm"], times="times.csv")
 [96, 96, 64]
 
-Everything here is ctypes over the C functions of libucudnn_solve.so, found as
-`ucudnn.library` says; no compiler and no other package is needed, except
-matplotlib for plots. Functions without state may be called from any thread.
+The solvers are ctypes over the C functions of libucudnn_solve.so, found as
+`ucudnn.library` says; `connect` calls a coordinator over REST. No compiler and
+no other package is needed, except matplotlib for plots. Functions without state may be called from any thread.
 Times are microseconds, sizes bytes; every size may also be given as text such
 as "64MiB".
 """
 
-from ucudnn.errors import Error, InvalidArgument, LibraryNotFound, NoPlan
+from ucudnn.cluster import JobPlan, MemoryRequest, PlanRequest
+from ucudnn.coordinator import Coordinator, connect
+from ucudnn.errors import (
+    Error,
+    InvalidArgument,
+    LibraryNotFound,
+    NoPlan,
+    NotAllowed,
+    Unreachable,
+)
 from ucudnn.joint_memory import (
     Gpu,
     JointMemoryPlan,
@@ -62,11 +71,13 @@ __all__ = [
     "Assignment",
     "BlockLife",
     "Buffer",
+    "Coordinator",
     "Error",
     "Front",
     "FrontPoint",
     "Gpu",
     "InvalidArgument",
+    "JobPlan",
     "JointMemoryPlan",
     "KernelPlan",
     "LibraryNotFound",
@@ -74,10 +85,13 @@ __all__ = [
     "MemoryEvent",
     "MemoryPlan",
     "MemoryRange",
+    "MemoryRequest",
     "MemoryRound",
     "MemoryShare",
     "MicroBatch",
     "NoPlan",
+    "NotAllowed",
+    "PlanRequest",
     "Profile",
     "ResidentBlock",
     "Session",
@@ -85,9 +99,11 @@ __all__ = [
     "TaskPart",
     "Time",
     "Times",
+    "Unreachable",
     "WorkspacePlan",
     "assign",
     "best_batch_size",
+    "connect",
     "iteration_times",
     "pareto",
     "plot_arena",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Error(Exception):
-    """A call failed; `code` is the C function's number."""
+    """A call failed; `code` is the C function's number, which is gRPC's."""
 
     def __init__(self, message: str, code: int = 2) -> None:
         super().__init__(message)
@@ -22,6 +22,14 @@ class NoPlan(Error):
 
 class LibraryNotFound(Error, OSError):
     """A library of ucudnn cannot be loaded."""
+
+
+class NotAllowed(Error, PermissionError):
+    """A coordinator does not know who calls, or does not let them."""
+
+
+class Unreachable(Error, ConnectionError):
+    """A coordinator cannot be reached, or cannot answer now."""
 
 
 def error_of(code: int, message: str) -> Error:

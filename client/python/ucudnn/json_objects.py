@@ -19,7 +19,12 @@ from typing import (
 from ucudnn.errors import InvalidArgument
 
 _Object = TypeVar("_Object")
-_ACCEPTED = {int: "a whole number", float: "a number", str: "text"}
+_ACCEPTED = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+}
 
 
 def decode(cls: Type[_Object], value: Any, place: str) -> _Object:
@@ -85,7 +90,7 @@ def _value(hint: Any, value: Any, place: str) -> Any:
             raise _refuse(place, value, "an object")
         return value
     kinds = (int, float) if hint is float else hint
-    if not isinstance(value, kinds) or isinstance(value, bool):
+    if not isinstance(value, kinds) or isinstance(value, bool) != (hint is bool):
         raise _refuse(place, value, _ACCEPTED[hint])
     return value
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.request
-from typing import Any, Dict, List, Optional
+from typing import List
 
-from ucudnn.errors import Error, InvalidArgument, NoPlan
+from ucudnn.errors import Error, InvalidArgument, NotAllowed
+from ucudnn.rest import Rest, path_of
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.planning import RankShare, SharePlan, even_shares
 
@@ -17,7 +15,7 @@ _WITHIN_S = 5.0
 def kind_of_gpu(url: str, gpu: str) -> str:
     """The kind of the GPU with this UUID. Raises InvalidArgument if the
     coordinator knows no such device, Error if it cannot be reached."""
-    devices = _ask(f"{url.rstrip('/')}/v1/devices").get("devices", [])
+    devices = list(Rest(url, timeout=_WITHIN_S).entries(path_of("devices")))
     for device in devices:
         if gpu and device.get("id") == gpu:
             return str(device["kind"])
@@ -38,8 +36,8 @@ def coordinators_plan(
     the reason. Raises InvalidArgument as the coordinator says."""
     request = {"network": network, "batch": batch, "device_kinds": kinds}
     try:
-        plan = _ask(f"{url.rstrip('/')}/v1/plans", request)
-    except InvalidArgument:
+        plan = Rest(url, timeout=_WITHIN_S).post(path_of("plans"), request)
+    except (InvalidArgument, NotAllowed):
         raise
     except Error as error:
         return _even(batch, len(kinds), str(error))
@@ -69,31 +67,3 @@ def _even(batch: int, ranks: int, reason: str) -> SharePlan:
         None,
         [f"even shares, because there is no plan: {reason}"],
     )
-
-
-def _ask(url: str, body: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(
-        url, data, {"Content-Type": "application/json"}
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=_WITHIN_S) as response:
-            answer: Dict[str, Any] = json.load(response)
-            return answer
-    except urllib.error.HTTPError as error:
-        text = f"{url}: {_message(error)}"
-        if error.code == 422:
-            raise NoPlan(text, 9) from error
-        if 400 <= error.code < 500:
-            raise InvalidArgument(text, 3) from error
-        raise Error(text, 14) from error
-    except (OSError, ValueError) as error:
-        raise Error(f"{url}: {error}", 14) from error
-
-
-def _message(error: urllib.error.HTTPError) -> str:
-    text = error.read().decode(errors="replace")
-    try:
-        return str(json.loads(text)["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return f"{error.code}: {text.strip()[:200]}"

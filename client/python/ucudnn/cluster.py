@@ -1,0 +1,363 @@
+"""What a coordinator knows, as plain objects. Times are in microseconds, sizes
+in bytes, points in time Unix milliseconds; lists of coordinators leave some
+fields out, which then have their defaults."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
+
+from ucudnn.errors import InvalidArgument
+from ucudnn.json_objects import decode
+from ucudnn.plans import WorkspacePlan, optional_time
+from ucudnn.shown import Shown, Table
+from ucudnn.sizes import size_text, time_text
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """The tasks that a device has leased."""
+
+    problem: str
+    batch: int
+    tasks: int
+    layer: str = ""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU, a slice of one, or a CPU."""
+
+    id: str
+    agent_id: str
+    kind: str
+    driver: str
+    state: str  # "idle", "busy" or "lost"
+    state_reason: str
+    last_seen_ms: int
+    measuring: Optional[Measuring] = None
+
+
+@dataclass(frozen=True)
+class Agent:
+    """A node's agent."""
+
+    id: str
+    host: str
+    version: str
+    state: str  # "online", "cordoned", "draining" or "gone"
+    registered_ms: int
+    last_seen_ms: int
+    device_ids: List[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One convolution; lists hold height and width, or depth, height, width."""
+
+    name: str
+    channels: int
+    filters: int
+    groups: int
+    input: List[int]
+    filter: List[int]
+    padding: List[int]
+    stride: List[int]
+    dilation: List[int]
+    transposed: bool = False
+    needs_input_gradient: bool = True
+
+    def problems(
+        self, precision: str, layout: str
+    ) -> Iterator[Tuple[str, str]]:
+        """Each operation with its problem's text, the key of measurements."""
+        adjoint = {"forward": "backward_data", "backward_data": "forward"}
+
+        def extents(names: str, values: List[int]) -> str:
+            return "".join(f"{n}{v}" for n, v in zip(names[-len(values) :], values))
+
+        def joined(values: List[int]) -> str:
+            return "x".join(map(str, values))
+
+        for op in ("forward", "backward_data", "backward_filter"):
+            if op == "backward_data" and not self.needs_input_gradient:
+                continue
+            computed = adjoint.get(op, op) if self.transposed else op
+            yield op, (
+                f"{computed}-c{self.channels}-{extents('dhw', self.input)}"
+                f"-k{self.filters}-{extents('trs', self.filter)}"
+                f"-pad{joined(self.padding)}-str{joined(self.stride)}"
+                f"-dil{joined(self.dilation)}-g{self.groups}"
+                f"-{precision}-{layout}"
+            )
+
+
+@dataclass(frozen=True, repr=False)
+class Network(Shown):
+    """A registered network."""
+
+    name: str
+    revision: int
+    format: str  # "csv" or "onnx"
+    updated_ms: int
+    layers: List[Layer] = field(default_factory=list)
+
+    def _table(self) -> Table:
+        return Table(
+            f"Network {self.name}, revision {self.revision}: "
+            f"{len(self.layers)} convolutions",
+            ("layer", "input", "filters", "extent", "stride"),
+            [
+                (
+                    layer.name,
+                    "x".join(map(str, [layer.channels, *layer.input])),
+                    str(layer.filters),
+                    "x".join(map(str, layer.filter)),
+                    "x".join(map(str, layer.stride)),
+                )
+                for layer in self.layers
+            ],
+            len(self.layers),
+        )
+
+
+@dataclass(frozen=True)
+class ProfileSummary:
+    """What is measured of one kind of device."""
+
+    id: str  # the kind
+    problems: int
+    points: int
+    last_measured_ms: int
+    stale_points: int = 0  # under drivers that no device online has
+    drivers: List[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class MemoryRequest:
+    """Whole iterations within device memory instead of workspaces."""
+
+    budget_bytes: int = 0  # 0: the device model's memory
+    policy: str = "best"
+    recompute: bool = False
+    offload_weights: bool = False
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """What a plan is asked for."""
+
+    network: str
+    batch: int  # over all ranks
+    device_kinds: List[str] = field(default_factory=list)  # in rank order
+    workspace_limit_bytes: int = 0  # of each kernel
+    total_workspace_bytes: int = 0  # of all kernels together
+    batch_policy: str = "powerOfTwo"
+    precision: str = "FP32"
+    layout: str = "NCHW"
+    memory: Optional[MemoryRequest] = None
+    exclude_ranks: List[int] = field(default_factory=list)
+
+    def limit_text(self) -> str:
+        """For people."""
+        if self.memory is not None:
+            return f"{size_text(self.memory.budget_bytes)} of device memory"
+        if self.total_workspace_bytes:
+            return f"{size_text(self.total_workspace_bytes)} for all kernels"
+        return f"{size_text(self.workspace_limit_bytes)} for each kernel"
+
+
+@dataclass(frozen=True)
+class RankPlan:
+    """One rank's part; without a batch it has none."""
+
+    rank: int
+    device_kind: str
+    batch: int
+    weight: float  # of its gradient
+    reason: str = ""
+    workspace: Optional[WorkspacePlan] = None
+
+
+@dataclass(frozen=True)
+class DeviceMemoryPlan:
+    """The memory plan of all ranks with this kind and batch, as JSON that
+    MemoryPlan.from_json reads."""
+
+    device_kind: str
+    batch: int
+    plan: Dict[str, Any]
+
+
+@dataclass(frozen=True, repr=False)
+class JobPlan(Shown):
+    """A plan for a job, as coordinators make them and `ucudnn plan --save` writes
+    them."""
+
+    id: int
+    request: PlanRequest
+    predicted_us: float  # the slowest rank's
+    lower_bound_us: float
+    optimal: bool
+    undivided_us: Optional[float]
+    revision: int = 0
+    network_revision: int = 0
+    ranks: List[RankPlan] = field(default_factory=list)
+    reasons: List[str] = field(default_factory=list)
+    created_ms: int = 0
+    memory_plans: List[DeviceMemoryPlan] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, path: Union[str, Path]) -> JobPlan:
+        """Reads what `ucudnn plan --save` wrote. Raises InvalidArgument."""
+        try:
+            told = json.loads(Path(path).read_text())
+        except ValueError as error:
+            raise InvalidArgument(f"{path}: not JSON: {error}", 3) from error
+        return decode(cls, told, str(path))
+
+    def _table(self) -> Table:
+        return Table(
+            f"JobPlan {self.id}: {self.request.network}, batch "
+            f"{self.request.batch}, {self.request.limit_text()}: "
+            f"{time_text(self.predicted_us)}, undivided "
+            f"{optional_time(self.undivided_us)}",
+            ("rank", "device kind", "batch", "weight", "time", "why"),
+            [
+                (
+                    str(rank.rank),
+                    rank.device_kind,
+                    str(rank.batch),
+                    f"{rank.weight:.4f}",
+                    time_text(rank.workspace.total_time_us)
+                    if rank.workspace
+                    else "-",
+                    rank.reason,
+                )
+                for rank in self.ranks
+            ],
+            len(self.ranks),
+        )
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """How long a rank's steps took under one revision; of the last `samples`."""
+
+    revision: int
+    count: int
+    samples: int
+    last_us: float
+    median_us: float
+    p90_us: float
+    predicted_us: float  # of a step's convolutions; 0: unknown
+    first_median_us: float  # 0: too few steps yet
+    first_us: List[float] = field(default_factory=list)
+    latest_us: List[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class JobRank:
+    """One rank of a job."""
+
+    rank: int
+    device_id: str
+    device_kind: str
+    host: str
+    last_seen_ms: int
+    steps: List[StepTimes] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class JobRevision:
+    """One of a job's plans."""
+
+    revision: int
+    plan_id: int  # 0: not made by this coordinator
+    reason: str
+    created_ms: int
+    adopted_ms: int  # 0: not yet
+    rejected: str
+    predicted_us: float = 0
+
+
+@dataclass(frozen=True, repr=False)
+class Job(Shown):
+    """A training job, as its ranks report it."""
+
+    id: str
+    name: str
+    plan_id: int  # 0: not made by this coordinator
+    revision: int
+    state: str  # "running", "finished" or "lost"
+    created_ms: int
+    updated_ms: int
+    request: Optional[PlanRequest] = None
+    source: str = ""
+    reason: str = ""
+    newest_revision: int = 0
+    revisions: List[JobRevision] = field(default_factory=list)
+    ranks: List[JobRank] = field(default_factory=list)
+    drift: List[str] = field(default_factory=list)
+
+    def _table(self) -> Table:
+        rows = [
+            (
+                str(rank.rank),
+                rank.device_kind,
+                rank.host,
+                str(steps.revision),
+                str(steps.count),
+                time_text(steps.median_us),
+                time_text(steps.p90_us),
+            )
+            for rank in self.ranks
+            for steps in rank.steps
+        ]
+        return Table(
+            f"Job {self.name or self.id}: {self.state}, revision {self.revision}"
+            + "".join(f"; {told}" for told in self.drift),
+            ("rank", "device kind", "host", "revision", "steps", "median", "p90"),
+            rows,
+            len(rows),
+        )
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """The progress of measurements that a plan needs."""
+
+    total: int
+    done: int
+    running: int
+    failed: int
+    unasked: int
+    cancelled: int = 0
+    cancelled_why: str = ""
+    failures: List[str] = field(default_factory=list)
+    kinds_without_device: List[str] = field(default_factory=list)
+    campaign_id: int = 0
+    estimate_ms: Optional[int] = None
+
+    @property
+    def missing(self) -> int:
+        return self.total - self.done - self.failed
+
+
+@dataclass(frozen=True)
+class Status:
+    """A coordinator, and how much it knows."""
+
+    version: str
+    database: str
+    schema_version: int
+    agents_online: int
+    devices_online: int
+    networks: int
+    tasks_pending: int
+    tasks_running: int
+    tasks_done: int
+    tasks_failed: int
+    tasks_cancelled: int = 0

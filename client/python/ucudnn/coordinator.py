@@ -1,0 +1,315 @@
+"""A client of coordinators over REST."""
+
+from __future__ import annotations
+
+import time
+from typing import (
+    Any,
+    Dict,
+    List,
+    Optional,
+    Sequence,
+    SupportsIndex,
+    Type,
+    TypeVar,
+)
+
+from ucudnn.cluster import (
+    Agent,
+    Device,
+    Job,
+    JobPlan,
+    JobRank,
+    Measurements,
+    MemoryRequest,
+    Network,
+    PlanRequest,
+    ProfileSummary,
+    Status,
+)
+from ucudnn.errors import NoPlan
+from ucudnn.json_objects import decode, encode
+from ucudnn.literals import BatchPolicy, Layout, Operation, Precision
+from ucudnn.networks import NetworkLike, network_of
+from ucudnn.plans import Front
+from ucudnn.profiles import Measurement, PathLike, Profile
+from ucudnn.rest import Rest, path_of
+from ucudnn.sizes import Size, as_int, parse_size
+
+_Object = TypeVar("_Object")
+_POLL_S = 0.5
+
+
+def connect(
+    address: str,
+    *,
+    ca: Optional[PathLike] = None,
+    cert: Optional[PathLike] = None,
+    key: Optional[PathLike] = None,
+    token_file: Optional[PathLike] = None,
+    timeout: float = 30.0,
+) -> Coordinator:
+    """A client of the coordinator whose REST is at `address`:
+
+    >>> cluster = ucudnn.connect("localhost:7461")
+    >>> [device.kind for device in cluster.devices()]
+    ['NVIDIA H200/132u/139GiB/cudnn-9.19']
+    >>> plan = cluster.make_plan("resnet50", 256, workspace_limit="64MiB")
+
+    `address` is HOST, HOST:PORT or a URL. With the certificate `ca` it speaks
+    TLS, and shows either `cert` and `key` or the token in `token_file`; files
+    that are not given are those of the environment variables UCUDNN_CA,
+    UCUDNN_CERT, UCUDNN_KEY and UCUDNN_TOKEN_FILE. An answer may take `timeout`
+    seconds. Raises Unreachable if no coordinator answers, and NotAllowed if it
+    wants another certificate or token.
+    """
+    rest = Rest(
+        address, ca=ca, cert=cert, key=key, token_file=token_file, timeout=timeout
+    )
+    coordinator = Coordinator(rest)
+    coordinator.status()
+    return coordinator
+
+
+class Coordinator:
+    """What a coordinator knows and does. Every method is a call of its own;
+    lists are fetched whole, page by page. Any threads may call.
+
+    Raises Unreachable if the coordinator cannot answer, NotAllowed if it does
+    not let this caller, and InvalidArgument, with code 5, for what it does not
+    know.
+    """
+
+    def __init__(self, rest: Rest) -> None:
+        self._rest = rest
+
+    def __repr__(self) -> str:
+        return f"Coordinator at {self._rest!r}"
+
+    def status(self) -> Status:
+        return self._one(Status, path_of("status"))
+
+    def agents(self) -> List[Agent]:
+        return self._all(Agent, "agents")
+
+    def agent(self, id: str) -> Agent:
+        return self._one(Agent, path_of("agents", id))
+
+    def devices(self, *, kind: str = "", state: str = "") -> List[Device]:
+        return self._all(Device, "devices", kind=kind, state=state)
+
+    def device(self, id: str) -> Device:
+        return self._one(Device, path_of("devices", id))
+
+    def networks(self) -> List[Network]:
+        return self._all(Network, "networks")
+
+    def network(self, name: str) -> Network:
+        return self._one(Network, path_of("networks", name))
+
+    def put_network(self, network: NetworkLike, name: str = "") -> Network:
+        """Registers an ONNX model or convolutions as CSV, a file or its contents,
+        under `name`, or that of the file."""
+        contents, of_file = network_of(network)
+        path = path_of("networks", name or of_file)
+        return decode(Network, self._rest.ask("PUT", path, contents), path)
+
+    def profiles(self) -> List[ProfileSummary]:
+        """A summary of the measurements of each kind of device."""
+        return self._all(ProfileSummary, "profiles")
+
+    def profile(self, kind: str, network: str) -> Profile:
+        """What is measured of a registered network's convolutions on a kind of
+        device, as solve_wr and others take it. Measurements that no plan is made
+        from any more, because no device online has their driver, are left out."""
+        layers = self.network(network).layers
+        known = {
+            told["problem"]: told["measurements"]
+            for told in self._rest.get(path_of("profiles", kind))["problems"]
+        }
+        forms = {tuple(problem.rsplit("-", 2)[1:]): None for problem in known}
+        return Profile(
+            [
+                _measurement(kind, network, layer.name, op, layout, problem, told)
+                for precision, layout in forms
+                for layer in layers
+                for op, problem in layer.problems(precision, layout)
+                for told in known.get(problem, [])
+                if not told.get("stale")
+            ]
+        )
+
+    def plans(self) -> List[JobPlan]:
+        """All plans, without their kernels."""
+        return self._all(JobPlan, "plans")
+
+    def plan(self, id: SupportsIndex) -> JobPlan:
+        return self._one(JobPlan, path_of("plans", str(as_int(id))))
+
+    def front(
+        self,
+        plan: SupportsIndex,
+        layer: str,
+        op: Operation,
+        rank: SupportsIndex = 0,
+    ) -> Front:
+        """The Pareto front of a planned kernel, from the measurements known now.
+        """
+        path = path_of("plans", str(as_int(plan)), "front")
+        told = self._rest.get(path, layer=layer, op=op, rank=as_int(rank))
+        limit = max((p["workspace_bytes"] for p in told["points"]), default=0)
+        return Front.of(
+            told["points"],
+            {
+                "layer": layer,
+                "op": op,
+                "batch": told["batch"],
+                "workspace_limit_bytes": limit,
+            },
+        )
+
+    def make_plan(
+        self,
+        network: str,
+        batch: SupportsIndex,
+        *,
+        device_kinds: Sequence[str] = (),
+        workspace_limit: Optional[Size] = None,
+        total_workspace: Optional[Size] = None,
+        memory: Optional[MemoryRequest] = None,
+        batch_policy: BatchPolicy = "powerOfTwo",
+        precision: Precision = "FP32",
+        layout: Layout = "NCHW",
+        exclude_ranks: Sequence[SupportsIndex] = (),
+        measure: bool = True,
+        timeout: Optional[float] = None,
+    ) -> JobPlan:
+        """The optimal plan for a registered network, with one of
+        `workspace_limit` (of each kernel), `total_workspace` (of all) and
+        `memory`. `device_kinds` has the kind of each rank's device; without it,
+        there is one rank, on the only kind of the cluster. The same request over
+        the same measurements gives the same plan.
+
+        Has measured what is missing first, and waits for it up to `timeout`
+        seconds (None: as long as it takes); raises NoPlan then, and goes on
+        measuring. Without `measure`, NoPlan is raised if anything is missing.
+        """
+        request = PlanRequest(
+            network=network,
+            batch=as_int(batch),
+            device_kinds=list(device_kinds),
+            workspace_limit_bytes=_bytes(workspace_limit),
+            total_workspace_bytes=_bytes(total_workspace),
+            batch_policy=batch_policy,
+            precision=precision,
+            layout=layout,
+            memory=memory,
+            exclude_ranks=[as_int(rank) for rank in exclude_ranks],
+        )
+        if measure:
+            self._await_measurements(encode(request), timeout)
+        path = path_of("plans")
+        return decode(JobPlan, self._rest.post(path, encode(request)), path)
+
+    def measurements(self, request: PlanRequest) -> Measurements:
+        """The progress of the measurements that a plan needs; asks for none."""
+        return self._measure({"plan": encode(request), "dry_run": True})
+
+    def jobs(self, *, state: str = "") -> List[Job]:
+        """All jobs, without their ranks and revisions."""
+        return self._all(Job, "jobs", state=state)
+
+    def job(self, id: str) -> Job:
+        return self._one(Job, path_of("jobs", id))
+
+    def job_rank(self, id: str, rank: SupportsIndex) -> JobRank:
+        """One rank with its first and latest steps."""
+        return self._one(
+            JobRank, path_of("jobs", id, "ranks", str(as_int(rank)))
+        )
+
+    def _one(self, cls: Type[_Object], path: str) -> _Object:
+        return decode(cls, self._rest.get(path), path)
+
+    def _all(
+        self, cls: Type[_Object], what: str, **parameters: str
+    ) -> List[_Object]:
+        return [
+            decode(cls, entry, what)
+            for entry in self._rest.entries(path_of(what), **parameters)
+        ]
+
+    def _measure(self, request: Dict[str, Any]) -> Measurements:
+        path = path_of("measure")
+        return decode(Measurements, self._rest.post(path, request), path)
+
+    def _await_measurements(
+        self, plan: Dict[str, Any], timeout: Optional[float]
+    ) -> None:
+        end = None if timeout is None else time.monotonic() + timeout
+        request = {"plan": plan, "retry_cancelled": True}
+        while True:
+            now = self._measure(request)
+            polled = bool(request.get("dry_run"))
+            if now.missing == 0 and not polled:
+                return
+            if now.cancelled:
+                raise NoPlan(
+                    f"{now.cancelled} of {now.total} measurements were cancelled "
+                    f"{now.cancelled_why}; asking again asks for them again",
+                    9,
+                )
+            if end is not None and time.monotonic() >= end:
+                raise NoPlan(
+                    f"{now.missing} of {now.total} measurements have not ended "
+                    f"within {timeout} s, and go on"
+                    + _without_device(now.kinds_without_device),
+                    9,
+                )
+            # Once asked for, only poll, until more turns out to be needed.
+            poll = now.missing > 0 and now.unasked == 0
+            request = {"plan": plan, "dry_run": poll, "wait_for_device": True}
+            if poll:
+                time.sleep(_POLL_S)
+
+
+def _without_device(kinds: Sequence[str]) -> str:
+    if not kinds:
+        return ""
+    return f"; no device online is of kind {', '.join(kinds)}"
+
+
+def _bytes(size: Optional[Size]) -> int:
+    return 0 if size is None else parse_size(size)
+
+
+def _measurement(
+    kind: str,
+    network: str,
+    layer: str,
+    op: str,
+    layout: str,
+    problem: str,
+    told: Dict[str, Any],
+) -> Measurement:
+    return Measurement(
+        device=kind,
+        network=network,
+        layer=layer,
+        op=op,
+        precision=told["precision"],
+        layout=layout,
+        batch=told["batch"],
+        algorithm=told["algorithm"],
+        math=told["math"],
+        workspace_bytes=told["workspace_bytes"],
+        time_us=told["time_us"],
+        others={
+            "problem": problem,
+            **{
+                name: str(told[name])
+                for name in ("spread_us", "repeats", "min_us", "p90_us")
+                if told.get(name)
+            },
+        },
+    )

@@ -1,0 +1,208 @@
+"""JSON over HTTP and HTTPS, as coordinators speak it (docs/guide/operations.md)."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import ssl
+from pathlib import Path
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple, Union
+from urllib.parse import quote, urlencode, urlsplit
+
+from ucudnn.errors import Error, InvalidArgument, NoPlan, NotAllowed, Unreachable
+
+PathLike = Union[str, Path]
+DEFAULT_PORT = 7461
+_PAGE = 1000  # entries; the most that a coordinator sends at once
+
+
+class Rest:
+    """A coordinator's REST. Each call has a connection of its own, so any
+    threads may call."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        ca: Optional[PathLike] = None,
+        cert: Optional[PathLike] = None,
+        key: Optional[PathLike] = None,
+        token_file: Optional[PathLike] = None,
+        timeout: float = 30.0,
+    ) -> None:
+        """Files that are None are those that UCUDNN_CA, UCUDNN_CERT, UCUDNN_KEY
+        and UCUDNN_TOKEN_FILE name, if they are set. With a CA, it speaks TLS.
+        `timeout` is in seconds, of each answer. Raises InvalidArgument."""
+        self._host, self._port = _address(address)
+        self._timeout = timeout
+        ca = ca or os.environ.get("UCUDNN_CA")
+        cert = cert or os.environ.get("UCUDNN_CERT")
+        key = key or os.environ.get("UCUDNN_KEY")
+        token_file = token_file or os.environ.get("UCUDNN_TOKEN_FILE")
+        if address.startswith("https:") and not ca:
+            raise InvalidArgument(f"{address}: https needs ca= or UCUDNN_CA", 3)
+        self._tls = _tls(ca, cert, key) if ca else None
+        self._token = _token(token_file) if token_file else ""
+        if self._tls is None and (self._token or cert or key):
+            raise InvalidArgument(
+                "a certificate or token without ca= or UCUDNN_CA, which it needs "
+                "so that only this coordinator sees it",
+                3,
+            )
+
+    def __repr__(self) -> str:
+        scheme = "https" if self._tls else "http"
+        return f"{scheme}://{self._host}:{self._port}"
+
+    def get(self, path: str, **parameters: Any) -> Dict[str, Any]:
+        """The answer to GET; parameters that are None or empty are left out.
+        Raises Unreachable, NotAllowed, NoPlan, InvalidArgument or Error."""
+        return self.ask("GET", _with(path, parameters))
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Dict[str, Any]:
+        return self.ask("POST", path, json.dumps(body).encode())
+
+    def entries(self, path: str, **parameters: Any) -> Iterator[Dict[str, Any]]:
+        """All entries of a list, page by page."""
+        member = path.rsplit("/", 1)[-1]
+        after = ""
+        while True:
+            page = self.get(path, limit=_PAGE, after=after, **parameters)
+            entries = page.get(member, [])
+            yield from entries
+            if not entries:
+                return
+            after = str(entries[-1].get("id", entries[-1].get("name", "")))
+
+    def ask(
+        self, method: str, path: str, body: Optional[bytes] = None
+    ) -> Dict[str, Any]:
+        headers = {"Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        connection = self._connection()
+        try:
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            text = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(
+                f"no coordinator answers at {self}: {error}; REST is on port "
+                f"{DEFAULT_PORT} unless configured otherwise",
+                14,
+            ) from error
+        finally:
+            connection.close()
+        if response.status >= 300:
+            raise _error(f"{self}{path}", response.status, text)
+        try:
+            answer = json.loads(text)
+        except ValueError as error:
+            raise Unreachable(
+                f"{self} answers {method} {path} with something that is not "
+                f"JSON: {text[:80]!r}; a coordinator's REST is expected",
+                14,
+            ) from error
+        if not isinstance(answer, dict):
+            raise Unreachable(f"{self}{path}: {answer!r} is not an object", 14)
+        return answer
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(
+                self._host, self._port, timeout=self._timeout
+            )
+        return http.client.HTTPSConnection(
+            self._host, self._port, timeout=self._timeout, context=self._tls
+        )
+
+
+def path_of(*parts: str) -> str:
+    """The path of a resource under /v1; kinds have slashes in their names."""
+    return "/v1/" + "/".join(quote(part, safe="/") for part in parts)
+
+
+def _with(path: str, parameters: Mapping[str, Any]) -> str:
+    given = {n: v for n, v in parameters.items() if v is not None and v != ""}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def _address(address: str) -> Tuple[str, int]:
+    url = urlsplit(address if "://" in address else f"//{address}", "http")
+    try:
+        port = url.port
+    except ValueError:
+        port = 0
+    if url.scheme not in ("http", "https") or not url.hostname or port == 0:
+        raise InvalidArgument(
+            f"{address!r}; HOST, HOST:PORT or http(s)://HOST:PORT is accepted", 3
+        )
+    return url.hostname, port or DEFAULT_PORT
+
+
+def _tls(
+    ca: PathLike, cert: Optional[PathLike], key: Optional[PathLike]
+) -> ssl.SSLContext:
+    if bool(cert) != bool(key):
+        raise InvalidArgument(
+            "one of cert= (UCUDNN_CERT) and key= (UCUDNN_KEY) is given; both or "
+            "none are accepted",
+            3,
+        )
+    try:
+        context = ssl.create_default_context(cafile=str(ca))
+        if cert and key:
+            context.load_cert_chain(str(cert), str(key))
+    except (OSError, ssl.SSLError) as error:
+        files = ", ".join(str(file) for file in (ca, cert, key) if file)
+        raise InvalidArgument(f"{files}: {error}", 3) from error
+    return context
+
+
+def _token(path: PathLike) -> str:
+    try:
+        token = Path(path).read_text(encoding="utf-8").strip()
+        mode = Path(path).stat().st_mode & 0o777
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"token {path}: {error}", 3) from error
+    if mode & 0o027:
+        raise InvalidArgument(
+            f"token {path}: its mode is {mode:04o}; 0600 and 0640 are accepted",
+            3,
+        )
+    if not token:
+        raise InvalidArgument(f"token {path}: it is empty", 3)
+    return token
+
+
+def _error(place: str, status: int, text: bytes) -> Error:
+    message = f"{place}: {_message(text) or f'HTTP status {status}'}"
+    if status in (401, 403):
+        return NotAllowed(message, 16 if status == 401 else 7)
+    if status == 404:
+        return InvalidArgument(message, 5)
+    if status == 422:
+        return NoPlan(message, 9)
+    if 400 <= status < 500 and status not in (408, 429, 499):
+        return InvalidArgument(message, 3)
+    if status in (429, 502, 503, 504):
+        return Unreachable(message, 14)
+    return Error(message, 13)
+
+
+def _message(text: bytes) -> str:
+    """Of {"error":{"message":...}}, or of application/problem+json."""
+    shown = text.decode(errors="replace").strip()[:200]
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return shown
+    if not isinstance(told, dict):
+        return shown
+    error = told.get("error")
+    if isinstance(error, dict) and error.get("message"):
+        return str(error["message"])
+    return str(told.get("detail") or told.get("title") or shown)

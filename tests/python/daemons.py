@@ -1,0 +1,78 @@
+"""Real coordinators for tests."""
+
+import contextlib
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+BIN = os.environ.get("UCUDNN_BIN_DIR", "")
+DATA = Path(os.environ["UCUDNN_TEST_DATA"])
+KINDS = [f"NVIDIA H200/{sms}u/139GiB/cudnn-9.19" for sms in (64, 16)]
+NETWORK = DATA / "networks/alexnet_torchvision.csv"
+
+needs_coordinator = pytest.mark.skipif(
+    not os.path.exists(f"{BIN}/ucudnn-coord"), reason="no ucudnn-coord here"
+)
+
+
+class Daemon:
+    """A coordinator, and the command against it."""
+
+    def __init__(self, ports, environment):
+        self.grpc = f"127.0.0.1:{ports['grpc_port']}"
+        self.rest = f"127.0.0.1:{ports['http_port']}"
+        self._environment = environment
+
+    def command(self, *arguments):
+        """What `ucudnn` prints."""
+        done = subprocess.run(
+            [f"{BIN}/ucudnn", *map(str, arguments)],
+            check=True, stdout=subprocess.PIPE, text=True,
+            env={**self._environment, "UCUDNN_COORDINATOR": self.grpc},
+        )  # fmt: skip
+        return done.stdout
+
+    def import_alexnet(self, kind=KINDS[0]):
+        self.command("networks", "put", "alexnet", NETWORK)
+        self.command(
+            "profiles", "import", "--network", NETWORK, "--kind", kind,
+            "--complete-up-to", "1GiB",
+            DATA / "h200/alexnet_b256_pow2_sm64.csv",
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def coordinator(folder, *options, **environment):
+    """Runs one until the block ends; `environment` is the command's."""
+    ready = folder / "ready"
+    with running(
+        "ucudnn-coord", "serve", "--listen", "127.0.0.1:0", "--http",
+        "127.0.0.1:0", "--database", f"sqlite://{folder}/c.db",
+        "--ready-file", ready, *options,
+    ) as daemon:  # fmt: skip
+        wait_for(lambda: ready.exists(), daemon)
+        yield Daemon(json.loads(ready.read_text()), {**os.environ, **environment})
+
+
+@contextlib.contextmanager
+def running(program, *arguments):
+    daemon = subprocess.Popen(
+        [f"{BIN}/{program}", *map(str, arguments)], stderr=subprocess.DEVNULL
+    )
+    try:
+        yield daemon
+    finally:
+        daemon.terminate()
+        daemon.wait()
+
+
+def wait_for(condition, daemon):
+    """Waits until `condition` holds, while the daemon runs."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert daemon.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
