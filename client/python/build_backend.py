@@ -1,18 +1,26 @@
 """A PEP 517 build backend that packs the wheel with the standard library only,
 so that `pip install ./client/python` needs no network; cluster nodes often have
 none.
+
+The wheel brings ucudnn's shared libraries if it is told where they are: by
+UCUDNN_WHEEL_LIBRARIES, by pip's `--config-settings libraries=FOLDER`, or by
+`python3 build_backend.py FOLDER OUTPUT`, which the target `wheel` runs.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
+import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 HERE = Path(__file__).parent
+_LIBRARIES = ("libucudnn_solve.so.1", "libucudnn_conv.so.1", "libucudnn.so.0")
 
 
 def _settings() -> Dict[str, str]:
@@ -24,6 +32,20 @@ def _settings() -> Dict[str, str]:
 def _hash(content: bytes) -> str:
     digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest())
     return "sha256=" + digest.rstrip(b"=").decode()
+
+
+def _libraries(folder: Optional[str]) -> Dict[str, bytes]:
+    """The shared libraries in the folder, by their paths in the wheel."""
+    if not folder:
+        return {}
+    found = {
+        f"ucudnn/{name}": (Path(folder) / name).read_bytes()
+        for name in _LIBRARIES
+        if (Path(folder) / name).exists()
+    }
+    if not found:
+        raise FileNotFoundError(f"{folder} has none of {', '.join(_LIBRARIES)}")
+    return found
 
 
 def get_requires_for_build_wheel(
@@ -38,6 +60,12 @@ def build_wheel(
     metadata_directory: Optional[str] = None,
 ) -> str:
     settings = _settings()
+    libraries = _libraries(
+        (config_settings or {}).get("libraries")
+        or os.environ.get("UCUDNN_WHEEL_LIBRARIES")
+    )
+    platform = re.sub(r"[-.]", "_", sysconfig.get_platform())
+    tag = f"py3-none-{platform if libraries else 'any'}"
     name = f"{settings['name']}-{settings['version']}"
     info = f"{name}.dist-info"
     metadata = (
@@ -55,15 +83,15 @@ def build_wheel(
     wheel = (
         "Wheel-Version: 1.0\n"
         "Generator: ucudnn\n"
-        "Root-Is-Purelib: true\n"
-        "Tag: py3-none-any\n"
+        f"Root-Is-Purelib: {'false' if libraries else 'true'}\n"
+        f"Tag: {tag}\n"
     )
     contents = {
         str(file.relative_to(HERE)): file.read_bytes()
         for file in sorted((HERE / "ucudnn").rglob("*"))
-        # Include shared libraries that were copied into the package.
-        if file.suffix == ".py" or file.name == "py.typed" or ".so" in file.name
+        if file.suffix == ".py" or file.name == "py.typed"
     }
+    contents.update(libraries)
     contents[f"{info}/METADATA"] = metadata.encode()
     contents[f"{info}/WHEEL"] = wheel.encode()
     record = f"{info}/RECORD"
@@ -72,10 +100,14 @@ def build_wheel(
         for path, content in contents.items()
     ]
     contents[record] = "\n".join([*lines, f"{record},,", ""]).encode()
-    result = f"{name}-py3-none-any.whl"
+    result = f"{name}-{tag}.whl"
     with zipfile.ZipFile(
         Path(wheel_directory) / result, "w", zipfile.ZIP_DEFLATED
     ) as archive:
         for path, content in contents.items():
             archive.writestr(path, content)
     return result
+
+
+if __name__ == "__main__":
+    print(build_wheel(sys.argv[2], {"libraries": sys.argv[1]}))
