@@ -46,7 +46,7 @@ def test_draws_a_rectangle_for_each_life(plan, tmp_path):
     assert axes.get_xlim() == (0, plan.time_us / 1000)
     assert axes.get_ylim() == (0, pytest.approx(1.05 * plan.budget_bytes / mib))
     assert "/classifier/classifier.1/Gemm.W" in {t.get_text() for t in axes.texts}
-    assert "alexnet, batch 256, vdnn-ext: " in axes.get_title()
+    assert "alexnet, batch 256, vdnn-ext: " in axes.get_title(loc="left")
     axes.figure.savefig(tmp_path / "arena.png")
     assert (tmp_path / "arena.png").stat().st_size > 1000
 

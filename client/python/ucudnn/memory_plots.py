@@ -6,25 +6,35 @@ from collections import defaultdict
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ucudnn.memory_plans import BlockLife, MemoryEvent, MemoryPlan
-from ucudnn.plots import new_figure
+from ucudnn.sizes import size_text, time_text
+from ucudnn.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    YELLOW,
+    new_figure,
+)
 
-# The colours of Okabe and Ito, which colour-blind people can tell apart.
 _KINDS = {
-    "weight": ("weights", "#0072B2"),
-    "weight_gradient": ("gradients of weights", "#56B4E9"),
-    "input": ("inputs", "#CC79A7"),
-    "activation": ("activations", "#009E73"),
-    "gradient": ("gradients of activations", "#E69F00"),
-    "statistics": ("statistics", "#D55E00"),
-    "mask": ("dropout masks", "#F0E442"),
-    "workspace": ("workspaces", "#999999"),
-    "": ("blocks", "#F0E442"),  # in plans without kinds
+    "weight": ("weights", BLUE),
+    "weight_gradient": ("gradients of weights", SKY),
+    "input": ("inputs", PURPLE),
+    "activation": ("activations", GREEN),
+    "gradient": ("gradients of activations", ORANGE),
+    "statistics": ("statistics", VERMILION),
+    "mask": ("dropout masks", YELLOW),
+    "workspace": ("workspaces", GREY),
+    "": ("blocks", YELLOW),  # in plans without kinds
 }
 _ROWS = {
-    "compute": ("tasks", "#009E73"),
-    "host": ("tasks on the host", "#999999"),
-    "offload": ("to the host", "#D55E00"),
-    "prefetch": ("from the host", "#0072B2"),
+    "compute": ("tasks", GREEN),
+    "host": ("tasks on the host", GREY),
+    "offload": ("to the host", VERMILION),
+    "prefetch": ("from the host", BLUE),
 }
 _FONT = 6.0  # points, of the blocks' names
 
@@ -129,16 +139,12 @@ def _frame(axes: Any, plan: MemoryPlan, unit: int) -> None:
             color="black", linestyle="--", linewidth=1, label="budget",
         )  # fmt: skip
     axes.set_ylim(0, 1.05 * top / unit)
-    rounds = " + ".join(
-        f"{r.count}x{r.batch}" if r.count > 1 else str(r.batch)
-        for r in plan.rounds
-    )
     axes.set_title(
-        f"{plan.network}, batch {rounds}, {plan.policy}: "
-        f"{plan.time_us / 1000:.1f} ms, {plan.stall_us / 1000:.1f} ms of stalls, "
-        f"{plan.peak_bytes / unit:.2f} of {plan.budget_bytes / unit:.2f} "
-        + _unit(plan)[1]
-    )
+        f"{plan.network}, batch {plan.batches_text()}, {plan.policy}: "
+        f"{time_text(plan.time_us)}, of which {time_text(plan.stall_us)} stalls; "
+        f"{size_text(plan.peak_bytes)} of {size_text(plan.budget_bytes)}",
+        loc="left", fontsize="medium",
+    )  # fmt: skip
 
 
 def _name_blocks(

@@ -2,94 +2,120 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence
+from typing import Any, List, Optional, Sequence
 
-from ucudnn.errors import Error
-from ucudnn.plans import FrontPoint, MicroBatch, WorkspacePlan
+from ucudnn.plans import FrontPoint, Front, KernelPlan, WorkspacePlan, division_text
+from ucudnn.sizes import size_text, time_text
+from ucudnn.style import BLUE, GREY, VERMILION, apart, axes_or_new, plain
 
 _MIB = 1 << 20
-
-
-def new_figure(**size: Any) -> Any:
-    """An empty figure. Raises Error if matplotlib is missing."""
-    try:
-        from matplotlib.figure import Figure  # type: ignore[import]
-    except ImportError as error:
-        raise Error(
-            "plots need matplotlib (Debian: python3-matplotlib)", 12
-        ) from error
-    return Figure(layout="constrained", **size)
-
-
-def _axes(axes: Optional[Any], **size: Any) -> Any:
-    return new_figure(**size).add_subplot() if axes is None else axes
-
-
-def _division(micro_batches: Sequence[MicroBatch]) -> str:
-    return " + ".join(
-        f"{m.count} of {m.batch} images" for m in micro_batches
-    )
+_MOST_KERNELS = 48  # beyond, a page has no room
+_MOST_NAMED = 20
 
 
 def plot_pareto(front: Sequence[FrontPoint], axes: Optional[Any] = None) -> Any:
-    """Plots time (ms) over workspace (MiB), each point with its division. Returns
-    the axes; unless given, of a new figure: plot_pareto(f).figure.savefig(...).
-    Raises Error if matplotlib is missing.
+    """Plots time (ms) over workspace (MiB), with the limit as a line. Points far
+    enough from each other have numbers, under which a key beside the axes tells
+    their divisions. Returns the axes; unless given, of a new figure:
+    plot_pareto(f).figure.savefig(...). Raises Error if matplotlib is missing.
     """
-    axes = _axes(axes)
+    axes = plain(axes_or_new(axes, figsize=(8.0, 4.0)))
     workspaces = [point.workspace_bytes / _MIB for point in front]
     times = [point.time_us / 1000 for point in front]
-    axes.step(workspaces, times, where="post", marker="o")
-    for point, x, y in zip(front, workspaces, times):
+    axes.step(workspaces, times, where="post", color=BLUE, linewidth=1.5)
+    axes.plot(workspaces, times, "o", color=BLUE, markersize=5)
+    limit = getattr(front, "workspace_limit_bytes", 0) / _MIB
+    if limit:
+        axes.axvline(limit, color=VERMILION, linestyle="--", linewidth=1.2)
         axes.annotate(
-            _division(point.micro_batches),
-            (x, y),
-            xytext=(4, 4),
-            textcoords="offset points",
-            fontsize="small",
-        )
+            "limit", (limit, 1), xycoords=("data", "axes fraction"),
+            xytext=(-3, -3), textcoords="offset points", ha="right", va="top",
+            color=VERMILION, fontsize="small",
+        )  # fmt: skip
     axes.set_xlabel("workspace (MiB)")
     axes.set_ylabel("time (ms)")
-    axes.set_ylim(bottom=0)
+    axes.set_xlim(0, 1.04 * max([limit, *workspaces], default=1) or 1)
+    axes.set_ylim(0, 1.15 * max(times, default=1))
+    axes.set_title(
+        front.title if isinstance(front, Front) and front.title else "Pareto front",
+        loc="left",
+    )
+    _number(axes, list(zip(workspaces, times)), front)
     return axes
+
+
+def _number(axes: Any, points: List[Any], front: Sequence[FrontPoint]) -> None:
+    """Numbers points, and lists their divisions to the right of the axes."""
+    axes.figure.canvas.draw()
+    chosen = apart(axes, points, least=12)
+    every = -(-len(chosen) // _MOST_NAMED)
+    lines = []
+    for number, index in enumerate(chosen[:: every or 1], start=1):
+        axes.annotate(
+            str(number), points[index], xytext=(3, 3),
+            textcoords="offset points", fontsize="small",
+        )  # fmt: skip
+        lines.append(f"{number}  {division_text(front[index].micro_batches)}")
+    axes.annotate(
+        "\n".join(lines), (1, 1), xycoords="axes fraction", xytext=(8, 0),
+        textcoords="offset points", va="top", fontsize="small",
+        linespacing=1.4,
+    )  # fmt: skip
 
 
 def plot_plan(plan: WorkspacePlan, axes: Optional[Any] = None) -> Any:
-    """Plots each kernel's planned and undivided time (ms) with its division.
-    Returns the axes; unless given, of a new figure. Raises Error if matplotlib
-    is missing."""
-    height = max(3.0, 0.35 * len(plan.kernels))
-    axes = _axes(axes, figsize=(8.0, height))
-    rows = range(len(plan.kernels))
+    """Plots each kernel's planned and undivided time (ms) with its division; of
+    more kernels than a page has room for, those of most time. Returns the axes;
+    unless given, of a new figure. Raises Error if matplotlib is missing."""
+    kernels = plan.kernels
+    if len(kernels) > _MOST_KERNELS:
+        places = sorted(range(len(kernels)), key=lambda i: _longest(kernels[i]))
+        kernels = [plan.kernels[i] for i in sorted(places[-_MOST_KERNELS:])]
+    height = 1.2 + 0.3 * max(len(kernels), 2)
+    axes = plain(axes_or_new(axes, figsize=(8.0, height)))
+    rows = range(len(kernels))
     axes.barh(
         [row - 0.2 for row in rows],
-        [(k.undivided_time_us or 0) / 1000 for k in plan.kernels],
-        height=0.4,
-        color="lightgray",
-        label="undivided",
-    )
+        [(k.undivided_time_us or 0) / 1000 for k in kernels],
+        height=0.4, color=GREY, label="undivided",
+    )  # fmt: skip
     axes.barh(
         [row + 0.2 for row in rows],
-        [k.time_us / 1000 for k in plan.kernels],
-        height=0.4,
-        label="planned",
-    )
-    for row, kernel in zip(rows, plan.kernels):
+        [k.time_us / 1000 for k in kernels],
+        height=0.4, color=BLUE, label="planned",
+    )  # fmt: skip
+    for row, kernel in zip(rows, kernels):
         axes.annotate(
-            _division(kernel.micro_batches),
-            (kernel.time_us / 1000, row + 0.2),
-            xytext=(3, 0),
-            textcoords="offset points",
-            va="center",
+            _shortened(division_text(kernel.micro_batches)),
+            (_longest(kernel) / 1000, row),
+            xytext=(4, 0), textcoords="offset points", va="center",
             fontsize="x-small",
-        )
+        )  # fmt: skip
+    longest = max(map(_longest, kernels), default=0) / 1000
+    axes.set_xlim(0, 1.5 * longest or 1)  # room for the longest bar's division
     axes.set_yticks(list(rows))
-    axes.set_yticklabels([f"{k.layer} {k.op}" for k in plan.kernels])
-    axes.invert_yaxis()
+    axes.set_yticklabels([f"{k.layer} {k.op}" for k in kernels], fontsize="small")
+    axes.set_ylim(len(kernels) - 0.4, -0.6)
+    axes.grid(False, axis="y")
     axes.set_xlabel("time (ms)")
-    axes.set_title(
-        f"batch {plan.batch}, {plan.total_time_us / 1000:.1f} ms, "
-        f"{plan.total_workspace_bytes / _MIB:.0f} MiB"
-    )
-    axes.legend()
+    axes.set_title(_title(plan, len(kernels)), loc="left", fontsize="medium")
+    axes.legend(loc="lower right", frameon=False)
     return axes
+
+
+def _longest(kernel: KernelPlan) -> float:
+    return max(kernel.time_us, kernel.undivided_time_us or 0)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _title(plan: WorkspacePlan, shown: int) -> str:
+    title = f"batch {plan.batch}, limit {size_text(plan.workspace_limit_bytes)}: "
+    title += time_text(plan.total_time_us)
+    if plan.undivided_time_us:
+        title += f", undivided {time_text(plan.undivided_time_us)}"
+    if shown < len(plan.kernels):
+        title += f" (the longest {shown} of {len(plan.kernels)} kernels)"
+    return title

@@ -1,0 +1,90 @@
+"""The figures of the papers that ucudnn rests on, from its own measurements and
+plans, beside what the papers print. One function a figure:
+
+>>> ucudnn.figures.cluster_6(root).savefig("cluster-6.png")
+
+`root` is a checkout of ucudnn, whose tests/data and docs/results have the data.
+`python3 -m ucudnn.figures --root . -o docs/figures` draws all of docs/figures.
+They need matplotlib and, for memory plans, a library built with ONNX.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, List
+
+from ucudnn.figures.data import PathLike
+from ucudnn.figures.memory import hmms_plans, modnn_12, modnn_17, vdnn_4
+from ucudnn.figures.micro_batches import (
+    cluster_6,
+    cluster_8,
+    cluster_9,
+    cluster_10,
+    cluster_11,
+    cluster_12,
+    cluster_13,
+    ipsj_1,
+    ipsj_11,
+)
+
+__all__ = [
+    "FIGURES",
+    "cluster_6",
+    "cluster_8",
+    "cluster_9",
+    "cluster_10",
+    "cluster_11",
+    "cluster_12",
+    "cluster_13",
+    "draw",
+    "hmms_plans",
+    "ipsj_1",
+    "ipsj_11",
+    "modnn_12",
+    "modnn_17",
+    "vdnn_4",
+]
+
+# By the name of its file.
+FIGURES: Dict[str, Callable[[PathLike], Any]] = {
+    "cluster-6": cluster_6,
+    "cluster-8": cluster_8,
+    "cluster-9": cluster_9,
+    "cluster-10": cluster_10,
+    "cluster-11": cluster_11,
+    "cluster-12": cluster_12,
+    "cluster-13": cluster_13,
+    "ipsj-1": ipsj_1,
+    "ipsj-11": ipsj_11,
+    "vdnn-4": vdnn_4,
+    "modnn-12": modnn_12,
+    "modnn-17": modnn_17,
+    "hmms-plans": hmms_plans,
+}
+
+
+def draw(
+    root: PathLike,
+    folder: PathLike,
+    names: Iterable[str] = tuple(FIGURES),
+    formats: Iterable[str] = ("svg",),
+) -> List[Path]:
+    """Writes figures to `folder`, which is made if need be. The same data gives
+    the same files with the same matplotlib. Formats are "svg" and "png"."""
+    import matplotlib  # type: ignore[import]
+
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    formats = tuple(formats)
+    written = []
+    for name in names:
+        figure = FIGURES[name](root)
+        for form in formats:
+            file = Path(folder) / f"{name}.{form}"
+            metadata = {"Date": None} if form == "svg" else {"Software": None}
+            # Text stays text: small files, which can be searched.
+            with matplotlib.rc_context(
+                {"svg.hashsalt": name, "svg.fonttype": "none"}
+            ):
+                figure.savefig(file, dpi=150, metadata=metadata)
+            written.append(file)
+    return written

@@ -1,0 +1,67 @@
+"""The papers' figures from the committed data."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+import matplotlib
+
+from ucudnn import figures
+
+ROOT = Path(os.environ["UCUDNN_TEST_DATA"]).parent.parent
+SHOWN = ROOT / "docs/figures"
+
+
+def test_every_figure_has_a_function_and_is_shown_and_small():
+    page = (SHOWN / "index.md").read_text()
+    for name in figures.FIGURES:
+        assert f"({name}.svg)" in page
+        assert callable(getattr(figures, name.replace("-", "_")))
+    files = sorted(file.stem for file in SHOWN.glob("*.svg"))
+    assert files == sorted(figures.FIGURES)
+    assert sum(file.stat().st_size for file in SHOWN.iterdir()) < 500_000
+
+
+def test_the_command_draws_what_is_shown(tmp_path):
+    subprocess.run(
+        [sys.executable, "-m", "ucudnn.figures", "cluster-10", "--root", ROOT,
+         "-o", tmp_path, "--format", "svg", "--format", "png"],
+        check=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert (tmp_path / "cluster-10.png").stat().st_size > 10_000
+    drawn = (tmp_path / "cluster-10.svg").read_text()
+    shown = (SHOWN / "cluster-10.svg").read_text()
+    version = f"v{matplotlib.__version__}"
+    if version not in shown:
+        pytest.skip("docs/figures was drawn by another matplotlib")
+    assert drawn == shown
+
+
+def test_shows_the_gain_of_figure_10():
+    (axes,) = figures.cluster_10(ROOT).axes
+    texts = {text.get_text().strip() for text in axes.texts}
+    assert {"256", "32", "1.00x", "2.37x"} <= texts
+    assert [t.get_text() for t in axes.get_yticklabels()] == [
+        "undivided", "powerOfTwo", "all",
+    ]  # fmt: skip
+
+
+def test_compares_the_best_with_one_byte_less():
+    (axes,) = figures.ipsj_1(ROOT).axes
+    best, less = axes.containers
+    assert all(b.get_height() <= l.get_height() for b, l in zip(best, less))
+    assert max(l.get_height() / b.get_height() for b, l in zip(best, less)) > 5
+
+
+def test_refuses_unknown_names(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "ucudnn.figures", "cluster-1", "-o", tmp_path],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "no figure cluster-1; cluster-6" in done.stderr
