@@ -142,6 +142,8 @@ def test_errors_say_what_is_wrong(cluster):
         )  # fmt: skip
     with pytest.raises(ucudnn.Unreachable, match="127.0.0.1:1: .*7461"):
         ucudnn.connect("127.0.0.1:1")
+    with pytest.raises(ucudnn.Unreachable, match=r"at http://\[::1\]:1: "):
+        ucudnn.connect("[::1]:1")
     for address in ("", "host:x", "ftp://host", "host:0"):
         with pytest.raises(ucudnn.InvalidArgument, match="HOST:PORT"):
             ucudnn.connect(address)

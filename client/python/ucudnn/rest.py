@@ -53,7 +53,8 @@ class Rest:
 
     def __repr__(self) -> str:
         scheme = "https" if self._tls else "http"
-        return f"{scheme}://{self._host}:{self._port}"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{scheme}://{host}:{self._port}"
 
     def get(self, path: str, **parameters: Any) -> Dict[str, Any]:
         """The answer to GET; parameters that are None or empty are left out.
