@@ -166,8 +166,9 @@ def test_leaves_no_graph_behind(monkeypatch):
 def test_can_be_done_again(eager):
     model, x = network(), images()
     first = ucudnn.torch.convert(model, x, quiet=True)
-    second = ucudnn.torch.convert(model, images(2), quiet=True)
-    assert second.converted == first.converted
+    for again in (x, images(2)):
+        second = ucudnn.torch.convert(model, again, quiet=True)
+        assert second.converted == first.converted
     second.revert()
     assert type(model[0]) is nn.Conv2d
 

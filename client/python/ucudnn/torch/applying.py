@@ -275,8 +275,7 @@ class Applier:
         self._arriving[number] = True
 
     def _recompute(self, number: int) -> None:
-        with torch.autocast(self._device.type, enabled=False):
-            self._keep(number, self._script.recipes[number].run(self._present))
+        self._keep(number, self._script.recipes[number].run(self._present))
 
     def _keep(self, number: int, elements: torch.Tensor) -> None:
         self._held[number] = elements

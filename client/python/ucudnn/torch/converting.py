@@ -178,6 +178,8 @@ def convert(
     inner = getattr(model, "_orig_mod", model)
     inner = getattr(inner, "module", inner)
     device = _device_of(inner, example)
+    for module in inner.modules():
+        take(module)  # plans of an earlier call would hide their convolutions
     with buffers_kept(inner, device):
         seen = record(inner, example, keywords)
     if not seen:
@@ -186,8 +188,6 @@ def convert(
             f"a {type(inner).__name__} that ran no convolution",
             "a model with convolutions is accepted",
         )
-    for module in inner.modules():
-        take(module)
     layers = _layers(inner, seen)
     contest = Contest(_open(device), seconds)
     with torch.no_grad(), torch.random.fork_rng(

@@ -50,24 +50,18 @@ class FusedRecipe:
     def run(self, of_saved: Callable[[int], torch.Tensor]) -> torch.Tensor:
         """Raises RuntimeError, OSError, AttributeError, or NotImplementedError
         where it does not run."""
-
-        def elements(source: Source) -> torch.Tensor:
-            if source.constant is not None:
-                return source.constant
-            assert source.value is not None and source.value.saved is not None
-            return of_saved(source.value.saved)
-
-        inputs = [elements(source) for source in self._form.inputs]
+        inputs = [_elements(source, of_saved) for source in self._form.inputs]
         parameters = [
-            elements(source).detach()
+            _elements(source, of_saved)
             for sources in self._form.normalizations
             for source in sources
         ]
         first = inputs[0]
         if self._kernel is None:
             self._prepare(inputs, parameters)
-        out = torch.empty_like(first)
         assert self._kernel is not None
+        out = torch.empty_like(first)
+        addresses = [one.data_ptr() for one in (*inputs, *parameters)]
         self._kernel.launch(
             self._blocks,
             THREADS,
@@ -76,8 +70,7 @@ class FusedRecipe:
                 first.numel(),
                 self._channels,
                 self._plane,
-                *(one.data_ptr() for one in inputs),
-                *(one.data_ptr() for one in parameters),
+                *addresses,
             ],
         )
         return out
@@ -110,6 +103,15 @@ class FusedRecipe:
             torch.float32 not in weights, self._plane, elements >= 2**32,
         )  # fmt: skip
         self._kernel = _kernel(source, first.device)
+
+
+def _elements(
+    source: Source, of_saved: Callable[[int], torch.Tensor]
+) -> torch.Tensor:
+    if source.constant is not None:
+        return source.constant
+    assert source.value is not None and source.value.saved is not None
+    return of_saved(source.value.saved)
 
 
 @functools.lru_cache(maxsize=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import statistics
 from dataclasses import dataclass
@@ -236,20 +235,6 @@ def _solved(
     request: Dict[str, Any], budget: int, ways: Sequence[str], slack: int
 ) -> Dict[str, Any]:
     """`slack`: by how much another recording of the step may need more."""
-    answer = _asked(request, budget, ways, slack)
-    if len(set(ways)) > 1:
-        # The search may end in a plan that waits for copies where none would do.
-        with contextlib.suppress(NoPlan):
-            other = _asked(request, budget, ["recompute"], slack)
-            if other["time_us"] < answer["time_us"]:
-                other["lower_bound_us"] = answer["lower_bound_us"]
-                return other
-    return answer
-
-
-def _asked(
-    request: Dict[str, Any], budget: int, ways: Sequence[str], slack: int
-) -> Dict[str, Any]:
     try:
         answer: Dict[str, Any] = ask_solver(
             "recorded_step",

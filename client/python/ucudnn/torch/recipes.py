@@ -86,7 +86,8 @@ class Recipe:
             assert value.saved is not None
             return source.layout.of(of_saved(value.saved))
 
-        with torch.no_grad():
+        device = of_saved(self.reads[0]).device.type
+        with torch.no_grad(), torch.autocast(device, enabled=False):
             for step in self.steps:
                 result = step.run(*[tensor(source) for source in step.reads])
                 made[id(step.value)] = flat(result)
@@ -166,7 +167,7 @@ class OperatorRecorder(TorchDispatchMode):
 def recipe_of(value: Value, is_saved: Callable[[int], bool]) -> Optional[Recipe]:
     """How to compute `value` again from storages for which `is_saved`."""
     search = _Search(is_saved)
-    if not search.visit(value, True):
+    if not search.visit(value, True) or not search.reads:
         return None
     return Recipe(search.steps, search.reads)
 

@@ -360,8 +360,7 @@ class _Pass:
         """Takes the recipe if its result is right and none was faster; for the
         same bits it may take a little longer."""
         try:
-            with torch.autocast(self._device.type, enabled=False):
-                ms, size, result = self._timed(recipe, sources, storage)
+            ms, size, result = self._timed(recipe, sources, storage)
         except (RuntimeError, TypeError, AttributeError, OSError):
             return  # an operator that does not run so, or no compiler
         if result.shape != elements.shape or result.dtype != elements.dtype:
