@@ -112,16 +112,19 @@ Status Caller::Reach(
   }
 }
 
-void Caller::Reconnect(grpc::Channel& channel) const {
+void Caller::Reconnect(grpc::Channel& channel,
+                       std::chrono::system_clock::time_point deadline) const {
   // gRPC connects again in the background, but only calls and waiting move a
   // handshake on, and calls fail at once as long as it has not succeeded.
-  constexpr Milliseconds kHandshake{1500};
+  using Clock = std::chrono::system_clock;
+  constexpr Clock::duration kHandshake = Milliseconds(1500);
   if (!access_.tls() ||
       channel.GetState(false) != GRPC_CHANNEL_TRANSIENT_FAILURE) {
     return;
   }
+  const Clock::time_point now = Clock::now();
   channel.WaitForStateChange(GRPC_CHANNEL_TRANSIENT_FAILURE,
-                             std::chrono::system_clock::now() + kHandshake);
+                             now + std::min(kHandshake, (deadline - now) / 2));
 }
 
 Status Caller::Run(

@@ -20,6 +20,7 @@
 #include <grpcpp/client_context.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -52,8 +53,10 @@ class Caller {
   // `patience`, kCancelled after a stop. The channels are those of all.
   Status Reach(const std::vector<std::shared_ptr<grpc::Channel>>& channels,
                Milliseconds patience);
-  // Lets a channel that has lost its coordinator finish its next handshake.
-  void Reconnect(grpc::Channel& channel) const;
+  // Lets a channel that has lost its coordinator finish its next handshake,
+  // for at most half of the time that a call with this deadline has left.
+  void Reconnect(grpc::Channel& channel,
+                 std::chrono::system_clock::time_point deadline) const;
   // Makes the attempts of one call.
   Status Run(const RetryPolicy& policy,
              const std::function<grpc::Status(std::size_t coordinator,
@@ -103,7 +106,7 @@ class ServiceCaller : public Caller {
     UCUDNN_RETURN_IF_ERROR(
         Run(policy, [&](std::size_t i, grpc::ClientContext* context) {
           response.Clear();
-          Reconnect(*channels_[i]);
+          Reconnect(*channels_[i], context->deadline());
           return (*stubs_[i].*method)(context, request, &response);
         }));
     return response;

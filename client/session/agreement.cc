@@ -45,6 +45,20 @@ Status FromJson(const Json& json) {
             json.value("message", std::string("not told"))});
 }
 
+Json ToJson(const CredentialFiles& files) {
+  return {{"ca", files.ca},
+          {"cert", files.cert},
+          {"key", files.key},
+          {"token", files.token}};
+}
+
+CredentialFiles CredentialsFromJson(const Json& json) {
+  return {.ca = json.at("ca"),
+          .cert = json.at("cert"),
+          .key = json.at("key"),
+          .token = json.at("token")};
+}
+
 std::string Encode(const Hello& hello) {
   return Dump({{"kind", hello.kind},
                {"device_id", hello.device_id},
@@ -190,8 +204,8 @@ class Steps {
     return Soon() + options_.ask_within + options_.await_measurements;
   }
 
-  // Broadcasts the source of rank 0's next plan and why there is no better one;
-  // the plan itself stays on rank 0.
+  // Broadcasts the source of rank 0's next plan and why there is no better one,
+  // and how to reach the coordinators; the plan itself stays on rank 0.
   Status Offer(std::optional<PlanSearch>& search) {
     std::string head;
     if (search) {
@@ -206,7 +220,8 @@ class Steps {
       head = Dump({{"source", static_cast<int>(agreement_.found.source)},
                    {"reason", agreement_.reason},
                    {"job_key", agreement_.job_key},
-                   {"coordinators", config().coordinators}});
+                   {"coordinators", config().coordinators},
+                   {"credentials", ToJson(config().credentials)}});
     }
     UCUDNN_RETURN_IF_ERROR(ranks_.Broadcast(&head, WhenSearched()));
     if (search) return {};
@@ -217,6 +232,7 @@ class Steps {
       agreement_.reason = json.at("reason");
       agreement_.job_key = json.at("job_key");
       config().coordinators = json.at("coordinators");
+      config().credentials = CredentialsFromJson(json.at("credentials"));
     } catch (const Json::exception& error) {
       return Fail(Code::kInternal, "rank 0's offer is not readable: {}",
                   error.what());

@@ -127,9 +127,14 @@ void Session::StartLink(const std::vector<std::string>& hosts,
       member.set_host(hosts[r]);
     }
   }
-  // If this fails, as when credentials cannot be read, the job runs unreported.
+  // If this fails, as when this host lacks the credentials, the rank runs
+  // unreported.
   if (auto link = JobLink::Start(std::move(options))) {
     link_ = *std::move(link);
+  } else {
+    plan_.reasons.push_back(
+        fmt::format("the steps of rank {} are not reported: {}", rank(),
+                    link.error().message));
   }
 }
 

@@ -5,12 +5,14 @@
 #include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "agent/link.h"
 #include "proto/status.h"
+#include "tests/support/tls_server.h"
 #include "ucudnn/v1/agent.grpc.pb.h"
 
 namespace ucudnn {
@@ -18,13 +20,22 @@ namespace {
 
 class AgentServer final : public v1::AgentService::Service {
  public:
-  AgentServer() {
+  explicit AgentServer(std::shared_ptr<grpc::ServerCredentials> credentials =
+                           grpc::InsecureServerCredentials())
+      : credentials_(std::move(credentials)) {
+    Start();
+  }
+  void Stop() {
+    server_->Shutdown(std::chrono::system_clock::now());
+    server_.reset();
+  }
+  // Again after Stop, on the same port.
+  void Start() {
     grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                             &port_);
+    builder.AddListeningPort(address(), credentials_, &port_);
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
-    UCUDNN_CHECK(server_ != nullptr);
+    UCUDNN_CHECK(server_ != nullptr && port_ != 0);
   }
   std::string address() const { return fmt::format("127.0.0.1:{}", port_); }
 
@@ -36,6 +47,7 @@ class AgentServer final : public v1::AgentService::Service {
   std::function<grpc::Status(v1::LeaseTasksResponse*)> lease;
 
  private:
+  const std::shared_ptr<grpc::ServerCredentials> credentials_;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };
@@ -51,6 +63,23 @@ TEST(GrpcLinkTest, AcceptsTasksWithManyKnownPoints) {
   const auto leased = link->LeaseTasks({});
   ASSERT_TRUE(leased) << leased.error().message;
   EXPECT_EQ(leased->tasks(0).problem().size(), large.size());
+}
+
+TEST(GrpcLinkTest, ReturnsOverTlsToACoordinatorThatWasAway) {
+  const test::Certificates certificates;
+  AgentServer server(test::TlsServerCredentials(certificates));
+  server.lease = [](v1::LeaseTasksResponse*) { return grpc::Status::OK; };
+  const auto link =
+      MakeGrpcLink({server.address()}, certificates.Issue(Role::kAgent, "a"),
+                   std::chrono::milliseconds(0))
+          .value();
+  ASSERT_TRUE(link->LeaseTasks({}));
+  server.Stop();
+  EXPECT_FALSE(link->LeaseTasks({}));
+  EXPECT_FALSE(link->LeaseTasks({}));
+  server.Start();
+  EXPECT_TRUE(test::WaitUntil([&] { return link->LeaseTasks({}).has_value(); },
+                              std::chrono::seconds(10)));
 }
 
 class NextCoordinatorTest : public ::testing::TestWithParam<grpc::Status> {};

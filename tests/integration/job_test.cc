@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -129,8 +130,11 @@ TEST_F(JobTest, AdoptsANewPlanOnAllRanksTogether) {
   ASSERT_TRUE(WaitUntil([&] {
     const json job = Job();
     return job.contains("ranks") && job["ranks"].size() == 2 &&
-           !job["ranks"][0]["steps"].empty() &&
-           job["ranks"][0]["steps"][0]["first_median_us"] > 0;
+           std::all_of(job["ranks"].begin(), job["ranks"].end(),
+                       [](const json& rank) {
+                         return !rank["steps"].empty() &&
+                                rank["steps"][0]["first_median_us"] > 0;
+                       });
   })) << Story();
   json job = Job();
   EXPECT_EQ(job["name"], "train");

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -53,15 +54,22 @@ class ScriptedCoordinator final : public v1::CoordinatorService::Service {
   // Cancels calls, as gRPC does when a shutdown interrupts them.
   std::atomic<bool> shutting_down = false;
 
-  ScriptedCoordinator() {
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                             &port_);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-    UCUDNN_CHECK(server_ != nullptr);
+  explicit ScriptedCoordinator(
+      std::shared_ptr<grpc::ServerCredentials> credentials =
+          grpc::InsecureServerCredentials())
+      : credentials_(std::move(credentials)) {
+    Start();
   }
   ~ScriptedCoordinator() override { Stop(); }
+
+  // Again after Stop, on the same port.
+  void Start() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address(), credentials_, &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    UCUDNN_CHECK(server_ != nullptr && port_ != 0);
+  }
 
   void Stop() {
     if (server_ == nullptr) return;
@@ -188,6 +196,7 @@ class ScriptedCoordinator final : public v1::CoordinatorService::Service {
     return grpc::Status::OK;
   }
 
+  const std::shared_ptr<grpc::ServerCredentials> credentials_;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
   std::mutex mutex_;

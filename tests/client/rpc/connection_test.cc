@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "tests/support/scripted_coordinator.h"
+#include "tests/support/tls_server.h"
 
 namespace ucudnn {
 namespace {
@@ -177,6 +178,31 @@ TEST(ConnectionTest, ContinuesWhenACoordinatorLeaves) {
   EXPECT_THAT(other->calls(), ElementsAre("GetStatus"));
   other->Stop();
   EXPECT_FALSE(connection->GetStatus({.budget = 100ms}));
+}
+
+TEST(ConnectionTest, ReturnsOverTlsToACoordinatorThatWasAway) {
+  const test::Certificates certificates;
+  ScriptedCoordinator coordinator(test::TlsServerCredentials(certificates));
+  coordinator.get_status = [] { return v1::StatusResponse(); };
+  const auto connection =
+      Connection::Open(
+          coordinator.address(),
+          {.credentials = certificates.Issue(Role::kOperator, "o")})
+          .value();
+  const RetryPolicy once = RetryPolicy::OneRound(1s);
+  ASSERT_TRUE(connection->GetStatus());
+  coordinator.Stop();
+  for (int call = 0; call < 2; ++call) {
+    const auto began = std::chrono::steady_clock::now();
+    const auto status = connection->GetStatus(once);
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().code, Code::kUnavailable);
+    EXPECT_LT(std::chrono::steady_clock::now() - began, 1s);
+  }
+  coordinator.Start();
+  EXPECT_TRUE(
+      test::WaitUntil([&] { return connection->GetStatus(once).has_value(); },
+                      std::chrono::seconds(10)));
 }
 
 // A handler that blocks until it is released.

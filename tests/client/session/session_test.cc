@@ -144,6 +144,17 @@ TEST_F(SessionTest, RegistersANetworkThatTheCoordinatorDoesNotKnow) {
   EXPECT_EQ(content, ToCsv(TinyNetwork()));
 }
 
+TEST_F(SessionTest, SaysWhichRanksCannotReport) {
+  // All ranks use what rank 0's environment names.
+  const auto ranks = Job(2, {}, {Coordinator(), "UCUDNN_CA=/nowhere/ca.crt"});
+  for (std::size_t r = 0; r < 2; ++r) {
+    EXPECT_THAT(
+        ranks[r]["plan"]["reasons"].dump(),
+        AllOf(HasSubstr(fmt::format("steps of rank {} are not reported", r)),
+              HasSubstr("/nowhere/ca.crt")));
+  }
+}
+
 TEST_F(SessionTest, SplitsEvenlyWhenTheCoordinatorIsAway) {
   const std::string dead = coordinator_.address();
   coordinator_.Stop();
