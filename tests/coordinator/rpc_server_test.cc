@@ -1,20 +1,61 @@
+#include <gmock/gmock.h>
+#include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "base/service/clock.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/metrics.h"
 #include "coordinator/rpc/server.h"
+#include "coordinator/security/guard.h"
 #include "tests/coordinator/break_listener.h"
+#include "tests/support/certificates.h"
 #include "tests/support/process.h"
 #include "ucudnn/v1/coordinator.grpc.pb.h"
 
 namespace ucudnn {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// What gRPC says of handshakes while this exists.
+class HandshakeLog {
+ public:
+  HandshakeLog() {
+    Lines().clear();
+    gpr_set_log_function([](gpr_log_func_args* line) {
+      if (std::strstr(line->message, "andshake") == nullptr) return;
+      const std::lock_guard lock(Mutex());
+      Lines().emplace_back(line->message);
+    });
+  }
+  ~HandshakeLog() { gpr_set_log_function(nullptr); }
+  HandshakeLog(const HandshakeLog&) = delete;
+  HandshakeLog& operator=(const HandshakeLog&) = delete;
+
+  static std::vector<std::string> Text() {
+    const std::lock_guard lock(Mutex());
+    return Lines();
+  }
+
+ private:
+  static std::mutex& Mutex() {
+    static std::mutex mutex;
+    return mutex;
+  }
+  static std::vector<std::string>& Lines() {
+    static std::vector<std::string> lines;
+    return lines;
+  }
+};
 
 class RpcServerTest : public ::testing::Test {
  protected:
@@ -51,6 +92,29 @@ TEST_F(RpcServerTest, ListensAgainAfterItsListenerBroke) {
   EXPECT_TRUE(
       test::WaitUntil([this] { return server_->Accepting().has_value(); }));
   EXPECT_EQ(server_->port(), port);
+}
+
+TEST_F(RpcServerTest, LooksAtItsListenerOverTlsWithoutALineInTheLog) {
+  const HandshakeLog log;
+  const test::Certificates certificates;
+  const std::unique_ptr<Guard> guard =
+      Guard::Open(certificates.guard()).value();
+  Dispatcher dispatcher(coordinator_, metrics_, *guard);
+  const std::unique_ptr<RpcServer> server =
+      RpcServer::Start("127.0.0.1:0", dispatcher).value();
+  // It notices that it has to listen again, and that it does.
+  ASSERT_TRUE(test::BreakListener(server->port()));
+  EXPECT_TRUE(
+      test::WaitUntil([&] { return !server->Accepting().has_value(); }));
+  EXPECT_TRUE(test::WaitUntil([&] { return server->Accepting().has_value(); }));
+  EXPECT_THAT(log.Text(), IsEmpty());
+  // Unlike a client without TLS.
+  grpc::CreateChannel("127.0.0.1:" + std::to_string(server->port()),
+                      grpc::InsecureChannelCredentials())
+      ->WaitForConnected(std::chrono::system_clock::now() +
+                         std::chrono::seconds(1));
+  EXPECT_TRUE(test::WaitUntil([&] { return !log.Text().empty(); }));
+  EXPECT_THAT(log.Text()[0], HasSubstr("wrong version number"));
 }
 
 TEST_F(RpcServerTest, RefusesLaterCallsWhenItIsStopped) {
