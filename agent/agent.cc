@@ -101,6 +101,10 @@ class Agent {
     return backoff->Next() + milliseconds(static_cast<std::int64_t>(spread));
   }
 
+  void TellAlive() const {
+    if (options_.alive) options_.alive();
+  }
+
   // Retries until it succeeds or the agent must stop.
   void Register() {
     const std::lock_guard lock(register_mutex_);
@@ -124,6 +128,7 @@ class Agent {
     }
     Backoff backoff;
     while (!stop_.stop_requested()) {
+      TellAlive();
       const auto response = link_.Register(request);
       if (response) {
         heartbeat_ = milliseconds(
@@ -419,6 +424,7 @@ class Agent {
     while (true) {
       Pause(done, heartbeat_.load());
       if (done.stop_requested()) return;
+      TellAlive();
       v1::HeartbeatRequest request;
       request.set_agent_id(options_.id);
       {

@@ -54,6 +54,9 @@ struct AgentOptions {
   std::chrono::milliseconds reconnect_spread = kReconnectSpread;
   // If absent, the coordinator asks others for device models.
   ModelMeasurer measure_model = {};
+  // Called again and again while the agent works or waits for a coordinator,
+  // however long a measurement takes; may be absent.
+  std::function<void()> alive = {};
   // Interval between partial reports of a long task.
   std::chrono::milliseconds partial_report{2'000};
 };

@@ -25,6 +25,7 @@
 #include "base/service/host.h"
 #include "base/service/log.h"
 #include "base/service/signals.h"
+#include "base/service/supervisor.h"
 #include "device/measure/device_model.h"
 #include "device/measure/measure.h"
 #include "device/registry.h"
@@ -56,7 +57,8 @@ void LogDropped(const Candidate& candidate,
 }
 
 // Opens the devices and works on them until it is asked to stop.
-Status Work(Options options, const std::stop_token& asked_to_stop) {
+Status Work(Options options, const std::stop_token& asked_to_stop,
+            Supervisor& supervisor) {
   StartLog("ucudnn-agent", options.log_level);
   // Agents with different slices of one host are different agents.
   std::string& id = options.agent.id;
@@ -99,6 +101,7 @@ Status Work(Options options, const std::stop_token& asked_to_stop) {
                                    const std::stop_token& stop) {
     return MeasureDeviceModel(device, DeviceModelOptions(), stop);
   };
+  options.agent.alive = [&supervisor] { supervisor.Alive(); };
   UCUDNN_ASSIGN_OR_RETURN(
       const std::unique_ptr<Link> link,
       MakeGrpcLink(options.coordinators, options.credentials));
@@ -111,6 +114,7 @@ Status Work(Options options, const std::stop_token& asked_to_stop) {
     return RunCampaign(device, benches.at(&device), task, options.measure, stop,
                        LogDropped, sink);
   };
+  if (!devices.empty()) supervisor.Ready();
   return RunAgent(options.agent, *link, devices, measure, asked_to_stop);
 }
 
@@ -119,10 +123,11 @@ constexpr std::chrono::milliseconds kStopWithin{4'000};
 
 Status Run(Options options) {
   const StopSignals signals;
+  Supervisor supervisor = Supervisor::FromEnvironment();
   std::promise<Status> promise;
   std::future<Status> status = promise.get_future();
   std::jthread worker([&](const std::stop_token& stop) {
-    promise.set_value(Work(std::move(options), stop));
+    promise.set_value(Work(std::move(options), stop, supervisor));
   });
   const auto ended = [&](std::chrono::milliseconds within) {
     return status.wait_for(within) == std::future_status::ready;
@@ -130,6 +135,7 @@ Status Run(Options options) {
   while (!ended(std::chrono::milliseconds(0)) &&
          !signals.Wait(std::chrono::milliseconds(200))) {
   }
+  supervisor.Stopping();
   spdlog::info("event=stopping");
   worker.request_stop();
   if (!ended(kStopWithin)) {

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -22,6 +23,7 @@
 #include "base/service/help.h"
 #include "base/service/log.h"
 #include "base/service/signals.h"
+#include "base/service/supervisor.h"
 #include "coordinator/certs_command.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/dispatcher.h"
@@ -147,6 +149,7 @@ Status Serve(Options options, const std::function<Result<Options>()>& reread) {
   // The database and whatever else is written holds what only we may read.
   umask(077);
   const StopSignals signals({SIGHUP});
+  Supervisor supervisor = Supervisor::FromEnvironment();
   StartLog("ucudnn-coord", options.log_level);
   RaiseOpenFiles();
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<Guard> guard,
@@ -198,9 +201,14 @@ Status Serve(Options options, const std::function<Result<Options>()>& reread) {
       Pause(stop, Milliseconds(options.coordinator.heartbeat_ms / 2));
     }
   });
-  while (signals.Next() == SIGHUP) {
-    Reconfigure(reread(), options, coordinator);
+  supervisor.Ready();
+  while (true) {
+    const std::optional<int> signal = signals.Next(kGreetingInterval);
+    if (signal && *signal != SIGHUP) break;
+    if (signal) Reconfigure(reread(), options, coordinator);
+    if (rpc->Accepting()) supervisor.Alive();
   }
+  supervisor.Stopping();
   spdlog::info("event=stopping");
   EndWithin(kStopLimit);
   maintaining.request_stop();

@@ -16,6 +16,7 @@
 #include <csignal>
 #include <ctime>
 #include <initializer_list>
+#include <optional>
 #include <stop_token>
 
 namespace ucudnn {
@@ -35,17 +36,15 @@ class StopSignals {
 
   // Whether one of the signals arrived, before the call or within `time`.
   bool Wait(std::chrono::milliseconds time) const {
+    return Next(time).has_value();
+  }
+  // The first of the signals that arrived, before the call or within `time`.
+  std::optional<int> Next(std::chrono::milliseconds time) const {
     timespec limit{};
     limit.tv_sec = time.count() / 1000;
     limit.tv_nsec = (time.count() % 1000) * 1'000'000;
-    return sigtimedwait(&set_, nullptr, &limit) > 0;
-  }
-  // The next of the signals, however long it takes.
-  int Next() const {
-    int signal = 0;
-    while (sigwait(&set_, &signal) != 0) {
-    }
-    return signal;
+    const int signal = sigtimedwait(&set_, nullptr, &limit);
+    return signal > 0 ? std::optional(signal) : std::nullopt;
   }
 
  private:

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "base/files/file.h"
+#include "tests/support/notify_socket.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
 
@@ -46,6 +48,25 @@ TEST(AgentCliTest, NamesTheLineOfAnInvalidCoordinator) {
   EXPECT_EQ(run.status, 2);
   EXPECT_THAT(run.err, HasSubstr(file + ":1: coordinator = 'a:7460,b': "));
 }
+
+#ifdef UCUDNN_WITH_ONEDNN
+TEST(AgentCliTest, TellsTheServiceManagerWhenItWorksLivesAndStops) {
+  test::NotifySocket manager;
+  const test::TemporaryFolder folder;
+  // Also without a coordinator, for which it waits.
+  test::Process agent({test::ProgramPath("ucudnn-agent"), "--coordinator",
+                       "127.0.0.1:1", "--cpu-devices", "1"},
+                      folder / "log",
+                      {{"NOTIFY_SOCKET", manager.address()},
+                       {"WATCHDOG_USEC", "1000"}});
+  EXPECT_TRUE(test::WaitUntil([&] {
+    return std::ranges::count(manager.Received(), "WATCHDOG=1") >= 2;
+  })) << test::FileText(folder / "log");
+  EXPECT_EQ(manager.Received().front(), "READY=1");
+  EXPECT_EQ(agent.Stop(), 0);
+  EXPECT_EQ(std::ranges::count(manager.Received(), "STOPPING=1"), 1);
+}
+#endif
 
 }  // namespace
 }  // namespace ucudnn

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <string>
 
 #include "base/files/file.h"
+#include "tests/support/notify_socket.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
 
@@ -72,6 +74,26 @@ TEST_F(ConfigCliTest, ServesAsTheFileSaysUnlessTheCommandLineOverridesIt) {
   EXPECT_THAT(test::FileText(ready), HasSubstr("grpc_port"))
       << test::FileText(folder_ / "log");
   EXPECT_EQ(coord.Stop(), 0);
+}
+
+TEST_F(ConfigCliTest, TellsTheServiceManagerWhenItServesLivesAndStops) {
+  test::NotifySocket manager;
+  const std::string ready = folder_ / "ready.json";
+  test::Process coord(
+      {test::ProgramPath("ucudnn-coord"), "serve", "--listen", "127.0.0.1:0",
+       "--http", "127.0.0.1:0", "--database", "sqlite::memory:", "--ready-file",
+       ready},
+      folder_ / "log",
+      {{"NOTIFY_SOCKET", manager.address()}, {"WATCHDOG_USEC", "100000"}});
+  ASSERT_TRUE(test::WaitUntil([&] { return !manager.Received().empty(); }));
+  EXPECT_EQ(manager.Received().front(), "READY=1");
+  // It served before.
+  EXPECT_THAT(test::FileText(ready), HasSubstr("grpc_port"));
+  EXPECT_TRUE(test::WaitUntil([&] {
+    return std::ranges::count(manager.Received(), "WATCHDOG=1") >= 2;
+  }));
+  EXPECT_EQ(coord.Stop(), 0);
+  EXPECT_EQ(manager.Received().back(), "STOPPING=1");
 }
 
 TEST_F(ConfigCliTest, ServesOtherHostsOnlyOverTlsUnlessToldOtherwise) {
