@@ -357,6 +357,12 @@ CommandLine::CommandLine() {
       ->option_text("SIZE")
       ->default_str(FormatBytes(options.coordinator.measure_workspace));
   daemon
+      ->add_option("--max-queued-measurements",
+                   options.coordinator.max_queued_measurements,
+                   "How many measurements may be queued at once; requests for "
+                   "more are refused")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}));
+  daemon
       ->add_option("--ready-file", options.ready_file,
                    "Write the ports to this file once both are served")
       ->option_text("PATH");

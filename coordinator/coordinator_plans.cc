@@ -89,6 +89,11 @@ Result<v1::MeasureProgress> Coordinator::Measure(
     UCUDNN_RETURN_IF_ERROR(
         CheckDevices(store_, inputs, /*may_return=*/false, clock_.NowMs()));
   }
+  if (!request.dry_run()) {
+    UCUDNN_RETURN_IF_ERROR(CheckQueue(store_, request, inputs,
+                                      options()->max_queued_measurements,
+                                      clock_.NowMs()));
+  }
   UCUDNN_ASSIGN_OR_RETURN(v1::MeasureProgress progress,
                           MeasureNeeds(store_, options()->measure_workspace,
                                        clock_.NowMs(), request, &inputs));
@@ -158,6 +163,9 @@ Result<v1::Plan> Coordinator::MakeOrFindPlan(const v1::PlanRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, LookUp(store_, store_, request));
   UCUDNN_RETURN_IF_ERROR(
       CheckDevices(store_, inputs, /*may_return=*/true, clock_.NowMs()));
+  UCUDNN_RETURN_IF_ERROR(CheckQueue(store_, v1::MeasureRequest(), inputs,
+                                    options()->max_queued_measurements,
+                                    clock_.NowMs()));
   // Enqueues what is missing, so that repeating this call is enough.
   UCUDNN_ASSIGN_OR_RETURN(
       const v1::MeasureProgress progress,

@@ -35,20 +35,23 @@ class Dispatcher {
 
   // Runs the call `method` of the coordinator for the peer. Errors of the call;
   // kUnauthenticated and kPermissionDenied of Guard::Admit; kInvalidArgument of
-  // CheckRequest; kResourceExhausted if too many run.
+  // CheckRequest; kResourceExhausted if too many run, and then sets `*busy`:
+  // the same call may succeed a second later.
   template <class Request, class Response>
   Result<Response> Run(const Peer& peer, const char* method,
                        Result<Response> (Coordinator::*call)(const Request&),
-                       const Request& request) {
+                       const Request& request, bool* busy = nullptr) {
     const auto start = std::chrono::steady_clock::now();
     Gate& gate = kIsLong<Request, Response> ? long_calls_ : short_calls_;
     Result<Response> result = [&]() -> Result<Response> {
       UCUDNN_ASSIGN_OR_RETURN(const std::optional<Principal> principal,
                               guard_.Admit(peer, method, ClaimOf(request)));
       UCUDNN_RETURN_IF_ERROR(CheckRequest(request));
-      UCUDNN_ASSIGN_OR_RETURN(
-          const Gate::Pass pass,
-          gate.Enter(principal ? ToUri(*principal) : peer.host));
+      const auto pass = gate.Enter(principal ? ToUri(*principal) : peer.host);
+      if (!pass) {
+        if (busy != nullptr) *busy = true;
+        return tl::unexpected<Error>(pass.error());
+      }
       UCUDNN_RETURN_IF_ERROR(Call::Check());
       if (!principal) return (coordinator_.*call)(request);
       return RunFor(*principal, call, request);

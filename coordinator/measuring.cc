@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <span>
 #include <utility>
@@ -225,6 +226,28 @@ Status CheckDevices(Store& store, const PlanInputs& inputs, bool may_return,
                 of_kind->second.missing());
   }
   return {};
+}
+
+Status CheckQueue(Tasks& tasks, const v1::MeasureRequest& request,
+                  const PlanInputs& inputs, std::int64_t max_queued,
+                  UnixMillis now_ms) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto kinds, tasks.CountTasks(now_ms));
+  std::int64_t queued = 0;
+  for (const auto& [kind, counts] : kinds) {
+    queued += counts.pending + counts.leased;
+  }
+  // Looking which of them are there already takes longer.
+  if (queued + std::ssize(inputs.needs) <= max_queued) return {};
+  UCUDNN_ASSIGN_OR_RETURN(const Queue queue, Look(tasks, inputs, now_ms));
+  std::int64_t added = queue.total - queue.counts.total();
+  if (request.retry_failed()) added += queue.counts.failed;
+  if (request.retry_cancelled()) added += queue.counts.cancelled;
+  if (added == 0 || queued + added <= max_queued) return {};
+  return Fail(Code::kResourceExhausted,
+              "{} measurements would be requested and {} are queued already; "
+              "up to {} may be queued at once (max-queued-measurements of the "
+              "coordinator)",
+              added, queued, max_queued);
 }
 
 std::set<std::string> PlanInputs::Kinds() const {

@@ -46,6 +46,12 @@ Result<KindProfiles> LoadProfiles(Agents& agents, Measurements& measurements,
 Status CheckDevices(Store& store, const PlanInputs& inputs, bool may_return,
                     UnixMillis now_ms);
 
+// kResourceExhausted if the request would have tasks enqueued while, with them,
+// more than `max_queued` would wait or be measured.
+Status CheckQueue(Tasks& tasks, const v1::MeasureRequest& request,
+                  const PlanInputs& inputs, std::int64_t max_queued,
+                  UnixMillis now_ms);
+
 // The keys of the tasks for these needs.
 std::vector<TaskKey> KeysOf(std::span<const Need> needs);
 

@@ -47,7 +47,7 @@ Attempt Stopped() {
 }
 
 // The outcome of an attempt that was not stopped.
-Attempt Read(const grpc::Status& status) {
+Attempt Read(const grpc::Status& status, const grpc::ClientContext& context) {
   Attempt attempt{FromGrpc(status), IsFromService(status)};
   if (!attempt.answered && !attempt.status &&
       attempt.status.error().code == Code::kCancelled) {
@@ -56,10 +56,11 @@ Attempt Read(const grpc::Status& status) {
         Fail(Code::kUnavailable, "it shut down before it answered");
   }
   // Another coordinator may have time, and this one later. Other exhaustions,
-  // as of a message's size, stay.
+  // as of a quota or a message's size, stay.
   if (!attempt.status &&
       attempt.status.error().code == Code::kResourceExhausted &&
-      (attempt.answered || status.error_message() == kNoThread)) {
+      (context.GetServerTrailingMetadata().contains(kPushbackHeader) ||
+       status.error_message() == kNoThread)) {
     attempt.answered = false;
     attempt.status.error().code = Code::kUnavailable;
   }
@@ -142,7 +143,7 @@ Status Caller::Run(
         const std::stop_callback cancel(stop_, [&] { context.TryCancel(); });
         const grpc::Status status = call(coordinator, &context);
         if (stop_.stop_requested() && !status.ok()) return Stopped();
-        return Read(status);
+        return Read(status, context);
       });
   current_ = at;
   if (result.status) return {};

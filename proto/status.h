@@ -11,6 +11,10 @@
 
 namespace ucudnn {
 
+// The trailing metadata of a coordinator that has too much to do: for how many
+// milliseconds to wait before another try, as gRPC's own retries understand it.
+inline constexpr char kPushbackHeader[] = "grpc-retry-pushback-ms";
+
 grpc::Status ToGrpc(const Status& status);
 Status FromGrpc(const grpc::Status& status);
 

@@ -32,10 +32,6 @@
 namespace ucudnn {
 namespace {
 
-// Tells for how long to wait before another try, as gRPC's own retries
-// understand it.
-constexpr char kPushback[] = "grpc-retry-pushback-ms";
-
 // What calls need to know of their server.
 struct Calls {
   Dispatcher& dispatcher;
@@ -123,7 +119,9 @@ grpc::Status Answer(Calls& calls, const char* method,
     if (!context->IsCancelled()) return {};
     return Fail(Code::kCancelled, "the client ended the call");
   });
-  auto result = calls.dispatcher.Run(PeerOf(*context), method, call, request);
+  bool busy = false;
+  auto result =
+      calls.dispatcher.Run(PeerOf(*context), method, call, request, &busy);
   if (result) {
     *response = *std::move(result);
     return grpc::Status::OK;
@@ -132,9 +130,7 @@ grpc::Status Answer(Calls& calls, const char* method,
   if (result.error().code == Code::kCancelled && calls.stopping) {
     return Stopping();
   }
-  if (result.error().code == Code::kResourceExhausted) {
-    context->AddTrailingMetadata(kPushback, "1000");
-  }
+  if (busy) context->AddTrailingMetadata(kPushbackHeader, "1000");
   return ToGrpc(tl::unexpected<Error>(std::move(result).error()));
 }
 

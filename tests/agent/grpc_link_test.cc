@@ -39,12 +39,15 @@ class AgentServer final : public v1::AgentService::Service {
   }
   std::string address() const { return fmt::format("127.0.0.1:{}", port_); }
 
-  grpc::Status LeaseTasks(grpc::ServerContext*, const v1::LeaseTasksRequest*,
+  grpc::Status LeaseTasks(grpc::ServerContext* context,
+                          const v1::LeaseTasksRequest*,
                           v1::LeaseTasksResponse* response) override {
+    if (busy) context->AddTrailingMetadata(kPushbackHeader, "1000");
     return lease(response);
   }
 
   std::function<grpc::Status(v1::LeaseTasksResponse*)> lease;
+  bool busy = false;  // asks for another try later
 
  private:
   const std::shared_ptr<grpc::ServerCredentials> credentials_;
@@ -82,11 +85,26 @@ TEST(GrpcLinkTest, ReturnsOverTlsToACoordinatorThatWasAway) {
                               std::chrono::seconds(10)));
 }
 
+TEST(GrpcLinkTest, AsksNobodyElseOnceAQuotaIsUsedUp) {
+  AgentServer server;
+  server.lease = [](v1::LeaseTasksResponse*) {
+    return ToGrpc(Fail(Code::kResourceExhausted, "up to 3"));
+  };
+  AgentServer other;
+  other.lease = [](v1::LeaseTasksResponse*) { return grpc::Status::OK; };
+  const auto link = MakeGrpcLink({server.address(), other.address()}).value();
+  const auto refused = link->LeaseTasks({});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
+  EXPECT_EQ(refused.error().message, "up to 3");
+}
+
 class NextCoordinatorTest : public ::testing::TestWithParam<grpc::Status> {};
 
 TEST_P(NextCoordinatorTest, AnswersWhenOneCannot) {
   AgentServer leaving;
   leaving.lease = [](v1::LeaseTasksResponse*) { return GetParam(); };
+  leaving.busy = GetParam().error_message() == "busy";
   AgentServer other;
   other.lease = [&](v1::LeaseTasksResponse* response) {
     response->add_tasks()->set_id(7);

@@ -16,6 +16,7 @@
 namespace ucudnn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class MeasuringTest : public ::testing::Test {
@@ -95,6 +96,38 @@ TEST_F(MeasuringTest, RequestsNothingThatNoDeviceWouldMeasure) {
   EXPECT_EQ(coordinator_.CreatePlan(request.plan()).error().code,
             Code::kFailedPrecondition);
   EXPECT_EQ(Tasks(), 0);
+}
+
+TEST_F(MeasuringTest, RefusesMoreThanMayBeQueuedAtOnce) {
+  CoordinatorOptions options;
+  options.max_queued_measurements = 16;
+  coordinator_.Reconfigure(options);
+  ASSERT_TRUE(coordinator_.Measure(All(4)));  // 8 measurements
+  // What is queued already is not requested again.
+  ASSERT_TRUE(coordinator_.Measure(All(4)));
+  ASSERT_TRUE(coordinator_.Measure(All(8)));  // 8 more
+  EXPECT_EQ(Tasks(), 16);
+  const auto refused = coordinator_.Measure(All(16));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
+  EXPECT_THAT(refused.error().message,
+              AllOf(HasSubstr("16 measurements would be requested"),
+                    HasSubstr("16 are queued already"),
+                    HasSubstr("up to 16 may be queued at once")));
+  EXPECT_EQ(Tasks(), 16);
+  // Its cost can still be asked for.
+  v1::MeasureRequest dry = All(16);
+  dry.set_dry_run(true);
+  EXPECT_EQ(coordinator_.Measure(dry)->unasked(), 16);
+  // Done or cancelled measurements are not queued.
+  v1::CancelTasksRequest cancel;
+  cancel.set_kind("TEST/1u/1GiB/test-1.0");
+  ASSERT_TRUE(coordinator_.CancelTasks(cancel));
+  ASSERT_TRUE(coordinator_.Measure(All(16)));
+  EXPECT_EQ(Tasks(), 32);
+  v1::MeasureRequest again = All(8);
+  again.set_retry_cancelled(true);
+  EXPECT_EQ(coordinator_.Measure(again).error().code, Code::kResourceExhausted);
 }
 
 TEST_F(MeasuringTest, RefusesCostsThatNoClusterCouldPay) {

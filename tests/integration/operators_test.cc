@@ -13,7 +13,9 @@ namespace ucudnn::test {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 constexpr char kKind[] = "NVIDIA H200/132u/139GiB/cudnn-9.19";
@@ -129,6 +131,18 @@ TEST_F(OperatorsTest, LeaveAndEndTheWaitOfOthers) {
   EXPECT_THAT(FileText(other),
               HasSubstr("8 of 8 measurements were cancelled by"));
   EXPECT_THAT(FileText(other), HasSubstr("maintenance"));
+}
+
+TEST_F(OperatorsTest, AreRefusedMoreThanMayBeQueued) {
+  EXPECT_EQ(cluster_.coordinator().Stop(), 0);
+  cluster_.StartCoordinator({"--max-queued-measurements", "4"});
+  const Finished refused =
+      cluster_.Ucudnn(Plan({"--wait-for-device", "--no-wait"}));
+  EXPECT_EQ(refused.status, 4);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("8 measurements would be requested"),
+                                 HasSubstr("up to 4 may be queued at once"),
+                                 Not(HasSubstr("cannot be reached"))));
+  EXPECT_EQ(cluster_.UcudnnJson({"tasks"}), json::array());
 }
 
 TEST_F(OperatorsTest, RemoveNetworks) {
