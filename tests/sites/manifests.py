@@ -1,8 +1,11 @@
 """Checks Kubernetes manifests against each other and against the programs.
 
-    manifests.py BIN_FOLDER FILE...
+    manifests.py [--tls] BIN_FOLDER FILE...
+
+With --tls they are those of deploy/kubernetes-tls.
 """
 
+import re
 import subprocess
 import sys
 
@@ -32,6 +35,40 @@ def check_pod(name, template):
                 assert container[probe]["httpGet"]["port"] in ports, (name, probe)
         mounts = {m["name"] for m in container.get("volumeMounts", [])}
         assert mounts <= volumes, (name, mounts, volumes)
+        # Kubernetes leaves $(NAME) as it is unless NAME was defined before.
+        known = set()
+        for variable in container.get("env", []):
+            used = re.findall(r"\$\((\w+)\)", variable.get("value", ""))
+            assert set(used) <= known, (name, variable)
+            known.add(variable["name"])
+
+
+def check_tls(name, template, tls):
+    """Everything speaks TLS, or nothing does."""
+    volumes = {v["name"]: v for v in template["spec"].get("volumes", [])}
+    for container in template["spec"]["containers"]:
+        words = [*container.get("command", []), *container.get("args", [])]
+        values = [v.get("value", "") for v in container.get("env", [])]
+        files = [
+            word.split("=")[-1] for word in words + values
+            if "/etc/ucudnn-tls/" in word
+        ]
+        assert bool(files) == tls or name == "ucudnn-train Worker", (name, files)
+        assert not (tls and "--insecure" in words), name
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            scheme = container.get(probe, {}).get("httpGet", {}).get("scheme")
+            if probe in container:
+                assert (scheme == "HTTPS") == tls, (name, probe)
+        # The launcher's files are those of the workers.
+        mounted = [
+            m for m in container.get("volumeMounts", [])
+            if m["mountPath"] == "/etc/ucudnn-tls"
+        ]
+        assert bool(mounted) == (tls and name != "ucudnn-train Launcher"), name
+        for mount in mounted:
+            secret = volumes[mount["name"]]["secret"]
+            assert secret["defaultMode"] & 0o27 == 0, (name, secret)
+            assert template["spec"]["securityContext"]["fsGroup"] == 65532, name
 
 
 def check_options(bin_folder, template):
@@ -54,7 +91,8 @@ def check_options(bin_folder, template):
 
 
 def main():
-    bin_folder, *files = sys.argv[1:]
+    tls = sys.argv[1] == "--tls"
+    bin_folder, *files = sys.argv[2:] if tls else sys.argv[1:]
     objects = [o for f in files for o in yaml.safe_load_all(open(f)) if o]
     kinds = sorted(o["kind"] for o in objects)
     print(" ".join(kinds))
@@ -63,6 +101,7 @@ def main():
     for name, template in pods.items():
         check_pod(name, template)
         check_options(bin_folder, template)
+        check_tls(name, template, tls)
     labels = [t.get("metadata", {}).get("labels", {}) for t in pods.values()]
     ports = {
         p["name"] for t in pods.values()
@@ -89,6 +128,8 @@ def main():
             assert found, selector
             served = {p["name"] for s in found for p in s["spec"]["ports"]}
             assert {e["port"] for e in spec["endpoints"]} <= served, spec
+            schemes = {e.get("scheme", "http") for e in spec["endpoints"]}
+            assert schemes == {"https" if tls else "http"}, spec
 
 
 main()

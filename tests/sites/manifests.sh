@@ -18,6 +18,11 @@ kubectl kustomize deploy/kubernetes >"$tmp/rendered.yaml"
 python3 tests/sites/manifests.py "$bin" "$tmp/rendered.yaml" \
   deploy/kubernetes/mpijob.yaml
 
+kubectl kustomize deploy/kubernetes-tls >"$tmp/rendered-tls.yaml"
+sed 's/^\( *\)#tls /\1/' deploy/kubernetes/mpijob.yaml >"$tmp/mpijob-tls.yaml"
+python3 tests/sites/manifests.py --tls "$bin" "$tmp/rendered-tls.yaml" \
+  "$tmp/mpijob-tls.yaml"
+
 promtool check rules deploy/monitoring/alerts.yaml
 cp deploy/monitoring/alerts.yaml tests/sites/alerts_test.yaml "$tmp"
 (cd "$tmp" && promtool test rules alerts_test.yaml)
