@@ -1,13 +1,9 @@
 #include "device/cudnn/cudnn_device.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <limits>
-#include <mutex>
-#include <set>
 #include <utility>
 
 #include "base/text.h"
@@ -17,6 +13,7 @@
 #include "device/cudnn/driver/event.h"
 #include "device/cudnn/driver/libraries.h"
 #include "device/cudnn/driver/monitor.h"
+#include "device/cudnn/driver/own_processes.h"
 #include "device/cudnn/driver/stream_gate.h"
 #include "device/cudnn/driver/stream_graph.h"
 #include "device/cudnn/flat_tensor.h"
@@ -36,44 +33,6 @@ using cudnn::StreamGraph;
 
 CUdeviceptr Address(const void* pointer) {
   return reinterpret_cast<CUdeviceptr>(pointer);
-}
-
-// The process ids by which the management library knows this process: ours or,
-// in a container, the host's, which is found by watching which id appears on a
-// GPU when we begin to use it. Filled while devices open; thread safe.
-class OwnProcessIds {
- public:
-  void Add(std::int64_t pid) {
-    const std::lock_guard lock(mutex_);
-    pids_.insert(pid);
-  }
-  bool Has(std::int64_t pid) const {
-    const std::lock_guard lock(mutex_);
-    return pids_.contains(pid);
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::set<std::int64_t> pids_ = {getpid()};
-};
-
-OwnProcessIds& OurPids() {
-  static OwnProcessIds pids;
-  return pids;
-}
-
-void LearnOwnPid(const Result<std::vector<GpuProcess>>& before,
-                 const Result<std::vector<GpuProcess>>& after) {
-  if (!before || !after) return;
-  std::vector<std::int64_t> appeared;
-  for (const GpuProcess& process : *after) {
-    if (OurPids().Has(process.pid)) return;
-    const bool was_there =
-        std::any_of(before->begin(), before->end(),
-                    [&](const GpuProcess& p) { return p.pid == process.pid; });
-    if (!was_there) appeared.push_back(process.pid);
-  }
-  if (appeared.size() == 1) OurPids().Add(appeared.front());
 }
 
 Families FamiliesOf(const CudnnOptions& options) {
@@ -208,7 +167,7 @@ Result<std::unique_ptr<Device>> CudnnDevice::Open(const Libraries& libraries,
       GpuContext::Create(driver, device,
                          fmt::format("{} ({})", info.kind.model, info.id),
                          options.slice_sms));
-  LearnOwnPid(before, ComputeProcesses(info.id));
+  cudnn::LearnOwnProcess(before, ComputeProcesses(info.id));
   UCUDNN_RETURN_IF_ERROR(result->Finish(libraries));
   return result;
 }
@@ -465,7 +424,7 @@ std::string CudnnDevice::BusyWith() {
   if (!processes) return {};
   std::string others;
   for (const GpuProcess& process : *processes) {
-    if (OurPids().Has(process.pid)) continue;
+    if (cudnn::IsOwnProcess(process)) continue;
     if (!others.empty()) others += ", ";
     others += ToString(process);
   }

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "client/dropin/planner/accuracy.h"
 #include "client/dropin/planner/planner.h"
 #include "device/cudnn/legacy/queries.h"
 

@@ -14,8 +14,8 @@ namespace ucudnn::cudnn {
 namespace {
 
 // Asks the coordinators in the settings; empty if there are none.
-LocalPlanner::Ask AskOf(const DropInSettings& settings,
-                        const std::string& kind) {
+LocalPlanOptions::Ask AskOf(const DropInSettings& settings,
+                            const std::string& kind) {
   if (settings.coordinators.empty()) return {};
   const auto asker = std::make_shared<CoordinatorAsker>(settings.coordinators);
   return [asker, kind](const ConvProblem& problem) {

@@ -150,4 +150,13 @@ bool IsAccurate(Precision precision, double error, double best) {
          (std::isfinite(error) && error <= 4 * best);
 }
 
+bool IsDeterministic(ConvOp op, const Algorithm& algorithm) {
+  // cuDNN documents that these use atomic additions.
+  if (op == ConvOp::kBackwardData) return algorithm.name != "ALGO_0";
+  if (op == ConvOp::kBackwardFilter) {
+    return algorithm.name != "ALGO_0" && algorithm.name != "ALGO_3";
+  }
+  return true;
+}
+
 }  // namespace ucudnn

@@ -40,6 +40,10 @@ double AdmittedError(Precision precision);
 // `best`.
 bool IsAccurate(Precision precision, double error, double best);
 
+// Whether the algorithm returns the same bits for the same input every time,
+// according to its library's documentation.
+bool IsDeterministic(ConvOp op, const Algorithm& algorithm);
+
 }  // namespace ucudnn
 
 #endif  // UCUDNN_CLIENT_DROPIN_PLANNER_ACCURACY_H_

@@ -1,16 +1,11 @@
 #include "client/dropin/planner/planner.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
-#include <stop_token>
 #include <utility>
 
-#include "campaign/campaign.h"
 #include "client/dropin/planner/accuracy.h"
-#include "client/dropin/planner/candidate_filter.h"
 #include "client/dropin/planner/plan_text.h"
-#include "device/measure/measure.h"
 #include "solver/knapsack/wd.h"
 #include "solver/micro_batch/host_time.h"
 #include "solver/micro_batch/wr.h"
@@ -22,78 +17,6 @@ constexpr std::int64_t kAlignment = 256;
 
 Bytes AlignUp(Bytes bytes) {
   return Bytes((bytes.count() + kAlignment - 1) / kAlignment * kAlignment);
-}
-
-std::vector<Algorithm> AlgorithmsOf(std::span<const MeasuredPoint> points) {
-  std::vector<Algorithm> algorithms;
-  for (const MeasuredPoint& point : points) {
-    algorithms.push_back(point.algorithm);
-  }
-  std::sort(algorithms.begin(), algorithms.end());
-  algorithms.erase(std::unique(algorithms.begin(), algorithms.end()),
-                   algorithms.end());
-  return algorithms;
-}
-
-// Few repeats, because a program waits; but long ones, because an idle GPU is
-// slow at first.
-MeasureOptions QuickMeasureOptions() {
-  MeasureOptions options;
-  options.max_repeats = 7;
-  options.target_spread = 0.02;
-  options.group_time = std::chrono::milliseconds(10);
-  return options;
-}
-
-// Null if it was not measured.
-const MeasuredPoint* FindPoint(const ProblemMeasurements& known,
-                               BatchSize batch, const Algorithm& algorithm) {
-  const auto find = [&](const std::vector<MeasuredPoint>& points) {
-    const auto found =
-        std::ranges::find_if(points, [&](const MeasuredPoint& p) {
-          return p.batch == batch && p.algorithm == algorithm;
-        });
-    return found == points.end() ? nullptr : &*found;
-  };
-  if (const auto all = known.batches.find(batch); all != known.batches.end()) {
-    if (const MeasuredPoint* point = find(all->second.points)) return point;
-  }
-  return find(known.singles);
-}
-
-// Adds a point, or replaces the earlier measurement of the same algorithm and
-// size.
-void AddSingle(MeasuredPoint point, ProblemMeasurements* into) {
-  const auto same =
-      std::ranges::find_if(into->singles, [&](const MeasuredPoint& p) {
-        return p.batch == point.batch && p.algorithm == point.algorithm;
-      });
-  if (same != into->singles.end()) {
-    *same = std::move(point);
-  } else {
-    into->singles.push_back(std::move(point));
-  }
-}
-
-// Adds what `from` has and `into` lacks.
-void Merge(ProblemMeasurements from, ProblemMeasurements* into) {
-  for (auto& [batch, measured] : from.batches) {
-    MeasuredBatch& mine = into->batches[batch];
-    if (mine.max_workspace <= measured.max_workspace) {
-      mine = std::move(measured);
-    }
-  }
-  for (MeasuredPoint& point : from.singles) AddSingle(std::move(point), into);
-  into->queries.merge(std::move(from.queries));
-  into->errors.merge(std::move(from.errors));
-}
-
-// Whether this device lists the algorithm that somebody else measured.
-bool Lists(const std::vector<Candidate>& candidates,
-           const MeasuredPoint& point) {
-  const auto listed =
-      std::ranges::find(candidates, point.algorithm, &Candidate::algorithm);
-  return listed != candidates.end() && listed->workspace <= point.workspace;
 }
 
 KernelPlan MakePlan(const ConvProblem& problem,
@@ -113,23 +36,12 @@ KernelPlan MakePlan(const ConvProblem& problem,
 
 }  // namespace
 
-bool IsDeterministic(ConvOp op, const Algorithm& algorithm) {
-  // cuDNN documents that these use atomic additions.
-  if (op == ConvOp::kBackwardData) return algorithm.name != "ALGO_0";
-  if (op == ConvOp::kBackwardFilter) {
-    return algorithm.name != "ALGO_0" && algorithm.name != "ALGO_3";
-  }
-  return true;
-}
-
-LocalPlanner::LocalPlanner(Options options)
-    : options_(std::move(options)),
-      files_(options_.settings.cache_dir, options_.kind) {
-  if (!options_.settings.plan_file.empty()) ReadPlanFile();
+LocalPlanner::LocalPlanner(Options options) : points_(std::move(options)) {
+  if (!settings().plan_file.empty()) ReadPlanFile();
 }
 
 void LocalPlanner::ReadPlanFile() {
-  auto plans = ReadKernelPlans(options_.settings.plan_file, options_.kind);
+  auto plans = ReadKernelPlans(settings().plan_file, points_.kind());
   if (!plans) {
     plan_file_problem_ = plans.error().message;
     return;
@@ -138,20 +50,6 @@ void LocalPlanner::ReadPlanFile() {
     const FileKey key(*kernel.plan.problem, kernel.batch);
     plan_file_[key].push_back(std::move(kernel.plan));
   }
-}
-
-bool LocalPlanner::Admits(const ConvProblem& problem,
-                          const ProblemMeasurements& known,
-                          const Algorithm& algorithm) const {
-  if (options_.settings.deterministic &&
-      !IsDeterministic(problem.op, algorithm)) {
-    return false;
-  }
-  const auto error = known.errors.find(algorithm);
-  if (error == known.errors.end()) return false;
-  double best = error->second;
-  for (const auto& [other, its] : known.errors) best = std::min(best, its);
-  return IsAccurate(problem.precision, error->second, best);
 }
 
 std::optional<KernelPlan> LocalPlanner::FromPlanFile(const ConvProblem& problem,
@@ -166,236 +64,12 @@ std::optional<KernelPlan> LocalPlanner::FromPlanFile(const ConvProblem& problem,
     if (best == nullptr || plan.time < best->time) best = &plan;
   }
   if (best == nullptr) return std::nullopt;
-  ProblemMeasurements& known = known_[problem];
   for (const MicroBatch& micro : best->micro_batches) {
-    if (!MeasureMissingErrors(problem, micro.batch,
-                              std::span(&micro.algorithm, 1), bench, &known) ||
-        !Admits(problem, known, micro.algorithm)) {
+    if (!points_.Admits(problem, micro.batch, micro.algorithm, bench)) {
       return std::nullopt;
     }
   }
   return *best;
-}
-
-bool LocalPlanner::IsEnough(const ProblemMeasurements& known,
-                            const AdaptiveQuery& need) const {
-  if (!IsAdaptive()) return Missing(known, need).empty();
-  return std::ranges::any_of(known.queries, [&](const AdaptiveQuery& query) {
-    return query.batch == need.batch &&
-           (query.each_below ? query.limit >= need.limit
-                             : query.limit == need.limit && !need.each_below);
-  });
-}
-
-std::vector<BatchSize> LocalPlanner::Missing(const ProblemMeasurements& known,
-                                             const AdaptiveQuery& need) const {
-  std::vector<BatchSize> missing;
-  // Largest size first: without it, the others are useless.
-  for (std::int64_t n = need.batch.count(); n > 0; --n) {
-    const BatchSize size(n);
-    if (PolicyAdmits(options_.settings.policy, size, need.batch) &&
-        !IsComplete(known, size, need.limit)) {
-      missing.push_back(size);
-    }
-  }
-  return missing;
-}
-
-bool LocalPlanner::IsComplete(const ProblemMeasurements& known, BatchSize size,
-                              Bytes limit) const {
-  const auto found = known.batches.find(size);
-  return found != known.batches.end() &&
-         found->second.max_workspace >= Reach(limit);
-}
-
-Bytes LocalPlanner::Reach(Bytes limit) const {
-  return std::max(limit, options_.settings.MostWorkspace());
-}
-
-Status LocalPlanner::MeasureMissingErrors(const ConvProblem& problem,
-                                          BatchSize batch,
-                                          std::span<const Algorithm> algorithms,
-                                          const Bench& bench,
-                                          ProblemMeasurements* known) {
-  std::vector<Algorithm> unknown;
-  for (const Algorithm& algorithm : algorithms) {
-    if (!known->errors.contains(algorithm)) unknown.push_back(algorithm);
-  }
-  if (unknown.empty()) return {};
-  UCUDNN_ASSIGN_OR_RETURN(Device * device, bench());
-  // Few images reveal an algorithm's error as well as many, but not every
-  // algorithm takes few.
-  const BatchSize few(std::min<std::int64_t>(batch.count(), 2));
-  UCUDNN_ASSIGN_OR_RETURN(auto errors,
-                          MeasureErrors(*device, problem, few, unknown));
-  if (few < batch) {
-    for (std::size_t i = 0; i < unknown.size(); ++i) {
-      if (errors[i] <= 1) continue;
-      UCUDNN_ASSIGN_OR_RETURN(
-          const auto whole,
-          MeasureErrors(*device, problem, batch, std::span(&unknown[i], 1)));
-      errors[i] = whole[0];
-    }
-  }
-  for (std::size_t i = 0; i < unknown.size(); ++i) {
-    known->errors[unknown[i]] = errors[i];
-  }
-  return {};
-}
-
-Status LocalPlanner::AskFor(const ConvProblem& problem,
-                            const AdaptiveQuery& need, const Bench& bench,
-                            ProblemMeasurements* known) {
-  const BatchSize batch = need.batch;
-  const auto told = options_.ask(problem);
-  if (!told) {
-    Note(told.error().message);
-    return {};
-  }
-  std::map<BatchSize, std::vector<MeasuredPoint>> by_size;
-  for (const MeasuredPoint& point : told->points) {
-    if (point.batch <= batch &&
-        PolicyAdmits(options_.settings.policy, point.batch, batch)) {
-      by_size[point.batch].push_back(point);
-    }
-  }
-  for (auto& [size, points] : by_size) {
-    const auto complete = told->complete.find(size);
-    const bool is_complete = complete != told->complete.end() &&
-                             complete->second >= Reach(need.limit);
-    if (IsComplete(*known, size, need.limit) || (!is_complete && !IsAdaptive()))
-      continue;
-    UCUDNN_ASSIGN_OR_RETURN(Device * device, bench());
-    const auto listed = device->ListAlgorithms(problem, size);
-    if (!listed) continue;  // measuring will report why
-    std::erase_if(points, [&](const MeasuredPoint& point) {
-      return !Lists(*listed, point);
-    });
-    if (points.empty()) continue;
-    UCUDNN_RETURN_IF_ERROR(MeasureMissingErrors(
-        problem, size, AlgorithmsOf(points), bench, known));
-    if (is_complete) {
-      known->batches[size] = {complete->second, std::move(points)};
-      continue;
-    }
-    for (MeasuredPoint& point : points) AddSingle(std::move(point), known);
-  }
-  return {};
-}
-
-void LocalPlanner::Note(const std::string& text) const {
-  if (options_.settings.verbose) {
-    std::fprintf(stderr, "ucudnn: %s\n", text.c_str());
-  }
-}
-
-Status LocalPlanner::Measure(const ConvProblem& problem,
-                             const AdaptiveQuery& need, const Bench& bench,
-                             ProblemMeasurements* known) {
-  UCUDNN_ASSIGN_OR_RETURN(Device * device, bench());
-  MeasureOptions measure = QuickMeasureOptions();
-  if (IsAdaptive()) {
-    return Explore(*device, problem, need, measure, bench, known);
-  }
-  measure.max_workspace = Reach(need.limit);
-  MeasureBench measuring(*device);
-  for (const BatchSize size : Missing(*known, need)) {
-    auto points = measuring.Measure(problem, size, measure, std::stop_token(),
-                                    MeasureProgress());
-    if (!points) {
-      // Without the whole batch there is nothing to compare with, but a smaller
-      // size that cannot run must not keep the others from being used.
-      if (size == need.batch || points.error().code == Code::kDataLoss) {
-        return tl::unexpected<Error>(std::move(points).error());
-      }
-      points = std::vector<MeasuredPoint>();
-    }
-    UCUDNN_RETURN_IF_ERROR(MeasureMissingErrors(
-        problem, size, AlgorithmsOf(*points), bench, known));
-    known->batches[size] = {measure.max_workspace, *std::move(points)};
-  }
-  return {};
-}
-
-Status LocalPlanner::Explore(Device& device, const ConvProblem& problem,
-                             const AdaptiveQuery& need,
-                             const MeasureOptions& options, const Bench& bench,
-                             ProblemMeasurements* known) {
-  // Hide inaccurate algorithms: plans could not use them.
-  CandidateFilter admitted(
-      device, [&](BatchSize size, std::vector<Candidate>* listed) -> Status {
-        std::vector<Algorithm> algorithms;
-        for (const Candidate& c : *listed) algorithms.push_back(c.algorithm);
-        UCUDNN_RETURN_IF_ERROR(
-            MeasureMissingErrors(problem, size, algorithms, bench, known));
-        std::erase_if(*listed, [&](const Candidate& c) {
-          return !Admits(problem, *known, c.algorithm);
-        });
-        return {};
-      });
-  // Check accuracy on the largest size first, which every useful algorithm
-  // takes.
-  UCUDNN_ASSIGN_OR_RETURN(const auto largest,
-                          admitted.ListAlgorithms(problem, need.batch));
-  (void)largest;
-  TaskGoal goal = {true, need.limit};
-  if (need.each_below) goal.limit.reset();
-  const CampaignTask task{problem, need.batch, goal, need.limit,
-                          AdmittedPoints(problem, *known, need.batch)};
-  MeasureBench measuring(admitted);
-  UCUDNN_ASSIGN_OR_RETURN(auto points,
-                          RunCampaign(admitted, measuring, task, options,
-                                      std::stop_token(), {}, {}));
-  for (MeasuredPoint& point : points) AddSingle(std::move(point), known);
-  known->queries.insert(need);
-  return {};
-}
-
-std::vector<MeasuredPoint> LocalPlanner::AdmittedPoints(
-    const ConvProblem& problem, const ProblemMeasurements& known,
-    BatchSize batch) const {
-  std::vector<MeasuredPoint> points;
-  const auto add = [&](const MeasuredPoint& point) {
-    if (Admits(problem, known, point.algorithm)) points.push_back(point);
-  };
-  for (const auto& [size, measured] : known.batches) {
-    if (size > batch || !PolicyAdmits(options_.settings.policy, size, batch)) {
-      continue;
-    }
-    std::ranges::for_each(measured.points, add);
-  }
-  if (!IsAdaptive()) return points;
-  for (const MeasuredPoint& point : known.singles) {
-    if (point.batch <= batch && !known.batches.contains(point.batch)) {
-      add(point);
-    }
-  }
-  return points;
-}
-
-Result<std::vector<MeasuredPoint>> LocalPlanner::Points(
-    const ConvProblem& problem, BatchSize batch, Bytes limit, bool each_below,
-    const Bench& bench) {
-  ProblemMeasurements& known = known_[problem];
-  const AdaptiveQuery need = {batch, limit, each_below};
-  if (!IsEnough(known, need)) Merge(files_.Read(problem), &known);
-  if (!IsEnough(known, need)) {
-    UCUDNN_ASSIGN_OR_RETURN(const auto lock,
-                            files_.Acquire(problem, options_.patience));
-    // The previous holder of the lock may have measured the same.
-    Merge(files_.Read(problem), &known);
-    if (!IsEnough(known, need)) {
-      if (options_.ask) {
-        UCUDNN_RETURN_IF_ERROR(AskFor(problem, need, bench, &known));
-      }
-      if (!IsEnough(known, need)) {
-        UCUDNN_RETURN_IF_ERROR(Measure(problem, need, bench, &known));
-      }
-      // If it cannot be saved, the next process measures it again.
-      (void)files_.Write(problem, known);
-    }
-  }
-  return AdmittedPoints(problem, known, batch);
 }
 
 Result<KernelPlan> LocalPlanner::Plan(const ConvProblem& problem,
@@ -412,47 +86,18 @@ Result<KernelPlan> LocalPlanner::Plan(const ConvProblem& problem,
   profile.id.layout = problem.layout;
   // A total is divided again whenever a kernel becomes known, so a kernel may
   // get any part of it.
-  const bool is_divided = options_.settings.total_workspace > Bytes();
-  UCUDNN_ASSIGN_OR_RETURN(profile.points,
-                          Points(problem, batch, limit, is_divided, bench));
+  const bool is_divided = settings().total_workspace > Bytes();
+  UCUDNN_ASSIGN_OR_RETURN(
+      profile.points,
+      points_.Below(problem, {batch, limit, is_divided}, bench));
   // What else the program enqueues is unknown here.
   if (enqueueing == Enqueueing::kDirect) {
     profile.points = CountHostTime(profile.points, batch, limit);
   }
-  UCUDNN_ASSIGN_OR_RETURN(
-      KernelPlan plan,
-      SolveWr(profile, {batch, limit, options_.settings.policy}));
+  UCUDNN_ASSIGN_OR_RETURN(KernelPlan plan,
+                          SolveWr(profile, {batch, limit, settings().policy}));
   plan.problem = problem;
   return plan;
-}
-
-Result<MeasuredPoint> LocalPlanner::WholePoint(const ConvProblem& problem,
-                                               BatchSize batch,
-                                               const Algorithm& algorithm,
-                                               const Bench& bench) {
-  ProblemMeasurements& known = known_[problem];
-  if (const auto* point = FindPoint(known, batch, algorithm)) return *point;
-  UCUDNN_ASSIGN_OR_RETURN(const auto lock,
-                          files_.Acquire(problem, options_.patience));
-  Merge(files_.Read(problem), &known);
-  if (const auto* point = FindPoint(known, batch, algorithm)) return *point;
-  UCUDNN_ASSIGN_OR_RETURN(Device * device, bench());
-  UCUDNN_ASSIGN_OR_RETURN(const auto listed,
-                          device->ListAlgorithms(problem, batch));
-  const auto candidate =
-      std::ranges::find(listed, algorithm, &Candidate::algorithm);
-  if (candidate == listed.end()) {
-    return Fail(Code::kNotFound, "{} {} is not listed", algorithm.name,
-                algorithm.math);
-  }
-  MeasureBench measuring(*device);
-  UCUDNN_ASSIGN_OR_RETURN(
-      MeasuredPoint point,
-      measuring.MeasureAlgorithm(problem, batch, *candidate,
-                                 QuickMeasureOptions(), {}, std::stop_token()));
-  AddSingle(point, &known);
-  (void)files_.Write(problem, known);
-  return point;
 }
 
 Result<bool> LocalPlanner::Beats(const KernelPlan& plan, BatchSize batch,
@@ -460,14 +105,13 @@ Result<bool> LocalPlanner::Beats(const KernelPlan& plan, BatchSize batch,
                                  Enqueueing enqueueing) {
   const std::lock_guard lock(mutex_);
   const ConvProblem& problem = *plan.problem;
-  if (options_.settings.deterministic &&
-      !IsDeterministic(problem.op, algorithm)) {
+  if (settings().deterministic && !IsDeterministic(problem.op, algorithm)) {
     return true;
   }
   Nanoseconds most{0};
   for (const MicroBatch& micro : plan.micro_batches) {
     const MeasuredPoint* point =
-        FindPoint(known_[problem], micro.batch, micro.algorithm);
+        points_.Find(problem, micro.batch, micro.algorithm);
     if (point == nullptr) return true;  // from the plan file
     const Nanoseconds paced = enqueueing == Enqueueing::kDirect
                                   ? std::max(point->time, point->enqueue)
@@ -475,7 +119,7 @@ Result<bool> LocalPlanner::Beats(const KernelPlan& plan, BatchSize batch,
     most += micro.count * (paced + point->spread);
   }
   UCUDNN_ASSIGN_OR_RETURN(const MeasuredPoint whole,
-                          WholePoint(problem, batch, algorithm, bench));
+                          points_.Point(problem, batch, algorithm, bench));
   return most < whole.time - whole.spread;
 }
 
@@ -495,15 +139,17 @@ Result<std::vector<KernelPlan>> LocalPlanner::Divide(
         index.try_emplace({kernel.problem, kernel.batch}, fronts.size());
     front_of.push_back(at->second);
     if (!is_new) continue;
-    UCUDNN_ASSIGN_OR_RETURN(auto found,
-                            Points(kernel.problem, kernel.batch, total,
-                                   /*each_below=*/true, bench));
+    UCUDNN_ASSIGN_OR_RETURN(auto found, points_.Below(kernel.problem,
+                                                      {.batch = kernel.batch,
+                                                       .limit = total,
+                                                       .each_below = true},
+                                                      bench));
     points.push_back(enqueueing == Enqueueing::kDirect
                          ? CountHostTime(found, kernel.batch, Bytes())
                          : std::move(found));
     UCUDNN_ASSIGN_OR_RETURN(
-        auto front, SolvePareto(points.back(), {kernel.batch, total,
-                                                options_.settings.policy}));
+        auto front,
+        SolvePareto(points.back(), {kernel.batch, total, settings().policy}));
     sizes.push_back(front.points());
     for (FrontPoint& point : sizes.back()) {
       point.workspace = AlignUp(point.workspace);
