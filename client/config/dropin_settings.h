@@ -40,6 +40,8 @@ struct DropInSettings {
   Bytes total_workspace;  // 0: WR
   Bytes graph_memory = kDefaultGraphMemory;
   std::vector<std::string> coordinators;
+  // Why coordinators that the environment names are not in the list.
+  std::string why_not_asked;
   BatchPolicy policy = BatchPolicy::kPowerOfTwo;
   std::string plan_file;     // empty: none
   std::string network_file;  // WD only; empty: none

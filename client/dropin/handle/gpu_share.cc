@@ -36,6 +36,12 @@ GpuShare::GpuShare(const Libraries& libraries, std::unique_ptr<Device> device,
                       ? Enqueueing::kReplayed
                       : Enqueueing::kDirect),
       graph_budget_(settings.graph_memory) {
+  if (!settings.why_not_asked.empty()) {
+    std::fprintf(stderr,
+                 "ucudnn: no coordinator is asked: %s; convolutions are "
+                 "measured here\n",
+                 settings.why_not_asked.c_str());
+  }
   if (!planner_.plan_file_problem().empty()) {
     std::fprintf(stderr, "ucudnn: the plan file is not used: %s\n",
                  planner_.plan_file_problem().c_str());

@@ -37,6 +37,11 @@ TEST(DropInSettingsTest, AsksNoCoordinatorThatSpeaksTls) {
       With({{"UCUDNN_COORDINATOR", "a:1"}, {"UCUDNN_CA", "/ca.crt"}}));
   ASSERT_TRUE(settings) << settings.error().message;
   EXPECT_TRUE(settings->coordinators.empty());
+  EXPECT_THAT(settings->why_not_asked, HasSubstr("UCUDNN_CA is set"));
+  // There is nobody to ask anyway.
+  EXPECT_EQ(
+      ResolveDropInSettings(With({{"UCUDNN_CA", "/ca.crt"}}))->why_not_asked,
+      "");
 }
 
 TEST(DropInSettingsTest, ReadsTheEnvironment) {

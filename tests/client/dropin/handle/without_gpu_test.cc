@@ -95,6 +95,20 @@ TEST(PreloadTest, DividesTheBatchesOfAnUnmodifiedProgram) {
   EXPECT_EQ(off.err, "");
 }
 
+TEST(PreloadTest, SaysThatItAsksNoCoordinatorOverTls) {
+  const test::TemporaryFolder folder;
+  const auto run = test::Run({test::ProgramPath("shim_program")},
+                             {{"LD_PRELOAD", kPreload},
+                              {"UCUDNN_CACHE_DIR", folder.path()},
+                              {"UCUDNN_WORKSPACE_LIMIT", "9000"},
+                              {"UCUDNN_COORDINATOR", "127.0.0.1:1"},
+                              {"UCUDNN_CA", "/ca.crt"}});
+  EXPECT_THAT(run.out, StartsWith("workspace 8000 status 0 runs 4 sum "));
+  EXPECT_EQ(run.err,
+            "ucudnn: no coordinator is asked: UCUDNN_CA is set, but the "
+            "drop-in libraries speak no TLS; convolutions are measured here\n");
+}
+
 TEST(PreloadTest, TakesNoWorkspaceFromAProgramThatNamesNoLimit) {
   const test::TemporaryFolder folder;
   const std::map<std::string, std::string> environment = {
