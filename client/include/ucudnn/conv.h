@@ -49,8 +49,10 @@
 extern "C" {
 #endif
 
+/* NOLINTBEGIN(modernize-use-using): C */
 typedef struct ucudnn_conv_device ucudnn_conv_device;
 typedef struct ucudnn_conv ucudnn_conv;
+/* NOLINTEND(modernize-use-using) */
 
 /* "1.0": while the first number stays, functions are only added. Static. */
 const char* ucudnn_conv_version(void);

@@ -236,8 +236,8 @@ TEST(SolveCliTest, PlacesTheBranchesOfAModuleSideBySide) {
              kOnnx + "googlenet.onnx", "--workspace-limit", "1200"});
   EXPECT_EQ(plan["optimal"], true);
   // Layers 3, 4-5, 6-7 and 8 are the branches of the first module.
-  const auto segment = [&plan](int layer) {
-    const json& kernel = plan["kernels"][static_cast<std::size_t>(2 * layer)];
+  const auto segment = [&plan](std::size_t layer) {
+    const json& kernel = plan["kernels"][2 * layer];
     EXPECT_EQ(kernel["layer"], "l" + std::to_string(layer));
     return std::pair<std::int64_t, std::int64_t>(
         kernel["offset_bytes"], kernel["offset_bytes"].get<std::int64_t>() +
