@@ -9,6 +9,7 @@
 #include "client/dropin/planner/accuracy.h"
 #include "client/dropin/planner/candidate_filter.h"
 #include "device/measure/measure.h"
+#include "solver/micro_batch/wr.h"
 
 namespace ucudnn {
 namespace {
