@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -30,6 +31,20 @@ std::map<std::string, std::string> VariablesOf(const CredentialFiles& files) {
 }  // namespace
 
 bool Cluster::tls() { return std::getenv("UCUDNN_TEST_TLS") != nullptr; }
+
+CredentialFiles Cluster::Credentials() {
+  return CredentialsFrom(
+      [](const std::string& name) -> std::optional<std::string> {
+        const char* value = tls() ? std::getenv(name.c_str()) : nullptr;
+        return value == nullptr ? std::nullopt : std::optional(value);
+      });
+}
+
+std::map<std::string, std::string> Cluster::AgentEnvironment(
+    const std::string& id) {
+  if (!tls()) return {};
+  return VariablesOf(SharedCertificates().Issue(Role::kAgent, id));
+}
 
 std::map<std::string, std::string> Cluster::JobEnvironment() const {
   std::map<std::string, std::string> environment;
@@ -105,12 +120,8 @@ void Cluster::StartAgent(const std::vector<std::string>& arguments) {
       Binary("ucudnn-agent"), "--coordinator", address(), "--id",
       "agent-under-test",     "--repeats",     "3"};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  std::map<std::string, std::string> environment;
-  if (tls()) {
-    environment = VariablesOf(
-        SharedCertificates().Issue(Role::kAgent, "agent-under-test"));
-  }
-  agent_ = Process(command, folder_ / "log", environment);
+  agent_ =
+      Process(command, folder_ / "log", AgentEnvironment("agent-under-test"));
   const bool online = WaitUntil([&] {
     const nlohmann::json devices = UcudnnJson({"devices"});
     return !devices.empty() && devices[0].contains("state") &&

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/service/credentials.h"
 #include "tests/support/process.h"
 
 namespace ucudnn::test {
@@ -29,8 +30,12 @@ class Cluster {
   Process& agent() { return agent_; }
 
   static bool tls();
-  // What a training job needs to reach the coordinator.
+  // What this process shows coordinators; nothing without TLS.
+  static CredentialFiles Credentials();
+  // What a training job needs to reach the coordinator, and an agent its own.
   std::map<std::string, std::string> JobEnvironment() const;
+  static std::map<std::string, std::string> AgentEnvironment(
+      const std::string& id);
 
   std::string address() const;
   int http_port() const { return http_port_; }

@@ -5,6 +5,7 @@
 #include <httplib.h>
 
 #include "tests/integration/cluster.h"
+#include "tests/integration/http.h"
 
 namespace ucudnn::test {
 namespace {
@@ -21,8 +22,7 @@ class RestTest : public ::testing::Test {
  protected:
   RestTest() {
     cluster_.StartCoordinator();
-    http_ =
-        std::make_unique<httplib::Client>("127.0.0.1", cluster_.http_port());
+    http_ = std::make_unique<httplib::Client>(HttpOf(cluster_));
   }
 
   static json Body(const httplib::Result& result) {

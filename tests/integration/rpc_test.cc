@@ -5,6 +5,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include "proto/channel.h"
 #include "tests/integration/cluster.h"
 #include "ucudnn/v1/coordinator.grpc.pb.h"
 
@@ -17,8 +18,9 @@ class RpcTest : public ::testing::Test {
  protected:
   RpcTest() {
     cluster_.StartCoordinator();
-    channel_ = grpc::CreateChannel(cluster_.address(),
-                                   grpc::InsecureChannelCredentials());
+    channel_ = grpc::CreateChannel(
+        cluster_.address(),
+        Access::Open(Cluster::Credentials(), {})->credentials());
   }
 
   // Sends one message to a method and returns the first answer, as bytes.

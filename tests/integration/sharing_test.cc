@@ -3,11 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <httplib.h>
 
 #include <fstream>
 
 #include "tests/integration/cluster.h"
+#include "tests/integration/http.h"
 #include "tests/support/paths.h"
 
 namespace ucudnn::test {
@@ -52,7 +52,7 @@ class SharingTest : public ::testing::Test {
                     cluster_.address(), "--id", id, "--profile",
                     cluster_.folder() / "profile.csv", "--network", Csv(),
                     "--slower", slower, "--noise", "0.01", "--units", units},
-                   cluster_.folder() / "log");
+                   cluster_.folder() / "log", Cluster::AgentEnvironment(id));
   }
 
   // The devices by id, once there are this many.
@@ -137,8 +137,7 @@ TEST_F(SharingTest, ADeviceUnlikeTheOthersOfItsKindIsReported) {
   const std::string text = comparison["text"];
   EXPECT_THAT(text, HasSubstr("% longer than others of its kind"));
   EXPECT_THAT(cluster_.Ucudnn({"devices"}).out, HasSubstr(text));
-  httplib::Client http("127.0.0.1", cluster_.http_port());
-  const auto rest = http.Get("/v1/devices/recorded-slow");
+  const auto rest = HttpOf(cluster_).Get("/v1/devices/recorded-slow");
   ASSERT_TRUE(rest);
   EXPECT_EQ(json::parse(rest->body)["comparison"], comparison);
   EXPECT_THAT(cluster_.Log(),

@@ -107,12 +107,15 @@ TEST_F(UnlikeRanksTest, ComputeThePlannedSharesCorrectly) {
   command.insert(command.end(), {"1", ":", "-n", "1"});
   command.insert(command.end(), rehearse.begin(), rehearse.end());
   command.emplace_back("2");
-  const RankedRun run = RunRanks(
-      1, command,
-      {"UCUDNN_COORDINATOR=" + cluster_.address(), "OMP_WAIT_POLICY=passive",
-       "UCUDNN_CACHE_DIR=" + (cluster_.folder() / "cache"),
-       "UCUDNN_PLAN_FILE=", "CUDA_VISIBLE_DEVICES="},
-      cluster_.folder() / "rehearse.log");
+  std::vector<std::string> variables = {
+      "OMP_WAIT_POLICY=passive",
+      "UCUDNN_CACHE_DIR=" + (cluster_.folder() / "cache"),
+      "UCUDNN_PLAN_FILE=", "CUDA_VISIBLE_DEVICES="};
+  for (const auto& [name, value] : cluster_.JobEnvironment()) {
+    variables.push_back(name + "=" + value);
+  }
+  const RankedRun run =
+      RunRanks(1, command, variables, cluster_.folder() / "rehearse.log");
   // --check compares each kernel with the undivided one.
   ASSERT_EQ(run.exit_status, 0) << run.output << cluster_.Log();
   const json report = json::parse(FileText(out), nullptr, false);

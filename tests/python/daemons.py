@@ -76,3 +76,12 @@ def wait_for(condition, daemon):
     while not condition():
         assert daemon.poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def certs(folder, *arguments):
+    """What `ucudnn-coord certs` prints in `folder`."""
+    done = subprocess.run(
+        [f"{BIN}/ucudnn-coord", "certs", *map(str, arguments)],
+        check=True, stdout=subprocess.PIPE, text=True, cwd=folder,
+    )  # fmt: skip
+    return done.stdout

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 
-def run_ranks(script, *arguments, folder):
+def run_ranks(script, *arguments, folder, variables=None):
     """Returns what rank 0 of two prints as JSON.
 
-    Each runs tests/python/SCRIPT on the CPU in `folder`, without a coordinator.
-    Skips the test where libucudnn or Python has no MPI.
+    Each runs tests/python/SCRIPT on the CPU in `folder`, without a coordinator
+    unless `variables` of the environment name one. Skips the test where
+    libucudnn or Python has no MPI.
     """
     if os.environ.get("UCUDNN_WITH_MPI") != "1":
         pytest.skip("libucudnn was built without MPI")
@@ -30,6 +31,7 @@ def run_ranks(script, *arguments, folder):
         UCUDNN_COORDINATOR="",
         CUDA_VISIBLE_DEVICES="",
     )
+    environment.update(variables or {})
     ranks = Path(__file__).with_name(script)
     done = subprocess.run(
         ["mpirun", "-n", "2", sys.executable, str(ranks),

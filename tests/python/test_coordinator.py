@@ -3,17 +3,16 @@
 import http.server
 import json
 import os
-import subprocess
 import threading
 
 import pytest
 
 import ucudnn
 from daemons import (
-    BIN,
     DATA,
     KINDS,
     NETWORK,
+    certs,
     coordinator,
     needs_coordinator,
     running,
@@ -187,14 +186,6 @@ def test_shows_devices_and_measures_what_is_missing(tmp_path):
                 "tiny", 2, workspace_limit="1MiB", timeout=120
             )
             assert plan.ranks[0].device_kind == device.kind
-
-
-def certs(folder, *arguments):
-    done = subprocess.run(
-        [f"{BIN}/ucudnn-coord", "certs", *map(str, arguments)],
-        check=True, stdout=subprocess.PIPE, text=True, cwd=folder,
-    )  # fmt: skip
-    return done.stdout
 
 
 @pytest.fixture(name="guarded", scope="module")
