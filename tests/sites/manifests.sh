@@ -23,6 +23,21 @@ sed 's/^\( *\)#tls /\1/' deploy/kubernetes/mpijob.yaml >"$tmp/mpijob-tls.yaml"
 python3 tests/sites/manifests.py --tls "$bin" "$tmp/rendered-tls.yaml" \
   "$tmp/mpijob-tls.yaml"
 
+# The settings and variables that the packages' files suggest exist.
+sed 's/^#\([a-z-]* = \)/\1/; /^database/d' deploy/systemd/coordinator.toml \
+  >"$tmp/coordinator.toml"
+"$bin/ucudnn-coord" check "$tmp/coordinator.toml"
+for key in $(sed -n 's/^#*\([a-z-]*\) = .*/\1/p' deploy/systemd/agent.toml); do
+  "$bin/ucudnn-agent" complete-words "--$key" | grep -qx -- "--$key" ||
+    { echo "manifests.sh: agent.toml: there is no setting $key" >&2; exit 1; }
+done
+for variable in $(sed -n 's/^#\(UCUDNN_[A-Z_]*\)=.*/\1/p' \
+  deploy/systemd/ucudnn-*.default); do
+  grep -qF "\"$variable\"" base/service/credentials.h agent/agent_main.cc ||
+    grep -qF "\$$variable" deploy/systemd/ucudnn-*.service ||
+    { echo "manifests.sh: nobody reads $variable" >&2; exit 1; }
+done
+
 promtool check rules deploy/monitoring/alerts.yaml
 cp deploy/monitoring/alerts.yaml tests/sites/alerts_test.yaml "$tmp"
 (cd "$tmp" && promtool test rules alerts_test.yaml)
