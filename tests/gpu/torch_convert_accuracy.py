@@ -18,11 +18,11 @@ from torch import nn
 from torch.nn import functional
 
 from torch_common import distance
-from ucudnn.torch.calls import DATA, FILTER, FORWARD, OPERATIONS, record
-from ucudnn.torch.contest import _operands, _run_of
-from ucudnn.torch.converting import _open
-from ucudnn.torch.planned import PlannedCall
-from ucudnn.torch.swapping import put
+from ucudnn.torch.convolution.calls import DATA, FILTER, FORWARD, OPERATIONS, record
+from ucudnn.torch.convolution.contest import _operands, _run_of
+from ucudnn.torch.convolution.converting import _open
+from ucudnn.torch.convolution.planned import PlannedCall
+from ucudnn.torch.convolution.swapping import put
 
 TIMES_BEST = 4
 BOUND = 1e-4

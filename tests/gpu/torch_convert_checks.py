@@ -18,7 +18,7 @@ from torch import nn
 import torch_convert_accuracy
 import ucudnn.torch
 from torch_common import write
-from ucudnn.torch import contest, converting, planned
+from ucudnn.torch.convolution import contest, converting, planned
 
 COMPARE_PASSES = converting._compare_passes
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}

@@ -14,9 +14,9 @@ import torch
 
 import ucudnn.torch
 from torch_common import Training, distance, laps, peak_of
-from ucudnn.torch.calls import record
-from ucudnn.torch.contest import _operands, _run_of
-from ucudnn.torch.planned import PlannedCall
+from ucudnn.torch.convolution.calls import record
+from ucudnn.torch.convolution.contest import _operands, _run_of
+from ucudnn.torch.convolution.planned import PlannedCall
 
 # Only FP32 has a goal within an eighth of PyTorch's workspace.
 PARTS = {"FP32": {"full": 1, "eighth": 8}, "TF32": {"full": 1}, "HALF": {"full": 1}}

@@ -9,7 +9,7 @@ import ucudnn
 import ucudnn.torch
 from torch.utils.data import DataLoader
 from ucudnn.torch import checks
-from ucudnn.torch.shares import Shares
+from ucudnn.torch.parallel.shares import Shares
 
 
 class FullyShardedDataParallel(torch.nn.Module):

@@ -12,9 +12,9 @@ import ucudnn.torch
 from torch import nn
 from torch.nn import functional
 from ucudnn.convolutions import Convolution
-from ucudnn.torch import contest, planned
-from ucudnn.torch.calls import DATA, FILTER, FORWARD, record
-from ucudnn.torch.converting import _open
+from ucudnn.torch.convolution import contest, planned
+from ucudnn.torch.convolution.calls import DATA, FILTER, FORWARD, record
+from ucudnn.torch.convolution.converting import _open
 from ucudnn.torch.timing import Time
 
 CPU = torch.device("cpu")
@@ -23,7 +23,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("UCUDNN_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(ucudnn.torch.converting, "_devices", {})
+    monkeypatch.setattr(ucudnn.torch.convolution.converting, "_devices", {})
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def eager(monkeypatch):
     monkeypatch.setattr(contest, "_LEAST_GAIN", -1e9)
     monkeypatch.setattr(contest, "_LEAST_SHARE", 0.0)
     monkeypatch.setattr(
-        ucudnn.torch.converting, "_compare_passes", lambda done, *rest: done.apply()
+        ucudnn.torch.convolution.converting, "_compare_passes", lambda done, *rest: done.apply()
     )
 
 
@@ -303,14 +303,14 @@ def test_keeps_pytorchs_where_no_plan_gains(monkeypatch, capsys):
 def test_keeps_pytorchs_if_the_whole_pass_is_slower(monkeypatch):
     monkeypatch.setattr(contest, "_LEAST_GAIN", -1e9)
     model, x = network(), images()
-    real = ucudnn.torch.converting.times_of
+    real = ucudnn.torch.convolution.converting.times_of
 
     def slower(runs, device):
         told = real(runs, device)
         told["after"] = ucudnn.torch.timing.Time(1e6, 0.0)
         return told
 
-    monkeypatch.setattr(ucudnn.torch.converting, "times_of", slower)
+    monkeypatch.setattr(ucudnn.torch.convolution.converting, "times_of", slower)
     done = ucudnn.torch.convert(model, x, quiet=True)
     assert done.converted == []
     assert type(model[0]) is nn.Conv2d

@@ -6,7 +6,7 @@ pytest.importorskip("torch")
 
 import ucudnn
 from daemons import KINDS, coordinator, needs_coordinator
-from ucudnn.torch.coordinator import coordinators_plan, kind_of_gpu
+from ucudnn.torch.parallel.coordinator import coordinators_plan, kind_of_gpu
 
 pytestmark = needs_coordinator
 

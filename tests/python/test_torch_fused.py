@@ -7,12 +7,12 @@ import re
 import shutil
 import subprocess
 
-from ucudnn.torch import fused as fused_module
-from ucudnn.torch.fused import fused, plane_of
-from ucudnn.torch.fused_source import NORMALS, THREADS, blocks_of, source_of
-from ucudnn.torch.kernels import Kernel
-from ucudnn.torch.recipes import NORMALIZATION, Recipe, Source, Step, Value
-from ucudnn.torch.storages import flat, layout_of
+from ucudnn.torch.saved import fused as fused_module
+from ucudnn.torch.saved.fused import fused, plane_of
+from ucudnn.torch.saved.fused_source import NORMALS, THREADS, blocks_of, source_of
+from ucudnn.torch.saved.kernels import Kernel
+from ucudnn.torch.saved.recipes import NORMALIZATION, Recipe, Source, Step, Value
+from ucudnn.torch.saved.storages import flat, layout_of
 
 RELU = "{0} < 0.0f ? 0.0f : {0}"
 SUM = "__fadd_rn({0}, {1})"

@@ -5,9 +5,9 @@ pytest.importorskip("torch")
 from types import SimpleNamespace
 
 import torch
-from ucudnn.torch import measuring
-from ucudnn.torch.cache import StepCache
-from ucudnn.torch.measuring import Measuring, starting_batches
+from ucudnn.torch.parallel import measuring
+from ucudnn.torch.parallel.cache import StepCache
+from ucudnn.torch.parallel.measuring import Measuring, starting_batches
 from ucudnn.torch.profiling import StepProfile
 
 

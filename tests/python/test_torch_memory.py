@@ -9,8 +9,8 @@ import ucudnn
 import ucudnn.torch
 from torch import nn
 from ucudnn.library import ask_solver
-from ucudnn.torch.applying import Applier
-from ucudnn.torch.storages import weak_reference
+from ucudnn.torch.saved.applying import Applier
+from ucudnn.torch.saved.storages import weak_reference
 
 
 class Block(nn.Module):

@@ -5,7 +5,7 @@ pytest.importorskip("torch")
 import itertools
 
 import ucudnn
-from ucudnn.torch.planning import StepTable, plan_shares
+from ucudnn.torch.parallel.planning import StepTable, plan_shares
 from ucudnn.torch.profiling import StepProfile
 
 

@@ -8,9 +8,9 @@ import functools
 import ucudnn
 import ucudnn.torch
 from torch import nn
-from ucudnn.torch.cache import StepCache
-from ucudnn.torch.fingerprint import fingerprint
 from ucudnn.torch.kept import stateful
+from ucudnn.torch.parallel.cache import StepCache
+from ucudnn.torch.parallel.fingerprint import fingerprint
 
 
 def small():

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import ucudnn
 import ucudnn.torch
-from ucudnn.torch.loader import ShareLoader, emptied
+from ucudnn.torch.parallel.loader import ShareLoader, emptied
 
 
 def shares_of(batches):

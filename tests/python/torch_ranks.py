@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import ucudnn
 import ucudnn.torch
-from ucudnn.torch.cache import StepCache
+from ucudnn.torch.parallel.cache import StepCache
 
 RANK, RANKS, FOLDER = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 BATCH = 8

@@ -21,14 +21,14 @@ computed again, as planned.
 Needs PyTorch 1.13 or later; `import ucudnn` alone does not import torch.
 """
 
-from ucudnn.torch.converting import Conversion, convert
-from ucudnn.torch.loader import ShareLoader
-from ucudnn.torch.networks import network
-from ucudnn.torch.planned_memory import MemoryCheck, MemoryPlan, memory
+from ucudnn.torch.convolution.converting import Conversion, convert
+from ucudnn.torch.convolution.networks import network
+from ucudnn.torch.parallel.loader import ShareLoader
+from ucudnn.torch.parallel.sampler import ShareSampler
+from ucudnn.torch.parallel.shares import Shares
+from ucudnn.torch.parallel.sharing import share
 from ucudnn.torch.profiling import StepProfile, profile
-from ucudnn.torch.sampler import ShareSampler
-from ucudnn.torch.sharing import share
-from ucudnn.torch.shares import Shares
+from ucudnn.torch.saved.planned_memory import MemoryCheck, MemoryPlan, memory
 
 __all__ = [
     "Conversion",

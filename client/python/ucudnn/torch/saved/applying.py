@@ -7,12 +7,12 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 import torch
 
 from ucudnn.torch.checks import refuse
-from ucudnn.torch.fused import FusedRecipe
-from ucudnn.torch.links import Arena, CudaLink, HostLink
-from ucudnn.torch.recipes import Recipe
-from ucudnn.torch.recorded import Kind, changed_in_place, kept
-from ucudnn.torch.storages import bytes_of, flat, weak_reference
-from ucudnn.torch.watching import Watch, hooked
+from ucudnn.torch.saved.fused import FusedRecipe
+from ucudnn.torch.saved.links import Arena, CudaLink, HostLink
+from ucudnn.torch.saved.recipes import Recipe
+from ucudnn.torch.saved.recorded import Kind, changed_in_place, kept
+from ucudnn.torch.saved.storages import bytes_of, flat, weak_reference
+from ucudnn.torch.saved.watching import Watch, hooked
 
 Action = Tuple[str, int]  # what to do with which storage
 

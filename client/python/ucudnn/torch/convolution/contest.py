@@ -11,8 +11,8 @@ import torch
 
 from ucudnn.convolutions import Convolution, ConvolutionDevice
 from ucudnn.errors import Error
-from ucudnn.torch.calls import DATA, FILTER, FORWARD, Call
-from ucudnn.torch.planned import PlannedCall
+from ucudnn.torch.convolution.calls import DATA, FILTER, FORWARD, Call
+from ucudnn.torch.convolution.planned import PlannedCall
 from ucudnn.torch.timing import Time, times_of
 
 # A plan is taken if it is faster by more than this and the noise.

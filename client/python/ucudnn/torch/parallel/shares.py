@@ -9,14 +9,14 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from ucudnn.torch import checks
-from ucudnn.torch.attached import Attached
 from ucudnn.torch.devices import Device
-from ucudnn.torch.hook import Hook, scale
-from ucudnn.torch.loader import ShareLoader
-from ucudnn.torch.planning import RankShare, SharePlan
-from ucudnn.torch.ranks import Ranks
-from ucudnn.torch.sampler import ShareSampler
-from ucudnn.torch.sources import Source
+from ucudnn.torch.parallel.attached import Attached
+from ucudnn.torch.parallel.hook import Hook, scale
+from ucudnn.torch.parallel.loader import ShareLoader
+from ucudnn.torch.parallel.planning import RankShare, SharePlan
+from ucudnn.torch.parallel.ranks import Ranks
+from ucudnn.torch.parallel.sampler import ShareSampler
+from ucudnn.torch.parallel.sources import Source
 
 
 class Shares:

@@ -7,7 +7,7 @@ from typing import List
 from ucudnn.errors import Error, InvalidArgument, NotAllowed
 from ucudnn.rest import Rest, path_of
 from ucudnn.torch.checks import refuse
-from ucudnn.torch.planning import RankShare, SharePlan, even_shares
+from ucudnn.torch.parallel.planning import RankShare, SharePlan, even_shares
 
 _WITHIN_S = 5.0
 

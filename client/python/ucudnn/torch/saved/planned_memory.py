@@ -14,15 +14,15 @@ from ucudnn.library import ask_solver
 from ucudnn.profiles import Buffer
 from ucudnn.sizes import Size, parse_size
 from ucudnn.solve import solve_allocation
-from ucudnn.torch.applying import Applier, Meter, Script, Slot
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.devices import find_device
 from ucudnn.torch.kept import stateful, unchanged
-from ucudnn.torch.links import Arena, free_host_memory, link_of
 from ucudnn.torch.profiling import StepClock
-from ucudnn.torch.recorded import Recording, Saved
-from ucudnn.torch.recording import Recorder
-from ucudnn.torch.watching import refuse_compiled
+from ucudnn.torch.saved.applying import Applier, Meter, Script, Slot
+from ucudnn.torch.saved.links import Arena, free_host_memory, link_of
+from ucudnn.torch.saved.recorded import Recording, Saved
+from ucudnn.torch.saved.recording import Recorder
+from ucudnn.torch.saved.watching import refuse_compiled
 
 # Storages of less than this share of all saved bytes stay.
 _LEAST_SHARE = 1 / 2000

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from ucudnn.torch.checks import refuse
-from ucudnn.torch.places import Places
+from ucudnn.torch.convolution.places import Places
 
 _CONVOLUTIONS = ("aten::convolution", "aten::_convolution")
 _PLAIN = (

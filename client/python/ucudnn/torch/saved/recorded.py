@@ -8,9 +8,9 @@ from typing import List, NamedTuple, Optional, Union
 import torch
 
 from ucudnn.torch.checks import refuse
-from ucudnn.torch.fused import FusedRecipe
-from ucudnn.torch.recipes import Recipe
-from ucudnn.torch.storages import Layout, bytes_of
+from ucudnn.torch.saved.fused import FusedRecipe
+from ucudnn.torch.saved.recipes import Recipe
+from ucudnn.torch.saved.storages import Layout, bytes_of
 
 
 class Kind(NamedTuple):

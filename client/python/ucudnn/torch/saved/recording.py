@@ -10,10 +10,10 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 import torch
 
 from ucudnn.torch.checks import refuse
-from ucudnn.torch.fused import FusedRecipe, fused
-from ucudnn.torch.links import Arena, free_host_memory
-from ucudnn.torch.recipes import OperatorRecorder, Recipe, Value, recipe_of
-from ucudnn.torch.recorded import (
+from ucudnn.torch.saved.fused import FusedRecipe, fused
+from ucudnn.torch.saved.links import Arena, free_host_memory
+from ucudnn.torch.saved.recipes import OperatorRecorder, Recipe, Value, recipe_of
+from ucudnn.torch.saved.recorded import (
     Kind,
     Recording,
     Saved,
@@ -23,14 +23,14 @@ from ucudnn.torch.recorded import (
     refuse_difference,
     varies,
 )
-from ucudnn.torch.storages import (
+from ucudnn.torch.saved.storages import (
     bytes_of,
     flat,
     key_of,
     layout_of,
     weak_reference,
 )
-from ucudnn.torch.watching import Watch, hooked
+from ucudnn.torch.saved.watching import Watch, hooked
 
 # Of the time that results with other bits may take.
 _EXACTNESS = 0.9

@@ -10,9 +10,9 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from ucudnn.torch.checks import refuse, refuse_join
-from ucudnn.torch.hook import Hook, HookState, OwnTime, weighted_sum
-from ucudnn.torch.planning import RankShare
-from ucudnn.torch.synchronised import weigh_synchronised
+from ucudnn.torch.parallel.hook import Hook, HookState, OwnTime, weighted_sum
+from ucudnn.torch.parallel.planning import RankShare
+from ucudnn.torch.parallel.synchronised import weigh_synchronised
 
 
 class Attached:

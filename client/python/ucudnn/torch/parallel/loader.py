@@ -8,10 +8,10 @@ import torch
 from torch.utils.data import DataLoader, default_collate
 
 from ucudnn.torch.checks import refuse
-from ucudnn.torch.sampler import ShareSampler
+from ucudnn.torch.parallel.sampler import ShareSampler
 
 if TYPE_CHECKING:
-    from ucudnn.torch.shares import Shares
+    from ucudnn.torch.parallel.shares import Shares
 
 _OURS = ("batch_size", "sampler", "batch_sampler", "shuffle", "drop_last")
 

@@ -6,7 +6,7 @@ from typing import Any, Dict, Optional, Tuple, Type
 
 import torch
 
-from ucudnn.torch.planned import PlannedCall, convolve
+from ucudnn.torch.convolution.planned import PlannedCall, convolve
 
 _PLAIN = (torch.nn.Conv2d, torch.nn.Conv3d)
 

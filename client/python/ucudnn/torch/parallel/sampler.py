@@ -10,7 +10,7 @@ from torch.utils.data import DistributedSampler
 from ucudnn.torch.checks import refuse, whole_number
 
 if TYPE_CHECKING:
-    from ucudnn.torch.shares import Shares
+    from ucudnn.torch.parallel.shares import Shares
 
 
 class ShareSampler(DistributedSampler):

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ucudnn.torch.storages import Layout, flat, key_of, layout_of, tensors_in
+from ucudnn.torch.saved.storages import Layout, flat, key_of, layout_of, tensors_in
 
 # Deterministic and bound by memory: cheaper than the link to the host.
 _CHEAP = {

@@ -9,18 +9,18 @@ import torch
 
 from ucudnn.convolutions import ConvolutionDevice
 from ucudnn.sizes import Size, parse_size
-from ucudnn.torch.calls import (
+from ucudnn.torch.checks import refuse
+from ucudnn.torch.convolution.calls import (
     Call,
     Occurrence,
     buffers_kept,
     record,
     wants_determinism,
 )
-from ucudnn.torch.checks import refuse
-from ucudnn.torch.contest import Contest, Operation, worth_planning
+from ucudnn.torch.convolution.contest import Contest, Operation, worth_planning
+from ucudnn.torch.convolution.planned import PlannedCall
+from ucudnn.torch.convolution.swapping import padding_of, put, take, why_not
 from ucudnn.torch.devices import slice_units
-from ucudnn.torch.planned import PlannedCall
-from ucudnn.torch.swapping import padding_of, put, take, why_not
 from ucudnn.torch.timing import Time, times_of
 
 _NAMES = {

@@ -6,15 +6,15 @@ import abc
 from typing import Any, List, Optional
 
 from ucudnn.torch.checks import refuse
-from ucudnn.torch.drift import StepLog, drifts
-from ucudnn.torch.planning import (
+from ucudnn.torch.parallel.drift import StepLog, drifts
+from ucudnn.torch.parallel.planning import (
     RankShare,
     SharePlan,
     StepTable,
     plan_shares,
     slowest,
 )
-from ucudnn.torch.ranks import Ranks
+from ucudnn.torch.parallel.ranks import Ranks
 
 _WORTH_CHANGING = 0.98  # of the step's time
 

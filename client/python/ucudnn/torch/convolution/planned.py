@@ -11,7 +11,7 @@ import torch
 
 from ucudnn.convolutions import Convolution
 from ucudnn.errors import Error
-from ucudnn.torch.calls import (
+from ucudnn.torch.convolution.calls import (
     DATA,
     FILTER,
     FORWARD,

@@ -9,7 +9,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
-from ucudnn.torch.fused_source import (
+from ucudnn.torch.saved.fused_source import (
     ELEMENTS,
     NORMALS,
     THREADS,
@@ -17,9 +17,9 @@ from ucudnn.torch.fused_source import (
     blocks_of,
     source_of,
 )
-from ucudnn.torch.kernels import Kernel, processors
-from ucudnn.torch.recipes import NORMALIZATION, Recipe, Source
-from ucudnn.torch.storages import Layout
+from ucudnn.torch.saved.kernels import Kernel, processors
+from ucudnn.torch.saved.recipes import NORMALIZATION, Recipe, Source
+from ucudnn.torch.saved.storages import Layout
 
 class _Form(NamedTuple):
     """The steps as statements of C, of the elements x0, x1, ... of `inputs` and

@@ -5,27 +5,27 @@ from __future__ import annotations
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from ucudnn.profiles import PathLike, Times, csv_of
-from ucudnn.torch.cache import StepCache
 from ucudnn.torch.checks import (
     refuse,
     refuse_shared_gpu,
     same_on_all_ranks,
     whole_number,
 )
-from ucudnn.torch.coordinator import coordinators_plan, kind_of_gpu
 from ucudnn.torch.devices import Device, find_device
-from ucudnn.torch.fingerprint import fingerprint
-from ucudnn.torch.measuring import Measuring
-from ucudnn.torch.planning import SharePlan, StepTable, plan_shares
-from ucudnn.torch.profiling import Step, StepProfile
-from ucudnn.torch.ranks import Ranks
-from ucudnn.torch.shares import Shares
-from ucudnn.torch.sources import (
+from ucudnn.torch.parallel.cache import StepCache
+from ucudnn.torch.parallel.coordinator import coordinators_plan, kind_of_gpu
+from ucudnn.torch.parallel.fingerprint import fingerprint
+from ucudnn.torch.parallel.measuring import Measuring
+from ucudnn.torch.parallel.planning import SharePlan, StepTable, plan_shares
+from ucudnn.torch.parallel.ranks import Ranks
+from ucudnn.torch.parallel.shares import Shares
+from ucudnn.torch.parallel.sources import (
     FixedSource,
     SessionSource,
     Source,
     TimesSource,
 )
+from ucudnn.torch.profiling import Step, StepProfile
 
 TimesOfKinds = Union[Times, PathLike, Mapping[str, Mapping[int, float]]]
 

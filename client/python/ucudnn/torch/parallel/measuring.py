@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Set
 
-from ucudnn.torch.cache import StepCache
 from ucudnn.torch.devices import Device
-from ucudnn.torch.planning import SharePlan, StepTable, plan_shares
+from ucudnn.torch.parallel.cache import StepCache
+from ucudnn.torch.parallel.planning import SharePlan, StepTable, plan_shares
+from ucudnn.torch.parallel.ranks import Ranks
 from ucudnn.torch.profiling import Step, StepProfile, profile
-from ucudnn.torch.ranks import Ranks
 
 _ROUNDS = 12  # of planning and measuring what was planned
 _EARLY = 0.98  # of a step's time: a rank that needs less may take more images

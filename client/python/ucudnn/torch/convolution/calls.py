@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ucudnn.torch.places import Places
+from ucudnn.torch.convolution.places import Places
 
 FORWARD = "forward"
 DATA = "backward_data"

@@ -1,0 +1,1 @@
+"""Planned convolutions of models, and networks from models."""

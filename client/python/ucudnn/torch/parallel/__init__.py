@@ -1,0 +1,1 @@
+"""Mini-batches shared unevenly among unlike GPUs."""
