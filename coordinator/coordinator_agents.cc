@@ -202,7 +202,7 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
     return response;
   }
   UCUDNN_ASSIGN_OR_RETURN(completion.cross_check,
-                          CrossCheckFor(store_, store_, completion));
+                          CrossCheckFor(store_, completion));
   UCUDNN_ASSIGN_OR_RETURN(const CompletionResult result,
                           store_.CompleteTask(completion));
   response.set_already(result.already);

@@ -43,14 +43,11 @@ Status LeaseCrossChecks(Measurements& measurements, const DeviceRecord& device,
 }
 
 Result<std::optional<CrossCheck>> CrossCheckFor(
-    Tasks& tasks, Measurements& measurements,
-    const TaskCompletion& completion) {
-  UCUDNN_ASSIGN_OR_RETURN(const TaskRecord task,
-                          tasks.GetTask(completion.lease.task));
-  UCUDNN_ASSIGN_OR_RETURN(const KindCrossChecks known,
-                          measurements.LoadCrossChecks(task.key.kind));
-  return ChooseCrossCheck(task.key.kind, task.key.problem, completion.points,
-                          known.points);
+    Measurements& measurements, const TaskCompletion& completion) {
+  const auto& [epoch, kind, problem] = completion.identity;
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<CrossCheck> known,
+                          measurements.ListCrossChecks(kind));
+  return ChooseCrossCheck(kind, problem, completion.points, known);
 }
 
 Status ReportCrossCheck(Agents& agents, Measurements& measurements,

@@ -28,10 +28,10 @@ Status LeaseCrossChecks(Measurements& measurements, const DeviceRecord& device,
                         int max_count, UnixMillis now_ms,
                         v1::LeaseTasksResponse* response);
 
-// The point of the completion to cross-check, if any. kNotFound: there is no
-// such task.
+// The point of the completion, which names its kind and problem, to
+// cross-check, if any.
 Result<std::optional<CrossCheck>> CrossCheckFor(
-    Tasks& tasks, Measurements& measurements, const TaskCompletion& completion);
+    Measurements& measurements, const TaskCompletion& completion);
 
 // Stores a device's report of a cross-check and logs which devices deviate now
 // and which no longer do.

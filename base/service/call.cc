@@ -16,6 +16,10 @@ Call::Call(std::function<Status()> wanted) : wanted_(std::move(wanted)) {
 
 Call::~Call() { current = nullptr; }
 
+Call::Shared::Shared() : own_(std::exchange(current, nullptr)) {}
+
+Call::Shared::~Shared() { current = own_; }
+
 Status Call::Check() { return current == nullptr ? Status() : (*current)(); }
 
 }  // namespace ucudnn

@@ -27,6 +27,19 @@ class Call {
   // Of the call that this thread answers; OK if it answers none.
   static Status Check();
 
+  // While it lives, this thread works for other calls too, so Check is OK even
+  // if the thread's own call is not wanted any more.
+  class Shared {
+   public:
+    Shared();
+    ~Shared();
+    Shared(const Shared&) = delete;
+    Shared& operator=(const Shared&) = delete;
+
+   private:
+    const std::function<Status()>* own_;
+  };
+
  private:
   std::function<Status()> wanted_;
 };

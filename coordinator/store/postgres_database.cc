@@ -40,9 +40,9 @@ constexpr std::size_t kConnections = 8;
 // How often a transaction that lost a conflict runs again. The loser of a
 // deadlock lets the winner pass, so few rounds are enough.
 constexpr int kMaxConflicts = 10;
-// Per connection. There are few statements, but bulk statements of many
-// lengths.
-constexpr std::size_t kMaxPrepared = 100;
+// Per connection. There are few statements, but bulk statements have some
+// lengths each (InPieces).
+constexpr std::size_t kMaxPrepared = 300;
 
 // Ends statements that hang, silences notices, and has commits wait for the
 // disk.
@@ -143,7 +143,7 @@ const SqlDialect& PostgresDialect() {
       .lock_schema =
           "SELECT CAST(pg_advisory_xact_lock(128906494537326) "
           "AS TEXT)",
-      .rows_per_statement = 250,
+      .rows_per_statement = 256,
       .adds_counts = true};
   return kDialect;
 }

@@ -21,6 +21,15 @@ Result<CrossCheck> CrossCheckOf(const SqlRow& row) {
   return check;
 }
 
+Result<std::vector<CrossCheck>> CrossChecksOf(SqlTransaction& sql,
+                                              const std::string& kind) {
+  return Records(sql.Query("SELECT id, kind, problem, batch, algorithm, math, "
+                           "precision_name, workspace_bytes FROM controls "
+                           "WHERE kind = $1 ORDER BY id",
+                           {kind}),
+                 CrossCheckOf);
+}
+
 CrossCheckMeasurement MeasurementOf(const SqlRow& row) {
   return {.check = row.Int(0),
           .device = row.Text(1),
@@ -93,10 +102,18 @@ Status SqlStore::PutCrossCheckMeasurement(const CrossCheckMeasurement& m,
     if (known.empty()) {
       return Fail(Code::kNotFound, "there is no cross-check {}", m.check);
     }
+    UCUDNN_ASSIGN_OR_RETURN(const std::string epoch, ReadEpoch(sql));
     UCUDNN_RETURN_IF_ERROR(
-        CheckIdentity(sql, identity, known[0].Text(0), known[0].Text(1),
+        CheckIdentity(identity, epoch, known[0].Text(0), known[0].Text(1),
                       fmt::format("cross-check {}", m.check)));
     return PutMeasurement(sql, m);
+  });
+}
+
+Result<std::vector<CrossCheck>> SqlStore::ListCrossChecks(
+    const std::string& kind) {
+  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
+    return CrossChecksOf(sql, kind);
   });
 }
 
@@ -105,13 +122,7 @@ Result<KindCrossChecks> SqlStore::LoadCrossChecks(const std::string& kind) {
       *database_, Access::kRead,
       [&](SqlTransaction& sql) -> Result<KindCrossChecks> {
         KindCrossChecks checks;
-        UCUDNN_ASSIGN_OR_RETURN(
-            checks.points,
-            Records(sql.Query("SELECT id, kind, problem, batch, algorithm, "
-                              "math, precision_name, workspace_bytes "
-                              "FROM controls WHERE kind = $1 ORDER BY id",
-                              {kind}),
-                    CrossCheckOf));
+        UCUDNN_ASSIGN_OR_RETURN(checks.points, CrossChecksOf(sql, kind));
         if (checks.points.empty()) return checks;
         UCUDNN_ASSIGN_OR_RETURN(
             const auto rows,

@@ -10,6 +10,7 @@
 //   });
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -171,13 +172,14 @@ class SqlRows {
 };
 
 // Calls `body` with consecutive pieces of `items`, each of at most
-// rows_per_statement; stops at an error.
+// rows_per_statement; stops at an error. Shorter pieces have a power of two of
+// items, so that there are few different statements and all stay prepared.
 template <class T, class Body>
 Status InPieces(const SqlDialect& dialect, std::span<const T> items,
                 const Body& body) {
   while (!items.empty()) {
-    const auto piece =
-        items.first(std::min(items.size(), dialect.rows_per_statement));
+    const auto piece = items.first(
+        std::min(std::bit_floor(items.size()), dialect.rows_per_statement));
     if (Status status = body(piece); !status) return status;
     items = items.subspan(piece.size());
   }

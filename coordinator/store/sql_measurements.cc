@@ -39,18 +39,6 @@ std::vector<const Measurement*> Newest(
   return newest;
 }
 
-Status Check(const Measurement& m) {
-  UCUDNN_RETURN_IF_ERROR(CheckKey("a measurement's kind", m.kind));
-  UCUDNN_RETURN_IF_ERROR(CheckKey("a measurement's problem", m.problem));
-  UCUDNN_RETURN_IF_ERROR(
-      CheckKey("a measurement's algorithm", m.point.algorithm.name));
-  if (const Status valid = CheckPoint(m.point); !valid) {
-    return Within("a measurement's point", valid.error());
-  }
-  if (m.point.algorithm.math.empty()) return {};
-  return CheckKey("a measurement's math mode", m.point.algorithm.math);
-}
-
 // A measurement's columns, besides its numbers: its key and its origin.
 constexpr char kKeyColumns[] =
     "kind, problem, batch, algorithm, math, precision_name, workspace_bytes";
@@ -117,31 +105,48 @@ std::vector<SqlValue> ValuesOf(const Measurement& m) {
 
 }  // namespace
 
+Status CheckMeasurement(const Measurement& m) {
+  UCUDNN_RETURN_IF_ERROR(CheckKey("a measurement's kind", m.kind));
+  UCUDNN_RETURN_IF_ERROR(CheckKey("a measurement's problem", m.problem));
+  UCUDNN_RETURN_IF_ERROR(
+      CheckKey("a measurement's algorithm", m.point.algorithm.name));
+  if (const Status valid = CheckPoint(m.point); !valid) {
+    return Within("a measurement's point", valid.error());
+  }
+  if (m.point.algorithm.math.empty()) return {};
+  return CheckKey("a measurement's math mode", m.point.algorithm.math);
+}
+
 Status UpsertMeasurements(SqlTransaction& sql,
                           std::span<const Measurement> measurements) {
-  for (const Measurement& m : measurements) UCUDNN_RETURN_IF_ERROR(Check(m));
+  for (const Measurement& m : measurements) {
+    UCUDNN_RETURN_IF_ERROR(CheckMeasurement(m));
+  }
   const std::vector<const Measurement*> newest = Newest(measurements);
-  return InPieces(
-      sql.dialect(), std::span<const Measurement* const>(newest),
-      [&](auto piece) -> Status {
-        const std::size_t columns = 7 + PointNumbers().size() + 6;
-        std::string row = "($";
-        for (std::size_t i = 1; i < columns; ++i) row += ", $";
-        SqlRows rows(row + ")");
-        for (const Measurement* m : piece) rows.Add(ValuesOf(*m));
-        return sql.Execute(
-            fmt::format("INSERT INTO measurements ({}, {}, {}) VALUES {} "
-                        "ON CONFLICT (kind, problem, batch, algorithm, math, "
-                        "precision_name, workspace_bytes) DO UPDATE SET {}, "
-                        "device = excluded.device, driver = excluded.driver, "
-                        "measured_ms = excluded.measured_ms, "
-                        "sm_clock_mhz = excluded.sm_clock_mhz, "
-                        "memory_clock_mhz = excluded.memory_clock_mhz, "
-                        "throttle = excluded.throttle",
-                        kKeyColumns, NumberColumns(), kOriginColumns,
-                        rows.Text(), NumberColumns("{0} = excluded.{0}")),
-            rows.parameters());
-      });
+  static const std::string kRow = [] {
+    const std::size_t columns = 7 + PointNumbers().size() + 6;
+    std::string row = "($";
+    for (std::size_t i = 1; i < columns; ++i) row += ", $";
+    return row + ")";
+  }();
+  static const std::string kInsert =
+      fmt::format("INSERT INTO measurements ({}, {}, {}) VALUES ", kKeyColumns,
+                  NumberColumns(), kOriginColumns);
+  static const std::string kOrUpdate = fmt::format(
+      " ON CONFLICT (kind, problem, batch, algorithm, math, precision_name, "
+      "workspace_bytes) DO UPDATE SET {}, device = excluded.device, "
+      "driver = excluded.driver, measured_ms = excluded.measured_ms, "
+      "sm_clock_mhz = excluded.sm_clock_mhz, "
+      "memory_clock_mhz = excluded.memory_clock_mhz, "
+      "throttle = excluded.throttle",
+      NumberColumns("{0} = excluded.{0}"));
+  return InPieces(sql.dialect(), std::span<const Measurement* const>(newest),
+                  [&](auto piece) -> Status {
+                    SqlRows rows(kRow);
+                    for (const Measurement* m : piece) rows.Add(ValuesOf(*m));
+                    return sql.Execute(kInsert + rows.Text() + kOrUpdate,
+                                       rows.parameters());
+                  });
 }
 
 Status SqlStore::PutMeasurements(std::span<const Measurement> measurements) {

@@ -32,8 +32,6 @@ Status SqlStore::Ping() {
   });
 }
 
-namespace {
-
 Result<std::string> ReadEpoch(SqlTransaction& sql) {
   UCUDNN_ASSIGN_OR_RETURN(const auto rows,
                           sql.Query("SELECT epoch FROM identity"));
@@ -43,17 +41,12 @@ Result<std::string> ReadEpoch(SqlTransaction& sql) {
   return rows[0].Text(0);
 }
 
-}  // namespace
-
-Status CheckIdentity(SqlTransaction& sql, const ReportIdentity& identity,
+Status CheckIdentity(const ReportIdentity& identity, const std::string& epoch,
                      const std::string& kind, const std::string& problem,
                      std::string_view what) {
-  if (!identity.epoch.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(const std::string epoch, ReadEpoch(sql));
-    if (identity.epoch != epoch) {
-      return Fail(Code::kFailedPrecondition,
-                  "the report is of {} of another database", what);
-    }
+  if (!identity.epoch.empty() && identity.epoch != epoch) {
+    return Fail(Code::kFailedPrecondition,
+                "the report is of {} of another database", what);
   }
   if ((identity.kind.empty() || identity.kind == kind) &&
       (identity.problem.empty() || identity.problem == problem)) {

@@ -14,16 +14,31 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/store/group_commit.h"
 #include "coordinator/store/sql_database.h"
 #include "coordinator/store/store.h"
 
 namespace ucudnn {
 
+// What an agent measured of its task: all, or some of it.
+struct TaskReport {
+  const TaskCompletion& completion;
+  bool partial;
+};
+
+// Tasks::CompleteTask and AddToTask for the first of the reports, as many as
+// suit one transaction. One that is refused does not affect the others.
+std::vector<Result<CompletionResult>> StoreReports(
+    SqlDatabase& database, std::span<const TaskReport* const> reports);
+
 class SqlStore final : public Store {
  public:
   // The database has been migrated.
   explicit SqlStore(std::unique_ptr<SqlDatabase> database)
-      : database_(std::move(database)) {}
+      : database_(std::move(database)),
+        reports_([this](std::span<const TaskReport* const> reports) {
+          return StoreReports(*database_, reports);
+        }) {}
 
   Status Ping() override;
   Status CheckWritable() override;
@@ -122,6 +137,8 @@ class SqlStore final : public Store {
       const std::string& kind) override;
   Status PutCrossCheckMeasurement(const CrossCheckMeasurement& m,
                                   const ReportIdentity& identity) override;
+  Result<std::vector<CrossCheck>> ListCrossChecks(
+      const std::string& kind) override;
   Result<KindCrossChecks> LoadCrossChecks(const std::string& kind) override;
 
   // Plans
@@ -167,6 +184,7 @@ class SqlStore final : public Store {
 
  private:
   std::unique_ptr<SqlDatabase> database_;
+  GroupCommit<TaskReport, Result<CompletionResult>> reports_;
 };
 
 // Keys are indexed, and PostgreSQL indexes at most a third of a page.
@@ -181,11 +199,19 @@ Status CheckLimit(std::int64_t limit);
 // Tasks::CompleteTask.
 Status AddCrossCheck(SqlTransaction& sql, const TaskCompletion& completion);
 
+// The database's own.
+Result<std::string> ReadEpoch(SqlTransaction& sql);
+
 // kFailedPrecondition if a report is of something else than the task or
-// cross-check `what`, which is of this kind and problem.
-Status CheckIdentity(SqlTransaction& sql, const ReportIdentity& identity,
+// cross-check `what`, which is of this kind and problem in the database of this
+// epoch.
+Status CheckIdentity(const ReportIdentity& identity, const std::string& epoch,
                      const std::string& kind, const std::string& problem,
                      std::string_view what);
+
+// Ends a task's lease. The token stays, so that the next one is larger.
+inline constexpr char kNoLease[] =
+    "agent = '', device = '', lease_until_ms = 0";
 
 // The pulses in the rows of (id, beats) that `statement` selects.
 Result<std::vector<Pulse>> ReadPulses(SqlTransaction& sql,
@@ -195,6 +221,9 @@ Result<std::vector<Pulse>> ReadPulses(SqlTransaction& sql,
 Result<std::vector<std::string>> UpdateSilent(SqlTransaction& sql,
                                               std::span<const Pulse> silent,
                                               const std::string& update);
+
+// kInvalidArgument if the store takes no such measurement.
+Status CheckMeasurement(const Measurement& measurement);
 
 // Measurements::PutMeasurements within a transaction.
 Status UpsertMeasurements(SqlTransaction& sql,

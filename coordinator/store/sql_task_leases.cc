@@ -1,4 +1,4 @@
-// The leases of benchmark tasks: taking, renewing, completing, releasing.
+// The leases of benchmark tasks: taking, renewing, failing, releasing.
 
 #include <algorithm>
 
@@ -7,19 +7,17 @@
 namespace ucudnn {
 namespace {
 
-// Ends a lease. The token stays, so that the next one is larger.
-constexpr char kNoLease[] = "agent = '', device = '', lease_until_ms = 0";
-
-// The task that is reported, locked until the transaction ends.
+// The task that failed, locked until the transaction ends.
 Result<TaskRecord> LockTask(SqlTransaction& sql, std::int64_t id,
                             const ReportIdentity& identity) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::string epoch, ReadEpoch(sql));
   UCUDNN_ASSIGN_OR_RETURN(
       TaskRecord task,
       OneRecord(sql.Query(fmt::format("SELECT {} FROM tasks WHERE id = $1{}",
                                       kTaskColumns, sql.dialect().lock_rows),
                           {id}),
                 TaskOf, fmt::format("task {}", id)));
-  UCUDNN_RETURN_IF_ERROR(CheckIdentity(sql, identity, task.key.kind,
+  UCUDNN_RETURN_IF_ERROR(CheckIdentity(identity, epoch, task.key.kind,
                                        task.key.problem,
                                        fmt::format("task {}", id)));
   return task;
@@ -48,28 +46,6 @@ Result<std::int64_t> CountOf(const Result<std::vector<SqlRow>>& rows) {
   return rows.map([](const auto& found) {
     return static_cast<std::int64_t>(found.size());
   });
-}
-
-Status CheckBatch(const TaskRecord& task, const TaskCompletion& completion) {
-  for (const MeasuredPoint& point : completion.points) {
-    if (point.batch == task.key.batch) continue;
-    if (point.batch < task.key.batch && !task.key.goal.empty()) continue;
-    return Fail(Code::kInvalidArgument,
-                "task {} measures batch {}, but a point is of batch {}",
-                task.id, task.key.batch.count(), point.batch.count());
-  }
-  return {};
-}
-
-Status StorePoints(SqlTransaction& sql, const TaskRecord& task,
-                   const TaskCompletion& completion) {
-  std::vector<Measurement> measurements;
-  measurements.reserve(completion.points.size());
-  for (const MeasuredPoint& point : completion.points) {
-    measurements.push_back(
-        {task.key.kind, task.key.problem, point, completion.origin});
-  }
-  return UpsertMeasurements(sql, measurements);
 }
 
 }  // namespace
@@ -155,51 +131,6 @@ Result<std::vector<std::int64_t>> SqlStore::RenewLeases(
         std::ranges::sort(renewed);
         return renewed;
       });
-}
-
-Result<CompletionResult> SqlStore::CompleteTask(
-    const TaskCompletion& completion) {
-  return InTransaction(
-      *database_, Access::kWrite,
-      [&](SqlTransaction& sql) -> Result<CompletionResult> {
-        UCUDNN_ASSIGN_OR_RETURN(
-            const TaskRecord task,
-            LockTask(sql, completion.lease.task, completion.identity));
-        UCUDNN_RETURN_IF_ERROR(CheckBatch(task, completion));
-        if (task.state == TaskState::kDone) {
-          return CompletionResult{.already = true};
-        }
-        UCUDNN_RETURN_IF_ERROR(StorePoints(sql, task, completion));
-        if (completion.cross_check) {
-          UCUDNN_RETURN_IF_ERROR(AddCrossCheck(sql, completion));
-        }
-        if (completion.max_workspace >= task.max_workspace) {
-          UCUDNN_RETURN_IF_ERROR(sql.Execute(
-              fmt::format("UPDATE tasks SET state = 'done', error = '', "
-                          "finished_ms = $2, driver = $3, {} WHERE id = $1",
-                          kNoLease),
-              {task.id, completion.now_ms, completion.origin.driver}));
-          return CompletionResult{};
-        }
-        if (IsRunning(task, completion.lease)) {
-          UCUDNN_RETURN_IF_ERROR(sql.Execute(
-              fmt::format("UPDATE tasks SET state = 'pending', attempts = 0, "
-                          "failures = 0, error = '', {} WHERE id = $1",
-                          kNoLease),
-              {task.id}));
-        }
-        return CompletionResult{.reopened = true};
-      });
-}
-
-Status SqlStore::AddToTask(const TaskCompletion& completion) {
-  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(
-        const TaskRecord task,
-        LockTask(sql, completion.lease.task, completion.identity));
-    UCUDNN_RETURN_IF_ERROR(CheckBatch(task, completion));
-    return StorePoints(sql, task, completion);
-  });
 }
 
 Result<TaskState> SqlStore::FailTask(const TaskFailure& failure) {

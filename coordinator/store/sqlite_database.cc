@@ -111,8 +111,12 @@ class SqliteConnection final : public SqlTransaction {
   // Throws SQLite::Exception.
   explicit SqliteConnection(const std::string& path)
       : path_(path),
-        database_(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE,
-                  kBusyTimeoutMs) {
+        // One thread at a time has it, so SQLite need not lock it for each
+        // column that is read.
+        database_(
+            path,
+            SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX,
+            kBusyTimeoutMs) {
     database_.exec("PRAGMA foreign_keys = ON");
     database_.exec("PRAGMA synchronous = FULL");
   }

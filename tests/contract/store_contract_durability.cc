@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "tests/contract/store_contract.h"
@@ -62,30 +63,41 @@ TEST_P(StoreContract, ContinuesWhenTheDatabaseComesBack) {
   EXPECT_THAT(store().ListPlans(10).value(), SizeIs(2));
 }
 
-// Completes one task after the other, reporting each through `acknowledged`.
-[[noreturn]] void WriteUntilKilled(const std::string& url, int acknowledged) {
-  const auto store = OpenStore(url);
-  if (!store) _exit(1);
-  for (std::int64_t i = 0;; ++i) {
-    const std::vector<NewTask> tasks = {TestTask(static_cast<int>(i))};
-    if (!(*store)->EnqueueTasks(tasks, 1)) _exit(2);
-    const auto leased = (*store)->LeaseTasks({.kind = ToString(TestKind()),
-                                              .agent = "a",
-                                              .device = "d",
-                                              .max_count = 1,
-                                              .now_ms = 0,
-                                              .until_ms = 1});
+// Completes one task after the other, the `i`-th, the `i + step`-th and so on,
+// reporting each through `acknowledged`.
+[[noreturn]] void WriteFrom(Store& store, int i, int step, int acknowledged) {
+  for (;; i += step) {
+    const std::vector<NewTask> tasks = {TestTask(i)};
+    if (!store.EnqueueTasks(tasks, 1)) _exit(2);
+    const auto leased = store.LeaseTasks({.kind = ToString(TestKind()),
+                                          .agent = "a",
+                                          .device = "d",
+                                          .max_count = 1,
+                                          .now_ms = 0,
+                                          .until_ms = 1});
     if (!leased || leased->empty()) _exit(3);
     const auto task = leased->front();
-    if (!(*store)->CompleteTask(Completion(
-            task,
-            {TestPoint(32, "A", 1000 + i), TestPoint(32, "B", 2000 + i)}))) {
+    if (!store.CompleteTask(Completion(task, {TestPoint(32, "A", 1000 + i),
+                                              TestPoint(32, "B", 2000 + i)}))) {
       _exit(4);
     }
     if (write(acknowledged, &task.id, sizeof task.id) != sizeof task.id) {
       _exit(5);
     }
   }
+}
+
+// Does so in several threads, whose reports share transactions.
+[[noreturn]] void WriteUntilKilled(const std::string& url, int acknowledged) {
+  constexpr int kThreads = 4;
+  const auto store = OpenStore(url);
+  if (!store) _exit(1);
+  std::vector<std::jthread> threads;
+  for (int t = 1; t < kThreads; ++t) {
+    threads.emplace_back(
+        [&, t] { WriteFrom(**store, t, kThreads, acknowledged); });
+  }
+  WriteFrom(**store, 0, kThreads, acknowledged);
 }
 
 TEST_P(StoreContract, LosesNothingAcknowledgedWhenItsWriterIsKilled) {

@@ -158,6 +158,41 @@ TEST_P(StoreContract, RefusesCompletionsThatDoNotFitTheTask) {
   EXPECT_EQ(store().CompleteTask(completion).error().code, Code::kNotFound);
 }
 
+TEST_P(StoreContract, StoresReportsThatArriveTogetherDespiteBadOnes) {
+  constexpr int kTasks = 120;
+  std::vector<NewTask> tasks;
+  for (int i = 0; i < kTasks; ++i) tasks.push_back(TestTask(i));
+  Enqueue(store(), tasks);
+  const auto leased = Lease(store(), kTasks, 0);
+  ASSERT_THAT(leased, SizeIs(kTasks));
+  // Every third is refused: before it is stored, or by the database.
+  std::atomic<int> next = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      for (int i = next++; i < kTasks; i = next++) {
+        const auto& task = leased[static_cast<std::size_t>(i)];
+        TaskCompletion completion = Completion(task, {TestPoint(32, "A", 1)});
+        if (i % 3 == 2) {
+          (i % 2 == 0 ? completion.identity.kind : completion.origin.driver) =
+              i % 2 == 0 ? "another" : std::string("a\0b", 3);
+        }
+        const auto done = store().CompleteTask(completion);
+        EXPECT_EQ(done.has_value(), i % 3 != 2) << i;
+        if (!done) continue;
+        EXPECT_TRUE(store().CompleteTask(completion)->already);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < kTasks; ++i) {
+    const auto& task = leased[static_cast<std::size_t>(i)];
+    EXPECT_EQ(store().GetTask(task.id)->state,
+              i % 3 == 2 ? TaskState::kLeased : TaskState::kDone);
+  }
+  EXPECT_EQ(store().ListProfiles()->at(0).points, kTasks - kTasks / 3);
+}
+
 TEST_P(StoreContract, RetriesFailuresThreeTimes) {
   Enqueue(store(), {TestTask(1)});
   TaskRecord task;

@@ -248,6 +248,8 @@ TEST_P(StoreContract, KeepsCrossChecksAndWhatDevicesMeasured) {
   EXPECT_GT(checks.measurements[1].sequence, first.sequence);
   second.sequence = checks.measurements[1].sequence;
   EXPECT_THAT(checks.measurements, ElementsAre(first, second));
+  EXPECT_EQ(store().ListCrossChecks(ToString(TestKind())).value(),
+            checks.points);
   EXPECT_THAT(store().LoadCrossChecks(ToString(TestKind(1)))->measurements,
               IsEmpty());
 

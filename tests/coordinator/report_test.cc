@@ -15,6 +15,10 @@
 namespace ucudnn {
 namespace {
 
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
+
 constexpr char kKind[] = "TEST/1u/1GiB/test-1.0";
 
 // A database whose n-th write transaction after FailAt(n) fails.
@@ -24,16 +28,19 @@ class FailingDatabase final : public SqlDatabase {
       : database_(std::move(database)) {}
   const SqlDialect& dialect() const override { return database_->dialect(); }
   Status Run(Access access, const Body& body) override {
+    if (access == Access::kWrite) ++writes_;
     if (access == Access::kWrite && --writes_left_ == 0) {
       return Fail(Code::kUnavailable, "the disk went away");
     }
     return database_->Run(access, body);
   }
   void FailAt(int write) { writes_left_ = write; }
+  int writes() const { return writes_; }
 
  private:
   std::unique_ptr<SqlDatabase> database_;
   int writes_left_ = 0;
+  int writes_ = 0;
 };
 
 class ReportTest : public ::testing::TestWithParam<int> {
@@ -101,6 +108,104 @@ TEST_F(ReportTest, NeedsToSayWhatItIsOf) {
   const auto reported = coordinator.ReportTask(report);
   ASSERT_FALSE(reported);
   EXPECT_EQ(reported.error().code, Code::kInvalidArgument);
+}
+
+class ReportGroupTest : public ReportTest {
+ protected:
+  static constexpr int kTasks = 4;
+
+  // Leases tasks of consecutive batches; returns a report of each.
+  std::vector<TaskCompletion> LeaseAll() {
+    std::vector<NewTask> tasks;
+    for (int i = 1; i <= kTasks; ++i) {
+      tasks.push_back({{kKind, ToString(ConvProblem()), BatchSize(i)}, 1_MiB});
+    }
+    UCUDNN_CHECK(store_->EnqueueTasks(tasks, 1000).has_value());
+    const auto leased = store_->LeaseTasks({.kind = kKind,
+                                            .agent = "a",
+                                            .device = "d",
+                                            .max_count = kTasks,
+                                            .now_ms = 1000,
+                                            .until_ms = 2000});
+    std::vector<TaskCompletion> completions;
+    for (const TaskRecord& task : *leased) {
+      MeasuredPoint point;
+      point.batch = task.key.batch;
+      point.algorithm.name = "GEMM";
+      completions.push_back({.lease = task.lease(),
+                             .max_workspace = task.max_workspace,
+                             .points = {point},
+                             .origin = {}});
+    }
+    return completions;
+  }
+
+  // Reports all in one group; returns the error codes.
+  std::vector<Code> Report(const std::vector<TaskCompletion>& completions) {
+    std::vector<TaskReport> reports;
+    for (const TaskCompletion& c : completions) reports.push_back({c, false});
+    std::vector<const TaskReport*> group;
+    for (const TaskReport& report : reports) group.push_back(&report);
+    std::vector<Code> codes;
+    for (const auto& receipt : StoreReports(*database_, group)) {
+      codes.push_back(receipt ? Code::kOk : receipt.error().code);
+    }
+    return codes;
+  }
+
+  std::size_t Points() const { return store_->LoadMeasurements(kKind)->size(); }
+};
+
+TEST_F(ReportGroupTest, IsStoredInOneTransaction) {
+  const auto completions = LeaseAll();
+  const int before = database_->writes();
+  EXPECT_THAT(Report(completions), Each(Code::kOk));
+  EXPECT_EQ(database_->writes(), before + 1);
+  EXPECT_EQ(Points(), kTasks);
+}
+
+TEST_F(ReportGroupTest, RefusesABadReportAlone) {
+  auto completions = LeaseAll();
+  completions[1].points[0].batch = BatchSize(7);
+  completions[2].lease.task = 999;
+  EXPECT_THAT(Report(completions),
+              ElementsAre(Code::kOk, Code::kInvalidArgument, Code::kNotFound,
+                          Code::kOk));
+  EXPECT_EQ(Points(), 2U);
+}
+
+TEST_F(ReportGroupTest, StoresTheOthersIfTheDatabaseRefusesOne) {
+  auto completions = LeaseAll();
+  completions[1].origin.driver = std::string("\xff", 1);
+  EXPECT_THAT(
+      Report(completions),
+      ElementsAre(Code::kOk, Code::kInvalidArgument, Code::kOk, Code::kOk));
+  EXPECT_EQ(Points(), 3U);
+}
+
+TEST_F(ReportGroupTest, FailsAsAWholeIfTheDatabaseIsAway) {
+  const auto completions = LeaseAll();
+  database_->FailAt(1);
+  EXPECT_THAT(Report(completions), Each(Code::kUnavailable));
+  EXPECT_EQ(Points(), 0U);
+}
+
+TEST_F(ReportGroupTest, KeepsTheFirstOfTwoReportsOfOneTask) {
+  auto completions = LeaseAll();
+  completions[1] = completions[0];
+  completions[0].points[0].time = Nanoseconds(5);
+  completions[1].points[0].time = Nanoseconds(7);
+  EXPECT_THAT(Report(completions), Each(Code::kOk));
+  EXPECT_EQ(Points(), 3U);
+  EXPECT_EQ(store_->LoadMeasurements(kKind)->at(0).point.time, Nanoseconds(5));
+}
+
+TEST_F(ReportGroupTest, LeavesToTheNextGroupWhatWouldTakeLong) {
+  auto completions = LeaseAll();
+  completions[1].points.resize(3'000, completions[1].points[0]);
+  EXPECT_THAT(Report(completions), SizeIs(1));
+  std::swap(completions[0], completions[1]);
+  EXPECT_THAT(Report(completions), SizeIs(1));
 }
 
 INSTANTIATE_TEST_SUITE_P(WhicheverWriteFails, ReportTest,

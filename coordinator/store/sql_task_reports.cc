@@ -1,0 +1,191 @@
+// Reports of what agents measured of their tasks. Those that arrive while a
+// transaction runs share the next one.
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "coordinator/store/sql_store.h"
+
+namespace ucudnn {
+namespace {
+
+// Other writers wait for a transaction; so many points take SQLite some 50 ms.
+constexpr std::size_t kPointsAtOnce = 2'000;
+
+using Receipts = std::vector<Result<CompletionResult>>;
+
+// The tasks that are reported, locked until the transaction ends, by id. Those
+// that do not exist are absent.
+Result<std::map<std::int64_t, TaskRecord>> LockTasks(
+    SqlTransaction& sql, std::span<const TaskReport* const> reports) {
+  // Writers that lock rows in the same order do not deadlock.
+  std::vector<std::int64_t> ids;
+  for (const TaskReport* report : reports) {
+    ids.push_back(report->completion.lease.task);
+  }
+  std::ranges::sort(ids);
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  std::map<std::int64_t, TaskRecord> tasks;
+  UCUDNN_RETURN_IF_ERROR(InPieces(
+      sql.dialect(), std::span<const std::int64_t>(ids),
+      [&](auto piece) -> Status {
+        SqlRows rows("$");
+        for (const std::int64_t id : piece) rows.Add({id});
+        UCUDNN_ASSIGN_OR_RETURN(
+            auto found,
+            Records(sql.Query(fmt::format("SELECT {} FROM tasks WHERE id IN "
+                                          "({}) ORDER BY id{}",
+                                          kTaskColumns, rows.Text(),
+                                          sql.dialect().lock_rows),
+                              rows.parameters()),
+                    TaskOf));
+        for (TaskRecord& task : found) tasks.emplace(task.id, std::move(task));
+        return {};
+      }));
+  return tasks;
+}
+
+Status CheckBatch(const TaskRecord& task, const TaskCompletion& completion) {
+  for (const MeasuredPoint& point : completion.points) {
+    if (point.batch == task.key.batch) continue;
+    if (point.batch < task.key.batch && !task.key.goal.empty()) continue;
+    return Fail(Code::kInvalidArgument,
+                "task {} measures batch {}, but a point is of batch {}",
+                task.id, task.key.batch.count(), point.batch.count());
+  }
+  return {};
+}
+
+// What the reports of one transaction change.
+struct Changes {
+  std::vector<Measurement> measurements;
+  std::vector<const TaskCompletion*> cross_checked;
+  std::vector<const TaskCompletion*> done;
+  std::vector<std::int64_t> reopened;
+};
+
+// Takes in one report of the task, which reports before it may have changed. A
+// report that is refused changes nothing.
+Result<CompletionResult> TakeIn(const TaskReport& report,
+                                const std::string& epoch, TaskRecord* task,
+                                Changes* changes) {
+  const TaskCompletion& completion = report.completion;
+  UCUDNN_RETURN_IF_ERROR(CheckIdentity(completion.identity, epoch,
+                                       task->key.kind, task->key.problem,
+                                       fmt::format("task {}", task->id)));
+  UCUDNN_RETURN_IF_ERROR(CheckBatch(*task, completion));
+  if (!report.partial && task->state == TaskState::kDone) {
+    return CompletionResult{.already = true};
+  }
+  std::vector<Measurement> measurements;
+  for (const MeasuredPoint& point : completion.points) {
+    measurements.push_back(
+        {task->key.kind, task->key.problem, point, completion.origin});
+    UCUDNN_RETURN_IF_ERROR(CheckMeasurement(measurements.back()));
+  }
+  std::ranges::move(measurements, std::back_inserter(changes->measurements));
+  if (report.partial) return CompletionResult{};
+  if (completion.cross_check) changes->cross_checked.push_back(&completion);
+  if (completion.max_workspace >= task->max_workspace) {
+    changes->done.push_back(&completion);
+    task->state = TaskState::kDone;
+    return CompletionResult{};
+  }
+  if (task->state == TaskState::kLeased && task->lease() == completion.lease) {
+    changes->reopened.push_back(task->id);
+    task->state = TaskState::kPending;
+  }
+  return CompletionResult{.reopened = true};
+}
+
+Status EndTasks(SqlTransaction& sql, std::span<const TaskCompletion*> done) {
+  std::ranges::sort(done, {}, [](const auto* c) { return c->lease.task; });
+  return InPieces(
+      sql.dialect(), std::span<const TaskCompletion* const>(done),
+      [&](auto piece) -> Status {
+        SqlRows rows("(CAST($ AS BIGINT), CAST($ AS BIGINT), $)");
+        for (const TaskCompletion* c : piece) {
+          rows.Add({c->lease.task, c->now_ms, c->origin.driver});
+        }
+        return sql.Execute(
+            fmt::format("WITH ended (task, now_ms, driver) AS (VALUES {}) "
+                        "UPDATE tasks SET state = 'done', error = '', "
+                        "finished_ms = ended.now_ms, driver = ended.driver, "
+                        "{} FROM ended WHERE tasks.id = ended.task",
+                        rows.Text(), kNoLease),
+            rows.parameters());
+      });
+}
+
+Status Apply(SqlTransaction& sql, Changes changes) {
+  UCUDNN_RETURN_IF_ERROR(UpsertMeasurements(sql, changes.measurements));
+  for (const TaskCompletion* completion : changes.cross_checked) {
+    UCUDNN_RETURN_IF_ERROR(AddCrossCheck(sql, *completion));
+  }
+  UCUDNN_RETURN_IF_ERROR(EndTasks(sql, changes.done));
+  for (const std::int64_t task : changes.reopened) {
+    UCUDNN_RETURN_IF_ERROR(sql.Execute(
+        fmt::format("UPDATE tasks SET state = 'pending', attempts = 0, "
+                    "failures = 0, error = '', {} WHERE id = $1",
+                    kNoLease),
+        {task}));
+  }
+  return {};
+}
+
+Result<Receipts> StoreTogether(SqlTransaction& sql,
+                               std::span<const TaskReport* const> reports) {
+  UCUDNN_ASSIGN_OR_RETURN(auto tasks, LockTasks(sql, reports));
+  UCUDNN_ASSIGN_OR_RETURN(const std::string epoch, ReadEpoch(sql));
+  Receipts receipts;
+  Changes changes;
+  for (const TaskReport* report : reports) {
+    const std::int64_t id = report->completion.lease.task;
+    const auto task = tasks.find(id);
+    if (task == tasks.end()) {
+      receipts.push_back(Fail(Code::kNotFound, "there is no task {}", id));
+    } else {
+      receipts.push_back(TakeIn(*report, epoch, &task->second, &changes));
+    }
+  }
+  UCUDNN_RETURN_IF_ERROR(Apply(sql, std::move(changes)));
+  return receipts;
+}
+
+}  // namespace
+
+Receipts StoreReports(SqlDatabase& database,
+                      std::span<const TaskReport* const> reports) {
+  std::size_t count = 0;
+  for (std::size_t points = 0; count < reports.size(); ++count) {
+    points += reports[count]->completion.points.size();
+    if (count > 0 && points > kPointsAtOnce) break;
+  }
+  const auto group = reports.first(count);
+  auto stored = InTransaction(
+      database, Access::kWrite,
+      [&](SqlTransaction& sql) { return StoreTogether(sql, group); });
+  if (stored) return *std::move(stored);
+  if (count == 1 || stored.error().code == Code::kUnavailable) {
+    return Receipts(count, tl::unexpected<Error>(stored.error()));
+  }
+  // The database refused one of them, and with it all.
+  Receipts receipts;
+  for (const TaskReport* const& report : group) {
+    receipts.push_back(StoreReports(database, {&report, 1})[0]);
+  }
+  return receipts;
+}
+
+Result<CompletionResult> SqlStore::CompleteTask(
+    const TaskCompletion& completion) {
+  return reports_.Run({completion, /*partial=*/false});
+}
+
+Status SqlStore::AddToTask(const TaskCompletion& completion) {
+  UCUDNN_RETURN_IF_ERROR(reports_.Run({completion, /*partial=*/true}));
+  return {};
+}
+
+}  // namespace ucudnn
