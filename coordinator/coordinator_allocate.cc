@@ -150,14 +150,13 @@ Status AddTables(Store& store, const v1::JobToAllocate& job, const Offer& offer,
                  google::protobuf::RepeatedPtrField<std::string>* notes) {
   v1::PlanRequest wanted = job.plan();
   for (const std::string& kind : offer.kinds) wanted.add_device_kinds(kind);
-  UCUDNN_ASSIGN_OR_RETURN(const PlanInputs inputs,
-                          LookUp(store, store, wanted));
-  UCUDNN_ASSIGN_OR_RETURN(const KindProfiles profiles,
-                          LoadProfiles(store, store, inputs));
+  UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, LookUp(store, store, wanted));
+  UCUDNN_RETURN_IF_ERROR(LoadProfiles(store, &inputs));
   for (const std::string& name : offer.kinds) {
     UCUDNN_RETURN_IF_ERROR(Call::Check());
     JointKind kind;
-    kind.kernels = ProfileOf(inputs.network, inputs.request, profiles, name);
+    kind.kernels =
+        ProfileOf(inputs.network, inputs.request, inputs.profiles, name);
     kind.workspace_limit = inputs.request.KernelLimit();
     kind.policy = inputs.request.policy;
     kind.fixed = Nanoseconds(job.fixed_ns());

@@ -191,8 +191,8 @@ Result<v1::Plan> Coordinator::MakeOrFindPlan(const v1::PlanRequest& request) {
                 "{} of {} measurements are missing and have been requested{}",
                 missing, progress.total(), why);
   }
-  UCUDNN_ASSIGN_OR_RETURN(const KindProfiles profiles,
-                          LoadProfiles(store_, store_, inputs));
+  UCUDNN_RETURN_IF_ERROR(LoadProfiles(store_, &inputs));
+  const KindProfiles& profiles = inputs.profiles;
   DeviceModels models;
   std::string text = InputsText(inputs.network, inputs.request, profiles);
   if (inputs.request.memory) {
@@ -204,12 +204,14 @@ Result<v1::Plan> Coordinator::MakeOrFindPlan(const v1::PlanRequest& request) {
                           store_.FindPlan(key));
   if (known) return ToProto(*known);
   UCUDNN_RETURN_IF_ERROR(Call::Check());
-  UCUDNN_ASSIGN_OR_RETURN(
-      JobPlan plan,
-      inputs.request.memory
-          ? MakeMemoryPlans(inputs.record, inputs.request, profiles, models,
-                            options()->memory_plan_time)
-          : MakePlan(inputs.network, inputs.request, profiles));
+  UCUDNN_ASSIGN_OR_RETURN(JobPlan plan, [&]() -> Result<JobPlan> {
+    if (inputs.plan) return *std::move(inputs.plan);
+    if (!inputs.request.memory) {
+      return MakePlan(inputs.network, inputs.request, profiles);
+    }
+    return MakeMemoryPlans(inputs.record, inputs.request, profiles, models,
+                           options()->memory_plan_time);
+  }());
   plan.revision = 1;
   plan.network_revision = inputs.record.revision;
   if (progress.failed() > 0) {

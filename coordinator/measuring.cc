@@ -9,11 +9,7 @@
 #include <utility>
 
 #include "base/service/call.h"
-#include "coordinator/content.h"
-#include "coordinator/drivers.h"
 #include "coordinator/limits.h"
-#include "coordinator/planning/memory_planner.h"
-#include "proto/convert.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
@@ -21,7 +17,7 @@ namespace {
 
 constexpr int kMaxListedFailures = 5;
 
-// The states of the tasks for these needs.
+// The states of the tasks for some needs.
 struct Queue {
   struct OfKind {
     std::int64_t total = 0;
@@ -31,18 +27,20 @@ struct Queue {
   std::int64_t total = 0;
   TaskCounts counts;
   std::map<std::string, OfKind> kinds;
+  std::int64_t opened = 0;  // how many were enqueued or are open again
   bool ended() const { return counts.done + counts.failed == total; }
 };
 
-std::vector<NewTask> TasksOf(std::span<const Need> needs, Bytes max_workspace) {
-  std::vector<NewTask> tasks;
-  tasks.reserve(needs.size());
-  for (const Need& need : needs) {
-    tasks.push_back({{need.kind, need.problem, need.batch, ToString(need.goal)},
-                     need.goal.limit.value_or(max_workspace),
-                     0});
-  }
-  return tasks;
+// How tasks are asked for.
+struct Asking {
+  bool enqueue = false;  // what is missing
+  bool retry_cancelled = false;
+  Bytes max_workspace = {};  // of needs without a limit of their own
+  UnixMillis now_ms = 0;
+};
+
+TaskKey TaskKeyOf(const Need& need) {
+  return {need.kind, need.problem, need.batch, ToString(need.goal)};
 }
 
 // Calls `body` with consecutive pieces of the needs, each for one transaction,
@@ -59,96 +57,138 @@ Status InPieces(std::span<const Need> needs, const Body& body) {
   return {};
 }
 
-// The only kind of the devices online, for requests that name none.
-Result<std::string> OnlyKind(Agents& agents) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto kinds, agents.ListKinds());
-  std::vector<std::string> usable;
-  for (const KindSummary& kind : kinds) {
-    if (kind.usable > 0) usable.push_back(ToString(kind.kind));
+// As one task in its state; a lease that has expired does not count.
+TaskCounts CountOf(const TaskRecord& task, UnixMillis now_ms) {
+  switch (task.state) {
+    case TaskState::kPending:
+      return {.pending = 1};
+    case TaskState::kLeased:
+      return task.lease_until_ms > now_ms ? TaskCounts{.leased = 1}
+                                          : TaskCounts{.pending = 1};
+    case TaskState::kDone:
+      return {.done = 1};
+    case TaskState::kFailed:
+      return {.failed = 1};
+    case TaskState::kCancelled:
+      return {.cancelled = 1};
   }
-  // The answer does not change while the only agent is away.
-  if (usable.empty() && kinds.size() == 1) return ToString(kinds[0].kind);
-  if (usable.size() == 1) return usable[0];
-  if (usable.empty()) {
-    return Fail(Code::kFailedPrecondition,
-                "no device is online; start ucudnn-agent on a node, or name "
-                "device_kinds");
-  }
-  return Fail(
-      Code::kInvalidArgument,
-      "the cluster has several kinds of devices; name device_kinds, out "
-      "of {}",
-      fmt::join(usable, ", "));
+  UCUDNN_CHECK(false);
 }
 
-Result<Queue> Look(Tasks& tasks, const PlanInputs& inputs, UnixMillis now_ms) {
-  Queue queue;
-  queue.total = static_cast<std::int64_t>(inputs.needs.size());
-  for (const Need& need : inputs.needs) ++queue.kinds[need.kind].total;
-  UCUDNN_RETURN_IF_ERROR(
-      InPieces(inputs.needs, [&](std::span<const Need> piece) -> Status {
-        UCUDNN_ASSIGN_OR_RETURN(const auto counts,
-                                tasks.Progress(KeysOf(piece), now_ms));
-        for (const auto& [kind, count] : counts) {
-          queue.counts += count;
-          queue.kinds[kind].counts += count;
-        }
-        return {};
-      }));
-  return queue;
+// Whether the task was done under none of the drivers, if any is known.
+bool DoneUnderOtherDriver(const TaskRecord& task,
+                          const std::vector<std::string>& drivers) {
+  return task.state == TaskState::kDone && !task.driver.empty() &&
+         !drivers.empty() &&
+         std::ranges::find(drivers, task.driver) == drivers.end();
+}
+
+// Enqueues those of the needs that have no task, or one under a smaller cap or
+// a driver of the past. Returns how many are new or open again.
+Result<std::int64_t> Enqueue(Tasks& tasks, const PlanInputs& inputs,
+                             const Asking& asking, std::span<const Need> needs,
+                             const std::map<TaskKey, TaskRecord>& known) {
+  std::vector<NewTask> wanted;
+  std::map<std::string, std::vector<TaskKey>> stale;  // by kind
+  for (const Need& need : needs) {
+    NewTask task{
+        .key = TaskKeyOf(need),
+        .max_workspace = need.goal.limit.value_or(asking.max_workspace)};
+    const auto found = known.find(task.key);
+    if (found != known.end() &&
+        DoneUnderOtherDriver(found->second, inputs.drivers.at(need.kind))) {
+      stale[need.kind].push_back(task.key);
+    }
+    if (found == known.end() ||
+        found->second.max_workspace < task.max_workspace) {
+      wanted.push_back(std::move(task));
+    }
+  }
+  std::int64_t opened = 0;
+  if (!wanted.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(const EnqueueResult enqueued,
+                            tasks.EnqueueTasks(wanted, asking.now_ms));
+    opened += enqueued.added + enqueued.reopened;
+  }
+  for (const auto& [kind, keys] : stale) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const std::int64_t reopened,
+        tasks.ReopenStaleTasks(kind, keys, inputs.drivers.at(kind)));
+    opened += reopened;
+  }
+  return opened;
+}
+
+Result<std::map<TaskKey, TaskRecord>> FindByKey(Tasks& tasks,
+                                                std::span<const Need> needs) {
+  UCUDNN_ASSIGN_OR_RETURN(std::vector<TaskRecord> found,
+                          tasks.FindTasks(KeysOf(needs)));
+  std::map<TaskKey, TaskRecord> by_key;
+  for (TaskRecord& task : found) by_key.emplace(task.key, std::move(task));
+  return by_key;
+}
+
+// Looks up the tasks for the needs, some of those of `inputs`, and adds their
+// states to the queue; enqueues what is missing first, if asked to.
+Status Look(Tasks& tasks, const PlanInputs& inputs, const Asking& asking,
+            std::span<const Need> needs, Queue* queue) {
+  return InPieces(needs, [&](std::span<const Need> piece) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(auto known, FindByKey(tasks, piece));
+    std::int64_t opened = 0;
+    if (asking.enqueue) {
+      UCUDNN_ASSIGN_OR_RETURN(opened,
+                              Enqueue(tasks, inputs, asking, piece, known));
+    }
+    if (asking.retry_cancelled) {
+      UCUDNN_ASSIGN_OR_RETURN(const std::int64_t reopened,
+                              tasks.ReopenCancelledTasks(KeysOf(piece)));
+      opened += reopened;
+    }
+    if (opened > 0) {
+      UCUDNN_ASSIGN_OR_RETURN(known, FindByKey(tasks, piece));
+    }
+    queue->opened += opened;
+    queue->total += std::ssize(piece);
+    for (const Need& need : piece) ++queue->kinds[need.kind].total;
+    for (const auto& [key, task] : known) {
+      const TaskCounts one = CountOf(task, asking.now_ms);
+      queue->counts += one;
+      queue->kinds[key.kind].counts += one;
+    }
+    return {};
+  });
 }
 
 // While all needs are measured, adds the batches that the plan would give to
 // ranks. On return, the plan can be made from the needs, or some of them are
 // not measured yet.
-Result<Queue> Refine(Agents& agents, Tasks& tasks, Measurements& measurements,
-                     UnixMillis now_ms, PlanInputs* inputs) {
+Status Refine(Store& store, const Asking& asking, PlanInputs* inputs,
+              Queue* queue) {
   std::set<KindBatch> chosen;
-  while (true) {
-    UCUDNN_ASSIGN_OR_RETURN(const Queue queue, Look(tasks, *inputs, now_ms));
-    // Memory plans are made for even shares, which are among the needs.
-    if (!queue.ended() || inputs->request.memory) return queue;
-    UCUDNN_ASSIGN_OR_RETURN(const KindProfiles profiles,
-                            LoadProfiles(agents, measurements, *inputs));
-    const auto plan = MakePlan(inputs->network, inputs->request, profiles);
+  // Memory plans are made for even shares, which are among the needs.
+  while (queue->ended() && !inputs->request.memory) {
+    UCUDNN_RETURN_IF_ERROR(LoadProfiles(store, inputs));
+    auto plan = MakePlan(inputs->network, inputs->request, inputs->profiles);
     // CreatePlan meets the same error and returns it.
-    if (!plan) return queue;
+    if (!plan) return {};
     for (const RankPlan& rank : plan->ranks) {
       chosen.emplace(rank.device_kind, rank.batch);
     }
     std::vector<Need> needs = NeedsOf(inputs->network, inputs->request, chosen);
-    if (needs.size() == inputs->needs.size()) return queue;
+    if (needs.size() == inputs->needs.size()) {
+      inputs->plan = *std::move(plan);
+      return {};
+    }
+    std::set<KindBatch> known;
+    for (const Need& need : inputs->needs) known.emplace(need.kind, need.batch);
+    std::vector<Need> added;
+    for (const Need& need : needs) {
+      if (!known.contains({need.kind, need.batch})) added.push_back(need);
+    }
     inputs->needs = std::move(needs);
+    UCUDNN_RETURN_IF_ERROR(Look(store, *inputs, asking, added, queue));
   }
-}
-
-// Enqueues the tasks for the needs, with a cap of `max_workspace` or the
-// request's larger limit. Returns how many are new or open again.
-Result<std::int64_t> Enqueue(Agents& agents, Tasks& tasks,
-                             const PlanInputs& inputs, Bytes max_workspace,
-                             UnixMillis now_ms) {
-  const Bytes cap = std::max(max_workspace, inputs.request.KernelLimit());
-  std::map<std::string, std::vector<std::string>> drivers;
-  for (const std::string& kind : inputs.Kinds()) {
-    UCUDNN_ASSIGN_OR_RETURN(drivers[kind], DriversOf(agents, kind));
-  }
-  std::int64_t opened = 0;
-  UCUDNN_RETURN_IF_ERROR(
-      InPieces(inputs.needs, [&](std::span<const Need> piece) -> Status {
-        UCUDNN_ASSIGN_OR_RETURN(
-            const EnqueueResult enqueued,
-            tasks.EnqueueTasks(TasksOf(piece, cap), now_ms));
-        opened += enqueued.added + enqueued.reopened;
-        const std::vector<TaskKey> keys = KeysOf(piece);
-        for (const auto& [kind, current] : drivers) {
-          if (current.empty()) continue;
-          UCUDNN_ASSIGN_OR_RETURN(const std::int64_t reopened,
-                                  tasks.ReopenStaleTasks(kind, keys, current));
-          opened += reopened;
-        }
-        return {};
-      }));
-  return opened;
+  return {};
 }
 
 // How many devices of each kind are online and take tasks, for the kinds that
@@ -194,9 +234,7 @@ Status AddReasons(Tasks& tasks, const PlanInputs& inputs,
 std::vector<TaskKey> KeysOf(std::span<const Need> needs) {
   std::vector<TaskKey> keys;
   keys.reserve(needs.size());
-  for (const Need& need : needs) {
-    keys.push_back({need.kind, need.problem, need.batch, ToString(need.goal)});
-  }
+  for (const Need& need : needs) keys.push_back(TaskKeyOf(need));
   return keys;
 }
 
@@ -211,7 +249,9 @@ Status CheckDevices(Store& store, const PlanInputs& inputs, bool may_return,
     if (!has_device) without.insert(kind);
   }
   if (without.empty()) return {};
-  UCUDNN_ASSIGN_OR_RETURN(const Queue queue, Look(store, inputs, now_ms));
+  Queue queue;
+  UCUDNN_RETURN_IF_ERROR(
+      Look(store, inputs, {.now_ms = now_ms}, inputs.needs, &queue));
   for (const std::string& kind : without) {
     const auto of_kind = queue.kinds.find(kind);
     if (of_kind == queue.kinds.end() || of_kind->second.missing() == 0) {
@@ -238,7 +278,9 @@ Status CheckQueue(Tasks& tasks, const v1::MeasureRequest& request,
   }
   // Looking which of them are there already takes longer.
   if (queued + std::ssize(inputs.needs) <= max_queued) return {};
-  UCUDNN_ASSIGN_OR_RETURN(const Queue queue, Look(tasks, inputs, now_ms));
+  Queue queue;
+  UCUDNN_RETURN_IF_ERROR(
+      Look(tasks, inputs, {.now_ms = now_ms}, inputs.needs, &queue));
   std::int64_t added = queue.total - queue.counts.total();
   if (request.retry_failed()) added += queue.counts.failed;
   if (request.retry_cancelled()) added += queue.counts.cancelled;
@@ -250,102 +292,25 @@ Status CheckQueue(Tasks& tasks, const v1::MeasureRequest& request,
               added, queued, max_queued);
 }
 
-std::set<std::string> PlanInputs::Kinds() const {
-  return {request.device_kinds.begin(), request.device_kinds.end()};
-}
-
-std::set<std::string> PlanInputs::Problems() const {
-  std::set<std::string> problems;
-  for (const Need& need : needs) problems.insert(need.problem);
-  return problems;
-}
-
-Result<PlanInputs> LookUp(Agents& agents, Plans& plans,
-                          const v1::PlanRequest& request,
-                          std::optional<std::int64_t> network_revision) {
-  PlanInputs inputs;
-  UCUDNN_ASSIGN_OR_RETURN(inputs.request, ParsePlanRequest(request));
-  std::vector<std::string>& kinds = inputs.request.device_kinds;
-  if (kinds.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(std::string kind, OnlyKind(agents));
-    kinds.push_back(std::move(kind));
-  }
-  if (inputs.request.memory) {
-    UCUDNN_RETURN_IF_ERROR(CheckMemoryRequest(inputs.request));
-  }
-  UCUDNN_ASSIGN_OR_RETURN(
-      inputs.record,
-      plans.GetNetwork(inputs.request.network, network_revision));
-  UCUDNN_ASSIGN_OR_RETURN(const v1::Network network, ToProto(inputs.record));
-  UCUDNN_ASSIGN_OR_RETURN(inputs.network, FromProto(network));
-  if (inputs.Kinds().size() > kMaxKindsPerPlan) {
-    return Fail(Code::kInvalidArgument,
-                "device_kinds names {} kinds; up to {} are accepted",
-                inputs.Kinds().size(), kMaxKindsPerPlan);
-  }
-  const std::int64_t count = NeedCount(inputs.network, inputs.request);
-  if (count > kMaxTasksPerPlan) {
-    return Fail(Code::kInvalidArgument,
-                "the plan needs {} measurements; up to {} are accepted: take a "
-                "smaller batch or the policy adaptive",
-                count, kMaxTasksPerPlan);
-  }
-  inputs.needs = NeedsOf(inputs.network, inputs.request);
-  return inputs;
-}
-
-Result<KindProfiles> LoadProfiles(Agents& agents, Measurements& measurements,
-                                  const PlanInputs& inputs) {
-  const std::set<std::string> problems = inputs.Problems();
-  std::set<BatchSize> sizes;
-  for (const Need& need : inputs.needs) sizes.insert(need.batch);
-  const std::vector<std::string> names(problems.begin(), problems.end());
-  std::vector<BatchSize> batches(sizes.begin(), sizes.end());
-  // Adaptive measuring chooses the batches itself.
-  if (inputs.request.policy == BatchPolicy::kAdaptive) batches.clear();
-  KindProfiles profiles;
-  for (const std::string& kind : inputs.Kinds()) {
-    UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(agents, kind));
-    UCUDNN_ASSIGN_OR_RETURN(profiles[kind], measurements.LoadProfile(
-                                                kind, names, batches, drivers));
-  }
-  return profiles;
-}
-
 Result<v1::MeasureProgress> MeasureNeeds(Store& store, Bytes max_workspace,
                                          UnixMillis now_ms,
                                          const v1::MeasureRequest& request,
                                          PlanInputs* inputs) {
-  const auto enqueue = [&] {
-    return Enqueue(store, store, *inputs, max_workspace, now_ms);
-  };
   v1::MeasureProgress progress;
   if (request.retry_failed()) {
     for (const std::string& kind : inputs->Kinds()) {
       UCUDNN_RETURN_IF_ERROR(store.RetryFailedTasks(kind));
     }
   }
-  if (!request.dry_run()) {
-    UCUDNN_ASSIGN_OR_RETURN(std::int64_t added, enqueue());
-    if (request.retry_cancelled()) {
-      UCUDNN_RETURN_IF_ERROR(
-          InPieces(inputs->needs, [&](std::span<const Need> piece) -> Status {
-            UCUDNN_ASSIGN_OR_RETURN(const std::int64_t reopened,
-                                    store.ReopenCancelledTasks(KeysOf(piece)));
-            added += reopened;
-            return {};
-          }));
-    }
-    progress.set_enqueued(added);
-  }
-  const std::size_t known = inputs->needs.size();
-  UCUDNN_ASSIGN_OR_RETURN(Queue queue,
-                          Refine(store, store, store, now_ms, inputs));
-  if (!request.dry_run() && inputs->needs.size() > known) {
-    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t added, enqueue());
-    progress.set_enqueued(progress.enqueued() + added);
-    UCUDNN_ASSIGN_OR_RETURN(queue, Look(store, *inputs, now_ms));
-  }
+  const Asking asking{
+      .enqueue = !request.dry_run(),
+      .retry_cancelled = !request.dry_run() && request.retry_cancelled(),
+      .max_workspace = std::max(max_workspace, inputs->request.KernelLimit()),
+      .now_ms = now_ms};
+  Queue queue;
+  UCUDNN_RETURN_IF_ERROR(Look(store, *inputs, asking, inputs->needs, &queue));
+  UCUDNN_RETURN_IF_ERROR(Refine(store, asking, inputs, &queue));
+  if (!request.dry_run()) progress.set_enqueued(queue.opened);
   progress.set_total(queue.total);
   progress.set_done(queue.counts.done);
   progress.set_running(queue.counts.leased);

@@ -4,42 +4,17 @@
 // Has devices measure what a plan is made from.
 
 #include <cstdint>
-#include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "base/units.h"
-#include "coordinator/planning/planner.h"
+#include "coordinator/plan_inputs.h"
 #include "coordinator/store/store.h"
 #include "proto/messages_fwd.h"
 
 namespace ucudnn {
-
-// A request for a plan, with all that it names looked up.
-struct PlanInputs {
-  JobRequest request;
-  Network network;
-  NetworkRecord record;  // of the network
-  std::vector<Need> needs;
-
-  std::set<std::string> Kinds() const;
-  std::set<std::string> Problems() const;
-};
-
-// If the request names no device kinds, the devices online must be of one kind.
-// kNotFound: the network; kFailedPrecondition, kInvalidArgument: there is no
-// such kind, or too much would have to be measured; errors of ParsePlanRequest.
-// The network is that of `network_revision` or else the latest.
-Result<PlanInputs> LookUp(
-    Agents& agents, Plans& plans, const v1::PlanRequest& request,
-    std::optional<std::int64_t> network_revision = std::nullopt);
-
-// The points that the plan is made from.
-Result<KindProfiles> LoadProfiles(Agents& agents, Measurements& measurements,
-                                  const PlanInputs& inputs);
 
 // kFailedPrecondition if something is missing of a kind that has no device:
 // none online or, if `may_return`, none that was ever online.

@@ -92,8 +92,6 @@ class SqlStore final : public Store {
       std::span<const TaskKey> keys) override;
   Result<TaskRecord> GetTask(std::int64_t id) override;
   Result<std::vector<TaskRecord>> ListLeases(UnixMillis now_ms) override;
-  Result<std::map<std::string, TaskCounts>> Progress(
-      std::span<const TaskKey> keys, UnixMillis now_ms) override;
   Result<std::map<std::string, TaskCounts>> CountTasks(
       UnixMillis now_ms) override;
 
@@ -233,7 +231,7 @@ Status UpsertMeasurements(SqlTransaction& sql,
 inline constexpr std::string_view kTaskColumns =
     "id, kind, problem, batch, max_workspace_bytes, priority, state, attempts, "
     "failures, lease_token, agent, device, lease_until_ms, error, created_ms, "
-    "finished_ms, goal";
+    "finished_ms, goal, driver";
 Result<TaskRecord> TaskOf(const SqlRow& row);
 
 // The keys as rows (kind, problem, batch, goal), after the parameters `first`.

@@ -88,11 +88,6 @@ Status RaiseTasks(SqlTransaction& sql, std::span<const NewTask> tasks,
       rows.parameters());
 }
 
-// A task's state as Progress counts it at the time $1.
-constexpr char kCountedState[] =
-    "CASE WHEN state = 'leased' AND lease_until_ms <= $1 THEN 'pending' ELSE "
-    "state END";
-
 // Adds the counts of rows (kind, state, count).
 Status AddCounts(const std::vector<SqlRow>& rows,
                  std::map<std::string, TaskCounts>* counts) {
@@ -149,7 +144,8 @@ Result<TaskRecord> TaskOf(const SqlRow& row) {
                     .lease_until_ms = row.Int(12),
                     .error = row.Text(13),
                     .created_ms = row.Int(14),
-                    .finished_ms = row.Int(15)};
+                    .finished_ms = row.Int(15),
+                    .driver = row.Text(17)};
 }
 
 Result<EnqueueResult> SqlStore::EnqueueTasks(std::span<const NewTask> tasks,
@@ -240,37 +236,6 @@ Result<std::vector<TaskRecord>> SqlStore::ListLeases(UnixMillis now_ms) {
                   {now_ms}),
         TaskOf);
   });
-}
-
-Result<std::map<std::string, TaskCounts>> SqlStore::Progress(
-    std::span<const TaskKey> keys, UnixMillis now_ms) {
-  std::vector<TaskKey> distinct(keys.begin(), keys.end());
-  std::ranges::sort(distinct);
-  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-  using Counts = std::map<std::string, TaskCounts>;
-  return InTransaction(
-      *database_, Access::kRead, [&](SqlTransaction& sql) -> Result<Counts> {
-        Counts counts;
-        UCUDNN_RETURN_IF_ERROR(InPieces(
-            sql.dialect(), std::span<const TaskKey>(distinct),
-            [&](auto piece) -> Status {
-              const SqlRows rows = KeyRows(piece, {now_ms});
-              UCUDNN_ASSIGN_OR_RETURN(
-                  const auto found,
-                  sql.Query(
-                      fmt::format(
-                          "WITH asked (kind, problem, batch, goal) AS "
-                          "(VALUES {}) SELECT t.kind, {} AS counted, COUNT(*) "
-                          "FROM asked JOIN tasks t ON t.kind = asked.kind AND "
-                          "t.problem = asked.problem AND "
-                          "t.batch = asked.batch AND t.goal = asked.goal "
-                          "GROUP BY t.kind, counted",
-                          rows.Text(), kCountedState),
-                      rows.parameters()));
-              return AddCounts(found, &counts);
-            }));
-        return counts;
-      });
 }
 
 Result<std::map<std::string, TaskCounts>> SqlStore::CountTasks(

@@ -68,6 +68,8 @@ struct TaskRecord {
   std::string error;  // of the last failure; why it was cancelled
   UnixMillis created_ms = 0;
   UnixMillis finished_ms = 0;  // 0 until done, failed or cancelled
+  // That it was done under last; empty if that is not known.
+  std::string driver;
 
   LeaseRef lease() const { return {id, lease_token}; }
   friend bool operator==(const TaskRecord&, const TaskRecord&) = default;
@@ -217,12 +219,8 @@ class Tasks {
   // The tasks whose leases have not expired (lease_until_ms > now_ms), by
   // device, then id.
   virtual Result<std::vector<TaskRecord>> ListLeases(UnixMillis now_ms) = 0;
-  // The states of the tasks with these keys, by kind. Keys that are not in the
-  // queue are not counted, repeated ones are counted once. Tasks whose leases
-  // have expired (lease_until_ms <= now_ms) count as pending.
-  virtual Result<std::map<std::string, TaskCounts>> Progress(
-      std::span<const TaskKey> keys, UnixMillis now_ms) = 0;
-  // The states of all tasks, by kind, counted the same way.
+  // The states of all tasks, by kind. Tasks whose leases have expired
+  // (lease_until_ms <= now_ms) count as pending.
   virtual Result<std::map<std::string, TaskCounts>> CountTasks(
       UnixMillis now_ms) = 0;
 };

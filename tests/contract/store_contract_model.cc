@@ -77,6 +77,7 @@ class ModelQueue {
     if (task.state == TaskState::kDone) return {true, false};
     if (completion.max_workspace >= task.max_workspace) {
       task.error.clear();
+      task.driver = completion.origin.driver;
       End(task, TaskState::kDone, completion.now_ms);
       return {false, false};
     }
