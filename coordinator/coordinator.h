@@ -39,7 +39,8 @@ struct CoordinatorOptions {
   std::int64_t heartbeat_ms = 2'000;
   // An agent that is silent for this long is gone.
   std::int64_t agent_timeout_ms = 10'000;
-  std::int64_t poll_after_ms = 300;      // how long an idle device waits
+  // How long an idle device waits at least (kMaxPollsPerSecond).
+  std::int64_t poll_after_ms = 300;
   std::int64_t report_after_ms = 2'000;  // how often ranks report their steps
   // A job that is silent for this long is lost.
   std::int64_t job_timeout_ms = 30'000;
@@ -173,12 +174,15 @@ class Coordinator {
   // The job with its revisions, ranks and drift.
   Result<v1::Job> JobOf(const JobDetails& details);
   std::shared_ptr<const CoordinatorOptions> options() const { return options_; }
+  // How long an idle device is to wait before it asks for work again.
+  std::int64_t PollAfterMs() const;
 
   std::atomic<std::shared_ptr<const CoordinatorOptions>> options_;
   Store& store_;
   const Clock& clock_;
   Heartbeats heartbeats_;
-  SingleFlight planning_;  // by request
+  std::atomic<std::int64_t> devices_ = 0;  // online, as Maintain last saw
+  SingleFlight planning_;                  // by request
   PlanCache plans_{kMaxCachedPlanBytes};
   LruCache<std::int64_t, v1::Plan> plan_summaries_{kMaxCachedSummaryBytes};
   LruCache<std::string, Planned> planned_{kMaxCachedRequestBytes};

@@ -99,13 +99,18 @@ Result<v1::RegisterResponse> Coordinator::Register(
   return response;
 }
 
+std::int64_t Coordinator::PollAfterMs() const {
+  return std::max(options()->poll_after_ms,
+                  devices_ * 1'000 / kMaxPollsPerSecond);
+}
+
 Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
     const v1::LeaseTasksRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(
       const DeviceRecord device,
       DeviceOf(store_, request.agent_id(), request.device_id()));
   v1::LeaseTasksResponse response;
-  response.set_poll_after_ms(options()->poll_after_ms);
+  response.set_poll_after_ms(PollAfterMs());
   if (device.held) return response;
   if (request.takes_device_models()) {
     UCUDNN_ASSIGN_OR_RETURN(const bool measured,
@@ -265,6 +270,7 @@ Status Coordinator::Maintain() {
                    options()->agent_timeout_ms);
     }
   }
+  UCUDNN_ASSIGN_OR_RETURN(devices_, store_.CountDevices());
   UCUDNN_ASSIGN_OR_RETURN(const auto jobs, store_.ListJobPulses());
   if (const auto silent =
           jobs_.Silent(jobs, clock_.SteadyMs(), options()->job_timeout_ms);

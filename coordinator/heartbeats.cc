@@ -16,18 +16,37 @@ Status Heartbeats::Take(AgentBeat beat, const std::vector<LeaseRef>& leases,
       return {};
     }
   }
-  const std::lock_guard writing(writing_);
-  const std::string agent = beat.agent;
-  std::map<std::string, AgentBeat> beats;
-  beats.emplace(agent, beat);
-  UCUDNN_RETURN_IF_ERROR(Write(beats, {{agent, leases}}, lease_ms));
-  const std::lock_guard lock(mutex_);
-  gathered_.erase(agent);
-  leases_.erase(agent);
-  if (!written_.contains(agent)) {
-    return Fail(Code::kNotFound, "agent '{}' is not registered", agent);
+  return at_once_.Run({beat, leases, lease_ms});
+}
+
+std::vector<Status> Heartbeats::WriteAtOnce(
+    std::span<const NewBeat* const> beats) {
+  // Of two heartbeats of one agent, the later one counts.
+  std::map<std::string, AgentBeat> of_agents;
+  std::map<std::string, std::vector<LeaseRef>> leases;
+  for (const NewBeat* item : beats) {
+    of_agents.insert_or_assign(item->beat.agent, item->beat);
+    leases.insert_or_assign(item->beat.agent, item->leases);
   }
-  return {};
+  const std::lock_guard writing(writing_);
+  if (const Status written = Write(of_agents, leases, beats.back()->lease_ms);
+      !written) {
+    return std::vector<Status>(beats.size(), written);
+  }
+  const std::lock_guard lock(mutex_);
+  std::vector<Status> answers;
+  for (const NewBeat* item : beats) {
+    const std::string& agent = item->beat.agent;
+    gathered_.erase(agent);
+    leases_.erase(agent);
+    if (written_.contains(agent)) {
+      answers.emplace_back();
+    } else {
+      answers.push_back(
+          Fail(Code::kNotFound, "agent '{}' is not registered", agent));
+    }
+  }
+  return answers;
 }
 
 Status Heartbeats::Flush(std::int64_t lease_ms) {

@@ -4,7 +4,8 @@
 // Gathers heartbeats and writes them to the store together: most say nothing
 // new, and each alone would cost a durable commit or two. A heartbeat that does
 // say something (the first of an agent to this process, or a changed device) is
-// written at once.
+// written at once, together with those that come while others are written:
+// after a restart, all agents' are.
 //
 // Gathered heartbeats are lost if the process dies. The agents then look as if
 // last seen at the latest Flush, which their next heartbeat corrects; so Flush
@@ -15,11 +16,13 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "coordinator/store/agents.h"
+#include "coordinator/store/group_commit.h"
 #include "coordinator/store/tasks.h"
 
 namespace ucudnn {
@@ -27,7 +30,10 @@ namespace ucudnn {
 class Heartbeats {
  public:
   // The ports must outlive this.
-  Heartbeats(Agents& agents, Tasks& tasks) : agents_(agents), tasks_(tasks) {}
+  Heartbeats(Agents& agents, Tasks& tasks)
+      : agents_(agents),
+        tasks_(tasks),
+        at_once_([this](auto beats) { return WriteAtOnce(beats); }) {}
 
   // A heartbeat of an agent that holds these leases, which it renews for
   // `lease_ms`. kNotFound: the agent is not registered; this may be noticed one
@@ -44,6 +50,14 @@ class Heartbeats {
   [[nodiscard]] std::unique_lock<std::mutex> Forget(const std::string& agent);
 
  private:
+  // A heartbeat that says something.
+  struct NewBeat {
+    const AgentBeat& beat;
+    const std::vector<LeaseRef>& leases;
+    std::int64_t lease_ms;
+  };
+
+  std::vector<Status> WriteAtOnce(std::span<const NewBeat* const> beats);
   // With writing_ held.
   Status Write(const std::map<std::string, AgentBeat>& beats,
                const std::map<std::string, std::vector<LeaseRef>>& leases,
@@ -51,6 +65,7 @@ class Heartbeats {
 
   Agents& agents_;
   Tasks& tasks_;
+  GroupCommit<NewBeat, Status> at_once_;
   std::mutex writing_;  // held while writing; locked before mutex_
   std::mutex mutex_;    // guards the rest
   std::map<std::string, AgentBeat> gathered_;

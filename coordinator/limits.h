@@ -69,6 +69,10 @@ inline constexpr std::size_t kMaxRpcBytes = std::size_t{512} << 20;
 // Calls of one connection at once. A client of ours has fewer than ten.
 inline constexpr int kMaxStreamsPerConnection = 100;
 
+// About how often idle devices ask for work in a second, all together: the more
+// there are, the longer each waits. A poll costs some 100 us.
+inline constexpr std::int64_t kMaxPollsPerSecond = 1'000;
+
 // A watchdog connects to the gRPC listener this often and awaits its greeting
 // for so long. After so many in a row that did not come it sets the listener up
 // again.

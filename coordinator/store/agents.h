@@ -134,6 +134,8 @@ class Agents {
       const std::string& kind) = 0;
   virtual Result<DeviceRecord> GetDevice(
       const std::string& id) = 0;  // kNotFound
+  // How many devices are not lost.
+  virtual Result<std::int64_t> CountDevices() = 0;
   // The kinds of all registered devices.
   virtual Result<std::vector<KindSummary>> ListKinds() = 0;
 };

@@ -294,6 +294,17 @@ Result<DeviceRecord> SqlStore::GetDevice(const std::string& id) {
   });
 }
 
+Result<std::int64_t> SqlStore::CountDevices() {
+  return InTransaction(
+      *database_, Access::kRead,
+      [](SqlTransaction& sql) -> Result<std::int64_t> {
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto rows,
+            sql.Query("SELECT COUNT(*) FROM devices WHERE state <> 'lost'"));
+        return rows.at(0).Int(0);
+      });
+}
+
 Result<std::vector<KindSummary>> SqlStore::ListKinds() {
   return InTransaction(*database_, Access::kRead, [](SqlTransaction& sql) {
     return Records(

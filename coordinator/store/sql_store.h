@@ -64,6 +64,7 @@ class SqlStore final : public Store {
   Result<std::vector<DeviceRecord>> ListDevices(
       const std::string& kind) override;
   Result<DeviceRecord> GetDevice(const std::string& id) override;
+  Result<std::int64_t> CountDevices() override;
   Result<std::vector<KindSummary>> ListKinds() override;
 
   // Tasks

@@ -189,6 +189,7 @@ TEST_P(StoreContract, SummarizesDeviceKinds) {
   EXPECT_EQ(kinds[0].devices, 2);
   EXPECT_EQ(kinds[0].usable, 1);
   EXPECT_EQ(kinds[1].devices, 1);
+  EXPECT_EQ(store().CountDevices().value(), 2);
 }
 
 }  // namespace

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "coordinator/store/store.h"
 
 namespace ucudnn {
@@ -90,6 +94,30 @@ TEST_F(HeartbeatsTest, RefusesAgentsThatAreNotRegistered) {
     const Status status = Take(200, DeviceState::kIdle, {}, "b");
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().code, Code::kNotFound);
+  }
+}
+
+TEST_F(HeartbeatsTest, AnswersEachOfManyThatComeAtOnce) {
+  constexpr int kAgents = 200;
+  const auto name = [](int i) { return fmt::format("agent-{:03}", i); };
+  for (int i = 0; i < kAgents; i += 2) {
+    AgentRecord agent;
+    agent.id = name(i);
+    ASSERT_TRUE(store_->RegisterAgent(agent, {}, 100));
+  }
+  std::atomic<int> next = 0;
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      for (int i = next++; i < kAgents; i = next++) {
+        EXPECT_EQ(Take(200, DeviceState::kIdle, {}, name(i)).has_value(),
+                  i % 2 == 0);
+      }
+    });
+  }
+  threads.clear();
+  for (int i = 0; i < kAgents; i += 2) {
+    EXPECT_EQ(store_->GetAgent(name(i))->last_seen_ms, 200);
   }
 }
 

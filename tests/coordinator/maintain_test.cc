@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "base/service/clock.h"
 #include "coordinator/coordinator.h"
@@ -93,6 +95,28 @@ TEST_F(MaintainTest, GivesAgentsATimeoutAfterAStart) {
     ASSERT_TRUE(restarted.coordinator->Maintain());
   }
   EXPECT_EQ(State(), AgentState::kGone);
+}
+
+TEST_F(MaintainTest, HasDevicesAskForWorkLessOftenTheMoreThereAre) {
+  std::vector<DeviceRecord> devices(2'000);
+  for (DeviceRecord& device : devices) {
+    device.id = fmt::format("GPU-{}", &device - devices.data());
+    device.kind = {"TEST", 1, 1_GiB, "test-1.0"};
+  }
+  AgentRecord agent;
+  agent.id = "a";
+  const auto poll_after = [&] {
+    v1::LeaseTasksRequest request;
+    request.set_agent_id("a");
+    request.set_device_id("GPU-0");
+    return first_.coordinator->LeaseTasks(request)->poll_after_ms();
+  };
+  ASSERT_TRUE(store_->RegisterAgent(agent, std::span(devices).first(10), 1));
+  Pass(seconds(1), &first_);
+  EXPECT_EQ(poll_after(), CoordinatorOptions().poll_after_ms);
+  ASSERT_TRUE(store_->RegisterAgent(agent, devices, 1));
+  Pass(seconds(1), &first_);
+  EXPECT_EQ(poll_after(), 1'000 * 2'000 / kMaxPollsPerSecond);
 }
 
 TEST_F(MaintainTest, TakesNewOptionsWhileItRuns) {
