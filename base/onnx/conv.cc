@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/onnx/model.h"
 #include "base/text.h"
 
 namespace ucudnn {
@@ -54,49 +55,54 @@ Spatial Extents(const TensorShape& shape, Axes axes) {
   return extents;
 }
 
-tl::unexpected<Error> Uneven(std::string_view what, std::int64_t before,
-                             std::int64_t after, std::size_t axis) {
-  constexpr std::array<std::string_view, 3> kAxes = {"depth", "height",
-                                                     "width"};
-  return Fail(Code::kUnimplemented,
-              "{} pads the {} by {} before and {} after; the same on both "
-              "sides is accepted (a Pad node can take the difference)",
-              what, kAxes[axis], before, after);
-}
+// How much is padded on each side.
+struct Sides {
+  Spatial before = {0, 0, 0};
+  Spatial after = {0, 0, 0};
+};
 
-// Splits `total` padding evenly over both sides of each axis; an error if it is
-// odd.
-Result<Spatial> Halved(const Spatial& total, std::string_view auto_pad) {
-  Spatial padding = {0, 0, 0};
+// Splits `total` padding over both sides of each axis.
+Sides Halved(const Spatial& total, std::string_view auto_pad) {
+  Sides sides;
   for (std::size_t i = 0; i < 3; ++i) {
-    if (total[i] % 2 != 0) {
-      const bool lower = auto_pad == "SAME_LOWER";
-      const std::int64_t less = total[i] / 2;
-      const std::int64_t more = total[i] - less;
-      return Uneven(auto_pad, lower ? more : less, lower ? less : more, i);
-    }
-    padding[i] = total[i] / 2;
+    const std::int64_t less = total[i] / 2;
+    const std::int64_t more = total[i] - less;
+    const bool lower = auto_pad == "SAME_LOWER";
+    sides.before[i] = lower ? more : less;
+    sides.after[i] = lower ? less : more;
   }
-  return padding;
+  return sides;
 }
 
-Result<Spatial> ExplicitPadding(const onnx::NodeProto& node, Axes axes) {
-  Spatial padding = {0, 0, 0};
+Result<Sides> ExplicitPadding(const onnx::NodeProto& node, Axes axes) {
+  Sides sides;
   const onnx::AttributeProto* pads = Find(node, "pads");
-  if (pads == nullptr) return padding;
+  if (pads == nullptr) return sides;
   if (pads->ints_size() != 2 * axes.n) {
     return Fail(Code::kInvalidArgument,
                 "attribute 'pads' has {} numbers; {} are expected",
                 pads->ints_size(), 2 * axes.n);
   }
   for (int i = 0; i < axes.n; ++i) {
-    const std::int64_t before = pads->ints(i);
-    const std::int64_t after = pads->ints(i + axes.n);
     const std::size_t axis = axes.first() + std::size_t(i);
-    if (before != after) return Uneven("'pads'", before, after, axis);
-    padding[axis] = before;
+    sides.before[axis] = pads->ints(i);
+    sides.after[axis] = pads->ints(i + axes.n);
   }
-  return padding;
+  return sides;
+}
+
+// The padding of a convolution that pads both sides equally.
+Result<Spatial> Even(const Sides& sides, std::string_view what) {
+  constexpr std::array<std::string_view, 3> kAxes = {"depth", "height",
+                                                     "width"};
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (sides.before[i] == sides.after[i]) continue;
+    return Fail(Code::kUnimplemented,
+                "{} pads the {} by {} before and {} after; the same on both "
+                "sides is accepted",
+                what, kAxes[i], sides.before[i], sides.after[i]);
+  }
+  return sides.before;
 }
 
 // The mode of `auto_pad`; empty if the padding is explicit.
@@ -116,11 +122,11 @@ Result<std::string> AutoPad(const onnx::NodeProto& node) {
 }
 
 // A plain convolution's padding; `g` has everything else.
-Result<Spatial> Padding(const onnx::NodeProto& node, Axes axes,
-                        const ConvGeometry& g) {
+Result<Sides> Padding(const onnx::NodeProto& node, Axes axes,
+                      const ConvGeometry& g) {
   UCUDNN_ASSIGN_OR_RETURN(const std::string auto_pad, AutoPad(node));
   if (auto_pad.empty()) return ExplicitPadding(node, axes);
-  if (auto_pad == "VALID") return Spatial{0, 0, 0};
+  if (auto_pad == "VALID") return Sides();
   Spatial total = {0, 0, 0};
   for (std::size_t i = axes.first(); i < 3; ++i) {
     const std::int64_t outputs = (g.input[i] - 1) / g.stride[i] + 1;
@@ -140,7 +146,10 @@ Result<Spatial> TransposedPadding(const onnx::NodeProto& node, Axes axes,
   UCUDNN_ASSIGN_OR_RETURN(const std::string auto_pad, AutoPad(node));
   const bool given = Find(node, "output_shape") != nullptr;
   if (auto_pad == "VALID" && !given) return Spatial{0, 0, 0};
-  if (auto_pad.empty() && !given) return ExplicitPadding(node, axes);
+  if (auto_pad.empty() && !given) {
+    UCUDNN_ASSIGN_OR_RETURN(const Sides sides, ExplicitPadding(node, axes));
+    return Even(sides, "'pads'");
+  }
   UCUDNN_ASSIGN_OR_RETURN(const Spatial extra,
                           PerAxis(node, "output_padding", axes, 0));
   UCUDNN_ASSIGN_OR_RETURN(const Spatial wanted,
@@ -151,20 +160,32 @@ Result<Spatial> TransposedPadding(const onnx::NodeProto& node, Axes axes,
     total[i] = g.stride[i] * (small[i] - 1) + extra[i] +
                g.dilation[i] * (g.filter[i] - 1) + 1 - output;
   }
-  return Halved(total, given ? "'output_shape'" : std::string_view(auto_pad));
+  return Even(Halved(total, auto_pad),
+              given ? "'output_shape'" : std::string_view(auto_pad));
+}
+
+// Moves the padding that one side has more than the other into the input.
+void PadInput(const Sides& sides, PaddedConvolution* padded) {
+  ConvGeometry& g = padded->convolution.geometry;
+  for (std::size_t i = 0; i < 3; ++i) {
+    g.padding[i] = std::min(sides.before[i], sides.after[i]);
+    padded->before[i] = sides.before[i] - g.padding[i];
+    padded->after[i] = sides.after[i] - g.padding[i];
+    g.input[i] += padded->before[i] + padded->after[i];
+  }
 }
 
 }  // namespace
 
 bool IsConvolution(const onnx::NodeProto& node) {
-  return (node.domain().empty() || node.domain() == "ai.onnx") &&
+  return IsStandard(node) &&
          (node.op_type() == "Conv" || node.op_type() == "ConvTranspose");
 }
 
-Result<NodeConvolution> ConvolutionOf(const onnx::NodeProto& node,
-                                      const TensorShape& input,
-                                      const TensorShape& filter,
-                                      const TensorShape& output) {
+Result<PaddedConvolution> ConvolutionOf(const onnx::NodeProto& node,
+                                        const TensorShape& input,
+                                        const TensorShape& filter,
+                                        const TensorShape& output) {
   if (input.size() < 3 || input.size() > 5) {
     return Fail(Code::kUnimplemented,
                 "its input has the shape [{}]; batch, channels and one, two or "
@@ -178,7 +199,8 @@ Result<NodeConvolution> ConvolutionOf(const onnx::NodeProto& node,
                 input.size(), filter.size(), output.size());
   }
   const Axes axes{static_cast<int>(input.size()) - 2};
-  NodeConvolution conv;
+  PaddedConvolution padded;
+  NodeConvolution& conv = padded.convolution;
   conv.transposed = node.op_type() == "ConvTranspose";
   ConvGeometry& g = conv.geometry;
   g.spatial_dims = std::max(axes.n, 2);
@@ -216,7 +238,8 @@ Result<NodeConvolution> ConvolutionOf(const onnx::NodeProto& node,
     g.filters = filter[0];
     g.input = Extents(input, axes);
     of_group = input[1] / g.groups;
-    UCUDNN_ASSIGN_OR_RETURN(g.padding, Padding(node, axes, g));
+    UCUDNN_ASSIGN_OR_RETURN(const Sides sides, Padding(node, axes, g));
+    PadInput(sides, &padded);
   }
   UCUDNN_RETURN_IF_ERROR(Validate(g));
   if (filter[0] != g.filters || filter[1] != of_group) {
@@ -234,7 +257,7 @@ Result<NodeConvolution> ConvolutionOf(const onnx::NodeProto& node,
                     ? "; an output padding less than the stride is accepted"
                     : "");
   }
-  return conv;
+  return padded;
 }
 
 std::optional<std::array<Window, 3>> PoolingOf(const onnx::NodeProto& node,

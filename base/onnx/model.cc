@@ -42,40 +42,6 @@ constexpr std::array kBounds = {
     Bounds{"output_padding", 0}, Bounds{"pads", -kMaxExtent},
     Bounds{"group", 1},          Bounds{"blocksize", 1}};
 
-Status Parse(std::string_view bytes, onnx::ModelProto* model) {
-  if (bytes.size() > std::size_t{std::numeric_limits<int>::max()}) {
-    return Fail(Code::kInvalidArgument,
-                "it is larger than 2 GiB, the limit of ONNX models");
-  }
-  if (OnnxOverhead(bytes, kMaxOnnxOverheadBytes) > kMaxOnnxOverheadBytes) {
-    return Fail(Code::kInvalidArgument,
-                "its {} bytes are too many small parts: besides texts and "
-                "weights, parts of up to {} in memory are accepted",
-                bytes.size(), FormatBytes(Bytes(kMaxOnnxOverheadBytes)));
-  }
-  if (!model->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return Fail(Code::kInvalidArgument, "its {} bytes are not an ONNX model",
-                bytes.size());
-  }
-  GraphProto* graph = model->mutable_graph();
-  if (graph->node_size() == 0) {
-    return Fail(Code::kInvalidArgument,
-                "it is an ONNX model without a node; a network is expected");
-  }
-  if (graph->node_size() > kMaxOnnxNodes) {
-    return Fail(Code::kInvalidArgument,
-                "it has {} nodes; up to {} are accepted", graph->node_size(),
-                kMaxOnnxNodes);
-  }
-  if (graph->sparse_initializer_size() > 0) {
-    return Fail(Code::kUnimplemented,
-                "it has sparse initializers; dense ones are accepted");
-  }
-  model->set_ir_version(kKnownFormat);
-  graph->set_name("graph");
-  return {};
-}
-
 // Gives each node a unique name.
 void NameNodes(GraphProto* graph) {
   std::map<std::string, int> uses;
@@ -161,6 +127,11 @@ Status CheckAttribute(const AttributeProto& attribute) {
   return {};
 }
 
+// Convolutions that are not of floating-point tensors, and others that plans
+// cannot contain.
+constexpr std::array<std::string_view, 3> kOtherConvolutions = {
+    "QLinearConv", "ConvInteger", "DeformConv"};
+
 // Also refuses nodes that may contain convolutions we would miss.
 Status CheckNodes(const onnx::ModelProto& model) {
   std::set<std::pair<std::string, std::string>> functions;
@@ -173,6 +144,16 @@ Status CheckNodes(const onnx::ModelProto& model) {
                   "{} calls a function of the model; functions are accepted "
                   "only where they are inlined",
                   Shown(node));
+    }
+    if (IsStandard(node) &&
+        std::ranges::count(kOtherConvolutions, node.op_type()) > 0) {
+      return Fail(Code::kUnimplemented,
+                  "{} is a convolution that cannot be planned; Conv and "
+                  "ConvTranspose are accepted{}",
+                  Shown(node),
+                  node.op_type() == "DeformConv"
+                      ? ""
+                      : ": export the model before it is quantized");
     }
     for (const AttributeProto& attribute : node.attribute()) {
       if (Status status = CheckAttribute(attribute); !status) {
@@ -220,7 +201,8 @@ Status SetBatch(const std::vector<ValueInfoProto*>& data, BatchSize batch,
       if (dim.has_dim_value()) continue;
       return Fail(Code::kInvalidArgument,
                   "input '{}' has the dimension '{}' besides the batch, which "
-                  "is not a number; export the model with a fixed size",
+                  "is not a number; export the model with a fixed size, or "
+                  "give the sizes with --input-shape",
                   Excerpt(input.name()),
                   dim.has_dim_param() ? Excerpt(dim.dim_param()) : "?");
     }
@@ -304,6 +286,19 @@ Status FindInputs(BatchSize batch, OnnxModel* model) {
   return {};
 }
 
+// The checker refuses domains without a version; of operators that it does not
+// know, any will do.
+void NameDomains(onnx::ModelProto* model) {
+  std::set<std::string> known;
+  for (const auto& opset : model->opset_import()) known.insert(opset.domain());
+  for (const NodeProto& node : model->graph().node()) {
+    if (IsStandard(node) || !known.insert(node.domain()).second) continue;
+    auto* opset = model->add_opset_import();
+    opset->set_domain(node.domain());
+    opset->set_version(1);
+  }
+}
+
 // Refuses more tensors than shape inference may take.
 Status CountTensors(const GraphProto& graph) {
   auto count = static_cast<std::size_t>(graph.input_size());
@@ -381,9 +376,46 @@ Status SortNodes(GraphProto* graph) {
 
 }  // namespace
 
+Status ParseOnnx(std::string_view bytes, onnx::ModelProto* model) {
+  if (bytes.size() > std::size_t{std::numeric_limits<int>::max()}) {
+    return Fail(Code::kInvalidArgument,
+                "it is larger than 2 GiB, the limit of ONNX models");
+  }
+  if (OnnxOverhead(bytes, kMaxOnnxOverheadBytes) > kMaxOnnxOverheadBytes) {
+    return Fail(Code::kInvalidArgument,
+                "its {} bytes are too many small parts: besides texts and "
+                "weights, parts of up to {} in memory are accepted",
+                bytes.size(), FormatBytes(Bytes(kMaxOnnxOverheadBytes)));
+  }
+  if (!model->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return Fail(Code::kInvalidArgument, "its {} bytes are not an ONNX model",
+                bytes.size());
+  }
+  GraphProto* graph = model->mutable_graph();
+  if (graph->node_size() == 0) {
+    return Fail(Code::kInvalidArgument,
+                "it is an ONNX model without a node; a network is expected");
+  }
+  if (graph->node_size() > kMaxOnnxNodes) {
+    return Fail(Code::kInvalidArgument,
+                "it has {} nodes; up to {} are accepted", graph->node_size(),
+                kMaxOnnxNodes);
+  }
+  if (graph->sparse_initializer_size() > 0) {
+    return Fail(Code::kUnimplemented,
+                "it has sparse initializers; dense ones are accepted");
+  }
+  return {};
+}
+
+bool IsStandard(const NodeProto& node) {
+  return node.domain().empty() || node.domain() == "ai.onnx";
+}
+
 std::string Shown(const NodeProto& node) {
-  return fmt::format("node '{}' ({})", Excerpt(node.name(), 200),
-                     Excerpt(node.op_type()));
+  return fmt::format("node '{}' ({}{}{})", Excerpt(node.name(), 200),
+                     IsStandard(node) ? "" : Excerpt(node.domain()),
+                     IsStandard(node) ? "" : ".", Excerpt(node.op_type()));
 }
 
 std::optional<OnnxElement> ElementOf(int type) {
@@ -418,12 +450,15 @@ std::optional<OnnxElement> ElementOf(int type) {
 
 Result<OnnxModel> PrepareOnnx(std::string_view bytes, BatchSize batch) {
   OnnxModel model;
-  UCUDNN_RETURN_IF_ERROR(Parse(bytes, &model.proto));
+  UCUDNN_RETURN_IF_ERROR(ParseOnnx(bytes, &model.proto));
+  model.proto.set_ir_version(kKnownFormat);
+  model.proto.mutable_graph()->set_name("graph");
   NameNodes(model.proto.mutable_graph());
   UCUDNN_RETURN_IF_ERROR(CheckNodes(model.proto));
   // No node calls them; the library would read the tensors in them.
   model.proto.clear_functions();
   model.proto.clear_training_info();
+  NameDomains(&model.proto);
   UCUDNN_RETURN_IF_ERROR(FindInputs(batch, &model));
   UCUDNN_RETURN_IF_ERROR(CountTensors(model.proto.graph()));
   UCUDNN_RETURN_IF_ERROR(SortNodes(model.proto.mutable_graph()));

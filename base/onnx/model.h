@@ -59,7 +59,14 @@ struct OnnxModel {
 // input is symbolic. Errors as for ReadOnnx.
 Result<OnnxModel> PrepareOnnx(std::string_view bytes, BatchSize batch);
 
-// "node '/conv1/Conv' (Conv)"
+// Reads a model's bytes within the limits of base/limits.h. Errors as for
+// ReadOnnx.
+Status ParseOnnx(std::string_view bytes, onnx::ModelProto* model);
+
+// Whether the operator is one of ONNX, not of another domain.
+bool IsStandard(const onnx::NodeProto& node);
+
+// "node '/conv1/Conv' (Conv)", "node 'q' (com.microsoft.FusedConv)"
 std::string Shown(const onnx::NodeProto& node);
 
 }  // namespace ucudnn

@@ -61,16 +61,31 @@ Result<Graph> ParseGraph(std::string_view contents, std::string_view name,
   return chain;
 }
 
-Result<Network> ReadNetworkFile(const std::string& path, BatchSize batch) {
+Result<std::string> ReadNetworkContents(const std::string& path,
+                                        const InputShapes& shapes, Bytes max) {
+  UCUDNN_ASSIGN_OR_RETURN(std::string contents, ReadFile(path, max));
+  if (shapes.empty()) return contents;
+  if (IsNetworkCsv(contents)) {
+    return Fail(Code::kInvalidArgument,
+                "{}: it is text, whose sizes are fixed; input shapes are for "
+                "ONNX models",
+                Excerpt(path, 4096));
+  }
+  return WithInputShapes(contents, shapes, Excerpt(path, 4096));
+}
+
+Result<Network> ReadNetworkFile(const std::string& path, BatchSize batch,
+                                const InputShapes& shapes) {
   UCUDNN_ASSIGN_OR_RETURN(const std::string contents,
-                          ReadFile(path, kMaxNetworkFile));
+                          ReadNetworkContents(path, shapes));
   return ParseNetwork(contents, NetworkNameOf(path), batch,
                       Excerpt(path, 4096));
 }
 
-Result<Graph> ReadGraphFile(const std::string& path, BatchSize batch) {
+Result<Graph> ReadGraphFile(const std::string& path, BatchSize batch,
+                            const InputShapes& shapes) {
   UCUDNN_ASSIGN_OR_RETURN(const std::string contents,
-                          ReadFile(path, kMaxNetworkFile));
+                          ReadNetworkContents(path, shapes));
   if (IsNetworkCsv(contents)) {
     return Fail(Code::kInvalidArgument,
                 "{}: it is text; an ONNX model is expected",

@@ -6,9 +6,11 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/graph.h"
 #include "base/network.h"
+#include "base/onnx/input_shape.h"
 #include "base/result.h"
 #include "base/units.h"
 
@@ -36,12 +38,23 @@ inline constexpr Bytes kMaxNetworkFile = 2_GiB;
 // extension.
 std::string NetworkNameOf(std::string_view path);
 
-// The same from a file, after which it is named. Also returns the errors of
-// ReadFile (base/files/file.h).
-Result<Network> ReadNetworkFile(const std::string& path, BatchSize batch);
+// Sizes for symbolic ones of an ONNX model (base/onnx/input_shape.h).
+using InputShapes = std::vector<InputShape>;
+
+// A file's contents, with these sizes. The errors of ReadFile
+// (base/files/file.h) and WithInputShapes; kInvalidArgument too for sizes of a
+// network as CSV.
+Result<std::string> ReadNetworkContents(const std::string& path,
+                                        const InputShapes& shapes,
+                                        Bytes max = kMaxNetworkFile);
+
+// The network of a file, after which it is named.
+Result<Network> ReadNetworkFile(const std::string& path, BatchSize batch,
+                                const InputShapes& shapes = {});
 
 // The graph of an ONNX file. kInvalidArgument for CSV, which has no graph.
-Result<Graph> ReadGraphFile(const std::string& path, BatchSize batch);
+Result<Graph> ReadGraphFile(const std::string& path, BatchSize batch,
+                            const InputShapes& shapes = {});
 
 }  // namespace ucudnn
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/onnx/conv.h"
@@ -130,18 +131,61 @@ class GraphBuilder {
                     "{}: it lacks an input, a filter or an output",
                     Shown(proto));
       }
-      Result<NodeConvolution> conv =
+      Result<PaddedConvolution> conv =
           ConvolutionOf(proto, shape(node.inputs[0]), shape(node.inputs[1]),
                         shape(node.outputs[0]));
       if (!conv) return Within(Shown(proto), std::move(conv).error());
-      node.convolution = *conv;
+      node.convolution = conv->convolution;
+      if (conv->IsPadded()) {
+        UCUDNN_RETURN_IF_ERROR(AddPad(proto, *conv, &node.inputs[0]));
+      }
     }
     result_.nodes.push_back(std::move(node));
     return {};
   }
 
+  // Adds the node that pads the convolution's input, and makes that its input.
+  Status AddPad(const NodeProto& proto, const PaddedConvolution& padded,
+                std::size_t* input) {
+    Tensor tensor = result_.tensors[*input];
+    tensor.parameter = tensor.trained = false;
+    tensor.name = UniqueName(proto.name() + ".padded");
+    const std::size_t spatial = tensor.shape.size() - 2;
+    for (std::size_t i = 0; i < spatial; ++i) {
+      tensor.shape[2 + i] +=
+          padded.before[3 - spatial + i] + padded.after[3 - spatial + i];
+    }
+    if (!CheckedProduct(tensor.shape, tensor.element_bytes, kMaxTensorBytes)) {
+      return Fail(Code::kInvalidArgument,
+                  "{}: its padded input [{}] cannot be counted", Shown(proto),
+                  fmt::join(tensor.shape, ", "));
+    }
+    Node pad;
+    pad.name = UniqueName(proto.name() + ".pad");
+    pad.op_type = "Pad";
+    pad.inputs = {*input};
+    pad.outputs = {result_.tensors.size()};
+    *input = result_.tensors.size();
+    result_.tensors.push_back(std::move(tensor));
+    result_.nodes.push_back(std::move(pad));
+    return {};
+  }
+
+  // `name`, with as many underscores as make it differ from the model's.
+  std::string UniqueName(std::string name) {
+    if (names_.empty()) {
+      for (const NodeProto& node : model_.proto.graph().node()) {
+        names_.insert(node.name());
+      }
+    }
+    while (places_.count(name) > 0 || !names_.insert(name).second) name += '_';
+    return name;
+  }
+
   const OnnxModel& model_;
   const OnnxTypes& types_;
+  std::unordered_set<std::string>
+      names_;  // of nodes, and those that were added
   std::unordered_map<std::string, std::size_t> places_;  // in tensors
   Graph result_;
 };

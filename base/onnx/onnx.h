@@ -12,7 +12,9 @@
 //
 // Convolutions are the nodes Conv and ConvTranspose with one (read as two of
 // height 1), two or three spatial dimensions, with groups, dilation, output
-// padding, and automatic padding if it is the same on both sides.
+// padding and automatic padding. A Conv that pads one side more than the other
+// (SAME_UPPER at stride 2) becomes a Pad node and an evenly padded convolution,
+// as frameworks compute it.
 
 #include <string_view>
 
@@ -31,9 +33,10 @@ namespace ucudnn {
 // dimension besides the batch is symbolic; a shape cannot be inferred or is too
 // large; a convolution's geometry is invalid (Validate); it exceeds a limit of
 // base/limits.h; a node's attribute lies in another file.
-// kUnimplemented: padding that differs between sides, other numbers of spatial
-// dimensions, nodes with subgraphs, functions or sparse tensors; any model in a
-// build without ONNX.
+// kUnimplemented: transposed convolutions whose padding differs between sides,
+// other numbers of spatial dimensions, quantized and deformable convolutions,
+// custom operators whose outputs have no shapes in the model, nodes with
+// subgraphs, functions or sparse tensors; any model in a build without ONNX.
 // O(size of the model, nodes sorted). Opens no file: initializers that the
 // model keeps elsewhere are not read, as weights never are.
 Result<Graph> ReadOnnx(std::string_view model, std::string_view name,

@@ -94,6 +94,13 @@ class TypeInference {
       const auto declared = declared_.find(node.output(i));
       const bool better = !IsKnown(inferred) && declared != declared_.end();
       SetType(node.output(i), better ? *declared->second : inferred);
+      if (schema == nullptr && !IsKnown(types_[node.output(i)])) {
+        return Fail(
+            Code::kUnimplemented,
+            "it is a custom operator, whose output '{}' has no shape in "
+            "the model; operators of ONNX are accepted",
+            Excerpt(node.output(i)));
+      }
     }
     UCUDNN_RETURN_IF_ERROR(CheckOutputs(node));
     if (schema == nullptr) return {};

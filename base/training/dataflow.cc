@@ -29,6 +29,7 @@ constexpr std::array kRoles = {
     OperatorRole{"AveragePool", Role::kLinear},
     OperatorRole{"GlobalAveragePool", Role::kLinear},
     OperatorRole{"Resize", Role::kLinear},
+    OperatorRole{"Pad", Role::kLinear},
     OperatorRole{"Dropout", Role::kDropout},
     OperatorRole{"Add", Role::kAdd},
     OperatorRole{"Concat", Role::kConcat},

@@ -10,7 +10,6 @@
 
 #include "base/device_kind.h"
 #include "base/files/file.h"
-#include "base/onnx/network_file.h"
 #include "base/service/signals.h"
 #include "base/service/time_limit.h"
 #include "base/text.h"
@@ -32,6 +31,7 @@ void AddMemoryOptions(CLI::App* command, std::string_view more_policies,
                    "An ONNX model, or a chain of convolutions as CSV")
       ->option_text("FILE")
       ->required();
+  AddInputShapeOption(command, &options->shapes);
   AddBatchOption(command, &problem.batch);
   command
       ->add_option("--precision", options->precision,
@@ -89,8 +89,10 @@ Result<MemoryProblem> ReadMemoryProblem(const MemoryOptions& options) {
   MemoryProblem problem = options.problem;
   problem.option_prefix = "--";
   UCUDNN_ASSIGN_OR_RETURN(problem.precision, ParsePrecision(options.precision));
-  UCUDNN_ASSIGN_OR_RETURN(problem.network,
-                          ReadInput(options.network, kMaxNetworkFile));
+  UCUDNN_ASSIGN_OR_RETURN(
+      std::string network,
+      OfInput(ReadNetworkContents(options.network, options.shapes)));
+  problem.network = {std::move(network), Excerpt(options.network, 4096)};
   problem.network_name = NetworkNameOf(options.network);
   problem.request.stop = StopOnSignals();
   problem.time_limit = RoundUpSeconds(options.time_limit);

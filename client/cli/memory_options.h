@@ -2,7 +2,8 @@
 #define UCUDNN_CLIENT_CLI_MEMORY_OPTIONS_H_
 
 // The flags that commands about memory plans share:
-//   --network N.onnx --batch 256 [--precision FP32] [--policy best]
+//   --network N.onnx [--input-shape 3,224,224] --batch 256 [--precision FP32]
+//   [--policy best]
 //   [--allocator policy|static] [--recompute] [--offload-weights]
 //   [--fuse none|paper] [--split DEPTH,H,W] [--time-limit 60]
 
@@ -14,12 +15,14 @@
 #include "base/training/device_model.h"
 #include "base/units.h"
 #include "client/cli/command.h"
+#include "client/cli/network_options.h"
 #include "client/solve/memory.h"
 
 namespace ucudnn::ctl {
 
 struct MemoryOptions {
   std::string network;
+  InputShapes shapes;
   std::string precision = "FP32";
   double time_limit = std::chrono::duration<double>(kMemoryTime).count();
   OutputFormat output = OutputFormat::kTable;

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files/file.h"
-#include "base/onnx/network_file.h"
 #include "client/cli/list.h"
+#include "client/cli/network_options.h"
 #include "client/cli/pages.h"
 #include "client/cli/remove.h"
 #include "client/cli/server.h"
@@ -27,38 +27,48 @@ List Networks() {
       }};
 }
 
-Status Put(const Server& server, const std::string& name,
-           const std::string& path, OutputFormat format) {
-  UCUDNN_ASSIGN_OR_RETURN(std::string content, OfInput(ReadFile(path, 60_MiB)));
+struct PutOptions {
+  std::string name;
+  std::string path;
+  InputShapes shapes;
+  OutputFormat format = OutputFormat::kTable;
+};
+
+Status Put(const Server& server, const PutOptions& options) {
+  const std::string& path = options.path;
+  UCUDNN_ASSIGN_OR_RETURN(
+      std::string content,
+      OfInput(ReadNetworkContents(path, options.shapes, 60_MiB)));
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   v1::PutNetworkRequest request;
-  request.set_name(name);
+  request.set_name(options.name);
   request.set_content(std::move(content));
   const Result<v1::Network> network = connection->PutNetwork(request);
   if (!network) return Within(path, network.error());
-  return Print(format, ToJson(*network), [&] {
+  return Print(options.format, ToJson(*network), [&] {
     return fmt::format("network {}: {} convolutions, revision {}\n",
                        network->name(), network->layers_size(),
                        network->revision());
   });
 }
 
-Status Convert(const std::string& from, const std::string& to) {
-  // The convolutions' shapes do not depend on the batch size.
-  UCUDNN_ASSIGN_OR_RETURN(const Network network,
-                          OfInput(ReadNetworkFile(from, BatchSize(1))));
-  return WriteText(to, ToCsv(network));
-}
-
-struct PutOptions {
-  std::string name;
-  std::string path;
+struct ConvertOptions {
+  std::string from;
+  std::string to;
+  InputShapes shapes;
 };
+
+Status Convert(const ConvertOptions& options) {
+  // The convolutions' shapes do not depend on the batch size.
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Network network,
+      OfInput(ReadNetworkFile(options.from, BatchSize(1), options.shapes)));
+  return WriteText(options.to, ToCsv(network));
+}
 
 }  // namespace
 
 void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
-  const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
   CLI::App* networks = app.add_subcommand(
       "networks", "List the networks that plans can be made for");
   AddList(networks, server, Networks(), chosen);
@@ -76,22 +86,24 @@ void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   put->add_option("name", options->name, "The name to register it under")
       ->required();
   put->add_option("file", options->path, "The ONNX or CSV file")->required();
-  AddOutputOption(put, format.get());
-  put->callback([&server, format, options, chosen] {
-    *chosen = [&server, format, options] {
-      return Put(server, options->name, options->path, *format);
-    };
+  AddInputShapeOption(put, &options->shapes);
+  AddOutputOption(put, &options->format);
+  put->callback([&server, options, chosen] {
+    *chosen = [&server, options] { return Put(server, *options); };
   });
-  const auto from = std::make_shared<std::string>();
-  const auto to = std::make_shared<std::string>();
+  const auto conversion = std::make_shared<ConvertOptions>();
   CLI::App* convert = networks->add_subcommand(
       "convert",
       "Write the convolutions of a network as CSV, which UCUDNN_NETWORK_FILE\n"
       "names; calls no coordinator");
-  convert->add_option("file", *from, "The ONNX or CSV file")->required();
-  convert->add_option("csv", *to, "Output file; default: standard output");
-  convert->callback(
-      [from, to, chosen] { *chosen = [=] { return Convert(*from, *to); }; });
+  convert->add_option("file", conversion->from, "The ONNX or CSV file")
+      ->required();
+  convert->add_option("csv", conversion->to,
+                      "Output file; default: standard output");
+  AddInputShapeOption(convert, &conversion->shapes);
+  convert->callback([conversion, chosen] {
+    *chosen = [conversion] { return Convert(*conversion); };
+  });
 }
 
 }  // namespace ucudnn::ctl

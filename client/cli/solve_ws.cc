@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files/file.h"
-#include "base/onnx/network_file.h"
 #include "base/plan/plan_json.h"
+#include "client/cli/network_options.h"
 #include "client/cli/profile_options.h"
 #include "client/cli/solve.h"
 #include "client/solve/shared_arena.h"
@@ -16,12 +16,14 @@ namespace {
 struct WsOptions {
   ProfileOptions profile;
   std::string network;
+  InputShapes shapes;
 };
 
 Status RunWs(const WsOptions& options) {
   const ProfileOptions& asked = options.profile;
-  UCUDNN_ASSIGN_OR_RETURN(const Graph graph,
-                          OfInput(ReadGraphFile(options.network, asked.batch)));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Graph graph,
+      OfInput(ReadGraphFile(options.network, asked.batch, options.shapes)));
   UCUDNN_ASSIGN_OR_RETURN(const Profile profile,
                           OfInput(ReadProfileFile(asked.profile)));
   UCUDNN_ASSIGN_OR_RETURN(
@@ -48,6 +50,7 @@ void AddSolveWs(CLI::App* solve, Chosen* chosen) {
       "that never run at once");
   auto options = std::make_shared<WsOptions>();
   AddProfileOptions(command, &options->profile, &options->network);
+  AddInputShapeOption(command, &options->shapes);
   command->callback(
       [options, chosen] { *chosen = [options] { return RunWs(*options); }; });
 }

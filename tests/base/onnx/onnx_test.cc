@@ -134,6 +134,62 @@ TEST(OnnxTest, AcceptsAutomaticPaddingThatIsEven) {
             (Spatial{0, 1, 1}));
 }
 
+// An unevenly padded convolution: that of a larger, evenly padded input.
+struct Uneven {
+  std::string x;
+  std::string node;
+  Spatial padded_input;
+  Spatial padding;
+};
+
+TEST(OnnxTest, PadsTheInputOfAConvolutionThatIsPaddedUnevenly) {
+  for (const Uneven& uneven :
+       {// ResNet's first layer as TensorFlow exports it: 2 before, 3 after.
+        Uneven{"N,3,224,224",
+               "Conv<auto_pad=\"SAME_UPPER\", strides=[2,2]>(x, w)",
+               {1, 225, 225},
+               {0, 2, 2}},
+        Uneven{"N,3,224,225",
+               "Conv<auto_pad=\"SAME_LOWER\", strides=[2,2]>(x, w)",
+               {1, 225, 225},
+               {0, 2, 3}},
+        Uneven{"N,3,16,16",
+               "Conv<pads=[0,3,4,1]>(x, w)",
+               {1, 20, 18},
+               {0, 0, 1}}}) {
+    const Graph graph = Parsed(Single(uneven.x, "64,3,7,7", uneven.node));
+    ASSERT_THAT(graph.nodes, SizeIs(2)) << uneven.node;
+    const Node& pad = graph.nodes[0];
+    const Node& conv = graph.nodes[1];
+    EXPECT_EQ(pad.op_type, "Pad");
+    EXPECT_EQ(pad.name, "Conv_0.pad");
+    EXPECT_THAT(pad.inputs, ElementsAre(0));
+    EXPECT_EQ(conv.inputs[0], pad.outputs[0]);
+    const Tensor& padded = graph.tensors[pad.outputs[0]];
+    EXPECT_THAT(padded.shape, ElementsAre(8, 3, uneven.padded_input[1],
+                                          uneven.padded_input[2]));
+    EXPECT_FALSE(padded.parameter);
+    const ConvGeometry& g = conv.convolution->geometry;
+    EXPECT_EQ(g.input, uneven.padded_input);
+    EXPECT_EQ(g.padding, uneven.padding);
+    EXPECT_THAT(graph.tensors[conv.outputs[0]].shape,
+                ElementsAre(8, 64, g.output()[1], g.output()[2]));
+  }
+}
+
+TEST(OnnxTest, NamesAddedNodesUnlikeOthers) {
+  onnx::ModelProto model = Model(
+      "g (float[N,1,8,8] x, float[1,1,3,3] w) => (float y) {"
+      "z = Relu(x)  y = Conv<auto_pad=\"SAME_UPPER\", strides=[2,2]>(z, w) }");
+  model.mutable_graph()->mutable_node(0)->set_name("c.pad");
+  model.mutable_graph()->mutable_node(1)->set_name("c");
+  const Result<Graph> graph = Read(model);
+  ASSERT_TRUE(graph);
+  ASSERT_THAT(graph->nodes, SizeIs(3));
+  EXPECT_EQ(graph->nodes[1].name, "c.pad_");
+  EXPECT_EQ(graph->nodes[2].name, "c");
+}
+
 // The windows of a pooling of 1 x 1 x 10 x 10; absent where they are not known.
 std::optional<std::array<Window, 3>> Pooling(const std::string& node) {
   const Graph graph = Parsed(
@@ -167,14 +223,12 @@ TEST(OnnxTest, LeavesWindowsOpenThatItDoesNotRead) {
 
 TEST(OnnxTest, NamesTheNodeThatCannotBeAConvolution) {
   for (const auto& [x, w, node, code, why] :
-       {std::tuple{"N,1,8,8", "1,1,3,3",
-                   "Conv<auto_pad=\"SAME_UPPER\", strides=[2,2]>(x, w)",
-                   Code::kUnimplemented,
-                   "SAME_UPPER pads the height by 0 before and 1 after"},
-        std::tuple{"N,1,8,8", "1,1,3,3",
-                   "Conv<auto_pad=\"SAME_LOWER\", strides=[2,2]>(x, w)",
-                   Code::kUnimplemented, "by 1 before and 0 after"},
-        std::tuple{"N,1,8,8", "1,1,3,3", "Conv<pads=[1,0,1,1]>(x, w)",
+       {std::tuple{
+            "N,1,8,8", "1,1,3,3",
+            "ConvTranspose<auto_pad=\"SAME_LOWER\", strides=[2,2]>(x, w)",
+            Code::kUnimplemented,
+            "SAME_LOWER pads the height by 1 before and 0 after"},
+        std::tuple{"N,1,8,8", "1,1,3,3", "ConvTranspose<pads=[1,0,1,1]>(x, w)",
                    Code::kUnimplemented,
                    "'pads' pads the width by 0 before and 1 after"},
         std::tuple{"N,1,8,8", "1,1,3,3",
@@ -244,10 +298,39 @@ TEST(OnnxTest, RefusesBrokenGraphs) {
                       "y = Relu(a) }")
                   .message,
               HasSubstr("tensor 'a', computed by node 'Unique_0'"));
-  EXPECT_THAT(ErrorOf("g (float[N,3,8,8] x) => (float y) {"
-                      "y = com.example.Mystery(x) }")
-                  .message,
-              HasSubstr("com.example"));
+}
+
+TEST(OnnxTest, NamesCustomOperators) {
+  const std::string graph =
+      "g (float[N,3,8,8] x, float[4,3,1,1] w) => (float y) {"
+      "m = com.example.Mystery(x)  y = Conv(m, w) }";
+  const Error error = ErrorOf(graph);
+  EXPECT_EQ(error.code, Code::kUnimplemented);
+  EXPECT_THAT(error.message,
+              AllOf(HasSubstr("node 'Mystery_0' (com.example.Mystery)"),
+                    HasSubstr("output 'm' has no shape")));
+  // The model may tell its output's shape.
+  onnx::ModelProto model = Model(graph);
+  auto* declared = model.mutable_graph()->add_value_info();
+  *declared = model.graph().input(0);
+  declared->set_name("m");
+  const Result<Graph> read = Read(model);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(NetworkOf(*read).layers.size(), 1U);
+}
+
+TEST(OnnxTest, NamesConvolutionsThatCannotBePlanned) {
+  for (const auto& [node, why] :
+       {std::pair{"QLinearConv(x, s, z, w, s, z, s, z)", "quantized"},
+        std::pair{"ConvInteger(x, w)", "quantized"},
+        std::pair{"DeformConv(x, w, s)", "cannot be planned"}}) {
+    const Error error = ErrorOf(
+        std::string("g (uint8[N,3,8,8] x, float s, uint8 z, uint8[4,3,1,1] w) "
+                    "=> (float y) { y = ") +
+        node + " }");
+    EXPECT_EQ(error.code, Code::kUnimplemented) << node;
+    EXPECT_THAT(error.message, AllOf(HasSubstr("node '"), HasSubstr(why)));
+  }
 }
 
 TEST(OnnxTest, RefusesShapesThatAreTooLarge) {

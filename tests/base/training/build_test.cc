@@ -10,6 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 
 TrainingGraph Built(const Graph& network, const TrainingOptions& options = {}) {
   Result<TrainingGraph> graph = BuildTrainingGraph(network, options);
@@ -58,6 +59,18 @@ TEST(BuildTrainingGraphTest, ComputesActivationsInPlaceExceptForPooling) {
                   "conv1.relu.backward: conv1.Y d_conv1.Y -> d_conv1.Y",
                   "conv1.backward_filter: input d_conv1.Y -> conv1.dW",
                   "conv1.update: conv1.dW conv1.W -> conv1.W"));
+}
+
+TEST(BuildTrainingGraphTest, NeedsNoTensorToGoBackThroughPadding) {
+  test::NetworkBuilder n("net", 4);
+  auto x = n.Conv("conv", n.Input(3, 8), 2, 3);
+  x = n.Same("pad", "Pad", {x});
+  n.Gemm("fc", n.Flatten(n.Same("pool", "AveragePool", {x})), 5);
+  EXPECT_THAT(Lines(Built(n.Finish())),
+              IsSupersetOf({"pad.forward: conv.Y -> pad.Y",
+                            "pool.forward: pad.Y -> pool.Y",
+                            "pool.backward: d_pool.Y -> d_pad.Y",
+                            "pad.backward: d_pad.Y -> d_conv.Y"}));
 }
 
 TEST(BuildTrainingGraphTest, SizesFollowThePrecisionExceptForNormalisations) {

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "base/onnx/network_file.h"
+#include "tests/base/onnx/models.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
 
@@ -64,6 +66,31 @@ TEST(NetworksCliTest, WriteTheKernelsOfAModelAsCsv) {
     // CSV is passed through unchanged.
     EXPECT_EQ(Convert({csv, "-"}).out, test::FileText(csv)) << model;
   }
+}
+
+TEST(NetworksCliTest, TakeSizesThatAModelLeavesOpen) {
+  const test::TemporaryFolder folder;
+  const std::string model = folder / "open.onnx";
+  std::ofstream(model, std::ios::binary)
+      << testing::Model(
+             "g (float[N,3,H,W] image, float[8,3,3,3] w) => (float y) {"
+             "y = Conv(image, w) }")
+             .SerializeAsString();
+  const test::Finished open = Convert({model});
+  EXPECT_EQ(open.status, 2);
+  EXPECT_THAT(open.err, HasSubstr("--input-shape"));
+  for (const char* shape : {"3,32,64", "image=3,32,64"}) {
+    const test::Finished sized = Convert({model, "--input-shape", shape});
+    EXPECT_EQ(sized.status, 0) << sized.err;
+    EXPECT_THAT(sized.out, HasSubstr("Conv_0,3,32,64,8,3,3"));
+  }
+  const test::Finished bad = Convert({model, "--input-shape", "32x64"});
+  EXPECT_EQ(bad.status, 2);
+  EXPECT_THAT(bad.err, HasSubstr("3,224,224"));
+  const test::Finished csv =
+      Convert({test::DataPath("networks/vgg16.csv"), "--input-shape", "3,8,8"});
+  EXPECT_EQ(csv.status, 2);
+  EXPECT_THAT(csv.err, HasSubstr("ONNX models"));
 }
 
 TEST(NetworksCliTest, SayWhatCannotBeReadOrWritten) {
