@@ -157,27 +157,93 @@ class AgentServiceImpl final : public v1::AgentService::Service {
   Calls& calls_;
 };
 
-// Serves GetPlan without making a message of the stored plan.
-class StoredPlans final : public grpc::Service {
+#undef UCUDNN_RPC
+
+// The generated service, but GetPlan sends stored plans without making messages
+// of them. The generated classes would leave that method to a generic service,
+// and with one of those, gRPC 1.51 serves everything from threads that sleep
+// for 100 ms of each 1.1 s.
+class CoordinatorServiceImpl final : public grpc::Service {
  public:
-  explicit StoredPlans(Calls& calls) : calls_(calls) {
-    using Handler =
-        grpc::internal::RpcMethodHandler<StoredPlans, v1::GetRequest,
-                                         grpc::ByteBuffer>;
-    AddMethod(new grpc::internal::RpcServiceMethod(
-        "/ucudnn.v1.CoordinatorService/GetPlan",
-        grpc::internal::RpcMethod::NORMAL_RPC,
-        new Handler(std::mem_fn(&StoredPlans::GetPlan), this)));
+  explicit CoordinatorServiceImpl(Calls& calls) : calls_(calls) {
+    AddPlans();
+#define UCUDNN_RPC(Method) \
+  Add("/ucudnn.v1.CoordinatorService/" #Method, #Method, &Coordinator::Method)
+    UCUDNN_RPC(ListAgents);
+    UCUDNN_RPC(GetAgent);
+    UCUDNN_RPC(HoldAgent);
+    UCUDNN_RPC(ListDevices);
+    UCUDNN_RPC(GetDevice);
+    UCUDNN_RPC(PutNetwork);
+    UCUDNN_RPC(ListNetworks);
+    UCUDNN_RPC(GetNetwork);
+    UCUDNN_RPC(DeleteNetwork);
+    UCUDNN_RPC(ListProfiles);
+    UCUDNN_RPC(GetProfile);
+    UCUDNN_RPC(GetProblemProfile);
+    UCUDNN_RPC(GetDeviceModel);
+    UCUDNN_RPC(PutProfile);
+    UCUDNN_RPC(Measure);
+    UCUDNN_RPC(ListCampaigns);
+    UCUDNN_RPC(GetCampaign);
+    UCUDNN_RPC(ListTasks);
+    UCUDNN_RPC(GetTask);
+    UCUDNN_RPC(CancelTasks);
+    UCUDNN_RPC(ListActions);
+    UCUDNN_RPC(CreatePlan);
+    UCUDNN_RPC(ListPlans);
+    UCUDNN_RPC(DeletePlan);
+    UCUDNN_RPC(GetFront);
+    UCUDNN_RPC(ListJobs);
+    UCUDNN_RPC(GetJob);
+    UCUDNN_RPC(DeleteJob);
+    UCUDNN_RPC(GetJobRank);
+    UCUDNN_RPC(RegisterJob);
+    UCUDNN_RPC(ReportSteps);
+    UCUDNN_RPC(AnswerRevision);
+    UCUDNN_RPC(FinishJob);
+    UCUDNN_RPC(ReplanJob);
+    UCUDNN_RPC(Allocate);
+    UCUDNN_RPC(GetStatus);
+#undef UCUDNN_RPC
   }
 
  private:
+  template <class Request, class Response>
+  void Add(const char* path, const char* method,
+           Result<Response> (Coordinator::*call)(const Request&)) {
+    AddHandler<Request, Response>(
+        path, [this, method, call](auto*, grpc::ServerContext* context,
+                                   const Request* request, Response* response) {
+          return Answer(calls_, method, call, context, *request, response);
+        });
+  }
+
+  void AddPlans() {
+    AddHandler<v1::GetRequest, grpc::ByteBuffer>(
+        "/ucudnn.v1.CoordinatorService/GetPlan",
+        [this](auto*, grpc::ServerContext* context,
+               const v1::GetRequest* request, grpc::ByteBuffer* response) {
+          return GetPlan(context, *request, response);
+        });
+  }
+
+  // `path` must live as long as the service.
+  template <class Request, class Response, class Handle>
+  void AddHandler(const char* path, Handle handle) {
+    AddMethod(new grpc::internal::RpcServiceMethod(
+        path, grpc::internal::RpcMethod::NORMAL_RPC,
+        new grpc::internal::RpcMethodHandler<CoordinatorServiceImpl, Request,
+                                             Response>(std::move(handle),
+                                                       this)));
+  }
+
   grpc::Status GetPlan(grpc::ServerContext* context,
-                       const v1::GetRequest* request,
+                       const v1::GetRequest& request,
                        grpc::ByteBuffer* response) {
     PlanBytes plan;
-    const grpc::Status status =
-        Answer(calls_, "GetPlan", &Coordinator::GetPlanBytes, context, *request,
-               &plan);
+    const grpc::Status status = Answer(
+        calls_, "GetPlan", &Coordinator::GetPlanBytes, context, request, &plan);
     if (!status.ok()) return status;
     // The slice holds the bytes until they are sent.
     auto* const held = new PlanBytes(plan);
@@ -190,54 +256,6 @@ class StoredPlans final : public grpc::Service {
 
   Calls& calls_;
 };
-
-class CoordinatorServiceImpl final
-    : public v1::CoordinatorService::WithGenericMethod_GetPlan<
-          v1::CoordinatorService::Service> {
- public:
-  explicit CoordinatorServiceImpl(Calls& calls) : calls_(calls) {}
-  UCUDNN_RPC(ListAgents, ListRequest, ListAgentsResponse)
-  UCUDNN_RPC(GetAgent, GetRequest, Agent)
-  UCUDNN_RPC(HoldAgent, HoldAgentRequest, HoldAgentResponse)
-  UCUDNN_RPC(ListDevices, ListRequest, ListDevicesResponse)
-  UCUDNN_RPC(GetDevice, GetRequest, Device)
-  UCUDNN_RPC(PutNetwork, PutNetworkRequest, Network)
-  UCUDNN_RPC(ListNetworks, ListRequest, ListNetworksResponse)
-  UCUDNN_RPC(GetNetwork, GetRequest, Network)
-  UCUDNN_RPC(DeleteNetwork, DeleteRequest, DeleteResponse)
-  UCUDNN_RPC(ListProfiles, ListRequest, ListProfilesResponse)
-  UCUDNN_RPC(GetProfile, GetProfileRequest, Profile)
-  UCUDNN_RPC(GetProblemProfile, GetProblemProfileRequest, ProblemProfile)
-  UCUDNN_RPC(GetDeviceModel, GetRequest, MeasuredDeviceModel)
-  UCUDNN_RPC(PutProfile, Profile, ProfileSummary)
-  UCUDNN_RPC(Measure, MeasureRequest, MeasureProgress)
-  UCUDNN_RPC(ListCampaigns, ListRequest, ListCampaignsResponse)
-  UCUDNN_RPC(GetCampaign, GetRequest, Campaign)
-  UCUDNN_RPC(ListTasks, ListRequest, ListTasksResponse)
-  UCUDNN_RPC(GetTask, GetRequest, QueuedTask)
-  UCUDNN_RPC(CancelTasks, CancelTasksRequest, CancelTasksResponse)
-  UCUDNN_RPC(ListActions, ListRequest, ListActionsResponse)
-  UCUDNN_RPC(CreatePlan, PlanRequest, Plan)
-  UCUDNN_RPC(ListPlans, ListRequest, ListPlansResponse)
-  UCUDNN_RPC(DeletePlan, DeleteRequest, DeleteResponse)
-  UCUDNN_RPC(GetFront, GetFrontRequest, Front)
-  UCUDNN_RPC(ListJobs, ListRequest, ListJobsResponse)
-  UCUDNN_RPC(GetJob, GetRequest, Job)
-  UCUDNN_RPC(DeleteJob, DeleteRequest, DeleteResponse)
-  UCUDNN_RPC(GetJobRank, GetJobRankRequest, JobRank)
-  UCUDNN_RPC(RegisterJob, RegisterJobRequest, RegisterJobResponse)
-  UCUDNN_RPC(ReportSteps, ReportStepsRequest, ReportStepsResponse)
-  UCUDNN_RPC(AnswerRevision, AnswerRevisionRequest, AnswerRevisionResponse)
-  UCUDNN_RPC(FinishJob, FinishJobRequest, FinishJobResponse)
-  UCUDNN_RPC(ReplanJob, ReplanJobRequest, JobRevision)
-  UCUDNN_RPC(Allocate, AllocateRequest, Allocation)
-  UCUDNN_RPC(GetStatus, StatusRequest, StatusResponse)
-
- private:
-  Calls& calls_;
-};
-
-#undef UCUDNN_RPC
 
 // What a client sees that connects.
 enum class Greeting { kNone, kReceived, kNoDescriptor };
@@ -283,10 +301,7 @@ Greeting Greet(int port, const std::string& hello,
 class GrpcServer final : public RpcServer {
  public:
   explicit GrpcServer(Dispatcher& dispatcher)
-      : calls_{dispatcher},
-        agents_(calls_),
-        coordinator_(calls_),
-        plans_(calls_) {
+      : calls_{dispatcher}, agents_(calls_), coordinator_(calls_) {
     if (dispatcher.guard().files() != nullptr) hello_ = TlsHello();
   }
   ~GrpcServer() override { Stop(); }
@@ -352,10 +367,6 @@ class GrpcServer final : public RpcServer {
                              &port);
     builder.RegisterService(&agents_);
     builder.RegisterService(&coordinator_);
-    builder.RegisterService(&plans_);
-    // One serves a single server.
-    unknown_ = std::make_unique<grpc::CallbackGenericService>();
-    builder.RegisterCallbackGenericService(unknown_.get());
     auto server = builder.BuildAndStart();
     if (server == nullptr || port == 0) {
       return Fail(Code::kUnavailable, "cannot listen on {} for gRPC", address);
@@ -403,10 +414,6 @@ class GrpcServer final : public RpcServer {
   Calls calls_;
   AgentServiceImpl agents_;
   CoordinatorServiceImpl coordinator_;
-  StoredPlans plans_;
-  // Answers UNIMPLEMENTED. gRPC wants one where a generated service leaves a
-  // method to another.
-  std::unique_ptr<grpc::CallbackGenericService> unknown_;
   std::string hello_;  // TlsHello; empty without TLS
   std::string address_;
   int port_ = 0;

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <grpc/support/log.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -18,6 +19,7 @@
 #include "tests/coordinator/break_listener.h"
 #include "tests/support/certificates.h"
 #include "tests/support/process.h"
+#include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.grpc.pb.h"
 
 namespace ucudnn {
@@ -73,6 +75,28 @@ class RpcServerTest : public ::testing::Test {
     return stub->GetStatus(&context, {}, &response);
   }
 
+  // How a method answers an empty request.
+  grpc::StatusCode CodeOf(const std::string& method) const {
+    grpc::GenericStub stub(
+        grpc::CreateChannel("127.0.0.1:" + std::to_string(server_->port()),
+                            grpc::InsecureChannelCredentials()));
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::seconds(30));
+    grpc::CompletionQueue queue;
+    const grpc::Slice nothing;
+    grpc::ByteBuffer response;
+    grpc::Status status;
+    const auto call = stub.PrepareUnaryCall(
+        &context, method, grpc::ByteBuffer(&nothing, 1), &queue);
+    call->StartCall();
+    call->Finish(&response, &status, &status);
+    void* tag = nullptr;
+    bool ok = false;
+    queue.Next(&tag, &ok);
+    return status.error_code();
+  }
+
   const std::unique_ptr<Store> store_ = OpenStore("sqlite::memory:").value();
   SystemClock clock_;
   Coordinator coordinator_{CoordinatorOptions(), *store_, clock_};
@@ -81,6 +105,22 @@ class RpcServerTest : public ::testing::Test {
   std::unique_ptr<RpcServer> server_ =
       RpcServer::Start("127.0.0.1:0", dispatcher_).value();
 };
+
+TEST_F(RpcServerTest, ServesEachMethodOfTheServices) {
+  for (const auto* service :
+       {v1::StatusRequest::descriptor()->file()->FindServiceByName(
+            "CoordinatorService"),
+        v1::RegisterRequest::descriptor()->file()->FindServiceByName(
+            "AgentService")}) {
+    ASSERT_NE(service, nullptr);
+    const std::string path = "/" + service->full_name() + "/";
+    for (int i = 0; i < service->method_count(); ++i) {
+      const std::string method = path + service->method(i)->name();
+      EXPECT_NE(CodeOf(method), grpc::StatusCode::UNIMPLEMENTED) << method;
+    }
+    EXPECT_EQ(CodeOf(path + "None"), grpc::StatusCode::UNIMPLEMENTED);
+  }
+}
 
 TEST_F(RpcServerTest, ListensAgainAfterItsListenerBroke) {
   ASSERT_TRUE(Call().ok());
