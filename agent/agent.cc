@@ -420,9 +420,20 @@ class Agent {
     }
   }
 
+  // How long until the next heartbeat: up to a quarter less than the interval,
+  // or any part of it after one that failed. So agents that a busy coordinator
+  // answered or refused together do not come back together.
+  milliseconds NextBeat(bool answered) const {
+    const double least = answered ? 0.75 : 0.25;
+    return milliseconds(static_cast<std::int64_t>(
+        static_cast<double>(heartbeat_.load().count()) *
+        (least + (1 - least) * Chance())));
+  }
+
   void Beat(const std::stop_token& done) {
+    bool answered = true;
     while (true) {
-      Pause(done, heartbeat_.load());
+      Pause(done, NextBeat(answered));
       if (done.stop_requested()) return;
       TellAlive();
       v1::HeartbeatRequest request;
@@ -441,6 +452,7 @@ class Agent {
         }
       }
       const auto response = link_.Heartbeat(request);
+      answered = response.has_value();
       if (!response && response.error().code == Code::kNotFound) Register();
     }
   }

@@ -94,6 +94,11 @@ Result<v1::RegisterResponse> Coordinator::Register(
   agent.version = request.version();
   const auto guard = heartbeats_.Forget(agent.id);
   UCUDNN_RETURN_IF_ERROR(store_.RegisterAgent(agent, devices, clock_.NowMs()));
+  std::vector<DeviceStatus> written;
+  for (const DeviceRecord& device : devices) {
+    written.push_back({device.id, device.state, device.reason});
+  }
+  heartbeats_.Registered(agent.id, std::move(written));
   v1::RegisterResponse response;
   response.set_heartbeat_ms(options()->heartbeat_ms);
   return response;

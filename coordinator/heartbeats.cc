@@ -78,6 +78,12 @@ std::unique_lock<std::mutex> Heartbeats::Forget(const std::string& agent) {
   return writing;
 }
 
+void Heartbeats::Registered(const std::string& agent,
+                            std::vector<DeviceStatus> devices) {
+  const std::lock_guard lock(mutex_);
+  written_[agent] = std::move(devices);
+}
+
 Status Heartbeats::Write(
     const std::map<std::string, AgentBeat>& beats,
     const std::map<std::string, std::vector<LeaseRef>>& leases,

@@ -41,6 +41,10 @@ class Heartbeats {
   Status Take(AgentBeat beat, const std::vector<LeaseRef>& leases,
               std::int64_t lease_ms);
 
+  // Takes note that the agent was stored with these devices, while the guard of
+  // Forget lives.
+  void Registered(const std::string& agent, std::vector<DeviceStatus> devices);
+
   // Writes the gathered heartbeats; keeps them if that fails.
   Status Flush(std::int64_t lease_ms);
 

@@ -97,6 +97,17 @@ TEST_F(HeartbeatsTest, RefusesAgentsThatAreNotRegistered) {
   }
 }
 
+TEST_F(HeartbeatsTest, GathersTheFirstOfAnAgentThatHasJustRegistered) {
+  {
+    const auto guard = heartbeats_.Forget("a");
+    heartbeats_.Registered("a", {{"d", DeviceState::kIdle, ""}});
+  }
+  ASSERT_TRUE(Take(200));
+  EXPECT_EQ(Seen(), 100);
+  ASSERT_TRUE(Take(300, DeviceState::kBusy));
+  EXPECT_EQ(Seen(), 300);
+}
+
 TEST_F(HeartbeatsTest, AnswersEachOfManyThatComeAtOnce) {
   constexpr int kAgents = 200;
   const auto name = [](int i) { return fmt::format("agent-{:03}", i); };

@@ -65,6 +65,16 @@ void Served::Start(const std::vector<std::string>& arguments) {
   agents_ = v1::AgentService::NewStub(connected);
 }
 
+std::int64_t Served::CountInLog(const std::string& text) const {
+  const std::string log = FileText(folder_ / "log");
+  std::int64_t count = 0;
+  for (auto at = log.find(text); at != std::string::npos;
+       at = log.find(text, at + text.size())) {
+    ++count;
+  }
+  return count;
+}
+
 v1::DeviceKind KindDetails(int n) {
   return ucudnn::ToProto(DeviceKind{.model = fmt::format("Made-up GPU {}", n),
                                     .units = 132,

@@ -24,6 +24,8 @@ class Served {
   void Start(const std::vector<std::string>& arguments = {});
 
   Process& process() { return process_; }
+  // How often its log has the text, since it was first started.
+  std::int64_t CountInLog(const std::string& text) const;
   const std::string& database_url() const { return database_url_; }
   std::string address() const {
     return "127.0.0.1:" + std::to_string(grpc_port_);

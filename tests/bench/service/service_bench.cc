@@ -17,6 +17,7 @@
 
 #include "base/units.h"
 #include "coordinator/store/store.h"
+#include "tests/bench/service/fake_agents.h"
 #include "tests/bench/service/load.h"
 #include "tests/bench/service/served.h"
 
@@ -32,6 +33,8 @@ struct Options {
   std::string database = "sqlite";
   double seconds = 5;
   std::int64_t tasks = 1'000'000;
+  int agents = 10'000;
+  int connections = 200;  // of the agents
   std::vector<std::string> rows;
 };
 
@@ -268,17 +271,71 @@ void Polls(const Options& options) {
   });
 }
 
+// Prints what became of the agents' calls.
+void AgentRows(Served& served, const FakeAgents::Counts& counts,
+               std::chrono::milliseconds cpu, Seconds took) {
+  double load_average[1] = {0};
+  getloadavg(load_average, 1);
+  for (const auto& [name, calls] :
+       {std::pair{"  heartbeats", &counts.heartbeats},
+        std::pair{"  polls", &counts.polls}}) {
+    fmt::print("{:<44} {:>9.1f} /s  p50 {:>8.2f} ms  p99 {:>8.2f} ms{}\n", name,
+               static_cast<double>(calls->calls) / took.count(),
+               calls->Quantile(0.5), calls->Quantile(0.99),
+               calls->failed == 0
+                   ? ""
+                   : fmt::format("  FAILED {} of {}: {}", calls->failed,
+                                 calls->calls, calls->first_error));
+  }
+  fmt::print(
+      "  registered {}, taken for gone so far {}, CPU {:.2f} cores, {} MB at "
+      "most, load {:.1f}\n",
+      counts.registered, served.CountInLog("event=agent_gone"),
+      static_cast<double>(cpu.count()) / 1000 / took.count(),
+      served.process().PeakMemoryKb() / 1000, load_average[0]);
+  std::fflush(stdout);
+}
+
+// Agents at the default pace; then the coordinator is killed and starts again.
+void Agents(const Options& options) {
+  Served served(options.database);
+  served.Start();
+  FakeAgents agents(served.address(), options.agents, options.connections,
+                    Seconds(20));
+  const auto live = [&](const std::string& name, Seconds time,
+                        const std::function<bool()>& enough = {}) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto cpu = served.process().CpuTime();
+    agents.Run(time, enough);
+    const Seconds took = std::chrono::steady_clock::now() - start;
+    fmt::print("{} agents, {}: {} answered, {:.1f} s\n", options.agents, name,
+               agents.heard(), took.count());
+    AgentRows(served, agents.Take(), served.process().CpuTime() - cpu, took);
+  };
+  const auto all = [&] { return agents.heard() == options.agents; };
+  live("coming online", Seconds(120), all);
+  live("online", Seconds(options.seconds));
+  served.process().Kill();
+  agents.Run(Seconds(2));
+  agents.Take();
+  served.Start();
+  live("after kill -9", Seconds(120), all);
+  live("online again", Seconds(options.seconds));
+}
+
 int Main(int argc, char** argv) {
   const std::map<std::string, std::function<void(const Options&)>> rows = {
-      {"again", SamePlan}, {"lists", Lists},       {"metrics", Scrapes},
-      {"new", NewPlans},   {"plans", StoredPlans}, {"polls", Polls},
-      {"reports", Reports}};
+      {"again", SamePlan},  {"agents", Agents},  {"lists", Lists},
+      {"metrics", Scrapes}, {"new", NewPlans},   {"plans", StoredPlans},
+      {"polls", Polls},     {"reports", Reports}};
   Options options;
   CLI::App app("Measures what the coordinator serves.");
   app.add_option("--database", options.database)
       ->check(CLI::IsMember({"sqlite", "postgres"}));
   app.add_option("--seconds", options.seconds, "How long each row takes");
   app.add_option("--tasks", options.tasks, "How many tasks are stored");
+  app.add_option("--agents", options.agents, "How many agents there are");
+  app.add_option("--connections", options.connections, "Of the agents");
   app.add_option("row", options.rows)->required();
   CLI11_PARSE(app, argc, argv);
   for (const std::string& row : options.rows) {
