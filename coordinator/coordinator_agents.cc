@@ -116,7 +116,7 @@ Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
       DeviceOf(store_, request.agent_id(), request.device_id()));
   v1::LeaseTasksResponse response;
   response.set_poll_after_ms(PollAfterMs());
-  if (device.held) return response;
+  if (device.hold) return response;
   if (request.takes_device_models()) {
     UCUDNN_ASSIGN_OR_RETURN(const bool measured,
                             HasDeviceModel(store_, device));

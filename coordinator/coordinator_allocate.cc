@@ -70,7 +70,8 @@ Result<Offer> IdleDevices(Agents& agents) {
   UCUDNN_ASSIGN_OR_RETURN(const auto devices, agents.ListDevices(""));
   std::map<std::string, std::int64_t> idle;
   for (const DeviceRecord& device : devices) {
-    if (device.state == DeviceState::kIdle) ++idle[ToString(device.kind)];
+    if (device.state != DeviceState::kIdle || device.hold) continue;
+    ++idle[ToString(device.kind)];
   }
   if (idle.empty()) {
     return Fail(Code::kFailedPrecondition,

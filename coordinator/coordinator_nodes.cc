@@ -74,6 +74,11 @@ Result<LayerNames> NamesOfLayers(Campaigns& campaigns, Plans& plans,
   return names;
 }
 
+// The state of a node and its idle devices.
+std::string StateOf(const HoldRecord& hold) {
+  return hold.what == kDrain ? "draining" : "cordoned";
+}
+
 v1::Device ToProto(const DeviceRecord& record,
                    const std::vector<DeviceComparison>& compared,
                    const Leases& leases, const LayerNames& layers) {
@@ -85,6 +90,11 @@ v1::Device ToProto(const DeviceRecord& record,
   device.set_driver(record.driver);
   device.set_state(std::string(Name(record.state)));
   device.set_state_reason(record.reason);
+  if (record.hold && record.state == DeviceState::kIdle) {
+    device.set_state(StateOf(*record.hold));
+    device.set_state_reason(
+        ByWhomAndWhy(record.hold->who, record.hold->reason));
+  }
   device.set_last_seen_ms(record.last_seen_ms);
   const auto found =
       std::ranges::find(compared, record.id, &DeviceComparison::device);
@@ -123,7 +133,7 @@ v1::Agent ToProto(const AgentRecord& record,
     hold.set_since_ms(record.hold->since_ms);
     hold.set_deadline_ms(record.hold->deadline_ms);
     if (record.state != AgentState::kGone) {
-      agent.set_state(record.hold->what == "drain" ? "draining" : "cordoned");
+      agent.set_state(StateOf(*record.hold));
     }
   }
   agent.set_registered_ms(record.registered_ms);

@@ -43,7 +43,7 @@ List Nodes() {
       }};
 }
 
-// "idle", "busy (a job runs)" or "measuring resnet50 conv2 forward, batch 32".
+// "idle", "busy (a job runs)", "cordoned (by ann: fans)" or "measuring resnet50 conv2 forward, batch 32".
 std::string DeviceState(const Json& device) {
   const Json& measuring = Member(device, "measuring");
   const std::string state = Member(device, "state").get<std::string>();

@@ -66,7 +66,7 @@ struct DeviceRecord {
   DeviceState state = DeviceState::kIdle;
   std::string reason;  // of the state, for people; empty when idle
   UnixMillis last_seen_ms = 0;
-  bool held = false;  // its agent has a hold
+  std::optional<HoldRecord> hold = {};  // its agent's
 
   friend bool operator==(const DeviceRecord&, const DeviceRecord&) = default;
 };
@@ -99,9 +99,9 @@ class Agents {
   // Registers an agent and its devices, all or nothing. The agent becomes
   // online, and its devices take the states given. A device of another agent
   // changes hands; devices that the agent had and no longer names become lost.
-  // `agent` and `held` of the devices, and holds and times of the records are
-  // ignored: a hold stays, the agent and its devices were seen at `now_ms`, and
-  // an agent keeps the time of its first registration.
+  // `agent` of the devices, and holds and times of the records are ignored: a
+  // hold stays, the agent and its devices were seen at `now_ms`, and an agent
+  // keeps the time of its first registration.
   virtual Status RegisterAgent(const AgentRecord& agent,
                                std::span<const DeviceRecord> devices,
                                UnixMillis now_ms) = 0;

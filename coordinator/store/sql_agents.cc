@@ -15,7 +15,8 @@ constexpr char kSelectAgents[] =
 
 constexpr char kSelectDevices[] =
     "SELECT d.id, d.agent, k.model, k.units, k.memory_bytes, k.library, "
-    "d.driver, d.state, d.reason, d.last_seen_ms, h.what "
+    "d.driver, d.state, d.reason, d.last_seen_ms, "
+    "h.what, h.who, h.reason, h.since_ms, h.deadline_ms "
     "FROM devices d JOIN kinds k ON k.key = d.kind "
     "LEFT JOIN holds h ON h.agent = d.agent ";
 
@@ -26,6 +27,15 @@ DeviceKind KindOf(const SqlRow& row, std::size_t first) {
           .library = row.Text(first + 3)};
 }
 
+std::optional<HoldRecord> HoldOf(const SqlRow& row, std::size_t first) {
+  if (row.IsNull(first)) return std::nullopt;
+  return HoldRecord{.what = row.Text(first),
+                    .who = row.Text(first + 1),
+                    .reason = row.Text(first + 2),
+                    .since_ms = row.Int(first + 3),
+                    .deadline_ms = row.Int(first + 4)};
+}
+
 Result<AgentRecord> AgentOf(const SqlRow& row) {
   UCUDNN_ASSIGN_OR_RETURN(const AgentState state, ParseAgentState(row.Text(3)));
   AgentRecord agent{.id = row.Text(0),
@@ -34,13 +44,7 @@ Result<AgentRecord> AgentOf(const SqlRow& row) {
                     .state = state,
                     .registered_ms = row.Int(4),
                     .last_seen_ms = row.Int(5)};
-  if (!row.IsNull(6)) {
-    agent.hold = HoldRecord{.what = row.Text(6),
-                            .who = row.Text(7),
-                            .reason = row.Text(8),
-                            .since_ms = row.Int(9),
-                            .deadline_ms = row.Int(10)};
-  }
+  agent.hold = HoldOf(row, 6);
   return agent;
 }
 
@@ -54,7 +58,7 @@ Result<DeviceRecord> DeviceOf(const SqlRow& row) {
                       .state = state,
                       .reason = row.Text(8),
                       .last_seen_ms = row.Int(9),
-                      .held = !row.IsNull(10)};
+                      .hold = HoldOf(row, 10)};
 }
 
 Status PutDevice(SqlTransaction& sql, const DeviceRecord& device,

@@ -158,11 +158,11 @@ TEST_P(StoreContract, HoldsAgentsUntilTheyAreResumed) {
   ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 200));
   EXPECT_EQ(store().GetAgent("a")->state, AgentState::kOnline);
   EXPECT_EQ(store().ListAgents()->at(0).hold, drain);
-  EXPECT_TRUE(store().GetDevice("GPU-1")->held);
+  EXPECT_EQ(store().GetDevice("GPU-1")->hold, drain);
   EXPECT_EQ(store().ListKinds()->at(0).usable, 0);
   ASSERT_TRUE(store().HoldAgent("a", std::nullopt, action));
   EXPECT_FALSE(store().GetAgent("a")->hold.has_value());
-  EXPECT_FALSE(store().ListDevices("")->at(0).held);
+  EXPECT_EQ(store().ListDevices("")->at(0).hold, std::nullopt);
   EXPECT_EQ(store().ListKinds()->at(0).usable, 1);
   EXPECT_THAT(store().ListActions(9, 0).value(), SizeIs(3));
   EXPECT_EQ(store().HoldAgent("b", drain, action).error().code,

@@ -155,6 +155,12 @@ TEST_F(AllocateTest, OffersTheIdleDevicesIfNoneAreNamed) {
   ASSERT_EQ(answer->devices_size(), 1);
   EXPECT_EQ(answer->devices(0).kind(), kSlow);
   EXPECT_EQ(answer->devices(0).count(), 2);
+  // A cordoned node's devices are not to be had.
+  v1::HoldAgentRequest hold;
+  hold.set_agent_id("agent");
+  hold.set_what("cordon");
+  ASSERT_TRUE(coordinator_.HoldAgent(hold));
+  EXPECT_THAT(ErrorOf(jobs).message, HasSubstr("no device is idle"));
 }
 
 TEST_F(AllocateTest, RefusesJobsThatCannotAllRun) {

@@ -290,6 +290,10 @@ TEST_F(CampaignsTest, HeldNodesTakeNoTasks) {
   v1::GetRequest get;
   get.set_id("agent");
   EXPECT_EQ(coordinator_.GetAgent(get)->hold().reason(), "a new fan");
+  v1::ListRequest devices;
+  const v1::Device listed = coordinator_.ListDevices(devices)->devices(0);
+  EXPECT_EQ(listed.state(), "cordoned");
+  EXPECT_EQ(listed.state_reason(), "by alice@host: a new fan");
   v1::MeasureRequest other;
   *other.mutable_plan() = request_;
   other.mutable_plan()->set_batch(2);
@@ -297,7 +301,16 @@ TEST_F(CampaignsTest, HeldNodesTakeNoTasks) {
             Code::kFailedPrecondition);
   hold.set_what("resume");
   EXPECT_EQ(coordinator_.HoldAgent(hold)->agent().state(), "online");
+  EXPECT_EQ(coordinator_.ListDevices(devices)->devices(0).state(), "idle");
   EXPECT_TRUE(Lease());
+  hold.set_what("drain");
+  ASSERT_TRUE(coordinator_.HoldAgent(hold));
+  get.set_id("device");
+  EXPECT_EQ(coordinator_.GetDevice(get)->state(), "draining");
+  v1::LeaveRequest leave;
+  leave.set_agent_id("agent");
+  ASSERT_TRUE(coordinator_.Leave(leave));
+  EXPECT_EQ(coordinator_.GetDevice(get)->state(), "lost");
   hold.set_what("stop");
   EXPECT_EQ(coordinator_.HoldAgent(hold).error().code, Code::kInvalidArgument);
   hold.set_what("drain");

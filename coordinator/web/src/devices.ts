@@ -5,7 +5,7 @@ import type { Agent, Device, DeviceKind } from './types.js';
 export interface Machine {
   device: Device;
   host: string;
-  state: string; // idle, measuring, busy or lost
+  state: string; // of kStates
 }
 
 // A device that holds leases measures; a lost one does nothing.
@@ -27,7 +27,14 @@ export interface KindCount {
   deviating: number;
 }
 
-export const kStates = ['idle', 'measuring', 'busy', 'lost'];
+export const kStates = [
+  'idle',
+  'measuring',
+  'busy',
+  'cordoned',
+  'draining',
+  'lost',
+];
 
 // By model, then units, largest first.
 export function kinds(all: Machine[]): KindCount[] {

@@ -59,6 +59,8 @@ const kSigns: Record<string, string> = {
   idle: '○',
   measuring: '◐',
   busy: '■',
+  cordoned: '‖',
+  draining: '‖',
   lost: '✕',
   running: '◐',
   finished: '✓',
