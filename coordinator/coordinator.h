@@ -21,9 +21,11 @@
 #include "base/result.h"
 #include "base/service/clock.h"
 #include "base/units.h"
+#include "coordinator/background.h"
 #include "coordinator/heartbeats.h"
 #include "coordinator/limits.h"
 #include "coordinator/liveness.h"
+#include "coordinator/lost_ranks.h"
 #include "coordinator/lru_cache.h"
 #include "coordinator/plan_cache.h"
 #include "coordinator/single_flight.h"
@@ -133,8 +135,11 @@ class Coordinator {
 
   // Writes gathered heartbeats, expires silent agents and jobs, and looks at
   // the running campaigns. To be called about twice per heartbeat interval, by
-  // one thread.
+  // one thread. Begins to look at the running jobs (see Advise), which goes on
+  // after it has returned.
   Status Maintain();
+  // Waits for what Maintain began.
+  void AwaitWatch() const { watch_.Await(); }
 
  private:
   // What a request's plan was made from.
@@ -162,14 +167,28 @@ class Coordinator {
   Result<v1::PlanRequest> Replanned(const v1::ReplanJobRequest& request,
                                     std::string* change);
 
+  // The proposed revision, which the job's ranks are now asked to adopt.
+  Result<v1::JobRevision> AcceptProposed(const v1::ReplanJobRequest& request);
+  Result<v1::Plan> PlanOf(std::int64_t id);
+
   // Proposes to each running job with ranks on the node a plan that gives those
   // no part of the batch, unless its newest plan does already.
   Result<std::vector<v1::DrainedJob>> DrainJobs(const v1::Agent& node);
 
-  // DrainJobs for each draining node: jobs may register, and measurements for
-  // their new plans complete, after the drain was asked for. Once a few
-  // seconds.
-  Status KeepDraining();
+  // The ranks that the revision's plan gives no part of the batch.
+  Result<std::set<std::int64_t>> ExcludedBy(const JobRevisionRecord& revision);
+  // Proposes the plan that ReplanJob would make, unless the job has it already.
+  Status Propose(const v1::ReplanJobRequest& replan, const std::string& reason);
+  // Proposes a plan to the running job if its ranks `lost` are silent or it
+  // drifts. `job` is what JobOf makes of the details.
+  Status Advise(const JobDetails& details, const v1::Job& job,
+                const std::set<std::int64_t>& lost);
+  // DrainJobs for each draining node, because jobs may register, and
+  // measurements for their new plans complete, after the drain was asked for;
+  // then Advise for each running job. Plans, so it may take long.
+  Status WatchJobs();
+  // Begins WatchJobs beside the caller, once a few seconds.
+  void BeginWatch();
 
   // The job with its revisions, ranks and drift.
   Result<v1::Job> JobOf(const JobDetails& details);
@@ -189,7 +208,9 @@ class Coordinator {
   // Used by Maintain only.
   Liveness agents_;
   Liveness jobs_;
-  std::int64_t drained_ms_ = 0;  // when it last looked at draining nodes
+  std::int64_t watched_ms_ = 0;            // when it last began WatchJobs
+  LostRanks lost_ranks_;                   // used by WatchJobs only
+  Background watch_;  // the last member, so that it ends first
 };
 
 // "by alice@host: no longer needed"

@@ -291,7 +291,8 @@ Status Coordinator::Maintain() {
   UCUDNN_ASSIGN_OR_RETURN(const ChangeCounts counts, store_.CountChanges());
   plans_.Deleted(counts.deleted_plans, looked_ms);
   UCUDNN_RETURN_IF_ERROR(LookAtCampaigns(store_, clock_.NowMs()));
-  return KeepDraining();
+  BeginWatch();
+  return {};
 }
 
 }  // namespace ucudnn

@@ -31,6 +31,8 @@ v1::Job ToProto(const JobRecord& record) {
   job.set_updated_ms(record.seen_ms);
   job.set_source(record.source);
   job.set_reason(record.reason);
+  job.set_auto_replan(record.auto_replan);
+  job.set_proposed_revision(record.proposed);
   return job;
 }
 
@@ -53,6 +55,7 @@ v1::JobRevision ToProto(const JobRevisionRecord& record) {
   revision.set_rejected(record.rejected);
   revision.set_created_ms(record.created_ms);
   revision.set_adopted_ms(record.adopted_ms);
+  revision.set_proposed(record.offered == Offered::kProposed);
   return revision;
 }
 
@@ -113,6 +116,7 @@ Result<v1::RegisterJobResponse> Coordinator::RegisterJob(
   job.id = request.job_id();
   job.name = request.name();
   job.request = ToJson(request.request()).dump();
+  job.auto_replan = request.auto_replan();
   job.source = request.source();
   job.reason = request.reason();
   std::vector<JobRankRecord> ranks;
@@ -203,9 +207,7 @@ Result<v1::PlanRequest> Coordinator::Replanned(
   UCUDNN_ASSIGN_OR_RETURN(v1::PlanRequest wanted, RequestOf(details.job));
   for (const JobRevisionRecord& revision : details.revisions) {
     if (revision.revision != details.job.revision || !revision.plan) continue;
-    UCUDNN_ASSIGN_OR_RETURN(const PlanRecord record,
-                            store_.GetPlan(*revision.plan));
-    UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, ToProto(record));
+    UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, PlanOf(*revision.plan));
     wanted = plan.request();
   }
   *change = Change(request, &wanted);
@@ -214,6 +216,7 @@ Result<v1::PlanRequest> Coordinator::Replanned(
 
 Result<v1::JobRevision> Coordinator::ReplanJob(
     const v1::ReplanJobRequest& request) {
+  if (request.accept_proposed()) return AcceptProposed(request);
   std::string reason;
   UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest wanted,
                           Replanned(request, &reason));
@@ -225,6 +228,28 @@ Result<v1::JobRevision> Coordinator::ReplanJob(
   v1::JobRevision revision = ToProto(added);
   revision.set_predicted_ns(plan.predicted_ns());
   return revision;
+}
+
+Result<v1::JobRevision> Coordinator::AcceptProposed(
+    const v1::ReplanJobRequest& request) {
+  v1::PlanRequest unchanged;
+  if (!Change(request, &unchanged).empty()) {
+    return Fail(Code::kInvalidArgument,
+                "accept_proposed is given with a change; one of both is "
+                "accepted");
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const JobRevisionRecord accepted,
+                          store_.AcceptJobRevision(request.job_id()));
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, PlanOf(*accepted.plan));
+  v1::JobRevision revision = ToProto(accepted);
+  revision.set_predicted_ns(plan.predicted_ns());
+  return revision;
+}
+
+Result<v1::Plan> Coordinator::PlanOf(std::int64_t id) {
+  v1::GetRequest get;
+  get.set_id(std::to_string(id));
+  return GetPlan(get);
 }
 
 Result<v1::ListJobsResponse> Coordinator::ListJobs(
@@ -274,14 +299,14 @@ Result<v1::Job> Coordinator::JobOf(const JobDetails& details) {
   for (const JobRevisionRecord& record : details.revisions) {
     v1::JobRevision& revision = *job.add_revisions();
     revision = ToProto(record);
-    job.set_newest_revision(record.revision);
+    if (record.offered == Offered::kToAdopt) {
+      job.set_newest_revision(record.revision);
+    }
     if (record.revision == details.job.revision) {
       job.set_plan_id(record.plan.value_or(0));
     }
     if (!record.plan) continue;
-    UCUDNN_ASSIGN_OR_RETURN(const PlanRecord stored,
-                            store_.GetPlan(*record.plan));
-    UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, ToProto(stored));
+    UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, PlanOf(*record.plan));
     revision.set_predicted_ns(plan.predicted_ns());
     for (const v1::RankPlan& rank : plan.ranks()) {
       predicted[{record.revision, rank.rank()}] =

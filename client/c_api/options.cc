@@ -6,6 +6,7 @@
 #include "base/onnx/network_file.h"
 #include "base/text.h"
 #include "client/config/coordinators.h"
+#include "client/config/variables.h"
 #include "client/ranks/device_match.h"
 
 namespace ucudnn::c_api {
@@ -77,6 +78,10 @@ constexpr std::array kOptions = {
     Option{"batch_policy",
            [](Options* o, const std::string& text) -> Status {
              return Take(ParseBatchPolicy(text), &o->session.policy);
+           }},
+    Option{"auto_replan",
+           [](Options* o, const std::string& text) -> Status {
+             return Take(internal::ParseSwitch(text), &o->session.auto_replan);
            }},
     Option{"coordinators",
            [](Options* o, const std::string& text) -> Status {

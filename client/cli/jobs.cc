@@ -23,24 +23,35 @@ struct ReplanOptions {
   std::optional<Bytes> workspace_limit;
   std::optional<Bytes> total_workspace;
   std::optional<BatchPolicy> policy;
+  bool accept = false;
   int wait_seconds = 600;
   OutputFormat output = OutputFormat::kTable;
 };
 
+// The revision that awaits acceptance.
+std::string Proposed(const Json& job) {
+  const Json& revision = Member(job, "proposed_revision");
+  return revision.is_number() && revision != 0 ? revision.dump() : "-";
+}
+
 List Jobs() {
-  return {
-      .columns = {Plain("JOB", "id"), Plain("NAME", "name"),
-                  Plain("STATE", "state"), Plain("NETWORK", "request.network"),
-                  Plain("BATCH", "request.batch"),
-                  Count("RANKS", "request.device_kinds"),
-                  Plain("REVISION", "revision"), Plain("SOURCE", "source"),
-                  Age("BEGAN", "created_ms"), Age("LAST SEEN", "updated_ms"),
-                  Wide(Plain("WHY", "reason"))},
-      .id = "id",
-      .fetch = [](Connection& connection) {
-        return Entries(connection, &Connection::ListJobs,
-                       &v1::ListJobsResponse::jobs);
-      }};
+  return {.columns = {Plain("JOB", "id"),
+                      Plain("NAME", "name"),
+                      Plain("STATE", "state"),
+                      Plain("NETWORK", "request.network"),
+                      Plain("BATCH", "request.batch"),
+                      Count("RANKS", "request.device_kinds"),
+                      Plain("REVISION", "revision"),
+                      {"PROPOSED", "proposed_revision", Proposed},
+                      Plain("SOURCE", "source"),
+                      Age("BEGAN", "created_ms"),
+                      Age("LAST SEEN", "updated_ms"),
+                      Wide(Plain("WHY", "reason"))},
+          .id = "id",
+          .fetch = [](Connection& connection) {
+            return Entries(connection, &Connection::ListJobs,
+                           &v1::ListJobsResponse::jobs);
+          }};
 }
 
 Status Replan(const Server& server, const ReplanOptions& options) {
@@ -58,11 +69,14 @@ Status Replan(const Server& server, const ReplanOptions& options) {
   if (options.policy) {
     request.set_batch_policy(std::string(Name(*options.policy)));
   }
-  v1::MeasureRequest measure;
-  *measure.mutable_replan() = request;
-  UCUDNN_RETURN_IF_ERROR(
-      AwaitMeasured(*connection, std::move(measure),
-                    std::chrono::seconds(options.wait_seconds)));
+  request.set_accept_proposed(options.accept);
+  if (!options.accept) {
+    v1::MeasureRequest measure;
+    *measure.mutable_replan() = request;
+    UCUDNN_RETURN_IF_ERROR(
+        AwaitMeasured(*connection, std::move(measure),
+                      std::chrono::seconds(options.wait_seconds)));
+  }
   // Reports what is still missing, if anything.
   const auto answer = connection->ReplanJob(request, RetryPolicy::LongWork());
   if (!answer) {
@@ -103,6 +117,9 @@ std::string JobText(const v1::Job& job) {
     std::string state = "adopted " + Ago(revision.adopted_ms());
     if (!revision.rejected().empty()) {
       state = "rejected: " + revision.rejected();
+    } else if (revision.proposed()) {
+      state = fmt::format(
+          "proposed; `ucudnn replan {} --accept` has it adopted", job.id());
     } else if (revision.adopted_ms() == 0) {
       state = "not adopted yet";
     }
@@ -193,6 +210,13 @@ void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen) {
                    "Seconds to wait for missing measurements")
       ->check(CLI::Range(0, 86'400))
       ->option_text("SECONDS");
+  CLI::Option* accept = replan->add_flag(
+      "--accept", options->accept,
+      "Have the ranks adopt the revision that the coordinator proposed");
+  for (const char* change : {"--batch", "--workspace-limit",
+                             "--total-workspace", "--batch-policy"}) {
+    accept->excludes(replan->get_option(change));
+  }
   AddOutputOption(replan, &options->output);
   replan->callback([&server, options, chosen] {
     *chosen = [&server, options] { return Replan(server, *options); };

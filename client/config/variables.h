@@ -69,8 +69,8 @@ inline constexpr Variable<Bytes> kTotalWorkspaceVariable = {
     "UCUDNN_TOTAL_WORKSPACE_SIZE", internal::ParseSize};
 // The device memory that captured graphs may take; kDefaultGraphMemory, 0: none
 // is captured.
-inline constexpr Variable<Bytes> kGraphMemoryVariable = {
-    "UCUDNN_GRAPH_MEMORY", internal::ParseSize};
+inline constexpr Variable<Bytes> kGraphMemoryVariable = {"UCUDNN_GRAPH_MEMORY",
+                                                         internal::ParseSize};
 inline constexpr Bytes kDefaultGraphMemory = 64_MiB;
 // powerOfTwo by default.
 inline constexpr Variable<BatchPolicy> kBatchPolicyVariable = {
@@ -91,6 +91,8 @@ inline constexpr Variable<bool> kDisableVariable = {"UCUDNN_DISABLE",
                                                     internal::ParseSwitch};
 inline constexpr Variable<bool> kDeterministicVariable = {
     "UCUDNN_DETERMINISTIC", internal::ParseSwitch};
+inline constexpr Variable<bool> kAutoReplanVariable = {"UCUDNN_AUTO_REPLAN",
+                                                       internal::ParseSwitch};
 inline constexpr Variable<bool> kVerboseVariable = {"UCUDNN_VERBOSE",
                                                     internal::ParseSwitch};
 

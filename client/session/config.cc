@@ -57,6 +57,8 @@ Result<SessionConfig> ResolveConfig(const SessionOptions& options,
       NotNegative("total_workspace", request.total_workspace.count()));
   UCUDNN_RETURN_IF_ERROR(Choose(options.policy, environment,
                                 kBatchPolicyVariable, &request.policy));
+  UCUDNN_RETURN_IF_ERROR(Choose(options.auto_replan, environment,
+                                kAutoReplanVariable, &config.auto_replan));
   UCUDNN_RETURN_IF_ERROR(Choose(options.coordinators, environment,
                                 kCoordinatorVariable, &config.coordinators));
   if (options.coordinators && !config.coordinators.empty()) {

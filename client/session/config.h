@@ -23,6 +23,7 @@ struct SessionConfig {
   std::vector<Kernel> kernels;
   // Whether the user set limits; a plan file must then respect them.
   bool limits_chosen = false;
+  bool auto_replan = false;
   std::string job_name;      // empty: the network's
   std::string coordinators;  // empty: none
   CredentialFiles credentials;

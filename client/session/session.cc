@@ -117,6 +117,7 @@ void Session::StartLink(const std::vector<std::string>& hosts,
                                            : config_->job_name);
     *job.mutable_request() = ToProto(plan_.request);
     job.set_plan_id(plan_.id);
+    job.set_auto_replan(config_->auto_replan);
     job.set_source(std::string(Name(source_)));
     job.set_reason(reason_);
     for (std::size_t r = 0; r < devices_.size(); ++r) {

@@ -100,6 +100,10 @@ struct SessionOptions {
   // Empty: no cache. UCUDNN_CACHE_DIR; $XDG_CACHE_HOME/ucudnn;
   // $HOME/.cache/ucudnn.
   std::optional<std::string> cache_dir;
+  // Whether Refresh adopts plans that the coordinator proposes by itself,
+  // because ranks are silent or steps take other times than at first; otherwise
+  // people accept them (`ucudnn replan --accept`). UCUDNN_AUTO_REPLAN; false.
+  std::optional<bool> auto_replan;
   // The job's name for people; if empty, the network's.
   std::string job_name;
 
@@ -165,11 +169,11 @@ class Session {
   void ReportStep(std::chrono::duration<double, std::milli> time);
 
   // Collective, between two steps: adopts the newest plan that `ucudnn replan`
-  // made for the job, on all ranks or on none; returns whether it did. A plan
-  // that a rank's device cannot run is skipped and reported as rejected. Does
-  // not call the coordinator: its offers have already arrived or are seen next
-  // time. kDeadlineExceeded if not all ranks call it within agree_within;
-  // kUnavailable after that.
+  // made for the job, or the coordinator by itself, on all ranks or on none;
+  // returns whether it did. A plan that a rank's device cannot run is skipped
+  // and reported as rejected. Does not call the coordinator: its offers have
+  // already arrived or are seen next time. kDeadlineExceeded if not all ranks
+  // call it within agree_within; kUnavailable after that.
   Result<bool> Refresh();
 
   // Collective: multiplies this rank's gradients, means over its own images, by

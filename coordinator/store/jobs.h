@@ -37,6 +37,8 @@ struct JobRecord {
   std::string source;         // of its first plan
   std::string reason;         // why it came from there
   std::int64_t revision = 1;  // the latest that its ranks adopted
+  bool auto_replan = false;   // it adopts what the coordinator proposes
+  std::int64_t proposed = 0;  // the revision that awaits acceptance; 0: none
   UnixMillis created_ms = 0;
   UnixMillis seen_ms = 0;
 
@@ -53,7 +55,13 @@ struct JobRankRecord {
   friend bool operator==(const JobRankRecord&, const JobRankRecord&) = default;
 };
 
-// A plan that a job runs, ran, or was asked to adopt.
+enum class Offered {
+  kToAdopt,   // the ranks are asked to adopt it
+  kProposed,  // they are not until it is accepted
+  kReplaced,  // another took its place before it was accepted
+};
+
+// A plan that a job runs, ran, was asked to adopt, or could.
 struct JobRevisionRecord {
   std::int64_t revision = 1;
   std::optional<std::int64_t> plan;  // absent: made elsewhere
@@ -61,6 +69,7 @@ struct JobRevisionRecord {
   std::string rejected;              // why the ranks rejected it
   UnixMillis created_ms = 0;
   UnixMillis adopted_ms = 0;  // 0: not yet
+  Offered offered = Offered::kToAdopt;
 
   friend bool operator==(const JobRevisionRecord&,
                          const JobRevisionRecord&) = default;
@@ -80,6 +89,15 @@ struct JobStepsRecord {
 };
 inline constexpr std::size_t kFirstSteps = 16;
 inline constexpr std::size_t kMaxKeptSteps = 128;
+
+// A Pulse (pulse.h) of a running job's rank.
+struct RankPulse {
+  std::string job;
+  std::int64_t rank = 0;
+  std::int64_t beats = 0;
+
+  friend bool operator==(const RankPulse&, const RankPulse&) = default;
+};
 
 struct JobDetails {
   JobRecord job;
@@ -109,7 +127,7 @@ class Jobs {
   virtual ~Jobs() = default;
 
   // Adds a running job with its ranks and revision 1, which has `plan` if that
-  // exists. State, revision and times of the records are ignored. Of a known
+  // exists. State, revisions and times of the records are ignored. Of a known
   // job, only the time last seen is updated.
   virtual Status RegisterJob(const JobRecord& job,
                              std::span<const JobRankRecord> ranks,
@@ -122,12 +140,25 @@ class Jobs {
                                        std::span<const StepReport> reports,
                                        UnixMillis now_ms) = 0;
   // Adds a revision with `plan` for the ranks to adopt, unless the newest one
-  // has this plan and was not rejected. Returns the newest revision. kNotFound:
-  // the job or the plan; kFailedPrecondition: the job is finished.
+  // that they were asked to adopt has this plan and was not rejected. A
+  // proposed revision is accepted if it has this plan, and otherwise replaced.
+  // Returns the revision with `plan`. kNotFound: the job or the plan;
+  // kFailedPrecondition: the job is finished.
   virtual Result<JobRevisionRecord> AddJobRevision(const std::string& job,
                                                    std::int64_t plan,
                                                    const std::string& reason,
                                                    UnixMillis now_ms) = 0;
+  // Adds a revision with `plan` unless one of the job's has it already, which
+  // is then not returned. It is proposed or, if the job replans by itself, for
+  // the ranks to adopt; an earlier proposed one is replaced. Errors of
+  // AddJobRevision.
+  virtual Result<std::optional<JobRevisionRecord>> ProposeJobRevision(
+      const std::string& job, std::int64_t plan, const std::string& reason,
+      UnixMillis now_ms) = 0;
+  // The proposed revision becomes one for the ranks to adopt. kNotFound;
+  // kFailedPrecondition: none is proposed, or the job is finished.
+  virtual Result<JobRevisionRecord> AcceptJobRevision(
+      const std::string& job) = 0;
   // Records that the ranks adopted the revision or, if `rejected` is not empty,
   // why they rejected it. kNotFound.
   virtual Status AnswerJobRevision(const std::string& job,
@@ -137,6 +168,9 @@ class Jobs {
   virtual Status FinishJob(const std::string& job, UnixMillis now_ms) = 0;
   // The pulses of all running jobs. The registration and each report is a beat.
   virtual Result<std::vector<Pulse>> ListJobPulses() = 0;
+  // The pulses of the ranks of running jobs, by job and rank. Each report is a
+  // beat.
+  virtual Result<std::vector<RankPulse>> ListRankPulses() = 0;
   // Those running jobs become lost whose pulses have not changed since they
   // were listed. Returns their ids, sorted.
   virtual Result<std::vector<std::string>> ExpireJobs(

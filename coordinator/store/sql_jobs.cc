@@ -10,9 +10,9 @@ namespace ucudnn {
 namespace {
 
 constexpr char kJobColumns[] =
-    "id, name, state, request, source, reason, revision, created_ms, seen_ms";
-constexpr char kRevisionColumns[] =
-    "revision, plan, reason, rejected, created_ms, adopted_ms";
+    "id, name, state, request, source, reason, revision, created_ms, seen_ms, "
+    "auto_replan, (SELECT COALESCE(MAX(r.revision), 0) FROM job_revisions r "
+    "WHERE r.job = jobs.id AND r.proposed = 1)";
 
 // Counts and times of steps stay below this, so that sums do not overflow.
 Result<JobRecord> JobOf(const SqlRow& row) {
@@ -23,20 +23,12 @@ Result<JobRecord> JobOf(const SqlRow& row) {
                 .source = row.Text(4),
                 .reason = row.Text(5),
                 .revision = row.Int(6),
+                .auto_replan = row.Int(9) != 0,
+                .proposed = row.Int(10),
                 .created_ms = row.Int(7),
                 .seen_ms = row.Int(8)};
   UCUDNN_ASSIGN_OR_RETURN(job.state, ParseJobState(row.Text(2)));
   return job;
-}
-
-Result<JobRevisionRecord> RevisionOf(const SqlRow& row) {
-  return JobRevisionRecord{
-      .revision = row.Int(0),
-      .plan = row.IsNull(1) ? std::nullopt : std::optional(row.Int(1)),
-      .reason = row.Text(2),
-      .rejected = row.Text(3),
-      .created_ms = row.Int(4),
-      .adopted_ms = row.Int(5)};
 }
 
 Result<JobRankRecord> RankOf(const SqlRow& row) {
@@ -94,19 +86,11 @@ Result<JobState> Hear(SqlTransaction& sql, const std::string& job,
   return ParseJobState(rows[0].Text(0));
 }
 
-Result<JobRevisionRecord> Newest(SqlTransaction& sql, const std::string& job) {
-  return OneRecord(
-      sql.Query(fmt::format("SELECT {} FROM job_revisions WHERE job = $1 "
-                            "ORDER BY revision DESC LIMIT 1",
-                            kRevisionColumns),
-                {job}),
-      RevisionOf, fmt::format("revision of job '{}'", job));
-}
-
 Status AddSteps(SqlTransaction& sql, const std::string& job,
                 const StepReport& report, UnixMillis now_ms) {
   UCUDNN_ASSIGN_OR_RETURN(
-      const auto rank, sql.Query("UPDATE job_ranks SET seen_ms = $3 "
+      const auto rank, sql.Query("UPDATE job_ranks SET seen_ms = $3, "
+                                 "beats = beats + 1 "
                                  "WHERE job = $1 AND rank = $2 RETURNING rank",
                                  {job, report.rank, now_ms}));
   if (rank.empty()) {
@@ -169,12 +153,6 @@ Status CheckReports(std::span<const StepReport> reports) {
   return {};
 }
 
-Result<bool> PlanExists(SqlTransaction& sql, std::int64_t plan) {
-  UCUDNN_ASSIGN_OR_RETURN(
-      const auto rows, sql.Query("SELECT id FROM plans WHERE id = $1", {plan}));
-  return !rows.empty();
-}
-
 }  // namespace
 
 Status SqlStore::RegisterJob(const JobRecord& job,
@@ -185,12 +163,12 @@ Status SqlStore::RegisterJob(const JobRecord& job,
   return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(
         const auto added,
-        sql.Query(
-            "INSERT INTO jobs (id, name, state, request, source, reason, "
-            "revision, created_ms, seen_ms) VALUES ($1, $2, 'running', "
-            "$3, $4, $5, 1, $6, $6) ON CONFLICT (id) DO NOTHING "
-            "RETURNING id",
-            {job.id, job.name, job.request, job.source, job.reason, now_ms}));
+        sql.Query("INSERT INTO jobs (id, name, state, request, source, reason, "
+                  "revision, created_ms, seen_ms, auto_replan) VALUES ($1, $2, "
+                  "'running', $3, $4, $5, 1, $6, $6, $7) "
+                  "ON CONFLICT (id) DO NOTHING RETURNING id",
+                  {job.id, job.name, job.request, job.source, job.reason,
+                   now_ms, std::int64_t{job.auto_replan}}));
     if (added.empty()) {
       UCUDNN_RETURN_IF_ERROR(Hear(sql, job.id, now_ms));
       return {};
@@ -234,72 +212,9 @@ Result<JobHeard> SqlStore::ReportSteps(const std::string& job,
         for (const StepReport& report : reports) {
           UCUDNN_RETURN_IF_ERROR(AddSteps(sql, job, report, now_ms));
         }
-        UCUDNN_ASSIGN_OR_RETURN(heard.newest, Newest(sql, job));
+        UCUDNN_ASSIGN_OR_RETURN(heard.newest, NewestRevision(sql, job));
         return heard;
       });
-}
-
-Result<JobRevisionRecord> SqlStore::AddJobRevision(const std::string& job,
-                                                   std::int64_t plan,
-                                                   const std::string& reason,
-                                                   UnixMillis now_ms) {
-  UCUDNN_RETURN_IF_ERROR(CheckKey("the job's id", job));
-  return InTransaction(
-      *database_, Access::kWrite,
-      [&](SqlTransaction& sql) -> Result<JobRevisionRecord> {
-        // Locks the job, so that concurrent calls add one after the other.
-        UCUDNN_ASSIGN_OR_RETURN(
-            const JobRecord record,
-            OneRecord(
-                sql.Query(fmt::format("SELECT {} FROM jobs WHERE id = $1 "
-                                      "{}",
-                                      kJobColumns, sql.dialect().lock_rows),
-                          {job}),
-                JobOf, fmt::format("job '{}'", job)));
-        if (record.state == JobState::kFinished) {
-          return Fail(Code::kFailedPrecondition, "job '{}' is finished", job);
-        }
-        UCUDNN_ASSIGN_OR_RETURN(const bool exists, PlanExists(sql, plan));
-        if (!exists) return Fail(Code::kNotFound, "there is no plan {}", plan);
-        UCUDNN_ASSIGN_OR_RETURN(const JobRevisionRecord newest,
-                                Newest(sql, job));
-        if (newest.plan == plan && newest.rejected.empty()) return newest;
-        JobRevisionRecord added{.revision = newest.revision + 1,
-                                .plan = plan,
-                                .reason = reason,
-                                .rejected = "",
-                                .created_ms = now_ms,
-                                .adopted_ms = 0};
-        UCUDNN_RETURN_IF_ERROR(sql.Execute(
-            "INSERT INTO job_revisions (job, revision, plan, reason, rejected, "
-            "created_ms, adopted_ms) VALUES ($1, $2, $3, $4, '', $5, 0)",
-            {job, added.revision, plan, reason, now_ms}));
-        return added;
-      });
-}
-
-Status SqlStore::AnswerJobRevision(const std::string& job,
-                                   std::int64_t revision,
-                                   const std::string& rejected,
-                                   UnixMillis now_ms) {
-  UCUDNN_RETURN_IF_ERROR(CheckKey("the job's id", job));
-  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(
-        const auto rows,
-        sql.Query("UPDATE job_revisions SET rejected = $3, adopted_ms = "
-                  "CASE WHEN $3 <> '' THEN 0 WHEN adopted_ms = 0 THEN $4 ELSE "
-                  "adopted_ms END WHERE job = $1 AND revision = $2 "
-                  "RETURNING revision",
-                  {job, revision, rejected, now_ms}));
-    if (rows.empty()) {
-      return Fail(Code::kNotFound, "job '{}' has no revision {}", job,
-                  revision);
-    }
-    if (!rejected.empty()) return {};
-    return sql.Execute(
-        "UPDATE jobs SET revision = $2 WHERE id = $1 AND revision < $2",
-        {job, revision});
-  });
 }
 
 Status SqlStore::FinishJob(const std::string& job, UnixMillis now_ms) {
@@ -315,6 +230,18 @@ Result<std::vector<Pulse>> SqlStore::ListJobPulses() {
   return InTransaction(*database_, Access::kRead, [](SqlTransaction& sql) {
     return ReadPulses(sql,
                       "SELECT id, beats FROM jobs WHERE state = 'running'");
+  });
+}
+
+Result<std::vector<RankPulse>> SqlStore::ListRankPulses() {
+  return InTransaction(*database_, Access::kRead, [](SqlTransaction& sql) {
+    return Records(
+        sql.Query("SELECT r.job, r.rank, r.beats FROM jobs j JOIN job_ranks r "
+                  "ON r.job = j.id WHERE j.state = 'running' "
+                  "ORDER BY r.job, r.rank"),
+        [](const SqlRow& row) -> Result<RankPulse> {
+          return RankPulse{row.Text(0), row.Int(1), row.Int(2)};
+        });
   });
 }
 

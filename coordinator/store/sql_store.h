@@ -169,11 +169,16 @@ class SqlStore final : public Store {
                                            std::int64_t plan,
                                            const std::string& reason,
                                            UnixMillis now_ms) override;
+  Result<std::optional<JobRevisionRecord>> ProposeJobRevision(
+      const std::string& job, std::int64_t plan, const std::string& reason,
+      UnixMillis now_ms) override;
+  Result<JobRevisionRecord> AcceptJobRevision(const std::string& job) override;
   Status AnswerJobRevision(const std::string& job, std::int64_t revision,
                            const std::string& rejected,
                            UnixMillis now_ms) override;
   Status FinishJob(const std::string& job, UnixMillis now_ms) override;
   Result<std::vector<Pulse>> ListJobPulses() override;
+  Result<std::vector<RankPulse>> ListRankPulses() override;
   Result<std::vector<std::string>> ExpireJobs(
       std::span<const Pulse> silent) override;
   Result<std::vector<JobRecord>> ListJobs(std::int64_t limit,
@@ -234,6 +239,15 @@ inline constexpr std::string_view kTaskColumns =
     "failures, lease_token, agent, device, lease_until_ms, error, created_ms, "
     "finished_ms, goal, driver";
 Result<TaskRecord> TaskOf(const SqlRow& row);
+
+// The columns that RevisionOf reads, in its order.
+inline constexpr std::string_view kRevisionColumns =
+    "revision, plan, reason, rejected, created_ms, adopted_ms, proposed";
+Result<JobRevisionRecord> RevisionOf(const SqlRow& row);
+// The job's newest revision for its ranks to adopt.
+Result<JobRevisionRecord> NewestRevision(SqlTransaction& sql,
+                                         const std::string& job);
+Result<bool> PlanExists(SqlTransaction& sql, std::int64_t plan);
 
 // The keys as rows (kind, problem, batch, goal), after the parameters `first`.
 SqlRows KeyRows(std::span<const TaskKey> keys,

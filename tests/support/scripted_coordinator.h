@@ -50,6 +50,8 @@ class ScriptedCoordinator final : public v1::CoordinatorService::Service {
       answer_revision;
   std::function<Result<v1::FinishJobResponse>(const v1::FinishJobRequest&)>
       finish_job;
+  std::function<Result<v1::JobRevision>(const v1::ReplanJobRequest&)>
+      replan_job;
 
   // Cancels calls, as gRPC does when a shutdown interrupts them.
   std::atomic<bool> shutting_down = false;
@@ -124,6 +126,11 @@ class ScriptedCoordinator final : public v1::CoordinatorService::Service {
                          const v1::ListRequest* request,
                          v1::ListPlansResponse* response) override {
     return Answer(context, "ListPlans", list_plans, *request, response);
+  }
+  grpc::Status ReplanJob(grpc::ServerContext* context,
+                         const v1::ReplanJobRequest* request,
+                         v1::JobRevision* response) override {
+    return Answer(context, "ReplanJob", replan_job, *request, response);
   }
   grpc::Status ListJobs(grpc::ServerContext* context,
                         const v1::ListRequest* request,

@@ -105,6 +105,9 @@ void AddPlanOptions(CLI::App& app, TrainOptions* options, Arguments* args) {
                             });
   app.add_option("--precision", args->precision, "The precision to train in")
       ->check(CLI::IsMember({"FP32", "TF32"}));
+  app.add_flag_callback(
+      "--auto-replan", [options] { options->session.auto_replan = true; },
+      "Adopt plans that the coordinator proposes by itself");
   app.add_option("--wait", args->wait_seconds,
                  "How long to wait for measurements that the plan needs")
       ->option_text("SECONDS")

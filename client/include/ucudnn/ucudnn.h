@@ -116,6 +116,9 @@ UCUDNN_API void ucudnn_options_destroy(ucudnn_options* options);
  *   coordinators           "host:port,..."; UCUDNN_COORDINATOR
  *   plan_file              a plan to use; UCUDNN_PLAN_FILE
  *   cache_dir              where plans are kept; UCUDNN_CACHE_DIR
+ *   auto_replan            1: adopt plans that the coordinator proposes by
+ *                          itself; 0 (default): people accept them;
+ *                          UCUDNN_AUTO_REPLAN
  *   job_name               shown to people; default: the network's name
  *   device                 this rank's device:
  *                            "auto" (default): the GPU of the current CUDA

@@ -147,6 +147,7 @@ export interface JobRevision {
   adopted_ms: number;
   rejected: string;
   predicted_us: number;
+  proposed: boolean;
 }
 
 export interface StepTimes {
@@ -187,6 +188,7 @@ export interface Job {
   revisions: JobRevision[];
   ranks: JobRank[];
   drift: string[];
+  proposed_revision: number; // 0: none
 }
 
 export interface Status {

@@ -38,6 +38,7 @@ TEST(ResolveConfigTest, HasDefaults) {
   EXPECT_EQ(config->cache_dir, "/home/me/.cache/ucudnn");
   EXPECT_EQ(config->coordinators, "");
   EXPECT_FALSE(config->limits_chosen);
+  EXPECT_FALSE(config->auto_replan);
   EXPECT_THAT(config->kernels, SizeIs(5));
 }
 
@@ -49,6 +50,7 @@ TEST(ResolveConfigTest, TakesTheEnvironment) {
                                      {"UCUDNN_BATCH_SIZE_POLICY", "undivided"},
                                      {"UCUDNN_PLAN_FILE", "/p.json"},
                                      {"UCUDNN_CACHE_DIR", "/c"},
+                                     {"UCUDNN_AUTO_REPLAN", "1"},
                                      {"HOME", "/home/me"}}));
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->coordinators, "a:1,b:2");
@@ -58,6 +60,7 @@ TEST(ResolveConfigTest, TakesTheEnvironment) {
   EXPECT_EQ(config->plan_file, "/p.json");
   EXPECT_EQ(config->cache_dir, "/c");
   EXPECT_TRUE(config->limits_chosen);
+  EXPECT_TRUE(config->auto_replan);
 }
 
 TEST(ResolveConfigTest, LetsOptionsOverrideTheEnvironment) {

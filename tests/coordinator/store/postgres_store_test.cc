@@ -87,7 +87,7 @@ TEST_F(PostgresStoreTest, OpensADatabaseFromManyThreadsAtOnce) {
     threads.emplace_back([&] {
       const auto store = OpenStore(url_);
       ASSERT_TRUE(store) << store.error().message;
-      EXPECT_EQ((*store)->SchemaVersion(), 12);
+      EXPECT_EQ((*store)->SchemaVersion(), 13);
     });
   }
   for (std::thread& thread : threads) thread.join();

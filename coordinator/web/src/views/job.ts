@@ -29,6 +29,9 @@ function revisionState(job: Job, revision: JobRevision): HTMLElement {
   if (revision.rejected) return h('span', {}, `✕ rejected: ${revision.rejected}`);
   if (revision.revision === job.revision) return state('running');
   if (revision.adopted_ms > 0) return h('span', {}, 'replaced');
+  if (revision.proposed) {
+    return h('span', {}, '! proposed: ', h('code', {}, `ucudnn replan ${job.id} --accept`));
+  }
   return state('waiting');
 }
 

@@ -73,6 +73,10 @@ function attention({ status, machines: all, campaigns, jobs }: Answer): HTMLElem
   for (const job of lostJobs.slice(0, kListed)) {
     item(['jobs', job.id], {}, `✕ ${jobName(job)} is lost: last heard of ${format.ago(job.updated_ms)}`);
   }
+  const proposed = jobs.filter((job) => job.state === 'running' && job.proposed_revision > 0);
+  for (const job of proposed.slice(0, kListed)) {
+    item(['jobs', job.id], {}, `! ${jobName(job)} has a proposed plan: revision ${job.proposed_revision}`);
+  }
   const lost = all.filter((m) => m.state === 'lost').length;
   if (lost > 0) {
     item(

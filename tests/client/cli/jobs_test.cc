@@ -1,0 +1,67 @@
+// What `ucudnn` shows of jobs, and asks for them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/support/paths.h"
+#include "tests/support/process.h"
+#include "tests/support/scripted_coordinator.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::HasSubstr;
+
+class JobsCliTest : public ::testing::Test {
+ protected:
+  JobsCliTest() {
+    coordinator_.list_jobs =
+        [](const v1::ListRequest& request) -> Result<v1::ListJobsResponse> {
+      v1::ListJobsResponse page;
+      if (!request.after().empty()) return page;
+      v1::Job& job = *page.add_jobs();
+      job.set_id("12345678-job");
+      job.set_revision(1);
+      job.set_proposed_revision(2);
+      return page;
+    };
+  }
+
+  test::Finished Run(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), test::ProgramPath("ucudnn"));
+    arguments.insert(arguments.end(),
+                     {"--coordinator", coordinator_.address()});
+    return test::Run(arguments);
+  }
+
+  ScriptedCoordinator coordinator_;
+};
+
+TEST_F(JobsCliTest, ShowProposedRevisions) {
+  const test::Finished listed =
+      Run({"jobs", "--no-headers", "-o", "jsonpath={[*].proposed_revision}"});
+  EXPECT_EQ(listed.out, "2\n") << listed.err;
+  EXPECT_THAT(Run({"jobs"}).out, HasSubstr("PROPOSED"));
+}
+
+TEST_F(JobsCliTest, AcceptAProposedRevisionWithoutMeasuring) {
+  coordinator_.replan_job =
+      [](const v1::ReplanJobRequest& request) -> Result<v1::JobRevision> {
+    EXPECT_TRUE(request.accept_proposed());
+    EXPECT_EQ(request.job_id(), "12345678-job");
+    v1::JobRevision revision;
+    revision.set_revision(2);
+    revision.set_plan_id(7);
+    return revision;
+  };
+  const test::Finished accepted = Run({"replan", "1234", "--accept"});
+  EXPECT_EQ(accepted.status, 0) << accepted.err;
+  EXPECT_THAT(accepted.out, HasSubstr("revision 2 of job 12345678-job"));
+  EXPECT_EQ(Run({"replan", "1234", "--accept", "--batch", "8"}).status, 2);
+}
+
+}  // namespace
+}  // namespace ucudnn

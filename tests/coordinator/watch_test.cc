@@ -1,0 +1,246 @@
+// Plans that the coordinator proposes to running jobs by itself.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/network.h"
+#include "base/service/clock.h"
+#include "coordinator/coordinator.h"
+#include "ucudnn/v1/agent.pb.h"
+#include "ucudnn/v1/coordinator.pb.h"
+
+namespace ucudnn {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr char kKind[] = "TEST/1u/1GiB/test-1.0";
+constexpr char kNetwork[] =
+    "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
+    "conv1,3,8,8,8,3,3,1,1,1,1,1\n";
+
+class WatchTest : public ::testing::Test {
+ protected:
+  WatchTest() {
+    v1::PutNetworkRequest put;
+    put.set_name("tiny");
+    put.set_content(kNetwork);
+    UCUDNN_CHECK(coordinator_.PutNetwork(put).has_value());
+    request_.set_network("tiny");
+    request_.set_batch(4);
+    request_.set_workspace_limit_bytes(1 << 20);
+    request_.set_batch_policy("undivided");
+    request_.add_device_kinds(kKind);
+    request_.add_device_kinds(kKind);
+    Measured(10, {2, 4});
+  }
+
+  // Everything about these batches, at so many microseconds for each image.
+  void Measured(std::int64_t us, const std::vector<std::int64_t>& batches) {
+    const auto network = ParseNetworkCsv(kNetwork, "tiny", "test");
+    v1::Profile profile;
+    profile.set_id(kKind);
+    for (const Kernel& kernel :
+         KernelsOf(*network, Precision::kFp32, Layout::kNchw)) {
+      v1::ProblemProfile& problem = *profile.add_problems();
+      problem.set_problem(ToString(kernel.problem));
+      for (const std::int64_t batch : batches) {
+        v1::Measurement& point = *problem.add_measurements();
+        point.set_batch(batch);
+        point.set_algorithm("GEMM");
+        point.set_math("FMA");
+        point.set_precision("FP32");
+        point.set_time_ns(batch * us * 1000);
+        point.set_repeats(1);
+        v1::CompleteBatch& complete = *problem.add_complete();
+        complete.set_batch(batch);
+        complete.set_max_workspace_bytes((1_GiB).count());
+      }
+    }
+    UCUDNN_CHECK(coordinator_.PutProfile(profile).has_value());
+  }
+
+  void Begin(bool auto_replan = false) {
+    const auto plan = coordinator_.CreatePlan(request_);
+    ASSERT_TRUE(plan) << plan.error().message;
+    v1::RegisterJobRequest job;
+    job.set_job_id("job");
+    job.set_auto_replan(auto_replan);
+    *job.mutable_request() = request_;
+    job.set_plan_id(plan->id());
+    for (int r = 0; r < 2; ++r) {
+      v1::JobRank& rank = *job.add_ranks();
+      rank.set_rank(r);
+      rank.set_device_id("device-" + std::to_string(r));
+    }
+    ASSERT_TRUE(coordinator_.RegisterJob(job));
+  }
+
+  // The answer to steps of so many milliseconds.
+  v1::ReportStepsResponse Report(int rank, int steps, std::int64_t ms) {
+    v1::ReportStepsRequest report;
+    report.set_job_id("job");
+    report.set_rank(rank);
+    v1::StepBatch& batch = *report.add_batches();
+    batch.set_revision(1);
+    batch.set_first_step(taken_[rank]);
+    for (int i = 0; i < steps; ++i) batch.add_step_ns(ms * 1'000'000);
+    taken_[rank] += steps;
+    return coordinator_.ReportSteps(report).value();
+  }
+
+  // A job whose steps take 40 % longer than its first ones.
+  void Drift() {
+    Report(0, kFirstSteps, 10);
+    Report(0, 3 * kFirstSteps, 14);
+  }
+
+  void Watch() {
+    clock_.Advance(seconds(5));
+    ASSERT_TRUE(coordinator_.Maintain());
+    coordinator_.AwaitWatch();
+  }
+
+  v1::Job Job() {
+    v1::GetRequest get;
+    get.set_id("job");
+    return coordinator_.GetJob(get).value();
+  }
+
+  Result<v1::JobRevision> Accept() {
+    v1::ReplanJobRequest accept;
+    accept.set_job_id("job");
+    accept.set_accept_proposed(true);
+    return coordinator_.ReplanJob(accept);
+  }
+
+  FakeClock clock_{1'000'000};
+  const std::unique_ptr<Store> store_ = OpenStore("sqlite::memory:").value();
+  Coordinator coordinator_{CoordinatorOptions(), *store_, clock_};
+  v1::PlanRequest request_;
+  std::int64_t taken_[2] = {0, 0};  // steps, by rank
+};
+
+TEST_F(WatchTest, ProposesThePlanOfNewMeasurementsToAJobThatDrifts) {
+  Begin();
+  Drift();
+  Measured(14, {2, 4});
+  Watch();
+  EXPECT_EQ(Job().newest_revision(), 1);
+  ASSERT_THAT(Job().revisions(), SizeIs(2));
+  const v1::JobRevision proposed = Job().revisions(1);
+  EXPECT_TRUE(proposed.proposed());
+  EXPECT_THAT(proposed.reason(), HasSubstr("drift: rank 0: its last 48 steps"));
+  EXPECT_EQ(coordinator_.ListJobs({})->jobs(0).proposed_revision(), 2);
+  // The job goes on with what it has until somebody accepts.
+  EXPECT_EQ(Report(0, 1, 14).newest().revision(), 1);
+  Watch();
+  EXPECT_THAT(Job().revisions(), SizeIs(2));
+  EXPECT_EQ(Accept()->revision(), 2);
+  EXPECT_EQ(Report(0, 1, 14).newest().revision(), 2);
+  EXPECT_EQ(Job().proposed_revision(), 0);
+  EXPECT_EQ(Accept().error().code, Code::kFailedPrecondition);
+}
+
+TEST_F(WatchTest, ProposesNothingIfTheMeasurementsGiveTheSamePlan) {
+  Begin();
+  Drift();
+  Watch();
+  EXPECT_THAT(Job().drift(), SizeIs(1));
+  EXPECT_THAT(Job().revisions(), SizeIs(1));
+}
+
+TEST_F(WatchTest, ProposesNothingToAJobThatDoesNotDrift) {
+  Begin();
+  Report(0, 4 * kFirstSteps, 10);
+  Measured(14, {2, 4});
+  Watch();
+  EXPECT_THAT(Job().revisions(), SizeIs(1));
+}
+
+TEST_F(WatchTest, HasJobsAdoptThatReplanByThemselves) {
+  Begin(/*auto_replan=*/true);
+  Drift();
+  Measured(14, {2, 4});
+  Watch();
+  EXPECT_EQ(Report(0, 1, 14).newest().revision(), 2);
+  EXPECT_FALSE(Job().revisions(1).proposed());
+  EXPECT_TRUE(Job().auto_replan());
+  // What the ranks have not answered yet is not replaced.
+  Measured(16, {2, 4});
+  Watch();
+  EXPECT_THAT(Job().revisions(), SizeIs(2));
+}
+
+TEST_F(WatchTest, ProposesAPlanWithoutARankThatIsSilent) {
+  Begin();
+  Report(1, 1, 10);
+  for (int s = 0; s < 45; s += 5) {
+    Report(0, 1, 10);
+    Watch();
+  }
+  ASSERT_THAT(Job().revisions(), SizeIs(2));
+  EXPECT_EQ(Job().revisions(1).reason(), "rank 1 is silent");
+  v1::GetRequest get;
+  get.set_id(std::to_string(Job().revisions(1).plan_id()));
+  const v1::Plan plan = coordinator_.GetPlan(get).value();
+  EXPECT_THAT(plan.request().exclude_ranks(), ElementsAre(1));
+  EXPECT_EQ(plan.ranks(0).batch(), 4);
+  EXPECT_EQ(plan.ranks(1).batch(), 0);
+}
+
+TEST_F(WatchTest, ReplacesAProposalByWhatIsAskedFor) {
+  Begin();
+  Drift();
+  Measured(14, {2, 4});
+  Watch();
+  Measured(14, {1});
+  v1::ReplanJobRequest replan;
+  replan.set_job_id("job");
+  replan.set_batch(2);
+  const auto revision = coordinator_.ReplanJob(replan);
+  ASSERT_TRUE(revision) << revision.error().message;
+  EXPECT_EQ(revision->revision(), 3);
+  EXPECT_EQ(Job().revisions(1).rejected(), "replaced by revision 3");
+  EXPECT_EQ(Job().newest_revision(), 3);
+  replan.set_accept_proposed(true);
+  EXPECT_EQ(coordinator_.ReplanJob(replan).error().code,
+            Code::kInvalidArgument);
+}
+
+TEST_F(WatchTest, DrainsAgainOnceMeasurementsAreMade) {
+  v1::RegisterRequest agent;
+  agent.set_agent_id("agent");
+  v1::Device& device = *agent.add_devices();
+  device.set_id("device-0");
+  device.set_kind(kKind);
+  device.set_state("idle");
+  v1::DeviceKind& kind = *device.mutable_kind_details();
+  kind.set_model("TEST");
+  kind.set_units(1);
+  kind.set_memory_bytes(std::int64_t{1} << 30);
+  kind.set_library("test-1.0");
+  ASSERT_TRUE(coordinator_.Register(agent));
+  request_.set_batch(8);
+  Measured(10, {4});
+  Begin();
+  v1::HoldAgentRequest drain;
+  drain.set_agent_id("agent");
+  drain.set_what("drain");
+  EXPECT_THAT(coordinator_.HoldAgent(drain)->jobs(0).error(),
+              HasSubstr("measurements are missing"));
+  Measured(10, {8});
+  Watch();
+  EXPECT_EQ(Job().newest_revision(), 2);
+  EXPECT_EQ(Job().proposed_revision(), 0);
+}
+
+}  // namespace
+}  // namespace ucudnn
