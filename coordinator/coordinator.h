@@ -28,6 +28,7 @@
 #include "coordinator/lost_ranks.h"
 #include "coordinator/lru_cache.h"
 #include "coordinator/plan_cache.h"
+#include "coordinator/retention.h"
 #include "coordinator/single_flight.h"
 #include "coordinator/store/store.h"
 #include "proto/messages_fwd.h"
@@ -56,6 +57,8 @@ struct CoordinatorOptions {
   // A plan of ResNet-50 for every batch up to 1024 on three kinds needs some
   // 180,000.
   std::int64_t max_queued_measurements = 200'000;
+  // What ended is deleted after so long.
+  KeepDays keep;
   // The search for a plan's memory plans ends with the best so far.
   std::chrono::milliseconds memory_plan_time{30'000};
 };
@@ -130,13 +133,14 @@ class Coordinator {
       const v1::AnswerRevisionRequest& request);
   Result<v1::FinishJobResponse> FinishJob(const v1::FinishJobRequest& request);
   Result<v1::JobRevision> ReplanJob(const v1::ReplanJobRequest& request);
+  Result<v1::PruneResponse> Prune(const v1::PruneRequest& request);
   Result<v1::Allocation> Allocate(const v1::AllocateRequest& request);
   Result<v1::StatusResponse> GetStatus(const v1::StatusRequest& request);
 
-  // Writes gathered heartbeats, expires silent agents and jobs, and looks at
-  // the running campaigns. To be called about twice per heartbeat interval, by
-  // one thread. Begins to look at the running jobs (see Advise), which goes on
-  // after it has returned.
+  // Writes gathered heartbeats, expires silent agents and jobs, looks at the
+  // running campaigns, and deletes some of what ended long ago. To be called
+  // about twice per heartbeat interval, by one thread. Begins to look at the
+  // running jobs (see Advise), which goes on after it has returned.
   Status Maintain();
   // Waits for what Maintain began.
   void AwaitWatch() const { watch_.Await(); }
@@ -187,6 +191,9 @@ class Coordinator {
   // measurements for their new plans complete, after the drain was asked for;
   // then Advise for each running job. Plans, so it may take long.
   Status WatchJobs();
+  // Deletes a piece of what ended long ago, about once an hour until nothing is
+  // left.
+  Status PruneSome();
   // Begins WatchJobs beside the caller, once a few seconds.
   void BeginWatch();
 
@@ -208,6 +215,8 @@ class Coordinator {
   // Used by Maintain only.
   Liveness agents_;
   Liveness jobs_;
+  std::optional<RetentionPass> pass_;
+  std::optional<std::int64_t> pruned_ms_;  // when the last pass began
   std::int64_t watched_ms_ = 0;            // when it last began WatchJobs
   LostRanks lost_ranks_;                   // used by WatchJobs only
   Background watch_;  // the last member, so that it ends first

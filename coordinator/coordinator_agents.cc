@@ -292,7 +292,7 @@ Status Coordinator::Maintain() {
   plans_.Deleted(counts.deleted_plans, looked_ms);
   UCUDNN_RETURN_IF_ERROR(LookAtCampaigns(store_, clock_.NowMs()));
   BeginWatch();
-  return {};
+  return PruneSome();
 }
 
 }  // namespace ucudnn

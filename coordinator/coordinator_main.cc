@@ -248,6 +248,22 @@ void AddSecurityOptions(CLI::App* daemon, Options* options) {
                    "coordinator may do everything");
 }
 
+void AddRetentionOptions(CLI::App* daemon, KeepDays* keep) {
+  const auto add = [&](const char* name, std::int64_t* days, const char* help) {
+    daemon->add_option(name, *days, help)
+        ->check(CLI::Range(std::int64_t{0}, kMaxKeepDays))
+        ->option_text("DAYS");
+  };
+  add("--keep-tasks-days", &keep->tasks,
+      "Delete failed, cancelled and outdated tasks after so long; 0: never");
+  add("--keep-steps-days", &keep->steps,
+      "Delete step times of ended jobs after so long; 0: never");
+  add("--keep-plans-days", &keep->plans,
+      "Delete plans that no job has after so long; 0: never");
+  add("--keep-jobs-days", &keep->jobs,
+      "Delete ended jobs after so long; 0: never");
+}
+
 struct CommandLine {
   CommandLine();
 
@@ -341,6 +357,7 @@ CommandLine::CommandLine() {
       ->add_option("--drift-tolerance", options.coordinator.drift_tolerance,
                    "Relative change of step time that counts as drift")
       ->check(CLI::Range(0.0, 1000.0));
+  AddRetentionOptions(daemon, &options.coordinator.keep);
   daemon
       ->add_option_function<std::string>(
           "--measure-workspace",

@@ -127,6 +127,7 @@ class Dispatcher {
       std::is_same_v<Request, v1::ReplanJobRequest> ||
       std::is_same_v<Request, v1::CancelTasksRequest> ||
       std::is_same_v<Request, v1::HoldAgentRequest> ||
+      std::is_same_v<Request, v1::PruneRequest> ||
       std::is_same_v<Request, v1::PutNetworkRequest> ||
       std::is_same_v<Request, v1::Profile> ||
       std::is_same_v<Response, v1::Profile>;

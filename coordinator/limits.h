@@ -89,6 +89,13 @@ inline constexpr std::size_t kMaxKindsPerPlan = 64;
 // for some 50 ms.
 inline constexpr std::size_t kTasksAtOnce = 1'000;
 
+// What retention deletes in one transaction; of tasks, how many it looks at. A
+// job has up to kMaxRanks rows of ranks.
+inline constexpr std::int64_t kPrunedTasks = 5'000;
+inline constexpr std::int64_t kPrunedSteps = 1'000;
+inline constexpr std::int64_t kPrunedPlans = 100;
+inline constexpr std::int64_t kPrunedJobs = 8;
+
 // What one call may allot, and for how long it may search. Tables of times have
 // an entry for each job, kind and image of the job's batch.
 inline constexpr int kMaxJobsToAllocate = 64;

@@ -28,6 +28,8 @@ class GetProfileRequest;
 class GetRequest;
 class HeartbeatRequest;
 class HeartbeatResponse;
+class PruneRequest;
+class PruneResponse;
 class HoldAgentRequest;
 class HoldAgentResponse;
 class Job;

@@ -36,6 +36,7 @@ int Main(int argc, char** argv) {
   AddExplainCommand(app, server, &chosen);
   AddTaskCommands(app, server, &chosen);
   AddJobCommands(app, server, &chosen);
+  AddPruneCommand(app, server, &chosen);
   AddShowCommands(app, server, &chosen);
   AddSolveCommands(
       app,

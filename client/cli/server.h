@@ -56,6 +56,8 @@ void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen);
 void AddExplainCommand(CLI::App& app, const Server& server, Chosen* chosen);
 // Adds jobs, jobs rm, replan.
 void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen);
+// Adds prune.
+void AddPruneCommand(CLI::App& app, const Server& server, Chosen* chosen);
 // Adds show node|device|network|profile|plan|job.
 void AddShowCommands(CLI::App& app, const Server& server, Chosen* chosen);
 

@@ -142,6 +142,11 @@ Result<v1::DeleteResponse> Connection::DeleteJob(
     const v1::DeleteRequest& request, const RetryPolicy& policy) {
   return calls_->Call(&Stub::DeleteJob, request, policy);
 }
+Result<v1::PruneResponse> Connection::Prune(const v1::PruneRequest& request,
+                                            const RetryPolicy& policy) {
+  return calls_->Call(&Stub::Prune, request, policy);
+}
+
 Result<v1::HoldAgentResponse> Connection::HoldAgent(
     const v1::HoldAgentRequest& request, const RetryPolicy& policy) {
   return calls_->Call(&Stub::HoldAgent, request, policy);

@@ -92,6 +92,8 @@ class Connection {
                                         const RetryPolicy& policy = {});
   Result<v1::DeleteResponse> DeleteJob(const v1::DeleteRequest& request,
                                        const RetryPolicy& policy = {});
+  Result<v1::PruneResponse> Prune(const v1::PruneRequest& request,
+                                  const RetryPolicy& policy);
   Result<v1::HoldAgentResponse> HoldAgent(const v1::HoldAgentRequest& request,
                                           const RetryPolicy& policy = {});
   // kUnavailable also if measurements are missing; `policy` decides whether to

@@ -314,6 +314,7 @@ class Server final : public RestServer {
             [](const Http& http, v1::HoldAgentRequest* request) {
               request->set_agent_id(http.matches[1]);
             });
+    AddCall("/v1/prune", "Prune", &Coordinator::Prune, as_it_is);
     AddCall("/v1/cancel", "CancelTasks", &Coordinator::CancelTasks, as_it_is);
     AddCall("/v1/measure", "Measure", &Coordinator::Measure, as_it_is);
     AddCall("/v1/jobs/(.+)/replan", "ReplanJob", &Coordinator::ReplanJob,

@@ -203,6 +203,7 @@ class CoordinatorServiceImpl final : public grpc::Service {
     UCUDNN_RPC(AnswerRevision);
     UCUDNN_RPC(FinishJob);
     UCUDNN_RPC(ReplanJob);
+    UCUDNN_RPC(Prune);
     UCUDNN_RPC(Allocate);
     UCUDNN_RPC(GetStatus);
 #undef UCUDNN_RPC

@@ -61,6 +61,7 @@ constexpr auto kRules = std::to_array<Rule>({
     {"DeleteNetwork", kAdmins},
     {"DeletePlan", kAdmins},
     {"DeleteJob", kAdmins},
+    {"Prune", kAdmins, Own::kNothing, kOperators},
     {kReflect, kAdmins},
 
     {"ListAgents", kReaders},

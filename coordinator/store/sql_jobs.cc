@@ -320,6 +320,14 @@ Result<JobDetails> SqlStore::GetJob(const std::string& id) {
       });
 }
 
+Status DeleteJobRows(SqlTransaction& sql, const std::string& job) {
+  for (const char* table : {"job_steps", "job_ranks", "job_revisions"}) {
+    UCUDNN_RETURN_IF_ERROR(sql.Execute(
+        fmt::format("DELETE FROM {} WHERE job = $1", table), {job}));
+  }
+  return sql.Execute("DELETE FROM jobs WHERE id = $1", {job});
+}
+
 Status SqlStore::DeleteJob(const std::string& id, const ActionRecord& action) {
   return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(
@@ -333,11 +341,7 @@ Status SqlStore::DeleteJob(const std::string& id, const ActionRecord& action) {
                   "job '{}' is running; finished and lost jobs are deleted",
                   id);
     }
-    for (const char* table : {"job_steps", "job_ranks", "job_revisions"}) {
-      UCUDNN_RETURN_IF_ERROR(sql.Execute(
-          fmt::format("DELETE FROM {} WHERE job = $1", table), {id}));
-    }
-    UCUDNN_RETURN_IF_ERROR(sql.Execute("DELETE FROM jobs WHERE id = $1", {id}));
+    UCUDNN_RETURN_IF_ERROR(DeleteJobRows(sql, id));
     return ucudnn::AddAction(sql, action);
   });
 }

@@ -186,6 +186,17 @@ class SqlStore final : public Store {
   Result<JobDetails> GetJob(const std::string& id) override;
   Status DeleteJob(const std::string& id, const ActionRecord& action) override;
 
+  // Retention
+  Result<PrunedTasks> PruneTasks(UnixMillis before_ms, std::int64_t after_id,
+                                 std::int64_t most) override;
+  Result<std::int64_t> PruneSteps(UnixMillis before_ms,
+                                  std::int64_t most) override;
+  Result<std::int64_t> PruneJobs(UnixMillis before_ms,
+                                 std::int64_t most) override;
+  Result<std::int64_t> PrunePlans(UnixMillis before_ms,
+                                  std::int64_t most) override;
+  Result<PruneCounts> CountPrunable(const Cutoffs& cutoffs) override;
+
  private:
   std::unique_ptr<SqlDatabase> database_;
   GroupCommit<TaskReport, Result<CompletionResult>> reports_;
@@ -248,6 +259,8 @@ Result<JobRevisionRecord> RevisionOf(const SqlRow& row);
 Result<JobRevisionRecord> NewestRevision(SqlTransaction& sql,
                                          const std::string& job);
 Result<bool> PlanExists(SqlTransaction& sql, std::int64_t plan);
+// Deletes the job with its ranks, revisions and steps.
+Status DeleteJobRows(SqlTransaction& sql, const std::string& job);
 
 // The keys as rows (kind, problem, batch, goal), after the parameters `first`.
 SqlRows KeyRows(std::span<const TaskKey> keys,

@@ -39,6 +39,7 @@
 #include "coordinator/store/jobs.h"
 #include "coordinator/store/measurements.h"
 #include "coordinator/store/plans.h"
+#include "coordinator/store/retention.h"
 #include "coordinator/store/tasks.h"
 
 namespace ucudnn {
@@ -50,7 +51,8 @@ class Store : public Agents,
               public Changes,
               public Measurements,
               public Plans,
-              public Jobs {
+              public Jobs,
+              public Retention {
  public:
   // OK if the database answers.
   virtual Status Ping() = 0;

@@ -145,6 +145,19 @@ TEST_F(OperatorsTest, AreRefusedMoreThanMayBeQueued) {
   EXPECT_EQ(cluster_.UcudnnJson({"tasks"}), json::array());
 }
 
+TEST_F(OperatorsTest, RemoveWhatIsOld) {
+  const Finished refused = cluster_.Ucudnn({"prune", "--dry-run"});
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_THAT(refused.err, HasSubstr("everything is kept forever"));
+  const Finished told =
+      cluster_.Ucudnn({"prune", "--dry-run", "--keep-jobs", "30"});
+  EXPECT_EQ(told.status, 0) << told.err;
+  EXPECT_THAT(told.out, StartsWith("WOULD BE REMOVED"));
+  EXPECT_EQ(cluster_.UcudnnJson({"history"}), json::array());
+  EXPECT_EQ(cluster_.Ucudnn({"prune", "--keep-jobs", "30"}).status, 0);
+  EXPECT_EQ(cluster_.UcudnnJson({"history"})[0]["what"], "prune");
+}
+
 TEST_F(OperatorsTest, RemoveNetworks) {
   EXPECT_EQ(
       cluster_.Ucudnn({"networks", "rm", "tiny", "--reason", "a test"}).out,

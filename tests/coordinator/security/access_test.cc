@@ -44,7 +44,8 @@ const std::map<std::string, std::set<std::string>>& Expected() {
     add({"job", "operator", "admin"}, {"CreatePlan", "Measure"});
     add({"operator", "admin"},
         {"PutNetwork", "ReplanJob", "CancelTasks", "HoldAgent"});
-    add({"admin"}, {"PutProfile", "DeleteNetwork", "DeletePlan", "DeleteJob"});
+    add({"admin"},
+        {"PutProfile", "DeleteNetwork", "DeletePlan", "DeleteJob", "Prune"});
     add({"viewer", "job", "operator", "admin"},
         {"ListAgents",        "GetAgent",      "ListDevices",    "GetDevice",
          "ListNetworks",      "GetNetwork",    "ListProfiles",   "GetProfile",
