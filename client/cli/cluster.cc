@@ -37,13 +37,14 @@ List Nodes() {
                   Wide(Age("HELD", "hold.since_ms")),
                   Wide({"DEADLINE", "hold.deadline_ms", Deadline})},
       .id = "id",
-      .fetch = [](Connection& connection) {
+      .fetch = [](Connection& connection, v1::ListRequest page) {
         return Entries(connection, &Connection::ListAgents,
-                       &v1::ListAgentsResponse::agents);
+                       &v1::ListAgentsResponse::agents, std::move(page));
       }};
 }
 
-// "idle", "busy (a job runs)", "cordoned (by ann: fans)" or "measuring resnet50 conv2 forward, batch 32".
+// "idle", "busy (a job runs)", "cordoned (by ann: fans)" or "measuring resnet50
+// conv2 forward, batch 32".
 std::string DeviceState(const Json& device) {
   const Json& measuring = Member(device, "measuring");
   const std::string state = Member(device, "state").get<std::string>();
@@ -77,8 +78,8 @@ List Devices(const std::shared_ptr<std::string>& kind) {
   list.columns.push_back(Plain("DRIVER", "driver"));
   list.columns.push_back({"COMPARED", "comparison.text", ComparedText});
   list.id = "id";
-  list.fetch = [kind](Connection& connection) -> Result<Json> {
-    v1::ListRequest request;
+  list.fetch = [kind](Connection& connection,
+                      v1::ListRequest request) -> Result<Json> {
     if (!kind->empty()) {
       UCUDNN_ASSIGN_OR_RETURN(*request.mutable_kind(),
                               KindNamed(connection, *kind));
@@ -90,7 +91,7 @@ List Devices(const std::shared_ptr<std::string>& kind) {
 }
 
 // What devices and measurements there are of each kind.
-Result<Json> KindEntries(Connection& connection) {
+Result<Json> KindEntries(Connection& connection, const v1::ListRequest&) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> kinds,
                           KnownKinds(connection));
   UCUDNN_ASSIGN_OR_RETURN(const auto devices,
@@ -277,7 +278,8 @@ void AddClusterCommands(CLI::App& app, const Server& server, Chosen* chosen) {
                        Plain("ONLINE", "online"),
                        Plain("MEASUREMENTS", "measurements")},
            .id = "kind",
-           .fetch = KindEntries},
+           .fetch = KindEntries,
+           .paged = false},
           chosen);
 
   const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);

@@ -48,9 +48,9 @@ List Jobs() {
                       Age("LAST SEEN", "updated_ms"),
                       Wide(Plain("WHY", "reason"))},
           .id = "id",
-          .fetch = [](Connection& connection) {
+          .fetch = [](Connection& connection, v1::ListRequest page) {
             return Entries(connection, &Connection::ListJobs,
-                           &v1::ListJobsResponse::jobs);
+                           &v1::ListJobsResponse::jobs, std::move(page));
           }};
 }
 

@@ -30,6 +30,7 @@ struct ListOptions {
   bool watch = false;
   std::string sort_by;
   std::vector<std::string> filters;
+  v1::ListRequest page;
 };
 
 std::string Lower(std::string text) {
@@ -183,7 +184,7 @@ Status Show(const Server& server, const List& list,
   const bool terminal = isatty(STDOUT_FILENO) != 0;
   std::optional<std::string> last;
   while (true) {
-    Result<Json> entries = list.fetch(*connection);
+    Result<Json> entries = list.fetch(*connection, options.page);
     // Ctrl-C is how a watch ends.
     if (!entries && options.watch && entries.error().code == Code::kCancelled) {
       return {};
@@ -299,6 +300,20 @@ void AddList(CLI::App* command, const Server& server, List list,
                    "combine")
       ->allow_extra_args(false)
       ->option_text("KEY=VALUE");
+  if (list.paged) {
+    command
+        ->add_option_function<int>(
+            "--limit", [options](int n) { options->page.set_limit(n); },
+            "Only the first N entries; sorted and filtered afterwards")
+        ->check(CLI::Range(1, 1'000'000))
+        ->option_text("N");
+    command
+        ->add_option_function<std::string>(
+            "--after",
+            [options](const std::string& id) { options->page.set_after(id); },
+            "Only entries behind this one: a whole id, or a network's name")
+        ->option_text("ID");
+  }
   command->callback([&server, command, options, list = std::move(list),
                      chosen] {
     if (!command->get_subcommands().empty()) return;

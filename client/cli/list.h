@@ -7,7 +7,9 @@
 //   AddList(app.add_subcommand("jobs", "List the jobs"), server,
 //           {.columns = {Plain("JOB", "id"), Age("BEGAN", "created_ms")},
 //            .id = "id",
-//            .fetch = [](Connection& c) { return Entries(...); }},
+//            .fetch = [](Connection& c, v1::ListRequest page) {
+//              return Entries(...);
+//            }},
 //           chosen);
 
 #include <functional>
@@ -45,8 +47,12 @@ Column Wide(Column column);
 struct List {
   std::vector<Column> columns;
   std::string id;  // the member that names an entry
-  // The entries, as an array.
-  std::function<Result<Json>(Connection& connection)> fetch;
+  // The entries, as an array: those after `page.after()`, up to `page.limit()`
+  // unless that is 0 (pages.h).
+  std::function<Result<Json>(Connection& connection, v1::ListRequest page)>
+      fetch;
+  // Whether `fetch` knows of pages; if not, it gets none.
+  bool paged = true;
 };
 
 // Adds the options of lists to `command`, which then shows the list.

@@ -21,9 +21,9 @@ List Networks() {
                   Plain("FORMAT", "format"), Count("CONVOLUTIONS", "layers"),
                   Age("UPDATED", "updated_ms")},
       .id = "name",
-      .fetch = [](Connection& connection) {
+      .fetch = [](Connection& connection, v1::ListRequest page) {
         return Entries(connection, &Connection::ListNetworks,
-                       &v1::ListNetworksResponse::networks);
+                       &v1::ListNetworksResponse::networks, std::move(page));
       }};
 }
 

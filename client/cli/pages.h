@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -31,7 +33,8 @@ inline std::string PageKey(const v1::Network& network) {
 }
 
 // The pages of `list` as one response; `entries` is the response's list. The
-// request may select a kind.
+// request may select a kind, the entry `after` which to begin, and a `limit`
+// for all pages together; 0: none.
 template <class Response, class Entry>
 Result<Response> AllPages(
     Connection& connection,
@@ -41,16 +44,19 @@ Result<Response> AllPages(
         const,
     v1::ListRequest request = {}) {
   constexpr int kPage = 1000;  // the most that coordinators accept
-  request.set_limit(kPage);
+  const int most =
+      request.limit() == 0 ? std::numeric_limits<int>::max() : request.limit();
   Response all;
-  while (true) {
+  while ((all.*entries)().size() < most) {
+    request.set_limit(std::min(kPage, most - (all.*entries)().size()));
     UCUDNN_ASSIGN_OR_RETURN(const Response page,
                             (connection.*list)(request, RetryPolicy()));
     all.MergeFrom(page);
     const auto& found = (page.*entries)();
-    if (found.empty()) return all;
+    if (found.empty()) break;
     request.set_after(PageKey(*found.rbegin()));
   }
+  return all;
 }
 
 // The same as a JSON array, for lists (list.h); `field` names the response's

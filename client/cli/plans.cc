@@ -278,9 +278,9 @@ List Plans() {
                       Duration("UNDIVIDED", "undivided_us"),
                       Age("CREATED", "created_ms")},
           .id = "id",
-          .fetch = [](Connection& connection) {
+          .fetch = [](Connection& connection, v1::ListRequest page) {
             return Entries(connection, &Connection::ListPlans,
-                           &v1::ListPlansResponse::plans);
+                           &v1::ListPlansResponse::plans, std::move(page));
           }};
 }
 

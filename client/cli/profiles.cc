@@ -43,9 +43,9 @@ List Profiles() {
     list.columns.push_back(std::move(column));
   }
   list.id = "id";
-  list.fetch = [](Connection& connection) {
+  list.fetch = [](Connection& connection, v1::ListRequest page) {
     return Entries(connection, &Connection::ListProfiles,
-                   &v1::ListProfilesResponse::profiles);
+                   &v1::ListProfilesResponse::profiles, std::move(page));
   };
   return list;
 }

@@ -38,8 +38,8 @@ List Tasks(const std::shared_ptr<TaskFilters>& filters) {
     list.columns.push_back(std::move(column));
   }
   list.id = "id";
-  list.fetch = [filters](Connection& connection) -> Result<Json> {
-    v1::ListRequest request;
+  list.fetch = [filters](Connection& connection,
+                         v1::ListRequest request) -> Result<Json> {
     request.set_state(filters->state);
     request.set_campaign_id(filters->campaign);
     if (!filters->kind.empty()) {
@@ -81,9 +81,10 @@ List Campaigns() {
                       Age("BEGAN", "created_ms"),
                       Plain("WHY", "cancelled_why")},
           .id = "id",
-          .fetch = [](Connection& connection) {
+          .fetch = [](Connection& connection, v1::ListRequest page) {
             return Entries(connection, &Connection::ListCampaigns,
-                           &v1::ListCampaignsResponse::campaigns);
+                           &v1::ListCampaignsResponse::campaigns,
+                           std::move(page));
           }};
 }
 
@@ -92,9 +93,9 @@ List History() {
                       Plain("WHAT", "what"), Plain("OBJECT", "object"),
                       Plain("WHY", "reason"), Plain("OUTCOME", "outcome")},
           .id = "id",
-          .fetch = [](Connection& connection) {
+          .fetch = [](Connection& connection, v1::ListRequest page) {
             return Entries(connection, &Connection::ListActions,
-                           &v1::ListActionsResponse::actions);
+                           &v1::ListActionsResponse::actions, std::move(page));
           }};
 }
 
