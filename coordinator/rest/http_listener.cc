@@ -14,7 +14,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <thread>
 #include <utility>
@@ -24,52 +23,27 @@
 #include "base/units.h"
 #include "coordinator/limits.h"
 #include "coordinator/rest/http_connection.h"
+#include "coordinator/rest/problem.h"
 #include "coordinator/security/guard.h"
 
 namespace ucudnn {
 namespace {
 
-int HttpStatus(Code code) {
-  switch (code) {
-    case Code::kOk:
-      return 200;
-    case Code::kInvalidArgument:
-    case Code::kOutOfRange:
-      return 400;
-    case Code::kUnauthenticated:
-      return 401;
-    case Code::kPermissionDenied:
-      return 403;
-    case Code::kNotFound:
-      return 404;
-    case Code::kAlreadyExists:
-    case Code::kAborted:
-      return 409;
-    case Code::kFailedPrecondition:
-      return 422;
-    case Code::kResourceExhausted:
-      return 429;
-    case Code::kUnimplemented:
-      return 501;
-    case Code::kUnavailable:
-      return 503;
-    case Code::kDeadlineExceeded:
-      return 504;
-    default:
-      return 500;
-  }
+// The answer to a connection too many, which no handler sees.
+const std::string& TooMany() {
+  static const std::string answer = [] {
+    const std::string body = ProblemText(
+        {Code::kUnavailable, "all HTTP connections are in use"}, 503);
+    return fmt::format(
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
+        "Content-Type: {}\r\nConnection: close\r\n"
+        "Content-Length: {}\r\n\r\n{}",
+        kProblemType, body.size(), body);
+  }();
+  return answer;
 }
 
-// The answer to a connection too many, which no handler sees.
-constexpr std::string_view kTooMany =
-    "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
-    "Content-Type: application/json\r\nConnection: close\r\n"
-    "Content-Length: 77\r\n\r\n"
-    "{\"error\":{\"code\":\"UNAVAILABLE\",\"message\":\"all HTTP connections "
-    "are "
-    "in use\"}}\n";
-
-// Set while this thread answers kTooMany.
+// Set while this thread answers TooMany().
 thread_local bool refusing = false;
 // Set if the request that this thread answers was not read to its end.
 thread_local bool unread = false;
@@ -103,24 +77,6 @@ class ConnectionThreads final : public httplib::ThreadPool {
 };
 
 }  // namespace
-
-void ReplyError(const Error& error, httplib::Response* response) {
-  response->status = HttpStatus(error.code);
-  if (error.code == Code::kUnavailable ||
-      error.code == Code::kResourceExhausted) {
-    response->set_header("Retry-After", "1");
-  }
-  if (error.code == Code::kUnauthenticated) {
-    // Lets browsers ask for a token, as a password; other clients ignore it.
-    response->set_header("WWW-Authenticate", "Basic realm=\"ucudnn token\"");
-  }
-  using Json = nlohmann::ordered_json;
-  const Json body = {
-      {"error", {{"code", CodeName(error.code)}, {"message", error.message}}}};
-  response->set_content(
-      body.dump(2, ' ', false, Json::error_handler_t::replace) + "\n",
-      "application/json");
-}
 
 // httplib's server over our connections.
 class HttpListener::Server final : public httplib::Server {
@@ -170,7 +126,7 @@ class HttpListener::Server final : public httplib::Server {
 
   void Route(const std::string& method, const std::string& pattern,
              const HttpListener::Handler& handler, std::size_t max_body) {
-    routes_.push_back({method, std::regex(pattern)});
+    routes_.push_back({method, pattern, std::regex(pattern)});
     if (method == "GET" || method == "DELETE") {
       const auto answer = [handler](const auto& request, auto& response) {
         handler(request, &response);
@@ -187,9 +143,18 @@ class HttpListener::Server final : public httplib::Server {
     method == "PUT" ? Put(pattern, read) : Post(pattern, read);
   }
 
+  std::vector<HttpRoute> routes() const {
+    std::vector<HttpRoute> all;
+    for (const Known& route : routes_) {
+      all.push_back({route.method, route.pattern});
+    }
+    return all;
+  }
+
  private:
   struct Known {
     std::string method;
+    std::string pattern;
     std::regex path;
   };
 
@@ -221,8 +186,7 @@ class HttpListener::Server final : public httplib::Server {
         {Code::kInvalidArgument,
          fmt::format("the body is larger than {}, the most accepted here",
                      FormatBytes(Bytes(std::int64_t(max_body))))},
-        response);
-    response->status = 413;
+        response, 413);
   }
 
   // Explains the status that httplib chose.
@@ -241,10 +205,9 @@ class HttpListener::Server final : public httplib::Server {
       ReplyError({Code::kUnimplemented,
                   fmt::format("{} is not accepted here; {} is", request.method,
                               fmt::join(methods, " or "))},
-                 response);
+                 response, 405);
       response->set_header("Allow",
                            fmt::format("{}", fmt::join(methods, ", ")));
-      response->status = 405;
       return;
     }
     if (status == 404) {
@@ -256,13 +219,12 @@ class HttpListener::Server final : public httplib::Server {
     ReplyError({Code::kInvalidArgument,
                 "the request is not HTTP/1.1 as RFC "
                 "9112 has it, or a part is too long"},
-               response);
-    response->status = status;
+               response, status);
   }
 
   bool process_and_close_socket(socket_t socket) override {
     if (refusing && guard_.files() == nullptr) {
-      (void)!send(socket, kTooMany.data(), kTooMany.size(),
+      (void)!send(socket, TooMany().data(), TooMany().size(),
                   MSG_DONTWAIT | MSG_NOSIGNAL);
       // What is not read would make the system reset the connection, and the
       // client lose the answer.
@@ -371,6 +333,10 @@ const std::string& HttpListener::ClientCertificate() {
 void HttpListener::Route(const std::string& method, const std::string& pattern,
                          Handler handler, std::size_t max_body) {
   listener_->http.Route(method, pattern, handler, max_body);
+}
+
+std::vector<HttpRoute> HttpListener::routes() const {
+  return listener_->http.routes();
 }
 
 int HttpListener::port() const { return listener_->port; }

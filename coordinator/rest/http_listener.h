@@ -27,9 +27,10 @@ namespace ucudnn {
 
 class Guard;
 
-// Answers with {"error":{"code":"NOT_FOUND","message":"..."}} and the HTTP
-// status that fits the code.
-void ReplyError(const Error& error, httplib::Response* response);
+struct HttpRoute {
+  std::string method;
+  std::string pattern;  // a regular expression
+};
 
 class HttpListener {
  public:
@@ -58,6 +59,7 @@ class HttpListener {
   // threads of its own. kInvalidArgument; kUnavailable if it cannot.
   Status Listen(const std::string& address);
   int port() const;
+  std::vector<HttpRoute> routes() const;
   // Ends idle connections and unfinished requests at once and lets answers
   // finish, for up to 2 s while their clients read.
   void Stop();

@@ -5,6 +5,7 @@
 
 #include "base/files/file.h"
 #include "base/units.h"
+#include "coordinator/rest/etag.h"
 #include "coordinator/rest/http_listener.h"
 
 namespace ucudnn {
@@ -35,15 +36,9 @@ void SetHeaders(httplib::Response* response) {
 void ServeBuilt(const PageFile& file, const httplib::Request& request,
                 httplib::Response* response) {
   SetHeaders(response);
-  const std::string tag = fmt::format("\"{}\"", file.hash);
-  response->set_header("ETag", tag);
-  response->set_header("Cache-Control", "no-cache");
-  if (request.get_header_value("If-None-Match") == tag) {
-    response->status = 304;
-    return;
-  }
   response->set_content(file.content.data(), file.content.size(),
                         std::string(file.type));
+  SetTag(request, std::string(file.hash), response);
 }
 
 void ServeFromFolder(const PageFile& file, const std::string& folder,

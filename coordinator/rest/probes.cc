@@ -5,6 +5,7 @@
 #include "coordinator/dispatcher.h"
 #include "coordinator/health.h"
 #include "coordinator/rest/http_listener.h"
+#include "coordinator/rest/problem.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
@@ -18,9 +19,8 @@ void AddProbes(Dispatcher& dispatcher, const Health& health,
   http->Route("GET", "/readyz",
               [&health](const Http&, httplib::Response* response) {
                 if (const Status ready = health.Ready(); !ready) {
-                  ReplyError(ready.error(), response);
-                  response->status = 503;  // whatever the reason
-                  return;
+                  // 503 whatever the reason.
+                  return ReplyError(ready.error(), response, 503);
                 }
                 response->set_content("ok\n", "text/plain");
               });

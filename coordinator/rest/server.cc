@@ -12,11 +12,15 @@
 #include "base/plan/job_plan.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "coordinator/content.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/limits.h"
+#include "coordinator/rest/etag.h"
 #include "coordinator/rest/http_listener.h"
+#include "coordinator/rest/openapi.h"
 #include "coordinator/rest/page.h"
 #include "coordinator/rest/probes.h"
+#include "coordinator/rest/problem.h"
 #include "proto/json.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
@@ -149,6 +153,7 @@ class Server final : public RestServer {
 
   Status Listen(const std::string& address) { return http_.Listen(address); }
   int port() const override { return http_.port(); }
+  std::vector<HttpRoute> routes() const override { return http_.routes(); }
   void Stop() override { http_.Stop(); }
 
  private:
@@ -186,6 +191,21 @@ class Server final : public RestServer {
                   v1::GetRequest request;
                   request.set_id(http.matches[1]);
                   Answer(http, name, call, request, response);
+                });
+  }
+
+  // The same, for what clients may have already.
+  template <class Response>
+  void AddTaggedGet(
+      const std::string& path, const char* name,
+      Result<Response> (Coordinator::*call)(const v1::GetRequest&)) {
+    http_.Route("GET", path + "/(.+)",
+                [=, this](const Http& http, httplib::Response* response) {
+                  v1::GetRequest request;
+                  request.set_id(http.matches[1]);
+                  Answer(http, name, call, request, response);
+                  if (response->status != 200) return;
+                  SetTag(http, Sha256(response->body), response);
                 });
   }
 
@@ -258,6 +278,14 @@ class Server final : public RestServer {
   }
 
   void AddRoutes() {
+    http_.Route("GET", "/openapi\\.json",
+                [](const Http& http, httplib::Response* response) {
+                  static const std::string hash = Sha256(OpenApiText());
+                  response->set_content(OpenApiText().data(),
+                                        OpenApiText().size(),
+                                        "application/json");
+                  SetTag(http, hash, response);
+                });
     // Before plans and jobs, whose ids may be anything.
     http_.Route("GET", "/v1/plans/([^/]+)/front",
                 [this](const Http& http, httplib::Response* response) {
@@ -279,14 +307,14 @@ class Server final : public RestServer {
     AddList("/v1/devices", "ListDevices", &Coordinator::ListDevices);
     AddGet("/v1/devices", "GetDevice", &Coordinator::GetDevice);
     AddList("/v1/networks", "ListNetworks", &Coordinator::ListNetworks);
-    AddGet("/v1/networks", "GetNetwork", &Coordinator::GetNetwork);
+    AddTaggedGet("/v1/networks", "GetNetwork", &Coordinator::GetNetwork);
     AddList("/v1/profiles", "ListProfiles", &Coordinator::ListProfiles);
     http_.Route("GET", "/v1/profiles/(.+)",
                 [this](const Http& http, httplib::Response* response) {
                   GetProfile(http, response);
                 });
     AddList("/v1/plans", "ListPlans", &Coordinator::ListPlans);
-    AddGet("/v1/plans", "GetPlan", &Coordinator::GetPlan);
+    AddTaggedGet("/v1/plans", "GetPlan", &Coordinator::GetPlan);
     AddList("/v1/jobs", "ListJobs", &Coordinator::ListJobs);
     AddGet("/v1/jobs", "GetJob", &Coordinator::GetJob);
     AddDelete("/v1/networks", "DeleteNetwork", &Coordinator::DeleteNetwork);

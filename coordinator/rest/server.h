@@ -3,27 +3,20 @@
 
 // The coordinator over HTTP: the calls and messages of gRPC, as JSON.
 //
-//   GET  /v1/agents|devices|networks|profiles|campaigns|plans|jobs
-//                                 ?limit= &after= &kind=
-//   GET  /v1/agents/{id} ... /v1/jobs/{id}
-//   GET  /v1/plans/{id}/front     ?rank= &layer= &op=
-//   GET  /v1/jobs/{id}/ranks/{rank}
-//   PUT  /v1/networks/{name}      the body is the file, CSV or ONNX
-//   POST /v1/plans                the body is a PlanRequest
-//   POST /v1/measure              the body is a MeasureRequest
-//   GET  /v1/status
-//   GET  /livez /readyz /metrics
-//   GET  /                        the page (page.h)
+// openapi.json describes each call; it is served too. GET / is the page
+// (page.h).
 //
 // A list goes on after its last entry (?after=) until a page is empty; a page
 // may hold fewer entries than asked for, so that no answer gets too long.
 // Ranges are refused; what an answer would exceed, limits.h tells.
 //
-// Errors are {"error":{"code":"NOT_FOUND","message":"..."}} with the HTTP
-// status that fits; 422 if no plan satisfies the constraints.
+// Plans and networks have tags, so that a client need not fetch them again
+// (etag.h). Errors are problem details (problem.h), with status 422 if no plan
+// satisfies the constraints.
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 
@@ -31,6 +24,7 @@ namespace ucudnn {
 
 class Dispatcher;
 class Health;
+struct HttpRoute;
 struct Page;
 
 class RestServer {
@@ -46,6 +40,8 @@ class RestServer {
       const std::string& address, Dispatcher& dispatcher, const Health& health);
   virtual ~RestServer() = default;
   virtual int port() const = 0;
+  // What it answers.
+  virtual std::vector<HttpRoute> routes() const = 0;
   virtual void Stop() = 0;
 };
 

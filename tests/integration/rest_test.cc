@@ -113,9 +113,11 @@ TEST_F(RestTest, AnswersBadRequestsWithTheirPlaceAndWhatIsAccepted) {
                          const std::string& code, const std::string& why) {
     ASSERT_TRUE(result);
     EXPECT_EQ(result->status, status) << result->body;
-    EXPECT_EQ(Body(result)["error"]["code"], code);
-    EXPECT_THAT(Body(result)["error"]["message"].get<std::string>(),
-                HasSubstr(why));
+    EXPECT_EQ(result->get_header_value("Content-Type"),
+              "application/problem+json");
+    EXPECT_EQ(Body(result)["status"], status);
+    EXPECT_EQ(Body(result)["code"], code);
+    EXPECT_THAT(Body(result)["detail"].get<std::string>(), HasSubstr(why));
   };
   expect(http_->Post("/v1/plans", "{", "application/json"), 400,
          "INVALID_ARGUMENT", "not JSON");

@@ -53,11 +53,11 @@ async function get<T>(path: string, signal: AbortSignal): Promise<T> {
   }
 }
 
-// The message of an error's body, or the body itself.
+// What the problem details of an error's body say, or the body itself.
 function reason(text: string): string {
   try {
-    const body = JSON.parse(text) as { error?: { message?: string } };
-    if (body.error?.message) return body.error.message;
+    const body = JSON.parse(text) as { detail?: string };
+    if (body.detail) return body.detail;
   } catch {
     // Something between the page and the coordinator answered.
   }
