@@ -20,7 +20,9 @@
 
 #include "base/result.h"
 #include "base/service/clock.h"
+#include "base/service/rate_limit.h"
 #include "base/units.h"
+#include "coordinator/activity.h"
 #include "coordinator/background.h"
 #include "coordinator/heartbeats.h"
 #include "coordinator/limits.h"
@@ -142,6 +144,7 @@ class Coordinator {
   // about twice per heartbeat interval, by one thread. Begins to look at the
   // running jobs (see Advise), which goes on after it has returned.
   Status Maintain();
+  const Activity& activity() const { return activity_; }
   // Waits for what Maintain began.
   void AwaitWatch() const { watch_.Await(); }
 
@@ -187,6 +190,9 @@ class Coordinator {
   // drifts. `job` is what JobOf makes of the details.
   Status Advise(const JobDetails& details, const v1::Job& job,
                 const std::set<std::int64_t>& lost);
+  // Writes that an agent or a job is lost, unless too many are.
+  void LogLost(const char* event, const char* what, const std::string& id,
+               std::int64_t silent_for_ms);
   // DrainJobs for each draining node, because jobs may register, and
   // measurements for their new plans complete, after the drain was asked for;
   // then Advise for each running job. Plans, so it may take long.
@@ -209,6 +215,8 @@ class Coordinator {
   Heartbeats heartbeats_;
   std::atomic<std::int64_t> devices_ = 0;  // online, as Maintain last saw
   SingleFlight planning_;                  // by request
+  Activity activity_;
+  RateLimit log_limit_{20, 10'000};  // by event
   PlanCache plans_{kMaxCachedPlanBytes};
   LruCache<std::int64_t, v1::Plan> plan_summaries_{kMaxCachedSummaryBytes};
   LruCache<std::string, Planned> planned_{kMaxCachedRequestBytes};

@@ -263,6 +263,14 @@ Result<v1::LeaveResponse> Coordinator::Leave(const v1::LeaveRequest& request) {
   return v1::LeaveResponse();
 }
 
+void Coordinator::LogLost(const char* event, const char* what,
+                          const std::string& id, std::int64_t silent_for_ms) {
+  const auto left_out = log_limit_.Allow(event, clock_.SteadyMs());
+  if (!left_out) return;
+  spdlog::warn("event={} {}={} silent_for_ms={} left_out={}", event, what,
+               Quoted(id), silent_for_ms, *left_out);
+}
+
 Status Coordinator::Maintain() {
   UCUDNN_RETURN_IF_ERROR(heartbeats_.Flush(options()->lease_ms));
   UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.ListAgentPulses());
@@ -270,9 +278,9 @@ Status Coordinator::Maintain() {
                                          options()->agent_timeout_ms);
       !silent.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(const auto gone, store_.ExpireAgents(silent));
+    activity_.agents_lost += std::ssize(gone);
     for (const std::string& id : gone) {
-      spdlog::warn("event=agent_gone agent={} silent_for_ms={}", Quoted(id),
-                   options()->agent_timeout_ms);
+      LogLost("agent_gone", "agent", id, options()->agent_timeout_ms);
     }
   }
   UCUDNN_ASSIGN_OR_RETURN(devices_, store_.CountDevices());
@@ -281,9 +289,9 @@ Status Coordinator::Maintain() {
           jobs_.Silent(jobs, clock_.SteadyMs(), options()->job_timeout_ms);
       !silent.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(const auto lost, store_.ExpireJobs(silent));
+    activity_.jobs_lost += std::ssize(lost);
     for (const std::string& id : lost) {
-      spdlog::warn("event=job_lost job={} silent_for_ms={}", Quoted(id),
-                   options()->job_timeout_ms);
+      LogLost("job_lost", "job", id, options()->job_timeout_ms);
     }
   }
   UCUDNN_RETURN_IF_ERROR(store_.CompactCounts());

@@ -174,6 +174,7 @@ Result<v1::ReportStepsResponse> Coordinator::ReportSteps(
   UCUDNN_ASSIGN_OR_RETURN(
       const JobHeard heard,
       store_.ReportSteps(request.job_id(), reports, clock_.NowMs()));
+  activity_.steps_reported += steps;
   v1::ReportStepsResponse response;
   response.set_state(std::string(Name(heard.state)));
   *response.mutable_newest() = ToProto(heard.newest);

@@ -22,6 +22,7 @@
 #include "base/service/config_file.h"
 #include "base/service/help.h"
 #include "base/service/log.h"
+#include "base/service/rate_limit.h"
 #include "base/service/signals.h"
 #include "base/service/supervisor.h"
 #include "coordinator/certs_command.h"
@@ -154,14 +155,17 @@ Status Serve(Options options, const std::function<Result<Options>()>& reread) {
   RaiseOpenFiles();
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<Guard> guard,
                           OpenGuard(options));
-  UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store,
-                          OpenStore(options.database));
+  Metrics metrics;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Store> store,
+      OpenStore(options.database, [&](bool write, auto took) {
+        metrics.CountTransaction(write, took);
+      }));
   options.coordinator.version = UCUDNN_VERSION;
   options.coordinator.database =
       options.database.substr(0, options.database.find(':'));
   const SystemClock clock;
   Coordinator coordinator(options.coordinator, *store, clock);
-  Metrics metrics;
   Dispatcher dispatcher(coordinator, metrics,
                         guard == nullptr ? Guard::None() : *guard);
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> rpc,
@@ -193,10 +197,14 @@ Status Serve(Options options, const std::function<Result<Options>()>& reread) {
   }
   // In a thread of its own: the database may keep it waiting.
   std::jthread maintaining([&](const std::stop_token& stop) {
+    RateLimit limit(1, 10'000);
     while (!stop.stop_requested()) {
       if (const Status maintained = coordinator.Maintain(); !maintained) {
-        spdlog::warn("event=maintenance_failed error={}",
-                     Quoted(maintained.error().message));
+        if (const auto left_out =
+                limit.Allow("maintenance_failed", clock.SteadyMs())) {
+          spdlog::warn("event=maintenance_failed error={} left_out={}",
+                       Quoted(maintained.error().message), *left_out);
+        }
       }
       Pause(stop, Milliseconds(options.coordinator.heartbeat_ms / 2));
     }

@@ -319,6 +319,10 @@ Result<v1::StatusResponse> Coordinator::GetStatus(
     response.set_tasks_failed(response.tasks_failed() + count.failed);
     response.set_tasks_cancelled(response.tasks_cancelled() + count.cancelled);
   }
+  UCUDNN_ASSIGN_OR_RETURN(const JobCounts jobs, store_.CountJobs());
+  response.set_jobs_running(jobs.running);
+  response.set_jobs_finished(jobs.finished);
+  response.set_jobs_lost(jobs.lost);
   return response;
 }
 

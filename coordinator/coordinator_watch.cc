@@ -40,6 +40,20 @@ const JobRevisionRecord& NewestToAdopt(const JobDetails& details) {
                        });
 }
 
+// What the job's ranks measured over what its plan predicts.
+void AppendRatios(const v1::Job& job, std::vector<double>* ratios) {
+  for (const v1::JobRank& rank : job.ranks()) {
+    for (const v1::StepTimes& steps : rank.steps()) {
+      if (steps.revision() != job.revision() || steps.predicted_ns() <= 0 ||
+          steps.median_ns() <= 0) {
+        continue;
+      }
+      ratios->push_back(static_cast<double>(steps.median_ns()) /
+                        static_cast<double>(steps.predicted_ns()));
+    }
+  }
+}
+
 }  // namespace
 
 Result<std::set<std::int64_t>> Coordinator::ExcludedBy(
@@ -96,6 +110,7 @@ Status Coordinator::Propose(const v1::ReplanJobRequest& replan,
                           store_.ProposeJobRevision(replan.job_id(), plan.id(),
                                                     reason, clock_.NowMs()));
   if (revision) {
+    ++activity_.revisions_proposed;
     spdlog::info("event=revision_proposed job={} revision={} plan={} why={}",
                  Quoted(replan.job_id()), revision->revision, plan.id(),
                  Quoted(reason));
@@ -137,12 +152,18 @@ Status Coordinator::WatchJobs() {
   auto lost =
       lost_ranks_.Find(ranks, clock_.SteadyMs(), options()->job_timeout_ms);
   UCUDNN_ASSIGN_OR_RETURN(const auto running, store_.ListJobPulses());
+  JobGauges gauges;
+  std::vector<double> ratios;
   for (const Pulse& pulse : running) {
     UCUDNN_RETURN_IF_ERROR(Call::Check());
     const auto details = store_.GetJob(pulse.id);
     const Result<v1::Job> job =
         details ? JobOf(*details) : tl::unexpected<Error>(details.error());
     if (!job) continue;  // deleted meanwhile
+    if (!job->drift().empty()) ++gauges.drifting;
+    if (job->proposed_revision() > 0) ++gauges.proposals;
+    gauges.silent_ranks += std::ssize(lost[pulse.id]);
+    AppendRatios(*job, &ratios);
     // Most often, measurements are missing that are being made.
     if (const Status advised = Advise(*details, *job, lost[pulse.id]);
         !advised) {
@@ -150,6 +171,8 @@ Status Coordinator::WatchJobs() {
                     Quoted(advised.error().message));
     }
   }
+  AddRatios(std::move(ratios), &gauges);
+  activity_.SetJobs(gauges);
   return {};
 }
 
@@ -161,9 +184,13 @@ void Coordinator::BeginWatch() {
   }
   watched_ms_ = now;
   watch_.Begin([this] {
-    if (const Status watched = WatchJobs(); !watched) {
-      spdlog::warn("event=watch_failed error={}",
-                   Quoted(watched.error().message));
+    const Status watched = WatchJobs();
+    // Cancelled when the coordinator stops.
+    if (watched || watched.error().code == Code::kCancelled) return;
+    if (const auto left_out =
+            log_limit_.Allow("watch_failed", clock_.SteadyMs())) {
+      spdlog::warn("event=watch_failed error={} left_out={}",
+                   Quoted(watched.error().message), *left_out);
     }
   });
 }

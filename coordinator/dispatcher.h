@@ -16,6 +16,7 @@
 #include "coordinator/limits.h"
 #include "coordinator/metrics.h"
 #include "coordinator/request_check.h"
+#include "coordinator/request_log.h"
 #include "coordinator/security/guard.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
@@ -56,8 +57,12 @@ class Dispatcher {
       if (!principal) return (coordinator_.*call)(request);
       return RunFor(*principal, call, request);
     }();
-    Count(method, result ? Status() : tl::unexpected<Error>(result.error()),
-          start);
+    const Status outcome =
+        result ? Status() : tl::unexpected<Error>(result.error());
+    Count(method, outcome, start);
+    log_.Add(method, peer.host, outcome,
+             std::chrono::steady_clock::now() - start,
+             kIsLong<Request, Response>);
     return result;
   }
 
@@ -135,6 +140,7 @@ class Dispatcher {
   Coordinator& coordinator_;
   Metrics& metrics_;
   const Guard& guard_;
+  RequestLog log_;
   // A host may run agents and jobs by the dozen.
   Gate short_calls_{kMaxShortCalls, kMaxWaitingShortCalls,
                     kMaxShortCalls + kMaxWaitingShortCalls};

@@ -6,6 +6,8 @@
 #include <iterator>
 #include <utility>
 
+#include "coordinator/activity.h"
+#include "coordinator/process_metrics.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
@@ -103,6 +105,43 @@ MetricFamily Gauge(
   return family;
 }
 
+MetricFamily Counter(std::string name, std::string help, std::int64_t value) {
+  MetricFamily family;
+  family.name = std::move(name);
+  family.help = std::move(help);
+  family.type = MetricType::Counter;
+  family.metric.emplace_back().counter.value = static_cast<double>(value);
+  return family;
+}
+
+MetricFamily BuildInfo(const v1::StatusResponse& status) {
+  MetricFamily family = Gauge("ucudnn_build_info",
+                              "1, with what serves as labels", "", {{"", 1}});
+  family.metric[0].label = {
+      {"version", status.version()},
+      {"database", status.database()},
+      {"schema", fmt::format("{}", status.schema_version())}};
+  return family;
+}
+
+MetricFamily Ratios(const JobGauges& jobs) {
+  MetricFamily family =
+      Gauge("ucudnn_step_over_predicted_ratio",
+            "Median step over predicted convolutions, of running jobs' ranks",
+            "of", {{"median", 0}, {"largest", 0}});
+  family.metric[0].gauge.value = jobs.median_over_predicted;
+  family.metric[1].gauge.value = jobs.largest_over_predicted;
+  return family;
+}
+
+prometheus::Family<prometheus::Histogram>& Transactions(
+    prometheus::Registry& registry) {
+  return prometheus::BuildHistogram()
+      .Name("ucudnn_database_transaction_seconds")
+      .Help("Time of database transactions, with repeats and waiting")
+      .Register(registry);
+}
+
 }  // namespace
 
 std::string ToOpenMetrics(const std::vector<MetricFamily>& families) {
@@ -130,7 +169,9 @@ Metrics::Metrics()
       durations_(prometheus::BuildHistogram()
                      .Name("ucudnn_request_duration_seconds")
                      .Help("Time to answer a request, by method")
-                     .Register(registry_)) {}
+                     .Register(registry_)),
+      reads_(Transactions(registry_).Add({{"access", "read"}}, kSeconds)),
+      writes_(Transactions(registry_).Add({{"access", "write"}}, kSeconds)) {}
 
 void Metrics::CountRequest(const std::string& method, const Status& outcome,
                            std::chrono::nanoseconds took) {
@@ -140,7 +181,13 @@ void Metrics::CountRequest(const std::string& method, const Status& outcome,
       .Observe(std::chrono::duration<double>(took).count());
 }
 
-std::string Metrics::Text(const v1::StatusResponse& status) const {
+void Metrics::CountTransaction(bool write, std::chrono::nanoseconds took) {
+  (write ? writes_ : reads_)
+      .Observe(std::chrono::duration<double>(took).count());
+}
+
+std::string Metrics::Text(const v1::StatusResponse& status,
+                          const Activity& activity) const {
   std::vector<MetricFamily> families = registry_.Collect();
   families.push_back(Gauge("ucudnn_agents_online", "Agents that are online", "",
                            {{"", status.agents_online()}}));
@@ -155,6 +202,37 @@ std::string Metrics::Text(const v1::StatusResponse& status) const {
                             {"done", status.tasks_done()},
                             {"failed", status.tasks_failed()},
                             {"cancelled", status.tasks_cancelled()}}));
+  families.push_back(Gauge("ucudnn_jobs", "Training jobs, by state", "state",
+                           {{"running", status.jobs_running()},
+                            {"finished", status.jobs_finished()},
+                            {"lost", status.jobs_lost()}}));
+  const JobGauges jobs = activity.jobs();
+  families.push_back(Gauge("ucudnn_jobs_drifting",
+                           "Running jobs whose steps drift", "",
+                           {{"", jobs.drifting}}));
+  families.push_back(Gauge("ucudnn_ranks_silent",
+                           "Silent ranks of running jobs", "",
+                           {{"", jobs.silent_ranks}}));
+  families.push_back(Gauge("ucudnn_revisions_awaiting",
+                           "Proposed plans that await acceptance", "",
+                           {{"", jobs.proposals}}));
+  families.push_back(Ratios(jobs));
+  families.push_back(Counter("ucudnn_agents_lost_total",
+                             "Agents found silent by this coordinator",
+                             activity.agents_lost));
+  families.push_back(Counter("ucudnn_jobs_lost_total",
+                             "Jobs found silent by this coordinator",
+                             activity.jobs_lost));
+  families.push_back(Counter("ucudnn_steps_reported_total",
+                             "Steps reported to this coordinator",
+                             activity.steps_reported));
+  families.push_back(Counter("ucudnn_revisions_proposed_total",
+                             "Plans proposed by this coordinator",
+                             activity.revisions_proposed));
+  families.push_back(BuildInfo(status));
+  for (MetricFamily& family : ProcessMetrics()) {
+    families.push_back(std::move(family));
+  }
   return ToOpenMetrics(families);
 }
 

@@ -9,11 +9,14 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "proto/messages_fwd.h"
 
 namespace ucudnn {
+
+class Activity;
 
 class Metrics {
  public:
@@ -23,13 +26,20 @@ class Metrics {
   void CountRequest(const std::string& method, const Status& outcome,
                     std::chrono::nanoseconds took);
 
-  // All counters, and the gauges of `status`, as OpenMetrics 1.0 text.
-  std::string Text(const v1::StatusResponse& status) const;
+  // Counts a transaction of the database.
+  void CountTransaction(bool write, std::chrono::nanoseconds took);
+
+  // All counters, what the coordinator did, the gauges of `status`, and those
+  // of this process, as OpenMetrics 1.0 text.
+  std::string Text(const v1::StatusResponse& status,
+                   const Activity& activity) const;
 
  private:
   prometheus::Registry registry_;
   prometheus::Family<prometheus::Counter>& requests_;
   prometheus::Family<prometheus::Histogram>& durations_;
+  prometheus::Histogram& reads_;
+  prometheus::Histogram& writes_;
 };
 
 // OpenMetrics 1.0 text; prometheus-cpp itself writes only the older format.

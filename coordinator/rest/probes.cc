@@ -35,7 +35,8 @@ void AddProbes(Dispatcher& dispatcher, const Health& health,
         if (!admitted) return ReplyError(admitted.error(), response);
         const auto status = dispatcher.coordinator().GetStatus({});
         if (!status) return ReplyError(status.error(), response);
-        response->set_content(dispatcher.metrics().Text(*status),
+        response->set_content(dispatcher.metrics().Text(
+                                  *status, dispatcher.coordinator().activity()),
                               "application/openmetrics-text; version=1.0.0; "
                               "charset=utf-8");
       });

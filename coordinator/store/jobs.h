@@ -99,6 +99,12 @@ struct RankPulse {
   friend bool operator==(const RankPulse&, const RankPulse&) = default;
 };
 
+struct JobCounts {
+  std::int64_t running = 0;
+  std::int64_t finished = 0;
+  std::int64_t lost = 0;
+};
+
 struct JobDetails {
   JobRecord job;
   std::vector<JobRevisionRecord> revisions;  // in order
@@ -180,6 +186,7 @@ class Jobs {
   // `after`.
   virtual Result<std::vector<JobRecord>> ListJobs(std::int64_t limit,
                                                   const std::string& after) = 0;
+  virtual Result<JobCounts> CountJobs() = 0;
   virtual Result<JobDetails> GetJob(const std::string& id) = 0;  // kNotFound
   // Deletes the job, with its ranks, revisions and steps, and records the
   // action. kNotFound; kFailedPrecondition: it is running.

@@ -4,6 +4,7 @@
 #include "coordinator/store/migrations.h"
 #include "coordinator/store/sql_store.h"
 #include "coordinator/store/store.h"
+#include "coordinator/store/timed_database.h"
 
 namespace ucudnn {
 namespace {
@@ -38,8 +39,13 @@ Status CheckDatabaseUrl(const std::string& url) {
       url.starts_with("sqlite:") ? url : url.substr(0, url.find(':')));
 }
 
-Result<std::unique_ptr<Store>> OpenStore(const std::string& url) {
+Result<std::unique_ptr<Store>> OpenStore(const std::string& url,
+                                         TransactionObserver observer) {
   UCUDNN_ASSIGN_OR_RETURN(auto database, OpenDatabase(url));
+  if (observer) {
+    database = std::make_unique<TimedDatabase>(std::move(database),
+                                               std::move(observer));
+  }
   UCUDNN_RETURN_IF_ERROR(Migrate(*database, Migrations()));
   return std::make_unique<SqlStore>(std::move(database));
 }

@@ -285,6 +285,25 @@ Result<std::vector<JobRecord>> SqlStore::ListJobs(std::int64_t limit,
       });
 }
 
+Result<JobCounts> SqlStore::CountJobs() {
+  return InTransaction(
+      *database_, Access::kRead, [](SqlTransaction& sql) -> Result<JobCounts> {
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto rows,
+            sql.Query("SELECT state, COUNT(*) FROM jobs GROUP BY state"));
+        JobCounts counts;
+        for (const SqlRow& row : rows) {
+          UCUDNN_ASSIGN_OR_RETURN(const JobState state,
+                                  ParseJobState(row.Text(0)));
+          std::int64_t& of_state = state == JobState::kRunning ? counts.running
+                                   : state == JobState::kLost  ? counts.lost
+                                                              : counts.finished;
+          of_state = row.Int(1);
+        }
+        return counts;
+      });
+}
+
 Result<JobDetails> SqlStore::GetJob(const std::string& id) {
   return InTransaction(
       *database_, Access::kRead,

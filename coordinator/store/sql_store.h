@@ -183,6 +183,7 @@ class SqlStore final : public Store {
       std::span<const Pulse> silent) override;
   Result<std::vector<JobRecord>> ListJobs(std::int64_t limit,
                                           const std::string& after) override;
+  Result<JobCounts> CountJobs() override;
   Result<JobDetails> GetJob(const std::string& id) override;
   Status DeleteJob(const std::string& id, const ActionRecord& action) override;
 

@@ -27,7 +27,9 @@
 // or longer than 512 bytes; a text is not UTF-8 or holds a NUL), kInternal (a
 // bug).
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -65,6 +67,11 @@ class Store : public Agents,
   virtual Result<std::string> Epoch() = 0;
 };
 
+// Called with whether a transaction could write, and how long it took, by any
+// thread.
+using TransactionObserver =
+    std::function<void(bool write, std::chrono::nanoseconds took)>;
+
 // Opens the database, creating or migrating its tables as needed; several
 // processes may do so at once.
 //
@@ -75,7 +82,10 @@ class Store : public Agents,
 // kInvalidArgument: `url` has none of these forms; kUnimplemented: the build
 // has no PostgreSQL; kFailedPrecondition: a newer version wrote the database;
 // kUnavailable, kDataLoss: it cannot be opened.
-Result<std::unique_ptr<Store>> OpenStore(const std::string& url);
+//
+// The observer is told of each transaction.
+Result<std::unique_ptr<Store>> OpenStore(const std::string& url,
+                                         TransactionObserver observer = {});
 
 // Whether `url` has one of these forms; opens nothing. kInvalidArgument.
 Status CheckDatabaseUrl(const std::string& url);

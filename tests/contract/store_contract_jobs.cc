@@ -268,6 +268,9 @@ TEST_P(StoreContract, LosesSilentJobsUntilTheyReportAgain) {
   EXPECT_EQ(store().ReportSteps("a", {}, 200)->state, JobState::kRunning);
   EXPECT_EQ(store().GetJob("a")->job.state, JobState::kRunning);
   EXPECT_EQ(store().GetJob("c")->job.state, JobState::kFinished);
+  EXPECT_EQ(store().CountJobs()->running, 1);
+  EXPECT_EQ(store().CountJobs()->lost, 1);
+  EXPECT_EQ(store().CountJobs()->finished, 1);
   const std::int64_t plan = store().CreatePlan(TestPlan("k"))->plan.id;
   EXPECT_EQ(store().AddJobRevision("c", plan, "", 1).error().code,
             Code::kFailedPrecondition);
