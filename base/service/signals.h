@@ -24,7 +24,7 @@ namespace ucudnn {
 class StopSignals {
  public:
   // Waits for `others` too, such as SIGHUP.
-  explicit StopSignals(std::initializer_list<int> others = {}) {
+  StopSignals(std::initializer_list<int> others = {}) {
     sigemptyset(&set_);
     sigaddset(&set_, SIGINT);
     sigaddset(&set_, SIGTERM);
