@@ -32,8 +32,8 @@ struct FakeAgents::Agent {
 };
 
 struct FakeAgents::Call {
-  int agent;
-  What what;
+  int agent = 0;
+  What what = What::kRegister;
   Clock::time_point started;
   grpc::ClientContext context;
   grpc::Status status;
@@ -99,9 +99,10 @@ void FakeAgents::Start(const Due& due) {
   const Agent& agent = agents_[static_cast<std::size_t>(due.agent)];
   v1::AgentService::Stub& stub =
       *stubs_[static_cast<std::size_t>(due.agent) % stubs_.size()];
-  auto* const call = new Call{.agent = due.agent,
-                              .what = due.what,
-                              .started = Clock::now()};  // until its answer
+  auto* const call = new Call{};  // until its answer
+  call->agent = due.agent;
+  call->what = due.what;
+  call->started = Clock::now();
   call->context.set_deadline(
       std::chrono::system_clock::now() +
       std::chrono::duration_cast<std::chrono::microseconds>(kPatience));
