@@ -50,12 +50,13 @@ class OnnxFileTest : public ::testing::Test {
 };
 
 TEST_F(OnnxFileTest, ExitsWith2IfAModelIsNotSupported) {
-  ExpectRefused(Write("pads.onnx", ucudnn::testing::Model(
-                                       ucudnn::testing::Single(
-                                           "N,8,14,14", "16,8,3,3",
-                                           "Conv <pads = [0, 0, 1, 1]> (x, w)"))
-                                       .SerializeAsString()),
-                "pads");
+  ExpectRefused(
+      Write("pads.onnx", ucudnn::testing::Model(
+                             ucudnn::testing::Single(
+                                 "N,8,14,14", "8,16,3,3",
+                                 "ConvTranspose <pads = [0, 0, 1, 1]> (x, w)"))
+                             .SerializeAsString()),
+      "pads");
   ExpectRefused(
       Write("hyper.onnx", ucudnn::testing::Model(
                               ucudnn::testing::Single(
