@@ -78,6 +78,7 @@ int ucudnn_solve_times(const char* profile, size_t profile_size,
 
 /* Measurements that are parsed once for many calls, which do not change them:
  * any number of threads may use one profile. */
+/* NOLINTNEXTLINE(modernize-use-using): C */
 typedef struct ucudnn_solve_profile ucudnn_solve_profile;
 
 /* Parses a profile. On success *opened is it, to be freed with
