@@ -221,8 +221,8 @@ Result<Agreed> Agree(Ranks& ranks, const Gradients<T>& mine,
                        ready && mine.may_sum_on_gpus() ? 0 : 1},
                       deadline));
   if (most[0] > 0) {
-    UCUDNN_ASSIGN_OR_RETURN(Status all, ranks.AllOf(ready, deadline));
-    return tl::unexpected(std::move(all).error());
+    UCUDNN_ASSIGN_OR_RETURN(const Status all, ranks.AllOf(ready, deadline));
+    UCUDNN_RETURN_IF_ERROR(all);
   }
   if (most[1] != -most[2]) {
     return Fail(

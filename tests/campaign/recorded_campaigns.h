@@ -144,7 +144,7 @@ class RecordedCampaigns {
   Nanoseconds PlanTime(const Measured& measured, Bytes limit) const {
     Profile profile;
     for (const auto& points : measured.points) {
-      profile.kernels.push_back({{}, points});
+      profile.kernels.emplace_back().points = points;
     }
     const WorkspacePlan plan =
         Value(SolveWr(profile, {kBatch, limit, BatchPolicy::kAll}));
