@@ -58,8 +58,8 @@ void Supervisor::Send(std::string_view state) const {
   std::memcpy(address.sun_path, socket_.data(), socket_.size());
   // How systemd writes an abstract address, whose first byte is zero.
   if (address.sun_path[0] == '@') address.sun_path[0] = '\0';
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) +
-                                             socket_.size());
+  const auto length =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + socket_.size());
   const int descriptor = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (descriptor < 0) return;
   // Nothing can be done if it does not arrive: systemd then acts as if the

@@ -35,7 +35,7 @@ class Supervisor {
 
   void Send(std::string_view state) const;
 
-  std::string socket_;                            // empty: nobody listens
+  std::string socket_;                             // empty: nobody listens
   std::chrono::microseconds watchdog_interval_{};  // zero: none
   std::mutex mutex_;
   std::optional<Clock::time_point> told_alive_;

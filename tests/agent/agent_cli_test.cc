@@ -54,11 +54,11 @@ TEST(AgentCliTest, TellsTheServiceManagerWhenItWorksLivesAndStops) {
   test::NotifySocket manager;
   const test::TemporaryFolder folder;
   // Also without a coordinator, for which it waits.
-  test::Process agent({test::ProgramPath("ucudnn-agent"), "--coordinator",
-                       "127.0.0.1:1", "--cpu-devices", "1"},
-                      folder / "log",
-                      {{"NOTIFY_SOCKET", manager.address()},
-                       {"WATCHDOG_USEC", "1000"}});
+  test::Process agent(
+      {test::ProgramPath("ucudnn-agent"), "--coordinator", "127.0.0.1:1",
+       "--cpu-devices", "1"},
+      folder / "log",
+      {{"NOTIFY_SOCKET", manager.address()}, {"WATCHDOG_USEC", "1000"}});
   EXPECT_TRUE(test::WaitUntil([&] {
     return std::ranges::count(manager.Received(), "WATCHDOG=1") >= 2;
   })) << test::FileText(folder / "log");

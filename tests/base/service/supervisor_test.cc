@@ -53,8 +53,8 @@ TEST(SupervisorTest, TellsTheWatchdogFourTimesInItsInterval) {
   hourly.Alive();
   hourly.Alive();
   EXPECT_THAT(manager.Received(), ElementsAre("WATCHDOG=1"));
-  Supervisor quick(Of({{"NOTIFY_SOCKET", manager.address()},
-                       {"WATCHDOG_USEC", "4000"}}));
+  Supervisor quick(
+      Of({{"NOTIFY_SOCKET", manager.address()}, {"WATCHDOG_USEC", "4000"}}));
   EXPECT_TRUE(test::WaitUntil([&] {
     quick.Alive();
     return manager.Received().size() == 4;
