@@ -113,12 +113,10 @@ Answer AnswerSelected(const Profile& profile, std::string_view text,
                       AnswerKernels solve) {
   UCUDNN_ASSIGN_OR_RETURN(const DivisionRequest asked,
                           ParseDivisionRequest(text));
-  auto kernels = SelectKernels(profile, asked.filter);
-  if (kernels) return solve(*kernels, asked.wr);
   // A selection that matches nothing is an error in the request.
-  Error error = std::move(kernels).error();
-  if (error.code == Code::kNotFound) error.code = Code::kInvalidArgument;
-  return Within("profile", std::move(error));
+  auto kernels = OfInput(SelectKernels(profile, asked.filter));
+  if (kernels) return solve(*kernels, asked.wr);
+  return Within("profile", std::move(kernels).error());
 }
 
 int CallWithCsv(const char* profile, std::size_t size, const char* request,

@@ -121,14 +121,10 @@ void AddProfileOptions(CLI::App* command, ProfileOptions* options,
 
 Result<Profile> SelectFrom(const Profile& profile,
                            const ProfileOptions& options) {
-  Result<Profile> selected = SelectKernels(profile, options.filter);
-  if (!selected) {
-    Error error = std::move(selected).error();
-    // The flags ask for what the file does not hold: a fault of the request.
-    if (error.code == Code::kNotFound) error.code = Code::kInvalidArgument;
-    return Within(options.profile, std::move(error));
-  }
-  return selected;
+  // The flags ask for what the file does not hold: a fault of the request.
+  Result<Profile> selected = OfInput(SelectKernels(profile, options.filter));
+  if (selected) return selected;
+  return Within(options.profile, std::move(selected).error());
 }
 
 Result<Profile> ReadKernels(const ProfileOptions& options) {

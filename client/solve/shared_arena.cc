@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/files/file.h"
 #include "base/network.h"
 #include "solver/arena/concurrency.h"
 #include "solver/arena/ws.h"
@@ -30,12 +31,10 @@ Result<Profile> SelectOf(const Profile& profile, const Network& network,
                   problem.network_option);
     }
   }
-  Result<Profile> selected = SelectKernels(profile, rows);
-  if (selected) return selected;
-  Error error = std::move(selected).error();
   // A selection that matches nothing is an error in the request.
-  if (error.code == Code::kNotFound) error.code = Code::kInvalidArgument;
-  return Within(problem.source, std::move(error));
+  Result<Profile> selected = OfInput(SelectKernels(profile, rows));
+  if (selected) return selected;
+  return Within(problem.source, std::move(selected).error());
 }
 
 // The network layer of each kernel.

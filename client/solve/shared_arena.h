@@ -17,7 +17,7 @@ namespace ucudnn {
 
 struct SharedArenaProblem {
   WrRequest wr;
-  // If no network is given, the one named like the model counts.
+  // Without a network, that of the model's name is used.
   ProfileFilter rows;
   std::string network_option;  // what errors call the network of `rows`
   std::string source;          // what errors call the profile
