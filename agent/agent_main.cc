@@ -21,6 +21,7 @@
 #include "base/service/completion.h"
 #include "base/service/config_file.h"
 #include "base/service/credentials.h"
+#include "base/service/environment.h"
 #include "base/service/help.h"
 #include "base/service/host.h"
 #include "base/service/log.h"
@@ -123,7 +124,7 @@ constexpr std::chrono::milliseconds kStopWithin{4'000};
 
 Status Run(Options options) {
   const StopSignals signals;
-  Supervisor supervisor = Supervisor::FromEnvironment();
+  Supervisor supervisor(ProcessEnvironment());
   std::promise<Status> promise;
   std::future<Status> status = promise.get_future();
   std::jthread worker([&](const std::stop_token& stop) {

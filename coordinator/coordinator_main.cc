@@ -20,6 +20,7 @@
 #include "base/service/backoff.h"
 #include "base/service/completion.h"
 #include "base/service/config_file.h"
+#include "base/service/environment.h"
 #include "base/service/help.h"
 #include "base/service/log.h"
 #include "base/service/rate_limit.h"
@@ -150,7 +151,7 @@ Status Serve(Options options, const std::function<Result<Options>()>& reread) {
   // The database and whatever else is written holds what only we may read.
   umask(077);
   const StopSignals signals({SIGHUP});
-  Supervisor supervisor = Supervisor::FromEnvironment();
+  Supervisor supervisor(ProcessEnvironment());
   StartLog("ucudnn-coord", options.log_level);
   RaiseOpenFiles();
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<Guard> guard,

@@ -7,7 +7,7 @@
 
 namespace ucudnn {
 
-CredentialFiles CredentialsFrom(const EnvironmentLookup& environment) {
+CredentialFiles CredentialsFrom(const Environment& environment) {
   const auto get = [&](const char* name) {
     return environment(name).value_or("");
   };

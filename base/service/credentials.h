@@ -9,12 +9,11 @@
 //   UCUDNN_KEY         its private key; mode 0600
 //   UCUDNN_TOKEN_FILE  instead of a certificate: a token; mode 0600
 
-#include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
+#include "base/service/environment.h"
 
 namespace ucudnn {
 
@@ -34,9 +33,7 @@ struct CredentialFiles {
                          const CredentialFiles&) = default;
 };
 
-using EnvironmentLookup =
-    std::function<std::optional<std::string>(const std::string& name)>;
-CredentialFiles CredentialsFrom(const EnvironmentLookup& environment);
+CredentialFiles CredentialsFrom(const Environment& environment);
 
 // kInvalidArgument, naming what is missing, if the files do not go together or
 // one cannot be read; see ReadSecret (base/files/file.h) for the key and the

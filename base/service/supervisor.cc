@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 
 namespace ucudnn {
@@ -23,14 +22,7 @@ std::int64_t NumberIn(const std::optional<std::string>& text) {
 
 }  // namespace
 
-Supervisor Supervisor::FromEnvironment() {
-  return Supervisor([](const std::string& name) -> std::optional<std::string> {
-    const char* value = std::getenv(name.c_str());
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-  });
-}
-
-Supervisor::Supervisor(const EnvironmentLookup& environment)
+Supervisor::Supervisor(const Environment& environment)
     : socket_(environment("NOTIFY_SOCKET").value_or("")) {
   // The variables also reach a daemon's children, which are not watched.
   const std::int64_t watched = NumberIn(environment("WATCHDOG_PID"));

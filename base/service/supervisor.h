@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/service/credentials.h"
+#include "base/service/environment.h"
 
 namespace ucudnn {
 
@@ -19,8 +19,7 @@ namespace ucudnn {
 class Supervisor {
  public:
   // From $NOTIFY_SOCKET, $WATCHDOG_USEC and $WATCHDOG_PID.
-  static Supervisor FromEnvironment();
-  explicit Supervisor(const EnvironmentLookup& environment);
+  explicit Supervisor(const Environment& environment);
 
   // The daemon serves.
   void Ready() const { Send("READY=1"); }
