@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "coordinator/activity.h"
+#include "coordinator/metric_families.h"
 #include "coordinator/process_metrics.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
@@ -106,17 +107,14 @@ MetricFamily Gauge(
 }
 
 MetricFamily Counter(std::string name, std::string help, std::int64_t value) {
-  MetricFamily family;
-  family.name = std::move(name);
-  family.help = std::move(help);
-  family.type = MetricType::Counter;
-  family.metric.emplace_back().counter.value = static_cast<double>(value);
-  return family;
+  return Single(std::move(name), std::move(help), MetricType::Counter,
+                static_cast<double>(value));
 }
 
 MetricFamily BuildInfo(const v1::StatusResponse& status) {
-  MetricFamily family = Gauge("ucudnn_build_info",
-                              "1, with what serves as labels", "", {{"", 1}});
+  MetricFamily family =
+      Single("ucudnn_build_info", "1, with what serves as labels",
+             MetricType::Gauge, 1);
   family.metric[0].label = {
       {"version", status.version()},
       {"database", status.database()},

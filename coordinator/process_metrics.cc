@@ -10,25 +10,13 @@
 #include <system_error>
 #include <utility>
 
+#include "coordinator/metric_families.h"
+
 namespace ucudnn {
 namespace {
 
 using prometheus::MetricFamily;
 using prometheus::MetricType;
-
-void Add(std::string name, std::string help, MetricType type, double value,
-         std::vector<MetricFamily>* families) {
-  MetricFamily& family = families->emplace_back();
-  family.name = std::move(name);
-  family.help = std::move(help);
-  family.type = type;
-  prometheus::ClientMetric& metric = family.metric.emplace_back();
-  if (type == MetricType::Counter) {
-    metric.counter.value = value;
-  } else {
-    metric.gauge.value = value;
-  }
-}
 
 double Seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) +
@@ -76,35 +64,38 @@ std::vector<MetricFamily> ProcessMetrics() {
   std::vector<MetricFamily> families;
   rusage used{};
   if (getrusage(RUSAGE_SELF, &used) == 0) {
-    Add("process_cpu_seconds_total", "CPU time, of the user and the system",
-        MetricType::Counter, Seconds(used.ru_utime) + Seconds(used.ru_stime),
-        &families);
+    families.push_back(Single(
+        "process_cpu_seconds_total", "CPU time, of the user and the system",
+        MetricType::Counter, Seconds(used.ru_utime) + Seconds(used.ru_stime)));
   }
   if (const double kib = NumberIn("/proc/self/status", "VmRSS:"); kib >= 0) {
-    Add("process_resident_memory_bytes", "Memory in use", MetricType::Gauge,
-        kib * 1024, &families);
+    families.push_back(Single("process_resident_memory_bytes", "Memory in use",
+                              MetricType::Gauge, kib * 1024));
   }
   if (const double threads = NumberIn("/proc/self/status", "Threads:");
       threads >= 0) {
-    Add("process_threads", "Threads", MetricType::Gauge, threads, &families);
+    families.push_back(
+        Single("process_threads", "Threads", MetricType::Gauge, threads));
   }
   std::error_code failed;
   const std::filesystem::directory_iterator entries("/proc/self/fd", failed);
   if (!failed) {
     // One is that of the folder.
-    Add("process_open_fds", "Open file descriptors", MetricType::Gauge,
-        static_cast<double>(std::distance(begin(entries), end(entries)) - 1),
-        &families);
+    families.push_back(Single(
+        "process_open_fds", "Open file descriptors", MetricType::Gauge,
+        static_cast<double>(std::distance(begin(entries), end(entries)) - 1)));
   }
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-    Add("process_max_fds", "How many file descriptors may be open",
-        MetricType::Gauge, static_cast<double>(files.rlim_cur), &families);
+    families.push_back(
+        Single("process_max_fds", "How many file descriptors may be open",
+               MetricType::Gauge, static_cast<double>(files.rlim_cur)));
   }
   static const double started = StartTime();
   if (started >= 0) {
-    Add("process_start_time_seconds", "When the process started, in Unix time",
-        MetricType::Gauge, started, &families);
+    families.push_back(Single("process_start_time_seconds",
+                              "When the process started, in Unix time",
+                              MetricType::Gauge, started));
   }
   return families;
 }

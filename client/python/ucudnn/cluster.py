@@ -34,7 +34,7 @@ class Device:
     agent_id: str
     kind: str
     driver: str
-    state: str  # "idle", "busy" or "lost"
+    state: str  # "idle", "busy", "cordoned", "draining" or "lost"
     state_reason: str
     last_seen_ms: int
     measuring: Optional[Measuring] = None
