@@ -3,13 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
 #include <string>
 
-#include "base/network.h"
 #include "base/service/clock.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/limits.h"
+#include "tests/coordinator/tiny_cluster.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
@@ -18,45 +19,22 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kNetwork[] =
-    "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
-    "conv1,3,8,8,8,3,3,1,1,1,1,1\n";
 constexpr char kFast[] = "FAST/1u/1GiB/test-1.0";
 constexpr char kSlow[] = "SLOW/1u/1GiB/test-1.0";
 
 class AllocateTest : public ::testing::Test {
  protected:
   AllocateTest() {
-    v1::PutNetworkRequest put;
-    put.set_name("tiny");
-    put.set_content(kNetwork);
-    UCUDNN_CHECK(coordinator_.PutNetwork(put).has_value());
+    UCUDNN_CHECK(coordinator_.PutNetwork(test::PutTiny()).has_value());
     PutProfile(kFast, 10);
     PutProfile(kSlow, 20);
   }
 
   // Powers of two, all at so many microseconds for each image.
   void PutProfile(const std::string& kind, std::int64_t us) {
-    const auto network = ParseNetworkCsv(kNetwork, "tiny", "test");
-    UCUDNN_CHECK(network.has_value());
-    v1::Profile profile;
-    profile.set_id(kind);
-    for (const Kernel& kernel :
-         KernelsOf(*network, Precision::kFp32, Layout::kNchw)) {
-      v1::ProblemProfile& problem = *profile.add_problems();
-      problem.set_problem(ToString(kernel.problem));
-      for (std::int64_t b = 1; b <= 64; b *= 2) {
-        v1::Measurement& point = *problem.add_measurements();
-        point.set_batch(b);
-        point.set_algorithm("GEMM");
-        point.set_math("FMA");
-        point.set_precision("FP32");
-        point.set_time_ns(b * us * 1000);
-        point.set_repeats(1);
-      }
-    }
-    const auto put = coordinator_.PutProfile(profile);
-    UCUDNN_CHECK(put.has_value());
+    constexpr std::array<std::int64_t, 7> kBatches = {1, 2, 4, 8, 16, 32, 64};
+    UCUDNN_CHECK(coordinator_.PutProfile(test::Measured(kind, us, kBatches))
+                     .has_value());
   }
 
   static v1::JobToAllocate Job(const std::string& name) {

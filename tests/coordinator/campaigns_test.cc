@@ -11,18 +11,19 @@
 #include "base/service/clock.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/store/store.h"
+#include "tests/coordinator/tiny_cluster.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
 namespace {
 
+using test::kKind;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-constexpr char kKind[] = "TEST/1u/1GiB/test-1.0";
 constexpr char kNetwork[] =
     "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
     "conv1,3,8,8,8,3,3,1,1,1,1,1\n"
@@ -31,10 +32,7 @@ constexpr char kNetwork[] =
 class CampaignsTest : public ::testing::Test {
  protected:
   CampaignsTest() {
-    v1::PutNetworkRequest put;
-    put.set_name("tiny");
-    put.set_content(kNetwork);
-    EXPECT_TRUE(coordinator_.PutNetwork(put));
+    EXPECT_TRUE(coordinator_.PutNetwork(test::PutTiny(kNetwork)));
     request_.set_network("tiny");
     request_.set_batch(4);
     request_.set_workspace_limit_bytes(1 << 20);
@@ -43,18 +41,7 @@ class CampaignsTest : public ::testing::Test {
   }
 
   void Register() {
-    v1::RegisterRequest request;
-    request.set_agent_id("agent");
-    v1::Device& device = *request.add_devices();
-    device.set_id("device");
-    device.set_kind(kKind);
-    device.set_state("idle");
-    v1::DeviceKind& kind = *device.mutable_kind_details();
-    kind.set_model("TEST");
-    kind.set_units(1);
-    kind.set_memory_bytes(std::int64_t{1} << 30);
-    kind.set_library("test-1.0");
-    ASSERT_TRUE(coordinator_.Register(request));
+    ASSERT_TRUE(coordinator_.Register(test::Agent("agent", "device")));
   }
 
   v1::MeasureProgress Measure() {

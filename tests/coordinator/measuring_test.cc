@@ -11,6 +11,7 @@
 #include "base/service/clock.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/limits.h"
+#include "tests/coordinator/tiny_cluster.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
@@ -22,12 +23,7 @@ using ::testing::HasSubstr;
 class MeasuringTest : public ::testing::Test {
  protected:
   MeasuringTest() {
-    v1::PutNetworkRequest put;
-    put.set_name("tiny");
-    put.set_content(
-        "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
-        "conv1,3,8,8,8,3,3,1,1,1,1,1\n");
-    UCUDNN_CHECK(coordinator_.PutNetwork(put).has_value());
+    UCUDNN_CHECK(coordinator_.PutNetwork(test::PutTiny()).has_value());
   }
 
   // Every batch of the first layer's two operations on one kind.
@@ -37,7 +33,7 @@ class MeasuringTest : public ::testing::Test {
     request.mutable_plan()->set_network("tiny");
     request.mutable_plan()->set_batch(batch);
     request.mutable_plan()->set_batch_policy("all");
-    request.mutable_plan()->add_device_kinds("TEST/1u/1GiB/test-1.0");
+    request.mutable_plan()->add_device_kinds(test::kKind);
     return request;
   }
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <httplib.h>
 
+#include <array>
 #include <cctype>
 #include <map>
 #include <memory>
@@ -15,7 +16,6 @@
 #include <string>
 #include <vector>
 
-#include "base/network.h"
 #include "base/service/clock.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/dispatcher.h"
@@ -24,6 +24,7 @@
 #include "coordinator/rest/http_listener.h"
 #include "coordinator/rest/page.h"
 #include "coordinator/rest/server.h"
+#include "tests/coordinator/tiny_cluster.h"
 #include "tests/support/process.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
@@ -33,10 +34,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr char kKind[] = "TEST/1u/1GiB/test-1.0";
-constexpr char kNetwork[] =
-    "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
-    "conv1,3,8,8,8,3,3,1,1,1,1,1\n";
+using test::kKind;
+using test::kNetwork;
 
 const Json& Document() {
   static const Json document = Json::parse(OpenApiText());
@@ -113,23 +112,12 @@ class OpenApiTest : public ::testing::Test {
   // A node with a device that measures, a network, its plan, and a job that
   // runs the plan and one that ended.
   OpenApiTest() {
-    v1::RegisterRequest agent;
-    agent.set_agent_id("node-1");
-    v1::Device& device = *agent.add_devices();
-    device.set_id("device-0");
-    device.set_kind(kKind);
-    device.set_state("idle");
-    v1::DeviceKind& kind = *device.mutable_kind_details();
-    kind.set_model("TEST");
-    kind.set_units(1);
-    kind.set_memory_bytes(std::int64_t{1} << 30);
-    kind.set_library("test-1.0");
-    UCUDNN_CHECK(coordinator_.Register(agent).has_value());
-    v1::PutNetworkRequest put;
-    put.set_name("tiny");
-    put.set_content(kNetwork);
-    UCUDNN_CHECK(coordinator_.PutNetwork(put).has_value());
-    PutProfile();
+    UCUDNN_CHECK(
+        coordinator_.Register(test::Agent("node-1", "device-0")).has_value());
+    UCUDNN_CHECK(coordinator_.PutNetwork(test::PutTiny()).has_value());
+    constexpr std::array<std::int64_t, 3> kBatches = {1, 2, 4};
+    UCUDNN_CHECK(coordinator_.PutProfile(test::Measured(kKind, 10, kBatches))
+                     .has_value());
     request_.set_network("tiny");
     request_.set_batch(4);
     request_.set_workspace_limit_bytes(1 << 20);
@@ -156,30 +144,6 @@ class OpenApiTest : public ::testing::Test {
     hold.set_agent_id("node-1");
     hold.set_what("resume");
     UCUDNN_CHECK(coordinator_.HoldAgent(hold).has_value());
-  }
-
-  void PutProfile() {
-    const auto network = ParseNetworkCsv(kNetwork, "tiny", "test");
-    v1::Profile profile;
-    profile.set_id(kKind);
-    for (const Kernel& kernel :
-         KernelsOf(*network, Precision::kFp32, Layout::kNchw)) {
-      v1::ProblemProfile& problem = *profile.add_problems();
-      problem.set_problem(ToString(kernel.problem));
-      for (const std::int64_t batch : {1, 2, 4}) {
-        v1::Measurement& point = *problem.add_measurements();
-        point.set_batch(batch);
-        point.set_algorithm("GEMM");
-        point.set_math("FMA");
-        point.set_precision("FP32");
-        point.set_time_ns(batch * 10'000);
-        point.set_repeats(1);
-        v1::CompleteBatch& complete = *problem.add_complete();
-        complete.set_batch(batch);
-        complete.set_max_workspace_bytes((1_GiB).count());
-      }
-    }
-    UCUDNN_CHECK(coordinator_.PutProfile(profile).has_value());
   }
 
   void AddJob(const std::string& id) {

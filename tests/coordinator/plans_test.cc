@@ -7,39 +7,25 @@
 
 #include "base/service/clock.h"
 #include "coordinator/coordinator.h"
+#include "tests/coordinator/tiny_cluster.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
 namespace {
 
-constexpr char kKind[] = "TEST/1u/1GiB/test-1.0";
+using test::kKind;
 
 // Two coordinators over one database.
 class PlansTest : public ::testing::Test {
  protected:
   PlansTest() {
-    v1::PutNetworkRequest put;
-    put.set_name("tiny");
-    put.set_content(
-        "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
-        "conv1,3,8,8,8,3,3,1,1,1,1,1\n");
-    UCUDNN_CHECK(one_.PutNetwork(put).has_value());
+    UCUDNN_CHECK(one_.PutNetwork(test::PutTiny()).has_value());
     request_.set_network("tiny");
     request_.set_batch(4);
     request_.set_batch_policy("undivided");
     request_.add_device_kinds(kKind);
-    v1::RegisterRequest agent;
-    agent.set_agent_id("agent");
-    v1::Device& device = *agent.add_devices();
-    device.set_id("device");
-    device.set_kind(kKind);
-    device.mutable_kind_details()->set_model("TEST");
-    device.mutable_kind_details()->set_units(1);
-    device.mutable_kind_details()->set_memory_bytes(1 << 30);
-    device.mutable_kind_details()->set_library("test-1.0");
-    device.set_state("idle");
-    UCUDNN_CHECK(one_.Register(agent).has_value());
+    UCUDNN_CHECK(one_.Register(test::Agent("agent", "device")).has_value());
     UCUDNN_CHECK(!one_.CreatePlan(request_).has_value());
     Measure(5000);
   }

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "base/network.h"
 #include "base/service/clock.h"
 #include "coordinator/coordinator.h"
+#include "tests/coordinator/tiny_cluster.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
@@ -17,22 +17,15 @@ namespace ucudnn {
 namespace {
 
 using std::chrono::seconds;
+using test::kKind;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr char kKind[] = "TEST/1u/1GiB/test-1.0";
-constexpr char kNetwork[] =
-    "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
-    "conv1,3,8,8,8,3,3,1,1,1,1,1\n";
-
 class WatchTest : public ::testing::Test {
  protected:
   WatchTest() {
-    v1::PutNetworkRequest put;
-    put.set_name("tiny");
-    put.set_content(kNetwork);
-    UCUDNN_CHECK(coordinator_.PutNetwork(put).has_value());
+    UCUDNN_CHECK(coordinator_.PutNetwork(test::PutTiny()).has_value());
     request_.set_network("tiny");
     request_.set_batch(4);
     request_.set_workspace_limit_bytes(1 << 20);
@@ -44,27 +37,8 @@ class WatchTest : public ::testing::Test {
 
   // Everything about these batches, at so many microseconds for each image.
   void Measured(std::int64_t us, const std::vector<std::int64_t>& batches) {
-    const auto network = ParseNetworkCsv(kNetwork, "tiny", "test");
-    v1::Profile profile;
-    profile.set_id(kKind);
-    for (const Kernel& kernel :
-         KernelsOf(*network, Precision::kFp32, Layout::kNchw)) {
-      v1::ProblemProfile& problem = *profile.add_problems();
-      problem.set_problem(ToString(kernel.problem));
-      for (const std::int64_t batch : batches) {
-        v1::Measurement& point = *problem.add_measurements();
-        point.set_batch(batch);
-        point.set_algorithm("GEMM");
-        point.set_math("FMA");
-        point.set_precision("FP32");
-        point.set_time_ns(batch * us * 1000);
-        point.set_repeats(1);
-        v1::CompleteBatch& complete = *problem.add_complete();
-        complete.set_batch(batch);
-        complete.set_max_workspace_bytes((1_GiB).count());
-      }
-    }
-    UCUDNN_CHECK(coordinator_.PutProfile(profile).has_value());
+    UCUDNN_CHECK(coordinator_.PutProfile(test::Measured(kKind, us, batches))
+                     .has_value());
   }
 
   void Begin(bool auto_replan = false) {
@@ -216,18 +190,7 @@ TEST_F(WatchTest, ReplacesAProposalByWhatIsAskedFor) {
 }
 
 TEST_F(WatchTest, DrainsAgainOnceMeasurementsAreMade) {
-  v1::RegisterRequest agent;
-  agent.set_agent_id("agent");
-  v1::Device& device = *agent.add_devices();
-  device.set_id("device-0");
-  device.set_kind(kKind);
-  device.set_state("idle");
-  v1::DeviceKind& kind = *device.mutable_kind_details();
-  kind.set_model("TEST");
-  kind.set_units(1);
-  kind.set_memory_bytes(std::int64_t{1} << 30);
-  kind.set_library("test-1.0");
-  ASSERT_TRUE(coordinator_.Register(agent));
+  ASSERT_TRUE(coordinator_.Register(test::Agent("agent", "device-0")));
   request_.set_batch(8);
   Measured(10, {4});
   Begin();

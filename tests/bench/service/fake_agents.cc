@@ -138,14 +138,8 @@ void FakeAgents::Start(const Due& due) {
 }
 
 bool FakeAgents::Finish(Clock::time_point end) {
-  void* tag = nullptr;
-  bool ok = false;
-  const auto until =
-      std::chrono::system_clock::now() +
-      std::chrono::duration_cast<std::chrono::microseconds>(end - Clock::now());
-  if (queue_.AsyncNext(&tag, &ok, until) != grpc::CompletionQueue::GOT_EVENT) {
-    return false;
-  }
+  void* const tag = NextTag(queue_, end);
+  if (tag == nullptr) return false;
   const std::unique_ptr<Call> call(static_cast<Call*>(tag));
   --open_;
   Answered(*call);

@@ -18,6 +18,18 @@ void End(std::chrono::steady_clock::time_point start, Outcome* outcome) {
 
 }  // namespace
 
+void* NextTag(grpc::CompletionQueue& queue,
+              std::chrono::steady_clock::time_point end) {
+  void* tag = nullptr;
+  bool ok = false;
+  const auto until = std::chrono::system_clock::now() +
+                     std::chrono::duration_cast<std::chrono::microseconds>(
+                         end - std::chrono::steady_clock::now());
+  return queue.AsyncNext(&tag, &ok, until) == grpc::CompletionQueue::GOT_EVENT
+             ? tag
+             : nullptr;
+}
+
 double Outcome::Quantile(double part) const {
   if (latencies_ms.empty()) return 0;
   const auto last = static_cast<double>(latencies_ms.size() - 1);
@@ -59,14 +71,8 @@ bool RpcLoad::Start(const std::string& method, const NextRequest& next,
 }
 
 bool RpcLoad::Finish(Clock::time_point end, Outcome* outcome) {
-  void* tag = nullptr;
-  bool ok = false;
-  const auto until =
-      std::chrono::system_clock::now() +
-      std::chrono::duration_cast<std::chrono::microseconds>(end - Clock::now());
-  if (queue_.AsyncNext(&tag, &ok, until) != grpc::CompletionQueue::GOT_EVENT) {
-    return false;
-  }
+  void* const tag = NextTag(queue_, end);
+  if (tag == nullptr) return false;
   const std::unique_ptr<Started> call(static_cast<Started*>(tag));
   ++outcome->calls;
   outcome->latencies_ms.push_back(

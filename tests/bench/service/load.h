@@ -28,6 +28,10 @@ struct Outcome {
   double Quantile(double part) const;
 };
 
+// The next answer's tag; null if there is none until `end`.
+void* NextTag(grpc::CompletionQueue& queue,
+              std::chrono::steady_clock::time_point end);
+
 // The next call's serialised request; empty once there is none left.
 using NextRequest = std::function<std::string()>;
 
