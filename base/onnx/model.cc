@@ -165,8 +165,9 @@ Status FindInputs(BatchSize batch, OnnxModel* model) {
   return {};
 }
 
-// The checker refuses domains without a version; of operators that it does not
-// know, any will do.
+// Gives each domain that nodes use but the model does not import a version:
+// ONNX's checker refuses domains without one, and accepts any for operators
+// that it does not know.
 void NameDomains(onnx::ModelProto* model) {
   std::set<std::string> known;
   for (const auto& opset : model->opset_import()) known.insert(opset.domain());

@@ -43,9 +43,8 @@ class NotifySocket {
   // All that came so far, each datagram a text.
   const std::vector<std::string>& Received() {
     std::array<char, 4096> text;
-    for (ssize_t size = 0;
-         (size = recv(descriptor_, text.data(), text.size(), MSG_DONTWAIT)) >=
-         0;) {
+    for (ssize_t size = 0; (size = recv(descriptor_, text.data(), text.size(),
+                                        MSG_DONTWAIT)) >= 0;) {
       received_.emplace_back(text.data(), static_cast<std::size_t>(size));
     }
     return received_;
