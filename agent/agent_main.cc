@@ -57,6 +57,9 @@ void LogDropped(const Candidate& candidate,
               Quoted(point.error().message));
 }
 
+// How long a device is kept busy in each precision to see what it sustains.
+constexpr std::chrono::seconds kLoad{2};
+
 // Opens the devices and works on them until it is asked to stop.
 Status Work(Options options, const std::stop_token& asked_to_stop,
             Supervisor& supervisor) {
@@ -100,7 +103,9 @@ Status Work(Options options, const std::stop_token& asked_to_stop,
   };
   options.agent.measure_model = [](Device& device,
                                    const std::stop_token& stop) {
-    return MeasureDeviceModel(device, DeviceModelOptions(), stop);
+    DeviceModelOptions model;
+    if (ClocksOf(device.info()).sm_mhz > 0) model.load = kLoad;
+    return MeasureDeviceModel(device, model, stop);
   };
   options.agent.alive = [&supervisor] { supervisor.Alive(); };
   UCUDNN_ASSIGN_OR_RETURN(

@@ -162,6 +162,11 @@ ucudnn_package_files(ucudnn
   DESTINATION share/ucudnn/slurm)
 ucudnn_package_files(ucudnn FILES ${SLURM}/common.sh
   DESTINATION share/ucudnn/slurm)
+ucudnn_package_files(ucudnn PROGRAMS ${PROJECT_SOURCE_DIR}/deploy/quickstart.sh
+  DESTINATION share/ucudnn/quickstart)
+ucudnn_package_files(ucudnn
+  FILES ${PROJECT_SOURCE_DIR}/deploy/resnet20_cifar.csv
+  DESTINATION share/ucudnn/quickstart)
 ucudnn_package(ucudnn
   COMPONENTS programs
   PROGRAMS ucudnn ucudnn-rehearse ucudnn-train ucudnn-train-memory

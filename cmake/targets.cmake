@@ -28,32 +28,58 @@ if(UCUDNN_FUZZ)
   target_link_options(ucudnn_options INTERFACE -fsanitize=address,undefined)
 endif()
 
+# Declares headers of the target. Each must compile alone: either a test does
+# it, tests/ROOM/NAME_test.cc, which includes ROOM/NAME.h first, or the target
+# ucudnn_NAME_verify_interface_header_sets.
+function(ucudnn_headers TARGET SCOPE)
+  foreach(header ${ARGN})
+    cmake_path(ABSOLUTE_PATH header OUTPUT_VARIABLE path)
+    cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+    string(REGEX REPLACE "\\.h$" "_test.cc" test ${path})
+    set(first)
+    if(EXISTS ${PROJECT_SOURCE_DIR}/tests/${test})
+      file(STRINGS ${PROJECT_SOURCE_DIR}/tests/${test} first
+           REGEX "^#include" LIMIT_COUNT 1)
+    endif()
+    if(first STREQUAL "#include \"${path}\"")
+      list(APPEND tested ${header})
+    else()
+      list(APPEND alone ${header})
+    endif()
+  endforeach()
+  target_sources(${TARGET} ${SCOPE}
+    FILE_SET alone TYPE HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${alone}
+    FILE_SET tested TYPE HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${tested})
+  set_target_properties(${TARGET} PROPERTIES
+    VERIFY_INTERFACE_HEADER_SETS ON INTERFACE_HEADER_SETS_TO_VERIFY alone)
+endfunction()
+
 # ucudnn_library(NAME SRCS ... HDRS ... DEPS ... [PRIVATE_DEPS ...])
-# Declares ucudnn_NAME and its alias ucudnn::NAME. Each header of HDRS must
-# compile alone (target ucudnn_NAME_verify_interface_header_sets).
+# Declares ucudnn_NAME and its alias ucudnn::NAME.
 function(ucudnn_library NAME)
   cmake_parse_arguments(A "" "" "SRCS;HDRS;DEPS;PRIVATE_DEPS" ${ARGN})
   add_library(ucudnn_${NAME} STATIC ${A_SRCS})
   add_library(ucudnn::${NAME} ALIAS ucudnn_${NAME})
-  target_sources(ucudnn_${NAME} PUBLIC FILE_SET HEADERS
-    BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${A_HDRS})
+  ucudnn_headers(ucudnn_${NAME} PUBLIC ${A_HDRS})
   set_target_properties(ucudnn_${NAME} PROPERTIES
-    POSITION_INDEPENDENT_CODE ON
-    UNITY_BUILD ${UCUDNN_UNITY}
-    VERIFY_INTERFACE_HEADER_SETS ON)
+    POSITION_INDEPENDENT_CODE ON UNITY_BUILD ${UCUDNN_UNITY})
   target_link_libraries(ucudnn_${NAME} PUBLIC ucudnn_options ${A_DEPS}
                                        PRIVATE ${A_PRIVATE_DEPS})
 endfunction()
 
-# The same for a header-only part.
+# ucudnn_part(NAME SRCS ... HDRS ...): more sources of a library.
+function(ucudnn_part NAME)
+  cmake_parse_arguments(A "" "" "SRCS;HDRS" ${ARGN})
+  target_sources(ucudnn_${NAME} PRIVATE ${A_SRCS})
+  ucudnn_headers(ucudnn_${NAME} PUBLIC ${A_HDRS})
+endfunction()
+
+# ucudnn_header_library(NAME HDRS ... DEPS ...): a library of headers alone.
 function(ucudnn_header_library NAME)
   cmake_parse_arguments(A "" "" "HDRS;DEPS" ${ARGN})
   add_library(ucudnn_${NAME} INTERFACE)
   add_library(ucudnn::${NAME} ALIAS ucudnn_${NAME})
-  target_sources(ucudnn_${NAME} INTERFACE FILE_SET HEADERS
-    BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${A_HDRS})
-  set_target_properties(ucudnn_${NAME} PROPERTIES
-    VERIFY_INTERFACE_HEADER_SETS ON)
+  ucudnn_headers(ucudnn_${NAME} INTERFACE ${A_HDRS})
   target_link_libraries(ucudnn_${NAME} INTERFACE ucudnn_options ${A_DEPS})
 endfunction()
 

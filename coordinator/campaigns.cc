@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "coordinator/content.h"
-#include "proto/convert.h"
+#include "proto/convert_plan.h"
 #include "proto/json.h"
 #include "ucudnn/v1/coordinator.pb.h"
 

@@ -24,6 +24,7 @@
 #include "base/units.h"
 #include "coordinator/activity.h"
 #include "coordinator/background.h"
+#include "coordinator/cross_checking.h"
 #include "coordinator/heartbeats.h"
 #include "coordinator/limits.h"
 #include "coordinator/liveness.h"
@@ -72,7 +73,8 @@ class Coordinator {
             std::make_shared<const CoordinatorOptions>(std::move(options))),
         store_(store),
         clock_(clock),
-        heartbeats_(store, store) {}
+        heartbeats_(store, store),
+        cross_checks_(store) {}
 
   // Calls that begin from now on go by these options.
   void Reconfigure(CoordinatorOptions options) {
@@ -178,24 +180,39 @@ class Coordinator {
   Result<v1::JobRevision> AcceptProposed(const v1::ReplanJobRequest& request);
   Result<v1::Plan> PlanOf(std::int64_t id);
 
-  // Proposes to each running job with ranks on the node a plan that gives those
+  // Has each running job with ranks on the node adopt a plan that gives those
   // no part of the batch, unless its newest plan does already.
   Result<std::vector<v1::DrainedJob>> DrainJobs(const v1::Agent& node);
+  // The same for these ranks of one job.
+  Result<v1::DrainedJob> DrainJob(const JobDetails& details,
+                                  std::set<std::int64_t> ranks);
+  // Proposes to each running job whose ranks on the node get no part of the
+  // batch a plan that gives them one.
+  Result<std::vector<v1::DrainedJob>> ResumeJobs(const v1::Agent& node);
+  // Those of all draining nodes.
+  Result<std::set<std::string>> DrainingDevices();
 
   // The ranks that the revision's plan gives no part of the batch.
   Result<std::set<std::int64_t>> ExcludedBy(const JobRevisionRecord& revision);
-  // Proposes the plan that ReplanJob would make, unless the job has it already.
-  Status Propose(const v1::ReplanJobRequest& replan, const std::string& reason);
-  // Proposes a plan to the running job if its ranks `lost` are silent or it
-  // drifts. `job` is what JobOf makes of the details.
-  Status Advise(const JobDetails& details, const v1::Job& job,
-                const std::set<std::int64_t>& lost);
+  // Proposes the plan that ReplanJob would make. Returns no revision if the job
+  // has that plan already.
+  Result<std::optional<JobRevisionRecord>> Propose(
+      const v1::ReplanJobRequest& replan, const std::string& reason);
+  // Proposes a plan to the running job if ranks are silent or report again, or
+  // if it drifts. `job` is what JobOf makes of the details.
+  Result<std::optional<JobRevisionRecord>> Advise(const JobDetails& details,
+                                                  const v1::Job& job,
+                                                  const RankNews& news);
+  // DrainJob for the job's ranks on draining nodes, or else Advise.
+  Status LookAfter(const JobDetails& details, const v1::Job& job,
+                   const RankNews& news,
+                   const std::set<std::int64_t>& draining);
   // Writes that an agent or a job is lost, unless too many are.
   void LogLost(const char* event, const char* what, const std::string& id,
                std::int64_t silent_for_ms);
-  // DrainJobs for each draining node, because jobs may register, and
-  // measurements for their new plans complete, after the drain was asked for;
-  // then Advise for each running job. Plans, so it may take long.
+  // LookAfter each running job: jobs may register, and measurements for their
+  // new plans complete, after a drain was asked for. Plans, so it may take
+  // long.
   Status WatchJobs();
   // Deletes a piece of what ended long ago, about once an hour until nothing is
   // left.
@@ -213,6 +230,7 @@ class Coordinator {
   Store& store_;
   const Clock& clock_;
   Heartbeats heartbeats_;
+  CrossChecking cross_checks_;
   std::atomic<std::int64_t> devices_ = 0;  // online, as Maintain last saw
   SingleFlight planning_;                  // by request
   Activity activity_;

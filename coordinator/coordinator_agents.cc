@@ -9,7 +9,6 @@
 #include "base/service/log.h"
 #include "coordinator/campaigns.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/cross_checking.h"
 #include "coordinator/device_models.h"
 #include "coordinator/drivers.h"
 #include "coordinator/limits.h"
@@ -83,22 +82,16 @@ Result<v1::RegisterResponse> Coordinator::Register(
   }
   UCUDNN_RETURN_IF_ERROR(
       CheckLength("devices", request.devices_size(), kMaxDevicesPerAgent));
-  std::vector<DeviceRecord> devices;
+  AgentRegistration registration;
   for (const v1::Device& device : request.devices()) {
     UCUDNN_ASSIGN_OR_RETURN(DeviceRecord record, DeviceRecordOf(device));
-    devices.push_back(std::move(record));
+    registration.devices.push_back(std::move(record));
   }
-  AgentRecord agent;
-  agent.id = request.agent_id();
-  agent.host = request.host();
-  agent.version = request.version();
-  const auto guard = heartbeats_.Forget(agent.id);
-  UCUDNN_RETURN_IF_ERROR(store_.RegisterAgent(agent, devices, clock_.NowMs()));
-  std::vector<DeviceStatus> written;
-  for (const DeviceRecord& device : devices) {
-    written.push_back({device.id, device.state, device.reason});
-  }
-  heartbeats_.Registered(agent.id, std::move(written));
+  registration.agent.id = request.agent_id();
+  registration.agent.host = request.host();
+  registration.agent.version = request.version();
+  registration.now_ms = clock_.NowMs();
+  UCUDNN_RETURN_IF_ERROR(heartbeats_.Register(registration));
   v1::RegisterResponse response;
   response.set_heartbeat_ms(options()->heartbeat_ms);
   return response;
@@ -128,8 +121,7 @@ Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
   const int most = std::clamp(request.max_tasks(), 1, kMaxTasksPerLease);
   const std::int64_t now = clock_.NowMs();
   if (request.takes_cross_checks()) {
-    UCUDNN_RETURN_IF_ERROR(
-        LeaseCrossChecks(store_, device, most, now, &response));
+    UCUDNN_RETURN_IF_ERROR(cross_checks_.Lease(device, most, now, &response));
     if (response.tasks_size() > 0) {
       UCUDNN_ASSIGN_OR_RETURN(const std::string epoch, store_.Epoch());
       for (v1::Task& task : *response.mutable_tasks()) task.set_epoch(epoch);
@@ -178,7 +170,7 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
   const std::int64_t now = clock_.NowMs();
   v1::ReportTaskResponse response;
   if (request.has_cross_check()) {
-    UCUDNN_RETURN_IF_ERROR(ReportCrossCheck(store_, store_, request, now));
+    UCUDNN_RETURN_IF_ERROR(cross_checks_.Report(request, now));
     return response;
   }
   if (!request.error().empty()) {
@@ -211,10 +203,8 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
     UCUDNN_RETURN_IF_ERROR(store_.AddToTask(completion));
     return response;
   }
-  UCUDNN_ASSIGN_OR_RETURN(completion.cross_check,
-                          CrossCheckFor(store_, completion));
   UCUDNN_ASSIGN_OR_RETURN(const CompletionResult result,
-                          store_.CompleteTask(completion));
+                          cross_checks_.Complete(std::move(completion)));
   response.set_already(result.already);
   return response;
 }
@@ -298,6 +288,7 @@ Status Coordinator::Maintain() {
   const std::int64_t looked_ms = clock_.SteadyMs();
   UCUDNN_ASSIGN_OR_RETURN(const ChangeCounts counts, store_.CountChanges());
   plans_.Deleted(counts.deleted_plans, looked_ms);
+  cross_checks_.LookAt(counts);
   UCUDNN_RETURN_IF_ERROR(LookAtCampaigns(store_, clock_.NowMs()));
   BeginWatch();
   return PruneSome();

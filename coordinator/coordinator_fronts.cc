@@ -7,7 +7,7 @@
 #include "coordinator/coordinator.h"
 #include "coordinator/drivers.h"
 #include "coordinator/planning/planner.h"
-#include "proto/convert.h"
+#include "proto/convert_plan.h"
 #include "solver/micro_batch/pareto.h"
 #include "ucudnn/v1/coordinator.pb.h"
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -99,6 +100,16 @@ std::string Change(const v1::ReplanJobRequest& wanted,
     *request->mutable_exclude_ranks() = wanted.exclude_ranks();
     changes.push_back(fmt::format("without ranks {}",
                                   fmt::join(wanted.exclude_ranks(), ", ")));
+  }
+  if (!wanted.include_ranks().empty()) {
+    auto& excluded = *request->mutable_exclude_ranks();
+    const auto end = std::remove_if(
+        excluded.begin(), excluded.end(), [&](std::int32_t rank) {
+          return std::ranges::count(wanted.include_ranks(), rank) > 0;
+        });
+    excluded.erase(end, excluded.end());
+    changes.push_back(fmt::format("with ranks {} again",
+                                  fmt::join(wanted.include_ranks(), ", ")));
   }
   return fmt::format("{}", fmt::join(changes, ", "));
 }

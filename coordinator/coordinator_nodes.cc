@@ -206,8 +206,10 @@ Result<v1::HoldAgentResponse> Coordinator::HoldAgent(
   v1::GetRequest get;
   get.set_id(request.agent_id());
   UCUDNN_ASSIGN_OR_RETURN(*response.mutable_agent(), GetAgent(get));
-  if (what != kDrain) return response;
-  UCUDNN_ASSIGN_OR_RETURN(const auto jobs, DrainJobs(response.agent()));
+  if (what == kCordon) return response;
+  UCUDNN_ASSIGN_OR_RETURN(const auto jobs, what == kDrain
+                                               ? DrainJobs(response.agent())
+                                               : ResumeJobs(response.agent()));
   for (const v1::DrainedJob& job : jobs) *response.add_jobs() = job;
   return response;
 }

@@ -18,7 +18,9 @@
 #include "coordinator/page.h"
 #include "coordinator/planning/memory_planner.h"
 #include "coordinator/planning/planner.h"
+#include "coordinator/planning/under_load.h"
 #include "proto/convert.h"
+#include "proto/convert_plan.h"
 #include "proto/json.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
@@ -30,23 +32,31 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kMemoryPlans[] = "memory_plans";
 
-// The device models of these kinds. kUnavailable if one is missing.
+// The known device models of these kinds.
 Result<DeviceModels> LoadModels(Measurements& measurements,
                                 const std::set<std::string>& kinds) {
   DeviceModels models;
   for (const std::string& kind : kinds) {
     UCUDNN_ASSIGN_OR_RETURN(const auto measured,
                             NewestDeviceModel(measurements, kind));
-    if (!measured) {
-      return Fail(Code::kUnavailable,
-                  "the device model of kind '{}' is missing: its devices "
-                  "measure it when they come online; or import one with "
-                  "`ucudnn profiles import`",
-                  kind);
-    }
+    if (!measured) continue;
     UCUDNN_ASSIGN_OR_RETURN(models[kind], FromProto(measured->model()));
   }
   return models;
+}
+
+// kUnavailable if the model of one of these kinds is missing.
+Status CheckModels(const DeviceModels& models,
+                   const std::set<std::string>& kinds) {
+  for (const std::string& kind : kinds) {
+    if (models.contains(kind)) continue;
+    return Fail(Code::kUnavailable,
+                "the device model of kind '{}' is missing: its devices measure "
+                "it when they come online; or import one with `ucudnn profiles "
+                "import`",
+                kind);
+  }
+  return {};
 }
 
 std::int64_t ChangesOf(const ChangeCounts& counts, const std::string& kind) {
@@ -193,11 +203,14 @@ Result<v1::Plan> Coordinator::MakeOrFindPlan(const v1::PlanRequest& request) {
   }
   UCUDNN_RETURN_IF_ERROR(LoadProfiles(store_, &inputs));
   const KindProfiles& profiles = inputs.profiles;
-  DeviceModels models;
+  UCUDNN_ASSIGN_OR_RETURN(const DeviceModels models,
+                          LoadModels(store_, inputs.Kinds()));
   std::string text = InputsText(inputs.network, inputs.request, profiles);
   if (inputs.request.memory) {
-    UCUDNN_ASSIGN_OR_RETURN(models, LoadModels(store_, inputs.Kinds()));
+    UCUDNN_RETURN_IF_ERROR(CheckModels(models, inputs.Kinds()));
     text += MemoryInputsText(inputs.record, models);
+  } else {
+    text += LoadInputsText(models);
   }
   const std::string key = Sha256(text);
   UCUDNN_ASSIGN_OR_RETURN(const std::optional<PlanRecord> known,
@@ -212,6 +225,7 @@ Result<v1::Plan> Coordinator::MakeOrFindPlan(const v1::PlanRequest& request) {
     return MakeMemoryPlans(inputs.record, inputs.request, profiles, models,
                            options()->memory_plan_time);
   }());
+  if (!inputs.request.memory) PredictUnderLoad(models, &plan);
   plan.revision = 1;
   plan.network_revision = inputs.record.revision;
   if (progress.failed() > 0) {

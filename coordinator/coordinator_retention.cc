@@ -96,7 +96,9 @@ Status Coordinator::PruneSome() {
     pruned_ms_ = now;
     pass_.emplace(store_, CutoffsAt(keep, clock_.NowMs()));
   }
+  const std::int64_t plans = pass_->deleted().plans;
   UCUDNN_ASSIGN_OR_RETURN(const bool ended, pass_->Step());
+  if (pass_->deleted().plans > plans) plans_.Clear();
   if (!ended) return {};
   if (pass_->deleted() != PruneCounts()) {
     spdlog::info("event=prune deleted={}",

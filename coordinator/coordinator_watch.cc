@@ -6,6 +6,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -21,6 +23,52 @@ namespace ucudnn {
 namespace {
 
 constexpr std::int64_t kWatchIntervalMs = 5'000;
+
+std::set<std::int64_t> RanksOn(const std::set<std::string>& devices,
+                               const JobDetails& details) {
+  std::set<std::int64_t> ranks;
+  for (const JobRankRecord& rank : details.ranks) {
+    if (devices.contains(rank.device)) ranks.insert(rank.rank);
+  }
+  return ranks;
+}
+
+std::set<std::string> DevicesOf(const v1::Agent& node) {
+  return {node.device_ids().begin(), node.device_ids().end()};
+}
+
+v1::DrainedJob DrainedJob(const JobDetails& details,
+                          const std::set<std::int64_t>& ranks) {
+  v1::DrainedJob job;
+  job.set_job_id(details.job.id);
+  for (const std::int64_t rank : ranks) {
+    job.add_ranks(static_cast<std::int32_t>(rank));
+  }
+  return job;
+}
+
+v1::ReplanJobRequest With(const std::string& job,
+                          const std::set<std::int64_t>& ranks) {
+  v1::ReplanJobRequest replan;
+  replan.set_job_id(job);
+  for (const std::int64_t rank : ranks) {
+    replan.add_include_ranks(static_cast<std::int32_t>(rank));
+  }
+  return replan;
+}
+
+// "rank 1", "ranks 1, 2"
+std::string TextOf(const std::set<std::int64_t>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s",
+                     fmt::join(ranks, ", "));
+}
+
+std::set<std::int64_t> Both(const std::set<std::int64_t>& a,
+                            const std::set<std::int64_t>& b) {
+  std::set<std::int64_t> both;
+  std::ranges::set_intersection(a, b, std::inserter(both, both.end()));
+  return both;
+}
 
 v1::ReplanJobRequest Without(const std::string& job,
                              const std::set<std::int64_t>& ranks) {
@@ -64,49 +112,70 @@ Result<std::set<std::int64_t>> Coordinator::ExcludedBy(
   return std::set<std::int64_t>(excluded.begin(), excluded.end());
 }
 
+Result<v1::DrainedJob> Coordinator::DrainJob(const JobDetails& details,
+                                             std::set<std::int64_t> ranks) {
+  v1::DrainedJob job = DrainedJob(details, ranks);
+  const JobRevisionRecord& newest = NewestToAdopt(details);
+  UCUDNN_ASSIGN_OR_RETURN(const auto before, ExcludedBy(newest));
+  if (std::ranges::includes(before, ranks)) {
+    job.set_revision(newest.revision);
+    return job;
+  }
+  ranks.insert(before.begin(), before.end());
+  const auto revision = ReplanJob(Without(details.job.id, ranks));
+  if (revision) {
+    job.set_revision(revision->revision());
+  } else {
+    job.set_error(revision.error().message);
+  }
+  return job;
+}
+
 Result<std::vector<v1::DrainedJob>> Coordinator::DrainJobs(
     const v1::Agent& node) {
-  const std::set<std::string> devices(node.device_ids().begin(),
-                                      node.device_ids().end());
   std::vector<v1::DrainedJob> drained;
   UCUDNN_ASSIGN_OR_RETURN(const auto running, store_.ListJobPulses());
   for (const Pulse& pulse : running) {
     const auto details = store_.GetJob(pulse.id);
     if (!details) continue;  // deleted meanwhile
-    std::set<std::int64_t> ranks;
-    for (const JobRankRecord& rank : details->ranks) {
-      if (devices.contains(rank.device)) ranks.insert(rank.rank);
-    }
+    const auto ranks = RanksOn(DevicesOf(node), *details);
     if (ranks.empty()) continue;
-    v1::DrainedJob& job = drained.emplace_back();
-    job.set_job_id(pulse.id);
-    for (const std::int64_t rank : ranks) {
-      job.add_ranks(static_cast<std::int32_t>(rank));
-    }
-    const JobRevisionRecord& newest = NewestToAdopt(*details);
-    UCUDNN_ASSIGN_OR_RETURN(const auto before, ExcludedBy(newest));
-    if (std::ranges::includes(before, ranks)) {
-      job.set_revision(newest.revision);
-      continue;
-    }
-    ranks.insert(before.begin(), before.end());
-    const auto revision = ReplanJob(Without(pulse.id, ranks));
-    if (revision) {
-      job.set_revision(revision->revision());
-    } else {
-      job.set_error(revision.error().message);
-    }
+    UCUDNN_ASSIGN_OR_RETURN(drained.emplace_back(), DrainJob(*details, ranks));
   }
   return drained;
 }
 
-Status Coordinator::Propose(const v1::ReplanJobRequest& replan,
-                            const std::string& reason) {
+Result<std::vector<v1::DrainedJob>> Coordinator::ResumeJobs(
+    const v1::Agent& node) {
+  std::vector<v1::DrainedJob> resumed;
+  UCUDNN_ASSIGN_OR_RETURN(const auto running, store_.ListJobPulses());
+  for (const Pulse& pulse : running) {
+    const auto details = store_.GetJob(pulse.id);
+    if (!details) continue;  // deleted meanwhile
+    UCUDNN_ASSIGN_OR_RETURN(const auto excluded,
+                            ExcludedBy(NewestToAdopt(*details)));
+    const auto ranks = Both(excluded, RanksOn(DevicesOf(node), *details));
+    if (ranks.empty()) continue;
+    v1::DrainedJob& job = resumed.emplace_back(DrainedJob(*details, ranks));
+    const auto revision = Propose(
+        With(pulse.id, ranks),
+        fmt::format("node {} of {} is resumed", node.id(), TextOf(ranks)));
+    if (!revision) {
+      job.set_error(revision.error().message);
+    } else if (*revision) {
+      job.set_revision((*revision)->revision);
+    }
+  }
+  return resumed;
+}
+
+Result<std::optional<JobRevisionRecord>> Coordinator::Propose(
+    const v1::ReplanJobRequest& replan, const std::string& reason) {
   std::string change;
   UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest wanted,
                           Replanned(replan, &change));
   UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, CreatePlan(wanted));
-  UCUDNN_ASSIGN_OR_RETURN(const auto revision,
+  UCUDNN_ASSIGN_OR_RETURN(auto revision,
                           store_.ProposeJobRevision(replan.job_id(), plan.id(),
                                                     reason, clock_.NowMs()));
   if (revision) {
@@ -115,41 +184,56 @@ Status Coordinator::Propose(const v1::ReplanJobRequest& replan,
                  Quoted(replan.job_id()), revision->revision, plan.id(),
                  Quoted(reason));
   }
-  return {};
+  return revision;
 }
 
-Status Coordinator::Advise(const JobDetails& details, const v1::Job& job,
-                           const std::set<std::int64_t>& lost) {
+Result<std::optional<JobRevisionRecord>> Coordinator::Advise(
+    const JobDetails& details, const v1::Job& job, const RankNews& news) {
+  const std::string& id = details.job.id;
   const JobRevisionRecord& newest = details.revisions.back();
   const bool waits = newest.revision > details.job.revision &&
                      newest.offered != Offered::kReplaced &&
                      newest.rejected.empty();
-  UCUDNN_ASSIGN_OR_RETURN(std::set<std::int64_t> excluded,
-                          ExcludedBy(waits ? newest : NewestToAdopt(details)));
-  if (!std::ranges::includes(excluded, lost)) {
-    excluded.insert(lost.begin(), lost.end());
-    if (excluded.size() == details.ranks.size()) return {};
-    return Propose(
-        Without(details.job.id, excluded),
-        fmt::format("rank{} {} {} silent", lost.size() == 1 ? "" : "s",
-                    fmt::join(lost, ", "), lost.size() == 1 ? "is" : "are"));
+  UCUDNN_ASSIGN_OR_RETURN(const auto excluded,
+                          ExcludedBy(NewestToAdopt(details)));
+  UCUDNN_ASSIGN_OR_RETURN(
+      std::set<std::int64_t> without,
+      waits ? ExcludedBy(newest) : Result<std::set<std::int64_t>>(excluded));
+  if (!std::ranges::includes(without, news.lost)) {
+    without.insert(news.lost.begin(), news.lost.end());
+    if (without.size() == details.ranks.size()) return std::nullopt;
+    return Propose(Without(id, without),
+                   fmt::format("{} {} silent", TextOf(news.lost),
+                               news.lost.size() == 1 ? "is" : "are"));
   }
-  if (waits) return {};
-  if (job.drift().empty()) return {};
-  return Propose(Without(job.id(), {}), "drift: " + job.drift(0));
+  const std::set<std::int64_t> back = Both(excluded, news.back);
+  if (!back.empty()) {
+    return Propose(With(id, back),
+                   fmt::format("{} {} again", TextOf(back),
+                               back.size() == 1 ? "reports" : "report"));
+  }
+  for (const std::int64_t rank : news.back) lost_ranks_.Settle(id, rank);
+  if (waits || job.drift().empty()) return std::nullopt;
+  return Propose(Without(id, {}), "drift: " + job.drift(0));
 }
 
-Status Coordinator::WatchJobs() {
+Result<std::set<std::string>> Coordinator::DrainingDevices() {
   UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.ListAgents());
+  std::set<std::string> devices;
   for (const AgentRecord& agent : agents) {
     if (!agent.hold || agent.hold->what != "drain") continue;
     v1::GetRequest get;
     get.set_id(agent.id);
     UCUDNN_ASSIGN_OR_RETURN(const v1::Agent node, GetAgent(get));
-    UCUDNN_RETURN_IF_ERROR(DrainJobs(node));
+    devices.merge(DevicesOf(node));
   }
+  return devices;
+}
+
+Status Coordinator::WatchJobs() {
+  UCUDNN_ASSIGN_OR_RETURN(const auto draining, DrainingDevices());
   UCUDNN_ASSIGN_OR_RETURN(const auto ranks, store_.ListRankPulses());
-  auto lost =
+  auto news =
       lost_ranks_.Find(ranks, clock_.SteadyMs(), options()->job_timeout_ms);
   UCUDNN_ASSIGN_OR_RETURN(const auto running, store_.ListJobPulses());
   JobGauges gauges;
@@ -160,19 +244,33 @@ Status Coordinator::WatchJobs() {
     const Result<v1::Job> job =
         details ? JobOf(*details) : tl::unexpected<Error>(details.error());
     if (!job) continue;  // deleted meanwhile
+    const RankNews& of_job = news[pulse.id];
     if (!job->drift().empty()) ++gauges.drifting;
     if (job->proposed_revision() > 0) ++gauges.proposals;
-    gauges.silent_ranks += std::ssize(lost[pulse.id]);
+    gauges.silent_ranks += std::ssize(of_job.lost);
     AppendRatios(*job, &ratios);
-    // Most often, measurements are missing that are being made.
-    if (const Status advised = Advise(*details, *job, lost[pulse.id]);
-        !advised) {
-      spdlog::debug("event=nothing_proposed job={} why={}", Quoted(pulse.id),
-                    Quoted(advised.error().message));
-    }
+    UCUDNN_RETURN_IF_ERROR(
+        LookAfter(*details, *job, of_job, RanksOn(draining, *details)));
   }
   AddRatios(std::move(ratios), &gauges);
   activity_.SetJobs(gauges);
+  return {};
+}
+
+Status Coordinator::LookAfter(const JobDetails& details, const v1::Job& job,
+                              const RankNews& news,
+                              const std::set<std::int64_t>& draining) {
+  if (!draining.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(const v1::DrainedJob drained,
+                            DrainJob(details, draining));
+    // A new revision is looked at next time.
+    if (drained.revision() != NewestToAdopt(details).revision) return {};
+  }
+  // Most often, measurements are missing that are being made.
+  if (const auto advised = Advise(details, job, news); !advised) {
+    spdlog::debug("event=nothing_proposed job={} why={}",
+                  Quoted(details.job.id), Quoted(advised.error().message));
+  }
   return {};
 }
 

@@ -1,9 +1,74 @@
 #include "coordinator/heartbeats.h"
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 #include <utility>
 
 namespace ucudnn {
+namespace {
+
+// Other writers wait for a transaction; so many devices take some 50 ms.
+constexpr std::size_t kDevicesAtOnce = 1'000;
+
+// The first of the agents, as many as suit one transaction: up to the first
+// that names an agent or a device again.
+std::vector<AgentRegistration> Group(
+    std::span<const AgentRegistration* const> agents) {
+  std::vector<AgentRegistration> group;
+  std::set<std::string_view> ids;
+  std::set<std::string_view> devices;
+  for (const AgentRegistration* next : agents) {
+    bool known = !ids.insert(next->agent.id).second;
+    for (const DeviceRecord& device : next->devices) {
+      known |= !devices.insert(device.id).second;
+    }
+    const bool fits = !known && devices.size() <= kDevicesAtOnce;
+    if (!group.empty() && !fits) break;
+    group.push_back(*next);
+  }
+  return group;
+}
+
+}  // namespace
+
+std::vector<Status> Heartbeats::RegisterSome(
+    std::span<const AgentRegistration* const> agents) {
+  const std::vector<AgentRegistration> group = Group(agents);
+  const std::lock_guard writing(writing_);
+  const Status stored = RegisterGroup(group);
+  if (stored || group.size() == 1 ||
+      stored.error().code == Code::kUnavailable) {
+    return std::vector<Status>(group.size(), stored);
+  }
+  // The database refused one of them, and with it all.
+  std::vector<Status> answers;
+  for (const AgentRegistration& agent : group) {
+    answers.push_back(RegisterGroup({&agent, 1}));
+  }
+  return answers;
+}
+
+Status Heartbeats::RegisterGroup(std::span<const AgentRegistration> group) {
+  {
+    // What was gathered of them is older.
+    const std::lock_guard lock(mutex_);
+    for (const auto& [agent, devices, now_ms] : group) {
+      gathered_.erase(agent.id);
+      leases_.erase(agent.id);
+      written_.erase(agent.id);
+    }
+  }
+  UCUDNN_RETURN_IF_ERROR(agents_.RegisterAgents(group));
+  const std::lock_guard lock(mutex_);
+  for (const auto& [agent, devices, now_ms] : group) {
+    std::vector<DeviceStatus>& written = written_[agent.id];
+    for (const DeviceRecord& device : devices) {
+      written.push_back({device.id, device.state, device.reason});
+    }
+  }
+  return {};
+}
 
 Status Heartbeats::Take(AgentBeat beat, const std::vector<LeaseRef>& leases,
                         std::int64_t lease_ms) {
@@ -76,12 +141,6 @@ std::unique_lock<std::mutex> Heartbeats::Forget(const std::string& agent) {
   leases_.erase(agent);
   written_.erase(agent);
   return writing;
-}
-
-void Heartbeats::Registered(const std::string& agent,
-                            std::vector<DeviceStatus> devices) {
-  const std::lock_guard lock(mutex_);
-  written_[agent] = std::move(devices);
 }
 
 Status Heartbeats::Write(

@@ -33,17 +33,21 @@ class Heartbeats {
   Heartbeats(Agents& agents, Tasks& tasks)
       : agents_(agents),
         tasks_(tasks),
+        registering_([this](auto group) { return RegisterSome(group); }),
         at_once_([this](auto beats) { return WriteAtOnce(beats); }) {}
+
+  // Stores the agent and its devices, together with others that register while
+  // some are stored: after a restart, all agents may. Errors of
+  // Agents::RegisterAgents.
+  Status Register(const AgentRegistration& agent) {
+    return registering_.Run(agent);
+  }
 
   // A heartbeat of an agent that holds these leases, which it renews for
   // `lease_ms`. kNotFound: the agent is not registered; this may be noticed one
   // heartbeat late.
   Status Take(AgentBeat beat, const std::vector<LeaseRef>& leases,
               std::int64_t lease_ms);
-
-  // Takes note that the agent was stored with these devices, while the guard of
-  // Forget lives.
-  void Registered(const std::string& agent, std::vector<DeviceStatus> devices);
 
   // Writes the gathered heartbeats; keeps them if that fails.
   Status Flush(std::int64_t lease_ms);
@@ -61,6 +65,10 @@ class Heartbeats {
     std::int64_t lease_ms;
   };
 
+  std::vector<Status> RegisterSome(
+      std::span<const AgentRegistration* const> agents);
+  // With writing_ held.
+  Status RegisterGroup(std::span<const AgentRegistration> group);
   std::vector<Status> WriteAtOnce(std::span<const NewBeat* const> beats);
   // With writing_ held.
   Status Write(const std::map<std::string, AgentBeat>& beats,
@@ -69,6 +77,7 @@ class Heartbeats {
 
   Agents& agents_;
   Tasks& tasks_;
+  GroupCommit<AgentRegistration, Status> registering_;
   GroupCommit<NewBeat, Status> at_once_;
   std::mutex writing_;  // held while writing; locked before mutex_
   std::mutex mutex_;    // guards the rest

@@ -17,7 +17,7 @@ std::set<std::string> IdsOf(const std::vector<Pulse>& pulses) {
 
 }  // namespace
 
-std::map<std::string, std::set<std::int64_t>> LostRanks::Find(
+std::map<std::string, RankNews> LostRanks::Find(
     const std::vector<RankPulse>& pulses, std::int64_t steady_ms,
     std::int64_t timeout_ms) {
   std::vector<Pulse> all;
@@ -26,18 +26,34 @@ std::map<std::string, std::set<std::int64_t>> LostRanks::Find(
   }
   const auto silent = IdsOf(for_timeout_.Silent(all, steady_ms, timeout_ms));
   const auto quiet = IdsOf(for_half_.Silent(all, steady_ms, timeout_ms / 2));
-  std::map<std::string, std::set<std::int64_t>> lost;
   std::set<std::string> heard;  // jobs
   for (const RankPulse& pulse : pulses) {
     if (!quiet.contains(IdOf(pulse)) && pulse.beats > 0) {
       heard.insert(pulse.job);
-    } else if (silent.contains(IdOf(pulse)) && pulse.beats > 0) {
-      lost[pulse.job].insert(pulse.rank);
     }
   }
-  std::erase_if(lost,
-                [&](const auto& of) { return !heard.contains(of.first); });
-  return lost;
+  std::map<std::string, RankNews> news;
+  decltype(once_lost_) once_lost;
+  for (const RankPulse& pulse : pulses) {
+    const auto key = std::pair(pulse.job, pulse.rank);
+    const auto before = once_lost_.find(key);
+    if (silent.contains(IdOf(pulse)) && pulse.beats > 0 &&
+        heard.contains(pulse.job)) {
+      news[pulse.job].lost.insert(pulse.rank);
+      once_lost[key] = pulse.beats;
+    } else if (before != once_lost_.end()) {
+      once_lost.insert(*before);
+      if (pulse.beats > before->second) {
+        news[pulse.job].back.insert(pulse.rank);
+      }
+    }
+  }
+  once_lost_ = std::move(once_lost);
+  return news;
+}
+
+void LostRanks::Settle(const std::string& job, std::int64_t rank) {
+  once_lost_.erase({job, rank});
 }
 
 }  // namespace ucudnn

@@ -18,7 +18,7 @@ packages=(
   libsqlitecpp-dev libsqlite3-dev libcpp-httplib-dev prometheus-cpp-dev
   libcurl4-openssl-dev libssl-dev
   # optional parts
-  libdnnl-dev libonnx-dev libopenmpi-dev openmpi-bin libpqxx-dev
+  libdnnl-dev libonnx-dev libopenmpi-dev openmpi-bin libpq-dev
 )
 # npm builds the page of ucudnn-coord; one from elsewhere will do.
 command -v npm >/dev/null || packages+=(npm)

@@ -1,40 +1,73 @@
 #!/usr/bin/env bash
-# Everything on this machine, from scratch: installs missing packages, builds,
-# starts a coordinator and an agent, measures this machine's devices, prints the
-# plan, and runs a two-rank MPI job that applies it and compares measured with
-# predicted times.
+# Everything on this machine, from scratch: starts a coordinator and an agent,
+# measures this machine's devices, plans a small network, and runs a two-rank
+# MPI job that applies the plan and compares measured with predicted times.
 #
 #   bash deploy/quickstart.sh          stops the daemons at the end
 #   bash deploy/quickstart.sh --keep   leaves them running, and says what to try
 #
-# A second run skips finished steps. State is kept in .quickstart/.
+# In the sources it first installs missing packages and builds; a second run
+# skips finished steps. Where the Debian packages installed it, it uses their
+# programs.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+source_tree=$(cd "$(dirname "$0")/.." && pwd)
+network_file=$(cd "$(dirname "$0")" && pwd)/resnet20_cifar.csv
 
 keep=false
 case "${1:-}" in
   "") ;;
   --keep) keep=true ;;
   *)
-    echo "usage: bash deploy/quickstart.sh [--keep]" >&2
+    echo "usage: bash quickstart.sh [--keep]" >&2
     exit 2
     ;;
 esac
 
 say() { printf '\n== %s\n' "$*"; }
 
-say "Packages"
-bash deploy/install-packages.sh
-echo "all are installed"
+# counted LOG: writes what a build prints to the log, and shows one line that
+# counts its steps.
+counted() {
+  local line step=""
+  while IFS= read -r line; do
+    printf '%s\n' "$line" >>"$1"
+    [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
+    step="${BASH_REMATCH[1]} of ${BASH_REMATCH[2]} steps"
+    [ ! -t 1 ] || printf '\r\033[Kbuilt %s' "$step"
+  done
+  [ -t 1 ] && [ -n "$step" ] && printf '\r\033[K' || true
+  echo "built${step:+ in $step}"
+}
 
-say "Build"
-cmake --preset release -DBUILD_TESTING=OFF >/dev/null
-cmake --build --preset release
-bin=$PWD/build/release/bin
-export PATH=$bin:$PATH
+build() {
+  local log=$state/build.log
+  : >"$log"
+  if ! { cmake --preset release -DBUILD_TESTING=OFF >>"$log" 2>&1 &&
+    cmake --build --preset release 2>&1 | counted "$log"; }; then
+    tail -n 40 "$log" >&2
+    echo "the build fails; its output is in $log" >&2
+    return 1
+  fi
+}
 
-state=$PWD/.quickstart
-mkdir -p "$state"
+if [ -f "$source_tree/CMakePresets.json" ]; then
+  cd "$source_tree"
+  state=$source_tree/.quickstart
+  mkdir -p "$state"
+  say "Packages"
+  bash deploy/install-packages.sh
+  echo "all are installed"
+  say "Build (minutes the first time; its output is in $state/build.log)"
+  build
+  bin=$source_tree/build/release/bin
+  export PATH=$bin:$PATH
+else
+  state=${XDG_STATE_HOME:-$HOME/.local/state}/ucudnn-quickstart
+  mkdir -p "$state"
+  bin=$(dirname "$(command -v ucudnn)")
+fi
+SECONDS=0
+
 coordinator_pid="" agent_pid=""
 stop() {
   for pid in $agent_pid $coordinator_pid; do
@@ -63,6 +96,11 @@ await() {
   return 1
 }
 
+# The port, or 0 for any if something listens there.
+free_port() {
+  if (: <"/dev/tcp/127.0.0.1/$1") 2>/dev/null; then echo 0; else echo "$1"; fi
+}
+
 say "Coordinator"
 if [ -f "$state/pids" ]; then
   # Daemons that an earlier --keep left.
@@ -71,14 +109,17 @@ if [ -f "$state/pids" ]; then
   rm -f "$state/pids"
 fi
 rm -f "$state/ready.json"
-setsid ucudnn-coord serve --listen 127.0.0.1:0 --http 127.0.0.1:0 \
+setsid ucudnn-coord serve --listen "127.0.0.1:$(free_port 7460)" \
+  --http "127.0.0.1:$(free_port 7461)" \
   --database "sqlite://$state/coordinator.db" \
   --ready-file "$state/ready.json" 2>"$state/coordinator.log" &
 coordinator_pid=$!
 await "the coordinator" "$state/coordinator.log" test -f "$state/ready.json"
 port() { sed -n "s/.*\"$1_port\":\([0-9]*\).*/\1/p" "$state/ready.json"; }
 export UCUDNN_COORDINATOR=127.0.0.1:$(port grpc)
+page=http://127.0.0.1:$(port http)/
 ucudnn status
+echo "its page: $page"
 
 say "Agent"
 # Two ranks will share the CPU, so it is measured as two devices at once. OpenMP
@@ -90,38 +131,40 @@ device_online() { ucudnn devices | grep -q ' idle '; }
 await "the agent" "$state/agent.log" device_online
 ucudnn devices
 
-say "Network"
-ucudnn networks put quickstart deploy/quickstart.csv
-ucudnn show network quickstart
+say "Network: ResNet-20 for CIFAR's images"
+ucudnn networks put quickstart "$network_file"
+ucudnn show network quickstart | sed -n '1,6p'
+echo "... (all of them: ucudnn show network quickstart)"
 
 say "Plan (measures this machine the first time)"
-request=(--network quickstart --batch 32 --workspace-limit 12MiB --ranks 2)
-ucudnn plan "${request[@]}"
+request=(--network quickstart --batch 64 --workspace-limit 4MiB)
+ucudnn plan "${request[@]}" --ranks 2 >"$state/plan"
+sed -n '1,12p' "$state/plan"
+echo "... (all of it: $state/plan)"
 
 say "Job: two MPI ranks apply the plan and check it"
 launch=(mpirun -np 2 --bind-to none)
 [ "$(id -u)" -eq 0 ] && launch+=(--allow-run-as-root)
 export OMPI_MCA_rmaps_base_oversubscribe=1
-"${launch[@]}" ucudnn-rehearse --network quickstart \
-  --network-file deploy/quickstart.csv --batch 32 --workspace-limit 12MiB \
-  --check --compare-undivided
+"${launch[@]}" ucudnn-rehearse "${request[@]}" --network-file "$network_file" \
+  --iterations 5 --check --compare-undivided
 
+say "Done, $SECONDS s after the programs were there"
 if $keep; then
   echo "$coordinator_pid $agent_pid" >"$state/pids"
   cat <<EOF
-
-The daemons are still running (logs in $state), and show what they do at
-  http://127.0.0.1:$(port http)/
-Try:
+The daemons are still running (logs in $state). Try:
   export PATH=$bin:\$PATH UCUDNN_COORDINATOR=$UCUDNN_COORDINATOR
   ucudnn networks put mynet FILE.onnx
   ucudnn plan --network mynet --batch 16 --workspace-limit 16MiB
-  ucudnn plans
-  curl http://127.0.0.1:$(port http)/v1/status
+  ucudnn explain 1
+  curl ${page}v1/status
 End them with:
   kill $coordinator_pid $agent_pid
+What they do is shown at
+  $page
 EOF
 else
-  echo
-  echo "Done. Run with --keep to leave the daemons running and continue."
+  echo "Run again with --keep to look at it at"
+  echo "  $page"
 fi

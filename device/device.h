@@ -173,8 +173,8 @@ class Device {
     return ListAlgorithms(problem, batch);
   }
 
-  // The results of ListAlgorithms for the batches in their order; on several
-  // threads if listing is much work for the host.
+  // The results of ListAlgorithms for the batches in their order, sooner: from
+  // several threads, and perhaps with algorithms that Prepare then refuses.
   virtual std::vector<Result<std::vector<Candidate>>> ListAlgorithmsOfEach(
       const ConvProblem& problem, std::span<const BatchSize> batches);
 
@@ -216,6 +216,8 @@ class Device {
     UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, Time(work));
     return EnqueuedTime{.device = time};
   }
+  // Whether the device can capture work at all. Constant.
+  virtual bool can_capture() const { return false; }
   // Records what `work` enqueues, without running it. `work` has run before
   // with the same convolutions and does nothing but enqueue. Takes milliseconds
   // of host time. `replaced`, if any, is captured work that is no longer

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/device.h"
@@ -50,6 +51,12 @@ class ForwardingDevice : public Device {
   }
   Result<Nanoseconds> Time(const std::function<Status()>& work) override {
     return device_.Time(work);
+  }
+  bool can_capture() const override { return device_.can_capture(); }
+  Result<std::unique_ptr<CapturedWork>> Capture(
+      const std::function<Status()>& work,
+      std::unique_ptr<CapturedWork> replaced) override {
+    return device_.Capture(work, std::move(replaced));
   }
   Status Synchronize() override { return device_.Synchronize(); }
   std::string BusyWith() override { return device_.BusyWith(); }

@@ -1,16 +1,14 @@
 #ifndef UCUDNN_PROTO_CONVERT_H_
 #define UCUDNN_PROTO_CONVERT_H_
 
-// Conversions between the messages of ucudnn.v1 and the types of base/.
-// Messages from the wire are checked: kInvalidArgument names the field. Plans
-// are checked by Validate (base/plan/plan.h, job_plan.h).
+// Conversions between the messages of ucudnn.v1 and the types of base/: what
+// is measured, and on what. Plans: convert_plan.h.
+// Messages from the wire are checked: kInvalidArgument names the field.
 
 #include <vector>
 
 #include "base/device_kind.h"
 #include "base/network.h"
-#include "base/plan/job_plan.h"
-#include "base/plan/plan.h"
 #include "base/profile.h"
 #include "base/result.h"
 #include "base/training/device_model.h"
@@ -43,17 +41,6 @@ Result<Profile> FromProto(const v1::Profile& profile);
 
 v1::DeviceModel ToProto(const DeviceModel& model);
 Result<DeviceModel> FromProto(const v1::DeviceModel& model);
-
-v1::MicroBatch ToProto(const MicroBatch& micro);
-v1::WorkspacePlan ToProto(const WorkspacePlan& plan);
-Result<WorkspacePlan> FromProto(const v1::WorkspacePlan& plan);
-
-v1::PlanRequest ToProto(const JobRequest& request);
-// Empty texts mean the defaults in types.proto.
-Result<JobRequest> FromProto(const v1::PlanRequest& request);
-
-v1::Plan ToProto(const JobPlan& plan);
-Result<JobPlan> FromProto(const v1::Plan& plan);
 
 }  // namespace ucudnn
 

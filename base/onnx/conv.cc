@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <string_view>
+#include <tuple>
+#include <utility>
 
 #include "base/onnx/model.h"
 #include "base/text.h"
@@ -61,15 +63,19 @@ struct Sides {
   Spatial after = {0, 0, 0};
 };
 
-// Splits `total` padding over both sides of each axis.
+// Splits `total` padding of an axis over both sides: before and after.
+std::pair<std::int64_t, std::int64_t> Halves(std::int64_t total,
+                                             std::string_view auto_pad) {
+  const std::int64_t less = total / 2;
+  const std::int64_t more = total - less;
+  return auto_pad == "SAME_LOWER" ? std::pair(more, less)
+                                  : std::pair(less, more);
+}
+
 Sides Halved(const Spatial& total, std::string_view auto_pad) {
   Sides sides;
   for (std::size_t i = 0; i < 3; ++i) {
-    const std::int64_t less = total[i] / 2;
-    const std::int64_t more = total[i] - less;
-    const bool lower = auto_pad == "SAME_LOWER";
-    sides.before[i] = lower ? more : less;
-    sides.after[i] = lower ? less : more;
+    std::tie(sides.before[i], sides.after[i]) = Halves(total[i], auto_pad);
   }
   return sides;
 }
@@ -121,6 +127,14 @@ Result<std::string> AutoPad(const onnx::NodeProto& node) {
               Excerpt(attribute->s()));
 }
 
+// What "SAME" pads along an axis in all: the output has an element for each
+// stride of the input.
+std::int64_t SamePadding(std::int64_t input, std::int64_t extent,
+                         std::int64_t stride) {
+  const std::int64_t outputs = (input - 1) / stride + 1;
+  return std::max<std::int64_t>((outputs - 1) * stride + extent - input, 0);
+}
+
 // A plain convolution's padding; `g` has everything else.
 Result<Sides> Padding(const onnx::NodeProto& node, Axes axes,
                       const ConvGeometry& g) {
@@ -129,10 +143,8 @@ Result<Sides> Padding(const onnx::NodeProto& node, Axes axes,
   if (auto_pad == "VALID") return Sides();
   Spatial total = {0, 0, 0};
   for (std::size_t i = axes.first(); i < 3; ++i) {
-    const std::int64_t outputs = (g.input[i] - 1) / g.stride[i] + 1;
     const std::int64_t extent = g.dilation[i] * (g.filter[i] - 1) + 1;
-    total[i] = std::max<std::int64_t>(
-        (outputs - 1) * g.stride[i] + extent - g.input[i], 0);
+    total[i] = SamePadding(g.input[i], extent, g.stride[i]);
   }
   return Halved(total, auto_pad);
 }
@@ -277,9 +289,9 @@ std::optional<std::array<Window, 3>> PoolingOf(const onnx::NodeProto& node,
   const onnx::AttributeProto* pads = Find(node, "pads");
   const bool known = extents && strides && dilations && auto_pad &&
                      *dilations == Spatial{1, 1, 1} &&
-                     (auto_pad->empty() || *auto_pad == "VALID") &&
                      (pads == nullptr || pads->ints_size() == 2 * axes.n);
   if (!known) return std::nullopt;
+  const bool same = auto_pad->starts_with("SAME");
   const Spatial in = Extents(input, axes);
   const Spatial out = Extents(output, axes);
   // Beyond any network, and far from overflow.
@@ -301,6 +313,11 @@ std::optional<std::array<Window, 3>> PoolingOf(const onnx::NodeProto& node,
         outside(window.before, 0) || outside(window.after, 0) ||
         outside(in[i], 1) || outside(out[i], 1)) {
       return std::nullopt;
+    }
+    if (same) {
+      const std::int64_t total =
+          SamePadding(in[i], window.extent, window.stride);
+      std::tie(window.before, window.after) = Halves(total, *auto_pad);
     }
     if (Integer(node, "ceil_mode", 0) != 0) {
       window.after =

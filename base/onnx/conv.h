@@ -40,8 +40,8 @@ Result<PaddedConvolution> ConvolutionOf(const onnx::NodeProto& node,
 
 // The windows of a MaxPool or AveragePool, from its attributes and the shapes
 // of its input and output. Where it rounds up, the padding after is as large as
-// its output needs. Absent for other nodes, for dilated windows, padding by
-// auto_pad, and attributes that do not agree with the shapes.
+// its output needs. Absent for other nodes, for dilated windows, and for
+// attributes that do not agree with the shapes.
 std::optional<std::array<Window, 3>> PoolingOf(const onnx::NodeProto& node,
                                                const TensorShape& input,
                                                const TensorShape& output);

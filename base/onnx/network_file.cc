@@ -32,6 +32,18 @@ bool IsNetworkCsv(std::string_view contents) {
   });
 }
 
+Result<std::string> WithShapes(std::string contents, const InputShapes& shapes,
+                               std::string_view source) {
+  if (shapes.empty()) return contents;
+  if (IsNetworkCsv(contents)) {
+    return Fail(Code::kInvalidArgument,
+                "{}: it is text, whose sizes are fixed; input shapes are for "
+                "ONNX models",
+                source);
+  }
+  return WithInputShapes(contents, shapes, source);
+}
+
 Result<Network> ParseNetwork(std::string_view contents, std::string_view name,
                              BatchSize batch, std::string_view source) {
   if (IsNetworkCsv(contents)) return ParseNetworkCsv(contents, name, source);
@@ -64,14 +76,7 @@ Result<Graph> ParseGraph(std::string_view contents, std::string_view name,
 Result<std::string> ReadNetworkContents(const std::string& path,
                                         const InputShapes& shapes, Bytes max) {
   UCUDNN_ASSIGN_OR_RETURN(std::string contents, ReadFile(path, max));
-  if (shapes.empty()) return contents;
-  if (IsNetworkCsv(contents)) {
-    return Fail(Code::kInvalidArgument,
-                "{}: it is text, whose sizes are fixed; input shapes are for "
-                "ONNX models",
-                Excerpt(path, 4096));
-  }
-  return WithInputShapes(contents, shapes, Excerpt(path, 4096));
+  return WithShapes(std::move(contents), shapes, Excerpt(path, 4096));
 }
 
 Result<Network> ReadNetworkFile(const std::string& path, BatchSize batch,

@@ -19,6 +19,14 @@ namespace ucudnn {
 // Whether the contents are text, and therefore read as CSV.
 bool IsNetworkCsv(std::string_view contents);
 
+// Sizes for symbolic ones of an ONNX model (base/onnx/input_shape.h).
+using InputShapes = std::vector<InputShape>;
+
+// The contents of a network with these sizes. Errors of WithInputShapes;
+// kInvalidArgument too for sizes of a network as CSV.
+Result<std::string> WithShapes(std::string contents, const InputShapes& shapes,
+                               std::string_view source);
+
 // Reads the network from a file's contents. An ONNX model's shapes are inferred
 // at `batch`; CSV does not depend on it. Errors as for ParseNetworkCsv and
 // ReadOnnx; also kInvalidArgument for a model without convolutions, or with
@@ -38,12 +46,8 @@ inline constexpr Bytes kMaxNetworkFile = 2_GiB;
 // extension.
 std::string NetworkNameOf(std::string_view path);
 
-// Sizes for symbolic ones of an ONNX model (base/onnx/input_shape.h).
-using InputShapes = std::vector<InputShape>;
-
 // A file's contents, with these sizes. The errors of ReadFile
-// (base/files/file.h) and WithInputShapes; kInvalidArgument too for sizes of a
-// network as CSV.
+// (base/files/file.h) and WithShapes.
 Result<std::string> ReadNetworkContents(const std::string& path,
                                         const InputShapes& shapes,
                                         Bytes max = kMaxNetworkFile);

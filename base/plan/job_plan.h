@@ -87,6 +87,9 @@ struct JobPlan {
   bool optimal = false;
   // The same with no batch divided; absent where a rank has no such time.
   std::optional<Nanoseconds> undivided;
+  // `predicted` after seconds of load; absent unless a device is known to slow
+  // down then.
+  std::optional<Nanoseconds> under_load = {};
   std::vector<RankPlan> ranks;
   std::vector<std::string> reasons;  // for people
   std::int64_t created_ms = 0;       // Unix time

@@ -45,6 +45,16 @@ std::string KernelName(const KernelPlan& kernel) {
   return fmt::format("{} {}", kernel.layer, Name(kernel.op));
 }
 
+double Operations(const WorkspacePlan& plan) {
+  double sum = 0;
+  for (const KernelPlan& kernel : plan.kernels) {
+    if (!kernel.problem) continue;
+    sum += 2.0 * static_cast<double>(kernel.problem->geometry.multiply_adds()) *
+           static_cast<double>(plan.batch.count());
+  }
+  return sum;
+}
+
 void ShareArena(WorkspacePlan* plan) {
   plan->total_workspace = Bytes(0);
   for (KernelPlan& kernel : plan->kernels) {

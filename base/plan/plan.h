@@ -79,6 +79,10 @@ struct WorkspacePlan {
 // "conv2 forward", for people.
 std::string KernelName(const KernelPlan& kernel);
 
+// The operations of an iteration's kernels whose problem is known; a
+// multiplication and an addition are two.
+double Operations(const WorkspacePlan& plan);
+
 // Gives kernels that run one after another one arena: each workspace begins at
 // its start, and the total is the largest.
 void ShareArena(WorkspacePlan* plan);

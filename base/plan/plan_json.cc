@@ -223,6 +223,7 @@ Json ToJson(const JobPlan& plan) {
   json["lower_bound_us"] = Microseconds(plan.lower_bound);
   json["optimal"] = plan.optimal;
   json["undivided_us"] = OptionalTime(plan.undivided);
+  json["under_load_us"] = OptionalTime(plan.under_load);
   Json ranks = Json::array();
   for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
     const RankPlan& rank = plan.ranks[r];
@@ -268,6 +269,7 @@ Result<JobPlan> JobPlanFromJson(const Json& json) {
   object.ReadOptional("lower_bound_us", &plan.lower_bound);
   object.ReadOptional("optimal", &plan.optimal);
   object.ReadOptional("undivided_us", &plan.undivided);
+  object.ReadOptional("under_load_us", &plan.under_load);
   object.ReadEach("ranks", [&](const Json& rank, std::string at) {
     return ReadRank(rank, std::move(at), &plan.ranks);
   });

@@ -167,6 +167,9 @@ Status Validate(const JobPlan& plan) {
   if (plan.undivided) {
     UCUDNN_RETURN_IF_ERROR(IsTime("undivided_us", *plan.undivided));
   }
+  if (plan.under_load) {
+    UCUDNN_RETURN_IF_ERROR(IsTime("under_load_us", *plan.under_load));
+  }
   const auto rank_is_valid = [&](const RankPlan& rank) -> Status {
     UCUDNN_RETURN_IF_ERROR(
         InRange("batch", rank.batch.count(), 0, kMaxBatchSize.count()));

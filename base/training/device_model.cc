@@ -44,20 +44,38 @@ Status CheckRate(std::string_view field, double rate) {
               rate);
 }
 
+Status CheckRates(const ArithmeticRates& rates, std::string_view when) {
+  for (const auto& [field, rate] : {std::pair("the FP32 rate", rates.fp32),
+                                    {"the TF32 rate", rates.tf32},
+                                    {"the rate of half data", rates.half}}) {
+    UCUDNN_RETURN_IF_ERROR(CheckRate(fmt::format("{}{}", field, when), rate));
+  }
+  return {};
+}
+
 }  // namespace
 
-double DeviceModel::ArithmeticRate(Precision precision) const {
+double ArithmeticRates::Of(Precision precision) const {
   switch (precision) {
     case Precision::kFp32:
-      return fp32_rate;
+      return fp32;
     case Precision::kTf32:
-      return tf32_rate;
+      return tf32;
     case Precision::kTrueHalf:
     case Precision::kPseudoHalf:
     case Precision::kBf16:
-      return half_rate;
+      return half;
   }
-  return fp32_rate;
+  return fp32;
+}
+
+double DeviceModel::SlowdownUnderLoad(Precision precision, double operations,
+                                      Nanoseconds time) const {
+  const double full = arithmetic.Of(precision);
+  const double sustained = loaded.Of(precision);
+  if (sustained <= 0 || sustained >= full || time <= Nanoseconds(0)) return 1;
+  const double rate = operations / Microseconds(time);
+  return std::max(1.0, full / sustained * std::cbrt(rate / full));
 }
 
 Nanoseconds DeviceModel::OffloadTime(Bytes bytes) const {
@@ -83,9 +101,9 @@ Result<DeviceModel> DeviceModelPreset(std::string_view name) {
   DeviceModel model;
   model.name = found->name;
   model.memory = Bytes(std::llround(found->memory_gb * 1e9));
-  model.fp32_rate = found->fp32_tflops * kTera;
-  model.tf32_rate = found->tf32_tflops * kTera;
-  model.half_rate = found->half_tflops * kTera;
+  model.arithmetic = {.fp32 = found->fp32_tflops * kTera,
+                      .tf32 = found->tf32_tflops * kTera,
+                      .half = found->half_tflops * kTera};
   model.memory_rate = found->memory_gb_per_s * kGiga;
   model.launch = std::chrono::microseconds(found->launch_us);
   model.d2h_rate = model.h2d_rate = found->link_gb_per_s * kGiga;
@@ -99,9 +117,10 @@ std::vector<std::string> DeviceModelPresets() {
 }
 
 Status Validate(const DeviceModel& model) {
-  UCUDNN_RETURN_IF_ERROR(CheckRate("the FP32 rate", model.fp32_rate));
-  UCUDNN_RETURN_IF_ERROR(CheckRate("the TF32 rate", model.tf32_rate));
-  UCUDNN_RETURN_IF_ERROR(CheckRate("the rate of half data", model.half_rate));
+  UCUDNN_RETURN_IF_ERROR(CheckRates(model.arithmetic, ""));
+  if (model.loaded != ArithmeticRates()) {
+    UCUDNN_RETURN_IF_ERROR(CheckRates(model.loaded, " under load"));
+  }
   UCUDNN_RETURN_IF_ERROR(CheckRate("the memory rate", model.memory_rate));
   UCUDNN_RETURN_IF_ERROR(CheckRate("the link to the host", model.d2h_rate));
   UCUDNN_RETURN_IF_ERROR(CheckRate("the link from the host", model.h2d_rate));

@@ -33,13 +33,25 @@ struct ModelledAlgorithm {
                          const ModelledAlgorithm&) = default;
 };
 
+// Operations per microsecond, by the arithmetic of the precision.
+struct ArithmeticRates {
+  double fp32 = 0;
+  double tf32 = 0;
+  double half = 0;
+
+  double Of(Precision precision) const;
+
+  friend bool operator==(const ArithmeticRates&,
+                         const ArithmeticRates&) = default;
+};
+
 struct DeviceModel {
   std::string name;
   Bytes memory;
-  // Operations per microsecond, by the arithmetic of the precision.
-  double fp32_rate = 0;
-  double tf32_rate = 0;
-  double half_rate = 0;
+  ArithmeticRates arithmetic;  // from rest
+  // The same after seconds of load, when the device has lowered its clocks to
+  // what its power and cooling sustain. 0: unknown.
+  ArithmeticRates loaded;
   double memory_rate = 0;  // bytes per microsecond
   Nanoseconds launch{0};
   double d2h_rate = 0;  // bytes per microsecond
@@ -51,7 +63,16 @@ struct DeviceModel {
   double both_ways_rate = 0;
   std::vector<ModelledAlgorithm> algorithms = {};
 
-  double ArithmeticRate(Precision precision) const;
+  // How many times as long convolutions take once they have kept the device
+  // busy for seconds, which do `operations` in `time` from rest; 1 if that is
+  // unknown, or if the device sustains `arithmetic`.
+  //
+  // At a power limit, clocks fall until operations a second times the energy of
+  // one are what the limit allows. Energy falls with the square of the clock,
+  // as the voltage falls with it: so the clock, and with it the speed, falls
+  // with the cube root of the rate at full clocks. `loaded` calibrates this.
+  double SlowdownUnderLoad(Precision precision, double operations,
+                           Nanoseconds time) const;
   // Times of copies to the host, and from it.
   Nanoseconds OffloadTime(Bytes bytes) const;
   Nanoseconds PrefetchTime(Bytes bytes) const;

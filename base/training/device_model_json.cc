@@ -18,17 +18,11 @@ constexpr double kTera = 1e6;  // per microsecond
 constexpr double kGiga = 1e3;
 
 Status CheckFields(const Json& json) {
-  static const std::set<std::string> kKnown = {"name",
-                                               "memory_bytes",
-                                               "arithmetic_tflops",
-                                               "memory_gb_per_s",
-                                               "launch_us",
-                                               "d2h_gb_per_s",
-                                               "h2d_gb_per_s",
-                                               "algorithms",
-                                               "duplex",
-                                               "transfer_latency_us",
-                                               "both_ways_gb_per_s"};
+  static const std::set<std::string> kKnown = {
+      "name",          "memory_bytes",        "arithmetic_tflops",
+      "loaded_tflops", "memory_gb_per_s",     "launch_us",
+      "d2h_gb_per_s",  "h2d_gb_per_s",        "algorithms",
+      "duplex",        "transfer_latency_us", "both_ways_gb_per_s"};
   for (const auto& [key, value] : json.items()) {
     if (kKnown.count(key) > 0) continue;
     return Fail(Code::kInvalidArgument, "a device model has no field '{}'",
@@ -38,16 +32,16 @@ Status CheckFields(const Json& json) {
 }
 
 // One number for every precision, or {"FP32":...,"TF32":...,"half":...}.
-void ReadArithmetic(const Json& json, JsonObject* fields, DeviceModel* model) {
-  constexpr const char* kKey = "arithmetic_tflops";
+ArithmeticRates ReadArithmetic(const Json& json, const char* key,
+                               JsonObject* fields) {
   constexpr double kMin = 1e-6;
   constexpr double kMax = 1e9;
   double fp32 = 0;
   double tf32 = 0;
   double half = 0;
-  const auto found = json.find(kKey);
+  const auto found = json.find(key);
   if (found != json.end() && found->is_object()) {
-    fields->ReadInside(kKey, [&](const Json& rates, std::string path) {
+    fields->ReadInside(key, [&](const Json& rates, std::string path) {
       JsonObject rate(rates, std::move(path));
       rate.Read("FP32", kMin, kMax, &fp32);
       tf32 = half = fp32;
@@ -56,12 +50,16 @@ void ReadArithmetic(const Json& json, JsonObject* fields, DeviceModel* model) {
       return rate.status();
     });
   } else {
-    fields->Read(kKey, kMin, kMax, &fp32);
+    fields->Read(key, kMin, kMax, &fp32);
     tf32 = half = fp32;
   }
-  model->fp32_rate = fp32 * kTera;
-  model->tf32_rate = tf32 * kTera;
-  model->half_rate = half * kTera;
+  return {.fp32 = fp32 * kTera, .tf32 = tf32 * kTera, .half = half * kTera};
+}
+
+Json ToJson(const ArithmeticRates& rates) {
+  return {{"FP32", rates.fp32 / kTera},
+          {"TF32", rates.tf32 / kTera},
+          {"half", rates.half / kTera}};
 }
 
 Status ReadAlgorithm(const Json& json, std::string path,
@@ -77,16 +75,16 @@ Status ReadAlgorithm(const Json& json, std::string path,
 Json ToJson(const DeviceModel& model) {
   Json json = {{"name", model.name},
                {"memory_bytes", model.memory.count()},
-               {"arithmetic_tflops",
-                {{"FP32", model.fp32_rate / kTera},
-                 {"TF32", model.tf32_rate / kTera},
-                 {"half", model.half_rate / kTera}}},
+               {"arithmetic_tflops", ToJson(model.arithmetic)},
                {"memory_gb_per_s", model.memory_rate / kGiga},
                {"launch_us", Microseconds(model.launch)},
                {"d2h_gb_per_s", model.d2h_rate / kGiga},
                {"h2d_gb_per_s", model.h2d_rate / kGiga},
                {"transfer_latency_us", Microseconds(model.transfer_latency)},
                {"duplex", model.duplex}};
+  if (model.loaded != ArithmeticRates()) {
+    json["loaded_tflops"] = ToJson(model.loaded);
+  }
   if (model.both_ways_rate != 0) {
     json["both_ways_gb_per_s"] = model.both_ways_rate / kGiga;
   }
@@ -105,7 +103,10 @@ Result<DeviceModel> DeviceModelOf(const Json& json) {
   double memory = 0;
   fields.Read("memory_bytes", 0, std::ldexp(1.0, 60), &memory);
   model.memory = Bytes(static_cast<std::int64_t>(memory));
-  ReadArithmetic(json, &fields, &model);
+  model.arithmetic = ReadArithmetic(json, "arithmetic_tflops", &fields);
+  if (fields.Has("loaded_tflops")) {
+    model.loaded = ReadArithmetic(json, "loaded_tflops", &fields);
+  }
   for (const auto& [key, rate] :
        {std::pair("memory_gb_per_s", &model.memory_rate),
         std::pair("d2h_gb_per_s", &model.d2h_rate),

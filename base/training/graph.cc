@@ -110,7 +110,7 @@ std::vector<TaskCost> CostsAt(const TrainingGraph& graph, const Task& task,
                      static_cast<double>(TrafficOf(graph, task, batch).count()),
                      device.memory_rate)}};
   }
-  const double rate = device.ArithmeticRate(graph.precision);
+  const double rate = device.arithmetic.Of(graph.precision);
   if (!work.conv) return {{{}, Bytes(0), TimeAtRate(operations, rate)}};
   costs.push_back({{"IMPLICIT_GEMM", "", graph.precision},
                    Bytes(0),

@@ -147,8 +147,11 @@ Answer AnswerArena(const Profile& profile, std::string_view model,
   UCUDNN_ASSIGN_OR_RETURN(const SharedArenaRequest asked,
                           ParseSharedArenaRequest(text));
   UCUDNN_ASSIGN_OR_RETURN(
+      const std::string sized,
+      OfInput(WithShapes(std::string(model), asked.shapes, "network")));
+  UCUDNN_ASSIGN_OR_RETURN(
       const Graph graph,
-      OfInput(ParseGraph(model, asked.network_name, asked.division.wr.batch,
+      OfInput(ParseGraph(sized, asked.network_name, asked.division.wr.batch,
                          "network")));
   UCUDNN_ASSIGN_OR_RETURN(const SharedArenaAnswer solved,
                           SolveSharedArena(graph, profile,
@@ -166,7 +169,7 @@ Answer AnswerArena(const Profile& profile, std::string_view model,
 
 extern "C" {
 
-UCUDNN_EXPORT const char* ucudnn_solve_version(void) { return "1.6"; }
+UCUDNN_EXPORT const char* ucudnn_solve_version(void) { return "1.7"; }
 
 UCUDNN_EXPORT void ucudnn_solve_free(char* answer) { std::free(answer); }
 

@@ -151,6 +151,25 @@ struct HoldOptions {
   OutputFormat output = OutputFormat::kTable;
 };
 
+// What becomes of a job with ranks on a node that is drained or resumed.
+std::string TextOf(const v1::DrainedJob& job, bool resumed) {
+  std::string text = fmt::format("job {}, ranks {}: ", job.job_id(),
+                                 fmt::join(job.ranks(), ", "));
+  if (!job.error().empty()) {
+    return text + fmt::format("no plan {} them yet: {}\n",
+                              resumed ? "with" : "without", job.error());
+  }
+  if (!resumed) {
+    return text + fmt::format("revision {} leaves them out\n", job.revision());
+  }
+  if (job.revision() == 0)
+    return text + "a plan with them was offered before\n";
+  return text + fmt::format(
+                    "revision {} gives them a part of the batch again; "
+                    "`ucudnn replan {} --accept` has it adopted\n",
+                    job.revision(), job.job_id());
+}
+
 // "cordon", "drain" or "resume".
 Status Hold(const Server& server, const std::string& what,
             const HoldOptions& options) {
@@ -173,11 +192,7 @@ Status Hold(const Server& server, const std::string& what,
     std::string text = fmt::format("node {} is {}\n", answer.agent().id(),
                                    answer.agent().state());
     for (const v1::DrainedJob& job : answer.jobs()) {
-      text += fmt::format("job {}, ranks {}: ", job.job_id(),
-                          fmt::join(job.ranks(), ", "));
-      text += job.error().empty()
-                  ? fmt::format("revision {} leaves them out\n", job.revision())
-                  : fmt::format("no plan without them yet: {}\n", job.error());
+      text += TextOf(job, what == "resume");
     }
     return text;
   });

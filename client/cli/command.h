@@ -51,16 +51,16 @@ void AddOutputOption(CLI::App* command, OutputFormat* format);
 CLI::Option* AddBytesOption(CLI::App* command, const std::string& flags,
                             Bytes* value, const std::string& help);
 
+// The width of the terminal that standard output is; 0 if it is none.
+std::size_t TerminalWidth();
+
 // How a table is written.
 struct TableStyle {
   bool headers = true;
   // The most characters in a line, for which the widest cells are shortened; 0:
   // any number.
-  std::size_t width = 0;
+  std::size_t width = TerminalWidth();
 };
-
-// The width of the terminal that standard output is; 0 if it is none.
-std::size_t TerminalWidth();
 
 // A table for people. Each column is as wide as its widest cell; numbers (cells
 // of up to two words that start with a digit, '+' or '-') are right-aligned.

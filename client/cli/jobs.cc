@@ -23,6 +23,8 @@ struct ReplanOptions {
   std::optional<Bytes> workspace_limit;
   std::optional<Bytes> total_workspace;
   std::optional<BatchPolicy> policy;
+  std::vector<std::int32_t> exclude;
+  std::vector<std::int32_t> include;
   bool accept = false;
   int wait_seconds = 600;
   OutputFormat output = OutputFormat::kTable;
@@ -69,6 +71,10 @@ Status Replan(const Server& server, const ReplanOptions& options) {
   if (options.policy) {
     request.set_batch_policy(std::string(Name(*options.policy)));
   }
+  request.mutable_exclude_ranks()->Add(options.exclude.begin(),
+                                       options.exclude.end());
+  request.mutable_include_ranks()->Add(options.include.begin(),
+                                       options.include.end());
   request.set_accept_proposed(options.accept);
   if (!options.accept) {
     v1::MeasureRequest measure;
@@ -206,6 +212,16 @@ void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen) {
       replan, "--batch-policy", "the job's",
       [options](BatchPolicy policy) { options->policy = policy; });
   replan
+      ->add_option("--exclude-ranks", options->exclude,
+                   "All ranks that are to get no part of the batch, sorted")
+      ->delimiter(',')
+      ->option_text("RANK,...");
+  replan
+      ->add_option("--include-ranks", options->include,
+                   "Ranks that are to get a part of the batch again")
+      ->delimiter(',')
+      ->option_text("RANK,...");
+  replan
       ->add_option("--wait", options->wait_seconds,
                    "Seconds to wait for missing measurements")
       ->check(CLI::Range(0, 86'400))
@@ -213,8 +229,9 @@ void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   CLI::Option* accept = replan->add_flag(
       "--accept", options->accept,
       "Have the ranks adopt the revision that the coordinator proposed");
-  for (const char* change : {"--batch", "--workspace-limit",
-                             "--total-workspace", "--batch-policy"}) {
+  for (const char* change :
+       {"--batch", "--workspace-limit", "--total-workspace", "--batch-policy",
+        "--exclude-ranks", "--include-ranks"}) {
     accept->excludes(replan->get_option(change));
   }
   AddOutputOption(replan, &options->output);

@@ -31,7 +31,7 @@ void AddMemoryOptions(CLI::App* command, std::string_view more_policies,
                    "An ONNX model, or a chain of convolutions as CSV")
       ->option_text("FILE")
       ->required();
-  AddInputShapeOption(command, &options->shapes);
+  AddInputShapeOption(command, &options->problem.shapes);
   AddBatchOption(command, &problem.batch);
   command
       ->add_option("--precision", options->precision,
@@ -89,9 +89,8 @@ Result<MemoryProblem> ReadMemoryProblem(const MemoryOptions& options) {
   MemoryProblem problem = options.problem;
   problem.option_prefix = "--";
   UCUDNN_ASSIGN_OR_RETURN(problem.precision, ParsePrecision(options.precision));
-  UCUDNN_ASSIGN_OR_RETURN(
-      std::string network,
-      OfInput(ReadNetworkContents(options.network, options.shapes)));
+  UCUDNN_ASSIGN_OR_RETURN(std::string network,
+                          OfInput(ReadFile(options.network, kMaxNetworkFile)));
   problem.network = {std::move(network), Excerpt(options.network, 4096)};
   problem.network_name = NetworkNameOf(options.network);
   problem.request.stop = StopOnSignals();

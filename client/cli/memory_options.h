@@ -22,7 +22,6 @@ namespace ucudnn::ctl {
 
 struct MemoryOptions {
   std::string network;
-  InputShapes shapes;
   std::string precision = "FP32";
   double time_limit = std::chrono::duration<double>(kMemoryTime).count();
   OutputFormat output = OutputFormat::kTable;

@@ -19,7 +19,7 @@
 #include "client/cli/profile_options.h"
 #include "client/cli/remove.h"
 #include "client/cli/server.h"
-#include "proto/convert.h"
+#include "proto/convert_plan.h"
 #include "proto/json.h"
 
 namespace ucudnn::ctl {

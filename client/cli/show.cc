@@ -64,13 +64,18 @@ std::string NetworkText(const v1::Network& network) {
                      network.revision(), network.format(), table.Text());
 }
 
+std::string RatesText(const v1::ArithmeticRates& rates) {
+  return fmt::format("FP32 {:.4g}, TF32 {:.4g}, half {:.4g} TFLOP/s",
+                     rates.fp32(), rates.tf32(), rates.half());
+}
+
 std::string ModelText(const v1::MeasuredDeviceModel& measured) {
   const v1::DeviceModel& m = measured.model();
-  const v1::ArithmeticRates& rates = m.arithmetic_tflops();
   Table table({"DEVICE MODEL", ""});
-  table.AddRow({"arithmetic",
-                fmt::format("FP32 {:.4g}, TF32 {:.4g}, half {:.4g} TFLOP/s",
-                            rates.fp32(), rates.tf32(), rates.half())});
+  table.AddRow({"arithmetic", RatesText(m.arithmetic_tflops())});
+  if (m.has_loaded_tflops()) {
+    table.AddRow({"under load", RatesText(m.loaded_tflops())});
+  }
   table.AddRow(
       {"memory", fmt::format("{:.4g} GB/s, launch {}", m.memory_gb_per_s(),
                              HumanTime(Nanoseconds(m.launch_ns())))});

@@ -158,6 +158,10 @@ class Rehearsal {
                        Soon()));
     report_.host = std::move(mine.host);
     device_ = std::move(mine.device);
+    // A GPU's times do not depend on its host's work.
+    if (device_->info().id.starts_with("cpu-")) {
+      report_.host_load = ReadHostLoad();
+    }
     return {};
   }
 

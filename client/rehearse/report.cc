@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "client/cli/command.h"
@@ -99,6 +100,38 @@ std::string PercentCell(const std::optional<double>& part) {
   return part ? fmt::format("{:+.1f} %", 100 * *part) : "-";
 }
 
+bool OnBusyHost(const RankReport& rank) {
+  return rank.host_load && rank.host_load->Busy();
+}
+
+std::string DeviationCell(const std::optional<double>& deviation, bool busy) {
+  return busy ? "not comparable" : PercentCell(deviation);
+}
+
+Json LoadJson(const std::optional<HostLoad>& host) {
+  if (!host) return nullptr;
+  return {{"load", host->load}, {"cores", host->cores}};
+}
+
+std::optional<HostLoad> LoadFrom(const Json& json) {
+  if (!json.is_object()) return std::nullopt;
+  return HostLoad{.load = json["load"], .cores = json["cores"]};
+}
+
+// A line for each machine that others kept busy.
+std::string BusyHosts(const std::vector<RankReport>& ranks) {
+  std::set<std::string> told;
+  std::string text;
+  for (const RankReport& rank : ranks) {
+    if (!OnBusyHost(rank) || !told.insert(rank.host).second) continue;
+    text += fmt::format(
+        "{}: this machine is busy (load {:.1f} on {} cores): measured times "
+        "are not comparable with predicted ones\n",
+        rank.host, rank.host_load->load, rank.host_load->cores);
+  }
+  return text;
+}
+
 std::string GainCell(const std::optional<double>& gain) {
   return gain ? fmt::format("{:.2f} x", *gain) : "-";
 }
@@ -125,6 +158,7 @@ Json ToJson(const RankReport& rank) {
                                  rank.undivided_predicted))},
           {"relative_errors", ErrorsJson(rank.errors)},
           {"in_turns", rank.in_turns},
+          {"host_load", LoadJson(rank.host_load)},
           {"fallbacks", rank.fallbacks}};
 }
 
@@ -150,8 +184,13 @@ RankReport DecodeRankReport(const std::string& text) {
   rank.undivided_measured = TimingFrom(json["undivided_measured"]);
   rank.errors = ErrorsFrom(json["relative_errors"]);
   rank.in_turns = json["in_turns"];
+  rank.host_load = LoadFrom(json["host_load"]);
   rank.fallbacks = json["fallbacks"].get<std::vector<std::string>>();
   return rank;
+}
+
+bool Comparable(const Report& report) {
+  return std::none_of(report.ranks.begin(), report.ranks.end(), OnBusyHost);
 }
 
 std::optional<double> Deviation(std::optional<Nanoseconds> predicted,
@@ -197,6 +236,7 @@ Json ToJson(const Report& report) {
           {"predicted_us", TimeJson(total.predicted)},
           {"measured_us", TimeJson(total.measured)},
           {"deviation", Optional(Deviation(total.predicted, total.measured))},
+          {"comparable", Comparable(report)},
           {"undivided_predicted_us", TimeJson(total.undivided_predicted)},
           {"undivided_measured_us", TimeJson(total.undivided_measured)},
           {"gain", Optional(Gain(total.measured, total.undivided_measured,
@@ -232,7 +272,7 @@ std::string ToTable(const Report& report) {
         std::to_string(rank.batch.count()),
         TimeCell(rank.predicted),
         TimeCell(measured),
-        PercentCell(Deviation(rank.predicted, measured)),
+        DeviationCell(Deviation(rank.predicted, measured), OnBusyHost(rank)),
         TimeCell(rank.undivided_predicted)};
     if (compared) row.push_back(TimeCell(Median(rank.undivided_measured)));
     row.push_back(GainCell(Gain(measured, Median(rank.undivided_measured),
@@ -257,14 +297,15 @@ std::string ToTable(const Report& report) {
       std::to_string(report.batch.count()),
       TimeCell(total.predicted),
       TimeCell(total.measured),
-      PercentCell(Deviation(total.predicted, total.measured)),
+      DeviationCell(Deviation(total.predicted, total.measured),
+                    !Comparable(report)),
       TimeCell(total.undivided_predicted)};
   if (compared) row.push_back(TimeCell(total.undivided_measured));
   row.push_back(GainCell(Gain(total.measured, total.undivided_measured,
                               total.undivided_predicted)));
   if (total.checked) row.emplace_back(total.passed ? "passed" : "FAILED");
   table.AddRow(std::move(row));
-  return text + table.Text() + notes;
+  return text + table.Text() + notes + BusyHosts(report.ranks);
 }
 
 }  // namespace ucudnn::rehearse

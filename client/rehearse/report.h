@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/service/host.h"
 #include "client/rehearse/workload.h"
 #include "client/session/session.h"
 
@@ -29,6 +30,8 @@ struct RankReport {
   std::optional<Timing> undivided_measured;
   std::optional<Errors> errors;  // if requested
   bool in_turns = false;         // its device is shared with other ranks
+  // Of a CPU: what its machine did before the ranks began.
+  std::optional<HostLoad> host_load;
   std::vector<std::string> fallbacks;
 };
 
@@ -56,6 +59,9 @@ struct Total {
   bool passed = true;  // all requested errors are within tolerance
 };
 Total TotalOf(const Report& report);
+
+// Whether no rank measured on a machine that others kept busy.
+bool Comparable(const Report& report);
 
 // measured / predicted - 1.
 std::optional<double> Deviation(std::optional<Nanoseconds> predicted,

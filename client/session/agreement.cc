@@ -9,7 +9,7 @@
 #include "base/service/host.h"
 #include "client/executor/undivided.h"
 #include "client/session/plan_check.h"
-#include "proto/convert.h"
+#include "proto/convert_plan.h"
 #include "proto/job_key.h"
 
 namespace ucudnn {

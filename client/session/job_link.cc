@@ -13,7 +13,7 @@
 #include "base/service/backoff.h"
 #include "client/rpc/connection.h"
 #include "client/session/step_log.h"
-#include "proto/convert.h"
+#include "proto/convert_plan.h"
 
 namespace ucudnn {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/plan/plan_file.h"
 #include "client/rpc/connection.h"
 #include "client/session/plan_check.h"
-#include "proto/convert.h"
+#include "proto/convert_plan.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {

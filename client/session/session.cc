@@ -14,7 +14,7 @@
 #include "client/session/job_link.h"
 #include "client/session/plan_check.h"
 #include "device/device.h"
-#include "proto/convert.h"
+#include "proto/convert_plan.h"
 #include "proto/job_key.h"
 
 namespace ucudnn {

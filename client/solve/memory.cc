@@ -35,9 +35,12 @@ Result<Graph> Split(const MemoryProblem& problem, const Graph& graph) {
 
 Result<TrainingGraph> BuildGraph(const MemoryProblem& problem) {
   const auto& [contents, source] = problem.network;
-  UCUDNN_ASSIGN_OR_RETURN(Graph graph,
-                          OfInput(ParseGraph(contents, problem.network_name,
-                                             problem.batch, source)));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const std::string sized,
+      OfInput(WithShapes(contents, problem.shapes, source)));
+  UCUDNN_ASSIGN_OR_RETURN(
+      Graph graph,
+      OfInput(ParseGraph(sized, problem.network_name, problem.batch, source)));
   if (!problem.split.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(
         graph, In(problem.option_prefix + "split", Split(problem, graph)));

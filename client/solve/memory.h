@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/conv_problem.h"
+#include "base/onnx/network_file.h"
 #include "base/profile.h"
 #include "base/result.h"
 #include "base/training/build.h"
@@ -39,6 +40,7 @@ struct MemoryProblem {
 
   Input network;  // an ONNX model, or a chain of convolutions as CSV
   std::string network_name = "network";
+  InputShapes shapes;  // of a model's inputs
   BatchSize batch;
   Precision precision = Precision::kFp32;
   Fusion fusion = Fusion::kNone;

@@ -137,6 +137,18 @@ Take Device(DeviceModel* device) {
   };
 }
 
+// An array of texts, each the shape of an input.
+Take Shapes(InputShapes* shapes) {
+  return [=](const Json& value) -> Status {
+    if (!value.is_array()) return Refuse(value, "an array of strings");
+    for (const Json& element : value) {
+      UCUDNN_RETURN_IF_ERROR(
+          Parsed(&ParseInputShape, &shapes->emplace_back())(element));
+    }
+    return {};
+  };
+}
+
 using Fields = std::map<std::string, Take>;
 
 // Stores the object's fields with `known`; those in `required` must be present.
@@ -219,6 +231,7 @@ Fields MemoryFields(MemoryProblem* problem) {
           {"split", Text(&problem->split)},
           {"time_limit_s", Seconds(&problem->time_limit)},
           {"network_name", Text(&problem->network_name)},
+          {"input_shapes", Shapes(&problem->shapes)},
           {"profile_network", Text(&problem->rows.network)},
           {"device", Text(&problem->rows.device)},
           {"layout", Text(&problem->rows.layout)}};
@@ -266,6 +279,7 @@ Result<SharedArenaRequest> ParseSharedArenaRequest(std::string_view text) {
   SharedArenaRequest request;
   Fields fields = DivisionFields(&request.division);
   fields.emplace("network_name", Text(&request.network_name));
+  fields.emplace("input_shapes", Shapes(&request.shapes));
   UCUDNN_RETURN_IF_ERROR(ReadFields(text, fields, kDivisionRequired));
   return request;
 }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/onnx/network_file.h"
 #include "base/profile.h"
 #include "base/result.h"
 #include "base/units.h"
@@ -31,6 +32,7 @@ struct DivisionRequest {
 struct SharedArenaRequest {
   DivisionRequest division;
   std::string network_name = "network";  // the model's
+  InputShapes shapes;                    // of its inputs
 };
 
 struct AssignRequest {

@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "base/training/json.h"
 #include "client/cli/command.h"
+#include "client/cli/network_options.h"
 #include "client/cli/profile_options.h"
 #include "client/training/memory_run.h"
 #include "client/training/prepared_training.h"
@@ -35,6 +36,7 @@ constexpr int kMostSteps = 1'000'000'000;
 
 struct Arguments {
   std::string network;
+  InputShapes shapes;
   TrainingInput input;
   std::string precision = "FP32";
   std::string device = "auto";
@@ -50,6 +52,7 @@ void AddOptions(CLI::App& app, Arguments* args) {
                  "An ONNX model, or a chain of convolutions as CSV")
       ->option_text("FILE")
       ->required();
+  ctl::AddInputShapeOption(&app, &args->shapes);
   ctl::AddBatchOption(&app, &args->input.batch);
   app.add_option("--precision", args->precision, "FP32 or TF32")
       ->option_text("PRECISION");
@@ -110,8 +113,8 @@ Status Train(Arguments& args, const std::stop_token& stop) {
   UCUDNN_RETURN_IF_ERROR(CheckTrainingPolicy(args.plan.policy));
   args.input.source = Excerpt(args.network, 4096);
   args.input.name = NetworkNameOf(args.network);
-  UCUDNN_ASSIGN_OR_RETURN(args.input.contents,
-                          OfInput(ReadFile(args.network, kMaxNetworkFile)));
+  UCUDNN_ASSIGN_OR_RETURN(args.input.contents, OfInput(ReadNetworkContents(
+                                                   args.network, args.shapes)));
   if (!args.device_model.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(const std::string text,
                             OfInput(ReadFile(args.device_model, 1_MiB)));

@@ -13,7 +13,6 @@
 namespace ucudnn {
 namespace {
 
-constexpr std::ptrdiff_t kCrossChecksPerOp = 3;
 constexpr int kSettledRepeats = 3;
 constexpr Nanoseconds kCheap = std::chrono::milliseconds(20);
 constexpr double kSpreads = 3.0;
@@ -141,23 +140,20 @@ std::optional<CrossCheck> ChooseCrossCheck(
                     .workspace = best->workspace};
 }
 
-std::vector<DueCrossCheck> DueCrossChecks(const KindCrossChecks& checks,
-                                          const std::string& device,
-                                          const std::string& driver,
-                                          UnixMillis now_ms) {
-  const auto compared = CompareDevices(checks);
-  const bool suspicion =
-      std::ranges::any_of(compared, &DeviceComparison::suspected);
+std::vector<DueCrossCheck> DueCrossChecks(
+    std::span<const CrossCheck> points,
+    std::span<const CrossCheckMeasurement> own, const std::string& driver,
+    bool suspicion, UnixMillis now_ms) {
   std::set<std::pair<std::int64_t, std::int64_t>> done;
-  for (const CrossCheckMeasurement& m : checks.measurements) {
-    if (m.device != device || m.driver != driver) continue;
+  for (const CrossCheckMeasurement& m : own) {
+    if (m.driver != driver) continue;
     if (suspicion && m.measured_ms < now_ms - kCrossCheckAgeMs) continue;
     done.emplace(m.check, m.round);
   }
   std::vector<DueCrossCheck> due;
   for (std::int64_t round = 1; round <= (suspicion ? kCrossCheckRounds : 1);
        ++round) {
-    for (const CrossCheck& point : checks.points) {
+    for (const CrossCheck& point : points) {
       if (!done.contains({point.id, round})) due.push_back({point, round});
     }
   }

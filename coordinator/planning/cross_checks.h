@@ -16,6 +16,7 @@
 // measures all points two more times, and the device deviates if the suspicion
 // holds. The checks are repeated after a day.
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -30,6 +31,8 @@ namespace ucudnn {
 
 inline constexpr std::int64_t kCrossCheckRounds = 3;
 inline constexpr std::size_t kMinCrossChecks = 3;
+// Of a kind, for each operation and precision.
+inline constexpr std::ptrdiff_t kCrossChecksPerOp = 3;
 inline constexpr double kCrossCheckTolerance = 0.05;
 inline constexpr UnixMillis kCrossCheckAgeMs = 24LL * 60 * 60 * 1000;
 
@@ -41,15 +44,17 @@ std::optional<CrossCheck> ChooseCrossCheck(
     const std::string& kind, const std::string& problem,
     std::span<const MeasuredPoint> points, std::span<const CrossCheck> known);
 
-// The cross-checks that a device has to measure next, in order.
+// Of the cross-checks `points` of its kind, those that a device which measured
+// `own` has to measure next under this driver, in order. `suspicion`: whether a
+// device of the kind is suspected.
 struct DueCrossCheck {
   CrossCheck point;
   std::int64_t round = 1;
 };
-std::vector<DueCrossCheck> DueCrossChecks(const KindCrossChecks& checks,
-                                          const std::string& device,
-                                          const std::string& driver,
-                                          UnixMillis now_ms);
+std::vector<DueCrossCheck> DueCrossChecks(
+    std::span<const CrossCheck> points,
+    std::span<const CrossCheckMeasurement> own, const std::string& driver,
+    bool suspicion, UnixMillis now_ms);
 
 // A device compared with the others of its kind, in the precision in which it
 // differs most.

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/plan/even_shares.h"
-#include "proto/convert.h"
+#include "proto/convert_plan.h"
 #include "proto/json.h"
 
 namespace ucudnn {

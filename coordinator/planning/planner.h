@@ -23,7 +23,7 @@ namespace ucudnn {
 
 // The request in canonical form: defaults are filled in, and requests that mean
 // the same are equal. An empty list of device kinds stays empty for the caller
-// to fill. Errors of FromProto (proto/convert.h); kInvalidArgument if no
+// to fill. Errors of FromProto (proto/convert_plan.h); kInvalidArgument if no
 // network is named.
 Result<JobRequest> ParsePlanRequest(const v1::PlanRequest& request);
 

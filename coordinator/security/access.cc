@@ -25,7 +25,7 @@ constexpr unsigned kReaders = Bit(Role::kViewer) | kPlanners;
 // What else a call requires.
 enum class Own {
   kNothing,
-  kAgent,  // the request's agent is the caller
+  kAgent,  // the request's agent is the caller, if that is one
   kJob,    // the caller knows the key of the request's job
 };
 
@@ -55,7 +55,8 @@ constexpr auto kRules = std::to_array<Rule>({
     {"PutNetwork", kOperators},
     {"ReplanJob", kOperators},
     {"CancelTasks", kOperators},
-    {"HoldAgent", kOperators},
+    // Where an agent is, its scheduler cordons and resumes it for jobs.
+    {"HoldAgent", kAgents | kOperators, Own::kAgent},
 
     {"PutProfile", kAdmins},
     {"DeleteNetwork", kAdmins},
@@ -64,9 +65,9 @@ constexpr auto kRules = std::to_array<Rule>({
     {"Prune", kAdmins, Own::kNothing, kOperators},
     {kReflect, kAdmins},
 
-    {"ListAgents", kReaders},
+    {"ListAgents", kAgents | kReaders},
     {"GetAgent", kReaders},
-    {"ListDevices", kReaders},
+    {"ListDevices", kAgents | kReaders},
     {"GetDevice", kReaders},
     {"ListNetworks", kReaders},
     {"GetNetwork", kReaders},
@@ -110,7 +111,8 @@ Status CheckAccess(const Principal& principal, std::string_view call,
   if ((roles & Bit(principal.role)) == 0) {
     return Refuse(principal, call, roles);
   }
-  if (rule->own == Own::kAgent && claim.agent_id != principal.name) {
+  if (rule->own == Own::kAgent && principal.role == Role::kAgent &&
+      claim.agent_id != principal.name) {
     return Fail(Code::kPermissionDenied,
                 "{} is called for agent '{}' by agent {}, which may only act "
                 "for itself (--id {})",

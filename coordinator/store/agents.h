@@ -79,6 +79,13 @@ struct DeviceStatus {
   friend bool operator==(const DeviceStatus&, const DeviceStatus&) = default;
 };
 
+// An agent that registers, with its devices.
+struct AgentRegistration {
+  AgentRecord agent;
+  std::vector<DeviceRecord> devices;
+  UnixMillis now_ms = 0;
+};
+
 // An agent's heartbeat.
 struct AgentBeat {
   std::string agent;
@@ -96,15 +103,23 @@ class Agents {
  public:
   virtual ~Agents() = default;
 
-  // Registers an agent and its devices, all or nothing. The agent becomes
+  // Registers agents and their devices, all or nothing. An agent becomes
   // online, and its devices take the states given. A device of another agent
-  // changes hands; devices that the agent had and no longer names become lost.
+  // changes hands; devices that an agent had and no longer names become lost.
   // `agent` of the devices, and holds and times of the records are ignored: a
   // hold stays, the agent and its devices were seen at `now_ms`, and an agent
-  // keeps the time of its first registration.
-  virtual Status RegisterAgent(const AgentRecord& agent,
-                               std::span<const DeviceRecord> devices,
-                               UnixMillis now_ms) = 0;
+  // keeps the time of its first registration. kInvalidArgument: an agent or a
+  // device is there twice.
+  virtual Status RegisterAgents(
+      std::span<const AgentRegistration> registrations) = 0;
+  // The same for one.
+  Status RegisterAgent(const AgentRecord& agent,
+                       std::span<const DeviceRecord> devices,
+                       UnixMillis now_ms) {
+    const AgentRegistration registration{
+        agent, {devices.begin(), devices.end()}, now_ms};
+    return RegisterAgents({&registration, 1});
+  }
   // Stores the heartbeats, at most one of each agent. A gone agent is online
   // again. Devices that a heartbeat does not name, and devices of other agents,
   // stay as they are. Returns the agents that are not registered, sorted.

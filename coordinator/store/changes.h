@@ -20,6 +20,8 @@ struct ChangeCounts {
   // By kind: its measurements, device models, tasks that ended or were opened
   // again, and the drivers of its devices online.
   std::map<std::string, std::int64_t> kinds;
+  // By kind: its cross-checks, and what devices measured of them.
+  std::map<std::string, std::int64_t> cross_checks;
 
   friend bool operator==(const ChangeCounts&, const ChangeCounts&) = default;
 };

@@ -154,10 +154,10 @@ class Jobs {
                                                    std::int64_t plan,
                                                    const std::string& reason,
                                                    UnixMillis now_ms) = 0;
-  // Adds a revision with `plan` unless one of the job's has it already, which
-  // is then not returned. It is proposed or, if the job replans by itself, for
-  // the ranks to adopt; an earlier proposed one is replaced. Errors of
-  // AddJobRevision.
+  // Adds a revision with `plan`, unless the newest one that the ranks were
+  // asked to adopt, a proposed or a rejected one has it: then none is returned.
+  // It is proposed or, if the job replans by itself, for the ranks to adopt; an
+  // earlier proposed one is replaced. Errors of AddJobRevision.
   virtual Result<std::optional<JobRevisionRecord>> ProposeJobRevision(
       const std::string& job, std::int64_t plan, const std::string& reason,
       UnixMillis now_ms) = 0;

@@ -156,8 +156,6 @@ class Measurements {
   virtual Status PutCrossCheckMeasurement(
       const CrossCheckMeasurement& measurement,
       const ReportIdentity& identity = {}) = 0;
-  virtual Result<std::vector<CrossCheck>> ListCrossChecks(
-      const std::string& kind) = 0;  // by id
   virtual Result<KindCrossChecks> LoadCrossChecks(const std::string& kind) = 0;
 };
 

@@ -16,7 +16,7 @@ Result<std::unique_ptr<SqlDatabase>> OpenDatabase(const std::string& url) {
   return OpenPostgres(url);
 #else
   return Fail(Code::kUnimplemented,
-              "this build lacks PostgreSQL: build with libpqxx "
+              "this build lacks PostgreSQL: build with libpq "
               "(-DUCUDNN_WITH_POSTGRES=ON), or use sqlite:///path/file.db");
 #endif
 }

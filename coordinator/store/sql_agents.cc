@@ -1,7 +1,10 @@
 // Agents and their devices.
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include "coordinator/store/sql_store.h"
 
@@ -61,53 +64,101 @@ Result<DeviceRecord> DeviceOf(const SqlRow& row) {
                       .hold = HoldOf(row, 10)};
 }
 
-Status PutDevice(SqlTransaction& sql, const DeviceRecord& device,
-                 const std::string& agent, UnixMillis now_ms) {
-  const DeviceKind& kind = device.kind;
-  const std::string key = ToString(kind);
+// A device that registers.
+struct NewDevice {
+  const AgentRegistration* registration;
+  const DeviceRecord* device;
+  std::string kind;
+};
+
+// What registrations hold, sorted: writers that lock rows in the same order do
+// not deadlock.
+struct Registered {
+  std::map<std::string_view, const AgentRegistration*> agents;
+  std::map<std::string_view, NewDevice> devices;
+};
+
+Result<Registered> Sorted(std::span<const AgentRegistration> registrations) {
+  Registered sorted;
+  for (const AgentRegistration& registration : registrations) {
+    const std::string& agent = registration.agent.id;
+    UCUDNN_RETURN_IF_ERROR(CheckKey("the agent's id", agent));
+    if (!sorted.agents.emplace(agent, &registration).second) {
+      return Fail(Code::kInvalidArgument, "agent '{}' registers twice", agent);
+    }
+    for (const DeviceRecord& device : registration.devices) {
+      NewDevice added{&registration, &device, ToString(device.kind)};
+      UCUDNN_RETURN_IF_ERROR(CheckKey("a device's id", device.id));
+      UCUDNN_RETURN_IF_ERROR(CheckKey("a device's kind", added.kind));
+      if (!sorted.devices.emplace(device.id, std::move(added)).second) {
+        return Fail(Code::kInvalidArgument, "device '{}' registers twice",
+                    device.id);
+      }
+    }
+  }
+  return sorted;
+}
+
+Status PutAgents(SqlTransaction& sql, const Registered& registered) {
+  SqlRows rows("id TEXT, host TEXT, version TEXT, now_ms BIGINT");
+  for (const auto& [id, registration] : registered.agents) {
+    rows.Add({id, registration->agent.host, registration->agent.version,
+              registration->now_ms});
+  }
+  UCUDNN_RETURN_IF_ERROR(sql.Execute(
+      "INSERT INTO agents (id, host, version, state, registered_ms, "
+      "last_seen_ms) SELECT id, host, version, 'online', now_ms, now_ms "
+      "FROM $rows WHERE true "
+      "ON CONFLICT (id) DO UPDATE SET host = excluded.host, "
+      "version = excluded.version, state = excluded.state, "
+      "last_seen_ms = excluded.last_seen_ms, beats = agents.beats + 1",
+      rows));
+  return sql.Execute(
+      "UPDATE devices SET state = 'lost', "
+      "reason = 'its agent no longer reports it' "
+      "FROM $rows WHERE devices.agent = rows.id",
+      rows);
+}
+
+Status PutDevices(SqlTransaction& sql, const Registered& registered) {
+  std::map<std::string_view, const DeviceKind*> kinds;
+  SqlRows devices(
+      "id TEXT, agent TEXT, kind TEXT, driver TEXT, state TEXT, reason TEXT, "
+      "last_seen_ms BIGINT");
+  for (const auto& [id, added] : registered.devices) {
+    const auto& [registration, device, kind] = added;
+    kinds.emplace(kind, &device->kind);
+    devices.Add({id, registration->agent.id, kind, device->driver,
+                 Name(device->state), device->reason, registration->now_ms});
+  }
+  SqlRows rows(
+      "key TEXT, model TEXT, units BIGINT, memory_bytes BIGINT, library TEXT");
+  for (const auto& [key, kind] : kinds) {
+    rows.Add(
+        {key, kind->model, kind->units, kind->memory.count(), kind->library});
+  }
   // The key is made of the other columns, so a known kind needs no update.
   UCUDNN_RETURN_IF_ERROR(sql.Execute(
-      "INSERT INTO kinds (key, model, units, memory_bytes, library) "
-      "VALUES ($1, $2, $3, $4, $5) ON CONFLICT (key) DO NOTHING",
-      {key, kind.model, kind.units, kind.memory.count(), kind.library}));
+      "INSERT INTO kinds (key, model, units, memory_bytes, library) $values "
+      "ON CONFLICT (key) DO NOTHING",
+      rows));
   return sql.Execute(
       "INSERT INTO devices (id, agent, kind, driver, state, reason, "
-      "last_seen_ms) VALUES ($1, $2, $3, $4, $5, $6, $7) "
-      "ON CONFLICT (id) DO UPDATE SET agent = excluded.agent, "
-      "kind = excluded.kind, driver = excluded.driver, "
-      "state = excluded.state, reason = excluded.reason, "
-      "last_seen_ms = excluded.last_seen_ms",
-      {device.id, agent, key, device.driver, std::string(Name(device.state)),
-       device.reason, now_ms});
+      "last_seen_ms) $values ON CONFLICT (id) DO UPDATE SET "
+      "agent = excluded.agent, kind = excluded.kind, "
+      "driver = excluded.driver, state = excluded.state, "
+      "reason = excluded.reason, last_seen_ms = excluded.last_seen_ms",
+      devices);
 }
 
 }  // namespace
 
-Status SqlStore::RegisterAgent(const AgentRecord& agent,
-                               std::span<const DeviceRecord> devices,
-                               UnixMillis now_ms) {
-  UCUDNN_RETURN_IF_ERROR(CheckKey("the agent's id", agent.id));
-  for (const DeviceRecord& device : devices) {
-    UCUDNN_RETURN_IF_ERROR(CheckKey("a device's id", device.id));
-    UCUDNN_RETURN_IF_ERROR(CheckKey("a device's kind", ToString(device.kind)));
-  }
+Status SqlStore::RegisterAgents(
+    std::span<const AgentRegistration> registrations) {
+  UCUDNN_ASSIGN_OR_RETURN(const Registered registered, Sorted(registrations));
   return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
-    UCUDNN_RETURN_IF_ERROR(sql.Execute(
-        "INSERT INTO agents (id, host, version, state, registered_ms, "
-        "last_seen_ms) VALUES ($1, $2, $3, 'online', $4, $4) "
-        "ON CONFLICT (id) DO UPDATE SET host = excluded.host, "
-        "version = excluded.version, state = excluded.state, "
-        "last_seen_ms = excluded.last_seen_ms, beats = agents.beats + 1",
-        {agent.id, agent.host, agent.version, now_ms}));
-    UCUDNN_RETURN_IF_ERROR(
-        sql.Execute("UPDATE devices SET state = 'lost', "
-                    "reason = 'its agent no longer reports it' "
-                    "WHERE agent = $1",
-                    {agent.id}));
-    for (const DeviceRecord& device : devices) {
-      UCUDNN_RETURN_IF_ERROR(PutDevice(sql, device, agent.id, now_ms));
-    }
-    return {};
+    UCUDNN_RETURN_IF_ERROR(PutAgents(sql, registered));
+    return PutDevices(sql, registered);
   });
 }
 
@@ -133,47 +184,31 @@ Result<std::vector<std::string>> SqlStore::Heartbeat(
   using Ids = std::vector<std::string>;
   return InTransaction(
       *database_, Access::kWrite, [&](SqlTransaction& sql) -> Result<Ids> {
+        SqlRows seen("id TEXT, seen BIGINT");
+        for (const AgentBeat* beat : agents) {
+          seen.Add({beat->agent, beat->seen_ms});
+        }
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto ids,
+            sql.Query("UPDATE agents SET state = CASE agents.state "
+                      "WHEN 'gone' THEN 'online' ELSE agents.state END, "
+                      "last_seen_ms = rows.seen, beats = agents.beats + 1 "
+                      "FROM $rows WHERE agents.id = rows.id "
+                      "RETURNING agents.id",
+                      seen));
         std::set<std::string> found;
-        UCUDNN_RETURN_IF_ERROR(InPieces(
-            sql.dialect(), std::span<const AgentBeat* const>(agents),
-            [&](auto piece) -> Status {
-              SqlRows rows("($, CAST($ AS BIGINT))");
-              for (const AgentBeat* beat : piece) {
-                rows.Add({beat->agent, beat->seen_ms});
-              }
-              UCUDNN_ASSIGN_OR_RETURN(
-                  const auto ids,
-                  sql.Query("WITH reported (id, seen) AS (VALUES " +
-                                rows.Text() +
-                                ") UPDATE agents SET state = CASE agents.state "
-                                "WHEN 'gone' THEN 'online' ELSE agents.state "
-                                "END, last_seen_ms = reported.seen, "
-                                "beats = agents.beats + 1 "
-                                "FROM reported WHERE agents.id = reported.id "
-                                "RETURNING agents.id",
-                            rows.parameters()));
-              for (const SqlRow& row : ids) found.insert(row.Text(0));
-              return {};
-            }));
-        UCUDNN_RETURN_IF_ERROR(InPieces(
-            sql.dialect(), std::span<const Reported>(devices), [&](auto piece) {
-              SqlRows rows("($, CAST($ AS BIGINT), $, $, $)");
-              for (const Reported& reported : piece) {
-                rows.Add({reported.beat->agent, reported.beat->seen_ms,
-                          reported.device->id,
-                          std::string(Name(reported.device->state)),
-                          reported.device->reason});
-              }
-              return sql.Execute(
-                  "WITH reported (agent, seen, id, state, reason) AS (VALUES " +
-                      rows.Text() +
-                      ") UPDATE devices SET state = reported.state, "
-                      "reason = reported.reason, "
-                      "last_seen_ms = reported.seen FROM reported "
-                      "WHERE devices.id = reported.id AND "
-                      "devices.agent = reported.agent",
-                  rows.parameters());
-            }));
+        for (const SqlRow& row : ids) found.insert(row.Text(0));
+        SqlRows reported(
+            "agent TEXT, seen BIGINT, id TEXT, state TEXT, reason TEXT");
+        for (const auto& [beat, device] : devices) {
+          reported.Add({beat->agent, beat->seen_ms, device->id,
+                        Name(device->state), device->reason});
+        }
+        UCUDNN_RETURN_IF_ERROR(sql.Execute(
+            "UPDATE devices SET state = rows.state, reason = rows.reason, "
+            "last_seen_ms = rows.seen FROM $rows "
+            "WHERE devices.id = rows.id AND devices.agent = rows.agent",
+            reported));
         Ids unknown;
         for (const AgentBeat* beat : agents) {
           if (!found.contains(beat->agent)) unknown.push_back(beat->agent);
@@ -239,28 +274,22 @@ Result<std::vector<std::string>> SqlStore::ExpireAgents(
         UCUDNN_ASSIGN_OR_RETURN(
             std::vector<std::string> gone,
             UpdateSilent(sql, silent,
-                         "UPDATE agents SET state = 'gone' FROM silent "
-                         "WHERE agents.id = silent.id AND "
-                         "agents.beats = silent.beats AND "
+                         "UPDATE agents SET state = 'gone' FROM $rows "
+                         "WHERE agents.id = rows.id AND "
+                         "agents.beats = rows.beats AND "
                          "agents.state <> 'gone' RETURNING agents.id"));
+        SqlRows rows("agent TEXT");
+        for (const std::string& id : gone) rows.Add({id});
         UCUDNN_RETURN_IF_ERROR(
-            InPieces(sql.dialect(), std::span<const std::string>(gone),
-                     [&](auto piece) -> Status {
-                       SqlRows ids("$");
-                       for (const std::string& id : piece) ids.Add({id});
-                       const Status released = sql.Execute(
-                           "UPDATE tasks SET lease_until_ms = 0 "
-                           "WHERE state = 'leased' AND agent IN (" +
-                               ids.Text() + ")",
-                           ids.parameters());
-                       if (!released) return released;
-                       return sql.Execute(
-                           "UPDATE devices SET state = 'lost', "
-                           "reason = 'its agent is silent' "
-                           "WHERE agent IN (" +
-                               ids.Text() + ")",
-                           ids.parameters());
-                     }));
+            sql.Execute("UPDATE tasks SET lease_until_ms = 0 FROM $rows "
+                        "WHERE tasks.state = 'leased' AND "
+                        "tasks.agent = rows.agent",
+                        rows));
+        UCUDNN_RETURN_IF_ERROR(
+            sql.Execute("UPDATE devices SET state = 'lost', "
+                        "reason = 'its agent is silent' FROM $rows "
+                        "WHERE devices.agent = rows.agent",
+                        rows));
         return gone;
       });
 }

@@ -48,6 +48,9 @@ Result<ChangeCounts> SqlStore::CountChanges() {
           if (what == "networks") counts.networks = row.Int(2);
           if (what == "deleted_plans") counts.deleted_plans = row.Int(2);
           if (what == "kind") counts.kinds[row.Text(1)] = row.Int(2);
+          if (what == "cross_checks") {
+            counts.cross_checks[row.Text(1)] = row.Int(2);
+          }
         }
         return counts;
       });

@@ -110,13 +110,6 @@ Status SqlStore::PutCrossCheckMeasurement(const CrossCheckMeasurement& m,
   });
 }
 
-Result<std::vector<CrossCheck>> SqlStore::ListCrossChecks(
-    const std::string& kind) {
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    return CrossChecksOf(sql, kind);
-  });
-}
-
 Result<KindCrossChecks> SqlStore::LoadCrossChecks(const std::string& kind) {
   return InTransaction(
       *database_, Access::kRead,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "base/text.h"
 
@@ -19,6 +20,15 @@ Status CheckText(std::string_view text) {
                   static_cast<unsigned char>(text[at]), at);
     }
     at += length;
+  }
+  return {};
+}
+
+Status CheckTexts(std::span<const SqlValue> values) {
+  for (const SqlValue& value : values) {
+    if (const auto* text = std::get_if<std::string>(&value)) {
+      UCUDNN_RETURN_IF_ERROR(CheckText(*text));
+    }
   }
   return {};
 }
@@ -49,11 +59,7 @@ const std::string& SqlRow::Bytes(std::size_t column) const {
 
 Result<std::vector<SqlRow>> SqlTransaction::Query(
     const std::string& statement, std::span<const SqlValue> parameters) {
-  for (const SqlValue& value : parameters) {
-    if (const auto* text = std::get_if<std::string>(&value)) {
-      UCUDNN_RETURN_IF_ERROR(CheckText(*text));
-    }
-  }
+  UCUDNN_RETURN_IF_ERROR(CheckTexts(parameters));
   return DoQuery(statement, parameters);
 }
 
@@ -63,28 +69,72 @@ Status SqlTransaction::Execute(const std::string& statement,
   return {};
 }
 
-SqlRows::SqlRows(std::string row, std::vector<SqlValue> first)
-    : row_(std::move(row)),
-      first_(first.size()),
-      width_(static_cast<std::size_t>(std::ranges::count(row_, '$'))),
-      parameters_(std::move(first)) {}
-
-void SqlRows::Add(std::span<const SqlValue> values) {
-  UCUDNN_CHECK(values.size() == width_);
-  parameters_.insert(parameters_.end(), values.begin(), values.end());
-}
-
-std::string SqlRows::Text() const {
-  std::string text;
-  std::size_t parameter = first_;
-  while (parameter < parameters_.size()) {
-    if (!text.empty()) text += ", ";
-    for (const char c : row_) {
-      text += c;
-      if (c == '$') text += std::to_string(++parameter);
+Result<std::vector<SqlRow>> SqlTransaction::Query(
+    const std::string& statement, const SqlRows& rows,
+    std::span<const SqlValue> parameters) {
+  if (rows.size() == 0) return std::vector<SqlRow>();
+  UCUDNN_RETURN_IF_ERROR(CheckTexts(parameters));
+  for (const SqlRows::Column& column : rows.columns()) {
+    std::string_view checked;
+    for (const std::string_view text : column.texts) {
+      // Many rows have the same kind and problem.
+      if (text.data() == checked.data() && text.size() == checked.size()) {
+        continue;
+      }
+      UCUDNN_RETURN_IF_ERROR(CheckText(text));
+      checked = text;
     }
   }
-  return text;
+  return DoQuery(statement, rows, parameters);
+}
+
+Status SqlTransaction::Execute(const std::string& statement,
+                               const SqlRows& rows,
+                               std::initializer_list<SqlValue> parameters) {
+  UCUDNN_RETURN_IF_ERROR(Query(statement, rows, parameters));
+  return {};
+}
+
+SqlRows::SqlRows(std::string_view columns) {
+  while (!columns.empty()) {
+    const std::string_view column = columns.substr(0, columns.find(", "));
+    columns.remove_prefix(std::min(column.size() + 2, columns.size()));
+    const std::size_t space = column.find(' ');
+    columns_.push_back({.name = std::string(column.substr(0, space)),
+                        .type = std::string(column.substr(space + 1))});
+    UCUDNN_CHECK(columns_.back().is_text() || columns_.back().type == "BIGINT");
+  }
+}
+
+void SqlRows::Add(std::span<const Cell> cells) {
+  UCUDNN_CHECK(cells.size() == columns_.size());
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (columns_[i].is_text()) {
+      columns_[i].texts.push_back(std::get<std::string_view>(cells[i]));
+    } else {
+      columns_[i].numbers.push_back(std::get<std::int64_t>(cells[i]));
+    }
+  }
+  ++size_;
+}
+
+std::string SqlRows::Names() const {
+  std::string names;
+  for (const Column& column : columns_) {
+    names += (names.empty() ? "" : ", ") + column.name;
+  }
+  return names;
+}
+
+std::string WithRows(std::string statement, const std::string& table,
+                     const std::string& values) {
+  for (const auto& [name, text] :
+       {std::pair{"$rows", &table}, std::pair{"$values", &values}}) {
+    const std::size_t at = statement.find(name);
+    if (at == std::string::npos) continue;
+    statement.replace(at, std::string_view(name).size(), *text);
+  }
+  return statement;
 }
 
 }  // namespace ucudnn

@@ -3,14 +3,13 @@
 
 // The port to an SQL database, with adapters for SQLite and PostgreSQL. The
 // store writes each statement once, in what both dialects share: $1-style
-// parameters, ON CONFLICT, RETURNING, WITH ... AS MATERIALIZED.
+// parameters, ON CONFLICT, RETURNING, WITH ... AS MATERIALIZED; and $rows and
+// $values (SqlRows).
 //
 //   auto rows = InTransaction(database, Access::kRead, [&](auto& sql) {
 //     return sql.Query("SELECT id FROM agents WHERE host = $1", {host});
 //   });
 
-#include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -18,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -59,12 +59,58 @@ struct SqlDialect {
   std::string skip_locked;
   // A statement that lets one process at a time migrate.
   std::string lock_schema;
-  // How many rows of SqlRows a statement should have: few in SQLite, so that
-  // one prepared statement serves all; many in PostgreSQL, to save round trips.
-  std::size_t rows_per_statement = 1;
+  // How many transactions may usefully write at once.
+  std::size_t writers = 1;
   // Whether tables of counts get a row with each change (schema/0012_changes).
   bool adds_counts = false;
 };
+
+// Rows that a statement works on.
+//
+//   SqlRows rows("id TEXT, beats BIGINT");
+//   for (const Pulse& pulse : pulses) rows.Add({pulse.id, pulse.beats});
+//   sql.Execute("UPDATE agents SET state = 'gone' FROM $rows "
+//               "WHERE agents.id = rows.id AND agents.beats = rows.beats",
+//               rows);
+//
+// In the statement, $rows is a table of them, named `rows`, and $values is what
+// INSERT INTO takes them from. PostgreSQL runs it once for all rows, SQLite
+// once for each, in order; it has to come to the same.
+class SqlRows {
+ public:
+  using Cell = std::variant<std::int64_t, std::string_view>;
+  struct Column {
+    std::string name;
+    std::string type;  // TEXT or BIGINT; its cells are in one of:
+    std::vector<std::string_view> texts = {};
+    std::vector<std::int64_t> numbers = {};
+
+    bool is_text() const { return type == "TEXT"; }
+  };
+
+  // "NAME TYPE, NAME TYPE, ..."
+  explicit SqlRows(std::string_view columns);
+
+  // A row, with a cell for each column. Texts must outlive this object.
+  void Add(std::initializer_list<Cell> cells) {
+    Add(std::span(cells.begin(), cells.size()));
+  }
+  void Add(std::span<const Cell> cells);
+
+  std::size_t size() const { return size_; }
+  const std::vector<Column>& columns() const { return columns_; }
+  // "id, beats"
+  std::string Names() const;
+
+ private:
+  std::vector<Column> columns_;
+  std::size_t size_ = 0;
+};
+
+// The statement with these texts in place of $rows and $values, each of which
+// it has once at most.
+std::string WithRows(std::string statement, const std::string& table,
+                     const std::string& values);
 
 // A running transaction.
 class SqlTransaction {
@@ -82,9 +128,21 @@ class SqlTransaction {
       std::initializer_list<SqlValue> parameters = {}) {
     return Query(statement, std::span(parameters.begin(), parameters.size()));
   }
-  // The same, without rows.
+  // Runs one statement over rows, if there are any.
+  Result<std::vector<SqlRow>> Query(
+      const std::string& statement, const SqlRows& rows,
+      std::initializer_list<SqlValue> parameters = {}) {
+    return Query(statement, rows,
+                 std::span(parameters.begin(), parameters.size()));
+  }
+  Result<std::vector<SqlRow>> Query(const std::string& statement,
+                                    const SqlRows& rows,
+                                    std::span<const SqlValue> parameters);
+  // The same, returning no rows.
   Status Execute(const std::string& statement,
                  std::span<const SqlValue> parameters);
+  Status Execute(const std::string& statement, const SqlRows& rows,
+                 std::initializer_list<SqlValue> parameters = {});
   Status Execute(const std::string& statement,
                  std::initializer_list<SqlValue> parameters = {}) {
     return Execute(statement, std::span(parameters.begin(), parameters.size()));
@@ -95,6 +153,9 @@ class SqlTransaction {
  protected:
   virtual Result<std::vector<SqlRow>> DoQuery(
       const std::string& statement, std::span<const SqlValue> parameters) = 0;
+  virtual Result<std::vector<SqlRow>> DoQuery(
+      const std::string& statement, const SqlRows& rows,
+      std::span<const SqlValue> parameters) = 0;
 };
 
 enum class Access { kRead, kWrite };
@@ -145,45 +206,6 @@ auto InTransaction(SqlDatabase& database, Access access, const Body& body) {
     return status ? R(*std::move(value))
                   : R(tl::unexpected<Error>(status.error()));
   }
-}
-
-// The parameters of a statement over many rows. `row` is the text of one row
-// with a '$' for each parameter; Text() numbers them after `first` others:
-//
-//   SqlRows rows("($, CAST($ AS BIGINT))");
-//   rows.Add({"a", 1});  rows.Add({"b", 2});
-//   rows.Text();   // "($1, CAST($2 AS BIGINT)), ($3, CAST($4 AS BIGINT))"
-class SqlRows {
- public:
-  explicit SqlRows(std::string row, std::vector<SqlValue> first = {});
-
-  void Add(std::span<const SqlValue> values);
-  void Add(std::initializer_list<SqlValue> values) {
-    Add(std::span(values.begin(), values.size()));
-  }
-  std::string Text() const;
-  std::span<const SqlValue> parameters() const { return parameters_; }
-
- private:
-  std::string row_;
-  std::size_t first_;
-  std::size_t width_;
-  std::vector<SqlValue> parameters_;
-};
-
-// Calls `body` with consecutive pieces of `items`, each of at most
-// rows_per_statement; stops at an error. Shorter pieces have a power of two of
-// items, so that there are few different statements and all stay prepared.
-template <class T, class Body>
-Status InPieces(const SqlDialect& dialect, std::span<const T> items,
-                const Body& body) {
-  while (!items.empty()) {
-    const auto piece = items.first(
-        std::min(std::bit_floor(items.size()), dialect.rows_per_statement));
-    if (Status status = body(piece); !status) return status;
-    items = items.subspan(piece.size());
-  }
-  return {};
 }
 
 // `url` is "sqlite::memory:" or "sqlite:///path". Errors of OpenStore.

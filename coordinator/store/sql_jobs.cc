@@ -182,21 +182,16 @@ Status SqlStore::RegisterJob(const JobRecord& job,
         "INSERT INTO job_revisions (job, revision, plan, reason, rejected, "
         "created_ms, adopted_ms) VALUES ($1, 1, $2, $3, '', $4, $4)",
         {job.id, known, std::string("the job began"), now_ms}));
-    return InPieces(
-        sql.dialect(), ranks, [&](std::span<const JobRankRecord> piece) {
-          SqlRows rows(
-              "(CAST($ AS TEXT), CAST($ AS BIGINT), CAST($ AS TEXT), "
-              "CAST($ AS TEXT), CAST($ AS TEXT), CAST($ AS BIGINT))");
-          for (const JobRankRecord& rank : piece) {
-            rows.Add(
-                {job.id, rank.rank, rank.device, rank.kind, rank.host, now_ms});
-          }
-          return sql.Execute(
-              "INSERT INTO job_ranks (job, rank, device, kind, host, seen_ms) "
-              "VALUES " +
-                  rows.Text() + " ON CONFLICT (job, rank) DO NOTHING",
-              rows.parameters());
-        });
+    SqlRows rows(
+        "job TEXT, rank BIGINT, device TEXT, kind TEXT, host TEXT, "
+        "seen_ms BIGINT");
+    for (const JobRankRecord& rank : ranks) {
+      rows.Add({job.id, rank.rank, rank.device, rank.kind, rank.host, now_ms});
+    }
+    return sql.Execute(
+        "INSERT INTO job_ranks (job, rank, device, kind, host, seen_ms) "
+        "$values ON CONFLICT (job, rank) DO NOTHING",
+        rows);
   });
 }
 
@@ -249,9 +244,9 @@ Result<std::vector<std::string>> SqlStore::ExpireJobs(
     std::span<const Pulse> silent) {
   return InTransaction(*database_, Access::kWrite, [&](SqlTransaction& sql) {
     return UpdateSilent(sql, silent,
-                        "UPDATE jobs SET state = 'lost' FROM silent "
-                        "WHERE jobs.id = silent.id AND "
-                        "jobs.beats = silent.beats AND "
+                        "UPDATE jobs SET state = 'lost' FROM $rows "
+                        "WHERE jobs.id = rows.id AND "
+                        "jobs.beats = rows.beats AND "
                         "jobs.state = 'running' RETURNING jobs.id");
   });
 }

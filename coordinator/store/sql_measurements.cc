@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "coordinator/store/sql_store.h"
@@ -39,9 +40,6 @@ std::vector<const Measurement*> Newest(
   return newest;
 }
 
-// A measurement's columns, besides its numbers: its key and its origin.
-constexpr char kKeyColumns[] =
-    "kind, problem, batch, algorithm, math, precision_name, workspace_bytes";
 constexpr char kOriginColumns[] =
     "device, driver, measured_ms, sm_clock_mhz, memory_clock_mhz, throttle";
 
@@ -83,24 +81,59 @@ PointOrigin OriginOf(const SqlRow& row, std::size_t first) {
       .clocks = {row.Int(first + 3), row.Int(first + 4), row.Text(first + 5)}};
 }
 
-// All columns of a measurement.
-std::vector<SqlValue> ValuesOf(const Measurement& m) {
+// All columns of measurements.
+SqlRows NoMeasurements() {
+  return SqlRows(
+      "kind TEXT, problem TEXT, batch BIGINT, algorithm TEXT, math TEXT, "
+      "precision_name TEXT, workspace_bytes BIGINT, " +
+      NumberColumns("{} BIGINT") +
+      ", device TEXT, driver TEXT, measured_ms BIGINT, sm_clock_mhz BIGINT, "
+      "memory_clock_mhz BIGINT, throttle TEXT");
+}
+
+std::string UpsertStatement() {
+  return fmt::format(
+      "INSERT INTO measurements ({}) $values "
+      "ON CONFLICT (kind, problem, batch, algorithm, math, precision_name, "
+      "workspace_bytes) DO UPDATE SET {}, device = excluded.device, "
+      "driver = excluded.driver, measured_ms = excluded.measured_ms, "
+      "sm_clock_mhz = excluded.sm_clock_mhz, "
+      "memory_clock_mhz = excluded.memory_clock_mhz, "
+      "throttle = excluded.throttle",
+      NoMeasurements().Names(), NumberColumns("{0} = excluded.{0}"));
+}
+
+void AddRow(const Measurement& m, SqlRows* rows) {
   const MeasuredPoint& p = m.point;
-  std::vector<SqlValue> values = {m.kind,
-                                  m.problem,
-                                  p.batch.count(),
-                                  p.algorithm.name,
-                                  p.algorithm.math,
-                                  std::string(Name(p.algorithm.precision)),
-                                  p.workspace.count()};
-  for (const PointNumber& number : PointNumbers()) {
-    values.emplace_back(number.get(p));
-  }
   const PointOrigin& o = m.origin;
-  values.insert(values.end(),
-                {o.device, o.driver, o.measured_ms, o.clocks.sm_mhz,
-                 o.clocks.memory_mhz, o.clocks.throttle});
-  return values;
+  std::vector<SqlRows::Cell> cells = {m.kind,
+                                      m.problem,
+                                      p.batch.count(),
+                                      p.algorithm.name,
+                                      p.algorithm.math,
+                                      Name(p.algorithm.precision),
+                                      p.workspace.count()};
+  for (const PointNumber& number : PointNumbers()) {
+    cells.emplace_back(number.get(p));
+  }
+  cells.insert(cells.end(), {o.device, o.driver, o.measured_ms, o.clocks.sm_mhz,
+                             o.clocks.memory_mhz, o.clocks.throttle});
+  rows->Add(cells);
+}
+
+// Counts that the points of these kinds changed. Triggers count all else that
+// plans are made from; for each point, they would cost as much as storing it.
+Status CountChanges(SqlTransaction& sql,
+                    const std::set<std::string_view>& kinds) {
+  SqlRows rows("name TEXT");
+  for (const std::string_view kind : kinds) rows.Add({kind});
+  return sql.Execute(
+      fmt::format("INSERT INTO changes (what, name, n) "
+                  "SELECT 'kind', name, 1 FROM $rows WHERE true{}",
+                  sql.dialect().adds_counts
+                      ? ""
+                      : " ON CONFLICT (what, name) DO UPDATE SET n = n + 1"),
+      rows);
 }
 
 }  // namespace
@@ -122,31 +155,15 @@ Status UpsertMeasurements(SqlTransaction& sql,
   for (const Measurement& m : measurements) {
     UCUDNN_RETURN_IF_ERROR(CheckMeasurement(m));
   }
-  const std::vector<const Measurement*> newest = Newest(measurements);
-  static const std::string kRow = [] {
-    const std::size_t columns = 7 + PointNumbers().size() + 6;
-    std::string row = "($";
-    for (std::size_t i = 1; i < columns; ++i) row += ", $";
-    return row + ")";
-  }();
-  static const std::string kInsert =
-      fmt::format("INSERT INTO measurements ({}, {}, {}) VALUES ", kKeyColumns,
-                  NumberColumns(), kOriginColumns);
-  static const std::string kOrUpdate = fmt::format(
-      " ON CONFLICT (kind, problem, batch, algorithm, math, precision_name, "
-      "workspace_bytes) DO UPDATE SET {}, device = excluded.device, "
-      "driver = excluded.driver, measured_ms = excluded.measured_ms, "
-      "sm_clock_mhz = excluded.sm_clock_mhz, "
-      "memory_clock_mhz = excluded.memory_clock_mhz, "
-      "throttle = excluded.throttle",
-      NumberColumns("{0} = excluded.{0}"));
-  return InPieces(sql.dialect(), std::span<const Measurement* const>(newest),
-                  [&](auto piece) -> Status {
-                    SqlRows rows(kRow);
-                    for (const Measurement* m : piece) rows.Add(ValuesOf(*m));
-                    return sql.Execute(kInsert + rows.Text() + kOrUpdate,
-                                       rows.parameters());
-                  });
+  static const std::string kUpsert = UpsertStatement();
+  SqlRows rows = NoMeasurements();
+  std::set<std::string_view> kinds;
+  for (const Measurement* m : Newest(measurements)) {
+    AddRow(*m, &rows);
+    kinds.insert(m->kind);
+  }
+  UCUDNN_RETURN_IF_ERROR(sql.Execute(kUpsert, rows));
+  return CountChanges(sql, kinds);
 }
 
 Status SqlStore::PutMeasurements(std::span<const Measurement> measurements) {
@@ -174,28 +191,26 @@ Status SqlStore::ImportProfile(std::span<const Measurement> measurements,
   sorted.erase(std::unique(sorted.begin(), sorted.end(), same), sorted.end());
   return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
     UCUDNN_RETURN_IF_ERROR(UpsertMeasurements(sql, measurements));
-    return InPieces(
-        sql.dialect(), std::span<const CompleteBatch>(sorted),
-        [&](auto piece) -> Status {
-          SqlRows rows(
-              "($, $, $, '', $, 0, 'done', 0, 0, 0, '', '', 0, '', $, $, $)");
-          for (const CompleteBatch& b : piece) {
-            rows.Add({b.kind, b.problem, b.batch.count(),
-                      b.max_workspace.count(), now_ms, now_ms, b.driver});
-          }
-          return sql.Execute(
-              "INSERT INTO tasks (kind, problem, batch, goal, "
-              "max_workspace_bytes, priority, state, attempts, failures, "
-              "lease_token, agent, device, lease_until_ms, error, created_ms, "
-              "finished_ms, driver) VALUES " +
-                  rows.Text() +
-                  " ON CONFLICT (kind, problem, batch, goal) DO UPDATE SET "
-                  "state = 'done', error = '', driver = excluded.driver, "
-                  "finished_ms = excluded.finished_ms "
-                  "WHERE tasks.state IN ('pending', 'failed') AND "
-                  "tasks.max_workspace_bytes <= excluded.max_workspace_bytes",
-              rows.parameters());
-        });
+    SqlRows rows(
+        "kind TEXT, problem TEXT, batch BIGINT, max_workspace_bytes BIGINT, "
+        "driver TEXT");
+    for (const CompleteBatch& b : sorted) {
+      rows.Add({b.kind, b.problem, b.batch.count(), b.max_workspace.count(),
+                b.driver});
+    }
+    return sql.Execute(
+        fmt::format(
+            "INSERT INTO tasks ({0}, goal, priority, state, attempts, "
+            "failures, lease_token, agent, device, lease_until_ms, error, "
+            "created_ms, finished_ms) SELECT {0}, '', 0, 'done', 0, 0, 0, '', "
+            "'', 0, '', CAST($1 AS BIGINT), CAST($1 AS BIGINT) FROM $rows "
+            "WHERE true ON CONFLICT (kind, problem, batch, goal) DO UPDATE SET "
+            "state = 'done', error = '', driver = excluded.driver, "
+            "finished_ms = excluded.finished_ms "
+            "WHERE tasks.state IN ('pending', 'failed') AND "
+            "tasks.max_workspace_bytes <= excluded.max_workspace_bytes",
+            rows.Names()),
+        rows, {now_ms});
   });
 }
 
@@ -268,58 +283,45 @@ Result<std::vector<Measurement>> SqlStore::LoadMeasurements(
 Result<PointsByProblem> SqlStore::LoadProfile(
     const std::string& kind, std::span<const std::string> problems,
     std::span<const BatchSize> batches, std::span<const std::string> drivers) {
-  std::string of_batches;
+  std::vector<SqlValue> parameters = {kind};
+  std::string conditions = "kind = $1";
+  if (!drivers.empty()) {
+    std::string known;
+    for (const std::string& driver : drivers) {
+      parameters.emplace_back(driver);
+      known += fmt::format(", ${}", parameters.size());
+    }
+    conditions += fmt::format(" AND driver IN (''{})", known);
+  }
   if (!batches.empty()) {
     std::vector<std::int64_t> counts;
     for (const BatchSize batch : batches) counts.push_back(batch.count());
-    of_batches = fmt::format("AND batch IN ({}) ", fmt::join(counts, ", "));
+    conditions += fmt::format(" AND batch IN ({})", fmt::join(counts, ", "));
   }
+  SqlRows named("problem TEXT");
+  for (const std::string& problem : problems) named.Add({problem});
+  const std::string select =
+      fmt::format("SELECT problem, {} FROM measurements WHERE {}",
+                  PointColumns(), conditions);
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto found,
+      InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
+        if (problems.empty()) return sql.Query(select, parameters);
+        return sql.Query(
+            select + " AND problem IN (SELECT rows.problem FROM $rows)", named,
+            parameters);
+      }));
   PointsByProblem points;
-  const auto load_some = [&](SqlTransaction& sql,
-                             const std::string& of_problems,
-                             std::span<const SqlValue> given) -> Status {
-    std::vector<SqlValue> parameters(given.begin(), given.end());
-    std::string of_drivers;
-    for (const std::string& driver : drivers) {
-      parameters.emplace_back(driver);
-      of_drivers += fmt::format("{}${}", of_drivers.empty() ? "" : ", ",
-                                parameters.size());
-    }
-    if (!drivers.empty()) {
-      of_drivers = "AND (driver = '' OR driver IN (" + of_drivers + "))";
-    }
-    UCUDNN_ASSIGN_OR_RETURN(
-        const auto found,
-        sql.Query(
-            fmt::format("SELECT problem, {} FROM measurements "
-                        "WHERE kind = $1 {}{}{}",
-                        PointColumns(), of_problems, of_batches, of_drivers),
-            parameters));
-    for (const SqlRow& row : found) {
-      std::size_t column = 1;
-      UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point, PointOf(row, &column));
-      points[row.Text(0)].push_back(std::move(point));
-    }
-    return {};
-  };
-  const auto load = [&](SqlTransaction& sql) -> Status {
-    points.clear();
-    if (problems.empty()) {
-      return load_some(sql, "", SqlRows("$", {kind}).parameters());
-    }
-    return InPieces(sql.dialect(), problems, [&](auto piece) -> Status {
-      SqlRows rows("$", {kind});
-      for (const std::string& problem : piece) rows.Add({problem});
-      return load_some(sql, "AND problem IN (" + rows.Text() + ") ",
-                       rows.parameters());
-    });
-  };
-  UCUDNN_RETURN_IF_ERROR(database_->Run(Access::kRead, load));
+  for (const SqlRow& row : found) {
+    std::size_t column = 1;
+    UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point, PointOf(row, &column));
+    points[row.Text(0)].push_back(std::move(point));
+  }
   for (auto& [problem, of_problem] : points) {
     std::ranges::sort(of_problem, {}, [](const MeasuredPoint& p) {
       return std::tie(p.batch, p.algorithm, p.workspace);
     });
-    // A problem that was named twice, in two pieces, was loaded twice.
+    // A problem that was named twice may have been loaded twice.
     of_problem.erase(std::unique(of_problem.begin(), of_problem.end()),
                      of_problem.end());
   }

@@ -142,8 +142,12 @@ Result<std::optional<JobRevisionRecord>> SqlStore::ProposeJobRevision(
         UCUDNN_ASSIGN_OR_RETURN(const LockedJob locked,
                                 LockForPlan(sql, job, plan));
         UCUDNN_ASSIGN_OR_RETURN(const auto revisions, ListRevisions(sql, job));
+        UCUDNN_ASSIGN_OR_RETURN(const JobRevisionRecord asked,
+                                NewestRevision(sql, job));
         for (const JobRevisionRecord& revision : revisions) {
-          if (revision.plan == plan && revision.offered != Offered::kReplaced) {
+          if (revision.plan == plan && revision.offered != Offered::kReplaced &&
+              (revision.revision >= asked.revision ||
+               !revision.rejected.empty())) {
             return std::nullopt;
           }
         }

@@ -67,19 +67,11 @@ Result<std::vector<Pulse>> ReadPulses(SqlTransaction& sql,
 Result<std::vector<std::string>> UpdateSilent(SqlTransaction& sql,
                                               std::span<const Pulse> silent,
                                               const std::string& update) {
+  SqlRows rows("id TEXT, beats BIGINT");
+  for (const Pulse& pulse : silent) rows.Add({pulse.id, pulse.beats});
+  UCUDNN_ASSIGN_OR_RETURN(const auto updated, sql.Query(update, rows));
   std::vector<std::string> ids;
-  UCUDNN_RETURN_IF_ERROR(
-      InPieces(sql.dialect(), silent, [&](auto piece) -> Status {
-        SqlRows rows("($, CAST($ AS BIGINT))");
-        for (const Pulse& pulse : piece) rows.Add({pulse.id, pulse.beats});
-        UCUDNN_ASSIGN_OR_RETURN(
-            const auto updated,
-            sql.Query("WITH silent (id, beats) AS (VALUES " + rows.Text() +
-                          ") " + update,
-                      rows.parameters()));
-        for (const SqlRow& row : updated) ids.push_back(row.Text(0));
-        return {};
-      }));
+  for (const SqlRow& row : updated) ids.push_back(row.Text(0));
   std::ranges::sort(ids);
   return ids;
 }

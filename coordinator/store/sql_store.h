@@ -36,9 +36,11 @@ class SqlStore final : public Store {
   // The database has been migrated.
   explicit SqlStore(std::unique_ptr<SqlDatabase> database)
       : database_(std::move(database)),
-        reports_([this](std::span<const TaskReport* const> reports) {
-          return StoreReports(*database_, reports);
-        }) {}
+        reports_(
+            [this](std::span<const TaskReport* const> reports) {
+              return StoreReports(*database_, reports);
+            },
+            database_->dialect().writers) {}
 
   Status Ping() override;
   Status CheckWritable() override;
@@ -46,9 +48,8 @@ class SqlStore final : public Store {
   Result<std::string> Epoch() override;
 
   // Agents
-  Status RegisterAgent(const AgentRecord& agent,
-                       std::span<const DeviceRecord> devices,
-                       UnixMillis now_ms) override;
+  Status RegisterAgents(
+      std::span<const AgentRegistration> registrations) override;
   Result<std::vector<std::string>> Heartbeat(
       std::span<const AgentBeat> beats) override;
   Status SetAgentState(const std::string& agent, AgentState state,
@@ -136,8 +137,6 @@ class SqlStore final : public Store {
       const std::string& kind) override;
   Status PutCrossCheckMeasurement(const CrossCheckMeasurement& m,
                                   const ReportIdentity& identity) override;
-  Result<std::vector<CrossCheck>> ListCrossChecks(
-      const std::string& kind) override;
   Result<KindCrossChecks> LoadCrossChecks(const std::string& kind) override;
 
   // Plans
@@ -232,8 +231,8 @@ inline constexpr char kNoLease[] =
 // The pulses in the rows of (id, beats) that `statement` selects.
 Result<std::vector<Pulse>> ReadPulses(SqlTransaction& sql,
                                       const std::string& statement);
-// Runs `update`, whose FROM clause is to name `silent (id, beats)`, over the
-// pulses; returns the ids that it returns, sorted.
+// Runs `update` over the pulses as $rows (id, beats); returns the ids that it
+// returns, sorted.
 Result<std::vector<std::string>> UpdateSilent(SqlTransaction& sql,
                                               std::span<const Pulse> silent,
                                               const std::string& update);
@@ -263,9 +262,12 @@ Result<bool> PlanExists(SqlTransaction& sql, std::int64_t plan);
 // Deletes the job with its ranks, revisions and steps.
 Status DeleteJobRows(SqlTransaction& sql, const std::string& job);
 
-// The keys as rows (kind, problem, batch, goal), after the parameters `first`.
-SqlRows KeyRows(std::span<const TaskKey> keys,
-                std::vector<SqlValue> first = {});
+// The keys as rows (kind, problem, batch, goal).
+SqlRows KeyRows(std::span<const TaskKey> keys);
+// Whether a task has the key that a row has.
+inline constexpr char kTaskHasRowsKey[] =
+    "tasks.kind = rows.kind AND tasks.problem = rows.problem AND "
+    "tasks.batch = rows.batch AND tasks.goal = rows.goal";
 
 // Actions::AddAction within a transaction.
 Status AddAction(SqlTransaction& sql, const ActionRecord& action);

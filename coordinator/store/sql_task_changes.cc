@@ -12,33 +12,26 @@ Result<TaskCounts> SqlStore::CancelTasks(std::span<const std::int64_t> tasks,
   // Writers that lock rows in the same order do not deadlock.
   std::vector<std::int64_t> sorted(tasks.begin(), tasks.end());
   std::ranges::sort(sorted);
+  SqlRows rows("id BIGINT");
+  for (const std::int64_t id : sorted) rows.Add({id});
   return InTransaction(
       *database_, Access::kWrite,
       [&](SqlTransaction& sql) -> Result<TaskCounts> {
         TaskCounts cancelled;
         for (const bool running : {false, true}) {
-          UCUDNN_RETURN_IF_ERROR(InPieces(
-              sql.dialect(), std::span<const std::int64_t>(sorted),
-              [&](auto piece) -> Status {
-                SqlRows ids("CAST($ AS BIGINT)", {why, now_ms});
-                for (const std::int64_t id : piece) ids.Add({id});
-                UCUDNN_ASSIGN_OR_RETURN(
-                    const auto found,
-                    sql.Query(
-                        fmt::format(
-                            "UPDATE tasks SET state = 'cancelled', error = $1, "
-                            "finished_ms = $2, agent = '', device = '', "
-                            "lease_until_ms = 0 WHERE {} AND id IN ({}) "
-                            "RETURNING id",
-                            running ? "state = 'leased' AND lease_until_ms > $2"
-                                    : "(state = 'pending' OR (state = 'leased' "
-                                      "AND lease_until_ms <= $2))",
-                            ids.Text()),
-                        ids.parameters()));
-                (running ? cancelled.leased : cancelled.pending) +=
-                    std::ssize(found);
-                return {};
-              }));
+          UCUDNN_ASSIGN_OR_RETURN(
+              const auto found,
+              sql.Query(
+                  fmt::format(
+                      "UPDATE tasks SET state = 'cancelled', error = $1, "
+                      "finished_ms = $2, agent = '', device = '', "
+                      "lease_until_ms = 0 FROM $rows "
+                      "WHERE tasks.id = rows.id AND {} RETURNING tasks.id",
+                      running ? "state = 'leased' AND lease_until_ms > $2"
+                              : "(state = 'pending' OR (state = 'leased' "
+                                "AND lease_until_ms <= $2))"),
+                  rows, {why, now_ms}));
+          (running ? cancelled.leased : cancelled.pending) += std::ssize(found);
         }
         return cancelled;
       });
@@ -51,24 +44,16 @@ Result<std::int64_t> SqlStore::ReopenCancelledTasks(
   return InTransaction(
       *database_, Access::kWrite,
       [&](SqlTransaction& sql) -> Result<std::int64_t> {
-        std::int64_t reopened = 0;
-        UCUDNN_RETURN_IF_ERROR(InPieces(
-            sql.dialect(), std::span<const TaskKey>(sorted),
-            [&](auto piece) -> Status {
-              const SqlRows rows = KeyRows(piece);
-              UCUDNN_ASSIGN_OR_RETURN(
-                  const auto found,
-                  sql.Query("UPDATE tasks SET state = 'pending', "
-                            "attempts = 0, failures = 0, error = '', "
-                            "finished_ms = 0 WHERE "
-                            "state = 'cancelled' AND "
-                            "(kind, problem, batch, goal) IN (VALUES " +
-                                rows.Text() + ") RETURNING id",
-                            rows.parameters()));
-              reopened += std::ssize(found);
-              return {};
-            }));
-        return reopened;
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto found,
+            sql.Query(
+                fmt::format("UPDATE tasks SET state = 'pending', attempts = 0, "
+                            "failures = 0, error = '', finished_ms = 0 "
+                            "FROM $rows WHERE tasks.state = 'cancelled' AND {} "
+                            "RETURNING tasks.id",
+                            kTaskHasRowsKey),
+                KeyRows(sorted)));
+        return std::ssize(found);
       });
 }
 
@@ -98,43 +83,25 @@ Result<std::int64_t> SqlStore::ReopenStaleTasks(
   return InTransaction(
       *database_, Access::kWrite,
       [&](SqlTransaction& sql) -> Result<std::int64_t> {
-        std::int64_t reopened = 0;
-        UCUDNN_RETURN_IF_ERROR(InPieces(
-            sql.dialect(), std::span<const TaskKey>(distinct),
-            [&](auto piece) -> Status {
-              SqlRows rows("($, CAST($ AS BIGINT), $)", {kind});
-              for (const TaskKey& key : piece) {
-                rows.Add({key.problem, key.batch.count(), key.goal});
-              }
-              const auto asked = rows.parameters();
-              std::vector<SqlValue> parameters(asked.begin(), asked.end());
-              std::string known;
-              for (const std::string& driver : drivers) {
-                parameters.emplace_back(driver);
-                known += fmt::format("{}${}", known.empty() ? "" : ", ",
-                                     parameters.size());
-              }
-              // Tasks done under schema 1 have no driver and are kept.
-              UCUDNN_ASSIGN_OR_RETURN(
-                  const auto found,
-                  sql.Query("WITH asked (problem, batch, goal) AS (VALUES " +
-                                rows.Text() +
-                                ") UPDATE tasks SET state = 'pending', "
-                                "attempts = 0, failures = 0, error = '', "
-                                "finished_ms = 0 FROM asked "
-                                "WHERE tasks.kind = $1 AND "
-                                "tasks.problem = asked.problem AND "
-                                "tasks.batch = asked.batch AND "
-                                "tasks.goal = asked.goal AND "
-                                "tasks.state = 'done' AND "
-                                "tasks.driver <> '' AND "
-                                "tasks.driver NOT IN (" +
-                                known + ") RETURNING tasks.id",
-                            parameters));
-              reopened += static_cast<std::int64_t>(found.size());
-              return {};
-            }));
-        return reopened;
+        std::vector<SqlValue> parameters;
+        std::string known;
+        for (const std::string& driver : drivers) {
+          parameters.emplace_back(driver);
+          known += fmt::format("{}${}", known.empty() ? "" : ", ",
+                               parameters.size());
+        }
+        // Tasks done under schema 1 have no driver and are kept.
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto found,
+            sql.Query(
+                fmt::format("UPDATE tasks SET state = 'pending', attempts = 0, "
+                            "failures = 0, error = '', finished_ms = 0 "
+                            "FROM $rows WHERE tasks.state = 'done' AND "
+                            "tasks.driver <> '' AND tasks.driver NOT IN ({}) "
+                            "AND {} RETURNING tasks.id",
+                            known, kTaskHasRowsKey),
+                KeyRows(distinct), parameters));
+        return std::ssize(found);
       });
 }
 

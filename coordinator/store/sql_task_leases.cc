@@ -105,29 +105,21 @@ Result<std::vector<std::int64_t>> SqlStore::RenewLeases(
   using Ids = std::vector<std::int64_t>;
   return InTransaction(
       *database_, Access::kWrite, [&](SqlTransaction& sql) -> Result<Ids> {
+        SqlRows held("task BIGINT, token BIGINT");
+        for (const LeaseRef& lease : sorted) {
+          held.Add({lease.task, lease.token});
+        }
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto found,
+            sql.Query("UPDATE tasks SET lease_until_ms = "
+                      "CASE WHEN lease_until_ms < $1 THEN $1 "
+                      "ELSE lease_until_ms END FROM $rows "
+                      "WHERE tasks.id = rows.task AND "
+                      "tasks.lease_token = rows.token AND "
+                      "tasks.state = 'leased' RETURNING tasks.id",
+                      held, {until_ms}));
         Ids renewed;
-        UCUDNN_RETURN_IF_ERROR(InPieces(
-            sql.dialect(), std::span<const LeaseRef>(sorted),
-            [&](auto piece) -> Status {
-              SqlRows rows("(CAST($ AS BIGINT), CAST($ AS BIGINT))",
-                           {until_ms});
-              for (const LeaseRef& lease : piece) {
-                rows.Add({lease.task, lease.token});
-              }
-              UCUDNN_ASSIGN_OR_RETURN(
-                  const auto found,
-                  sql.Query("WITH held (task, token) AS (VALUES " +
-                                rows.Text() +
-                                ") UPDATE tasks SET lease_until_ms = "
-                                "CASE WHEN lease_until_ms < $1 THEN $1 "
-                                "ELSE lease_until_ms END FROM held "
-                                "WHERE tasks.id = held.task AND "
-                                "tasks.lease_token = held.token AND "
-                                "tasks.state = 'leased' RETURNING tasks.id",
-                            rows.parameters()));
-              for (const SqlRow& row : found) renewed.push_back(row.Int(0));
-              return {};
-            }));
+        for (const SqlRow& row : found) renewed.push_back(row.Int(0));
         std::ranges::sort(renewed);
         return renewed;
       });

@@ -26,23 +26,17 @@ Result<std::map<std::int64_t, TaskRecord>> LockTasks(
   }
   std::ranges::sort(ids);
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  SqlRows rows("id BIGINT");
+  for (const std::int64_t id : ids) rows.Add({id});
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto found,
+      Records(sql.Query(fmt::format("SELECT {} FROM tasks WHERE id IN "
+                                    "(SELECT id FROM $rows) ORDER BY id{}",
+                                    kTaskColumns, sql.dialect().lock_rows),
+                        rows),
+              TaskOf));
   std::map<std::int64_t, TaskRecord> tasks;
-  UCUDNN_RETURN_IF_ERROR(InPieces(
-      sql.dialect(), std::span<const std::int64_t>(ids),
-      [&](auto piece) -> Status {
-        SqlRows rows("$");
-        for (const std::int64_t id : piece) rows.Add({id});
-        UCUDNN_ASSIGN_OR_RETURN(
-            auto found,
-            Records(sql.Query(fmt::format("SELECT {} FROM tasks WHERE id IN "
-                                          "({}) ORDER BY id{}",
-                                          kTaskColumns, rows.Text(),
-                                          sql.dialect().lock_rows),
-                              rows.parameters()),
-                    TaskOf));
-        for (TaskRecord& task : found) tasks.emplace(task.id, std::move(task));
-        return {};
-      }));
+  for (TaskRecord& task : found) tasks.emplace(task.id, std::move(task));
   return tasks;
 }
 
@@ -101,21 +95,16 @@ Result<CompletionResult> TakeIn(const TaskReport& report,
 
 Status EndTasks(SqlTransaction& sql, std::span<const TaskCompletion*> done) {
   std::ranges::sort(done, {}, [](const auto* c) { return c->lease.task; });
-  return InPieces(
-      sql.dialect(), std::span<const TaskCompletion* const>(done),
-      [&](auto piece) -> Status {
-        SqlRows rows("(CAST($ AS BIGINT), CAST($ AS BIGINT), $)");
-        for (const TaskCompletion* c : piece) {
-          rows.Add({c->lease.task, c->now_ms, c->origin.driver});
-        }
-        return sql.Execute(
-            fmt::format("WITH ended (task, now_ms, driver) AS (VALUES {}) "
-                        "UPDATE tasks SET state = 'done', error = '', "
-                        "finished_ms = ended.now_ms, driver = ended.driver, "
-                        "{} FROM ended WHERE tasks.id = ended.task",
-                        rows.Text(), kNoLease),
-            rows.parameters());
-      });
+  SqlRows ended("task BIGINT, now_ms BIGINT, driver TEXT");
+  for (const TaskCompletion* c : done) {
+    ended.Add({c->lease.task, c->now_ms, c->origin.driver});
+  }
+  return sql.Execute(
+      fmt::format("UPDATE tasks SET state = 'done', error = '', "
+                  "finished_ms = rows.now_ms, driver = rows.driver, {} "
+                  "FROM $rows WHERE tasks.id = rows.task",
+                  kNoLease),
+      ended);
 }
 
 Status Apply(SqlTransaction& sql, Changes changes) {

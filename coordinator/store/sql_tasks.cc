@@ -26,66 +26,63 @@ std::vector<NewTask> Merged(std::span<const NewTask> tasks) {
   return merged;
 }
 
-Status AddTasks(SqlTransaction& sql, std::span<const NewTask> tasks,
-                UnixMillis now_ms, EnqueueResult* result) {
-  SqlRows rows("($, $, $, $, $, $, 'pending', 0, 0, 0, '', '', 0, '', $, 0)");
-  for (const NewTask& task : tasks) {
-    rows.Add({task.key.kind, task.key.problem, task.key.batch.count(),
-              task.key.goal, task.max_workspace.count(), task.priority,
-              now_ms});
-  }
-  UCUDNN_ASSIGN_OR_RETURN(
-      const auto added,
-      sql.Query(
-          "INSERT INTO tasks (kind, problem, batch, goal, max_workspace_bytes, "
-          "priority, state, attempts, failures, lease_token, agent, "
-          "device, lease_until_ms, error, created_ms, finished_ms) "
-          "VALUES " +
-              rows.Text() +
-              " ON CONFLICT (kind, problem, batch, goal) DO NOTHING "
-              "RETURNING id",
-          rows.parameters()));
-  result->added += static_cast<std::int64_t>(added.size());
-  return {};
-}
-
-Status RaiseTasks(SqlTransaction& sql, std::span<const NewTask> tasks,
-                  EnqueueResult* result) {
+// Adds those that are new; returns their number.
+Result<std::int64_t> AddTasks(SqlTransaction& sql,
+                              std::span<const NewTask> tasks,
+                              UnixMillis now_ms) {
   SqlRows rows(
-      "($, $, CAST($ AS BIGINT), $, CAST($ AS BIGINT), CAST($ AS BIGINT))");
+      "kind TEXT, problem TEXT, batch BIGINT, goal TEXT, "
+      "max_workspace_bytes BIGINT, priority BIGINT");
   for (const NewTask& task : tasks) {
     rows.Add({task.key.kind, task.key.problem, task.key.batch.count(),
               task.key.goal, task.max_workspace.count(), task.priority});
   }
-  const std::string asked =
-      "WITH asked (kind, problem, batch, goal, cap, priority) AS (VALUES " +
-      rows.Text() + ") ";
-  const std::string same_key =
-      "FROM asked WHERE tasks.kind = asked.kind AND "
-      "tasks.problem = asked.problem AND tasks.batch = asked.batch AND "
-      "tasks.goal = asked.goal AND ";
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto added,
+      sql.Query(
+          fmt::format("INSERT INTO tasks ({0}, state, attempts, failures, "
+                      "lease_token, agent, device, lease_until_ms, error, "
+                      "created_ms, finished_ms) SELECT {0}, 'pending', 0, 0, "
+                      "0, '', '', 0, '', CAST($1 AS BIGINT), 0 FROM $rows "
+                      "WHERE true ON CONFLICT (kind, problem, batch, goal) "
+                      "DO NOTHING RETURNING id",
+                      rows.Names()),
+          rows, {now_ms}));
+  return std::ssize(added);
+}
+
+// Raises caps and priorities of the others; returns how many are reopened.
+Result<std::int64_t> RaiseTasks(SqlTransaction& sql,
+                                std::span<const NewTask> tasks) {
+  SqlRows rows(
+      "kind TEXT, problem TEXT, batch BIGINT, goal TEXT, cap BIGINT, "
+      "priority BIGINT");
+  for (const NewTask& task : tasks) {
+    rows.Add({task.key.kind, task.key.problem, task.key.batch.count(),
+              task.key.goal, task.max_workspace.count(), task.priority});
+  }
   UCUDNN_ASSIGN_OR_RETURN(
       const auto reopened,
-      sql.Query(asked +
-                    "UPDATE tasks SET state = 'pending', attempts = 0, "
-                    "failures = 0, error = '', finished_ms = 0, "
-                    "max_workspace_bytes = asked.cap " +
-                    same_key +
-                    "tasks.state IN ('done', 'failed') AND "
-                    "tasks.max_workspace_bytes < asked.cap RETURNING tasks.id",
-                rows.parameters()));
-  result->reopened += static_cast<std::int64_t>(reopened.size());
-  return sql.Execute(
-      asked +
+      sql.Query(
+          fmt::format("UPDATE tasks SET state = 'pending', attempts = 0, "
+                      "failures = 0, error = '', finished_ms = 0, "
+                      "max_workspace_bytes = rows.cap FROM $rows WHERE {} AND "
+                      "tasks.state IN ('done', 'failed') AND "
+                      "tasks.max_workspace_bytes < rows.cap RETURNING tasks.id",
+                      kTaskHasRowsKey),
+          rows));
+  UCUDNN_RETURN_IF_ERROR(sql.Execute(
+      fmt::format(
           "UPDATE tasks SET "
           "max_workspace_bytes = CASE WHEN tasks.max_workspace_bytes < "
-          "asked.cap THEN asked.cap ELSE tasks.max_workspace_bytes END, "
-          "priority = CASE WHEN tasks.priority < asked.priority "
-          "THEN asked.priority ELSE tasks.priority END " +
-          same_key +
-          "(tasks.max_workspace_bytes < asked.cap OR "
-          "tasks.priority < asked.priority)",
-      rows.parameters());
+          "rows.cap THEN rows.cap ELSE tasks.max_workspace_bytes END, "
+          "priority = CASE WHEN tasks.priority < rows.priority "
+          "THEN rows.priority ELSE tasks.priority END FROM $rows WHERE {} AND "
+          "(tasks.max_workspace_bytes < rows.cap OR "
+          "tasks.priority < rows.priority)",
+          kTaskHasRowsKey),
+      rows));
+  return std::ssize(reopened);
 }
 
 // Adds the counts of rows (kind, state, count).
@@ -118,8 +115,8 @@ Status AddCounts(const std::vector<SqlRow>& rows,
 
 }  // namespace
 
-SqlRows KeyRows(std::span<const TaskKey> keys, std::vector<SqlValue> first) {
-  SqlRows rows("($, $, CAST($ AS BIGINT), $)", std::move(first));
+SqlRows KeyRows(std::span<const TaskKey> keys) {
+  SqlRows rows("kind TEXT, problem TEXT, batch BIGINT, goal TEXT");
   for (const TaskKey& key : keys) {
     rows.Add({key.kind, key.problem, key.batch.count(), key.goal});
   }
@@ -159,12 +156,8 @@ Result<EnqueueResult> SqlStore::EnqueueTasks(std::span<const NewTask> tasks,
       *database_, Access::kWrite,
       [&](SqlTransaction& sql) -> Result<EnqueueResult> {
         EnqueueResult result;
-        UCUDNN_RETURN_IF_ERROR(InPieces(
-            sql.dialect(), std::span<const NewTask>(merged),
-            [&](auto piece) -> Status {
-              const Status status = AddTasks(sql, piece, now_ms, &result);
-              return status ? RaiseTasks(sql, piece, &result) : status;
-            }));
+        UCUDNN_ASSIGN_OR_RETURN(result.added, AddTasks(sql, merged, now_ms));
+        UCUDNN_ASSIGN_OR_RETURN(result.reopened, RaiseTasks(sql, merged));
         return result;
       });
 }
@@ -195,24 +188,17 @@ Result<std::vector<TaskRecord>> SqlStore::ListTasks(const TaskFilter& filter) {
 
 Result<std::vector<TaskRecord>> SqlStore::FindTasks(
     std::span<const TaskKey> keys) {
-  using Found = std::vector<TaskRecord>;
   return InTransaction(
-      *database_, Access::kRead, [&](SqlTransaction& sql) -> Result<Found> {
-        Found tasks;
-        UCUDNN_RETURN_IF_ERROR(
-            InPieces(sql.dialect(), keys, [&](auto piece) -> Status {
-              const SqlRows rows = KeyRows(piece);
-              UCUDNN_ASSIGN_OR_RETURN(
-                  const Found found,
-                  Records(sql.Query(fmt::format("SELECT {} FROM tasks WHERE "
-                                                "(kind, problem, batch, goal) "
-                                                "IN (VALUES {})",
-                                                kTaskColumns, rows.Text()),
-                                    rows.parameters()),
-                          TaskOf));
-              tasks.insert(tasks.end(), found.begin(), found.end());
-              return {};
-            }));
+      *database_, Access::kRead,
+      [&](SqlTransaction& sql) -> Result<std::vector<TaskRecord>> {
+        UCUDNN_ASSIGN_OR_RETURN(
+            auto tasks,
+            Records(sql.Query(fmt::format("SELECT {} FROM tasks WHERE "
+                                          "(kind, problem, batch, goal) IN "
+                                          "(SELECT * FROM $rows)",
+                                          kTaskColumns),
+                              KeyRows(keys)),
+                    TaskOf));
         std::ranges::sort(tasks, {}, &TaskRecord::id);
         return tasks;
       });

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <map>
 #include <string_view>
+#include <unordered_map>
 
 #include "base/units.h"
 #include "coordinator/store/connection_pool.h"
@@ -19,6 +19,9 @@ namespace {
 
 constexpr int kBusyTimeoutMs = 10'000;
 constexpr std::size_t kReaders = 4;
+// Statements that are kept prepared; there are fewer, except where one names
+// lists of drivers or batches.
+constexpr std::size_t kMaxKept = 300;
 // Statements with more parameters vary in length and are not kept prepared.
 constexpr std::size_t kMaxKeptParameters = 20;
 
@@ -94,13 +97,78 @@ void Bind(SQLite::Statement& statement, int index, const SqlValue& value) {
   }
 }
 
+void BindAll(SQLite::Statement& statement,
+             std::span<const SqlValue> parameters) {
+  int index = 0;
+  for (const SqlValue& value : parameters) Bind(statement, ++index, value);
+}
+
+// Runs the statement and appends its rows.
+void ReadRows(SQLite::Statement& statement, std::vector<SqlRow>* rows) {
+  while (statement.executeStep()) {
+    std::vector<SqlValue> values;
+    const int columns = statement.getColumnCount();
+    values.reserve(static_cast<std::size_t>(columns));
+    for (int i = 0; i < columns; ++i) {
+      values.push_back(ValueOf(statement.getColumn(i)));
+    }
+    rows->emplace_back(std::move(values));
+  }
+}
+
+// The statement for one of the rows, behind so many other parameters.
+std::string WithOneRow(const std::string& statement, const SqlRows& rows,
+                       std::size_t parameters) {
+  std::string table;
+  std::string values;
+  for (const SqlRows::Column& column : rows.columns()) {
+    const char* const comma = table.empty() ? "" : ", ";
+    table += fmt::format("{}${} AS {}", comma, ++parameters, column.name);
+    values += fmt::format("{}${}", comma, parameters);
+  }
+  return WithRows(statement, fmt::format("(SELECT {}) AS rows", table),
+                  fmt::format("VALUES ({})", values));
+}
+
+// Binds one row after another. A statement keeps what was bound to it, so texts
+// that stay the same are not bound again.
+class RowBinder {
+ public:
+  // The rows' parameters follow `first` others.
+  RowBinder(SQLite::Statement& statement, const SqlRows& rows, int first)
+      : statement_(statement),
+        rows_(rows),
+        first_(first),
+        bound_(rows.columns().size()) {}
+
+  void Bind(std::size_t row) {
+    int index = first_;
+    for (std::size_t i = 0; i < bound_.size(); ++i) {
+      const SqlRows::Column& column = rows_.columns()[i];
+      ++index;
+      if (!column.is_text()) {
+        statement_.bind(index, column.numbers[row]);
+      } else if (row == 0 || bound_[i] != column.texts[row]) {
+        bound_[i] = column.texts[row];
+        statement_.bindNoCopy(index, bound_[i]);
+      }
+    }
+  }
+
+ private:
+  SQLite::Statement& statement_;
+  const SqlRows& rows_;
+  const int first_;
+  std::vector<std::string> bound_;
+};
+
 const SqlDialect& SqliteDialect() {
   // Only one transaction writes at a time, so rows need no locks.
   static const SqlDialect kDialect{.name = "sqlite",
                                    .lock_rows = "",
                                    .skip_locked = "",
                                    .lock_schema = "",
-                                   .rows_per_statement = 1,
+                                   .writers = 1,
                                    .adds_counts = false};
   return kDialect;
 }
@@ -149,51 +217,66 @@ class SqliteConnection final : public SqlTransaction {
       const std::string& statement,
       std::span<const SqlValue> parameters) override {
     return Guarded(path_, [&]() -> Result<std::vector<SqlRow>> {
+      std::vector<SqlRow> rows;
       if (parameters.size() > kMaxKeptParameters) {
         SQLite::Statement once = Prepare(statement);
-        return RowsOf(once, parameters);
+        BindAll(once, parameters);
+        ReadRows(once, &rows);
+        return rows;
       }
-      auto kept = statements_.find(statement);
-      if (kept == statements_.end()) {
-        kept = statements_.emplace(statement, Prepare(statement)).first;
+      const Used used(Kept(statement));
+      BindAll(used.statement, parameters);
+      ReadRows(used.statement, &rows);
+      return rows;
+    });
+  }
+
+  Result<std::vector<SqlRow>> DoQuery(
+      const std::string& statement, const SqlRows& rows,
+      std::span<const SqlValue> parameters) override {
+    return Guarded(path_, [&]() -> Result<std::vector<SqlRow>> {
+      const Used used(Kept(WithOneRow(statement, rows, parameters.size())));
+      BindAll(used.statement, parameters);
+      RowBinder binder(used.statement, rows,
+                       static_cast<int>(parameters.size()));
+      std::vector<SqlRow> found;
+      for (std::size_t row = 0; row < rows.size(); ++row) {
+        if (row > 0) used.statement.reset();
+        binder.Bind(row);
+        ReadRows(used.statement, &found);
       }
-      // Resets even after a failure: an unfinished statement blocks COMMIT.
-      struct Reset {
-        SQLite::Statement& statement;
-        ~Reset() { (void)statement.tryReset(); }
-      };
-      const Reset reset{kept->second};
-      return RowsOf(kept->second, parameters);
+      return found;
     });
   }
 
  private:
+  // A statement in use. Resets it even after a failure: an unfinished statement
+  // blocks COMMIT.
+  struct Used {
+    explicit Used(SQLite::Statement& kept) : statement(kept) {}
+    Used(const Used&) = delete;
+    ~Used() { (void)statement.tryReset(); }
+    SQLite::Statement& statement;
+  };
+
+  SQLite::Statement& Kept(const std::string& statement) {
+    auto kept = statements_.find(statement);
+    if (kept == statements_.end()) {
+      if (statements_.size() >= kMaxKept) statements_.clear();
+      kept = statements_.emplace(statement, Prepare(statement)).first;
+    }
+    return kept->second;
+  }
+
   // SQLite numbers parameters ?1, ?2. No literal in our statements has a '$'.
   SQLite::Statement Prepare(std::string statement) {
     std::ranges::replace(statement, '$', '?');
     return {database_, statement};
   }
 
-  static std::vector<SqlRow> RowsOf(SQLite::Statement& statement,
-                                    std::span<const SqlValue> parameters) {
-    int index = 0;
-    for (const SqlValue& value : parameters) Bind(statement, ++index, value);
-    std::vector<SqlRow> rows;
-    while (statement.executeStep()) {
-      std::vector<SqlValue> values;
-      const int columns = statement.getColumnCount();
-      values.reserve(static_cast<std::size_t>(columns));
-      for (int i = 0; i < columns; ++i) {
-        values.push_back(ValueOf(statement.getColumn(i)));
-      }
-      rows.emplace_back(std::move(values));
-    }
-    return rows;
-  }
-
   std::string path_;
   SQLite::Database database_;
-  std::map<std::string, SQLite::Statement> statements_;
+  std::unordered_map<std::string, SQLite::Statement> statements_;
 };
 
 class SqliteDatabase final : public SqlDatabase {

@@ -2,12 +2,13 @@
 # job; a failure would drain the node, so neither fails, whatever the coordinator
 # does: an agent without one has no work.
 
-# Where the agent's environment names the coordinators and, if the agent has
-# another name than the node, UCUDNN_NODE.
+# Where the agent's environment names the coordinators, over TLS the agent's
+# certificate, with which it may cordon and resume its own node, and, if the
+# agent has another name than the node, UCUDNN_NODE.
 settings=${UCUDNN_AGENT_SETTINGS:-/etc/default/ucudnn-agent}
 # shellcheck disable=SC1090
 [ ! -r "$settings" ] || . "$settings"
-export UCUDNN_COORDINATOR
+export UCUDNN_COORDINATOR UCUDNN_CA UCUDNN_CERT UCUDNN_KEY
 node=${UCUDNN_NODE:-$SLURMD_NODENAME}
 # A file for each job on the node.
 jobs=${UCUDNN_SLURM_STATE:-/run/ucudnn-slurm}/$node

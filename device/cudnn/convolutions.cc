@@ -13,7 +13,8 @@ namespace ucudnn::cudnn {
 Result<std::vector<Candidate>> ListConvolutions(CudnnHandle& handle,
                                                 Families families,
                                                 const ConvProblem& problem,
-                                                BatchSize batch) {
+                                                BatchSize batch,
+                                                Listing listing) {
   std::vector<Candidate> candidates;
   std::string refusal = "neither API of cuDNN is enabled";
   // If one API does not support the problem, the other may.
@@ -32,8 +33,9 @@ Result<std::vector<Candidate>> ListConvolutions(CudnnHandle& handle,
     UCUDNN_RETURN_IF_ERROR(add(ListLegacy(handle, problem, batch)));
   }
   if (families.graph || (families.graph_if_needed && candidates.empty())) {
+    const auto list = listing == Listing::kForeseen ? ForeseeGraph : ListGraph;
     UCUDNN_RETURN_IF_ERROR(
-        add(ListGraph(handle, problem, batch, families.most_engines)));
+        add(list(handle, problem, batch, families.most_engines)));
   }
   if (candidates.empty()) {
     return Fail(Code::kUnimplemented, "{} at batch {}: {}", ToString(problem),

@@ -28,11 +28,16 @@ struct Families {
   int most_engines = 0;
 };
 
+// How the graph API's engines are listed (graph/graph.h).
+enum class Listing {
+  kPrepared,  // each was built
+  kForeseen,  // sooner, but one may be listed that cannot be prepared
+};
+
 // kUnimplemented, with cuDNN's reason, if nothing solves the problem.
-Result<std::vector<Candidate>> ListConvolutions(CudnnHandle& handle,
-                                                Families families,
-                                                const ConvProblem& problem,
-                                                BatchSize batch);
+Result<std::vector<Candidate>> ListConvolutions(
+    CudnnHandle& handle, Families families, const ConvProblem& problem,
+    BatchSize batch, Listing listing = Listing::kPrepared);
 
 // The same, in the order in which cuDNN would choose them without measurements:
 // as the legacy API's heuristics rank them, then the graph API's engines.

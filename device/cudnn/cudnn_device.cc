@@ -108,6 +108,7 @@ class CudnnDevice : public Device {
   Result<Nanoseconds> Time(const std::function<Status()>& work) override;
   Result<EnqueuedTime> TimeEnqueued(
       const std::function<Status()>& work) override;
+  bool can_capture() const override { return cudnn::HasGraphs(driver_); }
   Result<std::unique_ptr<CapturedWork>> Capture(
       const std::function<Status()>& work,
       std::unique_ptr<CapturedWork> replaced) override;

@@ -30,7 +30,9 @@ std::vector<Result<std::vector<Candidate>>> ListerPool::List(
   const auto list_next = [&](CudnnHandle& with) {
     const std::size_t i = next++;
     if (i >= batches.size()) return false;
-    lists[i] = ListConvolutions(with, families, problem, batches[i]);
+    // Whoever lists many batches measures few of them.
+    lists[i] = ListConvolutions(with, families, problem, batches[i],
+                                Listing::kForeseen);
     return true;
   };
   // The verdict on an engine does not depend on the batch, so the first list

@@ -186,74 +186,95 @@ class ModelMeasurement {
     return {};
   }
 
+  // A convolution that reaches the device's arithmetic rate.
+  struct Reference {
+    ConvProblem problem;
+    BatchSize batch;
+    Candidate candidate;
+    double operations = 0;
+    Nanoseconds time{0};  // the fastest run
+
+    double rate() const { return Rate(operations, time); }
+  };
+
   Status MeasureArithmetic() {
-    UCUDNN_ASSIGN_OR_RETURN(const std::optional<double> fp32,
-                            ArithmeticRate(Precision::kFp32, Layout::kNchw));
+    UCUDNN_ASSIGN_OR_RETURN(const std::optional<Reference> fp32,
+                            FindReference(Precision::kFp32, Layout::kNchw));
     if (!fp32) {
       return Fail(Code::kUnimplemented, "{} computes no convolution in FP32",
                   device_.info().id);
     }
-    model_.fp32_rate = *fp32;
-    UCUDNN_ASSIGN_OR_RETURN(const std::optional<double> tf32,
-                            ArithmeticRate(Precision::kTf32, Layout::kNhwc));
-    model_.tf32_rate = tf32.value_or(*fp32);
+    UCUDNN_ASSIGN_OR_RETURN(const std::optional<Reference> tf32,
+                            FindReference(Precision::kTf32, Layout::kNhwc));
     UCUDNN_ASSIGN_OR_RETURN(
-        std::optional<double> half,
-        ArithmeticRate(Precision::kPseudoHalf, Layout::kNhwc));
+        std::optional<Reference> half,
+        FindReference(Precision::kPseudoHalf, Layout::kNhwc));
     if (!half) {
       UCUDNN_ASSIGN_OR_RETURN(half,
-                              ArithmeticRate(Precision::kBf16, Layout::kNhwc));
+                              FindReference(Precision::kBf16, Layout::kNhwc));
     }
-    model_.half_rate = half.value_or(*fp32);
+    model_.arithmetic = {.fp32 = fp32->rate(),
+                         .tf32 = tf32.value_or(*fp32).rate(),
+                         .half = half.value_or(*fp32).rate()};
+    if (options_.load <= Nanoseconds(0)) return {};
+    // Afterwards, since the device is not at rest any more then.
+    UCUDNN_ASSIGN_OR_RETURN(model_.loaded.fp32, RateUnderLoad(*fp32));
+    model_.loaded.tf32 = model_.loaded.half = model_.loaded.fp32;
+    if (tf32) {
+      UCUDNN_ASSIGN_OR_RETURN(model_.loaded.tf32, RateUnderLoad(*tf32));
+    }
+    if (half) {
+      UCUDNN_ASSIGN_OR_RETURN(model_.loaded.half, RateUnderLoad(*half));
+    }
     return {};
   }
 
   // Absent if the device does not compute in this precision.
-  Result<std::optional<double>> ArithmeticRate(Precision precision,
-                                               Layout layout) {
-    ConvProblem problem;
+  Result<std::optional<Reference>> FindReference(Precision precision,
+                                                 Layout layout) {
+    Reference reference;
+    ConvProblem& problem = reference.problem;
     problem.precision = precision;
     problem.layout = layout;
     problem.geometry.channels = options_.channels;
     problem.geometry.filters = options_.channels;
     problem.geometry.input = {1, 7, 7};
-    const auto channels = static_cast<double>(options_.channels);
-    const double operations = 2.0 * 49.0 * channels * channels;
     // So long that starting it does not count, as far as one image tells.
     constexpr Nanoseconds kLong = std::chrono::milliseconds(10);
-    UCUDNN_ASSIGN_OR_RETURN(
-        const std::optional<Nanoseconds> image,
-        TimeConvolution(problem, BatchSize(1), 1, options_.repeats));
-    if (!image) return std::nullopt;
+    reference.batch = BatchSize(1);
+    UCUDNN_ASSIGN_OR_RETURN(const bool runs, SetFastest(1, &reference));
+    if (!runs) return std::nullopt;
     constexpr int kAlgorithms = 2;
     // Fewer images if others use the memory.
-    for (std::int64_t images =
-             std::clamp<std::int64_t>(kLong / std::max(*image, Nanoseconds(1)),
-                                      1, options_.max_batch.count());
+    for (std::int64_t images = std::clamp<std::int64_t>(
+             kLong / std::max(reference.time, Nanoseconds(1)), 1,
+             options_.max_batch.count());
          images > 0; images /= 2) {
-      UCUDNN_ASSIGN_OR_RETURN(const std::optional<Nanoseconds> time,
-                              TimeConvolution(problem, BatchSize(images),
-                                              kAlgorithms, options_.repeats));
-      if (time) return Rate(operations * static_cast<double>(images), *time);
+      reference.batch = BatchSize(images);
+      UCUDNN_ASSIGN_OR_RETURN(const bool fits,
+                              SetFastest(kAlgorithms, &reference));
+      if (!fits) continue;
+      reference.operations =
+          2.0 * static_cast<double>(problem.geometry.multiply_adds()) *
+          static_cast<double>(images);
+      return reference;
     }
     return std::nullopt;
   }
 
-  // The fastest of the first `algorithms` that the device would choose.
-  Result<std::optional<Nanoseconds>> TimeConvolution(const ConvProblem& problem,
-                                                     BatchSize batch,
-                                                     int algorithms,
-                                                     int repeats) {
+  // Sets candidate and time to those of the fastest of the first `algorithms`
+  // that the device would choose; false if none runs.
+  Result<bool> SetFastest(int algorithms, Reference* reference) {
     UCUDNN_RETURN_IF_ERROR(CheckStop());
-    const auto suggested = device_.SuggestAlgorithms(problem, batch);
-    std::optional<Nanoseconds> fastest;
+    const ConvProblem& problem = reference->problem;
+    const auto suggested = device_.SuggestAlgorithms(problem, reference->batch);
     if (!suggested && suggested.error().code == Code::kUnimplemented) {
-      return fastest;
+      return false;
     }
     if (!suggested) return tl::unexpected<Error>(suggested.error());
     MeasureOptions options;
-    options.min_repeats = std::min(repeats, 3);
-    options.max_repeats = repeats;
+    options.min_repeats = std::min(options_.repeats, 3);
+    options.max_repeats = options_.repeats;
     options.max_workspace = 256_MiB;
     options.cold = 0;
     int tried = 0;
@@ -264,17 +285,28 @@ class ModelMeasurement {
           candidate.algorithm.precision == Precision::kFp32) {
         continue;
       }
-      const auto point = bench_.MeasureAlgorithm(problem, batch, candidate,
-                                                 options, {}, stop_);
+      const auto point = bench_.MeasureAlgorithm(problem, reference->batch,
+                                                 candidate, options, {}, stop_);
       if (!point && (point.error().code == Code::kDataLoss ||
                      point.error().code == Code::kCancelled)) {
         return tl::unexpected<Error>(point.error());
       }
       if (!point) continue;
+      if (tried == 0 || point->min < reference->time) {
+        reference->candidate = candidate;
+        reference->time = point->min;
+      }
       ++tried;
-      fastest = std::min(fastest.value_or(point->min), point->min);
     }
-    return fastest;
+    return tried > 0;
+  }
+
+  Result<double> RateUnderLoad(const Reference& reference) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const Nanoseconds time,
+        bench_.TimeUnderLoad(reference.problem, reference.batch,
+                             reference.candidate, options_.load, stop_));
+    return Rate(reference.operations, time);
   }
 
   Device& device_;
@@ -291,12 +323,13 @@ Result<DeviceModel> MeasureDeviceModel(Device& device,
                                        const DeviceModelOptions& options,
                                        const std::stop_token& stop) {
   if (options.repeats < 1 || options.channels < 1 ||
-      options.copy < Bytes(4096) || options.max_batch < BatchSize(1)) {
+      options.copy < Bytes(4096) || options.max_batch < BatchSize(1) ||
+      options.load < Nanoseconds(0)) {
     return Fail(Code::kInvalidArgument,
-                "{} repeats, {} channels, copies of {} and up to {} images; at "
-                "least 1, 1, 4 KiB and 1 are accepted",
+                "{} repeats, {} channels, copies of {}, up to {} images and a "
+                "load of {}; at least 1, 1, 4 KiB, 1 and 0 are accepted",
                 options.repeats, options.channels, HumanBytes(options.copy),
-                options.max_batch.count());
+                options.max_batch.count(), HumanTime(options.load));
   }
   return ModelMeasurement(device, options, stop).Measure();
 }

@@ -80,7 +80,9 @@ std::vector<Nanoseconds>::iterator FindOutlier(std::vector<Nanoseconds>& times,
 }  // namespace
 
 std::string MethodText(const Device& device, const MeasureOptions& options) {
-  return RoundFor(device, options) > Bytes() ? "cold operands" : "";
+  std::string text = RoundFor(device, options) > Bytes() ? "cold operands" : "";
+  if (device.can_capture()) text += text.empty() ? "replayed" : ", replayed";
+  return text;
 }
 
 struct MeasureBench::Target {
@@ -105,6 +107,9 @@ struct MeasureBench::Ready {
   std::unique_ptr<Convolution> convolution;
   BatchSize batch;
   float beta = 0;
+  bool replays = false;  // rather than enqueueing runs one by one
+  // The last group that was replayed; its memory serves the next one.
+  std::unique_ptr<CapturedWork> captured = nullptr;
 };
 
 Status MeasureBench::PrepareOperands(const Target& target) {
@@ -182,6 +187,38 @@ Result<Device::EnqueuedTime> MeasureBench::Run(Ready& ready,
                           }));
   spent_ += all.device;
   return Device::EnqueuedTime{all.device / runs, all.host / runs};
+}
+
+Result<Nanoseconds> MeasureBench::Replay(Ready& ready, std::int64_t runs) {
+  // Captured anew each time: with the operands of the last time, the device's
+  // cache may hold them.
+  UCUDNN_ASSIGN_OR_RETURN(ready.captured,
+                          device_.Capture(
+                              [&]() -> Status {
+                                for (std::int64_t i = 0; i < runs; ++i) {
+                                  UCUDNN_RETURN_IF_ERROR(Enqueue(ready));
+                                }
+                                return {};
+                              },
+                              std::move(ready.captured)));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Device::EnqueuedTime time,
+      device_.TimeEnqueued([&] { return ready.captured->Enqueue(); }));
+  spent_ += time.device;
+  return time.device / runs;
+}
+
+Result<Device::EnqueuedTime> MeasureBench::RunGroup(Ready& ready,
+                                                    std::int64_t runs) {
+  if (ready.replays) {
+    const Result<Nanoseconds> time = Replay(ready, runs);
+    if (time) return Device::EnqueuedTime{.device = *time};
+    if (time.error().code == Code::kDataLoss) {
+      return tl::unexpected<Error>(time.error());
+    }
+    ready.replays = false;  // not every algorithm can be captured
+  }
+  return Run(ready, runs);
 }
 
 Result<Nanoseconds> MeasureBench::EstimateFromOneFilter(
@@ -292,6 +329,14 @@ Result<MeasuredPoint> MeasureBench::MeasureOne(const Target& target,
   constexpr std::int64_t kLargestGroup = 32;
   const std::int64_t group = std::clamp<std::int64_t>(
       options.group_time / std::max(once, Nanoseconds(1)), 1, kLargestGroup);
+  // Long runs gain nothing by it.
+  ready.replays = device_.can_capture() && once < options.group_time;
+  if (!slow && ready.replays) {
+    // How long the host takes where the plan cannot be replayed.
+    UCUDNN_ASSIGN_OR_RETURN(const auto time, Run(ready, group));
+    spent += time.device * group;
+    if (time.host > Nanoseconds(0)) host.push_back(time.host);
+  }
   int again = 0;
   while (!slow) {
     const int done = static_cast<int>(times.size());
@@ -307,7 +352,7 @@ Result<MeasuredPoint> MeasureBench::MeasureOne(const Target& target,
     if (target.stop.stop_requested()) {
       return Fail(Code::kCancelled, "asked to stop");
     }
-    UCUDNN_ASSIGN_OR_RETURN(const auto time, Run(ready, group));
+    UCUDNN_ASSIGN_OR_RETURN(const auto time, RunGroup(ready, group));
     times.push_back(time.device);
     spent += time.device * group;
     if (time.host > Nanoseconds(0)) host.push_back(time.host);
@@ -389,6 +434,42 @@ Result<MeasuredPoint> MeasureBench::MeasureAlgorithm(
   // A failed algorithm is one thing, a broken device another.
   if (!point) UCUDNN_RETURN_IF_ERROR(device_.Synchronize());
   return point;
+}
+
+Result<Nanoseconds> MeasureBench::TimeUnderLoad(const ConvProblem& problem,
+                                                BatchSize batch,
+                                                const Candidate& candidate,
+                                                Nanoseconds load,
+                                                const std::stop_token& stop) {
+  MeasureOptions options;
+  options.cold = 0;
+  const Target target{problem, batch, options, stop, {}};
+  UCUDNN_RETURN_IF_ERROR(PrepareOperands(target));
+  UCUDNN_ASSIGN_OR_RETURN(Ready ready,
+                          MakeReady(target, problem, batch, candidate));
+  UCUDNN_RETURN_IF_ERROR(RunFirst(ready));
+  UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds once, RunFirst(ready));
+  // So long that waiting between groups does not let the device rest.
+  constexpr Nanoseconds kGroup = std::chrono::milliseconds(20);
+  const std::int64_t runs =
+      std::max<std::int64_t>(1, kGroup / std::max(once, Nanoseconds(1)));
+  std::vector<Nanoseconds> times;
+  for (Nanoseconds passed{0}; passed < load;) {
+    if (stop.stop_requested()) return Fail(Code::kCancelled, "asked to stop");
+    if (passed < load / 10 * 9) times.clear();
+    UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time,
+                            device_.Time([&]() -> Status {
+                              for (std::int64_t i = 0; i < runs; ++i) {
+                                UCUDNN_RETURN_IF_ERROR(Enqueue(ready));
+                              }
+                              return {};
+                            }));
+    spent_ += time;
+    passed += std::max(time, Nanoseconds(1));
+    times.push_back(time / runs);
+  }
+  if (times.empty()) return once;
+  return MedianAndSpreadOf(std::move(times)).median;
 }
 
 Result<std::vector<MeasuredPoint>> MeasureProblem(

@@ -13,8 +13,10 @@
 // fits; if none does, its time is first estimated from a single filter of each
 // group, since even one image may take it half a minute.
 //
-// Runs do not find their operands in the device's cache, since micro-batches of
-// a job rarely do (device/measure/operand_ring.h, docs/adr/0016).
+// Short runs are captured and replayed, as plans run (docs/adr/0024), where the
+// device can; otherwise they are enqueued one by one. Runs do not find their
+// operands in the device's cache, since micro-batches of a job rarely do
+// (device/measure/operand_ring.h, docs/adr/0016).
 
 #include <cstdint>
 #include <functional>
@@ -35,7 +37,8 @@ struct MeasureOptions {
   int max_repeats = 30;
   // Runs shorter than this are timed in groups, back to back, as a division
   // runs its micro-batches. Each repeat is then the mean of such a group,
-  // enqueued before the device begins with it (Device::TimeEnqueued).
+  // captured as one graph, or enqueued before the device begins with it
+  // (Device::TimeEnqueued).
   Nanoseconds group_time = std::chrono::milliseconds(3);
   // Enough repeats once half their interquartile range is at most this fraction
   // of their median.
@@ -63,8 +66,8 @@ struct MeasureOptions {
 };
 
 // The measuring method, as part of a measurement's conditions
-// (DeviceInfo::driver): "cold operands", or empty if all runs use the same
-// operands. A change of this text makes older points stale.
+// (DeviceInfo::driver): "cold operands", "replayed", both or neither. A change
+// of this text makes older points stale.
 std::string MethodText(const Device& device, const MeasureOptions& options);
 
 // Called for every algorithm the device lists, with its point or the reason why
@@ -107,6 +110,14 @@ class MeasureBench {
                                          std::vector<MeasuredPoint> rivals,
                                          const std::stop_token& stop);
 
+  // The time of one run once runs have followed each other for `load` without a
+  // pause: the median over the last tenth of it. A device's clocks fall within
+  // the first tenths of a second, if they do. kCancelled; the device's errors.
+  Result<Nanoseconds> TimeUnderLoad(const ConvProblem& problem, BatchSize batch,
+                                    const Candidate& candidate,
+                                    Nanoseconds load,
+                                    const std::stop_token& stop);
+
   // The device's total running time for all measurements so far.
   Nanoseconds spent() const { return spent_; }
 
@@ -124,8 +135,14 @@ class MeasureBench {
   Status Enqueue(Ready& ready);
   // The time of a first run, which may load code.
   Result<Nanoseconds> RunFirst(Ready& ready);
-  // The mean times of `runs` runs back to back; `ready` has run before.
+  // The mean times of `runs` runs back to back, enqueued one by one; `ready`
+  // has run before.
   Result<Device::EnqueuedTime> Run(Ready& ready, std::int64_t runs);
+  // The mean time of `runs` runs, captured and replayed. The errors of
+  // Device::Capture.
+  Result<Nanoseconds> Replay(Ready& ready, std::int64_t runs);
+  // Replayed if possible, otherwise enqueued.
+  Result<Device::EnqueuedTime> RunGroup(Ready& ready, std::int64_t runs);
   // An estimate of the whole batch's time from runs of few images; 0 if the
   // time is certainly allowed or cannot be estimated.
   Result<Nanoseconds> Estimate(const Target& target, const Candidate& candidate,

@@ -285,7 +285,7 @@ DeviceModel TestModel() {
   DeviceModel model;
   model.name = "Test/1u/1GiB/none-1.0";
   model.memory = 1_GiB;
-  model.fp32_rate = model.tf32_rate = model.half_rate = 2e6;
+  model.arithmetic = {.fp32 = 2e6, .tf32 = 2e6, .half = 2e6};
   model.memory_rate = 1e5;
   model.d2h_rate = model.h2d_rate = 1e4;
   return model;

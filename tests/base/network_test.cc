@@ -191,7 +191,7 @@ TEST(NetworkTest, ReadsRealNetworks) {
     EXPECT_EQ(ToCsv(*network), text) << entry.path();
     ++files;
   }
-  EXPECT_EQ(files, 15);
+  EXPECT_EQ(files, 16);
 }
 
 TEST(NetworkTest, ListsTheKernelsOfAnIteration) {

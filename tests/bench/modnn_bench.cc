@@ -1,5 +1,6 @@
 // moDNN's evaluation (X. Chen et al., TPDS 2019, section 7) on the device model
-// K40, beside its authors' means: memory, time beside vDNN, four GPUs.
+// K40, beside its authors' means: memory, time beside vDNN, four GPUs. Then
+// moDNN beside vDNN and vDNNExt, plan by plan.
 //
 //   modnn_bench [SPEEDUP]
 //
@@ -49,9 +50,7 @@ class Mean {
 
 // The networks of section 7 with their batches, except the FCN, which it does
 // not define.
-std::vector<TrainingGraph> Networks(double speedup) {
-  DeviceModel device = *DeviceModelPreset("K40");
-  if (speedup > 0) device.algorithms = {{"WINOGRAD_NONFUSED", speedup}};
+std::vector<TrainingGraph> Networks(const DeviceModel& device) {
   std::vector<TrainingGraph> graphs;
   for (const Graph& network :
        {test::PaperVgg16(256), test::PaperVgg19(256), test::PaperVgg101(128),
@@ -209,15 +208,50 @@ void FourGpus(const std::vector<TrainingGraph>& graphs) {
               at[0].Arithmetic(), at[1].Arithmetic(), at[2].Arithmetic());
 }
 
+// The pairs of plans at one budget, and those in which moDNN's is slower.
+void AgainstVdnn(const DeviceModel& device) {
+  std::printf("\nmoDNN slower, 1.5 to 12 GB\n");
+  for (const char* policy : {"vdnn-all", "vdnn-conv", "vdnn-dyn", "vdnn-ext"}) {
+    int pairs = 0;
+    int slower = 0;
+    for (const Graph& network :
+         {test::PaperVgg16(64), test::PaperVgg16(128), test::PaperVgg16(256),
+          test::PaperVgg19(64), test::PaperVgg19(128), test::PaperVgg19(256),
+          test::PaperResNet34(128), test::PaperResNet34(256),
+          test::PaperResNet50(64), test::PaperResNet50(128),
+          test::PaperResNet152(32), test::PaperResNet152(64)}) {
+      TrainingGraph graph = *BuildTrainingGraph(network, {});
+      (void)SetDevice(device, &graph);
+      for (int halves = 3; halves <= 24; ++halves) {
+        const MemoryRequest request = WithBudget(halves / 2.0);
+        const auto ours = Plan("modnn", graph, request);
+        const auto theirs = Plan(policy, graph, request);
+        if (!ours || !theirs) continue;
+        ++pairs;
+        if (ours->time <= theirs->time) continue;
+        ++slower;
+        std::printf(
+            "  %s %ld, %g GB: %.1f ms, %s %.1f ms\n", graph.network.c_str(),
+            static_cast<long>(graph.batch.count()), halves / 2.0,
+            1e3 * Seconds(ours->time), policy, 1e3 * Seconds(theirs->time));
+      }
+    }
+    std::printf("%-10s slower in %d of %d\n", policy, slower, pairs);
+  }
+}
+
 }  // namespace
 }  // namespace ucudnn
 
 int main(int argc, char** argv) {
-  const std::vector<ucudnn::TrainingGraph> graphs =
-      ucudnn::Networks(argc > 1 ? std::atof(argv[1]) : 0);
+  const double speedup = argc > 1 ? std::atof(argv[1]) : 0;
+  ucudnn::DeviceModel device = *ucudnn::DeviceModelPreset("K40");
+  if (speedup > 0) device.algorithms = {{"WINOGRAD_NONFUSED", speedup}};
+  const std::vector<ucudnn::TrainingGraph> graphs = ucudnn::Networks(device);
   ucudnn::Memory(graphs);
   ucudnn::At12Gigabytes(graphs);
   ucudnn::SmallerBudgets(graphs);
   ucudnn::FourGpus(graphs);
+  ucudnn::AgainstVdnn(device);
   return 0;
 }

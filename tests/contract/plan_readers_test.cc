@@ -14,7 +14,7 @@
 
 #include "base/plan/plan_json.h"
 #include "client/dropin/planner/plan_text.h"
-#include "proto/convert.h"
+#include "proto/convert_plan.h"
 #include "proto/json.h"
 #include "tests/support/paths.h"
 #include "ucudnn/solve.h"

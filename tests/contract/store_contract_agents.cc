@@ -192,5 +192,38 @@ TEST_P(StoreContract, SummarizesDeviceKinds) {
   EXPECT_EQ(store().CountDevices().value(), 2);
 }
 
+TEST_P(StoreContract, RegistersManyAgentsAtOnce) {
+  const std::vector<AgentRegistration> registrations = {
+      {TestAgent("b"), {TestDevice("GPU-2"), TestDevice("GPU-1", 1)}, 5},
+      {TestAgent("a"), {}, 6},
+      {TestAgent("c"), {TestDevice("GPU-3")}, 7}};
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(store().RegisterAgents(registrations));
+    EXPECT_EQ(store().ListAgents()->size(), 3U);
+    EXPECT_EQ(store().GetAgent("c")->last_seen_ms, 7);
+    EXPECT_EQ(store().CountDevices(), 3);
+    EXPECT_EQ(store().GetDevice("GPU-1")->agent, "b");
+    EXPECT_EQ(store().GetDevice("GPU-1")->kind, TestKind(1));
+    EXPECT_EQ(store().GetDevice("GPU-3")->last_seen_ms, 7);
+  }
+  EXPECT_TRUE(store().RegisterAgents({}));
+}
+
+TEST_P(StoreContract, RegistersAllAgentsOrNone) {
+  const std::vector<AgentRegistration> same_agent = {{TestAgent("a"), {}, 1},
+                                                     {TestAgent("a"), {}, 2}};
+  const std::vector<AgentRegistration> same_device = {
+      {TestAgent("a"), {TestDevice("GPU-1")}, 1},
+      {TestAgent("b"), {TestDevice("GPU-1")}, 2}};
+  const std::vector<AgentRegistration> no_id = {{TestAgent("a"), {}, 1},
+                                                {TestAgent(""), {}, 2}};
+  for (const auto& registrations : {same_agent, same_device, no_id}) {
+    const Status status = store().RegisterAgents(registrations);
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().code, Code::kInvalidArgument);
+  }
+  EXPECT_TRUE(store().ListAgents()->empty());
+}
+
 }  // namespace
 }  // namespace ucudnn

@@ -106,5 +106,31 @@ TEST_P(StoreContract, CountsTheSameOnceItsCountsArePutTogether) {
   EXPECT_EQ(store().CountTasks(110)->at(ToString(TestKind())).pending, 150);
 }
 
+TEST_P(StoreContract, CountsCrossChecksAndWhatWasMeasuredOfThem) {
+  const std::string kind = ToString(TestKind());
+  EXPECT_TRUE(store().CountChanges()->cross_checks.empty());
+  Enqueue(store(), {TestTask(1)});
+  const MeasuredPoint point = TestPoint(32, "GEMM", 900);
+  TaskCompletion completion = Completion(Lease(store(), 1, 10)[0], {point});
+  completion.cross_check = CrossCheck{.kind = kind,
+                                      .problem = TestTask(1).key.problem,
+                                      .batch = point.batch,
+                                      .algorithm = point.algorithm,
+                                      .workspace = point.workspace};
+  ASSERT_TRUE(store().CompleteTask(completion));
+  std::int64_t before = store().CountChanges()->cross_checks.at(kind);
+  EXPECT_GT(before, 0);
+  const CrossCheckMeasurement measurement{
+      .check = store().LoadCrossChecks(kind)->points.at(0).id,
+      .device = "GPU-b",
+      .driver = "d"};
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(store().PutCrossCheckMeasurement(measurement));
+    const std::int64_t after = store().CountChanges()->cross_checks.at(kind);
+    EXPECT_GT(after, before);
+    before = after;
+  }
+}
+
 }  // namespace
 }  // namespace ucudnn

@@ -215,6 +215,8 @@ TEST_P(StoreContract, ProposesPlansThatSomebodyAccepts) {
   EXPECT_EQ(store().ProposeJobRevision("j", b, "", 400).value()->revision, 4);
   EXPECT_EQ(store().AddJobRevision("j", b, "", 410)->revision, 4);
   EXPECT_EQ(store().ReportSteps("j", {}, 420)->newest.revision, 4);
+  // So may one that the ranks had before.
+  EXPECT_EQ(store().ProposeJobRevision("j", a, "", 430).value()->revision, 5);
   ASSERT_TRUE(store().ProposeJobRevision("j", plan("d"), "", 500));
   ASSERT_TRUE(store().FinishJob("j", 600));
   EXPECT_EQ(store().AcceptJobRevision("j").error().code,

@@ -248,8 +248,6 @@ TEST_P(StoreContract, KeepsCrossChecksAndWhatDevicesMeasured) {
   EXPECT_GT(checks.measurements[1].sequence, first.sequence);
   second.sequence = checks.measurements[1].sequence;
   EXPECT_THAT(checks.measurements, ElementsAre(first, second));
-  EXPECT_EQ(store().ListCrossChecks(ToString(TestKind())).value(),
-            checks.points);
   EXPECT_THAT(store().LoadCrossChecks(ToString(TestKind(1)))->measurements,
               IsEmpty());
 
@@ -307,6 +305,20 @@ TEST_P(StoreContract, KeepsTheLastDeviceModelUnderEachDriver) {
             Code::kInvalidArgument);
   EXPECT_EQ(store().PutDeviceModel(DeviceModelRecord()).error().code,
             Code::kInvalidArgument);
+}
+
+TEST_P(StoreContract, StoresAsManyPointsAsAProfileHas) {
+  std::vector<Measurement> many;
+  for (int batch = 1; batch <= 10'001; ++batch) {
+    many.push_back(TestMeasurement(1, TestPoint(batch, "GEMM", batch)));
+  }
+  ASSERT_TRUE(store().PutMeasurements(many));
+  EXPECT_EQ(store().LoadMeasurements(ToString(TestKind()))->size(), 10'001U);
+  const auto last =
+      store().LoadProfile(ToString(TestKind()), std::vector{many[0].problem},
+                          std::vector{BatchSize(10'001)});
+  ASSERT_EQ(last->size(), 1U);
+  EXPECT_EQ(last->begin()->second, std::vector{many.back().point});
 }
 
 }  // namespace

@@ -19,17 +19,20 @@ class HeartbeatsTest : public ::testing::Test {
   HeartbeatsTest()
       : store_(OpenStore("sqlite::memory:").value()),
         heartbeats_(*store_, *store_) {
-    Register(100);
+    // Registered before this process began.
+    const AgentRegistration registration = Registration("a", "d", 100);
+    EXPECT_TRUE(store_->RegisterAgents({&registration, 1}));
   }
 
-  void Register(UnixMillis now_ms) {
-    const auto guard = heartbeats_.Forget("a");
-    AgentRecord agent;
-    agent.id = "a";
-    DeviceRecord device;
-    device.id = "d";
-    device.kind.model = "k";
-    ASSERT_TRUE(store_->RegisterAgent(agent, std::span(&device, 1), now_ms));
+  static AgentRegistration Registration(const std::string& agent,
+                                        const std::string& device,
+                                        UnixMillis now_ms) {
+    AgentRegistration registration;
+    registration.agent.id = agent;
+    registration.devices.emplace_back().id = device;
+    registration.devices.back().kind.model = "k";
+    registration.now_ms = now_ms;
+    return registration;
   }
   Status Take(UnixMillis now_ms, DeviceState state = DeviceState::kIdle,
               const std::vector<LeaseRef>& leases = {},
@@ -98,10 +101,7 @@ TEST_F(HeartbeatsTest, RefusesAgentsThatAreNotRegistered) {
 }
 
 TEST_F(HeartbeatsTest, GathersTheFirstOfAnAgentThatHasJustRegistered) {
-  {
-    const auto guard = heartbeats_.Forget("a");
-    heartbeats_.Registered("a", {{"d", DeviceState::kIdle, ""}});
-  }
+  ASSERT_TRUE(heartbeats_.Register(Registration("a", "d", 100)));
   ASSERT_TRUE(Take(200));
   EXPECT_EQ(Seen(), 100);
   ASSERT_TRUE(Take(300, DeviceState::kBusy));
@@ -130,6 +130,44 @@ TEST_F(HeartbeatsTest, AnswersEachOfManyThatComeAtOnce) {
   for (int i = 0; i < kAgents; i += 2) {
     EXPECT_EQ(store_->GetAgent(name(i))->last_seen_ms, 200);
   }
+}
+
+TEST_F(HeartbeatsTest, RegistersEachOfManyThatComeAtOnce) {
+  constexpr int kAgents = 200;
+  const auto agent = [](int i) { return fmt::format("agent-{:03}", i % 150); };
+  std::atomic<int> next = 0;
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 16; ++t) {
+    threads.emplace_back([&] {
+      // Some come twice, and each fifth device's id is refused.
+      for (int i = next++; i < kAgents; i = next++) {
+        const std::string device = i % 5 == 0 ? "" : agent(i) + "-gpu";
+        const Status status =
+            heartbeats_.Register(Registration(agent(i), device, 200));
+        EXPECT_EQ(status.has_value(), i % 5 != 0);
+        if (status) continue;
+        EXPECT_EQ(status.error().code, Code::kInvalidArgument);
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(store_->ListAgents()->size(), 1U + 120U);
+  EXPECT_EQ(store_->CountDevices(), 1 + 120);
+}
+
+TEST_F(HeartbeatsTest, HandsADeviceToTheAgentThatRegisteredItLast) {
+  ASSERT_TRUE(heartbeats_.Register(Registration("b", "e", 200)));
+  ASSERT_TRUE(heartbeats_.Register(Registration("c", "e", 201)));
+  EXPECT_EQ(store_->GetDevice("e")->agent, "c");
+}
+
+TEST_F(HeartbeatsTest, ForgetsWhatWasGatheredOfAnAgentThatRegistersAgain) {
+  ASSERT_TRUE(Take(200));
+  ASSERT_TRUE(Take(300));
+  ASSERT_TRUE(heartbeats_.Register(Registration("a", "other", 400)));
+  ASSERT_TRUE(heartbeats_.Flush(kLeaseMs));
+  EXPECT_EQ(Seen(), 400);
+  EXPECT_EQ(store_->GetDevice("d")->state, DeviceState::kLost);
 }
 
 TEST_F(HeartbeatsTest, ForgetsTheGatheredHeartbeatsOfAnAgentThatLeft) {

@@ -7,6 +7,7 @@
 
 #include "base/service/clock.h"
 #include "coordinator/coordinator.h"
+#include "proto/convert.h"
 #include "tests/coordinator/tiny_cluster.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
@@ -15,6 +16,8 @@ namespace ucudnn {
 namespace {
 
 using test::kKind;
+using ::testing::Contains;
+using ::testing::HasSubstr;
 
 // Two coordinators over one database.
 class PlansTest : public ::testing::Test {
@@ -75,6 +78,26 @@ TEST_F(PlansTest, AnswersAnEqualRequestWithTheSamePlanUntilWhatItNeedsChanges) {
   const v1::Plan second = one_.CreatePlan(request_).value();
   EXPECT_NE(second.id(), first.id());
   EXPECT_GT(second.predicted_ns(), first.predicted_ns());
+  EXPECT_EQ(two_.CreatePlan(request_)->id(), second.id());
+}
+
+TEST_F(PlansTest, PredictsWhatTheDeviceSustainsOnceThatIsKnown) {
+  const v1::Plan first = one_.CreatePlan(request_).value();
+  EXPECT_FALSE(first.has_under_load_ns());
+  // Two kernels of 2 * 3 * 8 * 9 * 64 operations an image, 5 us each for four.
+  DeviceModel model = DeviceModelPreset("K40").value();
+  model.arithmetic.fp32 = 2 * 3 * 8 * 9 * 64 * 4 / 5.0;
+  model.loaded = model.arithmetic;
+  model.loaded.fp32 *= 0.8;
+  v1::Profile profile;
+  profile.set_id(kKind);
+  *profile.mutable_device_model()->mutable_model() = ToProto(model);
+  ASSERT_TRUE(two_.PutProfile(profile));
+  const v1::Plan second = one_.CreatePlan(request_).value();
+  EXPECT_NE(second.id(), first.id());
+  EXPECT_EQ(second.predicted_ns(), 10'000);
+  EXPECT_NEAR(static_cast<double>(second.under_load_ns()), 12'500, 1);
+  EXPECT_THAT(second.reasons(), Contains(HasSubstr("25 % more")));
   EXPECT_EQ(two_.CreatePlan(request_)->id(), second.id());
 }
 

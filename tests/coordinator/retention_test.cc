@@ -10,6 +10,7 @@
 
 #include "base/service/clock.h"
 #include "coordinator/coordinator.h"
+#include "tests/coordinator/tiny_cluster.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
@@ -82,6 +83,30 @@ TEST_F(RetentionTest, DeletesWithMaintenanceWhatIsOldEnough) {
   Pass(11 * kDay);
   ASSERT_EQ(Jobs(), 1);
   EXPECT_EQ(coordinator_.ListJobs({})->jobs(0).id(), "young");
+}
+
+TEST_F(RetentionTest, FindsNoPlanThatMaintenanceDeleted) {
+  Keep({.plans = 30});
+  ASSERT_TRUE(coordinator_.PutNetwork(test::PutTiny()));
+  const std::vector<std::int64_t> batches = {4};
+  ASSERT_TRUE(
+      coordinator_.PutProfile(test::Measured(test::kKind, 10, batches)));
+  v1::PlanRequest request;
+  request.set_network("tiny");
+  request.set_batch(4);
+  request.set_batch_policy("undivided");
+  request.add_device_kinds(test::kKind);
+  v1::GetRequest get;
+  get.set_id(std::to_string(coordinator_.CreatePlan(request)->id()));
+  Pass(29 * kDay);
+  clock_.Advance(2 * kDay);
+  // The first look for deletions has the plan read again, and kept.
+  ASSERT_TRUE(coordinator_.GetPlanBytes(get));
+  while (!store_->ListPlans(1)->empty()) {
+    ASSERT_TRUE(coordinator_.GetPlanBytes(get));
+    ASSERT_TRUE(coordinator_.Maintain());
+  }
+  EXPECT_EQ(coordinator_.GetPlanBytes(get).error().code, Code::kNotFound);
 }
 
 TEST_F(RetentionTest, DeletesOnRequestAndRecordsWho) {

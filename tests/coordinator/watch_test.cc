@@ -88,6 +88,13 @@ class WatchTest : public ::testing::Test {
     return coordinator_.GetJob(get).value();
   }
 
+  void Adopt(std::int64_t revision) {
+    v1::AnswerRevisionRequest answer;
+    answer.set_job_id("job");
+    answer.set_revision(revision);
+    ASSERT_TRUE(coordinator_.AnswerRevision(answer));
+  }
+
   Result<v1::JobRevision> Accept() {
     v1::ReplanJobRequest accept;
     accept.set_job_id("job");
@@ -170,6 +177,29 @@ TEST_F(WatchTest, ProposesAPlanWithoutARankThatIsSilent) {
   EXPECT_EQ(plan.ranks(1).batch(), 0);
 }
 
+TEST_F(WatchTest, ProposesAPlanWithARankThatReportsAgain) {
+  Begin(/*auto_replan=*/true);
+  Report(1, 1, 10);
+  for (int s = 0; s < 45; s += 5) {
+    Report(0, 1, 10);
+    Watch();
+  }
+  ASSERT_THAT(Job().revisions(), SizeIs(2));
+  Report(1, 1, 10);
+  Watch();
+  ASSERT_THAT(Job().revisions(), SizeIs(3));
+  EXPECT_EQ(Job().revisions(2).reason(), "rank 1 reports again");
+  EXPECT_EQ(Job().revisions(2).plan_id(), Job().revisions(0).plan_id());
+  // Whoever leaves it out now means that.
+  Watch();
+  v1::ReplanJobRequest replan;
+  replan.set_job_id("job");
+  replan.add_exclude_ranks(1);
+  ASSERT_EQ(coordinator_.ReplanJob(replan)->revision(), 4);
+  Watch();
+  EXPECT_THAT(Job().revisions(), SizeIs(4));
+}
+
 TEST_F(WatchTest, ReplacesAProposalByWhatIsAskedFor) {
   Begin();
   Drift();
@@ -203,6 +233,41 @@ TEST_F(WatchTest, DrainsAgainOnceMeasurementsAreMade) {
   Watch();
   EXPECT_EQ(Job().newest_revision(), 2);
   EXPECT_EQ(Job().proposed_revision(), 0);
+}
+
+TEST_F(WatchTest, ProposesAPlanWithTheRanksOfANodeThatIsResumed) {
+  ASSERT_TRUE(coordinator_.Register(test::Agent("agent", "device-0")));
+  Begin();
+  v1::HoldAgentRequest hold;
+  hold.set_agent_id("agent");
+  hold.set_what("drain");
+  ASSERT_EQ(coordinator_.HoldAgent(hold)->jobs(0).revision(), 2);
+  Adopt(2);
+  hold.set_what("resume");
+  const auto resumed = coordinator_.HoldAgent(hold).value();
+  ASSERT_THAT(resumed.jobs(), SizeIs(1));
+  EXPECT_THAT(resumed.jobs(0).ranks(), ElementsAre(0));
+  EXPECT_EQ(resumed.jobs(0).revision(), 3) << resumed.jobs(0).error();
+  EXPECT_EQ(Job().proposed_revision(), 3);
+  EXPECT_EQ(Job().revisions(2).reason(), "node agent of rank 0 is resumed");
+  EXPECT_EQ(Job().revisions(2).plan_id(), Job().revisions(0).plan_id());
+  EXPECT_EQ(Accept()->revision(), 3);
+}
+
+TEST_F(WatchTest, GivesRanksAPartAgainThatAreAskedFor) {
+  Begin();
+  v1::ReplanJobRequest replan;
+  replan.set_job_id("job");
+  replan.add_exclude_ranks(1);
+  ASSERT_EQ(coordinator_.ReplanJob(replan)->revision(), 2);
+  Adopt(2);
+  replan.clear_exclude_ranks();
+  replan.add_include_ranks(1);
+  const auto revision = coordinator_.ReplanJob(replan);
+  ASSERT_TRUE(revision) << revision.error().message;
+  EXPECT_EQ(revision->revision(), 3);
+  EXPECT_EQ(revision->reason(), "with ranks 1 again");
+  EXPECT_EQ(revision->plan_id(), Job().revisions(0).plan_id());
 }
 
 }  // namespace

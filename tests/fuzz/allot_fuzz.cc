@@ -55,7 +55,7 @@ AllotProblem ProblemOf(FuzzBytes& bytes) {
 // Every answer is valid, however the search ended.
 UCUDNN_FUZZ(text) {
   FuzzBytes bytes(text);
-  const Limits limits = {.max_nodes = 1 + 64 * bytes.Byte()};
+  const Limits limits = {.max_nodes = 1 + 64 * bytes.Byte(), .stop = {}};
   const AllotProblem problem = ProblemOf(bytes);
   const auto allotment = SolveAllotment(problem, limits);
   if (!allotment) return CheckError(allotment.error());

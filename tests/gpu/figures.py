@@ -172,6 +172,23 @@ def truth(figures):
     yield f"Largest deviation: {worst:.1%}."
 
 
+def under_load(figures):
+    yield ("| network | precision, layout | limit | predicted | measured | "
+           "predicted under load | under load | deviation | clocks |")
+    yield "|" + "---|" * 9
+    for f in figures:
+        for entry in f["limits"]:
+            if not entry.get("under_load_us"):
+                continue
+            off = entry["under_load_us"] / entry["planned_under_load_us"] - 1
+            yield (f"| {f['network']}, {f['batch']} | {f['precision']} "
+                   f"{f['layout']} | {mib(entry['limit_bytes'])} MiB "
+                   f"| {ms(entry['planned_us'])} | {ms(entry['measured_us'])} "
+                   f"| {ms(entry['planned_under_load_us'])} "
+                   f"| {ms(entry['under_load_us'])} | {off:+.1%} "
+                   f"| {entry['clocks_under_load']} |")
+
+
 def kernels(figure):
     """Each kernel against PyTorch's, where its parts of the plans are known."""
     peer = figure["peer"]
@@ -273,6 +290,9 @@ def main():
                 "Times in ms; the planned convolutions back to back. The error "
                 "is in units of what the precision explains.", ""]
         out += list(truth(figures))
+        loaded = list(under_load(figures))
+        if len(loaded) > 2:
+            out += ["", "## Under load", "", "Times in ms.", ""] + loaded
     if layers:
         out += ["", "## DeepBench", "",
                 "Forward, four times the batch, 64 MiB for each layer.", ""]

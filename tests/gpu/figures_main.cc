@@ -25,7 +25,9 @@
 
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
+#include "base/training/json.h"
 #include "device/cudnn/cudnn_device.h"
+#include "device/measure/device_model.h"
 #include "tests/gpu/figures/deepbench.h"
 #include "tests/gpu/figures/network_figure.h"
 
@@ -43,6 +45,9 @@ struct Settings {
   double seconds = 1e9;  // start nothing after this time
   int engines = 12;      // the first that cuDNN suggests
   int threads = 16;      // for listing engines
+  PointOptions points;
+  bool time_kernels = true;
+  double load = 1;  // seconds that each plan keeps the device busy
   std::vector<std::string> rows;
 };
 
@@ -184,6 +189,8 @@ class Report {
         Results::Open(settings_.output + "/figures.json", versions_));
     const std::string profiles = settings_.output + "/profiles";
     std::filesystem::create_directories(profiles);
+    UCUDNN_RETURN_IF_ERROR(MeasureModel());
+    PointSource points(device_, surveyors_, settings_.points);
     for (const std::string& row : rows) {
       const auto peer =
           std::find_if(peers.begin(), peers.end(),
@@ -200,19 +207,23 @@ class Report {
         continue;
       }
       if (TimeIsUp()) break;
-      UCUDNN_ASSIGN_OR_RETURN(const Job job, JobOf(*peer, settings_.networks));
-      PointSource points(device_, surveyors_, options_);
+      UCUDNN_ASSIGN_OR_RETURN(Job job, JobOf(*peer, settings_.networks));
+      job.load = std::chrono::round<Nanoseconds>(
+          std::chrono::duration<double>(settings_.load));
+      job.device = model_;
+      job.time_kernels = settings_.time_kernels;
       UCUDNN_ASSIGN_OR_RETURN(const NetworkFigure figure,
                               MeasureNetwork(device_, points, job));
       Json json = figures::ToJson(job, figure);
-      json["effort"] = ToJson(points.effort());
+      const Json effort = ToJson(points.TakeEffort());
+      json["effort"] = effort;
       json["peer"] = *peer;
       UCUDNN_RETURN_IF_ERROR(results.Add(std::move(json)));
       std::string name = row;
       std::replace(name.begin(), name.end(), ':', '_');
       UCUDNN_RETURN_IF_ERROR(ReplaceFile(
           fmt::format("{}/{}.csv", profiles, name), ToCsv(figure.profile)));
-      Say(fmt::format("{} {}", row, ToJson(points.effort()).dump()));
+      Say(fmt::format("{} {}", row, effort.dump()));
     }
     return {};
   }
@@ -243,7 +254,7 @@ class Report {
         }
       }
     }
-    PointSource points(device_, surveyors_, options_);
+    PointSource points(device_, surveyors_, settings_.points);
     // This many at once, so that no thread waits long for the last one.
     constexpr std::size_t kAtOnce = 48;
     for (std::size_t i = 0; i < tasks.size(); ++i) {
@@ -267,6 +278,14 @@ class Report {
   }
 
  private:
+  Status MeasureModel() {
+    DeviceModelOptions options;
+    options.load = std::chrono::seconds(2);
+    UCUDNN_ASSIGN_OR_RETURN(model_, MeasureDeviceModel(device_, options, {}));
+    const std::string text = ucudnn::ToJson(model_).dump(1);
+    Say("the device's model is known");
+    return ReplaceFile(settings_.output + "/device-model.json", text);
+  }
   bool TimeIsUp() {
     if (Elapsed() < settings_.seconds) return false;
     if (!told_) Say("the time is up: nothing more is begun");
@@ -285,7 +304,7 @@ class Report {
   Surveyors& surveyors_;
   const Settings settings_;
   const std::string versions_;  // results under equal versions are comparable
-  PointOptions options_;
+  DeviceModel model_;
   const Clock::time_point begun_ = Clock::now();
   bool told_ = false;
 };
@@ -321,6 +340,18 @@ int main(int argc, char** argv) {
                  "how many of the engines that cuDNN suggests first; 0: all")
       ->capture_default_str();
   app.add_option("--threads", settings.threads, "how many list engines")
+      ->capture_default_str();
+  app.add_option("--step", settings.points.step,
+                 "between batches: 2 measures powers of two, 4 every other")
+      ->check(CLI::Range(2, 64))
+      ->capture_default_str();
+  app.add_option("--rivals", settings.points.most_faster,
+                 "measure an algorithm unless so many others are faster")
+      ->capture_default_str();
+  app.add_flag("!--no-kernel-times", settings.time_kernels,
+               "do not time each kernel of a plan by itself");
+  app.add_option("--load", settings.load,
+                 "seconds of each plan for its time under load")
       ->capture_default_str();
   app.add_option("-o,--output", settings.output, "an existing folder")
       ->required();

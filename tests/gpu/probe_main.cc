@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,7 @@ struct Settings {
   bool only_graph = false;
   bool list_only = false;
   bool engines = false;
+  std::vector<std::string> compared;  // problems
 };
 
 void Print(const std::string& line) { std::puts(line.c_str()); }
@@ -146,7 +149,8 @@ Status SurveyProblem(cudnn::CudnnHandle& handle, const ConvProblem& problem,
   return {};
 }
 
-Status SurveyEngines(const Settings& settings) {
+// Calls `work` with a handle of its own on GPU 0.
+Status WithHandle(const std::function<Status(cudnn::CudnnHandle&)>& work) {
   UCUDNN_ASSIGN_OR_RETURN(const cudnn::Libraries* libraries,
                           cudnn::LoadedLibraries());
   if (libraries->driver.Init(0) != CUDA_SUCCESS) {
@@ -157,10 +161,70 @@ Status SurveyEngines(const Settings& settings) {
       cudnn::GpuContext::Create(libraries->driver, 0, "GPU 0", 0));
   UCUDNN_ASSIGN_OR_RETURN(const auto handle, cudnn::CudnnHandle::Create(
                                                  libraries->cudnn, *context));
+  return work(*handle);
+}
+
+// How engines are listed when they are built and when they are foreseen: the
+// times of the two, the first of which also checks new engines, and where they
+// differ.
+Status CompareListings(cudnn::CudnnHandle& handle, const ConvProblem& problem,
+                       std::int64_t most) {
+  Print(fmt::format("\n{}", ToString(problem)));
+  std::set<Algorithm> known;
+  for (std::int64_t n = most; n > 0; n = n * 3 / 4) {
+    const BatchSize batch(n);
+    const auto begun = std::chrono::steady_clock::now();
+    UCUDNN_RETURN_IF_ERROR(cudnn::ForeseeGraph(handle, problem, batch));
+    const double checked = MillisecondsSince(begun);
+    const auto again = std::chrono::steady_clock::now();
+    UCUDNN_ASSIGN_OR_RETURN(const auto foreseen,
+                            cudnn::ForeseeGraph(handle, problem, batch));
+    const double fast = MillisecondsSince(again);
+    const auto last = std::chrono::steady_clock::now();
+    UCUDNN_ASSIGN_OR_RETURN(const auto built,
+                            cudnn::ListGraph(handle, problem, batch));
+    const double slow = MillisecondsSince(last);
+    std::size_t fresh = 0;
+    for (const Candidate& c : built) fresh += known.insert(c.algorithm).second;
+    Print(
+        fmt::format("  batch {}: {} engines, {} new; checked {:.1f} ms, "
+                    "foreseen {:.1f} ms, built {:.1f} ms",
+                    n, built.size(), fresh, checked, fast, slow));
+    const auto show = [](const char* what, const Candidate& c) {
+      Print(fmt::format("    {}: {} {} {}", what, c.algorithm.name,
+                        Name(c.algorithm.precision), c.workspace.count()));
+    };
+    const auto same = [](const Candidate& a, const Candidate& b) {
+      return a.algorithm == b.algorithm && a.workspace == b.workspace;
+    };
+    for (const Candidate& c : foreseen) {
+      if (std::ranges::none_of(built,
+                               [&](const auto& b) { return same(b, c); }))
+        show("foreseen only", c);
+    }
+    for (const Candidate& c : built) {
+      if (std::ranges::none_of(foreseen,
+                               [&](const auto& f) { return same(f, c); }))
+        show("built only", c);
+    }
+  }
+  return {};
+}
+
+Status CompareAllListings(const Settings& settings,
+                          cudnn::CudnnHandle& handle) {
+  for (const std::string& text : settings.compared) {
+    UCUDNN_ASSIGN_OR_RETURN(const ConvProblem problem, ParseConvProblem(text));
+    UCUDNN_RETURN_IF_ERROR(CompareListings(handle, problem, settings.batch));
+  }
+  return {};
+}
+
+Status SurveyEngines(const Settings& settings, cudnn::CudnnHandle& handle) {
   for (const Layout layout : kLayouts) {
     for (const Precision precision : kPrecisions) {
       for (const ConvOp op : kConvOps) {
-        UCUDNN_RETURN_IF_ERROR(SurveyProblem(*handle,
+        UCUDNN_RETURN_IF_ERROR(SurveyProblem(handle,
                                              {op, Conv2(), precision, layout},
                                              BatchSize(settings.batch)));
       }
@@ -241,8 +305,10 @@ Status ProbeDevice(Device& device, const Settings& settings) {
 }
 
 int Main(const Settings& settings) {
-  if (settings.engines) {
-    const Status surveyed = SurveyEngines(settings);
+  if (settings.engines || !settings.compared.empty()) {
+    const auto survey = settings.engines ? SurveyEngines : CompareAllListings;
+    const Status surveyed = WithHandle(
+        [&](cudnn::CudnnHandle& handle) { return survey(settings, handle); });
     if (!surveyed) fmt::print(stderr, "{}\n", Text(surveyed.error()));
     return surveyed ? 0 : 1;
   }
@@ -292,6 +358,10 @@ int main(int argc, char** argv) {
   app.add_flag("--only-graph", settings.only_graph, "those alone");
   app.add_flag("--engines", settings.engines,
                "what checking the graph API's engines found, on GPU 0");
+  app.add_option(
+      "--listings", settings.compared,
+      "problems, such as forward-c64-...: their engines foreseen and "
+      "built, for batches up to --batch, on GPU 0");
   app.add_flag("--list", settings.list_only, "list, run nothing");
   CLI11_PARSE(app, argc, argv);
   return ucudnn::Main(settings);

@@ -21,9 +21,16 @@
 #   figures    planned, undivided and PyTorch's convolutions: AlexNet, ResNet-18
 #              and VGG-16 in five precisions and layouts; the table is
 #              DIR/figures.md. About six minutes. UCUDNN_ROWS chooses rows by
-#              patterns, in their order ("*:NHWC vgg16:*:FP32:*")
+#              patterns, in their order ("*:NHWC vgg16:*:FP32:*"). Each plan also
+#              runs for a second, for its time under load
+#   networks   the same table of ResNet-50, ResNet-152, Inception v1, DenseNet-40
+#              and DenseNet-121. Fifteen minutes; resumes as figures does
+#   load       VGG-16 in half precision NHWC after half a minute of load, against
+#              the prediction under load. A minute (UCUDNN_ROWS)
+#   beside     max pools' backward passes on different inputs, and copies beside
+#              kernels: what memory plans assume. Half a minute
 #   deepbench  the same table's part on DeepBench's layers. About four minutes.
-#              Both stages keep results that DIR already has; their programs start
+#              These stages keep results that DIR already has; their programs start
 #              nothing after UCUDNN_SECONDS, PyTorch's after UCUDNN_TORCH_SECONDS
 #   main       the main job: AlexNet at batch 256 a GPU, FP32, 64 MiB a kernel,
 #              one rank, and with two GPUs two ranks at batch 512
@@ -65,8 +72,9 @@
 #              multiprocessors: even, all splits swept, and planned; the table is
 #              DIR/torch-share.md, all steps are in DIR/torch-share.json. Needs
 #              torchvision. Five minutes; UCUDNN_ROWS ("checks overhead resnet18
-#              resnet50") selects sections. Also runs the example of
-#              client/examples/torch and the package's tests of ucudnn.torch
+#              resnet50", and "one-gpu" for what one GPU can show) selects
+#              sections. Also runs the example of client/examples/torch and the
+#              package's tests of ucudnn.torch
 #   convert    ucudnn.torch.convert: whole steps of VGG-16, AlexNet and ResNet-18 in
 #              FP32, TF32 and half, enqueued and as CUDA graphs, against PyTorch with
 #              cudnn.benchmark; results under torch.compile and others; with two GPUs
@@ -100,7 +108,8 @@ cd "$(dirname "$0")/../.."
 programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse ucudnn_gpu_probe
   ucudnn_gpu_failures ucudnn_gpu_model ucudnn_gpu_plain ucudnn_gpu_handle
   ucudnn-train ucudnn_gpu_figures ucudnn_gpu_sums ucudnn_gpu_policies
-  ucudnn_gpu_cold ucudnn_gpu_graphs ucudnn_gpu_memory ucudnn-train-memory)
+  ucudnn_gpu_cold ucudnn_gpu_graphs ucudnn_gpu_memory ucudnn_gpu_beside
+  ucudnn-train-memory)
 
 pack() {
   bash tests/gpu/bundle.sh -c || exit 1
@@ -188,6 +197,10 @@ random_problems() {
     "$(grep -c ' x [2-9]\|, [0-9]* x ' "$tmp/$variant.log") divided," \
     "$(grep -c 'left to cuDNN' "$tmp/$variant.log") left to cuDNN"
   return $status
+}
+
+beside() {
+  .carry/bin/ucudnn_gpu_beside >"$out/beside.txt" 2>&1
 }
 
 operators() {
@@ -409,8 +422,8 @@ while [ $# -gt 0 ]; do
     pytorch) stages+=("$1") ;;
     policies | sharing | judge | cold | slices | failures) stages+=("$1") ;;
     train | gradients | torch | convert | torchmem | graphs) stages+=("$1") ;;
-    engines | figures | deepbench) stages+=("$1") ;;
-    memory | operators) stages+=("$1") ;;
+    engines | figures | networks | load | deepbench) stages+=("$1") ;;
+    memory | operators | beside) stages+=("$1") ;;
     main) stages+=(main_job) ;;
     *)
       echo "run.sh: '$1' is not a stage; the head of this script lists them" >&2

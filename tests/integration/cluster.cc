@@ -1,7 +1,9 @@
 #include "tests/integration/cluster.h"
 
-#include <unistd.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -15,6 +17,60 @@ namespace ucudnn::test {
 namespace {
 
 std::string Binary(const std::string& name) { return test::ProgramPath(name); }
+
+struct Shape {
+  std::size_t coordinators = 1;
+  bool postgres = false;
+  bool tls = false;
+};
+
+Shape ReadShape() {
+  const char* value = std::getenv("UCUDNN_TEST_SHAPE");
+  const std::string name = value == nullptr ? "sqlite" : value;
+  if (name == "sqlite") return {};
+  if (name == "postgresql") return {.postgres = true};
+  if (name == "two") return {.coordinators = 2, .postgres = true};
+  if (name == "tls") return {.tls = true};
+  throw std::runtime_error("UCUDNN_TEST_SHAPE=" + name +
+                           ": sqlite, postgresql, two and tls are accepted");
+}
+
+const Shape& TheShape() {
+  static const Shape shape = ReadShape();
+  return shape;
+}
+
+// Runs PostgreSQL's server while tests run, in shapes that need it.
+class Server : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    if (!TheShape().postgres) return;
+    auto started = ThrowawayPostgres::Start(ThrowawayPostgres::Disk::kFast);
+    if (!started) {
+      ASSERT_EQ(started.error().code, Code::kNotFound)
+          << started.error().message;
+      GTEST_SKIP() << started.error().message;
+    }
+    postgres_ = *std::move(started);
+  }
+  void TearDown() override { postgres_.reset(); }
+  ThrowawayPostgres* postgres() const { return postgres_.get(); }
+
+ private:
+  std::unique_ptr<ThrowawayPostgres> postgres_;
+};
+
+// GoogleTest owns it.
+Server* const server =
+    static_cast<Server*>(::testing::AddGlobalTestEnvironment(new Server));
+
+// The URL of an empty database; the folder is for files.
+std::string NewDatabase(const TemporaryFolder& folder) {
+  if (!TheShape().postgres) return "sqlite://" + (folder / "coordinator.db");
+  const auto url = server->postgres()->CreateDatabase();
+  if (!url) throw std::runtime_error(url.error().message);
+  return *url;
+}
 
 // Those of all clusters of the process.
 const Certificates& SharedCertificates() {
@@ -30,7 +86,9 @@ std::map<std::string, std::string> VariablesOf(const CredentialFiles& files) {
 
 }  // namespace
 
-bool Cluster::tls() { return std::getenv("UCUDNN_TEST_TLS") != nullptr; }
+bool Cluster::tls() { return TheShape().tls; }
+
+ThrowawayPostgres* Cluster::postgres() { return server->postgres(); }
 
 CredentialFiles Cluster::Credentials() {
   return CredentialsFrom(
@@ -38,6 +96,10 @@ CredentialFiles Cluster::Credentials() {
         const char* value = tls() ? std::getenv(name.c_str()) : nullptr;
         return value == nullptr ? std::nullopt : std::optional(value);
       });
+}
+
+CredentialFiles Cluster::CredentialsOf(Role role, const std::string& name) {
+  return tls() ? SharedCertificates().Issue(role, name) : CredentialFiles();
 }
 
 std::map<std::string, std::string> Cluster::AgentEnvironment(
@@ -55,9 +117,13 @@ std::map<std::string, std::string> Cluster::JobEnvironment() const {
   return environment;
 }
 
-Cluster::Cluster(std::string database) : database_(std::move(database)) {
-  if (database_.empty()) {
-    database_ = "sqlite://" + (folder_ / "coordinator.db");
+Cluster::Cluster() : Cluster(TheShape().coordinators, "") {}
+
+Cluster::Cluster(std::size_t coordinators, std::string database)
+    : database_(std::move(database)), coordinators_(coordinators) {
+  if (database_.empty()) database_ = NewDatabase(folder_);
+  for (std::size_t i = 0; i < coordinators; ++i) {
+    coordinators_[i].ready = folder_ / ("ready" + std::to_string(i));
   }
   if (!tls()) return;
   for (const auto& [name, value] :
@@ -66,23 +132,42 @@ Cluster::Cluster(std::string database) : database_(std::move(database)) {
   }
 }
 
-std::string Cluster::address() const {
-  return "127.0.0.1:" + std::to_string(grpc_port_);
+std::vector<std::string> Cluster::addresses() const {
+  std::vector<std::string> addresses;
+  for (const Coordinator& coordinator : coordinators_) {
+    addresses.push_back("127.0.0.1:" + std::to_string(coordinator.ports.grpc));
+  }
+  return addresses;
 }
 
-void Cluster::StartCoordinator(const std::vector<std::string>& arguments) {
-  const std::string ready = folder_ / "ready";
-  std::filesystem::remove(ready);
+std::string Cluster::address() const {
+  return fmt::format("{}", fmt::join(addresses(), ","));
+}
+
+void Cluster::StartCoordinators(const std::vector<std::string>& arguments) {
+  std::vector<Coordinator*> started;
+  for (Coordinator& coordinator : coordinators_) {
+    if (coordinator.process.running()) continue;
+    Start(arguments, &coordinator);
+    started.push_back(&coordinator);
+  }
+  for (Coordinator* coordinator : started) Await(coordinator);
+}
+
+void Cluster::Start(const std::vector<std::string>& arguments,
+                    Coordinator* started) {
+  const auto at = [](int port) { return "127.0.0.1:" + std::to_string(port); };
+  std::filesystem::remove(started->ready);
   std::vector<std::string> command = {Binary("ucudnn-coord"),
                                       "serve",
                                       "--listen",
-                                      address(),
+                                      at(started->ports.grpc),
                                       "--http",
-                                      "127.0.0.1:" + std::to_string(http_port_),
+                                      at(started->ports.http),
                                       "--database",
                                       database_,
                                       "--ready-file",
-                                      ready,
+                                      started->ready,
                                       "--lease-ms",
                                       "2000",
                                       "--heartbeat-ms",
@@ -101,27 +186,55 @@ void Cluster::StartCoordinator(const std::vector<std::string>& arguments) {
     command.insert(command.end(), {"--ca", files.ca, "--cert", files.cert,
                                    "--key", files.key});
   }
-  coordinator_ = Process(command, folder_ / "log");
-  const bool serves = WaitUntil([&] {
-    return std::filesystem::exists(ready) || !coordinator_.running();
-  });
-  const auto ports =
-      nlohmann::json::parse(FileText(ready), nullptr, /*exceptions=*/false);
-  if (!serves || ports.is_discarded()) {
-    throw std::runtime_error("the coordinator does not start:\n" + Log());
-  }
-  grpc_port_ = ports["grpc_port"];
-  http_port_ = ports["http_port"];
-  probe_port_ = ports["probe_port"];
+  started->process = Process(command, folder_ / "log");
 }
 
-void Cluster::StartAgent(const std::vector<std::string>& arguments) {
+void Cluster::Await(Coordinator* started) const {
+  const bool serves = WaitUntil([&] {
+    return std::filesystem::exists(started->ready) ||
+           !started->process.running();
+  });
+  const auto ports = nlohmann::json::parse(FileText(started->ready), nullptr,
+                                           /*exceptions=*/false);
+  if (!serves || ports.is_discarded()) {
+    throw std::runtime_error("a coordinator does not start:\n" + Log());
+  }
+  started->ports = {.grpc = ports["grpc_port"],
+                    .http = ports["http_port"],
+                    .probe = ports["probe_port"]};
+}
+
+void Cluster::KillCoordinators() {
+  for (Coordinator& coordinator : coordinators_) coordinator.process.Kill();
+}
+
+void Cluster::SignalCoordinators(int signal) const {
+  for (const Coordinator& coordinator : coordinators_) {
+    coordinator.process.Signal(signal);
+  }
+}
+
+int Cluster::StopCoordinators(std::chrono::seconds limit) {
+  SignalCoordinators(SIGTERM);
+  int worst = 0;
+  for (Coordinator& coordinator : coordinators_) {
+    const int status = coordinator.process.Wait(limit);
+    if (status != 0) worst = status;
+  }
+  return worst;
+}
+
+void Cluster::SpawnAgent(const std::vector<std::string>& arguments) {
   std::vector<std::string> command = {
       Binary("ucudnn-agent"), "--coordinator", address(), "--id",
       "agent-under-test",     "--repeats",     "3"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   agent_ =
       Process(command, folder_ / "log", AgentEnvironment("agent-under-test"));
+}
+
+void Cluster::StartAgent(const std::vector<std::string>& arguments) {
+  SpawnAgent(arguments);
   const bool online = WaitUntil([&] {
     const nlohmann::json devices = UcudnnJson({"devices"});
     return !devices.empty() && devices[0].contains("state") &&

@@ -1,9 +1,17 @@
 #ifndef UCUDNN_TESTS_INTEGRATION_CLUSTER_H_
 #define UCUDNN_TESTS_INTEGRATION_CLUSTER_H_
 
-// A coordinator and an agent as processes, as an administrator runs them; with
-// UCUDNN_TEST_TLS=1 over TLS, where this process and its children have an
-// admin's certificate unless they get another.
+// Coordinators and an agent as processes, as an administrator runs them. The
+// environment variable UCUDNN_TEST_SHAPE says how, so that the same tests run
+// in each shape (integration_test_shapes in CMakeLists.txt):
+//
+//   sqlite      one coordinator, the default
+//   postgresql  one coordinator
+//   two         two coordinators over one PostgreSQL
+//   tls         as sqlite, over TLS; this process and its children have an
+//               admin's certificate unless they get another
+//
+// Without PostgreSQL's server, tests of the shapes that need it are skipped.
 
 #include <map>
 #include <memory>
@@ -12,36 +20,56 @@
 #include <vector>
 
 #include "base/service/credentials.h"
+#include "coordinator/security/principal.h"
+#include "tests/support/postgres.h"
 #include "tests/support/process.h"
 
 namespace ucudnn::test {
 
 class Cluster {
  public:
-  // The coordinator's database; empty: an SQLite file of its own.
-  explicit Cluster(std::string database = "");
+  // An empty database of its own.
+  Cluster();
+  // One coordinator over this database.
+  explicit Cluster(std::string database) : Cluster(1, std::move(database)) {}
 
-  // Starts, or restarts on the same ports, and waits until it serves.
-  void StartCoordinator(const std::vector<std::string>& arguments = {});
-  // Waits until the agent's devices are online.
+  // Starts those that do not run, or restarts them on the same ports, and waits
+  // until they serve.
+  void StartCoordinators(const std::vector<std::string>& arguments = {});
+  void KillCoordinators();
+  void SignalCoordinators(int signal) const;
+  // Sends each SIGTERM; returns 0 if each exits with that.
+  int StopCoordinators(std::chrono::seconds limit = std::chrono::seconds(30));
+  std::size_t coordinators() const { return coordinators_.size(); }
+  Process& coordinator(std::size_t i = 0) { return coordinators_[i].process; }
+
+  void SpawnAgent(const std::vector<std::string>& arguments = {
+                      "--cpu-devices", "1", "--cpu-threads", "1"});
+  // The same, and waits until its devices are online.
   void StartAgent(const std::vector<std::string>& arguments = {
                       "--cpu-devices", "1", "--cpu-threads", "1"});
-  Process& coordinator() { return coordinator_; }
   Process& agent() { return agent_; }
 
   static bool tls();
+  // The server of all databases of this process; null in shapes without.
+  static ThrowawayPostgres* postgres();
   // What this process shows coordinators; nothing without TLS.
   static CredentialFiles Credentials();
+  static CredentialFiles CredentialsOf(Role role, const std::string& name);
   // What a training job needs to reach the coordinator, and an agent its own.
   std::map<std::string, std::string> JobEnvironment() const;
   static std::map<std::string, std::string> AgentEnvironment(
       const std::string& id);
 
+  // Of all coordinators.
+  std::vector<std::string> addresses() const;
+  // The same, separated by commas.
   std::string address() const;
-  int http_port() const { return http_port_; }
-  int probe_port() const { return probe_port_; }
+  // Of the first one.
+  int http_port() const { return coordinators_.front().ports.http; }
+  int probe_port() const { return coordinators_.front().ports.probe; }
 
-  // Runs `ucudnn ARGUMENTS...` with this coordinator.
+  // Runs `ucudnn ARGUMENTS...` with these coordinators.
   Finished Ucudnn(std::vector<std::string> arguments) const;
   // Its standard output as JSON; discarded if it failed or printed none.
   nlohmann::json UcudnnJson(std::vector<std::string> arguments) const;
@@ -50,12 +78,24 @@ class Cluster {
   const TemporaryFolder& folder() const { return folder_; }
 
  private:
+  struct Ports {
+    int grpc = 0;
+    int http = 0;
+    int probe = 0;
+  };
+  struct Coordinator {
+    Process process;
+    Ports ports;
+    std::string ready;  // a file
+  };
+
+  Cluster(std::size_t coordinators, std::string database);
+  void Start(const std::vector<std::string>& arguments, Coordinator* started);
+  void Await(Coordinator* started) const;
+
   TemporaryFolder folder_;
   std::string database_;
-  int grpc_port_ = 0;
-  int http_port_ = 0;
-  int probe_port_ = 0;
-  Process coordinator_;
+  std::vector<Coordinator> coordinators_;
   Process agent_;
 };
 

@@ -30,7 +30,7 @@ class HostileInputTest : public ::testing::Test {
   HostileInputTest() {
     // The coordinator may hang up while a body is sent.
     std::signal(SIGPIPE, SIG_IGN);
-    cluster_.StartCoordinator();
+    cluster_.StartCoordinators();
     channel_ = grpc::CreateChannel(cluster_.address(),
                                    grpc::InsecureChannelCredentials());
   }

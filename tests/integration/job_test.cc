@@ -116,7 +116,7 @@ class JobTest : public ::testing::Test {
 };
 
 TEST_F(JobTest, AdoptsANewPlanOnAllRanksTogether) {
-  cluster_.StartCoordinator();
+  cluster_.StartCoordinators();
   cluster_.StartAgent();
   if (Cluster::tls()) {  // jobs may not, with roles
     ASSERT_EQ(cluster_.Ucudnn({"networks", "put", "tiny", folder_ / "tiny.csv"})
@@ -175,13 +175,13 @@ TEST_F(JobTest, AdoptsANewPlanOnAllRanksTogether) {
 }
 
 TEST_F(JobTest, ContinuesWhileTheCoordinatorIsDead) {
-  cluster_.StartCoordinator();
+  cluster_.StartCoordinators();
   Start(2);
   AwaitSteps(2, 5);
   ASSERT_TRUE(WaitUntil([&] { return JobState() == "running"; })) << Story();
-  cluster_.coordinator().Kill();
+  cluster_.KillCoordinators();
   AwaitSteps(2, 50);
-  cluster_.StartCoordinator();
+  cluster_.StartCoordinators();
   // The steps of the meantime are reported afterwards.
   const int steps = Steps(1);
   ASSERT_TRUE(WaitUntil([&] {
@@ -189,7 +189,7 @@ TEST_F(JobTest, ContinuesWhileTheCoordinatorIsDead) {
     return job.contains("ranks") && !job["ranks"][1]["steps"].empty() &&
            job["ranks"][1]["steps"][0]["count"] >= steps;
   })) << Story();
-  cluster_.coordinator().Kill();
+  cluster_.KillCoordinators();
   StopAndWait();
   for (int r = 0; r < 2; ++r) {
     EXPECT_LT(Rank(r)["slowest_ms"], kAgreeMs) << Story();
@@ -199,14 +199,14 @@ TEST_F(JobTest, ContinuesWhileTheCoordinatorIsDead) {
 }
 
 TEST_F(JobTest, StartsIfTheCoordinatorIsKilledDuringTheRequest) {
-  cluster_.StartCoordinator();
-  cluster_.coordinator().Signal(SIGSTOP);
+  cluster_.StartCoordinators();
+  cluster_.SignalCoordinators(SIGSTOP);
   Start(2, {"ask_within_ms=2000"});
   // Both ranks are in init: rank 0 calls the coordinator, rank 1 waits for rank
   // 0.
   ASSERT_TRUE(WaitUntil([&] { return Pid(0) > 0 && Pid(1) > 0; })) << Story();
   EXPECT_EQ(Steps(0), -1);
-  cluster_.coordinator().Kill();
+  cluster_.KillCoordinators();
   AwaitSteps(2, 5);
   for (int r = 0; r < 2; ++r) {
     EXPECT_EQ(Rank(r)["source"], "undivided") << Story();
@@ -216,7 +216,7 @@ TEST_F(JobTest, StartsIfTheCoordinatorIsKilledDuringTheRequest) {
 }
 
 TEST_F(JobTest, TellsTheOthersWhenARankIsKilled) {
-  cluster_.StartCoordinator();
+  cluster_.StartCoordinators();
   Start(3);
   AwaitSteps(3, 5);
   ASSERT_TRUE(WaitUntil([&] { return JobState() == "running"; })) << Story();
@@ -232,8 +232,8 @@ TEST_F(JobTest, TellsTheOthersWhenARankIsKilled) {
 }
 
 TEST_F(JobTest, TellsTheOthersWhenARankIsKilledDuringStartup) {
-  cluster_.StartCoordinator();
-  cluster_.coordinator().Signal(SIGSTOP);
+  cluster_.StartCoordinators();
+  cluster_.SignalCoordinators(SIGSTOP);
   Start(3, {"ask_within_ms=1500"});
   ASSERT_TRUE(WaitUntil([&] { return Pid(0) > 0 && Pid(1) > 0 && Pid(2) > 0; }))
       << Story();

@@ -48,7 +48,7 @@ class Stopwatch final : public ForwardingDevice {
 class LocalModeTest : public ::testing::Test {
  protected:
   LocalModeTest() {
-    cluster_.StartCoordinator();
+    cluster_.StartCoordinators();
     const auto network = ParseNetworkCsv(kNetwork, "tiny", "tiny");
     UCUDNN_CHECK(network.has_value());
     kernels_ = KernelsOf(*network, Precision::kFp32, Layout::kNchw);
@@ -93,7 +93,7 @@ class LocalModeTest : public ::testing::Test {
 };
 
 TEST_F(LocalModeTest, UsesTheCoordinatorsMeasurements) {
-  CoordinatorAsker asker({cluster_.address()});
+  CoordinatorAsker asker(cluster_.addresses());
   const std::string kind = ToString(Stopwatch().info().kind);
   const auto before = asker.Ask(kind, kernels_[0].problem);
   ASSERT_TRUE(before) << before.error().message;
@@ -107,18 +107,18 @@ TEST_F(LocalModeTest, UsesTheCoordinatorsMeasurements) {
 }
 
 TEST_F(LocalModeTest, PlansByItselfWhenTheCoordinatorIsKilled) {
-  CoordinatorAsker asker({cluster_.address()});
+  CoordinatorAsker asker(cluster_.addresses());
   EXPECT_TRUE(asker.Ask("none/1u/1GiB/none-1.0", kernels_[0].problem));
-  cluster_.coordinator().Kill();
+  cluster_.KillCoordinators();
   EXPECT_GT(PlanAll(asker), 0);
 }
 
 TEST_F(LocalModeTest, PlansByItselfWhenTheCoordinatorHangs) {
-  cluster_.coordinator().Signal(SIGSTOP);
-  CoordinatorAsker asker({cluster_.address()},
+  cluster_.SignalCoordinators(SIGSTOP);
+  CoordinatorAsker asker(cluster_.addresses(),
                          {.within = std::chrono::milliseconds(100)});
   EXPECT_GT(PlanAll(asker), 0);
-  cluster_.coordinator().Signal(SIGCONT);
+  cluster_.SignalCoordinators(SIGCONT);
 }
 
 }  // namespace

@@ -1,17 +1,14 @@
 // The main job with real daemons: a network is registered, measured on this
-// machine's CPU, planned and shown, with SQLite and with PostgreSQL, and with
-// daemons that are killed at any moment.
+// machine's CPU, planned and shown.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
 #include <fstream>
-#include <random>
 
 #include "tests/integration/cluster.h"
 #include "tests/support/paths.h"
-#include "tests/support/postgres.h"
 
 namespace ucudnn::test {
 namespace {
@@ -31,50 +28,28 @@ std::vector<std::string> PlanOf(const std::string& command) {
           "8",     "--workspace-limit", "1MiB"};
 }
 
-class MainJobTest : public ::testing::TestWithParam<std::string> {
+class MainJobTest : public ::testing::Test {
  protected:
   MainJobTest() {
-    std::string database;
-    if (GetParam() == "postgresql") {
-      auto postgres = ThrowawayPostgres::Start(ThrowawayPostgres::Disk::kFast);
-      if (!postgres) {
-        EXPECT_EQ(postgres.error().code, Code::kNotFound)
-            << postgres.error().message;
-        return;
-      }
-      postgres_ = *std::move(postgres);
-      database = postgres_->url();
-    }
-    cluster_ = std::make_unique<Cluster>(database);
-  }
-  void SetUp() override {
-    if (cluster_ == nullptr) {
-      GTEST_SKIP() << "PostgreSQL's server is not installed";
-    }
-    cluster_->StartCoordinator();
-    std::ofstream(cluster_->folder() / "tiny.csv") << kNetwork;
-    const Finished put = cluster_->Ucudnn(
-        {"networks", "put", "tiny", cluster_->folder() / "tiny.csv"});
-    ASSERT_EQ(put.status, 0) << put.err;
+    cluster_.StartCoordinators();
+    std::ofstream(cluster_.folder() / "tiny.csv") << kNetwork;
+    const Finished put = cluster_.Ucudnn(
+        {"networks", "put", "tiny", cluster_.folder() / "tiny.csv"});
+    EXPECT_EQ(put.status, 0) << put.err;
   }
   // The failure, together with the daemons' logs.
   std::string Story(const Finished& finished) {
-    return finished.err + "\nlog:\n" + cluster_->Log();
+    return finished.err + "\nlog:\n" + cluster_.Log();
   }
 
-  std::unique_ptr<ThrowawayPostgres> postgres_;
-  std::unique_ptr<Cluster> cluster_;
+  Cluster cluster_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Databases, MainJobTest,
-                         ::testing::Values("sqlite", "postgresql"),
-                         [](const auto& parameter) { return parameter.param; });
-
-TEST_P(MainJobTest, MeasuresAndPlansANetwork) {
-  cluster_->StartAgent();
+TEST_F(MainJobTest, MeasuresAndPlansANetwork) {
+  cluster_.StartAgent();
   const Finished finished =
-      cluster_->Ucudnn({"plan", "--network", "tiny", "--batch", "8",
-                        "--workspace-limit", "1MiB", "-o", "json"});
+      cluster_.Ucudnn({"plan", "--network", "tiny", "--batch", "8",
+                       "--workspace-limit", "1MiB", "-o", "json"});
   ASSERT_EQ(finished.status, 0) << Story(finished);
   const json plan = json::parse(finished.out);
   EXPECT_EQ(plan["request"]["batch"], 8);
@@ -100,96 +75,96 @@ TEST_P(MainJobTest, MeasuresAndPlansANetwork) {
   EXPECT_NEAR(plan["predicted_us"].get<double>(), total, 0.01);
 }
 
-TEST_P(MainJobTest, GivesTheSamePlanForTheSameRequest) {
-  cluster_->StartAgent();
-  const json first = cluster_->UcudnnJson(PlanOf("plan"));
-  ASSERT_TRUE(first.contains("id")) << cluster_->Log();
-  EXPECT_EQ(cluster_->UcudnnJson(PlanOf("plan")), first);
-  EXPECT_EQ(cluster_->UcudnnJson(
+TEST_F(MainJobTest, GivesTheSamePlanForTheSameRequest) {
+  cluster_.StartAgent();
+  const json first = cluster_.UcudnnJson(PlanOf("plan"));
+  ASSERT_TRUE(first.contains("id")) << cluster_.Log();
+  EXPECT_EQ(cluster_.UcudnnJson(PlanOf("plan")), first);
+  EXPECT_EQ(cluster_.UcudnnJson(
                 {"show", "plan", std::to_string(first["id"].get<int>())}),
             first);
   // A larger limit is another request and needs no new measurements.
-  const json status = cluster_->UcudnnJson({"status"});
+  const json status = cluster_.UcudnnJson({"status"});
   auto larger = PlanOf("plan");
   larger.back() = "2MiB";
-  EXPECT_NE(cluster_->UcudnnJson(larger)["id"], first["id"]);
-  EXPECT_EQ(cluster_->UcudnnJson({"status"})["tasks_done"],
+  EXPECT_NE(cluster_.UcudnnJson(larger)["id"], first["id"]);
+  EXPECT_EQ(cluster_.UcudnnJson({"status"})["tasks_done"],
             status["tasks_done"]);
   // So is a limit for all kernels together. They run one after the other, so
   // each may use all of it.
   const json shared =
-      cluster_->UcudnnJson({"plan", "--network", "tiny", "--batch", "8",
-                            "--total-workspace", "1MiB"});
+      cluster_.UcudnnJson({"plan", "--network", "tiny", "--batch", "8",
+                           "--total-workspace", "1MiB"});
   EXPECT_EQ(shared["request"]["total_workspace_bytes"], 1 << 20);
   EXPECT_LE(shared["ranks"][0]["workspace"]["total_workspace_bytes"], 1 << 20);
   EXPECT_EQ(shared["predicted_us"], first["predicted_us"]);
-  EXPECT_EQ(cluster_->UcudnnJson({"status"})["tasks_done"],
+  EXPECT_EQ(cluster_.UcudnnJson({"status"})["tasks_done"],
             status["tasks_done"]);
-  const Finished both = cluster_->Ucudnn({"plan", "--network", "tiny",
-                                          "--batch", "8", "--total-workspace",
-                                          "1MiB", "--workspace-limit", "1MiB"});
+  const Finished both = cluster_.Ucudnn({"plan", "--network", "tiny", "--batch",
+                                         "8", "--total-workspace", "1MiB",
+                                         "--workspace-limit", "1MiB"});
   EXPECT_EQ(both.status, 2);
   EXPECT_THAT(both.err, HasSubstr("--total-workspace"));
 }
 
-TEST_P(MainJobTest, PlansForTheLayoutThatTheTensorsHave) {
-  cluster_->StartAgent();
+TEST_F(MainJobTest, PlansForTheLayoutThatTheTensorsHave) {
+  cluster_.StartAgent();
   auto request = PlanOf("plan");
   request.insert(request.end(), {"--batch-policy", "undivided"});
-  const json usual = cluster_->UcudnnJson(request);
-  ASSERT_TRUE(usual.contains("id")) << cluster_->Log();
+  const json usual = cluster_.UcudnnJson(request);
+  ASSERT_TRUE(usual.contains("id")) << cluster_.Log();
   EXPECT_EQ(usual["request"]["layout"], "NCHW");
   const auto done = [&] {
-    return cluster_->UcudnnJson({"status"})["tasks_done"].get<int>();
+    return cluster_.UcudnnJson({"status"})["tasks_done"].get<int>();
   };
   const int before = done();
   request.insert(request.end(), {"--layout", "NHWC"});
-  const json other = cluster_->UcudnnJson(request);
-  ASSERT_TRUE(other.contains("id")) << cluster_->Log();
+  const json other = cluster_.UcudnnJson(request);
+  ASSERT_TRUE(other.contains("id")) << cluster_.Log();
   EXPECT_EQ(other["request"]["layout"], "NHWC");
   for (const json& kernel : other["ranks"][0]["workspace"]["kernels"]) {
     EXPECT_EQ(kernel["layout"], "NHWC");
   }
   // Measurements in one layout do not serve the other.
   EXPECT_EQ(done(), 2 * before);
-  EXPECT_THAT(cluster_->Ucudnn({"plans"}).out, HasSubstr("NHWC"));
+  EXPECT_THAT(cluster_.Ucudnn({"plans"}).out, HasSubstr("NHWC"));
 }
 
-TEST_P(MainJobTest, MeasuresAdaptivelyOnSeveralDevices) {
-  cluster_->StartAgent({"--cpu-devices", "2", "--cpu-threads", "1"});
+TEST_F(MainJobTest, MeasuresAdaptivelyOnSeveralDevices) {
+  cluster_.StartAgent({"--cpu-devices", "2", "--cpu-threads", "1"});
   auto adaptive = PlanOf("plan");
   adaptive.insert(adaptive.end(), {"--batch-policy", "adaptive"});
-  const json plan = cluster_->UcudnnJson(adaptive);
-  ASSERT_TRUE(plan.contains("id")) << cluster_->Log();
+  const json plan = cluster_.UcudnnJson(adaptive);
+  ASSERT_TRUE(plan.contains("id")) << cluster_.Log();
   EXPECT_EQ(plan["request"]["batch_policy"], "adaptive");
   EXPECT_LE(plan["predicted_us"], plan["undivided_us"]);
   // One task for each of the eight problems; both devices had some.
-  EXPECT_EQ(cluster_->UcudnnJson({"status"})["tasks_done"], 8);
-  const std::string log = cluster_->Log();
+  EXPECT_EQ(cluster_.UcudnnJson({"status"})["tasks_done"], 8);
+  const std::string log = cluster_.Log();
   for (const char* device : {"-0 problem=", "-1 problem="}) {
     EXPECT_THAT(log, HasSubstr(device));
   }
   // Nothing is measured twice.
-  EXPECT_EQ(cluster_->UcudnnJson(adaptive)["id"], plan["id"]);
+  EXPECT_EQ(cluster_.UcudnnJson(adaptive)["id"], plan["id"]);
   // Another limit is another question, for which much is known already.
   adaptive[6] = "512KiB";
-  EXPECT_TRUE(cluster_->UcudnnJson(adaptive).contains("id"));
-  EXPECT_EQ(cluster_->UcudnnJson({"status"})["tasks_done"], 16);
+  EXPECT_TRUE(cluster_.UcudnnJson(adaptive).contains("id"));
+  EXPECT_EQ(cluster_.UcudnnJson({"status"})["tasks_done"], 16);
 }
 
-TEST_P(MainJobTest, MovesProfilesToAnotherCoordinator) {
-  cluster_->StartAgent();
-  ASSERT_TRUE(cluster_->UcudnnJson(PlanOf("plan")).contains("id"))
-      << cluster_->Log();
-  const std::string file = cluster_->folder() / "profile.csv";
-  const Finished exported = cluster_->Ucudnn({"profiles", "export", file});
+TEST_F(MainJobTest, MovesProfilesToAnotherCoordinator) {
+  cluster_.StartAgent();
+  ASSERT_TRUE(cluster_.UcudnnJson(PlanOf("plan")).contains("id"))
+      << cluster_.Log();
+  const std::string file = cluster_.folder() / "profile.csv";
+  const Finished exported = cluster_.Ucudnn({"profiles", "export", file});
   ASSERT_EQ(exported.status, 0) << exported.err;
-  const json here = cluster_->UcudnnJson({"profiles"});
+  const json here = cluster_.UcudnnJson({"profiles"});
   EXPECT_EQ(here[0]["stale_points"], 0);
-  EXPECT_EQ(cluster_->agent().Stop(), 0) << cluster_->Log();
+  EXPECT_EQ(cluster_.agent().Stop(), 0) << cluster_.Log();
 
   Cluster other;
-  other.StartCoordinator();
+  other.StartCoordinators();
   const Finished imported = other.Ucudnn({"profiles", "import", file});
   ASSERT_EQ(imported.status, 0) << imported.err;
   const json there = other.UcudnnJson({"profiles"});
@@ -197,80 +172,80 @@ TEST_P(MainJobTest, MovesProfilesToAnotherCoordinator) {
   EXPECT_EQ(there[0]["drivers"], here[0]["drivers"]);
   // Planning needs no device there.
   ASSERT_EQ(
-      other.Ucudnn({"networks", "put", "tiny", cluster_->folder() / "tiny.csv"})
+      other.Ucudnn({"networks", "put", "tiny", cluster_.folder() / "tiny.csv"})
           .status,
       0);
   auto plan = PlanOf("plan");
   plan.insert(plan.end(), {"--device-kind", there[0]["id"].get<std::string>()});
   EXPECT_TRUE(other.UcudnnJson(plan).contains("id")) << other.Log();
   const Finished bad =
-      other.Ucudnn({"profiles", "import", cluster_->folder() / "tiny.csv"});
+      other.Ucudnn({"profiles", "import", cluster_.folder() / "tiny.csv"});
   EXPECT_EQ(bad.status, 2);
   EXPECT_THAT(bad.err, HasSubstr("tiny.csv"));
 }
 
-TEST_P(MainJobTest, MeasuresTheDeviceModelOfEachKindOnce) {
-  cluster_->StartAgent({"--cpu-devices", "2", "--cpu-threads", "1"});
+TEST_F(MainJobTest, MeasuresTheDeviceModelOfEachKindOnce) {
+  cluster_.StartAgent({"--cpu-devices", "2", "--cpu-threads", "1"});
   const std::string kind =
-      cluster_->UcudnnJson({"devices"})[0]["kind"].get<std::string>();
+      cluster_.UcudnnJson({"devices"})[0]["kind"].get<std::string>();
   json profile;
   ASSERT_TRUE(WaitUntil([&] {
-    profile = cluster_->UcudnnJson({"show", "profile", kind});
+    profile = cluster_.UcudnnJson({"show", "profile", kind});
     return profile.contains("device_model");
-  })) << cluster_->Log();
+  })) << cluster_.Log();
   const json& measured = profile["device_model"];
   EXPECT_EQ(measured["model"]["name"], kind);
   EXPECT_GT(measured["model"]["memory_gb_per_s"], 0);
-  EXPECT_THAT(cluster_->Ucudnn({"show", "profile", kind}).out,
+  EXPECT_THAT(cluster_.Ucudnn({"show", "profile", kind}).out,
               HasSubstr("GB/s to the host"));
   // Both devices have taken it, and neither measures again after a restart.
-  EXPECT_EQ(cluster_->agent().Stop(), 0) << cluster_->Log();
-  cluster_->StartAgent({"--cpu-devices", "2", "--cpu-threads", "1"});
-  ASSERT_TRUE(cluster_->UcudnnJson(PlanOf("plan")).contains("id"));
-  EXPECT_EQ(cluster_->UcudnnJson({"show", "profile", kind})["device_model"],
+  EXPECT_EQ(cluster_.agent().Stop(), 0) << cluster_.Log();
+  cluster_.StartAgent({"--cpu-devices", "2", "--cpu-threads", "1"});
+  ASSERT_TRUE(cluster_.UcudnnJson(PlanOf("plan")).contains("id"));
+  EXPECT_EQ(cluster_.UcudnnJson({"show", "profile", kind})["device_model"],
             measured);
 
   // From the coordinator, and from a file.
-  const std::string file = cluster_->folder() / "model.json";
-  const Finished exported = cluster_->Ucudnn(
+  const std::string file = cluster_.folder() / "model.json";
+  const Finished exported = cluster_.Ucudnn(
       {"profiles", "export", "--device-model", "--kind", kind, file});
   ASSERT_EQ(exported.status, 0) << exported.err;
   const auto solve = [&](const Cluster& cluster, const std::string& model) {
     return cluster.UcudnnJson({"solve", "memory", "--network",
-                               cluster_->folder() / "chain.csv", "--batch", "4",
+                               cluster_.folder() / "chain.csv", "--batch", "4",
                                "--budget", "1GB", "--device-model", model});
   };
-  std::ofstream(cluster_->folder() / "chain.csv")
+  std::ofstream(cluster_.folder() / "chain.csv")
       << "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
          "conv1,3,16,16,8,3,3,1,1,1,1,1\n";
-  const json plan = solve(*cluster_, kind);
-  ASSERT_TRUE(plan.contains("time_us")) << cluster_->Log();
-  EXPECT_EQ(solve(*cluster_, file), plan);
+  const json plan = solve(cluster_, kind);
+  ASSERT_TRUE(plan.contains("time_us")) << cluster_.Log();
+  EXPECT_EQ(solve(cluster_, file), plan);
 
   Cluster other;
-  other.StartCoordinator();
+  other.StartCoordinators();
   const Finished imported = other.Ucudnn({"profiles", "import", file});
   ASSERT_EQ(imported.status, 0) << imported.err;
   EXPECT_EQ(solve(other, kind), plan);
 }
 
-TEST_P(MainJobTest, PlansMemoryFromStoredMeasurements) {
-  cluster_->StartAgent();
-  std::ofstream(cluster_->folder() / "chain.csv")
+TEST_F(MainJobTest, PlansMemoryFromStoredMeasurements) {
+  cluster_.StartAgent();
+  std::ofstream(cluster_.folder() / "chain.csv")
       << "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
          "conv1,3,16,16,8,3,3,1,1,1,1,1\n"
          "conv2,8,16,16,16,3,3,1,1,1,1,1\n";
-  ASSERT_EQ(cluster_
-                ->Ucudnn({"networks", "put", "chain",
-                          cluster_->folder() / "chain.csv"})
-                .status,
-            0);
-  const std::string file = cluster_->folder() / "plan.json";
+  ASSERT_EQ(
+      cluster_
+          .Ucudnn({"networks", "put", "chain", cluster_.folder() / "chain.csv"})
+          .status,
+      0);
+  const std::string file = cluster_.folder() / "plan.json";
   std::vector<std::string> ask = {
       "plan",   "--network", "chain",           "--batch", "8",
       "--save", file,        "--memory-budget", "400KiB"};
-  const json plan = cluster_->UcudnnJson(ask);
-  ASSERT_TRUE(plan.contains("id")) << cluster_->Log();
+  const json plan = cluster_.UcudnnJson(ask);
+  ASSERT_TRUE(plan.contains("id")) << cluster_.Log();
   EXPECT_EQ(plan["request"]["memory"]["budget_bytes"], 400 << 10);
   ASSERT_EQ(plan["memory_plans"].size(), 1U);
   const json& memory = plan["memory_plans"][0]["plan"];
@@ -279,113 +254,77 @@ TEST_P(MainJobTest, PlansMemoryFromStoredMeasurements) {
   EXPECT_EQ(memory["time_us"], plan["predicted_us"]);
   EXPECT_FALSE(memory["rounds"][0]["events"].empty());
   EXPECT_EQ(json::parse(FileText(file)), plan);
-  const std::string alone = cluster_->folder() / "memory.json";
+  const std::string alone = cluster_.folder() / "memory.json";
   std::ofstream(alone) << memory.dump();
-  const Finished checked = cluster_->Ucudnn({"check", alone});
+  const Finished checked = cluster_.Ucudnn({"check", alone});
   EXPECT_EQ(checked.status, 0) << checked.err;
   // Immutable, and the same for the same request, also after a restart.
-  cluster_->coordinator().Kill();
-  cluster_->StartCoordinator();
-  EXPECT_EQ(cluster_->UcudnnJson(ask), plan);
+  cluster_.KillCoordinators();
+  cluster_.StartCoordinators();
+  EXPECT_EQ(cluster_.UcudnnJson(ask), plan);
   const std::string id = std::to_string(plan["id"].get<int>());
-  EXPECT_EQ(cluster_->UcudnnJson({"show", "plan", id}), plan);
-  EXPECT_THAT(cluster_->Ucudnn({"show", "plan", id}).out,
+  EXPECT_EQ(cluster_.UcudnnJson({"show", "plan", id}), plan);
+  EXPECT_THAT(cluster_.Ucudnn({"show", "plan", id}).out,
               HasSubstr("of 400 KiB"));
-  EXPECT_TRUE(cluster_->UcudnnJson({"plans"})[0]["memory_plans"].empty());
+  EXPECT_TRUE(cluster_.UcudnnJson({"plans"})[0]["memory_plans"].empty());
   // Another budget is another plan; one that is too small ends with 3.
   ask.back() = "4MiB";
-  EXPECT_NE(cluster_->UcudnnJson(ask)["id"], plan["id"]);
+  EXPECT_NE(cluster_.UcudnnJson(ask)["id"], plan["id"]);
   ask.back() = "1KiB";
-  const Finished small = cluster_->Ucudnn(ask);
+  const Finished small = cluster_.Ucudnn(ask);
   EXPECT_EQ(small.status, 3);
   EXPECT_THAT(small.err, HasSubstr("KiB"));
 }
 
-TEST_P(MainJobTest, LosesNothingWhenDaemonsAreKilledAtAnyMoment) {
-  std::mt19937 random(20261121);
-  cluster_->StartAgent();
-  Process measure({test::ProgramPath("ucudnn"), "--coordinator",
-                   cluster_->address(), "measure", "--network", "tiny",
-                   "--batch", "8", "--workspace-limit", "1MiB"},
-                  cluster_->folder() / "measure.log");
-  const auto done = [&] {
-    const json status = cluster_->UcudnnJson({"status"});
-    return status.contains("tasks_done") ? status["tasks_done"].get<int>() : -1;
-  };
-  int acknowledged = 0;
-  for (int round = 0; round < 6; ++round) {
-    const int target = acknowledged + 1 + static_cast<int>(random() % 4);
-    ASSERT_TRUE(WaitUntil([&] { return done() >= target || done() == 32; }))
-        << cluster_->Log();
-    acknowledged = done();
-    if (round % 2 == 0) {
-      cluster_->coordinator().Kill();
-      cluster_->StartCoordinator();
-    } else {
-      cluster_->agent().Kill();
-      cluster_->StartAgent();
-    }
-    EXPECT_GE(done(), acknowledged);
-  }
-  EXPECT_EQ(measure.Wait(), 0)
-      << FileText(cluster_->folder() / "measure.log") << cluster_->Log();
-  // 8 kernels of distinct problems on 1, 2, 4 and 8 images.
-  EXPECT_EQ(done(), 32) << cluster_->Ucudnn({"status"}).out << cluster_->Log();
-  const json plan = cluster_->UcudnnJson(PlanOf("plan"));
-  EXPECT_EQ(plan["ranks"][0]["workspace"]["kernels"].size(), 8U)
-      << cluster_->Log();
-}
-
-TEST_P(MainJobTest, SaysWhatKeepsAPlanFromBeingMade) {
-  const Finished unknown =
-      cluster_->Ucudnn({"plan", "--network", "nosuch", "--batch", "8",
-                        "--workspace-limit", "1MiB", "--device-kind", "K/1u/1GiB/k-1"});
+TEST_F(MainJobTest, SaysWhatKeepsAPlanFromBeingMade) {
+  const Finished unknown = cluster_.Ucudnn(
+      {"plan", "--network", "nosuch", "--batch", "8", "--workspace-limit",
+       "1MiB", "--device-kind", "K/1u/1GiB/k-1"});
   EXPECT_EQ(unknown.status, 1);
   EXPECT_THAT(unknown.err, HasSubstr("nosuch"));
-  const Finished no_device = cluster_->Ucudnn(PlanOf("plan"));
+  const Finished no_device = cluster_.Ucudnn(PlanOf("plan"));
   EXPECT_EQ(no_device.status, 3);
   EXPECT_THAT(no_device.err, HasSubstr("no device is online"));
   const Finished bad_size =
-      cluster_->Ucudnn({"plan", "--network", "tiny", "--batch", "8",
-                        "--workspace-limit", "1Mib"});
+      cluster_.Ucudnn({"plan", "--network", "tiny", "--batch", "8",
+                       "--workspace-limit", "1Mib"});
   EXPECT_EQ(bad_size.status, 2);
   EXPECT_THAT(bad_size.err, HasSubstr("1Mib"));
-  cluster_->coordinator().Kill();
-  const Finished away = cluster_->Ucudnn({"status"});
+  cluster_.KillCoordinators();
+  const Finished away = cluster_.Ucudnn({"status"});
   EXPECT_EQ(away.status, 4);
-  EXPECT_THAT(away.err, HasSubstr(cluster_->address()));
+  EXPECT_THAT(away.err, HasSubstr(cluster_.addresses().front()));
 }
 
-TEST_P(MainJobTest, UsesTheOnlyKindWhileItsAgentIsAway) {
-  cluster_->StartAgent();
-  const json before = cluster_->UcudnnJson(PlanOf("plan"));
-  ASSERT_TRUE(before.contains("id")) << cluster_->Log();
-  EXPECT_EQ(cluster_->agent().Stop(), 0);
-  EXPECT_EQ(cluster_->UcudnnJson(PlanOf("plan")), before);
+TEST_F(MainJobTest, UsesTheOnlyKindWhileItsAgentIsAway) {
+  cluster_.StartAgent();
+  const json before = cluster_.UcudnnJson(PlanOf("plan"));
+  ASSERT_TRUE(before.contains("id")) << cluster_.Log();
+  EXPECT_EQ(cluster_.agent().Stop(), 0);
+  EXPECT_EQ(cluster_.UcudnnJson(PlanOf("plan")), before);
 }
 
-TEST_P(MainJobTest, NoticesASilentAgent) {
-  cluster_->StartAgent();
+TEST_F(MainJobTest, NoticesASilentAgent) {
+  cluster_.StartAgent();
   const auto state = [&] {
-    const json nodes = cluster_->UcudnnJson({"nodes"});
+    const json nodes = cluster_.UcudnnJson({"nodes"});
     return nodes.size() == 1 ? nodes[0]["state"].get<std::string>() : "";
   };
-  ASSERT_TRUE(WaitUntil([&] { return state() == "online"; }))
-      << cluster_->Log();
-  cluster_->agent().Signal(SIGSTOP);
+  ASSERT_TRUE(WaitUntil([&] { return state() == "online"; })) << cluster_.Log();
+  cluster_.agent().Signal(SIGSTOP);
   EXPECT_TRUE(WaitUntil([&] { return state() == "gone"; }));
-  cluster_->agent().Signal(SIGCONT);
+  cluster_.agent().Signal(SIGCONT);
   EXPECT_TRUE(WaitUntil([&] { return state() == "online"; }));
-  EXPECT_EQ(cluster_->agent().Stop(), 0) << cluster_->Log();
+  EXPECT_EQ(cluster_.agent().Stop(), 0) << cluster_.Log();
   EXPECT_EQ(state(), "gone");
-  EXPECT_EQ(cluster_->coordinator().Stop(), 0) << cluster_->Log();
+  EXPECT_EQ(cluster_.StopCoordinators(), 0) << cluster_.Log();
 }
 
 // oneDNN's reference implementation, the only one that needs no workspace,
 // takes half a minute or more on one core.
 TEST(AgentTest, StopsWithinFiveSecondsInTheMiddleOfALongRun) {
   Cluster cluster;
-  cluster.StartCoordinator();
+  cluster.StartCoordinators();
   const std::string network = cluster.folder() / "slow.csv";
   std::ofstream(network)
       << "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"

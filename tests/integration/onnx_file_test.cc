@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 
 class OnnxFileTest : public ::testing::Test {
  protected:
-  OnnxFileTest() { cluster_.StartCoordinator(); }
+  OnnxFileTest() { cluster_.StartCoordinators(); }
 
   void ExpectRefused(const std::string& file, const std::string& reason) {
     for (const std::vector<std::string>& command :

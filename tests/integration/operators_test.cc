@@ -26,7 +26,7 @@ constexpr const char* kNetwork =
 class OperatorsTest : public ::testing::Test {
  protected:
   OperatorsTest() {
-    cluster_.StartCoordinator();
+    cluster_.StartCoordinators();
     const std::string csv = cluster_.folder() / "tiny.csv";
     std::ofstream(csv) << kNetwork;
     EXPECT_EQ(cluster_.Ucudnn({"networks", "put", "tiny", csv}).status, 0);
@@ -134,8 +134,8 @@ TEST_F(OperatorsTest, LeaveAndEndTheWaitOfOthers) {
 }
 
 TEST_F(OperatorsTest, AreRefusedMoreThanMayBeQueued) {
-  EXPECT_EQ(cluster_.coordinator().Stop(), 0);
-  cluster_.StartCoordinator({"--max-queued-measurements", "4"});
+  EXPECT_EQ(cluster_.StopCoordinators(), 0);
+  cluster_.StartCoordinators({"--max-queued-measurements", "4"});
   const Finished refused =
       cluster_.Ucudnn(Plan({"--wait-for-device", "--no-wait"}));
   EXPECT_EQ(refused.status, 4);

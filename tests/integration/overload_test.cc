@@ -78,7 +78,7 @@ bool Answers(int port, const std::string& path) {
 
 class OverloadTest : public ::testing::Test {
  protected:
-  OverloadTest() { cluster_.StartCoordinator({"--probes", "127.0.0.1:0"}); }
+  OverloadTest() { cluster_.StartCoordinators({"--probes", "127.0.0.1:0"}); }
 
   Cluster cluster_;
 };
@@ -147,7 +147,7 @@ TEST_F(OverloadTest, EndsInTimeWhateverIsOpen) {
       std::stoi(cluster_.address().substr(cluster_.address().find(':') + 1)),
       "PRI * HTTP/2.0\r\n");
   ASSERT_TRUE(Answers(cluster_.http_port(), "/livez"));
-  EXPECT_EQ(cluster_.coordinator().Stop(std::chrono::seconds(10)), 0);
+  EXPECT_EQ(cluster_.StopCoordinators(std::chrono::seconds(10)), 0);
 }
 
 }  // namespace

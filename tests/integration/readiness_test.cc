@@ -73,7 +73,7 @@ class PostgresReadinessTest : public ::testing::Test {
     if (!postgres) GTEST_SKIP() << postgres.error().message;
     postgres_ = *std::move(postgres);
     cluster_ = std::make_unique<Cluster>(postgres_->url());
-    cluster_->StartCoordinator();
+    cluster_->StartCoordinators();
     ASSERT_TRUE(BecomesWithinASecond(*cluster_, 200));
   }
 
@@ -101,7 +101,7 @@ TEST_F(PostgresReadinessTest, KnowsAStoppedDatabase) {
 TEST_F(PostgresReadinessTest, StopsThoughTheDatabaseIsFrozen) {
   postgres_->Freeze();
   ASSERT_TRUE(BecomesWithinASecond(*cluster_, 503));
-  EXPECT_EQ(cluster_->coordinator().Stop(std::chrono::seconds(10)), 0);
+  EXPECT_EQ(cluster_->StopCoordinators(std::chrono::seconds(10)), 0);
 }
 
 // A file system of a few MiB.
@@ -125,7 +125,7 @@ TEST(SqliteReadinessTest, KnowsAFullDisk) {
   const SmallDisk disk(folder.path());
   if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount";
   Cluster cluster("sqlite://" + (folder / "c.db"));
-  cluster.StartCoordinator();
+  cluster.StartCoordinators();
   ASSERT_TRUE(BecomesWithinASecond(cluster, 200));
   std::ofstream(folder / "filler") << std::string(18 << 20, 'x');
   EXPECT_TRUE(BecomesWithinASecond(cluster, 503));

@@ -1,7 +1,7 @@
 // An agent like ucudnn-agent whose device replays a recorded profile, with some
 // noise and slowed down by a given factor:
 //
-//   recorded_agent --coordinator HOST:PORT --id ID --profile FILE
+//   recorded_agent --coordinator HOST:PORT,... --id ID --profile FILE
 //       --network FILE [--slower 1.25] [--noise 0.01] [--units 1] [--real-time]
 //
 // With --real-time, each run takes as long as it did when it was recorded.
@@ -24,7 +24,7 @@ namespace ucudnn {
 namespace {
 
 struct Options {
-  std::string coordinator;
+  std::vector<std::string> coordinators;
   std::string id;
   std::string profile;
   std::string network;
@@ -107,7 +107,7 @@ Status Run(const Options& options) {
   UCUDNN_ASSIGN_OR_RETURN(
       const std::unique_ptr<Link> link,
       MakeGrpcLink(
-          {options.coordinator},
+          options.coordinators,
           CredentialsFrom(
               [](const std::string& name) -> std::optional<std::string> {
                 const char* value = std::getenv(name.c_str());
@@ -128,7 +128,9 @@ Status Run(const Options& options) {
 int Main(int argc, char** argv) {
   Options options;
   CLI::App app("Replays a recorded profile for a coordinator.");
-  app.add_option("--coordinator", options.coordinator)->required();
+  app.add_option("--coordinator", options.coordinators)
+      ->delimiter(',')
+      ->required();
   app.add_option("--id", options.id)->required();
   app.add_option("--profile", options.profile)->required();
   app.add_option("--network", options.network)->required();

@@ -21,7 +21,7 @@ constexpr const char* kNetwork =
 class RestTest : public ::testing::Test {
  protected:
   RestTest() {
-    cluster_.StartCoordinator();
+    cluster_.StartCoordinators();
     http_ = std::make_unique<httplib::Client>(HttpOf(cluster_));
   }
 

@@ -17,9 +17,9 @@ using ::testing::HasSubstr;
 class RpcTest : public ::testing::Test {
  protected:
   RpcTest() {
-    cluster_.StartCoordinator();
+    cluster_.StartCoordinators();
     channel_ = grpc::CreateChannel(
-        cluster_.address(),
+        cluster_.addresses().front(),
         Access::Open(Cluster::Credentials(), {})->credentials());
   }
 

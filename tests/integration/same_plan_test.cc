@@ -131,7 +131,7 @@ class SamePlanTest : public ::testing::TestWithParam<std::string> {
 
 TEST_P(SamePlanTest, IsMadeByServicesTheCommandAndPython) {
   Cluster cluster;
-  cluster.StartCoordinator();
+  cluster.StartCoordinators();
   std::vector<std::string> import = Import("measured.csv");
   import.insert(import.end(), {"--network", folder_ / "alexnet.csv", "--kind",
                                kKind, "--complete-up-to", "64GiB"});
@@ -156,7 +156,7 @@ TEST_P(SamePlanTest, IsMadeByServicesTheCommandAndPython) {
   ASSERT_EQ(whole.status, 0) << whole.err;
   for (const char* file : {"out.csv", "whole.csv"}) {
     Cluster other;
-    other.StartCoordinator();
+    other.StartCoordinators();
     const Finished moved = other.Ucudnn(Import(file));
     ASSERT_EQ(moved.status, 0) << moved.err;
     EXPECT_EQ(PlanOf(other), plan) << file;
@@ -168,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, SamePlanTest,
 
 TEST(ImportTest, SaysWhatAProfileLacks) {
   Cluster cluster;
-  cluster.StartCoordinator();
+  cluster.StartCoordinators();
   const std::string measured = test::DataPath("h200/alexnet_b256_pow2.csv");
   Finished refused = cluster.Ucudnn({"profiles", "import", measured});
   EXPECT_EQ(refused.status, 2);

@@ -27,7 +27,7 @@ class UnlikeRanksTest : public ::testing::Test {
   UnlikeRanksTest() {
     // Threads that spin at barriers slow machines with few cores down.
     setenv("OMP_WAIT_POLICY", "passive", 1);
-    cluster_.StartCoordinator();
+    cluster_.StartCoordinators();
     std::ofstream(Csv()) << kNetwork;
     EXPECT_EQ(cluster_.Ucudnn({"networks", "put", "tiny", Csv()}).status, 0);
   }

@@ -51,7 +51,8 @@ says "measurements" ucudnn plan "${request[@]}" --dry-run
 says "conv2" ucudnn plan "${request[@]}" --save "$tmp/plan.json"
 grep -q micro_batches "$tmp/plan.json" || fail "the saved plan has no micro-batches"
 offers "1" ucudnn explain ""
-says "conv1" ucudnn explain 1
+says "RUNNER-UP" ucudnn explain 1
+says "one more" ucudnn explain 1
 says "at batch 4" ucudnn show plan 1
 curl -sf "http://127.0.0.1:$http/" | grep -qi "<html" || fail "there is no page"
 

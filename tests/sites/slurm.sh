@@ -144,7 +144,7 @@ first=$(sbatch --parsable -p h200 -n 1 --output=/dev/null --wrap "while [ -d $tm
 second=$(sbatch --parsable -p h200 -n 1 --output=/dev/null --wrap "while [ -d $tmp ] && [ ! -e $tmp/second ]; do sleep 0.1; done")
 both_run() { [ "$(squeue -h -t running -o %i | sort | xargs)" = "$first $second" ]; }
 await "two jobs run" both_run
-is n1 cordoned || fail "n1 is $(state n1) while jobs run"
+await "n1 is cordoned while jobs run" is n1 cordoned
 is n2 online || fail "n2 is $(state n2) without a job"
 touch "$tmp/first"
 ended() { [ -z "$(squeue -h -j "$1" -o %T 2>/dev/null)" ]; }

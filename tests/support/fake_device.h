@@ -148,6 +148,7 @@ class FakeDevice final : public Device {
     return Watch(work);
   }
   Status Synchronize() override { return {}; }
+  bool can_capture() const override { return graph_memory_.has_value(); }
   Result<std::unique_ptr<CapturedWork>> Capture(
       const std::function<Status()>& work,
       std::unique_ptr<CapturedWork> replaced) override {

@@ -22,8 +22,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr Bytes kMaxFile = 64_MiB;
 // Version 1 measured on the same operands repeatedly; version 2 lacked host
-// times.
-constexpr int kVersion = 3;
+// times; version 3 did not replay short runs.
+constexpr int kVersion = 4;
 
 Json ToJson(const Algorithm& algorithm) {
   return {{"algorithm", algorithm.name},

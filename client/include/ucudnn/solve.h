@@ -46,7 +46,7 @@
 extern "C" {
 #endif
 
-/* "1.6": the version of these functions and of their answers' fields. While the
+/* "1.7": the version of these functions and of their answers' fields. While the
  * first number stays, functions and fields are only added. Static. */
 const char* ucudnn_solve_version(void);
 
@@ -106,8 +106,9 @@ int ucudnn_solve_profile_times(const ucudnn_solve_profile* profile,
  * `network`, an ONNX model, share where they never run at once. `request` has
  * the fields above, and network_name, the model's name ("network" unless
  * given): where `network` is not given and the profile has several, the rows of
- * this one are meant. The answer has the form of ucudnn_solve_wr's, with an
- * offset of each kernel, and `notes`, texts for people. Since version 1.6. */
+ * this one are meant; and input_shapes, as of ucudnn_solve_memory. The answer
+ * has the form of ucudnn_solve_wr's, with an offset of each kernel, and
+ * `notes`, texts for people. Since version 1.6. */
 int ucudnn_solve_profile_ws(const ucudnn_solve_profile* profile,
                             const char* network, size_t network_size,
                             const char* request, char** answer);
@@ -158,6 +159,9 @@ int ucudnn_solve_allocation(const char* buffers, size_t buffers_size,
  *                    parts of the image; not with a profile
  *   time_limit_s     ends searches; default: 60
  *   network_name     in the answer; default: "network"
+ *   input_shapes     ["3,224,224"] or ["INPUT=3,224,224",...]: sizes besides
+ *                    the batch of inputs whose model leaves them open; since
+ *                    version 1.7
  *   profile_network, device, layout
  *                    select rows of the profile, where it has several values;
  *                    without profile_network, those of network_name count if

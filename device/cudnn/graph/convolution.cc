@@ -14,7 +14,61 @@ namespace {
 constexpr Scaling kOverwrite = {1.0F, 0.0F};
 constexpr Scaling kAccumulate = {1.0F, 1.0F};
 
+// The arithmetic of an engine for a graph in the precision `asked`.
+Precision ArithmeticOf(Precision asked, bool rounds_floats) {
+  if (DataType(asked) != CUDNN_DATA_FLOAT) return asked;
+  return rounds_floats ? Precision::kTf32 : Precision::kFp32;
+}
+
+// Where a filter gradient that is added afterwards begins in the workspace,
+// behind that of the engine.
+Bytes AddendOffset(Bytes workspace) {
+  constexpr std::int64_t kAlignment = 256;
+  return Bytes((workspace.count() + kAlignment - 1) / kAlignment * kAlignment);
+}
+
+Bytes WithAddend(Bytes workspace, const ConvProblem& problem) {
+  return AddendOffset(workspace) + Bytes(problem.geometry.filter_elements() *
+                                         ElementBytes(problem.precision));
+}
+
+Result<EngineConfiguration> Configure(GraphProblem& problem, Precision asked,
+                                      const EngineName& engine,
+                                      Scaling scaling) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto graph,
+                          problem.Graph(ComputeType(asked), scaling));
+  return EngineConfiguration::Create(*graph, engine);
+}
+
 }  // namespace
+
+Result<ForeseenEngine> ForeseeEngine(GraphProblem& problem, Precision asked,
+                                     const EngineName& engine, bool scales) {
+  UCUDNN_ASSIGN_OR_RETURN(const EngineConfiguration overwrite,
+                          Configure(problem, asked, engine, kOverwrite));
+  ForeseenEngine foreseen;
+  foreseen.precision = ArithmeticOf(asked, overwrite.rounds_floats());
+  UCUDNN_ASSIGN_OR_RETURN(foreseen.workspace, overwrite.Workspace());
+  if (problem.problem().op == ConvOp::kBackwardFilter) {
+    const auto accumulate =
+        scales ? Configure(problem, asked, engine, kAccumulate)
+               : Fail(Code::kUnimplemented, "it does not accumulate");
+    if (accumulate) {
+      UCUDNN_ASSIGN_OR_RETURN(const Bytes other, accumulate->Workspace());
+      foreseen.workspace = std::max(foreseen.workspace, other);
+    } else {
+      UCUDNN_RETURN_IF_ERROR(problem.handle().CheckLost());
+      foreseen.workspace = WithAddend(foreseen.workspace, problem.problem());
+    }
+  } else if (!scales) {
+    UCUDNN_ASSIGN_OR_RETURN(const Candidate* substitute,
+                            problem.Substitute(foreseen.precision));
+    if (substitute != nullptr) {
+      foreseen.workspace = std::max(foreseen.workspace, substitute->workspace);
+    }
+  }
+  return foreseen;
+}
 
 GraphConvolution::GraphConvolution(std::shared_ptr<GraphProblem> problem,
                                    Precision asked, EngineName engine,
@@ -33,10 +87,7 @@ Result<std::unique_ptr<GraphConvolution>> GraphConvolution::Create(
   std::unique_ptr<GraphConvolution> result(
       new GraphConvolution(std::move(problem), asked, engine, scales));
   UCUDNN_ASSIGN_OR_RETURN(auto overwrite, result->Build(kOverwrite));
-  if (DataType(asked) == CUDNN_DATA_FLOAT) {
-    result->precision_ =
-        overwrite->rounds_floats() ? Precision::kTf32 : Precision::kFp32;
-  }
+  result->precision_ = ArithmeticOf(asked, overwrite->rounds_floats());
   result->workspace_ = overwrite->workspace();
   result->ready_.push_back({kOverwrite, std::move(overwrite)});
   if (result->problem_->problem().op == ConvOp::kBackwardFilter) {
@@ -58,13 +109,8 @@ Status GraphConvolution::ReserveForAccumulation() {
     UCUDNN_RETURN_IF_ERROR(problem_->handle().CheckLost());
     scales_ = false;
   }
-  constexpr std::int64_t kAlignment = 256;
-  const std::int64_t offset =
-      (workspace_.count() + kAlignment - 1) / kAlignment * kAlignment;
-  const ConvProblem& problem = problem_->problem();
-  addend_ = Bytes(offset);
-  workspace_ = Bytes(offset + problem.geometry.filter_elements() *
-                                  ElementBytes(problem.precision));
+  addend_ = AddendOffset(workspace_);
+  workspace_ = WithAddend(workspace_, problem_->problem());
   return {};
 }
 

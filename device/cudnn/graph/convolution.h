@@ -37,6 +37,18 @@ namespace ucudnn::cudnn {
 
 class FlatTensor;
 
+// What GraphConvolution::Create would make, as far as cuDNN tells without
+// preparing the engine: tenths of a millisecond instead of tens. An engine that
+// is rejected only when it is prepared is not noticed.
+struct ForeseenEngine {
+  Precision precision = Precision::kFp32;
+  Bytes workspace;
+};
+// Fails if cuDNN rejects the engine already, or does not tell, as before 9.2.
+// The calling thread is inside handle.Enter().
+Result<ForeseenEngine> ForeseeEngine(GraphProblem& problem, Precision asked,
+                                     const EngineName& engine, bool scales);
+
 class GraphConvolution : public Convolution {
  public:
   // `asked` is the graph's precision; `scales` says whether the engine honours

@@ -96,6 +96,38 @@ Result<std::vector<Candidate>> ListGraph(CudnnHandle& handle,
   return candidates;
 }
 
+Result<std::vector<Candidate>> ForeseeGraph(CudnnHandle& handle,
+                                            const ConvProblem& problem,
+                                            BatchSize batch, int most) {
+  constexpr std::size_t kFirstThatTells = 90200;
+  if (handle.api().GetVersion() < kFirstThatTells) {
+    return ListGraph(handle, problem, batch, most);
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const auto shared,
+                          GraphProblem::Create(handle, problem, batch));
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
+  EngineBench bench(handle, problem);
+  std::vector<Candidate> candidates;
+  for (const Precision precision : GraphsFor(problem.precision)) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto engines,
+                            Suggested(*shared, precision, most));
+    for (const EngineName& engine : engines) {
+      const auto verdict = bench.Judge(precision, engine);
+      UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
+      if (!verdict || !verdict->fault.empty()) continue;
+      const auto foreseen =
+          ForeseeEngine(*shared, precision, engine, verdict->scales);
+      UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
+      if (!foreseen || !Admits(problem.precision, foreseen->precision)) {
+        continue;
+      }
+      candidates.push_back(
+          {{ToString(engine), "", foreseen->precision}, foreseen->workspace});
+    }
+  }
+  return candidates;
+}
+
 Result<std::unique_ptr<Convolution>> PrepareGraph(CudnnHandle& handle,
                                                   const ConvProblem& problem,
                                                   BatchSize batch,

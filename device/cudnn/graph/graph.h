@@ -49,6 +49,13 @@ Result<std::vector<Candidate>> ListGraph(CudnnHandle& handle,
                                          const ConvProblem& problem,
                                          BatchSize batch, int most = 0);
 
+// The same without building the engines whose verdicts are known, so that one
+// may be listed that PrepareGraph refuses. The handle keeps what it keeps
+// ready.
+Result<std::vector<Candidate>> ForeseeGraph(CudnnHandle& handle,
+                                            const ConvProblem& problem,
+                                            BatchSize batch, int most = 0);
+
 // kNotFound if the name is not an engine's, or the engine does not solve this
 // problem and batch in this precision, or has a fault. `handle` must outlive
 // the result.

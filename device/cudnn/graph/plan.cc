@@ -220,20 +220,20 @@ Result<std::vector<Suggestion>> ConvolutionGraph::Suggest(
   return suggestions;
 }
 
-Result<std::unique_ptr<ConvolutionPlan>> ConvolutionPlan::Create(
-    std::shared_ptr<const ConvolutionGraph> graph, const EngineName& engine) {
-  CudnnHandle& handle = graph->handle();
-  std::vector<BackendDescriptor> parts;
+Result<EngineConfiguration> EngineConfiguration::Create(
+    const ConvolutionGraph& graph, const EngineName& engine) {
+  CudnnHandle& handle = graph.handle();
   UCUDNN_ASSIGN_OR_RETURN(
       auto chosen,
       BackendDescriptor::Create(handle, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
   UCUDNN_RETURN_IF_ERROR(
-      chosen.SetDescriptor(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph->graph()));
+      chosen.SetDescriptor(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph.graph()));
   UCUDNN_RETURN_IF_ERROR(
       chosen.SetInt(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, engine.engine));
   UCUDNN_RETURN_IF_ERROR(chosen.Finalize());
   UCUDNN_ASSIGN_OR_RETURN(const bool rounds_floats, RoundsFloats(chosen));
 
+  std::vector<BackendDescriptor> parts;
   for (const Knob& knob : engine.knobs) {
     UCUDNN_ASSIGN_OR_RETURN(auto choice,
                             BackendDescriptor::Create(
@@ -256,22 +256,36 @@ Result<std::unique_ptr<ConvolutionPlan>> ConvolutionPlan::Create(
         configuration.SetDescriptors(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, parts));
   }
   UCUDNN_RETURN_IF_ERROR(configuration.Finalize());
+  parts.push_back(std::move(chosen));
+  return EngineConfiguration(std::move(parts), std::move(configuration),
+                             rounds_floats);
+}
 
+Result<Bytes> EngineConfiguration::Workspace() const {
+  UCUDNN_ASSIGN_OR_RETURN(
+      const std::int64_t workspace,
+      configuration_.GetInt(CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE));
+  return Bytes(workspace);
+}
+
+Result<std::unique_ptr<ConvolutionPlan>> ConvolutionPlan::Create(
+    std::shared_ptr<const ConvolutionGraph> graph, const EngineName& engine) {
+  CudnnHandle& handle = graph->handle();
+  UCUDNN_ASSIGN_OR_RETURN(auto configuration,
+                          EngineConfiguration::Create(*graph, engine));
   UCUDNN_ASSIGN_OR_RETURN(auto plan,
                           BackendDescriptor::Create(
                               handle, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
   UCUDNN_RETURN_IF_ERROR(plan.SetHandle(CUDNN_ATTR_EXECUTION_PLAN_HANDLE));
   UCUDNN_RETURN_IF_ERROR(plan.SetDescriptor(
-      CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration));
+      CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration.configuration()));
   UCUDNN_RETURN_IF_ERROR(plan.Finalize());
   UCUDNN_ASSIGN_OR_RETURN(
       const std::int64_t workspace,
       plan.GetInt(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
-  parts.push_back(std::move(chosen));
-  parts.push_back(std::move(configuration));
   return std::unique_ptr<ConvolutionPlan>(
-      new ConvolutionPlan(std::move(graph), std::move(parts), std::move(plan),
-                          Bytes(workspace), rounds_floats));
+      new ConvolutionPlan(std::move(graph), std::move(configuration),
+                          std::move(plan), Bytes(workspace)));
 }
 
 Status ConvolutionPlan::Execute(const void* a, const void* b, void* out,

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/conv_problem.h"
@@ -38,7 +39,7 @@ struct OperandAlignment {
 // An engine that the heuristics suggest.
 struct Suggestion {
   EngineName engine;
-  bool rounds_floats = false;  // as ConvolutionPlan::rounds_floats
+  bool rounds_floats = false;  // as EngineConfiguration::rounds_floats
 };
 
 class ConvolutionGraph {
@@ -72,6 +73,32 @@ class ConvolutionGraph {
   BackendDescriptor graph_;
 };
 
+// An engine with its knobs, chosen for a graph but not prepared: tenths of a
+// millisecond of host time.
+class EngineConfiguration {
+ public:
+  // kUnimplemented if cuDNN rejects the engine already.
+  static Result<EngineConfiguration> Create(const ConvolutionGraph& graph,
+                                            const EngineName& engine);
+
+  // That of the prepared engine, since cuDNN 9.2; an error before.
+  Result<Bytes> Workspace() const;
+  // Whether the engine rounds float operands for the matrix units: TF32.
+  bool rounds_floats() const { return rounds_floats_; }
+  const BackendDescriptor& configuration() const { return configuration_; }
+
+ private:
+  EngineConfiguration(std::vector<BackendDescriptor> parts,
+                      BackendDescriptor configuration, bool rounds_floats)
+      : parts_(std::move(parts)),
+        configuration_(std::move(configuration)),
+        rounds_floats_(rounds_floats) {}
+
+  std::vector<BackendDescriptor> parts_;
+  BackendDescriptor configuration_;
+  bool rounds_floats_;
+};
+
 class ConvolutionPlan {
  public:
   // Prepares the engine, which may compile it and then take seconds.
@@ -80,8 +107,7 @@ class ConvolutionPlan {
       std::shared_ptr<const ConvolutionGraph> graph, const EngineName& engine);
 
   Bytes workspace() const { return workspace_; }
-  // Whether the engine rounds float operands for the matrix units: TF32.
-  bool rounds_floats() const { return rounds_floats_; }
+  bool rounds_floats() const { return configuration_.rounds_floats(); }
 
   // Enqueues the convolution on the handle's stream.
   Status Execute(const void* a, const void* b, void* out,
@@ -89,19 +115,17 @@ class ConvolutionPlan {
 
  private:
   ConvolutionPlan(std::shared_ptr<const ConvolutionGraph> graph,
-                  std::vector<BackendDescriptor> parts, BackendDescriptor plan,
-                  Bytes workspace, bool rounds_floats)
+                  EngineConfiguration configuration, BackendDescriptor plan,
+                  Bytes workspace)
       : graph_(std::move(graph)),
-        parts_(std::move(parts)),
+        configuration_(std::move(configuration)),
         plan_(std::move(plan)),
-        workspace_(workspace),
-        rounds_floats_(rounds_floats) {}
+        workspace_(workspace) {}
 
   std::shared_ptr<const ConvolutionGraph> graph_;
-  std::vector<BackendDescriptor> parts_;
+  EngineConfiguration configuration_;
   BackendDescriptor plan_;
   Bytes workspace_;
-  bool rounds_floats_;
 };
 
 }  // namespace ucudnn::cudnn

@@ -211,13 +211,19 @@ TEST(OnnxTest, ReadsWindowsOfPooling) {
                       "ceil_mode = 1>(x)")
                   .value(),
               ElementsAre(none, Window{3, 2, 0, 1}, Window{2, 2, 0, 0}));
+  EXPECT_THAT(Pooling("MaxPool<kernel_shape = [3, 3], strides = [2, 2], "
+                      "auto_pad = \"SAME_UPPER\">(x)")
+                  .value(),
+              ElementsAre(none, Window{3, 2, 0, 1}, Window{3, 2, 0, 1}));
+  EXPECT_THAT(Pooling("AveragePool<kernel_shape = [3, 2], strides = [1, 3], "
+                      "auto_pad = \"SAME_LOWER\">(x)")
+                  .value(),
+              ElementsAre(none, Window{3, 1, 1, 1}, Window{2, 3, 1, 0}));
 }
 
 TEST(OnnxTest, LeavesWindowsOpenThatItDoesNotRead) {
   EXPECT_FALSE(
       Pooling("MaxPool<kernel_shape = [3, 3], dilations = [2, 2]>(x)"));
-  EXPECT_FALSE(
-      Pooling("MaxPool<kernel_shape = [3, 3], auto_pad = \"SAME_UPPER\">(x)"));
   EXPECT_FALSE(Pooling("GlobalAveragePool(x)"));
 }
 

@@ -28,9 +28,9 @@ TEST(DeviceModelJsonTest, OneRateHoldsForEveryPrecision) {
   ASSERT_TRUE(model) << model.error().message;
   EXPECT_EQ(model->name, "card");
   EXPECT_EQ(model->memory, 1000_B);
-  EXPECT_EQ(model->fp32_rate, 2.5e6);
-  EXPECT_EQ(model->tf32_rate, 2.5e6);
-  EXPECT_EQ(model->half_rate, 2.5e6);
+  EXPECT_EQ(model->arithmetic.fp32, 2.5e6);
+  EXPECT_EQ(model->arithmetic.tf32, 2.5e6);
+  EXPECT_EQ(model->arithmetic.half, 2.5e6);
   EXPECT_EQ(model->d2h_rate, 12.8e3);
   EXPECT_EQ(model->h2d_rate, 6.4e3);
   EXPECT_TRUE(model->duplex);
@@ -40,12 +40,15 @@ TEST(DeviceModelJsonTest, OmittedPrecisionsHaveTheRateOfFp32) {
   const auto model = ParseDeviceModel(
       Model(R"("arithmetic_tflops":{"FP32":3,"half":9},"launch_us":7.5,)"
             R"("transfer_latency_us":2,"duplex":false,)"
+            R"("loaded_tflops":{"FP32":3,"half":7.5},)"
             R"("both_ways_gb_per_s":4.5,"algorithms":)"
             R"([{"name":"FFT","speedup":1.5}])"),
       "model");
   ASSERT_TRUE(model) << model.error().message;
-  EXPECT_EQ(model->tf32_rate, 3e6);
-  EXPECT_EQ(model->half_rate, 9e6);
+  EXPECT_EQ(model->arithmetic.tf32, 3e6);
+  EXPECT_EQ(model->arithmetic.half, 9e6);
+  EXPECT_EQ(model->loaded.tf32, 3e6);
+  EXPECT_EQ(model->loaded.half, 7.5e6);
   EXPECT_EQ(model->launch, Nanoseconds(7500));
   EXPECT_EQ(model->transfer_latency, microseconds(2));
   EXPECT_FALSE(model->duplex);
@@ -73,6 +76,7 @@ TEST(DeviceModelJsonTest, NamesTheFieldThatItRefuses) {
             "duplex is 1; true or false is accepted"},
            {Model(flops + R"(,"both_ways_gb_per_s":0)"),
             "both_ways_gb_per_s is 0; a number from 0.001"},
+           {Model(flops + R"(,"loaded_tflops":0)"), "loaded_tflops is 0"},
            {Model(flops + R"(,"launch_us":"x")"), "launch_us is \"x\""},
            {Model(flops + R"(,"algorithms":{})"),
             "algorithms is object of 0; an array is accepted"},

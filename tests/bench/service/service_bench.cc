@@ -35,6 +35,7 @@ struct Options {
   std::int64_t tasks = 1'000'000;
   int agents = 10'000;
   int connections = 200;  // of the agents
+  int cross_checked = 0;  // devices of the kind that polls are of
   std::vector<std::string> rows;
 };
 
@@ -253,8 +254,49 @@ void Reports(const Options& options) {
   }
 }
 
+// Has so many devices of kind 0 measure nine cross-checks.
+void AddCrossChecks(const std::string& url, int devices) {
+  constexpr int kChecks = 9;
+  const auto store = OpenStore(url).value();
+  const std::string kind = KindName(0);
+  for (int i = 0; i < kChecks; ++i) {
+    const NewTask task{
+        {kind, fmt::format("made-up check {}", i), BatchSize(8)}, 1_GiB, 0};
+    store->EnqueueTasks({&task, 1}, 1).value();
+    const auto leased = store->LeaseTasks({.kind = kind,
+                                           .agent = "agent",
+                                           .device = "agent",
+                                           .now_ms = 1,
+                                           .until_ms = 2});
+    TaskCompletion completion;
+    completion.lease = leased->at(0).lease();
+    completion.max_workspace = task.max_workspace;
+    completion.origin.device = "agent";
+    CrossCheck& check = completion.cross_check.emplace();
+    check.kind = kind;
+    check.problem = task.key.problem;
+    check.batch = task.key.batch;
+    check.algorithm.name = "ALGORITHM";
+    store->CompleteTask(completion).value();
+  }
+  const KindCrossChecks checks = store->LoadCrossChecks(kind).value();
+  for (const CrossCheck& check : checks.points) {
+    for (int i = 0; i < devices; ++i) {
+      const CrossCheckMeasurement measured{
+          .check = check.id,
+          .device = i == 0 ? "agent" : fmt::format("device {}", i),
+          .driver = "1",
+          .time = Nanoseconds(1'000)};
+      UCUDNN_CHECK(store->PutCrossCheckMeasurement(measured).has_value());
+    }
+  }
+}
+
 void Polls(const Options& options) {
   Served served(options.database);
+  if (options.cross_checked > 0) {
+    AddCrossChecks(served.database_url(), options.cross_checked);
+  }
   served.Start();
   grpc::ClientContext context;
   v1::RegisterResponse response;
@@ -265,7 +307,9 @@ void Polls(const Options& options) {
   poll.set_device_id("agent");
   poll.set_takes_cross_checks(true);
   RpcLoad load(served.address(), 4);
-  Row(served, "LeaseTasks with nothing to do", [&] {
+  const std::string name = fmt::format("LeaseTasks in vain, {} cross-checked",
+                                       options.cross_checked);
+  Row(served, name, [&] {
     return load.Closed(std::string(kAgents) + "LeaseTasks", Always(poll), 16,
                        Seconds(options.seconds));
   });
@@ -336,6 +380,9 @@ int Main(int argc, char** argv) {
   app.add_option("--tasks", options.tasks, "How many tasks are stored");
   app.add_option("--agents", options.agents, "How many agents there are");
   app.add_option("--connections", options.connections, "Of the agents");
+  app.add_option(
+      "--cross-checked", options.cross_checked,
+      "How many devices measured the cross-checks of the polls' kind");
   app.add_option("row", options.rows)->required();
   CLI11_PARSE(app, argc, argv);
   for (const std::string& row : options.rows) {

@@ -109,5 +109,19 @@ TEST(SolveAllocationTest, AnswersWithTheBestFoundWhenTimeIsUp) {
   EXPECT_GE(answer.at("lower_bound"), 989184);
 }
 
+// No placement at the load of this instance was known.
+TEST(SolveAllocationTest, ReachesTheLoadOfAnOpenPublicInstance) {
+  const std::string file =
+      test::SharedDataPath("minimalloc/challenging/D.1048576.csv");
+  if (!std::filesystem::exists(file)) {
+    GTEST_SKIP() << "there is no public instance " << file;
+  }
+  const auto answer =
+      SolveJson("allocation", {"--buffers", file, "--time-limit", "300"});
+  EXPECT_EQ(answer.at("pool"), 986112);
+  EXPECT_EQ(answer.at("load"), 986112);
+  EXPECT_EQ(answer.at("proven"), true);
+}
+
 }  // namespace
 }  // namespace ucudnn

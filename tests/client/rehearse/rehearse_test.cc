@@ -12,7 +12,7 @@
 
 #include "client/executor/undivided.h"
 #include "device/onednn/onednn_device.h"
-#include "proto/convert.h"
+#include "proto/convert_plan.h"
 #include "tests/client/tiny_network.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/paths.h"

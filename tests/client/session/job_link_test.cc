@@ -7,7 +7,7 @@
 
 #include <mutex>
 
-#include "proto/convert.h"
+#include "proto/convert_plan.h"
 #include "tests/client/tiny_network.h"
 #include "tests/support/process.h"
 #include "tests/support/scripted_coordinator.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/plan/plan_file.h"
-#include "proto/convert.h"
+#include "proto/convert_plan.h"
 #include "tests/client/tiny_network.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/paths.h"

@@ -14,7 +14,7 @@
 
 #include "client/examples/train/net.h"
 #include "device/onednn/onednn_device.h"
-#include "proto/convert.h"
+#include "proto/convert_plan.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"

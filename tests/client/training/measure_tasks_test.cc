@@ -70,6 +70,9 @@ class NotedOperators final : public test::ForwardingOperators {
           std::minmax_element(x, x + batch.count() * pooling.input.elements());
       least_pooled = std::min(least_pooled, *least);
       most_pooled = std::max(most_pooled, *most);
+      const std::set<float> values(
+          x, x + batch.count() * pooling.input.elements());
+      fewest_values = std::min(fewest_values, values.size());
     }
     return ForwardingOperators::PoolBackward(batch, pooling, x, y, dy, beta,
                                              dx);
@@ -91,6 +94,7 @@ class NotedOperators final : public test::ForwardingOperators {
     const float* dy = nullptr;
   };
   float least_pooled = 1, most_pooled = 0, least_alpha = 1;
+  std::size_t fewest_values = 1000;  // different ones that were pooled
   std::vector<Bias> biases;
 };
 
@@ -119,6 +123,13 @@ TEST_F(MeasureTasksTest, PoolsOutputsOfRelus) {
   Measure(test::SmallChain(8), {BatchSize(8)});
   EXPECT_EQ(operators_.least_pooled, 0);
   EXPECT_GT(operators_.most_pooled, 0);
+}
+
+// Whatever tasks that were measured before, with larger batches, have left in
+// the memory that all share.
+TEST_F(MeasureTasksTest, PoolsRandomValues) {
+  Measure(test::SmallChain(8), {BatchSize(8), BatchSize(4), BatchSize(2)});
+  EXPECT_GT(operators_.fewest_values, 20U);
 }
 
 TEST_F(MeasureTasksTest, UpdatesWithARate) {

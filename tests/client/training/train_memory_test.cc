@@ -73,6 +73,16 @@ TEST_F(TrainMemoryTest, NamesABudgetThatWouldDo) {
   EXPECT_THAT(run.err, HasSubstr("would do"));
 }
 
+TEST_F(TrainMemoryTest, TakesSizesForModelsAlone) {
+  const auto csv = test::Run(Command({"--input-shape", "3,16,16"}));
+  EXPECT_EQ(csv.status, 2);
+  EXPECT_THAT(csv.err, HasSubstr("net.csv: it is text"));
+  EXPECT_THAT(csv.err, HasSubstr("ONNX models"));
+  const auto bad = test::Run(Command({"--input-shape", "3x16"}));
+  EXPECT_EQ(bad.status, 2);
+  EXPECT_THAT(bad.err, HasSubstr("3,224,224"));
+}
+
 TEST_F(TrainMemoryTest, RefusesAnUnknownPolicy) {
   const auto run = test::Run(Command({"--memory-policy", "nearest"}));
   EXPECT_EQ(run.status, 2);

@@ -46,6 +46,18 @@ KindCrossChecks WithPoints(int count) {
   return checks;
 }
 
+std::vector<DueCrossCheck> Due(const KindCrossChecks& checks,
+                               const std::string& device, UnixMillis now_ms) {
+  std::vector<CrossCheckMeasurement> own;
+  for (const CrossCheckMeasurement& m : checks.measurements) {
+    if (m.device == device) own.push_back(m);
+  }
+  return DueCrossChecks(
+      checks.points, own, kDriver,
+      std::ranges::any_of(CompareDevices(checks), &DeviceComparison::suspected),
+      now_ms);
+}
+
 using Measure = std::function<Nanoseconds(
     const std::string& device, std::int64_t check, std::int64_t round)>;
 
@@ -55,8 +67,7 @@ void MeasureDue(const std::vector<std::string>& devices, const Measure& measure,
   for (bool any = true; any;) {
     any = false;
     for (const std::string& device : devices) {
-      for (const auto& [point, round] :
-           DueCrossChecks(*checks, device, kDriver, kNow)) {
+      for (const auto& [point, round] : Due(*checks, device, kNow)) {
         const Nanoseconds time = measure(device, point.id, round);
         checks->measurements.push_back({.check = point.id,
                                         .device = device,
@@ -168,7 +179,7 @@ TEST(CrossChecksTest, DoesNotJudgeBeforeAllRounds) {
   ASSERT_THAT(compared, SizeIs(2));
   EXPECT_TRUE(compared[1].suspected);
   EXPECT_FALSE(compared[1].deviates);
-  EXPECT_THAT(DueCrossChecks(checks, "b", kDriver, kNow), SizeIs(6));
+  EXPECT_THAT(Due(checks, "b", kNow), SizeIs(6));
 }
 
 TEST(CrossChecksTest, FindsTheOneFastDeviceAmongMany) {
@@ -212,7 +223,7 @@ TEST(CrossChecksTest, ComparesOnlyMeasurementsUnderOneDriver) {
   }
   EXPECT_THAT(CompareDevices(checks), IsEmpty());
   // Under its new driver it measures all of them again.
-  EXPECT_THAT(DueCrossChecks(checks, "b", kDriver, kNow), SizeIs(3));
+  EXPECT_THAT(Due(checks, "b", kNow), SizeIs(3));
 }
 
 TEST(CrossChecksTest, IgnoresPointsThatADeviceCouldNotMeasure) {
@@ -237,10 +248,10 @@ TEST(CrossChecksTest, ChecksADeviatingDeviceAgainAfterADay) {
         return Nanoseconds(device == "b" ? 2000 : 1000);
       },
       &checks);
-  EXPECT_THAT(DueCrossChecks(checks, "b", kDriver, kNow), IsEmpty());
+  EXPECT_THAT(Due(checks, "b", kNow), IsEmpty());
   const UnixMillis later = kNow + kCrossCheckAgeMs + 1;
-  EXPECT_THAT(DueCrossChecks(checks, "b", kDriver, later), SizeIs(9));
-  EXPECT_THAT(DueCrossChecks(checks, "a", kDriver, later), SizeIs(9));
+  EXPECT_THAT(Due(checks, "b", later), SizeIs(9));
+  EXPECT_THAT(Due(checks, "a", later), SizeIs(9));
 }
 
 // Four devices that are alike within 2 %. Measurements have 2 % of noise, and

@@ -42,17 +42,19 @@ const std::map<std::string, std::set<std::string>>& Expected() {
                     "Heartbeat", "Leave"});
     add({"job"}, {"RegisterJob", "ReportSteps", "AnswerRevision", "FinishJob"});
     add({"job", "operator", "admin"}, {"CreatePlan", "Measure"});
-    add({"operator", "admin"},
-        {"PutNetwork", "ReplanJob", "CancelTasks", "HoldAgent"});
+    add({"operator", "admin"}, {"PutNetwork", "ReplanJob", "CancelTasks"});
+    add({"agent", "operator", "admin"}, {"HoldAgent"});
+    add({"agent", "viewer", "job", "operator", "admin"},
+        {"ListAgents", "ListDevices"});
     add({"admin"},
         {"PutProfile", "DeleteNetwork", "DeletePlan", "DeleteJob", "Prune"});
     add({"viewer", "job", "operator", "admin"},
-        {"ListAgents",        "GetAgent",      "ListDevices",    "GetDevice",
-         "ListNetworks",      "GetNetwork",    "ListProfiles",   "GetProfile",
-         "GetProblemProfile", "ListCampaigns", "GetDeviceModel", "GetCampaign",
-         "ListTasks",         "GetTask",       "ListActions",    "ListPlans",
-         "GetPlan",           "GetFront",      "ListJobs",       "GetJob",
-         "GetJobRank",        "Allocate",      "GetStatus"});
+        {"GetAgent",      "GetDevice",   "ListNetworks",   "GetNetwork",
+         "ListProfiles",  "GetProfile",  "GetDeviceModel", "GetProblemProfile",
+         "ListCampaigns", "GetCampaign", "ListTasks",      "GetTask",
+         "ListActions",   "ListPlans",   "GetPlan",        "GetFront",
+         "ListJobs",      "GetJob",      "GetJobRank",     "Allocate",
+         "GetStatus"});
     return calls;
   }();
   return *expected;
@@ -255,6 +257,20 @@ TEST_F(AccessTest, RefusesUnknownAndRevokedTokens) {
     return GetStatus(channel, token).error_code() ==
            grpc::StatusCode::UNAUTHENTICATED;
   }));
+}
+
+TEST_F(AccessTest, AgentsHoldTheirOwnNodeAlone) {
+  const auto channel = Channel(certificates_.Issue(Role::kAgent, "n1"));
+  const auto hold = [&](const std::string& node) {
+    v1::HoldAgentRequest request;
+    request.set_agent_id(node);
+    request.set_what("cordon");
+    return Call(channel, "/ucudnn.v1.CoordinatorService/HoldAgent", {},
+                request);
+  };
+  // There is no such node yet.
+  EXPECT_EQ(hold("n1").error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(hold("n2").error_code(), grpc::StatusCode::PERMISSION_DENIED);
 }
 
 TEST_F(AccessTest, AgentsActForThemselvesAndKeepTheirDevices) {

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
+#include <vector>
 
 namespace ucudnn {
 namespace {
@@ -67,6 +69,29 @@ TEST(GroupCommitTest, LeavesToTheNextWhatDoesNotSuitOneTransaction) {
   });
   EXPECT_THAT(ran.groups, ElementsAre(1, 5, 3, 1));
   EXPECT_THAT(ran.answers, UnorderedElementsAre(4, 9, 16, 25, 36));
+}
+
+TEST(GroupCommitTest, BeginsAnotherTransactionOnceEnoughCallsWait) {
+  constexpr std::size_t kEnough = 16;
+  std::atomic<int> running = 0;
+  std::atomic<std::size_t> second = 0;
+  // Both transactions wait until the other runs.
+  Squares squares(
+      [&](std::span<const int* const> items) {
+        if (++running == 2) second = items.size();
+        while (running < 2) std::this_thread::yield();
+        return SquaresOf(items);
+      },
+      /*at_once=*/2);
+  std::vector<std::jthread> threads;
+  threads.emplace_back([&] { EXPECT_EQ(squares.Run(1), 1); });
+  while (running == 0) std::this_thread::yield();
+  for (std::size_t i = 0; i < kEnough; ++i) {
+    threads.emplace_back([&] { EXPECT_EQ(squares.Run(2), 4); });
+  }
+  threads.clear();
+  EXPECT_EQ(second, kEnough);
+  EXPECT_EQ(squares.open(), 0U);
 }
 
 TEST(GroupCommitTest, DoesForOthersWhatItsOwnCallerNoLongerWants) {

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "device/cudnn/cudnn_device.h"
 #include "device/measure/device_model.h"
 
@@ -24,10 +26,31 @@ TEST(FakeGpuTest, MeasuresItsDeviceModel) {
   // The smallest operator also moves 8 KiB.
   EXPECT_NEAR(static_cast<double>(model->launch.count()), kFakeLaunch + 82, 2);
   // 2 * 49 * 16^2 operations an image; 64 images take 5 us and 30 us each.
-  EXPECT_NEAR(model->fp32_rate, 834.1, 0.1);
-  EXPECT_EQ(model->half_rate, model->fp32_rate);
+  EXPECT_NEAR(model->arithmetic.fp32, 834.1, 0.1);
+  EXPECT_EQ(model->arithmetic.half, model->arithmetic.fp32);
   EXPECT_GT(model->h2d_rate, 0);
   EXPECT_GT(model->d2h_rate, 0);
+}
+
+TEST(FakeGpuTest, MeasuresWhatTheDeviceSustains) {
+  auto devices = OpenCudnnDevices(CudnnOptions());
+  ASSERT_TRUE(devices) << devices.error().message;
+  DeviceModelOptions options = {
+      .repeats = 3, .copy = 1_MiB, .channels = 16, .max_batch = BatchSize(64)};
+  const std::int64_t begun = FakeGpuNow();
+  const auto rested = MeasureDeviceModel(*devices->front(), options, {});
+  ASSERT_TRUE(rested) << rested.error().message;
+  EXPECT_EQ(rested->loaded, ArithmeticRates());
+  const std::int64_t burst = FakeGpuNow() - begun;
+  FakeGpuThrottleFrom(FakeGpuNow() + burst);
+  options.load = std::chrono::milliseconds(100);
+  const auto model = MeasureDeviceModel(*devices->front(), options, {});
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->arithmetic, rested->arithmetic);
+  EXPECT_NEAR(model->loaded.fp32, rested->arithmetic.fp32 / 1.25, 0.1);
+  EXPECT_EQ(model->loaded.half, model->loaded.fp32);
+  EXPECT_GE(FakeGpuNow() - begun, 2 * burst + 100'000'000);
+  FakeGpuThrottleFrom(std::numeric_limits<std::int64_t>::max());
 }
 
 }  // namespace

@@ -73,9 +73,9 @@ TEST_F(DeviceModelTest, HasTheRatesThatTheDeviceReaches) {
   // 5 us and 1024 values.
   EXPECT_EQ(model->launch, Nanoseconds(5081));
   // 2 * 49 * 100^2 operations an image, 512 images in a microsecond.
-  EXPECT_EQ(model->fp32_rate, 501.8e6);
-  EXPECT_EQ(model->tf32_rate, model->fp32_rate);
-  EXPECT_EQ(model->half_rate, model->fp32_rate);
+  EXPECT_EQ(model->arithmetic.fp32, 501.8e6);
+  EXPECT_EQ(model->arithmetic.tf32, model->arithmetic.fp32);
+  EXPECT_EQ(model->arithmetic.half, model->arithmetic.fp32);
   EXPECT_GT(model->h2d_rate, 0);
   EXPECT_GT(model->d2h_rate, 0);
   // Beside the other direction, none is faster than alone, apart from noise.
@@ -87,7 +87,7 @@ TEST_F(DeviceModelTest, TakesBf16WhereThereIsNoHalf) {
   fake_.algorithms()[0].time = Nanoseconds(500);
   const auto model = Measure();
   ASSERT_TRUE(model) << model.error().message;
-  EXPECT_EQ(model->half_rate, 1004e6);
+  EXPECT_EQ(model->arithmetic.half, 1004e6);
 }
 
 TEST_F(DeviceModelTest, FitsIntoTheMemoryThatOthersLeave) {

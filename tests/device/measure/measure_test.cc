@@ -287,6 +287,56 @@ TEST(MeasureTest, MeasuresTheDeviceEvenIfEnqueueingTakesLonger) {
   EXPECT_EQ(points->at(0).enqueue, microseconds(90));
 }
 
+// One algorithm of 100 us, which the host enqueues in 40.
+FakeDevice WithGraphs() {
+  FakeDevice device({{.algorithm = {"GEMM", "", Precision::kFp32},
+                      .workspace_per_image = 0_B,
+                      .time = microseconds(100),
+                      .enqueue = microseconds(40)}});
+  device.set_graphs(1_KiB);
+  device.set_cache(2000_B);
+  return device;
+}
+
+TEST(MeasureTest, ReplaysShortRunsWhereTheDeviceCan) {
+  FakeDevice device = WithGraphs();
+  MeasureOptions options;
+  options.min_repeats = options.max_repeats = 4;
+  options.group_time = microseconds(1000);
+  const auto points =
+      MeasureProblem(device, First(), BatchSize(1), options, {});
+  ASSERT_TRUE(points) << points.error().message;
+  EXPECT_EQ(points->at(0).time, microseconds(100));
+  EXPECT_EQ(points->at(0).repeats, 4);
+  // Of one group that was enqueued.
+  EXPECT_EQ(points->at(0).enqueue, microseconds(40));
+  EXPECT_EQ(device.captures(), 4);
+  EXPECT_EQ(device.updates(), 3);
+  EXPECT_EQ(device.replays(), 4);
+  // Operands differ as they do when enqueued: 4000 bytes are ten runs.
+  const auto& runs = device.runs();
+  for (std::size_t i = 1; i < runs.size(); ++i) {
+    EXPECT_NE(runs[i].args.a, runs[i - 1].args.a) << i;
+  }
+  EXPECT_EQ(MethodText(device, options), "cold operands, replayed");
+}
+
+TEST(MeasureTest, EnqueuesLongRunsAndWhatCannotBeCaptured) {
+  for (const bool is_long : {true, false}) {
+    FakeDevice device = WithGraphs();
+    MeasureOptions options;
+    options.min_repeats = options.max_repeats = 4;
+    options.group_time = microseconds(is_long ? 90 : 1000);
+    if (!is_long) device.set_capture_error(Error{Code::kInternal, "no"});
+    const auto points =
+        MeasureProblem(device, First(), BatchSize(1), options, {});
+    ASSERT_TRUE(points) << points.error().message;
+    EXPECT_EQ(points->at(0).time, microseconds(100));
+    EXPECT_EQ(points->at(0).enqueue, microseconds(40));
+    EXPECT_EQ(device.replays(), 0);
+  }
+}
+
 TEST(MeasureTest, DropsHopelessAlgorithmsWithoutRunningTheWholeBatch) {
   const auto points = [](std::int64_t slow_us, Bytes slow_workspace) {
     return std::vector<MeasuredPoint>{

@@ -144,9 +144,25 @@ Result<Nanoseconds> TimeKernel(Device& device, Executor& executor,
   return MedianAndSpreadOf(times).median;
 }
 
+// Runs the plan for `job.load`; each round counts that begins in the last tenth
+// of it.
+Status RunUnderLoad(Device& device, const Job& job,
+                    const std::function<Status()>& all, LimitFigure* figure) {
+  std::vector<Nanoseconds> times;
+  const auto begun = Clock::now();
+  for (Nanoseconds passed{0}; passed < job.load;
+       passed = Clock::now() - begun) {
+    if (passed < job.load * 9 / 10) times.clear();
+    UCUDNN_ASSIGN_OR_RETURN(times.emplace_back(), device.Time(all));
+  }
+  figure->under_load = MedianAndSpreadOf(times).median;
+  UCUDNN_ASSIGN_OR_RETURN(figure->clocks_under_load, ClocksDuring(device, all));
+  return {};
+}
+
 // Operands are allocated when the first plan is run.
 Status RunPlan(Device& device, const Job& job, const WorkspacePlan& plan,
-               std::optional<Operands>* operands, bool check,
+               std::optional<Operands>* operands, bool first,
                LimitFigure* figure) {
   UCUDNN_ASSIGN_OR_RETURN(const auto executor, Executor::Create(device, plan));
   if (!executor->fallbacks().empty()) {
@@ -177,7 +193,7 @@ Status RunPlan(Device& device, const Job& job, const WorkspacePlan& plan,
   figure->measured = MedianAndSpreadOf(times).median;
   figure->enqueued = MedianAndSpreadOf(enqueues).median;
   UCUDNN_ASSIGN_OR_RETURN(figure->clocks, ClocksDuring(device, all));
-  for (std::size_t k = 0; k < figure->kernels.size(); ++k) {
+  for (std::size_t k = 0; job.time_kernels && k < figure->kernels.size(); ++k) {
     KernelFigure& kernel = figure->kernels[k];
     UCUDNN_ASSIGN_OR_RETURN(
         kernel.measured,
@@ -201,7 +217,10 @@ Status RunPlan(Device& device, const Job& job, const WorkspacePlan& plan,
     alone.push_back(time);
   }
   figure->device_alone = MedianAndSpreadOf(alone).median;
-  if (check) {
+  if (first && job.load > Nanoseconds(0)) {
+    UCUDNN_RETURN_IF_ERROR(RunUnderLoad(device, job, all, figure));
+  }
+  if (first) {
     UCUDNN_ASSIGN_OR_RETURN(figure->error,
                             LargestError(device, *executor, plan, **operands));
   }
@@ -321,6 +340,10 @@ Result<NetworkFigure> MeasureNetwork(Device& device, PointSource& points,
       plan->kernels[i].problem = kernels[i].problem;
       at.arena = std::max(at.arena, plan->kernels[i].workspace);
     }
+    at.planned_under_load = Nanoseconds(
+        std::llround(static_cast<double>(plan->total_time.count()) *
+                     job.device.SlowdownUnderLoad(
+                         job.precision, Operations(*plan), plan->total_time)));
     if (is_among(limit, job.detail_limits)) {
       at.kernels = DetailsOf(figure.profile, *plan);
     }
@@ -353,6 +376,9 @@ nlohmann::ordered_json ToJson(const Job& job, const NetworkFigure& figure) {
                       {"measured_us", Us(at.measured)},
                       {"enqueued_us", Us(at.enqueued)},
                       {"device_alone_us", Us(at.device_alone)},
+                      {"planned_under_load_us", Us(at.planned_under_load)},
+                      {"under_load_us", Us(at.under_load)},
+                      {"clocks_under_load", at.clocks_under_load},
                       {"error", at.error ? nlohmann::ordered_json(*at.error)
                                          : nlohmann::ordered_json(nullptr)},
                       {"note", at.note}});

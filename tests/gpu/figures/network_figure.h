@@ -14,6 +14,7 @@
 #include "base/plan/plan.h"
 #include "base/profile.h"
 #include "base/result.h"
+#include "base/training/device_model.h"
 #include "base/units.h"
 #include "device/device.h"
 #include "tests/gpu/figures/points.h"
@@ -31,6 +32,11 @@ struct Job {
   std::vector<Bytes> run_limits;
   // The limits for which each kernel's part is reported.
   std::vector<Bytes> detail_limits;
+  bool time_kernels = true;  // each by itself, of the plans that are run
+  // How long the first of run_limits keeps the device busy, for the time under
+  // load; 0: not at all.
+  Nanoseconds load{0};
+  DeviceModel device;  // predicts that time
 };
 
 // A kernel's part of a plan.
@@ -58,6 +64,11 @@ struct LimitFigure {
   std::optional<Nanoseconds> measured;
   std::optional<Nanoseconds> enqueued;
   std::optional<Nanoseconds> device_alone;
+  // After Job::load: as predicted, the median of the last tenth of the rounds,
+  // and the device's state then.
+  std::optional<Nanoseconds> planned_under_load;
+  std::optional<Nanoseconds> under_load;
+  std::string clocks_under_load;
   // The times behind that median, after the warm-up, which show whether the
   // device slowed down under load; and the device's state meanwhile.
   std::vector<Nanoseconds> rounds;

@@ -76,9 +76,11 @@ BatchSize SmallestBatch(const ConvProblem& problem) {
   return BatchSize(n);
 }
 
-std::vector<BatchSize> BatchesOf(const ConvProblem& problem, BatchSize batch) {
+std::vector<BatchSize> BatchesOf(const ConvProblem& problem, BatchSize batch,
+                                 std::int64_t step) {
   std::vector<BatchSize> batches;
-  for (BatchSize n = SmallestBatch(problem); n < batch; n = n + n) {
+  for (BatchSize n = SmallestBatch(problem); n < batch;
+       n = BatchSize(n.count() * step)) {
     batches.push_back(n);
   }
   batches.push_back(batch);
@@ -113,7 +115,7 @@ void PointSource::Survey(const std::vector<Wanted>& wanted) {
     const Key key(problem, batch);
     if (known_.contains(key) || !surveyed_.try_emplace(key).second) continue;
     keys.push_back(key);
-    tasks.push_back({problem, BatchesOf(problem, batch)});
+    tasks.push_back({problem, BatchesOf(problem, batch, options_.step)});
   }
   std::vector<Offers> found = surveyors_.Find(tasks, options_.max_workspace);
   for (std::size_t i = 0; i < keys.size(); ++i) {

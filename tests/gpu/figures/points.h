@@ -1,12 +1,13 @@
 #ifndef UCUDNN_TESTS_GPU_FIGURES_POINTS_H_
 #define UCUDNN_TESTS_GPU_FIGURES_POINTS_H_
 
-// Measures a problem's algorithms on powers of two up to a batch, in as little
-// time as a figure allows. Each algorithm runs once, and is measured like
-// device/measure/measure.h only if it can matter (screening.h). An algorithm
-// whose runs on smaller batches show that it is hopeless does not run at all.
-// Then, for a few limits, the algorithms that may be faster there are measured
-// on the largest multiples of 8 images that fit and on even parts of the batch.
+// Measures a problem's algorithms on a batch and on powers of two below it, in
+// as little time as a figure allows. Each algorithm runs once, and is measured
+// like device/measure/measure.h only if it can matter (screening.h). An
+// algorithm whose runs on smaller batches show that it is hopeless does not run
+// at all. Then, for a few limits, the algorithms that may be faster there are
+// measured on the largest multiples of 8 images that fit and on even parts of
+// the batch.
 //
 // The smallest power of two is the one whose images have about 3 MiB, at most
 // 8.
@@ -29,6 +30,8 @@
 namespace ucudnn::figures {
 
 struct PointOptions {
+  std::int64_t step =
+      2;  // between the batches: 4 takes every other power of two
   Bytes max_workspace = 1_GiB;  // skips algorithms that need more
   // By single runs: skip algorithms that are slower by more than this factor
   // than another with no more workspace...
@@ -76,6 +79,8 @@ class PointSource {
     Nanoseconds fitting{0};
   };
   const Effort& effort() const { return effort_; }
+  // The effort since the last call.
+  Effort TakeEffort() { return std::exchange(effort_, Effort()); }
 
  private:
   using Key = std::pair<ConvProblem, BatchSize>;

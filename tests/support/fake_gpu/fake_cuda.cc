@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +18,8 @@
 namespace {
 
 std::atomic<std::int64_t> clock_ns = 0;
+std::atomic<std::int64_t> throttled_from_ns =
+    std::numeric_limits<std::int64_t>::max();
 std::atomic<int> context_waits = 0;
 
 CUcontext Primary() {
@@ -117,7 +120,10 @@ FakeGpuGraphCounts FakeGpuGraphs() {
   return {captures, instantiated, updated, launches, alive};
 }
 void FakeGpuFailInstantiations(int count) { instantiations_to_fail = count; }
-void FakeGpuSpend(std::int64_t nanoseconds) { clock_ns += nanoseconds; }
+void FakeGpuSpend(std::int64_t nanoseconds) {
+  clock_ns += clock_ns < throttled_from_ns ? nanoseconds : nanoseconds * 5 / 4;
+}
+void FakeGpuThrottleFrom(std::int64_t now) { throttled_from_ns = now; }
 std::int64_t FakeGpuNow() { return clock_ns; }
 int FakeGpuContextWaits() { return context_waits; }
 

@@ -58,6 +58,9 @@ void FakeGpuFailInstantiations(int count);
 // The fake driver's time and waits.
 void FakeGpuSpend(std::int64_t nanoseconds);
 std::int64_t FakeGpuNow();
+// Once FakeGpuNow() reaches `now`, everything takes a quarter longer, as on a
+// GPU that has lowered its clocks.
+void FakeGpuThrottleFrom(std::int64_t now);
 int FakeGpuContextWaits();  // how often cuCtxSynchronize was called
 // The fake cuDNN's convolutions: how many ran, and one of them by number.
 int FakeGpuRuns();

@@ -1,0 +1,61 @@
+#ifndef UCUDNN_CLIENT_CLI_EXPLANATION_H_
+#define UCUDNN_CLIENT_CLI_EXPLANATION_H_
+
+// Why a plan is as it is, by measurements: what binds each kernel, what comes
+// next, and what more workspace or another GPU would bring. Pure functions.
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/plan/job_plan.h"
+#include "base/profile.h"
+#include "base/result.h"
+#include "base/units.h"
+
+namespace ucudnn::ctl {
+
+// Another division of a kernel's mini-batch than the planned one.
+struct Alternative {
+  Bytes limit;  // the least under which it would be planned
+  Nanoseconds time{0};
+  std::string division;
+};
+
+struct ExplainedKernel {
+  std::string layer;
+  ConvOp op = ConvOp::kForward;
+  std::string division;
+  Nanoseconds time{0};
+  // The next one that a larger limit allows: if there is one, the limit binds.
+  std::optional<Alternative> more = {};
+  std::optional<Alternative> fewer = {};  // the best one with less workspace
+  // The best one under the limit that lacks one of the planned micro-batches.
+  std::optional<Alternative> runner_up = {};
+  std::optional<Alternative> doubled = {};  // under twice the limit, if faster
+  // Faster by its median, but by less than its repeats scatter.
+  std::optional<Alternative> scattered = {};
+};
+
+// `points` are what is measured of the kernel. Errors of SolvePareto.
+Result<ExplainedKernel> ExplainKernel(const std::vector<MeasuredPoint>& points,
+                                      BatchSize batch, BatchPolicy policy,
+                                      Bytes limit, const KernelPlan& kernel);
+
+// What a job would take with one more GPU of a kind.
+struct OneMore {
+  std::string kind;
+  Nanoseconds time{0};
+  std::vector<BatchSize> shares;  // of its ranks and, last, of the new one
+};
+
+// For each of the job's kinds, in their order, as far as the measurements
+// allow: a kind is left out without a plan for it. `kernels` are those of an
+// iteration on each kind.
+std::vector<OneMore> WithOneMoreGpu(
+    const JobRequest& request, const std::map<std::string, Profile>& kernels);
+
+}  // namespace ucudnn::ctl
+
+#endif  // UCUDNN_CLIENT_CLI_EXPLANATION_H_

@@ -1,0 +1,29 @@
+#ifndef UCUDNN_PROTO_CONVERT_PLAN_H_
+#define UCUDNN_PROTO_CONVERT_PLAN_H_
+
+// Conversions between the messages of ucudnn.v1 and the types of base/: plans,
+// and the requests for them. What they are made from: convert.h.
+// Messages from the wire are checked: kInvalidArgument names the field. Plans
+// are checked by Validate (base/plan/plan.h, job_plan.h).
+
+#include "base/plan/job_plan.h"
+#include "base/plan/plan.h"
+#include "base/result.h"
+#include "ucudnn/v1/types.pb.h"
+
+namespace ucudnn {
+
+v1::MicroBatch ToProto(const MicroBatch& micro);
+v1::WorkspacePlan ToProto(const WorkspacePlan& plan);
+Result<WorkspacePlan> FromProto(const v1::WorkspacePlan& plan);
+
+v1::PlanRequest ToProto(const JobRequest& request);
+// Empty texts mean the defaults in types.proto.
+Result<JobRequest> FromProto(const v1::PlanRequest& request);
+
+v1::Plan ToProto(const JobPlan& plan);
+Result<JobPlan> FromProto(const v1::Plan& plan);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_PROTO_CONVERT_PLAN_H_

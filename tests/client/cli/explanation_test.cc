@@ -1,0 +1,123 @@
+#include "client/cli/explanation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "solver/micro_batch/wr.h"
+
+namespace ucudnn::ctl {
+namespace {
+
+using namespace std::chrono_literals;
+
+MeasuredPoint Point(const char* algorithm, std::int64_t batch, Bytes workspace,
+                    Nanoseconds time, Nanoseconds spread = 0ns) {
+  MeasuredPoint point;
+  point.algorithm.name = algorithm;
+  point.batch = BatchSize(batch);
+  point.workspace = workspace;
+  point.time = time;
+  point.spread = spread;
+  return point;
+}
+
+// Of 4 images: FFT is fastest, and needs the more the more images there are.
+const std::vector<MeasuredPoint> kPoints = {
+    Point("GEMM", 1, 0_MiB, 6us),  Point("FFT", 2, 32_MiB, 6us),
+    Point("GEMM", 2, 0_MiB, 11us), Point("FFT", 4, 64_MiB, 10us),
+    Point("GEMM", 4, 0_MiB, 20us),
+};
+
+ExplainedKernel Explained(const std::vector<MeasuredPoint>& points,
+                          Bytes limit) {
+  KernelProfile kernel;
+  kernel.id.layer = "conv1";
+  kernel.points = points;
+  const auto planned =
+      SolveWr(kernel, {.batch = BatchSize(4), .workspace_limit = limit});
+  EXPECT_TRUE(planned) << planned.error().message;
+  const auto explained =
+      ExplainKernel(points, BatchSize(4), BatchPolicy::kAll, limit, *planned);
+  EXPECT_TRUE(explained) << explained.error().message;
+  return *explained;
+}
+
+TEST(ExplanationTest, NamesWhatTheLimitForbidsAndWhatComesNext) {
+  const ExplainedKernel kernel = Explained(kPoints, 32_MiB);
+  EXPECT_EQ(kernel.division, "2 of 2 images, FFT");
+  EXPECT_EQ(kernel.time, 12us);
+  ASSERT_TRUE(kernel.more);
+  EXPECT_EQ(kernel.more->limit, 64_MiB);
+  EXPECT_EQ(kernel.more->time, 10us);
+  EXPECT_EQ(kernel.more->division, "1 of 4 images, FFT");
+  ASSERT_TRUE(kernel.doubled);
+  EXPECT_EQ(kernel.doubled->time, 10us);
+  ASSERT_TRUE(kernel.fewer);
+  EXPECT_EQ(kernel.fewer->limit, 0_MiB);
+  ASSERT_TRUE(kernel.runner_up);
+  EXPECT_EQ(kernel.runner_up->time, 20us);
+  EXPECT_EQ(kernel.runner_up->division, "1 of 4 images, GEMM");
+  EXPECT_FALSE(kernel.scattered);
+}
+
+TEST(ExplanationTest, SaysWhenNothingBinds) {
+  const ExplainedKernel kernel = Explained(kPoints, 64_MiB);
+  EXPECT_EQ(kernel.division, "1 of 4 images, FFT");
+  EXPECT_FALSE(kernel.more);
+  EXPECT_FALSE(kernel.doubled);
+  ASSERT_TRUE(kernel.runner_up);
+  EXPECT_EQ(kernel.runner_up->time, 12us);
+}
+
+TEST(ExplanationTest, HasNoRunnerUpWhereNothingElseWasMeasured) {
+  const ExplainedKernel kernel =
+      Explained({Point("GEMM", 4, 0_MiB, 20us)}, 64_MiB);
+  EXPECT_FALSE(kernel.runner_up);
+}
+
+TEST(ExplanationTest, NamesTheDivisionThatScatterForbids) {
+  std::vector<MeasuredPoint> points = {
+      Point("GEMM", 4, 0_MiB, 20us, 3us),
+      Point("FFT", 2, 32_MiB, 9us, 3us),
+  };
+  const ExplainedKernel kernel = Explained(points, 32_MiB);
+  EXPECT_EQ(kernel.division, "1 of 4 images, GEMM");
+  ASSERT_TRUE(kernel.scattered);
+  EXPECT_EQ(kernel.scattered->division, "2 of 2 images, FFT");
+  EXPECT_EQ(kernel.scattered->time, 18us);
+}
+
+std::map<std::string, Profile> OnKindA() {
+  KernelProfile kernel;
+  kernel.id.layer = "conv1";
+  kernel.points = kPoints;
+  return {{"A", {{kernel}}}};
+}
+
+JobRequest FourImagesOn(std::vector<std::string> kinds) {
+  JobRequest request;
+  request.batch = BatchSize(4);
+  request.device_kinds = std::move(kinds);
+  request.workspace_limit = 32_MiB;
+  request.policy = BatchPolicy::kAll;
+  return request;
+}
+
+TEST(ExplanationTest, SaysWhatOneMoreGpuWouldBring) {
+  const std::vector<OneMore> more =
+      WithOneMoreGpu(FourImagesOn({"A"}), OnKindA());
+  ASSERT_EQ(more.size(), 1U);
+  EXPECT_EQ(more[0].kind, "A");
+  EXPECT_EQ(more[0].time, 6us);
+  EXPECT_EQ(more[0].shares, std::vector(2, BatchSize(2)));
+}
+
+TEST(ExplanationTest, SaysNothingOfGpusWhereTheSharesWereNotMeasured) {
+  JobRequest request = FourImagesOn({"A", "B"});
+  EXPECT_THAT(WithOneMoreGpu(request, OnKindA()), testing::IsEmpty());
+  request.exclude_ranks = {1};
+  EXPECT_EQ(WithOneMoreGpu(request, OnKindA()).size(), 1U);
+}
+
+}  // namespace
+}  // namespace ucudnn::ctl
