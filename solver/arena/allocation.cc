@@ -127,6 +127,11 @@ struct Effort {
   BlockRule block;
 };
 
+// The unit of restarts. Rounds of fewer steps than this many units are left to
+// the fixed orders, which decide most instances.
+constexpr std::int64_t kStepsOfRestart = 3'000;
+constexpr std::int64_t kUnitsBeforeRestarts = 2;
+
 // No rule is best for all instances, so the rules take turns.
 constexpr std::array kEfforts = {
     Effort{SectionRule::kMostConflicts, BlockRule::kLongest},
@@ -136,58 +141,106 @@ constexpr std::array kEfforts = {
     Effort{SectionRule::kMostConflicts, BlockRule::kCrowdedAndLong},
     Effort{SectionRule::kFewestChoices, BlockRule::kCrowdedAndLong}};
 
-// Searches for a pool of size `target` and records what the result proves.
-void Ask(std::int64_t target, const Effort& effort, std::int64_t max_steps,
-         const Limits& limits, PlacementSearch* search, Known* known) {
-  switch (
-      search->Fit(target, effort.section, effort.block, max_steps, limits)) {
-    case Verdict::kFits:
-      known->best.offsets = search->offsets();
-      known->best.pool = search->pool();
-      break;
-    case Verdict::kImpossible:
-      known->lower_bound = target + 1;
-      break;
-    case Verdict::kUndecided:
-      break;
+// The n-th length of a restart, from 1: 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ...
+// Luby, Sinclair, Zuckerman, "Optimal speedup of Las Vegas algorithms" (1993).
+std::int64_t Luby(std::int64_t n) {
+  while (true) {
+    std::int64_t power = 1;
+    while (power - 1 < n) power *= 2;
+    if (power - 1 == n) return power / 2;
+    n -= power / 2 - 1;
   }
 }
 
-// Searches until the best pool is at most `enough` or meets the lower bound,
-// until the bound exceeds `enough`, or until `limits` end it. Rounds grow in
-// length so that a rule that gets stuck costs no more than the one that
-// succeeds.
-void Improve(std::span<const Block> blocks, std::int64_t enough,
-             const Limits& limits, Known* known) {
-  // Conflicts learnt between the bound and the best pool mislead the search at
-  // the bound, so each has a search of its own.
-  PlacementSearch at_bound(blocks);
-  if (!at_bound.within_reach()) return;
-  PlacementSearch between(blocks);
-  for (std::int64_t steps = 2 * std::ssize(blocks) + 64;; steps *= 2) {
-    for (const Effort& effort : kEfforts) {
-      for (const int quarter : {0, 2, 3, 4}) {
-        PlacementSearch& search = quarter == 0 ? at_bound : between;
-        const PlacementSearch& other = quarter == 0 ? between : at_bound;
-        if (known->best.pool <= std::max(enough, known->lower_bound) ||
-            (enough > 0 && known->lower_bound > enough) ||
-            search.nodes() + other.nodes() >= limits.max_nodes ||
-            limits.stop.stop_requested()) {
-          return;
+// The searches for a smaller pool, and what they have found.
+class Improvement {
+ public:
+  // `known` must have an allocation.
+  Improvement(std::span<const Block> blocks, std::int64_t enough,
+              const Limits& limits, Known* known)
+      : enough_(enough),
+        limits_(limits),
+        known_(*known),
+        at_bound_(blocks),
+        between_(blocks),
+        varied_(blocks) {}
+
+  // Searches until the best pool is at most `enough` or meets the lower bound,
+  // until the bound exceeds `enough`, or until the limits end it. Rounds grow
+  // in length so that a rule that gets stuck costs no more than the one that
+  // succeeds.
+  void Run() {
+    if (!at_bound_.within_reach()) return;
+    for (std::int64_t steps = 2 * at_bound_.blocks() + 64; !Ended();
+         steps *= 2) {
+      for (const Effort& effort : kEfforts) {
+        Ask(&at_bound_, Goal(), effort, steps);
+        if (enough_ > 0) continue;
+        for (const int quarter : {2, 3, 4}) {
+          const std::int64_t gap = known_.best.pool - 1 - known_.lower_bound;
+          Ask(&between_,
+              known_.lower_bound + gap / 4 * quarter + gap % 4 * quarter / 4,
+              effort, steps);
         }
-        if (enough > 0) {
-          Ask(enough, effort, steps, limits, &search, known);
-          break;
-        }
-        const std::int64_t gap = known->best.pool - 1 - known->lower_bound;
-        const std::int64_t target =
-            known->lower_bound + gap / 4 * quarter + gap % 4 * quarter / 4;
-        Ask(target, effort, steps,
-            {limits.max_nodes - other.nodes(), limits.stop}, &search, known);
       }
+      if (steps >= kUnitsBeforeRestarts * kStepsOfRestart) Restart(6 * steps);
     }
   }
-}
+
+ private:
+  // The pool that ends the search.
+  std::int64_t Goal() const { return std::max(enough_, known_.lower_bound); }
+  std::int64_t Nodes() const {
+    return at_bound_.nodes() + between_.nodes() + varied_.nodes();
+  }
+  bool Ended() const {
+    return known_.best.pool <= Goal() ||
+           (enough_ > 0 && known_.lower_bound > enough_) ||
+           Nodes() >= limits_.max_nodes || limits_.stop.stop_requested();
+  }
+
+  // Many short searches for the goal, in varied orders: a long one does not
+  // leave where its first decisions led it.
+  void Restart(std::int64_t steps) {
+    while (steps > 0 && !Ended()) {
+      const std::int64_t length = kStepsOfRestart * Luby(++restarts_);
+      Ask(&varied_, Goal(),
+          kEfforts[static_cast<std::size_t>(restarts_) % kEfforts.size()],
+          length);
+      steps -= length;
+    }
+  }
+
+  // Searches for a pool of size `target` and records what the result proves.
+  void Ask(PlacementSearch* search, std::int64_t target, const Effort& effort,
+           std::int64_t steps) {
+    if (Ended()) return;
+    const Limits left{limits_.max_nodes - Nodes() + search->nodes(),
+                      limits_.stop};
+    switch (search->Fit(target, effort.section, effort.block,
+                        search == &varied_, steps, left)) {
+      case Verdict::kFits:
+        known_.best.offsets = search->offsets();
+        known_.best.pool = search->pool();
+        break;
+      case Verdict::kImpossible:
+        known_.lower_bound = target + 1;
+        break;
+      case Verdict::kUndecided:
+        break;
+    }
+  }
+
+  std::int64_t enough_;
+  Limits limits_;
+  Known& known_;
+  // Conflicts learnt between the bound and the best pool mislead the search at
+  // the bound, so each has a search of its own.
+  PlacementSearch at_bound_;
+  PlacementSearch between_;
+  PlacementSearch varied_;
+  std::int64_t restarts_ = 0;
+};
 
 }  // namespace
 
@@ -221,13 +274,13 @@ Result<Allocation> Allocate(std::span<const Buffer> buffers,
       PlaceGreedily(blocks, std::max(enough, known.lower_bound), limits.stop);
   const bool may_fit = largest <= capacity && known.lower_bound <= enough;
   if (!options.capacity || may_fit) {
-    Improve(blocks, options.capacity ? enough : 0, limits, &known);
+    Improvement(blocks, options.capacity ? enough : 0, limits, &known).Run();
   }
   if (options.capacity && known.best.pool > enough) {
     // It did not fit: search a little more for a pool to name in the error.
     Limits some = limits;
     some.max_nodes = std::min(limits.max_nodes, kNodesToNameAPool);
-    Improve(blocks, 0, some, &known);
+    Improvement(blocks, 0, some, &known).Run();
   }
 
   for (std::size_t i = 0; i < blocks.size(); ++i) {

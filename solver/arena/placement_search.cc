@@ -1,6 +1,7 @@
 #include "solver/arena/placement_search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -20,9 +21,10 @@ PlacementSearch::PlacementSearch(std::span<const Block> blocks)
 }
 
 Verdict PlacementSearch::Fit(std::int64_t capacity, SectionRule section_rule,
-                             BlockRule block_rule, std::int64_t max_steps,
-                             const Limits& limits) {
+                             BlockRule block_rule, bool varied,
+                             std::int64_t max_steps, const Limits& limits) {
   section_rule_ = section_rule;
+  varied_ = varied;
   limits_ = limits;
   last_step_ = steps_ + std::min(max_steps, kNever - steps_);
   candidates_.clear();
@@ -188,6 +190,9 @@ PlacementSearch::Index PlacementSearch::ChooseSection(Index first, Index last) {
     double choices = outlook.candidates + (slack > 0 ? 1 : 0);
     if (section_rule_ == SectionRule::kMostConflicts) {
       choices = choices > 1 ? choices / state_.conflicts(s) : 0;
+    }
+    if (varied_ && choices > 1) {  // by up to a half
+      choices *= 1 + std::ldexp(static_cast<double>(random_() >> 11), -54);
     }
     const std::tuple key(choices, slack, state_.floor(s));
     if (best < 0 || key < best_key) {

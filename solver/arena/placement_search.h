@@ -31,6 +31,7 @@
 // section and the decomposition; it branches over all blocks by least offset.
 
 #include <cstdint>
+#include <random>
 #include <span>
 #include <vector>
 
@@ -66,11 +67,13 @@ class PlacementSearch {
   bool within_reach() const { return state_.within_reach(); }
 
   // Makes at most `limits.max_nodes` steps. Later calls, with whatever rules,
-  // remember the states that this one refuted.
+  // remember the states that this one refuted. If `varied`, each call takes
+  // sections of similar choices in another order, the same in every run.
   Verdict Fit(std::int64_t capacity, SectionRule section_rule,
-              BlockRule block_rule, std::int64_t max_steps,
+              BlockRule block_rule, bool varied, std::int64_t max_steps,
               const Limits& limits);
 
+  std::int64_t blocks() const { return state_.blocks(); }
   const std::vector<std::int64_t>& offsets() const { return state_.offsets(); }
   std::int64_t pool() const { return state_.pool(); }  // largest offset + size
   // Counted against limits.max_nodes: one node for every 256 blocks that a step
@@ -95,6 +98,8 @@ class PlacementSearch {
   PlacementState state_;
   RefutedStates refuted_;  // of all calls
   SectionRule section_rule_ = SectionRule::kFewestChoices;
+  bool varied_ = false;
+  std::mt19937_64 random_;
   std::int64_t steps_ = 0;
   std::int64_t last_step_ = 0;
   std::int64_t depth_ = 0;

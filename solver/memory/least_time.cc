@@ -29,7 +29,7 @@ double LeastTime(const TrainingGraph& graph, const Task& task, BatchSize batch,
     const auto images = static_cast<double>(batch.count());
     const double time =
         (task.work.operations + task.work.operations_per_image * images) /
-        graph.device.ArithmeticRate(graph.precision) / speedup * 1e3;
+        graph.device.arithmetic.Of(graph.precision) / speedup * 1e3;
     return std::max(0.0, time - images);
   }
   double least = kNever;

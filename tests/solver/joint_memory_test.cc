@@ -18,7 +18,7 @@ namespace {
 using test::OnSmallDevice;
 
 TrainingGraph Slower(TrainingGraph graph, double factor) {
-  graph.device.fp32_rate /= factor;
+  graph.device.arithmetic.fp32 /= factor;
   graph.device.memory_rate /= factor;
   return graph;
 }

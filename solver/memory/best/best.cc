@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -15,10 +16,11 @@ namespace ucudnn {
 namespace {
 
 // Tasks in all schedules, and programs with recomputation, that the search of a
-// round may try. The first are for plans that only move activations.
+// round may try. The first are for plans that only move activations. All that
+// are searched after the estimates share kPrograms.
 constexpr std::int64_t kEffort = 1'500'000;
 constexpr std::int64_t kFreeEffort = 150'000;
-constexpr std::int64_t kPrograms = 60;
+constexpr std::int64_t kPrograms = 240;
 constexpr std::int64_t kProgramsOfEstimate = 8;
 // Sub-batches, with what lives on the host, that are searched after all were
 // estimated, at this part of the budget.
@@ -189,8 +191,9 @@ class BestSearch {
         starts.resize(std::min(starts.size(), kSearched));
       }
     }
+    if (starts.empty()) return;
     limits.effort = request.any_plan ? 0 : kFreeEffort;
-    limits.programs = request.recompute ? kPrograms : 0;
+    limits.programs = request.recompute ? kPrograms / std::ssize(starts) : 0;
     for (const Start& start : starts) {
       if (Ends(request, *best)) return;
       if (bounds[start.sub_batch]->time >= std::min(limit, TimeOf(*best))) {

@@ -99,8 +99,11 @@ void Scheduler::Schedule(const RoundChoices& choices, std::int64_t capacity,
   std::int64_t& out = links[0];
   std::int64_t& in = duplex_ ? links[1] : links[0];
   fetches_.clear();
+  std::size_t overtaking_end = 0;  // none of fetches_ overtakes from here on
   for (const std::size_t g : by_until_) {
-    if (moved[g] && gaps[g].until < end) fetches_.push_back(g);
+    if (!moved[g] || gaps[g].until >= end) continue;
+    fetches_.push_back(g);
+    if (choices.overtaking[g]) overtaking_end = fetches_.size();
   }
   offloads_.clear();
   for (std::size_t g = 0; g < gaps.size(); ++g) {
@@ -174,6 +177,7 @@ void Scheduler::Schedule(const RoundChoices& choices, std::int64_t capacity,
     int skipped = 0;
     bool waiting = false;  // an earlier fetch cannot start yet
     for (std::size_t i = next_in; i < fetches_.size(); ++i) {
+      if (waiting && i >= overtaking_end) return;
       const std::size_t g = fetches_[i];
       const BlockGap& gap = gaps[g];
       if (schedule->fetched[g] >= 0) {

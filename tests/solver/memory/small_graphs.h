@@ -36,7 +36,7 @@ inline std::vector<TrainingGraph> SmallGraphs(std::int64_t batch) {
 }
 
 inline Bytes PeakOf(const TrainingGraph& graph) {
-  return PlanMemory(graph, {.budget = 1_GiB},
+  return PlanMemory(graph, {.budget = 1_GiB * 1024},
                     *FindMemoryPolicy("baseline").value())
       .value()
       .peak;

@@ -69,8 +69,8 @@ TEST(ModnnTest, KeepsTheMiniBatchWhereNoTimeIsLost) {
   EXPECT_EQ(plan.time, *IdealTime(graph));
 }
 
-// Of ResNet-152 it is at other budgets; docs/results/memory-modnn-2026-11-22.md
-// has them all, and the cause.
+// Than vdnn-ext it is for ResNet-152 at other budgets; modnn_bench compares all
+// of docs/results/memory-modnn-2026-11-22.md, which tells the cause.
 TEST(ModnnTest, IsNeverSlowerThanVdnnOnAK40) {
   int compared = 0;
   for (const Graph& network :
