@@ -22,7 +22,12 @@ import ucudnn
 import ucudnn.torch
 from torch_common import Training, distance, laps, peak_of, write
 
-STEPS = 10
+STEPS = 30
+# Of torch.compile: what takes about half of the plain step's peak on ResNet-50.
+COMPILE_BUDGET = 0.42
+# Of each convolution's workspace, for networks that PyTorch gives much of it.
+WORKSPACE = "256MiB"
+CONVERT_SECONDS = 35
 # Relative to the gradients' length: rounding lets some values change their sign.
 RECOMPUTED_OFF = {"FP32": 1e-3, "HALF": 5e-2}
 
@@ -119,27 +124,65 @@ def clean():
 
 
 def measured(step, steps=STEPS):
-    for _ in range(3):
+    # The host is slower in the first steps under a plan.
+    for _ in range(min(steps, 10)):
         step()
     peak = peak_of(step)
     ms = laps(step, steps)
+    return {"ms": statistics.median(ms), "laps": ms, "peak": peak,
+            "host_ms": host_ms(step)}
+
+
+def host_ms(step, steps=5):
+    """What the host takes to enqueue a step while the GPU waits for nothing."""
+    told = []
+    for _ in range(steps):
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        step()
+        told.append((time.perf_counter() - begun) * 1e3)
+    return statistics.median(told)
+
+
+def graphed(step):
+    """The step captured as a CUDA graph; the peak is that of capturing it."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    clean()
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.reset_peak_memory_stats()
+    with torch.cuda.graph(graph):
+        step()
+    peak = torch.cuda.max_memory_allocated()
+    for _ in range(3):
+        graph.replay()
+    ms = laps(graph.replay, STEPS)
     return {"ms": statistics.median(ms), "laps": ms, "peak": peak}
 
 
-def planned(row, budget, allow, least=False):
-    """Under a plan; with `least`, under the least budget if this is below it."""
+def planned_on(row, budget, allow):
+    """A plan within the budget, or the least one that is above it."""
+    def make(size):
+        return ucudnn.torch.memory(row.step, budget=size, allow=allow, quiet=True,
+                                   keep=(row.model, row.optimizer))
     try:
-        plan = ucudnn.torch.memory(row.step, budget=budget, allow=allow,
-                                   keep=(row.model, row.optimizer), quiet=True)
+        return make(budget)
     except ucudnn.NoPlan as error:
-        if not least:
-            raise
-        budget = int(str(error).rpartition(" ")[2])
-        plan = ucudnn.torch.memory(row.step, budget=budget, allow=allow,
-                                   keep=(row.model, row.optimizer), quiet=True)
+        return make(int(str(error).rpartition(" ")[2]))
+
+
+def planned(row, budget, allow=("offload", "recompute")):
+    return under(planned_on(row, budget, allow))
+
+
+def under(plan):
     told = measured(plan)
     told.update(
-        note=str(plan), budget=budget, predicted_ms=plan.predicted_ms,
+        note=str(plan), budget=plan.budget, predicted_ms=plan.predicted_ms,
         plain_ms=plan.plain_ms, predicted_peak=plan.predicted_peak,
         plain_peak=plan.plain_peak, bound_ms=plan.lower_bound_ms,
         moved=plan.moved_bytes, pinned=plan.pinned_bytes,
@@ -147,9 +190,37 @@ def planned(row, budget, allow, least=False):
     return told
 
 
+def graphs(row, half):
+    """Steps as CUDA graphs, plain and planned."""
+    plan = planned_on(row, half, ("offload", "recompute"))
+    told = graphed(plan)
+    del plan
+    clean()
+    told["plain"] = graphed(row.step)
+    told["note"] = f"plain as a graph: {told['plain']['ms']:.2f} ms"
+    return told
+
+
+def converted(row, half):
+    """Planned, with convolutions whose workspace is bounded."""
+    with row.autocast():
+        done = ucudnn.torch.convert(
+            row.model, row.images, workspace_limit=WORKSPACE, enforce_limit=True,
+            seconds=CONVERT_SECONDS, quiet=True)
+    try:
+        plain = measured(row.step)
+        told = planned(row, half)
+    finally:
+        done.revert()
+    told.update(conversion=str(done), unplanned=plain)
+    told["note"] += (f"; converted alone: {plain['ms']:.2f} ms, peak "
+                     f"{plain['peak'] / 2**30:.2f} GiB")
+    return told
+
+
 def compiled(row):
     import torch._functorch.config
-    torch._functorch.config.activation_memory_budget = 0.5
+    torch._functorch.config.activation_memory_budget = COMPILE_BUDGET
     forward = torch.compile(row.model)
     return measured(lambda: row.step(forward))
 
@@ -157,18 +228,22 @@ def compiled(row):
 def ways_of(row, told):
     yield "plain", lambda: measured(row.step)
     half = int(told["plain"]["peak"] // 2)
-    yield "planned", lambda: planned(row, half, ("offload", "recompute"), True)
+    yield "planned", lambda: planned(row, half)
+    if row.half:
+        yield "graphs", lambda: graphs(row, half)
+    if row.name == "vgg16":
+        yield "converted", lambda: converted(row, half)
     forward = row.in_blocks()
     yield "checkpoint", lambda: measured(lambda: row.step(forward))
     if row.name == "resnet50" and not row.half:
-        yield "offload", lambda: planned(row, half, "offload", True)
+        yield "offload", lambda: planned(row, half, "offload")
     by_hand = ByHand()
     yield "by hand", lambda: measured(
         lambda: row.step(saving=by_hand.begin), 3)
     by_hand.pool, by_hand.taken = {}, []
     if "peak" in told.get("by hand", {}):
         yield "equal peak", lambda: planned(
-            row, told["by hand"]["peak"], "offload", True)
+            row, told["by hand"]["peak"], "offload")
     if not row.half:
         yield "save_on_cpu", lambda: measured(lambda: row.step(
             saving=lambda: torch.autograd.graph.save_on_cpu(pin_memory=True)), 2)
@@ -253,14 +328,34 @@ def check_recompute(precision):
     return off <= RECOMPUTED_OFF[precision] and bool(plan.recomputed), text
 
 
-def planned_on(row, budget, allow):
-    def make(size):
-        return ucudnn.torch.memory(row.step, budget=size, allow=allow, quiet=True,
-                                   keep=(row.model, row.optimizer))
-    try:
-        return make(budget)
-    except ucudnn.NoPlan as error:
-        return make(int(str(error).rpartition(" ")[2]))
+def check_graph():
+    """A plan's step that was captured, replayed from the same start as steps of
+    the plain one."""
+    row = Row("resnet18:32:FP32", image=96)
+    expected = results(row, row.step)
+    whole = planned_on(row, 1 << 40, "offload")
+    plan = planned_on(row, int(whole.plain_peak * 0.6), "offload")
+    start = copy.deepcopy(row.model.state_dict())
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            plan()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = plan()
+    row.model.load_state_dict(start)
+    for state in row.optimizer.state.values():
+        state["momentum_buffer"].zero_()
+    losses = []
+    for _ in range(3):
+        graph.replay()
+        losses.append(loss.clone())
+    found = losses + list(row.model.state_dict().values())
+    off = apart([t for t in found if t.is_floating_point()],
+                [t for t in expected if t.is_floating_point()])
+    return off == 0 and bool(plan.moved), f"{off:.1e} off, {len(plan.moved)} moved"
 
 
 def check_prediction():
@@ -293,6 +388,7 @@ def run_checks(path):
         "offload gives the same bits, half NHWC": lambda: check_bits("HALF"),
         "computing again, FP32": lambda: check_recompute("FP32"),
         "computing again, half NHWC": lambda: check_recompute("HALF"),
+        "captured as a CUDA graph": check_graph,
         "peak as predicted": check_prediction,
         "compiled models are refused": check_compiled,
     }

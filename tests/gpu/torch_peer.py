@@ -8,7 +8,7 @@ each: the sum over the network's layers and three operations (no input gradient
 for the first layer) of the median time on the device, runs back to back in
 groups of about 3 ms, and the largest workspace of any: the peak of memory
 during a run less the operands and the result. Each distinct convolution is
-measured once. Rows that torch.json already has from the same versions are kept.
+measured once, also if several rows have it. Rows that torch.json already has from the same versions are kept.
 """
 
 import argparse
@@ -94,13 +94,13 @@ def measure(run):
     return statistics.median(times), max(0, workspace)
 
 
-def figure(network, batch, precision, layout):
+def figure(network, batch, precision, layout, known):
+    """`known` are the convolutions measured so far, by what they depend on."""
     torch.backends.cuda.matmul.allow_tf32 = precision == "TF32"
     torch.backends.cudnn.allow_tf32 = precision == "TF32"
-    known = {}
     total, workspace, kernels = 0.0, 0, []
     for name, first, row in layers_of(network):
-        key = tuple(sorted(row.items()))
+        key = (batch, precision, layout, first, *sorted(row.items()))
         if key not in known:
             known[key] = {}
             ops = operations(row, batch, DTYPES[precision], layout)
@@ -144,15 +144,16 @@ def main():
         with open(args.output, encoding="utf-8") as file:
             figures = [f for f in json.load(file)
                        if f.get("versions") == versions()]
-    known = {row_of(f) for f in figures}
+    done = {row_of(f) for f in figures}
+    convolutions = {}
     for row in args.rows:
-        if row in known:
+        if row in done:
             continue
         if time.monotonic() - begun > args.seconds:
             print("the time is up: nothing more is begun", flush=True)
             return 1
         name, batch, precision, layout = row.split(":")
-        result = figure(name, int(batch), precision, layout)
+        result = figure(name, int(batch), precision, layout, convolutions)
         result["versions"] = versions()
         figures.append(result)
         with open(args.output + ".new", "w", encoding="utf-8") as file:

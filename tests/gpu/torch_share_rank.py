@@ -255,14 +255,17 @@ def main():
     section, rank, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
-    torch.cuda.set_device(rank)
+    alone = section == "one-gpu"
+    torch.cuda.set_device(0 if alone else rank)
     dist.init_process_group(
-        "nccl", init_method=f"file://{folder}/rendezvous", rank=rank,
+        "gloo" if alone else "nccl", init_method=f"file://{folder}/rendezvous", rank=rank,
         world_size=RANKS, timeout=datetime.timedelta(seconds=60))
     told = {}
     try:
         if section == "checks":
             torch_share_checks.run(rank, told)
+        elif alone:
+            torch_share_checks.run_on_one_gpu(rank, told)
         elif section == "overhead":
             overhead(rank, told)
         elif section == "converted":

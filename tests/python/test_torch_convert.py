@@ -76,6 +76,29 @@ def test_computes_what_the_model_did(eager, capsys):
     assert told.count("data gradient") == 2
 
 
+def test_enforces_a_limit_that_pytorch_exceeds(monkeypatch):
+    """Though no plan is faster."""
+    taken = {FORWARD: 64 << 20, DATA: 1 << 20, FILTER: 3 << 20}
+    monkeypatch.setattr(contest, "_LEAST_GAIN", 1e9)
+    monkeypatch.setattr(
+        contest.Contest, "torch_workspace", lambda self, call, name: taken[name]
+    )
+    model, x = network(), images()
+    expected = gradients(copy.deepcopy(model), x)
+    done = ucudnn.torch.convert(
+        model, x, workspace_limit="2MiB", enforce_limit=True, quiet=True
+    )
+    assert done.converted == ["0", "3"] and done.enforced and not done.why
+    for layer in done.layers:
+        planned_now = {o.name for o in layer.operations if not o.why}
+        assert planned_now == {FORWARD, FILTER}
+    assert "MiB instead of 64.0" in str(done)
+    assert done.workspace <= 2 << 20
+    assert close(gradients(model, x), expected)
+    done.revert()
+    assert not ucudnn.torch.convert(model, x, quiet=True).converted
+
+
 @pytest.mark.parametrize("operation", [FORWARD, DATA, FILTER])
 def test_is_as_exact_as_pytorch(operation):
     torch.manual_seed(6)

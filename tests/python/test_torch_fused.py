@@ -12,6 +12,8 @@ from ucudnn.torch.saved.fused import fused, plane_of
 from ucudnn.torch.saved.fused_source import NORMALS, THREADS, blocks_of, source_of
 from ucudnn.torch.saved.kernels import Kernel
 from ucudnn.torch.saved.recipes import NORMALIZATION, Recipe, Source, Step, Value
+from ucudnn.torch.saved.recorded import Again
+from ucudnn.torch.saved.recording import Recorder, _kernels, _Pass
 from ucudnn.torch.saved.storages import flat, layout_of
 
 RELU = "{0} < 0.0f ? 0.0f : {0}"
@@ -221,3 +223,51 @@ def test_names_the_reason_without_a_compiler():
         pytest.skip("there is one")
     with pytest.raises((OSError, RuntimeError, AssertionError)):
         Kernel("", "again", torch.device("cuda", 0))
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = torch.nn.Conv2d(8, 8, 1, bias=False)
+        self.norm = torch.nn.BatchNorm2d(8)
+
+    def forward(self, x):
+        return torch.relu(self.norm(self.convolution(x)) + x)
+
+
+def test_computes_through_five_blocks(on_the_host, monkeypatch):
+    """A deep recipe in one pass, as in the recording of a step on a GPU."""
+    apart = {}
+    best = _Pass._best
+
+    def compared(self, recipe, storage, elements, *like):
+        ways = fused(recipe)
+        assert len(ways) == len(NORMALS)
+        sources = {n: self._owner._host[n] for n in recipe.reads}
+        result = ways[0].run(sources.__getitem__)
+        apart[len(recipe.steps)] = float((result - elements).abs().max())
+        return best(self, recipe, storage, elements, *like)
+
+    monkeypatch.setattr(_Pass, "_best", compared)
+    torch.manual_seed(7)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 1), *(Block() for _ in range(6))
+    )
+    x = torch.randn(2, 3, 8, 8)
+    Recorder(torch.device("cpu")).record(
+        lambda: model(x).square().sum().backward(), True
+    )
+    assert sorted(apart) == [3, 6, 9, 12, 15]
+    assert max(apart.values()) < 1e-5
+
+
+def test_compiles_only_what_rounds_as_the_shallow_recipe():
+    recipe = Example((2, 3, 4, 4), torch.float32, torch.contiguous_format, True).recipe()
+    every = fused(recipe)
+    assert [one.normal for one in _kernels(recipe, None)] == list(NORMALS)
+    assert [one.normal for one in _kernels(recipe, Again(recipe, 1.0, 0, True))] == list(
+        NORMALS
+    )
+    for one in every:
+        (same,) = _kernels(recipe, Again(one, 1.0, 0, True))
+        assert same.normal == one.normal

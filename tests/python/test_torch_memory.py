@@ -4,12 +4,16 @@ torch = pytest.importorskip("torch")
 
 import gc
 import json
+from dataclasses import replace
 
 import ucudnn
 import ucudnn.torch
 from torch import nn
 from ucudnn.library import ask_solver
+from ucudnn.torch.saved import planned_memory
 from ucudnn.torch.saved.applying import Applier
+from ucudnn.torch.saved.describing import merged
+from ucudnn.torch.saved.recording import Recorder
 from ucudnn.torch.saved.storages import weak_reference
 
 
@@ -97,6 +101,120 @@ def test_recomputes_relu_pools_and_normalizations():
     assert plan.recomputed and not plan.moved and plan.pinned_bytes == 0
     found = trained(plan, model)
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, expected))
+
+
+@pytest.mark.parametrize("allow", ["recompute", ("offload", "recompute")])
+def test_keeps_the_indices_of_pools_in_16_bits(allow):
+    def stepping_on(model):
+        def step(x, y):
+            loss_of(model, x, y).backward()
+
+        return step
+
+    def pooling():
+        torch.manual_seed(1)
+        return nn.Sequential(
+            nn.Conv2d(3, 8, 3), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3), nn.MaxPool2d(2),
+            nn.Flatten(), nn.Linear(32, 10),
+        )  # fmt: skip
+
+    def gradients(run, model):
+        run(*data())
+        return [p.grad for p in model.parameters()]
+
+    plain = pooling()
+    expected = gradients(stepping_on(plain), plain)
+    model = pooling()
+    step = stepping_on(model)
+    whole = ucudnn.torch.memory(step, *data(), budget="1GiB", quiet=True)
+    assert whole.narrowed == []
+    share = 0.9 if allow == "recompute" else 0.7
+    plan = ucudnn.torch.memory(
+        step, *data(), budget=int(whole.plain_peak * share), allow=allow, quiet=True
+    )
+    assert len(plan.narrowed) == 2 and "2 are kept in fewer bits" in str(plan)
+    assert plan.plain_peak == whole.plain_peak
+    assert equal(gradients(plan, model), expected)
+    told = plan.check(steps=1)
+    assert told.measured_peak <= told.predicted_peak <= plan.budget
+
+
+def test_pools_on_large_planes_keep_32_bits():
+    model = nn.MaxPool2d(2)
+    x = torch.randn(1, 1, 256, 256, requires_grad=True)
+
+    def step():
+        model(x).sum().backward()
+
+    whole = ucudnn.torch.memory(step, budget="1GiB", device="cpu", quiet=True)
+    plan = ucudnn.torch.memory(
+        step, budget=whole.plain_peak - 1, device="cpu", quiet=True
+    )
+    assert len(plan.narrowed) == 1
+    size = 128 * 128 * 4
+    assert whole.plain_peak - plan.predicted_peak == size
+
+
+def test_deep_recipes_read_nothing_that_is_computed_again(monkeypatch):
+    """As residual blocks do otherwise, each the one before it."""
+
+    def chain():
+        torch.manual_seed(1)
+        return nn.Sequential(
+            nn.Conv2d(3, 8, 3), *(Block(8) for _ in range(8)),
+            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10),
+        )  # fmt: skip
+
+    told = {}
+    record = Recorder.record
+
+    def recorded(self, run, allow):
+        recording = record(self, run, allow)
+        told["storages"] = [replace(saved) for saved in recording.storages]
+        for saved in recording.storages:
+            saved.again = saved.deep
+        return recording
+
+    plain = chain()
+    expected = trained(stepping(plain), plain)
+    model = chain()
+    step = stepping(model)
+    whole = ucudnn.torch.memory(step, *data(), budget="1GiB", quiet=True)
+    monkeypatch.setattr(Recorder, "record", recorded)
+    plan = ucudnn.torch.memory(
+        step, *data(), budget=int(whole.plain_peak * 0.75), allow="recompute", quiet=True
+    )
+    storages = told["storages"]
+    again = [saved for saved in storages if saved.again is not None]
+    deep = [saved for saved in storages if saved.deep is not None]
+    assert sum(saved.deep is None for saved in again) == 1  # of 8 blocks, after 5
+    for saved in deep:
+        assert all(storages[n].deep is None for n in saved.deep.recipe.reads)
+    assert any(
+        storages[n].again is not None for s in again for n in s.again.recipe.reads
+    )
+    assert max(len(saved.deep.recipe.steps) for saved in deep) == 5 * 3
+    found = trained(plan, model)
+    assert plan.recomputed
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, expected))
+
+
+def test_takes_the_faster_of_shallow_and_deep_recipes(monkeypatch):
+    times = iter([2000.0, 1000.0])
+    plain = planned_memory._solved
+
+    def solved(*arguments):
+        return {**plain(*arguments), "time_us": next(times)}
+
+    torch.manual_seed(1)
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), Block(8), Block(8), nn.Flatten(), nn.LazyLinear(10)
+    )
+    step = stepping(model)
+    step(*data())
+    monkeypatch.setattr(planned_memory, "_solved", solved)
+    plan = ucudnn.torch.memory(step, *data(), budget="1GiB", quiet=True)
+    assert plan.predicted_ms == 1.0 and next(times, None) is None
 
 
 def test_measures_the_peak_that_it_predicts():
@@ -194,6 +312,14 @@ def test_plans_steps_of_several_updates():
         step, *data(), budget=int(whole.plain_peak * 0.6), allow="offload", quiet=True
     )
     assert plan.moved and equal(trained(plan, model), expected)
+
+
+def test_leaves_a_hundredth_of_a_gpus_budget_to_its_allocator():
+    assert planned_memory.without_reserve(1000) == 990
+    for size in (0, 1, 98, 99, 100, 12345678901):
+        budget = planned_memory.with_reserve(size)
+        assert planned_memory.without_reserve(budget) >= size
+        assert budget == 0 or planned_memory.without_reserve(budget - 1) < size
 
 
 def test_names_the_least_budget_and_keeps_it():
@@ -331,3 +457,36 @@ def test_solver_names_fields():
         ask(step, budget_bytes=8 << 10)
     with pytest.raises(ucudnn.InvalidArgument, match="budget_bytes"):
         ask(step)
+
+
+def test_merges_segments_between_which_nothing_planned_happens():
+    step = {
+        "segments": [
+            {
+                "time_us": 1 << s,
+                "bytes": (s + (20 if s in (6, 7) else 0)) << 10,
+                "backward": s >= 7,
+            }
+            for s in range(12)
+        ],
+        "tensors": [{"bytes": 8 << 10, "hook": 3, "held": 5, "uses": [8, 9]}],
+        "link": {"d2h_bytes_per_us": 1, "h2d_bytes_per_us": 1},
+    }
+    told, hooks = merged(step)
+    # It is saved by hook 3, let go of at 5, and needed from 7 on and until 9.
+    assert hooks == [0, 3, 5, 7, 8, 9]
+    assert [s["time_us"] for s in told["segments"]] == [1, 14, 48, 192, 256, 512, 3072]
+    assert [s["bytes"] >> 10 for s in told["segments"]] == [0, 3, 5, 27, 8, 9, 11]
+    assert [s["backward"] for s in told["segments"]] == [False] * 3 + [True] * 4
+    assert told["tensors"] == [{"bytes": 8 << 10, "hook": 1, "held": 2, "uses": [4, 5]}]
+    assert told["link"] == step["link"]
+
+    def times(one):
+        return [
+            ask_solver("recorded_step", json.dumps(one), request={"budget_bytes": b})[
+                "time_us"
+            ]
+            for b in (1 << 20, 30 << 10)
+        ]
+
+    assert times(told) == times(step) and times(step)[0] < times(step)[1]

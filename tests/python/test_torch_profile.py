@@ -4,11 +4,12 @@ torch = pytest.importorskip("torch")
 
 import copy
 import functools
+import weakref
 
 import ucudnn
 import ucudnn.torch
 from torch import nn
-from ucudnn.torch.kept import stateful
+from ucudnn.torch.kept import stateful, unchanged
 from ucudnn.torch.parallel.cache import StepCache
 from ucudnn.torch.parallel.fingerprint import fingerprint
 
@@ -70,6 +71,25 @@ def test_raises_what_is_not_a_lack_of_memory():
 
     with pytest.raises(RuntimeError, match="sizes differ"):
         ucudnn.torch.profile(step, [4], device="cpu")
+
+
+def test_holds_no_gradients_that_a_step_lets_go():
+    """They would count as memory that the step needs."""
+    model = small()
+    model(torch.randn(2, 4)).sum().backward()
+    first, *rest = model.parameters()
+    shared = first.grad
+    expected = [p.grad.clone() for p in model.parameters()]
+    away = [weakref.ref(p.grad) for p in rest]
+    with unchanged([model], torch.device("cpu")):
+        for parameter in model.parameters():
+            parameter.grad = None
+        shared.zero_()
+        assert all(reference() is None for reference in away)
+    assert first.grad is shared
+    assert all(
+        torch.equal(p.grad, e) for p, e in zip(model.parameters(), expected)
+    )
 
 
 def test_leaves_everything_as_it_was():

@@ -6,7 +6,18 @@ import contextlib
 import copy
 import functools
 import types
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
+import weakref
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Set,
+    Tuple,
+)
 
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -177,24 +188,38 @@ def _saved_module(module: torch.nn.Module) -> Callable[[], None]:
         id(t): (t, _copied(t))
         for t in (*module.parameters(), *module.buffers())
     }
-    gradients = [
-        (p, p.grad, None if p.grad is None else _copied(p.grad))
-        for p in module.parameters()
-    ]
+    gradients = [(p, _saved_gradient(p)) for p in module.parameters()]
     modes = [(m, m.training) for m in module.modules()]
 
     def restore() -> None:
         with torch.no_grad():
             for tensor, copied in tensors.values():
                 tensor.copy_(copied)
-            for parameter, gradient, copied_gradient in gradients:
-                parameter.grad = gradient
-                if gradient is not None and copied_gradient is not None:
-                    gradient.copy_(copied_gradient)
+            for parameter, gradient in gradients:
+                parameter.grad = gradient()
         for inner, training in modes:
             inner.training = training
 
     return restore
+
+
+def _saved_gradient(
+    parameter: torch.nn.Parameter,
+) -> Callable[[], Optional[torch.Tensor]]:
+    """Gives the gradient with its contents of now: the same tensor if somebody
+    else still holds it. Steps that set gradients to None free them meanwhile."""
+    gradient = parameter.grad
+    if gradient is None:
+        return lambda: None
+    reference, copied = weakref.ref(gradient), _copied(gradient)
+
+    def restored() -> torch.Tensor:
+        held = reference()
+        if held is None:
+            return copied.to(parameter.device)
+        return held.copy_(copied)
+
+    return restored
 
 
 def _saved_optimizer(optimizer: torch.optim.Optimizer) -> Callable[[], None]:

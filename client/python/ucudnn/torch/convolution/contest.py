@@ -36,6 +36,8 @@ class Operation:
     planned: Optional[Time] = None  # none if there is no plan
     plan: Optional[Convolution] = None
     why: str = ""  # why it stays PyTorch's; empty: it was planned
+    # Bytes of PyTorch's workspace if they exceed a limit that is enforced.
+    over: int = 0
 
     @property
     def ms(self) -> float:
@@ -68,6 +70,7 @@ class Contest:
         self._device = device
         self._until = None if seconds is None else time.monotonic() + seconds
         self._torch: Dict[Key, Time] = {}
+        self._workspaces: Dict[Key, int] = {}
         self._planned: Dict[Tuple[Key, str], Time] = {}
         self._plans: Dict[Tuple[Key, int], Convolution] = {}
 
@@ -78,6 +81,23 @@ class Contest:
             run = _run_of(PlannedCall(call, {}), name, _operands(call))
             self._torch[key] = times_of({"torch": run}, call.device)["torch"]
         return self._torch[key]
+
+    def torch_workspace(self, call: Call, name: str) -> int:
+        """The bytes that PyTorch takes besides operands and result; 0 on a CPU,
+        which does not tell."""
+        if call.device.type != "cuda":
+            return 0
+        key = (call, name)
+        if key not in self._workspaces:
+            run = _run_of(PlannedCall(call, {}), name, _operands(call))
+            run()  # chooses the algorithm
+            torch.cuda.reset_peak_memory_stats(call.device)
+            result = run()
+            peak = torch.cuda.max_memory_allocated(call.device)
+            left = torch.cuda.memory_allocated(call.device)
+            del result
+            self._workspaces[key] = peak - left
+        return self._workspaces[key]
 
     def decide(self, call: Call, operation: Operation, limit: int) -> None:
         """Plans the operation within `limit`."""
@@ -133,6 +153,8 @@ class Contest:
         operation.plan = plan
         operation.torch = self._torch[key[0]]
         operation.planned = self._planned[key]
+        if operation.over:
+            return
         least = operation.torch.ms * (1 - _LEAST_GAIN) - operation.torch.spread
         if operation.planned.ms + operation.planned.spread >= least:
             operation.why = "the plan is not faster"
@@ -172,8 +194,9 @@ def _why_wrong(
 
 
 def worth_planning(operations: List[Tuple[Call, Operation]]) -> List[int]:
-    """The operations that take enough of the time, by decreasing time; the others
-    are told so. Equal operations share a plan, so their times count together."""
+    """The operations that take enough of the time, or too much workspace, by
+    decreasing time; the others are told so. Equal operations share a plan, so
+    their times count together."""
     whole = 0.0
     together: Dict[Key, float] = {}
     for call, operation in operations:
@@ -183,7 +206,7 @@ def worth_planning(operations: List[Tuple[Call, Operation]]) -> List[int]:
     times = [together[call, operation.name] for call, operation in operations]
     chosen = []
     for index, (_, operation) in enumerate(operations):
-        if times[index] < _LEAST_SHARE * whole:
+        if times[index] < _LEAST_SHARE * whole and not operation.over:
             operation.why = "it takes too little time to matter"
         else:
             chosen.append(index)

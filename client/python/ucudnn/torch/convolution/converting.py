@@ -59,9 +59,12 @@ class Layer:
             else:
                 assert operation.plan is not None
                 size = operation.plan.workspace / 2**20
+                instead = ""
+                if operation.over:
+                    instead = f" instead of {operation.over / 2**20:.1f}"
                 yield (
                     f"{before}{after.ms:9.3f} ms  {operation.plan.text}, "
-                    f"{size:.1f} MiB"
+                    f"{size:.1f} MiB{instead}"
                 )
 
 
@@ -105,6 +108,15 @@ class Conversion:
         ]
         return 0 if self.why else max(sizes, default=0)
 
+    @property
+    def enforced(self) -> bool:
+        """Whether a plan runs for the sake of its workspace."""
+        return any(
+            operation.over and not operation.why and not layer.why
+            for layer in self.layers
+            for operation in layer.operations
+        )
+
     def apply(self) -> None:
         """Runs the plans, after `revert`."""
         for name, calls in self._calls.items():
@@ -143,6 +155,7 @@ def convert(
     *example: Any,
     workspace_limit: Optional[Size] = None,
     total_workspace: Optional[Size] = None,
+    enforce_limit: bool = False,
     seconds: Optional[float] = None,
     quiet: bool = False,
     **keywords: Any,
@@ -155,6 +168,8 @@ def convert(
     `workspace_limit` ("64MiB" by default) for each convolution, or within
     `total_workspace` for all together, and takes the plan only if it is faster.
     If the model's whole pass is not faster then, everything stays PyTorch's.
+    With `enforce_limit`, operations for which PyTorch takes more workspace on a GPU
+    run their plans even if those are slower, and so then does the whole pass.
 
     A module runs its plan for inputs of the shape, type and layout of the
     example, and PyTorch's convolution for all others. Under
@@ -193,7 +208,7 @@ def convert(
     with torch.no_grad(), torch.random.fork_rng(
         devices=[device] if device.type == "cuda" else []
     ), _without_autocast(device):
-        _plan(layers, contest, limit, total)
+        _plan(layers, contest, limit, total, enforce_limit)
     conversion = Conversion(inner, layers)
     _compare_passes(conversion, inner, device, example, keywords)
     if not quiet:
@@ -264,7 +279,11 @@ def _layers(model: torch.nn.Module, seen: List[Occurrence]) -> List[Layer]:
 
 
 def _plan(
-    layers: List[Layer], contest: Contest, limit: int, total: Optional[int]
+    layers: List[Layer],
+    contest: Contest,
+    limit: int,
+    total: Optional[int],
+    enforces: bool,
 ) -> None:
     every = [
         (layer.call, operation)
@@ -274,6 +293,8 @@ def _plan(
     ]
     for call, operation in every:
         operation.torch = contest.torch_time(call, operation.name)
+        taken = contest.torch_workspace(call, operation.name) if enforces else 0
+        operation.over = taken if taken > (limit if total is None else total) else 0
     chosen = [every[index] for index in worth_planning(every)]
     if total is not None:
         contest.divide(chosen, total)
@@ -314,6 +335,8 @@ def _compare_passes(
         raise
     conversion.before, conversion.after = told["before"], told["after"]
     conversion.apply()
+    if conversion.enforced:
+        return
     if conversion.after.ms > conversion.before.ms + conversion.before.spread:
         conversion.revert()
         conversion.why = "its whole pass is not faster with the plans"

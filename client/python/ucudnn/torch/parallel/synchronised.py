@@ -58,9 +58,7 @@ def weigh_synchronised(model: torch.nn.Module, factor: Factor) -> None:
         # Its own parameters' gradients are taken between the two.
         for parameter in module.parameters(recurse=False):
             if parameter.requires_grad:
-                parameter.register_hook(
-                    lambda gradient: scaled(gradient, factor(), divide=True)
-                )
+                parameter.register_hook(_leaving_parameter(factor))
 
 
 def _entering(factor: Factor) -> Callable[..., Any]:
@@ -70,6 +68,15 @@ def _entering(factor: Factor) -> Callable[..., Any]:
         return (_Scaled.apply(inputs[0], factor, True), *inputs[1:])
 
     return enter
+
+
+def _leaving_parameter(factor: Factor) -> Callable[..., Any]:
+    def leave(gradient: Any) -> Any:
+        if gradient is None:  # of a rank without images
+            return None
+        return scaled(gradient, factor(), divide=True)
+
+    return leave
 
 
 def _leaving(factor: Factor) -> Callable[..., Any]:

@@ -35,6 +35,7 @@ class Script(NamedTuple):
     actions: List[List[Action]]  # by hook
     recipes: Dict[int, Union[Recipe, FusedRecipe]]
     slots: Dict[int, Slot]
+    narrow: Dict[int, torch.dtype]  # by storage: kept in this type
 
 
 # What a hook expects and does: the size and type of the tensor that is saved,
@@ -175,10 +176,10 @@ class Applier:
         if not planned:
             handle = kind.pack, kept(tensor), tensor._version
         elif number not in self._held and number not in self._versions:
-            self._held[number] = flat(tensor)
-            self._versions[number] = tensor._version
-            if self.meter is not None:
-                self.meter.saw(tensor)
+            elements = flat(tensor)
+            if number in self._script.narrow:
+                elements = elements.to(self._script.narrow[number])
+            self._keep(number, elements)
         for action, which in actions:
             self._acts[action](which)
         if number >= 0 and not planned:
@@ -224,6 +225,8 @@ class Applier:
             elements = self._present(kind.storage)
             if elements._version != self._versions[kind.storage]:
                 raise changed_in_place(kind)
+            if elements.dtype != kind.dtype:
+                elements = elements.to(kind.dtype)
             return kind.layout.of(elements)
         except BaseException as error:
             raise self._watch.fail(error)

@@ -39,6 +39,7 @@ class FusedRecipe:
     def __init__(self, form: _Form, reads: List[int]) -> None:
         self._form = form
         self.reads = reads
+        self.normal = form.normal  # how it rounds normalizations
         layout = form.inputs[0].layout
         self._channels = layout.size[1] if len(layout.size) > 1 else 1
         plane = plane_of(layout)

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import json
 import statistics
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from dataclasses import dataclass, replace
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 import torch
 
@@ -19,16 +30,16 @@ from ucudnn.torch.devices import find_device
 from ucudnn.torch.kept import stateful, unchanged
 from ucudnn.torch.profiling import StepClock
 from ucudnn.torch.saved.applying import Applier, Meter, Script, Slot
+from ucudnn.torch.saved.describing import described, merged, rounded
 from ucudnn.torch.saved.links import Arena, free_host_memory, link_of
 from ucudnn.torch.saved.recorded import Recording, Saved
 from ucudnn.torch.saved.recording import Recorder
 from ucudnn.torch.saved.watching import refuse_compiled
 
-# Storages of less than this share of all saved bytes stay.
-_LEAST_SHARE = 1 / 2000
-# What the GPU's allocator rounds sizes up to.
-_BLOCK = 512
-# What the allocator's blocks differ by from one recording to the next.
+# The share of a GPU's budget that is left to its allocator, whose blocks may each
+# be a MiB larger than asked for; they differ from one step to the next.
+_RESERVED = 100
+# What they differ by from one recording to the next.
 _SLACK = 1 << 20
 _WAYS = ("offload", "recompute")
 _CHECK_STEPS = 5
@@ -60,6 +71,7 @@ class MemoryPlan:
         self,
         step: Callable[..., Any],
         answer: Dict[str, Any],
+        plain_peak: int,
         recording: Recording,
         script: Script,
         applier: Applier,
@@ -75,10 +87,10 @@ class MemoryPlan:
         self._arena = arena
         self.budget = budget
         self.predicted_ms: float = answer["time_us"] / 1e3
-        self.plain_ms: float = answer["ideal_time_us"] / 1e3
+        self.plain_ms = sum(recording.ms)
         self.lower_bound_ms: float = answer["lower_bound_us"] / 1e3
         self.predicted_peak: int = answer["peak_bytes"]
-        self.plain_peak: int = answer["plain_peak_bytes"]
+        self.plain_peak = plain_peak
         self.pinned_bytes = arena.size
         storages = recording.storages
         done: Dict[str, Set[int]] = {"copy": set(), "recompute": set()}
@@ -87,10 +99,15 @@ class MemoryPlan:
                 done.setdefault(action, set()).add(number)
         self.moved = sorted(done["copy"])
         self.recomputed = sorted(done["recompute"])
+        self.narrowed = sorted(script.narrow)
         self.moved_bytes = sum(storages[n].bytes for n in self.moved)
         self.recomputed_bytes = sum(storages[n].bytes for n in self.recomputed)
         self.saved_bytes = sum(s.bytes for s in storages if not s.stays)
-        self.exact = all(storages[n].exact for n in self.recomputed)
+        self.exact = all(
+            again.exact
+            for again in (storages[n].again for n in self.recomputed)
+            if again is not None
+        )
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         return self._applier.run(lambda: self._step(*arguments, **keywords))
@@ -135,7 +152,7 @@ class MemoryPlan:
             f"of {size(self.saved_bytes)} saved, {len(self.moved)} storages, "
             f"{size(self.moved_bytes)}, move ({size(self.pinned_bytes)} of host "
             f"memory), {len(self.recomputed)}, {size(self.recomputed_bytes)}, are "
-            "computed again"
+            f"computed again, {len(self.narrowed)} are kept in fewer bits"
             + ("" if self.exact else ", with the last bits rounded otherwise")
         )
 
@@ -159,7 +176,7 @@ def memory(
     memory, to record which it saves, when it needs them, what else is in memory and how
     long each part takes; then libucudnn_solve plans which stay, which move to the
     host and return, and which are computed again (ReLU, sums, pools, and
-    BatchNorm from its saved statistics). `allow` names the ways: results stay
+    BatchNorm from its saved statistics; the indices of pools are kept in 16 bits). `allow` names the ways: results stay
     bitwise the same by "offload"; "recompute" may round BatchNorm's outputs
     otherwise. Call the returned plan instead of the step. `device` is by default that
     of the first tensor or model among the arguments, or that the step uses.
@@ -188,18 +205,14 @@ def memory(
 
     with unchanged(objects, chosen):
         recording = Recorder(chosen).record(run, "recompute" in ways)
-    numbers, planned, request = _described(recording, chosen)
     link = link_of(chosen)
-    out, back = link.rates()
-    request["link"] = {"d2h_bytes_per_us": out, "h2d_bytes_per_us": back}
-    slack = _SLACK if chosen.type == "cuda" else 0
-    answer = _solved(request, budget_bytes, ways, slack)
-    script = _script(recording, numbers, planned, answer)
+    best = _best(recording, chosen, link.rates(), budget_bytes, ways)
+    script = _script(best.recording, best.numbers, best.planned, best.answer)
     size = max((s.offset + s.bytes for s in script.slots.values()), default=0)
     _refuse_host(size, host_budget)
     arena = Arena(size, chosen)
     plan = MemoryPlan(
-        step, answer, recording, script,
+        step, best.answer, best.plain_peak, best.recording, script,
         Applier(script, chosen, link, arena), chosen, budget_bytes, arena,
         (objects, example, keywords),
     )  # fmt: skip
@@ -231,124 +244,96 @@ def _refuse_host(size: int, budget: Optional[Size]) -> None:
         )
 
 
+class _Solved(NamedTuple):
+    recording: Recording
+    plain_peak: int
+    numbers: List[int]  # of the storages that are planned
+    planned: List[bool]
+    answer: Dict[str, Any]
+
+
+def _best(
+    recording: Recording,
+    device: torch.device,
+    rates: Tuple[float, float],
+    budget: int,
+    ways: Sequence[str],
+) -> _Solved:
+    """The faster of the plans with shallow and with deep recipes."""
+    variants = [recording]
+    if any(saved.deep is not saved.again for saved in recording.storages):
+        deep = [replace(saved, again=saved.deep) for saved in recording.storages]
+        variants.append(replace(recording, storages=deep))
+    gpu = device.type == "cuda"
+    solved: List[_Solved] = []
+    refused: List[NoPlan] = []
+    for variant in variants:
+        plain_peak, numbers, planned, request = described(
+            variant, device, budget, "recompute" in ways
+        )
+        request["link"] = dict(
+            zip(("d2h_bytes_per_us", "h2d_bytes_per_us"), rates)
+        )
+        request, hooks = merged(request)
+        try:
+            answer = _solved(request, budget, ways, gpu)
+        except NoPlan as error:
+            refused.append(error)
+        else:
+            for action in answer["actions"]:
+                action["hook"] = hooks[action["hook"]]
+            solved.append(_Solved(variant, plain_peak, numbers, planned, answer))
+    if not solved:
+        raise min(refused, key=_least_of)
+    best = min(solved, key=lambda one: float(one.answer["time_us"]))
+    best.answer["lower_bound_us"] = min(
+        one.answer["lower_bound_us"] for one in solved
+    )
+    return best
+
+
+def without_reserve(budget: int) -> int:
+    return budget - budget // _RESERVED
+
+
+def with_reserve(size: int) -> int:
+    """The least budget of which `size` is left."""
+    budget = max(0, size * _RESERVED // (_RESERVED - 1) - 1)
+    while without_reserve(budget) < size:
+        budget += 1
+    return budget
+
+
+def _least_of(error: NoPlan) -> int:
+    return int(str(error).rpartition(" ")[2])
+
+
 def _solved(
-    request: Dict[str, Any], budget: int, ways: Sequence[str], slack: int
+    request: Dict[str, Any], budget: int, ways: Sequence[str], gpu: bool
 ) -> Dict[str, Any]:
-    """`slack`: by how much another recording of the step may need more."""
+    """The answer within the budget, or on a GPU within what the allocator leaves
+    of it."""
+    within = without_reserve(budget) if gpu else budget
     try:
         answer: Dict[str, Any] = ask_solver(
             "recorded_step",
             json.dumps(request),
             request={
-                "budget_bytes": budget,
+                "budget_bytes": within,
                 "offload": "offload" in ways,
                 "recompute": "recompute" in ways,
                 "time_limit_s": 30,
             },
         )
     except NoPlan as error:
-        text, _, least = str(error).rpartition(" ")
-        raise NoPlan(f"memory: {text} {int(least) + slack}", error.code) from error
-    return answer
-
-
-def _described(
-    recording: Recording, device: torch.device
-) -> Tuple[List[int], List[bool], Dict[str, Any]]:
-    """The storages that are planned, by number and as flags, and the step as
-    ucudnn/solve.h describes it."""
-    gpu = device.type == "cuda"
-    storages = recording.storages
-    segments = len(recording.ms)
-    movable = [
-        not s.stays and bool(s.uses) and s.held < min(s.uses) for s in storages
-    ]
-    least = sum(s.bytes for s, can in zip(storages, movable) if can) * _LEAST_SHARE
-    planned = [can and s.bytes >= least for s, can in zip(storages, movable)]
-    besides = _besides(recording, planned, gpu)
-    numbers = [n for n, one in enumerate(planned) if one]
-    at = {number: index for index, number in enumerate(numbers)}
-    tensors = []
-    for number in numbers:
-        saved = storages[number]
-        uses = sorted({*saved.uses, saved.released})
-        tensor: Dict[str, Any] = {
-            "bytes": _rounded(saved.bytes, gpu),
-            "hook": saved.hook,
-            "held": saved.held,
-            "uses": [use for use in uses if use < segments],
-        }
-        recipe = saved.recipe
-        if recipe is not None and not any(
-            storages[n].stays for n in recipe.reads
-        ):
-            first = uses[0]
-            floor = 0
-            if gpu:
-                inside = recording.bytes[first] - recording.floor[first]
-                floor = max(0, besides[first] - inside)
-            tensor["recipe"] = {
-                "time_us": saved.recipe_ms * 1e3,
-                "bytes": saved.recipe_bytes + floor,
-                "reads": [at[n] for n in recipe.reads if planned[n]],
-            }
-        tensors.append(tensor)
-    return numbers, planned, {
-        "segments": [
-            {"time_us": ms * 1e3, "bytes": size, "backward": backward}
-            for ms, size, backward in zip(
-                recording.ms, besides, _backward(recording)
-            )
-        ],
-        "tensors": tensors,
-    }  # fmt: skip
-
-
-def _backward(recording: Recording) -> List[bool]:
-    """By segment; one that a hook of the backward pass begins is part of it, and
-    what follows the last."""
-    flags = list(recording.backward)
-    for hook, kind in enumerate(recording.kinds):
-        flags[hook + 1] = flags[hook + 1] or not kind.saves
-    return flags
-
-
-def _rounded(size: int, gpu: bool) -> int:
-    return -(-size // _BLOCK) * _BLOCK if gpu else size
-
-
-def _besides(
-    recording: Recording, planned: Sequence[bool], gpu: bool
-) -> List[int]:
-    """By segment: the bytes that any plan needs besides the planned storages. The
-    recording had each on the device until other code let go of it, and from its
-    first use to its last."""
-    segments = len(recording.ms)
-    change = [0] * (segments + 1)
-
-    def add(size: int, first: int, last: int) -> None:
-        change[first] += size
-        change[min(last, segments - 1) + 1] -= size
-
-    for saved, plans in zip(recording.storages, planned):
-        size = _rounded(saved.bytes, gpu)
-        if gpu and not saved.stays:
-            add(-size, saved.hook + 1, saved.held)
-        if not saved.uses:
-            if not saved.stays:
-                add(size, saved.hook + 1, segments - 1)  # until the graph ends
-            continue
+        least = _least_of(error)
         if gpu:
-            add(-size, min(saved.uses), saved.released)
-        if not plans and not saved.stays:
-            add(size, saved.hook + 1, max(saved.released, saved.held))
-    besides = []
-    now = 0
-    for segment in range(segments):
-        now += change[segment]
-        measured = recording.bytes[segment] if gpu else 0
-        besides.append(max(0, measured + now))
-    return besides
+            least = with_reserve(least + _SLACK)
+        raise NoPlan(
+            f"memory: budget: {budget} bytes; the least that is accepted is {least}",
+            error.code,
+        ) from error
+    return answer
 
 
 def _script(
@@ -363,13 +348,14 @@ def _script(
         actions[action["hook"]].append(
             (action["action"], numbers[action["tensor"]])
         )
+    _leave_alone_what_stays(storages, planned, actions)
     recipes = {}
     copied: Dict[int, Tuple[int, Saved]] = {}
     for hook, todo in enumerate(actions):
         for name, number in todo:
-            recipe = storages[number].recipe
-            if name == "recompute" and recipe is not None:
-                recipes[number] = recipe
+            again = storages[number].again
+            if name == "recompute" and again is not None:
+                recipes[number] = again.recipe
             if name == "copy":
                 copied.setdefault(number, (hook, storages[number]))
     sources = [False] * len(storages)
@@ -378,8 +364,31 @@ def _script(
             sources[number] = not planned[number]
     stays = [saved.stays for saved in storages]
     return Script(
-        recording.kinds, planned, stays, sources, actions, recipes, _slots(copied)
-    )
+        recording.kinds, planned, stays, sources, actions, recipes,
+        _slots(copied),
+        {n: s.dtype for n, s in enumerate(storages) if s.wide is not None},
+    )  # fmt: skip
+
+
+def _leave_alone_what_stays(
+    storages: Sequence[Saved],
+    planned: List[bool],
+    actions: List[List[Tuple[str, int]]],
+) -> None:
+    """Unplans storages that a plan only drops at the end, which PyTorch does as
+    well, without the host's time."""
+    busy = {n for n, saved in enumerate(storages) if saved.wide is not None}
+    for todo in actions:
+        for name, number in todo:
+            if name != "drop":
+                busy.add(number)
+            again = storages[number].again
+            if name == "recompute" and again is not None:
+                busy.update(again.recipe.reads)
+    for todo in actions:
+        todo[:] = [(name, number) for name, number in todo if number in busy]
+    for number in range(len(planned)):
+        planned[number] = planned[number] and number in busy
 
 
 def _slots(copied: Dict[int, Tuple[int, Saved]]) -> Dict[int, Slot]:
@@ -388,7 +397,7 @@ def _slots(copied: Dict[int, Tuple[int, Saved]]) -> Dict[int, Slot]:
     if not copied:
         return {}
     buffers = [
-        Buffer(str(number), hook, max(saved.uses) + 1, _rounded(saved.bytes, True))
+        Buffer(str(number), hook, max(saved.uses) + 1, rounded(saved.bytes, True))
         for number, (hook, saved) in copied.items()
     ]
     placed = solve_allocation(buffers, time_limit=2.0)

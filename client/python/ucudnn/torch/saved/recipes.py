@@ -20,6 +20,7 @@ _CHEAP = {
 }  # fmt: skip
 _NORMALIZATIONS = {"native_batch_norm", "cudnn_batch_norm"}
 _MOST_STEPS = 8
+_MOST_BLOCKS = 5
 # In place of a step's code.
 NORMALIZATION = "normalization"
 # Expressions of C, rounded as PyTorch does, of the float32 values that are read.
@@ -71,6 +72,10 @@ class Recipe:
     def __init__(self, steps: List[Step], reads: List[int]) -> None:
         self.steps = steps
         self.reads = reads
+
+    @property
+    def by_element(self) -> bool:
+        return all(step.code for step in self.steps)
 
     def run(self, of_saved: Callable[[int], torch.Tensor]) -> torch.Tensor:
         """The flat contents, given those of the storages that it reads."""
@@ -164,21 +169,88 @@ class OperatorRecorder(TorchDispatchMode):
         return Source(value, constant, layout_of(item))
 
 
-def recipe_of(value: Value, is_saved: Callable[[int], bool]) -> Optional[Recipe]:
+def recipe_of(
+    value: Value, is_saved: Callable[[int], bool], most_steps: int = _MOST_STEPS
+) -> Optional[Recipe]:
     """How to compute `value` again from storages for which `is_saved`."""
-    search = _Search(is_saved)
+    search = _Search(is_saved, most_steps)
     if not search.visit(value, True) or not search.reads:
         return None
     return Recipe(search.steps, search.reads)
 
 
+class Recipes:
+    """Those of a step's saved storages, of which `values` says how they were
+    made. A shallow recipe reads whatever else is saved. So the outputs of residual
+    blocks are each computed from the one before, and to compute one again all of
+    them come back. A deep recipe reads nothing that is itself computed again: it
+    goes through up to _MOST_BLOCKS of them, and the next one has no deep recipe.
+    """
+
+    def __init__(
+        self, values: Sequence[Optional[Value]], usable: Callable[[int], bool]
+    ) -> None:
+        self._values = values
+        self._usable = usable  # whether a recipe may read the storage
+        self._depths: List[int] = []  # by storage: 0 for what is kept
+        self._ends: List[bool] = []  # by storage: has no deep recipe
+
+    def _add(self) -> None:
+        """The next storage, which may have been saved since."""
+        number = len(self._depths)
+        recipe = self.shallow(number)
+        depth = 0
+        if recipe is not None and recipe.by_element:
+            depth = 1 + max(self._depths[other] for other in recipe.reads)
+        self._ends.append(depth > _MOST_BLOCKS)
+        self._depths.append(0 if depth > _MOST_BLOCKS else depth)
+
+    def shallow(self, number: int) -> Optional[Recipe]:
+        value = self._values[number]
+        if value is None or narrow_type(value) is not None:
+            return None
+        return recipe_of(
+            value, lambda other: other < number and self._usable(other)
+        )
+
+    def deep(self, number: int) -> Optional[Recipe]:
+        value = self._values[number]
+        while len(self._depths) <= number:
+            self._add()
+        if value is None or self._ends[number]:
+            return None
+
+        def is_kept(other: int) -> bool:
+            return (
+                other < number
+                and self._usable(other)
+                and self._depths[other] == 0
+            )
+
+        return recipe_of(value, is_kept, _MOST_STEPS * _MOST_BLOCKS)
+
+
+def narrow_type(value: Value) -> Optional[torch.dtype]:
+    """The smallest type that holds what pools note: which element of a plane was
+    the largest."""
+    call = value.call
+    if call is None or call.name != "max_pool2d_with_indices" or value.output != 1:
+        return None
+    height, width = call.args[0].layout.size[-2:]
+    for dtype in (torch.int16, torch.int32):
+        if height * width - 1 <= torch.iinfo(dtype).max:
+            return dtype
+    return None
+
+
 class _Search:
     """For the steps that compute a value, each after those that it reads."""
 
-    def __init__(self, is_saved: Callable[[int], bool]) -> None:
+    def __init__(self, is_saved: Callable[[int], bool], most_steps: int) -> None:
         self.steps: List[Step] = []
         self.reads: List[int] = []
         self._is_saved = is_saved
+        self._most_steps = most_steps
         self._done: Dict[int, Value] = {}
 
     def visit(self, one: Value, target: bool) -> bool:
@@ -189,7 +261,7 @@ class _Search:
                 self.reads.append(one.saved)
             return True
         step = _step_of(one)
-        if step is None or len(self.steps) >= _MOST_STEPS:
+        if step is None or len(self.steps) >= self._most_steps:
             return False
         for source in step.reads:
             if source.constant is not None:

@@ -10,7 +10,7 @@ import torch
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.saved.fused import FusedRecipe
 from ucudnn.torch.saved.recipes import Recipe
-from ucudnn.torch.saved.storages import Layout, bytes_of
+from ucudnn.torch.saved.storages import Layout, bytes_of, element_size
 
 
 class Kind(NamedTuple):
@@ -30,6 +30,15 @@ class Kind(NamedTuple):
         )
 
 
+class Again(NamedTuple):
+    """How a storage is computed again, and what that takes."""
+
+    recipe: Union[Recipe, FusedRecipe]
+    ms: float
+    bytes: int  # temporary
+    exact: bool  # gives the same bits
+
+
 @dataclass
 class Saved:
     """A storage that the step saves."""
@@ -41,11 +50,21 @@ class Saved:
     stays: bool = False  # other code holds it until it is needed
     uses: List[int] = field(default_factory=list)  # segments
     released: int = 0  # the last segment in which it was in use
-    recipe: Optional[Union[Recipe, FusedRecipe]] = None
-    recipe_ms: float = 0.0
-    recipe_bytes: int = 0
-    exact: bool = True  # the recipe gives the same bits
+    again: Optional[Again] = None
+    deep: Optional[Again] = None  # by a deep recipe
     changed: bool = False  # in place, after it was saved
+    narrow: Optional[torch.dtype] = None  # holds all its values in fewer bytes
+    narrow_ms: float = 0.0  # of each conversion
+    wide: Optional[torch.dtype] = None  # what it was before `shrink`
+
+    def shrink(self) -> None:
+        """From now on it stands for its narrow copy, which nobody else holds."""
+        assert self.narrow is not None
+        elements = self.bytes // element_size(self.dtype)
+        self.bytes = elements * element_size(self.narrow)
+        self.wide, self.dtype = self.dtype, self.narrow
+        self.held = self.hook
+        self.again = None
 
 
 @dataclass

@@ -12,8 +12,15 @@ import torch
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.saved.fused import FusedRecipe, fused
 from ucudnn.torch.saved.links import Arena, free_host_memory
-from ucudnn.torch.saved.recipes import OperatorRecorder, Recipe, Value, recipe_of
+from ucudnn.torch.saved.recipes import (
+    OperatorRecorder,
+    Recipe,
+    Recipes,
+    Value,
+    narrow_type,
+)
 from ucudnn.torch.saved.recorded import (
+    Again,
     Kind,
     Recording,
     Saved,
@@ -46,6 +53,18 @@ _MOST_OFF = {
 }  # fmt: skip
 
 
+def _costs(again: Again) -> float:
+    return again.ms / (1 if again.exact else _EXACTNESS)
+
+
+def _kernels(recipe: Recipe, like: Optional[Again]) -> List[FusedRecipe]:
+    """Those of a recipe; if `like` is a kernel, those that round as it does, since
+    compiling takes tenths of a second."""
+    kernel = like.recipe if like is not None else None
+    normal = kernel.normal if isinstance(kernel, FusedRecipe) else None
+    return [one for one in fused(recipe) if normal in (None, one.normal)]
+
+
 class Recorder:
     """Runs a step with every saved tensor in host memory, each brought back when
     it is needed: so memory shows what else is in use, the step fits where anything
@@ -74,8 +93,8 @@ class Recorder:
         last = timed[-1]
         for one, other in zip(last.storages, first.storages):
             one.changed |= other.changed
-            one.recipe, one.exact = other.recipe, other.exact
-            one.recipe_ms, one.recipe_bytes = other.recipe_ms, other.recipe_bytes
+            one.again, one.deep = other.again, other.deep
+            one.narrow, one.narrow_ms = other.narrow, other.narrow_ms
         return last.recording([min(ms) for ms in zip(*(p.times() for p in timed))])
 
     def host(self, number: int, like: torch.Tensor) -> torch.Tensor:
@@ -142,6 +161,9 @@ class _Pass:
         self._packs: List[Kind] = []
         self._versions: List[Tuple[Any, int]] = []
         self._values: List[Optional[Value]] = []
+        self._recipes = Recipes(
+            self._values, lambda other: not self.storages[other].changed
+        )
         self._watch = Watch()
         self._operators: Optional[OperatorRecorder] = None
         if recipes is not None:
@@ -333,48 +355,76 @@ class _Pass:
         storage = self.storages[number]
         if value is None or storage.changed or storage.stays:
             return
-
-        def is_saved(other: int) -> bool:
-            return other < number and not self.storages[other].changed
-
-        recipe = recipe_of(value, is_saved)
-        if recipe is None:
+        narrow = narrow_type(value)
+        if narrow is not None:
+            self._try_narrow(narrow, storage, elements)
             return
-        sources = {
-            other: self._owner._host[other].to(self._device)
-            for other in recipe.reads
-        }
+        shallow = self._recipes.shallow(number)
+        if shallow is None:
+            return
+        storage.again = storage.deep = self._best(shallow, storage, elements)
+        deep = self._recipes.deep(number)
+        if deep is None:
+            storage.deep = None
+        elif deep.reads != shallow.reads:
+            storage.deep = self._best(deep, storage, elements, storage.again)
+
+    def _try_narrow(
+        self, narrow: torch.dtype, storage: Saved, elements: torch.Tensor
+    ) -> None:
+        """Takes the type if it holds all elements."""
+        wide = elements.dtype
+        ms, result = self._ms_of(lambda: elements.to(narrow).to(wide))
+        if torch.equal(result, elements):
+            storage.narrow, storage.narrow_ms = narrow, ms / 2
+
+    def _best(
+        self,
+        recipe: Recipe,
+        storage: Saved,
+        elements: torch.Tensor,
+        like: Optional[Again] = None,
+    ) -> Optional[Again]:
+        """The way whose result is right that takes the least time; for the same
+        bits it may take a little longer. `like`: the storage's shallow way."""
+        try:
+            sources = {
+                other: self._owner._host[other].to(self._device)
+                for other in recipe.reads
+            }
+        except RuntimeError:
+            return None  # no memory for all at once
         ways: List[Union[Recipe, FusedRecipe]] = [recipe]
         if self._gpu:
-            ways += fused(recipe)
+            ways += _kernels(recipe, like)
+        best: Optional[Again] = None
         for way in ways:
-            self._try(way, sources, storage, elements)
+            one = self._tried(way, sources, storage, elements)
+            if one is not None and (best is None or _costs(one) < _costs(best)):
+                best = one
+        return best
 
-    def _try(
+    def _tried(
         self,
         recipe: Union[Recipe, FusedRecipe],
         sources: Dict[int, torch.Tensor],
         storage: Saved,
         elements: torch.Tensor,
-    ) -> None:
-        """Takes the recipe if its result is right and none was faster; for the
-        same bits it may take a little longer."""
+    ) -> Optional[Again]:
+        """None if the result is not what was saved."""
         try:
             ms, size, result = self._timed(recipe, sources, storage)
         except (RuntimeError, TypeError, AttributeError, OSError):
-            return  # an operator that does not run so, or no compiler
+            return None  # an operator that does not run so, or no compiler
         if result.shape != elements.shape or result.dtype != elements.dtype:
-            return
+            return None
         exact = torch.equal(result, elements)
         if not exact:
             most = _MOST_OFF.get(result.dtype, 0.0)
             apart = float((result - elements).abs().max())
             if not apart <= most * float(elements.abs().max()):
-                return
-        best = storage.recipe_ms / (1 if storage.exact else _EXACTNESS)
-        if storage.recipe is None or ms / (1 if exact else _EXACTNESS) < best:
-            storage.recipe, storage.exact = recipe, exact
-            storage.recipe_ms, storage.recipe_bytes = ms, size
+                return None
+        return Again(recipe, ms, size, exact)
 
     def _timed(
         self,
@@ -383,20 +433,30 @@ class _Pass:
         storage: Saved,
     ) -> Tuple[float, int, torch.Tensor]:
         """Milliseconds, temporary bytes, and the result."""
-        recipe.run(sources.__getitem__)
+        floor = 0
+        if self._gpu:
+            torch.cuda.synchronize(self._device)
+            floor = torch.cuda.memory_allocated(self._device)
+            torch.cuda.reset_peak_memory_stats(self._device)
+        ms, result = self._ms_of(lambda: recipe.run(sources.__getitem__))
+        if not self._gpu:
+            return ms, 0, result
+        peak = torch.cuda.max_memory_allocated(self._device)
+        return ms, max(0, peak - floor - storage.bytes), result
+
+    def _ms_of(
+        self, run: Callable[[], torch.Tensor]
+    ) -> Tuple[float, torch.Tensor]:
+        """Milliseconds of the second run, and the result."""
+        run()
         if not self._gpu:
             begun = time.perf_counter()
-            result = recipe.run(sources.__getitem__)
-            return (time.perf_counter() - begun) * 1e3, 0, result
-        torch.cuda.synchronize(self._device)
-        floor = torch.cuda.memory_allocated(self._device)
-        torch.cuda.reset_peak_memory_stats(self._device)
+            result = run()
+            return (time.perf_counter() - begun) * 1e3, result
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda._sleep(_HEAD_START)
         begin.record()
-        result = recipe.run(sources.__getitem__)
+        result = run()
         end.record()
         end.synchronize()
-        peak = torch.cuda.max_memory_allocated(self._device)
-        besides = max(0, peak - floor - storage.bytes)
-        return begin.elapsed_time(end), besides, result
+        return begin.elapsed_time(end), result

@@ -23,6 +23,10 @@ def bytes_of(tensor: torch.Tensor) -> int:
     return int(storage_of(tensor).nbytes())
 
 
+def element_size(dtype: torch.dtype) -> int:
+    return torch.empty(0, dtype=dtype).element_size()
+
+
 def weak_reference(tensor: torch.Tensor) -> StorageWeakRef:
     """Of the storage; `expired()` once nothing holds it."""
     return StorageWeakRef(storage_of(tensor))

@@ -1,0 +1,187 @@
+"""A recorded step as ucudnn/solve.h describes it."""
+
+from __future__ import annotations
+
+import bisect
+from typing import Any, Dict, List, Sequence, Tuple
+
+import torch
+
+from ucudnn.torch.saved.recorded import Recording, Saved
+
+# Storages of less than this share of all saved bytes stay.
+_LEAST_SHARE = 1 / 2000
+# What the GPU's allocator rounds sizes up to.
+_BLOCK = 512
+
+
+def described(
+    recording: Recording, device: torch.device, budget: int, may_narrow: bool
+) -> Tuple[int, List[int], List[bool], Dict[str, Any]]:
+    """The peak of the plain step, the storages that are planned, by number and as
+    flags, and the step as ucudnn/solve.h describes it."""
+    gpu = device.type == "cuda"
+    storages = recording.storages
+    segments = len(recording.ms)
+    movable = [
+        not s.stays and bool(s.uses) and s.held < min(s.uses) for s in storages
+    ]
+    least = sum(s.bytes for s, can in zip(storages, movable) if can) * _LEAST_SHARE
+    planned = [can and s.bytes >= least for s, can in zip(storages, movable)]
+    besides = _besides(recording, planned, gpu)
+    plain_peak = _plain_peak(recording, planned, besides, gpu)
+    times = list(recording.ms)
+    if may_narrow and plain_peak > budget:
+        times = _narrowed(recording, planned)
+        besides = _besides(recording, planned, gpu)
+    numbers = [n for n, one in enumerate(planned) if one]
+    at = {number: index for index, number in enumerate(numbers)}
+    tensors = []
+    for number in numbers:
+        saved = storages[number]
+        uses = _uses(saved, segments)
+        tensor: Dict[str, Any] = {
+            "bytes": rounded(saved.bytes, gpu),
+            "hook": saved.hook,
+            "held": saved.held,
+            "uses": uses,
+        }
+        again = saved.again
+        if again is not None and not any(
+            storages[n].stays or storages[n].wide is not None
+            for n in again.recipe.reads
+        ):
+            first = uses[0]
+            floor = 0
+            if gpu:
+                inside = recording.bytes[first] - recording.floor[first]
+                floor = max(0, besides[first] - inside)
+            tensor["recipe"] = {
+                "time_us": again.ms * 1e3,
+                "bytes": again.bytes + floor,
+                "reads": [at[n] for n in again.recipe.reads if planned[n]],
+            }
+        tensors.append(tensor)
+    return plain_peak, numbers, planned, {
+        "segments": [
+            {"time_us": ms * 1e3, "bytes": size, "backward": backward}
+            for ms, size, backward in zip(times, besides, _backward(recording))
+        ],
+        "tensors": tensors,
+    }  # fmt: skip
+
+
+def _uses(saved: Saved, segments: int) -> List[int]:
+    return [u for u in sorted({*saved.uses, saved.released}) if u < segments]
+
+
+def _plain_peak(
+    recording: Recording,
+    planned: Sequence[bool],
+    besides: Sequence[int],
+    gpu: bool,
+) -> int:
+    """The most bytes in any segment if every storage stays."""
+    live = list(besides)
+    for saved, plans in zip(recording.storages, planned):
+        if not plans:
+            continue
+        last = _uses(saved, len(live))[-1]
+        for segment in range(saved.hook + 1, last + 1):
+            live[segment] += rounded(saved.bytes, gpu)
+    return max(live)
+
+
+def _narrowed(recording: Recording, planned: Sequence[bool]) -> List[float]:
+    """Keeps narrow copies where values allow it; the segments' milliseconds with
+    the conversions."""
+    times = list(recording.ms)
+    for saved, plans in zip(recording.storages, planned):
+        if plans and saved.narrow is not None:
+            saved.shrink()
+            for segment in (saved.hook + 1, *saved.uses):
+                times[segment] += saved.narrow_ms
+    return times
+
+
+def _backward(recording: Recording) -> List[bool]:
+    """By segment; one that a hook of the backward pass begins is part of it, and
+    what follows the last."""
+    flags = list(recording.backward)
+    for hook, kind in enumerate(recording.kinds):
+        flags[hook + 1] = flags[hook + 1] or not kind.saves
+    return flags
+
+
+def rounded(size: int, gpu: bool) -> int:
+    return -(-size // _BLOCK) * _BLOCK if gpu else size
+
+
+def _besides(
+    recording: Recording, planned: Sequence[bool], gpu: bool
+) -> List[int]:
+    """By segment: the bytes that any plan needs besides the planned storages. The
+    recording had each on the device until other code let go of it, and from its
+    first use to its last; so has a plan those of which it keeps a narrow copy."""
+    segments = len(recording.ms)
+    change = [0] * (segments + 1)
+
+    def add(size: int, first: int, last: int) -> None:
+        change[first] += size
+        change[min(last, segments - 1) + 1] -= size
+
+    for saved, plans in zip(recording.storages, planned):
+        size = rounded(saved.bytes, gpu)
+        if saved.wide is not None:
+            continue
+        if gpu and not saved.stays:
+            add(-size, saved.hook + 1, saved.held)
+        if not saved.uses:
+            if not saved.stays:
+                add(size, saved.hook + 1, segments - 1)  # until the graph ends
+            continue
+        if gpu:
+            add(-size, min(saved.uses), saved.released)
+        if not plans and not saved.stays:
+            add(size, saved.hook + 1, max(saved.released, saved.held))
+    besides = []
+    now = 0
+    for segment in range(segments):
+        now += change[segment]
+        measured = recording.bytes[segment] if gpu else 0
+        besides.append(max(0, measured + now))
+    return besides
+
+
+def merged(step: Dict[str, Any]) -> Tuple[Dict[str, Any], List[int]]:
+    """The step with those hooks alone at which a planned storage is saved, let go
+    of or needed, and their numbers: most are of parameters and small storages, and
+    a search tries as many more plans."""
+    hooks = {0}
+    for tensor in step["tensors"]:
+        uses = tensor["uses"]
+        hooks.update((tensor["hook"], tensor["held"], uses[-1]))
+        hooks.update(use - 1 for use in uses)
+    kept = sorted(hook for hook in hooks if hook + 1 < len(step["segments"]))
+    segments: List[Dict[str, Any]] = [
+        {"time_us": 0.0, "bytes": 0, "backward": False} for _ in range(len(kept) + 1)
+    ]
+
+    def place(segment: int) -> int:
+        return bisect.bisect_left(kept, segment)
+
+    for number, segment in enumerate(step["segments"]):
+        into = segments[place(number)]
+        into["time_us"] += segment["time_us"]
+        into["bytes"] = max(into["bytes"], segment["bytes"])
+        into["backward"] = into["backward"] or segment["backward"]
+    tensors = [
+        {
+            **tensor,
+            "hook": place(tensor["hook"]),
+            "held": place(tensor["held"]),
+            "uses": sorted({place(use) for use in tensor["uses"]}),
+        }
+        for tensor in step["tensors"]
+    ]
+    return {**step, "segments": segments, "tensors": tensors}, kept
