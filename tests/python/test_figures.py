@@ -1,6 +1,7 @@
 """The papers' figures from the committed data."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,13 @@ pytest.importorskip("matplotlib")
 
 import matplotlib
 
-from ucudnn import figures
+from ucudnn import figures, style
 
 ROOT = Path(os.environ["UCUDNN_TEST_DATA"]).parent.parent
 SHOWN = ROOT / "docs/figures"
+needs_onnx = pytest.mark.skipif(
+    os.environ.get("UCUDNN_WITH_ONNX") != "1", reason="built without ONNX"
+)
 
 
 def test_every_figure_has_a_function_and_is_shown_and_small():
@@ -24,7 +28,8 @@ def test_every_figure_has_a_function_and_is_shown_and_small():
         assert callable(getattr(figures, name.replace("-", "_")))
     files = sorted(file.stem for file in SHOWN.glob("*.svg"))
     assert files == sorted(figures.FIGURES)
-    assert sum(file.stat().st_size for file in SHOWN.iterdir()) < 500_000
+    sizes = sum(file.stat().st_size for file in SHOWN.iterdir())
+    assert sizes < 30_000 * len(figures.FIGURES)
 
 
 def test_the_command_draws_what_is_shown(tmp_path):
@@ -56,6 +61,39 @@ def test_compares_the_best_with_one_byte_less():
     best, less = axes.containers
     assert all(b.get_height() <= l.get_height() for b, l in zip(best, less))
     assert max(l.get_height() / b.get_height() for b, l in zip(best, less)) > 5
+
+
+@needs_onnx
+def test_vdnn_waits_for_offloads_longer_than_vdnnext():
+    vdnn, extended = figures.vdnn_8(ROOT).axes
+    waits = [
+        int(re.search(r"of which (\d+) ms", axes.get_title(loc="left"))[1])
+        for axes in (vdnn, extended)
+    ]
+    assert waits[0] > waits[1] > 0
+
+
+@needs_onnx
+def test_small_sub_batches_take_longer_on_a_measured_gpu():
+    (axes,) = figures.modnn_14(ROOT).axes
+    *networks, paper = axes.get_lines()
+    assert paper.get_ydata()[0] == 3.74
+    for line in networks:
+        sizes, times = list(line.get_xdata()), list(line.get_ydata())
+        assert sizes[0] > sizes[-1] == 1 and times[0] == 1
+        assert times[-1] == max(times) > 2
+
+
+def test_bars_tell_their_heights_and_leave_out_what_is_absent():
+    axes = style.new_figure().add_subplot()
+    style.bars(
+        axes,
+        ["one", "two"],
+        [("a", style.BLUE, [1.0, None]), ("b", style.GREY, [2.0, 3.0])],
+        "{:.1f}",
+    )
+    assert [text.get_text() for text in axes.texts] == ["1.0", "2.0", "3.0"]
+    assert [len(group) for group in axes.containers] == [1, 2]
 
 
 def test_refuses_unknown_names(tmp_path):

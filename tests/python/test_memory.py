@@ -91,6 +91,25 @@ def test_takes_the_fastest_of_all_policies():
     fastest.check()
 
 
+def test_takes_the_sizes_of_inputs():
+    plan = ucudnn.solve_memory(ALEXNET, 64, "K40", policy="hmms")
+    named = {"input": (3, 224, 224)}
+    sized = ucudnn.solve_memory(
+        ALEXNET, 64, "K40", policy="hmms", input_shape=named
+    )
+    assert sized == plan
+    with pytest.raises(ucudnn.InvalidArgument, match="input.*224"):
+        ucudnn.solve_memory(
+            ALEXNET, 64, "K40", input_shape={"input": (3, 64, 64)}
+        )
+    with pytest.raises(ucudnn.InvalidArgument, match="image"):
+        ucudnn.solve_memory(
+            ALEXNET, 64, "K40", input_shape={"image": (3, 224, 224)}
+        )
+    with pytest.raises(ucudnn.InvalidArgument, match="ONNX models"):
+        ucudnn.solve_memory(VGG16, 64, "K40", input_shape=(3, 8, 8))
+
+
 def test_takes_models_and_device_models_in_several_forms(tmp_path):
     plan = ucudnn.solve_memory(ALEXNET, 64, "K40", policy="hmms")
     packed = tmp_path / "alexnet.onnx.gz"

@@ -208,6 +208,7 @@ class JobPlan(Shown):
     reasons: List[str] = field(default_factory=list)
     created_ms: int = 0
     memory_plans: List[DeviceMemoryPlan] = field(default_factory=list)
+    under_load_us: Optional[float] = None  # if the devices slow down then
 
     @classmethod
     def read(cls, path: Union[str, Path]) -> JobPlan:

@@ -10,7 +10,12 @@ from ucudnn.library import ask_solver
 from ucudnn.literals import Allocator, Fusion, Layout, MemoryPolicy, Precision
 from ucudnn.memory import DeviceModelLike, device_model_of
 from ucudnn.memory_plans import MemoryPlan
-from ucudnn.networks import NetworkLike, network_of
+from ucudnn.networks import (
+    InputShapeLike,
+    NetworkLike,
+    network_of,
+    shapes_of,
+)
 from ucudnn.profiles import csv_of
 from ucudnn.shown import Shown, Table
 from ucudnn.sizes import Size, parse_size, size_text, time_text
@@ -100,6 +105,7 @@ def solve_joint_memory(
     split: str = "",
     time_limit: float = 60.0,
     profile_network: str = "",
+    input_shape: Optional[InputShapeLike] = None,
     device: str = "",
     layout: Optional[Layout] = None,
 ) -> JointMemoryPlan:
@@ -133,6 +139,7 @@ def solve_joint_memory(
         "split": split,
         "time_limit_s": time_limit,
         "network_name": name,
+        "input_shapes": shapes_of(input_shape),
         "profile_network": profile_network,
         "device": device,
         "layout": layout,

@@ -10,7 +10,12 @@ from ucudnn.errors import InvalidArgument
 from ucudnn.library import ask_solver
 from ucudnn.literals import Allocator, Fusion, Layout, MemoryPolicy, Precision
 from ucudnn.memory_plans import MemoryPlan
-from ucudnn.networks import NetworkLike, network_of
+from ucudnn.networks import (
+    InputShapeLike,
+    NetworkLike,
+    network_of,
+    shapes_of,
+)
 from ucudnn.profiles import PathLike, csv_of
 from ucudnn.sizes import Size, parse_size
 from ucudnn.solve import ProfileLike
@@ -36,6 +41,7 @@ def solve_memory(
     split: str = "",
     time_limit: float = 60.0,
     profile_network: str = "",
+    input_shape: Optional[InputShapeLike] = None,
     device: str = "",
     layout: Optional[Layout] = None,
 ) -> MemoryPlan:
@@ -50,6 +56,8 @@ def solve_memory(
     Path, or text that ends in .json), or a dict of its fields. It estimates the
     times that `profile` lacks; `device`, `layout` and `profile_network` select
     its rows. Unless given, the network is the one named like the file.
+    `input_shape` has the sizes besides the batch that an ONNX model leaves open,
+    such as (3, 224, 224), or {"image": (3, 224, 224)} where several inputs do.
 
     `policy` is "baseline"; "vdnn-all", "vdnn-conv" or "vdnn-dyn" (Rhu et al.,
     MICRO 2016); "vdnn-ext" (Shriram); "modnn" (Chen et al., TPDS 2019); "hmms"
@@ -84,6 +92,7 @@ def solve_memory(
         "split": split,
         "time_limit_s": time_limit,
         "network_name": name,
+        "input_shapes": shapes_of(input_shape),
         "profile_network": profile_network,
         "device": device,
         "layout": layout,

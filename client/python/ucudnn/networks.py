@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
-from typing import Tuple, Union
+from typing import List, Mapping, Optional, Sequence, SupportsIndex, Tuple, Union
 
 from ucudnn.profiles import PathLike
+from ucudnn.sizes import as_int
 
 NetworkLike = Union[PathLike, bytes]
+# Sizes besides the batch of a model's input, such as (3, 224, 224), or of
+# several inputs by name.
+InputShapeLike = Union[
+    Sequence[SupportsIndex], Mapping[str, Sequence[SupportsIndex]]
+]
 
 
 def network_of(network: NetworkLike) -> Tuple[bytes, str]:
@@ -22,3 +28,16 @@ def network_of(network: NetworkLike) -> Tuple[bytes, str]:
     for extension in (".gz", ".csv", ".onnx"):
         name = name.removesuffix(extension)
     return data, name
+
+
+def shapes_of(shape: Optional[InputShapeLike]) -> Optional[List[str]]:
+    """What a request has for the shapes; None for None."""
+    if shape is None:
+        return None
+    if isinstance(shape, Mapping):
+        return [f"{name}={_extents(sizes)}" for name, sizes in shape.items()]
+    return [_extents(shape)]
+
+
+def _extents(sizes: Sequence[SupportsIndex]) -> str:
+    return ",".join(str(as_int(size)) for size in sizes)

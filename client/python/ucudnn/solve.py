@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from typing import (
+    TYPE_CHECKING,
     Any,
     Dict,
     List,
+    Mapping,
     Optional,
     Sequence,
     SupportsIndex,
@@ -17,7 +19,12 @@ from typing import (
 from ucudnn.errors import InvalidArgument
 from ucudnn.library import ask_solver
 from ucudnn.literals import BatchPolicy, Layout, Operation, Precision
-from ucudnn.networks import NetworkLike, network_of
+from ucudnn.networks import (
+    InputShapeLike,
+    NetworkLike,
+    network_of,
+    shapes_of,
+)
 from ucudnn.plans import Allocation, Assignment, Front, WorkspacePlan
 from ucudnn.profiles import (
     BuffersLike,
@@ -29,7 +36,11 @@ from ucudnn.profiles import (
     csv_of_buffers,
     opened_of,
 )
+from ucudnn.rows import KernelRows, Rows, named
 from ucudnn.sizes import Size, parse_size
+
+if TYPE_CHECKING:  # a part of Python's typing since 3.11
+    from typing_extensions import Unpack
 
 ProfileLike = Union[Profile, PathLike]
 TimesLike = Union[Times, PathLike]
@@ -40,29 +51,20 @@ def solve_wr(
     batch: SupportsIndex,
     workspace_limit: Size,
     batch_policy: BatchPolicy = "all",
-    *,
-    device: str = "",
-    network: str = "",
-    layer: str = "",
-    op: Optional[Operation] = None,
-    precision: Optional[Precision] = None,
-    layout: Optional[Layout] = None,
+    **rows: Unpack[KernelRows],
 ) -> WorkspacePlan:
     """WR: the fastest division of each kernel within its own workspace limit
     (Oyama et al., CLUSTER 2018, section III-B).
 
-    `workspace_limit` is in bytes, or text such as "64MiB". `device`, `network`,
-    `layer`, `op`, `precision` and `layout` select rows of the profile, and are
-    required where the profile has several values. `batch_policy` chooses the
+    `workspace_limit` is in bytes, or text such as "64MiB". `rows` are `device`,
+    `network`, `layer`, `op`, `precision` and `layout` of the profile, required
+    where it has several values. `batch_policy` chooses the
     sizes of micro-batches: "all", "powerOfTwo", "undivided" or "adaptive",
     which here uses every measured size. Takes O(batch * rows) time for each
     kernel. Raises NoPlan if nothing fits, InvalidArgument if the input is
     malformed.
     """
-    request = _request(
-        batch, workspace_limit, batch_policy,
-        device, network, layer, op, precision, layout,
-    )  # fmt: skip
+    request = _request(batch, workspace_limit, batch_policy, rows)
     answer = opened_of(profile).ask("wr", request=request)
     return WorkspacePlan.from_json(answer)
 
@@ -72,21 +74,12 @@ def solve_wd(
     batch: SupportsIndex,
     workspace_limit: Size,
     batch_policy: BatchPolicy = "all",
-    *,
-    device: str = "",
-    network: str = "",
-    layer: str = "",
-    op: Optional[Operation] = None,
-    precision: Optional[Precision] = None,
-    layout: Optional[Layout] = None,
+    **rows: Unpack[KernelRows],
 ) -> WorkspacePlan:
     """WD: the same within one limit for all kernels, each with its own segment
     of the workspace (section III-C). Arguments are as of solve_wr.
     """
-    request = _request(
-        batch, workspace_limit, batch_policy,
-        device, network, layer, op, precision, layout,
-    )  # fmt: skip
+    request = _request(batch, workspace_limit, batch_policy, rows)
     answer = opened_of(profile).ask("wd", request=request)
     return WorkspacePlan.from_json(answer)
 
@@ -98,12 +91,8 @@ def solve_ws(
     workspace_limit: Size,
     batch_policy: BatchPolicy = "all",
     *,
-    device: str = "",
-    network: str = "",
-    layer: str = "",
-    op: Optional[Operation] = None,
-    precision: Optional[Precision] = None,
-    layout: Optional[Layout] = None,
+    input_shape: Optional[InputShapeLike] = None,
+    **rows: Unpack[KernelRows],
 ) -> WorkspacePlan:
     """WS: the same within one limit for an arena in which kernels that never run
     at once share memory. Every kernel has an offset.
@@ -112,16 +101,20 @@ def solve_ws(
     say which kernels may run at once. Its layers are those of the profile, by
     name or, if all names differ, by order. Where the profile has several
     networks and none is given, the one named like the model's file is meant.
+    `input_shape` is as of solve_memory.
     Other arguments are as of solve_wr. Raises InvalidArgument too if model and
     profile do not match.
     """
     contents, name = network_of(model)
-    request = _request(
-        batch, workspace_limit, batch_policy,
-        device, network, layer, op, precision, layout,
-    )  # fmt: skip
+    request = _request(batch, workspace_limit, batch_policy, rows)
     answer = opened_of(profile).ask(
-        "ws", contents, request={**request, "network_name": name}
+        "ws",
+        contents,
+        request={
+            **request,
+            "network_name": name,
+            "input_shapes": shapes_of(input_shape),
+        },
     )
     return WorkspacePlan.from_json(answer)
 
@@ -133,19 +126,14 @@ def pareto(
     layer: str = "",
     op: Optional[Operation] = None,
     batch_policy: BatchPolicy = "all",
-    *,
-    device: str = "",
-    network: str = "",
-    precision: Optional[Precision] = None,
-    layout: Optional[Layout] = None,
+    **rows: Unpack[Rows],
 ) -> Front:
     """The Pareto front of one kernel, by increasing workspace: the divisions
     that no other beats in both time and workspace. Arguments are as of solve_wr.
     """
     request = _request(
-        batch, workspace_limit, batch_policy,
-        device, network, layer, op, precision, layout,
-    )  # fmt: skip
+        batch, workspace_limit, batch_policy, {**rows, "layer": layer, "op": op}
+    )
     answer = opened_of(profile).ask("pareto", request=request)
     return Front.of(answer["front"], request)
 
@@ -155,22 +143,13 @@ def iteration_times(
     batch: SupportsIndex,
     workspace_limit: Size,
     batch_policy: BatchPolicy = "all",
-    *,
-    device: str = "",
-    network: str = "",
-    layer: str = "",
-    op: Optional[Operation] = None,
-    precision: Optional[Precision] = None,
-    layout: Optional[Layout] = None,
+    **rows: Unpack[KernelRows],
 ) -> Dict[int, float]:
     """The time of all kernels together under solve_wr, in microseconds, for
     each batch up to `batch` that can be divided within the limit. Arguments are
     as of solve_wr.
     """
-    request = _request(
-        batch, workspace_limit, batch_policy,
-        device, network, layer, op, precision, layout,
-    )  # fmt: skip
+    request = _request(batch, workspace_limit, batch_policy, rows)
     answer = opened_of(profile).ask("times", request=request)
     return {point["batch"]: point["time_us"] for point in answer["times"]}
 
@@ -179,23 +158,13 @@ def _request(
     batch: SupportsIndex,
     workspace_limit: Size,
     batch_policy: str,
-    device: str,
-    network: str,
-    layer: str,
-    op: Optional[str],
-    precision: Optional[str],
-    layout: Optional[str],
+    rows: Mapping[str, Any],
 ) -> Dict[str, Any]:
     return {
         "batch": batch,
         "workspace_limit_bytes": parse_size(workspace_limit),
         "batch_policy": batch_policy,
-        "device": device,
-        "network": network,
-        "layer": layer,
-        "op": op,
-        "precision": precision,
-        "layout": layout,
+        **named(rows),
     }
 
 

@@ -43,6 +43,34 @@ def plain(axes: Any) -> Any:
     return axes
 
 
+def bars(
+    axes: Any,
+    groups: Sequence[str],
+    series: Sequence[Tuple[str, str, Sequence[Optional[float]]]],
+    form: str,
+) -> None:
+    """Groups of bars, one for each series (label, colour, heights), with their
+    heights above them as `form` writes them; None has no bar."""
+    axes.grid(False, axis="x")
+    width = 0.8 / len(series)
+    for index, (label, colour, heights) in enumerate(series):
+        left = width * (index - (len(series) - 1) / 2)
+        shown = [(x, height) for x, height in enumerate(heights) if height is not None]
+        axes.bar(
+            [x + left for x, _ in shown], [height for _, height in shown],
+            width=0.92 * width, color=colour, label=label,
+            hatch="//" if colour == GREY else None, edgecolor="white",
+        )  # fmt: skip
+        for x, height in shown:
+            axes.annotate(
+                form.format(height), (x + left, height), (0, 1),
+                textcoords="offset points", ha="center", va="bottom",
+                fontsize="x-small",
+            )  # fmt: skip
+    axes.set_xticks(range(len(groups)))
+    axes.set_xticklabels(groups)
+
+
 def apart(
     axes: Any, points: Sequence[Tuple[float, float]], least: float
 ) -> List[int]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List
 
 from ucudnn.figures.data import PathLike
-from ucudnn.figures.memory import hmms_plans, modnn_12, modnn_17, vdnn_4
+from ucudnn.figures.hmms import hmms_batches, hmms_plans
 from ucudnn.figures.micro_batches import (
     cluster_6,
     cluster_8,
@@ -26,6 +26,15 @@ from ucudnn.figures.micro_batches import (
     ipsj_1,
     ipsj_11,
 )
+from ucudnn.figures.modnn import (
+    modnn_9,
+    modnn_11,
+    modnn_12,
+    modnn_13,
+    modnn_14,
+    modnn_17,
+)
+from ucudnn.figures.vdnn import vdnn_4, vdnn_7, vdnn_8, vdnn_9, vdnn_10
 
 __all__ = [
     "FIGURES",
@@ -37,12 +46,21 @@ __all__ = [
     "cluster_12",
     "cluster_13",
     "draw",
+    "hmms_batches",
     "hmms_plans",
     "ipsj_1",
     "ipsj_11",
+    "modnn_9",
+    "modnn_11",
     "modnn_12",
+    "modnn_13",
+    "modnn_14",
     "modnn_17",
     "vdnn_4",
+    "vdnn_7",
+    "vdnn_8",
+    "vdnn_9",
+    "vdnn_10",
 ]
 
 # By the name of its file.
@@ -57,9 +75,18 @@ FIGURES: Dict[str, Callable[[PathLike], Any]] = {
     "ipsj-1": ipsj_1,
     "ipsj-11": ipsj_11,
     "vdnn-4": vdnn_4,
+    "vdnn-7": vdnn_7,
+    "vdnn-8": vdnn_8,
+    "vdnn-9": vdnn_9,
+    "vdnn-10": vdnn_10,
+    "modnn-9": modnn_9,
+    "modnn-11": modnn_11,
     "modnn-12": modnn_12,
+    "modnn-13": modnn_13,
+    "modnn-14": modnn_14,
     "modnn-17": modnn_17,
     "hmms-plans": hmms_plans,
+    "hmms-batches": hmms_batches,
 }
 
 

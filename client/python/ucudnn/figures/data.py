@@ -6,14 +6,18 @@ import functools
 import gzip
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
+from ucudnn.errors import NoPlan
+from ucudnn.memory import solve_memory
+from ucudnn.memory_plans import MemoryPlan
 from ucudnn.plans import KernelPlan, WorkspacePlan
 from ucudnn.profiles import Profile
 from ucudnn.solve import solve_wd, solve_wr
 
 PathLike = Union[str, Path]
 MIB = 1 << 20
+GB = 1_000_000_000
 LIMITS_MIB = (8, 64, 512)  # of each kernel, in both papers
 H200 = "NVIDIA H200, cuDNN 9.19, FP32, NCHW"
 
@@ -33,6 +37,20 @@ def result(root: PathLike, name: str) -> Any:
 def network(root: PathLike, name: str) -> Path:
     """A model of tests/data/onnx."""
     return Path(root) / "tests/data/onnx" / name
+
+
+def memory_plan(
+    root: PathLike, model: str, batch: int, device: str, policy: Any, **more: Any
+) -> Optional[MemoryPlan]:
+    """Of a model of tests/data/onnx, or a table of tests/data/networks; None if
+    there is none within the budget."""
+    path = network(root, model)
+    if model.endswith(".csv"):
+        path = Path(root) / "tests/data/networks" / model
+    try:
+        return solve_memory(path, batch, device, policy=policy, **more)
+    except NoPlan:
+        return None
 
 
 def by_layer(plan: WorkspacePlan) -> Dict[str, float]:
