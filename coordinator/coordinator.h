@@ -211,8 +211,8 @@ class Coordinator {
   void LogLost(const char* event, const char* what, const std::string& id,
                std::int64_t silent_for_ms);
   // LookAfter each running job: jobs may register, and measurements for their
-  // new plans complete, after a drain was asked for. Plans, so it may take
-  // long.
+  // new plans complete, after a drain was asked for. It may take long, since it
+  // makes plans.
   Status WatchJobs();
   // Deletes a piece of what ended long ago, about once an hour until nothing is
   // left.

@@ -37,13 +37,18 @@ std::set<std::string> DevicesOf(const v1::Agent& node) {
   return {node.device_ids().begin(), node.device_ids().end()};
 }
 
+void Add(const std::set<std::int64_t>& ranks,
+         google::protobuf::RepeatedField<std::int32_t>* to) {
+  for (const std::int64_t rank : ranks) {
+    to->Add(static_cast<std::int32_t>(rank));
+  }
+}
+
 v1::DrainedJob DrainedJob(const JobDetails& details,
                           const std::set<std::int64_t>& ranks) {
   v1::DrainedJob job;
   job.set_job_id(details.job.id);
-  for (const std::int64_t rank : ranks) {
-    job.add_ranks(static_cast<std::int32_t>(rank));
-  }
+  Add(ranks, job.mutable_ranks());
   return job;
 }
 
@@ -51,9 +56,15 @@ v1::ReplanJobRequest With(const std::string& job,
                           const std::set<std::int64_t>& ranks) {
   v1::ReplanJobRequest replan;
   replan.set_job_id(job);
-  for (const std::int64_t rank : ranks) {
-    replan.add_include_ranks(static_cast<std::int32_t>(rank));
-  }
+  Add(ranks, replan.mutable_include_ranks());
+  return replan;
+}
+
+v1::ReplanJobRequest Without(const std::string& job,
+                             const std::set<std::int64_t>& ranks) {
+  v1::ReplanJobRequest replan;
+  replan.set_job_id(job);
+  Add(ranks, replan.mutable_exclude_ranks());
   return replan;
 }
 
@@ -68,16 +79,6 @@ std::set<std::int64_t> Both(const std::set<std::int64_t>& a,
   std::set<std::int64_t> both;
   std::ranges::set_intersection(a, b, std::inserter(both, both.end()));
   return both;
-}
-
-v1::ReplanJobRequest Without(const std::string& job,
-                             const std::set<std::int64_t>& ranks) {
-  v1::ReplanJobRequest replan;
-  replan.set_job_id(job);
-  for (const std::int64_t rank : ranks) {
-    replan.add_exclude_ranks(static_cast<std::int32_t>(rank));
-  }
-  return replan;
 }
 
 // The newest revision that the ranks are asked to adopt.

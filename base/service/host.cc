@@ -16,7 +16,8 @@ std::string HostName() {
 }
 
 bool HostLoad::Busy() const {
-  // What an agent did on all cores a moment ago is no work of others.
+  // The load of an agent that just measured on all cores decays only slowly, so
+  // one process per core is not busy yet.
   constexpr double kMostPerCore = 1.5;
   return load > kMostPerCore * cores;
 }

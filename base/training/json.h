@@ -84,9 +84,9 @@ nlohmann::ordered_json ChromeTrace(const MemoryPlan& plan,
 //    "memory_gb_per_s":100,"launch_us":10,"d2h_gb_per_s":12.8,
 //    "h2d_gb_per_s":12.8,"transfer_latency_us":0,"duplex":true,
 //    "algorithms":[{"name":"WINOGRAD_NONFUSED","speedup":1.8}]}
-// The arithmetic is one number, or {"FP32":47,"TF32":350,"half":790}; so is
-// `loaded_tflops`, after seconds of load. That, the latency, the launch, duplex
-// and the algorithms may be left out.
+// The arithmetic is one number, or {"FP32":47,"TF32":350,"half":790}. The
+// same after seconds of load is `loaded_tflops`. It may be left out, as may the
+// latency, the launch, duplex and the algorithms.
 nlohmann::ordered_json ToJson(const DeviceModel& model);
 // kInvalidArgument, naming the field, its value and what is accepted. `json` is
 // an object.

@@ -31,7 +31,8 @@ struct ExplainedKernel {
   // The next one that a larger limit allows: if there is one, the limit binds.
   std::optional<Alternative> more = {};
   std::optional<Alternative> fewer = {};  // the best one with less workspace
-  // The best one under the limit that lacks one of the planned micro-batches.
+  // The best division under the limit that does without one of the planned
+  // kinds of micro-batches.
   std::optional<Alternative> runner_up = {};
   std::optional<Alternative> doubled = {};  // under twice the limit, if faster
   // Faster by its median, but by less than its repeats scatter.

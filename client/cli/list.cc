@@ -148,8 +148,8 @@ std::string TableText(const List& list, const ListOptions& options,
     for (const Column* column : columns) row.push_back(column->text(entry));
     table.AddRow(std::move(row));
   }
-  return table.Text(wide ? TableStyle{.headers = options.headers, .width = 0}
-                         : TableStyle{.headers = options.headers});
+  return table.Text(
+      {.headers = options.headers, .width = wide ? 0 : TerminalWidth()});
 }
 
 // The entries as the options want them.

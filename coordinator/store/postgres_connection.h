@@ -79,7 +79,8 @@ class PostgresConnection final : public SqlTransaction {
   Status Commit(Access access);
   void Rollback();
 
-  // The error of a result, or of the connection if null. Sets failure_.
+  // The error of a result, or of the connection if there is none; remembered in
+  // failure_.
   tl::unexpected<Error> Failed(const PGresult* result);
 
   std::unique_ptr<PGconn, Close> connection_;

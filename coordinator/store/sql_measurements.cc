@@ -286,12 +286,8 @@ Result<PointsByProblem> SqlStore::LoadProfile(
   std::vector<SqlValue> parameters = {kind};
   std::string conditions = "kind = $1";
   if (!drivers.empty()) {
-    std::string known;
-    for (const std::string& driver : drivers) {
-      parameters.emplace_back(driver);
-      known += fmt::format(", ${}", parameters.size());
-    }
-    conditions += fmt::format(" AND driver IN (''{})", known);
+    conditions +=
+        fmt::format(" AND driver IN ('', {})", AddTexts(drivers, &parameters));
   }
   if (!batches.empty()) {
     std::vector<std::int64_t> counts;

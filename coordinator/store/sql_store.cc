@@ -26,6 +26,17 @@ Status CheckLimit(std::int64_t limit) {
   return {};
 }
 
+std::string AddTexts(std::span<const std::string> texts,
+                     std::vector<SqlValue>* parameters) {
+  std::string names;
+  for (const std::string& text : texts) {
+    parameters->emplace_back(text);
+    names +=
+        fmt::format("{}${}", names.empty() ? "" : ", ", parameters->size());
+  }
+  return names;
+}
+
 Status SqlStore::Ping() {
   return database_->Run(Access::kRead, [](SqlTransaction& sql) -> Status {
     return sql.Execute("SELECT 1");

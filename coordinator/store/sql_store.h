@@ -210,6 +210,11 @@ Status CheckKey(std::string_view what, std::string_view key);
 // kInvalidArgument if the limit is negative.
 Status CheckLimit(std::int64_t limit);
 
+// Appends the texts to the parameters, and returns their names for a
+// statement: "$3, $4".
+std::string AddTexts(std::span<const std::string> texts,
+                     std::vector<SqlValue>* parameters);
+
 // Adds completion.cross_check and the device's measurement of it; see
 // Tasks::CompleteTask.
 Status AddCrossCheck(SqlTransaction& sql, const TaskCompletion& completion);

@@ -84,12 +84,7 @@ Result<std::int64_t> SqlStore::ReopenStaleTasks(
       *database_, Access::kWrite,
       [&](SqlTransaction& sql) -> Result<std::int64_t> {
         std::vector<SqlValue> parameters;
-        std::string known;
-        for (const std::string& driver : drivers) {
-          parameters.emplace_back(driver);
-          known += fmt::format("{}${}", known.empty() ? "" : ", ",
-                               parameters.size());
-        }
+        const std::string known = AddTexts(drivers, &parameters);
         // Tasks done under schema 1 have no driver and are kept.
         UCUDNN_ASSIGN_OR_RETURN(
             const auto found,

@@ -127,10 +127,9 @@ struct Effort {
   BlockRule block;
 };
 
-// The unit of restarts. Rounds of fewer steps than this many units are left to
-// the fixed orders, which decide most instances.
+// The shortest restart. Shorter rounds are left to the fixed orders, which
+// decide most instances.
 constexpr std::int64_t kStepsOfRestart = 3'000;
-constexpr std::int64_t kUnitsBeforeRestarts = 2;
 
 // No rule is best for all instances, so the rules take turns.
 constexpr std::array kEfforts = {
@@ -163,7 +162,7 @@ class Improvement {
         known_(*known),
         at_bound_(blocks),
         between_(blocks),
-        varied_(blocks) {}
+        varied_(blocks, /*varied=*/true) {}
 
   // Searches until the best pool is at most `enough` or meets the lower bound,
   // until the bound exceeds `enough`, or until the limits end it. Rounds grow
@@ -183,7 +182,7 @@ class Improvement {
               effort, steps);
         }
       }
-      if (steps >= kUnitsBeforeRestarts * kStepsOfRestart) Restart(6 * steps);
+      if (steps >= 2 * kStepsOfRestart) Restart(std::ssize(kEfforts) * steps);
     }
   }
 
@@ -217,8 +216,7 @@ class Improvement {
     if (Ended()) return;
     const Limits left{limits_.max_nodes - Nodes() + search->nodes(),
                       limits_.stop};
-    switch (search->Fit(target, effort.section, effort.block,
-                        search == &varied_, steps, left)) {
+    switch (search->Fit(target, effort.section, effort.block, steps, left)) {
       case Verdict::kFits:
         known_.best.offsets = search->offsets();
         known_.best.pool = search->pool();

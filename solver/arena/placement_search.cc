@@ -14,17 +14,16 @@ constexpr std::int64_t kMostDepth = 8192;  // of the recursion
 
 }  // namespace
 
-PlacementSearch::PlacementSearch(std::span<const Block> blocks)
-    : state_(blocks) {
+PlacementSearch::PlacementSearch(std::span<const Block> blocks, bool varied)
+    : state_(blocks), varied_(varied) {
   lower_before_.resize(At(state_.sections()));
   lower_after_.resize(At(state_.sections()));
 }
 
 Verdict PlacementSearch::Fit(std::int64_t capacity, SectionRule section_rule,
-                             BlockRule block_rule, bool varied,
-                             std::int64_t max_steps, const Limits& limits) {
+                             BlockRule block_rule, std::int64_t max_steps,
+                             const Limits& limits) {
   section_rule_ = section_rule;
-  varied_ = varied;
   limits_ = limits;
   last_step_ = steps_ + std::min(max_steps, kNever - steps_);
   candidates_.clear();

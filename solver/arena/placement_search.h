@@ -60,17 +60,17 @@ enum class BlockRule { kLongest, kMostCrowded, kCrowdedAndLong };
 
 class PlacementSearch {
  public:
-  // Blocks must have begin < end and size > 0.
-  explicit PlacementSearch(std::span<const Block> blocks);
+  // Blocks must have begin < end and size > 0. If `varied`, each call of Fit
+  // takes sections of similar choices in another order, the same in every run.
+  explicit PlacementSearch(std::span<const Block> blocks, bool varied = false);
 
   // Whether the blocks are few enough; if not, call nothing else.
   bool within_reach() const { return state_.within_reach(); }
 
   // Makes at most `limits.max_nodes` steps. Later calls, with whatever rules,
-  // remember the states that this one refuted. If `varied`, each call takes
-  // sections of similar choices in another order, the same in every run.
+  // remember the states that this one refuted.
   Verdict Fit(std::int64_t capacity, SectionRule section_rule,
-              BlockRule block_rule, bool varied, std::int64_t max_steps,
+              BlockRule block_rule, std::int64_t max_steps,
               const Limits& limits);
 
   std::int64_t blocks() const { return state_.blocks(); }
@@ -97,8 +97,8 @@ class PlacementSearch {
 
   PlacementState state_;
   RefutedStates refuted_;  // of all calls
+  bool varied_;
   SectionRule section_rule_ = SectionRule::kFewestChoices;
-  bool varied_ = false;
   std::mt19937_64 random_;
   std::int64_t steps_ = 0;
   std::int64_t last_step_ = 0;

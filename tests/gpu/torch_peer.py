@@ -8,7 +8,8 @@ each: the sum over the network's layers and three operations (no input gradient
 for the first layer) of the median time on the device, runs back to back in
 groups of about 3 ms, and the largest workspace of any: the peak of memory
 during a run less the operands and the result. Each distinct convolution is
-measured once, also if several rows have it. Rows that torch.json already has from the same versions are kept.
+measured once, also if several rows have it. Rows that torch.json already has from
+the same versions are kept.
 """
 
 import argparse

@@ -3,7 +3,7 @@
 
 // Coordinators and an agent as processes, as an administrator runs them. The
 // environment variable UCUDNN_TEST_SHAPE says how, so that the same tests run
-// in each shape (integration_test_shapes in CMakeLists.txt):
+// in each shape (ucudnn_test_shapes in CMakeLists.txt):
 //
 //   sqlite      one coordinator, the default
 //   postgresql  one coordinator

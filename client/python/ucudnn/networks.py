@@ -10,8 +10,8 @@ from ucudnn.profiles import PathLike
 from ucudnn.sizes import as_int
 
 NetworkLike = Union[PathLike, bytes]
-# Sizes besides the batch of a model's input, such as (3, 224, 224), or of
-# several inputs by name.
+# The sizes of a model's input without the batch, such as (3, 224, 224); where
+# it has several inputs, by their names.
 InputShapeLike = Union[
     Sequence[SupportsIndex], Mapping[str, Sequence[SupportsIndex]]
 ]

@@ -31,6 +31,14 @@ def new_figure(**size: Any) -> Any:
     return Figure(layout="constrained", **size)
 
 
+def titled(title: str, *, height: float = 3.4) -> Tuple[Any, Any]:
+    """A figure of one plain plot under its title, and the plot's axes."""
+    figure = new_figure(figsize=(8.0, height))
+    axes = plain(figure.add_subplot())
+    axes.set_title(title, loc="left", fontsize="medium")
+    return figure, axes
+
+
 def axes_or_new(axes: Optional[Any], **size: Any) -> Any:
     return new_figure(**size).add_subplot() if axes is None else axes
 

@@ -20,8 +20,8 @@ Precision ArithmeticOf(Precision asked, bool rounds_floats) {
   return rounds_floats ? Precision::kTf32 : Precision::kFp32;
 }
 
-// Where a filter gradient that is added afterwards begins in the workspace,
-// behind that of the engine.
+// An engine that cannot add to a filter gradient writes it behind its own
+// workspace, beginning here, from where it is added.
 Bytes AddendOffset(Bytes workspace) {
   constexpr std::int64_t kAlignment = 256;
   return Bytes((workspace.count() + kAlignment - 1) / kAlignment * kAlignment);

@@ -1,6 +1,8 @@
 #include "device/cudnn/graph/graph.h"
 
+#include <functional>
 #include <iterator>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -49,17 +51,19 @@ Result<std::vector<EngineName>> Suggested(GraphProblem& problem,
   return engines;
 }
 
-}  // namespace
+// What is done with an engine that the heuristics suggest.
+using Visit = std::function<Status(const std::shared_ptr<GraphProblem>& problem,
+                                   Precision asked, const EngineName& engine,
+                                   EngineVerdict verdict)>;
 
-Result<std::vector<SuggestedEngine>> SurveyGraph(CudnnHandle& handle,
-                                                 const ConvProblem& problem,
-                                                 BatchSize batch, int most) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto shared,
+// Visits the engines that the heuristics suggest, in their order, inside
+// handle.Enter().
+Status ForEachSuggested(CudnnHandle& handle, const ConvProblem& problem,
+                        BatchSize batch, int most, const Visit& visit) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::shared_ptr<GraphProblem> shared,
                           GraphProblem::Create(handle, problem, batch));
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
   EngineBench bench(handle, problem);
-  std::vector<SuggestedEngine> survey;
-  auto cache = std::make_unique<EngineCache>(problem, batch);
   for (const Precision precision : GraphsFor(problem.precision)) {
     UCUDNN_ASSIGN_OR_RETURN(const auto engines,
                             Suggested(*shared, precision, most));
@@ -69,17 +73,34 @@ Result<std::vector<SuggestedEngine>> SurveyGraph(CudnnHandle& handle,
       // The check could not run, for want of memory for example: an engine that
       // is not known to be right is not offered.
       if (!verdict) verdict = EngineVerdict{verdict.error().message, false};
-      auto made =
-          GraphConvolution::Create(shared, precision, engine, verdict->scales);
+      UCUDNN_RETURN_IF_ERROR(
+          visit(shared, precision, engine, *std::move(verdict)));
       UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
-      if (!made || !Admits(problem.precision, (*made)->precision())) continue;
-      const Algorithm algorithm = {ToString(engine), "", (*made)->precision()};
-      survey.push_back({{algorithm, (*made)->workspace()},
-                        std::move(verdict->fault),
-                        verdict->scales});
-      if (survey.back().fault.empty()) cache->Add(algorithm, *std::move(made));
     }
   }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<SuggestedEngine>> SurveyGraph(CudnnHandle& handle,
+                                                 const ConvProblem& problem,
+                                                 BatchSize batch, int most) {
+  std::vector<SuggestedEngine> survey;
+  auto cache = std::make_unique<EngineCache>(problem, batch);
+  const auto make = [&](const auto& shared, Precision asked,
+                        const EngineName& engine,
+                        EngineVerdict verdict) -> Status {
+    auto made = GraphConvolution::Create(shared, asked, engine, verdict.scales);
+    if (!made || !Admits(problem.precision, (*made)->precision())) return {};
+    const Algorithm algorithm = {ToString(engine), "", (*made)->precision()};
+    survey.push_back({{algorithm, (*made)->workspace()},
+                      std::move(verdict.fault),
+                      verdict.scales});
+    if (survey.back().fault.empty()) cache->Add(algorithm, *std::move(made));
+    return {};
+  };
+  UCUDNN_RETURN_IF_ERROR(ForEachSuggested(handle, problem, batch, most, make));
   handle.engine_cache() = std::move(cache);
   return survey;
 }
@@ -103,28 +124,19 @@ Result<std::vector<Candidate>> ForeseeGraph(CudnnHandle& handle,
   if (handle.api().GetVersion() < kFirstThatTells) {
     return ListGraph(handle, problem, batch, most);
   }
-  UCUDNN_ASSIGN_OR_RETURN(const auto shared,
-                          GraphProblem::Create(handle, problem, batch));
-  UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
-  EngineBench bench(handle, problem);
   std::vector<Candidate> candidates;
-  for (const Precision precision : GraphsFor(problem.precision)) {
-    UCUDNN_ASSIGN_OR_RETURN(const auto engines,
-                            Suggested(*shared, precision, most));
-    for (const EngineName& engine : engines) {
-      const auto verdict = bench.Judge(precision, engine);
-      UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
-      if (!verdict || !verdict->fault.empty()) continue;
-      const auto foreseen =
-          ForeseeEngine(*shared, precision, engine, verdict->scales);
-      UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
-      if (!foreseen || !Admits(problem.precision, foreseen->precision)) {
-        continue;
-      }
-      candidates.push_back(
-          {{ToString(engine), "", foreseen->precision}, foreseen->workspace});
-    }
-  }
+  const auto foresee = [&](const auto& shared, Precision asked,
+                           const EngineName& engine,
+                           const EngineVerdict& verdict) -> Status {
+    if (!verdict.fault.empty()) return {};
+    const auto foreseen = ForeseeEngine(*shared, asked, engine, verdict.scales);
+    if (!foreseen || !Admits(problem.precision, foreseen->precision)) return {};
+    candidates.push_back(
+        {{ToString(engine), "", foreseen->precision}, foreseen->workspace});
+    return {};
+  };
+  UCUDNN_RETURN_IF_ERROR(
+      ForEachSuggested(handle, problem, batch, most, foresee));
   return candidates;
 }
 

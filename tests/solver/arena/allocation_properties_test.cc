@@ -146,15 +146,17 @@ TEST(AllocationPropertiesTest, EveryRuleOfTheSearchDecidesCorrectly) {
          {SectionRule::kFewestChoices, SectionRule::kMostConflicts}) {
       for (const BlockRule rule : {BlockRule::kLongest, BlockRule::kMostCrowded,
                                    BlockRule::kCrowdedAndLong}) {
-        PlacementSearch search(blocks);
-        // Reuses one object for several capacities, as Allocate does.
-        for (const std::int64_t less : {1, 0, 2, -1, 1}) {
-          const bool varied = less != 0;
-          const Verdict verdict = search.Fit(smallest - less, sections, rule,
-                                             varied, 1'000'000, {});
-          ASSERT_EQ(verdict, less > 0 ? Verdict::kImpossible : Verdict::kFits);
-          if (less <= 0) {
-            ASSERT_LE(search.pool(), smallest - less);
+        for (const bool varied : {false, true}) {
+          PlacementSearch search(blocks, varied);
+          // Reuses one object for several capacities, as Allocate does.
+          for (const std::int64_t less : {1, 0, 2, -1, 1}) {
+            const Verdict verdict =
+                search.Fit(smallest - less, sections, rule, 1'000'000, {});
+            ASSERT_EQ(verdict,
+                      less > 0 ? Verdict::kImpossible : Verdict::kFits);
+            if (less <= 0) {
+              ASSERT_LE(search.pool(), smallest - less);
+            }
           }
         }
       }

@@ -1,6 +1,6 @@
-"""Figures of Split-CNN and HMMS (Jin and Hong, ASPLOS 2019), from plans that the solver makes with the
-device models of docs/memory.md: predicted, not measured. Each function returns a
-matplotlib Figure; `root` is the repository."""
+"""Figures of Split-CNN and HMMS (Jin and Hong, ASPLOS 2019), from plans that the
+solver makes with the device models of docs/memory.md: predicted, not measured. Each
+function returns a matplotlib Figure; `root` is the repository."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, List, Optional, Tuple
 
 from ucudnn.figures.data import GB, PathLike, memory_plan
 from ucudnn.memory_plans import MemoryPlan
-from ucudnn.style import BLUE, GREEN, GREY, ORANGE, VERMILION, bars, new_figure, plain
+from ucudnn.style import BLUE, GREEN, GREY, ORANGE, VERMILION, bars, titled
 
 
 def hmms_plans(root: PathLike = ".") -> Any:
@@ -18,8 +18,10 @@ def hmms_plans(root: PathLike = ".") -> Any:
         ("vdnn-all-p", "layer by layer", VERMILION, "--"),
         ("hmms", "HMMS", BLUE, "-"),
     )
-    figure = new_figure(figsize=(8.0, 3.6))
-    axes = plain(figure.add_subplot())
+    figure, axes = titled(
+        "ResNet-50, batch 64; device model P100-NVLINK (predicted)",
+        height=3.6,
+    )
     for policy, label, colour, line in cases:
         plan = memory_plan(
             root, "resnet50.onnx", 64, "P100-NVLINK", policy, budget="16GB"
@@ -35,10 +37,6 @@ def hmms_plans(root: PathLike = ".") -> Any:
     axes.set_ylabel("live bytes (GB)")
     axes.set_ylim(bottom=0)
     axes.set_xlim(left=0)
-    axes.set_title(
-        "ResNet-50, batch 64; device model P100-NVLINK (predicted)",
-        loc="left", fontsize="medium",
-    )  # fmt: skip
     axes.legend(frameon=False, fontsize="small")
     return figure
 
@@ -65,15 +63,11 @@ def hmms_batches(root: PathLike = ".") -> Any:
             )
         )
     series.append(("paper, HMMS and Split-CNN", GREY, [said for *_, said in cases]))
-    figure = new_figure(figsize=(8.0, 3.4))
-    axes = plain(figure.add_subplot())
+    figure, axes = titled("16 GB; device model P100-NVLINK (predicted)")
     bars(axes, [name for name, *_ in cases], series, "{:.1f}")
     axes.set_ylabel("largest batch / largest without offloading")
     axes.set_ylim(0, 9)
     axes.legend(frameon=False, fontsize="small", ncol=2)
-    axes.set_title(
-        "16 GB; device model P100-NVLINK (predicted)", loc="left", fontsize="medium"
-    )
     return figure
 
 

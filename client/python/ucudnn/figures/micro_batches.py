@@ -27,15 +27,14 @@ from ucudnn.style import (
     BLUE,
     GREEN,
     GREY,
-    MARKERS,
     ORANGE,
     PURPLE,
-    SERIES,
     SKY,
     VERMILION,
     YELLOW,
     new_figure,
     plain,
+    titled,
 )
 
 _ALEXNET = "alexnet_b256_pow2.csv"
@@ -70,8 +69,10 @@ def cluster_6(root: PathLike = ".") -> Any:
 def cluster_8(root: PathLike = ".") -> Any:
     """CLUSTER 2018, figure 8: DeepBench's forward convolutions at 64 MiB."""
     rows = result(root, "h200-figures-2026-11-22/deepbench.json.gz")
-    figure = new_figure(figsize=(8.0, 3.6))
-    axes = plain(figure.add_subplot())
+    figure, axes = titled(
+        "DeepBench forward, four times the batch, 64 MiB, cuDNN's first interface",
+        height=3.6,
+    )
     styles = {"FP32": (BLUE, "o"), "PSEUDO_HALF": (VERMILION, "s")}
     for precision, (colour, marker) in styles.items():
         gains = sorted(
@@ -97,10 +98,6 @@ def cluster_8(root: PathLike = ".") -> Any:
     axes.minorticks_off()
     axes.set_xlabel("the 94 layers of DeepBench, by speed-up")
     axes.set_ylabel("speed-up over undivided")
-    axes.set_title(
-        "DeepBench forward, four times the batch, 64 MiB, cuDNN's first interface",
-        loc="left", fontsize="medium",
-    )  # fmt: skip
     axes.legend(loc="upper left", frameon=False, fontsize="small")
     return figure
 
@@ -129,8 +126,11 @@ def cluster_10(root: PathLike = ".") -> Any:
         "powerOfTwo": _conv2(measured, "powerOfTwo"),
         "all": _conv2(measured, "all"),
     }
-    figure = new_figure(figsize=(8.0, 2.8))
-    axes = plain(figure.add_subplot())
+    figure, axes = titled(
+        f"AlexNet conv2 forward, batch 256, 64 MiB; {H200}\n"
+        "paper: 2.33x by all (P100, cuDNN 6)",
+        height=2.8,
+    )
     axes.grid(False, axis="y")
     drawn: Dict[str, str] = {}
     longest = plans["undivided"].total_time_us / 1000
@@ -158,11 +158,6 @@ def cluster_10(root: PathLike = ".") -> Any:
     axes.set_ylim(2.6, -0.6)
     axes.set_xlim(0, 1.1 * longest)
     axes.set_xlabel("time (ms); numbers are micro-batch sizes")
-    axes.set_title(
-        f"AlexNet conv2 forward, batch 256, 64 MiB; {H200}\n"
-        "paper: 2.33x by all (P100, cuDNN 6)",
-        loc="left", fontsize="medium",
-    )  # fmt: skip
     _key(axes, drawn)
     return figure
 
@@ -213,10 +208,16 @@ def cluster_12(root: PathLike = ".") -> Any:
     """CLUSTER 2018, figure 12 (IPSJ 2017, figure 13): who gets the workspace."""
     measured = profile(root, _ALEXNET)
     plan = division_plan(measured, 256, 120)
-    figure = new_figure(figsize=(8.0, 3.6))
-    axes = plain(figure.add_subplot())
-    axes.grid(False, axis="x")
     sizes = [k.workspace_bytes / MIB for k in plan.kernels]
+    largest = sum(
+        size for k, size in zip(plan.kernels, sizes) if k.layer in ("conv2", "conv3")
+    )
+    figure, axes = titled(
+        f"AlexNet, batch 256; {H200}\n"
+        f"conv2 and conv3 get {100 * largest / sum(sizes):.1f} %; paper (P100): 93.7 %",
+        height=3.6,
+    )
+    axes.grid(False, axis="x")
     axes.bar(range(len(sizes)), sizes, color=BLUE, label="WD, 120 MiB in total")
     axes.axhline(8, color=VERMILION, linestyle="--", label="WR, 8 MiB each")
     for x, size in enumerate(sizes):
@@ -226,14 +227,6 @@ def cluster_12(root: PathLike = ".") -> Any:
         [short(k) for k in plan.kernels], rotation=60, ha="right", fontsize="small"
     )
     axes.set_ylabel("workspace (MiB)")
-    share = sum(
-        k.workspace_bytes for k in plan.kernels if k.layer in ("conv2", "conv3")
-    ) / sum(k.workspace_bytes for k in plan.kernels)
-    axes.set_title(
-        f"AlexNet, batch 256; {H200}\nconv2 and conv3 get {100 * share:.1f} %; "
-        "paper (P100): 93.7 %",
-        loc="left", fontsize="medium",
-    )  # fmt: skip
     axes.legend(frameon=False, fontsize="small")
     return figure
 
@@ -248,8 +241,11 @@ def cluster_13(root: PathLike = ".") -> Any:
         for sms in (64, 32, 16)
     }  # fmt: skip
     groups = ((64,), (64, 64), (64, 32), (64, 64, 32), (64, 32, 16))
-    figure = new_figure(figsize=(8.0, 3.8))
-    axes = plain(figure.add_subplot())
+    figure, axes = titled(
+        "AlexNet, batch 256, 64 MiB, on slices of an H200; numbers are batches\n"
+        "paper, ResNet-18, batch 32: 2.12x with K80 + K20Xm, 2.20x with a 750Ti too",
+        height=3.8,
+    )
     axes.grid(False, axis="x")
     colours = {64: BLUE, 32: ORANGE, 16: GREEN}
     place = 0.0
@@ -289,11 +285,6 @@ def cluster_13(root: PathLike = ".") -> Any:
     for sms, colour in colours.items():
         axes.bar(0, 0, color=colour, label=f"{sms} multiprocessors")
     axes.legend(frameon=False, fontsize="small")
-    axes.set_title(
-        "AlexNet, batch 256, 64 MiB, on slices of an H200; numbers are batches\n"
-        "paper, ResNet-18, batch 32: 2.12x with K80 + K20Xm, 2.20x with a 750Ti too",
-        loc="left", fontsize="medium",
-    )  # fmt: skip
     return figure
 
 
@@ -310,8 +301,7 @@ def ipsj_1(root: PathLike = ".") -> Any:
         best.append(fastest[0] / 1000)
         smaller = [p for p in points if p[1] < fastest[1]]
         less.append((min(smaller) if smaller else fastest)[0] / 1000)
-    figure = new_figure(figsize=(8.0, 3.2))
-    axes = plain(figure.add_subplot())
+    figure, axes = titled(f"AlexNet, batch 256; {H200}", height=3.2)
     axes.grid(False, axis="x")
     for offset, times, colour, label in (
         (-0.2, best, BLUE, "Best"),
@@ -327,7 +317,6 @@ def ipsj_1(root: PathLike = ".") -> Any:
     axes.set_xticks(range(len(layers)))
     axes.set_xticklabels(layers)
     axes.set_ylabel("forward, undivided (ms)")
-    axes.set_title(f"AlexNet, batch 256; {H200}", loc="left", fontsize="medium")
     axes.legend(frameon=False, fontsize="small")
     return figure
 
@@ -338,8 +327,7 @@ def _conv2(measured: Profile, policy: Any) -> WorkspacePlan:
 
 def _breakdown(measured: Profile, batch: int, name: str, said: str) -> Any:
     """Stacked bars of layers, undivided and in powers of two, by limit."""
-    figure = new_figure(figsize=(8.0, 4.2))
-    axes = plain(figure.add_subplot())
+    figure, axes = titled(f"{name}; {H200}\n{said}", height=4.2)
     axes.grid(False, axis="x")
     ticks: List[Tuple[float, str]] = []
     for place, (limit, whole, split) in enumerate(reuse_plans(measured, batch)):
@@ -368,7 +356,6 @@ def _breakdown(measured: Profile, batch: int, name: str, said: str) -> Any:
         )  # fmt: skip
     axes.set_xlabel("u: undivided, p: powerOfTwo", labelpad=22)
     axes.set_ylabel("convolutions of an iteration (ms)")
-    axes.set_title(f"{name}; {H200}\n{said}", loc="left", fontsize="medium")
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(
         handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1, 0.5),

@@ -8,7 +8,17 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ucudnn.figures.data import GB, PathLike, memory_plan
 from ucudnn.memory_plans import MemoryPlan
-from ucudnn.style import BLUE, GREEN, GREY, ORANGE, VERMILION, bars, new_figure, plain
+from ucudnn.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    VERMILION,
+    bars,
+    new_figure,
+    plain,
+    titled,
+)
 
 _CASES = (
     ("VGG-16, 256", "vgg16.onnx"),
@@ -21,8 +31,14 @@ def modnn_9(root: PathLike = ".") -> Any:
     """moDNN, figure 9: all at once beside the least that a plan needs."""
     plans = [_k40(root, model, "baseline") for _, model in _CASES]
     least = [_k40(root, model, "modnn", sub_batch=1) for _, model in _CASES]
-    figure = new_figure(figsize=(8.0, 3.4))
-    axes = plain(figure.add_subplot())
+    ratios = [
+        (whole.ideal_bytes or 0) / small.lower_bound_bytes
+        for whole, small in zip(plans, least)
+    ]
+    figure, axes = titled(
+        f"on average {sum(ratios) / len(ratios):.0f} times less "
+        "(paper: 59 times, mean of six other networks)"
+    )
     axes.set_yscale("log")
     bars(
         axes,
@@ -36,18 +52,9 @@ def modnn_9(root: PathLike = ".") -> Any:
     axes.axhline(
         12, color=VERMILION, linestyle="--", linewidth=1, label="a K40's 12 GB"
     )
-    ratios = [
-        (whole.ideal_bytes or 0) / small.lower_bound_bytes
-        for whole, small in zip(plans, least)
-    ]
     axes.set_ylabel("device memory (GB)")
     axes.set_ylim(top=500)
     axes.legend(frameon=False, fontsize="small", ncol=3, loc="upper right")
-    axes.set_title(
-        f"on average {sum(ratios) / len(ratios):.0f} times less "
-        "(paper: 59 times, mean of six other networks)",
-        loc="left", fontsize="medium",
-    )  # fmt: skip
     return figure
 
 
@@ -63,8 +70,9 @@ def modnn_11(root: PathLike = ".") -> Any:
         ("vdnn-dyn", ORANGE, "vDNN, dyn"),
         ("modnn", BLUE, "moDNN"),
     )
-    figure = new_figure(figsize=(8.0, 3.4))
-    axes = plain(figure.add_subplot())
+    figure, axes = titled(
+        "one K40, 12 GB (device model, predicted); paper: 378 times less by moDNN",
+    )
     series = []
     for policy, colour, label in policies:
         moved: List[Optional[float]] = []
@@ -80,10 +88,6 @@ def modnn_11(root: PathLike = ".") -> Any:
     axes.set_ylabel("moved to the host and back (GB)")
     axes.set_ylim(top=1.3 * axes.get_ylim()[1])
     axes.legend(frameon=False, fontsize="small", ncol=3, loc="upper right")
-    axes.set_title(
-        "one K40, 12 GB (device model, predicted); paper: 378 times less by moDNN",
-        loc="left", fontsize="medium",
-    )  # fmt: skip
     return figure
 
 
@@ -130,8 +134,7 @@ def modnn_13(root: PathLike = ".") -> Any:
         ("offloading", ORANGE, "vdnn-all-m", {}, 1 / 4.1),
     )
     wholes = [_k40(root, model, "baseline").ideal_bytes for _, model in _CASES]
-    figure = new_figure(figsize=(8.0, 3.4))
-    axes = plain(figure.add_subplot())
+    figure, axes = titled("each technique alone, on a K40 (device model, predicted)")
     axes.set_yscale("log")
     series = []
     for label, colour, policy, more, said in techniques:
@@ -145,10 +148,6 @@ def modnn_13(root: PathLike = ".") -> Any:
     axes.set_ylim(top=3)
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(handles[::2], labels[::2], frameon=False, fontsize="small", ncol=2)
-    axes.set_title(
-        "each technique alone, on a K40 (device model, predicted)",
-        loc="left", fontsize="medium",
-    )  # fmt: skip
     return figure
 
 
@@ -160,8 +159,9 @@ def modnn_14(root: PathLike = ".") -> Any:
         ("ResNet-50, batch 32", "resnet50.onnx", 32, "resnet50_b32_pow2.csv.gz", ORANGE, "s"),
         ("ResNet-18, batch 128", "resnet18.onnx", 128, "resnet18_b128_pow2.csv.gz", GREEN, "^"),
     )  # fmt: skip
-    figure = new_figure(figsize=(8.0, 3.4))
-    axes = plain(figure.add_subplot())
+    figure, axes = titled(
+        "convolutions as measured on an H200, FP32; the rest by its device model",
+    )
     for name, model, batch, measured, colour, marker in cases:
         points: List[Tuple[int, float]] = []
         whole: Optional[MemoryPlan] = None
@@ -185,17 +185,12 @@ def modnn_14(root: PathLike = ".") -> Any:
     axes.set_ylabel("time / time of the whole batch")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, fontsize="small")
-    axes.set_title(
-        "convolutions as measured on an H200, FP32; the rest by its device model",
-        loc="left", fontsize="medium",
-    )  # fmt: skip
     return figure
 
 
 def modnn_17(root: PathLike = ".") -> Any:
     """moDNN, figures 17 and 18: four GPUs that share a mini-batch."""
-    figure = new_figure(figsize=(8.0, 3.4))
-    axes = plain(figure.add_subplot())
+    figure, axes = titled("moDNN on four K40s, batch 256 (device model, predicted)")
     axes.grid(False, axis="x")
     budgets = (12, 6, 3)
     said = (3.7, 3.4, 3.1)
@@ -233,10 +228,6 @@ def modnn_17(root: PathLike = ".") -> Any:
     axes.set_ylabel("speed-up over one GPU\nwithout a limit")
     axes.set_ylim(0, 5)
     axes.legend(frameon=False, fontsize="small", ncol=3, loc="upper right")
-    axes.set_title(
-        "moDNN on four K40s, batch 256 (device model, predicted)",
-        loc="left", fontsize="medium",
-    )  # fmt: skip
     return figure
 
 

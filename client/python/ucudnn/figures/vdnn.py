@@ -17,6 +17,7 @@ from ucudnn.style import (
     bars,
     new_figure,
     plain,
+    titled,
 )
 
 # The policies of the report's figures 9 and 10, as it names them.
@@ -58,8 +59,10 @@ def vdnn_4(root: PathLike = ".") -> Any:
                 (backward[0].start_us - end) / 1000,
             )
         )
-    figure = new_figure(figsize=(8.0, 3.8))
-    axes = plain(figure.add_subplot())
+    figure, axes = titled(
+        "VGG-16, batch 64; device model TITANX (predicted)",
+        height=3.8,
+    )
     axes.grid(False, axis="x")
     places = range(len(layers))
     axes.bar(places, [f for _, f, _, _ in layers], color=BLUE, label="forward")
@@ -79,10 +82,6 @@ def vdnn_4(root: PathLike = ".") -> Any:
     right.spines["top"].set_visible(False)
     axes.set_xticks(places)
     axes.set_xticklabels([f"conv {i + 1}" for i in places], rotation=60, ha="right")
-    axes.set_title(
-        "VGG-16, batch 64; device model TITANX (predicted)",
-        loc="left", fontsize="medium",
-    )  # fmt: skip
     axes.legend(loc="upper center", frameon=False, fontsize="small")
     right.legend(loc="upper right", frameon=False, fontsize="small")
     return figure
@@ -100,8 +99,7 @@ def vdnn_7(root: PathLike = ".") -> Any:
     for _, model, batch, _ in cases:
         for told, policy in zip(heights, policies):
             told.append(_speed(root, model, batch, "TITANX", policy))
-    figure = new_figure(figsize=(8.0, 3.4))
-    axes = plain(figure.add_subplot())
+    figure, axes = titled("vDNN on a Titan X (device model, predicted)")
     bars(
         axes,
         [name for name, *_ in cases],
@@ -116,10 +114,6 @@ def vdnn_7(root: PathLike = ".") -> Any:
     axes.set_ylabel("speed / speed without a limit")
     axes.set_ylim(0, 1.35)
     axes.legend(frameon=False, fontsize="small", ncol=4, loc="upper right")
-    axes.set_title(
-        "vDNN on a Titan X (device model, predicted)",
-        loc="left", fontsize="medium",
-    )  # fmt: skip
     return figure
 
 

@@ -176,9 +176,9 @@ def memory(
     memory, to record which it saves, when it needs them, what else is in memory and how
     long each part takes; then libucudnn_solve plans which stay, which move to the
     host and return, and which are computed again (ReLU, sums, pools, and
-    BatchNorm from its saved statistics; the indices of pools are kept in 16 bits). `allow` names the ways: results stay
-    bitwise the same by "offload"; "recompute" may round BatchNorm's outputs
-    otherwise. Call the returned plan instead of the step. `device` is by default that
+    BatchNorm from its saved statistics; the indices of pools are kept in 16 bits).
+    `allow` names the ways: results stay bitwise the same by "offload"; "recompute"
+    may round BatchNorm's outputs otherwise. Call the returned plan instead of the step. `device` is by default that
     of the first tensor or model among the arguments, or that the step uses.
 
     `budget` counts all that PyTorch allocates on a GPU at once, weights and
