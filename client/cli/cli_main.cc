@@ -7,9 +7,10 @@
 #include "base/service/config_file.h"
 #include "base/service/help.h"
 #include "client/cli/command.h"
-#include "client/cli/completion.h"
-#include "client/cli/config.h"
-#include "client/cli/server.h"
+#include "client/cli/server/completion.h"
+#include "client/cli/server/config.h"
+#include "client/cli/server/server.h"
+#include "client/cli/solve/solve.h"
 
 namespace ucudnn::ctl {
 namespace {

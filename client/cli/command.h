@@ -1,9 +1,9 @@
 #ifndef UCUDNN_CLIENT_CLI_COMMAND_H_
 #define UCUDNN_CLIENT_CLI_COMMAND_H_
 
-// What the commands of `ucudnn` share. Each file in this folder adds one group
-// of commands to the command line. Parsing selects one command; cli_main.cc
-// runs it and turns its Status into the exit status.
+// What the commands of `ucudnn` share. Each file in solve/ and server/ adds one
+// group of commands to the command line. Parsing selects one command;
+// cli_main.cc runs it and turns its Status into the exit status.
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
@@ -26,16 +26,6 @@ using Chosen = std::function<Status()>;
 
 // Looks up the measured device model of a kind.
 using ModelOfKind = std::function<Result<DeviceModel>(const std::string& kind)>;
-
-// Adds `ucudnn solve ...` with a command for each problem.
-void AddSolveCommands(CLI::App& app, const ModelOfKind& model_of_kind,
-                      Chosen* chosen);
-
-// Adds `ucudnn allocate`.
-void AddAllocateCommand(CLI::App& app, Chosen* chosen);
-
-// Adds `ucudnn check`.
-void AddCheckCommand(CLI::App& app, Chosen* chosen);
 
 // 0 success; 2 malformed request; 3 no plan satisfies the constraints; 4 the
 // service is unreachable or refused; 1 any other error.

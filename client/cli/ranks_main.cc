@@ -6,7 +6,7 @@
 
 #include "base/service/completion.h"
 #include "base/service/help.h"
-#include "client/cli/completion.h"
+#include "client/cli/server/completion.h"
 
 namespace ucudnn::ctl {
 

@@ -10,7 +10,7 @@
 
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
-#include "client/cli/progress.h"
+#include "client/cli/server/progress.h"
 #include "client/config/variables.h"
 #include "client/ranks/rank_device.h"
 #include "client/rehearse/workload.h"

@@ -18,7 +18,7 @@
 
 #include "base/files/file.h"
 #include "base/plan/even_shares.h"
-#include "client/cli/progress.h"
+#include "client/cli/server/progress.h"
 #include "client/examples/train/checkpoint.h"
 #include "client/examples/train/job.h"
 #include "client/examples/train/loader.h"

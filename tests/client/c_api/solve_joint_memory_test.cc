@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/client/cli/solve_command.h"
+#include "tests/client/cli/solve/solve_command.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "ucudnn/solve.h"

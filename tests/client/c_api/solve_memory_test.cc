@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "tests/client/cli/solve_command.h"
+#include "tests/client/cli/solve/solve_command.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "ucudnn/solve.h"

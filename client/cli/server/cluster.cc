@@ -1,0 +1,309 @@
+// What the cluster consists of: agents, devices and the coordinator's state.
+
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "base/service/clock.h"
+#include "client/cli/server/list.h"
+#include "client/cli/server/names.h"
+#include "client/cli/server/pages.h"
+#include "client/cli/server/server.h"
+#include "proto/json.h"
+
+namespace ucudnn::ctl {
+namespace {
+
+// "in 5 h".
+std::string Deadline(const Json& node) {
+  const Json& then = Member(node, "hold.deadline_ms");
+  if (!then.is_number() || then == 0) return "-";
+  const double hours =
+      static_cast<double>(then.get<std::int64_t>() - SystemClock().NowMs()) /
+      3'600'000;
+  return hours < 0 ? "passed" : fmt::format("in {:.1f} h", hours);
+}
+
+List Nodes() {
+  return {
+      .columns = {Plain("NODE", "id"), Plain("HOST", "host"),
+                  Plain("STATE", "state"), Count("DEVICES", "device_ids"),
+                  Age("LAST SEEN", "last_seen_ms"), Plain("VERSION", "version"),
+                  Plain("HELD BY", "hold.who"), Plain("WHY", "hold.reason"),
+                  Wide(Age("HELD", "hold.since_ms")),
+                  Wide({"DEADLINE", "hold.deadline_ms", Deadline})},
+      .id = "id",
+      .fetch = [](Connection& connection, v1::ListRequest page) {
+        return Entries(connection, &Connection::ListAgents,
+                       &v1::ListAgentsResponse::agents, std::move(page));
+      }};
+}
+
+// "idle", "busy (a job runs)", "cordoned (by ann: fans)" or "measuring resnet50
+// conv2 forward, batch 32".
+std::string DeviceState(const Json& device) {
+  const Json& measuring = Member(device, "measuring");
+  const std::string state = Member(device, "state").get<std::string>();
+  if (measuring.is_object() && state != "lost") {
+    const std::string layer = measuring["layer"];
+    return fmt::format(
+        "measuring {}, batch {}",
+        layer.empty() ? measuring["problem"].get<std::string>() : layer,
+        measuring["batch"].get<std::int64_t>());
+  }
+  const std::string reason = Member(device, "state_reason").get<std::string>();
+  return reason.empty() ? state : fmt::format("{} ({})", state, reason);
+}
+
+std::string ComparedText(const Json& device) {
+  const Json& comparison = Member(device, "comparison");
+  if (!comparison.is_object()) return "-";
+  return comparison["deviates"].get<bool>()
+             ? comparison["text"].get<std::string>()
+             : "like its kind";
+}
+
+List Devices(const std::shared_ptr<std::string>& kind) {
+  List list;
+  list.columns = {Plain("DEVICE", "id"), Plain("NODE", "agent_id")};
+  for (Column& column : Kind("KIND", "kind")) {
+    list.columns.push_back(std::move(column));
+  }
+  list.columns.push_back({"STATE", "state", DeviceState});
+  list.columns.push_back(Wide(Age("LAST SEEN", "last_seen_ms")));
+  list.columns.push_back(Plain("DRIVER", "driver"));
+  list.columns.push_back({"COMPARED", "comparison.text", ComparedText});
+  list.id = "id";
+  list.fetch = [kind](Connection& connection,
+                      v1::ListRequest request) -> Result<Json> {
+    if (!kind->empty()) {
+      UCUDNN_ASSIGN_OR_RETURN(*request.mutable_kind(),
+                              KindNamed(connection, *kind));
+    }
+    return Entries(connection, &Connection::ListDevices,
+                   &v1::ListDevicesResponse::devices, std::move(request));
+  };
+  return list;
+}
+
+// What devices and measurements there are of each kind.
+Result<Json> KindEntries(Connection& connection, const v1::ListRequest&) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> kinds,
+                          KnownKinds(connection));
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices,
+                          AllPages(connection, &Connection::ListDevices,
+                                   &v1::ListDevicesResponse::devices));
+  UCUDNN_ASSIGN_OR_RETURN(const auto profiles,
+                          AllPages(connection, &Connection::ListProfiles,
+                                   &v1::ListProfilesResponse::profiles));
+  Json entries = Json::array();
+  for (const std::string& kind : kinds) {
+    Json entry = {{"number", entries.size() + 1},
+                  {"kind", kind},
+                  {"short", ShortKind(kind)},
+                  {"devices", 0},
+                  {"online", 0},
+                  {"measurements", 0}};
+    for (const v1::Device& device : devices.devices()) {
+      if (device.kind() != kind) continue;
+      entry["devices"] = entry["devices"].get<int>() + 1;
+      if (device.state() == "lost") continue;
+      entry["online"] = entry["online"].get<int>() + 1;
+    }
+    for (const v1::ProfileSummary& profile : profiles.profiles()) {
+      if (profile.id() == kind) entry["measurements"] = profile.points();
+    }
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+Status ShowStatus(const Server& server, OutputFormat format) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  UCUDNN_ASSIGN_OR_RETURN(const v1::StatusResponse status,
+                          connection->GetStatus());
+  return Print(format, ToJson(status), [&] {
+    Table table({"COORDINATOR", connection->name()});
+    table.AddRow({"version", status.version()});
+    table.AddRow({"database", fmt::format("{}, schema {}", status.database(),
+                                          status.schema_version())});
+    table.AddRow({"agents online", std::to_string(status.agents_online())});
+    table.AddRow({"devices online", std::to_string(status.devices_online())});
+    table.AddRow({"networks", std::to_string(status.networks())});
+    table.AddRow(
+        {"tasks",
+         fmt::format("{} pending, {} running, {} done, {} failed, {} cancelled",
+                     status.tasks_pending(), status.tasks_running(),
+                     status.tasks_done(), status.tasks_failed(),
+                     status.tasks_cancelled())});
+    return table.Text();
+  });
+}
+
+struct HoldOptions {
+  std::string node;
+  std::string reason;
+  double deadline_hours = 0;
+  OutputFormat output = OutputFormat::kTable;
+};
+
+// What becomes of a job with ranks on a node that is drained or resumed.
+std::string TextOf(const v1::DrainedJob& job, bool resumed) {
+  std::string text = fmt::format("job {}, ranks {}: ", job.job_id(),
+                                 fmt::join(job.ranks(), ", "));
+  if (!job.error().empty()) {
+    return text + fmt::format("no plan {} them yet: {}\n",
+                              resumed ? "with" : "without", job.error());
+  }
+  if (!resumed) {
+    return text + fmt::format("revision {} leaves them out\n", job.revision());
+  }
+  if (job.revision() == 0)
+    return text + "a plan with them was offered before\n";
+  return text + fmt::format(
+                    "revision {} gives them a part of the batch again; "
+                    "`ucudnn replan {} --accept` has it adopted\n",
+                    job.revision(), job.job_id());
+}
+
+// "cordon", "drain" or "resume".
+Status Hold(const Server& server, const std::string& what,
+            const HoldOptions& options) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  v1::HoldAgentRequest request;
+  UCUDNN_ASSIGN_OR_RETURN(*request.mutable_agent_id(),
+                          NodeNamed(*connection, options.node));
+  request.set_what(what);
+  request.set_who(WhoAmI());
+  request.set_reason(options.reason);
+  if (options.deadline_hours > 0) {
+    request.set_deadline_ms(
+        SystemClock().NowMs() +
+        static_cast<std::int64_t>(options.deadline_hours * 3'600'000));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      const v1::HoldAgentResponse answer,
+      connection->HoldAgent(request, RetryPolicy::LongWork()));
+  return Print(options.output, ToJson(answer), [&] {
+    std::string text = fmt::format("node {} is {}\n", answer.agent().id(),
+                                   answer.agent().state());
+    for (const v1::DrainedJob& job : answer.jobs()) {
+      text += TextOf(job, what == "resume");
+    }
+    return text;
+  });
+}
+
+void AddHold(CLI::App& app, const Server& server, const std::string& what,
+             const std::string& help, Chosen* chosen) {
+  const auto options = std::make_shared<HoldOptions>();
+  CLI::App* command = app.add_subcommand(what, help);
+  command->add_option("node", options->node, "The node; see `ucudnn nodes`")
+      ->required()
+      ->option_text("NODE");
+  CLI::Option* reason =
+      command
+          ->add_option("--reason", options->reason,
+                       "Why, for `ucudnn nodes` and `ucudnn history`")
+          ->option_text("TEXT");
+  if (what == "drain") {
+    reason->required();
+    command
+        ->add_option("--deadline", options->deadline_hours,
+                     "In how many hours the node goes down")
+        ->check(CLI::Range(0.0, 24.0 * 365))
+        ->option_text("HOURS")
+        ->default_str("");
+  }
+  AddOutputOption(command, &options->output);
+  command->callback([&server, what, options, chosen] {
+    *chosen = [&server, what, options] { return Hold(server, what, *options); };
+  });
+}
+
+}  // namespace
+
+std::string Ago(std::int64_t then_ms) {
+  if (then_ms == 0) return "never";
+  const std::int64_t s = (SystemClock().NowMs() - then_ms) / 1000;
+  if (s < 1) return "now";
+  if (s < 120) return fmt::format("{} s ago", s);
+  if (s < 7200) return fmt::format("{} min ago", s / 60);
+  if (s < 172'800) return fmt::format("{} h ago", s / 3600);
+  return fmt::format("{} days ago", s / 86'400);
+}
+
+Result<std::string> OnlyKind(Connection& connection, std::string_view flag) {
+  v1::ListRequest list;
+  list.set_limit(1000);
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices, connection.ListDevices(list));
+  std::set<std::string> online;
+  std::set<std::string> known;
+  for (const v1::Device& device : devices.devices()) {
+    known.insert(device.kind());
+    if (device.state() != "lost") online.insert(device.kind());
+  }
+  const std::set<std::string>& kinds = online.empty() ? known : online;
+  if (kinds.size() == 1) return *kinds.begin();
+  if (kinds.empty()) {
+    return Fail(Code::kFailedPrecondition,
+                "no device is online; start ucudnn-agent on a node, or give {}",
+                flag);
+  }
+  return Fail(Code::kInvalidArgument,
+              "the cluster has several kinds of device; give {} once, or once "
+              "for each rank: {}",
+              flag, fmt::join(kinds, ", "));
+}
+
+void AddClusterCommands(CLI::App& app, const Server& server, Chosen* chosen) {
+  AddList(app.add_subcommand(
+              "nodes", "List the nodes that run an agent, with their state"),
+          server, Nodes(), chosen);
+  AddHold(app, server, "cordon",
+          "Have a node's devices take no more measurements, until it is "
+          "resumed",
+          chosen);
+  AddHold(app, server, "drain",
+          "Cordon a node and propose plans to its jobs that leave its ranks "
+          "out",
+          chosen);
+  AddHold(app, server, "resume",
+          "Have a cordoned or drained node's devices take measurements again",
+          chosen);
+
+  const auto kind = std::make_shared<std::string>();
+  CLI::App* devices =
+      app.add_subcommand("devices", "List the devices that are measured");
+  devices->add_option("--kind", *kind, "Show only devices of this kind")
+      ->option_text("KIND");
+  AddList(devices, server, Devices(kind), chosen);
+
+  AddList(app.add_subcommand(
+              "kinds",
+              "List the kinds of device, by the numbers and short names that "
+              "other commands accept"),
+          server,
+          {.columns = {Plain("NUMBER", "number"), Plain("SHORT", "short"),
+                       Plain("KIND", "kind"), Plain("DEVICES", "devices"),
+                       Plain("ONLINE", "online"),
+                       Plain("MEASUREMENTS", "measurements")},
+           .id = "kind",
+           .fetch = KindEntries,
+           .paged = false},
+          chosen);
+
+  const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
+  CLI::App* status = app.add_subcommand(
+      "status", "Show whether the coordinator answers, and its state");
+  AddOutputOption(status, format.get());
+  status->callback([&server, format, chosen] {
+    *chosen = [&server, format] { return ShowStatus(server, *format); };
+  });
+}
+
+}  // namespace ucudnn::ctl

@@ -1,0 +1,295 @@
+// `ucudnn explain`: kernel by kernel, why a plan is as it is.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/plan/plan.h"
+#include "client/cli/explanation.h"
+#include "client/cli/profile_options.h"
+#include "client/cli/server/server.h"
+#include "proto/convert.h"
+#include "proto/convert_plan.h"
+
+namespace ucudnn::ctl {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A rank's kernels; other ranks with the same kind and batch run the same.
+struct ExplainedRank {
+  std::string kind;
+  BatchSize batch;
+  std::vector<ExplainedKernel> kernels = {};
+};
+
+struct Explanation {
+  Bytes limit;  // of each kernel
+  Nanoseconds predicted{0};
+  std::vector<ExplainedRank> ranks = {};
+  std::vector<OneMore> one_more = {};
+};
+
+// Asks the coordinator for each problem's measurements once.
+class Measurements {
+ public:
+  explicit Measurements(Connection& connection) : connection_(connection) {}
+
+  Result<std::vector<MeasuredPoint>> Of(const std::string& kind,
+                                        const std::string& problem) {
+    const auto known = known_.find({kind, problem});
+    if (known != known_.end()) return known->second;
+    v1::GetProblemProfileRequest request;
+    request.set_kind(kind);
+    request.set_problem(problem);
+    UCUDNN_ASSIGN_OR_RETURN(const v1::ProblemProfile profile,
+                            connection_.GetProblemProfile(request));
+    std::vector<MeasuredPoint> points;
+    for (const v1::Measurement& measurement : profile.measurements()) {
+      UCUDNN_ASSIGN_OR_RETURN(points.emplace_back(), FromProto(measurement));
+    }
+    return known_[{kind, problem}] = std::move(points);
+  }
+
+ private:
+  Connection& connection_;
+  std::map<std::pair<std::string, std::string>, std::vector<MeasuredPoint>>
+      known_;
+};
+
+double Percent(Nanoseconds part, Nanoseconds whole) {
+  return whole.count() == 0 ? 0
+                            : 100 * static_cast<double>(part.count()) /
+                                  static_cast<double>(whole.count());
+}
+
+std::string Change(Nanoseconds time, Nanoseconds planned) {
+  return fmt::format("{:+.1f} %", Percent(time - planned, planned));
+}
+
+Json AlternativeJson(const std::optional<Alternative>& alternative) {
+  if (!alternative) return nullptr;
+  return {{"workspace_limit_bytes", alternative->limit.count()},
+          {"time_us", Microseconds(alternative->time)},
+          {"division", alternative->division}};
+}
+
+Json KernelJson(const ExplainedKernel& kernel) {
+  return {{"layer", kernel.layer},
+          {"op", Name(kernel.op)},
+          {"division", kernel.division},
+          {"time_us", Microseconds(kernel.time)},
+          {"larger_limit", AlternativeJson(kernel.more)},
+          {"less_workspace", AlternativeJson(kernel.fewer)},
+          {"runner_up", AlternativeJson(kernel.runner_up)},
+          {"twice_the_limit", AlternativeJson(kernel.doubled)},
+          {"scattered", AlternativeJson(kernel.scattered)}};
+}
+
+Json ExplanationJson(const Explanation& explanation) {
+  Json ranks = Json::array();
+  for (const ExplainedRank& rank : explanation.ranks) {
+    Json kernels = Json::array();
+    for (const ExplainedKernel& kernel : rank.kernels) {
+      kernels.push_back(KernelJson(kernel));
+    }
+    ranks.push_back({{"device_kind", rank.kind},
+                     {"batch", rank.batch.count()},
+                     {"kernels", std::move(kernels)}});
+  }
+  Json more = Json::array();
+  for (const OneMore& one : explanation.one_more) {
+    Json shares = Json::array();
+    for (const BatchSize share : one.shares) shares.push_back(share.count());
+    more.push_back({{"device_kind", one.kind},
+                    {"time_us", Microseconds(one.time)},
+                    {"shares", std::move(shares)}});
+  }
+  return {{"predicted_us", Microseconds(explanation.predicted)},
+          {"ranks", std::move(ranks)},
+          {"one_more_gpu", std::move(more)}};
+}
+
+// How many kernels the limit binds, and what twice of it would bring them.
+std::string BindingText(const std::vector<ExplainedKernel>& kernels) {
+  std::size_t bound = 0;
+  Nanoseconds planned{0};
+  Nanoseconds doubled{0};
+  for (const ExplainedKernel& kernel : kernels) {
+    if (kernel.more) ++bound;
+    planned += kernel.time;
+    doubled += kernel.doubled ? kernel.doubled->time : kernel.time;
+  }
+  if (bound == 0)
+    return "the limit binds no kernel: more workspace is no use\n";
+  return fmt::format(
+      "the limit binds {} of {} kernels; with twice of it they all take {} "
+      "instead of {} ({})\n",
+      bound, kernels.size(), HumanTime(doubled), HumanTime(planned),
+      Change(doubled, planned));
+}
+
+std::string ScatterText(const std::vector<ExplainedKernel>& kernels) {
+  std::string text;
+  for (const ExplainedKernel& kernel : kernels) {
+    if (!kernel.scattered) continue;
+    text += fmt::format(
+        "{} {} stays undivided: {} would take {} by the medians, but the "
+        "repeats scatter by more than it gains\n",
+        kernel.layer, Name(kernel.op), kernel.scattered->division,
+        HumanTime(kernel.scattered->time));
+  }
+  if (text.empty()) return text;
+  return text +
+         "To have these divided, lock the device's clocks (nvidia-smi -ac), "
+         "keep other work off it, and restart ucudnn-agent: measurements under "
+         "other clocks are stale, and the next plan measures anew.\n";
+}
+
+std::string KernelsText(const std::vector<ExplainedKernel>& kernels) {
+  Table table({"LAYER", "OP", "MICRO-BATCHES", "TIME", "RUNNER-UP",
+               "A LARGER LIMIT", "TWICE THE LIMIT"});
+  for (const ExplainedKernel& kernel : kernels) {
+    table.AddRow(
+        {kernel.layer, std::string(Name(kernel.op)), kernel.division,
+         HumanTime(kernel.time),
+         kernel.runner_up
+             ? fmt::format("{} by {}",
+                           Change(kernel.runner_up->time, kernel.time),
+                           kernel.runner_up->division)
+             : "-",
+         kernel.more
+             ? fmt::format("{} with {}", Change(kernel.more->time, kernel.time),
+                           HumanBytes(kernel.more->limit))
+             : "-",
+         kernel.doubled ? Change(kernel.doubled->time, kernel.time) : "-"});
+  }
+  return table.Text() + BindingText(kernels) + ScatterText(kernels);
+}
+
+std::string ExplanationText(const Explanation& explanation) {
+  std::string text;
+  for (const ExplainedRank& rank : explanation.ranks) {
+    text += fmt::format("{}{} images on {}, {} for each kernel\n",
+                        text.empty() ? "" : "\n", rank.batch.count(), rank.kind,
+                        HumanBytes(explanation.limit)) +
+            KernelsText(rank.kernels);
+  }
+  text += "\n";
+  for (const OneMore& one : explanation.one_more) {
+    std::vector<std::int64_t> shares;
+    for (const BatchSize share : one.shares) shares.push_back(share.count());
+    text += fmt::format(
+        "one more {}: {} instead of {} ({}), with shares of {} images\n",
+        one.kind, HumanTime(one.time), HumanTime(explanation.predicted),
+        Change(one.time, explanation.predicted), fmt::join(shares, ", "));
+  }
+  if (explanation.one_more.empty()) {
+    text +=
+        "what one more GPU would bring is not known: no smaller shares were "
+        "measured; `ucudnn plan --ranks` has them measured\n";
+  }
+  return text;
+}
+
+// The kernels of an iteration as measured on a kind.
+Result<Profile> KernelsOn(const std::string& kind,
+                          const std::vector<KernelPlan>& kernels,
+                          Measurements& measurements) {
+  Profile profile;
+  for (const KernelPlan& kernel : kernels) {
+    if (!kernel.problem) continue;
+    KernelProfile& measured = profile.kernels.emplace_back();
+    measured.id.layer = kernel.layer;
+    measured.id.op = kernel.op;
+    UCUDNN_ASSIGN_OR_RETURN(measured.points,
+                            measurements.Of(kind, ToString(*kernel.problem)));
+  }
+  return profile;
+}
+
+Result<ExplainedRank> ExplainRank(const JobRequest& request,
+                                  const RankPlan& rank,
+                                  Measurements& measurements) {
+  ExplainedRank explained{.kind = rank.device_kind, .batch = rank.batch};
+  for (const KernelPlan& kernel : rank.workspace.kernels) {
+    if (!kernel.problem) continue;
+    UCUDNN_ASSIGN_OR_RETURN(
+        const std::vector<MeasuredPoint> points,
+        measurements.Of(rank.device_kind, ToString(*kernel.problem)));
+    UCUDNN_ASSIGN_OR_RETURN(explained.kernels.emplace_back(),
+                            ExplainKernel(points, rank.batch, request.policy,
+                                          request.KernelLimit(), kernel));
+  }
+  return explained;
+}
+
+Result<Explanation> Explain(const JobPlan& plan, Measurements& measurements) {
+  Explanation explanation{.limit = plan.request.KernelLimit(),
+                          .predicted = plan.predicted};
+  std::set<std::pair<std::string, BatchSize>> shown;
+  std::map<std::string, Profile> kernels;
+  for (const RankPlan& rank : plan.ranks) {
+    if (rank.batch == BatchSize(0) ||
+        !shown.emplace(rank.device_kind, rank.batch).second) {
+      continue;
+    }
+    UCUDNN_ASSIGN_OR_RETURN(explanation.ranks.emplace_back(),
+                            ExplainRank(plan.request, rank, measurements));
+    if (kernels.contains(rank.device_kind)) continue;
+    UCUDNN_ASSIGN_OR_RETURN(
+        kernels[rank.device_kind],
+        KernelsOn(rank.device_kind, rank.workspace.kernels, measurements));
+  }
+  explanation.one_more = WithOneMoreGpu(plan.request, kernels);
+  return explanation;
+}
+
+Status ExplainPlan(const Server& server, const std::string& id,
+                   OutputFormat format) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan message, connection->GetPlan(id));
+  UCUDNN_ASSIGN_OR_RETURN(const JobPlan plan, FromProto(message));
+  if (plan.request.memory) {
+    return Fail(Code::kInvalidArgument,
+                "plan {} is a memory plan; plans of workspaces are explained",
+                id);
+  }
+  Measurements measurements(*connection);
+  UCUDNN_ASSIGN_OR_RETURN(const Explanation explanation,
+                          Explain(plan, measurements));
+  return Print(format, ExplanationJson(explanation),
+               [&] { return ExplanationText(explanation); });
+}
+
+}  // namespace
+
+void AddExplainCommand(CLI::App& app, const Server& server, Chosen* chosen) {
+  const auto id = std::make_shared<std::string>();
+  const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
+  CLI::App* explain = app.add_subcommand(
+      "explain",
+      "Say kernel by kernel why a plan is as it is: what binds, what comes "
+      "next, and what a larger limit or one more GPU would bring, by the "
+      "measurements known now");
+  explain->add_option("plan", *id, "The plan; see `ucudnn plans`")
+      ->required()
+      ->option_text("PLAN");
+  AddOutputOption(explain, format.get());
+  explain->callback([&server, id, format, chosen] {
+    *chosen = [&server, id, format] {
+      return ExplainPlan(server, *id, *format);
+    };
+  });
+}
+
+}  // namespace ucudnn::ctl

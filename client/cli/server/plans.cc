@@ -1,0 +1,360 @@
+// Makes plans, waits for their measurements, and lists plans.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/files/file.h"
+#include "client/cli/memory_text.h"
+#include "client/cli/profile_options.h"
+#include "client/cli/server/list.h"
+#include "client/cli/server/measuring.h"
+#include "client/cli/server/names.h"
+#include "client/cli/server/pages.h"
+#include "client/cli/server/remove.h"
+#include "client/cli/server/server.h"
+#include "proto/convert_plan.h"
+#include "proto/json.h"
+
+namespace ucudnn::ctl {
+namespace {
+
+struct PlanOptions {
+  std::string network;
+  BatchSize batch;
+  Bytes workspace_limit;
+  Bytes total_workspace;
+  std::optional<Bytes> memory_budget;
+  std::string memory_policy = "best";
+  bool recompute = false;
+  bool offload_weights = false;
+  BatchPolicy policy = BatchPolicy::kPowerOfTwo;
+  std::vector<std::string> kinds;
+  int ranks = 1;
+  std::string precision;
+  std::string layout;
+  std::string save;
+  bool retry_failed = false;
+  bool dry_run = false;
+  bool no_wait = false;
+  bool wait_for_device = false;
+  std::optional<int> timeout_seconds;
+  OutputFormat output = OutputFormat::kTable;
+};
+
+void AddPlanOptions(CLI::App* command, PlanOptions* options) {
+  command
+      ->add_option("--network", options->network,
+                   "A registered network; see `ucudnn networks put`")
+      ->required()
+      ->option_text("NETWORK");
+  AddBatchOption(command, &options->batch);
+  CLI::App* limit = command->add_option_group(
+      "limit",
+      "One of --workspace-limit, --total-workspace and --memory-budget");
+  limit->require_option(1);
+  AddBytesOption(limit, "--workspace-limit", &options->workspace_limit,
+                 "Workspace limit for each convolution, such as 64MiB");
+  AddBytesOption(
+      limit, "--total-workspace", &options->total_workspace,
+      "Workspace limit for all convolutions together, which share it by "
+      "running one after the other");
+  CLI::Option* budget =
+      limit
+          ->add_option_function<std::string>(
+              "--memory-budget",
+              [options](const std::string& text) {
+                const auto size = ParseBytes(text);
+                if (!size) {
+                  throw CLI::ValidationError("--memory-budget",
+                                             size.error().message);
+                }
+                options->memory_budget = *size;
+              },
+              "Device memory of each rank, such as 12GiB: plans whole training "
+              "iterations within it, see docs/memory.md; 0: all that the "
+              "device has")
+          ->option_text("SIZE");
+  command
+      ->add_option("--memory-policy", options->memory_policy,
+                   "As solve memory --policy, except all")
+      ->option_text("NAME")
+      ->needs(budget)
+      ->capture_default_str();
+  command
+      ->add_flag("--recompute", options->recompute,
+                 "The memory plan may compute activations again")
+      ->needs(budget);
+  command
+      ->add_flag("--offload-weights", options->offload_weights,
+                 "The memory plan may keep weights on the host")
+      ->needs(budget);
+  AddBatchPolicyOption(command, &options->policy);
+  command
+      ->add_option("--ranks", options->ranks, "How many ranks share the batch")
+      ->check(CLI::Range(1, 65536))
+      ->option_text("N");
+  command
+      ->add_option("--device-kind", options->kinds,
+                   "The device kind of all ranks, or one for each rank, as "
+                   "`ucudnn kinds` lists them; needed where there are several")
+      ->option_text("KIND");
+  command
+      ->add_option("--precision", options->precision,
+                   "FP32, TF32, TRUE_HALF, PSEUDO_HALF or BF16")
+      ->option_text("P");
+  command->add_option("--layout", options->layout, "NCHW or NHWC")
+      ->option_text("L");
+  command->add_flag("--retry-failed", options->retry_failed,
+                    "Retry measurements that failed before");
+  CLI::Option* dry_run = command->add_flag(
+      "--dry-run", options->dry_run,
+      "Only tell what would be measured, on which devices and for how long");
+  CLI::Option* no_wait =
+      command
+          ->add_flag("--no-wait", options->no_wait,
+                     "Request what is missing, and do not wait for it")
+          ->excludes(dry_run);
+  command
+      ->add_option_function<int>(
+          "--timeout",
+          [options](int seconds) { options->timeout_seconds = seconds; },
+          "Wait for measurements at most so long; they continue, and the exit "
+          "status is 4")
+      ->check(CLI::Range(1, 86'400 * 7))
+      ->option_text("SECONDS")
+      ->excludes(dry_run)
+      ->excludes(no_wait);
+  command->add_flag("--wait-for-device", options->wait_for_device,
+                    "Request measurements also of kinds of which no device is "
+                    "online, and wait for one");
+  AddOutputOption(command, &options->output);
+}
+
+Result<v1::PlanRequest> MakeRequest(const PlanOptions& options,
+                                    Connection& connection) {
+  v1::PlanRequest request;
+  request.set_network(options.network);
+  request.set_batch(options.batch.count());
+  request.set_workspace_limit_bytes(options.workspace_limit.count());
+  request.set_total_workspace_bytes(options.total_workspace.count());
+  if (options.memory_budget) {
+    v1::MemoryPlanRequest& memory = *request.mutable_memory();
+    memory.set_budget_bytes(options.memory_budget->count());
+    memory.set_policy(options.memory_policy);
+    memory.set_recompute(options.recompute);
+    memory.set_offload_weights(options.offload_weights);
+  }
+  request.set_batch_policy(std::string(Name(options.policy)));
+  request.set_precision(options.precision);
+  request.set_layout(options.layout);
+  std::vector<std::string> kinds = options.kinds;
+  const auto ranks = static_cast<std::size_t>(options.ranks);
+  if (kinds.size() > 1 && ranks != 1 && kinds.size() != ranks) {
+    return Fail(Code::kInvalidArgument,
+                "--device-kind is given {} times, --ranks is {}; one kind, or "
+                "one for each rank, is accepted",
+                kinds.size(), ranks);
+  }
+  if (kinds.empty()) {
+    // Looked up once, because devices may come and go while the command waits.
+    UCUDNN_ASSIGN_OR_RETURN(std::string kind,
+                            OnlyKind(connection, "--device-kind"));
+    kinds.push_back(std::move(kind));
+  }
+  for (std::string& kind : kinds) {
+    UCUDNN_ASSIGN_OR_RETURN(kind, KindNamed(connection, kind));
+  }
+  if (kinds.size() == 1) kinds.resize(ranks, kinds[0]);
+  for (const std::string& kind : kinds) request.add_device_kinds(kind);
+  return request;
+}
+
+std::string LimitText(const v1::PlanRequest& request) {
+  if (request.has_memory()) {
+    const Bytes budget(request.memory().budget_bytes());
+    return fmt::format("{} of memory",
+                       budget == Bytes(0) ? "all" : FormatBytes(budget));
+  }
+  const std::int64_t total = request.total_workspace_bytes();
+  return total > 0
+             ? fmt::format("{} in total", FormatBytes(Bytes(total)))
+             : fmt::format("{} per kernel",
+                           FormatBytes(Bytes(request.workspace_limit_bytes())));
+}
+
+Status PrintCost(Connection& connection, const v1::PlanRequest& plan,
+                 OutputFormat output) {
+  v1::MeasureRequest request;
+  *request.mutable_plan() = plan;
+  request.set_dry_run(true);
+  UCUDNN_ASSIGN_OR_RETURN(const v1::MeasureProgress cost,
+                          connection.Measure(request, RetryPolicy::LongWork()));
+  return Print(output, ToJson(cost), [&] { return CostText(cost); });
+}
+
+// Has measured what the plan needs; returns false if it was not to wait for
+// that. kDeadlineExceeded after --timeout.
+Result<bool> Await(Connection& connection, const v1::PlanRequest& plan,
+                   const PlanOptions& options) {
+  v1::MeasureRequest request;
+  *request.mutable_plan() = plan;
+  request.set_retry_failed(options.retry_failed);
+  request.set_wait_for_device(options.wait_for_device);
+  std::optional<std::chrono::seconds> limit;
+  if (options.timeout_seconds) limit.emplace(*options.timeout_seconds);
+  if (options.no_wait) limit.emplace(0);
+  UCUDNN_ASSIGN_OR_RETURN(const bool measured,
+                          AwaitMeasured(connection, std::move(request), limit));
+  if (!measured && !options.no_wait) {
+    return Fail(Code::kDeadlineExceeded,
+                "the measurements have not ended within {} s (--timeout)",
+                *options.timeout_seconds);
+  }
+  return measured;
+}
+
+Status MakePlan(const Server& server, const PlanOptions& options) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest request,
+                          MakeRequest(options, *connection));
+  if (options.dry_run) return PrintCost(*connection, request, options.output);
+  UCUDNN_ASSIGN_OR_RETURN(const bool measured,
+                          Await(*connection, request, options));
+  if (!measured) return {};
+  const auto plan = connection->CreatePlan(request, RetryPolicy::LongWork());
+  if (!plan) {
+    return LeftBehind(plan.error(),
+                      "if the coordinator has begun the plan, it finishes it, "
+                      "and the same command prints it then");
+  }
+  if (!options.save.empty()) {
+    Status saved = ReplaceFile(options.save, ToJson(*plan).dump(2) + "\n");
+    if (!saved) return Within("--save", std::move(saved).error());
+  }
+  return Print(options.output, ToJson(*plan), [&] { return PlanText(*plan); });
+}
+
+Status Measure(const Server& server, const PlanOptions& options) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest request,
+                          MakeRequest(options, *connection));
+  if (options.dry_run) return PrintCost(*connection, request, options.output);
+  UCUDNN_RETURN_IF_ERROR(Await(*connection, request, options));
+  v1::MeasureRequest measure;
+  *measure.mutable_plan() = request;
+  measure.set_dry_run(true);
+  UCUDNN_ASSIGN_OR_RETURN(
+      const v1::MeasureProgress progress,
+      connection->Measure(measure, RetryPolicy::LongWork()));
+  return Print(options.output, ToJson(progress), [&] {
+    return fmt::format("{} of {} measured, {} failed\n", progress.done(),
+                       progress.total(), progress.failed());
+  });
+}
+
+// The workspace limit, for people.
+std::string PlanLimit(const Json& plan) {
+  v1::PlanRequest request;
+  return FromJson(plan["request"], &request) ? LimitText(request) : "-";
+}
+
+List Plans() {
+  return {.columns = {Plain("PLAN", "id"),
+                      Plain("NETWORK", "request.network"),
+                      Plain("BATCH", "request.batch"),
+                      Count("RANKS", "request.device_kinds"),
+                      {"LIMIT", "request.workspace_limit_bytes", PlanLimit},
+                      Plain("POLICY", "request.batch_policy"),
+                      Plain("PRECISION", "request.precision"),
+                      Plain("LAYOUT", "request.layout"),
+                      Duration("PREDICTED", "predicted_us"),
+                      Duration("UNDIVIDED", "undivided_us"),
+                      Age("CREATED", "created_ms")},
+          .id = "id",
+          .fetch = [](Connection& connection, v1::ListRequest page) {
+            return Entries(connection, &Connection::ListPlans,
+                           &v1::ListPlansResponse::plans, std::move(page));
+          }};
+}
+
+}  // namespace
+
+std::string PlanText(const v1::Plan& plan) {
+  std::string text =
+      fmt::format("plan {}: {} at batch {}, {}, {}\n\n", plan.id(),
+                  plan.request().network(), plan.request().batch(),
+                  LimitText(plan.request()), plan.request().batch_policy());
+  Table ranks({"RANK", "DEVICE KIND", "BATCH", "WEIGHT", "PREDICTED",
+               "UNDIVIDED", "WHY"});
+  // Ranks with the same kind and batch run the same kernels.
+  std::set<std::pair<std::string, std::int64_t>> shown;
+  std::string kernels;
+  for (const v1::RankPlan& rank : plan.ranks()) {
+    const v1::WorkspacePlan& workspace = rank.workspace();
+    ranks.AddRow({std::to_string(rank.rank()), rank.device_kind(),
+                  std::to_string(rank.batch()),
+                  fmt::format("{:.4f}", rank.weight()),
+                  HumanTime(Nanoseconds(workspace.total_time_ns())),
+                  workspace.has_undivided_time_ns()
+                      ? HumanTime(Nanoseconds(workspace.undivided_time_ns()))
+                      : "-",
+                  rank.reason()});
+    if (rank.batch() == 0 || plan.memory_plans_size() > 0 ||
+        !shown.emplace(rank.device_kind(), rank.batch()).second) {
+      continue;
+    }
+    const Result<WorkspacePlan> read = FromProto(workspace);
+    kernels +=
+        fmt::format("\nbatch {} on {}\n", rank.batch(), rank.device_kind());
+    kernels += read ? PlanTable(*read) : read.error().message + "\n";
+  }
+  for (const v1::DeviceMemoryPlan& memory : plan.memory_plans()) {
+    const auto json =
+        nlohmann::ordered_json::parse(memory.plan_json(), nullptr, false);
+    kernels +=
+        fmt::format("\nbatch {} on {}\n", memory.batch(), memory.device_kind());
+    kernels += json.is_object() ? MemorySummary(json)
+                                : "its memory plan cannot be read\n";
+  }
+  text += ranks.Text() + kernels;
+  for (const std::string& reason : plan.reasons()) text += reason + "\n";
+  return text;
+}
+
+void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen) {
+  const auto options = std::make_shared<PlanOptions>();
+  CLI::App* plan = app.add_subcommand(
+      "plan", "Make the optimal plan for a network, measuring what is missing");
+  AddPlanOptions(plan, options.get());
+  plan->add_option("--save", options->save,
+                   "Also write the plan to this file, for UCUDNN_PLAN_FILE")
+      ->option_text("FILE");
+  plan->callback([&server, options, chosen] {
+    *chosen = [&server, options] { return MakePlan(server, *options); };
+  });
+
+  CLI::App* measure = app.add_subcommand(
+      "measure", "Measure what a plan would need, without making it");
+  AddPlanOptions(measure, options.get());
+  measure->callback([&server, options, chosen] {
+    *chosen = [&server, options] { return Measure(server, *options); };
+  });
+
+  CLI::App* plans = app.add_subcommand("plans", "List the plans, newest first");
+  AddList(plans, server, Plans(), chosen);
+  AddRemove(plans, server,
+            {.what = "plan",
+             .id = "PLAN",
+             .remove = &Connection::DeletePlan,
+             .named = {}},
+            chosen);
+}
+
+}  // namespace ucudnn::ctl

@@ -1,0 +1,191 @@
+#include "client/solve/memory.h"
+
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/training/json.h"
+#include "client/cli/memory_options.h"
+#include "client/cli/memory_text.h"
+#include "client/cli/solve/solve.h"
+#include "solver/memory/bounds.h"
+#include "solver/memory/summary.h"
+
+namespace ucudnn::ctl {
+namespace {
+
+struct SolveMemoryOptions {
+  MemoryOptions shared;
+  std::string device_model;
+  std::string profile;
+  std::string timeline;
+  std::string graph_out;
+};
+
+Result<MemoryProblem> ReadProblem(const SolveMemoryOptions& options,
+                                  const ModelOfKind& model_of_kind) {
+  UCUDNN_ASSIGN_OR_RETURN(MemoryProblem problem,
+                          ReadMemoryProblem(options.shared));
+  UCUDNN_ASSIGN_OR_RETURN(
+      problem.device,
+      ReadDeviceModel("--device-model", options.device_model, model_of_kind));
+  if (!options.profile.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(problem.profile, ReadInput(options.profile, 1_GiB));
+  }
+  return problem;
+}
+
+std::string StallTable(const MemoryPlan& plan, const TrainingGraph& graph) {
+  std::vector<Stall> stalls = StallsOf(plan);
+  std::stable_sort(
+      stalls.begin(), stalls.end(),
+      [](const Stall& a, const Stall& b) { return a.duration > b.duration; });
+  constexpr std::size_t kShown = 5;
+  if (stalls.empty()) return "";
+  Table table({"STALL", "AT", "ENDED BY"});
+  for (std::size_t i = 0; i < std::min(kShown, stalls.size()); ++i) {
+    const MemoryEvent& cause =
+        plan.rounds[stalls[i].round].events[stalls[i].cause];
+    std::string what(Name(cause.op));
+    if (cause.op == EventOp::kCompute) {
+      what += ' ' + graph.tasks[cause.task].name;
+    } else if (cause.op != EventOp::kSync) {
+      what += ' ' + graph.blocks[cause.block].name;
+    }
+    table.AddRow({HumanTime(stalls[i].duration), HumanTime(stalls[i].start),
+                  std::move(what)});
+  }
+  return "\n" + table.Text() +
+         (stalls.size() > kShown
+              ? fmt::format("and {} shorter stalls\n", stalls.size() - kShown)
+              : "");
+}
+
+std::string PlanText(const MemoryPlan& plan, const TrainingGraph& graph) {
+  return MemorySummary(ToJson(plan, graph)) + StallTable(plan, graph);
+}
+
+std::string Comparison(const MemoryAnswer& answer) {
+  Table table({"POLICY", "CHOICE", "SUB-BATCH", "TIME", "TO IDEAL", "STALLS",
+               "POOL", "TO HOST", "FROM HOST"});
+  std::string refused;
+  const std::optional<Nanoseconds> ideal = IdealTime(answer.graph);
+  for (const MemoryAnswer::Tried& t : answer.tried) {
+    if (!t.plan) {
+      refused += t.plan.error().message + "\n";
+      continue;
+    }
+    const MemoryPlan& plan = *t.plan;
+    table.AddRow({plan.policy, plan.choice.empty() ? "-" : plan.choice,
+                  std::to_string(plan.sub_batch.count()), HumanTime(plan.time),
+                  ideal ? Deviation(plan.time, *ideal) : "-",
+                  HumanTime(plan.stall), HumanBytes(plan.peak),
+                  HumanBytes(plan.offloaded), HumanBytes(plan.prefetched)});
+  }
+  return table.Text() + (refused.empty() ? "" : "\nNot within the budget:\n") +
+         refused;
+}
+
+Status WriteSideFiles(const SolveMemoryOptions& options,
+                      const MemoryAnswer& answer) {
+  if (!options.graph_out.empty()) {
+    UCUDNN_RETURN_IF_ERROR(
+        WriteText(options.graph_out, GraphJson(answer).dump(1) + "\n"));
+  }
+  const MemoryPlan* fastest = answer.Fastest();
+  if (options.timeline.empty() || fastest == nullptr) return {};
+  return WriteText(options.timeline,
+                   ChromeTrace(*fastest, answer.graph).dump() + "\n");
+}
+
+Status RunMemory(const SolveMemoryOptions& options,
+                 const ModelOfKind& model_of_kind) {
+  UCUDNN_ASSIGN_OR_RETURN(const MemoryProblem problem,
+                          ReadProblem(options, model_of_kind));
+  UCUDNN_ASSIGN_OR_RETURN(const MemoryAnswer answer, SolveMemory(problem));
+  UCUDNN_RETURN_IF_ERROR(WriteSideFiles(options, answer));
+  UCUDNN_RETURN_IF_ERROR(answer.HasPlan());
+  return Print(options.shared.output, ToJson(answer), [&] {
+    return answer.all ? Comparison(answer)
+                      : PlanText(*answer.Fastest(), answer.graph);
+  });
+}
+
+}  // namespace
+
+void AddSolveMemory(CLI::App* solve, const ModelOfKind& model_of_kind,
+                    Chosen* chosen) {
+  CLI::App* command = solve->add_subcommand(
+      "memory",
+      "Plan a training iteration within a device-memory budget: what to "
+      "offload, when to prefetch it, and where to place it");
+  auto options = std::make_shared<SolveMemoryOptions>();
+  MemoryProblem& problem = options->shared.problem;
+  AddMemoryOptions(command, ", or all, to compare", &options->shared);
+  command
+      ->add_option("--device-model", options->device_model,
+                   fmt::format("{}, a JSON file, or a kind of device, whose "
+                               "measured model the coordinator has",
+                               fmt::join(DeviceModelPresets(), ", ")))
+      ->option_text("NAME|FILE|KIND")
+      ->required();
+  CLI::Option* profile =
+      command
+          ->add_option("--profile", options->profile,
+                       "Measurements, as CSV or gzipped CSV; the device model "
+                       "estimates the times that it lacks")
+          ->option_text("FILE");
+  command
+      ->add_option("--profile-network", problem.rows.network,
+                   "Use only this network of the profile")
+      ->option_text("NAME");
+  command
+      ->add_option("--device", problem.rows.device,
+                   "Use only measurements on this device")
+      ->option_text("NAME");
+  command
+      ->add_option("--layout", problem.rows.layout,
+                   "Use only measurements in this layout, NCHW or NHWC")
+      ->option_text("LAYOUT");
+  AddBytesOption(command, "--budget", &problem.request.budget,
+                 "Device memory for the iteration; default: the device "
+                 "model's");
+  command
+      ->add_option_function<std::int64_t>(
+          "--sub-batch",
+          [&problem](std::int64_t images) {
+            problem.request.sub_batch = BatchSize(images);
+          },
+          "Images per sub-batch, instead of the policy's choice")
+      ->option_text("N")
+      ->check(CLI::Range(std::int64_t{1}, kMaxBatchSize.count()));
+  command
+      ->add_option("--gpus", problem.request.gpus,
+                   "GPUs that share the mini-batch and the link to the host, "
+                   "which updates the weights; the plan is for one of them")
+      ->option_text("M")
+      ->check(CLI::Range(1, kMaxMemoryGpus))
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--timeline", options->timeline,
+          "Write the plan, or the fastest of several, as a Chrome trace")
+      ->option_text("FILE");
+  command
+      ->add_option("--graph-out", options->graph_out,
+                   "Write the training graph with its costs, as JSON")
+      ->option_text("FILE");
+  command->get_option("--split")->excludes(profile);
+  command->callback([options, model_of_kind, chosen] {
+    *chosen = [options, model_of_kind] {
+      return RunMemory(*options, model_of_kind);
+    };
+  });
+}
+
+}  // namespace ucudnn::ctl
