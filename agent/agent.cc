@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "agent/device_states.h"
 #include "base/service/backoff.h"
 #include "base/service/log.h"
 #include "base/text.h"
@@ -66,25 +67,10 @@ class Agent {
       }
     }
     spdlog::info("event=stopped agent={}", options_.id);
-    const std::lock_guard lock(mutex_);
-    for (const DeviceState& state : states_) {
-      if (state.lost.empty()) return {};
-    }
-    return Fail(Code::kDataLoss, "every device is lost; the last: {}",
-                states_.back().lost);
+    return states_.CheckAnyLeft();
   }
 
  private:
-  // What a heartbeat reports about a device; guarded by mutex_.
-  struct DeviceState {
-    std::string busy_with;
-    std::string lost;              // why it is unusable; empty: it is not lost
-    std::string registered_under;  // the driver that the coordinator knows
-    std::vector<v1::Task> leases;  // without what is known of them
-    // Whether its model was measured, or failed to be, since it registered.
-    bool has_measured_model = false;
-  };
-
   // Waits until every device's thread has ended, or until `stop_grace` after
   // the agent was asked to stop.
   void AwaitEnd() {
@@ -121,10 +107,8 @@ class Agent {
       *d.mutable_kind_details() = ToProto(info.kind);
       const std::string conditions = ConditionsOf(i);
       d.set_driver(conditions);
-      const std::lock_guard state_lock(mutex_);
-      states_[i].registered_under = conditions;
-      states_[i].has_measured_model = false;
-      SetState(i, &d);
+      states_.SetRegistered(i, conditions);
+      states_.Describe(i, &d);
     }
     Backoff backoff;
     while (!stop_.stop_requested()) {
@@ -170,10 +154,10 @@ class Agent {
       backoff.Reset();
       if (leased->measure_device_model() && TakesModel(index)) {
         MeasureModel(index);
-        if (IsLost(index)) return;
+        if (states_.IsLost(index)) return;
         continue;
       }
-      SetLeases(index, leased->tasks());
+      states_.SetLeases(index, leased->tasks());
       for (const v1::Task& task : leased->tasks()) {
         if (stop_.stop_requested()) break;
         if (!WaitUntilFree(index)) break;
@@ -181,8 +165,8 @@ class Agent {
                 Measure(index, task)) {
           Report(*report);
         }
-        DropLease(index, task.id());
-        if (IsLost(index)) {
+        states_.DropLease(index, task.id());
+        if (states_.IsLost(index)) {
           GiveBack(index);
           return;
         }
@@ -200,10 +184,7 @@ class Agent {
     bool said = false;
     while (!stop_.stop_requested()) {
       const std::string busy_with = devices_[index]->BusyWith();
-      {
-        const std::lock_guard lock(mutex_);
-        states_[index].busy_with = busy_with;
-      }
+      states_.SetBusyWith(index, busy_with);
       if (busy_with.empty()) return true;
       if (!said) {
         spdlog::info("event=device_busy device={} with={}",
@@ -224,17 +205,15 @@ class Agent {
   // Whether they differ from those that the coordinator knows.
   bool HasOtherConditions(std::size_t index) {
     const std::string now = ConditionsOf(index);
-    const std::lock_guard lock(mutex_);
-    const std::string& told = states_[index].registered_under;
+    const std::string told = states_.RegisteredWith(index);
     if (now == told) return false;
     spdlog::info("event=conditions_changed device={} from={} to={}",
                  devices_[index]->info().id, Quoted(told), Quoted(now));
     return true;
   }
 
-  bool TakesModel(std::size_t index) {
-    const std::lock_guard lock(mutex_);
-    return options_.measure_model && !states_[index].has_measured_model;
+  bool TakesModel(std::size_t index) const {
+    return options_.measure_model && !states_.HasMeasuredModel(index);
   }
 
   // Measures a device's model and reports it. Does nothing if another device is
@@ -258,10 +237,7 @@ class Agent {
     if (!model && model.error().code == Code::kCancelled) return;
     // Measured, but unknown under which conditions: once more.
     if (model && ConditionsOf(index) != report.driver()) return;
-    {
-      const std::lock_guard lock(mutex_);
-      states_[index].has_measured_model = true;
-    }
+    states_.SetMeasuredModel(index);
     if (!model) {
       spdlog::warn("event=device_model_failed device={} error={}",
                    device.info().id, Quoted(model.error().message));
@@ -438,18 +414,11 @@ class Agent {
       TellAlive();
       v1::HeartbeatRequest request;
       request.set_agent_id(options_.id);
-      {
-        const std::lock_guard lock(mutex_);
-        for (std::size_t i = 0; i < devices_.size(); ++i) {
-          v1::Device& device = *request.add_devices();
-          device.set_id(devices_[i]->info().id);
-          SetState(i, &device);
-          for (const v1::Task& task : states_[i].leases) {
-            v1::TaskLease& lease = *request.add_leases();
-            lease.set_task_id(task.id());
-            lease.set_lease_token(task.lease_token());
-          }
-        }
+      for (std::size_t i = 0; i < devices_.size(); ++i) {
+        v1::Device& device = *request.add_devices();
+        device.set_id(devices_[i]->info().id);
+        states_.Describe(i, &device);
+        states_.AddLeases(i, &request);
       }
       const auto response = link_.Heartbeat(request);
       answered = response.has_value();
@@ -457,58 +426,20 @@ class Agent {
     }
   }
 
-  // Call with mutex_ held.
-  void SetState(std::size_t index, v1::Device* device) const {
-    const DeviceState& state = states_[index];
-    device->set_state(!state.lost.empty()       ? "lost"
-                      : state.busy_with.empty() ? "idle"
-                                                : "busy");
-    device->set_state_reason(!state.lost.empty() ? state.lost
-                                                 : state.busy_with);
-  }
-
-  bool IsLost(std::size_t index) {
-    const std::lock_guard lock(mutex_);
-    return !states_[index].lost.empty();
-  }
-
   void Lose(std::size_t index, const std::string& why) {
     spdlog::error("event=device_lost device={} why={}",
                   devices_[index]->info().id, Quoted(why));
-    const std::lock_guard lock(mutex_);
-    states_[index].lost = why;
+    states_.Lose(index, why);
   }
 
   // Gives the tasks of a lost device back for others at once.
   void GiveBack(std::size_t index) {
-    std::vector<v1::Task> leases;
-    {
-      const std::lock_guard lock(mutex_);
-      leases.swap(states_[index].leases);
-    }
-    for (const v1::Task& task : leases) {
+    for (const v1::Task& task : states_.TakeLeases(index)) {
       v1::ReportTaskRequest report = ReportOf(index, task);
       report.set_error("the device was lost before the task was measured");
       report.set_retryable(true);
       Report(report);
     }
-  }
-
-  void SetLeases(std::size_t index,
-                 const google::protobuf::RepeatedPtrField<v1::Task>& tasks) {
-    const std::lock_guard lock(mutex_);
-    states_[index].leases.clear();
-    for (const v1::Task& task : tasks) {
-      if (task.has_cross_check()) continue;
-      states_[index].leases.push_back(task);
-      states_[index].leases.back().clear_known();
-    }
-  }
-
-  void DropLease(std::size_t index, std::int64_t task_id) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(states_[index].leases,
-                  [&](const v1::Task& task) { return task.id() == task_id; });
   }
 
   const AgentOptions& options_;
@@ -519,9 +450,9 @@ class Agent {
   std::atomic<milliseconds> heartbeat_{milliseconds(2000)};
   std::mutex register_mutex_;  // one registration at a time
   std::mutex model_mutex_;     // one device model at a time
+  DeviceStates states_;
   std::mutex mutex_;
-  std::vector<DeviceState> states_;
-  std::size_t ended_ = 0;  // how many of the devices' threads
+  std::size_t ended_ = 0;  // how many of the devices' threads; under mutex_
   std::condition_variable_any end_;
   // One per GPU, held while one of its slices is measured, since slices disturb
   // each other.
