@@ -43,7 +43,7 @@ class Dispatcher {
                        Result<Response> (Coordinator::*call)(const Request&),
                        const Request& request, bool* busy = nullptr) {
     const auto start = std::chrono::steady_clock::now();
-    Gate& gate = kIsLong<Request, Response> ? long_calls_ : short_calls_;
+    Gate& gate = GateOf<Request, Response>();
     Result<Response> result = [&]() -> Result<Response> {
       UCUDNN_ASSIGN_OR_RETURN(const std::optional<Principal> principal,
                               guard_.Admit(peer, method, ClaimOf(request)));
@@ -137,6 +137,15 @@ class Dispatcher {
       std::is_same_v<Request, v1::Profile> ||
       std::is_same_v<Response, v1::Profile>;
 
+  template <class Request, class Response>
+  Gate& GateOf() {
+    if constexpr (std::is_same_v<Request, v1::HeartbeatRequest>) {
+      return heartbeats_;
+    } else {
+      return kIsLong<Request, Response> ? long_calls_ : short_calls_;
+    }
+  }
+
   Coordinator& coordinator_;
   Metrics& metrics_;
   const Guard& guard_;
@@ -144,6 +153,8 @@ class Dispatcher {
   // A host may run agents and jobs by the dozen.
   Gate short_calls_{kMaxShortCalls, kMaxWaitingShortCalls,
                     kMaxShortCalls + kMaxWaitingShortCalls};
+  Gate heartbeats_{kMaxHeartbeats, kMaxWaitingHeartbeats,
+                   kMaxHeartbeats + kMaxWaitingHeartbeats};
   Gate long_calls_{kMaxLongCalls, kMaxWaitingLongCalls, kMaxLongCallsOfAHost};
 };
 

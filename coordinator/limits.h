@@ -60,7 +60,11 @@ inline constexpr std::size_t kMaxLongCalls = 4;
 inline constexpr std::size_t kMaxWaitingLongCalls = 32;
 inline constexpr std::size_t kMaxLongCallsOfAHost = 16;
 inline constexpr std::size_t kMaxShortCalls = 64;
-inline constexpr std::size_t kMaxWaitingShortCalls = 128;
+inline constexpr std::size_t kMaxWaitingShortCalls = 96;
+// Heartbeats cost little and have places of their own: however busy the
+// coordinator is with other calls, it hears its agents.
+inline constexpr std::size_t kMaxHeartbeats = 16;
+inline constexpr std::size_t kMaxWaitingHeartbeats = 16;
 // Threads of gRPC, which has one for each call, running or waiting.
 inline constexpr int kMaxRpcThreads = 256;
 // What gRPC may hold in buffers: 10,000 idle connections take some 300 MB. Near
