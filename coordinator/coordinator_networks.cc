@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "coordinator/content.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/limits.h"
 #include "coordinator/page.h"
 #include "proto/convert.h"
 #include "proto/json.h"
@@ -49,6 +50,22 @@ Status CheckName(const std::string& name) {
               Excerpt(name), kMaxNameLength);
 }
 
+// The network's file with the sizes that the request has for it.
+Result<std::string> Sized(const v1::PutNetworkRequest& request) {
+  if (request.input_shape_size() > kMaxInputShapes) {
+    return Fail(Code::kInvalidArgument,
+                "input_shape: {} shapes; up to {} are accepted",
+                request.input_shape_size(), kMaxInputShapes);
+  }
+  InputShapes shapes;
+  for (const std::string& text : request.input_shape()) {
+    Result<InputShape> shape = ParseInputShape(text);
+    if (!shape) return Within("input_shape", std::move(shape).error());
+    shapes.push_back(*std::move(shape));
+  }
+  return WithShapes(request.content(), shapes, request.name());
+}
+
 }  // namespace
 
 std::string Sha256(std::string_view text) {
@@ -81,7 +98,7 @@ Result<v1::Network> ToProto(const NetworkRecord& record) {
 Result<v1::Network> Coordinator::PutNetwork(
     const v1::PutNetworkRequest& request) {
   UCUDNN_RETURN_IF_ERROR(CheckName(request.name()));
-  const std::string& content = request.content();
+  UCUDNN_ASSIGN_OR_RETURN(std::string content, OfInput(Sized(request)));
   UCUDNN_ASSIGN_OR_RETURN(const Network network,
                           OfInput(ParseNetwork(content, request.name(),
                                                BatchSize(1), request.name())));
@@ -89,9 +106,9 @@ Result<v1::Network> Coordinator::PutNetwork(
   record.name = request.name();
   record.format =
       IsNetworkCsv(content) ? NetworkFormat::kCsv : NetworkFormat::kOnnx;
-  record.source = content;
   record.layers = LayersText(network);
   record.hash = Sha256(content);
+  record.source = std::move(content);
   record.created_ms = clock_.NowMs();
   UCUDNN_RETURN_IF_ERROR(store_.PutNetwork(record));
   v1::GetRequest get;

@@ -15,6 +15,8 @@ namespace ucudnn {
 inline constexpr std::size_t kMaxTextBytes = 4096;
 // Networks are the largest requests: an ONNX model with its weights.
 inline constexpr int kMaxRequestBytes = 64 << 20;
+// Shapes of inputs that come with one; models have a few inputs.
+inline constexpr int kMaxInputShapes = 64;
 // A request as JSON. A plan for 16,384 ranks that names each rank's kind has
 // 1 MiB. Values take up to 16 times their text in memory.
 inline constexpr std::size_t kMaxJsonBytes = std::size_t{4} << 20;

@@ -23,6 +23,9 @@ struct InputShape {
 // "3,224,224" or "NAME=3,224,224". kInvalidArgument says what is accepted.
 Result<InputShape> ParseInputShape(std::string_view text);
 
+// The shape as ParseInputShape reads it.
+std::string ToText(const InputShape& shape);
+
 // The model's bytes with these sizes; symbols of the same name elsewhere get
 // them too. kInvalidArgument, naming the input: there is no such input; without
 // a name, not exactly one has symbolic sizes; the input has another number of

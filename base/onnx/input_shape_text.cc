@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include "base/conv_problem.h"
 #include "base/onnx/input_shape.h"
 #include "base/text.h"
@@ -26,6 +28,11 @@ Result<InputShape> ParseInputShape(std::string_view text) {
     if (comma == std::string_view::npos) return shape;
     rest = rest.substr(comma + 1);
   }
+}
+
+std::string ToText(const InputShape& shape) {
+  return fmt::format("{}{}{}", shape.input, shape.input.empty() ? "" : "=",
+                     fmt::join(shape.extents, ","));
 }
 
 }  // namespace ucudnn

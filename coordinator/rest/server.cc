@@ -52,6 +52,22 @@ Result<std::int64_t> Number(const std::string& name, const std::string& text,
   return number;
 }
 
+// PUT /v1/networks/{id}?input_shape=
+Result<v1::PutNetworkRequest> ParsePut(const Http& http) {
+  v1::PutNetworkRequest request;
+  request.set_name(http.matches[1]);
+  for (const auto& [key, value] : http.params) {
+    if (key != "input_shape") {
+      return Fail(Code::kInvalidArgument,
+                  "there is no parameter {}; input_shape is accepted",
+                  Excerpt(key));
+    }
+    request.add_input_shape(value);
+  }
+  request.set_content(http.body);
+  return request;
+}
+
 // DELETE /v1/networks/{id}?who=&reason=
 Result<v1::DeleteRequest> ParseDelete(const Http& http) {
   v1::DeleteRequest request;
@@ -328,10 +344,7 @@ class Server final : public RestServer {
     http_.Route(
         "PUT", "/v1/networks/(.+)",
         [this](const Http& http, httplib::Response* response) {
-          v1::PutNetworkRequest request;
-          request.set_name(http.matches[1]);
-          request.set_content(http.body);
-          Answer(http, "PutNetwork", &Coordinator::PutNetwork, request,
+          Answer(http, "PutNetwork", &Coordinator::PutNetwork, ParsePut(http),
                  response);
         },
         kMaxRequestBytes);

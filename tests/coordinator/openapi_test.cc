@@ -323,6 +323,26 @@ TEST_F(OpenApiTest, PagesEachList) {
   EXPECT_EQ(lists, 9);
 }
 
+TEST_F(OpenApiTest, NamesEachParameterOfQueries) {
+  int asked = 0;
+  ForEachOperation([&](const std::string& path, const std::string& example,
+                       const std::string& method, const Json& operation) {
+    std::vector<std::string> names;
+    for (const Json& parameter : operation.value("parameters", Json::array())) {
+      if (parameter["in"] == "query") names.push_back(parameter["name"]);
+    }
+    if (names.empty()) return;
+    ++asked;
+    // Told with what is accepted.
+    const auto answer = Call(example + "?unknown=1", method, "");
+    ASSERT_EQ(answer->status, 400) << method << " " << path;
+    for (const std::string& name : names) {
+      EXPECT_THAT(answer->body, ::testing::HasSubstr(name)) << path;
+    }
+  });
+  EXPECT_EQ(asked, 14);
+}
+
 TEST_F(OpenApiTest, TellsTheFieldsOfErrors) {
   httplib::Client http("127.0.0.1", server_->port());
   const Json& schema = Document()["components"]["schemas"]["Problem"];

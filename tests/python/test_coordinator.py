@@ -128,6 +128,26 @@ def test_knows_problems_by_the_coordinators_names(alexnet, cluster):
         assert cost["total"] == batches * len(problems)
 
 
+@pytest.mark.skipif(
+    os.environ.get("UCUDNN_WITH_ONNX") != "1", reason="no ONNX models"
+)
+def test_registers_models_with_the_sizes_that_they_leave_open(cluster):
+    model = (DATA / "onnx/alexnet.onnx").read_bytes()
+    closed = cluster.put_network(model, "closed")
+    # A dimension of 224, as it is on the wire, becomes one that is named.
+    fixed = b"\x0a\x03\x08\xe0\x01"
+    assert model.count(fixed) == 2
+    for name in (b"H", b"W"):
+        model = model.replace(fixed, b"\x0a\x03\x12\x01" + name, 1)
+    with pytest.raises(ucudnn.InvalidArgument, match="dimension 'H'"):
+        cluster.put_network(model, "open")
+    for shape in [(3, 224, 224), {"input": [3, 224, 224]}]:
+        put = cluster.put_network(model, "open", input_shape=shape)
+        assert put.layers == closed.layers
+    with pytest.raises(ucudnn.InvalidArgument, match="no input 'image'"):
+        cluster.put_network(model, "open", input_shape={"image": (3, 8, 8)})
+
+
 def test_errors_say_what_is_wrong(cluster):
     with pytest.raises(ucudnn.InvalidArgument, match="none") as unknown:
         cluster.network("none")

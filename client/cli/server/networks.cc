@@ -36,12 +36,14 @@ struct PutOptions {
 
 Status Put(const Server& server, const PutOptions& options) {
   const std::string& path = options.path;
-  UCUDNN_ASSIGN_OR_RETURN(
-      std::string content,
-      OfInput(ReadNetworkContents(path, options.shapes, 60_MiB)));
+  UCUDNN_ASSIGN_OR_RETURN(std::string content,
+                          OfInput(ReadNetworkContents(path, {}, 60_MiB)));
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   v1::PutNetworkRequest request;
   request.set_name(options.name);
+  for (const InputShape& shape : options.shapes) {
+    request.add_input_shape(ToText(shape));
+  }
   request.set_content(std::move(content));
   const Result<v1::Network> network = connection->PutNetwork(request);
   if (!network) return Within(path, network.error());

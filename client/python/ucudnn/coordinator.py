@@ -30,7 +30,7 @@ from ucudnn.cluster import (
 from ucudnn.errors import NoPlan
 from ucudnn.json_objects import decode, encode
 from ucudnn.literals import BatchPolicy, Layout, Operation, Precision
-from ucudnn.networks import NetworkLike, network_of
+from ucudnn.networks import InputShapeLike, NetworkLike, network_of, shapes_of
 from ucudnn.plans import Front
 from ucudnn.profiles import Measurement, PathLike, Profile
 from ucudnn.rest import Rest, path_of
@@ -107,12 +107,21 @@ class Coordinator:
     def network(self, name: str) -> Network:
         return self._one(Network, path_of("networks", name))
 
-    def put_network(self, network: NetworkLike, name: str = "") -> Network:
+    def put_network(
+        self,
+        network: NetworkLike,
+        name: str = "",
+        *,
+        input_shape: Optional[InputShapeLike] = None,
+    ) -> Network:
         """Registers an ONNX model or convolutions as CSV, a file or its contents,
-        under `name`, or that of the file."""
+        under `name`, or that of the file. A model that leaves sizes besides the
+        batch open gets them from `input_shape`, such as (3, 224, 224), or of
+        several inputs by their names."""
         contents, of_file = network_of(network)
         path = path_of("networks", name or of_file)
-        return decode(Network, self._rest.ask("PUT", path, contents), path)
+        told = self._rest.put(path, contents, input_shape=shapes_of(input_shape))
+        return decode(Network, told, path)
 
     def profiles(self) -> List[ProfileSummary]:
         """A summary of the measurements of each kind of device."""

@@ -64,6 +64,9 @@ class Rest:
     def post(self, path: str, body: Mapping[str, Any]) -> Dict[str, Any]:
         return self.ask("POST", path, json.dumps(body).encode())
 
+    def put(self, path: str, body: bytes, **parameters: Any) -> Dict[str, Any]:
+        return self.ask("PUT", _with(path, parameters), body)
+
     def entries(self, path: str, **parameters: Any) -> Iterator[Dict[str, Any]]:
         """All entries of a list, page by page."""
         member = path.rsplit("/", 1)[-1]
@@ -128,7 +131,7 @@ def path_of(*parts: str) -> str:
 
 def _with(path: str, parameters: Mapping[str, Any]) -> str:
     given = {n: v for n, v in parameters.items() if v is not None and v != ""}
-    return f"{path}?{urlencode(given)}" if given else path
+    return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
 
 def _address(address: str) -> Tuple[str, int]:

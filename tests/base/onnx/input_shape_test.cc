@@ -38,6 +38,9 @@ std::string WhyNot(const std::string& graph,
 TEST(InputShapeTest, ReadsSizesAndTheInputsName) {
   EXPECT_EQ(ParseInputShape("3,224,224"), (InputShape{"", {3, 224, 224}}));
   EXPECT_EQ(ParseInputShape("a=b=1"), (InputShape{"a=b", {1}}));
+  for (const char* text : {"3,224,224", "a=b=1"}) {
+    EXPECT_EQ(ToText(ParseInputShape(text).value()), text);
+  }
   for (const char* bad :
        {"", "3,", ",3", "3x224", "x=", "=3", "0", "-1", "3,9999999999"}) {
     const auto shape = ParseInputShape(bad);
