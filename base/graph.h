@@ -58,6 +58,14 @@ struct Window {
   friend bool operator==(const Window&, const Window&) = default;
 };
 
+// What an AveragePool divides the sum of a window by; they differ at the edges
+// of a padded input.
+enum class Divisor {
+  kWindow,  // the window's elements, so that padding counts as zeros
+  kInside,  // those that are in the input
+  kPadded,  // those in the padded input, without what rounding up adds to it
+};
+
 struct Node {
   std::string name;  // unique in the graph
   std::string op_type;
@@ -68,6 +76,7 @@ struct Node {
   std::optional<NodeConvolution> convolution;
   // Of MaxPool and AveragePool, where it is known: depth, height, width.
   std::optional<std::array<Window, 3>> pooling = {};
+  Divisor divisor = Divisor::kWindow;  // of AveragePool, where that is known
 
   friend bool operator==(const Node&, const Node&) = default;
 };

@@ -329,4 +329,26 @@ std::optional<std::array<Window, 3>> PoolingOf(const onnx::NodeProto& node,
   return windows;
 }
 
+Divisor DivisorOf(const onnx::NodeProto& node,
+                  const std::array<Window, 3>& windows) {
+  if (node.op_type() != "AveragePool") return Divisor::kWindow;
+  const bool padded =
+      std::any_of(windows.begin(), windows.end(),
+                  [](const Window& w) { return w.before > 0 || w.after > 0; });
+  if (!padded) return Divisor::kWindow;
+  if (Integer(node, "count_include_pad", 0) == 0) return Divisor::kInside;
+  if (Integer(node, "ceil_mode", 0) == 0) return Divisor::kWindow;
+  // The padding after that the model asks for, per axis.
+  const onnx::AttributeProto* pads = Find(node, "pads");
+  const int axes = pads == nullptr ? 0 : pads->ints_size() / 2;
+  for (int i = 0; i < 3; ++i) {
+    const int axis = i - (3 - axes);
+    const std::int64_t asked = axis < 0 ? 0 : pads->ints(axis + axes);
+    if (windows[static_cast<std::size_t>(i)].after > asked) {
+      return Divisor::kPadded;
+    }
+  }
+  return Divisor::kWindow;
+}
+
 }  // namespace ucudnn

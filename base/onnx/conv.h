@@ -46,6 +46,10 @@ std::optional<std::array<Window, 3>> PoolingOf(const onnx::NodeProto& node,
                                                const TensorShape& input,
                                                const TensorShape& output);
 
+// What the node divides by, if it is an AveragePool with these windows.
+Divisor DivisorOf(const onnx::NodeProto& node,
+                  const std::array<Window, 3>& windows);
+
 }  // namespace ucudnn
 
 #endif  // UCUDNN_BASE_ONNX_CONV_H_

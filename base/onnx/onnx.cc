@@ -124,6 +124,7 @@ class GraphBuilder {
     if (!node.inputs.empty() && !node.outputs.empty()) {
       node.pooling =
           PoolingOf(proto, shape(node.inputs[0]), shape(node.outputs[0]));
+      if (node.pooling) node.divisor = DivisorOf(proto, *node.pooling);
     }
     if (IsConvolution(proto)) {
       if (node.inputs.size() < 2 || node.outputs.empty()) {

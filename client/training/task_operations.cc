@@ -222,7 +222,15 @@ class Binder {
     if (node.op_type == "GlobalAveragePool") {
       pooling.windows[0].extent = pooling.input.height;
       pooling.windows[1].extent = pooling.input.width;
+    } else if (node.divisor == Divisor::kPadded) {
+      return Fail(Code::kUnimplemented,
+                  "ceil_mode adds to the padding that it averages "
+                  "(count_include_pad), which devices do differently; one of "
+                  "both is accepted");
     } else if (node.pooling && (*node.pooling)[0] == Window()) {
+      if (node.divisor == Divisor::kInside) {
+        pooling.kind = Pooling::Kind::kAverageInside;
+      }
       pooling.windows = {(*node.pooling)[1], (*node.pooling)[2]};
     } else {
       return Fail(Code::kUnimplemented,

@@ -56,8 +56,8 @@ struct TaskOperation {
 // kUnimplemented, naming the node and what is accepted, if a task cannot be
 // computed: operators other than Conv, ConvTranspose, Gemm, Relu, MaxPool,
 // AveragePool, GlobalAveragePool, BatchNormalization, Add, Dropout and the
-// loss; pools in three dimensions; several losses; precisions other than FP32
-// and TF32.
+// loss; pools in three dimensions; averages that divide by Divisor::kPadded;
+// several losses; precisions other than FP32 and TF32.
 Result<std::vector<TaskOperation>> OperationsOf(const Graph& graph,
                                                 const TrainingGraph& training);
 

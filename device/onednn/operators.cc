@@ -68,6 +68,18 @@ void AddToMaxima(const Pooling& pooling, const float* x, const float* y,
   }
 }
 
+dnnl::algorithm AlgorithmOf(Pooling::Kind kind) {
+  switch (kind) {
+    case Pooling::Kind::kMax:
+      return dnnl::algorithm::pooling_max;
+    case Pooling::Kind::kAverage:
+      return dnnl::algorithm::pooling_avg_include_padding;
+    case Pooling::Kind::kAverageInside:
+      return dnnl::algorithm::pooling_avg_exclude_padding;
+  }
+  return dnnl::algorithm::undef;
+}
+
 class OneDnnOperators final : public Operators {
  public:
   explicit OneDnnOperators(const Runtime& runtime) : runtime_(runtime) {}
@@ -129,8 +141,8 @@ class OneDnnOperators final : public Operators {
       const Sides sides(pooling);
       Execute(
           dnnl::pooling_backward(
-              {{dnnl::algorithm::pooling_avg_include_padding, in, out,
-                sides.strides, sides.kernel, sides.before, sides.after},
+              {{AlgorithmOf(pooling.kind), in, out, sides.strides, sides.kernel,
+                sides.before, sides.after},
                runtime_.engine,
                PoolForward(batch, pooling, dnnl::prop_kind::forward_training)}),
           {{DNNL_ARG_DIFF_DST, Of(out, dy)},
@@ -334,12 +346,9 @@ class OneDnnOperators final : public Operators {
   dnnl::pooling_forward::primitive_desc PoolForward(
       BatchSize batch, const Pooling& pooling, dnnl::prop_kind kind) const {
     const Sides sides(pooling);
-    return {{kind,
-             pooling.kind == Pooling::Kind::kMax
-                 ? dnnl::algorithm::pooling_max
-                 : dnnl::algorithm::pooling_avg_include_padding,
-             Form(batch, pooling.input), Form(batch, pooling.output),
-             sides.strides, sides.kernel, sides.before, sides.after},
+    return {{kind, AlgorithmOf(pooling.kind), Form(batch, pooling.input),
+             Form(batch, pooling.output), sides.strides, sides.kernel,
+             sides.before, sides.after},
             runtime_.engine};
   }
 

@@ -38,7 +38,11 @@ struct ImageExtent {
 };
 
 struct Pooling {
-  enum class Kind { kMax, kAverage };  // averages count padding as zeros
+  enum class Kind {
+    kMax,
+    kAverage,        // padding counts as zeros
+    kAverageInside,  // of the elements that are in the input
+  };
   Kind kind = Kind::kMax;
   ImageExtent input;
   ImageExtent output;

@@ -50,6 +50,7 @@ PoolReference ReferencePool(const Pooling& pooling, std::int64_t planes,
     const std::int64_t column = i % out.width;
     std::int64_t best = -1;
     double sum = 0;
+    std::vector<std::size_t> inside;
     for (std::int64_t r = 0; r < down.extent; ++r) {
       for (std::int64_t s = 0; s < right.extent; ++s) {
         const std::int64_t h = row * down.stride - down.before + r;
@@ -58,19 +59,20 @@ PoolReference ReferencePool(const Pooling& pooling, std::int64_t planes,
         const std::int64_t at = plane * in.pixels() + h * in.width + w;
         sum += double{x[std::size_t(at)]};
         if (best < 0 || x[std::size_t(at)] > x[std::size_t(best)]) best = at;
-        if (pooling.kind == Pooling::Kind::kAverage) {
-          result.dx[std::size_t(at)] +=
-              dy[std::size_t(i)] /
-              static_cast<float>(down.extent * right.extent);
-        }
+        inside.push_back(std::size_t(at));
       }
     }
     if (pooling.kind == Pooling::Kind::kMax) {
       result.y[std::size_t(i)] = x[std::size_t(best)];
       result.dx[std::size_t(best)] += dy[std::size_t(i)];
     } else {
-      result.y[std::size_t(i)] = static_cast<float>(
-          sum / static_cast<double>(down.extent * right.extent));
+      const auto divisor = static_cast<double>(
+          pooling.kind == Pooling::Kind::kAverage ? down.extent * right.extent
+                                                  : std::ssize(inside));
+      result.y[std::size_t(i)] = static_cast<float>(sum / divisor);
+      for (const std::size_t at : inside) {
+        result.dx[at] += dy[std::size_t(i)] / static_cast<float>(divisor);
+      }
     }
   }
   EXPECT_EQ(planes * in.pixels(), std::ssize(x));
@@ -155,8 +157,8 @@ TEST_P(OperatorsContractTest, PoolsAndPassesGradientsBack) {
   const Window three = {.extent = 3, .stride = 2, .before = 1, .after = 1};
   const Window two = {.extent = 2, .stride = 2};
   const Window all = {.extent = 7, .stride = 1};
-  for (const Pooling::Kind kind :
-       {Pooling::Kind::kMax, Pooling::Kind::kAverage}) {
+  for (const Pooling::Kind kind : {Pooling::Kind::kMax, Pooling::Kind::kAverage,
+                                   Pooling::Kind::kAverageInside}) {
     for (const auto& [window, size, pooled] :
          {std::tuple(three, 7, 4), std::tuple(two, 8, 4),
           std::tuple(all, 7, 1)}) {

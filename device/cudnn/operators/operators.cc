@@ -24,6 +24,18 @@ using OwnedPooling = Owned<cudnnPoolingDescriptor_t>;
 
 int Whole(std::int64_t n) { return static_cast<int>(n); }
 
+cudnnPoolingMode_t ModeOf(Pooling::Kind kind) {
+  switch (kind) {
+    case Pooling::Kind::kMax:
+      return CUDNN_POOLING_MAX_DETERMINISTIC;
+    case Pooling::Kind::kAverage:
+      return CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING;
+    case Pooling::Kind::kAverageInside:
+      break;
+  }
+  return CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING;
+}
+
 class CudnnOperators final : public Operators {
  public:
   static Result<std::unique_ptr<Operators>> Make(CudnnHandle& handle) {
@@ -89,7 +101,7 @@ class CudnnOperators final : public Operators {
     UCUDNN_ASSIGN_OR_RETURN(const auto window, WindowOf(pooling));
     UCUDNN_ASSIGN_OR_RETURN(const auto in, Images(batch, pooling.input));
     UCUDNN_ASSIGN_OR_RETURN(const auto out, Images(batch, pooling.output));
-    if (pooling.kind == Pooling::Kind::kAverage) {
+    if (pooling.kind != Pooling::Kind::kMax) {
       // The values do not count, but cuDNN wants pointers.
       x = dx;
       y = dy;
@@ -243,10 +255,7 @@ class CudnnOperators final : public Operators {
     const int paddings[] = {Whole(down.before), Whole(right.before)};
     const int strides[] = {Whole(down.stride), Whole(right.stride)};
     UCUDNN_RETURN_IF_ERROR(handle_.Check(
-        api_.SetPooling(descriptor.get(),
-                        pooling.kind == Pooling::Kind::kMax
-                            ? CUDNN_POOLING_MAX_DETERMINISTIC
-                            : CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING,
+        api_.SetPooling(descriptor.get(), ModeOf(pooling.kind),
                         CUDNN_PROPAGATE_NAN, 2, window, paddings, strides),
         "cudnnSetPoolingNdDescriptor"));
     return poolings_.emplace_back(pooling, std::move(descriptor)).second.get();

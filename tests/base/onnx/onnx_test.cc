@@ -221,6 +221,28 @@ TEST(OnnxTest, ReadsWindowsOfPooling) {
               ElementsAre(none, Window{3, 1, 1, 1}, Window{2, 3, 1, 0}));
 }
 
+TEST(OnnxTest, ReadsWhatAveragesDivideBy) {
+  const auto divisor = [](const std::string& attributes) {
+    const Graph graph = Parsed(
+        "g (float[1,1,10,10] x, float[1,1,1,1] w) => (float y) { p = "
+        "AveragePool<kernel_shape = [3, 3], strides = [2, 2]" +
+        attributes + ">(x) y = Conv(p, w) }");
+    EXPECT_TRUE(graph.nodes[0].pooling) << attributes;
+    return graph.nodes[0].divisor;
+  };
+  const std::string pads = ", pads = [1, 1, 1, 1]";
+  const std::string rounds = ", ceil_mode = 1";
+  const std::string counts = ", count_include_pad = 1";
+  EXPECT_EQ(divisor(""), Divisor::kWindow);
+  EXPECT_EQ(divisor(pads), Divisor::kInside);
+  EXPECT_EQ(divisor(rounds), Divisor::kInside);
+  EXPECT_EQ(divisor(", auto_pad = \"SAME_UPPER\""), Divisor::kInside);
+  EXPECT_EQ(divisor(pads + counts), Divisor::kWindow);
+  EXPECT_EQ(divisor(rounds + counts), Divisor::kPadded);
+  EXPECT_EQ(divisor(", pads = [0, 0, 1, 1]" + rounds + counts),
+            Divisor::kWindow);
+}
+
 TEST(OnnxTest, LeavesWindowsOpenThatItDoesNotRead) {
   EXPECT_FALSE(
       Pooling("MaxPool<kernel_shape = [3, 3], dilations = [2, 2]>(x)"));

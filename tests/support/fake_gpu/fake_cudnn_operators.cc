@@ -57,7 +57,8 @@ std::pair<std::int64_t, std::int64_t> Covered(const cudnnPoolingStruct& pooling,
           std::min(begin + pooling.window[axis], input)};
 }
 
-// visit(output index, input index, ...) for every pixel of every window.
+// visit(output index, input index, divisor) for every pixel of every window;
+// averages divide by the divisor.
 template <class Visit>
 void ForEachWindow(const cudnnPoolingStruct& pooling, const Shape& x,
                    const Shape& y, Visit&& visit) {
@@ -67,9 +68,13 @@ void ForEachWindow(const cudnnPoolingStruct& pooling, const Shape& x,
       for (std::int64_t column = 0; column < y.w; ++column) {
         const auto [left, right] = Covered(pooling, 1, column, x.w);
         const std::int64_t to = (plane * y.h + row) * y.w + column;
+        const auto divisor = static_cast<float>(
+            pooling.mode == CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
+                ? (bottom - top) * (right - left)
+                : std::int64_t{pooling.window[0]} * pooling.window[1]);
         for (std::int64_t i = top; i < bottom; ++i) {
           for (std::int64_t j = left; j < right; ++j) {
-            visit(to, (plane * x.h + i) * x.w + j);
+            visit(to, (plane * x.h + i) * x.w + j, divisor);
           }
         }
       }
@@ -196,14 +201,13 @@ cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle,
   return Do(handle, x_shape.count(), [=] {
     std::vector<float> values(static_cast<std::size_t>(y_shape.count()),
                               IsMax(window) ? -INFINITY : 0.0F);
-    const float size = static_cast<float>(window.window[0] * window.window[1]);
     ForEachWindow(window, x_shape, y_shape,
-                  [&](std::int64_t to, std::int64_t from) {
+                  [&](std::int64_t to, std::int64_t from, float divisor) {
                     float& value = values[static_cast<std::size_t>(to)];
                     if (IsMax(window)) {
                       value = std::max(value, In(px)[from]);
                     } else {
-                      value += In(px)[from] / size;
+                      value += In(px)[from] / divisor;
                     }
                   });
     for (std::int64_t i = 0; i < y_shape.count(); ++i) {
@@ -228,12 +232,11 @@ cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle,
   return Do(handle, x_shape.count(), [=] {
     std::vector<float> gradients(static_cast<std::size_t>(x_shape.count()));
     std::vector<bool> given(static_cast<std::size_t>(y_shape.count()));
-    const float size = static_cast<float>(window.window[0] * window.window[1]);
     ForEachWindow(window, x_shape, y_shape,
-                  [&](std::int64_t to, std::int64_t from) {
+                  [&](std::int64_t to, std::int64_t from, float divisor) {
                     float& gradient = gradients[static_cast<std::size_t>(from)];
                     if (!IsMax(window)) {
-                      gradient += In(pdy)[to] / size;
+                      gradient += In(pdy)[to] / divisor;
                     } else if (In(px)[from] == In(py)[to] &&
                                !given[static_cast<std::size_t>(to)]) {
                       gradient += In(pdy)[to];
