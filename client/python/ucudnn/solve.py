@@ -66,7 +66,7 @@ def solve_wr(
     """
     request = _request(batch, workspace_limit, batch_policy, rows)
     answer = opened_of(profile).ask("wr", request=request)
-    return WorkspacePlan.from_json(answer)
+    return WorkspacePlan.of(answer)
 
 
 def solve_wd(
@@ -81,7 +81,7 @@ def solve_wd(
     """
     request = _request(batch, workspace_limit, batch_policy, rows)
     answer = opened_of(profile).ask("wd", request=request)
-    return WorkspacePlan.from_json(answer)
+    return WorkspacePlan.of(answer)
 
 
 def solve_ws(
@@ -116,7 +116,7 @@ def solve_ws(
             "input_shapes": shapes_of(input_shape),
         },
     )
-    return WorkspacePlan.from_json(answer)
+    return WorkspacePlan.of(answer)
 
 
 def pareto(
