@@ -32,6 +32,24 @@ def test_every_figure_has_a_function_and_is_shown_and_small():
     assert sizes < 30_000 * len(figures.FIGURES)
 
 
+def test_the_page_shows_each_figure_or_says_why_it_does_not():
+    page = (SHOWN / "index.md").read_text()
+    named = set()
+    for paper, numbers in re.findall(
+        r"\b(CLUSTER|IPSJ|vDNN|moDNN),? (?:figures? )?"
+        r"((?:\d+(?: to \d+)?(?:, | and )?)+)",
+        page,
+    ):
+        for first, last in re.findall(r"(\d+)(?: to (\d+))?", numbers):
+            named |= {(paper, n) for n in range(int(first), int(last or first) + 1)}
+    for paper, first, last in [
+        ("CLUSTER", 1, 13), ("IPSJ", 1, 13), ("vDNN", 4, 10), ("moDNN", 1, 19),
+    ]:  # fmt: skip
+        missing = {(paper, n) for n in range(first, last + 1)} - named
+        assert not missing
+    assert "| moDNN 15, 16 | power was not measured |" in page
+
+
 def test_the_command_draws_what_is_shown(tmp_path):
     subprocess.run(
         [sys.executable, "-m", "ucudnn.figures", "cluster-10", "--root", ROOT,

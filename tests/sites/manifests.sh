@@ -59,4 +59,9 @@ for package in $(grep -o '/packages/[a-z0-9-]*_' deploy/container/Containerfile 
   grep -q "package($package\$" cmake/packages.cmake ||
     { echo "manifests.sh: there is no package $package" >&2; exit 1; }
 done
+# Debian has the others.
+for package in $(sed -n 's/^ *\([a-z][a-z0-9 +.-]*\) *\\$/\1/p' deploy/container/Containerfile); do
+  apt-cache show --no-all-versions "$package" >/dev/null ||
+    { echo "manifests.sh: Debian has no package $package" >&2; exit 1; }
+done
 echo "ok manifests"
