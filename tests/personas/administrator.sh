@@ -55,6 +55,11 @@ refused "certificate" ucudnn devices --ca "$certs/ca.crt"
 as operator-alice networks put small "$tmp/small.csv"
 says "small" bob networks
 refused "viewer bob" bob cancel 1
+# The same from bob's own settings.
+ucudnn config set ca "$certs/ca.crt" >/dev/null
+ucudnn config set token-file "$tmp/bob.token" >/dev/null
+says "small" ucudnn networks
+rm "$XDG_CONFIG_HOME/ucudnn/config.toml"
 refused "operator alice" as operator-alice networks rm small
 curl -s --cacert "$certs/ca.crt" "https://localhost:$http/readyz" >"$tmp/readyz" ||
   fail "REST does not speak TLS"

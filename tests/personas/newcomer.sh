@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A newcomer on a machine with the packages: reads the manual, starts the
-# daemons, completes words, plans a network, has the plan explained, and
+# daemons, sets where they are, completes words, plans a network, has the plan explained, and
 # rehearses it on two ranks.
 #
 #   newcomer.sh ROOT
@@ -24,6 +24,20 @@ start_coordinator
 ucudnn config set coordinator "127.0.0.1:$grpc" >/dev/null
 start_agent node-1 --cpu-threads 1
 ucudnn networks put small "$tmp/small.csv"
+says "coordinator  127.0.0.1:$grpc" ucudnn config
+config=$XDG_CONFIG_HOME/ucudnn/config.toml
+cp "$config" "$tmp/config.toml"
+echo 'coordinatr = "x"' >>"$config"
+says "config.toml:2: there is no setting 'coordinatr'" ucudnn devices
+[ $status = 2 ] || fail "a mistyped setting has exit status $status"
+cp "$tmp/config.toml" "$config"
+
+# Tables fit a narrow terminal.
+SHELL=/bin/bash script -qec "stty cols 60; ucudnn devices" "$tmp/narrow" \
+  >/dev/null </dev/null
+narrow=$(tr -d '\r' <"$tmp/narrow" | grep -e DEVICE -e node-1)
+[ "$(wc -l <<<"$narrow")" = 2 ] || fail "the table is folded: $narrow"
+[ "$(wc -L <<<"$narrow")" -le 60 ] || fail "the table is too wide: $narrow"
 
 # What bash offers after these words, as the installed script has it.
 source "$root/usr/share/bash-completion/completions/ucudnn"

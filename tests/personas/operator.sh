@@ -33,7 +33,7 @@ says "cancel" ucudnn measure --network small --batch 2 --workspace-limit 1MiB --
 says "pending" ucudnn tasks -o json
 [ "$(ucudnn tasks --state running -o name | wc -l)" = 0 ] || fail "a cordoned node measures"
 says "measurements cancelled" ucudnn cancel 1 --reason "wrong batch"
-says "node node-1 is online" ucudnn resume node-1
+says "node node-1 is online" ucudnn resume nod  # only one begins so
 says "--reason is required" ucudnn drain node-1
 says "node node-1 is draining" ucudnn drain node-1 --reason "moves" --deadline 4
 says "node node-1 is online" ucudnn resume node-1

@@ -14,7 +14,7 @@ from typing import get_args
 import pytest
 
 import ucudnn
-from ucudnn import literals, profiles
+from ucudnn import literals, plans, profiles
 
 H200 = Path(os.environ["UCUDNN_TEST_DATA"]) / "h200"
 ALEXNET = H200 / "alexnet_b256_pow2.csv"
@@ -163,6 +163,12 @@ def test_parses_a_profile_once(monkeypatch):
     profile.rows.pop()
     profile.opened()
     assert len(opened) == 3
+
+
+def test_does_not_check_again_what_the_solvers_answer(monkeypatch):
+    monkeypatch.delattr(plans, "ask_solver")
+    assert ucudnn.solve_wr(ALEXNET, 256, MIB, precision="FP32").optimal
+    assert ucudnn.solve_wd(ALEXNET, 256, MIB * 64, precision="FP32").optimal
 
 
 def test_profiles_are_copied_without_what_the_library_holds():
