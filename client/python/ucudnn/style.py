@@ -74,6 +74,7 @@ def bars(
                 form.format(height), (x + left, height), (0, 1),
                 textcoords="offset points", ha="center", va="bottom",
                 fontsize="x-small",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
             )  # fmt: skip
     axes.set_xticks(range(len(groups)))
     axes.set_xticklabels(groups)

@@ -162,7 +162,7 @@ def vdnn_9(root: PathLike = ".") -> Any:
         {"all (m)": 1323, "all (p)": 1414, "conv (m)": 1323, "conv (p)": 1610,
          "dyn": 1853},
     )  # fmt: skip
-    figure = new_figure(figsize=(8.0, 3.4))
+    figure = new_figure(figsize=(9.6, 3.4))
     for axes, (title, model, batch), report in zip(
         figure.subplots(1, 2), _CASES, said
     ):
