@@ -82,9 +82,7 @@ class Agent {
 
   // How long to wait for a coordinator that does not answer.
   milliseconds NextWait(Backoff* backoff) const {
-    const auto spread =
-        static_cast<double>(options_.reconnect_spread.count()) * Chance();
-    return backoff->Next() + milliseconds(static_cast<std::int64_t>(spread));
+    return backoff->Next() + PartOf(options_.reconnect_spread);
   }
 
   void TellAlive() const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/service/backoff.h"
 #include "base/service/credentials.h"
 #include "ucudnn/v1/agent.pb.h"
 
@@ -31,10 +32,6 @@ class Link {
       const v1::HeartbeatRequest& request) = 0;
   virtual Result<v1::LeaveResponse> Leave(const v1::LeaveRequest& request) = 0;
 };
-
-// How long agents that lost a coordinator at the same moment take to come back
-// to it: thousands at once would be too many for it.
-inline constexpr std::chrono::milliseconds kReconnectSpread{5'000};
 
 // Over gRPC to one of `coordinators` ("host:port", at least one): the one that
 // answered last, else the next in the list, within 10 s in all.

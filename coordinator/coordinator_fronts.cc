@@ -21,7 +21,7 @@ Result<const v1::KernelPlan*> Find(const v1::Plan& plan,
     return Fail(Code::kNotFound, "plan {} has ranks 0 to {}, not {}", plan.id(),
                 plan.ranks_size() - 1, request.rank());
   }
-  const auto& kernels = plan.ranks(request.rank()).workspace().kernels();
+  const auto& kernels = WorkspaceOf(plan, request.rank()).kernels();
   const auto found =
       std::ranges::find_if(kernels, [&](const v1::KernelPlan& kernel) {
         return kernel.layer() == request.layer() && kernel.op() == request.op();

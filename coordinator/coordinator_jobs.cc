@@ -14,6 +14,7 @@
 #include "coordinator/limits.h"
 #include "coordinator/page.h"
 #include "coordinator/planning/drift.h"
+#include "proto/convert_plan.h"
 #include "proto/json.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
@@ -322,7 +323,7 @@ Result<v1::Job> Coordinator::JobOf(const JobDetails& details) {
     revision.set_predicted_ns(plan.predicted_ns());
     for (const v1::RankPlan& rank : plan.ranks()) {
       predicted[{record.revision, rank.rank()}] =
-          Nanoseconds(rank.workspace().total_time_ns());
+          Nanoseconds(WorkspaceOf(plan, rank.rank()).total_time_ns());
     }
   }
   for (const JobRankRecord& record : details.ranks) {

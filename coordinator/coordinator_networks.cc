@@ -119,6 +119,7 @@ Result<v1::Network> Coordinator::PutNetwork(
 Result<v1::ListNetworksResponse> Coordinator::ListNetworks(
     const v1::ListRequest& request) {
   v1::ListNetworksResponse response;
+  constexpr std::size_t kJsonOverWire = 12;  // of layers
   PageBytes bytes;
   std::string after = request.after();
   UCUDNN_RETURN_IF_ERROR(FillPage(
@@ -127,7 +128,7 @@ Result<v1::ListNetworksResponse> Coordinator::ListNetworks(
         after = network.name;
         v1::Network& added = *response.add_networks();
         UCUDNN_ASSIGN_OR_RETURN(added, ToProto(network));
-        return bytes.Fill(added);
+        return bytes.Fill(added, kJsonOverWire);
       }));
   return response;
 }

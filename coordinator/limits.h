@@ -21,7 +21,8 @@ inline constexpr int kMaxInputShapes = 64;
 // 1 MiB. Values take up to 16 times their text in memory.
 inline constexpr std::size_t kMaxJsonBytes = std::size_t{4} << 20;
 // About how long a list's answer gets, on the wire; longer ones go on in the
-// next page. As JSON it is two to five times as long.
+// next page. As JSON it is two to five times as long; entries that become
+// longer than that, such as networks, count more.
 inline constexpr std::size_t kMaxPageBytes = std::size_t{4} << 20;
 
 // The same for the points of a profile, each of some 250 bytes.
@@ -69,6 +70,9 @@ inline constexpr std::size_t kMaxHeartbeats = 16;
 inline constexpr std::size_t kMaxWaitingHeartbeats = 16;
 // Threads of gRPC, which has one for each call, running or waiting.
 inline constexpr int kMaxRpcThreads = 256;
+// Descriptors that gRPC's connections leave to others: REST, probes, the
+// database, files. At most half of what the process may open.
+inline constexpr std::size_t kReservedDescriptors = 256;
 // What gRPC may hold in buffers: 10,000 idle connections take some 300 MB. Near
 // the limit it closes idle ones.
 inline constexpr std::size_t kMaxRpcBytes = std::size_t{512} << 20;

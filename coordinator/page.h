@@ -58,9 +58,10 @@ inline Result<std::int64_t> OlderThan(const v1::ListRequest& request) {
 // How much of a page is used up.
 class PageBytes {
  public:
-  // Counts another entry; true if it was the page's last.
-  bool Fill(const google::protobuf::Message& entry) {
-    used_ += entry.ByteSizeLong();
+  // Counts another entry; true if it was the page's last. `as_json` is how many
+  // times as long it is as JSON, where that is much more than usual.
+  bool Fill(const google::protobuf::Message& entry, std::size_t as_json = 1) {
+    used_ += entry.ByteSizeLong() * as_json;
     return used_ >= kMaxPageBytes;
   }
 

@@ -26,8 +26,7 @@ grpc::ChannelArguments ChannelArguments(Milliseconds reconnect_spread) {
   arguments.SetMaxSendMessageSize(kMaxMessage);
   // Retry (base/service/retry.h) does the waiting; the channel reconnects
   // quickly.
-  const int later = static_cast<int>(
-      Chance() * static_cast<double>(reconnect_spread.count()));
+  const int later = static_cast<int>(PartOf(reconnect_spread).count());
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50 + later);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000 + later);

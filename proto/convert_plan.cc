@@ -1,5 +1,6 @@
 #include "proto/convert_plan.h"
 
+#include <map>
 #include <utility>
 
 #include "base/text.h"
@@ -111,8 +112,9 @@ Result<RankPlan> FromProto(const v1::RankPlan& message) {
   rank.device_kind = message.device_kind();
   rank.batch = BatchSize(message.batch());
   rank.weight = message.weight();
-  UCUDNN_ASSIGN_OR_RETURN(rank.workspace,
+  UCUDNN_ASSIGN_OR_RETURN(WorkspacePlan workspace,
                           ReadWorkspacePlan(message.workspace()));
+  rank.workspace = std::move(workspace);
   rank.reason = message.reason();
   return rank;
 }
@@ -199,6 +201,15 @@ Result<JobRequest> FromProto(const v1::PlanRequest& message) {
   return request;
 }
 
+const v1::WorkspacePlan& WorkspaceOf(const v1::Plan& plan, int rank) {
+  while (plan.ranks(rank).has_workspace_of_rank()) {
+    const int of = plan.ranks(rank).workspace_of_rank();
+    if (of < 0 || of >= rank) break;
+    rank = of;
+  }
+  return plan.ranks(rank).workspace();
+}
+
 v1::Plan ToProto(const JobPlan& plan) {
   v1::Plan message;
   message.set_id(plan.id);
@@ -210,6 +221,7 @@ v1::Plan ToProto(const JobPlan& plan) {
   message.set_optimal(plan.optimal);
   if (plan.undivided) message.set_undivided_ns(plan.undivided->count());
   if (plan.under_load) message.set_under_load_ns(plan.under_load->count());
+  std::map<const WorkspacePlan*, std::int32_t> owners;
   for (std::size_t i = 0; i < plan.ranks.size(); ++i) {
     const RankPlan& rank = plan.ranks[i];
     v1::RankPlan& m = *message.add_ranks();
@@ -217,7 +229,13 @@ v1::Plan ToProto(const JobPlan& plan) {
     m.set_device_kind(rank.device_kind);
     m.set_batch(rank.batch.count());
     m.set_weight(rank.weight);
-    *m.mutable_workspace() = ToProto(rank.workspace);
+    const auto [owner, own] =
+        owners.try_emplace(&*rank.workspace, static_cast<std::int32_t>(i));
+    if (own) {
+      *m.mutable_workspace() = ToProto(*rank.workspace);
+    } else {
+      m.set_workspace_of_rank(owner->second);
+    }
     m.set_reason(rank.reason);
   }
   for (const std::string& reason : plan.reasons) message.add_reasons(reason);
@@ -259,6 +277,16 @@ Result<JobPlan> FromProto(const v1::Plan& message) {
     Result<RankPlan> rank = FromProto(m);
     if (!rank) {
       return Within(fmt::format("ranks[{}]", i), std::move(rank).error());
+    }
+    if (m.has_workspace_of_rank()) {
+      const std::int32_t of = m.workspace_of_rank();
+      if (of < 0 || of >= i) {
+        return Fail(Code::kInvalidArgument,
+                    "ranks[{}].workspace_of_rank is {}; an earlier rank is "
+                    "accepted",
+                    i, of);
+      }
+      rank->workspace = plan.ranks[static_cast<std::size_t>(of)].workspace;
     }
     plan.ranks.push_back(*std::move(rank));
   }

@@ -21,8 +21,11 @@ v1::PlanRequest ToProto(const JobRequest& request);
 // Empty texts mean the defaults in types.proto.
 Result<JobRequest> FromProto(const v1::PlanRequest& request);
 
+// Ranks that share a workspace plan are told it once (workspace_of_rank).
 v1::Plan ToProto(const JobPlan& plan);
 Result<JobPlan> FromProto(const v1::Plan& plan);
+// The rank's workspace plan, whichever rank has it told.
+const v1::WorkspacePlan& WorkspaceOf(const v1::Plan& plan, int rank);
 
 }  // namespace ucudnn
 

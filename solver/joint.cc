@@ -134,7 +134,7 @@ Result<JointPlan> SolveJoint(const JointProblem& problem,
         WhyNoPlan(problem, assign, std::move(assignment).error()));
   }
   joint.assignment = *std::move(assignment);
-  std::map<std::pair<std::size_t, BatchSize>, WorkspacePlan> plans;
+  std::map<std::pair<std::size_t, BatchSize>, SharedValue<WorkspacePlan>> plans;
   for (std::size_t g = 0; g < problem.gpus.size(); ++g) {
     const BatchSize batch = joint.assignment.shares[g].batch;
     if (batch == BatchSize(0)) {

@@ -20,6 +20,7 @@
 #include "base/plan/plan.h"
 #include "base/profile.h"
 #include "base/result.h"
+#include "base/shared_value.h"
 #include "base/units.h"
 #include "solver/assign/assign.h"
 #include "solver/limits.h"
@@ -57,8 +58,9 @@ struct JointProblem {
 
 struct JointPlan {
   Assignment assignment;
-  // How each GPU divides its share; absent for GPUs that are left out.
-  std::vector<std::optional<WorkspacePlan>> plans;
+  // How each GPU divides its share; absent for GPUs that are left out. GPUs of
+  // one kind and share have one object.
+  std::vector<std::optional<SharedValue<WorkspacePlan>>> plans;
 };
 
 // The times of one kind for batches up to `largest`, restricted to `shares`

@@ -12,6 +12,7 @@
 #include "base/conv_problem.h"
 #include "base/plan/plan.h"
 #include "base/result.h"
+#include "base/shared_value.h"
 #include "base/units.h"
 
 namespace ucudnn {
@@ -58,7 +59,8 @@ struct RankPlan {
   std::string device_kind;
   BatchSize batch;    // 0: the rank is left out
   double weight = 0;  // of its gradient: batch / global batch
-  WorkspacePlan workspace;
+  // Ranks with the same kind and batch share it, as there may be thousands.
+  SharedValue<WorkspacePlan> workspace;
   std::string reason;  // why this batch, for people; may be empty
 
   friend bool operator==(const RankPlan&, const RankPlan&) = default;

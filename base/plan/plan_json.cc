@@ -1,6 +1,7 @@
 #include "base/plan/plan_json.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -12,6 +13,9 @@ namespace ucudnn {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Of a rank: the earlier one whose workspace it has too.
+constexpr char kWorkspaceOf[] = "workspace_of_rank";
 
 Json OptionalTime(const std::optional<Nanoseconds>& time) {
   return time ? Json(Microseconds(*time)) : Json(nullptr);
@@ -125,10 +129,16 @@ Status ReadRank(const Json& json, std::string path,
   object.Read("device_kind", &rank.device_kind);
   object.Read("batch", &rank.batch);
   object.Read("weight", &rank.weight);
-  if (rank.batch != BatchSize(0) || object.Has("workspace")) {
+  if (object.Has(kWorkspaceOf)) {
+    std::int64_t of = 0;
+    object.Read(kWorkspaceOf, 0, expected - 1, &of);
+    rank.workspace = (*ranks)[static_cast<std::size_t>(of)].workspace;
+  } else if (rank.batch != BatchSize(0) || object.Has("workspace")) {
+    WorkspacePlan workspace;
     object.ReadInside("workspace", [&](const Json& plan, std::string at) {
-      return ReadWorkspacePlan(plan, std::move(at), &rank.workspace);
+      return ReadWorkspacePlan(plan, std::move(at), &workspace);
     });
+    rank.workspace = std::move(workspace);
   }
   object.ReadOptional("reason", &rank.reason);
   return object.status();
@@ -225,14 +235,17 @@ Json ToJson(const JobPlan& plan) {
   json["undivided_us"] = OptionalTime(plan.undivided);
   json["under_load_us"] = OptionalTime(plan.under_load);
   Json ranks = Json::array();
+  std::map<const WorkspacePlan*, std::size_t> owners;
   for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
     const RankPlan& rank = plan.ranks[r];
+    const auto [owner, own] = owners.try_emplace(&*rank.workspace, r);
     ranks.push_back({{"rank", r},
                      {"device_kind", rank.device_kind},
                      {"batch", rank.batch.count()},
                      {"weight", rank.weight},
-                     {"workspace", ToJson(rank.workspace)},
-                     {"reason", rank.reason}});
+                     {"workspace", own ? ToJson(*rank.workspace) : Json()},
+                     {"reason", rank.reason},
+                     {kWorkspaceOf, own ? Json() : Json(owner->second)}});
   }
   json["ranks"] = std::move(ranks);
   json["reasons"] = plan.reasons;

@@ -1,3 +1,4 @@
+#include <set>
 #include <utility>
 
 #include "base/plan/job_plan.h"
@@ -170,6 +171,7 @@ Status Validate(const JobPlan& plan) {
   if (plan.under_load) {
     UCUDNN_RETURN_IF_ERROR(IsTime("under_load_us", *plan.under_load));
   }
+  std::set<const WorkspacePlan*> seen;
   const auto rank_is_valid = [&](const RankPlan& rank) -> Status {
     UCUDNN_RETURN_IF_ERROR(
         InRange("batch", rank.batch.count(), 0, kMaxBatchSize.count()));
@@ -177,7 +179,8 @@ Status Validate(const JobPlan& plan) {
       return Fail(Code::kInvalidArgument, "weight is {}; 0 to 1 is accepted",
                   rank.weight);
     }
-    return inside("workspace", Validate(rank.workspace));
+    if (!seen.insert(&*rank.workspace).second) return {};
+    return inside("workspace", Validate(*rank.workspace));
   };
   for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
     if (Status valid = rank_is_valid(plan.ranks[r]); !valid) {

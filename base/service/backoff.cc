@@ -12,6 +12,11 @@ double Chance() {
   return std::uniform_real_distribution<double>()(engine);
 }
 
+Milliseconds PartOf(Milliseconds most, double chance) {
+  return Milliseconds(static_cast<Milliseconds::rep>(
+      chance * static_cast<double>(most.count())));
+}
+
 void Pause(const std::stop_token& stop, Milliseconds time) {
   std::mutex mutex;
   std::condition_variable_any wake;
@@ -22,8 +27,7 @@ void Pause(const std::stop_token& stop, Milliseconds time) {
 Milliseconds Backoff::Next(double chance) {
   const Milliseconds step = next_;
   next_ = std::min(next_ * 2, limit_);
-  return Milliseconds(static_cast<Milliseconds::rep>(
-      (0.5 + chance / 2) * static_cast<double>(step.count())));
+  return PartOf(step, 0.5 + chance / 2);
 }
 
 }  // namespace ucudnn

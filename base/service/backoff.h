@@ -13,6 +13,13 @@ using Milliseconds = std::chrono::milliseconds;
 // Uniform in [0, 1), seeded anew in each thread.
 double Chance();
 
+// How long those take to come back together that lost a coordinator at the same
+// moment: thousands at once would be too many for it.
+inline constexpr Milliseconds kReconnectSpread{5'000};
+
+// Any part of `most`.
+Milliseconds PartOf(Milliseconds most, double chance = Chance());
+
 // Waits for `time`, or until a stop is requested.
 void Pause(const std::stop_token& stop, Milliseconds time);
 

@@ -56,7 +56,7 @@ struct ucudnn_session {
   }
 
   const ucudnn::KernelPlan* kernel(size_t index) const {
-    const auto& kernels = session->rank_plan().workspace.kernels;
+    const auto& kernels = session->rank_plan().workspace->kernels;
     return index < kernels.size() ? &kernels[index] : nullptr;
   }
 };
@@ -184,7 +184,7 @@ int64_t ucudnn_session_global_batch(const ucudnn_session* session) {
 double ucudnn_session_predicted_ms(const ucudnn_session* session) {
   return session == nullptr
              ? 0
-             : Ms(session->session->rank_plan().workspace.total_time);
+             : Ms(session->session->rank_plan().workspace->total_time);
 }
 double ucudnn_session_predicted_step_ms(const ucudnn_session* session) {
   return session == nullptr ? 0 : Ms(session->session->plan().predicted);
@@ -231,7 +231,7 @@ const char* ucudnn_session_plan_json(ucudnn_session* session) {
 size_t ucudnn_session_kernels(const ucudnn_session* session) {
   return session == nullptr
              ? 0
-             : session->session->rank_plan().workspace.kernels.size();
+             : session->session->rank_plan().workspace->kernels.size();
 }
 
 int ucudnn_session_kernel(const ucudnn_session* session, size_t index,

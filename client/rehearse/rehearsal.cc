@@ -173,7 +173,7 @@ class Rehearsal {
     workload_ = *std::move(workload);
     bool any = false;
     for (const RankPlan& rank : session_->plan().ranks) {
-      any = any || !rank.workspace.kernels.empty();
+      any = any || !rank.workspace->kernels.empty();
     }
     if (any) return {};
     return Fail(Code::kUnavailable,
@@ -257,10 +257,10 @@ class Rehearsal {
     report_.driver = device_->info().driver;
     report_.batch = plan.batch;
     report_.weight = plan.weight;
-    const bool measured_before = plan.workspace.total_time > Nanoseconds(0);
-    if (measured_before) report_.predicted = plan.workspace.total_time;
+    const bool measured_before = plan.workspace->total_time > Nanoseconds(0);
+    if (measured_before) report_.predicted = plan.workspace->total_time;
     if (measured_before) {
-      report_.undivided_predicted = plan.workspace.undivided_time;
+      report_.undivided_predicted = plan.workspace->undivided_time;
     }
     for (const auto& fallback : workload_->executor().fallbacks()) {
       const KernelPlan& kernel = workload_->executor().kernel(fallback.kernel);

@@ -35,9 +35,9 @@ Result<std::unique_ptr<Connection>> Connection::Open(
       Access access, Access::Open(options.credentials, list, options.job_key));
   Waiting waiting = options.waiting ? *std::move(options.waiting)
                                     : Waiting::Real(options.stop);
-  return std::unique_ptr<Connection>(new Connection(
-      std::make_unique<Calls>(std::move(list), std::move(access),
-                              std::move(options.stop), std::move(waiting))));
+  return std::unique_ptr<Connection>(new Connection(std::make_unique<Calls>(
+      std::move(list), std::move(access), std::move(options.stop),
+      std::move(waiting), options.reconnect_spread)));
 }
 
 const std::string& Connection::name() const { return calls_->name(); }

@@ -34,6 +34,8 @@ class Connection {
     // Once it is requested, calls return kCancelled.
     std::stop_token stop = {};
     std::optional<Waiting> waiting = {};  // between attempts; real by default
+    // Over how long those reconnect who lose a coordinator at once.
+    Milliseconds reconnect_spread = {};
   };
 
   // Does not connect yet; the first call does. Errors of ParseCoordinators

@@ -119,9 +119,10 @@ Result<RankPlan> UndividedRank(Device& device, const JobRequest& request,
                 static_cast<double>(request.batch.count());
   plan.reason = "an even share";
   UCUDNN_ASSIGN_OR_RETURN(
-      plan.workspace,
+      WorkspacePlan workspace,
       UndividedPlan(device, kernels, plan.batch, request.KernelLimit()));
-  if (request.total_workspace > Bytes(0)) ShareArena(&plan.workspace);
+  if (request.total_workspace > Bytes(0)) ShareArena(&workspace);
+  plan.workspace = std::move(workspace);
   return plan;
 }
 

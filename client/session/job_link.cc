@@ -84,9 +84,11 @@ class JobLink::Worker {
       }
       const bool told = Round(ending);
       if (ending) return;
-      // Jitter, so that the ranks of a job do not all return to a coordinator
-      // at once.
-      const Milliseconds pause = told ? pause_ : Backoff(pause_).Next();
+      // Jitter, so that the ranks of all jobs do not return to a coordinator at
+      // once.
+      const Milliseconds pause =
+          told ? pause_
+               : Backoff(pause_).Next() + PartOf(options_.reconnect_spread);
       // Only a new answer ends the pause early; an undelivered one waits for
       // the next round, like everything else.
       std::unique_lock lock(mutex_);
@@ -243,10 +245,12 @@ JobLink::JobLink(std::unique_ptr<Worker> worker) : worker_(std::move(worker)) {}
 JobLink::~JobLink() { Finish(); }
 
 Result<std::unique_ptr<JobLink>> JobLink::Start(Options options) {
-  UCUDNN_ASSIGN_OR_RETURN(auto connection,
-                          Connection::Open(options.coordinators,
-                                           {.credentials = options.credentials,
-                                            .job_key = options.job_key}));
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto connection,
+      Connection::Open(options.coordinators,
+                       {.credentials = options.credentials,
+                        .job_key = options.job_key,
+                        .reconnect_spread = options.reconnect_spread}));
   std::unique_ptr<JobLink> link(new JobLink(
       std::make_unique<Worker>(std::move(options), std::move(connection))));
   link->worker_->Start();

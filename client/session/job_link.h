@@ -15,6 +15,7 @@
 
 #include "base/plan/job_plan.h"
 #include "base/result.h"
+#include "base/service/backoff.h"
 #include "base/service/credentials.h"
 #include "base/units.h"
 #include "ucudnn/v1/coordinator.pb.h"
@@ -35,6 +36,9 @@ class JobLink {
     std::chrono::milliseconds call_within{1'000};
     // The interval between reports, until the coordinator sets another.
     std::chrono::milliseconds report_after{1'000};
+    // Ranks that lose a coordinator at once come back at moments spread over
+    // this.
+    std::chrono::milliseconds reconnect_spread = kReconnectSpread;
   };
 
   // Starts the thread. Errors of ParseCoordinators

@@ -70,10 +70,10 @@ Status CheckRank(const RankPlan& rank, const JobRequest& request,
                 rank.batch.count(), request.batch.count());
   }
   if (rank.batch == BatchSize(0)) return {};
-  if (rank.workspace.batch != rank.batch) {
+  if (rank.workspace->batch != rank.batch) {
     return Fail(Code::kFailedPrecondition,
                 "it has {} images, and kernels for {}", rank.batch.count(),
-                rank.workspace.batch.count());
+                rank.workspace->batch.count());
   }
   if (!kernels.empty()) {
     UCUDNN_RETURN_IF_ERROR(CheckKernels(rank.workspace, kernels));

@@ -68,14 +68,23 @@ Result<MemoryPlan> PlanUntil(const TrainingGraph& graph, MemoryRequest request,
   return plan;
 }
 
-// A rank's part, whose times are those of its memory plan.
+// The times of a memory plan, as those of a rank's part.
+WorkspacePlan PartOf(const MemoryPlan& plan, BatchSize batch) {
+  WorkspacePlan part;
+  part.batch = batch;
+  part.total_time = plan.time;
+  part.lower_bound = plan.lower_bound;
+  part.optimal = plan.time == plan.lower_bound;
+  return part;
+}
+
+// A rank's part without its times.
 RankPlan EvenRank(const JobRequest& request, BatchSize batch) {
   RankPlan rank;
   rank.device_kind = request.device_kinds.front();
   rank.batch = batch;
   rank.weight = static_cast<double>(batch.count()) /
                 static_cast<double>(request.batch.count());
-  rank.workspace.batch = batch;
   rank.reason = batch == BatchSize(0) ? "left out: there are more ranks than "
                                         "images"
                                       : "an even share";
@@ -119,31 +128,29 @@ Result<JobPlan> MakeMemoryPlans(const NetworkRecord& network,
   JobPlan plan;
   plan.request = request;
   plan.optimal = true;
-  std::map<BatchSize, MemoryPlan> plans;
+  std::map<BatchSize, SharedValue<WorkspacePlan>> made;
   for (const BatchSize batch :
        EvenShares(request.batch, request.device_kinds.size())) {
     RankPlan& rank = plan.ranks.emplace_back(EvenRank(request, batch));
     if (batch == BatchSize(0)) continue;
-    if (!plans.contains(batch)) {
+    if (!made.contains(batch)) {
       UCUDNN_ASSIGN_OR_RETURN(
           const TrainingGraph graph,
           GraphFor(network, batch, request, profiles, model));
-      Result<MemoryPlan> made = PlanUntil(graph, memory, *policy, deadline);
-      if (!made) {
+      const Result<MemoryPlan> best =
+          PlanUntil(graph, memory, *policy, deadline);
+      if (!best) {
         return Within(fmt::format("{} images on {}", batch.count(), kind),
-                      std::move(made).error());
+                      best.error());
       }
       plan.memory_plans.push_back(
-          {kind, batch, ToJsonWithGraph(*made, graph).dump()});
-      plans.emplace(batch, *std::move(made));
+          {kind, batch, ToJsonWithGraph(*best, graph).dump()});
+      made.emplace(batch, PartOf(*best, batch));
     }
-    const MemoryPlan& made = plans.at(batch);
-    rank.workspace.total_time = made.time;
-    rank.workspace.lower_bound = made.lower_bound;
-    rank.workspace.optimal = made.time == made.lower_bound;
-    plan.predicted = std::max(plan.predicted, made.time);
-    plan.lower_bound = std::max(plan.lower_bound, made.lower_bound);
-    plan.optimal = plan.optimal && rank.workspace.optimal;
+    rank.workspace = made.at(batch);
+    plan.predicted = std::max(plan.predicted, rank.workspace->total_time);
+    plan.lower_bound = std::max(plan.lower_bound, rank.workspace->lower_bound);
+    plan.optimal = plan.optimal && rank.workspace->optimal;
   }
   return plan;
 }

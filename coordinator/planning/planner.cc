@@ -114,21 +114,25 @@ Nanoseconds HostTime(const WorkspacePlan& plan,
   return time;
 }
 
-// A rank's plan, without the reason.
+// What a rank gets that the solver gave this plan.
+SharedValue<WorkspacePlan> Completed(WorkspacePlan plan,
+                                     const std::vector<Kernel>& kernels,
+                                     const JobRequest& request) {
+  for (std::size_t k = 0; k < kernels.size(); ++k) {
+    plan.kernels[k].problem = kernels[k].problem;
+  }
+  if (request.total_workspace > Bytes(0)) ShareArena(&plan);
+  return plan;
+}
+
+// A rank's plan, without the workspace and the reason.
 RankPlan RankOf(const std::string& kind, BatchSize batch,
-                std::optional<WorkspacePlan> workspace,
-                const std::vector<Kernel>& kernels, const JobRequest& request) {
+                const JobRequest& request) {
   RankPlan rank;
   rank.device_kind = kind;
   rank.batch = batch;
   rank.weight = static_cast<double>(batch.count()) /
                 static_cast<double>(request.batch.count());
-  if (!workspace) return rank;
-  rank.workspace = *std::move(workspace);
-  for (std::size_t k = 0; k < kernels.size(); ++k) {
-    rank.workspace.kernels[k].problem = kernels[k].problem;
-  }
-  if (request.total_workspace > Bytes(0)) ShareArena(&rank.workspace);
   return rank;
 }
 
@@ -139,7 +143,7 @@ void AddTimes(JobPlan* plan) {
   plan->optimal = true;
   for (const RankPlan& rank : plan->ranks) {
     if (rank.batch == BatchSize(0)) continue;
-    const WorkspacePlan& workspace = rank.workspace;
+    const WorkspacePlan& workspace = *rank.workspace;
     plan->predicted = std::max(plan->predicted, workspace.total_time);
     plan->lower_bound = std::max(plan->lower_bound, workspace.lower_bound);
     plan->optimal = plan->optimal && workspace.optimal;
@@ -153,7 +157,7 @@ std::string ReasonOf(const RankPlan& rank, Nanoseconds predicted) {
   if (rank.batch == BatchSize(0)) {
     return "left out: a share for it would not make the slowest rank faster";
   }
-  const Nanoseconds slack = predicted - rank.workspace.total_time;
+  const Nanoseconds slack = predicted - rank.workspace->total_time;
   return slack.count() == 0
              ? "no assignment makes the slowest rank faster"
              : fmt::format("ends {} before the slowest rank", HumanTime(slack));
@@ -180,10 +184,19 @@ Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
   UCUDNN_ASSIGN_OR_RETURN(JointPlan joint, SolveJoint(problem));
   JobPlan plan;
   plan.request = request;
+  std::map<KindBatch, SharedValue<WorkspacePlan>> made;
   for (std::size_t r = 0; r < request.device_kinds.size(); ++r) {
-    plan.ranks.push_back(RankOf(request.device_kinds[r],
-                                joint.assignment.shares[r].batch,
-                                std::move(joint.plans[r]), kernels, request));
+    const KindBatch place(request.device_kinds[r],
+                          joint.assignment.shares[r].batch);
+    RankPlan& rank =
+        plan.ranks.emplace_back(RankOf(place.first, place.second, request));
+    if (!joint.plans[r]) continue;
+    auto known = made.find(place);
+    if (known == made.end()) {
+      known = made.emplace(place, Completed(*joint.plans[r], kernels, request))
+                  .first;
+    }
+    rank.workspace = known->second;
   }
   AddTimes(&plan);
   std::set<KindBatch> seen;
@@ -191,7 +204,7 @@ Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
     rank.reason = ReasonOf(rank, plan.predicted);
     // One reason is enough for ranks of the same kind and batch.
     if (!seen.emplace(rank.device_kind, rank.batch).second) continue;
-    const Nanoseconds device = rank.workspace.total_time;
+    const Nanoseconds device = rank.workspace->total_time;
     const Nanoseconds host =
         HostTime(rank.workspace, ProfilesOf(profiles, rank.device_kind));
     if (host <= device) continue;

@@ -18,7 +18,7 @@ double SlowdownOf(const RankPlan& rank, Precision precision,
   const auto model = models.find(rank.device_kind);
   if (model == models.end()) return 1;
   const double slowdown = model->second.SlowdownUnderLoad(
-      precision, Operations(rank.workspace), rank.workspace.total_time);
+      precision, Operations(rank.workspace), rank.workspace->total_time);
   return slowdown < kLeast ? 1 : slowdown;
 }
 
@@ -31,7 +31,7 @@ void PredictUnderLoad(const DeviceModels& models, JobPlan* plan) {
   for (const RankPlan& rank : plan->ranks) {
     const double slowdown = SlowdownOf(rank, plan->request.precision, models);
     const Nanoseconds time(std::llround(
-        static_cast<double>(rank.workspace.total_time.count()) * slowdown));
+        static_cast<double>(rank.workspace->total_time.count()) * slowdown));
     slowest = std::max(slowest, time);
     if (slowdown == 1) continue;
     slows = true;
@@ -40,7 +40,7 @@ void PredictUnderLoad(const DeviceModels& models, JobPlan* plan) {
         "{} images on {}: the device cannot sustain its full clocks; after "
         "seconds of load, {} of convolutions take {}, {:.0f} % more",
         rank.batch.count(), rank.device_kind,
-        HumanTime(rank.workspace.total_time), HumanTime(time),
+        HumanTime(rank.workspace->total_time), HumanTime(time),
         (slowdown - 1) * 100));
   }
   if (slows) plan->under_load = slowest;

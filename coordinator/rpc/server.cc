@@ -23,6 +23,7 @@
 #include "base/service/log.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/limits.h"
+#include "coordinator/rpc/acceptor.h"
 #include "coordinator/security/openssl.h"
 #include "proto/job_key.h"
 #include "proto/status.h"
@@ -310,19 +311,20 @@ class GrpcServer final : public RpcServer {
   Status Listen(const std::string& address) {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-    UCUDNN_RETURN_IF_ERROR(Build(address));
-    // The same port when it is built again.
-    address_ =
-        address.substr(0, address.rfind(':') + 1) + std::to_string(port_);
+    UCUDNN_ASSIGN_OR_RETURN(
+        acceptor_, Acceptor::Listen(
+                       address, [this](int connection) { Take(connection); }));
+    UCUDNN_RETURN_IF_ERROR(Build());
+    acceptor_->Start();
     // A listener of one address may not be reached here.
-    if (Greet(port_, hello_, kGreetingPatience) == Greeting::kReceived) {
+    if (Greet(port(), hello_, kGreetingPatience) == Greeting::kReceived) {
       watching_ =
           std::jthread([this](const std::stop_token& stop) { Watch(stop); });
     }
     return {};
   }
 
-  int port() const override { return port_; }
+  int port() const override { return acceptor_->port(); }
 
   Status Accepting() const override {
     if (accepting_) return {};
@@ -340,15 +342,27 @@ class GrpcServer final : public RpcServer {
   void Stop() override {
     calls_.stopping = true;
     watching_ = {};
+    if (acceptor_ != nullptr) acceptor_->Stop();
     const std::lock_guard lock(mutex_);
     End();
   }
 
  private:
-  Status Build(const std::string& address) {
+  // Serves an accepted connection.
+  void Take(int connection) {
+    const std::lock_guard lock(mutex_);
+    if (connections_ == nullptr) {
+      close(connection);
+      return;
+    }
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
+        accepted;
+    accepted.fd = connection;
+    connections_->HandleNewConnection(&accepted);
+  }
+
+  Status Build() {
     grpc::ServerBuilder builder;
-    // Keeps two processes from sharing the port.
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
     grpc::ResourceQuota quota("coordinator");
     quota.Resize(kMaxRpcBytes);
@@ -363,24 +377,26 @@ class GrpcServer final : public RpcServer {
     // Frees the descriptors of clients whose hosts died.
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
-    int port = 0;
-    builder.AddListeningPort(address, CredentialsOf(calls_.dispatcher.guard()),
-                             &port);
+    using Builder = grpc::ServerBuilder::experimental_type;
+    auto connections = builder.experimental().AddExternalConnectionAcceptor(
+        Builder::ExternalConnectionType::FROM_FD,
+        CredentialsOf(calls_.dispatcher.guard()));
     builder.RegisterService(&agents_);
     builder.RegisterService(&coordinator_);
     auto server = builder.BuildAndStart();
-    if (server == nullptr || port == 0) {
-      return Fail(Code::kUnavailable, "cannot listen on {} for gRPC", address);
+    if (server == nullptr) {
+      return Fail(Code::kUnavailable, "cannot start gRPC");
     }
     const std::lock_guard lock(mutex_);
-    port_ = port;
     server_ = std::move(server);
+    connections_ = std::move(connections);
     server_->GetHealthCheckService()->SetServingStatus(serving_);
     return {};
   }
 
   // With mutex_ held.
   void End() {
+    connections_.reset();
     if (server_ == nullptr) return;
     // Without a deadline, Shutdown waits for every open channel.
     server_->Shutdown(std::chrono::system_clock::now() +
@@ -394,34 +410,51 @@ class GrpcServer final : public RpcServer {
     while (!stop.stop_requested()) {
       Pause(stop, kGreetingInterval);
       if (stop.stop_requested()) return;
-      const Greeting greeting = Greet(port_, hello_, kGreetingPatience);
-      accepting_ = greeting == Greeting::kReceived;
-      missed = greeting == Greeting::kNone ? missed + 1 : 0;
+      const Greeting greeting = Greet(port(), hello_, kGreetingPatience);
+      SetAccepting(greeting == Greeting::kReceived);
+      if (acceptor_->broken()) {
+        spdlog::error("event=grpc_listener_ended port={}", port());
+        if (const Status opened = acceptor_->Reopen(); !opened) {
+          spdlog::error("event=grpc_listener_failed error={}",
+                        Quoted(opened.error().message));
+        }
+        continue;
+      }
+      missed =
+          greeting == Greeting::kNone && !acceptor_->full() ? missed + 1 : 0;
       if (missed < kGreetingsMissed) continue;
       missed = 0;
-      spdlog::error("event=grpc_listener_ended port={}", port_);
+      spdlog::error("event=grpc_server_silent port={}", port());
       {
         const std::lock_guard lock(mutex_);
         End();
       }
-      if (const Status built = Build(address_); !built) {
-        spdlog::error("event=grpc_listener_failed error={}",
+      if (const Status built = Build(); !built) {
+        spdlog::error("event=grpc_server_failed error={}",
                       Quoted(built.error().message));
         missed = kGreetingsMissed - 1;
       }
     }
   }
 
+  void SetAccepting(bool accepting) {
+    if (accepting_ && !accepting && acceptor_->full()) {
+      spdlog::warn("event=grpc_connections_refused why={}",
+                   Quoted("too few descriptors are left (LimitNOFILE)"));
+    }
+    accepting_ = accepting;
+  }
+
   Calls calls_;
   AgentServiceImpl agents_;
   CoordinatorServiceImpl coordinator_;
   std::string hello_;  // TlsHello; empty without TLS
-  std::string address_;
-  int port_ = 0;
   std::atomic<bool> accepting_ = true;
   std::mutex mutex_;
   bool serving_ = false;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
+  std::unique_ptr<Acceptor> acceptor_;  // calls Take
   std::jthread watching_;
 };
 

@@ -178,14 +178,15 @@ Status OfGpu(std::size_t gpu, Status status) {
 
 // Checks the plan of one GPU of a joint plan, and the time made of it.
 Status CheckJointShare(const Share& share,
-                       const std::optional<WorkspacePlan>& plan,
+                       const std::optional<SharedValue<WorkspacePlan>>& made,
                        const JointGpu& gpu, const JointProblem& problem) {
+  const WorkspacePlan* plan = made ? &**made : nullptr;
   if (share.batch == BatchSize(0)) {
-    if (!plan.has_value() && share.time == Nanoseconds(0)) return {};
+    if (plan == nullptr && share.time == Nanoseconds(0)) return {};
     return Fail(Code::kInternal, "left out, but has a plan or a time");
   }
   const JointKind& kind = problem.kinds[gpu.kind];
-  if (!plan.has_value() || plan->batch != share.batch) {
+  if (plan == nullptr || plan->batch != share.batch) {
     return Fail(Code::kInternal, "has no plan for batch {}",
                 share.batch.count());
   }

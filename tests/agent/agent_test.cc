@@ -136,6 +136,7 @@ TEST_F(AgentTest, RegistersAgainWhenItWasForgotten) {
 }
 
 TEST_F(AgentTest, WaitsForAnUnavailableCoordinator) {
+  EXPECT_EQ(AgentOptions().reconnect_spread, kReconnectSpread);
   link_.register_errors = {{Code::kUnavailable, "away"},
                            {Code::kUnavailable, "away"}};
   link_.lease_errors = {{Code::kUnavailable, "away again"}};

@@ -54,8 +54,9 @@ inline JobPlan TinyPlan(const JobRequest& request,
     rank.batch = BatchSize(shares[r]);
     rank.weight = static_cast<double>(shares[r]) /
                   static_cast<double>(request.batch.count());
-    rank.workspace.batch = rank.batch;
-    rank.workspace.workspace_limit = request.workspace_limit;
+    WorkspacePlan& workspace = rank.workspace.Own();
+    workspace.batch = rank.batch;
+    workspace.workspace_limit = request.workspace_limit;
     const Algorithm lavish = {"lavish", "", Precision::kFp32};
     for (const Kernel& kernel :
          KernelsOf(TinyNetwork(), request.precision, request.layout)) {
@@ -74,7 +75,7 @@ inline JobPlan TinyPlan(const JobRequest& request,
             {BatchSize(1), 1, lavish, Nanoseconds(300), 100_B});
       }
       planned.workspace = planned.micro_batches[0].workspace;
-      rank.workspace.kernels.push_back(planned);
+      workspace.kernels.push_back(planned);
     }
     plan.ranks.push_back(rank);
   }

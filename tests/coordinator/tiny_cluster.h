@@ -42,11 +42,12 @@ inline v1::RegisterRequest Agent(const std::string& id,
   return agent;
 }
 
-// All of kNetwork's kernels in FP32 at these batches, at so many microseconds
+// All kernels of a network in FP32 at these batches, at so many microseconds
 // for each image.
 inline v1::Profile Measured(const std::string& kind, std::int64_t us,
-                            std::span<const std::int64_t> batches) {
-  const auto network = ParseNetworkCsv(kNetwork, "tiny", "test");
+                            std::span<const std::int64_t> batches,
+                            const std::string& content = kNetwork) {
+  const auto network = ParseNetworkCsv(content, "tiny", "test");
   UCUDNN_CHECK(network.has_value());
   v1::Profile profile;
   profile.set_id(kind);

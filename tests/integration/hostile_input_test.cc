@@ -7,11 +7,16 @@
 #include <gtest/gtest.h>
 #include <httplib.h>
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
+#include "coordinator/limits.h"
+#include "tests/coordinator/tiny_cluster.h"
 #include "tests/integration/cluster.h"
 #include "ucudnn/v1/agent.grpc.pb.h"
 #include "ucudnn/v1/coordinator.grpc.pb.h"
@@ -102,6 +107,34 @@ TEST_F(HostileInputTest, RefusesNetworksWithMoreLayersThanAnyHas) {
   });
 }
 
+TEST_F(HostileInputTest, EndsPagesOfLongEntriesEarly) {
+  constexpr std::size_t kNetworks = 5;
+  std::string csv = kHeader;
+  for (int i = 0; i < 10'000; ++i) {
+    csv += "layer" + std::to_string(i) + ",1,1,1,1,1,1,0,0,1,1,1\n";
+  }
+  for (std::size_t n = 0; n < kNetworks; ++n) {
+    const std::string path =
+        "/v1/networks/" + std::string(1, static_cast<char>('a' + n));
+    ASSERT_EQ(Http().Put(path, csv, "text/csv")->status, 200);
+  }
+  std::vector<nlohmann::json> pages;
+  std::string after;
+  std::size_t listed = 0;
+  while (listed < kNetworks) {
+    Bounded([&] {
+      const auto page = Http().Get("/v1/networks?limit=1000&after=" + after);
+      ASSERT_TRUE(page);
+      EXPECT_LT(page->body.size(), 3 * kMaxPageBytes);
+      pages.push_back(nlohmann::json::parse(page->body)["networks"]);
+    });
+    ASSERT_FALSE(pages.back().empty());
+    listed += pages.back().size();
+    after = pages.back().back()["name"];
+  }
+  EXPECT_GT(pages.size(), 1U);
+}
+
 TEST_F(HostileInputTest, RefusesLongTexts) {
   Bounded([&] {
     const auto stub = v1::CoordinatorService::NewStub(channel_);
@@ -129,6 +162,49 @@ TEST_F(HostileInputTest, RefusesHeartbeatsWithMoreLeasesThanAnAgentHolds) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
     EXPECT_THAT(status.error_message(),
                 HasSubstr("leases has 1000000 entries"));
+  });
+}
+
+// Ranks with the same device and share have one plan, however many they are.
+TEST_F(HostileInputTest, PlansForAsManyRanksAsForOne) {
+  std::string csv = kHeader;
+  for (int i = 1; i <= 160; ++i) {
+    csv += "conv" + std::to_string(i) + ",3,8,8," + std::to_string(i) +
+           ",3,3,1,1,1,1,1\n";
+  }
+  ASSERT_EQ(Http().Put("/v1/networks/deep", csv, "text/csv")->status, 200);
+  const auto stub = v1::CoordinatorService::NewStub(channel_);
+  {
+    grpc::ClientContext context;
+    v1::ProfileSummary stored;
+    constexpr std::array<std::int64_t, 1> kBatches = {2};
+    const grpc::Status put =
+        stub->PutProfile(&context, Measured(kKind, 10, kBatches, csv), &stored);
+    ASSERT_TRUE(put.ok()) << put.error_message();
+  }
+  constexpr int kRanks = 12'000;
+  v1::PlanRequest request;
+  request.set_network("deep");
+  request.set_batch(2 * kRanks);
+  request.set_workspace_limit_bytes(1 << 20);
+  request.set_batch_policy("undivided");
+  for (int r = 0; r < kRanks; ++r) request.add_device_kinds(kKind);
+  v1::Plan plan;
+  Bounded([&] {
+    grpc::ClientContext context;
+    const grpc::Status made = stub->CreatePlan(&context, request, &plan);
+    ASSERT_TRUE(made.ok()) << made.error_message();
+  });
+  ASSERT_EQ(plan.ranks_size(), kRanks);
+  EXPECT_EQ(plan.ranks(0).workspace().kernels_size(), 2 + 159 * 3);
+  EXPECT_EQ(plan.ranks(kRanks - 1).batch(), 2);
+  EXPECT_EQ(plan.ranks(kRanks - 1).workspace_of_rank(), 0);
+  EXPECT_LT(plan.ByteSizeLong(), 2'000'000U);
+  Bounded([&] {
+    const auto read = Http().Get("/v1/plans/" + std::to_string(plan.id()));
+    ASSERT_TRUE(read);
+    EXPECT_EQ(read->status, 200);
+    EXPECT_LT(read->body.size(), 10'000'000U);
   });
 }
 

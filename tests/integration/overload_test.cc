@@ -4,10 +4,12 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -47,7 +49,13 @@ class Connection {
     const ssize_t size = recv(socket_, buffer, sizeof(buffer), 0);
     return {buffer, static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
   }
-  // Whether the other side has closed it.
+  // Whether the other side has closed it, by what has arrived.
+  bool Ended() const {
+    char byte = 0;
+    const ssize_t size = recv(socket_, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+    return size == 0 || (size < 0 && errno == ECONNRESET);
+  }
+  // The same, by sending something too.
   bool Closed() const {
     char byte = 0;
     return recv(socket_, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0 || !Send("x");
@@ -70,15 +78,40 @@ Connections Open(int count, int port, const std::string& first) {
   return connections;
 }
 
-bool Answers(int port, const std::string& path) {
+// The status of GET; 0 if nothing comes.
+int Get(int port, const std::string& path) {
   httplib::Client http("127.0.0.1", port);
   const auto answer = http.Get(path);
-  return answer && answer->status == 200;
+  return answer ? answer->status : 0;
+}
+
+bool Answers(int port, const std::string& path) {
+  return Get(port, path) == 200;
+}
+
+using Stub = std::unique_ptr<v1::CoordinatorService::Stub>;
+
+Stub Connect(const std::string& address) {
+  grpc::ChannelArguments own;
+  own.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return v1::CoordinatorService::NewStub(grpc::CreateCustomChannel(
+      address, grpc::InsecureChannelCredentials(), own));
+}
+
+bool Answers(const Stub& stub) {
+  grpc::ClientContext context;
+  v1::StatusResponse response;
+  return stub->GetStatus(&context, {}, &response).ok();
 }
 
 class OverloadTest : public ::testing::Test {
  protected:
   OverloadTest() { cluster_.StartCoordinators({"--probes", "127.0.0.1:0"}); }
+
+  int grpc_port() const {
+    return std::stoi(
+        cluster_.address().substr(cluster_.address().find(':') + 1));
+  }
 
   Cluster cluster_;
 };
@@ -139,13 +172,67 @@ TEST_F(OverloadTest, KeepsFewThreadsForManyCancelledCalls) {
   EXPECT_TRUE(stub->GetStatus(&context, {}, &response).ok());
 }
 
+// Connections without end leave descriptors for REST, probes and the database,
+// and gRPC accepts again once there are fewer.
+TEST_F(OverloadTest, RefusesConnectionsBeforeDescriptorsRunOut) {
+  const Stub before = Connect(cluster_.address());
+  ASSERT_TRUE(Answers(before));
+  constexpr rlimit kFew{.rlim_cur = 400, .rlim_max = 400};
+  ASSERT_EQ(prlimit(cluster_.coordinator().pid(), RLIMIT_NOFILE, &kFew,
+                    /*old_limit=*/nullptr),
+            0);
+  {
+    const Connections many = Open(600, grpc_port(), "");
+    EXPECT_TRUE(WaitUntil([&] {
+      return std::ranges::count_if(many, [](const auto& connection) {
+               return connection->Ended();
+             }) >= 400;
+    }));
+    EXPECT_TRUE(WaitUntil(
+        [&] { return Get(cluster_.probe_port(), "/readyz") == 503; }));
+    EXPECT_TRUE(Answers(cluster_.probe_port(), "/livez"));
+    EXPECT_TRUE(Answers(cluster_.http_port(), "/v1/status"));
+    EXPECT_TRUE(Answers(before));
+  }
+  EXPECT_TRUE(
+      WaitUntil([&] { return Answers(cluster_.probe_port(), "/readyz"); }));
+  EXPECT_TRUE(Answers(Connect(cluster_.address())));
+  EXPECT_TRUE(Answers(before));
+}
+
+TEST(OpenFilesTest, AreAsManyAsTheSystemGrants) {
+  rlimit own{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &own), 0);
+  const rlimit few{.rlim_cur = 128, .rlim_max = own.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  Cluster cluster;
+  cluster.StartCoordinators();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &own), 0);
+  rlimit raised{};
+  ASSERT_EQ(prlimit(cluster.coordinator().pid(), RLIMIT_NOFILE,
+                    /*new_limit=*/nullptr, &raised),
+            0);
+  EXPECT_EQ(raised.rlim_cur, own.rlim_max);
+}
+
+TEST_F(OverloadTest, AnswersAtOnceOverOneConnection) {
+  httplib::Client http("127.0.0.1", cluster_.http_port());
+  http.set_keep_alive(true);
+  // Where small packets wait for acknowledgements, most answers take 40 ms.
+  int slow = 0;
+  for (int i = 0; i < 100; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    ASSERT_TRUE(http.Get("/livez"));
+    const auto took = std::chrono::steady_clock::now() - start;
+    slow += took > std::chrono::milliseconds(35) ? 1 : 0;
+  }
+  EXPECT_LT(slow, 50);
+}
+
 TEST_F(OverloadTest, EndsInTimeWhateverIsOpen) {
   const Connections idle = Open(20, cluster_.http_port(), "");
   const Connections dripping = Open(20, cluster_.http_port(), "GET ");
-  const Connections silent = Open(
-      20,
-      std::stoi(cluster_.address().substr(cluster_.address().find(':') + 1)),
-      "PRI * HTTP/2.0\r\n");
+  const Connections silent = Open(20, grpc_port(), "PRI * HTTP/2.0\r\n");
   ASSERT_TRUE(Answers(cluster_.http_port(), "/livez"));
   EXPECT_EQ(cluster_.StopCoordinators(std::chrono::seconds(10)), 0);
 }

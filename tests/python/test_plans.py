@@ -69,6 +69,11 @@ def test_reads_the_part_of_a_rank(tmp_path):
     file = tmp_path / "job.json"
     file.write_text(json.dumps(job_of(0, 4, 4)))
     assert ucudnn.WorkspacePlan.read(file).batch == 4
+    shared = job_of(0, 4, 4)  # told once
+    shared["ranks"][2].update(workspace=None, workspace_of_rank=1)
+    file.write_text(json.dumps(shared))
+    assert ucudnn.WorkspacePlan.read(file).batch == 4
+    assert ucudnn.WorkspacePlan.read(file, rank=2).batch == 4
     file.write_text(json.dumps(job_of(0, 4, 8)))
     with pytest.raises(
         ucudnn.InvalidArgument, match="job.json: its 2 ranks .*; rank= .* 1, 2"

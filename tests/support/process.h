@@ -46,6 +46,7 @@ class Process {
   ~Process();
 
   bool running();
+  pid_t pid() const { return pid_; }
   // Its CPU time, while it runs.
   std::chrono::milliseconds CpuTime() const;
   // The most memory it had at once, in kB; 0 once it has ended.

@@ -221,7 +221,7 @@ Result<ExplainedRank> ExplainRank(const JobRequest& request,
                                   const RankPlan& rank,
                                   Measurements& measurements) {
   ExplainedRank explained{.kind = rank.device_kind, .batch = rank.batch};
-  for (const KernelPlan& kernel : rank.workspace.kernels) {
+  for (const KernelPlan& kernel : rank.workspace->kernels) {
     if (!kernel.problem) continue;
     UCUDNN_ASSIGN_OR_RETURN(
         const std::vector<MeasuredPoint> points,
@@ -248,7 +248,7 @@ Result<Explanation> Explain(const JobPlan& plan, Measurements& measurements) {
     if (kernels.contains(rank.device_kind)) continue;
     UCUDNN_ASSIGN_OR_RETURN(
         kernels[rank.device_kind],
-        KernelsOn(rank.device_kind, rank.workspace.kernels, measurements));
+        KernelsOn(rank.device_kind, rank.workspace->kernels, measurements));
   }
   explanation.one_more = WithOneMoreGpu(plan.request, kernels);
   return explanation;

@@ -297,7 +297,7 @@ std::string PlanText(const v1::Plan& plan) {
   std::set<std::pair<std::string, std::int64_t>> shown;
   std::string kernels;
   for (const v1::RankPlan& rank : plan.ranks()) {
-    const v1::WorkspacePlan& workspace = rank.workspace();
+    const v1::WorkspacePlan& workspace = WorkspaceOf(plan, rank.rank());
     ranks.AddRow({std::to_string(rank.rank()), rank.device_kind(),
                   std::to_string(rank.batch()),
                   fmt::format("{:.4f}", rank.weight()),

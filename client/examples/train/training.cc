@@ -190,7 +190,7 @@ class Training {
       auto session = Session::Create(MPI_COMM_SELF, options, *device_);
       UCUDNN_RETURN_IF_ERROR(Together(StatusOf(session)));
       session_ = *std::move(session);
-      part_.plan = &session_->rank_plan().workspace;
+      part_.plan = &*session_->rank_plan().workspace;
     }
     Say(session_->reason());
     return {};
@@ -199,7 +199,7 @@ class Training {
   // Not collective.
   void UsePlan() {
     part_ = {session_->first_image(), session_->batch(), session_->weight(),
-             &session_->rank_plan().workspace};
+             &*session_->rank_plan().workspace};
   }
 
   // Frees the memory of the previous one first.

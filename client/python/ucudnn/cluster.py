@@ -5,7 +5,7 @@ fields out, which then have their defaults."""
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
@@ -179,6 +179,7 @@ class RankPlan:
     weight: float  # of its gradient
     reason: str = ""
     workspace: Optional[WorkspacePlan] = None
+    workspace_of_rank: Optional[int] = None  # the rank that it is shared with
 
 
 @dataclass(frozen=True)
@@ -209,6 +210,21 @@ class JobPlan(Shown):
     created_ms: int = 0
     memory_plans: List[DeviceMemoryPlan] = field(default_factory=list)
     under_load_us: Optional[float] = None  # if the devices slow down then
+
+    def __post_init__(self) -> None:
+        for place, rank in enumerate(self.ranks):
+            of = rank.workspace_of_rank
+            if of is None:
+                continue
+            if not 0 <= of < place:
+                raise InvalidArgument(
+                    f"ranks[{place}].workspace_of_rank is {of}; an earlier rank "
+                    "is accepted",
+                    3,
+                )
+            self.ranks[place] = replace(
+                rank, workspace=self.ranks[of].workspace
+            )
 
     @classmethod
     def read(cls, path: Union[str, Path]) -> JobPlan:

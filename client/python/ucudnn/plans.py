@@ -162,10 +162,18 @@ def _ranks_of(text: str) -> Optional[List[Any]]:
     return ranks if isinstance(ranks, list) else None
 
 
+def _workspace_of(ranks: List[Any], rank: Any) -> Any:
+    """What several ranks have alike is told with the first of them."""
+    of = rank.get("workspace_of_rank")
+    if isinstance(of, int) and 0 <= of < len(ranks):
+        rank = ranks[of]
+    return rank.get("workspace") if isinstance(rank, dict) else None
+
+
 def _part_of(ranks: List[Any], rank: Optional[int], source: str) -> Any:
     """The workspace plan of this rank, or of all that have one."""
     parts = {
-        place: told.get("workspace")
+        place: _workspace_of(ranks, told)
         for place, told in enumerate(ranks)
         if isinstance(told, dict) and told.get("batch")
     }

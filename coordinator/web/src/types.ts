@@ -112,7 +112,9 @@ export interface RankPlan {
   device_kind: string;
   batch: number;
   weight: number;
+  // Null if it is that of another rank.
   workspace: WorkspacePlan | null;
+  workspace_of_rank: number | null;
   reason: string;
 }
 

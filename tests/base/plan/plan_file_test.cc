@@ -36,7 +36,7 @@ JobPlan SomePlan() {
   plan.ranks[0].device_kind = plan.request.device_kinds[0];
   plan.ranks[0].batch = BatchSize(6);
   plan.ranks[0].weight = 1;
-  WorkspacePlan& workspace = plan.ranks[0].workspace;
+  WorkspacePlan& workspace = plan.ranks[0].workspace.Own();
   workspace.batch = BatchSize(6);
   workspace.workspace_limit = 64_MiB;
   workspace.total_time = Nanoseconds(1'234'567);
@@ -70,6 +70,24 @@ TEST_F(PlanFileTest, ReadsBackWhatItWrites) {
   const auto plan = ReadPlanFile(path);
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(*plan, SomePlan());
+}
+
+TEST(ParseJobPlanTest, ReadsOnceWhatRanksShare) {
+  JobPlan plan = SomePlan();
+  plan.request.device_kinds.push_back("A/1u/1GiB/x-1");
+  plan.ranks.push_back(plan.ranks[0]);
+  const std::string text = ToJsonText(plan);
+  EXPECT_THAT(text, HasSubstr("\"workspace_of_rank\": 0"));
+  EXPECT_EQ(text.find("\"conv1\""), text.rfind("\"conv1\""));
+  const auto back = ParseJobPlan(text, "p.json");
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(*back, plan);
+  EXPECT_EQ(&*back->ranks[2].workspace, &*back->ranks[0].workspace);
+  std::string wrong = text;
+  wrong.replace(text.find("\"workspace_of_rank\": 0") + 21, 1, "2");
+  EXPECT_THAT(ParseJobPlan(wrong, "p.json").error().message,
+              HasSubstr("ranks[2].workspace_of_rank is 2; a whole number from "
+                        "0 to 1"));
 }
 
 TEST_F(PlanFileTest, SaysWhyAFileCannotBeRead) {
@@ -121,7 +139,7 @@ TEST(ParseJobPlanTest, FillsInWhatMayBeLeftOut) {
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->request.policy, BatchPolicy::kPowerOfTwo);
   EXPECT_EQ(plan->request.layout, Layout::kNchw);
-  EXPECT_EQ(plan->ranks[0].workspace, WorkspacePlan());
+  EXPECT_EQ(*plan->ranks[0].workspace, WorkspacePlan());
 }
 
 }  // namespace

@@ -185,6 +185,12 @@ TEST(BackoffTest, BeginsAnewAfterASuccess) {
   EXPECT_EQ(backoff.Next(1.0), 100ms);
 }
 
+TEST(BackoffTest, SpreadsThoseWhoComeBack) {
+  EXPECT_EQ(PartOf(kReconnectSpread, 0.0), 0ms);
+  EXPECT_EQ(PartOf(kReconnectSpread, 0.5), kReconnectSpread / 2);
+  EXPECT_GE(kReconnectSpread, 5s);
+}
+
 TEST(BackoffTest, PausesUntilItIsStopped) {
   std::stop_source stop;
   std::jthread stopping([&] { stop.request_stop(); });

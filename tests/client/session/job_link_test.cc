@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "proto/convert_plan.h"
@@ -75,6 +76,7 @@ class JobLinkTest : public ::testing::Test {
     options.job_id = "j";
     options.rank = rank;
     options.report_after = milliseconds(10);
+    options.reconnect_spread = spread_;
     if (rank == 0) {
       options.registration.emplace();
       options.registration->set_job_id("j");
@@ -94,6 +96,7 @@ class JobLinkTest : public ::testing::Test {
     bool operator==(const Step&) const = default;
   };
 
+  milliseconds spread_{0};
   std::mutex mutex_;
   std::map<std::string, int> registered_;
   std::vector<Step> steps_;
@@ -202,6 +205,34 @@ TEST_F(JobLinkTest, PausesBeforeItRepeatsAnAnswerThatWasNotDelivered) {
       WaitUntil([&] { return Locked([&] { return tries.size() == 4; }); }));
   // The answer itself may shorten the first pause; the others are jittered.
   EXPECT_GE(tries[3] - tries[1], kPause * 9 / 10);
+}
+
+TEST_F(JobLinkTest, ComesBackAtAnyMomentOfTheSpread) {
+  EXPECT_GE(JobLink::Options().reconnect_spread, milliseconds(5'000));
+  constexpr int kRanks = 16;
+  using Clock = std::chrono::steady_clock;
+  std::map<int, std::vector<Clock::time_point>> tries;
+  coordinator_.report_steps = [&](const v1::ReportStepsRequest& request)
+      -> Result<v1::ReportStepsResponse> {
+    const std::lock_guard lock(mutex_);
+    tries[request.rank()].push_back(Clock::now());
+    return Fail(Code::kUnavailable, "the disk is away");
+  };
+  spread_ = milliseconds(400);
+  std::vector<std::unique_ptr<JobLink>> links;
+  for (int rank = 1; rank <= kRanks; ++rank) links.push_back(Start(rank));
+  ASSERT_TRUE(WaitUntil([&] {
+    return Locked([&] {
+      return std::ranges::count_if(tries, [](const auto& of_rank) {
+               return of_rank.second.size() > 1;
+             }) == kRanks;
+    });
+  }));
+  const std::lock_guard lock(mutex_);
+  std::vector<Clock::duration> pauses;
+  for (const auto& [rank, times] : tries) pauses.push_back(times[1] - times[0]);
+  const auto [least, most] = std::ranges::minmax(pauses);
+  EXPECT_GT(most - least, milliseconds(100));
 }
 
 TEST_F(JobLinkTest, DropsAnAnswerThatTheCoordinatorRefuses) {

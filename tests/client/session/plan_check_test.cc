@@ -30,7 +30,7 @@ TEST(CheckPlanTest, AcceptsThePlanThatWasAskedFor) {
 
 TEST(CheckPlanTest, SaysWhatDoesNotFit) {
   const auto kernel = [](JobPlan& plan) -> KernelPlan& {
-    return plan.ranks[0].workspace.kernels[0];
+    return plan.ranks[0].workspace.Own().kernels[0];
   };
   const std::vector<std::pair<std::function<void(JobPlan&)>, std::string>>
       changes = {
@@ -56,10 +56,10 @@ TEST(CheckPlanTest, SaysWhatDoesNotFit) {
              p.ranks[1].device_kind = "B";
            },
            "its ranks have 10 images together, the job has 8"},
-          {[](JobPlan& p) { p.ranks[0].workspace.kernels.pop_back(); },
+          {[](JobPlan& p) { p.ranks[0].workspace.Own().kernels.pop_back(); },
            "it has no kernel conv2 backward_filter"},
           {[](JobPlan& p) {
-             auto& kernels = p.ranks[0].workspace.kernels;
+             auto& kernels = p.ranks[0].workspace.Own().kernels;
              kernels.push_back(kernels[0]);
            },
            "conv1 forward is not one of the job's, or is there twice"},
@@ -92,13 +92,13 @@ TEST(CheckPlanTest, SaysWhatDoesNotFit) {
 
 TEST(CheckPlanTest, ChecksLimitsOnlyWhereTheyWereChosen) {
   JobPlan plan = TinyPlan(kRequest, {5, 3});
-  plan.ranks[0].workspace.kernels[0].workspace = 1_GiB;
+  plan.ranks[0].workspace.Own().kernels[0].workspace = 1_GiB;
   EXPECT_FALSE(CheckPlan(plan, kRequest, Kernels(), true));
   EXPECT_TRUE(CheckPlan(plan, kRequest, Kernels(), false));
   JobRequest divided = kRequest;
   divided.total_workspace = 2_GiB;
   EXPECT_TRUE(CheckPlan(plan, divided, Kernels(), true));
-  plan.ranks[0].workspace.kernels[0].offset = 1_GiB + 1_B;
+  plan.ranks[0].workspace.Own().kernels[0].offset = 1_GiB + 1_B;
   EXPECT_FALSE(CheckPlan(plan, divided, Kernels(), true));
 }
 

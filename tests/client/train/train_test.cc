@@ -61,8 +61,9 @@ Result<JobPlan> InThrees(const JobRequest& request,
     rank.batch = BatchSize(shares[r]);
     rank.weight = static_cast<double>(shares[r]) /
                   static_cast<double>(request.batch.count());
-    rank.workspace.batch = rank.batch;
-    rank.workspace.workspace_limit = request.workspace_limit;
+    WorkspacePlan& workspace = rank.workspace.Own();
+    workspace.batch = rank.batch;
+    workspace.workspace_limit = request.workspace_limit;
     for (const Kernel& kernel : kernels) {
       if (shares[r] == 0) break;
       KernelPlan planned;
@@ -81,8 +82,8 @@ Result<JobPlan> InThrees(const JobRequest& request,
             {BatchSize(size), count, candidate.algorithm,
              Nanoseconds(1'000'000), candidate.workspace});
       }
-      rank.workspace.total_time += Nanoseconds(10'000);
-      rank.workspace.kernels.push_back(std::move(planned));
+      workspace.total_time += Nanoseconds(10'000);
+      workspace.kernels.push_back(std::move(planned));
     }
     plan.ranks.push_back(std::move(rank));
   }

@@ -66,7 +66,7 @@ TEST(MemoryPlannerTest, PlansAnIterationWithinTheBudget) {
   EXPECT_EQ(body["time_us"], Microseconds(plan->predicted));
   EXPECT_EQ(body["lower_bound_us"], Microseconds(plan->lower_bound));
   EXPECT_EQ(body["graph"]["device"]["name"], "K40");
-  EXPECT_EQ(plan->ranks[0].workspace.total_time, plan->predicted);
+  EXPECT_EQ(plan->ranks[0].workspace->total_time, plan->predicted);
   EXPECT_TRUE(Validate(*plan));
 }
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "ucudnn/v1/types.pb.h"
 
 namespace ucudnn {
@@ -198,6 +200,22 @@ TEST(PlannerTest, GivesExcludedRanksNothing) {
   EXPECT_EQ(plan.ranks[3].batch, BatchSize(6));
 }
 
+TEST(PlannerTest, MakesOnePlanForRanksThatAreAlike) {
+  const Network network = OneLayer();
+  const JobRequest request = Request(12, {kFast, kSlow, kFast, kSlow, kFast});
+  const JobPlan plan =
+      MakePlan(network, request,
+               Measured(network, request, {{kFast, 100}, {kSlow, 200}}))
+          .value();
+  std::map<KindBatch, const WorkspacePlan*> plans;
+  for (const RankPlan& rank : plan.ranks) {
+    const auto [known, added] =
+        plans.try_emplace({rank.device_kind, rank.batch}, &*rank.workspace);
+    EXPECT_EQ(known->second, &*rank.workspace);
+  }
+  EXPECT_LT(plans.size(), plan.ranks.size());
+}
+
 TEST(PlannerTest, RefusesToExcludeWhatIsNotThere) {
   const auto refused = [](std::vector<std::int32_t> excluded) {
     v1::PlanRequest message;
@@ -242,11 +260,12 @@ TEST(PlannerTest, LetsEachKernelUseTheWholeTotal) {
     total.workspace_limit = 0_B;
     const JobPlan plan = MakePlan(network, total, profiles).value();
     JobPlan expected = MakePlan(network, each, profiles).value();
-    EXPECT_EQ(expected.ranks[0].workspace.total_workspace, 20_B);
+    EXPECT_EQ(expected.ranks[0].workspace->total_workspace, 20_B);
     expected.request = total;
     for (RankPlan& rank : expected.ranks) {
-      for (KernelPlan& kernel : rank.workspace.kernels) kernel.offset = 0_B;
-      rank.workspace.total_workspace = 10_B;
+      WorkspacePlan& workspace = rank.workspace.Own();
+      for (KernelPlan& kernel : workspace.kernels) kernel.offset = 0_B;
+      workspace.total_workspace = 10_B;
     }
     EXPECT_EQ(plan, expected);
     if (kinds.size() == 1) {

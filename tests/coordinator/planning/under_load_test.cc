@@ -28,12 +28,13 @@ RankPlan Rank(const char* kind, std::int64_t batch) {
   RankPlan rank;
   rank.device_kind = kind;
   rank.batch = BatchSize(batch);
-  rank.workspace.batch = rank.batch;
-  rank.workspace.total_time = 1ms * batch;
+  WorkspacePlan& workspace = rank.workspace.Own();
+  workspace.batch = rank.batch;
+  workspace.total_time = 1ms * batch;
   ConvProblem problem;
   problem.geometry.channels = 1000;
   problem.geometry.filters = 1000;
-  rank.workspace.kernels.emplace_back().problem = problem;
+  workspace.kernels.emplace_back().problem = problem;
   return rank;
 }
 
@@ -42,7 +43,7 @@ JobPlan PlanAt(double part, Precision precision = Precision::kFp32) {
   JobPlan plan;
   plan.request.precision = precision;
   plan.ranks = {Rank(kKind, 64)};
-  WorkspacePlan& workspace = plan.ranks[0].workspace;
+  WorkspacePlan& workspace = plan.ranks[0].workspace.Own();
   workspace.total_time =
       Nanoseconds(std::llround(Operations(workspace) / 800 / part));
   plan.predicted = workspace.total_time;
@@ -90,7 +91,7 @@ TEST(UnderLoadTest, CountsTheSlowestRank) {
   JobPlan plan = PlanAt(1);
   const Nanoseconds alone = plan.predicted;
   plan.ranks.push_back(Rank(kCool, 1));
-  plan.ranks[1].workspace.total_time = 2 * alone;
+  plan.ranks[1].workspace.Own().total_time = 2 * alone;
   plan.ranks.emplace_back().device_kind = kKind;  // left out
   plan.predicted = 2 * alone;
   PredictUnderLoad(Models(), &plan);

@@ -222,7 +222,7 @@ TEST(ValidateAssignmentTest, ChecksJointPlansAgainstTheMeasurements) {
          p.shares = {BatchSize(1), BatchSize(2)};
        },
        "batch 4 was not to be considered"},
-      {[=](auto& j, auto&) { j.plans[four]->kernels[0].time *= 2; },
+      {[=](auto& j, auto&) { j.plans[four]->Own().kernels[0].time *= 2; },
        "micro-batches take 20 ns, not 40"},
       {[](auto&, auto& p) { p.kinds[0].per_image = Nanoseconds(3); },
        "its plan and the rest take"},
