@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -26,6 +27,7 @@
 #include "coordinator/background.h"
 #include "coordinator/cross_checking.h"
 #include "coordinator/heartbeats.h"
+#include "coordinator/idle_devices.h"
 #include "coordinator/limits.h"
 #include "coordinator/liveness.h"
 #include "coordinator/lost_ranks.h"
@@ -214,6 +216,17 @@ class Coordinator {
   // new plans complete, after a drain was asked for. It may take long, since it
   // makes plans.
   Status WatchJobs();
+  struct RunningJob {
+    std::string id;
+    std::set<std::string> devices;
+    std::int64_t plan = 0;  // that its ranks have or adopt; 0: not made here
+  };
+  // Looks for idle devices on the nodes of these jobs, which are all that run;
+  // returns how many of them would gain by some.
+  Result<std::int64_t> LookForIdle(const std::vector<RunningJob>& jobs);
+  // What the job would gain with so many devices of these kinds more.
+  Result<std::vector<GainByIdle>> GainsWith(
+      const RunningJob& job, const std::map<std::string, std::int64_t>& idle);
   // Deletes a piece of what ended long ago, about once an hour until nothing is
   // left.
   Status PruneSome();
@@ -235,6 +248,7 @@ class Coordinator {
   SingleFlight planning_;                  // by request
   Activity activity_;
   RateLimit log_limit_{20, 10'000};  // by event
+  IdleAdvice idle_;
   PlanCache plans_{kMaxCachedPlanBytes};
   LruCache<std::int64_t, v1::Plan> plan_summaries_{kMaxCachedSummaryBytes};
   LruCache<std::string, Planned> planned_{kMaxCachedRequestBytes};

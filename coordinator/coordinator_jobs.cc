@@ -326,6 +326,15 @@ Result<v1::Job> Coordinator::JobOf(const JobDetails& details) {
           Nanoseconds(WorkspaceOf(plan, rank.rank()).total_time_ns());
     }
   }
+  if (details.job.state == JobState::kRunning) {
+    for (const GainByIdle& idle : idle_.Of(details.job.id)) {
+      v1::IdleDevices& added = *job.add_idle_devices();
+      added.set_device_kind(idle.kind);
+      added.set_count(idle.count);
+      added.set_predicted_now_ns(idle.now.count());
+      added.set_predicted_ns(idle.predicted.count());
+    }
+  }
   for (const JobRankRecord& record : details.ranks) {
     v1::JobRank& rank = *job.add_ranks();
     rank.set_rank(static_cast<std::int32_t>(record.rank));

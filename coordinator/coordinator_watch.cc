@@ -37,6 +37,12 @@ std::set<std::string> DevicesOf(const v1::Agent& node) {
   return {node.device_ids().begin(), node.device_ids().end()};
 }
 
+std::set<std::string> DevicesOf(const JobDetails& details) {
+  std::set<std::string> devices;
+  for (const JobRankRecord& rank : details.ranks) devices.insert(rank.device);
+  return devices;
+}
+
 void Add(const std::set<std::int64_t>& ranks,
          google::protobuf::RepeatedField<std::int32_t>* to) {
   for (const std::int64_t rank : ranks) {
@@ -239,6 +245,7 @@ Status Coordinator::WatchJobs() {
   UCUDNN_ASSIGN_OR_RETURN(const auto running, store_.ListJobPulses());
   JobGauges gauges;
   std::vector<double> ratios;
+  std::vector<RunningJob> jobs;
   for (const Pulse& pulse : running) {
     UCUDNN_RETURN_IF_ERROR(Call::Check());
     const auto details = store_.GetJob(pulse.id);
@@ -250,10 +257,13 @@ Status Coordinator::WatchJobs() {
     if (job->proposed_revision() > 0) ++gauges.proposals;
     gauges.silent_ranks += std::ssize(of_job.lost);
     AppendRatios(*job, &ratios);
+    jobs.push_back({pulse.id, DevicesOf(*details),
+                    NewestToAdopt(*details).plan.value_or(0)});
     UCUDNN_RETURN_IF_ERROR(
         LookAfter(*details, *job, of_job, RanksOn(draining, *details)));
   }
   AddRatios(std::move(ratios), &gauges);
+  UCUDNN_ASSIGN_OR_RETURN(gauges.with_idle_devices, LookForIdle(jobs));
   activity_.SetJobs(gauges);
   return {};
 }

@@ -214,6 +214,10 @@ std::string Metrics::Text(const v1::StatusResponse& status,
   families.push_back(Gauge("ucudnn_revisions_awaiting",
                            "Proposed plans that await acceptance", "",
                            {{"", jobs.proposals}}));
+  families.push_back(Gauge("ucudnn_jobs_with_idle_devices",
+                           "Running jobs that would gain by idle devices on "
+                           "their nodes, if started again with them",
+                           "", {{"", jobs.with_idle_devices}}));
   families.push_back(Ratios(jobs));
   families.push_back(Counter("ucudnn_agents_lost_total",
                              "Agents found silent by this coordinator",

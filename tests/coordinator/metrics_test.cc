@@ -104,6 +104,7 @@ TEST_F(MetricsTest, TellOfJobsTheirStepsAndDrift) {
   EXPECT_THAT(text, HasSubstr("\nucudnn_jobs_drifting 1\n"));
   EXPECT_THAT(text, HasSubstr("\nucudnn_ranks_silent 0\n"));
   EXPECT_THAT(text, HasSubstr("\nucudnn_revisions_awaiting 0\n"));
+  EXPECT_THAT(text, HasSubstr("\nucudnn_jobs_with_idle_devices 0\n"));
   // Nothing was predicted for it.
   EXPECT_THAT(text,
               HasSubstr("\nucudnn_step_over_predicted_ratio{of=\"median\"} "

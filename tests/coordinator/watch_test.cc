@@ -254,6 +254,71 @@ TEST_F(WatchTest, ProposesAPlanWithTheRanksOfANodeThatIsResumed) {
   EXPECT_EQ(Accept()->revision(), 3);
 }
 
+TEST_F(WatchTest, TellsOfIdleDevicesThatAJobWouldGainBy) {
+  v1::RegisterRequest agent = test::Agent("agent", "device-0");
+  for (int d = 1; d < 4; ++d) {
+    *agent.add_devices() = agent.devices(0);
+    agent.mutable_devices(d)->set_id("device-" + std::to_string(d));
+  }
+  // Idle, but on a node that is none of the job's.
+  ASSERT_TRUE(coordinator_.Register(test::Agent("other", "device-9")));
+  Begin();
+  const auto watch = [&] {
+    // Neither the node nor the job is silent.
+    ASSERT_TRUE(coordinator_.Register(agent));
+    Report(0, 1, 10);
+    Report(1, 1, 10);
+    Watch();
+  };
+  watch();
+  // Less than half of two ranks' batch is not measured.
+  EXPECT_EQ(Job().idle_devices_size(), 0);
+  Measured(10, {1});
+  watch();
+  ASSERT_EQ(Job().idle_devices_size(), 1);
+  const v1::IdleDevices idle = Job().idle_devices(0);
+  EXPECT_EQ(idle.device_kind(), kKind);
+  EXPECT_EQ(idle.count(), 2);
+  EXPECT_EQ(idle.predicted_now_ns(), 2 * idle.predicted_ns());
+  EXPECT_EQ(coordinator_.activity().jobs().with_idle_devices, 1);
+  // Three devices take as long as two.
+  agent.mutable_devices(3)->set_state("busy");
+  watch();
+  EXPECT_EQ(Job().idle_devices_size(), 0);
+  agent.mutable_devices(3)->set_state("idle");
+  watch();
+  EXPECT_EQ(Job().idle_devices_size(), 1);
+  // Another job takes them.
+  v1::RegisterJobRequest other;
+  other.set_job_id("other");
+  *other.mutable_request() = request_;
+  other.add_ranks()->set_device_id("device-2");
+  other.add_ranks()->set_device_id("device-3");
+  other.mutable_ranks(1)->set_rank(1);
+  ASSERT_TRUE(coordinator_.RegisterJob(other));
+  watch();
+  EXPECT_EQ(Job().idle_devices_size(), 0);
+  v1::FinishJobRequest finish;
+  finish.set_job_id("other");
+  ASSERT_TRUE(coordinator_.FinishJob(finish));
+  watch();
+  EXPECT_EQ(Job().idle_devices_size(), 1);
+  // Devices of a cordoned node are not idle.
+  v1::HoldAgentRequest hold;
+  hold.set_agent_id("agent");
+  hold.set_what("cordon");
+  ASSERT_TRUE(coordinator_.HoldAgent(hold));
+  watch();
+  EXPECT_EQ(Job().idle_devices_size(), 0);
+  hold.set_what("resume");
+  ASSERT_TRUE(coordinator_.HoldAgent(hold));
+  watch();
+  EXPECT_EQ(Job().idle_devices_size(), 1);
+  finish.set_job_id("job");
+  ASSERT_TRUE(coordinator_.FinishJob(finish));
+  EXPECT_EQ(Job().idle_devices_size(), 0);
+}
+
 TEST_F(WatchTest, GivesRanksAPartAgainThatAreAskedFor) {
   Begin();
   v1::ReplanJobRequest replan;

@@ -35,6 +35,7 @@ class ScriptedCoordinator final : public v1::CoordinatorService::Service {
   std::function<Result<v1::ProblemProfile>(const v1::GetProblemProfileRequest&)>
       get_problem_profile;
   std::function<Result<v1::ListJobsResponse>(const v1::ListRequest&)> list_jobs;
+  std::function<Result<v1::Job>(const v1::GetRequest&)> get_job;
   std::function<Result<v1::ListPlansResponse>(const v1::ListRequest&)>
       list_plans;
   std::function<Result<v1::ListDevicesResponse>(const v1::ListRequest&)>
@@ -136,6 +137,11 @@ class ScriptedCoordinator final : public v1::CoordinatorService::Service {
                         const v1::ListRequest* request,
                         v1::ListJobsResponse* response) override {
     return Answer(context, "ListJobs", list_jobs, *request, response);
+  }
+  grpc::Status GetJob(grpc::ServerContext* context,
+                      const v1::GetRequest* request,
+                      v1::Job* response) override {
+    return Answer(context, "GetJob", get_job, *request, response);
   }
   grpc::Status ListDevices(grpc::ServerContext* context,
                            const v1::ListRequest* request,

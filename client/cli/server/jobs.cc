@@ -159,6 +159,16 @@ std::string JobText(const v1::Job& job) {
       "Steps are compared with the FIRST of their revision; CONVOLUTIONS is "
       "the part of a step that the plan predicts.\n";
   for (const std::string& drift : job.drift()) text += "drift: " + drift + "\n";
+  for (const v1::IdleDevices& idle : job.idle_devices()) {
+    text += fmt::format(
+        "{} idle {} {} on its nodes: started again with {}, a step's "
+        "convolutions would take {} instead of {}\n",
+        idle.count(), idle.device_kind(),
+        idle.count() == 1 ? "device" : "devices",
+        idle.count() == 1 ? "it" : "them",
+        HumanTime(Nanoseconds(idle.predicted_ns())),
+        HumanTime(Nanoseconds(idle.predicted_now_ns())));
+  }
   return text;
 }
 

@@ -300,6 +300,16 @@ class JobRevision:
     predicted_us: float = 0
 
 
+@dataclass(frozen=True)
+class IdleDevices:
+    """Idle devices on a job's nodes; it can take them when it is started again."""
+
+    device_kind: str
+    count: int
+    predicted_now_us: float  # of its convolutions, as it runs
+    predicted_us: float  # with these devices too
+
+
 @dataclass(frozen=True, repr=False)
 class Job(Shown):
     """A training job, as its ranks report it."""
@@ -318,6 +328,7 @@ class Job(Shown):
     revisions: List[JobRevision] = field(default_factory=list)
     ranks: List[JobRank] = field(default_factory=list)
     drift: List[str] = field(default_factory=list)
+    idle_devices: List[IdleDevices] = field(default_factory=list)
 
     def _table(self) -> Table:
         rows = [

@@ -47,6 +47,23 @@ TEST_F(JobsCliTest, ShowProposedRevisions) {
   EXPECT_THAT(Run({"jobs"}).out, HasSubstr("PROPOSED"));
 }
 
+TEST_F(JobsCliTest, TellOfIdleDevices) {
+  coordinator_.get_job = [](const v1::GetRequest& request) -> Result<v1::Job> {
+    v1::Job job;
+    job.set_id(request.id());
+    v1::IdleDevices& idle = *job.add_idle_devices();
+    idle.set_device_kind("NVIDIA H200/132u/139GiB/cudnn-9.19");
+    idle.set_count(2);
+    idle.set_predicted_now_ns(20'000'000);
+    idle.set_predicted_ns(12'500'000);
+    return job;
+  };
+  EXPECT_THAT(Run({"show", "job", "1234"}).out,
+              HasSubstr("2 idle NVIDIA H200/132u/139GiB/cudnn-9.19 devices on "
+                        "its nodes: started again with them, a step's "
+                        "convolutions would take 12.5 ms instead of 20.0 ms"));
+}
+
 TEST_F(JobsCliTest, AcceptAProposedRevisionWithoutMeasuring) {
   coordinator_.replan_job =
       [](const v1::ReplanJobRequest& request) -> Result<v1::JobRevision> {
