@@ -3,7 +3,6 @@
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
-#include "base/service/address.h"
 #include "proto/job_key.h"
 
 namespace ucudnn {
@@ -28,19 +27,11 @@ Result<Access> Access::Open(const CredentialFiles& files,
                             const std::string& job_key) {
   UCUDNN_RETURN_IF_ERROR(CheckCredentials(files));
   UCUDNN_ASSIGN_OR_RETURN(const std::string token, ReadToken(files));
+  UCUDNN_RETURN_IF_ERROR(CheckTokenStaysSecret(files, coordinators));
   Access access;
   if (!files.ca.empty()) {
     access.ca_ = files.ca;
     access.credentials_ = TlsOf(files);
-  }
-  bool local = true;
-  for (const std::string& coordinator : coordinators) {
-    local = local && IsLoopback(coordinator);
-    if (local || token.empty() || !files.ca.empty()) continue;
-    return Fail(Code::kInvalidArgument,
-                "the token in {} would be sent to {} in plaintext; name an "
-                "authority's certificate (UCUDNN_CA, --ca) for TLS",
-                files.token, coordinator);
   }
   if (!token.empty()) access.authorization_ = "Bearer " + token;
   // A coordinator without TLS asks for no key.

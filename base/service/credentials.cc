@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/files/file.h"
+#include "base/service/address.h"
 
 namespace ucudnn {
 
@@ -38,6 +39,17 @@ Status CheckCredentials(const CredentialFiles& files) {
     UCUDNN_RETURN_IF_ERROR(OfInput(ReadSecret(files.key)));
   }
   return {};
+}
+
+Status CheckTokenStaysSecret(const CredentialFiles& files,
+                             const std::vector<std::string>& coordinators) {
+  if (files.token.empty() || !files.ca.empty()) return {};
+  const auto other = std::ranges::find_if_not(coordinators, IsLoopback);
+  if (other == coordinators.end()) return {};
+  return Fail(Code::kInvalidArgument,
+              "the token in {} would be sent to {} in plaintext; name an "
+              "authority's certificate (UCUDNN_CA, --ca) for TLS",
+              files.token, *other);
 }
 
 Result<std::string> ReadToken(const CredentialFiles& files) {

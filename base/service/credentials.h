@@ -11,6 +11,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "base/service/environment.h"
@@ -39,6 +40,10 @@ CredentialFiles CredentialsFrom(const Environment& environment);
 // one cannot be read; see ReadSecret (base/files/file.h) for the key and the
 // token.
 Status CheckCredentials(const CredentialFiles& files);
+// kInvalidArgument if the token would leave the host in plaintext, to one of
+// `coordinators`.
+Status CheckTokenStaysSecret(const CredentialFiles& files,
+                             const std::vector<std::string>& coordinators);
 // The token; empty if there is none. Errors of ReadSecret; kInvalidArgument
 // unless it is one line of printable characters.
 Result<std::string> ReadToken(const CredentialFiles& files);

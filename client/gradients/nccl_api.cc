@@ -9,8 +9,8 @@ namespace {
 
 Result<NcclApi> LoadNccl() {
   UCUDNN_ASSIGN_OR_RETURN(
-      const cudnn::SharedLibrary library,
-      cudnn::SharedLibrary::Open({"libnccl.so.2"}, cudnn::SearchDirectories()));
+      const SharedLibrary library,
+      SharedLibrary::Open({"libnccl.so.2"}, cudnn::SearchDirectories()));
   NcclApi api;
   std::string_view missing;
   const auto bind = [&](const char* symbol, auto* function) {

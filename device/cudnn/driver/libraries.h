@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/service/shared_library.h"
 #include "device/cudnn/driver/nvml_types.h"
 
 #if CUDNN_MAJOR < 9 || CUDA_VERSION < 12040
@@ -175,28 +176,6 @@ struct Libraries {
   DriverApi driver;
   CudnnApi cudnn;
   NvmlApi nvml;  // all null without the library
-};
-
-// A library that stays loaded.
-class SharedLibrary {
- public:
-  // The first of `names` that is found; each is tried by the loader's rules,
-  // then in `directories`. kUnavailable gives the names and the loader's last
-  // error.
-  static Result<SharedLibrary> Open(
-      const std::vector<std::string>& names,
-      const std::vector<std::string>& directories);
-
-  // Null if the library does not have it.
-  void* Find(const char* symbol) const;
-  const std::string& path() const { return path_; }
-
- private:
-  SharedLibrary(void* handle, std::string path)
-      : handle_(handle), path_(std::move(path)) {}
-
-  void* handle_;
-  std::string path_;
 };
 
 // The directories that the environment names, as described above.

@@ -51,6 +51,17 @@ TEST_F(CredentialsTest, GoTogether) {
   }
 }
 
+TEST_F(CredentialsTest, LeaveNoHostInPlaintext) {
+  const CredentialFiles token = {"", "", "", "/token"};
+  EXPECT_TRUE(CheckTokenStaysSecret(token, {"127.0.0.1:1", "localhost:2"}));
+  EXPECT_TRUE(CheckTokenStaysSecret({}, {"coord-1:1"}));
+  EXPECT_TRUE(CheckTokenStaysSecret({"/ca", "", "", "/token"}, {"coord-1:1"}));
+  const Status sent = CheckTokenStaysSecret(token, {"[::1]:1", "coord-1:1"});
+  ASSERT_FALSE(sent);
+  EXPECT_THAT(sent.error().message, HasSubstr("/token"));
+  EXPECT_THAT(sent.error().message, HasSubstr("coord-1:1 in plaintext"));
+}
+
 TEST_F(CredentialsTest, AreSecrets) {
   const std::string ca = File("ca", "c");
   const std::string key = File("key", "k", 0604);
