@@ -1,10 +1,7 @@
 #include "client/config/dropin_settings.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
-#include "base/service/credentials.h"
 #include "client/config/coordinators.h"
 
 namespace ucudnn {
@@ -40,13 +37,7 @@ Result<DropInSettings> ResolveDropInSettings(const Environment& environment) {
         settings.coordinators,
         ParseCoordinators(coordinators, kCoordinatorVariable.name));
   }
-  // The drop-ins' own gRPC speaks no TLS, and such a coordinator nothing else.
-  if (!CredentialsFrom(environment).ca.empty() &&
-      !settings.coordinators.empty()) {
-    settings.coordinators.clear();
-    settings.why_not_asked = fmt::format(
-        "{} is set, but the drop-in libraries speak no TLS", kCaVariable);
-  }
+  settings.credentials = CredentialsFrom(environment);
   UCUDNN_RETURN_IF_ERROR(take(kBatchPolicyVariable, &settings.policy));
   UCUDNN_RETURN_IF_ERROR(take(kPlanFileVariable, &settings.plan_file));
   settings.network_file = settings.plan_file;

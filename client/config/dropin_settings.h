@@ -10,8 +10,9 @@
 //   UCUDNN_TOTAL_WORKSPACE_SIZE  for all kernels together: WD instead of WR
 //   UCUDNN_GRAPH_MEMORY          device memory for captured graphs; 64MiB, 0:
 //                                nothing is captured
-//   UCUDNN_COORDINATOR           host:port list; asked before measuring, unless
-//                                UCUDNN_CA is set, because that needs TLS
+//   UCUDNN_COORDINATOR           host:port list; asked before measuring
+//   UCUDNN_CA, UCUDNN_CERT, UCUDNN_KEY, UCUDNN_TOKEN_FILE
+//                                to ask over TLS (base/service/credentials.h)
 //   UCUDNN_BATCH_SIZE_POLICY     all, powerOfTwo, undivided or
 //                                adaptive; powerOfTwo
 //   UCUDNN_PLAN_FILE             output of `ucudnn plan` or `ucudnn solve`
@@ -28,6 +29,7 @@
 
 #include "base/plan/plan.h"
 #include "base/result.h"
+#include "base/service/credentials.h"
 #include "base/units.h"
 #include "client/config/environment.h"
 #include "client/config/variables.h"
@@ -40,8 +42,7 @@ struct DropInSettings {
   Bytes total_workspace;  // 0: WR
   Bytes graph_memory = kDefaultGraphMemory;
   std::vector<std::string> coordinators;
-  // Why coordinators that the environment names are not in the list.
-  std::string why_not_asked;
+  CredentialFiles credentials;  // not read yet
   BatchPolicy policy = BatchPolicy::kPowerOfTwo;
   std::string plan_file;     // empty: none
   std::string network_file;  // WD only; empty: none

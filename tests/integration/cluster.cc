@@ -73,8 +73,8 @@ std::string NewDatabase(const TemporaryFolder& folder) {
 }
 
 // Those of all clusters of the process.
-const Certificates& SharedCertificates() {
-  static const Certificates certificates;
+Certificates& SharedCertificates() {
+  static Certificates certificates;
   return certificates;
 }
 
@@ -100,6 +100,16 @@ CredentialFiles Cluster::Credentials() {
 
 CredentialFiles Cluster::CredentialsOf(Role role, const std::string& name) {
   return tls() ? SharedCertificates().Issue(role, name) : CredentialFiles();
+}
+
+CredentialFiles Cluster::TokenOf(Role role, const std::string& name) const {
+  if (!tls()) return {};
+  CredentialFiles files = SharedCertificates().ca();
+  files.token = folder_ / (name + ".token");
+  const Status written =
+      ReplaceFile(files.token, SharedCertificates().AddToken(role, name), 0600);
+  if (!written) throw std::runtime_error(written.error().message);
+  return files;
 }
 
 std::map<std::string, std::string> Cluster::AgentEnvironment(
@@ -183,8 +193,9 @@ void Cluster::Start(const std::vector<std::string>& arguments,
   command.insert(command.end(), arguments.begin(), arguments.end());
   if (tls()) {
     const GuardFiles files = SharedCertificates().guard();
-    command.insert(command.end(), {"--ca", files.ca, "--cert", files.cert,
-                                   "--key", files.key});
+    command.insert(command.end(),
+                   {"--ca", files.ca, "--cert", files.cert, "--key", files.key,
+                    "--tokens", files.tokens});
   }
   started->process = Process(command, folder_ / "log");
 }

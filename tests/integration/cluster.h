@@ -56,6 +56,8 @@ class Cluster {
   // What this process shows coordinators; nothing without TLS.
   static CredentialFiles Credentials();
   static CredentialFiles CredentialsOf(Role role, const std::string& name);
+  // The same with a token, which coordinators know within a second or two.
+  CredentialFiles TokenOf(Role role, const std::string& name) const;
   // What a training job needs to reach the coordinator, and an agent its own.
   std::map<std::string, std::string> JobEnvironment() const;
   static std::map<std::string, std::string> AgentEnvironment(

@@ -14,9 +14,12 @@
 #include "device/forwarding_device.h"
 #include "device/onednn/onednn_device.h"
 #include "tests/integration/cluster.h"
+#include "tests/support/certificates.h"
 
 namespace ucudnn::test {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr const char* kNetwork =
     "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
@@ -88,12 +91,29 @@ class LocalModeTest : public ::testing::Test {
     return device.timed();
   }
 
+  // As a job asks.
+  CoordinatorAsker Asker(
+      std::chrono::milliseconds within = std::chrono::seconds(10)) {
+    return AskerWith(Cluster::CredentialsOf(Role::kJob, "handle"), within);
+  }
+  CoordinatorAsker AskerWith(
+      CredentialFiles credentials,
+      std::chrono::milliseconds within = std::chrono::seconds(10)) {
+    return CoordinatorAsker(
+        cluster_.addresses(),
+        {.credentials = std::move(credentials),
+         .within = within,
+         .pause = std::chrono::milliseconds(0),
+         .warn = [this](const std::string& text) { warning_ = text; }});
+  }
+
   Cluster cluster_;
   std::vector<Kernel> kernels_;
+  std::string warning_;
 };
 
 TEST_F(LocalModeTest, UsesTheCoordinatorsMeasurements) {
-  CoordinatorAsker asker(cluster_.addresses());
+  CoordinatorAsker asker = Asker();
   const std::string kind = ToString(Stopwatch().info().kind);
   const auto before = asker.Ask(kind, kernels_[0].problem);
   ASSERT_TRUE(before) << before.error().message;
@@ -107,7 +127,7 @@ TEST_F(LocalModeTest, UsesTheCoordinatorsMeasurements) {
 }
 
 TEST_F(LocalModeTest, PlansByItselfWhenTheCoordinatorIsKilled) {
-  CoordinatorAsker asker(cluster_.addresses());
+  CoordinatorAsker asker = Asker();
   EXPECT_TRUE(asker.Ask("none/1u/1GiB/none-1.0", kernels_[0].problem));
   cluster_.KillCoordinators();
   EXPECT_GT(PlanAll(asker), 0);
@@ -115,10 +135,43 @@ TEST_F(LocalModeTest, PlansByItselfWhenTheCoordinatorIsKilled) {
 
 TEST_F(LocalModeTest, PlansByItselfWhenTheCoordinatorHangs) {
   cluster_.SignalCoordinators(SIGSTOP);
-  CoordinatorAsker asker(cluster_.addresses(),
-                         {.within = std::chrono::milliseconds(100)});
+  CoordinatorAsker asker = Asker(std::chrono::milliseconds(100));
   EXPECT_GT(PlanAll(asker), 0);
   cluster_.SignalCoordinators(SIGCONT);
+}
+
+TEST_F(LocalModeTest, AsksWithAToken) {
+  CoordinatorAsker asker =
+      AskerWith(cluster_.TokenOf(Role::kViewer, "somebody"));
+  EXPECT_TRUE(WaitUntil([&] {
+    return asker.Ask("none/1u/1GiB/none-1.0", kernels_[0].problem).has_value();
+  })) << warning_;
+}
+
+TEST_F(LocalModeTest, PlansByItselfWhenItIsNotLetIn) {
+  if (!Cluster::tls()) GTEST_SKIP() << "everybody is let in";
+  const Certificates others;
+  CredentialFiles foreign = others.Issue(Role::kJob, "handle");
+  CredentialFiles nobody = Cluster::CredentialsOf(Role::kJob, "handle");
+  foreign.ca = nobody.ca;
+  nobody.cert = "";
+  nobody.key = "";
+  const std::vector<std::pair<CredentialFiles, std::string>> refused = {
+      {nobody, "a certificate (UCUDNN_CERT and UCUDNN_KEY) or a token"},
+      {foreign, "after the handshake, as if the certificate in " +
+                    foreign.cert + " were not accepted"},
+      {Cluster::CredentialsOf(Role::kAgent, "n"),
+       "agent n may not call GetProblemProfile; job, viewer"},
+      {others.ca(), "the coordinator's certificate is not accepted"},
+      {{}, "if TLS is spoken there, UCUDNN_CA has to name"}};
+  for (const auto& [credentials, why] : refused) {
+    CoordinatorAsker asker = AskerWith(credentials);
+    EXPECT_FALSE(asker.Ask("none/1u/1GiB/none-1.0", kernels_[0].problem));
+    EXPECT_THAT(warning_, HasSubstr(why));
+    EXPECT_THAT(warning_, HasSubstr(cluster_.addresses()[0]));
+  }
+  CoordinatorAsker asker = AskerWith(foreign);
+  EXPECT_GT(PlanAll(asker), 0);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "base/files/file.h"
 #include "base/service/credentials.h"
@@ -20,9 +21,7 @@ class Certificates {
  public:
   explicit Certificates(const std::string& cluster = "test") {
     Check(InitAuthority(folder_.path(), cluster, std::chrono::hours(1)));
-    Check(IssueCertificate(
-        folder_.path(),
-        {.role = Role::kCoordinator, .name = "c", .hosts = {"127.0.0.1"}}));
+    RenewCoordinator();
     AddToken(Role::kViewer, "nobody");
   }
 
@@ -64,10 +63,13 @@ class Certificates {
     Check(RevokeCertificate(folder_.path(), files.cert));
   }
   // A new certificate for the coordinator, in place of the old one.
-  void RenewCoordinator() const {
-    Check(IssueCertificate(
-        folder_.path(),
-        {.role = Role::kCoordinator, .name = "c", .hosts = {"127.0.0.1"}}));
+  void RenewCoordinator(
+      const std::vector<std::string>& hosts = {"127.0.0.1"},
+      std::chrono::seconds lifetime = std::chrono::hours(1)) const {
+    Check(IssueCertificate(folder_.path(), {.role = Role::kCoordinator,
+                                            .name = "c",
+                                            .hosts = hosts,
+                                            .lifetime = lifetime}));
   }
 
  private:

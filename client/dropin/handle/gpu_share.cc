@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -13,11 +14,25 @@
 namespace ucudnn::cudnn {
 namespace {
 
+// Prints why no coordinator can be asked, once in a process for each reason.
+void WarnOnce(const std::string& error) {
+  static auto& mutex = *new std::mutex;
+  static auto& printed = *new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  if (!printed.insert(error).second) return;
+  std::fprintf(stderr, "ucudnn: %s; convolutions are measured here\n",
+               error.c_str());
+}
+
 // Asks the coordinators in the settings; empty if there are none.
 LocalPlanOptions::Ask AskOf(const DropInSettings& settings,
                             const std::string& kind) {
   if (settings.coordinators.empty()) return {};
-  const auto asker = std::make_shared<CoordinatorAsker>(settings.coordinators);
+  CoordinatorAsker::Options options;
+  options.credentials = settings.credentials;
+  if (!settings.verbose) options.warn = WarnOnce;  // the planner prints all
+  const auto asker = std::make_shared<CoordinatorAsker>(settings.coordinators,
+                                                        std::move(options));
   return [asker, kind](const ConvProblem& problem) {
     return asker->Ask(kind, problem);
   };
@@ -36,12 +51,6 @@ GpuShare::GpuShare(const Libraries& libraries, std::unique_ptr<Device> device,
                       ? Enqueueing::kReplayed
                       : Enqueueing::kDirect),
       graph_budget_(settings.graph_memory) {
-  if (!settings.why_not_asked.empty()) {
-    std::fprintf(stderr,
-                 "ucudnn: no coordinator is asked: %s; convolutions are "
-                 "measured here\n",
-                 settings.why_not_asked.c_str());
-  }
   if (!planner_.plan_file_problem().empty()) {
     std::fprintf(stderr, "ucudnn: the plan file is not used: %s\n",
                  planner_.plan_file_problem().c_str());

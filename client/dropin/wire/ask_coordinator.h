@@ -14,6 +14,7 @@
 
 #include "base/conv_problem.h"
 #include "base/result.h"
+#include "base/service/credentials.h"
 #include "client/dropin/wire/profile_wire.h"
 
 namespace ucudnn {
@@ -21,11 +22,17 @@ namespace ucudnn {
 class CoordinatorAsker {
  public:
   struct Options {
+    // With a certificate's authority, coordinators are asked over TLS. The
+    // files are read for each question, so new ones are taken over.
+    CredentialFiles credentials = {};
     // For all coordinators of the list together.
     std::chrono::milliseconds within = std::chrono::seconds(1);
     std::chrono::milliseconds pause = std::chrono::seconds(30);
     std::function<std::chrono::steady_clock::time_point()> now =
         std::chrono::steady_clock::now;  // clock of the pause
+    // Gets the error of a question that failed for a reason that lasts until
+    // somebody changes files or settings; may be empty.
+    std::function<void(const std::string& error)> warn = {};
   };
 
   // `coordinators` as ParseCoordinators gives them, at least one.
@@ -35,8 +42,9 @@ class CoordinatorAsker {
       : coordinators_(std::move(coordinators)), options_(std::move(options)) {}
 
   // The known measurements of the problem on that device kind; possibly none.
-  // The coordinator that answered last is asked first. kUnavailable if none
-  // answers, naming them and the last reason, or during the pause.
+  // The coordinator that answered last is asked first. Errors of
+  // WireAccess::Open; if none answers, naming them, the last reason, or the
+  // first that lasts; kUnavailable during the pause.
   Result<KnownElsewhere> Ask(const std::string& kind,
                              const ConvProblem& problem);
 

@@ -1,14 +1,17 @@
 // RFC 9113 (HTTP/2), RFC 7541 (its headers), and gRPC's "gRPC over HTTP2".
 //
-// Headers are only sent, each as a literal without indexing. The answer's
-// headers are skipped, because reading its status would need Huffman decoding
-// and tables; a failed call is recognised by its missing message.
+// Headers are sent as literals without indexing.
 
 #include "client/dropin/wire/grpc_call.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include "base/units.h"
+#include "client/dropin/wire/grpc_status.h"
+#include "client/dropin/wire/tcp.h"
 
 namespace ucudnn {
 namespace {
@@ -33,6 +36,7 @@ enum Flag : unsigned char {
   kAck = 0x1,        // on settings and pings
   kEndHeaders = 0x4,
   kPadded = 0x8,
+  kPriority = 0x20,  // on headers: begins with five bytes
 };
 
 void AppendNumber(std::uint32_t value, int bytes, std::string* text) {
@@ -75,12 +79,13 @@ void AppendString(std::string_view value, std::string* text) {
   text->append(value);
 }
 
-std::string RequestHeaders(std::string_view endpoint, std::string_view method) {
+std::string RequestHeaders(std::string_view endpoint, std::string_view method,
+                           const WireAccess& access) {
   std::string block;
   // Indices of whole headers and of names in the static table.
-  block += '\x83';  // :method: POST
-  block += '\x86';  // :scheme: http
-  block += '\x04';  // :path
+  block += '\x83';                                   // :method: POST
+  block += access.tls == nullptr ? '\x86' : '\x87';  // :scheme: http or https
+  block += '\x04';                                   // :path
   AppendString(method, &block);
   block += '\x01';  // :authority
   AppendString(endpoint, &block);
@@ -89,11 +94,15 @@ std::string RequestHeaders(std::string_view endpoint, std::string_view method) {
   block += '\0';  // a new name
   AppendString("te", &block);
   AppendString("trailers", &block);
+  if (!access.token.empty()) {
+    block += "\x1f\x08";  // authorization, which nobody may keep
+    AppendString("Bearer " + access.token, &block);
+  }
   return block;
 }
 
 std::string Request(std::string_view endpoint, std::string_view method,
-                    std::string_view message) {
+                    std::string_view message, const WireAccess& access) {
   std::string text = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
   std::string settings;
   const auto set = [&](std::uint32_t name, std::uint32_t value) {
@@ -101,14 +110,15 @@ std::string Request(std::string_view endpoint, std::string_view method,
     AppendNumber(value, 4, &settings);
   };
   constexpr std::uint32_t kWindow = kMaxAnswer + kMaxFrame;
+  set(1, 0);        // no header is kept for later ones
   set(2, 0);        // no server push
   set(4, kWindow);  // flow-control window of a stream
   AppendFrame(kSettings, 0, 0, settings, &text);
   std::string window;
   AppendNumber(kWindow, 4, &window);
   AppendFrame(kWindowUpdate, 0, 0, window, &text);  // and of the connection
-  AppendFrame(kHeaders, kEndHeaders, kStream, RequestHeaders(endpoint, method),
-              &text);
+  AppendFrame(kHeaders, kEndHeaders, kStream,
+              RequestHeaders(endpoint, method, access), &text);
   std::string data(1, '\0');  // not compressed
   AppendNumber(static_cast<std::uint32_t>(message.size()), 4, &data);
   data += message;
@@ -120,8 +130,8 @@ tl::unexpected<Error> Malformed(const char* what) {
   return Fail(Code::kInternal, "not a gRPC service's answer: {}", what);
 }
 
-// The data of a frame, without its padding.
-Result<std::string_view> DataOf(std::string_view payload, unsigned flags) {
+// The payload of a frame of data or headers, without its padding.
+Result<std::string_view> Unpad(std::string_view payload, unsigned flags) {
   if ((flags & kPadded) == 0) return payload;
   if (payload.empty()) return Malformed("padding");
   const std::size_t padding = static_cast<unsigned char>(payload[0]);
@@ -133,20 +143,32 @@ Result<std::string_view> DataOf(std::string_view payload, unsigned flags) {
 
 class Answer {
  public:
-  explicit Answer(TcpConnection& connection) : connection_(connection) {}
+  explicit Answer(ByteStream& connection) : connection_(connection) {}
 
   Result<std::string> Message(Deadline deadline) {
     while (true) {
       UCUDNN_ASSIGN_OR_RETURN(const bool whole, IsWhole());
       if (whole) return data_.substr(kMessageHeader);
-      if (ended_) {
-        return Fail(Code::kUnavailable, "the answer has no message");
-      }
+      if (ended_) return Refusal();
       UCUDNN_RETURN_IF_ERROR(ReadFrame(deadline));
     }
   }
 
+  // Whether the peer has sent a frame.
+  bool has_begun() const { return has_begun_; }
+
  private:
+  tl::unexpected<Error> Refusal() const {
+    if (told_.code == Code::kOk) {
+      return Fail(Code::kUnavailable, "the answer has no message");
+    }
+    const bool is_about_us = told_.code == Code::kUnauthenticated ||
+                             told_.code == Code::kPermissionDenied;
+    return Fail(is_about_us ? told_.code : Code::kUnavailable,
+                "the call is refused ({}): {}", CodeName(told_.code),
+                told_.message);
+  }
+
   Result<bool> IsWhole() const {
     if (data_.size() < kMessageHeader) return false;
     if (data_[0] != 0) return Malformed("a compressed message");
@@ -170,6 +192,7 @@ class Answer {
     UCUDNN_RETURN_IF_ERROR(have(kFrameHeader + length));
     const std::string frame = read_.substr(0, kFrameHeader + length);
     read_.erase(0, kFrameHeader + length);
+    has_begun_ = true;
     return Take(static_cast<unsigned char>(frame[3]),
                 static_cast<unsigned char>(frame[4]),
                 NumberAt(frame, 5, 4) & 0x7fffffffU,
@@ -182,14 +205,14 @@ class Answer {
     switch (type) {
       case kData: {
         if (stream != kStream) return Malformed("data of an unknown stream");
-        UCUDNN_ASSIGN_OR_RETURN(const auto data, DataOf(payload, flags));
+        UCUDNN_ASSIGN_OR_RETURN(const auto data, Unpad(payload, flags));
         data_ += data;
         ended_ = (flags & kEndStream) != 0;
         return {};
       }
       case kHeaders:
-        ended_ = ended_ || (stream == kStream && (flags & kEndStream) != 0);
-        return {};
+        if (stream != kStream) return {};
+        return TakeHeaders(payload, flags);
       case kResetStream:
         ended_ = true;
         return {};
@@ -211,27 +234,63 @@ class Answer {
     }
   }
 
-  TcpConnection& connection_;
+  Status TakeHeaders(std::string_view payload, unsigned flags) {
+    ended_ = ended_ || (flags & kEndStream) != 0;
+    // Continued in further frames only if they are long, and then not read.
+    if ((flags & kEndHeaders) == 0) return {};
+    UCUDNN_ASSIGN_OR_RETURN(std::string_view block, Unpad(payload, flags));
+    if ((flags & kPriority) != 0)
+      block = block.substr(std::min<std::size_t>(block.size(), 5));
+    ReadGrpcStatus(block, &told_);
+    return {};
+  }
+
+  ByteStream& connection_;
   std::string read_;  // received, not yet parsed
   std::string data_;  // of the call
+  GrpcStatus told_;
+  bool has_begun_ = false;
   bool ended_ = false;
 };
+
+Result<std::unique_ptr<ByteStream>> Connect(std::string_view endpoint,
+                                            const WireAccess& access,
+                                            Deadline deadline) {
+  const Endpoint split = SplitEndpoint(endpoint);
+  UCUDNN_ASSIGN_OR_RETURN(TcpConnection connection,
+                          TcpConnection::Open(split, deadline));
+  if (access.tls != nullptr) {
+    return access.tls->Connect(std::move(connection), split.host, deadline);
+  }
+  return std::make_unique<TcpConnection>(std::move(connection));
+}
 
 }  // namespace
 
 Result<std::string> CallGrpc(std::string_view endpoint, std::string_view method,
-                             std::string_view message, Deadline deadline) {
+                             std::string_view message, Deadline deadline,
+                             const WireAccess& access) {
   // The request is one frame, which fits into every service's initial window.
   if (message.size() + kMessageHeader > kMaxFrame) {
     return Fail(Code::kInternal,
                 "a request of {} bytes does not fit into a frame",
                 message.size());
   }
-  UCUDNN_ASSIGN_OR_RETURN(TcpConnection connection,
-                          TcpConnection::Open(endpoint, deadline));
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection,
+                          Connect(endpoint, access, deadline));
   UCUDNN_RETURN_IF_ERROR(
-      connection.Write(Request(endpoint, method, message), deadline));
-  return Answer(connection).Message(deadline);
+      connection->Write(Request(endpoint, method, message, access), deadline));
+  Answer answer(*connection);
+  auto read = answer.Message(deadline);
+  if (!read && read.error().code == Code::kUnavailable &&
+      access.tls == nullptr && !answer.has_begun()) {
+    // What a coordinator that speaks TLS does.
+    return Fail(Code::kFailedPrecondition,
+                "{} before an answer; if TLS is spoken there, UCUDNN_CA has to "
+                "name its authority's certificate",
+                read.error().message);
+  }
+  return read;
 }
 
 }  // namespace ucudnn

@@ -3,13 +3,14 @@
 
 // One unary gRPC call without the gRPC library, which must not be loaded into a
 // user's process (docs/adr/0013): as much of HTTP/2 as one call on a fresh
-// connection without TLS needs.
+// connection needs.
 
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
-#include "client/dropin/wire/tcp.h"
+#include "client/dropin/wire/byte_stream.h"
+#include "client/dropin/wire/wire_access.h"
 
 namespace ucudnn {
 
@@ -17,11 +18,13 @@ namespace ucudnn {
 // message and returns the serialized answer, of at most 16 MiB, by the
 // deadline.
 //
-// kUnavailable: no connection, or it ended early, or an answer without a
-// message, which is how a service refuses; kDeadlineExceeded; kInternal: the
-// peer does not speak HTTP/2, or sends too much.
+// kUnauthenticated and kPermissionDenied: the service does not take what
+// `access` shows; kUnavailable: no connection, or it ended early, or any other
+// refusal, which the message names; kDeadlineExceeded; kInternal: the peer does
+// not speak HTTP/2, or sends too much; errors of TlsClient::Connect.
 Result<std::string> CallGrpc(std::string_view endpoint, std::string_view method,
-                             std::string_view message, Deadline deadline);
+                             std::string_view message, Deadline deadline,
+                             const WireAccess& access = {});
 
 }  // namespace ucudnn
 

@@ -4,23 +4,18 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <condition_variable>
-#include <csignal>
 #include <cstring>
-#include <memory>
-#include <mutex>
-#include <optional>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
+
+#include "client/dropin/wire/on_thread.h"
 
 namespace ucudnn {
 namespace {
@@ -37,15 +32,15 @@ tl::unexpected<Error> SystemError(std::string_view what, int error) {
               std::generic_category().message(error));
 }
 
-Result<std::vector<Address>> Lookup(const std::string& host,
-                                    const std::string& port, int flags) {
+Result<std::vector<Address>> Lookup(const Endpoint& endpoint, int flags) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV | flags;
   addrinfo* list = nullptr;
-  if (const int error =
-          getaddrinfo(host.c_str(), port.c_str(), &hints, &list)) {
-    return Fail(Code::kUnavailable, "{}: {}", host, gai_strerror(error));
+  if (const int error = getaddrinfo(endpoint.host.c_str(),
+                                    endpoint.port.c_str(), &hints, &list)) {
+    return Fail(Code::kUnavailable, "{}: {}", endpoint.host,
+                gai_strerror(error));
   }
   std::vector<Address> addresses;
   for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
@@ -57,49 +52,12 @@ Result<std::vector<Address>> Lookup(const std::string& host,
   return addresses;
 }
 
-// Starts a detached thread that blocks all signals, which are the program's.
-template <class Work>
-void Detach(Work work) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::thread(std::move(work)).detach();
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
-
-Result<std::vector<Address>> Resolve(const std::string& host,
-                                     const std::string& port,
+Result<std::vector<Address>> Resolve(const Endpoint& endpoint,
                                      Deadline deadline) {
-  if (auto numeric = Lookup(host, port, AI_NUMERICHOST)) return numeric;
-  struct PendingLookup {
-    std::mutex mutex;
-    std::condition_variable given;
-    std::optional<Result<std::vector<Address>>> addresses;
-  };
-  const auto answer = std::make_shared<PendingLookup>();
-  try {
-    Detach([answer, host, port] {
-      auto addresses = Lookup(host, port, 0);
-      const std::lock_guard lock(answer->mutex);
-      answer->addresses = std::move(addresses);
-      answer->given.notify_one();
-    });
-  } catch (const std::system_error& error) {
-    return Fail(Code::kUnavailable, "cannot start a thread to look up {}: {}",
-                host, error.what());
-  }
-  std::unique_lock lock(answer->mutex);
-  if (!answer->given.wait_until(
-          lock, deadline, [&] { return answer->addresses.has_value(); })) {
-    return Fail(Code::kDeadlineExceeded, "looking up {} takes too long", host);
-  }
-  return *std::move(answer->addresses);
+  if (auto numeric = Lookup(endpoint, AI_NUMERICHOST)) return numeric;
+  return OnThread<std::vector<Address>>(
+      deadline, "looking up " + endpoint.host,
+      [endpoint] { return Lookup(endpoint, 0); });
 }
 
 // Waits until the descriptor is ready for `events` or has failed.
@@ -148,16 +106,19 @@ Result<int> Connect(const Address& address, Deadline deadline) {
 
 }  // namespace
 
-Result<TcpConnection> TcpConnection::Open(std::string_view endpoint,
-                                          Deadline deadline) {
-  const std::size_t colon = endpoint.rfind(':');
-  std::string host(endpoint.substr(0, colon));
-  const std::string port(endpoint.substr(colon + 1));
+Endpoint SplitEndpoint(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  std::string_view host = text.substr(0, colon);
   if (host.size() > 2 && host.front() == '[') {
     host = host.substr(1, host.size() - 2);
   }
-  UCUDNN_ASSIGN_OR_RETURN(const auto addresses, Resolve(host, port, deadline));
-  Error last = {Code::kUnavailable, host + " has no address"};
+  return {std::string(host), std::string(text.substr(colon + 1))};
+}
+
+Result<TcpConnection> TcpConnection::Open(const Endpoint& endpoint,
+                                          Deadline deadline) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto addresses, Resolve(endpoint, deadline));
+  Error last = {Code::kUnavailable, endpoint.host + " has no address"};
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     // Leave time for the other addresses if this one drops packets.
     const auto now = steady_clock::now();

@@ -4,38 +4,39 @@
 // A TCP connection whose calls all end by a deadline, including name
 // resolution.
 
-#include <chrono>
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/result.h"
+#include "client/dropin/wire/byte_stream.h"
 
 namespace ucudnn {
 
-using Deadline = std::chrono::steady_clock::time_point;
+struct Endpoint {
+  std::string host;  // of an IPv6 address, without brackets
+  std::string port;
+};
 
-class TcpConnection {
+// Splits "host:port", as ParseCoordinators (client/config/coordinators.h)
+// accepts it.
+Endpoint SplitEndpoint(std::string_view text);
+
+class TcpConnection final : public ByteStream {
  public:
-  // Connects to "host:port", as ParseCoordinators
-  // (client/config/coordinators.h) accepts it. kUnavailable, with the system's
-  // reason; kDeadlineExceeded.
+  // kUnavailable, with the system's reason; kDeadlineExceeded.
   //
   // A host name is resolved on a thread of its own, because resolution cannot
   // be interrupted: if it takes too long, the thread is left behind.
-  static Result<TcpConnection> Open(std::string_view endpoint,
+  static Result<TcpConnection> Open(const Endpoint& endpoint,
                                     Deadline deadline);
   TcpConnection(TcpConnection&& other) noexcept
       : descriptor_(std::exchange(other.descriptor_, -1)) {}
   TcpConnection& operator=(TcpConnection&&) = delete;
-  ~TcpConnection();
+  ~TcpConnection() override;
 
-  // Writes the whole text; raises no SIGPIPE.
-  Status Write(std::string_view text, Deadline deadline);
-  // Appends received data, at least one byte. kUnavailable if the peer closed
-  // the connection.
-  Status Read(std::string* into, Deadline deadline);
+  Status Write(std::string_view text, Deadline deadline) override;
+  Status Read(std::string* into, Deadline deadline) override;
 
  private:
   explicit TcpConnection(int descriptor) : descriptor_(descriptor) {}

@@ -32,18 +32,6 @@ TEST(DropInSettingsTest, HasDefaults) {
   EXPECT_EQ(settings->cache_dir, "/home/x/.cache/ucudnn");
 }
 
-TEST(DropInSettingsTest, AsksNoCoordinatorThatSpeaksTls) {
-  const auto settings = ResolveDropInSettings(
-      With({{"UCUDNN_COORDINATOR", "a:1"}, {"UCUDNN_CA", "/ca.crt"}}));
-  ASSERT_TRUE(settings) << settings.error().message;
-  EXPECT_TRUE(settings->coordinators.empty());
-  EXPECT_THAT(settings->why_not_asked, HasSubstr("UCUDNN_CA is set"));
-  // There is nobody to ask anyway.
-  EXPECT_EQ(
-      ResolveDropInSettings(With({{"UCUDNN_CA", "/ca.crt"}}))->why_not_asked,
-      "");
-}
-
 TEST(DropInSettingsTest, ReadsTheEnvironment) {
   const auto settings =
       ResolveDropInSettings(With({{"UCUDNN_DISABLE", "1"},
@@ -54,6 +42,8 @@ TEST(DropInSettingsTest, ReadsTheEnvironment) {
                                   {"UCUDNN_PLAN_FILE", "/p.json"},
                                   {"UCUDNN_NETWORK_FILE", "/n.csv"},
                                   {"UCUDNN_COORDINATOR", "a:1, [::1]:2"},
+                                  {"UCUDNN_CA", "/ca"},
+                                  {"UCUDNN_TOKEN_FILE", "/t"},
                                   {"UCUDNN_CACHE_DIR", "/c"},
                                   {"UCUDNN_DETERMINISTIC", "1"},
                                   {"UCUDNN_VERBOSE", "0"}}));
@@ -66,6 +56,7 @@ TEST(DropInSettingsTest, ReadsTheEnvironment) {
   EXPECT_EQ(settings->plan_file, "/p.json");
   EXPECT_EQ(settings->network_file, "/n.csv");
   EXPECT_THAT(settings->coordinators, ElementsAre("a:1", "[::1]:2"));
+  EXPECT_EQ(settings->credentials, (CredentialFiles{"/ca", "", "", "/t"}));
   EXPECT_EQ(settings->cache_dir, "/c");
   EXPECT_TRUE(settings->deterministic);
   EXPECT_FALSE(settings->verbose);

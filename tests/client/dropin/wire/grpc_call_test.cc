@@ -28,7 +28,9 @@ TEST(GrpcCallTest, RefusesPeersThatDoNotSpeakHttp2) {
       {std::string("\0\0\1\0\x8\0\0\0\1\x5", 10), "padding"},
       {std::string("\0\0\5\0\0\0\0\0\1\1\0\0\0\1", 14), "compressed"},
       {std::string("\0\0\5\0\0\0\0\0\1\0\xff\xff\xff\xff", 14), "16 MiB"},
-      {std::string("\0\0\x8\7\0\0\0\0\0\0\0\0\0\0\0\0\0", 17), "no message"}};
+      {std::string("\0\0\x8\7\0\0\0\0\0\0\0\0\0\0\0\0\0", 17), "no message"},
+      // Padding longer than the headers.
+      {std::string("\0\0\1\1\xd\0\0\0\1\x5", 10), "padding"}};
   for (const auto& [text, why] : answers) {
     Listener listener;
     listener.Say(text);
@@ -38,6 +40,22 @@ TEST(GrpcCallTest, RefusesPeersThatDoNotSpeakHttp2) {
     ASSERT_FALSE(answer);
     EXPECT_THAT(answer.error().message, HasSubstr(why));
   }
+}
+
+TEST(GrpcCallTest, TellsWhichCredentialsAreRefused) {
+  // Headers of their own names, padded and with a priority.
+  const std::string payload = std::string("\1\0\0\0\0\0", 6) +
+                              std::string("\0\xbgrpc-status\2", 14) + "16" +
+                              std::string("\0\xcgrpc-message\4", 15) + "who?" +
+                              std::string(1, '\0');
+  Listener listener;
+  listener.Say(std::string("\0\0", 2) + static_cast<char>(payload.size()) +
+               std::string("\1\x2d\0\0\0\1", 6) + payload);
+  const auto answer = CallGrpc(listener.address(), "/none", "",
+                               steady_clock::now() + std::chrono::seconds(60));
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().code, Code::kUnauthenticated);
+  EXPECT_THAT(answer.error().message, HasSubstr("who?"));
 }
 
 TEST(GrpcCallTest, ReadsAMessageInPiecesAmongOtherFrames) {

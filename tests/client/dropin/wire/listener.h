@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <functional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -35,10 +36,18 @@ class Listener {
     close(descriptor_);
   }
 
+  // Hands the next connection to `serve`, and closes it.
+  void Serve(std::function<void(int connection)> serve) {
+    thread_ = std::thread([this, serve = std::move(serve)] {
+      const int connection = accept(descriptor_, nullptr, nullptr);
+      serve(connection);
+      close(connection);
+    });
+  }
+
   // Answers the next connection with `text`, and closes it.
   void Say(std::string text) {
-    thread_ = std::thread([this, text = std::move(text)] {
-      const int connection = accept(descriptor_, nullptr, nullptr);
+    Serve([text = std::move(text)](int connection) {
       // Wait for the request, because closing early could discard the answer.
       char byte = 0;
       (void)!read(connection, &byte, 1);
@@ -46,7 +55,6 @@ class Listener {
       shutdown(connection, SHUT_WR);
       while (read(connection, &byte, 1) > 0) {
       }
-      close(connection);
     });
   }
 
