@@ -2,7 +2,7 @@
 #define UCUDNN_CLIENT_DROPIN_WIRE_OPENSSL_H_
 
 // OpenSSL 3, loaded when it is first needed and not linked: a program may bring
-// its own, and two in one process crash it (docs/adr/0044).
+// its own, and two in one process crash it (docs/adr/0046).
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
