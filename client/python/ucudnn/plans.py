@@ -178,13 +178,14 @@ def _part_of(ranks: List[Any], rank: Optional[int], source: str) -> Any:
         if isinstance(told, dict) and told.get("batch")
     }
     if rank is None:
-        rank = next(iter(parts), 0)
-        if any(part != parts[rank] for part in parts.values()):
+        first = next(iter(parts), 0)
+        if any(part != parts[first] for part in parts.values()):
             raise InvalidArgument(
                 f"{source}: its {len(parts)} ranks have different parts; rank= "
                 f"chooses one, of {', '.join(map(str, parts))}",
                 3,
             )
+        rank = first
     if rank not in parts:
         raise InvalidArgument(
             f"{source}: rank {rank} has no part of the batch; "
