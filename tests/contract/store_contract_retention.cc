@@ -147,5 +147,30 @@ TEST_P(StoreContract, KeepsTasksThatTellWhatIsMeasured) {
   EXPECT_EQ(store().CountPrunable({.tasks_ms = 400})->tasks, 1);
 }
 
+TEST_P(StoreContract, HasOneDoneTaskHoweverOftenItIsMeasuredAgain) {
+  const std::vector<TaskKey> key = {TestTask(1).key};
+  for (int year = 0; year < 5; ++year) {
+    DeviceRecord device = TestDevice("GPU-a");
+    device.driver = fmt::format("CUDA {}.0", 13 + year);
+    ASSERT_TRUE(
+        store().RegisterAgent(TestAgent("a"), std::span(&device, 1), 1 + year));
+    // Asked for again, once for more workspace and once under a new driver.
+    NewTask larger = TestTask(1);
+    larger.max_workspace = Bytes(larger.max_workspace.count() << year);
+    Enqueue(store(), {larger});
+    const std::vector<std::string> drivers = {device.driver};
+    ASSERT_TRUE(store().ReopenStaleTasks(key[0].kind, key, drivers));
+    const auto leased = Lease(store(), 1, 10 + 10 * year);
+    ASSERT_THAT(leased, SizeIs(1)) << year;
+    Complete(store(), leased[0], device.driver, 100 + year);
+    // However old it is: it tells that this is measured.
+    EXPECT_EQ(store().CountPrunable({.tasks_ms = 1'000'000})->tasks, 0);
+    EXPECT_EQ(store().PruneTasks(1'000'000, 0, 10)->deleted, 0);
+    EXPECT_THAT(store().ListTasks({}).value(), SizeIs(1));
+    EXPECT_THAT(store().ListCompleteBatches(key[0].kind, "").value(),
+                SizeIs(1));
+  }
+}
+
 }  // namespace
 }  // namespace ucudnn

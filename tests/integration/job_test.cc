@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/service/host.h"
 #include "tests/integration/cluster.h"
 #include "tests/support/paths.h"
 #include "ucudnn/ucudnn.h"
@@ -172,6 +173,80 @@ TEST_F(JobTest, AdoptsANewPlanOnAllRanksTogether) {
     EXPECT_FALSE(Failed(r)) << Story();
   }
   EXPECT_EQ(cluster_.Ucudnn({"replan", job["id"], "--batch", "8"}).status, 3);
+}
+
+// Large enough that half of the batch takes less time than all of it.
+constexpr const char* kLargerNetwork =
+    "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
+    "conv1,16,32,32,16,3,3,1,1,1,1,1\n"
+    "conv2,16,32,32,16,3,3,1,1,1,1,1\n";
+
+TEST_F(JobTest, LosesNothingWhenANodeIsDrainedAndResumed) {
+  std::ofstream(folder_ / "tiny.csv") << kLargerNetwork;
+  cluster_.StartCoordinators();
+  // CPU devices are named after their agent, and those of ranks after the host:
+  // this is rank 0's.
+  const std::string node = HostName();
+  Process agent({test::ProgramPath("ucudnn-agent"), "--coordinator",
+                 cluster_.address(), "--id", node, "--repeats", "3",
+                 "--cpu-devices", "1", "--cpu-threads", "1"},
+                folder_ / "agent.log", Cluster::AgentEnvironment(node));
+  ASSERT_TRUE(WaitUntil([&] {
+    const json devices = cluster_.UcudnnJson({"devices"});
+    return devices.size() == 1 && devices[0]["state"] == "idle";
+  })) << FileText(folder_ / "agent.log");
+  ASSERT_EQ(
+      cluster_.Ucudnn({"networks", "put", "tiny", folder_ / "tiny.csv"}).status,
+      0);
+  // Also what one rank alone needs: a node that is drained measures nothing.
+  const Finished measured =
+      cluster_.Ucudnn({"measure", "--network", "tiny", "--batch", "4",
+                       "--workspace-limit", "1MiB"});
+  ASSERT_EQ(measured.status, 0) << measured.err;
+  Start(2, {"auto_replan=1", "await_measurements_ms=60000"});
+  AwaitSteps(2, 5);
+  ASSERT_EQ(Rank(0)["source"], "coordinator") << Story();
+  ASSERT_EQ(Rank(0)["batch"], 2) << Story();
+  ASSERT_TRUE(WaitUntil([&] { return JobState() == "running"; })) << Story();
+  // Waits until both ranks run this revision, and have run some steps of it.
+  const auto adopts = [&](int revision) {
+    ASSERT_TRUE(WaitUntil([&] {
+      return Rank(0)["revision"] == revision && Rank(1)["revision"] == revision;
+    })) << Story();
+    AwaitSteps(2, 5);
+    EXPECT_EQ(Rank(0)["batch"].get<int>() + Rank(1)["batch"].get<int>(), 4);
+  };
+
+  const Finished drained =
+      cluster_.Ucudnn({"drain", node, "--reason", "new fans"});
+  ASSERT_EQ(drained.status, 0) << drained.err;
+  adopts(2);
+  EXPECT_EQ(Rank(0)["batch"], 0) << Story();
+  // The sum over all images is that of rank 1, whose gradients are 2.
+  EXPECT_EQ(Rank(0)["mean"], 2.0);
+  EXPECT_EQ(Rank(1)["mean"], 2.0);
+
+  ASSERT_EQ(cluster_.Ucudnn({"resume", node}).status, 0);
+  adopts(3);
+  EXPECT_EQ(Rank(0)["batch"], 2) << Story();
+  EXPECT_EQ(Rank(0)["mean"], 1.5);
+  ASSERT_TRUE(WaitUntil([&] { return Job()["revision"] == 3; })) << Story();
+
+  StopAndWait();
+  const json job = Job();
+  EXPECT_EQ(job["state"], "finished");
+  EXPECT_THAT(job["revisions"][2]["reason"].get<std::string>(),
+              HasSubstr("is resumed"));
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_FALSE(Rank(r).contains("torn")) << Story();
+    EXPECT_FALSE(Failed(r)) << Story();
+    // Each step was reported once.
+    int reported = 0;
+    for (const json& steps : job["ranks"][r]["steps"]) {
+      reported += steps["count"].get<int>();
+    }
+    EXPECT_EQ(reported, Steps(r)) << Story();
+  }
 }
 
 TEST_F(JobTest, ContinuesWhileTheCoordinatorIsDead) {
