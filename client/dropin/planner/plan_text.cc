@@ -1,5 +1,6 @@
 #include "client/dropin/planner/plan_text.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -13,23 +14,35 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-void Add(WorkspacePlan plan, std::vector<PlannedKernel>* kernels) {
-  for (KernelPlan& kernel : plan.kernels) {
-    if (kernel.problem) kernels->push_back({plan.batch, std::move(kernel)});
+void Add(const WorkspacePlan& plan, std::vector<PlannedKernel>* kernels) {
+  for (const KernelPlan& kernel : plan.kernels) {
+    if (kernel.problem) kernels->push_back({plan.batch, kernel});
   }
+}
+
+// The workspace plans of the ranks of `kind`, those of equal ranks once.
+std::vector<SharedValue<WorkspacePlan>> PlansOf(const JobPlan& job,
+                                                const std::string& kind) {
+  std::vector<SharedValue<WorkspacePlan>> plans;
+  for (const RankPlan& rank : job.ranks) {
+    if (rank.device_kind == kind &&
+        std::ranges::find(plans, rank.workspace) == plans.end()) {
+      plans.push_back(rank.workspace);
+    }
+  }
+  return plans;
 }
 
 Result<std::vector<PlannedKernel>> FromJson(const Json& json,
                                             const std::string& kind) {
   std::vector<PlannedKernel> kernels;
   if (json.is_object() && json.contains("ranks")) {
-    UCUDNN_ASSIGN_OR_RETURN(JobPlan plan, JobPlanFromJson(json));
-    for (RankPlan& rank : plan.ranks) {
-      if (rank.device_kind == kind) Add(std::move(rank.workspace), &kernels);
-    }
+    UCUDNN_ASSIGN_OR_RETURN(const JobPlan job, JobPlanFromJson(json));
+    for (const auto& plan : PlansOf(job, kind)) Add(plan, &kernels);
   } else {
-    UCUDNN_ASSIGN_OR_RETURN(WorkspacePlan plan, WorkspacePlanFromJson(json));
-    Add(std::move(plan), &kernels);
+    UCUDNN_ASSIGN_OR_RETURN(const WorkspacePlan plan,
+                            WorkspacePlanFromJson(json));
+    Add(plan, &kernels);
   }
   if (kernels.empty()) {
     return Fail(Code::kInvalidArgument,

@@ -20,10 +20,10 @@ struct PlannedKernel {
   KernelPlan plan;  // its problem is known
 };
 
-// The kernels of all ranks of `kind`, or of a workspace plan alone; those of
-// which the plan does not tell the problem are left out. kInvalidArgument,
-// starting with `source`, if the text is no plan (base/plan/plan_json.h), or
-// one without any such kernel.
+// The kernels of the ranks of `kind`, those of equal ranks once, or of a
+// workspace plan alone; those of which the plan does not tell the problem are
+// left out. kInvalidArgument, starting with `source`, if the text is no plan
+// (base/plan/plan_json.h), or one without any such kernel.
 Result<std::vector<PlannedKernel>> ParseKernelPlans(std::string_view text,
                                                     const std::string& kind,
                                                     std::string_view source);

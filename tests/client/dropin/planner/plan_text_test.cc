@@ -1,5 +1,6 @@
 #include "client/dropin/planner/plan_text.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,6 +47,26 @@ TEST(PlanTextTest, ReadsTheRanksOfItsKind) {
   ASSERT_TRUE(plans) << plans.error().message;
   EXPECT_THAT(*plans, SizeIs(1));
   EXPECT_FALSE(ParseKernelPlans(text, "none", "p"));
+}
+
+TEST(PlanTextTest, ReadsEqualRanksOnce) {
+  const auto rank = [](int number, const std::string& of) {
+    return fmt::format(
+        R"({{"rank":{},"device_kind":"kind","batch":4,"weight":1e-5,{}}})",
+        number, of);
+  };
+  const std::string spelt_out = R"("workspace":)" + Plan("2");
+  // As the coordinator writes them, and as plans of before have them.
+  std::string ranks = rank(0, spelt_out) + "," + rank(1, spelt_out);
+  for (int r = 2; r < 12'000; ++r) {
+    ranks += "," + rank(r, R"("workspace_of_rank":1)");
+  }
+  const auto plans = ParseKernelPlans(
+      R"({"request":{"network":"n","batch":48000,"device_kinds":[]},"ranks":[)" +
+          ranks + "]}",
+      "kind", "p");
+  ASSERT_TRUE(plans) << plans.error().message;
+  EXPECT_THAT(*plans, SizeIs(1));
 }
 
 TEST(PlanTextTest, RefusesWhatDoesNotAddUp) {

@@ -141,6 +141,18 @@ TEST_F(NamedNetworkTest, TakesAPlansKernelsOfTheBatch) {
   ASSERT_TRUE(named) << named.error().message;
   EXPECT_THAT(named->KernelsLike(KernelOf(1, 4), true), SizeIs(1));
   EXPECT_THAT(named->KernelsLike(KernelOf(1, 5), true), IsEmpty());
+  // The program is one of the ranks: others divide arenas of their own.
+  const std::string rank =
+      R"({"device_kind":"kind","batch":4,"weight":0.5,"workspace":)" + plan +
+      "}";
+  const auto job = NamedNetwork::Read(
+      Write("j.json",
+            R"({"request":{"network":"n","batch":8,"device_kinds":[]},)"
+            R"("ranks":[)" +
+                rank + "," + rank + "]}"),
+      "kind");
+  ASSERT_TRUE(job) << job.error().message;
+  EXPECT_THAT(job->KernelsLike(KernelOf(1, 4), true), SizeIs(1));
 }
 
 TEST_F(NamedNetworkTest, SaysWhatIsAccepted) {
