@@ -98,8 +98,14 @@ CredentialFiles Cluster::Credentials() {
       });
 }
 
-CredentialFiles Cluster::CredentialsOf(Role role, const std::string& name) {
-  return tls() ? SharedCertificates().Issue(role, name) : CredentialFiles();
+CredentialFiles Cluster::CredentialsOf(Role role, const std::string& name,
+                                       std::chrono::seconds lifetime) {
+  return tls() ? SharedCertificates().Issue(role, name, lifetime)
+               : CredentialFiles();
+}
+
+void Cluster::Revoke(const CredentialFiles& files) {
+  SharedCertificates().Revoke(files);
 }
 
 CredentialFiles Cluster::TokenOf(Role role, const std::string& name) const {
@@ -195,7 +201,7 @@ void Cluster::Start(const std::vector<std::string>& arguments,
     const GuardFiles files = SharedCertificates().guard();
     command.insert(command.end(),
                    {"--ca", files.ca, "--cert", files.cert, "--key", files.key,
-                    "--tokens", files.tokens});
+                    "--tokens", files.tokens, "--revoked", files.revoked});
   }
   started->process = Process(command, folder_ / "log");
 }

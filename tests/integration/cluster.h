@@ -13,6 +13,7 @@
 //
 // Without PostgreSQL's server, tests of the shapes that need it are skipped.
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -55,9 +56,13 @@ class Cluster {
   static ThrowawayPostgres* postgres();
   // What this process shows coordinators; nothing without TLS.
   static CredentialFiles Credentials();
-  static CredentialFiles CredentialsOf(Role role, const std::string& name);
+  static CredentialFiles CredentialsOf(
+      Role role, const std::string& name,
+      std::chrono::seconds lifetime = std::chrono::hours(1));
   // The same with a token, which coordinators know within a second or two.
   CredentialFiles TokenOf(Role role, const std::string& name) const;
+  // Coordinators refuse the certificate from then on, within a second or two.
+  static void Revoke(const CredentialFiles& files);
   // What a training job needs to reach the coordinator, and an agent its own.
   std::map<std::string, std::string> JobEnvironment() const;
   static std::map<std::string, std::string> AgentEnvironment(

@@ -1,5 +1,6 @@
-// A program built without ucudnn: asks cuDNN for an algorithm, runs a
-// convolution, and prints the algorithm, what ran, and the sum of the result.
+// A program built without ucudnn, or with the handle instead of cuDNN's: asks
+// cuDNN for an algorithm, runs a convolution, and prints the algorithm, what
+// ran, and the sum of the result.
 
 #include <cudnn.h>
 
@@ -7,6 +8,13 @@
 #include <vector>
 
 #include "tests/support/fake_gpu/fake_gpu.h"
+
+#ifdef UCUDNN_HANDLE
+#include "ucudnn/handle.h"
+using Handle = UcudnnHandle_t;
+#else
+using Handle = cudnnHandle_t;
+#endif
 
 int main() {
   constexpr int kImages = 32;
@@ -16,7 +24,7 @@ int main() {
   const int out_strides[] = {144, 36, 6, 1};
   const int filter[] = {4, 3, 3, 3};
   const int one[] = {1, 1};
-  cudnnHandle_t handle = nullptr;
+  Handle handle = nullptr;
   cudnnTensorDescriptor_t x = nullptr;
   cudnnTensorDescriptor_t y = nullptr;
   cudnnFilterDescriptor_t w = nullptr;
