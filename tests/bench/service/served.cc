@@ -14,14 +14,11 @@
 #include "tests/support/paths.h"
 
 namespace ucudnn::test {
-namespace {
 
-[[noreturn]] void Die(const std::string& why) {
+void Die(const std::string& why) {
   fmt::print(stderr, "service_bench: {}\n", why);
   std::exit(1);
 }
-
-}  // namespace
 
 void Check(const grpc::Status& status) {
   if (!status.ok()) Die(status.error_message());

@@ -45,7 +45,9 @@ class Served {
   std::unique_ptr<v1::AgentService::Stub> agents_;
 };
 
-// Ends the program if a call failed.
+// Ends the program.
+[[noreturn]] void Die(const std::string& why);
+// The same if a call failed.
 void Check(const grpc::Status& status);
 
 // "Made-up GPU 0 (132, 80 GiB, test 1.0)", for n from 0.

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -15,11 +16,16 @@
 #include <utility>
 #include <vector>
 
+#include "base/conv_problem.h"
+#include "base/files/file.h"
 #include "base/units.h"
+#include "client/dropin/wire/ask_coordinator.h"
+#include "client/dropin/wire/wire_access.h"
 #include "coordinator/store/store.h"
 #include "tests/bench/service/fake_agents.h"
 #include "tests/bench/service/load.h"
 #include "tests/bench/service/served.h"
+#include "tests/support/certificates.h"
 
 namespace ucudnn::test {
 namespace {
@@ -340,6 +346,86 @@ void AgentRows(Served& served, const FakeAgents::Counts& counts,
   std::fflush(stdout);
 }
 
+// What the drop-in libraries ask before they measure, each time on a new
+// connection, of coordinators that know the answer: in plaintext, and over TLS
+// with a certificate and with a token, by turns.
+void Questions(const Options& options) {
+  Certificates certificates;
+  const GuardFiles files = certificates.guard();
+  Served plaintext(options.database);
+  Served over_tls(options.database);
+  ConvProblem problem;
+  for (Served* served : {&plaintext, &over_tls}) {
+    served->Start();
+    PutNetwork(*served, "alexnet_owt");
+    const v1::Plan plan =
+        PlanWithMeasurements(*served, Request("alexnet_owt", 1, 64 << 20));
+    problem = ParseConvProblem(plan.ranks(0).workspace().kernels(0).problem())
+                  .value();
+  }
+  CredentialFiles token = certificates.ca();
+  const TemporaryFolder folder;
+  token.token = folder / "token";
+  const Status written =
+      ReplaceFile(token.token, certificates.AddToken(Role::kViewer, "v"), 0600);
+  if (!written) Die(written.error().message);
+  over_tls.process().Kill();
+  over_tls.Start({"--ca", files.ca, "--cert", files.cert, "--key", files.key,
+                  "--tokens", files.tokens});
+  struct Way {
+    std::string name;
+    Served& served;
+    CredentialFiles credentials;
+    std::vector<double> ms = {};
+    std::vector<double> files_ms = {};  // what reading them takes of that
+  };
+  std::vector<Way> ways = {
+      {"plaintext", plaintext, {}},
+      {"TLS, certificate", over_tls, certificates.Issue(Role::kJob, "j")},
+      {"TLS, token", over_tls, token}};
+  const auto timed = [](std::vector<double>* ms, const auto& work) {
+    const auto start = std::chrono::steady_clock::now();
+    auto result = work();
+    const std::chrono::duration<double, std::milli> took =
+        std::chrono::steady_clock::now() - start;
+    if (!result) Die(result.error().message);
+    ms->push_back(took.count());
+    return *std::move(result);
+  };
+  const auto end = std::chrono::steady_clock::now() + Seconds(options.seconds);
+  std::size_t points = 0;
+  while (std::chrono::steady_clock::now() < end) {
+    for (Way& way : ways) {
+      CoordinatorAsker asker(
+          {way.served.address()},
+          {.credentials = way.credentials, .within = std::chrono::seconds(10)});
+      points = timed(&way.ms, [&] {
+                 return asker.Ask(KindName(0), problem);
+               }).points.size();
+      timed(&way.files_ms, [&] {
+        return WireAccess::Open(way.credentials, {way.served.address()});
+      });
+    }
+  }
+  double load_average[1] = {0};
+  getloadavg(load_average, 1);
+  fmt::print("questions with {} points as the answer, load {:.1f}\n", points,
+             load_average[0]);
+  for (Way& way : ways) {
+    const auto quantile = [](std::vector<double>& ms, double part) {
+      std::ranges::sort(ms);
+      return ms[static_cast<std::size_t>(part *
+                                         static_cast<double>(ms.size() - 1))];
+    };
+    fmt::print(
+        "  {:<20} {:>6}  p50 {:>6.2f} ms  p10 {:>6.2f}  p90 {:>6.2f}  p99 "
+        "{:>6.2f}  files p50 {:.2f}\n",
+        way.name, way.ms.size(), quantile(way.ms, 0.5), quantile(way.ms, 0.1),
+        quantile(way.ms, 0.9), quantile(way.ms, 0.99),
+        quantile(way.files_ms, 0.5));
+  }
+}
+
 // Agents at the default pace; then the coordinator is killed and starts again.
 void Agents(const Options& options) {
   Served served(options.database);
@@ -369,9 +455,9 @@ void Agents(const Options& options) {
 
 int Main(int argc, char** argv) {
   const std::map<std::string, std::function<void(const Options&)>> rows = {
-      {"again", SamePlan},  {"agents", Agents},  {"lists", Lists},
-      {"metrics", Scrapes}, {"new", NewPlans},   {"plans", StoredPlans},
-      {"polls", Polls},     {"reports", Reports}};
+      {"again", SamePlan},  {"agents", Agents},       {"lists", Lists},
+      {"metrics", Scrapes}, {"new", NewPlans},        {"plans", StoredPlans},
+      {"polls", Polls},     {"questions", Questions}, {"reports", Reports}};
   Options options;
   CLI::App app("Measures what the coordinator serves.");
   app.add_option("--database", options.database)
