@@ -90,9 +90,10 @@ Status CheckStep(const RecordedStep& step) {
 // saves.
 struct StepGraph {
   TrainingGraph graph;
-  std::vector<std::size_t> segment;  // by task; kNoNumber: it makes a tensor
-  std::vector<std::size_t> tensor;   // by task; kNoNumber: it is a segment
-  Nanoseconds counted_twice{0};      // of recipes longer than what came before
+  std::vector<std::size_t> segment;     // by task; kNoNumber: it makes a tensor
+  std::vector<std::size_t> tensor;      // by task; kNoNumber: it is a segment
+  std::vector<std::size_t> of_recipes;  // blocks that recipes need besides
+  Nanoseconds counted_twice{0};  // of recipes longer than what came before
 };
 
 class StepGraphMaker {
@@ -164,7 +165,9 @@ class StepGraphMaker {
     task.recomputable = recipe.has_value();
     task.work.fixed = recipe ? recipe->time : Nanoseconds(0);
     if (recipe) task.reads = recipe->reads;
+    const std::size_t blocks = made_.graph.blocks.size();
     AddTask(std::move(task), recipe ? recipe->bytes : Bytes(0), kNoNumber, i);
+    if (made_.graph.blocks.size() > blocks) made_.of_recipes.push_back(blocks);
   }
 
   // Takes a recipe's time off the segments in which it ran first.
@@ -312,8 +315,12 @@ Bytes PlainPeak(const RecordedStep& step) {
   return peak;
 }
 
-Nanoseconds BoundOf(const TrainingGraph& graph,
-                    const RecordedRequest& request) {
+Nanoseconds BoundOf(const StepGraph& made, const RecordedRequest& request) {
+  TrainingGraph graph = made.graph;
+  // The bound would count them where tensors are made first.
+  for (const std::size_t block : made.of_recipes) {
+    graph.blocks[block].bytes = Bytes(0);
+  }
   PlanFreedom freedom;
   freedom.recomputes = request.recompute;
   const RoundBound bound(graph, false, RoundBound::Updates::kInOrder, freedom);
@@ -348,14 +355,18 @@ Result<RecordedPlan> PlanRecordedStep(const RecordedStep& step,
                                       const RecordedRequest& request) {
   UCUDNN_RETURN_IF_ERROR(CheckStep(step));
   const StepGraph made = StepGraphMaker(step).Make();
-  UCUDNN_ASSIGN_OR_RETURN(const RoundModel round,
+  UCUDNN_ASSIGN_OR_RETURN(RoundModel round,
                           ModelRound(made.graph, made.graph.batch, true, false,
                                      TaskRuns::kUndivided));
+  round.used_again.resize(made.graph.blocks.size());
+  for (const std::size_t block : made.of_recipes) {
+    round.used_again[block] = true;
+  }
   const TaskOptions options(round);
   ProgramChoices choices;
   choices.activations_leave = request.offload;
   RoundLimits limits;
-  const Nanoseconds bound = BoundOf(made.graph, request);
+  const Nanoseconds bound = BoundOf(made, request);
   limits.gaps.capacity = request.budget.count();
   limits.gaps.enough =
       bound == Nanoseconds::max() ? 0 : (bound + bound / kCloseToBound).count();

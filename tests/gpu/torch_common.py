@@ -69,6 +69,17 @@ def peak_of(step):
     return torch.cuda.max_memory_allocated()
 
 
+def warm_up(step):
+    """A few steps on a stream of their own, as before capturing a CUDA graph."""
+    import torch
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+
+
 def distance(some, others):
     """Of two gradients, relative to their length."""
     squares = sum(float((a.double() - b.double()).square().sum())

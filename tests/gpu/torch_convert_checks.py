@@ -17,7 +17,7 @@ from torch import nn
 
 import torch_convert_accuracy
 import ucudnn.torch
-from torch_common import write
+from torch_common import warm_up, write
 from ucudnn.torch.convolution import contest, converting, planned
 
 COMPARE_PASSES = converting._compare_passes
@@ -166,12 +166,7 @@ def whole_graph():
             optimizer.step()
             return loss.detach()
 
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                step()
-        torch.cuda.current_stream().wait_stream(side)
+        warm_up(step)
         if not use_graph:
             losses.append([step().item() for _ in range(5)])
             continue
@@ -203,12 +198,7 @@ def graph_after_passes():
             model.zero_grad(set_to_none=True)
             model(x).float().square().mean().backward()
 
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                step()
-        torch.cuda.current_stream().wait_stream(side)
+        warm_up(step)
         expected = [p.grad.clone() for p in model.parameters()]
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph), Runs() as runs:

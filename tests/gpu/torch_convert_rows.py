@@ -13,7 +13,7 @@ import traceback
 import torch
 
 import ucudnn.torch
-from torch_common import Training, distance, laps, peak_of
+from torch_common import Training, distance, laps, peak_of, warm_up
 from ucudnn.torch.convolution.calls import record
 from ucudnn.torch.convolution.contest import _operands, _run_of
 from ucudnn.torch.convolution.planned import PlannedCall
@@ -70,12 +70,7 @@ class Row(Training):
 
 
 def captured(step):
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
+    warm_up(step)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()

@@ -156,9 +156,15 @@ std::optional<RoundProgram> MakeProgram(const RoundModel& round,
   if (!ReadsAsInProgramOrder(round, program.tasks)) return std::nullopt;
 
   std::vector<std::vector<Use>> uses(blocks);
+  std::vector<bool> ran(graph.tasks.size());
   for (int place = 0; place < program.end(); ++place) {
     const std::size_t task = program.tasks[static_cast<std::size_t>(place)];
+    const bool again = ran[task];
+    ran[task] = true;
     for (const std::size_t block : round.BlocksOf(task)) {
+      if (!again && !round.used_again.empty() && round.used_again[block]) {
+        continue;
+      }
       uses[block].push_back({place, Contains(round.reads[task], block),
                              Contains(graph.tasks[task].writes, block)});
     }

@@ -208,6 +208,26 @@ TEST(RecordedStepTest, ComputesAgainWhatTheLinkIsTooSlowFor) {
   EXPECT_GT(moved.moved, Bytes(0));
 }
 
+// Not where the tensor is made first, beside more tensors.
+TEST(RecordedStepTest, CountsWhatARecipeNeedsBesidesWhereItRunsAgain) {
+  RecordedStep step = EmptyStep(7, 1000, 1024);
+  for (const std::size_t i : {0, 1, 2}) {
+    step.tensors.push_back({Bytes(1024), i, 0, {4 + i}});
+  }
+  const RecordedRequest request{.budget = Bytes(3200), .offload = false};
+  step.tensors[2].recipe = {Nanoseconds(10), Bytes(2000), {}};
+  const auto plan = PlanRecordedStep(step, request);
+  ASSERT_TRUE(plan) << plan.error().message;
+  Replay replay(step, *plan);
+  replay.Run();
+  EXPECT_EQ(replay.wrong, "");
+  EXPECT_EQ(replay.recomputed, 1);
+  EXPECT_EQ(plan->peak, Bytes(3072));
+  step.tensors[2].recipe->bytes = Bytes(2300);
+  EXPECT_EQ(PlanRecordedStep(step, request).error().code,
+            Code::kFailedPrecondition);
+}
+
 TEST(RecordedStepTest, NamesTheLeastBudget) {
   RecordedStep step = Chain(100);
   const auto least = [&](bool offload) {

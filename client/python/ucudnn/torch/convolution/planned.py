@@ -3,9 +3,10 @@ threads, while a CUDA graph is captured, and in what torch.compile makes."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import warnings
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 import torch
 
@@ -26,8 +27,9 @@ _ALIGNMENT = 16
 _COMPILES = hasattr(torch.library, "register_autograd")
 _NAMES_AUTOCAST = hasattr(torch, "get_autocast_dtype")
 _OutOfMemory = getattr(torch.cuda, "OutOfMemoryError", MemoryError)
-# By key, for compiled code.
+# By key, for the operators below.
 _known: Dict[str, PlannedCall] = {}
+_as_operators = False
 
 _Gradients = Tuple[
     Optional[torch.Tensor], Optional[torch.Tensor], Optional[torch.Tensor]
@@ -62,7 +64,7 @@ class PlannedCall:
         self._axes = (0, *range(2, len(call.input)))
 
     def remember(self) -> None:
-        """Makes it known to compiled code."""
+        """Makes it known to the operators below."""
         _known[self.key] = self
 
     def fits(
@@ -207,6 +209,8 @@ class _Convolution(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.save_for_backward(taken, weight)
         ctx.planned = planned
+        if _as_operators:
+            return _by_operator(planned, taken, weight, bias)
         return planned.forward(taken, weight, bias)
 
     @staticmethod
@@ -254,19 +258,41 @@ def convolve(
             taken, weight = taken.to(dtype), weight.to(dtype)
             bias = None if bias is None else bias.to(dtype)
         if compiling:
-            call = one.call
-            return torch.ops.ucudnn.convolution(
-                taken, weight, bias, list(call.stride), list(call.padding),
-                list(call.dilation), call.groups, one.key,
-            )  # fmt: skip
+            return _by_operator(one, taken, weight, bias)
         if one.call.tf32 == allows_tf32(taken.device, taken.dtype):
             return _Convolution.apply(taken, weight, bias, one)
     return None
 
 
-# --- Operators for torch.compile.
+# --- Operators, for torch.compile and for whoever records what runs.
 
 _SCHEMA = "int[] stride, int[] padding, int[] dilation, int groups, str key"
+
+
+@contextlib.contextmanager
+def plans_as_operators() -> Iterator[None]:
+    """Within it forward passes run plans as operators, which a TorchDispatchMode
+    sees, at some microseconds of the host's time each."""
+    global _as_operators
+    before, _as_operators = _as_operators, True
+    try:
+        yield
+    finally:
+        _as_operators = before
+
+
+def _by_operator(
+    one: PlannedCall,
+    taken: torch.Tensor,
+    weight: torch.Tensor,
+    bias: Optional[torch.Tensor],
+) -> torch.Tensor:
+    call = one.call
+    result: torch.Tensor = torch.ops.ucudnn.convolution(
+        taken, weight, bias, list(call.stride), list(call.padding),
+        list(call.dilation), call.groups, one.key,
+    )  # fmt: skip
+    return result
 
 
 def _convolution(
@@ -386,26 +412,22 @@ def _backward(ctx: Any, gradient: torch.Tensor) -> Any:
     return (*gradients, *(None for _ in ctx.rest))
 
 
-if _COMPILES:
-    _library = torch.library.Library("ucudnn", "DEF")
-    _library.define(
-        f"convolution(Tensor input, Tensor weight, Tensor? bias, {_SCHEMA})"
-        " -> Tensor"
-    )
-    _library.define(
-        "convolution_backward(Tensor gradient, Tensor input, Tensor weight, "
-        f"{_SCHEMA}, bool[] wanted) -> (Tensor, Tensor, Tensor)"
-    )
-    for _name, _kernel, _fake in (
-        ("convolution", _convolution, _fake_convolution),
-        (
-            "convolution_backward",
-            _convolution_backward,
-            _fake_convolution_backward,
-        ),
-    ):
-        _library.impl(_name, _kernel, "CompositeExplicitAutograd")
+_library = torch.library.Library("ucudnn", "DEF")
+_library.define(
+    f"convolution(Tensor input, Tensor weight, Tensor? bias, {_SCHEMA}) -> Tensor"
+)
+_library.define(
+    "convolution_backward(Tensor gradient, Tensor input, Tensor weight, "
+    f"{_SCHEMA}, bool[] wanted) -> (Tensor, Tensor, Tensor)"
+)
+for _name, _kernel, _fake in (
+    ("convolution", _convolution, _fake_convolution),
+    ("convolution_backward", _convolution_backward, _fake_convolution_backward),
+):
+    _library.impl(_name, _kernel, "CompositeExplicitAutograd")
+    if _COMPILES:
         torch.library.register_fake(f"ucudnn::{_name}", _fake, lib=_library)
+if _COMPILES:
     torch.library.register_autograd(
         "ucudnn::convolution",
         _backward,

@@ -90,6 +90,7 @@ class Applier:
         self._acts: Dict[str, Callable[[int], None]] = {
             "copy": self._copy, "free": self._free, "fetch": self._fetch,
             "recompute": self._recompute, "drop": self._drop,
+            "forget": self._forget,
         }  # fmt: skip
         self._watch = Watch()
         self._clear()
@@ -272,6 +273,10 @@ class Applier:
         if elements._version != self._versions[number]:
             kind = next(k for k in self._script.kinds if k.storage == number)
             raise changed_in_place(kind)
+
+    def _forget(self, number: int) -> None:
+        """Of a storage that is not planned, and that no recipe reads any more."""
+        del self._held[number]
 
     def _fetch(self, number: int) -> None:
         self._keep(number, self._link.fetch(number, self._host[number]))

@@ -47,9 +47,8 @@ def described(
             "uses": uses,
         }
         again = saved.again
-        if again is not None and not any(
-            storages[n].stays or storages[n].wide is not None
-            for n in again.recipe.reads
+        if again is not None and all(
+            _readable(storages[n], uses[-1]) for n in again.recipe.reads
         ):
             first = uses[0]
             floor = 0
@@ -69,6 +68,14 @@ def described(
         ],
         "tensors": tensors,
     }  # fmt: skip
+
+
+def _readable(saved: Saved, last: int) -> bool:
+    """Whether a recipe finds the storage up to the segment `last`: what other code
+    holds is certain to be there until it is needed itself."""
+    if saved.wide is not None:
+        return False
+    return not saved.stays or last <= max(saved.uses)
 
 
 def _uses(saved: Saved, segments: int) -> List[int]:

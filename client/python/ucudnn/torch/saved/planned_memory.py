@@ -11,11 +11,13 @@ from typing import (
     Dict,
     Iterable,
     List,
+    Mapping,
     NamedTuple,
     Optional,
     Sequence,
     Set,
     Tuple,
+    Union,
 )
 
 import torch
@@ -31,8 +33,10 @@ from ucudnn.torch.kept import stateful, unchanged
 from ucudnn.torch.profiling import StepClock
 from ucudnn.torch.saved.applying import Applier, Meter, Script, Slot
 from ucudnn.torch.saved.describing import described, merged, rounded
+from ucudnn.torch.saved.fused import FusedRecipe
 from ucudnn.torch.saved.links import Arena, free_host_memory, link_of
-from ucudnn.torch.saved.recorded import Recording, Saved
+from ucudnn.torch.saved.recipes import Recipe
+from ucudnn.torch.saved.recorded import Kind, Recording, Saved
 from ucudnn.torch.saved.recording import Recorder
 from ucudnn.torch.saved.watching import refuse_compiled
 
@@ -175,8 +179,9 @@ def memory(
     pass, and the optimizer's. It runs three times with all saved tensors in host
     memory, to record which it saves, when it needs them, what else is in memory and how
     long each part takes; then libucudnn_solve plans which stay, which move to the
-    host and return, and which are computed again (ReLU, sums, pools, and
-    BatchNorm from its saved statistics; the indices of pools are kept in 16 bits).
+    host and return, and which are computed again (ReLU, sums, pools, convolutions,
+    and BatchNorm from its saved statistics; the indices of pools are kept in 16
+    bits).
     `allow` names the ways: results stay bitwise the same by "offload"; "recompute"
     may round BatchNorm's outputs otherwise. Call the returned plan instead of the step. `device` is by default that
     of the first tensor or model among the arguments, or that the step uses.
@@ -362,12 +367,29 @@ def _script(
     for recipe in recipes.values():
         for number in recipe.reads:
             sources[number] = not planned[number]
+    _forget_sources(recording.kinds, sources, recipes, actions)
     stays = [saved.stays for saved in storages]
     return Script(
         recording.kinds, planned, stays, sources, actions, recipes,
         _slots(copied),
         {n: s.dtype for n, s in enumerate(storages) if s.wide is not None},
     )  # fmt: skip
+
+
+def _forget_sources(
+    kinds: Sequence[Kind],
+    sources: Sequence[bool],
+    recipes: Mapping[int, Union[Recipe, FusedRecipe]],
+    actions: List[List[Tuple[str, int]]],
+) -> None:
+    """Lets go of sources once no hook needs them and no recipe reads them."""
+    last: Dict[int, int] = {}
+    for hook, (kind, todo) in enumerate(zip(kinds, actions)):
+        read = [n for name, n in todo if name == "recompute"]
+        needed = {kind.storage, *(n for one in read for n in recipes[one].reads)}
+        last.update((n, hook) for n in needed if n >= 0 and sources[n])
+    for number, hook in last.items():
+        actions[hook].append(("forget", number))
 
 
 def _leave_alone_what_stays(

@@ -1,5 +1,5 @@
 """How saved tensors can be computed again from others: element-wise operators,
-pools, and batch normalization from its saved statistics."""
+pools, convolutions, and batch normalization from its saved statistics."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ucudnn.torch.saved.storages import Layout, flat, key_of, layout_of, tensors_in
 
-# Deterministic and bound by memory: cheaper than the link to the host.
-_CHEAP = {
+# Often cheaper than the link to the host; the plan knows what each one takes.
+_OPERATORS = {
     "relu", "relu_", "add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_",
     "sigmoid", "sigmoid_", "silu", "silu_", "gelu", "hardtanh", "hardtanh_",
     "hardswish", "hardswish_", "hardsigmoid", "hardsigmoid_", "leaky_relu",
     "leaky_relu_", "tanh", "tanh_", "clamp", "clamp_", "clamp_min", "clamp_min_",
     "cat", "max_pool2d_with_indices", "avg_pool2d", "constant_pad_nd",
+    "_to_copy", "convolution",
 }  # fmt: skip
 _NORMALIZATIONS = {"native_batch_norm", "cudnn_batch_norm"}
 _MOST_STEPS = 8
@@ -151,9 +152,9 @@ class OperatorRecorder(TorchDispatchMode):
         return result
 
     def _sources(self, func: Any, args: Any, kwargs: Any) -> Tuple[Any, Any]:
-        """The arguments with Sources in place of tensors, for cheap operators."""
+        """The arguments with Sources in place of tensors, of what can run again."""
         name = func._schema.name.partition("::")[2]
-        if name not in _CHEAP and name not in _NORMALIZATIONS:
+        if name not in _OPERATORS and name not in _NORMALIZATIONS:
             return (), {}
         return self._source(args), {n: self._source(v) for n, v in kwargs.items()}
 
@@ -162,11 +163,12 @@ class OperatorRecorder(TorchDispatchMode):
             return type(item)(self._source(one) for one in item)
         if not isinstance(item, torch.Tensor):
             return item
-        constant = None
         value = self._values.get(key_of(item))
         if value is None and item.is_leaf and item.requires_grad:
-            constant = item
-        return Source(value, constant, layout_of(item))
+            return Source(None, item, layout_of(item))
+        if value is None:  # an input, which may be saved later
+            value = self._values[key_of(item)] = Value(None, 0)
+        return Source(value, None, layout_of(item))
 
 
 def recipe_of(
@@ -176,15 +178,35 @@ def recipe_of(
     search = _Search(is_saved, most_steps)
     if not search.visit(value, True) or not search.reads:
         return None
-    return Recipe(search.steps, search.reads)
+    return Recipe(_in_place(search.steps), search.reads)
+
+
+def _in_place(steps: Sequence[Step]) -> List[Step]:
+    """The steps, with those in place that were so in the program and that alone
+    read what a step before has made."""
+    readers: Dict[int, int] = {}
+    for step in steps:
+        for source in step.reads:
+            readers[id(source.value)] = readers.get(id(source.value), 0) + 1
+    made = {id(step.value) for step in steps}
+    told = []
+    for step in steps:
+        call = step.value.call
+        assert call is not None
+        first = id(step.reads[0].value)
+        if call.name.endswith("_") and first in made and readers[first] == 1:
+            step = step._replace(run=_running(step.value, call, call.func)[0])
+        told.append(step)
+    return told
 
 
 class Recipes:
     """Those of a step's saved storages, of which `values` says how they were
     made. A shallow recipe reads whatever else is saved. So the outputs of residual
     blocks are each computed from the one before, and to compute one again all of
-    them come back. A deep recipe reads nothing that is itself computed again: it
-    goes through up to _MOST_BLOCKS of them, and the next one has no deep recipe.
+    them come back. A deep one, for what element-wise operators made, goes through up
+    to _MOST_BLOCKS of them, and the next one has no deep recipe; of the others the
+    deep recipe is the shallow one.
     """
 
     def __init__(
@@ -219,6 +241,8 @@ class Recipes:
             self._add()
         if value is None or self._ends[number]:
             return None
+        if self._depths[number] == 0:
+            return self.shallow(number)
 
         def is_kept(other: int) -> bool:
             return (
@@ -279,7 +303,7 @@ def _step_of(value: Value) -> Optional[Step]:
         return None
     if call.name in _NORMALIZATIONS:
         return _normalization(value, call)
-    if call.name not in _CHEAP:
+    if call.name not in _OPERATORS:
         return None
     func = call.func
     if call.name.endswith("_"):
@@ -287,6 +311,14 @@ def _step_of(value: Value) -> Optional[Step]:
         func = getattr(packet, func._overloadname, None)
         if func is None:
             return None
+    run, reads = _running(value, call, func)
+    return Step(_code_of(call), value, run, tuple(reads))
+
+
+def _running(
+    value: Value, call: Call, func: Any
+) -> Tuple[Callable[..., torch.Tensor], List[Source]]:
+    """What computes the value by `func`, and the tensors that it reads."""
     reads: List[Source] = []
     args = _emptied(call.args, reads)
     kwargs = {n: _emptied(item, reads) for n, item in call.kwargs.items()}
@@ -299,7 +331,7 @@ def _step_of(value: Value) -> Optional[Step]:
         )
         return result[output] if isinstance(result, (tuple, list)) else result
 
-    return Step(_code_of(call), value, run, tuple(reads))
+    return run, reads
 
 
 class _Place:

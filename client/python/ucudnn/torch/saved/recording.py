@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 import torch
 
 from ucudnn.torch.checks import refuse
+from ucudnn.torch.convolution.planned import plans_as_operators
 from ucudnn.torch.saved.fused import FusedRecipe, fused
 from ucudnn.torch.saved.links import Arena, free_host_memory
 from ucudnn.torch.saved.recipes import (
@@ -179,6 +180,7 @@ class _Pass:
         with contextlib.ExitStack() as stack:
             stack.enter_context(hooked(self._watch, self._pack, self._unpack))
             if self._operators is not None:
+                stack.enter_context(plans_as_operators())
                 stack.enter_context(self._operators)
             if self._gpu:
                 self._stream = torch.cuda.current_stream(self._device)
