@@ -450,23 +450,43 @@ Result<Nanoseconds> MeasureBench::TimeUnderLoad(const ConvProblem& problem,
   UCUDNN_RETURN_IF_ERROR(RunFirst(ready));
   UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds once, RunFirst(ready));
   // So long that waiting between groups does not let the device rest.
-  constexpr Nanoseconds kGroup = std::chrono::milliseconds(20);
-  const std::int64_t runs =
-      std::max<std::int64_t>(1, kGroup / std::max(once, Nanoseconds(1)));
+  static constexpr Nanoseconds kGroup = std::chrono::milliseconds(20);
+  const auto in_group = [](Nanoseconds time) {
+    return std::max<std::int64_t>(1, kGroup / std::max(time, Nanoseconds(1)));
+  };
+  // Enqueueing a short run takes the host longer than it takes the device, and
+  // a capture of more runs than this much memory.
+  constexpr std::int64_t kMostCaptured = 256;
+  const std::int64_t runs = std::min(in_group(once), kMostCaptured);
+  const auto enqueue = [&]() -> Status {
+    for (std::int64_t i = 0; i < runs; ++i) {
+      UCUDNN_RETURN_IF_ERROR(Enqueue(ready));
+    }
+    return {};
+  };
+  auto captured = device_.Capture(enqueue);
+  if (!captured && captured.error().code == Code::kDataLoss) {
+    return tl::unexpected<Error>(std::move(captured).error());
+  }
+  const auto repeat = [&](std::int64_t groups) {
+    return device_.Time([&]() -> Status {
+      for (std::int64_t i = 0; i < groups; ++i) {
+        UCUDNN_RETURN_IF_ERROR(captured ? (*captured)->Enqueue() : enqueue());
+      }
+      return {};
+    });
+  };
+  UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds first, repeat(1));
+  spent_ += first;
+  const std::int64_t groups = in_group(first);
   std::vector<Nanoseconds> times;
   for (Nanoseconds passed{0}; passed < load;) {
     if (stop.stop_requested()) return Fail(Code::kCancelled, "asked to stop");
     if (passed < load / 10 * 9) times.clear();
-    UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time,
-                            device_.Time([&]() -> Status {
-                              for (std::int64_t i = 0; i < runs; ++i) {
-                                UCUDNN_RETURN_IF_ERROR(Enqueue(ready));
-                              }
-                              return {};
-                            }));
+    UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, repeat(groups));
     spent_ += time;
     passed += std::max(time, Nanoseconds(1));
-    times.push_back(time / runs);
+    times.push_back(time / (runs * groups));
   }
   if (times.empty()) return once;
   return MedianAndSpreadOf(std::move(times)).median;

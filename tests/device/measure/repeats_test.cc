@@ -226,5 +226,27 @@ TEST(MeasureRepeatsTest, EnqueuesLongRunsAndWhatCannotBeCaptured) {
   }
 }
 
+// Where the host would be what a short run waits for.
+TEST(MeasureRepeatsTest, ReplaysWhatKeepsADeviceBusy) {
+  FakeDevice device;
+  const auto time_under_load = [&] {
+    device.runs().clear();
+    const Candidate candidate{{"frugal", "", Precision::kFp32}, 0_B};
+    return MeasureBench(device).TimeUnderLoad(
+        First(), kBatch, candidate, milliseconds(100), std::stop_token());
+  };
+  device.set_graphs(1_KiB);
+  EXPECT_EQ(time_under_load().value(), microseconds(1));
+  EXPECT_EQ(device.captures(), 1);
+  // All but the first two runs.
+  EXPECT_EQ((std::ssize(device.runs()) - 2) % device.replays(), 0);
+  EXPECT_GE(device.replays(), 100'000 / 256);
+  // Algorithms that cannot be captured are enqueued.
+  device.set_capture_error(Error{Code::kUnimplemented, "not this one"});
+  const int replays = device.replays();
+  EXPECT_EQ(time_under_load().value(), microseconds(1));
+  EXPECT_EQ(device.replays(), replays);
+}
+
 }  // namespace
 }  // namespace ucudnn
