@@ -197,9 +197,10 @@ class Coordinator {
   // The ranks that the revision's plan gives no part of the batch.
   Result<std::set<std::int64_t>> ExcludedBy(const JobRevisionRecord& revision);
   // Proposes the plan that ReplanJob would make. Returns no revision if the job
-  // has that plan already.
+  // has that plan already, or a newer revision than `seen`.
   Result<std::optional<JobRevisionRecord>> Propose(
-      const v1::ReplanJobRequest& replan, const std::string& reason);
+      const v1::ReplanJobRequest& replan, const std::string& reason,
+      std::optional<std::int64_t> seen = std::nullopt);
   // Proposes a plan to the running job if ranks are silent or report again, or
   // if it drifts. `job` is what JobOf makes of the details.
   Result<std::optional<JobRevisionRecord>> Advise(const JobDetails& details,

@@ -177,14 +177,15 @@ Result<std::vector<v1::DrainedJob>> Coordinator::ResumeJobs(
 }
 
 Result<std::optional<JobRevisionRecord>> Coordinator::Propose(
-    const v1::ReplanJobRequest& replan, const std::string& reason) {
+    const v1::ReplanJobRequest& replan, const std::string& reason,
+    std::optional<std::int64_t> seen) {
   std::string change;
   UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest wanted,
                           Replanned(replan, &change));
   UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, CreatePlan(wanted));
-  UCUDNN_ASSIGN_OR_RETURN(auto revision,
-                          store_.ProposeJobRevision(replan.job_id(), plan.id(),
-                                                    reason, clock_.NowMs()));
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto revision, store_.ProposeJobRevision(replan.job_id(), seen, plan.id(),
+                                               reason, clock_.NowMs()));
   if (revision) {
     ++activity_.revisions_proposed;
     spdlog::info("event=revision_proposed job={} revision={} plan={} why={}",
@@ -211,17 +212,19 @@ Result<std::optional<JobRevisionRecord>> Coordinator::Advise(
     if (without.size() == details.ranks.size()) return std::nullopt;
     return Propose(Without(id, without),
                    fmt::format("{} {} silent", TextOf(news.lost),
-                               news.lost.size() == 1 ? "is" : "are"));
+                               news.lost.size() == 1 ? "is" : "are"),
+                   newest.revision);
   }
   const std::set<std::int64_t> back = Both(excluded, news.back);
   if (!back.empty()) {
     return Propose(With(id, back),
                    fmt::format("{} {} again", TextOf(back),
-                               back.size() == 1 ? "reports" : "report"));
+                               back.size() == 1 ? "reports" : "report"),
+                   newest.revision);
   }
   for (const std::int64_t rank : news.back) lost_ranks_.Settle(id, rank);
   if (waits || job.drift().empty()) return std::nullopt;
-  return Propose(Without(id, {}), "drift: " + job.drift(0));
+  return Propose(Without(id, {}), "drift: " + job.drift(0), newest.revision);
 }
 
 Result<std::set<std::string>> Coordinator::DrainingDevices() {

@@ -133,8 +133,8 @@ Result<JobRevisionRecord> SqlStore::AddJobRevision(const std::string& job,
 }
 
 Result<std::optional<JobRevisionRecord>> SqlStore::ProposeJobRevision(
-    const std::string& job, std::int64_t plan, const std::string& reason,
-    UnixMillis now_ms) {
+    const std::string& job, std::optional<std::int64_t> seen, std::int64_t plan,
+    const std::string& reason, UnixMillis now_ms) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the job's id", job));
   return InTransaction(
       *database_, Access::kWrite,
@@ -142,6 +142,7 @@ Result<std::optional<JobRevisionRecord>> SqlStore::ProposeJobRevision(
         UCUDNN_ASSIGN_OR_RETURN(const LockedJob locked,
                                 LockForPlan(sql, job, plan));
         UCUDNN_ASSIGN_OR_RETURN(const auto revisions, ListRevisions(sql, job));
+        if (seen && revisions.back().revision > *seen) return std::nullopt;
         UCUDNN_ASSIGN_OR_RETURN(const JobRevisionRecord asked,
                                 NewestRevision(sql, job));
         for (const JobRevisionRecord& revision : revisions) {

@@ -169,8 +169,8 @@ class SqlStore final : public Store {
                                            const std::string& reason,
                                            UnixMillis now_ms) override;
   Result<std::optional<JobRevisionRecord>> ProposeJobRevision(
-      const std::string& job, std::int64_t plan, const std::string& reason,
-      UnixMillis now_ms) override;
+      const std::string& job, std::optional<std::int64_t> seen,
+      std::int64_t plan, const std::string& reason, UnixMillis now_ms) override;
   Result<JobRevisionRecord> AcceptJobRevision(const std::string& job) override;
   Status AnswerJobRevision(const std::string& job, std::int64_t revision,
                            const std::string& rejected,

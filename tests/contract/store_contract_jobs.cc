@@ -186,24 +186,33 @@ TEST_P(StoreContract, ProposesPlansThatSomebodyAccepts) {
   const std::int64_t b = plan("b");
   const std::int64_t c = plan("c");
   ASSERT_TRUE(store().RegisterJob(TestJob("j"), TestRanks(1), a, 100));
-  EXPECT_EQ(store().ProposeJobRevision("x", b, "", 1).error().code,
-            Code::kNotFound);
-  EXPECT_EQ(store().ProposeJobRevision("j", 4711, "", 1).error().code,
-            Code::kNotFound);
+  EXPECT_EQ(
+      store().ProposeJobRevision("x", std::nullopt, b, "", 1).error().code,
+      Code::kNotFound);
+  EXPECT_EQ(
+      store().ProposeJobRevision("j", std::nullopt, 4711, "", 1).error().code,
+      Code::kNotFound);
   EXPECT_EQ(store().AcceptJobRevision("j").error().code,
             Code::kFailedPrecondition);
   // A plan that the job has is not proposed.
-  EXPECT_EQ(store().ProposeJobRevision("j", a, "", 150).value(), std::nullopt);
-  const auto second = store().ProposeJobRevision("j", b, "drift", 200).value();
+  EXPECT_EQ(store().ProposeJobRevision("j", std::nullopt, a, "", 150).value(),
+            std::nullopt);
+  const auto second =
+      store().ProposeJobRevision("j", std::nullopt, b, "drift", 200).value();
   ASSERT_TRUE(second);
   EXPECT_EQ(second->revision, 2);
   EXPECT_EQ(second->offered, Offered::kProposed);
-  EXPECT_EQ(store().ProposeJobRevision("j", b, "again", 210).value(),
-            std::nullopt);
+  EXPECT_EQ(
+      store().ProposeJobRevision("j", std::nullopt, b, "again", 210).value(),
+      std::nullopt);
   EXPECT_EQ(store().ListJobs(1, "")->at(0).proposed, 2);
   EXPECT_EQ(store().ReportSteps("j", {}, 220)->newest.revision, 1);
+  // One that was planned before it is too late.
+  EXPECT_EQ(store().ProposeJobRevision("j", 1, c, "late", 220).value(),
+            std::nullopt);
   // A later proposal replaces it.
-  EXPECT_EQ(store().ProposeJobRevision("j", c, "", 300).value()->revision, 3);
+  EXPECT_EQ(store().ProposeJobRevision("j", 2, c, "", 300).value()->revision,
+            3);
   JobDetails job = store().GetJob("j").value();
   EXPECT_EQ(job.job.proposed, 3);
   EXPECT_EQ(job.revisions.at(1).offered, Offered::kReplaced);
@@ -212,12 +221,21 @@ TEST_P(StoreContract, ProposesPlansThatSomebodyAccepts) {
   EXPECT_EQ(store().ReportSteps("j", {}, 320)->newest.revision, 3);
   EXPECT_EQ(store().GetJob("j")->job.proposed, 0);
   // Replaced plans may be proposed again, and requested.
-  EXPECT_EQ(store().ProposeJobRevision("j", b, "", 400).value()->revision, 4);
+  EXPECT_EQ(store()
+                .ProposeJobRevision("j", std::nullopt, b, "", 400)
+                .value()
+                ->revision,
+            4);
   EXPECT_EQ(store().AddJobRevision("j", b, "", 410)->revision, 4);
   EXPECT_EQ(store().ReportSteps("j", {}, 420)->newest.revision, 4);
   // So may one that the ranks had before.
-  EXPECT_EQ(store().ProposeJobRevision("j", a, "", 430).value()->revision, 5);
-  ASSERT_TRUE(store().ProposeJobRevision("j", plan("d"), "", 500));
+  EXPECT_EQ(store()
+                .ProposeJobRevision("j", std::nullopt, a, "", 430)
+                .value()
+                ->revision,
+            5);
+  ASSERT_TRUE(
+      store().ProposeJobRevision("j", std::nullopt, plan("d"), "", 500));
   ASSERT_TRUE(store().FinishJob("j", 600));
   EXPECT_EQ(store().AcceptJobRevision("j").error().code,
             Code::kFailedPrecondition);
@@ -230,13 +248,17 @@ TEST_P(StoreContract, HasJobsAdoptProposedPlansThatReplanByThemselves) {
   job.auto_replan = true;
   ASSERT_TRUE(store().RegisterJob(job, TestRanks(1), std::nullopt, 100));
   EXPECT_TRUE(store().GetJob("j")->job.auto_replan);
-  EXPECT_EQ(store().ProposeJobRevision("j", plan, "", 200).value()->offered,
+  EXPECT_EQ(store()
+                .ProposeJobRevision("j", std::nullopt, plan, "", 200)
+                .value()
+                ->offered,
             Offered::kToAdopt);
   EXPECT_EQ(store().ReportSteps("j", {}, 220)->newest.plan, plan);
   ASSERT_TRUE(store().AnswerJobRevision("j", 2, "rank 0: no memory", 300));
   // What the ranks rejected is not proposed again.
-  EXPECT_EQ(store().ProposeJobRevision("j", plan, "", 400).value(),
-            std::nullopt);
+  EXPECT_EQ(
+      store().ProposeJobRevision("j", std::nullopt, plan, "", 400).value(),
+      std::nullopt);
 }
 
 TEST_P(StoreContract, TellsTheRanksOfRunningJobsThatReport) {

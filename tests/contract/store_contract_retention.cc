@@ -100,7 +100,10 @@ TEST_P(StoreContract, KeepsPlansThatJobsHave) {
   const std::int64_t young = plan("d", 200);
   AddJob(store(), "j", of_job, 100, /*ended=*/true);
   ASSERT_TRUE(store().RegisterJob(JobNamed("running"), {}, of_job, 300));
-  ASSERT_TRUE(store().ProposeJobRevision("running", proposed, "", 300).value());
+  ASSERT_TRUE(
+      store()
+          .ProposeJobRevision("running", std::nullopt, proposed, "", 300)
+          .value());
   EXPECT_EQ(store().CountPrunable({.plans_ms = 150}),
             (PruneCounts{.plans = 1}));
   // The running job still has the first plan when the other job is gone.
