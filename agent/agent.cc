@@ -399,9 +399,7 @@ class Agent {
   // answered or refused together do not come back together.
   milliseconds NextBeat(bool answered) const {
     const double least = answered ? 0.75 : 0.25;
-    return milliseconds(static_cast<std::int64_t>(
-        static_cast<double>(heartbeat_.load().count()) *
-        (least + (1 - least) * Chance())));
+    return PartOf(heartbeat_, least + (1 - least) * Chance());
   }
 
   void Beat(const std::stop_token& done) {

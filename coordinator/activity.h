@@ -15,9 +15,8 @@ namespace ucudnn {
 struct JobGauges {
   std::int64_t drifting = 0;
   std::int64_t silent_ranks = 0;
-  std::int64_t proposals = 0;  // that await acceptance
-  std::int64_t with_idle_devices =
-      0;  // on their nodes, that they would gain by
+  std::int64_t proposals = 0;          // that await acceptance
+  std::int64_t with_idle_devices = 0;  // that they would gain by
   // How the ranks' median steps compare with their predicted convolutions: 1.2
   // is a fifth longer. 0 if nothing is known.
   double median_over_predicted = 0;

@@ -67,6 +67,7 @@ Result<std::vector<GainByIdle>> Coordinator::GainsWith(
 
 Result<std::int64_t> Coordinator::LookForIdle(
     const std::vector<RunningJob>& jobs) {
+  if (jobs.empty()) return idle_.Keep({});
   UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.ListDevices(""));
   UCUDNN_ASSIGN_OR_RETURN(const ChangeCounts counts, store_.CountChanges());
   std::set<std::string> ids;
@@ -80,10 +81,8 @@ Result<std::int64_t> Coordinator::LookForIdle(
     const auto idle = IdleBeside(job.devices, taken, devices);
     std::string inputs = std::to_string(job.plan);
     for (const auto& [kind, count] : idle) {
-      const auto changes = counts.kinds.find(kind);
       inputs +=
-          fmt::format(" {}:{}:{}", kind, count,
-                      changes == counts.kinds.end() ? 0 : changes->second);
+          fmt::format(" {}:{}:{}", kind, count, CountOf(counts.kinds, kind));
     }
     if (idle_.IsFrom(job.id, inputs)) continue;
     Result<std::vector<GainByIdle>> gains = std::vector<GainByIdle>();

@@ -59,11 +59,6 @@ Status CheckModels(const DeviceModels& models,
   return {};
 }
 
-std::int64_t ChangesOf(const ChangeCounts& counts, const std::string& kind) {
-  const auto found = counts.kinds.find(kind);
-  return found == counts.kinds.end() ? 0 : found->second;
-}
-
 }  // namespace
 
 Result<v1::Plan> ToProto(const PlanRecord& record) {
@@ -139,7 +134,7 @@ Result<std::optional<v1::Plan>> Coordinator::PlanAgain(
     return std::nullopt;
   }
   for (const std::string& kind : planned->kinds) {
-    if (ChangesOf(planned->counts, kind) != ChangesOf(*counts, kind)) {
+    if (CountOf(planned->counts.kinds, kind) != CountOf(counts->kinds, kind)) {
       return std::nullopt;
     }
   }

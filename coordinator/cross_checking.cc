@@ -157,9 +157,7 @@ void CrossChecking::LookAt(const ChangeCounts& counts) {
   const std::lock_guard lock(mutex_);
   std::erase_if(kept_, [&](const auto& item) {
     const auto& [kind, kept] = item;
-    const auto counted = counts.cross_checks.find(kind);
-    return kept.count !=
-           (counted == counts.cross_checks.end() ? 0 : counted->second);
+    return kept.count != CountOf(counts.cross_checks, kind);
   });
 }
 
@@ -167,9 +165,9 @@ Result<CrossChecking::Kept*> CrossChecking::Keep(const std::string& kind) {
   const auto found = kept_.find(kind);
   if (found != kept_.end()) return &found->second;
   // Counted first: what changes in between is loaded again.
-  UCUDNN_ASSIGN_OR_RETURN(ChangeCounts counts, store_.CountChanges());
+  UCUDNN_ASSIGN_OR_RETURN(const ChangeCounts counts, store_.CountChanges());
   Kept kept;
-  kept.count = counts.cross_checks[kind];
+  kept.count = CountOf(counts.cross_checks, kind);
   UCUDNN_ASSIGN_OR_RETURN(KindCrossChecks loaded, store_.LoadCrossChecks(kind));
   kept.checks.points = std::move(loaded.points);
   for (const CrossCheck& point : kept.checks.points) {

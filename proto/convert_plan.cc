@@ -1,7 +1,7 @@
 #include "proto/convert_plan.h"
 
-#include <map>
 #include <utility>
+#include <vector>
 
 #include "base/text.h"
 
@@ -221,7 +221,7 @@ v1::Plan ToProto(const JobPlan& plan) {
   message.set_optimal(plan.optimal);
   if (plan.undivided) message.set_undivided_ns(plan.undivided->count());
   if (plan.under_load) message.set_under_load_ns(plan.under_load->count());
-  std::map<const WorkspacePlan*, std::int32_t> owners;
+  const std::vector<std::size_t> owners = WorkspaceOwners(plan.ranks);
   for (std::size_t i = 0; i < plan.ranks.size(); ++i) {
     const RankPlan& rank = plan.ranks[i];
     v1::RankPlan& m = *message.add_ranks();
@@ -229,12 +229,10 @@ v1::Plan ToProto(const JobPlan& plan) {
     m.set_device_kind(rank.device_kind);
     m.set_batch(rank.batch.count());
     m.set_weight(rank.weight);
-    const auto [owner, own] =
-        owners.try_emplace(&*rank.workspace, static_cast<std::int32_t>(i));
-    if (own) {
+    if (owners[i] == i) {
       *m.mutable_workspace() = ToProto(*rank.workspace);
     } else {
-      m.set_workspace_of_rank(owner->second);
+      m.set_workspace_of_rank(static_cast<std::int32_t>(owners[i]));
     }
     m.set_reason(rank.reason);
   }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -101,6 +102,10 @@ struct JobPlan {
 
   friend bool operator==(const JobPlan&, const JobPlan&) = default;
 };
+
+// For each rank, the first one that has the same workspace object: itself,
+// unless an earlier one shares it.
+std::vector<std::size_t> WorkspaceOwners(std::span<const RankPlan> ranks);
 
 // kInvalidArgument, naming the field by its path in JSON, the value and what is
 // accepted, unless the batch is in [1, kMaxBatchSize], there are at most

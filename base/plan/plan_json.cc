@@ -1,7 +1,6 @@
 #include "base/plan/plan_json.h"
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -235,17 +234,17 @@ Json ToJson(const JobPlan& plan) {
   json["undivided_us"] = OptionalTime(plan.undivided);
   json["under_load_us"] = OptionalTime(plan.under_load);
   Json ranks = Json::array();
-  std::map<const WorkspacePlan*, std::size_t> owners;
+  const std::vector<std::size_t> owners = WorkspaceOwners(plan.ranks);
   for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
     const RankPlan& rank = plan.ranks[r];
-    const auto [owner, own] = owners.try_emplace(&*rank.workspace, r);
+    const bool own = owners[r] == r;
     ranks.push_back({{"rank", r},
                      {"device_kind", rank.device_kind},
                      {"batch", rank.batch.count()},
                      {"weight", rank.weight},
                      {"workspace", own ? ToJson(*rank.workspace) : Json()},
                      {"reason", rank.reason},
-                     {kWorkspaceOf, own ? Json() : Json(owner->second)}});
+                     {kWorkspaceOf, own ? Json() : Json(owners[r])}});
   }
   json["ranks"] = std::move(ranks);
   json["reasons"] = plan.reasons;

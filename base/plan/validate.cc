@@ -1,5 +1,7 @@
-#include <set>
+#include <map>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "base/plan/job_plan.h"
 #include "base/plan/plan.h"
@@ -155,6 +157,16 @@ Status Validate(const JobRequest& request) {
   return IsText("memory.policy", request.memory->policy);
 }
 
+std::vector<std::size_t> WorkspaceOwners(std::span<const RankPlan> ranks) {
+  std::map<const WorkspacePlan*, std::size_t> first;
+  std::vector<std::size_t> owners;
+  for (const RankPlan& rank : ranks) {
+    owners.push_back(
+        first.try_emplace(&*rank.workspace, owners.size()).first->second);
+  }
+  return owners;
+}
+
 Status Validate(const JobPlan& plan) {
   const auto inside = [](std::string_view field, Status status) -> Status {
     if (status) return {};
@@ -171,19 +183,20 @@ Status Validate(const JobPlan& plan) {
   if (plan.under_load) {
     UCUDNN_RETURN_IF_ERROR(IsTime("under_load_us", *plan.under_load));
   }
-  std::set<const WorkspacePlan*> seen;
-  const auto rank_is_valid = [&](const RankPlan& rank) -> Status {
+  const std::vector<std::size_t> owners = WorkspaceOwners(plan.ranks);
+  const auto rank_is_valid = [&](std::size_t r) -> Status {
+    const RankPlan& rank = plan.ranks[r];
     UCUDNN_RETURN_IF_ERROR(
         InRange("batch", rank.batch.count(), 0, kMaxBatchSize.count()));
     if (!(rank.weight >= 0 && rank.weight <= 1)) {
       return Fail(Code::kInvalidArgument, "weight is {}; 0 to 1 is accepted",
                   rank.weight);
     }
-    if (!seen.insert(&*rank.workspace).second) return {};
+    if (owners[r] != r) return {};
     return inside("workspace", Validate(*rank.workspace));
   };
   for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
-    if (Status valid = rank_is_valid(plan.ranks[r]); !valid) {
+    if (Status valid = rank_is_valid(r); !valid) {
       return At("ranks", r, std::move(valid).error());
     }
   }

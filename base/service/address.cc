@@ -15,6 +15,15 @@ bool IsHostAndPort(std::string_view text, int min_port) {
   return host.find_first_of(":/[] \t\n") == std::string_view::npos;
 }
 
+Endpoint SplitEndpoint(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  std::string_view host = text.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[') {
+    host = host.substr(1, host.size() - 2);
+  }
+  return {std::string(host), std::string(text.substr(colon + 1))};
+}
+
 bool IsLoopback(std::string_view host_and_port) {
   const std::string_view host =
       host_and_port.substr(0, host_and_port.rfind(':'));

@@ -1,6 +1,7 @@
 #ifndef UCUDNN_BASE_SERVICE_ADDRESS_H_
 #define UCUDNN_BASE_SERVICE_ADDRESS_H_
 
+#include <string>
 #include <string_view>
 
 namespace ucudnn {
@@ -8,6 +9,14 @@ namespace ucudnn {
 // Whether `text` is "host:port" with a port from `min_port` (0 if a server may
 // take any free one); IPv6 addresses are written [::1]:7460.
 bool IsHostAndPort(std::string_view text, int min_port = 1);
+
+struct Endpoint {
+  std::string host;  // of an IPv6 address, without brackets
+  std::string port;
+};
+
+// The parts of what IsHostAndPort accepts.
+Endpoint SplitEndpoint(std::string_view text);
 
 // Whether such an address is reached from its own host only: localhost,
 // 127.0.0.0/8 or [::1].

@@ -67,10 +67,11 @@ struct DeviceModel {
   // busy for seconds, which do `operations` in `time` from rest; 1 if that is
   // unknown, or if the device sustains `arithmetic`.
   //
-  // At a power limit, clocks fall until operations a second times the energy of
-  // one are what the limit allows. Energy falls with the square of the clock,
-  // as the voltage falls with it: so the clock, and with it the speed, falls
-  // with the cube root of the rate at full clocks. `loaded` calibrates this.
+  // At a power limit, clocks fall until the power, operations a second times
+  // the energy of each, is what the limit allows. The voltage falls with the
+  // clock, and an operation's energy with the square of the voltage. So the
+  // clock, and with it the speed, falls with the cube root of the rate at full
+  // clocks. `loaded` calibrates this.
   double SlowdownUnderLoad(Precision precision, double operations,
                            Nanoseconds time) const;
   // Times of copies to the host, and from it.

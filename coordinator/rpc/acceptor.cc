@@ -16,6 +16,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/service/address.h"
 #include "coordinator/limits.h"
 
 namespace ucudnn {
@@ -44,15 +45,12 @@ using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 // Those of "host:port"; of "0.0.0.0", as of gRPC's listeners, that of IPv6 and
 // IPv4 together.
 Result<Addresses> Resolve(const std::string& address) {
-  const std::size_t colon = address.rfind(':');
-  std::string host = address.substr(0, colon);
-  if (host.starts_with('[')) host = host.substr(1, host.size() - 2);
+  const auto [host, port] = SplitEndpoint(address);
   addrinfo hints{};
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const int failed = getaddrinfo(
-      host.c_str(), address.substr(colon + 1).c_str(), &hints, &found);
+  const int failed = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
   if (failed != 0) {
     return Fail(Code::kUnavailable, "cannot listen on {} for gRPC: {}", address,
                 gai_strerror(failed));

@@ -26,6 +26,13 @@ struct ChangeCounts {
   friend bool operator==(const ChangeCounts&, const ChangeCounts&) = default;
 };
 
+// That of one kind; 0 if nothing of it changed yet.
+inline std::int64_t CountOf(const std::map<std::string, std::int64_t>& counts,
+                            const std::string& kind) {
+  const auto found = counts.find(kind);
+  return found == counts.end() ? 0 : found->second;
+}
+
 class Changes {
  public:
   virtual ~Changes() = default;

@@ -11,6 +11,7 @@
 
 #include "base/service/host.h"
 #include "tests/integration/cluster.h"
+#include "tests/support/mpirun.h"
 #include "tests/support/paths.h"
 #include "ucudnn/ucudnn.h"
 
@@ -55,14 +56,9 @@ class JobTest : public ::testing::Test {
         "agree_within_ms=" + std::to_string(kAgreeMs)};
     command.insert(command.end(), extra.begin(), extra.end());
     std::map<std::string, std::string> environment = cluster_.JobEnvironment();
+    environment.merge(RankEnvironment());
     environment.merge(std::map<std::string, std::string>{
         {"UCUDNN_CACHE_DIR", folder_ / "cache"},
-        {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
-        {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-        {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
-        {"OMPI_MCA_mpi_yield_when_idle", "1"},
-        {"OMPI_MCA_hwloc_base_binding_policy", "none"},
-        {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
         {"OMP_WAIT_POLICY", "passive"}});
     job_ = Process(command, folder_ / "job.log", environment);
   }

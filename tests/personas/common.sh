@@ -36,16 +36,7 @@ fail() {
   exit 1
 }
 
-# await WHAT COMMAND...: until the command succeeds, at most a minute.
-await() {
-  local what=$1 until=$((SECONDS + 60))
-  shift
-  while [ $SECONDS -lt $until ]; do
-    "$@" >/dev/null 2>&1 && return 0
-    sleep 0.1
-  done
-  fail "$what: not within a minute"
-}
+source "$(dirname "${BASH_SOURCE[0]}")/../support/await.sh"
 
 # says WORDS COMMAND...: the command prints the words; its status is $status.
 status=0

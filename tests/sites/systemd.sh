@@ -74,16 +74,7 @@ fail() {
   [ -z "$init" ] || inside journalctl --no-pager -q -n 30 >&2 || true
   exit 1
 }
-# await WHAT COMMAND...: until the command succeeds, at most a minute.
-await() {
-  local what=$1 until=$((SECONDS + 60))
-  shift
-  while [ $SECONDS -lt $until ]; do
-    "$@" >/dev/null 2>&1 && return 0
-    sleep 0.1
-  done
-  fail "$what: not within a minute"
-}
+source "$(dirname "$0")/../support/await.sh"
 inside() { nsenter -t "$init" -m -p -C -u -i -n -- env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"; }
 forked() { init=$(pgrep -P "$unshared") && [ "$(cat "/proc/$init/comm")" = systemd ]; }
 await "systemd starts" forked

@@ -10,10 +10,21 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string>
 #include <vector>
 
 namespace ucudnn {
+
+// NAME and value of each variable that ranks need here.
+inline std::map<std::string, std::string> RankEnvironment() {
+  return {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+          {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+          {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+          {"OMPI_MCA_mpi_yield_when_idle", "1"},
+          {"OMPI_MCA_hwloc_base_binding_policy", "none"},
+          {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"}};
+}
 
 struct RankedRun {
   int exit_status = -1;  // 124: it exceeded the time limit
@@ -31,11 +42,10 @@ inline RankedRun RunRanks(int ranks, const std::vector<std::string>& command,
     }
     return quoted + "'";
   };
-  std::string line =
-      "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-      "OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 "
-      "OMPI_MCA_hwloc_base_binding_policy=none "
-      "OMPI_MCA_btl_vader_single_copy_mechanism=none";
+  std::string line = "env";
+  for (const auto& [name, value] : RankEnvironment()) {
+    line += fmt::format(" {}={}", name, value);
+  }
   for (const std::string& variable : environment) line += " " + quote(variable);
   line += fmt::format(" timeout {} mpirun -n {}", seconds, ranks);
   for (const std::string& word : command) line += " " + quote(word);

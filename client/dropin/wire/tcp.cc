@@ -106,15 +106,6 @@ Result<int> Connect(const Address& address, Deadline deadline) {
 
 }  // namespace
 
-Endpoint SplitEndpoint(std::string_view text) {
-  const std::size_t colon = text.rfind(':');
-  std::string_view host = text.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[') {
-    host = host.substr(1, host.size() - 2);
-  }
-  return {std::string(host), std::string(text.substr(colon + 1))};
-}
-
 Result<TcpConnection> TcpConnection::Open(const Endpoint& endpoint,
                                           Deadline deadline) {
   UCUDNN_ASSIGN_OR_RETURN(const auto addresses, Resolve(endpoint, deadline));

@@ -9,18 +9,10 @@
 #include <utility>
 
 #include "base/result.h"
+#include "base/service/address.h"
 #include "client/dropin/wire/byte_stream.h"
 
 namespace ucudnn {
-
-struct Endpoint {
-  std::string host;  // of an IPv6 address, without brackets
-  std::string port;
-};
-
-// Splits "host:port", as ParseCoordinators (client/config/coordinators.h)
-// accepts it.
-Endpoint SplitEndpoint(std::string_view text);
 
 class TcpConnection final : public ByteStream {
  public:

@@ -17,5 +17,12 @@ TEST(AddressTest, KnowsWhatOnlyThisHostReaches) {
   }
 }
 
+TEST(AddressTest, TakesHostAndPortApart) {
+  EXPECT_EQ(SplitEndpoint("coord-1:7460").host, "coord-1");
+  EXPECT_EQ(SplitEndpoint("coord-1:7460").port, "7460");
+  EXPECT_EQ(SplitEndpoint("[::1]:0").host, "::1");
+  EXPECT_EQ(SplitEndpoint("[::1]:0").port, "0");
+}
+
 }  // namespace
 }  // namespace ucudnn

@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/integration/hosts/network.h"
+#include "tests/support/mpirun.h"
 #include "tests/support/paths.h"
 #include "tests/support/postgres.h"
 #include "tests/support/process.h"
@@ -122,20 +123,17 @@ class HostsTest : public ::testing::TestWithParam<Fault> {
     return path;
   }
   void StartJob() {
-    const std::map<std::string, std::string> environment = {
+    std::map<std::string, std::string> environment = {
         {"UCUDNN_COORDINATOR", Coordinator()},
         {"UCUDNN_CACHE_DIR", folder_ / "cache"},
         {"OMP_WAIT_POLICY", "passive"},
-        {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
-        {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-        {"OMPI_MCA_mpi_yield_when_idle", "1"},
-        {"OMPI_MCA_hwloc_base_binding_policy", "none"},
         {"OMPI_MCA_orte_leave_session_attached", "1"},
         {"OMPI_MCA_plm_rsh_agent", RemoteShell()},
         {"OMPI_MCA_btl", "tcp,self"},
         {"OMPI_MCA_pml", "ob1"},
         {"OMPI_MCA_btl_tcp_if_include", "10.99.0.0/24"},
         {"OMPI_MCA_oob_tcp_if_include", "10.99.0.0/24"}};
+    environment.merge(RankEnvironment());
     std::vector<std::string> command = {
         "mpirun",
         "-x",
