@@ -99,7 +99,7 @@ Status LookAtCampaigns(Store& store, UnixMillis now_ms) {
                           InputsOf(store, campaign, &request));
   UCUDNN_ASSIGN_OR_RETURN(
       const v1::MeasureProgress progress,
-      MeasureNeeds(store, Bytes(0), now_ms, request, &inputs));
+      MeasureNeeds(store, Bytes(0), now_ms, request, Asker(), &inputs));
   UCUDNN_RETURN_IF_ERROR(RecordCampaign(store, inputs, progress, now_ms));
   return {};
 }

@@ -58,10 +58,11 @@ struct CoordinatorOptions {
   // Algorithms are measured up to this workspace or a request's larger limit,
   // so that later requests with other limits need nothing new.
   Bytes measure_workspace = 1_GiB;
-  // Measurements that may wait or be made at once, for all who ask together.
-  // A plan of ResNet-50 for every batch up to 1024 on three kinds needs some
-  // 180,000.
-  std::int64_t max_queued_measurements = 200'000;
+  // Measurements that may wait or be made at once, for all who ask together and
+  // for each of them (Call::Caller). A plan of ResNet-50 for every batch up to
+  // 1024 on three kinds needs some 180,000.
+  std::int64_t max_queued_measurements = 1'000'000;
+  std::int64_t max_queued_measurements_per_caller = 200'000;
   // What ended is deleted after so long.
   KeepDays keep;
   // The search for a plan's memory plans ends with the best so far.
@@ -153,6 +154,9 @@ class Coordinator {
   void AwaitWatch() const { watch_.Await(); }
 
  private:
+  // The caller, with what they may have measured.
+  Asker CallerAsks() const;
+
   // What a request's plan was made from.
   struct Planned {
     std::int64_t plan = 0;

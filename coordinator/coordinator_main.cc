@@ -389,6 +389,12 @@ CommandLine::CommandLine() {
                    "more are refused")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}));
   daemon
+      ->add_option("--max-queued-measurements-per-caller",
+                   options.coordinator.max_queued_measurements_per_caller,
+                   "The same for each caller, by certificate or token; callers "
+                   "without share one number")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}));
+  daemon
       ->add_option("--ready-file", options.ready_file,
                    "Write the ports to this file once both are served")
       ->option_text("PATH");

@@ -76,6 +76,13 @@ Result<v1::Plan> ToProto(const PlanRecord& record) {
   return plan;
 }
 
+Asker Coordinator::CallerAsks() const {
+  const auto options = this->options();
+  return {.caller = Call::Caller(),
+          .max_open = options->max_queued_measurements,
+          .max_open_of_caller = options->max_queued_measurements_per_caller};
+}
+
 Result<v1::MeasureProgress> Coordinator::Measure(
     const v1::MeasureRequest& request) {
   v1::PlanRequest wanted = request.plan();
@@ -95,13 +102,13 @@ Result<v1::MeasureProgress> Coordinator::Measure(
         CheckDevices(store_, inputs, /*may_return=*/false, clock_.NowMs()));
   }
   if (!request.dry_run()) {
-    UCUDNN_RETURN_IF_ERROR(CheckQueue(store_, request, inputs,
-                                      options()->max_queued_measurements,
-                                      clock_.NowMs()));
+    UCUDNN_RETURN_IF_ERROR(
+        CheckQueue(store_, request, inputs, CallerAsks(), clock_.NowMs()));
   }
-  UCUDNN_ASSIGN_OR_RETURN(v1::MeasureProgress progress,
-                          MeasureNeeds(store_, options()->measure_workspace,
-                                       clock_.NowMs(), request, &inputs));
+  UCUDNN_ASSIGN_OR_RETURN(
+      v1::MeasureProgress progress,
+      MeasureNeeds(store_, options()->measure_workspace, clock_.NowMs(),
+                   request, CallerAsks(), &inputs));
   if (request.dry_run()) {
     // A client that follows what it has requested needs no estimate.
     if (progress.unasked() + progress.cancelled() > 0) {
@@ -169,13 +176,12 @@ Result<v1::Plan> Coordinator::MakeOrFindPlan(const v1::PlanRequest& request) {
   UCUDNN_RETURN_IF_ERROR(
       CheckDevices(store_, inputs, /*may_return=*/true, clock_.NowMs()));
   UCUDNN_RETURN_IF_ERROR(CheckQueue(store_, v1::MeasureRequest(), inputs,
-                                    options()->max_queued_measurements,
-                                    clock_.NowMs()));
+                                    CallerAsks(), clock_.NowMs()));
   // Enqueues what is missing, so that repeating this call is enough.
   UCUDNN_ASSIGN_OR_RETURN(
       const v1::MeasureProgress progress,
       MeasureNeeds(store_, options()->measure_workspace, clock_.NowMs(),
-                   v1::MeasureRequest(), &inputs));
+                   v1::MeasureRequest(), CallerAsks(), &inputs));
   UCUDNN_RETURN_IF_ERROR(
       RecordCampaign(store_, inputs, progress, clock_.NowMs()));
   if (progress.cancelled() > 0) {

@@ -48,6 +48,7 @@ v1::QueuedTask ToProto(const TaskRecord& record, UnixMillis now_ms) {
   task.set_error(record.error);
   task.set_created_ms(record.created_ms);
   task.set_finished_ms(record.finished_ms);
+  task.set_asked_by(record.asked_by);
   return task;
 }
 
@@ -86,7 +87,8 @@ Result<CampaignNeeds> NeedsOfCampaign(Store& store,
                           InputsOf(store, campaign, &request));
   CampaignNeeds needs;
   UCUDNN_ASSIGN_OR_RETURN(
-      needs.progress, MeasureNeeds(store, Bytes(0), now_ms, request, &inputs));
+      needs.progress,
+      MeasureNeeds(store, Bytes(0), now_ms, request, Asker(), &inputs));
   needs.keys = KeysOf(inputs.needs);
   return needs;
 }

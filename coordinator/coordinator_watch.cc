@@ -296,6 +296,7 @@ void Coordinator::BeginWatch() {
   }
   watched_ms_ = now;
   watch_.Begin([this] {
+    const Call::By by("coordinator");
     const Status watched = WatchJobs();
     // Cancelled when the coordinator stops.
     if (watched || watched.error().code == Code::kCancelled) return;

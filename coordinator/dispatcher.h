@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "base/result.h"
+#include "base/service/call.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/gate.h"
 #include "coordinator/limits.h"
@@ -55,6 +56,7 @@ class Dispatcher {
       }
       UCUDNN_RETURN_IF_ERROR(Call::Check());
       if (!principal) return (coordinator_.*call)(request);
+      const Call::By by(NameOf(*principal));
       return RunFor(*principal, call, request);
     }();
     const Status outcome =
@@ -89,6 +91,10 @@ class Dispatcher {
     return claim;
   }
 
+  static std::string NameOf(const Principal& principal) {
+    return fmt::format("{} {}", Name(principal.role), principal.name);
+  }
+
   // What people do is kept under their own names.
   template <class Request, class Response>
   Result<Response> RunFor(const Principal& principal,
@@ -99,7 +105,7 @@ class Dispatcher {
     }
     if constexpr (requires(Request named) { named.set_who(std::string()); }) {
       Request named = request;
-      named.set_who(fmt::format("{} {}", Name(principal.role), principal.name));
+      named.set_who(NameOf(principal));
       return (coordinator_.*call)(named);
     } else {
       return (coordinator_.*call)(request);

@@ -35,6 +35,7 @@ struct Queue {
 struct Asking {
   bool enqueue = false;  // what is missing
   bool retry_cancelled = false;
+  Asker asker = {};
   Bytes max_workspace = {};  // of needs without a limit of their own
   UnixMillis now_ms = 0;
 };
@@ -106,14 +107,16 @@ Result<std::int64_t> Enqueue(Tasks& tasks, const PlanInputs& inputs,
   }
   std::int64_t opened = 0;
   if (!wanted.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(const EnqueueResult enqueued,
-                            tasks.EnqueueTasks(wanted, asking.now_ms));
+    UCUDNN_ASSIGN_OR_RETURN(
+        const EnqueueResult enqueued,
+        tasks.EnqueueTasks(wanted, asking.asker, asking.now_ms));
     opened += enqueued.added + enqueued.reopened;
   }
   for (const auto& [kind, keys] : stale) {
     UCUDNN_ASSIGN_OR_RETURN(
         const std::int64_t reopened,
-        tasks.ReopenStaleTasks(kind, keys, inputs.drivers.at(kind)));
+        tasks.ReopenStaleTasks(kind, keys, inputs.drivers.at(kind),
+                               asking.asker));
     opened += reopened;
   }
   return opened;
@@ -140,8 +143,9 @@ Status Look(Tasks& tasks, const PlanInputs& inputs, const Asking& asking,
                               Enqueue(tasks, inputs, asking, piece, known));
     }
     if (asking.retry_cancelled) {
-      UCUDNN_ASSIGN_OR_RETURN(const std::int64_t reopened,
-                              tasks.ReopenCancelledTasks(KeysOf(piece)));
+      UCUDNN_ASSIGN_OR_RETURN(
+          const std::int64_t reopened,
+          tasks.ReopenCancelledTasks(KeysOf(piece), asking.asker));
       opened += reopened;
     }
     if (opened > 0) {
@@ -269,42 +273,40 @@ Status CheckDevices(Store& store, const PlanInputs& inputs, bool may_return,
 }
 
 Status CheckQueue(Tasks& tasks, const v1::MeasureRequest& request,
-                  const PlanInputs& inputs, std::int64_t max_queued,
+                  const PlanInputs& inputs, const Asker& asker,
                   UnixMillis now_ms) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto kinds, tasks.CountTasks(now_ms));
-  std::int64_t queued = 0;
-  for (const auto& [kind, counts] : kinds) {
-    queued += counts.pending + counts.leased;
+  UCUDNN_ASSIGN_OR_RETURN(const OpenTasks open,
+                          tasks.CountOpenTasks(asker.caller));
+  std::int64_t failed = 0;  // of any request for the kinds
+  if (request.retry_failed()) {
+    UCUDNN_ASSIGN_OR_RETURN(auto kinds, tasks.CountTasks(now_ms));
+    for (const std::string& kind : inputs.Kinds()) failed += kinds[kind].failed;
   }
-  // Looking which of them are there already takes longer.
-  if (queued + std::ssize(inputs.needs) <= max_queued) return {};
+  // Looking which of the needs are there already takes longer.
+  if (CheckOpen(asker, open, std::ssize(inputs.needs) + failed)) return {};
   Queue queue;
   UCUDNN_RETURN_IF_ERROR(
       Look(tasks, inputs, {.now_ms = now_ms}, inputs.needs, &queue));
-  std::int64_t added = queue.total - queue.counts.total();
-  if (request.retry_failed()) added += queue.counts.failed;
+  std::int64_t added = queue.total - queue.counts.total() + failed;
   if (request.retry_cancelled()) added += queue.counts.cancelled;
-  if (added == 0 || queued + added <= max_queued) return {};
-  return Fail(Code::kResourceExhausted,
-              "{} measurements would be requested and {} are queued already; "
-              "up to {} may be queued at once (max-queued-measurements of the "
-              "coordinator)",
-              added, queued, max_queued);
+  return added == 0 ? Status() : CheckOpen(asker, open, added);
 }
 
 Result<v1::MeasureProgress> MeasureNeeds(Store& store, Bytes max_workspace,
                                          UnixMillis now_ms,
                                          const v1::MeasureRequest& request,
+                                         const Asker& asker,
                                          PlanInputs* inputs) {
   v1::MeasureProgress progress;
-  if (request.retry_failed()) {
+  if (request.retry_failed() && !request.dry_run()) {
     for (const std::string& kind : inputs->Kinds()) {
-      UCUDNN_RETURN_IF_ERROR(store.RetryFailedTasks(kind));
+      UCUDNN_RETURN_IF_ERROR(store.RetryFailedTasks(kind, asker));
     }
   }
   const Asking asking{
       .enqueue = !request.dry_run(),
       .retry_cancelled = !request.dry_run() && request.retry_cancelled(),
+      .asker = asker,
       .max_workspace = std::max(max_workspace, inputs->request.KernelLimit()),
       .now_ms = now_ms};
   Queue queue;

@@ -21,22 +21,23 @@ namespace ucudnn {
 Status CheckDevices(Store& store, const PlanInputs& inputs, bool may_return,
                     UnixMillis now_ms);
 
-// kResourceExhausted if the request would have tasks enqueued while, with them,
-// more than `max_queued` would wait or be measured.
+// The error of CheckOpen (store/tasks.h), before anything is enqueued, if the
+// asker may not have opened all the tasks that the request needs.
 Status CheckQueue(Tasks& tasks, const v1::MeasureRequest& request,
-                  const PlanInputs& inputs, std::int64_t max_queued,
+                  const PlanInputs& inputs, const Asker& asker,
                   UnixMillis now_ms);
 
 // The keys of the tasks for these needs.
 std::vector<TaskKey> KeysOf(std::span<const Need> needs);
 
-// Enqueues what is missing, unless it is a dry run, and returns the progress of
-// all measurements. Algorithms are measured up to `max_workspace` or the
-// request's larger limit. Once all needs are measured, adds the batches that
-// the plan would give to ranks to `inputs->needs`.
+// Enqueues what is missing for the asker, unless it is a dry run, and returns
+// the progress of all measurements. Algorithms are measured up to
+// `max_workspace` or the request's larger limit. Once all needs are measured,
+// adds the batches that the plan would give to ranks to `inputs->needs`.
 Result<v1::MeasureProgress> MeasureNeeds(Store& store, Bytes max_workspace,
                                          UnixMillis now_ms,
                                          const v1::MeasureRequest& request,
+                                         const Asker& asker,
                                          PlanInputs* inputs);
 
 }  // namespace ucudnn

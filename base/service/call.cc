@@ -6,8 +6,18 @@ namespace ucudnn {
 namespace {
 
 thread_local const std::function<Status()>* current = nullptr;
+thread_local std::string caller;
 
 }  // namespace
+
+const std::string& Call::Caller() { return caller; }
+
+Call::By::By(std::string name) {
+  UCUDNN_CHECK(caller.empty());
+  caller = std::move(name);
+}
+
+Call::By::~By() { caller.clear(); }
 
 Call::Call(std::function<Status()> wanted) : wanted_(std::move(wanted)) {
   UCUDNN_CHECK(current == nullptr);

@@ -9,6 +9,7 @@
 //   UCUDNN_RETURN_IF_ERROR(Call::Check());   // far below, in the same thread
 
 #include <functional>
+#include <string>
 
 #include "base/result.h"
 
@@ -26,6 +27,19 @@ class Call {
 
   // Of the call that this thread answers; OK if it answers none.
   static Status Check();
+
+  // Who made the call, or whom else this thread works for; empty if nobody
+  // knows.
+  static const std::string& Caller();
+
+  // While it lives, this thread works for this caller. They do not nest.
+  class By {
+   public:
+    explicit By(std::string name);
+    ~By();
+    By(const By&) = delete;
+    By& operator=(const By&) = delete;
+  };
 
   // While it lives, this thread works for other calls too, so Check is OK even
   // if the thread's own call is not wanted any more.

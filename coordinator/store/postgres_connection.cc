@@ -130,9 +130,12 @@ const SqlDialect& PostgresConnection::Dialect() {
       .name = "postgres",
       .lock_rows = " FOR UPDATE",
       .skip_locked = " FOR UPDATE SKIP LOCKED",
-      // An arbitrary lock number: the letters of "ucudnn".
+      // Arbitrary lock numbers: the letters of "ucudnn", and the next.
       .lock_schema =
           "SELECT CAST(pg_advisory_xact_lock(128906494537326) "
+          "AS TEXT)",
+      .lock_queue =
+          "SELECT CAST(pg_advisory_xact_lock(128906494537327) "
           "AS TEXT)",
       .writers = 2,
       .adds_counts = true};

@@ -59,6 +59,8 @@ struct SqlDialect {
   std::string skip_locked;
   // A statement that lets one process at a time migrate.
   std::string lock_schema;
+  // A statement that lets one transaction at a time open tasks.
+  std::string lock_queue;
   // How many transactions may usefully write at once.
   std::size_t writers = 1;
   // Whether tables of counts get a row with each change (schema/0012_changes).

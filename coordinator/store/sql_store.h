@@ -4,6 +4,7 @@
 // The store in SQL, on any database. Each sql_*.cc defines the methods of one
 // subject.
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -70,6 +71,7 @@ class SqlStore final : public Store {
 
   // Tasks
   Result<EnqueueResult> EnqueueTasks(std::span<const NewTask> tasks,
+                                     const Asker& asker,
                                      UnixMillis now_ms) override;
   Result<std::vector<TaskRecord>> LeaseTasks(
       const LeaseRequest& request) override;
@@ -80,15 +82,17 @@ class SqlStore final : public Store {
   Status AddToTask(const TaskCompletion& completion) override;
   Result<TaskState> FailTask(const TaskFailure& failure) override;
   Result<std::int64_t> ReleaseLeases(const std::string& agent) override;
-  Result<std::int64_t> RetryFailedTasks(const std::string& kind) override;
-  Result<std::int64_t> ReopenStaleTasks(
-      const std::string& kind, std::span<const TaskKey> keys,
-      std::span<const std::string> drivers) override;
+  Result<std::int64_t> RetryFailedTasks(const std::string& kind,
+                                        const Asker& asker) override;
+  Result<std::int64_t> ReopenStaleTasks(const std::string& kind,
+                                        std::span<const TaskKey> keys,
+                                        std::span<const std::string> drivers,
+                                        const Asker& asker) override;
   Result<TaskCounts> CancelTasks(std::span<const std::int64_t> tasks,
                                  const std::string& why,
                                  UnixMillis now_ms) override;
-  Result<std::int64_t> ReopenCancelledTasks(
-      std::span<const TaskKey> keys) override;
+  Result<std::int64_t> ReopenCancelledTasks(std::span<const TaskKey> keys,
+                                            const Asker& asker) override;
   Result<std::vector<TaskRecord>> ListTasks(const TaskFilter& filter) override;
   Result<std::vector<TaskRecord>> FindTasks(
       std::span<const TaskKey> keys) override;
@@ -96,6 +100,7 @@ class SqlStore final : public Store {
   Result<std::vector<TaskRecord>> ListLeases(UnixMillis now_ms) override;
   Result<std::map<std::string, TaskCounts>> CountTasks(
       UnixMillis now_ms) override;
+  Result<OpenTasks> CountOpenTasks(const std::string& caller) override;
 
   // Campaigns
   Result<std::int64_t> BeginCampaign(const CampaignRecord& campaign) override;
@@ -253,8 +258,18 @@ Status UpsertMeasurements(SqlTransaction& sql,
 inline constexpr std::string_view kTaskColumns =
     "id, kind, problem, batch, max_workspace_bytes, priority, state, attempts, "
     "failures, lease_token, agent, device, lease_until_ms, error, created_ms, "
-    "finished_ms, goal, driver";
+    "finished_ms, goal, driver, asked_by";
 Result<TaskRecord> TaskOf(const SqlRow& row);
+
+// What makes a task pending again, with its attempts starting from zero.
+inline constexpr std::string_view kOpenAgain =
+    "state = 'pending', attempts = 0, failures = 0, error = '', "
+    "finished_ms = 0";
+// Runs `open`, which opens tasks for the asker and returns their number, in a
+// transaction. Adds the error of CheckOpen.
+Result<std::int64_t> OpenInTransaction(
+    SqlDatabase& database, const Asker& asker,
+    const std::function<Result<std::int64_t>(SqlTransaction&)>& open);
 
 // The columns that RevisionOf reads, in its order.
 inline constexpr std::string_view kRevisionColumns =

@@ -38,63 +38,60 @@ Result<TaskCounts> SqlStore::CancelTasks(std::span<const std::int64_t> tasks,
 }
 
 Result<std::int64_t> SqlStore::ReopenCancelledTasks(
-    std::span<const TaskKey> keys) {
+    std::span<const TaskKey> keys, const Asker& asker) {
   std::vector<TaskKey> sorted(keys.begin(), keys.end());
   std::ranges::sort(sorted);
-  return InTransaction(
-      *database_, Access::kWrite,
-      [&](SqlTransaction& sql) -> Result<std::int64_t> {
+  return OpenInTransaction(
+      *database_, asker, [&](SqlTransaction& sql) -> Result<std::int64_t> {
         UCUDNN_ASSIGN_OR_RETURN(
             const auto found,
             sql.Query(
-                fmt::format("UPDATE tasks SET state = 'pending', attempts = 0, "
-                            "failures = 0, error = '', finished_ms = 0 "
-                            "FROM $rows WHERE tasks.state = 'cancelled' AND {} "
+                fmt::format("UPDATE tasks SET {}, asked_by = $1 FROM $rows "
+                            "WHERE tasks.state = 'cancelled' AND {} "
                             "RETURNING tasks.id",
-                            kTaskHasRowsKey),
-                KeyRows(sorted)));
+                            kOpenAgain, kTaskHasRowsKey),
+                KeyRows(sorted), {asker.caller}));
         return std::ssize(found);
       });
 }
 
-Result<std::int64_t> SqlStore::RetryFailedTasks(const std::string& kind) {
-  return InTransaction(
-      *database_, Access::kWrite,
-      [&](SqlTransaction& sql) -> Result<std::int64_t> {
+Result<std::int64_t> SqlStore::RetryFailedTasks(const std::string& kind,
+                                                const Asker& asker) {
+  return OpenInTransaction(
+      *database_, asker, [&](SqlTransaction& sql) -> Result<std::int64_t> {
         UCUDNN_ASSIGN_OR_RETURN(
             const auto rows,
-            sql.Query("UPDATE tasks SET state = 'pending', attempts = 0, "
-                      "failures = 0, error = '', finished_ms = 0 "
-                      "WHERE state = 'failed' AND ($1 = '' OR kind = $1) "
-                      "RETURNING id",
-                      {kind}));
+            sql.Query(
+                fmt::format("UPDATE tasks SET {}, asked_by = $2 "
+                            "WHERE state = 'failed' AND ($1 = '' OR kind = $1) "
+                            "RETURNING id",
+                            kOpenAgain),
+                {kind, asker.caller}));
         return static_cast<std::int64_t>(rows.size());
       });
 }
 
 Result<std::int64_t> SqlStore::ReopenStaleTasks(
     const std::string& kind, std::span<const TaskKey> keys,
-    std::span<const std::string> drivers) {
+    std::span<const std::string> drivers, const Asker& asker) {
   std::vector<TaskKey> distinct;
   for (const TaskKey& key : keys) {
     if (key.kind == kind) distinct.push_back(key);
   }
   std::ranges::sort(distinct);
-  return InTransaction(
-      *database_, Access::kWrite,
-      [&](SqlTransaction& sql) -> Result<std::int64_t> {
-        std::vector<SqlValue> parameters;
+  return OpenInTransaction(
+      *database_, asker, [&](SqlTransaction& sql) -> Result<std::int64_t> {
+        std::vector<SqlValue> parameters = {asker.caller};
         const std::string known = AddTexts(drivers, &parameters);
         // Tasks done under schema 1 have no driver and are kept.
         UCUDNN_ASSIGN_OR_RETURN(
             const auto found,
             sql.Query(
-                fmt::format("UPDATE tasks SET state = 'pending', attempts = 0, "
-                            "failures = 0, error = '', finished_ms = 0 "
-                            "FROM $rows WHERE tasks.state = 'done' AND "
+                fmt::format("UPDATE tasks SET {}, asked_by = $1 FROM $rows "
+                            "WHERE tasks.state = 'done' AND "
                             "tasks.driver <> '' AND tasks.driver NOT IN ({}) "
                             "AND {} RETURNING tasks.id",
-                            known, kTaskHasRowsKey),
+                            kOpenAgain, known, kTaskHasRowsKey),
                 KeyRows(distinct), parameters));
         return std::ssize(found);
       });

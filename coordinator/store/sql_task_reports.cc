@@ -114,11 +114,10 @@ Status Apply(SqlTransaction& sql, Changes changes) {
   }
   UCUDNN_RETURN_IF_ERROR(EndTasks(sql, changes.done));
   for (const std::int64_t task : changes.reopened) {
-    UCUDNN_RETURN_IF_ERROR(sql.Execute(
-        fmt::format("UPDATE tasks SET state = 'pending', attempts = 0, "
-                    "failures = 0, error = '', {} WHERE id = $1",
-                    kNoLease),
-        {task}));
+    UCUDNN_RETURN_IF_ERROR(
+        sql.Execute(fmt::format("UPDATE tasks SET {}, {} WHERE id = $1",
+                                kOpenAgain, kNoLease),
+                    {task}));
   }
   return {};
 }

@@ -29,7 +29,7 @@ std::vector<NewTask> Merged(std::span<const NewTask> tasks) {
 // Adds those that are new; returns their number.
 Result<std::int64_t> AddTasks(SqlTransaction& sql,
                               std::span<const NewTask> tasks,
-                              UnixMillis now_ms) {
+                              const std::string& caller, UnixMillis now_ms) {
   SqlRows rows(
       "kind TEXT, problem TEXT, batch BIGINT, goal TEXT, "
       "max_workspace_bytes BIGINT, priority BIGINT");
@@ -42,18 +42,20 @@ Result<std::int64_t> AddTasks(SqlTransaction& sql,
       sql.Query(
           fmt::format("INSERT INTO tasks ({0}, state, attempts, failures, "
                       "lease_token, agent, device, lease_until_ms, error, "
-                      "created_ms, finished_ms) SELECT {0}, 'pending', 0, 0, "
-                      "0, '', '', 0, '', CAST($1 AS BIGINT), 0 FROM $rows "
+                      "created_ms, finished_ms, asked_by) SELECT {0}, "
+                      "'pending', 0, 0, 0, '', '', 0, '', "
+                      "CAST($1 AS BIGINT), 0, CAST($2 AS TEXT) FROM $rows "
                       "WHERE true ON CONFLICT (kind, problem, batch, goal) "
                       "DO NOTHING RETURNING id",
                       rows.Names()),
-          rows, {now_ms}));
+          rows, {now_ms, caller}));
   return std::ssize(added);
 }
 
 // Raises caps and priorities of the others; returns how many are reopened.
 Result<std::int64_t> RaiseTasks(SqlTransaction& sql,
-                                std::span<const NewTask> tasks) {
+                                std::span<const NewTask> tasks,
+                                const std::string& caller) {
   SqlRows rows(
       "kind TEXT, problem TEXT, batch BIGINT, goal TEXT, cap BIGINT, "
       "priority BIGINT");
@@ -64,13 +66,12 @@ Result<std::int64_t> RaiseTasks(SqlTransaction& sql,
   UCUDNN_ASSIGN_OR_RETURN(
       const auto reopened,
       sql.Query(
-          fmt::format("UPDATE tasks SET state = 'pending', attempts = 0, "
-                      "failures = 0, error = '', finished_ms = 0, "
+          fmt::format("UPDATE tasks SET {}, asked_by = $1, "
                       "max_workspace_bytes = rows.cap FROM $rows WHERE {} AND "
                       "tasks.state IN ('done', 'failed') AND "
                       "tasks.max_workspace_bytes < rows.cap RETURNING tasks.id",
-                      kTaskHasRowsKey),
-          rows));
+                      kOpenAgain, kTaskHasRowsKey),
+          rows, {caller}));
   UCUDNN_RETURN_IF_ERROR(sql.Execute(
       fmt::format(
           "UPDATE tasks SET "
@@ -142,24 +143,28 @@ Result<TaskRecord> TaskOf(const SqlRow& row) {
                     .error = row.Text(13),
                     .created_ms = row.Int(14),
                     .finished_ms = row.Int(15),
-                    .driver = row.Text(17)};
+                    .driver = row.Text(17),
+                    .asked_by = row.Text(18)};
 }
 
 Result<EnqueueResult> SqlStore::EnqueueTasks(std::span<const NewTask> tasks,
+                                             const Asker& asker,
                                              UnixMillis now_ms) {
   for (const NewTask& task : tasks) {
     UCUDNN_RETURN_IF_ERROR(CheckKey("a task's kind", task.key.kind));
     UCUDNN_RETURN_IF_ERROR(CheckKey("a task's problem", task.key.problem));
   }
   const std::vector<NewTask> merged = Merged(tasks);
-  return InTransaction(
-      *database_, Access::kWrite,
-      [&](SqlTransaction& sql) -> Result<EnqueueResult> {
-        EnqueueResult result;
-        UCUDNN_ASSIGN_OR_RETURN(result.added, AddTasks(sql, merged, now_ms));
-        UCUDNN_ASSIGN_OR_RETURN(result.reopened, RaiseTasks(sql, merged));
-        return result;
-      });
+  EnqueueResult result;
+  UCUDNN_RETURN_IF_ERROR(OpenInTransaction(
+      *database_, asker, [&](SqlTransaction& sql) -> Result<std::int64_t> {
+        UCUDNN_ASSIGN_OR_RETURN(result.added,
+                                AddTasks(sql, merged, asker.caller, now_ms));
+        UCUDNN_ASSIGN_OR_RETURN(result.reopened,
+                                RaiseTasks(sql, merged, asker.caller));
+        return result.added + result.reopened;
+      }));
+  return result;
 }
 
 Result<std::vector<TaskRecord>> SqlStore::ListTasks(const TaskFilter& filter) {

@@ -168,6 +168,7 @@ const SqlDialect& SqliteDialect() {
                                    .lock_rows = "",
                                    .skip_locked = "",
                                    .lock_schema = "",
+                                   .lock_queue = "",
                                    .writers = 1,
                                    .adds_counts = false};
   return kDialect;

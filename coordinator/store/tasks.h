@@ -5,6 +5,7 @@
 // every call.
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -31,6 +32,24 @@ struct TaskKey {
 
   friend auto operator<=>(const TaskKey&, const TaskKey&) = default;
 };
+
+// On whose behalf tasks are opened, and how many may then be open, that is,
+// wait or be measured.
+struct Asker {
+  std::string caller = {};  // empty: nobody knows
+  // Of all callers together, and those that this caller opened.
+  std::int64_t max_open = std::numeric_limits<std::int64_t>::max();
+  std::int64_t max_open_of_caller = std::numeric_limits<std::int64_t>::max();
+};
+
+struct OpenTasks {
+  std::int64_t all = 0;
+  std::int64_t of_caller = 0;
+};
+
+// kResourceExhausted, naming the coordinator's option, if the asker may not
+// have `added` more tasks open.
+Status CheckOpen(const Asker& asker, const OpenTasks& open, std::int64_t added);
 
 struct NewTask {
   TaskKey key;
@@ -70,6 +89,7 @@ struct TaskRecord {
   UnixMillis finished_ms = 0;  // 0 until done, failed or cancelled
   // That it was done under last; empty if that is not known.
   std::string driver;
+  std::string asked_by;  // the caller who opened it last
 
   LeaseRef lease() const { return {id, lease_token}; }
   friend bool operator==(const TaskRecord&, const TaskRecord&) = default;
@@ -151,6 +171,10 @@ struct TaskCounts {
   friend bool operator==(const TaskCounts&, const TaskCounts&) = default;
 };
 
+// Calls that open tasks (make them pending that were not there, or had ended)
+// do so for an Asker. They change nothing and return the error of CheckOpen if
+// too many would be open then, whatever other calls and other stores of the
+// database open meanwhile.
 class Tasks {
  public:
   virtual ~Tasks() = default;
@@ -160,6 +184,7 @@ class Tasks {
   // again and its attempts start from zero; a cancelled one stays cancelled.
   // All or nothing; O(tasks).
   virtual Result<EnqueueResult> EnqueueTasks(std::span<const NewTask> tasks,
+                                             const Asker& asker,
                                              UnixMillis now_ms) = 0;
   // Leases to the device up to `max_count` tasks of the kind that are pending
   // or whose lease has expired (lease_until_ms <= now_ms), in order of priority
@@ -194,12 +219,13 @@ class Tasks {
   virtual Result<std::int64_t> ReleaseLeases(const std::string& agent) = 0;
   // Makes the failed tasks of a kind (of all kinds if empty) pending again,
   // with their attempts starting from zero. Returns their number.
-  virtual Result<std::int64_t> RetryFailedTasks(const std::string& kind) = 0;
+  virtual Result<std::int64_t> RetryFailedTasks(const std::string& kind,
+                                                const Asker& asker) = 0;
   // Makes those tasks of the kind among `keys` pending again that were done
   // under none of `drivers`. Returns their number.
   virtual Result<std::int64_t> ReopenStaleTasks(
       const std::string& kind, std::span<const TaskKey> keys,
-      std::span<const std::string> drivers) = 0;
+      std::span<const std::string> drivers, const Asker& asker) = 0;
   // Cancels those of the tasks that are pending or leased, for the reason
   // `why`. Whoever measures one may still complete it. Returns how many were
   // pending, and how many were leased until after `now_ms`.
@@ -209,7 +235,7 @@ class Tasks {
   // Makes the cancelled tasks with these keys pending again, with their
   // attempts starting from zero. Returns their number.
   virtual Result<std::int64_t> ReopenCancelledTasks(
-      std::span<const TaskKey> keys) = 0;
+      std::span<const TaskKey> keys, const Asker& asker) = 0;
   virtual Result<std::vector<TaskRecord>> ListTasks(
       const TaskFilter& filter) = 0;
   // The tasks with these keys.
@@ -223,6 +249,8 @@ class Tasks {
   // (lease_until_ms <= now_ms) count as pending.
   virtual Result<std::map<std::string, TaskCounts>> CountTasks(
       UnixMillis now_ms) = 0;
+  // The tasks that are pending or leased. O(the caller's).
+  virtual Result<OpenTasks> CountOpenTasks(const std::string& caller) = 0;
 };
 
 }  // namespace ucudnn

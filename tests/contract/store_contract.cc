@@ -109,7 +109,7 @@ TaskCompletion Completion(const TaskRecord& task,
 }
 
 EnqueueResult Enqueue(Tasks& store, const std::vector<NewTask>& tasks) {
-  return store.EnqueueTasks(tasks, 1).value();
+  return store.EnqueueTasks(tasks, {}, 1).value();
 }
 
 std::vector<std::string> Problems(const std::vector<TaskRecord>& tasks) {
@@ -122,7 +122,7 @@ namespace {
 
 TEST_P(StoreContract, AnswersAndKnowsItsSchema) {
   EXPECT_TRUE(store().Ping());
-  EXPECT_EQ(store().SchemaVersion(), 14);
+  EXPECT_EQ(store().SchemaVersion(), 15);
 }
 
 }  // namespace

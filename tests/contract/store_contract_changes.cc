@@ -44,7 +44,7 @@ TEST_P(StoreContract, CountsWhatPlansOfAKindAreMadeFrom) {
                                 .retryable = false,
                                 .now_ms = 11}));
   EXPECT_GT(grew.Kind(), 0);
-  EXPECT_EQ(store().RetryFailedTasks(ToString(TestKind())), 1);
+  EXPECT_EQ(store().RetryFailedTasks(ToString(TestKind()), {}), 1);
   EXPECT_GT(grew.Kind(), 0);
   const std::vector<Measurement> newer = {
       TestMeasurement(1, TestPoint(32, "GEMM", 800))};

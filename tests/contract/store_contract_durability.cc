@@ -22,7 +22,7 @@ TEST_P(StoreContract, KeepsEverythingWhenItIsReopened) {
   ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 1));
   ASSERT_TRUE(store().PutNetwork(TestNetwork("n", "h")));
   const std::vector<NewTask> tasks = {TestTask(1), TestTask(2)};
-  ASSERT_TRUE(store().EnqueueTasks(tasks, 1));
+  ASSERT_TRUE(store().EnqueueTasks(tasks, {}, 1));
   const auto task = Lease(store(), 1, 0).at(0);
   const MeasuredPoint point = TestPoint(32, "A", 5);
   ASSERT_TRUE(store().CompleteTask(Completion(task, {point})));
@@ -77,7 +77,7 @@ Result<std::vector<TaskRecord>> LeaseOne(Store& store) {
 [[noreturn]] void WriteFrom(Store& store, int i, int step, int acknowledged) {
   for (;; i += step) {
     const std::vector<NewTask> tasks = {TestTask(i)};
-    if (!store.EnqueueTasks(tasks, 1)) _exit(2);
+    if (!store.EnqueueTasks(tasks, {}, 1)) _exit(2);
     auto leased = LeaseOne(store);
     // Another thread may take this task before its own can be seen.
     while (leased && leased->empty()) leased = LeaseOne(store);

@@ -213,9 +213,9 @@ TEST_P(StoreContract, RetriesFailuresThreeTimes) {
   EXPECT_EQ(failed.failures, 3);
   EXPECT_EQ(failed.finished_ms, 50);
   EXPECT_THAT(Lease(store(), 1, 9999), IsEmpty());
-  EXPECT_EQ(store().RetryFailedTasks("none").value(), 0);
-  EXPECT_EQ(store().RetryFailedTasks("").value(), 1);
-  EXPECT_EQ(store().RetryFailedTasks(task.key.kind).value(), 0);
+  EXPECT_EQ(store().RetryFailedTasks("none", {}).value(), 0);
+  EXPECT_EQ(store().RetryFailedTasks("", {}).value(), 1);
+  EXPECT_EQ(store().RetryFailedTasks(task.key.kind, {}).value(), 0);
   EXPECT_EQ(Lease(store(), 1, 0).at(0).attempts, 1);
 }
 
@@ -295,7 +295,7 @@ TEST_P(StoreContract, SurvivesConcurrentWriters) {
     threads.emplace_back([&, t] {
       std::vector<NewTask> mine = tasks;
       if (t % 2 == 1) std::ranges::reverse(mine);
-      const auto result = store().EnqueueTasks(mine, 1);
+      const auto result = store().EnqueueTasks(mine, {}, 1);
       ASSERT_TRUE(result) << result.error().message;
       added += result->added;
       EXPECT_TRUE(store().PutNetwork(TestNetwork("n", fmt::format("h{}", t))));

@@ -191,7 +191,7 @@ TEST_P(StoreContract, KeepsCrossChecksAndWhatDevicesMeasured) {
                                .batch = chosen.batch,
                                .goal = goal},
                        .max_workspace = 64_MiB};
-    ASSERT_TRUE(store().EnqueueTasks(std::span(&task, 1), 10));
+    ASSERT_TRUE(store().EnqueueTasks(std::span(&task, 1), {}, 10));
     const auto leased = store().LeaseTasks({.kind = chosen.kind,
                                             .agent = "a",
                                             .device = "GPU-1",

@@ -179,7 +179,8 @@ class BothQueues {
           const std::string agent = Agent();
           EXPECT_EQ(store_.ReleaseLeases(agent).value(), model_.Release(agent));
         } else if (Pick(0, 4) == 0) {
-          EXPECT_EQ(store_.RetryFailedTasks("").value(), model_.RetryFailed());
+          EXPECT_EQ(store_.RetryFailedTasks("", {}).value(),
+                    model_.RetryFailed());
         }
     }
     CheckSame();
@@ -204,7 +205,7 @@ class BothQueues {
     task.max_workspace = Bytes(Pick(1, 4));
     task.priority = Pick(0, 2);
     const auto expected = model_.Enqueue(task, now_ms_);
-    const auto result = store_.EnqueueTasks(std::span(&task, 1), now_ms_);
+    const auto result = store_.EnqueueTasks(std::span(&task, 1), {}, now_ms_);
     EXPECT_EQ(result->added, expected.added);
     EXPECT_EQ(result->reopened, expected.reopened);
     if (expected.added == 1) {

@@ -162,7 +162,7 @@ TEST_P(StoreContract, HasOneDoneTaskHoweverOftenItIsMeasuredAgain) {
     larger.max_workspace = Bytes(larger.max_workspace.count() << year);
     Enqueue(store(), {larger});
     const std::vector<std::string> drivers = {device.driver};
-    ASSERT_TRUE(store().ReopenStaleTasks(key[0].kind, key, drivers));
+    ASSERT_TRUE(store().ReopenStaleTasks(key[0].kind, key, drivers, {}));
     const auto leased = Lease(store(), 1, 10 + 10 * year);
     ASSERT_THAT(leased, SizeIs(1)) << year;
     Complete(store(), leased[0], device.driver, 100 + year);

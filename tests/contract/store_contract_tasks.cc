@@ -75,8 +75,8 @@ TEST_P(StoreContract, ReopensTasksDoneUnderAnotherDriver) {
   }
   const std::string kind = keys.at(0).kind;
   const std::vector<std::string> drivers = {"new", "newer"};
-  EXPECT_EQ(store().ReopenStaleTasks(kind, keys, drivers), 1);
-  EXPECT_EQ(store().ReopenStaleTasks(kind, keys, drivers), 0);
+  EXPECT_EQ(store().ReopenStaleTasks(kind, keys, drivers, {}), 1);
+  EXPECT_EQ(store().ReopenStaleTasks(kind, keys, drivers, {}), 0);
   EXPECT_THAT(Problems(Lease(store(), 9, 20)), ElementsAre("forward-c1"));
   // Points measured under another driver are not loaded with the rest.
   EXPECT_THAT(store().LoadProfile(kind, {}, {}).value(), SizeIs(2));
@@ -188,7 +188,7 @@ TEST_P(StoreContract, CancelsOpenTasksUntilTheyAreOpenedAgain) {
   ASSERT_TRUE(store().CompleteTask(Completion(leased[1], {})));
   EXPECT_EQ(store().GetTask(leased[1].id)->state, TaskState::kDone);
   const std::vector<TaskKey> keys = {TestTask(1).key, TestTask(3).key};
-  EXPECT_EQ(store().ReopenCancelledTasks(keys).value(), 1);
+  EXPECT_EQ(store().ReopenCancelledTasks(keys, {}).value(), 1);
   EXPECT_THAT(Problems(Lease(store(), 9, 550)), ElementsAre("forward-c3"));
 }
 

@@ -36,7 +36,7 @@ class CrossCheckingTest : public ::testing::Test {
                                .problem = problem,
                                .batch = BatchSize(batch)},
                        .max_workspace = 1_MiB};
-    ASSERT_TRUE(store_->EnqueueTasks({&task, 1}, 1));
+    ASSERT_TRUE(store_->EnqueueTasks({&task, 1}, {}, 1));
     const auto leased = store_->LeaseTasks({.kind = ToString(kind_),
                                             .agent = "a",
                                             .device = "a",

@@ -73,5 +73,35 @@ TEST_F(DispatcherTest, HearsAgentsWhileOtherCallsAreRefused) {
   }
 }
 
+// Knows operators by their tokens, which are their names.
+class NamesGuard final : public Guard {
+ public:
+  Result<std::optional<Principal>> Admit(const Peer& peer, std::string_view,
+                                         const Claim&) const override {
+    return Principal{
+        .cluster = "c", .role = Role::kOperator, .name = peer.authorization};
+  }
+  const GuardFiles* files() const override { return nullptr; }
+  std::shared_ptr<SSL_CTX> tls() const override { return nullptr; }
+};
+
+TEST_F(DispatcherTest, TellsTheCoordinatorWhoCalls) {
+  const NamesGuard guard;
+  Dispatcher named(coordinator_, metrics_, guard);
+  ASSERT_TRUE(coordinator_.PutNetwork(test::PutTiny()));
+  v1::MeasureRequest request;
+  request.set_wait_for_device(true);
+  request.mutable_plan()->set_network("tiny");
+  request.mutable_plan()->set_batch(1);
+  request.mutable_plan()->add_device_kinds(test::kKind);
+  ASSERT_TRUE(named.Run({.host = "test", .authorization = "alice"}, "Measure",
+                        &Coordinator::Measure, request));
+  request.mutable_plan()->set_batch(2);
+  ASSERT_TRUE(Run("Measure", &Coordinator::Measure, request));
+  const auto tasks = store_->ListTasks({}).value();
+  EXPECT_EQ(tasks.front().asked_by, "operator alice");
+  EXPECT_EQ(tasks.back().asked_by, "");
+}
+
 }  // namespace
 }  // namespace ucudnn

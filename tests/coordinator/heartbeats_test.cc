@@ -72,7 +72,7 @@ TEST_F(HeartbeatsTest, WritesANewStateAtOnce) {
 TEST_F(HeartbeatsTest, RenewsLeases) {
   NewTask task;
   task.key = {.kind = "k", .problem = "p", .batch = BatchSize(1)};
-  ASSERT_TRUE(store_->EnqueueTasks(std::span(&task, 1), 100));
+  ASSERT_TRUE(store_->EnqueueTasks(std::span(&task, 1), {}, 100));
   const auto leased = store_->LeaseTasks({.kind = "k",
                                           .agent = "a",
                                           .device = "d",

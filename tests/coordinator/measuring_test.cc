@@ -126,6 +126,71 @@ TEST_F(MeasuringTest, RefusesMoreThanMayBeQueuedAtOnce) {
   EXPECT_EQ(coordinator_.Measure(again).error().code, Code::kResourceExhausted);
 }
 
+TEST_F(MeasuringTest, LeavesRoomForOtherCallers) {
+  CoordinatorOptions options;
+  options.max_queued_measurements = 32;
+  options.max_queued_measurements_per_caller = 16;
+  coordinator_.Reconfigure(options);
+  {
+    const Call::By by("operator alice");
+    ASSERT_TRUE(coordinator_.Measure(All(8)));  // 16 measurements
+    const auto refused = coordinator_.Measure(All(16));
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
+    EXPECT_THAT(refused.error().message,
+                AllOf(HasSubstr("16 measurements would be requested"),
+                      HasSubstr("16 that operator alice requested"),
+                      HasSubstr("up to 16 may be queued at once for one")));
+    // Plans ask for measurements, too.
+    EXPECT_EQ(coordinator_.CreatePlan(All(16).plan()).error().code,
+              Code::kFailedPrecondition);  // no device was ever of the kind
+    ASSERT_TRUE(coordinator_.Register(test::Agent("a", "d")));
+    EXPECT_EQ(coordinator_.CreatePlan(All(16).plan()).error().code,
+              Code::kResourceExhausted);
+    EXPECT_EQ(coordinator_.CreatePlan(All(8).plan()).error().code,
+              Code::kUnavailable);  // they are being made
+  }
+  EXPECT_EQ(Tasks(), 16);
+  // After a restart, or at another coordinator over the same database.
+  Coordinator other(options, *store_, clock_);
+  {
+    const Call::By by("operator alice");
+    EXPECT_EQ(other.Measure(All(16)).error().code, Code::kResourceExhausted);
+  }
+  {
+    const Call::By by("operator bob");
+    EXPECT_TRUE(other.Measure(All(16)));
+  }
+  EXPECT_EQ(Tasks(), 32);
+  EXPECT_THAT(other.Measure(All(17)).error().message,
+              HasSubstr("up to 32 may be queued at once"));
+}
+
+TEST_F(MeasuringTest, CountsTheFailuresOfOtherRequestsThatItRetries) {
+  CoordinatorOptions options;
+  ASSERT_TRUE(coordinator_.Measure(All(8)));  // 16 measurements
+  const auto leased = store_->LeaseTasks({.kind = test::kKind,
+                                          .agent = "a",
+                                          .device = "d",
+                                          .max_count = 16,
+                                          .now_ms = 1,
+                                          .until_ms = 2});
+  for (const TaskRecord& task : *leased) {
+    ASSERT_TRUE(store_->FailTask(
+        {.lease = task.lease(), .error = "no", .retryable = false}));
+  }
+  options.max_queued_measurements_per_caller = 15;
+  coordinator_.Reconfigure(options);
+  v1::MeasureRequest retry = All(4);
+  retry.set_retry_failed(true);
+  EXPECT_THAT(coordinator_.Measure(retry).error().message,
+              HasSubstr("16 measurements would be requested"));
+  // A dry run opens none.
+  retry.set_dry_run(true);
+  ASSERT_TRUE(coordinator_.Measure(retry));
+  EXPECT_EQ(store_->CountOpenTasks("")->all, 0);
+}
+
 TEST_F(MeasuringTest, RefusesCostsThatNoClusterCouldPay) {
   const auto measured = coordinator_.Measure(All(kMaxBatchSize.count()));
   ASSERT_FALSE(measured);

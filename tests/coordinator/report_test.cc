@@ -64,7 +64,7 @@ TEST_P(ReportTest, LeavesTheSameStateWhenRepeatedAfterAFailure) {
   const NewTask task{
       .key = {.kind = kKind, .problem = problem, .batch = BatchSize(8)},
       .max_workspace = 1_MiB};
-  ASSERT_TRUE(store_->EnqueueTasks(std::span(&task, 1), 1000));
+  ASSERT_TRUE(store_->EnqueueTasks(std::span(&task, 1), {}, 1000));
   const auto leased = store_->LeaseTasks({.kind = kKind,
                                           .agent = "a",
                                           .device = "d",
@@ -120,7 +120,7 @@ class ReportGroupTest : public ReportTest {
     for (int i = 1; i <= kTasks; ++i) {
       tasks.push_back({{kKind, ToString(ConvProblem()), BatchSize(i)}, 1_MiB});
     }
-    UCUDNN_CHECK(store_->EnqueueTasks(tasks, 1000).has_value());
+    UCUDNN_CHECK(store_->EnqueueTasks(tasks, {}, 1000).has_value());
     const auto leased = store_->LeaseTasks({.kind = kKind,
                                             .agent = "a",
                                             .device = "d",

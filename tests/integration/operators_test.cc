@@ -145,6 +145,45 @@ TEST_F(OperatorsTest, AreRefusedMoreThanMayBeQueued) {
   EXPECT_EQ(cluster_.UcudnnJson({"tasks"}), json::array());
 }
 
+TEST_F(OperatorsTest, AreRefusedMoreThanACallerMayQueue) {
+  EXPECT_EQ(cluster_.StopCoordinators(), 0);
+  cluster_.StartCoordinators({"--max-queued-measurements-per-caller", "8"});
+  const auto command = Plan({"--wait-for-device", "--no-wait"});
+  auto more = command;
+  more.insert(more.end(), {"--batch-policy", "all"});
+  EXPECT_EQ(cluster_.Ucudnn(command).status, 0);
+  const auto refused = [&] {
+    const Finished asked = cluster_.Ucudnn(more);
+    EXPECT_EQ(asked.status, 4);
+    EXPECT_THAT(
+        asked.err,
+        AllOf(HasSubstr("8 measurements would be requested, and 8 "
+                        "that " +
+                        std::string(Cluster::tls() ? "admin test"
+                                                   : "callers without a name")),
+              HasSubstr("up to 8 may be queued at once for one "
+                        "caller")));
+  };
+  refused();
+  // What is queued is in the database.
+  cluster_.KillCoordinators();
+  cluster_.StartCoordinators({"--max-queued-measurements-per-caller", "8"});
+  refused();
+  if (!Cluster::tls()) return;
+  const CredentialFiles bob = cluster_.TokenOf(Role::kOperator, "bob");
+  const auto queued = [&] {
+    std::vector<std::string> asked = {ProgramPath("ucudnn"), "--coordinator",
+                                      cluster_.address()};
+    asked.insert(asked.end(), more.begin(), more.end());
+    return test::Run(asked, {{kTokenFileVariable, bob.token},
+                             {kCertVariable, ""},
+                             {kKeyVariable, ""}})
+               .status == 0;
+  };
+  EXPECT_TRUE(WaitUntil(queued));
+  EXPECT_EQ(Tasks("pending"), 16U);
+}
+
 TEST_F(OperatorsTest, RemoveWhatIsOld) {
   const Finished refused = cluster_.Ucudnn({"prune", "--dry-run"});
   EXPECT_EQ(refused.status, 3);

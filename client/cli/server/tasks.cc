@@ -34,7 +34,8 @@ List Tasks(const std::shared_ptr<TaskFilters>& filters) {
            Plain("PROBLEM", "problem"), Plain("BATCH", "batch"),
            Plain("DEVICE", "device_id"), Plain("TRIES", "attempts"),
            Age("REQUESTED", "created_ms"), Plain("WHY", "error"),
-           Wide(Plain("GOAL", "goal")), Wide(Age("ENDED", "finished_ms"))}) {
+           Wide(Plain("FOR", "asked_by")), Wide(Plain("GOAL", "goal")),
+           Wide(Age("ENDED", "finished_ms"))}) {
     list.columns.push_back(std::move(column));
   }
   list.id = "id";

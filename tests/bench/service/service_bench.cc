@@ -189,7 +189,7 @@ void AddTasks(const std::string& url, std::int64_t count) {
                      Bytes(1 << 30),
                      0});
     if (tasks.size() < 10'000 && i + 1 < count) continue;
-    store->EnqueueTasks(tasks, 1).value();
+    store->EnqueueTasks(tasks, {}, 1).value();
     tasks.clear();
   }
 }
@@ -268,7 +268,7 @@ void AddCrossChecks(const std::string& url, int devices) {
   for (int i = 0; i < kChecks; ++i) {
     const NewTask task{
         {kind, fmt::format("made-up check {}", i), BatchSize(8)}, 1_GiB, 0};
-    store->EnqueueTasks({&task, 1}, 1).value();
+    store->EnqueueTasks({&task, 1}, {}, 1).value();
     const auto leased = store->LeaseTasks({.kind = kind,
                                            .agent = "agent",
                                            .device = "agent",

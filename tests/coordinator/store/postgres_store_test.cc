@@ -87,7 +87,7 @@ TEST_F(PostgresStoreTest, OpensADatabaseFromManyThreadsAtOnce) {
     threads.emplace_back([&] {
       const auto store = OpenStore(url_);
       ASSERT_TRUE(store) << store.error().message;
-      EXPECT_EQ((*store)->SchemaVersion(), 14);
+      EXPECT_EQ((*store)->SchemaVersion(), 15);
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -98,7 +98,7 @@ TEST(SqliteStoreTest, OpensAFileFromManyThreadsAtOnce) {
     threads.emplace_back([&] {
       const auto store = OpenStore(database.url());
       ASSERT_TRUE(store) << store.error().message;
-      EXPECT_EQ((*store)->SchemaVersion(), 14);
+      EXPECT_EQ((*store)->SchemaVersion(), 15);
     });
   }
   for (std::thread& thread : threads) thread.join();
