@@ -25,8 +25,8 @@ from torch_common import Training, distance, laps, peak_of, warm_up, write
 STEPS = 30
 # Of torch.compile: what takes about half of the plain step's peak on ResNet-50.
 COMPILE_BUDGET = 0.42
-# Of each convolution's workspace, for networks that PyTorch gives much of it: less
-# where most memory is in use, by VGG-16's second convolution.
+# Limits of a convolution's workspace, for VGG-16, to which PyTorch gives several GiB:
+# for most of its convolutions, and for the second, whose tensors are the largest.
 WORKSPACE = "1280MiB"
 SECOND_WORKSPACE = "384MiB"
 CONVERT_SECONDS = 60

@@ -26,16 +26,6 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setattr(ucudnn.torch.convolution.converting, "_devices", {})
 
 
-@pytest.fixture
-def eager(monkeypatch):
-    """Takes every plan, however slow, as if each gained."""
-    monkeypatch.setattr(contest, "_LEAST_GAIN", -1e9)
-    monkeypatch.setattr(contest, "_LEAST_SHARE", 0.0)
-    monkeypatch.setattr(
-        ucudnn.torch.convolution.converting, "_compare_passes", lambda done, *rest: done.apply()
-    )
-
-
 def network():
     torch.manual_seed(1)
     return nn.Sequential(

@@ -11,7 +11,6 @@ import ucudnn
 import ucudnn.torch
 from torch import nn
 from ucudnn.library import ask_solver
-from ucudnn.torch.convolution import contest, converting
 from ucudnn.torch.saved import planned_memory
 from ucudnn.torch.saved.applying import Applier
 from ucudnn.torch.saved.describing import merged
@@ -160,25 +159,26 @@ def computed_again(model, monkeypatch, cast=False):
     ]
 
 
-def converted(model, monkeypatch, tmp_path):
-    monkeypatch.setenv("UCUDNN_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(contest, "_LEAST_GAIN", -1e9)
-    monkeypatch.setattr(contest, "_LEAST_SHARE", 0.0)
-    monkeypatch.setattr(converting, "_compare_passes", lambda *ignored: None)
-    ucudnn.torch.convert(model, data()[0], quiet=True).apply()
-
-
 @pytest.mark.parametrize("cast", [False, True])
 def test_computes_convolutions_again(cast, monkeypatch):
     assert "aten::convolution" in computed_again(deep_network(), monkeypatch, cast)
 
 
 @pytest.mark.parametrize("planned", [False, True])
-def test_computes_again_from_what_other_code_holds(planned, monkeypatch, tmp_path):
-    """Here from the images, which the caller has."""
-    model = deep_network()
+def test_computes_again_from_what_other_code_holds(
+    planned, eager, monkeypatch, tmp_path
+):
+    """Here from the images, which the caller has: the first layer's output, since
+    the second's, which no recipe makes, takes all that is there."""
+    monkeypatch.setenv("UCUDNN_CACHE_DIR", str(tmp_path))
+    torch.manual_seed(1)
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(inplace=True),
+        nn.Conv2d(8, 8, 3, padding=1), nn.Tanh(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10),
+    )  # fmt: skip
     if planned:
-        converted(model, monkeypatch, tmp_path)
+        ucudnn.torch.convert(model, data()[0], quiet=True)
     read = []
     script = planned_memory._script
 
@@ -192,9 +192,10 @@ def test_computes_again_from_what_other_code_holds(planned, monkeypatch, tmp_pat
     assert read
 
 
-def test_computes_planned_convolutions_again(monkeypatch, tmp_path):
+def test_computes_planned_convolutions_again(eager, monkeypatch, tmp_path):
+    monkeypatch.setenv("UCUDNN_CACHE_DIR", str(tmp_path))
     model = deep_network()
-    converted(model, monkeypatch, tmp_path)
+    ucudnn.torch.convert(model, data()[0], quiet=True)
     assert "ucudnn::convolution" in computed_again(model, monkeypatch)
 
 
