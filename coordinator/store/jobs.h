@@ -155,11 +155,11 @@ class Jobs {
                                                    const std::string& reason,
                                                    UnixMillis now_ms) = 0;
   // Adds a revision with `plan`, unless the newest one that the ranks were
-  // asked to adopt, a proposed or a rejected one has it, or there is one after
-  // `seen`, the newest one that the plan is meant to follow: then none is
-  // returned.
-  // It is proposed or, if the job replans by itself, for the ranks to adopt; an
-  // earlier proposed one is replaced. Errors of AddJobRevision.
+  // asked to adopt, a proposed or a rejected one has it, or one was added after
+  // `seen`, the newest one when the plan was made (absent: any may have been):
+  // then none is returned. It is proposed or, if the job replans by itself, for
+  // the ranks to adopt; an earlier proposed one is replaced. Errors of
+  // AddJobRevision.
   virtual Result<std::optional<JobRevisionRecord>> ProposeJobRevision(
       const std::string& job, std::optional<std::int64_t> seen,
       std::int64_t plan, const std::string& reason, UnixMillis now_ms) = 0;

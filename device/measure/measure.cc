@@ -162,29 +162,28 @@ Result<MeasureBench::Ready> MeasureBench::MakeReady(
   return ready;
 }
 
-Status MeasureBench::Enqueue(Ready& ready) {
-  ConvArgs args = operands_.Next(ready.batch);
-  args.beta = ready.beta;
-  return ready.convolution->Run(args, workspace_.data(),
-                                ready.convolution->workspace());
+Status MeasureBench::Enqueue(Ready& ready, std::int64_t runs) {
+  for (std::int64_t i = 0; i < runs; ++i) {
+    ConvArgs args = operands_.Next(ready.batch);
+    args.beta = ready.beta;
+    UCUDNN_RETURN_IF_ERROR(ready.convolution->Run(
+        args, workspace_.data(), ready.convolution->workspace()));
+  }
+  return {};
 }
 
 Result<Nanoseconds> MeasureBench::RunFirst(Ready& ready) {
   UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time,
-                          device_.Time([&] { return Enqueue(ready); }));
+                          device_.Time([&] { return Enqueue(ready, 1); }));
   spent_ += time;
   return time;
 }
 
 Result<Device::EnqueuedTime> MeasureBench::Run(Ready& ready,
                                                std::int64_t runs) {
-  UCUDNN_ASSIGN_OR_RETURN(const Device::EnqueuedTime all,
-                          device_.TimeEnqueued([&]() -> Status {
-                            for (std::int64_t i = 0; i < runs; ++i) {
-                              UCUDNN_RETURN_IF_ERROR(Enqueue(ready));
-                            }
-                            return {};
-                          }));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Device::EnqueuedTime all,
+      device_.TimeEnqueued([&] { return Enqueue(ready, runs); }));
   spent_ += all.device;
   return Device::EnqueuedTime{all.device / runs, all.host / runs};
 }
@@ -193,14 +192,8 @@ Result<Nanoseconds> MeasureBench::Replay(Ready& ready, std::int64_t runs) {
   // Captured anew each time: with the operands of the last time, the device's
   // cache may hold them.
   UCUDNN_ASSIGN_OR_RETURN(ready.captured,
-                          device_.Capture(
-                              [&]() -> Status {
-                                for (std::int64_t i = 0; i < runs; ++i) {
-                                  UCUDNN_RETURN_IF_ERROR(Enqueue(ready));
-                                }
-                                return {};
-                              },
-                              std::move(ready.captured)));
+                          device_.Capture([&] { return Enqueue(ready, runs); },
+                                          std::move(ready.captured)));
   UCUDNN_ASSIGN_OR_RETURN(
       const Device::EnqueuedTime time,
       device_.TimeEnqueued([&] { return ready.captured->Enqueue(); }));
@@ -458,12 +451,7 @@ Result<Nanoseconds> MeasureBench::TimeUnderLoad(const ConvProblem& problem,
   // a capture of more runs than this much memory.
   constexpr std::int64_t kMostCaptured = 256;
   const std::int64_t runs = std::min(in_group(once), kMostCaptured);
-  const auto enqueue = [&]() -> Status {
-    for (std::int64_t i = 0; i < runs; ++i) {
-      UCUDNN_RETURN_IF_ERROR(Enqueue(ready));
-    }
-    return {};
-  };
+  const auto enqueue = [&] { return Enqueue(ready, runs); };
   auto captured = device_.Capture(enqueue);
   if (!captured && captured.error().code == Code::kDataLoss) {
     return tl::unexpected<Error>(std::move(captured).error());

@@ -132,7 +132,8 @@ class MeasureBench {
   // kResourceExhausted if it needs more workspace than was listed.
   Result<Ready> MakeReady(const Target& target, const ConvProblem& problem,
                           BatchSize batch, const Candidate& candidate);
-  Status Enqueue(Ready& ready);
+  // So many runs.
+  Status Enqueue(Ready& ready, std::int64_t runs);
   // The time of a first run, which may load code.
   Result<Nanoseconds> RunFirst(Ready& ready);
   // The mean times of `runs` runs back to back, enqueued one by one; `ready`

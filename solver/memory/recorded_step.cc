@@ -165,9 +165,11 @@ class StepGraphMaker {
     task.recomputable = recipe.has_value();
     task.work.fixed = recipe ? recipe->time : Nanoseconds(0);
     if (recipe) task.reads = recipe->reads;
-    const std::size_t blocks = made_.graph.blocks.size();
-    AddTask(std::move(task), recipe ? recipe->bytes : Bytes(0), kNoNumber, i);
-    if (made_.graph.blocks.size() > blocks) made_.of_recipes.push_back(blocks);
+    const Bytes besides = recipe ? recipe->bytes : Bytes(0);
+    if (besides > Bytes(0)) {
+      made_.of_recipes.push_back(made_.graph.blocks.size());  // added next
+    }
+    AddTask(std::move(task), besides, kNoNumber, i);
   }
 
   // Takes a recipe's time off the segments in which it ran first.
