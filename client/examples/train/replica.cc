@@ -72,19 +72,25 @@ Status Replica::Allocate() {
     gradients_.push_back(std::move(gradients));
   }
   has_gradient_.resize(net_.tensors.size());
-  UCUDNN_ASSIGN_OR_RETURN(labels_, device_.Allocate(LabelBytes(batch_)));
+  UCUDNN_ASSIGN_OR_RETURN(next_images_,
+                          device_.Allocate(size(net_.tensors[0])));
+  for (DeviceBuffer* labels : {&labels_, &next_labels_}) {
+    UCUDNN_ASSIGN_OR_RETURN(*labels, device_.Allocate(LabelBytes(batch_)));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(copies_, device_.MakeCopyQueue());
   UCUDNN_ASSIGN_OR_RETURN(probabilities_, device_.Allocate(LabelBytes(batch_)));
   return {};
 }
 
 Status Replica::Load(std::span<const float> images,
                      const std::vector<std::int64_t>& labels) {
-  UCUDNN_CHECK(tensors_[0].size() ==
+  UCUDNN_CHECK(next_images_.size() ==
                Bytes(std::ssize(images) * std::int64_t{sizeof(float)}));
+  classes_.assign(labels.begin(), labels.end());
   UCUDNN_RETURN_IF_ERROR(
-      device_.Upload(tensors_[0].data(), images.data(), tensors_[0].size()));
-  const std::vector<std::int32_t> classes(labels.begin(), labels.end());
-  return device_.Upload(labels_.data(), classes.data(), labels_.size());
+      copies_->Upload(next_images_.data(), images.data(), next_images_.size()));
+  return copies_->Upload(next_labels_.data(), classes_.data(),
+                         next_labels_.size());
 }
 
 ConvArgs Replica::ArgsOf(std::size_t layer, ConvOp op, float beta) const {
@@ -177,6 +183,9 @@ Status Replica::Backward(std::size_t i, const Made& made) {
 }
 
 Status Replica::Run(const Made& made) {
+  UCUDNN_RETURN_IF_ERROR(copies_->Synchronize());
+  std::swap(tensors_[0], next_images_);
+  std::swap(labels_, next_labels_);
   for (std::size_t i = 0; i < net_.layers.size(); ++i) {
     UCUDNN_RETURN_IF_ERROR(Forward(i));
   }

@@ -37,11 +37,12 @@ class Replica {
   BatchSize batch() const { return batch_; }
   const Executor& executor() const { return *executor_; }
 
-  // Sets the images, consecutive in memory, and their classes.
+  // Begins to copy the images of the next Run, consecutive in memory, and their
+  // classes to the device, while it computes. The images stay until then.
   Status Load(std::span<const float> images,
               const std::vector<std::int64_t>& labels);
-  // Enqueues both passes over the loaded images. They compute the gradients of
-  // the mean cross-entropy loss of these images into `parameters`. Calls `made`
+  // Waits for the images and enqueues both passes over them. They compute the
+  // gradients of their mean cross-entropy loss into `parameters`. Calls `made`
   // after enqueueing all work for a layer's gradient, from the last convolution
   // to the first.
   using Made = std::function<Status(std::size_t layer)>;
@@ -88,7 +89,12 @@ class Replica {
   std::vector<DeviceBuffer> gradients_;  // none for the images
   // During a backward pass: whether the tensor's gradient has been written.
   std::vector<bool> has_gradient_;
-  DeviceBuffer labels_;         // a class an image
+  DeviceBuffer labels_;  // a class an image
+  // Of the next Run, and the classes on their way there.
+  DeviceBuffer next_images_;
+  DeviceBuffer next_labels_;
+  std::vector<std::int32_t> classes_;
+  std::unique_ptr<CopyQueue> copies_;
   DeviceBuffer probabilities_;  // that the network gives to that class
 };
 

@@ -205,6 +205,7 @@ class Training {
   // Frees the memory of the previous one first.
   Status MakeReplica() {
     replica_.reset();
+    loaded_ = -1;
     return Together(idle() ? Status() : MakeMyReplica());
   }
 
@@ -310,9 +311,7 @@ class Training {
   // Enqueues both passes over this rank's images. Not collective.
   Status BeginPasses() {
     if (idle()) return {};
-    const Loader::Images images =
-        loader_->Load(done_, done_ + 1 == options_.steps);
-    UCUDNN_RETURN_IF_ERROR(replica_->Load(images.pixels, images.labels));
+    if (loaded_ != done_) UCUDNN_RETURN_IF_ERROR(LoadImages(done_));
     UCUDNN_RETURN_IF_ERROR(start_->Set());
     auto next = buckets_.begin();
     UCUDNN_RETURN_IF_ERROR(
@@ -320,7 +319,16 @@ class Training {
           if (next == buckets_.end() || next->layer != layer) return {};
           return (next++)->made->Set();
         }));
-    return passed_->Set();
+    UCUDNN_RETURN_IF_ERROR(passed_->Set());
+    return done_ + 1 < options_.steps ? LoadImages(done_ + 1) : Status();
+  }
+
+  // Not collective.
+  Status LoadImages(std::int64_t step) {
+    const Loader::Images images =
+        loader_->Load(step, step + 1 == options_.steps);
+    loaded_ = step;
+    return replica_->Load(images.pixels, images.labels);
   }
 
   // Sums gradients while the device computes others. Called even if `mine` is
@@ -456,8 +464,9 @@ class Training {
   std::vector<Bucket> buckets_;
   std::unique_ptr<Replica> replica_;
   double loss_ = 0;
-  std::int64_t done_ = 0;    // steps
-  std::int64_t saved_ = -1;  // steps in the checkpoint
+  std::int64_t done_ = 0;     // steps
+  std::int64_t loaded_ = -1;  // the step whose images are on the device
+  std::int64_t saved_ = -1;   // steps in the checkpoint
   RankReport report_;
   Report result_;
 };
