@@ -10,7 +10,13 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from ucudnn.torch.checks import refuse, refuse_join
-from ucudnn.torch.parallel.hook import Hook, HookState, OwnTime, weighted_sum
+from ucudnn.torch.parallel.hook import (
+    Hook,
+    HookState,
+    OwnTime,
+    narrow,
+    weighted_sum,
+)
 from ucudnn.torch.parallel.planning import RankShare
 from ucudnn.torch.parallel.synchronised import weigh_synchronised
 
@@ -26,6 +32,7 @@ class Attached:
         state: Any,
         images: Optional[Callable[..., int]],
         overlap: bool,
+        unlike: bool,
     ) -> None:
         self.ddp = ddp
         self._device = device
@@ -33,7 +40,16 @@ class Attached:
         self._share = RankShare(0, 0, 1, None)
         self._seen = 0  # images since gradients were last exchanged
         self.own_time = OwnTime(device)
-        self._state = HookState(ddp.process_group, hook, state, overlap)
+        # Two groups whose kernels may wait at once for the same rank could
+        # wait for each other.
+        waits_alone = not any(
+            isinstance(module, torch.nn.SyncBatchNorm)
+            for module in ddp.module.modules()
+        )
+        group = ddp.process_group
+        if unlike and overlap and hook is None and waits_alone:
+            group = narrow(group)
+        self._state = HookState(group, hook, state, overlap)
         self._state.on_end = self.own_time.end
         try:
             ddp.register_comm_hook(self._state, weighted_sum)

@@ -121,9 +121,10 @@ class Shares:
         gets the model's arguments. Several passes under no_sync() may make up a
         share, or several shares a step. `loader` is checked as check() does.
 
-        With `overlap` gradients are exchanged while others are computed. Without,
-        after the backward pass: on fast links that can be faster, because NCCL's
-        kernels occupy multiprocessors while they wait for other ranks.
+        With `overlap` gradients are exchanged while others are computed: by NCCL,
+        and with unlike shares, in a group of their own whose kernels occupy few
+        multiprocessors while they wait for other ranks. Without, after the
+        backward pass.
 
         Refuses models that are not a DistributedDataParallel of the same ranks,
         or that have a communication hook. Attach at most one model; a model of
@@ -146,8 +147,9 @@ class Shares:
                 "False with a hook, which exchanges gradients itself",
                 "one of both is accepted",
             )
+        unlike = len(set(self.batches)) > 1
         attached = Attached(
-            ddp, self._device.device, hook, state, images, overlap
+            ddp, self._device.device, hook, state, images, overlap, unlike
         )
         attached.adopt(self._own, self.weight)
         self._attached = attached
