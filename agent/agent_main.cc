@@ -208,6 +208,10 @@ CommandLine::CommandLine() {
           "SLICE"))
       ->option_text("sm=N[,...]")
       ->envname("UCUDNN_SLICE");
+  options.devices.branches = true;
+  app.add_flag(
+      "!--no-branches", options.devices.branches,
+      "Do not measure algorithms on both halves of the images at once");
   app.add_option("--cpu-devices", options.devices.cpu_devices,
                  "Offer the CPU as this many devices if there is no GPU")
       ->check(CLI::Range(0, 1024));

@@ -27,6 +27,8 @@ constexpr PointNumber Count(std::string_view name, int field) {
       }};
 }
 
+constexpr std::string_view kTwoBranches = "2x";
+
 constexpr std::array kNumbers = {
     Time<&MeasuredPoint::time>("time_ns", 6),
     Time<&MeasuredPoint::spread>("spread_ns", 7),
@@ -54,6 +56,16 @@ Status CheckIdentity(const MeasuredPoint& point) {
 }
 
 }  // namespace
+
+Algorithm InTwoBranches(const Algorithm& each) {
+  return {std::string(kTwoBranches) + each.name, each.math, each.precision};
+}
+
+std::optional<Algorithm> EachBranch(const Algorithm& algorithm) {
+  if (!algorithm.name.starts_with(kTwoBranches)) return std::nullopt;
+  return Algorithm{algorithm.name.substr(kTwoBranches.size()), algorithm.math,
+                   algorithm.precision};
+}
 
 std::span<const PointNumber> PointNumbers() { return kNumbers; }
 

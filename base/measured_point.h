@@ -9,6 +9,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +31,11 @@ struct Algorithm {
 
   friend auto operator<=>(const Algorithm&, const Algorithm&) = default;
 };
+
+// "2xFFT": FFT in two parallel branches, each on half of the images.
+Algorithm InTwoBranches(const Algorithm& each);
+// What runs in each branch of such an algorithm; nullopt of any other one.
+std::optional<Algorithm> EachBranch(const Algorithm& algorithm);
 
 // One micro-configuration with its measurements.
 struct MeasuredPoint {

@@ -29,6 +29,7 @@ Result<Devices> OpenGpus([[maybe_unused]] const DeviceOptions& options) {
   cudnn.on_failure = options.on_gpu_failure;
   cudnn.graph = !options.quick_listing;
   cudnn.graph_if_needed = options.quick_listing;
+  cudnn.branches = options.branches;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   cudnn.listing_threads = std::clamp(cores / 2, 1, 8);
   if (options.gpu_slices.empty()) return OpenCudnnDevices(cudnn);

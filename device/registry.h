@@ -29,6 +29,8 @@ struct DeviceOptions {
   // ListAlgorithms is quick rather than complete: for jobs, which run plans
   // made elsewhere and list only as a fallback. Prepare knows all algorithms.
   bool quick_listing = false;
+  // Lists algorithms in two parallel branches too (device/cudnn/branches.h).
+  bool branches = false;
 
   // Without a GPU, the CPU serves as this many devices. If there are several,
   // each has its own cores if there are enough.

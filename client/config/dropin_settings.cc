@@ -1,5 +1,6 @@
 #include "client/config/dropin_settings.h"
 
+#include <filesystem>
 #include <utility>
 
 #include "client/config/coordinators.h"
@@ -45,6 +46,11 @@ Result<DropInSettings> ResolveDropInSettings(const Environment& environment) {
   if (settings.total_workspace == Bytes()) settings.network_file.clear();
   UCUDNN_RETURN_IF_ERROR(take(kCacheDirectoryVariable, &settings.cache_dir));
   UCUDNN_RETURN_IF_ERROR(take(kDeterministicVariable, &settings.deterministic));
+  UCUDNN_RETURN_IF_ERROR(take(kBranchesVariable, &settings.branches));
+  if (settings.branches && !settings.cache_dir.empty()) {
+    // What was measured without them is not all there is to choose from.
+    settings.cache_dir = std::filesystem::path(settings.cache_dir) / "branches";
+  }
   UCUDNN_RETURN_IF_ERROR(take(kVerboseVariable, &settings.verbose));
   return settings;
 }

@@ -21,6 +21,8 @@
 //   UCUDNN_CACHE_DIR             for measurements; $XDG_CACHE_HOME/ucudnn,
 //                                $HOME/.cache/ucudnn
 //   UCUDNN_DETERMINISTIC=1       use only deterministic algorithms
+//   UCUDNN_BRANCHES=1            also use algorithms in two parallel branches
+//                                (device/cudnn/branches.h)
 //   UCUDNN_VERBOSE=1             a line on stderr for each kernel planned
 
 #include <optional>
@@ -48,6 +50,7 @@ struct DropInSettings {
   std::string network_file;  // WD only; empty: none
   std::string cache_dir;     // empty: no cache
   bool deterministic = false;
+  bool branches = false;
   bool verbose = false;
 
   // Whether the user set a workspace limit. If not, no call may become slower

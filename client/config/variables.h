@@ -91,6 +91,8 @@ inline constexpr Variable<bool> kDisableVariable = {"UCUDNN_DISABLE",
                                                     internal::ParseSwitch};
 inline constexpr Variable<bool> kDeterministicVariable = {
     "UCUDNN_DETERMINISTIC", internal::ParseSwitch};
+inline constexpr Variable<bool> kBranchesVariable = {"UCUDNN_BRANCHES",
+                                                     internal::ParseSwitch};
 inline constexpr Variable<bool> kAutoReplanVariable = {"UCUDNN_AUTO_REPLAN",
                                                        internal::ParseSwitch};
 inline constexpr Variable<bool> kVerboseVariable = {"UCUDNN_VERBOSE",

@@ -35,7 +35,8 @@ Result<std::unique_ptr<ConvBackend>> OpenCpuBackend(int threads);
 // current; in that of a green context if `stream` belongs to one, so that the
 // slice is measured. The context must outlive the backend. With
 // `deterministic` only the legacy API is used, whose algorithms are documented
-// to return the same bits each time or not. kUnavailable in a build without
+// to return the same bits each time or not; with UCUDNN_BRANCHES=1 also in two
+// parallel branches. kUnavailable in a build without
 // cuDNN, without a driver or cuDNN; kFailedPrecondition without a context.
 Result<std::unique_ptr<ConvBackend>> OpenGpuBackend(void* stream,
                                                     bool deterministic);

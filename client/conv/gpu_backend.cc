@@ -2,6 +2,8 @@
 #include <thread>
 #include <utility>
 
+#include "client/config/environment.h"
+#include "client/config/variables.h"
 #include "client/conv/backend.h"
 #ifdef UCUDNN_WITH_CUDNN
 #include "device/cudnn/cudnn_device.h"
@@ -82,6 +84,10 @@ Result<std::unique_ptr<ConvBackend>> OpenGpuBackend(void* stream,
       ContextOf(libraries->driver, static_cast<CUstream>(stream)));
   CudnnOptions options;
   options.graph = !deterministic;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto branches,
+      ReadVariable(ProcessEnvironment(), kBranchesVariable));
+  options.branches = branches.value_or(false);
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   options.listing_threads = std::clamp(cores / 2, 1, 8);
   UCUDNN_ASSIGN_OR_RETURN(auto device, OpenCudnnDeviceIn(context, options));

@@ -14,23 +14,12 @@
 #include <cstdint>
 #include <span>
 
-#include "base/conv_problem.h"
 #include "base/result.h"
 #include "base/units.h"
 #include "device/device.h"
+#include "device/image_strides.h"
 
 namespace ucudnn {
-
-// The distance in bytes between consecutive images in each operand of ConvArgs;
-// 0 for the filter and its gradient.
-struct ImageStrides {
-  std::int64_t a = 0;
-  std::int64_t b = 0;
-  std::int64_t out = 0;
-};
-
-// The strides of packed tensors.
-ImageStrides PackedStrides(const ConvProblem& problem);
 
 // One micro-batch size, prepared, to be run `count` times.
 struct MicroBatchStep {

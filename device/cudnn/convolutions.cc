@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "device/cudnn/branches.h"
 #include "device/cudnn/graph/graph.h"
 #include "device/cudnn/graph/name.h"
 #include "device/cudnn/legacy/legacy.h"
@@ -31,6 +32,9 @@ Result<std::vector<Candidate>> ListConvolutions(CudnnHandle& handle,
   };
   if (families.legacy) {
     UCUDNN_RETURN_IF_ERROR(add(ListLegacy(handle, problem, batch)));
+    if (families.branches && !candidates.empty()) {
+      UCUDNN_RETURN_IF_ERROR(add(ListBranched(handle, problem, batch)));
+    }
   }
   if (families.graph || (families.graph_if_needed && candidates.empty())) {
     const auto list = listing == Listing::kForeseen ? ForeseeGraph : ListGraph;
@@ -62,6 +66,9 @@ Result<std::vector<Candidate>> SuggestConvolutions(CudnnHandle& handle,
 Result<std::unique_ptr<Convolution>> PrepareConvolution(
     CudnnHandle& handle, const ConvProblem& problem, BatchSize batch,
     const Algorithm& algorithm) {
+  if (EachBranch(algorithm)) {
+    return PrepareBranched(handle, problem, batch, algorithm);
+  }
   return IsEngineName(algorithm.name)
              ? PrepareGraph(handle, problem, batch, algorithm)
              : PrepareLegacy(handle, problem, batch, algorithm);

@@ -26,6 +26,7 @@ struct Families {
   // How many of the graph API's top-ranked engines are listed, besides the
   // fallback engines; 0: all.
   int most_engines = 0;
+  bool branches = false;  // also the legacy API's in two branches (branches.h)
 };
 
 // How the graph API's engines are listed (graph/graph.h).

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <limits>
 #include <utility>
 
 #include "base/text.h"
@@ -37,7 +36,7 @@ CUdeviceptr Address(const void* pointer) {
 
 Families FamiliesOf(const CudnnOptions& options) {
   return {options.legacy, options.graph, options.graph_if_needed,
-          options.most_engines};
+          options.most_engines, options.branches};
 }
 
 // A graph that is launched on the context's own stream.
@@ -220,7 +219,8 @@ Status CudnnDevice::Describe(const Libraries& libraries, CUdevice device,
   info_.kind.library =
       "cudnn-" + cudnn::CudnnMajorMinor(libraries.cudnn.GetVersion());
   info_.driver =
-      fmt::format("{}, CUDA {}", DriverVersion(), cudnn::CudaVersion(cuda));
+      fmt::format("{}, CUDA {}{}", DriverVersion(), cudnn::CudaVersion(cuda),
+                  families_.branches ? ", two branches" : "");
   return {};
 }
 
@@ -324,18 +324,10 @@ Status CudnnDevice::Fill(void* device, unsigned char byte, Bytes size) {
 
 Status CudnnDevice::Scale(float* device, std::int64_t count, float factor) {
   if (count == 0) return {};
-  // cuDNN has no tensors with more elements.
-  if (count < 0 || count > std::numeric_limits<int>::max()) {
-    return Fail(Code::kInvalidArgument, "{} values; 0 to {} are accepted",
-                count, std::numeric_limits<int>::max());
-  }
-  constexpr std::int64_t kRow = 4096;
-  const std::int64_t rows = count % kRow == 0 ? count / kRow : 1;
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
   UCUDNN_ASSIGN_OR_RETURN(
-      const auto tensor, cudnn::FlatTensor::Create(
-                             *handle_, static_cast<int>(rows),
-                             static_cast<int>(count / rows), CUDNN_DATA_FLOAT));
+      const auto tensor,
+      cudnn::FlatTensor::Create(*handle_, count, CUDNN_DATA_FLOAT));
   return tensor->Scale(device, factor);
 }
 
@@ -487,12 +479,6 @@ Result<std::vector<std::unique_ptr<Device>>> OpenCudnnDevices(
     }
   }
   return devices;
-}
-
-Result<std::unique_ptr<Device>> OpenCudnnDeviceIn(void* context) {
-  CudnnOptions legacy;
-  legacy.graph = false;
-  return OpenCudnnDeviceIn(context, legacy);
 }
 
 Result<std::unique_ptr<Device>> OpenCudnnDeviceIn(void* context,

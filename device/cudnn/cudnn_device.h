@@ -44,6 +44,9 @@ struct CudnnOptions {
   // At most this many of the graph API's suggestions in the requested
   // precision, besides its fallbacks; 0: all. Fewer list and measure sooner.
   int most_engines = 0;
+  // Also lists the legacy API's algorithms in two parallel branches
+  // (branches.h).
+  bool branches = false;
   // Threads that list many batches with the graph API.
   int listing_threads = 1;
   // Called for each GPU that cannot be opened and is then left out. If absent,
@@ -69,11 +72,8 @@ CudnnHandle* HandleOf(Device& device);
 // The GPU of a context (a CUcontext) that the host program made and that
 // outlives the device: the primary context, or a green one, and then the device
 // is a slice. The device has its own stream and cuDNN handle.
+// `options` choose what is listed; their other fields do not matter.
 // kFailedPrecondition if the context is null or unusable; otherwise as above.
-// Only the legacy API is listed.
-Result<std::unique_ptr<Device>> OpenCudnnDeviceIn(void* context);
-// The same with the listing that `options` choose; their other fields do not
-// matter.
 Result<std::unique_ptr<Device>> OpenCudnnDeviceIn(void* context,
                                                   const CudnnOptions& options);
 

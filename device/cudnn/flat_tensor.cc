@@ -1,6 +1,7 @@
 #include "device/cudnn/flat_tensor.h"
 
 #include <array>
+#include <limits>
 
 namespace ucudnn::cudnn {
 
@@ -19,6 +20,19 @@ Result<std::unique_ptr<FlatTensor>> FlatTensor::Create(CudnnHandle& handle,
                                              dims.data(), strides.data()),
                    "cudnnSetTensorNdDescriptor"));
   return result;
+}
+
+Result<std::unique_ptr<FlatTensor>> FlatTensor::Create(CudnnHandle& handle,
+                                                       std::int64_t count,
+                                                       cudnnDataType_t type) {
+  if (count < 0 || count > std::numeric_limits<int>::max()) {
+    return Fail(Code::kInvalidArgument, "{} values; 0 to {} are accepted",
+                count, std::numeric_limits<int>::max());
+  }
+  constexpr std::int64_t kRow = 4096;
+  const std::int64_t rows = count % kRow == 0 ? count / kRow : 1;
+  return Create(handle, static_cast<int>(rows), static_cast<int>(count / rows),
+                type);
 }
 
 FlatTensor::~FlatTensor() {

@@ -5,6 +5,7 @@
 // cuDNN's operators on single elements. They are enqueued on the handle's
 // stream.
 
+#include <cstdint>
 #include <memory>
 
 #include "base/result.h"
@@ -17,6 +18,12 @@ class FlatTensor {
   // `handle` must outlive the result.
   static Result<std::unique_ptr<FlatTensor>> Create(CudnnHandle& handle,
                                                     int rows, int columns,
+                                                    cudnnDataType_t type);
+  // The same for `count` elements, in rows of a length that cuDNN is fast at if
+  // they can be divided so. kInvalidArgument for more than cuDNN's tensors
+  // have.
+  static Result<std::unique_ptr<FlatTensor>> Create(CudnnHandle& handle,
+                                                    std::int64_t count,
                                                     cudnnDataType_t type);
   ~FlatTensor();
   FlatTensor(const FlatTensor&) = delete;

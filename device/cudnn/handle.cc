@@ -5,6 +5,7 @@
 
 #include "device/cudnn/graph/engine_cache.h"
 #include "device/cudnn/graph/engine_check.h"
+#include "device/cudnn/side_stream.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -73,9 +74,14 @@ std::unique_ptr<CudnnHandle> CudnnHandle::Wrap(const CudnnApi& api,
 
 CudnnHandle::~CudnnHandle() {
   engine_cache_.reset();
-  if (context_ == nullptr || handle_ == nullptr) return;
-  // Fails in a lost context, where nothing can be released.
-  if (const auto scope = context_->Enter()) (void)api_.Destroy(handle_);
+  const auto scope = Enter();
+  if (!scope) {
+    // Nothing can be released in a lost context.
+    (void)side_stream_.release();
+    return;
+  }
+  side_stream_.reset();
+  if (context_ != nullptr && handle_ != nullptr) (void)api_.Destroy(handle_);
 }
 
 Result<std::optional<GpuContext::Scope>> CudnnHandle::Enter() {
@@ -122,6 +128,13 @@ Result<CUstream> CudnnHandle::stream() {
   UCUDNN_RETURN_IF_ERROR(
       Check(api_.GetStream(handle_, &stream), "cudnnGetStream"));
   return stream;
+}
+
+Result<SideStream*> CudnnHandle::side_stream() {
+  if (side_stream_ == nullptr) {
+    UCUDNN_ASSIGN_OR_RETURN(side_stream_, SideStream::Create(*this));
+  }
+  return side_stream_.get();
 }
 
 }  // namespace ucudnn::cudnn

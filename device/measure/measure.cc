@@ -101,6 +101,17 @@ struct MeasureBench::Target {
     }
     return best;
   }
+
+  // What an algorithm in two branches takes at least: half of its time in one,
+  // if that was measured.
+  std::optional<Nanoseconds> LeastInBranches(const Algorithm& algorithm) const {
+    const auto each = EachBranch(algorithm);
+    if (!each) return std::nullopt;
+    const auto whole =
+        std::ranges::find(points, *each, &MeasuredPoint::algorithm);
+    if (whole == points.end() || whole->batch != batch) return std::nullopt;
+    return whole->time / 2;
+  }
 };
 
 struct MeasureBench::Ready {
@@ -243,8 +254,9 @@ Result<Nanoseconds> MeasureBench::Estimate(const Target& target,
   constexpr std::int64_t kFew = 4;
   const std::int64_t batch = target.batch.count();
   if (batch <= kFew) return Nanoseconds(0);
-  Nanoseconds one{0};
-  for (const std::int64_t n : {std::int64_t{1}, kFew}) {
+  const std::int64_t fewest = EachBranch(candidate.algorithm) ? 2 : 1;
+  Nanoseconds least{0};
+  for (const std::int64_t n : {fewest, kFew}) {
     auto ready = MakeReady(target, target.problem, BatchSize(n), candidate);
     // It does not take so few images: there is nothing to estimate from.
     if (!ready) return Nanoseconds(0);
@@ -262,10 +274,10 @@ Result<Nanoseconds> MeasureBench::Estimate(const Target& target,
     if (n == kFew) {
       // Extrapolates the marginal time per image.
       const Nanoseconds more =
-          std::max(time - one, Nanoseconds(0)) / (kFew - 1);
+          std::max(time - least, Nanoseconds(0)) / (kFew - fewest);
       return time + more * (batch - kFew);
     }
-    one = time;
+    least = time;
   }
   return Nanoseconds(0);
 }
@@ -282,6 +294,13 @@ Result<MeasuredPoint> MeasureBench::MeasureOne(const Target& target,
   const auto rival = target.BestWithin(candidate.workspace);
   if (rival) {
     allowed = std::min(allowed, Times(*rival, options.hopeless_factor));
+    if (const auto least = target.LeastInBranches(candidate.algorithm);
+        least && *least > *rival) {
+      return Fail(Code::kDeadlineExceeded,
+                  "dropped: takes at least {} in two branches, and another "
+                  "one {}",
+                  HumanTime(*least), HumanTime(*rival));
+    }
   }
   UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds estimate,
                           Estimate(target, candidate, allowed));

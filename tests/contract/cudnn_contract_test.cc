@@ -17,6 +17,7 @@ Result<std::unique_ptr<Device>> Open(bool legacy, bool graph) {
   options.ordinals = {0};
   options.legacy = legacy;
   options.graph = graph;
+  options.branches = true;
   options.listing_threads = 2;
   if (const char* slice = std::getenv("UCUDNN_TEST_SLICE")) {
     UCUDNN_ASSIGN_OR_RETURN(options.slice_sms, ParseSlice(slice));

@@ -44,7 +44,8 @@ struct Settings {
   std::string output;
   double seconds = 1e9;  // start nothing after this time
   int engines = 12;      // the first that cuDNN suggests
-  int threads = 16;      // for listing engines
+  bool branches = false;
+  int threads = 16;  // for listing engines
   PointOptions points;
   bool time_kernels = true;
   double load = 1;  // seconds that each plan keeps the device busy
@@ -313,6 +314,7 @@ Status Run(const Settings& settings) {
   CudnnOptions options;
   options.ordinals = {0};
   options.most_engines = settings.engines;
+  options.branches = settings.branches;
   UCUDNN_ASSIGN_OR_RETURN(const auto devices, OpenCudnnDevices(options));
   Device& device = *devices.front();
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -339,6 +341,8 @@ int main(int argc, char** argv) {
   app.add_option("--engines", settings.engines,
                  "how many of the engines that cuDNN suggests first; 0: all")
       ->capture_default_str();
+  app.add_flag("--branches", settings.branches,
+               "also algorithms in two parallel branches");
   app.add_option("--threads", settings.threads, "how many list engines")
       ->capture_default_str();
   app.add_option("--step", settings.points.step,

@@ -112,10 +112,12 @@ def executor(rows):
     print("|---|---|---|---|---|---|---|")
     branches = []
     for row, lines in rows.items():
+        results = []
         for line in lines:
             if not line.startswith('{"network"'):
                 continue
             result = json.loads(line)
+            results.append(result)
             for plan in ("planned", "undivided"):
                 of = result[plan]
 
@@ -129,16 +131,19 @@ def executor(rows):
                     f"| {both('replayed_by_kernel')} | {both('replayed')} "
                     f"| {of['replayed']['graph_bytes'] / 2**20:.1f} MiB |"
                 )
-            if "branches" in result:
-                branches.append((row, result["branches"]))
-    print("\n## Two parallel branches that share the workspace\n")
-    print("| row | one branch | the better of one and two | gain | kernels that gain |")
-    print("|---|---|---|---|---|")
-    for row, of in branches:
-        better = sum(1 for k in of["kernels"] if k["two_us"] and k["two_us"] < k["one_us"])
+            if len(results) == 2:
+                branches.append((row, results))
+    print("\n## Algorithms in two parallel branches\n")
+    print("| row | one branch | with branches | gain | predicted | runs in branches | planning |")
+    print("|---|---|---|---|---|---|---|")
+    for row, (one, two) in branches:
+        before, after = (of["planned"]["replayed"]["device_us"] / 1e3 for of in (one, two))
+        plan = two["planned"]
         print(
-            f"| {row.split(':', 1)[1]} | {of['one_us'] / 1e3:.3f} | {of['best_us'] / 1e3:.3f} "
-            f"| {100 * (of['one_us'] / of['best_us'] - 1):.1f} % | {better} of {len(of['kernels'])} |"
+            f"| {row.split(':', 1)[1]} | {before:.3f} | {after:.3f} "
+            f"| {100 * (before / after - 1):.1f} % | {plan['predicted_us'] / 1e3:.3f} "
+            f"| {plan['branched']} of {plan['steps']} "
+            f"| {one['planning_s']:.0f}, {two['planning_s']:.0f} s |"
         )
     print()
 

@@ -21,6 +21,8 @@ rows_of_graphs() {
   echo random:problems:7:all
   echo executor:resnet18:128:fp32
   echo executor:alexnet_torchvision:256:fp32
+  echo executor:resnet18:128:tf32
+  echo executor:resnet50:64:fp32
   echo large:vgg16:64:fp32
   echo large:resnet18:128:half
   echo large:alexnet_torchvision:256:half
@@ -63,9 +65,12 @@ small_row() {
   UCUDNN_GRAPH_MEMORY=0 timed enqueued .carry/bin/ucudnn_gpu_handle
 }
 
+# Planned without and with algorithms in two branches.
 executor_row() {
-  .carry/bin/ucudnn_gpu_graphs "tests/data/networks/$network.csv" "$batch" \
-    FP32 --branches
+  local plan=(.carry/bin/ucudnn_gpu_graphs "tests/data/networks/$network.csv"
+    "$batch" "${precision^^}")
+  "${plan[@]}"
+  UCUDNN_BRANCHES=1 "${plan[@]}"
 }
 
 # What ucudnn-rehearse makes of a plan, with the host's time and without.

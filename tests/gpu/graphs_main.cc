@@ -1,20 +1,16 @@
 // ucudnn_gpu_graphs: a network's planned convolutions enqueued and replayed.
 //
 //   ucudnn_gpu_graphs NETWORK.csv BATCH PRECISION [--layout NHWC]
-//       [--limit 64MiB] [--engines N] [--branches] [--plan FILE]
+//       [--limit 64MiB] [--engines N] [--plan FILE]
 //
-// Plans as the drop-in handle does, from the measurements in UCUDNN_CACHE_DIR;
-// whatever is missing is measured. Prints one JSON object: the predicted time
-// of an iteration's convolutions, and for the plan and for the fastest
-// undivided algorithms the device's and the host's time when they are enqueued,
-// replayed as one graph (Executor::RunAll) and as a graph a kernel
-// (Executor::Run).
+// Plans as the drop-in handle does, with its settings (UCUDNN_BRANCHES=1) and
+// from the measurements in UCUDNN_CACHE_DIR; whatever is missing is measured.
+// Prints one JSON object: the predicted time of an iteration's convolutions,
+// and for the plan and for the fastest undivided algorithms the device's and
+// the host's time when they are enqueued, replayed as one graph
+// (Executor::RunAll) and as a graph a kernel (Executor::Run).
 // --engines adds the first N engines of cuDNN's graph API. --plan writes the
 // plan as a job's, for UCUDNN_PLAN_FILE.
-//
-// --branches also tries each kernel as two parallel branches, each with half of
-// the batch and half of the workspace, planned under it. The branches of a
-// filter gradient write to memory of their own, and the addition is left out.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -34,8 +30,6 @@
 #include "client/dropin/planner/planner.h"
 #include "client/executor/executor.h"
 #include "device/cudnn/cudnn_device.h"
-#include "device/cudnn/driver/stream_graph.h"
-#include "device/cudnn/handle.h"
 #include "device/elements.h"
 #include "device/reference_element.h"
 
@@ -44,7 +38,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
-using cudnn::StreamGraph;
 
 struct Arguments {
   std::string network;
@@ -54,7 +47,6 @@ struct Arguments {
   std::string limit = "64MiB";
   std::string plan;
   int engines = 0;
-  bool branches = false;
 };
 
 // What to plan.
@@ -84,7 +76,6 @@ struct Operands {
   DeviceBuffer a;
   DeviceBuffer b;
   DeviceBuffer out;
-  DeviceBuffer other_out;  // of the second branch of a filter gradient
 
   ConvArgs args() const { return {a.data(), b.data(), out.data()}; }
 };
@@ -102,9 +93,8 @@ Result<Operands> Allocate(Device& device, const Job& job) {
   Operands operands;
   UCUDNN_ASSIGN_OR_RETURN(operands.a, device.Allocate(Bytes(most.a * element)));
   UCUDNN_ASSIGN_OR_RETURN(operands.b, device.Allocate(Bytes(most.b * element)));
-  for (DeviceBuffer* out : {&operands.out, &operands.other_out}) {
-    UCUDNN_ASSIGN_OR_RETURN(*out, device.Allocate(Bytes(most.out * element)));
-  }
+  UCUDNN_ASSIGN_OR_RETURN(operands.out,
+                          device.Allocate(Bytes(most.out * element)));
   UCUDNN_RETURN_IF_ERROR(UploadRepeated(
       device, operands.a, RandomElements(kPattern, job.precision, 1)));
   UCUDNN_RETURN_IF_ERROR(UploadRepeated(
@@ -187,12 +177,17 @@ Json ToJson(const Times& times) {
 Result<Json> Compare(Device& device, const WorkspacePlan& plan,
                      const Operands& operands) {
   std::int64_t steps = 0;
+  std::int64_t branched = 0;
   for (const KernelPlan& kernel : plan.kernels) {
-    for (const MicroBatch& micro : kernel.micro_batches) steps += micro.count;
+    for (const MicroBatch& micro : kernel.micro_batches) {
+      steps += micro.count;
+      if (EachBranch(micro.algorithm)) branched += micro.count;
+    }
   }
   Json json = {{"predicted_us", Microseconds(plan.total_time)},
                {"kernels", plan.kernels.size()},
-               {"steps", steps}};
+               {"steps", steps},
+               {"branched", branched}};
   const auto run_all = [&](Executor& executor) {
     return executor.RunAll([&](std::size_t) { return operands.args(); });
   };
@@ -226,169 +221,6 @@ Result<Json> Compare(Device& device, const WorkspacePlan& plan,
   return json;
 }
 
-// A kernel's micro-batches prepared on one device.
-struct Prepared {
-  std::vector<std::unique_ptr<Convolution>> convolutions;
-  std::vector<MicroBatchStep> steps;
-};
-
-Result<Prepared> Prepare(Device& device, const KernelPlan& plan) {
-  Prepared prepared;
-  for (const MicroBatch& micro : plan.micro_batches) {
-    UCUDNN_ASSIGN_OR_RETURN(
-        auto convolution,
-        device.Prepare(*plan.problem, micro.batch, micro.algorithm));
-    prepared.steps.push_back(
-        {convolution.get(), micro.batch.count(), micro.count});
-    prepared.convolutions.push_back(std::move(convolution));
-  }
-  return prepared;
-}
-
-// Two devices on one GPU, each with a stream and a cuDNN handle, as branches.
-class Branches {
- public:
-  Branches(Device& first, Device& second, const Job& job,
-           const Operands& operands, Planner& planner)
-      : first_(first),
-        second_(second),
-        job_(job),
-        operands_(operands),
-        planner_(planner) {}
-
-  Result<Json> Run(const WorkspacePlan& plan) {
-    cudnn::CudnnHandle* const handle = cudnn::HandleOf(first_);
-    UCUDNN_ASSIGN_OR_RETURN(driver_, handle->driver());
-    UCUDNN_ASSIGN_OR_RETURN(stream_, handle->stream());
-    UCUDNN_ASSIGN_OR_RETURN(other_stream_, cudnn::HandleOf(second_)->stream());
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle->Enter());
-    for (CUevent* event : {&fork_, &join_}) {
-      if (driver_->EventCreate(event, CU_EVENT_DISABLE_TIMING) !=
-          CUDA_SUCCESS) {
-        return Fail(Code::kInternal, "no event");
-      }
-    }
-    UCUDNN_ASSIGN_OR_RETURN(workspace_, first_.Allocate(job_.limit + 256_B));
-    Json rows = Json::array();
-    Nanoseconds one{0};
-    Nanoseconds best{0};
-    for (const KernelPlan& kernel : plan.kernels) {
-      UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds sequential,
-                              TimeSequential(kernel));
-      auto parallel = TimeParallel(kernel);
-      rows.push_back(
-          {{"layer", kernel.layer},
-           {"op", Name(kernel.op)},
-           {"one_us", Microseconds(sequential)},
-           {"two_us", parallel ? Json(Microseconds(*parallel)) : Json()},
-           {"why", parallel ? "" : parallel.error().message}});
-      one += sequential;
-      best += std::min(sequential, parallel.value_or(sequential));
-    }
-    return Json{{"one_us", Microseconds(one)},
-                {"best_us", Microseconds(best)},
-                {"kernels", std::move(rows)}};
-  }
-
- private:
-  Result<Nanoseconds> TimeOf(const StreamGraph& graph, Nanoseconds about) {
-    const auto launches = std::clamp<std::int64_t>(
-        std::chrono::milliseconds(3) / std::max(about, Nanoseconds(1)), 1, 32);
-    std::vector<Nanoseconds> times;
-    for (int i = -1; i < 5; ++i) {
-      UCUDNN_ASSIGN_OR_RETURN(
-          const auto time, first_.TimeEnqueued([&]() -> Status {
-            for (std::int64_t n = 0; n < launches; ++n) {
-              UCUDNN_RETURN_IF_ERROR(Check(graph.Launch(stream_)));
-            }
-            return {};
-          }));
-      if (i >= 0) times.push_back(time.device / launches);
-    }
-    return MedianAndSpreadOf(times).median;
-  }
-
-  Result<Nanoseconds> TimeSequential(const KernelPlan& plan) {
-    UCUDNN_ASSIGN_OR_RETURN(const Prepared prepared, Prepare(first_, plan));
-    const auto enqueue = [&] {
-      return Steps(prepared, *plan.problem, operands_.args(),
-                   workspace_.data());
-    };
-    UCUDNN_RETURN_IF_ERROR(enqueue());
-    UCUDNN_RETURN_IF_ERROR(first_.Synchronize());
-    UCUDNN_ASSIGN_OR_RETURN(const auto graph,
-                            StreamGraph::Capture(*driver_, stream_, enqueue));
-    return TimeOf(*graph, plan.time);
-  }
-
-  Result<Nanoseconds> TimeParallel(const KernelPlan& plan) {
-    const ConvProblem& problem = *plan.problem;
-    const BatchSize half(job_.batch.count() / 2);
-    const Bytes room(job_.limit.count() / 2 / 256 * 256);
-    UCUDNN_ASSIGN_OR_RETURN(const KernelPlan part,
-                            planner_.Plan(problem, half, room));
-    UCUDNN_ASSIGN_OR_RETURN(const Prepared one, Prepare(first_, part));
-    UCUDNN_ASSIGN_OR_RETURN(const Prepared two, Prepare(second_, part));
-    const ImageStrides strides = PackedStrides(problem);
-    ConvArgs rest = operands_.args();
-    const auto advance = [&](const void* from, std::int64_t stride) {
-      return static_cast<const char*>(from) + half.count() * stride;
-    };
-    rest.a = advance(rest.a, strides.a);
-    rest.b = advance(rest.b, strides.b);
-    rest.out = strides.out == 0
-                   ? operands_.other_out.data()
-                   : const_cast<char*>(advance(rest.out, strides.out));
-    void* const other = static_cast<char*>(workspace_.data()) + room.count();
-    const auto first = [&] {
-      return Steps(one, problem, operands_.args(), workspace_.data());
-    };
-    const auto second = [&] { return Steps(two, problem, rest, other); };
-    UCUDNN_RETURN_IF_ERROR(first());
-    UCUDNN_RETURN_IF_ERROR(second());
-    UCUDNN_RETURN_IF_ERROR(first_.Synchronize());
-    UCUDNN_RETURN_IF_ERROR(second_.Synchronize());
-    UCUDNN_ASSIGN_OR_RETURN(
-        const auto graph,
-        StreamGraph::Capture(*driver_, stream_, [&]() -> Status {
-          UCUDNN_RETURN_IF_ERROR(Check(driver_->EventRecord(fork_, stream_)));
-          UCUDNN_RETURN_IF_ERROR(
-              Check(driver_->StreamWaitEvent(other_stream_, fork_, 0)));
-          UCUDNN_RETURN_IF_ERROR(first());
-          UCUDNN_RETURN_IF_ERROR(second());
-          UCUDNN_RETURN_IF_ERROR(
-              Check(driver_->EventRecord(join_, other_stream_)));
-          return Check(driver_->StreamWaitEvent(stream_, join_, 0));
-        }));
-    return TimeOf(*graph, part.time);
-  }
-
-  Status Steps(const Prepared& prepared, const ConvProblem& problem,
-               const ConvArgs& args, void* workspace) {
-    MicroBatchProgress done;
-    return RunSteps(prepared.steps, PackedStrides(problem), args, workspace,
-                    job_.limit, &done);
-  }
-
-  Status Check(CUresult result) const {
-    if (result == CUDA_SUCCESS) return {};
-    return tl::unexpected<Error>(
-        cudnn::DescribeError(*driver_, result, "a call of the driver"));
-  }
-
-  Device& first_;
-  Device& second_;
-  const Job& job_;
-  const Operands& operands_;
-  Planner& planner_;
-  const cudnn::DriverApi* driver_ = nullptr;
-  CUstream stream_ = nullptr;
-  CUstream other_stream_ = nullptr;
-  CUevent fork_ = nullptr;
-  CUevent join_ = nullptr;
-  DeviceBuffer workspace_;
-};
-
 Status WriteJobPlan(const std::string& path, const Device& device,
                     const Job& job, const WorkspacePlan& plan) {
   JobPlan whole;
@@ -416,10 +248,11 @@ Status Run(const Arguments& args) {
   options.ordinals = {0};
   options.graph = args.engines > 0;
   options.most_engines = args.engines;
-  UCUDNN_ASSIGN_OR_RETURN(const auto devices, OpenCudnnDevices(options));
-  Device& device = *devices.front();
   UCUDNN_ASSIGN_OR_RETURN(DropInSettings settings,
                           ResolveDropInSettings(ProcessEnvironment()));
+  options.branches = settings.branches;
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices, OpenCudnnDevices(options));
+  Device& device = *devices.front();
   Planner planner(device, settings, BatchPolicy::kPowerOfTwo);
   Planner whole(device, settings, BatchPolicy::kUndivided);
   const auto begun = Clock::now();
@@ -433,15 +266,11 @@ Status Run(const Arguments& args) {
   UCUDNN_ASSIGN_OR_RETURN(const Operands operands, Allocate(device, job));
   Json json = {{"network", job.network.name},      {"batch", job.batch.count()},
                {"precision", Name(job.precision)}, {"layout", Name(job.layout)},
-               {"limit_bytes", job.limit.count()}, {"planning_s", seconds}};
+               {"limit_bytes", job.limit.count()}, {"planning_s", seconds},
+               {"branches", settings.branches}};
   UCUDNN_ASSIGN_OR_RETURN(json["planned"], Compare(device, plan, operands));
   UCUDNN_ASSIGN_OR_RETURN(json["undivided"],
                           Compare(device, undivided, operands));
-  if (args.branches) {
-    UCUDNN_ASSIGN_OR_RETURN(const auto others, OpenCudnnDevices(options));
-    Branches branches(device, *others.front(), job, operands, planner);
-    UCUDNN_ASSIGN_OR_RETURN(json["branches"], branches.Run(plan));
-  }
   fmt::print("{}\n", json.dump());
   return {};
 }
@@ -456,7 +285,6 @@ int Main(int argc, char** argv) {
   app.add_option("--limit", args.limit);
   app.add_option("--plan", args.plan);
   app.add_option("--engines", args.engines);
-  app.add_flag("--branches", args.branches);
   CLI11_PARSE(app, argc, argv);
   if (const Status done = Run(args); !done) {
     fmt::print(stderr, "ucudnn_gpu_graphs: {}\n", done.error().message);

@@ -75,7 +75,10 @@ Result<std::shared_ptr<GpuShare>> GpuShare::Of(CUcontext context,
   std::weak_ptr<GpuShare>& known = shares[context];
   if (auto share = known.lock()) return share;
   UCUDNN_ASSIGN_OR_RETURN(const Libraries* libraries, LoadedLibraries());
-  UCUDNN_ASSIGN_OR_RETURN(auto device, OpenCudnnDeviceIn(context));
+  CudnnOptions options;
+  options.graph = false;
+  options.branches = settings.branches;
+  UCUDNN_ASSIGN_OR_RETURN(auto device, OpenCudnnDeviceIn(context, options));
   std::shared_ptr<GpuShare> share(
       new GpuShare(*libraries, std::move(device), settings));
   known = share;

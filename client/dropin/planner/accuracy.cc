@@ -152,9 +152,10 @@ bool IsAccurate(Precision precision, double error, double best) {
 
 bool IsDeterministic(ConvOp op, const Algorithm& algorithm) {
   // cuDNN documents that these use atomic additions.
-  if (op == ConvOp::kBackwardData) return algorithm.name != "ALGO_0";
+  const std::string name = EachBranch(algorithm).value_or(algorithm).name;
+  if (op == ConvOp::kBackwardData) return name != "ALGO_0";
   if (op == ConvOp::kBackwardFilter) {
-    return algorithm.name != "ALGO_0" && algorithm.name != "ALGO_3";
+    return name != "ALGO_0" && name != "ALGO_3";
   }
   return true;
 }

@@ -46,6 +46,7 @@ TEST(DropInSettingsTest, ReadsTheEnvironment) {
                                   {"UCUDNN_TOKEN_FILE", "/t"},
                                   {"UCUDNN_CACHE_DIR", "/c"},
                                   {"UCUDNN_DETERMINISTIC", "1"},
+                                  {"UCUDNN_BRANCHES", "1"},
                                   {"UCUDNN_VERBOSE", "0"}}));
   ASSERT_TRUE(settings) << settings.error().message;
   EXPECT_TRUE(settings->disabled);
@@ -57,8 +58,9 @@ TEST(DropInSettingsTest, ReadsTheEnvironment) {
   EXPECT_EQ(settings->network_file, "/n.csv");
   EXPECT_THAT(settings->coordinators, ElementsAre("a:1", "[::1]:2"));
   EXPECT_EQ(settings->credentials, (CredentialFiles{"/ca", "", "", "/t"}));
-  EXPECT_EQ(settings->cache_dir, "/c");
+  EXPECT_EQ(settings->cache_dir, "/c/branches");
   EXPECT_TRUE(settings->deterministic);
+  EXPECT_TRUE(settings->branches);
   EXPECT_FALSE(settings->verbose);
 }
 

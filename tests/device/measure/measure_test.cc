@@ -101,6 +101,22 @@ TEST(MeasureTest, DropsHopelessAlgorithmsWithoutRunningTheWholeBatch) {
   }
 }
 
+TEST(MeasureTest, DropsBranchesOfWhatIsTwiceAsSlowAsAnother) {
+  Report report;
+  Disturbed device(
+      Recorded({Point(64, "FAST", 1_MiB, 100), Point(64, "2xFAST", 2_MiB, 90),
+                Point(64, "SLOW", 1_MiB, 220), Point(64, "2xSLOW", 2_MiB, 80),
+                Point(64, "FRUGAL", 0_B, 220), Point(64, "2xFRUGAL", 0_B, 190),
+                Point(64, "2xALONE", 2_MiB, 80)}),
+      [](int) -> Result<double> { return 1.0; });
+  const auto points = MeasureProblem(device, First(), kBatch, MeasureOptions(),
+                                     std::stop_token(), report.Record());
+  ASSERT_TRUE(points) << points.error().message;
+  EXPECT_THAT(Names(*points), ElementsAre("FAST", "2xFAST", "SLOW", "FRUGAL",
+                                          "2xFRUGAL", "2xALONE"));
+  EXPECT_EQ(report.codes["2xSLOW"], Code::kDeadlineExceeded);
+}
+
 // One fast algorithm with 100 bytes of workspace per image, and a reference
 // whose runs take `reference_time` each.
 FakeDevice WithReference(Nanoseconds reference_time) {

@@ -485,6 +485,7 @@ TEST(LocalPlannerTest, UsesOnlyDeterministicAlgorithmsIfTold) {
   EXPECT_FALSE(IsDeterministic(ConvOp::kBackwardFilter, {"ALGO_3", "", {}}));
   EXPECT_TRUE(IsDeterministic(ConvOp::kBackwardFilter, {"ALGO_1", "", {}}));
   EXPECT_FALSE(IsDeterministic(ConvOp::kBackwardData, {"ALGO_0", "", {}}));
+  EXPECT_FALSE(IsDeterministic(ConvOp::kBackwardData, {"2xALGO_0", "", {}}));
   EXPECT_TRUE(IsDeterministic(ConvOp::kForward, {"GEMM", "", {}}));
   auto options = Options();
   options.settings.deterministic = true;
