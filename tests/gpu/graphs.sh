@@ -67,10 +67,10 @@ small_row() {
 
 # Planned without and with algorithms in two branches.
 executor_row() {
-  local plan=(.carry/bin/ucudnn_gpu_graphs "tests/data/networks/$network.csv"
+  local command=(.carry/bin/ucudnn_gpu_graphs "tests/data/networks/$network.csv"
     "$batch" "${precision^^}")
-  "${plan[@]}"
-  UCUDNN_BRANCHES=1 "${plan[@]}"
+  "${command[@]}"
+  UCUDNN_BRANCHES=1 "${command[@]}"
 }
 
 # What ucudnn-rehearse makes of a plan, with the host's time and without.

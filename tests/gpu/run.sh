@@ -92,8 +92,9 @@
 #   train      ResNet-18 trained on slices of 64, 32 and 16 multiprocessors: in
 #              turns on one GPU, or at once with a GPU for each; with two GPUs on
 #              slices of 64 and 16, with four also on one of 48. As planned and
-#              evenly split; DIR/train.txt ends with the comparison, including whole
-#              steps and the time that exchanges of gradients add. About two minutes
+#              evenly split, and on two whole GPUs; DIR/train.txt ends with the
+#              comparison, including whole steps and the time that exchanges of
+#              gradients add. About two minutes
 #   gradients  sums of gradients in GPU memory on one to three ranks, compared with
 #              sums in host memory, and beside busy streams; with two or more GPUs
 #              by NCCL too. A minute

@@ -89,8 +89,17 @@ train() {
         cat "$out/train-$split.json"
       }
     done
+    # Whole GPUs, undivided.
+    local equal=()
+    if [ "$gpus" -ge 2 ]; then
+      echo "== equal"
+      env -u UCUDNN_COORDINATOR timeout 120 mpirun --allow-run-as-root \
+        --bind-to none -np 2 .carry/bin/ucudnn-train "${job[@]}" --steps 24 \
+        -o json >"$out/train-equal.json" || status=1
+      equal=("$out/train-equal.json")
+    fi
     python3 tests/gpu/train_summary.py "$out/train-planned.json" \
-      "$out/train-even.json" || status=1
+      "$out/train-even.json" "${equal[@]}" || status=1
   } >"$out/train.txt" 2>&1
   kill $coordinator
   wait $coordinator || true

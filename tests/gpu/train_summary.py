@@ -1,4 +1,5 @@
-"""Compares a planned training with an evenly split one: the JSON of both.
+"""Compares a planned training with an evenly split one: the JSON of both. A third
+one is of equal GPUs: what its steps take beside their passes.
 
 Exit status 1 if one of them did not run what was planned from measurements.
 """
@@ -6,7 +7,8 @@ Exit status 1 if one of them did not run what was planned from measurements.
 import json
 import sys
 
-runs = [json.load(open(path)) for path in sys.argv[1:3]]
+runs = [json.load(open(path)) for path in sys.argv[1:]]
+equal = runs.pop() if len(runs) > 2 else None
 print("split,rank,device,batch,predicted_us,convolutions_us,deviation,passes_us")
 wrong = []
 for run in runs:
@@ -43,6 +45,12 @@ for run in runs:
 losses = list(zip(planned["losses"], even["losses"]))
 largest = max(abs(a - b) / a for a, b in losses)
 print(f"largest relative difference of {len(losses)} losses: {largest:.2e}")
+if equal:
+    beside = equal["step_us"] / equal["passes_us"] - 1
+    print(
+        f"equal GPUs, {equal['sum_method']}: passes {equal['passes_us']:.0f}, "
+        f"whole step {equal['step_us']:.0f}, {beside:+.1%}"
+    )
 for line in wrong:
     print(f"not as planned: {line}")
 sys.exit(1 if wrong else 0)

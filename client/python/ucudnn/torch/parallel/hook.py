@@ -24,7 +24,7 @@ def narrow(group: Any) -> Any:
     if str(dist.get_backend(group)) != "nccl":
         return group
     options = dist.ProcessGroupNCCL.Options()
-    config = getattr(options, "config", None)
+    config: Any = getattr(options, "config", None)
     if not hasattr(config, "max_ctas"):
         return group
     config.max_ctas = _NARROW
