@@ -6,25 +6,22 @@
 #include "solver/allot/curve.h"
 
 namespace ucudnn::allot_internal {
-namespace {
 
-// Steps that one walk through a job's choices may take. Jobs of 64 devices of 6
-// kinds stay far below.
-constexpr std::int64_t kMostSteps = 4'000'000;
-
-}  // namespace
-
-// Walks through the choices of one group within one time, by depth first over
-// the kinds, from the least to the most worthwhile at these prices.
+// Walks through the choices of one group within the last of some times, by
+// depth first over the kinds, from the least to the most worthwhile at these
+// prices. What holds the first of the times needs no more devices.
 class Walk {
  public:
-  Walk(const Curve& curve, const Curve::Group& group, std::size_t time,
-       const Prices& prices)
+  Walk(const Curve& curve, const Curve::Group& group, std::size_t first,
+       std::size_t last, const Prices& prices,
+       std::int64_t most_steps = kMostWalkSteps)
       : curve_(curve),
         group_(group),
-        time_(time),
+        first_(first),
+        last_(last),
+        most_steps_(most_steps),
         prices_(prices),
-        most_(curve.MostAt(time)) {
+        most_(curve.MostAt(last)) {
     for (std::size_t k = 0; k < curve.kinds_; ++k) {
       if (most_[k] > 0 && curve.free_[k] > 0) order_.push_back(k);
     }
@@ -56,7 +53,7 @@ class Walk {
     if (choices_.empty()) return std::nullopt;
     return choices_.front();
   }
-  // Appends every minimal choice that costs at most `cap`.
+  // Appends every choice that costs at most `cap` and is minimal for its time.
   void FindAll(std::int64_t cap, std::size_t limit,
                std::vector<Choice>* choices) {
     cap_ = cap;
@@ -90,14 +87,13 @@ class Walk {
   // Returns whether the devices so far suffice, so that more are needless.
   bool Visit(std::size_t i, std::int64_t devices, std::int64_t need,
              std::int64_t cost, bool changed) {
-    if (++steps_ > kMostSteps || choices_.size() > limit_) {
+    if (++steps_ > most_steps_ || choices_.size() > limit_) {
       complete_ = false;
       return true;
     }
     if (cost > cap_) return false;
     if (changed && need <= 0 && devices >= group_.least &&
-        curve_.HoldsAt(counts_, time_)) {
-      Found(cost);
+        curve_.HoldsAt(counts_, last_) && Found(cost)) {
       return true;
     }
     const std::int64_t free = group_.most - devices;
@@ -134,26 +130,31 @@ class Walk {
     return false;
   }
 
-  void Found(std::int64_t cost) {
+  // Returns whether more devices are needless.
+  bool Found(std::int64_t cost) {
     if (keep_one_) {
       choices_.assign(1, {counts_, cost});
       cap_ = cost - 1;
-      return;
+      return true;
     }
+    const std::size_t held = curve_.FirstHeld(counts_, first_, last_);
+    const std::int64_t time = curve_.times_[held];
     // One device less may do as well; the walk meets that elsewhere.
-    const std::int64_t limit = curve_.times_[time_] + group_.extra;
     for (const std::size_t k : order_) {
       if (counts_[k] == 0) continue;
       Counts fewer = counts_;
       --fewer[k];
-      if (curve_.Holds(fewer, limit)) return;
+      if (curve_.Holds(fewer, time + group_.extra)) return held == first_;
     }
-    choices_.push_back({counts_, cost});
+    choices_.push_back({counts_, cost, time});
+    return held == first_;
   }
 
   const Curve& curve_;
   const Curve::Group& group_;
-  std::size_t time_;
+  std::size_t first_;
+  std::size_t last_;
+  std::int64_t most_steps_;
   const Prices& prices_;
   std::span<const std::int64_t> most_;
   std::vector<std::size_t> order_;
@@ -171,9 +172,9 @@ class Walk {
 };
 
 Curve::Cheapest Curve::CheapestOfGroup(const Group& group, std::size_t time,
-                                       const Prices& prices,
-                                       std::int64_t below) const {
-  Walk walk(*this, group, time, prices);
+                                       const Prices& prices, std::int64_t below,
+                                       std::int64_t most_steps) const {
+  Walk walk(*this, group, time, time, prices, most_steps);
   Cheapest cheapest;
   cheapest.choice = walk.FindCheapest(below);
   if (walk.complete()) {
@@ -206,11 +207,11 @@ Curve::Cheapest Curve::CheapestWithin(std::int64_t time, const Prices& prices,
   return best;
 }
 
-bool Curve::AddChoicesOfGroup(const Group& group, std::size_t time,
-                              const Prices& prices, std::int64_t most,
-                              std::size_t limit,
+bool Curve::AddChoicesOfGroup(const Group& group, std::size_t first,
+                              std::size_t last, const Prices& prices,
+                              std::int64_t most, std::size_t limit,
                               std::vector<Choice>* choices) const {
-  Walk walk(*this, group, time, prices);
+  Walk walk(*this, group, first, last, prices);
   walk.FindAll(most, limit, choices);
   return walk.complete();
 }
@@ -222,9 +223,9 @@ bool Curve::AddChoices(std::int64_t time, const Prices& prices,
   for (const Group& group : groups_) {
     const std::size_t within = Within(time - group.extra);
     if (within == 0) continue;
-    complete =
-        AddChoicesOfGroup(group, within - 1, prices, most, limit, choices) &&
-        complete;
+    complete = AddChoicesOfGroup(group, within - 1, within - 1, prices, most,
+                                 limit, choices) &&
+               complete;
   }
   return complete;
 }

@@ -151,17 +151,20 @@ std::optional<std::int64_t> Curve::LeastTime(const Counts& counts) const {
   const Group* group = GroupOf(CountOf(counts));
   if (group == nullptr || times_.empty()) return std::nullopt;
   if (!HoldsAt(counts, times_.size() - 1)) return std::nullopt;
-  std::size_t low = 0;
-  std::size_t high = times_.size() - 1;
-  while (low < high) {
-    const std::size_t middle = low + (high - low) / 2;
+  return times_[FirstHeld(counts, 0, times_.size() - 1)] + group->extra;
+}
+
+std::size_t Curve::FirstHeld(const Counts& counts, std::size_t first,
+                             std::size_t last) const {
+  while (first < last) {
+    const std::size_t middle = first + (last - first) / 2;
     if (HoldsAt(counts, middle)) {
-      high = middle;
+      last = middle;
     } else {
-      low = middle + 1;
+      first = middle + 1;
     }
   }
-  return times_[low] + group->extra;
+  return first;
 }
 
 std::optional<std::int64_t> Curve::LeastTimeOfAll() const {

@@ -28,10 +28,15 @@ using Counts = std::array<std::int16_t, kMaxAllotKinds>;
 struct Choice {
   Counts counts{};
   std::int64_t cost = 0;
+  std::int64_t time = 0;  // of a step, where AddChoices tells
 };
 
 // Prices for a device of each kind; none is negative.
 using Prices = std::vector<std::int64_t>;
+
+// Steps that one walk through a job's choices may take. Jobs of 64 devices of 6
+// kinds stay far below.
+inline constexpr std::int64_t kMostWalkSteps = 4'000'000;
 
 std::int64_t CostOf(const Counts& counts, const Prices& prices);
 
@@ -77,7 +82,8 @@ class Curve {
                           std::int64_t below = kMaxCount) const;
   // The same for one group and a time of times(), without the extra.
   Cheapest CheapestOfGroup(const Group& group, std::size_t time,
-                           const Prices& prices, std::int64_t below) const;
+                           const Prices& prices, std::int64_t below,
+                           std::int64_t most_steps = kMostWalkSteps) const;
 
   // Appends the devices that make a step within `time` and cost at most `most`,
   // leaving out those that would do with one device less, and perhaps others
@@ -85,9 +91,16 @@ class Curve {
   // `limit`, or if they were too many to walk through.
   bool AddChoices(std::int64_t time, const Prices& prices, std::int64_t most,
                   std::size_t limit, std::vector<Choice>* choices) const;
-  bool AddChoicesOfGroup(const Group& group, std::size_t time,
-                         const Prices& prices, std::int64_t most,
-                         std::size_t limit, std::vector<Choice>* choices) const;
+  // The same for one group and all times()[first..last] at once: each choice
+  // with the least of these times that it holds, without the extra.
+  bool AddChoicesOfGroup(const Group& group, std::size_t first,
+                         std::size_t last, const Prices& prices,
+                         std::int64_t most, std::size_t limit,
+                         std::vector<Choice>* choices) const;
+
+  // The first of times()[first..last] that `counts` hold; they hold the last.
+  std::size_t FirstHeld(const Counts& counts, std::size_t first,
+                        std::size_t last) const;
 
   // One batch for each device, kind after kind. `counts` must hold `time`.
   std::vector<std::int64_t> Split(const Counts& counts,

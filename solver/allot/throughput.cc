@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "solver/allot/halves.h"
 #include "solver/allot/master.h"
 #include "solver/allot/model.h"
 #include "solver/allot/packing.h"
@@ -14,7 +15,12 @@ namespace {
 constexpr int kMostPricings = 300;
 constexpr std::size_t kMostOptions = 50'000;  // of a job in one packing
 constexpr std::size_t kFurtherPrices = 3;
-constexpr std::int64_t kNodesForFirst = 200'000;
+constexpr std::int64_t kQuickSteps = 100;  // of a walk at first prices
+// A search for a cheap choice covers times whose value is higher by a part.
+constexpr std::int64_t kPartOfValue = 8;
+// Of a packing in halves: to find a good one, and to prove one.
+constexpr std::size_t kStatesOfTry = 3000;
+constexpr std::size_t kStatesOfProof = 500'000;
 
 class Throughput {
  public:
@@ -39,7 +45,8 @@ class Throughput {
   // A choice's merit is its value less its price.
   struct Best {
     std::optional<Option> option;
-    std::int64_t merit = 0;  // no choice has more
+    std::int64_t merit = 0;
+    std::int64_t bound = 0;  // no choice has more merit
   };
 
   std::int64_t MeritBound(std::size_t job, const Curve::Group& group,
@@ -65,49 +72,54 @@ class Throughput {
     return cost > 4e18 ? -kMaxCount : value - static_cast<std::int64_t>(cost);
   }
 
-  struct Place {
-    std::int64_t merit = 0;
-    const Curve::Group* group = nullptr;
-    std::size_t time = 0;
-  };
-
-  // Groups and times that may have a merit of at least `least`, best first.
-  std::vector<Place> PlacesWith(std::size_t job, const Prices& prices,
-                                std::int64_t least) const {
-    std::vector<Place> places;
-    const Curve& curve = model_.curve(job);
-    for (const Curve::Group& group : curve.groups()) {
-      for (std::size_t i = 0; i < curve.times().size(); ++i) {
-        const std::int64_t merit = MeritBound(job, group, i, prices);
-        if (merit >= least) places.push_back({merit, &group, i});
-      }
-    }
-    std::stable_sort(
-        places.begin(), places.end(),
-        [](const Place& a, const Place& b) { return a.merit > b.merit; });
-    return places;
-  }
-
-  // The choice of the most merit above `least`.
-  Best BestOf(std::size_t job, const Prices& prices, std::int64_t least) const {
+  // The choice of the most merit above `least`, as far as `steps` for each time
+  // find it. The cheapest choice within a time is the cheapest down to the
+  // least time that it holds, so most times need no search.
+  Best BestOf(std::size_t job, const Prices& prices, std::int64_t least,
+              std::int64_t steps) const {
     Best best;
     best.merit = least;
+    best.bound = least;
     const Curve& curve = model_.curve(job);
-    for (const Place& place : PlacesWith(job, prices, least)) {
-      if (place.merit <= best.merit) break;
-      if (budget_->stop.stop_requested()) {
-        best.merit = place.merit;
-        break;
+    for (const Curve::Group& group : curve.groups()) {
+      const auto value_at = [&](std::size_t time) {
+        return model_.ValueOf(job, curve.times()[time] + group.extra);
+      };
+      std::int64_t cost = 0;  // what the times to come cost at least
+      for (std::size_t next = curve.times().size(); next > 0;) {
+        const std::size_t time = --next;
+        const std::int64_t value = value_at(time);
+        if (value - cost <= best.merit ||
+            MeritBound(job, group, time, prices) <= best.merit) {
+          continue;
+        }
+        if (budget_->stop.stop_requested()) {
+          best.bound = model_.ValueOf(job, model_.alone(job));
+          return best;
+        }
+        // If nothing is cheap enough for a somewhat lesser time, then nothing
+        // is for all times between.
+        std::size_t first = time;
+        while (first > 0 &&
+               value_at(first - 1) <= value + value / kPartOfValue) {
+          --first;
+        }
+        const auto cheapest = curve.CheapestOfGroup(
+            group, time, prices, value_at(first) - best.merit, steps);
+        cost = std::max(cost, cheapest.bound);
+        next = first;
+        if (cheapest.choice.has_value()) {
+          next = curve.FirstHeld(cheapest.choice->counts, 0, time);
+          const std::int64_t merit = value_at(next) - cheapest.choice->cost;
+          if (merit > best.merit) {
+            best.merit = merit;
+            best.option = Option{cheapest.choice->counts, value_at(next)};
+          }
+        }
+        best.bound = std::max(best.bound, value_at(next) - cheapest.bound);
       }
-      const std::int64_t value =
-          model_.ValueOf(job, curve.times()[place.time] + place.group->extra);
-      const auto cheapest = curve.CheapestOfGroup(*place.group, place.time,
-                                                  prices, value - best.merit);
-      if (cheapest.choice.has_value()) {
-        best.option = Option{cheapest.choice->counts, value};
-      }
-      best.merit = std::max(best.merit, value - cheapest.bound);
     }
+    best.bound = std::max(best.bound, best.merit);
     return best;
   }
 
@@ -164,6 +176,9 @@ class Throughput {
     for (std::size_t j = 0; j < model_.jobs(); ++j) {
       Learn(j, outcome_.best->counts[j], &master);
     }
+    // Prices are far off at first, so a good choice of each job does; once that
+    // improves nothing, the best one is needed.
+    bool exact = false;
     for (int round = 0; round < kMostPricings; ++round) {
       if (budget_->stop.stop_requested()) return;
       master.Optimize();
@@ -176,9 +191,10 @@ class Throughput {
       bool added = false;
       for (std::size_t j = 0; j < model_.jobs(); ++j) {
         const auto least = std::llround(master.WorthOf(j)) - 1;
-        const Best best = BestOf(j, prices, least);
-        merits[j] = best.merit;
-        bound += best.merit;
+        const Best best =
+            BestOf(j, prices, least, exact ? kMostWalkSteps : kQuickSteps);
+        merits[j] = best.bound;
+        bound += best.bound;
         if (!best.option.has_value() || best.merit <= least + 16) continue;
         Learn(j, best.option->counts, &master);
         added = true;
@@ -191,40 +207,59 @@ class Throughput {
         outcome_.bound = std::min(outcome_.bound, bound);
         Report();
       }
-      if (!added) break;
+      if (!added && exact) break;
+      exact = exact || !added;
     }
   }
 
-  // Adds the prices to `packing`, runs it, and takes what it finds.
-  Packing RunPacking(PackingProblem* packing, std::int64_t most_nodes) {
-    packing->free = model_.free();
-    packing->prices.push_back(prices_);
-    for (std::size_t i = others_.size();
-         i-- > 0 && packing->prices.size() <= kFurtherPrices;) {
-      packing->prices.push_back(others_[i]);
-    }
-    std::int64_t nodes = std::min(budget_->nodes, most_nodes);
-    const std::int64_t before = nodes;
-    Packing packed = Pack(*packing, &nodes, budget_->stop);
-    budget_->nodes -= before - std::max<std::int64_t>(nodes, 0);
-    if (packed.options.empty()) return packed;
+  // Takes a packing that was found.
+  void TakePacked(const PackingProblem& packing, const Packing& packed) {
+    if (packed.options.empty()) return;
     Selection selection;
     for (std::size_t j = 0; j < model_.jobs(); ++j) {
-      selection.counts.push_back(packing->jobs[j][packed.options[j]].counts);
+      selection.counts.push_back(packing.jobs[j][packed.options[j]].counts);
       selection.times.push_back(
           *model_.curve(j).LeastTime(selection.counts.back()));
     }
     Take(std::move(selection));
-    return packed;
   }
 
-  // The best of the choices that led to the prices.
+  // Adds the prices to `packing`, runs it, and takes what it finds. Returns
+  // whether that is the best packing.
+  bool RunPacking(PackingProblem* packing) {
+    packing->free = model_.free();
+    packing->prices.push_back(prices_);
+    // A better packing leaves fewer options to the next search.
+    for (const std::size_t states : {kStatesOfTry, kStatesOfProof}) {
+      const Packing packed =
+          PackHalves(*packing, states, &budget_->nodes, budget_->stop);
+      TakePacked(*packing, packed);
+      if (packed.complete || Ended()) return packed.complete;
+      packing->at_least = std::max(packing->at_least, outcome_.objective + 1);
+    }
+    for (std::size_t i = others_.size();
+         i-- > 0 && packing->prices.size() <= kFurtherPrices;) {
+      packing->prices.push_back(others_[i]);
+    }
+    const Packing packed = Pack(*packing, &budget_->nodes, budget_->stop);
+    TakePacked(*packing, packed);
+    return packed.complete;
+  }
+
+  bool Ended() const {
+    return budget_->stop.stop_requested() || budget_->nodes <= 0;
+  }
+
+  // A good one of the packings of the choices that led to the prices.
   void PackKnown() {
     if (prices_.empty()) return;
     PackingProblem packing;
+    packing.free = model_.free();
+    packing.prices.push_back(prices_);
     packing.jobs = known_;
     packing.at_least = outcome_.objective + 1;
-    RunPacking(&packing, kNodesForFirst);
+    TakePacked(packing, PackHalves(packing, kStatesOfTry, &budget_->nodes,
+                                   budget_->stop));
   }
 
   // The options of a job that lose at most `loss`; false if there are more.
@@ -234,19 +269,33 @@ class Throughput {
     const std::int64_t least = merits_[job] - loss;
     std::vector<Choice> choices;
     bool complete = true;
-    for (const Place& place : PlacesWith(job, prices_, least)) {
-      if (budget_->stop.stop_requested()) return false;
-      const std::int64_t value =
-          model_.ValueOf(job, curve.times()[place.time] + place.group->extra);
-      choices.clear();
-      complete =
-          curve.AddChoicesOfGroup(*place.group, place.time, prices_,
-                                  value - least, kMostOptions, &choices) &&
-          complete;
-      for (const Choice& choice : choices) {
-        options->push_back({choice.counts, value});
+    for (const Curve::Group& group : curve.groups()) {
+      const auto value_of = [&](std::int64_t time) {
+        return model_.ValueOf(job, time + group.extra);
+      };
+      const auto& times = curve.times();
+      for (std::size_t last = times.size(); last-- > 0;) {
+        if (MeritBound(job, group, last, prices_) < least) continue;
+        if (budget_->stop.stop_requested()) return false;
+        // Times of about the same value at once.
+        std::size_t first = last;
+        while (first > 0 &&
+               value_of(times[first - 1]) - value_of(times[last]) <= loss) {
+          --first;
+        }
+        choices.clear();
+        complete = curve.AddChoicesOfGroup(group, first, last, prices_,
+                                           value_of(times[first]) - least,
+                                           kMostOptions, &choices) &&
+                   complete;
+        for (const Choice& choice : choices) {
+          const std::int64_t value = value_of(choice.time);
+          if (value - choice.cost < least) continue;
+          options->push_back({choice.counts, value});
+        }
+        if (options->size() > 4 * kMostOptions) return false;
+        last = first;
       }
-      if (options->size() > 4 * kMostOptions) return false;
     }
     // Of equal devices only the best counts.
     std::sort(
@@ -267,8 +316,7 @@ class Throughput {
   void Deepen() {
     if (prices_.empty()) return;
     std::int64_t loss = std::max<std::int64_t>(price_bound_ / 4096, 1);
-    while (outcome_.objective < outcome_.bound && budget_->nodes > 0 &&
-           !budget_->stop.stop_requested()) {
+    while (outcome_.objective < outcome_.bound && !Ended()) {
       loss = std::min(loss, price_bound_ - outcome_.objective);
       PackingProblem packing;
       packing.at_least = std::max(price_bound_ - loss, outcome_.objective + 1);
@@ -277,8 +325,8 @@ class Throughput {
         if (!OptionsWithin(j, loss, &options)) return;
       }
       const std::int64_t floor = price_bound_ - loss;
-      const Packing packed = RunPacking(&packing, budget_->nodes);
-      if (!packed.complete) return;
+      const bool complete = RunPacking(&packing);
+      if (!complete) return;
       outcome_.bound =
           std::min(outcome_.bound, std::max(outcome_.objective, floor - 1));
       Report();

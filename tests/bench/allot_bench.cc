@@ -119,7 +119,7 @@ IlpProblem AsIlp(const AllotProblem& problem, const Allotment& best) {
 
 void Allot(benchmark::State& state, const Shape& shape, AllotGoal goal) {
   // Other seeds in turn, so that the time is not of one lucky instance.
-  constexpr unsigned kSeeds = 7;
+  constexpr unsigned kSeeds = 20;
   unsigned seed = 0;
   int optimal = 0;
   int runs = 0;
@@ -198,7 +198,7 @@ int Main(int argc, char** argv) {
           [shape, goal](benchmark::State& state) { Allot(state, shape, goal); })
           ->UseManualTime()
           ->Unit(benchmark::kMillisecond)
-          ->Iterations(7);
+          ->Iterations(20);
     }
   }
   return RunAll(argc, argv);
