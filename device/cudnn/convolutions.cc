@@ -32,14 +32,15 @@ Result<std::vector<Candidate>> ListConvolutions(CudnnHandle& handle,
   };
   if (families.legacy) {
     UCUDNN_RETURN_IF_ERROR(add(ListLegacy(handle, problem, batch)));
-    if (families.branches && !candidates.empty()) {
-      UCUDNN_RETURN_IF_ERROR(add(ListBranched(handle, problem, batch)));
-    }
   }
   if (families.graph || (families.graph_if_needed && candidates.empty())) {
     const auto list = listing == Listing::kForeseen ? ForeseeGraph : ListGraph;
     UCUDNN_RETURN_IF_ERROR(
         add(list(handle, problem, batch, families.most_engines)));
+  }
+  // Last, so that nobody chooses them without measurements.
+  if (families.legacy && families.branches && !candidates.empty()) {
+    UCUDNN_RETURN_IF_ERROR(add(ListBranched(handle, problem, batch)));
   }
   if (candidates.empty()) {
     return Fail(Code::kUnimplemented, "{} at batch {}: {}", ToString(problem),

@@ -2,9 +2,9 @@
 #define UCUDNN_DEVICE_CUDNN_CONVOLUTIONS_H_
 
 // Every way in which cuDNN solves a convolution on a handle, ours or a
-// caller's: the legacy API's algorithms, then the graph API's engines. The
-// contracts of Device's ListAlgorithms, Prepare and Run hold here, including
-// one thread at a time.
+// caller's: the legacy API's algorithms, then the graph API's engines, then
+// algorithms in two branches. The contracts of Device's ListAlgorithms, Prepare
+// and Run hold here, including one thread at a time.
 
 #include <memory>
 #include <vector>
@@ -41,7 +41,7 @@ Result<std::vector<Candidate>> ListConvolutions(
     BatchSize batch, Listing listing = Listing::kPrepared);
 
 // The same, in the order in which cuDNN would choose them without measurements:
-// as the legacy API's heuristics rank them, then the graph API's engines.
+// as the legacy API's heuristics rank them, then the others as listed.
 // Algorithms with larger errors than the requested precision explains come
 // last.
 Result<std::vector<Candidate>> SuggestConvolutions(CudnnHandle& handle,

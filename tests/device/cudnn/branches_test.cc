@@ -135,6 +135,16 @@ TEST_P(BranchesTest, AreCapturedWithTheStreamTheyForkFrom) {
   }
 }
 
+TEST_P(BranchesTest, AreSuggestedLast) {
+  const auto suggested = device_->SuggestAlgorithms(problem_, kBatch);
+  ASSERT_TRUE(suggested) << suggested.error().message;
+  std::vector<bool> branched;
+  for (const Candidate& candidate : *suggested) {
+    branched.push_back(EachBranch(candidate.algorithm).has_value());
+  }
+  EXPECT_EQ(branched, (std::vector<bool>{false, false, true, true}));
+}
+
 TEST_P(BranchesTest, NeedTwoImagesAndAKnownAlgorithm) {
   const auto listed = device_->ListAlgorithms(problem_, kBatch).value();
   const auto single = device_->ListAlgorithms(problem_, BatchSize(1)).value();
