@@ -5,7 +5,11 @@
 
 #include <algorithm>
 
+#include "device/cudnn/convolutions.h"
 #include "device/cudnn/cudnn_device.h"
+#include "device/cudnn/driver/libraries.h"
+#include "device/cudnn/driver/stream_graph.h"
+#include "device/cudnn/handle.h"
 #include "device/reference_element.h"
 #include "tests/support/fake_gpu/fake_gpu.h"
 
@@ -133,6 +137,50 @@ TEST_P(BranchesTest, AreCapturedWithTheStreamTheyForkFrom) {
     EXPECT_EQ(runs, 2);
     EXPECT_EQ(result, whole);
   }
+}
+
+// As the drop-in handle runs them: on a cuDNN handle of the program, on
+// whatever stream it sets, also while the program captures that.
+TEST_P(BranchesTest, WorkOnAHandleOfTheProgram) {
+  const auto libraries = cudnn::LoadedLibraries();
+  ASSERT_TRUE(libraries) << libraries.error().message;
+  const cudnn::DriverApi& driver = (*libraries)->driver;
+  const auto listed = device_->ListAlgorithms(problem_, kBatch).value();
+  const Algorithm& branched = listed.back().algorithm;
+  ASSERT_TRUE(EachBranch(branched));
+  const std::vector<float> whole = Result(listed[0].algorithm, 1, Run);
+  cudnnHandle_t theirs = nullptr;
+  ASSERT_EQ(cudnnCreate(&theirs), CUDNN_STATUS_SUCCESS);
+  {
+    const auto handle =
+        cudnn::CudnnHandle::Wrap((*libraries)->cudnn, theirs, &driver);
+    const auto convolution =
+        cudnn::PrepareConvolution(*handle, problem_, kBatch, branched).value();
+    std::vector<char> workspace(
+        static_cast<std::size_t>(convolution->workspace().count()));
+    for (const bool captures : {false, true}) {
+      CUstream stream = nullptr;
+      ASSERT_EQ(driver.StreamCreate(&stream, CU_STREAM_NON_BLOCKING),
+                CUDA_SUCCESS);
+      ASSERT_EQ(cudnnSetStream(theirs, stream), CUDNN_STATUS_SUCCESS);
+      std::vector<float> out(whole.size(), 1.0F);
+      const auto run = [&] {
+        return convolution->Run({a_.data(), b_.data(), out.data(), 2, 1},
+                                workspace.data(), convolution->workspace());
+      };
+      if (captures) {
+        const auto graph = cudnn::StreamGraph::Capture(driver, stream, run);
+        ASSERT_TRUE(graph) << graph.error().message;
+        EXPECT_NE(out, whole);
+        EXPECT_EQ((*graph)->Launch(stream), CUDA_SUCCESS);
+      } else {
+        EXPECT_TRUE(run());
+      }
+      EXPECT_EQ(out, whole);
+      EXPECT_EQ(driver.StreamDestroy(stream), CUDA_SUCCESS);
+    }
+  }
+  EXPECT_EQ(cudnnDestroy(theirs), CUDNN_STATUS_SUCCESS);
 }
 
 TEST_P(BranchesTest, AreSuggestedLast) {
