@@ -46,7 +46,8 @@ Verdict VerdictOf(std::string_view state) {
       state == "57P03" || state == "57P05" || state == "25P03") {
     return {Failure::kBroken, Code::kUnavailable};
   }
-  if (state == "23505") return {Failure::kFinal, Code::kAlreadyExists};
+  // Another transaction added the row first; a second run sees it.
+  if (state == "23505") return {Failure::kConflict, Code::kAlreadyExists};
   if (state == "53300" || group == "55" || group == "57" || group == "58" ||
       state == "25006") {
     return {Failure::kFinal, Code::kUnavailable};
@@ -113,14 +114,17 @@ std::vector<SqlRow> RowsOf(const PGresult* result) {
   return rows;
 }
 
-// "unnest($3::TEXT[], $4::BIGINT[])", behind so many other parameters.
-std::string ArraysOf(const SqlRows& rows, std::size_t parameters) {
+// "SELECT unnest($3::TEXT[]) AS id, unnest($4::BIGINT[]) AS beats", behind so
+// many other parameters. In FROM, each array would first be written to a table
+// of its own.
+std::string SelectArrays(const SqlRows& rows, std::size_t parameters) {
   std::string arrays;
   for (const SqlRows::Column& column : rows.columns()) {
-    arrays += fmt::format("{}${}::{}[]", arrays.empty() ? "" : ", ",
-                          ++parameters, column.type);
+    arrays += fmt::format("{} unnest(${}::{}[]) AS {}",
+                          arrays.empty() ? "SELECT" : ",", ++parameters,
+                          column.type, column.name);
   }
-  return "unnest(" + arrays + ")";
+  return arrays;
 }
 
 }  // namespace
@@ -138,7 +142,8 @@ const SqlDialect& PostgresConnection::Dialect() {
           "SELECT CAST(pg_advisory_xact_lock(128906494537327) "
           "AS TEXT)",
       .writers = 2,
-      .adds_counts = true};
+      .adds_counts = true,
+      .dear_upserts = true};
   return kDialect;
 }
 
@@ -211,10 +216,9 @@ Result<std::vector<SqlRow>> PostgresConnection::DoQuery(
 Result<std::vector<SqlRow>> PostgresConnection::DoQuery(
     const std::string& statement, const SqlRows& rows,
     std::span<const SqlValue> parameters) {
-  const std::string arrays = ArraysOf(rows, parameters.size());
+  const std::string arrays = SelectArrays(rows, parameters.size());
   const std::string text =
-      WithRows(statement, fmt::format("{} AS rows ({})", arrays, rows.Names()),
-               "SELECT * FROM " + arrays);
+      WithRows(statement, fmt::format("({}) AS rows", arrays), arrays);
   std::vector<SqlRow> all;
   for (std::size_t first = 0; first < rows.size(); first += kRowsAtOnce) {
     PostgresParameters piece(parameters);

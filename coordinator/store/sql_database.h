@@ -65,6 +65,8 @@ struct SqlDialect {
   std::size_t writers = 1;
   // Whether tables of counts get a row with each change (schema/0012_changes).
   bool adds_counts = false;
+  // Whether ON CONFLICT costs much even where there is none.
+  bool dear_upserts = false;
 };
 
 // Rows that a statement works on.

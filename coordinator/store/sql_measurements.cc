@@ -91,16 +91,20 @@ SqlRows NoMeasurements() {
       "memory_clock_mhz BIGINT, throttle TEXT");
 }
 
+std::string InsertStatement() {
+  return fmt::format("INSERT INTO measurements ({}) $values",
+                     NoMeasurements().Names());
+}
+
 std::string UpsertStatement() {
   return fmt::format(
-      "INSERT INTO measurements ({}) $values "
-      "ON CONFLICT (kind, problem, batch, algorithm, math, precision_name, "
+      "{} ON CONFLICT (kind, problem, batch, algorithm, math, precision_name, "
       "workspace_bytes) DO UPDATE SET {}, device = excluded.device, "
       "driver = excluded.driver, measured_ms = excluded.measured_ms, "
       "sm_clock_mhz = excluded.sm_clock_mhz, "
       "memory_clock_mhz = excluded.memory_clock_mhz, "
       "throttle = excluded.throttle",
-      NoMeasurements().Names(), NumberColumns("{0} = excluded.{0}"));
+      InsertStatement(), NumberColumns("{0} = excluded.{0}"));
 }
 
 void AddRow(const Measurement& m, SqlRows* rows) {
@@ -119,6 +123,40 @@ void AddRow(const Measurement& m, SqlRows* rows) {
   cells.insert(cells.end(), {o.device, o.driver, o.measured_ms, o.clocks.sm_mhz,
                              o.clocks.memory_mhz, o.clocks.throttle});
   rows->Add(cells);
+}
+
+// Whether a point is among those of a kind, problem and batch that were
+// measured before.
+using MeasuredBatches =
+    std::set<std::tuple<std::string, std::string, std::int64_t>>;
+
+auto BatchKey(const Measurement& m) {
+  return std::make_tuple(m.kind, m.problem, m.point.batch.count());
+}
+
+// Those of the batches, which are sorted, that have points.
+Result<MeasuredBatches> FindMeasured(
+    SqlTransaction& sql, std::span<const Measurement* const> measurements) {
+  SqlRows rows("kind TEXT, problem TEXT, batch BIGINT");
+  const Measurement* last = nullptr;
+  for (const Measurement* m : measurements) {
+    if (last == nullptr || BatchKey(*last) != BatchKey(*m)) {
+      rows.Add({m->kind, m->problem, m->point.batch.count()});
+    }
+    last = m;
+  }
+  // A join might be planned as a scan of all measurements.
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto found,
+      sql.Query("SELECT kind, problem, batch FROM $rows WHERE (SELECT 1 FROM "
+                "measurements AS m WHERE m.kind = rows.kind AND m.problem = "
+                "rows.problem AND m.batch = rows.batch LIMIT 1) IS NOT NULL",
+                rows));
+  MeasuredBatches measured;
+  for (const SqlRow& row : found) {
+    measured.emplace(row.Text(0), row.Text(1), row.Int(2));
+  }
+  return measured;
 }
 
 // Counts that the points of these kinds changed. Triggers count all else that
@@ -155,14 +193,26 @@ Status UpsertMeasurements(SqlTransaction& sql,
   for (const Measurement& m : measurements) {
     UCUDNN_RETURN_IF_ERROR(CheckMeasurement(m));
   }
+  static const std::string kInsert = InsertStatement();
   static const std::string kUpsert = UpsertStatement();
-  SqlRows rows = NoMeasurements();
+  const std::vector<const Measurement*> newest = Newest(measurements);
+  const bool find_new = sql.dialect().dear_upserts;
+  MeasuredBatches measured;
+  if (find_new) {
+    UCUDNN_ASSIGN_OR_RETURN(measured, FindMeasured(sql, newest));
+  }
+  SqlRows inserts = NoMeasurements();
+  SqlRows upserts = NoMeasurements();
   std::set<std::string_view> kinds;
-  for (const Measurement* m : Newest(measurements)) {
-    AddRow(*m, &rows);
+  for (const Measurement* m : newest) {
+    const bool is_new = find_new && !measured.contains(BatchKey(*m));
+    AddRow(*m, is_new ? &inserts : &upserts);
     kinds.insert(m->kind);
   }
-  UCUDNN_RETURN_IF_ERROR(sql.Execute(kUpsert, rows));
+  // If another transaction adds the same points meanwhile, this one fails and
+  // runs again.
+  UCUDNN_RETURN_IF_ERROR(sql.Execute(kInsert, inserts));
+  UCUDNN_RETURN_IF_ERROR(sql.Execute(kUpsert, upserts));
   return CountChanges(sql, kinds);
 }
 

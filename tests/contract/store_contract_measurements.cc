@@ -1,6 +1,11 @@
 // Measurements and cross-checks.
 
+#include <atomic>
+#include <barrier>
 #include <limits>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/contract/store_contract.h"
 
@@ -38,6 +43,54 @@ TEST_P(StoreContract, KeepsTheNewestMeasurementOfAPoint) {
       TestMeasurement(1, TestPoint(32, "FFT", 3), 3500)};
   ASSERT_TRUE(store().PutMeasurements(three));
   EXPECT_EQ(time(), 3);
+}
+
+TEST_P(StoreContract, TakesNewPointsBesideThoseOfMeasuredBatches) {
+  const std::vector<Measurement> before = {
+      TestMeasurement(1, TestPoint(8, "A", 10))};
+  ASSERT_TRUE(store().PutMeasurements(before));
+  const std::vector<Measurement> points = {
+      TestMeasurement(1, TestPoint(8, "A", 20)),
+      TestMeasurement(1, TestPoint(8, "B", 30)),
+      TestMeasurement(1, TestPoint(16, "A", 40)),
+      TestMeasurement(2, TestPoint(8, "A", 50))};
+  ASSERT_TRUE(store().PutMeasurements(points));
+  const std::vector<std::string> problems = {TestTask(1).key.problem,
+                                             TestTask(2).key.problem};
+  const auto profile =
+      store().LoadProfile(ToString(TestKind()), problems, {}).value();
+  EXPECT_THAT(profile.at(problems[0]),
+              ElementsAre(TestPoint(8, "A", 20), TestPoint(8, "B", 30),
+                          TestPoint(16, "A", 40)));
+  EXPECT_THAT(profile.at(problems[1]), ElementsAre(TestPoint(8, "A", 50)));
+}
+
+TEST_P(StoreContract, TakesTheSameNewPointsFromWritersAtOnce) {
+  constexpr int kWriters = 4;
+  constexpr int kBatches = 25;
+  constexpr int kAlgorithms = 20;
+  std::barrier together(kWriters);
+  std::atomic<int> failed = 0;
+  std::vector<std::jthread> writers;
+  for (int w = 0; w < kWriters; ++w) {
+    writers.emplace_back([&, w] {
+      for (int batch = 1; batch <= kBatches; ++batch) {
+        std::vector<Measurement> points;
+        for (int i = 0; i < kAlgorithms; ++i) {
+          points.push_back(TestMeasurement(
+              1, TestPoint(batch, "A" + std::to_string(i), w + 1)));
+        }
+        together.arrive_and_wait();
+        if (!store().PutMeasurements(points)) ++failed;
+      }
+    });
+  }
+  writers.clear();
+  EXPECT_EQ(failed, 0);
+  const std::vector<std::string> problems = {TestTask(1).key.problem};
+  const auto profile =
+      store().LoadProfile(ToString(TestKind()), problems, {}).value();
+  EXPECT_THAT(profile.at(problems[0]), SizeIs(kBatches * kAlgorithms));
 }
 
 TEST_P(StoreContract, LoadsProfilesInOrderAndByBatch) {
