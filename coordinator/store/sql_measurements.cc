@@ -125,8 +125,7 @@ void AddRow(const Measurement& m, SqlRows* rows) {
   rows->Add(cells);
 }
 
-// Whether a point is among those of a kind, problem and batch that were
-// measured before.
+// Kinds, problems and batches of which points are stored.
 using MeasuredBatches =
     std::set<std::tuple<std::string, std::string, std::int64_t>>;
 
