@@ -177,6 +177,7 @@ TEST_P(BranchesTest, WorkOnAHandleOfTheProgram) {
         EXPECT_TRUE(run());
       }
       EXPECT_EQ(out, whole);
+      ASSERT_EQ(cudnnSetStream(theirs, nullptr), CUDNN_STATUS_SUCCESS);
       EXPECT_EQ(driver.StreamDestroy(stream), CUDA_SUCCESS);
     }
   }
