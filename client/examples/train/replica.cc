@@ -87,6 +87,7 @@ Status Replica::Load(std::span<const float> images,
   UCUDNN_CHECK(next_images_.size() ==
                Bytes(std::ssize(images) * std::int64_t{sizeof(float)}));
   classes_.assign(labels.begin(), labels.end());
+  loading_ = true;
   UCUDNN_RETURN_IF_ERROR(
       copies_->Upload(next_images_.data(), images.data(), next_images_.size()));
   return copies_->Upload(next_labels_.data(), classes_.data(),
@@ -183,9 +184,11 @@ Status Replica::Backward(std::size_t i, const Made& made) {
 }
 
 Status Replica::Run(const Made& made) {
-  UCUDNN_RETURN_IF_ERROR(copies_->Synchronize());
-  std::swap(tensors_[0], next_images_);
-  std::swap(labels_, next_labels_);
+  if (std::exchange(loading_, false)) {
+    UCUDNN_RETURN_IF_ERROR(copies_->Synchronize());
+    std::swap(tensors_[0], next_images_);
+    std::swap(labels_, next_labels_);
+  }
   for (std::size_t i = 0; i < net_.layers.size(); ++i) {
     UCUDNN_RETURN_IF_ERROR(Forward(i));
   }

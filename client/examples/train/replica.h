@@ -38,7 +38,8 @@ class Replica {
   const Executor& executor() const { return *executor_; }
 
   // Begins to copy the images of the next Run, consecutive in memory, and their
-  // classes to the device, while it computes. The images stay until then.
+  // classes to the device, while it computes. The images stay until then. Runs
+  // after it have the same images until others are loaded.
   Status Load(std::span<const float> images,
               const std::vector<std::int64_t>& labels);
   // Waits for the images and enqueues both passes over them. They compute the
@@ -95,6 +96,7 @@ class Replica {
   DeviceBuffer next_labels_;
   std::vector<std::int32_t> classes_;
   std::unique_ptr<CopyQueue> copies_;
+  bool loading_ = false;
   DeviceBuffer probabilities_;  // that the network gives to that class
 };
 

@@ -52,15 +52,15 @@ class ReplicaTest : public ::testing::Test {
   void Load(Replica& replica, std::int64_t first) {
     const ImageExtent& extent = net_.tensors[0];
     const SyntheticImages data(extent, net_.classes(), 100, kSeed);
-    std::vector<float> images;
+    images_.clear();
     std::vector<std::int64_t> labels;
     for (std::int64_t i = 0; i < replica.batch().count(); ++i) {
       std::vector<float> image(static_cast<std::size_t>(extent.elements()));
       data.Read(first + i, image.data());
-      images.insert(images.end(), image.begin(), image.end());
+      images_.insert(images_.end(), image.begin(), image.end());
       labels.push_back(data.Label(first + i));
     }
-    ASSERT_TRUE(replica.Load(images, labels));
+    ASSERT_TRUE(replica.Load(images_, labels));
   }
 
   std::vector<float> Gradients() {
@@ -110,6 +110,7 @@ class ReplicaTest : public ::testing::Test {
   }
 
   std::unique_ptr<Device> device_;
+  std::vector<float> images_;  // being loaded
   std::unique_ptr<Operators> operators_;
   Net net_;
   std::vector<Kernel> kernels_;
