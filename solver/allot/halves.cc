@@ -12,6 +12,8 @@ namespace {
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 // About 24 bytes each.
 constexpr std::size_t kMostStatesOfAll = 8'000'000;
+// Targets for the devices that a half leaves are in parts of a device.
+constexpr std::int64_t kPartsOfDevice = 16;
 constexpr std::int64_t kNodesBetweenLooks = 1024;  // whether to stop
 
 // Numbers of devices of all kinds as one number, with a bit above each that
@@ -25,6 +27,7 @@ class Packed {
       const auto width =
           static_cast<int>(std::bit_width(static_cast<std::uint64_t>(f)));
       shifts_.push_back(at);
+      masks_.push_back((std::uint64_t{1} << width) - 1);
       at += width + 1;
       if (at > 64) return false;
       guards_ |= std::uint64_t{1} << (at - 1);
@@ -34,12 +37,16 @@ class Packed {
   std::uint64_t Pack(std::size_t kind, std::int64_t count) const {
     return static_cast<std::uint64_t>(count) << shifts_[kind];
   }
+  std::int64_t Unpack(std::size_t kind, std::uint64_t counts) const {
+    return static_cast<std::int64_t>(counts >> shifts_[kind] & masks_[kind]);
+  }
   bool Fits(std::uint64_t part, std::uint64_t whole) const {
     return (((whole | guards_) - part) & guards_) == guards_;
   }
 
  private:
   std::vector<int> shifts_;
+  std::vector<std::uint64_t> masks_;
   std::uint64_t guards_ = 0;
 };
 
@@ -76,14 +83,16 @@ class Layer {
     }
   }
 
-  // Keeps the states of the least loss. Returns whether any went.
-  bool Keep(std::size_t most) {
+  // Keeps the states of the lowest rank. Returns whether any went.
+  template <typename Rank>
+  bool Keep(std::size_t most, const Rank& rank) {
     if (states_.size() <= most) return false;
     const auto end = states_.begin() + static_cast<std::ptrdiff_t>(most);
     std::nth_element(states_.begin(), end, states_.end(),
-                     [](const State& a, const State& b) {
-                       return a.loss != b.loss ? a.loss < b.loss
-                                               : a.left < b.left;
+                     [&](const State& a, const State& b) {
+                       const std::int64_t one = rank(a);
+                       const std::int64_t other = rank(b);
+                       return one != other ? one < other : a.left < b.left;
                      });
     states_.erase(end, states_.end());
     slots_.clear();
@@ -204,8 +213,12 @@ class Meeting {
           [](const Step& a, const Step& b) { return a.loss < b.loss; });
     }
     limit_ = bound_ - problem_.at_least;
-    for (auto& steps : steps_) {
+    costs_.resize(steps_.size());
+    for (std::size_t j = 0; j < steps_.size(); ++j) {
+      auto& steps = steps_[j];
       while (!steps.empty() && steps.back().loss > limit_) steps.pop_back();
+      if (steps.empty()) continue;
+      costs_[j] = CostOf(problem_.jobs[j][steps.front().option].counts, prices);
     }
   }
 
@@ -225,8 +238,41 @@ class Meeting {
     return half;
   }
 
+  // What this half should leave of each kind, in parts of a device: as much of
+  // all free devices as the other jobs' share of what all jobs cost.
+  std::vector<std::int64_t> TargetOf(const Half& half) const {
+    const auto all =
+        std::accumulate(costs_.begin(), costs_.end(), std::int64_t{0});
+    std::int64_t others = all;
+    for (const std::size_t job : half.jobs) others -= costs_[job];
+    std::vector<std::int64_t> target;
+    for (const std::int64_t free : problem_.free) {
+      const __int128 parts = static_cast<__int128>(free) * kPartsOfDevice;
+      target.push_back(static_cast<std::int64_t>(
+          parts * others / std::max<std::int64_t>(all, 1)));
+    }
+    return target;
+  }
+
+  std::int64_t Distance(std::uint64_t left,
+                        const std::vector<std::int64_t>& target) const {
+    std::int64_t distance = 0;
+    for (std::size_t k = 0; k < target.size(); ++k) {
+      const std::int64_t off =
+          packed_.Unpack(k, left) * kPartsOfDevice - target[k];
+      distance += off * off;
+    }
+    return distance;
+  }
+
   // Returns false if the search is to end.
   bool Extend(const std::vector<Step>& steps, Half* half) {
+    // If any packing will do, its loss does not matter, only that the halves
+    // meet; and they do near what each should leave on average.
+    const std::vector<std::int64_t> target = TargetOf(*half);
+    const auto rank = [&](const State& state) {
+      return problem_.any ? Distance(state.left, target) : state.loss;
+    };
     Layer next;
     const auto& states = half->layers.back().states();
     for (std::size_t s = 0; s < states.size(); ++s) {
@@ -243,11 +289,11 @@ class Meeting {
       }
       // Bounds the memory; what is worse than most goes.
       if (next.states().size() > 2 * most_states_) {
-        next.Keep(most_states_);
+        next.Keep(most_states_, rank);
         complete_ = false;
       }
     }
-    if (next.Keep(most_states_)) complete_ = false;
+    if (next.Keep(most_states_, rank)) complete_ = false;
     half->layers.back().Close();
     half->layers.push_back(std::move(next));
     return true;
@@ -293,6 +339,7 @@ class Meeting {
   std::int64_t limit_ = 0;
   bool complete_ = true;
   std::vector<std::vector<Step>> steps_;  // of each job, least loss first
+  std::vector<std::int64_t> costs_;       // of each job's first step
 };
 
 }  // namespace

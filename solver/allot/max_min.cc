@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "solver/allot/halves.h"
 #include "solver/allot/master.h"
 #include "solver/allot/model.h"
 #include "solver/allot/packing.h"
@@ -19,7 +20,9 @@ constexpr int kMostRounds = 200;
 constexpr std::size_t kMostChoices = 20'000;  // of a job in one packing
 // Price vectors that bound the packing besides the best ones.
 constexpr std::size_t kOtherPrices = 3;
-constexpr std::int64_t kNodesOfOneTry = 200'000;
+constexpr std::int64_t kNodesOfOneTry = 200'000;  // depth-first
+constexpr std::size_t kStatesOfOneTry = 3000;     // then of each half
+constexpr int kGrowth = 8;  // of both, for what a try could not decide
 
 class MaxMin {
  public:
@@ -41,8 +44,13 @@ class MaxMin {
     while (true) {
       Bisect();
       if (outcome_.objective >= outcome_.bound || Ended()) break;
-      nodes_of_one_try_ *= 8;
-      high_ = outcome_.bound;
+      // Each try could have had all that is left, so only choices that are too
+      // many to list are in the way.
+      if (nodes_of_one_try_ >= budget_->nodes) break;
+      nodes_of_one_try_ = nodes_of_one_try_ < budget_->nodes / kGrowth
+                              ? nodes_of_one_try_ * kGrowth
+                              : budget_->nodes;
+      states_of_one_try_ *= kGrowth;
     }
     return std::move(outcome_);
   }
@@ -226,8 +234,14 @@ class MaxMin {
     }
     std::int64_t nodes = std::min(budget_->nodes, nodes_of_one_try_);
     const std::int64_t before = nodes;
-    const Packing packed = Pack(packing, &nodes, budget_->stop);
+    Packing packed = Pack(packing, &nodes, budget_->stop);
     budget_->nodes -= before - std::max<std::int64_t>(nodes, 0);
+    // Takes many more nodes, which the first allotment must not wait for.
+    if (!packed.complete && outcome_.best.has_value() && !Ended()) {
+      packed = PackHalves(packing, states_of_one_try_, &budget_->nodes,
+                          budget_->stop);
+      budget_->nodes = std::max<std::int64_t>(budget_->nodes, 0);
+    }
     if (!packed.options.empty()) {
       Selection selection;
       for (std::size_t j = 0; j < times.size(); ++j) {
@@ -270,7 +284,6 @@ class MaxMin {
   // Falls from the bound in growing steps until a level has a solution.
   void FindFirst() {
     const std::int64_t top = outcome_.bound;
-    high_ = top;
     for (std::int64_t step = std::max<std::int64_t>(top / 256, 1);; step *= 2) {
       const std::int64_t level = std::max<std::int64_t>(top - step, 1);
       if (Ended()) return;
@@ -281,20 +294,20 @@ class MaxMin {
         outcome_.none = outcome_.bound == 0;
         if (outcome_.none) return;
       }
-      high_ = std::min(high_, NextBelow(level));
       if (level == 1) return;
     }
   }
 
+  // Begins with the bound, which mostly has a solution if there are many jobs,
+  // and which fewer choices can reach than any level below.
   void Bisect() {
-    std::int64_t high = std::min(high_, outcome_.bound);
+    std::int64_t high = outcome_.bound;
+    std::int64_t level = high;
     while (outcome_.objective < high && !Ended()) {
-      const std::int64_t level =
-          outcome_.objective + (high - outcome_.objective + 1) / 2;
       const Answer answer = TryLevel(level);
-      if (answer == Answer::kYes) continue;
       if (answer == Answer::kNo) Refuted(level);
-      high = NextBelow(level);
+      if (answer != Answer::kYes) high = NextBelow(level);
+      level = outcome_.objective + (high - outcome_.objective + 1) / 2;
     }
   }
 
@@ -307,7 +320,7 @@ class MaxMin {
   Budget* budget_;
   std::vector<std::vector<Known>> known_;  // choices of each job
   std::int64_t nodes_of_one_try_ = kNodesOfOneTry;
-  std::int64_t high_ = 0;  // levels above it are refuted or were given up
+  std::size_t states_of_one_try_ = kStatesOfOneTry;
   Outcome outcome_;
 };
 

@@ -143,5 +143,72 @@ TEST(PackHalvesTest, WithFewStatesClaimsNoMoreThanItProved) {
   EXPECT_GT(incomplete, 100);
 }
 
+TEST(PackHalvesTest, FindsAnyPackingExactlyIfThereIsOne) {
+  Random random(8);
+  int found = 0;
+  for (int i = 0; i < 1000; ++i) {
+    SCOPED_TRACE(i);
+    const auto free = RandomFree(random);
+    PackingProblem problem = RandomPacking(random, free);
+    problem.any = true;
+    std::int64_t nodes = kManyNodes;
+    const Packing expected = Pack(problem, &nodes, {});
+    const Packing packed = PackAsHalves(problem, kAllStates);
+    ASSERT_TRUE(packed.complete);
+    ASSERT_EQ(packed.options.empty(), expected.options.empty());
+    const Packing of_few = PackAsHalves(problem, 4);
+    if (!of_few.options.empty()) {
+      EXPECT_GE(of_few.value, problem.at_least);
+      EXPECT_EQ(ValueOf(problem, of_few), of_few.value);
+    } else if (of_few.complete) {
+      EXPECT_TRUE(packed.options.empty());
+    }
+    if (packed.options.empty()) continue;
+    ++found;
+    EXPECT_GE(packed.value, problem.at_least);
+    EXPECT_EQ(ValueOf(problem, packed), packed.value);
+  }
+  EXPECT_GT(found, 100);
+}
+
+// Every option of a job is of equally many devices, and one of each job
+// together are all free devices.
+PackingProblem HiddenPacking(Random& random, std::vector<std::int64_t>* free) {
+  constexpr std::size_t kKinds = 4;
+  PackingProblem problem;
+  free->assign(kKinds, 0);
+  for (int j = 0; j < 12; ++j) {
+    auto& options = problem.jobs.emplace_back();
+    for (int o = 0; o < 10; ++o) {
+      Option& option = options.emplace_back();
+      for (int n = 0; n < 4; ++n) {
+        ++option.counts[static_cast<std::size_t>(Draw(random, 0, kKinds - 1))];
+      }
+    }
+    const auto hidden = static_cast<std::size_t>(Draw(random, 0, 9));
+    for (std::size_t k = 0; k < kKinds; ++k) {
+      (*free)[k] += options[hidden].counts[k];
+    }
+  }
+  problem.free = *free;
+  problem.prices = {Prices(kKinds, 1)};
+  problem.any = true;
+  return problem;
+}
+
+TEST(PackHalvesTest, FindsAnyPackingWithFewStatesWhereAllLoseTheSame) {
+  Random random(9);
+  int found = 0;
+  for (int i = 0; i < 100; ++i) {
+    std::vector<std::int64_t> free;
+    const PackingProblem problem = HiddenPacking(random, &free);
+    const Packing packed = PackAsHalves(problem, 50);
+    if (packed.options.empty()) continue;
+    ++found;
+    EXPECT_EQ(ValueOf(problem, packed), 0);
+  }
+  EXPECT_GT(found, 90);
+}
+
 }  // namespace
 }  // namespace ucudnn::allot_internal
