@@ -102,15 +102,19 @@ struct MeasureBench::Target {
     return best;
   }
 
-  // What an algorithm in two branches takes at least: half of its time in one,
-  // if that was measured.
-  std::optional<Nanoseconds> LeastInBranches(const Algorithm& algorithm) const {
-    const auto each = EachBranch(algorithm);
-    if (!each) return std::nullopt;
-    const auto whole =
+  // kDeadlineExceeded for two branches that cannot be the fastest: they take at
+  // least half of the algorithm's time in one.
+  Status CheckBranches(const Candidate& candidate) const {
+    const auto each = EachBranch(candidate.algorithm);
+    const auto rival = BestWithin(candidate.workspace);
+    if (!each || !rival) return {};
+    const auto one =
         std::ranges::find(points, *each, &MeasuredPoint::algorithm);
-    if (whole == points.end() || whole->batch != batch) return std::nullopt;
-    return whole->time / 2;
+    if (one == points.end() || one->time / 2 <= *rival) return {};
+    return Fail(Code::kDeadlineExceeded,
+                "dropped: takes at least {} in two branches, and another one "
+                "{}",
+                HumanTime(one->time / 2), HumanTime(*rival));
   }
 };
 
@@ -294,13 +298,6 @@ Result<MeasuredPoint> MeasureBench::MeasureOne(const Target& target,
   const auto rival = target.BestWithin(candidate.workspace);
   if (rival) {
     allowed = std::min(allowed, Times(*rival, options.hopeless_factor));
-    if (const auto least = target.LeastInBranches(candidate.algorithm);
-        least && *least > *rival) {
-      return Fail(Code::kDeadlineExceeded,
-                  "dropped: takes at least {} in two branches, and another "
-                  "one {}",
-                  HumanTime(*least), HumanTime(*rival));
-    }
   }
   UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds estimate,
                           Estimate(target, candidate, allowed));
@@ -410,7 +407,12 @@ Result<std::vector<MeasuredPoint>> MeasureBench::Measure(
       }
       continue;
     }
-    Result<MeasuredPoint> point = MeasureOne(target, candidate);
+    // Only among points of this batch; rivals of MeasureAlgorithm may be
+    // estimates from others.
+    const Status useful = target.CheckBranches(candidate);
+    Result<MeasuredPoint> point = useful
+                                      ? MeasureOne(target, candidate)
+                                      : tl::unexpected<Error>(useful.error());
     if (!point && point.error().code == Code::kCancelled) {
       return tl::unexpected<Error>(std::move(point).error());
     }

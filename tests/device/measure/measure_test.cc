@@ -117,6 +117,18 @@ TEST(MeasureTest, DropsBranchesOfWhatIsTwiceAsSlowAsAnother) {
   EXPECT_EQ(report.codes["2xSLOW"], Code::kDeadlineExceeded);
 }
 
+TEST(MeasureTest, MeasuresBranchesOfWhatOtherBatchesMakeLookSlow) {
+  const auto device = Recorded({Point(64, "2xSLOW", 2_MiB, 80)});
+  MeasureBench bench(*device);
+  const auto point = bench.MeasureAlgorithm(
+      First(), kBatch, {{"2xSLOW", "FMA", Precision::kFp32}, 2_MiB},
+      MeasureOptions(),
+      {Point(64, "FAST", 1_MiB, 100), Point(64, "SLOW", 1_MiB, 220)},
+      std::stop_token());
+  ASSERT_TRUE(point) << point.error().message;
+  EXPECT_EQ(point->time, microseconds(80));
+}
+
 // One fast algorithm with 100 bytes of workspace per image, and a reference
 // whose runs take `reference_time` each.
 FakeDevice WithReference(Nanoseconds reference_time) {
