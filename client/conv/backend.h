@@ -36,8 +36,8 @@ Result<std::unique_ptr<ConvBackend>> OpenCpuBackend(int threads);
 // slice is measured. The context must outlive the backend. With
 // `deterministic` only the legacy API is used, whose algorithms are documented
 // to return the same bits each time or not; with UCUDNN_BRANCHES=1 also in two
-// parallel branches. kUnavailable in a build without
-// cuDNN, without a driver or cuDNN; kFailedPrecondition without a context.
+// parallel branches. kUnavailable in a build without cuDNN, without a driver or
+// cuDNN; kFailedPrecondition without a context.
 Result<std::unique_ptr<ConvBackend>> OpenGpuBackend(void* stream,
                                                     bool deterministic);
 

@@ -2,11 +2,12 @@
 #include <thread>
 #include <utility>
 
-#include "client/config/environment.h"
-#include "client/config/variables.h"
 #include "client/conv/backend.h"
 #ifdef UCUDNN_WITH_CUDNN
+#include "client/config/environment.h"
+#include "client/config/variables.h"
 #include "device/cudnn/cudnn_device.h"
+#include "device/cudnn/driver/context.h"
 #include "device/cudnn/driver/libraries.h"
 #include "device/cudnn/handle.h"
 #endif
@@ -51,12 +52,9 @@ class GpuBackend final : public ConvBackend {
 
 // The green context of `stream`, else the one that is current.
 Result<CUcontext> ContextOf(const cudnn::DriverApi& driver, CUstream stream) {
-  CUgreenCtx green = nullptr;
+  CUgreenCtx const green = cudnn::GreenContextOf(driver, stream);
   CUcontext context = nullptr;
-  if (stream != nullptr && driver.StreamGetGreenCtx != nullptr &&
-      driver.CtxFromGreenCtx != nullptr &&
-      driver.StreamGetGreenCtx(stream, &green) == CUDA_SUCCESS &&
-      green != nullptr &&
+  if (green != nullptr && driver.CtxFromGreenCtx != nullptr &&
       driver.CtxFromGreenCtx(&context, green) == CUDA_SUCCESS) {
     return context;
   }

@@ -6,11 +6,7 @@
 namespace ucudnn {
 namespace {
 
-constexpr std::int64_t kAlignment = 256;
-
-std::int64_t AlignUp(std::int64_t n) {
-  return (n + kAlignment - 1) / kAlignment * kAlignment;
-}
+constexpr Bytes kAlignment = 256_B;
 
 }  // namespace
 
@@ -31,7 +27,8 @@ Result<std::unique_ptr<Executor>> Executor::Create(
                   KernelName(kernel.plan));
     }
     kernel.strides = PackedStrides(*kernel.plan.problem);
-    kernel.offset = AlignUp(kernel.plan.offset.value_or(Bytes(0)).count());
+    kernel.offset =
+        RoundUp(kernel.plan.offset.value_or(Bytes(0)), kAlignment).count();
     if (Status prepared = executor->PrepareSteps(&kernel); !prepared) {
       UCUDNN_RETURN_IF_ERROR(executor->FallBack(i, plan.workspace_limit, {},
                                                 std::move(prepared).error()));

@@ -15,11 +15,7 @@
 namespace ucudnn::cudnn {
 namespace {
 
-constexpr std::int64_t kAlignment = 256;
-
-Bytes AlignUp(Bytes size) {
-  return Bytes((size.count() + kAlignment - 1) / kAlignment * kAlignment);
-}
+constexpr Bytes kAlignment = 256_B;
 
 // The images of each branch.
 struct Halves {
@@ -39,13 +35,13 @@ struct Room {
 };
 Room RoomOf(const ConvProblem& problem, Bytes first, Bytes second) {
   Room room;
-  room.second = AlignUp(first);
-  room.gradient = AlignUp(room.second + second);
+  room.second = RoundUp(first, kAlignment);
+  room.gradient = RoundUp(room.second + second, kAlignment);
   room.size = room.gradient;
   if (problem.op == ConvOp::kBackwardFilter) {
-    room.size =
-        AlignUp(room.gradient + Bytes(ElementsOf(problem, BatchSize(1)).out *
-                                      ElementBytes(problem.precision)));
+    const Bytes gradient(ElementsOf(problem, BatchSize(1)).out *
+                         ElementBytes(problem.precision));
+    room.size = RoundUp(room.gradient + gradient, kAlignment);
   }
   return room;
 }

@@ -1,20 +1,6 @@
 #include "device/cudnn/side_stream.h"
 
 namespace ucudnn::cudnn {
-namespace {
-
-// The green context of a stream; null if it has none.
-CUgreenCtx GreenContextOf(const DriverApi& driver, CUstream stream) {
-  CUgreenCtx green = nullptr;
-  if (stream == nullptr || driver.StreamGetGreenCtx == nullptr ||
-      driver.GreenCtxStreamCreate == nullptr ||
-      driver.StreamGetGreenCtx(stream, &green) != CUDA_SUCCESS) {
-    return nullptr;
-  }
-  return green;
-}
-
-}  // namespace
 
 Result<std::unique_ptr<SideStream>> SideStream::Create(CudnnHandle& trunk) {
   UCUDNN_ASSIGN_OR_RETURN(const DriverApi* driver, trunk.driver());
@@ -31,7 +17,8 @@ Status SideStream::Open() {
     return trunk_.CheckDriver(driver_, result, call);
   };
   UCUDNN_ASSIGN_OR_RETURN(const CUstream trunk, trunk_.stream());
-  if (CUgreenCtx green = GreenContextOf(driver_, trunk); green != nullptr) {
+  CUgreenCtx const green = GreenContextOf(driver_, trunk);
+  if (green != nullptr && driver_.GreenCtxStreamCreate != nullptr) {
     UCUDNN_RETURN_IF_ERROR(
         check(driver_.GreenCtxStreamCreate(&stream_, green,
                                            CU_STREAM_NON_BLOCKING, 0),

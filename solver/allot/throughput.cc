@@ -325,8 +325,7 @@ class Throughput {
         if (!OptionsWithin(j, loss, &options)) return;
       }
       const std::int64_t floor = price_bound_ - loss;
-      const bool complete = RunPacking(&packing);
-      if (!complete) return;
+      if (!RunPacking(&packing)) return;
       outcome_.bound =
           std::min(outcome_.bound, std::max(outcome_.objective, floor - 1));
       Report();

@@ -13,11 +13,7 @@
 namespace ucudnn {
 namespace {
 
-constexpr std::int64_t kAlignment = 256;
-
-Bytes AlignUp(Bytes bytes) {
-  return Bytes((bytes.count() + kAlignment - 1) / kAlignment * kAlignment);
-}
+constexpr Bytes kAlignment = 256_B;
 
 KernelPlan MakePlan(const ConvProblem& problem,
                     std::vector<MicroBatch> micro_batches) {
@@ -152,7 +148,7 @@ Result<std::vector<KernelPlan>> LocalPlanner::Divide(
         SolvePareto(points.back(), {kernel.batch, total, settings().policy}));
     sizes.push_back(front.points());
     for (FrontPoint& point : sizes.back()) {
-      point.workspace = AlignUp(point.workspace);
+      point.workspace = RoundUp(point.workspace, kAlignment);
     }
     fronts.push_back(std::move(front));
   }

@@ -53,6 +53,15 @@ bool IsLost(CUresult result) {
   }
 }
 
+CUgreenCtx GreenContextOf(const DriverApi& driver, CUstream stream) {
+  CUgreenCtx green = nullptr;
+  if (stream == nullptr || driver.StreamGetGreenCtx == nullptr ||
+      driver.StreamGetGreenCtx(stream, &green) != CUDA_SUCCESS) {
+    return nullptr;
+  }
+  return green;
+}
+
 Error DescribeError(const DriverApi& driver, CUresult result,
                     std::string_view call) {
   const char* name = nullptr;

@@ -31,6 +31,9 @@ bool IsLost(CUresult result);
 Error DescribeError(const DriverApi& driver, CUresult result,
                     std::string_view call);
 
+// The green context that a stream belongs to; null if there is none.
+CUgreenCtx GreenContextOf(const DriverApi& driver, CUstream stream);
+
 class GpuContext {
  public:
   // Makes the context current and restores the previous one on destruction.
