@@ -70,6 +70,8 @@ inline constexpr std::size_t kMaxHeartbeats = 16;
 inline constexpr std::size_t kMaxWaitingHeartbeats = 16;
 // Threads of gRPC, which has one for each call, running or waiting.
 inline constexpr int kMaxRpcThreads = 256;
+// Those that are kept for further calls.
+inline constexpr int kMaxIdleRpcThreads = 64;
 // Descriptors that gRPC's connections leave to others: REST, probes, the
 // database, files. At most half of what the process may open.
 inline constexpr std::size_t kReservedDescriptors = 256;

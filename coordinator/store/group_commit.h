@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -39,19 +40,19 @@ class GroupCommit {
 
   // Returns once the item is done, by this thread or by that of another call.
   Answer Run(const Item& item) {
-    Waiting mine{.item = &item};
+    const auto mine = std::make_shared<Waiting>(&item);
     std::unique_lock lock(mutex_);
-    queue_.push_back(&mine);
+    queue_.push_back(mine);
     ++open_;
-    while (!mine.answer) {
-      if (mine.queued && MayCommit()) {
+    while (!mine->answer) {
+      if (mine->queued && MayCommit()) {
         CommitGroup(lock);
       } else {
-        mine.changed.wait(lock);
+        mine->changed.wait(lock);
       }
     }
     --open_;
-    return *std::move(mine.answer);
+    return *std::move(mine->answer);
   }
 
   // How many calls are not done yet.
@@ -62,11 +63,16 @@ class GroupCommit {
 
  private:
   struct Waiting {
+    explicit Waiting(const Item* waiting) : item(waiting) {}
+
     const Item* item;
     bool queued = true;  // is in queue_
-    std::optional<Answer> answer = {};
-    std::condition_variable changed = {};
+    std::optional<Answer> answer;
+    std::condition_variable changed;
   };
+  // Shared with the transaction that does it, which tells the call without
+  // holding the mutex, when the call may already be gone.
+  using Queue = std::deque<std::shared_ptr<Waiting>>;
 
   bool MayCommit() const {
     return committing_ == 0 ||
@@ -75,11 +81,11 @@ class GroupCommit {
 
   // Takes all that wait.
   void CommitGroup(std::unique_lock<std::mutex>& lock) {
-    std::deque<Waiting*> group;
+    Queue group;
     group.swap(queue_);
     std::vector<const Item*> items;
     items.reserve(group.size());
-    for (Waiting* waiting : group) {
+    for (const auto& waiting : group) {
       waiting->queued = false;
       items.push_back(waiting->item);
     }
@@ -89,17 +95,22 @@ class GroupCommit {
       const Call::Shared for_all;
       return commit_(items);
     }();
+    UCUDNN_CHECK(!answers.empty() && answers.size() <= items.size());
     lock.lock();
     --committing_;
-    UCUDNN_CHECK(!answers.empty() && answers.size() <= items.size());
-    for (Answer& answer : answers) {
-      group.front()->answer = std::move(answer);
-      group.front()->changed.notify_one();
-      group.pop_front();
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      group[i]->answer = std::move(answers[i]);
     }
-    for (Waiting* waiting : group) waiting->queued = true;
-    queue_.insert(queue_.begin(), group.begin(), group.end());
-    if (!queue_.empty()) queue_.front()->changed.notify_one();
+    const auto left =
+        group.begin() + static_cast<std::ptrdiff_t>(answers.size());
+    for (auto it = left; it != group.end(); ++it) (*it)->queued = true;
+    queue_.insert(queue_.begin(), left, group.end());
+    group.erase(left, group.end());
+    if (!queue_.empty()) group.push_back(queue_.front());
+    // Whoever is woken while the mutex is held, waits again.
+    lock.unlock();
+    for (const auto& told : group) told->changed.notify_one();
+    lock.lock();
   }
 
   // A transaction for fewer items costs more than it helps while another runs.
@@ -108,7 +119,7 @@ class GroupCommit {
   const Commit commit_;
   const std::size_t at_once_;
   mutable std::mutex mutex_;
-  std::deque<Waiting*> queue_;  // taken by no transaction yet
+  Queue queue_;                 // taken by no transaction yet
   std::size_t committing_ = 0;  // transactions that run
   std::size_t open_ = 0;
 };

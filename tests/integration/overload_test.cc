@@ -1,6 +1,7 @@
 // Clients that take all they can get hold nobody else up.
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
@@ -11,8 +12,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "coordinator/limits.h"
@@ -65,6 +69,16 @@ class Connection {
   const int socket_;
   bool connected_ = false;
 };
+
+// The numbers of a process's threads.
+std::set<std::string> ThreadsOf(pid_t process) {
+  std::set<std::string> threads;
+  for (const auto& thread : std::filesystem::directory_iterator(
+           fmt::format("/proc/{}/task", process))) {
+    threads.insert(thread.path().filename());
+  }
+  return threads;
+}
 
 using Connections = std::vector<std::unique_ptr<Connection>>;
 
@@ -170,6 +184,25 @@ TEST_F(OverloadTest, KeepsFewThreadsForManyCancelledCalls) {
   grpc::ClientContext context;
   v1::StatusResponse response;
   EXPECT_TRUE(stub->GetStatus(&context, {}, &response).ok());
+}
+
+// By default gRPC ends all but two threads after their call, and begins most
+// calls with a new one.
+TEST_F(OverloadTest, KeepsThreadsForFurtherCalls) {
+  const auto call_often = [&] {
+    std::vector<std::jthread> clients;
+    for (int i = 0; i < 8; ++i) {
+      clients.emplace_back([&] {
+        const Stub stub = Connect(cluster_.address());
+        for (int call = 0; call < 50; ++call) EXPECT_TRUE(Answers(stub));
+      });
+    }
+  };
+  call_often();
+  const std::set<std::string> before = ThreadsOf(cluster_.coordinator().pid());
+  for (int i = 0; i < 5; ++i) call_often();
+  const std::set<std::string> after = ThreadsOf(cluster_.coordinator().pid());
+  EXPECT_TRUE(std::ranges::includes(after, before));
 }
 
 // Connections without end leave descriptors for REST, probes and the database,
