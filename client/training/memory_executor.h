@@ -82,6 +82,14 @@ struct TrainingBatch {
   DeviceBuffer memory;  // of both
 };
 
+// What was copied in one direction, and how long that took on the device
+// without the waits between copies.
+struct CopyTotals {
+  std::int64_t copies = 0;
+  Bytes bytes;
+  Nanoseconds time{0};
+};
+
 // Times on the device, waits by what ended them.
 struct StepReport {
   double loss = 0;      // mean over the labels
@@ -92,6 +100,8 @@ struct StepReport {
   // The host's time to enqueue the rounds. If it is about `time`, the device
   // waited for the host.
   Nanoseconds enqueue{0};
+  CopyTotals offloads;
+  CopyTotals prefetches;
   // By task, sums over the rounds and over repetitions; if tasks are timed.
   std::map<std::size_t, Nanoseconds> tasks;
 };

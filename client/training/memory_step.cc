@@ -9,6 +9,14 @@
 #include "client/training/memory_executor.h"
 
 namespace ucudnn {
+namespace {
+
+// Whether a transfer moves anything: the host has the inputs.
+bool IsCopied(const Command& command) {
+  return command.event->op == EventOp::kPrefetch || command.host != nullptr;
+}
+
+}  // namespace
 
 Result<StepReport> MemoryExecutor::Step(const TrainingBatch& batch) {
   batch_ = &batch;
@@ -169,14 +177,16 @@ Status MemoryExecutor::Await(const PreparedRound& round,
 Status MemoryExecutor::Copy(const Command& command, std::int64_t first) {
   const MemoryEvent& event = *command.event;
   CopyQueue& queue = *queues_.at(event.stream);
-  if (event.op == EventOp::kOffload) {
-    // The host has the inputs.
-    if (command.host == nullptr) return {};
-    return queue.Download(command.host, command.device, command.bytes);
+  UCUDNN_RETURN_IF_ERROR(queue.Set(*command.begin));
+  if (event.op == EventOp::kPrefetch) {
+    const void* const from =
+        command.host != nullptr ? command.host : InputOf(event.block, first);
+    UCUDNN_RETURN_IF_ERROR(queue.Upload(command.device, from, command.bytes));
+  } else if (IsCopied(command)) {
+    UCUDNN_RETURN_IF_ERROR(
+        queue.Download(command.host, command.device, command.bytes));
   }
-  const void* const from =
-      command.host != nullptr ? command.host : InputOf(event.block, first);
-  return queue.Upload(command.device, from, command.bytes);
+  return queue.Set(*command.end);
 }
 
 Status MemoryExecutor::Poison(MemoryStream stream, char* data, Bytes bytes) {
@@ -207,10 +217,18 @@ Status MemoryExecutor::AddTimes(const PreparedRound& round,
                               command.busy->Since(*command.idle));
       report->stalls[command.cause] += waited;
     }
-    if (command.begin) {
-      UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds took,
-                              command.end->Since(*command.begin));
+    if (!command.begin) continue;
+    UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds took,
+                            command.end->Since(*command.begin));
+    if (command.event->op == EventOp::kCompute) {
       report->tasks[command.event->task] += took;
+    } else if (IsCopied(command)) {
+      CopyTotals& totals = command.event->op == EventOp::kOffload
+                               ? report->offloads
+                               : report->prefetches;
+      ++totals.copies;
+      totals.bytes += command.bytes;
+      totals.time += took;
     }
   }
   return {};

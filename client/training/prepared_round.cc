@@ -65,6 +65,7 @@ class RoundBuilder {
         command.bytes = event.range.bytes;
         command.device = places_[event.block];
         command.host = context_.arenas.HostPlaceOf(event.block);
+        UCUDNN_RETURN_IF_ERROR(AddTimer(&command));
         break;
       case EventOp::kCompute:
         UCUDNN_RETURN_IF_ERROR(AddCompute(&command));
@@ -109,7 +110,10 @@ class RoundBuilder {
     }
     command->device = context_.arenas.At(event.range.offset);
     command->bytes = event.range.bytes;
-    if (!context_.time_tasks) return {};
+    return context_.time_tasks ? AddTimer(command) : Status();
+  }
+
+  Status AddTimer(Command* command) {
     UCUDNN_ASSIGN_OR_RETURN(command->begin, context_.device.MakeEvent());
     UCUDNN_ASSIGN_OR_RETURN(command->end, context_.device.MakeEvent());
     return {};

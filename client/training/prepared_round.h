@@ -37,7 +37,7 @@ struct Command {
   std::unique_ptr<Event> idle;
   std::unique_ptr<Event> busy;
   std::string cause;
-  // Around compute, if tasks are timed.
+  // Around transfers, and around compute if tasks are timed.
   std::unique_ptr<Event> begin;
   std::unique_ptr<Event> end;
 };

@@ -23,6 +23,7 @@
 #include "client/cli/command.h"
 #include "client/cli/network_options.h"
 #include "client/cli/profile_options.h"
+#include "client/training/link_beside.h"
 #include "client/training/memory_run.h"
 #include "client/training/prepared_training.h"
 #include "device/operators/open.h"
@@ -132,11 +133,21 @@ Status Train(Arguments& args, const std::stop_token& stop) {
   UCUDNN_ASSIGN_OR_RETURN(
       const auto prepared,
       PrepareTraining(*device, *operators, args.input, stop));
-  UCUDNN_ASSIGN_OR_RETURN(const MemoryPlan plan,
+  UCUDNN_ASSIGN_OR_RETURN(MemoryPlan plan,
                           PlanTraining(*prepared, args.plan, stop));
-  UCUDNN_ASSIGN_OR_RETURN(
-      const MemoryRun run,
-      RunMemoryPlan(*device, *operators, *prepared, plan, args.run, stop));
+  DeviceBuffer host;
+  if (!args.input.model && plan.offloaded > Bytes()) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const bool changed,
+        MeasureLinkBeside(*device, *operators, plan, args.run.execution, stop,
+                          &host, prepared.get()));
+    if (changed) {
+      UCUDNN_ASSIGN_OR_RETURN(plan, PlanTraining(*prepared, args.plan, stop));
+    }
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const MemoryRun run,
+                          RunMemoryPlan(*device, *operators, *prepared, plan,
+                                        args.run, stop, &host));
   UCUDNN_RETURN_IF_ERROR(
       ctl::Print(args.output, ToJson(*prepared, plan, run), [&] {
         ctl::Table table({"", ""});

@@ -75,6 +75,34 @@ TEST(MemoryExecutorTest, TimesEachTask) {
   EXPECT_LE(sum, step->time);
 }
 
+TEST(MemoryExecutorTest, CountsWhatIsCopied) {
+  Trainee trainee = OnCpu(test::SmallChain(4));
+  const MemoryPlan plan = *trainee.PlanInLeastMemory("vdnn-ext-all-m");
+  const auto executor = trainee.Executor(plan, {});
+  ASSERT_TRUE(executor);
+  const TrainingBatch batch = trainee.BatchFor(**executor);
+  const auto step = (*executor)->Step(batch);
+  ASSERT_TRUE(step);
+  // Of what leaves, the host has the images.
+  Bytes images;
+  std::int64_t offloads = 0;
+  for (const MemoryEvent& event : plan.rounds[0].events) {
+    if (event.op != EventOp::kOffload) continue;
+    const MemoryBlock& block = trainee.training().blocks[event.block];
+    if (block.kind == BlockKind::kInput) {
+      images += event.range.bytes;
+    } else {
+      ++offloads;
+    }
+  }
+  ASSERT_GT(offloads, 0);
+  EXPECT_EQ(step->offloads.copies, offloads);
+  EXPECT_EQ(step->offloads.bytes, plan.offloaded - images);
+  EXPECT_EQ(step->prefetches.bytes, plan.prefetched);
+  EXPECT_GT(step->offloads.time, Nanoseconds(0));
+  EXPECT_LE(step->offloads.time, step->time);
+}
+
 TEST(MemoryExecutorTest, AddsUpGradientsOfSubBatches) {
   Trainee trainee = OnCpu(test::SmallChain(8), {BatchSize(3), BatchSize(2)});
   const auto expected = trainee.Train(trainee.Undivided(), {});
