@@ -36,7 +36,7 @@ test_packages=(
 )
 # So will a kubectl from elsewhere, whose package excludes Debian's.
 command -v kubectl >/dev/null || test_packages+=(kubernetes-client)
-gpu_packages=(patchelf binutils)
+gpu_packages=(patchelf binutils xz-utils)
 case "${1:-}" in
   '') ;;
   --tests) packages+=("${test_packages[@]}") ;;

@@ -12,7 +12,7 @@ engines() {
 rows_of_table() {
   local all=() config network pattern row
   for config in PSEUDO_HALF:NHWC TF32:NHWC FP32:NCHW TF32:NCHW \
-    PSEUDO_HALF:NCHW; do
+    PSEUDO_HALF:NCHW FP32:NHWC; do
     for network in "$@"; do all+=("$network:$config"); done
   done
   set -f

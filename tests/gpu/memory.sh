@@ -4,13 +4,15 @@
 # NETWORK:BATCH:PRECISION, those that matter most first.
 memory_rows="resnet50:128:TF32 vgg16:64:TF32 alexnet:256:TF32 resnet50:128:FP32
   vgg16:64:FP32 alexnet:256:FP32"
+memory_policies=best,best+recompute,vdnn-ext,vdnn-all,modnn,hmms
 memory_parts="budgets torch largest sanitizer"
 
 # The policies on every budget, PyTorch's own ways, the largest batch of each
 # policy within 8 GiB, and small networks under compute-sanitizer. UCUDNN_PARTS
-# names parts, UCUDNN_ROWS rows, UCUDNN_SHARES budgets in percent, the first with
-# the times of each task, the second also with poisoned memory. UCUDNN_SECONDS
-# (570) is the limit of all; nothing begins after its part's share of it.
+# names parts, UCUDNN_ROWS rows, UCUDNN_MEMORY_POLICIES policies, UCUDNN_SHARES
+# budgets in percent, the first with the times of each task, the second also with
+# poisoned memory. UCUDNN_SECONDS (570) is the limit of all; nothing begins after
+# its part's share of it.
 memory() {
   local limit=${UCUDNN_SECONDS:-570} status=0 part left=0
   local -A weight=([budgets]=48 [torch]=10 [largest]=27 [sanitizer]=15)
@@ -37,7 +39,7 @@ memory_budgets() {
   timeout $(($1 + 30)) .carry/bin/ucudnn_gpu_memory --seconds $(($1 - 10)) \
     --threads $(($(nproc) > 5 ? $(nproc) - 4 : 1)) \
     --shares "${UCUDNN_SHARES:-50,25,100}" \
-    --policies best,best+recompute,vdnn-ext,vdnn-all,modnn,hmms \
+    --policies "${UCUDNN_MEMORY_POLICIES:-$memory_policies}" \
     -- "${specs[@]}" >"$out/memory.jsonl" 2>"$out/memory.log"
 }
 
@@ -51,7 +53,7 @@ memory_torch() {
 memory_largest() {
   timeout $(($1 + 30)) .carry/bin/ucudnn_gpu_memory --seconds $(($1 - 15)) \
     --largest $((8 << 30)) --steps 3 --plan-seconds 8 \
-    --policies best,best+recompute,vdnn-ext,vdnn-all,modnn,hmms,vdnn-conv \
+    --policies "$memory_policies,vdnn-conv" \
     -- tests/data/onnx/resnet50.onnx:1:TF32 tests/data/onnx/vgg16.onnx:1:TF32 \
     >"$out/memory-largest.jsonl" 2>>"$out/memory.log"
 }

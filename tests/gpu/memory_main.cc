@@ -216,6 +216,9 @@ class Sweep {
                {.budget = runner_.device().info().kind.memory}));
     job->plain = plain.peak;
     UCUDNN_RETURN_IF_ERROR(runner_.ReserveHost(plain.peak));
+    if (args_.device_model.empty()) {
+      UCUDNN_RETURN_IF_ERROR(runner_.MeasureLink(*job));
+    }
     jobs->push_back(std::move(job));
     Job& made = *jobs->back();
     UCUDNN_RETURN_IF_ERROR(runner_.Execute(

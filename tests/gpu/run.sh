@@ -2,7 +2,7 @@
 # Everything that needs a GPU, in one script.
 #
 #   tests/gpu/run.sh pack            on the build machine: builds and bundles into
-#                                    .carry/bundle.tar.gz; for its requirements run
+#                                    .carry/bundle.tar.xz; for its requirements run
 #                                    deploy/install-packages.sh --gpu. `pack torch`
 #                                    bundles only what the stages torch, convert and
 #                                    torchmem,
@@ -80,8 +80,9 @@
 #              cudnn.benchmark; results under torch.compile and others; with two GPUs
 #              together with planned shares; DIR/torch-convert.md and .json. Needs
 #              torchvision. UCUDNN_ROWS chooses ("checks uneven vgg16:64:FP32") and
-#              orders; UCUDNN_CHECKS, a regular expression, chooses checks; nothing
-#              begins after UCUDNN_SECONDS (130), and all ends 15 s later
+#              orders; UCUDNN_CHECKS, a regular expression, chooses checks; plans
+#              begin within UCUDNN_PLANNING_SECONDS (10) of a row; nothing begins
+#              after UCUDNN_SECONDS (130), and all ends 15 s later
 #   torchmem   ucudnn.torch.memory: ResNet-50, VGG-16 and ResNet-152 within half of
 #              the plain step's memory, beside checkpoints, save_on_cpu and
 #              torch.compile; results on a small model, and the package's tests of it;
@@ -137,8 +138,8 @@ pack() {
   rm -rf .carry build/gpu-bundle
   bash tests/gpu/bundle.sh -o build/gpu-bundle "${paths[@]}"
   mkdir .carry
-  tar -C build/gpu-bundle -czf .carry/bundle.tar.gz .
-  du -h .carry/bundle.tar.gz
+  tar -C build/gpu-bundle -cJf .carry/bundle.tar.xz .
+  du -h .carry/bundle.tar.xz
 }
 
 versions() {
@@ -438,7 +439,7 @@ done
   exit 2
 }
 mkdir -p "$out"
-[ -d .carry/bin ] || tar -C .carry -xzf .carry/bundle.tar.gz
+[ -d .carry/bin ] || tar -C .carry -xJf .carry/bundle.tar.xz
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 # shellcheck source=tests/gpu/env.sh

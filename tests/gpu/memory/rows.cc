@@ -8,6 +8,7 @@
 #include "base/onnx/network_file.h"
 #include "base/service/time_limit.h"
 #include "base/text.h"
+#include "client/training/link_beside.h"
 #include "solver/memory/bounds.h"
 #include "solver/memory/policies.h"
 
@@ -65,6 +66,22 @@ Result<std::unique_ptr<Job>> RowRunner::Prepare(const std::string& spec,
   std::fprintf(stderr, "%6.1f s: measured %s in %.1f s\n", seconds(),
                spec.c_str(), seconds() - begun);
   return job;
+}
+
+Status RowRunner::MeasureLink(Job& job) {
+  UCUDNN_ASSIGN_OR_RETURN(const MemoryPlan plan,
+                          PlanOf(job.prepared->training, "vdnn-all",
+                                 {.budget = device_.info().kind.memory}));
+  UCUDNN_RETURN_IF_ERROR(MeasureLinkBeside(device_, operators_, plan, {}, {},
+                                           &host_, job.prepared.get()));
+  const DeviceModel& link = job.prepared->training.device;
+  std::fprintf(stderr,
+               "%6.1f s: %s: %.1f GB/s to the host, %.1f GB/s back; alone %.1f "
+               "and %.1f\n",
+               seconds(), job.spec.c_str(), link.d2h_rate / 1e3,
+               link.h2d_rate / 1e3, model_.d2h_rate / 1e3,
+               model_.h2d_rate / 1e3);
+  return {};
 }
 
 Status RowRunner::ReserveHost(Bytes size) {

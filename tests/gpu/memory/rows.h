@@ -61,6 +61,8 @@ class RowRunner {
   // Measures the network.
   Result<std::unique_ptr<Job>> Prepare(const std::string& spec,
                                        TrainingInput input);
+  // Has plans of the network count with what copies reach beside its kernels.
+  Status MeasureLink(Job& job);
   // Makes room for copies of so much; pinning memory takes seconds.
   Status ReserveHost(Bytes size);
 
