@@ -100,6 +100,44 @@ struct Call {
   std::size_t needed = 0;
 };
 
+// Adds what image n, filter k and its channel c have to do with each other: one
+// multiplication for each tap and pixel of the output.
+void AddPlane(const Call& call, int n, int k, int c) {
+  const cudnnTensorStruct& x = call.x;
+  const cudnnFilterStruct& w = call.w;
+  const cudnnTensorStruct& y = call.y;
+  const cudnnConvolutionStruct& conv = call.conv;
+  const int channel = k / (w.dims[0] / conv.groups) * w.dims[1] + c;
+  int at_w = (k * w.dims[1] + c) * w.dims[2] * w.dims[3];
+  for (int r = 0; r < w.dims[2]; ++r) {
+    for (int s = 0; s < w.dims[3]; ++s, ++at_w) {
+      for (int oy = 0; oy < y.dims[2]; ++oy) {
+        const int iy = oy * conv.stride[0] - conv.pad[0] + r * conv.dilation[0];
+        if (iy < 0 || iy >= x.dims[2]) continue;
+        const int row_x =
+            n * x.strides[0] + channel * x.strides[1] + iy * x.dims[3];
+        const int row_y = n * y.strides[0] + k * y.strides[1] + oy * y.dims[3];
+        for (int ox = 0; ox < y.dims[3]; ++ox) {
+          const int ix =
+              ox * conv.stride[1] - conv.pad[1] + s * conv.dilation[1];
+          if (ix < 0 || ix >= x.dims[3]) continue;
+          const int at_x = row_x + ix;
+          const int at_y = row_y + ox;
+          if (call.operation == 'f') {
+            call.out[at_y] += call.alpha * call.px[at_x] * call.pw[at_w];
+          }
+          if (call.operation == 'd') {
+            call.out[at_x] += call.alpha * call.py[at_y] * call.pw[at_w];
+          }
+          if (call.operation == 'w') {
+            call.out[at_w] += call.alpha * call.px[at_x] * call.py[at_y];
+          }
+        }
+      }
+    }
+  }
+}
+
 // out = alpha * op + beta * out, image by image.
 void Compute(const Call& call) {
   constexpr std::size_t kWritten = 1 << 16;
@@ -110,7 +148,6 @@ void Compute(const Call& call) {
   const cudnnTensorStruct& x = call.x;
   const cudnnFilterStruct& w = call.w;
   const cudnnTensorStruct& y = call.y;
-  const cudnnConvolutionStruct& conv = call.conv;
   const int images = x.dims[0];
   const int number = run_count.fetch_add(1);
   if (number < static_cast<int>(kMaxRuns)) {
@@ -126,41 +163,9 @@ void Compute(const Call& call) {
   for (int i = 0; i < out_elements; ++i) {
     out[i] = call.beta == 0 ? 0 : call.beta * out[i];
   }
-  const int group_filters = w.dims[0] / conv.groups;
-  const int taps = w.dims[2] * w.dims[3];
-  const int pixels = y.dims[2] * y.dims[3];
   for (int n = 0; n < images; ++n) {
     for (int k = 0; k < w.dims[0]; ++k) {
-      for (int c = 0; c < w.dims[1]; ++c) {
-        const int channel = k / group_filters * w.dims[1] + c;
-        for (int t = 0; t < taps * pixels; ++t) {
-          const int r = t / pixels / w.dims[3];
-          const int s = t / pixels % w.dims[3];
-          const int oy = t % pixels / y.dims[3];
-          const int ox = t % pixels % y.dims[3];
-          const int iy =
-              oy * conv.stride[0] - conv.pad[0] + r * conv.dilation[0];
-          const int ix =
-              ox * conv.stride[1] - conv.pad[1] + s * conv.dilation[1];
-          if (iy < 0 || ix < 0 || iy >= x.dims[2] || ix >= x.dims[3]) {
-            continue;
-          }
-          const int at_x =
-              n * x.strides[0] + channel * x.strides[1] + iy * x.dims[3] + ix;
-          const int at_w = (k * w.dims[1] + c) * taps + r * w.dims[3] + s;
-          const int at_y =
-              n * y.strides[0] + k * y.strides[1] + oy * y.dims[3] + ox;
-          if (operation == 'f') {
-            out[at_y] += call.alpha * call.px[at_x] * call.pw[at_w];
-          }
-          if (operation == 'd') {
-            out[at_x] += call.alpha * call.py[at_y] * call.pw[at_w];
-          }
-          if (operation == 'w') {
-            out[at_w] += call.alpha * call.px[at_x] * call.py[at_y];
-          }
-        }
-      }
+      for (int c = 0; c < w.dims[1]; ++c) AddPlane(call, n, k, c);
     }
   }
 }
