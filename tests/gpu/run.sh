@@ -58,8 +58,8 @@
 #              25 to 100 % of their plain peak with every policy, PyTorch's own
 #              ways, the largest batches within 8 GiB, and small networks under
 #              compute-sanitizer; tables in DIR/memory.md. Ten minutes
-#              (UCUDNN_ROWS, UCUDNN_SHARES, UCUDNN_SECONDS, and UCUDNN_PARTS:
-#              "budgets torch largest sanitizer")
+#              (UCUDNN_ROWS, UCUDNN_SHARES, UCUDNN_MEMORY_POLICIES, UCUDNN_SECONDS, and
+#              UCUDNN_PARTS: "budgets torch largest sanitizer")
 #   operators  the contract suite of operators other than convolutions
 #   sanitizer  fewer of the random problems under compute-sanitizer
 #   pytorch    PyTorch's training steps on cuDNN's legacy API: alone, with the shim
