@@ -13,13 +13,8 @@ constexpr Bytes kEnough = 1_MiB;
 // Sets the rate by `copies`; returns whether it changed.
 bool SetRate(const CopyTotals& copies, Nanoseconds latency, double* rate) {
   constexpr double kSame = 0.01;
-  const Nanoseconds moving = copies.time - copies.copies * latency;
-  if (copies.copies == 0 || copies.bytes / copies.copies < kEnough ||
-      moving <= Nanoseconds(0)) {
-    return false;
-  }
-  const double seen = 1e3 * static_cast<double>(copies.bytes.count()) /
-                      static_cast<double>(moving.count());
+  const double seen = copies.Rate(latency);
+  if (seen == 0 || copies.bytes / copies.copies < kEnough) return false;
   const bool changed = std::abs(seen - *rate) > kSame * *rate;
   *rate = seen;
   return changed;

@@ -88,6 +88,21 @@ struct CopyTotals {
   std::int64_t copies = 0;
   Bytes bytes;
   Nanoseconds time{0};
+
+  CopyTotals& operator+=(const CopyTotals& more) {
+    copies += more.copies;
+    bytes += more.bytes;
+    time += more.time;
+    return *this;
+  }
+  // Bytes a microsecond beside a latency of each copy; 0 if nothing is left of
+  // the time.
+  double Rate(Nanoseconds latency = Nanoseconds(0)) const {
+    const Nanoseconds moving = time - copies * latency;
+    return moving <= Nanoseconds(0) ? 0
+                                    : 1e3 * static_cast<double>(bytes.count()) /
+                                          static_cast<double>(moving.count());
+  }
 };
 
 // Times on the device, waits by what ended them.

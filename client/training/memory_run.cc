@@ -141,20 +141,6 @@ nlohmann::ordered_json TaskJson(const PreparedTraining& prepared,
   return json;
 }
 
-void Add(const CopyTotals& step, CopyTotals* sum) {
-  sum->copies += step.copies;
-  sum->bytes += step.bytes;
-  sum->time += step.time;
-}
-
-// Bytes per nanosecond, which are GB per second; 0 if nothing was copied.
-double RateOf(const CopyTotals& totals) {
-  return totals.time.count() == 0
-             ? 0
-             : static_cast<double>(totals.bytes.count()) /
-                   static_cast<double>(totals.time.count());
-}
-
 Nanoseconds MedianOf(std::vector<Nanoseconds> times) {
   if (times.empty()) return Nanoseconds(0);
   std::sort(times.begin(), times.end());
@@ -201,8 +187,8 @@ Result<MemoryRun> RunMemoryPlan(Device& device, Operators& operators,
     run.enqueue += step.enqueue;
     for (const auto& [cause, time] : step.stalls) run.stalls[cause] += time;
     for (const auto& [task, time] : step.tasks) run.tasks[task] += time;
-    Add(step.offloads, &run.offloads);
-    Add(step.prefetches, &run.prefetches);
+    run.offloads += step.offloads;
+    run.prefetches += step.prefetches;
   }
   const auto counted = std::max<std::int64_t>(std::ssize(run.times), 1);
   run.enqueue /= counted;
@@ -227,11 +213,11 @@ nlohmann::ordered_json ToJson(const PreparedTraining& prepared,
   json["images_host_bytes"] = run.images.count();
   json["offloaded_bytes"] = plan.offloaded.count();
   json["prefetched_bytes"] = plan.prefetched.count();
-  json["link"] = {
-      {"d2h_gb_per_s", RateOf(run.offloads)},
-      {"planned_d2h_gb_per_s", prepared.training.device.d2h_rate / 1e3},
-      {"h2d_gb_per_s", RateOf(run.prefetches)},
-      {"planned_h2d_gb_per_s", prepared.training.device.h2d_rate / 1e3}};
+  const DeviceModel& device = prepared.training.device;
+  json["link"] = {{"d2h_gb_per_s", run.offloads.Rate() / 1e3},
+                  {"planned_d2h_gb_per_s", device.d2h_rate / 1e3},
+                  {"h2d_gb_per_s", run.prefetches.Rate() / 1e3},
+                  {"planned_h2d_gb_per_s", device.h2d_rate / 1e3}};
   json["predicted_us"] = Microseconds(plan.time);
   json["step_us"] = Microseconds(run.Median());
   json["wall_us"] = Microseconds(MedianOf(run.walls));
@@ -286,10 +272,11 @@ std::vector<std::vector<std::string>> ToRows(const PreparedTraining& prepared,
   if (run.offloads.copies > 0) {
     const DeviceModel& device = prepared.training.device;
     rows.push_back(
-        {"link", fmt::format("{:.1f} GB/s to the host (predicted {:.1f}), "
-                             "{:.1f} GB/s back (predicted {:.1f})",
-                             RateOf(run.offloads), device.d2h_rate / 1e3,
-                             RateOf(run.prefetches), device.h2d_rate / 1e3)});
+        {"link",
+         fmt::format("{:.1f} GB/s to the host (predicted {:.1f}), "
+                     "{:.1f} GB/s back (predicted {:.1f})",
+                     run.offloads.Rate() / 1e3, device.d2h_rate / 1e3,
+                     run.prefetches.Rate() / 1e3, device.h2d_rate / 1e3)});
   }
   rows.push_back(
       {"device memory", fmt::format("{} of {}", HumanBytes(run.arena),

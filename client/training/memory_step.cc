@@ -9,14 +9,6 @@
 #include "client/training/memory_executor.h"
 
 namespace ucudnn {
-namespace {
-
-// Whether a transfer moves anything: the host has the inputs.
-bool IsCopied(const Command& command) {
-  return command.event->op == EventOp::kPrefetch || command.host != nullptr;
-}
-
-}  // namespace
 
 Result<StepReport> MemoryExecutor::Step(const TrainingBatch& batch) {
   batch_ = &batch;
@@ -175,16 +167,17 @@ Status MemoryExecutor::Await(const PreparedRound& round,
 }
 
 Status MemoryExecutor::Copy(const Command& command, std::int64_t first) {
+  if (!command.begin) return {};
   const MemoryEvent& event = *command.event;
   CopyQueue& queue = *queues_.at(event.stream);
   UCUDNN_RETURN_IF_ERROR(queue.Set(*command.begin));
-  if (event.op == EventOp::kPrefetch) {
+  if (event.op == EventOp::kOffload) {
+    UCUDNN_RETURN_IF_ERROR(
+        queue.Download(command.host, command.device, command.bytes));
+  } else {
     const void* const from =
         command.host != nullptr ? command.host : InputOf(event.block, first);
     UCUDNN_RETURN_IF_ERROR(queue.Upload(command.device, from, command.bytes));
-  } else if (IsCopied(command)) {
-    UCUDNN_RETURN_IF_ERROR(
-        queue.Download(command.host, command.device, command.bytes));
   }
   return queue.Set(*command.end);
 }
@@ -220,15 +213,12 @@ Status MemoryExecutor::AddTimes(const PreparedRound& round,
     if (!command.begin) continue;
     UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds took,
                             command.end->Since(*command.begin));
-    if (command.event->op == EventOp::kCompute) {
-      report->tasks[command.event->task] += took;
-    } else if (IsCopied(command)) {
-      CopyTotals& totals = command.event->op == EventOp::kOffload
-                               ? report->offloads
-                               : report->prefetches;
-      ++totals.copies;
-      totals.bytes += command.bytes;
-      totals.time += took;
+    const MemoryEvent& event = *command.event;
+    if (event.op == EventOp::kCompute) {
+      report->tasks[event.task] += took;
+    } else {
+      (event.op == EventOp::kOffload ? report->offloads : report->prefetches) +=
+          {1, command.bytes, took};
     }
   }
   return {};

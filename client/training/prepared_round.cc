@@ -65,7 +65,9 @@ class RoundBuilder {
         command.bytes = event.range.bytes;
         command.device = places_[event.block];
         command.host = context_.arenas.HostPlaceOf(event.block);
-        UCUDNN_RETURN_IF_ERROR(AddTimer(&command));
+        if (event.op == EventOp::kPrefetch || command.host != nullptr) {
+          UCUDNN_RETURN_IF_ERROR(AddTimer(&command));
+        }
         break;
       case EventOp::kCompute:
         UCUDNN_RETURN_IF_ERROR(AddCompute(&command));

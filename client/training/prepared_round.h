@@ -37,7 +37,8 @@ struct Command {
   std::unique_ptr<Event> idle;
   std::unique_ptr<Event> busy;
   std::string cause;
-  // Around transfers, and around compute if tasks are timed.
+  // Before and after a transfer, unless it offloads an input, which the host
+  // has; and before and after a task, if tasks are timed.
   std::unique_ptr<Event> begin;
   std::unique_ptr<Event> end;
 };
