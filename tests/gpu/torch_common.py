@@ -5,6 +5,10 @@ import json
 import os
 
 
+# No operation's planning begins after so many seconds of a converted model's.
+PLANNING_SECONDS = float(os.environ.get("UCUDNN_PLANNING_SECONDS", "10"))
+
+
 # --- Programs that start others and report.
 
 def arguments_of(text, sections, rows, seconds):

@@ -40,7 +40,7 @@ import sys
 import threading
 import time
 
-from torch_common import arguments_of, exit_status, report
+from torch_common import PLANNING_SECONDS, arguments_of, exit_status, report
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROWS = ["vgg16:64:FP32", "alexnet:256:FP32", "resnet18:128:TF32",
@@ -51,7 +51,7 @@ VARIANTS = ("plain", "full", "eighth")
 # nothing may be lost, half a percent is noise.
 GOALS = {"FP32": {"full": 0.85, "eighth": 1.0}, "TF32": {"full": 1.005},
          "HALF": {"full": 1.005}}
-ROW_LIMIT = 95 + 1.6 * float(os.environ.get("UCUDNN_PLANNING_SECONDS", "10"))
+ROW_LIMIT = 95 + 1.6 * PLANNING_SECONDS
 CHECKS_LIMIT = 85
 GRACE = 15
 TIME_UP = "the time was up"

@@ -13,15 +13,15 @@ import traceback
 import torch
 
 import ucudnn.torch
-from torch_common import Training, distance, laps, peak_of, warm_up
+from torch_common import (
+    PLANNING_SECONDS, Training, distance, laps, peak_of, warm_up)
 from ucudnn.torch.convolution.calls import record
 from ucudnn.torch.convolution.contest import _operands, _run_of
 from ucudnn.torch.convolution.planned import PlannedCall
 
 # Only FP32 has a goal within an eighth of PyTorch's workspace.
 PARTS = {"FP32": {"full": 1, "eighth": 8}, "TF32": {"full": 1}, "HALF": {"full": 1}}
-SECONDS = float(os.environ.get("UCUDNN_PLANNING_SECONDS", "10"))
-PLANNING_S = {"full": SECONDS, "eighth": 0.6 * SECONDS}
+PLANNING_S = {"full": PLANNING_SECONDS, "eighth": 0.6 * PLANNING_SECONDS}
 ROUNDS = 3
 
 

@@ -22,10 +22,7 @@ Precision ArithmeticOf(Precision asked, bool rounds_floats) {
 
 // An engine that cannot add to a filter gradient writes it behind its own
 // workspace, beginning here, from where it is added.
-Bytes AddendOffset(Bytes workspace) {
-  constexpr std::int64_t kAlignment = 256;
-  return Bytes((workspace.count() + kAlignment - 1) / kAlignment * kAlignment);
-}
+Bytes AddendOffset(Bytes workspace) { return RoundUp(workspace, 256_B); }
 
 Bytes WithAddend(Bytes workspace, const ConvProblem& problem) {
   return AddendOffset(workspace) + Bytes(problem.geometry.filter_elements() *
