@@ -382,8 +382,8 @@ class GrpcServer final : public RpcServer {
     quota.Resize(kMaxRpcBytes);
     quota.SetMaxThreads(kMaxRpcThreads);
     builder.SetResourceQuota(quota);
-    // By default all but two threads end after their call, and most calls begin
-    // with a new one.
+    // By default gRPC keeps two idle threads: under load, most calls would
+    // start a thread and end it.
     builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS,
                                 kMaxIdleRpcThreads);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,

@@ -70,8 +70,8 @@ class GroupCommit {
     std::optional<Answer> answer;
     std::condition_variable changed;
   };
-  // Shared with the transaction that does it, which tells the call without
-  // holding the mutex, when the call may already be gone.
+  // Shared by the call and the thread that does it, which wakes the call after
+  // releasing the mutex; by then the call may have returned.
   using Queue = std::deque<std::shared_ptr<Waiting>>;
 
   bool MayCommit() const {
@@ -107,7 +107,7 @@ class GroupCommit {
     queue_.insert(queue_.begin(), left, group.end());
     group.erase(left, group.end());
     if (!queue_.empty()) group.push_back(queue_.front());
-    // Whoever is woken while the mutex is held, waits again.
+    // A call that is woken while the mutex is held would wait for the mutex.
     lock.unlock();
     for (const auto& told : group) told->changed.notify_one();
     lock.lock();

@@ -12,7 +12,8 @@ namespace {
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 // About 24 bytes each.
 constexpr std::size_t kMostStatesOfAll = 8'000'000;
-// Targets for the devices that a half leaves are in parts of a device.
+// How many devices a half should leave is an average and no whole number; it is
+// counted in sixteenths of a device.
 constexpr std::int64_t kPartsOfDevice = 16;
 constexpr std::int64_t kNodesBetweenLooks = 1024;  // whether to stop
 

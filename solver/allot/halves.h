@@ -25,9 +25,9 @@
 namespace ucudnn::allot_internal {
 
 // As Pack, but keeps at most `most_states` entries of a half: those of the
-// least loss or, if any packing will do, those whose devices of each kind are
-// closest to the half's share of all. If there are more, the result is not
-// complete. `nodes` counts the entries that are made.
+// least loss or, if `problem.any`, those that take of each kind about as many
+// devices as the half's jobs should on average. If there are more entries, the
+// result is not complete. `nodes` counts the entries that are made.
 Packing PackHalves(const PackingProblem& problem, std::size_t most_states,
                    std::int64_t* nodes, const std::stop_token& stop);
 

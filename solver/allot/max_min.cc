@@ -298,8 +298,8 @@ class MaxMin {
     }
   }
 
-  // Begins with the bound, which mostly has a solution if there are many jobs,
-  // and which fewer choices can reach than any level below.
+  // Tries the bound itself first: with many jobs there mostly is a solution,
+  // and fewer choices come into question than at any lower level.
   void Bisect() {
     std::int64_t high = outcome_.bound;
     std::int64_t level = high;

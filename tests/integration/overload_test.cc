@@ -186,8 +186,8 @@ TEST_F(OverloadTest, KeepsFewThreadsForManyCancelledCalls) {
   EXPECT_TRUE(stub->GetStatus(&context, {}, &response).ok());
 }
 
-// By default gRPC ends all but two threads after their call, and begins most
-// calls with a new one.
+// By default gRPC keeps two idle threads: most of these calls would start a
+// thread and end it.
 TEST_F(OverloadTest, KeepsThreadsForFurtherCalls) {
   const auto call_often = [&] {
     std::vector<std::jthread> clients;

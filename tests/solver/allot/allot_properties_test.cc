@@ -126,8 +126,8 @@ TEST(AllotPropertiesTest, EachGoalIsBestAtItsOwn) {
   }
 }
 
-// Many jobs on devices of 6 kinds whose times vary by 5 %: so many choices are
-// about equally cheap that prices rule out few of them.
+// Many jobs on devices of 6 kinds. Times vary randomly by 5 %, so that many
+// choices cost about the same and prices rule out few of them.
 AllotProblem ManyNoisyJobs(Random& random) {
   constexpr std::int64_t kBatch = 64;
   AllotProblem problem;
