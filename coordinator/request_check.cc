@@ -1,7 +1,6 @@
 #include "coordinator/request_check.h"
 
 #include <string>
-#include <vector>
 
 #include "base/text.h"
 #include "coordinator/limits.h"
@@ -36,7 +35,10 @@ Status CheckField(const Message& message, const FieldDescriptor& field) {
     return {};
   }
   if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) return {};
-  if (!field.is_repeated()) return CheckRequest(r.GetMessage(message, &field));
+  if (!field.is_repeated()) {
+    if (!r.HasField(message, &field)) return {};
+    return CheckRequest(r.GetMessage(message, &field));
+  }
   for (int i = 0; i < r.FieldSize(message, &field); ++i) {
     UCUDNN_RETURN_IF_ERROR(
         CheckRequest(r.GetRepeatedMessage(message, &field, i)));
@@ -47,10 +49,9 @@ Status CheckField(const Message& message, const FieldDescriptor& field) {
 }  // namespace
 
 Status CheckRequest(const Message& request) {
-  std::vector<const FieldDescriptor*> fields;
-  request.GetReflection()->ListFields(request, &fields);
-  for (const FieldDescriptor* field : fields) {
-    UCUDNN_RETURN_IF_ERROR(CheckField(request, *field));
+  const google::protobuf::Descriptor& type = *request.GetDescriptor();
+  for (int i = 0; i < type.field_count(); ++i) {
+    UCUDNN_RETURN_IF_ERROR(CheckField(request, *type.field(i)));
   }
   return {};
 }

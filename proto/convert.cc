@@ -33,12 +33,20 @@ Status GetSpatial(std::string_view name,
 
 using google::protobuf::FieldDescriptor;
 
-// The field of v1::Measurement that holds the number.
-const FieldDescriptor& FieldOf(const PointNumber& number) {
-  const FieldDescriptor* field =
-      v1::Measurement::descriptor()->FindFieldByNumber(number.field);
-  UCUDNN_CHECK(field != nullptr && field->name() == number.name);
-  return *field;
+// The field of v1::Measurement that holds the number of PointNumbers() with
+// this index.
+const FieldDescriptor& NumberField(std::size_t index) {
+  static const auto kFields = [] {
+    std::vector<const FieldDescriptor*> fields;
+    for (const PointNumber& number : PointNumbers()) {
+      fields.push_back(
+          v1::Measurement::descriptor()->FindFieldByNumber(number.field));
+      UCUDNN_CHECK(fields.back() != nullptr &&
+                   fields.back()->name() == number.name);
+    }
+    return fields;
+  }();
+  return *kFields[index];
 }
 
 v1::ArithmeticRates ToProto(const ArithmeticRates& rates) {
@@ -149,9 +157,9 @@ v1::Measurement ToProto(const MeasuredPoint& point) {
   message.set_precision(std::string(Name(point.algorithm.precision)));
   message.set_workspace_bytes(point.workspace.count());
   const auto& reflection = *message.GetReflection();
-  for (const PointNumber& number : PointNumbers()) {
-    const auto& field = FieldOf(number);
-    const std::int64_t value = number.get(point);
+  for (std::size_t i = 0; i < PointNumbers().size(); ++i) {
+    const auto& field = NumberField(i);
+    const std::int64_t value = PointNumbers()[i].get(point);
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_INT32) {
       reflection.SetInt32(&message, &field, static_cast<std::int32_t>(value));
     } else {
@@ -176,13 +184,13 @@ Result<MeasuredPoint> FromProto(const v1::Measurement& message) {
       MakePoint(message.batch(), message.algorithm(), message.math(),
                 message.precision(), message.workspace_bytes()));
   const auto& reflection = *message.GetReflection();
-  for (const PointNumber& number : PointNumbers()) {
-    const auto& field = FieldOf(number);
+  for (std::size_t i = 0; i < PointNumbers().size(); ++i) {
+    const auto& field = NumberField(i);
     const std::int64_t value =
         field.cpp_type() == FieldDescriptor::CPPTYPE_INT32
             ? std::int64_t{reflection.GetInt32(message, &field)}
             : reflection.GetInt64(message, &field);
-    UCUDNN_RETURN_IF_ERROR(SetNumber(number, value, &point));
+    UCUDNN_RETURN_IF_ERROR(SetNumber(PointNumbers()[i], value, &point));
   }
   return point;
 }
