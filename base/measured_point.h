@@ -2,10 +2,9 @@
 #define UCUDNN_BASE_MEASURED_POINT_H_
 
 // One algorithm's measurement at one batch. MeasuredPoint is its only type;
-// every external form (a row of CSV or of a table, a JSON object, a message) is
-// written and read by iterating over PointNumbers(). To add a number: a member
-// and a line of PointNumbers() here, a field of ucudnn.v1.Measurement, and a
-// migration that adds the column.
+// every external form (a row of CSV, a JSON object, a message) is written and
+// read by iterating over PointNumbers(). To add a number: a member and a line
+// of PointNumbers() here, and a field of ucudnn.v1.Measurement.
 
 #include <compare>
 #include <cstdint>

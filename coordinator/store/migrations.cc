@@ -1,6 +1,9 @@
 #include "coordinator/store/migrations.h"
 
 #include <string>
+#include <utility>
+
+#include "coordinator/store/pack_measurements.h"
 
 namespace ucudnn {
 
@@ -10,6 +13,16 @@ Result<std::int64_t> SchemaVersion(SqlTransaction& sql) {
       sql.Query("SELECT COALESCE(MAX(version), 0) FROM schema_version"));
   return rows.at(0).Int(0);
 }
+
+namespace {
+
+// What a migration does that SQL cannot, after its script.
+Status Continue(const Migration& migration, SqlTransaction& sql) {
+  if (migration.name == "0016_measured_batches") return PackMeasurements(sql);
+  return {};
+}
+
+}  // namespace
 
 Status Migrate(SqlDatabase& database, std::span<const Migration> migrations) {
   const SqlDialect& dialect = database.dialect();
@@ -26,10 +39,9 @@ Status Migrate(SqlDatabase& database, std::span<const Migration> migrations) {
       if (migration.dialect != dialect.name) continue;
       latest = migration.version;
       if (migration.version <= found) continue;
-      if (Status status = sql.ExecuteScript(std::string(migration.script));
-          !status) {
-        return Within(migration.name, std::move(status).error());
-      }
+      Status status = sql.ExecuteScript(std::string(migration.script));
+      if (status) status = Continue(migration, sql);
+      if (!status) return Within(migration.name, std::move(status).error());
       UCUDNN_RETURN_IF_ERROR(
           sql.Execute("INSERT INTO schema_version (version, name) "
                       "VALUES ($1, $2)",

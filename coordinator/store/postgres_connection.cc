@@ -142,8 +142,7 @@ const SqlDialect& PostgresConnection::Dialect() {
           "SELECT CAST(pg_advisory_xact_lock(128906494537327) "
           "AS TEXT)",
       .writers = 2,
-      .adds_counts = true,
-      .dear_upserts = true};
+      .adds_counts = true};
   return kDialect;
 }
 

@@ -8,6 +8,7 @@ namespace ucudnn {
 namespace {
 
 // PostgreSQL: src/include/catalog/pg_type.dat.
+constexpr std::uint32_t kBytea = 17;
 constexpr std::uint32_t kInt8 = 20;
 constexpr std::uint32_t kText = 25;
 
@@ -20,23 +21,28 @@ void Append(Number number, std::string* bytes) {
   }
 }
 
+std::uint32_t ElementOf(const SqlRows::Column& column) {
+  if (column.is_number()) return kInt8;
+  return column.is_bytes() ? kBytea : kText;
+}
+
 // An array of one dimension; PostgreSQL: array_recv.
 std::string ArrayOf(const SqlRows::Column& column, std::size_t first,
                     std::size_t count) {
   std::string bytes;
   Append(std::uint32_t{1}, &bytes);  // dimensions
   Append(std::uint32_t{0}, &bytes);  // has no nulls
-  Append(column.is_text() ? kText : kInt8, &bytes);
+  Append(ElementOf(column), &bytes);
   Append(static_cast<std::uint32_t>(count), &bytes);
   Append(std::uint32_t{1}, &bytes);  // the first index
   for (std::size_t i = first; i < first + count; ++i) {
-    if (column.is_text()) {
+    if (column.is_number()) {
+      Append(std::uint32_t{sizeof(std::int64_t)}, &bytes);
+      Append(column.numbers[i], &bytes);
+    } else {
       const std::string_view text = column.texts[i];
       Append(static_cast<std::uint32_t>(text.size()), &bytes);
       bytes += text;
-    } else {
-      Append(std::uint32_t{sizeof(std::int64_t)}, &bytes);
-      Append(column.numbers[i], &bytes);
     }
   }
   return bytes;

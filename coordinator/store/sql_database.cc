@@ -9,7 +9,17 @@
 namespace ucudnn {
 namespace {
 
-// PostgreSQL refuses such texts; this makes SQLite refuse them too.
+Status CheckTexts(std::span<const SqlValue> values) {
+  for (const SqlValue& value : values) {
+    if (const auto* text = std::get_if<std::string>(&value)) {
+      UCUDNN_RETURN_IF_ERROR(CheckText(*text));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 Status CheckText(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t length = Utf8Length(text.substr(at));
@@ -23,17 +33,6 @@ Status CheckText(std::string_view text) {
   }
   return {};
 }
-
-Status CheckTexts(std::span<const SqlValue> values) {
-  for (const SqlValue& value : values) {
-    if (const auto* text = std::get_if<std::string>(&value)) {
-      UCUDNN_RETURN_IF_ERROR(CheckText(*text));
-    }
-  }
-  return {};
-}
-
-}  // namespace
 
 bool SqlRow::IsNull(std::size_t column) const {
   return std::holds_alternative<SqlNull>(values_.at(column));
@@ -75,6 +74,7 @@ Result<std::vector<SqlRow>> SqlTransaction::Query(
   if (rows.size() == 0) return std::vector<SqlRow>();
   UCUDNN_RETURN_IF_ERROR(CheckTexts(parameters));
   for (const SqlRows::Column& column : rows.columns()) {
+    if (column.is_bytes()) continue;
     std::string_view checked;
     for (const std::string_view text : column.texts) {
       // Many rows have the same kind and problem.
@@ -102,17 +102,18 @@ SqlRows::SqlRows(std::string_view columns) {
     const std::size_t space = column.find(' ');
     columns_.push_back({.name = std::string(column.substr(0, space)),
                         .type = std::string(column.substr(space + 1))});
-    UCUDNN_CHECK(columns_.back().is_text() || columns_.back().type == "BIGINT");
+    const Column& added = columns_.back();
+    UCUDNN_CHECK(added.is_number() || added.is_bytes() || added.type == "TEXT");
   }
 }
 
 void SqlRows::Add(std::span<const Cell> cells) {
   UCUDNN_CHECK(cells.size() == columns_.size());
   for (std::size_t i = 0; i < cells.size(); ++i) {
-    if (columns_[i].is_text()) {
-      columns_[i].texts.push_back(std::get<std::string_view>(cells[i]));
-    } else {
+    if (columns_[i].is_number()) {
       columns_[i].numbers.push_back(std::get<std::int64_t>(cells[i]));
+    } else {
+      columns_[i].texts.push_back(std::get<std::string_view>(cells[i]));
     }
   }
   ++size_;

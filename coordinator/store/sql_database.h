@@ -65,8 +65,6 @@ struct SqlDialect {
   std::size_t writers = 1;
   // Whether tables of counts get a row with each change (schema/0012_changes).
   bool adds_counts = false;
-  // Whether ON CONFLICT costs much even where there is none.
-  bool dear_upserts = false;
 };
 
 // Rows that a statement works on.
@@ -85,11 +83,12 @@ class SqlRows {
   using Cell = std::variant<std::int64_t, std::string_view>;
   struct Column {
     std::string name;
-    std::string type;  // TEXT or BIGINT; its cells are in one of:
+    std::string type;  // TEXT, BYTEA or BIGINT; its cells are in one of:
     std::vector<std::string_view> texts = {};
     std::vector<std::int64_t> numbers = {};
 
-    bool is_text() const { return type == "TEXT"; }
+    bool is_number() const { return type == "BIGINT"; }
+    bool is_bytes() const { return type == "BYTEA"; }
   };
 
   // "NAME TYPE, NAME TYPE, ..."
@@ -116,6 +115,10 @@ class SqlRows {
 std::string WithRows(std::string statement, const std::string& table,
                      const std::string& values);
 
+// kInvalidArgument if the text is not UTF-8 or holds a NUL, which PostgreSQL
+// refuses.
+Status CheckText(std::string_view text);
+
 // A running transaction.
 class SqlTransaction {
  public:
@@ -124,7 +127,7 @@ class SqlTransaction {
   virtual const SqlDialect& dialect() const = 0;
 
   // Runs one statement; returns the rows of SELECT or RETURNING.
-  // kInvalidArgument if a text is not UTF-8 or holds a NUL.
+  // Errors of CheckText.
   Result<std::vector<SqlRow>> Query(const std::string& statement,
                                     std::span<const SqlValue> parameters);
   Result<std::vector<SqlRow>> Query(

@@ -3,160 +3,104 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <set>
 #include <tuple>
 
+#include "coordinator/store/measured_batch.h"
 #include "coordinator/store/sql_store.h"
 
 namespace ucudnn {
 namespace {
 
-// Identifies a measurement's point.
-auto PointKey(const Measurement& m) {
-  return std::tie(m.kind, m.problem, m.point.batch, m.point.algorithm,
-                  m.point.workspace);
+// Which row of measured_batches a point belongs to.
+struct Located {
+  std::string_view kind;
+  std::string_view problem;
+  std::int64_t batch;
+  PointRef point;
+};
+
+auto BatchKey(const Located& located) {
+  return std::tie(located.kind, located.problem, located.batch);
 }
 
-// The last measurement of each point, sorted by point: one statement must
-// not update a row twice, and writers that lock rows in the same order do not
+// Points of one batch.
+using LocatedBatch = std::span<const Located>;
+
+// The points by batch. Writers that lock rows in the same order do not
 // deadlock.
-std::vector<const Measurement*> Newest(
-    std::span<const Measurement> measurements) {
-  std::vector<const Measurement*> sorted;
-  sorted.reserve(measurements.size());
-  for (const Measurement& m : measurements) sorted.push_back(&m);
-  std::ranges::stable_sort(sorted, [](const auto* a, const auto* b) {
-    return PointKey(*a) < PointKey(*b);
-  });
-  std::vector<const Measurement*> newest;
-  newest.reserve(sorted.size());
-  for (const Measurement* m : sorted) {
-    if (!newest.empty() && PointKey(*newest.back()) == PointKey(*m)) {
-      newest.back() = m;
-    } else {
-      newest.push_back(m);
+std::vector<Located> Locate(std::span<const MeasuredPoints> measured) {
+  std::vector<Located> located;
+  for (const MeasuredPoints& m : measured) {
+    for (const MeasuredPoint& point : m.points) {
+      located.push_back(
+          {m.kind, m.problem, point.batch.count(), {&point, &m.origin}});
     }
   }
-  return newest;
+  std::ranges::stable_sort(located, {}, BatchKey);
+  return located;
 }
 
-constexpr char kOriginColumns[] =
-    "device, driver, measured_ms, sm_clock_mhz, memory_clock_mhz, throttle";
-
-// "time_ns, spread_ns, ...", each formatted by `format`.
-std::string NumberColumns(
-    fmt::format_string<const std::string_view&> format = "{}") {
-  std::vector<std::string> columns;
-  for (const PointNumber& number : PointNumbers()) {
-    columns.push_back(fmt::format(format, number.name));
+std::vector<LocatedBatch> Split(std::span<const Located> located) {
+  std::vector<LocatedBatch> batches;
+  while (!located.empty()) {
+    const auto end = std::ranges::find_if(located, [&](const Located& other) {
+      return BatchKey(other) != BatchKey(located.front());
+    });
+    const auto size = static_cast<std::size_t>(end - located.begin());
+    batches.push_back(located.first(size));
+    located = located.subspan(size);
   }
-  return fmt::format("{}", fmt::join(columns, ", "));
+  return batches;
 }
 
-std::string PointColumns() {
-  return "batch, algorithm, math, precision_name, workspace_bytes, " +
-         NumberColumns();
-}
-
-// Reads the columns of PointColumns(), starting at `*column`, and moves
-// `*column` past them.
-Result<MeasuredPoint> PointOf(const SqlRow& row, std::size_t* column) {
-  const std::size_t first = *column;
-  UCUDNN_ASSIGN_OR_RETURN(
-      MeasuredPoint point,
-      MakePoint(row.Int(first), row.Text(first + 1), row.Text(first + 2),
-                row.Text(first + 3), row.Int(first + 4)));
-  *column += 5;
-  for (const PointNumber& number : PointNumbers()) {
-    UCUDNN_RETURN_IF_ERROR(SetNumber(number, row.Int((*column)++), &point));
+// What is stored of each of the batches, locked until the transaction ends.
+Result<std::vector<std::vector<StoredPoints>>> FindStored(
+    SqlTransaction& sql, std::span<const LocatedBatch> batches) {
+  SqlRows rows("i BIGINT, kind TEXT, problem TEXT, batch BIGINT");
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const Located& first = batches[i].front();
+    rows.Add(
+        {static_cast<std::int64_t>(i), first.kind, first.problem, first.batch});
   }
-  return point;
-}
-
-PointOrigin OriginOf(const SqlRow& row, std::size_t first) {
-  return {
-      .device = row.Text(first),
-      .driver = row.Text(first + 1),
-      .measured_ms = row.Int(first + 2),
-      .clocks = {row.Int(first + 3), row.Int(first + 4), row.Text(first + 5)}};
-}
-
-// All columns of measurements.
-SqlRows NoMeasurements() {
-  return SqlRows(
-      "kind TEXT, problem TEXT, batch BIGINT, algorithm TEXT, math TEXT, "
-      "precision_name TEXT, workspace_bytes BIGINT, " +
-      NumberColumns("{} BIGINT") +
-      ", device TEXT, driver TEXT, measured_ms BIGINT, sm_clock_mhz BIGINT, "
-      "memory_clock_mhz BIGINT, throttle TEXT");
-}
-
-std::string InsertStatement() {
-  return fmt::format("INSERT INTO measurements ({}) $values",
-                     NoMeasurements().Names());
-}
-
-std::string UpsertStatement() {
-  return fmt::format(
-      "{} ON CONFLICT (kind, problem, batch, algorithm, math, precision_name, "
-      "workspace_bytes) DO UPDATE SET {}, device = excluded.device, "
-      "driver = excluded.driver, measured_ms = excluded.measured_ms, "
-      "sm_clock_mhz = excluded.sm_clock_mhz, "
-      "memory_clock_mhz = excluded.memory_clock_mhz, "
-      "throttle = excluded.throttle",
-      InsertStatement(), NumberColumns("{0} = excluded.{0}"));
-}
-
-void AddRow(const Measurement& m, SqlRows* rows) {
-  const MeasuredPoint& p = m.point;
-  const PointOrigin& o = m.origin;
-  std::vector<SqlRows::Cell> cells = {m.kind,
-                                      m.problem,
-                                      p.batch.count(),
-                                      p.algorithm.name,
-                                      p.algorithm.math,
-                                      Name(p.algorithm.precision),
-                                      p.workspace.count()};
-  for (const PointNumber& number : PointNumbers()) {
-    cells.emplace_back(number.get(p));
-  }
-  cells.insert(cells.end(), {o.device, o.driver, o.measured_ms, o.clocks.sm_mhz,
-                             o.clocks.memory_mhz, o.clocks.throttle});
-  rows->Add(cells);
-}
-
-// Kinds, problems and batches of which points are stored.
-using MeasuredBatches =
-    std::set<std::tuple<std::string, std::string, std::int64_t>>;
-
-auto BatchKey(const Measurement& m) {
-  return std::make_tuple(m.kind, m.problem, m.point.batch.count());
-}
-
-// Those of the batches, which are sorted, that have points.
-Result<MeasuredBatches> FindMeasured(
-    SqlTransaction& sql, std::span<const Measurement* const> measurements) {
-  SqlRows rows("kind TEXT, problem TEXT, batch BIGINT");
-  const Measurement* last = nullptr;
-  for (const Measurement* m : measurements) {
-    if (last == nullptr || BatchKey(*last) != BatchKey(*m)) {
-      rows.Add({m->kind, m->problem, m->point.batch.count()});
-    }
-    last = m;
-  }
-  // A join might be planned as a scan of all measurements.
+  // A join might be planned as a scan of all batches.
   UCUDNN_ASSIGN_OR_RETURN(
       const auto found,
-      sql.Query("SELECT kind, problem, batch FROM $rows WHERE (SELECT 1 FROM "
-                "measurements AS m WHERE m.kind = rows.kind AND m.problem = "
-                "rows.problem AND m.batch = rows.batch LIMIT 1) IS NOT NULL",
-                rows));
-  MeasuredBatches measured;
+      sql.Query(
+          fmt::format("SELECT i, (SELECT body FROM measured_batches AS m WHERE "
+                      "m.kind = rows.kind AND m.problem = rows.problem AND "
+                      "m.batch = rows.batch{}) FROM $rows",
+                      sql.dialect().lock_rows),
+          rows));
+  std::vector<std::vector<StoredPoints>> stored(batches.size());
   for (const SqlRow& row : found) {
-    measured.emplace(row.Text(0), row.Text(1), row.Int(2));
+    if (row.IsNull(1)) continue;
+    auto unpacked = Unpack(row.Bytes(1));
+    if (!unpacked) {
+      return tl::unexpected<Error>(Unreadable(unpacked.error()));
+    }
+    stored.at(static_cast<std::size_t>(row.Int(0))) = *std::move(unpacked);
   }
-  return measured;
+  return stored;
 }
+
+// The points of a batch behind those that are stored of it.
+std::vector<PointRef> Joined(std::span<const StoredPoints> stored,
+                             LocatedBatch batch) {
+  std::vector<PointRef> points;
+  for (const StoredPoints& of_origin : stored) {
+    for (const MeasuredPoint& point : of_origin.points) {
+      points.push_back({&point, &of_origin.origin});
+    }
+  }
+  for (const Located& located : batch) points.push_back(located.point);
+  return points;
+}
+
+constexpr char kBatchColumns[] =
+    "kind TEXT, problem TEXT, batch BIGINT, body BYTEA, points BIGINT, "
+    "drivers BIGINT, driver TEXT, measured_ms BIGINT";
 
 // Counts that the points of these kinds changed. Triggers count all else that
 // plans are made from; for each point, they would cost as much as storing it.
@@ -173,51 +117,120 @@ Status CountChanges(SqlTransaction& sql,
       rows);
 }
 
-}  // namespace
-
-Status CheckMeasurement(const Measurement& m) {
-  UCUDNN_RETURN_IF_ERROR(CheckKey("a measurement's kind", m.kind));
-  UCUDNN_RETURN_IF_ERROR(CheckKey("a measurement's problem", m.problem));
-  UCUDNN_RETURN_IF_ERROR(
-      CheckKey("a measurement's algorithm", m.point.algorithm.name));
-  if (const Status valid = CheckPoint(m.point); !valid) {
-    return Within("a measurement's point", valid.error());
+// The last problem whose batches, rows of (problem, points), all fit into so
+// many points; the first one if none does.
+std::string LastWhole(std::span<const SqlRow> batches,
+                      std::int64_t max_points) {
+  std::string whole = batches.front().Text(0);
+  std::int64_t points = 0;
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    points += batches[i].Int(1);
+    if (points > max_points) return whole;
+    const bool ends =
+        i + 1 == batches.size() || batches[i + 1].Text(0) != batches[i].Text(0);
+    if (ends) whole = batches[i].Text(0);
   }
-  if (m.point.algorithm.math.empty()) return {};
-  return CheckKey("a measurement's math mode", m.point.algorithm.math);
+  return whole;
 }
 
-Status UpsertMeasurements(SqlTransaction& sql,
-                          std::span<const Measurement> measurements) {
-  for (const Measurement& m : measurements) {
-    UCUDNN_RETURN_IF_ERROR(CheckMeasurement(m));
+// Sets points_by_driver of each profile, which are sorted by kind.
+Status CountByDriver(SqlTransaction& sql,
+                     std::vector<ProfileSummary>* profiles) {
+  const auto of_kind = [&](const SqlRow& row) -> auto& {
+    return std::ranges::lower_bound(*profiles, row.Text(0), {},
+                                    &ProfileSummary::kind)
+        ->points_by_driver;
+  };
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto counts,
+      sql.Query("SELECT kind, driver, CAST(SUM(points) AS BIGINT) FROM "
+                "measured_batches WHERE drivers = 1 GROUP BY kind, driver"));
+  for (const SqlRow& row : counts) of_kind(row)[row.Text(1)] += row.Int(2);
+  // The few that were measured in part since a driver changed.
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto mixed,
+      sql.Query("SELECT kind, body FROM measured_batches WHERE drivers > 1"));
+  for (const SqlRow& row : mixed) {
+    const auto stored = Unpack(row.Bytes(1));
+    if (!stored) return tl::unexpected<Error>(Unreadable(stored.error()));
+    for (const StoredPoints& of_origin : *stored) {
+      of_kind(row)[of_origin.origin.driver] += std::ssize(of_origin.points);
+    }
   }
-  static const std::string kInsert = InsertStatement();
-  static const std::string kUpsert = UpsertStatement();
-  const std::vector<const Measurement*> newest = Newest(measurements);
-  const bool find_new = sql.dialect().dear_upserts;
-  MeasuredBatches measured;
-  if (find_new) {
-    UCUDNN_ASSIGN_OR_RETURN(measured, FindMeasured(sql, newest));
+  return {};
+}
+
+}  // namespace
+
+Status CheckPoints(const MeasuredPoints& measured) {
+  UCUDNN_RETURN_IF_ERROR(CheckKey("a measurement's kind", measured.kind));
+  UCUDNN_RETURN_IF_ERROR(CheckKey("a measurement's problem", measured.problem));
+  for (const std::string& text :
+       {std::cref(measured.origin.device), std::cref(measured.origin.driver),
+        std::cref(measured.origin.clocks.throttle)}) {
+    UCUDNN_RETURN_IF_ERROR(CheckText(text));
   }
-  SqlRows inserts = NoMeasurements();
-  SqlRows upserts = NoMeasurements();
+  for (const MeasuredPoint& point : measured.points) {
+    UCUDNN_RETURN_IF_ERROR(
+        CheckKey("a measurement's algorithm", point.algorithm.name));
+    UCUDNN_RETURN_IF_ERROR(CheckText(point.algorithm.name));
+    if (const Status valid = CheckPoint(point); !valid) {
+      return Within("a measurement's point", valid.error());
+    }
+    if (point.algorithm.math.empty()) continue;
+    UCUDNN_RETURN_IF_ERROR(
+        CheckKey("a measurement's math mode", point.algorithm.math));
+    UCUDNN_RETURN_IF_ERROR(CheckText(point.algorithm.math));
+  }
+  return {};
+}
+
+Status StorePoints(SqlTransaction& sql,
+                   std::span<const MeasuredPoints> measured) {
+  const std::vector<Located> located = Locate(measured);
+  const std::vector<LocatedBatch> batches = Split(located);
+  UCUDNN_ASSIGN_OR_RETURN(const auto stored, FindStored(sql, batches));
+  SqlRows inserts(kBatchColumns);
+  SqlRows updates(kBatchColumns);
+  std::deque<PackedBatch> packed;
   std::set<std::string_view> kinds;
-  for (const Measurement* m : newest) {
-    const bool is_new = find_new && !measured.contains(BatchKey(*m));
-    AddRow(*m, is_new ? &inserts : &upserts);
-    kinds.insert(m->kind);
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const Located& first = batches[i].front();
+    const PackedBatch& row =
+        packed.emplace_back(Pack(Joined(stored[i], batches[i])));
+    (stored[i].empty() ? inserts : updates)
+        .Add({first.kind, first.problem, first.batch, row.body, row.points,
+              row.drivers, row.driver, row.measured_ms});
+    kinds.insert(first.kind);
   }
-  // If another transaction adds the same points meanwhile, this one fails and
+  // If another transaction adds the same batch meanwhile, this one fails and
   // runs again.
-  UCUDNN_RETURN_IF_ERROR(sql.Execute(kInsert, inserts));
-  UCUDNN_RETURN_IF_ERROR(sql.Execute(kUpsert, upserts));
+  const std::string insert =
+      fmt::format("INSERT INTO measured_batches ({}) $values", inserts.Names());
+  UCUDNN_RETURN_IF_ERROR(sql.Execute(insert, inserts));
+  UCUDNN_RETURN_IF_ERROR(sql.Execute(
+      insert + " ON CONFLICT (kind, problem, batch) DO UPDATE SET "
+               "body = excluded.body, points = excluded.points, "
+               "drivers = excluded.drivers, driver = excluded.driver, "
+               "measured_ms = excluded.measured_ms",
+      updates));
   return CountChanges(sql, kinds);
+}
+
+Status StoreMeasurements(SqlTransaction& sql,
+                         std::span<const Measurement> measurements) {
+  std::vector<MeasuredPoints> measured;
+  measured.reserve(measurements.size());
+  for (const Measurement& m : measurements) {
+    measured.push_back({m.kind, m.problem, {&m.point, 1}, m.origin});
+    UCUDNN_RETURN_IF_ERROR(CheckPoints(measured.back()));
+  }
+  return StorePoints(sql, measured);
 }
 
 Status SqlStore::PutMeasurements(std::span<const Measurement> measurements) {
   return database_->Run(Access::kWrite, [&](SqlTransaction& sql) {
-    return UpsertMeasurements(sql, measurements);
+    return StoreMeasurements(sql, measurements);
   });
 }
 
@@ -239,7 +252,7 @@ Status SqlStore::ImportProfile(std::span<const Measurement> measurements,
   };
   sorted.erase(std::unique(sorted.begin(), sorted.end(), same), sorted.end());
   return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
-    UCUDNN_RETURN_IF_ERROR(UpsertMeasurements(sql, measurements));
+    UCUDNN_RETURN_IF_ERROR(StoreMeasurements(sql, measurements));
     SqlRows rows(
         "kind TEXT, problem TEXT, batch BIGINT, max_workspace_bytes BIGINT, "
         "driver TEXT");
@@ -290,77 +303,78 @@ Result<std::vector<Measurement>> SqlStore::LoadMeasurements(
     const std::string& kind, const std::string& after,
     std::int64_t max_points) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(max_points));
-  return InTransaction(
-      *database_, Access::kRead,
-      [&](SqlTransaction& sql) -> Result<std::vector<Measurement>> {
-        // One more than fits shows whether the last problem is cut.
-        UCUDNN_ASSIGN_OR_RETURN(
-            const auto problems,
-            sql.Query("SELECT problem, COUNT(*) FROM (SELECT problem FROM "
-                      "measurements WHERE kind = $1 AND problem > $2 "
-                      "ORDER BY problem LIMIT $3) AS counted "
-                      "GROUP BY problem ORDER BY problem",
-                      {kind, after, max_points + 1}));
-        if (problems.empty()) return std::vector<Measurement>();
-        std::int64_t points = 0;
-        for (const SqlRow& row : problems) points += row.Int(1);
-        const bool cut = points > max_points && problems.size() > 1;
-        const std::string& last =
-            problems.at(problems.size() - (cut ? 2 : 1)).Text(0);
-        UCUDNN_ASSIGN_OR_RETURN(
-            std::vector<Measurement> measurements,
-            Records(sql.Query(
-                        fmt::format("SELECT problem, {}, {} FROM measurements "
-                                    "WHERE kind = $1 AND problem > $2 AND "
-                                    "problem <= $3",
-                                    PointColumns(), kOriginColumns),
-                        {kind, after, last}),
-                    [&](const SqlRow& row) -> Result<Measurement> {
-                      std::size_t column = 1;
-                      UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point,
-                                              PointOf(row, &column));
-                      return Measurement{.kind = kind,
-                                         .problem = row.Text(0),
-                                         .point = std::move(point),
-                                         .origin = OriginOf(row, column)};
-                    }));
-        std::ranges::sort(measurements, {}, PointKey);
-        return measurements;
-      });
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto rows,
+      InTransaction(
+          *database_, Access::kRead,
+          [&](SqlTransaction& sql) -> Result<std::vector<SqlRow>> {
+            // One more than fits shows whether the last problem is cut: each
+            // batch has a point at least.
+            UCUDNN_ASSIGN_OR_RETURN(
+                const auto batches,
+                sql.Query("SELECT problem, points FROM measured_batches WHERE "
+                          "kind = $1 AND problem > $2 ORDER BY problem LIMIT "
+                          "$3",
+                          {kind, after, max_points + 1}));
+            if (batches.empty()) return batches;
+            return sql.Query(
+                "SELECT problem, body FROM measured_batches WHERE kind = $1 "
+                "AND problem > $2 AND problem <= $3",
+                {kind, after, LastWhole(batches, max_points)});
+          }));
+  std::vector<Measurement> measurements;
+  for (const SqlRow& row : rows) {
+    auto stored = Unpack(row.Bytes(1));
+    if (!stored) return tl::unexpected<Error>(Unreadable(stored.error()));
+    for (StoredPoints& of_origin : *stored) {
+      for (MeasuredPoint& point : of_origin.points) {
+        measurements.push_back({.kind = kind,
+                                .problem = row.Text(0),
+                                .point = std::move(point),
+                                .origin = of_origin.origin});
+      }
+    }
+  }
+  std::ranges::sort(measurements, {}, [](const Measurement& m) {
+    return std::tie(m.problem, m.point.batch, m.point.algorithm,
+                    m.point.workspace);
+  });
+  return measurements;
 }
 
 Result<PointsByProblem> SqlStore::LoadProfile(
     const std::string& kind, std::span<const std::string> problems,
     std::span<const BatchSize> batches, std::span<const std::string> drivers) {
-  std::vector<SqlValue> parameters = {kind};
-  std::string conditions = "kind = $1";
-  if (!drivers.empty()) {
-    conditions +=
-        fmt::format(" AND driver IN ('', {})", AddTexts(drivers, &parameters));
-  }
+  std::string select =
+      "SELECT problem, body FROM measured_batches WHERE kind = $1";
   if (!batches.empty()) {
     std::vector<std::int64_t> counts;
     for (const BatchSize batch : batches) counts.push_back(batch.count());
-    conditions += fmt::format(" AND batch IN ({})", fmt::join(counts, ", "));
+    select += fmt::format(" AND batch IN ({})", fmt::join(counts, ", "));
   }
   SqlRows named("problem TEXT");
   for (const std::string& problem : problems) named.Add({problem});
-  const std::string select =
-      fmt::format("SELECT problem, {} FROM measurements WHERE {}",
-                  PointColumns(), conditions);
   UCUDNN_ASSIGN_OR_RETURN(
       const auto found,
       InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-        if (problems.empty()) return sql.Query(select, parameters);
+        if (problems.empty()) return sql.Query(select, {kind});
         return sql.Query(
             select + " AND problem IN (SELECT rows.problem FROM $rows)", named,
-            parameters);
+            {kind});
       }));
   PointsByProblem points;
   for (const SqlRow& row : found) {
-    std::size_t column = 1;
-    UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point, PointOf(row, &column));
-    points[row.Text(0)].push_back(std::move(point));
+    auto stored = Unpack(row.Bytes(1));
+    if (!stored) return tl::unexpected<Error>(Unreadable(stored.error()));
+    for (StoredPoints& of_origin : *stored) {
+      const std::string& driver = of_origin.origin.driver;
+      if (!drivers.empty() && !driver.empty() &&
+          std::ranges::find(drivers, driver) == drivers.end()) {
+        continue;
+      }
+      std::ranges::move(of_origin.points,
+                        std::back_inserter(points[row.Text(0)]));
+    }
   }
   for (auto& [problem, of_problem] : points) {
     std::ranges::sort(of_problem, {}, [](const MeasuredPoint& p) {
@@ -379,9 +393,10 @@ Result<std::vector<ProfileSummary>> SqlStore::ListProfiles() {
       *database_, Access::kRead, [](SqlTransaction& sql) -> Result<Summaries> {
         UCUDNN_ASSIGN_OR_RETURN(
             Summaries profiles,
-            Records(sql.Query("SELECT kind, COUNT(DISTINCT problem), COUNT(*), "
-                              "MAX(measured_ms) FROM measurements GROUP BY "
-                              "kind ORDER BY kind"),
+            Records(sql.Query("SELECT kind, COUNT(DISTINCT problem), "
+                              "CAST(SUM(points) AS BIGINT), MAX(measured_ms) "
+                              "FROM measured_batches GROUP BY kind "
+                              "ORDER BY kind"),
                     [](const SqlRow& row) -> Result<ProfileSummary> {
                       ProfileSummary summary;
                       summary.kind = row.Text(0);
@@ -390,17 +405,7 @@ Result<std::vector<ProfileSummary>> SqlStore::ListProfiles() {
                       summary.last_measured_ms = row.Int(3);
                       return summary;
                     }));
-        UCUDNN_ASSIGN_OR_RETURN(
-            const auto counts,
-            sql.Query("SELECT kind, driver, COUNT(*) FROM measurements "
-                      "GROUP BY kind, driver"));
-        for (const SqlRow& row : counts) {
-          const auto of_kind =
-              std::ranges::find(profiles, row.Text(0), &ProfileSummary::kind);
-          if (of_kind != profiles.end()) {
-            of_kind->points_by_driver[row.Text(1)] = row.Int(2);
-          }
-        }
+        UCUDNN_RETURN_IF_ERROR(CountByDriver(sql, &profiles));
         return profiles;
       });
 }

@@ -247,12 +247,22 @@ Result<std::vector<std::string>> UpdateSilent(SqlTransaction& sql,
                                               std::span<const Pulse> silent,
                                               const std::string& update);
 
-// kInvalidArgument if the store takes no such measurement.
-Status CheckMeasurement(const Measurement& measurement);
+// Points of a kind's problem, in memory.
+struct MeasuredPoints {
+  std::string_view kind;
+  std::string_view problem;
+  std::span<const MeasuredPoint> points;
+  const PointOrigin& origin;
+};
 
-// Measurements::PutMeasurements within a transaction.
-Status UpsertMeasurements(SqlTransaction& sql,
-                          std::span<const Measurement> measurements);
+// kInvalidArgument if the store takes no such points.
+Status CheckPoints(const MeasuredPoints& measured);
+// Measurements::PutMeasurements within a transaction, for checked points.
+Status StorePoints(SqlTransaction& sql,
+                   std::span<const MeasuredPoints> measured);
+// The same for points that it checks.
+Status StoreMeasurements(SqlTransaction& sql,
+                         std::span<const Measurement> measurements);
 
 // The columns that TaskOf reads, in its order.
 inline constexpr std::string_view kTaskColumns =

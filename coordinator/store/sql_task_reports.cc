@@ -51,9 +51,10 @@ Status CheckBatch(const TaskRecord& task, const TaskCompletion& completion) {
   return {};
 }
 
-// What the reports of one transaction change.
+// What the reports of one transaction change; refers to them and to their
+// tasks.
 struct Changes {
-  std::vector<Measurement> measurements;
+  std::vector<MeasuredPoints> measured;
   std::vector<const TaskCompletion*> cross_checked;
   std::vector<const TaskCompletion*> done;
   std::vector<std::int64_t> reopened;
@@ -72,13 +73,10 @@ Result<CompletionResult> TakeIn(const TaskReport& report,
   if (!report.partial && task->state == TaskState::kDone) {
     return CompletionResult{.already = true};
   }
-  std::vector<Measurement> measurements;
-  for (const MeasuredPoint& point : completion.points) {
-    measurements.push_back(
-        {task->key.kind, task->key.problem, point, completion.origin});
-    UCUDNN_RETURN_IF_ERROR(CheckMeasurement(measurements.back()));
-  }
-  std::ranges::move(measurements, std::back_inserter(changes->measurements));
+  const MeasuredPoints measured{task->key.kind, task->key.problem,
+                                completion.points, completion.origin};
+  UCUDNN_RETURN_IF_ERROR(CheckPoints(measured));
+  changes->measured.push_back(measured);
   if (report.partial) return CompletionResult{};
   if (completion.cross_check) changes->cross_checked.push_back(&completion);
   if (completion.max_workspace >= task->max_workspace) {
@@ -108,7 +106,7 @@ Status EndTasks(SqlTransaction& sql, std::span<const TaskCompletion*> done) {
 }
 
 Status Apply(SqlTransaction& sql, Changes changes) {
-  UCUDNN_RETURN_IF_ERROR(UpsertMeasurements(sql, changes.measurements));
+  UCUDNN_RETURN_IF_ERROR(StorePoints(sql, changes.measured));
   for (const TaskCompletion* completion : changes.cross_checked) {
     UCUDNN_RETURN_IF_ERROR(AddCrossCheck(sql, *completion));
   }

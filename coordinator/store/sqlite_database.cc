@@ -146,11 +146,17 @@ class RowBinder {
     for (std::size_t i = 0; i < bound_.size(); ++i) {
       const SqlRows::Column& column = rows_.columns()[i];
       ++index;
-      if (!column.is_text()) {
+      if (column.is_number()) {
         statement_.bind(index, column.numbers[row]);
       } else if (row == 0 || bound_[i] != column.texts[row]) {
         bound_[i] = column.texts[row];
-        statement_.bindNoCopy(index, bound_[i]);
+        if (column.is_bytes()) {
+          statement_.bindNoCopy(index,
+                                static_cast<const void*>(bound_[i].c_str()),
+                                static_cast<int>(bound_[i].size()));
+        } else {
+          statement_.bindNoCopy(index, bound_[i]);
+        }
       }
     }
   }

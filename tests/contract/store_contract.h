@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/store/sql_database.h"
 #include "coordinator/store/store.h"
 
 namespace ucudnn {
@@ -93,6 +94,11 @@ MeasuredPoint TestPoint(std::int64_t batch, const std::string& algorithm,
                         std::int64_t time_ns);
 Measurement TestMeasurement(int problem, const MeasuredPoint& point,
                             UnixMillis measured_ms = 1000);
+// Gives an empty database the schema 15, in which each point has a row, and
+// points.
+void FillOlderSchema(SqlDatabase& database);
+// That the store has these points.
+void ExpectOlderPoints(Store& store);
 // Enqueues `tasks` at time 1.
 EnqueueResult Enqueue(Tasks& store, const std::vector<NewTask>& tasks);
 std::vector<std::string> Problems(const std::vector<TaskRecord>& tasks);

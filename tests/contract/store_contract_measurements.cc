@@ -1,16 +1,39 @@
 // Measurements and cross-checks.
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <barrier>
 #include <limits>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "coordinator/store/migrations.h"
 #include "tests/contract/store_contract.h"
 
 namespace ucudnn {
 namespace {
+
+// Of two problems, batches and origins.
+std::vector<Measurement> OlderPoints() {
+  std::vector<Measurement> points;
+  for (const int problem : {1, 2}) {
+    for (const std::int64_t batch : {8, 16}) {
+      for (const char* algorithm : {"A", "B"}) {
+        points.push_back(
+            TestMeasurement(problem, TestPoint(batch, algorithm, batch)));
+      }
+      points.back().point.min = Nanoseconds(1);
+      points.back().point.p90 = Nanoseconds(2);
+      points.back().point.enqueue = Nanoseconds(3);
+      points.back().point.outliers = 4;
+      points.back().origin.clocks = {1755, 2619, "power"};
+    }
+  }
+  return points;
+}
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -91,6 +114,69 @@ TEST_P(StoreContract, TakesTheSameNewPointsFromWritersAtOnce) {
   const auto profile =
       store().LoadProfile(ToString(TestKind()), problems, {}).value();
   EXPECT_THAT(profile.at(problems[0]), SizeIs(kBatches * kAlgorithms));
+}
+
+TEST_P(StoreContract, KeepsWhatSeveralWritersAddToABatch) {
+  constexpr int kWriters = 4;
+  constexpr int kAlgorithms = 20;
+  const std::vector<Measurement> first = {
+      TestMeasurement(1, TestPoint(8, "first", 1))};
+  ASSERT_TRUE(store().PutMeasurements(first));
+  std::barrier together(kWriters);
+  std::atomic<int> failed = 0;
+  std::vector<std::jthread> writers;
+  for (int w = 0; w < kWriters; ++w) {
+    writers.emplace_back([&, w] {
+      for (int i = 0; i < kAlgorithms; ++i) {
+        const std::vector<Measurement> point = {TestMeasurement(
+            1, TestPoint(8, fmt::format("{} of {}", i, w), w + 1))};
+        together.arrive_and_wait();
+        if (!store().PutMeasurements(point)) ++failed;
+      }
+    });
+  }
+  writers.clear();
+  EXPECT_EQ(failed, 0);
+  EXPECT_THAT(store().LoadMeasurements(ToString(TestKind())).value(),
+              SizeIs(1 + kWriters * kAlgorithms));
+}
+
+TEST_P(StoreContract, KnowsPointsOfSeveralDrivers) {
+  const std::string kind = ToString(TestKind());
+  const auto under = [](const std::string& driver, const char* algorithm,
+                        std::int64_t time_ns) {
+    Measurement m = TestMeasurement(1, TestPoint(8, algorithm, time_ns));
+    m.origin.driver = driver;
+    return m;
+  };
+  const auto put = [&](std::vector<Measurement> measured) {
+    ASSERT_TRUE(store().PutMeasurements(measured));
+  };
+  const auto times = [&](const std::vector<std::string>& drivers) {
+    std::vector<std::int64_t> found;
+    const auto profile = store().LoadProfile(kind, {}, {}, drivers).value();
+    for (const auto& [problem, points] : profile) {
+      for (const MeasuredPoint& point : points) {
+        found.push_back(point.time.count());
+      }
+    }
+    return found;
+  };
+  put({under("old", "A", 1), under("old", "B", 2), under("", "C", 3)});
+  EXPECT_THAT(times({"old"}), ElementsAre(1, 2, 3));
+  EXPECT_THAT(times({"new"}), ElementsAre(3));
+  // A point measured under another driver replaces it.
+  put({under("new", "A", 4)});
+  EXPECT_THAT(times({"old"}), ElementsAre(2, 3));
+  EXPECT_THAT(times({"new"}), ElementsAre(4, 3));
+  EXPECT_THAT(times({}), ElementsAre(4, 2, 3));
+  using ByDriver = std::map<std::string, std::int64_t>;
+  EXPECT_EQ(store().ListProfiles()->at(0).points_by_driver,
+            (ByDriver{{"", 1}, {"new", 1}, {"old", 1}}));
+  put({under("new", "B", 5), under("new", "C", 6)});
+  EXPECT_THAT(times({"old"}), IsEmpty());
+  EXPECT_EQ(store().ListProfiles()->at(0).points_by_driver,
+            (ByDriver{{"new", 3}}));
 }
 
 TEST_P(StoreContract, LoadsProfilesInOrderAndByBatch) {
@@ -375,4 +461,50 @@ TEST_P(StoreContract, StoresAsManyPointsAsAProfileHas) {
 }
 
 }  // namespace
+
+void FillOlderSchema(SqlDatabase& database) {
+  std::vector<Migration> older;
+  for (const Migration& migration : Migrations()) {
+    if (migration.version <= 15) older.push_back(migration);
+  }
+  ASSERT_TRUE(Migrate(database, older));
+  ASSERT_TRUE(database.Run(Access::kWrite, [](SqlTransaction& sql) -> Status {
+    for (const Measurement& m : OlderPoints()) {
+      const MeasuredPoint& p = m.point;
+      UCUDNN_RETURN_IF_ERROR(sql.Execute(
+          "INSERT INTO measurements (kind, problem, batch, algorithm, math, "
+          "precision_name, workspace_bytes, time_ns, spread_ns, repeats, "
+          "min_ns, p90_ns, enqueue_ns, outliers, device, driver, measured_ms, "
+          "sm_clock_mhz, memory_clock_mhz, throttle) VALUES ($1, $2, $3, $4, "
+          "$5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, "
+          "$19, $20)",
+          {m.kind,
+           m.problem,
+           p.batch.count(),
+           p.algorithm.name,
+           p.algorithm.math,
+           std::string(Name(p.algorithm.precision)),
+           p.workspace.count(),
+           p.time.count(),
+           p.spread.count(),
+           std::int64_t{p.repeats},
+           p.min.count(),
+           p.p90.count(),
+           p.enqueue.count(),
+           std::int64_t{p.outliers},
+           m.origin.device,
+           m.origin.driver,
+           m.origin.measured_ms,
+           m.origin.clocks.sm_mhz,
+           m.origin.clocks.memory_mhz,
+           m.origin.clocks.throttle}));
+    }
+    return {};
+  }));
+}
+
+void ExpectOlderPoints(Store& store) {
+  EXPECT_EQ(store.LoadMeasurements(ToString(TestKind())), OlderPoints());
+}
+
 }  // namespace ucudnn

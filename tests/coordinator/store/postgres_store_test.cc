@@ -87,10 +87,16 @@ TEST_F(PostgresStoreTest, OpensADatabaseFromManyThreadsAtOnce) {
     threads.emplace_back([&] {
       const auto store = OpenStore(url_);
       ASSERT_TRUE(store) << store.error().message;
-      EXPECT_EQ((*store)->SchemaVersion(), 15);
+      EXPECT_EQ((*store)->SchemaVersion(), 16);
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(PostgresStoreTest, PacksThePointsOfAnOlderSchema) {
+  const auto database = OpenPostgres(url_).value();
+  FillOlderSchema(*database);
+  ExpectOlderPoints(*OpenStore(url_).value());
 }
 
 TEST_F(PostgresStoreTest, ContinuesWhenItsConnectionsAreClosed) {

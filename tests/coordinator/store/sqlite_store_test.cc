@@ -98,10 +98,16 @@ TEST(SqliteStoreTest, OpensAFileFromManyThreadsAtOnce) {
     threads.emplace_back([&] {
       const auto store = OpenStore(database.url());
       ASSERT_TRUE(store) << store.error().message;
-      EXPECT_EQ((*store)->SchemaVersion(), 15);
+      EXPECT_EQ((*store)->SchemaVersion(), 16);
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST(SqliteStoreTest, PacksThePointsOfAnOlderSchema) {
+  const FileDatabase file;
+  FillOlderSchema(*OpenSqlite(file.url()).value());
+  ExpectOlderPoints(*OpenStore(file.url()).value());
 }
 
 // Changes the file behind the store's back.
