@@ -1,6 +1,7 @@
 // The coordinator's daemon: reads its options, opens its database, and serves
 // gRPC and HTTP until it is asked to stop.
 
+#include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -116,6 +117,18 @@ void RaiseOpenFiles() {
   spdlog::info("event=open_files limit={}", files.rlim_cur);
 }
 
+// Has free memory stay for the next transaction. SQLite makes and frees a table
+// of its own for each row that an UPDATE reads from others; by glibc's default
+// its pages went back to the system each time, which took two fifths of a
+// report's CPU time.
+void KeepFreeMemory() {
+  constexpr int kMebibyte = 1 << 20;
+  mallopt(M_TRIM_THRESHOLD, 4 * kMebibyte);
+  // Given one, glibc no longer adapts the other, by which larger blocks do not
+  // stay.
+  mallopt(M_MMAP_THRESHOLD, kMebibyte);
+}
+
 // Applies what may change while serving; says what has to wait for a restart.
 void Reconfigure(const Result<Options>& wanted, const Options& running,
                  Coordinator& coordinator) {
@@ -154,6 +167,7 @@ Status Serve(Options options, const std::function<Result<Options>()>& reread) {
   Supervisor supervisor(ProcessEnvironment());
   StartLog("ucudnn-coord", options.log_level);
   RaiseOpenFiles();
+  KeepFreeMemory();
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<Guard> guard,
                           OpenGuard(options));
   Metrics metrics;
