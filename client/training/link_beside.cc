@@ -5,42 +5,37 @@
 #include "client/training/memory_run.h"
 
 namespace ucudnn {
-namespace {
 
-// Shorter copies mostly take the latency.
-constexpr Bytes kEnough = 1_MiB;
-
-// Sets the rate by `copies`; returns whether it changed.
-bool SetRate(const CopyTotals& copies, Nanoseconds latency, double* rate) {
+bool UpdateRate(const CopyTotals& copies, Nanoseconds latency, double* rate) {
+  constexpr Bytes kEnough = 1_MiB;  // shorter copies mostly take the latency
   constexpr double kSame = 0.01;
   const double seen = copies.Rate(latency);
   if (seen == 0 || copies.bytes / copies.copies < kEnough) return false;
-  const bool changed = std::abs(seen - *rate) > kSame * *rate;
+  if (std::abs(seen - *rate) <= kSame * *rate) return false;
   *rate = seen;
-  return changed;
+  return true;
 }
 
-}  // namespace
-
 Result<bool> MeasureLinkBeside(Device& device, Operators& operators,
+                               const PreparedTraining& prepared,
                                const MemoryPlan& plan,
                                const ExecutionOptions& execution,
                                const std::stop_token& stop, DeviceBuffer* host,
-                               PreparedTraining* prepared) {
+                               DeviceModel* link) {
   MemoryRunOptions options;
-  options.steps = 3;
+  // The median of five, since what else uses the link comes in bursts.
+  options.steps = 6;
   options.warm_up = 1;
   options.execution = execution;
   options.execution.time_tasks = false;
   UCUDNN_ASSIGN_OR_RETURN(
       const MemoryRun run,
-      RunMemoryPlan(device, operators, *prepared, plan, options, stop, host));
+      RunMemoryPlan(device, operators, prepared, plan, options, stop, host));
   if (run.interrupted) return Fail(Code::kCancelled, "interrupted");
-  DeviceModel& link = prepared->training.device;
   const bool down =
-      SetRate(run.offloads, link.transfer_latency, &link.d2h_rate);
+      UpdateRate(run.offloads, link->transfer_latency, &link->d2h_rate);
   const bool up =
-      SetRate(run.prefetches, link.transfer_latency, &link.h2d_rate);
+      UpdateRate(run.prefetches, link->transfer_latency, &link->h2d_rate);
   return down || up;
 }
 

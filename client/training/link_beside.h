@@ -8,6 +8,7 @@
 #include <stop_token>
 
 #include "base/result.h"
+#include "base/training/device_model.h"
 #include "base/training/memory_plan.h"
 #include "client/training/memory_executor.h"
 #include "client/training/prepared_training.h"
@@ -16,16 +17,22 @@
 
 namespace ucudnn {
 
-// Trains three steps by `plan`, and sets the link's rates of the training graph
-// to what the copies of the last two reached, where `plan` copies enough to
-// tell. Plans made before keep their predictions. Returns whether a rate
-// changed by more than 1 %. Errors of RunMemoryPlan; kCancelled once `stop` is
-// requested.
+// Sets `rate` to what `copies` reached beside `latency` for each, and returns
+// true, if they were long enough to tell and reached another one, by more than
+// 1 %. Otherwise it stays, since a plan is only valid with the rates that it
+// was made with.
+bool UpdateRate(const CopyTotals& copies, Nanoseconds latency, double* rate);
+
+// Trains six steps by `plan`, and updates the rates of `link` with the medians
+// of the last five. They depend on how much of what `plan` copies is copied
+// beside kernels. Returns whether one changed. Errors of RunMemoryPlan;
+// kCancelled once `stop` is requested.
 Result<bool> MeasureLinkBeside(Device& device, Operators& operators,
+                               const PreparedTraining& prepared,
                                const MemoryPlan& plan,
                                const ExecutionOptions& execution,
                                const std::stop_token& stop, DeviceBuffer* host,
-                               PreparedTraining* prepared);
+                               DeviceModel* link);
 
 }  // namespace ucudnn
 

@@ -171,6 +171,8 @@ Result<MemoryRun> RunMemoryPlan(Device& device, Operators& operators,
   run.host = executor->host_arena();
   run.planned_stalls = PlannedStalls(plan);
   if (options.execution.time_tasks) run.planned_tasks = PlannedTasks(plan);
+  std::vector<Nanoseconds> offloading;
+  std::vector<Nanoseconds> prefetching;
   const std::int64_t warm_up = std::min(options.warm_up, options.steps - 1);
   for (std::int64_t i = 0; i < options.steps; ++i) {
     if (stop.stop_requested()) {
@@ -187,9 +189,13 @@ Result<MemoryRun> RunMemoryPlan(Device& device, Operators& operators,
     run.enqueue += step.enqueue;
     for (const auto& [cause, time] : step.stalls) run.stalls[cause] += time;
     for (const auto& [task, time] : step.tasks) run.tasks[task] += time;
-    run.offloads += step.offloads;
-    run.prefetches += step.prefetches;
+    run.offloads = step.offloads;
+    run.prefetches = step.prefetches;
+    offloading.push_back(step.offloads.time);
+    prefetching.push_back(step.prefetches.time);
   }
+  run.offloads.time = MedianOf(std::move(offloading));
+  run.prefetches.time = MedianOf(std::move(prefetching));
   const auto counted = std::max<std::int64_t>(std::ssize(run.times), 1);
   run.enqueue /= counted;
   for (auto& [cause, time] : run.stalls) time /= counted;

@@ -34,7 +34,8 @@ struct MemoryRun {
   std::map<std::string, Nanoseconds> stalls;  // mean of those that count
   std::map<std::string, Nanoseconds> planned_stalls;
   Nanoseconds enqueue{0};  // the host's; mean of those that count
-  CopyTotals offloads;     // of all steps that count
+  // Of one step: the median time of those that count.
+  CopyTotals offloads;
   CopyTotals prefetches;
   // By task, if tasks are timed: means of those that count, and the plan's.
   std::map<std::size_t, Nanoseconds> tasks;

@@ -139,8 +139,9 @@ Status Train(Arguments& args, const std::stop_token& stop) {
   if (!args.input.model && plan.offloaded > Bytes()) {
     UCUDNN_ASSIGN_OR_RETURN(
         const bool changed,
-        MeasureLinkBeside(*device, *operators, plan, args.run.execution, stop,
-                          &host, prepared.get()));
+        MeasureLinkBeside(*device, *operators, *prepared, plan,
+                          args.run.execution, stop, &host,
+                          &prepared->training.device));
     if (changed) {
       UCUDNN_ASSIGN_OR_RETURN(plan, PlanTraining(*prepared, args.plan, stop));
     }

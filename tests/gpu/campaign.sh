@@ -105,7 +105,8 @@ judge() {
 }
 
 # Whether measurements predict the time of a plan's kernels in a row.
-# UCUDNN_ROWS ("resnet18:128 vgg16:64") selects networks and batches.
+# UCUDNN_ROWS ("resnet18:128:PSEUDO_HALF vgg16:64") selects networks, batches
+# and precisions (FP32).
 cold() {
   # shellcheck disable=SC2086
   .carry/bin/ucudnn_gpu_cold --networks tests/data/networks \

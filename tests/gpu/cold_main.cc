@@ -1,16 +1,18 @@
 // ucudnn_gpu_cold: whether measurements with operands in the device's cache, or
 // not in it, predict the time of a plan's kernels in a row.
 //
-//   ucudnn_gpu_cold --networks tests/data/networks -o DIR [NETWORK:BATCH...]
+//   ucudnn_gpu_cold --networks tests/data/networks -o DIR
+//       [NETWORK:BATCH[:PRECISION]...]
 //
-// For each network, in FP32 and NCHW, it makes plans for one workspace limit
-// per kernel, with powers of two, once from hot and once from cold
-// measurements. For each plan it measures in turns the kernels by themselves,
-// hot and cold, and the plan in a row, once with the same operands for all
-// kernels (as ucudnn-rehearse does) and once with separate operands for each
-// layer, in the order of training. It also reports each kernel's part of both
-// rows. Tables go to standard output, all numbers to DIR/cold.json. Without a
-// GPU, or with --cpu, it measures the CPU.
+// For each network, in NCHW and, unless named, FP32, it makes plans for one
+// workspace limit per kernel, with powers of two, once from hot and once from
+// cold measurements. For each plan it measures in turns the kernels by
+// themselves, hot and cold, and the plan in rows (RowKind), from one with the
+// same operands for all kernels, as ucudnn-rehearse and the drop-in handle's
+// timing run it, to one in which no kernel reads what another one has just
+// used. It also reports each kernel's part of the rows. Tables go to standard
+// output, all numbers to DIR/cold.json. Without a GPU, or with --cpu, it
+// measures the CPU.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -44,6 +46,8 @@ using Clock = std::chrono::steady_clock;
 struct Settings {
   std::string networks = "tests/data/networks";
   std::string output;
+  // What plans are made from, the most informative first.
+  std::vector<std::string> plans = {"hot", "cold"};
   std::vector<std::string> rows = {"resnet18:128", "alexnet_torchvision:256",
                                    "vgg16:64"};
   std::int64_t limit_mib = 64;
@@ -62,8 +66,20 @@ struct Settings {
 struct Job {
   std::string name;
   BatchSize batch;
+  Precision precision = Precision::kFp32;
   std::vector<Kernel> kernels;
 };
+
+// How a plan runs in a row, each a step nearer to how points are measured.
+enum RowKind : std::size_t {
+  kShared,  // the same operands for all kernels, in the network's order
+  kOwn,     // each layer's, in the order of training
+  kAdding,  // the same, and filter gradients are added to
+  kApart,   // the same, and nothing that another kernel reads or writes
+  kRowKinds,
+};
+constexpr std::array<const char*, kRowKinds> kRowNames = {"row", "own_row",
+                                                          "adding", "apart"};
 
 struct Sample {
   Nanoseconds median{0};
@@ -79,11 +95,22 @@ Sample SampleOf(const std::vector<Nanoseconds>& times) {
 
 // The times of one kernel, or of all of them.
 struct Times {
-  Nanoseconds planned{0};  // when the plan was made
-  Sample hot;              // by itself, measured again
-  Sample cold;             // the same, on other operands each time
-  Sample shared;           // in a row
-  Sample own;
+  Nanoseconds planned{0};              // when the plan was made
+  Sample hot;                          // by itself, measured again
+  Sample cold;                         // the same, on other operands each time
+  std::array<Sample, kRowKinds> rows;  // in a row
+
+  std::vector<Sample*> all() {
+    std::vector<Sample*> samples = {&hot, &cold};
+    for (Sample& row : rows) samples.push_back(&row);
+    return samples;
+  }
+};
+
+// The clocks at the end of each way of measuring.
+struct Clocks {
+  std::array<std::string, 2> alone;  // hot, cold
+  std::array<std::string, kRowKinds> rows;
 };
 
 class Experiment {
@@ -106,8 +133,8 @@ class Experiment {
              {"plans", Json::array()}};
     fmt::print("{}, {}, cache {}\n", ToString(device_.info().kind),
                ConditionsOf(device_.info()), HumanBytes(device_.cache()));
-    // Hot first: it is the most informative if time runs out.
-    for (const double cold : {0.0, settings_.cold}) {
+    for (const std::string& from : settings_.plans) {
+      const double cold = from == "cold" ? settings_.cold : 0.0;
       for (const Job& job : jobs) {
         if (Elapsed() > settings_.seconds) {
           fmt::print("the time is up: {}, {}, is left out\n", job.name,
@@ -140,22 +167,30 @@ class Experiment {
     return options;
   }
 
-  // "resnet18:128"
+  // "resnet18:128" or "resnet18:128:TF32"
   Result<Job> JobOf(const std::string& row) const {
     const std::size_t colon = row.find(':');
     if (colon == std::string::npos) {
       return Fail(Code::kInvalidArgument,
-                  "'{}': NETWORK:BATCH is accepted, such as resnet18:128", row);
+                  "'{}': NETWORK:BATCH[:PRECISION] is accepted, such as "
+                  "resnet18:128",
+                  row);
     }
-    auto batch = ParseInteger(row.substr(colon + 1), 1, 4096);
+    const std::size_t second = row.find(':', colon + 1);
+    auto batch =
+        ParseInteger(row.substr(colon + 1, second - colon - 1), 1, 4096);
     if (!batch) return ucudnn::Within(row, std::move(batch).error());
-    Job job{row, BatchSize(*batch), {}};
+    Job job{.name = row, .batch = BatchSize(*batch), .kernels = {}};
+    if (second != std::string::npos) {
+      UCUDNN_ASSIGN_OR_RETURN(job.precision,
+                              ParsePrecision(row.substr(second + 1)));
+    }
     UCUDNN_ASSIGN_OR_RETURN(
         const Network network,
         ReadNetworkFile(
             fmt::format("{}/{}.csv", settings_.networks, row.substr(0, colon)),
             job.batch));
-    job.kernels = KernelsOf(network, Precision::kFp32, Layout::kNchw);
+    job.kernels = KernelsOf(network, job.precision, Layout::kNchw);
     return job;
   }
 
@@ -190,7 +225,7 @@ class Experiment {
                      job.name,
                      kernel.layer,
                      kernel.op,
-                     Precision::kFp32,
+                     job.precision,
                      Layout::kNchw};
       measured.points = entry->second;
     }
@@ -212,7 +247,7 @@ class Experiment {
                             Executor::Create(device_, plan));
     std::vector<Times> kernels(plan.kernels.size());
     Times total;
-    std::array<std::string, 4> clocks;  // shared, own, hot, cold
+    Clocks clocks;
     UCUDNN_RETURN_IF_ERROR(
         Measure(job, plan, *executor, &kernels, &total, &clocks));
     for (std::size_t k = 0; k < kernels.size(); ++k) {
@@ -223,10 +258,10 @@ class Experiment {
         (total.*way).spread += (kernels[k].*way).spread;
       }
       // The parts of an undisturbed row come from other rows.
-      for (Sample Times::*way :
-           {&Times::hot, &Times::cold, &Times::shared, &Times::own}) {
-        (total.*way).least += (kernels[k].*way).least;
-      }
+      const std::vector<Sample*> to = total.all();
+      const std::vector<Sample*> from = kernels[k].all();
+      for (std::size_t i = 0; i < to.size(); ++i)
+        to[i]->least += from[i]->least;
     }
     Print(job, plan, cold, kernels, total, clocks);
     fmt::print("measured in {:.1f} s, all in {:.1f} s\n", measuring,
@@ -254,33 +289,39 @@ class Experiment {
 
   // Everything in turns, so that changes over time affect all alike.
   Status Measure(const Job& job, const WorkspacePlan& plan, Executor& executor,
-                 std::vector<Times>* kernels, Times* total,
-                 std::array<std::string, 4>* clocks) {
+                 std::vector<Times>* kernels, Times* total, Clocks* clocks) {
     UCUDNN_ASSIGN_OR_RETURN(
-        const auto operands,
-        RowOperands::Create(device_, job.kernels, job.batch));
+        const auto of_layers,
+        RowOperands::Create(device_, job.kernels, job.batch, false));
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto of_kernels,
+        RowOperands::Create(device_, job.kernels, job.batch, true));
     Events events(executor.size() + 1);
     for (auto& event : events) {
       UCUDNN_ASSIGN_OR_RETURN(event, device_.MakeEvent());
     }
-    std::array<RowTimes, 2> rows;
+    std::array<RowTimes, kRowKinds> rows;
     for (RowTimes& row : rows) row.parts.resize(executor.size());
     AloneTimes alone;
     for (int round = 0; round < settings_.rounds; ++round) {
-      for (const bool own : {false, true}) {
-        UCUDNN_RETURN_IF_ERROR(RunRow(job, executor, *operands, own, events,
-                                      &rows[own], &(*clocks)[own]));
+      for (std::size_t kind = 0; kind < kRowKinds; ++kind) {
+        UCUDNN_RETURN_IF_ERROR(RunRow(job, executor,
+                                      kind == kApart ? *of_kernels : *of_layers,
+                                      static_cast<RowKind>(kind), events,
+                                      &rows[kind], &clocks->rows[kind]));
       }
-      UCUDNN_RETURN_IF_ERROR(MeasureAlone(plan, round % 2 == 1, &alone,
-                                          &(*clocks)[2], &(*clocks)[3]));
+      UCUDNN_RETURN_IF_ERROR(
+          MeasureAlone(plan, round % 2 == 1, &alone, &clocks->alone));
     }
-    total->shared = SampleOf(rows[0].wholes);
-    total->own = SampleOf(rows[1].wholes);
-    total->shared.least = total->own.least = Nanoseconds(0);
+    for (std::size_t kind = 0; kind < kRowKinds; ++kind) {
+      total->rows[kind] = SampleOf(rows[kind].wholes);
+      total->rows[kind].least = Nanoseconds(0);
+    }
     for (std::size_t k = 0; k < kernels->size(); ++k) {
       Times& kernel = (*kernels)[k];
-      kernel.shared = SampleOf(rows[0].parts[k]);
-      kernel.own = SampleOf(rows[1].parts[k]);
+      for (std::size_t kind = 0; kind < kRowKinds; ++kind) {
+        kernel.rows[kind] = SampleOf(rows[kind].parts[k]);
+      }
       for (const MicroBatch& micro : plan.kernels[k].micro_batches) {
         const auto& times =
             alone.at({*plan.kernels[k].problem, micro.batch, micro.algorithm});
@@ -299,14 +340,18 @@ class Experiment {
   // One row to warm up, one for the total, and one for the parts, because
   // recording parts takes time.
   Status RunRow(const Job& job, Executor& executor, const RowOperands& operands,
-                bool own, const Events& events, RowTimes* times,
+                RowKind kind, const Events& events, RowTimes* times,
                 std::string* clocks) {
     std::vector<std::size_t> order(executor.size());
     for (std::size_t k = 0; k < order.size(); ++k) order[k] = k;
-    if (own) order = RowOperands::TrainingOrder(job.kernels);
+    if (kind != kShared) order = RowOperands::TrainingOrder(job.kernels);
     const auto run = [&](std::size_t k) {
-      return executor.Run(
-          k, own ? operands.Own(job.kernels[k]) : operands.Shared());
+      const Kernel& kernel = job.kernels[k];
+      ConvArgs args =
+          kind == kShared ? operands.Shared() : operands.Own(kernel);
+      const bool adds = kind == kAdding || kind == kApart;
+      if (adds && kernel.problem.op == ConvOp::kBackwardFilter) args.beta = 1;
+      return executor.Run(k, args);
     };
     const auto all = [&]() -> Status {
       for (const std::size_t k : order) UCUDNN_RETURN_IF_ERROR(run(k));
@@ -332,8 +377,7 @@ class Experiment {
   // Each micro-batch once by itself, hot and cold; once for layers of equal
   // shape.
   Status MeasureAlone(const WorkspacePlan& plan, bool cold_first,
-                      AloneTimes* times, std::string* clocks_hot,
-                      std::string* clocks_cold) {
+                      AloneTimes* times, std::array<std::string, 2>* clocks) {
     std::set<Key> seen;
     for (const KernelPlan& kernel : plan.kernels) {
       const ConvProblem& problem = *kernel.problem;
@@ -350,7 +394,7 @@ class Experiment {
                                       {micro.algorithm, micro.workspace},
                                       options, {}, {}));
           (*times)[key][cold].push_back(point.time);
-          *(cold ? clocks_cold : clocks_hot) = ClocksNow();
+          (*clocks)[cold] = ClocksNow();
         }
       }
     }
@@ -382,43 +426,70 @@ class Experiment {
 
   static void PrintLine(const std::string& name, const Times& t,
                         Nanoseconds Sample::*time) {
-    const Nanoseconds hot = t.hot.*time;
     const Nanoseconds cold = t.cold.*time;
-    const Nanoseconds shared = t.shared.*time;
-    const Nanoseconds own = t.own.*time;
-    fmt::print(
-        "{:34} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f} {:>7.1f} "
-        "{:>7.1f} {:>7.1f} {:>7.1f}",
-        name, Microseconds(t.planned), Microseconds(hot), Microseconds(cold),
-        Microseconds(shared), Microseconds(own), Off(shared, hot),
-        Off(shared, cold), Off(own, hot), Off(own, cold));
+    fmt::print("{:34} {:>10.1f} {:>10.1f} {:>10.1f}", name,
+               Microseconds(t.planned), Microseconds(t.hot.*time),
+               Microseconds(cold));
+    for (const Sample& row : t.rows) {
+      fmt::print(" {:>10.1f}", Microseconds(row.*time));
+    }
+    fmt::print(" {:>6.1f}", Off(t.hot.*time, cold));
+    for (const Sample& row : t.rows) {
+      fmt::print(" {:>6.1f}", Off(row.*time, cold));
+    }
+  }
+
+  // The sums of the kernels' parts, which have an event each between them.
+  static void PrintOperation(ConvOp op, const WorkspacePlan& plan,
+                             const std::vector<Times>& kernels) {
+    Times sum;
+    for (std::size_t k = 0; k < kernels.size(); ++k) {
+      if (plan.kernels[k].op != op) continue;
+      Times kernel = kernels[k];
+      sum.planned += kernel.planned;
+      const std::vector<Sample*> to = sum.all();
+      const std::vector<Sample*> from = kernel.all();
+      for (std::size_t i = 0; i < to.size(); ++i) {
+        to[i]->median += from[i]->median;
+      }
+    }
+    PrintLine(fmt::format("all {}", Name(op)), sum, &Sample::median);
+    fmt::print("\n");
   }
 
   void Print(const Job& job, const WorkspacePlan& plan, double cold,
              const std::vector<Times>& kernels, const Times& total,
-             const std::array<std::string, 4>& clocks) const {
+             const Clocks& clocks) const {
     fmt::print("\n{}, {} MiB, planned from {} measurements; us\n", job.name,
                settings_.limit_mib, Word(cold));
-    fmt::print("{:34} {:>10} {:>10} {:>10} {:>10} {:>10} {:>31}\n", "kernel",
-               "planned", "hot", "cold", "row", "own row",
-               "row/hot /cold  own/hot /cold %");
+    fmt::print("{:34} {:>10} {:>10} {:>10}", "kernel", "planned", "hot",
+               "cold");
+    for (const char* const name : kRowNames) fmt::print(" {:>10}", name);
+    fmt::print("  % off cold: hot and rows\n");
     for (std::size_t k = 0; k < kernels.size(); ++k) {
       PrintLine(
           fmt::format("{} {}", plan.kernels[k].layer, Name(plan.kernels[k].op)),
           kernels[k], &Sample::median);
       fmt::print("  {}\n", Describe(plan.kernels[k]));
     }
+    for (const ConvOp op :
+         {ConvOp::kForward, ConvOp::kBackwardData, ConvOp::kBackwardFilter}) {
+      PrintOperation(op, plan, kernels);
+    }
     PrintLine("all", total, &Sample::median);
     fmt::print("\n");
     PrintLine("all, the least of each", total, &Sample::least);
-    fmt::print(
-        "\nspread of the rows {:.1f} and {:.1f}; off the plan's time "
-        "{:+.1f} % and {:+.1f} %\n",
-        Microseconds(total.shared.spread), Microseconds(total.own.spread),
-        Off(total.shared.median, total.planned),
-        Off(total.own.median, total.planned));
-    fmt::print("clocks: row {}; own row {}; hot {}; cold {}\n", clocks[0],
-               clocks[1], clocks[2], clocks[3]);
+    fmt::print("\nclocks: hot {}; cold {}", clocks.alone[0], clocks.alone[1]);
+    for (std::size_t kind = 0; kind < kRowKinds; ++kind) {
+      fmt::print("; {} {}", kRowNames[kind], clocks.rows[kind]);
+    }
+    fmt::print("\noff the plan's time");
+    for (std::size_t kind = 0; kind < kRowKinds; ++kind) {
+      fmt::print("{} {} {:+.1f} % (spread {:.1f})", kind > 0 ? "," : ":",
+                 kRowNames[kind], Off(total.rows[kind].median, total.planned),
+                 Microseconds(total.rows[kind].spread));
+    }
+    fmt::print("\n");
   }
 
   static Json ToJson(const Sample& s) {
@@ -427,24 +498,26 @@ class Experiment {
             {"least_us", Microseconds(s.least)}};
   }
   static Json ToJson(const Times& t) {
-    return {{"planned_us", Microseconds(t.planned)},
-            {"hot", ToJson(t.hot)},
-            {"cold", ToJson(t.cold)},
-            {"row", ToJson(t.shared)},
-            {"own_row", ToJson(t.own)}};
+    Json json = {{"planned_us", Microseconds(t.planned)},
+                 {"hot", ToJson(t.hot)},
+                 {"cold", ToJson(t.cold)}};
+    for (std::size_t kind = 0; kind < kRowKinds; ++kind) {
+      json[kRowNames[kind]] = ToJson(t.rows[kind]);
+    }
+    return json;
   }
 
   static Json ToJson(const Job& job, const WorkspacePlan& plan, double cold,
                      const std::vector<Times>& kernels, const Times& total,
-                     const std::array<std::string, 4>& clocks) {
-    Json json = {{"network", job.name},
-                 {"planned_from", Word(cold)},
-                 {"total", ToJson(total)},
-                 {"clocks",
-                  {{"row", clocks[0]},
-                   {"own_row", clocks[1]},
-                   {"hot", clocks[2]},
-                   {"cold", clocks[3]}}}};
+                     const Clocks& clocks) {
+    Json json = {
+        {"network", job.name},
+        {"planned_from", Word(cold)},
+        {"total", ToJson(total)},
+        {"clocks", {{"hot", clocks.alone[0]}, {"cold", clocks.alone[1]}}}};
+    for (std::size_t kind = 0; kind < kRowKinds; ++kind) {
+      json["clocks"][kRowNames[kind]] = clocks.rows[kind];
+    }
     for (std::size_t k = 0; k < kernels.size(); ++k) {
       Json kernel = {{"layer", plan.kernels[k].layer},
                      {"op", Name(plan.kernels[k].op)},
@@ -505,7 +578,12 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0, 4096));
   app.add_option("-o,--output", settings.output, "an existing folder")
       ->required();
-  app.add_option("rows", settings.rows, "NETWORK:BATCH")->capture_default_str();
+  app.add_option("--plans", settings.plans, "what plans are made from")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"hot", "cold"}))
+      ->capture_default_str();
+  app.add_option("rows", settings.rows, "NETWORK:BATCH[:PRECISION]")
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   const auto ran = ucudnn::cold::Run(settings);
   if (ran) return 0;

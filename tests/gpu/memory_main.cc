@@ -6,16 +6,19 @@
 //   ucudnn_gpu_memory --largest 8589934592 vgg16.onnx:1:FP32
 //
 // Networks are measured, their plans are made by threads of their own, those of
-// the most telling budgets first, and then run in the order in which they were
-// ready. Nothing begins after the time is up; the last line lists what was not
-// run.
+// the most telling budgets first. Those that copy are tried and made anew with
+// the rates that their copies reached, as ucudnn-train-memory does. All then
+// run in the order in which they were ready. Nothing begins after the time is
+// up; the last line lists what was not run.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -48,7 +51,7 @@ struct Arguments {
   double seconds = 200;
   double plan_seconds = 20;
   int threads = 12;
-  int steps = 4;
+  int steps = 6;
   std::int64_t largest = 0;
   std::string device_model;
 };
@@ -57,6 +60,7 @@ struct Row {
   Job* job = nullptr;
   int share = 100;
   std::string policy;
+  TrainingGraph training;  // with the link's rates for this row
   bool sub_batch_statistics = false;
   double planning_seconds = 0;
   std::optional<Result<MemoryPlan>> plan;
@@ -125,19 +129,18 @@ class Planners {
 
   void Plan(Row* row) const {
     const auto begun = Clock::now();
-    const PreparedTraining& prepared = *row->job->prepared;
-    const bool normalises = prepared.NormalisesOverImages();
+    const bool normalises = row->job->prepared->NormalisesOverImages();
     PlanOptions options = {.budget = row->job->plain * row->share / 100,
                            .sub_batches = !normalises,
                            .seconds = seconds_};
-    row->plan = PlanOf(prepared.training, row->policy, options);
+    row->plan = PlanOf(row->training, row->policy, options);
     if (!*row->plan && normalises) {
       options.sub_batches = true;
-      auto plan = PlanOf(prepared.training, row->policy, options);
+      auto plan = PlanOf(row->training, row->policy, options);
       row->sub_batch_statistics = plan.has_value();
       if (plan) row->plan = std::move(plan);
     }
-    row->planning_seconds =
+    row->planning_seconds +=
         std::chrono::duration<double>(Clock::now() - begun).count();
   }
 
@@ -166,16 +169,15 @@ class Sweep {
       UCUDNN_RETURN_IF_ERROR(Begin(spec, &jobs, &rows, &planners));
     }
     // Searches use the memory that copies go through, so steps run after them.
-    std::vector<Row*> planned;
-    while (!IsUp(0.75)) {
-      Row* const row = planners.Next(Clock::now() + std::chrono::seconds(1));
-      if (row != nullptr) {
-        planned.push_back(row);
-      } else if (planners.empty()) {
-        break;
-      }
+    std::vector<Row*> ready;
+    std::vector<Row*> again;
+    for (Row* const row : Planned(planners, 0.6)) {
+      UCUDNN_ASSIGN_OR_RETURN(const bool changed, Try(*row));
+      (changed ? again : ready).push_back(row);
     }
-    for (Row* const row : planned) {
+    for (Row* const row : again) planners.Submit(row);
+    std::ranges::copy(Planned(planners, 0.8), std::back_inserter(ready));
+    for (Row* const row : ready) {
       if (IsUp()) break;
       UCUDNN_RETURN_IF_ERROR(RunRow(*row));
     }
@@ -187,6 +189,29 @@ class Sweep {
  private:
   bool IsUp(double part = 1) const {
     return runner_.seconds() > args_.seconds * part;
+  }
+
+  // What is finished by then.
+  std::vector<Row*> Planned(Planners& planners, double part) const {
+    std::vector<Row*> planned;
+    while (!IsUp(part)) {
+      Row* const row = planners.Next(Clock::now() + std::chrono::seconds(1));
+      if (row != nullptr) {
+        planned.push_back(row);
+      } else if (planners.empty()) {
+        break;
+      }
+    }
+    return planned;
+  }
+
+  // Whether its copies reach other rates, which it then has.
+  Result<bool> Try(Row& row) {
+    if (!args_.device_model.empty() || !*row.plan ||
+        (*row.plan)->offloaded == Bytes()) {
+      return false;
+    }
+    return runner_.MeasureLink(*row.job, **row.plan, &row.training.device);
   }
 
   void PrintEnd(const std::deque<Row>& rows, std::size_t next) const {
@@ -216,19 +241,18 @@ class Sweep {
                {.budget = runner_.device().info().kind.memory}));
     job->plain = plain.peak;
     UCUDNN_RETURN_IF_ERROR(runner_.ReserveHost(plain.peak));
-    if (args_.device_model.empty()) {
-      UCUDNN_RETURN_IF_ERROR(runner_.MeasureLink(*job));
-    }
     jobs->push_back(std::move(job));
     Job& made = *jobs->back();
     UCUDNN_RETURN_IF_ERROR(runner_.Execute(
-        made, "undivided", plain, {{"share", 100}}, {.time_tasks = true}));
+        made, "undivided", plain, made.prepared->training.device,
+        {{"share", 100}}, {.time_tasks = true}));
     for (const int share : args_.shares) {
       for (const std::string& policy : args_.policies) {
         Row& row = rows->emplace_back();
         row.job = &made;
         row.share = share;
         row.policy = policy;
+        row.training = made.prepared->training;
         planners->Submit(&row);
       }
     }
@@ -248,7 +272,7 @@ class Sweep {
     // Losses with all other memory poisoned where that is the least, and what
     // operators take where predictions matter most.
     return runner_.Execute(
-        *row.job, row.policy, **row.plan, more,
+        *row.job, row.policy, **row.plan, row.training.device, more,
         {.poison = row.share == args_.shares[1],
          .time_tasks = row.share == args_.shares[0] || row.share == 100});
   }

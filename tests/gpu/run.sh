@@ -42,9 +42,10 @@
 #              allow, and with all plans valued by the same times. Under four
 #              minutes
 #   cold       ResNet-18, AlexNet and VGG-16: the times of their plans' kernels
-#              alone, with operands in the cache and not, and in a row; tables in
-#              DIR/cold.txt, numbers in DIR/cold.json. Plans from cold measurements
-#              come last, as far as UCUDNN_SECONDS (75) allow. A minute and a half
+#              alone, with operands in the cache and not, and in rows that come
+#              nearer to that step by step; tables in DIR/cold.txt, numbers in
+#              DIR/cold.json. Plans from cold measurements come last, as far as
+#              UCUDNN_SECONDS (75) allow. A minute and a half
 #   slices     measures slices of 32 and 64 multiprocessors, and runs jobs in them
 #   failures   provokes full memory and a poisoned context
 #   handle     the drop-in handle and the preload shim compared with cuDNN alone:

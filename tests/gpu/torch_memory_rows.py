@@ -187,9 +187,9 @@ def under(plan):
     return told
 
 
-def graphs(row, half):
+def graphs(row, budget):
     """Steps as CUDA graphs, plain and planned."""
-    plan = planned_on(row, half, ("offload", "recompute"))
+    plan = planned_on(row, budget, ("offload", "recompute"))
     told = graphed(plan)
     del plan
     clean()
@@ -256,6 +256,10 @@ def ways_of(row, told):
             saving=lambda: torch.autograd.graph.save_on_cpu(pin_memory=True)), 2)
     if row.half and row.name == "resnet50":
         yield "compiled", lambda: compiled(row)
+        if "peak" in told.get("compiled", {}):
+            peak = told["compiled"]["peak"]
+            yield "as compiled", lambda: planned(row, peak)
+            yield "as compiled, graph", lambda: graphs(row, peak)
 
 
 def run_row(text, path):

@@ -14,6 +14,7 @@ from ucudnn.library import ask_solver
 from ucudnn.torch.saved import planned_memory
 from ucudnn.torch.saved.applying import Applier
 from ucudnn.torch.saved.describing import merged
+from ucudnn.torch.saved.links import HostLink
 from ucudnn.torch.saved.recording import Recorder
 from ucudnn.torch.saved.storages import weak_reference
 
@@ -93,6 +94,61 @@ def test_offload_gives_the_same_bits(share, parts):
     assert plan.moved and not plan.recomputed
     assert plan.predicted_peak <= plan.budget
     assert equal(trained(plan, model), expected)
+
+
+class Link(HostLink):
+    """Copies that take their time beside what is computed."""
+
+    told = 1e6, None
+
+    def rates(self):
+        return 1e6, 1e6
+
+    def reached(self, step):
+        step()
+        return self.told
+
+
+@pytest.mark.parametrize(
+    "told, rates",
+    [
+        ((1e6, None), [(1e6, 1e6)]),
+        ((1.005e6, 0.995e6), [(1e6, 1e6)]),
+        ((9e5, None), [(1e6, 1e6), (9e5, 1e6)]),
+        ((1.0, 2.0), [(1e6, 1e6), (1.0, 2.0)]),
+    ],
+)
+def test_plans_again_with_the_rates_that_copies_reached(told, rates, monkeypatch):
+    plain = network()
+    expected = trained(stepping(plain), plain)
+    link, asked, best = Link(), [], planned_memory._best
+    link.told = told
+
+    def asked_for(recording, device, rates, budget, ways):
+        asked.append(rates)
+        return best(recording, device, rates, budget, ways)
+
+    monkeypatch.setattr(planned_memory, "link_of", lambda device: link)
+    monkeypatch.setattr(planned_memory, "_best", asked_for)
+    model, plan = planned(0.5, "offload")
+    assert asked[-len(rates):] == rates
+    assert plan.moved and equal(trained(plan, model), expected)
+
+
+def test_keeps_a_plan_if_another_needs_more_host_memory(monkeypatch):
+    link = Link()
+    link.told = 1.0, 1.0
+    made = []
+
+    def refused(size, budget):
+        made.append(size)
+        if len(made) == 3:  # the plain step's, the first, the second
+            raise ucudnn.InvalidArgument("too little")
+
+    monkeypatch.setattr(planned_memory, "link_of", lambda device: link)
+    monkeypatch.setattr(planned_memory, "_refuse_host", refused)
+    _, plan = planned(0.5, "offload")
+    assert len(made) == 4 and plan.pinned_bytes == made[1]
 
 
 def test_recomputes_relu_pools_and_normalizations():

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <stop_token>
 
@@ -38,8 +39,8 @@ class LinkBesideTest : public ::testing::Test {
     return *PlanTraining(*prepared_, {.policy = policy, .budget = 1_GiB}, {});
   }
   Result<bool> Measure(const MemoryPlan& plan, std::stop_token stop = {}) {
-    return MeasureLinkBeside(*device_, *operators_, plan, {}, stop, &host_,
-                             prepared_.get());
+    return MeasureLinkBeside(*device_, *operators_, *prepared_, plan, {}, stop,
+                             &host_, &prepared_->training.device);
   }
   const DeviceModel& link() const { return prepared_->training.device; }
 
@@ -48,6 +49,27 @@ class LinkBesideTest : public ::testing::Test {
   std::unique_ptr<PreparedTraining> prepared_;
   DeviceBuffer host_;
 };
+
+TEST(UpdateRateTest, TakesWhatCopiesReachedUnlessItIsTheSame) {
+  // Two copies of 10 MiB, 1000 us each beside the latency.
+  const CopyTotals copies = {2, 20_MiB, std::chrono::microseconds(2020)};
+  const Nanoseconds latency = std::chrono::microseconds(10);
+  constexpr double kReached = 10.0 * (1 << 20) / 1000;
+  double rate = 1.009 * kReached;  // plans made with it remain valid
+  EXPECT_FALSE(UpdateRate(copies, latency, &rate));
+  EXPECT_EQ(rate, 1.009 * kReached);
+  rate = 1.02 * kReached;
+  EXPECT_TRUE(UpdateRate(copies, latency, &rate));
+  EXPECT_DOUBLE_EQ(rate, kReached);
+}
+
+TEST(UpdateRateTest, LearnsNothingFromNoOrShortCopies) {
+  double rate = 5;
+  EXPECT_FALSE(UpdateRate({}, Nanoseconds(0), &rate));
+  EXPECT_FALSE(UpdateRate({3, 2_MiB, std::chrono::microseconds(9)},
+                          Nanoseconds(0), &rate));
+  EXPECT_EQ(rate, 5);
+}
 
 TEST_F(LinkBesideTest, TakesTheRatesThatCopiesReach) {
   const MemoryPlan believed = Plan("vdnn-all");

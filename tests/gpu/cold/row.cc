@@ -26,11 +26,13 @@ char* At(const DeviceBuffer& buffer, std::int64_t offset) {
 }  // namespace
 
 Result<std::unique_ptr<RowOperands>> RowOperands::Create(
-    Device& device, const std::vector<Kernel>& kernels, BatchSize batch) {
+    Device& device, const std::vector<Kernel>& kernels, BatchSize batch,
+    bool apart) {
   if (kernels.empty()) {
     return Fail(Code::kInvalidArgument, "a network without kernels");
   }
   auto row = std::make_unique<RowOperands>();
+  row->apart_ = apart;
   const Precision precision = kernels.front().problem.precision;
   const std::int64_t element = ElementBytes(precision);
   std::int64_t input = 0;
@@ -45,13 +47,13 @@ Result<std::unique_ptr<RowOperands>> RowOperands::Create(
     return begin;
   };
   for (const Kernel& kernel : kernels) {
-    const auto [layer, is_new] = row->layers_.try_emplace(kernel.layer);
+    const auto [places, is_new] = row->places_.try_emplace(row->KeyOf(kernel));
     if (!is_new) continue;
     const ConvGeometry& g = kernel.problem.geometry;
     const std::int64_t x = batch.count() * g.input_elements() * element;
     const std::int64_t y = batch.count() * g.output_elements() * element;
     const std::int64_t w = g.filter_elements() * element;
-    layer->second = {place(x, &input), place(y, &output), place(w, &filter)};
+    places->second = {place(x, &input), place(y, &output), place(w, &filter)};
     largest = std::max({largest, x, y, w});
   }
   // Shared operands serve every kernel.
@@ -73,13 +75,18 @@ Result<std::unique_ptr<RowOperands>> RowOperands::Create(
   return row;
 }
 
+std::string RowOperands::KeyOf(const Kernel& kernel) const {
+  return apart_ ? fmt::format("{} {}", kernel.layer, Name(kernel.op))
+                : kernel.layer;
+}
+
 ConvArgs RowOperands::Shared() const {
   return {
       .a = input_.data(), .b = output_gradient_.data(), .out = output_.data()};
 }
 
 ConvArgs RowOperands::Own(const Kernel& kernel) const {
-  const Places& at = layers_.at(kernel.layer);
+  const Places& at = places_.at(KeyOf(kernel));
   switch (kernel.problem.op) {
     case ConvOp::kBackwardData:
       return {.a = At(output_gradient_, at.output),

@@ -20,13 +20,16 @@ namespace ucudnn::cold {
 // filters for each layer. Inputs are random, without zeros.
 class RowOperands {
  public:
+  // `apart`: for each kernel instead of each layer, so that no two kernels have
+  // any in common.
   static Result<std::unique_ptr<RowOperands>> Create(
-      Device& device, const std::vector<Kernel>& kernels, BatchSize batch);
+      Device& device, const std::vector<Kernel>& kernels, BatchSize batch,
+      bool apart);
 
   // Shared operands, as in a rehearsal and the drop-in handle's timing: all
   // kernels use the same three places.
   ConvArgs Shared() const;
-  // Separate operands for each layer.
+  // Those of the kernel's layer, or its own.
   ConvArgs Own(const Kernel& kernel) const;
 
   // Kernel indices in the order of a training iteration: forward layer by
@@ -35,13 +38,16 @@ class RowOperands {
       const std::vector<Kernel>& kernels);
 
  private:
-  struct Places {  // one layer's offsets in the buffers, in bytes
+  std::string KeyOf(const Kernel& kernel) const;
+
+  struct Places {  // one layer's or kernel's offsets in the buffers, in bytes
     std::int64_t input = 0;
     std::int64_t output = 0;
     std::int64_t filter = 0;
   };
 
-  std::map<std::string, Places> layers_;
+  bool apart_ = false;
+  std::map<std::string, Places> places_;  // by KeyOf
   DeviceBuffer input_;
   DeviceBuffer input_gradient_;
   DeviceBuffer output_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <utility>
@@ -95,6 +96,84 @@ void FillRandom(void* data, std::size_t elements, std::size_t element) {
   }
 }
 
+// Medians over iterations, in milliseconds.
+struct Times {
+  float device = 0;
+  float enqueueing = 0;
+};
+
+// Of 20 iterations after three to warm up.
+template <class Iteration>
+Times TimeIterations(cudaStream_t stream, const Iteration& iteration) {
+  cudaEvent_t start = nullptr, stop = nullptr;
+  CHECK(cudaEventCreate(&start));
+  CHECK(cudaEventCreate(&stop));
+  std::vector<float> totals;
+  std::vector<float> enqueues;
+  for (int i = 0; i < 23; ++i) {
+    const auto enqueueing = std::chrono::steady_clock::now();
+    CHECK(cudaEventRecord(start, stream));
+    iteration();
+    CHECK(cudaEventRecord(stop, stream));
+    const float enqueued = std::chrono::duration<float, std::milli>(
+                               std::chrono::steady_clock::now() - enqueueing)
+                               .count();
+    CHECK(cudaEventSynchronize(stop));
+    float milliseconds = 0;
+    CHECK(cudaEventElapsedTime(&milliseconds, start, stop));
+    if (i < 3) continue;
+    totals.push_back(milliseconds);
+    enqueues.push_back(enqueued);
+  }
+  CHECK(cudaEventDestroy(start));
+  CHECK(cudaEventDestroy(stop));
+  return {Median(std::move(totals)), Median(std::move(enqueues))};
+}
+
+// A layer's operands, and where its results go.
+struct LayerMemory {
+  Memory x, w, y, x_out, w_out, y_out;
+};
+
+// The same as TimeNetwork's iterations, but each layer has operands of its own
+// and runs when it would in training: forward, then back.
+Times TimeInTrainingOrder(Handle handle, cudaStream_t stream,
+                          const std::vector<Kernel>& kernels,
+                          std::size_t element, void* workspace) {
+  std::map<std::string, LayerMemory> layers;
+  const auto fill = [&](Memory& memory, std::size_t elements) {
+    FillRandom(memory.Get(elements * element), elements, element);
+  };
+  const auto clear = [&](Memory& memory, std::size_t elements) {
+    CHECK(cudaMemset(memory.Get(elements * element), 0, elements * element));
+  };
+  std::vector<const Kernel*> order;
+  for (const Kernel& k : kernels) {
+    if (k.problem.op != kForward) continue;
+    order.push_back(&k);
+    LayerMemory& m = layers[k.layer];
+    fill(m.x, k.d->x_elements);
+    fill(m.w, k.d->w_elements);
+    fill(m.y, k.d->y_elements);
+    clear(m.x_out, k.d->x_elements);
+    clear(m.w_out, k.d->w_elements);
+    clear(m.y_out, k.d->y_elements);
+  }
+  for (auto k = kernels.rbegin(); k != kernels.rend(); ++k) {
+    if (k->problem.op != kForward) order.push_back(&*k);
+  }
+  return TimeIterations(stream, [&] {
+    for (const Kernel* k : order) {
+      LayerMemory& m = layers[k->layer];
+      const Op op = k->problem.op;
+      CHECK(Convolve(handle, op, *k->d, k->choice, 1.0F, 0.0F,
+                     (op == kData ? m.x_out : m.x).Get(0),
+                     (op == kFilter ? m.w_out : m.w).Get(0),
+                     (op == kForward ? m.y_out : m.y).Get(0), workspace));
+    }
+  });
+}
+
 }  // namespace
 
 int TimeNetwork(const std::string& file, int batch,
@@ -142,24 +221,9 @@ int TimeNetwork(const std::string& file, int batch,
                    op == kFilter ? out.Get(0) : w.Get(0),
                    op == kForward ? out.Get(0) : y.Get(0), scratch));
   };
-  std::vector<float> totals;
-  std::vector<float> enqueues;
-  for (int i = 0; i < 23; ++i) {
-    const auto enqueueing = std::chrono::steady_clock::now();
-    CHECK(cudaEventRecord(start, stream));
+  const Times times = TimeIterations(stream, [&] {
     for (const Kernel& k : kernels) run(k);
-    CHECK(cudaEventRecord(stop, stream));
-    const float enqueued = std::chrono::duration<float, std::milli>(
-                               std::chrono::steady_clock::now() - enqueueing)
-                               .count();
-    CHECK(cudaEventSynchronize(stop));
-    float milliseconds = 0;
-    CHECK(cudaEventElapsedTime(&milliseconds, start, stop));
-    if (i < 3) continue;
-    totals.push_back(milliseconds);
-    enqueues.push_back(enqueued);
-  }
-  const float measured = Median(totals);
+  });
   // Only now is a total divided.
   float predicted = 0;
   for (Kernel& k : kernels) {
@@ -172,16 +236,21 @@ int TimeNetwork(const std::string& file, int batch,
       "enqueued in %.3f ms, measured %.3f ms",
       file.c_str(), batch, precision.c_str(), kernels.size(),
       static_cast<double>(most) / 1048576.0, asked,
-      static_cast<double>(Median(enqueues)), static_cast<double>(measured));
+      static_cast<double>(times.enqueueing), static_cast<double>(times.device));
   if (predicted > 0) {
     std::printf(", predicted %.3f ms, deviation %+.1f %%",
                 static_cast<double>(predicted),
-                100.0 * static_cast<double>(measured / predicted - 1));
+                100.0 * static_cast<double>(times.device / predicted - 1));
+    const Times own =
+        TimeInTrainingOrder(handle, stream, kernels, element, scratch);
+    std::printf(", on operands of each layer %.3f ms, deviation %+.1f %%",
+                static_cast<double>(own.device),
+                100.0 * static_cast<double>(own.device / predicted - 1));
   }
   std::printf("\n");
   for (const Kernel& k : kernels) {
     if (!each) break;
-    std::vector<float> times;
+    std::vector<float> repeats;
     for (int i = 0; i < 7; ++i) {
       CHECK(cudaEventRecord(start, stream));
       for (int j = 0; j < 4; ++j) run(k);
@@ -189,11 +258,11 @@ int TimeNetwork(const std::string& file, int batch,
       CHECK(cudaEventSynchronize(stop));
       float milliseconds = 0;
       CHECK(cudaEventElapsedTime(&milliseconds, start, stop));
-      times.push_back(milliseconds / 4);
+      repeats.push_back(milliseconds / 4);
     }
     std::printf("  %-24s %-16s measured %8.3f ms, predicted %8.3f ms\n",
                 k.layer.c_str(), Name(k.problem.op),
-                static_cast<double>(Median(times)),
+                static_cast<double>(Median(repeats)),
                 static_cast<double>(k.choice.milliseconds));
   }
   CHECK(cudnnDestroy(handle));

@@ -109,7 +109,8 @@ Status RunLargest(RowRunner& runner, const std::string& spec,
                                            {"bound", bounds.at(policy)}};
       next.erase(policy);
       if (plan) {
-        UCUDNN_RETURN_IF_ERROR(runner.Execute(*job, policy, *plan, more, {}));
+        UCUDNN_RETURN_IF_ERROR(
+            runner.Execute(*job, policy, *plan, runner.model(), more, {}));
         continue;
       }
       // Workspaces need more room than the estimates that gave the bound.

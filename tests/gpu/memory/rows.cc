@@ -68,20 +68,17 @@ Result<std::unique_ptr<Job>> RowRunner::Prepare(const std::string& spec,
   return job;
 }
 
-Status RowRunner::MeasureLink(Job& job) {
-  UCUDNN_ASSIGN_OR_RETURN(const MemoryPlan plan,
-                          PlanOf(job.prepared->training, "vdnn-all",
-                                 {.budget = device_.info().kind.memory}));
-  UCUDNN_RETURN_IF_ERROR(MeasureLinkBeside(device_, operators_, plan, {}, {},
-                                           &host_, job.prepared.get()));
-  const DeviceModel& link = job.prepared->training.device;
+Result<bool> RowRunner::MeasureLink(const Job& job, const MemoryPlan& plan,
+                                    DeviceModel* link) {
+  auto changed = MeasureLinkBeside(device_, operators_, *job.prepared, plan, {},
+                                   {}, &host_, link);
+  if (!changed && changed.error().code != Code::kDataLoss) return false;
   std::fprintf(stderr,
-               "%6.1f s: %s: %.1f GB/s to the host, %.1f GB/s back; alone %.1f "
-               "and %.1f\n",
-               seconds(), job.spec.c_str(), link.d2h_rate / 1e3,
-               link.h2d_rate / 1e3, model_.d2h_rate / 1e3,
-               model_.h2d_rate / 1e3);
-  return {};
+               "%6.1f s: %s %s within %s: %.1f GB/s to the host, %.1f back\n",
+               seconds(), job.spec.c_str(), plan.policy.c_str(),
+               HumanBytes(plan.budget).c_str(), link->d2h_rate / 1e3,
+               link->h2d_rate / 1e3);
+  return changed;
 }
 
 Status RowRunner::ReserveHost(Bytes size) {
@@ -92,10 +89,11 @@ Status RowRunner::ReserveHost(Bytes size) {
 }
 
 Status RowRunner::Execute(Job& job, const std::string& policy,
-                          const MemoryPlan& plan,
+                          const MemoryPlan& plan, const DeviceModel& link,
                           const nlohmann::ordered_json& more,
                           const Extras& extras) {
   const double begun = seconds();
+  job.prepared->training.device = link;  // whose rates the row shows
   MemoryRunOptions options;
   options.steps = steps_;
   options.warm_up = 1;

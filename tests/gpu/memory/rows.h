@@ -61,8 +61,10 @@ class RowRunner {
   // Measures the network.
   Result<std::unique_ptr<Job>> Prepare(const std::string& spec,
                                        TrainingInput input);
-  // Has plans of the network count with what copies reach beside its kernels.
-  Status MeasureLink(Job& job);
+  // Sets the rates of `link` to what copies of `plan` reach. Returns whether
+  // they changed. Errors of a lost device; other plans are left alone.
+  Result<bool> MeasureLink(const Job& job, const MemoryPlan& plan,
+                           DeviceModel* link);
   // Makes room for copies of so much; pinning memory takes seconds.
   Status ReserveHost(Bytes size);
 
@@ -70,10 +72,11 @@ class RowRunner {
     bool poison = false;      // train again with all other memory poisoned
     bool time_tasks = false;  // and again with every task timed
   };
-  // Runs `plan` and prints its row, which also has `more`. Errors of a lost
-  // device; those of a row are printed.
+  // Runs `plan`, which was made with `link`, and prints its row, which also has
+  // `more`. Errors of a lost device; those of a row are printed.
   Status Execute(Job& job, const std::string& policy, const MemoryPlan& plan,
-                 const nlohmann::ordered_json& more, const Extras& extras);
+                 const DeviceModel& link, const nlohmann::ordered_json& more,
+                 const Extras& extras);
   // A row that has no plan.
   void PrintNoPlan(const Job& job, const std::string& policy,
                    const nlohmann::ordered_json& more, const Error& why);

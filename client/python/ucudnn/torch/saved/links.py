@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import statistics
 import time
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
 _PROBE_BYTES = 1 << 27
 _PROBE_REPEATS = 5
+_TRIED_STEPS = 5
+_WARM_UP = 2
+
+# Bytes a microsecond to the host, and from it.
+Rates = Tuple[float, float]
+Reached = Tuple[Optional[float], Optional[float]]  # none: that is not known
 
 
 class Arena:
@@ -59,8 +65,8 @@ class HostLink:
     def arrived(self, number: int) -> None:
         """What is enqueued from now on waits for the fetch."""
 
-    def rates(self) -> Tuple[float, float]:
-        """Bytes a microsecond to the host, and from it."""
+    def rates(self) -> Rates:
+        """Of copies by themselves."""
         source = torch.zeros(1 << 22, dtype=torch.uint8)
         host = torch.zeros_like(source)
         times = []
@@ -70,6 +76,10 @@ class HostLink:
             times.append((time.perf_counter() - begun) * 1e6)
         rate = source.numel() / max(statistics.median(times), 1e-3)
         return rate, rate
+
+    def reached(self, step: Callable[[], Any]) -> Reached:
+        """Nothing is computed beside copies."""
+        return None, None
 
 
 class CudaLink:
@@ -83,13 +93,14 @@ class CudaLink:
         self._out = torch.cuda.Stream(device)
         self._in = torch.cuda.Stream(device)
         self._ready = torch.cuda.Event()
+        # While copies are timed: their bytes, beginnings and ends, by stream.
+        self._laps: Optional[Dict[torch.cuda.Stream, List[Tuple[int, Any, Any]]]]
+        self._laps = None
         self._copied: Dict[int, torch.cuda.Event] = {}
         self._arrived: Dict[int, torch.cuda.Event] = {}
 
     def copy(self, number: int, source: torch.Tensor, host: torch.Tensor) -> None:
-        self._after_compute(self._out)
-        with torch.cuda.stream(self._out):
-            host.copy_(source, non_blocking=True)
+        self._enqueue(self._out, host, source)
         event = self._copied.setdefault(number, torch.cuda.Event())
         event.record(self._out)
 
@@ -98,9 +109,7 @@ class CudaLink:
 
     def fetch(self, number: int, host: torch.Tensor) -> torch.Tensor:
         taken = torch.empty(host.shape, dtype=host.dtype, device=self._device)
-        self._after_compute(self._in)
-        with torch.cuda.stream(self._in):
-            taken.copy_(host, non_blocking=True)
+        self._enqueue(self._in, taken, host)
         event = self._arrived.setdefault(number, torch.cuda.Event())
         event.record(self._in)
         return taken
@@ -108,11 +117,44 @@ class CudaLink:
     def arrived(self, number: int) -> None:
         torch.cuda.current_stream(self._device).wait_event(self._arrived[number])
 
-    def _after_compute(self, stream: torch.cuda.Stream) -> None:
+    def _enqueue(
+        self, stream: torch.cuda.Stream, into: torch.Tensor, source: torch.Tensor
+    ) -> None:
         self._ready.record(torch.cuda.current_stream(self._device))
         stream.wait_event(self._ready)
+        with torch.cuda.stream(stream):
+            if self._laps is None:
+                into.copy_(source, non_blocking=True)
+                return
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            into.copy_(source, non_blocking=True)
+            end.record()
+            size = into.numel() * into.element_size()
+            self._laps[stream].append((size, begin, end))
 
-    def rates(self) -> Tuple[float, float]:
+    def reached(self, step: Callable[[], Any]) -> Reached:
+        """Of the copies in `step`, beside what it computes: medians over some
+        steps."""
+        told: Dict[torch.cuda.Stream, List[float]] = {self._out: [], self._in: []}
+        for number in range(_WARM_UP + _TRIED_STEPS):
+            self._laps = {self._out: [], self._in: []}
+            try:
+                step()
+            finally:
+                laps, self._laps = self._laps, None
+            torch.cuda.synchronize(self._device)
+            for stream, copies in laps.items():
+                us = sum(begin.elapsed_time(end) for _, begin, end in copies) * 1e3
+                if number >= _WARM_UP and us > 0:
+                    told[stream].append(sum(size for size, _, _ in copies) / us)
+        out, back = (
+            statistics.median(told[stream]) if told[stream] else None
+            for stream in (self._out, self._in)
+        )
+        return out, back
+
+    def rates(self) -> Rates:
         arena = Arena(_PROBE_BYTES, self._device)
         host = arena.elements(0, _PROBE_BYTES, torch.uint8)
         on_gpu = torch.empty_like(host, device=self._device)

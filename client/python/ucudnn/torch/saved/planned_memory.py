@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import statistics
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from typing import (
 
 import torch
 
-from ucudnn.errors import NoPlan
+from ucudnn.errors import InvalidArgument, NoPlan
 from ucudnn.library import ask_solver
 from ucudnn.profiles import Buffer
 from ucudnn.sizes import Size, parse_size
@@ -34,7 +35,13 @@ from ucudnn.torch.profiling import StepClock
 from ucudnn.torch.saved.applying import Applier, Meter, Script, Slot
 from ucudnn.torch.saved.describing import described, merged, rounded
 from ucudnn.torch.saved.fused import FusedRecipe
-from ucudnn.torch.saved.links import Arena, free_host_memory, link_of
+from ucudnn.torch.saved.links import (
+    Arena,
+    Rates,
+    Reached,
+    free_host_memory,
+    link_of,
+)
 from ucudnn.torch.saved.recipes import Recipe
 from ucudnn.torch.saved.recorded import Kind, Recording, Saved
 from ucudnn.torch.saved.recording import Recorder
@@ -48,6 +55,8 @@ _RESERVED = 64
 _SLACK = 1 << 20
 _WAYS = ("offload", "recompute")
 _CHECK_STEPS = 5
+# By which part the rates of copies may differ from those of the plan.
+_SAME_RATE = 0.01
 
 
 @dataclass(frozen=True)
@@ -182,7 +191,8 @@ def memory(
     long each part takes; then libucudnn_solve plans which stay, which move to the
     host and return, and which are computed again (ReLU, sums, pools, convolutions,
     and BatchNorm from its saved statistics; the indices of pools are kept in 16
-    bits).
+    bits). A plan that moves some on a GPU is tried for seven steps, and made anew
+    with the rates that its copies reached beside what is computed.
     `allow` names the ways: results stay bitwise the same by "offload"; "recompute"
     may round BatchNorm's outputs otherwise. Call the returned plan instead of the
     step. `device` is by default that of the first tensor or model among the
@@ -213,19 +223,45 @@ def memory(
     with unchanged(objects, chosen):
         recording = Recorder(chosen).record(run, "recompute" in ways)
     link = link_of(chosen)
-    best = _best(recording, chosen, link.rates(), budget_bytes, ways)
-    script = _script(best.recording, best.numbers, best.planned, best.answer)
-    size = max((s.offset + s.bytes for s in script.slots.values()), default=0)
-    _refuse_host(size, host_budget)
-    arena = Arena(size, chosen)
-    plan = MemoryPlan(
-        step, best.answer, best.plain_peak, best.recording, script,
-        Applier(script, chosen, link, arena), chosen, budget_bytes, arena,
-        (objects, example, keywords),
-    )  # fmt: skip
+
+    def planned(rates: Rates) -> MemoryPlan:
+        best = _best(recording, chosen, rates, budget_bytes, ways)
+        script = _script(best.recording, best.numbers, best.planned, best.answer)
+        size = max((s.offset + s.bytes for s in script.slots.values()), default=0)
+        _refuse_host(size, host_budget)
+        arena = Arena(size, chosen)
+        return MemoryPlan(
+            step, best.answer, best.plain_peak, best.recording, script,
+            Applier(script, chosen, link, arena), chosen, budget_bytes, arena,
+            (objects, example, keywords),
+        )  # fmt: skip
+
+    rates = link.rates()
+    plan = planned(rates)
+    if plan.moved:
+        with unchanged(objects, chosen):
+            reached = link.reached(lambda: plan(*example, **keywords))
+        other = _other_rates(rates, reached)
+        if other is not None:
+            del plan
+            gc.collect()  # its host memory
+            try:
+                plan = planned(other)
+            except InvalidArgument:  # it would move more than the host has
+                plan = planned(rates)
     if not quiet:
         print(plan, flush=True)
     return plan
+
+
+def _other_rates(rates: Rates, reached: Reached) -> Optional[Rates]:
+    """The rates with what was reached; none if that is the same."""
+    out, back = (was if now is None else now for was, now in zip(rates, reached))
+    if all(
+        abs(now - was) <= _SAME_RATE * was for was, now in zip(rates, (out, back))
+    ):
+        return None
+    return out, back
 
 
 def _device_of(
@@ -262,7 +298,7 @@ class _Solved(NamedTuple):
 def _best(
     recording: Recording,
     device: torch.device,
-    rates: Tuple[float, float],
+    rates: Rates,
     budget: int,
     ways: Sequence[str],
 ) -> _Solved:
