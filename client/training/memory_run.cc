@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/median.h"
 #include "base/text.h"
 #include "solver/memory/summary.h"
 
@@ -143,8 +144,7 @@ nlohmann::ordered_json TaskJson(const PreparedTraining& prepared,
 
 Nanoseconds MedianOf(std::vector<Nanoseconds> times) {
   if (times.empty()) return Nanoseconds(0);
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  return MedianAndSpreadOf(std::move(times)).median;
 }
 
 }  // namespace

@@ -55,6 +55,12 @@ std::vector<LocatedBatch> Split(std::span<const Located> located) {
   return batches;
 }
 
+// The points in this column of a row.
+Result<std::vector<StoredPoints>> PointsOf(const SqlRow& row,
+                                           std::size_t body) {
+  return Unpack(row.Bytes(body)).map_error(Unreadable);
+}
+
 // What is stored of each of the batches, locked until the transaction ends.
 Result<std::vector<std::vector<StoredPoints>>> FindStored(
     SqlTransaction& sql, std::span<const LocatedBatch> batches) {
@@ -76,11 +82,8 @@ Result<std::vector<std::vector<StoredPoints>>> FindStored(
   std::vector<std::vector<StoredPoints>> stored(batches.size());
   for (const SqlRow& row : found) {
     if (row.IsNull(1)) continue;
-    auto unpacked = Unpack(row.Bytes(1));
-    if (!unpacked) {
-      return tl::unexpected<Error>(Unreadable(unpacked.error()));
-    }
-    stored.at(static_cast<std::size_t>(row.Int(0))) = *std::move(unpacked);
+    UCUDNN_ASSIGN_OR_RETURN(stored.at(static_cast<std::size_t>(row.Int(0))),
+                            PointsOf(row, 1));
   }
   return stored;
 }
@@ -151,9 +154,8 @@ Status CountByDriver(SqlTransaction& sql,
       const auto mixed,
       sql.Query("SELECT kind, body FROM measured_batches WHERE drivers > 1"));
   for (const SqlRow& row : mixed) {
-    const auto stored = Unpack(row.Bytes(1));
-    if (!stored) return tl::unexpected<Error>(Unreadable(stored.error()));
-    for (const StoredPoints& of_origin : *stored) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto stored, PointsOf(row, 1));
+    for (const StoredPoints& of_origin : stored) {
       of_kind(row)[of_origin.origin.driver] += std::ssize(of_origin.points);
     }
   }
@@ -324,9 +326,8 @@ Result<std::vector<Measurement>> SqlStore::LoadMeasurements(
           }));
   std::vector<Measurement> measurements;
   for (const SqlRow& row : rows) {
-    auto stored = Unpack(row.Bytes(1));
-    if (!stored) return tl::unexpected<Error>(Unreadable(stored.error()));
-    for (StoredPoints& of_origin : *stored) {
+    UCUDNN_ASSIGN_OR_RETURN(auto stored, PointsOf(row, 1));
+    for (StoredPoints& of_origin : stored) {
       for (MeasuredPoint& point : of_origin.points) {
         measurements.push_back({.kind = kind,
                                 .problem = row.Text(0),
@@ -364,9 +365,8 @@ Result<PointsByProblem> SqlStore::LoadProfile(
       }));
   PointsByProblem points;
   for (const SqlRow& row : found) {
-    auto stored = Unpack(row.Bytes(1));
-    if (!stored) return tl::unexpected<Error>(Unreadable(stored.error()));
-    for (StoredPoints& of_origin : *stored) {
+    UCUDNN_ASSIGN_OR_RETURN(auto stored, PointsOf(row, 1));
+    for (StoredPoints& of_origin : stored) {
       const std::string& driver = of_origin.origin.driver;
       if (!drivers.empty() && !driver.empty() &&
           std::ranges::find(drivers, driver) == drivers.end()) {
