@@ -30,11 +30,11 @@ struct PointRef {
 
 // The columns of its row.
 struct PackedBatch {
-  std::string body;
   std::int64_t points = 0;
   std::int64_t drivers = 0;    // how many its points were measured under
   std::string driver;          // the first of them
   UnixMillis measured_ms = 0;  // when the last was measured
+  std::string body;
 };
 
 // Packs points, sorted by algorithm and workspace. Of those with one algorithm

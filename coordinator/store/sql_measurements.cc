@@ -102,8 +102,8 @@ std::vector<PointRef> Joined(std::span<const StoredPoints> stored,
 }
 
 constexpr char kBatchColumns[] =
-    "kind TEXT, problem TEXT, batch BIGINT, body BYTEA, points BIGINT, "
-    "drivers BIGINT, driver TEXT, measured_ms BIGINT";
+    "kind TEXT, problem TEXT, batch BIGINT, points BIGINT, drivers BIGINT, "
+    "driver TEXT, measured_ms BIGINT, body BYTEA";
 
 // Counts that the points of these kinds changed. Triggers count all else that
 // plans are made from; for each point, they would cost as much as storing it.
@@ -201,8 +201,8 @@ Status StorePoints(SqlTransaction& sql,
     const PackedBatch& row =
         packed.emplace_back(Pack(Joined(stored[i], batches[i])));
     (stored[i].empty() ? inserts : updates)
-        .Add({first.kind, first.problem, first.batch, row.body, row.points,
-              row.drivers, row.driver, row.measured_ms});
+        .Add({first.kind, first.problem, first.batch, row.points, row.drivers,
+              row.driver, row.measured_ms, row.body});
     kinds.insert(first.kind);
   }
   // If another transaction adds the same batch meanwhile, this one fails and
@@ -212,9 +212,9 @@ Status StorePoints(SqlTransaction& sql,
   UCUDNN_RETURN_IF_ERROR(sql.Execute(insert, inserts));
   UCUDNN_RETURN_IF_ERROR(sql.Execute(
       insert + " ON CONFLICT (kind, problem, batch) DO UPDATE SET "
-               "body = excluded.body, points = excluded.points, "
-               "drivers = excluded.drivers, driver = excluded.driver, "
-               "measured_ms = excluded.measured_ms",
+               "points = excluded.points, drivers = excluded.drivers, "
+               "driver = excluded.driver, "
+               "measured_ms = excluded.measured_ms, body = excluded.body",
       updates));
   return CountChanges(sql, kinds);
 }

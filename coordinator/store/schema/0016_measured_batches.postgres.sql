@@ -1,16 +1,17 @@
 -- One row for all points of a kind's problem at one batch, in `body`
--- (store/measured_batch.h), instead of one for each point. PackMeasurements
--- moves the points and drops their table.
+-- (store/measured_batch.h), instead of one for each point. What lists count is
+-- ahead of it, so that they need not read it. PackMeasurements moves the points
+-- and drops their table.
 
 CREATE TABLE measured_batches (
   kind TEXT COLLATE "C" NOT NULL,
   problem TEXT COLLATE "C" NOT NULL,
   batch BIGINT NOT NULL,
-  body BYTEA NOT NULL,
   points BIGINT NOT NULL,
   drivers BIGINT NOT NULL,
   driver TEXT NOT NULL,
   measured_ms BIGINT NOT NULL,
+  body BYTEA NOT NULL,
   PRIMARY KEY (kind, problem, batch)
 );
 
