@@ -62,22 +62,26 @@ Result<Bytes> ParseBytes(std::string_view text) {
   const auto too_large = [&] {
     return Fail(Code::kOutOfRange, "'{}' is larger than 4 EiB", Excerpt(text));
   };
-  // Whole numbers exactly; a double holds only 53 bits.
+  const std::size_t point = number.find('.');
+  const std::string_view fraction =
+      point == std::string_view::npos ? "0" : number.substr(point + 1);
+  const std::string_view before = number.substr(0, point);
   std::int64_t whole = 0;
-  const char* end = number.data() + number.size();
-  const auto [stop, error] = std::from_chars(number.data(), end, whole);
-  if (stop == end) {
-    if (error != std::errc() || whole > kMaxCount / scale) {
-      return too_large();
-    }
-    return Bytes(whole * scale);
+  const auto [stop, error] =
+      std::from_chars(before.data(), before.data() + before.size(), whole);
+  if (error == std::errc::result_out_of_range) return too_large();
+  if (error != std::errc() || fraction.empty() ||
+      fraction.find('.') != std::string_view::npos ||
+      (scale == 1 && fraction.find_first_not_of('0') != fraction.npos)) {
+    return bad();
   }
-  double fraction = 0;
-  if (!ParseDouble(number, &fraction)) return bad();
-  const double bytes = fraction * static_cast<double>(scale);
-  if (bytes > kTwoTo62) return too_large();
-  if (bytes != std::floor(bytes)) return bad();
-  return Bytes(static_cast<std::int64_t>(bytes));
+  // Digit by digit, rounded down, which is exact: a double is not.
+  std::int64_t part = 0;
+  for (std::size_t i = fraction.size(); i-- > 0;) {
+    part = ((fraction[i] - '0') * scale + part) / 10;
+  }
+  if (whole > (kMaxCount - part) / scale) return too_large();
+  return Bytes(whole * scale + part);
 }
 
 std::string FormatBytes(Bytes bytes) {

@@ -22,6 +22,11 @@ TEST(BytesTest, AreReadAsPeopleWriteThem) {
                                     {"2kB", 2000},
                                     {"2KB", 2000},
                                     {"0.5KiB", 512},
+                                    {"0.3KiB", 307},
+                                    {"3.6GiB", 3865470566},
+                                    {"1.001GB", 1'001'000'000},
+                                    {"0.9999999999999999999TB", 999999999999},
+                                    {"2.0", 2},
                                     {"1TiB", 1LL << 40},
                                     {"3TB", 3'000'000'000'000},
                                     {"4611686018427387904", 1LL << 62},
@@ -34,8 +39,9 @@ TEST(BytesTest, AreReadAsPeopleWriteThem) {
 
 TEST(BytesTest, RefuseWhatIsNotASize) {
   for (const char* text :
-       {"", " ", "x", "-1", "+1", "MiB", "8mib", "8M", "8 MiB ", "1e6", "0x10",
-        "1.5", "1.5B", "0.3KiB", "nan", "inf", "1..5KiB", ".", "1,5GiB"}) {
+       {"",      " ",      "x",   "-1",      "+1",  "MiB",   "8mib",
+        "8M",    "8 MiB ", "1e6", "0x10",    "1.5", "1.5B",  ".5MiB",
+        "5.MiB", "nan",    "inf", "1..5KiB", ".",   "1,5GiB"}) {
     const auto read = ParseBytes(text);
     ASSERT_FALSE(read) << text;
     EXPECT_EQ(read.error().code, Code::kInvalidArgument) << text;

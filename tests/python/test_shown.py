@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import ucudnn
-from ucudnn.sizes import size_text, time_text
+from ucudnn.errors import InvalidArgument
+from ucudnn.sizes import parse_size, size_text, time_text
 
 DATA = Path(os.environ["UCUDNN_TEST_DATA"])
 ALEXNET = DATA / "h200/alexnet_b256_pow2.csv"
@@ -107,6 +108,21 @@ def test_memory_plans_show_their_largest_blocks():
 )  # fmt: skip
 def test_sizes_are_for_people(size, text):
     assert size_text(size) == text
+
+
+@pytest.mark.parametrize(
+    "text, size",
+    [("1.5 GiB", 3 << 29), ("3.6GiB", 3_865_470_566), ("0.3KiB", 307),
+     ("1.001GB", 1_001_000_000), ("2.0", 2)],
+)  # fmt: skip
+def test_sizes_are_whole_bytes(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["1.5", "1.5B", ".5MiB", "5.MiB", "1e6", "-1", "8M"])
+def test_what_is_not_a_size(text):
+    with pytest.raises(InvalidArgument, match="is not a size"):
+        parse_size(text)
 
 
 @pytest.mark.parametrize(

@@ -18,17 +18,18 @@ for _power, _letter in enumerate("KMGT", start=1):
 
 
 def parse_size(size: Size) -> int:
-    """The bytes of 67108864, "67108864", "64MiB", "1.5 GiB" or "8MB"; numpy's
-    integers are accepted too. Raises InvalidArgument for anything else, or a
-    fraction of a byte."""
+    """The bytes of 67108864, "67108864", "64MiB", "1.5 GiB" or "8MB", rounded down;
+    numpy's integers are accepted too. Raises InvalidArgument for anything else, also
+    a fraction of plain bytes."""
     if hasattr(size, "__index__") and not isinstance(size, bool):
         count = operator.index(size)
         if count >= 0:
             return count
     found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)", str(size))
     if found and found[2] in _UNITS:
-        value = Fraction(found[1]) * _UNITS[found[2]]
-        if value.denominator == 1:
+        unit = _UNITS[found[2]]
+        value = Fraction(found[1]) * unit
+        if unit > 1 or value.denominator == 1:
             return int(value)
     raise InvalidArgument(
         f"{size!r} is not a size; a whole number of bytes is accepted, or text such "
