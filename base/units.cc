@@ -72,7 +72,8 @@ Result<Bytes> ParseBytes(std::string_view text) {
   if (error == std::errc::result_out_of_range) return too_large();
   if (error != std::errc() || fraction.empty() ||
       fraction.find('.') != std::string_view::npos ||
-      (scale == 1 && fraction.find_first_not_of('0') != fraction.npos)) {
+      (scale == 1 &&
+       fraction.find_first_not_of('0') != std::string_view::npos)) {
     return bad();
   }
   // Digit by digit, rounded down, which is exact: a double is not.

@@ -117,15 +117,14 @@ void RaiseOpenFiles() {
   spdlog::info("event=open_files limit={}", files.rlim_cur);
 }
 
-// Has free memory stay for the next transaction. SQLite makes and frees a table
-// of its own for each row that an UPDATE reads from others; by glibc's default
-// its pages went back to the system each time, which took two fifths of a
-// report's CPU time.
+// Has glibc keep freed memory instead of giving it back to the system. SQLite
+// makes and frees a temporary table for each row of an UPDATE ... FROM; getting
+// its pages anew each time took two fifths of the CPU time of a report.
 void KeepFreeMemory() {
   constexpr int kMebibyte = 1 << 20;
   mallopt(M_TRIM_THRESHOLD, 4 * kMebibyte);
-  // Given one, glibc no longer adapts the other, by which larger blocks do not
-  // stay.
+  // Larger blocks are mapped and always given back. glibc adapts this limit
+  // only while neither is set.
   mallopt(M_MMAP_THRESHOLD, kMebibyte);
 }
 

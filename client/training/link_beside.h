@@ -24,8 +24,8 @@ namespace ucudnn {
 bool UpdateRate(const CopyTotals& copies, Nanoseconds latency, double* rate);
 
 // Trains six steps by `plan`, and updates the rates of `link` with the medians
-// of the last five. They depend on how much of what `plan` copies is copied
-// beside kernels. Returns whether one changed. Errors of RunMemoryPlan;
+// of the last five. Copies are slower beside kernels than alone, so the rates
+// are those of this plan. Returns whether one changed. Errors of RunMemoryPlan;
 // kCancelled once `stop` is requested.
 Result<bool> MeasureLinkBeside(Device& device, Operators& operators,
                                const PreparedTraining& prepared,

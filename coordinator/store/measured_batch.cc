@@ -43,19 +43,17 @@ PackedBatch Pack(std::span<const PointRef> points) {
       return other == ref.origin || *other == origin;
     });
     const auto index = static_cast<int>(known - origins.begin());
-    if (known == origins.end()) {
+    const bool is_new = known == origins.end();
+    if (is_new) {
       origins.push_back(ref.origin);
-      v1::StoredPoints& added = *batch.add_points();
-      added.set_device(origin.device);
-      added.set_driver(origin.driver);
-      added.set_measured_ms(origin.measured_ms);
-      *added.mutable_clocks() = ToProto(origin.clocks);
+      batch.add_points();
       packed.measured_ms = std::max(packed.measured_ms, origin.measured_ms);
       if (std::ranges::find(drivers, origin.driver) == drivers.end()) {
         drivers.push_back(origin.driver);
       }
     }
-    *batch.mutable_points(index)->add_measurements() = ToProto(*ref.point);
+    *batch.mutable_points(index)->add_measurements() =
+        is_new ? ToProto(*ref.point, origin) : ToProto(*ref.point);
     ++packed.points;
   }
   packed.drivers = std::ssize(drivers);
@@ -72,10 +70,11 @@ Result<std::vector<StoredPoints>> Unpack(const std::string& body) {
   std::vector<StoredPoints> unpacked;
   for (const v1::StoredPoints& stored : batch.points()) {
     StoredPoints& points = unpacked.emplace_back();
-    points.origin = {.device = stored.device(),
-                     .driver = stored.driver(),
-                     .measured_ms = stored.measured_ms(),
-                     .clocks = FromProto(stored.clocks())};
+    if (stored.measurements().empty()) {
+      return Fail(Code::kDataLoss,
+                  "a measured batch has an origin without points");
+    }
+    points.origin = OriginOf(stored.measurements(0));
     for (const v1::Measurement& measurement : stored.measurements()) {
       auto point = FromProto(measurement);
       if (!point) return Fail(Code::kDataLoss, "{}", point.error().message);

@@ -149,7 +149,8 @@ Status CountByDriver(SqlTransaction& sql,
       sql.Query("SELECT kind, driver, CAST(SUM(points) AS BIGINT) FROM "
                 "measured_batches WHERE drivers = 1 GROUP BY kind, driver"));
   for (const SqlRow& row : counts) of_kind(row)[row.Text(1)] += row.Int(2);
-  // The few that were measured in part since a driver changed.
+  // Few batches have points of several drivers: those of which only a part was
+  // measured again after a driver changed.
   UCUDNN_ASSIGN_OR_RETURN(
       const auto mixed,
       sql.Query("SELECT kind, body FROM measured_batches WHERE drivers > 1"));

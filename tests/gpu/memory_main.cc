@@ -205,7 +205,8 @@ class Sweep {
     return planned;
   }
 
-  // Whether its copies reach other rates, which it then has.
+  // Runs the row's plan, and sets the link's rates of the row to what its
+  // copies reach. Returns whether that changed them.
   Result<bool> Try(Row& row) {
     if (!args_.device_model.empty() || !*row.plan ||
         (*row.plan)->offloaded == Bytes()) {
