@@ -37,6 +37,7 @@ constexpr std::array kNumbers = {
     Time<&MeasuredPoint::p90>("p90_ns", 10),
     Time<&MeasuredPoint::enqueue>("enqueue_ns", 15),
     Count<&MeasuredPoint::outliers>("outliers", 17),
+    Time<&MeasuredPoint::adding>("adding_ns", 18),
 };
 
 Status InRange(std::string_view name, std::int64_t value, std::int64_t min,
@@ -65,6 +66,10 @@ std::optional<Algorithm> EachBranch(const Algorithm& algorithm) {
   if (!algorithm.name.starts_with(kTwoBranches)) return std::nullopt;
   return Algorithm{algorithm.name.substr(kTwoBranches.size()), algorithm.math,
                    algorithm.precision};
+}
+
+Nanoseconds AddingTime(const MeasuredPoint& point) {
+  return point.adding == Nanoseconds(0) ? point.time : point.adding;
 }
 
 std::span<const PointNumber> PointNumbers() { return kNumbers; }

@@ -53,9 +53,15 @@ struct MeasuredPoint {
   Nanoseconds enqueue{0};
   // Repeats that were discarded because something else disturbed them.
   int outliers = 0;
+  // Of filter gradients, the time of a run that adds to the output (beta 1), as
+  // every micro-batch but the first does; 0 if not recorded. See AddingTime().
+  Nanoseconds adding{0};
 
   friend bool operator==(const MeasuredPoint&, const MeasuredPoint&) = default;
 };
+
+// The time of a run as a micro-batch that is not the first.
+Nanoseconds AddingTime(const MeasuredPoint& point);
 
 // A measured number of a point; the other members identify the point.
 struct PointNumber {

@@ -41,8 +41,9 @@ struct MicroBatch {
   friend bool operator==(const MicroBatch&, const MicroBatch&) = default;
 };
 
-// How one kernel divides its mini-batch. The micro-batches run in this order,
-// largest first, and share one workspace.
+// How one kernel divides its mini-batch. The micro-batches run in this order
+// and share one workspace: the first writes the result; the others, largest
+// first, add to it if it is a filter gradient.
 struct KernelPlan {
   std::string layer;
   ConvOp op = ConvOp::kForward;

@@ -73,6 +73,10 @@ Status SetConvolutionCosts(const Profile& kernels, TrainingGraph* graph) {
         profiles.find({places.find(NodeOf(task))->second, *op});
     if (profile != profiles.end()) {
       task.work.measured = profile->second->points;
+      for (MeasuredPoint& point : task.work.measured) {
+        if (point.batch < graph->batch) point.time = AddingTime(point);
+        point.adding = Nanoseconds(0);
+      }
     }
   }
   return {};

@@ -21,8 +21,9 @@ Status SetDevice(const DeviceModel& device, TrainingGraph* graph);
 
 // Sets the convolutions' measurements. Layers are matched by name or, if the
 // profile has other names but as many layers, by position. `kernels` are of one
-// device, network and precision (SelectKernels). Convolutions without a kernel
-// keep the device model's rate. kInvalidArgument if names and numbers of layers
+// device, network and precision (SelectKernels). Filter gradients of less than
+// the graph's mini-batch cost their adding time, since all but the first add to
+// it. Convolutions without a kernel keep the device model's rate. kInvalidArgument if names and numbers of layers
 // both differ.
 Status SetConvolutionCosts(const Profile& kernels, TrainingGraph* graph);
 

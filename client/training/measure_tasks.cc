@@ -84,7 +84,10 @@ class TaskMeasurement {
   Status MeasureConvolution(std::size_t task, BatchSize batch) {
     UCUDNN_RETURN_IF_ERROR(CheckStop());
     const ConvProblem& problem = *operations_[task].conv;
-    const bool adds = operations_[task].old.has_value();
+    // Filter gradients of less than the mini-batch add to those before them.
+    const bool adds =
+        operations_[task].old ||
+        (problem.op == ConvOp::kBackwardFilter && batch < training_->batch);
     auto known = points_.find({problem, batch, adds});
     if (known == points_.end()) {
       MeasureOptions options;

@@ -327,10 +327,11 @@ std::string InputsText(const Network& network, const JobRequest& request,
     for (const auto& [problem, points] : problems) {
       fmt::format_to(out, "\n{},{}", kind, problem);
       for (const MeasuredPoint& p : points) {
-        fmt::format_to(out, "\n{},{},{},{},{},{},{},{}", p.batch.count(),
+        fmt::format_to(out, "\n{},{},{},{},{},{},{},{},{}", p.batch.count(),
                        p.algorithm.name, p.algorithm.math,
                        Name(p.algorithm.precision), p.workspace.count(),
-                       p.time.count(), p.spread.count(), p.enqueue.count());
+                       p.time.count(), p.spread.count(), p.enqueue.count(),
+                       p.adding.count());
       }
     }
   }

@@ -80,9 +80,10 @@ std::vector<Nanoseconds>::iterator FindOutlier(std::vector<Nanoseconds>& times,
 }  // namespace
 
 std::string MethodText(const Device& device, const MeasureOptions& options) {
-  std::string text = RoundFor(device, options) > Bytes() ? "cold operands" : "";
-  if (device.can_capture()) text += text.empty() ? "replayed" : ", replayed";
-  return text;
+  std::string text;
+  if (RoundFor(device, options) > Bytes()) text += "cold operands, ";
+  if (device.can_capture()) text += "replayed, ";
+  return text + "both betas";
 }
 
 struct MeasureBench::Target {
@@ -125,6 +126,12 @@ struct MeasureBench::Ready {
   bool replays = false;  // rather than enqueueing runs one by one
   // The last group that was replayed; its memory serves the next one.
   std::unique_ptr<CapturedWork> captured = nullptr;
+};
+
+struct MeasureBench::Timing {
+  std::vector<Nanoseconds> times;  // of the repeats, rising
+  std::vector<Nanoseconds> host;   // to enqueue a run; empty if unknown
+  int outliers = 0;
 };
 
 Status MeasureBench::PrepareOperands(const Target& target) {
@@ -171,9 +178,7 @@ Result<MeasureBench::Ready> MeasureBench::MakeReady(
   }
   UCUDNN_RETURN_IF_ERROR(MakeRoom(target, workspace));
   ready.batch = batch;
-  const bool adds =
-      target.options.adds || target.problem.op == ConvOp::kBackwardFilter;
-  ready.beta = adds ? 1.0F : 0.0F;
+  ready.beta = target.options.adds ? 1.0F : 0.0F;
   return ready;
 }
 
@@ -286,32 +291,9 @@ Result<Nanoseconds> MeasureBench::Estimate(const Target& target,
   return Nanoseconds(0);
 }
 
-Result<MeasuredPoint> MeasureBench::MeasureOne(const Target& target,
-                                               const Candidate& candidate) {
+Result<MeasureBench::Timing> MeasureBench::TimeRuns(const Target& target,
+                                                    Ready& ready) {
   const MeasureOptions& options = target.options;
-  if (candidate.workspace > options.max_workspace) {
-    return Fail(Code::kResourceExhausted,
-                "needs a workspace of {} bytes, more than the {} allowed",
-                candidate.workspace.count(), options.max_workspace.count());
-  }
-  Nanoseconds allowed = options.time_limit;
-  const auto rival = target.BestWithin(candidate.workspace);
-  if (rival) {
-    allowed = std::min(allowed, Times(*rival, options.hopeless_factor));
-  }
-  UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds estimate,
-                          Estimate(target, candidate, allowed));
-  if (estimate > allowed) {
-    return Fail(Code::kDeadlineExceeded,
-                "dropped: takes about {}, more than {}", HumanTime(estimate),
-                HumanTime(allowed));
-  }
-  if (target.stop.stop_requested()) {
-    return Fail(Code::kCancelled, "asked to stop");
-  }
-
-  UCUDNN_ASSIGN_OR_RETURN(
-      Ready ready, MakeReady(target, target.problem, target.batch, candidate));
   UCUDNN_RETURN_IF_ERROR(operands_.ClearFilterGradient());
   UCUDNN_ASSIGN_OR_RETURN(Nanoseconds once, RunFirst(ready));
   Nanoseconds spent = once;
@@ -366,22 +348,55 @@ Result<MeasuredPoint> MeasureBench::MeasureOne(const Target& target,
     spent += time.device * group;
     if (time.host > Nanoseconds(0)) host.push_back(time.host);
   }
-  const int repeats = static_cast<int>(times.size());
   std::sort(times.begin(), times.end());
-  const Nanoseconds min = times.front();
-  const Nanoseconds p90 = times[(times.size() * 9 + 9) / 10 - 1];
-  const MedianAndSpread summary = MedianAndSpreadOf(std::move(times));
-  return MeasuredPoint{
-      target.batch,
-      candidate.algorithm,
-      candidate.workspace,
-      summary.median,
-      summary.spread,
-      repeats,
-      min,
-      p90,
-      host.empty() ? Nanoseconds(0) : MedianAndSpreadOf(std::move(host)).median,
-      again};
+  return Timing{std::move(times), std::move(host), again};
+}
+
+Result<MeasuredPoint> MeasureBench::MeasureOne(const Target& target,
+                                               const Candidate& candidate) {
+  const MeasureOptions& options = target.options;
+  if (candidate.workspace > options.max_workspace) {
+    return Fail(Code::kResourceExhausted,
+                "needs a workspace of {} bytes, more than the {} allowed",
+                candidate.workspace.count(), options.max_workspace.count());
+  }
+  Nanoseconds allowed = options.time_limit;
+  const auto rival = target.BestWithin(candidate.workspace);
+  if (rival) {
+    allowed = std::min(allowed, Times(*rival, options.hopeless_factor));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds estimate,
+                          Estimate(target, candidate, allowed));
+  if (estimate > allowed) {
+    return Fail(Code::kDeadlineExceeded,
+                "dropped: takes about {}, more than {}", HumanTime(estimate),
+                HumanTime(allowed));
+  }
+  if (target.stop.stop_requested()) {
+    return Fail(Code::kCancelled, "asked to stop");
+  }
+
+  UCUDNN_ASSIGN_OR_RETURN(
+      Ready ready, MakeReady(target, target.problem, target.batch, candidate));
+  UCUDNN_ASSIGN_OR_RETURN(const Timing runs, TimeRuns(target, ready));
+  MeasuredPoint point = {target.batch, candidate.algorithm,
+                         candidate.workspace};
+  const MedianAndSpread summary = MedianAndSpreadOf(runs.times);
+  point.time = summary.median;
+  point.spread = summary.spread;
+  point.repeats = static_cast<int>(runs.times.size());
+  point.min = runs.times.front();
+  point.p90 = runs.times[(runs.times.size() * 9 + 9) / 10 - 1];
+  if (!runs.host.empty()) point.enqueue = MedianAndSpreadOf(runs.host).median;
+  point.outliers = runs.outliers;
+  if (target.problem.op == ConvOp::kBackwardFilter && !options.adds) {
+    ready.beta = 1.0F;
+    UCUDNN_ASSIGN_OR_RETURN(const Timing adding, TimeRuns(target, ready));
+    const MedianAndSpread added = MedianAndSpreadOf(adding.times);
+    point.adding = added.median;
+    point.spread = std::max(point.spread, added.spread);
+  }
+  return point;
 }
 
 Result<std::vector<MeasuredPoint>> MeasureBench::Measure(

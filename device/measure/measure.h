@@ -57,7 +57,8 @@ struct MeasureOptions {
   // Algorithms that need more workspace are left out.
   Bytes max_workspace = Bytes::Max();
   // Whether runs add to the output, with beta 1, as where the gradients of two
-  // branches meet. Filter gradients are always added to.
+  // branches meet. Otherwise the time is that of a run that writes it, and of
+  // filter gradients that of one that adds is measured too.
   bool adds = false;
   // Runs cycle over operands of this many times the device's cache
   // (Device::cache), but at most 1 GiB and 1/32 of its memory, and less if
@@ -66,8 +67,8 @@ struct MeasureOptions {
 };
 
 // The measuring method, as part of a measurement's conditions
-// (DeviceInfo::driver): "cold operands", "replayed", both or neither. A change
-// of this text makes older points stale.
+// (DeviceInfo::driver): "both betas", and before it "cold operands" and
+// "replayed" where they hold. A change of this text makes older points stale.
 std::string MethodText(const Device& device, const MeasureOptions& options);
 
 // Called for every algorithm the device lists, with its point or the reason why
@@ -79,9 +80,7 @@ using MeasureProgress =
     std::function<void(const Candidate&, const Result<MeasuredPoint>&)>;
 
 // Measures on one device, keeping its buffers from one problem to the next:
-// operands, and one workspace, as micro-batches also share one. The filter
-// gradient is measured with beta 1, as all micro-batches but the first run it;
-// the other operations with beta 0, unless MeasureOptions::adds.
+// operands, and one workspace, as micro-batches also share one.
 class MeasureBench {
  public:
   // `device` must outlive the bench.
@@ -125,9 +124,13 @@ class MeasureBench {
   struct Target;  // what is measured, and the points so far
   // One algorithm ready to run, its workspace allocated.
   struct Ready;
+  // What repeated runs took.
+  struct Timing;
 
   Result<MeasuredPoint> MeasureOne(const Target& target,
                                    const Candidate& candidate);
+  // Repeats runs until their median is settled, as the options say.
+  Result<Timing> TimeRuns(const Target& target, Ready& ready);
   // Prepares `candidate` for `batch` images, at most the target's.
   // kResourceExhausted if it needs more workspace than was listed.
   Result<Ready> MakeReady(const Target& target, const ConvProblem& problem,

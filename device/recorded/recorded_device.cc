@@ -47,7 +47,7 @@ class RecordedConvolution : public Convolution {
     if (args.a == nullptr || args.b == nullptr || args.out == nullptr) {
       return Fail(Code::kInvalidArgument, "an operand is a null pointer");
     }
-    *clock_ += point_.time;
+    *clock_ += args.beta == 0 ? point_.time : AddingTime(point_);
     return {};
   }
 

@@ -169,6 +169,14 @@ Status ValidateMicroBatches(std::span<const MicroBatch> micro_batches,
                             Nanoseconds time, Bytes workspace,
                             std::span<const MeasuredPoint> points,
                             BatchSize batch, BatchPolicy policy) {
+  // Where adding takes another time, the first may be of any size.
+  const std::size_t ordered =
+      std::ranges::any_of(points,
+                          [](const MeasuredPoint& point) {
+                            return point.adding > Nanoseconds(0);
+                          })
+          ? 2
+          : 1;
   std::int64_t images = 0;
   Nanoseconds sum{0};
   Bytes largest;
@@ -178,7 +186,7 @@ Status ValidateMicroBatches(std::span<const MicroBatch> micro_batches,
       return Fail(Code::kInternal, "micro-batch {} runs {} times", i,
                   micro.count);
     }
-    if (i > 0 && micro_batches[i - 1].batch < micro.batch) {
+    if (i >= ordered && micro_batches[i - 1].batch < micro.batch) {
       return Fail(Code::kInternal,
                   "micro-batch {} is larger than the one "
                   "before it",
@@ -188,11 +196,15 @@ Status ValidateMicroBatches(std::span<const MicroBatch> micro_batches,
       return Fail(Code::kInternal, "policy {} does not admit batch {}",
                   Name(policy), micro.batch.count());
     }
+    const bool writes = i == 0;
+    const bool adds = i > 0 || micro.count > 1;
     const bool known = std::any_of(
-        points.begin(), points.end(), [&micro](const MeasuredPoint& point) {
+        points.begin(), points.end(), [&](const MeasuredPoint& point) {
           return point.batch == micro.batch &&
                  point.algorithm == micro.algorithm &&
-                 point.workspace == micro.workspace && point.time == micro.time;
+                 point.workspace == micro.workspace &&
+                 (!writes || point.time == micro.time) &&
+                 (!adds || AddingTime(point) == micro.time);
         });
     if (!known) {
       return Fail(Code::kInternal,

@@ -25,10 +25,10 @@ double PerImage(const MeasuredPoint& point) {
 // Estimates of one algorithm's times.
 class Belief {
  public:
-  void Add(const MeasuredPoint& point) {
+  void Add(BatchSize batch, Nanoseconds time) {
     // Of several workspaces, the fastest counts.
-    const auto [known, added] = times_.try_emplace(point.batch, point.time);
-    if (!added) known->second = std::min(known->second, point.time);
+    const auto [known, added] = times_.try_emplace(batch, time);
+    if (!added) known->second = std::min(known->second, time);
     // A batch that took longer than a larger one says nothing about its
     // neighbours, so it counts with the larger one's time.
     auto above = std::next(known);
@@ -80,7 +80,10 @@ class Chooser {
       if (exact.repeats < request.settled_repeats) {
         doubtful_.insert(SizeOf(exact));
       }
-      beliefs_[exact.algorithm].Add(exact);
+      beliefs_[exact.algorithm].Add(exact.batch, exact.time);
+      if (exact.adding > Nanoseconds(0)) {
+        adding_[exact.algorithm].Add(exact.batch, exact.adding);
+      }
     }
     for (const SizedAlgorithm& choice : choices) {
       if (choice.batch > request.batch || choice.batch < BatchSize(1)) continue;
@@ -146,6 +149,13 @@ class Chooser {
     return found == measured_.end() ? nullptr : &*found;
   }
 
+  MeasuredPoint Estimate(const SizedAlgorithm& size) {
+    MeasuredPoint point = {size.batch, size.algorithm, size.workspace};
+    point.time = beliefs_[size.algorithm].At(size.batch, request_.optimism);
+    point.adding = adding_[size.algorithm].At(size.batch, request_.optimism);
+    return point;
+  }
+
   // Asks for the unmeasured point that the estimated plan under `limit` depends
   // on most, unless the measured points give as good a plan.
   Status Improve(Bytes limit) {
@@ -156,15 +166,15 @@ class Chooser {
     const std::vector<MeasuredPoint> certain = believed;
     for (MeasuredPoint& point : believed) {
       if (!doubtful_.contains(SizeOf(point))) continue;
-      point.time = Nanoseconds(std::llround(
-          static_cast<double>(point.time.count()) * (1.0 - request_.doubt)));
+      for (Nanoseconds* time : {&point.time, &point.adding}) {
+        *time = Nanoseconds(std::llround(static_cast<double>(time->count()) *
+                                         (1.0 - request_.doubt)));
+      }
     }
     for (const auto& [algorithm, sizes] : choices_) {
-      const Belief& belief = beliefs_[algorithm];
       for (const SizedAlgorithm& size : sizes) {
         if (size.workspace > limit || known_.contains(size)) continue;
-        believed.push_back({size.batch, algorithm, size.workspace,
-                            belief.At(size.batch, request_.optimism)});
+        believed.push_back(Estimate(size));
       }
     }
     const auto solve = [&](std::span<const MeasuredPoint> points) {
@@ -200,6 +210,7 @@ class Chooser {
   std::set<SizedAlgorithm> known_;
   std::set<SizedAlgorithm> doubtful_;  // the provisional points
   std::map<Algorithm, Belief> beliefs_;
+  std::map<Algorithm, Belief> adding_;  // of adding times, where recorded
   std::map<Algorithm, std::vector<SizedAlgorithm>> choices_;
   std::set<SizedAlgorithm> wanted_;
 };

@@ -36,7 +36,8 @@ std::vector<MeasuredPoint> CountHostTime(std::span<const MeasuredPoint> points,
     if (point.batch == batch && is_beaten(point)) continue;
     counted.push_back(point);
     if (point.time >= Nanoseconds(0)) {  // SolveWr says what is wrong
-      AddToSpread(point.enqueue - point.time, &counted.back());
+      AddToSpread(point.enqueue - std::min(point.time, AddingTime(point)),
+                  &counted.back());
     }
   }
   return counted;

@@ -22,43 +22,65 @@ struct Item {
   std::uint64_t time;
   std::size_t batch;
   std::uint64_t spread;
+  std::uint64_t adding;
 };
 
-// The optimum of every batch size under a rising limit.
+// The optimum of the mini-batch under a rising limit. kCounts: of equal costs
+// that of fewest micro-batches.
+template <bool kCounts>
 class Optimum {
  public:
+  // Of a division.
+  struct Sum {
+    std::uint64_t cost = 0;
+    std::int32_t count = 0;  // of micro-batches
+
+    friend bool operator==(const Sum&, const Sum&) = default;
+  };
+
   explicit Optimum(std::size_t batch)
-      : cost_(batch + 1, kUnreached), count_(batch + 1, 0) {
-    cost_[0] = 0;
+      : adding_(batch + 1, {kUnreached, 0}), writing_(batch + 1, kUnreached) {
+    adding_[0] = {};
   }
 
-  // Admits micro-batches of size `p` that cost `cost`. kCounts: equal costs are
-  // decided by the number of micro-batches.
-  template <bool kCounts>
-  void Admit(std::size_t p, std::uint64_t cost) {
-    if (cost > cost_[p] || (cost == cost_[p] && (!kCounts || count_[p] <= 1))) {
-      return;
-    }
-    const std::size_t size = cost_.size();
-    for (std::size_t b = p; b < size; ++b) {
-      const std::uint64_t total = cost_[b - p] + cost;
-      if (total < cost_[b]) {
-        cost_[b] = total;
-        if constexpr (kCounts) count_[b] = count_[b - p] + 1;
-      } else if constexpr (kCounts) {
-        if (total == cost_[b]) {
-          count_[b] = std::min(count_[b], count_[b - p] + 1);
-        }
-      }
+  // Admits micro-batches of size `p`.
+  void Admit(std::size_t p, std::uint64_t writing, std::uint64_t adding) {
+    changed_ = changed_ || writing < writing_[p];
+    writing_[p] = std::min(writing_[p], writing);
+    const Sum one = {adding, 1};
+    if (!IsBetter(one, adding_[p])) return;
+    changed_ = true;
+    for (std::size_t b = p; b < adding_.size(); ++b) {
+      const Sum& rest = adding_[b - p];
+      const Sum total = {rest.cost + adding, rest.count + 1};
+      if (IsBetter(total, adding_[b])) adding_[b] = total;
     }
   }
 
-  std::uint64_t cost() const { return cost_.back(); }
-  std::int32_t count() const { return count_.back(); }
+  const Sum& Best() {
+    if (!std::exchange(changed_, false)) return best_;
+    best_ = {kUnreached, 0};
+    for (std::size_t p = 1; p < writing_.size(); ++p) {
+      if (writing_[p] >= kUnreached) continue;
+      const Sum& rest = adding_[writing_.size() - 1 - p];
+      const Sum total = {rest.cost + writing_[p], rest.count + 1};
+      if (IsBetter(total, best_)) best_ = total;
+    }
+    return best_;
+  }
 
  private:
-  std::vector<std::uint64_t> cost_;
-  std::vector<std::int32_t> count_;
+  static bool IsBetter(const Sum& a, const Sum& b) {
+    if constexpr (kCounts) {
+      return std::tie(a.cost, a.count) < std::tie(b.cost, b.count);
+    }
+    return a.cost < b.cost;
+  }
+
+  std::vector<Sum> adding_;             // of each batch size
+  std::vector<std::uint64_t> writing_;  // of each first micro-batch
+  bool changed_ = false;
+  Sum best_ = {kUnreached, 0};
 };
 
 // By workspace, then size and time.
@@ -72,12 +94,13 @@ std::vector<Item> ItemsOf(std::span<const MeasuredPoint> points,
       items.push_back({point.workspace.count(),
                        static_cast<std::uint64_t>(point.time.count()),
                        static_cast<std::size_t>(point.batch.count()),
-                       static_cast<std::uint64_t>(point.spread.count())});
+                       static_cast<std::uint64_t>(point.spread.count()),
+                       static_cast<std::uint64_t>(AddingTime(point).count())});
     }
   }
   std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
-    return std::tie(a.workspace, a.batch, a.time, a.spread) <
-           std::tie(b.workspace, b.batch, b.time, b.spread);
+    return std::tie(a.workspace, a.batch, a.time, a.spread, a.adding) <
+           std::tie(b.workspace, b.batch, b.time, b.spread, b.adding);
   });
   return items;
 }
@@ -86,14 +109,14 @@ std::vector<Item> ItemsOf(std::span<const MeasuredPoint> points,
 std::vector<FrontPoint> SweepQuiet(const std::vector<Item>& items,
                                    std::size_t batch) {
   std::vector<FrontPoint> front;
-  Optimum optimum(batch);
+  Optimum</*kCounts=*/false> optimum(batch);
   std::uint64_t last = kUnreached;
   for (std::size_t i = 0; i < items.size(); ++i) {
-    optimum.Admit<false>(items[i].batch, items[i].time);
+    optimum.Admit(items[i].batch, items[i].time, items[i].adding);
     const bool level_ends =
         i + 1 == items.size() || items[i + 1].workspace != items[i].workspace;
-    if (!level_ends || optimum.cost() >= last) continue;
-    last = optimum.cost();
+    if (!level_ends || optimum.Best().cost >= last) continue;
+    last = optimum.Best().cost;
     front.push_back({Nanoseconds(static_cast<std::int64_t>(last)),
                      Bytes(items[i].workspace)});
   }
@@ -105,20 +128,22 @@ std::vector<FrontPoint> SweepQuiet(const std::vector<Item>& items,
 // execution changes.
 std::vector<Bytes> NoisyLevels(const std::vector<Item>& items,
                                std::size_t batch) {
-  Optimum fastest(batch);
-  Optimum cautious(batch);
+  Optimum</*kCounts=*/true> fastest(batch);
+  Optimum</*kCounts=*/true> cautious(batch);
   std::tuple<std::uint64_t, std::uint64_t> whole = {kUnreached, 0};
   std::vector<Bytes> levels;
   const auto state = [&] {
-    return std::tuple(fastest.cost(), fastest.count(), cautious.cost(),
-                      cautious.count(), whole);
+    return std::tuple(fastest.Best(), cautious.Best(), whole);
   };
   auto last = state();
   for (std::size_t i = 0; i < items.size(); ++i) {
     const Item& item = items[i];
-    fastest.Admit<true>(item.batch, item.time);
-    cautious.Admit<true>(item.batch,
-                         std::min(item.time + item.spread, kUnreached));
+    const auto with_spread = [&item](std::uint64_t time) {
+      return std::min(time + item.spread, kUnreached);
+    };
+    fastest.Admit(item.batch, item.time, item.adding);
+    cautious.Admit(item.batch, with_spread(item.time),
+                   with_spread(item.adding));
     if (item.batch == batch && item.time < std::get<0>(whole)) {
       whole = {item.time, item.spread};
     }

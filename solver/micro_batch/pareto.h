@@ -4,8 +4,10 @@
 // The desirable configurations of one kernel: the divisions of its mini-batch
 // that no other division beats in both time and workspace.
 //
-//   C(b) = D( union over bm <= b, cm in Cm(bm), c in C(b - bm) of {cm} + c )
+//   C(b) = D( union over bm <= b, cm in Cm(bm), c in A(b - bm) of {cm} + c )
 //   D(C) = { c in C | for all c' in C: T(c) < T(c') or M(c) < M(c') }
+//   where A is C itself, or where points have an adding time the same
+//   recurrence over those
 //
 // Source: mu-cuDNN (CLUSTER 2018) section III-C.1; the same in the IPSJ 2017
 // paper, section 3.3.1. One of several equal configurations is kept.
@@ -16,7 +18,8 @@
 // value to value: a point (p, t) that now fits is either no faster than the
 // current composition of p, and is dropped for good, or one pass
 //   T(b) = min(T(b), t + T(b - p))   for b = p, ..., B
-// admits it. O(P log P + K * B) for P points of which K are kept, against
+// admits it; with adding times, one more pass over the sizes at each value.
+// O(P log P + K * B) for P points of which K are kept, against
 // O(B^2 * |C|) merges of the recurrence; O(P + B) memory.
 //
 // Noise: if points carry a spread, the rule of solver/micro_batch/wr.h applies:
@@ -53,8 +56,8 @@ class ParetoFront {
   // The fastest point within `limit`; absent if none fits. O(log points).
   std::optional<std::size_t> FastestWithin(Bytes limit) const;
 
-  // The micro-batches of point `i`, largest first: those of SolveWr under
-  // LimitOf(i), at the same cost.
+  // The micro-batches of point `i`: those of SolveWr under LimitOf(i), at the
+  // same cost.
   std::vector<MicroBatch> PlanAt(std::size_t i) const;
 
   // The least limit under which point `i` is the WR plan: its workspace, or

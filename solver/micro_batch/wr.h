@@ -4,12 +4,15 @@
 // Workspace reuse: divides the mini-batch of one kernel into micro-batches
 // that run one after the other in one workspace.
 //
-//   T(0) = 0,  T(b) = min over points p of  p.time + T(b - p.batch)
+//   T(b) = min over points p of  p.time + A(b - p.batch)
+//   A(0) = 0,  A(b) = min over points p of  AddingTime(p) + A(b - p.batch)
 //   where p.batch <= b, p.workspace <= limit, and the policy admits p.batch
 //
 // Source: mu-cuDNN (CLUSTER 2018) section III-B, T(b) and c(b); the same
 // recurrence in the IPSJ 2017 paper, section 3.2. The policies are theirs; the
-// mini-batch itself is a candidate under each of them.
+// mini-batch itself is a candidate under each of them. They have T alone: that
+// the micro-batches after the first take another time, since they add to a
+// filter gradient, is ours. Where no adding time was recorded, A is T.
 //
 // Method: of the points of one batch size only the fastest that fits matters.
 // The sizes are added in ascending order, in one pass over the curve each; a
@@ -18,6 +21,9 @@
 //
 // Ties: fewest micro-batches, then least workspace, then per micro-batch the
 // algorithm's name, then the largest first micro-batch and so on.
+//
+// Order: the micro-batch that writes, then those that add, largest first. Where
+// A is T the largest of all is the first.
 //
 // Noise: a point carries the spread of its repeats. A division counts as faster
 // than the undivided batch only if
@@ -68,15 +74,15 @@ class WrCurve {
   // The workspace of the plan for `batch`.
   std::optional<Bytes> WorkspaceAt(BatchSize batch) const;
 
-  // The plan's micro-batches, largest first; empty if there is no plan.
+  // The plan's micro-batches in their order; empty if there is no plan.
   // O(number of micro-batches).
   std::vector<MicroBatch> PlanAt(BatchSize batch) const;
 
  private:
   friend class WrSolver;
 
-  // How each mini-batch is composed: its largest micro-batch, then the same for
-  // the rest. Indexed by batch size.
+  // How each mini-batch is composed: a first micro-batch, and the rest by this
+  // or another chain. Indexed by batch size.
   struct Chain {
     std::vector<const MeasuredPoint*> best;  // null if nothing fits
     std::vector<std::uint64_t> cost;
@@ -84,12 +90,18 @@ class WrCurve {
     std::vector<std::int32_t> count;
     std::vector<std::int32_t> first;
   };
+  struct Divisions {
+    Chain writing;
+    Chain adding;  // of the rest; empty if `writing` serves
+
+    const Chain& rest() const { return adding.best.empty() ? writing : adding; }
+  };
   enum class Final : std::uint8_t { kNone, kUndivided, kFastest, kCautious };
 
   Final FinalAt(BatchSize batch) const;
 
-  Chain fastest_;   // least time
-  Chain cautious_;  // least time plus spread; empty if it was not needed
+  Divisions fastest_;   // least time
+  Divisions cautious_;  // least time plus spread; empty if it was not needed
   std::vector<std::uint64_t> cautious_time_;
   std::vector<Final> final_;
 };

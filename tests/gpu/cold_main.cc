@@ -74,12 +74,11 @@ struct Job {
 enum RowKind : std::size_t {
   kShared,  // the same operands for all kernels, in the network's order
   kOwn,     // each layer's, in the order of training
-  kAdding,  // the same, and filter gradients are added to
   kApart,   // the same, and nothing that another kernel reads or writes
   kRowKinds,
 };
 constexpr std::array<const char*, kRowKinds> kRowNames = {"row", "own_row",
-                                                          "adding", "apart"};
+                                                          "apart"};
 
 struct Sample {
   Nanoseconds median{0};
@@ -284,8 +283,12 @@ class Experiment {
   };
   using Events = std::vector<std::unique_ptr<Event>>;
   using Key = std::tuple<ConvProblem, BatchSize, Algorithm>;
-  // Times of a micro-batch by itself: hot and cold.
-  using AloneTimes = std::map<Key, std::array<std::vector<Nanoseconds>, 2>>;
+  // Times of a micro-batch by itself.
+  struct AloneTimes {
+    std::vector<Nanoseconds> writing;
+    std::vector<Nanoseconds> adding;
+  };
+  using HotAndCold = std::map<Key, std::array<AloneTimes, 2>>;
 
   // Everything in turns, so that changes over time affect all alike.
   Status Measure(const Job& job, const WorkspacePlan& plan, Executor& executor,
@@ -302,7 +305,7 @@ class Experiment {
     }
     std::array<RowTimes, kRowKinds> rows;
     for (RowTimes& row : rows) row.parts.resize(executor.size());
-    AloneTimes alone;
+    HotAndCold alone;
     for (int round = 0; round < settings_.rounds; ++round) {
       for (std::size_t kind = 0; kind < kRowKinds; ++kind) {
         UCUDNN_RETURN_IF_ERROR(RunRow(job, executor,
@@ -322,19 +325,32 @@ class Experiment {
       for (std::size_t kind = 0; kind < kRowKinds; ++kind) {
         kernel.rows[kind] = SampleOf(rows[kind].parts[k]);
       }
-      for (const MicroBatch& micro : plan.kernels[k].micro_batches) {
-        const auto& times =
-            alone.at({*plan.kernels[k].problem, micro.batch, micro.algorithm});
-        for (const bool cold : {false, true}) {
-          const Sample one = SampleOf(times[cold]);
-          Sample& sum = cold ? kernel.cold : kernel.hot;
-          sum.median += one.median * micro.count;
-          sum.spread += one.spread * micro.count;
-          sum.least += one.least * micro.count;
-        }
+      for (const bool cold : {false, true}) {
+        SumOfMicroBatches(plan.kernels[k], alone, cold,
+                          cold ? &kernel.cold : &kernel.hot);
       }
     }
     return {};
+  }
+
+  static void SumOfMicroBatches(const KernelPlan& kernel,
+                                const HotAndCold& alone, bool cold,
+                                Sample* sum) {
+    bool writes = true;
+    const auto add = [&](const std::vector<Nanoseconds>& times,
+                         std::int64_t count) {
+      const Sample one = SampleOf(times);
+      sum->median += one.median * count;
+      sum->spread += one.spread * count;
+      sum->least += one.least * count;
+    };
+    for (const MicroBatch& micro : kernel.micro_batches) {
+      const AloneTimes& times =
+          alone.at({*kernel.problem, micro.batch, micro.algorithm})[cold];
+      if (writes) add(times.writing, 1);
+      add(times.adding, micro.count - (writes ? 1 : 0));
+      writes = false;
+    }
   }
 
   // One row to warm up, one for the total, and one for the parts, because
@@ -347,11 +363,8 @@ class Experiment {
     if (kind != kShared) order = RowOperands::TrainingOrder(job.kernels);
     const auto run = [&](std::size_t k) {
       const Kernel& kernel = job.kernels[k];
-      ConvArgs args =
-          kind == kShared ? operands.Shared() : operands.Own(kernel);
-      const bool adds = kind == kAdding || kind == kApart;
-      if (adds && kernel.problem.op == ConvOp::kBackwardFilter) args.beta = 1;
-      return executor.Run(k, args);
+      return executor.Run(
+          k, kind == kShared ? operands.Shared() : operands.Own(kernel));
     };
     const auto all = [&]() -> Status {
       for (const std::size_t k : order) UCUDNN_RETURN_IF_ERROR(run(k));
@@ -377,7 +390,7 @@ class Experiment {
   // Each micro-batch once by itself, hot and cold; once for layers of equal
   // shape.
   Status MeasureAlone(const WorkspacePlan& plan, bool cold_first,
-                      AloneTimes* times, std::array<std::string, 2>* clocks) {
+                      HotAndCold* times, std::array<std::string, 2>* clocks) {
     std::set<Key> seen;
     for (const KernelPlan& kernel : plan.kernels) {
       const ConvProblem& problem = *kernel.problem;
@@ -393,7 +406,8 @@ class Experiment {
               bench_.MeasureAlgorithm(problem, micro.batch,
                                       {micro.algorithm, micro.workspace},
                                       options, {}, {}));
-          (*times)[key][cold].push_back(point.time);
+          (*times)[key][cold].writing.push_back(point.time);
+          (*times)[key][cold].adding.push_back(AddingTime(point));
           (*clocks)[cold] = ClocksNow();
         }
       }

@@ -44,7 +44,8 @@ constexpr Bytes kMostWorkspace = 512_MiB;
 
 using SteadyClock = std::chrono::steady_clock;
 using PointKey = std::tuple<BatchSize, Algorithm, Bytes>;
-using Times = std::map<PointKey, Nanoseconds>;
+// Of runs that write and that add.
+using Times = std::map<PointKey, std::array<Nanoseconds, 2>>;
 
 double Seconds(SteadyClock::time_point since) {
   return std::chrono::duration<double>(SteadyClock::now() - since).count();
@@ -169,7 +170,9 @@ class Policies {
     for (const MicroBatch& micro : plan.micro_batches) {
       const auto found = times.find(KeyOf(micro));
       if (found == times.end()) return std::nullopt;
-      total += found->second * micro.count;
+      const auto& [writing, adding] = found->second;
+      total += adding * micro.count;
+      if (&micro == &plan.micro_batches.front()) total += writing - adding;
     }
     return total;
   }
@@ -196,8 +199,8 @@ class Policies {
         }
       }
     }
-    std::vector<std::map<PointKey, std::vector<Nanoseconds>>> samples(
-        kernels_.size());
+    std::vector<std::map<PointKey, std::array<std::vector<Nanoseconds>, 2>>>
+        samples(kernels_.size());
     std::mt19937 random(1);
     const auto measure_anew = [&]() -> Status {
       for (int round = 0; round < 3; ++round) {
@@ -209,7 +212,8 @@ class Policies {
               bench_.MeasureAlgorithm(kernels_[k].problem, batch,
                                       {algorithm, workspace}, MeasureOptions(),
                                       {}, {}));
-          samples[k][key].push_back(point.time);
+          samples[k][key][0].push_back(point.time);
+          samples[k][key][1].push_back(AddingTime(point));
         }
       }
       return {};
@@ -218,7 +222,8 @@ class Policies {
     std::vector<Times> times(kernels_.size());
     for (std::size_t k = 0; k < kernels_.size(); ++k) {
       for (const auto& [key, of_point] : samples[k]) {
-        times[k][key] = MedianAndSpreadOf(of_point).median;
+        times[k][key] = {MedianAndSpreadOf(of_point[0]).median,
+                         MedianAndSpreadOf(of_point[1]).median};
       }
     }
     std::vector<std::size_t> every(kernels_.size());
@@ -236,7 +241,7 @@ class Policies {
     for (const std::size_t k : finished) {
       fmt::print("{} {}\n", kernels_[k].layer, Name(kernels_[k].op));
       for (const MeasuredPoint& point : campaigns.back().points[k]) {
-        times[k][KeyOf(point)] = point.time;
+        times[k][KeyOf(point)] = {point.time, AddingTime(point)};
       }
     }
     Print(campaigns, finished, times);

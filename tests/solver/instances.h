@@ -39,6 +39,7 @@ struct InstanceShape {
   std::int64_t max_time = 30;       // of one image
   std::int64_t max_workspace = 12;  // in all
   std::int64_t max_spread = 0;
+  std::int64_t max_adding = 0;
 };
 
 // Points of sizes 1 to max_batch in random order, with a third of the sizes
@@ -56,6 +57,10 @@ inline KernelProfile RandomKernel(Random& random, const InstanceShape& shape,
                 Draw(random, 0, shape.max_workspace),
                 Draw(random, 0, shape.max_time) * (1 + b * Draw(random, 0, 2)),
                 Draw(random, 0, shape.max_spread)));
+      if (shape.max_adding > 0) {
+        kernel.points.back().adding =
+            Nanoseconds(Draw(random, 0, shape.max_adding));
+      }
     }
   }
   std::shuffle(kernel.points.begin(), kernel.points.end(), random);
@@ -70,15 +75,23 @@ struct Score {
   std::int64_t spread = 0;
 };
 
-// Calls `visit(score)` for every multiset of points whose batches sum to
-// `batch`, including single points.
+// Calls `visit(score)` for every point and every multiset of further ones whose
+// batches sum to `batch`.
 template <class Visit>
 void ForEachConfiguration(const std::vector<MeasuredPoint>& points,
                           std::int64_t batch, BatchPolicy policy,
                           const Visit& visit) {
-  const auto admitted = [&](std::int64_t b) {
+  const auto admitted = [&](const MeasuredPoint& p, std::int64_t rest) {
+    const std::int64_t b = p.batch.count();
+    if (b > rest) return false;
     if (b == batch || policy == BatchPolicy::kAll) return true;
     return policy == BatchPolicy::kPowerOfTwo && (b & (b - 1)) == 0;
+  };
+  const auto plus = [](const Score& score, const MeasuredPoint& p,
+                       Nanoseconds time) {
+    return Score{score.time + time.count(), score.count + 1,
+                 std::max(score.workspace, p.workspace.count()),
+                 score.spread + p.spread.count()};
   };
   const auto recurse = [&](const auto& self, std::size_t from,
                            std::int64_t rest, const Score& score) -> void {
@@ -88,14 +101,15 @@ void ForEachConfiguration(const std::vector<MeasuredPoint>& points,
     }
     for (std::size_t i = from; i < points.size(); ++i) {
       const MeasuredPoint& p = points[i];
-      if (p.batch.count() > rest || !admitted(p.batch.count())) continue;
-      self(self, i, rest - p.batch.count(),
-           Score{score.time + p.time.count(), score.count + 1,
-                 std::max(score.workspace, p.workspace.count()),
-                 score.spread + p.spread.count()});
+      if (!admitted(p, rest)) continue;
+      self(self, i, rest - p.batch.count(), plus(score, p, AddingTime(p)));
     }
   };
-  recurse(recurse, 0, batch, Score{});
+  for (const MeasuredPoint& first : points) {
+    if (!admitted(first, batch)) continue;
+    recurse(recurse, 0, batch - first.batch.count(),
+            plus(Score{}, first, first.time));
+  }
 }
 
 // The best configuration under `limit`: least time, then fewest micro-batches,

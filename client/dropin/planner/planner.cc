@@ -110,8 +110,8 @@ Result<bool> LocalPlanner::Beats(const KernelPlan& plan, BatchSize batch,
         points_.Find(problem, micro.batch, micro.algorithm);
     if (point == nullptr) return true;  // from the plan file
     const Nanoseconds paced = enqueueing == Enqueueing::kDirect
-                                  ? std::max(point->time, point->enqueue)
-                                  : point->time;
+                                  ? std::max(micro.time, point->enqueue)
+                                  : micro.time;
     most += micro.count * (paced + point->spread);
   }
   UCUDNN_ASSIGN_OR_RETURN(const MeasuredPoint whole,

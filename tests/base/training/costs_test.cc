@@ -65,6 +65,27 @@ TEST(CostsTest, MeasuredConvolutionsKeepTheParetoFrontAtTheBatch) {
   EXPECT_EQ(PointsOf(graph, conv, BatchSize(8)).size(), 3u);
 }
 
+TEST(CostsTest, FilterGradientsOfSubBatchesAdd) {
+  TrainingGraph graph = Chain(8);
+  std::string csv(kHeader);
+  csv.insert(csv.size() - 1, ",adding_us");
+  const auto profile = ParseProfileCsv(
+      csv +
+          "d,chain,conv1,backward_filter,FP32,NCHW,8,GEMM,FMA,0,50,60\n"
+          "d,chain,conv1,backward_filter,FP32,NCHW,4,GEMM,FMA,0,30,40\n"
+          "d,chain,conv1,backward_filter,FP32,NCHW,2,GEMM,FMA,0,20,\n",
+      "p.csv");
+  ASSERT_TRUE(profile) << profile.error().message;
+  ASSERT_TRUE(SetConvolutionCosts(*profile, &graph));
+  const auto time_of = [&](std::int64_t batch) {
+    const Task& task = TaskOf(graph, "conv1.backward_filter");
+    return CostsAt(graph, task, BatchSize(batch)).at(0).time;
+  };
+  EXPECT_EQ(time_of(8), Nanoseconds(50'000));
+  EXPECT_EQ(time_of(4), Nanoseconds(40'000));
+  EXPECT_EQ(time_of(2), Nanoseconds(20'000));  // not recorded
+}
+
 TEST(CostsTest, MeasuredTasksReplaceTheRates) {
   TrainingGraph graph = Chain(8);
   const std::string csv = std::string(kHeader) +

@@ -30,7 +30,7 @@ TEST(MeasureTest, AddsToTheOutputIfAsked) {
   for (const auto& [op, adds, beta] :
        {std::tuple(ConvOp::kBackwardData, false, 0.0F),
         std::tuple(ConvOp::kBackwardData, true, 1.0F),
-        std::tuple(ConvOp::kBackwardFilter, false, 1.0F)}) {
+        std::tuple(ConvOp::kBackwardFilter, true, 1.0F)}) {
     FakeDevice device;
     MeasureOptions options;
     options.adds = adds;
@@ -38,6 +38,25 @@ TEST(MeasureTest, AddsToTheOutputIfAsked) {
     ASSERT_FALSE(device.timed_runs().empty());
     for (const auto& run : device.timed_runs()) EXPECT_EQ(run.args.beta, beta);
   }
+}
+
+TEST(MeasureTest, MeasuresFilterGradientsThatWriteAndThatAdd) {
+  MeasuredPoint recorded = Point(64, "ALGO_1", 1_MiB, 77);
+  recorded.adding = microseconds(106);
+  const ConvOp op = ConvOp::kBackwardFilter;
+  const auto device = Recorded({recorded}, op);
+  MeasureOptions options;
+  const auto point = [&] {
+    return MeasureProblem(*device, First(op), kBatch, options, {})
+        .value()
+        .at(0);
+  };
+  EXPECT_EQ(point().time, microseconds(77));
+  EXPECT_EQ(point().adding, microseconds(106));
+  EXPECT_EQ(point().min, microseconds(77));
+  options.adds = true;
+  EXPECT_EQ(point().time, microseconds(106));
+  EXPECT_EQ(point().adding, Nanoseconds(0));
 }
 
 TEST(MeasureTest, FindsTheRecordedTimes) {

@@ -60,7 +60,7 @@ TEST(MeasureOperandsTest, ReusesOperandsIfRequestedOrNecessary) {
     device.set_cache(cache);
     MeasureOptions options;
     options.cold = cold;
-    EXPECT_EQ(MethodText(device, options), "");
+    EXPECT_EQ(MethodText(device, options), "both betas");
     ASSERT_TRUE(MeasureProblem(device, First(), BatchSize(1), options, {}));
     for (const FakeDevice::RunCall& run : device.runs()) {
       EXPECT_EQ(run.args.a, device.runs()[0].args.a);
@@ -76,7 +76,7 @@ TEST(MeasureOperandsTest, LimitsColdOperandsToAFractionOfTheDevicesMemory) {
   for (const double cold : {2.0, HUGE_VAL}) {
     MeasureOptions options;
     options.cold = cold;
-    EXPECT_EQ(MethodText(device, options), "cold operands");
+    EXPECT_EQ(MethodText(device, options), "cold operands, both betas");
     ASSERT_TRUE(MeasureProblem(device, First(), kBatch, options, {}));
     Bytes allocated;
     for (const Bytes size : device.allocations()) allocated += size;

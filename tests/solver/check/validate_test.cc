@@ -131,6 +131,32 @@ TEST(ValidateTest, NamesTheBrokenRule) {
   }
 }
 
+TEST(ValidateTest, KnowsMicroBatchesThatWriteAndThatAdd) {
+  std::vector<MeasuredPoint> points = {Point(4, "A", 8, 10),
+                                       Point(2, "B", 8, 5)};
+  points[0].adding = Nanoseconds(12);
+  points[1].adding = Nanoseconds(9);
+  const auto part = [&](std::size_t i, std::int64_t count, std::int64_t time) {
+    return MicroBatch{points[i].batch, count, points[i].algorithm,
+                      Nanoseconds(time), points[i].workspace};
+  };
+  const auto check = [&](const std::vector<MicroBatch>& parts,
+                         std::int64_t batch, std::int64_t time) {
+    const Status status =
+        ValidateMicroBatches(parts, Nanoseconds(time), 8_B, points,
+                             BatchSize(batch), BatchPolicy::kAll);
+    return status ? std::string("valid") : status.error().message;
+  };
+  EXPECT_EQ(check({part(1, 1, 5), part(0, 2, 12)}, 10, 29), "valid");
+  EXPECT_EQ(check({part(1, 1, 5), part(1, 2, 9)}, 6, 23), "valid");
+  EXPECT_THAT(check({part(1, 1, 9)}, 2, 9), HasSubstr("not measured"));
+  EXPECT_THAT(check({part(1, 2, 5)}, 4, 10), HasSubstr("not measured"));
+  EXPECT_THAT(check({part(1, 1, 5), part(0, 1, 10)}, 6, 15),
+              HasSubstr("not measured"));
+  EXPECT_THAT(check({part(0, 1, 10), part(1, 1, 9), part(0, 1, 12)}, 10, 31),
+              HasSubstr("larger than the one before"));
+}
+
 TEST(ValidateTest, RefusesSizesThatThePolicyDoesNotAdmit) {
   EXPECT_THAT(ValidatePlan(TwoPlans(), TwoKernels(),
                            {WorkspaceMode::kReuse, BatchPolicy::kUndivided, {}})

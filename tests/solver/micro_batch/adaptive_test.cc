@@ -90,6 +90,20 @@ TEST(AdaptiveTest, AsksForThePointThatTheEstimatedPlanDependsOn) {
   EXPECT_THAT(next, ElementsAre(Size(kFast, 9)));
 }
 
+TEST(AdaptiveTest, EstimatesWhatAddingTakes) {
+  // Two of eight images are estimated faster than sixteen, unless the second
+  // one takes longer because it adds.
+  std::vector<MeasuredPoint> measured = {
+      Measured(Size(kFast, 16), 100), Measured(Size(kFast, 10), 54),
+      Measured(Size(kFast, 4), 24), Measured(Size(kSmall, 16), 900),
+      Measured(Size(kSmall, 8), 500)};
+  AdaptiveRequest request = Request(160);
+  request.optimism = 0.05;
+  EXPECT_THAT(NextToMeasure(Both(), measured, request).value(), Not(IsEmpty()));
+  for (MeasuredPoint& point : measured) point.adding = 2 * point.time;
+  EXPECT_THAT(NextToMeasure(Both(), measured, request).value(), IsEmpty());
+}
+
 TEST(AdaptiveTest, SizesIncludeSmallOnesOctavesAndEvenParts) {
   const auto sizes = SizesToAsk(BatchSize(100));
   for (const std::int64_t b :

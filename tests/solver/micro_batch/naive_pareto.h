@@ -31,23 +31,17 @@ inline void InsertDesirable(const FrontPoint& c, std::vector<FrontPoint>* set) {
   set->insert(at, c);
 }
 
-inline std::vector<FrontPoint> NaiveFront(std::span<const MeasuredPoint> points,
-                                          const WrRequest& request) {
-  const auto size = static_cast<std::size_t>(request.batch.count()) + 1;
-  std::vector<std::vector<FrontPoint>> micro(size);
-  for (const MeasuredPoint& p : points) {
-    if (p.workspace <= request.workspace_limit &&
-        PolicyAdmits(request.policy, p.batch, request.batch)) {
-      micro[static_cast<std::size_t>(p.batch.count())].push_back(
-          {p.time, p.workspace});
-    }
-  }
-  std::vector<std::vector<FrontPoint>> desirable(size);
+// C of every batch size from the micro-configurations of each; `rest` is what
+// the other images take, or null if it is C itself.
+inline std::vector<std::vector<FrontPoint>> NaiveFronts(
+    const std::vector<std::vector<FrontPoint>>& micro,
+    const std::vector<std::vector<FrontPoint>>* rest) {
+  std::vector<std::vector<FrontPoint>> desirable(micro.size());
   desirable[0].push_back({Nanoseconds(0), Bytes(0)});
-  for (std::size_t b = 1; b < size; ++b) {
+  for (std::size_t b = 1; b < micro.size(); ++b) {
     for (std::size_t bm = 1; bm <= b; ++bm) {
       for (const FrontPoint& cm : micro[bm]) {
-        for (const FrontPoint& c : desirable[b - bm]) {
+        for (const FrontPoint& c : (rest ? *rest : desirable)[b - bm]) {
           InsertDesirable(
               {cm.time + c.time, std::max(cm.workspace, c.workspace)},
               &desirable[b]);
@@ -55,7 +49,24 @@ inline std::vector<FrontPoint> NaiveFront(std::span<const MeasuredPoint> points,
       }
     }
   }
-  return desirable.back();
+  return desirable;
+}
+
+inline std::vector<FrontPoint> NaiveFront(std::span<const MeasuredPoint> points,
+                                          const WrRequest& request) {
+  const auto size = static_cast<std::size_t>(request.batch.count()) + 1;
+  std::vector<std::vector<FrontPoint>> writing(size);
+  std::vector<std::vector<FrontPoint>> adding(size);
+  for (const MeasuredPoint& p : points) {
+    if (p.workspace <= request.workspace_limit &&
+        PolicyAdmits(request.policy, p.batch, request.batch)) {
+      const auto b = static_cast<std::size_t>(p.batch.count());
+      writing[b].push_back({p.time, p.workspace});
+      adding[b].push_back({AddingTime(p), p.workspace});
+    }
+  }
+  const auto rest = NaiveFronts(adding, nullptr);
+  return NaiveFronts(writing, &rest).back();
 }
 
 }  // namespace ucudnn::testing

@@ -71,7 +71,8 @@ TEST(ParetoTest, EqualsExhaustiveEnumeration) {
         random, {.max_batch = Draw(random, 1, 9),
                  .max_points_per_batch = Draw(random, 1, 4),
                  .max_time = Draw(random, 0, 1) == 0 ? 4 : 60,
-                 .max_workspace = Draw(random, 0, 1) == 0 ? 12 : 1000});
+                 .max_workspace = Draw(random, 0, 1) == 0 ? 12 : 1000,
+                 .max_adding = i % 2 * 60});
     const WrRequest request{BatchSize(Draw(random, 1, 11)),
                             Bytes(Draw(random, 0, 1000)),
                             kPolicies[static_cast<std::size_t>(i) % 3]};
@@ -95,7 +96,8 @@ TEST(ParetoTest, EqualsThePapersRecurrenceOnLargerInstances) {
         RandomKernel(random, {.max_batch = 40,
                               .max_points_per_batch = 5,
                               .max_time = 1000,
-                              .max_workspace = 200});
+                              .max_workspace = 200,
+                              .max_adding = i % 4 < 2 ? 0 : 2000});
     const WrRequest request{BatchSize(40), 150_B,
                             kPolicies[static_cast<std::size_t>(i) % 2]};
     const auto front = SolvePareto(kernel.points, request);
@@ -108,8 +110,10 @@ TEST(ParetoTest, EqualsThePapersRecurrenceOnLargerInstances) {
 TEST(ParetoTest, EachPointHasThePlanOfWorkspaceReuse) {
   Random random(13);
   for (int i = 0; i < 3000; ++i) {
-    const KernelProfile kernel = RandomKernel(
-        random, {.max_batch = 9, .max_spread = i % 2 == 0 ? 0 : 9});
+    const KernelProfile kernel =
+        RandomKernel(random, {.max_batch = 9,
+                              .max_spread = i % 2 == 0 ? 0 : 9,
+                              .max_adding = i % 4 < 2 ? 0 : 40});
     const WrRequest request{BatchSize(Draw(random, 1, 14)), 12_B,
                             kPolicies[static_cast<std::size_t>(i) % 3]};
     const auto front = SolvePareto(kernel.points, request);
@@ -136,8 +140,10 @@ TEST(ParetoTest, OmitsPointsThatNoiseRulesOut) {
   Random random(14);
   int shorter = 0;
   for (int i = 0; i < 3000; ++i) {
-    KernelProfile kernel = RandomKernel(
-        random, {.max_batch = 7, .max_time = 12, .max_spread = 12});
+    KernelProfile kernel = RandomKernel(random, {.max_batch = 7,
+                                                 .max_time = 12,
+                                                 .max_spread = 12,
+                                                 .max_adding = i % 2 * 20});
     const WrRequest request{BatchSize(7), 12_B, BatchPolicy::kAll};
     const auto front = SolvePareto(kernel.points, request);
     if (!front) continue;

@@ -38,6 +38,11 @@ WrRequest Request(std::int64_t batch, Bytes limit,
   return {BatchSize(batch), limit, policy};
 }
 
+MeasuredPoint Adds(MeasuredPoint point, std::int64_t adding) {
+  point.adding = Nanoseconds(adding);
+  return point;
+}
+
 // "2xFFT@4 1xGEMM@2"
 std::string Text(const KernelPlan& plan) {
   std::string text;
@@ -80,6 +85,27 @@ TEST(WrTest, PutsTheLargestMicroBatchFirst) {
   EXPECT_EQ(
       Solve({Point(2, "A", 0, 2), Point(5, "B", 0, 4)}, Request(12, kPlenty)),
       "2xB@5 1xA@2");
+}
+
+TEST(WrTest, LetsTheMicroBatchWriteThatSavesMost) {
+  // Undivided in 11: neither is of half the size before one that adds.
+  EXPECT_EQ(
+      Solve({Adds(Point(4, "A", 0, 11), 30), Adds(Point(2, "B", 0, 5), 7)},
+            Request(4, kPlenty)),
+      "1xA@4");
+  // 5 + 7 + 7, where all of them adding would take 21 and A before it 23.
+  const KernelProfile kernel =
+      Kernel({Adds(Point(4, "A", 0, 16), 30), Adds(Point(2, "B", 0, 5), 7)});
+  const KernelPlan plan = SolveWr(kernel, Request(6, kPlenty)).value();
+  EXPECT_EQ(Text(plan), "1xB@2 2xB@2");
+  EXPECT_EQ(plan.time, Nanoseconds(19));
+  EXPECT_EQ(plan.micro_batches[0].time, Nanoseconds(5));
+  EXPECT_EQ(plan.micro_batches[1].time, Nanoseconds(7));
+  // The smaller one writes.
+  EXPECT_EQ(
+      Solve({Adds(Point(4, "A", 0, 16), 17), Adds(Point(2, "B", 0, 5), 9)},
+            Request(6, kPlenty)),
+      "1xB@2 1xA@4");
 }
 
 TEST(WrTest, BreaksTiesByCountThenWorkspaceThenName) {
@@ -198,7 +224,8 @@ TEST(WrTest, RefusesArgumentsOutsideTheirRange) {
   for (const MeasuredPoint& bad :
        {Point(0, "A", 0, 1), Point(-5, "A", 0, 1), Point(1, "A", -1, 1),
         Point(1, "A", 0, -1), Point(1, "A", 0, kTooLong),
-        Point(1, "A", 0, 1, -1), Point(1, "A", 0, 1, kTooLong)}) {
+        Point(1, "A", 0, 1, -1), Point(1, "A", 0, 1, kTooLong),
+        Adds(Point(1, "A", 0, 1), -1), Adds(Point(1, "A", 0, 1), kTooLong)}) {
     const auto plan = SolveWr(Kernel({good[0], bad}), Request(1, 0_B));
     ASSERT_FALSE(plan);
     EXPECT_EQ(plan.error().code, Code::kInvalidArgument);
@@ -266,7 +293,8 @@ TEST(WrTest, EqualsExhaustiveEnumeration) {
     const KernelProfile kernel =
         RandomKernel(random, {.max_batch = Draw(random, 1, 9),
                               .max_points_per_batch = Draw(random, 1, 3),
-                              .max_time = Draw(random, 0, 1) == 0 ? 3 : 50});
+                              .max_time = Draw(random, 0, 1) == 0 ? 3 : 50,
+                              .max_adding = i % 2 * 50});
     for (const BatchPolicy policy : kPolicies) {
       const Bytes limit(Draw(random, 0, 12));
       const WrCurve curve =
@@ -302,9 +330,10 @@ TEST(WrTest, GivesPlansThatAnIndependentCheckAccepts) {
   for (int i = 0; i < 5000; ++i) {
     Profile profile;
     for (std::int64_t k = Draw(random, 1, 3); k > 0; --k) {
-      profile.kernels.push_back(
-          RandomKernel(random, {.max_batch = 16, .max_spread = i % 2 * 3},
-                       fmt::format("conv{}", k)));
+      profile.kernels.push_back(RandomKernel(
+          random,
+          {.max_batch = 16, .max_spread = i % 2 * 3, .max_adding = i % 3 * 20},
+          fmt::format("conv{}", k)));
     }
     const WrRequest request =
         Request(Draw(random, 1, 24), Bytes(Draw(random, 0, 12)),
@@ -328,7 +357,8 @@ TEST(WrTest, GivesPlansThatAnIndependentCheckAccepts) {
 TEST(WrTest, IsNeverSlowerWithMoreWorkspaceOrMoreSizes) {
   Random random(3);
   for (int i = 0; i < 3000; ++i) {
-    const KernelProfile kernel = RandomKernel(random, {.max_batch = 12});
+    const KernelProfile kernel =
+        RandomKernel(random, {.max_batch = 12, .max_adding = i % 2 * 40});
     const BatchSize batch(Draw(random, 1, 16));
     std::array<Nanoseconds, 3> last = {Nanoseconds::max(), Nanoseconds::max(),
                                        Nanoseconds::max()};
@@ -370,8 +400,8 @@ TEST(WrTest, DividesIfAndOnlyIfADivisionPassesTheNoiseTest) {
   int divided = 0;
   int doubtful = 0;
   for (int i = 0; i < 5000; ++i) {
-    const KernelProfile kernel =
-        RandomKernel(random, {.max_batch = 6, .max_spread = 20});
+    const KernelProfile kernel = RandomKernel(
+        random, {.max_batch = 6, .max_spread = 20, .max_adding = i % 2 * 40});
     const WrCurve curve =
         SolveWrCurve(kernel.points, BatchSize(6), 9_B, BatchPolicy::kAll)
             .value();
