@@ -10,9 +10,7 @@ import torch
 from ucudnn.torch.convolution.calls import wants_determinism
 
 _ELEMENTS = {torch.float16: "HALF", torch.bfloat16: "BF16"}
-compiling = getattr(
-    getattr(torch, "compiler", None), "iscompiling", lambda: False
-)
+_COMPILES = hasattr(torch, "compiler")  # since PyTorch 2.1
 
 
 class NormCall(NamedTuple):
@@ -51,8 +49,6 @@ def why_not(module: Any) -> str:
 def why_not_now(module: Any, taken: Any) -> str:
     """Why the module's normalization of `taken` cannot be fused as things stand;
     "" if it can."""
-    if compiling():
-        return "it is being compiled"
     if type(taken) is not torch.Tensor:
         return f"its input is a {type(taken).__name__}"
     if not module.training:
@@ -81,6 +77,11 @@ def tensors_of(module: Any) -> Tuple[Any, Any, Any, Any]:
         parameters["weight"], parameters["bias"], buffers["running_mean"],
         buffers["running_var"],
     )  # fmt: skip
+
+
+def compiles() -> bool:
+    """Whether the compiler reads this, to whom the plain modules are left."""
+    return bool(_COMPILES and torch.compiler.is_compiling())
 
 
 def is_last(tensor: torch.Tensor) -> bool:

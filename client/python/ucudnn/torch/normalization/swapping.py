@@ -12,7 +12,7 @@ from ucudnn.torch.convolution.planned import ALIGNMENT
 from ucudnn.torch.normalization.calls import (
     NormCall,
     call_of,
-    compiling,
+    compiles,
     tensors_of,
     why_not_now,
 )
@@ -34,7 +34,7 @@ class Waiting(torch.nn.BatchNorm2d):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         plan = self._ucudnn_norm
-        if not plan.takes(self, input):
+        if compiles() or not plan.takes(self, input):
             return super().forward(input)
         batches = self._buffers["num_batches_tracked"]
         if batches is not None:
@@ -59,8 +59,6 @@ class Fused(Plan):
         self._inputs = {call.input for call in self._norms}
 
     def takes(self, module: Any, taken: Any) -> bool:
-        if compiling() or type(taken) is not torch.Tensor:
-            return False
         return taken.shape in self._inputs and not why_not_now(module, taken)
 
     def fused(
