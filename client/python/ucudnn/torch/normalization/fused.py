@@ -49,10 +49,10 @@ class FusedNorm:
         prepared.forward(
             stream_of(self.call.device),
             NormForward(
-                _address(taken), _address(addend), _address(weight),
-                _address(bias), _address(running_mean), _address(running_var),
-                momentum, eps, _address(out), _address(mean), _address(inverse),
-                _address(reserve),
+                taken.data_ptr(), 0 if addend is None else addend.data_ptr(),
+                weight.data_ptr(), bias.data_ptr(), running_mean.data_ptr(),
+                running_var.data_ptr(), momentum, eps, out.data_ptr(),
+                mean.data_ptr(), inverse.data_ptr(), reserve.data_ptr(),
             ),
             workspace.data_ptr(),
         )  # fmt: skip
@@ -78,10 +78,12 @@ class FusedNorm:
         prepared.backward(
             stream_of(self.call.device),
             NormBackward(
-                _address(taken), _address(gradient), _address(weight),
-                _address(bias), _address(mean), _address(inverse),
-                _address(reserve), eps, _address(of_input), _address(of_addend),
-                _address(of_weight), _address(of_bias),
+                taken.data_ptr(), gradient.data_ptr(), weight.data_ptr(),
+                bias.data_ptr(), mean.data_ptr(), inverse.data_ptr(),
+                0 if reserve is None else reserve.data_ptr(), eps,
+                of_input.data_ptr(),
+                0 if of_addend is None else of_addend.data_ptr(),
+                of_weight.data_ptr(), of_bias.data_ptr(),
             ),
             workspace.data_ptr(),
         )  # fmt: skip
@@ -89,10 +91,6 @@ class FusedNorm:
 
     def _bytes(self, count: int) -> torch.Tensor:
         return torch.empty(count, dtype=torch.uint8, device=self.call.device)
-
-
-def _address(tensor: Optional[torch.Tensor]) -> int:
-    return 0 if tensor is None else tensor.data_ptr()
 
 
 class NormSumRelu(torch.autograd.Function):
