@@ -12,6 +12,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 from ucudnn.convolutions import ConvolutionDevice
 from ucudnn.torch.normalization import contest
+from ucudnn.torch.normalization.calls import call_of
 from ucudnn.torch.normalization.finding import find
 from ucudnn.torch.normalization.fused import FusedNorm
 from ucudnn.torch.normalization.pending import Pending
@@ -366,6 +367,56 @@ def test_stays_where_it_is_not_faster_or_wrong(fusing, monkeypatch):
     assert str(convert(network())).count("off PyTorch's") == 3
     monkeypatch.setattr(ByPytorch, "error", ucudnn.Error("not supported"))
     assert str(convert(network())).count("stays PyTorch's: not supported") == 3
+
+
+def test_is_plain_for_tracers(fusing):
+    model = network()
+    convert(model)
+    before = ByPytorch.runs
+    with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
+        traced = torch.jit.trace(model, images(), check_trace=False)
+    assert ByPytorch.runs == before
+    assert "PythonOp" not in str(traced.inlined_graph)
+
+
+@pytest.mark.parametrize("adds", [False, True])
+def test_hands_cudnn_what_it_asks_for(adds):
+    class Prepared:
+        forward_workspace, backward_workspace = 3, 5
+        reserve = 7 if adds else 0
+
+        def forward(self, stream, operands, workspace):
+            self.taken = stream, operands
+
+        backward = forward
+
+    prepared = Prepared()
+    x, z, gradient = (images().bfloat16() for _ in range(3))
+    weight, bias, mean, var = (torch.rand(3) for _ in range(4))
+    fused = FusedNorm(call_of(x, adds), prepared)
+    out, means, inverses, reserve = fused.forward(
+        x, z if adds else None, weight, bias, mean, var, 0.25, 1e-3
+    )
+    stream, told = prepared.taken
+    assert (stream, told.momentum, told.epsilon) == (0, 0.25, 1e-3)
+    assert told.z == (z.data_ptr() if adds else None)
+    for address, tensor in (
+        (told.x, x), (told.scale, weight), (told.bias, bias), (told.y, out),
+        (told.running_mean, mean), (told.running_variance, var),
+        (told.mean, means), (told.inverse_deviation, inverses),
+    ):  # fmt: skip
+        assert address == tensor.data_ptr()
+    assert told.reserve == (reserve.data_ptr() or None)
+    assert out.is_contiguous(memory_format=LAST) and reserve.numel() == prepared.reserve
+    gradients = fused.backward(
+        gradient, x, weight, bias, means, inverses, reserve if adds else None, 1e-3
+    )
+    told = prepared.taken[1]
+    assert (told.x, told.dy) == (x.data_ptr(), gradient.data_ptr())
+    assert told.epsilon == 1e-3 and told.reserve == (reserve.data_ptr() or None)
+    assert [told.dx, told.dz, told.dscale, told.dbias] == [
+        None if one is None else one.data_ptr() for one in gradients
+    ]
 
 
 @pytest.mark.parametrize("frozen", [False, True])

@@ -80,8 +80,10 @@ def tensors_of(module: Any) -> Tuple[Any, Any, Any, Any]:
 
 
 def compiles() -> bool:
-    """Whether the compiler reads this, to whom the plain modules are left."""
-    return bool(_COMPILES and torch.compiler.is_compiling())
+    """Whether a compiler or tracer follows, to whom plain modules are left."""
+    if _COMPILES and torch.compiler.is_compiling():
+        return True
+    return bool(torch.jit.is_tracing())
 
 
 def is_last(tensor: torch.Tensor) -> bool:
