@@ -10,6 +10,7 @@
 #include "device/cudnn/driver/context.h"
 #include "device/cudnn/driver/libraries.h"
 #include "device/cudnn/handle.h"
+#include "device/cudnn/operators/fused_norm.h"
 #endif
 
 namespace ucudnn {
@@ -33,6 +34,10 @@ class GpuBackend final : public ConvBackend {
     return Set(static_cast<CUstream>(stream));
   }
   Status UseOwnStream() override { return Set(own_); }
+  Result<std::unique_ptr<FusedNorm>> PrepareNorm(
+      const NormProblem& problem) override {
+    return OpenCudnnFusedNorm(*device_, problem);
+  }
 
  private:
   GpuBackend(std::unique_ptr<Device> device, cudnn::CudnnHandle& handle,
@@ -41,6 +46,9 @@ class GpuBackend final : public ConvBackend {
 
   Status Set(CUstream stream) {
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    // While a stream is captured, a handle may not be given another one.
+    UCUDNN_ASSIGN_OR_RETURN(const CUstream now, handle_.stream());
+    if (now == stream) return {};
     return handle_.Check(handle_.api().SetStream(handle_.get(), stream),
                          "cudnnSetStream");
   }

@@ -56,6 +56,7 @@ class PlanningDevice : public std::enable_shared_from_this<PlanningDevice> {
 
  private:
   friend class PlannedConvolution;
+  friend class PreparedNorm;
   PlanningDevice(std::unique_ptr<ConvBackend> backend,
                  LocalPlanner::Options options);
   LocalPlanner::Bench Bench();

@@ -1,7 +1,8 @@
 #ifndef UCUDNN_CONV_H_
 #define UCUDNN_CONV_H_
 
-/* Planned convolutions as C functions, for programs that bring the stream, the
+/* Planned convolutions, and normalizations fused with what follows them, as C
+ * functions, for programs that bring the stream, the
  * operands and the workspace. They are in the library ucudnn_conv, which needs
  * neither MPI nor gRPC; CUDA and cuDNN are loaded when a GPU is opened.
  *
@@ -34,7 +35,7 @@
  *    8  out of memory, of the host or the device
  *    9  nothing fits into the workspace limit, and the text names the least
  *       that would do; or no CUDA context is current
- *   12  the device has no algorithm for the problem
+ *   12  the device has no algorithm for the problem, or does not fuse it
  *   13  a bug in ucudnn, cuDNN or oneDNN
  *   14  there is no such device: no driver, no cuDNN, or not in this build
  *   15  the GPU is lost to this process
@@ -54,7 +55,7 @@ typedef struct ucudnn_conv_device ucudnn_conv_device;
 typedef struct ucudnn_conv ucudnn_conv;
 /* NOLINTEND(modernize-use-using) */
 
-/* "1.0": while the first number stays, functions are only added. Static. */
+/* "1.1": while the first number stays, functions are only added. Static. */
 const char* ucudnn_conv_version(void);
 
 /* Why the last call of this thread that failed did so. Valid until the next
@@ -73,7 +74,8 @@ int ucudnn_conv_open_cpu(int threads, ucudnn_conv_device** device);
 /* The device's kind: what measurements are valid for. Lives with the device. */
 const char* ucudnn_conv_device_kind(const ucudnn_conv_device* device);
 
-/* Closes the device once its last convolution was freed; NULL is ignored. */
+/* Closes the device once its last convolution and normalization were freed;
+ * NULL is ignored. */
 void ucudnn_conv_close(ucudnn_conv_device* device);
 
 /* Plans `problem`, in its text form (base/conv_problem.h), for `batch` images
@@ -117,6 +119,79 @@ int ucudnn_conv_run(ucudnn_conv* conv, void* stream, const void* a,
 
 /* NULL is ignored. On a GPU its work must be done. */
 void ucudnn_conv_free(ucudnn_conv* conv);
+
+/* Since 1.1: batch normalization as a training step computes it, with the sum
+ * and the ReLU behind it, in one operation each way:
+ *
+ *   y = relu(scale * (x - mean) * inverse_deviation + bias [+ z])
+ *
+ * where mean and inverse_deviation = 1 / sqrt(variance + epsilon) are those of
+ * each channel of x. x, z, y and their gradients are packed with channels last,
+ * in half precision or bfloat16, aligned to 16 bytes; what a channel has one of
+ * is a float. On GPUs only. */
+
+/* NOLINTBEGIN(modernize-use-using): C */
+typedef struct ucudnn_conv_norm ucudnn_conv_norm;
+
+typedef struct {
+  const void* x;
+  const void* z; /* NULL if nothing is added */
+  const float* scale;
+  const float* bias;
+  /* Both become (1 - momentum) * old + momentum * new, the variance without
+   * bias; both NULL: there are none. */
+  float* running_mean;
+  float* running_variance;
+  double momentum;
+  double epsilon;
+  void* y;
+  /* What the backward operation needs again. */
+  float* mean;
+  float* inverse_deviation;
+  void* reserve; /* of ucudnn_conv_norm_reserve bytes; NULL if that is 0 */
+} ucudnn_conv_norm_forward_args;
+
+typedef struct {
+  const void* x;
+  const void* dy;
+  const float* scale;
+  const float* bias;
+  const float* mean;
+  const float* inverse_deviation;
+  void* reserve; /* only read */
+  double epsilon;
+  void* dx;
+  void* dz; /* NULL if nothing is added */
+  float* dscale;
+  float* dbias;
+} ucudnn_conv_norm_backward_args;
+/* NOLINTEND(modernize-use-using) */
+
+/* Prepares the operation for images of `channels` x `height` x `width`
+ * elements of `type`, "HALF" or "BF16", with a sum if `adds` is not 0. Takes
+ * microseconds. */
+int ucudnn_conv_norm_prepare(ucudnn_conv_device* device, const char* type,
+                             int64_t images, int64_t channels, int64_t height,
+                             int64_t width, int adds, ucudnn_conv_norm** norm);
+
+/* In bytes: the workspaces that the operations need, and what has to be kept
+ * from the forward operation to the backward one. */
+int64_t ucudnn_conv_norm_forward_workspace(const ucudnn_conv_norm* norm);
+int64_t ucudnn_conv_norm_backward_workspace(const ucudnn_conv_norm* norm);
+int64_t ucudnn_conv_norm_reserve(const ucudnn_conv_norm* norm);
+
+/* Enqueue the operation on `stream`, which may be being captured, with a
+ * workspace as ucudnn_conv_run's. Neither allocates on the device nor waits for
+ * it. */
+int ucudnn_conv_norm_forward(ucudnn_conv_norm* norm, void* stream,
+                             const ucudnn_conv_norm_forward_args* args,
+                             void* workspace, int64_t workspace_size);
+int ucudnn_conv_norm_backward(ucudnn_conv_norm* norm, void* stream,
+                              const ucudnn_conv_norm_backward_args* args,
+                              void* workspace, int64_t workspace_size);
+
+/* NULL is ignored. Its work must be done. */
+void ucudnn_conv_norm_free(ucudnn_conv_norm* norm);
 
 #ifdef __cplusplus
 }

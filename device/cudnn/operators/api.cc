@@ -5,12 +5,11 @@
 namespace ucudnn::cudnn {
 namespace {
 
-Result<OperatorApi> LoadOperators() {
-  UCUDNN_ASSIGN_OR_RETURN(
-      const auto library,
-      SharedLibrary::Open({fmt::format("libcudnn.so.{}", CUDNN_MAJOR)},
-                          SearchDirectories()));
-  OperatorApi api;
+Result<SharedLibrary> OpenCudnn() {
+  return SharedLibrary::Open({fmt::format("libcudnn.so.{}", CUDNN_MAJOR)},
+                             SearchDirectories());
+}
+
 #define UCUDNN_BIND(member, function)                                          \
   api.member =                                                                 \
       reinterpret_cast<decltype(api.member)>(library.Find(#function));         \
@@ -18,15 +17,33 @@ Result<OperatorApi> LoadOperators() {
     return Fail(Code::kUnimplemented, "{} has no function {}", library.path(), \
                 #function);                                                    \
   }
+
+Result<OperatorApi> LoadOperators() {
+  UCUDNN_ASSIGN_OR_RETURN(const auto library, OpenCudnn());
+  OperatorApi api;
   UCUDNN_OPERATOR_FUNCTIONS(UCUDNN_BIND)
-#undef UCUDNN_BIND
   return api;
 }
+
+Result<FusedNormApi> LoadFusedNorm() {
+  UCUDNN_ASSIGN_OR_RETURN(const auto library, OpenCudnn());
+  FusedNormApi api;
+  UCUDNN_FUSED_NORM_FUNCTIONS(UCUDNN_BIND)
+  return api;
+}
+
+#undef UCUDNN_BIND
 
 }  // namespace
 
 Result<const OperatorApi*> LoadedOperators() {
   static const Result<OperatorApi> api = LoadOperators();
+  if (!api) return tl::unexpected<Error>(api.error());
+  return &*api;
+}
+
+Result<const FusedNormApi*> LoadedFusedNorm() {
+  static const Result<FusedNormApi> api = LoadFusedNorm();
   if (!api) return tl::unexpected<Error>(api.error());
   return &*api;
 }

@@ -26,6 +26,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int kInvalidArgument = 3;
+constexpr int kUnimplemented = 12;
 constexpr std::int64_t kImages = 6;
 constexpr std::int64_t kLimit = 64 << 20;
 
@@ -190,6 +191,17 @@ TEST_F(ConvTest, RefusesMalformedArguments) {
   EXPECT_EQ(ucudnn_conv_open_cpu(1, &device), kInvalidArgument);
   unsetenv("UCUDNN_BATCH_SIZE_POLICY");
   EXPECT_THAT(ucudnn_conv_last_error(), HasSubstr("UCUDNN_BATCH_SIZE_POLICY"));
+}
+
+TEST_F(ConvTest, FusesNoNormalizations) {
+  ucudnn_conv_norm* norm = nullptr;
+  EXPECT_EQ(
+      ucudnn_conv_norm_prepare(device_.get(), "BF16", 1, 4, 2, 2, 0, &norm),
+      kUnimplemented);
+  EXPECT_THAT(ucudnn_conv_last_error(), HasSubstr("only GPUs fuse"));
+  EXPECT_EQ(norm, nullptr);
+  EXPECT_EQ(ucudnn_conv_norm_reserve(nullptr), 0);
+  ucudnn_conv_norm_free(nullptr);
 }
 
 TEST_F(ConvTest, LeavesNoConvolutionIfOneOfManyIsMalformed) {

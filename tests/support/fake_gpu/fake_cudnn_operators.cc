@@ -8,6 +8,7 @@
 
 #include "tests/support/fake_gpu/fake_cudnn_types.h"
 #include "tests/support/fake_gpu/fake_gpu.h"
+#include "tests/support/fake_gpu/fake_work.h"
 
 namespace {
 
@@ -29,22 +30,6 @@ float* Out(void* data) { return static_cast<float*>(data); }
 // out = alpha * value + beta * out, without reading out if beta is 0.
 void Store(float* out, float value, float alpha, float beta) {
   *out = alpha * value + (beta == 0 ? 0.0F : beta * *out);
-}
-
-// Runs `work`, which takes time by its elements, or records it if the handle's
-// stream is captured: it holds by value what descriptors and factors say.
-template <class Work>
-cudnnStatus_t Do(cudnnHandle_t handle, std::int64_t elements, Work work) {
-  const auto timed = [=] {
-    work();
-    FakeGpuSpend(kFakeLaunch + elements * 8 / kFakeMemoryRate);
-  };
-  if (FakeGpuIsCapturing(handle->stream)) {
-    FakeGpuRecord(handle->stream, timed);
-  } else {
-    timed();
-  }
-  return kOk;
 }
 
 // The input pixels of one axis that a window covers.

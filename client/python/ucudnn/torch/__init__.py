@@ -1,5 +1,5 @@
-"""PyTorch: mini-batches shared unevenly among unlike GPUs, planned convolutions,
-and steps within a budget of memory.
+"""PyTorch: mini-batches shared unevenly among unlike GPUs, planned convolutions
+and fused normalizations, and steps within a budget of memory.
 
 >>> import ucudnn.torch
 >>> shares = ucudnn.torch.share(256, step=step)   # on all ranks
@@ -12,7 +12,8 @@ whole mini-batch, whatever each rank's share of it.
 
 >>> ucudnn.torch.convert(model, images)           # as you train: in autocast
 
-Then train as before: modules whose convolutions are faster by plan run the plan.
+Then train as before: modules whose convolutions are faster by plan run the plan, and
+normalizations that are faster so are one operation with the ReLU behind them.
 
 >>> train = ucudnn.torch.memory(step, images, labels, budget="16GiB")
 

@@ -34,24 +34,29 @@ def times_of(
     runs: Mapping[str, Callable[[], Any]],
     device: torch.device,
     rounds: int = _ROUNDS,
+    head_start: int = _HEAD_START,
 ) -> Dict[str, Time]:
     """The device's time of each run, in turns, in groups of about 3 ms after a
-    warm-up. On a GPU each group is enqueued before the device begins with it.
+    warm-up. On a GPU each group is enqueued before the device begins with it, if
+    the host enqueues a run in `head_start` cycles of the GPU's clock.
     """
     counts = {}
     for name, run in runs.items():
         run()
-        _once(run, device, 1)
-        counts[name] = int(_GROUP_MS / max(_once(run, device, 1), 1e-4))
+        _once(run, device, 1, head_start)
+        once = _once(run, device, 1, head_start)
+        counts[name] = int(_GROUP_MS / max(once, 1e-4))
         counts[name] = max(1, min(_MOST_RUNS, counts[name]))
     told: Dict[str, List[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
-            told[name].append(_once(run, device, counts[name]))
+            told[name].append(_once(run, device, counts[name], head_start))
     return {name: time_of(values) for name, values in told.items()}
 
 
-def _once(run: Callable[[], Any], device: torch.device, count: int) -> float:
+def _once(
+    run: Callable[[], Any], device: torch.device, count: int, head_start: int
+) -> float:
     """Milliseconds of one run, the mean of `count`."""
     if device.type != "cuda":
         begun = time.perf_counter()
@@ -60,7 +65,7 @@ def _once(run: Callable[[], Any], device: torch.device, count: int) -> float:
         return (time.perf_counter() - begun) * 1e3 / count
     start = torch.cuda.Event(enable_timing=True)
     end = torch.cuda.Event(enable_timing=True)
-    torch.cuda._sleep(_HEAD_START * count)
+    torch.cuda._sleep(head_start * count)
     start.record()
     for _ in range(count):
         run()

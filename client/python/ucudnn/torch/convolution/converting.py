@@ -1,9 +1,19 @@
-"""ucudnn.torch.convert: plans for the convolutions of a model."""
+"""ucudnn.torch.convert: plans for the convolutions of a model, and its
+normalizations fused with what follows them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import (
+    Any,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import torch
 
@@ -21,6 +31,10 @@ from ucudnn.torch.convolution.contest import Contest, Operation, worth_planning
 from ucudnn.torch.convolution.planned import PlannedCall
 from ucudnn.torch.convolution.swapping import padding_of, put, take, why_not
 from ucudnn.torch.devices import slice_units
+from ucudnn.torch.normalization import swapping as norms_swapping
+from ucudnn.torch.normalization.contest import Norm, decide, lines_of
+from ucudnn.torch.normalization.finding import find
+from ucudnn.torch.normalization.swapping import Fused
 from ucudnn.torch.timing import Time, times_of
 
 _NAMES = {
@@ -70,15 +84,24 @@ class Layer:
 
 class Conversion:
     """What `convert` did. `layers` has each convolution's times and reasons,
-    `before` and `after` the whole pass, forward and backward, in milliseconds.
+    `norms` each batch normalization's, `before` and `after` the whole pass,
+    forward and backward, in milliseconds.
     """
 
-    def __init__(self, model: torch.nn.Module, layers: List[Layer]) -> None:
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        layers: List[Layer],
+        norms: Sequence[Norm] = (),
+        fused: Optional[Mapping[str, Fused]] = None,
+    ) -> None:
         self.layers = layers
+        self.norms = list(norms)
         self.before: Optional[Time] = None
         self.after: Optional[Time] = None
         self.why = ""  # why nothing was converted
         self._modules = dict(model.named_modules())
+        self._fused = dict(fused or {})
         self._calls: Dict[str, List[PlannedCall]] = {}
         for layer in layers:
             plans = {
@@ -94,8 +117,8 @@ class Conversion:
 
     @property
     def converted(self) -> List[str]:
-        """The names of the modules that run plans."""
-        return [] if self.why else list(self._calls)
+        """The names of the modules that run plans, or that are fused."""
+        return [] if self.why else [*self._calls, *self._fused]
 
     @property
     def workspace(self) -> int:
@@ -121,11 +144,15 @@ class Conversion:
         """Runs the plans, after `revert`."""
         for name, calls in self._calls.items():
             put(self._modules[name], tuple(calls))
+        for name, fused in self._fused.items():
+            norms_swapping.put(self._modules[name], fused)
 
     def revert(self) -> None:
         """Makes the model what it was."""
         for name in self._calls:
             take(self._modules[name])
+        for name in self._fused:
+            norms_swapping.take(self._modules[name])
 
     def __str__(self) -> str:
         lines = [line for layer in self.layers for line in layer.lines()]
@@ -140,6 +167,7 @@ class Conversion:
         lines.append(
             f"convolutions: {before:.3f} ms before, {after:.3f} ms after"
         )
+        lines += lines_of(self.norms)
         if self.before is not None and self.after is not None:
             lines.append(
                 f"forward and backward pass: {self.before.ms:.3f} ms before, "
@@ -160,7 +188,8 @@ def convert(
     quiet: bool = False,
     **keywords: Any,
 ) -> Conversion:
-    """Plans the model's convolutions and lets its modules run what gains by it.
+    """Plans the model's convolutions, fuses its batch normalizations, and lets its
+    modules run what gains by it.
 
     Runs `model(*example, **keywords)` to see each convolution as it occurs; call
     it as you train: in the same autocast, on the same device, with a whole batch.
@@ -168,6 +197,10 @@ def convert(
     `workspace_limit` ("64MiB" by default) for each convolution, or within
     `total_workspace` for all together, and takes the plan only if it is faster.
     If the model's whole pass is not faster then, everything stays PyTorch's.
+    A `BatchNorm2d` that a ReLU follows, or a sum and then a ReLU, becomes one
+    operation with them each way where the example shows that nothing else uses its
+    result, and where that is faster: on GPUs, in half precision or bfloat16, channels
+    last, in training. It then returns a tensor that is computed by what uses it.
     With `enforce_limit`, operations for which PyTorch takes more workspace on a GPU
     run their plans even if those are slower, and so then does the whole pass.
 
@@ -195,6 +228,7 @@ def convert(
     device = _device_of(inner, example)
     for module in inner.modules():
         take(module)  # plans of an earlier call would hide their convolutions
+        norms_swapping.take(module)
     with buffers_kept(inner, device):
         seen = record(inner, example, keywords)
     if not seen:
@@ -204,12 +238,15 @@ def convert(
             "a model with convolutions is accepted",
         )
     layers = _layers(inner, seen)
+    with buffers_kept(inner, device):
+        found = find(inner, example, keywords)
     contest = Contest(_open(device), seconds)
     with torch.no_grad(), torch.random.fork_rng(
         devices=[device] if device.type == "cuda" else []
     ), _without_autocast(device):
         _plan(layers, contest, limit, total, enforce_limit)
-    conversion = Conversion(inner, layers)
+        norms, fused = decide(_open(device), found)
+    conversion = Conversion(inner, layers, norms, fused)
     _compare_passes(conversion, inner, device, example, keywords)
     if not quiet:
         print(conversion, flush=True)

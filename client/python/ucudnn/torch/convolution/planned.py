@@ -21,8 +21,9 @@ from ucudnn.torch.convolution.calls import (
     layout_of,
     wants_determinism,
 )
+from ucudnn.torch.devices import current_stream
 
-_ALIGNMENT = 16
+ALIGNMENT = 16
 # Since PyTorch 2.4; before, compiled code calls PyTorch's own convolutions.
 _COMPILES = hasattr(torch.library, "register_autograd")
 _NAMES_AUTOCAST = hasattr(torch, "get_autocast_dtype")
@@ -176,7 +177,7 @@ class PlannedCall:
         a = a.contiguous(memory_format=call.layout)
         b = b.contiguous(memory_format=call.layout)
         first, second = a.data_ptr(), b.data_ptr()
-        if (first | second) % _ALIGNMENT:
+        if (first | second) % ALIGNMENT:
             return None
         device = call.device
         out = torch.empty(
@@ -186,16 +187,17 @@ class PlannedCall:
         size = plan.workspace
         workspace = torch.empty(size, dtype=torch.uint8, device=device)
         plan.run(
-            _stream(device), first, second, out.data_ptr(),
+            stream_of(device), first, second, out.data_ptr(),
             workspace.data_ptr(), size,
         )  # fmt: skip
         return out
 
 
-def _stream(device: torch.device) -> int:
+def stream_of(device: torch.device) -> int:
+    """The current stream, as libucudnn_conv takes it."""
     if device.type != "cuda":
         return 0
-    return torch.cuda.current_stream(device).cuda_stream
+    return current_stream(device)
 
 
 class _Convolution(torch.autograd.Function):
@@ -279,6 +281,11 @@ def plans_as_operators() -> Iterator[None]:
         yield
     finally:
         _as_operators = before
+
+
+def runs_operators() -> bool:
+    """Whether plans run as operators now."""
+    return _as_operators
 
 
 def _by_operator(
@@ -412,11 +419,11 @@ def _backward(ctx: Any, gradient: torch.Tensor) -> Any:
     return (*gradients, *(None for _ in ctx.rest))
 
 
-_library = torch.library.Library("ucudnn", "DEF")
-_library.define(
+library = torch.library.Library("ucudnn", "DEF")
+library.define(
     f"convolution(Tensor input, Tensor weight, Tensor? bias, {_SCHEMA}) -> Tensor"
 )
-_library.define(
+library.define(
     "convolution_backward(Tensor gradient, Tensor input, Tensor weight, "
     f"{_SCHEMA}, bool[] wanted) -> (Tensor, Tensor, Tensor)"
 )
@@ -424,13 +431,13 @@ for _name, _kernel, _fake in (
     ("convolution", _convolution, _fake_convolution),
     ("convolution_backward", _convolution_backward, _fake_convolution_backward),
 ):
-    _library.impl(_name, _kernel, "CompositeExplicitAutograd")
+    library.impl(_name, _kernel, "CompositeExplicitAutograd")
     if _COMPILES:
-        torch.library.register_fake(f"ucudnn::{_name}", _fake, lib=_library)
+        torch.library.register_fake(f"ucudnn::{_name}", _fake, lib=library)
 if _COMPILES:
     torch.library.register_autograd(
         "ucudnn::convolution",
         _backward,
         setup_context=_setup_context,
-        lib=_library,
+        lib=library,
     )

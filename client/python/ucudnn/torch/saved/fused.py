@@ -150,7 +150,10 @@ def fused(recipe: Recipe) -> List[FusedRecipe]:
             code = f"normal({{0}}, n{len(normalizations)})"
             normalizations.append(tuple(rest))
         names[id(step.value)] = f"y{index}"
-        statements.append(f"const float y{index} = kept({code.format(*read)});")
+        made = code.format(*read)
+        if step.value.rounded:
+            made = f"kept({made})"
+        statements.append(f"const float y{index} = {made};")
     layouts = {source.layout for source in inputs}
     if len(layouts) != 1 or plane_of(inputs[0].layout) is None:
         return []

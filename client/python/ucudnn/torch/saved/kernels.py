@@ -9,6 +9,8 @@ from typing import Any, List, Sequence
 
 import torch
 
+from ucudnn.torch.devices import current_stream
+
 _POINTER = ctypes.c_void_p
 
 
@@ -50,7 +52,7 @@ class Kernel:
                 *(first + 8 * index for index in range(count))
             )
         self._values[:] = arguments
-        stream = _current_stream(self._device)
+        stream = current_stream(self._device)
         self._check(
             self._driver.cuLaunchKernel(
                 self._function, blocks, 1, 1, threads, 1, 1, 0, _POINTER(stream),
@@ -61,13 +63,6 @@ class Kernel:
     def _check(self, status: int) -> None:
         if status != 0:
             raise RuntimeError(f"a kernel compiled while running: CUDA error {status}")
-
-
-def _current_stream(device: torch.device) -> int:
-    """PyTorch's own code generators call the first, which takes a tenth."""
-    if device.index is not None and hasattr(torch._C, "_cuda_getCurrentRawStream"):
-        return int(torch._C._cuda_getCurrentRawStream(device.index))
-    return int(torch.cuda.current_stream(device).cuda_stream)
 
 
 def processors(device: torch.device) -> int:

@@ -20,6 +20,8 @@ _OPERATORS = {
     "_to_copy", "convolution",
 }  # fmt: skip
 _NORMALIZATIONS = {"native_batch_norm", "cudnn_batch_norm"}
+# One operator for a normalization, the sum and the ReLU behind it.
+_FUSED = "norm_sum_relu"
 _MOST_STEPS = 8
 _MOST_BLOCKS = 5
 # In place of a step's code.
@@ -50,6 +52,7 @@ class Value:
         self.call = call  # none: what cannot be computed again
         self.output = output
         self.saved: Optional[int] = None  # the number of the saved storage
+        self.rounded = True  # once it is made, to its type
 
 
 class Source(NamedTuple):
@@ -149,12 +152,14 @@ class OperatorRecorder(TorchDispatchMode):
             value = Value(call if whole else None, index)
             call.outputs.append(value)
             self._values[key] = value
+        if call.name == _FUSED and call.outputs[0].call is not None:
+            self._values[key_of(result[0])] = _unfused(call, layout_of(result[0]))
         return result
 
     def _sources(self, func: Any, args: Any, kwargs: Any) -> Tuple[Any, Any]:
         """The arguments with Sources in place of tensors, of what can run again."""
         name = func._schema.name.partition("::")[2]
-        if name not in _OPERATORS and name not in _NORMALIZATIONS:
+        if name not in {*_OPERATORS, *_NORMALIZATIONS, _FUSED}:
             return (), {}
         return self._source(args), {n: self._source(v) for n, v in kwargs.items()}
 
@@ -332,6 +337,27 @@ def _running(
         return result[output] if isinstance(result, (tuple, list)) else result
 
     return run, reads
+
+
+def _unfused(call: Call, layout: Layout) -> Value:
+    """The first result of _FUSED as made by the operators that it stands for, of
+    which only the last one rounds."""
+    taken, addend, weight, bias = call.args[:4]
+    eps = call.args[7]
+    aten = torch.ops.aten
+    normal = Call(
+        aten.native_batch_norm.default,
+        (taken, weight, bias, None, None, True, 0.0, eps), {},
+    )  # fmt: skip
+    value = Value(normal, 0)
+    normal.outputs = [value, *call.outputs[1:3]]
+    behind = [] if addend is None else [(aten.add.Tensor, (addend,))]
+    for func, others in [*behind, (aten.relu.default, ())]:
+        value.rounded = False
+        value = Value(Call(func, (Source(value, None, layout), *others), {}), 0)
+        assert value.call is not None
+        value.call.outputs = [value]
+    return value
 
 
 class _Place:

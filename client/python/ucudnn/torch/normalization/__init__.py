@@ -1,0 +1,1 @@
+"""Batch normalizations of models, fused with what follows them."""

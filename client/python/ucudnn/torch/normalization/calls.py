@@ -1,0 +1,92 @@
+"""Batch normalizations that can be one operation with the sum and the ReLU behind
+them, and why others cannot."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Tuple
+
+import torch
+
+from ucudnn.torch.convolution.calls import wants_determinism
+
+_ELEMENTS = {torch.float16: "HALF", torch.bfloat16: "BF16"}
+_COMPILES = hasattr(torch, "compiler")  # since PyTorch 2.1
+
+
+class NormCall(NamedTuple):
+    """All that the fused operation is prepared for."""
+
+    input: Tuple[int, ...]  # N, C, H, W; channels last
+    dtype: torch.dtype
+    device: torch.device
+    adds: bool
+
+    @property
+    def element(self) -> str:
+        """The type as libucudnn_conv reads it."""
+        return _ELEMENTS[self.dtype]
+
+    def __str__(self) -> str:
+        size = "x".join(map(str, self.input))
+        rest = "sum and ReLU" if self.adds else "ReLU"
+        return f"{size}, {self.element} NHWC, with {rest}"
+
+
+def call_of(taken: torch.Tensor, adds: bool) -> NormCall:
+    return NormCall(tuple(taken.shape), taken.dtype, taken.device, adds)
+
+
+def why_not(module: Any) -> str:
+    """Why the module cannot take part; "" if it can."""
+    kind = type(module)
+    if kind is not torch.nn.BatchNorm2d:
+        return f"it is a {kind.__name__}"
+    if "forward" in module.__dict__:
+        return "its forward was replaced"
+    return ""
+
+
+def why_not_now(module: Any, taken: Any) -> str:
+    """Why the module's normalization of `taken` cannot be fused as things stand;
+    "" if it can."""
+    if type(taken) is not torch.Tensor:
+        return f"its input is a {type(taken).__name__}"
+    if not module.training:
+        return "it is in evaluation mode"
+    weight, bias, mean, _ = tensors_of(module)
+    if weight is None or bias is None:
+        return "it has no weight and bias"
+    if mean is None or module.momentum is None:
+        return "it keeps no moving averages"
+    if weight.dtype != torch.float32:
+        return f"its weight's type is {weight.dtype}"
+    if taken.dtype not in _ELEMENTS:
+        return f"its input's type is {taken.dtype}"
+    if not is_last(taken):
+        return "its input is not channels last"
+    if wants_determinism():
+        return "PyTorch is set to deterministic algorithms"
+    return ""
+
+
+def tensors_of(module: Any) -> Tuple[Any, Any, Any, Any]:
+    """Weight, bias, and running mean and variance, in a tenth of the time that
+    the module takes to tell: each pass asks for those of each normalization."""
+    parameters, buffers = module._parameters, module._buffers
+    return (
+        parameters["weight"], parameters["bias"], buffers["running_mean"],
+        buffers["running_var"],
+    )  # fmt: skip
+
+
+def compiles() -> bool:
+    """Whether a compiler or tracer follows, to whom plain modules are left."""
+    if _COMPILES and torch.compiler.is_compiling():
+        return True
+    return bool(torch.jit.is_tracing())
+
+
+def is_last(tensor: torch.Tensor) -> bool:
+    return tensor.dim() == 4 and tensor.is_contiguous(
+        memory_format=torch.channels_last
+    )
