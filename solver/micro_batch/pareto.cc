@@ -30,57 +30,60 @@ struct Item {
 template <bool kCounts>
 class Optimum {
  public:
-  // Of a division.
-  struct Sum {
-    std::uint64_t cost = 0;
-    std::int32_t count = 0;  // of micro-batches
-
-    friend bool operator==(const Sum&, const Sum&) = default;
-  };
-
   explicit Optimum(std::size_t batch)
-      : adding_(batch + 1, {kUnreached, 0}), writing_(batch + 1, kUnreached) {
-    adding_[0] = {};
+      : writing_(batch + 1, kUnreached),
+        cost_(batch + 1, kUnreached),
+        count_(batch + 1, 0) {
+    cost_[0] = 0;
   }
 
   // Admits micro-batches of size `p`.
   void Admit(std::size_t p, std::uint64_t writing, std::uint64_t adding) {
-    changed_ = changed_ || writing < writing_[p];
-    writing_[p] = std::min(writing_[p], writing);
-    const Sum one = {adding, 1};
-    if (!IsBetter(one, adding_[p])) return;
+    if (writing < writing_[p]) {
+      writing_[p] = writing;
+      changed_ = true;
+    }
+    if (adding > cost_[p] ||
+        (adding == cost_[p] && (!kCounts || count_[p] <= 1))) {
+      return;
+    }
     changed_ = true;
-    for (std::size_t b = p; b < adding_.size(); ++b) {
-      const Sum& rest = adding_[b - p];
-      const Sum total = {rest.cost + adding, rest.count + 1};
-      if (IsBetter(total, adding_[b])) adding_[b] = total;
+    for (std::size_t b = p; b < cost_.size(); ++b) {
+      Improve(cost_[b - p] + adding, count_[b - p] + 1, &cost_[b], &count_[b]);
     }
   }
 
-  const Sum& Best() {
+  // The cost, and if kCounts the number of micro-batches. O(batch) after a
+  // change.
+  std::pair<std::uint64_t, std::int32_t> Best() {
     if (!std::exchange(changed_, false)) return best_;
     best_ = {kUnreached, 0};
     for (std::size_t p = 1; p < writing_.size(); ++p) {
-      if (writing_[p] >= kUnreached) continue;
-      const Sum& rest = adding_[writing_.size() - 1 - p];
-      const Sum total = {rest.cost + writing_[p], rest.count + 1};
-      if (IsBetter(total, best_)) best_ = total;
+      if (writing_[p] == kUnreached) continue;
+      const std::size_t rest = writing_.size() - 1 - p;
+      Improve(cost_[rest] + writing_[p], count_[rest] + 1, &best_.first,
+              &best_.second);
     }
     return best_;
   }
 
  private:
-  static bool IsBetter(const Sum& a, const Sum& b) {
-    if constexpr (kCounts) {
-      return std::tie(a.cost, a.count) < std::tie(b.cost, b.count);
+  static void Improve(std::uint64_t total, std::int32_t parts,
+                      std::uint64_t* cost, std::int32_t* count) {
+    if (total < *cost) {
+      *cost = total;
+      if constexpr (kCounts) *count = parts;
+    } else if constexpr (kCounts) {
+      if (total == *cost) *count = std::min(*count, parts);
     }
-    return a.cost < b.cost;
   }
 
-  std::vector<Sum> adding_;             // of each batch size
-  std::vector<std::uint64_t> writing_;  // of each first micro-batch
+  std::vector<std::uint64_t> writing_;  // the cost of each first micro-batch
+  // Of the other micro-batches, by how many images they are.
+  std::vector<std::uint64_t> cost_;
+  std::vector<std::int32_t> count_;
   bool changed_ = false;
-  Sum best_ = {kUnreached, 0};
+  std::pair<std::uint64_t, std::int32_t> best_ = {kUnreached, 0};
 };
 
 // By workspace, then size and time.
@@ -115,8 +118,8 @@ std::vector<FrontPoint> SweepQuiet(const std::vector<Item>& items,
     optimum.Admit(items[i].batch, items[i].time, items[i].adding);
     const bool level_ends =
         i + 1 == items.size() || items[i + 1].workspace != items[i].workspace;
-    if (!level_ends || optimum.Best().cost >= last) continue;
-    last = optimum.Best().cost;
+    if (!level_ends || optimum.Best().first >= last) continue;
+    last = optimum.Best().first;
     front.push_back({Nanoseconds(static_cast<std::int64_t>(last)),
                      Bytes(items[i].workspace)});
   }

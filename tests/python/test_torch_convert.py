@@ -338,6 +338,23 @@ def test_keeps_pytorchs_if_the_whole_pass_is_slower(monkeypatch):
     assert model[1].num_batches_tracked == 0
 
 
+def test_converts_for_graphs_what_the_host_would_slow_down(monkeypatch):
+    monkeypatch.setattr(contest, "_LEAST_GAIN", -1e9)
+    monkeypatch.setattr(
+        ucudnn.torch.convolution.converting,
+        "times_of",
+        lambda runs, device: {
+            "before": ucudnn.torch.timing.Time(1.0, 0.5),
+            "after": ucudnn.torch.timing.Time(1.1, 0.5),
+        },
+    )
+    model, x = network(), images()
+    assert not ucudnn.torch.convert(model, x, quiet=True).converted
+    done = ucudnn.torch.convert(model, x, graphs=True, quiet=True)
+    assert done.converted and type(model[0]) is not nn.Conv2d
+    assert done.after.ms == 1.1
+
+
 @pytest.mark.parametrize("scale, told", [(1.1, "1.0e-01 off"), (1.01, "")])
 def test_keeps_pytorchs_where_a_plans_result_is_wrong(
     eager, monkeypatch, scale, told

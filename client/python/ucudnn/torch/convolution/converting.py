@@ -154,6 +154,14 @@ class Conversion:
         for name in self._fused:
             norms_swapping.take(self._modules[name])
 
+    def keep_if_faster(self) -> None:
+        """Reverts if the whole pass, as measured, is not faster."""
+        if self.before is None or self.after is None:
+            return
+        if self.after.ms >= self.before.ms:
+            self.revert()
+            self.why = "its whole pass is not faster with the plans"
+
     def __str__(self) -> str:
         lines = [line for layer in self.layers for line in layer.lines()]
         before = sum(
@@ -185,6 +193,7 @@ def convert(
     total_workspace: Optional[Size] = None,
     enforce_limit: bool = False,
     seconds: Optional[float] = None,
+    graphs: bool = False,
     quiet: bool = False,
     **keywords: Any,
 ) -> Conversion:
@@ -202,7 +211,9 @@ def convert(
     result, and where that is faster: on GPUs, in half precision or bfloat16, channels
     last, in training. It then returns a tensor that is computed by what uses it.
     With `enforce_limit`, operations for which PyTorch takes more workspace on a GPU
-    run their plans even if those are slower, and so then does the whole pass.
+    run their plans even if those are slower, and so then does the whole pass. With
+    `graphs` the model will run as a CUDA graph, where the host's time does not
+    count: what gains by itself is taken, whatever the whole pass takes enqueued.
 
     A module runs its plan for inputs of the shape, type and layout of the
     example, and PyTorch's convolution for all others. Under
@@ -248,6 +259,8 @@ def convert(
         norms, fused = decide(_open(device), found)
     conversion = Conversion(inner, layers, norms, fused)
     _compare_passes(conversion, inner, device, example, keywords)
+    if not (graphs or conversion.enforced):
+        conversion.keep_if_faster()
     if not quiet:
         print(conversion, flush=True)
     return conversion
@@ -347,7 +360,7 @@ def _compare_passes(
     example: Any,
     keywords: Mapping[str, Any],
 ) -> None:
-    """Whole passes before and after, and the better of the two."""
+    """Whole passes before and after; leaves the model converted."""
     if not conversion.converted:
         conversion.why = _why_nothing() or "no plan is faster"
         return
@@ -372,11 +385,6 @@ def _compare_passes(
         raise
     conversion.before, conversion.after = told["before"], told["after"]
     conversion.apply()
-    if conversion.enforced:
-        return
-    if conversion.after.ms > conversion.before.ms + conversion.before.spread:
-        conversion.revert()
-        conversion.why = "its whole pass is not faster with the plans"
 
 
 def _backward(model: torch.nn.Module, output: Any) -> None:
