@@ -95,7 +95,7 @@ std::optional<MemoryPlan> PrintSearch(const TrainingGraph& graph,
     std::printf(" - | - | %.1f |", seconds);
     return std::nullopt;
   }
-  SetBounds(graph, &*plan);
+  SetBounds(graph, request, &*plan);
   const Status valid = ValidateMemoryPlan(*plan, graph);
   if (!valid) std::printf(" INVALID: %s", valid.error().message.c_str());
   std::printf(
