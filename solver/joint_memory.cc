@@ -136,7 +136,7 @@ class JointSearch {
       return {};
     }
     plan->policy = problem_.policy->name;
-    SetBounds(graph, &*plan);
+    SetBounds(graph, request, &*plan);
     if (kSolversCheckThemselves) RequireValid(ValidateMemoryPlan(*plan, graph));
     if (kSolversCheckThemselves) UCUDNN_CHECK(cost->time <= plan->time);
     cost->time = plan->time;

@@ -227,6 +227,17 @@ class GraphReader {
 
 }  // namespace
 
+std::vector<BatchSize> MeasuredBatchesOf(const TrainingGraph& graph) {
+  std::set<BatchSize> batches = {graph.batch};
+  for (const Task& task : graph.tasks) {
+    if (task.kind == TaskKind::kUpdate) continue;
+    for (const MeasuredPoint& point : task.work.measured) {
+      batches.insert(point.batch);
+    }
+  }
+  return {batches.begin(), batches.end()};
+}
+
 Json ToJson(const TrainingGraph& graph, const std::vector<BatchSize>& batches) {
   const DeviceModel& device = graph.device;
   Json json = {{"network", graph.network},

@@ -47,6 +47,10 @@ Result<TrainingGraph> TrainingGraphOf(const nlohmann::ordered_json& json,
 Result<TrainingGraph> ParseTrainingGraph(std::string_view text,
                                          std::string_view source);
 
+// The batches that tasks were measured on, and the mini-batch; ascending. With
+// their costs a graph plans as it did here.
+std::vector<BatchSize> MeasuredBatchesOf(const TrainingGraph& graph);
+
 // The batches that a plan's tasks run on, and the mini-batch; ascending.
 std::vector<BatchSize> BatchesOf(const MemoryPlan& plan, BatchSize batch);
 

@@ -85,16 +85,21 @@ void AddMemoryOptions(CLI::App* command, std::string_view more_policies,
   AddOutputOption(command, &options->output);
 }
 
-Result<MemoryProblem> ReadMemoryProblem(const MemoryOptions& options) {
+MemoryProblem WithoutNetwork(const MemoryOptions& options) {
   MemoryProblem problem = options.problem;
   problem.option_prefix = "--";
+  problem.request.stop = StopOnSignals();
+  problem.time_limit = RoundUpSeconds(options.time_limit);
+  return problem;
+}
+
+Result<MemoryProblem> ReadMemoryProblem(const MemoryOptions& options) {
+  MemoryProblem problem = WithoutNetwork(options);
   UCUDNN_ASSIGN_OR_RETURN(problem.precision, ParsePrecision(options.precision));
   UCUDNN_ASSIGN_OR_RETURN(std::string network,
                           OfInput(ReadFile(options.network, kMaxNetworkFile)));
   problem.network = {std::move(network), Excerpt(options.network, 4096)};
   problem.network_name = NetworkNameOf(options.network);
-  problem.request.stop = StopOnSignals();
-  problem.time_limit = RoundUpSeconds(options.time_limit);
   return problem;
 }
 

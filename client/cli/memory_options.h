@@ -33,7 +33,10 @@ struct MemoryOptions {
 void AddMemoryOptions(CLI::App* command, std::string_view more_policies,
                       MemoryOptions* options);
 
-// The problem of these flags, with the network's contents; stops on signals.
+// The problem of these flags but those that tell of the network; stops on
+// signals.
+MemoryProblem WithoutNetwork(const MemoryOptions& options);
+// The same with the network's contents.
 // kInvalidArgument, naming flag or file, if something is malformed or missing.
 Result<MemoryProblem> ReadMemoryProblem(const MemoryOptions& options);
 

@@ -97,6 +97,10 @@ Result<std::vector<const MemoryPolicy*>> Find(const MemoryProblem& problem) {
 }  // namespace
 
 Result<TrainingGraph> GraphOf(const MemoryProblem& problem) {
+  if (problem.graph) {
+    return OfInput(
+        ParseTrainingGraph(problem.graph->contents, problem.graph->source));
+  }
   UCUDNN_ASSIGN_OR_RETURN(TrainingGraph graph, BuildGraph(problem));
   UCUDNN_RETURN_IF_ERROR(SetDevice(problem.device, &graph));
   if (problem.profile) UCUDNN_RETURN_IF_ERROR(SetCosts(problem, &graph));
@@ -138,7 +142,7 @@ Result<MemoryAnswer> SolveMemory(const MemoryProblem& problem) {
                           In(problem.option_prefix + "gpus",
                              PartOfOneGpu(answer.graph, problem.request.gpus)));
   MemoryRequest request = problem.request;
-  if (request.budget == Bytes(0)) request.budget = problem.device.memory;
+  if (request.budget == Bytes(0)) request.budget = answer.graph.device.memory;
   const TimeLimit limit(problem.time_limit, problem.request.stop);
   request.stop = limit.token();
   for (const MemoryPolicy* policy : policies) {

@@ -38,6 +38,10 @@ struct MemoryProblem {
     std::string source;
   };
 
+  // A training graph as JSON, with the costs of its tasks and the link. If it
+  // is given, what tells of network, batch, device and measurements is not
+  // used.
+  std::optional<Input> graph;
   Input network;  // an ONNX model, or a chain of convolutions as CSV
   std::string network_name = "network";
   InputShapes shapes;  // of a model's inputs

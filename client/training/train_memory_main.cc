@@ -43,6 +43,7 @@ struct Arguments {
   std::string device = "auto";
   std::string device_model;
   TrainingPlanRequest plan;
+  std::string graph_out;
   double time_limit = 60;
   MemoryRunOptions run;
   ctl::OutputFormat output = ctl::OutputFormat::kTable;
@@ -92,6 +93,10 @@ void AddOptions(CLI::App& app, Arguments* args) {
       ->check(CLI::Range(0.0, 1e6));
   app.add_flag("--task-times", args->run.execution.time_tasks,
                "Time each task, and compare operators with the plan");
+  app.add_option("--graph-out", args->graph_out,
+                 "Write the training graph with the times and the link of the "
+                 "plan, as JSON; ucudnn solve memory --graph plans it again")
+      ->option_text("FILE");
   ctl::AddOutputOption(&app, &args->output);
 }
 
@@ -145,6 +150,12 @@ Status Train(Arguments& args, const std::stop_token& stop) {
     if (changed) {
       UCUDNN_ASSIGN_OR_RETURN(plan, PlanTraining(*prepared, args.plan, stop));
     }
+  }
+  if (!args.graph_out.empty()) {
+    const TrainingGraph& graph = prepared->training;
+    UCUDNN_RETURN_IF_ERROR(
+        ctl::WriteText(args.graph_out,
+                       ToJson(graph, MeasuredBatchesOf(graph)).dump(1) + "\n"));
   }
   UCUDNN_ASSIGN_OR_RETURN(const MemoryRun run,
                           RunMemoryPlan(*device, *operators, *prepared, plan,

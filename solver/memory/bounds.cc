@@ -124,7 +124,11 @@ class SubBatchBounds {
 double BoundRounds(const TrainingGraph& graph, Bytes budget,
                    const PlanFreedom& freedom, double enough) {
   SubBatchBounds bounds(graph, budget, freedom);
+  if (freedom.sub_batch && *freedom.sub_batch < graph.batch) {
+    return bounds.Parts(*freedom.sub_batch).all;
+  }
   double least = bounds.Whole().all;
+  if (freedom.sub_batch) return least;
   for (std::int64_t b = graph.batch.count() - 1; b > 0 && least > enough; --b) {
     least = std::min(least, bounds.Parts(BatchSize(b)).all);
   }
@@ -204,9 +208,11 @@ std::optional<Nanoseconds> IdealTime(const TrainingGraph& graph) {
   return sum;
 }
 
-void SetBounds(const TrainingGraph& graph, MemoryPlan* plan) {
+void SetBounds(const TrainingGraph& graph, const MemoryRequest& request,
+               MemoryPlan* plan) {
   using Order = PlanFreedom::Order;
   PlanFreedom freedom;
+  freedom.sub_batch = request.sub_batch;
   std::vector<bool> resident(graph.blocks.size());
   for (const ResidentBlock& block : plan->resident) {
     resident[block.block] = true;

@@ -9,6 +9,7 @@
 #include "base/training/graph.h"
 #include "base/training/memory_plan.h"
 #include "base/units.h"
+#include "solver/memory/request.h"
 
 namespace ucudnn {
 
@@ -28,6 +29,8 @@ struct PlanFreedom {
   // Convolutions without measurements may be divided. (Their estimates are
   // linear in the batch, so that saves workspace, and time by rounding.)
   bool divides_estimates = true;
+  // All rounds are of so many images, the last perhaps of fewer.
+  std::optional<BatchSize> sub_batch = {};
 };
 
 // No iteration within the budget is shorter. The larger of two bounds:
@@ -37,7 +40,7 @@ struct PlanFreedom {
 // into what the weights leave.
 //
 // Where tasks run in program order (updates may be left out of it), the least
-// over all sub-batches of what their rounds take, of which one takes
+// over all sub-batches, or what the given one's rounds take. One takes
 //     max over tasks k of  reach(k) + t(k) + leave(k):
 // what is live across k and does not fit beside it has left before k starts and
 // returns after it ends. reach(k) is when k starts if the link carries bytes as
@@ -72,8 +75,10 @@ std::vector<std::optional<SubBatchBound>> LowerBoundsOfSubBatches(
 std::optional<Bytes> IdealBytes(const TrainingGraph& graph);
 std::optional<Nanoseconds> IdealTime(const TrainingGraph& graph);
 
-// Fills in the plan's ideals and bounds for what it does.
-void SetBounds(const TrainingGraph& graph, MemoryPlan* plan);
+// Fills in the plan's ideals and bounds for what it does, and the sub-batch
+// that was requested.
+void SetBounds(const TrainingGraph& graph, const MemoryRequest& request,
+               MemoryPlan* plan);
 
 }  // namespace ucudnn
 

@@ -115,7 +115,7 @@ Result<MemoryPlan> PlanMemory(const TrainingGraph& graph,
   Result<MemoryPlan> plan = policy.plan(graph, request);
   if (plan) {
     plan->policy = policy.name;
-    SetBounds(graph, &*plan);
+    SetBounds(graph, request, &*plan);
     if (kSolversCheckThemselves) RequireValid(ValidateMemoryPlan(*plan, graph));
     return plan;
   }

@@ -212,7 +212,7 @@ class ActionLister {
             program_.gaps[schedule_.copies[next_copy].gap].block, k);
       }
       if (k > 0) {
-        for (const std::size_t block : program_.dies[At(k - 1)]) {
+        for (const std::size_t block : program_.DiesAt(At(k - 1))) {
           Add(SavedAction::kDrop, block, k);
         }
       }

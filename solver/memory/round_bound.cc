@@ -193,8 +193,108 @@ void RoundBound::FindRecomputable() {
   }
   for (auto& [block, places] : writers) {
     if (spoilt.count(block) > 0 || stays_[block] || host_has_[block]) continue;
-    recomputable_.emplace_back(block, std::move(places));
+    recomputable_.push_back({block, std::move(places), {}});
   }
+  FindSources();
+}
+
+void RoundBound::FindSources() {
+  std::map<std::size_t, const Recomputable*> by_block;
+  for (const Recomputable& again : recomputable_) {
+    by_block[again.block] = &again;
+  }
+  std::map<std::size_t, double> needed;  // by how many
+  for (Recomputable& again : recomputable_) {
+    std::map<std::size_t, std::size_t> read;  // with the first place
+    for (const std::size_t place : again.writers) {
+      for (const std::size_t block : graph_.tasks[tasks_[place]].reads) {
+        if (block != again.block) read.try_emplace(block, place);
+      }
+    }
+    for (const auto& [block, reader] : read) {
+      const auto found = by_block.find(block);
+      if (found == by_block.end()) continue;
+      Source source{block, found->second->writers, 1};
+      std::erase_if(source.writers,
+                    [&, at = reader](std::size_t place) { return place > at; });
+      again.sources.push_back(std::move(source));
+      again.sources_end =
+          std::max(again.sources_end, uses_.at(block).second + 1);
+      ++needed[block];
+    }
+  }
+  for (Recomputable& again : recomputable_) {
+    for (Source& source : again.sources) source.share /= needed[source.block];
+  }
+}
+
+double RoundBound::TimeOf(std::size_t block,
+                          const std::vector<std::size_t>& places,
+                          BatchSize batch,
+                          const std::vector<double>& times) const {
+  const double size = Size(block, batch);
+  double time = 0;
+  for (const std::size_t place : places) {
+    double written = 0;
+    for (const std::size_t other : graph_.tasks[tasks_[place]].writes) {
+      written += Size(other, batch);
+    }
+    time += times[place] * size / written;
+  }
+  return time;
+}
+
+// Each source is computed again too, or was kept, which takes room itself.
+// Those are kept whose time for so much room is most.
+double RoundBound::TimeWithSources(const Recomputable& again, double time,
+                                   BatchSize batch,
+                                   const std::vector<double>& times) const {
+  struct Cost {
+    double time;
+    double size;
+  };
+  std::vector<Cost> costs;
+  for (const Source& source : again.sources) {
+    const double size = Size(source.block, batch);
+    if (size == 0) continue;
+    const Cost& cost = costs.emplace_back(
+        Cost{source.share * TimeOf(source.block, source.writers, batch, times),
+             source.share * size});
+    time += cost.time;
+  }
+  std::sort(costs.begin(), costs.end(), [](const Cost& a, const Cost& b) {
+    return a.time * b.size > b.time * a.size;
+  });
+  double size = Size(again.block, batch);
+  double least = time / size;
+  for (const Cost& cost : costs) {
+    time -= cost.time;
+    size -= cost.size;
+    if (size <= 0) break;
+    least = std::min(least, time / size);
+  }
+  return least;
+}
+
+std::vector<RoundBound::Item> RoundBound::ItemsOf(
+    BatchSize batch, const std::vector<double>& times) const {
+  std::vector<Item> items;
+  for (const Recomputable& again : recomputable_) {
+    const double size = Size(again.block, batch);
+    if (size == 0) continue;
+    const auto& [first, last] = uses_.at(again.block);
+    const double time = TimeOf(again.block, again.writers, batch, times);
+    const std::size_t later =
+        std::clamp(again.sources_end, first + 1, std::max(first + 1, last));
+    items.push_back({time / size, size, again.block, first + 1, later});
+    items.push_back({TimeWithSources(again, time, batch, times), size,
+                     again.block, later, last});
+  }
+  std::erase_if(items, [](const Item& i) { return i.first >= i.end; });
+  std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
+    return std::tie(a.per_byte, a.block) < std::tie(b.per_byte, b.block);
+  });
+  return items;
 }
 
 // The least, over ways to make room for the task that needs most of it, of
@@ -202,7 +302,8 @@ void RoundBound::FindRecomputable() {
 // x bytes are computed again after it, those of the least time a byte first,
 // and the others leave before it and return after it:
 //   delay(x) = stall before k + max(time to compute x, stall after k)
-// which is convex. A task's time is shared by the blocks that it writes.
+// which is convex. What the tasks that compute a block read must be there
+// again, too, even if nothing else needed it after k.
 double RoundBound::LeastDelay(BatchSize batch, const std::vector<double>& times,
                               const std::vector<double>& excess,
                               const std::vector<double>& must_leave,
@@ -213,28 +314,7 @@ double RoundBound::LeastDelay(BatchSize batch, const std::vector<double>& times,
   const std::vector<double> left = Moved(times, out, out_rate);
   const std::vector<double> returned =
       Reversed(Moved(Reversed(times), Reversed(back), in_rate));
-  struct Item {
-    double per_byte;
-    double size;
-    std::size_t block;
-  };
-  std::vector<Item> items;
-  for (const auto& [block, writers] : recomputable_) {
-    const double size = Size(block, batch);
-    if (size == 0) continue;
-    double per_byte = 0;
-    for (const std::size_t place : writers) {
-      double written = 0;
-      for (const std::size_t other : graph_.tasks[tasks_[place]].writes) {
-        written += Size(other, batch);
-      }
-      per_byte += times[place] / written;
-    }
-    items.push_back({per_byte, size, block});
-  }
-  std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
-    return std::tie(a.per_byte, a.block) < std::tie(b.per_byte, b.block);
-  });
+  const std::vector<Item> items = ItemsOf(batch, times);
   double most = 0;
   for (std::size_t k = 0; k < times.size(); ++k) {
     if (excess[k] <= 0) continue;
@@ -247,8 +327,7 @@ double RoundBound::LeastDelay(BatchSize batch, const std::vector<double>& times,
     double least = std::max(0.0, delay(0, 0));
     for (const Item& item : items) {
       if (least <= most || done >= excess[k]) break;
-      const auto& [first, last] = uses_.at(item.block);
-      if (first >= k || last <= k ||
+      if (k < item.first || k >= item.end ||
           std::count(own_[k].begin(), own_[k].end(), item.block) > 0) {
         continue;
       }

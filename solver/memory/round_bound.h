@@ -46,8 +46,43 @@ class RoundBound {
   double Size(std::size_t block, BatchSize batch) const {
     return static_cast<double>(graph_.blocks[block].SizeAt(batch).count());
   }
-  // Notes the blocks that only recomputable tasks of the forward pass write.
+  // A block that writers of another one read.
+  struct Source {
+    std::size_t block;
+    std::vector<std::size_t> writers;  // places, before it is read
+    double share;  // of it; those of all blocks that need it are 1 together
+  };
+  // A block that only recomputable tasks of the forward pass write.
+  struct Recomputable {
+    std::size_t block;
+    std::vector<std::size_t> writers;  // places
+    std::vector<Source> sources;
+    std::size_t sources_end = 0;  // the place after the last use of them all
+  };
+  // One way to make room by computing a block again, for the tasks at places in
+  // [first, end).
+  struct Item {
+    double per_byte;  // ns
+    double size;
+    std::size_t block;
+    std::size_t first;
+    std::size_t end;
+  };
+
   void FindRecomputable();
+  void FindSources();
+  // What a block has of the time of the tasks at these places: their time is
+  // shared by the blocks that they write.
+  double TimeOf(std::size_t block, const std::vector<std::size_t>& places,
+                BatchSize batch, const std::vector<double>& times) const;
+  // The least time a byte to compute the block again if none of its sources is
+  // there.
+  double TimeWithSources(const Recomputable& again, double time,
+                         BatchSize batch,
+                         const std::vector<double>& times) const;
+  // By rising time a byte.
+  std::vector<Item> ItemsOf(BatchSize batch,
+                            const std::vector<double>& times) const;
   double LeastDelay(BatchSize batch, const std::vector<double>& times,
                     const std::vector<double>& excess,
                     const std::vector<double>& must_leave,
@@ -64,8 +99,7 @@ class RoundBound {
   std::vector<std::vector<std::size_t>> own_;  // blocks that do not stay
   // First and last use of each such block, by place of the task.
   std::map<std::size_t, std::pair<std::size_t, std::size_t>> uses_;
-  // Blocks with the places of the tasks that compute them.
-  std::vector<std::pair<std::size_t, std::vector<std::size_t>>> recomputable_;
+  std::vector<Recomputable> recomputable_;
 };
 
 }  // namespace ucudnn

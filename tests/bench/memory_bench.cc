@@ -3,6 +3,11 @@
 // planning took. Prints a table in Markdown.
 //
 //   memory_bench [NETWORK:BATCH ...]
+//   memory_bench GRAPH.json:SHARE ...
+//
+// The second form takes graphs that ucudnn-train-memory --graph-out or
+// ucudnn_gpu_memory --graphs measured, and budgets in percent of that peak.
+// Networks that normalise over images run the mini-batch at once.
 //
 // Budgets are parts of the peak of an iteration in which nothing leaves. vDNN
 // is the fastest of its policies at the fastest of all sub-batches that cut the
@@ -23,6 +28,7 @@
 #include "base/profile.h"
 #include "base/training/build.h"
 #include "base/training/costs.h"
+#include "base/training/json.h"
 #include "solver/check/memory_plan.h"
 #include "solver/memory/best/best.h"
 #include "solver/memory/bounds.h"
@@ -89,7 +95,7 @@ std::optional<MemoryPlan> PrintSearch(const TrainingGraph& graph,
     std::printf(" - | - | %.1f |", seconds);
     return std::nullopt;
   }
-  SetBounds(graph, &*plan);
+  SetBounds(graph, request, &*plan);
   const Status valid = ValidateMemoryPlan(*plan, graph);
   if (!valid) std::printf(" INVALID: %s", valid.error().message.c_str());
   std::printf(
@@ -99,11 +105,16 @@ std::optional<MemoryPlan> PrintSearch(const TrainingGraph& graph,
   return *std::move(plan);
 }
 
+// Of an iteration in which nothing leaves.
+Bytes PeakOf(const TrainingGraph& graph) {
+  return (**FindMemoryPolicy("baseline"))
+      .plan(graph, {.budget = Bytes(std::int64_t{1} << 50)})
+      ->peak;
+}
+
 void Run(const TrainingGraph& graph, const std::string& device,
          Summary* summary) {
-  const Bytes peak = (**FindMemoryPolicy("baseline"))
-                         .plan(graph, {.budget = Bytes(std::int64_t{1} << 50)})
-                         ->peak;
+  const Bytes peak = PeakOf(graph);
   for (const int part : {16, 8, 4, 2}) {
     MemoryRequest request{.budget = peak / part};
     std::printf("| %s %ld | %s | 1/%d = %.2f |", graph.network.c_str(),
@@ -136,6 +147,48 @@ void Run(const TrainingGraph& graph, const std::string& device,
     std::printf("\n");
     std::fflush(stdout);
   }
+}
+
+bool NormalisesOverImages(const TrainingGraph& graph) {
+  return std::any_of(graph.blocks.begin(), graph.blocks.end(),
+                     [](const MemoryBlock& block) {
+                       return block.kind == BlockKind::kStatistics;
+                     });
+}
+
+// A measured graph, and SHARE.
+int RunMeasured(const std::string& entry) {
+  const std::size_t colon = entry.rfind(':');
+  const std::string path = entry.substr(0, colon);
+  const Result<std::string> text = ReadFile(path, 1_GiB);
+  if (!text) {
+    std::fprintf(stderr, "%s\n", text.error().message.c_str());
+    return 1;
+  }
+  const TrainingGraph graph = ParseTrainingGraph(*text, path).value();
+  const Bytes peak = PeakOf(graph);
+  const std::int64_t share = std::stol(entry.substr(colon + 1));
+  MemoryRequest request{.budget = peak * share / 100};
+  if (NormalisesOverImages(graph)) request.sub_batch = graph.batch;
+  std::printf("| %s %ld %s | %ld %% = %.2f |", graph.network.c_str(),
+              graph.batch.count(), std::string(Name(graph.precision)).c_str(),
+              share, static_cast<double>(request.budget.count()) / 1e9);
+  PrintSearch(graph, request);
+  request.recompute = true;
+  PrintSearch(graph, request);
+  std::printf("\n");
+  std::fflush(stdout);
+  return 0;
+}
+
+int RunAllMeasured(const std::vector<std::string>& entries) {
+  std::printf(
+      "| network, batch | budget, GB | best, ms | gap | s | --recompute, ms | "
+      "gap | s |\n|---|---|---|---|---|---|---|---|\n");
+  for (const std::string& entry : entries) {
+    if (const int status = RunMeasured(entry); status != 0) return status;
+  }
+  return 0;
 }
 
 int RunAll(const std::vector<std::string>& networks) {
@@ -187,6 +240,9 @@ int RunAll(const std::vector<std::string>& networks) {
 
 int main(int argc, char** argv) {
   std::vector<std::string> networks(argv + 1, argv + argc);
+  if (!networks.empty() && networks[0].find(".json") != std::string::npos) {
+    return ucudnn::RunAllMeasured(networks);
+  }
   if (networks.empty()) {
     networks = {"resnet50:32",     "resnet18:128", "vgg16:64",
                 "googlenet:128",   "resnet152:32", "r3d_18:32",

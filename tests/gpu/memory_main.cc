@@ -54,6 +54,7 @@ struct Arguments {
   int steps = 6;
   std::int64_t largest = 0;
   std::string device_model;
+  std::string graphs;
 };
 
 struct Row {
@@ -177,6 +178,9 @@ class Sweep {
     }
     for (Row* const row : again) planners.Submit(row);
     std::ranges::copy(Planned(planners, 0.8), std::back_inserter(ready));
+    for (const Row* const row : ready) {
+      UCUDNN_RETURN_IF_ERROR(WriteGraph(*row));
+    }
     for (Row* const row : ready) {
       if (IsUp()) break;
       UCUDNN_RETURN_IF_ERROR(RunRow(*row));
@@ -260,6 +264,17 @@ class Sweep {
     return {};
   }
 
+  // What the row's plan was made from.
+  Status WriteGraph(const Row& row) const {
+    if (args_.graphs.empty()) return {};
+    const TrainingGraph& graph = row.training;
+    return ReplaceFile(
+        fmt::format("{}/{}-{}-{}-{}-{}.json", args_.graphs, graph.network,
+                    graph.batch.count(), Name(graph.precision), row.share,
+                    row.policy),
+        ToJson(graph, MeasuredBatchesOf(graph)).dump() + "\n");
+  }
+
   Status RunRow(Row& row) {
     row.done = true;
     const nlohmann::ordered_json more = {
@@ -331,6 +346,9 @@ int Main(int argc, char** argv) {
                  "Bytes: the largest batch that trains at once within them");
   app.add_option("--device-model", args.device_model,
                  "Of the link as JSON, instead of measuring it");
+  app.add_option("--graphs", args.graphs,
+                 "Folder: write the measured graph of each row, for "
+                 "ucudnn solve memory --graph");
   CLI11_PARSE(app, argc, argv);
   const Status status = Run(args);
   if (status) return 0;

@@ -21,14 +21,36 @@ namespace {
 
 struct SolveMemoryOptions {
   MemoryOptions shared;
+  std::string graph;
   std::string device_model;
   std::string profile;
   std::string timeline;
   std::string graph_out;
 };
 
+// What only a graph replaces.
+Status CheckRequired(const SolveMemoryOptions& options) {
+  std::string_view lacks;
+  if (options.shared.network.empty()) {
+    lacks = "--network";
+  } else if (options.shared.problem.batch == BatchSize(0)) {
+    lacks = "--batch";
+  } else if (options.device_model.empty()) {
+    lacks = "--device-model";
+  } else {
+    return {};
+  }
+  return Fail(Code::kInvalidArgument, "{} is required, or --graph", lacks);
+}
+
 Result<MemoryProblem> ReadProblem(const SolveMemoryOptions& options,
                                   const ModelOfKind& model_of_kind) {
+  if (!options.graph.empty()) {
+    MemoryProblem problem = WithoutNetwork(options.shared);
+    UCUDNN_ASSIGN_OR_RETURN(problem.graph, ReadInput(options.graph, 1_GiB));
+    return problem;
+  }
+  UCUDNN_RETURN_IF_ERROR(CheckRequired(options));
   UCUDNN_ASSIGN_OR_RETURN(MemoryProblem problem,
                           ReadMemoryProblem(options.shared));
   UCUDNN_ASSIGN_OR_RETURN(
@@ -103,6 +125,24 @@ Status WriteSideFiles(const SolveMemoryOptions& options,
                    ChromeTrace(*fastest, answer.graph).dump() + "\n");
 }
 
+void AddGraphOption(CLI::App* command, std::string* graph) {
+  CLI::Option* option =
+      command
+          ->add_option("--graph", *graph,
+                       "Plan this training graph with its costs and link, as "
+                       "--graph-out and ucudnn-train-memory write it, instead "
+                       "of --network, --batch and --device-model")
+          ->option_text("FILE");
+  for (const char* name : {"--network", "--batch", "--device-model"}) {
+    command->get_option(name)->required(false)->excludes(option);
+  }
+  for (const char* name :
+       {"--input-shape", "--precision", "--fuse", "--split", "--profile",
+        "--profile-network", "--device", "--layout"}) {
+    command->get_option(name)->excludes(option);
+  }
+}
+
 Status RunMemory(const SolveMemoryOptions& options,
                  const ModelOfKind& model_of_kind) {
   UCUDNN_ASSIGN_OR_RETURN(const MemoryProblem problem,
@@ -132,8 +172,7 @@ void AddSolveMemory(CLI::App* solve, const ModelOfKind& model_of_kind,
                    fmt::format("{}, a JSON file, or a kind of device, whose "
                                "measured model the coordinator has",
                                fmt::join(DeviceModelPresets(), ", ")))
-      ->option_text("NAME|FILE|KIND")
-      ->required();
+      ->option_text("NAME|FILE|KIND");
   CLI::Option* profile =
       command
           ->add_option("--profile", options->profile,
@@ -181,6 +220,7 @@ void AddSolveMemory(CLI::App* solve, const ModelOfKind& model_of_kind,
                    "Write the training graph with its costs, as JSON")
       ->option_text("FILE");
   command->get_option("--split")->excludes(profile);
+  AddGraphOption(command, &options->graph);
   command->callback([options, model_of_kind, chosen] {
     *chosen = [options, model_of_kind] {
       return RunMemory(*options, model_of_kind);

@@ -15,12 +15,14 @@
 namespace ucudnn {
 namespace {
 
-// Tasks in all schedules, and programs with recomputation, that the search of a
-// round may try. The first are for plans that only move activations. All that
-// are searched after the estimates share kPrograms.
+// Tasks in all schedules, and in programs with recomputation, that the search
+// of a round may try. The first are for plans that only move activations. All
+// that are searched after the estimates share those of programs.
 constexpr std::int64_t kEffort = 1'500'000;
 constexpr std::int64_t kFreeEffort = 150'000;
-constexpr std::int64_t kPrograms = 240;
+constexpr std::int64_t kProgramEffort = 1'800'000;
+constexpr std::int64_t kLeastPrograms = 240;
+constexpr std::int64_t kMostPrograms = 5000;
 constexpr std::int64_t kProgramsOfEstimate = 8;
 // Sub-batches, with what lives on the host, that are searched after all were
 // estimated, at this part of the budget.
@@ -127,12 +129,24 @@ class BestSearch {
         LeastTimeWithin(budget, FreedomToMove()) < limit) {
       best = FastestOfPolicies(graph_, request);
       if (!best && best.error().code != Code::kFailedPrecondition) return best;
-      SearchMoves(request, limit, &best);
     }
-    if (request.recompute || request.offload_weights) {
+    const bool free = request.recompute || request.offload_weights;
+    if (free && ComputesAgainFirst(request)) {
       SearchFreely(request, limit, &best);
+      SearchMoves(request, limit, &best);
+    } else {
+      SearchMoves(request, limit, &best);
+      if (free) SearchFreely(request, limit, &best);
     }
     return best;
+  }
+
+  // Whether recomputation can be faster than moves alone: what it finds then
+  // rules out most of those.
+  bool ComputesAgainFirst(const MemoryRequest& request) const {
+    return request.recompute && !request.any_plan &&
+           LeastTimeWithin(request.budget, FreedomOf(request)) <
+               LeastTimeWithin(request.budget, FreedomToMove());
   }
 
   // Plans that move activations.
@@ -149,6 +163,14 @@ class BestSearch {
       limits.bound = *bounds[i];
       Try(i, Hosted(), request, limits, limit, best);
     }
+  }
+
+  // For all searches of a budget.
+  std::int64_t Programs(const MemoryRequest& request) const {
+    if (!request.recompute) return 0;
+    if (request.any_plan) return kLeastPrograms;
+    const auto tasks = std::max<std::int64_t>(1, std::ssize(graph_.tasks));
+    return std::clamp(kProgramEffort / tasks, kLeastPrograms, kMostPrograms);
   }
 
   // Plans that also compute again, or have weights on the host.
@@ -193,7 +215,7 @@ class BestSearch {
     }
     if (starts.empty()) return;
     limits.effort = request.any_plan ? 0 : kFreeEffort;
-    limits.programs = request.recompute ? kPrograms / std::ssize(starts) : 0;
+    limits.programs = Programs(request) / std::ssize(starts);
     for (const Start& start : starts) {
       if (Ends(request, *best)) return;
       if (bounds[start.sub_batch]->time >= std::min(limit, TimeOf(*best))) {

@@ -89,7 +89,7 @@ MemoryRound EmitRound(const Scheduler& scheduler, const TaskOptions& options,
     timeline.Compute(task, options.RunOf(task, schedule.option[k]),
                      std::nullopt, std::move(waits));
     waits = {};
-    for (const std::size_t block : program.dies[k]) {
+    for (const std::size_t block : program.DiesAt(k)) {
       timeline.Free(block, kCompute);
     }
     start_copies(static_cast<int>(k));

@@ -1,6 +1,7 @@
 #include "solver/memory/best/program.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "solver/memory/request.h"
@@ -13,108 +14,6 @@ bool Contains(const std::vector<std::size_t>& list, std::size_t item) {
 }
 
 bool IsForward(const Task& task) { return task.kind == TaskKind::kForward; }
-
-// Chooses the order of tasks.
-class Sequencer {
- public:
-  Sequencer(const RoundModel& round, const std::vector<bool>& recomputed)
-      : round_(round),
-        graph_(*round.graph),
-        recomputed_(recomputed),
-        missing_(round.size.size()),
-        last_forward_(round.size.size()),
-        writers_(round.size.size()) {
-    for (std::size_t place = 0; place < round.tasks.size(); ++place) {
-      const std::size_t task = round.tasks[place];
-      if (!IsForward(graph_.tasks[task])) continue;
-      for (const std::size_t block : round.BlocksOf(task)) {
-        last_forward_[block] = place;
-      }
-      for (const std::size_t block : graph_.tasks[task].writes) {
-        writers_[block].push_back(task);
-      }
-    }
-  }
-
-  std::vector<std::size_t> Order() {
-    for (std::size_t place = 0; place < round_.tasks.size(); ++place) {
-      const std::size_t task = round_.tasks[place];
-      const bool forward = IsForward(graph_.tasks[task]);
-      if (!forward) Restore(task);
-      order_.push_back(task);
-      if (!forward) continue;
-      for (const std::size_t block : round_.BlocksOf(task)) {
-        if (recomputed_[block] && last_forward_[block] == place) {
-          missing_[block] = true;
-        }
-      }
-    }
-    return std::move(order_);
-  }
-
- private:
-  // Computes again what the task reads and is missing.
-  void Restore(std::size_t task) {
-    for (const std::size_t block : round_.reads[task]) {
-      if (!missing_[block]) continue;
-      // First: its own writers in place read it too.
-      missing_[block] = false;
-      for (const std::size_t writer : writers_[block]) {
-        Restore(writer);
-        order_.push_back(writer);
-        for (const std::size_t other : graph_.tasks[writer].writes) {
-          missing_[other] = false;
-        }
-      }
-    }
-  }
-
-  const RoundModel& round_;
-  const TrainingGraph& graph_;
-  const std::vector<bool>& recomputed_;
-  std::vector<bool> missing_;
-  std::vector<std::size_t> last_forward_;
-  std::vector<std::vector<std::size_t>> writers_;  // in the forward pass
-  std::vector<std::size_t> order_;
-};
-
-constexpr std::size_t kNobody = static_cast<std::size_t>(-1);
-
-// Whether every task reads what the program order's last writer wrote.
-bool ReadsAsInProgramOrder(const RoundModel& round,
-                           const std::vector<std::size_t>& order) {
-  const TrainingGraph& graph = *round.graph;
-  std::vector<std::size_t> writer(round.size.size(), kNobody);
-  std::vector<std::vector<std::size_t>> wanted(graph.tasks.size());
-  for (const std::size_t task : round.tasks) {
-    for (const std::size_t block : round.reads[task]) {
-      wanted[task].push_back(writer[block]);
-    }
-    for (const std::size_t block : graph.tasks[task].writes) {
-      writer[block] = task;
-    }
-  }
-  const std::vector<std::size_t> last = std::move(writer);
-  writer.assign(round.size.size(), kNobody);
-  for (const std::size_t task : order) {
-    for (std::size_t i = 0; i < round.reads[task].size(); ++i) {
-      if (writer[round.reads[task][i]] != wanted[task][i]) return false;
-    }
-    for (const std::size_t block : graph.tasks[task].writes) {
-      writer[block] = task;
-    }
-  }
-  for (std::size_t block = 0; block < last.size(); ++block) {
-    if (round.persistent[block] && writer[block] != last[block]) return false;
-  }
-  return true;
-}
-
-struct Use {
-  int place;
-  bool reads;
-  bool writes;
-};
 
 }  // namespace
 
@@ -144,98 +43,222 @@ std::vector<bool> RecomputableBlocks(const RoundModel& round) {
   return result;
 }
 
-std::optional<RoundProgram> MakeProgram(const RoundModel& round,
-                                        ProgramChoices choices) {
-  const TrainingGraph& graph = *round.graph;
-  const std::size_t blocks = round.size.size();
+ProgramMaker::ProgramMaker(const RoundModel& round) : round_(round) {
+  FindAccesses();
+  FindWriters();
+  for (const Bytes size : round.size) size_.push_back(Aligned(size).count());
+}
+
+void ProgramMaker::FindAccesses() {
+  const TrainingGraph& graph = *round_.graph;
+  for (std::size_t task = 0; task < graph.tasks.size(); ++task) {
+    first_access_.push_back(accesses_.size());
+    for (const std::size_t block : round_.BlocksOf(task)) {
+      accesses_.push_back({block, Contains(round_.reads[task], block),
+                           Contains(graph.tasks[task].writes, block), kNobody});
+    }
+  }
+  first_access_.push_back(accesses_.size());
+  last_writer_.assign(round_.size.size(), kNobody);
+  for (const std::size_t task : round_.tasks) {
+    for (std::size_t i = first_access_[task]; i < first_access_[task + 1];
+         ++i) {
+      Access& access = accesses_[i];
+      access.writer = last_writer_[access.block];
+      if (access.writes) last_writer_[access.block] = task;
+    }
+  }
+}
+
+void ProgramMaker::FindWriters() {
+  last_forward_.assign(round_.size.size(), 0);
+  forward_writers_.resize(round_.size.size());
+  for (std::size_t place = 0; place < round_.tasks.size(); ++place) {
+    const std::size_t task = round_.tasks[place];
+    if (!IsForward(round_.graph->tasks[task])) continue;
+    for (const Access& access : AccessesOf(task)) {
+      last_forward_[access.block] = place;
+      if (access.writes) forward_writers_[access.block].push_back(task);
+    }
+  }
+}
+
+std::vector<std::size_t> ProgramMaker::Order(
+    const std::vector<bool>& recomputed) {
+  std::vector<std::size_t> order;
+  order.reserve(2 * round_.tasks.size());
+  missing_.assign(round_.size.size(), 0);
+  for (std::size_t place = 0; place < round_.tasks.size(); ++place) {
+    const std::size_t task = round_.tasks[place];
+    const bool forward = IsForward(round_.graph->tasks[task]);
+    if (!forward) Restore(task, &order);
+    order.push_back(task);
+    if (!forward) continue;
+    for (const Access& access : AccessesOf(task)) {
+      if (recomputed[access.block] && last_forward_[access.block] == place) {
+        missing_[access.block] = 1;
+      }
+    }
+  }
+  return order;
+}
+
+// Computes again what the task reads and is missing.
+void ProgramMaker::Restore(std::size_t task, std::vector<std::size_t>* order) {
+  for (const Access& access : AccessesOf(task)) {
+    if (!access.reads || missing_[access.block] == 0) continue;
+    // First: its own writers in place read it too.
+    missing_[access.block] = 0;
+    for (const std::size_t writer : forward_writers_[access.block]) {
+      Restore(writer, order);
+      order->push_back(writer);
+      for (const Access& other : AccessesOf(writer)) {
+        if (other.writes) missing_[other.block] = 0;
+      }
+    }
+  }
+}
+
+// Whether every task reads what the program order's last writer wrote.
+bool ProgramMaker::ReadsAsInProgramOrder(
+    const std::vector<std::size_t>& order) {
+  writer_.assign(round_.size.size(), kNobody);
+  for (const std::size_t task : order) {
+    for (const Access& access : AccessesOf(task)) {
+      std::size_t& writer = writer_[access.block];
+      if (access.reads && writer != access.writer) return false;
+      if (access.writes) writer = task;
+    }
+  }
+  for (std::size_t block = 0; block < writer_.size(); ++block) {
+    if (round_.persistent[block] && writer_[block] != last_writer_[block]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void ProgramMaker::FindUses(const std::vector<std::size_t>& order) {
+  uses_.resize(round_.size.size());
+  for (std::vector<Use>& uses : uses_) uses.clear();
+  ran_.assign(round_.graph->tasks.size(), 0);
+  for (std::size_t place = 0; place < order.size(); ++place) {
+    const std::size_t task = order[place];
+    const bool again = ran_[task] != 0;
+    ran_[task] = 1;
+    for (const Access& access : AccessesOf(task)) {
+      if (!again && !round_.used_again.empty() &&
+          round_.used_again[access.block]) {
+        continue;
+      }
+      uses_[access.block].push_back(
+          {static_cast<int>(place), access.reads, access.writes});
+    }
+  }
+}
+
+// Where the block is, its gaps, and where it dies.
+void ProgramMaker::AddBlock(std::size_t block, RoundProgram* program) {
+  const std::vector<Use>& uses = uses_[block];
+  const ProgramChoices& choices = program->choices;
+  const std::int64_t size = size_[block];
+  const bool input = round_.IsInput(block);
+  if (round_.persistent[block] ? !choices.hosted[block]
+                               : input && !choices.inputs_leave) {
+    program->resident += size;
+    if (input && !uses.empty()) deaths_.emplace_back(uses.back().place, block);
+    return;
+  }
+  if (uses.empty()) {
+    // It takes its place and is never used.
+    if (input) program->resident += size;
+    return;
+  }
+  const bool hosted = round_.persistent[block];
+  int before = -1;  // the last use
+  int written = -1;
+  bool alive = input;
+  const auto gap = [&](int until, bool forced) {
+    if (until - before < 2 && !forced) return;
+    if (!input && !hosted && !choices.activations_leave) return;
+    program->gaps.push_back({block, before, until, written, forced});
+  };
+  const auto occupy = [&](int first, int last) {
+    change_[static_cast<std::size_t>(first)] += size;
+    change_[static_cast<std::size_t>(last)] -= size;
+  };
+  if (hosted) {
+    gap(uses.front().place, true);
+    occupy(0, uses.front().place);
+  }
+  for (const Use& use : uses) {
+    if (alive && !use.reads && !input && !hosted) {
+      deaths_.emplace_back(before, block);
+      alive = false;
+    }
+    if (alive) {
+      gap(use.place, false);
+      occupy(before + 1, use.place);
+    }
+    occupy(use.place, use.place + 1);
+    alive = true;
+    before = use.place;
+    if (use.writes) written = use.place;
+  }
+  if (hosted) {
+    gap(program->end(), true);
+    occupy(before + 1, program->end());
+  } else {
+    deaths_.emplace_back(before, block);
+  }
+}
+
+void ProgramMaker::SortByPlace(RoundProgram* program) {
+  std::stable_sort(
+      program->gaps.begin(), program->gaps.end(),
+      [](const BlockGap& a, const BlockGap& b) { return a.after < b.after; });
+  std::stable_sort(
+      deaths_.begin(), deaths_.end(),
+      [](const auto& a, const auto& b) { return a.first < b.first; });
+  program->dies.reserve(deaths_.size());
+  program->dies_until.resize(program->tasks.size());
+  for (const auto& [place, block] : deaths_) {
+    program->dies.push_back(block);
+    ++program->dies_until[static_cast<std::size_t>(place)];
+  }
+  std::partial_sum(program->dies_until.begin(), program->dies_until.end(),
+                   program->dies_until.begin());
+}
+
+std::optional<RoundProgram> ProgramMaker::Make(ProgramChoices choices) {
+  const std::size_t blocks = round_.size.size();
   choices.recomputed.resize(blocks);
   choices.hosted.resize(blocks);
   RoundProgram program;
-  program.round = &round;
-  program.tasks = Sequencer(round, choices.recomputed).Order();
-  if (!ReadsAsInProgramOrder(round, program.tasks)) return std::nullopt;
-
-  std::vector<std::vector<Use>> uses(blocks);
-  std::vector<bool> ran(graph.tasks.size());
-  for (int place = 0; place < program.end(); ++place) {
-    const std::size_t task = program.tasks[static_cast<std::size_t>(place)];
-    const bool again = ran[task];
-    ran[task] = true;
-    for (const std::size_t block : round.BlocksOf(task)) {
-      if (!again && !round.used_again.empty() && round.used_again[block]) {
-        continue;
-      }
-      uses[block].push_back({place, Contains(round.reads[task], block),
-                             Contains(graph.tasks[task].writes, block)});
-    }
-  }
-  std::vector<std::int64_t> change(program.tasks.size() + 1);
-  program.dies.resize(program.tasks.size());
-  for (std::size_t block = 0; block < blocks; ++block) {
-    program.size.push_back(Aligned(round.size[block]).count());
-    const std::int64_t size = program.size.back();
-    const bool input = round.IsInput(block);
-    if (round.persistent[block] ? !choices.hosted[block]
-                                : input && !choices.inputs_leave) {
-      program.resident += size;
-      if (input && !uses[block].empty()) {
-        program.dies[static_cast<std::size_t>(uses[block].back().place)]
-            .push_back(block);
-      }
-      continue;
-    }
-    if (uses[block].empty()) {
-      // It takes its place and is never used.
-      if (input) program.resident += size;
-      continue;
-    }
-    const bool hosted = round.persistent[block];
-    int before = -1;  // the last use
-    int written = -1;
-    bool alive = input;
-    const auto gap = [&](int until, bool forced) {
-      if (until - before < 2 && !forced) return;
-      if (!input && !hosted && !choices.activations_leave) return;
-      program.gaps.push_back({block, before, until, written, forced});
-    };
-    const auto occupy = [&](int first, int last) {
-      change[static_cast<std::size_t>(first)] += size;
-      change[static_cast<std::size_t>(last)] -= size;
-    };
-    if (hosted) {
-      gap(uses[block].front().place, true);
-      occupy(0, uses[block].front().place);
-    }
-    for (const Use& use : uses[block]) {
-      if (alive && !use.reads && !input && !hosted) {
-        program.dies[static_cast<std::size_t>(before)].push_back(block);
-        alive = false;
-      }
-      if (alive) {
-        gap(use.place, false);
-        occupy(before + 1, use.place);
-      }
-      occupy(use.place, use.place + 1);
-      alive = true;
-      before = use.place;
-      if (use.writes) written = use.place;
-    }
-    if (hosted) {
-      gap(program.end(), true);
-      occupy(before + 1, program.end());
-    } else {
-      program.dies[static_cast<std::size_t>(before)].push_back(block);
-    }
-  }
-  std::int64_t live = 0;
-  for (std::size_t place = 0; place < program.tasks.size(); ++place) {
-    program.live.push_back(live += change[place]);
-  }
-  std::stable_sort(
-      program.gaps.begin(), program.gaps.end(),
-      [](const BlockGap& a, const BlockGap& b) { return a.after < b.after; });
+  program.round = &round_;
+  program.tasks = Order(choices.recomputed);
+  if (!ReadsAsInProgramOrder(program.tasks)) return std::nullopt;
   program.choices = std::move(choices);
+  program.size = size_;
+  program.gaps.reserve(accesses_.size());
+  FindUses(program.tasks);
+  change_.assign(program.tasks.size() + 1, 0);
+  deaths_.clear();
+  for (std::size_t block = 0; block < blocks; ++block) {
+    AddBlock(block, &program);
+  }
+  SortByPlace(&program);
+  std::int64_t live = 0;
+  program.live.reserve(program.tasks.size());
+  for (std::size_t place = 0; place < program.tasks.size(); ++place) {
+    program.live.push_back(live += change_[place]);
+  }
   return program;
+}
+
+std::optional<RoundProgram> MakeProgram(const RoundModel& round,
+                                        ProgramChoices choices) {
+  return ProgramMaker(round).Make(std::move(choices));
 }
 
 }  // namespace ucudnn

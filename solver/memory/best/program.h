@@ -20,6 +20,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "solver/memory/round_model.h"
@@ -63,8 +65,14 @@ struct RoundProgram {
   std::vector<std::int64_t> live;  // by place: bytes besides, all gaps
                                    // filled, without workspace
   std::vector<BlockGap> gaps;      // by `after`, then block
-  std::vector<std::vector<std::size_t>> dies;  // by place: last used there
+  std::vector<std::size_t> dies;   // blocks, by the place of their last use
+  std::vector<std::size_t> dies_until;  // by place: where its part of them ends
 
+  // The blocks that are last used at a place.
+  std::span<const std::size_t> DiesAt(std::size_t place) const {
+    const std::size_t first = place == 0 ? 0 : dies_until[place - 1];
+    return std::span(dies).subspan(first, dies_until[place] - first);
+  }
   int end() const { return static_cast<int>(tasks.size()); }
 };
 
@@ -73,8 +81,64 @@ struct RoundProgram {
 // that the backward pass reads. By block.
 std::vector<bool> RecomputableBlocks(const RoundModel& round);
 
-// Absent if with these choices a task would find other contents than in program
-// order. `round` must outlive the program.
+// Makes programs of a round. Not to be used by several threads at once.
+class ProgramMaker {
+ public:
+  // `round` must outlive the maker and its programs.
+  explicit ProgramMaker(const RoundModel& round);
+
+  // Absent if with these choices a task would find other contents than in
+  // program order.
+  std::optional<RoundProgram> Make(ProgramChoices choices);
+
+ private:
+  static constexpr std::size_t kNobody = static_cast<std::size_t>(-1);
+
+  // What a task does with a block.
+  struct Access {
+    std::size_t block;
+    bool reads;
+    bool writes;
+    std::size_t writer;  // of what it reads, in program order
+  };
+  struct Use {
+    int place;
+    bool reads;
+    bool writes;
+  };
+
+  std::span<const Access> AccessesOf(std::size_t task) const {
+    return std::span(accesses_).subspan(
+        first_access_[task], first_access_[task + 1] - first_access_[task]);
+  }
+  void FindAccesses();
+  void FindWriters();
+
+  // The order of tasks.
+  std::vector<std::size_t> Order(const std::vector<bool>& recomputed);
+  void Restore(std::size_t task, std::vector<std::size_t>* order);
+  bool ReadsAsInProgramOrder(const std::vector<std::size_t>& order);
+  void FindUses(const std::vector<std::size_t>& order);
+  void AddBlock(std::size_t block, RoundProgram* program);
+  void SortByPlace(RoundProgram* program);
+
+  const RoundModel& round_;
+  std::vector<Access> accesses_;
+  std::vector<std::size_t> first_access_;  // by task, and the end
+  std::vector<std::size_t> last_writer_;   // by block, in program order
+  std::vector<std::size_t> last_forward_;  // by block: place of its last use
+  std::vector<std::vector<std::size_t>> forward_writers_;  // by block
+  std::vector<std::int64_t> size_;                         // by block, aligned
+  // Scratch.
+  std::vector<char> missing_;                        // by block
+  std::vector<char> ran_;                            // by task
+  std::vector<std::size_t> writer_;                  // by block
+  std::vector<std::vector<Use>> uses_;               // by block
+  std::vector<std::int64_t> change_;                 // by place
+  std::vector<std::pair<int, std::size_t>> deaths_;  // places with blocks
+};
+
+// The same for one program.
 std::optional<RoundProgram> MakeProgram(const RoundModel& round,
                                         ProgramChoices choices);
 

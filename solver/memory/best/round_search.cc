@@ -2,10 +2,16 @@
 
 #include <algorithm>
 #include <optional>
+#include <random>
 #include <utility>
 
 namespace ucudnn {
 namespace {
+
+// Random changes are at most so many for each block. What they make slower by
+// up to this part of the time is accepted at first.
+constexpr std::int64_t kStepsABlock = 30;
+constexpr std::int64_t kThreshold = 400;
 
 // Chooses what is computed again.
 class Recomputer {
@@ -13,6 +19,7 @@ class Recomputer {
   Recomputer(const RoundModel& round, const TaskOptions& options,
              const RoundLimits& limits, PlannedRound* best)
       : round_(round),
+        maker_(round),
         options_(options),
         limits_(limits),
         best_(best),
@@ -36,6 +43,7 @@ class Recomputer {
     }
     while (TryEach()) {
     }
+    Wander();
   }
 
  private:
@@ -59,16 +67,22 @@ class Recomputer {
     return time;
   }
 
+  // Without a program where that is none.
+  PlannedRound Make(const ProgramChoices& choices) {
+    --tries_;
+    PlannedRound made;
+    std::optional<RoundProgram> program = maker_.Make(choices);
+    if (!program) return made;
+    made.program = std::make_unique<RoundProgram>(*std::move(program));
+    made.scheduler = std::make_unique<Scheduler>(*made.program, options_);
+    made.choice = CoverExcess(*made.scheduler, limits_.gaps.capacity);
+    return made;
+  }
+
   // Keeps these choices if they are better.
   bool Try(const ProgramChoices& choices) {
-    --tries_;
-    std::optional<RoundProgram> program = MakeProgram(round_, choices);
-    if (!program) return false;
-    PlannedRound trial;
-    trial.program = std::make_unique<RoundProgram>(*std::move(program));
-    trial.scheduler = std::make_unique<Scheduler>(*trial.program, options_);
-    trial.choice = CoverExcess(*trial.scheduler, limits_.gaps.capacity);
-    if (!Better(trial.choice, best_->choice)) return false;
+    PlannedRound trial = Make(choices);
+    if (!trial.program || !Better(trial.choice, best_->choice)) return false;
     *best_ = std::move(trial);
     return true;
   }
@@ -99,12 +113,41 @@ class Recomputer {
     return any;
   }
 
+  // Threshold accepting. Blocks that are computed again and those that are
+  // moved depend on each other, so what one change costs, the next may win
+  // back.
+  void Wander() {
+    if (best_->choice.missing > 0 || cheapest_.empty()) return;
+    ProgramChoices current = best_->program->choices;
+    std::int64_t time = best_->choice.schedule.time;
+    const std::int64_t most = time / kThreshold;
+    const std::int64_t steps =
+        std::min(tries_, kStepsABlock * std::ssize(cheapest_));
+    for (std::int64_t left = steps; left > 0 && !Done(); --left) {
+      ProgramChoices changed = current;
+      for (std::uint64_t flips = 1 + random_() % 2; flips > 0; --flips) {
+        const std::size_t block = cheapest_[random_() % cheapest_.size()];
+        changed.recomputed[block] = !changed.recomputed[block];
+      }
+      PlannedRound trial = Make(changed);
+      if (!trial.program || trial.choice.missing > 0 ||
+          trial.choice.schedule.time > time + most * left / steps) {
+        continue;
+      }
+      current = std::move(changed);
+      time = trial.choice.schedule.time;
+      if (Better(trial.choice, best_->choice)) *best_ = std::move(trial);
+    }
+  }
+
   const RoundModel& round_;
+  ProgramMaker maker_;
   const TaskOptions& options_;
   const RoundLimits& limits_;
   PlannedRound* best_;
   std::int64_t tries_;
   std::vector<std::size_t> cheapest_;  // blocks, by time per byte
+  std::mt19937_64 random_;             // the same numbers each time
 };
 
 }  // namespace

@@ -8,7 +8,9 @@
 //   2. With recomputation, the blocks that take the least time a byte are
 //      computed again: of several numbers of them the one is taken, with step 1
 //      for what is left, that makes the round shortest; then blocks are added
-//      and dropped one by one.
+//      and dropped one by one, and at last one or two at a time at random, also
+//      where that makes the round a little longer: by less and less (threshold
+//      accepting; G. Dueck and T. Scheuer, J. Comput. Phys. 90, 1990).
 //   3. The gaps are improved (ImproveChoice).
 //
 // Deterministic: the effort is a number of schedules, and of programs.

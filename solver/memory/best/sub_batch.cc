@@ -16,8 +16,8 @@ namespace {
 constexpr std::int64_t kCloseEnough = 5000;
 // Addresses leave gaps, so plans are made for these parts of the budget, one
 // after the other until one can be placed.
-constexpr double kCapacities[] = {1,    0.995, 0.99, 0.98, 0.97,
-                                  0.95, 0.93,  0.9,  0.86, 0.8};
+constexpr double kCapacities[] = {1,    0.995, 0.99, 0.98, 0.97, 0.96,
+                                  0.95, 0.94,  0.93, 0.9,  0.86, 0.8};
 // The most schedules that a search tries, even for a round of few tasks.
 constexpr std::int64_t kMostSchedules = 3'000;
 constexpr std::int64_t kPlacementNodes = 100'000;

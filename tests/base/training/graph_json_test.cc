@@ -50,6 +50,22 @@ Json Least() {
        "writes": ["w"], "costs": [{"time_us": 1.001}]}]})");
 }
 
+// An update has one time, whichever batch it was measured on.
+TEST(GraphJsonTest, KnowsTheMeasuredBatches) {
+  TrainingGraph graph = *BuildTrainingGraph(test::SmallChain(16), {});
+  EXPECT_THAT(MeasuredBatchesOf(graph), ElementsAre(BatchSize(16)));
+  const auto measure = [](std::int64_t batch, Task* task) {
+    task->work.measured.emplace_back().batch = BatchSize(batch);
+  };
+  measure(8, &graph.tasks.front());
+  measure(4, &graph.tasks.front());
+  for (Task& task : graph.tasks) {
+    if (task.kind == TaskKind::kUpdate) measure(1, &task);
+  }
+  EXPECT_THAT(MeasuredBatchesOf(graph),
+              ElementsAre(BatchSize(4), BatchSize(8), BatchSize(16)));
+}
+
 TEST(GraphJsonTest, ReadsBackWhatItWrites) {
   const std::vector<BatchSize> batches = {BatchSize(1), BatchSize(6),
                                           BatchSize(16)};

@@ -65,6 +65,23 @@ TEST_F(TrainMemoryTest, ComparesOperatorsWithThePlan) {
   EXPECT_THAT(run.out, HasSubstr("), tasks: 3"));
 }
 
+// The times that were measured are in the file, so the plan can be checked.
+TEST_F(TrainMemoryTest, WritesTheGraphThatItPlanned) {
+  const std::string graph = folder_ / "graph.json";
+  const auto run =
+      test::Run(Command({"--memory-budget", "300KiB", "--steps", "2",
+                         "--graph-out", graph, "-o", "json"}));
+  ASSERT_EQ(run.status, 0) << run.err;
+  const auto trained = nlohmann::json::parse(run.out);
+  const auto again =
+      test::Run({test::ProgramPath("ucudnn"), "solve", "memory", "--graph",
+                 graph, "--budget", "300KiB", "-o", "json"});
+  ASSERT_EQ(again.status, 0) << again.err;
+  const auto plan = nlohmann::json::parse(again.out);
+  EXPECT_EQ(plan["time_us"], trained["predicted_us"]);
+  EXPECT_EQ(plan["peak_bytes"], trained["peak_bytes"]);
+}
+
 TEST_F(TrainMemoryTest, NamesABudgetThatWouldDo) {
   const auto run = test::Run(
       Command({"--memory-budget", "10KiB", "--memory-policy", "vdnn-all"}));

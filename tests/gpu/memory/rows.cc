@@ -50,7 +50,7 @@ Result<MemoryPlan> PlanOf(const TrainingGraph& training,
   auto plan = found->plan(training, request);
   if (!plan) return plan;
   plan->policy = policy;
-  SetBounds(training, &*plan);
+  SetBounds(training, request, &*plan);
   return plan;
 }
 

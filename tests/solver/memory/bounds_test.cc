@@ -103,5 +103,21 @@ TEST(LowerBoundsOfSubBatchesTest, HaveTheBoundAsTheirLeast) {
   }
 }
 
+TEST(LowerBoundTimeTest, IsThatOfTheRequestedSubBatch) {
+  for (const TrainingGraph& graph : test::SmallGraphs(6)) {
+    const Bytes budget = test::PeakOf(graph) / 2;
+    const Nanoseconds any = LowerBoundTime(graph, budget, {});
+    for (const int images : {6, 3, 2}) {
+      PlanFreedom freedom;
+      freedom.sub_batch = BatchSize(images);
+      const auto bounds =
+          LowerBoundsOfSubBatches(graph, budget, {}, {BatchSize(images)});
+      if (!bounds.front()) continue;
+      EXPECT_EQ(LowerBoundTime(graph, budget, freedom),
+                std::max(any, bounds.front()->time));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ucudnn

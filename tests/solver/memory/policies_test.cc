@@ -57,7 +57,7 @@ TEST(MemoryPoliciesTest, MakePlansThatAnIndependentCheckAccepts) {
             }
             ++plans;
             plan->policy = policy.name;
-            SetBounds(graph, &*plan);
+            SetBounds(graph, request, &*plan);
             const Status valid = ValidateMemoryPlan(*plan, graph);
             EXPECT_TRUE(valid) << policy.name << " of " << graph.network << ": "
                                << valid.error().message;

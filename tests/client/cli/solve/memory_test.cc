@@ -56,6 +56,29 @@ TEST(SolveMemoryTest, PrintsAPlanWithItsGraphAndTimeline) {
   EXPECT_FALSE(nlohmann::json::parse(trace_file)["traceEvents"].empty());
 }
 
+TEST(SolveMemoryTest, PlansAGraphAsTheNetworkThatItCameFrom) {
+  const std::string graph = ::testing::TempDir() + "memory_again.json";
+  std::vector<std::string> flags = Flags("vdnn-all", "64MiB");
+  flags.insert(flags.end(), {"--graph-out", graph});
+  const nlohmann::json plan = SolveJson("memory", flags);
+  const nlohmann::json again = SolveJson(
+      "memory",
+      {"--graph", graph, "--policy", "vdnn-all", "--budget", "64MiB"});
+  EXPECT_EQ(again["rounds"], plan["rounds"]);
+  EXPECT_EQ(again["graph"], plan["graph"]);
+}
+
+TEST(SolveMemoryTest, TakesEitherANetworkOrAGraph) {
+  const test::Finished neither = Solve("memory", {"--batch", "4"});
+  EXPECT_EQ(neither.status, 2);
+  EXPECT_THAT(neither.err, HasSubstr("--network is required, or --graph"));
+  std::vector<std::string> flags = Flags("vdnn-all", "64MiB");
+  flags.insert(flags.end(), {"--graph", "graph.json"});
+  const test::Finished both = Solve("memory", flags);
+  EXPECT_EQ(both.status, 2);
+  EXPECT_THAT(both.err, HasSubstr("excludes"));
+}
+
 TEST(SolveMemoryTest, ComparesAllPolicies) {
   const nlohmann::json answer = SolveJson("memory", Flags("all", "1GiB"));
   ASSERT_GE(answer["plans"].size(), 5u);

@@ -106,7 +106,7 @@ TEST(BestTest, ComputesAgainWhatTheLinkIsTooSlowFor) {
       Result<MemoryPlan> plan = PlanBest(graph, request);
       if (!plan) continue;
       EXPECT_LE(plan->time, moved ? moved->time : Nanoseconds::max());
-      SetBounds(graph, &*plan);
+      SetBounds(graph, request, &*plan);
       const Status valid = ValidateMemoryPlan(*plan, graph);
       EXPECT_TRUE(valid) << valid.error().message;
       std::size_t runs = 0;
@@ -154,7 +154,7 @@ TEST(BestTest, HostsWeightsWhereTheyFillTheDevice) {
     request.offload_weights = true;
     Result<MemoryPlan> plan = PlanBest(graph, request);
     ASSERT_TRUE(plan) << plan.error().message;
-    SetBounds(graph, &*plan);
+    SetBounds(graph, request, &*plan);
     const Status valid = ValidateMemoryPlan(*plan, graph);
     EXPECT_TRUE(valid) << valid.error().message;
     EXPECT_GT(plan->host, Bytes(0));

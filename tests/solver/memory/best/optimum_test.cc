@@ -41,9 +41,10 @@ TEST(BestOptimumTest, IsAsFastAsTheOptimumThatCanBePlaced) {
       SCOPED_TRACE(name + " in " + std::to_string(budget.count()));
       ASSERT_LE(optimum["pool_bytes"], optimum["budget_bytes"]);
       const Nanoseconds time = TimeOf(optimum["time_us"]);
-      Result<MemoryPlan> plan = PlanBest(graph, {.budget = budget});
+      const MemoryRequest request{.budget = budget};
+      Result<MemoryPlan> plan = PlanBest(graph, request);
       ASSERT_TRUE(plan) << plan.error().message;
-      SetBounds(graph, &*plan);
+      SetBounds(graph, request, &*plan);
       const Status valid = ValidateMemoryPlan(*plan, graph);
       EXPECT_TRUE(valid) << valid.error().message;
       EXPECT_LE(plan->time, time);

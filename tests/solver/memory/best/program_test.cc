@@ -49,6 +49,26 @@ TEST(RoundProgramTest, CountsWhatIsLiveAtEachTask) {
   }
 }
 
+TEST(RoundProgramTest, IsTheSameWhateverItsMakerMadeBefore) {
+  const TrainingGraph graph = test::OnSmallDevice(test::SmallResidual(4));
+  const Rounds rounds = ModelRounds(graph, BatchSize(4)).value();
+  const RoundModel& round = rounds.models.front();
+  ProgramMaker maker(round);
+  const std::vector<bool> can = RecomputableBlocks(round);
+  for (std::size_t block = 0; block < can.size(); ++block) {
+    ProgramChoices choices;
+    choices.recomputed.resize(can.size());
+    choices.recomputed[block] = can[block];
+    const RoundProgram again = maker.Make(choices).value();
+    const RoundProgram once = MakeProgram(round, choices).value();
+    EXPECT_EQ(again.tasks, once.tasks);
+    EXPECT_EQ(again.live, once.live);
+    EXPECT_EQ(again.dies, once.dies);
+    EXPECT_EQ(again.dies_until, once.dies_until);
+    EXPECT_EQ(again.gaps.size(), once.gaps.size());
+  }
+}
+
 TEST(RoundProgramTest, FindsTheGapBetweenForwardAndBackward) {
   const TrainingGraph graph = test::OnSmallDevice(test::SmallChain(4));
   const Rounds rounds = ModelRounds(graph, BatchSize(4)).value();

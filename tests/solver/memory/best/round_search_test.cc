@@ -74,6 +74,24 @@ TEST(SearchRoundTest, MoreProgramsAreNeverSlower) {
   EXPECT_LE(found.choice.schedule.time, before);
 }
 
+// Where no block's choice alone would help any more, others may.
+TEST(SearchRoundTest, GoesOnFromSlowerChoices) {
+  int faster = 0;
+  for (const double rate : {0.05, 0.1, 0.2, 0.5}) {
+    OneRound one(rate);
+    for (const int sixteenths : {7, 8, 9, 10, 11}) {
+      const std::int64_t capacity =
+          (test::PeakOf(one.graph) * sixteenths / 16).count();
+      const auto few = one.Search(capacity, 30).choice;
+      const auto many = one.Search(capacity, 600).choice;
+      if (few.missing > 0) continue;
+      EXPECT_LE(many.schedule.time, few.schedule.time);
+      if (many.schedule.time < few.schedule.time) ++faster;
+    }
+  }
+  EXPECT_GT(faster, 0);
+}
+
 TEST(SearchRoundTest, SaysWhatIsMissing) {
   OneRound one(5);
   const PlannedRound none = one.Search(50'000, 0);

@@ -72,7 +72,7 @@ TEST(HostUpdatesTest, EveryWeightMakesItsWayThroughTheHostOnce) {
         request.gpus = 2;
         Result<MemoryPlan> plan = PlanModnn(part, request);
         if (!plan) continue;
-        SetBounds(part, &*plan);
+        SetBounds(part, request, &*plan);
         const Status valid = ValidateMemoryPlan(*plan, part);
         EXPECT_TRUE(valid) << valid.error().message;
         std::vector<int> left(part.blocks.size());

@@ -1,0 +1,199 @@
+// The bound with recomputation beside the exhaustive optimum.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "solver/memory/bounds.h"
+
+namespace ucudnn {
+namespace {
+
+using namespace std::chrono_literals;
+
+// One image, and no link to speak of: what leaves does not return.
+class GraphMaker {
+ public:
+  GraphMaker() {
+    graph_.batch = BatchSize(1);
+    graph_.device.d2h_rate = graph_.device.h2d_rate = 1e-3;
+  }
+
+  std::size_t Block(std::int64_t bytes,
+                    BlockKind kind = BlockKind::kActivation) {
+    const std::string name = "b" + std::to_string(graph_.blocks.size());
+    graph_.blocks.push_back({name, kind, Bytes(bytes), Bytes(0), false});
+    return graph_.blocks.size() - 1;
+  }
+
+  void Run(TaskKind kind, std::vector<std::size_t> reads,
+           std::vector<std::size_t> writes, Nanoseconds time) {
+    Task task;
+    task.name = "t" + std::to_string(graph_.tasks.size());
+    task.kind = kind;
+    task.reads = std::move(reads);
+    task.writes = std::move(writes);
+    task.recomputable = kind == TaskKind::kForward;
+    task.work.fixed = time;
+    graph_.tasks.push_back(std::move(task));
+  }
+
+  TrainingGraph graph() const { return graph_; }
+
+ private:
+  TrainingGraph graph_;
+};
+
+// Every task computes a block of its own, so a state is which are present.
+class Optimum {
+ public:
+  Optimum(const TrainingGraph& graph, Bytes budget)
+      : graph_(graph), budget_(budget) {}
+
+  // Dijkstra's algorithm over what has run and what is present: the next task
+  // of the program runs, or any earlier one again. Max if nothing fits.
+  Nanoseconds Time() {
+    Reach(Nanoseconds(0), 0, 0);
+    while (!open_.empty()) {
+      const auto [time, next, present] = *open_.begin();
+      open_.erase(open_.begin());
+      if (next == graph_.tasks.size()) return time;
+      for (std::size_t task = 0; task <= next; ++task) {
+        if (task < next && !graph_.tasks[task].recomputable) continue;
+        Run(task, time, next + (task == next ? 1 : 0), present);
+      }
+    }
+    return Nanoseconds::max();
+  }
+
+ private:
+  using Blocks = std::uint32_t;
+
+  static Blocks Of(const std::vector<std::size_t>& blocks) {
+    Blocks set = 0;
+    for (const std::size_t block : blocks) set |= Blocks{1} << block;
+    return set;
+  }
+
+  Bytes SizeOf(Blocks set) const {
+    Bytes sum;
+    for (std::size_t block = 0; block < graph_.blocks.size(); ++block) {
+      if ((set >> block & 1) != 0) sum += graph_.blocks[block].bytes;
+    }
+    return sum;
+  }
+
+  // With all that is present kept, or any part of it that the task does not
+  // read.
+  void Run(std::size_t task, Nanoseconds time, std::size_t next,
+           Blocks present) {
+    const Blocks reads = Of(graph_.tasks[task].reads);
+    const Blocks writes = Of(graph_.tasks[task].writes);
+    if ((present & reads) != reads) return;
+    const Blocks others = present & ~reads & ~writes;
+    for (Blocks kept = others;; kept = (kept - 1) & others) {
+      const Blocks now = kept | reads | writes;
+      if (SizeOf(now) <= budget_) {
+        Reach(time + *graph_.tasks[task].work.fixed, next, now);
+      }
+      if (kept == 0) return;
+    }
+  }
+
+  void Reach(Nanoseconds time, std::size_t next, Blocks present) {
+    const auto [known, first] = least_.try_emplace({next, present}, time);
+    if (!first && known->second <= time) return;
+    known->second = time;
+    open_.emplace(time, next, present);
+  }
+
+  const TrainingGraph& graph_;
+  const Bytes budget_;
+  std::map<std::pair<std::size_t, Blocks>, Nanoseconds> least_;
+  std::set<std::tuple<Nanoseconds, std::size_t, Blocks>> open_;
+};
+
+Nanoseconds BoundOf(const TrainingGraph& graph, Bytes budget) {
+  PlanFreedom freedom;
+  freedom.recomputes = true;
+  return LowerBoundTime(graph, budget, freedom);
+}
+
+// The backward pass needs Y, which does not fit beside Z. Only Y's own task
+// reads X, so X must be computed again, too: keeping it is no better.
+TEST(RoundBoundTest, ComputesAgainWhatThatReads) {
+  GraphMaker maker;
+  const std::size_t x = maker.Block(100);
+  const std::size_t y = maker.Block(100);
+  const std::size_t z = maker.Block(150);
+  const std::size_t d = maker.Block(10, BlockKind::kGradient);
+  const std::size_t e = maker.Block(10, BlockKind::kGradient);
+  maker.Run(TaskKind::kForward, {}, {x}, 30us);
+  maker.Run(TaskKind::kForward, {x}, {y}, 20us);
+  maker.Run(TaskKind::kForward, {}, {z}, 10us);
+  maker.Run(TaskKind::kLoss, {z}, {d}, 110us);
+  maker.Run(TaskKind::kBackward, {y, d}, {e}, 40us);
+  const TrainingGraph graph = maker.graph();
+  // Half a block is missing: half of both tasks' time, in the bound.
+  const Nanoseconds bound = BoundOf(graph, Bytes(210));
+  EXPECT_LE(bound, 210us + 25us);
+  EXPECT_GE(bound, 210us + 25us - 100ns);
+  EXPECT_EQ(Optimum(graph, Bytes(210)).Time(), 210us + 50us);
+}
+
+// Random chains with skips: every second block or so is read by the backward
+// pass.
+TrainingGraph RandomGraph(std::mt19937& random) {
+  const auto below = [&](std::size_t n) { return random() % n; };
+  GraphMaker maker;
+  std::vector<std::size_t> blocks;
+  const std::size_t layers = 4 + below(2);
+  for (std::size_t i = 0; i < layers; ++i) {
+    std::vector<std::size_t> reads;
+    if (i > 0) reads.push_back(blocks.back());
+    if (i > 1 && below(3) == 0) reads.push_back(blocks[below(i - 1)]);
+    blocks.push_back(maker.Block(static_cast<std::int64_t>(1 + below(20))));
+    maker.Run(TaskKind::kForward, reads, {blocks.back()},
+              Nanoseconds(1000 * (1 + below(20))));
+  }
+  std::size_t error = maker.Block(1, BlockKind::kGradient);
+  maker.Run(TaskKind::kLoss, {blocks.back()}, {error}, 1us);
+  for (std::size_t i = layers; i-- > 0;) {
+    std::vector<std::size_t> reads = {error};
+    if (below(2) == 0) reads.push_back(blocks[i]);
+    error = maker.Block(static_cast<std::int64_t>(1 + below(5)),
+                        BlockKind::kGradient);
+    maker.Run(TaskKind::kBackward, reads, {error}, 3us);
+  }
+  return maker.graph();
+}
+
+TEST(RoundBoundTest, IsNeverAboveTheOptimum) {
+  std::mt19937 random(1);
+  int above_the_sum = 0;
+  for (int i = 0; i < 60; ++i) {
+    const TrainingGraph graph = RandomGraph(random);
+    Bytes most;
+    Nanoseconds sum{0};
+    for (const MemoryBlock& block : graph.blocks) most += block.bytes;
+    for (const Task& task : graph.tasks) sum += *task.work.fixed;
+    for (const int eighths : {2, 3, 4, 5}) {
+      const Bytes budget = most * eighths / 8;
+      const Nanoseconds bound = BoundOf(graph, budget);
+      EXPECT_LE(bound, Optimum(graph, budget).Time());
+      if (bound > sum) ++above_the_sum;
+    }
+  }
+  EXPECT_GT(above_the_sum, 30);
+}
+
+}  // namespace
+}  // namespace ucudnn
