@@ -292,6 +292,13 @@ def _bytes(size: Optional[Size]) -> int:
     return 0 if size is None else parse_size(size)
 
 
+# The numbers of a point besides its time (base/measured_point.h).
+_NUMBERS = (
+    "spread_us", "repeats", "min_us", "p90_us", "enqueue_us", "outliers",
+    "adding_us",
+)  # fmt: skip
+
+
 def _measurement(
     kind: str,
     network: str,
@@ -317,7 +324,7 @@ def _measurement(
             "problem": problem,
             **{
                 name: str(told[name])
-                for name in ("spread_us", "repeats", "min_us", "p90_us")
+                for name in _NUMBERS
                 if told.get(name)
             },
         },
