@@ -230,7 +230,7 @@ def test_computes_again_from_what_other_code_holds(
     torch.manual_seed(1)
     model = nn.Sequential(
         nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(inplace=True),
-        nn.Conv2d(8, 8, 9, padding=4), nn.Tanh(),
+        nn.Conv2d(8, 8, 21, padding=10), nn.Tanh(),
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10),
     )  # fmt: skip
     if planned:
