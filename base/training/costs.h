@@ -23,8 +23,8 @@ Status SetDevice(const DeviceModel& device, TrainingGraph* graph);
 // profile has other names but as many layers, by position. `kernels` are of one
 // device, network and precision (SelectKernels). Filter gradients of less than
 // the graph's mini-batch cost their adding time, since all but the first add to
-// it. Convolutions without a kernel keep the device model's rate. kInvalidArgument if names and numbers of layers
-// both differ.
+// it. Convolutions without a kernel keep the device model's rate.
+// kInvalidArgument if names and numbers of layers both differ.
 Status SetConvolutionCosts(const Profile& kernels, TrainingGraph* graph);
 
 // Sets the measurements of tasks other than convolutions, by their node's name

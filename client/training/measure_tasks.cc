@@ -96,7 +96,7 @@ class TaskMeasurement {
       options.group_time = kGroup;
       options.max_workspace = options_.max_workspace;
       options.hopeless_factor = 5;
-      options.adds = adds;
+      options.beta = adds ? 1.0F : 0.0F;
       auto points = bench_->Measure(problem, batch, options, stop_, {});
       if (!points) {
         return Within(

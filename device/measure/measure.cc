@@ -178,7 +178,7 @@ Result<MeasureBench::Ready> MeasureBench::MakeReady(
   }
   UCUDNN_RETURN_IF_ERROR(MakeRoom(target, workspace));
   ready.batch = batch;
-  ready.beta = target.options.adds ? 1.0F : 0.0F;
+  ready.beta = target.options.beta.value_or(0.0F);
   return ready;
 }
 
@@ -389,7 +389,7 @@ Result<MeasuredPoint> MeasureBench::MeasureOne(const Target& target,
   point.p90 = runs.times[(runs.times.size() * 9 + 9) / 10 - 1];
   if (!runs.host.empty()) point.enqueue = MedianAndSpreadOf(runs.host).median;
   point.outliers = runs.outliers;
-  if (target.problem.op == ConvOp::kBackwardFilter && !options.adds) {
+  if (target.problem.op == ConvOp::kBackwardFilter && !options.beta) {
     ready.beta = 1.0F;
     UCUDNN_ASSIGN_OR_RETURN(const Timing adding, TimeRuns(target, ready));
     const MedianAndSpread added = MedianAndSpreadOf(adding.times);

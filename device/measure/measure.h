@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -56,10 +57,10 @@ struct MeasureOptions {
   double hopeless_factor = 20.0;
   // Algorithms that need more workspace are left out.
   Bytes max_workspace = Bytes::Max();
-  // Whether runs add to the output, with beta 1, as where the gradients of two
-  // branches meet. Otherwise the time is that of a run that writes it, and of
-  // filter gradients that of one that adds is measured too.
-  bool adds = false;
+  // The beta of all runs: 1 adds to the output, as where the gradients of two
+  // branches meet. Absent: 0, and filter gradients are measured with 1 too, as
+  // the first micro-batch and the others run (MeasuredPoint::adding).
+  std::optional<float> beta = {};
   // Runs cycle over operands of this many times the device's cache
   // (Device::cache), but at most 1 GiB and 1/32 of its memory, and less if
   // memory is short. 0: all runs use the same operands.
@@ -67,8 +68,9 @@ struct MeasureOptions {
 };
 
 // The measuring method, as part of a measurement's conditions
-// (DeviceInfo::driver): "both betas", and before it "cold operands" and
-// "replayed" where they hold. A change of this text makes older points stale.
+// (DeviceInfo::driver), such as "cold operands, replayed, both betas": without
+// the first if the device has no cache, without the second if it captures no
+// work. A change of this text makes older points stale.
 std::string MethodText(const Device& device, const MeasureOptions& options);
 
 // Called for every algorithm the device lists, with its point or the reason why

@@ -92,9 +92,9 @@ class WrCurve {
   };
   struct Divisions {
     Chain writing;
-    Chain adding;  // of the rest; empty if `writing` serves
+    std::optional<Chain> adding;  // of the rest; absent if `writing` serves
 
-    const Chain& rest() const { return adding.best.empty() ? writing : adding; }
+    const Chain& rest() const { return adding ? *adding : writing; }
   };
   enum class Final : std::uint8_t { kNone, kUndivided, kFastest, kCautious };
 

@@ -132,8 +132,8 @@ class WrSolver {
         })) {
       divisions.adding = ComposeChain(adding, nullptr);
     }
-    divisions.writing = ComposeChain(
-        writing, divisions.adding.best.empty() ? nullptr : &divisions.adding);
+    divisions.writing =
+        ComposeChain(writing, divisions.adding ? &*divisions.adding : nullptr);
     return divisions;
   }
 
@@ -227,10 +227,8 @@ class WrSolver {
   // The sum over each composition's micro-batches, at most kNever.
   std::vector<std::uint64_t> Sum(const WrCurve::Divisions& divisions,
                                  Cost writing, Cost adding) const {
-    if (divisions.adding.best.empty()) {
-      return SumChain(divisions.writing, writing, nullptr);
-    }
-    const auto others = SumChain(divisions.adding, adding, nullptr);
+    if (!divisions.adding) return SumChain(divisions.writing, writing, nullptr);
+    const auto others = SumChain(*divisions.adding, adding, nullptr);
     return SumChain(divisions.writing, writing, &others);
   }
 

@@ -131,7 +131,7 @@ class BestSearch {
       if (!best && best.error().code != Code::kFailedPrecondition) return best;
     }
     const bool free = request.recompute || request.offload_weights;
-    if (free && ComputesAgainFirst(request)) {
+    if (ComputesAgainFirst(request)) {
       SearchFreely(request, limit, &best);
       SearchMoves(request, limit, &best);
     } else {

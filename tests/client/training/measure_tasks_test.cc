@@ -176,5 +176,12 @@ TEST_F(MeasureTasksTest, OverwritesDataGradientsOfAChain) {
   EXPECT_EQ(device_.betas[ConvOp::kBackwardData], (std::set<float>{0}));
 }
 
+TEST_F(MeasureTasksTest, MeasuresFilterGradientsOnlyAsTheyRun) {
+  Measure(test::SmallChain(4), {BatchSize(4)});
+  EXPECT_EQ(device_.betas[ConvOp::kBackwardFilter], (std::set<float>{0}));
+  Measure(test::SmallChain(4), {BatchSize(2)});
+  EXPECT_EQ(device_.betas[ConvOp::kBackwardFilter], (std::set<float>{0, 1}));
+}
+
 }  // namespace
 }  // namespace ucudnn

@@ -33,7 +33,7 @@ TEST(MeasureTest, AddsToTheOutputIfAsked) {
         std::tuple(ConvOp::kBackwardFilter, true, 1.0F)}) {
     FakeDevice device;
     MeasureOptions options;
-    options.adds = adds;
+    if (adds) options.beta = 1.0F;
     ASSERT_TRUE(MeasureProblem(device, First(op), kBatch, options, {}));
     ASSERT_FALSE(device.timed_runs().empty());
     for (const auto& run : device.timed_runs()) EXPECT_EQ(run.args.beta, beta);
@@ -54,7 +54,7 @@ TEST(MeasureTest, MeasuresFilterGradientsThatWriteAndThatAdd) {
   EXPECT_EQ(point().time, microseconds(77));
   EXPECT_EQ(point().adding, microseconds(106));
   EXPECT_EQ(point().min, microseconds(77));
-  options.adds = true;
+  options.beta = 1.0F;
   EXPECT_EQ(point().time, microseconds(106));
   EXPECT_EQ(point().adding, Nanoseconds(0));
 }

@@ -14,35 +14,17 @@ using namespace std::chrono_literals;
 // a computes X, b computes Y from it; the loss reads Y, and the backward pass
 // reads X. One byte takes a microsecond on the link.
 TrainingGraph TwoLayers() {
-  TrainingGraph graph;
-  graph.batch = BatchSize(1);
-  graph.device.d2h_rate = graph.device.h2d_rate = 1;
-  const auto block = [&](const char* name, BlockKind kind, std::int64_t bytes) {
-    graph.blocks.push_back({name, kind, Bytes(bytes), Bytes(0), false});
-    return graph.blocks.size() - 1;
-  };
-  const std::size_t x = block("X", BlockKind::kActivation, 100);
-  const std::size_t y = block("Y", BlockKind::kActivation, 60);
-  const std::size_t z = block("Z", BlockKind::kActivation, 80);
-  const std::size_t d = block("D", BlockKind::kGradient, 10);
-  const auto task = [&](const char* name, TaskKind kind,
-                        std::vector<std::size_t> reads,
-                        std::vector<std::size_t> writes, Nanoseconds time) {
-    Task t;
-    t.name = name;
-    t.kind = kind;
-    t.reads = std::move(reads);
-    t.writes = std::move(writes);
-    t.recomputable = kind == TaskKind::kForward;
-    t.work.fixed = time;
-    graph.tasks.push_back(std::move(t));
-  };
-  task("a", TaskKind::kForward, {}, {x}, 30us);
-  task("b", TaskKind::kForward, {x}, {y}, 20us);
-  task("c", TaskKind::kForward, {y}, {z}, 10us);
-  task("loss", TaskKind::kLoss, {z}, {d}, 5us);
-  task("back", TaskKind::kBackward, {x, d}, {d}, 40us);
-  return graph;
+  test::GraphMaker maker(1);
+  const std::size_t x = maker.Block(100);
+  const std::size_t y = maker.Block(60);
+  const std::size_t z = maker.Block(80);
+  const std::size_t d = maker.Block(10, BlockKind::kGradient);
+  maker.Run(TaskKind::kForward, {}, {x}, 30us);   // a
+  maker.Run(TaskKind::kForward, {x}, {y}, 20us);  // b
+  maker.Run(TaskKind::kForward, {y}, {z}, 10us);  // c
+  maker.Run(TaskKind::kLoss, {z}, {d}, 5us);
+  maker.Run(TaskKind::kBackward, {x, d}, {d}, 40us);
+  return maker.graph();
 }
 
 TEST(LowerBoundTimeTest, IsTheSumOfTheTasksIfEverythingFits) {

@@ -13,44 +13,17 @@
 #include <vector>
 
 #include "solver/memory/bounds.h"
+#include "tests/solver/memory/small_graphs.h"
 
 namespace ucudnn {
 namespace {
 
 using namespace std::chrono_literals;
 
-// One image, and no link to speak of: what leaves does not return.
-class GraphMaker {
- public:
-  GraphMaker() {
-    graph_.batch = BatchSize(1);
-    graph_.device.d2h_rate = graph_.device.h2d_rate = 1e-3;
-  }
+using test::GraphMaker;
 
-  std::size_t Block(std::int64_t bytes,
-                    BlockKind kind = BlockKind::kActivation) {
-    const std::string name = "b" + std::to_string(graph_.blocks.size());
-    graph_.blocks.push_back({name, kind, Bytes(bytes), Bytes(0), false});
-    return graph_.blocks.size() - 1;
-  }
-
-  void Run(TaskKind kind, std::vector<std::size_t> reads,
-           std::vector<std::size_t> writes, Nanoseconds time) {
-    Task task;
-    task.name = "t" + std::to_string(graph_.tasks.size());
-    task.kind = kind;
-    task.reads = std::move(reads);
-    task.writes = std::move(writes);
-    task.recomputable = kind == TaskKind::kForward;
-    task.work.fixed = time;
-    graph_.tasks.push_back(std::move(task));
-  }
-
-  TrainingGraph graph() const { return graph_; }
-
- private:
-  TrainingGraph graph_;
-};
+// No link to speak of: what leaves does not return.
+constexpr double kNoLink = 1e-3;
 
 // Every task computes a block of its own, so a state is which are present.
 class Optimum {
@@ -91,8 +64,8 @@ class Optimum {
     return sum;
   }
 
-  // With all that is present kept, or any part of it that the task does not
-  // read.
+  // Runs the task once for each choice of the blocks that it does not use and
+  // that are still there.
   void Run(std::size_t task, Nanoseconds time, std::size_t next,
            Blocks present) {
     const Blocks reads = Of(graph_.tasks[task].reads);
@@ -130,7 +103,7 @@ Nanoseconds BoundOf(const TrainingGraph& graph, Bytes budget) {
 // The backward pass needs Y, which does not fit beside Z. Only Y's own task
 // reads X, so X must be computed again, too: keeping it is no better.
 TEST(RoundBoundTest, ComputesAgainWhatThatReads) {
-  GraphMaker maker;
+  GraphMaker maker(kNoLink);
   const std::size_t x = maker.Block(100);
   const std::size_t y = maker.Block(100);
   const std::size_t z = maker.Block(150);
@@ -153,7 +126,7 @@ TEST(RoundBoundTest, ComputesAgainWhatThatReads) {
 // pass.
 TrainingGraph RandomGraph(std::mt19937& random) {
   const auto below = [&](std::size_t n) { return random() % n; };
-  GraphMaker maker;
+  GraphMaker maker(kNoLink);
   std::vector<std::size_t> blocks;
   const std::size_t layers = 4 + below(2);
   for (std::size_t i = 0; i < layers; ++i) {

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -34,6 +36,40 @@ inline std::vector<TrainingGraph> SmallGraphs(std::int64_t batch) {
           OnSmallDevice(SmallInception(batch)),
           OnSmallDevice(SmallChain(batch), 0.2)};
 }
+
+// Makes a graph of one image, block by block and task by task.
+class GraphMaker {
+ public:
+  // `link_rate` both ways, in bytes a microsecond.
+  explicit GraphMaker(double link_rate) {
+    graph_.batch = BatchSize(1);
+    graph_.device.d2h_rate = graph_.device.h2d_rate = link_rate;
+  }
+
+  std::size_t Block(std::int64_t bytes,
+                    BlockKind kind = BlockKind::kActivation) {
+    const std::string name = "b" + std::to_string(graph_.blocks.size());
+    graph_.blocks.push_back({name, kind, Bytes(bytes), Bytes(0), false});
+    return graph_.blocks.size() - 1;
+  }
+
+  void Run(TaskKind kind, std::vector<std::size_t> reads,
+           std::vector<std::size_t> writes, Nanoseconds time) {
+    Task task;
+    task.name = "t" + std::to_string(graph_.tasks.size());
+    task.kind = kind;
+    task.reads = std::move(reads);
+    task.writes = std::move(writes);
+    task.recomputable = kind == TaskKind::kForward;
+    task.work.fixed = time;
+    graph_.tasks.push_back(std::move(task));
+  }
+
+  TrainingGraph graph() const { return graph_; }
+
+ private:
+  TrainingGraph graph_;
+};
 
 inline Bytes PeakOf(const TrainingGraph& graph) {
   return PlanMemory(graph, {.budget = 1_GiB * 1024},
