@@ -82,7 +82,7 @@ std::vector<Nanoseconds>::iterator FindOutlier(std::vector<Nanoseconds>& times,
 std::string MethodText(const Device& device, const MeasureOptions& options) {
   std::string text;
   if (RoundFor(device, options) > Bytes()) text += "cold operands, ";
-  if (device.can_capture()) text += "replayed, ";
+  if (device.can_capture()) text += "replayed, two streams, ";
   return text + "both betas";
 }
 

@@ -68,9 +68,9 @@ struct MeasureOptions {
 };
 
 // The measuring method, as part of a measurement's conditions
-// (DeviceInfo::driver), such as "cold operands, replayed, both betas": without
-// the first if the device has no cache, without the second if it captures no
-// work. A change of this text makes older points stale.
+// (DeviceInfo::driver), such as "cold operands, replayed, two streams, both
+// betas": without the first if the device has no cache, without the second and
+// third if it captures no work. A change of this text makes older points stale.
 std::string MethodText(const Device& device, const MeasureOptions& options);
 
 // Called for every algorithm the device lists, with its point or the reason why

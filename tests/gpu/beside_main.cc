@@ -1,9 +1,12 @@
-// ucudnn_gpu_beside: what memory plans assume of GPU 0, checked.
+// ucudnn_gpu_beside: what measurements and memory plans assume of GPU 0,
+// checked.
 //
 //   ucudnn_gpu_beside
 //
-// Prints how long max pools' backward passes take on different inputs, and how
-// fast copies are beside kernels, with 64 MiB of pinned memory on the host.
+// Prints how much later kernels start once another stream has been used
+// (docs/adr/0052), how long max pools' backward passes take on different
+// inputs, and how fast copies are beside kernels, with 64 MiB of pinned memory
+// on the host.
 
 #include <fmt/format.h>
 
@@ -43,6 +46,35 @@ Result<Nanoseconds> MedianTime(Device& device, const Work& work) {
     UCUDNN_ASSIGN_OR_RETURN(times.emplace_back(), device.Time(work));
   }
   return MedianAndSpreadOf(std::move(times)).median;
+}
+
+// A graph of small kernels, before and after `other`, which has a stream of its
+// own, has run any. Nothing else may have run on either.
+Status TimeSmallKernels(Device& device, Device& other) {
+  constexpr std::int64_t kKernels = 400;
+  constexpr Bytes kSize = 1_MiB;
+  UCUDNN_ASSIGN_OR_RETURN(const DeviceBuffer buffer, device.Allocate(kSize));
+  const auto run = [&]() -> Status {
+    for (std::int64_t i = 0; i < kKernels; ++i) {
+      UCUDNN_RETURN_IF_ERROR(
+          device.Scale(Floats(buffer), kSize.count() / 4, 1));
+    }
+    return {};
+  };
+  UCUDNN_RETURN_IF_ERROR(run());
+  UCUDNN_ASSIGN_OR_RETURN(const auto graph, device.Capture(run));
+  for (const int kernels : {0, 5, 10, 40}) {
+    for (int i = 0; i < kernels; ++i) {
+      UCUDNN_RETURN_IF_ERROR(other.Fill(buffer.data(), 0, kSize));
+    }
+    UCUDNN_RETURN_IF_ERROR(other.Synchronize());
+    UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, MedianTime(device, [&] {
+                              return graph->Enqueue();
+                            }));
+    fmt::print("after {} more kernels in another stream: {:.3f} us a kernel\n",
+               kernels, Milliseconds(time) * 1e3 / kKernels);
+  }
+  return {};
 }
 
 struct PoolShape {
@@ -243,7 +275,9 @@ Status Run() {
   options.ordinals = {0};
   options.graph = false;
   UCUDNN_ASSIGN_OR_RETURN(const auto devices, OpenCudnnDevices(options));
+  UCUDNN_ASSIGN_OR_RETURN(const auto others, OpenCudnnDevices(options));
   Device& device = *devices.front();
+  UCUDNN_RETURN_IF_ERROR(TimeSmallKernels(device, *others.front()));
   UCUDNN_ASSIGN_OR_RETURN(const auto operators, OpenOperators(device));
   for (const PoolShape& shape :
        {PoolShape{"ResNet-50", 128, 64, 112, 56, 3, 2, 1},

@@ -44,8 +44,9 @@ timed() {
 large_row() {
   local plain=.carry/bin/ucudnn_gpu_plain ours=.carry/bin/ucudnn_gpu_handle
   local shim=$PWD/.carry/bin/libucudnn_preload.so variant
-  # Measures everything that the others need; in its own memory kernels take 2 to
-  # 3 % longer than in that of the next process.
+  # Measures everything that the others need; it has two streams then, so its
+  # kernels take up to 3 % longer than those of the next process
+  # (docs/adr/0052).
   for variant in measuring wd wd; do
     UCUDNN_NETWORK_FILE=tests/data/networks/$network.csv \
       UCUDNN_TOTAL_WORKSPACE_SIZE=512MiB timed $variant $ours

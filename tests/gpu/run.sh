@@ -27,8 +27,9 @@
 #              and DenseNet-121. Fifteen minutes; resumes as figures does
 #   load       VGG-16 in half precision NHWC after half a minute of load, against
 #              the prediction under load. A minute (UCUDNN_ROWS)
-#   beside     max pools' backward passes on different inputs, and copies beside
-#              kernels: what memory plans assume. Half a minute
+#   beside     what measurements and memory plans assume: small kernels once another
+#              stream has been used, max pools' backward passes on different
+#              inputs, and copies beside kernels. Half a minute
 #   deepbench  the same table's part on DeepBench's layers. About four minutes.
 #              These stages keep results that DIR already has; their programs start
 #              nothing after UCUDNN_SECONDS, PyTorch's after UCUDNN_TORCH_SECONDS

@@ -53,5 +53,20 @@ TEST(FakeGpuTest, MeasuresWhatTheDeviceSustains) {
   FakeGpuThrottleFrom(std::numeric_limits<std::int64_t>::max());
 }
 
+TEST(FakeGpuTest, TimesAsInAProcessWithTwoStreams) {
+  auto devices = OpenCudnnDevices(CudnnOptions());
+  ASSERT_TRUE(devices) << devices.error().message;
+  Device& device = *devices->front();
+  const auto buffer = device.Allocate(1_MiB);
+  ASSERT_TRUE(buffer) << buffer.error().message;
+  const auto fill = [&] { return device.Fill(buffer->data(), 0, 1_MiB); };
+  ASSERT_TRUE(fill());
+  const int begun = FakeGpuFillsElsewhere();
+  ASSERT_TRUE(device.TimeEnqueued(fill));
+  EXPECT_EQ(FakeGpuFillsElsewhere() - begun, 2);  // there and back
+  ASSERT_TRUE(device.TimeEnqueued(fill));
+  EXPECT_EQ(FakeGpuFillsElsewhere() - begun, 2);  // once is enough
+}
+
 }  // namespace
 }  // namespace ucudnn

@@ -207,7 +207,8 @@ TEST(MeasureRepeatsTest, ReplaysShortRunsWhereTheDeviceCan) {
   for (std::size_t i = 1; i < runs.size(); ++i) {
     EXPECT_NE(runs[i].args.a, runs[i - 1].args.a) << i;
   }
-  EXPECT_EQ(MethodText(device, options), "cold operands, replayed, both betas");
+  EXPECT_EQ(MethodText(device, options),
+            "cold operands, replayed, two streams, both betas");
 }
 
 TEST(MeasureRepeatsTest, EnqueuesLongRunsAndWhatCannotBeCaptured) {

@@ -41,6 +41,8 @@ std::atomic<int> updated = 0;
 std::atomic<int> launches = 0;
 std::atomic<int> alive = 0;
 std::atomic<int> instantiations_to_fail = 0;
+std::atomic<CUstream> last_filled = nullptr;
+std::atomic<int> fills_elsewhere = 0;
 
 using Work = std::vector<std::function<void()>>;
 
@@ -119,6 +121,7 @@ extern "C" {
 FakeGpuGraphCounts FakeGpuGraphs() {
   return {captures, instantiated, updated, launches, alive};
 }
+int FakeGpuFillsElsewhere() { return fills_elsewhere; }
 void FakeGpuFailInstantiations(int count) { instantiations_to_fail = count; }
 void FakeGpuSpend(std::int64_t nanoseconds) {
   clock_ns += clock_ns < throttled_from_ns ? nanoseconds : nanoseconds * 5 / 4;
@@ -408,7 +411,8 @@ CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t size,
   return CUDA_SUCCESS;
 }
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char byte, std::size_t size,
-                         CUstream) {
+                         CUstream stream) {
+  if (last_filled.exchange(stream) != stream) ++fills_elsewhere;
   std::memset(Host(to), byte, size);
   return CUDA_SUCCESS;
 }

@@ -53,6 +53,8 @@ void FakeGpuRecord(void* stream, std::function<void()> work);
 
 extern "C" {
 FakeGpuGraphCounts FakeGpuGraphs();
+// How often memory was set in another stream than the time before.
+int FakeGpuFillsElsewhere();
 // The next `count` instantiations fail for want of memory.
 void FakeGpuFailInstantiations(int count);
 // The fake driver's time and waits.
