@@ -45,6 +45,9 @@ struct ProgramChoices {
   // By block; empty where there are none. Activations that are computed again
   // instead of being kept until the backward pass.
   std::vector<bool> recomputed;
+  // Of these, those that are computed again each time another one is computed
+  // from them, instead of being kept from then on.
+  std::vector<bool> repeated;
   // Persistent blocks that live on the host.
   std::vector<bool> hosted;
   // Inputs can be dropped and fetched again.
@@ -115,8 +118,9 @@ class ProgramMaker {
   void FindWriters();
 
   // The order of tasks.
-  std::vector<std::size_t> Order(const std::vector<bool>& recomputed);
-  void Restore(std::size_t task, std::vector<std::size_t>* order);
+  std::vector<std::size_t> Order(const ProgramChoices& choices);
+  void Restore(std::size_t task, const ProgramChoices& choices,
+               std::vector<std::size_t>* order);
   bool ReadsAsInProgramOrder(const std::vector<std::size_t>& order);
   void FindUses(const std::vector<std::size_t>& order);
   void AddBlock(std::size_t block, RoundProgram* program);
