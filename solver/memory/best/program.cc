@@ -108,6 +108,7 @@ void ProgramMaker::Restore(std::size_t task, const ProgramChoices& choices,
                            std::vector<std::size_t>* order) {
   for (const Access& access : AccessesOf(task)) {
     if (!access.reads || missing_[access.block] == 0) continue;
+    if (order->size() > MostTasks()) return;
     // First: its own writers in place read it too.
     missing_[access.block] = 0;
     for (const std::size_t writer : forward_writers_[access.block]) {
@@ -239,6 +240,7 @@ std::optional<RoundProgram> ProgramMaker::Make(ProgramChoices choices) {
   RoundProgram program;
   program.round = &round_;
   program.tasks = Order(choices);
+  if (program.tasks.size() > MostTasks()) return std::nullopt;
   if (!ReadsAsInProgramOrder(program.tasks)) return std::nullopt;
   program.choices = std::move(choices);
   program.size = size_;

@@ -91,7 +91,7 @@ class ProgramMaker {
   explicit ProgramMaker(const RoundModel& round);
 
   // Absent if with these choices a task would find other contents than in
-  // program order.
+  // program order, or there were three times as many tasks as in the round.
   std::optional<RoundProgram> Make(ProgramChoices choices);
 
  private:
@@ -117,7 +117,9 @@ class ProgramMaker {
   void FindAccesses();
   void FindWriters();
 
-  // The order of tasks.
+  // Repeated blocks could double a program with each level of them.
+  std::size_t MostTasks() const { return 3 * round_.tasks.size(); }
+  // The order of tasks; longer than MostTasks if it was given up.
   std::vector<std::size_t> Order(const ProgramChoices& choices);
   void Restore(std::size_t task, const ProgramChoices& choices,
                std::vector<std::size_t>* order);

@@ -184,7 +184,7 @@ class Recomputer {
   const RoundLimits& limits_;
   PlannedRound* best_;
   std::int64_t tries_;
-  bool repeats_all_ = false;  // since nothing fits otherwise
+  bool repeats_all_ = false;           // since nothing fits otherwise
   std::vector<std::size_t> cheapest_;  // blocks, by time per byte
   std::mt19937_64 random_;             // the same numbers each time
 };

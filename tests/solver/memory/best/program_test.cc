@@ -130,9 +130,8 @@ TEST(RoundProgramTest, RepeatsWhatAnotherIsComputedFromInsteadOfKeepingIt) {
               repeated ? 3 : 2);
     EXPECT_EQ(std::count(names.begin(), names.end(), "conv2.forward"), 2);
     // It is kept from the one to the other, or not.
-    const auto other = std::find(
-        std::find(names.begin(), names.end(), "loss"), names.end(),
-        "conv2.forward");
+    const auto other = std::find(std::find(names.begin(), names.end(), "loss"),
+                                 names.end(), "conv2.forward");
     const int place = static_cast<int>(other - names.begin());
     EXPECT_EQ(std::count_if(program.gaps.begin(), program.gaps.end(),
                             [&](const BlockGap& gap) {
