@@ -180,8 +180,9 @@ def under(plan):
     told = measured(plan)
     told.update(
         note=str(plan), step=plan.recorded_step, budget=plan.budget,
-        predicted_ms=plan.predicted_ms, plain_ms=plan.plain_ms, predicted_peak=plan.predicted_peak,
-        plain_peak=plan.plain_peak, bound_ms=plan.lower_bound_ms,
+        predicted_ms=plan.predicted_ms, plain_ms=plan.plain_ms,
+        predicted_peak=plan.predicted_peak, plain_peak=plan.plain_peak,
+        bound_ms=plan.lower_bound_ms,
         moved=plan.moved_bytes, pinned=plan.pinned_bytes,
         recomputed=plan.recomputed_bytes, saved=plan.saved_bytes)
     return told
