@@ -85,30 +85,6 @@ TEST(RoundProgramTest, FindsTheGapBetweenForwardAndBackward) {
                           "conv2.forward", "conv2.backward_filter")));
 }
 
-TEST(RoundProgramTest, ComputesAgainJustBeforeTheBackwardPassNeedsIt) {
-  const TrainingGraph graph = test::OnSmallDevice(test::SmallResidual(4));
-  const Rounds rounds = ModelRounds(graph, BatchSize(4)).value();
-  const RoundModel& round = rounds.models.front();
-  ProgramChoices choices;
-  choices.recomputed.resize(graph.blocks.size());
-  const std::size_t block = BlockNamed(graph, "a1.bn.Y");
-  ASSERT_TRUE(RecomputableBlocks(round)[block]);
-  choices.recomputed[block] = true;
-  const RoundProgram program = MakeProgram(round, choices).value();
-  const std::vector<std::string> names = TaskNames(program);
-  EXPECT_EQ(std::count(names.begin(), names.end(), "a1.bn.forward"), 2);
-  EXPECT_EQ(std::count(names.begin(), names.end(), "a1.forward"), 1);
-  const auto first = std::find(names.begin(), names.end(), "a1.bn.forward");
-  const auto second = std::find(first + 1, names.end(), "a1.bn.forward");
-  EXPECT_GT(second, std::find(names.begin(), names.end(), "loss"));
-  // Between the two it is not on the device.
-  for (const BlockGap& gap : program.gaps) {
-    if (gap.block != block) continue;
-    EXPECT_FALSE(gap.after < second - names.begin() &&
-                 gap.until >= second - names.begin());
-  }
-}
-
 TEST(RoundProgramTest, RepeatsWhatAnotherIsComputedFromInsteadOfKeepingIt) {
   TrainingGraph graph = test::OnSmallDevice(test::SmallChain(4));
   for (Task& task : graph.tasks) {
@@ -138,6 +114,30 @@ TEST(RoundProgramTest, RepeatsWhatAnotherIsComputedFromInsteadOfKeepingIt) {
                               return gap.block == source && gap.after == place;
                             }),
               repeated ? 0 : 1);
+  }
+}
+
+TEST(RoundProgramTest, ComputesAgainJustBeforeTheBackwardPassNeedsIt) {
+  const TrainingGraph graph = test::OnSmallDevice(test::SmallResidual(4));
+  const Rounds rounds = ModelRounds(graph, BatchSize(4)).value();
+  const RoundModel& round = rounds.models.front();
+  ProgramChoices choices;
+  choices.recomputed.resize(graph.blocks.size());
+  const std::size_t block = BlockNamed(graph, "a1.bn.Y");
+  ASSERT_TRUE(RecomputableBlocks(round)[block]);
+  choices.recomputed[block] = true;
+  const RoundProgram program = MakeProgram(round, choices).value();
+  const std::vector<std::string> names = TaskNames(program);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "a1.bn.forward"), 2);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "a1.forward"), 1);
+  const auto first = std::find(names.begin(), names.end(), "a1.bn.forward");
+  const auto second = std::find(first + 1, names.end(), "a1.bn.forward");
+  EXPECT_GT(second, std::find(names.begin(), names.end(), "loss"));
+  // Between the two it is not on the device.
+  for (const BlockGap& gap : program.gaps) {
+    if (gap.block != block) continue;
+    EXPECT_FALSE(gap.after < second - names.begin() &&
+                 gap.until >= second - names.begin());
   }
 }
 
