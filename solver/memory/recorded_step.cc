@@ -20,7 +20,7 @@ namespace {
 // Tasks in all schedules, and programs with recomputation, that a search tries.
 constexpr std::int64_t kRecordedEffort = 4'000'000;
 constexpr std::int64_t kMostRecordedSchedules = 4'000;
-constexpr std::int64_t kRecordedPrograms = 400;
+constexpr std::int64_t kRecordedPrograms = 4'000;
 // A plan within a 2000th of its bound is not improved further.
 constexpr std::int64_t kCloseToBound = 2000;
 

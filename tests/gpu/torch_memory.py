@@ -11,7 +11,7 @@ torch_memory_rows.py, which measures one after the other
     checkpoint   torch.utils.checkpoint, block by block
     planned      ucudnn.torch.memory within half of plain's peak
     graphs       the same captured as a CUDA graph, and the plain step (HALF)
-    converted    the same after ucudnn.torch.convert within 256 MiB of workspace for
+    converted    the same after ucudnn.torch.convert within a limit of workspace for
                  each convolution, enforced (VGG-16)
     offload      the same with offload alone (ResNet-50 TF32)
     save_on_cpu  torch.autograd.graph.save_on_cpu with pinned memory (not HALF)

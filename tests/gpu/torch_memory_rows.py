@@ -26,9 +26,9 @@ STEPS = 30
 # Of torch.compile: what takes about half of the plain step's peak on ResNet-50.
 COMPILE_BUDGET = 0.42
 # Limits of a convolution's workspace, for VGG-16, to which PyTorch gives several GiB:
-# for most of its convolutions, and for the second, whose tensors are the largest.
-WORKSPACE = "1280MiB"
-SECOND_WORKSPACE = "384MiB"
+# for most of its convolutions, and for the second, whose tensors are the largest. In
+# TF32 convolutions of parts of the batch take little longer.
+WORKSPACES = {"FP32": ("1280MiB", "384MiB"), "TF32": ("512MiB", "128MiB")}
 CONVERT_SECONDS = 60
 # Relative to the gradients' length: rounding lets some values change their sign.
 RECOMPUTED_OFF = {"FP32": 1e-3, "HALF": 5e-2}
@@ -179,9 +179,10 @@ def planned(row, budget, allow=("offload", "recompute")):
 def under(plan):
     told = measured(plan)
     told.update(
-        note=str(plan), budget=plan.budget, predicted_ms=plan.predicted_ms,
-        plain_ms=plan.plain_ms, predicted_peak=plan.predicted_peak,
-        plain_peak=plan.plain_peak, bound_ms=plan.lower_bound_ms,
+        note=str(plan), step=plan.recorded_step, budget=plan.budget,
+        predicted_ms=plan.predicted_ms, plain_ms=plan.plain_ms,
+        predicted_peak=plan.predicted_peak, plain_peak=plan.plain_peak,
+        bound_ms=plan.lower_bound_ms,
         moved=plan.moved_bytes, pinned=plan.pinned_bytes,
         recomputed=plan.recomputed_bytes, saved=plan.saved_bytes)
     return told
@@ -206,22 +207,26 @@ def converted(row, half):
         device="cuda", requires_grad=True,
     )  # fmt: skip
     limits = {"enforce_limit": True, "quiet": True}
+    most, of_second = WORKSPACES[row.precision]
     with row.autocast():
         done = ucudnn.torch.convert(
-            row.model, row.images, workspace_limit=WORKSPACE,
+            row.model, row.images, workspace_limit=most,
             seconds=CONVERT_SECONDS, **limits)
         less = ucudnn.torch.convert(
-            second, inside, workspace_limit=SECOND_WORKSPACE, **limits)
+            second, inside, workspace_limit=of_second, **limits)
     del inside
     try:
         plain = measured(row.step)
-        told = planned(row, half)
+        plan = planned_on(row, half, ("offload", "recompute"))
+        told = under(plan)
+        told["off"] = distance(gradients(row, plan), gradients(row, row.step))
     finally:
         done.revert()
         less.revert()
     told.update(conversion=f"{done}\n{less}", unplanned=plain)
     told["note"] += (f"; converted alone: {plain['ms']:.2f} ms, peak "
-                     f"{plain['peak'] / 2**30:.2f} GiB")
+                     f"{plain['peak'] / 2**30:.2f} GiB; gradients {told['off']:.1e} "
+                     "off")
     return told
 
 
@@ -349,6 +354,7 @@ def check_bits(precision):
 
 def gradients(row, step):
     """Of one step; afterwards all is as before."""
+    torch.manual_seed(2)
     start = copy.deepcopy(row.model.state_dict())
     step()
     found = [p.grad for p in row.model.parameters()]

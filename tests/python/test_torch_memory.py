@@ -4,13 +4,11 @@ torch = pytest.importorskip("torch")
 
 import copy
 import gc
-import json
 from dataclasses import replace
 
 import ucudnn
 import ucudnn.torch
 from torch import nn
-from ucudnn.library import ask_solver
 from ucudnn.torch.saved import planned_memory
 from ucudnn.torch.saved.applying import Applier
 from ucudnn.torch.saved.describing import merged
@@ -160,6 +158,21 @@ def test_recomputes_relu_pools_and_normalizations():
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, expected))
 
 
+def test_computes_again_as_often_as_planned(monkeypatch):
+    solve = planned_memory.solve_recorded_step
+
+    def twice(*arguments, **keywords):
+        plan = solve(*arguments, **keywords)
+        actions = []
+        for one in plan.actions:
+            again = [replace(one, action="drop"), one]
+            actions += [one, *(again if one.action == "recompute" else [])]
+        return replace(plan, actions=actions)
+
+    monkeypatch.setattr(planned_memory, "solve_recorded_step", twice)
+    test_recomputes_relu_pools_and_normalizations()
+
+
 def deep_network():
     torch.manual_seed(1)
     return nn.Sequential(
@@ -291,9 +304,12 @@ def test_keeps_the_indices_of_pools_in_16_bits(allow):
     assert told.measured_peak <= told.predicted_peak <= plan.budget
 
 
-def test_pools_on_large_planes_keep_32_bits():
+@pytest.mark.parametrize(
+    "side, bytes", [(256, 2 if hasattr(torch, "uint16") else 4), (288, 4)]
+)
+def test_pools_on_large_planes_keep_as_few_bits_as_they_can(side, bytes):
     model = nn.MaxPool2d(2)
-    x = torch.randn(1, 1, 256, 256, requires_grad=True)
+    x = torch.randn(1, 1, side, side, requires_grad=True)
 
     def step():
         model(x).sum().backward()
@@ -303,7 +319,7 @@ def test_pools_on_large_planes_keep_32_bits():
         step, budget=whole.plain_peak - 1, device="cpu", quiet=True
     )
     assert len(plan.narrowed) == 1
-    size = 128 * 128 * 4
+    size = (side // 2) ** 2 * (8 - bytes)
     assert whole.plain_peak - plan.predicted_peak == size
 
 
@@ -360,7 +376,7 @@ def test_takes_the_faster_of_shallow_and_deep_recipes(monkeypatch):
     plain = planned_memory._solved
 
     def solved(*arguments):
-        return {**plain(*arguments), "time_us": next(times)}
+        return replace(plain(*arguments), time_us=next(times))
 
     torch.manual_seed(1)
     model = nn.Sequential(
@@ -371,6 +387,15 @@ def test_takes_the_faster_of_shallow_and_deep_recipes(monkeypatch):
     monkeypatch.setattr(planned_memory, "_solved", solved)
     plan = ucudnn.torch.memory(step, *data(), budget="1GiB", quiet=True)
     assert plan.predicted_ms == 1.0 and next(times, None) is None
+
+
+def test_plans_what_was_recorded_again():
+    _, plan = planned(0.5)
+    again = ucudnn.solve_recorded_step(plan.recorded_step, plan.budget)
+    assert again.time_us == plan.predicted_ms * 1e3
+    assert again.peak_bytes == plan.predicted_peak
+    more = ucudnn.solve_recorded_step(plan.recorded_step, "1GiB")
+    assert more.time_us <= again.time_us and more.moved_bytes == 0
 
 
 def test_measures_the_peak_that_it_predicts():
@@ -597,24 +622,6 @@ def test_refuses_compiled_models():
     assert "activation_memory_budget" in refused(stepping(model), *data())
 
 
-def test_solver_names_fields():
-    def ask(step, **request):
-        return ask_solver("recorded_step", json.dumps(step), request=request)
-
-    segment = {"time_us": 1, "bytes": 0}
-    step = {
-        "segments": [segment] * 3,
-        "tensors": [{"bytes": 8, "hook": 0, "held": 0, "uses": [2]}],
-        "link": {"d2h_bytes_per_us": 1, "h2d_bytes_per_us": 1},
-    }
-    assert ask(step, budget_bytes=8 << 10)["time_us"] == 3
-    step["tensors"][0]["uses"] = [7]
-    with pytest.raises(ucudnn.InvalidArgument, match=r"tensors\[0\].uses: 7"):
-        ask(step, budget_bytes=8 << 10)
-    with pytest.raises(ucudnn.InvalidArgument, match="budget_bytes"):
-        ask(step)
-
-
 def test_merges_segments_between_which_nothing_planned_happens():
     step = {
         "segments": [
@@ -639,10 +646,8 @@ def test_merges_segments_between_which_nothing_planned_happens():
 
     def times(one):
         return [
-            ask_solver("recorded_step", json.dumps(one), request={"budget_bytes": b})[
-                "time_us"
-            ]
-            for b in (1 << 20, 30 << 10)
+            ucudnn.solve_recorded_step(one, budget).time_us
+            for budget in (1 << 20, 30 << 10)
         ]
 
     assert times(told) == times(step) and times(step)[0] < times(step)[1]

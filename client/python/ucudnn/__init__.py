@@ -54,6 +54,11 @@ from ucudnn.plans import (
 )
 from ucudnn.plots import plot_pareto, plot_plan
 from ucudnn.profiles import Buffer, Measurement, Profile, Time, Times
+from ucudnn.recorded_steps import (
+    RecordedAction,
+    RecordedPlan,
+    solve_recorded_step,
+)
 from ucudnn.session import Session
 from ucudnn.solve import (
     assign,
@@ -93,6 +98,8 @@ __all__ = [
     "NotAllowed",
     "PlanRequest",
     "Profile",
+    "RecordedAction",
+    "RecordedPlan",
     "ResidentBlock",
     "Session",
     "Share",
@@ -113,6 +120,7 @@ __all__ = [
     "solve_allocation",
     "solve_joint_memory",
     "solve_memory",
+    "solve_recorded_step",
     "solve_wd",
     "solve_wr",
     "solve_ws",

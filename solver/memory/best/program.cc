@@ -83,19 +83,19 @@ void ProgramMaker::FindWriters() {
   }
 }
 
-std::vector<std::size_t> ProgramMaker::Order(
-    const std::vector<bool>& recomputed) {
+std::vector<std::size_t> ProgramMaker::Order(const ProgramChoices& choices) {
   std::vector<std::size_t> order;
   order.reserve(2 * round_.tasks.size());
   missing_.assign(round_.size.size(), 0);
   for (std::size_t place = 0; place < round_.tasks.size(); ++place) {
     const std::size_t task = round_.tasks[place];
     const bool forward = IsForward(round_.graph->tasks[task]);
-    if (!forward) Restore(task, &order);
+    if (!forward) Restore(task, choices, &order);
     order.push_back(task);
     if (!forward) continue;
     for (const Access& access : AccessesOf(task)) {
-      if (recomputed[access.block] && last_forward_[access.block] == place) {
+      if (choices.recomputed[access.block] &&
+          last_forward_[access.block] == place) {
         missing_[access.block] = 1;
       }
     }
@@ -104,16 +104,18 @@ std::vector<std::size_t> ProgramMaker::Order(
 }
 
 // Computes again what the task reads and is missing.
-void ProgramMaker::Restore(std::size_t task, std::vector<std::size_t>* order) {
+void ProgramMaker::Restore(std::size_t task, const ProgramChoices& choices,
+                           std::vector<std::size_t>* order) {
   for (const Access& access : AccessesOf(task)) {
     if (!access.reads || missing_[access.block] == 0) continue;
+    if (order->size() > MostTasks()) return;
     // First: its own writers in place read it too.
     missing_[access.block] = 0;
     for (const std::size_t writer : forward_writers_[access.block]) {
-      Restore(writer, order);
+      Restore(writer, choices, order);
       order->push_back(writer);
       for (const Access& other : AccessesOf(writer)) {
-        if (other.writes) missing_[other.block] = 0;
+        missing_[other.block] = !other.writes && choices.repeated[other.block];
       }
     }
   }
@@ -233,10 +235,12 @@ void ProgramMaker::SortByPlace(RoundProgram* program) {
 std::optional<RoundProgram> ProgramMaker::Make(ProgramChoices choices) {
   const std::size_t blocks = round_.size.size();
   choices.recomputed.resize(blocks);
+  choices.repeated.resize(blocks);
   choices.hosted.resize(blocks);
   RoundProgram program;
   program.round = &round_;
-  program.tasks = Order(choices.recomputed);
+  program.tasks = Order(choices);
+  if (program.tasks.size() > MostTasks()) return std::nullopt;
   if (!ReadsAsInProgramOrder(program.tasks)) return std::nullopt;
   program.choices = std::move(choices);
   program.size = size_;

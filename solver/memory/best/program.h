@@ -45,6 +45,9 @@ struct ProgramChoices {
   // By block; empty where there are none. Activations that are computed again
   // instead of being kept until the backward pass.
   std::vector<bool> recomputed;
+  // Of these, those that are computed again each time another one is computed
+  // from them, instead of being kept from then on.
+  std::vector<bool> repeated;
   // Persistent blocks that live on the host.
   std::vector<bool> hosted;
   // Inputs can be dropped and fetched again.
@@ -88,7 +91,7 @@ class ProgramMaker {
   explicit ProgramMaker(const RoundModel& round);
 
   // Absent if with these choices a task would find other contents than in
-  // program order.
+  // program order, or there were three times as many tasks as in the round.
   std::optional<RoundProgram> Make(ProgramChoices choices);
 
  private:
@@ -114,9 +117,12 @@ class ProgramMaker {
   void FindAccesses();
   void FindWriters();
 
-  // The order of tasks.
-  std::vector<std::size_t> Order(const std::vector<bool>& recomputed);
-  void Restore(std::size_t task, std::vector<std::size_t>* order);
+  // Repeated blocks could double a program with each level of them.
+  std::size_t MostTasks() const { return 3 * round_.tasks.size(); }
+  // The order of tasks; longer than MostTasks if it was given up.
+  std::vector<std::size_t> Order(const ProgramChoices& choices);
+  void Restore(std::size_t task, const ProgramChoices& choices,
+               std::vector<std::size_t>* order);
   bool ReadsAsInProgramOrder(const std::vector<std::size_t>& order);
   void FindUses(const std::vector<std::size_t>& order);
   void AddBlock(std::size_t block, RoundProgram* program);

@@ -37,6 +37,16 @@ class Recomputer {
   }
 
   void Run() {
+    Search();
+    if (best_->choice.missing == 0 || cheapest_.empty()) return;
+    repeats_all_ = true;
+    tries_ = limits_.programs;
+    Try(best_->program->choices);
+    Search();
+  }
+
+ private:
+  void Search() {
     const std::vector<bool>& recomputed = best_->program->choices.recomputed;
     if (std::count(recomputed.begin(), recomputed.end(), true) == 0) {
       TryCheapest();
@@ -46,7 +56,6 @@ class Recomputer {
     Wander();
   }
 
- private:
   bool Done() const {
     return tries_ <= 0 || limits_.gaps.stop.stop_requested() ||
            (best_->choice.missing == 0 &&
@@ -67,9 +76,38 @@ class Recomputer {
     return time;
   }
 
-  // Without a program where that is none.
-  PlannedRound Make(const ProgramChoices& choices) {
+  // Without a program where that is none. What would be computed again and then
+  // move is computed again each time, if that is better.
+  PlannedRound Make(ProgramChoices choices) {
     --tries_;
+    choices.repeated.assign(round_.size.size(), false);
+    if (repeats_all_) choices.repeated = choices.recomputed;
+    PlannedRound made = MakeOnce(choices);
+    while (made.program && AddRepeated(made, &choices.repeated)) {
+      PlannedRound trial = MakeOnce(choices);
+      if (!trial.program || !Better(trial.choice, made.choice)) break;
+      made = std::move(trial);
+    }
+    return made;
+  }
+
+  // Adds the blocks that are computed again and move; false if there are none.
+  static bool AddRepeated(const PlannedRound& made,
+                          std::vector<bool>* repeated) {
+    const RoundProgram& program = *made.program;
+    bool any = false;
+    for (std::size_t g = 0; g < program.gaps.size(); ++g) {
+      const std::size_t block = program.gaps[g].block;
+      if (!program.choices.recomputed[block] || (*repeated)[block] ||
+          !made.choice.choices.moved[g]) {
+        continue;
+      }
+      (*repeated)[block] = any = true;
+    }
+    return any;
+  }
+
+  PlannedRound MakeOnce(const ProgramChoices& choices) {
     PlannedRound made;
     std::optional<RoundProgram> program = maker_.Make(choices);
     if (!program) return made;
@@ -146,6 +184,7 @@ class Recomputer {
   const RoundLimits& limits_;
   PlannedRound* best_;
   std::int64_t tries_;
+  bool repeats_all_ = false;           // since nothing fits otherwise
   std::vector<std::size_t> cheapest_;  // blocks, by time per byte
   std::mt19937_64 random_;             // the same numbers each time
 };

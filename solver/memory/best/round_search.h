@@ -10,7 +10,10 @@
 //      for what is left, that makes the round shortest; then blocks are added
 //      and dropped one by one, and at last one or two at a time at random, also
 //      where that makes the round a little longer: by less and less (threshold
-//      accepting; G. Dueck and T. Scheuer, J. Comput. Phys. 90, 1990).
+//      accepting; G. Dueck and T. Scheuer, J. Comput. Phys. 90, 1990). A block
+//      that would be computed again and then move is computed again each time
+//      another one is computed from it, if that is faster; and if not all fits
+//      otherwise, all are.
 //   3. The gaps are improved (ImproveChoice).
 //
 // Deterministic: the effort is a number of schedules, and of programs.

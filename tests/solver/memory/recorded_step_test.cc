@@ -54,11 +54,7 @@ class Replay {
            ++next) {
         Act(plan_.actions[next], s);
       }
-      Bytes live = step_.segments[s].bytes;
-      for (std::size_t i = 0; i < tensors_.size(); ++i) {
-        if (tensors_[i].there) live += step_.tensors[i].bytes;
-      }
-      peak = std::max(peak, live);
+      peak = std::max(peak, Present() + step_.segments[s].bytes);
       for (std::size_t i = 0; i < tensors_.size(); ++i) {
         const RecordedTensor& tensor = step_.tensors[i];
         const bool held =
@@ -92,6 +88,14 @@ class Replay {
     std::optional<Nanoseconds> copied;
     Nanoseconds arrives{0};
   };
+
+  Bytes Present() const {
+    Bytes sum;
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      if (tensors_[i].there) sum += step_.tensors[i].bytes;
+    }
+    return sum;
+  }
 
   void Act(const PlannedAction& action, std::size_t segment) {
     State& state = tensors_[action.tensor];
@@ -128,6 +132,7 @@ class Replay {
         }
         now_ += tensor.recipe->time;
         state.there = true;
+        peak = std::max(peak, Present() + tensor.recipe->bytes);
         ++recomputed;
         break;
       case SavedAction::kDrop:
@@ -206,6 +211,27 @@ TEST(RecordedStepTest, ComputesAgainWhatTheLinkIsTooSlowFor) {
   const RecordedPlan moved = PlanRecordedStep(step, moving).value();
   EXPECT_GT(moved.time, plan.time);
   EXPECT_GT(moved.moved, Bytes(0));
+}
+
+// Segment 6 has room for one tensor, segment 5 for the other, which is computed
+// from it: a VGG network's first two activations.
+TEST(RecordedStepTest, ComputesAgainWhatItWasComputedAgainFrom) {
+  RecordedStep step = EmptyStep(7, 100, 0);
+  step.tensors = {{Bytes(1024), 0, 1, {6}, {{Nanoseconds(20), Bytes(0), {}}}},
+                  {Bytes(1024), 1, 0, {5}, {{Nanoseconds(50), Bytes(0), {0}}}},
+                  {Bytes(256), 2, 0, {4}}};
+  step.segments[3].bytes = step.segments[4].bytes = Bytes(2048);
+  step.segments[5].bytes = step.segments[6].bytes = Bytes(1024);
+  for (const bool offload : {true, false}) {
+    const RecordedRequest request{.budget = Bytes(2304), .offload = offload};
+    const RecordedPlan plan = PlanRecordedStep(step, request).value();
+    EXPECT_EQ(plan.time, Nanoseconds(700 + 20 + 50 + 20));
+    Replay replay(step, plan);
+    replay.Run();
+    EXPECT_EQ(replay.wrong, "");
+    EXPECT_EQ(replay.recomputed, 3);
+    EXPECT_EQ(replay.peak, request.budget);
+  }
 }
 
 // Not where the tensor is made first, beside more tensors.
@@ -288,10 +314,12 @@ RecordedStep RandomStep(std::mt19937* random, std::size_t tensors) {
     step.segments[i].bytes += tensor.bytes;  // which makes it
     tensor.held = upto(2) == 0 ? i + 1 : 0;
     tensor.uses = {2 * tensors + 1 - i};
-    if (i > 0 && upto(2) == 0) {
+    if (upto(2) > 0) continue;
+    tensor.recipe = {Nanoseconds(upto(90)), Bytes(0), {}};
+    if (i > 0) {
       const auto read =
           static_cast<std::size_t>(upto(static_cast<std::int64_t>(i) - 1));
-      tensor.recipe = {Nanoseconds(upto(90)), Bytes(0), {read}};
+      tensor.recipe->reads = {read};
       step.tensors[read].held = i;
     }
   }
@@ -338,6 +366,19 @@ class BruteForce {
     ways_[i] = {};
   }
 
+  // Sources that are computed again are so once more: their use comes later.
+  void Recompute(std::size_t i, std::size_t segment, RecordedPlan* plan) const {
+    std::vector<std::size_t> again;
+    for (const std::size_t read : step_.tensors[i].recipe->reads) {
+      if (ways_[read].again) again.push_back(read);
+    }
+    for (const std::size_t read : again) Recompute(read, segment, plan);
+    plan->actions.push_back({SavedAction::kRecompute, i, segment - 1});
+    for (const std::size_t read : again) {
+      plan->actions.push_back({SavedAction::kDrop, read, segment - 1});
+    }
+  }
+
   void Try() {
     RecordedPlan plan;
     for (std::size_t s = 1; s < step_.segments.size(); ++s) {
@@ -369,7 +410,7 @@ class BruteForce {
         if (way.fetched == s && !way.again) add(SavedAction::kFetch, i);
       });
       each([&](std::size_t i, const Way& way) {
-        if (way.fetched == s && way.again) add(SavedAction::kRecompute, i);
+        if (way.fetched == s && way.again) Recompute(i, s, &plan);
       });
     }
     Replay replay(step_, plan);

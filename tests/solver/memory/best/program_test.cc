@@ -85,6 +85,38 @@ TEST(RoundProgramTest, FindsTheGapBetweenForwardAndBackward) {
                           "conv2.forward", "conv2.backward_filter")));
 }
 
+TEST(RoundProgramTest, RepeatsWhatAnotherIsComputedFromInsteadOfKeepingIt) {
+  TrainingGraph graph = test::OnSmallDevice(test::SmallChain(4));
+  for (Task& task : graph.tasks) {
+    if (task.kind == TaskKind::kForward) task.recomputable = true;
+  }
+  const Rounds rounds = ModelRounds(graph, BatchSize(4)).value();
+  ProgramChoices choices;
+  choices.recomputed.resize(graph.blocks.size());
+  choices.repeated.resize(graph.blocks.size());
+  const std::size_t source = BlockNamed(graph, "conv1.Y");
+  choices.recomputed[source] = true;
+  choices.recomputed[BlockNamed(graph, "conv2.Y")] = true;
+  for (const bool repeated : {false, true}) {
+    choices.repeated[source] = repeated;
+    const RoundProgram program =
+        MakeProgram(rounds.models.front(), choices).value();
+    const std::vector<std::string> names = TaskNames(program);
+    EXPECT_EQ(std::count(names.begin(), names.end(), "conv1.forward"),
+              repeated ? 3 : 2);
+    EXPECT_EQ(std::count(names.begin(), names.end(), "conv2.forward"), 2);
+    // It is kept from the one to the other, or not.
+    const auto other = std::find(std::find(names.begin(), names.end(), "loss"),
+                                 names.end(), "conv2.forward");
+    const int place = static_cast<int>(other - names.begin());
+    EXPECT_EQ(std::count_if(program.gaps.begin(), program.gaps.end(),
+                            [&](const BlockGap& gap) {
+                              return gap.block == source && gap.after == place;
+                            }),
+              repeated ? 0 : 1);
+  }
+}
+
 TEST(RoundProgramTest, ComputesAgainJustBeforeTheBackwardPassNeedsIt) {
   const TrainingGraph graph = test::OnSmallDevice(test::SmallResidual(4));
   const Rounds rounds = ModelRounds(graph, BatchSize(4)).value();

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import statistics
 from dataclasses import dataclass, replace
 from typing import (
@@ -24,8 +23,8 @@ from typing import (
 import torch
 
 from ucudnn.errors import InvalidArgument, NoPlan
-from ucudnn.library import ask_solver
 from ucudnn.profiles import Buffer
+from ucudnn.recorded_steps import RecordedAction, RecordedPlan, solve_recorded_step
 from ucudnn.sizes import Size, parse_size
 from ucudnn.solve import solve_allocation
 from ucudnn.torch.checks import refuse
@@ -84,9 +83,7 @@ class MemoryPlan:
     def __init__(
         self,
         step: Callable[..., Any],
-        answer: Dict[str, Any],
-        plain_peak: int,
-        recording: Recording,
+        solved: _Solved,
         script: Script,
         applier: Applier,
         device: torch.device,
@@ -100,11 +97,14 @@ class MemoryPlan:
         self._objects, self._arguments, self._keywords = keep
         self._arena = arena
         self.budget = budget
-        self.predicted_ms: float = answer["time_us"] / 1e3
+        # For `ucudnn.solve_recorded_step`, as it is or as JSON.
+        self.recorded_step = solved.step
+        self.predicted_ms = solved.answer.time_us / 1e3
+        recording = solved.recording
         self.plain_ms = sum(recording.ms)
-        self.lower_bound_ms: float = answer["lower_bound_us"] / 1e3
-        self.predicted_peak: int = answer["peak_bytes"]
-        self.plain_peak = plain_peak
+        self.lower_bound_ms = solved.answer.lower_bound_us / 1e3
+        self.predicted_peak = solved.answer.peak_bytes
+        self.plain_peak = solved.plain_peak
         self.pinned_bytes = arena.size
         storages = recording.storages
         done: Dict[str, Set[int]] = {"copy": set(), "recompute": set()}
@@ -226,14 +226,15 @@ def memory(
 
     def planned(rates: Rates) -> MemoryPlan:
         best = _best(recording, chosen, rates, budget_bytes, ways)
-        script = _script(best.recording, best.numbers, best.planned, best.answer)
+        script = _script(
+            best.recording, best.numbers, best.planned, best.answer.actions
+        )
         size = max((s.offset + s.bytes for s in script.slots.values()), default=0)
         _refuse_host(size, host_budget)
         arena = Arena(size, chosen)
         return MemoryPlan(
-            step, best.answer, best.plain_peak, best.recording, script,
-            Applier(script, chosen, link, arena), chosen, budget_bytes, arena,
-            (objects, example, keywords),
+            step, best, script, Applier(script, chosen, link, arena), chosen,
+            budget_bytes, arena, (objects, example, keywords),
         )  # fmt: skip
 
     rates = link.rates()
@@ -292,7 +293,8 @@ class _Solved(NamedTuple):
     plain_peak: int
     numbers: List[int]  # of the storages that are planned
     planned: List[bool]
-    answer: Dict[str, Any]
+    step: Dict[str, Any]  # as ucudnn/solve.h describes it, with merged hooks
+    answer: RecordedPlan  # by hooks of the recording
 
 
 def _best(
@@ -323,16 +325,16 @@ def _best(
         except NoPlan as error:
             refused.append(error)
         else:
-            for action in answer["actions"]:
-                action["hook"] = hooks[action["hook"]]
-            solved.append(_Solved(variant, plain_peak, numbers, planned, answer))
+            actions = [replace(a, hook=hooks[a.hook]) for a in answer.actions]
+            answer = replace(answer, actions=actions)
+            solved.append(
+                _Solved(variant, plain_peak, numbers, planned, request, answer)
+            )
     if not solved:
         raise min(refused, key=_least_of)
-    best = min(solved, key=lambda one: float(one.answer["time_us"]))
-    best.answer["lower_bound_us"] = min(
-        one.answer["lower_bound_us"] for one in solved
-    )
-    return best
+    best = min(solved, key=lambda one: one.answer.time_us)
+    bound = min(one.answer.lower_bound_us for one in solved)
+    return best._replace(answer=replace(best.answer, lower_bound_us=bound))
 
 
 def without_reserve(budget: int) -> int:
@@ -352,21 +354,18 @@ def _least_of(error: NoPlan) -> int:
 
 
 def _solved(
-    request: Dict[str, Any], budget: int, ways: Sequence[str], gpu: bool
-) -> Dict[str, Any]:
+    step: Dict[str, Any], budget: int, ways: Sequence[str], gpu: bool
+) -> RecordedPlan:
     """The answer within the budget, or on a GPU within what the allocator leaves
     of it."""
     within = without_reserve(budget) if gpu else budget
     try:
-        answer: Dict[str, Any] = ask_solver(
-            "recorded_step",
-            json.dumps(request),
-            request={
-                "budget_bytes": within,
-                "offload": "offload" in ways,
-                "recompute": "recompute" in ways,
-                "time_limit_s": 30,
-            },
+        return solve_recorded_step(
+            step,
+            within,
+            offload="offload" in ways,
+            recompute="recompute" in ways,
+            time_limit=30,
         )
     except NoPlan as error:
         least = _least_of(error)
@@ -376,21 +375,18 @@ def _solved(
             f"memory: budget: {budget} bytes; the least that is accepted is {least}",
             error.code,
         ) from error
-    return answer
 
 
 def _script(
     recording: Recording,
     numbers: Sequence[int],
     planned: List[bool],
-    answer: Dict[str, Any],
+    planned_actions: Sequence[RecordedAction],
 ) -> Script:
     storages = recording.storages
     actions: List[List[Tuple[str, int]]] = [[] for _ in recording.kinds]
-    for action in answer["actions"]:
-        actions[action["hook"]].append(
-            (action["action"], numbers[action["tensor"]])
-        )
+    for one in planned_actions:
+        actions[one.hook].append((one.action, numbers[one.tensor]))
     _leave_alone_what_stays(storages, planned, actions)
     recipes = {}
     copied: Dict[int, Tuple[int, Saved]] = {}

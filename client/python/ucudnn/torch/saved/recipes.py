@@ -234,7 +234,7 @@ class Recipes:
 
     def shallow(self, number: int) -> Optional[Recipe]:
         value = self._values[number]
-        if value is None or narrow_type(value) is not None:
+        if value is None or narrow_types(value):
             return None
         return recipe_of(
             value, lambda other: other < number and self._usable(other)
@@ -259,17 +259,22 @@ class Recipes:
         return recipe_of(value, is_kept, _MOST_STEPS * _MOST_BLOCKS)
 
 
-def narrow_type(value: Value) -> Optional[torch.dtype]:
-    """The smallest type that holds what pools note: which element of a plane was
-    the largest."""
+# Since PyTorch 2.3 with an unsigned one.
+_NARROW = [
+    getattr(torch, name)
+    for name in ("int16", "uint16", "int32")
+    if hasattr(torch, name)
+]
+
+
+def narrow_types(value: Value) -> List[torch.dtype]:
+    """The types that hold what pools note, the smallest first: which element of a
+    plane was the largest."""
     call = value.call
     if call is None or call.name != "max_pool2d_with_indices" or value.output != 1:
-        return None
+        return []
     height, width = call.args[0].layout.size[-2:]
-    for dtype in (torch.int16, torch.int32):
-        if height * width - 1 <= torch.iinfo(dtype).max:
-            return dtype
-    return None
+    return [t for t in _NARROW if height * width - 1 <= torch.iinfo(t).max]
 
 
 class _Search:

@@ -18,7 +18,7 @@ from ucudnn.torch.saved.recipes import (
     Recipe,
     Recipes,
     Value,
-    narrow_type,
+    narrow_types,
 )
 from ucudnn.torch.saved.recorded import (
     Again,
@@ -357,9 +357,9 @@ class _Pass:
         storage = self.storages[number]
         if value is None or storage.changed or storage.stays:
             return
-        narrow = narrow_type(value)
-        if narrow is not None:
-            self._try_narrow(narrow, storage, elements)
+        types = narrow_types(value)
+        if types:
+            self._try_narrow(types, storage, elements)
             return
         shallow = self._recipes.shallow(number)
         if shallow is None:
@@ -372,13 +372,16 @@ class _Pass:
             storage.deep = self._best(deep, storage, elements, storage.again)
 
     def _try_narrow(
-        self, narrow: torch.dtype, storage: Saved, elements: torch.Tensor
+        self, types: List[torch.dtype], storage: Saved, elements: torch.Tensor
     ) -> None:
-        """Takes the type if it holds all elements."""
-        wide = elements.dtype
-        ms, result = self._ms_of(lambda: elements.to(narrow).to(wide))
-        if torch.equal(result, elements):
-            storage.narrow, storage.narrow_ms = narrow, ms / 2
+        """Takes the first type that holds all elements."""
+        for narrow in types:
+            ms, result = self._ms_of(
+                lambda: elements.to(narrow).to(elements.dtype)
+            )
+            if torch.equal(result, elements):
+                storage.narrow, storage.narrow_ms = narrow, ms / 2
+                return
 
     def _best(
         self,
