@@ -18,7 +18,7 @@ namespace {
 // Tasks in all schedules, and in programs with recomputation, that the search
 // of a round may try. The first are for plans that only move activations. All
 // that are searched after the estimates share those of programs.
-constexpr std::int64_t kEffort = 1'500'000;
+constexpr std::int64_t kEffort = 6'000'000;
 constexpr std::int64_t kFreeEffort = 150'000;
 constexpr std::int64_t kProgramEffort = 1'800'000;
 constexpr std::int64_t kLeastPrograms = 240;

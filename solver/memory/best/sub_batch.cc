@@ -15,11 +15,13 @@ namespace {
 // A round within a 5000th of its bound is not searched further.
 constexpr std::int64_t kCloseEnough = 5000;
 // Addresses leave gaps, so plans are made for these parts of the budget, one
-// after the other until one can be placed.
+// after the other until one can be placed: first with a reserve, which hardly
+// costs time where rounds wait for transfers.
+constexpr double kReserves[] = {0.25, 0};
 constexpr double kCapacities[] = {1,    0.995, 0.99, 0.98, 0.97, 0.96,
                                   0.95, 0.94,  0.93, 0.9,  0.86, 0.8};
 // The most schedules that a search tries, even for a round of few tasks.
-constexpr std::int64_t kMostSchedules = 3'000;
+constexpr std::int64_t kMostSchedules = 12'000;
 constexpr std::int64_t kPlacementNodes = 100'000;
 
 }  // namespace
@@ -68,7 +70,7 @@ std::optional<Nanoseconds> SubBatch::Estimate(const Hosted& hosted,
                                               const SubBatchLimits& limits,
                                               Nanoseconds limit) const {
   const std::optional<Found> found =
-      Search(hosted, capacity, limits, limit, nullptr);
+      Search(hosted, {.bytes = capacity}, limits, limit, nullptr);
   if (!found) return std::nullopt;
   return found->time;
 }
@@ -79,18 +81,28 @@ std::optional<MemoryPlan> SubBatch::Plan(const Hosted& hosted,
                                          Nanoseconds limit) const {
   std::vector<Found> unplaced;
   std::optional<MemoryPlan> placed;
-  for (const double share : kCapacities) {
-    std::optional<Found> found =
-        Search(hosted,
-               static_cast<std::int64_t>(
-                   static_cast<double>(request.budget.count()) * share),
-               limits, limit, unplaced.empty() ? nullptr : &unplaced.back());
-    if (!found) break;
-    placed = Place(*found, request, 0);
-    if (placed) break;
-    unplaced.push_back(*std::move(found));
+  for (const double reserve : kReserves) {
+    // With recomputation, rounds hardly wait.
+    if (reserve > 0 && limits.programs > 0) continue;
+    for (const double share : kCapacities) {
+      const Capacity capacity{
+          static_cast<std::int64_t>(
+              static_cast<double>(request.budget.count()) * share),
+          reserve};
+      std::optional<Found> found =
+          Search(hosted, capacity, limits, limit,
+                 unplaced.empty() ? nullptr : &unplaced.back());
+      if (!found) break;
+      std::optional<MemoryPlan> plan = Place(*found, request, 0);
+      if (plan) {
+        placed = std::move(plan);
+        limit = placed->time;
+        break;
+      }
+      unplaced.push_back(*std::move(found));
+    }
+    if (placed && request.any_plan) return placed;
   }
-  if (placed && request.any_plan) return placed;
   // Where less memory cost time, a search for addresses may save it.
   std::stable_sort(
       unplaced.begin(), unplaced.end(),
@@ -104,7 +116,7 @@ std::optional<MemoryPlan> SubBatch::Plan(const Hosted& hosted,
 }
 
 std::optional<SubBatch::Found> SubBatch::Search(const Hosted& hosted,
-                                                std::int64_t capacity,
+                                                const Capacity& capacity,
                                                 const SubBatchLimits& limits,
                                                 Nanoseconds limit,
                                                 const Found* start) const {
@@ -120,13 +132,14 @@ std::optional<SubBatch::Found> SubBatch::Search(const Hosted& hosted,
     const bool last = i + 1 == rounds_.models.size();
     const Nanoseconds bound = last ? limits.bound.last : limits.bound.earlier;
     RoundLimits of_round;
-    of_round.gaps.capacity = capacity;
+    of_round.gaps.capacity = capacity.bytes;
     of_round.gaps.enough = (bound + bound / kCloseEnough).count();
     of_round.gaps.effort = std::min(
         kMostSchedules, limits.effort / static_cast<std::int64_t>(
                                             rounds_.models[i].tasks.size()));
     of_round.gaps.stop = limits.stop;
     of_round.programs = limits.programs;
+    of_round.reserve = capacity.reserve;
     found.rounds.push_back(
         SearchRound(rounds_.models[i], options_[i], choices, of_round));
     const GapChoice& choice = found.rounds.back().choice;
