@@ -15,13 +15,13 @@ namespace {
 // A round within a 5000th of its bound is not searched further.
 constexpr std::int64_t kCloseEnough = 5000;
 // Addresses leave gaps, so plans are made for these parts of the budget, one
-// after the other until one can be placed: first with a reserve, which hardly
-// costs time where rounds wait for transfers.
-constexpr double kReserves[] = {0.25, 0};
+// after the other until one can be placed.
 constexpr double kCapacities[] = {1,    0.995, 0.99, 0.98, 0.97, 0.96,
                                   0.95, 0.94,  0.93, 0.9,  0.86, 0.8};
+// Plans with a reserve are those that can be placed, so they get most effort.
+constexpr std::int64_t kReserveEffort = 4;
 // The most schedules that a search tries, even for a round of few tasks.
-constexpr std::int64_t kMostSchedules = 12'000;
+constexpr std::int64_t kMostSchedules = 3'000;
 constexpr std::int64_t kPlacementNodes = 100'000;
 
 }  // namespace
@@ -81,9 +81,7 @@ std::optional<MemoryPlan> SubBatch::Plan(const Hosted& hosted,
                                          Nanoseconds limit) const {
   std::vector<Found> unplaced;
   std::optional<MemoryPlan> placed;
-  for (const double reserve : kReserves) {
-    // With recomputation, rounds hardly wait.
-    if (reserve > 0 && limits.programs > 0) continue;
+  const auto search = [&](double reserve) {
     for (const double share : kCapacities) {
       const Capacity capacity{
           static_cast<std::int64_t>(
@@ -92,17 +90,19 @@ std::optional<MemoryPlan> SubBatch::Plan(const Hosted& hosted,
       std::optional<Found> found =
           Search(hosted, capacity, limits, limit,
                  unplaced.empty() ? nullptr : &unplaced.back());
-      if (!found) break;
+      if (!found) return;
       std::optional<MemoryPlan> plan = Place(*found, request, 0);
       if (plan) {
+        limit = plan->time;
         placed = std::move(plan);
-        limit = placed->time;
-        break;
+        return;
       }
       unplaced.push_back(*std::move(found));
     }
-    if (placed && request.any_plan) return placed;
-  }
+  };
+  if (limits.reserve > 0) search(limits.reserve);
+  search(0);
+  if (placed && request.any_plan) return placed;
   // Where less memory cost time, a search for addresses may save it.
   std::stable_sort(
       unplaced.begin(), unplaced.end(),
@@ -137,6 +137,7 @@ std::optional<SubBatch::Found> SubBatch::Search(const Hosted& hosted,
     of_round.gaps.effort = std::min(
         kMostSchedules, limits.effort / static_cast<std::int64_t>(
                                             rounds_.models[i].tasks.size()));
+    if (capacity.reserve > 0) of_round.gaps.effort *= kReserveEffort;
     of_round.gaps.stop = limits.stop;
     of_round.programs = limits.programs;
     of_round.reserve = capacity.reserve;

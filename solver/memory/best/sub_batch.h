@@ -26,6 +26,7 @@ struct SubBatchLimits {
   SubBatchBound bound;
   std::int64_t effort = 0;    // tasks in schedules of a round
   std::int64_t programs = 0;  // of a round, with recomputation
+  double reserve = 0;         // without: part of the memory (KeepReserve)
   std::stop_token stop = {};
 };
 
@@ -57,7 +58,7 @@ class SubBatch {
  private:
   struct Capacity {
     std::int64_t bytes = 0;
-    double reserve = 0;  // part of it; see KeepReserve (program.h)
+    double reserve = 0;  // part of it
   };
   struct Found {
     std::vector<PlannedRound> rounds;
