@@ -45,7 +45,8 @@ struct PlanFreedom {
 // what is live across k and does not fit beside it has left before k starts and
 // returns after it ends. reach(k) is when k starts if the link carries bytes as
 // a fluid, from when each block was computed, and every task before k starts
-// once enough has left for it; leave(k) is the same backwards in time. Weights
+// once enough has left for it; leave(k) is the same backwards in time. Only
+// blocks that are not used all the time take part. Weights
 // that may leave are on the host from the beginning, like inputs. If tasks may
 // run twice, a part of what does not fit, as large as is best, takes the time
 // of computing it again instead of transfers (a fractional knapsack). O(batch *

@@ -91,6 +91,7 @@ RoundBound::RoundBound(const TrainingGraph& graph, bool accumulates,
     stays_.push_back(stays && !freedom.offloads_weights);
     host_has_.push_back(stays || block.kind == BlockKind::kInput);
   }
+  std::vector<std::size_t> steps = {0};  // tasks but updates before each place
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     const TaskKind kind = graph.tasks[i].kind;
     if (kind == TaskKind::kHostUpdate) continue;
@@ -104,10 +105,15 @@ RoundBound::RoundBound(const TrainingGraph& graph, bool accumulates,
     for (const std::size_t block : BlocksOf(graph.tasks[i])) {
       if (stays_[block]) continue;
       own_.back().push_back(block);
-      const auto [use, first] =
-          uses_.try_emplace(block, std::pair(place, place));
-      if (!first) use->second.second = place;
+      const auto [found, first] =
+          uses_.try_emplace(block, Uses{place, place, std::nullopt});
+      Uses& uses = found->second;
+      std::size_t gap = uses.last + 1;  // where the one before this use starts
+      if (first) gap = host_has_[block] ? 0 : place;
+      if (steps[place] > steps[gap]) uses.returns = place;
+      uses.last = place;
     }
+    steps.push_back(steps.back() + (kind == TaskKind::kUpdate ? 0 : 1));
   }
   FindRecomputable();
 }
@@ -125,18 +131,18 @@ double RoundBound::Bound(BatchSize batch, Bytes budget,
   std::vector<double> inputs(n + 1);  // of it inputs
   std::vector<double> out(n);         // may leave once the task is done
   std::vector<double> back(n);        // the same backwards
-  for (const auto& [block, use] : uses_) {
+  for (const auto& [block, uses] : uses_) {
     const double size = Size(block, batch);
     const bool input = host_has_[block];
-    live[input ? 0 : use.first] += size;
-    live[use.second + 1] -= size;
+    live[input ? 0 : uses.first] += size;
+    live[uses.last + 1] -= size;
     if (input) {
       inputs[0] += size;
-      inputs[use.second + 1] -= size;
-    } else {
-      out[use.first] += size;
+      inputs[uses.last + 1] -= size;
     }
-    back[use.second] += size;
+    if (!uses.returns) continue;
+    if (!input) out[uses.first] += size;
+    back[*uses.returns] += size;
   }
   const auto room = static_cast<double>(budget.count());
   std::vector<double> excess(n);
@@ -151,6 +157,8 @@ double RoundBound::Bound(BatchSize batch, Bytes budget,
       if (host_has_[block]) own_inputs += Size(block, batch);
     }
     if (fixed_ + Need(k, batch) > room || times[k] == kNever) return kNever;
+    // Updates need less room than the tasks around them.
+    if (graph_.tasks[tasks_[k]].kind == TaskKind::kUpdate) continue;
     excess[k] = std::max(0.0, now + fixed_ - room);
     must_leave[k] = std::max(0.0, excess[k] - (now_inputs - own_inputs));
   }
@@ -218,8 +226,7 @@ void RoundBound::FindSources() {
       std::erase_if(source.writers,
                     [&, at = reader](std::size_t place) { return place > at; });
       again.sources.push_back(std::move(source));
-      again.sources_end =
-          std::max(again.sources_end, uses_.at(block).second + 1);
+      again.sources_end = std::max(again.sources_end, uses_.at(block).last + 1);
       ++needed[block];
     }
   }
@@ -282,7 +289,8 @@ std::vector<RoundBound::Item> RoundBound::ItemsOf(
   for (const Recomputable& again : recomputable_) {
     const double size = Size(again.block, batch);
     if (size == 0) continue;
-    const auto& [first, last] = uses_.at(again.block);
+    const std::size_t first = uses_.at(again.block).first;
+    const std::size_t last = uses_.at(again.block).last;
     const double time = TimeOf(again.block, again.writers, batch, times);
     const std::size_t later =
         std::clamp(again.sources_end, first + 1, std::max(first + 1, last));

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 #include <map>
-#include <utility>
+#include <optional>
 #include <vector>
 
 #include "base/training/graph.h"
@@ -97,8 +97,15 @@ class RoundBound {
   std::vector<std::size_t> tasks_;  // of the graph, in order
   std::vector<std::size_t> anywhere_;          // updates in no order
   std::vector<std::vector<std::size_t>> own_;  // blocks that do not stay
-  // First and last use of each such block, by place of the task.
-  std::map<std::size_t, std::pair<std::size_t, std::size_t>> uses_;
+  // When each such block is used, by place of the task.
+  struct Uses {
+    std::size_t first;
+    std::size_t last;
+    // The last use after a gap in which it may be away: between two uses, or
+    // before those of what the host has, with a task that is no update.
+    std::optional<std::size_t> returns;
+  };
+  std::map<std::size_t, Uses> uses_;
   std::vector<Recomputable> recomputable_;
 };
 

@@ -24,6 +24,8 @@ constexpr std::int64_t kProgramEffort = 1'800'000;
 constexpr std::int64_t kLeastPrograms = 240;
 constexpr std::int64_t kMostPrograms = 5000;
 constexpr std::int64_t kProgramsOfEstimate = 8;
+// What plans that only move activations keep free: see KeepReserve (program.h).
+constexpr double kReserve = 0.25;
 // Sub-batches, with what lives on the host, that are searched after all were
 // estimated, at this part of the budget.
 constexpr std::size_t kSearched = 4;
@@ -157,6 +159,7 @@ class BestSearch {
     SubBatchLimits limits;
     limits.stop = request.stop;
     limits.effort = request.any_plan ? 0 : kEffort;
+    limits.reserve = request.any_plan ? 0 : kReserve;
     for (const std::size_t i : ByTime(bounds)) {
       if (bounds[i]->time >= std::min(limit, TimeOf(*best))) return;
       if (Ends(request, *best)) return;

@@ -265,4 +265,18 @@ std::optional<RoundProgram> MakeProgram(const RoundModel& round,
   return ProgramMaker(round).Make(std::move(choices));
 }
 
+void KeepReserve(double part, std::int64_t capacity, RoundProgram* program) {
+  const auto away = [&](std::int64_t live) {
+    return static_cast<double>(
+        std::max<std::int64_t>(0, program->resident + live - capacity));
+  };
+  const double most =
+      away(*std::max_element(program->live.begin(), program->live.end()));
+  if (most == 0) return;
+  for (std::int64_t& live : program->live) {
+    live += static_cast<std::int64_t>(part * static_cast<double>(capacity) *
+                                      (1 - away(live) / most));
+  }
+}
+
 }  // namespace ucudnn

@@ -66,7 +66,8 @@ struct RoundProgram {
   std::vector<std::int64_t> size;  // by block, aligned
   std::int64_t resident = 0;       // bytes that never leave
   std::vector<std::int64_t> live;  // by place: bytes besides, all gaps
-                                   // filled, without workspace
+                                   // filled, without workspace; and what
+                                   // KeepReserve adds
   std::vector<BlockGap> gaps;      // by `after`, then block
   std::vector<std::size_t> dies;   // blocks, by the place of their last use
   std::vector<std::size_t> dies_until;  // by place: where its part of them ends
@@ -147,6 +148,12 @@ class ProgramMaker {
 // The same for one program.
 std::optional<RoundProgram> MakeProgram(const RoundModel& round,
                                         ProgramChoices choices);
+
+// Keeps a reserve at each place, for which addresses are found more easily: up
+// to this part of the capacity. A round that waits for transfers takes as long
+// as the place does at which most has to be away. So there is no reserve there,
+// and the more elsewhere, the less has to be away.
+void KeepReserve(double part, std::int64_t capacity, RoundProgram* program);
 
 }  // namespace ucudnn
 

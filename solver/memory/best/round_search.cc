@@ -197,6 +197,7 @@ PlannedRound SearchRound(const RoundModel& round, const TaskOptions& options,
   PlannedRound best;
   best.program =
       std::make_unique<RoundProgram>(MakeProgram(round, choices).value());
+  KeepReserve(limits.reserve, limits.gaps.capacity, best.program.get());
   best.scheduler = std::make_unique<Scheduler>(*best.program, options);
   best.choice = CoverExcess(*best.scheduler, limits.gaps.capacity);
   const auto improve = [&] {

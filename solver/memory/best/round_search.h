@@ -33,6 +33,7 @@ namespace ucudnn {
 struct RoundLimits {
   GapLimits gaps;
   std::int64_t programs = 0;  // with recomputation; 0: nothing runs twice
+  double reserve = 0;         // without: part of the capacity (KeepReserve)
 };
 
 struct PlannedRound {

@@ -18,6 +18,8 @@ constexpr std::int64_t kCloseEnough = 5000;
 // after the other until one can be placed.
 constexpr double kCapacities[] = {1,    0.995, 0.99, 0.98, 0.97, 0.96,
                                   0.95, 0.94,  0.93, 0.9,  0.86, 0.8};
+// Plans with a reserve are those that can be placed, so they get most effort.
+constexpr std::int64_t kReserveEffort = 4;
 // The most schedules that a search tries, even for a round of few tasks.
 constexpr std::int64_t kMostSchedules = 3'000;
 constexpr std::int64_t kPlacementNodes = 100'000;
@@ -68,7 +70,7 @@ std::optional<Nanoseconds> SubBatch::Estimate(const Hosted& hosted,
                                               const SubBatchLimits& limits,
                                               Nanoseconds limit) const {
   const std::optional<Found> found =
-      Search(hosted, capacity, limits, limit, nullptr);
+      Search(hosted, {.bytes = capacity}, limits, limit, nullptr);
   if (!found) return std::nullopt;
   return found->time;
 }
@@ -79,17 +81,27 @@ std::optional<MemoryPlan> SubBatch::Plan(const Hosted& hosted,
                                          Nanoseconds limit) const {
   std::vector<Found> unplaced;
   std::optional<MemoryPlan> placed;
-  for (const double share : kCapacities) {
-    std::optional<Found> found =
-        Search(hosted,
-               static_cast<std::int64_t>(
-                   static_cast<double>(request.budget.count()) * share),
-               limits, limit, unplaced.empty() ? nullptr : &unplaced.back());
-    if (!found) break;
-    placed = Place(*found, request, 0);
-    if (placed) break;
-    unplaced.push_back(*std::move(found));
-  }
+  const auto search = [&](double reserve) {
+    for (const double share : kCapacities) {
+      const Capacity capacity{
+          static_cast<std::int64_t>(
+              static_cast<double>(request.budget.count()) * share),
+          reserve};
+      std::optional<Found> found =
+          Search(hosted, capacity, limits, limit,
+                 unplaced.empty() ? nullptr : &unplaced.back());
+      if (!found) return;
+      std::optional<MemoryPlan> plan = Place(*found, request, 0);
+      if (plan) {
+        limit = plan->time;
+        placed = std::move(plan);
+        return;
+      }
+      unplaced.push_back(*std::move(found));
+    }
+  };
+  if (limits.reserve > 0) search(limits.reserve);
+  search(0);
   if (placed && request.any_plan) return placed;
   // Where less memory cost time, a search for addresses may save it.
   std::stable_sort(
@@ -104,7 +116,7 @@ std::optional<MemoryPlan> SubBatch::Plan(const Hosted& hosted,
 }
 
 std::optional<SubBatch::Found> SubBatch::Search(const Hosted& hosted,
-                                                std::int64_t capacity,
+                                                const Capacity& capacity,
                                                 const SubBatchLimits& limits,
                                                 Nanoseconds limit,
                                                 const Found* start) const {
@@ -120,13 +132,15 @@ std::optional<SubBatch::Found> SubBatch::Search(const Hosted& hosted,
     const bool last = i + 1 == rounds_.models.size();
     const Nanoseconds bound = last ? limits.bound.last : limits.bound.earlier;
     RoundLimits of_round;
-    of_round.gaps.capacity = capacity;
+    of_round.gaps.capacity = capacity.bytes;
     of_round.gaps.enough = (bound + bound / kCloseEnough).count();
     of_round.gaps.effort = std::min(
         kMostSchedules, limits.effort / static_cast<std::int64_t>(
                                             rounds_.models[i].tasks.size()));
+    if (capacity.reserve > 0) of_round.gaps.effort *= kReserveEffort;
     of_round.gaps.stop = limits.stop;
     of_round.programs = limits.programs;
+    of_round.reserve = capacity.reserve;
     found.rounds.push_back(
         SearchRound(rounds_.models[i], options_[i], choices, of_round));
     const GapChoice& choice = found.rounds.back().choice;

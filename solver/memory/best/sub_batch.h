@@ -26,6 +26,7 @@ struct SubBatchLimits {
   SubBatchBound bound;
   std::int64_t effort = 0;    // tasks in schedules of a round
   std::int64_t programs = 0;  // of a round, with recomputation
+  double reserve = 0;         // without: part of the memory (KeepReserve)
   std::stop_token stop = {};
 };
 
@@ -55,6 +56,10 @@ class SubBatch {
                                  Nanoseconds limit) const;
 
  private:
+  struct Capacity {
+    std::int64_t bytes = 0;
+    double reserve = 0;  // part of it
+  };
   struct Found {
     std::vector<PlannedRound> rounds;
     Nanoseconds time{0};
@@ -64,7 +69,7 @@ class SubBatch {
 
   // Absent if that does not fit or takes `limit` or more. Begins with what
   // `start` computes again, if it is given.
-  std::optional<Found> Search(const Hosted& hosted, std::int64_t capacity,
+  std::optional<Found> Search(const Hosted& hosted, const Capacity& capacity,
                               const SubBatchLimits& limits, Nanoseconds limit,
                               const Found* start) const;
   std::optional<MemoryPlan> Place(const Found& found,

@@ -1,4 +1,5 @@
-// The bound with recomputation beside the exhaustive optimum.
+// The bounds of one round: by hand, and with recomputation beside the
+// exhaustive optimum.
 
 #include <gtest/gtest.h>
 
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "solver/memory/best/best.h"
 #include "solver/memory/bounds.h"
 #include "tests/solver/memory/small_graphs.h"
 
@@ -122,27 +124,51 @@ TEST(RoundBoundTest, ComputesAgainWhatThatReads) {
   EXPECT_EQ(Optimum(graph, Bytes(210)).Time(), 210us + 50us);
 }
 
+// X does not fit beside the task that makes the error E, and returns while the
+// task after that runs. E, which is used until the end, cannot be what returns.
+TEST(RoundBoundTest, NothingReturnsThatWasNeverAway) {
+  GraphMaker maker(10);
+  const std::size_t x = maker.Block(100);
+  const std::size_t y = maker.Block(100);
+  const std::size_t d = maker.Block(10, BlockKind::kGradient);
+  const std::size_t e = maker.Block(100, BlockKind::kGradient);
+  const std::size_t f = maker.Block(10, BlockKind::kGradient);
+  const std::size_t g = maker.Block(10, BlockKind::kGradient);
+  maker.Run(TaskKind::kForward, {}, {x}, 100us);
+  maker.Run(TaskKind::kForward, {x}, {y}, 100us);
+  maker.Run(TaskKind::kLoss, {y}, {d}, 100us);
+  maker.Run(TaskKind::kBackward, {y, d}, {e}, 50us);
+  maker.Run(TaskKind::kBackward, {x, e}, {f}, 30us);
+  maker.Run(TaskKind::kBackward, {e, f}, {g}, 20us);
+  // 90 bytes too many, at 10 a microsecond.
+  const Nanoseconds bound = LowerBoundTime(maker.graph(), Bytes(220), {});
+  EXPECT_LE(bound, 400us + 9us);
+  EXPECT_GE(bound, 400us + 9us - 100ns);
+}
+
 // Random chains with skips: every second block or so is read by the backward
-// pass.
-TrainingGraph RandomGraph(std::mt19937& random) {
+// pass. Sizes are multiples of `unit` bytes.
+TrainingGraph RandomGraph(std::mt19937& random, double link_rate,
+                          std::int64_t unit) {
   const auto below = [&](std::size_t n) { return random() % n; };
-  GraphMaker maker(kNoLink);
+  GraphMaker maker(link_rate);
   std::vector<std::size_t> blocks;
   const std::size_t layers = 4 + below(2);
   for (std::size_t i = 0; i < layers; ++i) {
     std::vector<std::size_t> reads;
     if (i > 0) reads.push_back(blocks.back());
     if (i > 1 && below(3) == 0) reads.push_back(blocks[below(i - 1)]);
-    blocks.push_back(maker.Block(static_cast<std::int64_t>(1 + below(20))));
+    blocks.push_back(
+        maker.Block(unit * static_cast<std::int64_t>(1 + below(20))));
     maker.Run(TaskKind::kForward, reads, {blocks.back()},
               Nanoseconds(1000 * (1 + below(20))));
   }
-  std::size_t error = maker.Block(1, BlockKind::kGradient);
+  std::size_t error = maker.Block(unit, BlockKind::kGradient);
   maker.Run(TaskKind::kLoss, {blocks.back()}, {error}, 1us);
   for (std::size_t i = layers; i-- > 0;) {
     std::vector<std::size_t> reads = {error};
     if (below(2) == 0) reads.push_back(blocks[i]);
-    error = maker.Block(static_cast<std::int64_t>(1 + below(5)),
+    error = maker.Block(unit * static_cast<std::int64_t>(1 + below(5)),
                         BlockKind::kGradient);
     maker.Run(TaskKind::kBackward, reads, {error}, 3us);
   }
@@ -153,7 +179,7 @@ TEST(RoundBoundTest, IsNeverAboveTheOptimum) {
   std::mt19937 random(1);
   int above_the_sum = 0;
   for (int i = 0; i < 60; ++i) {
-    const TrainingGraph graph = RandomGraph(random);
+    const TrainingGraph graph = RandomGraph(random, kNoLink, 1);
     Bytes most;
     Nanoseconds sum{0};
     for (const MemoryBlock& block : graph.blocks) most += block.bytes;
@@ -166,6 +192,31 @@ TEST(RoundBoundTest, IsNeverAboveTheOptimum) {
     }
   }
   EXPECT_GT(above_the_sum, 30);
+}
+
+TEST(RoundBoundTest, IsNeverAboveAPlanThatMovesBlocks) {
+  constexpr std::int64_t kUnit = kPlanAlignment.count();
+  std::mt19937 random(2);
+  int above_the_sum = 0;
+  int within_a_tenth = 0;
+  for (int i = 0; i < 100; ++i) {
+    // A unit a microsecond, as tasks compute.
+    const TrainingGraph graph =
+        RandomGraph(random, static_cast<double>(kUnit), kUnit);
+    const Bytes most = test::PeakOf(graph);
+    for (const int eighths : {5, 6, 7}) {
+      const MemoryRequest request{.budget = most * eighths / 8};
+      const Result<MemoryPlan> plan = PlanBest(graph, request);
+      if (!plan) continue;
+      const Nanoseconds bound = LowerBoundTime(graph, request.budget, {});
+      EXPECT_LE(bound, plan->time);
+      if (bound <= *IdealTime(graph)) continue;
+      ++above_the_sum;
+      if (plan->time < bound * 1.1) ++within_a_tenth;
+    }
+  }
+  EXPECT_GT(above_the_sum, 30);
+  EXPECT_GT(within_a_tenth, 10);
 }
 
 }  // namespace

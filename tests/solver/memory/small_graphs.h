@@ -44,6 +44,7 @@ class GraphMaker {
   explicit GraphMaker(double link_rate) {
     graph_.batch = BatchSize(1);
     graph_.device.d2h_rate = graph_.device.h2d_rate = link_rate;
+    graph_.layers.emplace_back();  // of all tasks
   }
 
   std::size_t Block(std::int64_t bytes,

@@ -141,6 +141,44 @@ TEST(RoundProgramTest, ComputesAgainJustBeforeTheBackwardPassNeedsIt) {
   }
 }
 
+double Ratio(std::int64_t a, std::int64_t b) {
+  return static_cast<double>(a) / static_cast<double>(b);
+}
+
+TEST(RoundProgramTest, KeepsNoReserveWhereMostHasToBeAway) {
+  const TrainingGraph graph = test::OnSmallDevice(test::SmallChain(4));
+  const Rounds rounds = ModelRounds(graph, BatchSize(4)).value();
+  const RoundProgram plain = MakeProgram(rounds.models.front(), {}).value();
+  const auto peak = static_cast<std::size_t>(
+      std::max_element(plain.live.begin(), plain.live.end()) -
+      plain.live.begin());
+  const std::int64_t most = plain.resident + plain.live[peak];
+  const std::int64_t capacity = most * 3 / 4;
+  RoundProgram program = plain;
+  KeepReserve(0.5, capacity, &program);
+  int whole = 0;
+  for (std::size_t place = 0; place < plain.live.size(); ++place) {
+    const std::int64_t reserve = program.live[place] - plain.live[place];
+    const std::int64_t away = std::max<std::int64_t>(
+        0, plain.resident + plain.live[place] - capacity);
+    EXPECT_NEAR(2 * Ratio(reserve, capacity), 1 - Ratio(away, most - capacity),
+                1e-4)
+        << place;
+    whole += away == 0 ? 1 : 0;
+  }
+  EXPECT_EQ(program.live[peak], plain.live[peak]);
+  EXPECT_GT(whole, 0);
+}
+
+TEST(RoundProgramTest, KeepsNoReserveIfAllFits) {
+  const TrainingGraph graph = test::OnSmallDevice(test::SmallChain(4));
+  const Rounds rounds = ModelRounds(graph, BatchSize(4)).value();
+  const RoundProgram plain = MakeProgram(rounds.models.front(), {}).value();
+  RoundProgram program = plain;
+  KeepReserve(0.5, test::PeakOf(graph).count(), &program);
+  EXPECT_EQ(program.live, plain.live);
+}
+
 TEST(RoundProgramTest, WeightsOnTheHostAreAwayAtBothEnds) {
   const TrainingGraph graph = test::OnSmallDevice(test::SmallChain(4));
   const Rounds rounds = ModelRounds(graph, BatchSize(4)).value();
