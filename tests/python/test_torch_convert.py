@@ -447,6 +447,9 @@ def test_plans_first_what_takes_most_in_all_its_layers():
     ]
     assert contest.worth_planning(operations) == [0, 1, 3, 2]
     assert operations[4][1].why == "it takes too little time to matter"
+    # What exceeds a limit that is enforced comes before all.
+    operations[2][1].over, operations[4][1].over = 1 << 20, 1 << 21
+    assert contest.worth_planning(operations) == [4, 2, 0, 1, 3]
 
 
 @pytest.fixture(params=["use_deterministic_algorithms", "cudnn.deterministic"])

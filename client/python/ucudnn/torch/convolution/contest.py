@@ -194,9 +194,10 @@ def _why_wrong(
 
 
 def worth_planning(operations: List[Tuple[Call, Operation]]) -> List[int]:
-    """The operations that take enough of the time, or too much workspace, by
-    decreasing time; the others are told so. Equal operations share a plan, so
-    their times count together."""
+    """The operations that take enough of the time, or too much workspace; the
+    others are told so. First those with too much, the most of them first, since
+    nothing else keeps to the limit; then by decreasing time. Equal operations
+    share a plan, so their times count together."""
     whole = 0.0
     together: Dict[Key, float] = {}
     for call, operation in operations:
@@ -210,7 +211,9 @@ def worth_planning(operations: List[Tuple[Call, Operation]]) -> List[int]:
             operation.why = "it takes too little time to matter"
         else:
             chosen.append(index)
-    return sorted(chosen, key=lambda index: -times[index])
+    return sorted(
+        chosen, key=lambda index: (-operations[index][1].over, -times[index])
+    )
 
 
 def _run_of(
