@@ -133,6 +133,15 @@ def test_plans_again_with_the_rates_that_copies_reached(told, rates, monkeypatch
     assert plan.moved and equal(trained(plan, model), expected)
 
 
+def test_plans_again_from_what_was_recorded(monkeypatch):
+    link = Link()
+    link.told = 9e5, None
+    monkeypatch.setattr(planned_memory, "link_of", lambda device: link)
+    _, plan = planned(0.4)
+    assert plan.moved and plan.narrowed
+    assert int(plan.plain_peak * 0.4) == plan.budget
+
+
 def test_keeps_a_plan_if_another_needs_more_host_memory(monkeypatch):
     link = Link()
     link.told = 1.0, 1.0

@@ -304,10 +304,12 @@ def _best(
     budget: int,
     ways: Sequence[str],
 ) -> _Solved:
-    """The faster of the plans with shallow and with deep recipes."""
-    variants = [recording]
-    if any(saved.deep is not saved.again for saved in recording.storages):
-        deep = [replace(saved, again=saved.deep) for saved in recording.storages]
+    """The faster of the plans with shallow and with deep recipes. Of copies of the
+    storages, since describing them narrows some."""
+    storages = recording.storages
+    variants = [replace(recording, storages=[replace(s) for s in storages])]
+    if any(saved.deep is not saved.again for saved in storages):
+        deep = [replace(saved, again=saved.deep) for saved in storages]
         variants.append(replace(recording, storages=deep))
     gpu = device.type == "cuda"
     solved: List[_Solved] = []
