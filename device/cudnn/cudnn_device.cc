@@ -376,19 +376,18 @@ Status CudnnDevice::UseSecondStream() {
   constexpr Bytes kFilled = 1_MiB;  // by each; less may need no kernel
   if (second_stream_used_) return {};
   const auto buffer = Allocate(kFilled);
-  if (!buffer) return {};  // memory is short: perhaps next time
-  UCUDNN_ASSIGN_OR_RETURN(
-      const auto second,
-      GpuContext::Adopt(driver_, context_->current(), context_->name()));
+  const auto second =
+      GpuContext::Adopt(driver_, context_->current(), context_->name());
+  if (!buffer || !second) return {};  // memory is short: perhaps next time
   for (int i = 0; i < kKernels; ++i) {
     UCUDNN_RETURN_IF_ERROR(context_->Check(
         driver_.MemsetD8Async(Address(buffer->data()), 0,
                               static_cast<std::size_t>(kFilled.count()),
-                              second->stream()),
+                              (*second)->stream()),
         "cuMemsetD8Async"));
   }
   second_stream_used_ = true;
-  return context_->Check(driver_.StreamSynchronize(second->stream()),
+  return context_->Check(driver_.StreamSynchronize((*second)->stream()),
                          "cuStreamSynchronize");
 }
 
