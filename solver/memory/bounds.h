@@ -45,12 +45,13 @@ struct PlanFreedom {
 // what is live across k and does not fit beside it has left before k starts and
 // returns after it ends. reach(k) is when k starts if the link carries bytes as
 // a fluid, from when each block was computed, and every task before k starts
-// once enough has left for it; leave(k) is the same backwards in time. Only
-// blocks that are not used all the time take part. Weights
-// that may leave are on the host from the beginning, like inputs. If tasks may
-// run twice, a part of what does not fit, as large as is best, takes the time
-// of computing it again instead of transfers (a fractional knapsack). O(batch *
-// (tasks + blocks)), with recomputation O(batch * tasks * blocks).
+// once enough has left for it; leave(k) is the same backwards in time. A block
+// that is in use from its first task to its last has no time to be away, so it
+// neither leaves nor returns. Weights that may leave are on the host from the
+// beginning, like inputs. If tasks may run twice, a part of what does not fit,
+// as large as is best, takes the time of computing it again instead of
+// transfers (a fractional knapsack). O(batch * (tasks + blocks)), with
+// recomputation O(batch * tasks * blocks).
 //
 // A memory manager's addresses, and what a transfer must be whole for, are not
 // in the bound. (Plans of several GPUs share their link; they may take longer.)

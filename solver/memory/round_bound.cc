@@ -91,7 +91,8 @@ RoundBound::RoundBound(const TrainingGraph& graph, bool accumulates,
     stays_.push_back(stays && !freedom.offloads_weights);
     host_has_.push_back(stays || block.kind == BlockKind::kInput);
   }
-  std::vector<std::size_t> steps = {0};  // tasks but updates before each place
+  // By place: how many tasks come before it, without updates.
+  std::vector<std::size_t> steps = {0};
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     const TaskKind kind = graph.tasks[i].kind;
     if (kind == TaskKind::kHostUpdate) continue;
@@ -108,7 +109,7 @@ RoundBound::RoundBound(const TrainingGraph& graph, bool accumulates,
       const auto [found, first] =
           uses_.try_emplace(block, Uses{place, place, std::nullopt});
       Uses& uses = found->second;
-      std::size_t gap = uses.last + 1;  // where the one before this use starts
+      std::size_t gap = uses.last + 1;  // where the gap before this use begins
       if (first) gap = host_has_[block] ? 0 : place;
       if (steps[place] > steps[gap]) uses.returns = place;
       uses.last = place;

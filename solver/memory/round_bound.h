@@ -101,8 +101,9 @@ class RoundBound {
   struct Uses {
     std::size_t first;
     std::size_t last;
-    // The last use after a gap in which it may be away: between two uses, or
-    // before those of what the host has, with a task that is no update.
+    // The last use before which the block may have been away; absent if it is
+    // never away. It may be away between two uses that a task other than an
+    // update separates, and before its first use if the host has it.
     std::optional<std::size_t> returns;
   };
   std::map<std::size_t, Uses> uses_;

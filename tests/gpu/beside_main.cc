@@ -3,10 +3,10 @@
 //
 //   ucudnn_gpu_beside
 //
-// Prints how much later kernels start once another stream has been used
-// (docs/adr/0052), how long max pools' backward passes take on different
-// inputs, and how fast copies are beside kernels, with 64 MiB of pinned memory
-// on the host.
+// Prints how long a small kernel takes before and after another stream has run
+// kernels (docs/adr/0052), how long max pools' backward passes take on
+// different inputs, and how fast copies are beside kernels, with 64 MiB of
+// pinned memory on the host.
 
 #include <fmt/format.h>
 
@@ -48,8 +48,8 @@ Result<Nanoseconds> MedianTime(Device& device, const Work& work) {
   return MedianAndSpreadOf(std::move(times)).median;
 }
 
-// A graph of small kernels, before and after `other`, which has a stream of its
-// own, has run any. Nothing else may have run on either.
+// Times a graph of small kernels on `device` while `other`, the same GPU with
+// another stream, runs more and more kernels. Neither has run any before.
 Status TimeSmallKernels(Device& device, Device& other) {
   constexpr std::int64_t kKernels = 400;
   constexpr Bytes kSize = 1_MiB;

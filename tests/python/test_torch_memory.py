@@ -260,8 +260,8 @@ def test_computes_again_from_what_other_code_holds(
     read = []
     script = planned_memory._script
 
-    def noted(recording, numbers, planned, answer):
-        told = script(recording, numbers, planned, answer)
+    def noted(solved):
+        told = script(solved)
         read.extend(n for r in told.recipes.values() for n in r.reads if told.stays[n])
         return told
 

@@ -17,7 +17,8 @@ RecordedStepLike = Union[PathLike, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class RecordedAction:
-    """`action` is "copy", "free", "fetch", "recompute" or "drop"."""
+    """What a hook of the step does with a saved tensor. `action` is "copy", "free",
+    "fetch", "recompute" or "drop"."""
 
     hook: int
     action: str

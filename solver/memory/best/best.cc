@@ -24,7 +24,8 @@ constexpr std::int64_t kProgramEffort = 1'800'000;
 constexpr std::int64_t kLeastPrograms = 240;
 constexpr std::int64_t kMostPrograms = 5000;
 constexpr std::int64_t kProgramsOfEstimate = 8;
-// What plans that only move activations keep free: see KeepReserve (program.h).
+// Of the budget: what plans that only move activations keep free (KeepReserve
+// in program.h).
 constexpr double kReserve = 0.25;
 // Sub-batches, with what lives on the host, that are searched after all were
 // estimated, at this part of the budget.

@@ -65,9 +65,9 @@ struct RoundProgram {
   std::vector<std::size_t> tasks;  // of the graph; some come twice
   std::vector<std::int64_t> size;  // by block, aligned
   std::int64_t resident = 0;       // bytes that never leave
-  std::vector<std::int64_t> live;  // by place: bytes besides, all gaps
-                                   // filled, without workspace; and what
-                                   // KeepReserve adds
+  std::vector<std::int64_t> live;  // by place: other bytes if no block leaves
+                                   // in its gaps, without workspace, with the
+                                   // reserve of KeepReserve
   std::vector<BlockGap> gaps;      // by `after`, then block
   std::vector<std::size_t> dies;   // blocks, by the place of their last use
   std::vector<std::size_t> dies_until;  // by place: where its part of them ends
@@ -118,7 +118,8 @@ class ProgramMaker {
   void FindAccesses();
   void FindWriters();
 
-  // Repeated blocks could double a program with each level of them.
+  // A limit: a block that is repeated for another repeated one doubles how
+  // often it is computed, and so on down a chain of them.
   std::size_t MostTasks() const { return 3 * round_.tasks.size(); }
   // The order of tasks; longer than MostTasks if it was given up.
   std::vector<std::size_t> Order(const ProgramChoices& choices);
@@ -149,10 +150,11 @@ class ProgramMaker {
 std::optional<RoundProgram> MakeProgram(const RoundModel& round,
                                         ProgramChoices choices);
 
-// Keeps a reserve at each place, for which addresses are found more easily: up
-// to this part of the capacity. A round that waits for transfers takes as long
-// as the place does at which most has to be away. So there is no reserve there,
-// and the more elsewhere, the less has to be away.
+// Adds a reserve to what is live at each place, up to this part of the
+// capacity, so that moves leave room in which addresses are found easily. Where
+// most bytes must be away decides how long a round takes that waits for
+// transfers, so there the reserve is 0; it grows as less must be away, and is
+// whole where all fits.
 void KeepReserve(double part, std::int64_t capacity, RoundProgram* program);
 
 }  // namespace ucudnn

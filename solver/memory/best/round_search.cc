@@ -76,8 +76,8 @@ class Recomputer {
     return time;
   }
 
-  // Without a program where that is none. What would be computed again and then
-  // move is computed again each time, if that is better.
+  // Without a program if the choices allow none. Blocks that would be computed
+  // again and then be moved are repeated instead, if that is better.
   PlannedRound Make(ProgramChoices choices) {
     --tries_;
     choices.repeated.assign(round_.size.size(), false);
@@ -91,7 +91,8 @@ class Recomputer {
     return made;
   }
 
-  // Adds the blocks that are computed again and move; false if there are none.
+  // Repeats the blocks that are computed again and moved; false if there are
+  // none.
   static bool AddRepeated(const PlannedRound& made,
                           std::vector<bool>* repeated) {
     const RoundProgram& program = *made.program;

@@ -11,9 +11,9 @@
 //      and dropped one by one, and at last one or two at a time at random, also
 //      where that makes the round a little longer: by less and less (threshold
 //      accepting; G. Dueck and T. Scheuer, J. Comput. Phys. 90, 1990). A block
-//      that would be computed again and then move is computed again each time
-//      another one is computed from it, if that is faster; and if not all fits
-//      otherwise, all are.
+//      that would be computed again and then be moved is repeated instead
+//      (ProgramChoices::repeated), if that is faster. If the round does not fit
+//      otherwise, all blocks that are computed again are repeated.
 //   3. The gaps are improved (ImproveChoice).
 //
 // Deterministic: the effort is a number of schedules, and of programs.
@@ -33,7 +33,8 @@ namespace ucudnn {
 struct RoundLimits {
   GapLimits gaps;
   std::int64_t programs = 0;  // with recomputation; 0: nothing runs twice
-  double reserve = 0;         // without: part of the capacity (KeepReserve)
+  // Part of the capacity, if nothing runs twice (KeepReserve).
+  double reserve = 0;
 };
 
 struct PlannedRound {

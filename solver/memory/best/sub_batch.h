@@ -26,7 +26,8 @@ struct SubBatchLimits {
   SubBatchBound bound;
   std::int64_t effort = 0;    // tasks in schedules of a round
   std::int64_t programs = 0;  // of a round, with recomputation
-  double reserve = 0;         // without: part of the memory (KeepReserve)
+  // Part of the memory, if nothing runs twice (KeepReserve).
+  double reserve = 0;
   std::stop_token stop = {};
 };
 

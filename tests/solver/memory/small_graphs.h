@@ -37,7 +37,8 @@ inline std::vector<TrainingGraph> SmallGraphs(std::int64_t batch) {
           OnSmallDevice(SmallChain(batch), 0.2)};
 }
 
-// Makes a graph of one image, block by block and task by task.
+// Builds the training graph of a mini-batch of one image from blocks of given
+// sizes and tasks of given times, in program order.
 class GraphMaker {
  public:
   // `link_rate` both ways, in bytes a microsecond.

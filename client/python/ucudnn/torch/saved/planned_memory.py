@@ -24,7 +24,7 @@ import torch
 
 from ucudnn.errors import InvalidArgument, NoPlan
 from ucudnn.profiles import Buffer
-from ucudnn.recorded_steps import RecordedAction, RecordedPlan, solve_recorded_step
+from ucudnn.recorded_steps import RecordedPlan, solve_recorded_step
 from ucudnn.sizes import Size, parse_size
 from ucudnn.solve import solve_allocation
 from ucudnn.torch.checks import refuse
@@ -226,9 +226,7 @@ def memory(
 
     def planned(rates: Rates) -> MemoryPlan:
         best = _best(recording, chosen, rates, budget_bytes, ways)
-        script = _script(
-            best.recording, best.numbers, best.planned, best.answer.actions
-        )
+        script = _script(best)
         size = max((s.offset + s.bytes for s in script.slots.values()), default=0)
         _refuse_host(size, host_budget)
         arena = Arena(size, chosen)
@@ -304,8 +302,8 @@ def _best(
     budget: int,
     ways: Sequence[str],
 ) -> _Solved:
-    """The faster of the plans with shallow and with deep recipes. Of copies of the
-    storages, since describing them narrows some."""
+    """The faster of the plans with shallow and with deep recipes. Each has copies of
+    the recorded storages, since `described` may narrow them."""
     storages = recording.storages
     variants = [replace(recording, storages=[replace(s) for s in storages])]
     if any(saved.deep is not saved.again for saved in storages):
@@ -379,16 +377,12 @@ def _solved(
         ) from error
 
 
-def _script(
-    recording: Recording,
-    numbers: Sequence[int],
-    planned: List[bool],
-    planned_actions: Sequence[RecordedAction],
-) -> Script:
+def _script(solved: _Solved) -> Script:
+    recording, planned = solved.recording, solved.planned
     storages = recording.storages
     actions: List[List[Tuple[str, int]]] = [[] for _ in recording.kinds]
-    for one in planned_actions:
-        actions[one.hook].append((one.action, numbers[one.tensor]))
+    for one in solved.answer.actions:
+        actions[one.hook].append((one.action, solved.numbers[one.tensor]))
     _leave_alone_what_stays(storages, planned, actions)
     recipes = {}
     copied: Dict[int, Tuple[int, Saved]] = {}

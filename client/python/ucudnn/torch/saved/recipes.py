@@ -24,6 +24,13 @@ _NORMALIZATIONS = {"native_batch_norm", "cudnn_batch_norm"}
 _FUSED = "norm_sum_relu"
 _MOST_STEPS = 8
 _MOST_BLOCKS = 5
+# Narrower types for the indices of pools, the smallest first; PyTorch has uint16
+# since 2.3.
+_INDICES = [
+    getattr(torch, name)
+    for name in ("int16", "uint16", "int32")
+    if hasattr(torch, name)
+]
 # In place of a step's code.
 NORMALIZATION = "normalization"
 # Expressions of C, rounded as PyTorch does, of the float32 values that are read.
@@ -259,22 +266,14 @@ class Recipes:
         return recipe_of(value, is_kept, _MOST_STEPS * _MOST_BLOCKS)
 
 
-# Since PyTorch 2.3 with an unsigned one.
-_NARROW = [
-    getattr(torch, name)
-    for name in ("int16", "uint16", "int32")
-    if hasattr(torch, name)
-]
-
-
 def narrow_types(value: Value) -> List[torch.dtype]:
-    """The types that hold what pools note, the smallest first: which element of a
-    plane was the largest."""
+    """If the value is the indices of a max pool, the types that can hold them, the
+    smallest first; an index counts the elements of a plane."""
     call = value.call
     if call is None or call.name != "max_pool2d_with_indices" or value.output != 1:
         return []
     height, width = call.args[0].layout.size[-2:]
-    return [t for t in _NARROW if height * width - 1 <= torch.iinfo(t).max]
+    return [t for t in _INDICES if height * width - 1 <= torch.iinfo(t).max]
 
 
 class _Search:
