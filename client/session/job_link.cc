@@ -96,10 +96,11 @@ class JobLink::Worker {
     }
   }
 
-  // Makes as many calls as needed, within call_within in total. False if
-  // something could not be delivered.
+  // Makes as many calls as needed, within call_within in total, the last time
+  // within finish_within. False if something could not be delivered.
   bool Round(bool last) {
-    end_ = std::chrono::steady_clock::now() + options_.call_within;
+    end_ = std::chrono::steady_clock::now() +
+           (last ? options_.finish_within : options_.call_within);
     if (!Register() || !SendAnswers() || !SendSteps()) return false;
     if (last && options_.registration) {
       v1::FinishJobRequest finish;

@@ -34,6 +34,9 @@ class JobLink {
     std::optional<v1::RegisterJobRequest> registration;
     // The time limit of one call to the coordinator.
     std::chrono::milliseconds call_within{1'000};
+    // The time limit of Finish's calls together. Longer, since no later call
+    // makes up for them.
+    std::chrono::milliseconds finish_within{5'000};
     // The interval between reports, until the coordinator sets another.
     std::chrono::milliseconds report_after{1'000};
     // Ranks that lose a coordinator at once come back at moments spread over
@@ -63,7 +66,7 @@ class JobLink {
   void Answer(std::int64_t revision, std::string rejected);
 
   // Sends what is left and, on rank 0, reports the job's end; then stops the
-  // thread. Returns within three times call_within.
+  // thread. Returns within call_within and finish_within.
   void Finish();
 
  private:

@@ -247,6 +247,23 @@ TEST_F(JobLinkTest, DropsAnAnswerThatTheCoordinatorRefuses) {
       WaitUntil([&] { return Locked([&] { return steps_.size() == 1; }); }));
 }
 
+TEST_F(JobLinkTest, ReportsTheEndToASlowCoordinator) {
+  coordinator_.finish_job = [this](const v1::FinishJobRequest& request)
+      -> Result<v1::FinishJobResponse> {
+    const auto asked = std::chrono::steady_clock::now();
+    EXPECT_TRUE(WaitUntil([&] {
+      return std::chrono::steady_clock::now() - asked >
+             JobLink::Options().call_within + milliseconds(500);
+    }));
+    const std::lock_guard lock(mutex_);
+    finished_ = request.job_id();
+    return v1::FinishJobResponse();
+  };
+  const auto link = Start(0);
+  link->Finish();
+  EXPECT_EQ(Locked([&] { return finished_; }), "j");
+}
+
 TEST_F(JobLinkTest, EndsInTimeIfNobodyAnswers) {
   coordinator_.Stop();
   const auto link = Start(0);

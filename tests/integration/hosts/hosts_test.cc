@@ -251,7 +251,8 @@ TEST_P(HostsTest, NothingIsLostWhileLinksFail) {
       << Log();
   std::ofstream(folder_ / "stop") << "";
   EXPECT_EQ(job_.Wait(Patience()), 0) << Log();
-  EXPECT_EQ(Job()["state"], "finished") << Log();
+  EXPECT_TRUE(WaitUntil([&] { return Job()["state"] == "finished"; }))
+      << Job() << Log();
 }
 
 void CutBothWays(Network& network, std::size_t a, std::size_t b) {
