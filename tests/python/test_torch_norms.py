@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from ucudnn.convolutions import ConvolutionDevice
 from ucudnn.torch.normalization import contest
 from ucudnn.torch.normalization.calls import call_of
-from ucudnn.torch.normalization.finding import find
+from ucudnn.torch.normalization.finding import finding
 from ucudnn.torch.normalization.fused import FusedNorm
 from ucudnn.torch.normalization.pending import Pending
 
@@ -124,7 +124,8 @@ def same(some, others):
 
 
 def found(model, x=None):
-    told = find(model, [images() if x is None else x], {})
+    with finding(model) as told:
+        model(images() if x is None else x)
     return {name: one.why or [c.adds for c in one.calls] for name, one in told.items()}
 
 
@@ -209,7 +210,7 @@ def test_says_why_a_normalization_stays(monkeypatch):
 
 def test_leaves_no_trace_of_looking():
     model = network()
-    find(model, [images()], {})
+    found(model)
     assert type(model[1]) is nn.BatchNorm2d
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
     assert "_ucudnn_norm" not in model[1].__dict__

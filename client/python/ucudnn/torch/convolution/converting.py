@@ -33,7 +33,7 @@ from ucudnn.torch.convolution.swapping import padding_of, put, take, why_not
 from ucudnn.torch.devices import slice_units
 from ucudnn.torch.normalization import swapping as norms_swapping
 from ucudnn.torch.normalization.contest import Norm, decide, lines_of
-from ucudnn.torch.normalization.finding import find
+from ucudnn.torch.normalization.finding import finding
 from ucudnn.torch.normalization.swapping import Fused
 from ucudnn.torch.timing import Time, times_of
 
@@ -240,7 +240,7 @@ def convert(
     for module in inner.modules():
         take(module)  # plans of an earlier call would hide their convolutions
         norms_swapping.take(module)
-    with buffers_kept(inner, device):
+    with buffers_kept(inner, device), finding(inner) as found:
         seen = record(inner, example, keywords)
     if not seen:
         raise refuse(
@@ -249,8 +249,6 @@ def convert(
             "a model with convolutions is accepted",
         )
     layers = _layers(inner, seen)
-    with buffers_kept(inner, device):
-        found = find(inner, example, keywords)
     contest = Contest(_open(device), seconds)
     with torch.no_grad(), torch.random.fork_rng(
         devices=[device] if device.type == "cuda" else []

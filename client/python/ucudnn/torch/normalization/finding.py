@@ -1,4 +1,4 @@
-"""Finds the normalizations of a model that a ReLU follows, by running it."""
+"""Finds the normalizations of a model that a ReLU follows, while it runs."""
 
 from __future__ import annotations
 
@@ -24,17 +24,6 @@ class Found:
 
     calls: List[NormCall] = field(default_factory=list)
     why: str = ""  # why it cannot be fused
-
-
-def find(
-    model: torch.nn.Module, example: Any, keywords: Any
-) -> Dict[str, Found]:
-    """The batch normalizations that `model(*example, **keywords)` runs now, by
-    the names of their modules. PyTorch computes everything meanwhile."""
-    told: Dict[str, Found] = {}
-    with _trying(model, told), torch.enable_grad():
-        model(*example, **keywords)
-    return told
 
 
 class _Trial(Plan):
@@ -65,9 +54,10 @@ class _Trial(Plan):
 
 
 @contextlib.contextmanager
-def _trying(
-    model: torch.nn.Module, told: Dict[str, Found]
-) -> Iterator[None]:
+def finding(model: torch.nn.Module) -> Iterator[Dict[str, Found]]:
+    """Within it PyTorch computes everything; afterwards it has told of the batch
+    normalizations that ran, by the names of their modules."""
+    told: Dict[str, Found] = {}
     handles: List[Any] = []
     swapped = []
     for name, module in model.named_modules():
@@ -82,7 +72,7 @@ def _trying(
             if not isinstance(module, torch.nn.ReLU):
                 handles.append(module.register_forward_pre_hook(_enters(name)))
     try:
-        yield
+        yield told
     finally:
         for handle in handles:
             handle.remove()
