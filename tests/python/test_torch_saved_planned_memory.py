@@ -1,0 +1,160 @@
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from dataclasses import replace
+
+import ucudnn
+import ucudnn.torch
+from saved_steps import Block, data, equal, network, planned, refused, stepping, trained
+from torch import nn
+from ucudnn.torch.saved import planned_memory
+from ucudnn.torch.saved.links import HostLink
+
+
+class Link(HostLink):
+    """Copies that take their time beside what is computed."""
+
+    told = 1e6, None
+
+    def rates(self):
+        return 1e6, 1e6
+
+    def reached(self, step):
+        step()
+        return self.told
+
+
+@pytest.mark.parametrize(
+    "told, rates",
+    [
+        ((1e6, None), [(1e6, 1e6)]),
+        ((1.005e6, 0.995e6), [(1e6, 1e6)]),
+        ((9e5, None), [(1e6, 1e6), (9e5, 1e6)]),
+        ((1.0, 2.0), [(1e6, 1e6), (1.0, 2.0)]),
+    ],
+)
+def test_plans_again_with_the_rates_that_copies_reached(told, rates, monkeypatch):
+    plain = network()
+    expected = trained(stepping(plain), plain)
+    link, asked, best = Link(), [], planned_memory._best
+    link.told = told
+
+    def asked_for(recording, device, rates, budget, ways):
+        asked.append(rates)
+        return best(recording, device, rates, budget, ways)
+
+    monkeypatch.setattr(planned_memory, "link_of", lambda device: link)
+    monkeypatch.setattr(planned_memory, "_best", asked_for)
+    model, plan = planned(0.5, "offload")
+    assert asked[-len(rates):] == rates
+    assert plan.moved and equal(trained(plan, model), expected)
+
+
+def test_plans_again_from_what_was_recorded(monkeypatch):
+    link = Link()
+    link.told = 9e5, None
+    monkeypatch.setattr(planned_memory, "link_of", lambda device: link)
+    _, plan = planned(0.4)
+    assert plan.moved and plan.narrowed
+    assert int(plan.plain_peak * 0.4) == plan.budget
+
+
+def test_keeps_a_plan_if_another_needs_more_host_memory(monkeypatch):
+    link = Link()
+    link.told = 1.0, 1.0
+    made = []
+
+    def refused(size, budget):
+        made.append(size)
+        if len(made) == 3:  # the plain step's, the first, the second
+            raise ucudnn.InvalidArgument("too little")
+
+    monkeypatch.setattr(planned_memory, "link_of", lambda device: link)
+    monkeypatch.setattr(planned_memory, "_refuse_host", refused)
+    _, plan = planned(0.5, "offload")
+    assert len(made) == 4 and plan.pinned_bytes == made[1]
+
+
+def test_plans_what_was_recorded_again():
+    _, plan = planned(0.5)
+    again = ucudnn.solve_recorded_step(plan.recorded_step, plan.budget)
+    assert again.time_us == plan.predicted_ms * 1e3
+    assert again.peak_bytes == plan.predicted_peak
+    more = ucudnn.solve_recorded_step(plan.recorded_step, "1GiB")
+    assert more.time_us <= again.time_us and more.moved_bytes == 0
+
+
+def test_measures_the_peak_that_it_predicts():
+    for share, allow in ((0.8, "recompute"), (0.6, "offload"), (0.5, "offload")):
+        _, plan = planned(share, allow)
+        told = plan.check(steps=1)
+        assert told.predicted_peak == plan.predicted_peak <= plan.budget
+        assert 0.9 * told.predicted_peak <= told.measured_peak
+        assert told.measured_peak <= told.predicted_peak
+        assert "predicted" in str(told) and "MiB" in str(plan)
+
+
+def test_changes_nothing_while_it_measures():
+    model = network()
+    step = stepping(model)
+    before = {n: t.clone() for n, t in model.state_dict().items()}
+    images, labels = data()
+    state = torch.get_rng_state()
+    plan = ucudnn.torch.memory(step, images, labels, budget="1GiB", quiet=True)
+    plan.check(steps=1)
+    assert all(torch.equal(before[n], t) for n, t in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_names_the_least_budget_and_keeps_it():
+    model = network()
+    step = stepping(model)
+    with pytest.raises(ucudnn.NoPlan) as refused:
+        ucudnn.torch.memory(step, *data(), budget=1000, quiet=True)
+    least = int(str(refused.value).rpartition(" ")[2])
+    assert "1000" in str(refused.value)
+    plan = ucudnn.torch.memory(step, *data(), budget=least, quiet=True)
+    assert plan.predicted_peak <= least
+
+
+def test_refuses_a_host_budget_that_is_too_small():
+    _, plan = planned(0.5, "offload")
+    with pytest.raises(ucudnn.InvalidArgument) as error:
+        planned(0.5, "offload", host_budget=1000)
+    assert "host_budget: 1000 bytes" in str(error.value)
+    least = int(str(error.value).partition("moves ")[2].split()[0])
+    _, fits = planned(0.5, "offload", host_budget=least)
+    assert fits.pinned_bytes <= least
+
+
+def test_refuses_arguments_it_cannot_read():
+    step = stepping(network())
+    assert "memory: allow: 'swap'" in refused(step, *data(), allow=("swap",))
+    assert "is not a size" in refused(step, *data(), budget="half")
+
+
+def test_takes_the_faster_of_shallow_and_deep_recipes(monkeypatch):
+    times = iter([2000.0, 1000.0])
+    plain = planned_memory._solved
+
+    def solved(*arguments):
+        return replace(plain(*arguments), time_us=next(times))
+
+    torch.manual_seed(1)
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), Block(8), Block(8), nn.Flatten(), nn.LazyLinear(10)
+    )
+    step = stepping(model)
+    step(*data())
+    monkeypatch.setattr(planned_memory, "_solved", solved)
+    plan = ucudnn.torch.memory(step, *data(), budget="1GiB", quiet=True)
+    assert plan.predicted_ms == 1.0 and next(times, None) is None
+
+
+def test_leaves_part_of_a_gpus_budget_to_its_allocator():
+    assert planned_memory.without_reserve(1280) == 1260
+    for size in (0, 1, 62, 63, 64, 12345678901):
+        budget = planned_memory.with_reserve(size)
+        assert planned_memory.without_reserve(budget) >= size
+        assert budget == 0 or planned_memory.without_reserve(budget - 1) < size
