@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import bisect
-from typing import Any, Dict, List, Sequence, Tuple
+from dataclasses import replace
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import torch
 
+from ucudnn.torch.saved.links import Rates
 from ucudnn.torch.saved.recorded import Recording, Saved
 
 # Storages of less than this share of all saved bytes stay.
@@ -15,31 +17,73 @@ _LEAST_SHARE = 1 / 2000
 _BLOCK = 512
 
 
+class Description(NamedTuple):
+    """A recorded step for the solver, and what its numbers stand for."""
+
+    step: Dict[str, Any]  # as ucudnn/solve.h describes it
+    recording: Recording  # with the narrow copies that a plan keeps instead
+    planned: List[bool]  # by storage
+    storages: List[int]  # by tensor of the step: the number of its storage
+    hooks: List[int]  # by hook of the step: the number in the recording
+    plain_peak: int  # bytes
+
+
 def described(
-    recording: Recording, device: torch.device, budget: int, may_narrow: bool
-) -> Tuple[int, List[int], List[bool], Dict[str, Any]]:
-    """The peak of the plain step, the storages that are planned, by number and as
-    flags, and the step as ucudnn/solve.h describes it."""
+    recording: Recording,
+    device: torch.device,
+    rates: Rates,
+    budget: int,
+    may_narrow: bool,
+) -> Description:
+    """Of a step whose copies reach `rates`. If it needs more than `budget` bytes,
+    a plan may keep narrow copies where values allow it."""
     gpu = device.type == "cuda"
-    storages = recording.storages
-    segments = len(recording.ms)
+    planned = _planned(recording.storages)
+    besides = _besides(recording, planned, gpu)
+    plain_peak = _plain_peak(recording, planned, besides, gpu)
+    times = recording.ms
+    if may_narrow and plain_peak > budget:
+        recording, times = _narrowed(recording, planned)
+        besides = _besides(recording, planned, gpu)
+    d2h, h2d = rates
+    step, hooks = merged({
+        "segments": [
+            {"time_us": ms * 1e3, "bytes": size, "backward": backward}
+            for ms, size, backward in zip(times, besides, _backward(recording))
+        ],
+        "tensors": _tensors(recording, planned, besides, gpu),
+        "link": {"d2h_bytes_per_us": d2h, "h2d_bytes_per_us": h2d},
+    })  # fmt: skip
+    return Description(
+        step, recording, planned, _numbers(planned), hooks, plain_peak
+    )
+
+
+def _planned(storages: Sequence[Saved]) -> List[bool]:
+    """Whether a plan may move or drop the storage, and gains by it."""
     movable = [
         not s.stays and bool(s.uses) and s.held < min(s.uses) for s in storages
     ]
     least = sum(s.bytes for s, can in zip(storages, movable) if can) * _LEAST_SHARE
-    planned = [can and s.bytes >= least for s, can in zip(storages, movable)]
-    besides = _besides(recording, planned, gpu)
-    plain_peak = _plain_peak(recording, planned, besides, gpu)
-    times = list(recording.ms)
-    if may_narrow and plain_peak > budget:
-        times = _narrowed(recording, planned)
-        besides = _besides(recording, planned, gpu)
-    numbers = [n for n, one in enumerate(planned) if one]
-    at = {number: index for index, number in enumerate(numbers)}
+    return [can and s.bytes >= least for s, can in zip(storages, movable)]
+
+
+def _numbers(planned: Sequence[bool]) -> List[int]:
+    return [number for number, plans in enumerate(planned) if plans]
+
+
+def _tensors(
+    recording: Recording,
+    planned: Sequence[bool],
+    besides: Sequence[int],
+    gpu: bool,
+) -> List[Dict[str, Any]]:
+    storages = recording.storages
+    at = {number: index for index, number in enumerate(_numbers(planned))}
     tensors = []
-    for number in numbers:
+    for number in at:
         saved = storages[number]
-        uses = _uses(saved, segments)
+        uses = _uses(saved, len(recording.ms))
         tensor: Dict[str, Any] = {
             "bytes": rounded(saved.bytes, gpu),
             "hook": saved.hook,
@@ -61,19 +105,13 @@ def described(
                 "reads": [at[n] for n in again.recipe.reads if planned[n]],
             }
         tensors.append(tensor)
-    return plain_peak, numbers, planned, {
-        "segments": [
-            {"time_us": ms * 1e3, "bytes": size, "backward": backward}
-            for ms, size, backward in zip(times, besides, _backward(recording))
-        ],
-        "tensors": tensors,
-    }  # fmt: skip
+    return tensors
 
 
 def _readable(saved: Saved, last: int) -> bool:
     """Whether a recipe finds the storage up to the segment `last`: what other code
     holds is certain to be there until it is needed itself."""
-    if saved.wide is not None:
+    if saved.is_narrow:
         return False
     return not saved.stays or last <= max(saved.uses)
 
@@ -90,25 +128,27 @@ def _plain_peak(
 ) -> int:
     """The most bytes in any segment if every storage stays."""
     live = list(besides)
-    for saved, plans in zip(recording.storages, planned):
-        if not plans:
-            continue
+    for number in _numbers(planned):
+        saved = recording.storages[number]
         last = _uses(saved, len(live))[-1]
         for segment in range(saved.hook + 1, last + 1):
             live[segment] += rounded(saved.bytes, gpu)
     return max(live)
 
 
-def _narrowed(recording: Recording, planned: Sequence[bool]) -> List[float]:
-    """Keeps narrow copies where values allow it; the segments' milliseconds with
-    the conversions."""
-    times = list(recording.ms)
-    for saved, plans in zip(recording.storages, planned):
-        if plans and saved.narrow is not None:
-            saved.shrink()
+def _narrowed(
+    recording: Recording, planned: Sequence[bool]
+) -> Tuple[Recording, List[float]]:
+    """The recording with narrow copies where values allow it, and the segments'
+    milliseconds with the conversions."""
+    storages, times = list(recording.storages), list(recording.ms)
+    for number in _numbers(planned):
+        saved = storages[number]
+        if saved.narrow is not None:
+            storages[number] = saved.as_narrow()
             for segment in (saved.hook + 1, *saved.uses):
                 times[segment] += saved.narrow_ms
-    return times
+    return replace(recording, storages=storages), times
 
 
 def _backward(recording: Recording) -> List[bool]:
@@ -139,7 +179,7 @@ def _besides(
 
     for saved, plans in zip(recording.storages, planned):
         size = rounded(saved.bytes, gpu)
-        if saved.wide is not None:
+        if saved.is_narrow:
             continue
         if gpu and not saved.stays:
             add(-size, saved.hook + 1, saved.held)

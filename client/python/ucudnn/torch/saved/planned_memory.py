@@ -32,7 +32,7 @@ from ucudnn.torch.devices import find_device
 from ucudnn.torch.kept import stateful, unchanged
 from ucudnn.torch.profiling import StepClock
 from ucudnn.torch.saved.applying import Applier, Meter, Script, Slot
-from ucudnn.torch.saved.describing import described, merged, rounded
+from ucudnn.torch.saved.describing import Description, described, rounded
 from ucudnn.torch.saved.fused import FusedRecipe
 from ucudnn.torch.saved.links import (
     Arena,
@@ -98,13 +98,13 @@ class MemoryPlan:
         self._arena = arena
         self.budget = budget
         # For `ucudnn.solve_recorded_step`, as it is or as JSON.
-        self.recorded_step = solved.step
+        self.recorded_step = solved.described.step
         self.predicted_ms = solved.answer.time_us / 1e3
-        recording = solved.recording
+        recording = solved.described.recording
         self.plain_ms = sum(recording.ms)
         self.lower_bound_ms = solved.answer.lower_bound_us / 1e3
         self.predicted_peak = solved.answer.peak_bytes
-        self.plain_peak = solved.plain_peak
+        self.plain_peak = solved.described.plain_peak
         self.pinned_bytes = arena.size
         storages = recording.storages
         done: Dict[str, Set[int]] = {"copy": set(), "recompute": set()}
@@ -287,12 +287,8 @@ def _refuse_host(size: int, budget: Optional[Size]) -> None:
 
 
 class _Solved(NamedTuple):
-    recording: Recording
-    plain_peak: int
-    numbers: List[int]  # of the storages that are planned
-    planned: List[bool]
-    step: Dict[str, Any]  # as ucudnn/solve.h describes it, with merged hooks
-    answer: RecordedPlan  # by hooks of the recording
+    described: Description
+    answer: RecordedPlan
 
 
 def _best(
@@ -302,34 +298,21 @@ def _best(
     budget: int,
     ways: Sequence[str],
 ) -> _Solved:
-    """The faster of the plans with shallow and with deep recipes. Each has copies of
-    the recorded storages, since `described` may narrow them."""
-    storages = recording.storages
-    variants = [replace(recording, storages=[replace(s) for s in storages])]
-    if any(saved.deep is not saved.again for saved in storages):
-        deep = [replace(saved, again=saved.deep) for saved in storages]
+    """The faster of the plans with shallow and with deep recipes."""
+    variants = [recording]
+    if any(saved.deep is not saved.again for saved in recording.storages):
+        deep = [replace(saved, again=saved.deep) for saved in recording.storages]
         variants.append(replace(recording, storages=deep))
-    gpu = device.type == "cuda"
     solved: List[_Solved] = []
     refused: List[NoPlan] = []
     for variant in variants:
-        plain_peak, numbers, planned, request = described(
-            variant, device, budget, "recompute" in ways
-        )
-        request["link"] = dict(
-            zip(("d2h_bytes_per_us", "h2d_bytes_per_us"), rates)
-        )
-        request, hooks = merged(request)
+        told = described(variant, device, rates, budget, "recompute" in ways)
         try:
-            answer = _solved(request, budget, ways, gpu)
+            answer = _solved(told.step, budget, ways, device.type == "cuda")
         except NoPlan as error:
             refused.append(error)
         else:
-            actions = [replace(a, hook=hooks[a.hook]) for a in answer.actions]
-            answer = replace(answer, actions=actions)
-            solved.append(
-                _Solved(variant, plain_peak, numbers, planned, request, answer)
-            )
+            solved.append(_Solved(told, answer))
     if not solved:
         raise min(refused, key=_least_of)
     best = min(solved, key=lambda one: one.answer.time_us)
@@ -378,11 +361,12 @@ def _solved(
 
 
 def _script(solved: _Solved) -> Script:
-    recording, planned = solved.recording, solved.planned
-    storages = recording.storages
+    told, recording = solved.described, solved.described.recording
+    storages, planned = recording.storages, list(told.planned)
     actions: List[List[Tuple[str, int]]] = [[] for _ in recording.kinds]
     for one in solved.answer.actions:
-        actions[one.hook].append((one.action, solved.numbers[one.tensor]))
+        number = told.storages[one.tensor]
+        actions[told.hooks[one.hook]].append((one.action, number))
     _leave_alone_what_stays(storages, planned, actions)
     recipes = {}
     copied: Dict[int, Tuple[int, Saved]] = {}
@@ -402,7 +386,7 @@ def _script(solved: _Solved) -> Script:
     return Script(
         recording.kinds, planned, stays, sources, actions, recipes,
         _slots(copied),
-        {n: s.dtype for n, s in enumerate(storages) if s.wide is not None},
+        {n: s.dtype for n, s in enumerate(storages) if s.is_narrow},
     )  # fmt: skip
 
 
@@ -429,7 +413,7 @@ def _leave_alone_what_stays(
 ) -> None:
     """Unplans storages that a plan only drops at the end, which PyTorch does as
     well, without the host's time."""
-    busy = {n for n, saved in enumerate(storages) if saved.wide is not None}
+    busy = {n for n, saved in enumerate(storages) if saved.is_narrow}
     for todo in actions:
         for name, number in todo:
             if name != "drop":

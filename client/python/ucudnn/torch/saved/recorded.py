@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import List, NamedTuple, Optional, Union
 
 import torch
@@ -55,16 +55,19 @@ class Saved:
     changed: bool = False  # in place, after it was saved
     narrow: Optional[torch.dtype] = None  # holds all its values in fewer bytes
     narrow_ms: float = 0.0  # of each conversion
-    wide: Optional[torch.dtype] = None  # what it was before `shrink`
+    is_narrow: bool = False  # it stands for its narrow copy
 
-    def shrink(self) -> None:
-        """From now on it stands for its narrow copy, which nobody else holds."""
+    def as_narrow(self) -> Saved:
+        """Its narrow copy, which no other code holds."""
         assert self.narrow is not None
         elements = self.bytes // element_size(self.dtype)
-        self.bytes = elements * element_size(self.narrow)
-        self.wide, self.dtype = self.dtype, self.narrow
-        self.held = self.hook
-        self.again = None
+        return replace(
+            self,
+            bytes=elements * element_size(self.narrow),
+            dtype=self.narrow,
+            held=self.hook,
+            is_narrow=True,
+        )
 
 
 @dataclass
