@@ -9,7 +9,9 @@ import ucudnn
 import ucudnn.torch
 from torch.utils.data import DataLoader
 from ucudnn.torch import checks
+from ucudnn.torch.parallel.planning import RankShare, SharePlan
 from ucudnn.torch.parallel.shares import Shares
+from ucudnn.torch.parallel.sources import FixedSource
 
 
 class FullyShardedDataParallel(torch.nn.Module):
@@ -42,11 +44,8 @@ def test_refuses_two_ranks_on_one_gpu():
 
 
 def shares_of(batch):
-    shares = Shares.__new__(Shares)
-    share = SimpleNamespace(batch=batch, first_image=0)
-    shares._ranks = SimpleNamespace(rank=0, size=1)
-    shares._plan = SimpleNamespace(ranks=[share], batch=batch)
-    return shares
+    plan = SharePlan([RankShare(batch, 0, 1, None)], None, None, [])
+    return Shares(SimpleNamespace(rank=0), None, FixedSource(plan))
 
 
 def test_accepts_a_loader_of_the_share():

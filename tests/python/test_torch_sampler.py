@@ -2,26 +2,26 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from types import SimpleNamespace
-
 import ucudnn
 import ucudnn.torch
+from ucudnn.torch.parallel.current import CurrentShares
 from ucudnn.torch.parallel.loader import ShareLoader, emptied
+from ucudnn.torch.parallel.planning import RankShare, SharePlan
+
+
+def plan_of(batches):
+    return SharePlan(
+        [
+            RankShare(batch, sum(batches[:rank]), 1, None)
+            for rank, batch in enumerate(batches)
+        ],
+        None, None, [],
+    )  # fmt: skip
 
 
 def shares_of(batches):
-    """Each rank's Shares, as far as a sampler needs them."""
-    return [
-        SimpleNamespace(
-            size=len(batches),
-            rank=rank,
-            batch=batch,
-            first_image=sum(batches[:rank]),
-            global_batch=sum(batches),
-            revision=1,
-        )
-        for rank, batch in enumerate(batches)
-    ]
+    """Each rank's."""
+    return [CurrentShares(rank, plan_of(batches)) for rank in range(len(batches))]
 
 
 def steps_of(batches, images=23, epoch=0, step=0, **options):
@@ -69,22 +69,22 @@ def test_refuses_what_it_cannot_deal_out():
 
 
 def test_loads_the_rest_of_an_epoch_by_new_shares():
-    shares, _ = shares_of([3, 1])
+    _, shares = shares_of([1, 3])
     sampler = ucudnn.torch.ShareSampler(range(20), shares, shuffle=False)
-    loader = ShareLoader(shares, sampler)
+    loader = ShareLoader(sampler)
     loaded = []
     for batch in loader:
         loaded.append(batch.tolist())
         if len(loaded) == 2:
-            shares.batch, shares.first_image, shares.revision = 2, 2, 2
-    assert loaded == [[0, 1, 2], [4, 5, 6], [10, 11], [14, 15], [18, 19]]
+            shares._adopt(plan_of([2, 2]))
+    assert loaded == [[1, 2, 3], [5, 6, 7], [10, 11], [14, 15], [18, 19]]
     assert len(loader) == 5
 
 
 def test_loads_no_images_for_an_idle_rank():
     _, shares = shares_of([4, 0])
     sampler = ucudnn.torch.ShareSampler(torch.ones(8, 3), shares)
-    batches = list(ShareLoader(shares, sampler))
+    batches = list(ShareLoader(sampler))
     assert [list(batch.shape) for batch in batches] == [[0, 3]] * 2
     told = emptied({"x": torch.ones(2, 2), "y": [torch.ones(2)], "z": "name"})
     assert told["x"].shape == (0, 2)
@@ -96,4 +96,4 @@ def test_decides_the_batch_itself():
     (shares,) = shares_of([4])
     sampler = ucudnn.torch.ShareSampler(range(8), shares)
     with pytest.raises(ucudnn.InvalidArgument, match="loader: batch_size: 2"):
-        ShareLoader(shares, sampler, batch_size=2)
+        ShareLoader(sampler, batch_size=2)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional
+from typing import Any, Callable, Iterator, List, Optional
 
 import torch
 from torch.utils.data import DataLoader, default_collate
 
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.parallel.sampler import ShareSampler
-
-if TYPE_CHECKING:
-    from ucudnn.torch.parallel.shares import Shares
 
 _OURS = ("batch_size", "sampler", "batch_sampler", "shuffle", "drop_last")
 
@@ -23,9 +20,7 @@ class ShareLoader:
     batches of no images, which a model takes part with. `options` are those of
     DataLoader."""
 
-    def __init__(
-        self, shares: Shares, sampler: ShareSampler, **options: Any
-    ) -> None:
+    def __init__(self, sampler: ShareSampler, **options: Any) -> None:
         for name in _OURS:
             if name in options:
                 raise refuse(
@@ -35,7 +30,6 @@ class ShareLoader:
                     "this one",
                 )
         self.sampler = sampler
-        self._shares = shares
         collate: Optional[Callable[..., Any]] = options.pop("collate_fn", None)
         self._collate = collate or default_collate
         self._options = options
@@ -50,16 +44,17 @@ class ShareLoader:
 
     def __iter__(self) -> Iterator[Any]:
         step = self.sampler.first_step
+        shares = self.sampler.shares
         while step < self.sampler.steps:
-            revision = self._shares.revision
+            revision = shares.revision
             for batch in self._loader(step):
                 step += 1
                 yield batch
-                if self._shares.revision != revision:
+                if shares.revision != revision:
                     break
 
     def _loader(self, first_step: int) -> DataLoader[Any]:
-        idle = self._shares.batch == 0
+        idle = self.sampler.shares.batch == 0
         return DataLoader(
             self.sampler.dataset,
             batch_sampler=_Batches(self.sampler, first_step),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator, List
+from typing import Any, Iterator, List
 
 import torch
 from torch.utils.data import DistributedSampler
 
 from ucudnn.torch.checks import refuse, whole_number
-
-if TYPE_CHECKING:
-    from ucudnn.torch.parallel.shares import Shares
+from ucudnn.torch.parallel.current import CurrentShares
 
 
 class ShareSampler(DistributedSampler):
@@ -24,7 +22,11 @@ class ShareSampler(DistributedSampler):
     rank's `shares.batch` of each."""
 
     def __init__(
-        self, dataset: Any, shares: Shares, shuffle: bool = True, seed: int = 0
+        self,
+        dataset: Any,
+        shares: CurrentShares,
+        shuffle: bool = True,
+        seed: int = 0,
     ) -> None:
         try:
             images = len(dataset)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Callable, Iterator, Optional
 
 import torch
 import torch.distributed as dist
@@ -11,92 +11,31 @@ from torch.nn.parallel import DistributedDataParallel
 from ucudnn.torch import checks
 from ucudnn.torch.devices import Device
 from ucudnn.torch.parallel.attached import Attached
+from ucudnn.torch.parallel.current import CurrentShares
 from ucudnn.torch.parallel.hook import Hook, scale
 from ucudnn.torch.parallel.loader import ShareLoader
-from ucudnn.torch.parallel.planning import RankShare, SharePlan
+from ucudnn.torch.parallel.planning import SharePlan
 from ucudnn.torch.parallel.ranks import Ranks
 from ucudnn.torch.parallel.sampler import ShareSampler
 from ucudnn.torch.parallel.sources import Source
 
 
-class Shares:
+class Shares(CurrentShares):
     """Each rank's share of every mini-batch. Made by share(); the ranks are those
     of its process group. One thread at a time uses it. Calls named collective are
     made by all ranks, in the same order."""
 
     def __init__(self, ranks: Ranks, device: Device, source: Source) -> None:
+        super().__init__(ranks.rank, source.plan())
         self._ranks = ranks
         self._device = device
         self._source = source
-        self._plan = source.plan()
         self._attached: Optional[Attached] = None
-        self.revision = 1
-        """Changes with each plan that refresh() adopts."""
-
-    @property
-    def rank(self) -> int:
-        return self._ranks.rank
-
-    @property
-    def size(self) -> int:
-        """The number of ranks."""
-        return self._ranks.size
 
     @property
     def device_kind(self) -> str:
         """The kind of this rank's device; ranks of one kind share times."""
         return self._device.kind
-
-    @property
-    def _own(self) -> RankShare:
-        return self._plan.ranks[self.rank]
-
-    @property
-    def batch(self) -> int:
-        """This rank's images of each mini-batch; 0 if it is idle."""
-        return self._own.batch
-
-    @property
-    def first_image(self) -> int:
-        """The index of its first image in the mini-batch of all ranks."""
-        return self._own.first_image
-
-    @property
-    def weight(self) -> float:
-        """batch / global_batch: the factor of this rank's gradients."""
-        return self.batch / self.global_batch
-
-    @property
-    def global_batch(self) -> int:
-        """The mini-batch over all ranks."""
-        return self._plan.batch
-
-    @property
-    def batches(self) -> List[int]:
-        """The images of each rank."""
-        return [share.batch for share in self._plan.ranks]
-
-    @property
-    def micro_steps(self) -> int:
-        """Passes that this rank's share takes, because no more images fit in its
-        memory at once. If more than 1, loop over micro_batches()."""
-        return self._own.micro_steps
-
-    @property
-    def predicted_ms(self) -> Optional[float]:
-        """The predicted time of a step, that of the slowest rank; None if nothing
-        was measured."""
-        return self._plan.predicted_ms
-
-    @property
-    def even_ms(self) -> Optional[float]:
-        """The same with even shares; None if that is not known."""
-        return self._plan.even_ms
-
-    @property
-    def reasons(self) -> List[str]:
-        """Why the shares are what they are, for people."""
-        return list(self._plan.reasons)
 
     def attach(
         self,
@@ -202,9 +141,7 @@ class Shares:
     ) -> ShareLoader:
         """A loader that follows the shares where they change, and that serves an
         idle rank. `options` are DataLoader's. See ShareLoader."""
-        return ShareLoader(
-            self, self.sampler(dataset, shuffle, seed), **options
-        )
+        return ShareLoader(self.sampler(dataset, shuffle, seed), **options)
 
     def micro_batches(self, *tensors: Any) -> Iterator[Any]:
         """Splits a batch, given as tensors whose first dimension is the image,
@@ -285,8 +222,7 @@ class Shares:
             return False
         if self._attached is not None:
             _refuse_unlike_passes(self._attached.ddp, plan)
-        self._plan = plan
-        self.revision += 1
+        self._adopt(plan)
         if self._attached is not None:
             self._attached.adopt(self._own, self.weight)
         return True

@@ -1,0 +1,82 @@
+"""Each rank's share of the mini-batch as it is now."""
+
+from __future__ import annotations
+
+from typing import List, Optional
+
+from ucudnn.torch.parallel.planning import RankShare, SharePlan
+
+
+class CurrentShares:
+    """The plan that this rank follows. Samplers and loaders keep it, and see what
+    it adopts."""
+
+    def __init__(self, rank: int, plan: SharePlan) -> None:
+        self._rank = rank
+        self._plan = plan
+        self.revision = 1
+        """Changes with each plan that refresh() adopts."""
+
+    def _adopt(self, plan: SharePlan) -> None:
+        self._plan = plan
+        self.revision += 1
+
+    @property
+    def rank(self) -> int:
+        return self._rank
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return len(self._plan.ranks)
+
+    @property
+    def _own(self) -> RankShare:
+        return self._plan.ranks[self.rank]
+
+    @property
+    def batch(self) -> int:
+        """This rank's images of each mini-batch; 0 if it is idle."""
+        return self._own.batch
+
+    @property
+    def first_image(self) -> int:
+        """The index of its first image in the mini-batch of all ranks."""
+        return self._own.first_image
+
+    @property
+    def weight(self) -> float:
+        """batch / global_batch: the factor of this rank's gradients."""
+        return self.batch / self.global_batch
+
+    @property
+    def global_batch(self) -> int:
+        """The mini-batch over all ranks."""
+        return self._plan.batch
+
+    @property
+    def batches(self) -> List[int]:
+        """The images of each rank."""
+        return [share.batch for share in self._plan.ranks]
+
+    @property
+    def micro_steps(self) -> int:
+        """Passes that this rank's share takes, because no more images fit in its
+        memory at once. If more than 1, loop over micro_batches()."""
+        return self._own.micro_steps
+
+    @property
+    def predicted_ms(self) -> Optional[float]:
+        """The predicted time of a step, that of the slowest rank; None if nothing
+        was measured."""
+        return self._plan.predicted_ms
+
+    @property
+    def even_ms(self) -> Optional[float]:
+        """The same with even shares; None if that is not known."""
+        return self._plan.even_ms
+
+    @property
+    def reasons(self) -> List[str]:
+        """Why the shares are what they are, for people."""
+        return list(self._plan.reasons)
