@@ -8,7 +8,7 @@ from dataclasses import replace
 import ucudnn
 import ucudnn.torch
 from saved_steps import data, equal, loss_of, network, planned, stepping, trained
-from ucudnn.torch.saved import planned_memory
+from ucudnn.torch.saved import planning
 from ucudnn.torch.saved.applying import Applier
 from ucudnn.torch.saved.storages import weak_reference
 
@@ -34,7 +34,7 @@ def test_recomputes_relu_pools_and_normalizations():
 
 
 def test_computes_again_as_often_as_planned(monkeypatch):
-    solve = planned_memory.solve_recorded_step
+    solve = planning.solve_recorded_step
 
     def twice(*arguments, **keywords):
         plan = solve(*arguments, **keywords)
@@ -44,7 +44,7 @@ def test_computes_again_as_often_as_planned(monkeypatch):
             actions += [one, *(again if one.action == "recompute" else [])]
         return replace(plan, actions=actions)
 
-    monkeypatch.setattr(planned_memory, "solve_recorded_step", twice)
+    monkeypatch.setattr(planning, "solve_recorded_step", twice)
     test_recomputes_relu_pools_and_normalizations()
 
 

@@ -13,8 +13,9 @@ from ucudnn.torch.saved.fused_source import NORMALS, THREADS, blocks_of, source_
 from ucudnn.torch.saved.kernels import Kernel
 from ucudnn.torch.saved.recipes import NORMALIZATION, Recipe, Source, Step, Value
 from ucudnn.torch.saved.recorded import Again
-from ucudnn.torch.saved.recording import Recorder, _kernels, _Pass
+from ucudnn.torch.saved.recording import Recorder
 from ucudnn.torch.saved.storages import flat, layout_of
+from ucudnn.torch.saved.trying import Trials, _kernels
 
 RELU = "{0} < 0.0f ? 0.0f : {0}"
 SUM = "__fadd_rn({0}, {1})"
@@ -238,19 +239,19 @@ class Block(torch.nn.Module):
 def test_computes_through_five_blocks(on_the_host, monkeypatch):
     """A deep recipe in one pass, as in the recording of a step on a GPU."""
     apart = {}
-    best = _Pass._best
+    best = Trials.best
 
-    def compared(self, recipe, storage, elements, *like):
+    def compared(self, recipe, elements, *like):
         if not recipe.by_element:
-            return best(self, recipe, storage, elements, *like)
+            return best(self, recipe, elements, *like)
         ways = fused(recipe)
         assert len(ways) == len(NORMALS)
-        sources = {n: self._owner._host[n] for n in recipe.reads}
+        sources = {n: self._saved[n] for n in recipe.reads}
         result = ways[0].run(sources.__getitem__)
         apart[len(recipe.steps)] = float((result - elements).abs().max())
-        return best(self, recipe, storage, elements, *like)
+        return best(self, recipe, elements, *like)
 
-    monkeypatch.setattr(_Pass, "_best", compared)
+    monkeypatch.setattr(Trials, "best", compared)
     torch.manual_seed(7)
     model = torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 1), *(Block() for _ in range(6))

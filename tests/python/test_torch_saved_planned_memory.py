@@ -2,12 +2,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from dataclasses import replace
-
 import ucudnn
 import ucudnn.torch
-from saved_steps import Block, data, equal, network, planned, refused, stepping, trained
-from torch import nn
+from saved_steps import data, equal, network, planned, refused, stepping, trained
 from ucudnn.torch.saved import planned_memory
 from ucudnn.torch.saved.links import HostLink
 
@@ -37,7 +34,7 @@ class Link(HostLink):
 def test_plans_again_with_the_rates_that_copies_reached(told, rates, monkeypatch):
     plain = network()
     expected = trained(stepping(plain), plain)
-    link, asked, best = Link(), [], planned_memory._best
+    link, asked, best = Link(), [], planned_memory.best_plan
     link.told = told
 
     def asked_for(recording, device, rates, budget, ways):
@@ -45,7 +42,7 @@ def test_plans_again_with_the_rates_that_copies_reached(told, rates, monkeypatch
         return best(recording, device, rates, budget, ways)
 
     monkeypatch.setattr(planned_memory, "link_of", lambda device: link)
-    monkeypatch.setattr(planned_memory, "_best", asked_for)
+    monkeypatch.setattr(planned_memory, "best_plan", asked_for)
     model, plan = planned(0.5, "offload")
     assert asked[-len(rates):] == rates
     assert plan.moved and equal(trained(plan, model), expected)
@@ -132,29 +129,3 @@ def test_refuses_arguments_it_cannot_read():
     step = stepping(network())
     assert "memory: allow: 'swap'" in refused(step, *data(), allow=("swap",))
     assert "is not a size" in refused(step, *data(), budget="half")
-
-
-def test_takes_the_faster_of_shallow_and_deep_recipes(monkeypatch):
-    times = iter([2000.0, 1000.0])
-    plain = planned_memory._solved
-
-    def solved(*arguments):
-        return replace(plain(*arguments), time_us=next(times))
-
-    torch.manual_seed(1)
-    model = nn.Sequential(
-        nn.Conv2d(3, 8, 3), Block(8), Block(8), nn.Flatten(), nn.LazyLinear(10)
-    )
-    step = stepping(model)
-    step(*data())
-    monkeypatch.setattr(planned_memory, "_solved", solved)
-    plan = ucudnn.torch.memory(step, *data(), budget="1GiB", quiet=True)
-    assert plan.predicted_ms == 1.0 and next(times, None) is None
-
-
-def test_leaves_part_of_a_gpus_budget_to_its_allocator():
-    assert planned_memory.without_reserve(1280) == 1260
-    for size in (0, 1, 62, 63, 64, 12345678901):
-        budget = planned_memory.with_reserve(size)
-        assert planned_memory.without_reserve(budget) >= size
-        assert budget == 0 or planned_memory.without_reserve(budget - 1) < size

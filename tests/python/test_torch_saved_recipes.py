@@ -97,14 +97,14 @@ def test_computes_again_from_what_other_code_holds(
     if planned:
         ucudnn.torch.convert(model, data()[0], quiet=True)
     read = []
-    script = planned_memory._script
+    script = planned_memory.script_of
 
     def noted(solved):
         told = script(solved)
         read.extend(n for r in told.recipes.values() for n in r.reads if told.stays[n])
         return told
 
-    monkeypatch.setattr(planned_memory, "_script", noted)
+    monkeypatch.setattr(planned_memory, "script_of", noted)
     computed_again(model, monkeypatch)
     assert read
 

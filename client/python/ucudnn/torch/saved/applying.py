@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
 from ucudnn.torch.checks import refuse
-from ucudnn.torch.saved.fused import FusedRecipe
 from ucudnn.torch.saved.links import Arena, CudaLink, HostLink
-from ucudnn.torch.saved.recipes import Recipe
 from ucudnn.torch.saved.recorded import Kind, changed_in_place, kept
+from ucudnn.torch.saved.script import Action, Script
 from ucudnn.torch.saved.storages import bytes_of, flat, weak_reference
 from ucudnn.torch.saved.watching import Watch, hooked
-
-Action = Tuple[str, int]  # what to do with which storage
-
-
-class Slot(NamedTuple):
-    """A storage's place in the arena."""
-
-    offset: int
-    bytes: int
-    dtype: torch.dtype
-
-
-class Script(NamedTuple):
-    """What each hook of the step does."""
-
-    kinds: List[Kind]
-    planned: List[bool]  # by storage: the plan holds it
-    stays: List[bool]  # other code holds it in any case
-    sources: List[bool]  # by storage: recipes need it, though it is not planned
-    actions: List[List[Action]]  # by hook
-    recipes: Dict[int, Union[Recipe, FusedRecipe]]
-    slots: Dict[int, Slot]
-    narrow: Dict[int, torch.dtype]  # by storage: kept in this type
-
 
 # What a hook expects and does: the size and type of the tensor that is saved,
 # none for one that is needed; and what it is with the actions, none for one that

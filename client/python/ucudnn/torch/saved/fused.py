@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 
@@ -20,6 +20,7 @@ from ucudnn.torch.saved.fused_source import (
 from ucudnn.torch.saved.kernels import Kernel, processors
 from ucudnn.torch.saved.recipes import NORMALIZATION, Recipe, Source
 from ucudnn.torch.saved.storages import Layout
+
 
 class _Form(NamedTuple):
     """The steps as statements of C, of the elements x0, x1, ... of `inputs` and
@@ -104,6 +105,9 @@ class FusedRecipe:
             torch.float32 not in weights, self._plane, elements >= 2**32,
         )  # fmt: skip
         self._kernel = _kernel(source, first.device)
+
+
+AnyRecipe = Union[Recipe, FusedRecipe]
 
 
 def _elements(

@@ -4,36 +4,18 @@ from __future__ import annotations
 
 import gc
 import statistics
-from dataclasses import dataclass, replace
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
-    Union,
-)
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
 
-from ucudnn.errors import InvalidArgument, NoPlan
-from ucudnn.profiles import Buffer
-from ucudnn.recorded_steps import RecordedPlan, solve_recorded_step
+from ucudnn.errors import InvalidArgument
 from ucudnn.sizes import Size, parse_size
-from ucudnn.solve import solve_allocation
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.devices import find_device
 from ucudnn.torch.kept import stateful, unchanged
 from ucudnn.torch.profiling import StepClock
-from ucudnn.torch.saved.applying import Applier, Meter, Script, Slot
-from ucudnn.torch.saved.describing import Description, described, rounded
-from ucudnn.torch.saved.fused import FusedRecipe
+from ucudnn.torch.saved.applying import Applier, Meter
 from ucudnn.torch.saved.links import (
     Arena,
     Rates,
@@ -41,17 +23,11 @@ from ucudnn.torch.saved.links import (
     free_host_memory,
     link_of,
 )
-from ucudnn.torch.saved.recipes import Recipe
-from ucudnn.torch.saved.recorded import Kind, Recording, Saved
+from ucudnn.torch.saved.planning import Solved, best_plan
 from ucudnn.torch.saved.recording import Recorder
+from ucudnn.torch.saved.script import Script, script_of
 from ucudnn.torch.saved.watching import refuse_compiled
 
-# The part of a GPU's budget that is left to its allocator, whose blocks may each
-# be a MiB larger than asked for; they differ from one step to the next. Steps took
-# up to 1.3 % more than predicted.
-_RESERVED = 64
-# What they differ by from one recording to the next.
-_SLACK = 1 << 20
 _WAYS = ("offload", "recompute")
 _CHECK_STEPS = 5
 # By which part the rates of copies may differ from those of the plan.
@@ -83,7 +59,7 @@ class MemoryPlan:
     def __init__(
         self,
         step: Callable[..., Any],
-        solved: _Solved,
+        solved: Solved,
         script: Script,
         applier: Applier,
         device: torch.device,
@@ -95,24 +71,19 @@ class MemoryPlan:
         self._applier = applier
         self._device = device
         self._objects, self._arguments, self._keywords = keep
-        self._arena = arena
+        self._arena = arena  # is page-locked as long as this lives
         self.budget = budget
         # For `ucudnn.solve_recorded_step`, as it is or as JSON.
         self.recorded_step = solved.described.step
         self.predicted_ms = solved.answer.time_us / 1e3
-        recording = solved.described.recording
-        self.plain_ms = sum(recording.ms)
+        self.plain_ms = sum(solved.described.recording.ms)
         self.lower_bound_ms = solved.answer.lower_bound_us / 1e3
         self.predicted_peak = solved.answer.peak_bytes
         self.plain_peak = solved.described.plain_peak
         self.pinned_bytes = arena.size
-        storages = recording.storages
-        done: Dict[str, Set[int]] = {"copy": set(), "recompute": set()}
-        for actions in script.actions:
-            for action, number in actions:
-                done.setdefault(action, set()).add(number)
-        self.moved = sorted(done["copy"])
-        self.recomputed = sorted(done["recompute"])
+        storages = solved.described.recording.storages
+        self.moved = sorted(script.slots)
+        self.recomputed = sorted(script.recipes)
         self.narrowed = sorted(script.narrow)
         self.moved_bytes = sum(storages[n].bytes for n in self.moved)
         self.recomputed_bytes = sum(storages[n].bytes for n in self.recomputed)
@@ -225,8 +196,8 @@ def memory(
     link = link_of(chosen)
 
     def planned(rates: Rates) -> MemoryPlan:
-        best = _best(recording, chosen, rates, budget_bytes, ways)
-        script = _script(best)
+        best = best_plan(recording, chosen, rates, budget_bytes, ways)
+        script = script_of(best)
         size = max((s.offset + s.bytes for s in script.slots.values()), default=0)
         _refuse_host(size, host_budget)
         arena = Arena(size, chosen)
@@ -284,162 +255,3 @@ def _refuse_host(size: int, budget: Optional[Size]) -> None:
             f"{limit} bytes",
             f"the plan moves {size} bytes; no less than that",
         )
-
-
-class _Solved(NamedTuple):
-    described: Description
-    answer: RecordedPlan
-
-
-def _best(
-    recording: Recording,
-    device: torch.device,
-    rates: Rates,
-    budget: int,
-    ways: Sequence[str],
-) -> _Solved:
-    """The faster of the plans with shallow and with deep recipes."""
-    variants = [recording]
-    if any(saved.deep is not saved.again for saved in recording.storages):
-        deep = [replace(saved, again=saved.deep) for saved in recording.storages]
-        variants.append(replace(recording, storages=deep))
-    solved: List[_Solved] = []
-    refused: List[NoPlan] = []
-    for variant in variants:
-        told = described(variant, device, rates, budget, "recompute" in ways)
-        try:
-            answer = _solved(told.step, budget, ways, device.type == "cuda")
-        except NoPlan as error:
-            refused.append(error)
-        else:
-            solved.append(_Solved(told, answer))
-    if not solved:
-        raise min(refused, key=_least_of)
-    best = min(solved, key=lambda one: one.answer.time_us)
-    bound = min(one.answer.lower_bound_us for one in solved)
-    return best._replace(answer=replace(best.answer, lower_bound_us=bound))
-
-
-def without_reserve(budget: int) -> int:
-    return budget - budget // _RESERVED
-
-
-def with_reserve(size: int) -> int:
-    """The least budget of which `size` is left."""
-    budget = max(0, size * _RESERVED // (_RESERVED - 1) - 1)
-    while without_reserve(budget) < size:
-        budget += 1
-    return budget
-
-
-def _least_of(error: NoPlan) -> int:
-    return int(str(error).rpartition(" ")[2])
-
-
-def _solved(
-    step: Dict[str, Any], budget: int, ways: Sequence[str], gpu: bool
-) -> RecordedPlan:
-    """The answer within the budget, or on a GPU within what the allocator leaves
-    of it."""
-    within = without_reserve(budget) if gpu else budget
-    try:
-        return solve_recorded_step(
-            step,
-            within,
-            offload="offload" in ways,
-            recompute="recompute" in ways,
-            time_limit=30,
-        )
-    except NoPlan as error:
-        least = _least_of(error)
-        if gpu:
-            least = with_reserve(least + _SLACK)
-        raise NoPlan(
-            f"memory: budget: {budget} bytes; the least that is accepted is {least}",
-            error.code,
-        ) from error
-
-
-def _script(solved: _Solved) -> Script:
-    told, recording = solved.described, solved.described.recording
-    storages, planned = recording.storages, list(told.planned)
-    actions: List[List[Tuple[str, int]]] = [[] for _ in recording.kinds]
-    for one in solved.answer.actions:
-        number = told.storages[one.tensor]
-        actions[told.hooks[one.hook]].append((one.action, number))
-    _leave_alone_what_stays(storages, planned, actions)
-    recipes = {}
-    copied: Dict[int, Tuple[int, Saved]] = {}
-    for hook, todo in enumerate(actions):
-        for name, number in todo:
-            again = storages[number].again
-            if name == "recompute" and again is not None:
-                recipes[number] = again.recipe
-            if name == "copy":
-                copied.setdefault(number, (hook, storages[number]))
-    sources = [False] * len(storages)
-    for recipe in recipes.values():
-        for number in recipe.reads:
-            sources[number] = not planned[number]
-    _forget_sources(recording.kinds, sources, recipes, actions)
-    stays = [saved.stays for saved in storages]
-    return Script(
-        recording.kinds, planned, stays, sources, actions, recipes,
-        _slots(copied),
-        {n: s.dtype for n, s in enumerate(storages) if s.is_narrow},
-    )  # fmt: skip
-
-
-def _forget_sources(
-    kinds: Sequence[Kind],
-    sources: Sequence[bool],
-    recipes: Mapping[int, Union[Recipe, FusedRecipe]],
-    actions: List[List[Tuple[str, int]]],
-) -> None:
-    """Lets go of sources once no hook needs them and no recipe reads them."""
-    last: Dict[int, int] = {}
-    for hook, (kind, todo) in enumerate(zip(kinds, actions)):
-        read = [n for name, n in todo if name == "recompute"]
-        needed = {kind.storage, *(n for one in read for n in recipes[one].reads)}
-        last.update((n, hook) for n in needed if n >= 0 and sources[n])
-    for number, hook in last.items():
-        actions[hook].append(("forget", number))
-
-
-def _leave_alone_what_stays(
-    storages: Sequence[Saved],
-    planned: List[bool],
-    actions: List[List[Tuple[str, int]]],
-) -> None:
-    """Unplans storages that a plan only drops at the end, which PyTorch does as
-    well, without the host's time."""
-    busy = {n for n, saved in enumerate(storages) if saved.is_narrow}
-    for todo in actions:
-        for name, number in todo:
-            if name != "drop":
-                busy.add(number)
-            again = storages[number].again
-            if name == "recompute" and again is not None:
-                busy.update(again.recipe.reads)
-    for todo in actions:
-        todo[:] = [(name, number) for name, number in todo if number in busy]
-    for number in range(len(planned)):
-        planned[number] = planned[number] and number in busy
-
-
-def _slots(copied: Dict[int, Tuple[int, Saved]]) -> Dict[int, Slot]:
-    """Places in one arena, for storages that are on the host at different times.
-    Each is taken from its copy to its last use, by which it has returned."""
-    if not copied:
-        return {}
-    buffers = [
-        Buffer(str(number), hook, max(saved.uses) + 1, rounded(saved.bytes, True))
-        for number, (hook, saved) in copied.items()
-    ]
-    placed = solve_allocation(buffers, time_limit=2.0)
-    return {
-        int(name): Slot(
-            offset, copied[int(name)][1].bytes, copied[int(name)][1].dtype
-        )
-        for name, offset in placed.offsets.items()
-    }

@@ -111,17 +111,16 @@ class Recipe:
 
 
 class OperatorRecorder(TorchDispatchMode):
-    """Follows which operator wrote each storage last, during the forward pass."""
+    """Follows which operator wrote each storage last, during the forward pass.
+    `changed` is told the key of each storage that is written in place."""
 
-    def __init__(self, is_forward: Callable[[], bool]) -> None:
+    def __init__(
+        self, is_forward: Callable[[], bool], changed: Callable[[int], None]
+    ) -> None:
         super().__init__()
         self._is_forward = is_forward
-        self._values: Dict[int, Value] = {}
-        self._changed: Callable[[int], None] = lambda key: None
-
-    def on_change(self, changed: Callable[[int], None]) -> None:
-        """`changed` is told the key of each storage that is written in place."""
         self._changed = changed
+        self._values: Dict[int, Value] = {}
 
     def save(self, tensor: torch.Tensor, number: int) -> Value:
         """Notes that the tensor's storage is saved under this number."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import List, NamedTuple, Optional, Union
+from typing import List, NamedTuple, Optional
 
 import torch
 
 from ucudnn.torch.checks import refuse
-from ucudnn.torch.saved.fused import FusedRecipe
-from ucudnn.torch.saved.recipes import Recipe
+from ucudnn.torch.saved.fused import AnyRecipe
 from ucudnn.torch.saved.storages import Layout, bytes_of, element_size
 
 
@@ -33,7 +32,7 @@ class Kind(NamedTuple):
 class Again(NamedTuple):
     """How a storage is computed again, and what that takes."""
 
-    recipe: Union[Recipe, FusedRecipe]
+    recipe: AnyRecipe
     ms: float
     bytes: int  # temporary
     exact: bool  # gives the same bits

@@ -5,23 +5,20 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.convolution.planned import plans_as_operators
-from ucudnn.torch.saved.fused import FusedRecipe, fused
 from ucudnn.torch.saved.links import Arena, free_host_memory
 from ucudnn.torch.saved.recipes import (
     OperatorRecorder,
-    Recipe,
     Recipes,
     Value,
     narrow_types,
 )
 from ucudnn.torch.saved.recorded import (
-    Again,
     Kind,
     Recording,
     Saved,
@@ -38,32 +35,14 @@ from ucudnn.torch.saved.storages import (
     layout_of,
     weak_reference,
 )
+from ucudnn.torch.saved.trying import Trials
 from ucudnn.torch.saved.watching import Watch, hooked
 
-# Of the time that results with other bits may take.
-_EXACTNESS = 0.9
 # Cycles in which the host enqueues what lies between two hooks, generously; more
 # before the first and after the last, where optimizers run.
 _HEAD_START = 1_000_000
 _LONG_HEAD_START = 8_000_000
 _TIMED_RUNS = 2
-# The most that a recipe's result may be off, relative to its largest element.
-_MOST_OFF = {
-    torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 4e-3,
-    torch.bfloat16: 3e-2,
-}  # fmt: skip
-
-
-def _costs(again: Again) -> float:
-    return again.ms / (1 if again.exact else _EXACTNESS)
-
-
-def _kernels(recipe: Recipe, like: Optional[Again]) -> List[FusedRecipe]:
-    """Those of a recipe; if `like` is a kernel, those that round as it does, since
-    compiling takes tenths of a second."""
-    kernel = like.recipe if like is not None else None
-    normal = kernel.normal if isinstance(kernel, FusedRecipe) else None
-    return [one for one in fused(recipe) if normal in (None, one.normal)]
 
 
 class Recorder:
@@ -82,11 +61,11 @@ class Recorder:
         """Three runs: the first for structure and recipes, the others for times,
         of which the shorter counts, and memory. Refuses a step that saves other
         tensors the second time."""
-        first = _Pass(self, OperatorRecorder if allow_recipes else None)
+        first = _Pass(self, allow_recipes)
         first.run(run)
         timed = []
         for _ in range(_TIMED_RUNS):
-            timed.append(_Pass(self, None))
+            timed.append(_Pass(self, False))
             timed[-1].run(run)
             refuse_difference(first.kinds, timed[-1].kinds)
         self._host.clear()
@@ -99,7 +78,7 @@ class Recorder:
         return last.recording([min(ms) for ms in zip(*(p.times() for p in timed))])
 
     def host(self, number: int, like: torch.Tensor) -> torch.Tensor:
-        """Host memory of a storage, kept for the second run."""
+        """Host memory of a storage, kept for the runs to come."""
         if number == len(self._host):
             available = free_host_memory()
             if available is not None and bytes_of(like) > available:
@@ -147,7 +126,7 @@ class Recorder:
 class _Pass:
     """One run."""
 
-    def __init__(self, owner: Recorder, recipes: Any) -> None:
+    def __init__(self, owner: Recorder, seeks_recipes: bool) -> None:
         self._owner = owner
         self._device = owner._device
         self._gpu = owner._gpu
@@ -165,11 +144,13 @@ class _Pass:
         self._recipes = Recipes(
             self._values, lambda other: not self.storages[other].changed
         )
+        self._trials = Trials(owner._device, owner._host)
         self._watch = Watch()
         self._operators: Optional[OperatorRecorder] = None
-        if recipes is not None:
-            self._operators = recipes(lambda: not self._watch.in_backward)
-            self._operators.on_change(self._change)
+        if seeks_recipes:
+            self._operators = OperatorRecorder(
+                lambda: not self._watch.in_backward, self._change
+            )
         self._backward: List[bool] = []
         self._bytes: List[int] = []
         self._floor: List[int] = []
@@ -352,116 +333,23 @@ class _Pass:
         return saved.layout.of(elements)
 
     def _try_recipe(self, number: int, elements: torch.Tensor) -> None:
-        """Runs the recipe of what has just come back, and compares."""
+        """Finds out how to do without what has just come back."""
         value = self._values[number]
         storage = self.storages[number]
         if value is None or storage.changed or storage.stays:
             return
         types = narrow_types(value)
         if types:
-            self._try_narrow(types, storage, elements)
+            told = self._trials.narrow(elements, types)
+            if told is not None:
+                storage.narrow, storage.narrow_ms = told
             return
         shallow = self._recipes.shallow(number)
         if shallow is None:
             return
-        storage.again = storage.deep = self._best(shallow, storage, elements)
+        storage.again = storage.deep = self._trials.best(shallow, elements)
         deep = self._recipes.deep(number)
         if deep is None:
             storage.deep = None
         elif deep.reads != shallow.reads:
-            storage.deep = self._best(deep, storage, elements, storage.again)
-
-    def _try_narrow(
-        self, types: List[torch.dtype], storage: Saved, elements: torch.Tensor
-    ) -> None:
-        """Takes the first type that holds all elements."""
-        for narrow in types:
-            ms, result = self._ms_of(
-                lambda: elements.to(narrow).to(elements.dtype)
-            )
-            if torch.equal(result, elements):
-                storage.narrow, storage.narrow_ms = narrow, ms / 2
-                return
-
-    def _best(
-        self,
-        recipe: Recipe,
-        storage: Saved,
-        elements: torch.Tensor,
-        like: Optional[Again] = None,
-    ) -> Optional[Again]:
-        """The way whose result is right that takes the least time; for the same
-        bits it may take a little longer. `like`: the storage's shallow way."""
-        try:
-            sources = {
-                other: self._owner._host[other].to(self._device)
-                for other in recipe.reads
-            }
-        except RuntimeError:
-            return None  # no memory for all at once
-        ways: List[Union[Recipe, FusedRecipe]] = [recipe]
-        if self._gpu:
-            ways += _kernels(recipe, like)
-        best: Optional[Again] = None
-        for way in ways:
-            one = self._tried(way, sources, storage, elements)
-            if one is not None and (best is None or _costs(one) < _costs(best)):
-                best = one
-        return best
-
-    def _tried(
-        self,
-        recipe: Union[Recipe, FusedRecipe],
-        sources: Dict[int, torch.Tensor],
-        storage: Saved,
-        elements: torch.Tensor,
-    ) -> Optional[Again]:
-        """None if the result is not what was saved."""
-        try:
-            ms, size, result = self._timed(recipe, sources, storage)
-        except (RuntimeError, TypeError, AttributeError, OSError):
-            return None  # an operator that does not run so, or no compiler
-        if result.shape != elements.shape or result.dtype != elements.dtype:
-            return None
-        exact = torch.equal(result, elements)
-        if not exact:
-            most = _MOST_OFF.get(result.dtype, 0.0)
-            apart = float((result - elements).abs().max())
-            if not apart <= most * float(elements.abs().max()):
-                return None
-        return Again(recipe, ms, size, exact)
-
-    def _timed(
-        self,
-        recipe: Union[Recipe, FusedRecipe],
-        sources: Dict[int, torch.Tensor],
-        storage: Saved,
-    ) -> Tuple[float, int, torch.Tensor]:
-        """Milliseconds, temporary bytes, and the result."""
-        floor = 0
-        if self._gpu:
-            torch.cuda.synchronize(self._device)
-            floor = torch.cuda.memory_allocated(self._device)
-            torch.cuda.reset_peak_memory_stats(self._device)
-        ms, result = self._ms_of(lambda: recipe.run(sources.__getitem__))
-        if not self._gpu:
-            return ms, 0, result
-        peak = torch.cuda.max_memory_allocated(self._device)
-        return ms, max(0, peak - floor - storage.bytes), result
-
-    def _ms_of(
-        self, run: Callable[[], torch.Tensor]
-    ) -> Tuple[float, torch.Tensor]:
-        """Milliseconds of the second run, and the result."""
-        run()
-        if not self._gpu:
-            begun = time.perf_counter()
-            result = run()
-            return (time.perf_counter() - begun) * 1e3, result
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda._sleep(_HEAD_START)
-        begin.record()
-        result = run()
-        end.record()
-        end.synchronize()
-        return begin.elapsed_time(end), result
+            storage.deep = self._trials.best(deep, elements, storage.again)
