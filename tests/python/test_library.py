@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import ucudnn
-from ucudnn import library
+from ucudnn import errors, library
 
 NAME = "libucudnn_solve.so.1"
 
@@ -52,3 +52,11 @@ def test_import_needs_no_library(tmp_path):
 def test_says_what_an_older_library_lacks():
     with pytest.raises(ucudnn.LibraryNotFound, match="no ucudnn_solve_later"):
         library.ask_solver("later", "")
+
+
+def test_errors_have_grpcs_numbers():
+    for kind, code in ((ucudnn.InvalidArgument, 3), (ucudnn.NoPlan, 9)):
+        assert kind("").code == code
+        assert type(errors.error_of(code, "")) is kind
+    assert ucudnn.InvalidArgument("unknown", 5).code == 5
+    assert errors.error_of(13, "").code == 13

@@ -219,8 +219,7 @@ class JobPlan(Shown):
             if not 0 <= of < place:
                 raise InvalidArgument(
                     f"ranks[{place}].workspace_of_rank is {of}; an earlier rank "
-                    "is accepted",
-                    3,
+                    "is accepted"
                 )
             self.ranks[place] = replace(
                 rank, workspace=self.ranks[of].workspace
@@ -232,7 +231,7 @@ class JobPlan(Shown):
         try:
             told = json.loads(Path(path).read_text())
         except ValueError as error:
-            raise InvalidArgument(f"{path}: not JSON: {error}", 3) from error
+            raise InvalidArgument(f"{path}: not JSON: {error}") from error
         return decode(cls, told, str(path))
 
     def _table(self) -> Table:

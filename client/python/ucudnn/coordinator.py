@@ -265,15 +265,13 @@ class Coordinator:
             if now.cancelled:
                 raise NoPlan(
                     f"{now.cancelled} of {now.total} measurements were cancelled "
-                    f"{now.cancelled_why}; asking again asks for them again",
-                    9,
+                    f"{now.cancelled_why}; asking again asks for them again"
                 )
             if end is not None and time.monotonic() >= end:
                 raise NoPlan(
                     f"{now.missing} of {now.total} measurements have not ended "
                     f"within {timeout} s, and go on"
-                    + _without_device(now.kinds_without_device),
-                    9,
+                    + _without_device(now.kinds_without_device)
                 )
             # Once asked for, only poll, until more turns out to be needed.
             poll = now.missing > 0 and now.unasked == 0

@@ -2,40 +2,53 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 
 class Error(Exception):
     """A call failed; `code` is the C function's number, which is gRPC's."""
 
-    def __init__(self, message: str, code: int = 2) -> None:
+    _code = 2
+
+    def __init__(self, message: str, code: Optional[int] = None) -> None:
         super().__init__(message)
-        self.code = code
+        self.code = self._code if code is None else code
 
 
 class InvalidArgument(Error, ValueError):
     """The input is malformed; the message says where and what is accepted."""
+
+    _code = 3
 
 
 class NoPlan(Error):
     """No plan satisfies the constraints; the message names the nearest that
     do."""
 
+    _code = 9
+
 
 class LibraryNotFound(Error, OSError):
     """A library of ucudnn cannot be loaded."""
+
+    _code = 14
 
 
 class NotAllowed(Error, PermissionError):
     """A coordinator does not know who calls, or does not let them."""
 
+    _code = 7
+
 
 class Unreachable(Error, ConnectionError):
     """A coordinator cannot be reached, or cannot answer now."""
 
+    _code = 14
+
 
 def error_of(code: int, message: str) -> Error:
     """The exception for a status number of the C functions."""
-    if code == 3:
-        return InvalidArgument(message, code)
-    if code == 9:
-        return NoPlan(message, code)
+    for kind in (InvalidArgument, NoPlan):
+        if code == kind._code:
+            return kind(message)
     return Error(message, code)

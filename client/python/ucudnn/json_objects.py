@@ -42,11 +42,11 @@ def decode(cls: Type[_Object], value: Any, place: str) -> _Object:
                 hints[field.name], value[field.name], f"{place}.{field.name}"
             )
         elif _default(field) is MISSING:
-            raise InvalidArgument(f"{place}.{field.name} is missing", 3)
+            raise InvalidArgument(f"{place}.{field.name} is missing")
     try:
         return cls(**values)
     except InvalidArgument as error:
-        raise InvalidArgument(f"{place}: {error}", 3) from error
+        raise InvalidArgument(f"{place}: {error}") from error
 
 
 def encode(value: Any) -> Any:
@@ -99,4 +99,4 @@ def _refuse(place: str, value: Any, accepted: str) -> InvalidArgument:
     shown = repr(value)
     if len(shown) > 60:
         shown = shown[:60] + "..."
-    return InvalidArgument(f"{place}: {shown}; {accepted} is accepted", 3)
+    return InvalidArgument(f"{place}: {shown}; {accepted} is accepted")

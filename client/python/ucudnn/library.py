@@ -38,7 +38,7 @@ def load(name: str) -> ctypes.CDLL:
         try:
             return ctypes.CDLL(str(file))
         except OSError as error:
-            raise LibraryNotFound(str(error), 14) from error
+            raise LibraryNotFound(str(error)) from error
     if not chosen:
         try:
             return ctypes.CDLL(name)
@@ -46,8 +46,7 @@ def load(name: str) -> ctypes.CDLL:
             tried.append(str(error))
     raise LibraryNotFound(
         f"{name} cannot be loaded: {'; '.join(tried)}; set UCUDNN_LIBRARY to "
-        "its folder",
-        14,
+        "its folder"
     )
 
 
@@ -149,8 +148,7 @@ def _function(name: str) -> Any:
     if function is None:
         raise LibraryNotFound(
             f"libucudnn_solve.so.1 has no ucudnn_solve_{name}: it is older than "
-            "this package; install a newer one",
-            14,
+            "this package; install a newer one"
         )
     return function
 

@@ -113,5 +113,5 @@ def device_model_of(model: DeviceModelLike) -> Union[str, Dict[str, Any]]:
     try:
         fields: Dict[str, Any] = json.loads(Path(model).read_text())
     except ValueError as error:
-        raise InvalidArgument(f"{model}: not JSON: {error}", 3) from error
+        raise InvalidArgument(f"{model}: not JSON: {error}") from error
     return fields

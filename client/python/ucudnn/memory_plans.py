@@ -80,11 +80,11 @@ class MemoryEvent:
     def __post_init__(self) -> None:
         if self.op not in _NEEDED:
             raise InvalidArgument(
-                f"op {self.op!r}; {', '.join(_NEEDED)} are accepted", 3
+                f"op {self.op!r}; {', '.join(_NEEDED)} are accepted"
             )
         for name in _NEEDED[self.op]:
             if getattr(self, name) is None:
-                raise InvalidArgument(f"{self.op} without {name}", 3)
+                raise InvalidArgument(f"{self.op} without {name}")
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class MemoryPlan(Shown):
         try:
             json_object = json.loads(Path(path).read_text())
         except ValueError as error:
-            raise InvalidArgument(f"{path}: not JSON: {error}", 3) from error
+            raise InvalidArgument(f"{path}: not JSON: {error}") from error
         return cls.from_json(json_object, str(path))
 
     def write(self, path: Union[str, Path]) -> None:
@@ -198,8 +198,7 @@ class MemoryPlan(Shown):
                     if (block in live) == (event.op == "alloc"):
                         raise InvalidArgument(
                             f"{event.op} of {block} at {now} us, which is "
-                            + ("live" if block in live else "not live"),
-                            3,
+                            + ("live" if block in live else "not live")
                         )
                     if event.op == "alloc":
                         live[block] = (now, event)

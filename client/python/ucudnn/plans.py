@@ -182,15 +182,13 @@ def _part_of(ranks: List[Any], rank: Optional[int], source: str) -> Any:
         if any(part != parts[first] for part in parts.values()):
             raise InvalidArgument(
                 f"{source}: its {len(parts)} ranks have different parts; rank= "
-                f"chooses one, of {', '.join(map(str, parts))}",
-                3,
+                f"chooses one, of {', '.join(map(str, parts))}"
             )
         rank = first
     if rank not in parts:
         raise InvalidArgument(
             f"{source}: rank {rank} has no part of the batch; "
-            f"{', '.join(map(str, parts)) or 'none'} has",
-            3,
+            f"{', '.join(map(str, parts)) or 'none'} has"
         )
     return parts[rank]
 

@@ -110,8 +110,7 @@ class Profile(Shown):
             if name not in known:
                 raise InvalidArgument(
                     f"a profile has no column {name!r}; there are "
-                    + ", ".join(sorted(known)),
-                    3,
+                    + ", ".join(sorted(known))
                 )
         return Profile(
             [
@@ -202,7 +201,7 @@ def _read_text(path: PathLike) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidArgument(f"{path}: {error}", 3) from error
+        raise InvalidArgument(f"{path}: {error}") from error
 
 
 def _write_text(path: PathLike, text: str) -> None:
@@ -258,8 +257,7 @@ def _read_rows(row_type: Type[_Row], text: str, source: str) -> List[_Row]:
             columns.append((name, header.index(name), parse, scale))
         elif f.name != "model":
             raise InvalidArgument(
-                f"{source}:1: no column {f.name}; there are {', '.join(header)}",
-                3,
+                f"{source}:1: no column {f.name}; there are {', '.join(header)}"
             )
     named = {index for _, index, _, _ in columns}
     others = [
@@ -275,8 +273,7 @@ def _read_rows(row_type: Type[_Row], text: str, source: str) -> List[_Row]:
         if len(fields_of_row) != len(header):
             raise InvalidArgument(
                 f"{place}: {len(fields_of_row)} fields; the header has "
-                f"{len(header)}",
-                3,
+                f"{len(header)}"
             )
         values = _values(fields_of_row, columns, place)
         if row_type is Measurement:
@@ -295,7 +292,7 @@ def _values(
         except ValueError as error:
             kind = "a whole number" if parse is int else "a number"
             raise InvalidArgument(
-                f"{place}: {name}: {row[index]!r}; {kind} is accepted", 3
+                f"{place}: {name}: {row[index]!r}; {kind} is accepted"
             ) from error
         values.append(value * scale if parse is float else value)
     return values

@@ -41,14 +41,13 @@ class Rest:
         key = key or os.environ.get("UCUDNN_KEY")
         token_file = token_file or os.environ.get("UCUDNN_TOKEN_FILE")
         if address.startswith("https:") and not ca:
-            raise InvalidArgument(f"{address}: https needs ca= or UCUDNN_CA", 3)
+            raise InvalidArgument(f"{address}: https needs ca= or UCUDNN_CA")
         self._tls = _tls(ca, cert, key) if ca else None
         self._token = _token(token_file) if token_file else ""
         if self._tls is None and (self._token or cert or key):
             raise InvalidArgument(
                 "a certificate or token without ca= or UCUDNN_CA, which it needs "
-                "so that only this coordinator sees it",
-                3,
+                "so that only this coordinator sees it"
             )
 
     def __repr__(self) -> str:
@@ -95,8 +94,7 @@ class Rest:
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(
                 f"no coordinator answers at {self}: {error}; REST is on port "
-                f"{DEFAULT_PORT} unless configured otherwise",
-                14,
+                f"{DEFAULT_PORT} unless configured otherwise"
             ) from error
         finally:
             connection.close()
@@ -107,11 +105,10 @@ class Rest:
         except ValueError as error:
             raise Unreachable(
                 f"{self} answers {method} {path} with something that is not "
-                f"JSON: {text[:80]!r}; a coordinator's REST is expected",
-                14,
+                f"JSON: {text[:80]!r}; a coordinator's REST is expected"
             ) from error
         if not isinstance(answer, dict):
-            raise Unreachable(f"{self}{path}: {answer!r} is not an object", 14)
+            raise Unreachable(f"{self}{path}: {answer!r} is not an object")
         return answer
 
     def _connection(self) -> http.client.HTTPConnection:
@@ -142,7 +139,7 @@ def _address(address: str) -> Tuple[str, int]:
         port = 0
     if url.scheme not in ("http", "https") or not url.hostname or port == 0:
         raise InvalidArgument(
-            f"{address!r}; HOST, HOST:PORT or http(s)://HOST:PORT is accepted", 3
+            f"{address!r}; HOST, HOST:PORT or http(s)://HOST:PORT is accepted"
         )
     return url.hostname, port or DEFAULT_PORT
 
@@ -153,8 +150,7 @@ def _tls(
     if bool(cert) != bool(key):
         raise InvalidArgument(
             "one of cert= (UCUDNN_CERT) and key= (UCUDNN_KEY) is given; both or "
-            "none are accepted",
-            3,
+            "none are accepted"
         )
     try:
         context = ssl.create_default_context(cafile=str(ca))
@@ -162,7 +158,7 @@ def _tls(
             context.load_cert_chain(str(cert), str(key))
     except (OSError, ssl.SSLError) as error:
         files = ", ".join(str(file) for file in (ca, cert, key) if file)
-        raise InvalidArgument(f"{files}: {error}", 3) from error
+        raise InvalidArgument(f"{files}: {error}") from error
     return context
 
 
@@ -171,29 +167,28 @@ def _token(path: PathLike) -> str:
         token = Path(path).read_text(encoding="utf-8").strip()
         mode = Path(path).stat().st_mode & 0o777
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"token {path}: {error}", 3) from error
+        raise InvalidArgument(f"token {path}: {error}") from error
     if mode & 0o027:
         raise InvalidArgument(
-            f"token {path}: its mode is {mode:04o}; 0600 and 0640 are accepted",
-            3,
+            f"token {path}: its mode is {mode:04o}; 0600 and 0640 are accepted"
         )
     if not token:
-        raise InvalidArgument(f"token {path}: it is empty", 3)
+        raise InvalidArgument(f"token {path}: it is empty")
     return token
 
 
 def _error(place: str, status: int, text: bytes) -> Error:
     message = f"{place}: {_message(text) or f'HTTP status {status}'}"
     if status in (401, 403):
-        return NotAllowed(message, 16 if status == 401 else 7)
+        return NotAllowed(message, 16 if status == 401 else None)
     if status == 404:
         return InvalidArgument(message, 5)
     if status == 422:
-        return NoPlan(message, 9)
+        return NoPlan(message)
     if 400 <= status < 500 and status not in (408, 429, 499):
-        return InvalidArgument(message, 3)
+        return InvalidArgument(message)
     if status in (429, 502, 503, 504):
-        return Unreachable(message, 14)
+        return Unreachable(message)
     return Error(message, 13)
 
 

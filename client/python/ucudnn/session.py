@@ -60,8 +60,7 @@ def _on_gpu(array: Dict[str, Any]) -> _Memory:
     if form not in _GPU_TYPES or read_only or array.get("strides"):
         raise InvalidArgument(
             f"gradients of type {form!r} on a GPU; a writable, contiguous "
-            "array of float32 or float64 is accepted",
-            3,
+            "array of float32 or float64 is accepted"
         )
     # 1 and 2 are CUDA's handles of the default streams; None: the array is
     # ready.
@@ -81,8 +80,7 @@ def _memory_of(gradients: Any) -> _Memory:
     if view.format not in _TYPES or view.readonly or not view.c_contiguous:
         raise InvalidArgument(
             f"gradients of format {view.format!r}; a writable, contiguous "
-            "buffer of float32 or float64 is accepted",
-            3,
+            "buffer of float32 or float64 is accepted"
         )
     count = view.nbytes // view.itemsize
     memory = (ctypes.c_char * view.nbytes).from_buffer(view.cast("B"))

@@ -33,8 +33,7 @@ def parse_size(size: Size) -> int:
             return int(value)
     raise InvalidArgument(
         f"{size!r} is not a size; a whole number of bytes is accepted, or text such "
-        "as 64MiB",
-        3,
+        "as 64MiB"
     )
 
 

@@ -227,7 +227,7 @@ def best_batch_size(
     Other arguments are as of solve_wr.
     """
     if times is not None and profile is not None:
-        raise InvalidArgument("give either times or a profile, not both", 3)
+        raise InvalidArgument("give either times or a profile, not both")
     if times is not None:
         by_kind = _times_of_models(times, model)
         measured = list(by_kind)
@@ -236,8 +236,7 @@ def best_batch_size(
         if not profile:
             raise InvalidArgument(
                 "neither times nor a profile is given, and UCUDNN_PROFILE "
-                "names none",
-                3,
+                "names none"
             )
         if not isinstance(profile, Profile):
             profile = Profile.read(profile)
@@ -257,8 +256,7 @@ def best_batch_size(
         if kind not in by_kind:
             raise InvalidArgument(
                 f"nothing was measured on {kind!r}, but on "
-                + (", ".join(repr(k) for k in measured) or "nothing"),
-                3,
+                + (", ".join(repr(k) for k in measured) or "nothing")
             )
     # Number the GPUs, because several may have the same kind.
     every = Times(
@@ -278,7 +276,7 @@ def _times_of_models(
     table = times if isinstance(times, Times) else Times.read(times)
     if len({row.model for row in table.rows}) > 1 and not model:
         raise InvalidArgument(
-            "the times are of several models; model= chooses one", 3
+            "the times are of several models; model= chooses one"
         )
     by_kind: Dict[str, List[Tuple[int, float]]] = {}
     for row in table.rows:

@@ -26,7 +26,7 @@ _WRAPPERS = {
 
 def refuse(place: str, value: Any, accepted: str) -> InvalidArgument:
     """The error for a value: "PLACE: VALUE; ACCEPTED is accepted"."""
-    return InvalidArgument(f"{place}: {value}; {accepted}", 3)
+    return InvalidArgument(f"{place}: {value}; {accepted}")
 
 
 def whole_number(place: str, value: Any, least: int, accepted: str) -> int:

@@ -211,8 +211,7 @@ def _assigned(
         if least[rank] and table.ms(least[rank]) is None:
             raise NoPlan(
                 f"share: rank {rank} ({table.kind}): not one image fits in its "
-                "memory; a smaller model or smaller images are accepted",
-                9,
+                "memory; a smaller model or smaller images are accepted"
             )
     rest = batch - sum(least)
     shares = list(least)
@@ -242,8 +241,7 @@ def _refuse_too_large(batch: int, tables: Sequence[StepTable]) -> None:
     why = "fits in memory" if tables[0].ends else "was measured"
     raise NoPlan(
         f"share: batch: {batch}; at most {sum(limits)} is accepted, because no "
-        f"more {why} ({parts})",
-        9,
+        f"more {why} ({parts})"
     )
 
 

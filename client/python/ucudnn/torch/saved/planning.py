@@ -93,6 +93,5 @@ def _solved(
         if gpu:
             least = with_reserve(least + _SLACK)
         raise NoPlan(
-            f"memory: budget: {budget} bytes; the least that is accepted is {least}",
-            error.code,
+            f"memory: budget: {budget} bytes; the least that is accepted is {least}"
         ) from error
