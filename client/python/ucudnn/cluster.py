@@ -4,12 +4,11 @@ fields out, which then have their defaults."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ucudnn.errors import InvalidArgument
+from ucudnn.files import PathLike, read_json
 from ucudnn.json_objects import decode
 from ucudnn.plans import WorkspacePlan, optional_time
 from ucudnn.shown import Shown, Table
@@ -226,13 +225,9 @@ class JobPlan(Shown):
             )
 
     @classmethod
-    def read(cls, path: Union[str, Path]) -> JobPlan:
+    def read(cls, path: PathLike) -> JobPlan:
         """Reads what `ucudnn plan --save` wrote. Raises InvalidArgument."""
-        try:
-            told = json.loads(Path(path).read_text())
-        except ValueError as error:
-            raise InvalidArgument(f"{path}: not JSON: {error}") from error
-        return decode(cls, told, str(path))
+        return decode(cls, read_json(path), str(path))
 
     def _table(self) -> Table:
         return Table(

@@ -28,11 +28,12 @@ from ucudnn.cluster import (
     Status,
 )
 from ucudnn.errors import NoPlan
+from ucudnn.files import PathLike
 from ucudnn.json_objects import decode, encode
 from ucudnn.literals import BatchPolicy, Layout, Operation, Precision
 from ucudnn.networks import InputShapeLike, NetworkLike, network_of, shapes_of
 from ucudnn.plans import Front
-from ucudnn.profiles import Measurement, PathLike, Profile
+from ucudnn.profiles import Measurement, Profile
 from ucudnn.rest import Rest, path_of
 from ucudnn.sizes import Size, as_int, parse_size
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, SupportsIndex, Union
 
-from ucudnn.errors import InvalidArgument
+from ucudnn.files import PathLike, read_json
 from ucudnn.library import ask_solver
 from ucudnn.literals import Allocator, Fusion, Layout, MemoryPolicy, Precision
 from ucudnn.memory_plans import MemoryPlan
@@ -16,7 +14,7 @@ from ucudnn.networks import (
     network_of,
     shapes_of,
 )
-from ucudnn.profiles import PathLike, csv_of
+from ucudnn.profiles import csv_of
 from ucudnn.sizes import Size, parse_size
 from ucudnn.solve import ProfileLike
 
@@ -110,8 +108,5 @@ def device_model_of(model: DeviceModelLike) -> Union[str, Dict[str, Any]]:
         return dict(model)
     if isinstance(model, str) and not model.endswith(".json"):
         return model
-    try:
-        fields: Dict[str, Any] = json.loads(Path(model).read_text())
-    except ValueError as error:
-        raise InvalidArgument(f"{model}: not JSON: {error}") from error
+    fields: Dict[str, Any] = read_json(model)
     return fields

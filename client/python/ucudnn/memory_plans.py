@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
 from ucudnn.errors import InvalidArgument
+from ucudnn.files import PathLike, read_json, write_json
 from ucudnn.json_objects import decode, encode
 from ucudnn.library import ask_solver
 from ucudnn.shown import MOST_ROWS, Shown, Table
@@ -154,17 +155,13 @@ class MemoryPlan(Shown):
         return {"feasible": True, **encode(self)}
 
     @classmethod
-    def read(cls, path: Union[str, Path]) -> MemoryPlan:
+    def read(cls, path: PathLike) -> MemoryPlan:
         """Reads what write() or the command wrote. Raises as from_json does."""
-        try:
-            json_object = json.loads(Path(path).read_text())
-        except ValueError as error:
-            raise InvalidArgument(f"{path}: not JSON: {error}") from error
-        return cls.from_json(json_object, str(path))
+        return cls.from_json(read_json(path), str(path))
 
-    def write(self, path: Union[str, Path]) -> None:
+    def write(self, path: PathLike) -> None:
         """Writes the plan as JSON."""
-        Path(path).write_text(json.dumps(self.to_json(), indent=2) + "\n")
+        write_json(path, self.to_json())
 
     @property
     def events(self) -> List[MemoryEvent]:
@@ -213,7 +210,7 @@ class MemoryPlan(Shown):
         return sorted(lives, key=lambda life: life.start_us)
 
     def check(
-        self, graph: Optional[Union[str, Path, Dict[str, Any]]] = None
+        self, graph: Optional[Union[PathLike, Dict[str, Any]]] = None
     ) -> None:
         """Raises InvalidArgument, naming the rule that the plan breaks and where,
         unless every execution of it is safe whatever its durations, every task

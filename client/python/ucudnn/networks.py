@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 from typing import List, Mapping, Optional, Sequence, SupportsIndex, Tuple, Union
 
-from ucudnn.profiles import PathLike
+from ucudnn.files import PathLike, read_bytes
 from ucudnn.sizes import as_int
 
 NetworkLike = Union[PathLike, bytes]
@@ -21,13 +20,10 @@ def network_of(network: NetworkLike) -> Tuple[bytes, str]:
     """Its contents, and the name that the command gives it."""
     if isinstance(network, bytes):
         return network, "network"
-    data = Path(network).read_bytes()
-    if data[:2] == b"\x1f\x8b":
-        data = gzip.decompress(data)
     name = Path(network).name
     for extension in (".gz", ".csv", ".onnx"):
         name = name.removesuffix(extension)
-    return data, name
+    return read_bytes(network), name
 
 
 def shapes_of(shape: Optional[InputShapeLike]) -> Optional[List[str]]:

@@ -6,9 +6,10 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional
 
 from ucudnn.errors import InvalidArgument
+from ucudnn.files import PathLike, write_json
 from ucudnn.library import ask_solver
 from ucudnn.shown import Shown, Table
 from ucudnn.sizes import as_int, size_text, time_text
@@ -97,7 +98,7 @@ class WorkspacePlan(Shown):
 
     @classmethod
     def read(
-        cls, path: Union[str, Path], rank: Optional[int] = None
+        cls, path: PathLike, rank: Optional[int] = None
     ) -> WorkspacePlan:
         """Reads what write() or `ucudnn solve` wrote, or the part of one rank of
         a job's plan, which `ucudnn plan --save` wrote. `rank` is needed if its
@@ -109,8 +110,8 @@ class WorkspacePlan(Shown):
             return cls._parse(text)
         return cls._parse(json.dumps(_part_of(ranks, rank, str(path))))
 
-    def write(self, path: Union[str, Path]) -> None:
-        Path(path).write_text(json.dumps(self.to_json(), indent=2) + "\n")
+    def write(self, path: PathLike) -> None:
+        write_json(path, self.to_json())
 
     def _table(self) -> Table:
         gain = ""

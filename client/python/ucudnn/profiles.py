@@ -24,10 +24,10 @@ from typing import (
 )
 
 from ucudnn.errors import InvalidArgument
+from ucudnn.files import PathLike, read_bytes
 from ucudnn.library import OpenedProfile
 from ucudnn.shown import Shown, Table
 
-PathLike = Union[str, Path]
 _Row = TypeVar("_Row", "Measurement", "Time")
 
 
@@ -195,11 +195,8 @@ class Times(Shown):
 
 
 def _read_text(path: PathLike) -> str:
-    data = Path(path).read_bytes()
-    if data[:2] == b"\x1f\x8b":
-        data = gzip.decompress(data)
     try:
-        return data.decode("utf-8-sig")
+        return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"{path}: {error}") from error
 

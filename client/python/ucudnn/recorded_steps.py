@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, List, Mapping, Union
 
+from ucudnn.files import PathLike
 from ucudnn.json_objects import decode
 from ucudnn.library import ask_solver
-from ucudnn.profiles import PathLike
 from ucudnn.sizes import Size, parse_size
 
 RecordedStepLike = Union[PathLike, Mapping[str, Any]]

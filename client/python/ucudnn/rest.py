@@ -7,12 +7,12 @@ import json
 import os
 import ssl
 from pathlib import Path
-from typing import Any, Dict, Iterator, Mapping, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from ucudnn.errors import Error, InvalidArgument, NoPlan, NotAllowed, Unreachable
+from ucudnn.files import PathLike
 
-PathLike = Union[str, Path]
 DEFAULT_PORT = 7461
 _PAGE = 1000  # entries; the most that a coordinator sends at once
 

@@ -17,6 +17,7 @@ from typing import (
 )
 
 from ucudnn.errors import InvalidArgument
+from ucudnn.files import PathLike
 from ucudnn.library import ask_solver
 from ucudnn.literals import BatchPolicy, Layout, Operation, Precision
 from ucudnn.networks import (
@@ -28,7 +29,6 @@ from ucudnn.networks import (
 from ucudnn.plans import Allocation, Assignment, Front, WorkspacePlan
 from ucudnn.profiles import (
     BuffersLike,
-    PathLike,
     Profile,
     Time,
     Times,

@@ -13,7 +13,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List
 
-from ucudnn.figures.data import PathLike
 from ucudnn.figures.hmms import hmms_batches, hmms_plans
 from ucudnn.figures.micro_batches import (
     cluster_6,
@@ -35,6 +34,7 @@ from ucudnn.figures.modnn import (
     modnn_17,
 )
 from ucudnn.figures.vdnn import vdnn_4, vdnn_7, vdnn_8, vdnn_9, vdnn_10
+from ucudnn.files import PathLike
 
 __all__ = [
     "FIGURES",

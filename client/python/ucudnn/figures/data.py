@@ -6,16 +6,16 @@ import functools
 import gzip
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ucudnn.errors import NoPlan
+from ucudnn.files import PathLike
 from ucudnn.memory import solve_memory
 from ucudnn.memory_plans import MemoryPlan
 from ucudnn.plans import KernelPlan, WorkspacePlan
 from ucudnn.profiles import Profile
 from ucudnn.solve import solve_wd, solve_wr
 
-PathLike = Union[str, Path]
 MIB = 1 << 20
 GB = 1_000_000_000
 LIMITS_MIB = (8, 64, 512)  # of each kernel, in both papers

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Tuple
 
-from ucudnn.figures.data import GB, PathLike, memory_plan
+from ucudnn.figures.data import GB, memory_plan
+from ucudnn.files import PathLike
 from ucudnn.memory_plans import MemoryPlan
 from ucudnn.style import BLUE, GREEN, GREY, ORANGE, VERMILION, bars, titled
 

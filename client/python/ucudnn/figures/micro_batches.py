@@ -10,7 +10,6 @@ from ucudnn.figures.data import (
     H200,
     LIMITS_MIB,
     MIB,
-    PathLike,
     by_layer,
     division_plan,
     profile,
@@ -18,11 +17,11 @@ from ucudnn.figures.data import (
     reuse_plans,
     short,
 )
+from ucudnn.files import PathLike
 from ucudnn.plans import MicroBatch, WorkspacePlan
 from ucudnn.plots import plot_pareto
-from ucudnn.profiles import Measurement, Profile
+from ucudnn.profiles import Measurement, Profile, Time, Times
 from ucudnn.solve import assign, iteration_times, pareto, solve_wr
-from ucudnn.profiles import Time, Times
 from ucudnn.style import (
     BLUE,
     GREEN,

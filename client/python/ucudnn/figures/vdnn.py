@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Tuple
 
-from ucudnn.figures.data import MIB, PathLike, memory_plan
+from ucudnn.figures.data import MIB, memory_plan
+from ucudnn.files import PathLike
 from ucudnn.memory_plans import MemoryEvent
 from ucudnn.style import (
     BLUE,

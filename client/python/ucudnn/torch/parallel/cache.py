@@ -12,15 +12,16 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import Optional, Union
+from typing import Optional
 
+from ucudnn.files import PathLike
 from ucudnn.torch.profiling import StepProfile
 
 
 class StepCache:
     """The cache in `folder`; None: the default, "": none."""
 
-    def __init__(self, folder: Optional[Union[str, Path]] = None) -> None:
+    def __init__(self, folder: Optional[PathLike] = None) -> None:
         self._folder = _default() if folder is None else str(folder)
 
     def path(self, step: str, kind: str) -> Optional[Path]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
-from ucudnn.profiles import PathLike, Times, csv_of
+from ucudnn.files import PathLike
+from ucudnn.profiles import Times, csv_of
 from ucudnn.torch.checks import (
     refuse,
     refuse_shared_gpu,
