@@ -10,9 +10,9 @@
 
 The solvers are ctypes over the C functions of libucudnn_solve.so, found as
 `ucudnn.library` says; `connect` calls a coordinator over REST. No compiler and
-no other package is needed, except matplotlib for plots. Functions without state may be called from any thread.
-Times are microseconds, sizes bytes; every size may also be given as text such
-as "64MiB".
+no other package is needed, except matplotlib for plots. Functions without state
+may be called from any thread. Times are microseconds, sizes bytes; every size may
+also be given as text such as "64MiB".
 """
 
 from ucudnn.cluster import JobPlan, MemoryRequest, PlanRequest

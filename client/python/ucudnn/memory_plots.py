@@ -87,7 +87,7 @@ def plot_memory(
         )
     memory, transfers = axes
     unit, unit_name = _unit(plan)
-    times, live = _live_bytes(plan)
+    times, live = live_bytes(plan)
     below = [0.0] * len(times)
     for kind, (label, colour) in _KINDS.items():
         if kind in live:
@@ -115,7 +115,7 @@ def _corners(life: BlockLife, unit: int) -> List[Tuple[float, float]]:
     return [(left, low), (right, low), (right, high), (left, high)]
 
 
-def _live_bytes(plan: MemoryPlan) -> Tuple[List[float], Dict[str, List[int]]]:
+def live_bytes(plan: MemoryPlan) -> Tuple[List[float], Dict[str, List[int]]]:
     """By kind, how much is live from each time (ms) on."""
     changes: Dict[float, Dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for life in plan.lives():

@@ -15,9 +15,6 @@ VERMILION = "#D55E00"
 PURPLE = "#CC79A7"
 YELLOW = "#F0E442"
 GREY = "#999999"
-# Of series, each readable beside the others without colour by its marker.
-SERIES = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, GREY)
-MARKERS = "osD^vPX"
 
 
 def new_figure(**size: Any) -> Any:

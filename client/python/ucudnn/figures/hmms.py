@@ -8,7 +8,7 @@ from typing import Any, List, Optional, Tuple
 
 from ucudnn.figures.data import GB, memory_plan
 from ucudnn.files import PathLike
-from ucudnn.memory_plans import MemoryPlan
+from ucudnn.memory_plots import live_bytes
 from ucudnn.style import BLUE, GREEN, GREY, ORANGE, VERMILION, bars, titled
 
 
@@ -28,7 +28,8 @@ def hmms_plans(root: PathLike = ".") -> Any:
             root, "resnet50.onnx", 64, "P100-NVLINK", policy, budget="16GB"
         )
         assert plan is not None
-        times, live = _live_of(plan)
+        times, by_kind = live_bytes(plan)
+        live = [sum(sizes) / GB for sizes in zip(*by_kind.values())]
         axes.step(
             times, live, line, where="post", color=colour, linewidth=1.2,
             label=f"{label}: {plan.time_us / 1000:.0f} ms, pool "
@@ -92,20 +93,3 @@ def _largest(root: PathLike, model: str, policy: Any, split: str) -> int:
         if fits(most + step):
             most += step
     return most
-
-
-def _live_of(plan: MemoryPlan) -> Tuple[List[float], List[float]]:
-    changes: List[Tuple[float, int]] = []
-    for life in plan.lives():
-        changes += [(life.start_us, life.bytes), (life.end_us, -life.bytes)]
-    times: List[float] = []
-    live: List[float] = []
-    total = 0
-    for time, change in sorted(changes):
-        total += change
-        if times and times[-1] == time / 1000:
-            live[-1] = total / GB
-        else:
-            times.append(time / 1000)
-            live.append(total / GB)
-    return times, live
