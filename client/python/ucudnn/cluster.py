@@ -11,6 +11,7 @@ from ucudnn.errors import InvalidArgument
 from ucudnn.files import PathLike, read_json
 from ucudnn.json_objects import decode
 from ucudnn.plans import WorkspacePlan, optional_time
+from ucudnn.problems import problem_text
 from ucudnn.shown import Shown, Table
 from ucudnn.sizes import size_text, time_text
 
@@ -73,24 +74,15 @@ class Layer:
     ) -> Iterator[Tuple[str, str]]:
         """Each operation with its problem's text, the key of measurements."""
         adjoint = {"forward": "backward_data", "backward_data": "forward"}
-
-        def extents(names: str, values: List[int]) -> str:
-            return "".join(f"{n}{v}" for n, v in zip(names[-len(values) :], values))
-
-        def joined(values: List[int]) -> str:
-            return "x".join(map(str, values))
-
         for op in ("forward", "backward_data", "backward_filter"):
             if op == "backward_data" and not self.needs_input_gradient:
                 continue
             computed = adjoint.get(op, op) if self.transposed else op
-            yield op, (
-                f"{computed}-c{self.channels}-{extents('dhw', self.input)}"
-                f"-k{self.filters}-{extents('trs', self.filter)}"
-                f"-pad{joined(self.padding)}-str{joined(self.stride)}"
-                f"-dil{joined(self.dilation)}-g{self.groups}"
-                f"-{precision}-{layout}"
-            )
+            yield op, problem_text(
+                computed, self.channels, self.input, self.filters, self.filter,
+                self.padding, self.stride, self.dilation, self.groups, precision,
+                layout,
+            )  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)

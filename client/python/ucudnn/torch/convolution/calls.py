@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ucudnn.problems import problem_text
 from ucudnn.torch.convolution.places import Places
 
 FORWARD = "forward"
@@ -17,7 +18,7 @@ DATA = "backward_data"
 FILTER = "backward_filter"
 OPERATIONS = (FORWARD, DATA, FILTER)
 
-_CONVOLUTIONS = ("aten::convolution", "aten::_convolution")
+CONVOLUTIONS = ("aten::convolution", "aten::_convolution")
 _LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 _PRECISIONS = {
     torch.float32: "FP32",
@@ -59,47 +60,26 @@ class Call(NamedTuple):
     def precision(self) -> str:
         return "TF32" if self.tf32 else _PRECISIONS[self.dtype]
 
+    @property
+    def layout_name(self) -> str:
+        return "NCHW" if self.layout == torch.contiguous_format else "NHWC"
+
     def problem(self, operation: str) -> str:
         """The text form that libucudnn_conv reads."""
-        deep = len(self.input) == 5
-        extents = "".join(
-            f"{n}{v}" for n, v in zip("dhw"[not deep :], self.input[2:])
-        )
-        sizes = "".join(
-            f"{n}{v}" for n, v in zip("trs"[not deep :], self.filter[2:])
-        )
-        per_axis = (
-            f"{name}{'x'.join(map(str, values))}"
-            for name, values in (
-                ("pad", self.padding),
-                ("str", self.stride),
-                ("dil", self.dilation),
-            )
-        )
-        layout = "NCHW" if self.layout == torch.contiguous_format else "NHWC"
-        return "-".join(
-            [
-                operation,
-                f"c{self.input[1]}",
-                extents,
-                f"k{self.filter[0]}",
-                sizes,
-                *per_axis,
-                f"g{self.groups}",
-                self.precision,
-                layout,
-            ]
-        )
+        return problem_text(
+            operation, self.input[1], self.input[2:], self.filter[0],
+            self.filter[2:], self.padding, self.stride, self.dilation, self.groups,
+            self.precision, self.layout_name,
+        )  # fmt: skip
 
     def __str__(self) -> str:
         def product(values: Tuple[int, ...]) -> str:
             return "x".join(map(str, values))
 
-        layout = "NCHW" if self.layout == torch.contiguous_format else "NHWC"
         return (
             f"{product(self.input)} * {product(self.filter)}"
             f"{f', {self.groups} groups' if self.groups > 1 else ''}, "
-            f"{self.precision} {layout}"
+            f"{self.precision} {self.layout_name}"
         )
 
 
@@ -162,7 +142,7 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        if func._schema.name in _CONVOLUTIONS:
+        if func._schema.name in CONVOLUTIONS:
             self._note(*args[:9])
         return func(*args, **(kwargs or {}))
 
@@ -185,19 +165,15 @@ class Recorder(TorchDispatchMode):
         if weight.requires_grad:
             operations.append(FILTER)
         why = _unfit(taken, weight, transposed)
-        axes = weight.dim() - 2
-
-        def per_axis(values: Any) -> Tuple[int, ...]:
-            return tuple(values) * (axes if len(values) == 1 else 1)
-
         call = None
         if not why:
+            axes = weight.dim() - 2
             call = Call(
                 tuple(taken.shape),
                 tuple(weight.shape),
-                per_axis(stride),
-                per_axis(padding),
-                per_axis(dilation),
+                per_axis(stride, axes),
+                per_axis(padding, axes),
+                per_axis(dilation, axes),
                 groups,
                 taken.dtype,
                 layout_of(taken, weight),
@@ -209,6 +185,12 @@ class Recorder(TorchDispatchMode):
                 self._places.now, call, tuple(operations), bias is not None, why
             )
         )
+
+
+def per_axis(values: Sequence[int], axes: int) -> Tuple[int, ...]:
+    """A value for each axis of an operator's argument, which may have one for
+    all."""
+    return tuple(values) * (axes if len(values) == 1 else 1)
 
 
 def _unfit(taken: torch.Tensor, weight: torch.Tensor, transposed: bool) -> str:

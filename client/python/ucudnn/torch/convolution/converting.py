@@ -28,6 +28,7 @@ from ucudnn.torch.convolution.calls import (
     wants_determinism,
 )
 from ucudnn.torch.convolution.contest import Contest, Operation, worth_planning
+from ucudnn.torch.convolution.places import unwrapped
 from ucudnn.torch.convolution.planned import PlannedCall
 from ucudnn.torch.convolution.swapping import padding_of, put, take, why_not
 from ucudnn.torch.devices import slice_units
@@ -234,8 +235,7 @@ def convert(
         )
     total = None if total_workspace is None else parse_size(total_workspace)
     limit = parse_size("64MiB" if workspace_limit is None else workspace_limit)
-    inner = getattr(model, "_orig_mod", model)
-    inner = getattr(inner, "module", inner)
+    inner = unwrapped(model)
     device = _device_of(inner, example)
     for module in inner.modules():
         take(module)  # plans of an earlier call would hide their convolutions

@@ -11,9 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from ucudnn.torch.checks import refuse
-from ucudnn.torch.convolution.places import Places
+from ucudnn.torch.convolution.calls import CONVOLUTIONS, per_axis
+from ucudnn.torch.convolution.places import Places, unwrapped
 
-_CONVOLUTIONS = ("aten::convolution", "aten::_convolution")
 _PLAIN = (
     "name", "C", "H", "W", "K", "R", "S", "pad_h", "pad_w", "stride_h",
     "stride_w", "groups",
@@ -36,8 +36,7 @@ def network(model: torch.nn.Module, *example: Any, **keywords: Any) -> str:
     that it is the adjoint of. Raises InvalidArgument if the model cannot run so,
     such as one whose shapes depend on values, or if it has no convolution.
     """
-    inner = getattr(model, "_orig_mod", model)
-    inner = getattr(inner, "module", inner)
+    inner = unwrapped(model)
     recorder = _Recorder()
     with recorder.following(inner), torch.enable_grad(), recorder:
         try:
@@ -142,7 +141,7 @@ class _Recorder(TorchDispatchMode):
         name = func._schema.name
         # Tensors that the model makes itself are on other devices.
         result = func(*_meta(args), **_meta(kwargs or {}))
-        if name in _CONVOLUTIONS:
+        if name in CONVOLUTIONS:
             self._note(args, result)
         return result
 
@@ -156,10 +155,6 @@ class _Recorder(TorchDispatchMode):
         if self._names[name] > 1:
             name = f"{name}#{self._names[name]}"
         axes = weight.dim() - 2
-
-        def per_axis(values: Sequence[int]) -> List[int]:
-            return list(values) * (axes if len(values) == 1 else 1)
-
         self.rows.append(
             _Row(
                 name,
@@ -167,9 +162,9 @@ class _Recorder(TorchDispatchMode):
                 list(large.shape[2:]),
                 weight.shape[0],
                 list(weight.shape[2:]),
-                per_axis(padding),
-                per_axis(stride),
-                per_axis(dilation),
+                per_axis(padding, axes),
+                per_axis(stride, axes),
+                per_axis(dilation, axes),
                 groups,
                 bool(transposed),
                 taken.requires_grad or not torch.is_grad_enabled(),

@@ -1,4 +1,4 @@
-"""Which module of a model is running."""
+"""The modules of a model, and which of them is running."""
 
 from __future__ import annotations
 
@@ -40,3 +40,9 @@ class Places:
 
     def _leave(self, module: Any, inputs: Any, output: Any) -> None:
         self._modules.pop()
+
+
+def unwrapped(model: torch.nn.Module) -> torch.nn.Module:
+    """The model that torch.compile or DDP wrapped, or both."""
+    inner = getattr(model, "_orig_mod", model)
+    return getattr(inner, "module", inner)

@@ -27,7 +27,6 @@ ALIGNMENT = 16
 # Since PyTorch 2.4; before, compiled code calls PyTorch's own convolutions.
 _COMPILES = hasattr(torch.library, "register_autograd")
 _NAMES_AUTOCAST = hasattr(torch, "get_autocast_dtype")
-_OutOfMemory = getattr(torch.cuda, "OutOfMemoryError", MemoryError)
 # By key, for the operators below.
 _known: Dict[str, PlannedCall] = {}
 _as_operators = False
@@ -147,7 +146,7 @@ class PlannedCall:
             return None
         try:
             return self.run(name, a, b)
-        except _OutOfMemory:
+        except torch.cuda.OutOfMemoryError:
             return None  # PyTorch finds an algorithm with less workspace
         except Error as error:
             warnings.warn(

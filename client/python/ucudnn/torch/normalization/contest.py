@@ -14,7 +14,7 @@ from ucudnn.errors import Error
 from ucudnn.torch.normalization.calls import NormCall
 from ucudnn.torch.normalization.finding import Found
 from ucudnn.torch.normalization.fused import FusedNorm, NormSumRelu
-from ucudnn.torch.normalization.swapping import Fused, OutOfMemory
+from ucudnn.torch.normalization.swapping import Fused
 from ucudnn.torch.timing import Time, times_of
 
 # The fused operation is taken if it is faster by more than this and the noise.
@@ -116,7 +116,7 @@ def _measured(
     except Error as error:
         norm.why = str(error)
         return norm, None
-    except OutOfMemory:
+    except torch.cuda.OutOfMemoryError:
         norm.why = "there is no memory to measure it"
         return norm, None
     norm.torch, norm.fused = told["torch"], told["fused"]

@@ -19,8 +19,6 @@ from ucudnn.torch.normalization.calls import (
 from ucudnn.torch.normalization.fused import FusedNorm, NormSumRelu
 from ucudnn.torch.normalization.pending import Pending, Plan, Run
 
-OutOfMemory = getattr(torch.cuda, "OutOfMemoryError", MemoryError)
-
 
 def _bare() -> torch.nn.BatchNorm2d:
     return object.__new__(torch.nn.BatchNorm2d)
@@ -74,7 +72,7 @@ class Fused(Plan):
                 run.taken, addend, *tensors_of(module), module.momentum, module.eps,
                 norm,
             )  # fmt: skip
-        except OutOfMemory:
+        except torch.cuda.OutOfMemoryError:
             return None
         except Error as error:
             warnings.warn(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ucudnn.errors import Error, InvalidArgument, NotAllowed
 from ucudnn.rest import Rest, path_of
@@ -40,30 +40,32 @@ def coordinators_plan(
     except (InvalidArgument, NotAllowed):
         raise
     except Error as error:
-        return _even(batch, len(kinds), str(error))
+        return _plan(
+            [(images, None) for images in even_shares(batch, len(kinds))],
+            [f"even shares, because there is no plan: {error}"],
+        )
+    return _plan(
+        [(int(told.get("batch", 0)), _ms(told)) for told in plan["ranks"]],
+        [
+            f"plan {plan.get('id')} of {url}; times are of its convolutions",
+            *plan.get("reasons", []),
+        ],
+    )
+
+
+def _ms(rank: Dict[str, Any]) -> Optional[float]:
+    us = (rank.get("workspace") or {}).get("total_time_us")
+    return us / 1e3 if us else None
+
+
+def _plan(
+    shares: Sequence[Tuple[int, Optional[float]]], reasons: List[str]
+) -> SharePlan:
+    """Of the images and milliseconds of each rank."""
     ranks = []
     first = 0
-    for told in plan["ranks"]:
-        images = int(told.get("batch", 0))
-        ms = (told.get("workspace") or {}).get("total_time_us")
-        ranks.append(RankShare(images, first, 1, ms / 1e3 if ms else None))
+    for images, ms in shares:
+        ranks.append(RankShare(images, first, 1, ms))
         first += images
-    times = [rank.ms for rank in ranks if rank.ms is not None]
-    reasons = [
-        f"plan {plan.get('id')} of {url}; times are of its convolutions",
-        *plan.get("reasons", []),
-    ]
-    return SharePlan(ranks, max(times) if times else None, None, reasons)
-
-
-def _even(batch: int, ranks: int, reason: str) -> SharePlan:
-    shares = even_shares(batch, ranks)
-    return SharePlan(
-        [
-            RankShare(images, sum(shares[:rank]), 1, None)
-            for rank, images in enumerate(shares)
-        ],
-        None,
-        None,
-        [f"even shares, because there is no plan: {reason}"],
-    )
+    times = [ms for _, ms in shares if ms is not None]
+    return SharePlan(ranks, max(times, default=None), None, reasons)
