@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 from ucudnn.errors import error_of
 from ucudnn.library import load
@@ -77,8 +77,6 @@ def _library() -> ctypes.CDLL:
             ],
         ),
         ("workspace", _SIZE, [_POINTER]),
-        ("time_us", ctypes.c_double, [_POINTER]),
-        ("undivided_us", ctypes.c_double, [_POINTER]),
         ("text", text, [_POINTER]),
         (
             "run",
@@ -127,10 +125,7 @@ class Convolution:
         self._handle = handle
         self._run = library.ucudnn_conv_run
         self._free = library.ucudnn_conv_free
-        self.workspace: int = library.ucudnn_conv_workspace(handle)
-        self.time_us: float = library.ucudnn_conv_time_us(handle)
-        undivided = library.ucudnn_conv_undivided_us(handle)
-        self.undivided_us: Optional[float] = undivided or None
+        self.workspace: int = library.ucudnn_conv_workspace(handle)  # bytes
         self.text: str = library.ucudnn_conv_text(handle).decode()
 
     def __del__(self) -> None:
@@ -145,15 +140,11 @@ class Convolution:
         out: int,
         workspace: int,
         workspace_size: int,
-        alpha: float = 1.0,
-        beta: float = 0.0,
     ) -> None:
-        """Enqueues out = alpha op(a, b) + beta out; all are addresses, the stream
-        0 on a CPU."""
+        """Enqueues out = op(a, b); all are addresses, the stream 0 on a CPU."""
         status = self._run(
-            self._handle, stream, a, b, out, alpha, beta, workspace,
-            workspace_size,
-        )  # fmt: skip
+            self._handle, stream, a, b, out, 1.0, 0.0, workspace, workspace_size
+        )
         if status != 0:
             _check(status)
 
@@ -210,19 +201,13 @@ class ConvolutionDevice:
         self.kind: str = library.ucudnn_conv_device_kind(handle).decode()
 
     @classmethod
-    def gpu(
-        cls, stream: int = 0, deterministic: bool = False
-    ) -> ConvolutionDevice:
+    def gpu(cls, stream: int) -> ConvolutionDevice:
         handle = _POINTER()
-        _check(
-            _library().ucudnn_conv_open_gpu(
-                stream, int(deterministic), ctypes.byref(handle)
-            )
-        )
+        _check(_library().ucudnn_conv_open_gpu(stream, 0, ctypes.byref(handle)))
         return cls(handle.value or 0)
 
     @classmethod
-    def cpu(cls, threads: int = 0) -> ConvolutionDevice:
+    def cpu(cls, threads: int) -> ConvolutionDevice:
         handle = _POINTER()
         _check(_library().ucudnn_conv_open_cpu(threads, ctypes.byref(handle)))
         return cls(handle.value or 0)
