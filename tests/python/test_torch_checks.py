@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import ucudnn
 import ucudnn.torch
 from torch.utils.data import DataLoader
-from ucudnn.torch import checks
+from ucudnn.torch.parallel import checks
 from ucudnn.torch.parallel.planning import RankShare, SharePlan
 from ucudnn.torch.parallel.shares import Shares
 from ucudnn.torch.parallel.sources import FixedSource

@@ -9,7 +9,8 @@ from typing import Any, Callable, Iterator, Optional
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from ucudnn.torch.checks import refuse, refuse_join
+from ucudnn.torch.checks import refuse
+from ucudnn.torch.parallel.checks import refuse_join
 from ucudnn.torch.parallel.hook import (
     Hook,
     HookState,

@@ -30,7 +30,7 @@ class Ranks:
         self.size: int = dist.get_world_size(group)
         if self.rank < 0:
             raise refuse(
-                "share: group", "one without this rank", "its own group"
+                "share: group", "one without this rank", "its own is accepted"
             )
         self.backend: str = str(dist.get_backend(group))
         self._control = group

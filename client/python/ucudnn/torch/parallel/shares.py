@@ -8,13 +8,13 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from ucudnn.torch import checks
+from ucudnn.torch.checks import refuse
 from ucudnn.torch.devices import Device
+from ucudnn.torch.parallel import checks
 from ucudnn.torch.parallel.attached import Attached
 from ucudnn.torch.parallel.current import CurrentShares
 from ucudnn.torch.parallel.hook import Hook, scale
 from ucudnn.torch.parallel.loader import ShareLoader
-from ucudnn.torch.parallel.planning import SharePlan
 from ucudnn.torch.parallel.ranks import Ranks
 from ucudnn.torch.parallel.sampler import ShareSampler
 from ucudnn.torch.parallel.sources import Source
@@ -71,17 +71,19 @@ class Shares(CurrentShares):
         """
         ddp = checks.ddp_of(model)
         if self._attached is not None:
-            raise checks.refuse(
-                "attach: model", "a second one", "one model of the shares"
+            raise refuse(
+                "attach: model",
+                "a second one",
+                "one model of the shares is accepted",
             )
         if loader is not None:
             self.check(loader)
         else:
             checks.refuse_unchecked_loader()
         self._refuse_other_ranks(ddp)
-        _refuse_unlike_passes(ddp, self._plan)
+        checks.refuse_unlike_passes(ddp, self._plan)
         if hook is not None and not overlap:
-            raise checks.refuse(
+            raise refuse(
                 "attach: overlap",
                 "False with a hook, which exchanges gradients itself",
                 "one of both is accepted",
@@ -98,7 +100,7 @@ class Shares(CurrentShares):
         group = ddp.process_group
         there = (dist.get_rank(group), dist.get_world_size(group))
         if there != (self.rank, self.size):
-            raise checks.refuse(
+            raise refuse(
                 "attach: model",
                 f"its process group has this as rank {there[0]} of {there[1]}",
                 f"the group of share() is accepted, with rank {self.rank} of "
@@ -112,13 +114,13 @@ class Shares(CurrentShares):
         if not isinstance(loader.sampler, ShareSampler) or (
             loader.sampler.shares is not self
         ):
-            raise checks.refuse(
+            raise refuse(
                 "check: loader.sampler",
                 f"a {type(loader.sampler).__name__}",
                 "sampler=shares.sampler(dataset) is accepted",
             )
         if loader.batch_size != self.batch:
-            raise checks.refuse(
+            raise refuse(
                 "check: loader.batch_size",
                 loader.batch_size,
                 f"shares.batch, {self.batch}, is accepted",
@@ -153,7 +155,7 @@ class Shares(CurrentShares):
         parts = self.micro_steps
         images = tensors[0].shape[0]
         if images not in (self.batch, 0):
-            raise checks.refuse(
+            raise refuse(
                 "micro_batches: tensors",
                 f"{images} images",
                 f"{self.batch}, this rank's share, are accepted",
@@ -189,7 +191,7 @@ class Shares(CurrentShares):
 
     def _needs_attached(self, place: str) -> Attached:
         if self._attached is None:
-            raise checks.refuse(
+            raise refuse(
                 place, "no model is attached", "attach(ddp) before is accepted"
             )
         return self._attached
@@ -204,7 +206,7 @@ class Shares(CurrentShares):
             times = self._needs_attached("report").own_time.take_ms()
         else:
             if not 0 <= ms < float("inf"):
-                raise checks.refuse(
+                raise refuse(
                     "report: ms", ms, "a time from 0 up is accepted"
                 )
             times = [ms]
@@ -221,25 +223,8 @@ class Shares(CurrentShares):
         if plan is None:
             return False
         if self._attached is not None:
-            _refuse_unlike_passes(self._attached.ddp, plan)
+            checks.refuse_unlike_passes(self._attached.ddp, plan)
         self._adopt(plan)
         if self._attached is not None:
             self._attached.adopt(self._own, self.weight)
         return True
-
-
-def _refuse_unlike_passes(
-    ddp: DistributedDataParallel, plan: SharePlan
-) -> None:
-    """In each pass SyncBatchNorm waits for all ranks."""
-    passes = [share.micro_steps for share in plan.ranks]
-    if max(passes) > 1 and any(
-        isinstance(m, torch.nn.SyncBatchNorm) for m in ddp.modules()
-    ):
-        raise checks.refuse(
-            "attach: model",
-            f"SyncBatchNorm, where rank {passes.index(max(passes))}'s share takes "
-            f"{max(passes)} passes",
-            "share(..., micro_steps=1) and a mini-batch that fits in memory are "
-            "accepted, or BatchNorm",
-        )

@@ -6,14 +6,10 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from ucudnn.files import PathLike
 from ucudnn.profiles import Times, csv_of
-from ucudnn.torch.checks import (
-    refuse,
-    refuse_shared_gpu,
-    same_on_all_ranks,
-    whole_number,
-)
+from ucudnn.torch.checks import refuse, whole_number
 from ucudnn.torch.devices import Device, find_device
 from ucudnn.torch.parallel.cache import StepCache
+from ucudnn.torch.parallel.checks import refuse_shared_gpu, same_on_all_ranks
 from ucudnn.torch.parallel.coordinator import coordinators_plan, kind_of_gpu
 from ucudnn.torch.parallel.fingerprint import fingerprint
 from ucudnn.torch.parallel.measuring import Measuring

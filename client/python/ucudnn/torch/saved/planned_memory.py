@@ -182,7 +182,8 @@ def memory(
     ways = [allow] if isinstance(allow, str) else list(allow)
     for way in ways:
         if way not in _WAYS:
-            raise refuse("memory: allow", repr(way), " and ".join(map(repr, _WAYS)))
+            known = " and ".join(map(repr, _WAYS))
+            raise refuse("memory: allow", repr(way), f"{known} are accepted")
     refuse_compiled(step, example)
     with_state = [v for v in example if hasattr(v, "load_state_dict")]
     objects = stateful(step, [*keep, *with_state])
@@ -253,5 +254,5 @@ def _refuse_host(size: int, budget: Optional[Size]) -> None:
         raise refuse(
             "memory: host_budget" if budget is not None else "memory: the host",
             f"{limit} bytes",
-            f"the plan moves {size} bytes; no less than that",
+            f"the plan moves {size} bytes; no less than that is accepted",
         )

@@ -85,8 +85,8 @@ class Recorder:
                 raise refuse(
                     "memory: the host's memory",
                     f"{available} bytes are left",
-                    f"recording takes another {bytes_of(like)} and more: less "
-                    "images a step",
+                    f"recording takes another {bytes_of(like)} and more; fewer "
+                    "images a step are accepted",
                 )
             self._host.append(self._host_memory(like))
         host = self._host[number]
