@@ -13,7 +13,7 @@ from ucudnn.torch.saved.fused_source import NORMALS, THREADS, blocks_of, source_
 from ucudnn.torch.saved.kernels import Kernel
 from ucudnn.torch.saved.recipes import NORMALIZATION, Recipe, Source, Step, Value
 from ucudnn.torch.saved.recorded import Again
-from ucudnn.torch.saved.recording import Recorder
+from ucudnn.torch.saved.recording import record
 from ucudnn.torch.saved.storages import flat, layout_of
 from ucudnn.torch.saved.trying import Trials, _kernels
 
@@ -246,8 +246,7 @@ def test_computes_through_five_blocks(on_the_host, monkeypatch):
             return best(self, recipe, elements, *like)
         ways = fused(recipe)
         assert len(ways) == len(NORMALS)
-        sources = {n: self._saved[n] for n in recipe.reads}
-        result = ways[0].run(sources.__getitem__)
+        result = ways[0].run(self._copies.fetched)
         apart[len(recipe.steps)] = float((result - elements).abs().max())
         return best(self, recipe, elements, *like)
 
@@ -257,9 +256,7 @@ def test_computes_through_five_blocks(on_the_host, monkeypatch):
         torch.nn.Conv2d(3, 8, 1), *(Block() for _ in range(6))
     )
     x = torch.randn(2, 3, 8, 8)
-    Recorder(torch.device("cpu")).record(
-        lambda: model(x).square().sum().backward(), True
-    )
+    record(lambda: model(x).square().sum().backward(), torch.device("cpu"), True)
     assert sorted(apart) == [3, 6, 9, 12, 15]
     assert max(apart.values()) < 1e-5
 

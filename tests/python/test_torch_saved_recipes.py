@@ -11,7 +11,7 @@ from saved_steps import Block, data, stepping, trained
 from torch import nn
 from ucudnn.torch.saved import planned_memory
 from ucudnn.torch.saved.applying import Applier
-from ucudnn.torch.saved.recording import Recorder
+from ucudnn.torch.saved.recording import record
 
 
 def deep_network():
@@ -120,10 +120,9 @@ def test_deep_recipes_read_nothing_that_is_computed_again(monkeypatch):
         )  # fmt: skip
 
     told = {}
-    record = Recorder.record
 
-    def recorded(self, run, allow):
-        recording = record(self, run, allow)
+    def recorded(*arguments):
+        recording = record(*arguments)
         told["storages"] = [replace(saved) for saved in recording.storages]
         for saved in recording.storages:
             saved.again = saved.deep
@@ -134,7 +133,7 @@ def test_deep_recipes_read_nothing_that_is_computed_again(monkeypatch):
     model = chain()
     step = stepping(model)
     whole = ucudnn.torch.memory(step, *data(), budget="1GiB", quiet=True)
-    monkeypatch.setattr(Recorder, "record", recorded)
+    monkeypatch.setattr(planned_memory, "record", recorded)
     plan = ucudnn.torch.memory(
         step, *data(), budget=int(whole.plain_peak * 0.75), allow="recompute", quiet=True
     )

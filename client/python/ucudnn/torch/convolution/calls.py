@@ -129,7 +129,7 @@ class Occurrence(NamedTuple):
     why: str  # it cannot be planned
 
 
-class Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):
     """Notes the convolutions of a model's forward pass, and from what needs a
     gradient those of its backward pass."""
 
@@ -231,7 +231,7 @@ def record(
     model: torch.nn.Module, example: Any, keywords: Any
 ) -> List[Occurrence]:
     """The convolutions that `model(*example, **keywords)` runs now."""
-    recorder = Recorder()
+    recorder = _Recorder()
     with recorder.following(model), torch.enable_grad(), recorder:
         model(*example, **keywords)
     return recorder.occurrences

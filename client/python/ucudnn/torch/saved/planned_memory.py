@@ -24,7 +24,7 @@ from ucudnn.torch.saved.links import (
     link_of,
 )
 from ucudnn.torch.saved.planning import Solved, best_plan
-from ucudnn.torch.saved.recording import Recorder
+from ucudnn.torch.saved.recording import record
 from ucudnn.torch.saved.script import Script, script_of
 from ucudnn.torch.saved.watching import refuse_compiled
 
@@ -193,7 +193,7 @@ def memory(
         step(*example, **keywords)
 
     with unchanged(objects, chosen):
-        recording = Recorder(chosen).record(run, "recompute" in ways)
+        recording = record(run, chosen, "recompute" in ways)
     link = link_of(chosen)
 
     def planned(rates: Rates) -> MemoryPlan:

@@ -11,7 +11,7 @@ import torch
 
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.convolution.planned import plans_as_operators
-from ucudnn.torch.saved.links import Arena, free_host_memory
+from ucudnn.torch.saved.host_copies import HostCopies
 from ucudnn.torch.saved.recipes import (
     OperatorRecorder,
     Recipes,
@@ -26,7 +26,6 @@ from ucudnn.torch.saved.recorded import (
     kept,
     left_alone,
     refuse_difference,
-    varies,
 )
 from ucudnn.torch.saved.storages import (
     bytes_of,
@@ -45,91 +44,67 @@ _LONG_HEAD_START = 8_000_000
 _TIMED_RUNS = 2
 
 
-class Recorder:
-    """Runs a step with every saved tensor in host memory, each brought back when
-    it is needed: so memory shows what else is in use, the step fits where anything
-    fits, and each storage's last other owner is seen to let it go."""
+def record(
+    run: Callable[[], Any], device: torch.device, seeks_recipes: bool
+) -> Recording:
+    """Runs a step three times with every saved tensor in host memory, each brought
+    back when it is needed: so memory shows what else is in use, the step fits where
+    anything fits, and each storage's last other owner is seen to let it go. The
+    first run is for structure and recipes, the others are for times, of which the
+    shorter counts, and memory. Refuses a step that saves other tensors the second
+    time."""
+    besides_ms = _besides_ms(device)
+    copies = HostCopies(device)
+    first = _Pass(device, copies, seeks_recipes)
+    first.run(run)
+    timed = []
+    for _ in range(_TIMED_RUNS):
+        timed.append(_Pass(device, copies, False))
+        timed[-1].run(run)
+        refuse_difference(first.kinds, timed[-1].kinds)
+    copies.clear()
+    last = timed[-1]
+    for one, other in zip(last.storages, first.storages):
+        one.changed |= other.changed
+        one.again, one.deep = other.again, other.deep
+        one.narrow, one.narrow_ms = other.narrow, other.narrow_ms
+    times = [
+        max(0.0, min(ms) - besides_ms) for ms in zip(*(p.times() for p in timed))
+    ]
+    return last.recording(times)
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._gpu = device.type == "cuda"
-        self._host: List[torch.Tensor] = []
-        self._arenas: List[Arena] = []  # which hold them
-        self._besides_ms = self._besides() if self._gpu else 0.0
 
-    def record(self, run: Callable[[], Any], allow_recipes: bool) -> Recording:
-        """Three runs: the first for structure and recipes, the others for times,
-        of which the shorter counts, and memory. Refuses a step that saves other
-        tensors the second time."""
-        first = _Pass(self, allow_recipes)
-        first.run(run)
-        timed = []
-        for _ in range(_TIMED_RUNS):
-            timed.append(_Pass(self, False))
-            timed[-1].run(run)
-            refuse_difference(first.kinds, timed[-1].kinds)
-        self._host.clear()
-        self._arenas.clear()
-        last = timed[-1]
-        for one, other in zip(last.storages, first.storages):
-            one.changed |= other.changed
-            one.again, one.deep = other.again, other.deep
-            one.narrow, one.narrow_ms = other.narrow, other.narrow_ms
-        return last.recording([min(ms) for ms in zip(*(p.times() for p in timed))])
-
-    def host(self, number: int, like: torch.Tensor) -> torch.Tensor:
-        """Host memory of a storage, kept for the runs to come."""
-        if number == len(self._host):
-            available = free_host_memory()
-            if available is not None and bytes_of(like) > available:
-                raise refuse(
-                    "memory: the host's memory",
-                    f"{available} bytes are left",
-                    f"recording takes another {bytes_of(like)} and more; fewer "
-                    "images a step are accepted",
-                )
-            self._host.append(self._host_memory(like))
-        host = self._host[number]
-        if host.shape != like.shape or host.dtype != like.dtype:
-            raise varies(number)
-        return host
-
-    def _host_memory(self, like: torch.Tensor) -> torch.Tensor:
-        """Page-locked if possible: all that is saved goes there and back twice."""
-        try:
-            arena = Arena(bytes_of(like), self._device)
-        except MemoryError:
-            return torch.empty_like(like, device="cpu")
-        self._arenas.append(arena)
-        return arena.elements(0, arena.size, like.dtype)
-
-    def _besides(self) -> float:
-        """What an interval measures besides its kernels: the first one starts
-        after an event instead of a kernel."""
-        tiny = torch.zeros(1, device=self._device)
-        shortest = {}
-        for kernels in (0, 1, 9):
-            events = [torch.cuda.Event(enable_timing=True) for _ in range(10)]
-            torch.cuda._sleep(_HEAD_START)
-            for event in events:
-                event.record()
-                for _ in range(kernels):
-                    tiny.add_(1)
-            torch.cuda.synchronize(self._device)
-            shortest[kernels] = min(
-                a.elapsed_time(b) for a, b in zip(events, events[1:])
-            )
-        each = (shortest[9] - shortest[1]) / 8
-        return max(shortest[0], shortest[1] - each)
+def _besides_ms(device: torch.device) -> float:
+    """What an interval measures besides its kernels: the first one starts after an
+    event instead of a kernel."""
+    if device.type != "cuda":
+        return 0.0
+    tiny = torch.zeros(1, device=device)
+    shortest = {}
+    for kernels in (0, 1, 9):
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(10)]
+        torch.cuda._sleep(_HEAD_START)
+        for event in events:
+            event.record()
+            for _ in range(kernels):
+                tiny.add_(1)
+        torch.cuda.synchronize(device)
+        shortest[kernels] = min(
+            a.elapsed_time(b) for a, b in zip(events, events[1:])
+        )
+    each = (shortest[9] - shortest[1]) / 8
+    return max(shortest[0], shortest[1] - each)
 
 
 class _Pass:
     """One run."""
 
-    def __init__(self, owner: Recorder, seeks_recipes: bool) -> None:
-        self._owner = owner
-        self._device = owner._device
-        self._gpu = owner._gpu
+    def __init__(
+        self, device: torch.device, copies: HostCopies, seeks_recipes: bool
+    ) -> None:
+        self._device = device
+        self._gpu = device.type == "cuda"
+        self._copies = copies
         self.kinds: List[Kind] = []
         self.storages: List[Saved] = []
         self._numbers: Dict[int, int] = {}  # of storages, by key
@@ -144,7 +119,7 @@ class _Pass:
         self._recipes = Recipes(
             self._values, lambda other: not self.storages[other].changed
         )
-        self._trials = Trials(owner._device, owner._host)
+        self._trials = Trials(device, copies)
         self._watch = Watch()
         self._operators: Optional[OperatorRecorder] = None
         if seeks_recipes:
@@ -177,9 +152,7 @@ class _Pass:
         pairs = zip(self._events[::2], self._events[1::2])
         if not self._gpu:
             return [(b - a) * 1e3 for a, b in pairs]
-        return [
-            max(0.0, a.elapsed_time(b) - self._owner._besides_ms) for a, b in pairs
-        ]
+        return [a.elapsed_time(b) for a, b in pairs]
 
     def recording(self, ms: List[float]) -> Recording:
         return Recording(
@@ -284,7 +257,7 @@ class _Pass:
             number = len(self.storages)
             elements = flat(tensor)
             self.storages.append(Saved(bytes_of(tensor), hook, tensor.dtype))
-            self._owner.host(number, elements).copy_(elements)
+            self._copies.put(number, elements)
             self._numbers[key] = number
             self._saved_at.append(version)
             self._alive[number] = weak_reference(tensor)
@@ -320,9 +293,7 @@ class _Pass:
         if saved.storage in self._alive:
             storage.stays = True
         if saved.storage not in self._back:
-            elements = self._owner._host[saved.storage].to(self._device)
-            if elements is self._owner._host[saved.storage]:
-                elements = elements.clone()
+            elements = self._copies.fetched(saved.storage)
             self._back[saved.storage] = elements
             self._returned[saved.storage] = weak_reference(elements)
             if self._operators is not None:

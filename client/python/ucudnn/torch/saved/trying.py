@@ -8,6 +8,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 
 from ucudnn.torch.saved.fused import AnyRecipe, FusedRecipe, fused
+from ucudnn.torch.saved.host_copies import HostCopies
 from ucudnn.torch.saved.recipes import Recipe
 from ucudnn.torch.saved.recorded import Again
 from ucudnn.torch.saved.storages import bytes_of
@@ -26,12 +27,10 @@ _MOST_OFF = {
 class Trials:
     """Runs on a device what may give a storage's elements, and compares."""
 
-    def __init__(
-        self, device: torch.device, saved: Sequence[torch.Tensor]
-    ) -> None:
+    def __init__(self, device: torch.device, copies: HostCopies) -> None:
         self._device = device
         self._gpu = device.type == "cuda"
-        self._saved = saved  # the storages' elements on the host, by number
+        self._copies = copies
 
     def narrow(
         self, elements: torch.Tensor, types: Sequence[torch.dtype]
@@ -53,10 +52,7 @@ class Trials:
         """The way whose result is right that takes the least time; for the same
         bits it may take a little longer. `like`: the storage's shallow way."""
         try:
-            sources = {
-                other: self._saved[other].to(self._device)
-                for other in recipe.reads
-            }
+            sources = {other: self._copies.fetched(other) for other in recipe.reads}
         except RuntimeError:
             return None  # no memory for all at once
         ways: List[AnyRecipe] = [recipe]
