@@ -59,10 +59,7 @@ def _solvers() -> ctypes.CDLL:
     answer = ctypes.POINTER(ctypes.c_void_p)
     arguments = {
         name: [*text, request, answer]
-        for name in (
-            "wr", "wd", "pareto", "times", "assign", "allocation", "joint_memory",
-            "recorded_step",
-        )
+        for name in ("assign", "allocation", "joint_memory", "recorded_step")
     }
     arguments["memory"] = [*text, *text, request, answer]
     arguments["check_memory_plan"] = [*text, *text, answer]

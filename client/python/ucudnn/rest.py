@@ -19,7 +19,8 @@ _PAGE = 1000  # entries; the most that a coordinator sends at once
 
 class Rest:
     """A coordinator's REST. Each call has a connection of its own, so any
-    threads may call."""
+    threads may call. Calls raise Unreachable, NotAllowed, NoPlan, InvalidArgument
+    or Error."""
 
     def __init__(
         self,
@@ -56,8 +57,7 @@ class Rest:
         return f"{scheme}://{host}:{self._port}"
 
     def get(self, path: str, **parameters: Any) -> Dict[str, Any]:
-        """The answer to GET; parameters that are None or empty are left out.
-        Raises Unreachable, NotAllowed, NoPlan, InvalidArgument or Error."""
+        """The answer to GET; parameters that are None or empty are left out."""
         return self.ask("GET", _with(path, parameters))
 
     def post(self, path: str, body: Mapping[str, Any]) -> Dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from ucudnn.files import PathLike
@@ -13,7 +14,7 @@ from ucudnn.torch.parallel.checks import refuse_shared_gpu, same_on_all_ranks
 from ucudnn.torch.parallel.coordinator import coordinators_plan, kind_of_gpu
 from ucudnn.torch.parallel.fingerprint import fingerprint
 from ucudnn.torch.parallel.measuring import Measuring
-from ucudnn.torch.parallel.planning import SharePlan, StepTable, plan_shares
+from ucudnn.torch.parallel.planning import StepTable, plan_shares
 from ucudnn.torch.parallel.ranks import Ranks
 from ucudnn.torch.parallel.shares import Shares
 from ucudnn.torch.parallel.sources import (
@@ -171,9 +172,7 @@ def _measured(
         if count
         else "all times from the cache of earlier measurements"
     )
-    plan = SharePlan(
-        plan.ranks, plan.predicted_ms, plan.even_ms, [*plan.reasons, note]
-    )
+    plan = replace(plan, reasons=[*plan.reasons, note])
     return TimesSource(ranks, plan, measuring.tables(), idle, tolerance)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from dataclasses import replace
 from typing import Any, List, Optional
 
 from ucudnn.torch.checks import refuse
@@ -101,9 +102,7 @@ class TimesSource(Source):
             for rank, f in enumerate(factors)
             if f != 1
         ]
-        self._plan = SharePlan(
-            plan.ranks, plan.predicted_ms, plan.even_ms, plan.reasons + notes
-        )
+        self._plan = replace(plan, reasons=plan.reasons + notes)
         return self._plan
 
 

@@ -199,9 +199,8 @@ def memory(
     def planned(rates: Rates) -> MemoryPlan:
         best = best_plan(recording, chosen, rates, budget_bytes, ways)
         script = script_of(best)
-        size = max((s.offset + s.bytes for s in script.slots.values()), default=0)
-        _refuse_host(size, host_budget)
-        arena = Arena(size, chosen)
+        _refuse_host(script.arena_bytes, host_budget)
+        arena = Arena(script.arena_bytes, chosen)
         return MemoryPlan(
             step, best, script, Applier(script, chosen, link, arena), chosen,
             budget_bytes, arena, (objects, example, keywords),

@@ -36,6 +36,10 @@ class Script(NamedTuple):
     slots: Dict[int, Slot]
     narrow: Dict[int, torch.dtype]  # by storage: kept in this type
 
+    @property
+    def arena_bytes(self) -> int:
+        return max((s.offset + s.bytes for s in self.slots.values()), default=0)
+
 
 def script_of(solved: Solved) -> Script:
     told = solved.described
