@@ -22,7 +22,8 @@ computed again, as planned.
 Needs PyTorch 1.13 or later; `import ucudnn` alone does not import torch.
 """
 
-from ucudnn.torch.convolution.converting import Conversion, convert
+from ucudnn.torch.convolution.conversion import Conversion
+from ucudnn.torch.convolution.converting import convert
 from ucudnn.torch.convolution.networks import network
 from ucudnn.torch.parallel.loader import ShareLoader
 from ucudnn.torch.parallel.sampler import ShareSampler

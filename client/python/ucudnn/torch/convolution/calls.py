@@ -125,7 +125,6 @@ class Occurrence(NamedTuple):
     place: str  # the module's name
     call: Optional[Call]  # none if it cannot be planned
     operations: Tuple[str, ...]
-    has_bias: bool
     why: str  # it cannot be planned
 
 
@@ -143,22 +142,12 @@ class _Recorder(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         if func._schema.name in CONVOLUTIONS:
-            self._note(*args[:9])
+            self._note(args)
         return func(*args, **(kwargs or {}))
 
-    def _note(
-        self,
-        taken: torch.Tensor,
-        weight: torch.Tensor,
-        bias: Optional[torch.Tensor],
-        stride: Any,
-        padding: Any,
-        dilation: Any,
-        transposed: bool,
-        output_padding: Any,
-        groups: int,
-    ) -> None:
-        del output_padding
+    def _note(self, args: Any) -> None:
+        taken, weight, _, stride, padding, dilation, transposed = args[:7]
+        groups = args[8]
         operations = [FORWARD]
         if taken.requires_grad:
             operations.append(DATA)
@@ -181,9 +170,7 @@ class _Recorder(TorchDispatchMode):
                 allows_tf32(taken.device, taken.dtype),
             )
         self.occurrences.append(
-            Occurrence(
-                self._places.now, call, tuple(operations), bias is not None, why
-            )
+            Occurrence(self._places.now, call, tuple(operations), why)
         )
 
 

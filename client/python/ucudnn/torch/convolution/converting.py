@@ -3,17 +3,7 @@ normalizations fused with what follows them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import (
-    Any,
-    Dict,
-    Iterator,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import torch
 
@@ -21,170 +11,22 @@ from ucudnn.convolutions import ConvolutionDevice
 from ucudnn.sizes import Size, parse_size
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.convolution.calls import (
-    Call,
     Occurrence,
     buffers_kept,
     record,
     wants_determinism,
 )
 from ucudnn.torch.convolution.contest import Contest, Operation, worth_planning
+from ucudnn.torch.convolution.conversion import Conversion, Layer
 from ucudnn.torch.convolution.places import unwrapped
-from ucudnn.torch.convolution.planned import PlannedCall
-from ucudnn.torch.convolution.swapping import padding_of, put, take, why_not
+from ucudnn.torch.convolution.swapping import padding_of, take, why_not
 from ucudnn.torch.devices import slice_units
 from ucudnn.torch.normalization import swapping as norms_swapping
-from ucudnn.torch.normalization.contest import Norm, decide, lines_of
+from ucudnn.torch.normalization.contest import decide
 from ucudnn.torch.normalization.finding import finding
-from ucudnn.torch.normalization.swapping import Fused
 from ucudnn.torch.timing import Time, times_of
 
-_NAMES = {
-    "forward": "forward",
-    "backward_data": "data gradient",
-    "backward_filter": "filter gradient",
-}
 _devices: Dict[Tuple[Any, ...], ConvolutionDevice] = {}
-
-
-@dataclass
-class Layer:
-    """A convolution of the model, in the order in which they run."""
-
-    name: str
-    call: Optional[Call] = None
-    operations: List[Operation] = field(default_factory=list)
-    why: str = ""  # why it cannot be planned
-    has_bias: bool = False
-
-    def lines(self) -> Iterator[str]:
-        if self.call is None:
-            yield f"{self.name}: stays PyTorch's: {self.why}"
-            return
-        yield f"{self.name}: {self.call}"
-        for operation in self.operations:
-            before = (
-                f"  {_NAMES[operation.name]:<16}{operation.torch.ms:9.3f} ms"
-            )
-            after = operation.planned
-            if after is None:
-                yield f"{before}  stays PyTorch's: {self.why or operation.why}"
-            elif operation.why or self.why:
-                why = self.why or operation.why
-                yield f"{before}{after.ms:9.3f} ms  stays PyTorch's: {why}"
-            else:
-                assert operation.plan is not None
-                size = operation.plan.workspace / 2**20
-                instead = ""
-                if operation.over:
-                    instead = f" instead of {operation.over / 2**20:.1f}"
-                yield (
-                    f"{before}{after.ms:9.3f} ms  {operation.plan.text}, "
-                    f"{size:.1f} MiB{instead}"
-                )
-
-
-class Conversion:
-    """What `convert` did. `layers` has each convolution's times and reasons,
-    `norms` each batch normalization's, `before` and `after` the whole pass,
-    forward and backward, in milliseconds.
-    """
-
-    def __init__(
-        self,
-        model: torch.nn.Module,
-        layers: List[Layer],
-        norms: Sequence[Norm] = (),
-        fused: Optional[Mapping[str, Fused]] = None,
-    ) -> None:
-        self.layers = layers
-        self.norms = list(norms)
-        self.before: Optional[Time] = None
-        self.after: Optional[Time] = None
-        self.why = ""  # why nothing was converted
-        self._modules = dict(model.named_modules())
-        self._fused = dict(fused or {})
-        self._calls: Dict[str, List[PlannedCall]] = {}
-        for layer in layers:
-            plans = {
-                o.name: o.plan
-                for o in layer.operations
-                if o.plan is not None and not o.why
-            }
-            if layer.call is not None and plans and not layer.why:
-                calls = self._calls.setdefault(layer.name, [])
-                if all(layer.call != one.call for one in calls):
-                    calls.append(PlannedCall(layer.call, plans))
-                    calls[-1].remember()
-
-    @property
-    def converted(self) -> List[str]:
-        """The names of the modules that run plans, or that are fused."""
-        return [] if self.why else [*self._calls, *self._fused]
-
-    @property
-    def workspace(self) -> int:
-        """The largest workspace of a plan, in bytes."""
-        sizes = [
-            plan.workspace
-            for calls in self._calls.values()
-            for call in calls
-            for plan in call.plans.values()
-        ]
-        return 0 if self.why else max(sizes, default=0)
-
-    @property
-    def enforced(self) -> bool:
-        """Whether a plan runs for the sake of its workspace."""
-        return any(
-            operation.over and not operation.why and not layer.why
-            for layer in self.layers
-            for operation in layer.operations
-        )
-
-    def apply(self) -> None:
-        """Runs the plans, after `revert`."""
-        for name, calls in self._calls.items():
-            put(self._modules[name], tuple(calls))
-        for name, fused in self._fused.items():
-            norms_swapping.put(self._modules[name], fused)
-
-    def revert(self) -> None:
-        """Makes the model what it was."""
-        for name in self._calls:
-            take(self._modules[name])
-        for name in self._fused:
-            norms_swapping.take(self._modules[name])
-
-    def keep_if_faster(self) -> None:
-        """Reverts if the whole pass, as measured, is not faster."""
-        if self.before is None or self.after is None:
-            return
-        if self.after.ms >= self.before.ms:
-            self.revert()
-            self.why = "its whole pass is not faster with the plans"
-
-    def __str__(self) -> str:
-        lines = [line for layer in self.layers for line in layer.lines()]
-        before = sum(
-            o.torch.ms for layer in self.layers for o in layer.operations
-        )
-        after = sum(
-            o.torch.ms if layer.why else o.ms
-            for layer in self.layers
-            for o in layer.operations
-        )
-        lines.append(
-            f"convolutions: {before:.3f} ms before, {after:.3f} ms after"
-        )
-        lines += lines_of(self.norms)
-        if self.before is not None and self.after is not None:
-            lines.append(
-                f"forward and backward pass: {self.before.ms:.3f} ms before, "
-                f"{self.after.ms:.3f} ms after"
-            )
-        if self.why:
-            lines.append(f"the model stays PyTorch's: {self.why}")
-        return "\n".join(lines)
 
 
 def convert(
@@ -304,9 +146,8 @@ def _why_nothing() -> str:
 def _layers(model: torch.nn.Module, seen: List[Occurrence]) -> List[Layer]:
     modules = dict(model.named_modules())
     layers = []
-    for place, call, operations, has_bias, why in seen:
+    for place, call, operations, why in seen:
         module = modules[place]
-        name = place or type(model).__name__
         why = why or why_not(module) or _why_nothing()
         if call is not None and not why:
             if padding_of(module) != call.padding:
@@ -315,14 +156,11 @@ def _layers(model: torch.nn.Module, seen: List[Occurrence]) -> List[Layer]:
                 tuple(module.stride), tuple(module.dilation), module.groups
             ):  # fmt: skip
                 why = "it is called as a function"
-        layer = Layer(
-            place if not why else name, None if why else call, [], why
-        )
-        layer.has_bias = has_bias
-        layers.append(layer)
-        if layer.call is not None:
-            zero = Time(0.0, 0.0)
-            layer.operations = [Operation(o, zero) for o in operations]
+        if why:
+            layers.append(Layer(place or type(model).__name__, why=why))
+        else:
+            todo = [Operation(name, Time(0.0, 0.0)) for name in operations]
+            layers.append(Layer(place, call, todo))
     return layers
 
 
