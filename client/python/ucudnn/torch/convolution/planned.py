@@ -3,10 +3,9 @@ threads, while a CUDA graph is captured, and in what torch.compile makes."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import warnings
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Any, Mapping, Optional, Sequence, Tuple
 
 import torch
 
@@ -21,15 +20,11 @@ from ucudnn.torch.convolution.calls import (
     layout_of,
     wants_determinism,
 )
+from ucudnn.torch.convolution.operators import COMPILES, remember, runs_operators
 from ucudnn.torch.devices import current_stream
 
 ALIGNMENT = 16
-# Since PyTorch 2.4; before, compiled code calls PyTorch's own convolutions.
-_COMPILES = hasattr(torch.library, "register_autograd")
 _NAMES_AUTOCAST = hasattr(torch, "get_autocast_dtype")
-# By key, for the operators below.
-_known: Dict[str, PlannedCall] = {}
-_as_operators = False
 
 _Gradients = Tuple[
     Optional[torch.Tensor], Optional[torch.Tensor], Optional[torch.Tensor]
@@ -64,8 +59,8 @@ class PlannedCall:
         self._axes = (0, *range(2, len(call.input)))
 
     def remember(self) -> None:
-        """Makes it known to the operators below."""
-        _known[self.key] = self
+        """Makes it known to operators.py."""
+        remember(self.key, self)
 
     def fits(
         self,
@@ -210,7 +205,7 @@ class _Convolution(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.save_for_backward(taken, weight)
         ctx.planned = planned
-        if _as_operators:
+        if runs_operators():
             return _by_operator(planned, taken, weight, bias)
         return planned.forward(taken, weight, bias)
 
@@ -248,7 +243,7 @@ def convolve(
     bias: Optional[torch.Tensor],
 ) -> Optional[torch.Tensor]:
     """The convolution by the first that fits; None if none does."""
-    compiling = _COMPILES and torch.compiler.is_compiling()
+    compiling = COMPILES and torch.compiler.is_compiling()
     if not compiling and type(taken) is not torch.Tensor:
         return None  # a fake tensor, or somebody's subclass
     dtype = autocast_dtype(taken.device)
@@ -265,28 +260,6 @@ def convolve(
     return None
 
 
-# --- Operators, for torch.compile and for whoever records what runs.
-
-_SCHEMA = "int[] stride, int[] padding, int[] dilation, int groups, str key"
-
-
-@contextlib.contextmanager
-def plans_as_operators() -> Iterator[None]:
-    """Within it forward passes run plans as operators, which a TorchDispatchMode
-    sees, at some microseconds of the host's time each."""
-    global _as_operators
-    before, _as_operators = _as_operators, True
-    try:
-        yield
-    finally:
-        _as_operators = before
-
-
-def runs_operators() -> bool:
-    """Whether plans run as operators now."""
-    return _as_operators
-
-
 def _by_operator(
     one: PlannedCall,
     taken: torch.Tensor,
@@ -299,144 +272,3 @@ def _by_operator(
         list(call.dilation), call.groups, one.key,
     )  # fmt: skip
     return result
-
-
-def _convolution(
-    taken: torch.Tensor,
-    weight: torch.Tensor,
-    bias: Optional[torch.Tensor],
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-    key: str,
-) -> torch.Tensor:
-    planned = _known.get(key)
-    if planned is not None:
-        return planned.forward(taken, weight, bias)
-    # Compiled by another process, which had a plan.
-    return torch.ops.aten.convolution(
-        taken, weight, bias, stride, padding, dilation, False, [0] * len(stride),
-        groups,
-    )  # fmt: skip
-
-
-def _convolution_backward(
-    gradient: torch.Tensor,
-    taken: torch.Tensor,
-    weight: torch.Tensor,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-    key: str,
-    wanted: Any,
-) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    planned = _known.get(key)
-    told: Any
-    if planned is not None:
-        told = planned.backward(gradient, taken, weight, wanted)
-    else:
-        told = torch.ops.aten.convolution_backward(
-            gradient, taken, weight, [weight.shape[0]], stride, padding,
-            dilation, False, [0] * len(stride), groups, list(wanted),
-        )  # fmt: skip
-    nothing = gradient.new_empty(0)
-    first, second, third = (nothing.clone() if t is None else t for t in told)
-    return first, second, third
-
-
-def _fake_convolution(
-    taken: torch.Tensor,
-    weight: torch.Tensor,
-    bias: Optional[torch.Tensor],
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-    key: str,
-) -> torch.Tensor:
-    extents = [
-        (size + 2 * p - d * (width - 1) - 1) // s + 1
-        for size, width, p, d, s in zip(
-            taken.shape[2:], weight.shape[2:], padding, dilation, stride
-        )
-    ]
-    return torch.empty(
-        [taken.shape[0], weight.shape[0], *extents],
-        dtype=taken.dtype,
-        device=taken.device,
-        memory_format=layout_of(taken, weight),
-    )
-
-
-def _fake_convolution_backward(
-    gradient: torch.Tensor,
-    taken: torch.Tensor,
-    weight: torch.Tensor,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-    key: str,
-    wanted: Any,
-) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    layout = layout_of(taken, weight)
-
-    def like(shape: Any, is_wanted: bool) -> torch.Tensor:
-        if not is_wanted:
-            return gradient.new_empty(0)
-        return torch.empty(
-            list(shape),
-            dtype=gradient.dtype,
-            device=gradient.device,
-            memory_format=layout,
-        )
-
-    return (
-        like(taken.shape, wanted[0]),
-        like(weight.shape, wanted[1]),
-        gradient.new_empty([weight.shape[0]] if wanted[2] else [0]),
-    )
-
-
-def _setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-    taken, weight, bias, *rest = inputs
-    ctx.save_for_backward(taken, weight)
-    ctx.rest = rest
-    ctx.has_bias = bias is not None
-
-
-def _backward(ctx: Any, gradient: torch.Tensor) -> Any:
-    taken, weight = ctx.saved_tensors
-    wanted = list(ctx.needs_input_grad[:3])
-    wanted[2] = wanted[2] and ctx.has_bias
-    told = torch.ops.ucudnn.convolution_backward(
-        gradient, taken, weight, *ctx.rest, wanted
-    )
-    gradients = (g if w else None for g, w in zip(told, wanted))
-    return (*gradients, *(None for _ in ctx.rest))
-
-
-library = torch.library.Library("ucudnn", "DEF")
-library.define(
-    f"convolution(Tensor input, Tensor weight, Tensor? bias, {_SCHEMA}) -> Tensor"
-)
-library.define(
-    "convolution_backward(Tensor gradient, Tensor input, Tensor weight, "
-    f"{_SCHEMA}, bool[] wanted) -> (Tensor, Tensor, Tensor)"
-)
-for _name, _kernel, _fake in (
-    ("convolution", _convolution, _fake_convolution),
-    ("convolution_backward", _convolution_backward, _fake_convolution_backward),
-):
-    library.impl(_name, _kernel, "CompositeExplicitAutograd")
-    if _COMPILES:
-        torch.library.register_fake(f"ucudnn::{_name}", _fake, lib=library)
-if _COMPILES:
-    torch.library.register_autograd(
-        "ucudnn::convolution",
-        _backward,
-        setup_context=_setup_context,
-        lib=library,
-    )

@@ -10,7 +10,8 @@ import torch
 from torch.nn import functional
 
 from ucudnn.convolutions import NormBackward, NormForward, Normalization
-from ucudnn.torch.convolution.planned import library, runs_operators, stream_of
+from ucudnn.torch.convolution.operators import library, runs_operators
+from ucudnn.torch.convolution.planned import stream_of
 from ucudnn.torch.normalization.calls import NormCall
 
 _Tensors = Tuple[torch.Tensor, ...]

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 
 from ucudnn.torch.checks import refuse
-from ucudnn.torch.convolution.planned import plans_as_operators
+from ucudnn.torch.convolution.operators import plans_as_operators
 from ucudnn.torch.saved.host_copies import HostCopies
 from ucudnn.torch.saved.recipes import (
     OperatorRecorder,
