@@ -6,8 +6,11 @@ import functools
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import (
     Any,
+    Callable,
     Dict,
     Hashable,
+    List,
+    Tuple,
     Type,
     TypeVar,
     cast,
@@ -19,11 +22,14 @@ from typing import (
 from ucudnn.errors import InvalidArgument
 
 _Object = TypeVar("_Object")
-_ACCEPTED = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
+_Reader = Callable[[Any, str], Any]  # of a value and its place
+# Of each type in fields: the types of its values, and what they are called.
+_ACCEPTED: Dict[Any, Tuple[Any, str]] = {
+    bool: (bool, "true or false"),
+    int: (int, "a whole number"),
+    float: ((int, float), "a number"),
+    str: (str, "text"),
+    dict: (dict, "an object"),
 }
 
 
@@ -34,15 +40,12 @@ def decode(cls: Type[_Object], value: Any, place: str) -> _Object:
     the classes raise."""
     if not isinstance(value, dict):
         raise _refuse(place, value, "an object")
-    hints = _hints(cast(Hashable, cls))
     values = {}
-    for field in fields(cls):
-        if field.name in value:
-            values[field.name] = _value(
-                hints[field.name], value[field.name], f"{place}.{field.name}"
-            )
-        elif _default(field) is MISSING:
-            raise InvalidArgument(f"{place}.{field.name} is missing")
+    for name, read, required in _readers(cast(Hashable, cls)):
+        if name in value:
+            values[name] = read(value[name], f"{place}.{name}")
+        elif required:
+            raise InvalidArgument(f"{place}.{name} is missing")
     try:
         return cls(**values)
     except InvalidArgument as error:
@@ -62,37 +65,46 @@ def encode(value: Any) -> Any:
     return value
 
 
-@functools.lru_cache(maxsize=None)
-def _hints(cls: Any) -> Dict[str, Any]:
-    return get_type_hints(cls)
-
-
 def _default(field: Field[Any]) -> Any:
     if field.default_factory is not MISSING:
         return field.default_factory()
     return field.default
 
 
-def _value(hint: Any, value: Any, place: str) -> Any:
+# Types are looked at once, since fronts have thousands of points.
+@functools.lru_cache(maxsize=None)
+def _readers(cls: Any) -> List[Tuple[str, _Reader, bool]]:
+    """Of each field; and whether it is required."""
+    hints = get_type_hints(cls)
+    return [
+        (field.name, _reader(hints[field.name]), _default(field) is MISSING)
+        for field in fields(cls)
+    ]
+
+
+def _reader(hint: Any) -> _Reader:
     if type(None) in get_args(hint):
-        if value is None:
-            return None
-        hint = get_args(hint)[0]
+        inner = _reader(get_args(hint)[0])
+        return lambda value, place: None if value is None else inner(value, place)
     if get_origin(hint) is list:
-        if not isinstance(value, list):
-            raise _refuse(place, value, "a list")
-        (item,) = get_args(hint)
-        return [_value(item, v, f"{place}[{i}]") for i, v in enumerate(value)]
+        item = _reader(get_args(hint)[0])
+
+        def read_list(value: Any, place: str) -> Any:
+            if not isinstance(value, list):
+                raise _refuse(place, value, "a list")
+            return [item(v, f"{place}[{i}]") for i, v in enumerate(value)]
+
+        return read_list
     if is_dataclass(hint):
-        return decode(hint, value, place)
-    if get_origin(hint) is dict:
-        if not isinstance(value, dict):
-            raise _refuse(place, value, "an object")
+        return lambda value, place: decode(hint, value, place)
+    kinds, accepted = _ACCEPTED[get_origin(hint) or hint]
+
+    def read(value: Any, place: str) -> Any:
+        if not isinstance(value, kinds) or isinstance(value, bool) != (hint is bool):
+            raise _refuse(place, value, accepted)
         return value
-    kinds = (int, float) if hint is float else hint
-    if not isinstance(value, kinds) or isinstance(value, bool) != (hint is bool):
-        raise _refuse(place, value, _ACCEPTED[hint])
-    return value
+
+    return read
 
 
 def _refuse(place: str, value: Any, accepted: str) -> InvalidArgument:

@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional
 
 from ucudnn.errors import InvalidArgument
 from ucudnn.files import PathLike, write_json
+from ucudnn.json_objects import decode
 from ucudnn.library import ask_solver
 from ucudnn.shown import Shown, Table
 from ucudnn.sizes import as_int, size_text, time_text
@@ -27,10 +28,6 @@ class MicroBatch:
     workspace_bytes: int
     precision: str = ""
 
-    @classmethod
-    def from_json(cls, json_object: Dict[str, Any]) -> MicroBatch:
-        return cls(**_known(cls, json_object))
-
 
 @dataclass(frozen=True)
 class KernelPlan:
@@ -46,14 +43,6 @@ class KernelPlan:
     layout: str = "NCHW"
     offset_bytes: Optional[int] = None
     problem: Optional[str] = None
-
-    @classmethod
-    def from_json(cls, json_object: Dict[str, Any]) -> KernelPlan:
-        values = _known(cls, json_object)
-        values["micro_batches"] = [
-            MicroBatch.from_json(m) for m in json_object["micro_batches"]
-        ]
-        return cls(**values)
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,14 +65,7 @@ class WorkspacePlan(Shown):
 
     @classmethod
     def _parse(cls, text: str) -> WorkspacePlan:
-        return cls.of(ask_solver("read_plan", text))
-
-    @classmethod
-    def of(cls, answer: Dict[str, Any]) -> WorkspacePlan:
-        """What the solvers' library answered, which needs no check."""
-        values = _known(cls, answer)
-        values["kernels"] = [KernelPlan.from_json(k) for k in values["kernels"]]
-        return cls(**values)
+        return decode(cls, ask_solver("read_plan", text), "plan")
 
     def to_json(self) -> Dict[str, Any]:
         plan = asdict(self)
@@ -204,11 +186,8 @@ class FrontPoint:
 
     @classmethod
     def from_json(cls, json_object: Dict[str, Any]) -> FrontPoint:
-        values = _known(cls, json_object)
-        values["micro_batches"] = [
-            MicroBatch.from_json(m) for m in json_object["micro_batches"]
-        ]
-        return cls(**values)
+        """Raises InvalidArgument, naming the field."""
+        return decode(cls, json_object, "point")
 
 
 class Front(List[FrontPoint], Shown):
@@ -269,10 +248,6 @@ class Share:
     binding: str = ""
     reason: str = ""
 
-    @classmethod
-    def from_json(cls, json_object: Dict[str, Any]) -> Share:
-        return cls(**_known(cls, json_object))
-
 
 @dataclass(frozen=True, repr=False)
 class Assignment(Shown):
@@ -287,9 +262,8 @@ class Assignment(Shown):
 
     @classmethod
     def from_json(cls, json_object: Dict[str, Any]) -> Assignment:
-        values = _known(cls, json_object)
-        values["gpus"] = [Share.from_json(g) for g in json_object["gpus"]]
-        return cls(**values)
+        """Raises InvalidArgument, naming the field."""
+        return decode(cls, json_object, "assignment")
 
     def _table(self) -> Table:
         even = ""
@@ -326,9 +300,9 @@ class Allocation(Shown):
 
     @classmethod
     def from_json(cls, json_object: Dict[str, Any]) -> Allocation:
-        values = _known(cls, json_object)
-        values["offsets"] = {b["id"]: b["offset"] for b in json_object["buffers"]}
-        return cls(**values)
+        """Raises InvalidArgument, naming the field."""
+        offsets = {b["id"]: b["offset"] for b in json_object["buffers"]}
+        return decode(cls, {**json_object, "offsets": offsets}, "allocation")
 
     def _table(self) -> Table:
         proof = "the least" if self.proven else f"at least {self.lower_bound} B"
@@ -339,12 +313,3 @@ class Allocation(Shown):
             [(id, str(offset)) for id, offset in self.offsets.items()],
             len(self.offsets),
         )
-
-
-def _known(cls: Any, json_object: Dict[str, Any]) -> Dict[str, Any]:
-    # Later versions may add fields.
-    return {
-        name: json_object[name]
-        for name in cls.__dataclass_fields__
-        if name in json_object
-    }

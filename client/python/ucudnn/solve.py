@@ -18,6 +18,7 @@ from typing import (
 
 from ucudnn.errors import InvalidArgument
 from ucudnn.files import PathLike
+from ucudnn.json_objects import decode
 from ucudnn.library import ask_solver
 from ucudnn.literals import BatchPolicy, Layout, Operation, Precision
 from ucudnn.networks import (
@@ -66,7 +67,7 @@ def solve_wr(
     """
     request = _request(batch, workspace_limit, batch_policy, rows)
     answer = opened_of(profile).ask("wr", request=request)
-    return WorkspacePlan.of(answer)
+    return decode(WorkspacePlan, answer, "answer")
 
 
 def solve_wd(
@@ -81,7 +82,7 @@ def solve_wd(
     """
     request = _request(batch, workspace_limit, batch_policy, rows)
     answer = opened_of(profile).ask("wd", request=request)
-    return WorkspacePlan.of(answer)
+    return decode(WorkspacePlan, answer, "answer")
 
 
 def solve_ws(
@@ -116,7 +117,7 @@ def solve_ws(
             "input_shapes": shapes_of(input_shape),
         },
     )
-    return WorkspacePlan.of(answer)
+    return decode(WorkspacePlan, answer, "answer")
 
 
 def pareto(
