@@ -36,8 +36,8 @@ _SAME_RATE = 0.01
 
 @dataclass(frozen=True)
 class MemoryCheck:
-    """What a plan predicted, and what steps under it took. On the CPU, where
-    nothing counts memory, peaks are those of saved tensors."""
+    """What a plan predicted, and what steps under it took; peaks are in bytes. On
+    the CPU, where nothing counts memory, they are those of saved tensors."""
 
     predicted_ms: float
     measured_ms: float
@@ -54,7 +54,8 @@ class MemoryCheck:
 
 class MemoryPlan:
     """Runs the step that it was made for: `plan(*arguments)` is `step(*arguments)`
-    within the budget. Not for several threads at once."""
+    within the budget. Not for several threads at once. Sizes are in bytes; `moved`,
+    `recomputed` and `narrowed` have the numbers of storages."""
 
     def __init__(
         self,
