@@ -16,7 +16,7 @@ from ucudnn.shown import MOST_ROWS, Shown, Table
 from ucudnn.sizes import size_text, time_text
 
 
-def whole_ns(time_us: float) -> float:
+def _whole_ns(time_us: float) -> float:
     """A sum of times, rounded so that equal ones compare equal."""
     return round(time_us, 3)
 
@@ -168,7 +168,7 @@ class MemoryPlan(Shown):
         """All events of the iteration, with their starts in the iteration: those
         of a round that runs n times are there n times."""
         return [
-            replace(event, start_us=whole_ns(base + event.start_us))
+            replace(event, start_us=_whole_ns(base + event.start_us))
             for base, round_ in self._repetitions()
             for event in round_.events
         ]
@@ -189,7 +189,7 @@ class MemoryPlan(Shown):
             for resident in self.resident:
                 live.setdefault(resident.block, (base, resident))
             for event in round_.events:
-                now = whole_ns(base + event.start_us)
+                now = _whole_ns(base + event.start_us)
                 if event.op in ("alloc", "free"):
                     block = event.block or ""
                     if (block in live) == (event.op == "alloc"):
@@ -203,7 +203,7 @@ class MemoryPlan(Shown):
                         start, at = live.pop(block)
                         add(block, at.kind, at, start, now)
                 elif event.workspace is not None:
-                    end = whole_ns(now + (event.dur_us or 0))
+                    end = _whole_ns(now + (event.dur_us or 0))
                     add(event.task or "", "workspace", event.workspace, now, end)
         for block, (start, at) in live.items():
             add(block, at.kind, at, start, self.time_us)
@@ -231,7 +231,7 @@ class MemoryPlan(Shown):
         for round_ in self.rounds:
             for _ in range(round_.count):
                 yield base, round_
-                base = whole_ns(base + round_.time_us)
+                base = _whole_ns(base + round_.time_us)
 
     def _table(self) -> Table:
         ideal = ""
