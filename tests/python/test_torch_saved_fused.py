@@ -11,11 +11,13 @@ from ucudnn.torch.saved import fused as fused_module
 from ucudnn.torch.saved.fused import fused, plane_of
 from ucudnn.torch.saved.fused_source import NORMALS, THREADS, blocks_of, source_of
 from ucudnn.torch.saved.kernels import Kernel
-from ucudnn.torch.saved.recipes import NORMALIZATION, Recipe, Source, Step, Value
+from ucudnn.torch.saved.recipes import Recipe
 from ucudnn.torch.saved.recorded import Again
 from ucudnn.torch.saved.recording import record
+from ucudnn.torch.saved.steps import NORMALIZATION, Step
 from ucudnn.torch.saved.storages import flat, layout_of
 from ucudnn.torch.saved.trying import Trials, _kernels
+from ucudnn.torch.saved.values import Source, Value
 
 RELU = "{0} < 0.0f ? 0.0f : {0}"
 SUM = "__fadd_rn({0}, {1})"

@@ -18,8 +18,10 @@ from ucudnn.torch.saved.fused_source import (
     source_of,
 )
 from ucudnn.torch.saved.kernels import Kernel, processors
-from ucudnn.torch.saved.recipes import NORMALIZATION, Recipe, Source
+from ucudnn.torch.saved.recipes import Recipe
+from ucudnn.torch.saved.steps import NORMALIZATION
 from ucudnn.torch.saved.storages import Layout
+from ucudnn.torch.saved.values import Source
 
 
 class _Form(NamedTuple):

@@ -12,12 +12,7 @@ import torch
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.convolution.operators import plans_as_operators
 from ucudnn.torch.saved.host_copies import HostCopies
-from ucudnn.torch.saved.recipes import (
-    OperatorRecorder,
-    Recipes,
-    Value,
-    narrow_types,
-)
+from ucudnn.torch.saved.recipes import Recipes
 from ucudnn.torch.saved.recorded import (
     Kind,
     Recording,
@@ -35,6 +30,7 @@ from ucudnn.torch.saved.storages import (
     weak_reference,
 )
 from ucudnn.torch.saved.trying import Trials
+from ucudnn.torch.saved.values import OperatorRecorder, Value, narrow_types
 from ucudnn.torch.saved.watching import Watch, hooked
 
 # Cycles in which the host enqueues what lies between two hooks, generously; more

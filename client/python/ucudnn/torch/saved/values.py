@@ -1,0 +1,162 @@
+"""Which operator made what each storage holds, during a forward pass."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ucudnn.torch.saved.storages import Layout, key_of, layout_of, tensors_in
+
+# What may run again, often in less time than the link to the host takes; the plan
+# knows what each one takes.
+OPERATORS = {
+    "relu", "relu_", "add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_",
+    "sigmoid", "sigmoid_", "silu", "silu_", "gelu", "hardtanh", "hardtanh_",
+    "hardswish", "hardswish_", "hardsigmoid", "hardsigmoid_", "leaky_relu",
+    "leaky_relu_", "tanh", "tanh_", "clamp", "clamp_", "clamp_min", "clamp_min_",
+    "cat", "max_pool2d_with_indices", "avg_pool2d", "constant_pad_nd",
+    "_to_copy", "convolution",
+}  # fmt: skip
+NORMALIZATIONS = {"native_batch_norm", "cudnn_batch_norm"}
+# One operator for a normalization, the sum and the ReLU behind it.
+_FUSED = "norm_sum_relu"
+# Narrower types for the indices of pools, the smallest first; PyTorch has uint16
+# since 2.3.
+_INDICES = [
+    getattr(torch, name)
+    for name in ("int16", "uint16", "int32")
+    if hasattr(torch, name)
+]
+
+
+class Call:
+    """An operator that ran. Tensors among its arguments are Sources."""
+
+    def __init__(self, func: Any, args: Any, kwargs: Any) -> None:
+        self.func = func
+        self.name = func._schema.name.partition("::")[2]
+        self.args, self.kwargs = args, kwargs
+        self.outputs: List[Value] = []
+
+
+class Value:
+    """What a storage holds from one write to the next."""
+
+    def __init__(self, call: Optional[Call], output: int) -> None:
+        self.call = call  # none: what cannot be computed again
+        self.output = output
+        self.saved: Optional[int] = None  # the number of the saved storage
+        self.rounded = True  # once it is made, to its type
+
+
+class Source(NamedTuple):
+    """A tensor that an operator read."""
+
+    value: Optional[Value]
+    constant: Optional[torch.Tensor]  # a parameter
+    layout: Layout
+
+
+class OperatorRecorder(TorchDispatchMode):
+    """Follows which operator wrote each storage last, during the forward pass.
+    `changed` is told the key of each storage that is written in place."""
+
+    def __init__(
+        self, is_forward: Callable[[], bool], changed: Callable[[int], None]
+    ) -> None:
+        super().__init__()
+        self._is_forward = is_forward
+        self._changed = changed
+        self._values: Dict[int, Value] = {}
+
+    def save(self, tensor: torch.Tensor, number: int) -> Value:
+        """Notes that the tensor's storage is saved under this number."""
+        value = self._values.setdefault(key_of(tensor), Value(None, 0))
+        value.saved = number
+        return value
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if not self._is_forward():
+            return func(*args, **kwargs)
+        call = Call(func, *self._sources(func, args, kwargs))
+        before = {key_of(t) for t in tensors_in((args, kwargs))}
+        result = func(*args, **kwargs)
+        written = {
+            key_of(tensor)
+            for argument, tensor in zip(func._schema.arguments, args)
+            if argument.alias_info is not None
+            and argument.alias_info.is_write
+            and isinstance(tensor, torch.Tensor)
+        }
+        for key in written:
+            self._changed(key)
+            self._values[key] = Value(None, 0)
+        outputs = result if isinstance(result, (tuple, list)) else [result]
+        for index, output in enumerate(outputs):
+            if not isinstance(output, torch.Tensor):
+                continue
+            key = key_of(output)
+            if key in before and key not in written:
+                continue  # a view
+            whole = output.dim() > 0 and layout_of(output).whole(output)
+            value = Value(call if whole else None, index)
+            call.outputs.append(value)
+            self._values[key] = value
+        if call.name == _FUSED and call.outputs[0].call is not None:
+            self._values[key_of(result[0])] = _unfused(call, layout_of(result[0]))
+        return result
+
+    def _sources(self, func: Any, args: Any, kwargs: Any) -> Tuple[Any, Any]:
+        """The arguments with Sources in place of tensors, of what can run again."""
+        name = func._schema.name.partition("::")[2]
+        if name not in {*OPERATORS, *NORMALIZATIONS, _FUSED}:
+            return (), {}
+        return self._source(args), {n: self._source(v) for n, v in kwargs.items()}
+
+    def _source(self, item: Any) -> Any:
+        if isinstance(item, (list, tuple)):
+            return type(item)(self._source(one) for one in item)
+        if not isinstance(item, torch.Tensor):
+            return item
+        value = self._values.get(key_of(item))
+        if value is None and item.is_leaf and item.requires_grad:
+            return Source(None, item, layout_of(item))
+        if value is None:  # an input, which may be saved later
+            value = self._values[key_of(item)] = Value(None, 0)
+        return Source(value, None, layout_of(item))
+
+
+def _unfused(call: Call, layout: Layout) -> Value:
+    """The first result of _FUSED as made by the operators that it stands for, of
+    which only the last one rounds."""
+    taken, addend, weight, bias = call.args[:4]
+    eps = call.args[7]
+    aten = torch.ops.aten
+    normal = Call(
+        aten.native_batch_norm.default,
+        (taken, weight, bias, None, None, True, 0.0, eps), {},
+    )  # fmt: skip
+    value = Value(normal, 0)
+    normal.outputs = [value, *call.outputs[1:3]]
+    behind = [] if addend is None else [(aten.add.Tensor, (addend,))]
+    for func, others in [*behind, (aten.relu.default, ())]:
+        value.rounded = False
+        value = Value(Call(func, (Source(value, None, layout), *others), {}), 0)
+        assert value.call is not None
+        value.call.outputs = [value]
+    return value
+
+
+def narrow_types(value: Value) -> List[torch.dtype]:
+    """If the value is the indices of a max pool, the types that can hold them, the
+    smallest first; an index counts the elements of a plane."""
+    call = value.call
+    if call is None or call.name != "max_pool2d_with_indices" or value.output != 1:
+        return []
+    height, width = call.args[0].layout.size[-2:]
+    return [t for t in _INDICES if height * width - 1 <= torch.iinfo(t).max]
