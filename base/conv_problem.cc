@@ -129,17 +129,9 @@ Status Validate(const ConvGeometry& g) {
   }
   // Keeps every sum and product below in range.
   constexpr std::int64_t kMaxExtent = std::int64_t{1} << 31;
-  const auto in_range = [kMaxExtent](std::string_view what, std::int64_t value,
-                                     std::int64_t min) -> Status {
-    if (value < min || value > kMaxExtent) {
-      return Fail(Code::kInvalidArgument, "{} is {}; {} to {} is accepted",
-                  what, value, min, kMaxExtent);
-    }
-    return {};
-  };
-  UCUDNN_RETURN_IF_ERROR(in_range("C", g.channels, 1));
-  UCUDNN_RETURN_IF_ERROR(in_range("K", g.filters, 1));
-  UCUDNN_RETURN_IF_ERROR(in_range("groups", g.groups, 1));
+  UCUDNN_RETURN_IF_ERROR(InRange("C", g.channels, 1, kMaxExtent));
+  UCUDNN_RETURN_IF_ERROR(InRange("K", g.filters, 1, kMaxExtent));
+  UCUDNN_RETURN_IF_ERROR(InRange("groups", g.groups, 1, kMaxExtent));
   if (g.channels % g.groups != 0 || g.filters % g.groups != 0) {
     return Fail(Code::kInvalidArgument,
                 "groups is {}, which does not divide C = {} and K = {}",
@@ -147,11 +139,15 @@ Status Validate(const ConvGeometry& g) {
   }
   for (std::size_t i = 0; i < 3; ++i) {
     const std::string axis(kAxes[i]);
-    UCUDNN_RETURN_IF_ERROR(in_range("input " + axis, g.input[i], 1));
-    UCUDNN_RETURN_IF_ERROR(in_range("filter " + axis, g.filter[i], 1));
-    UCUDNN_RETURN_IF_ERROR(in_range("padding " + axis, g.padding[i], 0));
-    UCUDNN_RETURN_IF_ERROR(in_range("stride " + axis, g.stride[i], 1));
-    UCUDNN_RETURN_IF_ERROR(in_range("dilation " + axis, g.dilation[i], 1));
+    UCUDNN_RETURN_IF_ERROR(InRange("input " + axis, g.input[i], 1, kMaxExtent));
+    UCUDNN_RETURN_IF_ERROR(
+        InRange("filter " + axis, g.filter[i], 1, kMaxExtent));
+    UCUDNN_RETURN_IF_ERROR(
+        InRange("padding " + axis, g.padding[i], 0, kMaxExtent));
+    UCUDNN_RETURN_IF_ERROR(
+        InRange("stride " + axis, g.stride[i], 1, kMaxExtent));
+    UCUDNN_RETURN_IF_ERROR(
+        InRange("dilation " + axis, g.dilation[i], 1, kMaxExtent));
     const std::int64_t padded = g.input[i] + 2 * g.padding[i];
     const std::int64_t dilated = g.dilation[i] * (g.filter[i] - 1) + 1;
     if (dilated > padded) {

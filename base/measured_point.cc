@@ -40,13 +40,6 @@ constexpr std::array kNumbers = {
     Time<&MeasuredPoint::adding>("adding_ns", 18),
 };
 
-Status InRange(std::string_view name, std::int64_t value, std::int64_t min,
-               std::int64_t max) {
-  if (value >= min && value <= max) return {};
-  return Fail(Code::kInvalidArgument, "{} is {}; {} to {} is accepted", name,
-              value, min, max);
-}
-
 Status CheckIdentity(const MeasuredPoint& point) {
   UCUDNN_RETURN_IF_ERROR(
       InRange("batch", point.batch.count(), 1, kMaxBatchSize.count()));

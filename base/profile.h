@@ -52,6 +52,9 @@ struct KernelId {
   friend auto operator<=>(const KernelId&, const KernelId&) = default;
 };
 
+// Its layer, operation and precision, as messages name it.
+std::string LabelOf(const KernelId& id);
+
 // Every algorithm of a batch was measured up to this workspace.
 struct Completeness {
   Bytes max_workspace;

@@ -1,4 +1,4 @@
-// SelectKernels: the part of a profile that a request means.
+// Names of kernels, and the part of a profile that a request means.
 
 #include <algorithm>
 #include <array>
@@ -96,6 +96,10 @@ Status Merge(const KernelProfile& kernel, Precision precision,
 }
 
 }  // namespace
+
+std::string LabelOf(const KernelId& id) {
+  return fmt::format("{} {} {}", id.layer, Name(id.op), Name(id.precision));
+}
 
 Result<Profile> SelectKernels(const Profile& profile,
                               const ProfileFilter& filter) {

@@ -45,6 +45,13 @@ std::string_view CodeName(Code code) {
   return "UNKNOWN";
 }
 
+Status InRange(std::string_view name, std::int64_t value, std::int64_t least,
+               std::int64_t most) {
+  if (value >= least && value <= most) return {};
+  return Fail(Code::kInvalidArgument, "{} is {}; {} to {} is accepted", name,
+              value, least, most);
+}
+
 void CheckFailed(const char* condition, const char* file, int line) {
   std::fprintf(stderr, "%s:%d: invariant broken: %s\n", file, line, condition);
   std::abort();

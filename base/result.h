@@ -13,6 +13,7 @@
 
 #include <fmt/core.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
@@ -69,6 +70,10 @@ inline tl::unexpected<Error> Within(std::string_view context, Error error) {
   error.message = fmt::format("{}: {}", context, error.message);
   return tl::unexpected<Error>(std::move(error));
 }
+
+// kInvalidArgument unless `value` is from `least` to `most`.
+Status InRange(std::string_view name, std::int64_t value, std::int64_t least,
+               std::int64_t most);
 
 [[noreturn]] void CheckFailed(const char* condition, const char* file,
                               int line);

@@ -3,9 +3,13 @@
 # call lists sources and direct dependencies; there are no globs and no global
 # flags.
 #
-# UCUDNN_UNITY compiles several sources of a library or program as one, which
-# saves most of the time for headers in builds from nothing. Tests are compiled
-# one by one: their helpers may share names.
+# UCUDNN_UNITY compiles all sources of a library, a program or a room's tests as
+# one, which saves most of the time for headers in builds from nothing. So names
+# in their unnamed namespaces must differ. For work on one source, dev compiles
+# each by itself.
+
+set(CMAKE_UNITY_BUILD ${UCUDNN_UNITY})
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 0)
 
 add_library(ucudnn_options INTERFACE)
 target_compile_features(ucudnn_options INTERFACE cxx_std_20)
@@ -28,30 +32,12 @@ if(UCUDNN_FUZZ)
   target_link_options(ucudnn_options INTERFACE -fsanitize=address,undefined)
 endif()
 
-# Declares headers of the target. Each must compile alone: either a test does
-# it, tests/ROOM/NAME_test.cc, which includes ROOM/NAME.h first, or the target
-# ucudnn_NAME_verify_interface_header_sets.
+# Declares headers of the target, which all_verify_interface_header_sets compiles
+# each alone.
 function(ucudnn_headers TARGET SCOPE)
-  foreach(header ${ARGN})
-    cmake_path(ABSOLUTE_PATH header OUTPUT_VARIABLE path)
-    cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
-    string(REGEX REPLACE "\\.h$" "_test.cc" test ${path})
-    set(first)
-    if(EXISTS ${PROJECT_SOURCE_DIR}/tests/${test})
-      file(STRINGS ${PROJECT_SOURCE_DIR}/tests/${test} first
-           REGEX "^#include" LIMIT_COUNT 1)
-    endif()
-    if(first STREQUAL "#include \"${path}\"")
-      list(APPEND tested ${header})
-    else()
-      list(APPEND alone ${header})
-    endif()
-  endforeach()
   target_sources(${TARGET} ${SCOPE}
-    FILE_SET alone TYPE HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${alone}
-    FILE_SET tested TYPE HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${tested})
-  set_target_properties(${TARGET} PROPERTIES
-    VERIFY_INTERFACE_HEADER_SETS ON INTERFACE_HEADER_SETS_TO_VERIFY alone)
+    FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${ARGN})
+  set_target_properties(${TARGET} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
 endfunction()
 
 # ucudnn_library(NAME SRCS ... HDRS ... DEPS ... [PRIVATE_DEPS ...])
@@ -62,7 +48,7 @@ function(ucudnn_library NAME)
   add_library(ucudnn::${NAME} ALIAS ucudnn_${NAME})
   ucudnn_headers(ucudnn_${NAME} PUBLIC ${A_HDRS})
   set_target_properties(ucudnn_${NAME} PROPERTIES
-    POSITION_INDEPENDENT_CODE ON UNITY_BUILD ${UCUDNN_UNITY})
+    POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(ucudnn_${NAME} PUBLIC ucudnn_options ${A_DEPS}
                                        PRIVATE ${A_PRIVATE_DEPS})
 endfunction()
@@ -90,7 +76,6 @@ function(ucudnn_executable NAME)
   cmake_parse_arguments(A "" "" "SRCS;DEPS" ${ARGN})
   add_executable(${NAME} ${A_SRCS})
   set_target_properties(${NAME} PROPERTIES
-    UNITY_BUILD ${UCUDNN_UNITY}
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
   target_link_libraries(${NAME} PRIVATE ucudnn_options ${A_DEPS})
 endfunction()

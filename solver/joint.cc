@@ -11,7 +11,7 @@
 namespace ucudnn {
 namespace {
 
-constexpr std::int64_t kMostTime = std::int64_t{1} << 61;
+constexpr std::int64_t kMostStepTime = std::int64_t{1} << 61;
 
 Result<WorkspacePlan> PlanOf(const JointKind& kind, BatchSize batch) {
   return SolveWr(kind.kernels, {batch, kind.workspace_limit, kind.policy});
@@ -30,7 +30,7 @@ std::vector<std::int64_t> CountAlike(
 }
 
 // The kernels' times by batch; negative if there is no plan or the sum exceeds
-// kMostTime.
+// kMostStepTime.
 Result<std::vector<std::int64_t>> KernelTimes(const JointKind& kind,
                                               BatchSize largest) {
   std::vector<std::int64_t> times(static_cast<std::size_t>(largest.count()) + 1,
@@ -45,7 +45,7 @@ Result<std::vector<std::int64_t>> KernelTimes(const JointKind& kind,
     for (std::size_t b = 1; b < times.size(); ++b) {
       const auto time = curve->TimeAt(BatchSize(static_cast<std::int64_t>(b)));
       if (!time.has_value() || times[b] < 0 ||
-          time->count() > (kMostTime - times[b]) / counts[k]) {
+          time->count() > (kMostStepTime - times[b]) / counts[k]) {
         times[b] = -1;
       } else {
         times[b] += time->count() * counts[k];
@@ -86,8 +86,8 @@ Result<std::vector<BatchCost>> IterationTimes(
     return Fail(Code::kInvalidArgument,
                 "the time of what is not convolution is negative");
   }
-  if (kind.fixed.count() > kMostTime ||
-      kind.per_image.count() > kMostTime / largest.count()) {
+  if (kind.fixed.count() > kMostStepTime ||
+      kind.per_image.count() > kMostStepTime / largest.count()) {
     return Fail(Code::kOutOfRange,
                 "the time of what is not convolution exceeds 2^61 ns");
   }
@@ -105,7 +105,7 @@ Result<std::vector<BatchCost>> IterationTimes(
     const std::int64_t time = times[static_cast<std::size_t>(batch.count())];
     const std::int64_t rest =
         kind.fixed.count() + kind.per_image.count() * batch.count();
-    if (time < 0 || time > kMostTime - rest) continue;
+    if (time < 0 || time > kMostStepTime - rest) continue;
     costs.push_back({batch, Nanoseconds(time + rest), Bytes(0)});
   }
   return costs;

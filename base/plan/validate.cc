@@ -17,13 +17,6 @@ tl::unexpected<Error> At(std::string_view list, std::size_t index,
   return tl::unexpected<Error>(std::move(error));
 }
 
-Status InRange(std::string_view field, std::int64_t value, std::int64_t min,
-               std::int64_t max) {
-  if (value >= min && value <= max) return {};
-  return Fail(Code::kInvalidArgument, "{} is {}; {} to {} is accepted", field,
-              value, min, max);
-}
-
 Status IsTime(std::string_view field, Nanoseconds time) {
   if (time.count() >= 0 && time.count() <= kMaxCount) return {};
   return Fail(Code::kInvalidArgument,

@@ -110,9 +110,7 @@ Result<ParetoFront> SolveFront(const Profile& kernels,
   const KernelProfile& kernel = kernels.kernels[0];
   auto front = SolvePareto(kernel.points, request);
   if (front) return front;
-  return Within(fmt::format("{} {} {}", kernel.id.layer, Name(kernel.id.op),
-                            Name(kernel.id.precision)),
-                std::move(front).error());
+  return Within(LabelOf(kernel.id), std::move(front).error());
 }
 
 nlohmann::ordered_json ToJson(const ParetoFront& front) {

@@ -157,22 +157,23 @@ Result<std::unique_ptr<PostgresConnection>> PostgresConnection::Open(
   return opened;
 }
 
-Status PostgresConnection::Run(Access access, const SqlDatabase::Body& body) {
+Status PostgresConnection::Run(TransactionMode mode,
+                               const SqlDatabase::Body& body) {
   failure_ = Failure::kNone;
-  begin_ = access == Access::kRead ? kBeginRead : kBeginWrite;
+  begin_ = mode == TransactionMode::kRead ? kBeginRead : kBeginWrite;
   Status status = body(*this);
   if (std::exchange(begin_, nullptr) != nullptr) return status;
-  if (status) return Commit(access);
+  if (status) return Commit(mode);
   Rollback();
   return status;
 }
 
-Status PostgresConnection::Commit(Access access) {
+Status PostgresConnection::Commit(TransactionMode mode) {
   if (!Send("COMMIT") || PQpipelineSync(connection_.get()) == 0) {
     return Failed(nullptr);
   }
   ++pieces_;
-  if (access == Access::kRead) return {};
+  if (mode == TransactionMode::kRead) return {};
   UCUDNN_ASSIGN_OR_RETURN(const ResultPtr result, Await());
   // Of a transaction that failed, COMMIT is a ROLLBACK.
   if (std::string_view(PQcmdStatus(result.get())) == "COMMIT") return {};

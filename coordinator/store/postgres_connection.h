@@ -39,7 +39,7 @@ class PostgresConnection final : public SqlTransaction {
   const SqlDialect& dialect() const override { return Dialect(); }
 
   // Runs `body` once; see SqlDatabase::Run.
-  Status Run(Access access, const SqlDatabase::Body& body);
+  Status Run(TransactionMode mode, const SqlDatabase::Body& body);
   // Of the last Run.
   PostgresFailure failure() const { return failure_; }
 
@@ -76,7 +76,7 @@ class PostgresConnection final : public SqlTransaction {
   Result<ResultPtr> Await();
   // Runs a script outside of the pipeline.
   Status RunScript(const std::string& script);
-  Status Commit(Access access);
+  Status Commit(TransactionMode mode);
   void Rollback();
 
   // The error of a result, or of the connection if there is none; remembered in

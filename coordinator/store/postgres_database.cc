@@ -25,13 +25,13 @@ class PostgresDatabase final : public SqlDatabase {
     return PostgresConnection::Dialect();
   }
 
-  Status Run(Access access, const Body& body) override {
+  Status Run(TransactionMode mode, const Body& body) override {
     bool reconnected = false;
     for (int conflicts = 0;;) {
       UCUDNN_ASSIGN_OR_RETURN(auto connection, connections_.Take([&] {
         return PostgresConnection::Open(url_);
       }));
-      Status status = connection->Run(access, body);
+      Status status = connection->Run(mode, body);
       if (status) return status;
       switch (connection->failure()) {
         case PostgresFailure::kConflict:
@@ -74,7 +74,7 @@ std::string WithTimeouts(std::string url) {
 Result<std::unique_ptr<SqlDatabase>> OpenPostgres(const std::string& url) {
   auto database = std::make_unique<PostgresDatabase>(WithTimeouts(url));
   const auto encoding =
-      InTransaction(*database, Access::kRead, [](SqlTransaction& sql) {
+      InTransaction(*database, TransactionMode::kRead, [](SqlTransaction& sql) {
         return sql.Query("SELECT current_setting('server_encoding')");
       });
   if (!encoding) return tl::unexpected<Error>(encoding.error());

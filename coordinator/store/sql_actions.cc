@@ -13,30 +13,32 @@ Status AddAction(SqlTransaction& sql, const ActionRecord& action) {
 }
 
 Status SqlStore::AddAction(const ActionRecord& action) {
-  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
-    return ucudnn::AddAction(sql, action);
-  });
+  return database_->Run(TransactionMode::kWrite,
+                        [&](SqlTransaction& sql) -> Status {
+                          return ucudnn::AddAction(sql, action);
+                        });
 }
 
 Result<std::vector<ActionRecord>> SqlStore::ListActions(
     std::int64_t limit, std::int64_t before_id) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    return Records(
-        sql.Query("SELECT id, made_ms, who, what, object, reason, outcome "
-                  "FROM actions WHERE CAST($1 AS BIGINT) <= 0 OR id < $1 "
-                  "ORDER BY id DESC LIMIT $2",
-                  {before_id, limit}),
-        [](const SqlRow& row) -> Result<ActionRecord> {
-          return ActionRecord{.id = row.Int(0),
-                              .made_ms = row.Int(1),
-                              .who = row.Text(2),
-                              .what = row.Text(3),
-                              .object = row.Text(4),
-                              .reason = row.Text(5),
-                              .outcome = row.Text(6)};
-        });
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
+        return Records(
+            sql.Query("SELECT id, made_ms, who, what, object, reason, outcome "
+                      "FROM actions WHERE CAST($1 AS BIGINT) <= 0 OR id < $1 "
+                      "ORDER BY id DESC LIMIT $2",
+                      {before_id, limit}),
+            [](const SqlRow& row) -> Result<ActionRecord> {
+              return ActionRecord{.id = row.Int(0),
+                                  .made_ms = row.Int(1),
+                                  .who = row.Text(2),
+                                  .what = row.Text(3),
+                                  .object = row.Text(4),
+                                  .reason = row.Text(5),
+                                  .outcome = row.Text(6)};
+            });
+      });
 }
 
 }  // namespace ucudnn

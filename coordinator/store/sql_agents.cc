@@ -156,10 +156,11 @@ Status PutDevices(SqlTransaction& sql, const Registered& registered) {
 Status SqlStore::RegisterAgents(
     std::span<const AgentRegistration> registrations) {
   UCUDNN_ASSIGN_OR_RETURN(const Registered registered, Sorted(registrations));
-  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
-    UCUDNN_RETURN_IF_ERROR(PutAgents(sql, registered));
-    return PutDevices(sql, registered);
-  });
+  return database_->Run(TransactionMode::kWrite,
+                        [&](SqlTransaction& sql) -> Status {
+                          UCUDNN_RETURN_IF_ERROR(PutAgents(sql, registered));
+                          return PutDevices(sql, registered);
+                        });
 }
 
 Result<std::vector<std::string>> SqlStore::Heartbeat(
@@ -183,7 +184,8 @@ Result<std::vector<std::string>> SqlStore::Heartbeat(
   });
   using Ids = std::vector<std::string>;
   return InTransaction(
-      *database_, Access::kWrite, [&](SqlTransaction& sql) -> Result<Ids> {
+      *database_, TransactionMode::kWrite,
+      [&](SqlTransaction& sql) -> Result<Ids> {
         SqlRows seen("id TEXT, seen BIGINT");
         for (const AgentBeat* beat : agents) {
           seen.Add({beat->agent, beat->seen_ms});
@@ -219,57 +221,61 @@ Result<std::vector<std::string>> SqlStore::Heartbeat(
 
 Status SqlStore::SetAgentState(const std::string& agent, AgentState state,
                                const std::string& reason) {
-  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(
-        const auto found,
-        sql.Query("UPDATE agents SET state = $2 WHERE id = $1 RETURNING id",
-                  {agent, std::string(Name(state))}));
-    if (found.empty()) {
-      return Fail(Code::kNotFound, "agent '{}' is not registered", agent);
-    }
-    if (state != AgentState::kGone) return {};
-    return sql.Execute(
-        "UPDATE devices SET state = 'lost', reason = $2 WHERE agent = $1",
-        {agent, reason});
-  });
+  return database_->Run(
+      TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto found,
+            sql.Query("UPDATE agents SET state = $2 WHERE id = $1 RETURNING id",
+                      {agent, std::string(Name(state))}));
+        if (found.empty()) {
+          return Fail(Code::kNotFound, "agent '{}' is not registered", agent);
+        }
+        if (state != AgentState::kGone) return {};
+        return sql.Execute(
+            "UPDATE devices SET state = 'lost', reason = $2 WHERE agent = $1",
+            {agent, reason});
+      });
 }
 
 Status SqlStore::HoldAgent(const std::string& agent,
                            const std::optional<HoldRecord>& hold,
                            const ActionRecord& action) {
-  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(
-        const auto found,
-        sql.Query("SELECT id FROM agents WHERE id = $1", {agent}));
-    if (found.empty()) {
-      return Fail(Code::kNotFound, "there is no agent '{}'", agent);
-    }
-    UCUDNN_RETURN_IF_ERROR(
-        hold ? sql.Execute(
-                   "INSERT INTO holds (agent, what, who, reason, since_ms, "
-                   "deadline_ms) VALUES ($1, $2, $3, $4, $5, $6) "
-                   "ON CONFLICT (agent) DO UPDATE SET what = excluded.what, "
-                   "who = excluded.who, reason = excluded.reason, "
-                   "since_ms = excluded.since_ms, "
-                   "deadline_ms = excluded.deadline_ms",
-                   {agent, hold->what, hold->who, hold->reason, hold->since_ms,
-                    hold->deadline_ms})
-             : sql.Execute("DELETE FROM holds WHERE agent = $1", {agent}));
-    return ucudnn::AddAction(sql, action);
-  });
+  return database_->Run(
+      TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto found,
+            sql.Query("SELECT id FROM agents WHERE id = $1", {agent}));
+        if (found.empty()) {
+          return Fail(Code::kNotFound, "there is no agent '{}'", agent);
+        }
+        UCUDNN_RETURN_IF_ERROR(
+            hold
+                ? sql.Execute(
+                      "INSERT INTO holds (agent, what, who, reason, since_ms, "
+                      "deadline_ms) VALUES ($1, $2, $3, $4, $5, $6) "
+                      "ON CONFLICT (agent) DO UPDATE SET what = excluded.what, "
+                      "who = excluded.who, reason = excluded.reason, "
+                      "since_ms = excluded.since_ms, "
+                      "deadline_ms = excluded.deadline_ms",
+                      {agent, hold->what, hold->who, hold->reason,
+                       hold->since_ms, hold->deadline_ms})
+                : sql.Execute("DELETE FROM holds WHERE agent = $1", {agent}));
+        return ucudnn::AddAction(sql, action);
+      });
 }
 
 Result<std::vector<Pulse>> SqlStore::ListAgentPulses() {
-  return InTransaction(*database_, Access::kRead, [](SqlTransaction& sql) {
-    return ReadPulses(sql,
-                      "SELECT id, beats FROM agents WHERE state <> 'gone'");
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [](SqlTransaction& sql) {
+        return ReadPulses(sql,
+                          "SELECT id, beats FROM agents WHERE state <> 'gone'");
+      });
 }
 
 Result<std::vector<std::string>> SqlStore::ExpireAgents(
     std::span<const Pulse> silent) {
   return InTransaction(
-      *database_, Access::kWrite,
+      *database_, TransactionMode::kWrite,
       [&](SqlTransaction& sql) -> Result<std::vector<std::string>> {
         UCUDNN_ASSIGN_OR_RETURN(
             std::vector<std::string> gone,
@@ -295,41 +301,46 @@ Result<std::vector<std::string>> SqlStore::ExpireAgents(
 }
 
 Result<std::vector<AgentRecord>> SqlStore::ListAgents() {
-  return InTransaction(*database_, Access::kRead, [](SqlTransaction& sql) {
-    return Records(sql.Query(std::string(kSelectAgents) + "ORDER BY a.id"),
-                   AgentOf);
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [](SqlTransaction& sql) {
+        return Records(sql.Query(std::string(kSelectAgents) + "ORDER BY a.id"),
+                       AgentOf);
+      });
 }
 
 Result<AgentRecord> SqlStore::GetAgent(const std::string& id) {
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    return OneRecord(
-        sql.Query(std::string(kSelectAgents) + "WHERE a.id = $1", {id}),
-        AgentOf, fmt::format("agent '{}'", id));
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
+        return OneRecord(
+            sql.Query(std::string(kSelectAgents) + "WHERE a.id = $1", {id}),
+            AgentOf, fmt::format("agent '{}'", id));
+      });
 }
 
 Result<std::vector<DeviceRecord>> SqlStore::ListDevices(
     const std::string& kind) {
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    return Records(sql.Query(std::string(kSelectDevices) +
-                                 "WHERE $1 = '' OR d.kind = $1 ORDER BY d.id",
-                             {kind}),
-                   DeviceOf);
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
+        return Records(
+            sql.Query(std::string(kSelectDevices) +
+                          "WHERE $1 = '' OR d.kind = $1 ORDER BY d.id",
+                      {kind}),
+            DeviceOf);
+      });
 }
 
 Result<DeviceRecord> SqlStore::GetDevice(const std::string& id) {
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    return OneRecord(
-        sql.Query(std::string(kSelectDevices) + "WHERE d.id = $1", {id}),
-        DeviceOf, fmt::format("device '{}'", id));
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
+        return OneRecord(
+            sql.Query(std::string(kSelectDevices) + "WHERE d.id = $1", {id}),
+            DeviceOf, fmt::format("device '{}'", id));
+      });
 }
 
 Result<std::int64_t> SqlStore::CountDevices() {
   return InTransaction(
-      *database_, Access::kRead,
+      *database_, TransactionMode::kRead,
       [](SqlTransaction& sql) -> Result<std::int64_t> {
         UCUDNN_ASSIGN_OR_RETURN(
             const auto rows,
@@ -339,21 +350,23 @@ Result<std::int64_t> SqlStore::CountDevices() {
 }
 
 Result<std::vector<KindSummary>> SqlStore::ListKinds() {
-  return InTransaction(*database_, Access::kRead, [](SqlTransaction& sql) {
-    return Records(
-        sql.Query("SELECT k.model, k.units, k.memory_bytes, k.library, "
-                  "COUNT(*), SUM(CASE WHEN d.state IN ('idle', 'busy') AND "
-                  "h.agent IS NULL THEN 1 ELSE 0 END) "
-                  "FROM kinds k JOIN devices d ON d.kind = k.key "
-                  "LEFT JOIN holds h ON h.agent = d.agent "
-                  "GROUP BY k.key, k.model, k.units, k.memory_bytes, k.library "
-                  "ORDER BY k.key"),
-        [](const SqlRow& row) -> Result<KindSummary> {
-          return KindSummary{.kind = KindOf(row, 0),
-                             .devices = row.Int(4),
-                             .usable = row.Int(5)};
-        });
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [](SqlTransaction& sql) {
+        return Records(
+            sql.Query(
+                "SELECT k.model, k.units, k.memory_bytes, k.library, "
+                "COUNT(*), SUM(CASE WHEN d.state IN ('idle', 'busy') AND "
+                "h.agent IS NULL THEN 1 ELSE 0 END) "
+                "FROM kinds k JOIN devices d ON d.kind = k.key "
+                "LEFT JOIN holds h ON h.agent = d.agent "
+                "GROUP BY k.key, k.model, k.units, k.memory_bytes, k.library "
+                "ORDER BY k.key"),
+            [](const SqlRow& row) -> Result<KindSummary> {
+              return KindSummary{.kind = KindOf(row, 0),
+                                 .devices = row.Int(4),
+                                 .usable = row.Int(5)};
+            });
+      });
 }
 
 }  // namespace ucudnn

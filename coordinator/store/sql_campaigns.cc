@@ -26,7 +26,7 @@ Result<CampaignRecord> CampaignOf(const SqlRow& row) {
 Result<std::int64_t> SqlStore::BeginCampaign(const CampaignRecord& campaign) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the campaign's key", campaign.key));
   return InTransaction(
-      *database_, Access::kWrite,
+      *database_, TransactionMode::kWrite,
       [&](SqlTransaction& sql) -> Result<std::int64_t> {
         UCUDNN_ASSIGN_OR_RETURN(
             const auto last,
@@ -63,7 +63,7 @@ Result<std::int64_t> SqlStore::UpdateCampaign(const std::string& key,
                                               const std::string& progress,
                                               bool ended, UnixMillis now_ms) {
   return InTransaction(
-      *database_, Access::kWrite,
+      *database_, TransactionMode::kWrite,
       [&](SqlTransaction& sql) -> Result<std::int64_t> {
         UCUDNN_ASSIGN_OR_RETURN(
             const auto updated,
@@ -78,38 +78,42 @@ Result<std::int64_t> SqlStore::UpdateCampaign(const std::string& key,
 Result<std::vector<CampaignRecord>> SqlStore::ListCampaigns(
     std::int64_t limit, std::int64_t before_id) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    return Records(
-        sql.Query(fmt::format("SELECT {} FROM campaigns "
-                              "WHERE CAST($1 AS BIGINT) <= 0 OR id < $1 "
-                              "ORDER BY id DESC LIMIT $2",
-                              kCampaignColumns),
-                  {before_id, limit}),
-        CampaignOf);
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
+        return Records(
+            sql.Query(fmt::format("SELECT {} FROM campaigns "
+                                  "WHERE CAST($1 AS BIGINT) <= 0 OR id < $1 "
+                                  "ORDER BY id DESC LIMIT $2",
+                                  kCampaignColumns),
+                      {before_id, limit}),
+            CampaignOf);
+      });
 }
 
 Result<std::vector<CampaignRecord>> SqlStore::ListRunningCampaigns(
     std::int64_t limit) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    return Records(
-        sql.Query(fmt::format("SELECT {} FROM campaigns WHERE finished_ms = 0 "
-                              "ORDER BY updated_ms, id LIMIT $1",
-                              kCampaignColumns),
-                  {limit}),
-        CampaignOf);
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
+        return Records(
+            sql.Query(
+                fmt::format("SELECT {} FROM campaigns WHERE finished_ms = 0 "
+                            "ORDER BY updated_ms, id LIMIT $1",
+                            kCampaignColumns),
+                {limit}),
+            CampaignOf);
+      });
 }
 
 Result<CampaignRecord> SqlStore::GetCampaign(std::int64_t id) {
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    return OneRecord(
-        sql.Query(fmt::format("SELECT {} FROM campaigns WHERE id = $1",
-                              kCampaignColumns),
-                  {id}),
-        CampaignOf, fmt::format("campaign {}", id));
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
+        return OneRecord(
+            sql.Query(fmt::format("SELECT {} FROM campaigns WHERE id = $1",
+                                  kCampaignColumns),
+                      {id}),
+            CampaignOf, fmt::format("campaign {}", id));
+      });
 }
 
 }  // namespace ucudnn

@@ -36,7 +36,7 @@ Status Compact(SqlTransaction& sql, const std::string& table,
 
 Result<ChangeCounts> SqlStore::CountChanges() {
   return InTransaction(
-      *database_, Access::kRead,
+      *database_, TransactionMode::kRead,
       [](SqlTransaction& sql) -> Result<ChangeCounts> {
         UCUDNN_ASSIGN_OR_RETURN(
             const auto rows,
@@ -58,10 +58,11 @@ Result<ChangeCounts> SqlStore::CountChanges() {
 
 Status SqlStore::CompactCounts() {
   if (!database_->dialect().adds_counts) return {};
-  return database_->Run(Access::kWrite, [](SqlTransaction& sql) -> Status {
-    UCUDNN_RETURN_IF_ERROR(Compact(sql, "changes", "what, name"));
-    return Compact(sql, "task_counts", "kind, state");
-  });
+  return database_->Run(
+      TransactionMode::kWrite, [](SqlTransaction& sql) -> Status {
+        UCUDNN_RETURN_IF_ERROR(Compact(sql, "changes", "what, name"));
+        return Compact(sql, "task_counts", "kind, state");
+      });
 }
 
 }  // namespace ucudnn

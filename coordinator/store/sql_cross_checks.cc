@@ -94,25 +94,26 @@ Status AddCrossCheck(SqlTransaction& sql, const TaskCompletion& completion) {
 Status SqlStore::PutCrossCheckMeasurement(const CrossCheckMeasurement& m,
                                           const ReportIdentity& identity) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the device's id", m.device));
-  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(
-        const auto known,
-        sql.Query("SELECT kind, problem FROM controls WHERE id = $1",
-                  {m.check}));
-    if (known.empty()) {
-      return Fail(Code::kNotFound, "there is no cross-check {}", m.check);
-    }
-    UCUDNN_ASSIGN_OR_RETURN(const std::string epoch, ReadEpoch(sql));
-    UCUDNN_RETURN_IF_ERROR(
-        CheckIdentity(identity, epoch, known[0].Text(0), known[0].Text(1),
-                      fmt::format("cross-check {}", m.check)));
-    return PutMeasurement(sql, m);
-  });
+  return database_->Run(
+      TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto known,
+            sql.Query("SELECT kind, problem FROM controls WHERE id = $1",
+                      {m.check}));
+        if (known.empty()) {
+          return Fail(Code::kNotFound, "there is no cross-check {}", m.check);
+        }
+        UCUDNN_ASSIGN_OR_RETURN(const std::string epoch, ReadEpoch(sql));
+        UCUDNN_RETURN_IF_ERROR(
+            CheckIdentity(identity, epoch, known[0].Text(0), known[0].Text(1),
+                          fmt::format("cross-check {}", m.check)));
+        return PutMeasurement(sql, m);
+      });
 }
 
 Result<KindCrossChecks> SqlStore::LoadCrossChecks(const std::string& kind) {
   return InTransaction(
-      *database_, Access::kRead,
+      *database_, TransactionMode::kRead,
       [&](SqlTransaction& sql) -> Result<KindCrossChecks> {
         KindCrossChecks checks;
         UCUDNN_ASSIGN_OR_RETURN(checks.points, CrossChecksOf(sql, kind));

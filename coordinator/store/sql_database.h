@@ -6,7 +6,8 @@
 // parameters, ON CONFLICT, RETURNING, WITH ... AS MATERIALIZED; and $rows and
 // $values (SqlRows).
 //
-//   auto rows = InTransaction(database, Access::kRead, [&](auto& sql) {
+//   auto rows = InTransaction(database, TransactionMode::kRead, [&](auto& sql)
+//   {
 //     return sql.Query("SELECT id FROM agents WHERE host = $1", {host});
 //   });
 
@@ -165,7 +166,7 @@ class SqlTransaction {
       std::span<const SqlValue> parameters) = 0;
 };
 
-enum class Access { kRead, kWrite };
+enum class TransactionMode { kRead, kWrite };
 
 // Thread-safe.
 class SqlDatabase {
@@ -182,7 +183,7 @@ class SqlDatabase {
   // no side effects. In a write transaction, each statement sees
   // everything committed before the statement and locks the rows it changes; a
   // read transaction sees one snapshot.
-  virtual Status Run(Access access, const Body& body) = 0;
+  virtual Status Run(TransactionMode mode, const Body& body) = 0;
 
   // kResourceExhausted if its disk, as far as this process sees it, has less
   // than kLeastRoom left.
@@ -195,14 +196,15 @@ inline constexpr std::int64_t kLeastRoom = std::int64_t{16} << 20;
 
 // SqlDatabase::Run for a body that returns a Result.
 template <class Body>
-auto InTransaction(SqlDatabase& database, Access access, const Body& body) {
+auto InTransaction(SqlDatabase& database, TransactionMode mode,
+                   const Body& body) {
   using R = std::invoke_result_t<const Body&, SqlTransaction&>;
   if constexpr (std::is_same_v<R, Status>) {
-    return database.Run(access, body);
+    return database.Run(mode, body);
   } else {
     std::optional<typename R::value_type> value;
     const Status status =
-        database.Run(access, [&](SqlTransaction& sql) -> Status {
+        database.Run(mode, [&](SqlTransaction& sql) -> Status {
           R result = body(sql);
           if (!result) {
             return tl::unexpected<Error>(std::move(result).error());

@@ -160,39 +160,42 @@ Status SqlStore::RegisterJob(const JobRecord& job,
                              std::optional<std::int64_t> plan,
                              UnixMillis now_ms) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the job's id", job.id));
-  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(
-        const auto added,
-        sql.Query("INSERT INTO jobs (id, name, state, request, source, reason, "
-                  "revision, created_ms, seen_ms, auto_replan) VALUES ($1, $2, "
-                  "'running', $3, $4, $5, 1, $6, $6, $7) "
-                  "ON CONFLICT (id) DO NOTHING RETURNING id",
-                  {job.id, job.name, job.request, job.source, job.reason,
-                   now_ms, std::int64_t{job.auto_replan}}));
-    if (added.empty()) {
-      UCUDNN_RETURN_IF_ERROR(Hear(sql, job.id, now_ms));
-      return {};
-    }
-    SqlValue known = SqlNull();
-    if (plan) {
-      UCUDNN_ASSIGN_OR_RETURN(const bool exists, PlanExists(sql, *plan));
-      if (exists) known = *plan;
-    }
-    UCUDNN_RETURN_IF_ERROR(sql.Execute(
-        "INSERT INTO job_revisions (job, revision, plan, reason, rejected, "
-        "created_ms, adopted_ms) VALUES ($1, 1, $2, $3, '', $4, $4)",
-        {job.id, known, std::string("the job began"), now_ms}));
-    SqlRows rows(
-        "job TEXT, rank BIGINT, device TEXT, kind TEXT, host TEXT, "
-        "seen_ms BIGINT");
-    for (const JobRankRecord& rank : ranks) {
-      rows.Add({job.id, rank.rank, rank.device, rank.kind, rank.host, now_ms});
-    }
-    return sql.Execute(
-        "INSERT INTO job_ranks (job, rank, device, kind, host, seen_ms) "
-        "$values ON CONFLICT (job, rank) DO NOTHING",
-        rows);
-  });
+  return database_->Run(
+      TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto added,
+            sql.Query(
+                "INSERT INTO jobs (id, name, state, request, source, reason, "
+                "revision, created_ms, seen_ms, auto_replan) VALUES ($1, $2, "
+                "'running', $3, $4, $5, 1, $6, $6, $7) "
+                "ON CONFLICT (id) DO NOTHING RETURNING id",
+                {job.id, job.name, job.request, job.source, job.reason, now_ms,
+                 std::int64_t{job.auto_replan}}));
+        if (added.empty()) {
+          UCUDNN_RETURN_IF_ERROR(Hear(sql, job.id, now_ms));
+          return {};
+        }
+        SqlValue known = SqlNull();
+        if (plan) {
+          UCUDNN_ASSIGN_OR_RETURN(const bool exists, PlanExists(sql, *plan));
+          if (exists) known = *plan;
+        }
+        UCUDNN_RETURN_IF_ERROR(sql.Execute(
+            "INSERT INTO job_revisions (job, revision, plan, reason, rejected, "
+            "created_ms, adopted_ms) VALUES ($1, 1, $2, $3, '', $4, $4)",
+            {job.id, known, std::string("the job began"), now_ms}));
+        SqlRows rows(
+            "job TEXT, rank BIGINT, device TEXT, kind TEXT, host TEXT, "
+            "seen_ms BIGINT");
+        for (const JobRankRecord& rank : ranks) {
+          rows.Add(
+              {job.id, rank.rank, rank.device, rank.kind, rank.host, now_ms});
+        }
+        return sql.Execute(
+            "INSERT INTO job_ranks (job, rank, device, kind, host, seen_ms) "
+            "$values ON CONFLICT (job, rank) DO NOTHING",
+            rows);
+      });
 }
 
 Result<JobHeard> SqlStore::ReportSteps(const std::string& job,
@@ -201,7 +204,8 @@ Result<JobHeard> SqlStore::ReportSteps(const std::string& job,
   UCUDNN_RETURN_IF_ERROR(CheckKey("the job's id", job));
   UCUDNN_RETURN_IF_ERROR(CheckReports(reports));
   return InTransaction(
-      *database_, Access::kWrite, [&](SqlTransaction& sql) -> Result<JobHeard> {
+      *database_, TransactionMode::kWrite,
+      [&](SqlTransaction& sql) -> Result<JobHeard> {
         JobHeard heard;
         UCUDNN_ASSIGN_OR_RETURN(heard.state, Hear(sql, job, now_ms));
         for (const StepReport& report : reports) {
@@ -214,48 +218,53 @@ Result<JobHeard> SqlStore::ReportSteps(const std::string& job,
 
 Status SqlStore::FinishJob(const std::string& job, UnixMillis now_ms) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the job's id", job));
-  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
-    UCUDNN_RETURN_IF_ERROR(Hear(sql, job, now_ms));
-    return sql.Execute("UPDATE jobs SET state = 'finished' WHERE id = $1",
-                       {job});
-  });
+  return database_->Run(
+      TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
+        UCUDNN_RETURN_IF_ERROR(Hear(sql, job, now_ms));
+        return sql.Execute("UPDATE jobs SET state = 'finished' WHERE id = $1",
+                           {job});
+      });
 }
 
 Result<std::vector<Pulse>> SqlStore::ListJobPulses() {
-  return InTransaction(*database_, Access::kRead, [](SqlTransaction& sql) {
-    return ReadPulses(sql,
-                      "SELECT id, beats FROM jobs WHERE state = 'running'");
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [](SqlTransaction& sql) {
+        return ReadPulses(sql,
+                          "SELECT id, beats FROM jobs WHERE state = 'running'");
+      });
 }
 
 Result<std::vector<RankPulse>> SqlStore::ListRankPulses() {
-  return InTransaction(*database_, Access::kRead, [](SqlTransaction& sql) {
-    return Records(
-        sql.Query("SELECT r.job, r.rank, r.beats FROM jobs j JOIN job_ranks r "
-                  "ON r.job = j.id WHERE j.state = 'running' "
-                  "ORDER BY r.job, r.rank"),
-        [](const SqlRow& row) -> Result<RankPulse> {
-          return RankPulse{row.Text(0), row.Int(1), row.Int(2)};
-        });
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [](SqlTransaction& sql) {
+        return Records(
+            sql.Query(
+                "SELECT r.job, r.rank, r.beats FROM jobs j JOIN job_ranks r "
+                "ON r.job = j.id WHERE j.state = 'running' "
+                "ORDER BY r.job, r.rank"),
+            [](const SqlRow& row) -> Result<RankPulse> {
+              return RankPulse{row.Text(0), row.Int(1), row.Int(2)};
+            });
+      });
 }
 
 Result<std::vector<std::string>> SqlStore::ExpireJobs(
     std::span<const Pulse> silent) {
-  return InTransaction(*database_, Access::kWrite, [&](SqlTransaction& sql) {
-    return UpdateSilent(sql, silent,
-                        "UPDATE jobs SET state = 'lost' FROM $rows "
-                        "WHERE jobs.id = rows.id AND "
-                        "jobs.beats = rows.beats AND "
-                        "jobs.state = 'running' RETURNING jobs.id");
-  });
+  return InTransaction(
+      *database_, TransactionMode::kWrite, [&](SqlTransaction& sql) {
+        return UpdateSilent(sql, silent,
+                            "UPDATE jobs SET state = 'lost' FROM $rows "
+                            "WHERE jobs.id = rows.id AND "
+                            "jobs.beats = rows.beats AND "
+                            "jobs.state = 'running' RETURNING jobs.id");
+      });
 }
 
 Result<std::vector<JobRecord>> SqlStore::ListJobs(std::int64_t limit,
                                                   const std::string& after) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
   return InTransaction(
-      *database_, Access::kRead,
+      *database_, TransactionMode::kRead,
       [&](SqlTransaction& sql) -> Result<std::vector<JobRecord>> {
         std::vector<SqlValue> parameters = {limit};
         std::string older;
@@ -282,7 +291,8 @@ Result<std::vector<JobRecord>> SqlStore::ListJobs(std::int64_t limit,
 
 Result<JobCounts> SqlStore::CountJobs() {
   return InTransaction(
-      *database_, Access::kRead, [](SqlTransaction& sql) -> Result<JobCounts> {
+      *database_, TransactionMode::kRead,
+      [](SqlTransaction& sql) -> Result<JobCounts> {
         UCUDNN_ASSIGN_OR_RETURN(
             const auto rows,
             sql.Query("SELECT state, COUNT(*) FROM jobs GROUP BY state"));
@@ -301,7 +311,7 @@ Result<JobCounts> SqlStore::CountJobs() {
 
 Result<JobDetails> SqlStore::GetJob(const std::string& id) {
   return InTransaction(
-      *database_, Access::kRead,
+      *database_, TransactionMode::kRead,
       [&](SqlTransaction& sql) -> Result<JobDetails> {
         JobDetails details;
         UCUDNN_ASSIGN_OR_RETURN(
@@ -343,21 +353,23 @@ Status DeleteJobRows(SqlTransaction& sql, const std::string& job) {
 }
 
 Status SqlStore::DeleteJob(const std::string& id, const ActionRecord& action) {
-  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(
-        const JobRecord job,
-        OneRecord(sql.Query(fmt::format("SELECT {} FROM jobs WHERE id = $1 {}",
-                                        kJobColumns, sql.dialect().lock_rows),
-                            {id}),
-                  JobOf, fmt::format("job '{}'", id)));
-    if (job.state == JobState::kRunning) {
-      return Fail(Code::kFailedPrecondition,
-                  "job '{}' is running; finished and lost jobs are deleted",
-                  id);
-    }
-    UCUDNN_RETURN_IF_ERROR(DeleteJobRows(sql, id));
-    return ucudnn::AddAction(sql, action);
-  });
+  return database_->Run(
+      TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
+        UCUDNN_ASSIGN_OR_RETURN(
+            const JobRecord job,
+            OneRecord(
+                sql.Query(fmt::format("SELECT {} FROM jobs WHERE id = $1 {}",
+                                      kJobColumns, sql.dialect().lock_rows),
+                          {id}),
+                JobOf, fmt::format("job '{}'", id)));
+        if (job.state == JobState::kRunning) {
+          return Fail(Code::kFailedPrecondition,
+                      "job '{}' is running; finished and lost jobs are deleted",
+                      id);
+        }
+        UCUDNN_RETURN_IF_ERROR(DeleteJobRows(sql, id));
+        return ucudnn::AddAction(sql, action);
+      });
 }
 
 }  // namespace ucudnn

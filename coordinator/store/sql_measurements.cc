@@ -232,7 +232,7 @@ Status StoreMeasurements(SqlTransaction& sql,
 }
 
 Status SqlStore::PutMeasurements(std::span<const Measurement> measurements) {
-  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) {
+  return database_->Run(TransactionMode::kWrite, [&](SqlTransaction& sql) {
     return StoreMeasurements(sql, measurements);
   });
 }
@@ -254,29 +254,33 @@ Status SqlStore::ImportProfile(std::span<const Measurement> measurements,
     return key(a) == key(b);
   };
   sorted.erase(std::unique(sorted.begin(), sorted.end(), same), sorted.end());
-  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
-    UCUDNN_RETURN_IF_ERROR(StoreMeasurements(sql, measurements));
-    SqlRows rows(
-        "kind TEXT, problem TEXT, batch BIGINT, max_workspace_bytes BIGINT, "
-        "driver TEXT");
-    for (const CompleteBatch& b : sorted) {
-      rows.Add({b.kind, b.problem, b.batch.count(), b.max_workspace.count(),
-                b.driver});
-    }
-    return sql.Execute(
-        fmt::format(
-            "INSERT INTO tasks ({0}, goal, priority, state, attempts, "
-            "failures, lease_token, agent, device, lease_until_ms, error, "
-            "created_ms, finished_ms) SELECT {0}, '', 0, 'done', 0, 0, 0, '', "
-            "'', 0, '', CAST($1 AS BIGINT), CAST($1 AS BIGINT) FROM $rows "
-            "WHERE true ON CONFLICT (kind, problem, batch, goal) DO UPDATE SET "
-            "state = 'done', error = '', driver = excluded.driver, "
-            "finished_ms = excluded.finished_ms "
-            "WHERE tasks.state IN ('pending', 'failed') AND "
-            "tasks.max_workspace_bytes <= excluded.max_workspace_bytes",
-            rows.Names()),
-        rows, {now_ms});
-  });
+  return database_->Run(
+      TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
+        UCUDNN_RETURN_IF_ERROR(StoreMeasurements(sql, measurements));
+        SqlRows rows(
+            "kind TEXT, problem TEXT, batch BIGINT, max_workspace_bytes "
+            "BIGINT, "
+            "driver TEXT");
+        for (const CompleteBatch& b : sorted) {
+          rows.Add({b.kind, b.problem, b.batch.count(), b.max_workspace.count(),
+                    b.driver});
+        }
+        return sql.Execute(
+            fmt::format(
+                "INSERT INTO tasks ({0}, goal, priority, state, attempts, "
+                "failures, lease_token, agent, device, lease_until_ms, error, "
+                "created_ms, finished_ms) SELECT {0}, '', 0, 'done', 0, 0, 0, "
+                "'', "
+                "'', 0, '', CAST($1 AS BIGINT), CAST($1 AS BIGINT) FROM $rows "
+                "WHERE true ON CONFLICT (kind, problem, batch, goal) DO UPDATE "
+                "SET "
+                "state = 'done', error = '', driver = excluded.driver, "
+                "finished_ms = excluded.finished_ms "
+                "WHERE tasks.state IN ('pending', 'failed') AND "
+                "tasks.max_workspace_bytes <= excluded.max_workspace_bytes",
+                rows.Names()),
+            rows, {now_ms});
+      });
 }
 
 Result<std::vector<CompleteBatch>> SqlStore::ListCompleteBatches(
@@ -287,19 +291,22 @@ Result<std::vector<CompleteBatch>> SqlStore::ListCompleteBatches(
     of_problem = "AND problem = $2 ";
     parameters.emplace_back(problem);
   }
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    return Records(
-        sql.Query(
-            fmt::format("SELECT kind, problem, batch, max_workspace_bytes, "
-                        "driver FROM tasks WHERE kind = $1 {}AND goal = '' AND "
-                        "state = 'done' ORDER BY problem, batch",
-                        of_problem),
-            parameters),
-        [](const SqlRow& row) -> Result<CompleteBatch> {
-          return CompleteBatch{row.Text(0), row.Text(1), BatchSize(row.Int(2)),
-                               Bytes(row.Int(3)), row.Text(4)};
-        });
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
+        return Records(
+            sql.Query(
+                fmt::format(
+                    "SELECT kind, problem, batch, max_workspace_bytes, "
+                    "driver FROM tasks WHERE kind = $1 {}AND goal = '' AND "
+                    "state = 'done' ORDER BY problem, batch",
+                    of_problem),
+                parameters),
+            [](const SqlRow& row) -> Result<CompleteBatch> {
+              return CompleteBatch{row.Text(0), row.Text(1),
+                                   BatchSize(row.Int(2)), Bytes(row.Int(3)),
+                                   row.Text(4)};
+            });
+      });
 }
 
 Result<std::vector<Measurement>> SqlStore::LoadMeasurements(
@@ -309,7 +316,7 @@ Result<std::vector<Measurement>> SqlStore::LoadMeasurements(
   UCUDNN_ASSIGN_OR_RETURN(
       const auto rows,
       InTransaction(
-          *database_, Access::kRead,
+          *database_, TransactionMode::kRead,
           [&](SqlTransaction& sql) -> Result<std::vector<SqlRow>> {
             // One more than fits shows whether the last problem is cut: each
             // batch has a point at least.
@@ -358,12 +365,13 @@ Result<PointsByProblem> SqlStore::LoadProfile(
   for (const std::string& problem : problems) named.Add({problem});
   UCUDNN_ASSIGN_OR_RETURN(
       const auto found,
-      InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-        if (problems.empty()) return sql.Query(select, {kind});
-        return sql.Query(
-            select + " AND problem IN (SELECT rows.problem FROM $rows)", named,
-            {kind});
-      }));
+      InTransaction(
+          *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
+            if (problems.empty()) return sql.Query(select, {kind});
+            return sql.Query(
+                select + " AND problem IN (SELECT rows.problem FROM $rows)",
+                named, {kind});
+          }));
   PointsByProblem points;
   for (const SqlRow& row : found) {
     UCUDNN_ASSIGN_OR_RETURN(auto stored, PointsOf(row, 1));
@@ -391,7 +399,8 @@ Result<PointsByProblem> SqlStore::LoadProfile(
 Result<std::vector<ProfileSummary>> SqlStore::ListProfiles() {
   using Summaries = std::vector<ProfileSummary>;
   return InTransaction(
-      *database_, Access::kRead, [](SqlTransaction& sql) -> Result<Summaries> {
+      *database_, TransactionMode::kRead,
+      [](SqlTransaction& sql) -> Result<Summaries> {
         UCUDNN_ASSIGN_OR_RETURN(
             Summaries profiles,
             Records(sql.Query("SELECT kind, COUNT(DISTINCT problem), "

@@ -30,7 +30,7 @@ Result<std::int64_t> SqlStore::PutNetwork(const NetworkRecord& network) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the network's hash", network.hash));
   const std::string format(Name(network.format));
   return InTransaction(
-      *database_, Access::kWrite,
+      *database_, TransactionMode::kWrite,
       [&](SqlTransaction& sql) -> Result<std::int64_t> {
         // The update changes nothing but locks a known network, so that
         // concurrent calls with different content make two revisions.
@@ -63,18 +63,20 @@ Result<std::int64_t> SqlStore::PutNetwork(const NetworkRecord& network) {
 Result<std::vector<NetworkRecord>> SqlStore::ListNetworks(
     std::int64_t limit, const std::string& after) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    return Records(
-        sql.Query(SelectNetworks("NULL") +
-                      "JOIN networks n ON n.name = r.name AND n.revision = "
-                      "r.revision WHERE r.name > $1 ORDER BY r.name LIMIT $2",
-                  {after, limit}),
-        NetworkOf);
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
+        return Records(
+            sql.Query(
+                SelectNetworks("NULL") +
+                    "JOIN networks n ON n.name = r.name AND n.revision = "
+                    "r.revision WHERE r.name > $1 ORDER BY r.name LIMIT $2",
+                {after, limit}),
+            NetworkOf);
+      });
 }
 
 Result<std::int64_t> SqlStore::CountNetworks() {
-  return InTransaction(*database_, Access::kRead,
+  return InTransaction(*database_, TransactionMode::kRead,
                        [](SqlTransaction& sql) -> Result<std::int64_t> {
                          UCUDNN_ASSIGN_OR_RETURN(
                              const auto rows,
@@ -86,38 +88,40 @@ Result<std::int64_t> SqlStore::CountNetworks() {
 
 Status SqlStore::DeleteNetwork(const std::string& name,
                                const ActionRecord& action) {
-  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
-    // The row in `networks` stays: it counts the revisions.
-    UCUDNN_ASSIGN_OR_RETURN(
-        const auto deleted,
-        sql.Query("DELETE FROM network_revisions WHERE name = $1 "
-                  "RETURNING revision",
-                  {name}));
-    if (deleted.empty()) {
-      return Fail(Code::kNotFound, "there is no network '{}'", name);
-    }
-    return ucudnn::AddAction(sql, action);
-  });
+  return database_->Run(
+      TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
+        // The row in `networks` stays: it counts the revisions.
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto deleted,
+            sql.Query("DELETE FROM network_revisions WHERE name = $1 "
+                      "RETURNING revision",
+                      {name}));
+        if (deleted.empty()) {
+          return Fail(Code::kNotFound, "there is no network '{}'", name);
+        }
+        return ucudnn::AddAction(sql, action);
+      });
 }
 
 Result<NetworkRecord> SqlStore::GetNetwork(
     const std::string& name, std::optional<std::int64_t> revision) {
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    if (revision) {
-      return OneRecord(
-          sql.Query(SelectNetworks("r.source") +
-                        "WHERE r.name = $1 AND r.revision = $2",
-                    {name, *revision}),
-          NetworkOf,
-          fmt::format("network '{}' of revision {}", name, *revision));
-    }
-    return OneRecord(
-        sql.Query(SelectNetworks("r.source") +
-                      "JOIN networks n ON n.name = r.name AND n.revision = "
-                      "r.revision WHERE r.name = $1",
-                  {name}),
-        NetworkOf, fmt::format("network '{}'", name));
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
+        if (revision) {
+          return OneRecord(
+              sql.Query(SelectNetworks("r.source") +
+                            "WHERE r.name = $1 AND r.revision = $2",
+                        {name, *revision}),
+              NetworkOf,
+              fmt::format("network '{}' of revision {}", name, *revision));
+        }
+        return OneRecord(
+            sql.Query(SelectNetworks("r.source") +
+                          "JOIN networks n ON n.name = r.name AND n.revision = "
+                          "r.revision WHERE r.name = $1",
+                      {name}),
+            NetworkOf, fmt::format("network '{}'", name));
+      });
 }
 
 }  // namespace ucudnn

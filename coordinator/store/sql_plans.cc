@@ -34,7 +34,7 @@ Result<std::optional<PlanRecord>> PlanWithKey(SqlTransaction& sql,
 Result<CreatedPlan> SqlStore::CreatePlan(const PlanRecord& plan) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the plan's key", plan.key));
   return InTransaction(
-      *database_, Access::kWrite,
+      *database_, TransactionMode::kWrite,
       [&](SqlTransaction& sql) -> Result<CreatedPlan> {
         UCUDNN_ASSIGN_OR_RETURN(auto existing, PlanWithKey(sql, plan.key));
         if (existing) return CreatedPlan{*std::move(existing), true};
@@ -61,63 +61,70 @@ Result<CreatedPlan> SqlStore::CreatePlan(const PlanRecord& plan) {
 Result<std::vector<PlanRecord>> SqlStore::ListPlans(std::int64_t limit,
                                                     std::int64_t before_id) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    return Records(
-        sql.Query(
-            "SELECT id, revision, key, request, body, created_ms, '' FROM "
-            "plans WHERE CAST($1 AS BIGINT) <= 0 OR id < $1 "
-            "ORDER BY id DESC LIMIT $2",
-            {before_id, limit}),
-        PlanOf);
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
+        return Records(
+            sql.Query(
+                "SELECT id, revision, key, request, body, created_ms, '' FROM "
+                "plans WHERE CAST($1 AS BIGINT) <= 0 OR id < $1 "
+                "ORDER BY id DESC LIMIT $2",
+                {before_id, limit}),
+            PlanOf);
+      });
 }
 
 Result<std::vector<std::int64_t>> SqlStore::ListPlanIds(
     std::int64_t limit, std::int64_t before_id) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    return Records(
-        sql.Query("SELECT id FROM plans WHERE CAST($1 AS BIGINT) <= 0 OR "
-                  "id < $1 ORDER BY id DESC LIMIT $2",
-                  {before_id, limit}),
-        [](const SqlRow& row) -> Result<std::int64_t> { return row.Int(0); });
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
+        return Records(
+            sql.Query("SELECT id FROM plans WHERE CAST($1 AS BIGINT) <= 0 OR "
+                      "id < $1 ORDER BY id DESC LIMIT $2",
+                      {before_id, limit}),
+            [](const SqlRow& row) -> Result<std::int64_t> {
+              return row.Int(0);
+            });
+      });
 }
 
 Result<PlanRecord> SqlStore::GetPlan(std::int64_t id) {
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    return OneRecord(sql.Query(fmt::format("SELECT {} FROM plans WHERE id = $1",
-                                           kPlanColumns),
-                               {id}),
-                     PlanOf, fmt::format("plan {}", id));
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
+        return OneRecord(
+            sql.Query(
+                fmt::format("SELECT {} FROM plans WHERE id = $1", kPlanColumns),
+                {id}),
+            PlanOf, fmt::format("plan {}", id));
+      });
 }
 
 Result<std::optional<PlanRecord>> SqlStore::FindPlan(const std::string& key) {
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    return PlanWithKey(sql, key);
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead,
+      [&](SqlTransaction& sql) { return PlanWithKey(sql, key); });
 }
 
 Status SqlStore::DeletePlan(std::int64_t id, const ActionRecord& action) {
-  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(
-        const auto jobs,
-        sql.Query("SELECT job FROM job_revisions WHERE plan = $1 LIMIT 1",
-                  {id}));
-    if (!jobs.empty()) {
-      return Fail(Code::kFailedPrecondition,
-                  "job '{}' has plan {}; delete the job first", jobs[0].Text(0),
-                  id);
-    }
-    UCUDNN_ASSIGN_OR_RETURN(
-        const auto deleted,
-        sql.Query("DELETE FROM plans WHERE id = $1 RETURNING id", {id}));
-    if (deleted.empty()) {
-      return Fail(Code::kNotFound, "there is no plan {}", id);
-    }
-    return ucudnn::AddAction(sql, action);
-  });
+  return database_->Run(
+      TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto jobs,
+            sql.Query("SELECT job FROM job_revisions WHERE plan = $1 LIMIT 1",
+                      {id}));
+        if (!jobs.empty()) {
+          return Fail(Code::kFailedPrecondition,
+                      "job '{}' has plan {}; delete the job first",
+                      jobs[0].Text(0), id);
+        }
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto deleted,
+            sql.Query("DELETE FROM plans WHERE id = $1 RETURNING id", {id}));
+        if (deleted.empty()) {
+          return Fail(Code::kNotFound, "there is no plan {}", id);
+        }
+        return ucudnn::AddAction(sql, action);
+      });
 }
 
 }  // namespace ucudnn

@@ -28,7 +28,7 @@ Result<std::int64_t> Count(SqlTransaction& sql, const std::string& from,
 // Runs a statement that returns a row for each one that it deletes.
 Result<std::int64_t> Delete(SqlDatabase& database, const std::string& statement,
                             std::initializer_list<SqlValue> parameters) {
-  return InTransaction(database, Access::kWrite,
+  return InTransaction(database, TransactionMode::kWrite,
                        [&](SqlTransaction& sql) -> Result<std::int64_t> {
                          UCUDNN_ASSIGN_OR_RETURN(
                              const auto rows, sql.Query(statement, parameters));
@@ -42,7 +42,7 @@ Result<PrunedTasks> SqlStore::PruneTasks(UnixMillis before_ms,
                                          std::int64_t after_id,
                                          std::int64_t most) {
   return InTransaction(
-      *database_, Access::kWrite,
+      *database_, TransactionMode::kWrite,
       [&](SqlTransaction& sql) -> Result<PrunedTasks> {
         UCUDNN_ASSIGN_OR_RETURN(
             const auto last,
@@ -76,7 +76,7 @@ Result<std::int64_t> SqlStore::PruneSteps(UnixMillis before_ms,
 Result<std::int64_t> SqlStore::PruneJobs(UnixMillis before_ms,
                                          std::int64_t most) {
   return InTransaction(
-      *database_, Access::kWrite,
+      *database_, TransactionMode::kWrite,
       [&](SqlTransaction& sql) -> Result<std::int64_t> {
         // A lost job that reports meanwhile waits, and is registered again.
         UCUDNN_ASSIGN_OR_RETURN(
@@ -104,7 +104,7 @@ Result<std::int64_t> SqlStore::PrunePlans(UnixMillis before_ms,
 
 Result<PruneCounts> SqlStore::CountPrunable(const Cutoffs& cutoffs) {
   return InTransaction(
-      *database_, Access::kRead,
+      *database_, TransactionMode::kRead,
       [&](SqlTransaction& sql) -> Result<PruneCounts> {
         PruneCounts counts;
         const std::string of_jobs = fmt::format(" WHERE {}", kPrunableJob);

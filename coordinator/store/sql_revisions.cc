@@ -108,7 +108,7 @@ Result<JobRevisionRecord> SqlStore::AddJobRevision(const std::string& job,
                                                    UnixMillis now_ms) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the job's id", job));
   return InTransaction(
-      *database_, Access::kWrite,
+      *database_, TransactionMode::kWrite,
       [&](SqlTransaction& sql) -> Result<JobRevisionRecord> {
         UCUDNN_RETURN_IF_ERROR(LockForPlan(sql, job, plan));
         UCUDNN_ASSIGN_OR_RETURN(const JobRevisionRecord asked,
@@ -137,7 +137,7 @@ Result<std::optional<JobRevisionRecord>> SqlStore::ProposeJobRevision(
     const std::string& reason, UnixMillis now_ms) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the job's id", job));
   return InTransaction(
-      *database_, Access::kWrite,
+      *database_, TransactionMode::kWrite,
       [&](SqlTransaction& sql) -> Result<std::optional<JobRevisionRecord>> {
         UCUDNN_ASSIGN_OR_RETURN(const LockedJob locked,
                                 LockForPlan(sql, job, plan));
@@ -168,7 +168,7 @@ Result<std::optional<JobRevisionRecord>> SqlStore::ProposeJobRevision(
 
 Result<JobRevisionRecord> SqlStore::AcceptJobRevision(const std::string& job) {
   return InTransaction(
-      *database_, Access::kWrite,
+      *database_, TransactionMode::kWrite,
       [&](SqlTransaction& sql) -> Result<JobRevisionRecord> {
         UCUDNN_ASSIGN_OR_RETURN(const LockedJob locked, LockJob(sql, job));
         UCUDNN_ASSIGN_OR_RETURN(auto revisions, ListRevisions(sql, job));
@@ -189,23 +189,25 @@ Status SqlStore::AnswerJobRevision(const std::string& job,
                                    const std::string& rejected,
                                    UnixMillis now_ms) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the job's id", job));
-  return database_->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(
-        const auto rows,
-        sql.Query("UPDATE job_revisions SET rejected = $3, adopted_ms = "
-                  "CASE WHEN $3 <> '' THEN 0 WHEN adopted_ms = 0 THEN $4 ELSE "
-                  "adopted_ms END WHERE job = $1 AND revision = $2 "
-                  "RETURNING revision",
-                  {job, revision, rejected, now_ms}));
-    if (rows.empty()) {
-      return Fail(Code::kNotFound, "job '{}' has no revision {}", job,
-                  revision);
-    }
-    if (!rejected.empty()) return {};
-    return sql.Execute(
-        "UPDATE jobs SET revision = $2 WHERE id = $1 AND revision < $2",
-        {job, revision});
-  });
+  return database_->Run(
+      TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto rows,
+            sql.Query(
+                "UPDATE job_revisions SET rejected = $3, adopted_ms = "
+                "CASE WHEN $3 <> '' THEN 0 WHEN adopted_ms = 0 THEN $4 ELSE "
+                "adopted_ms END WHERE job = $1 AND revision = $2 "
+                "RETURNING revision",
+                {job, revision, rejected, now_ms}));
+        if (rows.empty()) {
+          return Fail(Code::kNotFound, "job '{}' has no revision {}", job,
+                      revision);
+        }
+        if (!rejected.empty()) return {};
+        return sql.Execute(
+            "UPDATE jobs SET revision = $2 WHERE id = $1 AND revision < $2",
+            {job, revision});
+      });
 }
 
 }  // namespace ucudnn

@@ -38,9 +38,9 @@ std::string AddTexts(std::span<const std::string> texts,
 }
 
 Status SqlStore::Ping() {
-  return database_->Run(Access::kRead, [](SqlTransaction& sql) -> Status {
-    return sql.Execute("SELECT 1");
-  });
+  return database_->Run(
+      TransactionMode::kRead,
+      [](SqlTransaction& sql) -> Status { return sql.Execute("SELECT 1"); });
 }
 
 Result<std::string> ReadEpoch(SqlTransaction& sql) {
@@ -89,19 +89,20 @@ Result<std::vector<std::string>> UpdateSilent(SqlTransaction& sql,
 
 Status SqlStore::CheckWritable() {
   UCUDNN_RETURN_IF_ERROR(database_->CheckRoom());
-  return database_->Run(Access::kWrite, [](SqlTransaction& sql) -> Status {
-    return sql.Execute("UPDATE identity SET writes = writes + 1");
-  });
+  return database_->Run(
+      TransactionMode::kWrite, [](SqlTransaction& sql) -> Status {
+        return sql.Execute("UPDATE identity SET writes = writes + 1");
+      });
 }
 
 Result<std::string> SqlStore::Epoch() {
-  return InTransaction(*database_, Access::kRead, ReadEpoch);
+  return InTransaction(*database_, TransactionMode::kRead, ReadEpoch);
 }
 
 Result<std::int64_t> SqlStore::SchemaVersion() {
-  return InTransaction(*database_, Access::kRead, [](SqlTransaction& sql) {
-    return ucudnn::SchemaVersion(sql);
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead,
+      [](SqlTransaction& sql) { return ucudnn::SchemaVersion(sql); });
 }
 
 }  // namespace ucudnn

@@ -15,7 +15,7 @@ Result<TaskCounts> SqlStore::CancelTasks(std::span<const std::int64_t> tasks,
   SqlRows rows("id BIGINT");
   for (const std::int64_t id : sorted) rows.Add({id});
   return InTransaction(
-      *database_, Access::kWrite,
+      *database_, TransactionMode::kWrite,
       [&](SqlTransaction& sql) -> Result<TaskCounts> {
         TaskCounts cancelled;
         for (const bool running : {false, true}) {

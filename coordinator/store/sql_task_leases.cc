@@ -31,7 +31,8 @@ bool IsRunning(const TaskRecord& task, const LeaseRef& lease) {
 // write transaction would wait for other writers.
 Result<bool> MayLease(SqlDatabase& database, const LeaseRequest& request) {
   return InTransaction(
-      database, Access::kRead, [&](SqlTransaction& sql) -> Result<bool> {
+      database, TransactionMode::kRead,
+      [&](SqlTransaction& sql) -> Result<bool> {
         UCUDNN_ASSIGN_OR_RETURN(
             const auto free,
             sql.Query("SELECT id FROM tasks WHERE kind = $1 AND "
@@ -58,7 +59,7 @@ Result<std::vector<TaskRecord>> SqlStore::LeaseTasks(
   UCUDNN_ASSIGN_OR_RETURN(const bool may_lease, MayLease(*database_, request));
   if (!may_lease) return std::vector<TaskRecord>();
   return InTransaction(
-      *database_, Access::kWrite,
+      *database_, TransactionMode::kWrite,
       [&](SqlTransaction& sql) -> Result<std::vector<TaskRecord>> {
         const std::string& skip_locked = database_->dialect().skip_locked;
         UCUDNN_RETURN_IF_ERROR(sql.Execute(
@@ -104,7 +105,8 @@ Result<std::vector<std::int64_t>> SqlStore::RenewLeases(
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
   using Ids = std::vector<std::int64_t>;
   return InTransaction(
-      *database_, Access::kWrite, [&](SqlTransaction& sql) -> Result<Ids> {
+      *database_, TransactionMode::kWrite,
+      [&](SqlTransaction& sql) -> Result<Ids> {
         SqlRows held("task BIGINT, token BIGINT");
         for (const LeaseRef& lease : sorted) {
           held.Add({lease.task, lease.token});
@@ -127,7 +129,7 @@ Result<std::vector<std::int64_t>> SqlStore::RenewLeases(
 
 Result<TaskState> SqlStore::FailTask(const TaskFailure& failure) {
   return InTransaction(
-      *database_, Access::kWrite,
+      *database_, TransactionMode::kWrite,
       [&](SqlTransaction& sql) -> Result<TaskState> {
         UCUDNN_ASSIGN_OR_RETURN(
             const TaskRecord task,
@@ -148,14 +150,15 @@ Result<TaskState> SqlStore::FailTask(const TaskFailure& failure) {
 }
 
 Result<std::int64_t> SqlStore::ReleaseLeases(const std::string& agent) {
-  return InTransaction(*database_, Access::kWrite, [&](SqlTransaction& sql) {
-    return CountOf(sql.Query(
-        fmt::format("UPDATE tasks SET state = 'pending', "
-                    "attempts = attempts - 1, {} "
-                    "WHERE agent = $1 AND state = 'leased' RETURNING id",
-                    kNoLease),
-        {agent}));
-  });
+  return InTransaction(
+      *database_, TransactionMode::kWrite, [&](SqlTransaction& sql) {
+        return CountOf(sql.Query(
+            fmt::format("UPDATE tasks SET state = 'pending', "
+                        "attempts = attempts - 1, {} "
+                        "WHERE agent = $1 AND state = 'leased' RETURNING id",
+                        kNoLease),
+            {agent}));
+      });
 }
 
 }  // namespace ucudnn

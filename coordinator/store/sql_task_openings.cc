@@ -53,7 +53,7 @@ Result<std::int64_t> OpenInTransaction(
     SqlDatabase& database, const Asker& asker,
     const std::function<Result<std::int64_t>(SqlTransaction&)>& open) {
   return InTransaction(
-      database, Access::kWrite,
+      database, TransactionMode::kWrite,
       [&](SqlTransaction& sql) -> Result<std::int64_t> {
         const std::string& lock = sql.dialect().lock_queue;
         if (!lock.empty()) UCUDNN_RETURN_IF_ERROR(sql.Execute(lock));
@@ -74,13 +74,14 @@ Result<std::int64_t> OpenInTransaction(
 }
 
 Result<OpenTasks> SqlStore::CountOpenTasks(const std::string& caller) {
-  return InTransaction(
-      *database_, Access::kRead, [&](SqlTransaction& sql) -> Result<OpenTasks> {
-        OpenTasks open;
-        UCUDNN_ASSIGN_OR_RETURN(open.all, CountAll(sql));
-        UCUDNN_ASSIGN_OR_RETURN(open.of_caller, CountOfCaller(sql, caller));
-        return open;
-      });
+  return InTransaction(*database_, TransactionMode::kRead,
+                       [&](SqlTransaction& sql) -> Result<OpenTasks> {
+                         OpenTasks open;
+                         UCUDNN_ASSIGN_OR_RETURN(open.all, CountAll(sql));
+                         UCUDNN_ASSIGN_OR_RETURN(open.of_caller,
+                                                 CountOfCaller(sql, caller));
+                         return open;
+                       });
 }
 
 }  // namespace ucudnn

@@ -150,7 +150,7 @@ Receipts StoreReports(SqlDatabase& database,
   }
   const auto group = reports.first(count);
   auto stored = InTransaction(
-      database, Access::kWrite,
+      database, TransactionMode::kWrite,
       [&](SqlTransaction& sql) { return StoreTogether(sql, group); });
   if (stored) return *std::move(stored);
   if (count == 1 || stored.error().code == Code::kUnavailable) {

@@ -181,20 +181,21 @@ Result<std::vector<TaskRecord>> SqlStore::ListTasks(const TaskFilter& filter) {
     add(*filter.expired ? "lease_until_ms <= " : "lease_until_ms > ",
         filter.now_ms);
   }
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    return Records(
-        sql.Query(
-            fmt::format("SELECT {} FROM tasks WHERE {} ORDER BY id LIMIT $2",
-                        kTaskColumns, conditions),
-            parameters),
-        TaskOf);
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
+        return Records(
+            sql.Query(fmt::format(
+                          "SELECT {} FROM tasks WHERE {} ORDER BY id LIMIT $2",
+                          kTaskColumns, conditions),
+                      parameters),
+            TaskOf);
+      });
 }
 
 Result<std::vector<TaskRecord>> SqlStore::FindTasks(
     std::span<const TaskKey> keys) {
   return InTransaction(
-      *database_, Access::kRead,
+      *database_, TransactionMode::kRead,
       [&](SqlTransaction& sql) -> Result<std::vector<TaskRecord>> {
         UCUDNN_ASSIGN_OR_RETURN(
             auto tasks,
@@ -210,30 +211,35 @@ Result<std::vector<TaskRecord>> SqlStore::FindTasks(
 }
 
 Result<TaskRecord> SqlStore::GetTask(std::int64_t id) {
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    return OneRecord(sql.Query(fmt::format("SELECT {} FROM tasks WHERE id = $1",
-                                           kTaskColumns),
-                               {id}),
-                     TaskOf, fmt::format("task {}", id));
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
+        return OneRecord(
+            sql.Query(
+                fmt::format("SELECT {} FROM tasks WHERE id = $1", kTaskColumns),
+                {id}),
+            TaskOf, fmt::format("task {}", id));
+      });
 }
 
 Result<std::vector<TaskRecord>> SqlStore::ListLeases(UnixMillis now_ms) {
-  return InTransaction(*database_, Access::kRead, [&](SqlTransaction& sql) {
-    return Records(
-        sql.Query(fmt::format("SELECT {} FROM tasks WHERE state = 'leased' AND "
-                              "lease_until_ms > $1 ORDER BY device, id",
-                              kTaskColumns),
-                  {now_ms}),
-        TaskOf);
-  });
+  return InTransaction(
+      *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
+        return Records(
+            sql.Query(
+                fmt::format("SELECT {} FROM tasks WHERE state = 'leased' AND "
+                            "lease_until_ms > $1 ORDER BY device, id",
+                            kTaskColumns),
+                {now_ms}),
+            TaskOf);
+      });
 }
 
 Result<std::map<std::string, TaskCounts>> SqlStore::CountTasks(
     UnixMillis now_ms) {
   using Counts = std::map<std::string, TaskCounts>;
   return InTransaction(
-      *database_, Access::kRead, [&](SqlTransaction& sql) -> Result<Counts> {
+      *database_, TransactionMode::kRead,
+      [&](SqlTransaction& sql) -> Result<Counts> {
         UCUDNN_ASSIGN_OR_RETURN(
             const auto rows,
             sql.Query("SELECT kind, state, CAST(SUM(n) AS BIGINT) FROM "

@@ -200,9 +200,9 @@ class SqliteConnection final : public SqlTransaction {
 
   SQLite::Database& database() { return database_; }
 
-  Status Run(Access access, const SqlDatabase::Body& body) {
-    UCUDNN_RETURN_IF_ERROR(
-        ExecuteScript(access == Access::kWrite ? "BEGIN IMMEDIATE" : "BEGIN"));
+  Status Run(TransactionMode mode, const SqlDatabase::Body& body) {
+    UCUDNN_RETURN_IF_ERROR(ExecuteScript(
+        mode == TransactionMode::kWrite ? "BEGIN IMMEDIATE" : "BEGIN"));
     Status status = body(*this);
     if (status) status = ExecuteScript("COMMIT");
     // After some failures SQLite has already rolled back.
@@ -307,14 +307,15 @@ class SqliteDatabase final : public SqlDatabase {
                 FormatBytes(Bytes(left)), FormatBytes(Bytes(kLeastRoom)));
   }
 
-  Status Run(Access access, const Body& body) override {
-    auto& pool = access == Access::kWrite || in_memory_ ? writer_ : readers_;
+  Status Run(TransactionMode mode, const Body& body) override {
+    auto& pool =
+        mode == TransactionMode::kWrite || in_memory_ ? writer_ : readers_;
     UCUDNN_ASSIGN_OR_RETURN(auto connection, pool.Take([&] {
       return Guarded(path_, [&]() -> Result<std::unique_ptr<SqliteConnection>> {
         return std::make_unique<SqliteConnection>(path_);
       });
     }));
-    return connection->Run(access, body);
+    return connection->Run(mode, body);
   }
 
  private:

@@ -20,10 +20,10 @@ class TimedDatabase final : public SqlDatabase {
 
   const SqlDialect& dialect() const override { return database_->dialect(); }
 
-  Status Run(Access access, const Body& body) override {
+  Status Run(TransactionMode mode, const Body& body) override {
     const auto start = std::chrono::steady_clock::now();
-    Status status = database_->Run(access, body);
-    observer_(access == Access::kWrite,
+    Status status = database_->Run(mode, body);
+    observer_(mode == TransactionMode::kWrite,
               std::chrono::steady_clock::now() - start);
     return status;
   }

@@ -41,21 +41,14 @@ Status CheckTable(const std::vector<BatchCost>& table) {
   return {};
 }
 
-Status CheckRange(std::string_view what, std::int64_t value, std::int64_t least,
-                  std::int64_t most) {
-  if (value >= least && value <= most) return {};
-  return Fail(Code::kInvalidArgument, "{} is {}; {} to {} is accepted", what,
-              value, least, most);
-}
-
 Status CheckJob(const AllotJob& job, std::size_t kinds, std::int64_t devices) {
-  UCUDNN_RETURN_IF_ERROR(CheckRange("the mini-batch", job.batch.count(), 1,
-                                    kMaxBatchSize.count()));
-  UCUDNN_RETURN_IF_ERROR(CheckRange("the weight", job.weight, 1, kMaxWeight));
   UCUDNN_RETURN_IF_ERROR(
-      CheckRange("the least number of devices", job.least, 1, job.most));
+      InRange("the mini-batch", job.batch.count(), 1, kMaxBatchSize.count()));
+  UCUDNN_RETURN_IF_ERROR(InRange("the weight", job.weight, 1, kMaxWeight));
   UCUDNN_RETURN_IF_ERROR(
-      CheckRange("the most devices", job.most, 1, kMaxAllotDevices));
+      InRange("the least number of devices", job.least, 1, job.most));
+  UCUDNN_RETURN_IF_ERROR(
+      InRange("the most devices", job.most, 1, kMaxAllotDevices));
   if (job.tables.size() != kinds) {
     return Fail(Code::kInvalidArgument, "{} tables for {} kinds of devices",
                 job.tables.size(), kinds);
@@ -71,26 +64,26 @@ Status CheckJob(const AllotJob& job, std::size_t kinds, std::int64_t devices) {
   }
   for (const Nanoseconds time : job.communication) {
     UCUDNN_RETURN_IF_ERROR(
-        CheckRange("a communication time", time.count(), 0, kLongestStep));
+        InRange("a communication time", time.count(), 0, kLongestStep));
   }
   return {};
 }
 
 Status CheckProblem(const AllotProblem& problem) {
-  UCUDNN_RETURN_IF_ERROR(CheckRange(
-      "the number of kinds", static_cast<std::int64_t>(problem.free.size()), 1,
-      static_cast<std::int64_t>(kMaxAllotKinds)));
-  UCUDNN_RETURN_IF_ERROR(CheckRange(
-      "the number of jobs", static_cast<std::int64_t>(problem.jobs.size()), 1,
-      static_cast<std::int64_t>(kMaxAllotJobs)));
+  UCUDNN_RETURN_IF_ERROR(InRange("the number of kinds",
+                                 static_cast<std::int64_t>(problem.free.size()),
+                                 1, static_cast<std::int64_t>(kMaxAllotKinds)));
+  UCUDNN_RETURN_IF_ERROR(InRange("the number of jobs",
+                                 static_cast<std::int64_t>(problem.jobs.size()),
+                                 1, static_cast<std::int64_t>(kMaxAllotJobs)));
   std::int64_t devices = 0;
   for (const std::int64_t free : problem.free) {
-    UCUDNN_RETURN_IF_ERROR(CheckRange("the number of free devices of a kind",
-                                      free, 0, kMaxAllotDevices));
+    UCUDNN_RETURN_IF_ERROR(InRange("the number of free devices of a kind", free,
+                                   0, kMaxAllotDevices));
     devices += free;
   }
   UCUDNN_RETURN_IF_ERROR(
-      CheckRange("the number of free devices", devices, 1, kMaxAllotDevices));
+      InRange("the number of free devices", devices, 1, kMaxAllotDevices));
   for (std::size_t j = 0; j < problem.jobs.size(); ++j) {
     const Status valid =
         CheckJob(problem.jobs[j], problem.free.size(), devices);

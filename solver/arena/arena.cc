@@ -16,7 +16,6 @@ namespace {
 using Kind = Concurrency::Kind;
 using Points = std::vector<FrontPoint>;
 
-constexpr std::int64_t kMostTime = std::int64_t{1} << 60;
 // The front of the first parts of a Parallel: each point with the two it is
 // made of, one of the parts before and one of the last part.
 struct Stacked {
@@ -169,7 +168,7 @@ class ArenaSolver {
         continue;
       }
       const std::int64_t time = fronts_[node.leaf].front().time.count();
-      if (time > kMostTime - slowest) {
+      if (time > kMostArenaTime - slowest) {
         return Fail(Code::kOutOfRange,
                     "the times of kernels that may coincide add up to more "
                     "than 36 years");

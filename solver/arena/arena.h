@@ -18,6 +18,9 @@
 
 namespace ucudnn {
 
+// Of a sum of times, in nanoseconds: 36 years.
+inline constexpr std::int64_t kMostArenaTime = std::int64_t{1} << 60;
+
 // The result for an outermost Parallel, or for a leaf outside of any.
 struct ArenaGroup {
   std::vector<std::size_t> leaves;

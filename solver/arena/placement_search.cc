@@ -9,7 +9,7 @@
 namespace ucudnn {
 namespace {
 
-constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kInfinite = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kMostDepth = 8192;  // of the recursion
 
 }  // namespace
@@ -25,7 +25,7 @@ Verdict PlacementSearch::Fit(std::int64_t capacity, SectionRule section_rule,
                              const Limits& limits) {
   section_rule_ = section_rule;
   limits_ = limits;
-  last_step_ = steps_ + std::min(max_steps, kNever - steps_);
+  last_step_ = steps_ + std::min(max_steps, kInfinite - steps_);
   candidates_.clear();
   depth_ = 0;
   Rank(block_rule);
@@ -130,7 +130,7 @@ Verdict PlacementSearch::Branch(Index first, Index last, Index section) {
   candidates_.resize(begin);
   if (settled || state_.Slack(section) == 0) return verdict;
   const std::int64_t lifted = LiftedFloor(section);
-  if (lifted == kNever || lifted - floor > state_.Slack(section)) {
+  if (lifted == kInfinite || lifted - floor > state_.Slack(section)) {
     return Verdict::kImpossible;
   }
   const PlacementState::Mark mark = state_.Here();
@@ -206,7 +206,7 @@ PlacementSearch::Index PlacementSearch::ChooseSection(Index first, Index last) {
 // its lowest block then rests on one that is not live in the section.
 std::int64_t PlacementSearch::LiftedFloor(Index section) const {
   const std::int64_t floor = state_.floor(section);
-  std::int64_t lifted = kNever;
+  std::int64_t lifted = kInfinite;
   for (const Index b : state_.Live(section)) {
     if (state_.least(b) > floor) lifted = std::min(lifted, state_.least(b));
   }

@@ -14,12 +14,6 @@
 namespace ucudnn {
 namespace {
 
-constexpr std::int64_t kMostTime = std::int64_t{1} << 60;
-
-std::string Label(const KernelId& id) {
-  return fmt::format("{} {} {}", id.layer, Name(id.op), Name(id.precision));
-}
-
 // What one kernel may choose from: its WR plan if nothing else runs at the same
 // time, otherwise its front.
 struct Choices {
@@ -38,11 +32,11 @@ Status CheckFeasible(const Profile& profile, const Concurrency& concurrency,
   for (const KernelProfile& kernel : profile.kernels) {
     const Status status =
         CheckWrArguments(kernel.points, request.batch, request.workspace_limit);
-    if (!status) return Within(Label(kernel.id), status.error());
+    if (!status) return Within(LabelOf(kernel.id), status.error());
     const std::optional<Bytes> limit =
         SmallestLimit(kernel.points, request.batch, request.policy);
     if (!limit.has_value()) {
-      return Within(Label(kernel.id), WhyNoWrPlan(kernel.points, request));
+      return Within(LabelOf(kernel.id), WhyNoWrPlan(kernel.points, request));
     }
     least.push_back(*limit);
   }
@@ -118,7 +112,7 @@ Result<WorkspacePlan> SolveWs(const Profile& profile,
   for (std::size_t k = 0; k < profile.kernels.size(); ++k) {
     auto found = ChoicesOf(profile.kernels[k], alone[k], request);
     if (!found) {
-      return Within(Label(profile.kernels[k].id), std::move(found).error());
+      return Within(LabelOf(profile.kernels[k].id), std::move(found).error());
     }
     choices.push_back(*std::move(found));
     fronts.emplace_back(choices.back().points);
@@ -179,8 +173,8 @@ Result<WorkspacePlan> SolveWs(const Profile& profile,
                             : std::min(group.lower_bound, time);
     all_undivided = all_undivided && alternative.feasible;
     undivided_time += alternative.time;
-    if (plan.total_time > Nanoseconds(kMostTime) ||
-        undivided_time > Nanoseconds(kMostTime)) {
+    if (plan.total_time > Nanoseconds(kMostArenaTime) ||
+        undivided_time > Nanoseconds(kMostArenaTime)) {
       return Fail(Code::kOutOfRange,
                   "the times of all kernels add up to more than 36 years");
     }

@@ -12,7 +12,7 @@
 namespace ucudnn {
 namespace {
 
-using assign_internal::Kind;
+using assign_internal::GpuKind;
 using assign_internal::Reach;
 using assign_internal::Ties;
 
@@ -47,12 +47,12 @@ Error NothingSumsTo(const AssignProblem& problem) {
 
 // The shares, from batches listed kind after kind.
 Assignment Assemble(const AssignProblem& problem,
-                    const std::vector<Kind>& kinds,
+                    const std::vector<GpuKind>& kinds,
                     const std::vector<std::int64_t>& batches) {
   Assignment assignment;
   assignment.shares.resize(problem.gpus.size());
   std::size_t at = 0;
-  for (const Kind& kind : kinds) {
+  for (const GpuKind& kind : kinds) {
     for (const std::size_t g : kind.gpus) {
       const BatchSize batch(batches[at++]);
       if (batch == BatchSize(0)) continue;
@@ -78,7 +78,7 @@ Assignment Assemble(const AssignProblem& problem,
 
 // Resolves the ties of a feasible makespan.
 Assignment WithinTime(const AssignProblem& problem,
-                      const std::vector<Kind>& kinds, const Reach& reach,
+                      const std::vector<GpuKind>& kinds, const Reach& reach,
                       std::int64_t time, const Limits& limits) {
   Ties ties(kinds, problem.batch.count(), MaxSteps(limits));
   const auto all = static_cast<std::int64_t>(problem.gpus.size());
@@ -100,7 +100,7 @@ struct Candidate {
   std::int64_t time = 0;
   std::vector<std::int64_t> batches;
 };
-Result<std::optional<Candidate>> ForExactly(const std::vector<Kind>& kinds,
+Result<std::optional<Candidate>> ForExactly(const std::vector<GpuKind>& kinds,
                                             std::int64_t gpus,
                                             std::int64_t from,
                                             std::int64_t limit, Ties* ties,
@@ -109,7 +109,7 @@ Result<std::optional<Candidate>> ForExactly(const std::vector<Kind>& kinds,
   UCUDNN_ASSIGN_OR_RETURN(auto batches, ties->Solve(from, gpus));
   if (batches.has_value()) return Found({from, *std::move(batches)});
   std::vector<std::int64_t> times;
-  for (const Kind& kind : kinds) {
+  for (const GpuKind& kind : kinds) {
     for (const BatchCost& cost : kind.costs) {
       const std::int64_t time = cost.time.count();
       if (time > from && time < limit) times.push_back(time);
@@ -142,7 +142,7 @@ Result<std::optional<Candidate>> ForExactly(const std::vector<Kind>& kinds,
 // With communication the makespan depends on the number of GPUs: tries each,
 // the most promising first.
 Result<Assignment> WithCommunication(const AssignProblem& problem,
-                                     const std::vector<Kind>& kinds,
+                                     const std::vector<GpuKind>& kinds,
                                      const Limits& limits) {
   Ties ties(kinds, problem.batch.count(), MaxSteps(limits));
   struct Number {
@@ -190,7 +190,7 @@ Result<Assignment> WithCommunication(const AssignProblem& problem,
 }
 
 Result<Assignment> Solve(const AssignProblem& problem, const Limits& limits) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<Kind> kinds,
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<GpuKind> kinds,
                           assign_internal::MakeKinds(problem, problem.batch));
   if (!problem.communication.empty()) {
     return WithCommunication(problem, kinds, limits);
@@ -209,7 +209,7 @@ std::optional<Nanoseconds> SplitEvenly(const AssignProblem& problem) {
   const auto kinds = assign_internal::MakeKinds(problem, share);
   if (!kinds) return std::nullopt;
   Nanoseconds slowest{0};
-  for (const Kind& kind : *kinds) {
+  for (const GpuKind& kind : *kinds) {
     if (kind.costs.empty() || kind.costs.back().batch != share) {
       return std::nullopt;
     }

@@ -11,11 +11,11 @@
 namespace ucudnn {
 namespace {
 
-using assign_internal::Kind;
+using assign_internal::GpuKind;
 using assign_internal::Reach;
 
 ShareExplanation ExplainLeftOut(const std::vector<BatchCost>& table,
-                                const Kind& kind, BatchSize batch,
+                                const GpuKind& kind, BatchSize batch,
                                 Nanoseconds slowest) {
   if (kind.costs.empty()) {
     if (table.empty() || table.front().batch > batch) {
@@ -42,7 +42,7 @@ ShareExplanation ExplainLeftOut(const std::vector<BatchCost>& table,
 }
 
 ShareExplanation ExplainShare(const std::vector<BatchCost>& table,
-                              const Kind& kind, const Share& share,
+                              const GpuKind& kind, const Share& share,
                               BatchSize batch, Nanoseconds slowest) {
   const auto above = [&](BatchSize b, const BatchCost& cost) {
     return b < cost.batch;
@@ -119,7 +119,7 @@ std::vector<ShareExplanation> ExplainShares(const AssignProblem& problem,
                assignment.shares.size() == problem.gpus.size());
   const Nanoseconds slowest = assignment.makespan - assignment.communication;
   std::vector<ShareExplanation> explanations(problem.gpus.size());
-  for (const Kind& kind : *kinds) {
+  for (const GpuKind& kind : *kinds) {
     const auto& table = problem.tables[problem.gpus[kind.gpus[0]].table];
     for (const std::size_t g : kind.gpus) {
       const Share& share = assignment.shares[g];
@@ -138,7 +138,7 @@ std::vector<ShareExplanation> ExplainShares(const AssignProblem& problem,
 Result<std::vector<MarginalGain>> MarginalGains(const AssignProblem& problem,
                                                 const Assignment& assignment,
                                                 const Limits& limits) {
-  UCUDNN_ASSIGN_OR_RETURN(std::vector<Kind> kinds,
+  UCUDNN_ASSIGN_OR_RETURN(std::vector<GpuKind> kinds,
                           assign_internal::MakeKinds(problem, problem.batch));
   std::vector<MarginalGain> gains;
   const bool communicates = !problem.communication.empty();

@@ -1,17 +1,14 @@
 #include "solver/assign/kinds.h"
 
 #include <algorithm>
-#include <limits>
 #include <unordered_map>
 #include <utility>
 
 namespace ucudnn::assign_internal {
 namespace {
 
-constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
-
 std::size_t BlocksOf(std::size_t costs) {
-  return (costs + Kind::kBlock - 1) / Kind::kBlock;
+  return (costs + GpuKind::kBlock - 1) / GpuKind::kBlock;
 }
 
 // Checks a table and finds its least times in one pass from its end, because
@@ -33,7 +30,7 @@ Status CheckTable(const std::vector<BatchCost>& table, std::size_t index,
     signs |= time | cost.memory.count();
     longest = std::max(longest, time);
     least = std::min(least, time);
-    if (i % Kind::kBlock == 0) (*least_from)[i / Kind::kBlock] = least;
+    if (i % GpuKind::kBlock == 0) (*least_from)[i / GpuKind::kBlock] = least;
   }
   if (!rising || next < 1) {
     return Fail(Code::kInvalidArgument,
@@ -55,16 +52,17 @@ Status CheckTable(const std::vector<BatchCost>& table, std::size_t index,
 
 // For each batch of the block that ends at `end`: the least time of this batch
 // and all later ones.
-std::vector<std::int64_t> LeastTimesOfBlock(const Kind& kind, std::size_t end) {
+std::vector<std::int64_t> LeastTimesOfBlock(const GpuKind& kind,
+                                            std::size_t end) {
   if (end == 0) return {};
-  const std::size_t block = (end - 1) / Kind::kBlock;
+  const std::size_t block = (end - 1) / GpuKind::kBlock;
   std::int64_t least = block + 1 < kind.least_from.size()
                            ? kind.least_from[block + 1]
                            : kForever;
-  std::vector<std::int64_t> times(end - block * Kind::kBlock);
+  std::vector<std::int64_t> times(end - block * GpuKind::kBlock);
   for (std::size_t i = times.size(); i-- > 0;) {
     least = std::min<std::int64_t>(
-        least, kind.costs[block * Kind::kBlock + i].time.count());
+        least, kind.costs[block * GpuKind::kBlock + i].time.count());
     times[i] = least;
   }
   return times;
@@ -75,14 +73,14 @@ std::vector<std::int64_t> LeastFrom(std::span<const BatchCost> costs) {
   std::int64_t least = kForever;
   for (std::size_t i = costs.size(); i-- > 0;) {
     least = std::min<std::int64_t>(least, costs[i].time.count());
-    if (i % Kind::kBlock == 0) least_from[i / Kind::kBlock] = least;
+    if (i % GpuKind::kBlock == 0) least_from[i / GpuKind::kBlock] = least;
   }
   return least_from;
 }
 
 // The batches of `table` up to `largest` that `gpu` may use.
 void Restrict(const std::vector<BatchCost>& table, const AssignGpu& gpu,
-              BatchSize largest, Kind* kind) {
+              BatchSize largest, GpuKind* kind) {
   const BatchSize most = std::min(largest, gpu.max_batch);
   auto end = std::upper_bound(
       table.begin(), table.end(), most,
@@ -105,7 +103,7 @@ void Restrict(const std::vector<BatchCost>& table, const AssignGpu& gpu,
 
 }  // namespace
 
-std::size_t Kind::LargestWithin(std::int64_t time) const {
+std::size_t GpuKind::LargestWithin(std::int64_t time) const {
   const auto blocks = static_cast<std::size_t>(
       std::upper_bound(least_from.begin(), least_from.end(), time) -
       least_from.begin());
@@ -116,8 +114,8 @@ std::size_t Kind::LargestWithin(std::int64_t time) const {
   return end;
 }
 
-Result<std::vector<Kind>> MakeKinds(const AssignProblem& problem,
-                                    BatchSize largest) {
+Result<std::vector<GpuKind>> MakeKinds(const AssignProblem& problem,
+                                       BatchSize largest) {
   if (problem.batch < BatchSize(1) || problem.batch > kMaxBatchSize) {
     return Fail(Code::kInvalidArgument,
                 "the mini-batch is {}; 1 to {} is accepted",
@@ -149,7 +147,7 @@ Result<std::vector<Kind>> MakeKinds(const AssignProblem& problem,
     UCUDNN_RETURN_IF_ERROR(
         CheckTable(problem.tables[t], t, most_time, &least_from[t]));
   }
-  std::vector<Kind> kinds;
+  std::vector<GpuKind> kinds;
   // Kinds by table; few GPUs of one table differ in their other limits.
   std::vector<std::vector<std::size_t>> of_table(problem.tables.size());
   for (std::size_t g = 0; g < problem.gpus.size(); ++g) {
@@ -173,7 +171,7 @@ Result<std::vector<Kind>> MakeKinds(const AssignProblem& problem,
       continue;
     }
     candidates.push_back(kinds.size());
-    Kind& kind = kinds.emplace_back();
+    GpuKind& kind = kinds.emplace_back();
     kind.gpus.push_back(g);
     Restrict(problem.tables[gpu.table], gpu, largest, &kind);
     const auto& table = problem.tables[gpu.table];
@@ -194,11 +192,11 @@ Result<std::vector<Kind>> MakeKinds(const AssignProblem& problem,
 // kind's times are sorted, and the remaining interval holds fewer and fewer of
 // them.
 std::optional<std::int64_t> LeastEnough(
-    std::span<const Kind> kinds,
+    std::span<const GpuKind> kinds,
     const std::function<bool(std::int64_t)>& enough) {
   std::int64_t low = -1;
   std::int64_t high = -1;
-  for (const Kind& kind : kinds) {
+  for (const GpuKind& kind : kinds) {
     for (const std::int64_t time : LeastTimesOfBlock(kind, kind.costs.size())) {
       high = std::max(high, time);
     }
@@ -213,15 +211,15 @@ std::optional<std::int64_t> LeastEnough(
       (enough(middle) ? high : low) = middle;
     }
   };
-  for (const Kind& kind : kinds) bisect(kind.least_from);
-  for (const Kind& kind : kinds) {
+  for (const GpuKind& kind : kinds) bisect(kind.least_from);
+  for (const GpuKind& kind : kinds) {
     // No block's time lies between; times of the batches around `low` may.
     const auto blocks = static_cast<std::size_t>(
         std::upper_bound(kind.least_from.begin(), kind.least_from.end(), low) -
         kind.least_from.begin());
     if (blocks == 0) continue;
     bisect(LeastTimesOfBlock(
-        kind, std::min(blocks * Kind::kBlock, kind.costs.size())));
+        kind, std::min(blocks * GpuKind::kBlock, kind.costs.size())));
   }
   return high;
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -14,8 +15,11 @@
 
 namespace ucudnn::assign_internal {
 
+inline constexpr std::int64_t kForever =
+    std::numeric_limits<std::int64_t>::max();
+
 // Equal GPUs. `costs` are the batches they may use, by rising batch.
-struct Kind {
+struct GpuKind {
   std::vector<std::size_t> gpus;
   std::span<const BatchCost> costs;
   std::vector<BatchCost> own_costs;  // if `costs` is not a whole table
@@ -36,14 +40,14 @@ struct Kind {
 
 // The kinds with their batches up to `largest`, including kinds that can use no
 // batch. Errors: those of SolveAssignment for the problem itself.
-Result<std::vector<Kind>> MakeKinds(const AssignProblem& problem,
-                                    BatchSize largest);
+Result<std::vector<GpuKind>> MakeKinds(const AssignProblem& problem,
+                                       BatchSize largest);
 
 // The least time for which `enough` holds; absent if there is none. `enough`
 // must be monotone and may change only where some kind's largest batch does.
 // Expected O(kinds + log |costs|) calls.
 std::optional<std::int64_t> LeastEnough(
-    std::span<const Kind> kinds,
+    std::span<const GpuKind> kinds,
     const std::function<bool(std::int64_t)>& enough);
 
 }  // namespace ucudnn::assign_internal

@@ -1,15 +1,10 @@
 #include "solver/assign/reach.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace ucudnn::assign_internal {
-namespace {
-
-constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
-
-}  // namespace
+namespace {}  // namespace
 
 bool Sums::AddOneOf(std::span<const Run> runs) {
   const std::size_t size = words_.size();
@@ -52,7 +47,7 @@ bool Sums::AddOneOf(std::span<const Run> runs) {
 
 std::int64_t Reach::Most(std::int64_t time) const {
   std::int64_t sum = 0;
-  for (const Kind& kind : kinds_) {
+  for (const GpuKind& kind : kinds_) {
     sum += kind.count() * kind.LargestBatchWithin(time);
   }
   return sum;
@@ -65,7 +60,7 @@ Reach::Question Reach::Ask(std::int64_t time) const {
   question.target = question.from_most ? excess : batch_;
   question.runs.resize(kinds_.size());
   for (std::size_t k = 0; k < kinds_.size(); ++k) {
-    const Kind& kind = kinds_[k];
+    const GpuKind& kind = kinds_[k];
     auto& runs = question.runs[k];
     const auto add = [&](std::int64_t number) {
       if (number == 0) return;
@@ -122,7 +117,7 @@ Result<std::optional<std::int64_t>> Reach::LeastTime(
   if (CanHold(*least)) return least;
   std::int64_t low = *least;  // infeasible
   std::int64_t last = low;    // the largest time of all
-  for (const Kind& kind : kinds_) {
+  for (const GpuKind& kind : kinds_) {
     for (const BatchCost& cost : kind.costs) {
       last = std::max<std::int64_t>(last, cost.time.count());
     }
@@ -139,7 +134,7 @@ Result<std::optional<std::int64_t>> Reach::LeastTime(
   }
   // Then bisect the times between, including `high`.
   std::vector<std::int64_t> times;
-  for (const Kind& kind : kinds_) {
+  for (const GpuKind& kind : kinds_) {
     for (const BatchCost& cost : kind.costs) {
       if (cost.time.count() > low && cost.time.count() <= high) {
         times.push_back(cost.time.count());
@@ -178,7 +173,7 @@ std::vector<std::int64_t> Reach::AnyWithin(std::int64_t time) const {
   std::vector<std::int64_t> batches(kind_of.size());
   std::int64_t left = question.target;
   for (std::size_t g = kind_of.size(); g-- > 0;) {
-    const Kind& kind = kinds_[kind_of[g]];
+    const GpuKind& kind = kinds_[kind_of[g]];
     std::int64_t taken = 0;
     if (!before[g].Has(left)) {
       for (const Sums::Run& run : question.runs[kind_of[g]]) {
@@ -199,13 +194,13 @@ Reach::Nearest Reach::NearestSums() const {
   // The nearest sum above B uses one GPU more than a sum below it.
   std::int64_t largest = 0;
   std::int64_t most = 0;
-  for (const Kind& kind : kinds_) {
+  for (const GpuKind& kind : kinds_) {
     if (kind.costs.empty()) continue;
     largest = std::max(largest, kind.costs.back().batch.count());
     most += kind.count() * kind.costs.back().batch.count();
   }
   Sums sums(std::min(most, batch_ + largest));
-  for (const Kind& kind : kinds_) {
+  for (const GpuKind& kind : kinds_) {
     std::vector<Sums::Run> runs;
     for (const BatchCost& cost : kind.costs) {
       const std::int64_t batch = cost.batch.count();

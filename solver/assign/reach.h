@@ -45,7 +45,7 @@ class Sums {
 class Reach {
  public:
   // `kinds` must outlive it.
-  Reach(std::span<const Kind> kinds, std::int64_t batch)
+  Reach(std::span<const GpuKind> kinds, std::int64_t batch)
       : kinds_(kinds), batch_(batch) {}
 
   // The sum of the largest batches within `time`.
@@ -76,7 +76,7 @@ class Reach {
   };
   Question Ask(std::int64_t time) const;
 
-  std::span<const Kind> kinds_;
+  std::span<const GpuKind> kinds_;
   std::int64_t batch_;
 };
 

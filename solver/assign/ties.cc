@@ -93,7 +93,7 @@ std::optional<std::int64_t> Ties::LeastTimeForMost(std::int64_t gpus) const {
   return LeastEnough(kinds_, enough);
 }
 
-std::vector<Ties::Option> Ties::Options(const Kind& kind, std::int64_t time,
+std::vector<Ties::Option> Ties::Options(const GpuKind& kind, std::int64_t time,
                                         std::int64_t from,
                                         std::int64_t excess) const {
   std::vector<Option> options;
@@ -125,7 +125,7 @@ Result<std::optional<std::vector<std::int64_t>>> Ties::Solve(
   }
   if (left > 0 || excess < 0) return Found();
   const std::int64_t v = ranked[middle].largest;
-  const Kind& middle_kind = kinds_[ranked[middle].kind];
+  const GpuKind& middle_kind = kinds_[ranked[middle].kind];
 
   // How many of the N may be left out, and how many others may take part,
   // before even the cheapest ones give back more than the excess.
@@ -186,7 +186,7 @@ Result<std::optional<std::vector<std::int64_t>>> Ties::Solve(
   layers.back().Row(0)[0] = 0;
   for (std::size_t r = 0; r < ranked.size(); ++r) {
     if (r == middle) continue;
-    const Kind& kind = kinds_[ranked[r].kind];
+    const GpuKind& kind = kinds_[ranked[r].kind];
     const bool is_above = r < middle;
     if (!is_above && v - ranked[r].largest > excess) break;
     if (!is_above && most_in == 0) break;

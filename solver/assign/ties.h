@@ -28,7 +28,8 @@ namespace ucudnn::assign_internal {
 class Ties {
  public:
   // `kinds` must outlive it; at most `max_steps` additions are made.
-  Ties(std::span<const Kind> kinds, std::int64_t batch, std::int64_t max_steps)
+  Ties(std::span<const GpuKind> kinds, std::int64_t batch,
+       std::int64_t max_steps)
       : kinds_(kinds), batch_(batch), steps_left_(max_steps) {}
 
   // Batches for exactly `gpus` GPUs that each take at most `time`, with the
@@ -59,10 +60,10 @@ class Ties {
 
   // Kinds that can use some batch, by falling largest batch.
   std::vector<Ranked> Rank(std::int64_t time) const;
-  std::vector<Option> Options(const Kind& kind, std::int64_t time,
+  std::vector<Option> Options(const GpuKind& kind, std::int64_t time,
                               std::int64_t from, std::int64_t excess) const;
 
-  std::span<const Kind> kinds_;
+  std::span<const GpuKind> kinds_;
   std::int64_t batch_;
   std::int64_t steps_left_;
 };

@@ -14,10 +14,6 @@
 namespace ucudnn {
 namespace {
 
-std::string Label(const KernelId& id) {
-  return fmt::format("{} {} {}", id.layer, Name(id.op), Name(id.precision));
-}
-
 // Groups the kernels of a profile that have the same points.
 struct Groups {
   std::vector<std::size_t> group_of;  // of each kernel
@@ -73,7 +69,7 @@ Result<std::vector<std::optional<ParetoFront>>> Fronts(
     } else if (front.error().code == Code::kFailedPrecondition) {
       fronts.emplace_back();
     } else {
-      return Within(Label(kernel.id), std::move(front).error());
+      return Within(LabelOf(kernel.id), std::move(front).error());
     }
   }
   return fronts;
@@ -87,7 +83,7 @@ Error WhyNoWdPlan(const Profile& profile, const WrRequest& request) {
     const std::optional<Bytes> least =
         SmallestLimit(kernel.points, request.batch, request.policy);
     if (!least.has_value()) {
-      return Within(Label(kernel.id), WhyNoWrPlan(kernel.points, request))
+      return Within(LabelOf(kernel.id), WhyNoWrPlan(kernel.points, request))
           .value();
     }
     if (__builtin_add_overflow(total, least->count(), &total)) {

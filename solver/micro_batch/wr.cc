@@ -8,13 +8,6 @@
 #include "solver/check/validate.h"
 
 namespace ucudnn {
-namespace {
-
-std::string Label(const KernelId& id) {
-  return fmt::format("{} {} {}", id.layer, Name(id.op), Name(id.precision));
-}
-
-}  // namespace
 
 std::optional<Bytes> SmallestLimit(std::span<const MeasuredPoint> points,
                                    BatchSize batch, BatchPolicy policy) {
@@ -89,7 +82,7 @@ Result<std::optional<Solved>> SolveKernel(const KernelProfile& kernel,
                                           const WrRequest& request) {
   auto curve = SolveWrCurve(kernel.points, request.batch,
                             request.workspace_limit, request.policy);
-  if (!curve) return Within(Label(kernel.id), std::move(curve).error());
+  if (!curve) return Within(LabelOf(kernel.id), std::move(curve).error());
   const std::optional<Nanoseconds> time = curve->TimeAt(request.batch);
   if (!time.has_value()) return std::nullopt;
   Solved solved;
@@ -125,7 +118,7 @@ Result<KernelPlan> SolveWr(const KernelProfile& kernel,
     }
     return std::move(solved->plan);
   }
-  return Within(Label(kernel.id), WhyNoWrPlan(kernel.points, request));
+  return Within(LabelOf(kernel.id), WhyNoWrPlan(kernel.points, request));
 }
 
 Result<WorkspacePlan> SolveWr(const Profile& profile,
@@ -151,7 +144,7 @@ Result<WorkspacePlan> SolveWr(const Profile& profile,
       const std::optional<Bytes> limit =
           SmallestLimit(kernel.points, request.batch, request.policy);
       if (!limit.has_value()) {
-        return Within(Label(kernel.id), WhyNoWrPlan(kernel.points, request));
+        return Within(LabelOf(kernel.id), WhyNoWrPlan(kernel.points, request));
       }
       if (unsolved == nullptr || *limit > *smallest) {
         unsolved = &kernel;
@@ -172,12 +165,13 @@ Result<WorkspacePlan> SolveWr(const Profile& profile,
       return Fail(Code::kOutOfRange,
                   "{}: the times of all kernels add up to more than 146 years, "
                   "or their workspaces to more than 4 EiB",
-                  Label(kernel.id));
+                  LabelOf(kernel.id));
     }
     plan.kernels.push_back(std::move(solved->plan));
   }
   if (unsolved != nullptr) {
-    return Within(Label(unsolved->id), WhyNoWrPlan(unsolved->points, request));
+    return Within(LabelOf(unsolved->id),
+                  WhyNoWrPlan(unsolved->points, request));
   }
   plan.total_time = Nanoseconds(time);
   plan.lower_bound = Nanoseconds(bound);

@@ -17,10 +17,10 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-constexpr char kHeader[] =
+constexpr char kNetworkHeader[] =
     "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n";
 
-std::string ErrorOf(const std::string& text) {
+std::string NetworkError(const std::string& text) {
   const auto network = ParseNetworkCsv(text, "net", "n.csv");
   if (network) return "no error";
   EXPECT_EQ(network.error().code, Code::kInvalidArgument);
@@ -28,7 +28,7 @@ std::string ErrorOf(const std::string& text) {
 }
 
 TEST(NetworkTest, ReadsGeometriesInOrder) {
-  const auto network = ParseNetworkCsv(std::string(kHeader) +
+  const auto network = ParseNetworkCsv(std::string(kNetworkHeader) +
                                            "conv1,3,227,200,96,11,9,1,2,4,3,1\n"
                                            "conv2,96,27,27,256,5,5,2,2,1,1,2\n",
                                        "net", "n.csv");
@@ -80,32 +80,33 @@ TEST(NetworkTest, NamesPlaceValueAndWhatIsAccepted) {
         row += "," + (i == j ? bad : std::string("1"));
       }
       EXPECT_THAT(
-          ErrorOf(kHeader + row),
+          NetworkError(kNetworkHeader + row),
           AllOf(StartsWith(fmt::format("n.csv:2: column '{}': '{}' is not",
                                        columns[i], bad)),
                 HasSubstr("to 2147483648")));
     }
-    std::string without = kHeader;
+    std::string without = kNetworkHeader;
     without.replace(without.find("," + columns[i] + (i < 10 ? "," : "\n")),
                     columns[i].size() + 1, ",zz");
-    EXPECT_THAT(ErrorOf(without), HasSubstr("no column '" + columns[i] + "'"));
+    EXPECT_THAT(NetworkError(without),
+                HasSubstr("no column '" + columns[i] + "'"));
   }
 }
 
 TEST(NetworkTest, RefusesTablesThatAreNotNetworks) {
-  const std::string header = kHeader;
+  const std::string header = kNetworkHeader;
   const std::string row = "conv1,3,9,9,4,3,3,1,1,1,1,1\n";
-  EXPECT_THAT(ErrorOf(""), HasSubstr("it is empty"));
-  EXPECT_THAT(ErrorOf(header), HasSubstr("there is no row"));
-  EXPECT_THAT(ErrorOf(header + row + row),
+  EXPECT_THAT(NetworkError(""), HasSubstr("it is empty"));
+  EXPECT_THAT(NetworkError(header), HasSubstr("there is no row"));
+  EXPECT_THAT(NetworkError(header + row + row),
               AllOf(StartsWith("n.csv:3: column 'name': 'conv1'"),
                     HasSubstr("name of a row above")));
-  EXPECT_THAT(ErrorOf(header + ",3,9,9,4,3,3,1,1,1,1,1\n"),
+  EXPECT_THAT(NetworkError(header + ",3,9,9,4,3,3,1,1,1,1,1\n"),
               HasSubstr("not a name"));
-  EXPECT_THAT(ErrorOf("C," + header), HasSubstr("column 'C' twice"));
-  EXPECT_THAT(ErrorOf(header + "a,3,9,9,4,3,3,1,1,1,1,2\n"),
+  EXPECT_THAT(NetworkError("C," + header), HasSubstr("column 'C' twice"));
+  EXPECT_THAT(NetworkError(header + "a,3,9,9,4,3,3,1,1,1,1,2\n"),
               AllOf(StartsWith("n.csv:2: "), HasSubstr("groups is 2")));
-  EXPECT_THAT(ErrorOf(header + "a,3,9,9,4,12,3,1,1,1,1,1\n"),
+  EXPECT_THAT(NetworkError(header + "a,3,9,9,4,12,3,1,1,1,1,1\n"),
               HasSubstr("more than the padded"));
 }
 
@@ -128,16 +129,18 @@ TEST(NetworkTest, RefusesMoreLayersAndLongerNamesThanAnyNetworkHas) {
 }
 
 TEST(NetworkTest, RequiresAllOptionalColumnsOfAGroup) {
-  std::string header = kHeader;
+  std::string header = kNetworkHeader;
   header.pop_back();
-  EXPECT_THAT(ErrorOf(header + ",dilation_w\n"), HasSubstr("'dilation_h'"));
-  EXPECT_THAT(ErrorOf(header + ",T\n"), HasSubstr("no column 'D'"));
+  EXPECT_THAT(NetworkError(header + ",dilation_w\n"),
+              HasSubstr("'dilation_h'"));
+  EXPECT_THAT(NetworkError(header + ",T\n"), HasSubstr("no column 'D'"));
   const std::string deep = header + ",D,T,pad_d,stride_d,dilation_d\n";
   const std::string row = "a,3,9,9,4,3,3,1,1,1,1,1,";
-  EXPECT_THAT(ErrorOf(deep + row + ",3,,,\n"),
+  EXPECT_THAT(NetworkError(deep + row + ",3,,,\n"),
               HasSubstr("column 'T': '3' is given, but the row's D is empty"));
-  EXPECT_THAT(ErrorOf(deep + row + "4,,0,1,1\n"), HasSubstr("column 'T': ''"));
-  EXPECT_THAT(ErrorOf(header + ",transposed\n" + row + "2\n"),
+  EXPECT_THAT(NetworkError(deep + row + "4,,0,1,1\n"),
+              HasSubstr("column 'T': ''"));
+  EXPECT_THAT(NetworkError(header + ",transposed\n" + row + "2\n"),
               HasSubstr("from 0 to 1"));
 }
 

@@ -20,7 +20,7 @@ Network Twins() {
       .value();
 }
 
-Profile Parsed(const std::string& rows) {
+Profile TwinsProfile(const std::string& rows) {
   return ParseProfileCsv(
              "device,network,layer,op,precision,layout,batch,algorithm,math,"
              "workspace_bytes,time_us,spread_us,driver\n" +
@@ -32,18 +32,17 @@ Profile Parsed(const std::string& rows) {
 std::vector<std::string> NamesOf(const Profile& profile) {
   std::vector<std::string> names;
   for (const KernelProfile& kernel : profile.kernels) {
-    names.push_back(fmt::format("{} {} {}", kernel.id.layer, Name(kernel.id.op),
-                                Name(kernel.id.precision)));
+    names.push_back(LabelOf(kernel.id));
   }
   return names;
 }
 
 TEST(ProfileNetworkTest, FindsProblemsByLayerAndOperation) {
-  const auto found =
-      WithProblems(Parsed("g,x,b,forward,FP32,NCHW,2,A,FMA,0,5,1,d1\n"
-                          "g,x,a,backward_data,FP32,NCHW,2,A,FMA,0,6,1,d1\n"
-                          "g,x,b,forward,TF32,NCHW,2,A,TENSOR,0,3,1,d2\n"),
-                   Twins());
+  const auto found = WithProblems(
+      TwinsProfile("g,x,b,forward,FP32,NCHW,2,A,FMA,0,5,1,d1\n"
+                   "g,x,a,backward_data,FP32,NCHW,2,A,FMA,0,6,1,d1\n"
+                   "g,x,b,forward,TF32,NCHW,2,A,TENSOR,0,3,1,d2\n"),
+      Twins());
   ASSERT_TRUE(found) << found.error().message;
   ASSERT_THAT(
       NamesOf(*found),
@@ -66,7 +65,7 @@ TEST(ProfileNetworkTest, FindsProblemsByLayerAndOperation) {
 
 TEST(ProfileNetworkTest, NamesTheLayerThatTheNetworkDoesNotHave) {
   const auto found = WithProblems(
-      Parsed("g,x,c,forward,FP32,NCHW,2,A,FMA,0,5,1,d\n"), Twins());
+      TwinsProfile("g,x,c,forward,FP32,NCHW,2,A,FMA,0,5,1,d\n"), Twins());
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().code, Code::kInvalidArgument);
   EXPECT_THAT(found.error().message,
@@ -75,9 +74,10 @@ TEST(ProfileNetworkTest, NamesTheLayerThatTheNetworkDoesNotHave) {
 
 TEST(ProfileNetworkTest, GivesEachLayerWhatIsKnownOfItsProblem) {
   Profile by_problem =
-      WithProblems(Parsed("g,x,a,forward,FP32,NCHW,2,A,FMA,0,5,1,d\n"
-                          "g,x,a,backward_data,FP32,NCHW,2,A,FMA,0,6,1,d\n"),
-                   Twins())
+      WithProblems(
+          TwinsProfile("g,x,a,forward,FP32,NCHW,2,A,FMA,0,5,1,d\n"
+                       "g,x,a,backward_data,FP32,NCHW,2,A,FMA,0,6,1,d\n"),
+          Twins())
           .value();
   by_problem.kernels[0].complete[BatchSize(2)] = {1_GiB, "d"};
   const Profile by_layer = ForNetwork(by_problem, Twins());

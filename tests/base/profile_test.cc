@@ -18,21 +18,21 @@ using ::testing::SizeIs;
 using ::testing::StartsWith;
 using std::chrono_literals::operator""ns;
 
-constexpr char kHeader[] =
+constexpr char kProfileHeader[] =
     "device,network,layer,op,precision,layout,batch,algorithm,math,"
     "workspace_bytes,time_us\n";
 
-std::string Data(const std::string& name) {
+std::string Measured(const std::string& name) {
   return test::DataPath("h200/") + name;
 }
 
 Profile Parsed(const std::string& rows) {
-  auto profile = ParseProfileCsv(kHeader + rows, "p.csv");
+  auto profile = ParseProfileCsv(kProfileHeader + rows, "p.csv");
   EXPECT_TRUE(profile) << profile.error().message;
   return profile.value_or(Profile());
 }
 
-std::string ErrorOf(const std::string& text) {
+std::string ProfileError(const std::string& text) {
   const auto profile = ParseProfileCsv(text, "p.csv");
   if (profile) return "no error";
   EXPECT_EQ(profile.error().code, Code::kInvalidArgument);
@@ -112,7 +112,7 @@ TEST(ProfileTest, NamesPlaceValueAndWhatIsAccepted) {
                    "longer than 146 years"},
         std::tuple{"g,n,l,forward,FP32,NCHW,1,A,,0,", "time_us", "''"},
         std::tuple{"g,n,l,forward,FP32,NCHW,1,A,,0,5ms", "time_us", "'5ms'"}}) {
-    const auto profile = ParseProfileCsv(kHeader + good + row, "p.csv");
+    const auto profile = ParseProfileCsv(kProfileHeader + good + row, "p.csv");
     ASSERT_FALSE(profile) << row;
     EXPECT_THAT(profile.error().message,
                 AllOf(StartsWith(fmt::format("p.csv:3: column '{}': ", column)),
@@ -121,20 +121,20 @@ TEST(ProfileTest, NamesPlaceValueAndWhatIsAccepted) {
 }
 
 TEST(ProfileTest, RefusesTablesThatAreNoProfile) {
-  EXPECT_THAT(ErrorOf(""), HasSubstr("it is empty"));
-  EXPECT_THAT(ErrorOf(kHeader), HasSubstr("there is no row"));
-  const std::string header = kHeader;
+  EXPECT_THAT(ProfileError(""), HasSubstr("it is empty"));
+  EXPECT_THAT(ProfileError(kProfileHeader), HasSubstr("there is no row"));
+  const std::string header = kProfileHeader;
   for (const std::string column :
        {"device", "network", "layer", "op", "precision", "layout", "batch",
         "algorithm", "math", "workspace_bytes", "time_us"}) {
     std::string without = header;
     without.replace(without.find(column), column.size(), "x");
-    EXPECT_THAT(ErrorOf(without),
+    EXPECT_THAT(ProfileError(without),
                 HasSubstr("there is no column '" + column + "'"));
-    EXPECT_THAT(ErrorOf(column + "," + header),
+    EXPECT_THAT(ProfileError(column + "," + header),
                 HasSubstr("column '" + column + "' twice"));
   }
-  EXPECT_THAT(ErrorOf(header + "a,b\n"), HasSubstr("has 2 fields"));
+  EXPECT_THAT(ProfileError(header + "a,b\n"), HasSubstr("has 2 fields"));
 }
 
 TEST(ProfileTest, ReadsBackWhatItWrites) {
@@ -206,7 +206,7 @@ TEST(ProfileTest, ReadsBackEverythingThatIsKnownOfAPoint) {
 TEST(ProfileTest, WritesOnlyColumnsThatSaySomething) {
   const Profile plain = Parsed("g,n,l,forward,FP32,NCHW,1,A,,0,5\n");
   EXPECT_EQ(ToCsv(plain),
-            std::string(kHeader) + "g,n,l,forward,FP32,NCHW,1,A,,0,5\n");
+            std::string(kProfileHeader) + "g,n,l,forward,FP32,NCHW,1,A,,0,5\n");
   Profile more = plain;
   more.kernels[0].points[0].spread = 250ns;
   EXPECT_THAT(ToCsv(more), StartsWith("device,network,layer,op,precision,"
@@ -215,7 +215,7 @@ TEST(ProfileTest, WritesOnlyColumnsThatSaySomething) {
 }
 
 TEST(ProfileTest, TakesRowsOfOnePointForRepeatsWhateverElseTheyTell) {
-  std::string header = kHeader;
+  std::string header = kProfileHeader;
   header.replace(header.size() - 1, 1, ",spread_us,repeats,min_us,driver\n");
   const auto profile =
       ParseProfileCsv(header + "g,n,l,forward,FP32,NCHW,1,A,,0,30,1,5,29,c\n" +
@@ -242,13 +242,13 @@ TEST(ProfileTest, NamesThePlaceOfWhatIsWrongInAnOptionalColumn) {
     std::string csv = good;
     ASSERT_NE(csv.find(from), std::string::npos) << from << "\n" << csv;
     csv.replace(csv.find(from), std::string(from).size(), to);
-    EXPECT_THAT(ErrorOf(csv),
+    EXPECT_THAT(ProfileError(csv),
                 StartsWith(fmt::format("p.csv:2: column '{}': ", column)));
   }
 }
 
 TEST(ProfileTest, ReadsRealMeasurements) {
-  const auto full = ReadProfileFile(Data("alexnet_b256_pow2.csv"));
+  const auto full = ReadProfileFile(Measured("alexnet_b256_pow2.csv"));
   ASSERT_TRUE(full) << full.error().message;
   // 4 precisions, 5 layers, 3 operations.
   EXPECT_EQ(full->kernels.size(), 60u);
@@ -260,8 +260,8 @@ TEST(ProfileTest, ReadsRealMeasurements) {
                                 0_B,
                                 39104ns}));
   for (const char* slice : {"16", "32", "64"}) {
-    const auto part =
-        ReadProfileFile(Data(fmt::format("alexnet_b256_pow2_sm{}.csv", slice)));
+    const auto part = ReadProfileFile(
+        Measured(fmt::format("alexnet_b256_pow2_sm{}.csv", slice)));
     ASSERT_TRUE(part) << part.error().message;
     EXPECT_EQ(part->kernels.size(), 15u);
   }
@@ -269,17 +269,19 @@ TEST(ProfileTest, ReadsRealMeasurements) {
 
 TEST(ProfileTest, ReadsCompressedFiles) {
   const auto all =
-      ReadProfileFile(Data("alexnet_conv2-5_b256_all_fp32.csv.gz"));
+      ReadProfileFile(Measured("alexnet_conv2-5_b256_all_fp32.csv.gz"));
   ASSERT_TRUE(all) << all.error().message;
   EXPECT_EQ(all->kernels.size(), 12u);
   for (const KernelProfile& kernel : all->kernels) {
     EXPECT_EQ(kernel.points.back().batch, BatchSize(256));
   }
-  EXPECT_EQ(ReadProfileFile(Data("alexnet_conv2-5_b256_all_fp32.csv.gz"), 1_MiB)
-                .error()
-                .code,
-            Code::kResourceExhausted);
-  EXPECT_EQ(ReadProfileFile(Data("none.csv")).error().code, Code::kNotFound);
+  EXPECT_EQ(
+      ReadProfileFile(Measured("alexnet_conv2-5_b256_all_fp32.csv.gz"), 1_MiB)
+          .error()
+          .code,
+      Code::kResourceExhausted);
+  EXPECT_EQ(ReadProfileFile(Measured("none.csv")).error().code,
+            Code::kNotFound);
 }
 
 class SelectKernelsTest : public ::testing::Test {
@@ -293,7 +295,7 @@ class SelectKernelsTest : public ::testing::Test {
       "h,n,l1,forward,FP32,NHWC,1,A,FMA,0,9\n"
       "h,m,l1,forward,FP32,NHWC,1,A,FMA,0,9\n");
 
-  Error ErrorOf(const ProfileFilter& filter) {
+  Error ProfileError(const ProfileFilter& filter) {
     const auto selected = SelectKernels(profile_, filter);
     return selected ? Error{Code::kOk, "no error"} : selected.error();
   }
@@ -323,7 +325,7 @@ TEST_F(SelectKernelsTest, MergesPrecisionsThatTheAskedOneAdmits) {
 }
 
 TEST_F(SelectKernelsTest, TakesAProblemOfTheAskedPrecisionAsItIs) {
-  std::string header = kHeader;
+  std::string header = kProfileHeader;
   header.replace(header.size() - 1, 1, ",problem\n");
   const std::string problem(kProblem);
   std::string fp32 = problem;
@@ -373,7 +375,7 @@ TEST_F(SelectKernelsTest, NamesTheChoicesWhereAFieldIsAmbiguous) {
                   "several networks are measured; choose one of m, n"},
         std::pair{ProfileFilter{.device = "g"},
                   "choose one of FP32, PSEUDO_HALF, TRUE_HALF"}}) {
-    const Error error = ErrorOf(filter);
+    const Error error = ProfileError(filter);
     EXPECT_EQ(error.code, Code::kInvalidArgument);
     EXPECT_THAT(error.message, HasSubstr(why));
   }
@@ -397,7 +399,7 @@ TEST_F(SelectKernelsTest, NamesWhatIsNotMeasured) {
         std::pair{ProfileFilter{.precision = "BF16"}, "precision 'BF16'"},
         std::pair{ProfileFilter{.device = "g", .layout = "NHWC"},
                   "there is NCHW"}}) {
-    const Error error = ErrorOf(filter);
+    const Error error = ProfileError(filter);
     EXPECT_EQ(error.code, Code::kNotFound);
     EXPECT_THAT(error.message, HasSubstr(why));
   }
@@ -405,10 +407,10 @@ TEST_F(SelectKernelsTest, NamesWhatIsNotMeasured) {
 }
 
 TEST_F(SelectKernelsTest, RefusesMalformedFilters) {
-  EXPECT_THAT(ErrorOf({.op = "x"}).message, HasSubstr("not an operation"));
-  EXPECT_THAT(ErrorOf({.precision = "x"}).message,
+  EXPECT_THAT(ProfileError({.op = "x"}).message, HasSubstr("not an operation"));
+  EXPECT_THAT(ProfileError({.precision = "x"}).message,
               HasSubstr("not a precision"));
-  EXPECT_EQ(ErrorOf({.layout = "x"}).code, Code::kInvalidArgument);
+  EXPECT_EQ(ProfileError({.layout = "x"}).code, Code::kInvalidArgument);
 }
 
 }  // namespace

@@ -135,10 +135,10 @@ inline void CallJudges(benchmark::State& state, const IlpProblem& problem,
   call(*MakeGlpkSolver(), "GLPK");
   if (unscaled_too) call(*MakeGlpkSolver({.careful = false}), "GLPK_raw");
 #ifdef UCUDNN_HAVE_CBC
-  call(*testing::MakeCbcSolver(), "CBC");
+  call(*test::MakeCbcSolver(), "CBC");
 #endif
-  static const std::unique_ptr<testing::HighsSolver> highs =
-      testing::MakeHighsSolver();
+  static const std::unique_ptr<test::HighsSolver> highs =
+      test::MakeHighsSolver();
   if (highs == nullptr) return;
   // Runs in a process of its own and reports its own time.
   Judgement judgement = Judge(*highs, problem, least_cost);

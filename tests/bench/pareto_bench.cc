@@ -81,7 +81,7 @@ void BM_RatioToRecurrence(benchmark::State& state) {
   double naive = 0;
   for (auto _ : state) {
     const auto start = Clock::now();
-    const auto expected = testing::NaiveFront(kernel.points, request);
+    const auto expected = test::NaiveFront(kernel.points, request);
     naive = seconds(Clock::now() - start);
     for (int i = 0; i < 101; ++i) {
       const auto before = Clock::now();

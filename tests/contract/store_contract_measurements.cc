@@ -468,39 +468,44 @@ void FillOlderSchema(SqlDatabase& database) {
     if (migration.version <= 15) older.push_back(migration);
   }
   ASSERT_TRUE(Migrate(database, older));
-  ASSERT_TRUE(database.Run(Access::kWrite, [](SqlTransaction& sql) -> Status {
-    for (const Measurement& m : OlderPoints()) {
-      const MeasuredPoint& p = m.point;
-      UCUDNN_RETURN_IF_ERROR(sql.Execute(
-          "INSERT INTO measurements (kind, problem, batch, algorithm, math, "
-          "precision_name, workspace_bytes, time_ns, spread_ns, repeats, "
-          "min_ns, p90_ns, enqueue_ns, outliers, device, driver, measured_ms, "
-          "sm_clock_mhz, memory_clock_mhz, throttle) VALUES ($1, $2, $3, $4, "
-          "$5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, "
-          "$19, $20)",
-          {m.kind,
-           m.problem,
-           p.batch.count(),
-           p.algorithm.name,
-           p.algorithm.math,
-           std::string(Name(p.algorithm.precision)),
-           p.workspace.count(),
-           p.time.count(),
-           p.spread.count(),
-           std::int64_t{p.repeats},
-           p.min.count(),
-           p.p90.count(),
-           p.enqueue.count(),
-           std::int64_t{p.outliers},
-           m.origin.device,
-           m.origin.driver,
-           m.origin.measured_ms,
-           m.origin.clocks.sm_mhz,
-           m.origin.clocks.memory_mhz,
-           m.origin.clocks.throttle}));
-    }
-    return {};
-  }));
+  ASSERT_TRUE(
+      database.Run(TransactionMode::kWrite, [](SqlTransaction& sql) -> Status {
+        for (const Measurement& m : OlderPoints()) {
+          const MeasuredPoint& p = m.point;
+          UCUDNN_RETURN_IF_ERROR(sql.Execute(
+              "INSERT INTO measurements (kind, problem, batch, algorithm, "
+              "math, "
+              "precision_name, workspace_bytes, time_ns, spread_ns, repeats, "
+              "min_ns, p90_ns, enqueue_ns, outliers, device, driver, "
+              "measured_ms, "
+              "sm_clock_mhz, memory_clock_mhz, throttle) VALUES ($1, $2, $3, "
+              "$4, "
+              "$5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, "
+              "$18, "
+              "$19, $20)",
+              {m.kind,
+               m.problem,
+               p.batch.count(),
+               p.algorithm.name,
+               p.algorithm.math,
+               std::string(Name(p.algorithm.precision)),
+               p.workspace.count(),
+               p.time.count(),
+               p.spread.count(),
+               std::int64_t{p.repeats},
+               p.min.count(),
+               p.p90.count(),
+               p.enqueue.count(),
+               std::int64_t{p.outliers},
+               m.origin.device,
+               m.origin.driver,
+               m.origin.measured_ms,
+               m.origin.clocks.sm_mhz,
+               m.origin.clocks.memory_mhz,
+               m.origin.clocks.throttle}));
+        }
+        return {};
+      }));
 }
 
 void ExpectOlderPoints(Store& store) {

@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-constexpr char kNetwork[] =
+constexpr char kCampaignNetwork[] =
     "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
     "conv1,3,8,8,8,3,3,1,1,1,1,1\n"
     "conv2,8,8,8,8,3,3,1,1,1,1,1\n";
@@ -32,7 +32,7 @@ constexpr char kNetwork[] =
 class CampaignsTest : public ::testing::Test {
  protected:
   CampaignsTest() {
-    EXPECT_TRUE(coordinator_.PutNetwork(test::PutTiny(kNetwork)));
+    EXPECT_TRUE(coordinator_.PutNetwork(test::PutTiny(kCampaignNetwork)));
     request_.set_network("tiny");
     request_.set_batch(4);
     request_.set_workspace_limit_bytes(1 << 20);
@@ -374,7 +374,8 @@ TEST_F(CampaignsTest, FollowTheNetworkThatTheyBeganWith) {
   Measure();
   v1::PutNetworkRequest put;
   put.set_name("tiny");
-  put.set_content(std::string(kNetwork) + "conv3,8,8,8,8,1,1,0,0,1,1,1\n");
+  put.set_content(std::string(kCampaignNetwork) +
+                  "conv3,8,8,8,8,1,1,0,0,1,1,1\n");
   ASSERT_TRUE(coordinator_.PutNetwork(put));
   while (Lease()) Report();
   clock_.Advance(std::chrono::milliseconds(3000));

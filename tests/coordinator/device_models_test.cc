@@ -8,6 +8,7 @@
 #include "base/service/clock.h"
 #include "coordinator/coordinator.h"
 #include "proto/convert.h"
+#include "tests/coordinator/tiny_cluster.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
@@ -16,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kKind[] = "TEST/1u/1GiB/test-1.0";
+using test::kKind;
 
 class DeviceModelsTest : public ::testing::Test {
  protected:

@@ -10,6 +10,7 @@
 #include "coordinator/coordinator.h"
 #include "coordinator/store/migrations.h"
 #include "coordinator/store/sql_store.h"
+#include "tests/coordinator/tiny_cluster.h"
 #include "ucudnn/v1/agent.pb.h"
 
 namespace ucudnn {
@@ -19,7 +20,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
-constexpr char kKind[] = "TEST/1u/1GiB/test-1.0";
+using test::kKind;
 
 // A database whose n-th write transaction after FailAt(n) fails.
 class FailingDatabase final : public SqlDatabase {
@@ -27,12 +28,12 @@ class FailingDatabase final : public SqlDatabase {
   explicit FailingDatabase(std::unique_ptr<SqlDatabase> database)
       : database_(std::move(database)) {}
   const SqlDialect& dialect() const override { return database_->dialect(); }
-  Status Run(Access access, const Body& body) override {
-    if (access == Access::kWrite) ++writes_;
-    if (access == Access::kWrite && --writes_left_ == 0) {
+  Status Run(TransactionMode mode, const Body& body) override {
+    if (mode == TransactionMode::kWrite) ++writes_;
+    if (mode == TransactionMode::kWrite && --writes_left_ == 0) {
       return Fail(Code::kUnavailable, "the disk went away");
     }
-    return database_->Run(access, body);
+    return database_->Run(mode, body);
   }
   void FailAt(int write) { writes_left_ = write; }
   int writes() const { return writes_; }

@@ -43,12 +43,12 @@ class Writer {
     std::promise<void> writes;
     thread_ = std::thread([this, url, &writes] {
       const auto database = OpenSqlite(url).value();
-      const Status written =
-          database->Run(Access::kWrite, [&](SqlTransaction&) -> Status {
-            writes.set_value();
-            end_.get_future().wait();
-            return {};
-          });
+      const Status written = database->Run(TransactionMode::kWrite,
+                                           [&](SqlTransaction&) -> Status {
+                                             writes.set_value();
+                                             end_.get_future().wait();
+                                             return {};
+                                           });
       EXPECT_TRUE(written);
     });
     writes.get_future().wait();

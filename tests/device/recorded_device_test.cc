@@ -28,7 +28,7 @@ Profile SmallProfile() {
        KernelOf("up", ConvOp::kForward, {Point(1, "ALGO_1", 0_B, 33)})}};
 }
 
-ConvProblem First(Precision precision = Precision::kFp32) {
+ConvProblem Conv1(Precision precision = Precision::kFp32) {
   return {ConvOp::kForward, SmallGeometry(), precision, Layout::kNchw};
 }
 
@@ -40,7 +40,7 @@ std::unique_ptr<Device> Open(const Profile& profile) {
 
 TEST(RecordedDeviceTest, ListsWhatWasRecorded) {
   const auto device = Open(SmallProfile());
-  const auto listed = device->ListAlgorithms(First(), kOne);
+  const auto listed = device->ListAlgorithms(Conv1(), kOne);
   ASSERT_TRUE(listed) << listed.error().message;
   ASSERT_EQ(listed->size(), 2U);
   EXPECT_EQ((*listed)[0].algorithm.name, "GEMM");
@@ -51,20 +51,20 @@ TEST(RecordedDeviceTest, ListsWhatWasRecorded) {
 
 TEST(RecordedDeviceTest, OffersAlgorithmsOfHigherPrecisionToo) {
   const auto device = Open(SmallProfile());
-  const auto listed = device->ListAlgorithms(First(Precision::kTf32), kTwo);
+  const auto listed = device->ListAlgorithms(Conv1(Precision::kTf32), kTwo);
   ASSERT_TRUE(listed) << listed.error().message;
   ASSERT_EQ(listed->size(), 2U);
   EXPECT_EQ((*listed)[0].algorithm.precision, Precision::kFp32);
   EXPECT_EQ((*listed)[1].algorithm.precision, Precision::kTf32);
-  EXPECT_EQ(device->ListAlgorithms(First(), kTwo)->size(), 1U);
+  EXPECT_EQ(device->ListAlgorithms(Conv1(), kTwo)->size(), 1U);
 }
 
 TEST(RecordedDeviceTest, TakesTheRecordedTimes) {
   const auto device = Open(SmallProfile());
-  auto gemm = device->Prepare(First(), kOne,
+  auto gemm = device->Prepare(Conv1(), kOne,
                               Algorithm{"GEMM", "FMA", Precision::kFp32});
   auto fft =
-      device->Prepare(First(), kOne, Algorithm{"FFT", "FMA", Precision::kFp32});
+      device->Prepare(Conv1(), kOne, Algorithm{"FFT", "FMA", Precision::kFp32});
   ASSERT_TRUE(gemm);
   ASSERT_TRUE(fft);
   auto memory = device->Allocate(64_KiB);
@@ -82,7 +82,7 @@ TEST(RecordedDeviceTest, TakesTheRecordedTimes) {
 
 TEST(RecordedDeviceTest, RunsATransposedLayersForwardAsItsAdjoint) {
   const auto device = Open(SmallProfile());
-  ConvProblem adjoint = First();
+  ConvProblem adjoint = Conv1();
   adjoint.op = ConvOp::kBackwardData;
   const auto listed = device->ListAlgorithms(adjoint, kOne);
   ASSERT_TRUE(listed) << listed.error().message;
@@ -91,13 +91,13 @@ TEST(RecordedDeviceTest, RunsATransposedLayersForwardAsItsAdjoint) {
 
 TEST(RecordedDeviceTest, RefusesPointsThatWereNotRecorded) {
   const auto device = Open(SmallProfile());
-  const auto batch = device->ListAlgorithms(First(), BatchSize(3));
+  const auto batch = device->ListAlgorithms(Conv1(), BatchSize(3));
   ASSERT_FALSE(batch);
   EXPECT_EQ(batch.error().code, Code::kNotFound);
   EXPECT_THAT(batch.error().message, HasSubstr("batch 3 of first forward"));
   EXPECT_THAT(batch.error().message, HasSubstr("recorded are 1, 2"));
 
-  ConvProblem other = First();
+  ConvProblem other = Conv1();
   other.layout = Layout::kNhwc;
   const auto problem = device->ListAlgorithms(other, kOne);
   ASSERT_FALSE(problem);
@@ -105,7 +105,7 @@ TEST(RecordedDeviceTest, RefusesPointsThatWereNotRecorded) {
   EXPECT_THAT(problem.error().message, HasSubstr(ToString(other)));
 
   const auto algorithm =
-      device->Prepare(First(), kTwo, Algorithm{"FFT", "FMA", Precision::kFp32});
+      device->Prepare(Conv1(), kTwo, Algorithm{"FFT", "FMA", Precision::kFp32});
   ASSERT_FALSE(algorithm);
   EXPECT_EQ(algorithm.error().code, Code::kNotFound);
 }

@@ -8,7 +8,7 @@ namespace ucudnn {
 
 // What is to be measured next are choices, or points that were only looked at,
 // each once, and what is in use was measured, or there is an error.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(adaptive, text) {
   FuzzBytes bytes(text);
   AdaptiveRequest request;
   request.batch = BatchSize(std::min<std::int64_t>(bytes.Number(), 300));

@@ -9,7 +9,7 @@ namespace ucudnn {
 
 // Whatever the buffers and the limits: an allocation that an independent check
 // accepts, or an error.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(allocation, text) {
   FuzzBytes bytes(text);
   AllocationOptions options;
   options.alignment = Bytes(bytes.Number());

@@ -10,7 +10,7 @@
 namespace ucudnn {
 namespace {
 
-std::vector<BatchCost> TableOf(FuzzBytes& bytes) {
+std::vector<BatchCost> CostsOf(FuzzBytes& bytes) {
   std::vector<BatchCost> table;
   const bool rising = bytes.Byte() % 16 != 0;
   std::int64_t batch = 0;
@@ -21,7 +21,7 @@ std::vector<BatchCost> TableOf(FuzzBytes& bytes) {
   return table;
 }
 
-AllotProblem ProblemOf(FuzzBytes& bytes) {
+AllotProblem AllotProblemOf(FuzzBytes& bytes) {
   AllotProblem problem;
   const std::int64_t head = bytes.Byte();
   problem.goal =
@@ -35,7 +35,7 @@ AllotProblem ProblemOf(FuzzBytes& bytes) {
     const std::int64_t batch = bytes.Number();
     job.batch = BatchSize(std::min<std::int64_t>(batch, 64));
     for (std::size_t k = 0; k < problem.free.size(); ++k) {
-      job.tables.push_back(TableOf(bytes));
+      job.tables.push_back(CostsOf(bytes));
     }
     const std::int64_t more = bytes.Byte();
     if (more % 4 == 0) job.weight = bytes.Number();
@@ -53,10 +53,10 @@ AllotProblem ProblemOf(FuzzBytes& bytes) {
 }  // namespace
 
 // Every answer is valid, however the search ended.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(allot, text) {
   FuzzBytes bytes(text);
   const Limits limits = {.max_nodes = 1 + 64 * bytes.Byte(), .stop = {}};
-  const AllotProblem problem = ProblemOf(bytes);
+  const AllotProblem problem = AllotProblemOf(bytes);
   const auto allotment = SolveAllotment(problem, limits);
   if (!allotment) return CheckError(allotment.error());
   const Status valid = ValidateAllotment(*allotment, problem);

@@ -4,7 +4,7 @@
 namespace ucudnn {
 
 // What is read as jobs is within the ranges that the solver takes.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(allot_jobs, text) {
   const Result<JobsToAllot> read = ParseJobsToAllot(text, "fuzz");
   if (!read) return CheckError(read.error());
   UCUDNN_CHECK(!read->jobs.empty());

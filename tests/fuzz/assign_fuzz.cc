@@ -89,7 +89,7 @@ std::optional<std::int64_t> LeastMakespan(const AssignProblem& problem) {
 
 // An assignment that independent checks accept, with its explanations, whose
 // makespan is that of the obvious programme, or an error.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(assign, text) {
   FuzzBytes bytes(text);
   const AssignProblem problem = ProblemOf(bytes);
   const Limits limits{.max_nodes = 5'000, .stop = {}};

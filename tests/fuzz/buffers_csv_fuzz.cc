@@ -6,7 +6,7 @@
 namespace ucudnn {
 
 // What is read can be allocated, or its sizes are too large in all.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(buffers_csv, text) {
   const auto read = ParseBuffersCsv(text, "fuzz");
   if (!read) {
     CheckError(read.error());

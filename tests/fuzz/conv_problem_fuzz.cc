@@ -4,7 +4,7 @@
 namespace ucudnn {
 
 // What is read is valid, countable and written as it was read.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(conv_problem, text) {
   const auto problem = ParseConvProblem(text);
   if (!problem) return CheckError(problem.error());
   UCUDNN_CHECK(ToString(*problem) == text);

@@ -8,7 +8,7 @@ namespace ucudnn {
 
 // What is read as a device model is valid and is written as what reads back;
 // the same bytes as times of tasks are read or refused.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(device_model, text) {
   const auto times = ParseTaskTimesCsv(text, {}, "times");
   if (!times) CheckError(times.error());
   const Result<DeviceModel> model = ParseDeviceModel(text, "model");

@@ -33,7 +33,7 @@ class MemoryFile {
 }  // namespace
 
 // What is not gzip is read as it is; what is, never beyond the limit.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(file, text) {
   constexpr Bytes kLimit = 1_MiB;
   const MemoryFile file(text);
   const auto contents = ReadFile(file.path(), kLimit);

@@ -1,9 +1,9 @@
 #ifndef UCUDNN_TESTS_FUZZ_FUZZ_H_
 #define UCUDNN_TESTS_FUZZ_FUZZ_H_
 
-// What the fuzz targets share. A target is one file:
+// What the fuzz targets share. A target is one file, here plan_json_fuzz.cc:
 //
-//   UCUDNN_FUZZ(text) {
+//   UCUDNN_FUZZ(plan_json, text) {
 //     const auto plan = ParseWorkspacePlan(text, "fuzz");
 //     if (!plan) return CheckError(plan.error());
 //     UCUDNN_CHECK(...);
@@ -24,20 +24,19 @@
 
 namespace ucudnn {
 
-// Makes the target of the source wr_fuzz.cc known as "wr".
-bool AddFuzzTarget(std::string_view source, void (*run)(std::string_view));
+bool AddFuzzTarget(std::string_view name, void (*run)(std::string_view));
 
 }  // namespace ucudnn
 
-#define UCUDNN_FUZZ(text)                                \
-  static void Fuzz(std::string_view text);               \
-  [[maybe_unused]] static const bool fuzz_target_added = \
-      ::ucudnn::AddFuzzTarget(__FILE__, &Fuzz);          \
-  static void Fuzz(std::string_view text)
+#define UCUDNN_FUZZ(name, text)                     \
+  static void Fuzz_##name(std::string_view text);   \
+  [[maybe_unused]] static const bool added_##name = \
+      ::ucudnn::AddFuzzTarget(#name, &Fuzz_##name); \
+  static void Fuzz_##name(std::string_view text)
 
 #else
 
-#define UCUDNN_FUZZ(text)                                              \
+#define UCUDNN_FUZZ(name, text)                                        \
   static void Fuzz(std::string_view text);                             \
   extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,      \
                                         std::size_t size) {            \

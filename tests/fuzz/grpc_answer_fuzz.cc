@@ -55,7 +55,7 @@ class Answerer {
 }  // namespace
 
 // A message, or an error, before the connection ends.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(grpc_answer, text) {
   static const Answerer answerer;
   const std::jthread service([text] { answerer.Answer(text); });
   const auto answer =

@@ -4,7 +4,7 @@
 namespace ucudnn {
 
 // A code of gRPC's and something that can be printed, whatever was sent.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(grpc_status, text) {
   GrpcStatus status;
   ReadGrpcStatus(text, &status);
   UCUDNN_CHECK(CodeName(status.code) != "");

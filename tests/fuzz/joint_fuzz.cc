@@ -27,7 +27,7 @@ JointKind KindOf(FuzzBytes& bytes) {
 
 // A plan for each GPU that takes part, all of which an independent check
 // accepts, or an error.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(joint, text) {
   FuzzBytes bytes(text);
   JointProblem problem;
   problem.batch = BatchSize(std::min<std::int64_t>(bytes.Number(), 200));

@@ -42,7 +42,7 @@ std::optional<std::int64_t> ByEnumeration(const std::vector<MckpClass>& classes,
 
 // A solution that an independent check accepts and, where that can be told,
 // that nothing beats, or an error; under a small budget a bound that is one.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(mckp, text) {
   FuzzBytes bytes(text);
   const std::int64_t capacity = bytes.Number();
   std::vector<std::vector<MckpItem>> items;

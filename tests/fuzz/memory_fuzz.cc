@@ -56,7 +56,7 @@ Graph AnyNetwork(FuzzBytes& bytes) {
 }  // namespace
 
 // Every policy gives a plan that an independent check accepts, or an error.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(memory, text) {
   FuzzBytes bytes(text);
   TrainingOptions options;
   options.fusion = bytes.Byte() % 2 == 0 ? Fusion::kNone : Fusion::kPaper;

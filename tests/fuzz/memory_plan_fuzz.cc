@@ -9,7 +9,7 @@ namespace ucudnn {
 
 // Plans with their training graph are refused, or keep every rule; then they
 // are written as what reads back as the same and keeps the rules again.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(memory_plan, text) {
   const auto checked =
       CheckMemoryPlans({std::string(text), "fuzz"}, std::nullopt);
   if (!checked) return CheckError(checked.error());

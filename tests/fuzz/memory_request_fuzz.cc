@@ -20,7 +20,7 @@ void CheckJoint(std::string_view text) {
 
 // What is read as a request for memory plans is within the ranges that planners
 // take.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(memory_request, text) {
   CheckJoint(text);
   const Result<MemoryProblem> problem = ParseMemoryRequest(text);
   if (!problem) return CheckError(problem.error());

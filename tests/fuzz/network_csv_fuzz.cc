@@ -4,7 +4,7 @@
 namespace ucudnn {
 
 // What is read is valid and reads back as it is written.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(network_csv, text) {
   const auto network = ParseNetworkCsv(text, "net", "fuzz");
   if (!network) return CheckError(network.error());
   for (const ConvLayer& layer : network->layers) {

@@ -6,7 +6,7 @@ namespace ucudnn {
 
 // Graphs are in topological order, their indices are in range, and their
 // convolutions are valid.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(onnx, text) {
   const auto graph = ReadOnnx(text, "net", BatchSize(8), "fuzz");
   if (!graph) return CheckError(graph.error());
   for (const Tensor& tensor : graph->tensors) {

@@ -6,7 +6,7 @@
 namespace ucudnn {
 
 // What is read can be written, and what is written reads back.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(plan_json, text) {
   const auto plan = ParseWorkspacePlan(text, "fuzz");
   if (!plan) return CheckError(plan.error());
   const auto again = ParseWorkspacePlan(ToJson(*plan).dump(), "again");

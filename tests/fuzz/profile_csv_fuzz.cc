@@ -8,7 +8,7 @@ namespace ucudnn {
 
 // Points are sorted, each once; what is written reads back; whatever the
 // filter, selecting gives kernels or an error that can be printed.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(profile_csv, text) {
   const auto profile = ParseProfileCsv(text, "fuzz");
   if (!profile) return CheckError(profile.error());
   UCUDNN_CHECK(!profile->kernels.empty());

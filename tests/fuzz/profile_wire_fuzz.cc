@@ -4,7 +4,7 @@
 namespace ucudnn {
 
 // What is accepted is what a profile may hold.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(profile_wire, text) {
   const auto known = DecodeProblemProfile(text);
   if (!known) return CheckError(known.error());
   for (const MeasuredPoint& point : known->points) {

@@ -60,13 +60,8 @@ int Main(int argc, char** argv) {
 
 }  // namespace
 
-bool AddFuzzTarget(std::string_view source, void (*run)(std::string_view)) {
-  const std::string name = std::filesystem::path(source).stem().string();
-  constexpr std::string_view kEnd = "_fuzz";
-  UCUDNN_CHECK(name.ends_with(kEnd));
-  return FuzzTargets()
-      .emplace(name.substr(0, name.size() - kEnd.size()), run)
-      .second;
+bool AddFuzzTarget(std::string_view name, void (*run)(std::string_view)) {
+  return FuzzTargets().emplace(name, run).second;
 }
 
 }  // namespace ucudnn

@@ -5,7 +5,7 @@
 namespace ucudnn {
 
 // Quantities and names: in range, and reading back as they are written.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(sizes, text) {
   if (const auto bytes = ParseBytes(text)) {
     UCUDNN_CHECK(*bytes >= Bytes(0) && *bytes <= Bytes(std::int64_t{1} << 62));
     UCUDNN_CHECK(ParseBytes(FormatBytes(*bytes)) == *bytes);

@@ -6,7 +6,7 @@
 namespace ucudnn {
 
 // Batches rise, and what is written reads back.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(times_csv, text) {
   for (const std::string_view model : {"", "A"}) {
     const auto gpus = ParseTimesCsv(text, model, "fuzz");
     if (!gpus) {

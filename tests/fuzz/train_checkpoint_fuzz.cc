@@ -4,7 +4,7 @@
 namespace ucudnn {
 
 // What is read is written as it was.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(train_checkpoint, text) {
   const auto checkpoint = train::DecodeCheckpoint(text, "fuzz");
   if (!checkpoint) return CheckError(checkpoint.error());
   UCUDNN_CHECK(train::Encode(*checkpoint) == text);

@@ -20,7 +20,7 @@ void CheckImages(const train::StoredImages& images) {
 
 // MNIST's images, and its labels from where their magic number stands last;
 // and the whole text as CIFAR-10. What is read can be looked at.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(train_data, text) {
   using namespace std::string_view_literals;
   const std::size_t split = std::min(text.rfind("\0\0\x08\x01"sv), text.size());
   const auto mnist = train::ParseMnist(text.substr(0, split), "images",

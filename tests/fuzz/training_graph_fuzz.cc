@@ -8,7 +8,7 @@
 namespace ucudnn {
 
 // What is read as a training graph is written as what reads back as the same.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(training_graph, text) {
   const Result<TrainingGraph> graph = ParseTrainingGraph(text, "graph");
   if (!graph) return CheckError(graph.error());
   std::set<BatchSize> batches = {graph->batch};

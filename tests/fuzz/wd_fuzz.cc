@@ -8,7 +8,7 @@ namespace ucudnn {
 
 // A plan that an independent check accepts, never slower than WR with the
 // limit shared evenly, or an error.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(wd, text) {
   FuzzBytes bytes(text);
   const WrRequest request = FuzzRequest(bytes);
   Profile profile;

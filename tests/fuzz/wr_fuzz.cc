@@ -8,7 +8,7 @@ namespace ucudnn {
 
 // Whatever was measured: a plan that an independent check accepts or an error;
 // a front whose last point is no faster than the plan, with plans of its own.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(wr, text) {
   FuzzBytes bytes(text);
   const WrRequest request = FuzzRequest(bytes);
   Profile profile;

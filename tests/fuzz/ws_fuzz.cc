@@ -49,7 +49,7 @@ Concurrency OfOrder(FuzzBytes& bytes, std::size_t size) {
 }  // namespace
 
 // A plan that an independent check accepts, or an error.
-UCUDNN_FUZZ(text) {
+UCUDNN_FUZZ(ws, text) {
   FuzzBytes bytes(text);
   const WrRequest request = FuzzRequest(bytes);
   const auto kernels = static_cast<std::size_t>(1 + bytes.Byte() % 6);

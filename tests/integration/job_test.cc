@@ -23,7 +23,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kNetwork =
+constexpr const char* kJobNetwork =
     "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
     "conv1,3,8,8,4,3,3,1,1,1,1,1\n"
     "conv2,4,8,8,4,3,3,1,1,1,1,1\n";
@@ -35,7 +35,7 @@ constexpr int kSlackMs = 8000;
 
 class JobTest : public ::testing::Test {
  protected:
-  JobTest() { std::ofstream(folder_ / "tiny.csv") << kNetwork; }
+  JobTest() { std::ofstream(folder_ / "tiny.csv") << kJobNetwork; }
 
   // Starts a job; `extra` are options of the session. A rank that dies does not
   // end the others.

@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr const char* kNetwork =
+constexpr const char* kTwoLayers =
     "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
     "conv1,3,12,12,8,3,3,1,1,1,1,1\n"
     "conv2,8,12,12,8,3,3,1,1,1,1,1\n";
@@ -52,7 +52,7 @@ class LocalModeTest : public ::testing::Test {
  protected:
   LocalModeTest() {
     cluster_.StartCoordinators();
-    const auto network = ParseNetworkCsv(kNetwork, "tiny", "tiny");
+    const auto network = ParseNetworkCsv(kTwoLayers, "tiny", "tiny");
     UCUDNN_CHECK(network.has_value());
     kernels_ = KernelsOf(*network, Precision::kFp32, Layout::kNchw);
   }
@@ -60,7 +60,7 @@ class LocalModeTest : public ::testing::Test {
   // Makes the cluster measure the network.
   void Measure() {
     cluster_.StartAgent();
-    std::ofstream(cluster_.folder() / "tiny.csv") << kNetwork;
+    std::ofstream(cluster_.folder() / "tiny.csv") << kTwoLayers;
     ASSERT_EQ(
         cluster_
             .Ucudnn({"networks", "put", "tiny", cluster_.folder() / "tiny.csv"})

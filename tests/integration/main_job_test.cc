@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-constexpr const char* kNetwork =
+constexpr const char* kThreeLayers =
     "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
     "conv1,3,16,16,8,3,3,1,1,1,1,1\n"
     "conv2,8,16,16,16,3,3,1,1,1,1,1\n"
@@ -32,7 +32,7 @@ class MainJobTest : public ::testing::Test {
  protected:
   MainJobTest() {
     cluster_.StartCoordinators();
-    std::ofstream(cluster_.folder() / "tiny.csv") << kNetwork;
+    std::ofstream(cluster_.folder() / "tiny.csv") << kThreeLayers;
     const Finished put = cluster_.Ucudnn(
         {"networks", "put", "tiny", cluster_.folder() / "tiny.csv"});
     EXPECT_EQ(put.status, 0) << put.err;

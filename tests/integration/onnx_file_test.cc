@@ -62,15 +62,15 @@ class OnnxFileTest : public ::testing::Test {
 
 TEST_F(OnnxFileTest, ExitsWith2IfAModelIsNotSupported) {
   ExpectRefused(
-      Write("pads.onnx", ucudnn::testing::Model(
-                             ucudnn::testing::Single(
+      Write("pads.onnx", ucudnn::test::OnnxModel(
+                             ucudnn::test::SingleNode(
                                  "N,8,14,14", "8,16,3,3",
                                  "ConvTranspose <pads = [0, 0, 1, 1]> (x, w)"))
                              .SerializeAsString()),
       "pads");
   ExpectRefused(
-      Write("hyper.onnx", ucudnn::testing::Model(
-                              ucudnn::testing::Single(
+      Write("hyper.onnx", ucudnn::test::OnnxModel(
+                              ucudnn::test::SingleNode(
                                   "N,8,4,4,4,4", "16,8,3,3,3,3", "Conv (x, w)"))
                               .SerializeAsString()),
       "spatial dimensions");
@@ -87,7 +87,7 @@ TEST_F(OnnxFileTest, ExitsWith2IfAModelIsBroken) {
 
 TEST_F(OnnxFileTest, IsRegisteredWithTheSizesThatItLeavesOpen) {
   const std::string model =
-      ucudnn::testing::Model(
+      ucudnn::test::OnnxModel(
           "g (float[N,3,H,W] image, float[8,3,3,3] w) => (float y) {"
           "y = Conv(image, w) }")
           .SerializeAsString();

@@ -14,7 +14,7 @@ using nlohmann::json;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
-constexpr const char* kNetwork =
+constexpr const char* kOneLayer =
     "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
     "conv1,3,8,8,8,3,3,1,1,1,1,1\n";
 
@@ -34,11 +34,11 @@ class RestTest : public ::testing::Test {
 };
 
 TEST_F(RestTest, StoresANetwork) {
-  const auto put = http_->Put("/v1/networks/tiny", kNetwork, "text/csv");
+  const auto put = http_->Put("/v1/networks/tiny", kOneLayer, "text/csv");
   ASSERT_EQ(put->status, 200) << put->body;
   EXPECT_EQ(Body(put)["revision"], 1);
   EXPECT_EQ(Body(put)["layers"][0]["input"], json({8, 8}));
-  EXPECT_EQ(Body(http_->Put("/v1/networks/tiny", kNetwork, "text/csv")),
+  EXPECT_EQ(Body(http_->Put("/v1/networks/tiny", kOneLayer, "text/csv")),
             Body(put));
   EXPECT_EQ(Body(http_->Get("/v1/networks/tiny")), Body(put));
   EXPECT_EQ(Body(http_->Get("/v1/networks"))["networks"].size(), 1U);
@@ -46,7 +46,7 @@ TEST_F(RestTest, StoresANetwork) {
 
 TEST_F(RestTest, ReturnsTheSamePlanForTheSameRequest) {
   cluster_.StartAgent();
-  http_->Put("/v1/networks/tiny", kNetwork, "text/csv");
+  http_->Put("/v1/networks/tiny", kOneLayer, "text/csv");
   const char* request =
       R"({"network":"tiny","batch":4,"workspace_limit_bytes":1048576})";
   std::string answer;
@@ -79,7 +79,7 @@ TEST_F(RestTest, ReturnsTheSamePlanForTheSameRequest) {
 
 TEST_F(RestTest, TellsWhatWasMeasuredForAPlanAndTheFrontOfItsKernels) {
   cluster_.StartAgent();
-  http_->Put("/v1/networks/tiny", kNetwork, "text/csv");
+  http_->Put("/v1/networks/tiny", kOneLayer, "text/csv");
   const char* request =
       R"({"network":"tiny","batch":4,"workspace_limit_bytes":1048576})";
   json plan;
@@ -133,7 +133,7 @@ TEST_F(RestTest, AnswersBadRequestsWithTheirPlaceAndWhatIsAccepted) {
   expect(http_->Post("/v1/plans", R"({"network":"x","batch":1})",
                      "application/json"),
          422, "FAILED_PRECONDITION", "no device is online");
-  expect(http_->Put("/v1/networks/a%20b", kNetwork, "text/csv"), 400,
+  expect(http_->Put("/v1/networks/a%20b", kOneLayer, "text/csv"), 400,
          "INVALID_ARGUMENT", "'a b' is not a name");
   expect(http_->Put("/v1/networks/bad", "name,C\nx,1\n", "text/csv"), 400,
          "INVALID_ARGUMENT", "column");

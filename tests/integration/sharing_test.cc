@@ -17,7 +17,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kNetwork =
+constexpr const char* kTinyLayers =
     "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
     "conv1,3,8,8,8,3,3,1,1,1,1,1\n"
     "conv2,8,8,8,8,3,3,1,1,1,1,1\n";
@@ -26,7 +26,7 @@ class SharingTest : public ::testing::Test {
  protected:
   SharingTest() {
     cluster_.StartCoordinators();
-    std::ofstream(Csv()) << kNetwork;
+    std::ofstream(Csv()) << kTinyLayers;
     EXPECT_EQ(cluster_.Ucudnn({"networks", "put", "tiny", Csv()}).status, 0);
     std::ofstream profile(cluster_.folder() / "profile.csv");
     profile << "device,network,layer,op,precision,layout,batch,algorithm,math,"

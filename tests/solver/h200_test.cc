@@ -85,7 +85,7 @@ TEST(H200Test, FrontsEqualThoseOfThePapersRecurrence) {
          {BatchPolicy::kPowerOfTwo, BatchPolicy::kUndivided}) {
       const WrRequest request{BatchSize(256), 512_MiB, policy};
       EXPECT_EQ(SolvePareto(kernel.points, request).value().points(),
-                testing::NaiveFront(kernel.points, request));
+                test::NaiveFront(kernel.points, request));
     }
   }
   // Every size for which the recurrence takes a reasonable time.
@@ -93,7 +93,7 @@ TEST(H200Test, FrontsEqualThoseOfThePapersRecurrence) {
        Read("alexnet_conv2-5_b256_all_fp32.csv.gz", "FP32").kernels) {
     const WrRequest request{BatchSize(48), 512_MiB, BatchPolicy::kAll};
     EXPECT_EQ(SolvePareto(kernel.points, request).value().points(),
-              testing::NaiveFront(kernel.points, request));
+              test::NaiveFront(kernel.points, request));
   }
 }
 

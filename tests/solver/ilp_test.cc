@@ -13,15 +13,15 @@
 namespace ucudnn {
 namespace {
 
-using testing::Draw;
+using test::Draw;
+using test::Random;
 using ::testing::HasSubstr;
-using testing::Random;
 
 std::vector<std::unique_ptr<IlpSolver>> Judges() {
   std::vector<std::unique_ptr<IlpSolver>> judges;
   judges.push_back(MakeGlpkSolver());
 #ifdef UCUDNN_HAVE_CBC
-  judges.push_back(testing::MakeCbcSolver());
+  judges.push_back(test::MakeCbcSolver());
 #endif
   return judges;
 }
@@ -100,7 +100,7 @@ TEST(IlpTest, JudgesAgreeWithTheKnapsackOnMediumInstances) {
 
 // Fewer instances, because each is solved in another process.
 TEST(IlpTest, HighsAgreesOnTheKnapsackAndTheAssignment) {
-  const auto highs = testing::MakeHighsSolver();
+  const auto highs = test::MakeHighsSolver();
   if (highs == nullptr) {
     GTEST_SKIP() << "Debian's python3-scipy is not installed";
   }

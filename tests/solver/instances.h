@@ -5,6 +5,7 @@
 // obvious way. Numbers are small, so that ties are frequent.
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <random>
@@ -15,9 +16,12 @@
 #include "base/plan/plan.h"
 #include "base/profile.h"
 
-namespace ucudnn::testing {
+namespace ucudnn::test {
 
 using Random = std::mt19937_64;
+
+inline constexpr std::array kPolicies = {
+    BatchPolicy::kAll, BatchPolicy::kPowerOfTwo, BatchPolicy::kUndivided};
 
 // A number in [low, high], the same with every standard library.
 inline std::int64_t Draw(Random& random, std::int64_t low, std::int64_t high) {
@@ -129,6 +133,6 @@ inline std::optional<Score> BestByEnumeration(
   return best;
 }
 
-}  // namespace ucudnn::testing
+}  // namespace ucudnn::test
 
 #endif  // UCUDNN_TESTS_SOLVER_INSTANCES_H_

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string>
 
-namespace ucudnn::testing {
+namespace ucudnn::test {
 namespace {
 
 class CbcSolver final : public IlpSolver {
@@ -111,4 +111,4 @@ std::unique_ptr<IlpSolver> MakeCbcSolver() {
   return std::make_unique<CbcSolver>();
 }
 
-}  // namespace ucudnn::testing
+}  // namespace ucudnn::test

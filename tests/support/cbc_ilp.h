@@ -8,10 +8,10 @@
 
 #include "tests/support/ilp.h"
 
-namespace ucudnn::testing {
+namespace ucudnn::test {
 
 std::unique_ptr<IlpSolver> MakeCbcSolver();
 
-}  // namespace ucudnn::testing
+}  // namespace ucudnn::test
 
 #endif  // UCUDNN_TESTS_SUPPORT_CBC_ILP_H_

@@ -13,7 +13,7 @@
 #include <optional>
 #include <string>
 
-namespace ucudnn::testing {
+namespace ucudnn::test {
 namespace {
 
 constexpr const char* kPython = "/usr/bin/python3";  // the one that has scipy
@@ -171,4 +171,4 @@ std::unique_ptr<HighsSolver> MakeHighsSolver() {
   return solver;
 }
 
-}  // namespace ucudnn::testing
+}  // namespace ucudnn::test

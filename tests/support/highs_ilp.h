@@ -9,7 +9,7 @@
 
 #include "tests/support/ilp.h"
 
-namespace ucudnn::testing {
+namespace ucudnn::test {
 
 class HighsSolver : public IlpSolver {
  public:
@@ -20,6 +20,6 @@ class HighsSolver : public IlpSolver {
 // Null if Debian's Python or its scipy (python3-scipy) is not installed.
 std::unique_ptr<HighsSolver> MakeHighsSolver();
 
-}  // namespace ucudnn::testing
+}  // namespace ucudnn::test
 
 #endif  // UCUDNN_TESTS_SUPPORT_HIGHS_ILP_H_

@@ -44,6 +44,9 @@ Status BindCudnn(const SharedLibrary& library, CudnnApi* api) {
   return {};
 }
 
+#undef UCUDNN_BIND
+#undef UCUDNN_BIND_OPTIONAL
+
 void BindNvml(const SharedLibrary& library, NvmlApi* api) {
   (void)Bind(library, "nvmlInit_v2", &api->Init);
   (void)Bind(library, "nvmlErrorString", &api->ErrorString);

@@ -51,9 +51,9 @@ Status Record(const DriverApi& driver, CUstream stream,
               const std::function<Status()>& enqueue, Template* into) {
   // Only this thread's calls count, and those that would be left out of the
   // graph fail.
-  constexpr auto kMode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-  const CaptureMode mode(driver, kMode);
-  UCUDNN_RETURN_IF_ERROR(Check(driver, driver.StreamBeginCapture(stream, kMode),
+  constexpr auto kOwn = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+  const CaptureMode mode(driver, kOwn);
+  UCUDNN_RETURN_IF_ERROR(Check(driver, driver.StreamBeginCapture(stream, kOwn),
                                "cuStreamBeginCapture"));
   Status enqueued = enqueue();
   // Ends the capture whatever happened in it.

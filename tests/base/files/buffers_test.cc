@@ -9,10 +9,10 @@
 namespace ucudnn {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-std::string ErrorOf(std::string_view text) {
+std::string BuffersError(std::string_view text) {
   const auto read = ParseBuffersCsv(text, "b.csv");
   if (read) return "no error";
   EXPECT_EQ(read.error().code, Code::kInvalidArgument);
@@ -35,20 +35,20 @@ TEST(BuffersTest, AcceptsBuffersThatAreNeverLiveOrEmpty) {
 }
 
 TEST(BuffersTest, NamesTheLineTheColumnTheValueAndWhatIsAccepted) {
-  EXPECT_THAT(ErrorOf("id,lower,upper\na,0,1\n"), HasSubstr("size"));
-  EXPECT_THAT(ErrorOf("id,lower,upper,size\n"), HasSubstr("no row"));
-  const std::string backwards = ErrorOf("id,lower,upper,size\na,5,4,1\n");
+  EXPECT_THAT(BuffersError("id,lower,upper\na,0,1\n"), HasSubstr("size"));
+  EXPECT_THAT(BuffersError("id,lower,upper,size\n"), HasSubstr("no row"));
+  const std::string backwards = BuffersError("id,lower,upper,size\na,5,4,1\n");
   EXPECT_THAT(backwards, HasSubstr("b.csv:2"));
   EXPECT_THAT(backwards, HasSubstr("upper"));
   EXPECT_THAT(backwards, HasSubstr("'4'"));
   EXPECT_THAT(backwards, HasSubstr("from 5"));
-  EXPECT_THAT(ErrorOf("id,lower,upper,size\na,0,4,-1\n"),
+  EXPECT_THAT(BuffersError("id,lower,upper,size\na,0,4,-1\n"),
               AllOf(HasSubstr("b.csv:2"), HasSubstr("size"), HasSubstr("-1")));
-  EXPECT_THAT(ErrorOf("id,lower,upper,size\na,0,1.5,1\n"),
+  EXPECT_THAT(BuffersError("id,lower,upper,size\na,0,1.5,1\n"),
               AllOf(HasSubstr("upper"), HasSubstr("1.5")));
-  EXPECT_THAT(ErrorOf("id,lower,upper,size\n,0,1,1\n"), HasSubstr("id"));
+  EXPECT_THAT(BuffersError("id,lower,upper,size\n,0,1,1\n"), HasSubstr("id"));
   EXPECT_THAT(
-      ErrorOf("id,lower,upper,size\na,0,1,1\nb,0,1,1\na,2,3,1\n"),
+      BuffersError("id,lower,upper,size\na,0,1,1\nb,0,1,1\na,2,3,1\n"),
       AllOf(HasSubstr("b.csv:4"), HasSubstr("'a'"), HasSubstr("line 2")));
 }
 

@@ -25,7 +25,7 @@ Result<std::vector<std::string>> Rows(std::string_view text) {
   }
 }
 
-std::string ErrorOf(std::string_view text) {
+std::string RowsError(std::string_view text) {
   const auto rows = Rows(text);
   if (rows) return "no error";
   EXPECT_EQ(rows.error().code, Code::kInvalidArgument);
@@ -55,28 +55,30 @@ TEST(CsvTest, ReadsEmptyFields) {
 }
 
 TEST(CsvTest, RefusesWhatIsNotATable) {
-  EXPECT_THAT(ErrorOf(""), AllOf(StartsWith("t.csv: "), HasSubstr("empty")));
-  EXPECT_THAT(ErrorOf("\n\r\n"), HasSubstr("it is empty"));
-  EXPECT_THAT(ErrorOf("a,c\n"),
+  EXPECT_THAT(RowsError(""), AllOf(StartsWith("t.csv: "), HasSubstr("empty")));
+  EXPECT_THAT(RowsError("\n\r\n"), HasSubstr("it is empty"));
+  EXPECT_THAT(RowsError("a,c\n"),
               HasSubstr("there is no column 'b'; the header names a, c"));
-  EXPECT_THAT(ErrorOf("a,b,a\n"), HasSubstr("names column 'a' twice"));
-  EXPECT_THAT(ErrorOf("a,b\n1,2\n\n3\n"),
+  EXPECT_THAT(RowsError("a,b,a\n"), HasSubstr("names column 'a' twice"));
+  EXPECT_THAT(RowsError("a,b\n1,2\n\n3\n"),
               AllOf(StartsWith("t.csv:4: "), HasSubstr("has 1 fields; 2 are")));
-  EXPECT_THAT(ErrorOf("a,b\n1,2,3\n"), HasSubstr("has 3 fields"));
+  EXPECT_THAT(RowsError("a,b\n1,2,3\n"), HasSubstr("has 3 fields"));
 }
 
 TEST(CsvTest, RefusesMisplacedQuotes) {
-  EXPECT_THAT(ErrorOf("a,b\n\"1,2\n"), HasSubstr("not closed on its line"));
-  EXPECT_THAT(ErrorOf("a,b\n\"1\"x,2\n"), HasSubstr("after its closing quote"));
-  EXPECT_THAT(ErrorOf("a,b\n1\"x,2\n"), HasSubstr("has a quote inside"));
+  EXPECT_THAT(RowsError("a,b\n\"1,2\n"), HasSubstr("not closed on its line"));
+  EXPECT_THAT(RowsError("a,b\n\"1\"x,2\n"),
+              HasSubstr("after its closing quote"));
+  EXPECT_THAT(RowsError("a,b\n1\"x,2\n"), HasSubstr("has a quote inside"));
 }
 
 TEST(CsvTest, RefusesWhatIsNotPlainText) {
-  EXPECT_THAT(ErrorOf("a,b\n1,\xFFz\n"),
+  EXPECT_THAT(RowsError("a,b\n1,\xFFz\n"),
               AllOf(StartsWith("t.csv:2: "), HasSubstr("'1,\\xFFz'")));
-  EXPECT_THAT(ErrorOf(std::string_view("a,b\n1,\0\n", 8)), HasSubstr("\\x00"));
-  EXPECT_THAT(ErrorOf("a,b\n1,\x1B[31m\n"), HasSubstr("\\x1B[31m"));
-  EXPECT_THAT(ErrorOf("a,b\r1,2\r"), HasSubstr("\\x0D"));
+  EXPECT_THAT(RowsError(std::string_view("a,b\n1,\0\n", 8)),
+              HasSubstr("\\x00"));
+  EXPECT_THAT(RowsError("a,b\n1,\x1B[31m\n"), HasSubstr("\\x1B[31m"));
+  EXPECT_THAT(RowsError("a,b\r1,2\r"), HasSubstr("\\x0D"));
   EXPECT_THAT(Rows("a,b\né,\t\n").value(), ElementsAre("2:é|\t"));
 }
 
@@ -84,9 +86,9 @@ TEST(CsvTest, BoundsTheLengthOfALine) {
   const std::string longest(CsvReader::kMaxLineBytes - 2, 'x');
   EXPECT_TRUE(Rows("a,b\n1," + longest + "\r\n"));
   EXPECT_TRUE(Rows("a,b\n1," + longest));
-  EXPECT_THAT(ErrorOf("a,b\n1,x" + longest + "\r\n"),
+  EXPECT_THAT(RowsError("a,b\n1,x" + longest + "\r\n"),
               HasSubstr("longer than 65536"));
-  EXPECT_THAT(ErrorOf("a,b\n1," + std::string(1 << 20, 'x')),
+  EXPECT_THAT(RowsError("a,b\n1," + std::string(1 << 20, 'x')),
               HasSubstr("longer than 65536"));
 }
 

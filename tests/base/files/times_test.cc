@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using std::chrono_literals::operator""ns;
 
-Error ErrorOf(std::string_view text, std::string_view model = "") {
+Error TimesError(std::string_view text, std::string_view model = "") {
   const auto times = ParseTimesCsv(text, model, "t.csv");
   return times ? Error{Code::kOk, "no error"} : times.error();
 }
@@ -61,19 +61,19 @@ TEST(TimesTest, LooksOnlyAtTheRowsOfTheModel) {
   EXPECT_THAT(ParseTimesCsv(text, "A", "t.csv").value(),
               ElementsAre(GpuTimes{
                   "k", {{BatchSize(1), 5'000ns}, {BatchSize(2), 6'000ns}}}));
-  EXPECT_THAT(ErrorOf(text, "B").message,
+  EXPECT_THAT(TimesError(text, "B").message,
               StartsWith("t.csv:3: column 'batch': ''"));
 }
 
 TEST(TimesTest, ListsTheModelsIfOneMustBeChosen) {
   const std::string_view text = "model,gpu,batch,time_us\nB,k,1,5\nA,k,1,6\n";
-  EXPECT_EQ(ErrorOf(text).code, Code::kInvalidArgument);
-  EXPECT_THAT(ErrorOf(text).message,
+  EXPECT_EQ(TimesError(text).code, Code::kInvalidArgument);
+  EXPECT_THAT(TimesError(text).message,
               HasSubstr("several models; choose one of A, B"));
-  EXPECT_EQ(ErrorOf(text, "C").code, Code::kNotFound);
-  EXPECT_THAT(ErrorOf(text, "C").message,
+  EXPECT_EQ(TimesError(text, "C").code, Code::kNotFound);
+  EXPECT_THAT(TimesError(text, "C").message,
               HasSubstr("no times of model 'C', only of A, B"));
-  EXPECT_THAT(ErrorOf("gpu,batch,time_us\nk,1,5\n", "A").message,
+  EXPECT_THAT(TimesError("gpu,batch,time_us\nk,1,5\n", "A").message,
               HasSubstr("there is no column 'model'"));
   EXPECT_TRUE(ParseTimesCsv("model,gpu,batch,time_us\nB,k,1,5\n", "", "t"));
 }
@@ -87,31 +87,31 @@ TEST(TimesTest, NamesPlaceValueAndWhatIsAccepted) {
         std::tuple{"a,1,-5", "time_us", "-5"},
         std::tuple{"a,1,1e99", "time_us", "146 years"}}) {
     const Error error =
-        ErrorOf(std::string("gpu,batch,time_us\nb,1,1\n") + row);
+        TimesError(std::string("gpu,batch,time_us\nb,1,1\n") + row);
     EXPECT_THAT(error.message,
                 AllOf(StartsWith(fmt::format("t.csv:3: column '{}'", column)),
                       HasSubstr(why)));
   }
   for (const char* time : {"nan", "-5", "1e99", "", "x"}) {
-    EXPECT_THAT(
-        ErrorOf(std::string("gpu,batch,ms_per_iteration\na,1,") + time + "\n")
-            .message,
-        StartsWith("t.csv:2: column 'ms_per_iteration'"));
+    EXPECT_THAT(TimesError(std::string("gpu,batch,ms_per_iteration\na,1,") +
+                           time + "\n")
+                    .message,
+                StartsWith("t.csv:2: column 'ms_per_iteration'"));
   }
 }
 
 TEST(TimesTest, RefusesTablesWithoutTimes) {
-  EXPECT_THAT(ErrorOf("").message, HasSubstr("it is empty"));
-  EXPECT_THAT(ErrorOf("gpu,batch,time_us\n").message, HasSubstr("no row"));
-  EXPECT_THAT(ErrorOf("model,gpu,batch,time_us\n", "A").message,
+  EXPECT_THAT(TimesError("").message, HasSubstr("it is empty"));
+  EXPECT_THAT(TimesError("gpu,batch,time_us\n").message, HasSubstr("no row"));
+  EXPECT_THAT(TimesError("model,gpu,batch,time_us\n", "A").message,
               HasSubstr("no row"));
-  EXPECT_THAT(ErrorOf("gpu,batch\n").message,
+  EXPECT_THAT(TimesError("gpu,batch\n").message,
               HasSubstr("'time_us' or 'ms_per_iteration'"));
-  EXPECT_THAT(ErrorOf("batch,time_us\n").message, HasSubstr("column 'gpu'"));
-  EXPECT_THAT(ErrorOf("gpu,time_us\n").message, HasSubstr("column 'batch'"));
-  EXPECT_THAT(ErrorOf("gpu,batch,batch,time_us\n").message,
+  EXPECT_THAT(TimesError("batch,time_us\n").message, HasSubstr("column 'gpu'"));
+  EXPECT_THAT(TimesError("gpu,time_us\n").message, HasSubstr("column 'batch'"));
+  EXPECT_THAT(TimesError("gpu,batch,batch,time_us\n").message,
               HasSubstr("'batch' twice"));
-  EXPECT_THAT(ErrorOf("gpu,batch,time_us\na,1\n").message,
+  EXPECT_THAT(TimesError("gpu,batch,time_us\na,1\n").message,
               HasSubstr("has 2 fields"));
 }
 

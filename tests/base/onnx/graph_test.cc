@@ -9,24 +9,24 @@
 namespace ucudnn {
 namespace {
 
+using test::ModelError;
+using test::OnnxModel;
+using test::ParsedModel;
+using test::ReadModel;
+using test::SingleNode;
 using ::testing::ElementsAre;
-using testing::ErrorOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::Model;
-using testing::Parsed;
-using testing::Read;
-using testing::Single;
 using ::testing::SizeIs;
 
 TEST(OnnxGraphTest, SortsNodesTopologically) {
-  onnx::ModelProto model = Model(
+  onnx::ModelProto model = OnnxModel(
       "g (float[N,3,8,8] x, float[3,3,1,1] w) => (float[N,3,8,8] d) {"
       "a = Conv(x, w)  b = Relu(a)  c = Conv(a, w)  d = Add(b, c) }");
   auto* nodes = model.mutable_graph()->mutable_node();
   nodes->SwapElements(0, 3);
   nodes->SwapElements(1, 2);
-  const Graph graph = Read(model).value();
+  const Graph graph = ReadModel(model).value();
   std::vector<std::string> order;
   for (const Node& node : graph.nodes) order.push_back(node.name);
   EXPECT_THAT(order, ElementsAre("Conv_3", "Conv_1", "Relu_2", "Add_0"));
@@ -36,7 +36,7 @@ TEST(OnnxGraphTest, SortsNodesTopologically) {
 }
 
 TEST(OnnxGraphTest, GivesEveryNodeAUniqueName) {
-  onnx::ModelProto model = Model(
+  onnx::ModelProto model = OnnxModel(
       "g (float[N,3,8,8] x, float[3,3,1,1] w) => (float[N,3,8,8] e) {"
       "a = Conv(x, w)  b = Conv(a, w)  c = Conv(b, w)  d = Conv(c, w)"
       "e = Conv(d, w) }");
@@ -46,7 +46,7 @@ TEST(OnnxGraphTest, GivesEveryNodeAUniqueName) {
   graph->mutable_node(2)->set_name("Conv_1");
   graph->mutable_node(3)->set_name("a\nb");
   std::vector<std::string> names;
-  for (const ConvLayer& layer : NetworkOf(Read(model).value()).layers) {
+  for (const ConvLayer& layer : NetworkOf(ReadModel(model).value()).layers) {
     names.push_back(layer.name);
   }
   EXPECT_THAT(names,
@@ -54,7 +54,7 @@ TEST(OnnxGraphTest, GivesEveryNodeAUniqueName) {
 }
 
 TEST(OnnxGraphTest, NeedsAnInputGradientAfterTheFirstTrainedParameter) {
-  const Network network = NetworkOf(Parsed(
+  const Network network = NetworkOf(ParsedModel(
       "g (float[N,3,8,8] x, float[3,3,1,1] w, float[3] s, float[3] m) => "
       "(float[N,3,8,8] f) {"
       "p = Relu(x)  a = Conv(p, w)  b = Conv(x, w)  c = Conv(a, w)"
@@ -73,7 +73,7 @@ TEST(OnnxGraphTest, NeedsAnInputGradientAfterTheFirstTrainedParameter) {
 }
 
 TEST(OnnxGraphTest, DoesNotTrainStatisticsOrScales) {
-  const Graph graph = Parsed(
+  const Graph graph = ParsedModel(
       "g (float[N,3,8,8] x, float[3] s, float[3] m, float low) => "
       "(float[N,3,8,8] z) { y = BatchNormalization(x, s, s, m, m)"
       "z = Clip(y, low) }");
@@ -84,11 +84,11 @@ TEST(OnnxGraphTest, DoesNotTrainStatisticsOrScales) {
 }
 
 TEST(OnnxGraphTest, KnowsTheStatisticsOfOlderNormalizations) {
-  onnx::ModelProto model = Model(
+  onnx::ModelProto model = OnnxModel(
       "g (float[N,3,8,8] x, float[3] s, float[3] m) => (float[N,3,8,8] y) {"
       "y, mean, variance, a, b = BatchNormalization(x, s, s, m, m) }");
   model.mutable_opset_import(0)->set_version(13);
-  const Result<Graph> graph = Read(model);
+  const Result<Graph> graph = ReadModel(model);
   ASSERT_TRUE(graph) << graph.error().message;
   ASSERT_THAT(graph->tensors, SizeIs(8));
   for (std::size_t i = 4; i < 8; ++i) {
@@ -98,7 +98,7 @@ TEST(OnnxGraphTest, KnowsTheStatisticsOfOlderNormalizations) {
 
 TEST(OnnxGraphTest, TellsDataFromParametersByInitializers) {
   // No symbolic batch: the initializers are the parameters.
-  onnx::ModelProto model = Model(
+  onnx::ModelProto model = OnnxModel(
       "g (float[1,3,8,8] x, float[1,3,8,8] other) => (float[1,4,8,8] y) {"
       "s = Add(x, other)  y = Conv(s, w) }");
   auto* w = model.mutable_graph()->add_initializer();
@@ -106,7 +106,7 @@ TEST(OnnxGraphTest, TellsDataFromParametersByInitializers) {
   w->set_data_type(onnx::TensorProto::FLOAT);
   for (const int extent : {4, 3, 1, 1}) w->add_dims(extent);
   w->set_raw_data(std::string(48, '\0'));
-  const Graph graph = Read(model).value();
+  const Graph graph = ReadModel(model).value();
   ASSERT_THAT(graph.tensors, SizeIs(5));
   EXPECT_THAT(graph.tensors[0].shape, ElementsAre(8, 3, 8, 8));
   EXPECT_THAT(graph.tensors[1].shape, ElementsAre(8, 3, 8, 8));
@@ -114,12 +114,12 @@ TEST(OnnxGraphTest, TellsDataFromParametersByInitializers) {
   EXPECT_THAT(graph.tensors[4].shape, ElementsAre(8, 4, 8, 8));
 
   w->set_raw_data(std::string(47, '\0'));
-  EXPECT_THAT(ErrorOf(Read(model)).message,
+  EXPECT_THAT(ModelError(ReadModel(model)).message,
               HasSubstr("initializer 'w': it has 47 bytes of data; 48"));
 }
 
 TEST(OnnxGraphTest, DoesNotNeedTheWeights) {
-  onnx::ModelProto model = Model(
+  onnx::ModelProto model = OnnxModel(
       "g (float[N,300,8,8] x) => (float[N,400,8,8] y) { y = Conv(x, w) }");
   auto* w = model.mutable_graph()->add_initializer();
   w->set_name("w");
@@ -129,11 +129,13 @@ TEST(OnnxGraphTest, DoesNotNeedTheWeights) {
   auto* location = w->add_external_data();
   location->set_key("location");
   location->set_value("weights.bin");
-  EXPECT_EQ(NetworkOf(Read(model).value()).layers[0].geometry.filters, 400);
+  EXPECT_EQ(NetworkOf(ReadModel(model).value()).layers[0].geometry.filters,
+            400);
 }
 
 TEST(OnnxGraphTest, AssumesThatTheFirstInputIsData) {
-  const Graph graph = Parsed(Single("1,3,8,8", "8,3,1,1", "Conv(x, w)"));
+  const Graph graph =
+      ParsedModel(SingleNode("1,3,8,8", "8,3,1,1", "Conv(x, w)"));
   EXPECT_THAT(graph.tensors[0].shape, ElementsAre(8, 3, 8, 8));
   EXPECT_TRUE(graph.tensors[1].parameter);
 }

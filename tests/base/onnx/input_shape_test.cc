@@ -13,10 +13,10 @@
 namespace ucudnn {
 namespace {
 
+using test::OnnxModel;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::Model;
 
 constexpr char kOpen[] =
     "g (float[N,3,H,W] image, float[8,3,3,3] w) => (float[N,8,H,W] y) {"
@@ -26,13 +26,13 @@ Result<Graph> Sized(const std::string& graph,
                     const std::vector<InputShape>& shapes) {
   UCUDNN_ASSIGN_OR_RETURN(
       const std::string model,
-      WithInputShapes(Model(graph).SerializeAsString(), shapes, "m.onnx"));
+      WithInputShapes(OnnxModel(graph).SerializeAsString(), shapes, "m.onnx"));
   return ReadOnnx(model, "net", BatchSize(2), "m.onnx");
 }
 
 std::string WhyNot(const std::string& graph,
                    const std::vector<InputShape>& shapes) {
-  return testing::ErrorOf(Sized(graph, shapes)).message;
+  return test::ModelError(Sized(graph, shapes)).message;
 }
 
 TEST(InputShapeTest, ReadsSizesAndTheInputsName) {

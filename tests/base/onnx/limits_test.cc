@@ -14,14 +14,14 @@
 namespace ucudnn {
 namespace {
 
-using testing::ErrorOf;
+using test::ModelError;
+using test::OnnxModel;
+using test::ReadModel;
 using ::testing::HasSubstr;
-using testing::Model;
-using testing::Read;
 
 // A convolution beside `nodes`, which may use x: float[N,3,8,8].
 onnx::ModelProto With(const std::string& nodes) {
-  return Model(
+  return OnnxModel(
       "g (float[N,3,8,8] x, float[8,3,1,1] w) => (float[N,8,8,8] y) {" + nodes +
       " y = Conv(x, w) }");
 }
@@ -32,7 +32,7 @@ TEST(OnnxLimitsTest, ComputesNoValuesThatDouble) {
   for (int i = 0; i < 26; ++i) {
     nodes += fmt::format(" v{0} = Concat<axis=0>(v{1}, v{1})", i + 1, i);
   }
-  const auto graph = Read(With(nodes));
+  const auto graph = ReadModel(With(nodes));
   ASSERT_TRUE(graph) << graph.error().message;
   EXPECT_EQ(graph->tensors[28].shape.at(0), std::int64_t{4} << 26);
 }
@@ -42,8 +42,9 @@ TEST(OnnxLimitsTest, ComputesNoValuesThatAreRepeatedOften) {
       "v = Constant<value=int64[8] {1,2,3,4,5,6,7,8}>() c = Concat<axis=0>(v";
   for (int i = 1; i < 20'000; ++i) nodes += ",v";
   // Reshape would need the values.
-  EXPECT_THAT(ErrorOf(Read(With(nodes + ") r = Reshape(x, c)"))).message,
-              HasSubstr("shape cannot be inferred"));
+  EXPECT_THAT(
+      ModelError(ReadModel(With(nodes + ") r = Reshape(x, c)"))).message,
+      HasSubstr("shape cannot be inferred"));
 }
 
 TEST(OnnxLimitsTest, RefusesDimensionsThatDouble) {
@@ -51,12 +52,12 @@ TEST(OnnxLimitsTest, RefusesDimensionsThatDouble) {
   for (int i = 0; i < 40; ++i) {
     nodes += fmt::format(" v{} = Gather(v{}, v{})", i + 1, i, i);
   }
-  EXPECT_THAT(ErrorOf(Read(With(nodes))).message,
+  EXPECT_THAT(ModelError(ReadModel(With(nodes))).message,
               HasSubstr("dimensions; 64 are accepted"));
 }
 
 TEST(OnnxLimitsTest, RefusesTypesThatNest) {
-  const Error error = ErrorOf(Read(With("s = SequenceConstruct(x)")));
+  const Error error = ModelError(ReadModel(With("s = SequenceConstruct(x)")));
   EXPECT_EQ(error.code, Code::kUnimplemented);
   EXPECT_THAT(error.message, HasSubstr("output 's' is not a tensor"));
 }
@@ -70,7 +71,7 @@ TEST(OnnxLimitsTest, RefusesManySmallPartsBeforeParsingThem) {
     model += static_cast<char>((size & 0x7FU) | (size > 0x7FU ? 0x80U : 0U));
   }
   const auto graph = ReadOnnx(model + nodes, "net", BatchSize(1), "m.onnx");
-  EXPECT_THAT(ErrorOf(graph).message, HasSubstr("too many small parts"));
+  EXPECT_THAT(ModelError(graph).message, HasSubstr("too many small parts"));
 }
 
 TEST(OnnxLimitsTest, RefusesTooManyNodes) {
@@ -81,7 +82,7 @@ TEST(OnnxLimitsTest, RefusesTooManyNodes) {
     node->add_input("x");
     node->add_output(fmt::format("r{}", i));
   }
-  EXPECT_THAT(ErrorOf(Read(model)).message,
+  EXPECT_THAT(ModelError(ReadModel(model)).message,
               HasSubstr("50001 nodes; up to 50000 are accepted"));
 }
 
@@ -113,7 +114,7 @@ TEST(OnnxLimitsTest, LooksForNoOtherFiles) {
     auto* location = tensor->add_external_data();
     location->set_key("location");
     location->set_value(file);
-    const Error error = ErrorOf(Read(model));
+    const Error error = ModelError(ReadModel(model));
     EXPECT_EQ(error.code, Code::kInvalidArgument);
     EXPECT_THAT(error.message, HasSubstr("its data lies in another file"));
   }

@@ -14,10 +14,10 @@
 #include "base/network.h"
 #include "base/onnx/onnx.h"
 
-namespace ucudnn::testing {
+namespace ucudnn::test {
 
 // A model from ONNX's own text form.
-inline onnx::ModelProto Model(const std::string& graph) {
+inline onnx::ModelProto OnnxModel(const std::string& graph) {
   onnx::ModelProto model;
   const auto status = onnx::OnnxParser::Parse(
       model, ("<ir_version: 8, opset_import: [\"\" : 17]>\n" + graph).c_str());
@@ -25,41 +25,41 @@ inline onnx::ModelProto Model(const std::string& graph) {
   return model;
 }
 
-inline Result<Graph> Read(const onnx::ModelProto& model,
-                          std::int64_t batch = 8) {
+inline Result<Graph> ReadModel(const onnx::ModelProto& model,
+                               std::int64_t batch = 8) {
   return ReadOnnx(model.SerializeAsString(), "net", BatchSize(batch), "m.onnx");
 }
 
-inline Graph Parsed(const std::string& graph) {
-  auto result = Read(Model(graph));
+inline Graph ParsedModel(const std::string& graph) {
+  auto result = ReadModel(OnnxModel(graph));
   EXPECT_TRUE(result) << result.error().message;
   return result.value_or(Graph());
 }
 
-inline Error ErrorOf(const Result<Graph>& graph) {
+inline Error ModelError(const Result<Graph>& graph) {
   if (graph) return {Code::kOk, "no error"};
   EXPECT_THAT(graph.error().message, ::testing::StartsWith("m.onnx: "));
   return graph.error();
 }
 
-inline Error ErrorOf(const std::string& graph) {
-  return ErrorOf(Read(Model(graph)));
+inline Error ModelError(const std::string& graph) {
+  return ModelError(ReadModel(OnnxModel(graph)));
 }
 
 // A graph of the single convolution `node`, from x to y.
-inline std::string Single(const std::string& x, const std::string& w,
-                          const std::string& node) {
+inline std::string SingleNode(const std::string& x, const std::string& w,
+                              const std::string& node) {
   return "g (float[" + x + "] x, float[" + w +
          "] w) => (float y) { y = " + node + " }";
 }
 
 inline ConvLayer SingleLayer(const std::string& x, const std::string& w,
                              const std::string& node) {
-  const Network network = NetworkOf(Parsed(Single(x, w, node)));
+  const Network network = NetworkOf(ParsedModel(SingleNode(x, w, node)));
   EXPECT_THAT(network.layers, ::testing::SizeIs(1));
   return network.layers.empty() ? ConvLayer() : network.layers[0];
 }
 
-}  // namespace ucudnn::testing
+}  // namespace ucudnn::test
 
 #endif  // UCUDNN_TESTS_BASE_ONNX_MODELS_H_

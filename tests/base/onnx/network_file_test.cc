@@ -13,11 +13,13 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-std::string Data(const std::string& name) { return test::DataPath(name); }
+std::string NetworkFile(const std::string& name) {
+  return test::DataPath(name);
+}
 
 TEST(NetworkFileTest, NamesTheNetworkAsTheFile) {
   const auto network =
-      ReadNetworkFile(Data("networks/resnet50_v1_5.csv"), BatchSize(1));
+      ReadNetworkFile(NetworkFile("networks/resnet50_v1_5.csv"), BatchSize(1));
   ASSERT_TRUE(network) << network.error().message;
   EXPECT_EQ(network->name, "resnet50_v1_5");
   EXPECT_THAT(network->layers, SizeIs(53));
@@ -34,19 +36,22 @@ TEST(NetworkFileTest, TellsFormsApartByContent) {
 
 TEST(NetworkFileTest, HasNoGraphForText) {
   EXPECT_THAT(
-      ReadGraphFile(Data("networks/vgg16.csv"), BatchSize(1)).error().message,
+      ReadGraphFile(NetworkFile("networks/vgg16.csv"), BatchSize(1))
+          .error()
+          .message,
       AllOf(HasSubstr("vgg16.csv"), HasSubstr("ONNX model is expected")));
 }
 
 TEST(NetworkFileTest, NamesTheFileInErrors) {
-  const auto network = ReadNetworkFile(Data("none.onnx"), BatchSize(1));
+  const auto network = ReadNetworkFile(NetworkFile("none.onnx"), BatchSize(1));
   EXPECT_EQ(network.error().code, Code::kNotFound);
-  EXPECT_THAT(network.error().message, StartsWith(Data("none.onnx")));
+  EXPECT_THAT(network.error().message, StartsWith(NetworkFile("none.onnx")));
 }
 
 #ifndef UCUDNN_WITH_ONNX
 TEST(NetworkFileTest, SaysThatThisBuildReadsNoModels) {
-  const auto network = ReadNetworkFile(Data("onnx/alexnet.onnx"), BatchSize(1));
+  const auto network =
+      ReadNetworkFile(NetworkFile("onnx/alexnet.onnx"), BatchSize(1));
   EXPECT_EQ(network.error().code, Code::kUnimplemented);
   EXPECT_THAT(network.error().message, HasSubstr("UCUDNN_WITH_ONNX=OFF"));
 }

@@ -15,19 +15,19 @@
 namespace ucudnn {
 namespace {
 
+using test::ModelError;
+using test::OnnxModel;
+using test::ParsedModel;
+using test::ReadModel;
+using test::SingleLayer;
+using test::SingleNode;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
-using testing::ErrorOf;
 using ::testing::HasSubstr;
-using testing::Model;
-using testing::Parsed;
-using testing::Read;
-using testing::Single;
-using testing::SingleLayer;
 using ::testing::SizeIs;
 
 TEST(OnnxTest, ReadsShapesAtTheBatch) {
-  const Graph graph = Parsed(
+  const Graph graph = ParsedModel(
       "g (float[N,3,32,32] x, float[8,3,3,3] w, float[8] b) => "
       "(float[N,8,30,30] "
       "z) { y = Conv(x, w, b)  z = Relu(y) }");
@@ -157,7 +157,8 @@ TEST(OnnxTest, PadsTheInputOfAConvolutionThatIsPaddedUnevenly) {
                "Conv<pads=[0,3,4,1]>(x, w)",
                {1, 20, 18},
                {0, 0, 1}}}) {
-    const Graph graph = Parsed(Single(uneven.x, "64,3,7,7", uneven.node));
+    const Graph graph =
+        ParsedModel(SingleNode(uneven.x, "64,3,7,7", uneven.node));
     ASSERT_THAT(graph.nodes, SizeIs(2)) << uneven.node;
     const Node& pad = graph.nodes[0];
     const Node& conv = graph.nodes[1];
@@ -178,12 +179,12 @@ TEST(OnnxTest, PadsTheInputOfAConvolutionThatIsPaddedUnevenly) {
 }
 
 TEST(OnnxTest, NamesAddedNodesUnlikeOthers) {
-  onnx::ModelProto model = Model(
+  onnx::ModelProto model = OnnxModel(
       "g (float[N,1,8,8] x, float[1,1,3,3] w) => (float y) {"
       "z = Relu(x)  y = Conv<auto_pad=\"SAME_UPPER\", strides=[2,2]>(z, w) }");
   model.mutable_graph()->mutable_node(0)->set_name("c.pad");
   model.mutable_graph()->mutable_node(1)->set_name("c");
-  const Result<Graph> graph = Read(model);
+  const Result<Graph> graph = ReadModel(model);
   ASSERT_TRUE(graph);
   ASSERT_THAT(graph->nodes, SizeIs(3));
   EXPECT_EQ(graph->nodes[1].name, "c.pad_");
@@ -192,7 +193,7 @@ TEST(OnnxTest, NamesAddedNodesUnlikeOthers) {
 
 // The windows of a pooling of 1 x 1 x 10 x 10; absent where they are not known.
 std::optional<std::array<Window, 3>> Pooling(const std::string& node) {
-  const Graph graph = Parsed(
+  const Graph graph = ParsedModel(
       "g (float[1,1,10,10] x, float[1,1,1,1] w) => (float y) {"
       "p = " +
       node + " y = Conv(p, w) }");
@@ -223,7 +224,7 @@ TEST(OnnxTest, ReadsWindowsOfPooling) {
 
 TEST(OnnxTest, ReadsWhatAveragesDivideBy) {
   const auto divisor = [](const std::string& attributes) {
-    const Graph graph = Parsed(
+    const Graph graph = ParsedModel(
         "g (float[1,1,10,10] x, float[1,1,1,1] w) => (float y) { p = "
         "AveragePool<kernel_shape = [3, 3], strides = [2, 2]" +
         attributes + ">(x) y = Conv(p, w) }");
@@ -277,7 +278,7 @@ TEST(OnnxTest, NamesTheNodeThatCannotBeAConvolution) {
                    Code::kInvalidArgument, "does not divide"},
         std::tuple{"N,1,4,4,4,4", "1,1,1,1,1,1", "Conv(x, w)",
                    Code::kUnimplemented, "one, two or three"}}) {
-    const Error error = ErrorOf(Single(x, w, node));
+    const Error error = ModelError(SingleNode(x, w, node));
     EXPECT_EQ(error.code, code) << node;
     EXPECT_THAT(error.message, AllOf(HasSubstr("node 'Conv"), HasSubstr(why)));
   }
@@ -293,12 +294,13 @@ TEST(OnnxTest, RefusesWhatShapeInferenceRefuses) {
         std::tuple{"N,1,8,8", "1,1,3,3", "Conv<auto_pad=\"SOME\">(x, w)"},
         std::tuple{"N,1,8,8", "1,1,3,3", "Conv(x)"},
         std::tuple{"N,1,8,8", "1,1,3,3", "NoSuchOp(x, w)"}}) {
-    EXPECT_EQ(ErrorOf(Single(x, w, node)).code, Code::kInvalidArgument) << node;
+    EXPECT_EQ(ModelError(SingleNode(x, w, node)).code, Code::kInvalidArgument)
+        << node;
   }
 }
 
 TEST(OnnxTest, FollowsShapesThatAreComputed) {
-  const Graph graph = Parsed(
+  const Graph graph = ParsedModel(
       "g (float[N,3,8,8] x) => (float y) {"
       "s = Shape(x)  z = Constant<value = int64[1] {0}>()"
       "n = Gather(s, z)  r = Constant<value = int64[1] {-1}>()"
@@ -310,20 +312,20 @@ TEST(OnnxTest, FollowsShapesThatAreComputed) {
 
 TEST(OnnxTest, RefusesBrokenGraphs) {
   const std::string inputs = "g (float[N,3,8,8] x) => (float[N,3,8,8] y) ";
-  EXPECT_THAT(
-      ErrorOf(inputs + "{ a = Add(x, b)  b = Relu(a)  y = Relu(b) }").message,
-      HasSubstr("node 'Add_0' (Add) is on a cycle"));
-  EXPECT_THAT(ErrorOf(inputs + "{ y = Relu(nothing) }").message,
+  EXPECT_THAT(ModelError(inputs + "{ a = Add(x, b)  b = Relu(a)  y = Relu(b) }")
+                  .message,
+              HasSubstr("node 'Add_0' (Add) is on a cycle"));
+  EXPECT_THAT(ModelError(inputs + "{ y = Relu(nothing) }").message,
               HasSubstr("reads tensor 'nothing', which nothing computes"));
-  EXPECT_THAT(ErrorOf(inputs + "{ y = Relu(x)  y = Relu(x) }").message,
+  EXPECT_THAT(ModelError(inputs + "{ y = Relu(x)  y = Relu(x) }").message,
               HasSubstr("computes tensor 'y', which already exists"));
-  EXPECT_THAT(ErrorOf(inputs + "{ x = Relu(x)  y = Relu(x) }").message,
+  EXPECT_THAT(ModelError(inputs + "{ x = Relu(x)  y = Relu(x) }").message,
               HasSubstr("computes tensor 'x'"));
   EXPECT_THAT(
-      ErrorOf("g (float[N,3,H,8] x) => (float y) { y = Relu(x) }").message,
+      ModelError("g (float[N,3,H,8] x) => (float y) { y = Relu(x) }").message,
       HasSubstr("input 'x' has the dimension 'H' besides the batch"));
-  EXPECT_THAT(ErrorOf("g (float[N,3,8,8] x) => (float y) { a, b = Unique(x) "
-                      "y = Relu(a) }")
+  EXPECT_THAT(ModelError("g (float[N,3,8,8] x) => (float y) { a, b = Unique(x) "
+                         "y = Relu(a) }")
                   .message,
               HasSubstr("tensor 'a', computed by node 'Unique_0'"));
 }
@@ -332,17 +334,17 @@ TEST(OnnxTest, NamesCustomOperators) {
   const std::string graph =
       "g (float[N,3,8,8] x, float[4,3,1,1] w) => (float y) {"
       "m = com.example.Mystery(x)  y = Conv(m, w) }";
-  const Error error = ErrorOf(graph);
+  const Error error = ModelError(graph);
   EXPECT_EQ(error.code, Code::kUnimplemented);
   EXPECT_THAT(error.message,
               AllOf(HasSubstr("node 'Mystery_0' (com.example.Mystery)"),
                     HasSubstr("output 'm' has no shape")));
   // The model may tell its output's shape.
-  onnx::ModelProto model = Model(graph);
+  onnx::ModelProto model = OnnxModel(graph);
   auto* declared = model.mutable_graph()->add_value_info();
   *declared = model.graph().input(0);
   declared->set_name("m");
-  const Result<Graph> read = Read(model);
+  const Result<Graph> read = ReadModel(model);
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(NetworkOf(*read).layers.size(), 1U);
 }
@@ -352,7 +354,7 @@ TEST(OnnxTest, NamesConvolutionsThatCannotBePlanned) {
        {std::pair{"QLinearConv(x, s, z, w, s, z, s, z)", "quantized"},
         std::pair{"ConvInteger(x, w)", "quantized"},
         std::pair{"DeformConv(x, w, s)", "cannot be planned"}}) {
-    const Error error = ErrorOf(
+    const Error error = ModelError(
         std::string("g (uint8[N,3,8,8] x, float s, uint8 z, uint8[4,3,1,1] w) "
                     "=> (float y) { y = ") +
         node + " }");
@@ -362,40 +364,44 @@ TEST(OnnxTest, NamesConvolutionsThatCannotBePlanned) {
 }
 
 TEST(OnnxTest, RefusesShapesThatAreTooLarge) {
-  EXPECT_THAT(ErrorOf("g (float[N,4611686018427387904,8,8] x) => (float y) {"
-                      "y = Relu(x) }")
+  EXPECT_THAT(ModelError("g (float[N,4611686018427387904,8,8] x) => (float y) {"
+                         "y = Relu(x) }")
                   .message,
               HasSubstr("cannot be counted"));
   EXPECT_THAT(
-      ErrorOf(Single("N,1,3000000000,8", "1,1,1,1", "Conv(x, w)")).message,
+      ModelError(SingleNode("N,1,3000000000,8", "1,1,1,1", "Conv(x, w)"))
+          .message,
       HasSubstr("input height is 3000000000"));
   EXPECT_THAT(
-      ErrorOf("g (float[N,-3,8,8] x) => (float y) { y = Relu(x) }").code,
+      ModelError("g (float[N,-3,8,8] x) => (float y) { y = Relu(x) }").code,
       Code::kInvalidArgument);
 }
 
 TEST(OnnxTest, RefusesControlFlowAndFunctions) {
   onnx::ModelProto model =
-      Model("g (float[N,3,8,8] x) => (float[N,3,8,8] y) { y = Relu(x) }");
+      OnnxModel("g (float[N,3,8,8] x) => (float[N,3,8,8] y) { y = Relu(x) }");
   auto* attribute = model.mutable_graph()->mutable_node(0)->add_attribute();
   attribute->set_name("body");
   attribute->mutable_g()->set_name("inner");
-  EXPECT_EQ(ErrorOf(Read(model)).code, Code::kUnimplemented);
-  EXPECT_THAT(ErrorOf(Read(model)).message, HasSubstr("holds a subgraph"));
+  EXPECT_EQ(ModelError(ReadModel(model)).code, Code::kUnimplemented);
+  EXPECT_THAT(ModelError(ReadModel(model)).message,
+              HasSubstr("holds a subgraph"));
 
   model.mutable_graph()->mutable_node(0)->clear_attribute();
   auto* function = model.add_functions();
   function->set_name("Relu");
-  EXPECT_THAT(ErrorOf(Read(model)).message, HasSubstr("calls a function"));
+  EXPECT_THAT(ModelError(ReadModel(model)).message,
+              HasSubstr("calls a function"));
 
   model.clear_functions();
   model.mutable_graph()->add_sparse_initializer();
-  EXPECT_THAT(ErrorOf(Read(model)).message, HasSubstr("sparse initializers"));
+  EXPECT_THAT(ModelError(ReadModel(model)).message,
+              HasSubstr("sparse initializers"));
 }
 
 TEST(OnnxTest, RefusesBytesThatAreNotAModel) {
   const auto read = [](const std::string& bytes) {
-    return ErrorOf(ReadOnnx(bytes, "net", BatchSize(1), "m.onnx"));
+    return ModelError(ReadOnnx(bytes, "net", BatchSize(1), "m.onnx"));
   };
   EXPECT_THAT(read("").message, HasSubstr("without a node"));
   EXPECT_THAT(read("\x08\xFF").message, HasSubstr("not an ONNX model"));
@@ -410,27 +416,28 @@ TEST(OnnxTest, RefusesBytesThatAreNotAModel) {
 
 TEST(OnnxTest, BoundsTheBatch) {
   const onnx::ModelProto model =
-      Model(Single("N,3,8,8", "8,3,1,1", "Conv(x, w)"));
-  EXPECT_TRUE(Read(model, kMaxBatchSize.count()));
+      OnnxModel(SingleNode("N,3,8,8", "8,3,1,1", "Conv(x, w)"));
+  EXPECT_TRUE(ReadModel(model, kMaxBatchSize.count()));
   for (const std::int64_t batch :
        {std::int64_t{0}, std::int64_t{-1}, kMaxBatchSize.count() + 1}) {
-    EXPECT_THAT(ErrorOf(Read(model, batch)).message,
+    EXPECT_THAT(ModelError(ReadModel(model, batch)).message,
                 HasSubstr("1 to 16777216 is accepted"));
   }
 }
 
 TEST(OnnxTest, AcceptsModelsOfLaterVersions) {
-  onnx::ModelProto model = Model(Single("N,3,8,8", "8,3,1,1", "Conv(x, w)"));
+  onnx::ModelProto model =
+      OnnxModel(SingleNode("N,3,8,8", "8,3,1,1", "Conv(x, w)"));
   model.set_ir_version(10);
   model.mutable_opset_import(0)->set_version(21);
-  EXPECT_TRUE(Read(model)) << ErrorOf(Read(model)).message;
+  EXPECT_TRUE(ReadModel(model)) << ModelError(ReadModel(model)).message;
 }
 
 TEST(OnnxTest, RequiresAConvolutionInANetwork) {
-  const auto network =
-      ParseNetwork(Model("g (float[N,3] x) => (float[N,3] y) { y = Relu(x) }")
-                       .SerializeAsString(),
-                   "net", BatchSize(1), "m.onnx");
+  const auto network = ParseNetwork(
+      OnnxModel("g (float[N,3] x) => (float[N,3] y) { y = Relu(x) }")
+          .SerializeAsString(),
+      "net", BatchSize(1), "m.onnx");
   ASSERT_FALSE(network);
   EXPECT_THAT(network.error().message,
               HasSubstr("none of the model's 1 nodes is a convolution"));

@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::SizeIs;
 
-std::string Data(const std::string& name) { return test::DataPath(name); }
+std::string ModelFile(const std::string& name) { return test::DataPath(name); }
 
 // Only the geometries, in order: names differ between the two forms.
 std::vector<ConvGeometry> Geometries(const Network& network) {
@@ -34,9 +34,9 @@ TEST(RealModelsTest, AgreeWithTheSameNetworksInCsv) {
         {"resnet50", "resnet50_v1_5"},
         {"resnet152", "resnet152_v1_5"}}) {
     const auto from_model = ReadNetworkFile(
-        Data(fmt::format("onnx/{}.onnx", model)), BatchSize(32));
+        ModelFile(fmt::format("onnx/{}.onnx", model)), BatchSize(32));
     const auto from_table = ReadNetworkFile(
-        Data(fmt::format("networks/{}.csv", table)), BatchSize(32));
+        ModelFile(fmt::format("networks/{}.csv", table)), BatchSize(32));
     ASSERT_TRUE(from_model) << from_model.error().message;
     ASSERT_TRUE(from_table) << from_table.error().message;
     EXPECT_EQ(from_model->name, model);
@@ -53,7 +53,8 @@ TEST(RealModelsTest, AgreeWithTheSameNetworksInCsv) {
 }
 
 TEST(RealModelsTest, HaveThreeDimensionsInVideo) {
-  const auto network = ReadNetworkFile(Data("onnx/r3d_18.onnx"), BatchSize(2));
+  const auto network =
+      ReadNetworkFile(ModelFile("onnx/r3d_18.onnx"), BatchSize(2));
   ASSERT_TRUE(network) << network.error().message;
   ASSERT_THAT(network->layers, SizeIs(20));
   EXPECT_EQ(network->layers[0].geometry, (ConvGeometry{.spatial_dims = 3,
@@ -67,7 +68,7 @@ TEST(RealModelsTest, HaveThreeDimensionsInVideo) {
 
 TEST(RealModelsTest, HaveDilationInSegmentation) {
   const auto network =
-      ReadNetworkFile(Data("onnx/fcn_resnet50.onnx"), BatchSize(4));
+      ReadNetworkFile(ModelFile("onnx/fcn_resnet50.onnx"), BatchSize(4));
   ASSERT_TRUE(network) << network.error().message;
   EXPECT_THAT(network->layers, SizeIs(55));
   EXPECT_TRUE(std::any_of(
@@ -76,7 +77,8 @@ TEST(RealModelsTest, HaveDilationInSegmentation) {
 }
 
 TEST(RealModelsTest, BranchInInception) {
-  const auto graph = ReadGraphFile(Data("onnx/googlenet.onnx"), BatchSize(16));
+  const auto graph =
+      ReadGraphFile(ModelFile("onnx/googlenet.onnx"), BatchSize(16));
   ASSERT_TRUE(graph) << graph.error().message;
   EXPECT_THAT(NetworkOf(*graph).layers, SizeIs(57));
   const auto predecessors = Predecessors(*graph);
@@ -98,7 +100,7 @@ TEST(RealModelsTest, BranchInInception) {
 
 TEST(RealModelsTest, HaveTheSameConvolutionsAtEveryBatch) {
   for (const char* name : {"alexnet", "googlenet", "r3d_18", "fcn_resnet50"}) {
-    const std::string path = Data(fmt::format("onnx/{}.onnx", name));
+    const std::string path = ModelFile(fmt::format("onnx/{}.onnx", name));
     EXPECT_EQ(ReadNetworkFile(path, BatchSize(1)).value(),
               ReadNetworkFile(path, BatchSize(1000)).value());
   }

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-JobPlan SomePlan() {
+JobPlan SomeJobPlan() {
   JobPlan plan;
   plan.id = 7;
   plan.revision = 2;
@@ -66,14 +66,14 @@ class PlanFileTest : public ::testing::Test {
 
 TEST_F(PlanFileTest, ReadsBackWhatItWrites) {
   const std::string path = folder_ / "deep" / "er" / "plan.json";
-  ASSERT_TRUE(WritePlanFile(path, JobPlan{SomePlan()}));
+  ASSERT_TRUE(WritePlanFile(path, JobPlan{SomeJobPlan()}));
   const auto plan = ReadPlanFile(path);
   ASSERT_TRUE(plan) << plan.error().message;
-  EXPECT_EQ(*plan, SomePlan());
+  EXPECT_EQ(*plan, SomeJobPlan());
 }
 
 TEST(ParseJobPlanTest, ReadsOnceWhatRanksShare) {
-  JobPlan plan = SomePlan();
+  JobPlan plan = SomeJobPlan();
   plan.request.device_kinds.push_back("A/1u/1GiB/x-1");
   plan.ranks.push_back(plan.ranks[0]);
   const std::string text = ToJsonText(plan);
@@ -98,7 +98,7 @@ TEST_F(PlanFileTest, SaysWhyAFileCannotBeRead) {
 }
 
 TEST(ParseJobPlanTest, NamesThePlaceOfAnError) {
-  const std::string good = ToJsonText(SomePlan());
+  const std::string good = ToJsonText(SomeJobPlan());
   ASSERT_TRUE(ParseJobPlan(good, "p.json"));
   for (const auto& [from, to, why] : {
            std::tuple{"{", "[", "not JSON: parse error at line 2"},

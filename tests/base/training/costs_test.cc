@@ -27,7 +27,7 @@ const Task& TaskOf(const TrainingGraph& graph, const std::string& name) {
   return graph.tasks.front();
 }
 
-constexpr char kHeader[] =
+constexpr char kTimesHeader[] =
     "device,network,layer,op,precision,layout,batch,algorithm,math,"
     "workspace_bytes,time_us\n";
 
@@ -46,7 +46,7 @@ TEST(CostsTest, WithoutMeasurementsFollowTheDevicesRates) {
 TEST(CostsTest, MeasuredConvolutionsKeepTheParetoFrontAtTheBatch) {
   TrainingGraph graph = Chain(8);
   const auto profile =
-      ParseProfileCsv(std::string(kHeader) +
+      ParseProfileCsv(std::string(kTimesHeader) +
                           "d,chain,conv1,forward,FP32,NCHW,8,GEMM,FMA,0,50\n"
                           "d,chain,conv1,forward,FP32,NCHW,8,FFT,FMA,900,20\n"
                           "d,chain,conv1,forward,FP32,NCHW,8,SLOW,FMA,950,30\n"
@@ -67,7 +67,7 @@ TEST(CostsTest, MeasuredConvolutionsKeepTheParetoFrontAtTheBatch) {
 
 TEST(CostsTest, FilterGradientsOfSubBatchesAdd) {
   TrainingGraph graph = Chain(8);
-  std::string csv(kHeader);
+  std::string csv(kTimesHeader);
   csv.insert(csv.size() - 1, ",adding_us");
   const auto profile = ParseProfileCsv(
       csv +
@@ -88,7 +88,7 @@ TEST(CostsTest, FilterGradientsOfSubBatchesAdd) {
 
 TEST(CostsTest, MeasuredTasksReplaceTheRates) {
   TrainingGraph graph = Chain(8);
-  const std::string csv = std::string(kHeader) +
+  const std::string csv = std::string(kTimesHeader) +
                           "d,chain,pool2,forward,FP32,NCHW,8,NONE,,0,77\n"
                           "d,chain,pool2,forward,FP32,NCHW,8,NONE,,0,79\n"
                           "d,chain,pool2,forward,FP32,NCHW,8,NONE,,0,75\n"
@@ -107,7 +107,7 @@ TEST(CostsTest, MeasuredTasksReplaceTheRates) {
 TEST(TaskTimesTest, ErrorsNamePlaceAndValue) {
   const auto error = [](const std::string& rows) {
     const auto times =
-        ParseTaskTimesCsv(std::string(kHeader) + rows, {}, "p.csv");
+        ParseTaskTimesCsv(std::string(kTimesHeader) + rows, {}, "p.csv");
     return times ? "none" : times.error().message;
   };
   EXPECT_THAT(error("d,n,pool,sideways,FP32,NCHW,8,NONE,,0,77\n"),

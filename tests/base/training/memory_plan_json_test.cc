@@ -30,7 +30,7 @@ TrainingGraph SmallGraph() {
 }
 
 // One event of every kind, in two kinds of rounds. No iteration can run it.
-MemoryPlan SomePlan() {
+MemoryPlan SomeMemoryPlan() {
   MemoryPlan plan;
   plan.policy = "best";
   plan.choice = "conv(p)";
@@ -98,16 +98,16 @@ MemoryPlan SomePlan() {
 
 TEST(MemoryPlanJsonTest, ReadsBackWhatItWrites) {
   const TrainingGraph graph = SmallGraph();
-  const Json json = ToJson(SomePlan(), graph);
+  const Json json = ToJson(SomeMemoryPlan(), graph);
   const Result<MemoryPlan> read =
       MemoryPlanOf(Json::parse(json.dump()), graph, "");
   ASSERT_TRUE(read) << read.error().message;
-  EXPECT_EQ(*read, SomePlan());
+  EXPECT_EQ(*read, SomeMemoryPlan());
 }
 
 TEST(MemoryPlanJsonTest, StartAndDurationNeverExceedTheEndInDoublePrecision) {
   const TrainingGraph graph = SmallGraph();
-  MemoryPlan plan = SomePlan();
+  MemoryPlan plan = SomeMemoryPlan();
   plan.rounds.resize(1);
   plan.rounds[0].events = {plan.rounds[0].events[1]};
   std::mt19937_64 random(11);
@@ -134,7 +134,7 @@ TEST(MemoryPlanJsonTest, StartAndDurationNeverExceedTheEndInDoublePrecision) {
 
 TEST(MemoryPlanJsonTest, FillsInWhatMayBeLeftOut) {
   const TrainingGraph graph = SmallGraph();
-  Json json = ToJson(SomePlan(), graph);
+  Json json = ToJson(SomeMemoryPlan(), graph);
   for (const char* key : {"choice", "feasible", "gpus", "alignment",
                           "ideal_time_us", "ideal_bytes"}) {
     json.erase(key);
@@ -142,7 +142,7 @@ TEST(MemoryPlanJsonTest, FillsInWhatMayBeLeftOut) {
   json["rounds"][0].erase("count");
   json["rounds"][0]["events"][1]["parts"][1].erase("count");
   json["later"] = "ignored";
-  MemoryPlan expected = SomePlan();
+  MemoryPlan expected = SomeMemoryPlan();
   expected.choice = "";
   expected.gpus = 1;
   expected.alignment = Bytes(256);
@@ -210,7 +210,7 @@ TEST(MemoryPlanJsonTest, NamesThePathTheValueAndWhatIsAccepted) {
   };
   const TrainingGraph graph = SmallGraph();
   for (const Case& wrong : cases) {
-    Json json = ToJson(SomePlan(), graph);
+    Json json = ToJson(SomeMemoryPlan(), graph);
     wrong.change(json);
     const Result<MemoryPlan> read = MemoryPlanOf(json, graph, "");
     ASSERT_FALSE(read) << wrong.message;

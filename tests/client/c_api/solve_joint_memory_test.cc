@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/client/c_api/solve_answer.h"
 #include "tests/client/cli/solve/solve_command.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
@@ -17,6 +18,8 @@ namespace ucudnn {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using test::Answer;
+using test::Taken;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -25,22 +28,15 @@ const std::string kChain =
     "a,3,64,64,16,3,3,1,1,1,1,1\n"
     "b,16,64,64,16,3,3,1,1,1,1,1\n";
 
-struct Answer {
-  int status = 0;
-  std::string text;
-};
-
 Answer SolveJoint(const Json& request) {
   char* answer = nullptr;
   const int status = ucudnn_solve_joint_memory(kChain.data(), kChain.size(),
                                                request.dump().c_str(), &answer);
-  std::string text = answer == nullptr ? "" : answer;
-  ucudnn_solve_free(answer);
-  return {status, std::move(text)};
+  return Taken(status, answer);
 }
 
 // A request for two unlike GPUs, with `changes`.
-Json Request(const Json& changes = Json::object()) {
+Json ChainRequest(const Json& changes = Json::object()) {
   Json request = {{"batch", 32},
                   {"step", 4},
                   {"network_name", "chain"},
@@ -54,7 +50,7 @@ Json Request(const Json& changes = Json::object()) {
 }
 
 TEST(SolveJointMemoryCApiTest, AnswersAsTheCommandDoes) {
-  const Answer answer = SolveJoint(Request());
+  const Answer answer = SolveJoint(ChainRequest());
   ASSERT_EQ(answer.status, 0) << answer.text;
   test::TemporaryFolder folder;
   std::ofstream(folder / "chain.csv") << kChain;
@@ -78,7 +74,7 @@ TEST(SolveJointMemoryCApiTest, AProfileIsOfItsGpuAlone) {
       }
     }
   }
-  Json request = Request();
+  Json request = ChainRequest();
   request["gpus"][0]["profile"] = profile;
   const Answer answer = SolveJoint(request);
   ASSERT_EQ(answer.status, 0) << answer.text;
@@ -109,18 +105,18 @@ TEST(SolveJointMemoryCApiTest, NamesWhatIsWrongAndWhatIsAccepted) {
       {{{"policy", "all"}}, "request: policy: ", "best"},
   };
   for (const Case& wrong : cases) {
-    const Answer answer = SolveJoint(Request(wrong.changes));
+    const Answer answer = SolveJoint(ChainRequest(wrong.changes));
     EXPECT_EQ(answer.status, 3) << wrong.changes;
     EXPECT_THAT(answer.text,
                 AllOf(HasSubstr(wrong.named), HasSubstr(wrong.accepted)));
   }
-  Json request = Request();
+  Json request = ChainRequest();
   request.erase("gpus");
   EXPECT_THAT(SolveJoint(request).text, HasSubstr("gpus is missing"));
 }
 
 TEST(SolveJointMemoryCApiTest, StatusNineIfNoSharesAddUp) {
-  const Answer answer = SolveJoint(Request({{"batch", 33}}));
+  const Answer answer = SolveJoint(ChainRequest({{"batch", 33}}));
   EXPECT_EQ(answer.status, 9) << answer.text;
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/client/c_api/solve_answer.h"
 #include "tests/client/cli/solve/solve_command.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
@@ -15,13 +16,10 @@ namespace ucudnn {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using test::Answer;
+using test::Taken;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-struct Answer {
-  int status = 0;
-  std::string text;
-};
 
 Answer SolveMemory(const std::string& network, const Json& request,
                    const std::string* profile = nullptr) {
@@ -31,13 +29,11 @@ Answer SolveMemory(const std::string& network, const Json& request,
                           profile == nullptr ? nullptr : profile->data(),
                           profile == nullptr ? 0 : profile->size(),
                           request.dump().c_str(), &answer);
-  std::string text = answer == nullptr ? "" : answer;
-  ucudnn_solve_free(answer);
-  return {status, std::move(text)};
+  return Taken(status, answer);
 }
 
 // A request for a plan of AlexNet, with `changes`.
-Json Request(const Json& changes = Json::object()) {
+Json AlexNetRequest(const Json& changes = Json::object()) {
   Json request = {{"batch", 256},
                   {"device_model", "K40"},
                   {"budget_bytes", 950'000'000},
@@ -50,20 +46,23 @@ Json Request(const Json& changes = Json::object()) {
 const std::string kAlexNet = test::DataPath("onnx/alexnet.onnx");
 
 TEST(SolveMemoryCApiTest, PlansForOneOfSeveralGpus) {
-  const Answer answer = SolveMemory(
-      test::FileText(kAlexNet), Request({{"policy", "modnn"}, {"gpus", 4}}));
+  const Answer answer =
+      SolveMemory(test::FileText(kAlexNet),
+                  AlexNetRequest({{"policy", "modnn"}, {"gpus", 4}}));
   ASSERT_EQ(answer.status, 0) << answer.text;
   const Json plan = Json::parse(answer.text);
   EXPECT_EQ(plan["gpus"], 4);
   EXPECT_EQ(plan["batch"], 64);
   EXPECT_NE(
-      SolveMemory(test::FileText(kAlexNet), Request({{"gpus", 65}})).status, 0);
+      SolveMemory(test::FileText(kAlexNet), AlexNetRequest({{"gpus", 65}}))
+          .status,
+      0);
 }
 
 TEST(SolveMemoryCApiTest, AnswersAsTheCommandDoes) {
   const Answer answer = SolveMemory(
       test::FileText(kAlexNet),
-      Request(
+      AlexNetRequest(
           {{"sub_batch", 128}, {"allocator", "static"}, {"fuse", "paper"}}));
   ASSERT_EQ(answer.status, 0) << answer.text;
   const Json plan = Json::parse(answer.text);
@@ -84,23 +83,23 @@ TEST(SolveMemoryCApiTest, TakesTimesFromAProfile) {
       test::FileText(test::DataPath("h200/alexnet_b256_pow2.csv"));
   const std::string network =
       test::FileText(test::DataPath("networks/alexnet_torchvision.csv"));
-  const Json request =
-      Request({{"device_model", "H200"}, {"profile_network", "alexnet"}});
+  const Json request = AlexNetRequest(
+      {{"device_model", "H200"}, {"profile_network", "alexnet"}});
   const Answer estimated = SolveMemory(network, request);
   const Answer measured = SolveMemory(network, request, &profile);
   ASSERT_EQ(estimated.status, 0) << estimated.text;
   ASSERT_EQ(measured.status, 0) << measured.text;
   EXPECT_NE(Json::parse(measured.text)["time_us"],
             Json::parse(estimated.text)["time_us"]);
-  const Answer other =
-      SolveMemory(network, Request({{"profile_network", "vgg"}}), &profile);
+  const Answer other = SolveMemory(
+      network, AlexNetRequest({{"profile_network", "vgg"}}), &profile);
   EXPECT_EQ(other.status, 3);
   EXPECT_THAT(other.text, AllOf(HasSubstr("profile: "), HasSubstr("'vgg'")));
 }
 
 TEST(SolveMemoryCApiTest, ComparesAllPolicies) {
-  const Answer answer =
-      SolveMemory(test::FileText(kAlexNet), Request({{"policy", "all"}}));
+  const Answer answer = SolveMemory(test::FileText(kAlexNet),
+                                    AlexNetRequest({{"policy", "all"}}));
   ASSERT_EQ(answer.status, 0) << answer.text;
   const Json plans = Json::parse(answer.text)["plans"];
   ASSERT_GE(plans.size(), 7u);
@@ -114,7 +113,7 @@ TEST(SolveMemoryCApiTest, TakesADeviceModelOfTheCaller) {
   Json device = {{"name", "mine"},         {"memory_bytes", 2'000'000'000},
                  {"memory_gb_per_s", 170}, {"arithmetic_tflops", 2.6},
                  {"d2h_gb_per_s", 10},     {"h2d_gb_per_s", 10}};
-  Json request = Request({{"device_model", device}});
+  Json request = AlexNetRequest({{"device_model", device}});
   request.erase("budget_bytes");
   const Answer answer = SolveMemory(test::FileText(kAlexNet), request);
   ASSERT_EQ(answer.status, 0) << answer.text;
@@ -127,8 +126,8 @@ TEST(SolveMemoryCApiTest, TakesADeviceModelOfTheCaller) {
 }
 
 TEST(SolveMemoryCApiTest, NamesABudgetThatWouldDo) {
-  const Answer answer = SolveMemory(test::FileText(kAlexNet),
-                                    Request({{"budget_bytes", 1 << 20}}));
+  const Answer answer = SolveMemory(
+      test::FileText(kAlexNet), AlexNetRequest({{"budget_bytes", 1 << 20}}));
   EXPECT_EQ(answer.status, 9);
   EXPECT_THAT(answer.text, HasSubstr("would do"));
 }
@@ -155,20 +154,22 @@ TEST(SolveMemoryCApiTest, NamesWhatIsWrongAndWhatIsAccepted) {
   };
   const std::string network = test::FileText(kAlexNet);
   for (const Case& wrong : cases) {
-    const Answer answer = SolveMemory(network, Request(wrong.changes));
+    const Answer answer = SolveMemory(network, AlexNetRequest(wrong.changes));
     EXPECT_EQ(answer.status, 3) << wrong.changes;
     EXPECT_THAT(answer.text,
                 AllOf(HasSubstr(wrong.named), HasSubstr(wrong.accepted)));
   }
-  EXPECT_THAT(SolveMemory("\x01", Request()).text,
+  EXPECT_THAT(SolveMemory("\x01", AlexNetRequest()).text,
               HasSubstr("network: its 1 bytes are not an ONNX model"));
   const std::string resnet =
       test::FileText(test::DataPath("networks/resnet18.csv"));
-  EXPECT_THAT(SolveMemory(resnet, Request()).text, HasSubstr("network: row "));
+  EXPECT_THAT(SolveMemory(resnet, AlexNetRequest()).text,
+              HasSubstr("network: row "));
   const std::string profile =
       test::FileText(test::DataPath("h200/alexnet_b256_pow2.csv"));
   EXPECT_THAT(
-      SolveMemory(network, Request({{"split", "0.5,2,2"}}), &profile).text,
+      SolveMemory(network, AlexNetRequest({{"split", "0.5,2,2"}}), &profile)
+          .text,
       HasSubstr("request: split: '0.5,2,2' beside a profile"));
 }
 
@@ -182,7 +183,7 @@ TEST(SolveMemoryCApiTest, ChecksPlansWithTheirGraphOrBesideIt) {
     ucudnn_solve_free(answer);
     return Answer{status, std::move(text)};
   };
-  const Answer solved = SolveMemory(test::FileText(kAlexNet), Request());
+  const Answer solved = SolveMemory(test::FileText(kAlexNet), AlexNetRequest());
   ASSERT_EQ(solved.status, 0) << solved.text;
   const Answer checked = check(solved.text, nullptr);
   ASSERT_EQ(checked.status, 0) << checked.text;

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/client/c_api/solve_answer.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "ucudnn/solve.h"
@@ -17,25 +18,14 @@ namespace ucudnn {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using test::Answer;
+using test::Taken;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const std::string kCsv =
     test::FileText(test::DataPath("h200/alexnet_b256_pow2.csv"));
 const std::string kModel = test::FileText(test::DataPath("onnx/alexnet.onnx"));
-
-struct Answer {
-  int status = 0;
-  std::string text;
-
-  friend bool operator==(const Answer&, const Answer&) = default;
-};
-
-Answer Taken(int status, char* answer) {
-  std::string text = answer == nullptr ? "" : answer;
-  ucudnn_solve_free(answer);
-  return {status, std::move(text)};
-}
 
 using Opened = std::unique_ptr<ucudnn_solve_profile,
                                decltype(&ucudnn_solve_profile_close)>;
@@ -50,7 +40,7 @@ Opened Open(const std::string& csv) {
   return {opened, &ucudnn_solve_profile_close};
 }
 
-std::string Request(const Json& changes = Json::object()) {
+std::string ProfileRequest(const Json& changes = Json::object()) {
   Json request = {{"batch", 256},
                   {"workspace_limit_bytes", 64 << 20},
                   {"batch_policy", "powerOfTwo"},
@@ -91,7 +81,8 @@ Answer AskForArena(const ucudnn_solve_profile* profile,
 
 TEST(SolveProfileCApiTest, AnswersFromOneProfileAsFromItsText) {
   const Opened profile = Open(kCsv);
-  const std::string request = Request({{"layer", "conv2"}, {"op", "forward"}});
+  const std::string request =
+      ProfileRequest({{"layer", "conv2"}, {"op", "forward"}});
   for (const Solver& solver : kSolvers) {
     char* answer = nullptr;
     const int status =
@@ -108,7 +99,7 @@ TEST(SolveProfileCApiTest, IsSharedByThreads) {
   std::vector<std::thread> threads;
   for (Answer& answer : answers) {
     threads.emplace_back([&answer, &profile] {
-      answer = Ask(ucudnn_solve_profile_wr, profile.get(), Request());
+      answer = Ask(ucudnn_solve_profile_wr, profile.get(), ProfileRequest());
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -131,25 +122,25 @@ TEST(SolveProfileCApiTest, SaysWhatIsWrongWithTheProfileOrTheRequest) {
   EXPECT_EQ(ucudnn_solve_profile_open(bad.data(), bad.size(), nullptr, &error),
             3);
   for (const Solver& solver : kSolvers) {
-    EXPECT_EQ(Ask(solver.from_profile, nullptr, Request()).status, 3);
+    EXPECT_EQ(Ask(solver.from_profile, nullptr, ProfileRequest()).status, 3);
   }
-  EXPECT_EQ(AskForArena(nullptr, kModel, Request()).status, 3);
+  EXPECT_EQ(AskForArena(nullptr, kModel, ProfileRequest()).status, 3);
   ucudnn_solve_profile_close(nullptr);
 
   const Opened profile = Open(kCsv);
-  const Answer none =
-      Ask(ucudnn_solve_profile_wr, profile.get(), Request({{"layer", "fc"}}));
+  const Answer none = Ask(ucudnn_solve_profile_wr, profile.get(),
+                          ProfileRequest({{"layer", "fc"}}));
   EXPECT_EQ(none.status, 3);
   EXPECT_THAT(none.text, AllOf(HasSubstr("profile: "), HasSubstr("conv5")));
 }
 
 TEST(SolveProfileCApiTest, SharesAnArenaByTheModel) {
   const Opened profile = Open(kCsv);
-  const Answer arena = AskForArena(profile.get(), kModel, Request());
+  const Answer arena = AskForArena(profile.get(), kModel, ProfileRequest());
   ASSERT_EQ(arena.status, 0) << arena.text;
   const Json plan = Json::parse(arena.text);
-  const Json reuse =
-      Json::parse(Ask(ucudnn_solve_profile_wr, profile.get(), Request()).text);
+  const Json reuse = Json::parse(
+      Ask(ucudnn_solve_profile_wr, profile.get(), ProfileRequest()).text);
   // The kernels of a chain never run at once.
   EXPECT_EQ(plan["total_time_us"], reuse["total_time_us"]);
   EXPECT_EQ(plan["kernels"][3]["offset_bytes"], 0);
@@ -157,7 +148,7 @@ TEST(SolveProfileCApiTest, SharesAnArenaByTheModel) {
 
   const Answer other = AskForArena(
       profile.get(), test::FileText(test::DataPath("onnx/vgg16.onnx")),
-      Request({{"network_name", "vgg16"}}));
+      ProfileRequest({{"network_name", "vgg16"}}));
   EXPECT_EQ(other.status, 3);
   EXPECT_THAT(other.text,
               AllOf(HasSubstr("vgg16"), HasSubstr("13 convolutions")));

@@ -114,7 +114,7 @@ TEST(ExplanationTest, SaysWhatOneMoreGpuWouldBring) {
 
 TEST(ExplanationTest, SaysNothingOfGpusWhereTheSharesWereNotMeasured) {
   JobRequest request = FourImagesOn({"A", "B"});
-  EXPECT_THAT(WithOneMoreGpu(request, OnKindA()), testing::IsEmpty());
+  EXPECT_THAT(WithOneMoreGpu(request, OnKindA()), ::testing::IsEmpty());
   request.exclude_ranks = {1};
   EXPECT_EQ(WithOneMoreGpu(request, OnKindA()).size(), 1U);
 }

@@ -23,7 +23,7 @@ using ::testing::Each;
 using ::testing::Field;
 using ::testing::SizeIs;
 
-constexpr std::int64_t kImages = 32;
+constexpr std::int64_t kConvImages = 32;
 constexpr const char* kProblem =
     "backward_filter-c3-h6w6-k4-r3s3-pad1x1-str1x1-dil1x1-g1-FP32-NCHW";
 
@@ -34,7 +34,7 @@ class ConvFakeTest : public ::testing::Test {
     EXPECT_EQ(ucudnn_conv_open_gpu(nullptr, 0, &device_), 0)
         << ucudnn_conv_last_error();
     // The fast algorithm takes 8 images.
-    EXPECT_EQ(ucudnn_conv_plan(device_, kProblem, kImages, 9000, &conv_), 0)
+    EXPECT_EQ(ucudnn_conv_plan(device_, kProblem, kConvImages, 9000, &conv_), 0)
         << ucudnn_conv_last_error();
     EXPECT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     for (const double value : a_) fa_.push_back(static_cast<float>(value));
@@ -65,7 +65,7 @@ class ConvFakeTest : public ::testing::Test {
   }
   void ExpectRight() {
     const auto expected = test::ReferenceConv(
-        ParseConvProblem(kProblem).value(), BatchSize(kImages), a_, b_);
+        ParseConvProblem(kProblem).value(), BatchSize(kConvImages), a_, b_);
     for (std::size_t i = 0; i < out_.size(); ++i) {
       ASSERT_NEAR(double{out_[i]}, expected.out[i], 1e-5 * expected.scale);
     }
@@ -75,8 +75,8 @@ class ConvFakeTest : public ::testing::Test {
   ucudnn_conv_device* device_ = nullptr;
   ucudnn_conv* conv_ = nullptr;
   CUstream stream_ = nullptr;
-  const std::vector<double> a_ = test::ExactValues(kImages * 3 * 36, 1);
-  const std::vector<double> b_ = test::ExactValues(kImages * 4 * 36, 2);
+  const std::vector<double> a_ = test::ExactValues(kConvImages * 3 * 36, 1);
+  const std::vector<double> b_ = test::ExactValues(kConvImages * 4 * 36, 2);
   std::vector<float> fa_, fb_, out_;
   std::vector<char> workspace_;
 };
@@ -115,7 +115,7 @@ TEST_F(ConvFakeTest, MeasuresAgainForDeterministicPlans) {
     EXPECT_EQ(ucudnn_conv_open_gpu(nullptr, deterministic, &device), 0);
     const int before = FakeGpuRuns();
     ucudnn_conv* conv = nullptr;
-    EXPECT_EQ(ucudnn_conv_plan(device, kProblem, kImages, 9000, &conv), 0)
+    EXPECT_EQ(ucudnn_conv_plan(device, kProblem, kConvImages, 9000, &conv), 0)
         << ucudnn_conv_last_error();
     ucudnn_conv_free(conv);
     ucudnn_conv_close(device);
@@ -128,7 +128,7 @@ TEST_F(ConvFakeTest, MeasuresAgainForDeterministicPlans) {
 
 TEST_F(ConvFakeTest, RunsUndividedWithoutAWorkspace) {
   ucudnn_conv* conv = nullptr;
-  EXPECT_EQ(ucudnn_conv_plan(device_, kProblem, kImages, 0, &conv), 0)
+  EXPECT_EQ(ucudnn_conv_plan(device_, kProblem, kConvImages, 0, &conv), 0)
       << "algorithm 0 needs none";
   EXPECT_EQ(ucudnn_conv_workspace(conv), 0);
   ucudnn_conv_free(conv);

@@ -15,7 +15,7 @@
 namespace ucudnn {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 using ::testing::HasSubstr;
 
 class GradientsTest : public ::testing::Test {

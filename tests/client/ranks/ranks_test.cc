@@ -17,7 +17,7 @@
 namespace ucudnn {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 class RanksTest : public ::testing::Test {
  protected:

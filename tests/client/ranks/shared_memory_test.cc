@@ -41,14 +41,14 @@ TEST(SharedMemoryTest, CannotBeOpenedOnceSealedOrWithAnotherSize) {
   const auto other = SharedMemory::Open(path, kSize + 1);
   ASSERT_FALSE(other);
   EXPECT_EQ(other.error().code, Code::kUnavailable);
-  EXPECT_THAT(other.error().message, testing::HasSubstr(path));
+  EXPECT_THAT(other.error().message, ::testing::HasSubstr(path));
   made->Seal();
   EXPECT_FALSE(SharedMemory::Open(path, kSize));
 }
 
 TEST(SharedMemoryTest, KnowsItsPlace) {
   EXPECT_EQ(SharedMemory::Place(), SharedMemory::Place());
-  EXPECT_THAT(SharedMemory::Place(), testing::HasSubstr("pid:["));
+  EXPECT_THAT(SharedMemory::Place(), ::testing::HasSubstr("pid:["));
 }
 
 }  // namespace

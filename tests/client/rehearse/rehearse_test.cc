@@ -118,7 +118,7 @@ TEST_F(RehearseTest, ChecksAndMeasuresThePlanOfTheCoordinator) {
   EXPECT_LT(json_["ranks"][0]["relative_errors"]["backward_filter"], 1e-4);
   EXPECT_TRUE(json_["ranks"][1]["measured"].is_null());
   EXPECT_EQ(json_["ranks"][2]["measured"]["iterations"], 3);
-  EXPECT_THAT(json_["ranks"][0]["fallbacks"], testing::IsEmpty());
+  EXPECT_THAT(json_["ranks"][0]["fallbacks"], ::testing::IsEmpty());
 }
 
 TEST_F(RehearseTest, RunsUndividedWithoutACoordinator) {

@@ -236,7 +236,7 @@ TEST_F(JobLinkTest, ComesBackAtAnyMomentOfTheSpread) {
 }
 
 TEST_F(JobLinkTest, DropsAnAnswerThatTheCoordinatorRefuses) {
-  coordinator_.answer_revision = [this](const v1::AnswerRevisionRequest&)
+  coordinator_.answer_revision = [](const v1::AnswerRevisionRequest&)
       -> Result<v1::AnswerRevisionResponse> {
     return Fail(Code::kInvalidArgument, "there is no revision 9");
   };

@@ -231,7 +231,7 @@ TEST_F(ReplicaTest, SaysWhichKernelAPlanLacks) {
       Replica::Create(*device_, *operators_, net_, plan, *parameters_);
   ASSERT_FALSE(replica);
   EXPECT_THAT(replica.error().message,
-              testing::HasSubstr("fc2 backward_filter"));
+              ::testing::HasSubstr("fc2 backward_filter"));
 }
 
 }  // namespace

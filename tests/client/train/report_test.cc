@@ -12,7 +12,7 @@ using std::chrono::microseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Report Sample() {
+Report SampleReport() {
   Report report;
   report.net = "lenet";
   report.batch = BatchSize(8);
@@ -44,9 +44,9 @@ Report Sample() {
 }
 
 TEST(ReportTest, TakesTheSlowestRankOfEachStep) {
-  EXPECT_THAT(SlowestPasses(Sample()),
+  EXPECT_THAT(SlowestPasses(SampleReport()),
               ElementsAre(microseconds(50), microseconds(45)));
-  const auto json = ToJson(Sample());
+  const auto json = ToJson(SampleReport());
   // The first step includes preparations.
   EXPECT_EQ(json["passes_us"], 45.0);
   EXPECT_EQ(json["predicted_us"], 25.0);
@@ -57,25 +57,25 @@ TEST(ReportTest, TakesTheSlowestRankOfEachStep) {
 }
 
 TEST(ReportTest, CountsTheLastRanksWaitAsExchange) {
-  EXPECT_THAT(Exchanges(Sample()),
+  EXPECT_THAT(Exchanges(SampleReport()),
               ElementsAre(microseconds(7), microseconds(5)));
 }
 
 TEST(ReportTest, ReportsNoStepTimeIfRanksTakeTurns) {
-  Report report = Sample();
+  Report report = SampleReport();
   report.in_turns = true;
   EXPECT_TRUE(ToJson(report)["step_us"].is_null());
   EXPECT_THAT(ToTable(report), HasSubstr("ranks compute in turns"));
 }
 
 TEST(ReportTest, PredictsNothingUnlessAllBusyRanksAreMeasured) {
-  Report report = Sample();
+  Report report = SampleReport();
   report.ranks[0].predicted.reset();
   EXPECT_TRUE(ToJson(report)["predicted_us"].is_null());
 }
 
 TEST(ReportTest, ShowsDeviationsAndFallbacks) {
-  const std::string table = ToTable(Sample());
+  const std::string table = ToTable(SampleReport());
   EXPECT_THAT(table, HasSubstr("+5.0 %"));
   EXPECT_THAT(table, HasSubstr("-4.0 %"));
   EXPECT_THAT(table, HasSubstr("rank 1: conv1 forward ran undivided"));
@@ -83,7 +83,7 @@ TEST(ReportTest, ShowsDeviationsAndFallbacks) {
 }
 
 TEST(ReportTest, SurvivesEncodingBetweenRanks) {
-  for (const RankReport& rank : Sample().ranks) {
+  for (const RankReport& rank : SampleReport().ranks) {
     const RankReport read = DecodeRankReport(Encode(rank));
     EXPECT_EQ(read.device_kind, rank.device_kind);
     EXPECT_EQ(read.batch, rank.batch);

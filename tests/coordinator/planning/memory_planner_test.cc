@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kKind = "Fast/2u/1GiB/none-1.0";
+constexpr const char* kFastKind = "Fast/2u/1GiB/none-1.0";
 constexpr milliseconds kTime{30'000};
 
 NetworkRecord Chain() {
@@ -34,14 +34,14 @@ JobRequest Request(std::int64_t batch, std::size_t ranks, Bytes budget) {
   JobRequest request;
   request.network = "chain";
   request.batch = BatchSize(batch);
-  request.device_kinds.assign(ranks, kKind);
+  request.device_kinds.assign(ranks, kFastKind);
   request.memory.emplace().budget = budget;
   return request;
 }
 
 DeviceModels Models() {
   DeviceModels models;
-  models[kKind] = DeviceModelPreset("K40").value();
+  models[kFastKind] = DeviceModelPreset("K40").value();
   return models;
 }
 
@@ -73,7 +73,7 @@ TEST(MemoryPlannerTest, PlansAnIterationWithinTheBudget) {
 TEST(MemoryPlannerTest, TakesTheDevicesMemoryUnlessTheRequestNamesABudget) {
   const auto plan = Make(Request(8, 1, Bytes(0)));
   ASSERT_TRUE(plan) << plan.error().message;
-  EXPECT_EQ(Body(*plan)["budget_bytes"], Models()[kKind].memory.count());
+  EXPECT_EQ(Body(*plan)["budget_bytes"], Models()[kFastKind].memory.count());
 }
 
 TEST(MemoryPlannerTest, MakesOnePlanForEachSizeOfShare) {
@@ -108,7 +108,7 @@ TEST(MemoryPlannerTest, UsesMeasuredConvolutions) {
       "forward-c64-h32w32-k64-r3s3-pad1x1-str1x1-dil1x1-g1-FP32-NCHW";
   ASSERT_TRUE(ParseConvProblem(problem));
   const auto before = Make(request);
-  profiles[kKind][problem] = {point};
+  profiles[kFastKind][problem] = {point};
   const auto after = Make(request, profiles);
   ASSERT_TRUE(before) << before.error().message;
   ASSERT_TRUE(after) << after.error().message;
@@ -177,7 +177,7 @@ TEST(MemoryPlannerTest, KeysPlansByNetworkFileAndDeviceModel) {
   other.hash = "other";
   EXPECT_NE(MemoryInputsText(other, Models()), text);
   DeviceModels faster = Models();
-  faster[kKind].h2d_rate *= 2;
+  faster[kFastKind].h2d_rate *= 2;
   EXPECT_NE(MemoryInputsText(Chain(), faster), text);
   // Requests without memory keep the keys that their plans have.
   Network network;

@@ -12,14 +12,14 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using std::chrono_literals::operator""ms;
 
-constexpr const char* kKind = "Hot/2u/1GiB/none-1.0";
+constexpr const char* kHotKind = "Hot/2u/1GiB/none-1.0";
 constexpr const char* kCool = "Cool/2u/1GiB/none-1.0";
 
 // Reaches 800 operations a nanosecond from rest, and sustains 640.
-DeviceModels Models() {
+DeviceModels ThrottledModels() {
   DeviceModels models;
-  models[kKind].arithmetic = {.fp32 = 8e5, .tf32 = 8e5, .half = 8e5};
-  models[kKind].loaded = {.fp32 = 6.4e5, .tf32 = 8e5, .half = 0};
+  models[kHotKind].arithmetic = {.fp32 = 8e5, .tf32 = 8e5, .half = 8e5};
+  models[kHotKind].loaded = {.fp32 = 6.4e5, .tf32 = 8e5, .half = 0};
   return models;
 }
 
@@ -42,7 +42,7 @@ RankPlan Rank(const char* kind, std::int64_t batch) {
 JobPlan PlanAt(double part, Precision precision = Precision::kFp32) {
   JobPlan plan;
   plan.request.precision = precision;
-  plan.ranks = {Rank(kKind, 64)};
+  plan.ranks = {Rank(kHotKind, 64)};
   WorkspacePlan& workspace = plan.ranks[0].workspace.Own();
   workspace.total_time =
       Nanoseconds(std::llround(Operations(workspace) / 800 / part));
@@ -57,12 +57,12 @@ double Slowdown(const JobPlan& plan) {
 
 TEST(UnderLoadTest, SlowsDownWithTheCubeRootOfTheRate) {
   JobPlan plan = PlanAt(1);
-  PredictUnderLoad(Models(), &plan);
+  PredictUnderLoad(ThrottledModels(), &plan);
   EXPECT_NEAR(Slowdown(plan), 1.25, 1e-4);
   EXPECT_THAT(plan.reasons, ElementsAre(AllOf(HasSubstr("64 images on Hot"),
                                               HasSubstr("25 % more"))));
   plan = PlanAt(0.729);
-  PredictUnderLoad(Models(), &plan);
+  PredictUnderLoad(ThrottledModels(), &plan);
   EXPECT_NEAR(Slowdown(plan), 1.25 * 0.9, 1e-4);
 }
 
@@ -70,7 +70,7 @@ TEST(UnderLoadTest, KeepsWhatTheDeviceSustains) {
   // 0.8 cubed needs no lower clock; neither does what is nearly that.
   for (const double part : {0.1, 0.512, 0.53}) {
     JobPlan plan = PlanAt(part);
-    PredictUnderLoad(Models(), &plan);
+    PredictUnderLoad(ThrottledModels(), &plan);
     EXPECT_EQ(plan.under_load, std::nullopt) << part;
     EXPECT_THAT(plan.reasons, IsEmpty());
   }
@@ -79,7 +79,7 @@ TEST(UnderLoadTest, KeepsWhatTheDeviceSustains) {
 TEST(UnderLoadTest, SaysNothingOfWhatIsUnknown) {
   for (const Precision precision : {Precision::kTf32, Precision::kPseudoHalf}) {
     JobPlan plan = PlanAt(1, precision);
-    PredictUnderLoad(Models(), &plan);
+    PredictUnderLoad(ThrottledModels(), &plan);
     EXPECT_EQ(plan.under_load, std::nullopt);
   }
   JobPlan plan = PlanAt(1);
@@ -92,22 +92,22 @@ TEST(UnderLoadTest, CountsTheSlowestRank) {
   const Nanoseconds alone = plan.predicted;
   plan.ranks.push_back(Rank(kCool, 1));
   plan.ranks[1].workspace.Own().total_time = 2 * alone;
-  plan.ranks.emplace_back().device_kind = kKind;  // left out
+  plan.ranks.emplace_back().device_kind = kHotKind;  // left out
   plan.predicted = 2 * alone;
-  PredictUnderLoad(Models(), &plan);
+  PredictUnderLoad(ThrottledModels(), &plan);
   EXPECT_EQ(plan.under_load, 2 * alone);
   EXPECT_EQ(plan.reasons.size(), 1U);
 }
 
 TEST(UnderLoadTest, PlansDependOnRatesUnderLoadOnly) {
-  DeviceModels models = Models();
+  DeviceModels models = ThrottledModels();
   const std::string text = LoadInputsText(models);
-  EXPECT_THAT(text, HasSubstr(kKind));
-  models[kKind].launch = Nanoseconds(1);
+  EXPECT_THAT(text, HasSubstr(kHotKind));
+  models[kHotKind].launch = Nanoseconds(1);
   EXPECT_EQ(LoadInputsText(models), text);
-  models[kKind].loaded.fp32 = 7e5;
+  models[kHotKind].loaded.fp32 = 7e5;
   EXPECT_NE(LoadInputsText(models), text);
-  models[kKind].loaded = {};
+  models[kHotKind].loaded = {};
   EXPECT_EQ(LoadInputsText(models), "");
 }
 

@@ -112,8 +112,8 @@ TEST_F(PostgresStoreTest, ContinuesWhenItsConnectionsAreClosed) {
 TEST_F(PostgresStoreTest, RetriesATransactionWhoseConnectionBroke) {
   const auto database = OpenPostgres(url_).value();
   int runs = 0;
-  const Status status =
-      database->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
+  const Status status = database->Run(
+      TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
         UCUDNN_RETURN_IF_ERROR(sql.Execute("CREATE TABLE once (x BIGINT)"));
         if (++runs == 1) {
           EXPECT_TRUE(server_->EndConnections());
@@ -126,7 +126,7 @@ TEST_F(PostgresStoreTest, RetriesATransactionWhoseConnectionBroke) {
 
 TEST_F(PostgresStoreTest, RetriesTheLoserOfADeadlock) {
   const auto database = OpenPostgres(url_).value();
-  ASSERT_TRUE(database->Run(Access::kWrite, [](SqlTransaction& sql) {
+  ASSERT_TRUE(database->Run(TransactionMode::kWrite, [](SqlTransaction& sql) {
     return sql.ExecuteScript(
         "CREATE TABLE t (id BIGINT, n BIGINT);"
         "INSERT INTO t VALUES (1, 0), (2, 0)");
@@ -134,8 +134,8 @@ TEST_F(PostgresStoreTest, RetriesTheLoserOfADeadlock) {
   std::atomic<int> runs = 0;
   std::atomic<int> holding = 0;
   const auto update = [&](std::int64_t first, std::int64_t second) {
-    const Status status =
-        database->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
+    const Status status = database->Run(
+        TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
           const std::string add = "UPDATE t SET n = n + 1 WHERE id = $1";
           ++runs;
           UCUDNN_RETURN_IF_ERROR(sql.Execute(add, {first}));
@@ -150,9 +150,10 @@ TEST_F(PostgresStoreTest, RetriesTheLoserOfADeadlock) {
   other.join();
   // At least 3: the server may abort both.
   EXPECT_GE(runs, 3);
-  const auto sum = InTransaction(*database, Access::kRead, [](auto& sql) {
-    return sql.Query("SELECT CAST(SUM(n) AS BIGINT) FROM t");
-  });
+  const auto sum =
+      InTransaction(*database, TransactionMode::kRead, [](auto& sql) {
+        return sql.Query("SELECT CAST(SUM(n) AS BIGINT) FROM t");
+      });
   EXPECT_EQ(sum->at(0).Int(0), 4);
 }
 
@@ -172,7 +173,7 @@ TEST_F(PostgresStoreTest, SaysWhyADatabaseCannotBeReached) {
 TEST_F(PostgresStoreTest, RefusesADatabaseOfANewerVersion) {
   ASSERT_TRUE(OpenStore(url_));
   const auto database = OpenPostgres(url_).value();
-  ASSERT_TRUE(database->Run(Access::kWrite, [](SqlTransaction& sql) {
+  ASSERT_TRUE(database->Run(TransactionMode::kWrite, [](SqlTransaction& sql) {
     return sql.Execute("INSERT INTO schema_version VALUES (99, '0099_later')");
   }));
   const auto store = OpenStore(url_);

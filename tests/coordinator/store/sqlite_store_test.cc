@@ -58,11 +58,12 @@ TEST(SqliteStoreTest, LetsDevicesAskInVainWhileSomebodyWrites) {
   const FileDatabase file;
   const auto store = OpenStore(file.url()).value();
   const auto other = OpenSqlite(file.url()).value();
-  EXPECT_TRUE(other->Run(Access::kWrite, [&](SqlTransaction&) -> Status {
-    // A write would wait for the end of this one, which waits for it.
-    EXPECT_THAT(Lease(*store, 1, 10), ::testing::IsEmpty());
-    return {};
-  }));
+  EXPECT_TRUE(
+      other->Run(TransactionMode::kWrite, [&](SqlTransaction&) -> Status {
+        // A write would wait for the end of this one, which waits for it.
+        EXPECT_THAT(Lease(*store, 1, 10), ::testing::IsEmpty());
+        return {};
+      }));
   Enqueue(*store, {TestTask(1)});
   EXPECT_EQ(Lease(*store, 1, 10).size(), 1U);
 }
@@ -133,7 +134,7 @@ TEST(SqliteStoreTest, ReportsAFullDisk) {
   const FileDatabase file;
   const auto database = OpenSqlite(file.url()).value();
   const auto run = [&](const std::string& script) {
-    return database->Run(Access::kWrite, [&](SqlTransaction& sql) {
+    return database->Run(TransactionMode::kWrite, [&](SqlTransaction& sql) {
       return sql.ExecuteScript(script);
     });
   };
@@ -150,8 +151,8 @@ TEST(SqliteStoreTest, LetsReadersContinueDuringAWrite) {
   const auto store = OpenStore(file.url()).value();
   ASSERT_TRUE(store->CreatePlan(TestPlan("k")));
   auto database = OpenSqlite(file.url()).value();
-  const Status status =
-      database->Run(Access::kWrite, [&](SqlTransaction& sql) -> Status {
+  const Status status = database->Run(
+      TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
         UCUDNN_RETURN_IF_ERROR(sql.Execute("UPDATE plans SET body = 'new'"));
         EXPECT_EQ(store->FindPlan("k")->value().body, "{}");
         return {};
@@ -176,7 +177,7 @@ TEST(MigrationsTest, AreAppliedOnceInOrderAndAllOrNone) {
   ASSERT_TRUE(Migrate(*database, two));
   ASSERT_TRUE(Migrate(*database, two));
   const auto rows = InTransaction(
-      *database, Access::kRead,
+      *database, TransactionMode::kRead,
       [](SqlTransaction& sql) { return sql.Query("SELECT x FROM a"); });
   ASSERT_EQ(rows->size(), 1U);
   EXPECT_EQ(rows->at(0).Int(0), 7);

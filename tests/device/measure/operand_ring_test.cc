@@ -37,14 +37,14 @@ TEST(OperandRingTest, GivesEachRunTheImagesAfterThoseOfThePreviousRun) {
     SCOPED_TRACE(Name(c.op));
     FakeDevice device;
     OperandRing ring(device);
-    constexpr std::int64_t kBatch = 3;
+    constexpr std::int64_t kImages = 3;
     // 1200 bytes a run: seven and a bit, so eight.
-    ASSERT_TRUE(ring.Prepare(ProblemOf(c.op), BatchSize(kBatch), 9000_B));
-    ASSERT_EQ(ring.RoundOf(BatchSize(kBatch)), 8);
-    const ConvArgs first = ring.Next(BatchSize(kBatch));
+    ASSERT_TRUE(ring.Prepare(ProblemOf(c.op), BatchSize(kImages), 9000_B));
+    ASSERT_EQ(ring.RoundOf(BatchSize(kImages)), 8);
+    const ConvArgs first = ring.Next(BatchSize(kImages));
     for (std::int64_t run = 1; run < 20; ++run) {
-      const ConvArgs args = ring.Next(BatchSize(kBatch));
-      const std::int64_t turn = run % 8 * kBatch;
+      const ConvArgs args = ring.Next(BatchSize(kImages));
+      const std::int64_t turn = run % 8 * kImages;
       EXPECT_EQ(Distance(first.a, args.a), turn * c.a);
       EXPECT_EQ(Distance(first.b, args.b), turn * c.b);
       EXPECT_EQ(Distance(first.out, args.out), turn * c.out);
@@ -52,7 +52,7 @@ TEST(OperandRingTest, GivesEachRunTheImagesAfterThoseOfThePreviousRun) {
     // It allocates no more memory than that.
     std::int64_t allocated = 0;
     for (const Bytes size : device.allocations()) allocated += size.count();
-    EXPECT_EQ(allocated, 8 * kBatch * (kInput + kOutput) + 54 * 4);
+    EXPECT_EQ(allocated, 8 * kImages * (kInput + kOutput) + 54 * 4);
   }
 }
 

@@ -13,7 +13,7 @@
 #include "tests/solver/assign/assign_instances.h"
 #include "tests/solver/instances.h"
 
-namespace ucudnn::testing {
+namespace ucudnn::test {
 
 // A table with a time for every batch from 1 to `batch`.
 inline Table Line(std::int64_t batch, std::int64_t fixed,
@@ -162,6 +162,6 @@ inline AllotProblem RandomAllotment(Random& random) {
   return problem;
 }
 
-}  // namespace ucudnn::testing
+}  // namespace ucudnn::test
 
 #endif  // UCUDNN_TESTS_SOLVER_ALLOT_ALLOT_INSTANCES_H_

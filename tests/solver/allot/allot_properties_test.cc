@@ -13,10 +13,10 @@
 namespace ucudnn {
 namespace {
 
-using testing::AllotByEnumeration;
-using testing::Draw;
-using testing::Random;
-using testing::RandomAllotment;
+using test::AllotByEnumeration;
+using test::Draw;
+using test::Random;
+using test::RandomAllotment;
 
 TEST(AllotPropertiesTest, EqualsBruteForceOnSmallInstances) {
   Random random(1);
@@ -51,8 +51,8 @@ AllotProblem LargeProblem(Random& random) {
     AllotJob& job = problem.jobs.emplace_back();
     job.batch = BatchSize(Draw(random, 16, 48));
     for (std::size_t k = 0; k < problem.free.size(); ++k) {
-      job.tables.push_back(testing::Line(
-          job.batch.count(), Draw(random, 0, 500), Draw(random, 50, 200)));
+      job.tables.push_back(test::Line(job.batch.count(), Draw(random, 0, 500),
+                                      Draw(random, 50, 200)));
     }
     job.weight = Draw(random, 1, 3) * kUnitWeight;
   }
@@ -140,7 +140,7 @@ AllotProblem ManyNoisyJobs(Random& random) {
     AllotJob& job = problem.jobs.emplace_back();
     job.batch = BatchSize(kBatch);
     for (const std::int64_t rate : rates) {
-      testing::Table& table = job.tables.emplace_back();
+      test::Table& table = job.tables.emplace_back();
       const std::int64_t own = rate * Draw(random, 70, 130);
       const std::int64_t fixed = Draw(random, 20'000, 70'000);
       for (std::int64_t b = 1; b <= kBatch; ++b) {

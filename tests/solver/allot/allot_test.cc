@@ -12,11 +12,11 @@
 namespace ucudnn {
 namespace {
 
+using test::Line;
+using test::Table;
+using test::TableOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::Line;
-using testing::Table;
-using testing::TableOf;
 
 AllotJob JobOf(std::int64_t batch, std::vector<Table> tables) {
   AllotJob job;
@@ -182,19 +182,18 @@ TEST(AllotTest, ASearchThatIsStoppedAtOnceFindsNothing) {
 }
 
 TEST(AllotTest, ASearchThatIsCutShortKeepsAValidBound) {
-  testing::Random random(7);
+  test::Random random(7);
   for (int i = 0; i < 20; ++i) {
     AllotProblem problem;
     problem.free = {5, 6, 5};
     problem.goal =
         i % 2 == 0 ? AllotGoal::kMaxMinShare : AllotGoal::kThroughput;
     for (int j = 0; j < 5; ++j) {
-      problem.jobs.push_back(JobOf(32, {Line(32, testing::Draw(random, 0, 400),
-                                             testing::Draw(random, 50, 100)),
-                                        Line(32, testing::Draw(random, 0, 400),
-                                             testing::Draw(random, 50, 200)),
-                                        Line(32, testing::Draw(random, 0, 400),
-                                             testing::Draw(random, 50, 400))}));
+      problem.jobs.push_back(JobOf(
+          32,
+          {Line(32, test::Draw(random, 0, 400), test::Draw(random, 50, 100)),
+           Line(32, test::Draw(random, 0, 400), test::Draw(random, 50, 200)),
+           Line(32, test::Draw(random, 0, 400), test::Draw(random, 50, 400))}));
     }
     const Allotment best = Solved(problem);
     // Stops once there is anything.

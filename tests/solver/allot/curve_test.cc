@@ -12,9 +12,9 @@
 namespace ucudnn::allot_internal {
 namespace {
 
-using ucudnn::testing::Draw;
-using ucudnn::testing::Random;
-using ucudnn::testing::RandomAllotment;
+using ucudnn::test::Draw;
+using ucudnn::test::Random;
+using ucudnn::test::RandomAllotment;
 
 constexpr std::size_t kAll = 1'000'000;
 

@@ -13,8 +13,8 @@ namespace ucudnn::allot_internal {
 namespace {
 
 using ::testing::ElementsAre;
-using ucudnn::testing::Draw;
-using ucudnn::testing::Random;
+using ucudnn::test::Draw;
+using ucudnn::test::Random;
 
 constexpr std::size_t kAllStates = 100'000;
 constexpr std::int64_t kManyNodes = 10'000'000;

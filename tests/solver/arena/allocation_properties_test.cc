@@ -16,14 +16,14 @@
 namespace ucudnn {
 namespace {
 
-using testing::Draw;
-using testing::Random;
+using test::Draw;
+using test::Random;
 
 // Tries all placements in which every buffer rests on the bottom or on another:
 // buffers in order of their offsets, each as low as its predecessors allow.
-class BruteForce {
+class AllPlacements {
  public:
-  explicit BruteForce(const std::vector<Buffer>& buffers)
+  explicit AllPlacements(const std::vector<Buffer>& buffers)
       : buffers_(buffers), top_(buffers.size(), -1) {
     Extend(0, 0, 0);
   }
@@ -87,7 +87,7 @@ TEST(AllocationPropertiesTest, IsOptimalOnAllInstancesOfThreeBuffers) {
     for (const Buffer& b : shapes) {
       for (const Buffer& c : shapes) {
         const std::vector<Buffer> buffers = {a, b, c};
-        ExpectOptimal(buffers, BruteForce(buffers).smallest());
+        ExpectOptimal(buffers, AllPlacements(buffers).smallest());
       }
       if (HasFatalFailure()) return;
     }
@@ -123,7 +123,7 @@ TEST(AllocationPropertiesTest, IsOptimalOnSmallRandomInstances) {
   for (int i = 0; i < 100; ++i) {
     const std::vector<Buffer> buffers =
         i % 10 == 0 ? Nested(random) : Scattered(random);
-    const std::int64_t smallest = BruteForce(buffers).smallest();
+    const std::int64_t smallest = AllPlacements(buffers).smallest();
     ExpectOptimal(buffers, smallest);
     if (HasFatalFailure()) return;
     above_load += smallest > Load(buffers).count() ? 1 : 0;
@@ -141,7 +141,7 @@ TEST(AllocationPropertiesTest, EveryRuleOfTheSearchDecidesCorrectly) {
     for (const Buffer& buffer : buffers) {
       blocks.push_back({buffer.begin, buffer.end, buffer.size.count()});
     }
-    const std::int64_t smallest = BruteForce(buffers).smallest();
+    const std::int64_t smallest = AllPlacements(buffers).smallest();
     for (const SectionRule sections :
          {SectionRule::kFewestChoices, SectionRule::kMostConflicts}) {
       for (const BlockRule rule : {BlockRule::kLongest, BlockRule::kMostCrowded,

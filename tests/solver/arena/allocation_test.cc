@@ -14,7 +14,7 @@
 namespace ucudnn {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // The header's drawing.
 const std::vector<Buffer> kDrawn = {

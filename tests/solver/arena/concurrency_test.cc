@@ -13,9 +13,9 @@
 namespace ucudnn {
 namespace {
 
-using testing::Draw;
+using test::Draw;
+using test::Random;
 using ::testing::HasSubstr;
-using testing::Random;
 using Kind = Concurrency::Kind;
 using Pairs = std::vector<std::pair<std::size_t, std::size_t>>;
 

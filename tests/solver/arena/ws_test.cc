@@ -13,16 +13,14 @@
 namespace ucudnn {
 namespace {
 
-using testing::Draw;
+using test::Draw;
+using test::InstanceShape;
+using test::kPolicies;
+using test::Point;
+using test::Random;
+using test::RandomKernel;
 using ::testing::HasSubstr;
-using testing::InstanceShape;
-using testing::Point;
-using testing::Random;
-using testing::RandomKernel;
 using Kind = Concurrency::Kind;
-
-constexpr std::array kPolicies = {BatchPolicy::kAll, BatchPolicy::kPowerOfTwo,
-                                  BatchPolicy::kUndivided};
 
 // A random tree over the leaves [first, last).
 std::size_t Grow(Random& random, std::size_t first, std::size_t last,

@@ -12,7 +12,7 @@
 
 #include "solver/assign/assign.h"
 
-namespace ucudnn::testing {
+namespace ucudnn::test {
 
 using Table = std::vector<BatchCost>;
 
@@ -88,6 +88,6 @@ inline Merit MeritOf(const Assignment& assignment) {
           assignment.total_time.count()};
 }
 
-}  // namespace ucudnn::testing
+}  // namespace ucudnn::test
 
 #endif  // UCUDNN_TESTS_SOLVER_ASSIGN_ASSIGN_INSTANCES_H_

@@ -19,11 +19,11 @@
 namespace ucudnn {
 namespace {
 
-using testing::ByEnumeration;
-using testing::Draw;
-using testing::MeritOf;
-using testing::Random;
-using testing::Table;
+using test::ByEnumeration;
+using test::Draw;
+using test::MeritOf;
+using test::Random;
+using test::Table;
 
 // Whether the independent checks accept the assignment and its explanations.
 void ExpectValid(const AssignProblem& problem, const Assignment& assignment) {

@@ -8,12 +8,12 @@
 namespace ucudnn {
 namespace {
 
-using testing::Batches;
+using test::Batches;
+using test::ProblemOf;
+using test::Table;
+using test::TableOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::ProblemOf;
-using testing::Table;
-using testing::TableOf;
 
 TEST(AssignTest, GivesTheFasterGpuTheLargerBatch) {
   Table fast;

@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::vector<BatchCost> TableOf(
+std::vector<BatchCost> RowsOf(
     const std::vector<std::pair<std::int64_t, std::int64_t>>& rows) {
   std::vector<BatchCost> table;
   for (const auto& [batch, time] : rows) {
@@ -21,15 +21,15 @@ TEST(AssignExplainTest, NamesTheBindingConstraintOfEachGpu) {
   AssignProblem problem;
   problem.batch = BatchSize(20);
   problem.tables = {
-      TableOf({{4, 40}, {8, 90}}),           // the slowest
-      TableOf({{4, 30}, {6, 50}}),           // next too slow
-      TableOf({{2, 35}}),                    // nothing larger
-      TableOf({{4, 20}, {5, 30}, {6, 31}}),  // limits, to 4
-      TableOf({{1, 10}, {6, 40}, {7, 40}}),  // sum reached
-      TableOf({{2, 41}, {4, 70}}),           // left too slow
-      TableOf({{30, 1}}),                    // left without a batch
-      TableOf({{3, 1}}),                     // left by its limits
-      TableOf({{1, 40}}),                    // left, not needed
+      RowsOf({{4, 40}, {8, 90}}),           // the slowest
+      RowsOf({{4, 30}, {6, 50}}),           // next too slow
+      RowsOf({{2, 35}}),                    // nothing larger
+      RowsOf({{4, 20}, {5, 30}, {6, 31}}),  // limits, to 4
+      RowsOf({{1, 10}, {6, 40}, {7, 40}}),  // sum reached
+      RowsOf({{2, 41}, {4, 70}}),           // left too slow
+      RowsOf({{30, 1}}),                    // left without a batch
+      RowsOf({{3, 1}}),                     // left by its limits
+      RowsOf({{1, 40}}),                    // left, not needed
   };
   for (std::size_t t = 0; t < problem.tables.size(); ++t) {
     problem.gpus.push_back({.table = t});
@@ -57,7 +57,7 @@ TEST(AssignExplainTest, NamesTheBindingConstraintOfEachGpu) {
 TEST(AssignExplainTest, SaysIfOnlyTheSumLimitsABatch) {
   AssignProblem problem;
   problem.batch = BatchSize(5);
-  problem.tables = {TableOf({{4, 50}}), TableOf({{1, 10}, {2, 20}})};
+  problem.tables = {RowsOf({{4, 50}}), RowsOf({{1, 10}, {2, 20}})};
   problem.gpus = {{.table = 0}, {.table = 1}};
   const auto assignment = SolveAssignment(problem);
   ASSERT_TRUE(assignment);
@@ -75,7 +75,7 @@ TEST(AssignExplainTest, FindsTheGainOfOneMoreGpuOfEachKind) {
     fast.emplace_back(b, 10 * b);
     slow.emplace_back(b, 20 * b);
   }
-  problem.tables = {TableOf(fast), TableOf(slow)};
+  problem.tables = {RowsOf(fast), RowsOf(slow)};
   problem.gpus = {{.table = 0}, {.table = 1}, {.table = 1}};
   const auto assignment = SolveAssignment(problem);
   ASSERT_TRUE(assignment);

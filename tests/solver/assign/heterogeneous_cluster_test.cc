@@ -9,10 +9,10 @@
 namespace ucudnn {
 namespace {
 
-using testing::Batches;
+using test::Batches;
+using test::ProblemOf;
+using test::Table;
 using ::testing::ElementsAre;
-using testing::ProblemOf;
-using testing::Table;
 
 // Section IV-C of the CLUSTER 2018 paper: ResNet-18, forward and backward,
 // batch 32, on K20Xm, GK210 (half a K80) and GTX 750Ti. Stated in its text:

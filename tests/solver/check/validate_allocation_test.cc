@@ -9,7 +9,7 @@
 namespace ucudnn {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 const std::vector<Buffer> kBuffers = {
     {0, 3, 4_B}, {3, 9, 4_B}, {0, 9, 4_B}, {9, 21, 4_B}, {0, 21, 4_B}};

@@ -8,8 +8,8 @@
 namespace ucudnn {
 namespace {
 
+using test::Line;
 using ::testing::HasSubstr;
-using testing::Line;
 
 class ValidateAllotmentTest : public ::testing::Test {
  protected:

@@ -12,10 +12,10 @@
 namespace ucudnn {
 namespace {
 
+using test::Point;
+using test::ProblemOf;
+using test::TableOf;
 using ::testing::HasSubstr;
-using testing::Point;
-using testing::ProblemOf;
-using testing::TableOf;
 
 // A batch of 6 on three GPUs: 4 in 30 on the first, 2 in 20 on the second,
 // while the third is left out; two communicate for 5.

@@ -10,8 +10,8 @@
 namespace ucudnn {
 namespace {
 
+using test::Point;
 using ::testing::HasSubstr;
-using testing::Point;
 
 TEST(ValidateChoiceTest, ComparesAFrontWithTheMeasurements) {
   const std::vector<MeasuredPoint> points = {

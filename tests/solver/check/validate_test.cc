@@ -10,8 +10,8 @@
 namespace ucudnn {
 namespace {
 
+using test::Point;
 using ::testing::HasSubstr;
-using testing::Point;
 
 // Two kernels of batch 4 whose figures are right in all three modes.
 Profile TwoKernels() {

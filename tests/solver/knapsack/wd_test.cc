@@ -13,13 +13,13 @@
 namespace ucudnn {
 namespace {
 
-using testing::Draw;
+using test::Draw;
+using test::InstanceShape;
+using test::Point;
+using test::Random;
+using test::RandomKernel;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::InstanceShape;
-using testing::Point;
-using testing::Random;
-using testing::RandomKernel;
 
 WrRequest Request(std::int64_t batch, std::int64_t limit,
                   BatchPolicy policy = BatchPolicy::kAll) {
@@ -105,9 +105,9 @@ std::optional<std::int64_t> ByEnumeration(const Profile& profile,
       static_cast<std::size_t>(request.workspace_limit.count()) + 1, 0);
   for (const KernelProfile& kernel : profile.kernels) {
     std::vector<std::optional<std::int64_t>> next(best.size());
-    testing::ForEachConfiguration(
+    test::ForEachConfiguration(
         kernel.points, request.batch.count(), request.policy,
-        [&](const testing::Score& score) {
+        [&](const test::Score& score) {
           for (std::size_t w = 0; w < best.size(); ++w) {
             const auto at = w + static_cast<std::size_t>(score.workspace);
             if (!best[w].has_value() || at >= best.size()) continue;

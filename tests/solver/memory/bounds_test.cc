@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 // a computes X, b computes Y from it; the loss reads Y, and the backward pass
 // reads X. One byte takes a microsecond on the link.
-TrainingGraph TwoLayers() {
+TrainingGraph ChainOfTwo() {
   test::GraphMaker maker(1);
   const std::size_t x = maker.Block(100);
   const std::size_t y = maker.Block(60);
@@ -28,14 +28,14 @@ TrainingGraph TwoLayers() {
 }
 
 TEST(LowerBoundTimeTest, IsTheSumOfTheTasksIfEverythingFits) {
-  EXPECT_EQ(LowerBoundTime(TwoLayers(), Bytes(1000), {}), 105us);
+  EXPECT_EQ(LowerBoundTime(ChainOfTwo(), Bytes(1000), {}), 105us);
 }
 
 // c needs 140 bytes, so of X only 20 may stay in 160: 80 leave before c starts,
 // 20 of them during b, so that c starts 60 us late; they return in 80 us, 5 of
 // which the loss takes. (The bound does not count that X is used as a whole.)
 TEST(LowerBoundTimeTest, AddsTheTimeForWhatMustLeaveAndReturn) {
-  const Nanoseconds bound = LowerBoundTime(TwoLayers(), Bytes(160), {});
+  const Nanoseconds bound = LowerBoundTime(ChainOfTwo(), Bytes(160), {});
   EXPECT_LE(bound, 105us + 60us + 75us);
   EXPECT_GE(bound, 105us + 60us + 75us - 10ns);
 }
@@ -45,7 +45,7 @@ TEST(LowerBoundTimeTest, AddsTheTimeForWhatMustLeaveAndReturn) {
 TEST(LowerBoundTimeTest, ComputesAgainWhatTheLinkIsTooSlowFor) {
   PlanFreedom freedom;
   freedom.recomputes = true;
-  const Nanoseconds bound = LowerBoundTime(TwoLayers(), Bytes(160), freedom);
+  const Nanoseconds bound = LowerBoundTime(ChainOfTwo(), Bytes(160), freedom);
   EXPECT_LE(bound, 105us + 18us);
   EXPECT_GE(bound, 105us + 18us - 10ns);
 }

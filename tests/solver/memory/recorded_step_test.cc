@@ -328,9 +328,9 @@ RecordedStep RandomStep(std::mt19937* random, std::size_t tensors) {
 
 // The least time of all ways to keep, move or recompute the tensors, each with
 // one use, where copies start at once; none if nothing fits.
-class BruteForce {
+class AllWays {
  public:
-  BruteForce(const RecordedStep& step, Bytes budget)
+  AllWays(const RecordedStep& step, Bytes budget)
       : step_(step), budget_(budget), ways_(step.tensors.size()) {}
 
   std::optional<Nanoseconds> Least() {
@@ -437,7 +437,7 @@ TEST(RecordedStepTest, IsAsFastAsTheFastestOfAllWays) {
             .plain_peak.count();
     const Bytes budget(plain * (6 + trial % 4) / 10);
     SCOPED_TRACE(trial);
-    const auto least = BruteForce(step, budget).Least();
+    const auto least = AllWays(step, budget).Least();
     const auto plan = PlanRecordedStep(step, {.budget = budget});
     if (!plan) {
       EXPECT_EQ(plan.error().code, Code::kFailedPrecondition);

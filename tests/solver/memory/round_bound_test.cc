@@ -195,14 +195,14 @@ TEST(RoundBoundTest, IsNeverAboveTheOptimum) {
 }
 
 TEST(RoundBoundTest, IsNeverAboveAPlanThatMovesBlocks) {
-  constexpr std::int64_t kUnit = kPlanAlignment.count();
+  constexpr std::int64_t kAligned = kPlanAlignment.count();
   std::mt19937 random(2);
   int above_the_sum = 0;
   int within_a_tenth = 0;
   for (int i = 0; i < 100; ++i) {
     // A unit a microsecond, as tasks compute.
     const TrainingGraph graph =
-        RandomGraph(random, static_cast<double>(kUnit), kUnit);
+        RandomGraph(random, static_cast<double>(kAligned), kAligned);
     const Bytes most = test::PeakOf(graph);
     for (const int eighths : {5, 6, 7}) {
       const MemoryRequest request{.budget = most * eighths / 8};

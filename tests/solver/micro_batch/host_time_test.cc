@@ -15,10 +15,10 @@
 namespace ucudnn {
 namespace {
 
-using testing::Draw;
-using testing::Point;
-using testing::Random;
-using testing::RandomKernel;
+using test::Draw;
+using test::Point;
+using test::Random;
+using test::RandomKernel;
 
 MeasuredPoint Paced(MeasuredPoint point, std::int64_t enqueue) {
   point.enqueue = Nanoseconds(enqueue);

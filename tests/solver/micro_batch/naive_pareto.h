@@ -12,7 +12,7 @@
 
 #include "solver/micro_batch/pareto.h"
 
-namespace ucudnn::testing {
+namespace ucudnn::test {
 
 // D of the paper, one element at a time: an insertion that keeps the set free
 // of dominated configurations, by rising workspace.
@@ -69,6 +69,6 @@ inline std::vector<FrontPoint> NaiveFront(std::span<const MeasuredPoint> points,
   return writing == adding ? rest.back() : NaiveFronts(writing, &rest).back();
 }
 
-}  // namespace ucudnn::testing
+}  // namespace ucudnn::test
 
 #endif  // UCUDNN_TESTS_SOLVER_MICRO_BATCH_NAIVE_PARETO_H_

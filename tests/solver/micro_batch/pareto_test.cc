@@ -13,17 +13,15 @@
 namespace ucudnn {
 namespace {
 
-using testing::Draw;
-using testing::ForEachConfiguration;
+using test::Draw;
+using test::ForEachConfiguration;
+using test::kPolicies;
+using test::NaiveFront;
+using test::Point;
+using test::Random;
+using test::RandomKernel;
+using test::Score;
 using ::testing::HasSubstr;
-using testing::NaiveFront;
-using testing::Point;
-using testing::Random;
-using testing::RandomKernel;
-using testing::Score;
-
-constexpr std::array kPolicies = {BatchPolicy::kAll, BatchPolicy::kPowerOfTwo,
-                                  BatchPolicy::kUndivided};
 
 FrontPoint At(std::int64_t workspace, std::int64_t time) {
   return {Nanoseconds(time), Bytes(workspace)};

@@ -12,18 +12,17 @@
 namespace ucudnn {
 namespace {
 
-using testing::BestByEnumeration;
-using testing::Draw;
+using test::BestByEnumeration;
+using test::Draw;
+using test::ForEachConfiguration;
+using test::kPolicies;
+using test::Point;
+using test::Random;
+using test::RandomKernel;
+using test::Score;
 using ::testing::ElementsAre;
-using testing::ForEachConfiguration;
 using ::testing::HasSubstr;
-using testing::Point;
-using testing::Random;
-using testing::RandomKernel;
-using testing::Score;
 
-constexpr std::array kPolicies = {BatchPolicy::kAll, BatchPolicy::kPowerOfTwo,
-                                  BatchPolicy::kUndivided};
 constexpr Bytes kPlenty = Bytes::Max();
 
 KernelProfile Kernel(std::vector<MeasuredPoint> points) {

@@ -15,7 +15,6 @@
 
 namespace {
 
-constexpr auto kOk = CUDNN_STATUS_SUCCESS;
 using Tensor = cudnnTensorDescriptor_t;
 using Filter = cudnnFilterDescriptor_t;
 using Convolution = cudnnConvolutionDescriptor_t;
@@ -207,10 +206,6 @@ cudnnStatus_t Run(cudnnHandle_t handle, char operation, Tensor x,
     Compute(call);
   }
   return kOk;
-}
-
-const float* Floats(const void* data) {
-  return static_cast<const float*>(data);
 }
 
 template <class T>

@@ -13,14 +13,8 @@
 namespace {
 
 using Tensor = cudnnTensorDescriptor_t;
-constexpr auto kOk = CUDNN_STATUS_SUCCESS;
 constexpr std::size_t kForwardWorkspace = 64;
 constexpr std::size_t kBackwardWorkspace = 128;
-
-const float* Floats(const void* data) {
-  return static_cast<const float*>(data);
-}
-float* Floats(void* data) { return static_cast<float*>(data); }
 
 float Load(const void* data, std::int64_t i) {
   const std::uint32_t bits =

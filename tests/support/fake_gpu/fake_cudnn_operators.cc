@@ -12,7 +12,6 @@
 
 namespace {
 
-constexpr auto kOk = CUDNN_STATUS_SUCCESS;
 using Tensor = cudnnTensorDescriptor_t;
 
 struct Shape {

@@ -1,11 +1,18 @@
 #ifndef UCUDNN_TESTS_SUPPORT_FAKE_GPU_FAKE_CUDNN_TYPES_H_
 #define UCUDNN_TESTS_SUPPORT_FAKE_GPU_FAKE_CUDNN_TYPES_H_
 
-// What the fake cuDNN's handles and descriptors hold.
+// What the fake cuDNN's handles and descriptors hold, and what its parts share.
 
 #include <cudnn.h>
 
 #include <array>
+
+inline constexpr auto kOk = CUDNN_STATUS_SUCCESS;
+
+inline const float* Floats(const void* data) {
+  return static_cast<const float*>(data);
+}
+inline float* Floats(void* data) { return static_cast<float*>(data); }
 
 struct cudnnContext {
   cudaStream_t stream = nullptr;

@@ -72,7 +72,7 @@ TEST(NetworksCliTest, TakeSizesThatAModelLeavesOpen) {
   const test::TemporaryFolder folder;
   const std::string model = folder / "open.onnx";
   std::ofstream(model, std::ios::binary)
-      << testing::Model(
+      << test::OnnxModel(
              "g (float[N,3,H,W] image, float[8,3,3,3] w) => (float y) {"
              "y = Conv(image, w) }")
              .SerializeAsString();

@@ -22,11 +22,12 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-const std::string kAlexNet = test::DataPath("h200/alexnet_b256_pow2.csv");
+const std::string kAlexNetProfile =
+    test::DataPath("h200/alexnet_b256_pow2.csv");
 
 TEST(SolveDivisionCliTest, DividesAWorkspaceInDisjointSegments) {
-  const std::vector<std::string> flags = {"--profile", kAlexNet,      "--batch",
-                                          "256",       "--precision", "FP32"};
+  const std::vector<std::string> flags = {
+      "--profile", kAlexNetProfile, "--batch", "256", "--precision", "FP32"};
   std::vector<std::string> each = flags;
   each.insert(each.end(), {"--workspace-limit", "64MiB"});
   std::vector<std::string> all = flags;

@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-const std::string kAlexNet = test::DataPath("h200/alexnet_b256_pow2.csv");
+const std::string kAlexNetPoints = test::DataPath("h200/alexnet_b256_pow2.csv");
 const std::string kAllSizes =
     test::DataPath("h200/alexnet_conv2-5_b256_all_fp32.csv.gz");
 const std::string kOnnx = test::DataPath("onnx/");
@@ -75,9 +75,9 @@ std::int64_t Nanoseconds(const json& us) {
 TEST(SolveCliTest, WorkspaceReuseEqualsTryingEveryDivisionOfAlexNet) {
   const std::int64_t limit = 64 << 20;
   const json plan = SolveJson(
-      "wr", {"--profile", kAlexNet, "--batch", "256", "--workspace-limit",
+      "wr", {"--profile", kAlexNetPoints, "--batch", "256", "--workspace-limit",
              "64MiB", "--batch-policy", "powerOfTwo", "--precision", "FP32"});
-  const Rows rows = ReadRows(kAlexNet, "FP32");
+  const Rows rows = ReadRows(kAlexNetPoints, "FP32");
   ASSERT_EQ(plan["kernels"].size(), rows.size());
   std::int64_t total = 0;
   std::int64_t undivided_total = 0;
@@ -196,8 +196,8 @@ TEST(SolveCliTest, RefusesAFrontForSeveralKernels) {
 
 TEST(SolveCliTest, ASharedArenaIsWorkspaceReuseOnAChain) {
   const std::vector<std::string> flags = {
-      "--profile",         kAlexNet, "--batch",     "256",
-      "--workspace-limit", "64MiB",  "--precision", "FP32"};
+      "--profile",         kAlexNetPoints, "--batch",     "256",
+      "--workspace-limit", "64MiB",        "--precision", "FP32"};
   const json reuse = SolveJson("wr", flags);
   std::vector<std::string> with_network = flags;
   with_network.insert(with_network.end(),
@@ -259,17 +259,18 @@ TEST(SolveCliTest, PlacesTheBranchesOfAModuleSideBySide) {
 }
 
 TEST(SolveCliTest, RefusesLayersThatTheModelDoesNotHave) {
-  const Finished run = Solve("ws", {"--profile", kAlexNet, "--batch", "256",
-                                    "--workspace-limit", "64MiB", "--precision",
-                                    "FP32", "--network", kOnnx + "vgg16.onnx"});
+  const Finished run =
+      Solve("ws", {"--profile", kAlexNetPoints, "--batch", "256",
+                   "--workspace-limit", "64MiB", "--precision", "FP32",
+                   "--network", kOnnx + "vgg16.onnx"});
   EXPECT_EQ(run.status, 2);
   EXPECT_THAT(run.err, AllOf(HasSubstr("vgg16"), HasSubstr("13 convolutions")));
 }
 
 TEST(SolveCliTest, ExitsWith2NamingTheFlagTheValueAndWhatIsAccepted) {
   const std::vector<std::string> good = {
-      "--profile",         kAlexNet, "--batch",     "256",
-      "--workspace-limit", "64MiB",  "--precision", "FP32"};
+      "--profile",         kAlexNetPoints, "--batch",     "256",
+      "--workspace-limit", "64MiB",        "--precision", "FP32"};
   struct Bad {
     std::string flag;
     std::string value;
@@ -308,13 +309,13 @@ TEST(SolveCliTest, ExitsWith2NamingTheFlagTheValueAndWhatIsAccepted) {
 }
 
 TEST(SolveCliTest, ExitsWith2IfTheProfileIsAmbiguousOrMalformed) {
-  const Finished several = Solve("wr", {"--profile", kAlexNet, "--batch", "256",
-                                        "--workspace-limit", "64MiB"});
+  const Finished several = Solve("wr", {"--profile", kAlexNetPoints, "--batch",
+                                        "256", "--workspace-limit", "64MiB"});
   EXPECT_EQ(several.status, 2);
   EXPECT_THAT(several.err,
               AllOf(HasSubstr("precision"), HasSubstr("PSEUDO_HALF")));
   const Finished unknown =
-      Solve("wr", {"--profile", kAlexNet, "--batch", "256", "--precision",
+      Solve("wr", {"--profile", kAlexNetPoints, "--batch", "256", "--precision",
                    "FP32", "--workspace-limit", "64MiB", "--layer", "conv9"});
   EXPECT_EQ(unknown.status, 2);
   EXPECT_THAT(unknown.err, AllOf(HasSubstr("conv9"), HasSubstr("conv5")));
@@ -372,8 +373,8 @@ TEST(SolveCliTest, ExitsWith3NamingWhatWouldDo) {
 
 TEST(SolveCliTest, PrintsATableForPeopleAndYamlOnRequest) {
   const std::vector<std::string> flags = {
-      "--profile",         kAlexNet,    "--batch",     "256",
-      "--workspace-limit", "64MiB",     "--precision", "FP32",
+      "--profile",         kAlexNetPoints, "--batch",     "256",
+      "--workspace-limit", "64MiB",        "--precision", "FP32",
       "--batch-policy",    "powerOfTwo"};
   const Finished table = Solve("wr", flags);
   EXPECT_EQ(table.status, 0);

@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-ConvProblem Problem(std::int64_t channels = 2) {
+ConvProblem TinyProblem(std::int64_t channels = 2) {
   ConvProblem problem;
   problem.geometry.channels = channels;
   problem.geometry.filters = 2;
@@ -72,13 +72,15 @@ std::int64_t Images(const KernelPlan& plan) {
 TEST(LocalPlannerTest, MeasuresAProblemOnceForAllLimits) {
   Bench bench;
   LocalPlanner planner(Options());
-  const auto first = planner.Plan(Problem(), BatchSize(6), 64_MiB, bench.Get());
+  const auto first =
+      planner.Plan(TinyProblem(), BatchSize(6), 64_MiB, bench.Get());
   ASSERT_TRUE(first) << first.error().message;
   EXPECT_EQ(Images(*first), 6);
   const int asked = bench.asked();
   EXPECT_GT(asked, 0);
   for (const Bytes limit : {64_MiB, 250_B, 100_B, 0_B}) {
-    const auto plan = planner.Plan(Problem(), BatchSize(6), limit, bench.Get());
+    const auto plan =
+        planner.Plan(TinyProblem(), BatchSize(6), limit, bench.Get());
     ASSERT_TRUE(plan) << plan.error().message;
     EXPECT_LE(plan->workspace, limit);
     EXPECT_EQ(Images(*plan), 6);
@@ -92,11 +94,13 @@ TEST(LocalPlannerTest, MeasuresWhatALimitBeyondTheSettingsNeeds) {
   options.settings.workspace_limit = 200_B;
   bench.device().algorithms()[1].workspace_per_image = 90_B;
   LocalPlanner planner(options);
-  const auto small = planner.Plan(Problem(), BatchSize(8), 200_B, bench.Get());
+  const auto small =
+      planner.Plan(TinyProblem(), BatchSize(8), 200_B, bench.Get());
   ASSERT_TRUE(small) << small.error().message;
   EXPECT_LE(small->workspace, 200_B);
   // A program may raise its handle's limit.
-  const auto large = planner.Plan(Problem(), BatchSize(8), 1_KiB, bench.Get());
+  const auto large =
+      planner.Plan(TinyProblem(), BatchSize(8), 1_KiB, bench.Get());
   ASSERT_TRUE(large) << large.error().message;
   EXPECT_GT(large->workspace, 200_B);
   EXPECT_LT(large->time, small->time);
@@ -110,7 +114,7 @@ TEST(LocalPlannerTest, PlansForManyThreadsAtOnce) {
   for (std::int64_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (std::int64_t channels = 1; channels <= 4; ++channels) {
-        const auto plan = planner.Plan(Problem(1 + (channels + t) % 4),
+        const auto plan = planner.Plan(TinyProblem(1 + (channels + t) % 4),
                                        BatchSize(4), 64_MiB, bench.Get());
         ASSERT_TRUE(plan) << plan.error().message;
         EXPECT_EQ(Images(*plan), 4);
@@ -123,10 +127,10 @@ TEST(LocalPlannerTest, PlansForManyThreadsAtOnce) {
 TEST(LocalPlannerTest, MeasuresWhatAnotherBatchNeedsMore) {
   Bench bench;
   LocalPlanner planner(Options());
-  ASSERT_TRUE(planner.Plan(Problem(), BatchSize(4), 64_MiB, bench.Get()));
+  ASSERT_TRUE(planner.Plan(TinyProblem(), BatchSize(4), 64_MiB, bench.Get()));
   const std::size_t runs = bench.device().runs().size();
   // 1, 2 and 4 are known already, 6 is not.
-  ASSERT_TRUE(planner.Plan(Problem(), BatchSize(6), 64_MiB, bench.Get()));
+  ASSERT_TRUE(planner.Plan(TinyProblem(), BatchSize(6), 64_MiB, bench.Get()));
   std::set<std::int64_t> batches;
   for (std::size_t i = runs; i < bench.device().runs().size(); ++i) {
     batches.insert(bench.device().runs()[i].batch.count());
@@ -140,18 +144,19 @@ TEST(LocalPlannerTest, FindsWhatAnEarlierProcessMeasured) {
   Bench bench;
   {
     LocalPlanner planner(Options(folder.path()));
-    ASSERT_TRUE(planner.Plan(Problem(), BatchSize(6), 64_MiB, bench.Get()));
+    ASSERT_TRUE(planner.Plan(TinyProblem(), BatchSize(6), 64_MiB, bench.Get()));
   }
   Bench later;
   LocalPlanner planner(Options(folder.path()));
-  const auto plan = planner.Plan(Problem(), BatchSize(6), 64_MiB, later.Get());
+  const auto plan =
+      planner.Plan(TinyProblem(), BatchSize(6), 64_MiB, later.Get());
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(later.asked(), 0);
   // Another kind of device, or more workspace, is measured.
   auto options = Options(folder.path());
   options.kind = "Other/1u/1GiB/fake-1.0";
   LocalPlanner other(options);
-  ASSERT_TRUE(other.Plan(Problem(), BatchSize(6), 64_MiB, later.Get()));
+  ASSERT_TRUE(other.Plan(TinyProblem(), BatchSize(6), 64_MiB, later.Get()));
   EXPECT_GT(later.asked(), 0);
 }
 
@@ -159,14 +164,14 @@ TEST(LocalPlannerTest, IgnoresADamagedFile) {
   const test::TemporaryFolder folder;
   Bench bench;
   MeasurementFiles files(folder.path(), Options().kind);
-  ASSERT_TRUE(files.Write(Problem(), {}));
+  ASSERT_TRUE(files.Write(TinyProblem(), {}));
   // The file name replaces the kind's punctuation, so search for it.
   const auto listed = test::Run(
       {"/bin/sh", "-c", "ls " + folder.path() + "/measured/*/*.json"});
   const std::string name = listed.out.substr(0, listed.out.find('\n'));
   std::ofstream(name) << "{\"version\": 1, \"kind\": 7";
   LocalPlanner planner(Options(folder.path()));
-  EXPECT_TRUE(planner.Plan(Problem(), BatchSize(2), 64_MiB, bench.Get()));
+  EXPECT_TRUE(planner.Plan(TinyProblem(), BatchSize(2), 64_MiB, bench.Get()));
   EXPECT_GT(bench.asked(), 0);
   EXPECT_THAT(test::FileText(name), HasSubstr("\"batches\""));
 }
@@ -184,8 +189,8 @@ TEST(LocalPlannerTest, ManyProcessesMeasureOnce) {
       int measured = 0;
       for (std::int64_t channels = 1; channels <= 6; ++channels) {
         const int before = bench.asked();
-        const auto plan =
-            planner.Plan(Problem(channels), BatchSize(6), 64_MiB, bench.Get());
+        const auto plan = planner.Plan(TinyProblem(channels), BatchSize(6),
+                                       64_MiB, bench.Get());
         if (!plan || Images(*plan) != 6) _exit(100);
         if (bench.asked() > before) ++measured;
       }
@@ -207,13 +212,14 @@ TEST(LocalPlannerTest, ManyProcessesMeasureOnce) {
 TEST(LocalPlannerTest, DoesNotWaitForeverForAnotherProcess) {
   const test::TemporaryFolder folder;
   MeasurementFiles files(folder.path(), Options().kind);
-  const auto lock = files.Acquire(Problem(), std::chrono::milliseconds(0));
+  const auto lock = files.Acquire(TinyProblem(), std::chrono::milliseconds(0));
   ASSERT_TRUE(lock);
   auto options = Options(folder.path());
   options.patience = std::chrono::milliseconds(20);
   LocalPlanner planner(options);
   Bench bench;
-  const auto plan = planner.Plan(Problem(), BatchSize(2), 64_MiB, bench.Get());
+  const auto plan =
+      planner.Plan(TinyProblem(), BatchSize(2), 64_MiB, bench.Get());
   ASSERT_FALSE(plan);
   EXPECT_EQ(plan.error().code, Code::kDeadlineExceeded);
   EXPECT_EQ(bench.asked(), 0);
@@ -246,20 +252,21 @@ TEST(LocalPlannerTest, AsksBeforeItMeasures) {
   auto options = Options();
   int asked = 0;
   options.ask = [&](const ConvProblem& problem) {
-    EXPECT_EQ(problem, Problem());
+    EXPECT_EQ(problem, TinyProblem());
     ++asked;
     return Told({1, 2, 4});
   };
   LocalPlanner planner(options);
   Bench bench;
-  const auto plan = planner.Plan(Problem(), BatchSize(4), 200_B, bench.Get());
+  const auto plan =
+      planner.Plan(TinyProblem(), BatchSize(4), 200_B, bench.Get());
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->time, Nanoseconds(40));
   EXPECT_THAT(plan->micro_batches,
               ElementsAre(AllOf(Field(&MicroBatch::batch, BatchSize(2)),
                                 Field(&MicroBatch::count, 2))));
   EXPECT_THAT(TimedBatches(bench.device()), IsEmpty());
-  ASSERT_TRUE(planner.Plan(Problem(), BatchSize(4), 100_B, bench.Get()));
+  ASSERT_TRUE(planner.Plan(TinyProblem(), BatchSize(4), 100_B, bench.Get()));
   EXPECT_EQ(asked, 1);
 }
 
@@ -269,7 +276,7 @@ TEST(LocalPlannerTest, MeasuresWhatNobodyHasMeasuredCompletely) {
     options.ask = [&](const ConvProblem&) { return told; };
     LocalPlanner planner(options);
     Bench bench;
-    EXPECT_TRUE(planner.Plan(Problem(), BatchSize(4), 64_MiB, bench.Get()));
+    EXPECT_TRUE(planner.Plan(TinyProblem(), BatchSize(4), 64_MiB, bench.Get()));
     return TimedBatches(bench.device());
   };
   EXPECT_THAT(timed(Told({1, 4})), ElementsAre(2));
@@ -288,7 +295,7 @@ TEST(LocalPlannerTest, MeasuresIfNobodyAnswers) {
   };
   LocalPlanner planner(options);
   Bench bench;
-  ASSERT_TRUE(planner.Plan(Problem(), BatchSize(4), 64_MiB, bench.Get()));
+  ASSERT_TRUE(planner.Plan(TinyProblem(), BatchSize(4), 64_MiB, bench.Get()));
   EXPECT_THAT(TimedBatches(bench.device()), ElementsAre(1, 2, 4));
 }
 
@@ -303,7 +310,8 @@ TEST(LocalPlannerTest, KeepsTheCoordinatorsMeasurements) {
   for (int process = 0; process < 2; ++process) {
     LocalPlanner planner(options);
     Bench bench;
-    const auto plan = planner.Plan(Problem(), BatchSize(4), 1_KiB, bench.Get());
+    const auto plan =
+        planner.Plan(TinyProblem(), BatchSize(4), 1_KiB, bench.Get());
     ASSERT_TRUE(plan) << plan.error().message;
     EXPECT_EQ(plan->time, Nanoseconds(40));
     EXPECT_EQ(asked, 1);
@@ -313,7 +321,7 @@ TEST(LocalPlannerTest, KeepsTheCoordinatorsMeasurements) {
 TEST(LocalPlannerTest, ReportsABrokenDevice) {
   LocalPlanner planner(Options());
   const auto plan = planner.Plan(
-      Problem(), BatchSize(4), 64_MiB,
+      TinyProblem(), BatchSize(4), 64_MiB,
       []() -> Result<Device*> { return Fail(Code::kUnavailable, "no GPU"); });
   ASSERT_FALSE(plan);
   EXPECT_EQ(plan.error().code, Code::kUnavailable);
@@ -325,7 +333,7 @@ TEST(LocalPlannerTest, UsesThePlanFileIfItFits) {
   file.batch = BatchSize(6);
   KernelPlan kernel;
   kernel.layer = "conv";
-  kernel.problem = Problem();
+  kernel.problem = TinyProblem();
   kernel.workspace = 300_B;
   kernel.micro_batches = {{BatchSize(3),
                            2,
@@ -339,14 +347,16 @@ TEST(LocalPlannerTest, UsesThePlanFileIfItFits) {
   LocalPlanner planner(options);
   EXPECT_THAT(planner.plan_file_problem(), IsEmpty());
   Bench bench;
-  const auto plan = planner.Plan(Problem(), BatchSize(6), 64_MiB, bench.Get());
+  const auto plan =
+      planner.Plan(TinyProblem(), BatchSize(6), 64_MiB, bench.Get());
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->micro_batches, kernel.micro_batches);
   // Not within the limit, or another batch: planned here.
-  const auto less = planner.Plan(Problem(), BatchSize(6), 200_B, bench.Get());
+  const auto less =
+      planner.Plan(TinyProblem(), BatchSize(6), 200_B, bench.Get());
   ASSERT_TRUE(less) << less.error().message;
   EXPECT_LE(less->workspace, 200_B);
-  EXPECT_TRUE(planner.Plan(Problem(), BatchSize(5), 64_MiB, bench.Get()));
+  EXPECT_TRUE(planner.Plan(TinyProblem(), BatchSize(5), 64_MiB, bench.Get()));
 }
 
 TEST(LocalPlannerTest, SaysWhyThePlanFileIsNotUsed) {
@@ -359,7 +369,7 @@ TEST(LocalPlannerTest, SaysWhyThePlanFileIsNotUsed) {
       planner.plan_file_problem(),
       AllOf(HasSubstr("plan.json"), HasSubstr("an object is accepted")));
   Bench bench;
-  EXPECT_TRUE(planner.Plan(Problem(), BatchSize(2), 64_MiB, bench.Get()));
+  EXPECT_TRUE(planner.Plan(TinyProblem(), BatchSize(2), 64_MiB, bench.Get()));
 }
 
 TEST(LocalPlannerTest, DividesATotalIntoDisjointSegments) {
@@ -367,7 +377,8 @@ TEST(LocalPlannerTest, DividesATotalIntoDisjointSegments) {
   Bench bench;
   std::vector<LocalPlanner::Kernel> kernels;
   for (const std::int64_t channels : {2, 3, 2, 4}) {
-    kernels.push_back({Problem(channels), BatchSize(channels == 3 ? 8 : 4)});
+    kernels.push_back(
+        {TinyProblem(channels), BatchSize(channels == 3 ? 8 : 4)});
   }
   for (const Bytes total : {0_B, 256_B, 1024_B, 1_MiB}) {
     const auto plans = planner.Divide(kernels, total, bench.Get());
@@ -406,11 +417,11 @@ TEST(LocalPlannerTest, DividesOnlyIfTheHostEnqueuesFastEnough) {
     for (int process = 0; process < 2; ++process) {
       LocalPlanner planner(Options(folder.path()));
       const auto plan =
-          planner.Plan(Problem(), BatchSize(4), 64_MiB, bench.Get());
+          planner.Plan(TinyProblem(), BatchSize(4), 64_MiB, bench.Get());
       ASSERT_TRUE(plan) << plan.error().message;
       const std::string expected = enqueue == 3 ? "quick" : "frugal";
       EXPECT_EQ(plan->micro_batches[0].algorithm.name, expected);
-      const LocalPlanner::Kernel kernel{Problem(), BatchSize(4)};
+      const LocalPlanner::Kernel kernel{TinyProblem(), BatchSize(4)};
       const auto divided = planner.Divide({&kernel, 1}, 1_MiB, bench.Get());
       ASSERT_TRUE(divided) << divided.error().message;
       EXPECT_EQ((*divided)[0].micro_batches[0].algorithm.name, expected);
@@ -425,13 +436,13 @@ TEST(LocalPlannerTest, DividesWhateverTheHostTakesIfReplayed) {
   LocalPlanner planner(Options());
   const BatchSize batch(4);
   const auto plan =
-      planner.Plan(Problem(), batch, 64_MiB, bench.Get(), kReplayed);
+      planner.Plan(TinyProblem(), batch, 64_MiB, bench.Get(), kReplayed);
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->micro_batches[0].algorithm.name, "quick");
   const Algorithm frugal = {"frugal", "", Precision::kFp32};
   EXPECT_EQ(planner.Beats(*plan, batch, frugal, bench.Get(), kReplayed), true);
   EXPECT_EQ(planner.Beats(*plan, batch, frugal, bench.Get()), false);
-  const LocalPlanner::Kernel kernel{Problem(), batch};
+  const LocalPlanner::Kernel kernel{TinyProblem(), batch};
   const auto divided =
       planner.Divide({&kernel, 1}, 1_MiB, bench.Get(), kReplayed);
   ASSERT_TRUE(divided) << divided.error().message;
@@ -446,7 +457,7 @@ TEST(LocalPlannerTest, BeatsOnlyCallsThatAreSlowerBeyondNoise) {
   bench.device().algorithms()[1].time = std::chrono::microseconds(600);
   LocalPlanner planner(Options());
   const BatchSize batch(8);
-  const auto plan = planner.Plan(Problem(), batch, 64_MiB, bench.Get());
+  const auto plan = planner.Plan(TinyProblem(), batch, 64_MiB, bench.Get());
   ASSERT_TRUE(plan) << plan.error().message;
   ASSERT_THAT(plan->micro_batches, SizeIs(1));
   EXPECT_EQ(plan->micro_batches[0].algorithm, lavish);
@@ -455,7 +466,7 @@ TEST(LocalPlannerTest, BeatsOnlyCallsThatAreSlowerBeyondNoise) {
   // The host would take as long for the plan as the device for the other call.
   bench.device().algorithms()[0].enqueue = std::chrono::microseconds(600);
   LocalPlanner busy(Options());
-  EXPECT_EQ(busy.Plan(Problem(), batch, 64_MiB, bench.Get()), *plan);
+  EXPECT_EQ(busy.Plan(TinyProblem(), batch, 64_MiB, bench.Get()), *plan);
   EXPECT_EQ(busy.Beats(*plan, batch, frugal, bench.Get()), false);
 }
 
@@ -468,7 +479,8 @@ TEST(LocalPlannerTest, MeasuresTheCallThatItIsComparedWith) {
                                          std::chrono::milliseconds(1)});
   const Algorithm hopeless = bench.device().algorithms()[2].algorithm;
   LocalPlanner planner(Options());
-  const auto plan = planner.Plan(Problem(), BatchSize(8), 64_MiB, bench.Get());
+  const auto plan =
+      planner.Plan(TinyProblem(), BatchSize(8), 64_MiB, bench.Get());
   ASSERT_TRUE(plan) << plan.error().message;
   const int asked = bench.asked();
   for (int i = 0; i < 2; ++i) {
@@ -493,7 +505,7 @@ TEST(LocalPlannerTest, UsesOnlyDeterministicAlgorithmsIfTold) {
   Bench bench;
   bench.device().algorithms() = {{{"ALGO_0", "", Precision::kFp32}, 0_B},
                                  {{"ALGO_1", "", Precision::kFp32}, 10_B}};
-  ConvProblem problem = Problem();
+  ConvProblem problem = TinyProblem();
   problem.op = ConvOp::kBackwardData;
   const auto plan = planner.Plan(problem, BatchSize(4), 64_MiB, bench.Get());
   ASSERT_TRUE(plan) << plan.error().message;

@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-ConvProblem Problem() {
+ConvProblem WireProblem() {
   ConvProblem problem;
   problem.geometry.channels = 3;
   return problem;
@@ -35,7 +35,7 @@ MeasuredPoint Point(std::int64_t batch) {
 
 v1::ProblemProfile Profile() {
   v1::ProblemProfile message;
-  message.set_problem(ToString(Problem()));
+  message.set_problem(ToString(WireProblem()));
   for (const std::int64_t batch : {1, 200, 65536}) {
     v1::Measurement& m = *message.add_measurements() = ToProto(Point(batch));
     m.set_device("GPU-1");  // fields that are of no concern
@@ -51,9 +51,9 @@ v1::ProblemProfile Profile() {
 TEST(ProfileWireTest, WritesWhatProtobufReads) {
   v1::GetProblemProfileRequest request;
   ASSERT_TRUE(
-      request.ParseFromString(EncodeProfileRequest("a kind", Problem())));
+      request.ParseFromString(EncodeProfileRequest("a kind", WireProblem())));
   EXPECT_EQ(request.kind(), "a kind");
-  EXPECT_EQ(request.problem(), ToString(Problem()));
+  EXPECT_EQ(request.problem(), ToString(WireProblem()));
 }
 
 TEST(ProfileWireTest, ReadsWhatProtobufWrites) {

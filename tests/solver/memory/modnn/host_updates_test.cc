@@ -17,14 +17,14 @@
 namespace ucudnn {
 namespace {
 
-TrainingGraph OnK40(const Graph& network) {
+TrainingGraph OnHostOfK40(const Graph& network) {
   TrainingGraph graph = BuildTrainingGraph(network, {}).value();
   EXPECT_TRUE(SetDevice(*DeviceModelPreset("K40"), &graph));
   return graph;
 }
 
 TEST(HostUpdatesTest, APartHasItsShareOfImagesAndOfTheLink) {
-  const TrainingGraph graph = OnK40(test::SmallChain(32));
+  const TrainingGraph graph = OnHostOfK40(test::SmallChain(32));
   const TrainingGraph part = PartOfOneGpu(graph, 4).value();
   EXPECT_EQ(part.batch, BatchSize(8));
   EXPECT_DOUBLE_EQ(part.device.d2h_rate, graph.device.d2h_rate / 4);
@@ -40,7 +40,7 @@ TEST(HostUpdatesTest, APartHasItsShareOfImagesAndOfTheLink) {
 }
 
 TEST(HostUpdatesTest, RefusesAMiniBatchThatCannotBeDivided) {
-  const auto part = PartOfOneGpu(OnK40(test::SmallChain(30)), 4);
+  const auto part = PartOfOneGpu(OnHostOfK40(test::SmallChain(30)), 4);
   ASSERT_FALSE(part);
   EXPECT_EQ(part.error().code, Code::kInvalidArgument);
   EXPECT_THAT(part.error().message, ::testing::HasSubstr("30"));
@@ -48,7 +48,7 @@ TEST(HostUpdatesTest, RefusesAMiniBatchThatCannotBeDivided) {
 
 TEST(HostUpdatesTest, OtherPoliciesRefuseSeveralGpus) {
   const TrainingGraph part =
-      PartOfOneGpu(OnK40(test::SmallChain(32)), 2).value();
+      PartOfOneGpu(OnHostOfK40(test::SmallChain(32)), 2).value();
   MemoryRequest request{.budget = 1_GiB};
   request.gpus = 2;
   const auto plan =
@@ -63,7 +63,7 @@ TEST(HostUpdatesTest, OtherPoliciesRefuseSeveralGpus) {
 TEST(HostUpdatesTest, EveryWeightMakesItsWayThroughTheHostOnce) {
   for (const Graph& network : {test::SmallChain(32), test::SmallResidual(32),
                                test::SmallInception(32)}) {
-    const TrainingGraph part = PartOfOneGpu(OnK40(network), 2).value();
+    const TrainingGraph part = PartOfOneGpu(OnHostOfK40(network), 2).value();
     for (const int sub_batch : {16, 5}) {
       for (const std::int64_t mebibytes : {2, 3, 4, 8, 64}) {
         MemoryRequest request;
@@ -95,7 +95,7 @@ TEST(HostUpdatesTest, EveryWeightMakesItsWayThroughTheHostOnce) {
 }
 
 TEST(HostUpdatesTest, BeatTheNaiveExchangeOnFourK40s) {
-  const TrainingGraph graph = OnK40(test::PaperVgg16(256));
+  const TrainingGraph graph = OnHostOfK40(test::PaperVgg16(256));
   // Three GPUs' gradients and weights, 553 MB each, at 10 GB/s.
   EXPECT_NEAR(Microseconds(NaiveExchangeTime(graph, 4)) / 1e6, 0.332, 0.001);
   EXPECT_EQ(NaiveExchangeTime(graph, 1), Nanoseconds(0));

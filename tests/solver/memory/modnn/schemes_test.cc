@@ -8,18 +8,20 @@ namespace {
 
 using std::chrono_literals::operator""us;
 using ::testing::ElementsAre;
-using Kind = PoolSegment::Kind;
+using SegmentKind = PoolSegment::Kind;
 
 // Segments of these sizes, each its own block, one after the other.
 class Pool {
  public:
   Pool& Free(std::int64_t size, Nanoseconds ready = 0us) {
-    return Add({{}, Kind::kFree, ready}, size);
+    return Add({{}, SegmentKind::kFree, ready}, size);
   }
-  Pool& Taken(std::int64_t size) { return Add({{}, Kind::kTaken}, size); }
+  Pool& Taken(std::int64_t size) {
+    return Add({{}, SegmentKind::kTaken}, size);
+  }
   Pool& Evictable(std::int64_t size, Nanoseconds copy,
                   Nanoseconds ready = 0us) {
-    return Add({{}, Kind::kEvictable, ready, copy}, size);
+    return Add({{}, SegmentKind::kEvictable, ready, copy}, size);
   }
   const std::vector<PoolSegment>& segments() const { return segments_; }
 
