@@ -64,7 +64,8 @@ LeastCosts::LeastCosts(const TrainingGraph& graph, Bytes room,
     if (!IsMeasuredInParts(work)) continue;
     points.clear();
     for (const MeasuredPoint& point : work.measured) {
-      if (point.workspace <= room && point.batch <= graph.batch) {
+      if (point.workspace <= room && point.batch >= BatchSize(1) &&
+          point.batch <= graph.batch) {
         points.push_back(&point);
       }
     }

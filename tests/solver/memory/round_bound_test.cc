@@ -188,6 +188,7 @@ struct Chains {
   double link_rate = kNoLink;
   std::int64_t unit = 1;  // that sizes are multiples of, in bytes
   std::size_t least_layers = 4;
+  std::size_t most_layers = 5;
   bool workspace = false;  // makes some tasks faster
   bool in_place = false;   // some tasks
 };
@@ -211,7 +212,8 @@ TrainingGraph RandomGraph(std::mt19937& random, const Chains& chains) {
     maker.RunInWays(kind, std::move(reads), {writes}, ways);
   };
   std::vector<std::size_t> blocks;
-  const std::size_t layers = chains.least_layers + below(2);
+  const std::size_t layers =
+      chains.least_layers + below(chains.most_layers + 1 - chains.least_layers);
   for (std::size_t i = 0; i < layers; ++i) {
     std::vector<std::size_t> reads;
     if (i > 0) reads.push_back(blocks.back());
@@ -239,7 +241,7 @@ TEST(RoundBoundTest, IsNeverAboveTheOptimum) {
   std::mt19937 random(1);
   for (const bool workspace : {false, true}) {
     int above_the_sum = 0;
-    for (int i = 0; i < 60; ++i) {
+    for (int i = 0; i < 30; ++i) {
       const TrainingGraph graph = RandomGraph(random, {.workspace = workspace});
       Bytes most;
       for (const MemoryBlock& block : graph.blocks) most += block.bytes;
@@ -250,7 +252,7 @@ TEST(RoundBoundTest, IsNeverAboveTheOptimum) {
         if (bound > *IdealTime(graph)) ++above_the_sum;
       }
     }
-    EXPECT_GT(above_the_sum, 30);
+    EXPECT_GT(above_the_sum, 15);
   }
 }
 
@@ -259,9 +261,10 @@ TEST(RoundBoundTest, IsNeverAboveTheOptimumOfMoves) {
   std::mt19937 random(3);
   int above_the_sum = 0;
   int within_a_tenth = 0;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 30; ++i) {
     const TrainingGraph graph = RandomGraph(random, {.link_rate = 2,
                                                      .least_layers = 3,
+                                                     .most_layers = 3,
                                                      .workspace = true,
                                                      .in_place = true});
     Bytes most;
@@ -278,8 +281,8 @@ TEST(RoundBoundTest, IsNeverAboveTheOptimumOfMoves) {
       if (*time * 10 < bound.count() * 11) ++within_a_tenth;
     }
   }
-  EXPECT_GT(above_the_sum, 60);
-  EXPECT_GT(within_a_tenth, 20);
+  EXPECT_GT(above_the_sum, 20);
+  EXPECT_GT(within_a_tenth, 5);
 }
 
 TEST(RoundBoundTest, IsNeverAboveAPlanThatMovesBlocks) {
@@ -288,7 +291,7 @@ TEST(RoundBoundTest, IsNeverAboveAPlanThatMovesBlocks) {
   for (const bool workspace : {false, true}) {
     int above_the_sum = 0;
     int within_a_tenth = 0;
-    for (int i = 0; i < 100; ++i) {
+    for (int i = 0; i < 80; ++i) {
       // A unit a microsecond, as tasks compute.
       const TrainingGraph graph =
           RandomGraph(random, {.link_rate = static_cast<double>(kUnit),
@@ -296,25 +299,23 @@ TEST(RoundBoundTest, IsNeverAboveAPlanThatMovesBlocks) {
                                .workspace = workspace,
                                .in_place = workspace});
       const Bytes most = test::PeakOf(graph);
+      PlanFreedom freedom;
+      freedom.recomputes = i % 2 == 1;
       for (const int eighths : {5, 6, 7}) {
-        MemoryRequest request{.budget = most * eighths / 8};
-        for (const bool recomputes : {false, true}) {
-          request.recompute = recomputes;
-          const Result<MemoryPlan> plan = PlanBest(graph, request);
-          if (!plan) continue;
-          PlanFreedom freedom;
-          freedom.recomputes = recomputes;
-          const Nanoseconds bound =
-              LowerBoundTime(graph, request.budget, freedom);
-          EXPECT_LE(bound, plan->time);
-          if (bound <= *IdealTime(graph)) continue;
-          ++above_the_sum;
-          if (plan->time < bound * 1.1) ++within_a_tenth;
-        }
+        const MemoryRequest request{.budget = most * eighths / 8,
+                                    .recompute = freedom.recomputes};
+        const Result<MemoryPlan> plan = PlanBest(graph, request);
+        if (!plan) continue;
+        const Nanoseconds bound =
+            LowerBoundTime(graph, request.budget, freedom);
+        EXPECT_LE(bound, plan->time);
+        if (bound <= *IdealTime(graph)) continue;
+        ++above_the_sum;
+        if (plan->time < bound * 1.1) ++within_a_tenth;
       }
     }
-    EXPECT_GT(above_the_sum, 30);
-    EXPECT_GT(within_a_tenth, 10);
+    EXPECT_GT(above_the_sum, 20);
+    EXPECT_GT(within_a_tenth, 5);
   }
 }
 
