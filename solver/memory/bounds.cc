@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "solver/memory/least_time.h"
@@ -52,9 +53,10 @@ class SubBatchBounds {
         one_(graph, false, UpdatesOf(freedom), freedom),
         earlier_(graph, true, RoundBound::Updates::kNone, freedom),
         last_(graph, true, UpdatesOf(freedom), freedom),
-        room_(freedom.offloads_weights ? budget
-                                       : budget - Staying(graph, true)),
-        divides_estimates_(freedom.divides_estimates) {}
+        costs_(
+            graph,
+            freedom.offloads_weights ? budget : budget - Staying(graph, false),
+            freedom.divides_estimates) {}
 
   // Times in nanoseconds; kNever if they do not fit.
   struct Times {
@@ -65,33 +67,27 @@ class SubBatchBounds {
 
   // Of one round of the whole mini-batch.
   Times Whole() const {
-    std::vector<double> times;
-    for (std::size_t k = 0; k < one_.tasks().size(); ++k) {
-      const double room = static_cast<double>(budget_.count()) - one_.fixed() -
-                          one_.Need(k, graph_.batch);
-      times.push_back(room < 0
-                          ? kNever
-                          : LeastTime(graph_, graph_.tasks[one_.tasks()[k]],
-                                      graph_.batch,
-                                      Bytes(static_cast<std::int64_t>(room)),
-                                      divides_estimates_));
-    }
-    const double bound = one_.Bound(graph_.batch, budget_, times);
+    const double bound = Of(one_, graph_.batch);
     return {0, bound, bound};
   }
 
   // Of rounds of fewer images.
-  Times Parts(BatchSize batch) {
-    if (room_ < Bytes(0)) return {};
-    if (!times_) times_.emplace(graph_, room_, divides_estimates_);
-    const std::int64_t count =
-        (graph_.batch.count() + batch.count() - 1) / batch.count();
-    Times times;
-    times.last = Of(
-        last_, BatchSize(graph_.batch.count() - (count - 1) * batch.count()));
-    times.earlier = Of(earlier_, batch);
-    times.all = static_cast<double>(count - 1) * times.earlier + times.last;
-    return times;
+  Times Parts(BatchSize batch) const {
+    return Sum(batch, [&](const RoundBound& round, BatchSize images) {
+      return Of(round, images);
+    });
+  }
+
+  // The sum of the tasks alone, which is no more than the bound. Cheap.
+  double WithoutDelays(BatchSize batch) const {
+    const auto of = [&](const RoundBound& round, BatchSize images) {
+      double sum = 0;
+      for (const std::size_t task : round.tasks()) {
+        sum += costs_.FastestAt(task, images);
+      }
+      return sum;
+    };
+    return batch == graph_.batch ? of(one_, batch) : Sum(batch, of).all;
   }
 
  private:
@@ -101,12 +97,24 @@ class SubBatchBounds {
                : RoundBound::Updates::kAnywhere;
   }
 
+  template <typename RoundTime>
+  Times Sum(BatchSize batch, const RoundTime& time_of) const {
+    const std::int64_t count =
+        (graph_.batch.count() + batch.count() - 1) / batch.count();
+    Times times;
+    times.last = time_of(
+        last_, BatchSize(graph_.batch.count() - (count - 1) * batch.count()));
+    times.earlier = time_of(earlier_, batch);
+    times.all = static_cast<double>(count - 1) * times.earlier + times.last;
+    return times;
+  }
+
   double Of(const RoundBound& round, BatchSize batch) const {
-    std::vector<double> times;
+    RoundBound::Costs costs;
     for (const std::size_t task : round.tasks()) {
-      times.push_back(times_->At(task, batch));
+      costs.push_back(costs_.At(task, batch));
     }
-    return round.Bound(batch, budget_, times);
+    return round.Bound(batch, budget_, std::move(costs));
   }
 
   const TrainingGraph& graph_;
@@ -114,22 +122,21 @@ class SubBatchBounds {
   const RoundBound one_;
   const RoundBound earlier_;
   const RoundBound last_;
-  const Bytes room_;
-  const bool divides_estimates_;
-  std::optional<LeastTimes> times_;
+  const LeastCosts costs_;
 };
 
 // The least over all sub-batches; kNever if none fits. Stops early once one is
 // no longer than `enough`.
 double BoundRounds(const TrainingGraph& graph, Bytes budget,
                    const PlanFreedom& freedom, double enough) {
-  SubBatchBounds bounds(graph, budget, freedom);
+  const SubBatchBounds bounds(graph, budget, freedom);
   if (freedom.sub_batch && *freedom.sub_batch < graph.batch) {
     return bounds.Parts(*freedom.sub_batch).all;
   }
   double least = bounds.Whole().all;
   if (freedom.sub_batch) return least;
   for (std::int64_t b = graph.batch.count() - 1; b > 0 && least > enough; --b) {
+    if (bounds.WithoutDelays(BatchSize(b)) >= least) continue;
     least = std::min(least, bounds.Parts(BatchSize(b)).all);
   }
   return least;
@@ -154,7 +161,7 @@ Bytes LowerBoundBytes(const TrainingGraph& graph, bool weights_may_leave) {
 std::vector<std::optional<SubBatchBound>> LowerBoundsOfSubBatches(
     const TrainingGraph& graph, Bytes budget, const PlanFreedom& freedom,
     const std::vector<BatchSize>& sub_batches) {
-  SubBatchBounds bounds(graph, budget, freedom);
+  const SubBatchBounds bounds(graph, budget, freedom);
   std::vector<std::optional<SubBatchBound>> result;
   for (const BatchSize batch : sub_batches) {
     const auto times =

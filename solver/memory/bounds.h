@@ -41,20 +41,24 @@ struct PlanFreedom {
 //
 // Where tasks run in program order (updates may be left out of it), the least
 // over all sub-batches, or what the given one's rounds take. One takes
-//     max over tasks k of  reach(k) + t(k) + leave(k):
-// what is live across k and does not fit beside it has left before k starts and
-// returns after it ends. reach(k) is when k starts if the link carries bytes as
-// a fluid, from when each block was computed, and every task before k starts
-// once enough has left for it; leave(k) is the same backwards in time. A block
-// that is in use from its first task to its last has no time to be away, so it
-// neither leaves nor returns. Weights that may leave are on the host from the
-// beginning, like inputs. If tasks may run twice, a part of what does not fit,
-// as large as is best, takes the time of computing it again instead of
-// transfers (a fractional knapsack). O(batch * (tasks + blocks)), with
-// recomputation O(batch * tasks * blocks).
+//     max over tasks k of  min over ways w to run k of
+//         reach(k, w) + t(k, w) + leave(k, w):
+// what is live across k and does not fit beside it and the workspace of w has
+// left before k starts and returns after it ends. reach(k, w) is when k starts
+// if the link carries bytes as a fluid, from when each block was computed, and
+// every task before k runs in the way in which it ends first, once enough has
+// left for that; leave(k, w) is the same backwards in time. So a task's
+// workspace either takes room that blocks have to leave, or the task is slower
+// without it. A block that is in use from its first task to its last has no
+// time to be away, so it neither leaves nor returns. Weights that may leave are
+// on the host from the beginning, like inputs. If tasks may run twice, a part
+// of what does not fit, as large as is best, takes the time of computing it
+// again instead of transfers (a fractional knapsack).
+// O(batch * (tasks * ways + blocks)), with recomputation
+// O(batch * tasks * ways * blocks); most are ruled out by the tasks' times.
 //
-// A memory manager's addresses, and what a transfer must be whole for, are not
-// in the bound. (Plans of several GPUs share their link; they may take longer.)
+// A memory manager's addresses, and that blocks move as a whole, are not in the
+// bound. (Plans of several GPUs share their link; they may take longer.)
 Nanoseconds LowerBoundTime(const TrainingGraph& graph, Bytes budget,
                            const PlanFreedom& freedom);
 
@@ -65,8 +69,8 @@ struct SubBatchBound {
   Nanoseconds last{0};
   Nanoseconds time{0};  // all rounds
 };
-// Of each of `sub_batches`, from 1 to the graph's batch. O(tasks * batch), then
-// O(sub_batches * (tasks + blocks)).
+// Of each of `sub_batches`, from 1 to the graph's batch. O(measurements *
+// batch), then as above for each of them.
 std::vector<std::optional<SubBatchBound>> LowerBoundsOfSubBatches(
     const TrainingGraph& graph, Bytes budget, const PlanFreedom& freedom,
     const std::vector<BatchSize>& sub_batches);

@@ -24,20 +24,40 @@ inline constexpr double kNever = std::numeric_limits<double>::infinity();
 double LeastTime(const TrainingGraph& graph, const Task& task, BatchSize batch,
                  Bytes room, bool divides_estimates);
 
-// The same for all tasks and batches. Refers to the graph, which must outlive
-// it.
-class LeastTimes {
- public:
-  // With so much room for workspace.
-  LeastTimes(const TrainingGraph& graph, Bytes room, bool divides_estimates);
+// A way to run a task: with so much workspace it takes at least so long.
+struct LeastCost {
+  double workspace = 0;  // bytes
+  double time = 0;       // ns
+};
 
-  double At(std::size_t task, BatchSize batch) const;
+// All ways of all tasks that matter, at any batch. Refers to the graph, which
+// must outlive it.
+//
+// The least time of divisions changes only at workspaces that measurements
+// have, so it is composed from one of these to the next, at all batches at
+// once: O(measurements + batch * those that make something faster) a task.
+class LeastCosts {
+ public:
+  // With up to so much workspace.
+  LeastCosts(const TrainingGraph& graph, Bytes room, bool divides_estimates);
+
+  // By rising workspace and falling time; empty if nothing fits or if it was
+  // not measured.
+  std::vector<LeastCost> At(std::size_t task, BatchSize batch) const;
+  // The last of these times; kNever if there is none.
+  double FastestAt(std::size_t task, BatchSize batch) const;
 
  private:
+  // What divisions take that need so much workspace at most.
+  struct Level {
+    double workspace;
+    std::vector<double> times;  // by batch
+  };
+
   const TrainingGraph& graph_;
   const Bytes room_;
   const bool divides_estimates_;
-  std::vector<std::optional<WrCurve>> curves_;  // by task
+  std::vector<std::vector<Level>> levels_;  // by task; empty if not measured
 };
 
 }  // namespace ucudnn

@@ -326,11 +326,12 @@ Nanoseconds BoundOf(const StepGraph& made, const RecordedRequest& request) {
   PlanFreedom freedom;
   freedom.recomputes = request.recompute;
   const RoundBound bound(graph, false, RoundBound::Updates::kInOrder, freedom);
-  std::vector<double> times;
+  RoundBound::Costs costs;
   for (const Task& task : graph.tasks) {
-    times.push_back(static_cast<double>(task.work.fixed->count()));
+    costs.push_back({{0, static_cast<double>(task.work.fixed->count())}});
   }
-  const double time = bound.Bound(graph.batch, request.budget, times);
+  const double time =
+      bound.Bound(graph.batch, request.budget, std::move(costs));
   return time == kNever ? Nanoseconds::max()
                         : Nanoseconds(std::llround(std::floor(time)));
 }

@@ -1,6 +1,7 @@
 #include "solver/memory/round_bound.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -10,7 +11,8 @@
 namespace ucudnn {
 namespace {
 
-std::vector<double> Reversed(std::vector<double> v) {
+template <typename T>
+std::vector<T> Reversed(std::vector<T> v) {
   std::reverse(v.begin(), v.end());
   return v;
 }
@@ -30,30 +32,47 @@ std::vector<double> Moved(const std::vector<double>& times,
   return result;
 }
 
-// When each task starts if demand[j] bytes must have moved before task j, and
-// released[j] more may move once it is done. `rate`: bytes a nanosecond.
-std::vector<double> Sweep(const std::vector<double>& times,
-                          const std::vector<double>& demand,
-                          const std::vector<double>& released, double rate) {
-  std::vector<double> starts;
+// A link before a task: bytes that have moved and that wait, and the time.
+struct LinkState {
   double now = 0;
   double moved = 0;
   double waiting = 0;
-  for (std::size_t j = 0; j < times.size(); ++j) {
-    if (demand[j] > moved) {
-      // What cannot move yet at all is no matter of time.
-      const double missing = std::min(waiting, demand[j] - moved);
-      now += missing / rate;
-      moved += missing;
-      waiting -= missing;
-    }
-    starts.push_back(now);
-    const double meanwhile = std::min(waiting, times[j] * rate);
-    moved += meanwhile;
-    waiting += released[j] - meanwhile;
-    now += times[j];
+
+  // How long the task waits until so many bytes have moved. There are so many,
+  // as long as the task fits beside what it uses.
+  double DelayFor(double demand, double rate) const {
+    return std::max(0.0, demand - moved) / rate;
   }
-  return starts;
+
+  void Pass(double time, double rate) {
+    const double meanwhile = std::min(waiting, time * rate);
+    now += time;
+    moved += meanwhile;
+    waiting -= meanwhile;
+  }
+};
+
+// The states before all tasks, none of which can be earlier, if demand[j] bytes
+// and those of its workspace must have moved before task j starts, and
+// released[j] more may move once it is done. A task is run in the way in which
+// it ends first: whatever could move meanwhile in another way moves then, too.
+// `rate`: bytes a nanosecond.
+std::vector<LinkState> Sweep(const RoundBound::Costs& costs,
+                             const std::vector<double>& demand,
+                             const std::vector<double>& released, double rate) {
+  std::vector<LinkState> states;
+  LinkState state;
+  for (std::size_t j = 0; j < costs.size(); ++j) {
+    states.push_back(state);
+    double least = kNever;
+    for (const LeastCost& cost : costs[j]) {
+      least = std::min(
+          least, state.DelayFor(demand[j] + cost.workspace, rate) + cost.time);
+    }
+    state.Pass(least, rate);
+    state.waiting += released[j];
+  }
+  return states;
 }
 
 }  // namespace
@@ -125,13 +144,35 @@ double RoundBound::Need(std::size_t place, BatchSize batch) const {
   return need;
 }
 
-double RoundBound::Bound(BatchSize batch, Bytes budget,
-                         const std::vector<double>& times) const {
+double RoundBound::Bound(BatchSize batch, Bytes budget, Costs costs) const {
+  double sum = 0;
+  for (std::size_t k = 0; k < costs.size(); ++k) {
+    const double room =
+        static_cast<double>(budget.count()) - fixed_ - Need(k, batch);
+    while (!costs[k].empty() && costs[k].back().workspace > room) {
+      costs[k].pop_back();
+    }
+    if (room < 0 || costs[k].empty()) return kNever;
+    sum += costs[k].back().time;
+  }
+  const Moves moves = MovesOf(batch, budget);
+  const double bound = recomputes_ ? sum + LeastDelay(batch, costs, moves)
+                                   : WithMoves(costs, moves);
+  // A transfer's time is rounded, by half a nanosecond at most.
+  const double slack = static_cast<double>(uses_.size());
+  for (const std::size_t task : anywhere_) {
+    sum += LeastTime(graph_, graph_.tasks[task], batch, Bytes(0), false);
+  }
+  return std::max(sum, bound - slack);
+}
+
+RoundBound::Moves RoundBound::MovesOf(BatchSize batch, Bytes budget) const {
   const std::size_t n = tasks_.size();
+  constexpr double kNoMatter = -std::numeric_limits<double>::infinity();
+  Moves moves{std::vector(n, kNoMatter), std::vector(n, kNoMatter),
+              std::vector<double>(n), std::vector<double>(n)};
   std::vector<double> live(n + 1);    // changes of what is live
   std::vector<double> inputs(n + 1);  // of it inputs
-  std::vector<double> out(n);         // may leave once the task is done
-  std::vector<double> back(n);        // the same backwards
   for (const auto& [block, uses] : uses_) {
     const double size = Size(block, batch);
     const bool input = host_has_[block];
@@ -142,48 +183,49 @@ double RoundBound::Bound(BatchSize batch, Bytes budget,
       inputs[uses.last + 1] -= size;
     }
     if (!uses.returns) continue;
-    if (!input) out[uses.first] += size;
-    back[*uses.returns] += size;
+    if (!input) moves.out[uses.first] += size;
+    moves.back[*uses.returns] += size;
   }
-  const auto room = static_cast<double>(budget.count());
-  std::vector<double> excess(n);
-  std::vector<double> must_leave(n);
   double now = 0;
   double now_inputs = 0;
   for (std::size_t k = 0; k < n; ++k) {
     now += live[k];
     now_inputs += inputs[k];
+    // Updates need less room than the tasks around them.
+    if (graph_.tasks[tasks_[k]].kind == TaskKind::kUpdate) continue;
     double own_inputs = 0;
     for (const std::size_t block : own_[k]) {
       if (host_has_[block]) own_inputs += Size(block, batch);
     }
-    if (fixed_ + Need(k, batch) > room || times[k] == kNever) return kNever;
-    // Updates need less room than the tasks around them.
-    if (graph_.tasks[tasks_[k]].kind == TaskKind::kUpdate) continue;
-    excess[k] = std::max(0.0, now + fixed_ - room);
-    must_leave[k] = std::max(0.0, excess[k] - (now_inputs - own_inputs));
+    moves.excess[k] = now + fixed_ - static_cast<double>(budget.count());
+    moves.must_leave[k] = moves.excess[k] - (now_inputs - own_inputs);
   }
-  double sum = 0;
-  for (const double time : times) sum += time;
-  double bound = 0;
-  if (recomputes_) {
-    bound = sum + LeastDelay(batch, times, excess, must_leave, out, back);
-  } else {
-    const std::vector<double> reach =
-        Sweep(times, must_leave, out, graph_.device.d2h_rate / 1e3);
-    const std::vector<double> leave =
-        Reversed(Sweep(Reversed(times), Reversed(excess), Reversed(back),
-                       graph_.device.h2d_rate / 1e3));
-    for (std::size_t k = 0; k < n; ++k) {
-      bound = std::max(bound, reach[k] + times[k] + leave[k]);
+  return moves;
+}
+
+// The largest time over all tasks of reaching it, of the task, and of what is
+// left after it. What its workspace takes counts on both sides.
+double RoundBound::WithMoves(const Costs& costs, const Moves& moves) const {
+  const double out_rate = graph_.device.d2h_rate / 1e3;
+  const double in_rate = graph_.device.h2d_rate / 1e3;
+  const std::vector<LinkState> before =
+      Sweep(costs, moves.must_leave, moves.out, out_rate);
+  const std::vector<LinkState> after = Reversed(Sweep(
+      Reversed(costs), Reversed(moves.excess), Reversed(moves.back), in_rate));
+  double most = 0;
+  for (std::size_t k = 0; k < costs.size(); ++k) {
+    double least = kNever;
+    for (const LeastCost& cost : costs[k]) {
+      least = std::min(
+          least,
+          before[k].now + cost.time + after[k].now +
+              before[k].DelayFor(moves.must_leave[k] + cost.workspace,
+                                 out_rate) +
+              after[k].DelayFor(moves.excess[k] + cost.workspace, in_rate));
     }
+    most = std::max(most, least);
   }
-  // A transfer's time is rounded, by half a nanosecond at most.
-  const double slack = static_cast<double>(uses_.size());
-  for (const std::size_t task : anywhere_) {
-    sum += LeastTime(graph_, graph_.tasks[task], batch, Bytes(0), false);
-  }
-  return std::max(sum, bound - slack);
+  return most;
 }
 
 void RoundBound::FindRecomputable() {
@@ -307,50 +349,59 @@ std::vector<RoundBound::Item> RoundBound::ItemsOf(
 }
 
 // The least, over ways to make room for the task that needs most of it, of
-// what the round takes beyond its tasks. Of what does not fit beside task k,
-// x bytes are computed again after it, those of the least time a byte first,
-// and the others leave before it and return after it:
+// what the round takes beyond its tasks. Of what does not fit beside task k and
+// its workspace, x bytes are computed again after it, those of the least time a
+// byte first, and the others leave before it and return after it:
 //   delay(x) = stall before k + max(time to compute x, stall after k)
 // which is convex. What the tasks that compute a block read must be there
 // again, too, even if nothing else needed it after k.
-double RoundBound::LeastDelay(BatchSize batch, const std::vector<double>& times,
-                              const std::vector<double>& excess,
-                              const std::vector<double>& must_leave,
-                              const std::vector<double>& out,
-                              const std::vector<double>& back) const {
+double RoundBound::LeastDelay(BatchSize batch, const Costs& costs,
+                              const Moves& moves) const {
   const double out_rate = graph_.device.d2h_rate / 1e3;
   const double in_rate = graph_.device.h2d_rate / 1e3;
-  const std::vector<double> left = Moved(times, out, out_rate);
+  std::vector<double> times;
+  for (const auto& ways : costs) times.push_back(ways.back().time);
+  const std::vector<double> left = Moved(times, moves.out, out_rate);
   const std::vector<double> returned =
-      Reversed(Moved(Reversed(times), Reversed(back), in_rate));
+      Reversed(Moved(Reversed(times), Reversed(moves.back), in_rate));
   const std::vector<Item> items = ItemsOf(batch, times);
   double most = 0;
   for (std::size_t k = 0; k < times.size(); ++k) {
-    if (excess[k] <= 0) continue;
-    double done = 0;  // bytes computed again, and the time of that
-    double taken = 0;
-    const auto delay = [&](double x, double time) {
-      return std::max(0.0, must_leave[k] - x - left[k]) / out_rate +
-             std::max(time, (excess[k] - x - returned[k]) / in_rate);
+    const auto can_be_made_again = [&](const Item& item) {
+      return k >= item.first && k < item.end &&
+             std::count(own_[k].begin(), own_[k].end(), item.block) == 0;
     };
-    double least = std::max(0.0, delay(0, 0));
-    for (const Item& item : items) {
-      if (least <= most || done >= excess[k]) break;
-      if (k < item.first || k >= item.end ||
-          std::count(own_[k].begin(), own_[k].end(), item.block) > 0) {
-        continue;
+    double least = kNever;
+    // From the fastest on, so that most ways are ruled out by their time.
+    for (auto way = costs[k].rbegin(); way != costs[k].rend(); ++way) {
+      const double slower = way->time - times[k];
+      if (least <= most || slower >= least) break;
+      const double excess = std::max(0.0, moves.excess[k] + way->workspace);
+      const double must_leave =
+          std::max(0.0, moves.must_leave[k] + way->workspace);
+      const auto delay = [&](double x, double time) {
+        return slower + std::max(0.0, must_leave - x - left[k]) / out_rate +
+               std::max(time, (excess - x - returned[k]) / in_rate);
+      };
+      least = std::min(least, delay(0, 0));
+      double done = 0;  // bytes computed again, and the time of that
+      double taken = 0;
+      for (const Item& item : items) {
+        if (least <= most || slower + taken >= least || done >= excess) break;
+        if (!can_be_made_again(item)) continue;
+        const double end = std::min(done + item.size, excess);
+        // Where the function bends.
+        for (const double x : {end, must_leave - left[k],
+                               (excess - returned[k] -
+                                in_rate * (taken - item.per_byte * done)) /
+                                   (1 + in_rate * item.per_byte)}) {
+          const double at = std::clamp(x, done, end);
+          least =
+              std::min(least, delay(at, taken + item.per_byte * (at - done)));
+        }
+        taken += item.per_byte * (end - done);
+        done = end;
       }
-      const double end = std::min(done + item.size, excess[k]);
-      // Where the function bends.
-      for (const double x : {end, must_leave[k] - left[k],
-                             (excess[k] - returned[k] -
-                              in_rate * (taken - item.per_byte * done)) /
-                                 (1 + in_rate * item.per_byte)}) {
-        const double at = std::clamp(x, done, end);
-        least = std::min(least, delay(at, taken + item.per_byte * (at - done)));
-      }
-      taken += item.per_byte * (end - done);
-      done = end;
     }
     most = std::max(most, least);
   }

@@ -11,6 +11,7 @@
 #include "base/training/graph.h"
 #include "base/units.h"
 #include "solver/memory/bounds.h"
+#include "solver/memory/least_time.h"
 
 namespace ucudnn {
 
@@ -37,10 +38,10 @@ class RoundBound {
   // Bytes of the task at `place` besides these.
   double Need(std::size_t place, BatchSize batch) const;
 
-  // The bound in nanoseconds, given each task's least time; kNever
-  // (least_time.h) if a task does not fit.
-  double Bound(BatchSize batch, Bytes budget,
-               const std::vector<double>& times) const;
+  // By place: the ways to run its task (LeastCosts).
+  using Costs = std::vector<std::vector<LeastCost>>;
+  // The bound in nanoseconds; kNever (least_time.h) if a task does not fit.
+  double Bound(BatchSize batch, Bytes budget, Costs costs) const;
 
  private:
   double Size(std::size_t block, BatchSize batch) const {
@@ -83,11 +84,19 @@ class RoundBound {
   // By rising time a byte.
   std::vector<Item> ItemsOf(BatchSize batch,
                             const std::vector<double>& times) const;
-  double LeastDelay(BatchSize batch, const std::vector<double>& times,
-                    const std::vector<double>& excess,
-                    const std::vector<double>& must_leave,
-                    const std::vector<double>& out,
-                    const std::vector<double>& back) const;
+  // By place, all in bytes. What is released before a place, or back after it,
+  // is all that can have left then, or can still return.
+  struct Moves {
+    std::vector<double> excess;      // that lack beside the task's blocks; less
+                                     // than 0 if there is room
+    std::vector<double> must_leave;  // of it, what the host does not have
+    std::vector<double> out;         // may leave once the task is done
+    std::vector<double> back;        // must be back before the task
+  };
+  Moves MovesOf(BatchSize batch, Bytes budget) const;
+  double WithMoves(const Costs& costs, const Moves& moves) const;
+  double LeastDelay(BatchSize batch, const Costs& costs,
+                    const Moves& moves) const;
 
   const TrainingGraph& graph_;
   const bool recomputes_;

@@ -12,6 +12,11 @@ namespace {
 // up to this part of the time is accepted at first.
 constexpr std::int64_t kStepsABlock = 30;
 constexpr std::int64_t kThreshold = 400;
+// All choices of up to so many blocks are tried if they have this part of the
+// bytes that can be computed again, each with so many schedules for its gaps.
+constexpr std::size_t kMostLarge = 9;
+constexpr double kLargeShare = 0.75;
+constexpr std::int64_t kSchedulesOfLarge = 100;
 
 // Chooses what is computed again.
 class Recomputer {
@@ -50,6 +55,7 @@ class Recomputer {
     const std::vector<bool>& recomputed = best_->program->choices.recomputed;
     if (std::count(recomputed.begin(), recomputed.end(), true) == 0) {
       TryCheapest();
+      TryLargest();
     }
     while (TryEach()) {
     }
@@ -139,6 +145,46 @@ class Recomputer {
       for (; next < count; ++next) choices.recomputed[cheapest_[next]] = true;
       Try(choices);
     }
+  }
+
+  // Few large blocks: whether one is moved or computed again decides what is
+  // best for the others, so no change of one or two helps. Each choice has its
+  // gaps improved.
+  void TryLargest() {
+    const std::vector<std::size_t> large = Largest();
+    if (large.empty() || tries_ < std::int64_t{1} << large.size()) return;
+    GapLimits limits = limits_.gaps;
+    limits.effort = std::min(limits.effort, kSchedulesOfLarge);
+    ProgramChoices choices = best_->program->choices;
+    for (std::uint64_t set = 0; set >> large.size() == 0 && !Done(); ++set) {
+      for (std::size_t i = 0; i < large.size(); ++i) {
+        choices.recomputed[large[i]] = (set >> i & 1) != 0;
+      }
+      PlannedRound trial = Make(choices);
+      if (!trial.program || trial.choice.missing > 0) continue;
+      ImproveChoice(*trial.scheduler, limits, &trial.choice);
+      if (Better(trial.choice, best_->choice)) *best_ = std::move(trial);
+    }
+  }
+
+  // The fewest blocks that have most of the bytes; none if these are too many.
+  std::vector<std::size_t> Largest() const {
+    std::vector<std::size_t> large = cheapest_;
+    std::stable_sort(large.begin(), large.end(),
+                     [&](std::size_t a, std::size_t b) {
+                       return round_.size[a] > round_.size[b];
+                     });
+    Bytes all;
+    for (const std::size_t block : large) all += round_.size[block];
+    Bytes sum;
+    std::size_t count = 0;
+    while (count < large.size() &&
+           static_cast<double>(sum.count()) <
+               kLargeShare * static_cast<double>(all.count())) {
+      sum += round_.size[large[count++]];
+    }
+    large.resize(count <= kMostLarge ? count : 0);
+    return large;
   }
 
   bool TryEach() {

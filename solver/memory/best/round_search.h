@@ -7,13 +7,15 @@
 //   1. Gaps are chosen until all fits (CoverExcess).
 //   2. With recomputation, the blocks that take the least time a byte are
 //      computed again: of several numbers of them the one is taken, with step 1
-//      for what is left, that makes the round shortest; then blocks are added
-//      and dropped one by one, and at last one or two at a time at random, also
-//      where that makes the round a little longer: by less and less (threshold
-//      accepting; G. Dueck and T. Scheuer, J. Comput. Phys. 90, 1990). A block
-//      that would be computed again and then be moved is repeated instead
-//      (ProgramChoices::repeated), if that is faster. If the round does not fit
-//      otherwise, all blocks that are computed again are repeated.
+//      for what is left, that makes the round shortest. Where a few large
+//      blocks have most of the bytes, all choices of these are tried, each with
+//      step 3. Then blocks are added and dropped one by one, and at last one or
+//      two at a time at random, also where that makes the round a little
+//      longer: by less and less (threshold accepting; G. Dueck and T. Scheuer,
+//      J. Comput. Phys. 90, 1990). A block that would be computed again and
+//      then be moved is repeated instead (ProgramChoices::repeated), if that is
+//      faster. If the round does not fit otherwise, all blocks that are
+//      computed again are repeated.
 //   3. The gaps are improved (ImproveChoice).
 //
 // Deterministic: the effort is a number of schedules, and of programs.

@@ -67,6 +67,28 @@ class GraphMaker {
     graph_.tasks.push_back(std::move(task));
   }
 
+  // A way to run a task: with so much workspace it takes so long.
+  struct Way {
+    std::int64_t workspace;
+    Nanoseconds time;
+  };
+
+  void RunInWays(TaskKind kind, std::vector<std::size_t> reads,
+                 std::vector<std::size_t> writes,
+                 const std::vector<Way>& ways) {
+    Run(kind, std::move(reads), std::move(writes), Nanoseconds(0));
+    TaskWork& work = graph_.tasks.back().work;
+    work.fixed.reset();
+    for (const Way& way : ways) {
+      MeasuredPoint point;
+      point.batch = graph_.batch;
+      point.algorithm.name = "a" + std::to_string(work.measured.size());
+      point.workspace = Bytes(way.workspace);
+      point.time = way.time;
+      work.measured.push_back(std::move(point));
+    }
+  }
+
   TrainingGraph graph() const { return graph_; }
 
  private:

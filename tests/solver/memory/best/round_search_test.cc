@@ -3,12 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <random>
 #include <set>
+#include <vector>
 
 #include "tests/solver/memory/small_graphs.h"
 
 namespace ucudnn {
 namespace {
+
+using namespace std::chrono_literals;
 
 // One round of the residual network on a link of so many GB/s.
 struct OneRound {
@@ -90,6 +97,88 @@ TEST(SearchRoundTest, GoesOnFromSlowerChoices) {
     }
   }
   EXPECT_GT(faster, 0);
+}
+
+// A chain whose first blocks are the largest, as in VGG-16.
+TrainingGraph FewLargeBlocks(std::mt19937& random) {
+  const auto below = [&](std::size_t n) { return random() % n; };
+  const auto size = [](std::size_t units) {
+    return kPlanAlignment.count() * static_cast<std::int64_t>(units);
+  };
+  test::GraphMaker maker(256);
+  std::vector<std::size_t> blocks;
+  for (std::size_t left = 6; left > 0; --left) {
+    std::vector<std::size_t> reads;
+    if (!blocks.empty()) reads.push_back(blocks.back());
+    blocks.push_back(maker.Block(size(2 + below(14) * left / 2)));
+    maker.Run(TaskKind::kForward, reads, {blocks.back()},
+              1us * (2 + below(12)));
+  }
+  std::size_t error = maker.Block(size(1), BlockKind::kGradient);
+  maker.Run(TaskKind::kLoss, {blocks.back()}, {error}, 20us);
+  for (std::size_t i = blocks.size(); i-- > 0;) {
+    const std::size_t next =
+        maker.Block(size(1 + below(4)), BlockKind::kGradient);
+    maker.Run(TaskKind::kBackward, {error, blocks[i]}, {next},
+              1us * (4 + below(10)));
+    error = next;
+  }
+  return maker.graph();
+}
+
+// The least time over all choices of what is computed again, each with its gaps
+// improved; max if nothing fits.
+std::int64_t LeastOfAllChoices(const RoundModel& round,
+                               const TaskOptions& options,
+                               const GapLimits& limits) {
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  const std::vector<bool> can = RecomputableBlocks(round);
+  std::vector<std::size_t> blocks;
+  for (std::size_t block = 0; block < can.size(); ++block) {
+    if (can[block]) blocks.push_back(block);
+  }
+  for (std::uint32_t set = 0; set >> blocks.size() == 0; ++set) {
+    ProgramChoices choices;
+    choices.recomputed.assign(can.size(), false);
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      choices.recomputed[blocks[i]] = (set >> i & 1) != 0;
+    }
+    const auto program = MakeProgram(round, choices);
+    if (!program) continue;
+    Scheduler scheduler(*program, options);
+    GapChoice choice = CoverExcess(scheduler, limits.capacity);
+    if (choice.missing > 0) continue;
+    ImproveChoice(scheduler, limits, &choice);
+    least = std::min(least, choice.schedule.time);
+  }
+  return least;
+}
+
+// Without trying all choices, one search in fourteen is slower.
+TEST(SearchRoundTest, TriesAllChoicesOfFewLargeBlocks) {
+  std::mt19937 random(5);
+  int slower = 0;
+  int all = 0;
+  for (int i = 0; i < 15; ++i) {
+    const TrainingGraph graph = FewLargeBlocks(random);
+    const RoundModel round =
+        ModelRound(graph, graph.batch, true, false, TaskRuns::kInParts).value();
+    const TaskOptions options(round);
+    for (const int sixteenths : {8, 9, 10, 11}) {
+      RoundLimits limits;
+      limits.gaps.capacity = (test::PeakOf(graph) * sixteenths / 16).count();
+      limits.gaps.effort = 100;
+      const std::int64_t least = LeastOfAllChoices(round, options, limits.gaps);
+      limits.gaps.effort = 2000;
+      limits.programs = 600;
+      const GapChoice found = SearchRound(round, options, {}, limits).choice;
+      if (found.missing > 0) continue;
+      ++all;
+      if (found.schedule.time > least) ++slower;
+    }
+  }
+  EXPECT_GT(all, 50);
+  EXPECT_LE(slower, 1);
 }
 
 TEST(SearchRoundTest, SaysWhatIsMissing) {
