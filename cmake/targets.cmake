@@ -32,12 +32,24 @@ if(UCUDNN_FUZZ)
   target_link_options(ucudnn_options INTERFACE -fsanitize=address,undefined)
 endif()
 
-# Declares headers of the target, which all_verify_interface_header_sets compiles
-# each alone.
+# Declares headers of the target. Each must compile alone: that of a source
+# name.cc, which includes name.h first, does in dev, where sources are compiled
+# one by one; the others do in all_verify_interface_header_sets.
 function(ucudnn_headers TARGET SCOPE)
+  foreach(HEADER ${ARGN})
+    cmake_path(REPLACE_EXTENSION HEADER cc OUTPUT_VARIABLE SOURCE)
+    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${SOURCE})
+      list(APPEND WITH_SOURCE ${HEADER})
+    else()
+      list(APPEND ALONE ${HEADER})
+    endif()
+  endforeach()
   target_sources(${TARGET} ${SCOPE}
-    FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${ARGN})
-  set_target_properties(${TARGET} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+    FILE_SET alone TYPE HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${ALONE}
+    FILE_SET with_source TYPE HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}
+             FILES ${WITH_SOURCE})
+  set_target_properties(${TARGET} PROPERTIES
+    VERIFY_INTERFACE_HEADER_SETS ON INTERFACE_HEADER_SETS_TO_VERIFY alone)
 endfunction()
 
 # ucudnn_library(NAME SRCS ... HDRS ... DEPS ... [PRIVATE_DEPS ...])
