@@ -14,6 +14,7 @@ export MANPATH=$root/usr/share/man
 export HOME=$tmp XDG_CONFIG_HOME=$tmp/config UCUDNN_CACHE_DIR=$tmp/cache
 export OMP_WAIT_POLICY=passive CUDA_VISIBLE_DEVICES=''
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_orte_tmpdir_base=$tmp  # mpiruns of tests share no folder
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_MCA_hwloc_base_binding_policy=none
 export OMPI_MCA_btl_vader_single_copy_mechanism=none

@@ -14,11 +14,17 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/process.h"
+
 namespace ucudnn {
 
-// NAME and value of each variable that ranks need here.
+// NAME and value of each variable that ranks need here. Their files are in a
+// folder of this process's own: two mpiruns that begin and end at once fail by
+// the folder that they would share.
 inline std::map<std::string, std::string> RankEnvironment() {
-  return {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+  static const test::TemporaryFolder folder;
+  return {{"OMPI_MCA_orte_tmpdir_base", folder.path()},
+          {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
           {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
           {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
           {"OMPI_MCA_mpi_yield_when_idle", "1"},

@@ -153,7 +153,14 @@ export class Cluster {
         ...['--workspace-limit', '1MiB', '--wait', '120', '--cpu-devices', '2'],
         ...['--threads', '1', '--iterations', String(iterations)],
       ],
-      { timeout: 180_000, env: { ...process.env, OMP_WAIT_POLICY: 'passive' } },
+      {
+        timeout: 180_000,
+        env: {
+          ...process.env,
+          OMP_WAIT_POLICY: 'passive',
+          OMPI_MCA_orte_tmpdir_base: this.folder,
+        },
+      },
     );
   }
 
