@@ -48,7 +48,7 @@ class LeastCosts {
   double FastestAt(std::size_t task, BatchSize batch) const;
 
  private:
-  // What divisions take that need so much workspace at most.
+  // The least times of divisions of which no micro-batch needs more workspace.
   struct Level {
     double workspace;
     std::vector<double> times;  // by batch

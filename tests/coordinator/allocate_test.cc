@@ -19,15 +19,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kFast[] = "FAST/1u/1GiB/test-1.0";
-constexpr char kSlow[] = "SLOW/1u/1GiB/test-1.0";
+constexpr char kFastDevice[] = "FAST/1u/1GiB/test-1.0";
+constexpr char kSlowDevice[] = "SLOW/1u/1GiB/test-1.0";
 
 class AllocateTest : public ::testing::Test {
  protected:
   AllocateTest() {
     UCUDNN_CHECK(coordinator_.PutNetwork(test::PutTiny()).has_value());
-    PutProfile(kFast, 10);
-    PutProfile(kSlow, 20);
+    PutProfile(kFastDevice, 10);
+    PutProfile(kSlowDevice, 20);
   }
 
   // Powers of two, all at so many microseconds for each image.
@@ -51,10 +51,10 @@ class AllocateTest : public ::testing::Test {
     *request.add_jobs() = Job("a");
     *request.add_jobs() = Job("b");
     v1::DeviceCount& fast = *request.add_devices();
-    fast.set_kind(kFast);
+    fast.set_kind(kFastDevice);
     fast.set_count(1);
     v1::DeviceCount& slow = *request.add_devices();
-    slow.set_kind(kSlow);
+    slow.set_kind(kSlowDevice);
     slow.set_count(2);
     return request;
   }
@@ -95,7 +95,7 @@ TEST_F(AllocateTest, CountsWhatAStepTakesBesidesConvolutions) {
   ASSERT_TRUE(answer) << answer.error().message;
   EXPECT_GT(answer->jobs(0).step_ns(), 1'000'000);
   // It hardly gains from devices, so the other job gets the fast one.
-  EXPECT_EQ(answer->jobs(1).devices(0).kind(), kFast);
+  EXPECT_EQ(answer->jobs(1).devices(0).kind(), kFastDevice);
 }
 
 TEST_F(AllocateTest, UsesNoKindOnWhichNothingWasMeasured) {
@@ -116,7 +116,7 @@ TEST_F(AllocateTest, OffersTheIdleDevicesIfNoneAreNamed) {
   for (const char* id : {"idle-1", "idle-2", "busy"}) {
     v1::Device& device = *request.add_devices();
     device.set_id(id);
-    device.set_kind(kSlow);
+    device.set_kind(kSlowDevice);
     v1::DeviceKind& kind = *device.mutable_kind_details();
     kind.set_model("SLOW");
     kind.set_units(1);
@@ -131,7 +131,7 @@ TEST_F(AllocateTest, OffersTheIdleDevicesIfNoneAreNamed) {
   const auto answer = coordinator_.Allocate(jobs);
   ASSERT_TRUE(answer) << answer.error().message;
   ASSERT_EQ(answer->devices_size(), 1);
-  EXPECT_EQ(answer->devices(0).kind(), kSlow);
+  EXPECT_EQ(answer->devices(0).kind(), kSlowDevice);
   EXPECT_EQ(answer->devices(0).count(), 2);
   // A cordoned node's devices are not to be had.
   v1::HoldAgentRequest hold;
@@ -184,8 +184,9 @@ TEST_F(AllocateTest, BoundsWhatItIsAskedFor) {
               HasSubstr("devices.count: 1025 is given; 0 to 1024"));
   EXPECT_THAT(refusal([](auto* r) { r->mutable_devices(0)->set_count(1024); }),
               HasSubstr("devices: their number: 1026"));
-  EXPECT_THAT(refusal([](auto* r) { r->mutable_devices(0)->set_kind(kSlow); }),
-              HasSubstr("comes twice"));
+  EXPECT_THAT(
+      refusal([](auto* r) { r->mutable_devices(0)->set_kind(kSlowDevice); }),
+      HasSubstr("comes twice"));
   EXPECT_THAT(refusal([](auto* r) {
                 r->mutable_jobs(0)->mutable_plan()->set_batch(3'000'000);
               }),
@@ -202,10 +203,11 @@ TEST_F(AllocateTest, BoundsWhatItIsAskedFor) {
               HasSubstr("goal: 'best'"));
   EXPECT_THAT(refusal([](auto* r) { r->set_time_limit_ms(10'001); }),
               HasSubstr("time_limit_ms: 10001 is given; 0 to 10000"));
-  EXPECT_THAT(refusal([](auto* r) {
-                r->mutable_jobs(0)->mutable_plan()->add_device_kinds(kSlow);
-              }),
-              HasSubstr("device_kinds"));
+  EXPECT_THAT(
+      refusal([](auto* r) {
+        r->mutable_jobs(0)->mutable_plan()->add_device_kinds(kSlowDevice);
+      }),
+      HasSubstr("device_kinds"));
   EXPECT_THAT(refusal([](auto* r) {
                 r->mutable_jobs(0)->mutable_plan()->mutable_memory();
               }),

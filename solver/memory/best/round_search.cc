@@ -12,10 +12,11 @@ namespace {
 // up to this part of the time is accepted at first.
 constexpr std::int64_t kStepsABlock = 30;
 constexpr std::int64_t kThreshold = 400;
-// All choices of up to so many blocks are tried if they have this part of the
-// bytes that can be computed again, each with so many schedules for its gaps.
+// If at most so many blocks have this part of the bytes that can be computed
+// again, all choices of these blocks are tried.
 constexpr std::size_t kMostLarge = 9;
 constexpr double kLargeShare = 0.75;
+// The schedules that improve the gaps of each such choice.
 constexpr std::int64_t kSchedulesOfLarge = 100;
 
 // Chooses what is computed again.
@@ -167,7 +168,8 @@ class Recomputer {
     }
   }
 
-  // The fewest blocks that have most of the bytes; none if these are too many.
+  // The largest blocks, as many as have kLargeShare of the bytes; none if these
+  // are more than kMostLarge.
   std::vector<std::size_t> Largest() const {
     std::vector<std::size_t> large = cheapest_;
     std::stable_sort(large.begin(), large.end(),

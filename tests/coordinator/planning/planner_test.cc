@@ -16,8 +16,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using std::chrono_literals::operator""us;
 
-constexpr const char* kPlannedFast = "Fast/2u/1GiB/none-1.0";
-constexpr const char* kPlannedSlow = "Slow/1u/1GiB/none-1.0";
+constexpr const char* kFast = "Fast/2u/1GiB/none-1.0";
+constexpr const char* kSlow = "Slow/1u/1GiB/none-1.0";
 
 Network OneLayer() {
   Network network;
@@ -105,23 +105,20 @@ TEST(PlannerTest, NeedsPowersOfTwoAndTheBatchOfEachRank) {
     return found;
   };
   using Sizes = std::set<std::int64_t>;
-  EXPECT_EQ(sizes(Request(12, {kPlannedFast})), (Sizes{1, 2, 4, 8, 12}));
-  EXPECT_EQ(sizes(Request(12, {kPlannedFast, kPlannedFast})),
-            (Sizes{1, 2, 4, 6}));
-  EXPECT_EQ(sizes(Request(13, {kPlannedFast, kPlannedFast})),
-            (Sizes{1, 2, 4, 6, 7}));
-  EXPECT_EQ(sizes(Request(12, {kPlannedFast, kPlannedSlow})),
-            (Sizes{1, 2, 4, 8, 12}));
-  JobRequest undivided = Request(12, {kPlannedFast});
+  EXPECT_EQ(sizes(Request(12, {kFast})), (Sizes{1, 2, 4, 8, 12}));
+  EXPECT_EQ(sizes(Request(12, {kFast, kFast})), (Sizes{1, 2, 4, 6}));
+  EXPECT_EQ(sizes(Request(13, {kFast, kFast})), (Sizes{1, 2, 4, 6, 7}));
+  EXPECT_EQ(sizes(Request(12, {kFast, kSlow})), (Sizes{1, 2, 4, 8, 12}));
+  JobRequest undivided = Request(12, {kFast});
   undivided.policy = BatchPolicy::kUndivided;
   EXPECT_EQ(sizes(undivided), (Sizes{12}));
-  JobRequest all = Request(4, {kPlannedFast});
+  JobRequest all = Request(4, {kFast});
   all.policy = BatchPolicy::kAll;
   EXPECT_EQ(sizes(all), (Sizes{1, 2, 3, 4}));
 }
 
 TEST(PlannerTest, NeedsOneAdaptiveMeasurementOfEachProblemAndLimit) {
-  JobRequest request = Request(12, {kPlannedFast, kPlannedFast});
+  JobRequest request = Request(12, {kFast, kFast});
   request.policy = BatchPolicy::kAdaptive;
   request.workspace_limit = 3_MiB;
   const auto needs = NeedsOf(OneLayer(), request);
@@ -132,7 +129,7 @@ TEST(PlannerTest, NeedsOneAdaptiveMeasurementOfEachProblemAndLimit) {
   request.total_workspace = 4_MiB;
   EXPECT_EQ(ToString(NeedsOf(OneLayer(), request)[0].goal), "adaptive-4194304");
   // The shares of unlike ranks need measurements of their own.
-  request.device_kinds = {kPlannedFast, kPlannedSlow};
+  request.device_kinds = {kFast, kSlow};
   EXPECT_EQ(NeedsOf(OneLayer(), request).size(), 2U * 2 * 5);
 }
 
@@ -140,10 +137,8 @@ TEST(PlannerTest, CountsNeedsWithoutMakingThem) {
   for (const BatchPolicy policy :
        {BatchPolicy::kAll, BatchPolicy::kPowerOfTwo, BatchPolicy::kUndivided,
         BatchPolicy::kAdaptive}) {
-    for (const auto& kinds :
-         std::vector<std::vector<std::string>>{{kPlannedFast},
-                                               {kPlannedFast, kPlannedFast},
-                                               {kPlannedFast, kPlannedSlow}}) {
+    for (const auto& kinds : std::vector<std::vector<std::string>>{
+             {kFast}, {kFast, kFast}, {kFast, kSlow}}) {
       JobRequest request = Request(13, kinds);
       request.policy = policy;
       EXPECT_EQ(NeedCount(OneLayer(), request),
@@ -153,11 +148,10 @@ TEST(PlannerTest, CountsNeedsWithoutMakingThem) {
 }
 
 TEST(PlannerTest, DividesTheBatchOfAKernel) {
-  const JobRequest request = Request(4, {kPlannedFast});
+  const JobRequest request = Request(4, {kFast});
   const Network network = OneLayer();
   const JobPlan plan =
-      MakePlan(network, request,
-               Measured(network, request, {{kPlannedFast, 100}}))
+      MakePlan(network, request, Measured(network, request, {{kFast, 100}}))
           .value();
   EXPECT_EQ(plan.request, request);
   ASSERT_EQ(plan.ranks.size(), 1U);
@@ -175,10 +169,9 @@ TEST(PlannerTest, DividesTheBatchOfAKernel) {
 
 TEST(PlannerTest, GivesAFasterRankMoreImages) {
   const Network network = OneLayer();
-  const JobRequest request =
-      Request(12, {kPlannedFast, kPlannedSlow, kPlannedFast});
+  const JobRequest request = Request(12, {kFast, kSlow, kFast});
   const KindProfiles profiles =
-      Measured(network, request, {{kPlannedFast, 100}, {kPlannedSlow, 200}});
+      Measured(network, request, {{kFast, 100}, {kSlow, 200}});
   const JobPlan plan = MakePlan(network, request, profiles).value();
   EXPECT_EQ(plan.ranks[0].batch, BatchSize(5));
   EXPECT_EQ(plan.ranks[1].batch, BatchSize(2));
@@ -190,34 +183,29 @@ TEST(PlannerTest, GivesAFasterRankMoreImages) {
 
 TEST(PlannerTest, GivesExcludedRanksNothing) {
   const Network network = OneLayer();
-  JobRequest request =
-      Request(12, {kPlannedSlow, kPlannedFast, kPlannedSlow, kPlannedFast});
+  JobRequest request = Request(12, {kSlow, kFast, kSlow, kFast});
   request.exclude_ranks = {0, 2};
   for (const Need& need : NeedsOf(network, request)) {
-    EXPECT_EQ(need.kind, kPlannedFast);
+    EXPECT_EQ(need.kind, kFast);
   }
   const JobPlan plan =
-      MakePlan(network, request,
-               Measured(network, request, {{kPlannedFast, 100}}))
+      MakePlan(network, request, Measured(network, request, {{kFast, 100}}))
           .value();
   EXPECT_EQ(plan.request, request);
   ASSERT_EQ(plan.ranks.size(), 4U);
   EXPECT_EQ(plan.ranks[0].batch, BatchSize(0));
   EXPECT_EQ(plan.ranks[1].batch, BatchSize(6));
   EXPECT_EQ(plan.ranks[2].batch, BatchSize(0));
-  EXPECT_EQ(plan.ranks[2].device_kind, kPlannedSlow);
+  EXPECT_EQ(plan.ranks[2].device_kind, kSlow);
   EXPECT_EQ(plan.ranks[3].batch, BatchSize(6));
 }
 
 TEST(PlannerTest, MakesOnePlanForRanksThatAreAlike) {
   const Network network = OneLayer();
-  const JobRequest request = Request(
-      12,
-      {kPlannedFast, kPlannedSlow, kPlannedFast, kPlannedSlow, kPlannedFast});
+  const JobRequest request = Request(12, {kFast, kSlow, kFast, kSlow, kFast});
   const JobPlan plan =
       MakePlan(network, request,
-               Measured(network, request,
-                        {{kPlannedFast, 100}, {kPlannedSlow, 200}}))
+               Measured(network, request, {{kFast, 100}, {kSlow, 200}}))
           .value();
   std::map<KindBatch, const WorkspacePlan*> plans;
   for (const RankPlan& rank : plan.ranks) {
@@ -233,8 +221,8 @@ TEST(PlannerTest, RefusesToExcludeWhatIsNotThere) {
     v1::PlanRequest message;
     message.set_network("one");
     message.set_batch(8);
-    message.add_device_kinds(kPlannedFast);
-    message.add_device_kinds(kPlannedSlow);
+    message.add_device_kinds(kFast);
+    message.add_device_kinds(kSlow);
     for (const std::int32_t rank : excluded) message.add_exclude_ranks(rank);
     const auto request = ParsePlanRequest(message);
     return request ? "" : request.error().message;
@@ -248,11 +236,10 @@ TEST(PlannerTest, RefusesToExcludeWhatIsNotThere) {
 
 TEST(PlannerTest, LeavesOutARankThatCannotHelp) {
   const Network network = OneLayer();
-  const JobRequest request = Request(1, {kPlannedSlow, kPlannedFast});
+  const JobRequest request = Request(1, {kSlow, kFast});
   const JobPlan plan =
       MakePlan(network, request,
-               Measured(network, request,
-                        {{kPlannedFast, 100}, {kPlannedSlow, 200}}))
+               Measured(network, request, {{kFast, 100}, {kSlow, 200}}))
           .value();
   EXPECT_EQ(plan.ranks[0].batch, BatchSize(0));
   EXPECT_EQ(plan.ranks[1].batch, BatchSize(1));
@@ -263,12 +250,11 @@ TEST(PlannerTest, LeavesOutARankThatCannotHelp) {
 // one after another, so they are enough for both.
 TEST(PlannerTest, LetsEachKernelUseTheWholeTotal) {
   const Network network = OneLayer();
-  for (const auto& kinds :
-       {std::vector<std::string>{kPlannedFast},
-        std::vector<std::string>{kPlannedFast, kPlannedSlow, kPlannedFast}}) {
+  for (const auto& kinds : {std::vector<std::string>{kFast},
+                            std::vector<std::string>{kFast, kSlow, kFast}}) {
     JobRequest each = Request(12, kinds);
     const KindProfiles profiles =
-        Measured(network, each, {{kPlannedFast, 100}, {kPlannedSlow, 200}});
+        Measured(network, each, {{kFast, 100}, {kSlow, 200}});
     JobRequest total = each;
     total.total_workspace = total.workspace_limit;
     total.workspace_limit = 0_B;
@@ -290,9 +276,9 @@ TEST(PlannerTest, LetsEachKernelUseTheWholeTotal) {
 
 TEST(PlannerTest, NamesTheSmallestLimitThatSuffices) {
   const Network network = OneLayer();
-  JobRequest request = Request(1, {kPlannedFast});
-  KindProfiles profiles = Measured(network, request, {{kPlannedFast, 100}});
-  for (auto& [problem, points] : profiles[kPlannedFast]) {
+  JobRequest request = Request(1, {kFast});
+  KindProfiles profiles = Measured(network, request, {{kFast, 100}});
+  for (auto& [problem, points] : profiles[kFast]) {
     points.erase(points.begin());  // what needs no workspace
   }
   request.workspace_limit = 9_B;
@@ -304,9 +290,9 @@ TEST(PlannerTest, NamesTheSmallestLimitThatSuffices) {
 
 TEST(PlannerTest, WarnsIfARankWaitsForItsHost) {
   const Network network = OneLayer();
-  JobRequest request = Request(9, {kPlannedFast, kPlannedSlow, kPlannedFast});
+  JobRequest request = Request(9, {kFast, kSlow, kFast});
   KindProfiles profiles =
-      Measured(network, request, {{kPlannedFast, 10}, {kPlannedSlow, 30}});
+      Measured(network, request, {{kFast, 10}, {kSlow, 30}});
   const auto note = [&](const std::string& kind, Nanoseconds enqueue) {
     for (auto& [problem, points] : profiles[kind]) {
       for (MeasuredPoint& point : points) point.enqueue = enqueue;
@@ -316,28 +302,28 @@ TEST(PlannerTest, WarnsIfARankWaitsForItsHost) {
     return MakePlan(network, request, profiles).value().reasons;
   };
   EXPECT_THAT(reasons(), IsEmpty());
-  note(kPlannedFast, std::chrono::microseconds(3));  // of 9 for each image
-  note(kPlannedSlow, std::chrono::microseconds(2));
+  note(kFast, std::chrono::microseconds(3));  // of 9 for each image
+  note(kSlow, std::chrono::microseconds(2));
   EXPECT_THAT(reasons(), IsEmpty());
   const std::string before = InputsText(network, request, profiles);
   // Of 27 for the one image that the slow one gets.
-  note(kPlannedSlow, std::chrono::microseconds(28));
+  note(kSlow, std::chrono::microseconds(28));
   EXPECT_NE(InputsText(network, request, profiles), before);
-  EXPECT_THAT(reasons(), ElementsAre(AllOf(HasSubstr(kPlannedSlow),
-                                           HasSubstr("the host"))));
+  EXPECT_THAT(reasons(),
+              ElementsAre(AllOf(HasSubstr(kSlow), HasSubstr("the host"))));
 }
 
 TEST(PlannerTest, DistinguishesInputs) {
   const Network network = OneLayer();
-  const JobRequest request = Request(4, {kPlannedFast});
-  KindProfiles profiles = Measured(network, request, {{kPlannedFast, 100}});
+  const JobRequest request = Request(4, {kFast});
+  KindProfiles profiles = Measured(network, request, {{kFast, 100}});
   const std::string text = InputsText(network, request, profiles);
   EXPECT_EQ(InputsText(network, request, profiles), text);
   JobRequest other = request;
   other.workspace_limit = 11_B;
   EXPECT_NE(InputsText(network, other, profiles), text);
   EXPECT_NE(InputsText(network, request, profiles, kSolverVersion + 1), text);
-  profiles[kPlannedFast].begin()->second[0].time += Nanoseconds(1);
+  profiles[kFast].begin()->second[0].time += Nanoseconds(1);
   EXPECT_NE(InputsText(network, request, profiles), text);
 }
 

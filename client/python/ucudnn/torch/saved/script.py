@@ -58,8 +58,8 @@ def script_of(solved: Solved) -> Script:
             copied.setdefault(number, hook)
     narrow = {n: saved.dtype for n, saved in enumerate(storages) if saved.is_narrow}
     read = {n for recipe in recipes.values() for n in recipe.reads}
-    # What a plan only drops at the end, PyTorch drops as well, without the host's
-    # time.
+    # Storages that a plan does nothing with but drop them are left to PyTorch,
+    # which drops them without hooks that cost the host time.
     busy = {n for _, name, n in actions if name != "drop"} | read | {*narrow}
     planned = [plans and n in busy for n, plans in enumerate(told.planned)]
     sources = [n in read and not plans for n, plans in enumerate(planned)]
