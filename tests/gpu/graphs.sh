@@ -41,19 +41,21 @@ timed() {
   rm -f "$log"
 }
 
+# UCUDNN_PROCESSES (2) times what is compared with points.
 large_row() {
   local plain=.carry/bin/ucudnn_gpu_plain ours=.carry/bin/ucudnn_gpu_handle
-  local shim=$PWD/.carry/bin/libucudnn_preload.so variant
+  local shim=$PWD/.carry/bin/libucudnn_preload.so
+  local processes=${UCUDNN_PROCESSES:-2} variant
   # Measures everything that the others need; it has two streams then, so its
   # kernels take up to 3 % longer than those of the next process
   # (docs/adr/0052).
-  for variant in measuring wd wd; do
+  for variant in measuring $(yes wd | head -n "$processes"); do
     UCUDNN_NETWORK_FILE=tests/data/networks/$network.csv \
       UCUDNN_TOTAL_WORKSPACE_SIZE=512MiB timed $variant $ours
   done
   export UCUDNN_WORKSPACE_LIMIT=64MiB
-  for _ in 1 2; do
-    timed alone $plain
+  timed alone $plain
+  for _ in $(seq "$processes"); do
     timed graphs $ours
   done
   UCUDNN_GRAPH_MEMORY=0 timed enqueued $ours

@@ -55,7 +55,7 @@
 #              small and large mini-batches, executors, ucudnn-rehearse on ResNet-50,
 #              host time, and a trial of parallel branches; tables in DIR/graphs.md.
 #              Rows run on all visible GPUs at once: five minutes on two
-#              (UCUDNN_ROWS, UCUDNN_SECONDS)
+#              (UCUDNN_ROWS, UCUDNN_SECONDS, UCUDNN_PROCESSES)
 #   memory     memory plans executed: ResNet-50, VGG-16 and AlexNet under budgets of
 #              25 to 100 % of their plain peak with every policy, PyTorch's own
 #              ways, the largest batches within 8 GiB, and small networks under
@@ -313,7 +313,7 @@ pytorch() {
 torch() {
   local status=0
   export PYTHONPATH=$PWD/client/python UCUDNN_LIBRARY=$PWD/.carry/bin
-  export PYTHONDONTWRITEBYTECODE=1
+  export PYTHONDONTWRITEBYTECODE=1 UCUDNN_TEST_DATA=$PWD/tests/data
   # shellcheck disable=SC2086
   timeout 345 python3 tests/gpu/torch_share.py -o "$out" ${UCUDNN_ROWS-} ||
     status=1
