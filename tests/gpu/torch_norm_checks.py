@@ -1,5 +1,6 @@
 """Checks of normalizations fused with the sum and the ReLU behind them, for
-torch_convert_checks.py: on the current GPU, in half precision, channels last."""
+torch_convert_checks.py: on the current GPU, in half precision, channels last, and
+channels first."""
 
 import contextlib
 import copy
@@ -32,23 +33,22 @@ class Block(nn.Module):
         return torch.relu_(out)
 
 
-def network():
+def network(form=torch.channels_last):
     torch.manual_seed(1)
     return nn.Sequential(
         nn.Conv2d(3, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), Block(64),
         Block(64), nn.MaxPool2d(2), nn.Conv2d(64, 128, 3), nn.BatchNorm2d(128),
         nn.ReLU(inplace=True), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
         nn.Linear(128, 10),
-    ).cuda().to(memory_format=torch.channels_last)  # fmt: skip
+    ).cuda().to(memory_format=form)  # fmt: skip
 
 
 NORMS = 6
 
 
-def images(count=32):
+def images(form=torch.channels_last):
     torch.manual_seed(2)
-    return torch.randn(count, 3, 32, 32, device="cuda").contiguous(
-        memory_format=torch.channels_last)
+    return torch.randn(32, 3, 32, 32, device="cuda").contiguous(memory_format=form)
 
 
 @contextlib.contextmanager
@@ -71,7 +71,7 @@ def converted(model, x, dtype):
     """However slow they are: results are checked here."""
     least, contest._LEAST_GAIN = contest._LEAST_GAIN, -1e9
     try:
-        with torch.autocast("cuda", dtype):
+        with torch.autocast("cuda", dtype, enabled=dtype != torch.float32):
             done = ucudnn.torch.convert(model, x, seconds=0, quiet=True)
     finally:
         contest._LEAST_GAIN = least
@@ -86,10 +86,11 @@ def gradients(model, x, dtype):
     return torch.autograd.grad(loss, list(model.parameters()))
 
 
-def as_exact_as_pytorch(dtype):
+def as_exact_as_pytorch(dtype, form=torch.channels_last):
     def check():
-        plain, x = network(), images()
-        exact = gradients(copy.deepcopy(plain), x, torch.float32)
+        plain, x = network(form), images(form)
+        double = copy.deepcopy(plain).double()
+        exact = [g.float() for g in gradients(double, x.double(), torch.float32)]
         model = copy.deepcopy(plain)
         done = converted(model, x, dtype)
         with counting() as runs:
@@ -99,13 +100,14 @@ def as_exact_as_pytorch(dtype):
             float((a - b).abs().max() / b.abs().max()) for a, b in zip(
                 model.buffers(), plain.buffers()) if b.is_floating_point())
         model.eval(), plain.eval()
-        with torch.no_grad(), torch.autocast("cuda", dtype):
+        with torch.no_grad():
             # What evaluation gives depends on the statistics.
             apart = float((model(x) - plain(x)).abs().max())
         done.revert()
         held = (len(runs) == NORMS and off <= _MOST_OFF * torchs
                 and statistics < 1e-2 and type(model[1]) is nn.BatchNorm2d)
-        return held, (f"{len(runs)} ran; gradients {off:.1e} off FP32's, PyTorch's "
+        return held, (f"{len(runs)} ran; gradients {off:.1e} off double "
+                      f"precision, PyTorch's "
                       f"{torchs:.1e}; statistics {statistics:.1e} apart, evaluated "
                       f"{apart:.1e}")
     return check
@@ -126,10 +128,10 @@ def steps_of(model, x):
     return step
 
 
-def captured():
+def captured(form=torch.channels_last):
     losses = []
     for use_graph in (False, True):
-        model, x = network(), images()
+        model, x = network(form), images(form)
         converted(model, x, torch.float16)
         step = steps_of(model, x)
         warm_up(step)
@@ -163,9 +165,9 @@ def twice_differentiated():
     return off < 5e-2, f"{off:.1e} off"
 
 
-def computed_again():
+def computed_again(form=torch.channels_last):
     """A memory plan computes fused results again, and nothing else changes."""
-    model, x = network(), images()
+    model, x = network(form), images(form)
     converted(model, x, torch.float16)
     step = steps_of(model, x)
     start = copy.deepcopy(model.state_dict())
@@ -202,8 +204,16 @@ def compiled():
 CHECKS = {
     "fused normalizations, half": as_exact_as_pytorch(torch.float16),
     "fused normalizations, bfloat16": as_exact_as_pytorch(torch.bfloat16),
+    "fused normalizations, FP32 NCHW": as_exact_as_pytorch(
+        torch.float32, torch.contiguous_format),
+    "fused normalizations, half NCHW": as_exact_as_pytorch(
+        torch.float16, torch.contiguous_format),
     "fused normalizations, CUDA graph": captured,
+    "fused normalizations, CUDA graph, NCHW": lambda: captured(
+        torch.contiguous_format),
     "fused normalizations, memory plan": computed_again,
+    "fused normalizations, memory plan, NCHW": lambda: computed_again(
+        torch.contiguous_format),
     "fused normalizations, double backward": twice_differentiated,
     "fused normalizations, torch.compile": compiled,
 }

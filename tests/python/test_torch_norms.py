@@ -195,15 +195,15 @@ def test_says_why_a_normalization_stays(monkeypatch):
         (changed(momentum=None), "it keeps no moving averages"),
         (changed(running_mean=None, running_var=None), "it keeps no moving averages"),
         (changed(weight=None), "it has no weight and bias"),
-        (network().to(memory_format=torch.contiguous_format),
-         "its input is not channels last"),
     ):  # fmt: skip
-        x = images()
-        if "last" in why:
-            x = x.contiguous()
-        assert found(model, x)["1"] == why
+        assert found(model)["1"] == why
     with torch.autocast("cpu", enabled=False):
-        assert found(network())["1"] == "its input's type is torch.float32"
+        assert found(network())["1"] == (
+            "its input is neither channels first nor 16 bits and channels last"
+        )
+    assert found(network().double(), images().double())["1"] == (
+        "its weight's type is torch.float64"
+    )
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
     assert "deterministic" in found(network())["1"]
 
@@ -378,6 +378,23 @@ def test_is_plain_for_tracers(fusing):
         traced = torch.jit.trace(model, images(), check_trace=False)
     assert ByPytorch.runs == before
     assert "PythonOp" not in str(traced.inlined_graph)
+
+
+def test_fuses_float32_channels_first(fusing, monkeypatch):
+    prepared = []
+    monkeypatch.setattr(contest, "PlaneNorm", prepared.append)
+    first = torch.contiguous_format
+    plain = network().to(memory_format=first)
+    model, x = copy.deepcopy(plain), images().contiguous()
+    with torch.autocast("cpu", enabled=False):
+        done = convert(model, x)
+        assert len(done._fused) == 3 and len(prepared) == 2
+        assert str(prepared[0]) == "2x4x6x6, FLOAT NCHW, with ReLU"
+        ByPytorch.runs = 0
+        told, expected = trained(model, x), trained(plain, x)
+        assert ByPytorch.runs == 6
+    for some, other in zip(told, expected):
+        assert torch.allclose(some.float(), other.float(), atol=1e-6)
 
 
 @pytest.mark.parametrize("adds", [False, True])

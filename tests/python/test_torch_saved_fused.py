@@ -2,15 +2,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import ctypes
-import re
-import shutil
-import subprocess
-
+from host_kernels import HostKernel, compiler
+from ucudnn.torch.kernels import Kernel
 from ucudnn.torch.saved import fused as fused_module
 from ucudnn.torch.saved.fused import fused, plane_of
 from ucudnn.torch.saved.fused_source import NORMALS, THREADS, blocks_of, source_of
-from ucudnn.torch.saved.kernels import Kernel
 from ucudnn.torch.saved.recipes import Recipe
 from ucudnn.torch.saved.recorded import Again
 from ucudnn.torch.saved.recording import record
@@ -21,61 +17,18 @@ from ucudnn.torch.saved.values import Source, Value
 
 RELU = "{0} < 0.0f ? 0.0f : {0}"
 SUM = "__fadd_rn({0}, {1})"
-compiler = shutil.which("g++")
-# What a kernel finds on a GPU.
-ON_THE_HOST = """
-#include <cmath>
-#include <cstring>
-#define __device__ static inline
-#define __global__
-#define __launch_bounds__(threads)
-struct Place { unsigned x; };
-static Place blockIdx, threadIdx, gridDim;
-static float __uint_as_float(unsigned x) { float y; memcpy(&y, &x, 4); return y; }
-static unsigned __float_as_uint(float x) { unsigned y; memcpy(&y, &x, 4); return y; }
-static float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
-static float __fadd_rn(float x, float y) { return x + y; }
-static float __fsub_rn(float x, float y) { return x - y; }
-static float __fmul_rn(float x, float y) { return x * y; }
-"""
-RUN = """
-extern "C" void run(unsigned blocks, unsigned threads, unsigned long long* a) {
-  gridDim.x = blocks;
-  for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x)
-    for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x)
-      again(%s);
-}
-"""
-
-
 @pytest.fixture
-def on_the_host(monkeypatch, tmp_path):
-    """Runs kernels on the CPU, thread after thread; gives their sources."""
+def on_the_host(monkeypatch):
+    """Runs kernels on the CPU; gives their sources."""
     if compiler is None:
         pytest.skip("no g++")
     sources = []
 
-    class HostKernel:
-        def __init__(self, source, name, device):
-            assert name == "again"
-            begun = source.index("again(\n")
-            listed = source[begun : source.index(")", begun)]
-            types = re.findall(r"(?:const )?(?:Element|Weight|float)\*|unsigned long long",
-                               listed)
-            call = ", ".join(f"({t})a[{i}]" for i, t in enumerate(types))
-            path = tmp_path / f"kernel{len(sources)}.cc"
-            path.write_text(ON_THE_HOST + source + RUN % call)
-            library = path.with_suffix(".so")
-            subprocess.run(
-                [compiler, "-O1", "-shared", "-fPIC", "-std=c++17", "-o", library,
-                 path], check=True)  # fmt: skip
-            self._run = ctypes.CDLL(str(library)).run
-            sources.append(source)
+    def kernel(source, name, device):
+        sources.append(source)
+        return HostKernel(source, name, device)
 
-        def launch(self, blocks, threads, arguments):
-            self._run(blocks, threads, (ctypes.c_uint64 * len(arguments))(*arguments))
-
-    monkeypatch.setattr(fused_module, "Kernel", HostKernel)
+    monkeypatch.setattr(fused_module, "Kernel", kernel)
     monkeypatch.setattr(fused_module, "processors", lambda device: 2)
     fused_module._kernel.cache_clear()
     yield sources

@@ -3,20 +3,23 @@ them, and why others cannot."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Tuple
+from typing import Any, NamedTuple, Optional, Tuple
 
 import torch
 
 from ucudnn.torch.convolution.calls import wants_determinism
 
-_ELEMENTS = {torch.float16: "HALF", torch.bfloat16: "BF16"}
+_ELEMENTS = {
+    torch.float16: "HALF", torch.bfloat16: "BF16", torch.float32: "FLOAT",
+}  # fmt: skip
 _COMPILES = hasattr(torch, "compiler")  # since PyTorch 2.1
 
 
 class NormCall(NamedTuple):
     """All that the fused operation is prepared for."""
 
-    input: Tuple[int, ...]  # N, C, H, W; channels last
+    input: Tuple[int, ...]  # N, C, H, W
+    form: torch.memory_format
     dtype: torch.dtype
     device: torch.device
     adds: bool
@@ -29,11 +32,27 @@ class NormCall(NamedTuple):
     def __str__(self) -> str:
         size = "x".join(map(str, self.input))
         rest = "sum and ReLU" if self.adds else "ReLU"
-        return f"{size}, {self.element} NHWC, with {rest}"
+        layout = "NHWC" if self.form == torch.channels_last else "NCHW"
+        return f"{size}, {self.element} {layout}, with {rest}"
 
 
 def call_of(taken: torch.Tensor, adds: bool) -> NormCall:
-    return NormCall(tuple(taken.shape), taken.dtype, taken.device, adds)
+    """Of a tensor that has a form."""
+    form = form_of(taken)
+    assert form is not None
+    return NormCall(tuple(taken.shape), form, taken.dtype, taken.device, adds)
+
+
+def form_of(tensor: torch.Tensor) -> Optional[torch.memory_format]:
+    """How its elements lie; none if a normalization of it cannot be fused. Channels
+    last float32 cannot; of one pixel or one channel both forms are the same."""
+    if tensor.dim() != 4:
+        return None
+    if tensor.dtype != torch.float32 and tensor.is_contiguous(
+        memory_format=torch.channels_last
+    ):
+        return torch.channels_last
+    return torch.contiguous_format if tensor.is_contiguous() else None
 
 
 def why_not(module: Any) -> str:
@@ -62,8 +81,8 @@ def why_not_now(module: Any, taken: Any) -> str:
         return f"its weight's type is {weight.dtype}"
     if taken.dtype not in _ELEMENTS:
         return f"its input's type is {taken.dtype}"
-    if not is_last(taken):
-        return "its input is not channels last"
+    if form_of(taken) is None:
+        return "its input is neither channels first nor 16 bits and channels last"
     if wants_determinism():
         return "PyTorch is set to deterministic algorithms"
     return ""
@@ -84,9 +103,3 @@ def compiles() -> bool:
     if _COMPILES and torch.compiler.is_compiling():
         return True
     return bool(torch.jit.is_tracing())
-
-
-def is_last(tensor: torch.Tensor) -> bool:
-    return tensor.dim() == 4 and tensor.is_contiguous(
-        memory_format=torch.channels_last
-    )

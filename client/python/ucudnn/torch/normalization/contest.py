@@ -9,11 +9,12 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 from torch.nn import functional
 
-from ucudnn.convolutions import ConvolutionDevice
+from ucudnn.convolutions import ConvolutionDevice, Normalization
 from ucudnn.errors import Error
 from ucudnn.torch.normalization.calls import NormCall
 from ucudnn.torch.normalization.finding import Found
 from ucudnn.torch.normalization.fused import FusedNorm, NormSumRelu
+from ucudnn.torch.normalization.planes import PlaneNorm
 from ucudnn.torch.normalization.swapping import Fused
 from ucudnn.torch.timing import Time, times_of
 
@@ -106,8 +107,7 @@ def _measured(
 ) -> Tuple[Norm, Optional[FusedNorm]]:
     norm = Norm("", call)
     try:
-        prepared = device.normalization(call.element, call.input, call.adds)
-        fused = FusedNorm(call, prepared)
+        fused = FusedNorm(call, _prepared(device, call))
         runs = _runs_of(call, fused)
         norm.why = _why_wrong(runs["torch"](), runs["fused"]())
         if norm.why:
@@ -126,6 +126,14 @@ def _measured(
     return norm, fused
 
 
+def _prepared(
+    device: ConvolutionDevice, call: NormCall
+) -> "Normalization | PlaneNorm":
+    if call.form == torch.channels_last:
+        return device.normalization(call.element, call.input, call.adds)
+    return PlaneNorm(call)
+
+
 def _runs_of(
     call: NormCall, fused: FusedNorm
 ) -> Dict[str, Callable[[], List[torch.Tensor]]]:
@@ -135,7 +143,7 @@ def _runs_of(
     def image() -> torch.Tensor:
         return torch.empty(
             call.input, dtype=call.dtype, device=call.device,
-            memory_format=torch.channels_last,
+            memory_format=call.form,
         ).normal_()  # fmt: skip
 
     def channels(value: float) -> torch.Tensor:
@@ -156,7 +164,7 @@ def _runs_of(
             out += addend
         return torch.relu_(out)
 
-    def by_cudnn() -> Any:
+    def by_plan() -> Any:
         return NormSumRelu.apply(
             taken, addend, weight, bias, mean, var, 0.1, _EPS, fused
         )
@@ -170,7 +178,7 @@ def _runs_of(
 
         return run
 
-    return {"torch": run_of(by_torch), "fused": run_of(by_cudnn)}
+    return {"torch": run_of(by_torch), "fused": run_of(by_plan)}
 
 
 def _why_wrong(expected: List[torch.Tensor], told: List[torch.Tensor]) -> str:

@@ -13,6 +13,7 @@ from ucudnn.convolutions import NormBackward, NormForward, Normalization
 from ucudnn.torch.convolution.operators import library, runs_operators
 from ucudnn.torch.convolution.planned import stream_of
 from ucudnn.torch.normalization.calls import NormCall
+from ucudnn.torch.normalization.planes import PlaneNorm
 
 _Tensors = Tuple[torch.Tensor, ...]
 # By key, for the operator below.
@@ -22,7 +23,9 @@ _known: Dict[str, FusedNorm] = {}
 class FusedNorm:
     """A prepared normalization of NormCall. Any thread may use it."""
 
-    def __init__(self, call: NormCall, prepared: Normalization) -> None:
+    def __init__(
+        self, call: NormCall, prepared: "Normalization | PlaneNorm"
+    ) -> None:
         self.call = call
         self._prepared = prepared
         self.key = hashlib.sha256(f"{call} {call.device}".encode()).hexdigest()[:16]
@@ -125,7 +128,7 @@ class NormSumRelu(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        gradient = gradient.contiguous(memory_format=torch.channels_last)
+        gradient = gradient.contiguous(memory_format=ctx.fused.call.form)
         wanted = ctx.needs_input_grad[:4]
         if torch.is_grad_enabled():
             # Somebody differentiates the gradients.

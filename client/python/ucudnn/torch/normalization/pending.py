@@ -9,7 +9,7 @@ from typing import Any, Iterator, Optional, Tuple
 import torch
 from torch.nn import functional
 
-from ucudnn.torch.normalization.calls import is_last
+from ucudnn.torch.normalization.calls import form_of
 
 _Tensor = torch.Tensor
 _RELUS = {functional.relu, torch.relu, _Tensor.relu}
@@ -204,7 +204,7 @@ def _alike(addend: Any, taken: torch.Tensor) -> bool:
         and addend.shape == taken.shape
         and addend.dtype == taken.dtype
         and addend.device == taken.device
-        and is_last(addend)
+        and form_of(addend) == form_of(taken)
     )
 
 

@@ -9,15 +9,13 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, 
 
 import torch
 
+from ucudnn.torch.kernels import ELEMENTS, VECTOR_BYTES, Kernel, processors
 from ucudnn.torch.saved.fused_source import (
-    ELEMENTS,
     NORMALS,
     THREADS,
-    VECTOR_BYTES,
     blocks_of,
     source_of,
 )
-from ucudnn.torch.saved.kernels import Kernel, processors
 from ucudnn.torch.saved.recipes import Recipe
 from ucudnn.torch.saved.steps import NORMALIZATION
 from ucudnn.torch.saved.storages import Layout

@@ -7,40 +7,12 @@ from typing import Sequence
 
 import torch
 
+from ucudnn.torch.kernels import ELEMENTS, VECTOR_BYTES
+from ucudnn.torch.saved.storages import element_size
+
 THREADS = 256
-VECTOR_BYTES = 16
 # Of each multiprocessor, where threads keep their channels' parameters.
 _BLOCKS = 6
-# How elements are stored, and become float32 and back. Without CUDA's headers,
-# which not every installation has.
-ELEMENTS = {
-    torch.float32: (
-        "float",
-        "__device__ float wide(float x) { return x; }\n"
-        "__device__ float narrow(float x) { return x; }",
-    ),
-    torch.float16: (
-        "unsigned short",
-        "__device__ float wide(unsigned short x) {\n"
-        '  float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y;\n'
-        "}\n"
-        "__device__ unsigned short narrow(float x) {\n"
-        "  unsigned short y;\n"
-        '  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y;\n'
-        "}",
-    ),
-    torch.bfloat16: (
-        "unsigned short",
-        "__device__ float wide(unsigned short x) {\n"
-        "  return __uint_as_float((unsigned)x << 16);\n"
-        "}\n"
-        "__device__ unsigned short narrow(float x) {\n"
-        "  const unsigned bits = __float_as_uint(x);\n"
-        "  if (x != x) return 0x7fff;\n"
-        "  return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;\n"
-        "}",
-    ),
-}
 # How a normalization is rounded: by cuDNN channels last, by PyTorch and cuDNN
 # channels first, and by cuDNN for small images channels first.
 NORMALS = (
@@ -173,7 +145,7 @@ def source_of(
     `narrow_weights` of the elements' type. `plane` elements of a channel lie side by
     side. `long`: 32 bits do not count the elements."""
     element, conversions = ELEMENTS[dtype]
-    width = VECTOR_BYTES // dtype_bytes(dtype)
+    width = VECTOR_BYTES // element_size(dtype)
     xs = range(inputs)
     ns = range(normalizations)
     last_ones = plane == 1
@@ -224,7 +196,3 @@ def source_of(
     }
     ending = _CHANNELS_LAST if last_ones else _CHANNELS_FIRST
     return f"typedef {element} Element;" + (_BEGINNING + ending).format(**texts)
-
-
-def dtype_bytes(dtype: torch.dtype) -> int:
-    return torch.empty(0, dtype=dtype).element_size()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import threading
 from typing import Any, List, Sequence
 
 import torch
@@ -12,11 +13,42 @@ import torch
 from ucudnn.torch.devices import current_stream
 
 _POINTER = ctypes.c_void_p
+# What a thread reads or writes at once.
+VECTOR_BYTES = 16
+# How elements are stored, and become float32 and back. Without CUDA's headers,
+# which not every installation has.
+ELEMENTS = {
+    torch.float32: (
+        "float",
+        "__device__ float wide(float x) { return x; }\n"
+        "__device__ float narrow(float x) { return x; }",
+    ),
+    torch.float16: (
+        "unsigned short",
+        "__device__ float wide(unsigned short x) {\n"
+        '  float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y;\n'
+        "}\n"
+        "__device__ unsigned short narrow(float x) {\n"
+        "  unsigned short y;\n"
+        '  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y;\n'
+        "}",
+    ),
+    torch.bfloat16: (
+        "unsigned short",
+        "__device__ float wide(unsigned short x) {\n"
+        "  return __uint_as_float((unsigned)x << 16);\n"
+        "}\n"
+        "__device__ unsigned short narrow(float x) {\n"
+        "  const unsigned bits = __float_as_uint(x);\n"
+        "  if (x != x) return 0x7fff;\n"
+        "  return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;\n"
+        "}",
+    ),
+}
 
 
 class Kernel:
-    """A kernel of one device. Its arguments are 64-bit numbers and pointers. Not
-    for several threads at once."""
+    """A kernel of one device. Its arguments are 64-bit numbers and pointers."""
 
     def __init__(self, source: str, name: str, device: torch.device) -> None:
         self._device = device
@@ -37,6 +69,7 @@ class Kernel:
                     ctypes.byref(self._function), library, name.encode()
                 )
             )
+        self._lock = threading.Lock()
         self._values: Any = None
         self._pointers: Any = None
 
@@ -44,21 +77,22 @@ class Kernel:
         self, blocks: int, threads: int, arguments: Sequence[int]
     ) -> None:
         """On the current stream."""
-        if self._values is None:
-            count = len(arguments)
-            self._values = (ctypes.c_uint64 * count)()
-            first = ctypes.addressof(self._values)
-            self._pointers = (_POINTER * count)(
-                *(first + 8 * index for index in range(count))
-            )
-        self._values[:] = arguments
-        stream = current_stream(self._device)
-        self._check(
-            self._driver.cuLaunchKernel(
-                self._function, blocks, 1, 1, threads, 1, 1, 0, _POINTER(stream),
-                self._pointers, None,
-            )
-        )  # fmt: skip
+        with self._lock:
+            if self._values is None:
+                count = len(arguments)
+                self._values = (ctypes.c_uint64 * count)()
+                first = ctypes.addressof(self._values)
+                self._pointers = (_POINTER * count)(
+                    *(first + 8 * index for index in range(count))
+                )
+            self._values[:] = arguments
+            stream = current_stream(self._device)
+            self._check(
+                self._driver.cuLaunchKernel(
+                    self._function, blocks, 1, 1, threads, 1, 1, 0, _POINTER(stream),
+                    self._pointers, None,
+                )
+            )  # fmt: skip
 
     def _check(self, status: int) -> None:
         if status != 0:
@@ -66,9 +100,13 @@ class Kernel:
 
 
 def processors(device: torch.device) -> int:
+    """Raises RuntimeError without a GPU."""
+    if device.type != "cuda":
+        raise RuntimeError(f"{device} is no GPU")
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
+@functools.lru_cache(maxsize=8)
 def compiled(source: str, architecture: str) -> bytes:
     """Machine code. Raises OSError without NVRTC, RuntimeError with its log if it
     refuses the source or does not know the architecture."""
