@@ -12,6 +12,8 @@ _PROBE_BYTES = 1 << 27
 _PROBE_REPEATS = 5
 _TRIED_STEPS = 5
 _WARM_UP = 2
+# By which part the rates of copies may differ from those of the plan.
+_SAME_RATE = 0.01
 
 # Bytes a microsecond to the host, and from it.
 Rates = Tuple[float, float]
@@ -178,6 +180,16 @@ class CudaLink:
 
 def link_of(device: torch.device) -> "HostLink | CudaLink":
     return CudaLink(device) if device.type == "cuda" else HostLink()
+
+
+def other_rates(rates: Rates, reached: Reached) -> Optional[Rates]:
+    """The rates with what was reached; none if that is the same."""
+    out, back = (was if now is None else now for was, now in zip(rates, reached))
+    if all(
+        abs(now - was) <= _SAME_RATE * was for was, now in zip(rates, (out, back))
+    ):
+        return None
+    return out, back
 
 
 def free_host_memory() -> Optional[int]:

@@ -12,16 +12,16 @@ import torch
 from ucudnn.errors import InvalidArgument
 from ucudnn.sizes import Size, parse_size
 from ucudnn.torch.checks import refuse
-from ucudnn.torch.devices import find_device
+from ucudnn.torch.devices import device_of, find_device
 from ucudnn.torch.kept import stateful, unchanged
 from ucudnn.torch.profiling import StepClock
 from ucudnn.torch.saved.applying import Applier, Meter
 from ucudnn.torch.saved.links import (
     Arena,
     Rates,
-    Reached,
     free_host_memory,
     link_of,
+    other_rates,
 )
 from ucudnn.torch.saved.planning import Solved, best_plan
 from ucudnn.torch.saved.recording import record
@@ -30,8 +30,6 @@ from ucudnn.torch.saved.watching import refuse_compiled
 
 _WAYS = ("offload", "recompute")
 _CHECK_STEPS = 5
-# By which part the rates of copies may differ from those of the plan.
-_SAME_RATE = 0.01
 
 
 @dataclass(frozen=True)
@@ -188,7 +186,7 @@ def memory(
     refuse_compiled(step, example)
     with_state = [v for v in example if hasattr(v, "load_state_dict")]
     objects = stateful(step, [*keep, *with_state])
-    chosen = find_device(device or _device_of(example, objects)).device
+    chosen = find_device(device or device_of(example, objects)).device
 
     def run() -> None:
         step(*example, **keywords)
@@ -212,7 +210,7 @@ def memory(
     if plan.moved:
         with unchanged(objects, chosen):
             reached = link.reached(lambda: plan(*example, **keywords))
-        other = _other_rates(rates, reached)
+        other = other_rates(rates, reached)
         if other is not None:
             del plan
             gc.collect()  # its host memory
@@ -223,29 +221,6 @@ def memory(
     if not quiet:
         print(plan, flush=True)
     return plan
-
-
-def _other_rates(rates: Rates, reached: Reached) -> Optional[Rates]:
-    """The rates with what was reached; none if that is the same."""
-    out, back = (was if now is None else now for was, now in zip(rates, reached))
-    if all(
-        abs(now - was) <= _SAME_RATE * was for was, now in zip(rates, (out, back))
-    ):
-        return None
-    return out, back
-
-
-def _device_of(
-    example: Sequence[Any], objects: Sequence[Any]
-) -> Optional[torch.device]:
-    """That of the first tensor, or of the first model."""
-    for value in (*example, *objects):
-        if isinstance(value, torch.Tensor):
-            return value.device
-        if isinstance(value, torch.nn.Module):
-            for parameter in value.parameters():
-                return parameter.device
-    return None
 
 
 def _refuse_host(size: int, budget: Optional[Size]) -> None:
