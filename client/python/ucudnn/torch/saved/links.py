@@ -26,6 +26,7 @@ class Arena:
 
     def __init__(self, size: int, device: torch.device) -> None:
         self.size = size
+        self._device = device
         self._locked = 0
         self._bytes = torch.empty(size, dtype=torch.uint8)
         if device.type == "cuda" and size:
@@ -42,8 +43,10 @@ class Arena:
         return self._bytes[offset : offset + size].view(dtype)
 
     def close(self) -> None:
-        """No copy may be under way."""
+        """After the copies that are under way: a replayed step's may be far
+        behind."""
         if self._locked:
+            torch.cuda.synchronize(self._device)
             torch.cuda.cudart().cudaHostUnregister(self._locked)
             self._locked = 0
 
@@ -173,7 +176,6 @@ class CudaLink:
                 end.synchronize()
                 times.append(begin.elapsed_time(end) * 1e3)
             told.append(_PROBE_BYTES / statistics.median(times))
-        torch.cuda.synchronize(self._device)
         arena.close()
         return told[0], told[1]
 
