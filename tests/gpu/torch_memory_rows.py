@@ -13,6 +13,7 @@ import statistics
 import sys
 import time
 import traceback
+import warnings
 
 import torch
 from torch import nn
@@ -161,10 +162,11 @@ def graphed(step):
     return {"ms": statistics.median(ms), "laps": ms, "peak": peak}
 
 
-def planned_on(row, budget, allow):
+def planned_on(row, budget, allow, step=None, graphs=False):
     """A plan within the budget, or the least one that is above it."""
     def make(size):
-        return ucudnn.torch.memory(row.step, budget=size, allow=allow, quiet=True,
+        return ucudnn.torch.memory(step or row.step, budget=size, allow=allow,
+                                   graphs=graphs, quiet=True,
                                    keep=(row.model, row.optimizer))
     try:
         return make(budget)
@@ -188,14 +190,22 @@ def under(plan):
     return told
 
 
+def replayed(plan):
+    """Under a plan with graphs=True; the peak is that of capturing."""
+    if not plan.replayed:
+        raise RuntimeError(f"not captured:\n{plan}")
+    told = under(plan)
+    told["peak"] = plan.check(steps=1).measured_peak
+    return told
+
+
 def graphs(row, budget):
-    """Steps as CUDA graphs, plain and planned."""
-    plan = planned_on(row, budget, ("offload", "recompute"))
-    told = graphed(plan)
-    del plan
+    """Steps as CUDA graphs, planned, and plain, captured by hand."""
+    told = replayed(
+        planned_on(row, budget, ("offload", "recompute"), graphs=True))
     clean()
     told["plain"] = graphed(row.step)
-    told["note"] = f"plain as a graph: {told['plain']['ms']:.2f} ms"
+    told["note"] += f"; plain as a graph: {told['plain']['ms']:.2f} ms"
     return told
 
 
@@ -323,7 +333,7 @@ def results(row, step, steps=3):
     """Losses and parameters after some steps from the same start."""
     start = copy.deepcopy(row.model.state_dict())
     row.optimizer.state.clear()
-    losses = [step() for _ in range(steps)]
+    losses = [step().clone() for _ in range(steps)]
     found = losses + [t.clone() for t in row.model.state_dict().values()]
     row.model.load_state_dict(start)
     row.optimizer.state.clear()
@@ -377,28 +387,84 @@ def check_recompute(precision):
 
 
 def check_graph():
-    """A plan's step that was captured, replayed from the same start as steps of
-    the plain one."""
+    """A plan's step that is replayed, from the same start as steps of the plain one:
+    the optimizer has no state."""
     row = Row("resnet18:32:FP32", image=96)
     expected = results(row, row.step)
     whole = planned_on(row, 1 << 40, "offload")
-    plan = planned_on(row, int(whole.plain_peak * 0.6), "offload")
-    start = copy.deepcopy(row.model.state_dict())
-    warm_up(plan)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        loss = plan()
-    row.model.load_state_dict(start)
-    for state in row.optimizer.state.values():
-        state["momentum_buffer"].zero_()
-    losses = []
-    for _ in range(3):
-        graph.replay()
-        losses.append(loss.clone())
-    found = losses + list(row.model.state_dict().values())
-    off = apart([t for t in found if t.is_floating_point()],
-                [t for t in expected if t.is_floating_point()])
-    return off == 0 and bool(plan.moved), f"{off:.1e} off, {len(plan.moved)} moved"
+    plan = planned_on(row, int(whole.plain_peak * 0.6), "offload", graphs=True)
+    off = apart(results(row, plan), expected)
+    told = plan.check()
+    held = off == 0 and plan.replayed and bool(plan.moved)
+    return held, f"{off:.1e} off, {len(plan.moved)} moved; {told}"
+
+
+def check_arguments():
+    """A step that is replayed with other images in each call, and with random
+    numbers."""
+    model = nn.Sequential(
+        nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
+        nn.Dropout(0.2), nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10)).cuda()
+    start = copy.deepcopy(model.state_dict())
+    batches = [(torch.randn(32, 3, 32, 32, device="cuda"),
+                torch.randint(0, 10, (32,), device="cuda")) for _ in range(4)]
+
+    def trained(graphs):
+        model.load_state_dict(start)
+        model.zero_grad(set_to_none=True)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, capturable=True)
+
+        def step(x, y):
+            optimizer.zero_grad(set_to_none=True)
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        plan = ucudnn.torch.memory(step, *batches[0], budget="1GiB", graphs=graphs,
+                                   quiet=True)
+        torch.manual_seed(3)
+        losses = [plan(*batch).clone() for batch in batches]
+        found = losses + [t.clone() for t in model.state_dict().values()]
+        return found, plan.replayed
+
+    expected, _ = trained(False)
+    found, replays = trained(True)
+    off = apart(found, expected)
+    return replays and off <= 1e-5, f"{off:.1e} off; replayed: {replays}"
+
+
+def check_not_captured():
+    """Steps that wait for the GPU are enqueued, and nothing of a capture that failed
+    stays: random numbers work, and its memory is free."""
+    row = Row("resnet18:64:FP32", image=96)
+    whole = planned_on(row, 1 << 40, "offload")
+    budget = int(whole.plain_peak * 0.6)
+    del whole
+    held, told = True, []
+    for wait in (lambda loss: loss.item(), lambda loss: torch.cuda.synchronize()):
+        def step():
+            loss = row.step()
+            wait(loss)
+            return loss
+
+        expected = results(row, step)
+        clean()
+        reserved = torch.cuda.memory_reserved()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            plan = planned_on(row, budget, "offload", step, graphs=True)
+        clean()
+        more = torch.cuda.memory_reserved() - reserved
+        torch.rand(8, device="cuda").cpu()
+        off = apart(results(row, plan), expected)
+        texts = [str(one.message) for one in caught if "enqueued" in str(one.message)]
+        told.append(f"{off:.1e} off, {more >> 20} MiB stay, {texts}")
+        held &= (off == 0 and more < 100 << 20 and len(texts) == 1
+                 and not plan.replayed)
+        del plan
+    return held, "; ".join(told)
 
 
 def check_prediction():
@@ -431,7 +497,9 @@ def run_checks(path):
         "offload gives the same bits, half NHWC": lambda: check_bits("HALF"),
         "computing again, FP32": lambda: check_recompute("FP32"),
         "computing again, half NHWC": lambda: check_recompute("HALF"),
-        "captured as a CUDA graph": check_graph,
+        "replayed as a CUDA graph": check_graph,
+        "replayed with other arguments": check_arguments,
+        "steps that cannot be captured": check_not_captured,
         "peak as predicted": check_prediction,
         "compiled models are refused": check_compiled,
     }

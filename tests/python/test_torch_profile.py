@@ -123,6 +123,28 @@ def test_leaves_everything_as_it_was():
     assert schedule.last_epoch == 0
 
 
+def test_keeps_an_optimizers_tensors():
+    """A CUDA graph reads them where they were when it was captured."""
+    model = small()
+    rate = torch.tensor(0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    step_of(model, optimizer)(4)
+    group = optimizer.param_groups[0]
+    group["lr"] = rate
+    buffers = [values["momentum_buffer"] for values in optimizer.state.values()]
+    contents = [buffer.clone() for buffer in buffers]
+    with unchanged([optimizer], torch.device("cpu")):
+        group["lr"].mul_(2)
+        for buffer in buffers:
+            buffer.zero_()
+    assert group["lr"] is rate and float(rate) == pytest.approx(0.1)
+    for values, buffer, expected in zip(
+        optimizer.state.values(), buffers, contents
+    ):
+        assert values["momentum_buffer"] is buffer
+        assert torch.equal(buffer, expected)
+
+
 def test_measures_synchronised_statistics_alone():
     model = nn.SyncBatchNorm.convert_sync_batchnorm(small())
     told = ucudnn.torch.profile(

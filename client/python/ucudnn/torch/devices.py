@@ -8,7 +8,7 @@ import os
 import platform
 import socket
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Optional, Sequence
 
 import torch
 
@@ -37,6 +37,19 @@ def find_device(
         index = torch.cuda.current_device()
     chosen = torch.device("cuda", index)
     return Device(chosen, kind or _gpu_kind(chosen), _gpu_name(index))
+
+
+def device_of(
+    example: Sequence[Any], objects: Sequence[Any]
+) -> Optional[torch.device]:
+    """That of the first tensor, or of the first model."""
+    for value in (*example, *objects):
+        if isinstance(value, torch.Tensor):
+            return value.device
+        if isinstance(value, torch.nn.Module):
+            for parameter in value.parameters():
+                return parameter.device
+    return None
 
 
 def _cpu_kind() -> str:

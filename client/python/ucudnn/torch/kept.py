@@ -223,33 +223,40 @@ def _saved_gradient(
 
 
 def _saved_optimizer(optimizer: torch.optim.Optimizer) -> Callable[[], None]:
-    def saved(value: Any) -> Tuple[Any, Any]:
-        if isinstance(value, torch.Tensor):
-            return value, _copied(value)
-        return None, copy.deepcopy(value)
-
-    state: Dict[Any, Dict[Any, Tuple[Any, Any]]] = {
-        parameter: {name: saved(value) for name, value in values.items()}
+    """The tensors of its state and options, such as a learning rate, stay the
+    same ones: CUDA graphs may read them."""
+    state = {
+        parameter: {name: _saved_value(value) for name, value in values.items()}
         for parameter, values in optimizer.state.items()
     }
     groups = [
-        {n: copy.deepcopy(v) for n, v in group.items() if n != "params"}
+        {n: _saved_value(v) for n, v in group.items() if n != "params"}
         for group in optimizer.param_groups
     ]
 
     def restore() -> None:
         optimizer.state.clear()
         for parameter, values in state.items():
-            for name, (tensor, value) in values.items():
-                if tensor is not None:
-                    with torch.no_grad():
-                        tensor.copy_(value)
-                    value = tensor
-                optimizer.state[parameter][name] = value
+            for name, value in values.items():
+                optimizer.state[parameter][name] = value()
         for group, options in zip(optimizer.param_groups, groups):
-            group.update(options)
+            group.update({name: value() for name, value in options.items()})
 
     return restore
+
+
+def _saved_value(value: Any) -> Callable[[], Any]:
+    """Gives the value as it is now; a tensor with its contents of now."""
+    if not isinstance(value, torch.Tensor):
+        copied = copy.deepcopy(value)
+        return lambda: copied
+    contents = _copied(value)
+
+    def restored() -> torch.Tensor:
+        with torch.no_grad():
+            return value.copy_(contents)
+
+    return restored
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
@@ -117,9 +118,22 @@ class Applier:
             return result
         finally:
             if self._copying or self._arriving:
-                if self._device.type == "cuda":
-                    torch.cuda.synchronize(self._device)
+                self._settle()
             self._clear()
+
+    def _settle(self) -> None:
+        """Of a step that failed: memory that copies use is released after them. A
+        capture ends once the streams of the copies have joined its own."""
+        if self._device.type != "cuda":
+            return
+        if not torch.cuda.is_current_stream_capturing():
+            torch.cuda.synchronize(self._device)
+            return
+        with contextlib.suppress(RuntimeError):  # the capture failed
+            for number in self._copying:
+                self._link.copied(number)
+            for number in self._arriving:
+                self._link.arrived(number)
 
     # --- Hooks. The host runs hundreds of them in a step, so they are short.
 

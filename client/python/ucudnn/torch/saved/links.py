@@ -12,6 +12,8 @@ _PROBE_BYTES = 1 << 27
 _PROBE_REPEATS = 5
 _TRIED_STEPS = 5
 _WARM_UP = 2
+# By which part the rates of copies may differ from those of the plan.
+_SAME_RATE = 0.01
 
 # Bytes a microsecond to the host, and from it.
 Rates = Tuple[float, float]
@@ -24,6 +26,7 @@ class Arena:
 
     def __init__(self, size: int, device: torch.device) -> None:
         self.size = size
+        self._device = device
         self._locked = 0
         self._bytes = torch.empty(size, dtype=torch.uint8)
         if device.type == "cuda" and size:
@@ -40,8 +43,10 @@ class Arena:
         return self._bytes[offset : offset + size].view(dtype)
 
     def close(self) -> None:
-        """No copy may be under way."""
+        """After the copies that are under way: a replayed step's may be far
+        behind."""
         if self._locked:
+            torch.cuda.synchronize(self._device)
             torch.cuda.cudart().cudaHostUnregister(self._locked)
             self._locked = 0
 
@@ -171,13 +176,22 @@ class CudaLink:
                 end.synchronize()
                 times.append(begin.elapsed_time(end) * 1e3)
             told.append(_PROBE_BYTES / statistics.median(times))
-        torch.cuda.synchronize(self._device)
         arena.close()
         return told[0], told[1]
 
 
 def link_of(device: torch.device) -> "HostLink | CudaLink":
     return CudaLink(device) if device.type == "cuda" else HostLink()
+
+
+def other_rates(rates: Rates, reached: Reached) -> Optional[Rates]:
+    """The rates with what was reached; none if that is the same."""
+    out, back = (was if now is None else now for was, now in zip(rates, reached))
+    if all(
+        abs(now - was) <= _SAME_RATE * was for was, now in zip(rates, (out, back))
+    ):
+        return None
+    return out, back
 
 
 def free_host_memory() -> Optional[int]:

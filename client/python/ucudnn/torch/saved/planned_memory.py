@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import statistics
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
@@ -12,26 +13,26 @@ import torch
 from ucudnn.errors import InvalidArgument
 from ucudnn.sizes import Size, parse_size
 from ucudnn.torch.checks import refuse
-from ucudnn.torch.devices import find_device
+from ucudnn.torch.devices import device_of, find_device
 from ucudnn.torch.kept import stateful, unchanged
 from ucudnn.torch.profiling import StepClock
 from ucudnn.torch.saved.applying import Applier, Meter
+from ucudnn.torch.saved.inputs import Inputs
 from ucudnn.torch.saved.links import (
     Arena,
     Rates,
-    Reached,
     free_host_memory,
     link_of,
+    other_rates,
 )
 from ucudnn.torch.saved.planning import Solved, best_plan
 from ucudnn.torch.saved.recording import record
+from ucudnn.torch.saved.replaying import Replay, refuse_without_gpu, replay_of
 from ucudnn.torch.saved.script import Script, script_of
 from ucudnn.torch.saved.watching import refuse_compiled
 
 _WAYS = ("offload", "recompute")
 _CHECK_STEPS = 5
-# By which part the rates of copies may differ from those of the plan.
-_SAME_RATE = 0.01
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class MemoryCheck:
 class MemoryPlan:
     """Runs the step that it was made for: `plan(*arguments)` is `step(*arguments)`
     within the budget. Not for several threads at once. Sizes are in bytes; `moved`,
-    `recomputed` and `narrowed` have the numbers of storages."""
+    `recomputed` and `narrowed` have the numbers of storages. If it is `replayed`, as
+    a CUDA graph, the next call overwrites the tensors that this one returned."""
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class MemoryPlan:
         self._device = device
         self._objects, self._arguments, self._keywords = keep
         self._arena = arena  # is page-locked as long as this lives
+        self._replay: Optional[Replay] = None
         self.budget = budget
         # For `ucudnn.solve_recorded_step`, as it is or as JSON.
         self.recorded_step = solved.described.step
@@ -96,7 +99,20 @@ class MemoryPlan:
         )
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        if self._replay is not None:
+            return self._replay(arguments, keywords)
         return self._applier.run(lambda: self._step(*arguments, **keywords))
+
+    @property
+    def replayed(self) -> bool:
+        return self._replay is not None
+
+    def _capture(self, inputs: Inputs) -> None:
+        step = partial(self._step, *inputs.arguments, **inputs.keywords)
+        self._replay = replay_of(
+            self._step, partial(self._applier.run, step), inputs, self._objects,
+            self._device,
+        )  # fmt: skip
 
     def check(self, *arguments: Any, steps: int = _CHECK_STEPS) -> MemoryCheck:
         """Runs steps under the plan, with these arguments or the example's, and
@@ -114,6 +130,8 @@ class MemoryPlan:
         )
 
     def _peak(self, run: Callable[[], Any]) -> int:
+        if self._replay is not None:
+            return self._replay.peak  # while it was captured
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
             torch.cuda.reset_peak_memory_stats(self._device)
@@ -140,6 +158,7 @@ class MemoryPlan:
             f"memory), {len(self.recomputed)}, {size(self.recomputed_bytes)}, are "
             f"computed again, {len(self.narrowed)} are kept in fewer bits"
             + ("" if self.exact else ", with the last bits rounded otherwise")
+            + ("; replayed as a CUDA graph" if self.replayed else "")
         )
 
 
@@ -150,6 +169,7 @@ def memory(
     allow: Sequence[str] = _WAYS,
     host_budget: Optional[Size] = None,
     keep: Iterable[Any] = (),
+    graphs: bool = False,
     device: Optional[Any] = None,
     quiet: bool = False,
     **keywords: Any,
@@ -175,9 +195,18 @@ def memory(
     page-locked host memory that stays taken while the plan lives. Afterwards all
     is as before, as far as `step` names what it changes, or `keep` does.
 
+    With `graphs` the planned step is captured once, and calls replay it as a CUDA
+    graph, which costs the host next to nothing. Calls copy the tensors among their
+    arguments into copies of the example's, and return what the captured step did,
+    in tensors that the next call overwrites. Whatever else the step reads or hands
+    to the next step must stay in the same tensors; numbers are those of the example
+    and of when it was captured, as an optimizer's learning rate. A step that cannot
+    be captured, because it waits for the GPU, is enqueued, after a warning.
+
     Raises NoPlan naming the least budget; InvalidArgument for what a plan cannot
     do: compiled models, retained graphs, double backward, other hooks, in-place
-    changes, shapes that vary, several streams, and a host budget that is too small.
+    changes, shapes that vary, several streams, and a host budget that is too small;
+    and by the plan, with `graphs`, for arguments unlike the example's.
     """
     budget_bytes = parse_size(budget)
     ways = [allow] if isinstance(allow, str) else list(allow)
@@ -188,7 +217,12 @@ def memory(
     refuse_compiled(step, example)
     with_state = [v for v in example if hasattr(v, "load_state_dict")]
     objects = stateful(step, [*keep, *with_state])
-    chosen = find_device(device or _device_of(example, objects)).device
+    chosen = find_device(device or device_of(example, objects)).device
+    inputs = None
+    if graphs:
+        refuse_without_gpu(chosen)
+        inputs = Inputs(example, keywords, chosen)
+        example, keywords = inputs.arguments, inputs.keywords
 
     def run() -> None:
         step(*example, **keywords)
@@ -212,7 +246,7 @@ def memory(
     if plan.moved:
         with unchanged(objects, chosen):
             reached = link.reached(lambda: plan(*example, **keywords))
-        other = _other_rates(rates, reached)
+        other = other_rates(rates, reached)
         if other is not None:
             del plan
             gc.collect()  # its host memory
@@ -220,32 +254,11 @@ def memory(
                 plan = planned(other)
             except InvalidArgument:  # it would move more than the host has
                 plan = planned(rates)
+    if inputs is not None:
+        plan._capture(inputs)
     if not quiet:
         print(plan, flush=True)
     return plan
-
-
-def _other_rates(rates: Rates, reached: Reached) -> Optional[Rates]:
-    """The rates with what was reached; none if that is the same."""
-    out, back = (was if now is None else now for was, now in zip(rates, reached))
-    if all(
-        abs(now - was) <= _SAME_RATE * was for was, now in zip(rates, (out, back))
-    ):
-        return None
-    return out, back
-
-
-def _device_of(
-    example: Sequence[Any], objects: Sequence[Any]
-) -> Optional[torch.device]:
-    """That of the first tensor, or of the first model."""
-    for value in (*example, *objects):
-        if isinstance(value, torch.Tensor):
-            return value.device
-        if isinstance(value, torch.nn.Module):
-            for parameter in value.parameters():
-                return parameter.device
-    return None
 
 
 def _refuse_host(size: int, budget: Optional[Size]) -> None:

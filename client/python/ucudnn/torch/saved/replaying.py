@@ -1,0 +1,146 @@
+"""Runs a planned step as a CUDA graph."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
+
+import torch
+
+from ucudnn.torch.checks import refuse
+from ucudnn.torch.kept import reachable, unchanged
+from ucudnn.torch.saved.capturing import Captured, Capturing
+from ucudnn.torch.saved.carried import (
+    Carried,
+    Touched,
+    numbers_of,
+    parameters_of,
+    state_of,
+    touched_by,
+)
+from ucudnn.torch.saved.inputs import Inputs
+
+_WARM_UP = 2  # steps, before the one that is watched
+
+
+def refuse_without_gpu(device: torch.device) -> None:
+    if device.type != "cuda":
+        raise refuse("memory: graphs", f"True on {device}", "a GPU is accepted")
+
+
+class Replay:
+    """A step that was captured. If its optimizers had no state yet, the step that
+    makes it is a graph of its own."""
+
+    def __init__(
+        self,
+        step: Callable[..., Any],
+        run: Callable[[], Any],
+        inputs: Inputs,
+        objects: List[Any],
+        device: torch.device,
+        capturing: Capturing,
+    ) -> None:
+        """`run` runs the step under its plan, with `inputs`. Afterwards all is as
+        before. Raises what keeps the step from being captured."""
+        self._run = run
+        self._inputs = inputs
+        # The graph reads them where they are.
+        self._read = [v for _, v in reachable(step) if isinstance(v, torch.Tensor)]
+        self._warned = False
+        with unchanged(objects, device):
+            touched = _warm_up(run, objects, capturing)
+        with unchanged(objects, device):
+            for parameter in touched.added:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+            self._first, self._each = _captured(run, objects, capturing)
+            self._carried = Carried(objects, touched)
+        self.peak = capturing.peak
+
+    def __call__(
+        self, arguments: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> Any:
+        self._inputs.take(arguments, keywords)
+        self._warn_of_options()
+        away = self._carried.away()
+        first = any(not isinstance(one.now, torch.Tensor) for one in away)
+        captured = self._first if first else self._each
+        if captured is None:
+            return self._run()  # makes the state
+        self._carried.put_in(away)
+        captured.graph.replay()
+        self._carried.put_back(away, first)
+        return captured.result
+
+    def _warn_of_options(self) -> None:
+        changed = [] if self._warned else self._carried.changed_options()
+        if changed:
+            self._warned = True
+            warnings.warn(
+                f"ucudnn: memory: an optimizer's {', '.join(sorted(set(changed)))} "
+                "changed, but the captured step keeps the value of before. Make the "
+                "plan again, or let a learning rate be a tensor, which an optimizer "
+                "with capturable=True follows",
+                stacklevel=4,
+            )
+
+
+def replay_of(
+    step: Callable[..., Any],
+    run: Callable[[], Any],
+    inputs: Inputs,
+    objects: List[Any],
+    device: torch.device,
+) -> Optional[Replay]:
+    """None, after a warning, if the step cannot be captured."""
+    capturing = Capturing(device)
+    try:
+        return Replay(step, run, inputs, objects, device, capturing)
+    except Exception as error:  # whatever a step raises
+        reason = f"{type(error).__name__}: {error}"
+    capturing.give_back()
+    warnings.warn(
+        "ucudnn: memory: the step is not replayed as a CUDA graph but enqueued: "
+        f"{reason}. A step is captured that does not wait for the GPU (it returns "
+        "tensors instead of numbers, without .item()), whose optimizers have "
+        "capturable=True if they know it, and that counts in tensors",
+        stacklevel=4,
+    )
+    return None
+
+
+def _warm_up(
+    run: Callable[[], Any], objects: List[Any], capturing: Capturing
+) -> Touched:
+    capturing.give_back()
+    for _ in range(_WARM_UP):
+        capturing.warm_up(run)
+    with capturing.without_waiting():
+        return touched_by(lambda: capturing.warm_up(run), parameters_of(objects))
+
+
+def _captured(
+    run: Callable[[], Any], objects: List[Any], capturing: Capturing
+) -> Tuple[Optional[Captured], Captured]:
+    """The first step if it makes state of optimizers, and each later one."""
+    first, (each, numbers, makes) = None, _capture(run, objects, capturing)
+    if makes:
+        first, (each, numbers, makes) = each, _capture(run, objects, capturing)
+    if makes:
+        raise RuntimeError("an optimizer makes new tensors of state in each step")
+    if numbers != numbers_of(objects):
+        raise RuntimeError("an optimizer or a scheduler counts in Python's numbers")
+    return first, each
+
+
+def _capture(
+    run: Callable[[], Any], objects: List[Any], capturing: Capturing
+) -> Tuple[Captured, List[Any], bool]:
+    """Also the numbers before, and whether it makes state of optimizers."""
+    numbers = numbers_of(objects)
+    before = state_of(objects)
+    captured = capturing.capture(run)
+    known = {id(one.tensor) for one in before}
+    makes = any(id(one.tensor) not in known for one in state_of(objects))
+    return captured, numbers, makes

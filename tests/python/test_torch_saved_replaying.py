@@ -1,0 +1,334 @@
+"""With graphs that a stand-in captures; no GPU is needed."""
+
+import contextlib
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import ucudnn
+import ucudnn.torch
+from saved_steps import data, equal, loss_of, network, refused, trained
+from torch.optim import SGD, Adam, NAdam
+from ucudnn.torch.saved import planned_memory, replaying
+from ucudnn.torch.saved.capturing import Captured
+from ucudnn.torch.saved.carried import parameters_of, state_of
+
+
+class Graph:
+    """Runs the step, and writes its results where the captured one's were."""
+
+    def __init__(self, run, result, objects, before):
+        self.run, self.result, self.objects = run, result, objects
+        self.gradients = [(p, p.grad) for p in parameters_of(objects)]
+        self.state = state_of(objects)
+        self.replays = 0
+        # Capturing computes nothing.
+        for tensor in (result, *(one.tensor for one in self.state)):
+            if all(tensor is not one.tensor for one in before):
+                tensor.fill_(float("nan"))
+
+    def replay(self):
+        self.replays += 1
+        self.result.copy_(self.run())
+        for parameter, gradient in self.gradients:
+            if parameter.grad is not gradient:
+                gradient.copy_(parameter.grad)
+        for one in self.state:
+            if one.now is not one.tensor:
+                one.tensor.copy_(one.now)
+
+
+class StandIn:
+    peak = 12345
+
+    def __init__(self, device):
+        self.graphs, self.waits = [], False
+        StandIn.last = self
+
+    def warm_up(self, run):
+        run()
+
+    @contextlib.contextmanager
+    def without_waiting(self):
+        self.waits = True
+        try:
+            yield
+        finally:
+            self.waits = False
+
+    def give_back(self):
+        pass
+
+    def capture(self, run):
+        before = state_of(StandIn.objects)
+        result = run()
+        self.graphs.append(Graph(run, result, StandIn.objects, before))
+        return Captured(self.graphs[-1], result)
+
+
+@pytest.fixture(autouse=True)
+def captured(monkeypatch):
+    monkeypatch.setattr(replaying, "Capturing", StandIn)
+    monkeypatch.setattr(planned_memory, "refuse_without_gpu", lambda device: None)
+    return monkeypatch
+
+
+def momentum(parameters):
+    return SGD(parameters, lr=0.1, momentum=0.9, dampening=0.5)
+
+
+def made(kind=momentum, **zero):
+    model = network()
+    optimizer = kind(model.parameters())
+
+    def step(x, y):
+        optimizer.zero_grad(**zero)
+        loss = loss_of(model, x, y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    StandIn.objects = [model, optimizer]
+    return model, optimizer, step
+
+
+def plan_of(step, **options):
+    options = {"budget": "1GiB", "quiet": True, "graphs": True, **options}
+    return ucudnn.torch.memory(step, *data(), **options)
+
+
+def replays():
+    return [graph.replays for graph in StandIn.last.graphs]
+
+
+@pytest.mark.parametrize("kind", [momentum, Adam, NAdam])
+@pytest.mark.parametrize("to_none", [False, True])
+def test_trains_as_the_step_does(kind, to_none):
+    model, _, step = made(kind, set_to_none=to_none)
+    expected = trained(step, model)
+    model, optimizer, step = made(kind, set_to_none=to_none)
+    plan = plan_of(step, budget=250000, allow="offload")
+    assert plan.replayed and plan.moved and not optimizer.state
+    assert equal(trained(plan, model), expected)
+    assert replays() == [1, 2]
+    assert all(p.grad is not None for p in model.parameters())
+
+
+def test_captures_one_graph_if_the_state_is_there():
+    model, _, step = made()
+    trained(step, model)
+    expected = trained(step, model)
+    model, _, step = made()
+    trained(step, model)
+    plan = plan_of(step)
+    assert equal(trained(plan, model), expected) and replays() == [3]
+
+
+def test_returns_the_graphs_tensors():
+    _, _, step = made(lambda parameters: SGD(parameters, lr=0.1))
+    plan = plan_of(step)
+    first = plan(*data())
+    value = first.clone()
+    assert plan(*data()) is first and not torch.equal(first, value)
+
+
+def test_takes_state_that_is_loaded_later():
+    model, optimizer, step = made()
+    trained(step, model)
+    states = [value.state_dict() for value in (model, optimizer)]
+    states = torch.load(saved(states))
+    expected = trained(step, model)
+    model, optimizer, step = made()
+    plan = plan_of(step)
+    trained(plan, model)
+    model.load_state_dict(states[0])
+    optimizer.load_state_dict(states[1])
+    assert equal(trained(plan, model), expected)
+    kept = [one.tensor for one in StandIn.last.graphs[-1].state]
+    assert all(
+        values["momentum_buffer"] is tensor
+        for values, tensor in zip(optimizer.state.values(), kept)
+    )
+
+
+def saved(states):
+    import io
+    file = io.BytesIO()
+    torch.save(states, file)
+    file.seek(0)
+    return file
+
+
+def test_enqueues_a_step_whose_state_was_removed():
+    model, optimizer, step = made()
+    trained(step, model, 1)
+    start = torch.load(saved(model.state_dict()))
+    optimizer.state.clear()
+    expected = trained(step, model)
+    model, optimizer, step = made()
+    trained(step, model, 1)
+    plan = plan_of(step)
+    model.load_state_dict(start)
+    optimizer.state.clear()
+    assert equal(trained(plan, model), expected) and replays() == [2]
+
+
+def test_adds_to_gradients_that_are_there():
+    """A step that leaves setting them to zero to its caller."""
+    def adding():
+        model = network()
+        StandIn.objects = [model]
+
+        def step(x, y):
+            loss = loss_of(model, x, y)
+            loss.backward()
+            return loss.detach()
+
+        return model, step
+
+    def summed(model, step):
+        torch.manual_seed(3)
+        told = []
+        for call in range(5):
+            if call == 3:
+                model.zero_grad(set_to_none=True)
+            step(*data())
+            told += [p.grad.clone() for p in model.parameters()]
+        return told
+
+    model, step = adding()
+    expected = summed(model, step)
+    model, step = adding()
+    plan = plan_of(step)
+    assert all(p.grad is None for p in model.parameters())
+    assert equal(summed(model, plan), expected) and replays() == [5]
+
+
+def test_leaves_other_gradients_alone():
+    model, _, step = made()
+    other = torch.nn.Linear(2, 2)
+    other(torch.ones(1, 2)).sum().backward()
+    plan = plan_of(step, keep=[other])
+    other.zero_grad(set_to_none=True)
+    plan(*data())
+    assert other.weight.grad is None
+
+
+def test_changes_nothing_while_it_captures_and_checks():
+    model, optimizer, step = made()
+    before = [t.clone() for t in model.state_dict().values()]
+    data()  # sets the seed
+    state = torch.get_rng_state()
+    plan = plan_of(step)
+    assert replays() == [0, 0]
+    told = plan.check(steps=2)
+    assert told.measured_peak == StandIn.peak and replays() == [1, 3]
+    assert equal(before, model.state_dict().values())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not optimizer.state
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_tells_whether_it_is_replayed():
+    _, _, step = made()
+    plan, other = plan_of(step), plan_of(step, graphs=False)
+    assert plan.replayed and "replayed as a CUDA graph" in str(plan)
+    assert not other.replayed and "replayed" not in str(other)
+
+
+def test_refuses_other_arguments():
+    _, _, step = made()
+    plan = plan_of(step)
+    with pytest.raises(ucudnn.InvalidArgument) as error:
+        plan(*data(4))
+    assert "memory: argument 0: torch.float32 (4, 3, 16, 16)" in str(error.value)
+    with pytest.raises(ucudnn.InvalidArgument):
+        plan(data()[0])
+
+
+def enqueued(step, model, optimizer):
+    """The warning."""
+    before = [t.clone() for t in model.state_dict().values()]
+    with pytest.warns(UserWarning) as told:
+        plan = plan_of(step)
+    assert len(told) == 1 and told[0].filename == __file__
+    assert not plan.replayed
+    assert equal(before, model.state_dict().values()) and not optimizer.state
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = trained(plan, model)
+    other, _, plain = made()
+    assert equal(found, trained(plain, other))
+    assert plan.check(steps=1).measured_peak > 0
+    return str(told[0].message)
+
+
+def test_enqueues_a_step_that_waits():
+    model, optimizer, step = made()
+
+    def waiting(x, y):
+        loss = step(x, y)
+        if StandIn.last is not None and StandIn.last.waits:
+            raise RuntimeError("called a synchronizing CUDA operation")
+        return loss.item()
+
+    StandIn.last = None
+    text = enqueued(waiting, model, optimizer)
+    assert "RuntimeError: called a synchronizing CUDA operation" in text
+    assert "without .item()" in text and "capturable=True" in text
+
+
+def test_enqueues_a_step_that_cannot_be_captured(captured):
+    def fails(self, run):
+        run()
+        raise RuntimeError("Attempting CUDA graph capture")
+
+    captured.setattr(StandIn, "capture", fails)
+    model, optimizer, step = made()
+    assert "Attempting CUDA graph capture" in enqueued(step, model, optimizer)
+
+
+class Counting(SGD):
+    def step(self, closure=None):
+        group = self.param_groups[0]
+        group["steps"] = group.get("steps", 0) + 1
+        return super().step(closure)
+
+
+class Replacing(SGD):
+    def step(self, closure=None):
+        for p in self.param_groups[0]["params"]:
+            self.state[p]["square"] = p.grad * p.grad
+        return super().step(closure)
+
+
+@pytest.mark.parametrize("kind, reason", [
+    (Counting, "counts in Python's numbers"),
+    (Replacing, "makes new tensors of state in each step"),
+])
+def test_enqueues_a_step_whose_optimizer_a_replay_would_not_follow(kind, reason):
+    _, _, step = made(lambda parameters: kind(parameters, lr=0.1))
+    with pytest.warns(UserWarning, match=reason):
+        assert not plan_of(step).replayed
+
+
+def test_warns_once_of_a_learning_rate_that_changes():
+    _, optimizer, step = made()
+    plan = plan_of(step)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plan(*data())
+    optimizer.param_groups[0]["lr"] = 0.01
+    with pytest.warns(UserWarning, match="an optimizer's lr changed") as told:
+        plan(*data())
+        plan(*data())
+    assert len(told) == 1 and told[0].filename == __file__
+
+
+def test_refuses_devices_without_graphs(captured):
+    captured.undo()
+    _, _, step = made()
+    text = refused(step, *data(), graphs=True)
+    assert text == "memory: graphs: True on cpu; a GPU is accepted"
