@@ -400,8 +400,8 @@ def check_graph():
 
 
 def check_arguments():
-    """A step that is replayed with other images in each call, and with random
-    numbers."""
+    """A step that is replayed with other images in each call, with random numbers,
+    and with a learning rate that changes once."""
     model = nn.Sequential(
         nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
         nn.Dropout(0.2), nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(),
@@ -425,7 +425,11 @@ def check_arguments():
         plan = ucudnn.torch.memory(step, *batches[0], budget="1GiB", graphs=graphs,
                                    quiet=True)
         torch.manual_seed(3)
-        losses = [plan(*batch).clone() for batch in batches]
+        losses = []
+        for batch in batches:
+            losses.append(plan(*batch).clone())
+            if len(losses) == 2:
+                optimizer.param_groups[0]["lr"] = 1e-4
         found = losses + [t.clone() for t in model.state_dict().values()]
         return found, plan.replayed
 

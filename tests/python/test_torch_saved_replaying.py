@@ -314,17 +314,37 @@ def test_enqueues_a_step_whose_optimizer_a_replay_would_not_follow(kind, reason)
         assert not plan_of(step).replayed
 
 
-def test_warns_once_of_a_learning_rate_that_changes():
-    _, optimizer, step = made()
-    plan = plan_of(step)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        plan(*data())
+def trained_at_two_rates(step, model, optimizer):
+    told = [step(*data()).clone()]
     optimizer.param_groups[0]["lr"] = 0.01
-    with pytest.warns(UserWarning, match="an optimizer's lr changed") as told:
-        plan(*data())
-        plan(*data())
-    assert len(told) == 1 and told[0].filename == __file__
+    told += [step(*data()).clone() for _ in range(2)]
+    return [*told, *(p.detach().clone() for p in model.parameters())]
+
+
+def test_captures_again_when_a_learning_rate_changes():
+    model, optimizer, step = made()
+    expected = trained_at_two_rates(step, model, optimizer)
+    model, optimizer, step = made()
+    plan = plan_of(step)
+    before = StandIn.last
+    assert equal(trained_at_two_rates(plan, model, optimizer), expected)
+    assert [graph.replays for graph in before.graphs] == [1, 0]
+    assert StandIn.last is not before and replays() == [2]
+
+
+def test_enqueues_from_then_on_what_cannot_be_captured_again(captured):
+    model, optimizer, step = made()
+    expected = trained_at_two_rates(step, model, optimizer)
+    model, optimizer, step = made()
+    plan = plan_of(step)
+
+    def fails(self, run):
+        raise RuntimeError("no more graphs")
+
+    captured.setattr(StandIn, "capture", fails)
+    with pytest.warns(UserWarning, match="enqueued: RuntimeError: no more graphs"):
+        assert equal(trained_at_two_rates(plan, model, optimizer), expected)
+    assert not plan.replayed
 
 
 def test_refuses_devices_without_graphs(captured):

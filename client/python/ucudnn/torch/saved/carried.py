@@ -133,13 +133,13 @@ class Carried:
             if parameter.grad is not gradient:
                 parameter.grad = gradient
 
-    def changed_options(self) -> List[str]:
-        """The names of optimizers' options that are not as captured."""
-        return [
-            name
+    def options_changed(self) -> bool:
+        """Whether optimizers' options, such as a learning rate, are not as
+        captured."""
+        return any(
+            not _same(group.get(name), value)
             for group, name, value in self._options
-            if not _same(group.get(name), value)
-        ]
+        )
 
 
 def _same(value: Any, other: Any) -> bool:

@@ -27,7 +27,7 @@ from ucudnn.torch.saved.links import (
 )
 from ucudnn.torch.saved.planning import Solved, best_plan
 from ucudnn.torch.saved.recording import record
-from ucudnn.torch.saved.replaying import Replay, refuse_without_gpu, replay_of
+from ucudnn.torch.saved.replaying import Replay, refuse_without_gpu
 from ucudnn.torch.saved.script import Script, script_of
 from ucudnn.torch.saved.watching import refuse_compiled
 
@@ -105,14 +105,15 @@ class MemoryPlan:
 
     @property
     def replayed(self) -> bool:
-        return self._replay is not None
+        return self._replay is not None and self._replay.captured
 
     def _capture(self, inputs: Inputs) -> None:
         step = partial(self._step, *inputs.arguments, **inputs.keywords)
-        self._replay = replay_of(
+        replay = Replay(
             self._step, partial(self._applier.run, step), inputs, self._objects,
             self._device,
         )  # fmt: skip
+        self._replay = replay if replay.captured else None
 
     def check(self, *arguments: Any, steps: int = _CHECK_STEPS) -> MemoryCheck:
         """Runs steps under the plan, with these arguments or the example's, and
@@ -130,7 +131,7 @@ class MemoryPlan:
         )
 
     def _peak(self, run: Callable[[], Any]) -> int:
-        if self._replay is not None:
+        if self._replay is not None and self._replay.captured:
             return self._replay.peak  # while it was captured
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
@@ -200,8 +201,9 @@ def memory(
     arguments into copies of the example's, and return what the captured step did,
     in tensors that the next call overwrites. Whatever else the step reads or hands
     to the next step must stay in the same tensors; numbers are those of the example
-    and of when it was captured, as an optimizer's learning rate. A step that cannot
-    be captured, because it waits for the GPU, is enqueued, after a warning.
+    and of when it was captured. It is captured again when an optimizer's option has
+    changed, such as a learning rate. A step that cannot be captured, because it
+    waits for the GPU, is enqueued, after a warning.
 
     Raises NoPlan naming the least budget; InvalidArgument for what a plan cannot
     do: compiled models, retained graphs, double backward, other hooks, in-place

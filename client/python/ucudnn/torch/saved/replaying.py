@@ -39,30 +39,31 @@ class Replay:
         inputs: Inputs,
         objects: List[Any],
         device: torch.device,
-        capturing: Capturing,
     ) -> None:
         """`run` runs the step under its plan, with `inputs`. Afterwards all is as
-        before. Raises what keeps the step from being captured."""
+        before. A step that cannot be captured is enqueued, after a warning."""
         self._run = run
         self._inputs = inputs
         # The graph reads them where they are.
         self._read = [v for _, v in reachable(step) if isinstance(v, torch.Tensor)]
-        self._warned = False
-        with unchanged(objects, device):
-            touched = _warm_up(run, objects, capturing)
-        with unchanged(objects, device):
-            for parameter in touched.added:
-                if parameter.grad is None:
-                    parameter.grad = torch.zeros_like(parameter)
-            self._first, self._each = _captured(run, objects, capturing)
-            self._carried = Carried(objects, touched)
-        self.peak = capturing.peak
+        self._objects = objects
+        self._device = device
+        self._touched: Optional[Touched] = None
+        self.peak = 0  # bytes, while it was captured
+        self._capture()
+
+    @property
+    def captured(self) -> bool:
+        return self._carried is not None
 
     def __call__(
         self, arguments: Sequence[Any], keywords: Mapping[str, Any]
     ) -> Any:
         self._inputs.take(arguments, keywords)
-        self._warn_of_options()
+        if self._carried is not None and self._carried.options_changed():
+            self._capture()
+        if self._carried is None:
+            return self._run()
         away = self._carried.away()
         first = any(not isinstance(one.now, torch.Tensor) for one in away)
         captured = self._first if first else self._each
@@ -73,41 +74,35 @@ class Replay:
         self._carried.put_back(away, first)
         return captured.result
 
-    def _warn_of_options(self) -> None:
-        changed = [] if self._warned else self._carried.changed_options()
-        if changed:
-            self._warned = True
+    def _capture(self) -> None:
+        self._first: Optional[Captured] = None
+        self._each: Optional[Captured] = None
+        self._carried: Optional[Carried] = None
+        capturing = Capturing(self._device)
+        try:
+            self._capture_by(capturing)
+        except Exception as error:  # whatever a step raises
+            capturing.give_back()
             warnings.warn(
-                f"ucudnn: memory: an optimizer's {', '.join(sorted(set(changed)))} "
-                "changed, but the captured step keeps the value of before. Make the "
-                "plan again, or let a learning rate be a tensor, which an optimizer "
-                "with capturable=True follows",
-                stacklevel=4,
+                "ucudnn: memory: the step is not replayed as a CUDA graph but "
+                f"enqueued: {type(error).__name__}: {error}. A step is captured that "
+                "does not wait for the GPU (it returns tensors instead of numbers, "
+                "without .item()), whose optimizers have capturable=True if they "
+                "know it, and that counts in tensors",
+                stacklevel=5,
             )
 
-
-def replay_of(
-    step: Callable[..., Any],
-    run: Callable[[], Any],
-    inputs: Inputs,
-    objects: List[Any],
-    device: torch.device,
-) -> Optional[Replay]:
-    """None, after a warning, if the step cannot be captured."""
-    capturing = Capturing(device)
-    try:
-        return Replay(step, run, inputs, objects, device, capturing)
-    except Exception as error:  # whatever a step raises
-        reason = f"{type(error).__name__}: {error}"
-    capturing.give_back()
-    warnings.warn(
-        "ucudnn: memory: the step is not replayed as a CUDA graph but enqueued: "
-        f"{reason}. A step is captured that does not wait for the GPU (it returns "
-        "tensors instead of numbers, without .item()), whose optimizers have "
-        "capturable=True if they know it, and that counts in tensors",
-        stacklevel=4,
-    )
-    return None
+    def _capture_by(self, capturing: Capturing) -> None:
+        if self._touched is None:
+            with unchanged(self._objects, self._device):
+                self._touched = _warm_up(self._run, self._objects, capturing)
+        with unchanged(self._objects, self._device):
+            for parameter in self._touched.added:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+            self._first, self._each = _captured(self._run, self._objects, capturing)
+            self._carried = Carried(self._objects, self._touched)
+        self.peak = capturing.peak
 
 
 def _warm_up(
