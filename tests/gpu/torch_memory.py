@@ -18,10 +18,10 @@ torch_memory_rows.py, which measures one after the other
     by hand      the same with each storage copied once, into memory kept pinned
     equal peak   offload alone within the peak of "by hand"
     compiled     torch.compile with an activation_memory_budget that gives about
-                 half of plain's peak (ResNet-50 HALF)
+                 half of plain's peak (ResNet-50)
     as compiled  planned within the peak of "compiled"; also with graphs=True
     fused        planned after ucudnn.torch.convert has fused normalizations, with no
-                 time to plan convolutions (HALF); also with graphs=True, as "fused
+                 time to plan convolutions (not VGG-16); also with graphs=True, as "fused
                  alone" without a plan, and within the peak of "compiled"
 Sections: `checks`, results and refusals on a small model; `rows`, all rows. Writes
 DIR/torch-memory.json and DIR/torch-memory.md after each row. Begins nothing after

@@ -55,6 +55,7 @@ class Capturing:
         """Memory that nothing uses: a graph takes no cached memory."""
         gc.collect()
         torch.cuda.synchronize(self._device)
+        _drop_workspaces()
         with torch.cuda.device(self._device):
             torch.cuda.empty_cache()
 
@@ -78,6 +79,7 @@ class Capturing:
                 self._end(graph)
         finally:
             torch.clear_autocast_cache()
+            _drop_workspaces()
         peak = int(torch.cuda.max_memory_allocated(self._device))
         self.peak = max(self.peak, peak)
         return Captured(graph, result)
@@ -107,3 +109,11 @@ class Capturing:
             graph.capture_begin()
             torch.zeros(1, device=self._device)
             graph.capture_end()
+
+
+def _drop_workspaces() -> None:
+    """Those that cuBLAS keeps for each stream: the graph's is in the graph's memory,
+    and stays there, and the others are not taken beside it."""
+    drop = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
+    if drop is not None:
+        drop()
