@@ -338,6 +338,31 @@ def test_keeps_pytorchs_if_the_whole_pass_is_slower(monkeypatch):
     assert model[1].num_batches_tracked == 0
 
 
+def test_keeps_pytorchs_if_the_pass_fails_with_the_plans(monkeypatch):
+    monkeypatch.setattr(contest, "_LEAST_GAIN", -1e9)
+    model, x = network(), images()
+
+    class Meets(nn.Module):
+        def forward(self, x):
+            if type(model[0]) is not nn.Conv2d:
+                raise RuntimeError("met a plan")
+            return x
+
+    model.append(Meets())
+    done = ucudnn.torch.convert(model, x, quiet=True)
+    assert done.converted == [] and type(model[0]) is nn.Conv2d
+    assert "its pass fails with the plans: met a plan" in str(done)
+
+
+def test_raises_what_the_model_raises(monkeypatch):
+    monkeypatch.setattr(contest, "_LEAST_GAIN", -1e9)
+    model = network()
+    model.append(nn.Linear(1, 1))
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        ucudnn.torch.convert(model, images(), quiet=True)
+    assert type(model[0]) is nn.Conv2d
+
+
 def test_converts_for_graphs_what_the_host_would_slow_down(monkeypatch):
     monkeypatch.setattr(contest, "_LEAST_GAIN", -1e9)
     monkeypatch.setattr(

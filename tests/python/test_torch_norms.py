@@ -208,6 +208,36 @@ def test_says_why_a_normalization_stays(monkeypatch):
     assert "deterministic" in found(network())["1"]
 
 
+class Scripted(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+
+def after_norm(function):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.norm = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
+            self.function = function
+
+        def forward(self, x):
+            return self.function(self.norm(self.first(x)))
+
+    return Model().to(memory_format=LAST)
+
+
+def test_leaves_what_script_modules_use(fusing):
+    model = after_norm(torch.jit.script(Scripted()))
+    assert not convert(model).converted
+    assert "uses its result" in found(model)["norm"]
+
+
+def test_leaves_what_a_checkpoint_uses(fusing):
+    model = after_norm(lambda x: checkpoint(torch.relu, x, use_reentrant=False))
+    assert not convert(model).converted
+    assert found(model)["norm"] == "a checkpoint begins or ends before its ReLU"
+
+
 def test_leaves_no_trace_of_looking():
     model = network()
     found(model)

@@ -1,8 +1,10 @@
-"""How ucudnn.torch refuses what it does not accept."""
+"""What ucudnn.torch looks at before it accepts something, and how it refuses."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import torch
 
 from ucudnn.errors import InvalidArgument
 
@@ -17,3 +19,15 @@ def whole_number(place: str, value: Any, least: int, accepted: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise refuse(place, repr(value), f"{accepted} is accepted")
     return value
+
+
+def under_hooks() -> bool:
+    """Whether hooks for saved tensors are active, as within a checkpoint. They see a
+    tensor of one element."""
+    with torch.enable_grad():
+        probe = torch.ones(1, requires_grad=True).exp()
+    try:
+        probe.grad_fn._raw_saved_result.register_hooks(lambda x: x, lambda x: x)
+    except RuntimeError:
+        return True
+    return False

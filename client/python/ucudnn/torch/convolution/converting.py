@@ -196,7 +196,8 @@ def _compare_passes(
     example: Any,
     keywords: Mapping[str, Any],
 ) -> None:
-    """Whole passes before and after; leaves the model converted."""
+    """Whole passes before and after; leaves the model converted, unless it fails
+    then."""
     if not conversion.converted:
         conversion.why = _why_nothing() or "no plan is faster"
         return
@@ -216,9 +217,14 @@ def _compare_passes(
     try:
         with buffers_kept(model, device):
             told = times_of({"before": plain, "after": planned}, device)
-    except BaseException:
+    except BaseException as error:
         conversion.revert()
-        raise
+        if not isinstance(error, Exception):
+            raise
+        with buffers_kept(model, device):
+            run()  # raises if the model itself fails
+        conversion.why = f"its pass fails with the plans: {error}"
+        return
     conversion.before, conversion.after = told["before"], told["after"]
     conversion.apply()
 

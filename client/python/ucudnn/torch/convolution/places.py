@@ -21,9 +21,12 @@ class Places:
 
     @contextlib.contextmanager
     def following(self, model: torch.nn.Module) -> Iterator[None]:
-        """Within it the running module is known."""
+        """Within it the running module is known. For modules of TorchScript, which
+        have no hooks, it is the one that runs them."""
         handles = []
         for name, module in model.named_modules():
+            if isinstance(module, torch.jit.ScriptModule):
+                continue
             handles.append(module.register_forward_pre_hook(self._enter(name)))
             handles.append(module.register_forward_hook(self._leave))
         try:

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import torch
 
+from ucudnn.torch.checks import under_hooks
 from ucudnn.torch.normalization.calls import (
     NormCall,
     call_of,
@@ -31,10 +32,11 @@ class _Trial(Plan):
 
     def __init__(self, found: Found) -> None:
         self._found = found
-        self._waiting: List[Run] = []
+        self._hooked = False  # when the last normalization ran
 
     def takes(self, module: Any, taken: Any) -> bool:
         why = why_not_now(module, taken)
+        self._hooked = under_hooks()
         self.refuse(why)
         return not why
 
@@ -43,6 +45,8 @@ class _Trial(Plan):
     ) -> Optional[torch.Tensor]:
         if run.counted:
             self.refuse("its result is used more than once")
+        if under_hooks() != self._hooked:
+            self.refuse("a checkpoint begins or ends before its ReLU")
         self._found.calls.append(call_of(run.taken, addend is not None))
         return None
 
@@ -67,7 +71,7 @@ def finding(model: torch.nn.Module) -> Iterator[Dict[str, Found]]:
             if not found.why:
                 put(module, _Trial(found))
                 swapped.append(module)
-        else:
+        elif not isinstance(module, torch.jit.ScriptModule):  # has no hooks
             handles.append(module.register_forward_hook(_leaves(name)))
             if not isinstance(module, torch.nn.ReLU):
                 handles.append(module.register_forward_pre_hook(_enters(name)))

@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
-from ucudnn.torch.checks import refuse
+from ucudnn.torch.checks import refuse, under_hooks
 from ucudnn.torch.kept import reachable
 
 Hook = Callable[[Any], Any]
@@ -60,16 +60,12 @@ def _refuse_hooks(self: Any) -> None:
 
 def _refuse_outer_hooks() -> None:
     """A tensor saved under hooks takes no others."""
-    with torch.enable_grad():
-        probe = torch.ones(1, requires_grad=True).exp()
-    try:
-        probe.grad_fn._raw_saved_result.register_hooks(lambda x: x, lambda x: x)
-    except RuntimeError as error:
+    if under_hooks():
         raise refuse(
             "memory: saved_tensors_hooks",
             "other hooks are active",
             "a call outside of them is accepted",
-        ) from error
+        )
 
 
 @contextlib.contextmanager
