@@ -27,7 +27,7 @@ _MOST_APART = 0.02
 _MOST_APART_GRADIENTS = 0.1
 _EPS = 1e-5
 # Cycles in which the host enqueues both passes, generously.
-_HEAD_START = 1_000_000
+_HEAD_START = 3_000_000
 
 
 @dataclass
