@@ -52,8 +52,8 @@ def test_finds_where_memory_ends():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     step = step_of(model, optimizer, calls, fits=21)
     told = ucudnn.torch.profile(step, [2, 16, 64, 100], device="cpu")
-    assert told.largest == 21
-    assert list(told.ms) == [2, 16, 21]
+    assert told.largest == 20  # one is left to the allocator
+    assert list(told.ms) == [2, 16, 20]
     assert 100 not in calls
 
 
