@@ -84,7 +84,10 @@ def profile(
         try:
             return _measured(step, wanted, found.device, found.kind)
         finally:
-            del taken
+            if taken is not None:
+                # Training gets memory that is not cut up.
+                del taken
+                torch.cuda.empty_cache()
 
 
 def _measured(
