@@ -26,7 +26,7 @@ class NormCall(NamedTuple):
 
     @property
     def element(self) -> str:
-        """The type as libucudnn_conv reads it."""
+        """The type; libucudnn_conv reads those of 16 bits."""
         return _ELEMENTS[self.dtype]
 
     def __str__(self) -> str:
