@@ -11,6 +11,12 @@
 namespace ucudnn {
 namespace {
 
+// Whole blocks are searched for at so many tasks, if they are few, in so many
+// nodes each.
+constexpr std::size_t kWholeTasks = 8;
+constexpr std::size_t kMostBlocks = 64;
+constexpr std::size_t kWholeNodes = 200;
+
 template <typename T>
 std::vector<T> Reversed(std::vector<T> v) {
   std::reverse(v.begin(), v.end());
@@ -30,6 +36,17 @@ std::vector<double> Moved(const std::vector<double>& times,
     waiting += released[j] - meanwhile;
   }
   return result;
+}
+
+// By place: what those before it take.
+std::vector<double> SumsBefore(const std::vector<double>& times) {
+  std::vector<double> sums;
+  double sum = 0;
+  for (const double time : times) {
+    sums.push_back(sum);
+    sum += time;
+  }
+  return sums;
 }
 
 // A link before a task: bytes that have moved and that wait, and the time.
@@ -126,12 +143,15 @@ RoundBound::RoundBound(const TrainingGraph& graph, bool accumulates,
       if (stays_[block]) continue;
       own_.back().push_back(block);
       const auto [found, first] =
-          uses_.try_emplace(block, Uses{place, place, std::nullopt});
+          uses_.try_emplace(block, Uses{place, place, {}, std::nullopt});
       Uses& uses = found->second;
       std::size_t gap = uses.last + 1;  // where the gap before this use begins
       if (first) gap = host_has_[block] ? 0 : place;
       if (steps[place] > steps[gap]) uses.returns = place;
       uses.last = place;
+    }
+    for (const std::size_t block : graph.tasks[i].reads) {
+      if (!stays_[block]) uses_.at(block).reads.push_back(place);
     }
     steps.push_back(steps.back() + (kind == TaskKind::kUpdate ? 0 : 1));
   }
@@ -156,8 +176,9 @@ double RoundBound::Bound(BatchSize batch, Bytes budget, Costs costs) const {
     sum += costs[k].back().time;
   }
   const Moves moves = MovesOf(batch, budget);
-  const double bound = recomputes_ ? sum + LeastDelay(batch, costs, moves)
-                                   : WithMoves(costs, moves);
+  const double bound = recomputes_
+                           ? sum + WithRecomputation(batch, costs, moves)
+                           : WithMoves(batch, costs, moves);
   // A transfer's time is rounded, by half a nanosecond at most.
   const double slack = static_cast<double>(uses_.size());
   for (const std::size_t task : anywhere_) {
@@ -169,8 +190,9 @@ double RoundBound::Bound(BatchSize batch, Bytes budget, Costs costs) const {
 RoundBound::Moves RoundBound::MovesOf(BatchSize batch, Bytes budget) const {
   const std::size_t n = tasks_.size();
   constexpr double kNoMatter = -std::numeric_limits<double>::infinity();
-  Moves moves{std::vector(n, kNoMatter), std::vector(n, kNoMatter),
-              std::vector<double>(n), std::vector<double>(n)};
+  Moves moves{std::vector(n, kNoMatter), std::vector<double>(n),
+              std::vector(n, kNoMatter), std::vector<double>(n),
+              std::vector<double>(n)};
   std::vector<double> live(n + 1);    // changes of what is live
   std::vector<double> inputs(n + 1);  // of it inputs
   for (const auto& [block, uses] : uses_) {
@@ -198,34 +220,37 @@ RoundBound::Moves RoundBound::MovesOf(BatchSize batch, Bytes budget) const {
       if (host_has_[block]) own_inputs += Size(block, batch);
     }
     moves.excess[k] = now + fixed_ - static_cast<double>(budget.count());
-    moves.must_leave[k] = moves.excess[k] - (now_inputs - own_inputs);
+    moves.dropped[k] = now_inputs - own_inputs;
+    moves.must_leave[k] = moves.excess[k] - moves.dropped[k];
   }
   return moves;
 }
 
 // The largest time over all tasks of reaching it, of the task, and of what is
 // left after it. What its workspace takes counts on both sides.
-double RoundBound::WithMoves(const Costs& costs, const Moves& moves) const {
+double RoundBound::WithMoves(BatchSize batch, const Costs& costs,
+                             const Moves& moves) const {
   const double out_rate = graph_.device.d2h_rate / 1e3;
   const double in_rate = graph_.device.h2d_rate / 1e3;
   const std::vector<LinkState> before =
       Sweep(costs, moves.must_leave, moves.out, out_rate);
   const std::vector<LinkState> after = Reversed(Sweep(
       Reversed(costs), Reversed(moves.excess), Reversed(moves.back), in_rate));
-  double most = 0;
-  for (std::size_t k = 0; k < costs.size(); ++k) {
-    double least = kNever;
+  Rooms rooms;
+  rooms.at = [&](std::size_t k) {
+    RoomProblem problem;
     for (const LeastCost& cost : costs[k]) {
-      least = std::min(
-          least,
-          before[k].now + cost.time + after[k].now +
-              before[k].DelayFor(moves.must_leave[k] + cost.workspace,
-                                 out_rate) +
-              after[k].DelayFor(moves.excess[k] + cost.workspace, in_rate));
+      problem.ways.push_back({before[k].now + cost.time + after[k].now,
+                              moves.excess[k] + cost.workspace});
     }
-    most = std::max(most, least);
-  }
-  return most;
+    problem.out = {out_rate, before[k].moved};
+    problem.in = {in_rate, after[k].moved};
+    problem.dropped = moves.dropped[k];
+    return problem;
+  };
+  for (const LinkState& state : before) rooms.before.push_back(state.now);
+  for (const LinkState& state : after) rooms.after.push_back(state.now);
+  return LargestDelay(batch, rooms);
 }
 
 void RoundBound::FindRecomputable() {
@@ -269,7 +294,11 @@ void RoundBound::FindSources() {
       std::erase_if(source.writers,
                     [&, at = reader](std::size_t place) { return place > at; });
       again.sources.push_back(std::move(source));
-      again.sources_end = std::max(again.sources_end, uses_.at(block).last + 1);
+      Uses& uses = uses_.at(block);
+      again.sources_end = std::max(again.sources_end, uses.last + 1);
+      // It may be away until this block is computed again.
+      const std::size_t last = uses_.at(again.block).last;
+      uses.returns = std::max(uses.returns.value_or(last), last);
       ++needed[block];
     }
   }
@@ -329,34 +358,38 @@ double RoundBound::TimeWithSources(const Recomputable& again, double time,
 std::vector<RoundBound::Item> RoundBound::ItemsOf(
     BatchSize batch, const std::vector<double>& times) const {
   std::vector<Item> items;
+  const auto add = [&](const Item& item) {
+    if (item.first < item.end) items.push_back(item);
+  };
   for (const Recomputable& again : recomputable_) {
     const double size = Size(again.block, batch);
     if (size == 0) continue;
-    const std::size_t first = uses_.at(again.block).first;
     const std::size_t last = uses_.at(again.block).last;
+    // Between its writers only those before have run.
+    std::vector<std::size_t> writers;
+    for (std::size_t i = 0; i + 1 < again.writers.size(); ++i) {
+      writers.push_back(again.writers[i]);
+      add({TimeOf(again.block, writers, batch, times) / size, again.block,
+           again.writers[i] + 1, again.writers[i + 1], false});
+    }
+    const std::size_t written = again.writers.back() + 1;
     const double time = TimeOf(again.block, again.writers, batch, times);
     const std::size_t later =
-        std::clamp(again.sources_end, first + 1, std::max(first + 1, last));
-    items.push_back({time / size, size, again.block, first + 1, later});
-    items.push_back({TimeWithSources(again, time, batch, times), size,
-                     again.block, later, last});
+        std::clamp(again.sources_end, written, std::max(written, last));
+    add({time / size, again.block, written, later, false});
+    add({TimeWithSources(again, time, batch, times), again.block, later, last,
+         !again.sources.empty()});
   }
-  std::erase_if(items, [](const Item& i) { return i.first >= i.end; });
   std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
     return std::tie(a.per_byte, a.block) < std::tie(b.per_byte, b.block);
   });
   return items;
 }
 
-// The least, over ways to make room for the task that needs most of it, of
-// what the round takes beyond its tasks. Of what does not fit beside task k and
-// its workspace, x bytes are computed again after it, those of the least time a
-// byte first, and the others leave before it and return after it:
-//   delay(x) = stall before k + max(time to compute x, stall after k)
-// which is convex. What the tasks that compute a block read must be there
-// again, too, even if nothing else needed it after k.
-double RoundBound::LeastDelay(BatchSize batch, const Costs& costs,
-                              const Moves& moves) const {
+// What the round takes beyond its tasks. What the tasks that compute a block
+// again read must be there again, too, even if nothing else needed it after k.
+double RoundBound::WithRecomputation(BatchSize batch, const Costs& costs,
+                                     const Moves& moves) const {
   const double out_rate = graph_.device.d2h_rate / 1e3;
   const double in_rate = graph_.device.h2d_rate / 1e3;
   std::vector<double> times;
@@ -364,46 +397,99 @@ double RoundBound::LeastDelay(BatchSize batch, const Costs& costs,
   const std::vector<double> left = Moved(times, moves.out, out_rate);
   const std::vector<double> returned =
       Reversed(Moved(Reversed(times), Reversed(moves.back), in_rate));
-  const std::vector<Item> items = ItemsOf(batch, times);
-  double most = 0;
-  for (std::size_t k = 0; k < times.size(); ++k) {
-    const auto can_be_made_again = [&](const Item& item) {
-      return k >= item.first && k < item.end &&
-             std::count(own_[k].begin(), own_[k].end(), item.block) == 0;
-    };
-    double least = kNever;
-    // From the fastest on, so that most ways are ruled out by their time.
-    for (auto way = costs[k].rbegin(); way != costs[k].rend(); ++way) {
-      const double slower = way->time - times[k];
-      if (least <= most || slower >= least) break;
-      const double excess = std::max(0.0, moves.excess[k] + way->workspace);
-      const double must_leave =
-          std::max(0.0, moves.must_leave[k] + way->workspace);
-      const auto delay = [&](double x, double time) {
-        return slower + std::max(0.0, must_leave - x - left[k]) / out_rate +
-               std::max(time, (excess - x - returned[k]) / in_rate);
-      };
-      least = std::min(least, delay(0, 0));
-      double done = 0;  // bytes computed again, and the time of that
-      double taken = 0;
-      for (const Item& item : items) {
-        if (least <= most || slower + taken >= least || done >= excess) break;
-        if (!can_be_made_again(item)) continue;
-        const double end = std::min(done + item.size, excess);
-        // Where the function bends.
-        for (const double x : {end, must_leave - left[k],
-                               (excess - returned[k] -
-                                in_rate * (taken - item.per_byte * done)) /
-                                   (1 + in_rate * item.per_byte)}) {
-          const double at = std::clamp(x, done, end);
-          least =
-              std::min(least, delay(at, taken + item.per_byte * (at - done)));
-        }
-        taken += item.per_byte * (end - done);
-        done = end;
-      }
+  Rooms rooms;
+  rooms.at = [&](std::size_t k) {
+    RoomProblem problem;
+    for (const LeastCost& cost : costs[k]) {
+      problem.ways.push_back(
+          {cost.time - times[k], moves.excess[k] + cost.workspace});
     }
-    most = std::max(most, least);
+    problem.out = {out_rate, left[k]};
+    problem.in = {in_rate, returned[k]};
+    problem.dropped = moves.dropped[k];
+    return problem;
+  };
+  rooms.before = SumsBefore(times);
+  rooms.after = Reversed(SumsBefore(Reversed(times)));
+  rooms.items = ItemsOf(batch, times);
+  return LargestDelay(batch, rooms);
+}
+
+bool RoundBound::IsBeside(const Item& item, std::size_t place) const {
+  if (place < item.first || place >= item.end) return false;
+  const std::vector<std::size_t>& own = own_[place];
+  return !std::binary_search(own.begin(), own.end(), item.block);
+}
+
+std::vector<RoomProblem::Block> RoundBound::BlocksBeside(
+    std::size_t place, BatchSize batch, const Rooms& rooms) const {
+  std::vector<const Item*> items(graph_.blocks.size());
+  for (const Item& item : rooms.items) {
+    if (IsBeside(item, place)) items[item.block] = &item;
+  }
+  const std::vector<std::size_t>& own = own_[place];
+  std::vector<RoomProblem::Block> blocks;
+  for (const auto& [block, uses] : uses_) {
+    const bool input = host_has_[block];
+    if ((place < uses.first && !input) || place > uses.last) continue;
+    if (std::binary_search(own.begin(), own.end(), block)) continue;
+    RoomProblem::Block beside{.bytes = Size(block, batch), .host_has = input};
+    if (beside.bytes == 0) continue;
+    if (!input) {
+      beside.out_time = rooms.before[place] - rooms.before[uses.first + 1];
+    }
+    const auto read =
+        std::upper_bound(uses.reads.begin(), uses.reads.end(), place);
+    beside.in_time = rooms.after[place];
+    if (read != uses.reads.end()) beside.in_time -= rooms.after[*read - 1];
+    if (const Item* item = items[block]) {
+      beside.per_byte = item->per_byte;
+      beside.divisible = item->divisible;
+      // One of its sources may move instead, from earlier on.
+      if (item->divisible) beside.out_time = rooms.before[place];
+    }
+    blocks.push_back(beside);
+  }
+  return blocks;
+}
+
+double RoundBound::LargestDelay(BatchSize batch, const Rooms& rooms) const {
+  struct Delay {
+    double least;
+    std::size_t place;
+    // The largest first, and of equal ones the last task.
+    bool operator<(const Delay& other) const {
+      return std::tie(least, place) > std::tie(other.least, other.place);
+    }
+  };
+  std::vector<Delay> delays;
+  for (std::size_t k = 0; k < tasks_.size(); ++k) {
+    delays.push_back({LeastDelayOfMoves(rooms.at(k)), k});
+  }
+  std::sort(delays.begin(), delays.end());
+  std::vector<RoomProblem::Block> again;
+  for (const Item& item : rooms.items) {
+    again.push_back(
+        {.bytes = Size(item.block, batch), .per_byte = item.per_byte});
+  }
+  double most = 0;
+  for (Delay& delay : delays) {
+    if (delay.least <= most) break;
+    if (!again.empty()) {
+      delay.least = LeastDelayInParts(
+          rooms.at(delay.place), again,
+          [&](std::size_t i) { return !IsBeside(rooms.items[i], delay.place); },
+          most);
+    }
+    most = std::max(most, delay.least);
+  }
+  std::sort(delays.begin(), delays.end());
+  delays.resize(std::min(delays.size(), kWholeTasks));
+  for (const Delay& delay : delays) {
+    RoomProblem problem = rooms.at(delay.place);
+    problem.blocks = BlocksBeside(delay.place, batch, rooms);
+    if (problem.blocks.size() > kMostBlocks) continue;
+    most = std::max(most, LeastDelayOfWholeBlocks(problem, kWholeNodes, most));
   }
   return most;
 }

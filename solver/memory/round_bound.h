@@ -4,6 +4,7 @@
 // The least time of one round at any batch; bounds.h says what it is. Pure.
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "base/units.h"
 #include "solver/memory/bounds.h"
 #include "solver/memory/least_time.h"
+#include "solver/memory/whole_blocks.h"
 
 namespace ucudnn {
 
@@ -64,10 +66,10 @@ class RoundBound {
   // [first, end).
   struct Item {
     double per_byte;  // ns
-    double size;
     std::size_t block;
     std::size_t first;
     std::size_t end;
+    bool divisible;  // less than the block may take less than the block's time
   };
 
   void FindRecomputable();
@@ -89,14 +91,32 @@ class RoundBound {
   struct Moves {
     std::vector<double> excess;      // that lack beside the task's blocks; less
                                      // than 0 if there is room
-    std::vector<double> must_leave;  // of it, what the host does not have
+    std::vector<double> dropped;     // of what may lack, what the host has
+    std::vector<double> must_leave;  // the excess without that
     std::vector<double> out;         // may leave once the task is done
     std::vector<double> back;        // must be back before the task
   };
   Moves MovesOf(BatchSize batch, Bytes budget) const;
-  double WithMoves(const Costs& costs, const Moves& moves) const;
-  double LeastDelay(BatchSize batch, const Costs& costs,
-                    const Moves& moves) const;
+  double WithMoves(BatchSize batch, const Costs& costs,
+                   const Moves& moves) const;
+  double WithRecomputation(BatchSize batch, const Costs& costs,
+                           const Moves& moves) const;
+  // How room is made for the tasks.
+  struct Rooms {
+    std::function<RoomProblem(std::size_t)> at;  // a place, without blocks
+    std::vector<double> before;  // by place: the least time before it
+    std::vector<double> after;   // and after it
+    std::vector<Item> items;
+  };
+  // Whether the item makes room for the task.
+  bool IsBeside(const Item& item, std::size_t place) const;
+  // All blocks that are live beside the task.
+  std::vector<RoomProblem::Block> BlocksBeside(std::size_t place,
+                                               BatchSize batch,
+                                               const Rooms& rooms) const;
+  // Of the task that has the largest one: with parts of blocks, and of some
+  // tasks with whole blocks.
+  double LargestDelay(BatchSize batch, const Rooms& rooms) const;
 
   const TrainingGraph& graph_;
   const bool recomputes_;
@@ -110,9 +130,11 @@ class RoundBound {
   struct Uses {
     std::size_t first;
     std::size_t last;
+    std::vector<std::size_t> reads;  // ascending
     // The last use before which the block may have been away; absent if it is
     // never away. It may be away between two uses that a task other than an
-    // update separates, and before its first use if the host has it.
+    // update separates, before its first use if the host has it, and before a
+    // block that is computed from it is used last.
     std::optional<std::size_t> returns;
   };
   std::map<std::size_t, Uses> uses_;

@@ -2,8 +2,8 @@
 #define UCUDNN_TESTS_SOLVER_MEMORY_MOVES_OPTIMUM_H_
 
 // The least time of a tiny graph's iteration of one round, by exhaustion: in
-// bytes without addresses, whole blocks leave and return at any time, nothing
-// runs twice.
+// bytes without addresses, whole blocks leave and return at any time, and tasks
+// run twice or not.
 
 #include <algorithm>
 #include <cmath>
@@ -23,16 +23,31 @@ namespace ucudnn::test {
 
 // The A* algorithm over what has run, what lies where, and how long what runs
 // now still takes; the tasks to come take their least times at least. For
-// graphs of activations and gradients alone.
+// graphs of activations and gradients alone, 16 at most. The contents of a
+// block are those after so many of the tasks that write it.
 class MovesOptimum {
  public:
-  MovesOptimum(const TrainingGraph& graph, Bytes budget)
-      : graph_(graph), budget_(budget.count()) {
+  MovesOptimum(const TrainingGraph& graph, Bytes budget,
+               bool recomputes = false)
+      : graph_(graph), budget_(budget.count()), recomputes_(recomputes) {
+    Versions versions;
     for (const Task& task : graph.tasks) {
       uses_.push_back(Of(task.reads) | Of(task.writes));
+      before_.push_back(versions);
+      for (const std::size_t block : task.writes) {
+        versions.Set(block, versions.Of(block) + 1);
+      }
+      if (RunsAgain(task)) {
+        sources_ |= Of(task.reads);
+      } else {
+        spoilt_ |= Of(task.writes);
+      }
     }
-    rest_.assign(graph.tasks.size() + 1, 0);
-    for (std::size_t i = graph.tasks.size(); i-- > 0;) {
+    const std::size_t n = graph.tasks.size();
+    used_from_.assign(n + 1, 0);
+    rest_.assign(n + 1, 0);
+    for (std::size_t i = n; i-- > 0;) {
+      used_from_[i] = used_from_[i + 1] | uses_[i];
       rest_[i] =
           rest_[i + 1] +
           CostsAt(graph, graph.tasks[i], graph.batch).back().time.count();
@@ -58,21 +73,35 @@ class MovesOptimum {
  private:
   using Blocks = std::uint32_t;
 
+  // Of contents; 0 where there are none.
+  class Versions {
+   public:
+    std::uint64_t Of(std::size_t block) const { return all_ >> 4 * block & 15; }
+    void Set(std::size_t block, std::uint64_t version) {
+      all_ ^= (Of(block) ^ version) << 4 * block;
+    }
+    bool operator<(const Versions& other) const { return all_ < other.all_; }
+
+   private:
+    std::uint64_t all_ = 0;
+  };
+
   struct State {
-    std::size_t next = 0;        // task
-    std::int64_t task_left = 0;  // of the one before, if it still runs
+    std::size_t next = 0;        // task of the program
+    std::size_t task = 0;        // the last that began
+    std::int64_t task_left = 0;  // of it, if it still runs
     std::int64_t workspace = 0;  // its
     std::int64_t out_left = 0;   // of the transfer to the host
     std::size_t out = 0;         // its block
     std::int64_t in_left = 0;
     std::size_t in = 0;
     Blocks present = 0;  // allocated
-    Blocks filled = 0;   // with their contents
-    Blocks on_host = 0;
+    Versions filled;
+    Versions on_host;
 
     auto Tie() const {
-      return std::tie(next, task_left, workspace, out_left, out, in_left, in,
-                      present, filled, on_host);
+      return std::tie(next, task, task_left, workspace, out_left, out, in_left,
+                      in, present, filled, on_host);
     }
     bool operator<(const State& other) const { return Tie() < other.Tie(); }
   };
@@ -98,42 +127,47 @@ class MovesOptimum {
   }
 
   Blocks Running(const State& s) const {
-    return s.task_left > 0 ? uses_[s.next - 1] : Blocks{0};
+    return s.task_left > 0 ? uses_[s.task] : Blocks{0};
   }
 
-  bool UsedFrom(std::size_t block, std::size_t task) const {
-    return std::any_of(uses_.begin() + static_cast<std::ptrdiff_t>(task),
-                       uses_.end(),
-                       [&](Blocks uses) { return (uses & One(block)) != 0; });
+  bool RunsAgain(const Task& task) const {
+    return recomputes_ && task.recomputable;
   }
 
   void Expand(std::int64_t time, const State& s) {
-    if (s.task_left == 0 && s.next < graph_.tasks.size()) StartTask(time, s);
+    if (s.task_left == 0) {
+      if (s.next < graph_.tasks.size()) StartTask(time, s, s.next);
+      for (std::size_t task = 0; task < s.next; ++task) {
+        if (RunsAgain(graph_.tasks[task])) StartTask(time, s, task);
+      }
+    }
     const Blocks written =
-        s.task_left > 0 ? Of(graph_.tasks[s.next - 1].writes) : Blocks{0};
+        s.task_left > 0 ? Of(graph_.tasks[s.task].writes) : Blocks{0};
     for (std::size_t block = 0; block < graph_.blocks.size(); ++block) {
       const Blocks one = One(block);
       const bool leaving = s.out_left > 0 && s.out == block;
       const bool arriving = s.in_left > 0 && s.in == block;
+      const std::uint64_t filled = s.filled.Of(block);
+      const std::uint64_t on_host = s.on_host.Of(block);
       if ((s.present & one) != 0) {
-        const bool needed = UsedFrom(block, s.next);
+        const bool needed = ((used_from_[s.next] | sources_) & one) != 0;
         // What nothing needs is released at once.
         if ((Running(s) & one) == 0 && !leaving && !arriving &&
-            (!needed || (s.on_host & one) != 0)) {
+            (!needed || on_host > 0 || (spoilt_ & one) == 0)) {
           State after = s;
           after.present &= ~one;
-          after.filled &= ~one;
+          after.filled.Set(block, 0);
           Reach(time, after);
           if (!needed) return;
         }
-        if (s.out_left == 0 && needed && (s.filled & one) != 0 &&
-            (written & one) == 0 && (s.on_host & one) == 0) {
+        if (s.out_left == 0 && needed && filled > 0 && (written & one) == 0 &&
+            on_host != filled) {
           State after = s;
           after.out_left = TransferTime(block, graph_.device.d2h_rate);
           after.out = block;
           Reach(time, after);
         }
-      } else if (s.in_left == 0 && (s.on_host & one) != 0 &&
+      } else if (s.in_left == 0 && on_host > 0 &&
                  BytesOf(s.present | one) + s.workspace <= budget_) {
         State after = s;
         after.present |= one;
@@ -145,16 +179,22 @@ class MovesOptimum {
     Wait(time, s);
   }
 
-  void StartTask(std::int64_t time, const State& s) {
-    const Task& task = graph_.tasks[s.next];
-    const Blocks reads = Of(task.reads);
+  void StartTask(std::int64_t time, const State& s, std::size_t index) {
+    const Task& task = graph_.tasks[index];
+    for (const std::size_t block : task.reads) {
+      if (s.filled.Of(block) != before_[index].Of(block)) return;
+    }
     const Blocks writes = Of(task.writes);
-    if ((s.filled & reads) != reads) return;
     if (s.out_left > 0 && (writes & One(s.out)) != 0) return;
+    if (s.in_left > 0 && (writes & One(s.in)) != 0) return;
     State after = s;
-    ++after.next;
+    if (index == s.next) ++after.next;
+    after.task = index;
     after.present |= writes;
-    after.on_host &= ~writes;
+    for (const std::size_t block : task.writes) {
+      after.filled.Set(block, 0);
+      if (!recomputes_) after.on_host.Set(block, 0);
+    }
     for (const TaskCost& cost : CostsAt(graph_, task, graph_.batch)) {
       if (BytesOf(after.present) + cost.workspace.count() > budget_) break;
       after.task_left = cost.time.count();
@@ -176,11 +216,20 @@ class MovesOptimum {
       return *left == 0;
     };
     if (pass(&s.task_left)) {
-      s.filled |= Of(graph_.tasks[s.next - 1].writes);
+      const std::size_t task = std::exchange(s.task, 0);
+      for (const std::size_t block : graph_.tasks[task].writes) {
+        s.filled.Set(block, before_[task].Of(block) + 1);
+      }
       s.workspace = 0;
     }
-    if (pass(&s.out_left)) s.on_host |= One(std::exchange(s.out, 0));
-    if (pass(&s.in_left)) s.filled |= One(std::exchange(s.in, 0));
+    if (pass(&s.out_left)) {
+      const std::size_t block = std::exchange(s.out, 0);
+      s.on_host.Set(block, s.filled.Of(block));
+    }
+    if (pass(&s.in_left)) {
+      const std::size_t block = std::exchange(s.in, 0);
+      s.filled.Set(block, s.on_host.Of(block));
+    }
     Reach(time + step, s);
   }
 
@@ -197,7 +246,12 @@ class MovesOptimum {
 
   const TrainingGraph& graph_;
   const std::int64_t budget_;
+  const bool recomputes_;
   std::vector<Blocks> uses_;        // by task
+  std::vector<Blocks> used_from_;   // by task: by it and all after it
+  std::vector<Versions> before_;    // by task: what it finds
+  Blocks sources_ = 0;              // read by tasks that may run again
+  Blocks spoilt_ = 0;               // written by tasks that may not
   std::vector<std::int64_t> rest_;  // by task: the least from there on
   std::map<State, std::int64_t> known_;
   using Entry = std::pair<std::int64_t, State>;
