@@ -154,7 +154,7 @@ class Replay {
 // reverse.
 RecordedStep Chain(std::int64_t ns) {
   RecordedStep step = EmptyStep(7, ns, 512);
-  for (const std::size_t i : {0, 1, 2}) {
+  for (std::size_t i = 0; i < 3; ++i) {
     step.tensors.push_back({Bytes(1024), i, 0, {6 - i}});
   }
   return step;
@@ -237,7 +237,7 @@ TEST(RecordedStepTest, ComputesAgainWhatItWasComputedAgainFrom) {
 // Not where the tensor is made first, beside more tensors.
 TEST(RecordedStepTest, CountsWhatARecipeNeedsBesidesWhereItRunsAgain) {
   RecordedStep step = EmptyStep(7, 1000, 1024);
-  for (const std::size_t i : {0, 1, 2}) {
+  for (std::size_t i = 0; i < 3; ++i) {
     step.tensors.push_back({Bytes(1024), i, 0, {4 + i}});
   }
   const RecordedRequest request{.budget = Bytes(3200), .offload = false};
