@@ -53,8 +53,8 @@ struct PlanFreedom {
 // time to be away, so it neither leaves nor returns. Weights that may leave are
 // on the host from the beginning, like inputs. If tasks may run twice, a part
 // of what does not fit, as large as is best, takes the time of computing it
-// again instead of transfers (a fractional knapsack). At the tasks where this
-// is largest, blocks move or are computed again as a whole (whole_blocks.h).
+// again instead of transfers (a fractional knapsack). For the tasks that delay
+// a round most, only whole blocks move or are computed again (whole_blocks.h).
 // O(batch * (tasks * ways + blocks)), with recomputation
 // O(batch * tasks * ways * blocks); most are ruled out by the tasks' times.
 //

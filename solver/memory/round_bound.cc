@@ -191,8 +191,7 @@ RoundBound::Moves RoundBound::MovesOf(BatchSize batch, Bytes budget) const {
   const std::size_t n = tasks_.size();
   constexpr double kNoMatter = -std::numeric_limits<double>::infinity();
   Moves moves{std::vector(n, kNoMatter), std::vector<double>(n),
-              std::vector(n, kNoMatter), std::vector<double>(n),
-              std::vector<double>(n)};
+              std::vector<double>(n), std::vector<double>(n)};
   std::vector<double> live(n + 1);    // changes of what is live
   std::vector<double> inputs(n + 1);  // of it inputs
   for (const auto& [block, uses] : uses_) {
@@ -221,7 +220,6 @@ RoundBound::Moves RoundBound::MovesOf(BatchSize batch, Bytes budget) const {
     }
     moves.excess[k] = now + fixed_ - static_cast<double>(budget.count());
     moves.dropped[k] = now_inputs - own_inputs;
-    moves.must_leave[k] = moves.excess[k] - moves.dropped[k];
   }
   return moves;
 }
@@ -232,8 +230,12 @@ double RoundBound::WithMoves(BatchSize batch, const Costs& costs,
                              const Moves& moves) const {
   const double out_rate = graph_.device.d2h_rate / 1e3;
   const double in_rate = graph_.device.h2d_rate / 1e3;
+  std::vector<double> must_leave;
+  for (std::size_t k = 0; k < costs.size(); ++k) {
+    must_leave.push_back(moves.excess[k] - moves.dropped[k]);
+  }
   const std::vector<LinkState> before =
-      Sweep(costs, moves.must_leave, moves.out, out_rate);
+      Sweep(costs, must_leave, moves.out, out_rate);
   const std::vector<LinkState> after = Reversed(Sweep(
       Reversed(costs), Reversed(moves.excess), Reversed(moves.back), in_rate));
   Rooms rooms;
@@ -445,7 +447,7 @@ std::vector<RoomProblem::Block> RoundBound::BlocksBeside(
     if (const Item* item = items[block]) {
       beside.per_byte = item->per_byte;
       beside.divisible = item->divisible;
-      // One of its sources may move instead, from earlier on.
+      // One of its sources may leave in its place, and was there earlier.
       if (item->divisible) beside.out_time = rooms.before[place];
     }
     blocks.push_back(beside);

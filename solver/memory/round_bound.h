@@ -69,7 +69,7 @@ class RoundBound {
     std::size_t block;
     std::size_t first;
     std::size_t end;
-    bool divisible;  // less than the block may take less than the block's time
+    bool divisible;  // not as a whole: its sources may be away instead of it
   };
 
   void FindRecomputable();
@@ -89,12 +89,12 @@ class RoundBound {
   // By place, all in bytes. What is released before a place, or back after it,
   // is all that can have left then, or can still return.
   struct Moves {
-    std::vector<double> excess;      // that lack beside the task's blocks; less
-                                     // than 0 if there is room
-    std::vector<double> dropped;     // of what may lack, what the host has
-    std::vector<double> must_leave;  // the excess without that
-    std::vector<double> out;         // may leave once the task is done
-    std::vector<double> back;        // must be back before the task
+    std::vector<double> excess;   // that lack beside the task's blocks; less
+                                  // than 0 if there is room
+    std::vector<double> dropped;  // of the other blocks, what the host has: it
+                                  // need not leave
+    std::vector<double> out;      // may leave once the task is done
+    std::vector<double> back;     // must be back before the task
   };
   Moves MovesOf(BatchSize batch, Bytes budget) const;
   double WithMoves(BatchSize batch, const Costs& costs,

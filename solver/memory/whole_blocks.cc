@@ -17,12 +17,12 @@ double LinkWait(const Link& link, double bytes) {
   return (bytes - link.moved) / link.rate;
 }
 
-// How long the tasks wait for a link: for what is decided, and with all of the
-// rest, or without so many bytes, which are computed again.
+// How long the tasks wait for a link.
 struct Wait {
-  double least;
-  double of_all;
+  double least;   // for the blocks whose move is decided
+  double of_all;  // if all that lacks besides moves, too
   double rate;
+  // If so many bytes are computed again instead.
   double Without(double bytes) const {
     return std::max(least, of_all - bytes / rate);
   }
@@ -143,8 +143,8 @@ class WholeBlocks {
             .lack = way.lack - (is_out_ ? problem_.dropped : 0)};
   }
 
-  // If any part of what is undecided may move or be computed again. What moves
-  // then has no more time than the block of them that has most.
+  // If any part of the undecided blocks may move or be computed again. Each
+  // part that moves is given the time of the block among them that has most.
   double InParts(const Node& node) const {
     const double lack = std::max(0.0, node.lack);
     const double dropped = is_out_ ? problem_.dropped : -problem_.dropped;

@@ -53,20 +53,20 @@ struct RoomProblem {
 // needs no blocks.
 double LeastDelayOfMoves(const RoomProblem& problem);
 
-// If any part of blocks may move, or be computed again. `again` has the blocks
-// that can be, by rising time a byte, and some to be skipped; the problem needs
-// none. No more than the delay with whole blocks. May be less if that is not
-// above `enough`. O(ways * blocks).
+// If any part of blocks may move, or be computed again; never more than the
+// delay with whole blocks. `again` has the blocks that can be computed again,
+// by rising time a byte, without those that `skip` names; problem.blocks is not
+// read. A delay of at most `enough` may be told too small. O(ways * blocks).
 double LeastDelayInParts(const RoomProblem& problem,
                          const std::vector<RoomProblem::Block>& again,
                          const std::function<bool(std::size_t)>& skip,
                          double enough);
 
-// A bound from below of the delay with whole blocks, the larger of two: with
-// parts of blocks in `in`, and with parts in `out`. Each by branch and bound,
-// best first; after so many nodes it is the least of all open ones. May be less
-// if the delay is not above `enough`. Infinite if all blocks have less than
-// what lacks. O(nodes * blocks).
+// A lower bound of the delay with whole blocks, the larger of two: with parts
+// of blocks in `in`, and with parts in `out`. Each by branch and bound, best
+// first; after so many nodes it is the least that any open node promises. A
+// delay of at most `enough` may be told too small. Infinite if all blocks
+// together are smaller than what lacks. O(nodes * blocks).
 double LeastDelayOfWholeBlocks(const RoomProblem& problem, std::size_t nodes,
                                double enough);
 

@@ -100,9 +100,10 @@ class Optimum {
   std::set<std::tuple<Nanoseconds, std::size_t, Blocks>> open_;
 };
 
-Nanoseconds BoundOf(const TrainingGraph& graph, Bytes budget) {
+Nanoseconds BoundOf(const TrainingGraph& graph, Bytes budget,
+                    bool recomputes = true) {
   PlanFreedom freedom;
-  freedom.recomputes = true;
+  freedom.recomputes = recomputes;
   return LowerBoundTime(graph, budget, freedom);
 }
 
@@ -216,9 +217,7 @@ TEST(RoundBoundTest, WorkspaceNeedsRoomThatBlocksHave) {
     // the loss waits for 30 us at least, and then 60 bytes return. The second
     // way needs 10 bytes less, but X leaves as a whole.
     const Nanoseconds least = 230us + 30us + 30us;
-    PlanFreedom freedom;
-    freedom.recomputes = recomputes;
-    const Nanoseconds bound = LowerBoundTime(graph, budget, freedom);
+    const Nanoseconds bound = BoundOf(graph, budget, recomputes);
     EXPECT_LE(bound, least);
     EXPECT_GE(bound, least - 100ns);
     // In fact X returns as a whole, too: 50 us.
@@ -227,9 +226,9 @@ TEST(RoundBoundTest, WorkspaceNeedsRoomThatBlocksHave) {
   }
 }
 
-// The loss does not fit beside X and Y, of which 145 bytes have to go. Before
-// it Y has 20 us to leave, and X, which is there before, 55. After the error E
-// both have time to return.
+// 145 of the 200 bytes of X and Y have to make room for the loss. From when it
+// is written, X has 55 us to leave before the loss, and Y 20. Both have time to
+// return after E.
 TEST(RoundBoundTest, MovesOrComputesAgainWholeBlocks) {
   GraphMaker maker(2);
   const std::size_t x = maker.Block(100);
@@ -251,9 +250,7 @@ TEST(RoundBoundTest, MovesOrComputesAgainWholeBlocks) {
   const TrainingGraph graph = maker.graph();
   const Bytes budget(210);
   const auto expect = [&](bool recomputes, Nanoseconds least) {
-    PlanFreedom freedom;
-    freedom.recomputes = recomputes;
-    const Nanoseconds bound = LowerBoundTime(graph, budget, freedom);
+    const Nanoseconds bound = BoundOf(graph, budget, recomputes);
     EXPECT_LE(bound, least);
     EXPECT_GE(bound, least - 100ns);
     EXPECT_EQ(test::MovesOptimum(graph, budget, recomputes).Time(),
@@ -366,9 +363,7 @@ TEST(RoundBoundTest, IsNeverAboveTheOptimumOfMoves) {
         const std::optional<std::int64_t> time =
             test::MovesOptimum(graph, budget, recomputes).Time();
         if (!time) continue;
-        PlanFreedom freedom;
-        freedom.recomputes = recomputes;
-        const Nanoseconds bound = LowerBoundTime(graph, budget, freedom);
+        const Nanoseconds bound = BoundOf(graph, budget, recomputes);
         EXPECT_LE(bound.count(), *time) << i << " in " << budget.count();
         if (bound <= *IdealTime(graph)) continue;
         ++above_the_sum;
@@ -395,15 +390,13 @@ TEST(RoundBoundTest, IsNeverAboveAPlanThatMovesBlocks) {
                                .workspace = workspace,
                                .in_place = workspace});
       const Bytes most = test::PeakOf(graph);
-      PlanFreedom freedom;
-      freedom.recomputes = i % 2 == 1;
+      const bool recomputes = i % 2 == 1;
       for (const int eighths : {5, 6, 7}) {
         const MemoryRequest request{.budget = most * eighths / 8,
-                                    .recompute = freedom.recomputes};
+                                    .recompute = recomputes};
         const Result<MemoryPlan> plan = PlanBest(graph, request);
         if (!plan) continue;
-        const Nanoseconds bound =
-            LowerBoundTime(graph, request.budget, freedom);
+        const Nanoseconds bound = BoundOf(graph, request.budget, recomputes);
         EXPECT_LE(bound, plan->time);
         if (bound <= *IdealTime(graph)) continue;
         ++above_the_sum;
