@@ -342,7 +342,7 @@ torchmem() {
   timeout 480 python3 tests/gpu/torch_memory.py -o "$out" \
     --seconds "${UCUDNN_SECONDS:-420}" ${UCUDNN_ROWS-} || status=$?
   timeout 90 python3 -m pytest -q -p no:cacheprovider \
-    tests/python/test_torch_saved_*.py >"$out/torch-memory-tests.txt" 2>&1 ||
+    tests/python/test_torch_{saved,replay}_*.py >"$out/torch-memory-tests.txt" 2>&1 ||
     status=1
   tail -n 1 "$out/torch-memory-tests.txt"
   return $status

@@ -36,10 +36,8 @@ class Operands:
         self.statistics = [torch.rand(shape[1]), torch.rand(shape[1])]
 
     def by_plan(self):
-        fused = FusedNorm(
-            call_of(self.x, self.addend is not None),
-            planes.PlaneNorm(call_of(self.x, self.addend is not None)),
-        )
+        call = call_of(self.x, self.addend is not None)
+        fused = FusedNorm(call, planes.PlaneNorm(call))
         running = [t.clone() for t in self.statistics]
         out, mean, inverse, reserve = fused.forward(
             self.x, self.addend, self.weight, self.bias, *running, MOMENTUM, EPS

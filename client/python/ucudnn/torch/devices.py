@@ -8,7 +8,7 @@ import os
 import platform
 import socket
 from dataclasses import dataclass
-from typing import Any, Optional, Sequence
+from typing import Any, Iterable, Optional
 
 import torch
 
@@ -39,11 +39,9 @@ def find_device(
     return Device(chosen, kind or _gpu_kind(chosen), _gpu_name(index))
 
 
-def device_of(
-    example: Sequence[Any], objects: Sequence[Any]
-) -> Optional[torch.device]:
-    """That of the first tensor, or of the first model."""
-    for value in (*example, *objects):
+def device_of(values: Iterable[Any]) -> Optional[torch.device]:
+    """That of the first tensor, or model with parameters, among them."""
+    for value in values:
         if isinstance(value, torch.Tensor):
             return value.device
         if isinstance(value, torch.nn.Module):

@@ -20,7 +20,7 @@ from ucudnn.torch.convolution.contest import Contest, Operation, worth_planning
 from ucudnn.torch.convolution.conversion import Conversion, Layer
 from ucudnn.torch.convolution.places import unwrapped
 from ucudnn.torch.convolution.swapping import padding_of, take, why_not
-from ucudnn.torch.devices import slice_units
+from ucudnn.torch.devices import device_of, slice_units
 from ucudnn.torch.normalization import swapping as norms_swapping
 from ucudnn.torch.normalization.contest import decide
 from ucudnn.torch.normalization.finding import finding
@@ -107,14 +107,15 @@ def convert(
 
 
 def _device_of(model: torch.nn.Module, example: Any) -> torch.device:
-    for tensor in (*model.parameters(), *example):
-        if isinstance(tensor, torch.Tensor):
-            return tensor.device
-    raise refuse(
-        "convert: the model",
-        f"a {type(model).__name__} without parameters, and no tensor to run it on",
-        "a model with convolutions and an example of its input are accepted",
-    )
+    device = device_of((model, *example))
+    if device is None:
+        raise refuse(
+            "convert: the model",
+            f"a {type(model).__name__} without parameters, and no tensor to run it "
+            "on",
+            "a model with convolutions and an example of its input are accepted",
+        )
+    return device
 
 
 def _open(device: torch.device) -> ConvolutionDevice:

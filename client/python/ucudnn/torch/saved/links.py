@@ -12,7 +12,7 @@ _PROBE_BYTES = 1 << 27
 _PROBE_REPEATS = 5
 _TRIED_STEPS = 5
 _WARM_UP = 2
-# By which part the rates of copies may differ from those of the plan.
+# Rates of copies that are within this part of each other count as the same.
 _SAME_RATE = 0.01
 
 # Bytes a microsecond to the host, and from it.

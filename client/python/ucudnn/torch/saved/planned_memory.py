@@ -16,8 +16,9 @@ from ucudnn.torch.checks import refuse
 from ucudnn.torch.devices import device_of, find_device
 from ucudnn.torch.kept import stateful, unchanged
 from ucudnn.torch.profiling import StepClock
+from ucudnn.torch.replay.inputs import Inputs
+from ucudnn.torch.replay.replaying import Replay, refuse_without_gpu
 from ucudnn.torch.saved.applying import Applier, Meter
-from ucudnn.torch.saved.inputs import Inputs
 from ucudnn.torch.saved.links import (
     Arena,
     Rates,
@@ -27,7 +28,6 @@ from ucudnn.torch.saved.links import (
 )
 from ucudnn.torch.saved.planning import Solved, best_plan
 from ucudnn.torch.saved.recording import record
-from ucudnn.torch.saved.replaying import Replay, refuse_without_gpu
 from ucudnn.torch.saved.script import Script, script_of
 from ucudnn.torch.saved.watching import refuse_compiled
 
@@ -219,7 +219,7 @@ def memory(
     refuse_compiled(step, example)
     with_state = [v for v in example if hasattr(v, "load_state_dict")]
     objects = stateful(step, [*keep, *with_state])
-    chosen = find_device(device or device_of(example, objects)).device
+    chosen = find_device(device or device_of((*example, *objects))).device
     inputs = None
     if graphs:
         refuse_without_gpu(chosen)

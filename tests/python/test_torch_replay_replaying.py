@@ -11,9 +11,10 @@ import ucudnn
 import ucudnn.torch
 from saved_steps import data, equal, loss_of, network, refused, trained
 from torch.optim import SGD, Adam, NAdam
-from ucudnn.torch.saved import planned_memory, replaying
-from ucudnn.torch.saved.capturing import Captured
-from ucudnn.torch.saved.carried import parameters_of, state_of
+from ucudnn.torch.replay import replaying
+from ucudnn.torch.replay.capturing import Captured
+from ucudnn.torch.replay.carried import parameters_of, state_of
+from ucudnn.torch.saved import planned_memory
 
 
 class Graph:

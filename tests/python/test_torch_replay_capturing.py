@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from ucudnn.torch.saved.capturing import Capturing
+from ucudnn.torch.replay.capturing import Capturing
 
 GPU = torch.device("cuda", 1)
 

@@ -9,8 +9,8 @@ import torch
 
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.kept import reachable, unchanged
-from ucudnn.torch.saved.capturing import Captured, Capturing
-from ucudnn.torch.saved.carried import (
+from ucudnn.torch.replay.capturing import Captured, Capturing
+from ucudnn.torch.replay.carried import (
     Carried,
     Touched,
     numbers_of,
@@ -18,7 +18,7 @@ from ucudnn.torch.saved.carried import (
     state_of,
     touched_by,
 )
-from ucudnn.torch.saved.inputs import Inputs
+from ucudnn.torch.replay.inputs import Inputs
 
 _WARM_UP = 2  # steps, before the one that is watched
 

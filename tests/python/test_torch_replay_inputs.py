@@ -3,7 +3,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ucudnn
-from ucudnn.torch.saved.inputs import Inputs
+from ucudnn.torch.replay.inputs import Inputs
 
 CPU = torch.device("cpu")
 

@@ -1,0 +1,1 @@
+"""Training steps captured once, and replayed as CUDA graphs."""
