@@ -120,6 +120,8 @@ class Coordinator {
   Result<v1::CancelTasksResponse> CancelTasks(
       const v1::CancelTasksRequest& request);
   Result<v1::ListActionsResponse> ListActions(const v1::ListRequest& request);
+  // A plan whose search was cut off answers no later request: that searches
+  // again, and gets the faster of both plans.
   Result<v1::Plan> CreatePlan(const v1::PlanRequest& request);
   Result<v1::ListPlansResponse> ListPlans(const v1::ListRequest& request);
   Result<v1::Plan> GetPlan(const v1::GetRequest& request);
@@ -163,14 +165,25 @@ class Coordinator {
     ChangeCounts counts;
     std::set<std::string> kinds;
     Bytes measure_workspace;
+    bool cut_off = false;      // the plan's search
+    std::int64_t made_ms = 0;  // when it ended, on the steady clock
   };
+  // What answers a request for which there is a plan whose search was cut off.
+  enum class IfCutOff { kSearchAgain, kTakeIt };
 
+  Result<v1::Plan> PlanFor(const v1::PlanRequest& request, IfCutOff if_cut_off);
   // The plan of an equal request, if nothing that it was made from changed
-  // since. In `counts`, what is counted now.
+  // since. To search again, a plan that was cut off is that of requests only
+  // that waited for it: `asked_ms` is before it was made. In `counts`, what is
+  // counted now.
   Result<std::optional<v1::Plan>> PlanAgain(const std::string& request,
+                                            IfCutOff if_cut_off,
+                                            std::int64_t asked_ms,
                                             ChangeCounts* counts);
-  // The plan with these inputs, made anew unless it is stored.
-  Result<v1::Plan> MakeOrFindPlan(const v1::PlanRequest& request);
+  // The plan with these inputs, made anew unless it is stored. Of plans that
+  // were cut off, the fastest so far.
+  Result<v1::Plan> MakeOrFindPlan(const v1::PlanRequest& request,
+                                  IfCutOff if_cut_off);
   // Plans as lists show them: without ranks and memory plans. Newest first;
   // some may be missing that were deleted meanwhile.
   using PlanSummary = std::shared_ptr<const v1::Plan>;

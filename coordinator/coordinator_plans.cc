@@ -45,6 +45,23 @@ Result<DeviceModels> LoadModels(Measurements& measurements,
   return models;
 }
 
+// The plans with these inputs whose searches were cut off. Each is faster than
+// the one before, and has a key that no search for a plan finds.
+struct CutOffPlans {
+  std::optional<v1::Plan> fastest;
+  std::string next_key;  // of a faster one
+};
+
+Result<CutOffPlans> FindCutOff(Plans& plans, const std::string& inputs) {
+  CutOffPlans found;
+  for (int number = 1;; ++number) {
+    found.next_key = Sha256(fmt::format("{}\ncut off {}", inputs, number));
+    UCUDNN_ASSIGN_OR_RETURN(const auto known, plans.FindPlan(found.next_key));
+    if (!known) return found;
+    UCUDNN_ASSIGN_OR_RETURN(found.fastest, ToProto(*known));
+  }
+}
+
 // kUnavailable if the model of one of these kinds is missing.
 Status CheckModels(const DeviceModels& models,
                    const std::set<std::string>& kinds) {
@@ -125,7 +142,8 @@ Result<v1::MeasureProgress> Coordinator::Measure(
 }
 
 Result<std::optional<v1::Plan>> Coordinator::PlanAgain(
-    const std::string& request, ChangeCounts* counts) {
+    const std::string& request, IfCutOff if_cut_off, std::int64_t asked_ms,
+    ChangeCounts* counts) {
   const std::int64_t now = clock_.SteadyMs();
   UCUDNN_ASSIGN_OR_RETURN(*counts, store_.CountChanges());
   plans_.Deleted(counts->deleted_plans, now);
@@ -134,6 +152,10 @@ Result<std::optional<v1::Plan>> Coordinator::PlanAgain(
       planned->measure_workspace != options()->measure_workspace ||
       planned->counts.networks != counts->networks ||
       planned->counts.deleted_plans != counts->deleted_plans) {
+    return std::nullopt;
+  }
+  if (planned->cut_off && if_cut_off == IfCutOff::kSearchAgain &&
+      planned->made_ms <= asked_ms) {
     return std::nullopt;
   }
   // Which kinds are online decides for requests that name none.
@@ -152,17 +174,27 @@ Result<std::optional<v1::Plan>> Coordinator::PlanAgain(
 }
 
 Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
+  return PlanFor(request, IfCutOff::kSearchAgain);
+}
+
+Result<v1::Plan> Coordinator::PlanFor(const v1::PlanRequest& request,
+                                      IfCutOff if_cut_off) {
   std::string text = request.SerializeAsString();
+  const std::int64_t asked_ms = clock_.SteadyMs();
   Planned planned;
-  UCUDNN_ASSIGN_OR_RETURN(auto again, PlanAgain(text, &planned.counts));
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto again, PlanAgain(text, if_cut_off, asked_ms, &planned.counts));
   if (again) return *std::move(again);
   UCUDNN_ASSIGN_OR_RETURN(const SingleFlight::Turn turn, planning_.Take(text));
   // Whoever had the turn before may have made it.
-  UCUDNN_ASSIGN_OR_RETURN(again, PlanAgain(text, &planned.counts));
+  UCUDNN_ASSIGN_OR_RETURN(
+      again, PlanAgain(text, if_cut_off, asked_ms, &planned.counts));
   if (again) return *std::move(again);
   planned.measure_workspace = options()->measure_workspace;
-  UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan, MakeOrFindPlan(request));
+  UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan, MakeOrFindPlan(request, if_cut_off));
   planned.plan = plan.id();
+  planned.cut_off = plan.cut_off();
+  planned.made_ms = clock_.SteadyMs();
   planned.kinds.insert(request.device_kinds().begin(),
                        request.device_kinds().end());
   const std::size_t size = text.size() + sizeof(Planned);
@@ -171,7 +203,8 @@ Result<v1::Plan> Coordinator::CreatePlan(const v1::PlanRequest& request) {
   return plan;
 }
 
-Result<v1::Plan> Coordinator::MakeOrFindPlan(const v1::PlanRequest& request) {
+Result<v1::Plan> Coordinator::MakeOrFindPlan(const v1::PlanRequest& request,
+                                             IfCutOff if_cut_off) {
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, LookUp(store_, store_, request));
   UCUDNN_RETURN_IF_ERROR(
       CheckDevices(store_, inputs, /*may_return=*/true, clock_.NowMs()));
@@ -217,6 +250,14 @@ Result<v1::Plan> Coordinator::MakeOrFindPlan(const v1::PlanRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const std::optional<PlanRecord> known,
                           store_.FindPlan(key));
   if (known) return ToProto(*known);
+  CutOffPlans cut_off;
+  // Only searches for memory plans have a time limit.
+  if (inputs.request.memory) {
+    UCUDNN_ASSIGN_OR_RETURN(cut_off, FindCutOff(store_, text));
+  }
+  if (cut_off.fastest && if_cut_off == IfCutOff::kTakeIt) {
+    return *cut_off.fastest;
+  }
   UCUDNN_RETURN_IF_ERROR(Call::Check());
   UCUDNN_ASSIGN_OR_RETURN(JobPlan plan, [&]() -> Result<JobPlan> {
     if (inputs.plan) return *std::move(inputs.plan);
@@ -226,6 +267,10 @@ Result<v1::Plan> Coordinator::MakeOrFindPlan(const v1::PlanRequest& request) {
     return MakeMemoryPlans(inputs.record, inputs.request, profiles, models,
                            options()->memory_plan_time);
   }());
+  if (plan.cut_off && cut_off.fastest &&
+      cut_off.fastest->predicted_ns() <= plan.predicted.count()) {
+    return *cut_off.fastest;
+  }
   if (!inputs.request.memory) PredictUnderLoad(models, &plan);
   plan.revision = 1;
   plan.network_revision = inputs.record.revision;
@@ -238,7 +283,7 @@ Result<v1::Plan> Coordinator::MakeOrFindPlan(const v1::PlanRequest& request) {
                                                          inputs.Problems()));
   plan.reasons.insert(plan.reasons.end(), doubts.begin(), doubts.end());
   PlanRecord record;
-  record.key = key;
+  record.key = plan.cut_off ? cut_off.next_key : key;
   record.revision = plan.revision;
   record.request = ToJson(ToProto(plan.request)).dump();
   Json body = ToJson(ToProto(plan));

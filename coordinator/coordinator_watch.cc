@@ -182,7 +182,9 @@ Result<std::optional<JobRevisionRecord>> Coordinator::Propose(
   std::string change;
   UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest wanted,
                           Replanned(replan, &change));
-  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, CreatePlan(wanted));
+  // Looking at the job every few seconds is no reason to search again.
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan,
+                          PlanFor(wanted, IfCutOff::kTakeIt));
   UCUDNN_ASSIGN_OR_RETURN(
       auto revision, store_.ProposeJobRevision(replan.job_id(), seen, plan.id(),
                                                reason, clock_.NowMs()));

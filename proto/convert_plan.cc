@@ -219,6 +219,7 @@ v1::Plan ToProto(const JobPlan& plan) {
   message.set_predicted_ns(plan.predicted.count());
   message.set_lower_bound_ns(plan.lower_bound.count());
   message.set_optimal(plan.optimal);
+  message.set_cut_off(plan.cut_off);
   if (plan.undivided) message.set_undivided_ns(plan.undivided->count());
   if (plan.under_load) message.set_under_load_ns(plan.under_load->count());
   const std::vector<std::size_t> owners = WorkspaceOwners(plan.ranks);
@@ -258,6 +259,7 @@ Result<JobPlan> FromProto(const v1::Plan& message) {
   plan.predicted = Nanoseconds(message.predicted_ns());
   plan.lower_bound = Nanoseconds(message.lower_bound_ns());
   plan.optimal = message.optimal();
+  plan.cut_off = message.cut_off();
   if (message.has_undivided_ns()) {
     plan.undivided = Nanoseconds(message.undivided_ns());
   }

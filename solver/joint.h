@@ -27,12 +27,6 @@
 
 namespace ucudnn {
 
-// The version of the code that plans jobs: this header, what it calls, and
-// coordinator/planning. Raise it with every change that may plan the same
-// measurements differently, because stored plans are returned for the same
-// request and measurements.
-inline constexpr int kSolverVersion = 1;
-
 // One kind of device and its measurements.
 struct JointKind {
   Profile kernels;        // of one iteration

@@ -73,6 +73,8 @@ class JointSearch {
     joint_.assignment = *std::move(found);
     UCUDNN_RETURN_IF_ERROR(Explain());
     Compare();
+    joint_.cut_off = problem_.request.stop.stop_requested();
+    if (joint_.cut_off) ForgetComparison();
     KeepUsedPlans();
     return std::move(joint_);
   }
@@ -200,6 +202,12 @@ class JointSearch {
     }
     const Result<Assignment> found = SolveAssignment(whole);
     if (found) joint_.makespan_whole = found->makespan;
+  }
+
+  // What was compared with part of the shares.
+  void ForgetComparison() {
+    joint_.whole.assign(problem_.kinds.size(), BatchSize(0));
+    joint_.makespan_whole.reset();
   }
 
   std::vector<BatchCost> WholeTimes(const MemoryJointKind& kind) const {

@@ -60,6 +60,9 @@ struct MemoryJointPlan {
   // No assignment is faster: the makespan itself unless `stop` ended the
   // search.
   Nanoseconds lower_bound{0};
+  // `stop` ended the search, so another one may find a faster assignment, and
+  // `whole` and `makespan_whole` are not known.
+  bool cut_off = false;
   // Of each GPU, its batch's plan; a kind and a batch in `plans`.
   std::map<std::pair<std::size_t, BatchSize>, MemoryPlan> plans;
   // The largest share of each kind that needs no memory plan, because all of an

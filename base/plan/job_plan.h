@@ -88,6 +88,9 @@ struct JobPlan {
   Nanoseconds predicted{0};
   Nanoseconds lower_bound{0};
   bool optimal = false;
+  // A time limit ended a search, so another one for the same request may find a
+  // faster plan.
+  bool cut_off = false;
   // The same with no batch divided; absent where a rank has no such time.
   std::optional<Nanoseconds> undivided;
   // `predicted` after seconds of load; absent unless a device is known to slow

@@ -231,6 +231,7 @@ Json ToJson(const JobPlan& plan) {
   json["predicted_us"] = Microseconds(plan.predicted);
   json["lower_bound_us"] = Microseconds(plan.lower_bound);
   json["optimal"] = plan.optimal;
+  json["cut_off"] = plan.cut_off;
   json["undivided_us"] = OptionalTime(plan.undivided);
   json["under_load_us"] = OptionalTime(plan.under_load);
   Json ranks = Json::array();
@@ -280,6 +281,7 @@ Result<JobPlan> JobPlanFromJson(const Json& json) {
   object.ReadOptional("predicted_us", &plan.predicted);
   object.ReadOptional("lower_bound_us", &plan.lower_bound);
   object.ReadOptional("optimal", &plan.optimal);
+  object.ReadOptional("cut_off", &plan.cut_off);
   object.ReadOptional("undivided_us", &plan.undivided);
   object.ReadOptional("under_load_us", &plan.under_load);
   object.ReadEach("ranks", [&](const Json& rank, std::string at) {

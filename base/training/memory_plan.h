@@ -138,6 +138,9 @@ struct MemoryPlan {
   // No plan of this kind within the budget takes less.
   Nanoseconds lower_bound{0};
   Bytes lower_bound_bytes;
+  // A time limit or a stop ended the search, so another search for the same may
+  // find a faster plan.
+  bool cut_off = false;
 
   friend bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
 };

@@ -168,6 +168,7 @@ class PlanReader {
     object->Read("lower_bound_us", &plan->lower_bound);
     object->ReadOptional("ideal_time_us", &plan->ideal_time);
     object->ReadOptional("ideal_bytes", &plan->ideal_bytes);
+    object->ReadOptional("cut_off", &plan->cut_off);
   }
 
   static void ReadRange(JsonObject* object, MemoryRange* range) {
@@ -327,6 +328,7 @@ Json ToJson(const MemoryPlan& plan, const TrainingGraph& graph) {
                {"host_bytes", plan.host.count()},
                {"offloaded_bytes", plan.offloaded.count()},
                {"prefetched_bytes", plan.prefetched.count()}});
+  if (plan.cut_off) json["cut_off"] = true;
   Json& residents = json["resident"] = Json::array();
   for (const ResidentBlock& resident : plan.resident) {
     Json block = {{"block", graph.blocks[resident.block].name},

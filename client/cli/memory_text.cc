@@ -79,6 +79,10 @@ std::string MemorySummary(const Json& plan) {
   const Nanoseconds time = Time(plan, "time_us");
   row("time", fmt::format("{} ({} of all in memory, bound {})", HumanTime(time),
                           Deviation(time, ideal), HumanTime(bound)));
+  if (const auto cut = plan.find("cut_off");
+      cut != plan.end() && cut->is_boolean() && cut->get<bool>()) {
+    row("search", "cut off by its time limit; another may find a faster plan");
+  }
   row("stalls", HumanTime(Time(plan, "stall_us")));
   row("pool",
       fmt::format("{} of {} (load {}, bound {}, all in memory {})",

@@ -11,6 +11,7 @@
 #include "client/rpc/connection.h"
 #include "client/session/plan_check.h"
 #include "proto/convert_plan.h"
+#include "solver/version.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
@@ -75,7 +76,8 @@ std::string PlanSearch::reason() const {
 
 std::string PlanSearch::cache_path() const {
   if (config_.cache_dir.empty()) return {};
-  return fmt::format("{}/plan-{}.json", config_.cache_dir,
+  return fmt::format("{}/plan-solver{}-{}.json", config_.cache_dir,
+                     kSolverVersion,
                      ShortHash(ToProto(config_.request).SerializeAsString() +
                                KernelsText(config_.kernels)));
 }

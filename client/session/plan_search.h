@@ -42,7 +42,8 @@ class PlanSearch {
 
   // Why what was passed over was, in order; one line, empty if nothing was.
   std::string reason() const;
-  // Where a plan for this request is kept; empty without a cache.
+  // Where a plan for this request is kept; empty without a cache. Other
+  // versions of the solver keep theirs elsewhere.
   std::string cache_path() const;
 
  private:

@@ -48,7 +48,7 @@ std::string JointMemoryAnswer::WhyOf(std::size_t gpu) const {
   } else if (memory->rounds.size() > 1 || memory->rounds.front().count > 1) {
     why += fmt::format("; trains {} at once", memory->sub_batch.count());
   }
-  if (whole < plan.assignment.shares[gpu].batch) {
+  if (!plan.cut_off && whole < plan.assignment.shares[gpu].batch) {
     why += fmt::format("; {} would fit whole", whole.count());
   }
   return why;
@@ -117,6 +117,7 @@ OrderedJson ToJson(const JointMemoryAnswer& answer) {
       {"batch", answer.problem.batch.count()},
       {"makespan_us", Microseconds(joint.assignment.makespan)},
       {"lower_bound_us", Microseconds(joint.lower_bound)},
+      {"cut_off", joint.cut_off},
       {"makespan_whole_us",
        joint.makespan_whole ? OrderedJson(Microseconds(*joint.makespan_whole))
                             : OrderedJson(nullptr)},

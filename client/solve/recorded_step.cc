@@ -125,6 +125,7 @@ OrderedJson ToJson(const RecordedPlan& plan) {
   json["time_us"] = Microseconds(plan.time);
   json["ideal_time_us"] = Microseconds(plan.ideal_time);
   json["lower_bound_us"] = Microseconds(plan.lower_bound);
+  json["cut_off"] = plan.cut_off;
   json["peak_bytes"] = plan.peak.count();
   json["plain_peak_bytes"] = plan.plain_peak.count();
   json["moved_bytes"] = plan.moved.count();

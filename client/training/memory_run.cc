@@ -235,6 +235,7 @@ nlohmann::ordered_json ToJson(const PreparedTraining& prepared,
   json["recomputed_tasks"] = repeated.tasks;
   json["recomputed_us"] = Microseconds(repeated.time);
   json["lower_bound_us"] = Microseconds(plan.lower_bound);
+  json["cut_off"] = plan.cut_off;
   if (plan.ideal_time) json["ideal_us"] = Microseconds(*plan.ideal_time);
   json["predicted_stalls_us"] = StallJson(run.planned_stalls);
   json["stalls_us"] = StallJson(run.stalls);
@@ -260,6 +261,10 @@ std::vector<std::vector<std::string>> ToRows(const PreparedTraining& prepared,
       {"policy", plan.choice.empty()
                      ? plan.policy
                      : fmt::format("{}: {}", plan.policy, plan.choice)});
+  if (plan.cut_off) {
+    rows.push_back({"search", "cut off by its time limit; another may find a "
+                              "faster plan"});
+  }
   rows.push_back({"rounds", RoundsOf(plan)});
   const double ratio =
       plan.time.count() == 0

@@ -56,6 +56,7 @@ Result<MemoryPlan> PlanUntil(const TrainingGraph& graph, MemoryRequest request,
   UCUDNN_RETURN_IF_ERROR(Call::Check());
   std::stop_source stop;
   request.stop = stop.get_token();
+  if (SteadyClock::now() >= deadline) stop.request_stop();
   auto planned = std::async(std::launch::async,
                             [&] { return PlanMemory(graph, request, policy); });
   Status wanted;
@@ -142,6 +143,13 @@ Result<JobPlan> MakeMemoryPlans(const NetworkRecord& network,
       if (!best) {
         return Within(fmt::format("{} images on {}", batch.count(), kind),
                       best.error());
+      }
+      if (best->cut_off) {
+        plan.cut_off = true;
+        plan.reasons.push_back(fmt::format(
+            "{} images on {}: the search was cut off after {}; the bound is {}",
+            batch.count(), kind, HumanTime(time_limit),
+            HumanTime(best->lower_bound)));
       }
       plan.memory_plans.push_back(
           {kind, batch, ToJsonWithGraph(*best, graph).dump()});

@@ -27,9 +27,10 @@ Status CheckMemoryRequest(const JobRequest& request);
 // Gives the ranks even shares and makes one memory plan for each size of share.
 // `request` passes CheckMemoryRequest; `models` has its kind. Convolutions
 // without measurements, and all other tasks, take what the device model
-// estimates. Searches at most for `time_limit`; ends early, with the error of
-// Call::Check, when nobody waits for the answer any more. The caller fills in
-// id, revision and creation time. kFailedPrecondition, naming the smallest
+// estimates. Searches at most for `time_limit`, after which the plan is the
+// best one found and says so (`cut_off` and a reason); ends early, with the
+// error of Call::Check, when nobody waits for the answer any more. The caller
+// fills in id, revision and creation time. kFailedPrecondition, naming the smallest
 // budget that would do, if nothing fits; kInvalidArgument if the network has no
 // training graph.
 Result<JobPlan> MakeMemoryPlans(const NetworkRecord& network,

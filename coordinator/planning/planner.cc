@@ -8,6 +8,7 @@
 #include "base/plan/even_shares.h"
 #include "proto/convert_plan.h"
 #include "proto/json.h"
+#include "solver/joint.h"
 
 namespace ucudnn {
 namespace {

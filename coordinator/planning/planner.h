@@ -17,7 +17,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "proto/messages_fwd.h"
-#include "solver/joint.h"
+#include "solver/version.h"
 
 namespace ucudnn {
 

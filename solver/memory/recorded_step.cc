@@ -381,9 +381,12 @@ Result<RecordedPlan> PlanRecordedStep(const RecordedStep& step,
   const PlannedRound planned = SearchRound(round, options, choices, limits);
   if (planned.choice.missing > 0) {
     return Fail(Code::kFailedPrecondition,
-                "budget_bytes: {}; the least that is accepted is {}",
+                "budget_bytes: {}; the least that is accepted is {}{}",
                 request.budget.count(),
-                request.budget.count() + planned.choice.missing);
+                request.budget.count() + planned.choice.missing,
+                request.stop.stop_requested()
+                    ? "; the search was cut off, so less may do"
+                    : "");
   }
   ActionLister lister(made, step, planned);
   RecordedPlan plan;
@@ -392,6 +395,8 @@ Result<RecordedPlan> PlanRecordedStep(const RecordedStep& step,
     plan.ideal_time += segment.time;
   }
   plan.lower_bound = std::max(bound - made.counted_twice, plan.ideal_time);
+  plan.cut_off =
+      request.stop.stop_requested() && plan.time > plan.lower_bound;
   plan.moved = Bytes(planned.choice.schedule.moved);
   plan.peak = lister.Peak();
   plan.plain_peak = PlainPeak(step);

@@ -106,6 +106,7 @@ struct RecordedPlan {
   Nanoseconds time{0};
   Nanoseconds ideal_time{0};   // all segments
   Nanoseconds lower_bound{0};  // no plan within the budget takes less
+  bool cut_off = false;        // `stop` ended the search: another may be faster
   Bytes peak;                  // the most in any segment
   Bytes plain_peak;            // the same if every tensor stays
   Bytes moved;                 // both ways

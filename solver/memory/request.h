@@ -29,7 +29,8 @@ struct MemoryRequest {
   bool recompute = false;
   // Whatever fits will do: policies that search stop at the first plan.
   bool any_plan = false;
-  // Looked at by policies that search; the best plan found until then counts.
+  // Looked at by policies that search; the best plan found until then counts,
+  // and says that it was cut off.
   std::stop_token stop = {};
 };
 

@@ -3,10 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
 
 #include "base/service/clock.h"
+#include "coordinator/content.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/plan_inputs.h"
 #include "proto/convert.h"
 #include "tests/coordinator/tiny_cluster.h"
 #include "ucudnn/v1/agent.pb.h"
@@ -133,6 +138,101 @@ TEST_F(PlansTest, AsksTheDatabaseIfItHasNotLookedForDeletionsLately) {
   ASSERT_TRUE(two_.DeletePlan(deletion));
   clock_.Advance(std::chrono::milliseconds(PlanCache::kTrustedMs));
   EXPECT_EQ(one_.GetPlan(Id(plan.id())).error().code, Code::kNotFound);
+}
+
+// Of two solvers' plans for the same inputs, only this one's is served.
+TEST_F(PlansTest, LeavesPlansOfOtherSolversAlone) {
+  PlanInputs inputs = LookUp(*store_, *store_, request_).value();
+  ASSERT_TRUE(LoadProfiles(*store_, &inputs));
+  for (const int version : {kSolverVersion - 1, kSolverVersion}) {
+    PlanRecord record;
+    record.key = Sha256(InputsText(inputs.network, inputs.request,
+                                   inputs.profiles, version));
+    record.request = record.body = "{}";
+    const std::int64_t stored = store_->CreatePlan(record).value().plan.id;
+    const bool served = two_.CreatePlan(request_).value().id() == stored;
+    EXPECT_EQ(served, version == kSolverVersion) << version;
+    v1::DeleteRequest deletion;
+    deletion.set_id(std::to_string(two_.CreatePlan(request_)->id()));
+    ASSERT_TRUE(two_.DeletePlan(deletion));
+  }
+}
+
+// A coordinator that ends searches for memory plans at once, until it is given
+// time.
+class CutOffPlansTest : public ::testing::Test {
+ protected:
+  static CoordinatorOptions SearchingFor(std::chrono::milliseconds time) {
+    CoordinatorOptions options;
+    options.memory_plan_time = time;
+    return options;
+  }
+
+  CutOffPlansTest() {
+    UCUDNN_CHECK(
+        coordinator_.PutNetwork(test::PutTiny(test::kChain)).has_value());
+    request_.set_network("tiny");
+    request_.set_batch(64);
+    request_.add_device_kinds(kKind);
+    request_.mutable_memory()->set_budget_bytes((12_MiB).count());
+    UCUDNN_CHECK(
+        coordinator_.Register(test::Agent("agent", "device")).has_value());
+    constexpr std::array<std::int64_t, 7> kBatches = {1, 2, 4, 8, 16, 32, 64};
+    v1::Profile profile = test::Measured(kKind, 10, kBatches, test::kChain);
+    *profile.mutable_device_model()->mutable_model() =
+        ToProto(DeviceModelPreset("K40").value());
+    UCUDNN_CHECK(coordinator_.PutProfile(profile).has_value());
+  }
+
+  FakeClock clock_{1000};
+  const std::unique_ptr<Store> store_ = OpenStore("sqlite::memory:").value();
+  Coordinator coordinator_{SearchingFor(std::chrono::milliseconds(0)), *store_,
+                           clock_};
+  v1::PlanRequest request_;
+};
+
+TEST_F(CutOffPlansTest, AnswerNoLaterRequest) {
+  const auto first = coordinator_.CreatePlan(request_);
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_TRUE(first->cut_off());
+  EXPECT_THAT(first->reasons(), Contains(HasSubstr("cut off after")));
+  // Another search with as little time finds nothing faster.
+  EXPECT_EQ(coordinator_.CreatePlan(request_)->id(), first->id());
+
+  coordinator_.Reconfigure(SearchingFor(std::chrono::minutes(10)));
+  const v1::Plan second = coordinator_.CreatePlan(request_).value();
+  EXPECT_FALSE(second.cut_off());
+  EXPECT_LT(second.predicted_ns(), first->predicted_ns());
+  // Now there is nothing to search for.
+  coordinator_.Reconfigure(SearchingFor(std::chrono::milliseconds(0)));
+  EXPECT_EQ(coordinator_.CreatePlan(request_)->id(), second.id());
+  Coordinator restarted(SearchingFor(std::chrono::milliseconds(0)), *store_,
+                        clock_);
+  EXPECT_EQ(restarted.CreatePlan(request_)->id(), second.id());
+  // Jobs may have the first.
+  v1::GetRequest get;
+  get.set_id(std::to_string(first->id()));
+  EXPECT_TRUE(coordinator_.GetPlan(get)->cut_off());
+}
+
+TEST_F(CutOffPlansTest, GiveWayToFasterOnes) {
+  const v1::Plan made = coordinator_.CreatePlan(request_).value();
+  // The plan of a search that was cut off before, and found less.
+  const PlanRecord record = store_->GetPlan(made.id()).value();
+  v1::DeleteRequest deletion;
+  deletion.set_id(std::to_string(made.id()));
+  ASSERT_TRUE(coordinator_.DeletePlan(deletion));
+  PlanRecord slower = record;
+  auto body = nlohmann::ordered_json::parse(record.body);
+  body["predicted_us"] = body["predicted_us"].get<double>() * 2;
+  slower.body = body.dump();
+  const std::int64_t before = store_->CreatePlan(slower).value().plan.id;
+
+  const v1::Plan faster = coordinator_.CreatePlan(request_).value();
+  EXPECT_NE(faster.id(), before);
+  EXPECT_TRUE(faster.cut_off());
+  EXPECT_EQ(faster.predicted_ns(), made.predicted_ns());
+  EXPECT_EQ(coordinator_.CreatePlan(request_)->id(), faster.id());
 }
 
 TEST_F(PlansTest, ListsPlansWithoutRanksNewestFirst) {

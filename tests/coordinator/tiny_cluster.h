@@ -18,6 +18,13 @@ inline constexpr char kNetwork[] =
     "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
     "conv1,3,8,8,8,3,3,1,1,1,1,1\n";
 
+// A chain, which memory plans divide.
+inline constexpr char kChain[] =
+    "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
+    "conv1,3,32,32,64,3,3,1,1,1,1,1\n"
+    "conv2,64,32,32,64,3,3,1,1,1,1,1\n"
+    "conv3,64,16,16,64,3,3,1,1,1,1,1\n";
+
 inline v1::PutNetworkRequest PutTiny(const std::string& content = kNetwork) {
   v1::PutNetworkRequest put;
   put.set_name("tiny");

@@ -3,12 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/service/clock.h"
 #include "coordinator/coordinator.h"
+#include "proto/convert.h"
 #include "tests/coordinator/tiny_cluster.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
@@ -128,6 +130,30 @@ TEST_F(WatchTest, ProposesThePlanOfNewMeasurementsToAJobThatDrifts) {
   EXPECT_EQ(Report(0, 1, 14).newest().revision(), 2);
   EXPECT_EQ(Job().proposed_revision(), 0);
   EXPECT_EQ(Accept().error().code, Code::kFailedPrecondition);
+}
+
+TEST_F(WatchTest, DoesNotSearchAgainForAPlanThatWasCutOff) {
+  ASSERT_TRUE(coordinator_.PutNetwork(test::PutTiny(test::kChain)));
+  request_.set_batch(128);
+  request_.mutable_memory()->set_budget_bytes((12_MiB).count());
+  constexpr std::array<std::int64_t, 1> kBatches = {64};
+  v1::Profile profile = test::Measured(kKind, 10, kBatches, test::kChain);
+  *profile.mutable_device_model()->mutable_model() =
+      ToProto(DeviceModelPreset("K40").value());
+  ASSERT_TRUE(coordinator_.PutProfile(profile));
+  CoordinatorOptions options;
+  options.memory_plan_time = std::chrono::milliseconds(0);
+  coordinator_.Reconfigure(options);
+  Begin();
+  ASSERT_TRUE(coordinator_.ListPlans({})->plans(0).cut_off());
+  options.memory_plan_time = std::chrono::minutes(10);
+  coordinator_.Reconfigure(options);
+  Drift();
+  Watch();
+  EXPECT_THAT(Job().drift(), SizeIs(1));
+  EXPECT_EQ(coordinator_.ListPlans({})->plans_size(), 1);
+  // Somebody who asks has it searched for.
+  EXPECT_FALSE(coordinator_.CreatePlan(request_)->cut_off());
 }
 
 TEST_F(WatchTest, ProposesNothingIfTheMeasurementsGiveTheSamePlan) {

@@ -47,6 +47,7 @@ TEST(ConvertPlanTest, TellsOnceWhatRanksShare) {
   plan.ranks[1].workspace = plan.ranks[0].workspace;
   plan.ranks[1].workspace.Own().total_time = Nanoseconds(7);
   plan.ranks[2].workspace = plan.ranks[0].workspace;
+  plan.cut_off = true;
   v1::Plan message = ToProto(plan);
   EXPECT_TRUE(message.ranks(1).has_workspace());
   EXPECT_FALSE(message.ranks(2).has_workspace());

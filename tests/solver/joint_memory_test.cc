@@ -144,6 +144,30 @@ TEST(JointMemoryTest, SharesAreMultiplesOfTheStep) {
   EXPECT_EQ(none.error().code, Code::kFailedPrecondition);
 }
 
+// A policy that requests the stop after its first plan.
+std::stop_source* stop_after_first = nullptr;
+Result<MemoryPlan> PlanAndStop(const TrainingGraph& graph,
+                               const MemoryRequest& request) {
+  auto plan = FindMemoryPolicy("modnn").value()->plan(graph, request);
+  stop_after_first->request_stop();
+  return plan;
+}
+
+TEST(JointMemoryTest, SaysThatItWasCutOffAndNotWhatItDidNotCompare) {
+  std::stop_source stop;
+  stop_after_first = &stop;
+  const MemoryPolicy stopping{"modnn", "", PlanAndStop};
+  MemoryJointProblem problem = LittleMemory();
+  problem.request.stop = stop.get_token();
+  problem.policy = &stopping;
+  const auto joint = SolveJointMemory(problem);
+  ASSERT_TRUE(joint) << joint.error().message;
+  EXPECT_TRUE(joint->cut_off);
+  EXPECT_FALSE(joint->makespan_whole);
+  EXPECT_EQ(joint->whole, std::vector<BatchSize>(2));
+  EXPECT_FALSE(SolveJointMemory(LittleMemory())->cut_off);
+}
+
 TEST(JointMemoryTest, RefusesWhatItCannotPlan) {
   const auto refused =
       [](const std::function<void(MemoryJointProblem*)>& change) {

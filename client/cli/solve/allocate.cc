@@ -95,7 +95,8 @@ std::string ToTable(const AllotAnswer& answer) {
                   Part(allotment.objective),
                   allotment.optimal
                       ? "optimal"
-                      : fmt::format("at most {:.4f}", Part(allotment.bound)));
+                      : fmt::format("the search was cut off; at most {:.4f}",
+                                    Part(allotment.bound)));
   for (const std::string& note : answer.notes) text += note + "\n";
   return text;
 }

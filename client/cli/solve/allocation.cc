@@ -27,11 +27,12 @@ struct AllocationArguments {
   std::string output = "table";
 };
 
-std::string Summary(const Allocation& allocation) {
+std::string Summary(const Allocation& allocation, bool has_capacity) {
   const std::string pool = fmt::format(
       "pool {}, load {}: ", allocation.pool.count(), allocation.load.count());
   if (allocation.proven) return pool + "no smaller pool is possible\n";
-  return pool + fmt::format("none smaller than {} is possible\n",
+  return pool + fmt::format("{}none smaller than {} is possible\n",
+                            has_capacity ? "" : "the search was cut off; ",
                             allocation.lower_bound.count());
 }
 
@@ -44,7 +45,7 @@ std::string ToTable(const Allocation& allocation, const NamedBuffers& named) {
                   std::to_string(buffer.size.count()),
                   std::to_string(allocation.offsets[i].count())});
   }
-  return table.Text() + "\n" + Summary(allocation);
+  return table.Text() + "\n";
 }
 
 Status RunAllocation(const AllocationArguments& options) {
@@ -58,15 +59,16 @@ Status RunAllocation(const AllocationArguments& options) {
                {.max_nodes = std::numeric_limits<std::int64_t>::max(),
                 .stop = limit.token()});
   if (!allocation) return Within(options.buffers, allocation.error());
+  const std::string summary = Summary(*allocation, options.has_capacity);
   if (options.output == "csv") {
-    std::fputs(("ucudnn: " + Summary(*allocation)).c_str(), stderr);
+    std::fputs(("ucudnn: " + summary).c_str(), stderr);
     return WriteText("", ToCsv(*allocation, named));
   }
   return Print(options.output == "json"   ? OutputFormat::kJson
                : options.output == "yaml" ? OutputFormat::kYaml
                                           : OutputFormat::kTable,
                ToJson(*allocation, named),
-               [&] { return ToTable(*allocation, named); });
+               [&] { return ToTable(*allocation, named) + summary; });
 }
 
 }  // namespace

@@ -69,8 +69,10 @@ std::string ToTable(const JointMemoryAnswer& answer) {
              answer.problem.batch.count(), assignment.gpus_used,
              answer.gpus.size(), HumanTime(assignment.makespan),
              optimal ? "optimal"
-                     : "at least " + HumanTime(answer.plan.lower_bound),
+                     : "the search was cut off; at least " +
+                           HumanTime(answer.plan.lower_bound),
              answer.plan.makespan_whole ? HumanTime(*answer.plan.makespan_whole)
+             : answer.plan.cut_off      ? "not known"
                                         : "impossible");
 }
 

@@ -95,6 +95,7 @@ std::string PlanText(const MemoryPlan& plan, const TrainingGraph& graph) {
 std::string Comparison(const MemoryAnswer& answer) {
   Table table({"POLICY", "CHOICE", "SUB-BATCH", "TIME", "TO IDEAL", "STALLS",
                "POOL", "TO HOST", "FROM HOST"});
+  std::string cut_off;
   std::string refused;
   const std::optional<Nanoseconds> ideal = IdealTime(answer.graph);
   for (const MemoryAnswer::Tried& t : answer.tried) {
@@ -108,9 +109,13 @@ std::string Comparison(const MemoryAnswer& answer) {
                   ideal ? Deviation(plan.time, *ideal) : "-",
                   HumanTime(plan.stall), HumanBytes(plan.peak),
                   HumanBytes(plan.offloaded), HumanBytes(plan.prefetched)});
+    if (plan.cut_off) {
+      cut_off += fmt::format("\n{}: the search was cut off by its time limit\n",
+                             plan.policy);
+    }
   }
-  return table.Text() + (refused.empty() ? "" : "\nNot within the budget:\n") +
-         refused;
+  return table.Text() + cut_off +
+         (refused.empty() ? "" : "\nNot within the budget:\n") + refused;
 }
 
 Status WriteSideFiles(const SolveMemoryOptions& options,

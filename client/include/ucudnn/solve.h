@@ -157,7 +157,8 @@ int ucudnn_solve_allocation(const char* buffers, size_t buffers_size,
  *   fuse             "none" (default), or "paper": normalisations in place
  *   split            "DEPTH,H,W[,stochastic]": another network, computed in
  *                    parts of the image; not with a profile
- *   time_limit_s     ends searches; default: 60
+ *   time_limit_s     ends searches; default: 60. A plan whose search ended
+ *                    so has "cut_off":true: another may find a faster one
  *   network_name     in the answer; default: "network"
  *   input_shapes     ["3,224,224"] or ["INPUT=3,224,224",...]: sizes besides
  *                    the batch of inputs whose model leaves them open; since
@@ -187,7 +188,7 @@ int ucudnn_solve_memory(const char* network, size_t network_size,
  *           profile       measurements on it, as text; default: estimates
  *           name          in the answer; default: the device model's
  *   step  shares are multiples of so many images; default: 1
- * Answer: {"batch":256,"makespan_us":...,"lower_bound_us":...,
+ * Answer: {"batch":256,"makespan_us":...,"lower_bound_us":...,"cut_off":false,
  *  "gpus":[{"gpu":"K40","batch":96,"why":"...","plan":0,...}],"plans":[...]};
  * `plan` is an index into `plans`, whose elements are as of
  * ucudnn_solve_memory. The makespan is the least for the policy's plans where
@@ -225,7 +226,8 @@ int ucudnn_solve_check_memory_plan(const char* plan, size_t plan_size,
  *             latency_us, duplex (default: true)
  * `request`: budget_bytes, required; offload and recompute (default: true);
  * time_limit_s (default: 60). Answer: {"time_us":...,"ideal_time_us":...,
- *  "lower_bound_us":...,"peak_bytes":...,"plain_peak_bytes":...,
+ *  "lower_bound_us":...,"cut_off":false,"peak_bytes":...,
+ *  "plain_peak_bytes":...,
  *  "moved_bytes":...,"actions":[{"hook":...,"action":"copy","tensor":...}]},
  * where actions are copy, free, fetch, recompute and drop, in the order in
  * which hooks run them. Status 9 names the least budget. A step of 1000

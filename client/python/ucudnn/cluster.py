@@ -201,6 +201,8 @@ class JobPlan(Shown):
     created_ms: int = 0
     memory_plans: List[DeviceMemoryPlan] = field(default_factory=list)
     under_load_us: Optional[float] = None  # if the devices slow down then
+    # A time limit ended a search: an equal request searches again.
+    cut_off: bool = False
 
     def __post_init__(self) -> None:
         for place, rank in enumerate(self.ranks):

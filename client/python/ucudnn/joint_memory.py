@@ -60,6 +60,9 @@ class JointMemoryPlan(Shown):
     makespan_whole_us: Optional[float]
     gpus: List[MemoryShare]
     plans: List[MemoryPlan]
+    # The time limit ended the search: another one may find faster shares, and
+    # makespan_whole_us and whole_batch are not known.
+    cut_off: bool = False
 
     @property
     def optimal(self) -> bool:

@@ -139,6 +139,8 @@ class MemoryPlan(Shown):
     resident: List[ResidentBlock]
     rounds: List[MemoryRound]
     choice: str = ""  # what the policy chose, if it had a choice
+    # The time limit ended the search: another one may find a faster plan.
+    cut_off: bool = False
     # The training graph as JSON: blocks, and what every task reads and writes.
     graph: Optional[Dict[str, Any]] = None
 

@@ -34,6 +34,8 @@ class RecordedPlan:
     plain_peak_bytes: int  # if every tensor stays
     moved_bytes: int  # both ways
     actions: List[RecordedAction]  # in the order in which hooks run them
+    # The time limit ended the search: another one may find a faster plan.
+    cut_off: bool = False
 
 
 def solve_recorded_step(

@@ -103,11 +103,22 @@ class BestSearch {
         best->budget = budget;
       }
     }
+    if (request_.stop.stop_requested()) NoteCutOff(budget, &best);
     return best;
   }
 
  private:
   using Bounds = std::vector<std::optional<SubBatchBound>>;
+
+  // Says that the search was stopped, unless nothing can be faster.
+  void NoteCutOff(Bytes budget, Result<MemoryPlan>* best) const {
+    if (*best) {
+      (*best)->cut_off =
+          (*best)->time > LeastTimeWithin(budget, FreedomOf(request_));
+    } else {
+      best->error().message += "; the search was cut off before it ended";
+    }
+  }
 
   // Neither a policy nor a search with this freedom is faster within the
   // budget.

@@ -31,6 +31,7 @@ JobPlan SomeJobPlan() {
   plan.predicted = Nanoseconds(1'234'567);
   plan.lower_bound = Nanoseconds(1'234'567);
   plan.optimal = true;
+  plan.cut_off = true;
   plan.undivided = Nanoseconds(2'000'001);
   plan.ranks.resize(2);
   plan.ranks[0].device_kind = plan.request.device_kinds[0];

@@ -93,6 +93,7 @@ MemoryPlan SomeMemoryPlan() {
   plan.ideal_bytes = Bytes(100);
   plan.lower_bound = at(599);
   plan.lower_bound_bytes = Bytes(40);
+  plan.cut_off = true;
   return plan;
 }
 
@@ -136,7 +137,7 @@ TEST(MemoryPlanJsonTest, FillsInWhatMayBeLeftOut) {
   const TrainingGraph graph = SmallGraph();
   Json json = ToJson(SomeMemoryPlan(), graph);
   for (const char* key : {"choice", "feasible", "gpus", "alignment",
-                          "ideal_time_us", "ideal_bytes"}) {
+                          "ideal_time_us", "ideal_bytes", "cut_off"}) {
     json.erase(key);
   }
   json["rounds"][0].erase("count");
@@ -147,6 +148,7 @@ TEST(MemoryPlanJsonTest, FillsInWhatMayBeLeftOut) {
   expected.gpus = 1;
   expected.alignment = Bytes(256);
   expected.ideal_bytes.reset();
+  expected.cut_off = false;
   EXPECT_EQ(MemoryPlanOf(json, graph, "").value(), expected);
 }
 

@@ -11,7 +11,10 @@ namespace ucudnn {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Json = nlohmann::ordered_json;
 
@@ -144,10 +147,23 @@ TEST(MemoryPlannerTest, EndsWhenNobodyWaitsForIt) {
 }
 
 TEST(MemoryPlannerTest, ReturnsTheBestPlanWhenItsTimeIsUp) {
-  const auto plan = MakeMemoryPlans(Chain(), Request(512, 1, 60_MiB), {},
+  const auto plan = MakeMemoryPlans(Chain(), Request(512, 1, 12_MiB), {},
                                     Models(), milliseconds(0));
   ASSERT_TRUE(plan) << plan.error().message;
-  EXPECT_LE(Body(*plan)["peak_bytes"], (60_MiB).count());
+  EXPECT_LE(Body(*plan)["peak_bytes"], (12_MiB).count());
+  EXPECT_TRUE(plan->cut_off);
+  EXPECT_EQ(Body(*plan)["cut_off"], true);
+  EXPECT_THAT(plan->reasons,
+              Contains(AllOf(HasSubstr("512 images"),
+                             HasSubstr("the search was cut off after 0"),
+                             HasSubstr("the bound is"))));
+}
+
+TEST(MemoryPlannerTest, IsNotCutOffIfTheSearchEndsByItself) {
+  const auto plan = Make(Request(32, 1, 20_MiB));
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_FALSE(plan->cut_off);
+  EXPECT_THAT(plan->reasons, IsEmpty());
 }
 
 TEST(MemoryPlannerTest, RefusesWhatItCannotPlan) {

@@ -271,6 +271,25 @@ TEST(RecordedStepTest, NamesTheLeastBudget) {
   EXPECT_TRUE(PlanRecordedStep(step, {.budget = Bytes(1536)}));
 }
 
+TEST(RecordedStepTest, SaysThatItWasCutOff) {
+  RecordedStep step = Chain(100);
+  step.tensors[1].recipe = {Nanoseconds(30), Bytes(0), {0}};
+  std::stop_source stop;
+  RecordedRequest request{.budget = Bytes(512 + 2 * 1024)};
+  request.stop = stop.get_token();
+  EXPECT_FALSE(PlanRecordedStep(step, request).value().cut_off);
+  stop.request_stop();
+  const auto plan = PlanRecordedStep(step, request);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_TRUE(plan->cut_off);
+  // All fits at once: nothing is faster.
+  request.budget = Bytes(4096);
+  EXPECT_FALSE(PlanRecordedStep(step, request).value().cut_off);
+  request.budget = Bytes(1000);
+  EXPECT_THAT(PlanRecordedStep(step, request).error().message,
+              HasSubstr("cut off, so less may do"));
+}
+
 TEST(RecordedStepTest, RefusesWhatContradictsItself) {
   const auto why = [](const RecordedStep& step) {
     const auto plan = PlanRecordedStep(step, {.budget = Bytes(4096)});

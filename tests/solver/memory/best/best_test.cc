@@ -187,6 +187,30 @@ TEST(BestTest, AnswersWithAPolicysPlanWhenStoppedAtOnce) {
   EXPECT_THAT(plan->choice, ::testing::HasSubstr("baseline"));
 }
 
+TEST(BestTest, SaysThatItWasCutOffUnlessNothingIsFaster) {
+  std::stop_source stop;
+  const TrainingGraph graph = test::OnSmallDevice(test::SmallResidual(16));
+  MemoryRequest request{.budget = PeakOf(graph) / 2};
+  request.stop = stop.get_token();
+  const Result<MemoryPlan> whole = PlanBest(graph, request);
+  ASSERT_TRUE(whole) << whole.error().message;
+  EXPECT_FALSE(whole->cut_off);
+  stop.request_stop();
+  const Result<MemoryPlan> plan = PlanBest(graph, request);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_TRUE(plan->cut_off);
+  EXPECT_GT(plan->time, whole->time);
+  // With plenty of memory the first plan is as fast as any.
+  TrainingGraph ample = graph;
+  ample.device.algorithms.clear();
+  request.budget = PeakOf(ample) * 2;
+  EXPECT_FALSE(PlanBest(ample, request).value().cut_off);
+  // Nothing fits: the search may have missed a plan.
+  request.budget = LowerBoundBytes(graph, false) - Bytes(1);
+  EXPECT_THAT(PlanBest(graph, request).error().message,
+              ::testing::HasSubstr("cut off"));
+}
+
 TEST(BestTest, MakesTheSamePlanTwice) {
   const TrainingGraph graph = test::OnSmallDevice(test::SmallInception(16));
   const MemoryRequest request{.budget = PeakOf(graph) / 2};
