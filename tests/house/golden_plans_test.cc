@@ -62,8 +62,7 @@ Verdict Judge(const std::string& golden, int version,
   const bool same_version =
       golden.substr(0, end) == fmt::format("{}{}", kHeader, version);
   if (same && same_version) return {};
-  const std::string where =
-      FirstDifference(golden, Golden(version, plans));
+  const std::string where = FirstDifference(golden, Golden(version, plans));
   if (same_version) {
     const std::string raise = "plans changed: raise kSolverVersion\n" + where;
     return {raise, raise};
@@ -77,10 +76,10 @@ TEST(GoldenPlansTest, ChangeOnlyWithTheSolversVersion) {
   const std::string golden = ReadFile(path, 1_MiB).value_or("");
   const Verdict verdict = Judge(golden, kSolverVersion, plans);
   if (std::getenv("UCUDNN_UPDATE_GOLDEN") == nullptr) {
-    EXPECT_EQ(verdict.file, "");
+    EXPECT_TRUE(verdict.file.empty()) << verdict.file;
     return;
   }
-  ASSERT_EQ(verdict.update, "");
+  ASSERT_TRUE(verdict.update.empty()) << verdict.update;
   std::ofstream file(path);
   file << Golden(kSolverVersion, plans);
   file.close();
