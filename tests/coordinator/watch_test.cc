@@ -135,8 +135,9 @@ TEST_F(WatchTest, ProposesThePlanOfNewMeasurementsToAJobThatDrifts) {
 TEST_F(WatchTest, DoesNotSearchAgainForAPlanThatWasCutOff) {
   ASSERT_TRUE(coordinator_.PutNetwork(test::PutTiny(test::kChain)));
   request_.set_batch(128);
+  request_.set_batch_policy("powerOfTwo");
   request_.mutable_memory()->set_budget_bytes((12_MiB).count());
-  constexpr std::array<std::int64_t, 1> kBatches = {64};
+  constexpr std::array<std::int64_t, 7> kBatches = {1, 2, 4, 8, 16, 32, 64};
   v1::Profile profile = test::Measured(kKind, 10, kBatches, test::kChain);
   *profile.mutable_device_model()->mutable_model() =
       ToProto(DeviceModelPreset("K40").value());
