@@ -14,6 +14,7 @@
 #include <fmt/core.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
@@ -48,6 +49,9 @@ std::string_view CodeName(Code code);
 struct Error {
   Code code = Code::kUnknown;
   std::string message;
+  // Of kFailedPrecondition: the least that would do of what was limited (bytes
+  // of workspace, of a budget, of a pool); absent if it is not known.
+  std::optional<std::int64_t> least = {};
 
   friend bool operator==(const Error&, const Error&) = default;
 };
@@ -63,6 +67,16 @@ tl::unexpected<Error> Fail(Code code, fmt::format_string<Args...> format,
                            Args&&... args) {
   return tl::unexpected<Error>(
       Error{code, fmt::format(format, std::forward<Args>(args)...)});
+}
+
+// kFailedPrecondition where a limit is too low and `least` would do.
+template <class... Args>
+tl::unexpected<Error> FailBelow(std::int64_t least,
+                                fmt::format_string<Args...> format,
+                                Args&&... args) {
+  return tl::unexpected<Error>(
+      Error{Code::kFailedPrecondition,
+            fmt::format(format, std::forward<Args>(args)...), least});
 }
 
 // The same failure seen from one level up: `context` says where it happened.

@@ -115,6 +115,17 @@ struct TaskWork {
   friend bool operator==(const TaskWork&, const TaskWork&) = default;
 };
 
+// How a task runs again, where that is not how it runs first: a framework's own
+// operator makes a tensor, and a recipe computes it again.
+struct TaskAgain {
+  Nanoseconds time{0};
+  // Blocks besides those of the task, each once.
+  std::vector<std::size_t> reads;
+  std::vector<std::size_t> writes;  // temporary
+
+  friend bool operator==(const TaskAgain&, const TaskAgain&) = default;
+};
+
 struct Task {
   std::string name;  // unique in the graph
   TaskKind kind = TaskKind::kForward;
@@ -124,6 +135,7 @@ struct Task {
   // Can run again whenever its inputs are present, with the same result.
   bool recomputable = false;
   TaskWork work = {};
+  std::optional<TaskAgain> again = {};  // only in recorded steps
 
   friend bool operator==(const Task&, const Task&) = default;
 };

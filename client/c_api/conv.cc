@@ -35,9 +35,9 @@ struct ucudnn_conv_norm {
 namespace ucudnn::c_api {
 namespace {
 
-std::string& LastError() {
-  thread_local std::string message;
-  return message;
+Error& LastError() {
+  thread_local Error error;
+  return error;
 }
 
 template <class Body>
@@ -126,10 +126,14 @@ using ucudnn::Status;
 
 extern "C" {
 
-UCUDNN_EXPORT const char* ucudnn_conv_version(void) { return "1.1"; }
+UCUDNN_EXPORT const char* ucudnn_conv_version(void) { return "1.2"; }
 
 UCUDNN_EXPORT const char* ucudnn_conv_last_error(void) {
-  return ucudnn::c_api::LastError().c_str();
+  return ucudnn::c_api::LastError().message.c_str();
+}
+
+UCUDNN_EXPORT int64_t ucudnn_conv_last_least(void) {
+  return ucudnn::c_api::LastError().least.value_or(-1);
 }
 
 UCUDNN_EXPORT int ucudnn_conv_open_gpu(void* stream, int deterministic,

@@ -4,9 +4,9 @@
 
 namespace ucudnn::c_api {
 
-std::string& ThreadMessage() {
-  thread_local std::string message;
-  return message;
+Error& ThreadError() {
+  thread_local Error error;
+  return error;
 }
 
 }  // namespace ucudnn::c_api

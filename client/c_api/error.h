@@ -13,13 +13,13 @@
 
 namespace ucudnn::c_api {
 
-// The text of ucudnn_last_error_message(NULL) for this thread.
-std::string& ThreadMessage();
+// The last error of ucudnn_last_error_message(NULL) for this thread.
+Error& ThreadError();
 
 // Runs `body`, which returns a Status. Returns its code; on failure, stores its
-// message in `message`.
+// error in `last`.
 template <class Body>
-int Guard(std::string& message, const Body& body) noexcept {
+int Guard(Error& last, const Body& body) noexcept {
   Error error;
   try {
     const Status status = body();
@@ -35,13 +35,13 @@ int Guard(std::string& message, const Body& body) noexcept {
     } catch (...) {  // no memory for the text
     }
   }
-  message = std::move(error.message);
-  return static_cast<int>(error.code);
+  last = std::move(error);
+  return static_cast<int>(last.code);
 }
 
 template <class Body>
 int Guard(const Body& body) noexcept {
-  return Guard(ThreadMessage(), body);
+  return Guard(ThreadError(), body);
 }
 
 inline tl::unexpected<Error> IsNull(const char* what) {

@@ -38,7 +38,7 @@ struct ucudnn_session {
   std::unique_ptr<ucudnn::Device> device;  // outlives the session
   std::unique_ptr<ucudnn::Session> session;
   std::string device_kind;
-  mutable std::string message;
+  mutable ucudnn::Error error;
   // Built on request; dropped when the plan changes.
   std::string plan_json;
   mutable std::map<size_t, std::string> problems;
@@ -113,20 +113,27 @@ Result<std::unique_ptr<ucudnn_session>> Init(
   return session;
 }
 
-// Runs `body` on the session and stores its error's message there.
+// Runs `body` on the session and stores its error there.
 template <class Body>
 int Call(ucudnn_session* session, const Body& body) {
   if (session == nullptr) {
     return Guard([] { return Status(IsNull("session")); });
   }
-  return Guard(session->message, [&] { return body(*session->session); });
+  return Guard(session->error, [&] { return body(*session->session); });
+}
+
+const ucudnn::Error& LastError(const ucudnn_session* session) {
+  return session == nullptr ? ucudnn::c_api::ThreadError() : session->error;
 }
 
 }  // namespace
 
 const char* ucudnn_last_error_message(const ucudnn_session* session) {
-  return session == nullptr ? ucudnn::c_api::ThreadMessage().c_str()
-                            : session->message.c_str();
+  return LastError(session).message.c_str();
+}
+
+int64_t ucudnn_last_error_least(const ucudnn_session* session) {
+  return LastError(session).least.value_or(-1);
 }
 
 int ucudnn_options_create(ucudnn_options** options) {
@@ -239,7 +246,7 @@ int ucudnn_session_kernel(const ucudnn_session* session, size_t index,
   if (session == nullptr) {
     return Guard([] { return Status(IsNull("session")); });
   }
-  return Guard(session->message, [&]() -> Status {
+  return Guard(session->error, [&]() -> Status {
     if (kernel == nullptr) return IsNull("kernel");
     const ucudnn::KernelPlan* plan = session->kernel(index);
     if (plan == nullptr) {
@@ -265,7 +272,7 @@ int ucudnn_session_micro_batch(const ucudnn_session* session, size_t kernel,
   if (session == nullptr) {
     return Guard([] { return Status(IsNull("session")); });
   }
-  return Guard(session->message, [&]() -> Status {
+  return Guard(session->error, [&]() -> Status {
     if (micro_batch == nullptr) return IsNull("micro_batch");
     const ucudnn::KernelPlan* plan = session->kernel(kernel);
     if (plan == nullptr || index >= plan->micro_batches.size()) {

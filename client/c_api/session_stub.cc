@@ -4,5 +4,9 @@
 #include "ucudnn/ucudnn.h"
 
 const char* ucudnn_last_error_message(const ucudnn_session* /*session*/) {
-  return ucudnn::c_api::ThreadMessage().c_str();
+  return ucudnn::c_api::ThreadError().message.c_str();
+}
+
+int64_t ucudnn_last_error_least(const ucudnn_session* /*session*/) {
+  return ucudnn::c_api::ThreadError().least.value_or(-1);
 }

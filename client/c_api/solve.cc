@@ -39,6 +39,12 @@ namespace {
 
 using Answer = Result<nlohmann::ordered_json>;
 
+// Of the thread's last call.
+std::optional<std::int64_t>& LastLeast() {
+  thread_local std::optional<std::int64_t> least;
+  return least;
+}
+
 int ReturnText(Code code, const std::string& text, char** answer) {
   *answer = static_cast<char*>(std::malloc(text.size() + 1));
   if (*answer == nullptr) return static_cast<int>(Code::kResourceExhausted);
@@ -52,6 +58,7 @@ int Call(const char* input, std::size_t size, const char* request,
          char** answer, Solve solve) {
   if (answer == nullptr) return static_cast<int>(Code::kInvalidArgument);
   *answer = nullptr;
+  LastLeast().reset();
   try {
     if (input == nullptr || request == nullptr) {
       return ReturnText(Code::kInvalidArgument,
@@ -59,8 +66,10 @@ int Call(const char* input, std::size_t size, const char* request,
     }
     const Answer result =
         solve(std::string_view(input, size), std::string_view(request));
-    if (!result)
+    if (!result) {
+      LastLeast() = result.error().least;
       return ReturnText(result.error().code, result.error().message, answer);
+    }
     return ReturnText(
         Code::kOk,
         result->dump(-1, ' ', false,
@@ -169,7 +178,11 @@ Answer AnswerArena(const Profile& profile, std::string_view model,
 
 extern "C" {
 
-UCUDNN_EXPORT const char* ucudnn_solve_version(void) { return "1.7"; }
+UCUDNN_EXPORT const char* ucudnn_solve_version(void) { return "1.8"; }
+
+UCUDNN_EXPORT int64_t ucudnn_solve_last_least(void) {
+  return ucudnn::LastLeast().value_or(-1);
+}
 
 UCUDNN_EXPORT void ucudnn_solve_free(char* answer) { std::free(answer); }
 

@@ -111,15 +111,16 @@ tl::unexpected<Error> DoesNotFit(const Allocation& best, Bytes capacity) {
           ? "the buffers do not fit"
           : "no allocation was found within the limits that fits";
   if (best.proven) {
-    return Fail(Code::kFailedPrecondition,
-                "{} the capacity of {} bytes; the smallest that would do is {}",
-                why, capacity.count(), best.pool.count());
+    return FailBelow(
+        best.pool.count(),
+        "{} the capacity of {} bytes; the smallest that would do is {}", why,
+        capacity.count(), best.pool.count());
   }
-  return Fail(Code::kFailedPrecondition,
-              "{} the capacity of {} bytes; {} would do, and the smallest that "
-              "would is at least {}",
-              why, capacity.count(), best.pool.count(),
-              best.lower_bound.count());
+  return FailBelow(
+      best.pool.count(),
+      "{} the capacity of {} bytes; {} would do, and the smallest that would "
+      "is at least {}",
+      why, capacity.count(), best.pool.count(), best.lower_bound.count());
 }
 
 struct Effort {

@@ -42,11 +42,12 @@ Status CheckFeasible(const Profile& profile, const Concurrency& concurrency,
   }
   const Bytes smallest = SmallestArena(concurrency, least);
   if (smallest > request.workspace_limit) {
-    return Fail(Code::kFailedPrecondition,
-                "no division of batch {} fits into an arena of {}; the "
-                "smallest limit that would do is {}",
-                request.batch.count(), FormatBytes(request.workspace_limit),
-                FormatBytes(smallest));
+    return FailBelow(smallest.count(),
+                     "no division of batch {} fits into an arena of {}; the "
+                     "smallest limit that would do is {}",
+                     request.batch.count(),
+                     FormatBytes(request.workspace_limit),
+                     FormatBytes(smallest));
   }
   return {};
 }

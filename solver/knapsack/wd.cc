@@ -97,7 +97,8 @@ Error WhyNoWdPlan(const Profile& profile, const WrRequest& request) {
       fmt::format("the kernels' segments for batch {} do not fit into {} "
                   "together; the smallest total limit that would do is {}",
                   request.batch.count(), FormatBytes(request.workspace_limit),
-                  FormatBytes(Bytes(total)))};
+                  FormatBytes(Bytes(total))),
+      total};
 }
 
 // The offset of each segment: the most aligned sizes come first.
@@ -205,10 +206,10 @@ Result<Division> DivideWorkspace(
                                 })
                    ->workspace;
     }
-    return Fail(Code::kFailedPrecondition,
-                "the segments do not fit into {} together; the smallest total "
-                "limit that would do is {}",
-                FormatBytes(limit), FormatBytes(least));
+    return FailBelow(least.count(),
+                     "the segments do not fit into {} together; the smallest "
+                     "total limit that would do is {}",
+                     FormatBytes(limit), FormatBytes(least));
   }
   Division division;
   division.time = Nanoseconds(solution->cost);

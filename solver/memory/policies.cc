@@ -125,6 +125,7 @@ Result<MemoryPlan> PlanMemory(const TrainingGraph& graph,
     if (enough) {
       error.message += fmt::format("; a budget of {} ({} bytes) would do",
                                    HumanBytes(*enough), enough->count());
+      error.least = enough->count();
     }
   }
   return Within(policy.name, std::move(error));

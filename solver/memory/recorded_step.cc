@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,8 +22,9 @@ namespace {
 constexpr std::int64_t kRecordedEffort = 4'000'000;
 constexpr std::int64_t kMostRecordedSchedules = 4'000;
 constexpr std::int64_t kRecordedPrograms = 4'000;
-// A plan within a 2000th of its bound is not improved further.
-constexpr std::int64_t kCloseToBound = 2000;
+// A plan within a millionth of its bound is not improved further: what is
+// improved less far is sometimes slower than a plan within a smaller budget.
+constexpr std::int64_t kCloseToBound = 1'000'000;
 
 constexpr std::size_t kNoNumber = static_cast<std::size_t>(-1);
 
@@ -87,27 +89,23 @@ Status CheckStep(const RecordedStep& step) {
 
 // The step as a training graph. Blocks: the tensors, then what each task needs
 // besides. Tasks: for each segment one, and for each tensor that its last hook
-// saves.
+// saves; the latter takes no time, unless a recipe computes the tensor again.
 struct StepGraph {
   TrainingGraph graph;
-  std::vector<std::size_t> segment;     // by task; kNoNumber: it makes a tensor
-  std::vector<std::size_t> tensor;      // by task; kNoNumber: it is a segment
-  std::vector<std::size_t> of_recipes;  // blocks that recipes need besides
-  Nanoseconds counted_twice{0};  // of recipes longer than what came before
+  std::vector<std::size_t> segment;  // by task; kNoNumber: it makes a tensor
+  std::vector<std::size_t> tensor;   // by task; kNoNumber: it is a segment
 };
 
 class StepGraphMaker {
  public:
-  explicit StepGraphMaker(const RecordedStep& step) : step_(step) {}
+  StepGraphMaker(const RecordedStep& step, bool recompute)
+      : step_(step), recompute_(recompute) {}
 
   StepGraph Make() {
     made_.graph.network = "recorded step";
     made_.graph.batch = BatchSize(1);
     made_.graph.device = step_.link;
     made_.graph.layers = {{"step", "recorded"}};
-    for (const RecordedSegment& segment : step_.segments) {
-      times_.push_back(segment.time);
-    }
     std::vector<std::vector<std::size_t>> reads(step_.segments.size());
     for (std::size_t i = 0; i < step_.tensors.size(); ++i) {
       const RecordedTensor& tensor = step_.tensors[i];
@@ -117,17 +115,10 @@ class StepGraphMaker {
         reads[s].push_back(i);
       }
       for (const std::size_t use : tensor.uses) reads[use].push_back(i);
-      if (tensor.recipe) Shorten(tensor.hook, tensor.recipe->time);
     }
     std::size_t next = 0;
     for (std::size_t s = 0; s < step_.segments.size(); ++s) {
-      Task task;
-      task.name = fmt::format("segment {}", s);
-      task.kind =
-          step_.segments[s].backward ? TaskKind::kBackward : TaskKind::kForward;
-      task.reads = std::move(reads[s]);
-      task.work.fixed = times_[s];
-      AddTask(std::move(task), step_.segments[s].bytes, s, kNoNumber);
+      AddSegment(s, std::move(reads[s]));
       for (; next < step_.tensors.size() && step_.tensors[next].hook == s;
            ++next) {
         AddTensor(next);
@@ -146,46 +137,44 @@ class StepGraphMaker {
     return made_.graph.blocks.size() - 1;
   }
 
-  void AddTask(Task task, Bytes besides, std::size_t segment,
-               std::size_t tensor) {
-    if (besides > Bytes(0)) {
-      task.writes.push_back(AddBlock("besides " + task.name, besides));
-    }
+  void AddTask(Task task, std::size_t segment, std::size_t tensor) {
     made_.graph.tasks.push_back(std::move(task));
     made_.segment.push_back(segment);
     made_.tensor.push_back(tensor);
   }
 
+  void AddSegment(std::size_t s, std::vector<std::size_t> reads) {
+    const RecordedSegment& segment = step_.segments[s];
+    Task task;
+    task.name = fmt::format("segment {}", s);
+    task.kind = segment.backward ? TaskKind::kBackward : TaskKind::kForward;
+    task.reads = std::move(reads);
+    task.work.fixed = segment.time;
+    if (segment.bytes > Bytes(0)) {
+      task.writes = {AddBlock("besides " + task.name, segment.bytes)};
+    }
+    AddTask(std::move(task), s, kNoNumber);
+  }
+
   void AddTensor(std::size_t i) {
-    const std::optional<RecordedRecipe>& recipe = step_.tensors[i].recipe;
     Task task;
     task.name = fmt::format("making tensor {}", i);
     task.kind = TaskKind::kForward;
     task.writes = {i};
-    task.recomputable = recipe.has_value();
-    task.work.fixed = recipe ? recipe->time : Nanoseconds(0);
-    if (recipe) task.reads = recipe->reads;
-    const Bytes besides = recipe ? recipe->bytes : Bytes(0);
-    if (besides > Bytes(0)) {
-      made_.of_recipes.push_back(made_.graph.blocks.size());  // added next
+    task.work.fixed = Nanoseconds(0);
+    if (const auto& recipe = step_.tensors[i].recipe; recipe && recompute_) {
+      task.recomputable = true;
+      task.again = {recipe->time, recipe->reads, {}};
+      if (recipe->bytes > Bytes(0)) {
+        task.again->writes = {AddBlock("besides " + task.name, recipe->bytes)};
+      }
     }
-    AddTask(std::move(task), besides, kNoNumber, i);
-  }
-
-  // Takes a recipe's time off the segments in which it ran first.
-  void Shorten(std::size_t segment, Nanoseconds time) {
-    for (std::size_t s = segment + 1; s-- > 0 && time > Nanoseconds(0);) {
-      if (step_.segments[s].backward) break;
-      const Nanoseconds part = std::min(time, times_[s]);
-      times_[s] -= part;
-      time -= part;
-    }
-    made_.counted_twice += time;
+    AddTask(std::move(task), kNoNumber, i);
   }
 
   const RecordedStep& step_;
+  const bool recompute_;
   StepGraph made_;
-  std::vector<Nanoseconds> times_;
 };
 
 // Turns the schedule of a program into actions of hooks.
@@ -226,7 +215,7 @@ class ActionLister {
               program_.gaps[g].block, k);
         }
       }
-      if (again_[At(k)]) {
+      if (program_.again[At(k)] != 0) {
         Add(SavedAction::kRecompute, made_.tensor[program_.tasks[At(k)]], k);
       }
     }
@@ -246,7 +235,8 @@ class ActionLister {
     std::int64_t peak = 0;
     for (std::size_t place = 0; place < program_.tasks.size(); ++place) {
       gone += away[place];
-      if (made_.segment[program_.tasks[place]] == kNoNumber && !again_[place]) {
+      if (made_.segment[program_.tasks[place]] == kNoNumber &&
+          program_.again[place] == 0) {
         continue;  // only a name for the end of a segment
       }
       peak = std::max(peak, program_.live[place] - gone);
@@ -266,18 +256,12 @@ class ActionLister {
   // first.
   void FindHooks() {
     hook_.assign(program_.tasks.size(), kNoNumber);
-    again_.assign(program_.tasks.size(), false);
-    std::vector<bool> seen(made_.segment.size());
-    for (std::size_t place = 0; place < program_.tasks.size(); ++place) {
-      again_[place] = seen[program_.tasks[place]];
-      seen[program_.tasks[place]] = true;
-    }
     std::size_t next = kNoNumber;
     for (std::size_t place = program_.tasks.size(); place-- > 0;) {
       const std::size_t task = program_.tasks[place];
       if (made_.segment[task] != kNoNumber) {
         next = made_.segment[task] == 0 ? kNoNumber : made_.segment[task] - 1;
-      } else if (!again_[place]) {
+      } else if (program_.again[place] == 0) {
         next = step_.tensors[made_.tensor[task]].hook;
       }
       hook_[place] = next;
@@ -298,7 +282,6 @@ class ActionLister {
   const std::vector<char>& moved_;
   const RoundSchedule& schedule_;
   std::vector<std::size_t> hook_;  // by place
-  std::vector<bool> again_;        // by place: the task has run before
   std::vector<PlannedAction> actions_;
 };
 
@@ -317,24 +300,105 @@ Bytes PlainPeak(const RecordedStep& step) {
   return peak;
 }
 
-Nanoseconds BoundOf(const StepGraph& made, const RecordedRequest& request) {
-  TrainingGraph graph = made.graph;
-  // The bound would count them where tensors are made first.
-  for (const std::size_t block : made.of_recipes) {
-    graph.blocks[block].bytes = Bytes(0);
+// Searches for plans of a step by some ways. Plans by fewer ways are plans by
+// more, and plans within a smaller budget are plans within a larger one: these
+// are where searches start, so that more of either is never slower.
+class StepSearch {
+ public:
+  static Result<std::unique_ptr<StepSearch>> Make(
+      const RecordedStep& step, const RecordedRequest& request) {
+    std::unique_ptr<StepSearch> made(new StepSearch(step, request));
+    UCUDNN_ASSIGN_OR_RETURN(
+        made->round_, ModelRound(made->made_.graph, made->made_.graph.batch,
+                                 true, false, TaskRuns::kUndivided));
+    made->options_.emplace(made->round_);
+    return made;
   }
-  PlanFreedom freedom;
-  freedom.recomputes = request.recompute;
-  const RoundBound bound(graph, false, RoundBound::Updates::kInOrder, freedom);
-  RoundBound::Costs costs;
-  for (const Task& task : graph.tasks) {
-    costs.push_back({{0, static_cast<double>(task.work.fixed->count())}});
+
+  const StepGraph& graph() const { return made_; }
+
+  // Something is missing in the result if nothing was found that fits.
+  // Within whole units of kPlanAlignment, which all sizes are counted in.
+  PlannedRound Plan(Bytes budget) {
+    budget -= Bytes(budget.count() % kPlanAlignment.count());
+    PlannedRound best = Search(budget, {});
+    if (best.choice.missing > 0) {
+      PlannedRound least = Least();
+      if (Bytes(least.choice.missing) > budget) return least;
+      best = Search(budget, {least.program->choices});
+    }
+    for (Bytes rung = RungBelow(budget);
+         Bound(rung) < Nanoseconds(best.choice.schedule.time) &&
+         !request_.stop.stop_requested();
+         rung = RungBelow(rung)) {
+      PlannedRound lower = Search(rung, {});
+      if (lower.choice.missing > 0) break;
+      if (Better(lower.choice, best.choice)) best = std::move(lower);
+    }
+    return best;
   }
-  const double time =
-      bound.Bound(graph.batch, request.budget, std::move(costs));
-  return time == kNever ? Nanoseconds::max()
-                        : Nanoseconds(std::llround(std::floor(time)));
-}
+
+  // No plan within the budget takes less; Nanoseconds::max() if none fits.
+  Nanoseconds Bound(Bytes budget) const {
+    PlanFreedom freedom;
+    freedom.recomputes = request_.recompute;
+    const RoundBound bound(made_.graph, false, RoundBound::Updates::kInOrder,
+                           freedom);
+    RoundBound::Costs costs;
+    for (const Task& task : made_.graph.tasks) {
+      costs.push_back({{0, static_cast<double>(task.work.fixed->count())}});
+    }
+    const double time =
+        bound.Bound(made_.graph.batch, budget, std::move(costs));
+    return time == kNever ? Nanoseconds::max()
+                          : Nanoseconds(std::llround(std::floor(time)));
+  }
+
+ private:
+  StepSearch(const RecordedStep& step, const RecordedRequest& request)
+      : request_(request),
+        made_(StepGraphMaker(step, request.recompute).Make()) {}
+
+  // What needs least memory, as one that misses all of it: so what is named as
+  // the least is accepted.
+  PlannedRound Least() const {
+    PlannedRound least = Search(Bytes(0), {});
+    while (true) {
+      const Bytes below = Bytes(least.choice.missing) - kPlanAlignment;
+      PlannedRound lower = Search(below, {least.program->choices});
+      if (lower.choice.missing > 0) return least;
+      lower.choice.missing = CoverExcess(*lower.scheduler, 0).missing;
+      least = std::move(lower);
+    }
+  }
+
+  PlannedRound Search(Bytes budget, std::vector<ProgramChoices> starts) const {
+    RoundLimits limits;
+    const Nanoseconds bound = Bound(budget);
+    limits.gaps.capacity = budget.count();
+    limits.gaps.enough = bound == Nanoseconds::max()
+                             ? 0
+                             : (bound + bound / kCloseToBound).count();
+    limits.gaps.effort = std::min(
+        kMostRecordedSchedules,
+        kRecordedEffort / static_cast<std::int64_t>(round_.tasks.size()));
+    limits.gaps.stop = request_.stop;
+    limits.programs = request_.recompute ? kRecordedPrograms : 0;
+    ProgramChoices choices;
+    choices.activations_leave = false;
+    if (request_.offload && request_.recompute) {
+      starts.push_back(SearchRound(round_, *options_, choices, limits, starts)
+                           .program->choices);
+    }
+    choices.activations_leave = request_.offload;
+    return SearchRound(round_, *options_, choices, limits, starts);
+  }
+
+  const RecordedRequest& request_;
+  const StepGraph made_;
+  RoundModel round_;
+  std::optional<TaskOptions> options_;
+};
 
 }  // namespace
 
@@ -357,44 +421,23 @@ std::string_view Name(SavedAction action) {
 Result<RecordedPlan> PlanRecordedStep(const RecordedStep& step,
                                       const RecordedRequest& request) {
   UCUDNN_RETURN_IF_ERROR(CheckStep(step));
-  const StepGraph made = StepGraphMaker(step).Make();
-  UCUDNN_ASSIGN_OR_RETURN(RoundModel round,
-                          ModelRound(made.graph, made.graph.batch, true, false,
-                                     TaskRuns::kUndivided));
-  round.used_again.resize(made.graph.blocks.size());
-  for (const std::size_t block : made.of_recipes) {
-    round.used_again[block] = true;
-  }
-  const TaskOptions options(round);
-  ProgramChoices choices;
-  choices.activations_leave = request.offload;
-  RoundLimits limits;
-  const Nanoseconds bound = BoundOf(made, request);
-  limits.gaps.capacity = request.budget.count();
-  limits.gaps.enough =
-      bound == Nanoseconds::max() ? 0 : (bound + bound / kCloseToBound).count();
-  limits.gaps.effort =
-      std::min(kMostRecordedSchedules,
-               kRecordedEffort / static_cast<std::int64_t>(round.tasks.size()));
-  limits.gaps.stop = request.stop;
-  limits.programs = request.recompute ? kRecordedPrograms : 0;
-  const PlannedRound planned = SearchRound(round, options, choices, limits);
+  UCUDNN_ASSIGN_OR_RETURN(const auto search, StepSearch::Make(step, request));
+  const PlannedRound planned = search->Plan(request.budget);
   if (planned.choice.missing > 0) {
-    return Fail(Code::kFailedPrecondition,
-                "budget_bytes: {}; the least that is accepted is {}{}",
-                request.budget.count(),
-                request.budget.count() + planned.choice.missing,
-                request.stop.stop_requested()
-                    ? "; the search was cut off, so less may do"
-                    : "");
+    return FailBelow(planned.choice.missing,
+                     "budget_bytes: {}; the least that is accepted is {}{}",
+                     request.budget.count(), planned.choice.missing,
+                     request.stop.stop_requested()
+                         ? "; the search was cut off, so less may do"
+                         : "");
   }
-  ActionLister lister(made, step, planned);
+  ActionLister lister(search->graph(), step, planned);
   RecordedPlan plan;
-  plan.time = Nanoseconds(planned.choice.schedule.time) - made.counted_twice;
+  plan.time = Nanoseconds(planned.choice.schedule.time);
   for (const RecordedSegment& segment : step.segments) {
     plan.ideal_time += segment.time;
   }
-  plan.lower_bound = std::max(bound - made.counted_twice, plan.ideal_time);
+  plan.lower_bound = std::max(search->Bound(request.budget), plan.ideal_time);
   plan.cut_off =
       request.stop.stop_requested() && plan.time > plan.lower_bound;
   plan.moved = Bytes(planned.choice.schedule.moved);

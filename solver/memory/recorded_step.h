@@ -22,9 +22,9 @@
 // The step becomes a training graph of tasks in a fixed order, one for each
 // segment and each saved tensor, and is planned by the search of `best`
 // (memory/best/), with transfers as a link in each direction and without
-// addresses, which the framework's allocator chooses. A tensor can be computed
-// again by an operator of its own; the segments in which it was computed first
-// are shorter by that time, so no time counts twice.
+// addresses, which the framework's allocator chooses. The framework made each
+// tensor, whatever its recipe: only what computes it again reads and takes what
+// the recipe says.
 //
 // Chen et al., "moDNN", TPDS 2019, sections 3 and 5 (moving and prefetching
 // under a budget); Chen et al., "Training deep nets with sublinear memory

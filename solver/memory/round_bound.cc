@@ -285,8 +285,13 @@ void RoundBound::FindSources() {
   for (Recomputable& again : recomputable_) {
     std::map<std::size_t, std::size_t> read;  // with the first place
     for (const std::size_t place : again.writers) {
-      for (const std::size_t block : graph_.tasks[tasks_[place]].reads) {
+      const Task& task = graph_.tasks[tasks_[place]];
+      for (const std::size_t block : task.reads) {
         if (block != again.block) read.try_emplace(block, place);
+      }
+      if (!task.again) continue;
+      for (const std::size_t block : task.again->reads) {
+        read.try_emplace(block, place);
       }
     }
     for (const auto& [block, reader] : read) {
@@ -413,7 +418,12 @@ double RoundBound::WithRecomputation(BatchSize batch, const Costs& costs,
   };
   rooms.before = SumsBefore(times);
   rooms.after = Reversed(SumsBefore(Reversed(times)));
-  rooms.items = ItemsOf(batch, times);
+  std::vector<double> again_times = times;
+  for (std::size_t k = 0; k < tasks_.size(); ++k) {
+    const std::optional<TaskAgain>& again = graph_.tasks[tasks_[k]].again;
+    if (again) again_times[k] = static_cast<double>(again->time.count());
+  }
+  rooms.items = ItemsOf(batch, again_times);
   return LargestDelay(batch, rooms);
 }
 

@@ -74,8 +74,8 @@ class RoundBound {
 
   void FindRecomputable();
   void FindSources();
-  // What a block has of the time of the tasks at these places: their time is
-  // shared by the blocks that they write.
+  // What a block has of the time of the tasks at these places if they run
+  // again: their time is shared by the blocks that they write.
   double TimeOf(std::size_t block, const std::vector<std::size_t>& places,
                 BatchSize batch, const std::vector<double>& times) const;
   // The least time a byte to compute the block again if none of its sources is

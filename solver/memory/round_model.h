@@ -28,9 +28,6 @@ struct RoundModel {
   // By task of the graph. `reads` has the gradients that are added to.
   std::vector<std::vector<std::size_t>> reads;
   std::vector<std::vector<TaskCost>> costs;  // CostsAt the round's batch
-  // By block; empty where there are none. Those that a task uses only when it
-  // runs again.
-  std::vector<bool> used_again;
 
   bool IsInput(std::size_t block) const {
     return graph->blocks[block].kind == BlockKind::kInput;

@@ -43,7 +43,8 @@ Error WhyNoWrPlan(std::span<const MeasuredPoint> points,
             fmt::format("no division of batch {} fits into a workspace of {}; "
                         "the smallest limit that would do is {}",
                         batch, FormatBytes(request.workspace_limit),
-                        FormatBytes(*smallest))};
+                        FormatBytes(*smallest)),
+            smallest->count()};
   }
   if (smallest.has_value()) {
     return {Code::kOutOfRange,

@@ -60,3 +60,5 @@ def test_errors_have_grpcs_numbers():
         assert type(errors.error_of(code, "")) is kind
     assert ucudnn.InvalidArgument("unknown", 5).code == 5
     assert errors.error_of(13, "").code == 13
+    assert errors.error_of(9, "", 512).least == 512
+    assert errors.error_of(9, "").least is None

@@ -189,6 +189,9 @@ def test_errors_say_what_would_do(tmp_path):
     with pytest.raises(ucudnn.NoPlan, match="would do") as no_plan:
         ucudnn.solve_memory(ALEXNET, 256, "K40", "1MB", policy="vdnn-dyn")
     assert no_plan.value.code == 9
+    least = no_plan.value.least
+    plan = ucudnn.solve_memory(ALEXNET, 256, "K40", least, policy="vdnn-dyn")
+    assert plan.peak_bytes <= least
     with pytest.raises(ucudnn.InvalidArgument, match="'magic'; baseline.*, or all"):
         alexnet(policy="magic")
     with pytest.raises(ucudnn.InvalidArgument, match='model: "K41"; .*K40.*object'):

@@ -53,8 +53,10 @@ def test_reads_files(tmp_path):
 
 
 def test_names_fields_and_the_least_budget():
-    with pytest.raises(ucudnn.NoPlan, match="8192"):
+    with pytest.raises(ucudnn.NoPlan, match="8192") as no_plan:
         ucudnn.solve_recorded_step(STEP, 1000)
+    assert no_plan.value.least == 8192
+    assert ucudnn.solve_recorded_step(STEP, 8192).peak_bytes <= 8192
     step = copy.deepcopy(STEP)
     step["tensors"][0]["uses"] = [7]
     with pytest.raises(ucudnn.InvalidArgument, match=r"tensors\[0\].uses: 7"):

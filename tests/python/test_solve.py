@@ -212,6 +212,10 @@ def test_errors_say_what_would_do():
             256, 0, precision="FP32",
         )  # fmt: skip
     assert no_plan.value.code == 9
+    assert ucudnn.solve_wr(
+        ucudnn.Profile.read(ALEXNET).where(algorithm="FFT"),
+        256, no_plan.value.least, precision="FP32",
+    )  # fmt: skip
     with pytest.raises(ucudnn.InvalidArgument, match="precision"):
         ucudnn.solve_wr(ALEXNET, 256, "64MiB")
     with pytest.raises(ucudnn.InvalidArgument, match="batch: 0; .* from 1"):
@@ -316,7 +320,8 @@ def test_allocates_buffers_as_the_command_does(tmp_path):
     expected = command("allocation", "--buffers", str(file))
     assert allocation == ucudnn.Allocation.from_json(expected)
     assert ucudnn.solve_allocation(file, capacity="12B") == allocation
-    with pytest.raises(ucudnn.NoPlan, match="would do is 12"):
+    with pytest.raises(ucudnn.NoPlan, match="would do is 12") as no_plan:
         ucudnn.solve_allocation(file, capacity=11)
+    assert no_plan.value.least == 12
     with pytest.raises(ucudnn.InvalidArgument, match="time_limit_s"):
         ucudnn.solve_allocation(file, time_limit=0)

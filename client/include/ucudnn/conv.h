@@ -55,12 +55,16 @@ typedef struct ucudnn_conv_device ucudnn_conv_device;
 typedef struct ucudnn_conv ucudnn_conv;
 /* NOLINTEND(modernize-use-using) */
 
-/* "1.1": while the first number stays, functions are only added. Static. */
+/* "1.2": while the first number stays, functions are only added. Static. */
 const char* ucudnn_conv_version(void);
 
 /* Why the last call of this thread that failed did so. Valid until the next
  * one fails; never NULL. */
 const char* ucudnn_conv_last_error(void);
+
+/* The least workspace limit in bytes that would have done, if that call
+ * returned 9 and it is known; otherwise -1. Since version 1.2. */
+int64_t ucudnn_conv_last_least(void);
 
 /* Opens the GPU whose CUDA context is current in this thread; if `stream` (a
  * cudaStream_t; may be NULL) belongs to a green context, that slice of it. The

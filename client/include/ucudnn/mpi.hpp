@@ -36,13 +36,22 @@ namespace mpi {
 
 class Error : public std::runtime_error {
  public:
-  Error(int status, const std::string& message)
-      : std::runtime_error(message), status_(status) {}
+  Error(int status, const std::string& message, std::int64_t least = -1)
+      : std::runtime_error(message), status_(status), least_(least) {}
+  // The error of the last call on `session`, or without one of this thread's.
+  static Error Last(int status, const ucudnn_session* session) {
+    return Error(status, ucudnn_last_error_message(session),
+                 ucudnn_last_error_least(session));
+  }
   // One of the UCUDNN_ constants, such as UCUDNN_INVALID_ARGUMENT.
   int status() const { return status_; }
+  // Of UCUDNN_FAILED_PRECONDITION: the least that would do of what was limited,
+  // such as bytes of workspace; -1 if it is not known.
+  std::int64_t least() const { return least_; }
 
  private:
   int status_;
+  std::int64_t least_;
 };
 
 class Options {
@@ -51,7 +60,7 @@ class Options {
     ucudnn_options* made = nullptr;
     const int status = ucudnn_options_create(&made);
     if (status != UCUDNN_OK) {
-      throw Error(status, ucudnn_last_error_message(nullptr));
+      throw Error::Last(status, nullptr);
     }
     options_.reset(made);
   }
@@ -60,7 +69,7 @@ class Options {
     const int status =
         ucudnn_options_set(options_.get(), name.c_str(), value.c_str());
     if (status != UCUDNN_OK) {
-      throw Error(status, ucudnn_last_error_message(nullptr));
+      throw Error::Last(status, nullptr);
     }
     return *this;
   }
@@ -108,7 +117,7 @@ class Session {
     ucudnn_session* made = nullptr;
     const int status = ucudnn_session_init(comm, options.get(), &made);
     if (status != UCUDNN_OK) {
-      throw Error(status, ucudnn_last_error_message(nullptr));
+      throw Error::Last(status, nullptr);
     }
     session_.reset(made);
   }
@@ -208,7 +217,7 @@ class Session {
   void Finalize() {
     const int status = ucudnn_session_finalize(session_.release());
     if (status != UCUDNN_OK) {
-      throw Error(status, ucudnn_last_error_message(nullptr));
+      throw Error::Last(status, nullptr);
     }
   }
 
@@ -218,7 +227,7 @@ class Session {
  private:
   void Check(int status) const {
     if (status != UCUDNN_OK) {
-      throw Error(status, ucudnn_last_error_message(get()));
+      throw Error::Last(status, get());
     }
   }
 

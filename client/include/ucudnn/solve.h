@@ -41,14 +41,20 @@
  * "Accelerating Deep Learning Frameworks with Micro-batches", CLUSTER 2018. */
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* "1.7": the version of these functions and of their answers' fields. While the
+/* "1.8": the version of these functions and of their answers' fields. While the
  * first number stays, functions and fields are only added. Static. */
 const char* ucudnn_solve_version(void);
+
+/* The least that would have done of what was limited, in bytes of workspace, of
+ * a budget or of a pool, if this thread's last call returned 9 and it is known;
+ * otherwise -1. Since version 1.8. */
+int64_t ucudnn_solve_last_least(void);
 
 /* Frees an answer; NULL is ignored. */
 void ucudnn_solve_free(char* answer);

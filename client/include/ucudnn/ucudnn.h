@@ -83,6 +83,11 @@ typedef struct ucudnn_options ucudnn_options;
  * ucudnn_session_init. Never null; valid until the next such failure. */
 UCUDNN_API const char* ucudnn_last_error_message(const ucudnn_session* session);
 
+/* The least that would have done of what was limited, such as bytes of
+ * workspace, if that call returned UCUDNN_FAILED_PRECONDITION and it is known;
+ * otherwise -1. */
+UCUDNN_API int64_t ucudnn_last_error_least(const ucudnn_session* session);
+
 /* The library's version, such as "0.1.0". Static. */
 UCUDNN_API const char* ucudnn_version(void);
 

@@ -59,6 +59,7 @@ def _library() -> ctypes.CDLL:
     text = ctypes.c_char_p
     for name, result, types in (
         ("last_error", text, []),
+        ("last_least", ctypes.c_int64, []),
         ("open_gpu", ctypes.c_int, [_POINTER, ctypes.c_int, out]),
         ("open_cpu", ctypes.c_int, [ctypes.c_int, out]),
         ("device_kind", text, [_POINTER]),
@@ -113,7 +114,9 @@ def _check(status: int) -> None:
     if status != 0:
         said = _library().ucudnn_conv_last_error() or b""
         raise error_of(
-            status, said.decode(errors="replace") or f"status {status}"
+            status,
+            said.decode(errors="replace") or f"status {status}",
+            _library().ucudnn_conv_last_least(),
         )
 
 

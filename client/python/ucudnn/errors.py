@@ -23,9 +23,14 @@ class InvalidArgument(Error, ValueError):
 
 class NoPlan(Error):
     """No plan satisfies the constraints; the message names the nearest that
-    do."""
+    do. `least` is the least that would do of what was limited (bytes of
+    workspace, of a budget or of a pool), or None if it is not known."""
 
     _code = 9
+
+    def __init__(self, message: str, least: Optional[int] = None) -> None:
+        super().__init__(message)
+        self.least = least
 
 
 class LibraryNotFound(Error, OSError):
@@ -46,9 +51,11 @@ class Unreachable(Error, ConnectionError):
     _code = 14
 
 
-def error_of(code: int, message: str) -> Error:
-    """The exception for a status number of the C functions."""
-    for kind in (InvalidArgument, NoPlan):
-        if code == kind._code:
-            return kind(message)
+def error_of(code: int, message: str, least: int = -1) -> Error:
+    """The exception for a status number of the C functions, and for the least
+    that they say would do."""
+    if code == NoPlan._code:
+        return NoPlan(message, None if least < 0 else least)
+    if code == InvalidArgument._code:
+        return InvalidArgument(message)
     return Error(message, code)

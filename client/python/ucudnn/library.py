@@ -76,6 +76,7 @@ def _solvers() -> ctypes.CDLL:
             function.argtypes = types
     library.ucudnn_solve_free.argtypes = [ctypes.c_void_p]
     library.ucudnn_solve_free.restype = None
+    library.ucudnn_solve_last_least.restype = ctypes.c_int64
     return library
 
 
@@ -163,5 +164,9 @@ def _told(status: int, answer: ctypes.c_void_p) -> str:
     finally:
         _solvers().ucudnn_solve_free(answer)
     if status != 0:
-        raise error_of(status, told or f"the solver failed with status {status}")
+        raise error_of(
+            status,
+            told or f"the solver failed with status {status}",
+            _solvers().ucudnn_solve_last_least(),
+        )
     return told

@@ -98,6 +98,7 @@ def _library() -> ctypes.CDLL:
         function.argtypes = arguments
 
     declare("last_error_message", ctypes.c_char_p, pointer)
+    declare("last_error_least", ctypes.c_int64, pointer)
     declare("options_create", ctypes.c_int, ctypes.POINTER(pointer))
     declare("options_destroy", None, pointer)
     declare(
@@ -188,7 +189,8 @@ class Session:
         if status == 0:
             return
         message = _library().ucudnn_last_error_message(self._session) or b""
-        raise error_of(status, message.decode() or f"status {status}")
+        least = _library().ucudnn_last_error_least(self._session)
+        raise error_of(status, message.decode() or f"status {status}", least)
 
     def _get(self, name: str) -> Any:
         if not self._session:

@@ -1,7 +1,6 @@
 #include "solver/memory/best/best.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -46,18 +45,6 @@ std::vector<BatchSize> SubBatches(const TrainingGraph& graph,
     }
   }
   return sub_batches;
-}
-
-// Rungs lie a quarter of an octave apart.
-Bytes RungBelow(Bytes budget) {
-  auto rung = static_cast<std::int64_t>(
-      std::floor(std::log2(static_cast<double>(budget.count())) * 4));
-  const auto at = [](std::int64_t r) {
-    return Bytes(
-        static_cast<std::int64_t>(std::exp2(static_cast<double>(r) / 4)));
-  };
-  while (at(rung) >= budget) --rung;
-  return at(rung);
 }
 
 Result<MemoryPlan> FastestOfPolicies(const TrainingGraph& graph,
@@ -304,7 +291,31 @@ class BestSearch {
 
 Result<MemoryPlan> PlanBest(const TrainingGraph& graph,
                             const MemoryRequest& request) {
-  return BestSearch(graph, request).Climb(request.budget);
+  Result<MemoryPlan> best = BestSearch(graph, request).Climb(request.budget);
+  if (!best && !request.any_plan) {
+    // What names the least budget (SmallestBudget): so that is accepted.
+    MemoryRequest any = request;
+    any.any_plan = true;
+    best = PlanBest(graph, any);
+  }
+  if (!request.recompute || !request.offload_weights) return best;
+  // A search by both ways shares its effort between them, so one by either may
+  // find what it does not.
+  for (bool MemoryRequest::*const way :
+       {&MemoryRequest::recompute, &MemoryRequest::offload_weights}) {
+    if (best ? request.any_plan
+             : best.error().code != Code::kFailedPrecondition) {
+      break;
+    }
+    MemoryRequest fewer = request;
+    fewer.*way = false;
+    Result<MemoryPlan> plan = BestSearch(graph, fewer).Climb(request.budget);
+    if (!plan || (best && best->time <= plan->time)) continue;
+    const bool cut_off = best && best->cut_off;
+    best = std::move(plan);
+    best->cut_off |= cut_off;
+  }
+  return best;
 }
 
 }  // namespace ucudnn

@@ -55,7 +55,16 @@ void ProgramMaker::FindAccesses() {
     first_access_.push_back(accesses_.size());
     for (const std::size_t block : round_.BlocksOf(task)) {
       accesses_.push_back({block, Contains(round_.reads[task], block),
-                           Contains(graph.tasks[task].writes, block), kNobody});
+                           Contains(graph.tasks[task].writes, block), false,
+                           kNobody});
+    }
+    const std::optional<TaskAgain>& again = graph.tasks[task].again;
+    if (!again) continue;
+    for (const std::size_t block : again->reads) {
+      accesses_.push_back({block, true, false, true, kNobody});
+    }
+    for (const std::size_t block : again->writes) {
+      accesses_.push_back({block, false, true, true, kNobody});
     }
   }
   first_access_.push_back(accesses_.size());
@@ -65,7 +74,7 @@ void ProgramMaker::FindAccesses() {
          ++i) {
       Access& access = accesses_[i];
       access.writer = last_writer_[access.block];
-      if (access.writes) last_writer_[access.block] = task;
+      if (access.writes && !access.again) last_writer_[access.block] = task;
     }
   }
 }
@@ -77,6 +86,7 @@ void ProgramMaker::FindWriters() {
     const std::size_t task = round_.tasks[place];
     if (!IsForward(round_.graph->tasks[task])) continue;
     for (const Access& access : AccessesOf(task)) {
+      if (access.again) continue;
       last_forward_[access.block] = place;
       if (access.writes) forward_writers_[access.block].push_back(task);
     }
@@ -94,7 +104,7 @@ std::vector<std::size_t> ProgramMaker::Order(const ProgramChoices& choices) {
     order.push_back(task);
     if (!forward) continue;
     for (const Access& access : AccessesOf(task)) {
-      if (choices.recomputed[access.block] &&
+      if (choices.recomputed[access.block] && !access.again &&
           last_forward_[access.block] == place) {
         missing_[access.block] = 1;
       }
@@ -121,12 +131,25 @@ void ProgramMaker::Restore(std::size_t task, const ProgramChoices& choices,
   }
 }
 
-// Whether every task reads what the program order's last writer wrote.
-bool ProgramMaker::ReadsAsInProgramOrder(
+std::vector<char> ProgramMaker::RunsAgain(
     const std::vector<std::size_t>& order) {
-  writer_.assign(round_.size.size(), kNobody);
+  std::vector<char> again;
+  again.reserve(order.size());
+  ran_.assign(round_.graph->tasks.size(), 0);
   for (const std::size_t task : order) {
+    again.push_back(ran_[task]);
+    ran_[task] = 1;
+  }
+  return again;
+}
+
+// Whether every task reads what the program order's last writer wrote.
+bool ProgramMaker::ReadsAsInProgramOrder(const RoundProgram& program) {
+  writer_.assign(round_.size.size(), kNobody);
+  for (std::size_t place = 0; place < program.tasks.size(); ++place) {
+    const std::size_t task = program.tasks[place];
     for (const Access& access : AccessesOf(task)) {
+      if (access.again && !program.again[place]) continue;
       std::size_t& writer = writer_[access.block];
       if (access.reads && writer != access.writer) return false;
       if (access.writes) writer = task;
@@ -140,19 +163,12 @@ bool ProgramMaker::ReadsAsInProgramOrder(
   return true;
 }
 
-void ProgramMaker::FindUses(const std::vector<std::size_t>& order) {
+void ProgramMaker::FindUses(const RoundProgram& program) {
   uses_.resize(round_.size.size());
   for (std::vector<Use>& uses : uses_) uses.clear();
-  ran_.assign(round_.graph->tasks.size(), 0);
-  for (std::size_t place = 0; place < order.size(); ++place) {
-    const std::size_t task = order[place];
-    const bool again = ran_[task] != 0;
-    ran_[task] = 1;
-    for (const Access& access : AccessesOf(task)) {
-      if (!again && !round_.used_again.empty() &&
-          round_.used_again[access.block]) {
-        continue;
-      }
+  for (std::size_t place = 0; place < program.tasks.size(); ++place) {
+    for (const Access& access : AccessesOf(program.tasks[place])) {
+      if (access.again && !program.again[place]) continue;
       uses_[access.block].push_back(
           {static_cast<int>(place), access.reads, access.writes});
     }
@@ -241,11 +257,12 @@ std::optional<RoundProgram> ProgramMaker::Make(ProgramChoices choices) {
   program.round = &round_;
   program.tasks = Order(choices);
   if (program.tasks.size() > MostTasks()) return std::nullopt;
-  if (!ReadsAsInProgramOrder(program.tasks)) return std::nullopt;
+  program.again = RunsAgain(program.tasks);
+  if (!ReadsAsInProgramOrder(program)) return std::nullopt;
   program.choices = std::move(choices);
   program.size = size_;
   program.gaps.reserve(accesses_.size());
-  FindUses(program.tasks);
+  FindUses(program);
   change_.assign(program.tasks.size() + 1, 0);
   deaths_.clear();
   for (std::size_t block = 0; block < blocks; ++block) {

@@ -63,6 +63,7 @@ struct RoundProgram {
   const RoundModel* round = nullptr;
   ProgramChoices choices;
   std::vector<std::size_t> tasks;  // of the graph; some come twice
+  std::vector<char> again;         // by place: its task has run before
   std::vector<std::int64_t> size;  // by block, aligned
   std::int64_t resident = 0;       // bytes that never leave
   std::vector<std::int64_t> live;  // by place: other bytes if no block leaves
@@ -103,6 +104,7 @@ class ProgramMaker {
     std::size_t block;
     bool reads;
     bool writes;
+    bool again;          // only when the task runs again
     std::size_t writer;  // of what it reads, in program order
   };
   struct Use {
@@ -125,8 +127,9 @@ class ProgramMaker {
   std::vector<std::size_t> Order(const ProgramChoices& choices);
   void Restore(std::size_t task, const ProgramChoices& choices,
                std::vector<std::size_t>* order);
-  bool ReadsAsInProgramOrder(const std::vector<std::size_t>& order);
-  void FindUses(const std::vector<std::size_t>& order);
+  std::vector<char> RunsAgain(const std::vector<std::size_t>& order);
+  bool ReadsAsInProgramOrder(const RoundProgram& program);
+  void FindUses(const RoundProgram& program);
   void AddBlock(std::size_t block, RoundProgram* program);
   void SortByPlace(RoundProgram* program);
 

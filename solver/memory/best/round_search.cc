@@ -1,6 +1,7 @@
 #include "solver/memory/best/round_search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <random>
 #include <utility>
@@ -23,11 +24,13 @@ constexpr std::int64_t kSchedulesOfLarge = 100;
 class Recomputer {
  public:
   Recomputer(const RoundModel& round, const TaskOptions& options,
-             const RoundLimits& limits, PlannedRound* best)
+             const RoundLimits& limits,
+             const std::vector<ProgramChoices>& starts, PlannedRound* best)
       : round_(round),
         maker_(round),
         options_(options),
         limits_(limits),
+        starts_(starts),
         best_(best),
         tries_(limits.programs) {
     const std::vector<bool> can = RecomputableBlocks(round);
@@ -58,6 +61,7 @@ class Recomputer {
       TryCheapest();
       TryLargest();
     }
+    TryStarts();
     while (TryEach()) {
     }
     Wander();
@@ -78,7 +82,7 @@ class Recomputer {
       if (std::count(task.writes.begin(), task.writes.end(), block) == 0) {
         continue;
       }
-      time += static_cast<double>(options_.Of(i).back().time);
+      time += static_cast<double>(options_.Again(i).back().time);
     }
     return time;
   }
@@ -131,6 +135,18 @@ class Recomputer {
     if (!trial.program || !Better(trial.choice, best_->choice)) return false;
     *best_ = std::move(trial);
     return true;
+  }
+
+  // With the freedom of this search, and blocks repeated as there.
+  void TryStarts() {
+    for (ProgramChoices start : starts_) {
+      start.inputs_leave = best_->program->choices.inputs_leave;
+      start.activations_leave = best_->program->choices.activations_leave;
+      PlannedRound trial = MakeOnce(start);
+      if (trial.program && Better(trial.choice, best_->choice)) {
+        *best_ = std::move(trial);
+      }
+    }
   }
 
   // Recomputes the k cheapest blocks, for several k up to all of them. Spends
@@ -231,6 +247,7 @@ class Recomputer {
   ProgramMaker maker_;
   const TaskOptions& options_;
   const RoundLimits& limits_;
+  const std::vector<ProgramChoices>& starts_;
   PlannedRound* best_;
   std::int64_t tries_;
   bool repeats_all_ = false;           // since nothing fits otherwise
@@ -242,7 +259,8 @@ class Recomputer {
 
 PlannedRound SearchRound(const RoundModel& round, const TaskOptions& options,
                          const ProgramChoices& choices,
-                         const RoundLimits& limits) {
+                         const RoundLimits& limits,
+                         const std::vector<ProgramChoices>& starts) {
   PlannedRound best;
   best.program =
       std::make_unique<RoundProgram>(MakeProgram(round, choices).value());
@@ -256,10 +274,21 @@ PlannedRound SearchRound(const RoundModel& round, const TaskOptions& options,
   if (limits.programs > 0) {
     // Recomputation must be better than the best without it.
     improve();
-    Recomputer(round, options, limits, &best).Run();
+    Recomputer(round, options, limits, starts, &best).Run();
   }
   improve();
   return best;
+}
+
+Bytes RungBelow(Bytes budget) {
+  auto rung = static_cast<std::int64_t>(
+      std::floor(std::log2(static_cast<double>(budget.count())) * 4));
+  const auto at = [](std::int64_t r) {
+    return Bytes(
+        static_cast<std::int64_t>(std::exp2(static_cast<double>(r) / 4)));
+  };
+  while (at(rung) >= budget) --rung;
+  return at(rung);
 }
 
 }  // namespace ucudnn

@@ -45,11 +45,19 @@ struct PlannedRound {
   GapChoice choice;
 };
 
-// All steps; `choices` are those to begin with. Something is missing in the
-// result if no way was found to fit. `round` and `options` must outlive it.
+// All steps; `choices` are those to begin with. `starts` are what other
+// searches of the round chose, tried in step 2: the result is no worse than
+// with one of them. Something is missing in the result if no way was found to
+// fit. `round` and `options` must outlive it.
 PlannedRound SearchRound(const RoundModel& round, const TaskOptions& options,
                          const ProgramChoices& choices,
-                         const RoundLimits& limits);
+                         const RoundLimits& limits,
+                         const std::vector<ProgramChoices>& starts = {});
+
+// The next smaller one of a ladder of budgets a quarter of an octave apart. The
+// fastest plan within a budget and all rungs below it is what searches answer,
+// so that more budget is seldom slower, though no search finds all plans.
+Bytes RungBelow(Bytes budget);
 
 }  // namespace ucudnn
 

@@ -60,7 +60,7 @@ bool Scheduler::ChooseOptions(const RoundChoices& choices,
     away += spare_[place];
     const std::int64_t room =
         capacity - program_.resident - program_.live[place] + away;
-    const std::vector<TaskOption>& options = options_.Of(program_.tasks[place]);
+    const std::vector<TaskOption>& options = Options(place);
     std::size_t option = std::min<std::size_t>(
         options.size(), choices.most[place] + std::size_t{1});
     while (option > 0 && options[option - 1].workspace > room) --option;
@@ -217,8 +217,7 @@ void Scheduler::Schedule(const RoundChoices& choices, std::int64_t capacity,
   start_copies(-1);
   for (int k = 0; k < end; ++k) {
     const std::int64_t staying = free_blocks(k);
-    const std::int64_t time =
-        options_.Of(program_.tasks[At(k)])[schedule->option[At(k)]].time;
+    const std::int64_t time = Options(At(k))[schedule->option[At(k)]].time;
     fetch(k, staying, time);
     compute = std::max(compute, arrives_[At(k)]) + time;
     start_copies(k);

@@ -90,11 +90,11 @@ class Scheduler {
   const RoundProgram& program() const { return program_; }
   // How many options the task at a place has.
   std::size_t OptionsAt(std::size_t place) const {
-    return options_.Of(program_.tasks[place]).size();
+    return Options(place).size();
   }
   // The least workspace at each place.
   std::int64_t LeastWorkspace(std::size_t place) const {
-    return options_.Of(program_.tasks[place]).front().workspace;
+    return Options(place).front().workspace;
   }
 
  private:
@@ -103,6 +103,11 @@ class Scheduler {
     std::int64_t end;
   };
 
+  const std::vector<TaskOption>& Options(std::size_t place) const {
+    const std::size_t task = program_.tasks[place];
+    return program_.again[place] != 0 ? options_.Again(task)
+                                      : options_.Of(task);
+  }
   bool ChooseOptions(const RoundChoices& choices, std::int64_t capacity,
                      RoundSchedule* schedule);
   // The last place in [first, last) with less than `size` to spare, or -1.

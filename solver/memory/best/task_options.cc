@@ -15,9 +15,15 @@ TaskOption OptionOf(Bytes workspace, Nanoseconds time) {
 }  // namespace
 
 TaskOptions::TaskOptions(const RoundModel& round)
-    : round_(round), options_(round.costs.size()), fronts_(round.costs.size()) {
+    : round_(round),
+      options_(round.costs.size()),
+      again_(round.costs.size()),
+      fronts_(round.costs.size()) {
   const TrainingGraph& graph = *round.graph;
   for (std::size_t task = 0; task < round.costs.size(); ++task) {
+    if (const std::optional<TaskAgain>& again = graph.tasks[task].again) {
+      again_[task] = {OptionOf(Bytes(0), again->time)};
+    }
     // What the undivided batch cannot choose, its parts cannot either, unless
     // they were measured.
     const bool divides = graph.tasks[task].work.HasAlgorithms() &&

@@ -31,12 +31,18 @@ class TaskOptions {
   const std::vector<TaskOption>& Of(std::size_t task) const {
     return options_[task];
   }
+  // The same where the task runs again.
+  const std::vector<TaskOption>& Again(std::size_t task) const {
+    return again_[task].empty() ? options_[task] : again_[task];
+  }
   // How the task runs with option `option`.
   TaskRun RunOf(std::size_t task, std::size_t option) const;
 
  private:
   const RoundModel& round_;
   std::vector<std::vector<TaskOption>> options_;  // by task of the graph
+  // Of those that run again otherwise than first; empty for the others.
+  std::vector<std::vector<TaskOption>> again_;
   // What the fronts of divided tasks refer to; both by task.
   std::deque<std::vector<MeasuredPoint>> points_;
   std::vector<std::optional<ParetoFront>> fronts_;

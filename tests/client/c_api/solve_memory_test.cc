@@ -130,6 +130,13 @@ TEST(SolveMemoryCApiTest, NamesABudgetThatWouldDo) {
       test::FileText(kAlexNet), AlexNetRequest({{"budget_bytes", 1 << 20}}));
   EXPECT_EQ(answer.status, 9);
   EXPECT_THAT(answer.text, HasSubstr("would do"));
+  const std::int64_t least = ucudnn_solve_last_least();
+  ASSERT_GT(least, 1 << 20);
+  EXPECT_EQ(SolveMemory(test::FileText(kAlexNet),
+                        AlexNetRequest({{"budget_bytes", least}}))
+                .status,
+            0);
+  EXPECT_EQ(ucudnn_solve_last_least(), -1);
 }
 
 TEST(SolveMemoryCApiTest, NamesWhatIsWrongAndWhatIsAccepted) {

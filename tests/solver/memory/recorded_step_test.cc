@@ -32,23 +32,11 @@ RecordedStep EmptyStep(std::size_t segments, std::int64_t ns,
 class Replay {
  public:
   Replay(const RecordedStep& step, const RecordedPlan& plan)
-      : step_(step), plan_(plan), tensors_(step.tensors.size()) {
-    for (const RecordedSegment& segment : step.segments) {
-      times_.push_back(segment.time);
-    }
-    for (const RecordedTensor& tensor : step.tensors) {
-      Nanoseconds left = tensor.recipe ? tensor.recipe->time : Nanoseconds(0);
-      for (std::size_t s = tensor.hook + 1; s-- > 0;) {
-        const Nanoseconds part = std::min(left, times_[s]);
-        times_[s] -= part;
-        left -= part;
-      }
-    }
-  }
+      : step_(step), plan_(plan), tensors_(step.tensors.size()) {}
 
   void Run() {
     std::size_t next = 0;
-    for (std::size_t s = 0; s < times_.size(); ++s) {
+    for (std::size_t s = 0; s < step_.segments.size(); ++s) {
       for (; s > 0 && next < plan_.actions.size() &&
              plan_.actions[next].hook == s - 1;
            ++next) {
@@ -65,11 +53,9 @@ class Replay {
         }
         if (used) now_ = std::max(now_, tensors_[i].arrives);
       }
-      now_ += times_[s];
+      now_ += step_.segments[s].time;
       for (std::size_t i = 0; i < tensors_.size(); ++i) {
-        if (step_.tensors[i].hook != s) continue;
-        tensors_[i].there = true;
-        if (step_.tensors[i].recipe) now_ += step_.tensors[i].recipe->time;
+        if (step_.tensors[i].hook == s) tensors_[i].there = true;
       }
     }
     if (next != plan_.actions.size()) wrong += "actions are not by hook; ";
@@ -143,7 +129,6 @@ class Replay {
 
   const RecordedStep& step_;
   const RecordedPlan& plan_;
-  std::vector<Nanoseconds> times_;
   std::vector<State> tensors_;
   Nanoseconds now_{0};
   Nanoseconds out_{0};
@@ -494,8 +479,7 @@ TEST(RecordedStepTest, DoesWhatItSaysWithinTheBudget) {
     EXPECT_EQ(replay.wrong, "");
     EXPECT_LE(replay.peak, request.budget);
     EXPECT_EQ(replay.peak, plan->peak);
-    // The plan waits before what a recipe computes first, hooks after it; and a
-    // copy that turns out to be needless is not waited for.
+    // A copy that turns out to be needless is not waited for.
     EXPECT_LE(replay.time.count(), plan->time.count() * 101 / 100);
     EXPECT_GE(plan->time, plan->lower_bound);
     recomputed += replay.recomputed;
@@ -503,6 +487,121 @@ TEST(RecordedStepTest, DoesWhatItSaysWithinTheBudget) {
   }
   EXPECT_GT(recomputed, 10);
   EXPECT_GT(moved, 100);
+}
+
+// The framework makes tensor 2 while it has all that this takes, whatever a
+// recipe would read.
+TEST(RecordedStepTest, ReadsWhatARecipeReadsOnlyWhereItRuns) {
+  RecordedStep step = EmptyStep(13, 1'000'000, 0);
+  step.tensors = {{Bytes(1024), 0, 1, {12}},
+                  {Bytes(1024), 2, 3, {10}},
+                  {Bytes(1024), 5, 6, {8}, {{Nanoseconds(10), Bytes(0), {0}}}}};
+  for (const bool recompute : {false, true}) {
+    const RecordedRequest request{.budget = Bytes(1024),
+                                  .recompute = recompute};
+    const auto plan = PlanRecordedStep(step, request);
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_EQ(plan->time, plan->ideal_time);
+    EXPECT_EQ(plan->moved, Bytes(4 * 1024));  // tensors 0 and 1
+  }
+}
+
+// What plans of any step obey, though no optimum is known.
+class LawsOf {
+ public:
+  struct Ways {
+    bool offload = false;
+    bool recompute = false;
+  };
+  static constexpr std::array<Ways, 4> kWays = {
+      {{false, false}, {true, false}, {false, true}, {true, true}}};
+  static constexpr std::array<std::pair<std::size_t, std::size_t>, 4> kMore = {
+      {{0, 1}, {0, 2}, {1, 3}, {2, 3}}};
+
+  explicit LawsOf(const RecordedStep& step) : step_(step), bare_(step) {
+    for (RecordedTensor& tensor : bare_.tensors) tensor.recipe.reset();
+    for (std::size_t w = 0; w < kWays.size(); ++w) {
+      least_[w] = LeastOf(step_, kWays[w]);
+    }
+  }
+
+  void LeastBudgets() const {
+    for (std::size_t w = 0; w < kWays.size(); ++w) {
+      SCOPED_TRACE(w);
+      EXPECT_TRUE(Plan(step_, kWays[w], least_[w]));
+      EXPECT_FALSE(Plan(step_, kWays[w], least_[w] - Bytes(1)));
+    }
+    for (const auto& [few, many] : kMore) {
+      EXPECT_LE(least_[many], least_[few]) << few << " and " << many;
+    }
+  }
+
+  void RecipesThatMayNotBeUsed() const {
+    for (const std::size_t w : {0u, 1u}) {
+      EXPECT_EQ(LeastOf(bare_, kWays[w]), least_[w]);
+      const Bytes budget = least_[w] + Bytes(512);
+      EXPECT_EQ(Plan(bare_, kWays[w], budget)->time,
+                Plan(step_, kWays[w], budget)->time);
+    }
+  }
+
+  void Times() const {
+    for (std::size_t w = 0; w < kWays.size(); ++w) {
+      SCOPED_TRACE(w);
+      Nanoseconds last = Nanoseconds::max();
+      for (const std::int64_t quarters : {4, 5, 6, 8, 16}) {
+        const Bytes budget(least_[w].count() * quarters / 4);
+        const auto plan = Plan(step_, kWays[w], budget);
+        ASSERT_TRUE(plan) << plan.error().message;
+        EXPECT_LE(plan->lower_bound, plan->time);
+        EXPECT_LE(plan->peak, budget);
+        EXPECT_LE(plan->time, last);
+        last = plan->time;
+        for (const auto& [few, many] : kMore) {
+          if (few == w) MoreWays(kWays[many], budget, plan->time);
+        }
+      }
+      EXPECT_EQ(Plan(step_, kWays[w], Bytes(1 << 20))->time,
+                Plan(step_, kWays[w], Bytes(1 << 20))->ideal_time);
+    }
+  }
+
+ private:
+  static Result<RecordedPlan> Plan(const RecordedStep& step, Ways ways,
+                                   Bytes budget) {
+    return PlanRecordedStep(step, {.budget = budget,
+                                   .offload = ways.offload,
+                                   .recompute = ways.recompute});
+  }
+
+  static Bytes LeastOf(const RecordedStep& step, Ways ways) {
+    const auto plan = Plan(step, ways, Bytes(1));
+    return Bytes(plan ? 1 : plan.error().least.value());
+  }
+
+  void MoreWays(Ways ways, Bytes budget, Nanoseconds time_of_fewer) const {
+    const auto plan = Plan(step_, ways, budget);
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_LE(plan->time, time_of_fewer);
+    EXPECT_LE(plan->lower_bound, time_of_fewer);
+  }
+
+  const RecordedStep& step_;
+  RecordedStep bare_;
+  std::array<Bytes, kWays.size()> least_;
+};
+
+TEST(RecordedStepTest, MoreWaysAndMoreMemoryNeverCost) {
+  std::mt19937 random(3);
+  for (int trial = 0; trial < 30; ++trial) {
+    const RecordedStep step =
+        RandomStep(&random, static_cast<std::size_t>(2 + trial % 7));
+    SCOPED_TRACE(trial);
+    const LawsOf laws(step);
+    laws.LeastBudgets();
+    laws.RecipesThatMayNotBeUsed();
+    laws.Times();
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <stop_token>
+#include <utility>
 
 #include "base/training/build.h"
 #include "base/training/costs.h"
@@ -62,6 +63,31 @@ TEST(BestTest, IsNeverSlowerWithMoreBudgetOnTheLadder) {
       before = plan->time;
     }
     EXPECT_TRUE(before);
+  }
+}
+
+TEST(BestTest, IsNeverSlowerWithMoreWays) {
+  for (const TrainingGraph& graph : SmallGraphs(4)) {
+    for (int eighths = 3; eighths <= 5; eighths += kSlowed ? 3 : 1) {
+      const auto plan = [&](bool recompute, bool offload_weights) {
+        return PlanBest(graph, {.budget = PeakOf(graph) * eighths / 8,
+                                .offload_weights = offload_weights,
+                                .recompute = recompute});
+      };
+      const Result<MemoryPlan> all = plan(true, true);
+      for (const auto& [recompute, offload_weights] :
+           {std::pair(true, false), std::pair(false, true)}) {
+        const Result<MemoryPlan> some = plan(recompute, offload_weights);
+        const Result<MemoryPlan> moves = plan(false, false);
+        if (!some) {
+          EXPECT_FALSE(moves);
+          continue;
+        }
+        ASSERT_TRUE(all) << all.error().message;
+        EXPECT_LE(all->time, some->time);
+        if (moves) EXPECT_LE(some->time, moves->time);
+      }
+    }
   }
 }
 
